@@ -1,0 +1,2 @@
+//! The sheen binary.
+fn main() {}

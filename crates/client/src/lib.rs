@@ -1,0 +1,1 @@
+//! The client: llite, lov/osc, lmv/mdc.

@@ -1,0 +1,1 @@
+//! Striping: layouts, their Lustre binary form, byte mapping, placement of objects on OSTs.

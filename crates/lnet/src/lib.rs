@@ -1,0 +1,1 @@
+//! NIDs and connections: lo in-process, tcp; delay and fault injection.

@@ -1,0 +1,1 @@
+//! The metadata service: one MDT, its store, its commits, its object ids.

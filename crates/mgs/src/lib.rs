@@ -1,0 +1,1 @@
+//! The management service: which targets a file system has and where.

@@ -1,0 +1,1 @@
+//! A mounted file system: translates FUSE requests to client calls.

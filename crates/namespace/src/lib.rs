@@ -1,0 +1,1 @@
+//! The MDT as a serial state machine: inodes, entries, permissions, layouts.

@@ -1,0 +1,1 @@
+//! The OST's object engine: object names, attributes, destroys.

@@ -1,0 +1,1 @@
+//! The object service: OSTs, bulk reads and writes.

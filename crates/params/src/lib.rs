@@ -1,0 +1,1 @@
+//! Tunable parameters by Lustre's names, and the socket that lctl reaches them through.

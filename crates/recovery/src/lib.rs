@@ -1,0 +1,1 @@
+//! Exactly-once execution: reply cache, transaction numbers.

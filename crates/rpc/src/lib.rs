@@ -1,0 +1,1 @@
+//! Requests, replies, bulk, in-flight limits, resend.

@@ -1,0 +1,1 @@
+//! Clock, randomness, tasks, network and disk: real or simulated.

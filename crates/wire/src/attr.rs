@@ -1,0 +1,133 @@
+//! Attributes, times and credentials.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Fid;
+
+/// A point in real time, as `struct timespec`: seconds since 1970 (may be negative) and nanoseconds (0..1e9).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
+pub struct Time {
+    /// Seconds since the epoch.
+    pub sec: i64,
+    /// Nanoseconds, below 1_000_000_000.
+    pub nsec: u32,
+}
+
+/// The file type bits of a mode (`S_IFMT`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum FileKind {
+    /// Regular file.
+    Regular,
+    /// Directory.
+    Dir,
+    /// Symbolic link.
+    Symlink,
+    /// Named pipe.
+    Fifo,
+    /// Socket.
+    Socket,
+    /// Character device.
+    Char,
+    /// Block device.
+    Block,
+}
+
+impl FileKind {
+    /// `S_IFREG` and its fellows.
+    pub const fn mode_bits(self) -> u32 {
+        match self {
+            FileKind::Regular => 0o100000,
+            FileKind::Dir => 0o040000,
+            FileKind::Symlink => 0o120000,
+            FileKind::Fifo => 0o010000,
+            FileKind::Socket => 0o140000,
+            FileKind::Char => 0o020000,
+            FileKind::Block => 0o060000,
+        }
+    }
+
+    /// The kind that a mode's type bits name.
+    pub const fn from_mode(mode: u32) -> Option<FileKind> {
+        Some(match mode & 0o170000 {
+            0o100000 => FileKind::Regular,
+            0o040000 => FileKind::Dir,
+            0o120000 => FileKind::Symlink,
+            0o010000 => FileKind::Fifo,
+            0o140000 => FileKind::Socket,
+            0o020000 => FileKind::Char,
+            0o060000 => FileKind::Block,
+            _ => return None,
+        })
+    }
+
+    /// `DT_REG` and its fellows, for readdir.
+    pub const fn dt(self) -> u32 {
+        self.mode_bits() >> 12
+    }
+}
+
+/// What `stat` shows. The MDT fills everything; `size`, `blocks`, and possibly later times of a striped regular file come from
+/// its objects and are merged in by the client ([`crate::ost::ObjectAttr`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Attr {
+    /// Which file.
+    pub fid: Fid,
+    /// File type.
+    pub kind: FileKind,
+    /// Permission bits, 0o7777.
+    pub perm: u32,
+    /// Hard links; 0 once unlinked.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number of character and block devices, in the kernel's `new_encode_dev` form.
+    pub rdev: u32,
+    /// Size in bytes.
+    pub size: u64,
+    /// Space in use, in units of 512 bytes.
+    pub blocks: u64,
+    /// Last access.
+    pub atime: Time,
+    /// Last change of content.
+    pub mtime: Time,
+    /// Last change of content or attributes.
+    pub ctime: Time,
+    /// Birth.
+    pub btime: Time,
+}
+
+/// Who asks. Taken from the kernel's request; the MDT decides with it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Cred {
+    /// File system user id.
+    pub uid: u32,
+    /// File system group id.
+    pub gid: u32,
+    /// Supplementary groups. `None`: not looked up yet; the MDT answers [`crate::Errno::NEED_GROUPS`] where they matter.
+    pub groups: Option<Vec<u32>>,
+}
+
+impl Cred {
+    /// The superuser, also used for the system's own work.
+    pub const ROOT: Cred = Cred { uid: 0, gid: 0, groups: Some(Vec::new()) };
+}
+
+/// Space and inodes of one target, or of a whole file system. Units: `bsize` bytes, inodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct StatFs {
+    /// Bytes in a block.
+    pub bsize: u32,
+    /// Blocks in total.
+    pub blocks: u64,
+    /// Blocks free.
+    pub bfree: u64,
+    /// Blocks free for ordinary users.
+    pub bavail: u64,
+    /// Inodes in total.
+    pub files: u64,
+    /// Inodes free.
+    pub ffree: u64,
+}

@@ -1,0 +1,296 @@
+//! The metadata protocol: what a client asks of an MDT.
+//!
+//! One request is one action of a user (design, section 6): `OpenCreate` is lookup, create, layout and open in one round trip.
+//! The MDT checks permissions itself from [`Cred`]; times are the MDT's own.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::{Attr, Cred, Errno, Fid, FileKind, StatFs, Time};
+
+/// Longest name of an entry, in bytes.
+pub const NAME_MAX: usize = 255;
+/// Longest target of a symbolic link, in bytes (PATH_MAX with its NUL is 4096).
+pub const SYMLINK_MAX: usize = 4095;
+/// Longest name and value of an extended attribute, in bytes (Linux's XATTR_NAME_MAX and XATTR_SIZE_MAX).
+pub const XATTR_NAME_MAX: usize = 255;
+/// See [`XATTR_NAME_MAX`].
+pub const XATTR_SIZE_MAX: usize = 65536;
+/// Most hard links of one file, as Lustre on ldiskfs.
+pub const LINK_MAX: u32 = 65000;
+
+/// Linux's open flags as they are on x86-64, whatever the client's processor.
+pub mod flags {
+    /// Access mode bits.
+    pub const ACCMODE: u32 = 0o3;
+    /// Read only.
+    pub const RDONLY: u32 = 0;
+    /// Write only.
+    pub const WRONLY: u32 = 1;
+    /// Read and write.
+    pub const RDWR: u32 = 2;
+    /// Create if missing.
+    pub const CREAT: u32 = 0o100;
+    /// With CREAT: fail if it exists.
+    pub const EXCL: u32 = 0o200;
+    /// Cut to nothing.
+    pub const TRUNC: u32 = 0o1000;
+    /// Writes go to the end.
+    pub const APPEND: u32 = 0o2000;
+    /// Data and size durable before a write returns.
+    pub const DSYNC: u32 = 0o10000;
+    /// Past the caches.
+    pub const DIRECT: u32 = 0o40000;
+    /// Fail unless a directory.
+    pub const DIRECTORY: u32 = 0o200000;
+    /// Data and attributes durable before a write returns (includes DSYNC).
+    pub const SYNC: u32 = 0o4010000;
+    /// Opened for execution (`FMODE_EXEC`, set by the kernel for exec).
+    pub const EXEC: u32 = 0o40;
+
+    /// Whether the flags allow writing.
+    pub fn writes(f: u32) -> bool {
+        matches!(f & ACCMODE, WRONLY | RDWR)
+    }
+
+    /// Whether the flags allow reading.
+    pub fn reads(f: u32) -> bool {
+        matches!(f & ACCMODE, RDONLY | RDWR)
+    }
+}
+
+/// `renameat2` flags.
+pub mod rename {
+    /// Fail with EEXIST if the target exists.
+    pub const NOREPLACE: u32 = 1;
+    /// Swap the two.
+    pub const EXCHANGE: u32 = 2;
+}
+
+/// `setxattr` flags.
+pub mod xattr {
+    /// Fail with EEXIST if present.
+    pub const CREATE: u32 = 1;
+    /// Fail with ENODATA if absent.
+    pub const REPLACE: u32 = 2;
+}
+
+/// A time to set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum SetTime {
+    /// The MDT's present time (allowed to anyone who may write).
+    Now,
+    /// This time (the owner's alone).
+    At(Time),
+}
+
+/// Which attributes to set; `None` leaves one as it is.
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SetAttr {
+    /// Permission bits, 0o7777.
+    pub perm: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// New size. The MDT checks and stamps the times, gives the file its layout if it has none, and answers the layout; the
+    /// client then cuts or extends the objects.
+    pub size: Option<u64>,
+    /// Last access.
+    pub atime: Option<SetTime>,
+    /// Last modification.
+    pub mtime: Option<SetTime>,
+    /// Clear set-user-id and set-group-id as a write by an unprivileged process does.
+    pub kill_priv: bool,
+}
+
+/// What a new entry is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum NewNode {
+    /// mkdir.
+    Dir,
+    /// symlink, with its target.
+    Symlink(Bytes),
+    /// mknod: fifo, socket, device, or a regular file that gets its layout later (at `SetXattr lustre.lov`, or at its first
+    /// open for writing).
+    Node {
+        /// Any kind but `Dir` and `Symlink`.
+        kind: FileKind,
+        /// Device number for devices, else 0.
+        rdev: u32,
+    },
+}
+
+/// A request to an MDT.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "fields are named after the system call's")]
+pub enum Request {
+    /// A fresh sequence from which the client names files.
+    AllocSeq,
+    /// An entry of a directory, with attributes. `.` and `..` are understood.
+    Lookup { cred: Cred, parent: Fid, name: Bytes },
+    /// Attributes. `layout_known` leaves the layout out of the answer.
+    GetAttr { fid: Fid, layout_known: bool },
+    /// chmod, chown, utimensat, truncate. `handle`: the open file through which ftruncate came, which was checked at open.
+    SetAttr { cred: Cred, fid: Fid, set: SetAttr, handle: Option<u64> },
+    /// access(2): `mask` is R_OK 4, W_OK 2, X_OK 1.
+    Access { cred: Cred, fid: Fid, mask: u32 },
+    /// mkdir, mknod, symlink. `fid` is the client's choice from its sequence.
+    Create { cred: Cred, parent: Fid, name: Bytes, fid: Fid, node: NewNode, mode: u32, umask: u32 },
+    /// open of a known file.
+    Open { cred: Cred, fid: Fid, flags: u32 },
+    /// open(O_CREAT): looks up, creates if missing (as `fid`), opens.
+    OpenCreate { cred: Cred, parent: Fid, name: Bytes, fid: Fid, flags: u32, mode: u32, umask: u32 },
+    /// open(O_TMPFILE): a nameless file, gone at its last close unless linked before.
+    TmpFile { cred: Cred, parent: Fid, fid: Fid, flags: u32, mode: u32, umask: u32 },
+    /// The last close of an open file. `read`, `wrote`: whether anything was, for the access time and the size.
+    Close { fid: Fid, handle: u64, read: bool, wrote: bool },
+    /// unlink (`dir` false) or rmdir (`dir` true).
+    Unlink { cred: Cred, parent: Fid, name: Bytes, dir: bool },
+    /// renameat2.
+    Rename { cred: Cred, parent: Fid, name: Bytes, new_parent: Fid, new_name: Bytes, flags: u32 },
+    /// A further name for a file.
+    Link { cred: Cred, fid: Fid, parent: Fid, name: Bytes },
+    /// The target of a symbolic link.
+    ReadLink { fid: Fid },
+    /// Entries after `cookie` (0: from the start), about `max_bytes` of them. Permission was checked at open. `attrs` asks for
+    /// attributes and layouts too. `.` and `..` are not among them: the client adds them.
+    ReadDir { fid: Fid, cookie: u64, max_bytes: u32, attrs: bool },
+    /// Value of an extended attribute; also `lustre.lov`, `trusted.lov`, `trusted.link`, `trusted.lma`.
+    GetXattr { cred: Cred, fid: Fid, name: Bytes },
+    /// Sets an extended attribute; `flags` from [`xattr`]. `lustre.lov` sets the layout.
+    SetXattr { cred: Cred, fid: Fid, name: Bytes, value: Bytes, flags: u32 },
+    /// Names of extended attributes that the caller may see.
+    ListXattr { cred: Cred, fid: Fid },
+    /// Removes an extended attribute.
+    RemoveXattr { cred: Cred, fid: Fid, name: Bytes },
+    /// Space and inodes of the MDT.
+    StatFs,
+    /// Answers when everything that this MDT executed before is durable (with a FID: when that file's metadata is).
+    Sync { fid: Option<Fid> },
+    /// All paths of a file, from the root, without leading `/`: for fid2path. Superuser only, as in Lustre.
+    Paths { cred: Cred, fid: Fid },
+    /// The (parent, name) pairs of a file: for path2fid --parents.
+    Parents { fid: Fid },
+    /// After the MDT was restarted: the client's open files, so that what is unlinked stays alive for them. Each is (fid, open
+    /// flags, the old handle); the answer is `Handles` in the same order.
+    Reopen { files: Vec<(Fid, u32, u64)> },
+}
+
+/// A file's attributes and, for a regular file that has one, its layout in Lustre's binary form.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    /// Attributes as the MDT knows them.
+    pub attr: Attr,
+    /// `lustre.lov` bytes.
+    pub layout: Option<Bytes>,
+}
+
+/// An entry of a directory.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DirEntry {
+    /// Name.
+    pub name: Bytes,
+    /// Which file.
+    pub fid: Fid,
+    /// Its type.
+    pub kind: FileKind,
+    /// Where to go on after this entry: stable for as long as the entry exists, above 2, below 2^63.
+    pub cookie: u64,
+    /// Attributes where asked for.
+    pub entry: Option<Entry>,
+}
+
+/// A successful answer of an MDT.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Reply {
+    /// Done.
+    Ok,
+    /// To `AllocSeq`.
+    Seq(u64),
+    /// To `Lookup`, `GetAttr`, `SetAttr`, `Create`, `Link`.
+    Entry(Entry),
+    /// To `Open`, `OpenCreate`, `TmpFile`.
+    Opened {
+        /// Names the open file in `Close` and `SetAttr`; unique in this MDT's life.
+        handle: u64,
+        /// Attributes after the open.
+        entry: Entry,
+        /// Whether this request created the file.
+        created: bool,
+    },
+    /// To `ReadLink` and `GetXattr`.
+    Bytes(Bytes),
+    /// To `ListXattr`.
+    Names(Vec<Bytes>),
+    /// To `ReadDir`.
+    Entries {
+        /// In cookie order.
+        entries: Vec<DirEntry>,
+        /// Whether these were the last.
+        eof: bool,
+    },
+    /// To `StatFs`.
+    StatFs(StatFs),
+    /// To `Paths`.
+    Paths(Vec<Bytes>),
+    /// To `Parents`.
+    Parents(Vec<(Fid, Bytes)>),
+    /// To `Reopen`.
+    Handles(Vec<Result<u64, Errno>>),
+}
+
+impl Request {
+    /// Whether the request changes something that a second execution would change again or refuse.
+    pub fn modifies(&self) -> bool {
+        use Request::*;
+        !matches!(
+            self,
+            Lookup { .. }
+                | GetAttr { .. }
+                | Access { .. }
+                | ReadLink { .. }
+                | ReadDir { .. }
+                | GetXattr { .. }
+                | ListXattr { .. }
+                | StatFs
+                | Sync { .. }
+                | Paths { .. }
+                | Parents { .. }
+        )
+    }
+
+    /// Name for statistics, after Lustre's `md_stats` and `mdt.*.md_stats`.
+    pub fn op(&self) -> &'static str {
+        use Request::*;
+        match self {
+            AllocSeq => "alloc_seq",
+            Lookup { .. } => "lookup",
+            GetAttr { .. } => "getattr",
+            SetAttr { .. } => "setattr",
+            Access { .. } => "access",
+            Create { node: NewNode::Dir, .. } => "mkdir",
+            Create { node: NewNode::Symlink(_), .. } => "symlink",
+            Create { .. } => "mknod",
+            Open { .. } => "open",
+            OpenCreate { .. } => "create",
+            TmpFile { .. } => "tmpfile",
+            Close { .. } => "close",
+            Unlink { dir: false, .. } => "unlink",
+            Unlink { dir: true, .. } => "rmdir",
+            Rename { .. } => "rename",
+            Link { .. } => "link",
+            ReadLink { .. } => "readlink",
+            ReadDir { .. } => "readdir",
+            GetXattr { .. } => "getxattr",
+            SetXattr { .. } => "setxattr",
+            ListXattr { .. } => "listxattr",
+            RemoveXattr { .. } => "removexattr",
+            StatFs => "statfs",
+            Sync { .. } => "sync",
+            Paths { .. } => "fid2path",
+            Parents { .. } => "parents",
+            Reopen { .. } => "reopen",
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The object protocol: what a client, or an MDT, asks of an OST.
+//!
+//! One request carries all that goes to one OST: parts of several objects of one file travel together. An object exists from
+//! its first write; until then it reads as empty. Offsets and sizes are those inside the object.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Fid, StatFs, Time};
+
+/// Largest size of one object: 16 TiB − 4 KiB, as on Lustre's ldiskfs (reference README, point 12).
+pub const OBJECT_SIZE_MAX: u64 = (16 << 40) - 4096;
+/// Most parts in one request: a file's largest stripe count (2000) with room for wrapping runs.
+pub const PARTS_MAX: usize = 4096;
+
+/// A run of bytes in an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Part {
+    /// Which object.
+    pub object: Fid,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u32,
+}
+
+/// What to look for, as lseek(2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Seek {
+    /// The next byte that is data.
+    Data,
+    /// The next byte that is a hole (the end of the object counts as one).
+    Hole,
+}
+
+/// fallocate's modes that Sheen knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Allocate {
+    /// Reserve space; `keep_size` does not move the end.
+    Reserve {
+        /// FALLOC_FL_KEEP_SIZE.
+        keep_size: bool,
+    },
+    /// Give the space back, reading zeros after; never moves the end.
+    PunchHole,
+    /// Zeros, space reserved.
+    ZeroRange {
+        /// FALLOC_FL_KEEP_SIZE.
+        keep_size: bool,
+    },
+}
+
+/// A request to an OST.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "fields are named after the system call's")]
+pub enum Request {
+    /// Reads the parts; the bulk of the reply is their bytes one after another, each cut at its object's end.
+    Read { parts: Vec<Part> },
+    /// Writes the request's bulk to the parts, in order; creates objects. `sync`: durable before the answer.
+    Write { parts: Vec<Part>, sync: bool },
+    /// Sizes, space and times of objects.
+    Attrs { objects: Vec<Fid> },
+    /// Cuts or extends objects to sizes. `create`: an object that does not exist and shall not be empty is created.
+    Truncate { objects: Vec<(Fid, u64)> },
+    /// fallocate on runs: (object, offset, length).
+    Allocate { mode: Allocate, runs: Vec<(Fid, u64, u64)> },
+    /// Next data or hole at or after an offset.
+    Seek { object: Fid, offset: u64, what: Seek },
+    /// Answers when all that was written to the objects is durable; an empty list means the whole OST.
+    Sync { objects: Vec<Fid> },
+    /// Removes objects; answers when they are gone for good. Missing ones are fine.
+    Destroy { objects: Vec<Fid> },
+    /// Removes all objects of a sequence with `first <= oid <= last`: an MDT that came back removes what its lost creates left.
+    DestroyRange { seq: u64, first: u32, last: u32 },
+    /// Space and inodes of the OST.
+    StatFs,
+}
+
+/// Size, space and times of an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ObjectAttr {
+    /// Bytes; 0 where the object does not exist.
+    pub size: u64,
+    /// Space, in units of 512 bytes.
+    pub blocks: u64,
+    /// Last write or truncate, by the OST's clock; `None` where the object was never written.
+    pub mtime: Option<Time>,
+}
+
+/// A successful answer of an OST.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Reply {
+    /// Done.
+    Ok,
+    /// To `Read`: bytes of each part in the bulk, at most what was asked.
+    Read(Vec<u32>),
+    /// To `Attrs`, in the order asked.
+    Attrs(Vec<ObjectAttr>),
+    /// To `Seek`: the offset, or `None` where there is no more data (for `Hole`: never).
+    Offset(Option<u64>),
+    /// To `StatFs`.
+    StatFs(StatFs),
+}
+
+impl Request {
+    /// Name for statistics, after Lustre's `obdfilter.*.stats`.
+    pub fn op(&self) -> &'static str {
+        use Request::*;
+        match self {
+            Read { .. } => "read",
+            Write { .. } => "write",
+            Attrs { .. } => "getattr",
+            Truncate { .. } => "punch",
+            Allocate { .. } => "fallocate",
+            Seek { .. } => "seek",
+            Sync { .. } => "sync",
+            Destroy { .. } => "destroy",
+            DestroyRange { .. } => "destroy_range",
+            StatFs => "statfs",
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What the three protocols have in common, so that `rpc` carries any of them.
+
+use std::fmt::Debug;
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{mds, mgs, ost};
+
+/// Version of all messages. Raised when a message changes its meaning or form; peers of another version refuse each other at
+/// connect with a clear error. (Additions that old peers can do without are announced by feature bits instead.)
+pub const PROTOCOL_VERSION: u16 = 1;
+
+/// A request type and its reply type, spoken to one kind of service.
+pub trait Protocol: Send + Sync + 'static {
+    /// What a client sends.
+    type Request: Serialize + DeserializeOwned + Debug + Clone + Send + Sync + 'static;
+    /// What the service answers when it succeeds.
+    type Reply: Serialize + DeserializeOwned + Debug + Clone + Send + Sync + 'static;
+    /// Name in handshakes, logs and parameters: `mds`, `ost`, `mgs`.
+    const NAME: &'static str;
+
+    /// Whether executing the request twice would differ from once: its reply must be kept for a resend.
+    fn once(request: &Self::Request) -> bool;
+
+    /// The request's name for statistics and logs, such as `create`.
+    fn op(request: &Self::Request) -> &'static str;
+}
+
+/// The metadata protocol.
+#[derive(Debug)]
+pub struct Mds;
+/// The object protocol.
+#[derive(Debug)]
+pub struct Ost;
+/// The management protocol.
+#[derive(Debug)]
+pub struct Mgs;
+
+impl Protocol for Mds {
+    type Request = mds::Request;
+    type Reply = mds::Reply;
+    const NAME: &'static str = "mds";
+
+    fn once(request: &mds::Request) -> bool {
+        request.modifies()
+    }
+
+    fn op(request: &mds::Request) -> &'static str {
+        request.op()
+    }
+}
+
+impl Protocol for Ost {
+    type Request = ost::Request;
+    type Reply = ost::Reply;
+    const NAME: &'static str = "ost";
+
+    /// Every object operation says where it acts and may be done again.
+    fn once(_: &ost::Request) -> bool {
+        false
+    }
+
+    fn op(request: &ost::Request) -> &'static str {
+        request.op()
+    }
+}
+
+impl Protocol for Mgs {
+    type Request = mgs::Request;
+    type Reply = mgs::Reply;
+    const NAME: &'static str = "mgs";
+
+    /// Registration names the target by its uuid, so a second one finds the first.
+    fn once(_: &mgs::Request) -> bool {
+        false
+    }
+
+    fn op(request: &mgs::Request) -> &'static str {
+        request.op()
+    }
+}
