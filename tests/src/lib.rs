@@ -1,1 +1,307 @@
-//! Helpers shared by the tests.
+//! Helpers shared by the tests: a file system brought up as a user does it, and commands that cannot hang.
+//!
+//! The tests use the program that `cargo build -p sheen` made for the same profile ([`sheen`]); `scripts/test.sh` builds it
+//! first.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// A command on a mount may take this long before the mount counts as stuck.
+pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The sheen program beside the running test.
+pub fn sheen() -> PathBuf {
+    let mut path = std::env::current_exe().expect("the test has a path");
+    path.pop();
+    if path.ends_with("deps") {
+        path.pop();
+    }
+    let path = path.join("sheen");
+    assert!(path.exists(), "{} is missing: cargo build -p sheen", path.display());
+    path
+}
+
+/// Whether this machine lets us mount at all.
+pub fn can_mount() -> bool {
+    fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok()
+}
+
+/// Whether the test runs as root.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// What a command printed and how it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran {
+    /// Exit code, or -1 after a signal.
+    pub code: i32,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+}
+
+impl Ran {
+    /// Asserts success and returns what it printed.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        assert_eq!(self.code, 0, "failed: {}\n{}", self.out, self.err);
+        self.out
+    }
+}
+
+/// Runs a command with a time limit; one that overruns it is killed and fails the test.
+#[track_caller]
+pub fn run<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, args: impl IntoIterator<Item = S>) -> Ran {
+    let mut command = Command::new(program);
+    command.args(args);
+    run_command(command)
+}
+
+/// Runs a shell script with a time limit.
+#[track_caller]
+pub fn sh(script: &str) -> Ran {
+    run("bash", ["-c", script])
+}
+
+/// Runs what was prepared, with a time limit.
+#[track_caller]
+pub fn run_command(command: Command) -> Ran {
+    run_within(command, COMMAND_TIMEOUT)
+}
+
+/// Runs what was prepared, within `limit`.
+#[track_caller]
+pub fn run_within(mut command: Command, limit: Duration) -> Ran {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let drain = |pipe: Option<Box<dyn Read + Send>>| {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            if let Some(mut pipe) = pipe {
+                let _ = pipe.read_to_end(&mut bytes);
+            }
+            String::from_utf8_lossy(&bytes).into_owned()
+        })
+    };
+    let out = drain(child.stdout.take().map(|p| Box::new(p) as _));
+    let err = drain(child.stderr.take().map(|p| Box::new(p) as _));
+    let start = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child can be waited for") {
+            break status;
+        }
+        if start.elapsed() > limit {
+            let _ = child.kill();
+            panic!("{command:?} hangs");
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    Ran {
+        code: status.code().unwrap_or(-1),
+        out: out.join().expect("reads the pipe"),
+        err: err.join().expect("reads the pipe"),
+    }
+}
+
+/// A file system made by `sheen up` in a directory of its own; stopped and removed when dropped.
+pub struct Fs {
+    base: PathBuf,
+    /// Where it is mounted.
+    pub mnt: PathBuf,
+}
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+impl Fs {
+    /// With `osts` OSTs, its bytes in memory.
+    #[track_caller]
+    pub fn up(osts: u32) -> Fs {
+        Fs::up_in(Path::new("/dev/shm"), osts, &[])
+    }
+
+    /// With its bytes below `place`, and further options of `sheen up`.
+    #[track_caller]
+    pub fn up_in(place: &Path, osts: u32, options: &[&str]) -> Fs {
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let base = place.join(format!("sheen-test-{}-{n}", std::process::id()));
+        fs::create_dir_all(&base).expect("a directory for the test");
+        let fs = Fs { mnt: base.join("mnt"), base };
+        let osts = osts.to_string();
+        let mut words = vec!["--osts", &osts, "--listen", "127.0.0.1:0"];
+        words.extend(options);
+        fs.start(&words).ok();
+        fs
+    }
+
+    /// Starts it (again).
+    #[track_caller]
+    pub fn start(&self, options: &[&str]) -> Ran {
+        let mut command = Command::new(sheen());
+        command.arg("up").arg("--dir").arg(self.dir()).arg("--mount").arg(&self.mnt).args(options);
+        run_within(command, Duration::from_secs(30))
+    }
+
+    /// Stops it.
+    #[track_caller]
+    pub fn stop(&self) -> Ran {
+        let mut command = Command::new(sheen());
+        command.arg("down").arg("--dir").arg(self.dir());
+        run_within(command, Duration::from_secs(60))
+    }
+
+    /// Its directory.
+    pub fn dir(&self) -> PathBuf {
+        self.base.join("fs")
+    }
+
+    /// A path on the mount.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.mnt.join(name)
+    }
+
+    /// What `sheen status --json` says.
+    #[track_caller]
+    pub fn status(&self) -> serde_json::Value {
+        let text = run(sheen(), ["status", "--json", "--dir", &self.dir().to_string_lossy()]).ok();
+        serde_json::from_str(&text).expect("status prints JSON")
+    }
+
+    /// Runs `lfs` in the root of the mount.
+    #[track_caller]
+    pub fn lfs(&self, line: &str) -> Ran {
+        let mut command = Command::new(sheen());
+        command.arg("lfs").args(line.split(' ').filter(|w| !w.is_empty())).current_dir(&self.mnt);
+        run_command(command)
+    }
+
+    /// Runs a shell script in the root of the mount.
+    #[track_caller]
+    pub fn sh(&self, script: &str) -> Ran {
+        let mut command = Command::new("bash");
+        command.args(["-c", script]).current_dir(&self.mnt);
+        run_command(command)
+    }
+
+    /// A second mount of the same file system, by a process of its own over tcp.
+    #[track_caller]
+    pub fn second_mount(&self) -> Mount {
+        let at = self.base.join(format!("mnt{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+        let source = self.status()["source"].as_str().expect("a running file system has a source").to_owned();
+        Mount::new(&source, at)
+    }
+
+    /// Kills the serving process outright.
+    #[track_caller]
+    pub fn kill(&self) {
+        let pid = self.status()["pid"].as_u64().expect("it runs");
+        let pid = rustix::process::Pid::from_raw(pid as i32).expect("a pid");
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("kills its own child");
+        let start = Instant::now();
+        while self.status()["running"].as_bool() == Some(true) {
+            assert!(start.elapsed() < Duration::from_secs(20), "the killed process lingers");
+            thread::sleep(Duration::from_millis(10));
+        }
+        detach(&self.mnt);
+    }
+}
+
+impl Drop for Fs {
+    fn drop(&mut self) {
+        let stopped = Command::new(sheen())
+            .args(["down", "--force", "--dir"])
+            .arg(self.dir())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        if !stopped.is_ok_and(|s| s.success()) || is_mounted(&self.mnt) {
+            abort(&self.mnt);
+            detach(&self.mnt);
+        }
+        if !thread::panicking() || std::env::var_os("SHEEN_TEST_KEEP").is_none() {
+            let _ = fs::remove_dir_all(&self.base);
+        }
+    }
+}
+
+/// A mount made by `sheen mount`; unmounted when dropped.
+pub struct Mount {
+    /// Where.
+    pub mnt: PathBuf,
+}
+
+impl Mount {
+    /// Mounts `source` at `at`.
+    #[track_caller]
+    pub fn new(source: &str, at: PathBuf) -> Mount {
+        fs::create_dir_all(&at).expect("a mount point");
+        let mut command = Command::new(sheen());
+        command.args(["mount", source]).arg(&at);
+        run_within(command, Duration::from_secs(30)).ok();
+        Mount { mnt: at }
+    }
+
+    /// A path on the mount.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.mnt.join(name)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new(sheen()).args(["umount", "--force"]).arg(&self.mnt).status();
+        if is_mounted(&self.mnt) {
+            abort(&self.mnt);
+            detach(&self.mnt);
+        }
+    }
+}
+
+/// Whether anything is mounted there, without touching it.
+pub fn is_mounted(at: &Path) -> bool {
+    let at = at.to_string_lossy();
+    fs::read_to_string("/proc/mounts").is_ok_and(|m| m.lines().any(|l| l.split(' ').nth(1) == Some(&at)))
+}
+
+/// Ends the kernel's side of a stuck mount, so that nothing on it stays unkillable.
+pub fn abort(at: &Path) {
+    let Ok(info) = fs::read_to_string("/proc/self/mountinfo") else { return };
+    let at = at.to_string_lossy();
+    for line in info.lines().filter(|l| l.split(' ').nth(4) == Some(&at)) {
+        if let Some(minor) = line.split(' ').nth(2).and_then(|d| d.split(':').nth(1)) {
+            let _ = fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1");
+        }
+    }
+}
+
+/// Takes a dead mount out of the way.
+pub fn detach(at: &Path) {
+    let _ = Command::new("umount").arg("-l").arg(at).stderr(Stdio::null()).status();
+    let _ = Command::new("fusermount3").args(["-u", "-z"]).arg(at).stderr(Stdio::null()).status();
+}
+
+/// Pseudo-random bytes from a seed: the same for the same seed.
+pub fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut bytes = vec![0; len];
+    rng.fill(&mut bytes);
+    bytes
+}
+
+/// The output of a command, for those who need it raw.
+pub fn output(command: &mut Command) -> Output {
+    command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"))
+}

@@ -1,2 +1,38 @@
-//! The sheen binary.
-fn main() {}
+//! The sheen binary: one program that serves metadata and objects, mounts, and brings the tools `lfs` and `lctl`, which it
+//! becomes when called by their names.
+//!
+//! Each command is a file under `commands/`; what a process hosts is put together in [`host`].
+#![allow(clippy::disallowed_methods, reason = "the process's outer shell: it starts and stops processes before any Rt exists")]
+
+mod args;
+mod commands;
+mod config;
+mod daemon;
+mod error;
+mod host;
+mod lctl;
+mod lfs;
+mod paths;
+mod run_file;
+
+use std::{ffi::OsString, path::Path};
+
+fn main() {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let code = match called_as(&args) {
+        Some("lfs") => lfs::main(args),
+        Some("lctl") => lctl::main(args),
+        Some("mount.fuse.sheen" | "mount.sheen") => commands::mount::helper(args),
+        _ => match args.get(1).and_then(|a| a.to_str()) {
+            Some("lfs") => lfs::main(args[1..].to_vec()),
+            Some("lctl") => lctl::main(args[1..].to_vec()),
+            _ => commands::main(args),
+        },
+    };
+    std::process::exit(code);
+}
+
+/// The program's name without its directory.
+fn called_as(args: &[OsString]) -> Option<&str> {
+    Path::new(args.first()?).file_name()?.to_str()
+}

@@ -1,1 +1,33 @@
-//! The metadata service: one MDT, its store, its commits, its object ids.
+//! The metadata service: one MDT, its store, its commits, its OSTs.
+//!
+//! ```text
+//!   rpc ──▶ service ──▶ Namespace (one lock, memory speed) ──▶ reply with transno
+//!                           │ dirty
+//!                        commit: seal ▷ redb on a blocking thread ▷ committed ──▶ who waits for Sync
+//!                           │ durable unlinks
+//!                        destroy: objects of what is gone ──▶ OSTs
+//!   mgs ──▶ osts: which OSTs there are, how full they are ──▶ placement
+//! ```
+//!
+//! Invariants:
+//! * A reply goes out before its change is durable; a `Sync` reply never does.
+//! * An object is destroyed only after the unlink of its file is durable, and forgotten only after it is destroyed for good.
+//! * No new object is placed on an OST before the objects that a crash left on it are removed.
+//! * A store that cannot be written makes the MDT read-only until it can; nothing that was answered is dropped meanwhile.
+//! * Idle, nothing here runs: every task waits for an event, none polls.
+
+mod commit;
+mod config;
+mod destroy;
+mod identity;
+mod mdt;
+mod osp;
+mod osts;
+mod params;
+mod service;
+pub mod store;
+
+pub use config::MdtConfig;
+pub use identity::{Identity, IdentityError};
+pub use mdt::{Mdt, MdtError};
+pub use store::RedbStore;

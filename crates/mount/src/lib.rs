@@ -1,1 +1,78 @@
-//! A mounted file system: translates FUSE requests to client calls.
+//! A mounted file system: translates FUSE requests into calls of the client. File-system behaviour lives in the client;
+//! what is decided here is only what concerns the kernel: node ids, handles, flags of an open, sizes of buffers.
+//!
+//! * [`serve`]: which thread does the work of a request, and what an interrupt does;
+//! * [`ops`]: one function an operation, from the kernel's words to the client's;
+//! * [`answer`]: what an operation comes to, before it is written to the kernel.
+//!
+//! Node ids are inode numbers ([`sheen_wire::Fid::ino`]), which name a FID one to one: there is no table of nodes, and
+//! FORGET has nothing to do. The root is 1 to the kernel.
+//!
+//! Until locks arrive, the kernel caches nothing: every entry and attribute is valid for no time, and files are opened with
+//! FOPEN_DIRECT_IO. A shared mapping is served by the kernel's page cache all the same (DIRECT_IO_ALLOW_MMAP); it sees what
+//! another mount writes only after it is mapped anew.
+
+mod answer;
+mod handles;
+mod node;
+mod ops;
+mod serve;
+
+use std::{io, path::Path, sync::Arc};
+
+use sheen_client::{Client, GroupSource};
+use sheen_fuse::Session;
+pub use sheen_fuse::MountError;
+use sheen_rt::Rt;
+
+pub use serve::Options;
+
+/// A running mount.
+pub struct Mount {
+    rt: Rt,
+    session: Arc<Session>,
+    client: Arc<Client>,
+}
+
+impl Mount {
+    /// Mounts `client` at a directory and starts serving it.
+    pub fn start(rt: Rt, client: Arc<Client>, mountpoint: &Path, source: &str, options: Options) -> Result<Mount, MountError> {
+        let face = Arc::new(serve::Face::new(rt.clone(), client.clone(), options.clone()));
+        let mut mount = sheen_fuse::MountOptions::new(mountpoint, source);
+        mount.allow_other = options.allow_other;
+        mount.read_only = options.read_only;
+        // As on any file system that root mounts; fusermount3 refuses both to others.
+        (mount.suid, mount.dev) = (options.privileged, options.privileged);
+        let session =
+            sheen_fuse::SessionOptions { threads: options.threads as usize, max_write: options.max_write_bytes, ..Default::default() };
+        let session = Arc::new(Session::mount(mount, session, face)?);
+        Ok(Mount { rt, session, client })
+    }
+
+    /// Waits until the kernel has unmounted it, then takes leave of the servers.
+    pub async fn ended(&self) {
+        let session = self.session.clone();
+        self.rt.run_blocking(move || session.join()).await;
+        self.client.umount().await;
+    }
+
+    /// Unmounts. EBUSY while programs use it, unless `force` detaches it under them.
+    pub fn unmount(&self, force: bool) -> io::Result<()> {
+        if force { self.session.unmount() } else { self.session.try_unmount() }
+    }
+}
+
+/// Unmounts whatever lies at a path; see [`Mount::unmount`].
+pub fn unmount(mountpoint: &Path, force: bool) -> io::Result<()> {
+    sheen_fuse::unmount(mountpoint, force)
+}
+
+/// Finds the supplementary groups of a process in /proc.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProcGroups;
+
+impl GroupSource for ProcGroups {
+    fn groups(&self, pid: u32) -> Option<Vec<u32>> {
+        sheen_rt::proc::groups_of(pid).ok()
+    }
+}

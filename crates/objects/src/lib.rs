@@ -1,1 +1,22 @@
-//! The OST's object engine: object names, attributes, destroys.
+//! The OST's object engine: what an object is called, what may be asked of it, and what is known to be durable.
+//!
+//! * [`name`]: object FID ↔ path below the OST's directory, as Lustre's ldiskfs lays them out;
+//! * [`check`]: bounds on requests, before anything is done for them;
+//! * [`plan`]: adjacent parts of a request become one run, so one system call;
+//! * [`births`]: which directory entries of new objects are durable yet;
+//! * [`identity`]: the file that says which target a directory holds;
+//! * [`sharing`]: how targets on one device divide what `statfs` says of it.
+//!
+//! Invariants: no I/O, no clock, no threads; nothing here panics or allocates by what a peer or a disk says.
+
+pub mod births;
+pub mod check;
+pub mod identity;
+pub mod name;
+pub mod plan;
+pub mod sharing;
+
+pub use births::Births;
+pub use identity::Identity;
+pub use plan::{Run, runs};
+pub use sharing::Sharing;

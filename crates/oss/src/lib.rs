@@ -1,1 +1,34 @@
 //! The object service: OSTs, bulk reads and writes.
+//!
+//! An OST keeps its objects as plain sparse files in a directory of any local file system:
+//!
+//! ```text
+//! DIR/target          which target this is (fsname, index, uuid, format)
+//! DIR/lock            held while a process serves the directory
+//! DIR/O/<seq>/d<n>/<oid>   objects
+//! ```
+//!
+//! * [`store`]: that directory, and one module for each thing that is done to objects in it;
+//! * [`Ost`]: the service around it: registration with the MGS, requests, counters, parameters.
+//!
+//! Invariants:
+//! * an object is created by its first write (or a truncate or fallocate that gives it a size); until then it reads as empty;
+//! * after `Sync`, or a write with `sync`, is answered, bytes and name of the object survive a crash of the host;
+//! * after `Destroy` is answered the objects are gone, also after a crash of the host;
+//! * requests on different objects run in parallel. One part of a write is as atomic against reads of the same object as the
+//!   local file system's `pwrite` is, several parts are not atomic together; a request that fails may have been done in part;
+//! * open files, buffers and bookkeeping are bounded, whatever clients ask.
+
+mod config;
+mod error;
+mod gate;
+mod ost;
+mod params;
+mod service;
+pub mod store;
+
+pub use config::{OPEN_FILES_MAX, OstConfig};
+pub use error::OssError;
+pub use ost::Ost;
+pub use sheen_objects::Sharing;
+pub use store::Store;

@@ -123,7 +123,8 @@ pub struct Header {
     pub xid: u64,
     /// In a reply: the transaction that the request became, 0 for one that changed nothing.
     pub transno: u64,
-    /// In a reply: all transactions up to this one are durable.
+    /// In a reply: all transactions up to this one are durable. In a request: the client has received the replies to all its
+    /// xids up to this one (Lustre's `pb_last_xid`), so the server may forget them.
     pub last_committed: u64,
     /// In a reply: 0, or an errno.
     pub status: i32,

@@ -7,6 +7,7 @@
 //! * [`attr`]: what `stat` shows, times, credentials;
 //! * [`mds`], [`ost`], [`mgs`]: the three protocols, each a request and a reply enum;
 //! * [`frame`]: how a message lies on a byte stream: fixed header, body, bulk, checksums;
+//! * [`control`]: what `lfs` asks of a mount;
 //! * [`bulk`]: file data that travels beside a message without being copied into it.
 //!
 //! Invariants: every decoder takes arbitrary bytes and answers with an error, never a panic (fuzz targets in `fuzz/`);
@@ -14,6 +15,7 @@
 
 pub mod attr;
 pub mod bulk;
+pub mod control;
 pub mod errno;
 pub mod fid;
 pub mod frame;

@@ -1,0 +1,42 @@
+# Sheen: what there is to make. `make help` lists it.
+CARGO ?= cargo
+DEMO ?= ./demo
+
+.PHONY: help build demo demo-stop test bench lint install clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+build: ## the sheen program, optimised: target/release/sheen
+	$(CARGO) build --release -p sheen
+
+demo: ## a file system with four layouts under ./demo, filled and checked; stays mounted
+	@scripts/deps.sh run
+	$(CARGO) build --release -p sheen -p sheen-bench --bin sheen --bin demo
+	@target/release/demo $(DEMO)
+
+demo-stop: ## ends the demonstration's file system; its data stays
+	@target/release/sheen down --dir $(DEMO)/fs
+
+test: ## the whole test suite
+	@scripts/deps.sh test
+	@scripts/test.sh
+
+bench: ## speed against the baseline, as in docs/performance.md
+	$(CARGO) build --release -p sheen -p sheen-bench
+	target/release/speed
+
+lint: ## format, warnings, licences and advisories of dependencies
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) deny --log-level error check
+
+install: build ## into /usr/local: sheen, lfs, lctl, mount.fuse.sheen
+	install -D target/release/sheen $(DESTDIR)/usr/local/bin/sheen
+	ln -sf sheen $(DESTDIR)/usr/local/bin/lfs
+	ln -sf sheen $(DESTDIR)/usr/local/bin/lctl
+	install -d $(DESTDIR)/sbin
+	ln -sf /usr/local/bin/sheen $(DESTDIR)/sbin/mount.fuse.sheen
+
+clean: ## what was built
+	$(CARGO) clean

@@ -1,0 +1,138 @@
+//! The file systems to measure, each brought up in a directory of its own and taken down when dropped.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long a file system may take to appear.
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A mounted file system.
+pub struct Stage {
+    /// Name in tables.
+    pub name: &'static str,
+    /// Where it is mounted.
+    pub mount: PathBuf,
+    dir: PathBuf,
+    sheen: PathBuf,
+    children: Vec<Child>,
+    up: bool,
+}
+
+impl Stage {
+    /// The baseline, served by the program of that name beside this one, on `threads` threads.
+    pub fn baseline(base: &Path, threads: usize) -> io::Result<Stage> {
+        let mut stage = Stage::new("baseline", base, PathBuf::new())?;
+        let program = std::env::current_exe()?.with_file_name("baseline");
+        let mut command = Command::new(program);
+        command.arg(&stage.mount).args(["--threads", &threads.to_string()]);
+        stage.children.push(command.spawn()?);
+        stage.wait_mounted()?;
+        Ok(stage)
+    }
+
+    /// Everything in one process, over `lo`.
+    pub fn sheen_lo(base: &Path, sheen: &Path, threads: usize) -> io::Result<Stage> {
+        let mut stage = Stage::new("sheen lo", base, sheen.to_owned())?;
+        let mut up = Command::new(sheen);
+        up.arg("up").arg("--dir").arg(stage.dir.join("fs")).arg("--mount").arg(&stage.mount);
+        up.args(["--osts", "4", "--fuse-threads", &threads.to_string()]).stdout(Stdio::null());
+        succeed(&mut up)?;
+        stage.up = true;
+        stage.wait_mounted()?;
+        Ok(stage)
+    }
+
+    /// MGS and MDT, two servers of two OSTs each, and the mount, in processes of their own over `tcp` on loopback.
+    pub fn sheen_tcp(base: &Path, sheen: &Path, threads: usize) -> io::Result<Stage> {
+        let mut stage = Stage::new("sheen tcp", base, sheen.to_owned())?;
+        let mgs = format!("127.0.0.1:{}@tcp", free_port()?);
+        let dir = stage.dir.clone();
+        let mut serve = |words: &[&str], sub: &str| -> io::Result<()> {
+            let mut command = Command::new(sheen);
+            command.args(words).arg("--dir").arg(dir.join(sub)).stdin(Stdio::null()).stdout(Stdio::null());
+            stage.children.push(command.spawn()?);
+            Ok(())
+        };
+        serve(&["mgs", "--listen", &mgs], "mgs")?;
+        serve(&["mds", "--mgs", &mgs, "--fsname", "bench", "--listen", "127.0.0.1:0@tcp"], "mdt0")?;
+        for n in ["ost-a", "ost-b"] {
+            serve(&["oss", "--mgs", &mgs, "--fsname", "bench", "--osts", "2", "--listen", "127.0.0.1:0@tcp"], n)?;
+        }
+        let until = Instant::now() + READY_TIMEOUT;
+        loop {
+            let source = format!("{mgs}:/bench");
+            let mut mount = Command::new(sheen);
+            mount.args(["mount", &source]).arg(&stage.mount).args(["--fuse-threads", &threads.to_string()]);
+            let done = mount.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success();
+            if done {
+                break;
+            }
+            if Instant::now() > until {
+                return Err(io::Error::other("sheen tcp did not come up"));
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        stage.wait_mounted()?;
+        Ok(stage)
+    }
+
+    fn new(name: &'static str, base: &Path, sheen: PathBuf) -> io::Result<Stage> {
+        let dir = base.join(name.replace(' ', "-"));
+        let mount = dir.join("mnt");
+        fs::create_dir_all(&mount)?;
+        Ok(Stage { name, mount, dir, sheen, children: Vec::new(), up: false })
+    }
+
+    fn wait_mounted(&self) -> io::Result<()> {
+        let until = Instant::now() + READY_TIMEOUT;
+        let mount = self.mount.to_string_lossy().into_owned();
+        while !fs::read_to_string("/proc/mounts")?.lines().any(|l| l.split(' ').nth(1) == Some(&mount)) {
+            if Instant::now() > until {
+                return Err(io::Error::other(format!("{} was not mounted in time", self.name)));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Process ids of what serves it.
+    pub fn pids(&self) -> Vec<u32> {
+        self.children.iter().map(Child::id).collect()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if self.up {
+            let _ = Command::new(&self.sheen)
+                .arg("down")
+                .arg("--dir")
+                .arg(self.dir.join("fs"))
+                .stdout(Stdio::null())
+                .status();
+        } else {
+            let _ = Command::new("umount").arg(&self.mount).status();
+        }
+        for child in self.children.iter_mut().rev() {
+            if let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            }
+            let _ = child.wait();
+        }
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn free_port() -> io::Result<u16> {
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+fn succeed(command: &mut Command) -> io::Result<()> {
+    let status = command.status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("{command:?}: {status}"))) }
+}

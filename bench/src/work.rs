@@ -1,0 +1,204 @@
+//! Work on a directory, done by processes of their own that start together.
+//!
+//! The parent ([`run`]) starts this program again as `… worker KIND DIR RANK COUNT` for each rank; a worker opens what it
+//! needs, says `ready`, waits for a line, works, and says `done`. What is measured is the wall time between the release and
+//! the last `done`.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, BufRead, BufReader, Write},
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// Bytes of one read or write.
+pub const BLOCK: usize = 1 << 20;
+const O_DIRECT: i32 = 0o40000;
+
+/// What to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// `count` O_DIRECT writes of 1 MiB into one file a process.
+    Write,
+    /// The same, reading what `Write` left.
+    Read,
+    /// `count` files created, and closed, empty.
+    Create,
+    /// `stat` of what `Create` left.
+    Stat,
+    /// `unlink` of what `Create` left.
+    Unlink,
+}
+
+impl Kind {
+    /// Its name on the command line and in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Write => "write",
+            Kind::Read => "read",
+            Kind::Create => "create",
+            Kind::Stat => "stat",
+            Kind::Unlink => "unlink",
+        }
+    }
+
+    fn parse(s: &str) -> Option<Kind> {
+        [Kind::Write, Kind::Read, Kind::Create, Kind::Stat, Kind::Unlink].into_iter().find(|k| k.name() == s)
+    }
+
+    /// Whether it moves bytes (its rate is MiB/s) or does operations (its rate is 1/s).
+    pub fn is_data(self) -> bool {
+        matches!(self, Kind::Write | Kind::Read)
+    }
+}
+
+/// Does `kind` in `dir` with `processes` processes, `count` times each; returns operations (or MiB) a second.
+pub fn run(kind: Kind, dir: &Path, processes: usize, count: usize) -> io::Result<f64> {
+    let me = std::env::current_exe()?;
+    let mut workers = Vec::new();
+    for rank in 0..processes {
+        let child = Command::new(&me)
+            .args(["worker", kind.name()])
+            .arg(dir)
+            .args([rank.to_string(), count.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        workers.push(Worker::new(child)?);
+    }
+    for worker in &mut workers {
+        worker.expect("ready")?;
+    }
+    let start = Instant::now();
+    for worker in &mut workers {
+        worker.release()?;
+    }
+    for worker in &mut workers {
+        worker.expect("done")?;
+    }
+    let elapsed = start.elapsed();
+    Ok((processes * count) as f64 / elapsed.as_secs_f64())
+}
+
+struct Worker {
+    child: Child,
+    lines: BufReader<std::process::ChildStdout>,
+}
+
+impl Worker {
+    fn new(mut child: Child) -> io::Result<Worker> {
+        let out = child.stdout.take().ok_or_else(|| io::Error::other("no pipe from the worker"))?;
+        Ok(Worker { child, lines: BufReader::new(out) })
+    }
+
+    fn expect(&mut self, word: &str) -> io::Result<()> {
+        let mut line = String::new();
+        self.lines.read_line(&mut line)?;
+        if line.trim() == word { Ok(()) } else { Err(io::Error::other(format!("worker said {line:?}, not {word}"))) }
+    }
+
+    fn release(&mut self) -> io::Result<()> {
+        let stdin = self.child.stdin.as_mut().ok_or_else(|| io::Error::other("no pipe to the worker"))?;
+        stdin.write_all(b"go\n")?;
+        stdin.flush()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// What `main` does first: if this process was started as a worker, works and returns true.
+pub fn maybe_worker() -> io::Result<bool> {
+    let args: Vec<String> = std::env::args().collect();
+    let [_, word, kind, dir, rank, count] = args.as_slice() else { return Ok(false) };
+    if word != "worker" {
+        return Ok(false);
+    }
+    let kind = Kind::parse(kind).ok_or_else(|| io::Error::other("unknown kind of work"))?;
+    let number = |s: &str| s.parse::<usize>().map_err(io::Error::other);
+    work(kind, Path::new(dir), number(rank)?, number(count)?)?;
+    Ok(true)
+}
+
+fn start() -> io::Result<()> {
+    println!("ready");
+    io::stdout().flush()?;
+    let mut line = String::new();
+    io::stdin().read_line(&mut line)?;
+    Ok(())
+}
+
+fn done() -> io::Result<()> {
+    println!("done");
+    io::stdout().flush()
+}
+
+fn work(kind: Kind, dir: &Path, rank: usize, count: usize) -> io::Result<()> {
+    let mine = dir.join(format!("rank{rank}"));
+    let names: Vec<PathBuf> = (0..count).map(|i| mine.join(format!("file.mdtest.{i:08}"))).collect();
+    match kind {
+        Kind::Write => {
+            let file = direct(&mine.with_extension("data"), true)?;
+            let block = aligned(BLOCK);
+            for (i, b) in block.iter_mut().enumerate() {
+                *b = (i * 31 + rank) as u8;
+            }
+            start()?;
+            for i in 0..count {
+                file.write_all_at(&block, (i * BLOCK) as u64)?;
+            }
+        }
+        Kind::Read => {
+            let file = direct(&mine.with_extension("data"), false)?;
+            let mut block = aligned(BLOCK);
+            start()?;
+            for i in 0..count {
+                file.read_exact_at(&mut block, (i * BLOCK) as u64)?;
+            }
+        }
+        Kind::Create => {
+            fs::create_dir_all(&mine)?;
+            start()?;
+            for name in &names {
+                drop(OpenOptions::new().write(true).create_new(true).open(name)?);
+            }
+        }
+        Kind::Stat => {
+            start()?;
+            for name in &names {
+                fs::symlink_metadata(name)?;
+            }
+        }
+        Kind::Unlink => {
+            start()?;
+            for name in &names {
+                fs::remove_file(name)?;
+            }
+        }
+    }
+    done()
+}
+
+fn direct(path: &Path, write: bool) -> io::Result<File> {
+    OpenOptions::new().read(!write).write(write).create(write).custom_flags(O_DIRECT).open(path)
+}
+
+/// A buffer on a page boundary, as O_DIRECT wants.
+fn aligned(len: usize) -> &'static mut [u8] {
+    let spare = Box::leak(vec![0u8; len + 4096].into_boxed_slice());
+    let skip = spare.as_ptr().align_offset(4096);
+    &mut spare[skip..skip + len]
+}
+
+/// Time that a command takes.
+pub fn time(command: &mut Command) -> io::Result<Duration> {
+    let start = Instant::now();
+    let status = command.status()?;
+    if status.success() { Ok(start.elapsed()) } else { Err(io::Error::other(format!("{command:?}: {status}"))) }
+}

@@ -1,0 +1,83 @@
+//! `sheen mgs`, `sheen mds`, `sheen oss`: one kind of service in a process of its own, in the foreground, for a supervisor
+//! such as systemd to start.
+
+use std::{path::Path, time::Duration};
+
+use sheen_lnet::{DEFAULT_PORT, Nid};
+
+use crate::{
+    args::{MdsArgs, MgsArgs, OssArgs, TargetArgs},
+    config::check_fsname,
+    error::{Context, Result},
+    host::{self, Host},
+    run_file::RunLock,
+};
+
+const SHUTDOWN: Duration = Duration::from_secs(2);
+/// The file in a server's directory that the running process holds a lock on.
+const LOCK: &str = "run.json";
+
+/// `sheen mgs`
+pub fn mgs(args: &MgsArgs) -> Result {
+    let listen = host::listen_address(&args.listen, DEFAULT_PORT)?;
+    serve(&args.dir, async |host: &Host| {
+        let bound = host.listen(listen).await?;
+        host.mgs(&args.dir).await?;
+        println!("MGS ready at {}", Nid::Tcp(bound));
+        Ok(())
+    })
+}
+
+/// `sheen mds`
+pub fn mds(args: &MdsArgs) -> Result {
+    target(&args.target, async |host: &Host, mgs: &[Nid], me: Nid| {
+        host.mdt(&args.target.dir, &args.target.fsname, 0, mgs, me.clone()).await?;
+        println!("{}-MDT0000 ready at {me}", args.target.fsname);
+        Ok(())
+    })
+}
+
+/// `sheen oss`: its OSTs live in `DIR/0`, `DIR/1`, …; the MGS gives each its index.
+pub fn oss(args: &OssArgs) -> Result {
+    target(&args.target, async |host: &Host, mgs: &[Nid], me: Nid| {
+        for slot in 0..args.osts {
+            host.ost(&args.target.dir.join(slot.to_string()), &args.target.fsname, None, mgs, me.clone()).await?;
+        }
+        println!("{} OSTs of {} ready at {me}", args.osts, args.target.fsname);
+        Ok(())
+    })
+}
+
+fn target(args: &TargetArgs, start: impl AsyncFnOnce(&Host, &[Nid], Nid) -> Result) -> Result {
+    check_fsname(&args.fsname)?;
+    let listen = host::listen_address(&args.listen, 0)?;
+    serve(&args.dir, async |host: &Host| {
+        let mgs = host::resolve_mgs(&host.rt, &args.mgs).await?;
+        let bound = host.listen(listen).await?;
+        let me = host::announced(&host.rt, bound, args.announce.as_deref()).await?;
+        start(host, &mgs, me).await
+    })
+}
+
+/// Starts what `start` says and serves until asked to end.
+fn serve(dir: &Path, start: impl AsyncFnOnce(&Host) -> Result) -> Result {
+    host::log_to_stderr();
+    std::fs::create_dir_all(dir).context(format!("cannot make {}", dir.display()))?;
+    let lock = RunLock::take(&dir.join(LOCK))?;
+    let (runtime, rt) = host::runtime()?;
+    let outcome = runtime.block_on(async {
+        let host = Host::new(rt).await;
+        let outcome = tokio::select! {
+            started = start(&host) => match started {
+                Ok(()) => host::asked_to_end().await,
+                failed => failed,
+            },
+            asked = host::asked_to_end() => asked,
+        };
+        host.stop().await;
+        outcome
+    });
+    lock.release();
+    runtime.shutdown(SHUTDOWN);
+    outcome
+}

@@ -1,0 +1,79 @@
+//! `sheen status`: what runs in a directory, and how others can mount it.
+
+use serde::Serialize;
+
+use crate::{
+    args::StatusArgs,
+    config::Config,
+    error::{Context, Result},
+    paths::Home,
+    run_file::{Running, running},
+};
+
+#[derive(Serialize)]
+struct Report {
+    dir: String,
+    running: bool,
+    fsname: Option<String>,
+    /// What `sheen mount` takes before `:/fsname`.
+    mgs: Option<String>,
+    /// The whole argument of `sheen mount`.
+    source: Option<String>,
+    mount: Option<String>,
+    osts: Option<u32>,
+    pid: Option<u32>,
+    since: Option<u64>,
+    log: String,
+}
+
+/// Runs the command. Exit code 0 whether or not something runs: that is what the answer says.
+pub fn run(args: &StatusArgs) -> Result {
+    let home = Home::new(args.dir.dir.as_deref())?;
+    let report = Report::new(&home, Config::load(&home.config())?, running(&home.run())?);
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report).context("cannot print")?);
+    } else {
+        report.print();
+    }
+    Ok(())
+}
+
+impl Report {
+    fn new(home: &Home, config: Option<Config>, running: Option<Running>) -> Report {
+        Report {
+            dir: home.dir().display().to_string(),
+            running: running.is_some(),
+            fsname: running.as_ref().map(|r| r.fsname.clone()).or(config.as_ref().map(|c| c.fsname.clone())),
+            mgs: running.as_ref().map(|r| r.mgs.clone()),
+            source: running.as_ref().map(|r| format!("{}:/{}", r.mgs, r.fsname)),
+            mount: running.as_ref().and_then(|r| r.mount.as_ref()).map(|m| m.display().to_string()),
+            osts: running.as_ref().map(|r| r.osts).or(config.map(|c| c.osts)),
+            pid: running.as_ref().map(|r| r.pid),
+            since: running.as_ref().map(|r| r.since),
+            log: home.log().display().to_string(),
+        }
+    }
+
+    fn print(&self) {
+        let Some(fsname) = &self.fsname else {
+            println!("no file system in {} yet; `sheen up --dir {} --mount DIRECTORY` makes one", self.dir, self.dir);
+            return;
+        };
+        let line = |label: &str, value: &str| println!("{label:12}{value}");
+        line("file system", fsname);
+        line("directory", &self.dir);
+        if let Some(osts) = self.osts {
+            line("OSTs", &osts.to_string());
+        }
+        let Some(pid) = self.pid else {
+            line("state", "stopped; `sheen up` starts it");
+            return;
+        };
+        line("state", &format!("running, pid {pid}"));
+        line("mounted at", self.mount.as_deref().unwrap_or("not mounted by this process"));
+        if let Some(source) = &self.source {
+            line("to mount", &format!("sheen mount {source} DIRECTORY"));
+        }
+        line("log", &self.log);
+    }
+}

@@ -1,0 +1,71 @@
+//! `sheen umount`.
+
+use std::path::Path;
+
+use crate::{
+    args::UmountArgs,
+    error::{Failure, Result},
+};
+
+/// Runs the command.
+pub fn run(args: &UmountArgs) -> Result {
+    let mountpoint = std::path::absolute(&args.mountpoint).unwrap_or_else(|_| args.mountpoint.clone());
+    if !is_mounted(&mountpoint) {
+        return Err(Failure::new(format!("no Sheen file system is mounted at {}", mountpoint.display()))
+            .advise("`grep fuse.sheen /proc/mounts` lists what is mounted"));
+    }
+    unmount(&mountpoint, args.force)
+}
+
+/// Unmounts; `force` detaches a mount that is in use. Not mounted is fine.
+pub fn unmount(mountpoint: &Path, force: bool) -> Result {
+    if !is_mounted(mountpoint) {
+        return Ok(());
+    }
+    match sheen_mount::unmount(mountpoint, force) {
+        Ok(()) => Ok(()),
+        Err(e) if e.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error()) => {
+            let mut failure = format!("{} is in use", mountpoint.display());
+            let users = users_of(mountpoint);
+            if !users.is_empty() {
+                failure += &format!(" by {}", users.join(", "));
+            }
+            Err(Failure::new(failure).advise("end those programs, or repeat with --force to detach it under them"))
+        }
+        Err(e) => Err(Failure::new(format!("cannot unmount {}: {e}", mountpoint.display()))),
+    }
+}
+
+/// Whether Sheen is mounted there, by /proc/mounts (asking the path itself could hang).
+pub fn is_mounted(mountpoint: &Path) -> bool {
+    let Ok(mounts) = std::fs::read_to_string("/proc/mounts") else { return false };
+    mounts.lines().any(|line| {
+        let mut words = line.split(' ').skip(1);
+        let path = words.next().map(unescape);
+        path.as_deref() == Some(&*mountpoint.to_string_lossy()) && words.next() == Some("fuse.sheen")
+    })
+}
+
+/// /proc/mounts writes space, tab, newline and backslash as \ooo.
+fn unescape(word: &str) -> String {
+    word.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
+}
+
+/// Programs whose working directory or open files lie below, as far as this user may see; at most five.
+fn users_of(mountpoint: &Path) -> Vec<String> {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let uses = |link: &Path| std::fs::read_link(link).is_ok_and(|to| to.starts_with(mountpoint));
+    processes
+        .flatten()
+        .filter(|p| p.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit()))
+        .filter(|p| {
+            uses(&p.path().join("cwd"))
+                || std::fs::read_dir(p.path().join("fd")).is_ok_and(|fds| fds.flatten().any(|fd| uses(&fd.path())))
+        })
+        .take(5)
+        .map(|p| {
+            let name = std::fs::read_to_string(p.path().join("comm")).unwrap_or_default();
+            format!("{} (pid {})", name.trim_end(), p.file_name().to_string_lossy())
+        })
+        .collect()
+}

@@ -1,0 +1,214 @@
+//! `sheen up`: a whole file system in one process.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use sheen_lnet::{DEFAULT_PORT, Nid};
+
+use crate::{
+    args::UpArgs,
+    commands::umount::is_mounted,
+    config::{Config, check_fsname},
+    daemon::{self, Ready},
+    error::{Context, Failure, Result},
+    host::{self, Host},
+    paths::Home,
+    run_file::{RunLock, Running, running},
+};
+
+/// OSTs of a new file system.
+const OSTS_DEFAULT: u32 = 4;
+/// Name of a new file system.
+const FSNAME_DEFAULT: &str = "sheen";
+/// How long the runtime may take to end its threads.
+const SHUTDOWN: Duration = Duration::from_secs(2);
+
+/// Runs the command.
+pub fn run(args: &UpArgs) -> Result {
+    let home = Home::new(args.dir.dir.as_deref())?;
+    let mountpoint = args.mount.as_deref().map(absolute).transpose()?;
+    if args.foreground.foreground {
+        let ready = Ready::from_env();
+        return serve_or_say_why(args, &home, mountpoint, ready);
+    }
+    if let Some(now) = running(&home.run())? {
+        return already(&home, &now, mountpoint.as_deref());
+    }
+    std::fs::create_dir_all(home.dir()).context(format!("cannot make {}", home.dir().display()))?;
+    // What is wrong with the words is said before anything is started.
+    plan(args, &home)?;
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    daemon::background(&words, &home.log())?;
+    match running(&home.run())? {
+        Some(now) => {
+            report(&now);
+            Ok(())
+        }
+        None => Err(Failure::new("the file system ended as soon as it was up")
+            .advise(format!("its log may say why: {}", home.log().display()))),
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    let path = std::path::absolute(path).context(path.display())?;
+    // The kernel shows mounts by their real path; what the user means by a link must be found again.
+    match path.parent().and_then(|p| p.canonicalize().ok()).zip(path.file_name()) {
+        Some((parent, name)) => Ok(parent.join(name)),
+        None => Ok(path),
+    }
+}
+
+fn already(home: &Home, now: &Running, mountpoint: Option<&Path>) -> Result {
+    match mountpoint {
+        Some(wanted) if now.mount.as_deref() != Some(wanted) => {
+            let at = now.mount.as_ref().map_or("nowhere".into(), |m| m.display().to_string());
+            Err(Failure::new(format!("{} runs already, mounted at {at}", now.fsname)).advise(format!(
+                "`sheen mount {}:/{} {}` mounts it there too; `sheen down --dir {}` ends it",
+                now.mgs,
+                now.fsname,
+                wanted.display(),
+                home.dir().display()
+            )))
+        }
+        _ => {
+            println!("{} runs already", now.fsname);
+            report(now);
+            Ok(())
+        }
+    }
+}
+
+fn report(now: &Running) {
+    match &now.mount {
+        Some(at) => println!("{} is up, mounted at {}", now.fsname, at.display()),
+        None => println!("{} is up", now.fsname),
+    }
+    println!("  further mounts: sheen mount {}:/{} DIRECTORY", now.mgs, now.fsname);
+}
+
+/// What to serve: what the directory holds, changed by what the user asks.
+fn plan(args: &UpArgs, home: &Home) -> Result<Config> {
+    let listen = args.listen.as_deref().map(|l| host::listen_address(l, DEFAULT_PORT)).transpose()?;
+    let Some(mut config) = Config::load(&home.config())? else {
+        let fsname = args.fsname.clone().unwrap_or_else(|| FSNAME_DEFAULT.into());
+        check_fsname(&fsname)?;
+        let default = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), DEFAULT_PORT);
+        return Ok(Config { fsname, osts: args.osts.unwrap_or(OSTS_DEFAULT), listen: listen.unwrap_or(default) });
+    };
+    if let Some(name) = args.fsname.as_ref().filter(|n| **n != config.fsname) {
+        return Err(Failure::new(format!("{} holds the file system {}, not {name}", home.dir().display(), config.fsname))
+            .advise("leave --fsname out, or name another directory with --dir"));
+    }
+    if let Some(osts) = args.osts {
+        if osts < config.osts {
+            return Err(Failure::new(format!("the file system has {} OSTs; it cannot do with {osts}", config.osts))
+                .advise("leave --osts out, or ask for more"));
+        }
+        config.osts = osts;
+    }
+    config.listen = listen.unwrap_or(config.listen);
+    Ok(config)
+}
+
+fn serve_or_say_why(args: &UpArgs, home: &Home, mountpoint: Option<PathBuf>, ready: Ready) -> Result {
+    host::log_to_stderr();
+    std::fs::create_dir_all(home.dir()).context(format!("cannot make {}", home.dir().display()))?;
+    let (runtime, rt) = host::runtime()?;
+    let outcome = runtime.block_on(async {
+        let host = Host::new(rt).await;
+        let (lock, mount) = match start(args, home, mountpoint.as_deref(), &host).await {
+            Ok(started) => started,
+            Err(failure) => {
+                host.stop().await;
+                ready.failed(&failure);
+                return Err(failure);
+            }
+        };
+        ready.ok();
+        if let Some(mount) = &mount {
+            // An unmount by somebody else does not end the services: other mounts may use them.
+            let _detached = host.rt.spawn("mount", ended(mount.clone()));
+        }
+        host::asked_to_end().await?;
+        tracing::info!("ending");
+        if let Some(mount) = mount {
+            if let Err(e) = mount.unmount(true) {
+                tracing::debug!("unmount: {e}");
+            }
+            let _ = host.rt.timeout(SHUTDOWN, mount.ended()).await;
+        }
+        host.stop().await;
+        lock.release();
+        Ok(())
+    });
+    runtime.shutdown(SHUTDOWN);
+    outcome
+}
+
+async fn ended(mount: std::sync::Arc<sheen_mount::Mount>) {
+    mount.ended().await;
+    tracing::info!("unmounted");
+}
+
+type Started = (RunLock, Option<std::sync::Arc<sheen_mount::Mount>>);
+
+async fn start(args: &UpArgs, home: &Home, mountpoint: Option<&Path>, host: &Host) -> Result<Started> {
+    let mut config = plan(args, home)?;
+    let mut lock = RunLock::take(&home.run())?;
+    let fresh = !home.config().exists();
+    let bound = listen(host, config.listen, fresh && args.listen.is_none()).await?;
+    config.listen = bound;
+    let me = host::announced(&host.rt, bound, None).await?;
+    let mgs = [me.clone()];
+    host.mgs(&home.mgs()).await?;
+    host.mdt(&home.mdt(0), &config.fsname, 0, &mgs, me.clone()).await?;
+    for index in 0..config.osts {
+        host.ost(&home.ost(index), &config.fsname, Some(index), &mgs, me.clone()).await?;
+    }
+    config.store(&home.config())?;
+    let source = format!("{me}:/{}", config.fsname);
+    let mount = match mountpoint {
+        Some(at) => {
+            prepare(at)?;
+            Some(std::sync::Arc::new(host.mount(&mgs, &config.fsname, at, &source, &args.options).await?))
+        }
+        None => None,
+    };
+    lock.announce(&describe(&config, &me, mountpoint, host))?;
+    Ok((lock, mount))
+}
+
+/// Listens where the file system always did; a new one takes any port if the default one is taken.
+async fn listen(host: &Host, wanted: SocketAddr, any_port: bool) -> Result<SocketAddr> {
+    match host.listen(wanted).await {
+        Err(_) if any_port => host.listen(SocketAddr::new(wanted.ip(), 0)).await,
+        other => other,
+    }
+}
+
+/// Makes the mount point if it is missing; clears away what a killed process left mounted there.
+pub fn prepare(mountpoint: &Path) -> Result {
+    if is_mounted(mountpoint) {
+        let dead = std::fs::metadata(mountpoint).is_err_and(|e| e.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error()));
+        if !dead {
+            return Err(Failure::new(format!("something is mounted at {} already", mountpoint.display()))
+                .advise("`sheen umount` takes it away"));
+        }
+        sheen_mount::unmount(mountpoint, true).context(format!("cannot clear the dead mount at {}", mountpoint.display()))?;
+    }
+    std::fs::create_dir_all(mountpoint).context(format!("cannot make the mount point {}", mountpoint.display()))
+}
+
+fn describe(config: &Config, me: &Nid, mountpoint: Option<&Path>, host: &Host) -> Running {
+    Running {
+        pid: std::process::id(),
+        fsname: config.fsname.clone(),
+        mgs: me.to_string(),
+        mount: mountpoint.map(Path::to_owned),
+        osts: config.osts,
+        since: u64::try_from(host.rt.wall().sec).unwrap_or_default(),
+    }
+}

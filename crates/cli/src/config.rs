@@ -1,0 +1,81 @@
+//! `sheen.toml`: what a directory of `sheen up` holds. Written at the first start, read at every further one, and open to
+//! the user's editor.
+
+use std::{net::SocketAddr, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Context, Failure, Result};
+
+/// The file's content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Name of the file system, at most 8 characters.
+    pub fsname: String,
+    /// OSTs in this directory: `ost0` … `ost<n-1>`.
+    pub osts: u32,
+    /// Where the process listens. Port 0 is replaced by the port that was free at the first start.
+    pub listen: SocketAddr,
+}
+
+impl Config {
+    /// Reads the file; `None` where there is none yet.
+    pub fn load(path: &Path) -> Result<Option<Config>> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => toml::from_str(&text).map(Some).map_err(|e| {
+                Failure::new(format!("{} is not understood: {}", path.display(), e.message()))
+                    .advise("mend it by hand; it needs fsname = \"NAME\", osts = N, listen = \"ADDRESS:PORT\"")
+            }),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Failure::new(format!("cannot read {}: {e}", path.display()))),
+        }
+    }
+
+    /// Writes the file whole or not at all.
+    pub fn store(&self, path: &Path) -> Result {
+        let text = toml::to_string(self).context("cannot write the configuration")?;
+        let part = path.with_extension("part");
+        std::fs::write(&part, text).context(format!("cannot write {}", part.display()))?;
+        std::fs::rename(&part, path).context(format!("cannot write {}", path.display()))
+    }
+}
+
+/// Checks a file system's name: 1 to 8 of letters, digits, `_` and `-`, as in Lustre.
+pub fn check_fsname(name: &str) -> Result {
+    let fine = !name.is_empty()
+        && name.len() <= sheen_wire::mgs::FSNAME_MAX
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    if fine {
+        return Ok(());
+    }
+    Err(Failure::new(format!("'{name}' cannot be a file system's name"))
+        .advise("use 1 to 8 letters, digits, '_' or '-', as Lustre asks"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_lustres() {
+        for good in ["sheen", "a", "scratch1", "x_y-z"] {
+            assert!(check_fsname(good).is_ok(), "{good}");
+        }
+        for bad in ["", "toolongname", "a/b", "ä", "a b"] {
+            assert!(check_fsname(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_stored_is_loaded() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sheen.toml");
+        assert_eq!(Config::load(&path).unwrap(), None);
+        let config = Config { fsname: "sheen".into(), osts: 4, listen: "127.0.0.1:7988".parse().unwrap() };
+        config.store(&path).unwrap();
+        assert_eq!(Config::load(&path).unwrap(), Some(config));
+        std::fs::write(&path, "fsname = 1").unwrap();
+        assert!(Config::load(&path).is_err());
+    }
+}

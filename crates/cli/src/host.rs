@@ -1,0 +1,274 @@
+//! What a process hosts: any set of services and mounts, put together from the same parts.
+//!
+//! All services of a process share one listening socket and one set of parameters; among themselves they talk over `lo`.
+
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use sheen_client::{Client, ClientOptions};
+use sheen_lnet::{DEFAULT_PORT, Net, Nid, NidName, parse_source};
+use sheen_mds::{Mdt, MdtConfig};
+use sheen_mgs::Mgs;
+use sheen_mount::{Mount, ProcGroups};
+use sheen_oss::{OPEN_FILES_MAX, Ost, OstConfig, Sharing};
+use sheen_params::{Params, control::Control};
+use sheen_rpc::Server;
+use sheen_rt::{RealOptions, Rt, Runtime};
+
+use crate::{
+    args::MountOptions,
+    error::{Context, Failure, Result},
+};
+
+/// Threads of the runtime: enough that a few slow disk writes do not hold up everything else.
+const RUNTIME_THREADS_MIN: usize = 4;
+/// How long a mount waits for the file system's servers to be known and reached.
+const MOUNT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A process's services and mounts.
+pub struct Host {
+    pub rt: Rt,
+    pub net: Arc<Net>,
+    pub params: Params,
+    server: Arc<Server>,
+    sharing: Sharing,
+    mgs: Mutex<Option<Arc<Mgs>>>,
+    mdts: Mutex<Vec<Arc<Mdt>>>,
+    osts: Mutex<Vec<Arc<Ost>>>,
+    _control: Option<Control>,
+}
+
+/// Starts the runtime that a host runs in.
+pub fn runtime() -> Result<(Runtime, Rt)> {
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).max(RUNTIME_THREADS_MIN);
+    let options = RealOptions { worker_threads: threads, ..RealOptions::default() };
+    let started = Rt::real(options).context("cannot start threads")?;
+    raise_open_files();
+    Ok(started)
+}
+
+/// Raises the soft limit of open files to the hard one: an OST keeps many objects open.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
+impl Host {
+    /// A process that hosts nothing yet. Its parameters can be reached by `lctl` at once.
+    pub async fn new(rt: Rt) -> Host {
+        let net = Net::new(rt.clone());
+        let params = Params::new();
+        let control = match Control::serve(&params) {
+            Ok(control) => Some(control),
+            Err(e) => {
+                tracing::warn!("lctl will not see this process: {e}");
+                None
+            }
+        };
+        Host {
+            server: Server::new(net.clone()),
+            rt,
+            net,
+            params,
+            sharing: Sharing::new(),
+            mgs: Mutex::default(),
+            mdts: Mutex::default(),
+            osts: Mutex::default(),
+            _control: control,
+        }
+    }
+
+    /// Listens; returns the address with its port.
+    pub async fn listen(&self, addr: SocketAddr) -> Result<SocketAddr> {
+        self.server.listen(addr).await.map_err(|e| {
+            let failure = Failure::new(format!("cannot listen on {addr}: {e}"));
+            match e.kind() {
+                std::io::ErrorKind::AddrInUse => failure.advise("another program has that port; name another one with --listen"),
+                std::io::ErrorKind::PermissionDenied => failure.advise("ports below 1024 are for root; name another one with --listen"),
+                _ => failure,
+            }
+        })
+    }
+
+    /// Serves the management service from a directory.
+    pub async fn mgs(&self, dir: &Path) -> Result {
+        let mgs = Mgs::start(self.rt.clone(), dir, self.params.clone()).await.context("cannot start the MGS")?;
+        self.server.add::<sheen_wire::Mgs>(sheen_mgc::MGS_TARGET, mgs.clone());
+        *self.mgs.lock() = Some(mgs);
+        Ok(())
+    }
+
+    /// Serves an MDT from a directory; returns when it is ready.
+    pub async fn mdt(&self, dir: &Path, fsname: &str, index: u32, mgs: &[Nid], me: Nid) -> Result {
+        let config = MdtConfig::new(dir, fsname, index, mgs.to_vec(), vec![me.to_string()]);
+        let mdt = Mdt::start(self.rt.clone(), self.net.clone(), &self.server, config, self.params.clone())
+            .await
+            .context(format!("cannot start the MDT in {}", dir.display()))?;
+        self.mdts.lock().push(mdt);
+        Ok(())
+    }
+
+    /// Serves an OST from a directory; returns when it is ready.
+    pub async fn ost(&self, dir: &Path, fsname: &str, index: Option<u32>, mgs: &[Nid], me: Nid) -> Result {
+        let config = OstConfig {
+            dir: dir.to_owned(),
+            fsname: fsname.to_owned(),
+            index,
+            mgs: mgs.to_vec(),
+            nids: vec![me.to_string()],
+            sharing: self.sharing.clone(),
+            open_files_max: OPEN_FILES_MAX,
+        };
+        let ost = Ost::start(self.net.clone(), &self.server, config, self.params.clone())
+            .await
+            .context(format!("cannot start the OST in {}", dir.display()))?;
+        self.osts.lock().push(ost);
+        Ok(())
+    }
+
+    /// Mounts a file system.
+    pub async fn mount(&self, mgs: &[Nid], fsname: &str, mountpoint: &Path, source: &str, options: &MountOptions) -> Result<Mount> {
+        let client_options = ClientOptions {
+            groups: Arc::new(ProcGroups),
+            mountpoint: mountpoint.to_string_lossy().into_owned(),
+            ..ClientOptions::default()
+        };
+        let client = Client::mount(self.rt.clone(), self.net.clone(), mgs.to_vec(), fsname, client_options, self.params.clone());
+        let client = match self.rt.timeout(MOUNT_TIMEOUT, client).await {
+            Ok(Ok(client)) => client,
+            Ok(Err(e)) => {
+                return Err(Failure::new(format!("cannot mount {source}: {e}")));
+            }
+            Err(_) => {
+                return Err(Failure::new(format!("cannot mount {source}: no answer within {MOUNT_TIMEOUT:?}"))
+                    .advise("is the address right, and is an MGS running there? `sheen status` on that machine shows it"));
+            }
+        };
+        let face = sheen_mount::Options {
+            threads: options.fuse_threads,
+            allow_other: !options.private && may_allow_other(),
+            privileged: rustix::process::geteuid().is_root(),
+            ..sheen_mount::Options::default()
+        };
+        let started = Mount::start(self.rt.clone(), client, mountpoint, source, face);
+        started.context(format!("cannot mount at {}", mountpoint.display()))
+    }
+
+    /// Ends all services in order: what they hold is committed and synced.
+    pub async fn stop(&self) {
+        let mdts = std::mem::take(&mut *self.mdts.lock());
+        for mdt in mdts {
+            if let Err(e) = mdt.stop().await {
+                tracing::error!("the last commit failed: {e}; what was not committed is lost");
+            }
+        }
+        let osts = std::mem::take(&mut *self.osts.lock());
+        for ost in osts {
+            ost.stop().await;
+        }
+        if let Some(mgs) = self.mgs.lock().take() {
+            mgs.stop();
+        }
+        self.server.shutdown();
+    }
+}
+
+/// Whether fusermount3 lets this user open a mount to others: root always, others if /etc/fuse.conf says user_allow_other.
+fn may_allow_other() -> bool {
+    rustix::process::geteuid().is_root()
+        || std::fs::read_to_string("/etc/fuse.conf").is_ok_and(|t| t.lines().any(|l| l.trim() == "user_allow_other"))
+}
+
+/// `ADDRESS[:PORT]` or a NID, as something to listen on.
+pub fn listen_address(text: &str, default_port: u16) -> Result<SocketAddr> {
+    let bad = || {
+        Failure::new(format!("'{text}' is no address to listen on"))
+            .advise("write it as 127.0.0.1:7988, 0.0.0.0@tcp or 10.0.0.1:40001@tcp")
+    };
+    let address = text.split_once('@').map_or(text, |(a, _)| a);
+    if let Ok(addr) = address.parse::<SocketAddr>() {
+        return Ok(addr);
+    }
+    let ip = address.parse().map_err(|_| bad())?;
+    Ok(SocketAddr::new(ip, default_port))
+}
+
+/// The NID that others reach a listening address at: the wildcard address stands for this host's name.
+pub async fn announced(rt: &Rt, bound: SocketAddr, announce: Option<&str>) -> Result<Nid> {
+    if let Some(text) = announce {
+        let name: NidName = text.parse().context(format!("--announce {text}"))?;
+        let nids = name.resolve(rt).await.context(format!("--announce {text}"))?;
+        return match nids.into_iter().next() {
+            Some(Nid::Tcp(addr)) if !text.contains(':') => Ok(Nid::Tcp(SocketAddr::new(addr.ip(), bound.port()))),
+            Some(nid) => Ok(nid),
+            None => Err(Failure::new(format!("{text} has no address"))),
+        };
+    }
+    if bound.ip().is_unspecified() {
+        let host = sheen_rt::proc::hostname();
+        let name: NidName = format!("{host}:{}@tcp", bound.port()).parse().context("this host's name")?;
+        let found = name.resolve(rt).await.ok().and_then(|nids| nids.into_iter().next());
+        return found.ok_or_else(|| {
+            Failure::new(format!("this host's name, {host}, has no address")).advise("say with --announce where others reach it")
+        });
+    }
+    Ok(Nid::Tcp(bound))
+}
+
+/// The MGS's NIDs from the words of a user.
+pub async fn resolve_mgs(rt: &Rt, text: &str) -> Result<Vec<Nid>> {
+    let mut nids = Vec::new();
+    for word in text.split(',').filter(|w| !w.is_empty()) {
+        let name: NidName = word.parse().map_err(|e| {
+            Failure::new(format!("'{word}' is no NID: {e}")).advise(format!("write it as HOST@tcp (port {DEFAULT_PORT}) or HOST:PORT@tcp"))
+        })?;
+        nids.extend(name.resolve(rt).await.context(format!("cannot find {word}"))?);
+    }
+    if nids.is_empty() { Err(Failure::new("no MGS was named")) } else { Ok(nids) }
+}
+
+/// Takes `HOST@tcp:/FSNAME` apart.
+pub async fn resolve_source(rt: &Rt, source: &str) -> Result<(Vec<Nid>, String)> {
+    let (names, fsname) = parse_source(source).map_err(|e| {
+        Failure::new(format!("'{source}' names no file system: {e}")).advise("write it as HOST@tcp:/FSNAME or HOST:PORT@tcp:/FSNAME")
+    })?;
+    let mut nids = Vec::new();
+    for name in names {
+        nids.extend(name.resolve(rt).await.context(format!("cannot find {name}"))?);
+    }
+    Ok((nids, fsname))
+}
+
+/// Waits for SIGTERM or SIGINT.
+pub async fn asked_to_end() -> Result {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut term = signal(SignalKind::terminate()).context("cannot wait for signals")?;
+    let mut int = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+    Ok(())
+}
+
+/// Logs to standard error, as RUST_LOG says, else warnings and what the services report of themselves.
+pub fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).try_init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_to_listen_on() {
+        let ok = |t: &str| listen_address(t, 7988).unwrap().to_string();
+        assert_eq!(ok("127.0.0.1"), "127.0.0.1:7988");
+        assert_eq!(ok("127.0.0.1:0@tcp"), "127.0.0.1:0");
+        assert_eq!(ok("0.0.0.0@tcp"), "0.0.0.0:7988");
+        assert_eq!(ok("[::1]:99"), "[::1]:99");
+        assert!(listen_address("nowhere", 1).is_err());
+    }
+}

@@ -1,0 +1,43 @@
+//! Options of a command, and what is said of wrong ones.
+
+use std::ffi::OsString;
+use std::io;
+
+use super::{Tool, usage};
+use crate::lfs::getopt::{Item, Spec};
+
+/// What was given.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Given {
+    options: Vec<&'static str>,
+    /// What is no option, in order.
+    pub rest: Vec<String>,
+}
+
+impl Given {
+    /// Whether an option was given, by its letter.
+    pub fn has(&self, letter: &str) -> bool {
+        self.options.contains(&letter)
+    }
+}
+
+/// Reads the arguments of a command; `None` after a usage error, which has then been printed.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn parse(command: &str, spec: &Spec, args: &[String], tool: &mut Tool<'_>) -> io::Result<Option<Given>> {
+    let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+    let mut given = Given { options: Vec::new(), rest: Vec::new() };
+    for item in spec.parse(&args) {
+        match item {
+            Item::Option { id, .. } => given.options.push(id),
+            Item::Operand(operand) => given.rest.push(operand.to_string_lossy().into_owned()),
+            Item::Unrecognized(arg) => {
+                writeln!(tool.err, "{command}: unrecognized option '{}'", arg.to_string_lossy())?;
+                tool.out.write_all(usage::of(command).unwrap_or_default().as_bytes())?;
+                return Ok(None);
+            }
+        }
+    }
+    Ok(Some(given))
+}

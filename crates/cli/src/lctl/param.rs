@@ -1,0 +1,209 @@
+//! `lctl get_param`, `set_param` and `list_param`.
+
+use std::io::{self, Write};
+
+use sheen_params::control::{Reply, Request, SetResult};
+use sheen_params::{Found, Node};
+use sheen_wire::Errno;
+
+use super::options::{self, Given};
+use super::{Tool, usage};
+use crate::lfs::getopt::{Spec, Value};
+
+const GET: Spec = Spec {
+    short: "nNFRtwy",
+    long: &[
+        ("no-name", Value::No, "n"),
+        ("only-name", Value::No, "N"),
+        ("classify", Value::No, "F"),
+        ("recursive", Value::No, "R"),
+        ("only-tunable", Value::No, "t"),
+        ("writable", Value::No, "w"),
+        ("yaml", Value::No, "y"),
+    ],
+};
+const SET: Spec =
+    Spec { short: "nPd", long: &[("no-name", Value::No, "n"), ("perm", Value::No, "P"), ("delete", Value::No, "d")] };
+const LIST: Spec = Spec {
+    short: "FRD",
+    long: &[("classify", Value::No, "F"), ("recursive", Value::No, "R"), ("dir-only", Value::No, "D")],
+};
+
+/// Components that a recursive listing goes down at most; no parameter lies deeper.
+const DEPTH_MAX: usize = 6;
+
+/// Prints values.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn get(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
+    let Some(given) = patterns("get_param", &GET, args, tool)? else { return Ok(usage::EXIT) };
+    let mut code = 0;
+    for pattern in &given.rest {
+        let mut found: Vec<Found> = Vec::new();
+        let mut seen = false;
+        for pattern in deeper(pattern, given.has("R")) {
+            for reply in (tool.ask)(&Request::Get { pattern }) {
+                if let Reply::Values(values) = reply {
+                    seen = true;
+                    found.extend(values);
+                }
+            }
+        }
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        // Every process has a `version`; where they agree one line is enough.
+        found.dedup();
+        if !seen {
+            missing("get_param", pattern, tool)?;
+            code = first(code, Errno::ENOENT);
+        }
+        let wanted = found.iter().filter(|f| f.writable || !(given.has("w") || given.has("t")));
+        wanted.into_iter().try_for_each(|f| show(f, &given, tool.out))?;
+    }
+    Ok(code)
+}
+
+fn show(found: &Found, given: &Given, out: &mut dyn Write) -> io::Result<()> {
+    let Found { name, value, writable } = found;
+    let class = if given.has("F") && *writable { "=" } else { "" };
+    let value = value.strip_suffix('\n').unwrap_or(value);
+    let lines = value.contains('\n') || found.value.ends_with('\n');
+    match (given.has("N"), given.has("n"), given.has("y")) {
+        (true, _, _) => writeln!(out, "{name}{class}"),
+        (_, true, _) => writeln!(out, "{value}"),
+        (_, _, true) if lines => {
+            writeln!(out, "{name}: |")?;
+            value.lines().try_for_each(|line| writeln!(out, "  {line}"))
+        }
+        (_, _, true) => writeln!(out, "{name}: {value}"),
+        _ if lines => writeln!(out, "{name}{class}=\n{value}"),
+        _ => writeln!(out, "{name}{class}={value}"),
+    }
+}
+
+/// Sets values.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn set(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
+    let Some(given) = patterns("set_param", &SET, args, tool)? else { return Ok(usage::EXIT) };
+    if given.has("P") || given.has("d") {
+        writeln!(
+            tool.err,
+            "error: set_param: -P and -d are not supported yet; without -P a value holds until its process ends"
+        )?;
+        return Ok(Errno::EOPNOTSUPP.0);
+    }
+    let mut code = 0;
+    for arg in &given.rest {
+        let Some((pattern, value)) = arg.split_once('=') else {
+            writeln!(tool.err, "error: set_param: setting {arg}: {}", Errno::EINVAL)?;
+            code = first(code, Errno::EINVAL);
+            continue;
+        };
+        if let Err(errno) = set_one(pattern, value, given.has("n"), tool)? {
+            code = first(code, errno);
+        }
+    }
+    Ok(code)
+}
+
+/// Sets what matches one pattern: a line for each that was set, an error for each that was not, and one for the whole.
+fn set_one(pattern: &str, value: &str, quiet: bool, tool: &mut Tool<'_>) -> io::Result<Result<(), Errno>> {
+    let request = Request::Set { pattern: pattern.to_string(), value: value.to_string() };
+    let mut results: Vec<SetResult> = Vec::new();
+    for reply in (tool.ask)(&request) {
+        if let Reply::Results(some) = reply {
+            results.extend(some);
+        }
+    }
+    results.sort_by(|a, b| a.name.cmp(&b.name));
+    let path = slashes(pattern);
+    if results.is_empty() {
+        missing("set_param", pattern, tool)?;
+        writeln!(tool.err, "error: set_param: setting '{path}'='{value}': {}", Errno::ENOENT)?;
+        return Ok(Err(Errno::ENOENT));
+    }
+    for r in &results {
+        match Errno(r.errno) {
+            Errno(0) if quiet => {}
+            Errno(0) => writeln!(tool.out, "{}={value}", r.name)?,
+            errno => writeln!(tool.err, "error: set_param: setting {}={value}: {errno}", slashes(&r.name))?,
+        }
+    }
+    let Some(failed) = results.iter().find(|r| r.errno != 0) else { return Ok(Ok(())) };
+    let errno = Errno(failed.errno);
+    writeln!(tool.err, "error: set_param: setting '{path}'='{value}': {errno}")?;
+    if let Some(accepts) = &failed.accepts {
+        writeln!(tool.err, "{pattern} accepts {accepts}")?;
+    }
+    Ok(Err(errno))
+}
+
+/// Prints names.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn list(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
+    let Some(given) = patterns("list_param", &LIST, args, tool)? else { return Ok(usage::EXIT) };
+    let mut code = 0;
+    for pattern in &given.rest {
+        let mut nodes: Vec<Node> = Vec::new();
+        for pattern in deeper(pattern, given.has("R")) {
+            for reply in (tool.ask)(&Request::List { pattern }) {
+                if let Reply::Nodes(some) = reply {
+                    nodes.extend(some);
+                }
+            }
+        }
+        if nodes.is_empty() {
+            missing("list_param", pattern, tool)?;
+            code = first(code, Errno::ENOENT);
+        }
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        nodes.dedup_by(|a, b| a.name == b.name);
+        for node in nodes.iter().filter(|n| n.dir || !given.has("D")) {
+            let class = match given.has("F") {
+                true if node.dir => "/",
+                true if node.writable => "=",
+                _ => "",
+            };
+            writeln!(tool.out, "{}{class}", node.name)?;
+        }
+    }
+    Ok(code)
+}
+
+/// Reads options and at least one pattern; `None` after a usage error.
+fn patterns(command: &str, spec: &Spec, args: &[String], tool: &mut Tool<'_>) -> io::Result<Option<Given>> {
+    let Some(given) = options::parse(command, spec, args, tool)? else { return Ok(None) };
+    if given.rest.is_empty() {
+        tool.out.write_all(usage::of(command).unwrap_or_default().as_bytes())?;
+        return Ok(None);
+    }
+    Ok(Some(given))
+}
+
+/// The pattern, and those for what lies below it.
+fn deeper(pattern: &str, recursive: bool) -> Vec<String> {
+    let below = if recursive { DEPTH_MAX } else { 0 };
+    (0..=below).map(|n| format!("{pattern}{}", ".*".repeat(n))).collect()
+}
+
+fn missing(command: &str, pattern: &str, tool: &mut Tool<'_>) -> io::Result<()> {
+    writeln!(tool.err, "error: {command}: param_path '{}': {}", slashes(pattern), Errno::ENOENT)?;
+    if (tool.ask)(&Request::Nids).is_empty() {
+        writeln!(tool.err, "no Sheen process that you may reach runs here; 'sheen up' or 'sheen mount' starts one")?;
+    }
+    Ok(())
+}
+
+/// Lustre's messages name a parameter by its path.
+fn slashes(name: &str) -> String {
+    name.replace('.', "/")
+}
+
+/// The first error decides the exit code.
+fn first(code: i32, errno: Errno) -> i32 {
+    if code == 0 { errno.0 } else { code }
+}

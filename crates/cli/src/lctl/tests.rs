@@ -1,0 +1,122 @@
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use sheen_params::{Device, Param, Params, control};
+
+use super::*;
+
+/// Two processes: a server and a mount.
+fn processes() -> [Params; 2] {
+    let (server, mount) = (Params::new(), Params::new());
+    server.register("mdt.sheen-MDT0000.md_stats", Param::text(|| "open  1\nclose 1\n".into()));
+    server.register("obdfilter.sheen-OST0000.blocksize", Param::u64_ro(|| 4096));
+    server.add_device("MGS", || Device::new("mgs", "MGS", "MGS"));
+    server.add_nid("127.0.0.1@tcp");
+    for i in 0..2 {
+        let name = format!("osc.sheen-OST000{i}-osc-ff00.max_rpcs_in_flight");
+        mount.register(&name, Param::atomic(1..=256, Arc::new(AtomicU64::new(8))));
+    }
+    mount.add_device("osc", || Device::new("osc", "sheen-OST0000-osc-ff00", "a080").peer("0@lo"));
+    mount.add_nid("127.0.0.1@tcp");
+    [mount, server]
+}
+
+/// Runs a command line; answers exit code, output and errors.
+fn lctl(processes: &[Params], line: &str) -> (i32, String, String) {
+    let args: Vec<String> = line.split_whitespace().map(str::to_string).collect();
+    let ask = |request: &Request| processes.iter().map(|p| control::answer(request, p)).collect();
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let code = run(&args, &mut Tool { ask: &ask, out: &mut out, err: &mut err }).unwrap();
+    (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+}
+
+#[test]
+fn gets_in_every_form() {
+    let p = processes();
+    let get = |line| lctl(&p, line).1;
+    let both = "osc.sheen-OST0000-osc-ff00.max_rpcs_in_flight=8\nosc.sheen-OST0001-osc-ff00.max_rpcs_in_flight=8\n";
+    assert_eq!(get("get_param osc.*.max_rpcs_in_flight"), both);
+    assert_eq!(get("get_param osc/*/max_rpcs_in_flight"), both);
+    assert_eq!(get("get_param -n osc.*.max_rpcs_in_flight"), "8\n8\n");
+    assert_eq!(get("get_param -N obdfilter.*.blocksize"), "obdfilter.sheen-OST0000.blocksize\n");
+    assert_eq!(get("get_param -F osc.*OST0000*.*"), "osc.sheen-OST0000-osc-ff00.max_rpcs_in_flight==8\n");
+    assert_eq!(get("get_param -y osc.*OST0000*.*"), "osc.sheen-OST0000-osc-ff00.max_rpcs_in_flight: 8\n");
+    assert_eq!(get("get_param mdt.*.md_stats"), "mdt.sheen-MDT0000.md_stats=\nopen  1\nclose 1\n");
+    assert_eq!(get("get_param -n mdt.*.md_stats"), "open  1\nclose 1\n");
+    assert_eq!(get("get_param version"), format!("version={}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(get("get_param -R -N osc"), both.replace("=8", ""));
+}
+
+#[test]
+fn what_is_missing_exits_2_and_the_rest_is_shown() {
+    let p = processes();
+    let (code, out, err) = lctl(&p, "get_param nosuch.param obdfilter.*.blocksize");
+    assert_eq!(code, 2);
+    assert_eq!(out, "obdfilter.sheen-OST0000.blocksize=4096\n");
+    assert_eq!(err, "error: get_param: param_path 'nosuch/param': No such file or directory\n");
+    let (code, _, err) = lctl(&p, "set_param llite.*.nosuch=1");
+    assert_eq!(code, 2);
+    let want = "error: set_param: param_path 'llite/*/nosuch': No such file or directory\n\
+                error: set_param: setting 'llite/*/nosuch'='1': No such file or directory\n";
+    assert_eq!(err, want);
+    let (code, _, err) = lctl(&[], "get_param version");
+    assert_eq!(code, 2);
+    assert!(err.contains("no Sheen process"), "{err}");
+}
+
+#[test]
+fn sets_and_says_why_not() {
+    let p = processes();
+    let (code, out, err) = lctl(&p, "set_param osc.*.max_rpcs_in_flight=16");
+    let both = "osc.sheen-OST0000-osc-ff00.max_rpcs_in_flight=16\nosc.sheen-OST0001-osc-ff00.max_rpcs_in_flight=16\n";
+    assert_eq!((code, out.as_str(), err.as_str()), (0, both, ""));
+    assert_eq!(lctl(&p, "set_param -n osc.*.max_rpcs_in_flight=32"), (0, String::new(), String::new()));
+    let (code, out, err) = lctl(&p, "set_param osc.*.max_rpcs_in_flight=0");
+    assert_eq!((code, out.as_str()), (34, ""));
+    let want = "\
+error: set_param: setting osc/sheen-OST0000-osc-ff00/max_rpcs_in_flight=0: Numerical result out of range
+error: set_param: setting osc/sheen-OST0001-osc-ff00/max_rpcs_in_flight=0: Numerical result out of range
+error: set_param: setting 'osc/*/max_rpcs_in_flight'='0': Numerical result out of range
+osc.*.max_rpcs_in_flight accepts 1 to 256
+";
+    assert_eq!(err, want);
+    assert_eq!(lctl(&p, "set_param osc.*.max_rpcs_in_flight=abc").0, 22);
+    assert_eq!(lctl(&p, "set_param obdfilter.*.blocksize=1").0, 13);
+    let foo = "error: set_param: setting foo: Invalid argument\n";
+    assert_eq!(lctl(&p, "set_param foo"), (22, String::new(), foo.into()));
+    assert_eq!(lctl(&p, "get_param -n osc.*.max_rpcs_in_flight").1, "32\n32\n");
+}
+
+#[test]
+fn lists_names_with_their_class() {
+    let p = processes();
+    assert_eq!(lctl(&p, "list_param *").1, "mdt\nobdfilter\nosc\nversion\n");
+    assert_eq!(lctl(&p, "list_param -F *").1, "mdt/\nobdfilter/\nosc/\nversion\n");
+    assert_eq!(lctl(&p, "list_param -D *").1, "mdt\nobdfilter\nosc\n");
+    let want = "osc/\nosc.sheen-OST0000-osc-ff00/\nosc.sheen-OST0000-osc-ff00.max_rpcs_in_flight=\n";
+    assert!(lctl(&p, "list_param -R -F osc").1.starts_with(want));
+    assert_eq!(lctl(&p, "list_param nosuch").0, 2);
+}
+
+#[test]
+fn lists_devices_and_nids_of_all_processes() {
+    let p = processes();
+    let plain = "  0 UP osc sheen-OST0000-osc-ff00 a080 1\n  1 UP mgs MGS MGS 1\n";
+    assert_eq!(lctl(&p, "dl").1, plain);
+    assert_eq!(lctl(&p, "dl -t").1, plain.replacen("1\n", "1 0@lo\n", 1));
+    assert_eq!(lctl(&p, "list_nids").1, "127.0.0.1@tcp\n");
+}
+
+#[test]
+fn usage_errors_exit_4_with_the_usage() {
+    let p = processes();
+    let (code, out, _) = lctl(&p, "get_param");
+    assert_eq!(code, 4);
+    assert!(out.starts_with("get the Lustre or LNET parameter\n") && out.contains("usage: get_param"));
+    let (code, out, err) = lctl(&p, "set_param -x a=1");
+    assert_eq!((code, err.as_str()), (4, "set_param: unrecognized option '-x'\n"));
+    assert!(out.contains("usage: set_param"));
+    assert_eq!(lctl(&p, "nosuchcmd").0, 1);
+    assert_eq!(lctl(&p, "--version").1, format!("lctl {}\n", env!("CARGO_PKG_VERSION")));
+    assert!(lctl(&p, "help dl").1.contains("usage: dl"));
+}

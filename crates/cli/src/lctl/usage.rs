@@ -1,0 +1,73 @@
+//! What `lctl help` prints.
+
+/// Exit code of a usage error, as Lustre's CMD_HELP becomes.
+pub const EXIT: i32 = 4;
+
+/// Without arguments.
+pub const TOP: &str = "\
+usage: lctl COMMAND [OPTIONS]... [ARGS]
+Shows and sets what the Sheen processes of this machine have to show and set.
+
+  dl           devices: targets, services and clients' ends of them
+  get_param    values of parameters, by name or pattern
+  set_param    set parameters
+  list_param   names of parameters
+  list_nids    network identifiers of this machine
+
+Try 'lctl help COMMAND', or 'lctl --list-commands' for a list of commands.
+";
+
+const DL: &str = "\
+show all the devices
+usage: dl [--target|-t]
+   -t   with the NID of the other end
+";
+const LIST_NIDS: &str = "\
+print local NIDs
+usage: list_nids
+";
+const GET_PARAM: &str = "\
+get the Lustre or LNET parameter
+get value of Lustre or LNet parameter(s) from specified path,
+which can contain shell-style filename patterns.
+usage: get_param [--classify|-F] [--no-name|-n] [--only-name|-N]
+                 [--recursive|-R] [--only-tunable|-t] [--writable|-w]
+                 [--yaml|-y]
+                 PARAM1 [PARAM2 ...]
+
+";
+const SET_PARAM: &str = "\
+set the Lustre or LNET parameter
+set value of Lustre or LNet parameter(s) at the specified path,
+which can contain shell-style filename patterns. A size may be
+given as 64K, 4M or 1G.
+usage: set_param [--no-name|-n] PARAM1=VALUE1 [PARAM2=VALUE2 ...]
+
+";
+const LIST_PARAM: &str = "\
+list the Lustre or LNET parameter names
+which can contain shell-style filename patterns.
+usage: list_param [--classify|-F] [--dir-only|-D] [--recursive|-R]
+                  PARAM1 [PARAM2 ...]
+
+";
+const HELP: &str = "\
+usage: help [COMMAND]
+";
+
+/// Every command and its usage.
+pub const COMMANDS: &[(&str, &str)] = &[
+    ("help", HELP),
+    ("--version", "usage: --version\n"),
+    ("dl", DL),
+    ("device_list", DL),
+    ("list_nids", LIST_NIDS),
+    ("get_param", GET_PARAM),
+    ("set_param", SET_PARAM),
+    ("list_param", LIST_PARAM),
+];
+
+/// The usage of a command.
+pub fn of(command: &str) -> Option<&'static str> {
+    COMMANDS.iter().find(|(name, _)| *name == command).map(|(_, text)| *text)
+}

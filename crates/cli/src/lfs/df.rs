@@ -1,0 +1,398 @@
+//! `lfs df`: space and inodes of every target, and of the file system.
+
+use std::{ffi::OsString, path::Path};
+
+use sheen_wire::{
+    Errno, Result, StatFs, control,
+    control::TargetInfo,
+    mgs::TargetKind,
+};
+
+use super::{
+    Tool,
+    getopt::{self, Item, Value},
+    keep_first,
+    numbers::parse_unsigned,
+    text, usage,
+};
+
+const OPTIONS: getopt::Spec = getopt::Spec {
+    short: "hHilm::Nso::p:v",
+    long: &[
+        ("human-readable", Value::No, "h"),
+        ("si", Value::No, "H"),
+        ("inodes", Value::No, "i"),
+        ("lazy", Value::No, "l"),
+        ("mdt", Value::Optional, "m"),
+        ("no-header", Value::No, "N"),
+        ("only-summary", Value::No, "s"),
+        ("ost", Value::Optional, "o"),
+        ("pool", Value::Required, "p"),
+        ("verbose", Value::No, "v"),
+    ],
+};
+
+/// What was asked for.
+#[derive(Default)]
+struct Asked {
+    /// Units of this many bytes as letters: 1024 or 1000.
+    base: Option<u64>,
+    inodes: bool,
+    verbose: bool,
+    no_header: bool,
+    only_summary: bool,
+    /// MDTs alone, of which only this one if any.
+    mdt: Option<Option<u64>>,
+    /// OSTs alone, likewise.
+    ost: Option<Option<u64>>,
+    /// OSTs of this pool alone.
+    pool: bool,
+}
+
+impl Asked {
+    fn shows(&self, target: &TargetInfo) -> bool {
+        let fits = |wanted: &Option<u64>| wanted.is_none_or(|index| index == u64::from(target.index));
+        match (target.kind, &self.mdt, &self.ost) {
+            (TargetKind::Mdt, Some(wanted), _) => fits(wanted),
+            (TargetKind::Mdt, None, only_osts) => only_osts.is_none(),
+            // There are no pools yet, so none has an OST.
+            (TargetKind::Ost, ..) if self.pool => false,
+            (TargetKind::Ost, _, Some(wanted)) => fits(wanted),
+            (TargetKind::Ost, only_mdts, None) => only_mdts.is_none(),
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
+    let mut asked = Asked::default();
+    let mut path = None;
+    for item in OPTIONS.parse(args) {
+        match item {
+            Item::Option { id, value, .. } => {
+                let index = value.as_deref().and_then(|v| parse_unsigned(text(v)));
+                match id {
+                    "h" => asked.base = Some(1024),
+                    "H" => asked.base = Some(1000),
+                    "i" => asked.inodes = true,
+                    "m" => asked.mdt = Some(index),
+                    "o" => asked.ost = Some(index),
+                    "N" => asked.no_header = true,
+                    "s" => asked.only_summary = true,
+                    "p" => asked.pool = true,
+                    "v" => asked.verbose = true,
+                    _ => {}
+                }
+            }
+            Item::Operand(operand) => path = Some(operand),
+            Item::Unrecognized(arg) => {
+                return tool.usage(usage::DF, format_args!("lfs: unrecognized option '{}'", arg.display()));
+            }
+        }
+    }
+    let mounts = match tool.mounts(path.as_deref()) {
+        Ok(mounts) => mounts,
+        Err(Errno::ENOTTY) => {
+            let path = path.unwrap_or_default();
+            tool.print(format_args!("df:{} Not a Lustre filesystem\n", path.display()));
+            return Errno::EOPNOTSUPP.0;
+        }
+        Err(e) => {
+            let path = path.unwrap_or_default();
+            tool.complain(format_args!("error: invalid path '{}': {e}", path.display()));
+            return e.0;
+        }
+    };
+    let mut code = 0;
+    for mount in mounts {
+        if let Err(e) = df(tool, &mount, &asked) {
+            tool.complain(format_args!("lfs df: cannot read '{}': {e} ({})", mount.display(), e.0));
+            keep_first(&mut code, e);
+        }
+    }
+    code
+}
+
+/// One mount.
+fn df(tool: &mut Tool, mount: &Path, asked: &Asked) -> Result<()> {
+    let targets: Vec<TargetInfo> = tool.ask(mount, control::DF)?;
+    let place = mount.display().to_string();
+    if !asked.no_header {
+        tool.print(format_args!("{}", header(asked)));
+    }
+    let mut sums = Sums::default();
+    for target in targets.iter().filter(|t| asked.shows(t)) {
+        let (kind, name) = match target.kind {
+            TargetKind::Mdt => ("MDT", format!("MDT{:04x}", target.index)),
+            TargetKind::Ost => ("OST", format!("OST{:04x}", target.index)),
+        };
+        let line = match &target.statfs {
+            _ if !target.active && asked.verbose => format!("{name:<20}: inactive device\n"),
+            _ if !target.active => continue,
+            Err(e) => format!("{:<20}: {e}\n", target.uuid),
+            Ok(statfs) => {
+                sums.add(target.kind, statfs);
+                let numbers = Numbers::of(statfs, asked.inodes);
+                row(&target.uuid, &numbers, &format!("{place}[{kind}:{}]", target.index), asked)
+            }
+        };
+        if !asked.only_summary {
+            tool.print(format_args!("{line}"));
+        }
+    }
+    let summary = row("filesystem_summary:", &sums.total(asked), &place, asked);
+    tool.print(format_args!("\n{summary}\n"));
+    Ok(())
+}
+
+fn header(asked: &Asked) -> String {
+    let names = match (asked.inodes, asked.base) {
+        (true, _) => ["Inodes", "IUsed", "IFree", "IUse%"],
+        (false, None) => ["1K-blocks", "Used", "Available", "Use%"],
+        (false, Some(_)) => ["bytes", "Used", "Available", "Use%"],
+    };
+    let [total, used, free, percent] = names;
+    format!("{:<20} {total:>11} {used:>11} {free:>11} {percent:>4}  Mounted on\n", "UUID")
+}
+
+/// A line of the table: ends with a space, after which a target's state would stand.
+fn row(name: &str, n: &Numbers, place: &str, asked: &Asked) -> String {
+    let cell = |value: u64| match (asked.base, asked.inodes) {
+        (None, true) => format!("{value:>11}"),
+        (None, false) => format!("{:>11}", value >> 10),
+        (Some(base), _) => cooked(value, base),
+    };
+    let (total, used, free) = (cell(n.total), cell(n.used), cell(n.free));
+    format!("{name:<20} {total} {used} {free} {:>3}%  {place} \n", n.percent())
+}
+
+/// `716.8M`, as a column. Two narrower than a plain number's, as in Lustre.
+fn cooked(value: u64, base: u64) -> String {
+    let suffixes = if base == 1000 { "kMGTPE" } else { "KMGTPE" };
+    let (mut scaled, mut suffix) = (value as f64, None);
+    for letter in suffixes.chars() {
+        if scaled <= base as f64 {
+            break;
+        }
+        scaled /= base as f64;
+        suffix = Some(letter);
+    }
+    match suffix {
+        Some(letter) => format!("{scaled:>8.1}{letter}"),
+        None => format!("{value:>11}"),
+    }
+}
+
+/// What a row shows: bytes or inodes.
+#[derive(Clone, Copy, Default)]
+struct Numbers {
+    total: u64,
+    used: u64,
+    free: u64,
+}
+
+impl Numbers {
+    fn of(s: &StatFs, inodes: bool) -> Numbers {
+        if inodes {
+            return Numbers { total: s.files, used: s.files.saturating_sub(s.ffree), free: s.ffree };
+        }
+        let bytes = |blocks: u64| blocks.saturating_mul(u64::from(s.bsize));
+        Numbers { total: bytes(s.blocks), used: bytes(s.blocks.saturating_sub(s.bfree)), free: bytes(s.bavail) }
+    }
+
+    fn plus(self, other: Numbers) -> Numbers {
+        Numbers {
+            total: self.total.saturating_add(other.total),
+            used: self.used.saturating_add(other.used),
+            free: self.free.saturating_add(other.free),
+        }
+    }
+
+    /// Of what users can have, rounded up; space reserved for the superuser does not count.
+    fn percent(&self) -> u64 {
+        let all = u128::from(self.used) + u128::from(self.free);
+        if all == 0 { 0 } else { (u128::from(self.used) * 100).div_ceil(all) as u64 }
+    }
+}
+
+/// What the targets amount to.
+#[derive(Default)]
+struct Sums {
+    mdt_space: Numbers,
+    mdt_inodes: Numbers,
+    ost_space: Numbers,
+    ost_inodes: Numbers,
+}
+
+impl Sums {
+    fn add(&mut self, kind: TargetKind, s: &StatFs) {
+        let (space, inodes) = match kind {
+            TargetKind::Mdt => (&mut self.mdt_space, &mut self.mdt_inodes),
+            TargetKind::Ost => (&mut self.ost_space, &mut self.ost_inodes),
+        };
+        *space = space.plus(Numbers::of(s, false));
+        *inodes = inodes.plus(Numbers::of(s, true));
+    }
+
+    /// Files take an inode on an MDT and at least one object: no more can be made than either side has left.
+    fn total(&self, asked: &Asked) -> Numbers {
+        let only_mdts = asked.mdt.is_some() && asked.ost.is_none();
+        let only_osts = asked.ost.is_some() && asked.mdt.is_none();
+        match (asked.inodes, only_mdts, only_osts) {
+            (false, true, _) => self.mdt_space,
+            (false, false, _) => self.ost_space,
+            (true, true, _) => self.mdt_inodes,
+            (true, _, true) => self.ost_inodes,
+            (true, ..) => {
+                let free = match self.ost_inodes.total {
+                    0 => self.mdt_inodes.free,
+                    _ => self.mdt_inodes.free.min(self.ost_inodes.free),
+                };
+                Numbers { total: self.mdt_inodes.used + free, used: self.mdt_inodes.used, free }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Fake, check_case};
+    use super::*;
+
+    /// The targets of the captures in `df`'s tables.
+    fn lustre() -> Fake {
+        let kib = |total: u64, used: u64, free: u64, files, ffree| StatFs {
+            bsize: 4096,
+            blocks: total / 4,
+            bfree: (total - used) / 4,
+            bavail: free / 4,
+            files,
+            ffree,
+        };
+        let mut fake = Fake::new("/mnt/c1");
+        fake.set_targets(&[
+            (TargetKind::Mdt, kib(274560, 2256, 238736, 199976, 199558)),
+            (TargetKind::Mdt, kib(274560, 1832, 239160, 199976, 199689)),
+            (TargetKind::Ost, kib(733980, 6648, 671332, 50008, 48976)),
+            (TargetKind::Ost, kib(733980, 7672, 670308, 50008, 48972)),
+            (TargetKind::Ost, kib(733980, 10936, 667044, 50008, 48975)),
+            (TargetKind::Ost, kib(733980, 4600, 673380, 50008, 48943)),
+        ]);
+        fake
+    }
+
+    #[test]
+    fn as_lustre_prints_it() {
+        let mut fake = lustre();
+        for case in [
+            "$ lfs df /mnt/c1\n[exit 0]\n--- stdout
+UUID                   1K-blocks        Used   Available Use%  Mounted on
+lustre-MDT0000_UUID       274560        2256      238736   1%  /mnt/c1[MDT:0] 
+lustre-MDT0001_UUID       274560        1832      239160   1%  /mnt/c1[MDT:1] 
+lustre-OST0000_UUID       733980        6648      671332   1%  /mnt/c1[OST:0] 
+lustre-OST0001_UUID       733980        7672      670308   2%  /mnt/c1[OST:1] 
+lustre-OST0002_UUID       733980       10936      667044   2%  /mnt/c1[OST:2] 
+lustre-OST0003_UUID       733980        4600      673380   1%  /mnt/c1[OST:3] 
+
+filesystem_summary:      2935920       29856     2682064   2%  /mnt/c1 
+
+",
+            "$ lfs df -h /mnt/c1/t\n[exit 0]\n--- stdout
+UUID                       bytes        Used   Available Use%  Mounted on
+lustre-MDT0000_UUID     268.1M      2.2M    233.1M   1%  /mnt/c1[MDT:0] 
+lustre-MDT0001_UUID     268.1M      1.8M    233.6M   1%  /mnt/c1[MDT:1] 
+lustre-OST0000_UUID     716.8M      6.5M    655.6M   1%  /mnt/c1[OST:0] 
+lustre-OST0001_UUID     716.8M      7.5M    654.6M   2%  /mnt/c1[OST:1] 
+lustre-OST0002_UUID     716.8M     10.7M    651.4M   2%  /mnt/c1[OST:2] 
+lustre-OST0003_UUID     716.8M      4.5M    657.6M   1%  /mnt/c1[OST:3] 
+
+filesystem_summary:       2.8G     29.2M      2.6G   2%  /mnt/c1 
+
+",
+            "$ lfs df -H -o /mnt/c1\n[exit 0]\n--- stdout
+UUID                       bytes        Used   Available Use%  Mounted on
+lustre-OST0000_UUID     751.6M      6.8M    687.4M   1%  /mnt/c1[OST:0] 
+lustre-OST0001_UUID     751.6M      7.9M    686.4M   2%  /mnt/c1[OST:1] 
+lustre-OST0002_UUID     751.6M     11.2M    683.1M   2%  /mnt/c1[OST:2] 
+lustre-OST0003_UUID     751.6M      4.7M    689.5M   1%  /mnt/c1[OST:3] 
+
+filesystem_summary:       3.0G     30.6M      2.7G   2%  /mnt/c1 
+
+",
+            "$ lfs df -i\n[exit 0]\n--- stdout
+UUID                      Inodes       IUsed       IFree IUse%  Mounted on
+lustre-MDT0000_UUID       199976         418      199558   1%  /mnt/c1[MDT:0] 
+lustre-MDT0001_UUID       199976         287      199689   1%  /mnt/c1[MDT:1] 
+lustre-OST0000_UUID        50008        1032       48976   3%  /mnt/c1[OST:0] 
+lustre-OST0001_UUID        50008        1036       48972   3%  /mnt/c1[OST:1] 
+lustre-OST0002_UUID        50008        1033       48975   3%  /mnt/c1[OST:2] 
+lustre-OST0003_UUID        50008        1065       48943   3%  /mnt/c1[OST:3] 
+
+filesystem_summary:       196571         705      195866   1%  /mnt/c1 
+
+",
+            "$ lfs df -ih /mnt/c1\n[exit 0]\n--- stdout
+UUID                      Inodes       IUsed       IFree IUse%  Mounted on
+lustre-MDT0000_UUID     195.3K         418    194.9K   1%  /mnt/c1[MDT:0] 
+lustre-MDT0001_UUID     195.3K         287    195.0K   1%  /mnt/c1[MDT:1] 
+lustre-OST0000_UUID      48.8K      1.0K     47.8K   3%  /mnt/c1[OST:0] 
+lustre-OST0001_UUID      48.8K      1.0K     47.8K   3%  /mnt/c1[OST:1] 
+lustre-OST0002_UUID      48.8K      1.0K     47.8K   3%  /mnt/c1[OST:2] 
+lustre-OST0003_UUID      48.8K      1.0K     47.8K   3%  /mnt/c1[OST:3] 
+
+filesystem_summary:     192.0K         705    191.3K   1%  /mnt/c1 
+
+",
+            "$ lfs df --mdt /mnt/c1\n[exit 0]\n--- stdout
+UUID                   1K-blocks        Used   Available Use%  Mounted on
+lustre-MDT0000_UUID       274560        2256      238736   1%  /mnt/c1[MDT:0] 
+lustre-MDT0001_UUID       274560        1832      239160   1%  /mnt/c1[MDT:1] 
+
+filesystem_summary:       549120        4088      477896   1%  /mnt/c1 
+
+",
+            "$ lfs df -p nopool /mnt/c1\n[exit 0]\n--- stdout
+UUID                   1K-blocks        Used   Available Use%  Mounted on
+lustre-MDT0000_UUID       274560        2256      238736   1%  /mnt/c1[MDT:0] 
+lustre-MDT0001_UUID       274560        1832      239160   1%  /mnt/c1[MDT:1] 
+
+filesystem_summary:            0           0           0   0%  /mnt/c1 
+
+",
+            "$ lfs df -y /mnt/c1\n[exit 4]\n--- stdout
+report filesystem disk space usage or inodes usage of each MDS and all OSDs or a batch belonging to a specific pool.
+Usage: df [--inodes|-i] [--human-readable|-h] [--lazy|-l]
+[--mdt|-m[INDEX]] [--ost|-o[INDEX]] [--output|-u FIELD_LIST] [--no-header|-N]
+[--only-summary|-s] [--pool|-p FSNAME[.POOL]] [PATH]
+--- stderr
+lfs: unrecognized option '-y'
+",
+            "$ lfs df /tmp\n[exit 95]\n--- stdout\ndf:/tmp Not a Lustre filesystem\n",
+            "$ lfs df /nosuch\n[exit 2]\n--- stderr\nerror: invalid path '/nosuch': No such file or directory\n",
+        ] {
+            check_case(&mut fake, case);
+        }
+    }
+
+    #[test]
+    fn an_inactive_ost_is_hidden_unless_verbose() {
+        let mut fake = lustre();
+        fake.deactivate_ost(3);
+        check_case(&mut fake, "$ lfs df -o /mnt/c1\n[exit 0]\n--- stdout
+UUID                   1K-blocks        Used   Available Use%  Mounted on
+lustre-OST0000_UUID       733980        6648      671332   1%  /mnt/c1[OST:0] 
+lustre-OST0001_UUID       733980        7672      670308   2%  /mnt/c1[OST:1] 
+lustre-OST0002_UUID       733980       10936      667044   2%  /mnt/c1[OST:2] 
+
+filesystem_summary:      2201940       25256     2008684   2%  /mnt/c1 
+
+");
+        check_case(&mut fake, "$ lfs df -v -o3 /mnt/c1\n[exit 0]\n--- stdout
+UUID                   1K-blocks        Used   Available Use%  Mounted on
+OST0003             : inactive device
+
+filesystem_summary:            0           0           0   0%  /mnt/c1 
+
+");
+    }
+}

@@ -1,0 +1,183 @@
+//! How lfs reaches a file system: by system calls on paths, nothing else. A trait, so that tests bring their own.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs, io,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{CWD, FileType, Mode, XattrFlags};
+use sheen_wire::{Errno, Fid, FileKind, Result, control};
+
+/// The type of Sheen's mounts in `/proc/mounts`.
+const MOUNT_TYPE: &str = "fuse.sheen";
+/// Largest value of an extended attribute, and so the largest answer of a mount.
+const VALUE_BYTES_MAX: usize = 65536;
+
+/// What lfs needs of the system.
+pub trait FileSystem {
+    /// An extended attribute of a path, of a symbolic link itself.
+    fn get(&self, path: &Path, name: &str) -> Result<Vec<u8>>;
+    /// Sets one, following links. `create`: EEXIST if there is one.
+    fn set(&self, path: &Path, name: &str, value: &[u8], create: bool) -> Result<()>;
+    /// Removes one, following links.
+    fn remove(&self, path: &Path, name: &str) -> Result<()>;
+    /// What a path is, after following links if `follow`.
+    fn kind(&self, path: &Path, follow: bool) -> Result<FileKind>;
+    /// Where a symbolic link leads.
+    fn read_link(&self, path: &Path) -> Result<PathBuf>;
+    /// The path without links, dots and doubled slashes.
+    fn resolve(&self, path: &Path) -> Result<PathBuf>;
+    /// Makes an empty regular file; EEXIST if there is something.
+    fn make_file(&self, path: &Path, mode: u32) -> Result<()>;
+    /// Names in a directory, in its own order.
+    fn list(&self, path: &Path) -> Result<Vec<OsString>>;
+    /// Where Sheen is mounted.
+    fn mounts(&self) -> Vec<PathBuf>;
+}
+
+/// The system itself.
+#[derive(Debug)]
+pub struct System;
+
+fn errno(e: rustix::io::Errno) -> Errno {
+    Errno(e.raw_os_error())
+}
+
+fn io_errno(e: io::Error) -> Errno {
+    Errno::from(e)
+}
+
+impl FileSystem for System {
+    fn get(&self, path: &Path, name: &str) -> Result<Vec<u8>> {
+        let mut value = vec![0; VALUE_BYTES_MAX];
+        let len = rustix::fs::lgetxattr(path, name, &mut value[..]).map_err(errno)?;
+        value.truncate(len);
+        Ok(value)
+    }
+
+    fn set(&self, path: &Path, name: &str, value: &[u8], create: bool) -> Result<()> {
+        let flags = if create { XattrFlags::CREATE } else { XattrFlags::empty() };
+        rustix::fs::setxattr(path, name, value, flags).map_err(errno)
+    }
+
+    fn remove(&self, path: &Path, name: &str) -> Result<()> {
+        rustix::fs::removexattr(path, name).map_err(errno)
+    }
+
+    fn kind(&self, path: &Path, follow: bool) -> Result<FileKind> {
+        let stat = if follow { rustix::fs::stat(path) } else { rustix::fs::lstat(path) }.map_err(errno)?;
+        FileKind::from_mode(stat.st_mode).ok_or(Errno::EINVAL)
+    }
+
+    fn read_link(&self, path: &Path) -> Result<PathBuf> {
+        fs::read_link(path).map_err(io_errno)
+    }
+
+    fn resolve(&self, path: &Path) -> Result<PathBuf> {
+        fs::canonicalize(path).map_err(io_errno)
+    }
+
+    fn make_file(&self, path: &Path, mode: u32) -> Result<()> {
+        rustix::fs::mknodat(CWD, path, FileType::RegularFile, Mode::from_raw_mode(mode), 0).map_err(errno)
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<OsString>> {
+        let entries = fs::read_dir(path).map_err(io_errno)?;
+        entries.map(|entry| entry.map(|e| e.file_name()).map_err(io_errno)).collect()
+    }
+
+    fn mounts(&self) -> Vec<PathBuf> {
+        mounts_of(&fs::read("/proc/mounts").unwrap_or_default())
+    }
+}
+
+/// Mount points of Sheen among the lines of `/proc/mounts`.
+fn mounts_of(table: &[u8]) -> Vec<PathBuf> {
+    let mount = |line: &[u8]| {
+        let mut fields = line.split(|b| *b == b' ');
+        let (_, point, kind) = (fields.next()?, fields.next()?, fields.next()?);
+        (kind == MOUNT_TYPE.as_bytes()).then(|| PathBuf::from(OsString::from_vec(unescape(point))))
+    };
+    table.split(|b| *b == b'\n').filter_map(mount).collect()
+}
+
+/// Undoes the kernel's `\040` for a space and the like.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, after @ ..] = rest {
+        let octal = match rest {
+            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] => {
+                Some(((a - b'0') << 6) | ((b - b'0') << 3) | (c - b'0'))
+            }
+            _ => None,
+        };
+        match octal {
+            Some(byte) => {
+                out.push(byte);
+                rest = &rest[4..];
+            }
+            None => {
+                out.push(*first);
+                rest = after;
+            }
+        }
+    }
+    out
+}
+
+/// The FID of what lies at a path of a Sheen mount. ENOTTY for a path elsewhere, as Lustre's ioctls say.
+pub fn fid_of(fs: &dyn FileSystem, path: &Path) -> Result<Fid> {
+    let text = fs.get(path, control::FID).map_err(not_sheen)?;
+    std::str::from_utf8(&text).ok().and_then(|t| t.trim_end().parse().ok()).ok_or(Errno::ENOTTY)
+}
+
+/// What other file systems say of an attribute that they do not have becomes ENOTTY.
+pub fn not_sheen(e: Errno) -> Errno {
+    match e {
+        Errno::EOPNOTSUPP | Errno::ENODATA | Errno::EINVAL | Errno::ENOSYS => Errno::ENOTTY,
+        e => e,
+    }
+}
+
+/// The directory that holds `path`.
+pub fn parent_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// `directory/name`, with a single slash between.
+pub fn join(directory: &Path, name: &OsStr) -> PathBuf {
+    let mut path = directory.as_os_str().as_bytes().to_vec();
+    if path.last() != Some(&b'/') {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name.as_bytes());
+    OsString::from_vec(path).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_mounts() {
+        let table = b"tmpfs /tmp tmpfs rw 0 0\n\
+            10.0.2.15@tcp:/sheen /mnt/c1 fuse.sheen rw,nosuid 0 0\n\
+            0@lo:/x /home/a\\040b/m\\134 fuse.sheen rw 0 0\n\
+            x /mnt/other fuse.other rw 0 0\nbroken\n";
+        assert_eq!(mounts_of(table), [Path::new("/mnt/c1"), Path::new("/home/a b/m\\")]);
+    }
+
+    #[test]
+    fn paths() {
+        assert_eq!(parent_of(Path::new("f")), Path::new("."));
+        assert_eq!(parent_of(Path::new("/f")), Path::new("/"));
+        assert_eq!(join(Path::new("."), "f".as_ref()).as_os_str(), "./f");
+        assert_eq!(join(Path::new("d/"), "f".as_ref()).as_os_str(), "d/f");
+    }
+}

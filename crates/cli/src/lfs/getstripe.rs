@@ -1,0 +1,326 @@
+//! `lfs getstripe`: layouts of files and defaults of directories.
+
+use std::{
+    ffi::OsString,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use sheen_layout::{Layout, Spec};
+use sheen_wire::{
+    Errno, Fid, FileKind, Result,
+    control::{self, MountInfo, TargetInfo},
+    mgs::TargetKind,
+};
+
+use super::{
+    EXIT_USAGE, Tool, fs,
+    getopt::{self, Item, Value},
+    keep_first,
+    numbers::parse_unsigned,
+    show::{Fields, Picture, Style},
+    text, usage,
+};
+
+const OPTIONS: getopt::Spec = getopt::Spec {
+    short: "cdDE::FghiI::LmMNO:pqrRSvyz",
+    long: &[
+        ("comp-count", Value::No, "comp-count"),
+        ("component-count", Value::No, "comp-count"),
+        ("comp-flags", Value::Optional, "comp-flags"),
+        ("component-flags", Value::Optional, "comp-flags"),
+        ("comp-start", Value::Optional, "comp-start"),
+        ("component-start", Value::Optional, "comp-start"),
+        ("stripe-count", Value::No, "c"),
+        ("stripe_count", Value::No, "c"),
+        ("count", Value::No, "c"),
+        ("directory", Value::No, "d"),
+        ("default", Value::No, "D"),
+        ("comp-end", Value::Optional, "E"),
+        ("component-end", Value::Optional, "E"),
+        ("fid", Value::No, "F"),
+        ("generation", Value::No, "g"),
+        ("help", Value::No, "h"),
+        ("hex-idx", Value::No, "hex-idx"),
+        ("stripe-index", Value::No, "i"),
+        ("stripe_index", Value::No, "i"),
+        ("index", Value::No, "i"),
+        ("comp-id", Value::Optional, "I"),
+        ("component-id", Value::Optional, "I"),
+        ("layout", Value::No, "L"),
+        ("mdt", Value::No, "m"),
+        ("mdt-index", Value::No, "m"),
+        ("mdt_index", Value::No, "m"),
+        ("mirror-count", Value::No, "N"),
+        ("mirror-index", Value::Required, "mirror-index"),
+        ("mirror-id", Value::Required, "mirror-id"),
+        ("no-follow", Value::No, "no-follow"),
+        ("obd", Value::Required, "O"),
+        ("ost", Value::Required, "O"),
+        ("pool", Value::No, "p"),
+        ("quiet", Value::No, "q"),
+        ("recursive", Value::No, "r"),
+        ("raw", Value::No, "R"),
+        ("stripe-size", Value::No, "S"),
+        ("stripe_size", Value::No, "S"),
+        ("size", Value::No, "S"),
+        ("verbose", Value::No, "v"),
+        ("yaml", Value::No, "y"),
+        ("extension-size", Value::No, "z"),
+        ("ext-size", Value::No, "z"),
+    ],
+};
+
+/// What was asked for.
+#[derive(Default)]
+struct Asked {
+    fields: Fields,
+    quiet: bool,
+    /// A directory's own default alone, as `-d` and every single field mean.
+    shallow: bool,
+    recursive: bool,
+    /// What is stored in a directory, defaults not filled in.
+    raw: bool,
+    no_follow: bool,
+    mdt: bool,
+    /// Components were chosen by a property; a plain layout has none.
+    component: bool,
+    ost: Option<String>,
+    style: Style,
+}
+
+impl Asked {
+    /// Whether the path goes before the layout.
+    fn names(&self) -> bool {
+        !self.style.yaml && (self.recursive || !self.shallow || self.fields.has(Fields::DETAIL))
+    }
+
+    fn field(&mut self, field: Fields) {
+        self.shallow = true;
+        if !self.fields.has(Fields::DETAIL) {
+            self.fields = self.fields.and(field);
+        }
+    }
+
+    fn option(&mut self, id: &str, value: Option<&str>) {
+        match id {
+            "c" => self.field(Fields::COUNT),
+            "S" => self.field(Fields::SIZE),
+            "i" => self.field(Fields::OFFSET),
+            "p" => self.field(Fields::POOL),
+            "L" => self.field(Fields::PATTERN),
+            "g" => self.field(Fields::GENERATION),
+            "F" => self.field(Fields::FID),
+            "N" | "z" => self.field(Fields::NOTHING),
+            "comp-count" => self.field(Fields::COMP_COUNT),
+            "I" | "comp-flags" | "comp-start" | "E" if value.is_some() => self.component = true,
+            "I" => self.field(Fields::COMP_ID),
+            "comp-flags" => self.field(Fields::COMP_FLAGS),
+            "comp-start" => self.field(Fields::COMP_START),
+            "E" => self.field(Fields::COMP_END),
+            "m" => (self.mdt, self.shallow) = (true, true),
+            "v" => self.fields = Fields::DEFAULT.and(Fields::DETAIL).and(Fields::FID),
+            "q" => self.quiet = true,
+            "d" => self.shallow = true,
+            "r" => self.recursive = true,
+            "R" => self.raw = true,
+            "y" => self.style.yaml = true,
+            "hex-idx" => self.style.hex = true,
+            "no-follow" => self.no_follow = true,
+            "O" => self.ost = value.map(str::to_owned),
+            // -D, -M, --mirror-id: of no consequence for plain layouts.
+            _ => {}
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
+    let items = OPTIONS.parse(args);
+    let mut asked = Asked::default();
+    let mut paths = Vec::new();
+    // Changes between options and operands: at most one, or operands lie in the middle.
+    let mut changes = 0;
+    let mut last_is_operand = None;
+    for item in &items {
+        let is_operand = matches!(item, Item::Operand(_));
+        changes += usize::from(last_is_operand.replace(is_operand).is_some_and(|last| last != is_operand));
+        match item {
+            Item::Option { id: "h", .. } => return tool.help(usage::GETSTRIPE),
+            Item::Option { id, value, .. } => asked.option(id, value.as_deref().map(text)),
+            Item::Operand(path) => paths.push(PathBuf::from(path)),
+            Item::Unrecognized(arg) => {
+                return tool.usage(usage::GETSTRIPE, format_args!("lfs: unrecognized option '{}'", arg.display()));
+            }
+        }
+    }
+    if changes > 1 {
+        let wrong = "error: getstripe: filename|dirname must either precede options or follow options";
+        return tool.usage(usage::GETSTRIPE, format_args!("{wrong}"));
+    }
+    if paths.is_empty() {
+        tool.help(usage::GETSTRIPE);
+        return EXIT_USAGE;
+    }
+    if asked.quiet {
+        asked.fields = Fields::OBJECTS;
+    } else if asked.fields.is_empty() {
+        asked.fields = Fields::DEFAULT;
+    }
+    let mut code = 0;
+    for path in &paths {
+        if let Err(e) = getstripe(tool, path, &mut asked) {
+            tool.complain(format_args!("lfs: getstripe for '{}' failed: {e}", path.display()));
+            keep_first(&mut code, e);
+        }
+    }
+    code
+}
+
+fn getstripe(tool: &mut Tool, path: &Path, asked: &mut Asked) -> Result<()> {
+    // A dangling link is reported as missing, unless it is looked at itself.
+    let followed = if asked.no_follow { Ok(FileKind::Symlink) } else { tool.fs.kind(path, true) };
+    let kind = tool.fs.kind(path, false).and_then(|kind| followed.map(|_| kind))?;
+    if let Some(ost) = &asked.ost {
+        if kind != FileKind::Dir {
+            let e = Errno::ENOTDIR;
+            tool.complain(format_args!("lfs getstripe: open {} failed: {e} ({})", path.display(), e.0));
+            return Err(e);
+        }
+        asked.style.mark = Some(find_ost(tool, path, ost)?);
+    }
+    let mut first = Ok(());
+    show(tool, path, kind, asked)?;
+    if kind == FileKind::Dir && (asked.recursive || !asked.shallow) {
+        descend(tool, path, asked, &mut first);
+    }
+    first
+}
+
+/// Shows what is in a directory; with `-r` all the way down. Goes on after a failure and keeps the first.
+fn descend(tool: &mut Tool, path: &Path, asked: &Asked, first: &mut Result<()>) {
+    // A stack of its own instead of recursion: how deep a tree is, is the user's to decide.
+    let mut stack = vec![children(tool, path, first)];
+    while let Some(level) = stack.last_mut() {
+        let Some(child) = level.pop() else {
+            stack.pop();
+            continue;
+        };
+        let shown = tool.fs.kind(&child, false).and_then(|kind| show(tool, &child, kind, asked).map(|()| kind));
+        match shown {
+            Ok(FileKind::Dir) if asked.recursive => stack.push(children(tool, &child, first)),
+            Ok(_) => {}
+            Err(e) => {
+                tool.complain(format_args!("lfs getstripe: cannot get layout of '{}': {e} ({})", child.display(), e.0));
+                *first = first.and(Err(e));
+            }
+        }
+    }
+}
+
+/// Paths of what a directory holds, the first one last.
+fn children(tool: &mut Tool, path: &Path, first: &mut Result<()>) -> Vec<PathBuf> {
+    match tool.fs.list(path) {
+        Ok(names) => names.iter().rev().map(|name| fs::join(path, name)).collect(),
+        Err(e) => {
+            tool.complain(format_args!("lfs getstripe: open {} failed: {e} ({})", path.display(), e.0));
+            *first = first.and(Err(e));
+            Vec::new()
+        }
+    }
+}
+
+fn show(tool: &mut Tool, path: &Path, kind: FileKind, asked: &Asked) -> Result<()> {
+    let fid = fs::fid_of(tool.fs, path).inspect_err(|e| {
+        if *e == Errno::ENOTTY {
+            tool.complain(format_args!(
+                "lfs getstripe: cb_getstripe: '{}' not on a Lustre fs?: {e} ({})",
+                path.display(),
+                e.0
+            ));
+        }
+    })?;
+    if asked.mdt {
+        let index = tool.fs.get(path, control::MDT).unwrap_or_else(|_| b"0".to_vec());
+        tool.print(format_args!("{}\n", String::from_utf8_lossy(&index)));
+        return Ok(());
+    }
+    let picture = match kind {
+        FileKind::Dir => dir_picture(tool, path, fid, asked.raw)?,
+        FileKind::Regular => match file_layout(tool, path)? {
+            Some(layout) => Picture::of_file(&layout, fid),
+            None => return no_stripes(tool, path),
+        },
+        _ => return no_stripes(tool, path),
+    };
+    if asked.style.mark.is_some_and(|ost| !picture.is_on(ost)) {
+        return Ok(());
+    }
+    if asked.names() {
+        tool.print_bytes(path.as_os_str().as_bytes());
+        tool.print(format_args!("\n"));
+    }
+    if asked.component {
+        tool.print(format_args!("  lcm_layout_gen:    0\n  lcm_mirror_count:  1\n  lcm_entry_count:   0\n"));
+        return Ok(());
+    }
+    tool.print(format_args!("{}", picture.draw(asked.fields, asked.style)));
+    if !asked.style.yaml {
+        tool.print(format_args!("\n"));
+    }
+    Ok(())
+}
+
+fn no_stripes(tool: &mut Tool, path: &Path) -> Result<()> {
+    tool.print_bytes(path.as_os_str().as_bytes());
+    tool.print(format_args!(" has no stripe info\n"));
+    Ok(())
+}
+
+/// The layout of a file, if it has one.
+fn file_layout(tool: &Tool, path: &Path) -> Result<Option<Layout>> {
+    let layout = match tool.fs.get(path, "lustre.lov") {
+        Ok(value) => Layout::decode(&value)?,
+        Err(Errno::ENODATA) => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    if layout.composite().is_some() {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    Ok(Some(layout))
+}
+
+fn dir_picture(tool: &Tool, path: &Path, fid: Fid, raw: bool) -> Result<Picture> {
+    let spec = match tool.fs.get(path, "lustre.lov") {
+        Ok(value) => Some(Spec::decode(&value)?),
+        Err(Errno::ENODATA) => None,
+        Err(e) => return Err(e),
+    };
+    let complete = spec.as_ref().is_some_and(|s| s.count.is_some() && s.stripe_size.is_some());
+    let (count, size) = if raw || complete {
+        (0, 0)
+    } else {
+        let mount: MountInfo = tool.ask(path, control::MOUNT)?;
+        (mount.default_stripe_count, mount.default_stripe_size)
+    };
+    Ok(Picture::of_dir(spec.as_ref(), fid, count, size))
+}
+
+/// The index of an OST named by index, `fsname-OST0000` or its uuid.
+fn find_ost(tool: &mut Tool, path: &Path, name: &str) -> Result<u32> {
+    let targets: Vec<TargetInfo> = tool.ask(path, control::DF)?;
+    let number = parse_unsigned(name);
+    let is_it = |t: &&TargetInfo| {
+        t.uuid == name || t.uuid.strip_suffix("_UUID") == Some(name) || number == Some(u64::from(t.index))
+    };
+    match targets.iter().filter(|t| t.kind == TargetKind::Ost).find(is_it) {
+        Some(target) => Ok(target.index),
+        None => {
+            tool.complain(format_args!("error: getstripe: unknown obduuid: '{name}'"));
+            Err(Errno::EINVAL)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

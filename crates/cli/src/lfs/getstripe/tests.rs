@@ -1,0 +1,266 @@
+use sheen_layout::{Pool, Stripe};
+
+use super::super::testing::{Fake, check_case};
+use super::*;
+
+const F3_TABLE: &str = "\tobdidx\t\t objid\t\t objid\t\t group
+\t     1\t           645\t        0x285\t   0x2c0000401
+\t     2\t           644\t        0x284\t   0x300000401
+\t     3\t           656\t        0x290\t   0x340000401
+";
+const F3_HEAD: &str = "lmm_stripe_count:  3
+lmm_stripe_size:   1048576
+lmm_pattern:       raid0
+lmm_layout_gen:    0
+lmm_stripe_offset: 1
+";
+
+fn layout(fid: Fid, size: u32, pool: Option<&str>, stripes: &[(u32, u32)]) -> Layout {
+    let stripe = |(ost, oid): &(u32, u32)| Stripe { object: Fid::new(sheen_wire::fid::ost_seq(*ost), *oid), ost: *ost };
+    let pool = pool.map(|p| Pool::new(p).unwrap());
+    Layout::new(fid, size, pool, stripes.iter().map(stripe).collect()).unwrap()
+}
+
+/// The files of the captures.
+fn lustre() -> Fake {
+    let mut fake = Fake::new("/mnt/c1");
+    let (f3, c2) = (Fid::new(0x200000402, 0x34), Fid::new(0x200000402, 3));
+    let f3_layout = layout(f3, 1 << 20, None, &[(1, 645), (2, 644), (3, 656)]);
+    fake.file("f3", &f3.to_string(), Some(&f3_layout));
+    fake.file("c2", &c2.to_string(), Some(&layout(c2, 4 << 20, None, &[(2, 2), (3, 2)])));
+    let pf = Fid::new(0x200000402, 0xbc);
+    fake.file("pf", &pf.to_string(), Some(&layout(pf, 4 << 20, Some("p1"), &[(0, 670)])));
+    fake.file("o9", "[0x200000402:0x50:0x0]", None);
+    fake.node("sl", FileKind::Symlink, "f3");
+    fake.node("dangling", FileKind::Symlink, "nowhere");
+    fake.node("ff", FileKind::Fifo, "");
+    fake.dir("d1");
+    fake.attribute("d1", control::FID, b"[0x240000402:0x1:0x0]");
+    fake
+}
+
+fn default_of(fake: &mut Fake, path: &str, spec: &Spec) {
+    fake.attribute(path, "lustre.lov", &spec.encode());
+}
+
+#[test]
+fn forms_of_a_file() {
+    let mut fake = lustre();
+    let detail = "lmm_magic:         0x0BD10BD0\nlmm_seq:           0x200000402\nlmm_object_id:     0x34\n";
+    let yaml = "lmm_objects:
+      - l_ost_idx: 1
+        l_fid:     0x2c0000401:0x285:0x0
+      - l_ost_idx: 2
+        l_fid:     0x300000401:0x284:0x0
+      - l_ost_idx: 3
+        l_fid:     0x340000401:0x290:0x0
+";
+    for (options, want) in [
+        ("", format!("f3\n{F3_HEAD}{F3_TABLE}\n")),
+        ("-v", format!("f3\n{detail}lmm_fid:           [0x200000402:0x34:0x0]\n{F3_HEAD}{F3_TABLE}\n")),
+        ("-v -c", format!("f3\n{detail}lmm_fid:           [0x200000402:0x34:0x0]\n{F3_HEAD}{F3_TABLE}\n")),
+        ("-q", format!("f3\n{F3_TABLE}\n")),
+        ("-q -c", format!("{F3_TABLE}\n")),
+        ("-y", format!("{F3_HEAD}{yaml}")),
+        ("-y -v", format!("{detail}lmm_fid:           0x200000402:0x34:0x0\n{F3_HEAD}{yaml}")),
+        ("-d", format!("{F3_HEAD}{F3_TABLE}\n")),
+        ("-r", format!("f3\n{F3_HEAD}{F3_TABLE}\n")),
+        ("--raw", format!("f3\n{F3_HEAD}{F3_TABLE}\n")),
+        ("--no-follow", format!("f3\n{F3_HEAD}{F3_TABLE}\n")),
+        ("--mirror-id=1", format!("f3\n{F3_HEAD}{F3_TABLE}\n")),
+        ("-I5", "f3\n  lcm_layout_gen:    0\n  lcm_mirror_count:  1\n  lcm_entry_count:   0\n".to_owned()),
+        ("-c -S", "lmm_stripe_count:  3\nlmm_stripe_size:   1048576\n\n".to_owned()),
+        ("-c -i", "lmm_stripe_count:  3\nlmm_stripe_offset: 1\n\n".to_owned()),
+        ("-S -i -c -p", "lmm_stripe_count:  3\nlmm_stripe_size:   1048576\nlmm_stripe_offset: 1\n\n".to_owned()),
+    ] {
+        check_case(&mut fake, &format!("$ lfs getstripe {options} f3\n[exit 0]\n--- stdout\n{want}"));
+    }
+}
+
+#[test]
+fn one_field_stands_alone() {
+    let mut fake = lustre();
+    for (option, want) in [
+        ("-c", "3\n\n"),
+        ("--stripe-count", "3\n\n"),
+        ("-S", "1048576\n\n"),
+        ("-i", "1\n\n"),
+        ("-p", "\n"),
+        ("-L", "raid0\n\n"),
+        ("-m", "0\n"),
+        ("-F", "[0x200000402:0x34:0x0]\n\n"),
+        ("-g", "0\n\n"),
+        ("-I", "N/A\n\n"),
+        ("--component-count", "0\n\n"),
+        ("--component-start", "0\n\n"),
+        ("-E", "EOF\n\n"),
+        ("--component-flags", "init\n\n"),
+        ("-N", "\n"),
+        ("--extension-size", "\n"),
+    ] {
+        check_case(&mut fake, &format!("$ lfs getstripe {option} f3\n[exit 0]\n--- stdout\n{want}"));
+    }
+    check_case(&mut fake, "$ lfs getstripe -p pf\n[exit 0]\n--- stdout\np1\n\n");
+    check_case(&mut fake, "$ lfs getstripe -c f3 c2\n[exit 0]\n--- stdout\n3\n\n2\n\n");
+    check_case(&mut fake, "$ lfs getstripe f3 c2 -c\n[exit 0]\n--- stdout\n3\n\n2\n\n");
+}
+
+#[test]
+fn indices_in_hex_and_pools() {
+    let mut fake = lustre();
+    check_case(&mut fake, "$ lfs getstripe --hex-idx f3\n[exit 0]\n--- stdout
+f3
+lmm_stripe_count:  3
+lmm_stripe_size:   1048576
+lmm_pattern:       raid0
+lmm_layout_gen:    0
+lmm_stripe_offset: 0x1
+\tobdidx\t\t objid\t\t objid\t\t group
+\t   0x1\t           645\t        0x285\t   0x2c0000401
+\t   0x2\t           644\t        0x284\t   0x300000401
+\t   0x3\t           656\t        0x290\t   0x340000401
+
+");
+    check_case(&mut fake, "$ lfs getstripe -v pf\n[exit 0]\n--- stdout
+pf
+lmm_magic:         0x0BD30BD0
+lmm_seq:           0x200000402
+lmm_object_id:     0xbc
+lmm_fid:           [0x200000402:0xbc:0x0]
+lmm_stripe_count:  1
+lmm_stripe_size:   4194304
+lmm_pattern:       raid0
+lmm_layout_gen:    0
+lmm_stripe_offset: 0
+lmm_pool:          p1
+\tobdidx\t\t objid\t\t objid\t\t group
+\t     0\t           670\t        0x29e\t   0x280000401
+
+");
+}
+
+#[test]
+fn what_has_no_stripes() {
+    let mut fake = lustre();
+    for name in ["o9", "sl", "ff"] {
+        check_case(&mut fake, &format!("$ lfs getstripe {name}\n[exit 0]\n--- stdout\n{name} has no stripe info\n"));
+    }
+    check_case(&mut fake, "$ lfs getstripe -c o9\n[exit 0]\n--- stdout\no9 has no stripe info\n");
+    check_case(
+        &mut fake,
+        "$ lfs getstripe dangling\n[exit 2]\n--- stderr\nlfs: getstripe for 'dangling' failed: No such file or directory\n",
+    );
+    check_case(&mut fake, &format!("$ lfs getstripe f3 nosuch\n[exit 2]\n--- stdout\nf3\n{F3_HEAD}{F3_TABLE}
+--- stderr\nlfs: getstripe for 'nosuch' failed: No such file or directory\n"));
+    check_case(&mut fake, "$ lfs getstripe /tmp\n[exit 25]\n--- stderr
+lfs getstripe: cb_getstripe: '/tmp' not on a Lustre fs?: Inappropriate ioctl for device (25)
+lfs: getstripe for '/tmp' failed: Inappropriate ioctl for device
+");
+}
+
+#[test]
+fn wrong_calls() {
+    let mut fake = lustre();
+    let usage = usage::GETSTRIPE;
+    for option in ["-C", "-x", "-b", "-Z"] {
+        let want = format!("[exit 4]\n--- stdout\n{usage}--- stderr\nlfs: unrecognized option '{option}'\n");
+        check_case(&mut fake, &format!("$ lfs getstripe {option} f3\n{want}"));
+    }
+    check_case(&mut fake, &format!("$ lfs getstripe -h sl\n[exit 4]\n--- stdout\n{usage}"));
+    check_case(&mut fake, &format!("$ lfs getstripe -E 4G -c pfl\n[exit 4]\n--- stdout\n{usage}--- stderr
+error: getstripe: filename|dirname must either precede options or follow options
+"));
+    check_case(&mut fake, "$ lfs getstripe -O 1 f3\n[exit 20]\n--- stderr
+lfs getstripe: open f3 failed: Not a directory (20)
+lfs: getstripe for 'f3' failed: Not a directory
+");
+}
+
+#[test]
+fn defaults_of_directories() {
+    let mut fake = lustre();
+    let unset = "stripe_count:  1 stripe_size:   4194304 pattern:        stripe_offset: -1\n\n";
+    check_case(&mut fake, &format!("$ lfs getstripe d1\n[exit 0]\n--- stdout\nd1\n{unset}"));
+    check_case(&mut fake, &format!("$ lfs getstripe -d d1\n[exit 0]\n--- stdout\n{unset}"));
+    check_case(&mut fake, "$ lfs getstripe -d --raw d1\n[exit 0]\n--- stdout
+stripe_count:  0 stripe_size:   0 pattern:        stripe_offset: -1
+
+");
+    default_of(&mut fake, "d1", &Spec { count: Some(sheen_layout::Count::Stripes(2)), ..Spec::default() });
+    let two = "stripe_count:  2 stripe_size:   4194304 pattern:       raid0 stripe_offset: -1\n";
+    check_case(&mut fake, &format!("$ lfs getstripe -d d1\n[exit 0]\n--- stdout\n{two}\n"));
+    check_case(
+        &mut fake,
+        &format!("$ lfs getstripe -vd d1\n[exit 0]\n--- stdout\nd1\nlmm_fid:           [0x240000402:0x1:0x0]\n{two}\n"),
+    );
+    check_case(&mut fake, "$ lfs getstripe -y -d d1\n[exit 0]\n--- stdout
+stripe_count:  2
+stripe_size:   4194304
+pattern:       raid0
+stripe_offset: -1
+");
+    check_case(&mut fake, "$ lfs getstripe --raw -d d1\n[exit 0]\n--- stdout
+stripe_count:  2 stripe_size:   0 pattern:       raid0 stripe_offset: -1
+
+");
+    for (options, want) in [("-c", "2\n\n"), ("-d -S", "4194304\n\n"), ("-d -i", "-1\n\n"), ("-d -p", "\n")] {
+        check_case(&mut fake, &format!("$ lfs getstripe {options} d1\n[exit 0]\n--- stdout\n{want}"));
+    }
+    let all = Spec { count: Some(sheen_layout::Count::PerOst(2)), overstripe: true, ..Spec::default() };
+    default_of(&mut fake, "d1", &all);
+    check_case(&mut fake, "$ lfs getstripe -d d1\n[exit 0]\n--- stdout
+stripe_count:  -2 stripe_size:   4194304 pattern:       raid0,overstriped stripe_offset: -1
+
+");
+}
+
+#[test]
+fn a_list_as_a_default() {
+    let mut fake = lustre();
+    default_of(&mut fake, "d1", &Spec { osts: vec![1, 3], ..Spec::default() });
+    check_case(&mut fake, "$ lfs getstripe -d d1\n[exit 0]\n--- stdout
+stripe_count:  2 stripe_size:   4194304 pattern:       raid0 stripe_offset: 1
+\tobdidx\t\t objid\t\t objid\t\t group
+\t     1\t           N/A\t          N/A\t           N/A
+\t     3\t           N/A\t          N/A\t           N/A
+
+");
+    check_case(&mut fake, "$ lfs getstripe -dy d1\n[exit 0]\n--- stdout
+stripe_count:  2
+stripe_size:   4194304
+pattern:       raid0
+stripe_offset: 1
+lmm_objects:
+      - l_ost_idx: 1
+        l_fid:     0x100010000:0x0:0x0
+      - l_ost_idx: 3
+        l_fid:     0x100030000:0x0:0x0
+");
+}
+
+#[test]
+fn trees() {
+    let mut fake = lustre();
+    fake.dir("d1/sub");
+    for (name, ost) in [("d1/f", 1), ("d1/sub/g", 2)] {
+        fake.file(name, "[0x200000402:0x60:0x0]", Some(&layout(Fid::new(0x200000402, 0x60), 1 << 20, None, &[(ost, 5)])));
+    }
+    let unset = "stripe_count:  1 stripe_size:   4194304 pattern:        stripe_offset: -1\n";
+    let file = |ost: u32| format!("lmm_stripe_count:  1
+lmm_stripe_size:   1048576
+lmm_pattern:       raid0
+lmm_layout_gen:    0
+lmm_stripe_offset: {ost}
+\tobdidx\t\t objid\t\t objid\t\t group
+\t     {ost}\t             5\t          0x5\t   {:#x}
+", sheen_wire::fid::ost_seq(ost));
+    let (f, g) = (file(1), file(2));
+    check_case(&mut fake, &format!("$ lfs getstripe d1\n[exit 0]\n--- stdout
+d1\n{unset}\nd1/f\n{f}\nd1/sub\n{unset}\n"));
+    check_case(&mut fake, &format!("$ lfs getstripe -r d1\n[exit 0]\n--- stdout
+d1\n{unset}\nd1/f\n{f}\nd1/sub\n{unset}\nd1/sub/g\n{g}\n"));
+    check_case(&mut fake, "$ lfs getstripe -c d1\n[exit 0]\n--- stdout\n1\n\n");
+    check_case(&mut fake, "$ lfs getstripe -r -c d1\n[exit 0]\n--- stdout\nd1\n1\n\nd1/f\n1\n\nd1/sub\n1\n\nd1/sub/g\n1\n\n");
+    let marked = g.replace("0x300000401\n", "0x300000401 *\n");
+    check_case(&mut fake, &format!("$ lfs getstripe -r -O lustre-OST0002_UUID d1\n[exit 0]\n--- stdout\nd1/sub/g\n{marked}\n"));
+}

@@ -1,0 +1,237 @@
+//! `lfs`: the user's tool, with Lustre's options, output and exit codes.
+//!
+//! It speaks to a mount alone, by extended attributes of its paths (`wire::control`, `lustre.lov`), and knows no server.
+//! Conventions of Lustre that hold everywhere here: a wrong call prints the command's usage on stdout, what was wrong on
+//! stderr, and exits 4; a failure exits with its errno; of several operands the first failure decides.
+
+mod check;
+mod df;
+mod fid2path;
+mod fs;
+mod getname;
+pub mod getopt;
+mod getstripe;
+mod numbers;
+mod path2fid;
+mod setstripe;
+mod show;
+mod targets;
+#[cfg(test)]
+mod testing;
+mod usage;
+
+use std::{
+    ffi::{OsStr, OsString},
+    fmt,
+    io::{self, BufRead, IsTerminal, Write},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use serde::de::DeserializeOwned;
+use sheen_wire::{Errno, control, control::MountInfo};
+
+use fs::FileSystem;
+
+/// Exit code of a wrong call (Lustre's CMD_HELP).
+const EXIT_USAGE: i32 = 4;
+
+/// Runs `lfs`; `args` begin with the program's name. The answer is the exit code.
+pub fn main(args: Vec<OsString>) -> i32 {
+    let (stdout, stderr) = (io::stdout(), io::stderr());
+    let mut out = io::BufWriter::new(stdout.lock());
+    let mut err = stderr.lock();
+    let mut tool = Tool { fs: &fs::System, out: &mut out, err: &mut err };
+    let code = match args.get(1..) {
+        Some(command) if !command.is_empty() => tool.run(command),
+        _ => tool.interactive(),
+    };
+    // A reader that went away, as in `lfs getstripe … | head`, is no failure.
+    let _ = out.flush();
+    code
+}
+
+/// A command, what it does when called wrongly, and what it does.
+struct Command {
+    name: &'static str,
+    usage: &'static str,
+    run: fn(&mut Tool, &[OsString]) -> i32,
+}
+
+const COMMANDS: &[Command] = &[
+    Command { name: "help", usage: usage::LFS, run: help },
+    Command { name: "--help", usage: usage::LFS, run: help },
+    Command { name: "version", usage: "print the version\nusage: version\n", run: version },
+    Command { name: "--version", usage: "print the version\nusage: version\n", run: version },
+    Command { name: "list-commands", usage: "list the commands\nusage: list-commands\n", run: list_commands },
+    Command { name: "--list-commands", usage: "list the commands\nusage: list-commands\n", run: list_commands },
+    Command { name: "setstripe", usage: usage::SETSTRIPE, run: setstripe::run },
+    Command { name: "getstripe", usage: usage::GETSTRIPE, run: getstripe::run },
+    Command { name: "check", usage: usage::CHECK, run: check::run },
+    Command { name: "osts", usage: usage::OSTS, run: targets::osts },
+    Command { name: "mdts", usage: usage::MDTS, run: targets::mdts },
+    Command { name: "df", usage: usage::DF, run: df::run },
+    Command { name: "getname", usage: usage::GETNAME, run: getname::run },
+    Command { name: "fid2path", usage: usage::FID2PATH, run: fid2path::run },
+    Command { name: "path2fid", usage: usage::PATH2FID, run: path2fid::run },
+];
+
+/// The world as a command sees it.
+struct Tool<'a> {
+    fs: &'a dyn FileSystem,
+    out: &'a mut dyn Write,
+    err: &'a mut dyn Write,
+}
+
+impl Tool<'_> {
+    /// Prints to stdout. A reader that went away is no failure.
+    fn print(&mut self, text: fmt::Arguments<'_>) {
+        let _ = self.out.write_fmt(text);
+    }
+
+    /// Prints bytes, such as names that are not text, to stdout.
+    fn print_bytes(&mut self, bytes: &[u8]) {
+        let _ = self.out.write_all(bytes);
+    }
+
+    /// Prints a line to stderr, after what went to stdout before.
+    fn complain(&mut self, text: fmt::Arguments<'_>) {
+        let _ = self.out.flush();
+        let _ = writeln!(self.err, "{text}");
+    }
+
+    /// A wrong call: usage and what was wrong.
+    fn usage(&mut self, usage: &str, wrong: fmt::Arguments<'_>) -> i32 {
+        self.print(format_args!("{usage}"));
+        self.complain(wrong);
+        EXIT_USAGE
+    }
+
+    /// Asked for help.
+    fn help(&mut self, usage: &str) -> i32 {
+        self.print(format_args!("{usage}"));
+        EXIT_USAGE
+    }
+
+    fn run(&mut self, args: &[OsString]) -> i32 {
+        let Some((name, rest)) = args.split_first() else { return 0 };
+        match COMMANDS.iter().find(|c| name == c.name) {
+            Some(command) => (command.run)(self, rest),
+            None => {
+                self.complain(format_args!(
+                    "lfs: '{}' is not a valid command. See 'lfs --list-commands'.",
+                    name.display()
+                ));
+                1
+            }
+        }
+    }
+
+    /// One command a line from stdin, until its end or `quit`.
+    fn interactive(&mut self) -> i32 {
+        let stdin = io::stdin();
+        let prompt = stdin.is_terminal();
+        loop {
+            if prompt {
+                self.print(format_args!("lfs > "));
+                let _ = self.out.flush();
+            }
+            let mut line = String::new();
+            match stdin.lock().read_line(&mut line) {
+                Ok(0) | Err(_) => return 0,
+                Ok(_) => {}
+            }
+            let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+            if words.first().is_some_and(|w| w == "quit" || w == "exit") {
+                return 0;
+            }
+            self.run(&words);
+        }
+    }
+
+    /// A JSON answer of the mount that `path` lies on.
+    fn ask<T: DeserializeOwned>(&self, path: &Path, name: &str) -> Result<T, Errno> {
+        let value = self.fs.get(path, name).map_err(fs::not_sheen)?;
+        serde_json::from_slice(&value).map_err(|_| Errno::EPROTO)
+    }
+
+    /// The mount that `path` lies on; ENOTTY if that is not Sheen's. A link counts where it leads.
+    fn mount_of(&self, path: &Path) -> Result<MountInfo, Errno> {
+        self.ask(&self.fs.resolve(path)?, control::MOUNT)
+    }
+
+    /// All mounts, or the one that `path` lies on.
+    fn mounts(&self, path: Option<&OsStr>) -> Result<Vec<PathBuf>, Errno> {
+        match path {
+            None => Ok(self.fs.mounts()),
+            Some(path) => Ok(vec![PathBuf::from(self.mount_of(Path::new(path))?.mountpoint)]),
+        }
+    }
+}
+
+fn help(tool: &mut Tool, args: &[OsString]) -> i32 {
+    let mut code = 0;
+    if args.is_empty() {
+        tool.print(format_args!("{}", usage::LFS));
+    }
+    for name in args {
+        match COMMANDS.iter().find(|c| name == c.name) {
+            Some(c) => tool.print(format_args!("{}: {}", c.name, c.usage)),
+            None => {
+                tool.complain(format_args!("lfs help: '{}' is not a valid command. See 'lfs --list-commands'.", name.display()));
+                code = 1;
+            }
+        }
+    }
+    code
+}
+
+fn version(tool: &mut Tool, _: &[OsString]) -> i32 {
+    tool.print(format_args!("lfs {}\n", env!("CARGO_PKG_VERSION")));
+    0
+}
+
+/// Four columns of 20.
+fn list_commands(tool: &mut Tool, _: &[OsString]) -> i32 {
+    for row in COMMANDS.chunks(4) {
+        for command in row {
+            tool.print(format_args!("{:<20}", command.name));
+        }
+        tool.print(format_args!("\n"));
+    }
+    0
+}
+
+/// Keeps the first failure's errno as the exit code.
+fn keep_first(code: &mut i32, e: Errno) {
+    if *code == 0 {
+        *code = e.0;
+    }
+}
+
+/// An operand as text, for parsing; what is not UTF-8 is no number, FID or option value and is refused as such.
+fn text(arg: &OsStr) -> &str {
+    std::str::from_utf8(arg.as_bytes()).unwrap_or("\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{Fake, check_case, lfs};
+
+    #[test]
+    fn the_tool_itself() {
+        let mut fake = Fake::new("/mnt/c1");
+        check_case(&mut fake, "$ lfs help\n[exit 0]\n--- stdout
+usage: lfs [COMMAND] [OPTIONS]... [ARGS]
+Without any parameters, interactive mode is invoked
+Try 'lfs help <COMMAND>', or 'lfs --list-commands' for a list of commands.
+");
+        check_case(&mut fake, "$ lfs nosuchcmd\n[exit 1]\n--- stderr
+lfs: 'nosuchcmd' is not a valid command. See 'lfs --list-commands'.
+");
+        check_case(&mut fake, &format!("$ lfs --version\n[exit 0]\n--- stdout\nlfs {}\n", env!("CARGO_PKG_VERSION")));
+        let (_, list, _) = lfs(&mut fake, "lfs --list-commands");
+        assert!(list.lines().all(|l| l.len() == 80 || list.ends_with(&format!("{l}\n"))), "{list}");
+        assert!(list.contains("getstripe           check               osts                mdts                \n"), "{list}");
+    }
+}

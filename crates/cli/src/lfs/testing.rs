@@ -1,0 +1,280 @@
+//! A file system of paper for the tests of lfs, and cases in the form of the captures from a real Lustre.
+
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    ffi::OsString,
+    path::{Component, Path, PathBuf},
+};
+
+use sheen_layout::{Defaults, Layout, Limits, Ost, Placer, Spec, Stripe, resolve};
+use sheen_wire::{
+    Errno, Fid, FileKind, Result, StatFs,
+    control::{self, ImportInfo, ImportKind, MountInfo, TargetInfo},
+    fid,
+    mgs::{TargetKind, target_name},
+};
+
+use super::{Tool, fs::FileSystem};
+
+const CWD: &str = "/mnt/c1/t";
+const INSTANCE: &str = "ff3298de21e05800";
+
+struct Node {
+    kind: FileKind,
+    target: PathBuf,
+    attributes: BTreeMap<String, Vec<u8>>,
+}
+
+/// Two MDTs, four OSTs, a mount; `/tmp` beside it.
+pub struct Fake {
+    mount: PathBuf,
+    targets: Vec<TargetInfo>,
+    nodes: RefCell<BTreeMap<PathBuf, Node>>,
+    placer: RefCell<Placer>,
+    next_oid: RefCell<u32>,
+}
+
+impl Fake {
+    pub fn new(mount: &str) -> Fake {
+        let space = StatFs { bsize: 4096, blocks: 1 << 20, bfree: 1 << 20, bavail: 1 << 20, files: 1000, ffree: 1000 };
+        let kinds = [TargetKind::Mdt, TargetKind::Mdt, TargetKind::Ost, TargetKind::Ost, TargetKind::Ost, TargetKind::Ost];
+        let mut fake = Fake {
+            mount: mount.into(),
+            targets: Vec::new(),
+            nodes: RefCell::default(),
+            placer: RefCell::new(Placer::new(1)),
+            next_oid: RefCell::new(1),
+        };
+        fake.set_targets(&kinds.map(|k| (k, space)));
+        for dir in ["/", "/tmp", mount, CWD] {
+            fake.dir(dir);
+        }
+        fake
+    }
+
+    pub fn set_targets(&mut self, targets: &[(TargetKind, StatFs)]) {
+        let index = |i: usize| targets[..i].iter().filter(|(kind, _)| *kind == targets[i].0).count() as u32;
+        let info = |(i, (kind, statfs)): (usize, &(TargetKind, StatFs))| TargetInfo {
+            kind: *kind,
+            index: index(i),
+            uuid: format!("{}_UUID", target_name("lustre", *kind, index(i))),
+            active: true,
+            statfs: Ok(*statfs),
+        };
+        self.targets = targets.iter().enumerate().map(info).collect();
+    }
+
+    pub fn deactivate_ost(&mut self, index: u32) {
+        let ost = self.targets.iter_mut().find(|t| t.kind == TargetKind::Ost && t.index == index).unwrap();
+        (ost.active, ost.statfs) = (false, Err(Errno::ENODATA));
+    }
+
+    pub fn node(&mut self, path: &str, kind: FileKind, target: &str) {
+        let node = Node { kind, target: target.into(), attributes: BTreeMap::new() };
+        self.nodes.borrow_mut().insert(absolute(Path::new(path)), node);
+        if absolute(Path::new(path)).starts_with(&self.mount) {
+            let fid = self.fresh_fid().to_string();
+            self.attribute(path, control::FID, fid.as_bytes());
+        }
+    }
+
+    pub fn dir(&mut self, path: &str) {
+        self.node(path, FileKind::Dir, "");
+    }
+
+    /// A regular file on the mount with a FID and, if any, a layout.
+    pub fn file(&mut self, path: &str, fid: &str, layout: Option<&Layout>) {
+        self.node(path, FileKind::Regular, "");
+        self.attribute(path, control::FID, fid.as_bytes());
+        if let Some(layout) = layout {
+            self.attribute(path, "lustre.lov", &layout.encode_xattr());
+        }
+    }
+
+    pub fn attribute(&mut self, path: &str, name: &str, value: &[u8]) {
+        let mut nodes = self.nodes.borrow_mut();
+        let node = nodes.get_mut(&absolute(Path::new(path))).unwrap();
+        node.attributes.insert(name.to_owned(), value.to_vec());
+    }
+
+    /// The attribute as it is stored.
+    pub fn stored(&self, path: &str, name: &str) -> Option<Vec<u8>> {
+        self.nodes.borrow().get(&absolute(Path::new(path)))?.attributes.get(name).cloned()
+    }
+
+    pub fn exists(&self, path: &str) -> bool {
+        self.nodes.borrow().contains_key(&absolute(Path::new(path)))
+    }
+
+    fn fresh_fid(&self) -> Fid {
+        let mut next = self.next_oid.borrow_mut();
+        *next += 1;
+        Fid::new(0x200000402, *next)
+    }
+
+    /// What the MDT does with a layout asked for.
+    fn set_layout(&self, path: &Path, value: &[u8], create: bool) -> Result<Vec<u8>> {
+        let spec = Spec::decode(value)?;
+        let mut nodes = self.nodes.borrow_mut();
+        let node = nodes.get_mut(path).ok_or(Errno::ENOENT)?;
+        let osts: Vec<Ost> = self.targets.iter().filter(|t| t.kind == TargetKind::Ost).map(as_ost).collect();
+        let wanted = resolve(&spec, None, None, &Defaults::default());
+        let placed = self.placer.borrow_mut().place(&wanted, &osts, &Limits::default());
+        if node.kind == FileKind::Dir {
+            placed?;
+            return Ok(value.to_vec());
+        }
+        if node.attributes.contains_key("lustre.lov") {
+            return if create { Err(Errno::EEXIST) } else { Ok(node.attributes["lustre.lov"].clone()) };
+        }
+        let object = |ost: u32| Stripe { object: Fid::new(fid::ost_seq(ost), 2), ost };
+        let stripes = placed?.into_iter().map(object).collect();
+        Ok(Layout::new(self.fresh_fid(), wanted.stripe_size, None, stripes)?.encode_xattr())
+    }
+
+    fn info(&self) -> MountInfo {
+        MountInfo {
+            fsname: "lustre".into(),
+            instance: INSTANCE.into(),
+            client_uuid: "a0804f4e-2ee2-4146-8b63-d3b44aeb271d".into(),
+            mgs_nids: vec!["10.0.2.15@tcp".into()],
+            mountpoint: self.mount.display().to_string(),
+            default_stripe_count: 1,
+            default_stripe_size: 4 << 20,
+        }
+    }
+
+    fn imports(&self) -> Vec<ImportInfo> {
+        let import = |t: &TargetInfo| {
+            let (kind, device) = match t.kind {
+                TargetKind::Ost => (ImportKind::Ost, "osc"),
+                TargetKind::Mdt => (ImportKind::Mdt, "mdc"),
+            };
+            let name = format!("{}-{device}-{INSTANCE}", target_name("lustre", t.kind, t.index));
+            ImportInfo { kind, name, state: if t.active { Ok(()) } else { Err(Errno::ESHUTDOWN) } }
+        };
+        let mgs = ImportInfo { kind: ImportKind::Mgs, name: "MGC10.0.2.15@tcp".into(), state: Ok(()) };
+        self.targets.iter().map(import).chain([mgs]).collect()
+    }
+}
+
+fn as_ost(t: &TargetInfo) -> Ost {
+    let (index, active) = (t.index, t.active);
+    Ost { index, active, free_bytes: 1 << 40, total_bytes: 1 << 40, free_objects: 1000, oss: 0 }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in Path::new(CWD).join(path).components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                out.pop();
+            }
+            part => out.push(part),
+        }
+    }
+    out
+}
+
+impl FileSystem for Fake {
+    fn get(&self, path: &Path, name: &str) -> Result<Vec<u8>> {
+        self.kind(path, false)?;
+        let path = absolute(path);
+        if !path.starts_with(&self.mount) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        match name {
+            control::MOUNT => Ok(serde_json::to_vec(&self.info()).unwrap()),
+            control::DF => Ok(serde_json::to_vec(&self.targets).unwrap()),
+            control::CHECK => Ok(serde_json::to_vec(&self.imports()).unwrap()),
+            _ => self.nodes.borrow()[&path].attributes.get(name).cloned().ok_or(Errno::ENODATA),
+        }
+    }
+
+    fn set(&self, path: &Path, name: &str, value: &[u8], create: bool) -> Result<()> {
+        let path = self.resolve(path)?;
+        let value = self.set_layout(&path, value, create)?;
+        self.nodes.borrow_mut().get_mut(&path).unwrap().attributes.insert(name.to_owned(), value);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path, name: &str) -> Result<()> {
+        let path = self.resolve(path)?;
+        let mut nodes = self.nodes.borrow_mut();
+        nodes.get_mut(&path).unwrap().attributes.remove(name).map(|_| ()).ok_or(Errno::ENODATA)
+    }
+
+    fn kind(&self, path: &Path, follow: bool) -> Result<FileKind> {
+        if path.as_os_str().is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        let path = if follow { self.resolve(path)? } else { absolute(path) };
+        if path.file_name().is_some_and(|name| name.len() > 255) {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let nodes = self.nodes.borrow();
+        if path.parent().and_then(|p| nodes.get(p)).is_some_and(|p| p.kind != FileKind::Dir) {
+            return Err(Errno::ENOTDIR);
+        }
+        nodes.get(&path).map(|n| n.kind).ok_or(Errno::ENOENT)
+    }
+
+    fn read_link(&self, path: &Path) -> Result<PathBuf> {
+        Ok(self.nodes.borrow()[&absolute(path)].target.clone())
+    }
+
+    fn resolve(&self, path: &Path) -> Result<PathBuf> {
+        if path.as_os_str().is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        match self.kind(path, false)? {
+            FileKind::Symlink => self.resolve(&absolute(path).parent().unwrap().join(self.read_link(path)?)),
+            _ => Ok(absolute(path)),
+        }
+    }
+
+    fn make_file(&self, path: &Path, _mode: u32) -> Result<()> {
+        let node = Node { kind: FileKind::Regular, target: PathBuf::new(), attributes: BTreeMap::new() };
+        let fid = self.fresh_fid().to_string().into_bytes();
+        let mut nodes = self.nodes.borrow_mut();
+        nodes.insert(absolute(path), node);
+        nodes.get_mut(&absolute(path)).unwrap().attributes.insert(control::FID.to_owned(), fid);
+        Ok(())
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<OsString>> {
+        let path = absolute(path);
+        let nodes = self.nodes.borrow();
+        let children = nodes.keys().filter(|p| p.parent() == Some(&path));
+        Ok(children.filter_map(|p| p.file_name()).map(OsString::from).collect())
+    }
+
+    fn mounts(&self) -> Vec<PathBuf> {
+        vec![self.mount.clone()]
+    }
+}
+
+/// Runs a command line, `lfs` and what follows: exit code, stdout, stderr.
+pub fn lfs(fake: &mut Fake, line: &str) -> (i32, String, String) {
+    let args: Vec<OsString> = line.split_whitespace().skip(1).map(|a| a.trim_matches('\'').into()).collect();
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let code = Tool { fs: fake, out: &mut out, err: &mut err }.run(&args);
+    (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+}
+
+/// A case as it was captured: `$ command`, `[exit N]`, `--- stdout` and `--- stderr` each followed by exact text.
+pub fn check_case(fake: &mut Fake, case: &str) {
+    let (command, rest) = case.strip_prefix("$ ").unwrap().split_once('\n').unwrap();
+    let (exit, rest) = rest.split_once('\n').unwrap();
+    let (out, err) = match rest.split_once("--- stderr\n") {
+        Some((out, err)) => (out, err),
+        None => (rest, ""),
+    };
+    let out = out.strip_prefix("--- stdout\n").unwrap_or(out);
+    let (code, got_out, got_err) = lfs(fake, command);
+    assert_eq!(got_out, out, "stdout of {command}");
+    assert_eq!(got_err, err, "stderr of {command}");
+    assert_eq!(format!("[exit {code}]"), exit, "exit code of {command}");
+}

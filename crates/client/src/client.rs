@@ -1,0 +1,207 @@
+//! A mounted file system: how it comes to be, follows its configuration, and ends.
+//!
+//! Mounting asks the MGS for the configuration, makes an import for the MDT and each OST (they connect when first used), and asks
+//! the MDT for the root and for a sequence of FIDs, so that a mount that succeeds also works. From then on a task waits at the MGS
+//! for changes: an OST that is added is used without a restart.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use sheen_lnet::{Net, Nid};
+use sheen_mgc::Mgc;
+use sheen_params::Params;
+use sheen_rt::{JoinHandle, Rt};
+use sheen_wire::{
+    Errno, Fid, Result,
+    fid::ROOT,
+    mds::Request,
+    mgs::{Config, TargetKind, target_name},
+};
+
+use crate::{
+    ClientOptions, MountError,
+    file::OpenFiles,
+    join::{join_all, join_batches},
+    layouts::Layouts,
+    lov::Lov,
+    mdc::Mdc,
+    params::Registered,
+    stats::OpStats,
+    targets::Targets,
+};
+
+/// How long mounting waits for the MGS, and then for the MDT.
+const MOUNT_WAIT: Duration = Duration::from_secs(20);
+/// How long unmounting waits for the MDT to hear of the files that are still open.
+const UMOUNT_WAIT: Duration = Duration::from_secs(5);
+/// Closes under way at the same time while unmounting.
+const CLOSES_AT_ONCE: usize = 16;
+/// Pause after the MGS refused to be watched, so that a broken one is not asked without end.
+const WATCH_PAUSE: Duration = Duration::from_secs(5);
+
+/// A mounted file system.
+pub struct Client {
+    pub(crate) rt: Rt,
+    pub(crate) fsname: String,
+    pub(crate) instance: String,
+    pub(crate) uuid: String,
+    pub(crate) mountpoint: String,
+    pub(crate) mgs_nids: Vec<Nid>,
+    pub(crate) mgc: Arc<Mgc>,
+    pub(crate) mdc: Arc<Mdc>,
+    pub(crate) lov: Arc<Lov>,
+    pub(crate) layouts: Layouts,
+    pub(crate) files: Arc<OpenFiles>,
+    pub(crate) stats: Arc<OpStats>,
+    watch: Mutex<Option<JoinHandle<()>>>,
+    registered: Mutex<Option<Registered>>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Client({}-{}, {} open)", self.fsname, self.instance, self.files.len())
+    }
+}
+
+impl Client {
+    /// Mounts the file system `fsname` of the MGS at `mgs`.
+    ///
+    /// # Errors
+    /// See [`MountError`].
+    pub async fn mount(
+        rt: Rt,
+        net: Arc<Net>,
+        mgs: Vec<Nid>,
+        fsname: &str,
+        options: ClientOptions,
+        params: Params,
+    ) -> Result<Arc<Client>, MountError> {
+        if mgs.is_empty() {
+            return Err(MountError::NoMgs);
+        }
+        let (uuid, instance) = (new_uuid(&rt), format!("{:016x}", rt.random_u64()));
+        let mgc = Mgc::new(net.clone(), mgs.clone(), &uuid);
+        let config = read_config(&rt, &mgc, &mgs, fsname).await?;
+        let lov = Arc::new(Lov::new(rt.clone()));
+        let targets = Targets::new(&rt, net, fsname, &instance, &uuid, lov.clone(), params.clone());
+        let mdc = targets.mdc(&config, options.groups)?;
+        let files = Arc::new(OpenFiles::default());
+        files.reopen_after_restart(&mdc);
+        targets.apply(&config);
+        let client = Arc::new(Client {
+            stats: Arc::new(OpStats::new(&rt)),
+            rt: rt.clone(),
+            fsname: fsname.to_owned(),
+            instance,
+            uuid,
+            mountpoint: options.mountpoint,
+            mgs_nids: mgs,
+            mgc: mgc.clone(),
+            mdc,
+            lov,
+            layouts: Layouts::new(options.layouts_max),
+            files,
+            watch: Mutex::new(None),
+            registered: Mutex::new(None),
+        });
+        client.first_contact().await?;
+        *client.registered.lock() = Some(Registered::new(params, &client));
+        *client.watch.lock() = Some(rt.spawn("config", watch(rt.clone(), mgc, config, targets)));
+        Ok(client)
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> Fid {
+        ROOT
+    }
+
+    /// The file system's name.
+    pub fn fsname(&self) -> &str {
+        &self.fsname
+    }
+
+    /// Tells this mount from others of the process or host, in names of parameters: 16 hex digits.
+    pub fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    /// Closes what is still open and says goodbye to every target. Afterwards every operation fails with ESHUTDOWN.
+    pub async fn umount(&self) {
+        if let Some(watch) = self.watch.lock().take() {
+            watch.abort();
+        }
+        let registered = self.registered.lock().take();
+        drop(registered);
+        let closes = self.files.all().into_iter().map(|file| self.release(file));
+        if self.rt.timeout(UMOUNT_WAIT, join_batches(closes.collect(), CLOSES_AT_ONCE)).await.is_err() {
+            tracing::warn!("{}: the MDT did not hear of all open files; it will when it gives this client up", self.fsname);
+        }
+        let osts = self.lov.all();
+        join_all(osts.iter().map(|osc| osc.import().close())).await;
+        self.mdc.import().close().await;
+    }
+
+    /// Lustre's name of the client's end of the way to the MGS.
+    pub(crate) fn mgc_name(&self) -> String {
+        format!("MGC{}", self.mgs_nids.first().map(|nid| nid.to_string()).unwrap_or_default())
+    }
+
+    /// The MDT must answer before anyone is told that the file system is mounted.
+    async fn first_contact(&self) -> Result<(), MountError> {
+        let ask = async {
+            self.mdc.reserve_fids().await?;
+            self.mdc.call(Request::GetAttr { fid: ROOT, layout_known: false }).await
+        };
+        let failed = |errno| {
+            let target = target_name(&self.fsname, TargetKind::Mdt, 0);
+            MountError::Root { target, errno }
+        };
+        self.rt.timeout(MOUNT_WAIT, ask).await.unwrap_or(Err(Errno::ETIMEDOUT)).map_err(failed)?;
+        Ok(())
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if let Some(watch) = self.watch.get_mut().take() {
+            watch.abort();
+        }
+    }
+}
+
+async fn read_config(rt: &Rt, mgc: &Mgc, nids: &[Nid], fsname: &str) -> Result<Config, MountError> {
+    let nids = || nids.iter().map(|nid| nid.to_string()).collect::<Vec<_>>().join(",");
+    match rt.timeout(MOUNT_WAIT, mgc.config(fsname)).await {
+        Ok(Ok(config)) => Ok(config),
+        Ok(Err(Errno::ENOENT)) => Err(MountError::NoFileSystem { nids: nids(), fsname: fsname.to_owned() }),
+        Ok(Err(errno)) => Err(MountError::Mgs { nids: nids(), errno }),
+        Err(_) => Err(MountError::Mgs { nids: nids(), errno: Errno::ETIMEDOUT }),
+    }
+}
+
+/// Follows the configuration until aborted.
+async fn watch(rt: Rt, mgc: Arc<Mgc>, config: Config, targets: Targets) {
+    let (fsname, mut version) = (config.fsname, config.version);
+    loop {
+        match mgc.watch(&fsname, version).await {
+            Ok(config) => {
+                version = config.version;
+                targets.apply(&config);
+            }
+            Err(errno) => {
+                tracing::warn!("{fsname}: the MGS does not tell of changes: {errno}");
+                rt.sleep(WATCH_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// A random uuid in the usual form (version 4).
+fn new_uuid(rt: &Rt) -> String {
+    let mut b = [0u8; 16];
+    rt.fill_random(&mut b);
+    b[6] = b[6] & 0x0f | 0x40;
+    b[8] = b[8] & 0x3f | 0x80;
+    let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    format!("{}-{}-{}-{}-{}", hex(&b[..4]), hex(&b[4..6]), hex(&b[6..8]), hex(&b[8..10]), hex(&b[10..]))
+}

@@ -1,0 +1,234 @@
+//! Open files and directories.
+//!
+//! Invariants: a file is in [`OpenFiles`] from its open to its release; all open files of one inode share one [`Inode`].
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use sheen_layout::Layout;
+use sheen_rpc::Recovering;
+use sheen_wire::{
+    Attr, Bulk, Errno, Fid, Mds, Result,
+    mds::{Reply, Request, flags},
+};
+
+use crate::mdc::Mdc;
+
+/// Open files in one request to a restarted MDT: some 400 kB.
+const REOPENS_AT_ONCE: usize = 16384;
+
+/// What the open files of one inode have in common.
+#[derive(Default)]
+pub(crate) struct Inode {
+    /// The layout as the MDT sent it, decoded at the first read or write.
+    pub(crate) encoded: OnceLock<Bytes>,
+    pub(crate) layout: OnceLock<Arc<Layout>>,
+    /// Permission bits as last heard of.
+    pub(crate) perm: AtomicU32,
+    /// Raised whenever this client sets the modification time, which then stands for all writes before.
+    times_set: AtomicU64,
+    /// Held by a write that appends.
+    pub(crate) append: tokio::sync::Mutex<()>,
+}
+
+/// An open file. Made by [`crate::Client::open`], [`crate::Client::create`] and [`crate::Client::tmpfile`]; ends with
+/// [`crate::Client::release`] (dropping it does not close it).
+pub struct OpenFile {
+    fid: Fid,
+    flags: u32,
+    id: u64,
+    pub(crate) inode: Arc<Inode>,
+    /// Names the open file at the MDT; another one after the MDT was restarted.
+    pub(crate) handle: AtomicU64,
+    read: AtomicBool,
+    /// `Inode::times_set` plus one as it was at the last write; 0: nothing written.
+    wrote: AtomicU64,
+    /// Whether the file's creation is known to be durable.
+    pub(crate) durable: AtomicBool,
+}
+
+impl fmt::Debug for OpenFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OpenFile({} flags {:#o} handle {})", self.fid, self.flags, self.handle())
+    }
+}
+
+impl OpenFile {
+    /// Which file.
+    pub fn fid(&self) -> Fid {
+        self.fid
+    }
+
+    /// The flags of the open ([`flags`]).
+    pub fn flags(&self) -> u32 {
+        self.flags
+    }
+
+    /// Whether it was opened with O_APPEND.
+    pub fn appends(&self) -> bool {
+        self.flags & flags::APPEND != 0
+    }
+
+    /// Whether writes are durable before they return (O_SYNC, O_DSYNC).
+    pub fn syncs(&self) -> bool {
+        self.flags & flags::DSYNC != 0
+    }
+
+    /// A file that is open nowhere but here: no MDT knows it.
+    pub(crate) fn detached(attr: &Attr) -> Arc<OpenFile> {
+        Arc::new(OpenFile::new(attr.fid, flags::DIRECTORY, 0, Arc::default(), 0))
+    }
+
+    fn new(fid: Fid, flags: u32, id: u64, inode: Arc<Inode>, handle: u64) -> OpenFile {
+        OpenFile {
+            fid,
+            flags,
+            id,
+            inode,
+            handle: AtomicU64::new(handle),
+            read: AtomicBool::new(false),
+            wrote: AtomicU64::new(0),
+            durable: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn handle(&self) -> u64 {
+        self.handle.load(Relaxed)
+    }
+
+    pub(crate) fn note_read(&self) {
+        self.read.store(true, Relaxed);
+    }
+
+    pub(crate) fn note_write(&self) {
+        self.wrote.store(self.inode.times_set.load(Relaxed) + 1, Relaxed);
+    }
+
+    pub(crate) fn was_read(&self) -> bool {
+        self.read.load(Relaxed)
+    }
+
+    /// Whether there were writes for which the MDT's modification time does not stand yet.
+    pub(crate) fn was_written(&self) -> bool {
+        self.wrote.load(Relaxed) > self.inode.times_set.load(Relaxed)
+    }
+}
+
+/// An open directory. It holds no entries: a `readdir` goes on at the cookie that it is given.
+#[derive(Debug)]
+pub struct OpenDir(pub(crate) Arc<OpenFile>);
+
+impl OpenDir {
+    /// Which directory.
+    pub fn fid(&self) -> Fid {
+        self.0.fid
+    }
+}
+
+/// All open files, by file and order of opening. Bounded by the open files of the programs on the mount.
+#[derive(Default)]
+pub(crate) struct OpenFiles {
+    last_id: AtomicU64,
+    files: Mutex<BTreeMap<(Fid, u64), Arc<OpenFile>>>,
+}
+
+impl OpenFiles {
+    /// Takes a file in that the MDT has opened.
+    pub(crate) fn insert(&self, attr: &Attr, layout: Option<Bytes>, flags: u32, handle: u64) -> Arc<OpenFile> {
+        let (fid, id) = (attr.fid, self.last_id.fetch_add(1, Relaxed) + 1);
+        let mut files = self.files.lock();
+        let inode = find(&files, fid).map(|f| f.inode.clone()).unwrap_or_default();
+        inode.perm.store(attr.perm, Relaxed);
+        if let Some(layout) = layout {
+            // Where it was known already it was the same.
+            let _ = inode.encoded.set(layout);
+        }
+        let file = Arc::new(OpenFile::new(fid, flags, id, inode, handle));
+        files.insert((fid, id), file.clone());
+        file
+    }
+
+    /// Forgets a file. Whether it was there.
+    pub(crate) fn remove(&self, file: &OpenFile) -> bool {
+        self.files.lock().remove(&(file.fid, file.id)).is_some()
+    }
+
+    /// Keeps in mind what was just heard of a file, if it is open.
+    pub(crate) fn note(&self, attr: &Attr) {
+        if let Some(file) = find(&self.files.lock(), attr.fid) {
+            file.inode.perm.store(attr.perm, Relaxed);
+        }
+    }
+
+    /// Whether an open file of this inode has writes for which the MDT's modification time does not stand.
+    pub(crate) fn was_written(&self, fid: Fid) -> bool {
+        of(&self.files.lock(), fid).any(|f| f.was_written())
+    }
+
+    /// The modification time was set: it stands for all that was written.
+    pub(crate) fn note_times_set(&self, fid: Fid) {
+        if let Some(file) = find(&self.files.lock(), fid) {
+            file.inode.times_set.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<Arc<OpenFile>> {
+        self.files.lock().values().cloned().collect()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.files.lock().len()
+    }
+}
+
+impl OpenFiles {
+    /// Sees to it that a restarted MDT is told of all open files, so that what is unlinked lives on for them, and that they go
+    /// by their new handles.
+    pub(crate) fn reopen_after_restart(self: &Arc<Self>, mdc: &Mdc) {
+        let files = self.clone();
+        mdc.import().on_restart(move |mdt| {
+            let files = files.clone();
+            Box::pin(async move { files.reopen(&mdt).await })
+        });
+    }
+
+    async fn reopen(&self, mdt: &Recovering<Mds>) -> Result<()> {
+        for files in self.all().chunks(REOPENS_AT_ONCE) {
+            let request = Request::Reopen { files: files.iter().map(|f| (f.fid, f.flags, f.handle())).collect() };
+            let Reply::Handles(handles) = mdt.call(request, Bulk::new()).await?.body else { return Err(Errno::EPROTO) };
+            if handles.len() != files.len() {
+                return Err(Errno::EPROTO);
+            }
+            for (file, handle) in files.iter().zip(handles) {
+                match handle {
+                    Ok(handle) => file.handle.store(handle, Relaxed),
+                    Err(errno) => tracing::warn!("{} could not be opened again after a restart: {errno}", file.fid),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+type Map = BTreeMap<(Fid, u64), Arc<OpenFile>>;
+
+fn of(files: &Map, fid: Fid) -> impl Iterator<Item = &Arc<OpenFile>> {
+    files.range((fid, 0)..=(fid, u64::MAX)).map(|(_, f)| f)
+}
+
+fn find(files: &Map, fid: Fid) -> Option<&Arc<OpenFile>> {
+    if files.is_empty() {
+        return None;
+    }
+    of(files, fid).next()
+}

@@ -1,0 +1,99 @@
+//! Waiting for several futures at once, on one task.
+//!
+//! Invariants: every future is polled at least once before the first wait, so all requests are on their way together; answers come
+//! back in the order of the futures; a single future costs no more than itself. Each wake-up polls all that are unfinished, which is
+//! right for the number of OSTs that one action meets.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+pub enum Slot<F: Future> {
+    Waiting(Pin<Box<F>>),
+    Done(Option<F::Output>),
+}
+
+/// What [`join_all`] returns.
+pub struct JoinAll<F: Future>(Vec<Slot<F>>);
+
+impl<F: Future> Unpin for JoinAll<F> {}
+
+impl<F: Future> Future for JoinAll<F> {
+    type Output = Vec<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut waiting = false;
+        for slot in &mut self.0 {
+            if let Slot::Waiting(future) = slot {
+                match future.as_mut().poll(cx) {
+                    Poll::Ready(output) => *slot = Slot::Done(Some(output)),
+                    Poll::Pending => waiting = true,
+                }
+            }
+        }
+        if waiting {
+            return Poll::Pending;
+        }
+        let take = |slot: &mut Slot<F>| match slot {
+            Slot::Done(output) => output.take(),
+            Slot::Waiting(_) => None,
+        };
+        Poll::Ready(self.0.iter_mut().filter_map(take).collect())
+    }
+}
+
+/// All outputs, in the order of the futures. The iterator is used up before the first poll, so that a caller's closures are no
+/// part of what waits (the compiler cannot prove such a future to be `Send`).
+pub fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> JoinAll<F> {
+    JoinAll(futures.into_iter().map(|f| Slot::Waiting(Box::pin(f))).collect())
+}
+
+/// Like [`join_all`] with at most `width` unfinished at a time.
+pub async fn join_batches<F: Future>(futures: Vec<F>, width: usize) -> Vec<F::Output> {
+    let mut futures = futures.into_iter();
+    let mut outputs = Vec::with_capacity(futures.len());
+    while futures.len() > 0 {
+        outputs.extend(join_all(futures.by_ref().take(width.max(1))).await);
+    }
+    outputs
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, future, task::Waker};
+
+    use super::*;
+
+    fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn keeps_the_order_and_starts_all_before_waiting() {
+        let (polls, open) = (Cell::new(0), Cell::new(false));
+        let futures = (0..3).map(|i| {
+            let (polls, open) = (&polls, &open);
+            future::poll_fn(move |_| {
+                polls.set(polls.get() + 1);
+                if open.get() || i == 1 { Poll::Ready(i) } else { Poll::Pending }
+            })
+        });
+        let mut joined = std::pin::pin!(join_all(futures));
+        assert!(poll_once(joined.as_mut()).is_pending());
+        assert_eq!(polls.get(), 3, "all were started");
+        open.set(true);
+        assert_eq!(poll_once(joined.as_mut()), Poll::Ready(vec![0, 1, 2]));
+        assert_eq!(polls.get(), 5, "the finished one is left alone");
+    }
+
+    #[test]
+    fn what_is_ready_is_ready_at_the_first_poll() {
+        let none: [future::Ready<u8>; 0] = [];
+        assert_eq!(poll_once(std::pin::pin!(join_all(none))), Poll::Ready(vec![]));
+        assert_eq!(poll_once(std::pin::pin!(join_all([future::ready(1)]))), Poll::Ready(vec![1]));
+        let five = (0..5).map(future::ready).collect();
+        assert_eq!(poll_once(std::pin::pin!(join_batches(five, 2))), Poll::Ready(vec![0, 1, 2, 3, 4]));
+    }
+}

@@ -1,0 +1,55 @@
+//! Decoded layouts by file.
+//!
+//! A layout never changes once a file has one, and a FID is never used twice; so an entry is right for ever and leaves only to make
+//! room.
+
+use std::{num::NonZeroUsize, sync::Arc};
+
+use bytes::Bytes;
+use lru::LruCache;
+use parking_lot::Mutex;
+use rustc_hash::FxBuildHasher;
+use sheen_layout::Layout;
+use sheen_wire::{Errno, Fid, Result};
+
+/// The most recently used layouts.
+pub struct Layouts(Mutex<LruCache<Fid, Arc<Layout>, FxBuildHasher>>);
+
+impl Layouts {
+    /// Keeps at most `max` (at least one).
+    pub fn new(max: usize) -> Layouts {
+        let max = NonZeroUsize::new(max).unwrap_or(NonZeroUsize::MIN);
+        Layouts(Mutex::new(LruCache::with_hasher(max, FxBuildHasher)))
+    }
+
+    /// A file's layout, if it is kept.
+    pub fn get(&self, fid: Fid) -> Option<Arc<Layout>> {
+        self.0.lock().get(&fid).cloned()
+    }
+
+    /// A file's layout, from memory or from what the MDT sent.
+    ///
+    /// # Errors
+    /// EIO: the bytes are no layout. EOPNOTSUPP: a layout that this version cannot follow.
+    pub fn decode(&self, fid: Fid, bytes: &Bytes) -> Result<Arc<Layout>> {
+        if let Some(layout) = self.get(fid) {
+            return Ok(layout);
+        }
+        let layout = Layout::decode(bytes).map_err(|e| {
+            tracing::error!("the layout of {fid} cannot be read: {e}");
+            Errno::EIO
+        })?;
+        layout.check_usable().map_err(|e| {
+            tracing::warn!("the layout of {fid} cannot be used: {e}");
+            Errno::EOPNOTSUPP
+        })?;
+        let layout = Arc::new(layout);
+        self.0.lock().put(fid, layout.clone());
+        Ok(layout)
+    }
+
+    /// How many are kept.
+    pub fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+}

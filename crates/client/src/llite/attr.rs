@@ -1,0 +1,99 @@
+//! stat(2) and access(2).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sheen_layout::Layout;
+use sheen_wire::{
+    Attr, Fid, FileKind, Result,
+    mds::{Entry, Request},
+};
+
+use crate::{Caller, Client, EntryAttr, OpenFile, lov, mdc, stats::Op};
+
+impl Client {
+    /// Attributes of a file. Anyone who can name it may ask, as with fstat(2).
+    ///
+    /// # Errors
+    /// ENOENT or ESTALE: the file is gone. What an OST answers that holds a part of it.
+    pub async fn getattr(&self, fid: Fid, file: Option<&OpenFile>) -> Result<EntryAttr> {
+        let _timer = self.stats.time(Op::Getattr);
+        if let Some(attr) = self.virtual_attr(fid) {
+            return Ok(attr);
+        }
+        self.getattr_of(fid, file).await
+    }
+
+    /// Attributes of a file that is no directory of [`super::dot_lustre`].
+    pub(crate) async fn getattr_of(&self, fid: Fid, file: Option<&OpenFile>) -> Result<EntryAttr> {
+        let known = file.and_then(|f| f.inode.layout.get().cloned()).or_else(|| self.layouts.get(fid));
+        let entry = mdc::entry(self.mdc.call(Request::GetAttr { fid, layout_known: known.is_some() }).await?)?;
+        match known {
+            Some(layout) => self.merged_with(entry.attr, &layout).await,
+            None => self.merged(entry).await,
+        }
+    }
+
+    /// access(2): `mask` is the sum of R_OK 4, W_OK 2, X_OK 1.
+    ///
+    /// # Errors
+    /// EACCES: the MDT says no.
+    pub async fn access(&self, who: &Caller, fid: Fid, mask: u32) -> Result<()> {
+        if self.virtual_attr(fid).is_some() {
+            return self.virtual_access(who, mask);
+        }
+        mdc::done(self.mdc.call_as(who, |cred| Request::Access { cred, fid, mask }).await?)
+    }
+
+    /// The MDT's attributes with those of the objects merged in.
+    pub(crate) async fn merged(&self, entry: Entry) -> Result<EntryAttr> {
+        match self.layout_of(&entry.attr, entry.layout.as_ref())? {
+            Some(layout) => self.merged_with(entry.attr, &layout).await,
+            None => {
+                self.files.note(&entry.attr);
+                Ok(entry.attr.into())
+            }
+        }
+    }
+
+    pub(crate) async fn merged_with(&self, mut attr: Attr, layout: &Layout) -> Result<EntryAttr> {
+        let objects = self.lov.glimpse(layout).await?;
+        lov::merge(&mut attr, layout, &objects);
+        self.files.note(&attr);
+        Ok(attr.into())
+    }
+
+    /// The layout that the MDT sent with attributes, if the file is one that can have one.
+    pub(crate) fn layout_of(&self, attr: &Attr, layout: Option<&Bytes>) -> Result<Option<Arc<Layout>>> {
+        match layout {
+            Some(bytes) if attr.kind == FileKind::Regular => self.layouts.decode(attr.fid, bytes).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The layout of a file of which the MDT just told, whether it sent it this time or is known to have sent it before.
+    pub(crate) fn known_layout(&self, entry: &Entry) -> Result<Option<Arc<Layout>>> {
+        let sent = self.layout_of(&entry.attr, entry.layout.as_ref())?;
+        Ok(sent.or_else(|| self.layouts.get(entry.attr.fid)))
+    }
+
+    /// The layout of an open file: its own, else the MDT's; `None` where the file has none yet.
+    pub(crate) async fn layout_of_file(&self, file: &OpenFile) -> Result<Option<Arc<Layout>>> {
+        if let Some(layout) = file.inode.layout.get() {
+            return Ok(Some(layout.clone()));
+        }
+        let layout = match file.inode.encoded.get() {
+            Some(bytes) => Some(self.layouts.decode(file.fid(), bytes)?),
+            None => {
+                let request = Request::GetAttr { fid: file.fid(), layout_known: false };
+                let entry = mdc::entry(self.mdc.call(request).await?)?;
+                self.layout_of(&entry.attr, entry.layout.as_ref())?
+            }
+        };
+        if let Some(layout) = &layout {
+            // Where another set it meanwhile it is the same.
+            let _ = file.inode.layout.set(layout.clone());
+        }
+        Ok(layout)
+    }
+}

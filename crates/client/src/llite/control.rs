@@ -1,0 +1,111 @@
+//! What `lfs` asks of a mount: virtual extended attributes, whose form [`sheen_wire::control`] gives.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use sheen_layout::{STRIPE_SIZE_DEFAULT, Spec};
+use sheen_wire::{
+    Errno, Fid, Result,
+    control::{self, ImportInfo, ImportKind, MountInfo, TargetInfo},
+    fid::ROOT,
+    mds::{Reply, Request},
+    mgs::{TargetKind, target_name},
+};
+
+use crate::{Caller, Client, join::join_all, osc::Osc};
+
+/// Stripes of a file for which nobody set anything, as in Lustre.
+const STRIPE_COUNT_DEFAULT: i32 = 1;
+/// How long the MGS may take to show that it is there.
+const MGS_WAIT: Duration = Duration::from_secs(2);
+
+impl Client {
+    /// The value of a `sheen.` attribute.
+    ///
+    /// # Errors
+    /// ENODATA: there is none of that name. EINVAL: a FID that is none. What the MDT answers.
+    pub(crate) async fn control(&self, who: &Caller, fid: Fid, name: &Bytes) -> Result<Bytes> {
+        let name = std::str::from_utf8(name).map_err(|_| Errno::ENODATA)?;
+        match name {
+            control::MOUNT => json(&self.mount_info().await),
+            control::DF => json(&self.target_infos().await),
+            control::CHECK => json(&self.import_infos().await),
+            control::FID => Ok(fid.to_string().into()),
+            control::MDT => Ok(Bytes::from_static(b"0")),
+            control::PARENTS => match self.mdc.call(Request::Parents { fid }).await? {
+                Reply::Parents(parents) => Ok(control::encode_parents(&parents).into()),
+                _ => Err(Errno::EPROTO),
+            },
+            _ => {
+                let fid = name.strip_prefix(control::PATHS_PREFIX).ok_or(Errno::ENODATA)?;
+                let fid = fid.parse().map_err(|_| Errno::EINVAL)?;
+                match self.mdc.call_as(who, |cred| Request::Paths { cred, fid }).await? {
+                    Reply::Paths(paths) => Ok(control::encode_paths(&paths).into()),
+                    _ => Err(Errno::EPROTO),
+                }
+            }
+        }
+    }
+
+    async fn mount_info(&self) -> MountInfo {
+        let spec = self.root_default().await;
+        MountInfo {
+            fsname: self.fsname.clone(),
+            instance: self.instance.clone(),
+            client_uuid: self.uuid.clone(),
+            mgs_nids: self.mgs_nids.iter().map(|nid| nid.to_string()).collect(),
+            mountpoint: self.mountpoint.clone(),
+            default_stripe_count: spec.count.map_or(STRIPE_COUNT_DEFAULT, |c| c.to_number()),
+            default_stripe_size: spec.stripe_size.unwrap_or(STRIPE_SIZE_DEFAULT),
+        }
+    }
+
+    /// What the root passes on; nothing where it has no default.
+    async fn root_default(&self) -> Spec {
+        let request = Request::GetXattr {
+            cred: Caller::ROOT.cred,
+            fid: ROOT,
+            name: Bytes::from_static(b"lustre.lov"),
+        };
+        match self.mdc.call(request).await {
+            Ok(Reply::Bytes(bytes)) => Spec::decode(&bytes).unwrap_or_default(),
+            _ => Spec::default(),
+        }
+    }
+
+    async fn target_infos(&self) -> Vec<TargetInfo> {
+        let uuid = |kind, index| format!("{}_UUID", target_name(&self.fsname, kind, index));
+        let statfs = self.statfs_mdt().await;
+        let mut infos =
+            vec![TargetInfo { kind: TargetKind::Mdt, index: 0, uuid: uuid(TargetKind::Mdt, 0), active: true, statfs }];
+        let osts = self.lov.all().into_iter().map(|osc| async move {
+            let (index, active) = (osc.index(), osc.active());
+            let statfs = if active { self.statfs_ost(index).await } else { Err(Errno::ESHUTDOWN) };
+            TargetInfo { kind: TargetKind::Ost, index, uuid: uuid(TargetKind::Ost, index), active, statfs }
+        });
+        infos.extend(join_all(osts).await);
+        infos
+    }
+
+    async fn import_infos(&self) -> Vec<ImportInfo> {
+        let osc = |osc: &std::sync::Arc<Osc>| ImportInfo {
+            kind: ImportKind::Ost,
+            name: osc.name().to_owned(),
+            state: osc.state(),
+        };
+        let mut infos: Vec<ImportInfo> = self.lov.all().iter().map(osc).collect();
+        infos.push(ImportInfo { kind: ImportKind::Mdt, name: self.mdc.name().to_owned(), state: self.mdc.state() });
+        infos.push(ImportInfo { kind: ImportKind::Mgs, name: self.mgc_name(), state: self.check_mgs().await });
+        infos
+    }
+
+    async fn check_mgs(&self) -> Result<()> {
+        let answer = self.rt.timeout(MGS_WAIT, self.mgc.config(&self.fsname)).await;
+        answer.unwrap_or(Err(Errno::ENOTCONN)).map(|_| ())
+    }
+}
+
+fn json<T: Serialize>(value: &T) -> Result<Bytes> {
+    serde_json::to_vec(value).map(Bytes::from).map_err(|_| Errno::EIO)
+}

@@ -1,0 +1,71 @@
+//! New entries that are not opened: mkdir, mknod, symlink.
+
+use bytes::Bytes;
+use sheen_wire::{
+    Errno, Fid, FileKind, Result,
+    mds::{NewNode, Request},
+};
+
+use crate::{Caller, Client, EntryAttr, mdc, stats::Op};
+
+impl Client {
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// EEXIST, EACCES, ENOSPC, ENAMETOOLONG, EMLINK.
+    pub async fn mkdir(&self, who: &Caller, parent: Fid, name: &Bytes, mode: u32, umask: u32) -> Result<EntryAttr> {
+        let _timer = self.stats.time(Op::Mkdir);
+        self.make(who, parent, name, NewNode::Dir, mode, umask).await
+    }
+
+    /// Makes a fifo, socket, device or regular file; `mode` has the type bits.
+    ///
+    /// # Errors
+    /// As [`Client::mkdir`]; EPERM for devices made by ordinary users; EINVAL for other types.
+    pub async fn mknod(
+        &self,
+        who: &Caller,
+        parent: Fid,
+        name: &Bytes,
+        mode: u32,
+        rdev: u32,
+        umask: u32,
+    ) -> Result<EntryAttr> {
+        let _timer = self.stats.time(Op::Mknod);
+        let kind = match FileKind::from_mode(mode) {
+            None if mode & 0o170000 == 0 => FileKind::Regular,
+            None | Some(FileKind::Dir | FileKind::Symlink) => return Err(Errno::EINVAL),
+            Some(kind) => kind,
+        };
+        self.make(who, parent, name, NewNode::Node { kind, rdev }, mode & 0o7777, umask).await
+    }
+
+    /// Makes a symbolic link.
+    ///
+    /// # Errors
+    /// As [`Client::mkdir`].
+    pub async fn symlink(&self, who: &Caller, parent: Fid, name: &Bytes, target: &Bytes) -> Result<EntryAttr> {
+        let _timer = self.stats.time(Op::Symlink);
+        self.make(who, parent, name, NewNode::Symlink(target.clone()), 0o777, 0).await
+    }
+
+    async fn make(
+        &self,
+        who: &Caller,
+        parent: Fid,
+        name: &Bytes,
+        node: NewNode,
+        mode: u32,
+        umask: u32,
+    ) -> Result<EntryAttr> {
+        self.check_not_virtual(parent)?;
+        let fid = self.mdc.next_fid().await?;
+        let request = |cred| {
+            let (name, node) = (name.clone(), node.clone());
+            Request::Create { cred, parent, name, fid, node, mode, umask }
+        };
+        let entry = mdc::entry(self.mdc.call_as(who, request).await?)?;
+        // New: there is no object to ask.
+        Ok(entry.attr.into())
+    }
+}

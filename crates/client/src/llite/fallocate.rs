@@ -1,0 +1,39 @@
+//! fallocate(2).
+
+use sheen_wire::{Errno, Result, mds::flags, ost::Allocate};
+
+use crate::{
+    Client, OpenFile,
+    stats::Op,
+    types::falloc::{KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE},
+};
+
+impl Client {
+    /// Reserves, punches or zeroes `[offset, offset + len)`; `mode` is made of [`crate::falloc`]'s bits.
+    ///
+    /// # Errors
+    /// EBADF: not open for writing. EINVAL: no length. EFBIG: past the layout's largest size. EOPNOTSUPP: another mode, or one
+    /// that an OST's file system cannot do. ENOSPC.
+    pub async fn fallocate(&self, file: &OpenFile, mode: u32, offset: u64, len: u64) -> Result<()> {
+        let _timer = self.stats.time(Op::Fallocate);
+        if !flags::writes(file.flags()) {
+            return Err(Errno::EBADF);
+        }
+        if len == 0 {
+            return Err(Errno::EINVAL);
+        }
+        const PUNCH: u32 = PUNCH_HOLE | KEEP_SIZE;
+        const ZERO_KEEP: u32 = ZERO_RANGE | KEEP_SIZE;
+        let mode = match mode {
+            0 => Allocate::Reserve { keep_size: false },
+            KEEP_SIZE => Allocate::Reserve { keep_size: true },
+            PUNCH => Allocate::PunchHole,
+            ZERO_RANGE => Allocate::ZeroRange { keep_size: false },
+            ZERO_KEEP => Allocate::ZeroRange { keep_size: true },
+            _ => return Err(Errno::EOPNOTSUPP),
+        };
+        let layout = self.layout_of_file(file).await?.ok_or(Errno::EIO)?;
+        file.note_write();
+        self.lov.allocate(&layout, mode, offset, len).await
+    }
+}

@@ -1,0 +1,31 @@
+//! renameat2(2).
+
+use bytes::Bytes;
+use sheen_wire::{Fid, Result, mds::Request};
+
+use crate::{Caller, Client, mdc, stats::Op};
+
+impl Client {
+    /// Gives a file another name, or with [`sheen_wire::mds::rename`]'s flags another meaning of that.
+    ///
+    /// # Errors
+    /// What renameat2(2) gives.
+    pub async fn rename(
+        &self,
+        who: &Caller,
+        parent: Fid,
+        name: &Bytes,
+        new_parent: Fid,
+        new_name: &Bytes,
+        flags: u32,
+    ) -> Result<()> {
+        let _timer = self.stats.time(Op::Rename);
+        self.check_not_virtual(parent)?;
+        self.check_not_virtual(new_parent)?;
+        let request = |cred| {
+            let (name, new_name) = (name.clone(), new_name.clone());
+            Request::Rename { cred, parent, name, new_parent, new_name, flags }
+        };
+        mdc::done(self.mdc.call_as(who, request).await?)
+    }
+}

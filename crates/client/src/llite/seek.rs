@@ -1,0 +1,17 @@
+//! lseek(2) with SEEK_DATA and SEEK_HOLE.
+
+use sheen_wire::{Errno, Result};
+
+use crate::{Client, OpenFile, Seek, stats::Op};
+
+impl Client {
+    /// The next data, or the next hole, at or after `offset`. The end of the file is a hole.
+    ///
+    /// # Errors
+    /// ENXIO: `offset` is at or past the end, or no data follows it.
+    pub async fn lseek(&self, file: &OpenFile, offset: u64, what: Seek) -> Result<u64> {
+        let _timer = self.stats.time(Op::Seek);
+        let layout = self.layout_of_file(file).await?.ok_or(Errno::ENXIO)?;
+        self.lov.seek(&layout, offset, what).await
+    }
+}

@@ -1,0 +1,82 @@
+//! chmod, chown, utimensat, truncate, and the loss of set-user-id at a write.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use sheen_wire::{
+    Errno, Fid, Result,
+    mds::{Request, SetAttr, SetTime},
+};
+
+use crate::{Caller, Client, EntryAttr, OpenFile, mdc, stats::Op};
+
+/// S_ISUID, S_ISGID and the group's x, which together with S_ISGID makes the bit mean what it says.
+const SUID: u32 = 0o4000;
+const SGID: u32 = 0o2000;
+const GROUP_X: u32 = 0o010;
+
+impl Client {
+    /// Sets attributes. `file`: the open file through which ftruncate came, whose open allows what the mode forbids now.
+    ///
+    /// Truncate goes to the MDT first, which checks and stamps the times, then to the objects.
+    ///
+    /// # Errors
+    /// EPERM, EACCES: the MDT says no. EFBIG: larger than the layout can hold.
+    pub async fn setattr(&self, who: &Caller, fid: Fid, set: SetAttr, file: Option<&OpenFile>) -> Result<EntryAttr> {
+        let _timer = self.stats.time(if set.size.is_some() { Op::Truncate } else { Op::Setattr });
+        if self.virtual_attr(fid).is_some() {
+            return Err(Errno::EPERM);
+        }
+        if let (Some(size), Some(layout)) = (set.size, self.layouts.get(fid))
+            && size > layout.max_file_size()
+        {
+            return Err(Errno::EFBIG);
+        }
+        let set = self.with_content_time(fid, set).await?;
+        let handle = file.map(OpenFile::handle);
+        let reply = self.mdc.call_as(who, |cred| Request::SetAttr { cred, fid, set: set.clone(), handle }).await?;
+        let mut entry = mdc::entry(reply)?;
+        if set.mtime.is_some() {
+            self.files.note_times_set(fid);
+        }
+        if let Some(size) = set.size {
+            if entry.layout.is_none() && self.layouts.get(fid).is_none() {
+                let again = Request::GetAttr { fid, layout_known: false };
+                entry.layout = mdc::entry(self.mdc.call(again).await?)?.layout;
+            }
+            if let Some(layout) = self.known_layout(&entry)? {
+                self.lov.truncate(&layout, size).await?;
+            }
+        }
+        match self.known_layout(&entry)? {
+            Some(layout) => self.merged_with(entry.attr, &layout).await,
+            None => self.merged(entry).await,
+        }
+    }
+
+    /// Before a write by somebody without CAP_FSETID: takes set-user-id and set-group-id away, if the file was last seen with
+    /// them; else it costs nothing.
+    pub async fn kill_priv(&self, who: &Caller, file: &OpenFile) -> Result<()> {
+        let perm = file.inode.perm.load(Relaxed);
+        if perm & SUID == 0 && perm & (SGID | GROUP_X) != SGID | GROUP_X {
+            return Ok(());
+        }
+        let (fid, handle) = (file.fid(), Some(file.handle()));
+        let set = SetAttr { kill_priv: true, ..SetAttr::default() };
+        let reply = self.mdc.call_as(who, |cred| Request::SetAttr { cred, fid, set: set.clone(), handle }).await?;
+        self.files.note(&mdc::entry(reply)?.attr);
+        Ok(())
+    }
+
+    /// A change of mode or owner makes the MDT's ctime newer than the last write, which would hide that write's time behind the
+    /// MDT's older mtime. So where this client has written and not closed, the change carries the content's time along.
+    async fn with_content_time(&self, fid: Fid, mut set: SetAttr) -> Result<SetAttr> {
+        if set.mtime.is_some() || set.size.is_some() || set.kill_priv || !self.files.was_written(fid) {
+            return Ok(set);
+        }
+        if let Some(layout) = self.layouts.get(fid) {
+            let written = self.lov.glimpse(&layout).await?.iter().filter_map(|o| o.mtime).max();
+            set.mtime = written.map(SetTime::At);
+        }
+        Ok(set)
+    }
+}

@@ -1,0 +1,44 @@
+//! fsync, fdatasync, syncfs.
+
+use sheen_wire::{Result, mds::Request};
+
+use crate::{Client, OpenDir, OpenFile, mdc, stats::Op};
+
+impl Client {
+    /// Answers when all that was written to the file, and the file itself, survive a crash of any server. `datasync` promises
+    /// less but costs the same: the size lies with the data, and the MDT's part is only that the file exists.
+    ///
+    /// # Errors
+    /// EIO: something could not be made durable.
+    pub async fn fsync(&self, file: &OpenFile, _datasync: bool) -> Result<()> {
+        let _timer = self.stats.time(Op::Fsync);
+        let objects = async {
+            match self.layout_of_file(file).await? {
+                Some(layout) => self.lov.sync(&layout).await,
+                None => Ok(()),
+            }
+        };
+        let inode = self.mdc.call(Request::Sync { fid: Some(file.fid()) });
+        let (objects, inode) = tokio::join!(objects, inode);
+        mdc::done(inode?)?;
+        objects
+    }
+
+    /// fsync of a directory: its entries are durable.
+    ///
+    /// # Errors
+    /// EIO.
+    pub async fn fsyncdir(&self, dir: &OpenDir) -> Result<()> {
+        mdc::done(self.mdc.call(Request::Sync { fid: Some(dir.fid()) }).await?)
+    }
+
+    /// Answers when everything that any client did before is durable on the MDT and on all active OSTs.
+    ///
+    /// # Errors
+    /// EIO.
+    pub async fn syncfs(&self) -> Result<()> {
+        let (objects, names) = tokio::join!(self.lov.sync_all(), self.mdc.call(Request::Sync { fid: None }));
+        mdc::done(names?)?;
+        objects
+    }
+}

@@ -1,0 +1,32 @@
+//! Removing entries. The MDT removes a file's objects when the last name and the last open file are gone.
+
+use bytes::Bytes;
+use sheen_wire::{Fid, Result, mds::Request};
+
+use crate::{Caller, Client, mdc, stats::Op};
+
+impl Client {
+    /// Removes a name of a file that is no directory.
+    ///
+    /// # Errors
+    /// ENOENT, EISDIR, EACCES, EPERM.
+    pub async fn unlink(&self, who: &Caller, parent: Fid, name: &Bytes) -> Result<()> {
+        let _timer = self.stats.time(Op::Unlink);
+        self.remove(who, parent, name, false).await
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// ENOENT, ENOTDIR, ENOTEMPTY, EACCES, EPERM.
+    pub async fn rmdir(&self, who: &Caller, parent: Fid, name: &Bytes) -> Result<()> {
+        let _timer = self.stats.time(Op::Rmdir);
+        self.remove(who, parent, name, true).await
+    }
+
+    async fn remove(&self, who: &Caller, parent: Fid, name: &Bytes, dir: bool) -> Result<()> {
+        self.check_not_virtual(parent)?;
+        let request = |cred| Request::Unlink { cred, parent, name: name.clone(), dir };
+        mdc::done(self.mdc.call_as(who, request).await?)
+    }
+}

@@ -1,0 +1,62 @@
+//! pwrite(2).
+//!
+//! An append asks for the file's size and writes there. Within this client appends to one file take turns; against other clients
+//! they are atomic only once there are locks.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use sheen_layout::Layout;
+use sheen_wire::{
+    Bulk, Errno, Result,
+    bulk::BULK_BYTES_MAX,
+    mds::{Request, flags},
+};
+
+use crate::{Client, OpenFile, mdc, stats::Op};
+
+impl Client {
+    /// Writes `data` at `offset`, or at the end of a file that is open for appending; returns the number of bytes written, at
+    /// most 16 MiB in one call. `data` travels on without a copy. With O_SYNC or O_DSYNC it is durable at the return.
+    ///
+    /// # Errors
+    /// EBADF: not open for writing. EFBIG: past the layout's largest size. ENOSPC, EIO and what else the OSTs answer, if not even
+    /// the first byte was written.
+    pub async fn write(&self, file: &OpenFile, offset: u64, data: Bulk) -> Result<usize> {
+        self.write_as(file, offset, data, file.appends(), file.syncs()).await
+    }
+
+    /// As [`Client::write`], with `append` and `sync` as the caller says instead of as the file was opened: fcntl(F_SETFL) changes
+    /// O_APPEND of an open file, and pages of a mapping never append.
+    ///
+    /// # Errors
+    /// As [`Client::write`].
+    pub async fn write_as(&self, file: &OpenFile, offset: u64, data: Bulk, append: bool, sync: bool) -> Result<usize> {
+        let _timer = self.stats.time(Op::Write);
+        if !flags::writes(file.flags()) {
+            return Err(Errno::EBADF);
+        }
+        let data = if data.len() > BULK_BYTES_MAX { data.slice(0, BULK_BYTES_MAX) } else { data };
+        // The MDT gives a file its layout when it is opened for writing.
+        let layout = self.layout_of_file(file).await?.ok_or(Errno::EIO)?;
+        let written = if append {
+            let _turn = file.inode.append.lock().await;
+            let end = self.lov.size(&layout).await?;
+            self.write_at(file, &layout, end, data, sync).await
+        } else {
+            self.write_at(file, &layout, offset, data, sync).await
+        }?;
+        self.stats.record(Op::WriteBytes, written as u64);
+        if sync && !file.durable.load(Relaxed) {
+            // The bytes are durable; the file that they belong to must be as well.
+            mdc::done(self.mdc.call(Request::Sync { fid: Some(file.fid()) }).await?)?;
+            file.durable.store(true, Relaxed);
+        }
+        Ok(written)
+    }
+
+    async fn write_at(&self, file: &OpenFile, layout: &Layout, offset: u64, data: Bulk, sync: bool) -> Result<usize> {
+        // Also where it fails: a part may have been written.
+        file.note_write();
+        self.lov.write(layout, offset, data, sync).await
+    }
+}

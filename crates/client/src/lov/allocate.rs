@@ -1,0 +1,49 @@
+//! Reserving, punching and zeroing ranges of a file.
+
+use sheen_layout::Layout;
+use sheen_wire::{
+    Bulk, Errno, Fid, Result,
+    ost::{Allocate, Reply, Request},
+};
+
+use super::{Lov, split::Split, split::by_ost, stripe};
+use crate::join::join_all;
+
+impl Lov {
+    /// fallocate on `[offset, offset + len)`. Where the mode moves the end of the file, the object that holds the range's last byte
+    /// grows to exactly that byte, so the file's size is exact.
+    ///
+    /// # Errors
+    /// EFBIG: the range reaches past what the layout can hold. EOPNOTSUPP: an OST's file system cannot do it.
+    pub async fn allocate(&self, layout: &Layout, mode: Allocate, offset: u64, len: u64) -> Result<()> {
+        let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
+        let max = layout.max_file_size();
+        let len = match mode {
+            // There is nothing to punch past the largest size.
+            Allocate::PunchHole => end.min(max).saturating_sub(offset),
+            _ if end > max => return Err(Errno::EFBIG),
+            _ => len,
+        };
+        if len == 0 {
+            return Ok(());
+        }
+        let split = Split::new(layout, offset, len);
+        let groups = by_ost(layout, split.runs.iter().map(|r| r.stripe))?;
+        let calls = groups.into_iter().map(|(ost, runs)| {
+            let run = |i: usize| {
+                let run = split.runs[i];
+                Ok((stripe(layout, run.stripe)?.object, run.offset, run.len))
+            };
+            let runs: Result<Vec<_>> = runs.into_iter().map(run).collect();
+            async move { self.allocate_rpc(ost, mode, runs?).await }
+        });
+        join_all(calls).await.into_iter().collect()
+    }
+
+    async fn allocate_rpc(&self, ost: u32, mode: Allocate, runs: Vec<(Fid, u64, u64)>) -> Result<()> {
+        match self.call(ost, Request::Allocate { mode, runs }, Bulk::new()).await?.0 {
+            Reply::Ok => Ok(()),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Striping (Lustre's lov): turns what happens to a file into requests to the OSTs that hold its objects.
+//!
+//! One request carries all that goes to one OST; requests to several OSTs are on their way together; where there is only one, it is
+//! awaited without anything around it. Nothing is cached but the targets themselves.
+//!
+//! Until there are locks, an action that needs two rounds (a read that meets a hole, a truncate, an append) is not atomic against
+//! other clients; each file says what that means for it.
+
+mod allocate;
+mod glimpse;
+mod read;
+mod seek;
+mod split;
+mod sync;
+mod truncate;
+mod write;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use parking_lot::RwLock;
+use sheen_layout::Layout;
+use sheen_rt::Rt;
+use sheen_wire::{Bulk, Errno, Result, mgs::TARGETS_MAX, ost};
+use tokio::sync::Notify;
+
+use crate::osc::Osc;
+pub use glimpse::merge;
+
+/// How long an action waits for an OST that its layout names and the configuration does not: it was just added, and the
+/// configuration is on its way.
+const NEW_OST_WAIT: Duration = Duration::from_secs(10);
+
+/// The OSTs of a file system.
+pub struct Lov {
+    rt: Rt,
+    oscs: RwLock<Vec<Option<Arc<Osc>>>>,
+    added: Notify,
+}
+
+impl fmt::Debug for Lov {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lov").field("osts", &self.oscs.read().len()).finish()
+    }
+}
+
+impl Lov {
+    /// Without OSTs; [`Lov::add`] brings them.
+    pub fn new(rt: Rt) -> Lov {
+        Lov { rt, oscs: RwLock::new(Vec::new()), added: Notify::new() }
+    }
+
+    /// Adds an OST; one of the same index is replaced. Indices beyond Lustre's are ignored.
+    pub fn add(&self, osc: Arc<Osc>) {
+        let index = osc.index() as usize;
+        if index >= TARGETS_MAX {
+            return;
+        }
+        let mut oscs = self.oscs.write();
+        if oscs.len() <= index {
+            oscs.resize(index + 1, None);
+        }
+        oscs[index] = Some(osc);
+        drop(oscs);
+        self.added.notify_waiters();
+    }
+
+    /// The OST of an index, if it is known.
+    pub fn get(&self, index: u32) -> Option<Arc<Osc>> {
+        self.oscs.read().get(index as usize)?.clone()
+    }
+
+    /// All known OSTs by index.
+    pub fn all(&self) -> Vec<Arc<Osc>> {
+        self.oscs.read().iter().flatten().cloned().collect()
+    }
+
+    /// The OST of an index; waits a while for one that is not known.
+    ///
+    /// # Errors
+    /// EIO: it did not appear.
+    async fn osc(&self, index: u32) -> Result<Arc<Osc>> {
+        if let Some(osc) = self.get(index) {
+            return Ok(osc);
+        }
+        let appears = async {
+            loop {
+                let added = self.added.notified();
+                if let Some(osc) = self.get(index) {
+                    return osc;
+                }
+                added.await;
+            }
+        };
+        self.rt.timeout(NEW_OST_WAIT, appears).await.map_err(|_| {
+            tracing::error!("OST {index} holds a file's data but is not part of the file system's configuration");
+            Errno::EIO
+        })
+    }
+
+    /// Calls the OST of an index.
+    async fn call(&self, ost: u32, request: ost::Request, bulk: Bulk) -> Result<(ost::Reply, Bulk)> {
+        match self.get(ost) {
+            Some(osc) => osc.call(request, bulk).await,
+            None => self.osc(ost).await?.call(request, bulk).await,
+        }
+    }
+
+    /// Largest bulk of a request to an OST, in bytes.
+    fn max_bytes(&self, ost: u32) -> u64 {
+        self.get(ost).map_or(crate::osc::BYTES_PER_RPC_DEFAULT, |osc| osc.max_bytes_per_rpc())
+    }
+}
+
+/// The object of a stripe and the OST that holds it.
+fn stripe(layout: &Layout, stripe: usize) -> Result<&sheen_layout::Stripe> {
+    layout.stripes().get(stripe).ok_or(Errno::EIO)
+}
+

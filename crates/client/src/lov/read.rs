@@ -1,0 +1,108 @@
+//! Reading a range of a file.
+//!
+//! An object that ends early means a hole, or the end of the file. Bytes that follow in another object settle it: the file goes on,
+//! so what is missing before them is zeros. Only where the range ends in missing bytes is the file's size asked for. A file with
+//! one stripe never needs that: its object's end is its own.
+
+use bytes::Bytes;
+use sheen_layout::Layout;
+use sheen_wire::{
+    Bulk, Errno, Result,
+    ost::{Reply, Request},
+};
+
+use super::{
+    Lov,
+    split::{Piece, Rpc, Split},
+};
+use crate::join::join_all;
+
+/// The zeros that all holes share. 64 KiB: the smallest stripe, so a hole of one stripe is one piece.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+impl Lov {
+    /// Bytes `[offset, offset + len)`, fewer at the end of the file, without copying. The caller bounds `len`.
+    pub async fn read(&self, layout: &Layout, offset: u64, len: u64) -> Result<Bulk> {
+        let len = len.min(layout.max_file_size().saturating_sub(offset));
+        if len == 0 {
+            return Ok(Bulk::new());
+        }
+        let split = Split::new(layout, offset, len);
+        let mut rpcs = split.rpcs(layout, |ost| self.max_bytes(ost))?;
+        let mut runs = vec![Bulk::new(); split.runs.len()];
+        if rpcs.len() == 1 {
+            let Rpc { ost, parts, pieces, .. } = rpcs.swap_remove(0);
+            let (reply, bulk) = self.call(ost, Request::Read { parts }, Bulk::new()).await?;
+            distribute(&mut runs, &pieces, reply, bulk)?;
+        } else {
+            let calls = rpcs.into_iter().map(|Rpc { ost, parts, pieces, .. }| async move {
+                Ok::<_, Errno>((self.call(ost, Request::Read { parts }, Bulk::new()).await?, pieces))
+            });
+            for answer in join_all(calls).await {
+                let ((reply, bulk), pieces) = answer?;
+                distribute(&mut runs, &pieces, reply, bulk)?;
+            }
+        }
+        if layout.stripe_count() == 1 {
+            return runs.pop().ok_or(Errno::EIO);
+        }
+        let (mut data, missing) = assemble(layout, &split, &runs);
+        if missing > 0 {
+            let known = offset + data.len() as u64;
+            let size = self.size(layout).await?;
+            push_zeros(&mut data, size.saturating_sub(known).min(missing));
+        }
+        Ok(data)
+    }
+}
+
+/// Gives the bytes of a reply to the runs that its parts are pieces of.
+fn distribute(runs: &mut [Bulk], pieces: &[Piece], reply: Reply, bulk: Bulk) -> Result<()> {
+    let Reply::Read(lens) = reply else { return Err(Errno::EPROTO) };
+    let fits = lens.len() == pieces.len() && lens.iter().zip(pieces).all(|(len, piece)| *len <= piece.len);
+    if !fits || lens.iter().map(|l| *l as usize).sum::<usize>() != bulk.len() {
+        return Err(Errno::EPROTO);
+    }
+    if let ([piece], [_]) = (pieces, &lens[..])
+        && piece.pos == 0
+    {
+        runs[piece.run] = bulk;
+        return Ok(());
+    }
+    let mut start = 0;
+    for (piece, len) in pieces.iter().zip(lens) {
+        let run = &mut runs[piece.run];
+        if len > 0 {
+            // The object grew between two requests: what the first found missing is a hole.
+            let hole = piece.pos.saturating_sub(run.len() as u64);
+            push_zeros(run, hole);
+            run.append(bulk.slice(start, len as usize));
+        }
+        start += len as usize;
+    }
+    Ok(())
+}
+
+/// Puts the runs' bytes in file order, with zeros for holes before the last byte found. Also returns how many bytes are missing
+/// after that byte.
+fn assemble(layout: &Layout, split: &Split, runs: &[Bulk]) -> (Bulk, u64) {
+    let (mut data, mut missing) = (Bulk::new(), 0);
+    for (run, pos, chunk) in split.chunks(layout) {
+        let found = runs[run].slice(pos as usize, chunk.len as usize);
+        let found_len = found.len() as u64;
+        if found_len > 0 {
+            push_zeros(&mut data, std::mem::take(&mut missing));
+            data.append(found);
+        }
+        missing += chunk.len - found_len;
+    }
+    (data, missing)
+}
+
+fn push_zeros(data: &mut Bulk, mut len: u64) {
+    while len > 0 {
+        let take = len.min(ZEROS.len() as u64);
+        data.push(Bytes::from_static(&ZEROS[..take as usize]));
+        len -= take;
+    }
+}

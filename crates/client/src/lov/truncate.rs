@@ -1,0 +1,59 @@
+//! Setting a file's size, by setting those of its objects.
+//!
+//! Growing creates no object but the one that holds the new last byte; so the objects' present sizes are asked for first, unless
+//! the file has one stripe or becomes empty. A write of another client that comes between the two rounds counts as a write after
+//! the truncate.
+
+use sheen_layout::Layout;
+use sheen_wire::{
+    Bulk, Errno, Fid, Result,
+    ost::{ObjectAttr, Reply, Request},
+};
+
+use super::{Lov, split::by_ost};
+use crate::join::join_all;
+
+impl Lov {
+    /// Makes the file exactly `size` bytes long.
+    ///
+    /// # Errors
+    /// EFBIG: the layout cannot hold so many.
+    pub async fn truncate(&self, layout: &Layout, size: u64) -> Result<()> {
+        if size > layout.max_file_size() {
+            return Err(Errno::EFBIG);
+        }
+        let targets: Vec<(usize, u64)> = if size == 0 || layout.stripe_count() == 1 {
+            (0..layout.stripe_count()).map(|s| (s, layout.object_size(size, s))).collect()
+        } else {
+            changes(layout, size, &self.glimpse(layout).await?)
+        };
+        let groups = by_ost(layout, targets.iter().map(|t| t.0))?;
+        let targets = &targets;
+        let calls = groups.into_iter().map(|(ost, positions)| {
+            let resize = |p: &usize| (layout.stripes()[targets[*p].0].object, targets[*p].1);
+            let objects = positions.iter().map(resize).collect();
+            self.truncate_rpc(ost, objects)
+        });
+        join_all(calls).await.into_iter().collect()
+    }
+
+    async fn truncate_rpc(&self, ost: u32, objects: Vec<(Fid, u64)>) -> Result<()> {
+        match self.call(ost, Request::Truncate { objects }, Bulk::new()).await?.0 {
+            Reply::Ok => Ok(()),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+}
+
+/// Which stripes' objects must change, and to what size, so that the file has `size` bytes (not 0): those that reach too far are
+/// cut, and the one that holds the last byte is extended to it.
+fn changes(layout: &Layout, size: u64, now: &[ObjectAttr]) -> Vec<(usize, u64)> {
+    let last = layout.map(size - 1, 1).next().map(|c| c.stripe);
+    let wanted = |(stripe, object): (usize, &ObjectAttr)| {
+        let target = layout.object_size(size, stripe);
+        let cut = object.size > target;
+        let extend = object.size < target && last == Some(stripe);
+        (cut || extend).then_some((stripe, target))
+    };
+    now.iter().enumerate().filter_map(wanted).collect()
+}

@@ -1,0 +1,118 @@
+//! One OST as a client sees it (Lustre's osc): its import, whether it is in use, and what was last heard of its space.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use parking_lot::Mutex;
+use sheen_rpc::{Import, ImportState};
+use sheen_wire::{Bulk, Errno, Ost, Protocol, Result, StatFs, ost};
+
+use crate::rpc_stats::PagesPerRpc;
+
+/// Bytes of a page, in which `max_pages_per_rpc` counts whatever the host's pages are.
+pub const PAGE_BYTES: u64 = 4096;
+/// Bulk of a request to an OST that is not known yet: Lustre's 1024 pages.
+pub const BYTES_PER_RPC_DEFAULT: u64 = 1024 * PAGE_BYTES;
+
+/// An OST.
+pub struct Osc {
+    index: u32,
+    name: String,
+    import: Arc<Import<Ost>>,
+    active: AtomicBool,
+    space: Mutex<StatFs>,
+    pages: PagesPerRpc,
+}
+
+impl fmt::Debug for Osc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Osc").field(&self.name).finish()
+    }
+}
+
+impl Osc {
+    /// An OST behind an import. `name`: `sheen-OST0000-osc-ff3298de21e05800`.
+    pub fn new(index: u32, name: String, import: Arc<Import<Ost>>) -> Osc {
+        let (active, space, pages) = (AtomicBool::new(true), Mutex::default(), PagesPerRpc::default());
+        Osc { index, name, import, active, space, pages }
+    }
+
+    /// Index of the OST.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Name of the device.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The connection.
+    pub fn import(&self) -> &Arc<Import<Ost>> {
+        &self.import
+    }
+
+    /// Whether it is in use (`osc.*.active`).
+    pub fn active(&self) -> bool {
+        self.active.load(Relaxed)
+    }
+
+    /// Takes it out of use, or into it again.
+    pub fn set_active(&self, active: bool) {
+        self.active.store(active, Relaxed);
+    }
+
+    /// Whether it can carry requests, for `lfs check`: ESHUTDOWN where it is out of use, ENOTCONN while there is no connection.
+    pub fn state(&self) -> Result<()> {
+        if self.active() { import_state(&self.import) } else { Err(Errno::ESHUTDOWN) }
+    }
+
+    /// Largest bulk of a request, in bytes.
+    pub fn max_bytes_per_rpc(&self) -> u64 {
+        self.import.max_bulk_bytes() as u64
+    }
+
+    /// The space last heard of; zeros before.
+    pub fn space(&self) -> StatFs {
+        *self.space.lock()
+    }
+
+    /// How large reads and writes were.
+    pub fn pages(&self) -> &PagesPerRpc {
+        &self.pages
+    }
+
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// EIO: the OST was taken out of use. Else what it answers.
+    pub async fn call(&self, request: ost::Request, bulk: Bulk) -> Result<(ost::Reply, Bulk)> {
+        if !self.active() {
+            return Err(Errno::EIO);
+        }
+        match &request {
+            ost::Request::Read { parts } => self.pages.read(parts.iter().map(|p| u64::from(p.len)).sum()),
+            ost::Request::Write { .. } => self.pages.write(bulk.len() as u64),
+            _ => {}
+        }
+        let response = self.import.call(request, bulk).await?;
+        if let ost::Reply::StatFs(space) = &response.body {
+            *self.space.lock() = *space;
+        }
+        Ok((response.body, response.bulk))
+    }
+}
+
+/// Whether an import can carry requests. One that was never needed can.
+pub fn import_state<P: Protocol>(import: &Import<P>) -> Result<()> {
+    match import.state() {
+        ImportState::New | ImportState::Full => Ok(()),
+        ImportState::Closed => Err(Errno::ESHUTDOWN),
+        _ => Err(Errno::ENOTCONN),
+    }
+}

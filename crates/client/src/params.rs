@@ -1,0 +1,275 @@
+//! The client's parameters and devices, by Lustre's names.
+//!
+//! A parameter reads and sets through a weak reference, so that parameters do not keep an unmounted file system alive; what belongs
+//! to a mount is taken off the list when [`Registered`] is dropped.
+
+use std::{
+    fmt::Write,
+    sync::{Arc, Weak},
+};
+
+use sheen_layout::STRIPE_SIZE_DEFAULT;
+use sheen_params::{Device, Param, Params};
+use sheen_rpc::{Import, ImportState, ImportStats, RPCS_IN_FLIGHT_LIMIT};
+use sheen_rt::Rt;
+use sheen_wire::{Errno, Protocol, StatFs, bulk::BULK_BYTES_MAX, fid::ROOT, mgs::TargetKind, mgs::target_name};
+
+use crate::{
+    Client,
+    llite::summary,
+    mdc::Mdc,
+    osc::{Osc, PAGE_BYTES},
+};
+
+/// The parameters of a mount but those of its OSCs; dropping it takes all of them off the list.
+pub struct Registered {
+    params: Params,
+    client: Weak<Client>,
+    names: Vec<String>,
+    devices: Vec<String>,
+}
+
+impl Registered {
+    /// Registers a mount.
+    pub fn new(params: Params, client: &Arc<Client>) -> Registered {
+        let (fsname, instance, uuid) = (&client.fsname, &client.instance, &client.uuid);
+        let lov = format!("{fsname}-clilov-{instance}");
+        let (mdc_dir, lov_dir, llite_dir) =
+            (format!("mdc.{}", client.mdc.name()), format!("lov.{lov}"), format!("llite.{fsname}-{instance}"));
+        register_mdc(&params, &mdc_dir, &client.mdc, &client.rt);
+        register_lov(&params, &lov_dir, client);
+        register_llite(&params, &llite_dir, client);
+        let mgc = client.mgc_name();
+        params.add_device(&mgc, device("mgc", &mgc, uuid));
+        params.add_device(&lov, device("lov", &lov, uuid));
+        let mdc = Arc::downgrade(&client.mdc);
+        let (name, of) = (client.mdc.name().to_owned(), uuid.clone());
+        params.add_device(client.mdc.name(), move || import_device("mdc", &name, &of, true, mdc.upgrade().map(|m| m.import().clone())));
+        let devices = vec![mgc, lov, client.mdc.name().to_owned()];
+        Registered { params, client: Arc::downgrade(client), names: vec![mdc_dir, lov_dir, llite_dir], devices }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.names.iter().for_each(|name| self.params.unregister(name));
+        self.devices.iter().for_each(|device| self.params.remove_device(device));
+        for osc in self.client.upgrade().map(|c| c.lov.all()).unwrap_or_default() {
+            self.params.unregister(&format!("osc.{}", osc.name()));
+            self.params.remove_device(osc.name());
+        }
+    }
+}
+
+/// Registers an OST of a mount.
+pub fn register_osc(params: &Params, osc: &Arc<Osc>, client_uuid: &str, rt: &Rt) {
+    let dir = format!("osc.{}", osc.name());
+    let put = |name: &str, param| params.register(&format!("{dir}.{name}"), param);
+    let import = |osc: &Osc| osc.import().clone();
+    put("max_rpcs_in_flight", rpcs_in_flight(osc, import));
+    put("max_pages_per_rpc", pages_per_rpc(osc, import));
+    put("checksums", checksums(osc, import));
+    put("import", text(osc, |osc| render_import(osc.import(), osc.name(), osc.active())));
+    put("state", text(osc, |osc| format!("current_state: {}\n", state_name(osc.import().state()))));
+    let clock = rt.clone();
+    put("stats", text(osc, move |osc| render_stats(&osc.import().stats(), &clock)));
+    let clock = rt.clone();
+    put("rpc_stats", text(osc, move |osc| osc.pages().render(osc.import().stats().in_flight, clock.wall())));
+    let (get, set) = (Arc::downgrade(osc), Arc::downgrade(osc));
+    let active = Param::bool(
+        move || get.upgrade().is_some_and(|osc| osc.active()),
+        move |on| set.upgrade().map(|osc| osc.set_active(on)).ok_or(Errno::ENODEV),
+    );
+    put("active", active);
+    register_space(params, &dir, osc, |osc| osc.space());
+    let (weak, name, uuid) = (Arc::downgrade(osc), osc.name().to_owned(), client_uuid.to_owned());
+    params.add_device(osc.name(), move || {
+        let osc = weak.upgrade();
+        import_device("osc", &name, &uuid, osc.as_ref().is_some_and(|o| o.active()), osc.map(|o| o.import().clone()))
+    });
+}
+
+fn register_mdc(params: &Params, dir: &str, mdc: &Arc<Mdc>, rt: &Rt) {
+    let put = |name: &str, param| params.register(&format!("{dir}.{name}"), param);
+    let import = |mdc: &Mdc| mdc.import().clone();
+    put("max_rpcs_in_flight", rpcs_in_flight(mdc, import));
+    put("checksums", checksums(mdc, import));
+    put("import", text(mdc, |mdc| render_import(mdc.import(), mdc.name(), true)));
+    put("state", text(mdc, |mdc| format!("current_state: {}\n", state_name(mdc.import().state()))));
+    for name in ["md_stats", "stats"] {
+        let clock = rt.clone();
+        put(name, text(mdc, move |mdc| render_stats(&mdc.import().stats(), &clock)));
+    }
+    put("active", Param::u64_ro(|| 1));
+    register_space(params, dir, mdc, |mdc| mdc.space());
+}
+
+fn register_lov(params: &Params, dir: &str, client: &Arc<Client>) {
+    let put = |name: &str, param| params.register(&format!("{dir}.{name}"), param);
+    put("stripecount", Param::u64_ro(|| 1));
+    put("stripesize", Param::u64_ro(|| u64::from(STRIPE_SIZE_DEFAULT)));
+    put("stripeoffset", Param::text(|| "-1".into()));
+    put("stripetype", Param::u64_ro(|| 1));
+    put("numobd", number(client, |c| c.lov.all().len() as u64));
+    put("activeobd", number(client, |c| c.lov.all().iter().filter(|o| o.active()).count() as u64));
+    let target_obd = |c: &Client| {
+        let line = |osc: &Arc<Osc>| {
+            let name = target_name(&c.fsname, TargetKind::Ost, osc.index());
+            format!("{}: {name}_UUID {}\n", osc.index(), if osc.active() { "ACTIVE" } else { "INACTIVE" })
+        };
+        c.lov.all().iter().map(line).collect()
+    };
+    put("target_obd", text(client, target_obd));
+    let uuid = client.uuid.clone();
+    put("uuid", Param::text(move || uuid.clone()));
+}
+
+fn register_llite(params: &Params, dir: &str, client: &Arc<Client>) {
+    let put = |name: &str, param| params.register(&format!("{dir}.{name}"), param);
+    let (uuid, stats) = (client.uuid.clone(), client.stats.clone());
+    put("uuid", Param::text(move || uuid.clone()));
+    put("fstype", Param::text(|| "sheen".into()));
+    put("client_type", Param::text(|| "local client".into()));
+    let clear = stats.clone();
+    put(
+        "stats",
+        Param::text_rw(
+            move || stats.render(),
+            move |_| {
+                clear.clear();
+                Ok(())
+            },
+        ),
+    );
+    put("root_fid", Param::text(|| ROOT.to_string()));
+    put("open_files", number(client, |c| c.files.len() as u64));
+    put("cached_layouts", number(client, |c| c.layouts.len() as u64));
+    register_space(params, dir, client, |c| {
+        summary(&c.mdc.space(), c.lov.all().into_iter().filter(|o| o.active()).map(|o| o.space()))
+    });
+}
+
+/// Space in Lustre's names, as last heard of (`df` refreshes it).
+fn register_space<T: Send + Sync + 'static>(
+    params: &Params,
+    dir: &str,
+    owner: &Arc<T>,
+    space: impl Fn(&T) -> StatFs + Clone + Send + Sync + 'static,
+) {
+    let put = |name: &str, of: fn(&StatFs) -> u64| {
+        let space = space.clone();
+        params.register(&format!("{dir}.{name}"), number(owner, move |owner| of(&space(owner))));
+    };
+    put("blocksize", |s| u64::from(s.bsize));
+    put("kbytestotal", |s| kbytes(s, s.blocks));
+    put("kbytesfree", |s| kbytes(s, s.bfree));
+    put("kbytesavail", |s| kbytes(s, s.bavail));
+    put("filestotal", |s| s.files);
+    put("filesfree", |s| s.ffree);
+}
+
+fn kbytes(space: &StatFs, blocks: u64) -> u64 {
+    u64::try_from(u128::from(blocks) * u128::from(space.bsize) / 1024).unwrap_or(u64::MAX)
+}
+
+fn number<T: Send + Sync + 'static>(owner: &Arc<T>, get: impl Fn(&T) -> u64 + Send + Sync + 'static) -> Param {
+    let owner = Arc::downgrade(owner);
+    Param::u64_ro(move || owner.upgrade().map_or(0, |o| get(&o)))
+}
+
+fn text<T: Send + Sync + 'static>(owner: &Arc<T>, get: impl Fn(&T) -> String + Send + Sync + 'static) -> Param {
+    let owner = Arc::downgrade(owner);
+    Param::text(move || owner.upgrade().map_or_else(String::new, |o| get(&o)))
+}
+
+/// A number of an import that can be set.
+fn setting<T: Send + Sync + 'static, P: Protocol>(
+    owner: &Arc<T>,
+    max: u64,
+    import: fn(&T) -> Arc<Import<P>>,
+    get: fn(&Import<P>) -> u64,
+    set: fn(&Import<P>, u64) -> Result<(), Errno>,
+) -> Param {
+    let (read, write) = (Arc::downgrade(owner), Arc::downgrade(owner));
+    Param::u64(
+        1..=max,
+        move || read.upgrade().map_or(0, |o| get(&import(&o))),
+        move |v| write.upgrade().map_or(Err(Errno::ENODEV), |o| set(&import(&o), v)),
+    )
+}
+
+fn rpcs_in_flight<T: Send + Sync + 'static, P: Protocol>(owner: &Arc<T>, import: fn(&T) -> Arc<Import<P>>) -> Param {
+    let set = |i: &Import<P>, v| i.set_max_rpcs_in_flight(v as usize);
+    setting(owner, RPCS_IN_FLIGHT_LIMIT as u64, import, |i| i.max_rpcs_in_flight() as u64, set)
+}
+
+fn pages_per_rpc<T: Send + Sync + 'static, P: Protocol>(owner: &Arc<T>, import: fn(&T) -> Arc<Import<P>>) -> Param {
+    let max = BULK_BYTES_MAX as u64 / PAGE_BYTES;
+    let set = |i: &Import<P>, v| i.set_max_pages_per_rpc(v as u32);
+    setting(owner, max, import, |i| u64::from(i.max_pages_per_rpc()), set).unit(PAGE_BYTES)
+}
+
+fn checksums<T: Send + Sync + 'static, P: Protocol>(owner: &Arc<T>, import: fn(&T) -> Arc<Import<P>>) -> Param {
+    let (read, write) = (Arc::downgrade(owner), Arc::downgrade(owner));
+    Param::bool(
+        move || read.upgrade().is_some_and(|o| import(&o).checksums()),
+        move |on| write.upgrade().map(|o| import(&o).set_checksums(on)).ok_or(Errno::ENODEV),
+    )
+}
+
+fn device(kind: &'static str, name: &str, uuid: &str) -> impl Fn() -> Device + Send + Sync + use<> {
+    let device = Device::new(kind, name, uuid);
+    move || device.clone()
+}
+
+fn import_device<P: Protocol>(
+    kind: &str,
+    name: &str,
+    uuid: &str,
+    active: bool,
+    import: Option<Arc<Import<P>>>,
+) -> Device {
+    let mut device = Device::new(kind, name, uuid);
+    device.peer = import.and_then(|i| i.current_nid()).map(|nid| nid.to_string());
+    if !active {
+        device.status = "IN".into();
+    }
+    device
+}
+
+fn state_name(state: ImportState) -> String {
+    format!("{state:?}").to_uppercase()
+}
+
+/// `import`, in the form of Lustre's, as far as Sheen has what it says.
+fn render_import<P: Protocol>(import: &Import<P>, name: &str, active: bool) -> String {
+    let stats = import.stats();
+    let nids: Vec<String> = import.nids().iter().map(|nid| format!("\"{nid}\"")).collect();
+    let current = import.current_nid().map_or_else(|| "<none>".to_owned(), |nid| nid.to_string());
+    let flags = if active { "" } else { "IMPF_DEACTIVE" };
+    let mut out = String::from("import:\n");
+    let _ = writeln!(out, "    name: {name}\n    target: {}_UUID", import.target());
+    let _ = writeln!(out, "    state: {}", state_name(import.state()));
+    let _ = writeln!(out, "    connect_flags: {:#x}\n    import_flags: [ {flags} ]", import.features());
+    let _ = writeln!(out, "    connection:\n       failover_nids: [ {} ]", nids.join(", "));
+    let _ = writeln!(out, "       current_connection: \"{current}\"\n       connection_attempts: {}", stats.connects);
+    let _ = writeln!(out, "    rpcs:\n       inflight: {}\n       resent: {}", stats.in_flight, stats.resent);
+    let _ = writeln!(out, "    service_estimates:\n       network: {} usec", stats.round_trip.as_micros());
+    out
+}
+
+/// `stats`: requests by kind, with their bytes and times.
+fn render_stats(stats: &ImportStats, rt: &Rt) -> String {
+    let now = rt.wall();
+    let mut out = format!("{:<25} {}.{:09} secs.nsecs\n", "snapshot_time", now.sec, now.nsec);
+    for (op, s) in &stats.ops {
+        let mean = s.time_ns / s.count.max(1) / 1000;
+        let _ = writeln!(out, "{op:<25} {} samples [reqs] mean_usecs {mean} max_usecs {}", s.count, s.time_ns_max / 1000);
+        for (what, bytes) in [("sent", s.bytes_sent), ("received", s.bytes_received)] {
+            if bytes > 0 {
+                let _ = writeln!(out, "{:<25} {} samples [bytes] sum {bytes}", format!("{op}_bytes_{what}"), s.count);
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,91 @@
+//! `llite.*.stats`: how often programs did what, and how long it took.
+
+use sheen_params::Stats;
+use sheen_rt::{Instant, Rt};
+
+macro_rules! counters {
+    ($($op:ident $name:literal $unit:literal, $text:literal;)*) => {
+        /// What is counted.
+        #[derive(Clone, Copy, Debug)]
+        pub enum Op { $(#[doc = $text] $op,)* }
+
+        /// Names and units as Lustre's, in the order of [`Op`].
+        const COUNTERS: &[(&str, &str)] = &[$(($name, $unit),)*];
+    };
+}
+
+counters! {
+    ReadBytes "read_bytes" "bytes", "Bytes of a read.";
+    WriteBytes "write_bytes" "bytes", "Bytes of a write.";
+    Read "read" "usecs", "A read.";
+    Write "write" "usecs", "A write.";
+    Open "open" "usecs", "open, with and without O_CREAT.";
+    Close "close" "usecs", "The last close.";
+    Seek "seek" "usecs", "lseek with SEEK_DATA or SEEK_HOLE.";
+    Readdir "readdir" "usecs", "readdir.";
+    Truncate "truncate" "usecs", "truncate.";
+    Fsync "fsync" "usecs", "fsync and fdatasync.";
+    Setattr "setattr" "usecs", "setattr but truncate.";
+    Fallocate "fallocate" "usecs", "fallocate.";
+    Mknod "mknod" "usecs", "mknod.";
+    Link "link" "usecs", "link.";
+    Unlink "unlink" "usecs", "unlink.";
+    Symlink "symlink" "usecs", "symlink.";
+    Mkdir "mkdir" "usecs", "mkdir.";
+    Rmdir "rmdir" "usecs", "rmdir.";
+    Rename "rename" "usecs", "rename.";
+    Statfs "statfs" "usecs", "statfs.";
+    Getattr "getattr" "usecs", "stat.";
+    Lookup "lookup" "usecs", "lookup of a name.";
+    Setxattr "setxattr" "usecs", "setxattr.";
+    Getxattr "getxattr" "usecs", "getxattr.";
+    Listxattr "listxattr" "usecs", "listxattr.";
+    Removexattr "removexattr" "usecs", "removexattr.";
+}
+
+/// The counters of a mount.
+pub struct OpStats {
+    rt: Rt,
+    stats: Stats,
+}
+
+/// Records, when dropped, how long its operation took.
+pub struct Timer<'a> {
+    stats: &'a OpStats,
+    op: Op,
+    start: Instant,
+}
+
+impl OpStats {
+    /// All zero.
+    pub fn new(rt: &Rt) -> OpStats {
+        OpStats { rt: rt.clone(), stats: Stats::new(COUNTERS, rt.wall()) }
+    }
+
+    /// Times an operation until the timer is dropped.
+    pub fn time(&self, op: Op) -> Timer<'_> {
+        Timer { stats: self, op, start: self.rt.now() }
+    }
+
+    /// Adds a sample.
+    pub fn record(&self, op: Op, value: u64) {
+        self.stats.record_at(op as usize, value);
+    }
+
+    /// The text of the file.
+    pub fn render(&self) -> String {
+        self.stats.render(self.rt.wall())
+    }
+
+    /// Back to nothing.
+    pub fn clear(&self) {
+        self.stats.clear(self.rt.wall());
+    }
+}
+
+impl Drop for Timer<'_> {
+    fn drop(&mut self) {
+        let took = self.stats.rt.now().since(self.start);
+        self.stats.record(self.op, u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+    }
+}

@@ -1,0 +1,88 @@
+//! From the configuration of a file system to its imports, and on as the configuration changes.
+
+use std::sync::Arc;
+
+use sheen_lnet::{Net, Nid};
+use sheen_params::Params;
+use sheen_rpc::{Import, ImportConfig};
+use sheen_rt::Rt;
+use sheen_wire::{
+    Mds, Ost,
+    mgs::{Config, Target, TargetKind, target_name},
+};
+
+use crate::{GroupSource, MountError, lov::Lov, mdc::Mdc, osc::Osc, params};
+
+/// What is needed to make an import for a target.
+pub struct Targets {
+    rt: Rt,
+    net: Arc<Net>,
+    fsname: String,
+    instance: String,
+    uuid: String,
+    lov: Arc<Lov>,
+    params: Params,
+}
+
+impl Targets {
+    /// For a mount of this instance and client uuid.
+    pub fn new(
+        rt: &Rt,
+        net: Arc<Net>,
+        fsname: &str,
+        instance: &str,
+        uuid: &str,
+        lov: Arc<Lov>,
+        params: Params,
+    ) -> Targets {
+        let (fsname, instance, uuid) = (fsname.to_owned(), instance.to_owned(), uuid.to_owned());
+        Targets { rt: rt.clone(), net, fsname, instance, uuid, lov, params }
+    }
+
+    /// The MDT.
+    ///
+    /// # Errors
+    /// There is none yet, or its address cannot be read.
+    pub fn mdc(&self, config: &Config, groups: Arc<dyn GroupSource>) -> Result<Arc<Mdc>, MountError> {
+        let is_mdt = |t: &&Target| t.kind == TargetKind::Mdt && t.index == 0;
+        let target = config.targets.iter().find(is_mdt).ok_or_else(|| MountError::NoMdt(self.fsname.clone()))?;
+        let name = target.name(&self.fsname);
+        let import: Arc<Import<Mds>> = Import::new(self.net.clone(), self.import_config(target, &name)?);
+        let mdc = Mdc::new(self.rt.clone(), format!("{name}-mdc-{}", self.instance), import, groups);
+        Ok(Arc::new(mdc))
+    }
+
+    /// Adds the OSTs that are new, and notes where those that are known can be found now. One whose address cannot be read is
+    /// left out: the rest of the file system works without it.
+    pub fn apply(&self, config: &Config) {
+        for target in config.targets.iter().filter(|t| t.kind == TargetKind::Ost) {
+            if let Err(e) = self.apply_ost(target) {
+                tracing::error!("{}: {e}", self.fsname);
+            }
+        }
+    }
+
+    fn apply_ost(&self, target: &Target) -> Result<(), MountError> {
+        let name = target_name(&self.fsname, TargetKind::Ost, target.index);
+        let config = self.import_config(target, &name)?;
+        if let Some(osc) = self.lov.get(target.index) {
+            if osc.import().nids() != config.nids {
+                osc.import().set_nids(config.nids);
+            }
+            return Ok(());
+        }
+        let import: Arc<Import<Ost>> = Import::new(self.net.clone(), config);
+        let osc = Arc::new(Osc::new(target.index, format!("{name}-osc-{}", self.instance), import));
+        params::register_osc(&self.params, &osc, &self.uuid, &self.rt);
+        self.lov.add(osc);
+        Ok(())
+    }
+
+    fn import_config(&self, target: &Target, name: &str) -> Result<ImportConfig, MountError> {
+        let nid = |nid: &String| {
+            nid.parse::<Nid>().map_err(|_| MountError::BadNid { target: name.to_owned(), nid: nid.clone() })
+        };
+        let nids = target.nids.iter().map(nid).collect::<Result<Vec<_>, _>>()?;
+        Ok(ImportConfig::new(&self.uuid, name, nids))
+    }
+}

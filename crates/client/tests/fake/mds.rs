@@ -1,0 +1,226 @@
+//! The fake MDT. It trusts everybody.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use sheen_layout::{Layout, Stripe};
+use sheen_wire::{
+    Attr, Cred, Errno, Fid, FileKind, Result, StatFs, fid,
+    mds::{DirEntry, Entry, NewNode, Reply, Request, SetTime, flags},
+};
+
+use super::{Node, State, World};
+
+pub fn format(state: &mut State) {
+    make(state, fid::ROOT, fid::ROOT, FileKind::Dir, 0o755);
+}
+
+fn make(state: &mut State, fid: Fid, parent: Fid, kind: FileKind, perm: u32) {
+    let now = World::tick(state);
+    let attr = Attr {
+        fid,
+        kind,
+        perm,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        size: 0,
+        blocks: 0,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        btime: now,
+    };
+    let (entries, xattrs, target) = (BTreeMap::new(), BTreeMap::new(), Bytes::new());
+    state.nodes.insert(fid, Node { attr, layout: None, entries, parent, target, xattrs });
+}
+
+fn next(state: &mut State) -> u64 {
+    state.next += 1;
+    state.next
+}
+
+fn give_layout(state: &mut State, fid: Fid) {
+    let Some((stripe_size, osts)) = state.layout.clone() else { return };
+    let stripe = |ost: &u32| Stripe { object: Fid::new(fid::ost_seq(*ost), next(state) as u32), ost: *ost };
+    let stripes = osts.iter().map(stripe).collect();
+    let layout = Layout::new(fid, stripe_size, None, stripes).expect("a layout");
+    state.nodes.get_mut(&fid).expect("the file").layout = Some(layout.encode().into());
+}
+
+fn entry(state: &State, fid: Fid) -> Result<Entry> {
+    let node = state.nodes.get(&fid).ok_or(Errno::ESTALE)?;
+    Ok(Entry { attr: node.attr, layout: node.layout.clone() })
+}
+
+fn link(state: &mut State, parent: Fid, name: Bytes, fid: Fid) -> Result<()> {
+    let cookie = next(state);
+    let entries = &mut state.nodes.get_mut(&parent).ok_or(Errno::ENOENT)?.entries;
+    if entries.contains_key(&name) {
+        return Err(Errno::EEXIST);
+    }
+    entries.insert(name, (fid, cookie));
+    Ok(())
+}
+
+fn open(state: &mut State, fid: Fid, open_flags: u32, created: bool) -> Result<Reply> {
+    let node = state.nodes.get(&fid).ok_or(Errno::ESTALE)?;
+    if node.attr.kind == FileKind::Regular && node.layout.is_none() && flags::writes(open_flags) {
+        give_layout(state, fid);
+    }
+    if open_flags & flags::TRUNC != 0 {
+        touch(state, fid, true);
+    }
+    let handle = next(state);
+    state.open.insert(handle, fid);
+    Ok(Reply::Opened { handle, entry: entry(state, fid)?, created })
+}
+
+fn touch(state: &mut State, fid: Fid, content: bool) {
+    let now = World::tick(state);
+    if let Some(node) = state.nodes.get_mut(&fid) {
+        node.attr.ctime = now;
+        if content {
+            node.attr.mtime = now;
+        }
+    }
+}
+
+fn check(state: &State, cred: &Cred) -> Result<()> {
+    match (&state.groups_wanted, &cred.groups) {
+        (None, _) => Ok(()),
+        (Some(_), None) => Err(Errno::NEED_GROUPS),
+        (Some(wanted), Some(groups)) if wanted == groups => Ok(()),
+        _ => Err(Errno::EACCES),
+    }
+}
+
+pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
+    match request {
+        Request::AllocSeq => Ok(Reply::Seq(fid::SEQ_NORMAL + next(state))),
+        Request::Lookup { cred, parent, name } => {
+            check(state, &cred)?;
+            let node = state.nodes.get(&parent).ok_or(Errno::ENOENT)?;
+            let fid = match &name[..] {
+                b"." => parent,
+                b".." => node.parent,
+                _ => node.entries.get(&name).ok_or(Errno::ENOENT)?.0,
+            };
+            Ok(Reply::Entry(entry(state, fid)?))
+        }
+        Request::GetAttr { fid, layout_known } => {
+            let mut entry = entry(state, fid)?;
+            if layout_known {
+                entry.layout = None;
+            }
+            Ok(Reply::Entry(entry))
+        }
+        Request::SetAttr { fid, set, .. } => {
+            let now = World::tick(state);
+            if set.size.is_some() && state.nodes.get(&fid).is_some_and(|n| n.layout.is_none()) {
+                give_layout(state, fid);
+            }
+            let attr = &mut state.nodes.get_mut(&fid).ok_or(Errno::ESTALE)?.attr;
+            attr.ctime = now;
+            attr.perm = set.perm.unwrap_or(attr.perm);
+            if set.size.is_some() {
+                attr.mtime = now;
+            }
+            match set.mtime {
+                Some(SetTime::Now) => attr.mtime = now,
+                Some(SetTime::At(time)) => attr.mtime = time,
+                None => {}
+            }
+            if set.kill_priv {
+                attr.perm &= 0o1777;
+            }
+            Ok(Reply::Entry(entry(state, fid)?))
+        }
+        Request::Create { parent, name, fid, node, mode, .. } => {
+            let (kind, target) = match node {
+                NewNode::Dir => (FileKind::Dir, Bytes::new()),
+                NewNode::Symlink(target) => (FileKind::Symlink, target),
+                NewNode::Node { kind, .. } => (kind, Bytes::new()),
+            };
+            link(state, parent, name, fid)?;
+            make(state, fid, parent, kind, mode);
+            state.nodes.get_mut(&fid).expect("just made").target = target;
+            Ok(Reply::Entry(entry(state, fid)?))
+        }
+        Request::Open { fid, flags, .. } => open(state, fid, flags, false),
+        Request::OpenCreate { parent, name, fid, flags, mode, .. } => {
+            let there = state.nodes.get(&parent).and_then(|n| n.entries.get(&name)).map(|e| e.0);
+            if let Some(there) = there {
+                return open(state, there, flags, false);
+            }
+            link(state, parent, name, fid)?;
+            make(state, fid, parent, FileKind::Regular, mode);
+            give_layout(state, fid);
+            open(state, fid, flags, true)
+        }
+        Request::Close { fid, handle, wrote, .. } => {
+            state.log.push(format!("mds closed wrote={wrote}"));
+            if state.open.remove(&handle) != Some(fid) {
+                return Err(Errno::EBADF);
+            }
+            if wrote {
+                touch(state, fid, true);
+            }
+            Ok(Reply::Ok)
+        }
+        Request::Unlink { parent, name, .. } => {
+            let entries = &mut state.nodes.get_mut(&parent).ok_or(Errno::ENOENT)?.entries;
+            entries.remove(&name).map(|_| Reply::Ok).ok_or(Errno::ENOENT)
+        }
+        Request::ReadLink { fid } => Ok(Reply::Bytes(state.nodes.get(&fid).ok_or(Errno::ESTALE)?.target.clone())),
+        Request::ReadDir { fid, cookie, max_bytes, attrs } => {
+            let node = state.nodes.get(&fid).ok_or(Errno::ESTALE)?;
+            let mut all: Vec<_> = node.entries.iter().map(|(n, (f, c))| (*c, n.clone(), *f)).collect();
+            all.sort();
+            all.retain(|e| e.0 > cookie);
+            let eof = all.len() <= max_bytes as usize / 64;
+            all.truncate(max_bytes as usize / 64);
+            let item = |(cookie, name, fid)| {
+                let kind = state.nodes[&fid].attr.kind;
+                let entry = if attrs { Some(entry(state, fid)?) } else { None };
+                Ok(DirEntry { name, fid, kind, cookie, entry })
+            };
+            Ok(Reply::Entries { entries: all.into_iter().map(item).collect::<Result<_>>()?, eof })
+        }
+        Request::GetXattr { fid, name, .. } => {
+            let node = state.nodes.get(&fid).ok_or(Errno::ESTALE)?;
+            if &name[..] == b"lustre.lov" {
+                return node.layout.clone().map(Reply::Bytes).ok_or(Errno::ENODATA);
+            }
+            node.xattrs.get(&name).cloned().map(Reply::Bytes).ok_or(Errno::ENODATA)
+        }
+        Request::SetXattr { fid, name, value, .. } => {
+            state.nodes.get_mut(&fid).ok_or(Errno::ESTALE)?.xattrs.insert(name, value);
+            Ok(Reply::Ok)
+        }
+        Request::ListXattr { fid, .. } => {
+            Ok(Reply::Names(state.nodes.get(&fid).ok_or(Errno::ESTALE)?.xattrs.keys().cloned().collect()))
+        }
+        Request::StatFs => Ok(Reply::StatFs(StatFs { bsize: 4096, files: 1000, ffree: 900, ..StatFs::default() })),
+        Request::Sync { .. } | Request::Access { .. } => Ok(Reply::Ok),
+        Request::Paths { cred, fid } => match (cred.uid, state.nodes.contains_key(&fid)) {
+            (0, true) => Ok(Reply::Paths(vec![Bytes::from_static(b"a/b")])),
+            (0, false) => Err(Errno::ENOENT),
+            _ => Err(Errno::EPERM),
+        },
+        Request::Parents { fid } => {
+            Ok(Reply::Parents(vec![(state.nodes.get(&fid).ok_or(Errno::ESTALE)?.parent, Bytes::from_static(b"b"))]))
+        }
+        Request::Reopen { files } => {
+            let mut handles = Vec::new();
+            for (fid, _, _) in files {
+                let handle = next(state);
+                state.open.insert(handle, fid);
+                handles.push(Ok(handle));
+            }
+            Ok(Reply::Handles(handles))
+        }
+        _ => Err(Errno::ENOSYS),
+    }
+}

@@ -1,0 +1,148 @@
+//! The fake OST.
+
+use std::collections::BTreeSet;
+
+use sheen_rpc::Response;
+use sheen_wire::{
+    Bulk, Errno, Fid, Result, StatFs, Time,
+    ost::{Allocate, ObjectAttr, Reply, Request, Seek},
+};
+
+use super::{State, World};
+
+const BLOCK: usize = 4096;
+
+#[derive(Default)]
+pub struct Object {
+    pub data: Vec<u8>,
+    pub blocks: BTreeSet<usize>,
+    pub mtime: Option<Time>,
+}
+
+impl Object {
+    fn fill(&mut self, offset: usize, bytes: &[u8]) {
+        let end = offset + bytes.len();
+        if self.data.len() < end {
+            self.data.resize(end, 0);
+        }
+        self.data[offset..end].copy_from_slice(bytes);
+        self.blocks.extend(offset / BLOCK..end.div_ceil(BLOCK));
+    }
+
+    fn cut(&mut self, size: usize) {
+        self.data.resize(size, 0);
+        self.blocks.retain(|b| b * BLOCK < size);
+    }
+}
+
+pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> Result<Response<Reply>> {
+    let detail = match &request {
+        Request::Write { parts, sync } => format!(" parts={} len={} sync={sync}", parts.len(), bulk.len()),
+        Request::Read { parts } => format!(" parts={}", parts.len()),
+        Request::Attrs { objects } | Request::Sync { objects } => format!(" objects={}", objects.len()),
+        Request::Truncate { objects } => format!(" objects={}", objects.len()),
+        Request::Allocate { runs, .. } => format!(" runs={}", runs.len()),
+        _ => String::new(),
+    };
+    state.log.push(format!("ost{index} {}{detail}", request.op()));
+    let now = World::tick(state);
+    match request {
+        Request::Read { parts } => {
+            let (mut lens, mut out) = (Vec::new(), Bulk::new());
+            for part in parts {
+                let data = state.objects.get(&(index, part.object)).map_or(&[][..], |o| &o.data);
+                let start = data.len().min(part.offset as usize);
+                let end = data.len().min(part.offset as usize + part.len as usize);
+                lens.push((end - start) as u32);
+                out.push(bytes::Bytes::copy_from_slice(&data[start..end]));
+            }
+            Ok(Response::with_bulk(Reply::Read(lens), out))
+        }
+        Request::Write { parts, .. } => {
+            if state.full.contains(&index) {
+                return Err(Errno::ENOSPC);
+            }
+            assert_eq!(parts.iter().map(|p| p.len as usize).sum::<usize>(), bulk.len());
+            let data = bulk.into_bytes();
+            let mut at = 0;
+            for part in parts {
+                let object = object(state, index, part.object, now);
+                object.fill(part.offset as usize, &data[at..at + part.len as usize]);
+                at += part.len as usize;
+            }
+            Ok(Reply::Ok.into())
+        }
+        Request::Attrs { objects } => {
+            let attr = |fid: &Fid| {
+                state.objects.get(&(index, *fid)).map_or_else(ObjectAttr::default, |o| ObjectAttr {
+                    size: o.data.len() as u64,
+                    blocks: (o.blocks.len() * BLOCK / 512) as u64,
+                    mtime: o.mtime,
+                })
+            };
+            Ok(Reply::Attrs(objects.iter().map(attr).collect()).into())
+        }
+        Request::Truncate { objects } => {
+            for (fid, size) in objects {
+                if size > 0 || state.objects.contains_key(&(index, fid)) {
+                    object(state, index, fid, now).cut(size as usize);
+                }
+            }
+            Ok(Reply::Ok.into())
+        }
+        Request::Allocate { mode, runs } => {
+            for (fid, offset, len) in runs {
+                allocate(object(state, index, fid, now), mode, offset as usize, len as usize);
+            }
+            Ok(Reply::Ok.into())
+        }
+        Request::Seek { object, offset, what } => {
+            let Some(object) = state.objects.get(&(index, object)) else { return Ok(Reply::Offset(None).into()) };
+            Ok(Reply::Offset(seek(object, offset as usize, what)).into())
+        }
+        Request::Sync { .. } | Request::Destroy { .. } | Request::DestroyRange { .. } => Ok(Reply::Ok.into()),
+        Request::StatFs => {
+            let statfs = StatFs { bsize: 4096, blocks: 1000, bfree: 900, bavail: 800, files: 500, ffree: 400 };
+            Ok(Reply::StatFs(statfs).into())
+        }
+    }
+}
+
+fn object(state: &mut State, index: u32, fid: Fid, now: Time) -> &mut Object {
+    let object = state.objects.entry((index, fid)).or_default();
+    object.mtime = Some(now);
+    object
+}
+
+fn allocate(object: &mut Object, mode: Allocate, offset: usize, len: usize) {
+    let (end, size) = (offset + len, object.data.len());
+    if !matches!(mode, Allocate::Reserve { .. }) {
+        let cut = end.min(size);
+        if offset < cut {
+            object.data[offset..cut].fill(0);
+        }
+    }
+    match mode {
+        Allocate::PunchHole => {
+            let whole = offset.div_ceil(BLOCK)..end / BLOCK;
+            object.blocks.retain(|b| !whole.contains(b));
+        }
+        Allocate::Reserve { keep_size } | Allocate::ZeroRange { keep_size } => {
+            if !keep_size && size < end {
+                object.data.resize(end, 0);
+            }
+            let size = object.data.len();
+            object.blocks.extend((offset / BLOCK..end.div_ceil(BLOCK)).filter(|b| b * BLOCK < size));
+        }
+    }
+}
+
+fn seek(object: &Object, offset: usize, what: Seek) -> Option<u64> {
+    let size = object.data.len();
+    let found = (offset / BLOCK..size.div_ceil(BLOCK)).find(|b| object.blocks.contains(b) == (what == Seek::Data));
+    let at = found.map(|b| (b * BLOCK).max(offset));
+    match what {
+        Seek::Data => at.filter(|at| *at < size).map(|at| at as u64),
+        Seek::Hole => Some(at.unwrap_or(size).min(size) as u64),
+    }
+}

@@ -1,0 +1,30 @@
+//! Mounts the tests' file system in memory until it is unmounted: `memfs DIRECTORY [THREADS]`, then `umount DIRECTORY`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "the tests' file system, which is shared here, fails by panicking"
+)]
+
+use std::{error::Error, sync::Arc};
+
+use sheen_fuse::{MountOptions, Session, SessionOptions, abi::flags};
+
+#[path = "../tests/memfs/mod.rs"]
+mod memfs;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    let directory = args.next().ok_or("usage: memfs DIRECTORY [THREADS]")?;
+    let threads = args.next().map_or(Ok(0), |n| n.parse())?;
+    let mut fs = memfs::MemFs::new(|_| ());
+    fs.open_flags = flags::fopen::PARALLEL_DIRECT_WRITES;
+    let session = Session::mount(
+        MountOptions::new(directory, "memfs"),
+        SessionOptions { threads, ..Default::default() },
+        Arc::new(fs),
+    )?;
+    println!("{:?}", session.negotiated());
+    session.join();
+    println!("{:?}", session.stats());
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! `/dev/fuse`: one open channel to the kernel.
+//!
+//! Invariant: the kernel looks for the request that a reply names only among those read from the same channel, so whoever read
+//! a request answers through the same [`Device`].
+
+use std::{
+    io::{self, IoSlice},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno as Os,
+    ioctl,
+};
+use sheen_wire::Errno;
+
+/// `FUSE_DEV_IOC_CLONE`, `_IOR(229, 0, uint32_t)`.
+const IOC_CLONE: ioctl::Opcode = ioctl::opcode::read::<u32>(229, 0);
+
+/// A channel to the kernel with its own queue of requests in work, and its own counters so that workers share no cache line.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Device {
+    fd: OwnedFd,
+    pub(crate) counters: Counters,
+}
+
+/// What went through one channel.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) requests: AtomicU64,
+    pub(crate) replies: AtomicU64,
+    pub(crate) lost_replies: AtomicU64,
+    pub(crate) bytes_in: AtomicU64,
+    pub(crate) bytes_out: AtomicU64,
+    pub(crate) bytes_copied: AtomicU64,
+}
+
+/// Why a read brought no request.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// Nothing is wrong; read again.
+    Again,
+    /// The file system was unmounted or the connection aborted.
+    Ended,
+    /// Anything else: this channel cannot go on.
+    Failed(io::Error),
+}
+
+impl Device {
+    /// Opens the device. Without a mount it serves nothing yet.
+    pub(crate) fn open() -> io::Result<OwnedFd> {
+        Ok(rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    /// A device that was mounted.
+    pub(crate) fn new(fd: OwnedFd) -> Device {
+        Device { fd, counters: Counters::default() }
+    }
+
+    /// A further channel of the same mount.
+    pub(crate) fn another(&self) -> io::Result<Device> {
+        use std::os::fd::AsRawFd;
+        let fd = Device::open()?;
+        // SAFETY: the kernel's FUSE_DEV_IOC_CLONE reads one u32, a descriptor, through the pointer, which is what Setter passes.
+        unsafe { ioctl::ioctl(&fd, ioctl::Setter::<IOC_CLONE, u32>::new(self.fd.as_raw_fd() as u32))? };
+        Ok(Device::new(fd))
+    }
+
+    /// Waits for a request and reads it. `buffer` must hold a WRITE of the agreed size with its headers.
+    pub(crate) fn read(&self, buffer: &mut [u8]) -> Result<usize, ReadError> {
+        match rustix::io::read(&self.fd, buffer) {
+            Ok(n) => {
+                self.counters.requests.fetch_add(1, Relaxed);
+                self.counters.bytes_in.fetch_add(n as u64, Relaxed);
+                Ok(n)
+            }
+            // ENOENT: the request was interrupted while it was copied to us.
+            Err(Os::INTR | Os::AGAIN | Os::NOENT) => Err(ReadError::Again),
+            Err(Os::NODEV | Os::CONNABORTED | Os::NOTCONN) => Err(ReadError::Ended),
+            Err(e) => Err(ReadError::Failed(e.into())),
+        }
+    }
+
+    /// Writes one message, which the kernel takes whole or not at all.
+    pub(crate) fn write(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
+        loop {
+            match rustix::io::writev(&self.fd, parts) {
+                Ok(n) => {
+                    self.counters.bytes_out.fetch_add(n as u64, Relaxed);
+                    return Ok(());
+                }
+                Err(Os::INTR | Os::AGAIN) => continue,
+                Err(e) => return Err(Errno(e.raw_os_error())),
+            }
+        }
+    }
+}
+
+impl AsFd for Device {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Whether an error of a write says that the mount is gone.
+pub(crate) fn is_gone(e: Errno) -> bool {
+    // EPERM: the channel was never mounted or is already torn down.
+    matches!(e, Errno::ENODEV | Errno::ENOTCONN | Errno::EPERM) || e.0 == Os::CONNABORTED.raw_os_error()
+}

@@ -1,0 +1,277 @@
+//! INIT: what kernel and file system agree on before the first request.
+//!
+//! The file system starts from defaults ([`InitConfig`]) and changes what it wants to; what is in force afterwards is
+//! [`Negotiated`]. A flag that the kernel does not offer is never asked for.
+
+use zerocopy::FromBytes;
+
+use crate::{
+    abi::{
+        self,
+        flags::init::*,
+        structs::{InitIn, InitInExt, InitOut},
+    },
+    pool::PAGE_BYTES,
+};
+
+/// Most bytes of one WRITE that are ever agreed on: what `max_pages` (16 bits) could carry is 256 MiB, but each worker
+/// holds a buffer of this size, and larger messages gain nothing.
+pub const MAX_WRITE_BYTES_MAX: u32 = 16 << 20;
+/// Fewest bytes of one WRITE: what Linux itself takes as the least.
+const MAX_WRITE_BYTES_MIN: u32 = PAGE_BYTES as u32;
+/// Pages in one request where the kernel does not say otherwise (FUSE_MAX_MAX_PAGES before the limit was a parameter).
+const PAGES_LIMIT_DEFAULT: u32 = 256;
+
+/// What is asked for unless the file system changes it.
+const DEFAULT_FLAGS: u64 = ASYNC_READ
+    | BIG_WRITES
+    | ATOMIC_O_TRUNC
+    | EXPORT_SUPPORT
+    | DONT_MASK
+    | HAS_IOCTL_DIR
+    | AUTO_INVAL_DATA
+    | DO_READDIRPLUS
+    | READDIRPLUS_AUTO
+    | ASYNC_DIO
+    | PARALLEL_DIROPS
+    | HANDLE_KILLPRIV_V2
+    | MAX_PAGES
+    | SETXATTR_EXT
+    | INIT_EXT
+    | HAS_EXPIRE_ONLY
+    | DIRECT_IO_ALLOW_MMAP;
+
+/// What this crate has no support for: never asked for.
+const IMPOSSIBLE_FLAGS: u64 = SPLICE_WRITE
+    | SPLICE_MOVE
+    | SPLICE_READ
+    | MAP_ALIGNMENT
+    | SECURITY_CTX
+    | HAS_INODE_DAX
+    | PASSTHROUGH
+    | HAS_RESEND
+    | OVER_IO_URING;
+
+/// The kernel's offer and the file system's wishes.
+///
+/// Asked for by default, where offered: ASYNC_READ, BIG_WRITES, MAX_PAGES, ASYNC_DIO, PARALLEL_DIROPS, DO_READDIRPLUS with
+/// READDIRPLUS_AUTO, ATOMIC_O_TRUNC (OPEN truncates), EXPORT_SUPPORT (LOOKUP of `.` and `..` by node id), DONT_MASK (the file
+/// system applies the umask), HANDLE_KILLPRIV_V2 (it drops setuid and setgid bits when told), SETXATTR_EXT, AUTO_INVAL_DATA,
+/// HAS_IOCTL_DIR, HAS_EXPIRE_ONLY, DIRECT_IO_ALLOW_MMAP. Off unless enabled: POSIX_LOCKS, FLOCK_LOCKS, WRITEBACK_CACHE,
+/// POSIX_ACL, CACHE_SYMLINKS, CREATE_SUPP_GROUP, NO_OPEN_SUPPORT, ALLOW_IDMAP and the rest.
+#[derive(Clone, Debug)]
+pub struct InitConfig {
+    minor: u32,
+    offered: u64,
+    wanted: u64,
+    /// Most bytes of one WRITE. Cut to what the kernel's `max_pages_limit` allows.
+    pub max_write: u32,
+    /// Most bytes that the kernel reads ahead; starts as the kernel's own wish and can only be lowered.
+    pub max_readahead: u32,
+    /// Most requests in the background (readahead, asynchronous direct I/O) at once.
+    pub max_background: u16,
+    /// From so many background requests on the kernel holds further ones back.
+    pub congestion_threshold: u16,
+    /// Granularity of times, in nanoseconds.
+    pub time_gran: u32,
+    /// With REQUEST_TIMEOUT: after how many seconds the kernel aborts the connection for an unanswered request.
+    pub request_timeout_s: u16,
+}
+
+impl InitConfig {
+    /// Minor version of the protocol in use.
+    pub fn minor(&self) -> u32 {
+        self.minor
+    }
+
+    /// Whether the kernel offers all of `flags` ([`crate::abi::flags::init`]).
+    pub fn offers(&self, flags: u64) -> bool {
+        self.offered & flags == flags
+    }
+
+    /// Whether all of `flags` are asked for and offered.
+    pub fn wants(&self, flags: u64) -> bool {
+        self.wanted & self.offered & flags == flags
+    }
+
+    /// Asks for `flags`; what the kernel does not offer stays off.
+    pub fn enable(&mut self, flags: u64) {
+        self.wanted |= flags & !IMPOSSIBLE_FLAGS;
+    }
+
+    /// Does not ask for `flags`.
+    pub fn disable(&mut self, flags: u64) {
+        self.wanted &= !flags;
+    }
+
+    pub(crate) fn new(offer: &Offer, options: &crate::SessionOptions) -> InitConfig {
+        InitConfig {
+            minor: offer.minor.min(abi::MINOR),
+            offered: offer.flags,
+            wanted: DEFAULT_FLAGS,
+            max_write: options.max_write,
+            max_readahead: offer.max_readahead,
+            max_background: options.max_background,
+            congestion_threshold: options.congestion_threshold,
+            time_gran: 1,
+            request_timeout_s: 0,
+        }
+    }
+
+    /// What is in force, and the message that says so. `pages_limit`: the kernel's most pages in one request.
+    pub(crate) fn conclude(&self, offer: &Offer, pages_limit: u32) -> (Negotiated, InitOut) {
+        let mut flags = self.wanted & self.offered;
+        if flags & INIT_EXT == 0 {
+            flags &= u64::from(u32::MAX);
+        }
+        let pages_limit = if flags & MAX_PAGES == 0 { 32 } else { pages_limit.clamp(1, u32::from(u16::MAX)) };
+        let page = PAGE_BYTES as u32;
+        let max_write =
+            self.max_write.clamp(MAX_WRITE_BYTES_MIN, MAX_WRITE_BYTES_MAX).min(pages_limit.saturating_mul(page));
+        let max_write = max_write / page * page;
+        let max_pages = max_write / page;
+        let negotiated = Negotiated {
+            minor: self.minor,
+            flags,
+            max_write,
+            max_readahead: self.max_readahead.min(offer.max_readahead),
+            max_pages,
+            max_background: self.max_background,
+            congestion_threshold: self.congestion_threshold,
+        };
+        let out = InitOut {
+            major: abi::MAJOR,
+            minor: abi::MINOR,
+            max_readahead: negotiated.max_readahead,
+            flags: flags as u32,
+            max_background: self.max_background,
+            congestion_threshold: self.congestion_threshold,
+            max_write,
+            time_gran: self.time_gran.clamp(1, 1_000_000_000),
+            max_pages: max_pages as u16,
+            flags2: (flags >> 32) as u32,
+            request_timeout: if flags & REQUEST_TIMEOUT == 0 { 0 } else { self.request_timeout_s },
+            ..Default::default()
+        };
+        (negotiated, out)
+    }
+}
+
+/// What kernel and file system agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Negotiated {
+    /// Minor version of the protocol.
+    pub minor: u32,
+    /// Flags in force ([`crate::abi::flags::init`]).
+    pub flags: u64,
+    /// Most bytes of one WRITE (and, by the mount option `max_read`, of one READ).
+    pub max_write: u32,
+    /// Most bytes that the kernel reads ahead.
+    pub max_readahead: u32,
+    /// Most pages of one request.
+    pub max_pages: u32,
+    /// Most background requests at once.
+    pub max_background: u16,
+    /// Background requests from which on the kernel holds back.
+    pub congestion_threshold: u16,
+}
+
+impl Negotiated {
+    /// Whether all of `flags` are in force.
+    pub fn has(&self, flags: u64) -> bool {
+        self.flags & flags == flags
+    }
+}
+
+/// The kernel's INIT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offer {
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+    pub(crate) max_readahead: u32,
+    pub(crate) flags: u64,
+}
+
+impl Offer {
+    /// Reads INIT's body; `None` where it is too short. Kernels before 7.36 send no second word of flags.
+    pub(crate) fn parse(body: &[u8]) -> Option<Offer> {
+        let (init, rest) = InitIn::read_from_prefix(body).ok()?;
+        let mut flags = u64::from(init.flags);
+        if flags & INIT_EXT != 0
+            && let Ok((ext, _)) = InitInExt::read_from_prefix(rest)
+        {
+            flags |= u64::from(ext.flags2) << 32;
+        }
+        Some(Offer { major: init.major, minor: init.minor, max_readahead: init.max_readahead, flags })
+    }
+}
+
+/// The kernel's most pages in one request.
+pub(crate) fn pages_limit() -> u32 {
+    let text = std::fs::read_to_string("/proc/sys/fs/fuse/max_pages_limit").unwrap_or_default();
+    text.trim().parse().unwrap_or(PAGES_LIMIT_DEFAULT)
+}
+
+#[cfg(test)]
+mod tests {
+    use zerocopy::IntoBytes;
+
+    use super::*;
+    use crate::SessionOptions;
+
+    fn offer(flags: u64) -> Offer {
+        Offer { major: 7, minor: 45, max_readahead: 1 << 17, flags }
+    }
+
+    #[test]
+    fn never_asks_for_what_is_not_offered_or_not_supported() {
+        let offer = offer(ASYNC_READ | MAX_PAGES | PASSTHROUGH | INIT_EXT);
+        let mut config = InitConfig::new(&offer, &SessionOptions::default());
+        config.enable(PASSTHROUGH | FLOCK_LOCKS | WRITEBACK_CACHE);
+        let (n, out) = config.conclude(&offer, 256);
+        assert_eq!(n.flags, ASYNC_READ | MAX_PAGES | INIT_EXT);
+        assert_eq!((out.flags, out.flags2), (n.flags as u32, 0));
+    }
+
+    #[test]
+    fn high_flags_need_init_ext() {
+        let offer = offer(u64::MAX);
+        let mut config = InitConfig::new(&offer, &SessionOptions::default());
+        let (n, out) = config.conclude(&offer, 256);
+        assert!(n.has(DIRECT_IO_ALLOW_MMAP));
+        assert!(!n.has(WRITEBACK_CACHE));
+        assert_eq!(out.flags2, ((DIRECT_IO_ALLOW_MMAP | HAS_EXPIRE_ONLY) >> 32) as u32);
+        config.disable(INIT_EXT);
+        assert_eq!(config.conclude(&offer, 256).1.flags2, 0);
+    }
+
+    #[test]
+    fn max_write_follows_the_kernels_page_limit() {
+        let offer = offer(u64::MAX);
+        let mut config = InitConfig::new(&offer, &SessionOptions::default());
+        config.max_write = 8 << 20;
+        assert_eq!(config.conclude(&offer, 256).0.max_write, 1 << 20);
+        let (n, out) = config.conclude(&offer, 65535);
+        assert_eq!((n.max_write, out.max_pages), (8 << 20, 2048));
+        config.max_write = u32::MAX;
+        assert_eq!(config.conclude(&offer, 65535).0.max_write, MAX_WRITE_BYTES_MAX);
+        config.max_write = 0;
+        assert_eq!(config.conclude(&offer, 0).0.max_write, 4096);
+        config.disable(MAX_PAGES);
+        config.max_write = 1 << 20;
+        assert_eq!(config.conclude(&offer, 256).0.max_write, 32 * 4096, "what a kernel without max_pages takes");
+    }
+
+    #[test]
+    fn reads_both_forms_of_init() {
+        let init = InitIn { major: 7, minor: 31, max_readahead: 9, flags: ASYNC_READ as u32 };
+        assert_eq!(
+            Offer::parse(init.as_bytes()),
+            Some(Offer { major: 7, minor: 31, max_readahead: 9, flags: ASYNC_READ })
+        );
+        let mut long = InitIn { flags: INIT_EXT as u32, ..init }.as_bytes().to_vec();
+        long.extend(InitInExt { flags2: 2, ..Default::default() }.as_bytes());
+        assert_eq!(Offer::parse(&long).map(|o| o.flags), Some(INIT_EXT | 1 << 33));
+        assert_eq!(Offer::parse(&long[..15]), None);
+    }
+}

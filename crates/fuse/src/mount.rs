@@ -1,0 +1,462 @@
+//! Mounting and unmounting: as root by mount(2), otherwise through `fusermount3`, the setuid helper of libfuse.
+
+use std::{
+    ffi::{CString, OsStr},
+    io::{self, Read},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::{ffi::OsStrExt, process::CommandExt},
+    },
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use rustix::{
+    io::{FdFlags, IoSliceMut, fcntl_setfd},
+    mount::{MountFlags, UnmountFlags},
+    net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType},
+};
+use sheen_wire::Errno;
+
+use crate::device::Device;
+
+/// The helper's name; it is looked for in PATH.
+const HELPER: &str = "fusermount3";
+/// Variable in which the helper finds the socket for the device.
+const HELPER_SOCKET: &str = "_FUSE_COMMFD";
+/// Most bytes of the helper's messages that are kept.
+const HELPER_MESSAGE_BYTES_MAX: u64 = 4096;
+
+/// What and where to mount.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// An existing directory.
+    pub mountpoint: PathBuf,
+    /// Shown as the source, such as `10.0.0.1@tcp:/sheen`.
+    pub fsname: String,
+    /// The type shown is `fuse.<subtype>`; letters, digits, `_`, `-`.
+    pub subtype: String,
+    /// Other users may use the mount. As an ordinary user this needs `user_allow_other` in /etc/fuse.conf.
+    pub allow_other: bool,
+    /// The kernel checks permissions by mode, owner and group, too.
+    pub default_permissions: bool,
+    /// Read-only.
+    pub read_only: bool,
+    /// setuid bits count. Ordinary users cannot have this.
+    pub suid: bool,
+    /// Device files work. Ordinary users cannot have this.
+    pub dev: bool,
+    /// Programs can be run.
+    pub exec: bool,
+    /// Access times are not asked to be updated.
+    pub noatime: bool,
+    /// Most bytes of one READ; `None` for the session's `max_write`.
+    pub max_read: Option<u32>,
+}
+
+impl MountOptions {
+    /// As fusermount3 has it: nosuid, nodev, exec, read-write, for this user alone.
+    pub fn new(mountpoint: impl Into<PathBuf>, fsname: impl Into<String>) -> MountOptions {
+        MountOptions {
+            mountpoint: mountpoint.into(),
+            fsname: fsname.into(),
+            subtype: "sheen".into(),
+            allow_other: false,
+            default_permissions: false,
+            read_only: false,
+            suid: false,
+            dev: false,
+            exec: true,
+            noatime: false,
+            max_read: None,
+        }
+    }
+}
+
+/// Why mounting failed and what to do about it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MountError {
+    /// `/dev/fuse` cannot be opened.
+    #[error(
+        "cannot open /dev/fuse: {0}; load the module (modprobe fuse), or give the container the device (--device /dev/fuse)"
+    )]
+    Device(#[source] io::Error),
+    /// The mount point cannot be used.
+    #[error("cannot mount on {path}: {source}{hint}")]
+    Point {
+        /// Mount point.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        source: io::Error,
+        /// What to do, with its own leading punctuation, or empty.
+        hint: &'static str,
+    },
+    /// An option has a character that it cannot have.
+    #[error("the {0} of a mount must not be empty or have a comma, a backslash or control characters")]
+    Option(&'static str),
+    /// mount(2) failed.
+    #[error("mount(2) on {path} failed: {source}")]
+    Kernel {
+        /// Mount point.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        source: io::Error,
+    },
+    /// No helper, and not root.
+    #[error("fusermount3 was not found; install the package fuse3 (apt install fuse3), or mount as root")]
+    NoHelper,
+    /// The helper does not let this user share the mount.
+    #[error(
+        "allow_other is not permitted: have root put the line user_allow_other into /etc/fuse.conf, or mount without it"
+    )]
+    AllowOther,
+    /// The device is closed to this user.
+    #[error("this user may not open /dev/fuse; have root run: chmod 666 /dev/fuse (most distributions do so)")]
+    DeviceDenied,
+    /// The helper failed, with its own words.
+    #[error("fusermount3 failed: {0}")]
+    Helper(String),
+    /// The kernel does not speak a protocol known here.
+    #[error("the kernel speaks FUSE {major}.{minor}; 7.31 (Linux 5.4) or later is needed")]
+    Version {
+        /// Its major version.
+        major: u32,
+        /// Its minor version.
+        minor: u32,
+    },
+    /// The kernel did not begin as it should.
+    #[error("the kernel did not start the FUSE session: {0}")]
+    Init(#[source] io::Error),
+    /// Threads could not be started.
+    #[error("cannot start a thread for the mount: {0}")]
+    Thread(#[source] io::Error),
+}
+
+impl MountError {
+    /// The nearest errno.
+    pub fn errno(&self) -> Errno {
+        let of = |e: &io::Error| Errno(e.raw_os_error().unwrap_or(Errno::EIO.0));
+        match self {
+            MountError::Device(e) | MountError::Init(e) | MountError::Thread(e) => of(e),
+            MountError::Point { source, .. } | MountError::Kernel { source, .. } => of(source),
+            MountError::Option(_) => Errno::EINVAL,
+            MountError::NoHelper => Errno::ENOENT,
+            MountError::AllowOther => Errno::EPERM,
+            MountError::DeviceDenied => Errno::EACCES,
+            MountError::Helper(_) => Errno::EPERM,
+            MountError::Version { .. } => Errno::EPROTO,
+        }
+    }
+}
+
+/// Mounts; the device waits for its INIT then. Returns the mount point's full path.
+pub(crate) fn mount(options: &MountOptions, max_read: u32) -> Result<(OwnedFd, PathBuf), MountError> {
+    for (what, value) in [("source name", &options.fsname), ("subtype", &options.subtype)] {
+        if value.is_empty() || value.chars().any(|c| c.is_control() || c == ',' || c == '\\') {
+            return Err(MountError::Option(what));
+        }
+    }
+    let point = std::fs::canonicalize(&options.mountpoint).map_err(|e| point_error(&options.mountpoint, e))?;
+    let mode = rustix::fs::stat(&point).map_err(|e| point_error(&point, e.into()))?.st_mode;
+    if mode & 0o170000 != 0o040000 {
+        return Err(point_error(&point, rustix::io::Errno::NOTDIR.into()));
+    }
+    if rustix::process::geteuid().is_root() {
+        mount_as_root(options, &point, mode, max_read).map(|fd| (fd, point))
+    } else {
+        mount_by_helper(options, &point, max_read).map(|fd| (fd, point))
+    }
+}
+
+fn point_error(path: &Path, source: io::Error) -> MountError {
+    let hint = match source.raw_os_error() {
+        Some(e) if e == Errno::ENOTCONN.0 => "; a mount whose process died is still there: unmount it first",
+        Some(e) if e == Errno::ENOENT.0 => "; create the directory first",
+        _ => "",
+    };
+    MountError::Point { path: path.into(), source, hint }
+}
+
+fn mount_as_root(options: &MountOptions, point: &Path, mode: u32, max_read: u32) -> Result<OwnedFd, MountError> {
+    let fd = Device::open().map_err(MountError::Device)?;
+    let mut data = format!(
+        "fd={},rootmode={:o},user_id={},group_id={},max_read={}",
+        fd.as_raw_fd(),
+        mode & 0o170000,
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw(),
+        options.max_read.unwrap_or(max_read),
+    );
+    for (on, text) in [(options.allow_other, ",allow_other"), (options.default_permissions, ",default_permissions")] {
+        if on {
+            data.push_str(text);
+        }
+    }
+    let mut flags = MountFlags::empty();
+    flags.set(MountFlags::NOSUID, !options.suid);
+    flags.set(MountFlags::NODEV, !options.dev);
+    flags.set(MountFlags::NOEXEC, !options.exec);
+    flags.set(MountFlags::RDONLY, options.read_only);
+    flags.set(MountFlags::NOATIME, options.noatime);
+    let data = CString::new(data).map_err(|_| MountError::Option("source name"))?;
+    let kind = format!("fuse.{}", options.subtype);
+    rustix::mount::mount(options.fsname.as_str(), point, kind.as_str(), flags, data.as_c_str())
+        .map_err(|e| MountError::Kernel { path: point.into(), source: e.into() })?;
+    Ok(fd)
+}
+
+/// The helper's `-o`.
+fn helper_options(options: &MountOptions, max_read: u32) -> String {
+    let mut text = format!("fsname={},subtype={}", options.fsname, options.subtype);
+    text.push_str(&format!(",max_read={}", options.max_read.unwrap_or(max_read)));
+    for (on, option) in [
+        (options.allow_other, ",allow_other"),
+        (options.default_permissions, ",default_permissions"),
+        (options.read_only, ",ro"),
+        (options.suid, ",suid"),
+        (options.dev, ",dev"),
+        (!options.exec, ",noexec"),
+        (options.noatime, ",noatime"),
+    ] {
+        if on {
+            text.push_str(option);
+        }
+    }
+    text
+}
+
+fn mount_by_helper(options: &MountOptions, point: &Path, max_read: u32) -> Result<OwnedFd, MountError> {
+    let failed = |e: io::Error| MountError::Helper(e.to_string());
+    let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(|e| failed(e.into()))?;
+    let theirs_raw = theirs.as_raw_fd();
+    let mut command = Command::new(HELPER);
+    command.arg("-o").arg(helper_options(options, max_read)).arg("--").arg(point);
+    command.env(HELPER_SOCKET, theirs_raw.to_string());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    // SAFETY: between fork and exec only fcntl is called, which is async-signal-safe and allocates nothing; the descriptor is
+    // open there, because `theirs` lives until after the spawn.
+    unsafe {
+        command.pre_exec(move || {
+            let theirs = std::os::fd::BorrowedFd::borrow_raw(theirs_raw);
+            Ok(fcntl_setfd(theirs, FdFlags::empty())?)
+        });
+    }
+    let mut child = command
+        .spawn()
+        .map_err(|e| if e.kind() == io::ErrorKind::NotFound { MountError::NoHelper } else { failed(e) })?;
+    drop(theirs); // so that the helper's death ends the receiving below
+    let device = receive_fd(&ours);
+    let mut message = Vec::new();
+    if let Some(stderr) = child.stderr.take() {
+        let _ = stderr.take(HELPER_MESSAGE_BYTES_MAX).read_to_end(&mut message);
+    }
+    let status = child.wait().map_err(failed)?;
+    match device {
+        Ok(Some(fd)) if status.success() => Ok(fd),
+        Err(e) if status.success() => Err(failed(e)),
+        _ => Err(helper_error(&String::from_utf8_lossy(&message))),
+    }
+}
+
+fn helper_error(message: &str) -> MountError {
+    let message = message.trim();
+    if message.contains("user_allow_other") {
+        MountError::AllowOther
+    } else if message.contains("/dev/fuse: Permission denied") {
+        MountError::DeviceDenied
+    } else if message.is_empty() {
+        MountError::Helper("it did not say why".into())
+    } else {
+        MountError::Helper(message.trim_start_matches(HELPER).trim_start_matches(": ").into())
+    }
+}
+
+/// Waits for the descriptor that the helper sends; `None` where it ended without one.
+fn receive_fd(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let mut byte = [0; 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    loop {
+        match rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(e) => return Err(e.into()),
+            Ok(_) => break,
+        }
+    }
+    let mut received = control.drain().filter_map(|m| match m {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    Ok(received.next())
+}
+
+/// Unmounts what is mounted at `path`, also where its process is dead. EBUSY where it is in use, unless `lazy`: it is then taken
+/// out of the tree now and ends when its last user is gone. EINVAL where nothing is mounted. As an ordinary user this runs
+/// fusermount3.
+pub fn unmount(path: &Path, lazy: bool) -> io::Result<()> {
+    let path = full_path(path);
+    let plain = unmount_once(&path, false);
+    match plain {
+        Err(e) if lazy && e.raw_os_error() == Some(Errno::EBUSY.0) => unmount_once(&path, true),
+        other => other,
+    }
+}
+
+/// The full path without looking at the mount itself, which may be dead.
+fn full_path(path: &Path) -> PathBuf {
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => {
+            let parent = if parent == Path::new("") { Path::new(".") } else { parent };
+            std::fs::canonicalize(parent).map_or_else(|_| path.into(), |p| p.join(name))
+        }
+        _ => std::fs::canonicalize(path).unwrap_or_else(|_| path.into()),
+    }
+}
+
+fn unmount_once(path: &Path, lazy: bool) -> io::Result<()> {
+    if rustix::process::geteuid().is_root() {
+        let flags = UnmountFlags::NOFOLLOW | if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+        return Ok(rustix::mount::unmount(path, flags)?);
+    }
+    unmount_by_helper(path, lazy)
+}
+
+fn unmount_by_helper(path: &Path, lazy: bool) -> io::Result<()> {
+    let mut command = Command::new(HELPER);
+    command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(path);
+    let output = command.stdin(Stdio::null()).output().map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => io::Error::new(e.kind(), MountError::NoHelper.to_string()),
+        _ => e,
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let message = String::from_utf8_lossy(&output.stderr);
+    Err(if message.contains("busy") {
+        Errno::EBUSY.into()
+    } else if message.contains("not found in") || message.contains("Invalid argument") {
+        Errno::EINVAL.into()
+    } else {
+        io::Error::other(message.trim().to_string())
+    })
+}
+
+/// The connection's number under /sys/fs/fuse/connections: the minor number of the mount's device. Asks the mount table, not
+/// the file system, which may not answer.
+pub(crate) fn connection_number(mountpoint: &Path) -> Option<u32> {
+    find_connection(&std::fs::read_to_string("/proc/self/mountinfo").ok()?, mountpoint)
+}
+
+fn find_connection(mountinfo: &str, mountpoint: &Path) -> Option<u32> {
+    // Lines are: id parent major:minor root mountpoint …; a later mount on the same point hides the earlier ones.
+    mountinfo.lines().rev().find_map(|line| {
+        let mut fields = line.split(' ').skip(2);
+        let (device, point) = (fields.next()?, fields.nth(1)?);
+        let matches = OsStr::from_bytes(&unescape(point.as_bytes())) == mountpoint.as_os_str();
+        matches.then(|| device.split_once(':')?.1.parse().ok())?
+    })
+}
+
+/// Undoes the mount table's octal escapes of space, tab, newline and backslash.
+fn unescape(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [first, tail @ ..] = rest {
+        match rest {
+            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..] => {
+                out.push((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'));
+                rest = tail;
+            }
+            _ => {
+                out.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_topmost_mount_of_a_point() {
+        let table = "\
+22 1 8:1 / / rw - ext4 /dev/sda1 rw
+40 22 0:51 / /mnt/a\\040b rw,nosuid - fuse.sheen x rw
+41 22 0:52 / /mnt/c rw,nosuid - fuse.sheen x rw
+42 22 0:53 / /mnt/a\\040b rw,nosuid - fuse.sheen x rw
+";
+        assert_eq!(find_connection(table, Path::new("/mnt/a b")), Some(53));
+        assert_eq!(find_connection(table, Path::new("/mnt/c")), Some(52));
+        assert_eq!(find_connection(table, Path::new("/mnt")), None);
+        assert_eq!(unescape(b"\\134\\011x\\9"), b"\\\tx\\9");
+    }
+
+    #[test]
+    fn the_helpers_refusals_say_what_to_do() {
+        let e = helper_error(
+            "fusermount3: option allow_other only allowed if 'user_allow_other' is set in /etc/fuse.conf\n",
+        );
+        assert!(matches!(e, MountError::AllowOther));
+        assert!(e.to_string().contains("user_allow_other"));
+        let e = helper_error("fusermount3: user has no write access to mountpoint /x\n");
+        assert_eq!(e.to_string(), "fusermount3 failed: user has no write access to mountpoint /x");
+        let e = helper_error("fusermount3: failed to open /dev/fuse: Permission denied\n");
+        assert_eq!((e.errno(), e.to_string().contains("chmod")), (Errno::EACCES, true));
+        assert!(MountError::NoHelper.to_string().contains("fuse3"));
+    }
+
+    #[test]
+    fn helper_gets_every_option() {
+        let mut options = MountOptions::new("/m", "host@tcp:/fs");
+        assert_eq!(helper_options(&options, 4096), "fsname=host@tcp:/fs,subtype=sheen,max_read=4096");
+        options.allow_other = true;
+        options.read_only = true;
+        options.max_read = Some(8192);
+        assert_eq!(helper_options(&options, 4096), "fsname=host@tcp:/fs,subtype=sheen,max_read=8192,allow_other,ro");
+    }
+
+    /// The helper works for root, too; what the descriptor is good for is tested by real mounts.
+    #[test]
+    fn the_helper_mounts_and_unmounts() {
+        let dir = tempfile::tempdir().unwrap();
+        let point = dir.path().canonicalize().unwrap();
+        let fd = match mount_by_helper(&MountOptions::new(&point, "a b"), &point, 4096) {
+            Ok(fd) => fd,
+            Err(e @ (MountError::NoHelper | MountError::Helper(_))) => return eprintln!("skipped: {e}"),
+            Err(e) => panic!("{e}"),
+        };
+        let number = connection_number(&point);
+        assert!(number.is_some());
+        drop(fd); // the process "dies": the mount is dead, and can still be unmounted
+        unmount_by_helper(&full_path(&point), false).unwrap();
+        assert_eq!(connection_number(&point), None);
+        assert!(unmount_by_helper(&point, false).is_err());
+    }
+
+    #[test]
+    fn a_mount_point_must_be_an_existing_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("f");
+        std::fs::write(&file, "").unwrap();
+        let e = mount(&MountOptions::new(dir.path().join("none"), "x"), 4096).unwrap_err();
+        assert_eq!(e.errno(), Errno::ENOENT);
+        assert!(e.to_string().ends_with("create the directory first"), "{e}");
+        assert_eq!(mount(&MountOptions::new(&file, "x"), 4096).unwrap_err().errno(), Errno::ENOTDIR);
+    }
+
+    #[test]
+    fn options_that_could_smuggle_in_others_are_refused() {
+        for bad in ["", "a,suid", "a\\", "a\nb"] {
+            let options = MountOptions::new("/", bad);
+            assert!(matches!(mount(&options, 4096), Err(MountError::Option(_))), "{bad:?}");
+        }
+    }
+}

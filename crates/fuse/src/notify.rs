@@ -1,0 +1,220 @@
+//! Notifications: what the file system tells the kernel unasked.
+//!
+//! **The deadlock rule.** Each method is a write to the device that can wait inside the kernel: an invalidation of pages waits
+//! for pages that an in-flight READ or WRITE has locked, an invalidation of a name waits for the directory's lock that an
+//! in-flight LOOKUP, CREATE, UNLINK… holds. Those end only when the file system answers them. So:
+//!
+//! * never notify from inside [`crate::Filesystem::request`], nor from a task or thread on which an answer may depend;
+//! * hold no lock while notifying that answering a request could need: a READ that reached the file system before a lock is
+//!   given up must be servable meanwhile;
+//! * wait for an invalidation to return before the lock that guarded the cached data is given up.
+//!
+//! [`Notifier::defer`] runs the call on threads kept for it, which hold no lock and serve no requests.
+
+use std::{collections::VecDeque, io::IoSlice, sync::Arc};
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+use sheen_wire::{Errno, Result};
+use zerocopy::IntoBytes;
+
+use crate::{
+    abi::{
+        flags::{init::HAS_EXPIRE_ONLY, inval_entry},
+        notify,
+        structs::*,
+    },
+    device::Device,
+    init::Negotiated,
+};
+
+/// Most calls that wait for a notification thread.
+const DEFERRED_MAX: usize = 16384;
+/// Most pieces that [`Notifier::store`] sends in one call without copying (UIO_MAXIOV less the headers).
+const STORE_PIECES_MAX: usize = 1000;
+/// Most nodes in one PRUNE: the kernel takes one page of them.
+const PRUNE_NODES_MAX: usize = 512;
+
+type Task = Box<dyn FnOnce(&Notifier) + Send>;
+
+/// Tells the kernel that something changed. Cheap to clone. After the end of the session every method gives ENODEV or another
+/// error; that a file or name is not cached is no error.
+#[derive(Clone)]
+pub struct Notifier {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    device: Arc<Device>,
+    negotiated: Negotiated,
+    queue: Mutex<Queue>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    tasks: VecDeque<Task>,
+    closed: bool,
+}
+
+impl Notifier {
+    pub(crate) fn new(device: Arc<Device>, negotiated: Negotiated) -> Notifier {
+        let queue = Mutex::new(Queue::default());
+        Notifier { shared: Arc::new(Shared { device, negotiated, queue, wake: Condvar::new() }) }
+    }
+
+    /// Drops a file's cached attributes and the cached pages of `[offset, offset + len)`; `len` 0 means to the end. Waits for
+    /// pages that are being read or written.
+    pub fn inval_inode(&self, nodeid: u64, offset: u64, len: u64) -> Result<()> {
+        let off = i64::try_from(offset).map_err(|_| Errno::EINVAL)?;
+        let len = i64::try_from(len).unwrap_or(0);
+        self.absent_is_fine(notify::INVAL_INODE, &[NotifyInvalInodeOut { ino: nodeid, off, len }.as_bytes()])
+    }
+
+    /// Drops a file's cached attributes alone.
+    pub fn inval_attr(&self, nodeid: u64) -> Result<()> {
+        self.absent_is_fine(notify::INVAL_INODE, &[NotifyInvalInodeOut { ino: nodeid, off: -1, len: 0 }.as_bytes()])
+    }
+
+    /// Drops a cached name, found or not found. Waits for operations on the directory.
+    pub fn inval_entry(&self, parent: u64, name: &[u8]) -> Result<()> {
+        self.entry(parent, name, 0)
+    }
+
+    /// Has a cached name asked for again at its next use, without dropping what hangs on it (mounts, working directories).
+    /// ENOSYS where the kernel cannot (before 6.2).
+    pub fn expire_entry(&self, parent: u64, name: &[u8]) -> Result<()> {
+        if !self.shared.negotiated.has(HAS_EXPIRE_ONLY) {
+            return Err(Errno::ENOSYS);
+        }
+        self.entry(parent, name, inval_entry::EXPIRE_ONLY)
+    }
+
+    /// Says that a name was removed: inotify watchers are told, and the name is dropped. `child` is what it named; nothing
+    /// happens if the kernel knows it as something else. ENOTEMPTY, EBUSY where a directory is in use.
+    pub fn delete(&self, parent: u64, child: u64, name: &[u8]) -> Result<()> {
+        let out = NotifyDeleteOut { parent, child, namelen: name_len(name)?, padding: 0 };
+        self.absent_is_fine(notify::DELETE, &[out.as_bytes(), name, b"\0"])
+    }
+
+    /// Puts bytes into a file's cached pages. ENOENT where the kernel does not know the file.
+    pub fn store(&self, nodeid: u64, offset: u64, pieces: &[Bytes]) -> Result<()> {
+        let mut offset = offset;
+        for pieces in pieces.chunks(STORE_PIECES_MAX) {
+            let bytes: usize = pieces.iter().map(Bytes::len).sum();
+            let size = u32::try_from(bytes).map_err(|_| Errno::EINVAL)?;
+            let out = NotifyStoreOut { nodeid, offset, size, padding: 0 };
+            let mut parts = Vec::with_capacity(pieces.len() + 1);
+            parts.push(out.as_bytes());
+            parts.extend(pieces.iter().map(|p| &p[..]));
+            self.send(notify::STORE, &parts)?;
+            offset += bytes as u64;
+        }
+        Ok(())
+    }
+
+    /// Asks for cached bytes; they arrive as [`crate::Op::Retrieved`] whose `header.unique` is the `unique` given here. What is
+    /// not cached is left out from the first gap on.
+    pub fn retrieve(&self, unique: u64, nodeid: u64, offset: u64, size: u32) -> Result<()> {
+        let out = NotifyRetrieveOut { notify_unique: unique, nodeid, offset, size, padding: 0 };
+        self.send(notify::RETRIEVE, &[out.as_bytes()])
+    }
+
+    /// Wakes who polls under the handle `kh` of [`crate::Op::Poll`].
+    pub fn poll(&self, kh: u64) -> Result<()> {
+        self.absent_is_fine(notify::POLL, &[NotifyPollOut { kh }.as_bytes()])
+    }
+
+    /// Has every cached name asked for again at its next use. ENOSYS before 7.44.
+    pub fn inc_epoch(&self) -> Result<()> {
+        self.needs(44)?;
+        self.send(notify::INC_EPOCH, &[])
+    }
+
+    /// Has the kernel forget unused nodes now. ENOSYS before 7.45.
+    pub fn prune(&self, nodeids: &[u64]) -> Result<()> {
+        self.needs(45)?;
+        for nodeids in nodeids.chunks(PRUNE_NODES_MAX) {
+            let out = NotifyPruneOut { count: nodeids.len() as u32, padding: 0, spare: 0 };
+            self.send(notify::PRUNE, &[out.as_bytes(), nodeids.as_bytes()])?;
+        }
+        Ok(())
+    }
+
+    /// Runs `task` on a notification thread, in no promised order. EAGAIN where too many wait (do it on a thread of your own or
+    /// later), ENODEV after the end of the session.
+    pub fn defer(&self, task: impl FnOnce(&Notifier) + Send + 'static) -> Result<()> {
+        let mut queue = self.shared.queue.lock();
+        if queue.closed {
+            return Err(Errno::ENODEV);
+        }
+        if queue.tasks.len() >= DEFERRED_MAX {
+            return Err(Errno::EAGAIN);
+        }
+        queue.tasks.push_back(Box::new(task));
+        self.shared.wake.notify_one();
+        Ok(())
+    }
+
+    /// A notification thread: runs until [`Notifier::close`].
+    pub(crate) fn serve(&self) {
+        loop {
+            let task = {
+                let mut queue = self.shared.queue.lock();
+                loop {
+                    if let Some(task) = queue.tasks.pop_front() {
+                        break task;
+                    }
+                    if queue.closed {
+                        return;
+                    }
+                    self.shared.wake.wait(&mut queue);
+                }
+            };
+            task(self);
+        }
+    }
+
+    /// Ends the notification threads once what was deferred has run.
+    pub(crate) fn close(&self) {
+        self.shared.queue.lock().closed = true;
+        self.shared.wake.notify_all();
+    }
+
+    fn entry(&self, parent: u64, name: &[u8], flags: u32) -> Result<()> {
+        let out = NotifyInvalEntryOut { parent, namelen: name_len(name)?, flags };
+        self.absent_is_fine(notify::INVAL_ENTRY, &[out.as_bytes(), name, b"\0"])
+    }
+
+    fn needs(&self, minor: u32) -> Result<()> {
+        if self.shared.negotiated.minor < minor { Err(Errno::ENOSYS) } else { Ok(()) }
+    }
+
+    /// ENOENT says that the kernel has nothing cached of it, which is what was wanted.
+    fn absent_is_fine(&self, code: i32, parts: &[&[u8]]) -> Result<()> {
+        match self.send(code, parts) {
+            Err(Errno::ENOENT) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn send(&self, code: i32, parts: &[&[u8]]) -> Result<()> {
+        let bytes = size_of::<OutHeader>() + parts.iter().map(|p| p.len()).sum::<usize>();
+        let len = u32::try_from(bytes).map_err(|_| Errno::EINVAL)?;
+        let header = OutHeader { len, error: code, unique: 0 };
+        let mut pieces = Vec::with_capacity(parts.len() + 1);
+        pieces.push(IoSlice::new(header.as_bytes()));
+        pieces.extend(parts.iter().map(|p| IoSlice::new(p)));
+        self.shared.device.write(&pieces)
+    }
+}
+
+impl std::fmt::Debug for Notifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Notifier").field("deferred", &self.shared.queue.lock().tasks.len()).finish()
+    }
+}
+
+fn name_len(name: &[u8]) -> Result<u32> {
+    if name.is_empty() { Err(Errno::EINVAL) } else { u32::try_from(name.len()).map_err(|_| Errno::ENAMETOOLONG) }
+}

@@ -1,0 +1,376 @@
+//! Lustre's binary forms of layouts: `lov_mds_md_v1`/`_v3`, `lov_user_md`, `lov_comp_md_v1`. Little-endian.
+//!
+//! Sizes: v1 32 + 24·n bytes, v3 48 + 24·n, composite header 32, entry 48. The tests hold what a real Lustre stored.
+//!
+//! A plain file's bytes end their header with `lmm_layout_gen` where they are stored, but show 0xffff there as `lustre.lov`
+//! ([`Layout::encode_xattr`]): the same two bytes mean `lmm_stripe_offset` when a layout is set, so that a restored layout asks
+//! for any OST and not for one that a generation happens to name.
+
+use sheen_wire::Fid;
+use zerocopy::{
+    FromBytes, Immutable, IntoBytes, KnownLayout, LE, Unaligned,
+    byteorder::{U16, U32, U64},
+};
+
+use crate::{Component, Composite, LAYOUT_BYTES_MAX, Layout, LayoutError, Pattern, Pool, STRIPES_MAX, Spec, Stripe};
+
+/// The first four bytes of a layout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Magic {
+    /// Plain without pool.
+    V1 = 0x0BD1_0BD0,
+    /// Plain with pool.
+    V3 = 0x0BD3_0BD0,
+    /// As v3, with a list of OSTs to use; only where a layout is asked for.
+    Specific = 0x0BD5_0BD0,
+    /// Composite.
+    CompV1 = 0x0BD6_0BD0,
+    /// Another system's data.
+    Foreign = 0x0BD7_0BD0,
+    /// Composite with self-extending components.
+    Sel = 0x0BD8_0BD0,
+}
+
+impl Magic {
+    const ALL: [Magic; 6] = [Magic::V1, Magic::V3, Magic::Specific, Magic::CompV1, Magic::Foreign, Magic::Sel];
+
+    fn from_raw(raw: u32) -> Result<Magic, LayoutError> {
+        Magic::ALL.into_iter().find(|m| *m as u32 == raw).ok_or(LayoutError::BadMagic(raw))
+    }
+
+    /// What a layout's bytes begin with.
+    pub fn of(bytes: &[u8]) -> Result<Magic, LayoutError> {
+        if bytes.len() > LAYOUT_BYTES_MAX {
+            return Err(LayoutError::TooLarge(bytes.len()));
+        }
+        Magic::from_raw(read::<U32<LE>>(bytes)?.0.get())
+    }
+}
+
+/// Bytes of a v1 header.
+pub const V1_BYTES: usize = size_of::<Head>();
+/// Bytes of a v3 header: v1 and the pool's name.
+pub const V3_BYTES: usize = V1_BYTES + POOL_BYTES;
+/// Bytes of an object in a layout.
+pub const OBJECT_BYTES: usize = size_of::<ObjectEntry>();
+/// Bytes of a composite layout's header.
+pub const COMP_HEADER_BYTES: usize = size_of::<CompHeader>();
+/// Bytes of a composite layout's entry, of which there is one per component.
+pub const COMP_ENTRY_BYTES: usize = size_of::<CompEntry>();
+const POOL_BYTES: usize = 16;
+
+const _: () = assert!(V1_BYTES == 32 && V3_BYTES == 48 && OBJECT_BYTES == 24);
+const _: () = assert!(COMP_HEADER_BYTES == 32 && COMP_ENTRY_BYTES == 48);
+
+/// `lov_mds_md_v1` and `lov_user_md_v1` without objects.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Head {
+    magic: U32<LE>,
+    pattern: U32<LE>,
+    oi_id: U64<LE>,
+    oi_seq: U64<LE>,
+    stripe_size: U32<LE>,
+    stripe_count: U16<LE>,
+    /// `lmm_layout_gen` once there are objects, `lmm_stripe_offset` before.
+    gen_or_offset: U16<LE>,
+}
+
+/// `lov_ost_data_v1`, its object id in the form of a FID.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct ObjectEntry {
+    seq: U64<LE>,
+    oid: U32<LE>,
+    ver: U32<LE>,
+    ost_gen: U32<LE>,
+    ost: U32<LE>,
+}
+
+/// `lov_comp_md_v1` without entries.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct CompHeader {
+    magic: U32<LE>,
+    size: U32<LE>,
+    layout_gen: U32<LE>,
+    flags: U16<LE>,
+    entry_count: U16<LE>,
+    /// Mirrors less one.
+    mirror_count: U16<LE>,
+    rest: [u8; 14],
+}
+
+/// `lov_comp_md_entry_v1`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct CompEntry {
+    id: U32<LE>,
+    flags: U32<LE>,
+    start: U64<LE>,
+    end: U64<LE>,
+    offset: U32<LE>,
+    size: U32<LE>,
+    layout_gen: U32<LE>,
+    rest: [u8; 12],
+}
+
+/// The struct at the beginning of `bytes`, and what follows it.
+fn read<T: FromBytes + KnownLayout + Immutable + Unaligned>(bytes: &[u8]) -> Result<(T, &[u8]), LayoutError> {
+    T::read_from_prefix(bytes).map_err(|_| LayoutError::Truncated { need: size_of::<T>(), have: bytes.len() })
+}
+
+fn read_pool(bytes: &[u8]) -> Result<(Option<Pool>, &[u8]), LayoutError> {
+    let (name, rest) = read::<[u8; POOL_BYTES]>(bytes)?;
+    let end = name.iter().position(|b| *b == 0).ok_or(LayoutError::Malformed("its pool's name has no end"))?;
+    let text = String::from_utf8_lossy(&name[..end]);
+    let pool = if text.is_empty() { None } else { Some(Pool::new(&text)?) };
+    Ok((pool, rest))
+}
+
+fn write_pool(out: &mut Vec<u8>, pool: Option<&Pool>) {
+    let mut name = [0; POOL_BYTES];
+    if let Some(pool) = pool {
+        // A pool's name is at most 15 bytes.
+        name[..pool.as_str().len()].copy_from_slice(pool.as_str().as_bytes());
+    }
+    out.extend_from_slice(&name);
+}
+
+/// One plain part: a whole plain layout, or what an entry of a composite one points to. Objects are all there or all missing.
+fn decode_plain(bytes: &[u8]) -> Result<Component, LayoutError> {
+    let (head, mut rest) = read::<Head>(bytes)?;
+    let mut pool = None;
+    match Magic::from_raw(head.magic.get())? {
+        Magic::V1 => {}
+        Magic::V3 => (pool, rest) = read_pool(rest)?,
+        Magic::Specific => return Err(LayoutError::Malformed("it lists OSTs instead of objects")),
+        Magic::CompV1 | Magic::Sel => return Err(LayoutError::Malformed("a component is composite")),
+        Magic::Foreign => return Err(LayoutError::Unsupported("foreign")),
+    }
+    let count = head.stripe_count.get();
+    let listed = rest.len() / OBJECT_BYTES;
+    if rest.len() % OBJECT_BYTES != 0 || (listed != 0 && listed != usize::from(count)) || listed > STRIPES_MAX {
+        let need = bytes.len() - rest.len() + usize::from(count) * OBJECT_BYTES;
+        return Err(LayoutError::Truncated { need, have: bytes.len() });
+    }
+    let mut stripes = Vec::with_capacity(listed);
+    while !rest.is_empty() {
+        let (entry, after) = read::<ObjectEntry>(rest)?;
+        if entry.ost_gen.get() != 0 {
+            return Err(LayoutError::Malformed("an OST's generation is not 0"));
+        }
+        let object = Fid { seq: entry.seq.get(), oid: entry.oid.get(), ver: entry.ver.get() };
+        stripes.push(Stripe { object, ost: entry.ost.get() });
+        rest = after;
+    }
+    let oid = u32::try_from(head.oi_id.get()).map_err(|_| LayoutError::Malformed("its file's id exceeds 32 bits"))?;
+    Ok(Component {
+        pattern: Pattern(head.pattern.get()),
+        fid: Fid::new(head.oi_seq.get(), oid),
+        stripe_size: head.stripe_size.get(),
+        stripe_count: count,
+        layout_gen: head.gen_or_offset.get(),
+        pool,
+        stripes,
+        ..Component::whole_file()
+    })
+}
+
+fn encode_plain(c: &Component, layout_gen: u16, out: &mut Vec<u8>) {
+    let magic = if c.pool.is_some() { Magic::V3 } else { Magic::V1 };
+    let head = Head {
+        magic: U32::new(magic as u32),
+        pattern: U32::new(c.pattern.0),
+        oi_id: U64::new(u64::from(c.fid.oid)),
+        oi_seq: U64::new(c.fid.seq),
+        stripe_size: U32::new(c.stripe_size),
+        stripe_count: U16::new(c.stripe_count),
+        gen_or_offset: U16::new(layout_gen),
+    };
+    out.extend_from_slice(head.as_bytes());
+    if c.pool.is_some() {
+        write_pool(out, c.pool.as_ref());
+    }
+    for stripe in &c.stripes {
+        write_object(out, stripe.object, stripe.ost);
+    }
+}
+
+fn write_object(out: &mut Vec<u8>, object: Fid, ost: u32) {
+    let entry = ObjectEntry {
+        seq: U64::new(object.seq),
+        oid: U32::new(object.oid),
+        ver: U32::new(object.ver),
+        ost_gen: U32::new(0),
+        ost: U32::new(ost),
+    };
+    out.extend_from_slice(entry.as_bytes());
+}
+
+fn decode_composite(bytes: &[u8]) -> Result<Layout, LayoutError> {
+    let (header, mut entries) = read::<CompHeader>(bytes)?;
+    if header.size.get() as usize != bytes.len() {
+        return Err(LayoutError::Truncated { need: header.size.get() as usize, have: bytes.len() });
+    }
+    let count = usize::from(header.entry_count.get());
+    if count == 0 || count * COMP_ENTRY_BYTES > entries.len() {
+        return Err(LayoutError::Malformed("its components do not fit"));
+    }
+    let mut components = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (entry, after) = read::<CompEntry>(entries)?;
+        entries = after;
+        let start = entry.offset.get() as usize;
+        let part = start.checked_add(entry.size.get() as usize).and_then(|end| bytes.get(start..end));
+        let part = part.ok_or(LayoutError::Malformed("a component lies outside of it"))?;
+        components.push(Component {
+            id: entry.id.get(),
+            flags: entry.flags.get(),
+            start: entry.start.get(),
+            end: entry.end.get(),
+            entry_gen: entry.layout_gen.get(),
+            offset: entry.offset.get(),
+            entry_rest: entry.rest,
+            ..decode_plain(part)?
+        });
+    }
+    let composite = Composite {
+        layout_gen: header.layout_gen.get(),
+        flags: header.flags.get(),
+        mirror_count: header.mirror_count.get().saturating_add(1),
+        rest: header.rest,
+    };
+    Ok(Layout { composite: Some(composite), components })
+}
+
+fn encode_composite(composite: &Composite, components: &[Component], gen_of: impl Fn(&Component) -> u16) -> Vec<u8> {
+    let mut parts = Vec::new();
+    let mut entries = Vec::new();
+    let first_part = COMP_HEADER_BYTES + components.len() * COMP_ENTRY_BYTES;
+    for c in components {
+        let offset = first_part + parts.len();
+        encode_plain(c, gen_of(c), &mut parts);
+        let entry = CompEntry {
+            id: U32::new(c.id),
+            flags: U32::new(c.flags),
+            start: U64::new(c.start),
+            end: U64::new(c.end),
+            offset: U32::new(offset as u32),
+            size: U32::new((first_part + parts.len() - offset) as u32),
+            layout_gen: U32::new(c.entry_gen),
+            rest: c.entry_rest,
+        };
+        entries.extend_from_slice(entry.as_bytes());
+    }
+    let header = CompHeader {
+        magic: U32::new(Magic::CompV1 as u32),
+        size: U32::new((first_part + parts.len()) as u32),
+        layout_gen: U32::new(composite.layout_gen),
+        flags: U16::new(composite.flags),
+        entry_count: U16::new(components.len() as u16),
+        mirror_count: U16::new(composite.mirror_count.saturating_sub(1)),
+        rest: composite.rest,
+    };
+    [header.as_bytes(), &entries, &parts].concat()
+}
+
+impl Layout {
+    /// Reads a stored layout. Composite ones are read too; [`Layout::check_usable`] tells whether it can be mapped.
+    pub fn decode(bytes: &[u8]) -> Result<Layout, LayoutError> {
+        match Magic::of(bytes)? {
+            Magic::CompV1 | Magic::Sel => decode_composite(bytes),
+            _ => Ok(Layout { composite: None, components: vec![decode_plain(bytes)?] }),
+        }
+    }
+
+    /// The bytes to store and to exchange.
+    pub fn encode(&self) -> Vec<u8> {
+        self.encode_with(|c| c.layout_gen)
+    }
+
+    /// The bytes to show as `lustre.lov` and `trusted.lov`: without the generation of plain parts.
+    pub fn encode_xattr(&self) -> Vec<u8> {
+        self.encode_with(|c| if c.stripes.is_empty() { c.layout_gen } else { u16::MAX })
+    }
+
+    fn encode_with(&self, gen_of: impl Fn(&Component) -> u16) -> Vec<u8> {
+        if let Some(composite) = &self.composite {
+            return encode_composite(composite, &self.components, gen_of);
+        }
+        let mut out = Vec::with_capacity(V3_BYTES + self.stripe_count() * OBJECT_BYTES);
+        for c in &self.components {
+            encode_plain(c, gen_of(c), &mut out);
+        }
+        out
+    }
+}
+
+/// The header of what is asked for.
+pub(crate) struct UserHead {
+    pub pattern: Pattern,
+    pub stripe_size: u32,
+    pub stripe_count: u16,
+    pub stripe_offset: u16,
+    pub pool: Option<Pool>,
+}
+
+pub(crate) fn user_head(bytes: &[u8]) -> Result<(Magic, UserHead), LayoutError> {
+    let magic = Magic::of(bytes)?;
+    match magic {
+        Magic::CompV1 | Magic::Sel => return Err(LayoutError::Unsupported("composite")),
+        Magic::Foreign => return Err(LayoutError::Unsupported("foreign")),
+        Magic::V1 | Magic::V3 | Magic::Specific => {}
+    }
+    let (head, rest) = read::<Head>(bytes)?;
+    let pool = if magic == Magic::V1 { None } else { read_pool(rest)?.0 };
+    let head = UserHead {
+        pattern: Pattern(head.pattern.get()),
+        stripe_size: head.stripe_size.get(),
+        stripe_count: head.stripe_count.get(),
+        stripe_offset: head.gen_or_offset.get(),
+        pool,
+    };
+    Ok((magic, head))
+}
+
+/// The OSTs that a [`Magic::Specific`] lists.
+pub(crate) fn ost_list(bytes: &[u8], count: usize) -> Result<Vec<u32>, LayoutError> {
+    let need = V3_BYTES + count * OBJECT_BYTES;
+    let list = bytes.get(V3_BYTES..need).ok_or(LayoutError::Truncated { need, have: bytes.len() })?;
+    list.chunks_exact(OBJECT_BYTES).map(|entry| Ok(read::<ObjectEntry>(entry)?.0.ost.get())).collect()
+}
+
+pub(crate) fn encode_spec(spec: &Spec) -> Vec<u8> {
+    let magic = match (spec.osts.is_empty(), &spec.pool) {
+        (false, _) => Magic::Specific,
+        (true, Some(_)) => Magic::V3,
+        (true, None) => Magic::V1,
+    };
+    let count = match spec.osts.len() {
+        0 => spec.count.map_or(0, |c| c.to_raw()),
+        n => u16::try_from(n).unwrap_or(u16::MAX),
+    };
+    let head = Head {
+        magic: U32::new(magic as u32),
+        pattern: U32::new(spec.pattern().0),
+        oi_id: U64::new(0),
+        oi_seq: U64::new(0),
+        stripe_size: U32::new(spec.stripe_size.unwrap_or(0)),
+        stripe_count: U16::new(count),
+        gen_or_offset: U16::new(spec.start.and_then(|i| u16::try_from(i).ok()).unwrap_or(u16::MAX)),
+    };
+    let mut out = head.as_bytes().to_vec();
+    if magic != Magic::V1 {
+        write_pool(&mut out, spec.pool.as_ref());
+    }
+    for ost in &spec.osts {
+        write_object(&mut out, Fid::ZERO, *ost);
+    }
+    out
+}
+
+#[cfg(test)]
+mod fixtures;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Count, STRIPE_SIZE_UNIT, codec::fixtures::*};
+
+#[test]
+fn plain_layout_of_lustre() {
+    let raw = bytes(PLAIN);
+    let layout = Layout::decode(&raw).unwrap();
+    assert_eq!(raw.len(), V1_BYTES + OBJECT_BYTES);
+    assert_eq!(layout.fid().to_string(), "[0x200000402:0x2:0x0]");
+    assert_eq!((layout.stripe_size(), layout.stripe_count(), layout.pattern()), (4 << 20, 1, Pattern::RAID0));
+    assert_eq!(layout.stripes(), [Stripe { object: Fid::new(0x2c0000401, 2), ost: 1 }]);
+    assert_eq!(layout.pool(), None);
+    assert_eq!(layout.encode(), raw);
+    layout.check_usable().unwrap();
+}
+
+#[test]
+fn overstriped_layout_of_lustre() {
+    let layout = Layout::decode(&bytes(OVERSTRIPED)).unwrap();
+    let osts: Vec<u32> = layout.stripes().iter().map(|s| s.ost).collect();
+    assert_eq!(osts, [2, 3, 0, 1, 2, 3, 0, 1]);
+    assert_eq!(layout.pattern().to_string(), "raid0,overstriped");
+    assert_eq!(layout.stripes()[2].object, Fid::new(0x280000401, 0x19));
+}
+
+#[test]
+fn we_write_what_lustre_would() {
+    let theirs = Layout::decode(&bytes(OVERSTRIPED)).unwrap();
+    let ours = Layout::new(theirs.fid(), 4 << 20, None, theirs.stripes().to_vec()).unwrap();
+    assert_eq!(ours.encode_xattr(), bytes(OVERSTRIPED));
+    assert_eq!(&ours.encode()[30..32], [0, 0], "the stored form has the generation");
+}
+
+#[test]
+fn pooled_layout_of_lustre() {
+    let raw = bytes(POOLED);
+    assert_eq!(raw.len(), V3_BYTES + OBJECT_BYTES);
+    let layout = Layout::decode(&raw).unwrap();
+    assert_eq!(layout.pool().unwrap().as_str(), "p1");
+    assert_eq!(layout.stripes()[0].ost, 0);
+    assert_eq!(layout.encode(), raw);
+}
+
+#[test]
+fn composite_layouts_survive() {
+    for (hex, components) in [(PFL, 3), (DOM, 2), (SEL, 3), (MIRRORED, 4), (DIR_COMPOSITE, 2)] {
+        let raw = bytes(hex);
+        let layout = Layout::decode(&raw).unwrap();
+        assert_eq!(layout.components().len(), components);
+        assert_eq!(layout.encode(), raw);
+        assert_eq!(layout.check_usable(), Err(LayoutError::Unsupported("composite")));
+        assert_eq!(layout.map(0, 1 << 30).count(), 0);
+    }
+    let pfl = Layout::decode(&bytes(PFL)).unwrap();
+    let [first, second, third] = pfl.components() else { panic!("three components") };
+    assert_eq!((first.start, first.end, first.stripe_size), (0, 1 << 20, 1 << 20));
+    assert_eq!((second.start, second.end, second.stripes.len()), (1 << 20, 4 << 30, 4));
+    assert_eq!((third.end, third.stripe_count, third.stripes.len()), (u64::MAX, u16::MAX, 0));
+    assert_eq!(Layout::decode(&bytes(MIRRORED)).unwrap().composite().unwrap().mirror_count, 2);
+    assert_eq!(Layout::decode(&bytes(DOM)).unwrap().components()[0].pattern, Pattern::MDT);
+}
+
+#[test]
+fn directory_default_of_lustre() {
+    let raw = bytes(DIR_OVERSTRIPED);
+    let spec = Spec::decode(&raw).unwrap();
+    let want = Spec { count: Some(Count::Stripes(8)), overstripe: true, ..Spec::default() };
+    assert_eq!(spec, want);
+    assert_eq!(spec.encode(), raw);
+}
+
+#[test]
+fn a_file_layout_can_be_asked_for_again() {
+    // What `getfattr | setfattr` does: count, size and pattern are taken over, the OSTs are not.
+    let spec = Spec::decode(&bytes(OVERSTRIPED)).unwrap();
+    assert_eq!((spec.count, spec.start), (Some(Count::Stripes(8)), None));
+    assert!(spec.osts.is_empty() && spec.overstripe);
+    assert_eq!(Spec::decode(&bytes(POOLED)).unwrap().pool.unwrap().as_str(), "p1");
+}
+
+#[test]
+fn list_of_osts() {
+    let spec = Spec { osts: vec![3, 1, 1], ..Spec::default() };
+    let raw = spec.encode();
+    assert_eq!(raw[..4], 0x0BD5_0BD0_u32.to_le_bytes());
+    assert_eq!(raw.len(), V3_BYTES + 3 * OBJECT_BYTES);
+    let back = Spec::decode(&raw).unwrap();
+    assert_eq!((back.osts, back.count), (vec![3, 1, 1], Some(Count::Stripes(3))));
+    assert!(matches!(Spec::decode(&raw[..raw.len() - 1]), Err(LayoutError::Truncated { .. })));
+}
+
+#[test]
+fn refusals_carry_lustres_errno() {
+    use sheen_wire::Errno;
+    let refused = |bytes: &[u8]| Spec::decode(bytes).unwrap_err().errno();
+    assert_eq!(refused(b""), Errno::EINVAL);
+    assert_eq!(refused(b"abcd"), Errno::EINVAL);
+    assert_eq!(refused(&bytes(PLAIN)[..31]), Errno::EINVAL);
+    assert_eq!(refused(&bytes(PFL)), Errno::EOPNOTSUPP);
+    assert_eq!(refused(&vec![0; LAYOUT_BYTES_MAX + 1]), Errno::ERANGE);
+    let with = |at: usize, value: &[u8]| {
+        let mut raw = bytes(DIR_OVERSTRIPED);
+        raw[at..at + value.len()].copy_from_slice(value);
+        raw
+    };
+    assert_eq!(refused(&with(28, &2001_u16.to_le_bytes())), Errno::EINVAL);
+    assert_eq!(refused(&with(24, &65537_u32.to_le_bytes())), Errno::EINVAL);
+    assert_eq!(refused(&with(4, &0x100_u32.to_le_bytes())), Errno::EOPNOTSUPP);
+    // -2 … -32 stripes only with overstriping; -33 never.
+    assert_eq!(Spec::decode(&with(28, &(-32_i16).to_le_bytes())).unwrap().count, Some(Count::PerOst(32)));
+    assert_eq!(refused(&with(28, &(-33_i16).to_le_bytes())), Errno::EINVAL);
+    let mut not_overstriped = with(28, &(-2_i16).to_le_bytes());
+    not_overstriped[5] = 0;
+    assert_eq!(refused(&not_overstriped), Errno::EINVAL);
+}
+
+fn pools() -> impl Strategy<Value = Option<Pool>> {
+    proptest::option::of("[A-Za-z0-9._-]{1,15}".prop_map(|name| Pool::new(&name).unwrap()))
+}
+
+fn sizes() -> impl Strategy<Value = u32> {
+    (1..=65535_u32).prop_map(|units| units * STRIPE_SIZE_UNIT)
+}
+
+proptest! {
+    #[test]
+    fn layouts_survive(
+        fid in (any::<u64>(), any::<u32>()),
+        size in sizes(),
+        pool in pools(),
+        stripes in proptest::collection::vec((any::<u64>(), any::<u32>(), any::<u32>(), 0..9_u32), 1..50),
+    ) {
+        let stripes = stripes.into_iter().map(|(seq, oid, ver, ost)| Stripe { object: Fid { seq, oid, ver }, ost }).collect();
+        let layout = Layout::new(Fid::new(fid.0, fid.1), size, pool, stripes).unwrap();
+        let raw = layout.encode();
+        let back = Layout::decode(&raw).unwrap();
+        prop_assert_eq!(&back, &layout);
+        prop_assert_eq!(back.encode(), raw);
+        prop_assert_eq!(Spec::decode(&layout.encode_xattr()).unwrap().pool, layout.pool().cloned());
+    }
+
+    #[test]
+    fn specs_survive(
+        stripe_size in proptest::option::of(sizes()),
+        count in prop_oneof![Just(None), Just(Some(Count::All)), (2..=32_u16).prop_map(|n| Some(Count::PerOst(n))),
+            (1..=2000_u16).prop_map(|n| Some(Count::Stripes(n)))],
+        start in proptest::option::of(0..u32::from(u16::MAX)),
+        osts in proptest::collection::vec(any::<u32>(), 0..20),
+        pool in pools(),
+    ) {
+        let count = if osts.is_empty() { count } else { Some(Count::Stripes(osts.len() as u16)) };
+        let spec = Spec { stripe_size, count, overstripe: matches!(count, Some(Count::PerOst(_))), start, osts, pool };
+        let raw = spec.encode();
+        let back = Spec::decode(&raw).unwrap();
+        prop_assert_eq!(&back, &spec);
+        prop_assert_eq!(back.encode(), raw);
+    }
+
+    /// Broken bytes are refused or read, and what was read can be written and read again.
+    #[test]
+    fn mutilated_layouts_are_harmless(
+        which in 0..6_usize,
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        cut in any::<prop::sample::Index>(),
+        do_cut in any::<bool>(),
+    ) {
+        let mut raw = bytes([PLAIN, OVERSTRIPED, POOLED, PFL, MIRRORED, DIR_COMPOSITE][which]);
+        for (at, value) in changes {
+            let at = at.index(raw.len());
+            raw[at] = value;
+        }
+        if do_cut {
+            raw.truncate(cut.index(raw.len()));
+        }
+        if let Ok(layout) = Layout::decode(&raw) {
+            let again = layout.encode();
+            prop_assert_eq!(Layout::decode(&again).unwrap().encode(), again);
+            prop_assert!(layout.map(0, u64::MAX).take(10).count() <= 10);
+        }
+        let _ = Spec::decode(&raw).map(|spec| spec.check().unwrap());
+    }
+}

@@ -1,0 +1,207 @@
+use sheen_wire::Errno;
+
+use super::*;
+
+const GIB: u64 = 1 << 30;
+
+/// OSTs of 100 GiB with so many GiB free, all on one server.
+fn osts(free_gib: &[u64]) -> Vec<Ost> {
+    let ost = |(i, gib): (usize, &u64)| Ost {
+        index: i as u32,
+        active: true,
+        free_bytes: gib * GIB,
+        total_bytes: 100 * GIB,
+        free_objects: 1000,
+        oss: 0,
+    };
+    free_gib.iter().enumerate().map(ost).collect()
+}
+
+fn stripes(n: u16) -> Wanted {
+    Wanted { stripe_size: 1 << 20, count: Count::Stripes(n), overstripe: false, start: None, osts: vec![], pool: None }
+}
+
+fn over(count: Count) -> Wanted {
+    Wanted { count, overstripe: true, ..stripes(1) }
+}
+
+fn place(placer: &mut Placer, wanted: &Wanted, osts: &[Ost]) -> Result<Vec<u32>, LayoutError> {
+    placer.place(wanted, osts, &Limits::default())
+}
+
+/// How often each of 4 OSTs was chosen for `files` files.
+fn tally(wanted: &Wanted, osts: &[Ost], files: usize) -> Vec<usize> {
+    let mut placer = Placer::new(1);
+    let mut seen = vec![0; osts.len()];
+    for _ in 0..files {
+        for ost in place(&mut placer, wanted, osts).unwrap() {
+            seen[ost as usize] += 1;
+        }
+    }
+    seen
+}
+
+#[test]
+fn round_robin_goes_on_where_the_last_file_ended() {
+    let osts = osts(&[90; 4]);
+    let mut placer = Placer::new(7);
+    assert_eq!(place(&mut placer, &stripes(1), &osts), Ok(vec![0]));
+    assert_eq!(place(&mut placer, &stripes(2), &osts), Ok(vec![1, 2]));
+    assert_eq!(place(&mut placer, &stripes(3), &osts), Ok(vec![3, 0, 1]));
+    // Over all of them: each file begins one further than the last.
+    assert_eq!(place(&mut placer, &stripes(4), &osts), Ok(vec![2, 3, 0, 1]));
+    assert_eq!(place(&mut placer, &stripes(4), &osts), Ok(vec![3, 0, 1, 2]));
+    assert_eq!(tally(&stripes(1), &osts, 400), [100; 4]);
+}
+
+#[test]
+fn servers_take_turns() {
+    let mut osts = osts(&[90; 6]);
+    for ost in &mut osts {
+        ost.oss = ost.index / 3;
+    }
+    let order = place(&mut Placer::new(0), &stripes(6), &osts).unwrap();
+    let servers: Vec<u32> = order.iter().map(|i| i / 3).collect();
+    assert_eq!(servers, [0, 1, 0, 1, 0, 1]);
+}
+
+#[test]
+fn weighted_only_past_the_threshold() {
+    // Free space within 17 %: still in turn.
+    assert_eq!(tally(&stripes(1), &osts(&[90, 90, 90, 75]), 400), [100; 4]);
+    // Beyond: the fuller OST gets less than the others, though not nothing.
+    let seen = tally(&stripes(1), &osts(&[90, 90, 90, 30]), 4000);
+    assert!(seen[3] > 100 && seen[3] < 600, "{seen:?}");
+    for i in 0..3 {
+        assert!(seen[i] > 1000, "{seen:?}");
+    }
+}
+
+#[test]
+fn weights_follow_free_space() {
+    let seen = tally(&stripes(1), &osts(&[80, 40, 20, 20]), 8000);
+    let share = |i: usize| seen[i] as f64 / 8000.0;
+    for (i, want) in [0.5, 0.25, 0.125, 0.125].into_iter().enumerate() {
+        assert!((share(i) - want).abs() < 0.06, "{seen:?}");
+    }
+}
+
+#[test]
+fn weighted_stripes_of_a_file_are_on_different_osts() {
+    let osts = osts(&[90, 10, 50, 5]);
+    let mut placer = Placer::new(3);
+    for _ in 0..100 {
+        let mut chosen = place(&mut placer, &stripes(4), &osts).unwrap();
+        chosen.sort_unstable();
+        assert_eq!(chosen, [0, 1, 2, 3]);
+    }
+}
+
+#[test]
+fn penalties_avoid_repeating() {
+    let osts = osts(&[90, 90, 1]);
+    let repeats = |prio_free_percent| {
+        let limits = Limits { prio_free_percent, ..Limits::default() };
+        let mut placer = Placer::new(5);
+        let files: Vec<u32> = (0..4000).map(|_| placer.place(&stripes(1), &osts, &limits).unwrap()[0]).collect();
+        files.windows(2).filter(|w| w[0] == w[1]).count()
+    };
+    let (free_alone, spreading) = (repeats(100), repeats(0));
+    assert!(spreading * 10 < free_alone * 9, "{spreading} repeats with penalties, {free_alone} without");
+}
+
+#[test]
+fn a_seed_replays() {
+    let osts = osts(&[90, 40, 20, 5]);
+    let run = |seed| {
+        let mut placer = Placer::new(seed);
+        (0..50).map(|_| place(&mut placer, &stripes(2), &osts).unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(run(11), run(11));
+    assert_ne!(run(11), run(12));
+}
+
+#[test]
+fn overstripes_spread_evenly() {
+    for free in [[90; 4], [90, 10, 50, 5]] {
+        for count in [5, 8, 11, 100, 2000_u16] {
+            let chosen = place(&mut Placer::new(2), &over(Count::Stripes(count)), &osts(&free)).unwrap();
+            assert_eq!(chosen.len(), usize::from(count));
+            let seen: Vec<usize> = (0..4).map(|o| chosen.iter().filter(|c| **c == o).count()).collect();
+            assert!(seen.iter().max().unwrap() - seen.iter().min().unwrap() <= 1, "{seen:?}");
+            assert!(chosen.windows(4).all(|w| (0..4).all(|i| !w[..i].contains(&w[i]))), "neighbours differ");
+        }
+    }
+}
+
+#[test]
+fn counts_that_mean_all() {
+    let osts = osts(&[90; 4]);
+    let len = |wanted: Wanted| place(&mut Placer::new(0), &wanted, &osts).unwrap().len();
+    assert_eq!(len(stripes(10)), 4, "-c 10 on 4 OSTs");
+    assert_eq!(len(Wanted { count: Count::All, ..stripes(1) }), 4);
+    assert_eq!(len(over(Count::All)), 4);
+    assert_eq!(len(over(Count::PerOst(2))), 8);
+    assert_eq!(len(over(Count::PerOst(32))), 128);
+    assert_eq!(len(over(Count::Stripes(2))), 2);
+    let one = &osts[..1];
+    assert_eq!(place(&mut Placer::new(0), &over(Count::Stripes(2000)), one).unwrap(), vec![0; 2000]);
+}
+
+#[test]
+fn start_is_a_hint() {
+    let mut osts = osts(&[90; 4]);
+    let from = |start, n, osts: &[Ost]| {
+        place(&mut Placer::new(0), &Wanted { start: Some(start), ..stripes(n) }, osts).unwrap()
+    };
+    assert_eq!(from(3, 2, &osts), [3, 0]);
+    assert_eq!(from(1, 3, &osts), [1, 2, 3]);
+    let six = Wanted { start: Some(1), ..over(Count::Stripes(6)) };
+    assert_eq!(place(&mut Placer::new(0), &six, &osts).unwrap(), [1, 2, 3, 0, 1, 2]);
+    osts[3].active = false;
+    assert_eq!(from(3, 1, &osts), [0], "inactive: the next one");
+    osts[0].free_bytes = 50 << 20; // of 100 GiB: below a thousandth
+    assert_eq!(from(3, 2, &osts), [1, 2], "full: the next one");
+    let unknown = Wanted { start: Some(4), ..stripes(1) };
+    assert_eq!(place(&mut Placer::new(0), &unknown, &osts).unwrap_err().errno(), Errno::EINVAL);
+}
+
+#[test]
+fn a_list_is_taken_verbatim() {
+    let mut osts = osts(&[90, 90, 90, 0]);
+    let listed = |list: &[u32], start, osts: &[Ost]| {
+        place(&mut Placer::new(0), &Wanted { osts: list.to_vec(), start, ..stripes(1) }, osts)
+    };
+    assert_eq!(listed(&[0, 1, 0, 2, 1, 2, 3, 3], None, &osts), Ok(vec![0, 1, 0, 2, 1, 2, 3, 3]), "full ones too");
+    assert_eq!(listed(&[0, 1], Some(1), &osts), Ok(vec![1, 0]));
+    assert_eq!(listed(&[0, 9], None, &osts), Err(LayoutError::UnknownOst(9)));
+    osts[2].active = false;
+    assert_eq!(listed(&[2, 3], None, &osts).unwrap_err().errno(), Errno(121), "EREMOTEIO");
+}
+
+#[test]
+fn full_and_inactive_osts_are_avoided() {
+    let mut osts = osts(&[90, 90, 0, 90]);
+    osts[1].active = false;
+    osts[3].free_objects = 0;
+    assert_eq!(tally(&stripes(1), &osts, 10), [10, 0, 0, 0]);
+    osts[0].active = false;
+    assert_eq!(place(&mut Placer::new(0), &stripes(1), &osts).unwrap_err().errno(), Errno::ENOSPC);
+    assert_eq!(place(&mut Placer::new(0), &stripes(1), &[]).unwrap_err().errno(), Errno::ENOSPC);
+}
+
+#[test]
+fn an_ost_taken_away_or_added_does_not_disturb() {
+    let mut placer = Placer::new(9);
+    let mut all = osts(&[90, 10, 50, 5]);
+    for i in 0..40 {
+        if i == 20 {
+            all.truncate(2);
+        }
+        if i == 30 {
+            all = osts(&[90; 6]);
+        }
+        let known = all.len() as u32;
+        assert!(place(&mut placer, &stripes(3), &all).unwrap().iter().all(|o| *o < known));
+    }
+}

@@ -1,0 +1,152 @@
+//! What a user asks for, or what a directory passes on to new files: Lustre's `lov_user_md`.
+
+use crate::{
+    LayoutError, PER_OST_MAX, Pattern, Pool, STRIPE_SIZE_MAX, STRIPES_MAX,
+    codec::{self, Magic},
+    layout::check_stripe_size,
+};
+
+/// How many stripes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Count {
+    /// So many, from 1.
+    Stripes(u16),
+    /// One on every OST (`-1`).
+    All,
+    /// So many on every OST, 2 to 32 (`-C -2` … `-C -32`).
+    PerOst(u16),
+}
+
+impl Count {
+    /// From Lustre's 16-bit field: 0 is `None` (default), 0xffff all, 0xfffe … 0xffe0 that many per OST.
+    pub fn from_raw(raw: u16) -> Option<Count> {
+        Some(match raw {
+            0 => return None,
+            u16::MAX => Count::All,
+            _ if raw.wrapping_neg() <= PER_OST_MAX => Count::PerOst(raw.wrapping_neg()),
+            n => Count::Stripes(n),
+        })
+    }
+
+    /// As in Lustre's 16-bit field.
+    pub fn to_raw(self) -> u16 {
+        match self {
+            Count::Stripes(n) => n,
+            Count::All => u16::MAX,
+            Count::PerOst(n) => n.wrapping_neg(),
+        }
+    }
+
+    /// As users write it: positive, -1, or -2 … -32.
+    pub fn to_number(self) -> i32 {
+        match self {
+            Count::Stripes(n) => i32::from(n),
+            Count::All => -1,
+            Count::PerOst(n) => -i32::from(n),
+        }
+    }
+
+    /// From what a user wrote. 0 is `None` (default); whether it is in bounds is [`Spec::check`]'s to say, except for what the
+    /// type cannot hold.
+    pub fn from_number(n: i64) -> Result<Option<Count>, LayoutError> {
+        Ok(match n {
+            0 => None,
+            -1 => Some(Count::All),
+            -32..=-2 => Some(Count::PerOst(n.unsigned_abs() as u16)),
+            1..=2000 => Some(Count::Stripes(n as u16)),
+            _ => return Err(LayoutError::StripeCount(n)),
+        })
+    }
+}
+
+/// What a user asks for, or a directory's default. What is `None` is left to others.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Spec {
+    /// Bytes; a multiple of 64 KiB.
+    pub stripe_size: Option<u32>,
+    /// Number of stripes.
+    pub count: Option<Count>,
+    /// Whether several stripes may lie on one OST.
+    pub overstripe: bool,
+    /// OST to begin with: a hint.
+    pub start: Option<u32>,
+    /// These OSTs and no others, one per stripe, in this order. Repetition overstripes.
+    pub osts: Vec<u32>,
+    /// Choose from this pool.
+    pub pool: Option<Pool>,
+}
+
+impl Spec {
+    /// Whether nothing is asked for. Setting such a default on a directory deletes the one it has.
+    pub fn is_default(&self) -> bool {
+        self.stripe_size.is_none()
+            && self.count.is_none()
+            && self.start.is_none()
+            && self.osts.is_empty()
+            && self.pool.is_none()
+    }
+
+    /// Lustre's limits, as far as they can be known without the file system.
+    pub fn check(&self) -> Result<(), LayoutError> {
+        if let Some(size) = self.stripe_size {
+            check_stripe_size(u64::from(size))?;
+        }
+        match self.count {
+            Some(Count::Stripes(n)) if n == 0 || usize::from(n) > STRIPES_MAX => {
+                return Err(LayoutError::StripeCount(i64::from(n)));
+            }
+            Some(Count::PerOst(n)) if !self.overstripe || !(2..=PER_OST_MAX).contains(&n) => {
+                return Err(LayoutError::StripeCount(-i64::from(n)));
+            }
+            _ => {}
+        }
+        if self.osts.len() > STRIPES_MAX {
+            return Err(LayoutError::StripeCount(self.osts.len() as i64));
+        }
+        if let (Some(count), false) = (self.count, self.osts.is_empty())
+            && usize::try_from(count.to_number()) != Ok(self.osts.len())
+        {
+            return Err(LayoutError::CountOfList { count: i64::from(count.to_number()), listed: self.osts.len() });
+        }
+        Ok(())
+    }
+
+    /// The pattern field.
+    pub fn pattern(&self) -> Pattern {
+        if self.overstripe { Pattern::RAID0_OVERSTRIPED } else { Pattern::RAID0 }
+    }
+
+    /// Reads the value of a `setxattr lustre.lov`, or a directory's stored default. A whole file layout is accepted too, its
+    /// objects ignored: so a layout is copied with `getfattr | setfattr`, and restored by archivers.
+    pub fn decode(bytes: &[u8]) -> Result<Spec, LayoutError> {
+        let (magic, head) = codec::user_head(bytes)?;
+        if head.pattern.0 & !Pattern::RAID0_OVERSTRIPED.0 != 0 {
+            return Err(LayoutError::Unsupported("other than raid0"));
+        }
+        let mut spec = Spec {
+            stripe_size: (head.stripe_size != 0).then_some(head.stripe_size),
+            count: Count::from_raw(head.stripe_count),
+            overstripe: head.pattern.has(Pattern::OVERSTRIPING),
+            start: (head.stripe_offset != u16::MAX).then_some(u32::from(head.stripe_offset)),
+            osts: Vec::new(),
+            pool: head.pool,
+        };
+        if magic == Magic::Specific {
+            let count = usize::from(head.stripe_count);
+            if count == 0 || count > STRIPES_MAX {
+                return Err(LayoutError::StripeCount(count as i64));
+            }
+            spec.osts = codec::ost_list(bytes, count)?;
+        }
+        spec.check()?;
+        Ok(spec)
+    }
+
+    /// The bytes of a `setxattr lustre.lov`: 32, 48 with a pool, 48 + 24 for each listed OST.
+    pub fn encode(&self) -> Vec<u8> {
+        codec::encode_spec(self)
+    }
+}
+
+const _: () = assert!(STRIPES_MAX < u16::MAX as usize - PER_OST_MAX as usize, "counts and negative counts overlap");
+const _: () = assert!(STRIPE_SIZE_MAX == 0xffff_0000);

@@ -1,0 +1,200 @@
+//! The receiving direction of a connection.
+//!
+//! A small buffer takes in what the socket has: usually a header and its body with one system call. Bulk goes straight from the socket
+//! into pooled, page-aligned buffers (but for the beginning that the small buffer may have caught), and is handed on without a
+//! further copy.
+//!
+//! A frame is checked as early as possible: the header before anything is allocated for it, the rest before it is handed on. Until the
+//! handshake is over ([`Receiver::handshaken`]) only short frames without bulk are accepted, so that a stranger cannot make this
+//! process hold much.
+
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use sheen_rt::{ReadHalf, Rt, buf::BufferPool};
+use sheen_wire::{
+    Bulk,
+    frame::{FLAG_BULK_CRC, FrameError, HEADER_LEN, Header},
+};
+
+use crate::{frame::Frame, sender::Shared};
+
+/// Bytes of the small buffer: a page, more than a header and the body of nearly all requests and replies. Larger would mean
+/// to copy more of each bulk.
+const AHEAD_BYTES: usize = 4096;
+/// Largest body before the handshake is over, in bytes: names and numbers.
+const HANDSHAKE_BODY_MAX: u32 = 4096;
+/// Pieces in which bulk arrives, in bytes: the usual size of one request of a program, and a small one.
+const LARGE_BYTES: usize = 1 << 20;
+const SMALL_BYTES: usize = 64 << 10;
+/// Unused buffers that a process keeps: 64 MiB of the large ones and 4 MiB of the small ones at most.
+const BUFFERS_KEPT: usize = 64;
+
+/// Where bulk is received to; one for all connections of a process.
+#[derive(Clone)]
+pub(crate) struct Pools {
+    large: BufferPool,
+    small: BufferPool,
+}
+
+impl Pools {
+    pub(crate) fn new() -> Pools {
+        Pools { large: BufferPool::new(LARGE_BYTES, BUFFERS_KEPT), small: BufferPool::new(SMALL_BYTES, BUFFERS_KEPT) }
+    }
+}
+
+/// Why no frame came. The connection cannot be used any more.
+#[derive(Debug, thiserror::Error)]
+pub enum RecvError {
+    /// The peer closed it, between two frames.
+    #[error("the peer closed the connection")]
+    Eof,
+    /// This side closed it.
+    #[error("the connection was closed")]
+    Closed,
+    /// What came is no frame.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// The rest of a frame did not come in time.
+    #[error("the peer stopped in the middle of a frame")]
+    Stalled,
+    /// The connection broke.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Receives frames from a connection. Dropping it closes the connection.
+pub struct Receiver {
+    rt: Rt,
+    shared: Arc<Shared>,
+    half: ReadHalf,
+    pools: Pools,
+    stall_timeout: Duration,
+    handshaken: bool,
+    ahead: Box<[u8; AHEAD_BYTES]>,
+    /// What of `ahead` is filled and not used yet.
+    start: usize,
+    end: usize,
+}
+
+impl Receiver {
+    pub(crate) fn new(rt: Rt, shared: Arc<Shared>, half: ReadHalf, pools: Pools, stall_timeout: Duration) -> Receiver {
+        Receiver {
+            rt,
+            shared,
+            half,
+            pools,
+            stall_timeout,
+            handshaken: false,
+            ahead: Box::new([0; AHEAD_BYTES]),
+            start: 0,
+            end: 0,
+        }
+    }
+
+    /// From now on frames may be as large as the protocol allows.
+    pub fn handshaken(&mut self) {
+        self.handshaken = true;
+    }
+
+    /// The next frame, whole and checked; waits without limit for it to begin, and a limited time for its rest.
+    ///
+    /// Not to be dropped half way: the connection is then out of step and must be closed.
+    pub async fn recv(&mut self) -> Result<Frame, RecvError> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+            let shared = self.shared.clone();
+            let n = tokio::select! {
+                biased;
+                n = self.half.read_some(&mut self.ahead[..]) => n?,
+                () = shared.closed() => return Err(RecvError::Closed),
+            };
+            if n == 0 {
+                return Err(RecvError::Eof);
+            }
+            self.end = n;
+        }
+        let (rt, shared, limit) = (self.rt.clone(), self.shared.clone(), self.stall_timeout);
+        let frame = tokio::select! {
+            biased;
+            f = rt.timeout(limit, self.frame()) => f.map_err(|_| RecvError::Stalled)??,
+            () = shared.closed() => return Err(RecvError::Closed),
+        };
+        if self.shared.closed.load(Ordering::Acquire) {
+            return Err(RecvError::Closed);
+        }
+        Ok(frame)
+    }
+
+    async fn frame(&mut self) -> Result<Frame, RecvError> {
+        let (header, crc) = self.header().await?;
+        if !self.handshaken && (header.body_len > HANDSHAKE_BODY_MAX || header.bulk_len > 0) {
+            return Err(FrameError::TooLarge { body: header.body_len, bulk: header.bulk_len }.into());
+        }
+        let body = self.body(header.body_len as usize).await?;
+        header.verify(crc, &body)?;
+        let bulk = self.bulk(header.bulk_len as usize).await?;
+        if header.flags & FLAG_BULK_CRC != 0 && bulk.crc() != header.bulk_crc {
+            return Err(FrameError::Checksum("bulk").into());
+        }
+        Ok(Frame { header, body, bulk })
+    }
+
+    async fn header(&mut self) -> Result<(Header, u32), RecvError> {
+        while self.end - self.start < HEADER_LEN {
+            if self.end == AHEAD_BYTES {
+                self.ahead.copy_within(self.start..self.end, 0);
+                (self.start, self.end) = (0, self.end - self.start);
+            }
+            match self.half.read_some(&mut self.ahead[self.end..]).await? {
+                0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                n => self.end += n,
+            }
+        }
+        let mut bytes = [0; HEADER_LEN];
+        self.take_ahead(&mut bytes);
+        Ok(Header::decode(&bytes)?)
+    }
+
+    async fn body(&mut self, len: usize) -> Result<Bytes, RecvError> {
+        if len == 0 {
+            return Ok(Bytes::new());
+        }
+        let mut body = vec![0; len];
+        let n = self.take_ahead(&mut body);
+        self.half.read_exact(&mut body[n..]).await?;
+        Ok(body.into())
+    }
+
+    async fn bulk(&mut self, len: usize) -> Result<Bulk, RecvError> {
+        let mut bulk = Bulk::new();
+        while bulk.len() < len {
+            let left = len - bulk.len();
+            let pool = if left > SMALL_BYTES { &self.pools.large } else { &self.pools.small };
+            let mut buffer = pool.take(left.min(LARGE_BYTES));
+            let n = self.take_ahead(&mut buffer);
+            self.half.read_exact(&mut buffer[n..]).await?;
+            let filled = buffer.len();
+            bulk.push(buffer.freeze(0..filled));
+        }
+        Ok(bulk)
+    }
+
+    /// Moves to `to` what of it is in the small buffer. Returns how much that was.
+    fn take_ahead(&mut self, to: &mut [u8]) -> usize {
+        let n = to.len().min(self.end - self.start);
+        to[..n].copy_from_slice(&self.ahead[self.start..self.start + n]);
+        self.start += n;
+        n
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}

@@ -1,0 +1,305 @@
+//! The sending direction of a connection.
+//!
+//! Whoever posts a frame writes it to the socket himself, if nobody else is writing and the socket has room: no other task is
+//! woken. The right to write is the possession of the [`WriteHalf`]: it is taken out of the shared state, used without the lock, and put
+//! back. Who finds it taken leaves his frame in the queue, which the one who has it empties. Where the socket is full, a task
+//! is spawned that takes the half and the queue over, and ends when the queue is empty. So an idle connection has no task.
+//!
+//! The queue is bounded for those who [`Sender::send`] (servers: bytes that a peer does not fetch pile up no further);
+//! [`Sender::post`] never waits and is for frames that are bounded elsewhere (a client's requests by its slots; pings).
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use sheen_rt::{Instant, Rt, WriteHalf};
+use tokio::sync::Notify;
+
+use crate::{
+    fault::Faults,
+    frame::{Encoded, Frame},
+};
+
+/// Bytes waiting for a connection's socket above which [`Sender::send`] waits: two of the largest frames.
+const QUEUE_BYTES_MAX: usize = 32 << 20;
+/// Frames that a poster writes for others before a task takes over, so that no caller is held up for long.
+const DRAFTED_FRAMES_MAX: usize = 8;
+
+/// Sends frames over a connection. Cheap to clone; usable from any thread.
+#[derive(Clone)]
+pub struct Sender(Arc<Shared>);
+
+/// What the two directions of a connection share.
+pub(crate) struct Shared {
+    rt: Rt,
+    peer: SocketAddr,
+    faults: Arc<Faults>,
+    write_timeout: Duration,
+    out: Mutex<Out>,
+    delayed: Mutex<Delayed>,
+    /// The queue shrank, or the connection closed.
+    space: Notify,
+    pub(crate) closed: AtomicBool,
+    pub(crate) closing: Notify,
+    /// Counts the connection for as long as it exists.
+    _counted: Option<crate::net::Counted>,
+}
+
+struct Out {
+    /// Absent while someone writes, and once the direction is closed.
+    half: Option<WriteHalf>,
+    queue: VecDeque<Encoded>,
+    queue_bytes: usize,
+    /// No frames are accepted any more; what is queued is still sent.
+    finishing: bool,
+}
+
+/// Frames that a [`crate::Fault`] holds back.
+#[derive(Default)]
+struct Delayed {
+    queue: VecDeque<(Instant, Encoded)>,
+    pumping: bool,
+}
+
+impl Sender {
+    pub(crate) fn new(
+        rt: Rt,
+        peer: SocketAddr,
+        half: WriteHalf,
+        faults: Arc<Faults>,
+        write_timeout: Duration,
+        counted: Option<crate::net::Counted>,
+    ) -> Sender {
+        let out = Out { half: Some(half), queue: VecDeque::new(), queue_bytes: 0, finishing: false };
+        Sender(Arc::new(Shared {
+            rt,
+            peer,
+            faults,
+            write_timeout,
+            out: Mutex::new(out),
+            delayed: Mutex::default(),
+            space: Notify::new(),
+            closed: AtomicBool::new(false),
+            closing: Notify::new(),
+            _counted: counted,
+        }))
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0
+    }
+
+    /// The other end.
+    pub fn peer(&self) -> SocketAddr {
+        self.0.peer
+    }
+
+    /// Whether the connection has ended, from whichever side.
+    pub fn is_closed(&self) -> bool {
+        self.0.closed.load(Ordering::Acquire)
+    }
+
+    /// Sends a frame without waiting: writes it, or leaves it in the queue.
+    ///
+    /// Errors: `InvalidInput` for a frame over the wire's limits (the connection lives on), `NotConnected` or the socket's own error once the
+    /// connection has ended. That it succeeded does not mean that the peer received the frame.
+    pub fn post(&self, frame: Frame) -> io::Result<()> {
+        let encoded = Encoded::new(frame).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
+        let fault = self.0.faults.get();
+        if fault.drops(&self.0.rt) {
+            self.close();
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        let mut delayed = self.0.delayed.lock();
+        if fault.delay.is_zero() && !delayed.pumping {
+            drop(delayed);
+            return self.0.write_or_queue(encoded);
+        }
+        delayed.queue.push_back((self.0.rt.now() + fault.delay, encoded));
+        if !std::mem::replace(&mut delayed.pumping, true) {
+            drop(self.0.rt.spawn("lnet-delay", self.0.clone().pump()));
+        }
+        Ok(())
+    }
+
+    /// As [`Sender::post`], but waits first until the queue has room.
+    pub async fn send(&self, frame: Frame) -> io::Result<()> {
+        while !self.has_room() {
+            let mut waiting = std::pin::pin!(self.0.space.notified());
+            waiting.as_mut().enable();
+            if !self.has_room() {
+                waiting.await;
+            }
+        }
+        self.post(frame)
+    }
+
+    fn has_room(&self) -> bool {
+        self.0.out.lock().queue_bytes < QUEUE_BYTES_MAX || self.is_closed()
+    }
+
+    /// Ends the sending direction once all that was posted is sent. The receiving direction goes on.
+    pub fn finish(&self) {
+        let idle = {
+            let mut out = self.0.out.lock();
+            out.finishing = true;
+            out.half.take()
+        };
+        if let Some(half) = idle {
+            drop(self.0.rt.spawn("lnet-finish", self.0.clone().shut(half)));
+        }
+    }
+
+    /// Ends the connection now. What is not sent is lost.
+    pub fn close(&self) {
+        self.0.close();
+    }
+}
+
+impl Shared {
+    pub(crate) fn close(&self) {
+        let (half, queue) = {
+            let mut out = self.out.lock();
+            self.closed.store(true, Ordering::Release);
+            out.queue_bytes = 0;
+            (out.half.take(), std::mem::take(&mut out.queue))
+        };
+        drop((half, queue));
+        self.space.notify_waiters();
+        self.closing.notify_waiters();
+    }
+
+    /// Resolves when the connection is closed from this side.
+    pub(crate) async fn closed(&self) {
+        let mut closing = std::pin::pin!(self.closing.notified());
+        closing.as_mut().enable();
+        if !self.closed.load(Ordering::Acquire) {
+            closing.await;
+        }
+    }
+
+    fn write_or_queue(self: &Arc<Self>, frame: Encoded) -> io::Result<()> {
+        let half = {
+            let mut out = self.out.lock();
+            if out.finishing || self.closed.load(Ordering::Acquire) {
+                return Err(io::ErrorKind::NotConnected.into());
+            }
+            match out.half.take() {
+                Some(half) => half,
+                None => {
+                    out.queue_bytes += frame.len();
+                    out.queue.push_back(frame);
+                    return Ok(());
+                }
+            }
+        };
+        self.write(half, frame)
+    }
+
+    /// Writes `frame` and what others queue meanwhile, as far as that goes without waiting; a task does the rest.
+    fn write(self: &Arc<Self>, mut half: WriteHalf, mut frame: Encoded) -> io::Result<()> {
+        for _ in 0..DRAFTED_FRAMES_MAX {
+            match frame.try_write(&half) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(e) => {
+                    self.close();
+                    return Err(e);
+                }
+            }
+            match self.next(half) {
+                Some(more) => (half, frame) = more,
+                None => return Ok(()),
+            }
+        }
+        drop(self.rt.spawn("lnet-write", self.clone().drain(half, frame)));
+        Ok(())
+    }
+
+    /// Writes `frame` and the queue, waiting for the socket.
+    async fn drain(self: Arc<Self>, mut half: WriteHalf, mut frame: Encoded) {
+        loop {
+            let written = tokio::select! {
+                biased;
+                () = self.closed() => return,
+                w = self.rt.timeout(self.write_timeout, frame.write(&mut half)) => w,
+            };
+            match written {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return self.close(),
+                Err(_) => {
+                    tracing::warn!(peer = %self.peer, "closing a connection: the peer does not read");
+                    return self.close();
+                }
+            }
+            match self.next(half) {
+                Some(more) => (half, frame) = more,
+                None => return,
+            }
+        }
+    }
+
+    /// A frame was written: takes the next of the queue. `None`: there is none, and the half was put back or shut down.
+    fn next(self: &Arc<Self>, half: WriteHalf) -> Option<(WriteHalf, Encoded)> {
+        let mut out = self.out.lock();
+        if let Some(frame) = out.queue.pop_front() {
+            let had_room = out.queue_bytes < QUEUE_BYTES_MAX;
+            out.queue_bytes -= frame.len();
+            let has_room = out.queue_bytes < QUEUE_BYTES_MAX;
+            drop(out);
+            if has_room && !had_room {
+                self.space.notify_waiters();
+            }
+            return Some((half, frame));
+        }
+        if self.closed.load(Ordering::Acquire) {
+            return None;
+        }
+        if out.finishing {
+            drop(out);
+            drop(self.rt.spawn("lnet-finish", self.clone().shut(half)));
+            return None;
+        }
+        out.half = Some(half);
+        None
+    }
+
+    /// Tells the peer that no more comes.
+    async fn shut(self: Arc<Self>, mut half: WriteHalf) {
+        // A failure means that the connection is gone, which is what the peer was to learn.
+        let _ = self.rt.timeout(self.write_timeout, half.shutdown()).await;
+    }
+
+    /// Hands on the frames that were held back, each at its time.
+    async fn pump(self: Arc<Self>) {
+        loop {
+            let due = {
+                let mut delayed = self.delayed.lock();
+                match delayed.queue.front() {
+                    Some((due, _)) => *due,
+                    None => {
+                        delayed.pumping = false;
+                        return;
+                    }
+                }
+            };
+            let wait = due.since(self.rt.now());
+            if !wait.is_zero() {
+                tokio::select! { biased; () = self.closed() => {}, () = self.rt.sleep(wait) => {} }
+            }
+            let frame = self.delayed.lock().queue.pop_front();
+            let sent = frame.map(|(_, f)| self.write_or_queue(f));
+            if matches!(sent, Some(Err(_))) {
+                self.delayed.lock().queue.clear();
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! How an MDT is run.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+
+use sheen_layout::{Count, Defaults, Limits, STRIPE_SIZE_DEFAULT, Wanted};
+use sheen_lnet::Nid;
+
+/// How long changes gather before they are committed, in milliseconds: what a crash of the whole host may take from those who did
+/// not fsync. A commit costs a few milliseconds of disk time, so five a second leave the disk to others.
+pub const COMMIT_INTERVAL_MS: u64 = 200;
+/// Operations after which a commit does not wait for the interval: bounds the memory of what is not committed.
+pub const COMMIT_OPS_MAX: u64 = 16384;
+/// Bytes of changes after which a commit does not wait for the interval.
+pub const COMMIT_BYTES_MAX: usize = 32 << 20;
+/// While a commit runs the next batch may grow to this many times the bounds above; then changes wait.
+pub const BACKPRESSURE: u64 = 4;
+/// How long after a restart clients may say which files they have open, in milliseconds.
+pub const RECOVERY_WINDOW_MS: u64 = 5000;
+
+/// How an MDT is run. The fields with defaults can be left to [`MdtConfig::new`].
+#[derive(Clone, Debug)]
+pub struct MdtConfig {
+    /// Its directory; made and formatted if missing or empty.
+    pub dir: PathBuf,
+    /// File system.
+    pub fsname: String,
+    /// Index of the MDT.
+    pub index: u32,
+    /// Where the MGS is.
+    pub mgs: Vec<Nid>,
+    /// Where this process can be reached, as told to the MGS.
+    pub nids: Vec<String>,
+    /// See [`COMMIT_INTERVAL_MS`].
+    pub commit_interval_ms: u64,
+    /// See [`COMMIT_OPS_MAX`].
+    pub commit_ops_max: u64,
+    /// See [`RECOVERY_WINDOW_MS`].
+    pub recovery_window_ms: u64,
+    /// Memory for pages of the store, in bytes.
+    pub store_cache_bytes: usize,
+    /// Memory for inodes and entries, in bytes.
+    pub cache_bytes: usize,
+}
+
+impl MdtConfig {
+    /// With defaults for everything but what it is and where.
+    pub fn new(dir: impl Into<PathBuf>, fsname: &str, index: u32, mgs: Vec<Nid>, nids: Vec<String>) -> MdtConfig {
+        MdtConfig {
+            dir: dir.into(),
+            fsname: fsname.to_string(),
+            index,
+            mgs,
+            nids,
+            commit_interval_ms: COMMIT_INTERVAL_MS,
+            commit_ops_max: COMMIT_OPS_MAX,
+            recovery_window_ms: RECOVERY_WINDOW_MS,
+            store_cache_bytes: crate::store::CACHE_BYTES,
+            cache_bytes: sheen_namespace::Config::default().cache_bytes_max,
+        }
+    }
+}
+
+/// What can be changed while the MDT runs.
+#[derive(Debug)]
+pub(crate) struct Tunables {
+    pub commit_interval_ms: AtomicU64,
+    pub commit_ops_max: AtomicU64,
+    /// As `lod.*.stripecount`: -1, or 1 to 2000.
+    pub stripe_count: AtomicI64,
+    pub stripe_size: AtomicU64,
+    /// As `lod.*.stripeoffset`: -1 leaves it to the allocator.
+    pub stripe_offset: AtomicI64,
+    pub qos_threshold_percent: AtomicU64,
+    pub qos_prio_free_percent: AtomicU64,
+}
+
+impl Tunables {
+    pub fn new(config: &MdtConfig) -> Tunables {
+        let limits = Limits::default();
+        Tunables {
+            commit_interval_ms: AtomicU64::new(config.commit_interval_ms),
+            commit_ops_max: AtomicU64::new(config.commit_ops_max.max(1)),
+            stripe_count: AtomicI64::new(1),
+            stripe_size: AtomicU64::new(u64::from(STRIPE_SIZE_DEFAULT)),
+            stripe_offset: AtomicI64::new(-1),
+            qos_threshold_percent: AtomicU64::new(u64::from(limits.threshold_percent)),
+            qos_prio_free_percent: AtomicU64::new(u64::from(limits.prio_free_percent)),
+        }
+    }
+
+    /// Striping where nobody asked.
+    pub fn defaults(&self) -> Defaults {
+        let count = Count::from_number(self.stripe_count.load(Relaxed)).ok().flatten();
+        let size = u32::try_from(self.stripe_size.load(Relaxed)).ok();
+        let fallback = Defaults::default();
+        Defaults { stripe_size: size.unwrap_or(fallback.stripe_size), count: count.unwrap_or(fallback.count) }
+    }
+
+    /// Applies `stripeoffset` where nobody said where to begin.
+    pub fn place(&self, wanted: &mut Wanted) {
+        if wanted.start.is_none() && wanted.osts.is_empty() {
+            wanted.start = u32::try_from(self.stripe_offset.load(Relaxed)).ok();
+        }
+    }
+
+    pub fn limits(&self) -> Limits {
+        let percent = |cell: &AtomicU64| cell.load(Relaxed).min(100) as u32;
+        Limits {
+            threshold_percent: percent(&self.qos_threshold_percent),
+            prio_free_percent: percent(&self.qos_prio_free_percent),
+            ..Limits::default()
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The destroyer: removes the objects of files that are gone for good.
+//!
+//! It reads the log of durable unlinks, sends the objects to their OSTs, all OSTs at once, and takes an entry off the log when
+//! every one of its objects is gone. Entries whose OST is away are passed over and looked at again when an OST comes back. A
+//! crash between the two repeats a destroy, which does no harm.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use sheen_namespace::Destroy;
+use sheen_wire::ost::{PARTS_MAX, Request};
+use sheen_wire::{Fid, Result};
+use tokio::sync::Notify;
+use tracing::{error, warn};
+
+use crate::mdt::Mdt;
+use crate::osp::Osp;
+
+/// Entries of the log taken at once: a few thousand objects, unless they have many stripes.
+const ENTRIES: usize = 1024;
+
+/// Wakes the destroyer task.
+pub(crate) struct Destroyer {
+    work: Notify,
+    from_start: AtomicBool,
+}
+
+impl Destroyer {
+    pub fn new() -> Destroyer {
+        Destroyer { work: Notify::new(), from_start: AtomicBool::new(true) }
+    }
+
+    /// There may be new entries.
+    pub fn wake(&self) {
+        self.work.notify_one();
+    }
+
+    /// An OST came back: what was passed over may now be done.
+    pub fn rescan(&self) {
+        self.from_start.store(true, Relaxed);
+        self.work.notify_one();
+    }
+}
+
+/// The destroyer task.
+pub(crate) async fn run(mdt: Arc<Mdt>) {
+    let mut after = 0;
+    loop {
+        mdt.destroyer.work.notified().await;
+        loop {
+            if mdt.destroyer.from_start.swap(false, Relaxed) {
+                after = 0;
+            }
+            let entries = mdt.core.lock().ns.destroys(after, ENTRIES);
+            match entries {
+                Ok(entries) => match entries.last() {
+                    Some(last) => {
+                        after = last.seqno;
+                        destroy(&mdt, &entries).await;
+                    }
+                    None => break,
+                },
+                Err(e) => {
+                    error!("{}: cannot read the log of unlinks: {e}", mdt.name);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+async fn destroy_on(osp: Arc<Osp>, objects: Vec<Fid>) -> Result<()> {
+    for objects in objects.chunks(PARTS_MAX) {
+        osp.run(Request::Destroy { objects: objects.to_vec() }).await?;
+    }
+    Ok(())
+}
+
+/// Destroys the objects of these entries as far as their OSTs can be reached.
+async fn destroy(mdt: &Arc<Mdt>, entries: &[Destroy]) {
+    let mut per_ost: BTreeMap<u32, Vec<Fid>> = BTreeMap::new();
+    for (ost, object) in entries.iter().flat_map(|e| &e.objects) {
+        per_ost.entry(*ost).or_default().push(*object);
+    }
+    let mut away = BTreeSet::new();
+    let mut tasks = Vec::new();
+    for (ost, objects) in per_ost {
+        match mdt.osts.connected(ost) {
+            None => drop(away.insert(ost)),
+            Some(osp) => tasks.push((osp.clone(), mdt.rt.spawn("destroy", destroy_on(osp, objects)))),
+        }
+    }
+    for (osp, task) in tasks {
+        match task.await {
+            Ok(Ok(())) => {}
+            failed => {
+                if let Ok(Err(e)) = failed {
+                    warn!("{}: objects on {} are not yet removed: {e}", mdt.name, osp.target);
+                }
+                away.insert(osp.index);
+                osp.lost();
+            }
+        }
+    }
+    let done: Vec<u64> =
+        entries.iter().filter(|e| e.objects.iter().all(|(ost, _)| !away.contains(ost))).map(|e| e.seqno).collect();
+    let mut core = mdt.core.lock();
+    core.ns.destroyed(&done);
+    mdt.touched(&core);
+}

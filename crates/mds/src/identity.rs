@@ -1,0 +1,109 @@
+//! The file that says which MDT a directory holds, so that it is never served under another name, by another file system, or by
+//! a release that cannot read it. Text, one `key = value` a line, as in an OST's directory.
+
+use std::fmt;
+
+/// Version of the layout of an MDT's directory. Raised when an older release could no longer read it.
+pub const FORMAT: u32 = 1;
+/// Largest identity file that is read, in bytes.
+pub const BYTES_MAX: usize = 4096;
+
+/// Which MDT a directory holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// File system.
+    pub fsname: String,
+    /// Index of the MDT.
+    pub index: u32,
+    /// Made when the directory was formatted.
+    pub uuid: String,
+}
+
+/// Why an identity file is not accepted.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// Written by a later release.
+    #[error("it has format {0}, this release reads up to {FORMAT}; serve it with the release that wrote it")]
+    Format(u32),
+    /// Another kind of target.
+    #[error("it holds a target of kind {0:?}, not an MDT")]
+    Kind(String),
+    /// Another file system or index.
+    #[error("it holds {found}, not {wanted}; name the directory of {wanted}, or an empty one")]
+    Other {
+        /// What the directory holds, such as `sheen-MDT0000`.
+        found: String,
+        /// What was to be served.
+        wanted: String,
+    },
+    /// Not as [`Identity`] prints it.
+    #[error("it is damaged ({0})")]
+    Damaged(&'static str),
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "# A Sheen target; do not edit.")?;
+        writeln!(
+            f,
+            "format = {FORMAT}\nkind = MDT\nfsname = {}\nuuid = {}\nindex = {}",
+            self.fsname, self.uuid, self.index
+        )
+    }
+}
+
+impl Identity {
+    /// Reads what `Display` wrote. Keys of later minor releases are ignored.
+    ///
+    /// # Errors
+    /// See [`IdentityError`].
+    pub fn parse(bytes: &[u8]) -> Result<Identity, IdentityError> {
+        use IdentityError::Damaged;
+        if bytes.len() > BYTES_MAX {
+            return Err(Damaged("too long"));
+        }
+        let text = str::from_utf8(bytes).map_err(|_| Damaged("not text"))?;
+        let pairs = || text.lines().filter(|l| !l.starts_with('#')).filter_map(|l| l.split_once('='));
+        let value = |key: &str| pairs().find(|(k, _)| k.trim() == key).map(|(_, v)| v.trim().to_owned());
+        let format = value("format").and_then(|v| v.parse().ok()).ok_or(Damaged("no format"))?;
+        if format > FORMAT {
+            return Err(IdentityError::Format(format));
+        }
+        match value("kind") {
+            Some(kind) if kind == "MDT" => {}
+            other => return Err(IdentityError::Kind(other.unwrap_or_default())),
+        }
+        let filled = |key, what| value(key).filter(|v| !v.is_empty()).ok_or(Damaged(what));
+        Ok(Identity {
+            fsname: filled("fsname", "no fsname")?,
+            uuid: filled("uuid", "no uuid")?,
+            index: filled("index", "no index")?.parse().map_err(|_| Damaged("index is no number"))?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VERSION_1: &str =
+        "# A Sheen target; do not edit.\nformat = 1\nkind = MDT\nfsname = sheen\nuuid = c0ffee\nindex = 0\n";
+
+    #[test]
+    fn version_1_still_opens() {
+        let sample = Identity { fsname: "sheen".into(), index: 0, uuid: "c0ffee".into() };
+        assert_eq!(Identity::parse(VERSION_1.as_bytes()), Ok(sample.clone()));
+        assert_eq!(sample.to_string(), VERSION_1);
+    }
+
+    #[test]
+    fn strangers_are_refused() {
+        let changed = |from: &str, to: &str| Identity::parse(VERSION_1.replace(from, to).as_bytes());
+        assert_eq!(changed("format = 1", "format = 2"), Err(IdentityError::Format(2)));
+        assert_eq!(changed("kind = MDT", "kind = OST"), Err(IdentityError::Kind("OST".into())));
+        assert_eq!(changed("index = 0", "index = x"), Err(IdentityError::Damaged("index is no number")));
+        assert_eq!(changed("uuid = c0ffee", ""), Err(IdentityError::Damaged("no uuid")));
+        assert_eq!(Identity::parse(b"\xff"), Err(IdentityError::Damaged("not text")));
+        assert_eq!(Identity::parse(&[b'#'; BYTES_MAX + 1]), Err(IdentityError::Damaged("too long")));
+    }
+}

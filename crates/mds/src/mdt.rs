@@ -1,0 +1,316 @@
+//! An MDT: starting and stopping it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
+use sheen_layout::Placer;
+use sheen_lnet::Net;
+use sheen_namespace::{Namespace, StoreError};
+use sheen_params::{Params, Stats};
+use sheen_rpc::{Server, Service};
+use sheen_rt::{Disk, Instant, JoinHandle, LockGuard, Rt};
+use sheen_wire::mgs::{TargetKind, target_name};
+use sheen_wire::{Errno, Mds, Result as WireResult};
+use tokio::sync::watch;
+use tracing::{error, info};
+
+use crate::commit::Commits;
+use crate::config::{MdtConfig, Tunables};
+use crate::destroy::{self, Destroyer};
+use crate::identity::{Identity, IdentityError};
+use crate::osts::{self, Osts};
+use crate::store::RedbStore;
+use crate::{commit, params, service};
+
+/// Which MDT the directory holds.
+const IDENTITY: &str = "identity";
+/// Held while the directory is served.
+const LOCK: &str = "lock";
+/// The store.
+const STORE: &str = "store.redb";
+
+/// A running MDT.
+pub struct Mdt {
+    pub(crate) rt: Rt,
+    pub(crate) net: Arc<Net>,
+    pub(crate) config: MdtConfig,
+    pub(crate) tunables: Tunables,
+    /// Such as `sheen-MDT0000`.
+    pub(crate) name: String,
+    pub(crate) uuid: String,
+    pub(crate) incarnation: u64,
+    pub(crate) started: Instant,
+    pub(crate) store: Arc<RedbStore>,
+    /// Everything that executing a request changes. Never held across a wait.
+    pub(crate) core: Mutex<Core>,
+    pub(crate) commits: Commits,
+    pub(crate) destroyer: Destroyer,
+    pub(crate) osts: Osts,
+    pub(crate) stats: Stats,
+    pub(crate) params: Params,
+    pub(crate) stopped: AtomicBool,
+    /// What the MGS said to this MDT, once it did.
+    pub(crate) registered: watch::Sender<Option<WireResult<()>>>,
+    tasks: Mutex<Option<Tasks>>,
+}
+
+/// What executing a request changes.
+pub(crate) struct Core {
+    pub ns: Namespace<RedbStore>,
+    pub placer: Placer,
+    /// Seals made so far.
+    pub round: u64,
+    /// Exports that asked for something.
+    pub exports: FxHashSet<u64>,
+}
+
+struct Tasks {
+    committer: JoinHandle<WireResult<()>>,
+    others: Vec<JoinHandle<()>>,
+    _lock: LockGuard,
+}
+
+/// Why an MDT does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum MdtError {
+    /// Another process serves the directory.
+    #[error("{0} is in use by another process; stop that one first")]
+    InUse(PathBuf),
+    /// The directory cannot be used.
+    #[error("cannot use {path}: {error}")]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The directory holds something else.
+    #[error("cannot serve {path}: {error}")]
+    Identity {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: IdentityError,
+    },
+    /// The directory is not empty and holds no MDT.
+    #[error("{0} is not empty and holds no MDT; name an empty directory, or the one of the MDT")]
+    Foreign(PathBuf),
+    /// The directory holds an MDT without its store.
+    #[error("{0} is missing; restore it from a backup, or remove the directory to begin anew")]
+    StoreMissing(PathBuf),
+    /// The store cannot be used.
+    #[error("cannot open {path}: {error}")]
+    Store {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: StoreError,
+    },
+}
+
+impl Mdt {
+    /// Opens the MDT in a directory (formatting an empty one), serves it as a target of `server`, registers it with the MGS and
+    /// connects to the OSTs, the last two in the background: an MGS or OST that is away keeps nobody waiting here.
+    ///
+    /// # Errors
+    /// The directory is in use, belongs to something else, or cannot be read or written.
+    pub async fn start(
+        rt: Rt,
+        net: Arc<Net>,
+        server: &Server,
+        config: MdtConfig,
+        params: Params,
+    ) -> Result<Arc<Mdt>, MdtError> {
+        let disk = rt.disk();
+        let lock = lock(&disk, &config.dir)?;
+        let (uuid, ns, store) = open(&rt, &config).await?;
+        let name = target_name(&config.fsname, TargetKind::Mdt, config.index);
+        let mdt = Arc::new(Mdt {
+            commits: Commits::new(ns.last_committed()),
+            core: Mutex::new(Core {
+                ns,
+                placer: Placer::new(rt.random_u64()),
+                round: 0,
+                exports: FxHashSet::default(),
+            }),
+            tunables: Tunables::new(&config),
+            incarnation: rt.random_u64(),
+            started: rt.now(),
+            destroyer: Destroyer::new(),
+            osts: Osts::new(),
+            stats: Stats::new(service::STATS, rt.wall()),
+            stopped: AtomicBool::new(false),
+            registered: watch::Sender::new(None),
+            tasks: Mutex::new(None),
+            rt,
+            net,
+            config,
+            name,
+            uuid,
+            store,
+            params,
+        });
+        params::register(&mdt);
+        mdt.clone().spawn(lock);
+        server.add::<Mds>(&mdt.name, mdt.clone() as Arc<dyn Service<Mds>>);
+        Ok(mdt)
+    }
+
+    fn spawn(self: Arc<Mdt>, lock: LockGuard) {
+        let rt = &self.rt;
+        let committer = rt.spawn("mdt-commit", commit::run(self.clone()));
+        let destroyer = rt.spawn("mdt-destroy", destroy::run(self.clone()));
+        let follow = osts::follow(self.clone());
+        let follower = rt.spawn("mdt-follow", async move {
+            let _ = follow.await;
+        });
+        let recovery = rt.spawn("mdt-recovery", recovery(self.clone()));
+        *self.tasks.lock() = Some(Tasks { committer, others: vec![destroyer, follower, recovery], _lock: lock });
+    }
+
+    /// Such as `sheen-MDT0000`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Answers once the MGS has accepted this MDT.
+    ///
+    /// # Errors
+    /// EEXIST: the index belongs to another MDT. Others as [`sheen_mgc::Mgc::register`]. ESHUTDOWN: stopped before.
+    pub async fn registered(&self) -> WireResult<()> {
+        let mut answer = self.registered.subscribe();
+        let answer = answer.wait_for(Option::is_some).await.map_err(|_| Errno::ESHUTDOWN)?;
+        (*answer).unwrap_or(Err(Errno::ESHUTDOWN))
+    }
+
+    /// Answers once so many OSTs take new objects.
+    pub async fn wait_osts(&self, count: usize) {
+        loop {
+            let mut changed = std::pin::pin!(self.osts.changed());
+            changed.as_mut().enable();
+            if self.osts.view().iter().filter(|o| o.active).count() >= count {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Stops: refuses further requests with ESHUTDOWN, commits what executed, closes the store, gives the directory back. Remove the
+    /// target from its server first, so that clients wait for its return instead. A second call does nothing.
+    ///
+    /// # Errors
+    /// EIO: the last commit failed; what was not committed is lost.
+    pub async fn stop(&self) -> WireResult<()> {
+        let Some(tasks) = self.tasks.lock().take() else { return Ok(()) };
+        {
+            let mut core = self.core.lock();
+            self.stopped.store(true, std::sync::atomic::Ordering::Relaxed);
+            core.ns.stop();
+        }
+        tasks.others.iter().for_each(JoinHandle::abort);
+        self.osts.stop();
+        params::unregister(self);
+        self.commits.stop();
+        let ended = tasks.committer.await.unwrap_or(Err(Errno::EIO));
+        let store = self.store.clone();
+        self.rt.run_blocking(move || store.close()).await;
+        info!("{}: stopped", self.name);
+        ended
+    }
+
+    /// Wakes the committer if there is something to commit; with the lock held, after every change.
+    pub(crate) fn touched(&self, core: &Core) {
+        self.commits.touched(core, self.tunables.commit_ops_max.load(std::sync::atomic::Ordering::Relaxed));
+    }
+}
+
+/// After a restart: gives clients time to say what they have open, then lets go of what nobody has.
+async fn recovery(mdt: Arc<Mdt>) {
+    mdt.rt.sleep(Duration::from_millis(mdt.config.recovery_window_ms)).await;
+    let mut core = mdt.core.lock();
+    if let Err(e) = core.ns.finish_recovery() {
+        error!("{}: cannot remove files that were open and unlinked: {e}; the next start tries again", mdt.name);
+    }
+    mdt.touched(&core);
+}
+
+fn lock(disk: &Disk, dir: &Path) -> Result<LockGuard, MdtError> {
+    let io = |error| MdtError::Io { path: dir.into(), error };
+    disk.create_dir_all(dir).map_err(io)?;
+    disk.try_lock(dir.join(LOCK)).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => MdtError::InUse(dir.into()),
+        _ => io(error),
+    })
+}
+
+/// Checks whose directory it is and opens the store, on a blocking thread: repairing takes a while.
+async fn open(rt: &Rt, config: &MdtConfig) -> Result<(String, Namespace<RedbStore>, Arc<RedbStore>), MdtError> {
+    let (disk, config, now, random) = (rt.disk(), config.clone(), rt.wall(), rt.random_u64());
+    let mut secret = [0; 24];
+    rt.fill_random(&mut secret);
+    let opened = rt.run_blocking(move || {
+        let known = identify(&disk, &config)?;
+        let path = config.dir.join(STORE);
+        let failed = |error| MdtError::Store { path: path.clone(), error };
+        if known.is_some() && disk.metadata(&path).is_err() {
+            return Err(MdtError::StoreMissing(path));
+        }
+        let store = RedbStore::open(&disk, &path, config.store_cache_bytes).map_err(failed)?;
+        let store = Arc::new(store);
+        let [uuid @ .., _, _, _, _, _, _, _, _] = secret;
+        let [_, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, seed @ ..] = secret;
+        let settings = sheen_namespace::Config {
+            mdt_index: config.index,
+            hash_seed: u64::from_le_bytes(seed),
+            cache_bytes_max: config.cache_bytes,
+            ..sheen_namespace::Config::default()
+        };
+        let ns = Namespace::open(store.clone(), settings, now, random).map_err(failed)?;
+        // Last, so that a directory with an identity always has a store.
+        let uuid = match known {
+            Some(identity) => identity.uuid,
+            None => format_identity(&disk, &config, &uuid)?,
+        };
+        Ok((uuid, ns, store))
+    });
+    opened.await
+}
+
+/// What the directory holds: `None` where it is empty, or was left half formatted.
+fn identify(disk: &Disk, config: &MdtConfig) -> Result<Option<Identity>, MdtError> {
+    let path = config.dir.join(IDENTITY);
+    let bytes = match disk.read(&path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let entries =
+                disk.read_dir(&config.dir).map_err(|error| MdtError::Io { path: config.dir.clone(), error })?;
+            let own = |name: &str| matches!(name, LOCK | STORE) || name.starts_with('.');
+            let foreign = entries.iter().any(|e| !own(&e.name.to_string_lossy()));
+            return if foreign { Err(MdtError::Foreign(config.dir.clone())) } else { Ok(None) };
+        }
+        Err(error) => return Err(MdtError::Io { path, error }),
+    };
+    let refuse = |error| MdtError::Identity { path: config.dir.clone(), error };
+    let found = Identity::parse(&bytes).map_err(refuse)?;
+    if (&found.fsname, found.index) != (&config.fsname, config.index) {
+        let found = target_name(&found.fsname, TargetKind::Mdt, found.index);
+        let wanted = target_name(&config.fsname, TargetKind::Mdt, config.index);
+        return Err(refuse(IdentityError::Other { found, wanted }));
+    }
+    Ok(Some(found))
+}
+
+fn format_identity(disk: &Disk, config: &MdtConfig, random: &[u8; 16]) -> Result<String, MdtError> {
+    let hex = |range: std::ops::Range<usize>| random[range].iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let uuid = [hex(0..4), hex(4..6), hex(6..8), hex(8..10), hex(10..16)].join("-");
+    let identity = Identity { fsname: config.fsname.clone(), index: config.index, uuid };
+    let path = config.dir.join(IDENTITY);
+    disk.write_atomic(&path, identity.to_string().as_bytes()).map_err(|error| MdtError::Io { path, error })?;
+    info!("formatted {} as {}", config.dir.display(), target_name(&config.fsname, TargetKind::Mdt, config.index));
+    Ok(identity.uuid)
+}

@@ -1,0 +1,169 @@
+//! The OSTs of the file system: kept in step with the MGS, and what the allocator sees of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use sheen_layout::Ost;
+use sheen_lnet::Nid;
+use sheen_mgc::Mgc;
+use sheen_rpc::{Import, ImportConfig};
+use sheen_rt::{Instant, JoinHandle};
+use sheen_wire::Result;
+use sheen_wire::mgs::{Config, Target, TargetKind};
+use tokio::sync::Notify;
+use tracing::{error, info, warn};
+
+use crate::mdt::Mdt;
+use crate::osp::{self, Osp, STATFS_AGE};
+
+/// How long after its start the MDT lets creates wait for OSTs to answer, rather than refuse them for want of space.
+pub(crate) const SETTLE: Duration = Duration::from_secs(10);
+
+/// All OSTs.
+pub(crate) struct Osts {
+    map: Mutex<BTreeMap<u32, (Arc<Osp>, JoinHandle<()>)>>,
+    /// As placement sees them, by index.
+    view: RwLock<Arc<Vec<Ost>>>,
+    /// Whether the MGS has said which there are.
+    known: AtomicBool,
+    /// When free space was last asked for.
+    asked: Mutex<Instant>,
+    changed: Notify,
+}
+
+impl Osts {
+    pub fn new() -> Osts {
+        Osts {
+            map: Mutex::new(BTreeMap::new()),
+            view: RwLock::new(Arc::new(Vec::new())),
+            known: AtomicBool::new(false),
+            asked: Mutex::new(Instant::ZERO),
+            changed: Notify::new(),
+        }
+    }
+
+    /// As placement sees them.
+    pub fn view(&self) -> Arc<Vec<Ost>> {
+        self.view.read().clone()
+    }
+
+    /// All of them, by index.
+    pub fn all(&self) -> Vec<Arc<Osp>> {
+        self.map.lock().values().map(|(osp, _)| osp.clone()).collect()
+    }
+
+    /// The OST of this index if it can be reached.
+    pub fn connected(&self, index: u32) -> Option<Arc<Osp>> {
+        self.map.lock().get(&index).map(|(osp, _)| osp.clone()).filter(|osp| osp.connected())
+    }
+
+    /// Whether it is known which OSTs there are and of each whether it answers.
+    pub fn settled(&self) -> bool {
+        self.known.load(Relaxed) && self.map.lock().values().all(|(osp, _)| osp.tried())
+    }
+
+    /// Ready when something changed after the call.
+    pub fn changed(&self) -> tokio::sync::futures::Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// Something was placed: renew what is known of free space if it is old.
+    pub fn used(&self, now: Instant) {
+        let mut asked = self.asked.lock();
+        if now.since(*asked) >= STATFS_AGE {
+            *asked = now;
+            self.map.lock().values().for_each(|(osp, _)| osp.refresh());
+        }
+    }
+
+    /// Renews what placement sees.
+    pub fn rebuild(&self) {
+        let view = self.map.lock().values().map(|(osp, _)| seen(osp)).collect();
+        *self.view.write() = Arc::new(view);
+        self.changed.notify_waiters();
+    }
+
+    /// Ends all tasks.
+    pub fn stop(&self) {
+        for (_, task) in std::mem::take(&mut *self.map.lock()).into_values() {
+            task.abort();
+        }
+        self.rebuild();
+    }
+
+    /// Takes over what the MGS says.
+    fn update(&self, mdt: &Arc<Mdt>, config: &Config) {
+        let mut servers = BTreeMap::new();
+        let osts: Vec<_> = config.targets.iter().filter(|t| t.kind == TargetKind::Ost).collect();
+        for target in &osts {
+            let next = servers.len() as u32;
+            servers.entry(target.nids.first().cloned().unwrap_or_default()).or_insert(next);
+        }
+        for target in osts {
+            let oss = servers.get(target.nids.first().map_or("", String::as_str)).copied().unwrap_or(0);
+            self.put(mdt, target, oss);
+        }
+        self.known.store(true, Relaxed);
+        self.rebuild();
+    }
+
+    fn put(&self, mdt: &Arc<Mdt>, target: &Target, oss: u32) {
+        let mut map = self.map.lock();
+        let old = map.get(&target.index).map(|(osp, _)| osp.clone());
+        if old.as_ref().is_some_and(|o| o.uuid == target.uuid && o.nids == target.nids && o.oss == oss) {
+            return;
+        }
+        let name = target.name(&mdt.config.fsname);
+        let osp = Arc::new(connect(mdt, target, &name, oss));
+        info!("{}: {name} is at {}", mdt.name, target.nids.join(","));
+        if let Some(old) = &old {
+            osp.switched_on.store(old.switched_on.load(Relaxed), Relaxed);
+        }
+        crate::params::register_osp(mdt, &osp);
+        let task = mdt.rt.spawn("osp", osp::run(mdt.clone(), osp.clone()));
+        if let Some((_, old_task)) = map.insert(target.index, (osp, task)) {
+            old_task.abort();
+        }
+    }
+}
+
+fn connect(mdt: &Arc<Mdt>, target: &Target, name: &str, oss: u32) -> Osp {
+    let parsed = |nid: &String| nid.parse::<Nid>().inspect_err(|e| warn!("{name}: {e}")).ok();
+    let nids = target.nids.iter().filter_map(parsed).collect();
+    let import = Import::new(mdt.net.clone(), ImportConfig::new(&mdt.uuid, name, nids));
+    Osp::new(target.index, name.to_string(), target.uuid.clone(), target.nids.clone(), oss, import)
+}
+
+fn seen(osp: &Osp) -> Ost {
+    let statfs = osp.statfs();
+    let bytes = |blocks: u64| blocks.saturating_mul(u64::from(statfs.bsize));
+    Ost {
+        index: osp.index,
+        active: osp.active(),
+        free_bytes: bytes(statfs.bavail),
+        total_bytes: bytes(statfs.blocks),
+        free_objects: statfs.ffree,
+        oss: osp.oss,
+    }
+}
+
+/// The task that registers the MDT and follows the configuration. Ends only if the MGS refuses the MDT.
+pub(crate) async fn follow(mdt: Arc<Mdt>) -> Result<()> {
+    let config = &mdt.config;
+    let mgc = Mgc::new(mdt.net.clone(), config.mgs.clone(), &mdt.uuid);
+    let registered = mgc.register(&config.fsname, TargetKind::Mdt, Some(config.index), &mdt.uuid, &config.nids).await;
+    if let Err(e) = &registered {
+        error!("{}: the MGS refuses this MDT ({e}); its log says why", mdt.name);
+    }
+    let _ = mdt.registered.send(Some(registered.map(drop)));
+    registered?;
+    let mut version = 0;
+    loop {
+        let config = mgc.watch(&config.fsname, version).await?;
+        version = config.version;
+        mdt.osts.update(&mdt, &config);
+    }
+}

@@ -1,0 +1,218 @@
+//! The parameters and devices of an MDT, by Lustre's names: `mdt.*`, `lod.*`, `osp.*`.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+use sheen_layout::{PER_OST_MAX, STRIPE_SIZE_MAX, STRIPE_SIZE_UNIT, STRIPES_MAX};
+use sheen_params::{Device, Param};
+use sheen_wire::{Errno, StatFs};
+
+use crate::mdt::Mdt;
+use crate::osp::Osp;
+use crate::service;
+
+/// Registers what there is for as long as the MDT runs.
+pub(crate) fn register(mdt: &Arc<Mdt>) {
+    register_mdt(mdt);
+    register_lod(mdt);
+    let weak = Arc::downgrade(mdt);
+    let (name, uuid) = (mdt.name.clone(), format!("{}_UUID", mdt.name));
+    let lod = lod_name(mdt);
+    mdt.params.add_device("MDS", || Device { refcount: 3, ..Device::new("mds", "MDS", "MDS_uuid") });
+    mdt.params.add_device(&lod.clone(), move || Device::new("lod", &lod, &format!("{lod}_UUID")));
+    mdt.params.add_device(&name.clone(), move || {
+        let exports = weak.upgrade().map_or(0, |mdt| mdt.core.lock().exports.len());
+        Device { refcount: 1 + exports as u64, ..Device::new("mdt", &name, &uuid) }
+    });
+}
+
+/// Takes all of it back.
+pub(crate) fn unregister(mdt: &Mdt) {
+    let params = &mdt.params;
+    params.unregister(&format!("mdt.{}", mdt.name));
+    params.unregister(&format!("lod.{}", lod_name(mdt)));
+    for osp in mdt.osts.all() {
+        params.unregister(&format!("osp.{}", osp_name(mdt, &osp)));
+        params.remove_device(&osp_name(mdt, &osp));
+    }
+    for device in ["MDS", &lod_name(mdt), &mdt.name] {
+        params.remove_device(device);
+    }
+}
+
+/// Registers an OST's side of it.
+pub(crate) fn register_osp(mdt: &Arc<Mdt>, osp: &Arc<Osp>) {
+    let name = osp_name(mdt, osp);
+    let put = |field: &str, param| mdt.params.register(&format!("osp.{name}.{field}"), param);
+    let (weak, read, set) = (Arc::downgrade(mdt), osp.clone(), osp.clone());
+    put(
+        "active",
+        Param::bool(
+            move || read.switched_on.load(Relaxed),
+            move |on| {
+                set.switched_on.store(on, Relaxed);
+                weak.upgrade().inspect(|mdt| mdt.osts.rebuild());
+                Ok(())
+            },
+        ),
+    );
+    space(put, {
+        let osp = osp.clone();
+        move || osp.statfs()
+    });
+    let (device, lod, nid) = (name.clone(), format!("{}_UUID", lod_name(mdt)), osp.nids.first().cloned());
+    mdt.params.add_device(&name, move || Device { peer: nid.clone(), ..Device::new("osp", &device, &lod) });
+}
+
+fn register_mdt(mdt: &Arc<Mdt>) {
+    let name = &mdt.name;
+    let put = |field: &str, param| mdt.params.register(&format!("mdt.{name}.{field}"), param);
+    let (read, clear) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
+    // Lustre clears statistics by any write to the file.
+    put(
+        "md_stats",
+        Param::text_rw(
+            move || read.upgrade().map(|mdt| mdt.stats.render(mdt.rt.wall())).unwrap_or_default(),
+            move |_| {
+                clear.upgrade().inspect(|mdt| mdt.stats.clear(mdt.rt.wall()));
+                Ok(())
+            },
+        ),
+    );
+    put("commit_interval_ms", tunable(mdt, 1..=60_000, |mdt| &mdt.tunables.commit_interval_ms));
+    put("commit_ops_max", tunable(mdt, 1..=1 << 20, |mdt| &mdt.tunables.commit_ops_max));
+    put("num_exports", number(mdt, |mdt| mdt.core.lock().exports.len() as u64));
+    put("last_committed", number(mdt, |mdt| mdt.commits.last_committed()));
+    let weak = Arc::downgrade(mdt);
+    put(
+        "health",
+        Param::text(move || match weak.upgrade() {
+            Some(mdt) if mdt.commits.failed() => "read-only: the store cannot be written".into(),
+            Some(_) => "healthy".into(),
+            None => "stopped".into(),
+        }),
+    );
+    let uuid = mdt.uuid.clone();
+    put("uuid", Param::text(move || uuid.clone()));
+    let weak = Arc::downgrade(mdt);
+    space(put, move || weak.upgrade().map(|mdt| service::statfs(&mdt)).unwrap_or_default());
+}
+
+fn register_lod(mdt: &Arc<Mdt>) {
+    let name = lod_name(mdt);
+    let put = |field: &str, param| mdt.params.register(&format!("lod.{name}.{field}"), param);
+    let counts = -i64::from(PER_OST_MAX)..=STRIPES_MAX as i64;
+    let (read, set) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
+    put(
+        "stripecount",
+        Param::i64(
+            counts,
+            move || get(&read, |mdt| mdt.tunables.stripe_count.load(Relaxed)),
+            // 0 stands for the default, which is 1; several per OST would need overstriping, which a default does not have.
+            move |v| {
+                if v < -1 {
+                    Err(Errno::ERANGE)
+                } else {
+                    put_in(&set, |mdt| mdt.tunables.stripe_count.store(v.max(-1), Relaxed))
+                }
+            },
+        ),
+    );
+    let (read, set) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
+    put(
+        "stripesize",
+        Param::u64(
+            u64::from(STRIPE_SIZE_UNIT)..=u64::from(STRIPE_SIZE_MAX),
+            move || get(&read, |mdt| mdt.tunables.stripe_size.load(Relaxed)),
+            move |v| match v % u64::from(STRIPE_SIZE_UNIT) {
+                0 => put_in(&set, |mdt| mdt.tunables.stripe_size.store(v, Relaxed)),
+                _ => Err(Errno::EINVAL),
+            },
+        ),
+    );
+    let (read, set) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
+    put(
+        "stripeoffset",
+        Param::i64(
+            -1..=65534,
+            move || get(&read, |mdt| mdt.tunables.stripe_offset.load(Relaxed)),
+            move |v| put_in(&set, |mdt| mdt.tunables.stripe_offset.store(v, Relaxed)),
+        ),
+    );
+    put("qos_threshold_rr", percent(mdt, |mdt| &mdt.tunables.qos_threshold_percent));
+    put("qos_prio_free", percent(mdt, |mdt| &mdt.tunables.qos_prio_free_percent));
+    put("numobd", number(mdt, |mdt| mdt.osts.all().len() as u64));
+    put("activeobd", number(mdt, |mdt| mdt.osts.view().iter().filter(|o| o.active).count() as u64));
+    let weak = Arc::downgrade(mdt);
+    put(
+        "target_obd",
+        Param::text(move || {
+            let line = |osp: Arc<Osp>| {
+                let state = if osp.active() { "ACTIVE" } else { "INACTIVE" };
+                format!("{}: {}_UUID {state}\n", osp.index, osp.target)
+            };
+            weak.upgrade().map(|mdt| mdt.osts.all().into_iter().map(line).collect()).unwrap_or_default()
+        }),
+    );
+}
+
+/// The parameters that say how much space there is, in the units of their names.
+fn space(put: impl Fn(&str, Param), statfs: impl Fn() -> StatFs + Clone + Send + Sync + 'static) {
+    let kbytes = |s: &StatFs, blocks: u64| blocks.saturating_mul(u64::from(s.bsize)) / 1024;
+    let read = |f: fn(&StatFs) -> u64| {
+        let statfs = statfs.clone();
+        Param::u64_ro(move || f(&statfs()))
+    };
+    let in_kbytes = |f: fn(&StatFs) -> u64| {
+        let statfs = statfs.clone();
+        Param::u64_ro(move || {
+            let s = statfs();
+            kbytes(&s, f(&s))
+        })
+    };
+    put("kbytestotal", in_kbytes(|s| s.blocks));
+    put("kbytesfree", in_kbytes(|s| s.bfree));
+    put("kbytesavail", in_kbytes(|s| s.bavail));
+    put("filestotal", read(|s| s.files));
+    put("filesfree", read(|s| s.ffree));
+    put("blocksize", read(|s| u64::from(s.bsize)));
+}
+
+fn lod_name(mdt: &Mdt) -> String {
+    format!("{}-mdtlov", mdt.name)
+}
+
+/// Lustre's name: `sheen-OST0000-osc-MDT0000`.
+fn osp_name(mdt: &Mdt, osp: &Osp) -> String {
+    format!("{}-osc-MDT{:04x}", osp.target, mdt.config.index)
+}
+
+fn get<T: Default>(mdt: &Weak<Mdt>, f: impl Fn(&Mdt) -> T) -> T {
+    mdt.upgrade().map(|mdt| f(&mdt)).unwrap_or_default()
+}
+
+fn put_in(mdt: &Weak<Mdt>, f: impl Fn(&Mdt)) -> Result<(), Errno> {
+    mdt.upgrade().map(|mdt| f(&mdt)).ok_or(Errno::ENODEV)
+}
+
+fn number(mdt: &Arc<Mdt>, f: fn(&Mdt) -> u64) -> Param {
+    let weak = Arc::downgrade(mdt);
+    Param::u64_ro(move || get(&weak, f))
+}
+
+fn tunable(mdt: &Arc<Mdt>, range: std::ops::RangeInclusive<u64>, field: fn(&Mdt) -> &AtomicU64) -> Param {
+    let (read, set) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
+    Param::u64(
+        range,
+        move || get(&read, |mdt| field(mdt).load(Relaxed)),
+        move |v| put_in(&set, |mdt| field(mdt).store(v, Relaxed)),
+    )
+}
+
+fn percent(mdt: &Arc<Mdt>, field: fn(&Mdt) -> &AtomicU64) -> Param {
+    let (read, set) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
+    Param::percent(
+        move || get(&read, |mdt| field(mdt).load(Relaxed)),
+        move |v| put_in(&set, |mdt| field(mdt).store(v, Relaxed)),
+    )
+}

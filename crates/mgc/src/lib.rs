@@ -1,0 +1,121 @@
+//! The management client (Lustre's mgc): how targets register with the MGS and how everyone follows a file system's configuration.
+//!
+//! The MGS is found by its NIDs alone. It may be down or not yet up: every call here retries until it answers, so a target or a
+//! mount can be started before the MGS. Callers that want to give up put a timeout around the call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sheen_lnet::{Net, Nid};
+use sheen_rpc::{Import, ImportConfig};
+use sheen_rt::Rt;
+use sheen_wire::mgs::{Config, Reply, Request, TargetKind};
+use sheen_wire::{Bulk, Errno, Mgs, Result};
+use tracing::{info, warn};
+
+/// The MGS's name as a target of `rpc`.
+pub const MGS_TARGET: &str = "MGS";
+/// Wait between two attempts to reach an MGS that does not answer.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// A connection to the MGS.
+pub struct Mgc {
+    rt: Rt,
+    import: Arc<Import<Mgs>>,
+}
+
+impl Mgc {
+    /// A client of the MGS at `nids`. Connects at the first call.
+    pub fn new(net: Arc<Net>, nids: Vec<Nid>, client_uuid: &str) -> Arc<Mgc> {
+        let rt = net.rt().clone();
+        let config = ImportConfig::new(client_uuid, MGS_TARGET, nids);
+        Arc::new(Mgc { rt, import: Import::new(net, config) })
+    }
+
+    /// Makes a target known, or says where it is now; answers its index. `index`: `None` for the next free one.
+    ///
+    /// # Errors
+    /// EEXIST: the index belongs to a target of another uuid, or the uuid has another index. EINVAL: a name, NID or index that
+    /// cannot be. ENOSPC: no index is free. EIO: the MGS cannot write its registry.
+    pub async fn register(
+        &self,
+        fsname: &str,
+        kind: TargetKind,
+        index: Option<u32>,
+        uuid: &str,
+        nids: &[String],
+    ) -> Result<u32> {
+        let request = Request::Register { fsname: fsname.into(), kind, index, uuid: uuid.into(), nids: nids.to_vec() };
+        match self.call(request).await? {
+            Reply::Registered { index } => Ok(index),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// The configuration as it is now.
+    ///
+    /// # Errors
+    /// ENOENT: no file system of that name.
+    pub async fn config(&self, fsname: &str) -> Result<Config> {
+        match self.call(Request::GetConfig { fsname: fsname.into() }).await? {
+            Reply::Config(config) => Ok(config),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// The configuration as soon as its version is above `version`; waits until then, also for a file system of which nothing
+    /// is known yet.
+    ///
+    /// # Errors
+    /// EINVAL: a name that cannot be.
+    pub async fn watch(&self, fsname: &str, version: u64) -> Result<Config> {
+        loop {
+            let request = Request::Watch { fsname: fsname.into(), version };
+            match self.call(request).await? {
+                // The MGS may answer early so that no request stays unanswered for ever.
+                Reply::Config(config) if config.version > version => return Ok(config),
+                Reply::Config(_) => {}
+                _ => return Err(Errno::EPROTO),
+            }
+        }
+    }
+
+    /// Names of all file systems that the MGS knows.
+    ///
+    /// # Errors
+    /// None of its own.
+    pub async fn list(&self) -> Result<Vec<String>> {
+        match self.call(Request::List).await? {
+            Reply::Names(names) => Ok(names),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// Calls until the MGS answers.
+    async fn call(&self, request: Request) -> Result<Reply> {
+        let mut silent = false;
+        loop {
+            match self.import.call(request.clone(), Bulk::new()).await {
+                Ok(response) => {
+                    if silent {
+                        info!("the MGS answers again");
+                    }
+                    return Ok(response.body);
+                }
+                Err(errno) if transient(errno) => {
+                    if !silent {
+                        warn!("the MGS does not answer a {} ({errno}); trying until it does", request.op());
+                        silent = true;
+                    }
+                    self.rt.sleep(RETRY).await;
+                }
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+}
+
+/// Whether a failure says that the peer was not reached, rather than that it refused.
+fn transient(errno: Errno) -> bool {
+    matches!(errno, Errno::ETIMEDOUT | Errno::ENOTCONN | Errno::ESHUTDOWN | Errno::EHOSTUNREACH | Errno::ENODEV)
+}

@@ -1,0 +1,245 @@
+//! What the MGS knows: the targets of every file system. A pure state machine; `service.rs` persists and serves it.
+//!
+//! Invariants: within a file system and kind an index has one uuid and a uuid one index, for ever; `version` rises with every
+//! change and with nothing else; targets are sorted by kind, then index.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sheen_wire::mgs::{Config, FSNAME_MAX, TARGETS_MAX, Target, TargetKind};
+use sheen_wire::{Errno, Result};
+
+/// Most file systems of one MGS.
+pub const FILE_SYSTEMS_MAX: usize = 1024;
+/// Longest uuid, in bytes (Lustre's UUID_MAX without its NUL).
+pub const UUID_BYTES_MAX: usize = 39;
+/// Most NIDs of one target, and the longest, in bytes (a host name with port and network).
+pub const NIDS_MAX: usize = 32;
+/// See [`NIDS_MAX`].
+pub const NID_BYTES_MAX: usize = 280;
+/// Version of the form on disk.
+const FORMAT: u32 = 1;
+
+/// All file systems.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Registry {
+    systems: BTreeMap<String, Config>,
+}
+
+/// The form on disk.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    format: u32,
+    file_systems: Vec<Config>,
+}
+
+/// A target that registers.
+#[derive(Clone, Copy, Debug)]
+pub struct Registration<'a> {
+    /// File system.
+    pub fsname: &'a str,
+    /// Kind.
+    pub kind: TargetKind,
+    /// The index it has, or `None` for the next free one.
+    pub index: Option<u32>,
+    /// Its uuid.
+    pub uuid: &'a str,
+    /// Where to reach it.
+    pub nids: &'a [String],
+}
+
+impl Registry {
+    /// The configuration of a file system.
+    pub fn config(&self, fsname: &str) -> Option<&Config> {
+        self.systems.get(fsname)
+    }
+
+    /// Names of all file systems, sorted.
+    pub fn names(&self) -> Vec<String> {
+        self.systems.keys().cloned().collect()
+    }
+
+    /// Enters a target or updates where it is. Answers its index and whether anything changed.
+    ///
+    /// # Errors
+    /// EINVAL: a name, uuid, NID or index that cannot be. EEXIST: the index has another uuid, or the uuid another index.
+    /// ENOSPC: no room. Nothing is changed then.
+    pub fn register(&mut self, new: Registration<'_>) -> Result<(u32, bool)> {
+        check(&new)?;
+        if !self.systems.contains_key(new.fsname) && self.systems.len() >= FILE_SYSTEMS_MAX {
+            return Err(Errno::ENOSPC);
+        }
+        let known = self.systems.get(new.fsname);
+        let targets = known.map_or(&[][..], |c| &c.targets);
+        let index = match place(targets, &new)? {
+            Place::Known { at } if targets[at].nids == new.nids => return Ok((targets[at].index, false)),
+            Place::Known { at } => {
+                let index = targets[at].index;
+                if let Some(config) = self.systems.get_mut(new.fsname) {
+                    config.targets[at].nids = new.nids.to_vec();
+                    config.version += 1;
+                }
+                return Ok((index, true));
+            }
+            Place::New { index } => index,
+        };
+        let config = self.systems.entry(new.fsname.to_string()).or_insert_with(|| Config {
+            fsname: new.fsname.to_string(),
+            version: 0,
+            targets: Vec::new(),
+        });
+        let target = Target { kind: new.kind, index, uuid: new.uuid.to_string(), nids: new.nids.to_vec() };
+        let at = config.targets.partition_point(|t| (t.kind, t.index) < (target.kind, index));
+        config.targets.insert(at, target);
+        config.version += 1;
+        Ok((index, true))
+    }
+
+    /// As kept on disk.
+    ///
+    /// # Errors
+    /// None in practice: plain data always serialises.
+    pub fn encode(&self) -> Result<Vec<u8>, RegistryError> {
+        let stored = Stored { format: FORMAT, file_systems: self.systems.values().cloned().collect() };
+        let mut bytes = serde_json::to_vec_pretty(&stored)?;
+        bytes.push(b'\n');
+        Ok(bytes)
+    }
+
+    /// Reads what [`Registry::encode`] wrote.
+    ///
+    /// # Errors
+    /// The bytes are not a registry, or one of a later format.
+    pub fn decode(bytes: &[u8]) -> Result<Registry, RegistryError> {
+        let stored: Stored = serde_json::from_slice(bytes)?;
+        if stored.format != FORMAT {
+            return Err(RegistryError::Format(stored.format));
+        }
+        let systems = stored.file_systems.into_iter().map(|mut config| {
+            config.targets.sort_by_key(|t| (t.kind, t.index));
+            (config.fsname.clone(), config)
+        });
+        Ok(Registry { systems: systems.collect() })
+    }
+}
+
+/// A registry on disk that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// Not JSON, or not of this shape.
+    #[error("it is damaged: {0}")]
+    Damaged(#[from] serde_json::Error),
+    /// Written by another release.
+    #[error("it has format {0}, this program knows format {FORMAT}; use the release that wrote it, or a later one")]
+    Format(u32),
+}
+
+enum Place {
+    Known { at: usize },
+    New { index: u32 },
+}
+
+/// Finds a target among those of its file system, or an index for it.
+fn place(targets: &[Target], new: &Registration<'_>) -> Result<Place> {
+    let kin = || targets.iter().enumerate().filter(|(_, t)| t.kind == new.kind);
+    if let Some((at, target)) = kin().find(|(_, t)| t.uuid == new.uuid) {
+        return if new.index.is_none_or(|i| i == target.index) { Ok(Place::Known { at }) } else { Err(Errno::EEXIST) };
+    }
+    match new.index {
+        Some(index) if kin().any(|(_, t)| t.index == index) => Err(Errno::EEXIST),
+        Some(index) => Ok(Place::New { index }),
+        None => {
+            // Sorted by index: the first gap, or the end.
+            let free = kin().zip(0u32..).find(|((_, t), i)| t.index != *i).map_or(kin().count(), |(_, i)| i as usize);
+            if free >= TARGETS_MAX { Err(Errno::ENOSPC) } else { Ok(Place::New { index: free as u32 }) }
+        }
+    }
+}
+
+fn check(new: &Registration<'_>) -> Result<()> {
+    let name_ok = (1..=FSNAME_MAX).contains(&new.fsname.len())
+        && new.fsname.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    let printable = |s: &str, max: usize| (1..=max).contains(&s.len()) && s.bytes().all(|b| b.is_ascii_graphic());
+    let uuid_ok = printable(new.uuid, UUID_BYTES_MAX);
+    let nids_ok = (1..=NIDS_MAX).contains(&new.nids.len()) && new.nids.iter().all(|n| printable(n, NID_BYTES_MAX));
+    let index_ok = new.index.is_none_or(|i| (i as usize) < TARGETS_MAX);
+    if name_ok && uuid_ok && nids_ok && index_ok { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn register(r: &mut Registry, kind: TargetKind, index: Option<u32>, uuid: &str, nid: &str) -> Result<(u32, bool)> {
+        r.register(Registration { fsname: "sheen", kind, index, uuid, nids: &[nid.to_string()] })
+    }
+
+    #[test]
+    fn gives_indices_and_finds_targets_again() {
+        let mut r = Registry::default();
+        let ost = TargetKind::Ost;
+        assert_eq!(register(&mut r, ost, None, "a", "n1"), Ok((0, true)));
+        assert_eq!(register(&mut r, ost, Some(2), "c", "n1"), Ok((2, true)));
+        assert_eq!(register(&mut r, ost, None, "b", "n1"), Ok((1, true)));
+        assert_eq!(register(&mut r, ost, None, "d", "n1"), Ok((3, true)));
+        assert_eq!(register(&mut r, TargetKind::Mdt, Some(0), "a", "n1"), Ok((0, true)));
+        let version = r.config("sheen").unwrap().version;
+        assert_eq!(register(&mut r, ost, None, "c", "n1"), Ok((2, false)));
+        assert_eq!(r.config("sheen").unwrap().version, version);
+        assert_eq!(register(&mut r, ost, Some(2), "c", "n2"), Ok((2, true)));
+        let config = r.config("sheen").unwrap();
+        assert_eq!(config.version, version + 1);
+        let names: Vec<_> = config.targets.iter().map(|t| t.name("sheen")).collect();
+        assert_eq!(names, ["sheen-MDT0000", "sheen-OST0000", "sheen-OST0001", "sheen-OST0002", "sheen-OST0003"]);
+        assert_eq!(config.targets[3].nids, ["n2"]);
+    }
+
+    #[test]
+    fn strangers_and_nonsense_change_nothing() {
+        let mut r = Registry::default();
+        register(&mut r, TargetKind::Ost, Some(0), "a", "n1").unwrap();
+        let before = r.clone();
+        let ost = TargetKind::Ost;
+        assert_eq!(register(&mut r, ost, Some(0), "b", "n1"), Err(Errno::EEXIST));
+        assert_eq!(register(&mut r, ost, Some(1), "a", "n1"), Err(Errno::EEXIST));
+        assert_eq!(register(&mut r, ost, Some(65535), "b", "n1"), Err(Errno::EINVAL));
+        assert_eq!(register(&mut r, ost, None, "", "n1"), Err(Errno::EINVAL));
+        assert_eq!(register(&mut r, ost, None, "b", "n 1"), Err(Errno::EINVAL));
+        for fsname in ["", "ninechars", "a/b", "ü"] {
+            let new = Registration { fsname, kind: ost, index: None, uuid: "u", nids: &["n".to_string()] };
+            assert_eq!(r.register(new), Err(Errno::EINVAL), "{fsname}");
+        }
+        assert_eq!(r, before);
+    }
+
+    #[test]
+    fn is_full_at_its_bounds() {
+        let mut r = Registry::default();
+        let nids = ["n".to_string()];
+        for i in 0..FILE_SYSTEMS_MAX {
+            let new =
+                Registration { fsname: &format!("f{i}"), kind: TargetKind::Mdt, index: None, uuid: "u", nids: &nids };
+            r.register(new).unwrap();
+        }
+        let new = Registration { fsname: "more", kind: TargetKind::Mdt, index: None, uuid: "u", nids: &nids };
+        assert_eq!(r.register(new), Err(Errno::ENOSPC));
+    }
+
+    #[test]
+    fn survives_the_disk_and_refuses_what_it_does_not_know() {
+        let mut r = Registry::default();
+        register(&mut r, TargetKind::Ost, None, "a", "10.0.0.1@tcp").unwrap();
+        let bytes = r.encode().unwrap();
+        assert_eq!(Registry::decode(&bytes).unwrap(), r);
+        let later = String::from_utf8(bytes.clone()).unwrap().replace("\"format\": 1", "\"format\": 2");
+        assert!(matches!(Registry::decode(later.as_bytes()), Err(RegistryError::Format(2))));
+        assert!(matches!(Registry::decode(&bytes[..20]), Err(RegistryError::Damaged(_))));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_decode_or_fail(bytes: Vec<u8>) {
+            let _ = Registry::decode(&bytes);
+        }
+    }
+}

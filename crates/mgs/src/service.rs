@@ -1,0 +1,211 @@
+//! The target `MGS`.
+//!
+//! A change is on disk before it is answered or seen by anyone. A watch that waits is a future on a channel and costs nothing
+//! until something changes; after [`WATCH_MAX`] it is answered with what the caller already has, so that no request
+//! is pending without end and a dead peer's watch goes away.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sheen_params::{Device, Param, Params};
+use sheen_rpc::{BoxFuture, Export, Response, Service};
+use sheen_rt::{LockGuard, Rt};
+use sheen_wire::mgs::{Config, Reply, Request, target_name};
+use sheen_wire::{Bulk, Errno, Result};
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+
+use crate::registry::{Registration, Registry, RegistryError};
+
+/// Longest time that a `Watch` waits.
+pub const WATCH_MAX: Duration = Duration::from_secs(60);
+/// The registry's file in the MGS's directory.
+const FILE: &str = "registry.json";
+/// Held while the directory is served.
+const LOCK: &str = "lock";
+
+/// A running MGS. Give it to `rpc::Server::add` under the name `MGS`.
+pub struct Mgs {
+    rt: Rt,
+    file: PathBuf,
+    params: Params,
+    incarnation: u64,
+    /// Taken by the one registration that is being made.
+    change: tokio::sync::Mutex<()>,
+    registry: Mutex<Registry>,
+    /// Raised after every change.
+    changes: watch::Sender<u64>,
+    lock: Mutex<Option<LockGuard>>,
+}
+
+/// Why an MGS does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum MgsError {
+    /// Another process serves the directory.
+    #[error("{0} is in use by another process; stop that one first")]
+    InUse(PathBuf),
+    /// The directory cannot be used.
+    #[error("cannot use {path}: {error}")]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// What is on disk cannot be used.
+    #[error("cannot use the registry {path}: {error}")]
+    Registry {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: RegistryError,
+    },
+}
+
+impl Mgs {
+    /// Opens the MGS in `dir`, which is created if missing.
+    ///
+    /// # Errors
+    /// The directory is in use, cannot be read or written, or holds what this release does not understand.
+    pub async fn start(rt: Rt, dir: &Path, params: Params) -> Result<Arc<Mgs>, MgsError> {
+        let disk = rt.disk();
+        let io = |error| MgsError::Io { path: dir.into(), error };
+        disk.create_dir_all(dir).map_err(io)?;
+        let lock = disk.try_lock(dir.join(LOCK)).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => MgsError::InUse(dir.into()),
+            _ => io(error),
+        })?;
+        let file = dir.join(FILE);
+        let registry = match disk.read(&file) {
+            Ok(bytes) => Registry::decode(&bytes).map_err(|error| MgsError::Registry { path: file.clone(), error })?,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Registry::default(),
+            Err(error) => return Err(MgsError::Io { path: file, error }),
+        };
+        let mgs = Arc::new(Mgs {
+            incarnation: rt.random_u64(),
+            change: tokio::sync::Mutex::new(()),
+            registry: Mutex::new(registry),
+            changes: watch::Sender::new(0),
+            lock: Mutex::new(Some(lock)),
+            rt,
+            file,
+            params,
+        });
+        mgs.register_params();
+        Ok(mgs)
+    }
+
+    /// Gives the directory back. Requests are refused from now on with ESHUTDOWN.
+    pub fn stop(&self) {
+        self.lock.lock().take();
+        self.params.unregister("mgs.MGS");
+        self.params.remove_device("MGS");
+        // Watchers wake up and find the service closed.
+        self.changes.send_modify(|n| *n += 1);
+    }
+
+    /// The configuration of a file system, as far as there is one.
+    pub fn config(&self, fsname: &str) -> Option<Config> {
+        self.registry.lock().config(fsname).cloned()
+    }
+
+    fn register_params(self: &Arc<Mgs>) {
+        let weak = Arc::downgrade(self);
+        let names = move || {
+            let names = weak.upgrade().map(|mgs| mgs.registry.lock().names()).unwrap_or_default();
+            names.into_iter().map(|name| name + "\n").collect()
+        };
+        self.params.register("mgs.MGS.filesystems", Param::text(names));
+        self.params.add_device("MGS", || Device::new("mgs", "MGS", "MGS"));
+    }
+
+    async fn execute(&self, request: Request) -> Result<Reply> {
+        if self.lock.lock().is_none() {
+            return Err(Errno::ESHUTDOWN);
+        }
+        match request {
+            Request::Register { fsname, kind, index, uuid, nids } => {
+                let new = Registration { fsname: &fsname, kind, index, uuid: &uuid, nids: &nids };
+                self.register(new).await.map(|index| Reply::Registered { index })
+            }
+            Request::GetConfig { fsname } => self.config(&fsname).map(Reply::Config).ok_or(Errno::ENOENT),
+            Request::Watch { fsname, version } => Ok(Reply::Config(self.watch(fsname, version).await)),
+            Request::List => Ok(Reply::Names(self.registry.lock().names())),
+        }
+    }
+
+    async fn register(&self, new: Registration<'_>) -> Result<u32> {
+        let _one = self.change.lock().await;
+        let mut next = self.registry.lock().clone();
+        let (index, changed) = next.register(new).inspect_err(|errno| refuse(&new, *errno))?;
+        if changed {
+            self.save(&next).await?;
+            info!("{} ({}) is at {}", target_name(new.fsname, new.kind, index), new.uuid, new.nids.join(","));
+            *self.registry.lock() = next;
+            self.changes.send_modify(|n| *n += 1);
+        }
+        Ok(index)
+    }
+
+    async fn save(&self, registry: &Registry) -> Result<()> {
+        let (disk, file) = (self.rt.disk(), self.file.clone());
+        let bytes = registry.encode().map_err(|_| Errno::EIO)?;
+        let saved = self.rt.run_blocking(move || disk.write_atomic(&file, &bytes)).await;
+        saved.map_err(|e| {
+            error!("cannot write {}: {e}; the registration is refused, the target will try again", self.file.display());
+            Errno::EIO
+        })
+    }
+
+    /// The configuration once its version is above `version`, or as it is after [`WATCH_MAX`].
+    async fn watch(&self, fsname: String, version: u64) -> Config {
+        let mut changes = self.changes.subscribe();
+        let newer = async {
+            loop {
+                changes.borrow_and_update();
+                let config = self.config(&fsname).filter(|c| c.version > version);
+                if let Some(config) = config {
+                    return config;
+                }
+                if changes.changed().await.is_err() || self.lock.lock().is_none() {
+                    return self.current(&fsname);
+                }
+            }
+        };
+        match self.rt.timeout(WATCH_MAX, newer).await {
+            Ok(config) => config,
+            Err(_) => self.current(&fsname),
+        }
+    }
+
+    /// The configuration, empty where nothing is known.
+    fn current(&self, fsname: &str) -> Config {
+        let nothing = || Config { fsname: fsname.to_string(), version: 0, targets: Vec::new() };
+        self.config(fsname).unwrap_or_else(nothing)
+    }
+}
+
+fn refuse(new: &Registration<'_>, errno: Errno) {
+    let what = new.index.map_or_else(|| "a new target".to_string(), |i| target_name(new.fsname, new.kind, i));
+    match errno {
+        Errno::EEXIST => warn!(
+            "refused {what} of {} with uuid {}: the file system knows it by another uuid or index. A target that was formatted \
+             anew needs a free index",
+            new.fsname, new.uuid
+        ),
+        _ => warn!("refused {what} of {:?}: {errno}", new.fsname),
+    }
+}
+
+impl Service<sheen_wire::Mgs> for Mgs {
+    fn call<'a>(&'a self, _: &'a Arc<Export>, request: Request, _: Bulk) -> BoxFuture<'a, Result<Response<Reply>>> {
+        Box::pin(async move { self.execute(request).await.map(Response::from) })
+    }
+
+    fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+}

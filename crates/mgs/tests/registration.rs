@@ -1,0 +1,112 @@
+//! An MGS and its clients over lo and over the simulated network.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sheen_lnet::{Net, Nid};
+use sheen_mgc::Mgc;
+use sheen_mgs::{Mgs, MgsError};
+use sheen_params::Params;
+use sheen_rpc::Server;
+use sheen_rt::Rt;
+use sheen_rt::sim::{Sim, SimConfig};
+use sheen_wire::Errno;
+use sheen_wire::mgs::TargetKind;
+
+const PORT: u16 = 7988;
+
+struct Host {
+    net: Arc<Net>,
+    server: Arc<Server>,
+    mgs: Arc<Mgs>,
+    params: Params,
+}
+
+/// An MGS on a host, listening.
+async fn mgs(rt: &Rt, addr: std::net::SocketAddr) -> Host {
+    let net = Net::new(rt.clone());
+    let server = Server::new(net.clone());
+    let params = Params::new();
+    let mgs = Mgs::start(rt.clone(), Path::new("/mgs"), params.clone()).await.unwrap();
+    server.add::<sheen_wire::Mgs>(sheen_mgc::MGS_TARGET, mgs.clone());
+    server.listen(addr).await.unwrap();
+    Host { net, server, mgs, params }
+}
+
+fn nids(text: &str) -> Vec<String> {
+    vec![text.to_string()]
+}
+
+#[test]
+fn registers_over_lo_and_wakes_those_who_watch() {
+    let sim = Sim::new(1, SimConfig::default());
+    let (rt, addr) = (sim.rt(1), sim.addr(1, PORT));
+    sim.run(async move {
+        let host = mgs(&rt, addr).await;
+        let mgc = Mgc::new(host.net.clone(), vec![Nid::Lo], "client");
+        assert_eq!(mgc.config("sheen").await, Err(Errno::ENOENT));
+        let watching = mgc.clone();
+        let watch = rt.spawn("watch", async move { watching.watch("sheen", 0).await });
+        // Longer than one pending watch lasts: it goes on.
+        rt.sleep(Duration::from_secs(300)).await;
+        assert!(!watch.is_finished());
+        let index = mgc.register("sheen", TargetKind::Ost, None, "u1", &nids("10.0.0.7@tcp")).await.unwrap();
+        let config = watch.await.unwrap().unwrap();
+        assert_eq!((index, config.version, config.targets[0].name("sheen").as_str()), (0, 1, "sheen-OST0000"));
+
+        let stranger = mgc.register("sheen", TargetKind::Ost, Some(0), "u2", &nids("10.0.0.8@tcp")).await;
+        assert_eq!(stranger, Err(Errno::EEXIST));
+        mgc.register("sheen", TargetKind::Ost, Some(0), "u1", &nids("10.0.0.9@tcp")).await.unwrap();
+        let moved = mgc.watch("sheen", config.version).await.unwrap();
+        assert_eq!(moved.targets[0].nids, nids("10.0.0.9@tcp"));
+        assert_eq!(mgc.list().await.unwrap(), ["sheen"]);
+        assert_eq!(host.params.get("mgs.*.filesystems").unwrap()[0].value, "sheen\n");
+        let second = Mgs::start(rt.clone(), Path::new("/mgs"), Params::new()).await;
+        assert!(matches!(second, Err(MgsError::InUse(_))));
+    })
+    .unwrap();
+}
+
+#[test]
+fn what_was_answered_survives_a_crash() {
+    let sim = Sim::new(2, SimConfig::default());
+    let (server_addr, far) = (sim.addr(1, PORT), sim.rt(2));
+    let first = sim.rt(1);
+    let world = &sim;
+    sim.run(async {
+        let host = mgs(&first, server_addr).await;
+        let mgc = Mgc::new(Net::new(far.clone()), vec![Nid::Tcp(server_addr)], "target");
+        assert_eq!(mgc.register("sheen", TargetKind::Ost, None, "u1", &nids("a@tcp")).await, Ok(0));
+        world.crash_host(1);
+        drop(host);
+
+        // A target that registers while the MGS is away waits for it.
+        let waiting = mgc.clone();
+        let pending = far.spawn("register", async move {
+            waiting.register("sheen", TargetKind::Ost, None, "u2", &nids("b@tcp")).await
+        });
+        far.sleep(Duration::from_secs(200)).await;
+        assert!(!pending.is_finished());
+        let host = mgs(&world.rt(1), server_addr).await;
+        assert_eq!(pending.await.unwrap(), Ok(1));
+        assert_eq!(mgc.register("sheen", TargetKind::Ost, None, "u1", &nids("a@tcp")).await, Ok(0));
+        assert_eq!(mgc.config("sheen").await.unwrap().targets.len(), 2);
+        drop((host.server, host.mgs));
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_stopped_mgs_gives_its_directory_back() {
+    let sim = Sim::new(3, SimConfig::default());
+    let (rt, addr) = (sim.rt(1), sim.addr(1, PORT));
+    sim.run(async move {
+        let host = mgs(&rt, addr).await;
+        host.server.remove(sheen_mgc::MGS_TARGET);
+        host.mgs.stop();
+        let again = Mgs::start(rt.clone(), Path::new("/mgs"), Params::new()).await;
+        assert!(again.is_ok());
+    })
+    .unwrap();
+}

@@ -1,0 +1,101 @@
+//! Who may do what: Linux's `generic_permission` and its relatives.
+//!
+//! The superuser (uid 0) has the capabilities that matter here: DAC_OVERRIDE, FOWNER, FSETID, CHOWN, MKNOD, SYS_ADMIN, SETFCAP.
+//! A request may leave out the supplementary groups; [`Errno::NEED_GROUPS`] is answered exactly where they decide.
+
+use sheen_wire::{self as wire, Cred, Errno};
+
+use crate::{
+    acl::{self, Acl},
+    record::Inode,
+};
+
+pub(crate) const READ: u32 = 4;
+pub(crate) const WRITE: u32 = 2;
+pub(crate) const EXEC: u32 = 1;
+
+pub(crate) const SUID: u32 = 0o4000;
+pub(crate) const SGID: u32 = 0o2000;
+pub(crate) const STICKY: u32 = 0o1000;
+
+pub(crate) fn is_root(cred: &Cred) -> bool {
+    cred.uid == 0
+}
+
+/// Owner, or allowed to act as one.
+pub(crate) fn is_owner(cred: &Cred, inode: &Inode) -> bool {
+    is_root(cred) || cred.uid == inode.uid
+}
+
+/// Whether the caller is in a group.
+pub(crate) fn in_group(cred: &Cred, gid: u32) -> wire::Result<bool> {
+    match &cred.groups {
+        _ if cred.gid == gid => Ok(true),
+        Some(groups) => Ok(groups.contains(&gid)),
+        None => Err(Errno::NEED_GROUPS),
+    }
+}
+
+/// Whether the caller may keep set-group-id for a file of group `gid`.
+pub(crate) fn may_keep_sgid(cred: &Cred, gid: u32) -> wire::Result<bool> {
+    if is_root(cred) { Ok(true) } else { in_group(cred, gid) }
+}
+
+/// Whether all of `mask` ([`READ`], [`WRITE`], [`EXEC`]) is allowed: else EACCES.
+pub(crate) fn check(inode: &Inode, cred: &Cred, mask: u32) -> wire::Result<()> {
+    let allowed = if is_root(cred) {
+        inode.is_dir() || mask & EXEC == 0 || inode.perm & 0o111 != 0
+    } else if cred.uid == inode.uid {
+        inode.perm >> 6 & mask == mask
+    } else if let Some(acl) = &inode.access_acl
+        && inode.perm & 0o070 != 0
+    {
+        acl_allows(acl, inode.gid, cred, mask)?
+    } else {
+        let (group, other) = (inode.perm >> 3 & mask == mask, inode.perm & mask == mask);
+        // Where both say the same, membership does not matter.
+        if group != other && in_group(cred, inode.gid)? { group } else { other }
+    };
+    if allowed { Ok(()) } else { Err(Errno::EACCES) }
+}
+
+/// For everybody but the owner.
+fn acl_allows(acl: &Acl, gid: u32, cred: &Cred, mask: u32) -> wire::Result<bool> {
+    let masked = acl.entries.iter().find(|e| e.tag == acl::MASK).map_or(7, |e| u32::from(e.perm));
+    if let Some(user) = acl.entries.iter().find(|e| e.tag == acl::USER && e.id == cred.uid) {
+        return Ok(u32::from(user.perm) & masked & mask == mask);
+    }
+    // The groups that the caller is in: does one grant it, is there any? And the same for those that nobody looked up.
+    let (mut grants, mut found, mut may_grant, mut may_be_found) = (false, false, false, false);
+    for e in acl.entries.iter().filter(|e| matches!(e.tag, acl::GROUP_OBJ | acl::GROUP)) {
+        let granted = u32::from(e.perm) & masked & mask == mask;
+        match in_group(cred, if e.tag == acl::GROUP { e.id } else { gid }) {
+            Ok(true) => (grants, found) = (grants || granted, true),
+            Ok(false) => {}
+            Err(_) if granted => may_grant = true,
+            Err(_) => may_be_found = true,
+        }
+    }
+    let other = acl.entries.iter().any(|e| e.tag == acl::OTHER && u32::from(e.perm) & mask == mask);
+    let known = if found { grants } else { other };
+    let undecided = !grants && ((may_grant && !known) || (may_be_found && !found && known));
+    if undecided { Err(Errno::NEED_GROUPS) } else { Ok(known) }
+}
+
+/// A sticky directory lets only the owners of file and directory remove or rename: EPERM.
+pub(crate) fn check_sticky(dir: &Inode, victim: &Inode, cred: &Cred) -> wire::Result<()> {
+    if dir.perm & STICKY != 0 && !is_owner(cred, victim) && cred.uid != dir.uid {
+        return Err(Errno::EPERM);
+    }
+    Ok(())
+}
+
+/// What is left of the permission bits once privilege is taken away, as after a write or a change of owner: no set-user-id; no
+/// set-group-id if it is executable by the group (else it is a mark for mandatory locks), or the caller is not in the group.
+pub(crate) fn without_privilege(inode: &Inode, cred: &Cred) -> wire::Result<u32> {
+    let mut perm = inode.perm & !SUID;
+    if perm & SGID != 0 && (perm & 0o010 != 0 || !may_keep_sgid(cred, inode.gid)?) {
+        perm &= !SGID;
+    }
+    Ok(perm)
+}

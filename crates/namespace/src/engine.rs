@@ -1,0 +1,318 @@
+//! The engine: opening, executing, committing.
+
+use std::{hash::Hasher, sync::Arc, time::Duration};
+
+use sheen_layout::{Layout, Pool, Spec};
+use sheen_wire::{
+    self as wire, Errno, Fid, FileKind, StatFs, Time, fid,
+    mds::{Reply, Request},
+};
+use siphasher::sip::SipHasher13;
+
+use crate::{
+    Batch, OrphanRange, Store, StoreError,
+    handles::Handles,
+    ids::{Objects, Sequences},
+    key, ops,
+    record::{Counters, Inode, Super, decode, encode},
+    tables::{Tables, read},
+};
+
+/// Names a client's connection (the export's id) for as long as it lasts: open files belong to it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ClientId(pub u64);
+
+/// Not an error of Linux: [`Namespace::execute`] changed nothing that matters and must be called again after the next commit,
+/// because ids that it needs are reserved but the reservation is not durable yet. The service seals, commits, repeats; no client
+/// ever sees this value. Happens for the first object on an OST, and when 32Ki objects of one OST are used in one commit interval.
+pub const NEED_COMMIT: Errno = Errno(0x1_0002);
+
+/// How an MDT is run.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Index of this MDT. A store of another one is refused.
+    pub mdt_index: u32,
+    /// Secret of directory hashes, stored in the superblock when an empty store is formatted and ignored later. Take it from
+    /// the system's randomness: whoever knows it can make a directory's names collide.
+    pub hash_seed: u64,
+    /// Bound of the caches of clean inodes and entries, in bytes.
+    pub cache_bytes_max: usize,
+    /// Most files one client may have open.
+    pub open_files_max: usize,
+    /// Access times older than this are renewed by a read even if newer than the last change.
+    pub relatime: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            mdt_index: 0,
+            hash_seed: 0,
+            cache_bytes_max: 256 << 20,
+            open_files_max: 1 << 20,
+            relatime: Duration::from_secs(24 * 3600),
+        }
+    }
+}
+
+/// What is wanted of a new layout: to be resolved in this order (`sheen_layout::resolve`), then from the file system's defaults.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Ask {
+    /// What the user set on the file itself; empty where nothing.
+    pub own: Spec,
+    /// The default of its directory.
+    pub dir: Option<Spec>,
+    /// The default of the root directory.
+    pub root: Option<Spec>,
+}
+
+/// The resolved and placed layout. The engine adds the object ids.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Allocation {
+    /// Bytes.
+    pub stripe_size: u32,
+    /// Pool from which the OSTs are.
+    pub pool: Option<Pool>,
+    /// OST index of each stripe.
+    pub osts: Vec<u32>,
+}
+
+/// What an operation needs from around it.
+pub trait Env {
+    /// Real time.
+    fn now(&self) -> Time;
+    /// Resolves and places a layout. ENOSPC, EINVAL and so on as `sheen_layout::LayoutError::errno` says. Called before the
+    /// operation changes anything; the operation may still fail afterwards.
+    fn allocate(&mut self, ask: &Ask) -> wire::Result<Allocation>;
+    /// Whether a directory may have this default: do its OSTs and its pool exist (EINVAL)?
+    fn check(&self, spec: &Spec) -> wire::Result<()>;
+    /// The answer to `StatFs`, given the number of inodes in use.
+    fn statfs(&self, files: u64) -> StatFs;
+}
+
+/// A request that was executed.
+#[derive(Clone, Debug)]
+pub struct Done {
+    /// The answer.
+    pub reply: Reply,
+    /// Number of the change, rising; 0 if nothing changed that a crash could lose.
+    pub transno: u64,
+}
+
+/// Objects of a file that is gone for good, to be removed from their OSTs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Destroy {
+    /// Number in the unlink log, rising.
+    pub seqno: u64,
+    /// (OST index, object).
+    pub objects: Vec<(u32, Fid)>,
+}
+
+/// What one request brings along.
+pub(crate) struct Cx<'a> {
+    pub client: ClientId,
+    /// The time of all that this request does.
+    pub now: Time,
+    pub env: &'a mut dyn Env,
+}
+
+/// The MDT's state.
+pub struct Namespace<S> {
+    pub(crate) tables: Tables<S>,
+    pub(crate) handles: Handles,
+    pub(crate) objects: Objects,
+    pub(crate) sequences: Sequences,
+    pub(crate) counters: Counters,
+    pub(crate) config: Config,
+    /// Which bits of a name's hash are used: all, but in tests of collisions.
+    pub(crate) hash_mask: u64,
+}
+
+impl<S: Store> Namespace<S> {
+    /// Opens a store; formats it if it is empty. Commits once before it returns (the reservation of ids, orphan ranges found).
+    /// `random` makes open-file handles of this life differ from those of earlier ones.
+    pub fn open(store: Arc<S>, mut config: Config, now: Time, random: u64) -> Result<Self, StoreError> {
+        let found: Option<Super> = read(&*store, key::SUPER)?;
+        let counters: Counters = read(&*store, key::COUNTERS)?.unwrap_or_default();
+        let mut tables = Tables::new(store, config.cache_bytes_max, counters.transno);
+        let mut ns = Namespace {
+            handles: Handles::new(random, config.open_files_max),
+            objects: Objects::open(&mut tables)?,
+            sequences: Sequences::open(counters.seq_reserved),
+            counters,
+            hash_mask: u64::MAX,
+            tables,
+            config: config.clone(),
+        };
+        match found {
+            Some(found) if found.mdt_index != config.mdt_index => {
+                let (has, is) = (found.mdt_index, config.mdt_index);
+                return Err(StoreError::Incompatible(format!("it belongs to MDT {has}, this is MDT {is}")));
+            }
+            Some(found) => config.hash_seed = found.hash_seed,
+            None => ns.format(now)?,
+        }
+        ns.config = config;
+        if let Some(batch) = ns.try_seal()? {
+            ns.tables.store().commit(&batch)?;
+            ns.committed(batch.last());
+        }
+        Ok(ns)
+    }
+
+    fn format(&mut self, now: Time) -> Result<(), StoreError> {
+        let record = Super { mdt_index: self.config.mdt_index, hash_seed: self.config.hash_seed };
+        self.tables.set_raw(key::SUPER.to_vec(), Some(encode(&record, Vec::new())?));
+        let root = Inode { nlink: 2, perm: 0o755, ..Inode::new(FileKind::Dir, now) };
+        self.tables.put_inode(fid::ROOT, root);
+        self.counters.files = 1;
+        self.tables.end();
+        Ok(())
+    }
+
+    /// Executes one request. An error changed nothing. `StatFs` is answered from [`Env::statfs`]; `Sync` answers `Ok` at once: waiting
+    /// is the service's part ([`Namespace::needs_commit`]). [`NEED_COMMIT`] asks for a commit and a second call.
+    pub fn execute(&mut self, client: ClientId, request: &Request, env: &mut dyn Env) -> wire::Result<Done> {
+        let mut cx = Cx { client, now: env.now(), env };
+        let result = ops::execute(self, &mut cx, request);
+        let transno = self.tables.end();
+        result.map(|reply| Done { reply, transno })
+    }
+
+    /// Closes all files of a client that left or was evicted. The last close of an unlinked file destroys it.
+    pub fn disconnect(&mut self, client: ClientId) {
+        for (handle, fid) in self.handles.of(client) {
+            // A store that fails here leaves the orphan's record, for the next recovery; the fault is kept.
+            let _ = self.close_handle(handle, fid);
+        }
+        self.tables.end();
+    }
+
+    /// Everything since the last seal, as one batch to commit. `None` if nothing changed, or while the last batch is not yet
+    /// reported [`Namespace::committed`].
+    pub fn seal(&mut self) -> Option<Batch> {
+        let sealed = self.try_seal();
+        self.tables.fail(sealed).ok().flatten()
+    }
+
+    fn try_seal(&mut self) -> Result<Option<Batch>, StoreError> {
+        if self.tables.is_committing() {
+            return Ok(None);
+        }
+        self.objects.flush(&mut self.tables)?;
+        if self.tables.is_clean() && !self.sequences.is_dirty() {
+            return Ok(None);
+        }
+        self.counters.transno = self.tables.last_transno();
+        self.counters.seq_reserved = self.sequences.reserved();
+        self.tables.set_raw(key::COUNTERS.to_vec(), Some(encode(&self.counters, Vec::new())?));
+        self.objects.sealed();
+        self.sequences.sealed();
+        Ok(Some(self.tables.seal()))
+    }
+
+    /// The sealed batch that ends with `last` is durable.
+    pub fn committed(&mut self, last: u64) {
+        if self.tables.committed(last) {
+            self.objects.committed();
+            self.sequences.committed();
+        }
+    }
+
+    /// Last transno that is durable.
+    pub fn last_committed(&self) -> u64 {
+        self.tables.last_committed()
+    }
+
+    /// Last transno given.
+    pub fn last_transno(&self) -> u64 {
+        self.tables.last_transno()
+    }
+
+    /// What the next seal would hold: (operations, bytes, roughly).
+    pub fn dirty(&self) -> (u64, usize) {
+        self.tables.dirty()
+    }
+
+    /// For `Sync { fid }`: the transno up to which must be committed for the file (with `None`: everything) to be durable; `None`
+    /// if it is already.
+    pub fn needs_commit(&self, fid: Option<Fid>) -> Option<u64> {
+        match fid {
+            Some(fid) => self.tables.uncommitted(fid),
+            None => Some(self.last_transno()).filter(|last| *last > self.last_committed()),
+        }
+    }
+
+    /// Up to `limit` entries of the unlink log with a number above `after` whose unlink is durable and that are not yet
+    /// [`Namespace::destroyed`]. Start with 0; go on from the last; start over to retry.
+    pub fn destroys(&self, after: u64, limit: usize) -> Result<Vec<Destroy>, StoreError> {
+        let (from, to) = (key::destroy(after.saturating_add(1)), key::table(b'u').1);
+        let mut out = Vec::new();
+        for (key, value) in self.tables.store().range(&from, &to, limit)? {
+            let corrupt = |why: String| StoreError::Corrupt { key: format!("{key:02x?}"), why };
+            let seqno = key::destroy_seqno(&key).ok_or_else(|| corrupt("malformed key".into()))?;
+            if !self.tables.raw_deleted(&key) {
+                let layout: bytes::Bytes = decode(&key, &value)?;
+                let layout = Layout::decode(&layout).map_err(|e| corrupt(e.to_string()))?;
+                let stripes = layout.components().iter().flat_map(|c| &c.stripes);
+                out.push(Destroy { seqno, objects: stripes.map(|s| (s.ost, s.object)).collect() });
+            }
+        }
+        Ok(out)
+    }
+
+    /// The objects of these entries are gone for good; the entries go with the next batch.
+    pub fn destroyed(&mut self, seqnos: &[u64]) {
+        for seqno in seqnos {
+            self.tables.set_raw(key::destroy(*seqno), None);
+        }
+    }
+
+    /// Ranges of object ids that may hold objects of creates which a crash lost: to be removed with `DestroyRange`.
+    pub fn orphan_ranges(&self) -> Vec<OrphanRange> {
+        self.objects.orphans()
+    }
+
+    /// The objects of this range are gone for good; it goes with the next batch.
+    pub fn range_destroyed(&mut self, range: &OrphanRange) {
+        self.objects.orphan_gone(&mut self.tables, range);
+    }
+
+    /// All clients had their chance to `Reopen`: destroys unlinked files that nobody has open.
+    pub fn finish_recovery(&mut self) -> Result<(), StoreError> {
+        for key in self.tables.raw_keys(b'p')? {
+            if let Some(fid) = key::orphan_fid(&key)
+                && !self.handles.is_open(fid)
+                && self.destroy_orphan(fid).is_err()
+            {
+                return Err(self.take_fault().unwrap_or(StoreError::Failed("cannot remove an orphan".into())));
+            }
+        }
+        self.tables.end();
+        Ok(())
+    }
+
+    /// Before the last seal of a clean stop: gives unused reservations back. Nothing may be executed afterwards.
+    pub fn stop(&mut self) {
+        self.objects.give_back();
+        self.sequences.give_back();
+    }
+
+    /// Inodes in use.
+    pub fn files(&self) -> u64 {
+        self.counters.files
+    }
+
+    /// The last failure of the store that a request was answered EIO for; taken by this call.
+    pub fn take_fault(&mut self) -> Option<StoreError> {
+        self.tables.take_fault()
+    }
+
+    /// Where a name stands in its directory: 56 bits of a keyed hash, not 0. Keyed, so that nobody can choose names that collide; 56
+    /// bits, so that a million names collide once in 10^5 directories, and then share a bucket.
+    pub(crate) fn hash(&self, name: &[u8]) -> u64 {
+        let mut hasher = SipHasher13::new_with_keys(self.config.hash_seed, !self.config.hash_seed.rotate_left(32));
+        hasher.write(name);
+        (hasher.finish() >> 8 & self.hash_mask).max(1)
+    }
+}

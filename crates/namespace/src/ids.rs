@@ -1,0 +1,240 @@
+//! Names that must never be given twice: sequences of FIDs for clients, ids of objects on each OST.
+//!
+//! A client may write an object, or send a FID, before the create that named it is committed; then a crash loses the create and
+//! not the object. So only ids up to a bound that is durable are given out, the bound is raised in large steps ahead of use
+//! ([`RESERVE`]), and a restart goes on above the bound. What lies between the last id that a committed layout uses and the bound
+//! may exist on the OST with nobody knowing: an [`OrphanRange`], kept in the store until the OST has removed it.
+//!
+//! FIDs of new files are the client's choice within its sequences; [`Sequences::check`] says which are surely fresh.
+
+use std::collections::BTreeMap;
+
+use sheen_wire::{
+    self as wire, Errno, Fid,
+    fid::{SEQ_NORMAL, SEQ_WIDTH, ost_seq},
+};
+
+use crate::{
+    NEED_COMMIT, Store, StoreError, key,
+    record::{OstIds, decode, encode},
+    tables::{Tables, for_each_in},
+};
+
+/// Object ids reserved at once on one OST: 32 files of 2000 stripes on that OST between two commits, and a restart wastes little of
+/// 2^32.
+pub(crate) const RESERVE: u32 = 64 << 10;
+/// Sequences reserved at once. One serves a client for 131,072 files.
+pub(crate) const SEQ_RESERVE: u64 = 1024;
+/// Past the last sequence for clients: the OSTs' sequences begin above.
+const SEQ_END: u64 = 0x2_8000_0000;
+/// Sequences whose use is followed; beyond, the oldest are forgotten, which costs a look into the store per create in them.
+const SEQ_TRACKED_MAX: usize = 65536;
+
+/// Object ids of one OST that were reserved before a crash and not known to be used after it: `first <= oid <= last` of `seq`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct OrphanRange {
+    /// Index of the OST.
+    pub ost: u32,
+    /// Sequence of its objects ([`sheen_wire::fid::ost_seq`]).
+    pub seq: u64,
+    /// First id.
+    pub first: u32,
+    /// Last id.
+    pub last: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ost {
+    /// Last id given out.
+    last: u32,
+    /// The bound as of the active layer, the committing layer, the store.
+    reserved: u32,
+    sealed: u32,
+    durable: u32,
+    /// Whether the record differs from the active layer's.
+    dirty: bool,
+}
+
+/// Object ids of all OSTs.
+#[derive(Default, Debug)]
+pub(crate) struct Objects {
+    osts: BTreeMap<u32, Ost>,
+    orphans: BTreeMap<(u32, u32), u32>,
+}
+
+impl Objects {
+    /// Reads the store; what the last life reserved and did not use becomes orphan ranges.
+    pub(crate) fn open<S: Store>(tables: &mut Tables<S>) -> Result<Objects, StoreError> {
+        let mut objects = Objects::default();
+        let damaged = |key: &[u8]| StoreError::Corrupt { key: format!("{key:02x?}"), why: "malformed key".into() };
+        for_each_in(tables.store(), b'r', |key, value| {
+            let at = key::ost_index(key).zip(key::orphan_first(key)).ok_or_else(|| damaged(key))?;
+            objects.orphans.insert(at, decode(key, value)?);
+            Ok(())
+        })?;
+        for_each_in(tables.store(), b'o', |key, value| {
+            let index = key::ost_index(key).ok_or_else(|| damaged(key))?;
+            let OstIds { last, reserved } = decode(key, value)?;
+            let ost = Ost { last: reserved, reserved, sealed: reserved, durable: reserved, dirty: last < reserved };
+            objects.osts.insert(index, ost);
+            if last < reserved {
+                objects.orphans.insert((index, last + 1), reserved);
+            }
+            Ok(())
+        })?;
+        for (&(ost, first), last) in &objects.orphans {
+            tables.set_raw(key::orphan_range(ost, first), Some(encode(last, Vec::new())?));
+        }
+        // The new bounds go into the same batch, so that requests after a restart find room without a further commit.
+        objects.osts.values_mut().for_each(Ost::raise);
+        Ok(objects)
+    }
+
+    /// An object for each stripe. Fails without a trace but for a raised bound.
+    pub(crate) fn take(&mut self, osts: &[u32]) -> wire::Result<Vec<Fid>> {
+        let mut wanted = BTreeMap::new();
+        osts.iter().for_each(|ost| *wanted.entry(*ost).or_insert(0u32) += 1);
+        for (index, count) in wanted {
+            let ost =
+                self.osts.entry(index).or_insert(Ost { last: 0, reserved: 0, sealed: 0, durable: 0, dirty: false });
+            if count > u32::MAX - ost.last {
+                return Err(Errno::ENOSPC);
+            }
+            if ost.durable - ost.last < count.max(RESERVE / 2) {
+                ost.raise();
+            }
+            if ost.durable - ost.last < count {
+                return Err(NEED_COMMIT);
+            }
+        }
+        let mut next = |index: &u32| {
+            let ost = self.osts.get_mut(index).ok_or(Errno::EIO)?;
+            ost.last += 1;
+            ost.dirty = true;
+            Ok(Fid::new(ost_seq(*index), ost.last))
+        };
+        osts.iter().map(&mut next).collect()
+    }
+
+    /// Before a seal: brings the records into the active layer.
+    pub(crate) fn flush<S: Store>(&mut self, tables: &mut Tables<S>) -> Result<(), StoreError> {
+        for (index, ost) in self.osts.iter_mut().filter(|(_, ost)| ost.dirty) {
+            let record = OstIds { last: ost.last, reserved: ost.reserved };
+            tables.set_raw(key::ost(*index), Some(encode(&record, Vec::new())?));
+            ost.dirty = false;
+        }
+        Ok(())
+    }
+
+    /// The active layer became the committing one.
+    pub(crate) fn sealed(&mut self) {
+        self.osts.values_mut().for_each(|ost| ost.sealed = ost.reserved);
+    }
+
+    /// The committing layer is durable.
+    pub(crate) fn committed(&mut self) {
+        self.osts.values_mut().for_each(|ost| ost.durable = ost.sealed);
+    }
+
+    /// For a clean stop: nothing above the last id was given out. Takes effect with the next batch; nothing may be taken any more.
+    pub(crate) fn give_back(&mut self) {
+        for ost in self.osts.values_mut() {
+            *ost = Ost { reserved: ost.last, durable: ost.last, dirty: true, ..*ost };
+        }
+    }
+
+    pub(crate) fn orphans(&self) -> Vec<OrphanRange> {
+        let range = |(&(ost, first), &last): (&(u32, u32), &u32)| OrphanRange { ost, seq: ost_seq(ost), first, last };
+        self.orphans.iter().map(range).collect()
+    }
+
+    pub(crate) fn orphan_gone<S: Store>(&mut self, tables: &mut Tables<S>, range: &OrphanRange) {
+        if self.orphans.remove(&(range.ost, range.first)).is_some() {
+            tables.set_raw(key::orphan_range(range.ost, range.first), None);
+        }
+    }
+}
+
+impl Ost {
+    fn raise(&mut self) {
+        let to = self.last.saturating_add(RESERVE);
+        if to > self.reserved {
+            self.reserved = to;
+            self.dirty = true;
+        }
+    }
+}
+
+/// Sequences for clients.
+#[derive(Debug)]
+pub(crate) struct Sequences {
+    last: u64,
+    reserved: u64,
+    sealed: u64,
+    durable: u64,
+    /// Lowest id that no request named yet, for sequences given out in this life.
+    fresh: BTreeMap<u64, u32>,
+}
+
+impl Sequences {
+    /// `reserved` as the store has it; 0 in a new one.
+    pub(crate) fn open(reserved: u64) -> Sequences {
+        let last = reserved.max(SEQ_NORMAL);
+        Sequences { last, reserved: last + SEQ_RESERVE, sealed: 0, durable: 0, fresh: BTreeMap::new() }
+    }
+
+    pub(crate) fn take(&mut self) -> wire::Result<u64> {
+        if self.last + 1 >= SEQ_END {
+            return Err(Errno::ENOSPC);
+        }
+        if self.durable < self.last + SEQ_RESERVE / 2 {
+            self.reserved = self.reserved.max(self.last + SEQ_RESERVE);
+        }
+        if self.durable <= self.last {
+            return Err(NEED_COMMIT);
+        }
+        self.last += 1;
+        if self.fresh.len() >= SEQ_TRACKED_MAX {
+            self.fresh.pop_first();
+        }
+        self.fresh.insert(self.last, 1);
+        Ok(self.last)
+    }
+
+    /// Whether a client may name a new file so (EINVAL), and whether the store must be asked if the name is taken.
+    pub(crate) fn check(&mut self, fid: Fid) -> wire::Result<bool> {
+        let ours = (SEQ_NORMAL..=self.last).contains(&fid.seq) && (1..=SEQ_WIDTH).contains(&fid.oid) && fid.ver == 0;
+        if !ours {
+            return Err(Errno::EINVAL);
+        }
+        Ok(match self.fresh.get_mut(&fid.seq) {
+            Some(fresh) if fid.oid >= *fresh => {
+                *fresh = fid.oid + 1;
+                false
+            }
+            _ => true,
+        })
+    }
+
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// Whether the bound must be written.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.reserved != self.sealed
+    }
+
+    pub(crate) fn sealed(&mut self) {
+        self.sealed = self.reserved;
+    }
+
+    pub(crate) fn committed(&mut self) {
+        self.durable = self.sealed;
+    }
+
+    pub(crate) fn give_back(&mut self) {
+        self.reserved = self.last;
+        self.durable = self.last;
+    }
+}

@@ -1,0 +1,85 @@
+//! Keys of the store. The first byte says which table; numbers are big-endian, so that keys sort as numbers do.
+//!
+//! | table | key after the table byte | value |
+//! |---|---|---|
+//! | `s` | | [`crate::record::Super`] |
+//! | `c` | | [`crate::record::Counters`] |
+//! | `o` | OST index (u32) | [`crate::record::OstIds`] |
+//! | `r` | OST index (u32), first id (u32) | last id of an orphan range (u32) |
+//! | `i` | FID | [`crate::record::Inode`] |
+//! | `e` | directory's FID, hash of the name (u64) | [`crate::record::Bucket`] |
+//! | `x` | FID | [`crate::record::Xattrs`] |
+//! | `p` | FID | unit: a file without a name that was open (an orphan, as ext4's "pending delete") |
+//! | `u` | number (u64) | bytes of a destroyed file's layout: the unlink log |
+
+use sheen_wire::Fid;
+
+pub(crate) const SUPER: &[u8] = b"s";
+pub(crate) const COUNTERS: &[u8] = b"c";
+/// Largest key: table, FID, hash.
+const _: () = assert!(1 + 16 + 8 <= crate::Batch::KEY_BYTES_MAX);
+
+fn with(table: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(1 + 16 + 8);
+    key.push(table);
+    parts.iter().for_each(|p| key.extend_from_slice(p));
+    key
+}
+
+pub(crate) fn inode(fid: Fid) -> Vec<u8> {
+    with(b'i', &[&fid.to_key()])
+}
+
+pub(crate) fn entry(dir: Fid, hash: u64) -> Vec<u8> {
+    with(b'e', &[&dir.to_key(), &hash.to_be_bytes()])
+}
+
+/// The hash in a key of [`entry`].
+pub(crate) fn entry_hash(key: &[u8]) -> Option<u64> {
+    key.get(17..25).and_then(|h| h.try_into().ok()).map(u64::from_be_bytes)
+}
+
+pub(crate) fn xattrs(fid: Fid) -> Vec<u8> {
+    with(b'x', &[&fid.to_key()])
+}
+
+pub(crate) fn ost(ost: u32) -> Vec<u8> {
+    with(b'o', &[&ost.to_be_bytes()])
+}
+
+/// The OST index in a key of [`ost`] or [`orphan_range`].
+pub(crate) fn ost_index(key: &[u8]) -> Option<u32> {
+    key.get(1..5).and_then(|k| k.try_into().ok()).map(u32::from_be_bytes)
+}
+
+pub(crate) fn orphan_range(ost: u32, first: u32) -> Vec<u8> {
+    with(b'r', &[&ost.to_be_bytes(), &first.to_be_bytes()])
+}
+
+/// The first id in a key of [`orphan_range`].
+pub(crate) fn orphan_first(key: &[u8]) -> Option<u32> {
+    key.get(5..9).and_then(|k| k.try_into().ok()).map(u32::from_be_bytes)
+}
+
+pub(crate) fn orphan(fid: Fid) -> Vec<u8> {
+    with(b'p', &[&fid.to_key()])
+}
+
+/// The FID in a key of [`orphan`].
+pub(crate) fn orphan_fid(key: &[u8]) -> Option<Fid> {
+    key.get(1..17).and_then(|k| k.try_into().ok()).map(Fid::from_key)
+}
+
+pub(crate) fn destroy(seqno: u64) -> Vec<u8> {
+    with(b'u', &[&seqno.to_be_bytes()])
+}
+
+/// The number in a key of [`destroy`].
+pub(crate) fn destroy_seqno(key: &[u8]) -> Option<u64> {
+    key.get(1..9).and_then(|k| k.try_into().ok()).map(u64::from_be_bytes)
+}
+
+/// First and past-the-last key of a table.
+pub(crate) fn table(table: u8) -> ([u8; 1], [u8; 1]) {
+    ([table], [table + 1])
+}

@@ -1,0 +1,18 @@
+//! access(2): whether reading (4), writing (2), executing or searching (1) would be allowed; 0 asks for existence alone.
+//!
+//! EACCES if any of them is not; EINVAL for other bits. The superuser may execute only what somebody may.
+
+use sheen_wire::{self as wire, Cred, Errno, Fid, mds::Reply};
+
+use crate::{Namespace, Store, access};
+
+impl<S: Store> Namespace<S> {
+    pub(crate) fn access(&mut self, cred: &Cred, fid: Fid, mask: u32) -> wire::Result<Reply> {
+        let inode = self.live(fid)?;
+        if mask & !7 != 0 {
+            return Err(Errno::EINVAL);
+        }
+        access::check(&inode, cred, mask)?;
+        Ok(Reply::Ok)
+    }
+}

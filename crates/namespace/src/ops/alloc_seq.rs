@@ -1,0 +1,11 @@
+//! A sequence of FIDs for a client: never given before, also across crashes.
+
+use sheen_wire::{self as wire, mds::Reply};
+
+use crate::{Namespace, Store};
+
+impl<S: Store> Namespace<S> {
+    pub(crate) fn alloc_seq(&mut self) -> wire::Result<Reply> {
+        self.sequences.take().map(Reply::Seq)
+    }
+}

@@ -1,0 +1,96 @@
+//! mkdir, mknod, symlink: a new entry for a new file.
+//!
+//! * EEXIST if the name exists (whatever it names, also a dangling symlink), before permission to write is looked at.
+//! * EACCES without write and search permission on the parent; ENOENT if the parent was removed.
+//! * EPERM for devices unless superuser (but for character device 0:0, overlayfs's whiteout).
+//! * A symlink's target: ENOENT if empty, ENAMETOOLONG past 4095 bytes. Its mode is 0777.
+//! * Owner, group, mode, ACLs: see [`super::nodes::new_inode`]. A directory takes over the parent's default layout, but for the
+//!   root's, which holds for all anyhow.
+//! * Sets all times of the new file, and mtime and ctime of the parent; a directory adds a link to its parent.
+//! * A regular file gets its layout only when it is set, truncated or first opened for writing.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sheen_wire::{
+    self as wire, Cred, Errno, Fid, FileKind, fid,
+    mds::{NewNode, Reply, SYMLINK_MAX},
+};
+
+use super::{
+    names::{is_dots, may_add},
+    nodes::{entry, new_inode},
+};
+use crate::{
+    Namespace, Store,
+    engine::Cx,
+    record::{Inode, Name},
+};
+
+/// What all ways to make a file have in common.
+pub(crate) struct New<'a> {
+    pub cred: &'a Cred,
+    pub parent: Fid,
+    pub fid: Fid,
+    pub mode: u32,
+    pub umask: u32,
+}
+
+impl<S: Store> Namespace<S> {
+    pub(crate) fn create(&mut self, cx: &mut Cx, new: &New, name: &[u8], node: &NewNode) -> wire::Result<Reply> {
+        let (dir, found) = self.walk(new.cred, new.parent, name)?;
+        if found.is_some() || is_dots(name) {
+            return Err(Errno::EEXIST);
+        }
+        may_add(&dir, new.cred)?;
+        let inode = match node {
+            NewNode::Dir => {
+                let layout = if new.parent == fid::ROOT { None } else { dir.layout.clone() };
+                Inode { layout, ..new_inode(cx, new, &dir, FileKind::Dir)? }
+            }
+            NewNode::Symlink(target) => {
+                check_target(target)?;
+                let target = Some(Bytes::copy_from_slice(target));
+                Inode { target, ..new_inode(cx, new, &dir, FileKind::Symlink)? }
+            }
+            NewNode::Node { kind, rdev } => {
+                let rdev = check_node(new.cred, *kind, *rdev)?;
+                Inode { rdev, ..new_inode(cx, new, &dir, *kind)? }
+            }
+        };
+        self.check_new_fid(new.fid)?;
+        let inode = self.enter(cx, new, name, inode)?;
+        Ok(Reply::Entry(entry(new.fid, &inode)))
+    }
+
+    /// Puts a new file and its entry in. All checks are done.
+    pub(crate) fn enter(&mut self, cx: &Cx, new: &New, name: &[u8], mut inode: Inode) -> wire::Result<Arc<Inode>> {
+        let name = Name::new(name);
+        self.add_entry(new.parent, name.clone(), new.fid, inode.kind)?;
+        inode.add_link(new.parent, name);
+        self.touch_dir(new.parent, cx.now, 1, i64::from(inode.is_dir()))?;
+        self.tables.put_inode(new.fid, inode);
+        self.counters.files += 1;
+        self.live(new.fid)
+    }
+}
+
+fn check_target(target: &[u8]) -> wire::Result<()> {
+    match target.len() {
+        0 => Err(Errno::ENOENT),
+        n if n > SYMLINK_MAX => Err(Errno::ENAMETOOLONG),
+        _ if target.contains(&0) => Err(Errno::EINVAL),
+        _ => Ok(()),
+    }
+}
+
+/// The device number to store.
+fn check_node(cred: &Cred, kind: FileKind, rdev: u32) -> wire::Result<u32> {
+    match kind {
+        FileKind::Regular | FileKind::Fifo | FileKind::Socket => Ok(0),
+        FileKind::Char if rdev == 0 => Ok(0),
+        FileKind::Char | FileKind::Block if cred.uid == 0 => Ok(rdev),
+        FileKind::Char | FileKind::Block => Err(Errno::EPERM),
+        FileKind::Dir | FileKind::Symlink => Err(Errno::EINVAL),
+    }
+}

@@ -1,0 +1,50 @@
+//! link: a further name for a file.
+//!
+//! * EEXIST if the name exists; EACCES without write and search permission on the parent; ENOENT if the parent was removed.
+//! * EPERM for a directory; EMLINK past 65,000 names.
+//! * ENOENT for a file whose last name is gone, unless O_TMPFILE made it (without O_EXCL): that one becomes an ordinary file.
+//! * Sets ctime of the file, mtime and ctime of the parent. A symbolic link is linked itself, not what it points to.
+
+use sheen_wire::{
+    self as wire, Cred, Errno, Fid,
+    mds::{LINK_MAX, Reply},
+};
+
+use super::{
+    names::{is_dots, may_add},
+    nodes::entry,
+};
+use crate::{Namespace, Store, engine::Cx, key, record::Name};
+
+impl<S: Store> Namespace<S> {
+    pub(crate) fn link(&mut self, cx: &mut Cx, cred: &Cred, fid: Fid, parent: Fid, name: &[u8]) -> wire::Result<Reply> {
+        let (dir, found) = self.walk(cred, parent, name)?;
+        if found.is_some() || is_dots(name) {
+            return Err(Errno::EEXIST);
+        }
+        let inode = self.live(fid)?;
+        may_add(&dir, cred)?;
+        if inode.is_dir() {
+            return Err(Errno::EPERM);
+        }
+        if inode.nlink == 0 && !inode.linkable {
+            return Err(Errno::ENOENT);
+        }
+        if inode.nlink >= LINK_MAX {
+            return Err(Errno::EMLINK);
+        }
+        let name = Name::new(name);
+        self.add_entry(parent, name.clone(), fid, inode.kind)?;
+        self.touch_dir(parent, cx.now, 1, 0)?;
+        if inode.nlink == 0 {
+            self.tables.put_raw(key::orphan(fid), None);
+        }
+        self.edit(fid, |i| {
+            i.nlink += 1;
+            i.linkable = false;
+            i.ctime = cx.now;
+            i.add_link(parent, name);
+        })?;
+        Ok(Reply::Entry(entry(fid, &*self.live(fid)?)))
+    }
+}

@@ -1,0 +1,77 @@
+//! The operations, one a file; each opens with the contract that it keeps. What several share is in [`names`] (entries of
+//! directories), [`nodes`] (birth and death of files) and [`striping`] (layouts).
+
+mod access;
+mod alloc_seq;
+mod close;
+mod create;
+mod getattr;
+mod link;
+mod lookup;
+mod names;
+mod nodes;
+mod open;
+mod open_create;
+mod paths;
+mod readdir;
+mod readlink;
+mod rename;
+mod reopen;
+mod setattr;
+mod statfs;
+mod striping;
+mod sync;
+mod tmpfile;
+mod unlink;
+mod xattr;
+mod xattr_acl;
+mod xattr_lov;
+
+use sheen_wire::{
+    self as wire,
+    mds::{Reply, Request},
+};
+
+use crate::{Namespace, Store, engine::Cx};
+
+/// Hands a request to its operation.
+pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Request) -> wire::Result<Reply> {
+    use Request::*;
+    match request {
+        AllocSeq => ns.alloc_seq(),
+        Lookup { cred, parent, name } => ns.lookup(cred, *parent, name),
+        GetAttr { fid, layout_known } => ns.getattr(*fid, *layout_known),
+        SetAttr { cred, fid, set, handle } => ns.setattr(cx, cred, *fid, set, *handle),
+        Access { cred, fid, mask } => ns.access(cred, *fid, *mask),
+        Create { cred, parent, name, fid, node, mode, umask } => {
+            ns.create(cx, &create::New { cred, parent: *parent, fid: *fid, mode: *mode, umask: *umask }, name, node)
+        }
+        Open { cred, fid, flags } => ns.open_fid(cx, cred, *fid, *flags),
+        OpenCreate { cred, parent, name, fid, flags, mode, umask } => {
+            let new = create::New { cred, parent: *parent, fid: *fid, mode: *mode, umask: *umask };
+            ns.open_create(cx, &new, name, *flags)
+        }
+        TmpFile { cred, parent, fid, flags, mode, umask } => {
+            let new = create::New { cred, parent: *parent, fid: *fid, mode: *mode, umask: *umask };
+            ns.tmpfile(cx, &new, *flags)
+        }
+        Close { fid, handle, read, wrote: _ } => ns.close(cx, *fid, *handle, *read),
+        Unlink { cred, parent, name, dir } => ns.unlink(cx, cred, *parent, name, *dir),
+        Rename { cred, parent, name, new_parent, new_name, flags } => {
+            let from = rename::End { dir: *parent, name };
+            ns.rename(cx, cred, from, rename::End { dir: *new_parent, name: new_name }, *flags)
+        }
+        Link { cred, fid, parent, name } => ns.link(cx, cred, *fid, *parent, name),
+        ReadLink { fid } => ns.readlink(*fid),
+        ReadDir { fid, cookie, max_bytes, attrs } => ns.readdir(*fid, *cookie, *max_bytes, *attrs),
+        GetXattr { cred, fid, name } => ns.getxattr(cred, *fid, name),
+        SetXattr { cred, fid, name, value, flags } => ns.setxattr(cx, cred, *fid, name, Some(value), *flags),
+        ListXattr { cred, fid } => ns.listxattr(cred, *fid),
+        RemoveXattr { cred, fid, name } => ns.setxattr(cx, cred, *fid, name, None, 0),
+        StatFs => ns.statfs(cx),
+        Sync { fid } => ns.sync(*fid),
+        Paths { cred, fid } => ns.paths(cred, *fid),
+        Parents { fid } => ns.parents(*fid),
+        Reopen { files } => ns.reopen(cx, files),
+    }
+}

@@ -1,0 +1,130 @@
+//! Birth and death of files.
+
+use sheen_wire::{self as wire, Errno, Fid, FileKind, mds::Entry};
+
+use super::create::New;
+use crate::{
+    Namespace, Store,
+    access::{SGID, STICKY, may_keep_sgid},
+    engine::Cx,
+    key,
+    record::{Inode, encode},
+};
+
+/// A file as replies show it.
+pub(crate) fn entry(fid: Fid, inode: &Inode) -> Entry {
+    let layout = if inode.kind == FileKind::Regular { inode.layout.clone() } else { None };
+    Entry { attr: inode.attr(fid), layout }
+}
+
+/// A new file below `dir`: owner, group, mode and ACLs by the rules of `inode_init_owner` and `posix_acl_create`:
+///
+/// * the group is the caller's, or the directory's if that has set-group-id, which subdirectories inherit;
+/// * a set-group-id executable for a group that the caller is not in loses that bit;
+/// * a default ACL of the directory takes the place of the umask.
+pub(crate) fn new_inode(cx: &Cx, new: &New, dir: &Inode, kind: FileKind) -> wire::Result<Inode> {
+    let mut inode = Inode { uid: new.cred.uid, gid: new.cred.gid, ..Inode::new(kind, cx.now) };
+    if kind == FileKind::Symlink {
+        inode.perm = 0o777;
+        if dir.perm & SGID != 0 {
+            inode.gid = dir.gid;
+        }
+        return Ok(inode);
+    }
+    let mut perm = new.mode & if kind == FileKind::Dir { 0o777 | STICKY } else { 0o7777 };
+    if dir.perm & SGID != 0 {
+        inode.gid = dir.gid;
+        if kind == FileKind::Dir {
+            perm |= SGID;
+        } else if perm & (SGID | 0o010) == SGID | 0o010 && !may_keep_sgid(new.cred, dir.gid)? {
+            perm &= !SGID;
+        }
+    }
+    match &dir.default_acl {
+        None => perm &= !(new.umask & 0o777),
+        Some(default) => {
+            let mut acl = default.clone();
+            perm = acl.inherit(perm);
+            inode.access_acl = (!acl.mode().1).then_some(acl);
+            inode.default_acl = (kind == FileKind::Dir).then(|| default.clone());
+        }
+    }
+    inode.perm = perm;
+    if kind == FileKind::Dir {
+        inode.nlink = 2;
+    }
+    Ok(inode)
+}
+
+impl<S: Store> Namespace<S> {
+    /// Whether a client may name a new file so: EINVAL outside its sequences or if the FID was used.
+    pub(crate) fn check_new_fid(&mut self, fid: Fid) -> wire::Result<()> {
+        if self.sequences.check(fid)? && self.tables.inode(fid)?.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        Ok(())
+    }
+
+    /// A file lost a name (a directory: its only one). With none left it lives on while it is open.
+    pub(crate) fn drop_name(&mut self, cx: &Cx, fid: Fid, parent: Fid, name: &[u8]) -> wire::Result<()> {
+        let mut inode = Inode::clone(&*self.live(fid)?);
+        inode.nlink = if inode.is_dir() { 0 } else { inode.nlink.saturating_sub(1) };
+        inode.ctime = cx.now;
+        if inode.nlink > 0 {
+            inode.remove_link(parent, name);
+        } else {
+            inode.links.clear();
+            if !self.handles.is_open(fid) {
+                return self.destroy(fid, &inode);
+            }
+            self.put_orphan(fid)?;
+        }
+        self.tables.put_inode(fid, inode);
+        Ok(())
+    }
+
+    /// Remembers in the store that the file goes when it is no longer open.
+    pub(crate) fn put_orphan(&mut self, fid: Fid) -> wire::Result<()> {
+        let value = encode(&(), Vec::new());
+        let value = self.tables.fail(value)?;
+        self.tables.put_raw(key::orphan(fid), Some(value));
+        Ok(())
+    }
+
+    /// Removes a file that has no name and is not open.
+    pub(crate) fn destroy_orphan(&mut self, fid: Fid) -> wire::Result<()> {
+        let inode = self.tables.inode(fid)?;
+        self.tables.put_raw(key::orphan(fid), None);
+        match inode {
+            Some(inode) if inode.nlink == 0 => self.destroy(fid, &inode),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes inode and xattrs; the objects go into the unlink log.
+    fn destroy(&mut self, fid: Fid, inode: &Inode) -> wire::Result<()> {
+        if let (FileKind::Regular, Some(layout)) = (inode.kind, &inode.layout) {
+            let record = encode(layout, Vec::new());
+            let record = self.tables.fail(record)?;
+            self.counters.destroy += 1;
+            self.tables.put_raw(key::destroy(self.counters.destroy), Some(record));
+        }
+        if inode.xattr_bytes > 0 {
+            self.tables.put_xattrs(fid, None);
+        }
+        self.tables.remove_inode(fid);
+        self.counters.files = self.counters.files.saturating_sub(1);
+        Ok(())
+    }
+
+    /// Closes one open file; the last close of a file without a name removes it.
+    pub(crate) fn close_handle(&mut self, handle: u64, fid: Fid) -> wire::Result<()> {
+        if self.handles.close(handle)
+            && let Some(inode) = self.tables.inode(fid)?
+            && inode.nlink == 0
+        {
+            self.destroy_orphan(fid)?;
+        }
+        Ok(())
+    }
+}

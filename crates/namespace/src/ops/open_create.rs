@@ -1,0 +1,48 @@
+//! open(O_CREAT): looks a name up, makes a regular file if there is none, opens it; in one step, so that of two callers with
+//! O_EXCL one wins.
+//!
+//! * EEXIST with O_EXCL if the name exists, whatever it names; EISDIR if it names a directory; EINVAL with O_DIRECTORY.
+//! * An existing file is opened as [`super::open`] says; no permission on the directory but search is needed then.
+//! * A new file needs write permission on the directory as [`super::create`] says, gets its layout at once, and is opened as
+//!   asked whatever its mode.
+
+use sheen_wire::{
+    self as wire, Errno, FileKind,
+    mds::{
+        Reply,
+        flags::{DIRECTORY, EXCL},
+    },
+};
+
+use super::{
+    create::New,
+    names::{is_dots, may_add},
+    nodes::new_inode,
+};
+use crate::{Namespace, Store, engine::Cx, record::Inode};
+
+impl<S: Store> Namespace<S> {
+    pub(crate) fn open_create(&mut self, cx: &mut Cx, new: &New, name: &[u8], flags: u32) -> wire::Result<Reply> {
+        if flags & DIRECTORY != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let (dir, found) = self.walk(new.cred, new.parent, name)?;
+        if let Some(found) = found {
+            return match found.kind {
+                _ if flags & EXCL != 0 => Err(Errno::EEXIST),
+                FileKind::Dir => Err(Errno::EISDIR),
+                _ => self.open_fid(cx, new.cred, found.fid, flags),
+            };
+        }
+        if is_dots(name) {
+            return Err(if flags & EXCL != 0 { Errno::EEXIST } else { Errno::EISDIR });
+        }
+        may_add(&dir, new.cred)?;
+        let inode = new_inode(cx, new, &dir, FileKind::Regular)?;
+        self.handles.check_room(cx.client)?;
+        self.check_new_fid(new.fid)?;
+        let layout = Some(self.new_layout(cx, new.fid, Some(new.parent), Default::default())?);
+        self.enter(cx, new, name, Inode { layout, ..inode })?;
+        self.opened(cx, new.fid, flags, true)
+    }
+}

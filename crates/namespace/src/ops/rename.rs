@@ -1,0 +1,164 @@
+//! renameat2: moves a name, replaces (default), refuses to replace (NOREPLACE) or swaps (EXCHANGE).
+//!
+//! In this order:
+//!
+//! * EINVAL for unknown flags or NOREPLACE with EXCHANGE; EBUSY for `.` and `..`; ENOENT if the source is missing (with EXCHANGE: either);
+//!   EEXIST with NOREPLACE if the target exists.
+//! * EINVAL if the source is an ancestor of the target (with EXCHANGE: either of the other).
+//! * Nothing at all if both names are of one file.
+//! * EACCES without write and search permission on both parents; EPERM by stickiness of either parent, for source and
+//!   replaced target; ENOTDIR for a directory over another file, EISDIR for the reverse (not with EXCHANGE).
+//! * EACCES without write permission on a directory that changes its parent: its `..` changes.
+//! * ENOTEMPTY for a directory over one that has entries.
+//!
+//! Sets mtime and ctime of both parents, ctime of all files concerned. A replaced file loses a name as by unlink. Atomic: the target
+//! name exists all the time.
+
+use std::sync::Arc;
+
+use sheen_wire::{
+    self as wire, Cred, Errno, Fid, fid,
+    mds::{
+        Reply,
+        rename::{EXCHANGE, NOREPLACE},
+    },
+};
+
+use super::names::{is_dots, may_add, may_remove};
+use crate::{
+    Namespace, Store,
+    access::{self, WRITE},
+    engine::Cx,
+    record::{Dentry, Inode, Name},
+};
+
+/// Directories above a file; a bound on the walk up in a damaged store.
+const DEPTH_MAX: usize = 1 << 20;
+
+/// A name in a directory.
+#[derive(Clone, Copy)]
+pub(crate) struct End<'a> {
+    pub dir: Fid,
+    pub name: &'a [u8],
+}
+
+impl<S: Store> Namespace<S> {
+    pub(crate) fn rename(&mut self, cx: &mut Cx, cred: &Cred, from: End, to: End, flags: u32) -> wire::Result<Reply> {
+        if flags & !(NOREPLACE | EXCHANGE) != 0 || flags == NOREPLACE | EXCHANGE {
+            return Err(Errno::EINVAL);
+        }
+        let exchange = flags & EXCHANGE != 0;
+        let (from_dir, source) = self.walk(cred, from.dir, from.name)?;
+        let (to_dir, target) = self.walk(cred, to.dir, to.name)?;
+        if is_dots(from.name) || is_dots(to.name) {
+            return Err(Errno::EBUSY);
+        }
+        let source = source.ok_or(Errno::ENOENT)?;
+        match &target {
+            Some(_) if flags & NOREPLACE != 0 => return Err(Errno::EEXIST),
+            None if exchange => return Err(Errno::ENOENT),
+            _ => {}
+        }
+        let inode = self.live(source.fid)?;
+        let target = match target {
+            Some(t) => Some((self.live(t.fid)?, t)),
+            None => None,
+        };
+        if inode.is_dir() && from.dir != to.dir && self.is_below(to.dir, source.fid)? {
+            return Err(Errno::EINVAL);
+        }
+        if let Some((t, dentry)) = &target
+            && t.is_dir()
+            && from.dir != to.dir
+            && self.is_below(from.dir, dentry.fid)?
+        {
+            return Err(if exchange { Errno::EINVAL } else { Errno::ENOTEMPTY });
+        }
+        if target.as_ref().is_some_and(|(_, t)| t.fid == source.fid) {
+            return Ok(Reply::Ok);
+        }
+        let moves = from.dir != to.dir;
+        may_remove(&from_dir, &inode, inode.is_dir(), cred)?;
+        match &target {
+            None => may_add(&to_dir, cred)?,
+            Some((t, _)) => may_remove(&to_dir, t, if exchange { t.is_dir() } else { inode.is_dir() }, cred)?,
+        }
+        for dir in [Some(&inode), target.as_ref().map(|(t, _)| t).filter(|_| exchange)].into_iter().flatten() {
+            if moves && dir.is_dir() {
+                access::check(dir, cred, WRITE)?;
+            }
+        }
+        match target {
+            Some(target) if exchange => self.exchange(cx, from, to, (inode, source), target)?,
+            Some((t, _)) if t.entries > 0 => return Err(Errno::ENOTEMPTY),
+            target => self.replace(cx, from, to, &source, target.map(|(_, t)| t))?,
+        }
+        Ok(Reply::Ok)
+    }
+
+    /// Whether `dir` is `above` or lies in it.
+    fn is_below(&mut self, dir: Fid, above: Fid) -> wire::Result<bool> {
+        let mut at = dir;
+        for _ in 0..DEPTH_MAX {
+            if at == above {
+                return Ok(true);
+            }
+            if at == fid::ROOT {
+                return Ok(false);
+            }
+            match self.live(at)?.links.first() {
+                Some(link) => at = link.parent,
+                None => return Ok(false),
+            }
+        }
+        Err(Errno::ELOOP)
+    }
+
+    fn replace(&mut self, cx: &Cx, from: End, to: End, source: &Dentry, target: Option<Dentry>) -> wire::Result<()> {
+        let subdir = i64::from(source.kind == wire::FileKind::Dir);
+        let name = Name::new(to.name);
+        self.remove_entry(from.dir, from.name)?;
+        match &target {
+            Some(target) => {
+                self.change_entry(to.dir, to.name, source.fid, source.kind)?;
+                // A directory took the place of a directory, anything else that of no directory.
+                self.touch_dir(to.dir, cx.now, 0, 0)?;
+                self.drop_name(cx, target.fid, to.dir, to.name)?;
+            }
+            None => {
+                self.add_entry(to.dir, name.clone(), source.fid, source.kind)?;
+                self.touch_dir(to.dir, cx.now, 1, subdir)?;
+            }
+        }
+        self.touch_dir(from.dir, cx.now, -1, -subdir)?;
+        self.edit(source.fid, |i| {
+            i.remove_link(from.dir, from.name);
+            i.add_link(to.dir, name);
+            i.ctime = cx.now;
+        })
+    }
+
+    fn exchange(
+        &mut self,
+        cx: &Cx,
+        from: End,
+        to: End,
+        (source, s): (Arc<Inode>, Dentry),
+        (target, t): (Arc<Inode>, Dentry),
+    ) -> wire::Result<()> {
+        self.change_entry(from.dir, from.name, t.fid, t.kind)?;
+        self.change_entry(to.dir, to.name, s.fid, s.kind)?;
+        let subdirs = i64::from(source.is_dir()) - i64::from(target.is_dir());
+        let subdirs = if from.dir == to.dir { 0 } else { subdirs };
+        self.touch_dir(from.dir, cx.now, 0, -subdirs)?;
+        self.touch_dir(to.dir, cx.now, 0, subdirs)?;
+        for (fid, old, new) in [(s.fid, from, to), (t.fid, to, from)] {
+            self.edit(fid, |i| {
+                i.remove_link(old.dir, old.name);
+                i.add_link(new.dir, Name::new(new.name));
+                i.ctime = cx.now;
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! chmod, chown, utimensat, truncate, and taking privilege away after a write. All checks come first; ctime is set by all.
+//!
+//! * chmod: the owner (EPERM). Set-group-id is dropped silently if the caller is not in the file's group. The ACL follows: owner,
+//!   mask (or group), others. EOPNOTSUPP for a symbolic link.
+//! * chown: the superuser; the owner may "change" the owner to itself, and the group to one that it is in (EPERM). Of files other
+//!   than directories it takes set-user-id away, and set-group-id where the group may execute (else it is no privilege, and stays
+//!   for members). `chown(-1, -1)` sets nothing but ctime.
+//! * utimensat: both times to the present, owner or write permission (EACCES); anything else, the owner (EPERM).
+//! * truncate: EISDIR for a directory, EINVAL for what is no regular file, EACCES without write permission; by handle EINVAL unless open
+//!   for writing. EFBIG past what the layout can hold. Sets mtime; gives the file its layout; takes privilege away unless
+//!   superuser.
+
+use sheen_wire::{
+    self as wire, Cred, Errno, Fid, FileKind, Time,
+    mds::{Reply, SetAttr, SetTime, flags},
+};
+
+use super::nodes::entry;
+use crate::{
+    Namespace, Store,
+    access::{self, SGID, WRITE, in_group, is_owner, is_root, may_keep_sgid, without_privilege},
+    engine::Cx,
+    record::Inode,
+};
+
+impl<S: Store> Namespace<S> {
+    pub(crate) fn setattr(
+        &mut self,
+        cx: &mut Cx,
+        cred: &Cred,
+        fid: Fid,
+        set: &SetAttr,
+        handle: Option<u64>,
+    ) -> wire::Result<Reply> {
+        let inode = self.live(fid)?;
+        let by_handle = match handle {
+            Some(handle) => Some(flags::writes(self.handles.get(cx.client, fid, handle)?.flags)),
+            None => None,
+        };
+        check_size(&inode, cred, set, by_handle)?;
+        check_chown(&inode, cred, set)?;
+        check_times(&inode, cred, set)?;
+        let mut perm = new_perm(&inode, cred, set)?;
+        if set.kill_priv && by_handle != Some(true) && !is_owner(cred, &inode) {
+            access::check(&inode, cred, WRITE)?;
+        }
+        let chown = set.uid.is_some() || set.gid.is_some();
+        let truncate = set.size.is_some() && !is_root(cred);
+        let loses = !inode.is_dir() && (chown || truncate || set.kill_priv);
+        if loses && set.perm.is_none() {
+            perm = without_privilege(&inode, cred)?;
+        }
+        if let Some(size) = set.size {
+            let layout = self.ensure_layout(cx, fid)?;
+            self.check_size(&layout, size)?;
+        }
+        if loses {
+            self.drop_capability(fid)?;
+        }
+        self.edit(fid, |i| {
+            if set.perm.is_some()
+                && let Some(acl) = &mut i.access_acl
+            {
+                acl.chmod(perm);
+            }
+            i.perm = perm;
+            i.uid = set.uid.unwrap_or(i.uid);
+            i.gid = set.gid.unwrap_or(i.gid);
+            if set.size.is_some() {
+                i.mtime = cx.now;
+            }
+            let at = |t: &SetTime| if let SetTime::At(t) = t { *t } else { cx.now };
+            i.atime = set.atime.as_ref().map_or(i.atime, at);
+            i.mtime = set.mtime.as_ref().map_or(i.mtime, at);
+            i.ctime = cx.now;
+        })?;
+        Ok(Reply::Entry(entry(fid, &*self.live(fid)?)))
+    }
+}
+
+/// `by_handle`: whether the open file that the request came through may write.
+fn check_size(inode: &Inode, cred: &Cred, set: &SetAttr, by_handle: Option<bool>) -> wire::Result<()> {
+    let Some(size) = set.size else { return Ok(()) };
+    match inode.kind {
+        FileKind::Regular => {}
+        FileKind::Dir => return Err(Errno::EISDIR),
+        _ => return Err(Errno::EINVAL),
+    }
+    match by_handle {
+        Some(true) => {}
+        Some(false) => return Err(Errno::EINVAL),
+        None => access::check(inode, cred, WRITE)?,
+    }
+    if i64::try_from(size).is_err() { Err(Errno::EFBIG) } else { Ok(()) }
+}
+
+fn check_chown(inode: &Inode, cred: &Cred, set: &SetAttr) -> wire::Result<()> {
+    // (uid_t)-1 means "leave" in the system call and is nobody's.
+    if set.uid == Some(u32::MAX) || set.gid == Some(u32::MAX) {
+        return Err(Errno::EINVAL);
+    }
+    if is_root(cred) {
+        return Ok(());
+    }
+    let owner = cred.uid == inode.uid;
+    let uid = set.uid.is_none_or(|uid| owner && uid == inode.uid);
+    let gid = match set.gid {
+        Some(_) if !owner || !uid => false,
+        Some(gid) => gid == inode.gid || in_group(cred, gid)?,
+        None => true,
+    };
+    if uid && gid { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+fn check_times(inode: &Inode, cred: &Cred, set: &SetAttr) -> wire::Result<()> {
+    for time in [set.atime, set.mtime] {
+        if matches!(time, Some(SetTime::At(Time { nsec: 1_000_000_000.., .. }))) {
+            return Err(Errno::EINVAL);
+        }
+    }
+    match (set.atime, set.mtime) {
+        (None, None) => Ok(()),
+        // truncate may bring its mtime along.
+        (None, Some(SetTime::Now)) if set.size.is_some() => Ok(()),
+        _ if is_owner(cred, inode) => Ok(()),
+        (Some(SetTime::Now), Some(SetTime::Now)) => access::check(inode, cred, WRITE),
+        _ => Err(Errno::EPERM),
+    }
+}
+
+fn new_perm(inode: &Inode, cred: &Cred, set: &SetAttr) -> wire::Result<u32> {
+    let Some(perm) = set.perm else { return Ok(inode.perm) };
+    if !is_owner(cred, inode) {
+        return Err(Errno::EPERM);
+    }
+    if inode.kind == FileKind::Symlink {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let gid = set.gid.unwrap_or(inode.gid);
+    let perm = perm & 0o7777;
+    Ok(if perm & SGID != 0 && !may_keep_sgid(cred, gid)? { perm & !SGID } else { perm })
+}

@@ -1,0 +1,214 @@
+//! getxattr, setxattr, removexattr, listxattr.
+//!
+//! | name | read by | written by |
+//! |---|---|---|
+//! | `user.*` | read permission | write permission; regular files and directories only (EPERM), in sticky directories the owner (EPERM) |
+//! | `trusted.*` | the superuser (ENODATA), who alone sees it in lists | the superuser (EPERM) |
+//! | `security.*` | everybody | the superuser (EPERM) |
+//! | `system.posix_acl_*` | everybody | the owner (EPERM), see [`super::xattr_acl`] |
+//! | `lustre.lov`, `trusted.lov` | everybody, the superuser | see [`super::xattr_lov`] |
+//! | `trusted.link`, `trusted.lma` | the superuser | made up from the inode; setting does nothing, so that archives can be restored |
+//!
+//! * EOPNOTSUPP for other namespaces, EINVAL for a prefix alone, ERANGE for a name past 255 bytes, E2BIG for a value past 64 KiB.
+//! * CREATE: EEXIST if present; REPLACE, and removing: ENODATA if absent. ENOSPC past 128 KiB of names and values per file.
+//! * Changes set ctime.
+
+use bytes::Bytes;
+use sheen_wire::{
+    self as wire, Cred, Errno, Fid, FileKind,
+    mds::{
+        Reply, XATTR_NAME_MAX, XATTR_SIZE_MAX,
+        xattr::{CREATE, REPLACE},
+    },
+};
+
+use super::{xattr_acl::Which, xattr_lov};
+use crate::{
+    Namespace, Store,
+    access::{self, READ, STICKY, WRITE, is_owner, is_root},
+    engine::Cx,
+    record::{Inode, Xattrs},
+};
+
+/// Bytes of all names and values of one file: what one record holds. Twice the largest value.
+const TOTAL_BYTES_MAX: usize = 2 * XATTR_SIZE_MAX;
+const CAPABILITY: &[u8] = b"security.capability";
+
+/// What a name stands for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Key {
+    User,
+    Trusted,
+    Security,
+    Acl(Which),
+    Lov,
+    /// `trusted.link`.
+    Link,
+    /// `trusted.lma`.
+    Lma,
+    /// `lustre.*` that is nothing.
+    NoLustre,
+}
+
+impl Key {
+    fn parse(name: &[u8]) -> wire::Result<Key> {
+        if name.len() > XATTR_NAME_MAX || name.is_empty() {
+            return Err(Errno::ERANGE);
+        }
+        let plain = |prefix: &[u8], key| (name.len() > prefix.len()).then_some(key).ok_or(Errno::EINVAL);
+        match name {
+            b"lustre.lov" | b"trusted.lov" => Ok(Key::Lov),
+            b"trusted.link" => Ok(Key::Link),
+            b"trusted.lma" => Ok(Key::Lma),
+            b"system.posix_acl_access" => Ok(Key::Acl(Which::Access)),
+            b"system.posix_acl_default" => Ok(Key::Acl(Which::Default)),
+            n if n.contains(&0) => Err(Errno::EINVAL),
+            n if n.starts_with(b"user.") => plain(b"user.", Key::User),
+            n if n.starts_with(b"trusted.") => plain(b"trusted.", Key::Trusted),
+            n if n.starts_with(b"security.") => plain(b"security.", Key::Security),
+            n if n.starts_with(b"lustre.") => plain(b"lustre.", Key::NoLustre),
+            _ => Err(Errno::EOPNOTSUPP),
+        }
+    }
+}
+
+/// Linux's `xattr_permission`, and who may set what of the rest.
+fn check(inode: &Inode, cred: &Cred, name: &[u8], key: Key, write: bool) -> wire::Result<()> {
+    if name.starts_with(b"trusted.") && !is_root(cred) {
+        return Err(if write { Errno::EPERM } else { Errno::ENODATA });
+    }
+    match key {
+        Key::Security if write && !is_root(cred) => Err(Errno::EPERM),
+        Key::User => {
+            if !matches!(inode.kind, FileKind::Regular | FileKind::Dir) {
+                return Err(if write { Errno::EPERM } else { Errno::ENODATA });
+            }
+            if write && inode.is_dir() && inode.perm & STICKY != 0 && !is_owner(cred, inode) {
+                return Err(Errno::EPERM);
+            }
+            access::check(inode, cred, if write { WRITE } else { READ })
+        }
+        Key::Acl(_) | Key::Lov if write && !is_owner(cred, inode) => Err(Errno::EPERM),
+        _ => Ok(()),
+    }
+}
+
+impl<S: Store> Namespace<S> {
+    pub(crate) fn getxattr(&mut self, cred: &Cred, fid: Fid, name: &[u8]) -> wire::Result<Reply> {
+        let inode = self.live(fid)?;
+        let key = Key::parse(name)?;
+        check(&inode, cred, name, key, false)?;
+        let value: Option<Bytes> = match key {
+            Key::Lov => inode.layout.clone(),
+            Key::Link => xattr_lov::link_ea(&inode),
+            Key::Lma => Some(xattr_lov::lma(fid)),
+            Key::Acl(which) => which.of(&inode).as_ref().map(|acl| acl.encode().into()),
+            Key::NoLustre => None,
+            Key::User | Key::Trusted | Key::Security if inode.xattr_bytes == 0 => None,
+            Key::User | Key::Trusted | Key::Security => {
+                let xattrs = self.tables.xattrs(fid)?;
+                xattrs.position(name).ok().and_then(|i| xattrs.0.get(i)).map(|(_, v)| v.clone())
+            }
+        };
+        value.map(Reply::Bytes).ok_or(Errno::ENODATA)
+    }
+
+    /// Sets, or with no value removes.
+    pub(crate) fn setxattr(
+        &mut self,
+        cx: &mut Cx,
+        cred: &Cred,
+        fid: Fid,
+        name: &[u8],
+        value: Option<&[u8]>,
+        flags: u32,
+    ) -> wire::Result<Reply> {
+        let inode = self.live(fid)?;
+        let key = Key::parse(name)?;
+        if value.is_some_and(|v| v.len() > XATTR_SIZE_MAX) {
+            return Err(Errno::E2BIG);
+        }
+        if flags & !(CREATE | REPLACE) != 0 || flags == CREATE | REPLACE {
+            return Err(Errno::EINVAL);
+        }
+        check(&inode, cred, name, key, true)?;
+        match key {
+            Key::Lov => self.set_lov(cx, fid, &inode, value)?,
+            Key::Acl(which) => self.set_acl(cx, cred, fid, &inode, which, value)?,
+            Key::Link | Key::Lma => {}
+            Key::NoLustre => return Err(Errno::EOPNOTSUPP),
+            Key::User | Key::Trusted | Key::Security => self.set_plain(cx, fid, name, value, flags)?,
+        }
+        Ok(Reply::Ok)
+    }
+
+    fn set_plain(&mut self, cx: &Cx, fid: Fid, name: &[u8], value: Option<&[u8]>, flags: u32) -> wire::Result<()> {
+        let mut xattrs = Xattrs::clone(&*self.tables.xattrs(fid)?);
+        let at = xattrs.position(name);
+        match (at, value) {
+            (Ok(_), Some(_)) if flags & CREATE != 0 => return Err(Errno::EEXIST),
+            (Err(_), Some(_)) if flags & REPLACE != 0 => return Err(Errno::ENODATA),
+            (Err(_), None) => return Err(Errno::ENODATA),
+            (Ok(i), Some(value)) => xattrs.0[i].1 = Bytes::copy_from_slice(value),
+            (Err(i), Some(value)) => {
+                xattrs.0.insert(i, (Bytes::copy_from_slice(name), Bytes::copy_from_slice(value)));
+            }
+            (Ok(i), None) => drop(xattrs.0.remove(i)),
+        }
+        let bytes = xattrs.bytes();
+        if value.is_some() && bytes > TOTAL_BYTES_MAX {
+            return Err(Errno::ENOSPC);
+        }
+        self.tables.put_xattrs(fid, (bytes > 0).then_some(xattrs));
+        self.edit(fid, |i| {
+            i.xattr_bytes = bytes as u32;
+            i.ctime = cx.now;
+        })
+    }
+
+    /// File capabilities go when content or owner change, like set-user-id.
+    pub(crate) fn drop_capability(&mut self, fid: Fid) -> wire::Result<()> {
+        if self.live(fid)?.xattr_bytes == 0 {
+            return Ok(());
+        }
+        let mut xattrs = Xattrs::clone(&*self.tables.xattrs(fid)?);
+        if let Ok(i) = xattrs.position(CAPABILITY) {
+            xattrs.0.remove(i);
+            let bytes = xattrs.bytes();
+            self.tables.put_xattrs(fid, (bytes > 0).then_some(xattrs));
+            self.edit(fid, |i| i.xattr_bytes = bytes as u32)?;
+        }
+        Ok(())
+    }
+
+    /// `lustre.lov` first, then `trusted.*` for the superuser, then the rest by name.
+    pub(crate) fn listxattr(&mut self, cred: &Cred, fid: Fid) -> wire::Result<Reply> {
+        let inode = self.live(fid)?;
+        let root = is_root(cred);
+        let made_up = [
+            (b"lustre.lov".as_slice(), inode.layout.is_some()),
+            (b"trusted.link", root && !inode.links.is_empty()),
+            (b"trusted.lma", root),
+            (b"trusted.lov", root && inode.layout.is_some()),
+        ];
+        let acls = [
+            (b"system.posix_acl_access".as_slice(), inode.access_acl.is_some()),
+            (b"system.posix_acl_default", inode.default_acl.is_some()),
+        ];
+        let there = |(name, there): (&'static [u8], bool)| there.then(|| Bytes::from_static(name));
+        let mut names: Vec<Bytes> = made_up.into_iter().filter_map(there).collect();
+        let mut rest: Vec<Bytes> = acls.into_iter().filter_map(there).collect();
+        if inode.xattr_bytes > 0 {
+            for (name, _) in &self.tables.xattrs(fid)?.0 {
+                match name.starts_with(b"trusted.") {
+                    true if root => names.push(name.clone()),
+                    true => {}
+                    false => rest.push(name.clone()),
+                }
+            }
+        }
+        rest.sort();
+        names.append(&mut rest);
+        Ok(Reply::Names(names))
+    }
+}

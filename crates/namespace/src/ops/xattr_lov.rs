@@ -1,0 +1,82 @@
+//! Lustre's own xattrs: the layout (`lustre.lov`), and what Lustre's OSD keeps of names and FID (`trusted.link`, `trusted.lma`).
+//!
+//! Setting the layout (the owner's, EPERM):
+//!
+//! * On a regular file without one: the value says what is wanted (objects in it are ignored), the rest comes from directory, root and file
+//!   system; EINVAL and so on as `LayoutError::errno`. Then the file is left without a layout. EEXIST if it has one.
+//! * On a directory: the default for what is made in it, EINVAL if it names OSTs that do not exist. A value that asks for nothing
+//!   removes the default.
+//! * EOPNOTSUPP for any other file.
+//!
+//! Removing: the default of a directory, with no error if there is none; of a file it is accepted and does nothing.
+
+use bytes::{BufMut, Bytes};
+use sheen_layout::Spec;
+use sheen_wire::{self as wire, Errno, Fid, FileKind};
+
+use crate::{
+    Namespace, Store,
+    engine::Cx,
+    record::{Inode, LINK_ENTRY_BYTES},
+};
+
+/// LINK_EA_MAGIC.
+const LINK_MAGIC: u32 = 0x11ea_f1df;
+/// `struct link_ea_header`: magic, count, length (u64), time of overflow, padding.
+const LINK_HEADER_BYTES: usize = 24;
+
+impl<S: Store> Namespace<S> {
+    pub(crate) fn set_lov(&mut self, cx: &mut Cx, fid: Fid, inode: &Inode, value: Option<&[u8]>) -> wire::Result<()> {
+        let layout = match (inode.kind, value) {
+            (FileKind::Dir, None) => None,
+            (FileKind::Dir, Some(value)) => {
+                let spec = Spec::decode(value)?;
+                cx.env.check(&spec)?;
+                (!spec.is_default()).then(|| spec.encode().into())
+            }
+            (FileKind::Regular, None) => return Ok(()),
+            (FileKind::Regular, Some(_)) if inode.layout.is_some() => return Err(Errno::EEXIST),
+            (FileKind::Regular, Some(value)) => {
+                let parent = inode.links.first().map(|l| l.parent);
+                Some(self.new_layout(cx, fid, parent, Spec::decode(value)?)?)
+            }
+            _ => return Err(Errno::EOPNOTSUPP),
+        };
+        if layout.is_none() && inode.layout.is_none() {
+            return Ok(());
+        }
+        self.edit(fid, |i| {
+            i.layout = layout;
+            i.ctime = cx.now;
+        })
+    }
+}
+
+/// `trusted.link`: the names that are known. Header little-endian, entries big-endian: length (u16), parent's FID, name.
+pub(crate) fn link_ea(inode: &Inode) -> Option<Bytes> {
+    if inode.links.is_empty() {
+        return None;
+    }
+    let body: usize = inode.links.iter().map(|l| LINK_ENTRY_BYTES + l.name.len()).sum();
+    let mut ea = Vec::with_capacity(LINK_HEADER_BYTES + body);
+    ea.put_u32_le(LINK_MAGIC);
+    ea.put_u32_le(inode.links.len() as u32);
+    ea.put_u64_le((LINK_HEADER_BYTES + body) as u64);
+    ea.put_u64_le(0);
+    for link in &inode.links {
+        ea.put_u16((LINK_ENTRY_BYTES + link.name.len()) as u16);
+        ea.put_slice(&link.parent.to_key());
+        ea.put_slice(&link.name);
+    }
+    Some(ea.into())
+}
+
+/// `trusted.lma`: compat and incompat flags, then the FID, little-endian.
+pub(crate) fn lma(fid: Fid) -> Bytes {
+    let mut ea = Vec::with_capacity(24);
+    ea.put_u64_le(0);
+    ea.put_u64_le(fid.seq);
+    ea.put_u32_le(fid.oid);
+    ea.put_u32_le(fid.ver);
+    ea.into()
+}

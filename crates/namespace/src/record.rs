@@ -1,0 +1,283 @@
+//! What the store holds, as types and as bytes.
+//!
+//! Every value is one byte of format version and then the type in postcard. A new version adds a type and a branch in
+//! [`decode`]; records of old versions stay readable. The byte forms are pinned by tests.
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
+use sheen_wire::{Attr, Fid, FileKind, Time};
+
+use crate::{StoreError, acl::Acl};
+
+/// Version of records that this build writes, the first byte of each.
+pub const FORMAT_VERSION: u8 = 1;
+
+/// `st_size` of every directory, as ext4 shows small ones.
+const DIR_SIZE: u64 = 4096;
+/// Bytes of names and parents kept per file for fid2path, as Lustre's MAX_LINKEA_SIZE: hard links beyond it work, but their names
+/// cannot be found from the file. A directory's only name always fits.
+pub(crate) const LINKS_BYTES_MAX: usize = 4096;
+/// What Lustre's link xattr spends on an entry beside the name.
+pub(crate) const LINK_ENTRY_BYTES: usize = 18;
+
+/// Name of an entry. One allocation, shared by the entry and its inode.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name(Arc<[u8]>);
+
+impl Name {
+    pub(crate) fn new(bytes: &[u8]) -> Name {
+        Name(bytes.into())
+    }
+
+    pub(crate) fn to_bytes(&self) -> Bytes {
+        Bytes::copy_from_slice(&self.0)
+    }
+}
+
+impl std::ops::Deref for Name {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::borrow::Borrow<[u8]> for Name {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&String::from_utf8_lossy(&self.0), f)
+    }
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Name, D::Error> {
+        <&[u8]>::deserialize(d).map(Name::new)
+    }
+}
+
+/// One name of a file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Link {
+    pub parent: Fid,
+    pub name: Name,
+}
+
+/// A file of any kind. Its FID is the key.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Inode {
+    pub kind: FileKind,
+    /// 0o7777.
+    pub perm: u32,
+    /// Number of names (directory: 2 + subdirectories); 0: gone from the tree, alive only while open.
+    pub nlink: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// Devices only.
+    pub rdev: u32,
+    pub atime: Time,
+    pub mtime: Time,
+    pub ctime: Time,
+    pub btime: Time,
+    /// Directory: number of entries.
+    pub entries: u64,
+    /// Bytes of names and values in the file's xattr record; 0: there is no record.
+    pub xattr_bytes: u32,
+    /// Made by O_TMPFILE without O_EXCL and never linked: may be linked although `nlink` is 0.
+    pub linkable: bool,
+    /// Names, oldest first, up to [`LINKS_BYTES_MAX`]. A directory has exactly one, the root none.
+    pub links: Vec<Link>,
+    /// Target of a symbolic link.
+    pub target: Option<Bytes>,
+    /// Regular file: its layout in Lustre's binary form. Directory: the default for new entries, likewise.
+    pub layout: Option<Bytes>,
+    /// Present only if it says more than `perm` does.
+    pub access_acl: Option<Acl>,
+    /// Directories only.
+    pub default_acl: Option<Acl>,
+}
+
+impl Inode {
+    /// An empty file of the superuser, made now, without permissions.
+    pub(crate) fn new(kind: FileKind, now: Time) -> Inode {
+        Inode {
+            kind,
+            perm: 0,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+            entries: 0,
+            xattr_bytes: 0,
+            linkable: false,
+            links: Vec::new(),
+            target: None,
+            layout: None,
+            access_acl: None,
+            default_acl: None,
+        }
+    }
+
+    pub(crate) fn is_dir(&self) -> bool {
+        self.kind == FileKind::Dir
+    }
+
+    /// What stat shows of it. The size of a striped file is the client's to add.
+    pub(crate) fn attr(&self, fid: Fid) -> Attr {
+        let (size, blocks) = match self.kind {
+            FileKind::Dir => (DIR_SIZE, DIR_SIZE / 512),
+            FileKind::Symlink => (self.target.as_ref().map_or(0, |t| t.len() as u64), 0),
+            _ => (0, 0),
+        };
+        Attr {
+            fid,
+            kind: self.kind,
+            perm: self.perm,
+            nlink: self.nlink,
+            uid: self.uid,
+            gid: self.gid,
+            rdev: self.rdev,
+            size,
+            blocks,
+            atime: self.atime,
+            mtime: self.mtime,
+            ctime: self.ctime,
+            btime: self.btime,
+        }
+    }
+
+    /// Remembers a name, where there is room.
+    pub(crate) fn add_link(&mut self, parent: Fid, name: Name) {
+        let used: usize = self.links.iter().map(|l| l.name.len() + LINK_ENTRY_BYTES).sum();
+        if used + name.len() + LINK_ENTRY_BYTES <= LINKS_BYTES_MAX {
+            self.links.push(Link { parent, name });
+        }
+    }
+
+    /// Forgets a name, if it was remembered.
+    pub(crate) fn remove_link(&mut self, parent: Fid, name: &[u8]) {
+        if let Some(i) = self.links.iter().position(|l| l.parent == parent && *l.name == *name) {
+            self.links.remove(i);
+        }
+    }
+
+    /// About how much memory it takes, in bytes.
+    pub(crate) fn weight(&self) -> usize {
+        let acl = |acl: &Option<Acl>| acl.as_ref().map_or(0, |a| a.entries.len() * 8);
+        size_of::<Inode>()
+            + 64
+            + self.links.iter().map(|l| size_of::<Link>() + 16 + l.name.len()).sum::<usize>()
+            + self.target.as_ref().map_or(0, |t| t.len())
+            + self.layout.as_ref().map_or(0, |l| l.len())
+            + acl(&self.access_acl)
+            + acl(&self.default_acl)
+    }
+}
+
+/// An entry of a directory.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Dentry {
+    /// Tells entries with one hash apart; part of the cookie.
+    pub index: u8,
+    pub kind: FileKind,
+    pub fid: Fid,
+    pub name: Name,
+}
+
+/// All entries of a directory whose names have one hash: one, but for accidents. Sorted by index.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Bucket {
+    pub first: Dentry,
+    pub rest: Vec<Dentry>,
+}
+
+impl Bucket {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Dentry> {
+        std::iter::once(&self.first).chain(&self.rest)
+    }
+
+    pub(crate) fn find(&self, name: &[u8]) -> Option<&Dentry> {
+        self.iter().find(|d| *d.name == *name)
+    }
+
+    pub(crate) fn weight(&self) -> usize {
+        self.iter().map(|d| size_of::<Dentry>() + 16 + d.name.len()).sum::<usize>() + 96
+    }
+}
+
+/// Extended attributes of one file other than ACLs and layout: (name, value), sorted by name.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Xattrs(pub Vec<(Bytes, Bytes)>);
+
+impl Xattrs {
+    pub(crate) fn position(&self, name: &[u8]) -> Result<usize, usize> {
+        self.0.binary_search_by(|(n, _)| (**n).cmp(name))
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.iter().map(|(n, v)| n.len() + v.len()).sum()
+    }
+}
+
+/// What the store is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Super {
+    pub mdt_index: u32,
+    pub hash_seed: u64,
+}
+
+/// Counters as of the end of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Counters {
+    /// Last transno.
+    pub transno: u64,
+    /// Inodes in use.
+    pub files: u64,
+    /// Last number in the unlink log.
+    pub destroy: u64,
+    /// Last sequence that may have been handed out to a client.
+    pub seq_reserved: u64,
+}
+
+/// Object ids of one OST as of the end of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct OstIds {
+    /// Last id in a layout.
+    pub last: u32,
+    /// Last id that may have been handed out.
+    pub reserved: u32,
+}
+
+/// The bytes of a record.
+pub(crate) fn encode<T: Serialize>(value: &T, into: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+    let mut into = into;
+    into.clear();
+    into.push(FORMAT_VERSION);
+    postcard::to_extend(value, into).map_err(|e| StoreError::Failed(format!("encoding a record: {e}")))
+}
+
+/// Reads a record; `key` is for the error.
+pub(crate) fn decode<T: DeserializeOwned>(key: &[u8], bytes: &[u8]) -> Result<T, StoreError> {
+    let corrupt = |why: String| StoreError::Corrupt { key: key.iter().map(|b| format!("{b:02x}")).collect(), why };
+    match bytes.split_first() {
+        Some((&FORMAT_VERSION, body)) => postcard::from_bytes(body).map_err(|e| corrupt(e.to_string())),
+        Some((version, _)) => Err(corrupt(format!("its format version {version} is unknown to this build"))),
+        None => Err(corrupt("it is empty".into())),
+    }
+}

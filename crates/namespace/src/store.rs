@@ -1,0 +1,133 @@
+//! What the engine asks of a key-value store, and a store in memory for tests and models.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use crate::tables::Layer;
+
+/// Why the store could not do it. Requests that run into one are answered with EIO; a commit that fails must stop the MDT,
+/// since what was answered would be lost.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The store itself failed.
+    #[error("metadata store: {0}")]
+    Failed(String),
+    /// A record cannot be understood.
+    #[error("metadata record {key}: {why}")]
+    Corrupt {
+        /// Its key, in hex.
+        key: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The store was written by another version or for another MDT.
+    #[error("metadata store: {0}")]
+    Incompatible(String),
+}
+
+/// Keys and values as [`Store::range`] answers them.
+pub type Records = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// An ordered map from keys (at most [`crate::Batch::KEY_BYTES_MAX`] bytes) to values that outlives the process.
+pub trait Store: Send + Sync {
+    /// The value of a key, as of the last commit.
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
+    /// Up to `limit` records with `from <= key < to`, in order of key.
+    fn range(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Records, StoreError>;
+    /// Applies all records of the batch or none, and returns when they are durable. Called off the engine, one at a time,
+    /// in order; reads go on meanwhile and may see the state before or after.
+    fn commit(&self, batch: &Batch) -> Result<(), StoreError>;
+}
+
+/// All changes since the last seal. Cheap to clone; encoded while [`Batch::for_each`] walks it, that is on the committing
+/// thread.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    pub(crate) layer: Arc<Layer>,
+}
+
+impl Batch {
+    /// Longest key in bytes.
+    pub const KEY_BYTES_MAX: usize = 64;
+
+    /// First transno in it.
+    pub fn first(&self) -> u64 {
+        self.layer.first
+    }
+
+    /// Last transno in it: what to pass to [`crate::Namespace::committed`].
+    pub fn last(&self) -> u64 {
+        self.layer.last
+    }
+
+    /// Number of records.
+    pub fn len(&self) -> usize {
+        self.layer.len()
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Every record in order of key: its value, or `None` where the key goes. Stops at the first error.
+    pub fn for_each<E: From<StoreError>>(&self, f: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>) -> Result<(), E> {
+        self.layer.for_each(f)
+    }
+}
+
+/// A store in memory. "Durable" as long as the value lives: tests keep it across a [`crate::Namespace`].
+#[derive(Default, Debug)]
+pub struct MemStore {
+    map: RwLock<BTreeMap<Vec<u8>, Vec<u8>>>,
+}
+
+impl MemStore {
+    /// An empty store.
+    pub fn new() -> MemStore {
+        MemStore::default()
+    }
+
+    /// Number of records.
+    pub fn len(&self) -> usize {
+        self.map.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Whether there are no records.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Overwrites one record, for tests of damaged stores.
+    pub fn put(&self, key: Vec<u8>, value: Vec<u8>) {
+        self.map.write().unwrap_or_else(PoisonError::into_inner).insert(key, value);
+    }
+}
+
+impl Store for MemStore {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.map.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned())
+    }
+
+    fn range(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Records, StoreError> {
+        if from >= to {
+            return Ok(Vec::new());
+        }
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        let range = map.range::<[u8], _>((std::ops::Bound::Included(from), std::ops::Bound::Excluded(to)));
+        Ok(range.take(limit).map(|(k, v)| (k.clone(), v.clone())).collect())
+    }
+
+    fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
+        batch.for_each(|key, value| {
+            match value {
+                Some(value) => drop(map.insert(key.to_vec(), value.to_vec())),
+                None => drop(map.remove(key)),
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,375 @@
+//! The tables over the store: two layers of changes, and caches of what is current.
+//!
+//! A read looks into the cache, the active layer, the committing layer, the store, in this order. Every write goes to the active layer
+//! and the cache, so that a cached value is always the current one. Values stay typed until the batch is written.
+
+use std::{collections::BTreeMap, ops::Bound, sync::Arc};
+
+use rustc_hash::FxHashMap;
+use sheen_wire::{self as wire, Errno, Fid};
+
+use crate::{
+    Batch, Store, StoreError,
+    cache::Cache,
+    key,
+    record::{Bucket, Inode, Xattrs, decode, encode},
+};
+
+/// About what a record costs in the store beside its content, in bytes; for the bound on a batch.
+const RECORD_BYTES: usize = 64;
+
+/// Changes of a span of transnos. `None` is a deletion.
+#[derive(Default, Debug)]
+pub(crate) struct Layer {
+    pub first: u64,
+    pub last: u64,
+    /// About how large it is.
+    bytes: usize,
+    /// With the transno of the last change.
+    inodes: FxHashMap<Fid, (Option<Arc<Inode>>, u64)>,
+    entries: BTreeMap<(Fid, u64), Option<Bucket>>,
+    xattrs: BTreeMap<Fid, Option<Arc<Xattrs>>>,
+    /// Tables without a type of their own here, as bytes.
+    raw: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+impl Layer {
+    pub(crate) fn len(&self) -> usize {
+        self.inodes.len() + self.entries.len() + self.xattrs.len() + self.raw.len()
+    }
+
+    /// Walks the records in key order: tables sort by their letter (`c` `e` `i` `o` `p` `r` `s` `u` `x`), `raw` in between.
+    pub(crate) fn for_each<E: From<StoreError>>(
+        &self,
+        mut f: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut raw = self.raw.iter().peekable();
+        let mut buf = Vec::new();
+        let mut inodes: Vec<_> = self.inodes.iter().collect();
+        inodes.sort_unstable_by_key(|(fid, _)| **fid);
+        let typed = (self.entries.iter().map(|(&(dir, hash), b)| (key::entry(dir, hash), Record::Bucket(b.as_ref()))))
+            .chain(inodes.into_iter().map(|(fid, (i, _))| (key::inode(*fid), Record::Inode(i.as_deref()))))
+            .chain(self.xattrs.iter().map(|(fid, x)| (key::xattrs(*fid), Record::Xattrs(x.as_deref()))));
+        let mut typed = typed.peekable();
+        loop {
+            let raw_first = match (raw.peek(), typed.peek()) {
+                (None, None) => return Ok(()),
+                (Some((k, _)), Some((t, _))) => *k < t,
+                (r, _) => r.is_some(),
+            };
+            if raw_first && let Some((key, value)) = raw.next() {
+                f(key, value.as_deref())?;
+            } else if let Some((key, record)) = typed.next() {
+                let gone = match record {
+                    Record::Bucket(b) => b.map(|b| encode(b, std::mem::take(&mut buf))),
+                    Record::Inode(i) => i.map(|i| encode(i, std::mem::take(&mut buf))),
+                    Record::Xattrs(x) => x.map(|x| encode(x, std::mem::take(&mut buf))),
+                };
+                match gone {
+                    None => f(&key, None)?,
+                    Some(bytes) => {
+                        buf = bytes?;
+                        f(&key, Some(&buf))?;
+                    }
+                }
+            }
+        }
+    }
+}
+
+enum Record<'a> {
+    Bucket(Option<&'a Bucket>),
+    Inode(Option<&'a Inode>),
+    Xattrs(Option<&'a Xattrs>),
+}
+
+pub(crate) struct Tables<S> {
+    store: Arc<S>,
+    active: Layer,
+    committing: Option<Arc<Layer>>,
+    inodes: Cache<Fid, Arc<Inode>>,
+    /// Also remembers names that do not exist.
+    entries: Cache<(Fid, u64), Option<Bucket>>,
+    /// Transno of the operation under way, given if it changes something.
+    next: u64,
+    changed: bool,
+    ops: u64,
+    committed: u64,
+    fault: Option<StoreError>,
+}
+
+impl<S: Store> Tables<S> {
+    pub(crate) fn new(store: Arc<S>, cache_bytes_max: usize, transno: u64) -> Tables<S> {
+        Tables {
+            store,
+            active: Layer { first: transno + 1, last: transno, ..Layer::default() },
+            committing: None,
+            inodes: Cache::new(cache_bytes_max / 3 * 2),
+            entries: Cache::new(cache_bytes_max / 3),
+            next: transno + 1,
+            changed: false,
+            ops: 0,
+            committed: transno,
+            fault: None,
+        }
+    }
+
+    pub(crate) fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// Ends an operation: its transno, or 0 if it changed nothing.
+    pub(crate) fn end(&mut self) -> u64 {
+        self.inodes.trim();
+        self.entries.trim();
+        if !std::mem::take(&mut self.changed) {
+            return 0;
+        }
+        let transno = self.next;
+        self.active.last = transno;
+        self.ops += 1;
+        self.next += 1;
+        transno
+    }
+
+    pub(crate) fn last_transno(&self) -> u64 {
+        self.next - 1
+    }
+
+    pub(crate) fn last_committed(&self) -> u64 {
+        self.committed
+    }
+
+    pub(crate) fn dirty(&self) -> (u64, usize) {
+        (self.ops, self.active.bytes)
+    }
+
+    pub(crate) fn is_clean(&self) -> bool {
+        self.active.len() == 0
+    }
+
+    pub(crate) fn is_committing(&self) -> bool {
+        self.committing.is_some()
+    }
+
+    /// The active layer becomes the committing one. The caller has made sure that there is none.
+    pub(crate) fn seal(&mut self) -> Batch {
+        let last = self.last_transno();
+        let fresh = Layer { first: last + 1, last, ..Layer::default() };
+        let layer = Arc::new(std::mem::replace(&mut self.active, fresh));
+        self.ops = 0;
+        self.committing = Some(layer.clone());
+        Batch { layer }
+    }
+
+    /// Whether it was the committing layer.
+    pub(crate) fn committed(&mut self, last: u64) -> bool {
+        let ours = self.committing.take_if(|layer| layer.last == last).is_some();
+        if ours {
+            self.committed = last;
+        }
+        ours
+    }
+
+    /// Transno of a file's last change that is not durable.
+    pub(crate) fn uncommitted(&self, fid: Fid) -> Option<u64> {
+        let at = |layer: &Layer| layer.inodes.get(&fid).map(|(_, transno)| *transno);
+        at(&self.active).or_else(|| self.committing.as_ref().and_then(|l| at(l)))
+    }
+
+    pub(crate) fn take_fault(&mut self) -> Option<StoreError> {
+        self.fault.take()
+    }
+
+    /// Keeps the reason for the operator; the request gets EIO.
+    pub(crate) fn fail<T>(&mut self, result: Result<T, StoreError>) -> wire::Result<T> {
+        result.map_err(|e| {
+            self.fault = Some(e);
+            Errno::EIO
+        })
+    }
+
+    /// The newest layer's answer.
+    fn in_layers<'a, T>(&'a self, f: impl FnMut(&'a Layer) -> Option<T>) -> Option<T> {
+        [Some(&self.active), self.committing.as_deref()].into_iter().flatten().find_map(f)
+    }
+
+    fn touch(&mut self, bytes: usize) {
+        self.changed = true;
+        self.active.bytes += bytes + RECORD_BYTES;
+    }
+
+    /// A file, dead or alive; `None` if there is no such inode.
+    pub(crate) fn inode(&mut self, fid: Fid) -> wire::Result<Option<Arc<Inode>>> {
+        if let Some(inode) = self.inodes.get(&fid) {
+            return Ok(Some(inode.clone()));
+        }
+        let found = match self.in_layers(|l| l.inodes.get(&fid).map(|(inode, _)| inode)).cloned() {
+            Some(inode) => inode,
+            None => {
+                let read = read(&*self.store, &key::inode(fid));
+                self.fail(read)?.map(Arc::new)
+            }
+        };
+        if let Some(inode) = &found {
+            self.inodes.put(fid, inode.clone(), inode.weight());
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn put_inode(&mut self, fid: Fid, inode: Inode) {
+        let weight = inode.weight();
+        let inode = Arc::new(inode);
+        self.touch(weight / 2);
+        self.inodes.put(fid, inode.clone(), weight);
+        self.active.inodes.insert(fid, (Some(inode), self.next));
+    }
+
+    pub(crate) fn remove_inode(&mut self, fid: Fid) {
+        self.touch(0);
+        self.inodes.remove(&fid);
+        self.active.inodes.insert(fid, (None, self.next));
+    }
+
+    pub(crate) fn bucket(&mut self, dir: Fid, hash: u64) -> wire::Result<Option<Bucket>> {
+        let at = (dir, hash);
+        if let Some(bucket) = self.entries.get(&at) {
+            return Ok(bucket.clone());
+        }
+        let found = match self.in_layers(|l| l.entries.get(&at)).cloned() {
+            Some(bucket) => bucket,
+            None => {
+                let read = read(&*self.store, &key::entry(dir, hash));
+                self.fail(read)?
+            }
+        };
+        self.entries.put(at, found.clone(), found.as_ref().map_or(96, Bucket::weight));
+        Ok(found)
+    }
+
+    pub(crate) fn put_bucket(&mut self, dir: Fid, hash: u64, bucket: Option<Bucket>) {
+        let weight = bucket.as_ref().map_or(96, Bucket::weight);
+        self.touch(weight / 2);
+        self.entries.put((dir, hash), bucket.clone(), weight);
+        self.active.entries.insert((dir, hash), bucket);
+    }
+
+    /// Up to `limit` buckets of a directory from `hash` on, in order.
+    pub(crate) fn buckets(&mut self, dir: Fid, hash: u64, limit: usize) -> wire::Result<Vec<(u64, Bucket)>> {
+        let result = self.scan_buckets(dir, hash, limit);
+        self.fail(result)
+    }
+
+    fn scan_buckets(&self, dir: Fid, hash: u64, limit: usize) -> Result<Vec<(u64, Bucket)>, StoreError> {
+        let mut out = Vec::new();
+        let mut from = hash;
+        loop {
+            let stored = self.store.range(&key::entry(dir, from), &key::entry(dir, u64::MAX), limit)?;
+            // Names in the layers count only up to where the store was read: beyond may be stored names between them.
+            let to = if stored.len() < limit { u64::MAX } else { stored.last().map_or(u64::MAX, |l| hash_of(&l.0)) };
+            let range = (Bound::Included((dir, from)), Bound::Included((dir, to)));
+            let mut stored = stored.iter().peekable();
+            let mut old = self.committing.iter().flat_map(|l| l.entries.range(range)).peekable();
+            let mut new = self.active.entries.range(range).peekable();
+            while out.len() < limit {
+                let heads = [
+                    stored.peek().map(|(k, _)| hash_of(k)),
+                    old.peek().map(|((_, hash), _)| *hash),
+                    new.peek().map(|((_, hash), _)| *hash),
+                ];
+                let Some(hash) = heads.into_iter().flatten().min() else { break };
+                let s = stored.next_if(|(k, _)| hash_of(k) == hash);
+                let o = old.next_if(|((_, h), _)| *h == hash);
+                let n = new.next_if(|((_, h), _)| *h == hash);
+                match (n.or(o), s) {
+                    (Some((_, bucket)), _) => out.extend(bucket.clone().map(|b| (hash, b))),
+                    (None, Some((key, value))) => out.push((hash, decode(key, value)?)),
+                    (None, None) => break,
+                }
+            }
+            if out.len() >= limit || to == u64::MAX {
+                return Ok(out);
+            }
+            from = to + 1;
+        }
+    }
+
+    /// The xattr record of a file; empty if there is none.
+    pub(crate) fn xattrs(&mut self, fid: Fid) -> wire::Result<Arc<Xattrs>> {
+        if let Some(found) = self.in_layers(|l| l.xattrs.get(&fid)) {
+            return Ok(found.clone().unwrap_or_default());
+        }
+        let read = read(&*self.store, &key::xattrs(fid));
+        Ok(self.fail(read)?.map(Arc::new).unwrap_or_default())
+    }
+
+    pub(crate) fn put_xattrs(&mut self, fid: Fid, xattrs: Option<Xattrs>) {
+        self.touch(xattrs.as_ref().map_or(0, Xattrs::bytes));
+        self.active.xattrs.insert(fid, xattrs.map(Arc::new));
+    }
+
+    pub(crate) fn put_raw(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
+        self.touch(key.len() + value.as_ref().map_or(0, Vec::len));
+        self.set_raw(key, value);
+    }
+
+    /// As [`Tables::put_raw`], for what belongs to no operation.
+    pub(crate) fn set_raw(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
+        self.active.raw.insert(key, value);
+    }
+
+    /// Whether a raw record that the store has is deleted by a layer.
+    pub(crate) fn raw_deleted(&self, key: &[u8]) -> bool {
+        matches!(self.in_layers(|l| l.raw.get(key)), Some(None))
+    }
+
+    /// Keys of a raw table, as of now. For small tables.
+    pub(crate) fn raw_keys(&self, table: u8) -> Result<Vec<Vec<u8>>, StoreError> {
+        let mut keys = BTreeMap::new();
+        for_each_in(&*self.store, table, |key, _| {
+            keys.insert(key.to_vec(), true);
+            Ok(())
+        })?;
+        let (from, to) = key::table(table);
+        for layer in [self.committing.as_deref(), Some(&self.active)].into_iter().flatten() {
+            let range = layer.raw.range::<[u8], _>((Bound::Included(&from[..]), Bound::Excluded(&to[..])));
+            keys.extend(range.map(|(k, v)| (k.clone(), v.is_some())));
+        }
+        Ok(keys.into_iter().filter_map(|(k, there)| there.then_some(k)).collect())
+    }
+}
+
+fn hash_of(key: &[u8]) -> u64 {
+    key::entry_hash(key).unwrap_or(u64::MAX)
+}
+
+/// Reads one record of the store.
+pub(crate) fn read<T: serde::de::DeserializeOwned>(store: &impl Store, key: &[u8]) -> Result<Option<T>, StoreError> {
+    store.get(key)?.map(|bytes| decode(key, &bytes)).transpose()
+}
+
+/// Records read at once by [`for_each_in`].
+const SCAN_RECORDS: usize = 1024;
+
+/// Walks a table of the store.
+pub(crate) fn for_each_in(
+    store: &impl Store,
+    table: u8,
+    mut f: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let (from, to) = key::table(table);
+    let mut from = from.to_vec();
+    loop {
+        let records = store.range(&from, &to, SCAN_RECORDS)?;
+        for (key, value) in &records {
+            f(key, value)?;
+        }
+        match records.into_iter().nth(SCAN_RECORDS - 1) {
+            Some((last, _)) => {
+                from = last;
+                from.push(0);
+            }
+            None => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Bounds on requests. A service calls [`request`] before it does anything, so that what follows can rely on them:
+//!
+//! * at most [`PARTS_MAX`] parts, runs or objects;
+//! * the bytes of a read or write are at most [`BULK_BYTES_MAX`], and a write's are exactly its bulk;
+//! * every `offset + len` of a change is at most [`OBJECT_SIZE_MAX`], hence fits `i64` and cannot overflow;
+//! * every object is one that [`name::path`] can name.
+
+use sheen_wire::{
+    Errno, Fid, Result,
+    bulk::BULK_BYTES_MAX,
+    ost::{OBJECT_SIZE_MAX, PARTS_MAX, Part, Request},
+};
+
+use crate::name;
+
+/// Checks `request`, which came with `bulk_len` bytes.
+///
+/// # Errors
+/// E2BIG: too many parts, or too many bytes for one request. EFBIG: past an object's largest size. EPROTO: bulk and parts do
+/// not agree. EINVAL: anything else that no client of this version sends.
+pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
+    if bulk_len != 0 && !matches!(request, Request::Write { .. }) {
+        return Err(Errno::EPROTO);
+    }
+    match request {
+        Request::Read { parts } => {
+            total(parts)?;
+            parts.iter().try_for_each(|p| named(p.object))
+        }
+        Request::Write { parts, .. } => {
+            if total(parts)? != bulk_len {
+                return Err(Errno::EPROTO);
+            }
+            parts.iter().try_for_each(|p| changes(p.object, p.offset, u64::from(p.len)))
+        }
+        Request::Truncate { objects } => {
+            count(objects.len())?;
+            objects.iter().try_for_each(|&(object, size)| changes(object, size, 0))
+        }
+        Request::Allocate { runs, .. } => {
+            count(runs.len())?;
+            runs.iter().try_for_each(
+                |&(object, offset, len)| {
+                    if len == 0 { Err(Errno::EINVAL) } else { changes(object, offset, len) }
+                },
+            )
+        }
+        Request::Seek { object, .. } => named(*object),
+        Request::Attrs { objects } | Request::Sync { objects } | Request::Destroy { objects } => names(objects),
+        Request::DestroyRange { seq, first, last } => {
+            if *seq == 0 || first > last {
+                Err(Errno::EINVAL)
+            } else {
+                Ok(())
+            }
+        }
+        Request::StatFs => Ok(()),
+    }
+}
+
+/// Bytes of all parts.
+fn total(parts: &[Part]) -> Result<usize> {
+    count(parts.len())?;
+    // 4096 × 4 GiB is far below u64.
+    let bytes: u64 = parts.iter().map(|p| u64::from(p.len)).sum();
+    if bytes > BULK_BYTES_MAX as u64 { Err(Errno::E2BIG) } else { Ok(bytes as usize) }
+}
+
+fn count(n: usize) -> Result<()> {
+    if n > PARTS_MAX { Err(Errno::E2BIG) } else { Ok(()) }
+}
+
+fn names(objects: &[Fid]) -> Result<()> {
+    count(objects.len())?;
+    objects.iter().try_for_each(|&object| named(object))
+}
+
+fn named(object: Fid) -> Result<()> {
+    if name::valid(object) { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+fn changes(object: Fid, offset: u64, len: u64) -> Result<()> {
+    named(object)?;
+    match offset.checked_add(len) {
+        Some(end) if end <= OBJECT_SIZE_MAX => Ok(()),
+        _ => Err(Errno::EFBIG),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sheen_wire::ost::Allocate;
+
+    use super::*;
+
+    const OBJECT: Fid = Fid::new(0x2_8000_0401, 7);
+
+    fn part(offset: u64, len: u32) -> Part {
+        Part { object: OBJECT, offset, len }
+    }
+
+    fn write(parts: Vec<Part>, bulk: usize) -> Result<()> {
+        request(&Request::Write { parts, sync: false }, bulk)
+    }
+
+    #[test]
+    fn a_write_is_its_bulk() {
+        assert_eq!(write(vec![part(0, 3), part(9, 4)], 7), Ok(()));
+        assert_eq!(write(vec![part(0, 3), part(9, 4)], 6), Err(Errno::EPROTO));
+        assert_eq!(write(vec![part(0, 3), part(9, 4)], 8), Err(Errno::EPROTO));
+        assert_eq!(write(vec![], 0), Ok(()));
+        assert_eq!(request(&Request::StatFs, 1), Err(Errno::EPROTO));
+    }
+
+    #[test]
+    fn an_object_ends_at_its_largest_size() {
+        assert_eq!(write(vec![part(OBJECT_SIZE_MAX - 1, 1)], 1), Ok(()));
+        assert_eq!(write(vec![part(OBJECT_SIZE_MAX, 1)], 1), Err(Errno::EFBIG));
+        assert_eq!(write(vec![part(u64::MAX, 1)], 1), Err(Errno::EFBIG));
+        let truncate = |size| request(&Request::Truncate { objects: vec![(OBJECT, size)] }, 0);
+        assert_eq!(truncate(OBJECT_SIZE_MAX), Ok(()));
+        assert_eq!(truncate(OBJECT_SIZE_MAX + 1), Err(Errno::EFBIG));
+        let punch = |offset, len| {
+            request(&Request::Allocate { mode: Allocate::PunchHole, runs: vec![(OBJECT, offset, len)] }, 0)
+        };
+        assert_eq!(punch(0, OBJECT_SIZE_MAX), Ok(()));
+        assert_eq!(punch(1, OBJECT_SIZE_MAX), Err(Errno::EFBIG));
+        assert_eq!(punch(2, u64::MAX), Err(Errno::EFBIG));
+        assert_eq!(punch(2, 0), Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn requests_are_bounded() {
+        let read = |parts| request(&Request::Read { parts }, 0);
+        assert_eq!(read(vec![part(0, 1); PARTS_MAX]), Ok(()));
+        assert_eq!(read(vec![part(0, 1); PARTS_MAX + 1]), Err(Errno::E2BIG));
+        assert_eq!(read(vec![part(0, BULK_BYTES_MAX as u32)]), Ok(()));
+        assert_eq!(read(vec![part(0, BULK_BYTES_MAX as u32), part(0, 1)]), Err(Errno::E2BIG));
+        assert_eq!(read(vec![part(0, u32::MAX); PARTS_MAX]), Err(Errno::E2BIG));
+        assert_eq!(read(vec![part(u64::MAX, 1)]), Ok(()), "past every end: reads as empty");
+        let destroy = |n| request(&Request::Destroy { objects: vec![OBJECT; n] }, 0);
+        assert_eq!(destroy(PARTS_MAX), Ok(()));
+        assert_eq!(destroy(PARTS_MAX + 1), Err(Errno::E2BIG));
+    }
+
+    #[test]
+    fn nobody_is_no_object() {
+        for object in [Fid::ZERO, Fid::new(1, 0), Fid::new(0, 1), Fid { ver: 1, ..OBJECT }] {
+            assert_eq!(request(&Request::Attrs { objects: vec![OBJECT, object] }, 0), Err(Errno::EINVAL));
+            assert_eq!(
+                request(&Request::Read { parts: vec![Part { object, offset: 0, len: 0 }] }, 0),
+                Err(Errno::EINVAL)
+            );
+        }
+        assert_eq!(request(&Request::DestroyRange { seq: 5, first: 2, last: 1 }, 0), Err(Errno::EINVAL));
+        assert_eq!(request(&Request::DestroyRange { seq: 5, first: 0, last: u32::MAX }, 0), Ok(()));
+    }
+}

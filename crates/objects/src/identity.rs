@@ -1,0 +1,119 @@
+//! The file that says which target a directory holds, so that a directory is never served under another name, by another file
+//! system, or by a release that cannot read it.
+//!
+//! It is text, one `key = value` a line, for the administrator's eyes; `#` opens a comment.
+
+use std::fmt;
+
+/// Version of the layout of an OST's directory. Raised when an older release could no longer read it.
+pub const FORMAT: u32 = 1;
+/// Largest identity file that is read, in bytes.
+pub const BYTES_MAX: usize = 4096;
+
+/// Which OST a directory holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// File system.
+    pub fsname: String,
+    /// Index; `None` between the format and the first answer of the MGS.
+    pub index: Option<u32>,
+    /// Made when the directory was formatted.
+    pub uuid: String,
+}
+
+/// Why an identity file is not accepted.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// Written by a later release.
+    #[error("it has format {0}, this release reads up to {FORMAT}; serve it with the release that wrote it")]
+    Format(u32),
+    /// Another kind of target.
+    #[error("it holds a target of kind {0:?}, not an OST")]
+    Kind(String),
+    /// Not as [`Identity`] prints it.
+    #[error("it is damaged ({0})")]
+    Damaged(&'static str),
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "# A Sheen target; do not edit.")?;
+        writeln!(f, "format = {FORMAT}\nkind = OST\nfsname = {}\nuuid = {}", self.fsname, self.uuid)?;
+        self.index.map_or(Ok(()), |index| writeln!(f, "index = {index}"))
+    }
+}
+
+impl Identity {
+    /// Reads what `Display` wrote. Keys of later minor releases are ignored.
+    pub fn parse(bytes: &[u8]) -> Result<Identity, IdentityError> {
+        use IdentityError::Damaged;
+        if bytes.len() > BYTES_MAX {
+            return Err(Damaged("too long"));
+        }
+        let text = str::from_utf8(bytes).map_err(|_| Damaged("not text"))?;
+        let value = |key: &str| {
+            let lines = text.lines().filter(|line| !line.starts_with('#'));
+            lines
+                .filter_map(|line| line.split_once('='))
+                .find(|(k, _)| k.trim() == key)
+                .map(|(_, v)| v.trim().to_owned())
+        };
+        let format = value("format").and_then(|v| v.parse().ok()).ok_or(Damaged("no format"))?;
+        if format > FORMAT {
+            return Err(IdentityError::Format(format));
+        }
+        match value("kind") {
+            Some(kind) if kind == "OST" => {}
+            other => return Err(IdentityError::Kind(other.unwrap_or_default())),
+        }
+        let filled = |key, what| value(key).filter(|v| !v.is_empty()).ok_or(Damaged(what));
+        Ok(Identity {
+            fsname: filled("fsname", "no fsname")?,
+            uuid: filled("uuid", "no uuid")?,
+            index: match value("index") {
+                Some(v) => Some(v.parse().map_err(|_| Damaged("index is no number"))?),
+                None => None,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const VERSION_1: &str =
+        "# A Sheen target; do not edit.\nformat = 1\nkind = OST\nfsname = sheen\nuuid = c0ffee\nindex = 3\n";
+
+    fn sample() -> Identity {
+        Identity { fsname: "sheen".into(), index: Some(3), uuid: "c0ffee".into() }
+    }
+
+    #[test]
+    fn version_1_still_opens() {
+        assert_eq!(Identity::parse(VERSION_1.as_bytes()), Ok(sample()));
+        assert_eq!(sample().to_string(), VERSION_1);
+        let fresh = Identity { index: None, ..sample() };
+        assert_eq!(Identity::parse(fresh.to_string().as_bytes()), Ok(fresh));
+    }
+
+    #[test]
+    fn strangers_are_refused() {
+        let changed = |from: &str, to: &str| Identity::parse(VERSION_1.replace(from, to).as_bytes());
+        assert_eq!(changed("format = 1", "format = 2"), Err(IdentityError::Format(2)));
+        assert_eq!(changed("kind = OST", "kind = MDT"), Err(IdentityError::Kind("MDT".into())));
+        assert_eq!(changed("index = 3", "index = x"), Err(IdentityError::Damaged("index is no number")));
+        assert_eq!(changed("uuid = c0ffee", "uuid ="), Err(IdentityError::Damaged("no uuid")));
+        assert_eq!(Identity::parse(b""), Err(IdentityError::Damaged("no format")));
+        assert_eq!(Identity::parse(&[b'#'; BYTES_MAX + 1]), Err(IdentityError::Damaged("too long")));
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
+            let _ = Identity::parse(&bytes);
+        }
+    }
+}

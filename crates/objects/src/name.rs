@@ -1,0 +1,140 @@
+//! Where an object lies: `O/<seq>/d<oid % 32>/<oid>`, sequence and oid in hexadecimal, as Lustre's ldiskfs does for FID
+//! sequences. Someone who knows Lustre finds an object by hand, and a directory holds a thirty-second of the objects.
+//!
+//! Invariant: [`path`] and [`parse`] are inverse to each other; a name that [`path`] would not produce does not parse, so a
+//! stray file is never taken for an object.
+
+use std::path::PathBuf;
+
+use sheen_wire::Fid;
+
+/// Subdirectories of a sequence (Lustre's OSD_OST_SUBDIR_COUNT).
+pub const SUBDIRS: u32 = 32;
+/// The directory of all objects.
+pub const ROOT: &str = "O";
+
+/// A directory of objects: a sequence and a slot below [`SUBDIRS`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Dir {
+    /// Sequence.
+    pub seq: u64,
+    /// `oid % 32`.
+    pub slot: u32,
+}
+
+impl Dir {
+    /// The directory in which `object` lies.
+    pub fn of(object: Fid) -> Dir {
+        Dir { seq: object.seq, slot: object.oid % SUBDIRS }
+    }
+
+    /// All directories of a sequence.
+    pub fn all(seq: u64) -> impl Iterator<Item = Dir> {
+        (0..SUBDIRS).map(move |slot| Dir { seq, slot })
+    }
+
+    /// Path below the OST's directory: `O/280000401/d1`.
+    pub fn path(self) -> PathBuf {
+        PathBuf::from(format!("{ROOT}/{:x}/d{}", self.seq, self.slot))
+    }
+
+    /// Path of its sequence's directory: `O/280000401`.
+    pub fn seq_path(self) -> PathBuf {
+        PathBuf::from(format!("{ROOT}/{:x}", self.seq))
+    }
+}
+
+/// Whether `object` may name an object: sequence and oid are not zero, and the version is.
+pub fn valid(object: Fid) -> bool {
+    object.seq != 0 && object.oid != 0 && object.ver == 0
+}
+
+/// Path below the OST's directory: `O/280000401/d1/21`.
+pub fn path(object: Fid) -> PathBuf {
+    PathBuf::from(format!("{ROOT}/{:x}/d{}/{:x}", object.seq, object.oid % SUBDIRS, object.oid))
+}
+
+/// The object id that a name in `dir` stands for; `None` where it is no object's.
+pub fn parse_oid(dir: Dir, name: &str) -> Option<u32> {
+    let oid = u32::try_from(hex(name)?).ok()?;
+    (oid != 0 && oid % SUBDIRS == dir.slot).then_some(oid)
+}
+
+/// The object at a path below the OST's directory, or `None` where there is none of that name.
+pub fn parse(path: &str) -> Option<Fid> {
+    let mut pieces = path.split('/');
+    let (root, seq, slot, oid) = (pieces.next()?, pieces.next()?, pieces.next()?, pieces.next()?);
+    if root != ROOT || pieces.next().is_some() {
+        return None;
+    }
+    let slot: u32 = slot.strip_prefix('d').filter(|s| canonical(s)).and_then(|s| s.parse().ok())?;
+    let dir = Dir { seq: hex(seq)?, slot };
+    let fid = Fid::new(dir.seq, parse_oid(dir, oid)?);
+    valid(fid).then_some(fid)
+}
+
+/// A hexadecimal number as `{:x}` prints it: lower case, no sign, no leading zeros.
+fn hex(text: &str) -> Option<u64> {
+    let digits = text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    if !digits || !canonical(text) { None } else { u64::from_str_radix(text, 16).ok() }
+}
+
+fn canonical(text: &str) -> bool {
+    text == "0" || (!text.is_empty() && !text.starts_with(['0', '+']))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn objects_lie_where_lustre_puts_them() {
+        let fid = Fid::new(0x2_8000_0401, 0x2345);
+        assert_eq!(path(fid).to_str(), Some("O/280000401/d5/2345"));
+        assert_eq!(Dir::of(fid).path().to_str(), Some("O/280000401/d5"));
+        assert_eq!(Dir::of(fid).seq_path().to_str(), Some("O/280000401"));
+    }
+
+    #[test]
+    fn strangers_are_no_objects() {
+        let bad = [
+            "",
+            "O",
+            "O/280000401/d1",
+            "O/280000401/d1/",
+            "O/280000401/d1/2",  // another slot's
+            "O/280000401/d01/1", // not as printed
+            "O/280000401/d1/01",
+            "O/280000401/d1/+1",
+            "O/280000401/d+1/1",
+            "O/0280000401/d1/1",
+            "O/280000401/d0/0", // oid 0 is nobody
+            "O/0/d1/1",
+            "O/280000401/d1/1/x",
+            "P/280000401/d1/1",
+            "O/280000401/d1/100000001",
+            "O/280000401/d1/1.tmp",
+            "O/280000401/d1/E1",
+        ];
+        for path in bad {
+            assert_eq!(parse(path), None, "{path}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_object_is_found_again(seq in 1u64.., oid in 1u32..) {
+            let fid = Fid::new(seq, oid);
+            prop_assert_eq!(parse(path(fid).to_str().unwrap()), Some(fid));
+        }
+
+        #[test]
+        fn what_parses_prints_the_same(text in "O/[0-9a-f]{1,3}/d[0-9]{1,2}/[0-9a-f]{1,3}") {
+            if let Some(fid) = parse(&text) {
+                prop_assert_eq!(path(fid), std::path::PathBuf::from(&text));
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Targets of one process that lie on one device divide its space among them, so that the sum that `df` shows is true.
+//!
+//! A process makes one [`Sharing`] and hands it to all of its targets; each joins with the device that its directory is on.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use sheen_wire::StatFs;
+
+/// How many targets of this process lie on which device. Clones share the count.
+#[derive(Clone, Default, Debug)]
+pub struct Sharing {
+    devices: Arc<Mutex<BTreeMap<u64, u64>>>,
+}
+
+/// One target's share of its device, for as long as this lives.
+#[derive(Debug)]
+pub struct Share {
+    all: Sharing,
+    device: u64,
+}
+
+impl Sharing {
+    /// No targets yet.
+    pub fn new() -> Sharing {
+        Sharing::default()
+    }
+
+    /// Counts a target on `device` (`st_dev`).
+    pub fn join(&self, device: u64) -> Share {
+        *self.lock().entry(device).or_default() += 1;
+        Share { all: self.clone(), device }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
+        self.devices.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Share {
+    /// Targets on the device, this one included.
+    pub fn targets(&self) -> u64 {
+        self.all.lock().get(&self.device).copied().unwrap_or(1).max(1)
+    }
+
+    /// This target's part of what the device says.
+    pub fn of(&self, device: StatFs) -> StatFs {
+        let n = self.targets();
+        StatFs {
+            bsize: device.bsize,
+            blocks: device.blocks / n,
+            bfree: device.bfree / n,
+            bavail: device.bavail / n,
+            files: device.files / n,
+            ffree: device.ffree / n,
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut devices = self.all.lock();
+        if let Some(n) = devices.get_mut(&self.device) {
+            *n -= 1;
+            if *n == 0 {
+                devices.remove(&self.device);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up_to_the_device() {
+        let device = StatFs { bsize: 4096, blocks: 4000, bfree: 2000, bavail: 1000, files: 400, ffree: 200 };
+        let all = Sharing::new();
+        let first = all.join(7);
+        assert_eq!(first.of(device), device, "alone on a device: all of it");
+        let others: Vec<_> = (0..3).map(|_| all.clone().join(7)).collect();
+        let elsewhere = all.join(8);
+        let sum: u64 = others.iter().chain([&first]).map(|s| s.of(device).blocks).sum();
+        assert_eq!(sum, device.blocks);
+        assert_eq!(
+            first.of(device),
+            StatFs { bsize: 4096, blocks: 1000, bfree: 500, bavail: 250, files: 100, ffree: 50 }
+        );
+        assert_eq!(elsewhere.of(device), device);
+        drop(others);
+        assert_eq!(first.of(device), device, "those that left no longer count");
+    }
+}

@@ -1,0 +1,107 @@
+//! An OST: its start, its life as a target, its end.
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::RwLock;
+use rustc_hash::FxHashSet;
+use sheen_lnet::Net;
+use sheen_mgc::Mgc;
+use sheen_params::{Params, Stats};
+use sheen_rpc::Server;
+use sheen_rt::Rt;
+use sheen_wire::mgs::{TargetKind, target_name};
+use tracing::{info, warn};
+
+use crate::{OssError, OstConfig, Store, gate::Gate, params, service};
+
+/// A running OST.
+pub struct Ost {
+    pub(crate) rt: Rt,
+    pub(crate) name: String,
+    pub(crate) index: u32,
+    pub(crate) incarnation: u64,
+    pub(crate) store: Store,
+    pub(crate) gate: Gate,
+    pub(crate) stats: Stats,
+    /// Exports that asked for something and are not gone, by id.
+    pub(crate) exports: RwLock<FxHashSet<u64>>,
+    server: Weak<Server>,
+    params: Params,
+}
+
+impl std::fmt::Debug for Ost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Ost({})", self.name)
+    }
+}
+
+impl Ost {
+    /// Starts the OST in `config.dir`, formatting it if it is new: takes the directory's lock, registers with the MGS (waiting
+    /// until it answers), and serves requests as `<fsname>-OSTxxxx` of `server`.
+    ///
+    /// # Errors
+    /// The directory cannot be used, or the MGS refuses the target; the message says what to do.
+    pub async fn start(
+        net: Arc<Net>,
+        server: &Arc<Server>,
+        config: OstConfig,
+        params: Params,
+    ) -> Result<Arc<Ost>, OssError> {
+        let rt = net.rt().clone();
+        let OstConfig { dir, fsname, index, mgs, nids, sharing, open_files_max } = config;
+        let mut store = Store::open(&rt, &dir, &fsname, index, open_files_max, &sharing).await?;
+        let uuid = store.identity().uuid.clone();
+        let mgc = Mgc::new(net, mgs, &uuid);
+        let index = mgc
+            .register(&fsname, TargetKind::Ost, store.identity().index, &uuid, &nids)
+            .await
+            .map_err(|errno| OssError::Refused { dir: dir.clone(), errno })?;
+        store.set_index(index)?;
+        let name = target_name(&fsname, TargetKind::Ost, index);
+        let ost = Arc::new(Ost {
+            incarnation: rt.random_u64(),
+            stats: Stats::new(service::COUNTERS, rt.wall()),
+            gate: Gate::default(),
+            exports: RwLock::default(),
+            server: Arc::downgrade(server),
+            params: params.clone(),
+            rt,
+            name,
+            index,
+            store,
+        });
+        params::register(&ost, &params);
+        server.add::<sheen_wire::Ost>(&ost.name, ost.clone());
+        info!("{} serves {}", ost.name, dir.display());
+        Ok(ost)
+    }
+
+    /// `<fsname>-OSTxxxx`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Index among the OSTs.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The objects, for tests and tools of this process.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Stops in order: no new requests, those that run are finished, everything is durable, the directory is free. Fine to call
+    /// twice.
+    pub async fn stop(&self) {
+        if let Some(server) = self.server.upgrade() {
+            server.remove(&self.name);
+        }
+        self.gate.close().await;
+        if let Err(errno) = self.store.close().await {
+            warn!("{}: what was written last may not be durable: {errno}", self.name);
+        }
+        params::unregister(self, &self.params);
+        info!("{} stopped", self.name);
+    }
+}

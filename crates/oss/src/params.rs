@@ -1,0 +1,77 @@
+//! What `lctl` shows of an OST: `obdfilter.<target>.*`, and the devices `OSS` and the target.
+
+use std::sync::{Arc, Weak};
+
+use sheen_params::{Device, Param, Params};
+use sheen_wire::{Errno, StatFs, bulk::BULK_BYTES_MAX, ost::OBJECT_SIZE_MAX};
+
+use crate::Ost;
+
+fn dir(ost: &Ost) -> String {
+    format!("obdfilter.{}", ost.name)
+}
+
+/// Makes the OST's parameters and devices known.
+pub fn register(ost: &Arc<Ost>, params: &Params) {
+    let dir = dir(ost);
+    let weak = Arc::downgrade(ost);
+    let space = |name: &str, f: fn(StatFs) -> u64| {
+        let weak = weak.clone();
+        let read = move || read(&weak, |ost| ost.store.statfs().map(f).unwrap_or(0));
+        params.register(&format!("{dir}.{name}"), Param::u64_ro(read));
+    };
+    space("kbytestotal", |s| kib(s.blocks, s.bsize));
+    space("kbytesfree", |s| kib(s.bfree, s.bsize));
+    space("kbytesavail", |s| kib(s.bavail, s.bsize));
+    space("filestotal", |s| s.files);
+    space("filesfree", |s| s.ffree);
+    space("blocksize", |s| s.bsize.into());
+    let number = |name: &str, f: fn(&Ost) -> u64| {
+        let weak = weak.clone();
+        params.register(&format!("{dir}.{name}"), Param::u64_ro(move || read(&weak, f)));
+    };
+    number("brw_size", |_| BULK_BYTES_MAX as u64 >> 20); // MiB, as in Lustre
+    number("maxbytes", |_| OBJECT_SIZE_MAX);
+    number("num_exports", Ost::exports);
+    number("open_files", |ost| ost.store.open_files() as u64);
+    let uuid = format!("{}_UUID", ost.name);
+    params.register(&format!("{dir}.uuid"), Param::text(move || uuid.clone()));
+    params.register(&format!("{dir}.stats"), stats(&weak));
+    devices(ost, params);
+}
+
+/// Forgets them.
+pub fn unregister(ost: &Ost, params: &Params) {
+    params.unregister(&dir(ost));
+    params.remove_device(&ost.name);
+}
+
+/// Lustre's `stats` file; any value that is set clears it.
+fn stats(weak: &Weak<Ost>) -> Param {
+    let (get, set) = (weak.clone(), weak.clone());
+    Param::text_rw(
+        move || read(&get, |ost| ost.stats.render(ost.rt.wall())),
+        move |_| {
+            let ost = set.upgrade().ok_or(Errno::ENODEV)?;
+            ost.stats.clear(ost.rt.wall());
+            Ok(())
+        },
+    )
+}
+
+fn devices(ost: &Arc<Ost>, params: &Params) {
+    params.add_device("OSS", || Device::new("ost", "OSS", "OSS_uuid"));
+    let (name, weak) = (ost.name.clone(), Arc::downgrade(ost));
+    params.add_device(&ost.name, move || Device {
+        refcount: 1 + read(&weak, Ost::exports),
+        ..Device::new("obdfilter", &name, &format!("{name}_UUID"))
+    });
+}
+
+fn read<T: Default>(weak: &Weak<Ost>, f: impl FnOnce(&Ost) -> T) -> T {
+    weak.upgrade().map(|ost| f(&ost)).unwrap_or_default()
+}
+
+fn kib(blocks: u64, bsize: u32) -> u64 {
+    u64::try_from(u128::from(blocks) * u128::from(bsize) / 1024).unwrap_or(u64::MAX)
+}

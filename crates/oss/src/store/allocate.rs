@@ -1,0 +1,27 @@
+//! Allocate: fallocate on runs of objects. Reserving or zeroing creates an object, punching a hole into nothing is nothing.
+
+use sheen_wire::{Fid, Result, ost::Allocate};
+
+use super::Store;
+
+impl Store {
+    /// Does `mode` to each run: (object, offset, length).
+    ///
+    /// # Errors
+    /// What the local file system says: EOPNOTSUPP where it cannot, ENOSPC where there is no room. Runs before the failing one
+    /// are done.
+    pub fn allocate(&self, mode: Allocate, runs: &[(Fid, u64, u64)]) -> Result<()> {
+        for &(object, offset, len) in runs {
+            let open = match mode {
+                Allocate::PunchHole => self.files.existing(object)?,
+                Allocate::Reserve { .. } | Allocate::ZeroRange { .. } => Some(self.files.create(object)?),
+            };
+            if let Some(open) = open {
+                let done = open.file.allocate(mode, offset, len);
+                self.files.changed(&open, self.rt.wall());
+                done?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,24 @@
+//! Attrs: sizes, space and times of objects. One that does not exist has none of them.
+//!
+//! A file is not opened for this: most files of a tree are looked at by `stat` and nothing else.
+
+use sheen_wire::{Fid, Result, ost::ObjectAttr};
+
+use super::Store;
+
+impl Store {
+    /// The attributes of `objects`, in their order.
+    ///
+    /// # Errors
+    /// What the local file system says.
+    pub fn attrs(&self, objects: &[Fid]) -> Result<Vec<ObjectAttr>> {
+        objects.iter().map(|&object| self.attr(object)).collect()
+    }
+
+    fn attr(&self, object: Fid) -> Result<ObjectAttr> {
+        Ok(match self.files.metadata(object)? {
+            Some(found) => ObjectAttr { size: found.len, blocks: found.blocks512, mtime: Some(found.mtime) },
+            None => ObjectAttr::default(),
+        })
+    }
+}

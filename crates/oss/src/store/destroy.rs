@@ -1,0 +1,45 @@
+//! Destroy: removes objects for good. It is answered when the removal is durable: an MDT forgets an object then, so one that
+//! came back after a crash would be lost space for ever.
+//!
+//! The files are removed first, then each directory that they lay in is synced once. Missing objects count as removed just now:
+//! an earlier destroy may have removed them and not lived to sync.
+
+use std::collections::BTreeSet;
+
+use sheen_objects::name::Dir;
+use sheen_wire::{Fid, Result};
+
+use super::Store;
+
+impl Store {
+    /// Removes `objects`.
+    ///
+    /// # Errors
+    /// What the local file system says; some of the objects may be gone then.
+    pub async fn destroy(&self, objects: &[Fid]) -> Result<()> {
+        let mut dirs = BTreeSet::new();
+        for &object in objects {
+            self.files.remove(object)?;
+            dirs.insert(Dir::of(object));
+        }
+        for dir in dirs {
+            self.files.settle(dir).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes all objects of sequence `seq` whose id is in `first..=last`. Reads one directory at a time: a thirty-second of
+    /// the sequence's names is in memory at most.
+    ///
+    /// # Errors
+    /// As [`Store::destroy`].
+    pub async fn destroy_range(&self, seq: u64, first: u32, last: u32) -> Result<()> {
+        for dir in Dir::all(seq) {
+            for oid in self.files.list(dir)?.into_iter().filter(|oid| (first..=last).contains(oid)) {
+                self.files.remove(Fid::new(seq, oid))?;
+            }
+            self.files.settle(dir).await?;
+        }
+        Ok(())
+    }
+}

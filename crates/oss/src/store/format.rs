@@ -1,0 +1,137 @@
+//! Who a directory belongs to, and the lock on it.
+//!
+//! A new directory is formatted in an order that survives a crash at any point: the identity (with the uuid) is durable before
+//! the MGS hears of the target, the index is added once the MGS has given it. So a target that crashes in between asks again
+//! under the same uuid, and gets the same index.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use parking_lot::Mutex;
+use sheen_objects::{Identity, name};
+use sheen_rt::{LockGuard, Rt};
+
+use crate::OssError;
+
+/// The identity file.
+pub const IDENTITY: &str = "target";
+/// The lock file.
+pub const LOCK: &str = "lock";
+
+/// An OST's directory, held by this process.
+pub struct Home {
+    rt: Rt,
+    dir: PathBuf,
+    identity: Identity,
+    lock: Mutex<Option<LockGuard>>,
+}
+
+impl Home {
+    /// Takes the directory, formatting it if it is missing or empty.
+    pub async fn open(rt: &Rt, dir: &Path, fsname: &str, index: Option<u32>) -> Result<Home, OssError> {
+        let disk = rt.disk();
+        let failed = |what, path: &Path| {
+            let path = path.to_owned();
+            move |source| OssError::Io { what, path, source }
+        };
+        disk.create_dir_all(dir).map_err(failed("create", dir))?;
+        let lock = disk.try_lock(dir.join(LOCK)).map_err(|e| match e.kind() {
+            io::ErrorKind::WouldBlock => OssError::Locked(dir.into()),
+            _ => failed("lock", dir)(e),
+        })?;
+        let path = dir.join(IDENTITY);
+        let identity = match disk.read(&path) {
+            Ok(bytes) => known(dir, &path, &bytes, fsname, index)?,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                refuse_strangers(rt, dir)?;
+                Identity { fsname: fsname.into(), index, uuid: uuid(rt) }
+            }
+            Err(e) => return Err(failed("read", &path)(e)),
+        };
+        let objects = dir.join(name::ROOT);
+        disk.create_dir_all(&objects).map_err(failed("create", &objects))?;
+        let home = Home { rt: rt.clone(), dir: dir.into(), identity, lock: Mutex::new(Some(lock)) };
+        home.write()?;
+        disk.sync_dir(dir).await.map_err(failed("sync", dir))?;
+        if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
+            match disk.sync_dir(parent).await {
+                // It may be entered but not read: then whoever made the directory in it has to see to it.
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
+                synced => synced.map_err(failed("sync", parent))?,
+            }
+        }
+        Ok(home)
+    }
+
+    /// Where it is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Who it belongs to.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Gives the directory back, so that another process may take it.
+    pub fn release(&self) {
+        self.lock.lock().take();
+    }
+
+    /// Notes the index, durably.
+    pub fn set_index(&mut self, index: u32) -> Result<(), OssError> {
+        if self.identity.index == Some(index) {
+            return Ok(());
+        }
+        self.identity.index = Some(index);
+        self.write()
+    }
+
+    fn write(&self) -> Result<(), OssError> {
+        let path = self.dir.join(IDENTITY);
+        let text = self.identity.to_string();
+        let disk = self.rt.disk();
+        if disk.read(&path).is_ok_and(|old| old == text.as_bytes()) {
+            return Ok(());
+        }
+        disk.write_atomic(&path, text.as_bytes()).map_err(|source| OssError::Io { what: "write", path, source })
+    }
+}
+
+/// The identity in a formatted directory, if it is the one that is wanted.
+fn known(dir: &Path, path: &Path, bytes: &[u8], fsname: &str, index: Option<u32>) -> Result<Identity, OssError> {
+    let mut found = Identity::parse(bytes).map_err(|source| OssError::Identity { path: path.to_owned(), source })?;
+    if found.fsname != fsname {
+        return Err(OssError::Fsname { dir: dir.into(), found: found.fsname, wanted: fsname.into() });
+    }
+    match (found.index, index) {
+        (Some(found), Some(wanted)) if found != wanted => Err(OssError::Index { dir: dir.into(), found, wanted }),
+        _ => {
+            found.index = found.index.or(index);
+            Ok(found)
+        }
+    }
+}
+
+/// A directory with something else in it is not formatted: it is likely not the one that was meant.
+fn refuse_strangers(rt: &Rt, dir: &Path) -> Result<(), OssError> {
+    let entries = rt.disk().read_dir(dir).map_err(|source| OssError::Io { what: "read", path: dir.into(), source })?;
+    // What a format that crashed may have left, and what every ext4 has in its root.
+    let ours = |name: &[u8]| [LOCK.as_bytes(), name::ROOT.as_bytes(), b"lost+found", b".target.tmp"].contains(&name);
+    if entries.iter().all(|e| ours(e.name.as_encoded_bytes())) { Ok(()) } else { Err(OssError::NotEmpty(dir.into())) }
+}
+
+/// A random uuid (version 4) as text.
+fn uuid(rt: &Rt) -> String {
+    let (a, b) = (rt.random_u64(), rt.random_u64());
+    format!(
+        "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+        a >> 32,
+        (a >> 16) & 0xffff,
+        a & 0xfff,
+        (b >> 48) & 0x3fff | 0x8000,
+        b & 0xffff_ffff_ffff
+    )
+}

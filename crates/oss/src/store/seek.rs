@@ -1,0 +1,28 @@
+//! Seek: the next data or hole of an object. Past its end everything is a hole; an object that does not exist is empty.
+
+use sheen_wire::{
+    Fid, Result,
+    ost::{OBJECT_SIZE_MAX, Seek},
+};
+
+use super::Store;
+
+impl Store {
+    /// The first offset at or after `offset` that is data or a hole; `None` where there is no more data.
+    ///
+    /// # Errors
+    /// What the local file system says.
+    pub fn seek(&self, object: Fid, offset: u64, what: Seek) -> Result<Option<u64>> {
+        let beyond = match what {
+            Seek::Data => None,
+            Seek::Hole => Some(offset),
+        };
+        if offset >= OBJECT_SIZE_MAX {
+            return Ok(beyond);
+        }
+        Ok(match self.files.existing(object)? {
+            Some(open) => open.file.seek(what, offset)?.or(beyond),
+            None => beyond,
+        })
+    }
+}

@@ -1,0 +1,25 @@
+//! Truncate: cuts or extends objects to sizes. An object that does not exist is created unless its size shall be 0.
+
+use sheen_wire::{Fid, Result};
+
+use super::Store;
+
+impl Store {
+    /// Gives each of `objects` its size.
+    ///
+    /// # Errors
+    /// What the local file system says; objects before the failing one have their new size.
+    pub fn truncate(&self, objects: &[(Fid, u64)]) -> Result<()> {
+        for &(object, size) in objects {
+            let open = match size {
+                0 => self.files.existing(object)?,
+                _ => Some(self.files.create(object)?),
+            };
+            if let Some(open) = open {
+                open.file.set_len(size)?;
+                self.files.changed(&open, self.rt.wall());
+            }
+        }
+        Ok(())
+    }
+}

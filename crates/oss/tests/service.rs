@@ -1,0 +1,216 @@
+//! An OST as its clients see it: over lo and tcp, registered with an MGS, stopped and started again.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering::SeqCst},
+};
+
+use bytes::Bytes;
+use sheen_lnet::{Net, Nid};
+use sheen_oss::{Ost, OstConfig};
+use sheen_params::Params;
+use sheen_rpc::{BoxFuture, Export, Import, ImportConfig, Response, Server, Service};
+use sheen_rt::{RealOptions, Rt, Runtime};
+use sheen_wire::{
+    Bulk, Errno, Fid, mgs,
+    ost::{Allocate, OBJECT_SIZE_MAX, PARTS_MAX, Part, Reply, Request, Seek},
+};
+
+const OBJECT: Fid = Fid::new(0x2_8000_0401, 9);
+
+/// An MGS that gives out the indices 7, 8, … and refuses index 99.
+struct FakeMgs(AtomicU32);
+
+impl Service<sheen_wire::Mgs> for FakeMgs {
+    fn call<'a>(
+        &'a self,
+        _: &'a Arc<Export>,
+        request: mgs::Request,
+        _: Bulk,
+    ) -> BoxFuture<'a, sheen_wire::Result<Response<mgs::Reply>>> {
+        Box::pin(async move {
+            match request {
+                mgs::Request::Register { index: Some(99), .. } => Err(Errno::EEXIST),
+                mgs::Request::Register { index: Some(index), .. } => Ok(mgs::Reply::Registered { index }.into()),
+                mgs::Request::Register { .. } => {
+                    Ok(mgs::Reply::Registered { index: self.0.fetch_add(1, SeqCst) }.into())
+                }
+                _ => Err(Errno::EPROTO),
+            }
+        })
+    }
+
+    fn incarnation(&self) -> u64 {
+        1
+    }
+}
+
+/// A process with an MGS, in which OSTs can be started.
+struct Process {
+    runtime: Runtime,
+    net: Arc<Net>,
+    server: Arc<Server>,
+    params: Params,
+    dir: tempfile::TempDir,
+}
+
+impl Process {
+    fn new() -> Process {
+        let (runtime, rt) = Rt::real(RealOptions { worker_threads: 2, name: "test".into() }).unwrap();
+        let net = Net::new(rt);
+        let server = Server::new(net.clone());
+        server.add::<sheen_wire::Mgs>("MGS", Arc::new(FakeMgs(AtomicU32::new(7))));
+        Process { runtime, net, server, params: Params::new(), dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn start(&self, index: Option<u32>) -> Result<Arc<Ost>, sheen_oss::OssError> {
+        let config = OstConfig::new(self.dir.path().join("ost"), "sheen", index, vec![Nid::Lo], vec!["0@lo".into()]);
+        self.runtime.block_on(Ost::start(self.net.clone(), &self.server, config, self.params.clone()))
+    }
+
+    fn client(&self, net: &Arc<Net>, target: &str, nid: Nid) -> Client<'_> {
+        let import = Import::new(net.clone(), ImportConfig::new("client-1", target, vec![nid]));
+        Client { process: self, import }
+    }
+
+    fn value(&self, name: &str) -> String {
+        self.params.get(name).unwrap()[0].value.clone()
+    }
+}
+
+struct Client<'a> {
+    process: &'a Process,
+    import: Arc<Import<sheen_wire::Ost>>,
+}
+
+impl Client<'_> {
+    fn call(&self, request: Request, bulk: &[u8]) -> sheen_wire::Result<Response<Reply>> {
+        self.process.runtime.block_on(self.import.call(request, Bulk::from(Bytes::copy_from_slice(bulk))))
+    }
+
+    fn write(&self, data: &[u8], sync: bool) -> sheen_wire::Result<Response<Reply>> {
+        self.call(Request::Write { parts: vec![part(0, data.len())], sync }, data)
+    }
+
+    fn read(&self, len: usize) -> Bytes {
+        let reply = self.call(Request::Read { parts: vec![part(0, len)] }, b"").unwrap();
+        assert!(matches!(&reply.body, Reply::Read(lens) if lens[..] == [reply.bulk.len() as u32]));
+        reply.bulk.into_bytes()
+    }
+}
+
+fn part(offset: u64, len: usize) -> Part {
+    Part { object: OBJECT, offset, len: len as u32 }
+}
+
+/// Every request once, with what it is to answer.
+fn exercise(client: &Client<'_>) {
+    let data = vec![0xab; 3 << 20];
+    assert!(matches!(client.write(&data, false).unwrap().body, Reply::Ok));
+    assert_eq!(client.read(8 << 20), data);
+    assert!(matches!(client.write(b"cd", true).unwrap().body, Reply::Ok));
+    let ok = |request| match client.call(request, b"").unwrap().body {
+        Reply::Ok => {}
+        other => panic!("{other:?}"),
+    };
+    ok(Request::Sync { objects: vec![OBJECT] });
+    ok(Request::Sync { objects: vec![] });
+    ok(Request::Truncate { objects: vec![(OBJECT, 1 << 20)] });
+    ok(Request::Allocate { mode: Allocate::PunchHole, runs: vec![(OBJECT, 0, 4096)] });
+    match client.call(Request::Attrs { objects: vec![OBJECT, Fid::new(5, 5)] }, b"").unwrap().body {
+        Reply::Attrs(attrs) => {
+            assert_eq!((attrs[0].size, attrs[1].size, attrs[1].mtime), (1 << 20, 0, None));
+            assert!(attrs[0].mtime.unwrap() <= client.process.net.rt().wall());
+        }
+        other => panic!("{other:?}"),
+    }
+    let seek = Request::Seek { object: OBJECT, offset: 0, what: Seek::Data };
+    assert!(matches!(client.call(seek, b"").unwrap().body, Reply::Offset(Some(4096))));
+    match client.call(Request::StatFs, b"").unwrap().body {
+        Reply::StatFs(s) => assert!(s.blocks > s.bfree && s.bfree >= s.bavail && s.bavail > 0),
+        other => panic!("{other:?}"),
+    }
+    ok(Request::Destroy { objects: vec![OBJECT] });
+    ok(Request::DestroyRange { seq: OBJECT.seq, first: 1, last: 100 });
+    assert!(client.read(100).is_empty());
+}
+
+#[test]
+fn serves_every_request_over_lo_and_tcp() {
+    let process = Process::new();
+    let ost = process.start(None).unwrap();
+    assert_eq!(ost.name(), "sheen-OST0007");
+    exercise(&process.client(&process.net, "sheen-OST0007", Nid::Lo));
+    let address = process.runtime.block_on(process.server.listen("127.0.0.1:0".parse().unwrap())).unwrap();
+    let elsewhere = Net::new(process.net.rt().clone());
+    exercise(&process.client(&elsewhere, "sheen-OST0007", Nid::Tcp(address)));
+}
+
+#[test]
+fn bad_requests_are_refused_and_change_nothing() {
+    let process = Process::new();
+    let ost = process.start(Some(0)).unwrap();
+    let client = process.client(&process.net, ost.name(), Nid::Lo);
+    let refused = |request, bulk: &[u8]| client.call(request, bulk).unwrap_err();
+    let write = |parts| Request::Write { parts, sync: false };
+    assert_eq!(refused(write(vec![part(0, 4)]), b"abc"), Errno::EPROTO);
+    assert_eq!(refused(write(vec![part(OBJECT_SIZE_MAX, 3)]), b"abc"), Errno::EFBIG);
+    assert_eq!(refused(write(vec![part(u64::MAX - 1, 3)]), b"abc"), Errno::EFBIG);
+    assert_eq!(refused(write(vec![Part { object: Fid::ZERO, ..part(0, 3) }]), b"abc"), Errno::EINVAL);
+    assert_eq!(refused(Request::Read { parts: vec![part(0, 1); PARTS_MAX + 1] }, b""), Errno::E2BIG);
+    assert_eq!(refused(Request::Read { parts: vec![part(0, 16 << 20), part(0, 1)] }, b""), Errno::E2BIG);
+    assert_eq!(refused(Request::Truncate { objects: vec![(OBJECT, u64::MAX)] }, b""), Errno::EFBIG);
+    assert!(client.read(1).is_empty());
+    assert!(!process.dir.path().join("ost/O/280000401").exists());
+    assert!(client.write(b"fine", false).is_ok(), "the service lives on");
+}
+
+#[test]
+fn a_stopped_ost_comes_back_with_its_index_and_its_data() {
+    let process = Process::new();
+    let ost = process.start(None).unwrap();
+    let client = process.client(&process.net, ost.name(), Nid::Lo);
+    client.write(b"kept", false).unwrap();
+    assert!(process.start(None).unwrap_err().to_string().contains("served by another process"));
+    process.runtime.block_on(ost.stop());
+    process.runtime.block_on(ost.stop());
+    assert!(process.params.get("obdfilter.*.stats").is_err());
+    let again = process.start(None).unwrap();
+    assert_eq!(again.index(), 7, "the index of its directory, not the next free one");
+    let client = process.client(&process.net, again.name(), Nid::Lo);
+    assert_eq!(client.read(9), &b"kept"[..]);
+}
+
+#[test]
+fn what_the_mgs_refuses_does_not_start() {
+    let process = Process::new();
+    let error = process.start(Some(99)).unwrap_err().to_string();
+    assert!(error.contains("File exists") && error.contains("leave the index out"), "{error}");
+    assert!(process.params.get("obdfilter.*.stats").is_err());
+}
+
+#[test]
+fn parameters_tell_what_happens() {
+    let process = Process::new();
+    let ost = process.start(Some(2)).unwrap();
+    let client = process.client(&process.net, ost.name(), Nid::Lo);
+    client.write(&[1; 4096], false).unwrap();
+    client.write(&[1; 8192], false).unwrap();
+    client.read(100);
+    let stats = process.value("obdfilter.sheen-OST0002.stats");
+    let line = |name: &str| stats.lines().find(|l| l.split(' ').next() == Some(name)).unwrap().to_owned();
+    assert!(line("write_bytes").ends_with(" 2 samples [bytes] 4096 8192 12288 83886080"), "{stats}");
+    assert!(line("read_bytes").ends_with(" 1 samples [bytes] 100 100 100 10000"), "{stats}");
+    assert!(line("write").contains(" 2 samples [usecs] "), "{stats}");
+    process.params.set("obdfilter.*.stats", "clear").unwrap();
+    assert!(!process.value("obdfilter.sheen-OST0002.stats").contains("write_bytes"));
+    assert_eq!(process.value("obdfilter.sheen-OST0002.num_exports"), "1");
+    let number = |name: &str| process.value(&format!("obdfilter.sheen-OST0002.{name}")).parse::<u64>().unwrap();
+    assert!(number("kbytestotal") > number("kbytesfree") && number("kbytesfree") >= number("kbytesavail"));
+    assert!(number("filestotal") >= number("filesfree"));
+    assert_eq!(number("brw_size"), 16);
+    let devices = process.params.devices();
+    assert!(devices.iter().any(|d| d.kind == "obdfilter" && d.name == "sheen-OST0002"));
+}

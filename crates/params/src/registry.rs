@@ -1,0 +1,270 @@
+//! All parameters and devices of one process.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+use sheen_wire::Errno;
+
+use crate::{Device, Param, ParamError, glob};
+
+/// A parameter's name and value.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Found {
+    /// With dots: `osc.sheen-OST0000-osc-1.active`.
+    pub name: String,
+    /// As text, possibly of several lines.
+    pub value: String,
+    /// Whether it can be set.
+    pub writable: bool,
+}
+
+/// A name in the tree of parameters.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Node {
+    /// With dots.
+    pub name: String,
+    /// Whether there are names below it; otherwise it is a parameter.
+    pub dir: bool,
+    /// Whether it is a parameter that can be set.
+    pub writable: bool,
+}
+
+/// What became of setting one parameter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Set {
+    /// With dots.
+    pub name: String,
+    /// Done, or why not.
+    pub result: Result<(), ParamError>,
+}
+
+/// The parameters and devices of one process. A cheap handle.
+#[derive(Clone, Default)]
+pub struct Params(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// By name with `/` between components.
+    params: RwLock<BTreeMap<String, Arc<Param>>>,
+    /// In order of registration.
+    devices: RwLock<Vec<Source>>,
+    nids: RwLock<Vec<String>>,
+}
+
+struct Source {
+    name: String,
+    read: Arc<dyn Fn() -> Device + Send + Sync>,
+}
+
+impl fmt::Debug for Params {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Params({})", self.0.params.read().len())
+    }
+}
+
+impl Params {
+    /// With nothing in it but `version`.
+    pub fn new() -> Params {
+        let params = Params::default();
+        params.register("version", Param::text(|| env!("CARGO_PKG_VERSION").to_string()));
+        params
+    }
+
+    /// Makes a parameter known, or replaces the one of that name. `name` has dots between its components; where a component
+    /// holds dots itself, write `/` between all of them.
+    pub fn register(&self, name: &str, param: Param) {
+        self.0.params.write().insert(path(name), Arc::new(param));
+    }
+
+    /// Forgets the parameter `name` and all below it.
+    pub fn unregister(&self, name: &str) {
+        let path = path(name);
+        self.0
+            .params
+            .write()
+            .retain(|k, _| !(k.starts_with(&path) && matches!(k.as_bytes().get(path.len()), None | Some(b'/'))));
+    }
+
+    /// Names and values of the parameters that match, sorted by name.
+    ///
+    /// # Errors
+    /// ENOENT: nothing matches.
+    pub fn get(&self, pattern: &str) -> Result<Vec<Found>, ParamError> {
+        Ok(self
+            .find(pattern)?
+            .into_iter()
+            .map(|(name, param)| Found { name: dotted(&name), value: param.get(), writable: param.writable() })
+            .collect())
+    }
+
+    /// Sets every parameter that matches; says of each what became of it, sorted by name.
+    ///
+    /// # Errors
+    /// ENOENT: nothing matches.
+    pub fn set(&self, pattern: &str, value: &str) -> Result<Vec<Set>, ParamError> {
+        Ok(self
+            .find(pattern)?
+            .into_iter()
+            .map(|(name, param)| Set { name: dotted(&name), result: param.set(value) })
+            .collect())
+    }
+
+    /// The names that match, also those that only have others below them (`osc.*` lists the OSCs), sorted.
+    ///
+    /// # Errors
+    /// ENOENT: nothing matches.
+    pub fn list(&self, pattern: &str) -> Result<Vec<Node>, ParamError> {
+        let params = self.0.params.read();
+        let mut nodes = BTreeMap::new();
+        for (name, param) in params.iter() {
+            let ends = name.match_indices('/').map(|(at, _)| (at, true)).chain([(name.len(), false)]);
+            for (end, dir) in ends {
+                let prefix = &name[..end];
+                if !nodes.contains_key(prefix) && glob::matches(pattern, prefix) {
+                    let writable = !dir && param.writable();
+                    nodes.insert(prefix, Node { name: dotted(prefix), dir, writable });
+                }
+            }
+        }
+        if nodes.is_empty() { Err(Errno::ENOENT.into()) } else { Ok(nodes.into_values().collect()) }
+    }
+
+    /// Puts a device on the list of `lctl dl`, or replaces the one of that name; `read` says how it is now.
+    pub fn add_device(&self, name: &str, read: impl Fn() -> Device + Send + Sync + 'static) {
+        let mut devices = self.0.devices.write();
+        let source = Source { name: name.to_string(), read: Arc::new(read) };
+        match devices.iter_mut().find(|d| d.name == name) {
+            Some(slot) => *slot = source,
+            None => devices.push(source),
+        }
+    }
+
+    /// Takes a device off the list.
+    pub fn remove_device(&self, name: &str) {
+        self.0.devices.write().retain(|d| d.name != name);
+    }
+
+    /// All devices, in order of registration.
+    pub fn devices(&self) -> Vec<Device> {
+        let read: Vec<_> = self.0.devices.read().iter().map(|d| d.read.clone()).collect();
+        read.into_iter().map(|read| read()).collect()
+    }
+
+    /// Notes a NID under which this process can be reached.
+    pub fn add_nid(&self, nid: impl Into<String>) {
+        let nid = nid.into();
+        let mut nids = self.0.nids.write();
+        if !nids.contains(&nid) {
+            nids.push(nid);
+        }
+    }
+
+    /// The NIDs of this process.
+    pub fn nids(&self) -> Vec<String> {
+        self.0.nids.read().clone()
+    }
+
+    fn find(&self, pattern: &str) -> Result<Vec<(String, Arc<Param>)>, ParamError> {
+        let params = self.0.params.read();
+        let found: Vec<_> =
+            params.iter().filter(|(k, _)| glob::matches(pattern, k)).map(|(k, v)| (k.clone(), v.clone())).collect();
+        if found.is_empty() { Err(Errno::ENOENT.into()) } else { Ok(found) }
+    }
+}
+
+fn path(name: &str) -> String {
+    if name.contains('/') { name.to_string() } else { name.replace('.', "/") }
+}
+
+fn dotted(path: &str) -> String {
+    path.replace('/', ".")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    use super::*;
+
+    fn sample() -> (Params, Vec<Arc<AtomicU64>>) {
+        let params = Params::new();
+        let cells: Vec<_> = (0..3).map(|_| Arc::new(AtomicU64::new(8))).collect();
+        for (i, cell) in cells.iter().enumerate().rev() {
+            params.register(
+                &format!("osc.sheen-OST000{i}-osc-1.max_rpcs_in_flight"),
+                Param::atomic(1..=256, cell.clone()),
+            );
+        }
+        params.register("osc.sheen-OST0000-osc-1.active", Param::u64_ro(|| 1));
+        params.register("mgc/MGC10.0.0.1@tcp/active", Param::u64_ro(|| 1));
+        (params, cells)
+    }
+
+    fn names(found: Vec<Found>) -> Vec<String> {
+        found.into_iter().map(|f| f.name).collect()
+    }
+
+    #[test]
+    fn gets_and_sets_by_pattern_in_order() {
+        let (params, cells) = sample();
+        let set = params.set("osc.*.max_rpcs_in_flight", "16").unwrap();
+        assert!(set.iter().all(|s| s.result.is_ok()) && set.len() == 3);
+        assert!(cells.iter().all(|c| c.load(Relaxed) == 16));
+        let found = params.get("osc/*OST000[02]*/max_rpcs*").unwrap();
+        assert_eq!(found[0].value, "16");
+        let want = ["osc.sheen-OST0000-osc-1.max_rpcs_in_flight", "osc.sheen-OST0002-osc-1.max_rpcs_in_flight"];
+        assert_eq!(names(found), want);
+        assert_eq!(names(params.get("mgc.MGC10.0.0.1@tcp.active").unwrap()), ["mgc.MGC10.0.0.1@tcp.active"]);
+    }
+
+    #[test]
+    fn what_does_not_exist_is_enoent() {
+        let (params, _) = sample();
+        for pattern in ["nosuch", "osc.*", "osc.*.nosuch", ""] {
+            assert_eq!(params.get(pattern).unwrap_err().errno, Errno::ENOENT, "{pattern}");
+            assert_eq!(params.set(pattern, "1").unwrap_err().errno, Errno::ENOENT, "{pattern}");
+        }
+        assert_eq!(params.list("nosuch.*").unwrap_err().errno, Errno::ENOENT);
+        let set = params.set("osc.*.active", "0").unwrap();
+        assert_eq!(set[0].result.as_ref().unwrap_err().errno, Errno::EACCES);
+    }
+
+    #[test]
+    fn lists_directories_and_parameters() {
+        let (params, _) = sample();
+        let dirs: Vec<_> = params.list("*").unwrap().into_iter().map(|n| (n.name, n.dir)).collect();
+        assert_eq!(dirs, [("mgc".into(), true), ("osc".into(), true), ("version".into(), false)]);
+        let below = params.list("osc.sheen-OST0000-osc-1.*").unwrap();
+        assert_eq!(below.iter().map(|n| n.writable).collect::<Vec<_>>(), [false, true]);
+    }
+
+    #[test]
+    fn unregister_takes_what_is_below_and_nothing_else() {
+        let (params, _) = sample();
+        params.register("osc.sheen-OST0000-osc-11.active", Param::u64_ro(|| 1));
+        params.unregister("osc.sheen-OST0000-osc-1");
+        assert_eq!(names(params.get("osc.*OST0000*.active").unwrap()), ["osc.sheen-OST0000-osc-11.active"]);
+    }
+
+    #[test]
+    fn devices_are_read_when_asked() {
+        let params = Params::new();
+        let refs = Arc::new(AtomicU64::new(1));
+        let read = refs.clone();
+        params.add_device("MGS", || Device::new("mgs", "MGS", "MGS"));
+        params.add_device("sheen-MDT0000", move || Device {
+            refcount: read.load(Relaxed),
+            ..Device::new("mdt", "sheen-MDT0000", "sheen-MDT0000_UUID")
+        });
+        refs.store(7, Relaxed);
+        assert_eq!(
+            params.devices().iter().map(|d| (&d.name[..], d.refcount)).collect::<Vec<_>>(),
+            [("MGS", 1), ("sheen-MDT0000", 7)]
+        );
+        params.remove_device("MGS");
+        assert_eq!(params.devices().len(), 1);
+    }
+}

@@ -1,0 +1,321 @@
+//! Replies kept for clients that ask again.
+//!
+//! A request is named by its client and its xid. It goes through `begin` → executing → `finish`; where the reply has to be kept
+//! (executing twice would differ from once) it stays until the client has acknowledged it.
+//!
+//! Invariants:
+//! * `begin` answers [`Begin::Execute`] at most once for a (client, xid) whose reply is kept, as long as the client keeps to its side: at
+//!   most [`REPLIES_PER_CLIENT_MAX`] requests without an answer, and no acknowledgement of what it has not received.
+//! * One execution at a time for a (client, xid), whether its reply is kept or not.
+//! * A reply goes to the place that asked last: a resend takes the execution's reply over.
+//!
+//! Memory: at most [`REPLIES_PER_CLIENT_MAX`] replies of at most [`CLIENTS_MAX`] clients; of more, the ones longest silent are
+//! forgotten.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+/// Replies kept for one client: twice the largest number of requests in flight (256). Replies leave a server in the order in
+/// which they were finished, give or take those being sent; so what a client may not have received is among the youngest
+/// 256, and the others serve those being sent.
+pub const REPLIES_PER_CLIENT_MAX: usize = 512;
+/// Clients remembered by one target.
+pub const CLIENTS_MAX: usize = 16384;
+
+/// What to do with a request that arrived.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Begin<R, W> {
+    /// It is new: execute it, then call [`ReplyCache::finish`].
+    Execute,
+    /// It is being executed; its reply will go to the caller's place. The place where it would have gone is given back.
+    Joined(W),
+    /// It has been executed: here is the reply, and the caller's place back.
+    Done(R, W),
+    /// The client has acknowledged the reply; nobody waits for it. The caller's place is given back.
+    Stale(W),
+}
+
+/// The requests of all clients of one target: those executing, and the replies kept. `R` is a reply, `W` the place where a reply
+/// is awaited (such as a connection).
+#[derive(Debug)]
+pub struct ReplyCache<R, W> {
+    clients: FxHashMap<String, Client<R, W>>,
+    clients_max: usize,
+    /// Counts calls of `begin`: tells which client was heard of last.
+    tick: u64,
+}
+
+#[derive(Debug)]
+struct Client<R, W> {
+    executing: BTreeMap<u64, W>,
+    /// By xid: age and reply.
+    done: BTreeMap<u64, (u64, R)>,
+    /// By age: xid. Holds exactly the entries of `done`.
+    ages: BTreeMap<u64, u64>,
+    age_next: u64,
+    /// All xids up to this one were received by the client.
+    acknowledged: u64,
+    heard: u64,
+}
+
+impl<R: Clone, W> Default for ReplyCache<R, W> {
+    fn default() -> ReplyCache<R, W> {
+        ReplyCache::new(CLIENTS_MAX)
+    }
+}
+
+impl<R: Clone, W> ReplyCache<R, W> {
+    /// Remembers up to `clients_max` clients (and more for as long as all of them have something executing).
+    pub fn new(clients_max: usize) -> ReplyCache<R, W> {
+        ReplyCache { clients: FxHashMap::default(), clients_max: clients_max.max(1), tick: 0 }
+    }
+
+    /// A request arrived. `acknowledged`: the client has received the replies to all its xids up to this one.
+    /// `place`: where the reply is awaited; kept if the answer is [`Begin::Execute`] or [`Begin::Joined`].
+    pub fn begin(&mut self, client: &str, xid: u64, acknowledged: u64, place: W) -> Begin<R, W> {
+        self.tick += 1;
+        if !self.clients.contains_key(client) {
+            self.make_room();
+            self.clients.insert(client.to_owned(), Client::new());
+        }
+        let Some(c) = self.clients.get_mut(client) else { return Begin::Stale(place) };
+        c.heard = self.tick;
+        c.acknowledge(acknowledged);
+        if let Some(before) = c.executing.get_mut(&xid) {
+            return Begin::Joined(std::mem::replace(before, place));
+        }
+        if xid <= c.acknowledged {
+            return Begin::Stale(place);
+        }
+        if let Some((_, reply)) = c.done.get(&xid) {
+            return Begin::Done(reply.clone(), place);
+        }
+        c.executing.insert(xid, place);
+        Begin::Execute
+    }
+
+    /// The request was executed. Returns where its reply is awaited; `None` if nothing of it was executing. `keep`: the
+    /// reply, if it must be kept for a resend.
+    pub fn finish(&mut self, client: &str, xid: u64, keep: Option<R>) -> Option<W> {
+        let c = self.clients.get_mut(client)?;
+        let place = c.executing.remove(&xid)?;
+        if let Some(reply) = keep {
+            c.keep(xid, reply);
+        }
+        Some(place)
+    }
+
+    /// The client said goodbye: its replies are forgotten. What is executing goes on.
+    pub fn forget(&mut self, client: &str) {
+        let Some(c) = self.clients.get_mut(client) else { return };
+        c.done.clear();
+        c.ages.clear();
+        if c.executing.is_empty() {
+            self.clients.remove(client);
+        }
+    }
+
+    /// Replies kept, of all clients.
+    pub fn kept(&self) -> usize {
+        self.clients.values().map(|c| c.done.len()).sum()
+    }
+
+    /// Requests executing, of all clients.
+    pub fn executing(&self) -> usize {
+        self.clients.values().map(|c| c.executing.len()).sum()
+    }
+
+    /// Clients remembered.
+    pub fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Forgets the client longest silent, if there are too many. (`heard` is unique, so the map's order does not show.)
+    fn make_room(&mut self) {
+        if self.clients.len() < self.clients_max {
+            return;
+        }
+        let idle = self.clients.iter().filter(|(_, c)| c.executing.is_empty());
+        let oldest = idle.min_by_key(|(_, c)| c.heard).map(|(name, _)| name.clone());
+        if let Some(name) = oldest {
+            self.clients.remove(&name);
+        }
+    }
+}
+
+impl<R, W> Client<R, W> {
+    fn new() -> Client<R, W> {
+        Client {
+            executing: BTreeMap::new(),
+            done: BTreeMap::new(),
+            ages: BTreeMap::new(),
+            age_next: 0,
+            acknowledged: 0,
+            heard: 0,
+        }
+    }
+
+    fn acknowledge(&mut self, xid: u64) {
+        self.acknowledged = self.acknowledged.max(xid);
+        while let Some(first) = self.done.first_entry()
+            && *first.key() <= self.acknowledged
+        {
+            let (age, _) = first.remove();
+            self.ages.remove(&age);
+        }
+    }
+
+    fn keep(&mut self, xid: u64, reply: R) {
+        if xid <= self.acknowledged {
+            return;
+        }
+        self.done.insert(xid, (self.age_next, reply));
+        self.ages.insert(self.age_next, xid);
+        self.age_next += 1;
+        if self.ages.len() > REPLIES_PER_CLIENT_MAX
+            && let Some((_, oldest)) = self.ages.pop_first()
+        {
+            self.done.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_resend_gets_the_first_answer() {
+        let mut cache = ReplyCache::new(4);
+        assert_eq!(cache.begin("a", 1, 0, "first"), Begin::Execute);
+        assert_eq!(cache.begin("a", 1, 0, "second"), Begin::Joined("first"));
+        assert_eq!(cache.begin("b", 1, 0, "other"), Begin::Execute);
+        assert_eq!(cache.finish("a", 1, Some("reply")), Some("second"));
+        assert_eq!(cache.begin("a", 1, 0, "third"), Begin::Done("reply", "third"));
+        assert_eq!(cache.begin("a", 2, 1, "next"), Begin::Execute);
+        assert_eq!(cache.kept(), 0);
+        assert_eq!(cache.begin("a", 1, 0, "late"), Begin::Stale("late"));
+    }
+
+    #[test]
+    fn a_reply_that_need_not_be_kept_is_executed_again() {
+        let mut cache = ReplyCache::<(), _>::new(4);
+        assert_eq!(cache.begin("a", 1, 0, 'x'), Begin::Execute);
+        assert_eq!(cache.begin("a", 1, 0, 'y'), Begin::Joined('x'));
+        assert_eq!(cache.finish("a", 1, None), Some('y'));
+        assert_eq!(cache.begin("a", 1, 0, 'z'), Begin::Execute);
+        assert_eq!(cache.finish("a", 9, None), None);
+    }
+
+    #[test]
+    fn a_slow_request_keeps_its_reply_behind_many_quick_ones() {
+        let mut cache = ReplyCache::new(4);
+        assert_eq!(cache.begin("a", 1, 0, ()), Begin::Execute);
+        for xid in 2..5000 {
+            assert_eq!(cache.begin("a", xid, 0, ()), Begin::Execute);
+            cache.finish("a", xid, Some(xid));
+        }
+        assert_eq!(cache.kept(), REPLIES_PER_CLIENT_MAX);
+        cache.finish("a", 1, Some(1));
+        assert_eq!(cache.begin("a", 1, 0, ()), Begin::Done(1, ()));
+        assert_eq!(cache.kept(), REPLIES_PER_CLIENT_MAX);
+    }
+
+    #[test]
+    fn clients_are_bounded_and_the_longest_silent_goes() {
+        let mut cache = ReplyCache::new(2);
+        for client in ["a", "b"] {
+            cache.begin(client, 1, 0, ());
+            cache.finish(client, 1, Some(()));
+        }
+        cache.begin("a", 2, 0, ());
+        cache.begin("c", 1, 0, ());
+        assert_eq!(cache.clients(), 2);
+        assert_eq!(cache.begin("a", 1, 0, ()), Begin::Done((), ()));
+        cache.forget("a");
+        assert_eq!(cache.kept(), 0);
+        assert_eq!(cache.finish("a", 2, None), Some(()), "what executes goes on");
+    }
+
+    /// A client with a window of requests over a connection that breaks at any moment and then loses what was under way.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Send,
+        Execute(usize),
+        /// The oldest reply under way arrives.
+        Deliver,
+        Break,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => Just(Step::Send),
+            4 => any::<usize>().prop_map(Step::Execute),
+            4 => Just(Step::Deliver),
+            1 => Just(Step::Break),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn every_request_is_executed_once_and_answered(steps in prop::collection::vec(step(), 1..600), window in 1usize..12) {
+            let mut cache = ReplyCache::<u64, u32>::new(1);
+            let (mut xid_next, mut connection) = (1u64, 0u32);
+            let mut unanswered = BTreeSet::new();
+            let mut executing = Vec::new();
+            let mut executed = BTreeSet::new();
+            let mut replies = std::collections::VecDeque::new();
+            let acknowledged = |unanswered: &BTreeSet<u64>, next: u64| unanswered.first().map_or(next, |x| *x) - 1;
+            // Whatever happened, in the end all goes well: enough steps to finish.
+            let ending = std::iter::once(Step::Break).chain((0..40).flat_map(|_| [Step::Execute(0), Step::Deliver]));
+            for step in steps.into_iter().chain(ending) {
+                match step {
+                    Step::Send if unanswered.len() < window => {
+                        unanswered.insert(xid_next);
+                        let ack = acknowledged(&unanswered, xid_next);
+                        prop_assert_eq!(cache.begin("c", xid_next, ack, connection), Begin::Execute);
+                        executing.push(xid_next);
+                        xid_next += 1;
+                    }
+                    Step::Send => {}
+                    Step::Execute(n) if !executing.is_empty() => {
+                        let xid = executing.remove(n % executing.len());
+                        prop_assert!(executed.insert(xid), "{} executed twice", xid);
+                        let place = cache.finish("c", xid, Some(xid * 10));
+                        prop_assert!(place.is_some());
+                        if place == Some(connection) {
+                            replies.push_back((xid, xid * 10));
+                        }
+                    }
+                    Step::Execute(_) => {}
+                    Step::Deliver => {
+                        if let Some((xid, reply)) = replies.pop_front() {
+                            prop_assert!(unanswered.remove(&xid), "{} answered twice", xid);
+                            prop_assert_eq!(reply, xid * 10);
+                        }
+                    }
+                    Step::Break => {
+                        connection += 1;
+                        replies.clear();
+                        let ack = acknowledged(&unanswered, xid_next);
+                        for xid in &unanswered {
+                            match cache.begin("c", *xid, ack, connection) {
+                                Begin::Joined(_) => prop_assert!(executing.contains(xid)),
+                                Begin::Done(reply, _) => replies.push_back((*xid, reply)),
+                                other => prop_assert!(false, "{} after a break: {:?}", xid, other),
+                            }
+                        }
+                    }
+                }
+                prop_assert!(cache.kept() <= window.max(executed.len()));
+                prop_assert_eq!(cache.executing(), executing.len());
+            }
+            prop_assert!(unanswered.is_empty(), "unanswered: {:?}", unanswered);
+        }
+    }
+}

@@ -1,0 +1,443 @@
+//! The connector: the task that finds the target, keeps the connection, and finds it again.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use sheen_lnet::{Connection, Frame, Nid, Receiver, RecvError, Sender};
+use sheen_rt::Instant;
+use sheen_wire::{
+    Errno, Protocol,
+    frame::{self, Kind, Welcome},
+};
+
+use super::{ImportState, Inner, Recovering, Way, recover::RecoveringWay};
+
+/// Pause after a round over all NIDs, at first and at most. It doubles.
+const BACKOFF_MIN: Duration = Duration::from_millis(50);
+const BACKOFF_MAX: Duration = Duration::from_secs(2);
+/// How long one NID may take to welcome a client: the others want to be tried, too.
+const ATTEMPT_MAX: Duration = Duration::from_secs(5);
+/// A connection that broke sooner than this is not made again without a pause.
+const SHORT_LIVED: Duration = Duration::from_secs(1);
+/// How long a closed import waits for the server to close the connection.
+pub(super) const LINGER: Duration = Duration::from_secs(1);
+
+/// Why a target cannot be reached.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// Tried for as long as is allowed.
+    #[error("cannot reach {target}: {reason}; check that the server runs and that the address is right")]
+    Unreachable {
+        /// The target.
+        target: String,
+        /// What was tried last and what came of it.
+        reason: String,
+    },
+    /// The connection was there once, was lost, and did not come back in time.
+    #[error("lost the connection to {target} and could not restore it in {seconds} s")]
+    TimedOut {
+        /// The target.
+        target: String,
+        /// How long was tried.
+        seconds: u64,
+    },
+    /// The import was closed.
+    #[error("the connection to {target} was closed")]
+    Closed {
+        /// The target.
+        target: String,
+    },
+}
+
+impl From<ConnectError> for Errno {
+    fn from(e: ConnectError) -> Errno {
+        match e {
+            ConnectError::Unreachable { .. } => Errno::ENOTCONN,
+            ConnectError::TimedOut { .. } => Errno::ETIMEDOUT,
+            ConnectError::Closed { .. } => Errno::ESHUTDOWN,
+        }
+    }
+}
+
+/// A tcp connection that was welcomed.
+struct Welcomed {
+    sender: Sender,
+    receiver: Receiver,
+    nid: Nid,
+    welcome: Welcome,
+}
+
+impl<P: Protocol> Inner<P> {
+    /// The way, made if there is none. Takes no time if there is one, or if the target is in this process and this is the first
+    /// time.
+    pub(super) async fn ready(self: &Arc<Self>) -> Result<Way<P>, ConnectError> {
+        if let Some(way) = self.way() {
+            return way;
+        }
+        let (failures, connected_before) = {
+            let link = self.link.lock();
+            (link.failures, link.incarnation.is_some())
+        };
+        let coming = async {
+            loop {
+                if let Some(way) = self.way() {
+                    return way;
+                }
+                {
+                    let link = self.link.lock();
+                    if let Some(e) = link.failure.as_ref().filter(|_| link.failures != failures) {
+                        return Err(e.clone());
+                    }
+                }
+                self.start();
+                let settled = |state| matches!(state, ImportState::Full | ImportState::Closed);
+                self.wait_changed(|link| settled(link.state) || link.failures != failures).await;
+            }
+        };
+        if !connected_before {
+            return coming.await;
+        }
+        let limit = self.recovery_timeout;
+        let late = ConnectError::TimedOut { target: self.target.clone(), seconds: limit.as_secs() };
+        self.net.rt().timeout(limit, coming).await.map_err(|_| late)?
+    }
+
+    /// The way there is now, or why there will be none.
+    fn way(self: &Arc<Self>) -> Option<Result<Way<P>, ConnectError>> {
+        if let Some(peer) = self.lo_peer() {
+            return Some(Ok(Way::Lo(peer)));
+        }
+        let mut link = self.link.lock();
+        if link.state == ImportState::Closed {
+            return Some(Err(ConnectError::Closed { target: self.target.clone() }));
+        }
+        if link.connection.is_some() {
+            return Some(Ok(Way::Tcp));
+        }
+        // The first time to a target of this process needs no connector.
+        if link.connecting || link.incarnation.is_some() {
+            return None;
+        }
+        let peer = self.attach_lo(&link, self.local_target()?)?;
+        self.enter_lo(&mut link, &peer);
+        drop(link);
+        self.changed.notify_waiters();
+        Some(Ok(Way::Lo(peer)))
+    }
+
+    /// Starts the connector if it is needed and not there.
+    fn start(self: &Arc<Self>) {
+        let mut link = self.link.lock();
+        if link.connecting || matches!(link.state, ImportState::Full | ImportState::Closed) {
+            return;
+        }
+        link.connecting = true;
+        link.state = ImportState::Connecting;
+        drop(self.net.rt().spawn("rpc-connect", self.clone().connector()));
+    }
+
+    async fn connector(self: Arc<Self>) {
+        let mut backoff = BACKOFF_MIN;
+        while let Some(welcomed) = self.establish().await {
+            let began = self.net.rt().now();
+            self.keep(welcomed).await;
+            if self.net.rt().now().since(began) > SHORT_LIVED {
+                backoff = BACKOFF_MIN;
+            } else {
+                self.pause(backoff).await;
+                backoff = (backoff * 2).min(BACKOFF_MAX);
+            }
+        }
+        {
+            let mut link = self.link.lock();
+            // Otherwise whoever ended the connector said so, and another may have been started since.
+            if link.state == ImportState::Closed {
+                link.connecting = false;
+            }
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Tries `lo` and all NIDs in turn until one is there. `None`: no tcp connection is needed, because the way is `lo`, or the import was
+    /// closed, or it was given up.
+    async fn establish(self: &Arc<Self>) -> Option<Welcomed> {
+        let began = self.net.rt().now();
+        let mut backoff = BACKOFF_MIN;
+        loop {
+            if self.is_closed() {
+                return None;
+            }
+            let mut reason = "no address is known".to_owned();
+            if self.reach_lo(&mut reason).await {
+                return None;
+            }
+            for addr in self.addresses() {
+                let limit = ATTEMPT_MAX.min(self.connect_timeout);
+                let attempt = self.net.rt().timeout(limit, self.dial(addr));
+                let attempt = tokio::select! { biased; a = attempt => a, () = self.closed() => return None };
+                match attempt {
+                    Ok(Ok(welcomed)) => return Some(welcomed),
+                    Ok(Err(e)) => reason = format!("{}: {e}", Nid::Tcp(addr)),
+                    Err(_) => reason = format!("{}: no answer", Nid::Tcp(addr)),
+                }
+            }
+            let now = self.net.rt().now();
+            if self.gives_up(began, now, &reason) {
+                return None;
+            }
+            self.pause(backoff).await;
+            backoff = (backoff * 2).min(BACKOFF_MAX);
+        }
+    }
+
+    /// Addresses to try over tcp.
+    fn addresses(&self) -> Vec<SocketAddr> {
+        let nids = self.nids.lock();
+        nids.iter().filter_map(|nid| if let Nid::Tcp(addr) = nid { Some(*addr) } else { None }).collect()
+    }
+
+    /// Fails what has waited too long; whether to stop looking (only if the target was never reached).
+    fn gives_up(&self, began: Instant, now: Instant, reason: &str) -> bool {
+        let mut link = self.link.lock();
+        // A request waits from when it was sent or from when the connection was lost, whichever is later.
+        let limit = self.recovery_timeout;
+        link.fail(Errno::ETIMEDOUT, |p| now.since(began.max(p.since())) >= limit);
+        if link.incarnation.is_some() || now.since(began) < self.connect_timeout {
+            return false;
+        }
+        link.failures += 1;
+        link.failure = Some(ConnectError::Unreachable { target: self.target.clone(), reason: reason.to_owned() });
+        link.connecting = false;
+        link.state = ImportState::New;
+        true
+    }
+
+    /// Waits between two rounds, less if something changes that promises success. A random part keeps the clients of a
+    /// restarted server from coming all at once.
+    async fn pause(&self, backoff: Duration) {
+        let jitter = self.net.rt().random_u64() % (backoff.as_micros() as u64 / 4 + 1);
+        let mut services = std::pin::pin!(self.net.changed());
+        services.as_mut().enable();
+        if self.is_closed() {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = self.closed() => {}
+            () = services => {}
+            () = self.net.rt().sleep(backoff + Duration::from_micros(jitter)) => {}
+        }
+    }
+
+    /// Takes the way over `lo`, if the target is in this process. (Requests that were sent over tcp and are not answered stay with tcp.)
+    async fn reach_lo(self: &Arc<Self>, reason: &mut String) -> bool {
+        let Some(target) = self.local_target() else {
+            if self.addresses().is_empty() {
+                *reason = "it does not run in this process".to_owned();
+            }
+            return false;
+        };
+        let (peer, hook) = {
+            let link = self.link.lock();
+            if !link.pending.is_empty() {
+                return false;
+            }
+            let Some(peer) = self.attach_lo(&link, target) else { return false };
+            let hook = self.hook.lock().clone().filter(|_| self.forgotten(&link, &peer));
+            (peer, hook)
+        };
+        if let Some(hook) = hook {
+            self.set_state(ImportState::Recover);
+            let way = RecoveringWay::Lo(peer.clone());
+            let recovering = Recovering { inner: self.clone(), way, welcome: peer.welcome().clone() };
+            let recovered = tokio::select! {
+                biased;
+                r = hook(recovering) => r,
+                () = self.closed() => return true,
+            };
+            if let Err(errno) = recovered {
+                tracing::warn!(target_name = %self.target, %errno, "recovery failed; trying again");
+                *reason = format!("recovery failed: {errno}");
+                self.set_state(ImportState::Connecting);
+                return false;
+            }
+        }
+        let mut link = self.link.lock();
+        if link.state == ImportState::Closed {
+            return true;
+        }
+        self.enter_lo(&mut link, &peer);
+        // In the same breath as the state, so that whoever finds it lost can start the next connector.
+        link.connecting = false;
+        true
+    }
+
+    async fn dial(&self, addr: SocketAddr) -> Result<Welcomed, String> {
+        let reconnect = self.link.lock().incarnation.is_some();
+        let Connection { sender, mut receiver } = self.net.connect(addr).await.map_err(|e| e.to_string())?;
+        let body = frame::to_body(&self.hello(reconnect)).map_err(|e| e.to_string())?;
+        let hello = Frame { body: body.into(), ..Frame::new(Kind::Hello, 0) };
+        sender.post(hello).map_err(|e| e.to_string())?;
+        let answer = receiver.recv().await.map_err(|e| match e {
+            RecvError::Eof => "it hung up on the handshake; does it run the same release?".to_owned(),
+            e => e.to_string(),
+        })?;
+        match (answer.header.kind, answer.header.status) {
+            (Kind::Welcome, 0) => {}
+            (Kind::Welcome, 19) => return Err(format!("there is no target {} there", self.target)),
+            (Kind::Welcome, errno) => return Err(format!("refused: {}", Errno(errno))),
+            (kind, _) => return Err(format!("answered with {kind:?} instead of a welcome")),
+        }
+        let welcome = frame::from_body(&answer.body).map_err(|e| e.to_string())?;
+        receiver.handshaken();
+        Ok(Welcomed { sender, receiver, nid: Nid::Tcp(addr), welcome })
+    }
+
+    /// Recovers what the server forgot, resends what it did not answer, and reads replies until the connection ends.
+    async fn keep(self: &Arc<Self>, welcomed: Welcomed) {
+        let Welcomed { sender, mut receiver, nid, welcome } = welcomed;
+        let forgotten = {
+            let link = self.link.lock();
+            link.incarnation.is_some_and(|before| before != welcome.incarnation || !welcome.known)
+        };
+        let hook = self.hook.lock().clone().filter(|_| forgotten);
+        let mut reading = std::pin::pin!(self.read(&mut receiver));
+        let mut end = None;
+        if let Some(hook) = hook {
+            self.set_state(ImportState::Recover);
+            self.link.lock().recovering = Some(sender.clone());
+            let way = RecoveringWay::Tcp(sender.clone());
+            let recovered = hook(Recovering { inner: self.clone(), way, welcome: welcome.clone() });
+            tokio::select! {
+                biased;
+                e = &mut reading => end = Some(e),
+                r = recovered => if let Err(errno) = r {
+                    end = Some(format!("recovery failed: {errno}"));
+                    // Not to hurry into the next failure.
+                    self.pause(BACKOFF_MAX).await;
+                },
+            }
+        }
+        let end = match end {
+            Some(end) => end,
+            None => {
+                self.go_full(&sender, nid, welcome);
+                reading.await
+            }
+        };
+        sender.close();
+        let lost = self.lose();
+        if lost {
+            tracing::warn!(target_name = %self.target, %nid, reason = %end, "lost the connection; reconnecting");
+        }
+    }
+
+    /// From now on calls go over `sender`.
+    fn go_full(&self, sender: &Sender, nid: Nid, welcome: Welcome) {
+        let resend = {
+            let mut link = self.link.lock();
+            if link.state == ImportState::Closed {
+                return;
+            }
+            link.state = ImportState::Full;
+            link.nid = Some(nid);
+            link.features = welcome.features;
+            link.incarnation = Some(welcome.incarnation);
+            link.connection = Some(sender.clone());
+            link.recovering = None;
+            link.unanswered(self.net.rt().now(), self.recovery_timeout)
+        };
+        self.last_committed.fetch_max(welcome.last_committed, Ordering::AcqRel);
+        self.stats.connects.fetch_add(1, Ordering::Relaxed);
+        self.stats.resent.fetch_add(resend.len() as u64, Ordering::Relaxed);
+        for frame in resend {
+            if sender.post(frame).is_err() {
+                break;
+            }
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Reads replies until the connection ends. Returns why.
+    async fn read(&self, receiver: &mut Receiver) -> String {
+        let mut leaving = std::pin::pin!(async {
+            self.closed().await;
+            self.net.rt().sleep(LINGER).await;
+        });
+        loop {
+            let frame = tokio::select! {
+                biased;
+                f = receiver.recv() => f,
+                () = &mut leaving => return "closed".to_owned(),
+            };
+            match frame {
+                Ok(frame) => {
+                    let kind = frame.header.kind;
+                    if !self.received(frame) {
+                        return format!("unexpected {kind:?} frame");
+                    }
+                }
+                Err(e) => return e.to_string(),
+            }
+        }
+    }
+
+    /// The connection ended. False: because the import was closed.
+    fn lose(&self) -> bool {
+        let mut link = self.link.lock();
+        (link.connection, link.recovering, link.nid) = (None, None, None);
+        link.fail(Errno::ENOTCONN, |p| p.recovering());
+        let lost = link.state != ImportState::Closed;
+        if lost {
+            link.state = ImportState::Disconn;
+        }
+        drop(link);
+        self.changed.notify_waiters();
+        lost
+    }
+
+    fn set_state(&self, state: ImportState) {
+        let mut link = self.link.lock();
+        if link.state != ImportState::Closed {
+            link.state = state;
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.link.lock().state == ImportState::Closed
+    }
+
+    /// Resolves when the import is closed.
+    async fn closed(&self) {
+        while !self.is_closed() {
+            self.wait_changed(|link| link.state == ImportState::Closed).await;
+        }
+    }
+
+    /// Closes the import; what is under way fails.
+    pub(super) fn shut(&self) {
+        let connection = {
+            let mut link = self.link.lock();
+            if link.state == ImportState::Closed {
+                return;
+            }
+            link.state = ImportState::Closed;
+            link.nid = None;
+            link.fail(Errno::ESHUTDOWN, |_| true);
+            link.connection.take()
+        };
+        self.slots.close();
+        let peer = self.lo.write().take();
+        if let Some(peer) = peer {
+            peer.detach();
+        }
+        if let Some(connection) = connection {
+            let _ = connection.post(Frame::new(Kind::Goodbye, 0));
+            connection.finish();
+        }
+        self.changed.notify_waiters();
+    }
+}

@@ -1,0 +1,281 @@
+//! The state of an import's way, and the requests that wait for replies.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Weak, atomic::Ordering},
+    time::Duration,
+};
+
+use sheen_lnet::{Frame, Nid, Sender};
+use sheen_rt::Instant;
+use sheen_wire::{
+    Errno, Protocol,
+    frame::{FLAG_RESENT, Kind},
+};
+use tokio::sync::oneshot;
+
+use super::{ConnectError, Inner};
+
+/// Pings without an answer after which a connection counts as broken.
+const PINGS_UNANSWERED_MAX: u32 = 3;
+/// Broken connections that a request may outlive once its time is up.
+const RESENDS_MAX: u32 = 16;
+
+/// Where an import stands; printed as Lustre does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ImportState {
+    /// Nothing was asked yet, or the target was never reached.
+    #[default]
+    New,
+    /// Looking for the target.
+    Connecting,
+    /// Connected to a server that has forgotten the client: the restart hook runs.
+    Recover,
+    /// Requests go through.
+    Full,
+    /// The connection was lost.
+    Disconn,
+    /// Closed by the client.
+    Closed,
+}
+
+impl fmt::Display for ImportState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ImportState::New => "NEW",
+            ImportState::Connecting => "CONNECTING",
+            ImportState::Recover => "RECOVER",
+            ImportState::Full => "FULL",
+            ImportState::Disconn => "DISCONN",
+            ImportState::Closed => "CLOSED",
+        })
+    }
+}
+
+/// What calls and the connector agree on.
+#[derive(Default)]
+pub(super) struct Link {
+    pub(super) state: ImportState,
+    pub(super) nid: Option<Nid>,
+    /// The tcp connection; present in state Full, unless the way is `lo`.
+    pub(super) connection: Option<Sender>,
+    /// The tcp connection while the restart hook runs.
+    pub(super) recovering: Option<Sender>,
+    /// Whether the connector exists.
+    pub(super) connecting: bool,
+    /// Whether the pinger exists.
+    pinging: bool,
+    /// Requests sent and not answered, by xid.
+    pub(super) pending: BTreeMap<u64, Pending>,
+    xid_last: u64,
+    pub(super) features: u64,
+    /// The server's, when it was last connected.
+    pub(super) incarnation: Option<u64>,
+    /// Attempts to connect that were given up, and why the last one was.
+    pub(super) failures: u64,
+    pub(super) failure: Option<ConnectError>,
+}
+
+pub(super) struct Pending {
+    pub(super) frame: Frame,
+    reply: oneshot::Sender<sheen_wire::Result<Frame>>,
+    since: Instant,
+    resends: u32,
+    /// Belongs to the restart hook: dies with the connection.
+    recovering: bool,
+}
+
+/// A request whose reply is awaited. Dropping it takes the request from those that would be sent again.
+pub(super) struct Waiting<P: Protocol> {
+    inner: Arc<Inner<P>>,
+    xid: u64,
+    reply: oneshot::Receiver<sheen_wire::Result<Frame>>,
+}
+
+impl<P: Protocol> Drop for Waiting<P> {
+    fn drop(&mut self) {
+        if !self.reply.is_terminated() {
+            self.inner.link.lock().pending.remove(&self.xid);
+        }
+    }
+}
+
+impl Link {
+    /// Enters a request: gives it its xid and says which replies have arrived.
+    fn enter(
+        &mut self,
+        frame: &mut Frame,
+        now: Instant,
+        recovering: bool,
+    ) -> (u64, oneshot::Receiver<sheen_wire::Result<Frame>>) {
+        self.xid_last += 1;
+        let xid = self.xid_last;
+        frame.header.xid = xid;
+        frame.header.last_committed = self.pending.first_key_value().map_or(xid, |(lowest, _)| *lowest) - 1;
+        let (reply, receiver) = oneshot::channel();
+        self.pending.insert(xid, Pending { frame: frame.clone(), reply, since: now, resends: 0, recovering });
+        (xid, receiver)
+    }
+
+    /// The frames to send once more over a new connection, in xid order. A request that was sent again and again for longer than
+    /// `limit`, and whose connection broke each time, fails instead: it may be the reason.
+    pub(super) fn unanswered(&mut self, now: Instant, limit: Duration) -> Vec<Frame> {
+        self.fail(Errno::ETIMEDOUT, |p| p.resends >= RESENDS_MAX && now.since(p.since) >= limit);
+        let resend = |p: &mut Pending| {
+            p.resends = p.resends.saturating_add(1);
+            let mut frame = p.frame.clone();
+            frame.header.flags |= FLAG_RESENT;
+            frame
+        };
+        self.pending.values_mut().filter(|p| !p.recovering).map(resend).collect()
+    }
+
+    /// Fails the pending requests that `which` picks.
+    pub(super) fn fail(&mut self, errno: Errno, which: impl Fn(&Pending) -> bool) {
+        for (_, pending) in self.pending.extract_if(.., |_, p| which(p)) {
+            // Who no longer waits need not be told.
+            let _ = pending.reply.send(Err(errno));
+        }
+    }
+}
+
+impl Pending {
+    pub(super) fn since(&self) -> Instant {
+        self.since
+    }
+
+    pub(super) fn recovering(&self) -> bool {
+        self.recovering
+    }
+}
+
+impl<P: Protocol> Inner<P> {
+    /// Sends a request if there is a tcp connection.
+    pub(super) fn dispatch(
+        self: &Arc<Self>,
+        frame: &mut Frame,
+    ) -> Option<impl Future<Output = sheen_wire::Result<Frame>> + use<P>> {
+        let now = self.net.rt().now();
+        let (xid, reply, connection) = {
+            let mut link = self.link.lock();
+            let connection = link.connection.clone()?;
+            let (xid, reply) = link.enter(frame, now, false);
+            self.keep_pinging(&mut link);
+            (xid, reply, connection)
+        };
+        Some(self.send(connection, frame, xid, reply))
+    }
+
+    /// Sends a request of the restart hook over the connection that is being recovered.
+    pub(super) fn dispatch_recovering(
+        self: &Arc<Self>,
+        connection: &Sender,
+        frame: &mut Frame,
+    ) -> impl Future<Output = sheen_wire::Result<Frame>> + use<P> {
+        let now = self.net.rt().now();
+        let (xid, reply) = {
+            let mut link = self.link.lock();
+            let entered = link.enter(frame, now, true);
+            self.keep_pinging(&mut link);
+            entered
+        };
+        self.send(connection.clone(), frame, xid, reply)
+    }
+
+    fn send(
+        self: &Arc<Self>,
+        connection: Sender,
+        frame: &Frame,
+        xid: u64,
+        reply: oneshot::Receiver<sheen_wire::Result<Frame>>,
+    ) -> impl Future<Output = sheen_wire::Result<Frame>> + use<P> {
+        // A failure is the connection's end, which the connector learns by itself: the request stays pending.
+        let _ = connection.post(frame.clone());
+        let mut waiting = Waiting { inner: self.clone(), xid, reply };
+        async move {
+            match (&mut waiting.reply).await {
+                Ok(answer) => answer,
+                Err(_) => Err(Errno::ESHUTDOWN),
+            }
+        }
+    }
+
+    /// A frame arrived. False: it is none that a server sends.
+    pub(super) fn received(&self, frame: Frame) -> bool {
+        self.heard.fetch_add(1, Ordering::Relaxed);
+        match frame.header.kind {
+            Kind::Reply => {
+                let pending = self.link.lock().pending.remove(&frame.header.xid);
+                if let Some(pending) = pending {
+                    let _ = pending.reply.send(Ok(frame));
+                }
+                true
+            }
+            Kind::Pong => true,
+            _ => false,
+        }
+    }
+
+    /// Waits for a change of the link, unless `unless` holds already.
+    pub(super) async fn wait_changed(&self, unless: impl Fn(&Link) -> bool) {
+        let mut changed = std::pin::pin!(self.changed.notified());
+        changed.as_mut().enable();
+        if !unless(&self.link.lock()) {
+            changed.await;
+        }
+    }
+
+    fn keep_pinging(self: &Arc<Self>, link: &mut Link) {
+        if !std::mem::replace(&mut link.pinging, true) {
+            let (rt, weak) = (self.net.rt().clone(), Arc::downgrade(self));
+            let interval = self.ping_interval;
+            drop(self.net.rt().spawn("rpc-ping", async move {
+                let mut pinger = Pinger { import: weak, heard: u64::MAX, unanswered: 0 };
+                loop {
+                    rt.sleep(interval).await;
+                    if !pinger.beat() {
+                        return;
+                    }
+                }
+            }));
+        }
+    }
+}
+
+/// Asks whether the server is there, while requests wait and nothing comes. Exists only while requests wait.
+struct Pinger<P: Protocol> {
+    import: Weak<Inner<P>>,
+    heard: u64,
+    unanswered: u32,
+}
+
+impl<P: Protocol> Pinger<P> {
+    /// Called once an interval. False: not needed any more.
+    fn beat(&mut self) -> bool {
+        let Some(inner) = self.import.upgrade() else { return false };
+        let connection = {
+            let mut link = inner.link.lock();
+            if link.pending.is_empty() {
+                link.pinging = false;
+                return false;
+            }
+            link.connection.clone().or_else(|| link.recovering.clone())
+        };
+        let heard = inner.heard.load(Ordering::Relaxed);
+        let silent = std::mem::replace(&mut self.heard, heard) == heard;
+        let Some(connection) = connection.filter(|_| silent) else {
+            self.unanswered = 0;
+            return true;
+        };
+        if self.unanswered == PINGS_UNANSWERED_MAX {
+            tracing::warn!(target_name = %inner.target, peer = %connection.peer(), "the server does not answer: reconnecting");
+            self.unanswered = 0;
+            connection.close();
+        } else {
+            self.unanswered += 1;
+            let _ = connection.post(Frame::new(Kind::Ping, 0));
+        }
+        true
+    }
+}

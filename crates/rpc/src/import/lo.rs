@@ -1,0 +1,124 @@
+//! The way to a target of the same process.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use sheen_lnet::Nid;
+use sheen_wire::{
+    Bulk, Protocol,
+    frame::{Hello, Welcome},
+};
+
+use super::{ImportState, Inner, link::Link};
+use crate::{
+    service::Response,
+    target::{self, AnyTarget, Session, Target},
+};
+
+/// A target of this process and this client's export there. Dropping it says goodbye.
+pub(crate) struct LoPeer<P: Protocol> {
+    target: Arc<Target<P>>,
+    session: Session,
+    /// State of the process's registry in which the target was known to be there.
+    generation: AtomicU64,
+}
+
+impl<P: Protocol> LoPeer<P> {
+    pub(super) async fn call(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
+        self.target.execute(&self.session.export, request, bulk).await
+    }
+
+    pub(super) fn welcome(&self) -> &Welcome {
+        &self.session.welcome
+    }
+
+    /// Says goodbye. Done twice it does nothing.
+    pub(super) fn detach(&self) {
+        self.target.clone().detach(&self.session, true);
+    }
+}
+
+impl<P: Protocol> Drop for LoPeer<P> {
+    fn drop(&mut self) {
+        self.detach();
+    }
+}
+
+impl<P: Protocol> Inner<P> {
+    /// The target in this process, if it is the way and still there.
+    pub(super) fn lo_peer(&self) -> Option<Arc<LoPeer<P>>> {
+        let peer = self.lo.read().clone()?;
+        let generation = self.net.generation();
+        if peer.generation.load(Ordering::Relaxed) == generation {
+            return Some(peer);
+        }
+        if target::find::<P>(&self.net, &self.target).is_some_and(|now| Arc::ptr_eq(&now, &peer.target)) {
+            peer.generation.store(generation, Ordering::Relaxed);
+            return Some(peer);
+        }
+        self.lost_lo(&peer);
+        None
+    }
+
+    /// The target was taken away.
+    fn lost_lo(&self, peer: &Arc<LoPeer<P>>) {
+        let mut link = self.link.lock();
+        let mut lo = self.lo.write();
+        if !lo.as_ref().is_some_and(|now| Arc::ptr_eq(now, peer)) {
+            return;
+        }
+        let gone = lo.take();
+        if link.state == ImportState::Full {
+            (link.state, link.nid) = (ImportState::Disconn, None);
+        }
+        drop((lo, link));
+        drop(gone);
+        self.changed.notify_waiters();
+    }
+
+    /// The target, if it lives in this process and one of the NIDs means this process.
+    pub(super) fn local_target(&self) -> Option<Arc<Target<P>>> {
+        let own = {
+            let nids = self.nids.lock();
+            nids.is_empty() || nids.iter().any(|nid| self.net.is_own(nid))
+        };
+        if own { target::find(&self.net, &self.target) } else { None }
+    }
+
+    /// Becomes a client of a target of this process. `None`: it is just going.
+    pub(super) fn attach_lo(&self, link: &Link, target: Arc<Target<P>>) -> Option<Arc<LoPeer<P>>> {
+        let generation = AtomicU64::new(self.net.generation());
+        let session = target.attach(&self.hello(link.incarnation.is_some()), Nid::Lo, None).ok()?;
+        Some(Arc::new(LoPeer { target, session, generation }))
+    }
+
+    /// From now on calls go to `peer`.
+    pub(super) fn enter_lo(&self, link: &mut Link, peer: &Arc<LoPeer<P>>) {
+        let welcome = &peer.session.welcome;
+        link.state = ImportState::Full;
+        link.nid = Some(Nid::Lo);
+        link.features = welcome.features;
+        link.incarnation = Some(welcome.incarnation);
+        self.last_committed.fetch_max(welcome.last_committed, Ordering::AcqRel);
+        self.stats.connects.fetch_add(1, Ordering::Relaxed);
+        *self.lo.write() = Some(peer.clone());
+    }
+
+    /// Whether the server behind `peer` has forgotten this client.
+    pub(super) fn forgotten(&self, link: &Link, peer: &LoPeer<P>) -> bool {
+        let welcome = &peer.session.welcome;
+        link.incarnation.is_some_and(|before| before != welcome.incarnation || !welcome.known)
+    }
+
+    pub(super) fn hello(&self, reconnect: bool) -> Hello {
+        Hello {
+            client: self.client.clone(),
+            protocol: P::NAME.to_owned(),
+            target: self.target.clone(),
+            features: self.features,
+            reconnect,
+        }
+    }
+}

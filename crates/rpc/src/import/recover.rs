@@ -1,0 +1,41 @@
+//! Calls of the restart hook: they go over a connection over which nothing else goes yet.
+
+use std::sync::Arc;
+
+use sheen_lnet::Sender;
+use sheen_wire::{Bulk, Protocol, frame::Welcome};
+
+use super::{Inner, lo::LoPeer};
+use crate::service::Response;
+
+/// A connection to a server that has forgotten this client, given to the hook of [`super::Import::on_restart`].
+pub struct Recovering<P: Protocol> {
+    pub(super) inner: Arc<Inner<P>>,
+    pub(super) way: RecoveringWay<P>,
+    pub(super) welcome: Welcome,
+}
+
+pub(super) enum RecoveringWay<P: Protocol> {
+    Lo(Arc<LoPeer<P>>),
+    Tcp(Sender),
+}
+
+impl<P: Protocol> Recovering<P> {
+    /// What the server said.
+    pub fn welcome(&self) -> &Welcome {
+        &self.welcome
+    }
+
+    /// Sends a request, without taking a slot. Errors: the service's own, and ENOTCONN if the connection broke: the hook is then
+    /// called again over the next one.
+    pub async fn call(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
+        match &self.way {
+            RecoveringWay::Lo(peer) => self.inner.call_lo(peer, request, bulk).await,
+            RecoveringWay::Tcp(connection) => {
+                let mut frame = self.inner.frame(&request, &bulk)?;
+                let reply = self.inner.dispatch_recovering(connection, &mut frame).await;
+                self.inner.answer(reply)
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Makes services reachable: in this process by name, over tcp by one listening socket for all.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use sheen_lnet::{Acceptor, Connection, Frame, Net, Nid, Receiver, RecvError, Sender};
+use sheen_rt::JoinHandle;
+use sheen_wire::{
+    Errno, Protocol,
+    frame::{self, FrameError, Header, Hello, Kind},
+};
+use tokio::sync::Semaphore;
+
+use crate::{
+    service::Service,
+    target::{self, AnyTarget, Session, Target, Work},
+};
+
+/// A server's bounds and times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Requests of one connection that are executed at a time; the next one is not read before one of them is answered.
+    pub requests_in_flight_max: usize,
+    /// A connection that has not introduced itself by then is closed.
+    pub hello_timeout_ms: u64,
+    /// How long a client whose connection broke may take to come back before it is given up.
+    pub export_timeout_ms: u64,
+}
+
+impl Default for ServerConfig {
+    fn default() -> ServerConfig {
+        ServerConfig {
+            // What an import may have under way at most, and a ping.
+            requests_in_flight_max: crate::RPCS_IN_FLIGHT_LIMIT + 1,
+            hello_timeout_ms: 5_000,
+            export_timeout_ms: 30_000,
+        }
+    }
+}
+
+/// The services of a process. Dropping it is [`Server::shutdown`].
+pub struct Server {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    net: Arc<Net>,
+    config: ServerConfig,
+    targets: Mutex<Vec<String>>,
+    acceptors: Mutex<Vec<JoinHandle<()>>>,
+    connections: Mutex<BTreeMap<u64, Sender>>,
+    connection_next: AtomicU64,
+}
+
+impl Server {
+    /// A server without services, with the usual bounds.
+    pub fn new(net: Arc<Net>) -> Arc<Server> {
+        Server::with_config(net, ServerConfig::default())
+    }
+
+    /// A server without services.
+    pub fn with_config(net: Arc<Net>, config: ServerConfig) -> Arc<Server> {
+        let inner = Inner {
+            net,
+            config,
+            targets: Mutex::default(),
+            acceptors: Mutex::default(),
+            connections: Mutex::default(),
+            connection_next: AtomicU64::new(0),
+        };
+        Arc::new(Server { inner: Arc::new(inner) })
+    }
+
+    /// Makes a service reachable as `target`. A service that had the name before is removed.
+    pub fn add<P: Protocol>(&self, target: &str, service: Arc<dyn Service<P>>) {
+        let Inner { net, config, targets, .. } = &*self.inner;
+        let timeout = Duration::from_millis(config.export_timeout_ms);
+        target::register(net, target, Target::new(net.rt().clone(), target, service, timeout));
+        let mut targets = targets.lock();
+        if !targets.iter().any(|t| t == target) {
+            targets.push(target.to_owned());
+        }
+    }
+
+    /// Takes a target away: its connections are closed, requests being executed go on, new ones wait at the client until a target
+    /// of that name is there again (here or elsewhere). [`Service::disconnected`] is not called.
+    pub fn remove(&self, target: &str) {
+        self.inner.targets.lock().retain(|t| t != target);
+        target::unregister(&self.inner.net, target);
+    }
+
+    /// Accepts connections at an address, port 0 taking a free one, for all services of the process. Returns where it listens.
+    ///
+    /// Errors: as bind(2), such as EADDRINUSE.
+    pub async fn listen(&self, addr: SocketAddr) -> io::Result<SocketAddr> {
+        let acceptor = self.inner.net.listen(addr).await?;
+        let bound = acceptor.local_addr();
+        let task = self.inner.net.rt().spawn("rpc-accept", self.inner.clone().accept(acceptor));
+        self.inner.acceptors.lock().push(task);
+        Ok(bound)
+    }
+
+    /// Connections open now.
+    pub fn connections(&self) -> usize {
+        self.inner.connections.lock().len()
+    }
+
+    /// Removes all targets, stops listening and closes all connections.
+    pub fn shutdown(&self) {
+        drop(self.inner.stop());
+    }
+
+    /// As [`Server::shutdown`]; on return the addresses are free again.
+    pub async fn stop(&self) {
+        for acceptor in self.inner.stop() {
+            // It was aborted; that is what is waited for.
+            let _ = acceptor.await;
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+impl Inner {
+    /// Begins to shut down; returns the tasks that listen, which are about to end.
+    fn stop(&self) -> Vec<JoinHandle<()>> {
+        for target in std::mem::take(&mut *self.targets.lock()) {
+            target::unregister(&self.net, &target);
+        }
+        let acceptors = std::mem::take(&mut *self.acceptors.lock());
+        acceptors.iter().for_each(JoinHandle::abort);
+        let connections = self.connections.lock().clone();
+        connections.values().for_each(Sender::close);
+        acceptors
+    }
+
+    async fn accept(self: Arc<Self>, acceptor: Acceptor) {
+        loop {
+            let connection = acceptor.accept().await;
+            drop(self.net.rt().spawn("rpc-connection", self.clone().connection(connection)));
+        }
+    }
+
+    async fn connection(self: Arc<Self>, connection: Connection) {
+        let Connection { sender, receiver } = connection;
+        let id = self.connection_next.fetch_add(1, Ordering::Relaxed);
+        self.connections.lock().insert(id, sender.clone());
+        let peer = sender.peer();
+        match self.serve(&sender, receiver).await {
+            Ok(()) | Err(RecvError::Eof | RecvError::Closed) => {}
+            Err(RecvError::Io(error)) => tracing::debug!(%peer, %error, "a connection broke"),
+            Err(error) => tracing::warn!(%peer, %error, "closing a connection"),
+        }
+        self.connections.lock().remove(&id);
+    }
+
+    async fn serve(&self, sender: &Sender, mut receiver: Receiver) -> Result<(), RecvError> {
+        let hello_timeout = Duration::from_millis(self.config.hello_timeout_ms);
+        let first = self.net.rt().timeout(hello_timeout, receiver.recv()).await.map_err(|_| RecvError::Stalled)??;
+        if first.header.kind != Kind::Hello {
+            return Err(FrameError::Kind(first.header.kind as u8).into());
+        }
+        let hello: Hello = frame::from_body(&first.body)?;
+        let nid = Nid::Tcp(sender.peer());
+        let found = target::find_any(&self.net, &hello.target).ok_or(Errno::ENODEV);
+        let (target, session) = match found.and_then(|t| Ok((t.attach(&hello, nid, Some(sender.clone()))?, t))) {
+            Ok((session, target)) => (target, session),
+            Err(errno) => {
+                tracing::info!(peer = %sender.peer(), target_name = %hello.target, %errno, "refusing a client");
+                let header = Header { status: errno.0, ..Header::new(Kind::Welcome, first.header.xid) };
+                let _ = sender.post(Frame { header, ..Frame::new(Kind::Welcome, 0) });
+                // Closing at once could overtake the answer; the client closes when it has read it.
+                sender.finish();
+                let _ = self.net.rt().timeout(hello_timeout, receiver.recv()).await;
+                return Ok(());
+            }
+        };
+        receiver.handshaken();
+        let welcomed = match frame::to_body(&session.welcome) {
+            Ok(body) => sender.post(Frame { body: body.into(), ..Frame::new(Kind::Welcome, first.header.xid) }),
+            Err(_) => Err(io::ErrorKind::InvalidData.into()),
+        };
+        let ended = match welcomed {
+            Ok(()) => self.requests(&target, &session, sender, &mut receiver).await,
+            Err(e) => Err(e.into()),
+        };
+        target.detach(&session, ended.is_ok());
+        if ended.is_ok() {
+            sender.finish();
+        }
+        ended
+    }
+
+    /// Reads requests until the connection ends. Ok: the client said goodbye.
+    async fn requests(
+        &self,
+        target: &Arc<dyn AnyTarget>,
+        session: &Session,
+        sender: &Sender,
+        receiver: &mut Receiver,
+    ) -> Result<(), RecvError> {
+        let permits = Arc::new(Semaphore::new(self.config.requests_in_flight_max));
+        loop {
+            let permit = permits.clone().acquire_owned().await.map_err(|_| RecvError::Closed)?;
+            let frame = receiver.recv().await?;
+            match frame.header.kind {
+                Kind::Request => {
+                    if let Some(work) = target.clone().request(session, frame, sender, permit)? {
+                        self.begin(work).await;
+                    }
+                }
+                Kind::Ping => sender.post(Frame::new(Kind::Pong, frame.header.xid))?,
+                Kind::Goodbye => return Ok(()),
+                other => return Err(FrameError::Kind(other as u8).into()),
+            }
+        }
+    }
+
+    /// Polls work once, here, and leaves what then still waits to a task of its own.
+    async fn begin(&self, work: Work) {
+        let Work { mut future, inline } = work;
+        if inline && std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await.is_ready() {
+            return;
+        }
+        drop(self.net.rt().spawn("rpc-request", future));
+    }
+}

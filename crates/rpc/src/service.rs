@@ -1,0 +1,161 @@
+//! What a service is to those who call it.
+
+use std::{
+    fmt,
+    pin::Pin,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use parking_lot::Mutex;
+use sheen_lnet::Nid;
+use sheen_wire::{Bulk, Protocol};
+use tokio::sync::Notify;
+
+use std::sync::Arc;
+
+/// A future on the heap, as trait objects need it.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What a service answers when it succeeds.
+#[derive(Clone, Debug)]
+pub struct Response<R> {
+    /// The reply.
+    pub body: R,
+    /// File data that goes with it.
+    pub bulk: Bulk,
+    /// The transaction that the request became, 0 for one that changed nothing.
+    pub transno: u64,
+    /// All transactions up to this one are durable. A service may leave it 0: then [`Service::last_committed`] is asked.
+    pub last_committed: u64,
+}
+
+impl<R> From<R> for Response<R> {
+    fn from(body: R) -> Response<R> {
+        Response { body, bulk: Bulk::new(), transno: 0, last_committed: 0 }
+    }
+}
+
+impl<R> Response<R> {
+    /// A reply with file data.
+    pub fn with_bulk(body: R, bulk: Bulk) -> Response<R> {
+        Response { bulk, ..Response::from(body) }
+    }
+
+    /// A reply of a transaction.
+    pub fn with_transno(body: R, transno: u64) -> Response<R> {
+        Response { transno, ..Response::from(body) }
+    }
+}
+
+/// What stands behind a target.
+///
+/// Calls of one client and of several run concurrently, in no particular order. A call may be dropped before it is done, at any
+/// `await`, when the one who waits for it has gone; what must not stay half done belongs between two awaits or into a task.
+pub trait Service<P: Protocol>: Send + Sync + 'static {
+    /// Executes a request of the client behind `export`.
+    ///
+    /// Errors go to the caller as they are.
+    fn call<'a>(
+        &'a self,
+        export: &'a Arc<Export>,
+        request: P::Request,
+        bulk: Bulk,
+    ) -> BoxFuture<'a, sheen_wire::Result<Response<P::Reply>>>;
+
+    /// The client said goodbye or was given up (evicted): nothing comes from it under this export any more. Called once, without
+    /// any lock held; must not block.
+    fn disconnected(&self, _export: &Export) {}
+
+    /// All transactions up to this one are durable.
+    fn last_committed(&self) -> u64 {
+        0
+    }
+
+    /// Changes whenever the service is started, so that clients notice that it forgot what was not durable.
+    fn incarnation(&self) -> u64;
+
+    /// Feature bits that the service has. Client and service use those that both have ([`Export::features`]).
+    fn features(&self) -> u64 {
+        0
+    }
+
+    /// Whether the request usually takes so little that the task which reads the connection may begin it itself. False: it is
+    /// executed in a task of its own (over tcp; over `lo` the caller always executes it), so that the reading goes on meanwhile
+    /// on another processor.
+    fn inline(&self, _request: &P::Request) -> bool {
+        true
+    }
+}
+
+/// A target's end of the way to one client. Lives over reconnects, until the client says goodbye or is given up.
+pub struct Export {
+    client: String,
+    id: u64,
+    features: u64,
+    nid: Mutex<Nid>,
+    gone: AtomicBool,
+    going: Notify,
+}
+
+impl Export {
+    /// An export. Servers make them; public for tests of services.
+    pub fn new(client: &str, id: u64, features: u64, nid: Nid) -> Arc<Export> {
+        Arc::new(Export {
+            client: client.to_owned(),
+            id,
+            features,
+            nid: Mutex::new(nid),
+            gone: AtomicBool::new(false),
+            going: Notify::new(),
+        })
+    }
+
+    /// The client's uuid: the same over reconnects.
+    pub fn client(&self) -> &str {
+        &self.client
+    }
+
+    /// Unique among the exports that a target ever had while it ran, from 1.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Feature bits that client and service both have.
+    pub fn features(&self) -> u64 {
+        self.features
+    }
+
+    /// Where the client was last heard from; `0@lo` for one in this process.
+    pub fn nid(&self) -> Nid {
+        *self.nid.lock()
+    }
+
+    /// Whether the client has said goodbye or was given up.
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn moved_to(&self, nid: Nid) {
+        *self.nid.lock() = nid;
+    }
+
+    pub(crate) fn set_gone(&self) {
+        self.gone.store(true, Ordering::Release);
+        self.going.notify_waiters();
+    }
+
+    /// Resolves when the client has gone: nobody waits for its requests any more.
+    pub async fn gone(&self) {
+        let mut going = std::pin::pin!(self.going.notified());
+        going.as_mut().enable();
+        if !self.is_gone() {
+            going.await;
+        }
+    }
+}
+
+impl fmt::Debug for Export {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Export({} #{} at {})", self.client, self.id, self.nid())
+    }
+}

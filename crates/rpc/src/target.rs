@@ -1,0 +1,373 @@
+//! A service with its clients: exports, what they execute, the replies kept for them.
+
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use sheen_lnet::{Frame, Local, Net, Nid, Sender};
+use sheen_recovery::{Begin, ReplyCache};
+use sheen_rt::Rt;
+use sheen_wire::{
+    Bulk, Errno, Protocol,
+    bulk::BULK_BYTES_MAX,
+    frame::{self, BODY_BYTES_MAX, FLAG_BULK_CRC, FrameError, Header, Hello, Kind, Welcome},
+};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::service::{BoxFuture, Export, Response, Service};
+
+/// Clients of one target.
+const EXPORTS_MAX: usize = 65536;
+
+/// A service of protocol `P` under a target's name.
+pub(crate) struct Target<P: Protocol> {
+    name: String,
+    rt: Rt,
+    pub(crate) service: Arc<dyn Service<P>>,
+    export_timeout: Duration,
+    state: Mutex<State>,
+}
+
+struct State {
+    exports: BTreeMap<String, Client>,
+    replies: ReplyCache<Stored, Place>,
+    export_next: u64,
+    session_next: u64,
+    /// The server took the target away: nobody is let in, and nobody's going is reported.
+    removed: bool,
+}
+
+struct Client {
+    export: Arc<Export>,
+    /// Which attachment is the client's current one.
+    session: u64,
+    /// Its connection; `None` over `lo`, and while it is lost.
+    connection: Option<Sender>,
+}
+
+/// Where a reply is awaited. Holds the connection's permission for one more request, so that it is given back with the reply.
+pub(crate) struct Place {
+    sender: Sender,
+    flags: u8,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// A reply that can be sent again.
+#[derive(Clone)]
+struct Stored {
+    status: i32,
+    transno: u64,
+    body: Bytes,
+    bulk: Bulk,
+}
+
+/// A client's attachment to a target.
+pub(crate) struct Session {
+    pub(crate) export: Arc<Export>,
+    pub(crate) id: u64,
+    pub(crate) welcome: Welcome,
+}
+
+/// Work that a request makes.
+pub(crate) struct Work {
+    /// Executes it and sends the reply.
+    pub(crate) future: BoxFuture<'static, ()>,
+    /// Whether the one who reads the connection may poll it first.
+    pub(crate) inline: bool,
+}
+
+/// A target of whatever protocol, as connections see it.
+pub(crate) trait AnyTarget: Any + Send + Sync {
+    /// Lets a client in. ENODEV: removed; EPROTO: another protocol; EBUSY: too many clients.
+    fn attach(&self, hello: &Hello, nid: Nid, connection: Option<Sender>) -> sheen_wire::Result<Session>;
+
+    /// An attachment ended: for good, or by a broken connection.
+    fn detach(self: Arc<Self>, session: &Session, goodbye: bool);
+
+    /// A request arrived.
+    fn request(
+        self: Arc<Self>,
+        session: &Session,
+        frame: Frame,
+        sender: &Sender,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Option<Work>, FrameError>;
+
+    /// The target goes: connections are closed, clients may come back to its successor.
+    fn remove(&self);
+}
+
+/// What stands in [`Net`]'s registry.
+struct Registered(Arc<dyn AnyTarget>);
+
+/// A target of this process, of whatever protocol.
+pub(crate) fn find_any(net: &Net, name: &str) -> Option<Arc<dyn AnyTarget>> {
+    unwrap(net.local(name)?)
+}
+
+fn unwrap(local: Local) -> Option<Arc<dyn AnyTarget>> {
+    Some(local.downcast::<Registered>().ok()?.0.clone())
+}
+
+/// A target of this process, if it speaks `P`.
+pub(crate) fn find<P: Protocol>(net: &Net, name: &str) -> Option<Arc<Target<P>>> {
+    let any: Arc<dyn Any + Send + Sync> = find_any(net, name)?;
+    any.downcast::<Target<P>>().ok()
+}
+
+/// Makes a target reachable.
+pub(crate) fn register(net: &Net, name: &str, target: Arc<dyn AnyTarget>) {
+    if let Some(before) = net.register(name, Arc::new(Registered(target))).and_then(unwrap) {
+        before.remove();
+    }
+}
+
+/// Takes a target away.
+pub(crate) fn unregister(net: &Net, name: &str) {
+    if let Some(target) = net.unregister(name).and_then(unwrap) {
+        target.remove();
+    }
+}
+
+impl<P: Protocol> Target<P> {
+    pub(crate) fn new(rt: Rt, name: &str, service: Arc<dyn Service<P>>, export_timeout: Duration) -> Arc<Target<P>> {
+        let state = State {
+            exports: BTreeMap::new(),
+            replies: ReplyCache::default(),
+            export_next: 1,
+            session_next: 1,
+            removed: false,
+        };
+        Arc::new(Target { name: name.to_owned(), rt, service, export_timeout, state: Mutex::new(state) })
+    }
+
+    /// The service's answer, with `last_committed` filled in; ESHUTDOWN if the client goes meanwhile (unless the request is
+    /// one of those that change things once: these go on to their end).
+    pub(crate) async fn execute(
+        &self,
+        export: &Arc<Export>,
+        request: P::Request,
+        bulk: Bulk,
+    ) -> sheen_wire::Result<Response<P::Reply>> {
+        let once = P::once(&request);
+        let mut call = self.service.call(export, request, bulk);
+        let mut response = if once {
+            call.await?
+        } else {
+            tokio::select! { biased; r = &mut call => r?, () = export.gone() => return Err(Errno::ESHUTDOWN) }
+        };
+        if response.last_committed == 0 {
+            response.last_committed = self.service.last_committed();
+        }
+        Ok(response)
+    }
+
+    /// Executes a request that came over tcp and sends the reply to where it is awaited then.
+    async fn run(self: Arc<Self>, export: Arc<Export>, xid: u64, request: P::Request, bulk: Bulk) {
+        let keep = P::once(&request);
+        let mut unfinished = Unfinished { target: &self, client: export.client(), xid, done: false };
+        let answer = self.execute(&export, request, bulk).await;
+        let stored = Stored::new::<P>(answer);
+        let place = self.state.lock().replies.finish(export.client(), xid, keep.then(|| stored.clone()));
+        unfinished.done = true;
+        if let Some(place) = place {
+            self.reply(place, xid, stored).await;
+        }
+    }
+
+    /// Sends a reply. An error means that the connection is gone: the client will ask again.
+    async fn reply(&self, place: Place, xid: u64, stored: Stored) {
+        let frame = stored.into_frame(xid, place.flags, self.service.last_committed());
+        let _ = place.sender.send(frame).await;
+    }
+
+    /// A client whose connection broke did not come back.
+    fn expire(&self, client: &str, session: u64) {
+        let evicted = {
+            let mut state = self.state.lock();
+            match state.exports.get(client) {
+                Some(c) if c.session == session && !state.removed => state.exports.remove(client),
+                _ => return,
+            }
+        };
+        if let Some(c) = evicted {
+            tracing::warn!(target_name = %self.name, client, nid = %c.export.nid(), "evicting a client that did not come back");
+            c.export.set_gone();
+            self.service.disconnected(&c.export);
+        }
+    }
+}
+
+impl<P: Protocol> AnyTarget for Target<P> {
+    fn attach(&self, hello: &Hello, nid: Nid, connection: Option<Sender>) -> sheen_wire::Result<Session> {
+        if hello.protocol != P::NAME {
+            return Err(Errno::EPROTO);
+        }
+        let features = hello.features & self.service.features();
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if state.removed {
+            return Err(Errno::ENODEV);
+        }
+        let id = state.session_next;
+        state.session_next += 1;
+        let known = state.exports.contains_key(&hello.client);
+        if !known {
+            if state.exports.len() >= EXPORTS_MAX {
+                return Err(Errno::EBUSY);
+            }
+            let export = Export::new(&hello.client, state.export_next, features, nid);
+            state.export_next += 1;
+            state.exports.insert(hello.client.clone(), Client { export, session: id, connection: None });
+        }
+        let Some(client) = state.exports.get_mut(&hello.client) else { return Err(Errno::EBUSY) };
+        if let Some(old) = std::mem::replace(&mut client.connection, connection) {
+            old.close();
+        }
+        client.session = id;
+        client.export.moved_to(nid);
+        let export = client.export.clone();
+        drop(guard);
+        let welcome = Welcome {
+            features: export.features(),
+            incarnation: self.service.incarnation(),
+            known,
+            last_committed: self.service.last_committed(),
+        };
+        Ok(Session { export, id, welcome })
+    }
+
+    fn detach(self: Arc<Self>, session: &Session, goodbye: bool) {
+        let client = session.export.client();
+        let mut state = self.state.lock();
+        let current = state.exports.get_mut(client).filter(|c| c.session == session.id);
+        let Some(current) = current else { return };
+        current.connection = None;
+        if state.removed {
+            return;
+        }
+        if goodbye {
+            state.exports.remove(client);
+            state.replies.forget(client);
+            drop(state);
+            session.export.set_gone();
+            self.service.disconnected(&session.export);
+            return;
+        }
+        drop(state);
+        let wait = self.rt.sleep(self.export_timeout);
+        let (weak, client, id): (Weak<Target<P>>, _, _) = (Arc::downgrade(&self), client.to_owned(), session.id);
+        drop(self.rt.spawn("rpc-evict", async move {
+            wait.await;
+            if let Some(target) = weak.upgrade() {
+                target.expire(&client, id);
+            }
+        }));
+    }
+
+    fn request(
+        self: Arc<Self>,
+        session: &Session,
+        frame: Frame,
+        sender: &Sender,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Option<Work>, FrameError> {
+        let Frame { header, body, bulk } = frame;
+        let request: P::Request = frame::from_body(&body)?;
+        let place = Place { sender: sender.clone(), flags: header.flags & FLAG_BULK_CRC, _permit: permit };
+        let client = session.export.client();
+        let begin = {
+            let mut state = self.state.lock();
+            let current = state.exports.get(client).is_some_and(|c| c.session == session.id);
+            if !current || state.removed {
+                // The client has come back over another connection; it asks there for whatever it still wants.
+                return Ok(None);
+            }
+            state.replies.begin(client, header.xid, header.last_committed, place)
+        };
+        Ok(match begin {
+            Begin::Execute => {
+                let inline = self.service.inline(&request);
+                let future = Box::pin(self.run(session.export.clone(), header.xid, request, bulk));
+                Some(Work { future, inline })
+            }
+            Begin::Done(stored, place) => Some(Work {
+                future: Box::pin(async move { self.reply(place, header.xid, stored).await }),
+                inline: true,
+            }),
+            Begin::Joined(_) | Begin::Stale(_) => None,
+        })
+    }
+
+    fn remove(&self) {
+        let mut state = self.state.lock();
+        state.removed = true;
+        for client in state.exports.values_mut() {
+            if let Some(connection) = client.connection.take() {
+                connection.close();
+            }
+        }
+    }
+}
+
+/// A request that must not stay "executing" for ever if its execution is dropped or panics: its client gets EIO.
+struct Unfinished<'a, P: Protocol> {
+    target: &'a Target<P>,
+    client: &'a str,
+    xid: u64,
+    done: bool,
+}
+
+impl<P: Protocol> Drop for Unfinished<'_, P> {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        tracing::error!(target_name = %self.target.name, client = self.client, xid = self.xid, "a request was not finished");
+        let place = self.target.state.lock().replies.finish(self.client, self.xid, None);
+        if let Some(place) = place {
+            let frame = Stored::error(Errno::EIO).into_frame(self.xid, place.flags, 0);
+            let _ = place.sender.post(frame);
+        }
+    }
+}
+
+impl Stored {
+    fn new<P: Protocol>(answer: sheen_wire::Result<Response<P::Reply>>) -> Stored {
+        let response = match answer {
+            Ok(response) => response,
+            Err(errno) => return Stored::error(errno),
+        };
+        match frame::to_body(&response.body) {
+            Ok(body) if body.len() <= BODY_BYTES_MAX && response.bulk.len() <= BULK_BYTES_MAX => {
+                Stored { status: 0, transno: response.transno, body: body.into(), bulk: response.bulk }
+            }
+            _ => {
+                tracing::error!(protocol = P::NAME, bulk = response.bulk.len(), "a reply does not fit into a frame");
+                Stored::error(Errno::EIO)
+            }
+        }
+    }
+
+    fn error(errno: Errno) -> Stored {
+        // 0 would read as success.
+        let status = if errno.0 > 0 { errno.0 } else { Errno::EIO.0 };
+        Stored { status, transno: 0, body: Bytes::new(), bulk: Bulk::new() }
+    }
+
+    fn into_frame(self, xid: u64, flags: u8, last_committed: u64) -> Frame {
+        let header = Header {
+            flags,
+            transno: self.transno,
+            last_committed,
+            status: self.status,
+            ..Header::new(Kind::Reply, xid)
+        };
+        Frame { header, body: self.body, bulk: self.bulk }
+    }
+}

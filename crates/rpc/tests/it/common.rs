@@ -1,0 +1,217 @@
+//! A service whose executions can be counted and held up, and what it takes to run it.
+
+use std::{
+    future::Future,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use sheen_lnet::{Net, Nid};
+use sheen_rpc::{BoxFuture, Export, Import, ImportConfig, Response, Server, ServerConfig, Service};
+use sheen_rt::{RealOptions, Rt};
+use sheen_wire::{Bulk, Errno, Fid, Mds, Ost, mds, ost};
+use tokio::sync::Semaphore;
+
+pub const TARGET: &str = "sheen-MDT0000";
+
+/// Answers `AllocSeq` (once) with 1, 2, 3, …; `Sync` when it is let through the gate. Reads and writes echo their bulk.
+pub struct Echo {
+    pub incarnation: u64,
+    pub executed: AtomicU64,
+    pub running: AtomicUsize,
+    pub running_max: AtomicUsize,
+    /// Permits let executions end.
+    pub gate: Semaphore,
+    pub gated: bool,
+    pub ops: Mutex<Vec<&'static str>>,
+    pub gone: Mutex<Vec<String>>,
+    pub inline: bool,
+    pub data: Mutex<Bulk>,
+}
+
+impl Echo {
+    pub fn new(incarnation: u64) -> Echo {
+        Echo {
+            incarnation,
+            executed: AtomicU64::new(0),
+            running: AtomicUsize::new(0),
+            running_max: AtomicUsize::new(0),
+            gate: Semaphore::new(0),
+            gated: false,
+            ops: Mutex::default(),
+            gone: Mutex::default(),
+            inline: true,
+            data: Mutex::default(),
+        }
+    }
+
+    pub fn gated(incarnation: u64) -> Echo {
+        Echo { gated: true, ..Echo::new(incarnation) }
+    }
+
+    pub fn executed(&self) -> u64 {
+        self.executed.load(Ordering::SeqCst)
+    }
+
+    /// Counts an execution, and waits at the gate.
+    async fn execute(&self, op: &'static str) -> u64 {
+        struct Running<'a>(&'a AtomicUsize);
+        impl Drop for Running<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        self.ops.lock().push(op);
+        let n = self.executed.fetch_add(1, Ordering::SeqCst) + 1;
+        let now = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        let _running = Running(&self.running);
+        self.running_max.fetch_max(now, Ordering::SeqCst);
+        if self.gated {
+            self.gate.acquire().await.unwrap().forget();
+        }
+        n
+    }
+}
+
+impl Service<Mds> for Echo {
+    fn call<'a>(
+        &'a self,
+        _: &'a Arc<Export>,
+        request: mds::Request,
+        _: Bulk,
+    ) -> BoxFuture<'a, sheen_wire::Result<Response<mds::Reply>>> {
+        Box::pin(async move {
+            let n = self.execute(request.op()).await;
+            match request {
+                mds::Request::AllocSeq => Ok(Response::with_transno(mds::Reply::Seq(n), n)),
+                mds::Request::Reopen { .. } => Ok(mds::Reply::Handles(vec![]).into()),
+                mds::Request::Sync { .. } => Ok(mds::Reply::Ok.into()),
+                _ => Err(Errno::EOPNOTSUPP),
+            }
+        })
+    }
+
+    fn disconnected(&self, export: &Export) {
+        self.gone.lock().push(export.client().to_owned());
+    }
+
+    fn last_committed(&self) -> u64 {
+        self.executed() / 2
+    }
+
+    fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    fn features(&self) -> u64 {
+        0b110
+    }
+
+    fn inline(&self, _: &mds::Request) -> bool {
+        self.inline
+    }
+}
+
+impl Service<Ost> for Echo {
+    fn call<'a>(
+        &'a self,
+        _: &'a Arc<Export>,
+        request: ost::Request,
+        bulk: Bulk,
+    ) -> BoxFuture<'a, sheen_wire::Result<Response<ost::Reply>>> {
+        Box::pin(async move {
+            self.execute(request.op()).await;
+            match request {
+                ost::Request::Write { .. } => {
+                    *self.data.lock() = bulk;
+                    Ok(ost::Reply::Ok.into())
+                }
+                ost::Request::Read { .. } => {
+                    let data = self.data.lock().clone();
+                    Ok(Response::with_bulk(ost::Reply::Read(vec![data.len() as u32]), data))
+                }
+                _ => Err(Errno::EOPNOTSUPP),
+            }
+        })
+    }
+
+    fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    fn inline(&self, _: &ost::Request) -> bool {
+        self.inline
+    }
+}
+
+/// Runs a test on the real thing; a test that hangs fails.
+pub fn real<F: Future<Output = ()>>(test: impl FnOnce(Rt) -> F) {
+    let options = RealOptions { worker_threads: 2, ..RealOptions::default() };
+    let (runtime, rt) = Rt::real(options).unwrap();
+    let guard = rt.clone();
+    let run = test(rt);
+    runtime.block_on(async move { guard.timeout(Duration::from_secs(20), run).await.expect("the test hangs") });
+    runtime.shutdown(Duration::from_millis(100));
+}
+
+pub fn config(export_timeout_ms: u64) -> ServerConfig {
+    ServerConfig { export_timeout_ms, hello_timeout_ms: 100, ..ServerConfig::default() }
+}
+
+/// A server of `echo` as a metadata service at a loopback port.
+pub async fn serve(rt: &Rt, echo: &Arc<Echo>, config: ServerConfig, port: u16) -> (Arc<Net>, Arc<Server>, SocketAddr) {
+    let net = Net::new(rt.clone());
+    let server = Server::with_config(net.clone(), config);
+    server.add::<Mds>(TARGET, echo.clone());
+    let addr = server.listen(SocketAddr::from(([127, 0, 0, 1], port))).await.unwrap();
+    (net, server, addr)
+}
+
+/// What a mount would make.
+pub fn import_config(client: &str, addr: Option<SocketAddr>) -> ImportConfig {
+    let mut config = ImportConfig::new(client, TARGET, addr.map(Nid::Tcp).into_iter().collect());
+    config.features = 0b011;
+    config.params.connect_timeout_ms = 300;
+    config
+}
+
+pub fn import(net: Arc<Net>, addr: SocketAddr) -> Arc<Import<Mds>> {
+    Import::new(net, import_config("client", Some(addr)))
+}
+
+/// `AllocSeq`'s answer.
+pub async fn seq(import: &Import<Mds>) -> sheen_wire::Result<u64> {
+    match import.call(mds::Request::AllocSeq, Bulk::new()).await?.body {
+        mds::Reply::Seq(n) => Ok(n),
+        _ => Err(Errno::EPROTO),
+    }
+}
+
+pub fn write() -> ost::Request {
+    ost::Request::Write { parts: vec![part()], sync: false }
+}
+
+pub fn read() -> ost::Request {
+    ost::Request::Read { parts: vec![part()] }
+}
+
+fn part() -> ost::Part {
+    ost::Part { object: Fid::new(7, 1), offset: 0, len: 1 }
+}
+
+pub fn data(len: usize, seed: u8) -> Bulk {
+    Bulk::from(Bytes::from((0..len).map(|i| (i / 3) as u8 ^ (i >> 11) as u8 ^ seed).collect::<Vec<_>>()))
+}
+
+/// Waits until something is so.
+pub async fn until(rt: &Rt, mut so: impl FnMut() -> bool) {
+    while !so() {
+        rt.sleep(Duration::from_millis(2)).await;
+    }
+}

@@ -1,0 +1,167 @@
+//! A target in the same process.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use sheen_lnet::{Net, Nid};
+use sheen_rpc::{Import, ImportState, Server};
+use sheen_wire::{Bulk, Errno, Mds, Ost, mds};
+
+use crate::common::*;
+
+fn now<F: Future>(f: F) -> Option<F::Output> {
+    match pin!(f).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(out) => Some(out),
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn a_call_is_done_at_its_first_poll_and_copies_nothing() {
+    real(async |rt| {
+        let net = Net::new(rt);
+        let server = Server::new(net.clone());
+        server.add::<Ost>(TARGET, Arc::new(Echo::new(1)));
+        let import = Import::<Ost>::new(net, import_config("c", None));
+        assert_eq!(import.state(), ImportState::New);
+        let sent = data(1 << 20, 5);
+        now(import.call(write(), sent.clone())).expect("ready").unwrap();
+        let got = now(import.call(read(), Bulk::new())).expect("ready").unwrap().bulk;
+        assert_eq!(got.segments()[0].as_ptr(), sent.segments()[0].as_ptr());
+        assert_eq!((import.state(), import.current_nid()), (ImportState::Full, Some(Nid::Lo)));
+        let stats = import.stats();
+        let (name, op) = stats.ops[1];
+        assert_eq!((name, op.count, op.bytes_sent, op.bytes_received), ("write", 1, 1 << 20, 0));
+        assert_eq!((stats.ops[0].1.bytes_received, stats.in_flight, stats.in_flight_max), (1 << 20, 0, 1));
+    });
+}
+
+#[test]
+fn a_call_is_small() {
+    real(async |rt| {
+        let import = Import::<Mds>::new(Net::new(rt), import_config("c", None));
+        let call = import.call(mds::Request::AllocSeq, Bulk::new());
+        let bytes = size_of_val(&call);
+        assert!(bytes < 3072, "a call's future has {bytes} bytes, which are moved about with every call");
+    });
+}
+
+#[test]
+fn features_and_last_committed_arrive() {
+    real(async |rt| {
+        let net = Net::new(rt);
+        let server = Server::new(net.clone());
+        server.add::<Mds>(TARGET, Arc::new(Echo::new(1)));
+        let import = Import::<Mds>::new(net, import_config("c", None));
+        for n in 1..=4 {
+            assert_eq!(seq(&import).await, Ok(n));
+        }
+        assert_eq!((import.features(), import.last_committed()), (0b010, 2));
+    });
+}
+
+#[test]
+fn a_service_of_another_protocol_is_not_called() {
+    real(async |rt| {
+        let net = Net::new(rt);
+        let server = Server::new(net.clone());
+        server.add::<Ost>(TARGET, Arc::new(Echo::new(1)));
+        let import = Import::<Mds>::new(net, import_config("c", None));
+        assert_eq!(seq(&import).await, Err(Errno::ENOTCONN));
+    });
+}
+
+#[test]
+fn a_call_waits_for_a_target_that_comes_later_and_survives_its_restart() {
+    real(async |rt| {
+        let net = Net::new(rt.clone());
+        let server = Server::new(net.clone());
+        let import = Import::<Mds>::new(net, import_config("c", None));
+        let early = rt.spawn("early", {
+            let i = import.clone();
+            async move { seq(&i).await }
+        });
+        until(&rt, || import.state() == ImportState::Connecting).await;
+        let first = Arc::new(Echo::new(1));
+        server.add::<Mds>(TARGET, first.clone());
+        assert_eq!(early.await.unwrap(), Ok(1));
+
+        import.on_restart(|recovering| {
+            Box::pin(async move {
+                assert_eq!(recovering.welcome().incarnation, 2);
+                recovering.call(mds::Request::Reopen { files: vec![] }, Bulk::new()).await?;
+                Ok(())
+            })
+        });
+        server.remove(TARGET);
+        assert_eq!(import.state(), ImportState::Disconn);
+        let second = Arc::new(Echo::new(2));
+        let waits = rt.spawn("waits", {
+            let i = import.clone();
+            async move { seq(&i).await }
+        });
+        until(&rt, || import.state() == ImportState::Connecting).await;
+        server.add::<Mds>(TARGET, second.clone());
+        assert_eq!(waits.await.unwrap(), Ok(2));
+        assert_eq!(*second.ops.lock(), ["reopen", "alloc_seq"], "the hook goes first");
+        assert!(first.gone.lock().is_empty(), "a client of a target that goes is not a client that goes");
+    });
+}
+
+#[test]
+fn closing_ends_what_waits_and_what_comes() {
+    real(async |rt| {
+        let net = Net::new(rt.clone());
+        let server = Server::new(net.clone());
+        let echo = Arc::new(Echo::gated(1));
+        server.add::<Mds>(TARGET, echo.clone());
+        let import = Import::<Mds>::new(net, import_config("c", None));
+        let sync = {
+            let i = import.clone();
+            async move { i.call(mds::Request::Sync { fid: None }, Bulk::new()).await }
+        };
+        let waits = rt.spawn("waits", sync);
+        until(&rt, || echo.executed() == 1).await;
+        import.close().await;
+        assert_eq!(waits.await.unwrap().err(), Some(Errno::ESHUTDOWN));
+        assert_eq!(seq(&import).await, Err(Errno::ESHUTDOWN));
+        assert_eq!(*echo.gone.lock(), ["c"]);
+        import.close().await;
+        drop(import);
+        assert_eq!(echo.gone.lock().len(), 1, "gone once");
+    });
+}
+
+#[test]
+fn no_more_than_max_rpcs_in_flight() {
+    real(async |rt| {
+        let net = Net::new(rt.clone());
+        let server = Server::new(net.clone());
+        let echo = Arc::new(Echo::gated(1));
+        server.add::<Mds>(TARGET, echo.clone());
+        let import = Import::<Mds>::new(net, import_config("c", None));
+        assert_eq!(import.set_max_rpcs_in_flight(257), Err(Errno::ERANGE));
+        import.set_max_rpcs_in_flight(3).unwrap();
+        let calls: Vec<_> = (0..12)
+            .map(|_| {
+                let i = import.clone();
+                rt.spawn("call", async move { seq(&i).await })
+            })
+            .collect();
+        until(&rt, || echo.executed() == 3).await;
+        echo.gate.add_permits(3);
+        until(&rt, || echo.executed() == 6).await;
+        assert_eq!(echo.running_max.load(std::sync::atomic::Ordering::SeqCst), 3);
+        import.set_max_rpcs_in_flight(5).unwrap();
+        until(&rt, || echo.executed() == 8).await;
+        echo.gate.add_permits(9);
+        for call in calls {
+            call.await.unwrap().unwrap();
+        }
+        assert_eq!(import.stats().in_flight_max, 5);
+    });
+}

@@ -1,0 +1,9 @@
+//! Clients and servers over `lo`, over real sockets, and in the simulator.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod common;
+mod frames;
+mod lo;
+mod sim;
+mod tcp;

@@ -1,0 +1,187 @@
+//! The same in the simulator, where connections break at every moment.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use sheen_lnet::{Net, Nid};
+use sheen_rpc::{Import, ImportConfig, ImportState, Server};
+use sheen_rt::sim::{Sim, SimConfig, SimError, World};
+use sheen_wire::{Bulk, Errno, Mds, mds};
+
+use crate::common::*;
+
+const PORT: u16 = 7988;
+
+/// A server on host 1.
+async fn server(world: &World, echo: &Arc<Echo>) -> Arc<Server> {
+    let server = Server::new(Net::new(world.rt(1)));
+    server.add::<Mds>(TARGET, echo.clone());
+    server.listen(world.addr(1, PORT)).await.unwrap();
+    server
+}
+
+fn client(world: &World, host: u32) -> Arc<Import<Mds>> {
+    let config = ImportConfig::new(&format!("client-{host}"), TARGET, vec![Nid::Tcp(world.addr(1, PORT))]);
+    Import::new(Net::new(world.rt(host)), config)
+}
+
+/// Three clients call while their connections break. Returns the trace's hash.
+fn breaking(seed: u64) -> u64 {
+    let sim = Sim::new(seed, SimConfig { loss: 0.01, short_io: 0.2, ..SimConfig::default() });
+    let echo = Arc::new(Echo::new(1));
+    let got = sim.run(async {
+        let _server = server(&sim, &echo).await;
+        let imports: Vec<_> = (2..=4).map(|host| (host, client(&sim, host))).collect();
+        let calls: Vec<_> = imports
+            .iter()
+            .flat_map(|import| std::iter::repeat_n(import.clone(), 4))
+            .map(|(host, import)| {
+                sim.rt(host).spawn("calls", async move {
+                    let mut got = vec![];
+                    for _ in 0..20 {
+                        got.push(seq(&import).await.unwrap());
+                    }
+                    got
+                })
+            })
+            .collect();
+        let world = (*sim).clone();
+        let faults = sim.rt(9).spawn("faults", async move {
+            let rt = world.rt(9);
+            loop {
+                rt.sleep(Duration::from_micros(rt.random_u64() % 20_000)).await;
+                world.reset_connections(1, 2 + (rt.random_u64() % 3) as u32);
+            }
+        });
+        let mut all = vec![];
+        for call in calls {
+            all.extend(call.await.unwrap());
+        }
+        faults.abort();
+        (all, imports.iter().map(|(_, i)| i.stats().resent).sum::<u64>())
+    });
+    let (got, resent) = got.unwrap();
+    assert!(resent > 10, "{resent} resent: nothing was tested");
+    assert_eq!(got.len(), 240);
+    assert_eq!(got.into_iter().collect::<BTreeSet<_>>(), (1..=240).collect(), "each executed once, seed {seed}");
+    sim.trace_hash()
+}
+
+#[test]
+fn every_request_is_executed_once_however_often_connections_break() {
+    for seed in 0..20 {
+        breaking(seed);
+    }
+}
+
+#[test]
+fn a_seed_replays() {
+    assert_eq!(breaking(7), breaking(7));
+    assert_ne!(breaking(7), breaking(8));
+}
+
+#[test]
+fn an_idle_connection_does_nothing() {
+    let sim = Sim::new(1, SimConfig::default());
+    let echo = Arc::new(Echo::new(1));
+    let (server, import) = sim
+        .run(async {
+            let server = server(&sim, &echo).await;
+            let import = client(&sim, 2);
+            seq(&import).await.unwrap();
+            (server, import)
+        })
+        .unwrap();
+    // If any timer were left, time would go on for ever.
+    let idle = sim.run(std::future::pending::<()>());
+    assert!(matches!(idle, Err(SimError::Deadlock { .. })), "{idle:?}");
+    assert_eq!((import.state(), server.connections()), (ImportState::Full, 1));
+}
+
+#[test]
+fn a_partition_is_survived_or_reported() {
+    let sim = Sim::new(2, SimConfig::default());
+    let echo = Arc::new(Echo::new(1));
+    sim.run(async {
+        let _server = server(&sim, &echo).await;
+        let (import, rt) = (client(&sim, 2), sim.rt(2));
+        assert_eq!(seq(&import).await, Ok(1));
+        let call = || {
+            rt.spawn("call", {
+                let i = import.clone();
+                async move { seq(&i).await }
+            })
+        };
+
+        sim.partition(1, 2);
+        let waits = call();
+        rt.sleep(Duration::from_secs(60)).await;
+        assert!(!waits.is_finished());
+        sim.heal(1, 2);
+        assert_eq!(waits.await.unwrap(), Ok(2));
+
+        sim.partition(1, 2);
+        let began = rt.now();
+        assert_eq!(call().await.unwrap(), Err(Errno::ETIMEDOUT));
+        let took = rt.now().since(began).as_secs();
+        assert!((100..200).contains(&took), "{took} s");
+        assert_eq!(seq(&import).await, Err(Errno::ETIMEDOUT));
+        sim.heal(1, 2);
+        let n = seq(&import).await.unwrap();
+        assert!(n == 3 || n == 4, "{n}: what timed out was executed or not");
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_silent_server_is_noticed() {
+    let sim = Sim::new(3, SimConfig { partition_timeout: Duration::from_secs(100_000), ..SimConfig::default() });
+    let echo = Arc::new(Echo::gated(1));
+    sim.run(async {
+        let _server = server(&sim, &echo).await;
+        let (import, rt) = (client(&sim, 2), sim.rt(2));
+        let call = rt.spawn("call", {
+            let i = import.clone();
+            async move { seq(&i).await }
+        });
+        until(&rt, || echo.executed() == 1).await;
+        // Slow is not silent: pings are answered.
+        rt.sleep(Duration::from_secs(300)).await;
+        assert_eq!((import.state(), import.stats().connects), (ImportState::Full, 1));
+        sim.partition(1, 2);
+        rt.sleep(Duration::from_secs(45)).await;
+        assert_eq!(import.state(), ImportState::Disconn);
+        sim.heal(1, 2);
+        echo.gate.add_permits(1);
+        assert_eq!(call.await.unwrap(), Ok(1));
+        assert_eq!(echo.executed(), 1);
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_crashed_server_that_comes_back_is_recovered() {
+    let sim = Sim::new(4, SimConfig::default());
+    let first = Arc::new(Echo::gated(1));
+    let second = Arc::new(Echo::new(2));
+    sim.run(async {
+        std::mem::forget(server(&sim, &first).await); // the crash takes it, not a destructor
+        let (import, rt) = (client(&sim, 2), sim.rt(2));
+        import.on_restart(|recovering| {
+            Box::pin(async move {
+                recovering.call(mds::Request::Reopen { files: vec![] }, Bulk::new()).await?;
+                Ok(())
+            })
+        });
+        let call = rt.spawn("call", {
+            let i = import.clone();
+            async move { seq(&i).await }
+        });
+        until(&rt, || first.executed() == 1).await;
+        sim.crash_host(1);
+        rt.sleep(Duration::from_secs(5)).await;
+        let _server = server(&sim, &second).await;
+        assert_eq!(call.await.unwrap(), Ok(2));
+        assert_eq!(*second.ops.lock(), ["reopen", "alloc_seq"]);
+    })
+    .unwrap();
+}

@@ -1,0 +1,270 @@
+//! Real sockets.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use sheen_lnet::{Fault, Net, Nid};
+use sheen_rpc::{ConnectError, Import, ImportState, Server, ServerConfig};
+use sheen_wire::{Bulk, Errno, Mds, Ost, mds};
+
+use crate::common::*;
+
+const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
+
+#[test]
+fn bulk_of_all_sizes_comes_back_whole() {
+    real(async |rt| {
+        let server = Server::new(Net::new(rt.clone()));
+        server.add::<Ost>(TARGET, Arc::new(Echo { inline: false, ..Echo::new(1) }));
+        let addr = server.listen(LOOPBACK.into()).await.unwrap();
+        let import = Import::<Ost>::new(Net::new(rt), import_config("c", Some(addr)));
+        for checksums in [true, false] {
+            import.set_checksums(checksums);
+            for len in [0, 1, 4095, 65_537, 1 << 20, (3 << 20) + 7, 16 << 20] {
+                // In many pieces, as a client gathers it.
+                let whole = data(len, 9).into_bytes();
+                let sent: Bulk = whole.chunks(len / 40 + 1).map(|c| whole.slice_ref(c)).collect();
+                import.call(write(), sent).await.unwrap();
+                let got = import.call(read(), Bulk::new()).await.unwrap();
+                assert!(got.bulk.segments().iter().all(|s| s.as_ptr() as usize % 4096 == 0), "page-aligned");
+                assert!(got.bulk.into_bytes() == whole, "{len} bytes");
+            }
+        }
+        assert_eq!(import.current_nid(), Some(Nid::Tcp(addr)));
+        assert_eq!(import.call(write(), data((16 << 20) + 1, 0)).await.err(), Some(Errno::EINVAL));
+    });
+}
+
+#[test]
+fn many_concurrent_calls_each_get_their_own_answer() {
+    real(async |rt| {
+        let echo = Arc::new(Echo::new(1));
+        let (_net, _server, addr) = serve(&rt, &echo, config(1000), 0).await;
+        let import = import(Net::new(rt.clone()), addr);
+        let calls: Vec<_> = (0..64)
+            .map(|_| {
+                let i = import.clone();
+                rt.spawn("calls", async move {
+                    let mut got = vec![];
+                    for _ in 0..20 {
+                        got.push(seq(&i).await.unwrap());
+                    }
+                    got
+                })
+            })
+            .collect();
+        let mut all = BTreeSet::new();
+        for call in calls {
+            let got = call.await.unwrap();
+            assert!(got.is_sorted());
+            all.extend(got);
+        }
+        assert_eq!(all, (1..=1280).collect());
+        let stats = import.stats();
+        assert_eq!((stats.in_flight_max, stats.connects, stats.resent), (8, 1, 0));
+        assert!(stats.round_trip > Duration::ZERO);
+    });
+}
+
+#[test]
+fn a_lost_reply_is_sent_again_and_nothing_is_executed_twice() {
+    real(async |rt| {
+        let echo = Arc::new(Echo::gated(1));
+        let (net, _server, addr) = serve(&rt, &echo, config(5000), 0).await;
+        let import = import(Net::new(rt.clone()), addr);
+        let call = rt.spawn("call", {
+            let i = import.clone();
+            async move { seq(&i).await }
+        });
+        until(&rt, || echo.executed() == 1).await;
+        net.set_fault(Fault { drop_probability: 1.0, ..Fault::default() });
+        echo.gate.add_permits(1);
+        until(&rt, || import.state() != ImportState::Full).await;
+        net.set_fault(Fault::default());
+        assert_eq!(call.await.unwrap(), Ok(1));
+        assert_eq!(echo.executed(), 1);
+        let stats = import.stats();
+        assert_eq!(stats.resent, 1);
+        assert!(echo.gone.lock().is_empty());
+    });
+}
+
+#[test]
+fn a_resend_waits_for_the_execution_that_runs() {
+    real(async |rt| {
+        let echo = Arc::new(Echo::gated(1));
+        let (_net, _server, addr) = serve(&rt, &echo, config(5000), 0).await;
+        let import = import(Net::new(rt.clone()), addr);
+        // One of each kind: one whose reply is kept, and one that may be executed again.
+        let once = rt.spawn("once", {
+            let i = import.clone();
+            async move { seq(&i).await }
+        });
+        until(&rt, || echo.executed() == 1).await;
+        let again = mds::Request::Sync { fid: None };
+        let again = rt.spawn("again", {
+            let i = import.clone();
+            async move { i.call(again, Bulk::new()).await }
+        });
+        until(&rt, || echo.executed() == 2).await;
+        let other = Import::<Mds>::new(Net::new(rt.clone()), import_config("client", Some(addr)));
+        // Another connection of the same client takes the first one's place, which breaks.
+        other.connect().await.unwrap();
+        until(&rt, || import.stats().resent == 2).await;
+        echo.gate.add_permits(2);
+        assert_eq!(once.await.unwrap(), Ok(1));
+        again.await.unwrap().unwrap();
+        assert_eq!(echo.executed(), 2);
+    });
+}
+
+#[test]
+fn a_restarted_server_is_recovered_before_requests_are_sent_again() {
+    real(async |rt| {
+        let first = Arc::new(Echo::gated(1));
+        let (_net, server, addr) = serve(&rt, &first, config(5000), 0).await;
+        let import = import(Net::new(rt.clone()), addr);
+        import.on_restart(|recovering| {
+            Box::pin(async move {
+                recovering.call(mds::Request::Reopen { files: vec![] }, Bulk::new()).await?;
+                Ok(())
+            })
+        });
+        let call = rt.spawn("call", {
+            let i = import.clone();
+            async move { seq(&i).await }
+        });
+        until(&rt, || first.executed() == 1).await;
+        server.stop().await;
+        let second = Arc::new(Echo::new(2));
+        let (_net, server, _) = serve(&rt, &second, config(5000), addr.port()).await;
+        assert_eq!(call.await.unwrap(), Ok(2));
+        assert_eq!(*second.ops.lock(), ["reopen", "alloc_seq"]);
+        assert_eq!(server.connections(), 1);
+        assert!(first.gone.lock().is_empty());
+    });
+}
+
+#[test]
+fn closing_says_goodbye_and_ends_what_waits() {
+    real(async |rt| {
+        let echo = Arc::new(Echo::gated(1));
+        let (_net, server, addr) = serve(&rt, &echo, config(60_000), 0).await;
+        let import = import(Net::new(rt.clone()), addr);
+        let sync = {
+            let i = import.clone();
+            async move { i.call(mds::Request::Sync { fid: None }, Bulk::new()).await }
+        };
+        let waits = rt.spawn("waits", sync);
+        until(&rt, || echo.executed() == 1).await;
+        import.close().await;
+        assert_eq!(waits.await.unwrap().err(), Some(Errno::ESHUTDOWN));
+        assert_eq!(seq(&import).await, Err(Errno::ESHUTDOWN));
+        until(&rt, || server.connections() == 0).await;
+        assert_eq!(*echo.gone.lock(), ["client"]);
+        until(&rt, || echo.running.load(std::sync::atomic::Ordering::SeqCst) == 0).await;
+    });
+}
+
+#[test]
+fn dropping_an_import_says_goodbye() {
+    real(async |rt| {
+        let echo = Arc::new(Echo::new(1));
+        let (_net, server, addr) = serve(&rt, &echo, config(60_000), 0).await;
+        let import = import(Net::new(rt.clone()), addr);
+        seq(&import).await.unwrap();
+        drop(import);
+        until(&rt, || !echo.gone.lock().is_empty() && server.connections() == 0).await;
+    });
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    real(async |rt| {
+        let net = Net::new(rt.clone());
+        let free = net.listen(LOOPBACK.into()).await.unwrap().local_addr();
+        let nobody = Import::<Mds>::new(Net::new(rt.clone()), import_config("c", Some(free)));
+        let error = nobody.connect().await.unwrap_err();
+        assert!(matches!(error, ConnectError::Unreachable { .. }));
+        let said = error.to_string();
+        assert!(said.contains("refused") && said.contains(&format!("{free}@tcp")), "{said}");
+        assert_eq!(seq(&nobody).await, Err(Errno::ENOTCONN));
+
+        let echo = Arc::new(Echo::new(1));
+        let (_net, _server, addr) = serve(&rt, &echo, config(1000), 0).await;
+        let mut config = import_config("c", Some(addr));
+        config.target = "sheen-MDT0009".into();
+        let said = Import::<Mds>::new(Net::new(rt.clone()), config).connect().await.unwrap_err().to_string();
+        assert!(said.contains("no target sheen-MDT0009"), "{said}");
+        let other = Import::<Ost>::new(Net::new(rt.clone()), import_config("c", Some(addr)));
+        let said = other.connect().await.unwrap_err().to_string();
+        assert!(said.contains("Protocol error"), "{said}");
+    });
+}
+
+#[test]
+fn a_second_address_is_tried() {
+    real(async |rt| {
+        let net = Net::new(rt.clone());
+        let free = net.listen(LOOPBACK.into()).await.unwrap().local_addr();
+        let echo = Arc::new(Echo::new(1));
+        let (_net, _server, addr) = serve(&rt, &echo, config(1000), 0).await;
+        let mut config = import_config("c", Some(free));
+        config.nids.push(Nid::Tcp(addr));
+        let import = Import::<Mds>::new(Net::new(rt.clone()), config);
+        assert_eq!(seq(&import).await, Ok(1));
+        assert_eq!(import.current_nid(), Some(Nid::Tcp(addr)));
+    });
+}
+
+#[test]
+fn an_own_address_is_called_directly() {
+    real(async |rt| {
+        let echo = Arc::new(Echo::new(1));
+        let (net, server, addr) = serve(&rt, &echo, config(1000), 0).await;
+        let import = Import::<Mds>::new(net, import_config("c", Some(addr)));
+        assert_eq!(seq(&import).await, Ok(1));
+        assert_eq!((import.current_nid(), server.connections()), (Some(Nid::Lo), 0));
+    });
+}
+
+#[test]
+fn a_connection_executes_no_more_than_its_limit() {
+    real(async |rt| {
+        let echo = Arc::new(Echo::gated(1));
+        let limit = ServerConfig { requests_in_flight_max: 4, ..config(1000) };
+        let (_net, _server, addr) = serve(&rt, &echo, limit, 0).await;
+        let import = import(Net::new(rt.clone()), addr);
+        import.set_max_rpcs_in_flight(32).unwrap();
+        let calls: Vec<_> = (0..32)
+            .map(|_| {
+                let i = import.clone();
+                rt.spawn("call", async move { seq(&i).await })
+            })
+            .collect();
+        until(&rt, || echo.executed() == 4).await;
+        rt.sleep(Duration::from_millis(50)).await;
+        assert_eq!(echo.executed(), 4);
+        echo.gate.add_permits(32);
+        for call in calls {
+            call.await.unwrap().unwrap();
+        }
+        assert_eq!(echo.running_max.load(std::sync::atomic::Ordering::SeqCst), 4);
+    });
+}
+
+#[test]
+fn a_delay_is_seen_in_the_round_trip() {
+    real(async |rt| {
+        let echo = Arc::new(Echo::new(1));
+        let (_net, _server, addr) = serve(&rt, &echo, config(1000), 0).await;
+        let net = Net::new(rt.clone());
+        let import = import(net.clone(), addr);
+        seq(&import).await.unwrap();
+        net.set_fault(Fault { delay: Duration::from_millis(20), ..Fault::default() });
+        let before = rt.now();
+        for n in 2..5 {
+            assert_eq!(seq(&import).await, Ok(n));
+        }
+        assert!(rt.now().since(before) >= Duration::from_millis(60));
+    });
+}

@@ -1,0 +1,46 @@
+//! What must be known of other processes and of this machine.
+
+use std::io;
+
+/// Supplementary groups of a task (a thread id, as FUSE hands out, is fine).
+///
+/// # Errors
+/// ENOENT or ESRCH if there is no such task, EPROTO if the kernel's answer is not understood.
+pub fn groups_of(pid: u32) -> io::Result<Vec<u32>> {
+    let status = std::fs::read(format!("/proc/{pid}/status"))?;
+    parse_groups(&String::from_utf8_lossy(&status)).ok_or_else(|| sheen_wire::Errno::EPROTO.into())
+}
+
+fn parse_groups(status: &str) -> Option<Vec<u32>> {
+    let line = status.lines().find_map(|l| l.strip_prefix("Groups:"))?;
+    line.split_ascii_whitespace().map(|g| g.parse().ok()).collect()
+}
+
+/// This machine's name, as `uname -n` shows it.
+pub fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_groups() {
+        assert_eq!(parse_groups("Name:\tx\nGroups:\t4 24 1000 \nNStgid:\t1\n"), Some(vec![4, 24, 1000]));
+        assert_eq!(parse_groups("Groups:\t \n"), Some(vec![]));
+        assert_eq!(parse_groups("Name:\tx\n"), None);
+        let mut mine: Vec<u32> = rustix::process::getgroups().unwrap().iter().map(|g| g.as_raw()).collect();
+        let mut read = groups_of(std::process::id()).unwrap();
+        mine.sort_unstable();
+        read.sort_unstable();
+        assert_eq!(read, mine);
+        assert_eq!(groups_of(u32::MAX).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn has_a_hostname() {
+        let file = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        assert_eq!(hostname(), file.trim_end());
+    }
+}

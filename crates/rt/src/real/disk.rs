@@ -1,0 +1,262 @@
+//! Files of the host, through the kernel's page cache.
+
+use std::{
+    ffi::OsString,
+    fs,
+    io::{self, IoSlice, IoSliceMut},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use rustix::{
+    fs::{FallocateFlags, FlockOperation, OFlags, SeekFrom, fallocate, flock},
+    io::Errno,
+};
+use sheen_wire::{
+    FileKind, StatFs, Time,
+    ost::{Allocate, Seek},
+};
+use tokio::runtime::Handle;
+
+use super::blocking;
+use crate::disk::{DirEntry, DirEntryKind, Metadata, OpenOptions};
+
+/// Buffers handed to the kernel in one call: the list lives on the stack, and longer ones gain nothing (its own limit is 1024).
+const VECTORS: usize = 64;
+
+#[derive(Clone)]
+pub(crate) struct Disk(pub(crate) Handle);
+
+impl Disk {
+    pub(crate) fn open(&self, path: &Path, o: OpenOptions) -> io::Result<File> {
+        let flags = if o.direct { OFlags::DIRECT.bits() as i32 } else { 0 };
+        let file = fs::OpenOptions::new()
+            .read(o.read)
+            .write(o.write)
+            .create(o.create)
+            .create_new(o.create_new)
+            .truncate(o.truncate)
+            .custom_flags(flags)
+            .open(path)?;
+        Ok(File { fd: Arc::new(file), handle: self.0.clone() })
+    }
+
+    pub(crate) fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    pub(crate) fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    pub(crate) fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir_all(path)
+    }
+
+    pub(crate) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    pub(crate) fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        fs::read_dir(path)?
+            .map(|entry| {
+                let entry = entry?;
+                let kind = match entry.file_type()? {
+                    t if t.is_file() => DirEntryKind::File,
+                    t if t.is_dir() => DirEntryKind::Dir,
+                    _ => DirEntryKind::Other,
+                };
+                Ok(DirEntry { name: entry.file_name(), kind })
+            })
+            .collect()
+    }
+
+    pub(crate) fn metadata(&self, path: &Path) -> io::Result<Metadata> {
+        metadata(&fs::metadata(path)?)
+    }
+
+    pub(crate) fn statvfs(&self, path: &Path) -> io::Result<StatFs> {
+        let s = rustix::fs::statvfs(path)?;
+        Ok(StatFs {
+            bsize: u32::try_from(s.f_frsize).unwrap_or(u32::MAX),
+            blocks: s.f_blocks,
+            bfree: s.f_bfree,
+            bavail: s.f_bavail,
+            files: s.f_files,
+            ffree: s.f_ffree,
+        })
+    }
+
+    pub(crate) fn device(&self, path: &Path) -> io::Result<u64> {
+        Ok(fs::metadata(path)?.dev())
+    }
+
+    pub(crate) fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+
+    pub(crate) fn write_atomic(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        let (dir, tmp) = temporary(path)?;
+        let file = fs::File::create(&tmp)?;
+        io::Write::write_all(&mut &file, content)?;
+        file.sync_all()?;
+        fs::rename(&tmp, path)?;
+        fs::File::open(dir)?.sync_all()
+    }
+
+    pub(crate) async fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let dir = fs::File::open(path)?;
+        blocking(&self.0, move || dir.sync_all()).await
+    }
+
+    pub(crate) async fn sync_fs(&self, path: &Path) -> io::Result<()> {
+        let any = fs::File::open(path)?;
+        blocking(&self.0, move || Ok(rustix::fs::syncfs(&any)?)).await
+    }
+
+    pub(crate) fn try_lock(&self, path: &Path) -> io::Result<fs::File> {
+        let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(file)
+    }
+}
+
+/// The directory of `path` and the name beside it under which new content is prepared.
+pub(crate) fn temporary(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let dir = match path.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    let mut tmp = OsString::from(".");
+    tmp.push(name);
+    tmp.push(".tmp");
+    let tmp = dir.join(tmp);
+    Ok((dir, tmp))
+}
+
+fn metadata(m: &fs::Metadata) -> io::Result<Metadata> {
+    Ok(Metadata {
+        len: m.size(),
+        blocks512: m.blocks(),
+        mtime: Time { sec: m.mtime(), nsec: m.mtime_nsec() as u32 },
+        kind: FileKind::from_mode(m.mode()).ok_or(io::ErrorKind::InvalidData)?,
+    })
+}
+
+#[derive(Clone)]
+pub(crate) struct File {
+    fd: Arc<fs::File>,
+    handle: Handle,
+}
+
+impl File {
+    pub(crate) fn read_vectored_at(&self, mut offset: u64, mut bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let want: usize = bufs.iter().map(|b| b.len()).sum();
+        let mut done = 0;
+        while done < want {
+            let now = bufs.len().min(VECTORS);
+            let n = match rustix::io::preadv(&*self.fd, &mut bufs[..now], offset) {
+                Ok(0) => break,
+                Ok(n) => n,
+                Err(Errno::INTR) => continue,
+                Err(e) => return Err(e.into()),
+            };
+            done += n;
+            offset += n as u64;
+            IoSliceMut::advance_slices(&mut bufs, n);
+        }
+        Ok(done)
+    }
+
+    pub(crate) fn write_all_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        self.write_slices(offset, &mut [IoSlice::new(buf)]).map(|_| ())
+    }
+
+    pub(crate) fn write_all_vectored_at(&self, mut offset: u64, bufs: &[Bytes]) -> io::Result<()> {
+        for chunk in bufs.chunks(VECTORS) {
+            let mut slices = [IoSlice::new(&[]); VECTORS];
+            for (slice, bytes) in slices.iter_mut().zip(chunk) {
+                *slice = IoSlice::new(bytes);
+            }
+            offset = self.write_slices(offset, &mut slices[..chunk.len()])?;
+        }
+        Ok(())
+    }
+
+    /// Writes all of the slices; answers the offset after them.
+    fn write_slices(&self, mut offset: u64, mut slices: &mut [IoSlice<'_>]) -> io::Result<u64> {
+        let mut left: usize = slices.iter().map(|s| s.len()).sum();
+        while left > 0 {
+            let n = match rustix::io::pwritev(&*self.fd, slices, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => n,
+                Err(Errno::INTR) => continue,
+                Err(e) => return Err(e.into()),
+            };
+            left -= n;
+            offset += n as u64;
+            IoSlice::advance_slices(&mut slices, n);
+        }
+        Ok(offset)
+    }
+
+    pub(crate) fn set_len(&self, len: u64) -> io::Result<()> {
+        self.fd.set_len(len)
+    }
+
+    pub(crate) fn allocate(&self, mode: Allocate, offset: u64, len: u64) -> io::Result<()> {
+        let keep = |keep_size| if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
+        const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
+        let call = |flags| retry(|| fallocate(&*self.fd, flags, offset, len));
+        match mode {
+            Allocate::Reserve { keep_size } => call(keep(keep_size))?,
+            Allocate::PunchHole => call(PUNCH)?,
+            Allocate::ZeroRange { keep_size } => match call(FallocateFlags::ZERO_RANGE | keep(keep_size)) {
+                Err(Errno::OPNOTSUPP) => {
+                    call(PUNCH)?;
+                    call(keep(keep_size))?;
+                }
+                other => other?,
+            },
+        }
+        Ok(())
+    }
+
+    pub(crate) fn seek(&self, what: Seek, offset: u64) -> io::Result<Option<u64>> {
+        // The descriptor's own position moves; nothing here uses it.
+        let from = match what {
+            Seek::Data => SeekFrom::Data(offset),
+            Seek::Hole => SeekFrom::Hole(offset),
+        };
+        match rustix::fs::seek(&*self.fd, from) {
+            Ok(at) => Ok(Some(at)),
+            Err(Errno::NXIO) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
+        metadata(&self.fd.metadata()?)
+    }
+
+    pub(crate) async fn sync_data(&self) -> io::Result<()> {
+        let fd = self.fd.clone();
+        blocking(&self.handle, move || fd.sync_data()).await
+    }
+
+    pub(crate) fn sync_data_blocking(&self) -> io::Result<()> {
+        self.fd.sync_data()
+    }
+}
+
+fn retry(mut call: impl FnMut() -> rustix::io::Result<()>) -> rustix::io::Result<()> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The real outside world: tokio's multi-threaded runtime, the kernel's clock, sockets and files.
+
+pub(crate) mod disk;
+pub(crate) mod net;
+
+use std::{
+    io,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use rustix::time::{ClockId, clock_gettime};
+use sheen_wire::Time;
+use tokio::runtime::Handle;
+
+use crate::time::Instant;
+
+/// Most threads for blocking work (fsync above all): more would only queue up at the disk.
+const BLOCKING_THREADS_MAX: usize = 64;
+
+/// How the real runtime is set up.
+#[derive(Clone, Debug)]
+pub struct RealOptions {
+    /// Threads that run tasks; at least 1.
+    pub worker_threads: usize,
+    /// Name of the threads, as `top -H` shows it.
+    pub name: String,
+}
+
+impl Default for RealOptions {
+    /// One thread per processor, named "sheen".
+    fn default() -> RealOptions {
+        let worker_threads = thread::available_parallelism().map_or(1, |n| n.get());
+        RealOptions { worker_threads, name: "sheen".into() }
+    }
+}
+
+/// Owns the threads. When it is dropped, tasks end at their next point of waiting; blocking work is waited for.
+pub struct Runtime(tokio::runtime::Runtime);
+
+impl Runtime {
+    /// Runs a future on the calling thread, tasks on the runtime's. Not to be called from within a task.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.0.block_on(future)
+    }
+
+    /// Ends all tasks; waits at most `patience` for blocking work, then leaves it behind.
+    pub fn shutdown(self, patience: Duration) {
+        self.0.shutdown_timeout(patience);
+    }
+}
+
+pub(crate) struct Real {
+    pub(crate) handle: Handle,
+    random: AtomicU64,
+}
+
+impl Real {
+    pub(crate) fn start(options: RealOptions) -> io::Result<(Runtime, Real)> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(options.worker_threads.max(1))
+            .max_blocking_threads(BLOCKING_THREADS_MAX)
+            .thread_name(options.name)
+            .enable_all()
+            .build()?;
+        let handle = runtime.handle().clone();
+        let real = Real { handle, random: AtomicU64::default() };
+        let mut seed = [0; 8];
+        real.fill_random(&mut seed);
+        real.random.store(u64::from_le_bytes(seed), Ordering::Relaxed);
+        Ok((Runtime(runtime), real))
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        let t = clock_gettime(ClockId::Monotonic);
+        Instant::from_nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
+    }
+
+    pub(crate) fn wall(&self) -> Time {
+        system_time(SystemTime::now())
+    }
+
+    /// SplitMix64 over a shared counter: well mixed, one atomic addition, any thread.
+    pub(crate) fn random_u64(&self) -> u64 {
+        let mut z = self.random.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn fill_random(&self, buf: &mut [u8]) {
+        if let Err(e) = getrandom::fill(buf) {
+            // Going on with guessable identifiers would be worse than stopping.
+            tracing::error!("the kernel has no random numbers: {e}");
+            std::process::abort();
+        }
+    }
+
+    pub(crate) fn sleep(&self, d: Duration) -> tokio::time::Sleep {
+        let _context = self.handle.enter();
+        tokio::time::sleep(d)
+    }
+
+    pub(crate) async fn run_blocking<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> T {
+        blocking(&self.handle, f).await
+    }
+
+    pub(crate) fn block_in_place<T>(&self, f: impl FnOnce() -> T) -> T {
+        match Handle::try_current() {
+            Ok(h) if h.runtime_flavor() == tokio::runtime::RuntimeFlavor::CurrentThread => f(),
+            _ => tokio::task::block_in_place(f),
+        }
+    }
+
+    pub(crate) fn block_on_thread<F: Future>(&self, future: F) -> F::Output {
+        self.block_in_place(|| self.handle.block_on(future))
+    }
+}
+
+/// Runs `f` on the pool for blocking work. Pends for ever if the runtime is going down: then so is the caller.
+pub(crate) async fn blocking<T: Send + 'static>(handle: &Handle, f: impl FnOnce() -> T + Send + 'static) -> T {
+    match handle.spawn_blocking(f).await {
+        Ok(out) => out,
+        Err(e) => match e.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+pub(crate) fn system_time(t: SystemTime) -> Time {
+    match t.duration_since(UNIX_EPOCH) {
+        Ok(d) => Time { sec: d.as_secs() as i64, nsec: d.subsec_nanos() },
+        Err(before) => {
+            let d = before.duration();
+            let (sec, nsec) = (d.as_secs() as i64, d.subsec_nanos());
+            if nsec == 0 { Time { sec: -sec, nsec } } else { Time { sec: -sec - 1, nsec: 1_000_000_000 - nsec } }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! TCP through tokio.
+
+use std::{
+    future::poll_fn,
+    io::{self, IoSlice},
+    net::SocketAddr,
+    pin::Pin,
+    time::Duration,
+};
+
+use rustix::net::sockopt;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{
+        TcpListener, TcpSocket, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    runtime::Handle,
+};
+
+/// Connections that wait for `accept`: all clients of a large job may come at once after a restart.
+const BACKLOG: u32 = 4096;
+/// An idle connection is probed after this time …
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+/// … then at this interval …
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// … and given up after so many silent probes: a dead host is noticed within a minute even where nothing is sent.
+const KEEPALIVE_PROBES: u32 = 3;
+
+fn new_socket(addr: SocketAddr) -> io::Result<TcpSocket> {
+    if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }
+}
+
+/// No Nagle (a request waits for nobody), keepalive. Socket buffers are left to the kernel on purpose: a size that is set by hand
+/// is cut at `net.core.wmem_max` (208 KiB by default) and switches off the self-sizing, which goes up to 4-6 MiB.
+fn tune(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
+    Ok(())
+}
+
+pub(crate) fn listen(handle: &Handle, addr: SocketAddr) -> io::Result<Listener> {
+    let _context = handle.enter();
+    let socket = new_socket(addr)?;
+    // A restarted server takes its port again at once, whatever connections still linger.
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    Ok(Listener(socket.listen(BACKLOG)?))
+}
+
+pub(crate) async fn connect(handle: &Handle, addr: SocketAddr) -> io::Result<Stream> {
+    let mut connecting = Box::pin(async move {
+        let stream = new_socket(addr)?.connect(addr).await?;
+        tune(&stream)?;
+        Ok(Stream(stream))
+    });
+    // tokio registers the socket with the runtime of the polling thread; that thread may be none of ours (a FUSE worker).
+    poll_fn(|cx| {
+        let _context = handle.enter();
+        connecting.as_mut().poll(cx)
+    })
+    .await
+}
+
+pub(crate) struct Listener(TcpListener);
+
+impl Listener {
+    pub(crate) async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
+        loop {
+            let accepted = self.0.accept().await;
+            match accepted.and_then(|(stream, addr)| tune(&stream).map(|()| (Stream(stream), addr))) {
+                // The peer was gone before we got to it: nobody's concern.
+                Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) => {}
+                Err(e) if matches!(e.kind(), io::ErrorKind::NotConnected | io::ErrorKind::InvalidInput) => {}
+                other => return other,
+            }
+        }
+    }
+
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+}
+
+pub(crate) struct Stream(TcpStream);
+
+impl Stream {
+    pub(crate) fn split(self) -> (ReadHalf, WriteHalf) {
+        let (r, w) = self.0.into_split();
+        (ReadHalf(r), WriteHalf(w))
+    }
+
+    pub(crate) fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.peer_addr()
+    }
+
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+}
+
+pub(crate) struct ReadHalf(OwnedReadHalf);
+
+impl ReadHalf {
+    // `poll_read` rather than `try_read`: it takes part in tokio's cooperative budget, so a peer that sends without pause does not
+    // keep this task on its thread for ever, and it skips the system call that would only say EAGAIN.
+    pub(crate) async fn read_some(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let mut buf = ReadBuf::new(buf);
+        poll_fn(|cx| Pin::new(&mut self.0).poll_read(cx, &mut buf)).await?;
+        Ok(buf.filled().len())
+    }
+}
+
+pub(crate) struct WriteHalf(OwnedWriteHalf);
+
+impl WriteHalf {
+    pub(crate) async fn write_some(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        poll_fn(|cx| Pin::new(&mut self.0).poll_write_vectored(cx, bufs)).await
+    }
+
+    pub(crate) fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(bufs)
+    }
+
+    pub(crate) async fn writable(&self) -> io::Result<()> {
+        self.0.writable().await
+    }
+
+    pub(crate) async fn shutdown(&mut self) -> io::Result<()> {
+        poll_fn(|cx| Pin::new(&mut self.0).poll_shutdown(cx)).await
+    }
+}

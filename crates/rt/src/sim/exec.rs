@@ -1,0 +1,341 @@
+//! Tasks, their wakers, and the loop that runs them.
+//!
+//! The seed chooses among the ready tasks. An aborted task is dropped by the loop, not by whoever aborts it, as in the real
+//! runtime: destructors run when no one's lock is held.
+
+use std::{
+    collections::BTreeMap,
+    ops::Deref,
+    pin::{Pin, pin},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use parking_lot::Mutex;
+
+use super::{
+    config::{SimConfig, SimError},
+    trace::Note,
+    world::{Core, World},
+};
+use crate::JoinError;
+
+/// The future that `run` was given counts as task 0, on no host.
+const MAIN: u64 = 0;
+const MAIN_NAME: &str = "main";
+
+type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Numbers of tasks that were woken, in the order of waking.
+#[derive(Default)]
+pub(crate) struct Ready(Mutex<Vec<u64>>);
+
+impl Ready {
+    pub(crate) fn extend(&self, tasks: Vec<u64>) {
+        self.0.lock().extend(tasks);
+    }
+}
+
+struct TaskWaker {
+    task: u64,
+    queued: AtomicBool,
+    ready: Arc<Ready>,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.queued.swap(true, Ordering::AcqRel) {
+            self.ready.0.lock().push(self.task);
+        }
+    }
+}
+
+struct Task {
+    name: &'static str,
+    host: u32,
+    /// Taken out while it is polled.
+    future: Option<TaskFuture>,
+    waker: Arc<TaskWaker>,
+    aborted: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Tasks {
+    live: BTreeMap<u64, Task>,
+    spawned: u64,
+    /// The simulation is being taken down: nothing is spawned any more.
+    closed: bool,
+}
+
+impl Tasks {
+    /// Marks a host's tasks as not to be polled again; answers their numbers.
+    pub(crate) fn kill_host(&mut self, host: u32) -> Vec<u64> {
+        let mine = self.live.iter_mut().filter(|(_, t)| t.host == host);
+        mine.map(|(&id, task)| {
+            task.aborted = true;
+            id
+        })
+        .collect()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.live.iter().map(|(id, t)| format!("{}@{}#{id}", t.name, t.host)).collect()
+    }
+}
+
+/// A simulation. Dereferences to its [`World`]; when dropped, its tasks are.
+pub struct Sim(World);
+
+impl Deref for Sim {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.0
+    }
+}
+
+impl Drop for Sim {
+    fn drop(&mut self) {
+        let core = &self.0.0;
+        // The tasks hold the core and the core them; and destructors may call into it, so they run unlocked.
+        let tasks = core.with(|s| {
+            s.tasks.closed = true;
+            std::mem::take(&mut s.tasks.live)
+        });
+        drop(tasks);
+        let clutter = core.with(|s| (s.take_events(), std::mem::take(&mut s.net)));
+        drop(clutter);
+    }
+}
+
+impl Sim {
+    /// A world without hosts. The same seed and configuration always do the same.
+    pub fn new(seed: u64, config: SimConfig) -> Sim {
+        Sim(World(Arc::new(Core::new(seed, config))))
+    }
+
+    /// Runs a future, which is on no host, and all tasks, until the future is done. Tasks that are not done by then stay, for the
+    /// next `run`.
+    ///
+    /// # Errors
+    /// The future will never be done, or takes too long: see [`SimError`].
+    ///
+    /// # Panics
+    /// When a task does; the seed is printed.
+    pub fn run<F: Future>(&self, future: F) -> Result<F::Output, SimError> {
+        let core = &self.0.0;
+        let _announce = Announce(core);
+        let mut future = pin!(future);
+        let waker = Arc::new(TaskWaker { task: MAIN, queued: AtomicBool::new(false), ready: core.ready.clone() });
+        waker.wake_by_ref();
+        let mut polls = 0;
+        loop {
+            let Some(task) = core.choose() else {
+                polls = 0;
+                core.advance()?;
+                continue;
+            };
+            polls += 1;
+            if polls > core.with(|s| s.config.polls_per_instant_max) {
+                return Err(core.livelock(task));
+            }
+            if task != MAIN {
+                core.poll_task(task);
+                continue;
+            }
+            core.with(|s| s.note(Note::Poll { task, name: MAIN_NAME }));
+            waker.queued.store(false, Ordering::Release);
+            if let Poll::Ready(out) = future.as_mut().poll(&mut Context::from_waker(&Waker::from(waker.clone()))) {
+                return Ok(out);
+            }
+        }
+    }
+}
+
+/// Says with which seed a panic can be had again.
+struct Announce<'a>(&'a Core);
+
+impl Drop for Announce<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let (seed, at, lines) = self.0.with(|s| (s.seed, s.now, s.trace.lines()));
+            lines.iter().for_each(|line| eprintln!("{line}"));
+            eprintln!("simulation with seed {seed} panicked at {at:?}");
+        }
+    }
+}
+
+impl Core {
+    /// Takes one of the ready tasks, as the seed has it.
+    fn choose(&self) -> Option<u64> {
+        let n = self.ready.0.lock().len();
+        if n == 0 {
+            return None;
+        }
+        let i = if n == 1 { 0 } else { self.with(|s| s.rng.usize(0..n)) };
+        Some(self.ready.0.lock().swap_remove(i))
+    }
+
+    fn advance(&self) -> Result<(), SimError> {
+        self.with(|s| {
+            let waiting = |s: &super::world::State| {
+                std::iter::once(MAIN_NAME.to_owned()).chain(s.tasks.names()).collect::<Vec<_>>()
+            };
+            if !s.advance() {
+                return Err(SimError::Deadlock { at: s.now, waiting: waiting(s) });
+            }
+            if s.elapsed() > s.config.time_max {
+                return Err(SimError::TimeLimit { at: s.now, waiting: waiting(s) });
+            }
+            Ok(())
+        })
+    }
+
+    fn livelock(&self, chosen: u64) -> SimError {
+        let mut ready = self.ready.0.lock().clone();
+        ready.push(chosen);
+        ready.sort_unstable();
+        ready.dedup();
+        self.with(|s| {
+            let name =
+                |id: &u64| s.tasks.live.get(id).map_or(MAIN_NAME.to_owned(), |t| format!("{}@{}#{id}", t.name, t.host));
+            SimError::Livelock { at: s.now, busy: ready.iter().map(name).collect() }
+        })
+    }
+
+    fn poll_task(&self, id: u64) {
+        let taken = self.with(|s| {
+            let task = s.tasks.live.get_mut(&id)?;
+            task.waker.queued.store(false, Ordering::Release);
+            let (name, aborted, waker) = (task.name, task.aborted, task.waker.clone());
+            let future = task.future.take()?;
+            if aborted {
+                s.tasks.live.remove(&id);
+                s.note(Note::End { task: id, name });
+            } else {
+                s.note(Note::Poll { task: id, name });
+            }
+            Some((future, aborted, Waker::from(waker)))
+        });
+        // Here and below a future is dropped only while the state is unlocked: destructors use it.
+        let Some((mut future, false, waker)) = taken else { return };
+        let done = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        let left = self.with(|s| {
+            let Some(task) = s.tasks.live.get_mut(&id) else { return Some(future) };
+            if !done && !task.aborted {
+                task.future = Some(future);
+                return None;
+            }
+            let name = task.name;
+            s.tasks.live.remove(&id);
+            s.note(Note::End { task: id, name });
+            Some(future)
+        });
+        drop(left);
+    }
+
+    pub(crate) fn spawn<F>(self: &Arc<Self>, host: (u32, u32), name: &'static str, future: F) -> Join<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let cell = Arc::new(Mutex::new(Cell::Running(None)));
+        let finish = Finish(cell.clone());
+        let future: TaskFuture = Box::pin(async move {
+            // Named first, so that it is part of the future from the start and speaks up if that is dropped unpolled.
+            let finish = finish;
+            let out = future.await;
+            finish.set(Ok(out));
+        });
+        let (host, life) = host;
+        let (task, refused) = self.with(|s| {
+            if s.tasks.closed || s.host(host).life != life {
+                return (MAIN, Some(future));
+            }
+            s.tasks.spawned += 1;
+            let id = s.tasks.spawned;
+            let waker = Arc::new(TaskWaker { task: id, queued: AtomicBool::new(false), ready: self.ready.clone() });
+            s.wakes.push(Waker::from(waker.clone()));
+            s.tasks.live.insert(id, Task { name, host, future: Some(future), waker, aborted: false });
+            s.note(Note::Spawn { task: id, host, name });
+            (id, None)
+        });
+        drop(refused);
+        Join { cell, task, core: Arc::downgrade(self) }
+    }
+}
+
+/// What is known of a task's result.
+enum Cell<T> {
+    Running(Option<Waker>),
+    Done(Result<T, JoinError>),
+    Taken,
+}
+
+/// The task's side of its result: dropped without one, the task was aborted.
+struct Finish<T>(Arc<Mutex<Cell<T>>>);
+
+impl<T> Finish<T> {
+    fn set(&self, result: Result<T, JoinError>) {
+        let mut cell = self.0.lock();
+        if !matches!(*cell, Cell::Running(_)) {
+            return;
+        }
+        let before = std::mem::replace(&mut *cell, Cell::Done(result));
+        drop(cell);
+        if let Cell::Running(Some(waker)) = before {
+            waker.wake();
+        }
+    }
+}
+
+impl<T> Drop for Finish<T> {
+    fn drop(&mut self) {
+        self.set(Err(JoinError::Aborted));
+    }
+}
+
+/// The other side.
+pub(crate) struct Join<T> {
+    cell: Arc<Mutex<Cell<T>>>,
+    task: u64,
+    core: Weak<Core>,
+}
+
+impl<T> Join<T> {
+    pub(crate) fn abort(&self) {
+        let Some(core) = self.core.upgrade() else { return };
+        core.with(|s| {
+            if let Some(task) = s.tasks.live.get_mut(&self.task) {
+                task.aborted = true;
+                let waker = Waker::from(task.waker.clone());
+                s.wakes.push(waker);
+            }
+        });
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        !matches!(*self.cell.lock(), Cell::Running(_))
+    }
+
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, JoinError>> {
+        let mut cell = self.cell.lock();
+        match &mut *cell {
+            Cell::Running(waker) => {
+                *waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+            _ => match std::mem::replace(&mut *cell, Cell::Taken) {
+                Cell::Done(result) => Poll::Ready(result),
+                _ => Poll::Pending, // polled after it was ready, which no one may do
+            },
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! One life of a simulated host, as [`crate::Rt`] uses it.
+
+use std::{
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use sheen_wire::{Errno, Time};
+
+use super::{
+    disk::Disk,
+    exec::Join,
+    socket::{self, Listener, Stream},
+    world::{Core, Event, EventKey, State},
+};
+use crate::Instant;
+
+#[derive(Clone)]
+pub(crate) struct Host {
+    pub(crate) core: Arc<Core>,
+    pub(crate) id: u32,
+    pub(crate) life: u32,
+}
+
+impl Host {
+    /// Works on the world's state, if this life of the host is not over.
+    ///
+    /// # Errors
+    /// EIO if it is.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> io::Result<R>) -> io::Result<R> {
+        self.core.with(|s| if s.host(self.id).life == self.life { f(s) } else { Err(Errno::EIO.into()) })
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.core.with(|s| s.now)
+    }
+
+    pub(crate) fn wall(&self) -> Time {
+        self.core.with(|s| s.wall())
+    }
+
+    pub(crate) fn random_u64(&self) -> u64 {
+        self.core.with(|s| s.rng.u64(..))
+    }
+
+    pub(crate) fn fill_random(&self, buf: &mut [u8]) {
+        self.core.with(|s| s.rng.fill(buf));
+    }
+
+    pub(crate) fn sleep(&self, duration: Duration) -> Sleep {
+        Sleep { deadline: self.now() + duration, host: self.clone(), timer: None }
+    }
+
+    pub(crate) fn spawn<F>(&self, name: &'static str, future: F) -> Join<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.core.spawn((self.id, self.life), name, future)
+    }
+
+    pub(crate) async fn run_blocking<T>(&self, f: impl FnOnce() -> T) -> T {
+        let delay = self.core.with(|s| s.sample(&s.config.blocking_delay.clone()));
+        self.sleep(delay).await;
+        f()
+    }
+
+    pub(crate) fn listen(&self, addr: SocketAddr) -> io::Result<Listener> {
+        socket::listen(self, addr)
+    }
+
+    pub(crate) async fn connect(&self, addr: SocketAddr) -> io::Result<Stream> {
+        socket::connect(self, addr).await
+    }
+
+    pub(crate) fn disk(&self) -> Disk {
+        Disk(self.clone())
+    }
+}
+
+/// A timer. It always waits at least until no task is ready, even for no time at all, so that a loop around it yields.
+pub(crate) struct Sleep {
+    host: Host,
+    deadline: Instant,
+    timer: Option<EventKey>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let (deadline, timer) = (self.deadline, self.timer);
+        let alive = self.host.with(|s| match timer {
+            None => {
+                let after = deadline.since(s.now);
+                Ok((Some(s.plan(after, Event::Timer(cx.waker().clone()))), Poll::Pending))
+            }
+            Some(key) => match s.timer(key) {
+                None => Ok((timer, Poll::Ready(()))),
+                Some(waker) => {
+                    waker.clone_from(cx.waker());
+                    Ok((timer, Poll::Pending))
+                }
+            },
+        });
+        match alive {
+            Ok((timer, poll)) => {
+                self.timer = timer;
+                poll
+            }
+            Err(_) => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(key) = self.timer {
+            let event = self.host.core.with(|s| s.cancel(key));
+            drop(event);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What a simulated host holds of a connection.
+
+use std::{
+    future::poll_fn,
+    io::{self, IoSlice},
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    task::Poll,
+};
+
+use super::{host::Host, world::State};
+
+/// Where a connection was whose end is known no more.
+const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+pub(crate) struct Listener {
+    host: Host,
+    addr: SocketAddr,
+}
+
+pub(crate) fn listen(host: &Host, addr: SocketAddr) -> io::Result<Listener> {
+    let addr = host.with(|s| s.net_listen(host.id, addr))?;
+    Ok(Listener { host: host.clone(), addr })
+}
+
+impl Listener {
+    pub(crate) async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
+        let port = self.addr.port();
+        let conn = poll_fn(|cx| ready(self.host.with(|s| s.net_accept(self.host.id, port, cx)))).await?;
+        let stream = Stream::new(self.host.clone(), conn, 1);
+        let peer = stream.peer;
+        Ok((stream, peer))
+    }
+
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        self.addr
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.host.quietly(|s| s.net_unlisten(self.host.id, self.addr.port()));
+    }
+}
+
+pub(crate) async fn connect(host: &Host, to: SocketAddr) -> io::Result<Stream> {
+    let conn = host.with(|s| s.net_connect(host.id, to))?;
+    // Made at once, so that dropping the future half way closes it.
+    let stream = Stream::new(host.clone(), conn, 0);
+    poll_fn(|cx| ready(host.with(|s| s.net_connected(conn, cx)))).await?;
+    Ok(stream)
+}
+
+/// `None` is still waited for.
+fn ready<T>(result: io::Result<Option<T>>) -> Poll<io::Result<T>> {
+    match result {
+        Ok(None) => Poll::Pending,
+        Ok(Some(out)) => Poll::Ready(Ok(out)),
+        Err(e) => Poll::Ready(Err(e)),
+    }
+}
+
+impl Host {
+    /// As [`Host::with`], for destructors: nothing happens if this life is over.
+    fn quietly(&self, f: impl FnOnce(&mut State)) {
+        let _ = self.with(|s| {
+            f(s);
+            Ok(())
+        });
+    }
+}
+
+/// One end of a connection; closed when dropped.
+struct End {
+    host: Host,
+    conn: u64,
+    end: usize,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.host.quietly(|s| s.net_close(self.conn, self.end));
+    }
+}
+
+pub(crate) struct Stream {
+    end: Arc<End>,
+    local: SocketAddr,
+    peer: SocketAddr,
+}
+
+impl Stream {
+    fn new(host: Host, conn: u64, end: usize) -> Stream {
+        let (local, peer) = host.core.with(|s| s.net_addrs(conn, end)).unwrap_or((NOWHERE, NOWHERE));
+        Stream { end: Arc::new(End { host, conn, end }), local, peer }
+    }
+
+    pub(crate) fn split(self) -> (ReadHalf, WriteHalf) {
+        (ReadHalf(self.end.clone()), WriteHalf(self.end))
+    }
+
+    pub(crate) fn peer_addr(&self) -> SocketAddr {
+        self.peer
+    }
+
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+}
+
+pub(crate) struct ReadHalf(Arc<End>);
+
+impl ReadHalf {
+    pub(crate) async fn read_some(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let End { host, conn, end } = &*self.0;
+        poll_fn(|cx| ready(host.with(|s| s.net_read(*conn, *end, buf, cx)))).await
+    }
+}
+
+pub(crate) struct WriteHalf(Arc<End>);
+
+impl WriteHalf {
+    pub(crate) async fn write_some(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.writable().await?;
+        self.try_write_vectored(bufs)
+    }
+
+    pub(crate) fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        let End { host, conn, end } = &*self.0;
+        host.with(|s| s.net_write(*conn, *end, bufs))
+    }
+
+    pub(crate) async fn writable(&self) -> io::Result<()> {
+        let End { host, conn, end } = &*self.0;
+        poll_fn(|cx| ready(host.with(|s| s.net_writable(*conn, *end, cx)))).await
+    }
+
+    pub(crate) fn shutdown(&mut self) -> io::Result<()> {
+        let End { host, conn, end } = &*self.0;
+        host.with(|s| s.net_shutdown(*conn, *end))
+    }
+}
+
+impl Drop for WriteHalf {
+    fn drop(&mut self) {
+        let End { host, conn, end } = &*self.0;
+        host.quietly(|s| drop(s.net_shutdown(*conn, *end)));
+    }
+}

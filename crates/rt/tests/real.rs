@@ -1,0 +1,159 @@
+//! The real runtime and network, as far as they differ from the simulated ones.
+
+#![allow(clippy::disallowed_methods, reason = "these tests stand in for the outside world")]
+#![allow(missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::{
+    io::{ErrorKind, IoSlice},
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use sheen_rt::{Elapsed, JoinError, RealOptions, Rt, Runtime};
+
+fn start() -> (Runtime, Rt) {
+    Rt::real(RealOptions { worker_threads: 2, name: "test".into() }).unwrap()
+}
+
+fn any() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+#[test]
+fn time_passes_and_timeouts_fire() {
+    let (runtime, rt) = start();
+    runtime.block_on(async {
+        let before = rt.now();
+        rt.sleep(Duration::from_millis(20)).await;
+        assert!(rt.now().since(before) >= Duration::from_millis(20));
+        assert_eq!(rt.timeout(Duration::from_millis(5), std::future::pending::<()>()).await, Err(Elapsed));
+        assert_eq!(rt.timeout(Duration::ZERO, async { 7 }).await, Ok(7), "what is ready is never late");
+    });
+    assert!(rt.wall().sec > 1_600_000_000);
+    assert_ne!(rt.random_u64(), rt.random_u64());
+    let (mut a, mut b) = ([0; 16], [0; 16]);
+    rt.fill_random(&mut a);
+    rt.fill_random(&mut b);
+    assert_ne!(a, b);
+}
+
+#[test]
+fn tasks_answer_fail_and_are_aborted() {
+    let (runtime, rt) = start();
+    runtime.block_on(async {
+        assert_eq!(rt.spawn("answers", async { 5 }).await, Ok(5));
+        let never = rt.spawn("never", std::future::pending::<()>());
+        assert!(!never.is_finished());
+        never.abort();
+        assert_eq!(never.await, Err(JoinError::Aborted));
+        let bad = rt.spawn("bad", async {
+            if true {
+                panic!("on purpose");
+            }
+        });
+        assert_eq!(bad.await, Err(JoinError::Panicked));
+        assert_eq!(rt.run_blocking(|| 6).await, 6);
+        let inner = rt.clone();
+        assert_eq!(rt.spawn("worker", async move { inner.block_in_place(|| 7) }).await, Ok(7));
+        let inner = rt.clone();
+        let on_worker = rt.spawn("blocks", async move { inner.block_on_thread(async { 8 }).unwrap() });
+        assert_eq!(on_worker.await, Ok(8));
+    });
+    assert_eq!(rt.block_in_place(|| 9), 9);
+}
+
+#[test]
+fn everything_can_be_used_from_a_plain_thread() {
+    let (_runtime, rt) = start();
+    let used = std::thread::spawn(move || {
+        rt.block_on_thread(async {
+            let listener = rt.listen(any()).await.unwrap();
+            let stream = rt.connect(listener.local_addr().unwrap()).await.unwrap();
+            rt.sleep(Duration::from_millis(1)).await;
+            let (accepted, from) = listener.accept().await.unwrap();
+            assert_eq!(stream.local_addr().unwrap(), from);
+            assert_eq!(accepted.local_addr().unwrap(), stream.peer_addr().unwrap());
+        })
+    });
+    used.join().unwrap().unwrap();
+}
+
+/// A future that is polled first on a thread that is none of the runtime's, as FUSE workers do, then goes on as a task.
+#[test]
+fn a_connect_begun_on_a_plain_thread_is_finished_by_a_task() {
+    let (runtime, rt) = start();
+    let listener = runtime.block_on(rt.listen(any())).unwrap();
+    let addr = listener.local_addr().unwrap();
+    let inner = rt.clone();
+    let mut connect = Box::pin(async move { inner.connect(addr).await.map(|_| ()) });
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let first = connect.as_mut().poll(&mut cx);
+    if first.is_pending() {
+        runtime.block_on(rt.spawn("connect", connect)).unwrap().unwrap();
+    }
+    runtime.block_on(listener.accept()).unwrap();
+}
+
+#[test]
+fn try_write_fills_the_socket_from_any_thread_then_refuses() {
+    let (runtime, rt) = start();
+    let (w, mut r) = runtime.block_on(async {
+        let listener = rt.listen(any()).await.unwrap();
+        let (_r, w) = rt.connect(listener.local_addr().unwrap()).await.unwrap().split();
+        (w, listener.accept().await.unwrap().0.split().0)
+    });
+    let chunk = vec![7; 1 << 20];
+    let (w, sent) = std::thread::spawn(move || {
+        let mut sent = 0;
+        loop {
+            match w.try_write_vectored(&[IoSlice::new(&chunk)]) {
+                Ok(n) => sent += n,
+                Err(e) => {
+                    assert_eq!(e.kind(), ErrorKind::WouldBlock);
+                    return (w, sent);
+                }
+            }
+        }
+    })
+    .join()
+    .unwrap();
+    assert!(sent > 0);
+    runtime.block_on(async {
+        r.read_exact(&mut vec![0; sent]).await.unwrap();
+        w.writable().await.unwrap();
+        assert_eq!(w.try_write_vectored(&[IoSlice::new(b"more")]).unwrap(), 4);
+    });
+}
+
+#[test]
+fn a_stopping_runtime_ends_its_tasks() {
+    let (runtime, rt) = start();
+    struct Flag(Arc<AtomicBool>);
+    impl Drop for Flag {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+    let ended = Arc::new(AtomicBool::new(false));
+    let flag = Flag(ended.clone());
+    rt.spawn("waits", async move {
+        let _flag = flag;
+        std::future::pending::<()>().await
+    });
+    runtime.shutdown(Duration::from_secs(5));
+    assert!(ended.load(Ordering::Acquire));
+}
+
+#[test]
+fn devices_differ() {
+    let (_runtime, rt) = start();
+    let dir = tempfile::tempdir().unwrap();
+    let disk = rt.disk();
+    assert_eq!(disk.device(dir.path()).unwrap(), disk.device(dir.path()).unwrap());
+    assert_ne!(disk.device("/proc").unwrap(), disk.device(dir.path()).unwrap());
+}

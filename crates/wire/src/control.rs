@@ -1,0 +1,132 @@
+//! What `lfs` asks of a mount: virtual extended attributes of every path of it.
+//!
+//! `lfs` needs no ioctl and no socket: it reads these attributes, which the client answers itself and never lists. Their
+//! presence is also how a tool knows that a path lies on Sheen; other file systems answer EOPNOTSUPP or ENODATA.
+//! Structs travel as JSON; names and paths, which are bytes and not text, NUL-terminated.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::{Errno, Fid, StatFs, mgs::TargetKind};
+
+/// [`MountInfo`] as JSON.
+pub const MOUNT: &str = "sheen.mount";
+/// `Vec<`[`TargetInfo`]`>` as JSON: MDTs, then OSTs, each by index, the deactivated included.
+pub const DF: &str = "sheen.df";
+/// `Vec<`[`ImportInfo`]`>` as JSON: OSTs, MDTs, then the MGS.
+pub const CHECK: &str = "sheen.check";
+/// The FID of the path's inode as text: `[0x200000401:0x1:0x0]`.
+pub const FID: &str = "sheen.fid";
+/// The index of the MDT that holds the path's inode, as decimal text.
+pub const MDT: &str = "sheen.mdt";
+/// Under which names the path's inode lies: [`encode_parents`].
+pub const PARENTS: &str = "sheen.parents";
+/// Followed by a FID as text: the paths of that file from the root, without leading `/` (so the root itself is an empty
+/// path): [`encode_paths`]. ENOENT for no such file, EPERM for one who is not the superuser.
+pub const PATHS_PREFIX: &str = "sheen.paths.";
+/// What all of the above begin with.
+pub const PREFIX: &str = "sheen.";
+
+/// A mount.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MountInfo {
+    /// File system.
+    pub fsname: String,
+    /// Tells this mount from others of the process or host, in names of parameters: 16 hex digits, `ff3298de21e05800`.
+    pub instance: String,
+    /// The client's uuid, `a0804f4e-2ee2-4146-8b63-d3b44aeb271d`.
+    pub client_uuid: String,
+    /// Where the MGS is.
+    pub mgs_nids: Vec<String>,
+    /// Where it is mounted.
+    pub mountpoint: String,
+    /// Stripes of a file for which nobody set anything; -1 is all OSTs. The root's default where it has one.
+    pub default_stripe_count: i32,
+    /// Stripe size of such a file, in bytes. The root's default where it has one.
+    pub default_stripe_size: u32,
+}
+
+/// A target and its space.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TargetInfo {
+    /// Kind.
+    pub kind: TargetKind,
+    /// Index among its kind.
+    pub index: u32,
+    /// `sheen-OST0000_UUID`.
+    pub uuid: String,
+    /// Not switched off by `active=0`.
+    pub active: bool,
+    /// Space, or why it is not known.
+    pub statfs: Result<StatFs, Errno>,
+}
+
+/// What an import leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ImportKind {
+    /// Object storage target.
+    Ost,
+    /// Metadata target.
+    Mdt,
+    /// Management server.
+    Mgs,
+}
+
+/// A connection of the mount to a target.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ImportInfo {
+    /// To what.
+    pub kind: ImportKind,
+    /// `sheen-OST0000-osc-ff3298de21e05800`, `sheen-MDT0000-mdc-ff3298de21e05800`, `MGC10.0.0.1@tcp`.
+    pub name: String,
+    /// `Ok` while it can carry requests, else why not: ESHUTDOWN where it was deactivated, ENOTCONN while it reconnects.
+    pub state: Result<(), Errno>,
+}
+
+/// The value of [`PATHS_PREFIX`]: each path followed by a NUL.
+pub fn encode_paths(paths: &[Bytes]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for path in paths {
+        out.extend_from_slice(path);
+        out.push(0);
+    }
+    out
+}
+
+/// Reads what [`encode_paths`] wrote.
+pub fn decode_paths(value: &[u8]) -> Vec<&[u8]> {
+    let mut paths: Vec<&[u8]> = value.split(|b| *b == 0).collect();
+    paths.pop(); // what follows the last NUL
+    paths
+}
+
+/// The value of [`PARENTS`]: for each name `[0x200000402:0x180:0x0]/name` followed by a NUL.
+pub fn encode_parents(parents: &[(Fid, Bytes)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (parent, name) in parents {
+        out.extend_from_slice(parent.to_string().as_bytes());
+        out.push(b'/');
+        out.extend_from_slice(name);
+        out.push(0);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_survive() {
+        let paths = [Bytes::from_static(b"u/fA"), Bytes::from_static(b""), Bytes::from_static(b"\xff/x")];
+        assert_eq!(decode_paths(&encode_paths(&paths)), paths);
+        assert!(decode_paths(&encode_paths(&[])).is_empty());
+        assert!(decode_paths(b"").is_empty());
+    }
+
+    #[test]
+    fn parents_read_as_lfs_prints_them() {
+        let parents = [(Fid::new(0x200000402, 0x180), Bytes::from_static(b"fA"))];
+        assert_eq!(encode_parents(&parents), b"[0x200000402:0x180:0x0]/fA\0");
+    }
+}

@@ -1,0 +1,164 @@
+//! What survives what: clean stops, `kill -9`, and a second start on the same directory.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    os::unix::fs::FileExt,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use sheen_tests::{Fs, can_mount, noise};
+
+/// Durability is tested on a disk, not in memory.
+fn on_disk(osts: u32) -> Option<Fs> {
+    can_mount().then(|| Fs::up_in(&std::env::temp_dir(), osts, &[]))
+}
+
+macro_rules! disk {
+    () => {
+        match on_disk(4) {
+            Some(fs) => fs,
+            None => return println!("skipped: /dev/fuse cannot be opened here"),
+        }
+    };
+}
+
+#[test]
+fn a_stop_and_a_start_keep_everything() {
+    let fs = disk!();
+    fs.lfs("setstripe -C 8 -S 64K over").ok();
+    fs::write(fs.path("over"), noise(1, 3 << 20)).unwrap();
+    fs.sh("mkdir -p a/b && echo x > a/b/f && ln a/b/f a/l && ln -s b a/s && chmod 640 a/b/f && setfattr -n user.k -v v a/b/f && touch -d '2001-02-03 04:05:06.5' a/b").ok();
+    let listing = "find . -printf '%p %y %m %n %s %T@ %i\\n' | sort; getfattr -d a/b/f; sheen=1";
+    let before = fs.sh(listing).ok();
+    let stripes = fs.lfs("getstripe over").ok();
+    let stopped = Instant::now();
+    fs.stop().ok();
+    assert!(stopped.elapsed() < Duration::from_secs(10));
+    assert!(!sheen_tests::is_mounted(&fs.mnt));
+    fs.start(&[]).ok();
+    assert_eq!(fs.sh(listing).ok(), before);
+    assert_eq!(fs.lfs("getstripe over").ok(), stripes);
+    assert!(fs::read(fs.path("over")).unwrap() == noise(1, 3 << 20));
+}
+
+#[test]
+fn kill_minus_nine_loses_nothing_that_was_synced() {
+    let fs = disk!();
+    fs.lfs("setstripe -c 4 -S 64K .").ok();
+    fs::create_dir(fs.path("d")).unwrap();
+    let mut synced = Vec::new();
+    for round in 0..3u64 {
+        for i in 0..20u64 {
+            let seed = round * 100 + i;
+            let name = format!("d/f{seed}");
+            let mut file = File::create(fs.path(&name)).unwrap();
+            file.write_all(&noise(seed, 300_000)).unwrap();
+            file.sync_all().unwrap();
+            synced.push((name, seed));
+        }
+        // Under way when the process dies.
+        let busy = fs.path(&format!("busy{round}"));
+        let writer = thread::spawn(move || {
+            for i in 0.. {
+                let Ok(mut file) = File::create(busy.with_extension(i.to_string())) else { return };
+                if file.write_all(&[7; 50_000]).is_err() {
+                    return;
+                }
+            }
+        });
+        thread::sleep(Duration::from_millis(150));
+        fs.kill();
+        writer.join().unwrap();
+        fs.start(&[]).ok();
+        for (name, seed) in &synced {
+            assert!(fs::read(fs.path(name)).unwrap() == noise(*seed, 300_000), "{name} after round {round}");
+        }
+        assert_whole(&fs.mnt);
+    }
+}
+
+/// Every entry that is listed can be looked at, read and removed.
+fn assert_whole(mnt: &Path) {
+    for entry in fs::read_dir(mnt).unwrap().flatten() {
+        let name = entry.file_name().into_string().unwrap();
+        if name.starts_with("busy") {
+            let bytes = fs::read(entry.path()).unwrap();
+            assert!(bytes.iter().all(|b| *b == 7 || *b == 0), "{name} holds nobody else's bytes");
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_is_older_than_the_commit_interval_survives_without_sync() {
+    let fs = disk!();
+    fs.sh("mkdir -p old/dir && for i in $(seq 200); do echo $i > old/f$i; done && mv old/f1 old/dir/moved && rm old/f2").ok();
+    thread::sleep(Duration::from_secs(1));
+    fs.kill();
+    fs.start(&[]).ok();
+    assert_eq!(fs.sh("ls old | wc -l; cat old/dir/moved; ls old/f2 2>/dev/null; cat old/f200").ok(), "199\n1\n200\n");
+}
+
+#[test]
+fn new_objects_never_show_what_a_lost_file_held() {
+    let fs = disk!();
+    fs.lfs("setstripe -c 1 -i 0 .").ok();
+    for round in 0..3 {
+        for i in 0..30 {
+            let _ = fs::write(fs.path(&format!("s{round}.{i}")), vec![0xEE; 100_000]);
+        }
+        fs.kill();
+        fs.start(&[]).ok();
+        for i in 0..30 {
+            let file = File::create(fs.path(&format!("t{round}.{i}"))).unwrap();
+            file.write_all_at(b"end", 90_000).unwrap();
+            let bytes = fs::read(fs.path(&format!("t{round}.{i}"))).unwrap();
+            assert_eq!(bytes.len(), 90_003);
+            assert!(bytes[..90_000].iter().all(|b| *b == 0), "a hole shows old bytes");
+        }
+    }
+}
+
+#[test]
+fn starting_is_quick_and_ready_means_ready() {
+    let fs = disk!();
+    fs.sh("for i in $(seq 2000); do : > f$i; done").ok();
+    fs.stop().ok();
+    let start = Instant::now();
+    fs.start(&[]).ok();
+    let took = start.elapsed();
+    assert_eq!(fs.sh("ls | wc -l").ok(), "2000\n");
+    // Generous: the point is that nothing scales with what is stored.
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    let again = fs.start(&[]);
+    assert_eq!(again.code, 0, "up on what runs already is no error: {}", again.err);
+}
+
+#[test]
+fn a_file_unlinked_while_open_is_gone_after_its_client_died() {
+    let fs = disk!();
+    let second = fs.second_mount();
+    let mut file = File::create(second.path("doomed")).unwrap();
+    file.write_all(&noise(3, 32 << 20)).unwrap();
+    fs::remove_file(second.path("doomed")).unwrap();
+    assert!(objects(&fs) > 0, "an open file keeps its objects");
+    drop(second);
+    drop(file);
+    let start = Instant::now();
+    while objects(&fs) > 0 {
+        assert!(start.elapsed() < Duration::from_secs(45), "objects are left behind");
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Object files that all OSTs hold.
+fn objects(fs: &Fs) -> usize {
+    fn count(dir: &Path) -> usize {
+        let Ok(entries) = fs::read_dir(dir) else { return 0 };
+        entries.flatten().map(|e| if e.path().is_dir() { count(&e.path()) } else { 1 }).sum()
+    }
+    (0..4).map(|i| count(&fs.dir().join(format!("ost{i}/O")))).sum()
+}

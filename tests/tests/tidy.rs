@@ -1,0 +1,79 @@
+//! The tree's own habits, enforced: sizes of files, the arrow of dependency between crates, no leftovers.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// A file past this many lines is asking to be two.
+const LINES_MAX: usize = 800;
+
+/// Which crates a crate may use; each list is what stands below it in docs/architecture.md.
+const ARROW: &[(&str, &[&str])] = &[
+    ("wire", &[]),
+    ("rt", &["wire"]),
+    ("params", &["wire"]),
+    ("layout", &["wire"]),
+    ("namespace", &["wire", "layout"]),
+    ("objects", &["wire"]),
+    ("recovery", &["wire"]),
+    ("lnet", &["wire", "rt"]),
+    ("rpc", &["wire", "rt", "lnet", "recovery"]),
+    ("mgc", &["wire", "rt", "lnet", "rpc"]),
+    ("mgs", &["wire", "rt", "lnet", "rpc", "params", "mgc"]),
+    ("mds", &["wire", "rt", "lnet", "rpc", "params", "mgc", "layout", "namespace", "objects", "recovery"]),
+    ("oss", &["wire", "rt", "lnet", "rpc", "params", "mgc", "objects"]),
+    ("client", &["wire", "rt", "lnet", "rpc", "params", "mgc", "layout"]),
+    ("fuse", &["wire", "rt"]),
+    ("mount", &["wire", "rt", "fuse", "client", "params", "layout"]),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the project").to_owned()
+}
+
+fn sources(dir: &Path, out: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).expect("readable").flatten() {
+        let path = entry.path();
+        let name = entry.file_name();
+        if path.is_dir() && name != "target" && name != ".git" && name != "demo" {
+            sources(&path, out);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            out.push(path);
+        }
+    }
+}
+
+#[test]
+fn files_are_small_and_open_with_their_purpose() {
+    let mut files = Vec::new();
+    sources(&root(), &mut files);
+    assert!(files.len() > 50, "found too few sources: {}", files.len());
+    for file in files {
+        let text = fs::read_to_string(&file).expect("UTF-8");
+        let lines = text.lines().count();
+        assert!(lines <= LINES_MAX, "{} has {lines} lines; split it", file.display());
+        assert!(text.starts_with("//!") || text.starts_with("#!"), "{} does not open with //! what it is for", file.display());
+        for leftover in ["todo!(", "unimplemented!(", "dbg!("] {
+            let here = file.ends_with("tidy.rs");
+            assert!(here || !text.contains(leftover), "{} contains {leftover}", file.display());
+        }
+    }
+}
+
+#[test]
+fn crates_use_only_what_stands_below_them() {
+    for (name, below) in ARROW {
+        let manifest = root().join("crates").join(name).join("Cargo.toml");
+        let text = fs::read_to_string(&manifest).unwrap_or_else(|e| panic!("{}: {e}", manifest.display()));
+        let dependencies = text.split("[dev-dependencies]").next().unwrap_or(&text);
+        for line in dependencies.lines().filter_map(|l| l.strip_prefix("sheen-")) {
+            let used = line.split(['.', ' ', '=']).next().unwrap_or(line);
+            assert!(below.contains(&used), "{name} uses {used}, which does not stand below it");
+        }
+    }
+    for entry in fs::read_dir(root().join("crates")).expect("crates/").flatten() {
+        let name = entry.file_name().into_string().expect("UTF-8");
+        assert!(name == "cli" || ARROW.iter().any(|(n, _)| *n == name), "crate {name} has no place in the picture");
+    }
+}
