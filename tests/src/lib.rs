@@ -3,6 +3,8 @@
 //! The tests use the program that `cargo build -p sheen` made for the same profile ([`sheen`]); `scripts/test.sh` builds it
 //! first.
 
+pub mod sim;
+
 use std::{
     ffi::OsStr,
     fs,

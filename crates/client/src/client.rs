@@ -87,7 +87,6 @@ impl Client {
         let mdc = targets.mdc(&config, options.groups)?;
         let files = Arc::new(OpenFiles::default());
         files.reopen_after_restart(&mdc);
-        targets.apply(&config);
         let client = Arc::new(Client {
             stats: Arc::new(OpStats::new(&rt)),
             rt: rt.clone(),
@@ -104,8 +103,10 @@ impl Client {
             watch: Mutex::new(None),
             registered: Mutex::new(None),
         });
+        let registered = Registered::new(params, &client);
+        targets.apply(&config);
         client.first_contact().await?;
-        *client.registered.lock() = Some(Registered::new(params, &client));
+        *client.registered.lock() = Some(registered);
         *client.watch.lock() = Some(rt.spawn("config", watch(rt.clone(), mgc, config, targets)));
         Ok(client)
     }
@@ -134,7 +135,10 @@ impl Client {
         drop(registered);
         let closes = self.files.all().into_iter().map(|file| self.release(file));
         if self.rt.timeout(UMOUNT_WAIT, join_batches(closes.collect(), CLOSES_AT_ONCE)).await.is_err() {
-            tracing::warn!("{}: the MDT did not hear of all open files; it will when it gives this client up", self.fsname);
+            tracing::warn!(
+                "{}: the MDT did not hear of all open files; it will when it gives this client up",
+                self.fsname
+            );
         }
         let osts = self.lov.all();
         join_all(osts.iter().map(|osc| osc.import().close())).await;

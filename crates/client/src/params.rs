@@ -44,7 +44,9 @@ impl Registered {
         params.add_device(&lov, device("lov", &lov, uuid));
         let mdc = Arc::downgrade(&client.mdc);
         let (name, of) = (client.mdc.name().to_owned(), uuid.clone());
-        params.add_device(client.mdc.name(), move || import_device("mdc", &name, &of, true, mdc.upgrade().map(|m| m.import().clone())));
+        params.add_device(client.mdc.name(), move || {
+            import_device("mdc", &name, &of, true, mdc.upgrade().map(|m| m.import().clone()))
+        });
         let devices = vec![mgc, lov, client.mdc.name().to_owned()];
         Registered { params, client: Arc::downgrade(client), names: vec![mdc_dir, lov_dir, llite_dir], devices }
     }
@@ -264,7 +266,8 @@ fn render_stats(stats: &ImportStats, rt: &Rt) -> String {
     let mut out = format!("{:<25} {}.{:09} secs.nsecs\n", "snapshot_time", now.sec, now.nsec);
     for (op, s) in &stats.ops {
         let mean = s.time_ns / s.count.max(1) / 1000;
-        let _ = writeln!(out, "{op:<25} {} samples [reqs] mean_usecs {mean} max_usecs {}", s.count, s.time_ns_max / 1000);
+        let _ =
+            writeln!(out, "{op:<25} {} samples [reqs] mean_usecs {mean} max_usecs {}", s.count, s.time_ns_max / 1000);
         for (what, bytes) in [("sent", s.bytes_sent), ("received", s.bytes_received)] {
             if bytes > 0 {
                 let _ = writeln!(out, "{:<25} {} samples [bytes] sum {bytes}", format!("{op}_bytes_{what}"), s.count);

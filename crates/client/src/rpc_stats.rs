@@ -85,7 +85,8 @@ mod tests {
         }
         pages.write(47008);
         let text = pages.render(3, Time::default());
-        let line = |start: &str| text.lines().find(|l| l.starts_with(start)).unwrap().split_whitespace().collect::<Vec<_>>();
+        let line =
+            |start: &str| text.lines().find(|l| l.starts_with(start)).unwrap().split_whitespace().collect::<Vec<_>>();
         assert_eq!(line("1:"), ["1:", "2", "33", "33", "|", "0", "0", "0"]);
         assert_eq!(line("2:")[1], "1");
         assert_eq!(line("16:")[5..], ["1", "100", "100"]);

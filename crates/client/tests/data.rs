@@ -1,4 +1,5 @@
 //! What a program sees of a striped file's bytes, over fake servers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests may fail them")]
 
 mod fake;
 
@@ -365,6 +366,17 @@ fn times_are_those_of_the_last_change() {
         m.client.release(file.clone()).await.unwrap();
         assert!(m.world.asked().contains(&"mds closed wrote=false".into()), "the MDT knows the time already");
         assert_eq!(stat().await.mtime, again.mtime);
+    });
+}
+
+#[test]
+fn a_copy_ends_where_the_source_ended_when_it_began() {
+    with(1, 65536, &[0], async |m| {
+        let file = create(&m, "f", 0).await;
+        m.client.write(&file, 0, bulk(&pattern(1, 1000))).await.unwrap();
+        // What is written at 5000 extends the file past the end of what is asked for.
+        assert_eq!(m.client.copy_file_range(&file, 0, &file, 5000, 4000).await, Ok(1000));
+        assert_eq!(size(&m, &file).await, 6000);
     });
 }
 

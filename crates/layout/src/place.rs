@@ -94,7 +94,8 @@ impl Placer {
         let distinct = stripes.min(good.len());
         let round = match wanted.start {
             Some(start) => from_start(&good, start, distinct),
-            None if is_even(&good, limits) => self.round_robin(&good, distinct),
+            // Where every OST gets the same share there is nothing to weigh, only whose turn is first.
+            None if stripes.is_multiple_of(good.len()) || is_even(&good, limits) => self.round_robin(&good, distinct),
             None => self.weighted(&good, distinct, limits),
         };
         Ok((0..stripes).map(|i| round[i % round.len()]).collect())

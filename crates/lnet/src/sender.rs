@@ -132,6 +132,12 @@ impl Sender {
 
     /// As [`Sender::post`], but waits first until the queue has room.
     pub async fn send(&self, frame: Frame) -> io::Result<()> {
+        self.room().await;
+        self.post(frame)
+    }
+
+    /// Waits until the queue has room, or the connection has ended.
+    pub async fn room(&self) {
         while !self.has_room() {
             let mut waiting = std::pin::pin!(self.0.space.notified());
             waiting.as_mut().enable();
@@ -139,7 +145,6 @@ impl Sender {
                 waiting.await;
             }
         }
-        self.post(frame)
     }
 
     fn has_room(&self) -> bool {

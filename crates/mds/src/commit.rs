@@ -249,7 +249,6 @@ async fn commit(mdt: &Arc<Mdt>, batch: &Batch) -> Result<()> {
 
 /// Notes a failure and waits for the next attempt.
 async fn failed(mdt: &Mdt, e: &StoreError) -> Result<()> {
-    eprintln!("FAILED {e} {:?}", mdt.rt.disk().statvfs("/mdt"));
     let commits = &mdt.commits;
     if !commits.failed.swap(true, Relaxed) {
         error!("{}: cannot commit to {}: {e}; read-only until it can", mdt.name, mdt.config.dir.display());

@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 use sheen_namespace::Destroy;
 use sheen_wire::ost::{PARTS_MAX, Request};
-use sheen_wire::{Fid, Result};
+use sheen_wire::{Errno, Fid, Result};
 use tokio::sync::Notify;
 use tracing::{error, warn};
 
@@ -19,6 +20,9 @@ use crate::osp::Osp;
 
 /// Entries of the log taken at once: a few thousand objects, unless they have many stripes.
 const ENTRIES: usize = 1024;
+/// How long an OST may take for its share before it counts as away, so that one that died does not hold up the others. It
+/// may still do the work; doing it again does no harm.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Wakes the destroyer task.
 pub(crate) struct Destroyer {
@@ -70,9 +74,10 @@ pub(crate) async fn run(mdt: Arc<Mdt>) {
     }
 }
 
-async fn destroy_on(osp: Arc<Osp>, objects: Vec<Fid>) -> Result<()> {
+async fn destroy_on(mdt: Arc<Mdt>, osp: Arc<Osp>, objects: Vec<Fid>) -> Result<()> {
     for objects in objects.chunks(PARTS_MAX) {
-        osp.run(Request::Destroy { objects: objects.to_vec() }).await?;
+        let destroy = osp.run(Request::Destroy { objects: objects.to_vec() });
+        mdt.rt.timeout(TIMEOUT, destroy).await.unwrap_or(Err(Errno::ETIMEDOUT))?;
     }
     Ok(())
 }
@@ -88,7 +93,7 @@ async fn destroy(mdt: &Arc<Mdt>, entries: &[Destroy]) {
     for (ost, objects) in per_ost {
         match mdt.osts.connected(ost) {
             None => drop(away.insert(ost)),
-            Some(osp) => tasks.push((osp.clone(), mdt.rt.spawn("destroy", destroy_on(osp, objects)))),
+            Some(osp) => tasks.push((osp.clone(), mdt.rt.spawn("destroy", destroy_on(mdt.clone(), osp, objects)))),
         }
     }
     for (osp, task) in tasks {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
-use sheen_layout::{PER_OST_MAX, STRIPE_SIZE_MAX, STRIPE_SIZE_UNIT, STRIPES_MAX};
+use sheen_layout::{STRIPE_SIZE_MAX, STRIPE_SIZE_UNIT, STRIPES_MAX};
 use sheen_params::{Device, Param};
 use sheen_wire::{Errno, StatFs};
 
@@ -60,8 +60,8 @@ pub(crate) fn register_osp(mdt: &Arc<Mdt>, osp: &Arc<Osp>) {
         let osp = osp.clone();
         move || osp.statfs()
     });
-    let (device, lod, nid) = (name.clone(), format!("{}_UUID", lod_name(mdt)), osp.nids.first().cloned());
-    mdt.params.add_device(&name, move || Device { peer: nid.clone(), ..Device::new("osp", &device, &lod) });
+    let (device, lod) = (name.clone(), format!("{}_UUID", lod_name(mdt)));
+    mdt.params.add_device(&name, move || Device::new("osp", &device, &lod));
 }
 
 fn register_mdt(mdt: &Arc<Mdt>) {
@@ -101,21 +101,14 @@ fn register_mdt(mdt: &Arc<Mdt>) {
 fn register_lod(mdt: &Arc<Mdt>) {
     let name = lod_name(mdt);
     let put = |field: &str, param| mdt.params.register(&format!("lod.{name}.{field}"), param);
-    let counts = -i64::from(PER_OST_MAX)..=STRIPES_MAX as i64;
     let (read, set) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
     put(
         "stripecount",
         Param::i64(
-            counts,
+            -1..=STRIPES_MAX as i64,
             move || get(&read, |mdt| mdt.tunables.stripe_count.load(Relaxed)),
-            // 0 stands for the default, which is 1; several per OST would need overstriping, which a default does not have.
-            move |v| {
-                if v < -1 {
-                    Err(Errno::ERANGE)
-                } else {
-                    put_in(&set, |mdt| mdt.tunables.stripe_count.store(v.max(-1), Relaxed))
-                }
-            },
+            // 0 stands for Sheen's own default.
+            move |v| put_in(&set, |mdt| mdt.tunables.stripe_count.store(if v == 0 { 1 } else { v }, Relaxed)),
         ),
     );
     let (read, set) = (Arc::downgrade(mdt), Arc::downgrade(mdt));

@@ -109,21 +109,32 @@ impl Mdt {
             if changes {
                 self.commits.admit().await?;
             }
-            // Told of changes from before the attempt on.
-            let mut osts_changed = std::pin::pin!(self.osts.changed());
             match self.attempt(client, request) {
                 Attempt::Done(result) => return result,
                 Attempt::AfterRound(round) => self.commits.reach(Goal::Round(round)).await?,
                 Attempt::AfterOsts => {
-                    osts_changed.as_mut().enable();
-                    if self.osts.settled() {
-                        continue;
+                    if let Some(result) = self.attempt_with_osts(client, request).await {
+                        return result;
                     }
-                    let left = (self.started + SETTLE).since(self.rt.now());
-                    let _ = self.rt.timeout(left, osts_changed).await;
                 }
             }
         }
+    }
+
+    /// Tries again, and waits for news of the OSTs if that does not do; `None`: to be tried once more.
+    async fn attempt_with_osts(&self, client: ClientId, request: &Request) -> Option<Result<Done>> {
+        // Listen first: news that came before the attempt are in it, those after it end the wait.
+        let mut changed = std::pin::pin!(self.osts.changed());
+        changed.as_mut().enable();
+        match self.attempt(client, request) {
+            Attempt::Done(result) => return Some(result),
+            Attempt::AfterRound(_) => {}
+            Attempt::AfterOsts => {
+                let left = (self.started + SETTLE).since(self.rt.now());
+                let _ = self.rt.timeout(left, changed).await;
+            }
+        }
+        None
     }
 
     fn attempt(&self, client: ClientId, request: &Request) -> Attempt {

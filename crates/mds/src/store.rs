@@ -50,7 +50,7 @@ impl RedbStore {
     /// The file cannot be opened or is no store.
     pub fn open(disk: &Disk, path: &Path, cache_bytes: usize) -> Result<RedbStore, StoreError> {
         let file = disk.open(path, OpenOptions::CREATE).map_err(|e| failed(&e))?;
-        let open = open(&file, cache_bytes)?;
+        let open = open(FileBackend(file.clone()), cache_bytes)?;
         Ok(RedbStore { file, cache_bytes, open: RwLock::new(Some(open)) })
     }
 
@@ -62,19 +62,15 @@ impl RedbStore {
     fn try_commit(&self, batch: &Batch) -> Result<(), StoreError> {
         let open = self.open.read();
         let database = &open.as_ref().ok_or_else(closed)?.database;
-        let mut transaction = database.begin_write().map_err(|e| failed(&e))?;
-        transaction.set_quick_repair(true);
-        {
-            let mut table = transaction.open_table(TABLE).map_err(|e| failed(&e))?;
+        write(database, |table| {
             batch.for_each(|key, value| {
                 let old = match value {
                     Some(value) => table.insert(key, value),
                     None => table.remove(key),
                 };
                 old.map(drop).map_err(|e| failed(&e))
-            })?;
-        }
-        transaction.commit().map_err(|e| failed(&e))
+            })
+        })
     }
 
     /// Lets reads see the last commit.
@@ -88,7 +84,7 @@ impl RedbStore {
     fn reopen(&self) -> Result<(), StoreError> {
         let mut slot = self.open.write();
         slot.take();
-        *slot = Some(open(&self.file, self.cache_bytes)?);
+        *slot = Some(open(FileBackend(self.file.clone()), self.cache_bytes)?);
         Ok(())
     }
 }
@@ -127,18 +123,24 @@ impl Store for RedbStore {
     }
 }
 
-fn open(file: &File, cache_bytes: usize) -> Result<Open, StoreError> {
-    let backend = FileBackend(file.clone());
+fn open(backend: impl StorageBackend, cache_bytes: usize) -> Result<Open, StoreError> {
     let database = Builder::new().set_cache_size(cache_bytes).create_with_backend(backend).map_err(|e| failed(&e))?;
-    let missing = matches!(read_table_of(&database), Err(redb::TableError::TableDoesNotExist(_)));
-    if missing {
-        let mut transaction = database.begin_write().map_err(|e| failed(&e))?;
-        transaction.set_quick_repair(true);
-        transaction.open_table(TABLE).map_err(|e| failed(&e))?;
-        transaction.commit().map_err(|e| failed(&e))?;
+    if let Err(redb::TableError::TableDoesNotExist(_)) = read_table_of(&database) {
+        write(&database, |_| Ok(()))?;
     }
     let table = read_table(&database)?;
     Ok(Open { table, database })
+}
+
+/// One durable transaction; creates the table.
+fn write(
+    database: &Database,
+    fill: impl FnOnce(&mut redb::Table<'_, &'static [u8], &'static [u8]>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut transaction = database.begin_write().map_err(|e| failed(&e))?;
+    transaction.set_quick_repair(true);
+    fill(&mut transaction.open_table(TABLE).map_err(|e| failed(&e))?)?;
+    transaction.commit().map_err(|e| failed(&e))
 }
 
 type Table = ReadOnlyTable<&'static [u8], &'static [u8]>;
@@ -194,5 +196,122 @@ impl StorageBackend for FileBackend {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.0.write_all_at(offset, data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    use redb::ReadableTable;
+    use sheen_rt::sim::{Sim, SimConfig, World};
+
+    use super::*;
+
+    /// A file whose host loses power at its n-th change.
+    struct Dying {
+        file: FileBackend,
+        left: AtomicU64,
+        world: World,
+    }
+
+    impl Dying {
+        fn step(&self) {
+            if self.left.fetch_sub(1, Relaxed) == 1 {
+                self.world.crash_host(1);
+            }
+        }
+    }
+
+    impl fmt::Debug for Dying {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("Dying")
+        }
+    }
+
+    impl StorageBackend for Dying {
+        fn len(&self) -> io::Result<u64> {
+            self.file.len()
+        }
+
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            self.file.read(offset, out)
+        }
+
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.step();
+            self.file.set_len(len)
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            self.step();
+            self.file.sync_data()
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.step();
+            self.file.write(offset, data)
+        }
+    }
+
+    /// Keys that every round writes.
+    const KEYS: u64 = 200;
+
+    /// Round n gives all keys the value n and moves one more key along.
+    fn round(database: &Database, n: u64) -> Result<(), StoreError> {
+        write(database, |table| {
+            for key in 0..KEYS {
+                let value = n.to_le_bytes().repeat(10);
+                table.insert(&key.to_be_bytes()[..], &value[..]).map_err(|e| failed(&e))?;
+            }
+            table.remove(&(KEYS + n - 1).to_be_bytes()[..]).map_err(|e| failed(&e))?;
+            table.insert(&(KEYS + n).to_be_bytes()[..], &[][..]).map_err(|e| failed(&e))?;
+            Ok(())
+        })
+    }
+
+    /// Which round a store shows. It must show one whole.
+    fn shown(open: &Open) -> u64 {
+        let record = |r: Result<(redb::AccessGuard<'_, &[u8]>, redb::AccessGuard<'_, &[u8]>), _>| {
+            let (k, v) = r.unwrap();
+            (k.value().to_vec(), v.value().to_vec())
+        };
+        let records: Vec<_> = open.table.iter().unwrap().map(record).collect();
+        let Some(((_, moved), all)) = records.split_last().map(|(last, all)| (last.clone(), all)) else { return 0 };
+        assert!(moved.is_empty());
+        let n = u64::from_le_bytes(all[0].1[..8].try_into().unwrap());
+        assert_eq!(all.len() as u64, KEYS);
+        assert!(all.iter().all(|(_, v)| *v == n.to_le_bytes().repeat(10)));
+        assert_eq!(records[all.len()].0, (KEYS + n).to_be_bytes());
+        n
+    }
+
+    #[test]
+    fn a_power_failure_at_any_write_leaves_a_whole_commit() {
+        let mut torn = 0;
+        for seed in 0..150 {
+            let sim = Sim::new(seed, SimConfig::default());
+            let disk = sim.rt(1).disk();
+            // Its name is durable, its content is redb's business.
+            disk.write_atomic("/store", b"").unwrap();
+            let file = |options| FileBackend(disk.open("/store", options).unwrap());
+            drop(open(file(OpenOptions::READ_WRITE), 1 << 20).unwrap());
+            let file = file(OpenOptions::READ_WRITE);
+            let dying = Dying { file, left: AtomicU64::new(1 + seed * 7 % 400), world: (*sim).clone() };
+            let mut acknowledged = 0;
+            // The power may also fail while it opens.
+            if let Ok(open) = open(dying, 1 << 20) {
+                while acknowledged < 20 && round(&open.database, acknowledged + 1).is_ok() {
+                    acknowledged += 1;
+                }
+            }
+            torn += u64::from((1..20).contains(&acknowledged));
+            let file = FileBackend(sim.rt(1).disk().open("/store", OpenOptions::READ_WRITE).unwrap());
+            let open = open(file, 1 << 20).unwrap();
+            let shown = shown(&open);
+            assert!(shown == acknowledged || shown == acknowledged + 1, "seed {seed}: {shown} of {acknowledged}");
+            round(&open.database, shown + 1).unwrap();
+        }
+        assert!(torn > 50, "the power failed within commits in only {torn} runs");
     }
 }

@@ -176,8 +176,8 @@ fn a_full_disk_makes_it_read_only_until_there_is_room() {
         assert!(host.exists("before").await && host.exists(&answered[0]).await);
         assert!(host.param("mdt.*.health").starts_with("read-only"));
 
-        drop(ballast);
-        rt.disk().remove_file("/ballast").unwrap();
+        ballast.set_len(0).unwrap();
+        ballast.sync_data_blocking().unwrap();
         rt.sleep(Duration::from_secs(3)).await;
         assert_eq!(host.param("mdt.*.health"), "healthy");
         host.mkdir("after").await.unwrap();

@@ -23,8 +23,8 @@ use crate::{
 pub struct ClientId(pub u64);
 
 /// Not an error of Linux: [`Namespace::execute`] changed nothing that matters and must be called again after the next commit,
-/// because ids that it needs are reserved but the reservation is not durable yet. The service seals, commits, repeats; no client
-/// ever sees this value. Happens for the first object on an OST, and when 32Ki objects of one OST are used in one commit interval.
+/// because ids that it needs are reserved but the reservation is not durable yet. The service seals, commits, repeats (where a
+/// batch is being committed already, `seal` answers `None`: wait for that one first); no client ever sees this value. Happens for the first object on an OST, and when 32Ki objects of one OST are used in one commit interval.
 pub const NEED_COMMIT: Errno = Errno(0x1_0002);
 
 /// How an MDT is run.
@@ -35,6 +35,8 @@ pub struct Config {
     /// Secret of directory hashes, stored in the superblock when an empty store is formatted and ignored later. Take it from
     /// the system's randomness: whoever knows it can make a directory's names collide.
     pub hash_seed: u64,
+    /// Bits of a name's hash, stored like the seed: 56 ([`Config::HASH_BITS_MAX`]); fewer make tests of collisions.
+    pub hash_bits: u32,
     /// Bound of the caches of clean inodes and entries, in bytes.
     pub cache_bytes_max: usize,
     /// Most files one client may have open.
@@ -43,11 +45,17 @@ pub struct Config {
     pub relatime: Duration,
 }
 
+impl Config {
+    /// A cookie has 63 bits, 7 of which tell names of one hash apart. A million names then collide once in 10^5 directories.
+    pub const HASH_BITS_MAX: u32 = 56;
+}
+
 impl Default for Config {
     fn default() -> Config {
         Config {
             mdt_index: 0,
             hash_seed: 0,
+            hash_bits: Config::HASH_BITS_MAX,
             cache_bytes_max: 256 << 20,
             open_files_max: 1 << 20,
             relatime: Duration::from_secs(24 * 3600),
@@ -124,8 +132,6 @@ pub struct Namespace<S> {
     pub(crate) sequences: Sequences,
     pub(crate) counters: Counters,
     pub(crate) config: Config,
-    /// Which bits of a name's hash are used: all, but in tests of collisions.
-    pub(crate) hash_mask: u64,
 }
 
 impl<S: Store> Namespace<S> {
@@ -140,7 +146,6 @@ impl<S: Store> Namespace<S> {
             objects: Objects::open(&mut tables)?,
             sequences: Sequences::open(counters.seq_reserved),
             counters,
-            hash_mask: u64::MAX,
             tables,
             config: config.clone(),
         };
@@ -149,7 +154,7 @@ impl<S: Store> Namespace<S> {
                 let (has, is) = (found.mdt_index, config.mdt_index);
                 return Err(StoreError::Incompatible(format!("it belongs to MDT {has}, this is MDT {is}")));
             }
-            Some(found) => config.hash_seed = found.hash_seed,
+            Some(found) => (config.hash_seed, config.hash_bits) = (found.hash_seed, found.hash_bits),
             None => ns.format(now)?,
         }
         ns.config = config;
@@ -161,7 +166,8 @@ impl<S: Store> Namespace<S> {
     }
 
     fn format(&mut self, now: Time) -> Result<(), StoreError> {
-        let record = Super { mdt_index: self.config.mdt_index, hash_seed: self.config.hash_seed };
+        let Config { mdt_index, hash_seed, hash_bits, .. } = self.config;
+        let record = Super { mdt_index, hash_seed, hash_bits };
         self.tables.set_raw(key::SUPER.to_vec(), Some(encode(&record, Vec::new())?));
         let root = Inode { nlink: 2, perm: 0o755, ..Inode::new(FileKind::Dir, now) };
         self.tables.put_inode(fid::ROOT, root);
@@ -229,7 +235,8 @@ impl<S: Store> Namespace<S> {
         self.tables.last_transno()
     }
 
-    /// What the next seal would hold: (operations, bytes, roughly).
+    /// What the next seal would hold: (operations, bytes, roughly). Bookkeeping such as [`Namespace::destroyed`] counts only in
+    /// bytes; with 0 bytes there is nothing that waits for a commit, unless [`NEED_COMMIT`] was answered.
     pub fn dirty(&self) -> (u64, usize) {
         self.tables.dirty()
     }
@@ -246,16 +253,24 @@ impl<S: Store> Namespace<S> {
     /// Up to `limit` entries of the unlink log with a number above `after` whose unlink is durable and that are not yet
     /// [`Namespace::destroyed`]. Start with 0; go on from the last; start over to retry.
     pub fn destroys(&self, after: u64, limit: usize) -> Result<Vec<Destroy>, StoreError> {
-        let (from, to) = (key::destroy(after.saturating_add(1)), key::table(b'u').1);
-        let mut out = Vec::new();
-        for (key, value) in self.tables.store().range(&from, &to, limit)? {
-            let corrupt = |why: String| StoreError::Corrupt { key: format!("{key:02x?}"), why };
-            let seqno = key::destroy_seqno(&key).ok_or_else(|| corrupt("malformed key".into()))?;
-            if !self.tables.raw_deleted(&key) {
-                let layout: bytes::Bytes = decode(&key, &value)?;
-                let layout = Layout::decode(&layout).map_err(|e| corrupt(e.to_string()))?;
-                let stripes = layout.components().iter().flat_map(|c| &c.stripes);
-                out.push(Destroy { seqno, objects: stripes.map(|s| (s.ost, s.object)).collect() });
+        let to = key::table(b'u').1;
+        let (mut after, mut out) = (after, Vec::new());
+        while out.len() < limit {
+            let wanted = limit - out.len();
+            let records = self.tables.store().range(&key::destroy(after.saturating_add(1)), &to, wanted)?;
+            let full = records.len() == wanted;
+            for (key, value) in records {
+                let corrupt = |why: String| StoreError::Corrupt { key: format!("{key:02x?}"), why };
+                after = key::destroy_seqno(&key).ok_or_else(|| corrupt("malformed key".into()))?;
+                if !self.tables.raw_deleted(&key) {
+                    let layout: bytes::Bytes = decode(&key, &value)?;
+                    let layout = Layout::decode(&layout).map_err(|e| corrupt(e.to_string()))?;
+                    let stripes = layout.components().iter().flat_map(|c| &c.stripes);
+                    out.push(Destroy { seqno: after, objects: stripes.map(|s| (s.ost, s.object)).collect() });
+                }
+            }
+            if !full {
+                break;
             }
         }
         Ok(out)
@@ -308,11 +323,11 @@ impl<S: Store> Namespace<S> {
         self.tables.take_fault()
     }
 
-    /// Where a name stands in its directory: 56 bits of a keyed hash, not 0. Keyed, so that nobody can choose names that collide; 56
-    /// bits, so that a million names collide once in 10^5 directories, and then share a bucket.
+    /// Where a name stands in its directory: a keyed hash, so that nobody can choose names that collide; not 0, so that cookies are
+    /// above those of `.` and `..`.
     pub(crate) fn hash(&self, name: &[u8]) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(self.config.hash_seed, !self.config.hash_seed.rotate_left(32));
         hasher.write(name);
-        (hasher.finish() >> 8 & self.hash_mask).max(1)
+        (hasher.finish() >> (64 - self.config.hash_bits.clamp(1, Config::HASH_BITS_MAX))).max(1)
     }
 }

@@ -309,12 +309,13 @@ impl<S: Store> Tables<S> {
     }
 
     pub(crate) fn put_raw(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
-        self.touch(key.len() + value.as_ref().map_or(0, Vec::len));
+        self.changed = true;
         self.set_raw(key, value);
     }
 
     /// As [`Tables::put_raw`], for what belongs to no operation.
     pub(crate) fn set_raw(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
+        self.active.bytes += RECORD_BYTES + key.len() + value.as_ref().map_or(0, Vec::len);
         self.active.raw.insert(key, value);
     }
 

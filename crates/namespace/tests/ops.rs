@@ -1,4 +1,5 @@
 //! The POSIX contract of each operation.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 mod common;
 
@@ -98,7 +99,7 @@ fn devices_are_the_superusers() {
 fn a_fid_is_used_once_and_only_from_granted_sequences() {
     let mut fs = Fs::new();
     let used = fs.mkdir(&ROOT_CRED, ROOT, "a", 0o755).unwrap();
-    let mut make = |fs: &mut Fs, fid| {
+    let make = |fs: &mut Fs, fid| {
         let (cred, name) = (Cred::ROOT, Bytes::from_static(b"b"));
         fs.call(Request::Create { cred, parent: ROOT, name, fid, node: NewNode::Dir, mode: 0, umask: 0 }).map(drop)
     };
@@ -144,7 +145,11 @@ fn permission_is_by_the_first_class_that_matches() {
     let unknown = Cred { groups: None, ..user(2) };
     assert_eq!(fs.access(&unknown, f, 4), Ok(()), "group and others agree");
     assert_eq!(fs.access(&unknown, f, 2), Err(Errno::NEED_GROUPS));
-    assert_eq!(fs.access(&Cred { groups: None, ..user(1) }, f, 2), Err(Errno::EACCES), "the owner's groups do not matter");
+    assert_eq!(
+        fs.access(&Cred { groups: None, ..user(1) }, f, 2),
+        Err(Errno::EACCES),
+        "the owner's groups do not matter"
+    );
     fs.chmod(&ROOT_CRED, f, 0o644).unwrap();
     assert_eq!(fs.access(&ROOT_CRED, f, 1), Err(Errno::EACCES), "nobody may execute it");
     assert_eq!(fs.access(&ROOT_CRED, f, 8), Err(Errno::EINVAL));
@@ -335,7 +340,7 @@ fn temporary_files() {
     let mut fs = Fs::new();
     let me = user(1);
     let d = open_dir(&mut fs);
-    let mut tmp = |fs: &mut Fs, flags| {
+    let tmp = |fs: &mut Fs, flags| {
         let fid = fs.fid();
         fs.opened(Request::TmpFile { cred: user(1), parent: d, fid, flags, mode: 0o666, umask: 0o027 })
     };
@@ -575,7 +580,7 @@ fn access_time_is_relative() {
     let mut fs = Fs::new();
     let d = open_dir(&mut fs);
     let f = fs.touch(&user(1), d, "f", 0o644).unwrap();
-    let mut read = |fs: &mut Fs| {
+    let read = |fs: &mut Fs| {
         let (fid, handle) = fs.open(&user(1), f, flags::RDONLY).unwrap();
         fs.call(Request::Close { fid, handle, read: true, wrote: false }).unwrap();
         fs.attr(f).atime
@@ -654,4 +659,64 @@ fn open_files_are_bounded() {
     assert_eq!(fs.lookup(&ROOT_CRED, ROOT, "g"), Err(Errno::ENOENT));
     fs.close(second).unwrap();
     assert!(fs.touch(&ROOT_CRED, ROOT, "g", 0o644).is_ok());
+}
+
+#[test]
+fn batches_are_in_order_of_key() {
+    let mut fs = Fs::new();
+    let d = open_dir(&mut fs);
+    for i in 0..20 {
+        let open = fs.create(&ROOT_CRED, d, &format!("f{i}"), flags::RDWR, 0o644).unwrap();
+        fs.set(&ROOT_CRED, open.0, "user.a", b"1", 0).unwrap();
+        if i % 3 == 0 {
+            fs.unlink(&ROOT_CRED, d, &format!("f{i}")).unwrap();
+        }
+        if i % 2 == 0 {
+            fs.close(open).unwrap();
+        }
+    }
+    let batch = fs.ns.seal().unwrap();
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    let result: std::result::Result<(), sheen_namespace::StoreError> = batch.for_each(|key, _| {
+        keys.push(key.to_vec());
+        Ok(())
+    });
+    result.unwrap();
+    assert_eq!(keys.len(), batch.len());
+    assert!(keys.is_sorted_by(|a, b| a < b));
+    for table in b"ceiopux" {
+        assert!(keys.iter().any(|k| k[0] == *table), "{}", char::from(*table));
+    }
+}
+
+#[test]
+fn a_refused_request_leaves_no_trace() {
+    let mut fs = Fs::new();
+    let f = fs.mknod(&ROOT_CRED, ROOT, "f", 0o644).unwrap();
+    fs.touch(&ROOT_CRED, ROOT, "g", 0o644).unwrap();
+    fs.commit();
+    let (before, transno) = (fs.attr(f), fs.ns.last_transno());
+    assert_eq!(fs.truncate(&ROOT_CRED, f, 17 << 40), Err(Errno::EFBIG));
+    assert_eq!(fs.truncate(&user(1), f, 1), Err(Errno::EACCES));
+    assert_eq!(fs.rename(&user(1), (ROOT, "f"), (ROOT, "g"), 0), Err(Errno::EACCES));
+    assert_eq!((fs.attr(f), fs.layout(f), fs.ns.last_transno()), (before, None, transno));
+    assert_eq!(fs.ns.needs_commit(Some(f)), None);
+}
+
+#[test]
+fn the_unlink_log_is_read_past_entries_that_are_done() {
+    let mut fs = Fs::new();
+    for i in 0..10 {
+        fs.touch(&ROOT_CRED, ROOT, &format!("f{i}"), 0o644).unwrap();
+        fs.unlink(&ROOT_CRED, ROOT, &format!("f{i}")).unwrap();
+    }
+    fs.commit();
+    let seqnos =
+        |fs: &Fs, after, limit| -> Vec<u64> { fs.ns.destroys(after, limit).unwrap().iter().map(|d| d.seqno).collect() };
+    let all = seqnos(&fs, 0, 100);
+    assert_eq!(all.len(), 10);
+    fs.ns.destroyed(&all[..5]);
+    assert!(fs.ns.dirty().1 > 0, "the next batch has something to write");
+    assert_eq!(seqnos(&fs, 0, 3), all[5..8]);
+    assert_eq!(seqnos(&fs, all[7], 3), all[8..]);
 }

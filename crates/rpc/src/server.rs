@@ -17,13 +17,14 @@ use sheen_lnet::{Acceptor, Connection, Frame, Net, Nid, Receiver, RecvError, Sen
 use sheen_rt::JoinHandle;
 use sheen_wire::{
     Errno, Protocol,
+    bulk::BULK_BYTES_MAX,
     frame::{self, FrameError, Header, Hello, Kind},
 };
 use tokio::sync::Semaphore;
 
 use crate::{
     service::Service,
-    target::{self, AnyTarget, Session, Target, Work},
+    target::{self, AnyTarget, Permit, Session, Target, Work},
 };
 
 /// A server's bounds and times.
@@ -31,6 +32,9 @@ use crate::{
 pub struct ServerConfig {
     /// Requests of one connection that are executed at a time; the next one is not read before one of them is answered.
     pub requests_in_flight_max: usize,
+    /// Bulk bytes of one connection's requests that are executed at a time, at least one request's: what a client can make the
+    /// server hold.
+    pub bulk_in_flight_max_bytes: usize,
     /// A connection that has not introduced itself by then is closed.
     pub hello_timeout_ms: u64,
     /// How long a client whose connection broke may take to come back before it is given up.
@@ -42,6 +46,8 @@ impl Default for ServerConfig {
         ServerConfig {
             // What an import may have under way at most, and a ping.
             requests_in_flight_max: crate::RPCS_IN_FLIGHT_LIMIT + 1,
+            // Twice what a client sends by default (8 requests of 4 MiB).
+            bulk_in_flight_max_bytes: 64 << 20,
             hello_timeout_ms: 5_000,
             export_timeout_ms: 30_000,
         }
@@ -213,12 +219,18 @@ impl Inner {
         sender: &Sender,
         receiver: &mut Receiver,
     ) -> Result<(), RecvError> {
-        let permits = Arc::new(Semaphore::new(self.config.requests_in_flight_max));
+        let requests = Arc::new(Semaphore::new(self.config.requests_in_flight_max));
+        let bulk_max = self.config.bulk_in_flight_max_bytes.clamp(BULK_BYTES_MAX, u32::MAX as usize);
+        let bulk = Arc::new(Semaphore::new(bulk_max));
         loop {
-            let permit = permits.clone().acquire_owned().await.map_err(|_| RecvError::Closed)?;
+            let request = requests.clone().acquire_owned().await.map_err(|_| RecvError::Closed)?;
+            // No further work for a client that does not fetch its replies.
+            sender.room().await;
             let frame = receiver.recv().await?;
             match frame.header.kind {
                 Kind::Request => {
+                    let bytes = bulk.clone().acquire_many_owned(frame.header.bulk_len).await;
+                    let permit = Permit { _request: request, _bulk: bytes.map_err(|_| RecvError::Closed)? };
                     if let Some(work) = target.clone().request(session, frame, sender, permit)? {
                         self.begin(work).await;
                     }

@@ -54,7 +54,13 @@ struct Client {
 pub(crate) struct Place {
     sender: Sender,
     flags: u8,
-    _permit: OwnedSemaphorePermit,
+    _permit: Permit,
+}
+
+/// A connection's permission for one more request and its bulk.
+pub(crate) struct Permit {
+    pub(crate) _request: OwnedSemaphorePermit,
+    pub(crate) _bulk: OwnedSemaphorePermit,
 }
 
 /// A reply that can be sent again.
@@ -95,7 +101,7 @@ pub(crate) trait AnyTarget: Any + Send + Sync {
         session: &Session,
         frame: Frame,
         sender: &Sender,
-        permit: OwnedSemaphorePermit,
+        permit: Permit,
     ) -> Result<Option<Work>, FrameError>;
 
     /// The target goes: connections are closed, clients may come back to its successor.
@@ -275,7 +281,7 @@ impl<P: Protocol> AnyTarget for Target<P> {
         session: &Session,
         frame: Frame,
         sender: &Sender,
-        permit: OwnedSemaphorePermit,
+        permit: Permit,
     ) -> Result<Option<Work>, FrameError> {
         let Frame { header, body, bulk } = frame;
         let request: P::Request = frame::from_body(&body)?;
@@ -369,5 +375,63 @@ impl Stored {
             ..Header::new(Kind::Reply, xid)
         };
         Frame { header, body: self.body, bulk: self.bulk }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sheen_rt::RealOptions;
+    use sheen_wire::{Ost, ost};
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    struct Null;
+
+    impl Service<Ost> for Null {
+        fn call<'a>(
+            &'a self,
+            _: &'a Arc<Export>,
+            _: ost::Request,
+            _: Bulk,
+        ) -> BoxFuture<'a, sheen_wire::Result<Response<ost::Reply>>> {
+            Box::pin(async { Ok(ost::Reply::Ok.into()) })
+        }
+
+        fn incarnation(&self) -> u64 {
+            1
+        }
+    }
+
+    #[test]
+    fn nothing_starts_for_a_connection_that_was_replaced_or_a_target_that_is_gone() {
+        let (runtime, rt) = Rt::real(RealOptions { worker_threads: 1, ..RealOptions::default() }).unwrap();
+        runtime.block_on(async {
+            let net = Net::new(rt.clone());
+            let acceptor = net.listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+            let connection = net.connect(acceptor.local_addr()).await.unwrap();
+            let hello =
+                Hello { client: "c".into(), protocol: "ost".into(), target: "t".into(), features: 0, reconnect: false };
+            let target = Target::<Ost>::new(rt, "t", Arc::new(Null), Duration::ZERO);
+            let permits = Arc::new(Semaphore::new(100));
+            let starts = |session: &Session, xid| {
+                let body = frame::to_body(&ost::Request::StatFs).unwrap().into();
+                let frame = Frame { body, ..Frame::new(Kind::Request, xid) };
+                let permit = || permits.clone().try_acquire_owned().unwrap();
+                let permit = Permit { _request: permit(), _bulk: permit() };
+                target.clone().request(session, frame, &connection.sender, permit).unwrap().is_some()
+            };
+            let first = target.attach(&hello, Nid::Lo, None).unwrap();
+            assert!(starts(&first, 1));
+            let second = target.attach(&hello, Nid::Lo, None).unwrap();
+            assert_eq!((first.welcome.known, second.welcome.known), (false, true));
+            assert!(!starts(&first, 2), "a request that hung in the old connection");
+            assert!(starts(&second, 2));
+            target.clone().detach(&first, true);
+            assert!(starts(&second, 3), "the old connection's end is not the client's");
+            target.remove();
+            assert!(!starts(&second, 4));
+            assert_eq!(target.attach(&hello, Nid::Lo, None).err(), Some(Errno::ENODEV));
+        });
     }
 }

@@ -10,12 +10,9 @@ use crate::{
     config::check_fsname,
     error::{Context, Result},
     host::{self, Host},
-    run_file::RunLock,
 };
 
 const SHUTDOWN: Duration = Duration::from_secs(2);
-/// The file in a server's directory that the running process holds a lock on.
-const LOCK: &str = "run.json";
 
 /// `sheen mgs`
 pub fn mgs(args: &MgsArgs) -> Result {
@@ -59,11 +56,10 @@ fn target(args: &TargetArgs, start: impl AsyncFnOnce(&Host, &[Nid], Nid) -> Resu
     })
 }
 
-/// Starts what `start` says and serves until asked to end.
+/// Starts what `start` says and serves until asked to end. Each target locks its own directory.
 fn serve(dir: &Path, start: impl AsyncFnOnce(&Host) -> Result) -> Result {
     host::log_to_stderr();
     std::fs::create_dir_all(dir).context(format!("cannot make {}", dir.display()))?;
-    let lock = RunLock::take(&dir.join(LOCK))?;
     let (runtime, rt) = host::runtime()?;
     let outcome = runtime.block_on(async {
         let host = Host::new(rt).await;
@@ -77,7 +73,6 @@ fn serve(dir: &Path, start: impl AsyncFnOnce(&Host) -> Result) -> Result {
         host.stop().await;
         outcome
     });
-    lock.release();
     runtime.shutdown(SHUTDOWN);
     outcome
 }

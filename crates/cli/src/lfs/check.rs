@@ -89,12 +89,15 @@ lfs check: server type must be specified
             check_case(&mut fake, case);
         }
         fake.deactivate_ost(3);
-        check_case(&mut fake, "$ lfs check osts\n[exit 0]\n--- stdout
+        check_case(
+            &mut fake,
+            "$ lfs check osts\n[exit 0]\n--- stdout
 lustre-OST0000-osc-ff3298de21e05800 active.
 lustre-OST0001-osc-ff3298de21e05800 active.
 lustre-OST0002-osc-ff3298de21e05800 active.
 --- stderr
 lfs check: error: check 'lustre-OST0003-osc-ff3298de21e05800': Cannot send after transport endpoint shutdown (108)
-");
+",
+        );
     }
 }

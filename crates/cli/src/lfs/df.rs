@@ -2,11 +2,7 @@
 
 use std::{ffi::OsString, path::Path};
 
-use sheen_wire::{
-    Errno, Result, StatFs, control,
-    control::TargetInfo,
-    mgs::TargetKind,
-};
+use sheen_wire::{Errno, Result, StatFs, control, control::TargetInfo, mgs::TargetKind};
 
 use super::{
     Tool,
@@ -378,7 +374,9 @@ lfs: unrecognized option '-y'
     fn an_inactive_ost_is_hidden_unless_verbose() {
         let mut fake = lustre();
         fake.deactivate_ost(3);
-        check_case(&mut fake, "$ lfs df -o /mnt/c1\n[exit 0]\n--- stdout
+        check_case(
+            &mut fake,
+            "$ lfs df -o /mnt/c1\n[exit 0]\n--- stdout
 UUID                   1K-blocks        Used   Available Use%  Mounted on
 lustre-OST0000_UUID       733980        6648      671332   1%  /mnt/c1[OST:0] 
 lustre-OST0001_UUID       733980        7672      670308   2%  /mnt/c1[OST:1] 
@@ -386,13 +384,17 @@ lustre-OST0002_UUID       733980       10936      667044   2%  /mnt/c1[OST:2]
 
 filesystem_summary:      2201940       25256     2008684   2%  /mnt/c1 
 
-");
-        check_case(&mut fake, "$ lfs df -v -o3 /mnt/c1\n[exit 0]\n--- stdout
+",
+        );
+        check_case(
+            &mut fake,
+            "$ lfs df -v -o3 /mnt/c1\n[exit 0]\n--- stdout
 UUID                   1K-blocks        Used   Available Use%  Mounted on
 OST0003             : inactive device
 
 filesystem_summary:            0           0           0   0%  /mnt/c1 
 
-");
+",
+        );
     }
 }

@@ -165,7 +165,8 @@ fn option(asked: &mut Asked, id: &str, value: &str, next: &str) -> Result<(), Wr
             "raid0" => {}
             "mdt" => {
                 let e = Errno::EINVAL;
-                let text = format!("lfs setstripe: Invalid pattern: '-L mdt', must be specified with -E: {e} ({})", e.0);
+                let text =
+                    format!("lfs setstripe: Invalid pattern: '-L mdt', must be specified with -E: {e} ({})", e.0);
                 return Err(Wrong::Value(text, e));
             }
             _ => {

@@ -38,7 +38,8 @@ pub struct Fake {
 impl Fake {
     pub fn new(mount: &str) -> Fake {
         let space = StatFs { bsize: 4096, blocks: 1 << 20, bfree: 1 << 20, bavail: 1 << 20, files: 1000, ffree: 1000 };
-        let kinds = [TargetKind::Mdt, TargetKind::Mdt, TargetKind::Ost, TargetKind::Ost, TargetKind::Ost, TargetKind::Ost];
+        let kinds =
+            [TargetKind::Mdt, TargetKind::Mdt, TargetKind::Ost, TargetKind::Ost, TargetKind::Ost, TargetKind::Ost];
         let mut fake = Fake {
             mount: mount.into(),
             targets: Vec::new(),

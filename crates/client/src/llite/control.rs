@@ -63,11 +63,7 @@ impl Client {
 
     /// What the root passes on; nothing where it has no default.
     async fn root_default(&self) -> Spec {
-        let request = Request::GetXattr {
-            cred: Caller::ROOT.cred,
-            fid: ROOT,
-            name: Bytes::from_static(b"lustre.lov"),
-        };
+        let request = Request::GetXattr { cred: Caller::ROOT.cred, fid: ROOT, name: Bytes::from_static(b"lustre.lov") };
         match self.mdc.call(request).await {
             Ok(Reply::Bytes(bytes)) => Spec::decode(&bytes).unwrap_or_default(),
             _ => Spec::default(),

@@ -33,8 +33,13 @@ impl Client {
         while copied < len {
             let round = (len - copied).min(BULK_BYTES_MAX as u64) as usize;
             match self.copy_round(from, from_offset + copied, to, to_offset + copied, round).await {
-                Ok(0) => break,
-                Ok(n) => copied += n,
+                Ok(n) => {
+                    copied += n;
+                    // The source ended; within one file, what was just written may lie behind its former end.
+                    if n < round as u64 {
+                        break;
+                    }
+                }
                 Err(errno) if copied == 0 => return Err(errno),
                 Err(_) => break,
             }

@@ -53,8 +53,7 @@ impl Client {
 
     /// The directory above; a directory that was removed lies in none and names itself.
     async fn parent_of(&self, fid: Fid) -> Fid {
-        let request =
-            Request::Lookup { cred: Caller::ROOT.cred, parent: fid, name: Bytes::from_static(b"..") };
+        let request = Request::Lookup { cred: Caller::ROOT.cred, parent: fid, name: Bytes::from_static(b"..") };
         match self.mdc.call(request).await {
             Ok(Reply::Entry(entry)) => entry.attr.fid,
             _ => fid,

@@ -78,6 +78,10 @@ pub fn size(layout: &Layout, objects: &[ObjectAttr]) -> u64 {
 ///
 /// Content changes at the OSTs, attributes at the MDT, each stamped by its own clock: the newer of the two decides. A write after
 /// a utimensat is newer than the MDT's ctime and shows; a utimensat after a write made the MDT's ctime newer and sticks.
+///
+/// Known gap: a change of attributes or names alone (chmod, rename, link) after the last write also makes the MDT's ctime newer,
+/// and the MDT's own, older mtime shows again. While the writer has the file open, `setattr` carries the write's time along;
+/// in general the MDT would have to say when its mtime was set.
 pub fn merge(attr: &mut Attr, layout: &Layout, objects: &[ObjectAttr]) {
     attr.size = size(layout, objects);
     attr.blocks = objects.iter().fold(0, |sum: u64, o| sum.saturating_add(o.blocks));

@@ -115,4 +115,3 @@ impl Lov {
 fn stripe(layout: &Layout, stripe: usize) -> Result<&sheen_layout::Stripe> {
     layout.stripes().get(stripe).ok_or(Errno::EIO)
 }
-

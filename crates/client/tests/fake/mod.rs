@@ -21,9 +21,9 @@ use sheen_rt::{
     sim::{Sim, SimConfig},
 };
 use sheen_wire::{
-    Attr, Bulk, Errno, Fid, Mds, Mgs, Ost, Result, Time, fid,
-    mds as wire_mds, mgs, ost as wire_ost,
+    Attr, Bulk, Errno, Fid, Mds, Mgs, Ost, Result, Time, fid, mds as wire_mds, mgs,
     mgs::{Config, Target, TargetKind},
+    ost as wire_ost,
 };
 use tokio::sync::Notify;
 
@@ -161,8 +161,6 @@ impl Service<Ost> for FakeOst {
     }
 }
 
-
-
 struct TestGroups;
 
 impl GroupSource for TestGroups {
@@ -242,12 +240,7 @@ fn add_ost(server: &Server, world: &Arc<World>, index: u32) {
 }
 
 /// Runs a test against a fresh file system of `ost_count` OSTs, in virtual time.
-pub fn with<F: Future<Output = ()>>(
-    ost_count: u32,
-    stripe_size: u32,
-    osts: &[u32],
-    test: impl FnOnce(Mounted) -> F,
-) {
+pub fn with<F: Future<Output = ()>>(ost_count: u32, stripe_size: u32, osts: &[u32], test: impl FnOnce(Mounted) -> F) {
     let sim = Sim::new(1, SimConfig::default());
     let rt = sim.rt(1);
     let run = async { test(Mounted::new(rt, ost_count, stripe_size, osts).await).await };

@@ -88,10 +88,15 @@ pub fn config() -> MdtConfig {
 impl Host {
     /// Starts everything but OSTs.
     pub async fn start(rt: &Rt, config: MdtConfig) -> Host {
+        Host::start_in(rt, Path::new("/mgs"), config).await
+    }
+
+    /// The same with the MGS in a directory of choice.
+    pub async fn start_in(rt: &Rt, mgs: &Path, config: MdtConfig) -> Host {
         let net = Net::new(rt.clone());
         let server = Server::new(net.clone());
         let params = Params::new();
-        let mgs = Mgs::start(rt.clone(), Path::new("/mgs"), params.clone()).await.unwrap();
+        let mgs = Mgs::start(rt.clone(), mgs, params.clone()).await.unwrap();
         server.add::<sheen_wire::Mgs>(MGS_TARGET, mgs.clone());
         let mdt = Mdt::start(rt.clone(), net.clone(), &server, config, params.clone()).await.unwrap();
         mdt.registered().await.unwrap();

@@ -34,14 +34,19 @@ impl<S: Store> Namespace<S> {
         let truncates = regular && flags & TRUNC != 0;
         let perm = if truncates && !is_root(cred) { without_privilege(&inode, cred)? } else { inode.perm };
         if regular && (truncates || flags::writes(flags)) {
-            self.ensure_layout(cx, fid)?;
-        }
-        if truncates {
-            self.drop_capability(fid)?;
-            self.edit(fid, |i| {
-                i.perm = perm;
-                (i.mtime, i.ctime) = (cx.now, cx.now);
-            })?;
+            let layout = self.layout_of(cx, fid, &inode)?;
+            if truncates {
+                self.drop_capability(fid)?;
+            }
+            if truncates || inode.layout.is_none() {
+                self.edit(fid, |i| {
+                    i.layout = Some(layout);
+                    if truncates {
+                        i.perm = perm;
+                        (i.mtime, i.ctime) = (cx.now, cx.now);
+                    }
+                })?;
+            }
         }
         self.opened(cx, fid, flags, false)
     }

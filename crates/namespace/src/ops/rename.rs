@@ -117,7 +117,6 @@ impl<S: Store> Namespace<S> {
     fn replace(&mut self, cx: &Cx, from: End, to: End, source: &Dentry, target: Option<Dentry>) -> wire::Result<()> {
         let subdir = i64::from(source.kind == wire::FileKind::Dir);
         let name = Name::new(to.name);
-        self.remove_entry(from.dir, from.name)?;
         match &target {
             Some(target) => {
                 self.change_entry(to.dir, to.name, source.fid, source.kind)?;
@@ -130,6 +129,8 @@ impl<S: Store> Namespace<S> {
                 self.touch_dir(to.dir, cx.now, 1, subdir)?;
             }
         }
+        // Last, because adding could fail (a full bucket) and nothing may have changed then.
+        self.remove_entry(from.dir, from.name)?;
         self.touch_dir(from.dir, cx.now, -1, -subdir)?;
         self.edit(source.fid, |i| {
             i.remove_link(from.dir, from.name);

@@ -15,7 +15,7 @@ use sheen_wire::{
     mds::{Reply, SetAttr, SetTime, flags},
 };
 
-use super::nodes::entry;
+use super::{nodes::entry, striping};
 use crate::{
     Namespace, Store,
     access::{self, SGID, WRITE, in_group, is_owner, is_root, may_keep_sgid, without_privilege},
@@ -50,9 +50,11 @@ impl<S: Store> Namespace<S> {
         if loses && set.perm.is_none() {
             perm = without_privilege(&inode, cred)?;
         }
+        let mut layout = inode.layout.clone();
         if let Some(size) = set.size {
-            let layout = self.ensure_layout(cx, fid)?;
-            self.check_size(&layout, size)?;
+            let placed = self.layout_of(cx, fid, &inode)?;
+            striping::check_size(&placed, size)?;
+            layout = Some(placed);
         }
         if loses {
             self.drop_capability(fid)?;
@@ -63,6 +65,7 @@ impl<S: Store> Namespace<S> {
             {
                 acl.chmod(perm);
             }
+            i.layout = layout;
             i.perm = perm;
             i.uid = set.uid.unwrap_or(i.uid);
             i.gid = set.gid.unwrap_or(i.gid);

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use sheen_layout::{Layout, Spec, Stripe};
 use sheen_wire::{self as wire, Errno, Fid, fid};
 
-use crate::{Ask, Namespace, Store, engine::Cx};
+use crate::{Ask, Namespace, Store, engine::Cx, record::Inode};
 
 impl<S: Store> Namespace<S> {
     /// Allots a layout for `file` in directory `parent` (`None`: it has no name any more). Changes nothing but counters of ids,
@@ -27,21 +27,17 @@ impl<S: Store> Namespace<S> {
         Ok(inode.and_then(|i| if i.is_dir() { Spec::decode(i.layout.as_ref()?).ok() } else { None }))
     }
 
-    /// The layout of a regular file, allotted now if it has none yet. Sets it without touching the times: the caller does.
-    pub(crate) fn ensure_layout(&mut self, cx: &mut Cx, file: Fid) -> wire::Result<Bytes> {
-        let inode = self.live(file)?;
-        if let Some(layout) = &inode.layout {
-            return Ok(layout.clone());
+    /// The layout of a regular file, allotted now if it has none yet. The caller sets it, once nothing can fail any more.
+    pub(crate) fn layout_of(&mut self, cx: &mut Cx, file: Fid, inode: &Inode) -> wire::Result<Bytes> {
+        match &inode.layout {
+            Some(layout) => Ok(layout.clone()),
+            None => self.new_layout(cx, file, inode.links.first().map(|l| l.parent), Spec::default()),
         }
-        let parent = inode.links.first().map(|l| l.parent);
-        let layout = self.new_layout(cx, file, parent, Spec::default())?;
-        self.edit(file, |i| i.layout = Some(layout.clone()))?;
-        Ok(layout)
     }
+}
 
-    /// EFBIG where a file of this layout cannot be so large.
-    pub(crate) fn check_size(&mut self, layout: &[u8], size: u64) -> wire::Result<()> {
-        let layout = Layout::decode(layout)?;
-        if size > layout.max_file_size() { Err(Errno::EFBIG) } else { Ok(()) }
-    }
+/// EFBIG where a file of this layout cannot be so large.
+pub(crate) fn check_size(layout: &[u8], size: u64) -> wire::Result<()> {
+    let layout = Layout::decode(layout)?;
+    if size > layout.max_file_size() { Err(Errno::EFBIG) } else { Ok(()) }
 }

@@ -1,11 +1,17 @@
 //! A namespace with four OSTs, a clock that moves with every request, and short ways to ask.
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a part of each test binary, of which each uses a part"
+)]
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use sheen_layout::{Count, Defaults, Spec, resolve};
-use sheen_namespace::{Allocation, Ask, ClientId, Config, Done, Env, MemStore, NEED_COMMIT, Namespace, Store};
+use sheen_namespace::{Allocation, Ask, Batch, ClientId, Config, Done, Env, MemStore, NEED_COMMIT, Namespace, Store};
 use sheen_wire::{
     Attr, Cred, Errno, Fid, FileKind, Result, StatFs, Time,
     fid::ROOT,
@@ -64,6 +70,8 @@ pub struct Fs {
     pub store: Arc<MemStore>,
     pub env: TestEnv,
     pub client: ClientId,
+    /// On its way to the store.
+    pub sealed: Option<Batch>,
     seq: u64,
     oid: u32,
     lives: u64,
@@ -83,27 +91,41 @@ impl Fs {
     pub fn on(store: Arc<MemStore>, config: Config) -> Fs {
         let env = TestEnv { now: Time { sec: 1000, nsec: 0 }, next_ost: 0 };
         let ns = Namespace::open(store.clone(), config, env.now, 1 << 32).unwrap();
-        Fs { ns, store, env, client: ME, seq: 0, oid: 0, lives: 1 }
+        Fs { ns, store, env, client: ME, sealed: None, seq: 0, oid: 0, lives: 1 }
     }
 
     /// The process died: what was not committed is lost.
     pub fn crash(self) -> Fs {
         let lives = self.lives + 1;
         let ns = Namespace::open(self.store.clone(), Config::default(), self.env.now, lives << 32).unwrap();
-        Fs { ns, seq: 0, oid: 0, lives, ..self }
+        Fs { ns, sealed: None, seq: 0, oid: 0, lives, ..self }
     }
 
-    pub fn commit(&mut self) {
-        if let Some(batch) = self.ns.seal() {
+    pub fn seal(&mut self) {
+        if self.sealed.is_none() {
+            self.sealed = self.ns.seal();
+        }
+    }
+
+    /// What was sealed is durable now.
+    pub fn land(&mut self) {
+        if let Some(batch) = self.sealed.take() {
             self.store.commit(&batch).unwrap();
             self.ns.committed(batch.last());
         }
+    }
+
+    pub fn commit(&mut self) {
+        self.land();
+        self.seal();
+        self.land();
     }
 
     pub fn execute(&mut self, request: &Request) -> Result<Done> {
         self.env.now.sec += 1;
         loop {
             match self.ns.execute(self.client, request, &mut self.env) {
+                Err(NEED_COMMIT) if self.sealed.is_some() => self.land(),
                 Err(NEED_COMMIT) => self.commit(),
                 result => return result,
             }
@@ -300,7 +322,8 @@ impl Fs {
                 let (entries, eof) = self.readdir(dir, cookie, 65536).unwrap();
                 cookie = entries.last().map_or(cookie, |e| e.cookie);
                 for e in entries {
-                    let entry = self.entry(Request::GetAttr { fid: e.fid, layout_known: false }).expect("entry without inode");
+                    let entry =
+                        self.entry(Request::GetAttr { fid: e.fid, layout_known: false }).expect("entry without inode");
                     assert_eq!(entry.attr.kind, e.kind);
                     if e.kind == FileKind::Dir {
                         subdirs += 1;

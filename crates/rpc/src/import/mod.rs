@@ -173,7 +173,7 @@ impl<P: Protocol> Import<P> {
     /// * ETIMEDOUT: the connection was lost and did not come back within `recovery_timeout_ms`. Whether the request was executed
     ///   is unknown;
     /// * ESHUTDOWN: the import was closed;
-    /// * EMSGSIZE-like misuse (a body or bulk over the wire's limits): EINVAL;
+    /// * EINVAL: a body or bulk over the wire's limits;
     /// * EPROTO: the answer could not be understood.
     ///
     /// May be dropped while it waits; the request may then have been executed or not.

@@ -133,6 +133,66 @@ fn a_partition_is_survived_or_reported() {
 }
 
 #[test]
+fn a_client_that_was_given_up_recovers_and_still_executes_nothing_twice() {
+    let sim = Sim::new(5, SimConfig { partition_timeout: Duration::from_secs(10), ..SimConfig::default() });
+    let echo = Arc::new(Echo::gated(1));
+    sim.run(async {
+        let _server = server(&sim, &echo).await;
+        let (import, rt) = (client(&sim, 2), sim.rt(2));
+        let recovered = Arc::new(std::sync::Mutex::new(vec![]));
+        import.on_restart({
+            let recovered = recovered.clone();
+            move |recovering| {
+                let welcome = recovering.welcome();
+                recovered.lock().unwrap().push((welcome.known, welcome.incarnation));
+                Box::pin(async { Ok(()) })
+            }
+        });
+        let call = rt.spawn("call", {
+            let i = import.clone();
+            async move { seq(&i).await }
+        });
+        until(&rt, || echo.executed() == 1).await;
+        sim.partition(1, 2);
+        echo.gate.add_permits(1);
+        until(&rt, || *echo.gone.lock() == ["client-2"]).await;
+        assert!(recovered.lock().unwrap().is_empty());
+        sim.heal(1, 2);
+        assert_eq!(call.await.unwrap(), Ok(1));
+        assert_eq!(echo.executed(), 1);
+        assert_eq!(*recovered.lock().unwrap(), [(false, 1)]);
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_hook_that_fails_is_called_again() {
+    let sim = Sim::new(6, SimConfig::default());
+    let echo = Arc::new(Echo::new(1));
+    sim.run(async {
+        let first = server(&sim, &echo).await;
+        let (import, rt) = (client(&sim, 2), sim.rt(2));
+        assert_eq!(seq(&import).await, Ok(1));
+        let tries = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        import.on_restart({
+            let tries = tries.clone();
+            move |_| {
+                let n = tries.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                Box::pin(async move { if n < 3 { Err(Errno::EIO) } else { Ok(()) } })
+            }
+        });
+        first.stop().await;
+        drop(first);
+        rt.sleep(Duration::from_secs(1)).await;
+        let second = Arc::new(Echo::new(2));
+        let _server = server(&sim, &second).await;
+        assert_eq!(seq(&import).await, Ok(1));
+        assert_eq!(tries.load(std::sync::atomic::Ordering::SeqCst), 4);
+    })
+    .unwrap();
+}
+
+#[test]
 fn a_silent_server_is_noticed() {
     let sim = Sim::new(3, SimConfig { partition_timeout: Duration::from_secs(100_000), ..SimConfig::default() });
     let echo = Arc::new(Echo::gated(1));

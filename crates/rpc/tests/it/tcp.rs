@@ -25,7 +25,7 @@ fn bulk_of_all_sizes_comes_back_whole() {
                 let sent: Bulk = whole.chunks(len / 40 + 1).map(|c| whole.slice_ref(c)).collect();
                 import.call(write(), sent).await.unwrap();
                 let got = import.call(read(), Bulk::new()).await.unwrap();
-                assert!(got.bulk.segments().iter().all(|s| s.as_ptr() as usize % 4096 == 0), "page-aligned");
+                assert!(got.bulk.segments().iter().all(|s| (s.as_ptr() as usize).is_multiple_of(4096)), "page-aligned");
                 assert!(got.bulk.into_bytes() == whole, "{len} bytes");
             }
         }

@@ -108,7 +108,9 @@ fn one_field_stands_alone() {
 #[test]
 fn indices_in_hex_and_pools() {
     let mut fake = lustre();
-    check_case(&mut fake, "$ lfs getstripe --hex-idx f3\n[exit 0]\n--- stdout
+    check_case(
+        &mut fake,
+        "$ lfs getstripe --hex-idx f3\n[exit 0]\n--- stdout
 f3
 lmm_stripe_count:  3
 lmm_stripe_size:   1048576
@@ -120,8 +122,11 @@ lmm_stripe_offset: 0x1
 \t   0x2\t           644\t        0x284\t   0x300000401
 \t   0x3\t           656\t        0x290\t   0x340000401
 
-");
-    check_case(&mut fake, "$ lfs getstripe -v pf\n[exit 0]\n--- stdout
+",
+    );
+    check_case(
+        &mut fake,
+        "$ lfs getstripe -v pf\n[exit 0]\n--- stdout
 pf
 lmm_magic:         0x0BD30BD0
 lmm_seq:           0x200000402
@@ -136,7 +141,8 @@ lmm_pool:          p1
 \tobdidx\t\t objid\t\t objid\t\t group
 \t     0\t           670\t        0x29e\t   0x280000401
 
-");
+",
+    );
 }
 
 #[test]
@@ -150,12 +156,20 @@ fn what_has_no_stripes() {
         &mut fake,
         "$ lfs getstripe dangling\n[exit 2]\n--- stderr\nlfs: getstripe for 'dangling' failed: No such file or directory\n",
     );
-    check_case(&mut fake, &format!("$ lfs getstripe f3 nosuch\n[exit 2]\n--- stdout\nf3\n{F3_HEAD}{F3_TABLE}
---- stderr\nlfs: getstripe for 'nosuch' failed: No such file or directory\n"));
-    check_case(&mut fake, "$ lfs getstripe /tmp\n[exit 25]\n--- stderr
+    check_case(
+        &mut fake,
+        &format!(
+            "$ lfs getstripe f3 nosuch\n[exit 2]\n--- stdout\nf3\n{F3_HEAD}{F3_TABLE}
+--- stderr\nlfs: getstripe for 'nosuch' failed: No such file or directory\n"
+        ),
+    );
+    check_case(
+        &mut fake,
+        "$ lfs getstripe /tmp\n[exit 25]\n--- stderr
 lfs getstripe: cb_getstripe: '/tmp' not on a Lustre fs?: Inappropriate ioctl for device (25)
 lfs: getstripe for '/tmp' failed: Inappropriate ioctl for device
-");
+",
+    );
 }
 
 #[test]
@@ -167,13 +181,21 @@ fn wrong_calls() {
         check_case(&mut fake, &format!("$ lfs getstripe {option} f3\n{want}"));
     }
     check_case(&mut fake, &format!("$ lfs getstripe -h sl\n[exit 4]\n--- stdout\n{usage}"));
-    check_case(&mut fake, &format!("$ lfs getstripe -E 4G -c pfl\n[exit 4]\n--- stdout\n{usage}--- stderr
+    check_case(
+        &mut fake,
+        &format!(
+            "$ lfs getstripe -E 4G -c pfl\n[exit 4]\n--- stdout\n{usage}--- stderr
 error: getstripe: filename|dirname must either precede options or follow options
-"));
-    check_case(&mut fake, "$ lfs getstripe -O 1 f3\n[exit 20]\n--- stderr
+"
+        ),
+    );
+    check_case(
+        &mut fake,
+        "$ lfs getstripe -O 1 f3\n[exit 20]\n--- stderr
 lfs getstripe: open f3 failed: Not a directory (20)
 lfs: getstripe for 'f3' failed: Not a directory
-");
+",
+    );
 }
 
 #[test]
@@ -182,10 +204,13 @@ fn defaults_of_directories() {
     let unset = "stripe_count:  1 stripe_size:   4194304 pattern:        stripe_offset: -1\n\n";
     check_case(&mut fake, &format!("$ lfs getstripe d1\n[exit 0]\n--- stdout\nd1\n{unset}"));
     check_case(&mut fake, &format!("$ lfs getstripe -d d1\n[exit 0]\n--- stdout\n{unset}"));
-    check_case(&mut fake, "$ lfs getstripe -d --raw d1\n[exit 0]\n--- stdout
+    check_case(
+        &mut fake,
+        "$ lfs getstripe -d --raw d1\n[exit 0]\n--- stdout
 stripe_count:  0 stripe_size:   0 pattern:        stripe_offset: -1
 
-");
+",
+    );
     default_of(&mut fake, "d1", &Spec { count: Some(sheen_layout::Count::Stripes(2)), ..Spec::default() });
     let two = "stripe_count:  2 stripe_size:   4194304 pattern:       raid0 stripe_offset: -1\n";
     check_case(&mut fake, &format!("$ lfs getstripe -d d1\n[exit 0]\n--- stdout\n{two}\n"));
@@ -193,39 +218,53 @@ stripe_count:  0 stripe_size:   0 pattern:        stripe_offset: -1
         &mut fake,
         &format!("$ lfs getstripe -vd d1\n[exit 0]\n--- stdout\nd1\nlmm_fid:           [0x240000402:0x1:0x0]\n{two}\n"),
     );
-    check_case(&mut fake, "$ lfs getstripe -y -d d1\n[exit 0]\n--- stdout
+    check_case(
+        &mut fake,
+        "$ lfs getstripe -y -d d1\n[exit 0]\n--- stdout
 stripe_count:  2
 stripe_size:   4194304
 pattern:       raid0
 stripe_offset: -1
-");
-    check_case(&mut fake, "$ lfs getstripe --raw -d d1\n[exit 0]\n--- stdout
+",
+    );
+    check_case(
+        &mut fake,
+        "$ lfs getstripe --raw -d d1\n[exit 0]\n--- stdout
 stripe_count:  2 stripe_size:   0 pattern:       raid0 stripe_offset: -1
 
-");
+",
+    );
     for (options, want) in [("-c", "2\n\n"), ("-d -S", "4194304\n\n"), ("-d -i", "-1\n\n"), ("-d -p", "\n")] {
         check_case(&mut fake, &format!("$ lfs getstripe {options} d1\n[exit 0]\n--- stdout\n{want}"));
     }
     let all = Spec { count: Some(sheen_layout::Count::PerOst(2)), overstripe: true, ..Spec::default() };
     default_of(&mut fake, "d1", &all);
-    check_case(&mut fake, "$ lfs getstripe -d d1\n[exit 0]\n--- stdout
+    check_case(
+        &mut fake,
+        "$ lfs getstripe -d d1\n[exit 0]\n--- stdout
 stripe_count:  -2 stripe_size:   4194304 pattern:       raid0,overstriped stripe_offset: -1
 
-");
+",
+    );
 }
 
 #[test]
 fn a_list_as_a_default() {
     let mut fake = lustre();
     default_of(&mut fake, "d1", &Spec { osts: vec![1, 3], ..Spec::default() });
-    check_case(&mut fake, "$ lfs getstripe -d d1\n[exit 0]\n--- stdout
+    check_case(
+        &mut fake,
+        "$ lfs getstripe -d d1\n[exit 0]\n--- stdout
 stripe_count:  2 stripe_size:   4194304 pattern:       raid0 stripe_offset: 1
 \tobdidx\t\t objid\t\t objid\t\t group
 \t     1\t           N/A\t          N/A\t           N/A
 \t     3\t           N/A\t          N/A\t           N/A
 
-");
-    check_case(&mut fake, "$ lfs getstripe -dy d1\n[exit 0]\n--- stdout
+",
+    );
+    check_case(
+        &mut fake,
+        "$ lfs getstripe -dy d1\n[exit 0]\n--- stdout
 stripe_count:  2
 stripe_size:   4194304
 pattern:       raid0
@@ -235,7 +274,8 @@ lmm_objects:
         l_fid:     0x100010000:0x0:0x0
       - l_ost_idx: 3
         l_fid:     0x100030000:0x0:0x0
-");
+",
+    );
 }
 
 #[test]
@@ -243,24 +283,49 @@ fn trees() {
     let mut fake = lustre();
     fake.dir("d1/sub");
     for (name, ost) in [("d1/f", 1), ("d1/sub/g", 2)] {
-        fake.file(name, "[0x200000402:0x60:0x0]", Some(&layout(Fid::new(0x200000402, 0x60), 1 << 20, None, &[(ost, 5)])));
+        fake.file(
+            name,
+            "[0x200000402:0x60:0x0]",
+            Some(&layout(Fid::new(0x200000402, 0x60), 1 << 20, None, &[(ost, 5)])),
+        );
     }
     let unset = "stripe_count:  1 stripe_size:   4194304 pattern:        stripe_offset: -1\n";
-    let file = |ost: u32| format!("lmm_stripe_count:  1
+    let file = |ost: u32| {
+        format!(
+            "lmm_stripe_count:  1
 lmm_stripe_size:   1048576
 lmm_pattern:       raid0
 lmm_layout_gen:    0
 lmm_stripe_offset: {ost}
 \tobdidx\t\t objid\t\t objid\t\t group
 \t     {ost}\t             5\t          0x5\t   {:#x}
-", sheen_wire::fid::ost_seq(ost));
+",
+            sheen_wire::fid::ost_seq(ost)
+        )
+    };
     let (f, g) = (file(1), file(2));
-    check_case(&mut fake, &format!("$ lfs getstripe d1\n[exit 0]\n--- stdout
-d1\n{unset}\nd1/f\n{f}\nd1/sub\n{unset}\n"));
-    check_case(&mut fake, &format!("$ lfs getstripe -r d1\n[exit 0]\n--- stdout
-d1\n{unset}\nd1/f\n{f}\nd1/sub\n{unset}\nd1/sub/g\n{g}\n"));
+    check_case(
+        &mut fake,
+        &format!(
+            "$ lfs getstripe d1\n[exit 0]\n--- stdout
+d1\n{unset}\nd1/f\n{f}\nd1/sub\n{unset}\n"
+        ),
+    );
+    check_case(
+        &mut fake,
+        &format!(
+            "$ lfs getstripe -r d1\n[exit 0]\n--- stdout
+d1\n{unset}\nd1/f\n{f}\nd1/sub\n{unset}\nd1/sub/g\n{g}\n"
+        ),
+    );
     check_case(&mut fake, "$ lfs getstripe -c d1\n[exit 0]\n--- stdout\n1\n\n");
-    check_case(&mut fake, "$ lfs getstripe -r -c d1\n[exit 0]\n--- stdout\nd1\n1\n\nd1/f\n1\n\nd1/sub\n1\n\nd1/sub/g\n1\n\n");
+    check_case(
+        &mut fake,
+        "$ lfs getstripe -r -c d1\n[exit 0]\n--- stdout\nd1\n1\n\nd1/f\n1\n\nd1/sub\n1\n\nd1/sub/g\n1\n\n",
+    );
     let marked = g.replace("0x300000401\n", "0x300000401 *\n");
-    check_case(&mut fake, &format!("$ lfs getstripe -r -O lustre-OST0002_UUID d1\n[exit 0]\n--- stdout\nd1/sub/g\n{marked}\n"));
+    check_case(
+        &mut fake,
+        &format!("$ lfs getstripe -r -O lustre-OST0002_UUID d1\n[exit 0]\n--- stdout\nd1/sub/g\n{marked}\n"),
+    );
 }

@@ -1,0 +1,103 @@
+//! A simulated cluster: the hosts, and the real services and clients on them.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use sheen_client::{Client, ClientOptions};
+use sheen_lnet::{DEFAULT_PORT, Net, Nid};
+use sheen_mds::{Mdt, MdtConfig};
+use sheen_mgs::Mgs;
+use sheen_oss::{Ost, OstConfig};
+use sheen_params::Params;
+use sheen_rpc::Server;
+use sheen_rt::{
+    Rt,
+    sim::{SimConfig, World},
+};
+
+/// Hosts with a mount each.
+pub const CLIENTS: [u32; 3] = [1, 2, 3];
+/// The host of MGS and MDT.
+pub const MDS: u32 = 10;
+/// Hosts with an OST each, by index.
+pub const OSSES: [u32; 4] = [20, 21, 22, 23];
+const FSNAME: &str = "sheen";
+/// Where an OST keeps its objects.
+pub const OST_DIR: &str = "/ost";
+
+/// A network that is slow, uneven, and loses packets; parts of it are different for each seed.
+pub fn weather(seed: u64) -> SimConfig {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x77ea);
+    let us = Duration::from_micros;
+    SimConfig {
+        delay: us(50)..us([500, 2000, 8000][rng.usize(0..3)]),
+        loss: [0.0, 0.005, 0.02][rng.usize(0..3)],
+        retransmit_delay: Duration::from_millis(50),
+        partition_timeout: Duration::from_millis(rng.u64(200..4000)),
+        short_io: 0.1,
+        time_max: Duration::from_secs(3600),
+        ..SimConfig::default()
+    }
+}
+
+/// What runs on a server host. Dropping it does not stop it in order: that is what crashes are for.
+pub enum Node {
+    /// MGS and MDT.
+    Mds(Arc<Server>, Arc<Mgs>, Arc<Mdt>),
+    /// An OST.
+    Oss(Arc<Server>, Arc<Ost>),
+}
+
+fn nid(world: &World, host: u32) -> Nid {
+    Nid::Tcp(world.addr(host, DEFAULT_PORT))
+}
+
+async fn listen(rt: &Rt, world: &World, host: u32) -> (Arc<Net>, Arc<Server>) {
+    let net = Net::new(rt.clone());
+    let server = Server::new(net.clone());
+    server.listen(world.addr(host, DEFAULT_PORT)).await.expect("the address is free");
+    (net, server)
+}
+
+/// Starts the services of a server host, in its present life, on whatever its disk holds. `None`: it crashed meanwhile.
+pub async fn start(world: &World, host: u32) -> Option<Node> {
+    let (rt, inside) = (world.rt(host), world.clone());
+    let starting = world.rt(host).spawn("start", async move {
+        let (net, server) = listen(&rt, &inside, host).await;
+        let (mgs, me, params) = (nid(&inside, MDS), nid(&inside, host).to_string(), Params::new());
+        if host == MDS {
+            let started = Mgs::start(rt.clone(), Path::new("/mgs"), params.clone()).await.expect("the MGS starts");
+            server.add::<sheen_wire::Mgs>(sheen_mgc::MGS_TARGET, started.clone());
+            let config = MdtConfig::new("/mdt", FSNAME, 0, vec![mgs], vec![me]);
+            let mdt = Mdt::start(rt, net, &server, config, params).await.expect("the MDT starts");
+            return Node::Mds(server, started, mdt);
+        }
+        let index = OSSES.iter().position(|h| *h == host).expect("a server host") as u32;
+        let config = OstConfig::new(OST_DIR, FSNAME, Some(index), vec![mgs], vec![me]);
+        let ost = Ost::start(net, &server, config, params).await.expect("the OST starts");
+        Node::Oss(server, ost)
+    });
+    starting.await.ok()
+}
+
+/// Starts all servers and waits until the MDT uses all OSTs.
+pub async fn start_all(world: &World) -> Vec<Node> {
+    let mds = start(world, MDS).await.expect("nothing crashes yet");
+    let mut nodes = Vec::new();
+    for host in OSSES {
+        nodes.push(start(world, host).await.expect("nothing crashes yet"));
+    }
+    if let Node::Mds(_, _, mdt) = &mds {
+        mdt.wait_osts(OSSES.len()).await;
+    }
+    nodes.push(mds);
+    nodes
+}
+
+/// Mounts the file system on a client host.
+pub async fn mount(world: &World, host: u32) -> Arc<Client> {
+    let (rt, mgs) = (world.rt(host), vec![nid(world, MDS)]);
+    let mounting = rt.clone().spawn("mount", async move {
+        Client::mount(rt.clone(), Net::new(rt), mgs, FSNAME, ClientOptions::default(), Params::new()).await
+    });
+    mounting.await.expect("clients do not crash").expect("the file system can be mounted")
+}

@@ -1,0 +1,394 @@
+//! Draws operations at random, and says what they claim.
+//!
+//! Names, sizes and files come from small sets, so that operations meet: most do something, and enough of them are refused.
+
+use bytes::Bytes;
+use fastrand::Rng;
+use sheen_wire::{
+    Fid, FileKind,
+    fid::ROOT,
+    mds::{flags, rename, xattr},
+};
+
+use super::{
+    claims::{Key, Mode, Wanted},
+    model::Model,
+    op::{Op, Striping},
+};
+
+const NAMES: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "longer-than-the-others"];
+/// Open files of a client.
+const HANDLES_MAX: usize = 5;
+/// Directories.
+const DIRS_MAX: usize = 8;
+/// Where a write may begin, at most, in bytes.
+const OFFSET_MAX: u64 = 400 << 10;
+/// Chunks within which writes exclude each other, in bytes: no writes share a stripe's boundary.
+const CHUNK: u64 = 16 << 10;
+
+/// Stripings that are asked for.
+const STRIPINGS: [Striping; 6] = [
+    Striping { count: 1, size: 64 << 10 },
+    Striping { count: 2, size: 64 << 10 },
+    Striping { count: 3, size: 128 << 10 },
+    Striping { count: 4, size: 64 << 10 },
+    Striping { count: 7, size: 64 << 10 },
+    Striping { count: 8, size: 192 << 10 },
+];
+
+/// Draws operations of one client.
+pub struct Draw<'a> {
+    /// Chance.
+    pub rng: &'a mut Rng,
+    /// What there is.
+    pub model: &'a Model,
+    /// Whose operation.
+    pub client: usize,
+}
+
+impl Draw<'_> {
+    fn one_of<T: Clone>(&mut self, all: &[T]) -> Option<T> {
+        if all.is_empty() { None } else { Some(all[self.rng.usize(0..all.len())].clone()) }
+    }
+
+    fn chance(&mut self, percent: u32) -> bool {
+        self.rng.u32(0..100) < percent
+    }
+
+    fn of_kind(&mut self, kind: FileKind) -> Option<Fid> {
+        let all: Vec<Fid> = self.model.inodes.iter().filter(|(_, i)| i.kind() == kind).map(|(f, _)| *f).collect();
+        self.one_of(&all)
+    }
+
+    /// A directory; rarely something that is none, or never was.
+    fn dir(&mut self) -> Fid {
+        match self.rng.u32(0..50) {
+            0 => self.any(),
+            1 => Fid::new(0x2_0000_0400, 0x7777),
+            _ => self.of_kind(FileKind::Dir).unwrap_or(ROOT),
+        }
+    }
+
+    /// Anything.
+    fn any(&mut self) -> Fid {
+        let all: Vec<Fid> = self.model.inodes.keys().copied().collect();
+        self.one_of(&all).unwrap_or(ROOT)
+    }
+
+    fn name(&mut self) -> String {
+        NAMES[self.rng.usize(0..NAMES.len())].to_owned()
+    }
+
+    /// A name that exists, mostly.
+    fn entry(&mut self) -> (Fid, String) {
+        let all: Vec<(Fid, String)> = self.model.names().map(|(dir, name, _)| (dir, name.clone())).collect();
+        match self.one_of(&all) {
+            Some(found) if self.chance(85) => found,
+            _ => (self.dir(), self.name()),
+        }
+    }
+
+    fn handle(&mut self, may: fn(u32) -> bool) -> Option<(u64, Fid)> {
+        let mine = self.model.handles.iter().filter(|(_, h)| h.client == self.client);
+        let all: Vec<_> = mine.clone().filter(|(_, h)| may(h.flags)).map(|(n, h)| (*n, h.fid)).collect();
+        self.one_of(&all)
+    }
+
+    fn size(&mut self) -> u64 {
+        match self.rng.u32(0..10) {
+            0 => 0,
+            1..4 => self.rng.u64(0..5000),
+            4..7 => self.rng.u64(0..8) * (64 << 10),
+            _ => self.rng.u64(0..OFFSET_MAX),
+        }
+    }
+
+    fn len(&mut self) -> usize {
+        match self.rng.u32(0..12) {
+            0 => self.rng.usize(0..250_000),
+            1..4 => self.rng.usize(0..40_000),
+            _ => self.rng.usize(0..6000),
+        }
+    }
+
+    fn open_flags(&mut self) -> u32 {
+        let access = [flags::RDWR, flags::RDWR, flags::WRONLY, flags::RDONLY][self.rng.usize(0..4)];
+        let append = if self.chance(20) { flags::APPEND } else { 0 };
+        let trunc = if self.chance(10) { flags::TRUNC } else { 0 };
+        let sync = if self.chance(5) { flags::SYNC } else { 0 };
+        access | append | trunc | sync
+    }
+
+    fn perm(&mut self) -> u32 {
+        [0o644, 0o600, 0o755, 0o777, 0o400][self.rng.usize(0..5)]
+    }
+
+    /// The next operation, if chance is kind.
+    pub fn op(&mut self) -> Option<Op> {
+        let open = self.model.handles.values().filter(|h| h.client == self.client).count();
+        let dirs = self.model.inodes.values().filter(|i| i.is_dir()).count();
+        Some(match self.rng.u32(0..100) {
+            0..12 if open < HANDLES_MAX => self.create(),
+            12..16 if open < HANDLES_MAX => Op::Open { fid: self.of_kind(FileKind::Regular)?, flags: self.open_flags() },
+            0..16 => Op::Close { handle: self.handle(|_| true)?.0 },
+            16..20 => Op::Close { handle: self.handle(|_| true)?.0 },
+            20..38 => self.write()?,
+            38..50 => {
+                let (offset, len) = (self.size(), if self.chance(30) { 500_000 } else { self.len() });
+                Op::Read { handle: self.handle(|_| true)?.0, offset, len }
+            }
+            50..55 => self.truncate()?,
+            55..57 => Op::Fsync { handle: self.handle(|_| true)?.0 },
+            57..60 if dirs < DIRS_MAX => Op::Mkdir { dir: self.dir(), name: self.name(), perm: 0o755 },
+            57..60 => self.removal(),
+            60..64 => self.removal(),
+            64..70 => self.rename(),
+            70..73 => Op::Link { fid: self.any(), dir: self.dir(), name: self.name() },
+            73..80 => self.look(),
+            80..85 => Op::ReadDir { dir: self.dir(), page: self.rng.u32(100..2000), plus: self.rng.bool() },
+            85..87 => Op::Symlink { dir: self.dir(), name: self.name(), target: self.name() },
+            87..89 => Op::Mknod { dir: self.dir(), name: self.name(), perm: self.perm() },
+            89..92 => self.striping(),
+            92..97 => self.xattr(),
+            97 => Op::Chmod { fid: self.any(), perm: self.perm() },
+            98 if self.chance(30) => Op::SyncFs,
+            98 if open < HANDLES_MAX => Op::TmpFile { dir: self.of_kind(FileKind::Dir)? },
+            _ => {
+                let (handle, _) = self.handle(flags::writes)?;
+                Op::Punch { handle, offset: self.size(), len: self.rng.u64(1..100_000) }
+            }
+        })
+    }
+
+    fn create(&mut self) -> Op {
+        let excl = if self.chance(20) { flags::EXCL } else { 0 };
+        let flags = self.open_flags() | flags::CREAT | excl;
+        Op::Create { dir: self.dir(), name: self.name(), flags, perm: self.perm() }
+    }
+
+    fn write(&mut self) -> Option<Op> {
+        let (handle, _) = self.handle(flags::writes)?;
+        Some(Op::Write { handle, offset: self.size(), len: self.len(), seed: self.rng.u64(..) })
+    }
+
+    fn truncate(&mut self) -> Option<Op> {
+        let size = self.size();
+        if self.rng.bool()
+            && let Some((handle, fid)) = self.handle(|_| true)
+        {
+            return Some(Op::Truncate { fid, size, handle: Some(handle) });
+        }
+        let fid = if self.chance(90) { self.of_kind(FileKind::Regular)? } else { self.any() };
+        Some(Op::Truncate { fid, size, handle: None })
+    }
+
+    fn removal(&mut self) -> Op {
+        let (dir, name) = self.entry();
+        let found = self.model.find(dir, &name).ok().flatten();
+        let is_dir = found.is_some_and(|f| self.model.inode(f).is_ok_and(|i| i.is_dir()));
+        if is_dir != self.chance(10) { Op::Rmdir { dir, name } } else { Op::Unlink { dir, name } }
+    }
+
+    fn rename(&mut self) -> Op {
+        let (dir, name) = self.entry();
+        let (new_dir, new_name) = if self.rng.bool() { self.entry() } else { (self.dir(), self.name()) };
+        let flags = [0, 0, 0, rename::NOREPLACE, rename::EXCHANGE][self.rng.usize(0..5)];
+        Op::Rename { dir, name, new_dir, new_name, flags }
+    }
+
+    fn look(&mut self) -> Op {
+        match self.rng.u32(0..4) {
+            0 => Op::GetAttr { fid: self.any() },
+            1 => Op::Walk { path: self.path() },
+            2 => match self.of_kind(FileKind::Symlink) {
+                Some(fid) => Op::ReadLink { fid },
+                None => Op::ReadLink { fid: self.any() },
+            },
+            _ => {
+                let (dir, name) = self.entry();
+                Op::Lookup { dir, name }
+            }
+        }
+    }
+
+    /// A path that exists, but for its last name perhaps.
+    fn path(&mut self) -> Vec<String> {
+        let mut path = Vec::new();
+        let mut at = ROOT;
+        while let Ok(entries) = self.model.entries(at)
+            && path.len() < DIRS_MAX
+        {
+            let names: Vec<String> = entries.keys().cloned().collect();
+            let name = if self.chance(90) { self.one_of(&names) } else { None };
+            let Some(name) = name else {
+                path.push(self.name());
+                break;
+            };
+            at = entries[&name];
+            path.push(name);
+        }
+        path
+    }
+
+    fn striping(&mut self) -> Op {
+        let new = |i: &super::model::Inode| i.striping.is_none() || i.is_dir();
+        let fids: Vec<Fid> = self.model.inodes.iter().filter(|(f, i)| **f != ROOT && new(i)).map(|(f, _)| *f).collect();
+        match self.one_of(&fids) {
+            Some(fid) if self.chance(50) => Op::SetStripe { fid, striping: STRIPINGS[self.rng.usize(0..6)] },
+            _ => Op::GetStripe { fid: self.any() },
+        }
+    }
+
+    /// What the root passes on in this run, if anything.
+    pub fn root_striping(&mut self) -> Option<Op> {
+        let striping = STRIPINGS[self.rng.usize(0..6)];
+        self.chance(60).then_some(Op::SetStripe { fid: ROOT, striping })
+    }
+
+    fn xattr(&mut self) -> Op {
+        let (fid, name) = (self.any(), format!("user.{}", NAMES[self.rng.usize(0..3)]));
+        match self.rng.u32(0..5) {
+            0 => Op::RemoveXattr { fid, name },
+            1 | 2 => Op::GetXattr { fid, name },
+            _ => {
+                let flags = [0, 0, xattr::CREATE, xattr::REPLACE][self.rng.usize(0..4)];
+                let len = if self.chance(10) { 20_000 } else { 20 };
+                Op::SetXattr { fid, name, value: Bytes::from(crate::noise(self.rng.u64(..), len)), flags }
+            }
+        }
+    }
+}
+
+/// What an operation claims.
+pub fn wanted(model: &Model, op: &Op) -> Wanted {
+    let mut w = Want { model, all: Vec::new() };
+    w.op(op);
+    w.all
+}
+
+struct Want<'a> {
+    model: &'a Model,
+    all: Wanted,
+}
+
+impl Want<'_> {
+    fn inode(&mut self, fid: Fid, mode: Mode) {
+        self.all.push((Key::Inode(fid), mode));
+    }
+
+    /// A name and what it leads to.
+    fn name(&mut self, dir: Fid, name: &str, mode: Mode, child: Mode) {
+        self.inode(dir, Mode::Entries);
+        self.all.push((Key::Name(dir, name.to_owned()), mode));
+        if let Ok(Some(fid)) = self.model.find(dir, name) {
+            self.inode(fid, child);
+        }
+    }
+
+    fn handle(&mut self, handle: u64, mode: Mode) -> Fid {
+        self.all.push((Key::Handle(handle), mode));
+        self.model.handles.get(&handle).map_or(Fid::ZERO, |h| h.fid)
+    }
+
+    fn is_dir(&self, fid: Fid) -> bool {
+        self.model.inode(fid).is_ok_and(|i| i.is_dir())
+    }
+
+    /// How an open treats a file: it may cut it, or give it its layout.
+    fn opening(&self, fid: Option<Fid>, flags: u32) -> Mode {
+        let without = fid.is_some_and(|f| self.model.inode(f).is_ok_and(|i| i.striping.is_none()));
+        if flags & flags::TRUNC != 0 || without { Mode::Alone } else { Mode::Look }
+    }
+
+    fn op(&mut self, op: &Op) {
+        match op {
+            Op::Lookup { dir, name } => self.name(*dir, name, Mode::Look, Mode::Look),
+            Op::Walk { path } => {
+                self.all.push((Key::Tree, Mode::Look));
+                let mut at = ROOT;
+                for (i, name) in path.iter().enumerate() {
+                    let child = self.model.find(at, name).ok().flatten();
+                    // What stands along the way is looked at too, but only the last is compared.
+                    let last = i + 1 == path.len();
+                    let mode = if !last && child.is_some_and(|f| self.is_dir(f)) { Mode::Entries } else { Mode::Look };
+                    self.name(at, name, Mode::Look, mode);
+                    let Some(child) = child else { break };
+                    at = child;
+                }
+            }
+            Op::GetAttr { fid } | Op::ReadLink { fid } | Op::GetXattr { fid, .. } | Op::GetStripe { fid } => {
+                self.inode(*fid, Mode::Look);
+            }
+            Op::Create { dir, name, flags, .. } => {
+                let mode = self.opening(self.model.find(*dir, name).ok().flatten(), *flags);
+                self.name(*dir, name, Mode::Alone, mode);
+            }
+            Op::Mknod { dir, name, .. } | Op::Mkdir { dir, name, .. } | Op::Symlink { dir, name, .. } => {
+                self.inode(*dir, Mode::Entries);
+                self.all.push((Key::Name(*dir, name.clone()), Mode::Alone));
+            }
+            Op::TmpFile { dir } => self.inode(*dir, Mode::Entries),
+            Op::Open { fid, flags } => {
+                let mode = self.opening(Some(*fid), *flags);
+                self.inode(*fid, mode);
+            }
+            Op::Close { handle } => {
+                let fid = self.handle(*handle, Mode::Alone);
+                let nameless = self.model.inode(fid).is_ok_and(|i| i.nlink == 0);
+                self.inode(fid, if nameless { Mode::Alone } else { Mode::Look });
+            }
+            Op::Read { handle, .. } | Op::Fsync { handle } => {
+                let fid = self.handle(*handle, Mode::Look);
+                self.inode(fid, Mode::Look);
+            }
+            Op::Write { handle, offset, len, .. } => self.write(*handle, *offset, *len as u64),
+            Op::Punch { handle, .. } => {
+                let fid = self.handle(*handle, Mode::Look);
+                self.inode(fid, Mode::Alone);
+            }
+            Op::Truncate { fid, handle, .. } => {
+                handle.iter().for_each(|h| drop(self.handle(*h, Mode::Look)));
+                self.inode(*fid, Mode::Alone);
+            }
+            Op::Chmod { fid, .. } | Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. } | Op::SetStripe { fid, .. } => {
+                self.inode(*fid, Mode::Alone);
+            }
+            Op::Link { fid, dir, name } => {
+                self.inode(*fid, Mode::Alone);
+                self.inode(*dir, Mode::Entries);
+                self.all.push((Key::Name(*dir, name.clone()), Mode::Alone));
+            }
+            Op::Unlink { dir, name } | Op::Rmdir { dir, name } => self.name(*dir, name, Mode::Alone, Mode::Alone),
+            Op::Rename { dir, name, new_dir, new_name, .. } => {
+                let source = self.model.find(*dir, name).ok().flatten();
+                let target = self.model.find(*new_dir, new_name).ok().flatten();
+                if dir != new_dir && [source, target].into_iter().flatten().any(|f| self.is_dir(f)) {
+                    self.all.push((Key::Tree, Mode::Alone));
+                }
+                let child = if source.is_some_and(|f| self.is_dir(f)) { Mode::Entries } else { Mode::Look };
+                self.name(*dir, name, Mode::Alone, child);
+                self.name(*new_dir, new_name, Mode::Alone, Mode::Alone);
+            }
+            Op::ReadDir { dir, plus, .. } => {
+                self.all.push((Key::Tree, Mode::Look));
+                self.inode(*dir, Mode::Look);
+                if *plus && let Ok(entries) = self.model.entries(*dir) {
+                    entries.values().for_each(|f| self.inode(*f, Mode::Look));
+                }
+            }
+            Op::SyncFs => {}
+        }
+    }
+
+    fn write(&mut self, handle: u64, offset: u64, len: u64) {
+        let fid = self.handle(handle, Mode::Look);
+        let appends = self.model.handles.get(&handle).is_some_and(|h| h.flags & flags::APPEND != 0);
+        if appends {
+            return self.inode(fid, Mode::Alone);
+        }
+        self.inode(fid, Mode::Chunks);
+        for chunk in offset / CHUNK..=(offset + len) / CHUNK {
+            self.all.push((Key::Chunk(fid, chunk), Mode::Alone));
+        }
+    }
+}
