@@ -22,9 +22,15 @@ use crate::osp::{self, Osp, STATFS_AGE};
 /// How long after its start the MDT lets creates wait for OSTs to answer, rather than refuse them for want of space.
 pub(crate) const SETTLE: Duration = Duration::from_secs(10);
 
+/// By index, each with its task.
+type Map = BTreeMap<u32, (Arc<Osp>, JoinHandle<()>)>;
+
+/// Wait before the MGS is asked again after it refused.
+const RETRY: Duration = Duration::from_secs(5);
+
 /// All OSTs.
 pub(crate) struct Osts {
-    map: Mutex<BTreeMap<u32, (Arc<Osp>, JoinHandle<()>)>>,
+    map: Mutex<Map>,
     /// As placement sees them, by index.
     view: RwLock<Arc<Vec<Ost>>>,
     /// Whether the MGS has said which there are.
@@ -158,12 +164,19 @@ pub(crate) async fn follow(mdt: Arc<Mdt>) -> Result<()> {
     if let Err(e) = &registered {
         error!("{}: the MGS refuses this MDT ({e}); its log says why", mdt.name);
     }
-    let _ = mdt.registered.send(Some(registered.map(drop)));
+    mdt.registered.send_replace(Some(registered.map(drop)));
     registered?;
     let mut version = 0;
     loop {
-        let config = mgc.watch(&config.fsname, version).await?;
-        version = config.version;
-        mdt.osts.update(&mdt, &config);
+        match mgc.watch(&config.fsname, version).await {
+            Ok(config) => {
+                version = config.version;
+                mdt.osts.update(&mdt, &config);
+            }
+            Err(e) => {
+                error!("{}: the MGS does not say which OSTs there are ({e}); trying again", mdt.name);
+                mdt.rt.sleep(RETRY).await;
+            }
+        }
     }
 }

@@ -272,11 +272,11 @@ mod tests {
 
     /// Which round a store shows. It must show one whole.
     fn shown(open: &Open) -> u64 {
-        let record = |r: Result<(redb::AccessGuard<'_, &[u8]>, redb::AccessGuard<'_, &[u8]>), _>| {
-            let (k, v) = r.unwrap();
-            (k.value().to_vec(), v.value().to_vec())
-        };
-        let records: Vec<_> = open.table.iter().unwrap().map(record).collect();
+        let mut records = Vec::new();
+        for record in open.table.iter().unwrap() {
+            let (key, value) = record.unwrap();
+            records.push((key.value().to_vec(), value.value().to_vec()));
+        }
         let Some(((_, moved), all)) = records.split_last().map(|(last, all)| (last.clone(), all)) else { return 0 };
         assert!(moved.is_empty());
         let n = u64::from_le_bytes(all[0].1[..8].try_into().unwrap());

@@ -1,5 +1,7 @@
 //! Replies, commits, crashes and a store that cannot be written.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by them")]
+
 mod common;
 
 use std::time::Duration;
@@ -191,4 +193,29 @@ fn a_full_disk_makes_it_read_only_until_there_is_room() {
         }
     })
     .unwrap();
+}
+
+#[test]
+fn a_seed_replays() {
+    let run = |seed| {
+        let sim = Sim::new(seed, SimConfig::default());
+        let rt = sim.rt(1);
+        sim.run(async {
+            let host = Host::start(&rt, config()).await;
+            host.add_ost(0).await;
+            for i in 0..300 {
+                host.mkdir(&format!("d{i}")).await.unwrap();
+                host.create_closed(&format!("f{i}")).await.unwrap();
+                if i % 3 == 0 {
+                    host.unlink(&format!("f{i}")).await.unwrap();
+                }
+                rt.sleep(Duration::from_millis(rt.random_u64() % 20)).await;
+            }
+            host.mdt.stop().await.unwrap();
+        })
+        .unwrap();
+        sim.trace_hash()
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
 }

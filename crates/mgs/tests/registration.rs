@@ -1,5 +1,7 @@
 //! An MGS and its clients over lo and over the simulated network.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by them")]
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

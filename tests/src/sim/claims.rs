@@ -47,6 +47,13 @@ pub struct Claims(BTreeMap<Key, (Mode, u32)>);
 #[derive(Debug)]
 pub struct Granted(BTreeMap<Key, Mode>);
 
+impl Granted {
+    /// What is claimed.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.0.keys()
+    }
+}
+
 impl Claims {
     /// Takes all of `wanted` if it fits. What is wanted in two modes is wanted alone.
     pub fn take(&mut self, wanted: Wanted) -> Option<Granted> {

@@ -21,6 +21,8 @@ const NAMES: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"
 const HANDLES_MAX: usize = 5;
 /// Directories.
 const DIRS_MAX: usize = 8;
+/// With fewer names than this, more are made first.
+const NAMES_MIN: usize = 8;
 /// Where a write may begin, at most, in bytes.
 const OFFSET_MAX: u64 = 400 << 10;
 /// Chunks within which writes exclude each other, in bytes: no writes share a stripe's boundary.
@@ -127,32 +129,33 @@ impl Draw<'_> {
     pub fn op(&mut self) -> Option<Op> {
         let open = self.model.handles.values().filter(|h| h.client == self.client).count();
         let dirs = self.model.inodes.values().filter(|i| i.is_dir()).count();
-        Some(match self.rng.u32(0..100) {
-            0..12 if open < HANDLES_MAX => self.create(),
-            12..16 if open < HANDLES_MAX => Op::Open { fid: self.of_kind(FileKind::Regular)?, flags: self.open_flags() },
+        let room = open < HANDLES_MAX;
+        let sparse = self.model.names().count() < NAMES_MIN && self.chance(60);
+        Some(match self.rng.u32(0..if sparse { 25 } else { 100 }) {
+            0..16 if room => self.create(),
             0..16 => Op::Close { handle: self.handle(|_| true)?.0 },
-            16..20 => Op::Close { handle: self.handle(|_| true)?.0 },
-            20..38 => self.write()?,
-            38..50 => {
+            16..19 => Op::Mknod { dir: self.dir(), name: self.name(), perm: self.perm() },
+            19..21 => Op::Symlink { dir: self.dir(), name: self.name(), target: self.name() },
+            21..25 if dirs < DIRS_MAX => Op::Mkdir { dir: self.dir(), name: self.name(), perm: 0o755 },
+            21..30 => self.removal(),
+            30..34 if room => Op::Open { fid: self.of_kind(FileKind::Regular)?, flags: self.open_flags() },
+            30..38 => Op::Close { handle: self.handle(|_| true)?.0 },
+            38..56 => self.write()?,
+            56..66 => {
                 let (offset, len) = (self.size(), if self.chance(30) { 500_000 } else { self.len() });
-                Op::Read { handle: self.handle(|_| true)?.0, offset, len }
+                Op::Read { handle: self.handle(flags::reads)?.0, offset, len }
             }
-            50..55 => self.truncate()?,
-            55..57 => Op::Fsync { handle: self.handle(|_| true)?.0 },
-            57..60 if dirs < DIRS_MAX => Op::Mkdir { dir: self.dir(), name: self.name(), perm: 0o755 },
-            57..60 => self.removal(),
-            60..64 => self.removal(),
-            64..70 => self.rename(),
-            70..73 => Op::Link { fid: self.any(), dir: self.dir(), name: self.name() },
-            73..80 => self.look(),
-            80..85 => Op::ReadDir { dir: self.dir(), page: self.rng.u32(100..2000), plus: self.rng.bool() },
-            85..87 => Op::Symlink { dir: self.dir(), name: self.name(), target: self.name() },
-            87..89 => Op::Mknod { dir: self.dir(), name: self.name(), perm: self.perm() },
-            89..92 => self.striping(),
-            92..97 => self.xattr(),
-            97 => Op::Chmod { fid: self.any(), perm: self.perm() },
+            66..70 => self.truncate()?,
+            70..72 => Op::Fsync { handle: self.handle(|_| true)?.0 },
+            72..80 => self.rename(),
+            80..83 => Op::Link { fid: self.any(), dir: self.dir(), name: self.name() },
+            83..88 => self.look(),
+            88..91 => Op::ReadDir { dir: self.dir(), page: self.rng.u32(100..2000), plus: self.rng.bool() },
+            91..94 => self.striping(),
+            94..96 => self.xattr(),
+            96 => Op::Chmod { fid: self.any(), perm: self.perm() },
+            97 if room => Op::TmpFile { dir: self.of_kind(FileKind::Dir)? },
             98 if self.chance(30) => Op::SyncFs,
-            98 if open < HANDLES_MAX => Op::TmpFile { dir: self.of_kind(FileKind::Dir)? },
             _ => {
                 let (handle, _) = self.handle(flags::writes)?;
                 Op::Punch { handle, offset: self.size(), len: self.rng.u64(1..100_000) }
@@ -200,10 +203,7 @@ impl Draw<'_> {
         match self.rng.u32(0..4) {
             0 => Op::GetAttr { fid: self.any() },
             1 => Op::Walk { path: self.path() },
-            2 => match self.of_kind(FileKind::Symlink) {
-                Some(fid) => Op::ReadLink { fid },
-                None => Op::ReadLink { fid: self.any() },
-            },
+            2 => Op::ReadLink { fid: self.of_kind(FileKind::Symlink).unwrap_or(ROOT) },
             _ => {
                 let (dir, name) = self.entry();
                 Op::Lookup { dir, name }
@@ -246,7 +246,12 @@ impl Draw<'_> {
     }
 
     fn xattr(&mut self) -> Op {
-        let (fid, name) = (self.any(), format!("user.{}", NAMES[self.rng.usize(0..3)]));
+        let there = self.model.inodes.iter().flat_map(|(f, i)| i.xattrs.keys().map(|name| (*f, name.clone())));
+        let there: Vec<(Fid, String)> = there.collect();
+        let (fid, name) = match self.one_of(&there) {
+            Some(one) if self.rng.bool() => one,
+            _ => (self.any(), format!("user.{}", NAMES[self.rng.usize(0..3)])),
+        };
         match self.rng.u32(0..5) {
             0 => Op::RemoveXattr { fid, name },
             1 | 2 => Op::GetXattr { fid, name },
@@ -294,10 +299,20 @@ impl Want<'_> {
         self.model.inode(fid).is_ok_and(|i| i.is_dir())
     }
 
-    /// How an open treats a file: it may cut it, or give it its layout.
-    fn opening(&self, fid: Option<Fid>, flags: u32) -> Mode {
-        let without = fid.is_some_and(|f| self.model.inode(f).is_ok_and(|i| i.striping.is_none()));
-        if flags & flags::TRUNC != 0 || without { Mode::Alone } else { Mode::Look }
+    /// An open: it may cut a file, or give it a layout.
+    fn opening(&mut self, fid: Fid, flags: u32) {
+        let lays_out = self.laying_out(fid);
+        self.inode(fid, if flags & flags::TRUNC != 0 || lays_out { Mode::Alone } else { Mode::Look });
+    }
+
+    /// Whether the file has no layout yet; the one that it may get is its directory's.
+    fn laying_out(&mut self, fid: Fid) -> bool {
+        if self.model.inode(fid).map_or(true, |i| i.striping.is_some()) {
+            return false;
+        }
+        let dirs: Vec<Fid> = self.model.names().filter(|(_, _, f)| *f == fid).map(|(dir, ..)| dir).collect();
+        dirs.into_iter().for_each(|dir| self.inode(dir, Mode::Entries));
+        true
     }
 
     fn op(&mut self, op: &Op) {
@@ -320,34 +335,36 @@ impl Want<'_> {
                 self.inode(*fid, Mode::Look);
             }
             Op::Create { dir, name, flags, .. } => {
-                let mode = self.opening(self.model.find(*dir, name).ok().flatten(), *flags);
-                self.name(*dir, name, Mode::Alone, mode);
+                self.inode(*dir, Mode::Entries);
+                self.all.push((Key::Name(*dir, name.clone()), Mode::Alone));
+                if let Ok(Some(fid)) = self.model.find(*dir, name) {
+                    self.opening(fid, *flags);
+                }
             }
             Op::Mknod { dir, name, .. } | Op::Mkdir { dir, name, .. } | Op::Symlink { dir, name, .. } => {
                 self.inode(*dir, Mode::Entries);
                 self.all.push((Key::Name(*dir, name.clone()), Mode::Alone));
             }
             Op::TmpFile { dir } => self.inode(*dir, Mode::Entries),
-            Op::Open { fid, flags } => {
-                let mode = self.opening(Some(*fid), *flags);
-                self.inode(*fid, mode);
-            }
+            Op::Open { fid, flags } => self.opening(*fid, *flags),
             Op::Close { handle } => {
                 let fid = self.handle(*handle, Mode::Alone);
                 let nameless = self.model.inode(fid).is_ok_and(|i| i.nlink == 0);
                 self.inode(fid, if nameless { Mode::Alone } else { Mode::Look });
             }
-            Op::Read { handle, .. } | Op::Fsync { handle } => {
+            Op::Read { handle, .. } => {
                 let fid = self.handle(*handle, Mode::Look);
                 self.inode(fid, Mode::Look);
             }
             Op::Write { handle, offset, len, .. } => self.write(*handle, *offset, *len as u64),
-            Op::Punch { handle, .. } => {
+            // A sync promises the file as it is then: with these bytes and under these names.
+            Op::Punch { handle, .. } | Op::Fsync { handle } => {
                 let fid = self.handle(*handle, Mode::Look);
                 self.inode(fid, Mode::Alone);
             }
             Op::Truncate { fid, handle, .. } => {
-                handle.iter().for_each(|h| drop(self.handle(*h, Mode::Look)));
+                self.all.extend(handle.map(|h| (Key::Handle(h), Mode::Look)));
+                self.laying_out(*fid);
                 self.inode(*fid, Mode::Alone);
             }
             Op::Chmod { fid, .. } | Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. } | Op::SetStripe { fid, .. } => {

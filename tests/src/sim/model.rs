@@ -98,6 +98,15 @@ impl Inode {
     }
 }
 
+impl Inode {
+    /// Empties a regular file.
+    pub fn forget_bytes(&mut self) {
+        if let Content::File(bytes) = &mut self.content {
+            bytes.clear();
+        }
+    }
+}
+
 impl Default for Model {
     fn default() -> Model {
         let root = Inode::new(Content::Dir { entries: BTreeMap::new(), parent: ROOT }, 0o755);

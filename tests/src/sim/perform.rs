@@ -10,7 +10,7 @@ use sheen_wire::{Bulk, Errno, Fid, FileKind, fid::ROOT, mds::SetAttr};
 use super::op::{Answer, Op, Outcome, Striping, View};
 
 const ROOT_USER: &Caller = &Caller::ROOT;
-const LOV: &Bytes = &Bytes::from_static(b"lustre.lov");
+static LOV: Bytes = Bytes::from_static(b"lustre.lov");
 
 /// What an operation brought besides its answer.
 #[derive(Default)]
@@ -112,7 +112,7 @@ async fn answer(client: &Client, op: &Op, file: Option<Arc<OpenFile>>, made: &mu
             Outcome::Done
         }
         Op::SetStripe { fid, striping } => {
-            client.setxattr(ROOT_USER, *fid, LOV, &spec(*striping).encode().into(), 0).await?;
+            client.setxattr(ROOT_USER, *fid, &LOV, &spec(*striping).encode().into(), 0).await?;
             Outcome::Done
         }
         Op::GetStripe { fid } => Outcome::Striped(striping(client, *fid).await?),
@@ -170,13 +170,13 @@ fn spec(striping: Striping) -> Spec {
 
 /// A file's layout.
 pub async fn layout(client: &Client, fid: Fid) -> Result<Layout, Errno> {
-    let value = client.getxattr(ROOT_USER, fid, LOV).await?;
+    let value = client.getxattr(ROOT_USER, fid, &LOV).await?;
     Layout::decode(&value).map_err(|_| Errno::EBADMSG)
 }
 
 async fn striping(client: &Client, fid: Fid) -> Result<Striping, Errno> {
     if client.getattr(fid, None).await?.attr.kind == FileKind::Dir {
-        let value = client.getxattr(ROOT_USER, fid, LOV).await?;
+        let value = client.getxattr(ROOT_USER, fid, &LOV).await?;
         let spec = Spec::decode(&value).map_err(|_| Errno::EBADMSG)?;
         let Some(Count::Stripes(count)) = spec.count else { return Err(Errno::EBADMSG) };
         return Ok(Striping { count, size: spec.stripe_size.ok_or(Errno::EBADMSG)? });

@@ -1,5 +1,6 @@
 //! One host with an MGS, an MDT and fake OSTs that write down what they are asked.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by them")]
 #![allow(dead_code, reason = "not every test uses everything")]
 
 use std::path::Path;

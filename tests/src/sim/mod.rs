@@ -1,0 +1,26 @@
+//! The whole system in one thread: real MGS, MDT, OSTs and clients on simulated hosts, with a network that loses and breaks and
+//! disks that forget, all from one seed.
+//!
+//! Three clients do random operations at the same time; each answer is held against a [`model`]. As long as the file system has no
+//! locks, operations that could see each other half done are kept apart ([`claims`]).
+//!
+//! * [`cluster`]: hosts, services, mounts; [`faults`]: trouble between them;
+//! * [`op`]: operations and answers; [`model`]: what they ought to be; [`draw`]: which come next; [`perform`]: doing them;
+//! * [`run`]: programs that do all this; [`promise`]: what a crash may take and what not; [`tree`]: the outcome as it is read back;
+//! * [`scenario`]: the stories that the tests tell, and their seeds.
+
+#![allow(missing_docs, reason = "fields of operations are named after the system call's")]
+
+pub mod claims;
+pub mod cluster;
+pub mod draw;
+pub mod faults;
+pub mod model;
+pub mod op;
+pub mod perform;
+pub mod promise;
+pub mod run;
+pub mod scenario;
+pub mod tree;
+
+pub use cluster::{CLIENTS, MDS, OSSES};

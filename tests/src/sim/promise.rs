@@ -1,0 +1,182 @@
+//! What a crash may not take: the bytes and names that an fsync has promised; and what it may, one way or the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use sheen_wire::{Fid, mds::flags};
+
+use super::{
+    model::{Inode, Model},
+    op::Op,
+    run::Rule,
+};
+
+/// What was promised so far.
+#[derive(Default)]
+pub struct Promises {
+    files: BTreeMap<Fid, Bytewise>,
+    /// Names that are durable and that nobody has touched since.
+    names: BTreeMap<(Fid, String), Fid>,
+    /// All files there ever were.
+    known: BTreeSet<Fid>,
+}
+
+/// What a regular file may hold after a crash.
+#[derive(Clone, Default)]
+struct Bytewise {
+    /// At the last sync; empty before.
+    synced: Vec<u8>,
+    /// Whether its layout was there by then.
+    layout: bool,
+    /// Changes since, each of which may have reached the disks or not, piece by piece.
+    later: Vec<Change>,
+    /// A write landed nobody knows where.
+    anything: bool,
+}
+
+#[derive(Clone)]
+enum Change {
+    Write(u64, Bytes),
+    Size(u64),
+    Hole(u64, u64),
+}
+
+impl Promises {
+    /// Everything is durable, and nothing under way.
+    pub fn all_synced(&mut self, model: &Model) {
+        for (&fid, inode) in &model.inodes {
+            self.sync(fid, inode);
+        }
+        self.names = model.names().map(|(dir, name, fid)| ((dir, name.clone()), fid)).collect();
+    }
+
+    fn sync(&mut self, fid: Fid, inode: &Inode) {
+        self.known.insert(fid);
+        let Some(bytes) = inode.bytes() else { return };
+        let synced = Bytewise { synced: bytes.clone(), layout: inode.striping.is_some(), ..Bytewise::default() };
+        self.files.insert(fid, synced);
+    }
+
+    /// From now on the names that it touches may be as before or as after.
+    pub fn begins(&mut self, op: &Op) {
+        for (dir, name) in op.names_changed() {
+            self.names.remove(&(dir, name.to_owned()));
+        }
+    }
+
+    /// It ended, and the model does not know yet.
+    pub fn ends(&mut self, op: &Op, model: &Model, rule: Rule) {
+        let Some(handle) = op.handle().and_then(|h| model.handles.get(&h)) else { return };
+        if let Op::Write { offset, .. } = op {
+            let file = self.files.entry(handle.fid).or_default();
+            let end = model.inode(handle.fid).ok().and_then(Inode::bytes).map_or(0, |b| b.len() as u64);
+            let appends = handle.flags & flags::APPEND != 0;
+            file.anything |= appends && rule != Rule::Exact;
+            file.later.push(Change::Write(if appends { end } else { *offset }, op.data()));
+        }
+    }
+
+    /// It succeeded, and the model knows.
+    pub fn done(&mut self, op: &Op, model: &Model) {
+        let open = op.handle().and_then(|h| model.handles.get(&h)).map(|h| h.fid);
+        let named = |dir: &Fid, name: &str| model.find(*dir, name).ok().flatten();
+        match op {
+            Op::Create { dir, name, flags, .. } if flags & flags::TRUNC != 0 => self.change(named(dir, name), Change::Size(0)),
+            Op::Open { fid, flags } if flags & flags::TRUNC != 0 => self.change(Some(*fid), Change::Size(0)),
+            Op::Truncate { fid, size, .. } => self.change(Some(*fid), Change::Size(*size)),
+            Op::Punch { offset, len, .. } => self.change(open, Change::Hole(*offset, *len)),
+            Op::Fsync { .. } => {
+                let Some((fid, inode)) = open.and_then(|f| Some((f, model.inode(f).ok()?))) else { return };
+                self.sync(fid, inode);
+                let names = model.names().filter(|(_, _, f)| *f == fid);
+                self.names.extend(names.map(|(dir, name, fid)| ((dir, name.clone()), fid)));
+            }
+            _ => {}
+        }
+        for (dir, name) in op.names_changed() {
+            self.known.extend(named(&dir, name));
+        }
+    }
+
+    fn change(&mut self, fid: Option<Fid>, change: Change) {
+        if let Some(fid) = fid {
+            self.files.entry(fid).or_default().later.push(change);
+        }
+    }
+
+    /// An operation whose end nobody knows: what it wrote may be there.
+    pub fn doubtful(&mut self, op: &Op, model: &Model) {
+        if let Some(fid) = op.handle().and_then(|h| model.handles.get(&h)).map(|h| h.fid) {
+            self.files.entry(fid).or_default().anything = true;
+        }
+        match op {
+            Op::Truncate { fid, .. } | Op::Open { fid, .. } => self.files.entry(*fid).or_default().anything = true,
+            Op::Create { dir, name, .. } => {
+                let fid = model.find(*dir, name).ok().flatten();
+                fid.into_iter().for_each(|f| self.files.entry(f).or_default().anything = true);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether every promised name is there, and no other file than there ever was.
+    ///
+    /// # Panics
+    /// If not.
+    pub fn check_names(&self, found: &Model, doubtful: &[Op]) {
+        for ((dir, name), fid) in &self.names {
+            assert!(found.inodes.contains_key(dir), "the directory {dir} of the synced {name} {fid} is gone");
+            assert_eq!(found.find(*dir, name), Ok(Some(*fid)), "{name} in {dir} was synced");
+        }
+        let in_doubt: BTreeSet<(Fid, &str)> = doubtful.iter().flat_map(Op::names_changed).collect();
+        for (dir, name, fid) in found.names() {
+            assert!(
+                self.known.contains(&fid) || in_doubt.contains(&(dir, name.as_str())),
+                "{name} in {dir} is {fid}, which nobody made"
+            );
+        }
+    }
+
+    /// Whether a file's bytes are its own, and all that were promised.
+    ///
+    /// # Panics
+    /// If not.
+    pub fn check_bytes(&self, fid: Fid, inode: &Inode, found: &[u8]) {
+        let unknown = Bytewise::default();
+        let file = self.files.get(&fid).unwrap_or(&unknown);
+        if file.anything {
+            return;
+        }
+        if inode.striping.is_none() && !file.layout {
+            return assert!(found.is_empty(), "{fid} has bytes and no layout");
+        }
+        file.check(fid, found);
+    }
+}
+
+impl Bytewise {
+    fn check(&self, fid: Fid, found: &[u8]) {
+        let (mut least, mut most) = (self.synced.len() as u64, self.synced.len() as u64);
+        for change in &self.later {
+            match change {
+                Change::Size(size) => (least, most) = (least.min(*size), most.max(*size)),
+                Change::Write(offset, data) => most = most.max(offset + data.len() as u64),
+                Change::Hole(..) => {}
+            }
+        }
+        let len = found.len() as u64;
+        assert!((least..=most).contains(&len), "{fid} has {len} bytes, not {least} to {most}");
+        for (at, byte) in found.iter().enumerate() {
+            let at = at as u64;
+            let from = |change: &Change| match change {
+                Change::Write(offset, data) => {
+                    at.checked_sub(*offset).and_then(|i| data.get(i as usize)) == Some(byte)
+                }
+                Change::Size(size) => *byte == 0 && at >= *size,
+                Change::Hole(offset, len) => *byte == 0 && (*offset..offset + len).contains(&at),
+            };
+            let synced = self.synced.get(at as usize).copied().unwrap_or(0);
+            assert!(synced == *byte || self.later.iter().any(from), "byte {at} of {fid} is {byte}, which nobody wrote there");
+        }
+    }
+}

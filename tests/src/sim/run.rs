@@ -1,0 +1,269 @@
+//! Programs on three clients: they draw operations, run those that fit together, and hold every answer against the model's.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use fastrand::Rng;
+use sheen_client::{Client, OpenFile};
+use sheen_rt::{JoinHandle, sim::World};
+use sheen_wire::Fid;
+
+use super::{
+    CLIENTS,
+    claims::{Claims, Granted, Key},
+    draw::{Draw, wanted},
+    model::Model,
+    op::{Answer, Op, Outcome},
+    perform::{Made, perform},
+    promise::Promises,
+};
+
+/// Operations that a client has under way at a time.
+const PROGRAMS: usize = 3;
+/// Draws before a program waits for others to end.
+const DRAWS: usize = 8;
+/// That wait.
+const PAUSE: Duration = Duration::from_millis(1);
+/// Operations shown when an answer is wrong.
+const HISTORY: usize = 40;
+/// All that is under way ends within this (virtual) time once nothing disturbs it any more.
+const END: Duration = Duration::from_secs(600);
+
+/// What is known of the answers to operations that end from now on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rule {
+    /// The model's.
+    Exact,
+    /// The model's but for sizes and bytes: an OST lost what was not synced.
+    DataLost,
+    /// Nothing: the MDT lost what was not committed.
+    Doubtful,
+}
+
+/// A cluster's mounts and what ought to be on them.
+pub struct Run {
+    /// The world.
+    pub world: World,
+    /// Mounts by client.
+    pub clients: Vec<Arc<Client>>,
+    state: Mutex<State>,
+}
+
+/// See [`Run`].
+pub struct State {
+    /// Chance.
+    pub rng: Rng,
+    /// What ought to be.
+    pub model: Model,
+    /// What a crash may not take.
+    pub promises: Promises,
+    /// How answers are judged.
+    pub rule: Rule,
+    /// Operations whose answers were not judged.
+    pub doubtful: Vec<Op>,
+    /// Files that such operations may have changed.
+    pub doubtful_files: BTreeSet<Fid>,
+    claims: Claims,
+    files: BTreeMap<u64, Arc<OpenFile>>,
+    strays: Vec<(usize, Arc<OpenFile>)>,
+    numbers: u64,
+    left: usize,
+    under_way: BTreeMap<u64, String>,
+    history: VecDeque<String>,
+}
+
+struct Started {
+    number: u64,
+    op: Op,
+    granted: Granted,
+    file: Option<Arc<OpenFile>>,
+}
+
+impl Run {
+    /// With mounts, on a file system that holds what `model` says.
+    pub fn new(world: &World, clients: Vec<Arc<Client>>, seed: u64, model: Model) -> Arc<Run> {
+        let state = State {
+            rng: Rng::with_seed(seed),
+            promises: Promises::default(),
+            model,
+            rule: Rule::Exact,
+            doubtful: Vec::new(),
+            doubtful_files: BTreeSet::new(),
+            claims: Claims::default(),
+            files: BTreeMap::new(),
+            strays: Vec::new(),
+            numbers: 0,
+            left: 0,
+            under_way: BTreeMap::new(),
+            history: VecDeque::new(),
+        };
+        Arc::new(Run { world: world.clone(), clients, state: Mutex::new(state) })
+    }
+
+    /// What ought to be, and what is going on.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic is survived")
+    }
+
+    /// Lets all clients do `ops` operations altogether.
+    pub fn begin(self: &Arc<Self>, ops: usize) -> Vec<JoinHandle<()>> {
+        self.state().left = ops;
+        let programs = (0..CLIENTS.len()).flat_map(|client| std::iter::repeat_n(client, PROGRAMS));
+        programs
+            .map(|client| {
+                let run = self.clone();
+                self.world.rt(CLIENTS[client]).spawn("program", async move { run.program(client).await })
+            })
+            .collect()
+    }
+
+    /// Operations that are still to be begun.
+    pub fn left(&self) -> usize {
+        self.state().left
+    }
+
+    /// Whether operations are still to be begun.
+    pub fn busy(&self) -> bool {
+        self.left() > 0
+    }
+
+    /// No further operations are begun.
+    pub fn stop(&self) {
+        self.state().left = 0;
+    }
+
+    /// Waits until all that was begun has ended.
+    pub async fn end(&self, programs: Vec<JoinHandle<()>>) {
+        let all = async {
+            for program in programs {
+                program.await.expect("clients do not crash");
+            }
+        };
+        if self.world.rt(CLIENTS[0]).timeout(END, all).await.is_err() {
+            panic!("still under way after {END:?} without faults: {:#?}", self.state().under_way);
+        }
+    }
+
+    async fn program(&self, client: usize) {
+        let rt = self.world.rt(CLIENTS[client]);
+        while self.state().left > 0 {
+            let started = self.state().start(client);
+            match started {
+                Some(started) => self.one(client, started).await,
+                None => rt.sleep(PAUSE).await,
+            }
+        }
+    }
+
+    async fn one(&self, client: usize, started: Started) {
+        let Started { number, op, granted, file } = started;
+        self.world.note(&format!("client {client} op {number}: {op:?}"));
+        let (answer, made) = perform(&self.clients[client], &op, file).await;
+        self.world.note(&format!("client {client} op {number} done: {answer:?}"));
+        self.state().finish(client, number, op, granted, answer, made);
+    }
+
+    /// Does one operation while nothing else is under way.
+    pub async fn alone(&self, client: usize, op: Op) {
+        let started = self.state().admit(op).expect("nothing else is under way");
+        self.one(client, started).await;
+    }
+
+    /// Closes all that is open, whatever that answers if the rule is not exact.
+    pub async fn close_all(&self) {
+        loop {
+            let next = self.state().model.handles.iter().map(|(n, h)| (*n, h.client)).next();
+            let Some((handle, client)) = next else { break };
+            self.alone(client, Op::Close { handle }).await;
+            self.state().drop_handle(handle);
+        }
+        let strays = std::mem::take(&mut self.state().strays);
+        for (client, file) in strays {
+            // Of an operation in doubt: it may not even be open.
+            let _ = self.clients[client].release(file).await;
+        }
+    }
+}
+
+impl State {
+    fn start(&mut self, client: usize) -> Option<Started> {
+        for _ in 0..DRAWS {
+            let drawn = Draw { rng: &mut self.rng, model: &self.model, client }.op();
+            if let Some(op) = drawn
+                && let Some(started) = self.admit(op)
+            {
+                self.left -= 1;
+                return Some(started);
+            }
+        }
+        None
+    }
+
+    /// Takes what the operation claims.
+    fn admit(&mut self, op: Op) -> Option<Started> {
+        let granted = self.claims.take(wanted(&self.model, &op))?;
+        let file = op.handle().and_then(|h| self.files.get(&h).cloned());
+        self.numbers += 1;
+        self.promises.begins(&op);
+        self.under_way.insert(self.numbers, format!("{op:?}"));
+        Some(Started { number: self.numbers, op, granted, file })
+    }
+
+    fn finish(&mut self, client: usize, number: u64, op: Op, granted: Granted, answer: Answer, made: Made) {
+        self.under_way.remove(&number);
+        self.history.push_back(format!("client {client} op {number}: {op:?} -> {answer:?}"));
+        if self.history.len() > HISTORY {
+            self.history.pop_front();
+        }
+        if self.rule == Rule::Doubtful {
+            self.strays.extend(made.file.map(|f| (client, f)));
+            self.doubtful_files.extend(granted.keys().filter_map(|k| match k {
+                Key::Inode(fid) => Some(*fid),
+                _ => None,
+            }));
+            self.promises.doubtful(&op, &self.model);
+            self.doubtful.push(op);
+            self.claims.give_back(granted);
+            return;
+        }
+        let new = match &answer {
+            Ok(Outcome::Seen(view)) => view.fid,
+            _ => Fid::ZERO,
+        };
+        self.promises.ends(&op, &self.model, self.rule);
+        let expected = self.model.apply(client, &op, new, number);
+        self.judge(&op, &answer, expected);
+        if answer.is_ok() {
+            self.promises.done(&op, &self.model);
+        }
+        if let Some(file) = made.file {
+            self.files.insert(number, file);
+        }
+        if let Op::Close { handle } = op {
+            self.files.remove(&handle);
+        }
+        self.claims.give_back(granted);
+    }
+
+    fn judge(&self, op: &Op, answer: &Answer, expected: Answer) {
+        let lost = |answer: Answer| if self.rule == Rule::Exact { answer } else { answer.map(Outcome::without_data) };
+        if lost(answer.clone()) != lost(expected.clone()) {
+            let history: Vec<&str> = self.history.iter().map(String::as_str).collect();
+            panic!(
+                "{op:?}\n  answered {answer:?}\n  expected {expected:?}\nunder way: {:#?}\nbefore, in the order in which they ended:\n{}",
+                self.under_way,
+                history.join("\n")
+            );
+        }
+    }
+
+    fn drop_handle(&mut self, handle: u64) {
+        if self.rule == Rule::Doubtful {
+            self.model.handles.remove(&handle);
+            self.files.remove(&handle);
+        }
+    }
+}

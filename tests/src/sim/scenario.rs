@@ -1,0 +1,297 @@
+//! What happens to a simulated cluster, and for which seeds.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use sheen_rt::sim::{Sim, SimConfig, World};
+
+use super::{
+    CLIENTS, MDS, OSSES,
+    cluster::{Node, mount, start, start_all, weather},
+    draw::Draw,
+    faults::{calm, trouble},
+    model::Model,
+    op::Op,
+    run::{Rule, Run},
+    tree::{Tree, assert_same, objects, visible, walk},
+};
+
+/// Runs one seed of a scenario and says how it went on.
+pub const SEED_VARIABLE: &str = "SHEEN_SIM_SEED";
+/// Events shown when a single seed is run.
+const EVENTS_SHOWN: usize = 200_000;
+/// Objects of files that are gone are gone within this time.
+const CLEANUP: Duration = Duration::from_secs(60);
+
+/// What a run left behind, to be compared with another of the same seed.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Trace {
+    /// Of all events.
+    pub hash: u64,
+    /// The last events, where they were asked for.
+    pub log: Vec<String>,
+}
+
+fn simulate(seed: u64, log_events_max: usize, config: SimConfig, story: impl AsyncFnOnce(&World)) -> Trace {
+    let sim = Sim::new(seed, SimConfig { log_events_max, ..config });
+    let world = World::clone(&sim);
+    sim.run(story(&world)).unwrap_or_else(|e| {
+        sim.log().iter().for_each(|line| eprintln!("{line}"));
+        panic!("{e}")
+    });
+    Trace { hash: sim.trace_hash(), log: sim.log() }
+}
+
+/// Starts all hosts: servers, then clients.
+async fn boot(world: &World, seed: u64) -> (Vec<Node>, Arc<Run>) {
+    let nodes = start_all(world).await;
+    let mut clients = Vec::new();
+    for host in CLIENTS {
+        clients.push(mount(world, host).await);
+    }
+    let run = Run::new(world, clients, seed, Model::default());
+    let striping = {
+        let mut state = run.state();
+        let model = state.model.clone();
+        Draw { rng: &mut state.rng, model: &model, client: 0 }.root_striping()
+    };
+    if let Some(op) = striping {
+        run.alone(0, op).await;
+    }
+    (nodes, run)
+}
+
+/// Does operations amid trouble, then waits for their end in calm.
+async fn storm(world: &World, run: &Arc<Run>, seed: u64, ops: usize) {
+    let trouble = trouble(world, seed);
+    let programs = run.begin(ops);
+    let rt = world.rt(CLIENTS[0]);
+    while run.busy() {
+        rt.sleep(Duration::from_millis(20)).await;
+    }
+    calm(world, &trouble);
+    run.end(programs).await;
+}
+
+/// The tree as all clients see it: the same for each.
+async fn walk_all(world: &World, run: &Run) -> Tree {
+    let walks: Vec<_> = (0..CLIENTS.len())
+        .map(|client| {
+            let mount = run.clients[client].clone();
+            world.rt(CLIENTS[client]).spawn("walk", async move { walk(&mount).await })
+        })
+        .collect();
+    let mut trees = Vec::new();
+    for walk in walks {
+        trees.push(walk.await.expect("clients do not crash"));
+    }
+    let first = trees.swap_remove(0);
+    for (other, client) in trees.iter().zip([2, 1]) {
+        assert_same(&other.model, &first.model, &format!("client {client} against client 0"));
+    }
+    first
+}
+
+/// All is closed; what was removed leaves no objects behind, and all clients see what the model says.
+async fn settle(world: &World, run: &Run) {
+    run.close_all().await;
+    let tree = walk_all(world, run).await;
+    let expected = visible(&run.state().model);
+    assert_same(&tree.model, &expected, "the tree against the model");
+    cleaned(world, &tree).await;
+}
+
+/// Waits until there are no objects but those of files.
+async fn cleaned(world: &World, tree: &Tree) {
+    let rt = world.rt(CLIENTS[0]);
+    let gone = async {
+        while objects(world).difference(&tree.objects).next().is_some() {
+            rt.sleep(Duration::from_millis(200)).await;
+        }
+    };
+    if rt.timeout(CLEANUP, gone).await.is_err() {
+        let left: Vec<_> = objects(world).difference(&tree.objects).copied().collect();
+        panic!("objects that belong to no file: {left:?}");
+    }
+}
+
+/// Operations in bad weather with breaking connections; each done exactly once, and in the end all is as it ought to be.
+pub fn bad_network(seed: u64, ops: usize, log: usize) -> Trace {
+    simulate(seed, log, weather(seed), async |world| {
+        let (_nodes, run) = boot(world, seed).await;
+        storm(world, &run, seed, ops).await;
+        settle(world, &run).await;
+    })
+}
+
+/// Which hosts lose their power.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Victims {
+    /// One OST's.
+    Oss(usize),
+    /// That of MGS and MDT.
+    Mds,
+    /// Both.
+    Both(usize),
+}
+
+impl Victims {
+    fn of(seed: u64) -> Victims {
+        let ost = (seed / 5 % 4) as usize;
+        match seed % 5 {
+            0 | 1 => Victims::Oss(ost),
+            2 | 3 => Victims::Mds,
+            _ => Victims::Both(ost),
+        }
+    }
+
+    fn hosts(self) -> Vec<u32> {
+        match self {
+            Victims::Oss(ost) => vec![OSSES[ost]],
+            Victims::Mds => vec![MDS],
+            Victims::Both(ost) => vec![MDS, OSSES[ost]],
+        }
+    }
+
+    fn ost(self) -> Option<u32> {
+        match self {
+            Victims::Oss(ost) | Victims::Both(ost) => Some(ost as u32),
+            Victims::Mds => None,
+        }
+    }
+
+    fn mds(self) -> bool {
+        !matches!(self, Victims::Oss(_))
+    }
+}
+
+/// Operations; everything synced; more operations, some files synced; the power fails at servers; they come back. What was synced
+/// is there, nothing is mixed up, and all goes on.
+pub fn power_failure(seed: u64, ops: usize, log: usize) -> Trace {
+    simulate(seed, log, weather(seed), async |world| {
+        let (mut nodes, run) = boot(world, seed).await;
+        let programs = run.begin(ops);
+        run.end(programs).await;
+        run.alone(0, Op::SyncFs).await;
+        {
+            let state = &mut *run.state();
+            state.promises.all_synced(&state.model);
+        }
+        let victims = Victims::of(seed);
+        let programs = run.begin(ops);
+        let programs = crash(world, &run, victims, programs, ops).await;
+        restart(world, victims, &mut nodes).await;
+        world.configure(|config| config.loss = 0.0);
+        run.end(programs).await;
+        let tree = aftermath(world, &run, victims).await;
+        let again = Run::new(world, run.clients.clone(), seed + 1, tree.model);
+        let programs = again.begin(ops);
+        again.end(programs).await;
+        settle(world, &again).await;
+    })
+}
+
+type Programs = Vec<sheen_rt::JoinHandle<()>>;
+
+/// Pulls the plug at some moment of the run.
+async fn crash(world: &World, run: &Run, victims: Victims, programs: Programs, ops: usize) -> Programs {
+    let rt = world.rt(CLIENTS[0]);
+    let left = run.state().rng.usize(1..ops);
+    while run.left() > left {
+        rt.sleep(Duration::from_micros(300)).await;
+    }
+    let moment = Duration::from_micros(run.state().rng.u64(0..3000));
+    rt.sleep(moment).await;
+    run.stop();
+    run.state().rule = if victims.mds() { Rule::Doubtful } else { Rule::DataLost };
+    world.note(&format!("the power fails: {victims:?}"));
+    victims.hosts().into_iter().for_each(|host| world.crash_host(host));
+    programs
+}
+
+/// The hosts come up again, after a while.
+async fn restart(world: &World, victims: Victims, nodes: &mut Vec<Node>) {
+    let rt = world.rt(CLIENTS[0]);
+    for host in victims.hosts() {
+        rt.sleep(Duration::from_millis(rt.random_u64() % 3000)).await;
+        world.note(&format!("host {host} comes up"));
+        nodes.push(start(world, host).await.expect("it does not crash again"));
+    }
+    // Until then a new file may get fewer stripes than were asked for.
+    for node in &*nodes {
+        if let Node::Mds(_, _, mdt) = node {
+            let _ = rt.timeout(CLEANUP, mdt.wait_osts(OSSES.len())).await;
+        }
+    }
+}
+
+/// What there is after the crash: all that was promised, nothing that never was.
+async fn aftermath(world: &World, run: &Run, victims: Victims) -> Tree {
+    for client in &run.clients {
+        client.syncfs().await.expect("all servers can be reached again");
+    }
+    run.close_all().await;
+    let tree = walk_all(world, run).await;
+    {
+        let state = &mut *run.state();
+        if !victims.mds() {
+            let bare = |model: &Model| {
+                let mut bare = visible(model);
+                bare.inodes.values_mut().for_each(super::model::Inode::forget_bytes);
+                bare
+            };
+            assert_same(&bare(&tree.model), &bare(&state.model), "names and attributes, which no OST holds");
+        }
+        state.promises.check_names(&tree.model, &state.doubtful);
+        for (fid, inode) in &tree.model.inodes {
+            let Some(found) = inode.bytes() else { continue };
+            let untouched = victims.ost().is_none_or(|ost| !tree.osts.get(fid).is_some_and(|o| o.contains(&ost)));
+            let known = state.model.inodes.get(fid).and_then(|i| i.bytes());
+            let laid_out = inode.striping.is_some();
+            match known {
+                Some(known) if untouched && laid_out && !state.doubtful_files.contains(fid) => {
+                    assert!(found == known, "{fid} lies on no OST that crashed, and has other bytes");
+                }
+                _ => state.promises.check_bytes(*fid, inode, found),
+            }
+        }
+    }
+    cleaned(world, &tree).await;
+    tree
+}
+
+/// Runs seeds `0..count`, as many at a time as there are processors; or the one that the environment names, with its log.
+///
+/// # Panics
+/// If any seed fails; says which and how to run it again.
+pub fn seeds(test: &str, count: u64, scenario: impl Fn(u64, usize) -> Trace + Sync) {
+    if let Some(seed) = std::env::var(SEED_VARIABLE).ok().and_then(|s| s.parse().ok()) {
+        let _ = tracing_subscriber::fmt().with_test_writer().with_env_filter("info").without_time().try_init();
+        let trace = scenario(seed, EVENTS_SHOWN);
+        trace.log.iter().for_each(|line| println!("{line}"));
+        println!("seed {seed}: fine, trace {:016x}", trace.hash);
+        return;
+    }
+    let (next, failed) = (AtomicU64::new(0), Mutex::new(Vec::new()));
+    let one = || {
+        while let seed = next.fetch_add(1, Ordering::Relaxed)
+            && seed < count
+        {
+            if catch_unwind(AssertUnwindSafe(|| scenario(seed, 0))).is_err() {
+                eprintln!("seed {seed} failed; again, with a log: {SEED_VARIABLE}={seed} cargo test -p sheen-tests --test simulation {test} -- --nocapture");
+                failed.lock().expect("no panic holds it").push(seed);
+            }
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, |n| n.get());
+    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(one))));
+    let failed = failed.into_inner().expect("no panic holds it");
+    assert!(failed.is_empty(), "{} of {count} seeds failed: {failed:?}", failed.len());
+}
