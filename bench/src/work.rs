@@ -48,19 +48,41 @@ impl Kind {
         [Kind::Write, Kind::Read, Kind::Create, Kind::Stat, Kind::Unlink].into_iter().find(|k| k.name() == s)
     }
 
+    /// Whether the work called `name` reads or stats what this one leaves.
+    pub fn leaves_for(self, name: &str) -> bool {
+        match self {
+            Kind::Write => name.starts_with("read"),
+            Kind::Create => name.starts_with("stat") || name.starts_with("unlink"),
+            _ => false,
+        }
+    }
+
     /// Whether it moves bytes (its rate is MiB/s) or does operations (its rate is 1/s).
     pub fn is_data(self) -> bool {
         matches!(self, Kind::Write | Kind::Read)
     }
 }
 
-/// Does `kind` in `dir` with `processes` processes, `count` times each; returns operations (or MiB) a second.
+/// Does `kind` in `dir` with `processes` processes, `count` times each; returns operations (or MiB) a second. Each process
+/// has a directory of its own.
 pub fn run(kind: Kind, dir: &Path, processes: usize, count: usize) -> io::Result<f64> {
+    start_and_time(kind, dir, processes, count, "worker")
+}
+
+/// The same with all files in one directory, `dir/shared`.
+pub fn run_in_one_directory(kind: Kind, dir: &Path, processes: usize, count: usize) -> io::Result<f64> {
+    fs::create_dir_all(dir.join("shared"))?;
+    start_and_time(kind, dir, processes, count, SHARED)
+}
+
+const SHARED: &str = "worker-shared";
+
+fn start_and_time(kind: Kind, dir: &Path, processes: usize, count: usize, word: &str) -> io::Result<f64> {
     let me = std::env::current_exe()?;
     let mut workers = Vec::new();
     for rank in 0..processes {
         let child = Command::new(&me)
-            .args(["worker", kind.name()])
+            .args([word, kind.name()])
             .arg(dir)
             .args([rank.to_string(), count.to_string()])
             .stdin(Stdio::piped())
@@ -117,12 +139,12 @@ impl Drop for Worker {
 pub fn maybe_worker() -> io::Result<bool> {
     let args: Vec<String> = std::env::args().collect();
     let [_, word, kind, dir, rank, count] = args.as_slice() else { return Ok(false) };
-    if word != "worker" {
+    if word != "worker" && word != SHARED {
         return Ok(false);
     }
     let kind = Kind::parse(kind).ok_or_else(|| io::Error::other("unknown kind of work"))?;
     let number = |s: &str| s.parse::<usize>().map_err(io::Error::other);
-    work(kind, Path::new(dir), number(rank)?, number(count)?)?;
+    work(kind, Path::new(dir), number(rank)?, number(count)?, word == SHARED)?;
     Ok(true)
 }
 
@@ -139,9 +161,13 @@ fn done() -> io::Result<()> {
     io::stdout().flush()
 }
 
-fn work(kind: Kind, dir: &Path, rank: usize, count: usize) -> io::Result<()> {
+fn work(kind: Kind, dir: &Path, rank: usize, count: usize, shared: bool) -> io::Result<()> {
     let mine = dir.join(format!("rank{rank}"));
-    let names: Vec<PathBuf> = (0..count).map(|i| mine.join(format!("file.mdtest.{i:08}"))).collect();
+    let name = |i: usize| match shared {
+        true => dir.join(format!("shared/rank{rank}.{i:08}")),
+        false => mine.join(format!("file.mdtest.{i:08}")),
+    };
+    let names: Vec<PathBuf> = (0..count).map(name).collect();
     match kind {
         Kind::Write => {
             let file = direct(&mine.with_extension("data"), true)?;
@@ -151,7 +177,7 @@ fn work(kind: Kind, dir: &Path, rank: usize, count: usize) -> io::Result<()> {
             }
             start()?;
             for i in 0..count {
-                file.write_all_at(&block, (i * BLOCK) as u64)?;
+                file.write_all_at(block, (i * BLOCK) as u64)?;
             }
         }
         Kind::Read => {
@@ -159,7 +185,7 @@ fn work(kind: Kind, dir: &Path, rank: usize, count: usize) -> io::Result<()> {
             let mut block = aligned(BLOCK);
             start()?;
             for i in 0..count {
-                file.read_exact_at(&mut block, (i * BLOCK) as u64)?;
+                file.read_exact_at(block, (i * BLOCK) as u64)?;
             }
         }
         Kind::Create => {

@@ -1,6 +1,6 @@
 //! Sheen against the baseline, in one run, as ratios: the table of `docs/performance.md`.
 //!
-//! `speed [--rounds 5] [--sheen PATH] [--base DIR] [--json FILE] [--only NAME] [--tcp]`. Every round measures each work once
+//! `speed [--rounds 5] [--sheen PATH] [--base DIR] [--json FILE] [--only NAME] [--stage lo|tcp]`. Every round measures each work once
 //! on each file system, one after the other, so that what the machine does meanwhile hits them alike; a ratio is formed within
 //! a round and the median over the rounds is shown.
 
@@ -27,7 +27,7 @@ struct Args {
     /// FUSE threads of every file system.
     #[arg(long, default_value_t = 4)]
     threads: usize,
-    /// Only works whose name contains this.
+    /// Only works whose name contains this, and what they need to be done before.
     #[arg(long)]
     only: Option<String>,
     /// Only this file system besides the baseline: lo or tcp.
@@ -76,7 +76,7 @@ fn main() -> io::Result<()> {
     let stages = bring_up(&args)?;
     let works: Vec<Work> = works(args.quick)
         .into_iter()
-        .filter(|w| args.only.as_ref().is_none_or(|o| w.name.contains(o.as_str())))
+        .filter(|w| args.only.as_ref().is_none_or(|o| w.name.contains(o.as_str()) || w.kind.leaves_for(o)))
         .collect();
     // rates[work][stage] over rounds
     let mut rates: BTreeMap<(usize, usize), Vec<f64>> = BTreeMap::new();

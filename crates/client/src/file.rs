@@ -53,6 +53,8 @@ pub struct OpenFile {
     wrote: AtomicU64,
     /// Whether the file's creation is known to be durable.
     pub(crate) durable: AtomicBool,
+    /// A restarted MDT does not know the file: it was never committed, or its client was given up.
+    lost: AtomicBool,
 }
 
 impl fmt::Debug for OpenFile {
@@ -97,11 +99,17 @@ impl OpenFile {
             read: AtomicBool::new(false),
             wrote: AtomicU64::new(0),
             durable: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
         }
     }
 
     pub(crate) fn handle(&self) -> u64 {
         self.handle.load(Relaxed)
+    }
+
+    /// ESTALE if the MDT has lost the file: its objects belong to nobody, so nothing may be written to them and nothing be promised.
+    pub(crate) fn check_not_lost(&self) -> Result<()> {
+        if self.lost.load(Relaxed) { Err(Errno::ESTALE) } else { Ok(()) }
     }
 
     pub(crate) fn note_read(&self) {
@@ -212,7 +220,10 @@ impl OpenFiles {
             for (file, handle) in files.iter().zip(handles) {
                 match handle {
                     Ok(handle) => file.handle.store(handle, Relaxed),
-                    Err(errno) => tracing::warn!("{} could not be opened again after a restart: {errno}", file.fid),
+                    Err(errno) => {
+                        file.lost.store(true, Relaxed);
+                        tracing::warn!("{} could not be opened again after a restart: {errno}", file.fid);
+                    }
                 }
             }
         }

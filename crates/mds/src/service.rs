@@ -61,7 +61,10 @@ impl Service<Mds> for Mdt {
             let began = self.rt.now();
             let client = ClientId(export.id());
             let result = match &request {
-                Request::Sync { fid } => self.sync(*fid).await.map(|()| Done { reply: Reply::Ok, transno: 0 }),
+                request @ Request::Sync { fid } => match self.execute(client, request).await {
+                    Ok(done) => self.sync(*fid).await.map(|()| done),
+                    failed => failed,
+                },
                 request => self.execute(client, request).await,
             };
             self.stats.record(request.op(), self.rt.now().since(began).as_micros() as u64);

@@ -22,9 +22,10 @@ use crate::{
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClientId(pub u64);
 
-/// Not an error of Linux: [`Namespace::execute`] changed nothing that matters and must be called again after the next commit,
-/// because ids that it needs are reserved but the reservation is not durable yet. The service seals, commits, repeats (where a
-/// batch is being committed already, `seal` answers `None`: wait for that one first); no client ever sees this value. Happens for the first object on an OST, and when 32Ki objects of one OST are used in one commit interval.
+/// Not an error of Linux: [`Namespace::execute`] changed nothing that matters and must be called again after the next
+/// commit, because ids that it needs are reserved but the reservation is not durable yet. The service seals, commits,
+/// repeats (where a batch is being committed already, `seal` answers `None`: wait for that one first); no client ever sees
+/// this value. Happens for the first object on an OST, and when 32Ki objects of one OST are used in one commit interval.
 pub const NEED_COMMIT: Errno = Errno(0x1_0002);
 
 /// How an MDT is run.
@@ -63,7 +64,8 @@ impl Default for Config {
     }
 }
 
-/// What is wanted of a new layout: to be resolved in this order (`sheen_layout::resolve`), then from the file system's defaults.
+/// What is wanted of a new layout: to be resolved in this order (`sheen_layout::resolve`), then from the file system's
+/// defaults.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ask {
     /// What the user set on the file itself; empty where nothing.
@@ -135,8 +137,8 @@ pub struct Namespace<S> {
 }
 
 impl<S: Store> Namespace<S> {
-    /// Opens a store; formats it if it is empty. Commits once before it returns (the reservation of ids, orphan ranges found).
-    /// `random` makes open-file handles of this life differ from those of earlier ones.
+    /// Opens a store; formats it if it is empty. Commits once before it returns (the reservation of ids, orphan ranges
+    /// found). `random` makes open-file handles of this life differ from those of earlier ones.
     pub fn open(store: Arc<S>, mut config: Config, now: Time, random: u64) -> Result<Self, StoreError> {
         let found: Option<Super> = read(&*store, key::SUPER)?;
         let counters: Counters = read(&*store, key::COUNTERS)?.unwrap_or_default();
@@ -176,8 +178,9 @@ impl<S: Store> Namespace<S> {
         Ok(())
     }
 
-    /// Executes one request. An error changed nothing. `StatFs` is answered from [`Env::statfs`]; `Sync` answers `Ok` at once: waiting
-    /// is the service's part ([`Namespace::needs_commit`]). [`NEED_COMMIT`] asks for a commit and a second call.
+    /// Executes one request. An error changed nothing. `StatFs` is answered from [`Env::statfs`]; `Sync` answers `Ok` at
+    /// once: waiting is the service's part ([`Namespace::needs_commit`]). [`NEED_COMMIT`] asks for a commit and a second
+    /// call.
     pub fn execute(&mut self, client: ClientId, request: &Request, env: &mut dyn Env) -> wire::Result<Done> {
         let mut cx = Cx { client, now: env.now(), env };
         let result = ops::execute(self, &mut cx, request);
@@ -235,14 +238,14 @@ impl<S: Store> Namespace<S> {
         self.tables.last_transno()
     }
 
-    /// What the next seal would hold: (operations, bytes, roughly). Bookkeeping such as [`Namespace::destroyed`] counts only in
-    /// bytes; with 0 bytes there is nothing that waits for a commit, unless [`NEED_COMMIT`] was answered.
+    /// What the next seal would hold: (operations, bytes, roughly). Bookkeeping such as [`Namespace::destroyed`] counts
+    /// only in bytes; with 0 bytes there is nothing that waits for a commit, unless [`NEED_COMMIT`] was answered.
     pub fn dirty(&self) -> (u64, usize) {
         self.tables.dirty()
     }
 
-    /// For `Sync { fid }`: the transno up to which must be committed for the file (with `None`: everything) to be durable; `None`
-    /// if it is already.
+    /// For `Sync { fid }`: the transno up to which must be committed for the file (with `None`: everything) to be durable;
+    /// `None` if it is already.
     pub fn needs_commit(&self, fid: Option<Fid>) -> Option<u64> {
         match fid {
             Some(fid) => self.tables.uncommitted(fid),
@@ -323,8 +326,8 @@ impl<S: Store> Namespace<S> {
         self.tables.take_fault()
     }
 
-    /// Where a name stands in its directory: a keyed hash, so that nobody can choose names that collide; not 0, so that cookies are
-    /// above those of `.` and `..`.
+    /// Where a name stands in its directory: a keyed hash, so that nobody can choose names that collide; not 0, so that
+    /// cookies are above those of `.` and `..`.
     pub(crate) fn hash(&self, name: &[u8]) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(self.config.hash_seed, !self.config.hash_seed.rotate_left(32));
         hasher.write(name);

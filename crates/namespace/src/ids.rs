@@ -1,9 +1,9 @@
 //! Names that must never be given twice: sequences of FIDs for clients, ids of objects on each OST.
 //!
-//! A client may write an object, or send a FID, before the create that named it is committed; then a crash loses the create and
-//! not the object. So only ids up to a bound that is durable are given out, the bound is raised in large steps ahead of use
-//! ([`RESERVE`]), and a restart goes on above the bound. What lies between the last id that a committed layout uses and the bound
-//! may exist on the OST with nobody knowing: an [`OrphanRange`], kept in the store until the OST has removed it.
+//! A client may write an object, or send a FID, before the create that named it is committed; then a crash loses the create
+//! and not the object. So only ids up to a bound that is durable are given out, the bound is raised in large steps ahead of
+//! use ([`RESERVE`]), and a restart goes on above the bound. What lies between the last id that a committed layout uses and
+//! the bound may exist on the OST with nobody knowing: an [`OrphanRange`], kept in the store until the OST has removed it.
 //!
 //! FIDs of new files are the client's choice within its sequences; [`Sequences::check`] says which are surely fresh.
 
@@ -20,8 +20,8 @@ use crate::{
     tables::{Tables, for_each_in},
 };
 
-/// Object ids reserved at once on one OST: 32 files of 2000 stripes on that OST between two commits, and a restart wastes little of
-/// 2^32.
+/// Object ids reserved at once on one OST: 32 files of 2000 stripes on that OST between two commits, and a restart wastes
+/// little of 2^32.
 pub(crate) const RESERVE: u32 = 64 << 10;
 /// Sequences reserved at once. One serves a client for 131,072 files.
 pub(crate) const SEQ_RESERVE: u64 = 1024;
@@ -30,7 +30,8 @@ const SEQ_END: u64 = 0x2_8000_0000;
 /// Sequences whose use is followed; beyond, the oldest are forgotten, which costs a look into the store per create in them.
 const SEQ_TRACKED_MAX: usize = 65536;
 
-/// Object ids of one OST that were reserved before a crash and not known to be used after it: `first <= oid <= last` of `seq`.
+/// Object ids of one OST that were reserved before a crash and not known to be used after it: `first <= oid <= last` of
+/// `seq`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct OrphanRange {
     /// Index of the OST.
@@ -136,7 +137,8 @@ impl Objects {
         self.osts.values_mut().for_each(|ost| ost.durable = ost.sealed);
     }
 
-    /// For a clean stop: nothing above the last id was given out. Takes effect with the next batch; nothing may be taken any more.
+    /// For a clean stop: nothing above the last id was given out. Takes effect with the next batch; nothing may be taken
+    /// any more.
     pub(crate) fn give_back(&mut self) {
         for ost in self.osts.values_mut() {
             *ost = Ost { reserved: ost.last, durable: ost.last, dirty: true, ..*ost };

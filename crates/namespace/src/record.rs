@@ -16,8 +16,8 @@ pub const FORMAT_VERSION: u8 = 1;
 
 /// `st_size` of every directory, as ext4 shows small ones.
 const DIR_SIZE: u64 = 4096;
-/// Bytes of names and parents kept per file for fid2path, as Lustre's MAX_LINKEA_SIZE: hard links beyond it work, but their names
-/// cannot be found from the file. A directory's only name always fits.
+/// Bytes of names and parents kept per file for fid2path, as Lustre's MAX_LINKEA_SIZE: hard links beyond it work, but their
+/// names cannot be found from the file. A directory's only name always fits.
 pub(crate) const LINKS_BYTES_MAX: usize = 4096;
 /// What Lustre's link xattr spends on an entry beside the name.
 pub(crate) const LINK_ENTRY_BYTES: usize = 18;

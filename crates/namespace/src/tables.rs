@@ -1,7 +1,8 @@
 //! The tables over the store: two layers of changes, and caches of what is current.
 //!
-//! A read looks into the cache, the active layer, the committing layer, the store, in this order. Every write goes to the active layer
-//! and the cache, so that a cached value is always the current one. Values stay typed until the batch is written.
+//! A read looks into the cache, the active layer, the committing layer, the store, in this order. Every write goes to the
+//! active layer and the cache, so that a cached value is always the current one. Values stay typed until the batch is
+//! written.
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 

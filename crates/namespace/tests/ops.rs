@@ -720,3 +720,23 @@ fn the_unlink_log_is_read_past_entries_that_are_done() {
     assert_eq!(seqnos(&fs, 0, 3), all[5..8]);
     assert_eq!(seqnos(&fs, all[7], 3), all[8..]);
 }
+
+#[test]
+fn the_store_forgets_orphans_that_went_or_were_linked() {
+    let mut fs = Fs::new();
+    let d = open_dir(&mut fs);
+    let fid = fs.fid();
+    let request = Request::TmpFile { cred: ROOT_CRED, parent: d, fid, flags: flags::RDWR, mode: 0o600, umask: 0 };
+    let linked = fs.opened(request).unwrap();
+    let unlinked = fs.create(&ROOT_CRED, d, "f", flags::RDWR, 0o600).unwrap();
+    fs.unlink(&ROOT_CRED, d, "f").unwrap();
+    let orphans = |fs: &mut Fs| {
+        fs.commit();
+        sheen_namespace::Store::range(&*fs.store, b"p", b"q", 10).unwrap().len()
+    };
+    assert_eq!(orphans(&mut fs), 2);
+    fs.link(&ROOT_CRED, linked.0, d, "g").unwrap();
+    assert_eq!(orphans(&mut fs), 1);
+    fs.close(unlinked).unwrap();
+    assert_eq!(orphans(&mut fs), 0);
+}

@@ -531,6 +531,28 @@ fn a_crash_ends_a_host_and_leaves_the_others() {
 }
 
 #[test]
+fn the_order_in_which_a_channel_wakes_its_receivers_does_not_count() {
+    let run = || {
+        let sim = sim(5);
+        let sender = tokio::sync::watch::Sender::new(0);
+        for _ in 0..20 {
+            let mut receiver = sender.subscribe();
+            drop(sim.rt(1).spawn("receives", async move { while receiver.changed().await.is_ok() {} }));
+        }
+        let rt = sim.rt(1);
+        sim.run(async {
+            for n in 1..10 {
+                rt.sleep(ms(1)).await;
+                let _ = sender.send(n);
+            }
+        })
+        .unwrap();
+        sim.trace_hash()
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
 fn a_run_that_cannot_end_says_who_waits() {
     let sim = sim(1);
     sim.rt(7).spawn("stuck", std::future::pending::<()>());

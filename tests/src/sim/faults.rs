@@ -23,7 +23,7 @@ pub fn trouble(world: &World, seed: u64) -> JoinHandle<()> {
     rt.clone().spawn("trouble", async move {
         let pairs = pairs();
         loop {
-            rt.sleep(ms(rng.u64(0..12))).await;
+            rt.sleep(ms(rng.u64(0..40))).await;
             // Half of it hits the way to the MDT.
             let (a, b) = match rng.bool() {
                 true => (CLIENTS[rng.usize(0..CLIENTS.len())], MDS),

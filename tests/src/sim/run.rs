@@ -172,6 +172,13 @@ impl Run {
         self.one(client, started).await;
     }
 
+    /// All open files, with their clients.
+    pub fn open_files(&self) -> Vec<(usize, Arc<OpenFile>)> {
+        let state = self.state();
+        let open = state.model.handles.iter().filter_map(|(n, h)| Some((h.client, state.files.get(n)?.clone())));
+        open.collect()
+    }
+
     /// Closes all that is open, whatever that answers if the rule is not exact.
     pub async fn close_all(&self) {
         loop {

@@ -28,7 +28,7 @@ pub fn mgs(args: &MgsArgs) -> Result {
 /// `sheen mds`
 pub fn mds(args: &MdsArgs) -> Result {
     target(&args.target, async |host: &Host, mgs: &[Nid], me: Nid| {
-        host.mdt(&args.target.dir, &args.target.fsname, 0, mgs, me.clone()).await?;
+        host.mdt(&args.target.dir, &args.target.fsname, 0, mgs, me).await?;
         println!("{}-MDT0000 ready at {me}", args.target.fsname);
         Ok(())
     })
@@ -38,7 +38,7 @@ pub fn mds(args: &MdsArgs) -> Result {
 pub fn oss(args: &OssArgs) -> Result {
     target(&args.target, async |host: &Host, mgs: &[Nid], me: Nid| {
         for slot in 0..args.osts {
-            host.ost(&args.target.dir.join(slot.to_string()), &args.target.fsname, None, mgs, me.clone()).await?;
+            host.ost(&args.target.dir.join(slot.to_string()), &args.target.fsname, None, mgs, me).await?;
         }
         println!("{} OSTs of {} ready at {me}", args.osts, args.target.fsname);
         Ok(())

@@ -1,3 +1,5 @@
+//! What lctl prints and how it ends, against the captures of Lustre's.
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 

@@ -78,7 +78,11 @@ impl Client {
     }
 
     /// The layout of an open file: its own, else the MDT's; `None` where the file has none yet.
+    ///
+    /// # Errors
+    /// ESTALE: the MDT has lost the file.
     pub(crate) async fn layout_of_file(&self, file: &OpenFile) -> Result<Option<Arc<Layout>>> {
+        file.check_not_lost()?;
         if let Some(layout) = file.inode.layout.get() {
             return Ok(Some(layout.clone()));
         }

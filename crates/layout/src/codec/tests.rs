@@ -1,3 +1,5 @@
+//! The binary forms, against the captured bytes of Lustre's.
+
 use proptest::prelude::*;
 
 use super::*;

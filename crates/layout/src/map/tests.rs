@@ -1,3 +1,5 @@
+//! The mapping, against a model that deals bytes one by one.
+
 use proptest::prelude::*;
 use sheen_wire::Fid;
 

@@ -1,3 +1,5 @@
+//! Placement: evenness, weights, refusals.
+
 use sheen_wire::Errno;
 
 use super::*;

@@ -1,8 +1,8 @@
 //! close: the end of an open file.
 //!
 //! * EBADF for a handle that is not the client's, or not of this file.
-//! * If anything was read, the access time is renewed as the relatime mount option does: when it is not newer than the last change
-//!   of content or attributes, or older than a day.
+//! * If anything was read, the access time is renewed as the relatime mount option does: when it is not newer than the last
+//!   change of content or attributes, or older than a day.
 //! * The last close of a file without a name removes it and lets its objects be destroyed.
 
 use sheen_wire::{self as wire, Fid, Time, mds::Reply};

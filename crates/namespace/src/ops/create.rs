@@ -4,8 +4,8 @@
 //! * EACCES without write and search permission on the parent; ENOENT if the parent was removed.
 //! * EPERM for devices unless superuser (but for character device 0:0, overlayfs's whiteout).
 //! * A symlink's target: ENOENT if empty, ENAMETOOLONG past 4095 bytes. Its mode is 0777.
-//! * Owner, group, mode, ACLs: see [`super::nodes::new_inode`]. A directory takes over the parent's default layout, but for the
-//!   root's, which holds for all anyhow.
+//! * Owner, group, mode, ACLs: see [`super::nodes::new_inode`]. A directory takes over the parent's default layout, but for
+//!   the root's, which holds for all anyhow.
 //! * Sets all times of the new file, and mtime and ctime of the parent; a directory adds a link to its parent.
 //! * A regular file gets its layout only when it is set, truncated or first opened for writing.
 

@@ -1,12 +1,13 @@
 //! open: of a file that exists.
 //!
-//! * ELOOP for a symbolic link (the kernel follows links itself, so one that arrives here was not to be followed); ENXIO for sockets
-//!   and other special files (the kernel opens those itself).
+//! * ELOOP for a symbolic link (the kernel follows links itself, so one that arrives here was not to be followed); ENXIO
+//!   for sockets and other special files (the kernel opens those itself).
 //! * ENOTDIR with O_DIRECTORY for what is no directory; EISDIR for writing or truncating one.
-//! * EACCES by the access mode; O_TRUNC needs permission to write whatever the mode; execution needs execute permission instead
-//!   of read permission, and a regular file.
+//! * EACCES by the access mode; O_TRUNC needs permission to write whatever the mode; execution needs execute permission
+//!   instead of read permission, and a regular file.
 //! * Opening a regular file for writing gives it its layout, if it has none.
-//! * O_TRUNC sets mtime and ctime, and takes set-user-id and set-group-id away unless superuser. The client cuts the objects.
+//! * O_TRUNC sets mtime and ctime, and takes set-user-id and set-group-id away unless superuser. The client cuts the
+//!   objects.
 //! * ENFILE past the client's limit of open files.
 
 use sheen_wire::{

@@ -2,8 +2,8 @@
 //!
 //! In this order:
 //!
-//! * EINVAL for unknown flags or NOREPLACE with EXCHANGE; EBUSY for `.` and `..`; ENOENT if the source is missing (with EXCHANGE: either);
-//!   EEXIST with NOREPLACE if the target exists.
+//! * EINVAL for unknown flags or NOREPLACE with EXCHANGE; EBUSY for `.` and `..`; ENOENT if the source is missing (with
+//!   EXCHANGE: either); EEXIST with NOREPLACE if the target exists.
 //! * EINVAL if the source is an ancestor of the target (with EXCHANGE: either of the other).
 //! * Nothing at all if both names are of one file.
 //! * EACCES without write and search permission on both parents; EPERM by stickiness of either parent, for source and
@@ -11,8 +11,8 @@
 //! * EACCES without write permission on a directory that changes its parent: its `..` changes.
 //! * ENOTEMPTY for a directory over one that has entries.
 //!
-//! Sets mtime and ctime of both parents, ctime of all files concerned. A replaced file loses a name as by unlink. Atomic: the target
-//! name exists all the time.
+//! Sets mtime and ctime of both parents, ctime of all files concerned. A replaced file loses a name as by unlink. Atomic:
+//! the target name exists all the time.
 
 use std::sync::Arc;
 
@@ -150,7 +150,6 @@ impl<S: Store> Namespace<S> {
         self.change_entry(from.dir, from.name, t.fid, t.kind)?;
         self.change_entry(to.dir, to.name, s.fid, s.kind)?;
         let subdirs = i64::from(source.is_dir()) - i64::from(target.is_dir());
-        let subdirs = if from.dir == to.dir { 0 } else { subdirs };
         self.touch_dir(from.dir, cx.now, 0, -subdirs)?;
         self.touch_dir(to.dir, cx.now, 0, subdirs)?;
         for (fid, old, new) in [(s.fid, from, to), (t.fid, to, from)] {

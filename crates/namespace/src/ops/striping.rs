@@ -7,8 +7,8 @@ use sheen_wire::{self as wire, Errno, Fid, fid};
 use crate::{Ask, Namespace, Store, engine::Cx, record::Inode};
 
 impl<S: Store> Namespace<S> {
-    /// Allots a layout for `file` in directory `parent` (`None`: it has no name any more). Changes nothing but counters of ids,
-    /// so it comes before all changes.
+    /// Allots a layout for `file` in directory `parent` (`None`: it has no name any more). Changes nothing but counters of
+    /// ids, so it comes before all changes.
     pub(crate) fn new_layout(&mut self, cx: &mut Cx, file: Fid, parent: Option<Fid>, own: Spec) -> wire::Result<Bytes> {
         let dir = match parent {
             Some(parent) if parent != fid::ROOT => self.default_layout(parent)?,

@@ -1,6 +1,7 @@
 //! open(O_TMPFILE): a regular file without a name.
 //!
-//! * Needs write and search permission on the directory (EACCES); ENOTDIR, ENOENT as for any create. EINVAL unless opened for writing.
+//! * Needs write and search permission on the directory (EACCES); ENOTDIR, ENOENT as for any create. EINVAL unless opened
+//!   for writing.
 //! * Owner, group, mode and layout are those of a file created in the directory, whose times do not change.
 //! * Gone at its last close (also if the client dies), unless linked before. O_EXCL: it can never be linked.
 

@@ -9,7 +9,8 @@
 //! | `lustre.lov`, `trusted.lov` | everybody, the superuser | see [`super::xattr_lov`] |
 //! | `trusted.link`, `trusted.lma` | the superuser | made up from the inode; setting does nothing, so that archives can be restored |
 //!
-//! * EOPNOTSUPP for other namespaces, EINVAL for a prefix alone, ERANGE for a name past 255 bytes, E2BIG for a value past 64 KiB.
+//! * EOPNOTSUPP for other namespaces, EINVAL for a prefix alone, ERANGE for a name past 255 bytes, E2BIG for a value past
+//!   64 KiB.
 //! * CREATE: EEXIST if present; REPLACE, and removing: ENODATA if absent. ENOSPC past 128 KiB of names and values per file.
 //! * Changes set ctime.
 

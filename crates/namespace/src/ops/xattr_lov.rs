@@ -1,11 +1,12 @@
-//! Lustre's own xattrs: the layout (`lustre.lov`), and what Lustre's OSD keeps of names and FID (`trusted.link`, `trusted.lma`).
+//! Lustre's own xattrs: the layout (`lustre.lov`), and what Lustre's OSD keeps of names and FID (`trusted.link`,
+//! `trusted.lma`).
 //!
 //! Setting the layout (the owner's, EPERM):
 //!
-//! * On a regular file without one: the value says what is wanted (objects in it are ignored), the rest comes from directory, root and file
-//!   system; EINVAL and so on as `LayoutError::errno`. Then the file is left without a layout. EEXIST if it has one.
-//! * On a directory: the default for what is made in it, EINVAL if it names OSTs that do not exist. A value that asks for nothing
-//!   removes the default.
+//! * On a regular file without one: the value says what is wanted (objects in it are ignored), the rest comes from
+//!   directory, root and file system; EINVAL and so on as `LayoutError::errno`. Then the file is left without a layout. EEXIST if it has one.
+//! * On a directory: the default for what is made in it, EINVAL if it names OSTs that do not exist. A value that asks for
+//!   nothing removes the default.
 //! * EOPNOTSUPP for any other file.
 //!
 //! Removing: the default of a directory, with no error if there is none; of a file it is accepted and does nothing.

@@ -29,7 +29,7 @@ const MAIN_NAME: &str = "main";
 
 type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Numbers of tasks that were woken, in the order of waking.
+/// Numbers of tasks that were woken.
 #[derive(Default)]
 pub(crate) struct Ready(Mutex<Vec<u64>>);
 
@@ -173,14 +173,17 @@ impl Drop for Announce<'_> {
 }
 
 impl Core {
-    /// Takes one of the ready tasks, as the seed has it.
+    /// Takes one of the ready tasks, as the seed has it. In which order they were woken does not count: `tokio::sync::watch` wakes
+    /// its receivers in an order of its own, which no seed reaches.
     fn choose(&self) -> Option<u64> {
         let n = self.ready.0.lock().len();
         if n == 0 {
             return None;
         }
         let i = if n == 1 { 0 } else { self.with(|s| s.rng.usize(0..n)) };
-        Some(self.ready.0.lock().swap_remove(i))
+        let mut ready = self.ready.0.lock();
+        ready.sort_unstable();
+        Some(ready.remove(i))
     }
 
     fn advance(&self) -> Result<(), SimError> {

@@ -1,3 +1,5 @@
+//! What getstripe prints, against the captures of Lustre's.
+
 use sheen_layout::{Pool, Stripe};
 
 use super::super::testing::{Fake, check_case};

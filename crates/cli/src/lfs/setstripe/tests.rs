@@ -1,3 +1,5 @@
+//! What setstripe asks for and refuses, against the captures of Lustre's.
+
 use super::super::testing::{Fake, check_case, lfs};
 use super::*;
 

@@ -1,0 +1,119 @@
+//! What a million files cost: memory of the server, time to list them and to start again, memory of an idle client.
+//!
+//! `million [--files 1000000] [--sheen PATH] [--base DIR]`. The server is the all-in-one process of `sheen up`, so its memory
+//! includes MDT, OSTs and a client; the idle client is a further mount by a process of its own.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+use clap::Parser;
+use sheen_bench::work::{self, Kind};
+
+#[derive(Parser)]
+struct Args {
+    /// Files, in one directory for each of four processes, and as many again as entries of one directory.
+    #[arg(long, default_value_t = 1_000_000)]
+    files: usize,
+    /// The sheen program.
+    #[arg(long, default_value = "target/release/sheen")]
+    sheen: PathBuf,
+    /// Where the file system keeps its bytes.
+    #[arg(long, default_value = "/dev/shm/sheen-million")]
+    base: PathBuf,
+}
+
+const PROCESSES: usize = 4;
+
+fn main() -> io::Result<()> {
+    if work::maybe_worker()? {
+        return Ok(());
+    }
+    let args = Args::parse();
+    let outcome = measure(&args);
+    let _ = Command::new(&args.sheen)
+        .arg("umount")
+        .arg("--force")
+        .arg(args.base.join("idle"))
+        .stderr(Stdio::null())
+        .status();
+    let _ = up_down(&args, &["down", "--force"]);
+    let _ = fs::remove_dir_all(&args.base);
+    outcome
+}
+
+fn measure(args: &Args) -> io::Result<()> {
+    let mnt = args.base.join("mnt");
+    let up = ["up", "--mount", &mnt.to_string_lossy(), "--listen", "127.0.0.1:0"];
+    up_down(args, &up)?;
+    let rate = work::run_in_one_directory(Kind::Create, &mnt, PROCESSES, args.files / PROCESSES)?;
+    println!("create, {PROCESSES} processes, one directory: {rate:.0} files/s");
+    println!("server, {} files: {} MiB resident", args.files, rss(server(args)?)?);
+    let start = Instant::now();
+    let listed = fs::read_dir(mnt.join("shared"))?.count();
+    println!("readdir of {listed} entries: {:.1} s", start.elapsed().as_secs_f64());
+    if listed != args.files {
+        return Err(io::Error::other(format!("{listed} entries listed, {} created", args.files)));
+    }
+    println!("server after listing: {} MiB resident", rss(server(args)?)?);
+    let idle = args.base.join("idle");
+    fs::create_dir_all(&idle)?;
+    let status = json(args)?;
+    let source = status["source"].as_str().unwrap_or_default().to_owned();
+    run(Command::new(&args.sheen).arg("mount").arg(source).arg(&idle))?;
+    println!("idle client: {} MiB resident", rss(client(&idle)?)?);
+    run(Command::new(&args.sheen).arg("umount").arg(&idle))?;
+    let start = Instant::now();
+    up_down(args, &["down"])?;
+    println!("down: {:.2} s", start.elapsed().as_secs_f64());
+    let start = Instant::now();
+    up_down(args, &up)?;
+    println!("up again: {:.2} s, {} MiB resident", start.elapsed().as_secs_f64(), rss(server(args)?)?);
+    let start = Instant::now();
+    fs::metadata(mnt.join("shared/rank0.00000000"))?;
+    println!("first stat after that: {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
+    Ok(())
+}
+
+fn up_down(args: &Args, words: &[&str]) -> io::Result<()> {
+    run(Command::new(&args.sheen).args(words).arg("--dir").arg(args.base.join("fs")))
+}
+
+fn run(command: &mut Command) -> io::Result<()> {
+    let status = command.stdout(Stdio::null()).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("{command:?}: {status}"))) }
+}
+
+fn json(args: &Args) -> io::Result<serde_json::Value> {
+    let out = Command::new(&args.sheen).args(["status", "--json", "--dir"]).arg(args.base.join("fs")).output()?;
+    serde_json::from_slice(&out.stdout).map_err(io::Error::other)
+}
+
+fn server(args: &Args) -> io::Result<u64> {
+    json(args)?["pid"].as_u64().ok_or_else(|| io::Error::other("it does not run"))
+}
+
+/// The process that serves a mount of its own: the one with the mount point on its command line.
+fn client(mountpoint: &Path) -> io::Result<u64> {
+    let wanted = mountpoint.to_string_lossy().into_owned();
+    for process in fs::read_dir("/proc")?.flatten() {
+        let Ok(pid) = process.file_name().to_string_lossy().parse::<u64>() else { continue };
+        let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line);
+        if line.contains(&wanted) && line.contains("--foreground") {
+            return Ok(pid);
+        }
+    }
+    Err(io::Error::other("the mount's process was not found"))
+}
+
+/// Resident memory, in MiB.
+fn rss(pid: u64) -> io::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap_or_default();
+    let kib: u64 = line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or_default();
+    Ok(kib >> 10)
+}
