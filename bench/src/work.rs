@@ -182,7 +182,7 @@ fn work(kind: Kind, dir: &Path, rank: usize, count: usize, shared: bool) -> io::
         }
         Kind::Read => {
             let file = direct(&mine.with_extension("data"), false)?;
-            let mut block = aligned(BLOCK);
+            let block = aligned(BLOCK);
             start()?;
             for i in 0..count {
                 file.read_exact_at(block, (i * BLOCK) as u64)?;

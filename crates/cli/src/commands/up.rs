@@ -93,7 +93,7 @@ fn report(now: &Running) {
 fn plan(args: &UpArgs, home: &Home) -> Result<Config> {
     let listen = args.listen.as_deref().map(|l| host::listen_address(l, DEFAULT_PORT)).transpose()?;
     let Some(mut config) = Config::load(&home.config())? else {
-        let fsname = args.fsname.unwrap_or_else(|| FSNAME_DEFAULT.into());
+        let fsname = args.fsname.clone().unwrap_or_else(|| FSNAME_DEFAULT.into());
         check_fsname(&fsname)?;
         let default = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), DEFAULT_PORT);
         return Ok(Config { fsname, osts: args.osts.unwrap_or(OSTS_DEFAULT), listen: listen.unwrap_or(default) });
@@ -205,7 +205,7 @@ pub fn prepare(mountpoint: &Path) -> Result {
 fn describe(config: &Config, me: &Nid, mountpoint: Option<&Path>, host: &Host) -> Running {
     Running {
         pid: std::process::id(),
-        fsname: config.fsname,
+        fsname: config.fsname.clone(),
         mgs: me.to_string(),
         mount: mountpoint.map(Path::to_owned),
         osts: config.osts,
