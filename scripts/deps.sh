@@ -16,6 +16,10 @@ if [ "$want" = test ]; then
   check fio fio "tests verify data with it"
   check sqlite3 sqlite3 "tests run a database on the mount"
   check git git "tests clone a repository on the mount"
+  check attr attr "tests list extended attributes with it"
+  check xxd xxd "tests read binary layouts with it"
+  check python3 python3 "tests make system calls with it that no command makes"
+  check filefrag e2fsprogs "tests ask for extents and flags of files with it"
   check ip iproute2 "tests make network namespaces with it"
   [ -e /usr/include/sys/acl.h ] || { echo "needs libacl1-dev: pjdfstest links with it"; need+=(libacl1-dev); }
 fi

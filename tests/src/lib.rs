@@ -3,7 +3,9 @@
 //! The tests use the program that `cargo build -p sheen` made for the same profile ([`sheen`]); `scripts/test.sh` builds it
 //! first.
 
+pub mod sandbox;
 pub mod sim;
+pub mod transcript;
 
 use std::{
     ffi::OsStr,

@@ -138,6 +138,30 @@ fn starting_is_quick_and_ready_means_ready() {
 }
 
 #[test]
+fn within_one_process_nobody_connects() {
+    let fs = disk!();
+    let log = || fs::read_to_string(fs.dir().join("sheen.log")).unwrap();
+    let active = |log: &str| log.matches("is active").count();
+    assert_eq!(active(&log()), 4, "ready means that the OSTs take new objects");
+    let mgs = fs.status()["mgs"].as_str().unwrap().to_owned();
+    let nids = sheen_tests::run(sheen_tests::sheen(), ["lctl", "list_nids"]).ok();
+    assert!(nids.lines().any(|l| l == mgs), "{nids} has no {mgs}");
+    fs.sh("echo x > f").ok();
+    fs.stop().ok();
+    // Now the MGS knows the OSTs before they are there; and on another port.
+    fs.start(&["--listen", "127.0.0.1:0"]).ok();
+    assert_eq!(active(&log()), 8);
+    fs.sh("cat f && echo y > g").ok();
+    fs.kill();
+    fs.start(&[]).ok();
+    assert_eq!(active(&log()), 12);
+    fs.stop().ok();
+    let log = log();
+    let bad: Vec<_> = log.lines().filter(|l| l.contains(" WARN ") || l.contains("ERROR") || l.contains("refusing")).collect();
+    assert!(bad.is_empty(), "{bad:#?}");
+}
+
+#[test]
 fn a_file_unlinked_while_open_is_gone_after_its_client_died() {
     let fs = disk!();
     let second = fs.second_mount();

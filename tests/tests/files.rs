@@ -203,6 +203,20 @@ fn times_have_nanoseconds_and_follow_the_rules() {
     File::create(fs.path("g")).unwrap();
     let d1 = times(&fs.mnt);
     assert!(d1.0 > d0.0 && d1.1 > d0.1, "a new entry moves its directory's times");
+    fs.sh("ln f f2 && mv f2 f3 && chmod 644 f && chown :$(id -g) f").ok();
+    let (m3, c3) = times(&p);
+    assert!(m3 == m2 && c3 > c2, "nor do a name, an owner or a mode given after a write move its mtime");
+    assert_eq!(times(&fs.path("f3")), (m3, c3));
+    let mut open = OpenOptions::new().append(true).open(&p).unwrap();
+    open.write_all(b"y").unwrap();
+    let during = open.metadata().unwrap();
+    let during = ((during.mtime(), during.mtime_nsec()), (during.ctime(), during.ctime_nsec()));
+    assert!(during.0 > m3);
+    drop(open);
+    assert_eq!(times(&p), during, "closing moves nothing");
+    fs.stop().ok();
+    fs.start(&[]).ok();
+    assert_eq!(times(&p), during, "nor does a restart");
     fs.sh("touch -d '2001-02-03' f; sleep 0.01; printf y >> f; touch -r g f; [ \"$(stat -c %Y f)\" = \"$(stat -c %Y g)\" ]").ok();
 }
 

@@ -16,7 +16,7 @@ Examples:
 
 /// A parallel file system in user space that speaks Lustre.
 #[derive(Debug, Parser)]
-#[command(name = "sheen", version, about, after_help = EXAMPLES, disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "sheen", version, about = "A parallel file system in user space that speaks Lustre", after_help = EXAMPLES, disable_help_subcommand = true, max_term_width = 100)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -86,13 +86,16 @@ pub struct ForegroundArg {
 
 /// How a mount behaves.
 #[derive(Debug, Args, Clone)]
-pub struct MountOptions {
+pub struct MountArgsCommon {
     /// Threads that take requests from the kernel
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub fuse_threads: u32,
     /// Only the user who mounts may use the mount (ordinary users: unless user_allow_other is set, always so)
     #[arg(long)]
     pub private: bool,
+    /// Options as for mount(8): ro, suid, dev, noexec, noatime, …; what Sheen does not know is refused
+    #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
+    pub mount_options: Vec<String>,
 }
 
 /// `sheen up`
@@ -113,7 +116,7 @@ pub struct UpArgs {
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     pub listen: Option<String>,
     #[command(flatten)]
-    pub options: MountOptions,
+    pub options: MountArgsCommon,
     #[command(flatten)]
     pub foreground: ForegroundArg,
 }
@@ -193,11 +196,8 @@ pub struct MountArgs {
     pub source: String,
     /// Where to mount it
     pub mountpoint: PathBuf,
-    /// Options as for mount(8); those that Sheen does not know are refused
-    #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
-    pub mount_options: Vec<String>,
     #[command(flatten)]
-    pub options: MountOptions,
+    pub options: MountArgsCommon,
     #[command(flatten)]
     pub foreground: ForegroundArg,
 }

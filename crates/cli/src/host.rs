@@ -15,15 +15,15 @@ use sheen_params::{Params, control::Control};
 use sheen_rpc::Server;
 use sheen_rt::{RealOptions, Rt, Runtime};
 
-use crate::{
-    args::MountOptions,
-    error::{Context, Failure, Result},
-};
+use crate::error::{Context, Failure, Result};
 
 /// Threads of the runtime: enough that a few slow disk writes do not hold up everything else.
 const RUNTIME_THREADS_MIN: usize = 4;
 /// How long a mount waits for the file system's servers to be known and reached.
 const MOUNT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a start waits for its OSTs to take new objects: as long as the MDT lets creates wait for them.
+const OSTS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A process's services and mounts.
 pub struct Host {
@@ -31,7 +31,9 @@ pub struct Host {
     pub net: Arc<Net>,
     pub params: Params,
     server: Arc<Server>,
-    sharing: Sharing,
+    /// OSTs and MDTs count apart: `df` adds up the OSTs alone, and a file is to show there with all its bytes.
+    ost_sharing: Sharing,
+    mdt_sharing: Sharing,
     mgs: Mutex<Option<Arc<Mgs>>>,
     mdts: Mutex<Vec<Arc<Mdt>>>,
     osts: Mutex<Vec<Arc<Ost>>>,
@@ -71,7 +73,8 @@ impl Host {
             rt,
             net,
             params,
-            sharing: Sharing::new(),
+            ost_sharing: Sharing::new(),
+            mdt_sharing: Sharing::new(),
             mgs: Mutex::default(),
             mdts: Mutex::default(),
             osts: Mutex::default(),
@@ -81,14 +84,25 @@ impl Host {
 
     /// Listens; returns the address with its port.
     pub async fn listen(&self, addr: SocketAddr) -> Result<SocketAddr> {
-        self.server.listen(addr).await.map_err(|e| {
+        let bound = self.server.listen(addr).await.map_err(|e| {
             let failure = Failure::new(format!("cannot listen on {addr}: {e}"));
             match e.kind() {
                 std::io::ErrorKind::AddrInUse => failure.advise("another program has that port; name another one with --listen"),
                 std::io::ErrorKind::PermissionDenied => failure.advise("ports below 1024 are for root; name another one with --listen"),
                 _ => failure,
             }
-        })
+        })?;
+        if !bound.ip().is_unspecified() {
+            self.params.add_nid(Nid::Tcp(bound).to_string());
+        }
+        Ok(bound)
+    }
+
+    /// The NID that others reach a listening address at; see [`announced`].
+    pub async fn announced(&self, bound: SocketAddr, announce: Option<&str>) -> Result<Nid> {
+        let nid = announced(&self.rt, bound, announce).await?;
+        self.params.add_nid(nid.to_string());
+        Ok(nid)
     }
 
     /// Serves the management service from a directory.
@@ -99,14 +113,37 @@ impl Host {
         Ok(())
     }
 
-    /// Serves an MDT from a directory; returns when it is ready.
+    /// Serves an MDT from a directory. If it is new, the file system's root belongs to who runs this process.
     pub async fn mdt(&self, dir: &Path, fsname: &str, index: u32, mgs: &[Nid], me: Nid) -> Result {
-        let config = MdtConfig::new(dir, fsname, index, mgs.to_vec(), vec![me.to_string()]);
+        let config = MdtConfig {
+            sharing: self.mdt_sharing.clone(),
+            root_uid: rustix::process::geteuid().as_raw(),
+            root_gid: rustix::process::getegid().as_raw(),
+            ..MdtConfig::new(dir, fsname, index, mgs.to_vec(), vec![me.to_string()])
+        };
         let mdt = Mdt::start(self.rt.clone(), self.net.clone(), &self.server, config, self.params.clone())
             .await
             .context(format!("cannot start the MDT in {}", dir.display()))?;
         self.mdts.lock().push(mdt);
         Ok(())
+    }
+
+    /// Returns when the MDTs of this process place new objects on so many OSTs.
+    ///
+    /// An OST that takes long, because it has much to clean up after a crash, only delays this: creates wait for it, too.
+    pub async fn takes_creates(&self, osts: u32) -> Result {
+        let mdts = self.mdts.lock().clone();
+        let ready = async {
+            for mdt in mdts {
+                mdt.registered().await.context(format!("the MGS does not take {}", mdt.name()))?;
+                mdt.wait_osts(osts as usize).await;
+            }
+            Ok(())
+        };
+        self.rt.timeout(OSTS_TIMEOUT, ready).await.unwrap_or_else(|_| {
+            tracing::warn!("not all of the {osts} OSTs take new objects after {OSTS_TIMEOUT:?}");
+            Ok(())
+        })
     }
 
     /// Serves an OST from a directory; returns when it is ready.
@@ -117,7 +154,7 @@ impl Host {
             index,
             mgs: mgs.to_vec(),
             nids: vec![me.to_string()],
-            sharing: self.sharing.clone(),
+            sharing: self.ost_sharing.clone(),
             open_files_max: OPEN_FILES_MAX,
         };
         let ost = Ost::start(self.net.clone(), &self.server, config, self.params.clone())
@@ -128,7 +165,7 @@ impl Host {
     }
 
     /// Mounts a file system.
-    pub async fn mount(&self, mgs: &[Nid], fsname: &str, mountpoint: &Path, source: &str, options: &MountOptions) -> Result<Mount> {
+    pub async fn mount(&self, mgs: &[Nid], fsname: &str, mountpoint: &Path, source: &str, face: sheen_mount::Options) -> Result<Mount> {
         let client_options = ClientOptions {
             groups: Arc::new(ProcGroups),
             mountpoint: mountpoint.to_string_lossy().into_owned(),
@@ -145,12 +182,6 @@ impl Host {
                     .advise("is the address right, and is an MGS running there? `sheen status` on that machine shows it"));
             }
         };
-        let face = sheen_mount::Options {
-            threads: options.fuse_threads,
-            allow_other: !options.private && may_allow_other(),
-            privileged: rustix::process::geteuid().is_root(),
-            ..sheen_mount::Options::default()
-        };
         let started = Mount::start(self.rt.clone(), client, mountpoint, source, face);
         started.context(format!("cannot mount at {}", mountpoint.display()))
     }
@@ -159,6 +190,8 @@ impl Host {
     pub async fn stop(&self) {
         let mdts = std::mem::take(&mut *self.mdts.lock());
         for mdt in mdts {
+            // First, so that clients wait for its return rather than be told that it ends.
+            self.server.remove(mdt.name());
             if let Err(e) = mdt.stop().await {
                 tracing::error!("the last commit failed: {e}; what was not committed is lost");
             }
@@ -172,12 +205,6 @@ impl Host {
         }
         self.server.shutdown();
     }
-}
-
-/// Whether fusermount3 lets this user open a mount to others: root always, others if /etc/fuse.conf says user_allow_other.
-fn may_allow_other() -> bool {
-    rustix::process::geteuid().is_root()
-        || std::fs::read_to_string("/etc/fuse.conf").is_ok_and(|t| t.lines().any(|l| l.trim() == "user_allow_other"))
 }
 
 /// `ADDRESS[:PORT]` or a NID, as something to listen on.
@@ -195,7 +222,7 @@ pub fn listen_address(text: &str, default_port: u16) -> Result<SocketAddr> {
 }
 
 /// The NID that others reach a listening address at: the wildcard address stands for this host's name.
-pub async fn announced(rt: &Rt, bound: SocketAddr, announce: Option<&str>) -> Result<Nid> {
+async fn announced(rt: &Rt, bound: SocketAddr, announce: Option<&str>) -> Result<Nid> {
     if let Some(text) = announce {
         let name: NidName = text.parse().context(format!("--announce {text}"))?;
         let nids = name.resolve(rt).await.context(format!("--announce {text}"))?;
@@ -231,7 +258,7 @@ pub async fn resolve_mgs(rt: &Rt, text: &str) -> Result<Vec<Nid>> {
 /// Takes `HOST@tcp:/FSNAME` apart.
 pub async fn resolve_source(rt: &Rt, source: &str) -> Result<(Vec<Nid>, String)> {
     let (names, fsname) = parse_source(source).map_err(|e| {
-        Failure::new(format!("'{source}' names no file system: {e}")).advise("write it as HOST@tcp:/FSNAME or HOST:PORT@tcp:/FSNAME")
+        Failure::new(e.to_string())
     })?;
     let mut nids = Vec::new();
     for name in names {

@@ -12,6 +12,7 @@ mod error;
 mod host;
 mod lctl;
 mod lfs;
+mod mount_options;
 mod paths;
 mod run_file;
 

@@ -9,7 +9,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::{Context, Result};
+use crate::error::{Context, Failure, Result};
 
 /// The directory of a file system.
 #[derive(Clone, Debug)]
@@ -68,4 +68,67 @@ fn default_dir() -> PathBuf {
     }
     let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("."), PathBuf::from);
     home.join(".local/share/sheen")
+}
+
+/// The real path of a mount point, as the kernel shows it in /proc/mounts. Touches only what lies above it: what is mounted
+/// there may be dead. The directory need not exist.
+pub fn mount_point(path: &Path) -> Result<PathBuf> {
+    let mut path = std::path::absolute(path).context(path.display())?;
+    // A link as the last component is followed by hand, as often as the kernel would.
+    for _ in 0..40 {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(path) };
+        let parent = parent.canonicalize().unwrap_or_else(|_| parent.to_owned());
+        let here = parent.join(name);
+        match std::fs::read_link(&here) {
+            Ok(to) => path = parent.join(to),
+            Err(_) => return Ok(here),
+        }
+    }
+    Err(Failure::new(format!("{}: too many levels of symbolic links", path.display())))
+}
+
+/// Makes a directory that only its owner can enter, unless it is there: on a server's disk, everybody's bytes lie as plain
+/// files, whatever mode they have on the mount.
+pub fn private_dir(dir: &Path) -> Result {
+    use std::os::unix::fs::DirBuilderExt;
+    if let Some(parent) = dir.parent() {
+        std::fs::create_dir_all(parent).context(format!("cannot make {}", parent.display()))?;
+    }
+    match std::fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(Failure::new(format!("cannot make {}: {e}", dir.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn mount_points_are_found_behind_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        std::fs::create_dir(base.join("real")).unwrap();
+        symlink("real", base.join("link")).unwrap();
+        symlink("link", base.join("twice")).unwrap();
+        symlink("self", base.join("self")).unwrap();
+        for name in ["real", "link", "twice", "real/../link"] {
+            assert_eq!(mount_point(&base.join(name)).unwrap(), base.join("real"), "{name}");
+        }
+        assert_eq!(mount_point(&base.join("link/new")).unwrap(), base.join("real/new"));
+        assert!(mount_point(&base.join("self")).is_err());
+    }
+
+    #[test]
+    fn private_directories_are_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = dir.path().join("a/b");
+        private_dir(&made).unwrap();
+        private_dir(&made).unwrap();
+        assert_eq!(std::fs::metadata(&made).unwrap().permissions().mode() & 0o777, 0o700);
+    }
 }

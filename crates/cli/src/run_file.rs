@@ -10,7 +10,10 @@ use std::{
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Context, Failure, Result};
+use crate::{
+    commands::umount::mounted_from,
+    error::{Context, Failure, Result},
+};
 
 /// What the file says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +30,19 @@ pub struct Running {
     pub osts: u32,
     /// When it was ready, in seconds since 1970.
     pub since: u64,
+}
+
+impl Running {
+    /// What `sheen mount` takes.
+    pub fn source(&self) -> String {
+        format!("{}:/{}", self.mgs, self.fsname)
+    }
+
+    /// Where this process has it mounted still: somebody may have unmounted it, or have mounted another one there.
+    pub fn mounted(&self) -> Option<&Path> {
+        let at = self.mount.as_deref()?;
+        mounted_from(at).is_some_and(|source| source == self.source()).then_some(at)
+    }
 }
 
 /// The lock of a serving process; lost with the process.
@@ -67,16 +83,26 @@ impl RunLock {
     }
 }
 
-/// Who serves the directory whose file this is; `None` if nobody.
-pub fn running(path: &Path) -> Result<Option<Running>> {
-    let Ok(mut file) = File::open(path) else { return Ok(None) };
+/// Whether a directory is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// By nobody.
+    Down,
+    /// By a process that is not ready yet, or is just ending.
+    Changing,
+    /// By this process.
+    Up(Running),
+}
+
+/// Whether the directory whose file this is is served.
+pub fn state(path: &Path) -> Result<State> {
+    let Ok(mut file) = File::open(path) else { return Ok(State::Down) };
     if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
-        return Ok(None);
+        return Ok(State::Down);
     }
     let mut text = String::new();
     file.read_to_string(&mut text).context(path.display())?;
-    // A process that is just starting holds the lock and has not written yet.
-    Ok(serde_json::from_str(&text).ok())
+    Ok(serde_json::from_str(&text).map_or(State::Changing, State::Up))
 }
 
 #[cfg(test)]
@@ -87,14 +113,15 @@ mod tests {
     fn a_served_directory_is_known_while_the_lock_lives() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run.json");
-        assert_eq!(running(&path).unwrap(), None);
+        assert_eq!(state(&path).unwrap(), State::Down);
         let mut lock = RunLock::take(&path).unwrap();
+        assert_eq!(state(&path).unwrap(), State::Changing);
         let me =
             Running { pid: 1, fsname: "sheen".into(), mgs: "127.0.0.1@tcp".into(), mount: None, osts: 4, since: 0 };
         lock.announce(&me).unwrap();
-        assert_eq!(running(&path).unwrap(), Some(me));
+        assert_eq!(state(&path).unwrap(), State::Up(me));
         assert!(RunLock::take(&path).is_err());
         drop(lock);
-        assert_eq!(running(&path).unwrap(), None);
+        assert_eq!(state(&path).unwrap(), State::Down);
     }
 }

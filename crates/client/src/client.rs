@@ -50,7 +50,7 @@ pub struct Client {
     pub(crate) mgc: Arc<Mgc>,
     pub(crate) mdc: Arc<Mdc>,
     pub(crate) lov: Arc<Lov>,
-    pub(crate) layouts: Layouts,
+    pub(crate) layouts: Arc<Layouts>,
     pub(crate) files: Arc<OpenFiles>,
     pub(crate) stats: Arc<OpStats>,
     watch: Mutex<Option<JoinHandle<()>>>,
@@ -86,7 +86,8 @@ impl Client {
         let targets = Targets::new(&rt, net, fsname, &instance, &uuid, lov.clone(), params.clone());
         let mdc = targets.mdc(&config, options.groups)?;
         let files = Arc::new(OpenFiles::default());
-        files.reopen_after_restart(&mdc);
+        let layouts = Arc::new(Layouts::new(options.layouts_max));
+        files.reopen_after_restart(&mdc, &layouts);
         let client = Arc::new(Client {
             stats: Arc::new(OpStats::new(&rt)),
             rt: rt.clone(),
@@ -98,7 +99,7 @@ impl Client {
             mgc: mgc.clone(),
             mdc,
             lov,
-            layouts: Layouts::new(options.layouts_max),
+            layouts,
             files,
             watch: Mutex::new(None),
             registered: Mutex::new(None),

@@ -20,7 +20,7 @@ use sheen_wire::{
     mds::{Reply, Request, flags},
 };
 
-use crate::mdc::Mdc;
+use crate::{layouts::Layouts, mdc::Mdc};
 
 /// Open files in one request to a restarted MDT: some 400 kB.
 const REOPENS_AT_ONCE: usize = 16384;
@@ -31,10 +31,10 @@ pub(crate) struct Inode {
     /// The layout as the MDT sent it, decoded at the first read or write.
     pub(crate) encoded: OnceLock<Bytes>,
     pub(crate) layout: OnceLock<Arc<Layout>>,
+    /// The MDT was restarted since it sent the layout.
+    unsure: AtomicBool,
     /// Permission bits as last heard of.
     pub(crate) perm: AtomicU32,
-    /// Raised whenever this client sets the modification time, which then stands for all writes before.
-    times_set: AtomicU64,
     /// Held by a write that appends.
     pub(crate) append: tokio::sync::Mutex<()>,
 }
@@ -49,8 +49,7 @@ pub struct OpenFile {
     /// Names the open file at the MDT; another one after the MDT was restarted.
     pub(crate) handle: AtomicU64,
     read: AtomicBool,
-    /// `Inode::times_set` plus one as it was at the last write; 0: nothing written.
-    wrote: AtomicU64,
+    wrote: AtomicBool,
     /// Whether the file's creation is known to be durable.
     pub(crate) durable: AtomicBool,
     /// A restarted MDT does not know the file: it was never committed, or its client was given up.
@@ -97,7 +96,7 @@ impl OpenFile {
             inode,
             handle: AtomicU64::new(handle),
             read: AtomicBool::new(false),
-            wrote: AtomicU64::new(0),
+            wrote: AtomicBool::new(false),
             durable: AtomicBool::new(false),
             lost: AtomicBool::new(false),
         }
@@ -112,21 +111,36 @@ impl OpenFile {
         if self.lost.load(Relaxed) { Err(Errno::ESTALE) } else { Ok(()) }
     }
 
+    /// Whether the MDT must be asked whether the layout is still the file's.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.inode.unsure.load(Relaxed)
+    }
+
+    /// What a restarted MDT says of the layout. Where it is not the one known, the file's bytes lie in objects that are nobody's.
+    pub(crate) fn confirm(&self, layout: Option<&Bytes>) {
+        let known = self.inode.encoded.get();
+        if known.is_some() && known != layout {
+            tracing::warn!("{} lost its layout in a restart of the MDT", self.fid);
+            self.lost.store(true, Relaxed);
+        } else {
+            self.inode.unsure.store(false, Relaxed);
+        }
+    }
+
     pub(crate) fn note_read(&self) {
         self.read.store(true, Relaxed);
     }
 
     pub(crate) fn note_write(&self) {
-        self.wrote.store(self.inode.times_set.load(Relaxed) + 1, Relaxed);
+        self.wrote.store(true, Relaxed);
     }
 
     pub(crate) fn was_read(&self) -> bool {
         self.read.load(Relaxed)
     }
 
-    /// Whether there were writes for which the MDT's modification time does not stand yet.
     pub(crate) fn was_written(&self) -> bool {
-        self.wrote.load(Relaxed) > self.inode.times_set.load(Relaxed)
+        self.wrote.load(Relaxed)
     }
 }
 
@@ -153,7 +167,9 @@ impl OpenFiles {
     pub(crate) fn insert(&self, attr: &Attr, layout: Option<Bytes>, flags: u32, handle: u64) -> Arc<OpenFile> {
         let (fid, id) = (attr.fid, self.last_id.fetch_add(1, Relaxed) + 1);
         let mut files = self.files.lock();
-        let inode = find(&files, fid).map(|f| f.inode.clone()).unwrap_or_default();
+        // An open from before a restart of the MDT may have another layout, which is not the file's any more.
+        let same = |f: &&Arc<OpenFile>| f.inode.encoded.get().is_none_or(|known| layout.as_ref() == Some(known));
+        let inode = find(&files, fid).filter(same).map(|f| f.inode.clone()).unwrap_or_default();
         inode.perm.store(attr.perm, Relaxed);
         if let Some(layout) = layout {
             // Where it was known already it was the same.
@@ -176,18 +192,6 @@ impl OpenFiles {
         }
     }
 
-    /// Whether an open file of this inode has writes for which the MDT's modification time does not stand.
-    pub(crate) fn was_written(&self, fid: Fid) -> bool {
-        of(&self.files.lock(), fid).any(|f| f.was_written())
-    }
-
-    /// The modification time was set: it stands for all that was written.
-    pub(crate) fn note_times_set(&self, fid: Fid) {
-        if let Some(file) = find(&self.files.lock(), fid) {
-            file.inode.times_set.fetch_add(1, Relaxed);
-        }
-    }
-
     /// All of them.
     pub(crate) fn all(&self) -> Vec<Arc<OpenFile>> {
         self.files.lock().values().cloned().collect()
@@ -202,10 +206,12 @@ impl OpenFiles {
 impl OpenFiles {
     /// Sees to it that a restarted MDT is told of all open files, so that what is unlinked lives on for them, and that they go
     /// by their new handles.
-    pub(crate) fn reopen_after_restart(self: &Arc<Self>, mdc: &Mdc) {
-        let files = self.clone();
+    pub(crate) fn reopen_after_restart(self: &Arc<Self>, mdc: &Mdc, layouts: &Arc<Layouts>) {
+        let (files, layouts) = (self.clone(), layouts.clone());
         mdc.import().on_restart(move |mdt| {
+            layouts.clear();
             let files = files.clone();
+            files.all().iter().for_each(|f| f.inode.unsure.store(true, Relaxed));
             Box::pin(async move { files.reopen(&mdt).await })
         });
     }
@@ -233,13 +239,9 @@ impl OpenFiles {
 
 type Map = BTreeMap<(Fid, u64), Arc<OpenFile>>;
 
-fn of(files: &Map, fid: Fid) -> impl Iterator<Item = &Arc<OpenFile>> {
-    files.range((fid, 0)..=(fid, u64::MAX)).map(|(_, f)| f)
-}
-
 fn find(files: &Map, fid: Fid) -> Option<&Arc<OpenFile>> {
     if files.is_empty() {
         return None;
     }
-    of(files, fid).next()
+    files.range((fid, 0)..=(fid, u64::MAX)).next().map(|(_, f)| f)
 }

@@ -1,7 +1,7 @@
 //! Decoded layouts by file.
 //!
-//! A layout never changes once a file has one, and a FID is never used twice; so an entry is right for ever and leaves only to make
-//! room.
+//! A layout never changes once a file has one, and a FID is never used twice; so an entry is right until it leaves to make room, or
+//! until the MDT is restarted: that may have forgotten a layout which it had not committed, and give the file another one.
 
 use std::{num::NonZeroUsize, sync::Arc};
 
@@ -46,6 +46,11 @@ impl Layouts {
         let layout = Arc::new(layout);
         self.0.lock().put(fid, layout.clone());
         Ok(layout)
+    }
+
+    /// Forgets all.
+    pub fn clear(&self) {
+        self.0.lock().clear();
     }
 
     /// How many are kept.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use sheen_layout::{Count, Defaults, Limits, STRIPE_SIZE_DEFAULT, Wanted};
 use sheen_lnet::Nid;
+use sheen_objects::Sharing;
 
 /// How long changes gather before they are committed, in milliseconds: what a crash of the whole host may take from those who did
 /// not fsync. A commit costs a few milliseconds of disk time, so five a second leave the disk to others.
@@ -31,6 +32,12 @@ pub struct MdtConfig {
     pub mgs: Vec<Nid>,
     /// Where this process can be reached, as told to the MGS.
     pub nids: Vec<String>,
+    /// How many MDTs of this process lie on which device: one value for all of them.
+    pub sharing: Sharing,
+    /// Owner of the root directory, when the MDT is formatted.
+    pub root_uid: u32,
+    /// Its group, likewise.
+    pub root_gid: u32,
     /// See [`COMMIT_INTERVAL_MS`].
     pub commit_interval_ms: u64,
     /// See [`COMMIT_OPS_MAX`].
@@ -52,6 +59,9 @@ impl MdtConfig {
             index,
             mgs,
             nids,
+            sharing: Sharing::new(),
+            root_uid: 0,
+            root_gid: 0,
             commit_interval_ms: COMMIT_INTERVAL_MS,
             commit_ops_max: COMMIT_OPS_MAX,
             recovery_window_ms: RECOVERY_WINDOW_MS,

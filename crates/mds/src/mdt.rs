@@ -11,6 +11,7 @@ use rustc_hash::FxHashSet;
 use sheen_layout::Placer;
 use sheen_lnet::Net;
 use sheen_namespace::{Namespace, StoreError};
+use sheen_objects::sharing::Share;
 use sheen_params::{Params, Stats};
 use sheen_rpc::{Server, Service};
 use sheen_rt::{Disk, Instant, JoinHandle, LockGuard, Rt};
@@ -46,6 +47,8 @@ pub struct Mdt {
     pub(crate) incarnation: u64,
     pub(crate) started: Instant,
     pub(crate) store: Arc<RedbStore>,
+    /// Its part of the device that its directory lies on.
+    pub(crate) share: Share,
     /// Everything that executing a request changes. Never held across a wait.
     pub(crate) core: Mutex<Core>,
     pub(crate) commits: Commits,
@@ -129,6 +132,7 @@ impl Mdt {
         let disk = rt.disk();
         let lock = lock(&disk, &config.dir)?;
         let (uuid, ns, store) = open(&rt, &config).await?;
+        let device = disk.device(&config.dir).map_err(|error| MdtError::Io { path: config.dir.clone(), error })?;
         let name = target_name(&config.fsname, TargetKind::Mdt, config.index);
         let mdt = Arc::new(Mdt {
             commits: Commits::new(ns.last_committed()),
@@ -139,6 +143,7 @@ impl Mdt {
                 exports: FxHashSet::default(),
             }),
             tunables: Tunables::new(&config),
+            share: config.sharing.join(device),
             incarnation: rt.random_u64(),
             started: rt.now(),
             destroyer: Destroyer::new(),
@@ -156,8 +161,9 @@ impl Mdt {
             params,
         });
         params::register(&mdt);
-        mdt.clone().spawn(lock);
+        // First, so that who hears of it from the MGS finds it here.
         server.add::<Mds>(&mdt.name, mdt.clone() as Arc<dyn Service<Mds>>);
+        mdt.clone().spawn(lock);
         Ok(mdt)
     }
 
@@ -268,6 +274,8 @@ async fn open(rt: &Rt, config: &MdtConfig) -> Result<(String, Namespace<RedbStor
             mdt_index: config.index,
             hash_seed: u64::from_le_bytes(seed),
             cache_bytes_max: config.cache_bytes,
+            root_uid: config.root_uid,
+            root_gid: config.root_gid,
             ..sheen_namespace::Config::default()
         };
         let ns = Namespace::open(store.clone(), settings, now, random).map_err(failed)?;

@@ -7,10 +7,13 @@ use std::sync::Arc;
 use common::{Host, config};
 use sheen_lnet::Net;
 use sheen_mds::{IdentityError, Mdt, MdtConfig, MdtError};
+use sheen_objects::Sharing;
 use sheen_params::Params;
 use sheen_rpc::Server;
 use sheen_rt::Rt;
 use sheen_rt::sim::{Sim, SimConfig};
+use sheen_wire::fid;
+use sheen_wire::mds::{Reply, Request};
 
 async fn start(rt: &Rt, config: MdtConfig) -> Result<Arc<Mdt>, MdtError> {
     let net = Net::new(rt.clone());
@@ -35,6 +38,52 @@ fn a_directory_is_served_once_and_as_what_it_is() {
 
         rt.disk().remove_file("/mdt/store.redb").unwrap();
         assert!(matches!(start(&rt, config()).await, Err(MdtError::StoreMissing(_))));
+    })
+    .unwrap();
+}
+
+#[test]
+fn the_root_belongs_to_who_formatted_it() {
+    let sim = Sim::new(4, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let owner = async |host: &Host| {
+            let request = Request::GetAttr { fid: fid::ROOT, layout_known: false };
+            match host.ask(request).await.unwrap().body {
+                Reply::Entry(entry) => (entry.attr.uid, entry.attr.gid),
+                other => panic!("{other:?}"),
+            }
+        };
+        let host = Host::start(&rt, MdtConfig { root_uid: 1000, root_gid: 100, ..config() }).await;
+        assert_eq!(owner(&host).await, (1000, 100));
+        host.server.remove(host.mdt.name());
+        host.mdt.stop().await.unwrap();
+        host.mgs.stop();
+        let host = Host::start(&rt, MdtConfig { root_uid: 7, root_gid: 7, ..config() }).await;
+        assert_eq!(owner(&host).await, (1000, 100), "whoever starts it later");
+    })
+    .unwrap();
+}
+
+#[test]
+fn targets_of_one_device_share_its_space() {
+    let sim = Sim::new(5, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let sharing = Sharing::new();
+        let host = Host::start(&rt, MdtConfig { sharing: sharing.clone(), ..config() }).await;
+        let space = async || match host.ask(Request::StatFs).await.unwrap().body {
+            Reply::StatFs(space) => space,
+            other => panic!("{other:?}"),
+        };
+        let alone = space().await;
+        let device = rt.disk().device("/mdt").unwrap();
+        let others = [sharing.join(device), sharing.join(device), sharing.join(device)];
+        let shared = space().await;
+        assert_eq!((shared.blocks, shared.bfree), (alone.blocks / 4, alone.bfree / 4));
+        assert_eq!((shared.ffree, shared.files), (alone.ffree / 4, alone.ffree / 4 + 1), "and one inode in use");
+        drop(others);
+        assert_eq!(space().await, alone);
     })
     .unwrap();
 }

@@ -25,10 +25,12 @@ pub struct Mgc {
 }
 
 impl Mgc {
-    /// A client of the MGS at `nids`. Connects at the first call.
-    pub fn new(net: Arc<Net>, nids: Vec<Nid>, client_uuid: &str) -> Arc<Mgc> {
+    /// A client of the MGS at `nids`, on behalf of `uuid`. Connects at the first call.
+    pub fn new(net: Arc<Net>, nids: Vec<Nid>, uuid: &str) -> Arc<Mgc> {
         let rt = net.rt().clone();
-        let config = ImportConfig::new(client_uuid, MGS_TARGET, nids);
+        // A target's uuid outlives its process, but a restarted process counts its requests from 1 again: it must not be taken
+        // for its life before, whose requests the MGS may still remember.
+        let config = ImportConfig::new(&format!("{uuid}-{:016x}", rt.random_u64()), MGS_TARGET, nids);
         Arc::new(Mgc { rt, import: Import::new(net, config) })
     }
 

@@ -18,7 +18,12 @@ pub enum Answer {
     Attr(FileAttr),
     /// Attributes for statx(2).
     Statx(Statx),
-    /// An open file or directory.
+    /// An open directory.
+    OpenDir {
+        /// Its number.
+        fh: u64,
+    },
+    /// An open file.
     Open {
         /// Its number.
         fh: u64,
@@ -66,6 +71,7 @@ pub fn send(outcome: Result<Answer>, reply: Reply) {
             Answer::Entry(entry) => reply.entry(&entry),
             Answer::Attr(attr) => reply.attr(&attr, VALID),
             Answer::Statx(statx) => reply.statx(&statx, VALID),
+            Answer::OpenDir { fh } => reply.open(fh, 0),
             Answer::Open { fh, flags } => reply.open(fh, flags),
             Answer::Create { entry, fh, flags } => reply.create(&entry, fh, flags),
             Answer::Data(bulk) => reply.data(bulk.segments()),

@@ -41,8 +41,7 @@ impl Mount {
         let mut mount = sheen_fuse::MountOptions::new(mountpoint, source);
         mount.allow_other = options.allow_other;
         mount.read_only = options.read_only;
-        // As on any file system that root mounts; fusermount3 refuses both to others.
-        (mount.suid, mount.dev) = (options.privileged, options.privileged);
+        (mount.suid, mount.dev, mount.exec, mount.noatime) = (options.suid, options.dev, options.exec, options.noatime);
         let session =
             sheen_fuse::SessionOptions { threads: options.threads as usize, max_write: options.max_write_bytes, ..Default::default() };
         let session = Arc::new(Session::mount(mount, session, face)?);

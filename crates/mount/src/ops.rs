@@ -83,7 +83,7 @@ pub async fn run(fs: Arc<Inner>, request: Request) -> Result<Answer> {
         Op::Fsync { fh, datasync } => client.fsync(&*fs.file(fh)?, datasync).await.map(|()| Answer::Ok),
         Op::OpenDir { flags } => {
             let dir = client.opendir(&who, fid, flags & SERVER_FLAGS).await?;
-            Ok(Answer::Open { fh: fs.dirs.insert(dir), flags: 0 })
+            Ok(Answer::OpenDir { fh: fs.dirs.insert(dir) })
         }
         Op::ReadDir(read) => readdir(&fs, read).await,
         Op::ReadDirPlus(read) => readdir_plus(&fs, read).await,
@@ -91,7 +91,7 @@ pub async fn run(fs: Arc<Inner>, request: Request) -> Result<Answer> {
             Some(dir) => client.releasedir(dir).await.map(|()| Answer::Ok),
             None => Err(Errno::EBADF),
         },
-        Op::FsyncDir { fh, .. } => client.fsyncdir(&*fs.dir(fh)?).await.map(|()| Answer::Ok),
+        Op::FsyncDir { fh, .. } => fsyncdir(&fs, fh).await.map(|()| Answer::Ok),
         Op::StatFs => client.statfs().await.map(|s| Answer::StatFs(statfs(&s))),
         Op::SyncFs => client.syncfs().await.map(|()| Answer::Ok),
         Op::SetXattr { name, value, flags, .. } => {
@@ -136,6 +136,13 @@ impl Inner {
     fn dir(&self, fh: u64) -> Result<Arc<OpenDir>> {
         self.dirs.get(fh).ok_or(Errno::EBADF)
     }
+}
+
+/// The kernel does not tell an ordinary FUSE file system of sync(2) and syncfs(2) (only virtiofs is told), so fsync of the
+/// root directory stands for them: `sync MOUNTPOINT` makes everything durable.
+async fn fsyncdir(fs: &Inner, fh: u64) -> Result<()> {
+    let dir = fs.dir(fh)?;
+    if dir.fid() == fs.client.root() { fs.client.syncfs().await } else { fs.client.fsyncdir(&dir).await }
 }
 
 async fn getattr(fs: &Inner, fid: Fid, fh: Option<u64>) -> Result<sheen_client::EntryAttr> {

@@ -4,9 +4,10 @@
 //! wake-up, no other thread. Where it pends, waiting for a server over `tcp`, it moves to the runtime and the thread takes
 //! the kernel's next request; so the number of threads bounds nothing but the work that is really done at once.
 //!
-//! A signal makes the kernel send INTERRUPT. Programs get signals all the time (Go's runtime sends its own threads SIGURG),
-//! and an operation that would be done in a moment must not fail for that; but a process that waits for a dead server must
-//! be killable. So an interrupted request is given up, with EINTR, only when it is still not done [`INTERRUPT_GRACE`] later.
+//! A signal makes the kernel send INTERRUPT. Programs get signals all the time, and on a local file system none but a deadly one
+//! ends an operation; but a process that waits for a dead server must be killable. So an interrupt is taken as a reason to look,
+//! each [`INTERRUPT_GRACE`], whether the process is dying. If it is, the kernel is answered EINTR and the work goes on to its end
+//! without anybody waiting: dropped half way, a write could still land on what is written after it.
 
 use std::{
     pin::Pin,
@@ -29,7 +30,7 @@ use crate::{
     ops,
 };
 
-/// How long an interrupted request may go on before it is given up.
+/// How often it is looked whether whoever waits for an interrupted request is dying.
 pub const INTERRUPT_GRACE: Duration = Duration::from_secs(1);
 
 /// How a mount behaves.
@@ -41,8 +42,14 @@ pub struct Options {
     pub max_write_bytes: u32,
     /// Whether other users than the one who mounts may use the mount.
     pub allow_other: bool,
-    /// Device files and set-user-id bits count; root alone may mount so.
-    pub privileged: bool,
+    /// Set-user-id bits count; root alone may mount so.
+    pub suid: bool,
+    /// Device files work; root alone may mount so.
+    pub dev: bool,
+    /// Programs can be run.
+    pub exec: bool,
+    /// Reading does not ask for access times.
+    pub noatime: bool,
     /// Refuse changes.
     pub read_only: bool,
     /// Let the kernel ask for attributes with the entries of a directory. Off until it may keep them for a while.
@@ -51,7 +58,17 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { threads: 4, max_write_bytes: 1 << 20, allow_other: false, privileged: false, read_only: false, readdir_plus: false }
+        Options {
+            threads: 4,
+            max_write_bytes: 1 << 20,
+            allow_other: false,
+            suid: false,
+            dev: false,
+            exec: true,
+            noatime: false,
+            read_only: false,
+            readdir_plus: false,
+        }
     }
 }
 
@@ -94,11 +111,11 @@ impl Filesystem for Face {
     }
 
     fn request(&self, request: Request, reply: Reply) {
-        let unique = request.header.unique;
+        let (unique, pid) = (request.header.unique, request.header.pid);
         let mut work: Work = Box::pin(ops::run(self.0.clone(), request));
         match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => answer::send(outcome, reply),
-            Poll::Pending => self.0.go_on(unique, work, reply),
+            Poll::Pending => self.0.go_on(unique, pid, work, reply),
         }
     }
 
@@ -114,26 +131,61 @@ impl Filesystem for Face {
 
 impl Inner {
     /// Lets the runtime finish what the thread began.
-    fn go_on(self: &Arc<Inner>, unique: u64, work: Work, reply: Reply) {
+    fn go_on(self: &Arc<Inner>, unique: u64, pid: u32, work: Work, reply: Reply) {
         let (sender, interrupted) = oneshot::channel();
         self.waiting.lock().insert(unique, sender);
         let me = self.clone();
         let _detached = self.rt.spawn("fuse request", async move {
-            let outcome = me.until_done_or_given_up(work, interrupted).await;
+            let mut work = work;
+            let outcome = me.until_done_or_killed(&mut work, pid, interrupted).await;
             me.waiting.lock().remove(&unique);
-            answer::send(outcome, reply);
+            match outcome {
+                Some(outcome) => answer::send(outcome, reply),
+                None => {
+                    answer::send(Err(Errno::EINTR), reply);
+                    me.take_back(work.await).await;
+                }
+            }
         });
     }
 
-    async fn until_done_or_given_up(&self, mut work: Work, interrupted: oneshot::Receiver<()>) -> Result<Answer> {
+    /// What the work comes to; `None` if its process is dying and cannot wait for it any longer.
+    async fn until_done_or_killed(
+        &self,
+        work: &mut Work,
+        pid: u32,
+        interrupted: oneshot::Receiver<()>,
+    ) -> Option<Result<Answer>> {
         tokio::select! {
             biased;
-            outcome = &mut work => return outcome,
+            outcome = &mut *work => return Some(outcome),
             Ok(()) = interrupted => {}
         }
-        match self.rt.timeout(INTERRUPT_GRACE, work).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(Errno::EINTR),
+        loop {
+            if let Ok(outcome) = self.rt.timeout(INTERRUPT_GRACE, &mut *work).await {
+                return Some(outcome);
+            }
+            if sheen_rt::proc::is_dying(pid) {
+                return None;
+            }
+        }
+    }
+
+    /// Closes what was opened for a process that is no more: the kernel does not know of it and will not.
+    async fn take_back(&self, outcome: Result<Answer>) {
+        let closed = match outcome {
+            Ok(Answer::Open { fh, .. } | Answer::Create { fh, .. }) => match self.files.remove(fh) {
+                Some(file) => self.client.release(file).await,
+                None => Ok(()),
+            },
+            Ok(Answer::OpenDir { fh }) => match self.dirs.remove(fh) {
+                Some(dir) => self.client.releasedir(dir).await,
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        };
+        if let Err(e) = closed {
+            tracing::debug!("closing what a killed process had opened: {e}");
         }
     }
 }

@@ -42,6 +42,10 @@ pub struct Config {
     pub cache_bytes_max: usize,
     /// Most files one client may have open.
     pub open_files_max: usize,
+    /// Owner of the root directory, when an empty store is formatted; ignored later.
+    pub root_uid: u32,
+    /// Its group, likewise.
+    pub root_gid: u32,
     /// Access times older than this are renewed by a read even if newer than the last change.
     pub relatime: Duration,
 }
@@ -59,6 +63,8 @@ impl Default for Config {
             hash_bits: Config::HASH_BITS_MAX,
             cache_bytes_max: 256 << 20,
             open_files_max: 1 << 20,
+            root_uid: 0,
+            root_gid: 0,
             relatime: Duration::from_secs(24 * 3600),
         }
     }
@@ -168,10 +174,10 @@ impl<S: Store> Namespace<S> {
     }
 
     fn format(&mut self, now: Time) -> Result<(), StoreError> {
-        let Config { mdt_index, hash_seed, hash_bits, .. } = self.config;
+        let Config { mdt_index, hash_seed, hash_bits, root_uid: uid, root_gid: gid, .. } = self.config;
         let record = Super { mdt_index, hash_seed, hash_bits };
         self.tables.set_raw(key::SUPER.to_vec(), Some(encode(&record, Vec::new())?));
-        let root = Inode { nlink: 2, perm: 0o755, ..Inode::new(FileKind::Dir, now) };
+        let root = Inode { nlink: 2, perm: 0o755, uid, gid, ..Inode::new(FileKind::Dir, now) };
         self.tables.put_inode(fid::ROOT, root);
         self.counters.files = 1;
         self.tables.end();

@@ -91,6 +91,8 @@ pub(crate) struct Inode {
     pub mtime: Time,
     pub ctime: Time,
     pub btime: Time,
+    /// When `mtime` was last set: see [`Attr::mtime_set`].
+    pub mtime_set: Time,
     /// Directory: number of entries.
     pub entries: u64,
     /// Bytes of names and values in the file's xattr record; 0: there is no record.
@@ -123,6 +125,7 @@ impl Inode {
             mtime: now,
             ctime: now,
             btime: now,
+            mtime_set: now,
             entries: 0,
             xattr_bytes: 0,
             linkable: false,
@@ -159,6 +162,7 @@ impl Inode {
             mtime: self.mtime,
             ctime: self.ctime,
             btime: self.btime,
+            mtime_set: self.mtime_set,
         }
     }
 
@@ -313,6 +317,7 @@ mod tests {
             gid: 100,
             rdev: 0x0801,
             mtime: Time { sec: -1, nsec: 999_999_999 },
+            mtime_set: Time { sec: 1_800_000_001, nsec: 2 },
             entries: 3,
             xattr_bytes: 200,
             linkable: true,
@@ -337,7 +342,7 @@ mod tests {
         pinned(&Xattrs(vec![(Bytes::from_static(b"user.a"), Bytes::from_static(b"v"))]), "010106757365722e610176");
         pinned(
             &inode(),
-            "0101ed0b01e80764811080c8ceb40d0101ff93ebdc0380c8ceb40d0180c8ceb40d0103c801010187808080200100046e616d6501017401036c6f7601050107000206ac0204050010070020000000",
+            "0101ed0b01e80764811080c8ceb40d0101ff93ebdc0380c8ceb40d0180c8ceb40d0182c8ceb40d0203c801010187808080200100046e616d6501017401036c6f7601050107000206ac0204050010070020000000",
         );
         pinned(&Bytes::from_static(b"lov"), "01036c6f76");
     }

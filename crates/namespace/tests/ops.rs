@@ -3,9 +3,11 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use common::*;
-use sheen_namespace::ClientId;
+use sheen_namespace::{ClientId, Config, MemStore};
 use sheen_wire::{
     Cred, Errno, Fid, FileKind, Time,
     fid::ROOT,
@@ -32,6 +34,56 @@ fn a_new_file_system_has_a_root() {
     assert_eq!(fs.lookup(&user(1), ROOT, &"x".repeat(255)), Err(Errno::ENOENT));
     assert_eq!(fs.lookup(&user(1), ROOT, &"x".repeat(256)), Err(Errno::ENAMETOOLONG));
     assert!(matches!(fs.call(Request::StatFs), Ok(Reply::StatFs(s)) if s.files == 1));
+}
+
+#[test]
+fn the_root_belongs_to_who_formatted() {
+    let me = user(100);
+    let config = Config { root_uid: 100, root_gid: 200, ..Config::default() };
+    let mut fs = Fs::on(Arc::new(MemStore::new()), config);
+    let root = fs.attr(ROOT);
+    assert_eq!((root.uid, root.gid, root.perm), (100, 200, 0o755));
+    fs.mkdir(&me, ROOT, "d", 0o755).unwrap();
+    fs.commit();
+    let mut fs = fs.crash();
+    assert_eq!((fs.attr(ROOT).uid, fs.attr(ROOT).gid), (100, 200), "as formatted, whoever starts it later");
+    assert_eq!(Fs::new().attr(ROOT).uid, 0);
+}
+
+#[test]
+fn the_time_of_setting_mtime_moves_with_it_alone() {
+    let mut fs = Fs::new();
+    let me = user(1);
+    let d = open_dir(&mut fs);
+    let f = fs.touch(&me, d, "f", 0o644).unwrap();
+    let born = fs.attr(f);
+    assert_eq!(born.mtime_set, born.btime);
+    fs.chmod(&me, f, 0o600).unwrap();
+    fs.chown(&ROOT_CRED, f, Some(2), Some(2)).unwrap();
+    fs.chown(&ROOT_CRED, f, Some(1), Some(1)).unwrap();
+    fs.rename(&me, (d, "f"), (d, "g"), 0).unwrap();
+    fs.link(&me, f, d, "h").unwrap();
+    fs.unlink(&me, d, "g").unwrap();
+    fs.set(&me, f, "user.a", b"1", 0).unwrap();
+    fs.setattr(&me, f, SetAttr { kill_priv: true, ..SetAttr::default() }).unwrap();
+    fs.setattr(&me, f, SetAttr { atime: Some(SetTime::Now), ..SetAttr::default() }).unwrap();
+    let open = fs.open(&me, f, flags::RDWR).unwrap();
+    fs.close(open).unwrap();
+    let after = fs.attr(f);
+    assert!(after.ctime > born.ctime);
+    assert_eq!((after.mtime, after.mtime_set), (born.mtime, born.mtime_set));
+
+    let at = SetTime::At(Time { sec: 5, nsec: 6 });
+    let set = fs.setattr(&me, f, SetAttr { mtime: Some(at), ..SetAttr::default() }).unwrap();
+    assert!(set.mtime_set == set.ctime && set.mtime.sec == 5, "when it was set, not what it was set to");
+    let cut = fs.truncate(&me, f, 7).unwrap();
+    assert!(cut.mtime_set == cut.mtime && cut.mtime_set > set.mtime_set);
+    fs.open(&me, f, flags::RDWR | flags::TRUNC).unwrap();
+    let cut_again = fs.attr(f);
+    assert!(cut_again.mtime_set == cut_again.mtime && cut_again.mtime_set > cut.mtime_set);
+    fs.commit();
+    let mut fs = fs.crash();
+    assert_eq!(fs.attr(f), cut_again);
 }
 
 #[test]

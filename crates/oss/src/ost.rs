@@ -36,8 +36,11 @@ impl std::fmt::Debug for Ost {
 }
 
 impl Ost {
-    /// Starts the OST in `config.dir`, formatting it if it is new: takes the directory's lock, registers with the MGS (waiting
-    /// until it answers), and serves requests as `<fsname>-OSTxxxx` of `server`.
+    /// Starts the OST in `config.dir`, formatting it if it is new: takes the directory's lock, serves requests as
+    /// `<fsname>-OSTxxxx` of `server`, and registers with the MGS (waiting until it answers).
+    ///
+    /// It serves before it registers, so that who hears of it from the MGS finds it. A new OST without an index is the exception: it
+    /// has no name before the MGS gives it one.
     ///
     /// # Errors
     /// The directory cannot be used, or the MGS refuses the target; the message says what to do.
@@ -52,10 +55,15 @@ impl Ost {
         let mut store = Store::open(&rt, &dir, &fsname, index, open_files_max, &sharing).await?;
         let uuid = store.identity().uuid.clone();
         let mgc = Mgc::new(net, mgs, &uuid);
-        let index = mgc
-            .register(&fsname, TargetKind::Ost, store.identity().index, &uuid, &nids)
-            .await
-            .map_err(|errno| OssError::Refused { dir: dir.clone(), errno })?;
+        let register = async |index| {
+            let refused = |errno| OssError::Refused { dir: dir.clone(), errno };
+            mgc.register(&fsname, TargetKind::Ost, index, &uuid, &nids).await.map_err(refused)
+        };
+        let known = store.identity().index;
+        let index = match known {
+            Some(index) => index,
+            None => register(None).await?,
+        };
         store.set_index(index)?;
         let name = target_name(&fsname, TargetKind::Ost, index);
         let ost = Arc::new(Ost {
@@ -72,6 +80,12 @@ impl Ost {
         });
         params::register(&ost, &params);
         server.add::<sheen_wire::Ost>(&ost.name, ost.clone());
+        if known.is_some()
+            && let Err(refused) = register(known).await
+        {
+            ost.stop().await;
+            return Err(refused);
+        }
         info!("{} serves {}", ost.name, dir.display());
         Ok(ost)
     }

@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -21,7 +24,23 @@ use sheen_wire::{
 const OBJECT: Fid = Fid::new(0x2_8000_0401, 9);
 
 /// An MGS that gives out the indices 7, 8, … and refuses index 99.
-struct FakeMgs(AtomicU32);
+struct FakeMgs {
+    net: Arc<Net>,
+    next: AtomicU32,
+    /// Whether an OST that registered with an index could be reached at that moment.
+    found: Mutex<Vec<bool>>,
+}
+
+impl FakeMgs {
+    /// Asks the OST for something, as an MDT does that hears of it at once.
+    async fn look(&self, index: u32) {
+        let target = mgs::target_name("sheen", mgs::TargetKind::Ost, index);
+        let import = Import::<sheen_wire::Ost>::new(self.net.clone(), ImportConfig::new("mdt", &target, vec![Nid::Lo]));
+        let asked = import.call(Request::StatFs, Bulk::new());
+        let answer = self.net.rt().timeout(Duration::from_secs(1), asked).await;
+        self.found.lock().unwrap().push(matches!(answer, Ok(Ok(_))));
+    }
+}
 
 impl Service<sheen_wire::Mgs> for FakeMgs {
     fn call<'a>(
@@ -33,9 +52,12 @@ impl Service<sheen_wire::Mgs> for FakeMgs {
         Box::pin(async move {
             match request {
                 mgs::Request::Register { index: Some(99), .. } => Err(Errno::EEXIST),
-                mgs::Request::Register { index: Some(index), .. } => Ok(mgs::Reply::Registered { index }.into()),
+                mgs::Request::Register { index: Some(index), .. } => {
+                    self.look(index).await;
+                    Ok(mgs::Reply::Registered { index }.into())
+                }
                 mgs::Request::Register { .. } => {
-                    Ok(mgs::Reply::Registered { index: self.0.fetch_add(1, SeqCst) }.into())
+                    Ok(mgs::Reply::Registered { index: self.next.fetch_add(1, SeqCst) }.into())
                 }
                 _ => Err(Errno::EPROTO),
             }
@@ -53,6 +75,7 @@ struct Process {
     net: Arc<Net>,
     server: Arc<Server>,
     params: Params,
+    mgs: Arc<FakeMgs>,
     dir: tempfile::TempDir,
 }
 
@@ -61,8 +84,9 @@ impl Process {
         let (runtime, rt) = Rt::real(RealOptions { worker_threads: 2, name: "test".into() }).unwrap();
         let net = Net::new(rt);
         let server = Server::new(net.clone());
-        server.add::<sheen_wire::Mgs>("MGS", Arc::new(FakeMgs(AtomicU32::new(7))));
-        Process { runtime, net, server, params: Params::new(), dir: tempfile::tempdir().unwrap() }
+        let mgs = Arc::new(FakeMgs { net: net.clone(), next: AtomicU32::new(7), found: Mutex::default() });
+        server.add::<sheen_wire::Mgs>("MGS", mgs.clone());
+        Process { runtime, net, server, params: Params::new(), mgs, dir: tempfile::tempdir().unwrap() }
     }
 
     fn start(&self, index: Option<u32>) -> Result<Arc<Ost>, sheen_oss::OssError> {
@@ -189,6 +213,17 @@ fn what_the_mgs_refuses_does_not_start() {
     let error = process.start(Some(99)).unwrap_err().to_string();
     assert!(error.contains("File exists") && error.contains("leave the index out"), "{error}");
     assert!(process.params.get("obdfilter.*.stats").is_err());
+    let again = process.start(Some(99)).unwrap_err().to_string();
+    assert_eq!(again, error, "its directory is free");
+}
+
+#[test]
+fn who_hears_of_it_from_the_mgs_finds_it() {
+    let process = Process::new();
+    let ost = process.start(Some(3)).unwrap();
+    process.runtime.block_on(ost.stop());
+    process.start(None).unwrap();
+    assert_eq!(*process.mgs.found.lock().unwrap(), [true, true]);
 }
 
 #[test]

@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "a test")]
 
-use std::{collections::BTreeMap, fs, io::Write, path::Path};
+use std::{collections::BTreeMap, fs, io::Write, os::unix::fs::MetadataExt, path::Path};
 
 use bytes::Bytes;
 use sheen_objects::name;
 use sheen_oss::{OssError, Sharing, Store};
 use sheen_rt::{RealOptions, Rt, Runtime};
 use sheen_wire::{
-    Bulk, Errno, Fid,
+    Bulk, Errno, Fid, Time,
     bulk::BULK_BYTES_MAX,
     ost::{Allocate, OBJECT_SIZE_MAX, Part, Seek},
 };
@@ -303,6 +303,33 @@ fn a_time_does_not_go_back_when_a_file_is_closed() {
         f.read(oid, 0, 1); // opens it again
         assert_eq!(f.store.attrs(&[fid(oid)]).unwrap()[0].mtime, Some(time));
     }
+}
+
+#[test]
+fn times_are_in_the_files_after_a_sync_and_a_stop() {
+    let f = Fixture::new();
+    let shown = |f: &Fixture| f.store.attrs(&(1..=50).map(fid).collect::<Vec<_>>()).unwrap();
+    let kept = |oid| {
+        let m = fs::metadata(f.on_disk(oid)).unwrap();
+        Some(Time { sec: m.mtime(), nsec: m.mtime_nsec() as u32 })
+    };
+    for oid in 1..=50 {
+        f.write(oid, 0, b"x");
+    }
+    f.runtime.block_on(f.store.sync(&[fid(1), fid(2)])).unwrap();
+    f.runtime.block_on(f.store.sync(&[fid(3)])).unwrap();
+    let before = shown(&f);
+    assert_eq!([kept(1), kept(2), kept(3)], [before[0].mtime, before[1].mtime, before[2].mtime]);
+    f.runtime.block_on(f.store.close()).unwrap();
+    let again = Fixture::with(4096, f.dir);
+    assert_eq!(shown(&again), before);
+    again.write(7, 0, b"y");
+    assert!(shown(&again)[6].mtime > before[6].mtime);
+    again.runtime.block_on(again.store.sync(&[])).unwrap();
+    let after = shown(&again);
+    again.runtime.block_on(again.store.close()).unwrap();
+    let later = Fixture::with(4096, again.dir);
+    assert_eq!(shown(&later), after);
 }
 
 #[test]

@@ -5,7 +5,8 @@
 //!
 //! Invariants: memory is zeroed once, when it is allocated, and never again: a buffer fresh from the pool shows what its last
 //! user left there, but never uninitialised memory. A pool keeps at most `max_kept` unused buffers; what is in use is bounded by
-//! whoever takes buffers (requests in flight, dirty limits).
+//! whoever takes buffers (requests in flight, dirty limits). Large buffers are cut from huge pages, a few from each: the memory
+//! goes back to the system when all of them are gone.
 
 use std::{
     ops::{Deref, DerefMut, Range},
@@ -16,6 +17,8 @@ use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
+use crate::slab::{self, Piece};
+
 /// Alignment of every buffer and unit of its capacity, in bytes: a page, which is also enough for direct I/O.
 pub const PAGE: usize = 4096;
 
@@ -23,7 +26,36 @@ pub const PAGE: usize = 4096;
 #[repr(C, align(4096))]
 struct Page([u8; PAGE]);
 
-type Pages = Box<[Page]>;
+/// From this size on the buffers of a pool are cut from huge pages: below, one that stays in use would hold on to many others.
+const HUGE_BYTES_MIN: usize = 512 << 10;
+
+/// Where a buffer's bytes lie.
+enum Pages {
+    Plain(Box<[Page]>),
+    Huge(Piece),
+}
+
+impl Pages {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Pages::Plain(pages) => pages.as_bytes(),
+            Pages::Huge(piece) => piece.bytes(),
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Pages::Plain(pages) => pages.as_mut_bytes(),
+            Pages::Huge(piece) => piece.bytes_mut(),
+        }
+    }
+}
+
+impl Default for Pages {
+    fn default() -> Pages {
+        Pages::Plain(Box::default())
+    }
+}
 
 /// A pool of buffers of one capacity. A handle: clones share the pool.
 #[derive(Clone)]
@@ -56,8 +88,21 @@ impl BufferPool {
     /// A buffer whose length is its capacity. Its content is unspecified.
     pub fn get(&self) -> Buffer {
         let kept = self.0.free.lock().pop();
-        let pages = kept.unwrap_or_else(|| allocate(self.0.pages));
-        Buffer { len: pages.len() * PAGE, pages, pool: Some(self.clone()) }
+        let pages = kept.or_else(|| self.cut()).unwrap_or_else(|| allocate(self.0.pages));
+        Buffer { len: pages.bytes().len(), pages, pool: Some(self.clone()) }
+    }
+
+    /// A buffer of a new slab, whose others are kept.
+    fn cut(&self) -> Option<Pages> {
+        if self.buffer_bytes() < HUGE_BYTES_MIN {
+            return None;
+        }
+        let mut pieces = slab::cut(self.buffer_bytes()).into_iter().map(Pages::Huge);
+        let first = pieces.next();
+        let mut free = self.0.free.lock();
+        let room = self.0.max_kept.saturating_sub(free.len());
+        free.extend(pieces.take(room));
+        first
     }
 
     /// A buffer of `len` bytes: one of the pool's if they are large enough, else one that is freed after use. Its content is
@@ -74,7 +119,7 @@ impl BufferPool {
 
 fn allocate(pages: usize) -> Pages {
     match <[Page]>::new_box_zeroed_with_elems(pages) {
-        Ok(pages) => pages,
+        Ok(pages) => Pages::Plain(pages),
         Err(_) => std::alloc::handle_alloc_error(
             std::alloc::Layout::from_size_align(pages.saturating_mul(PAGE), PAGE)
                 .unwrap_or_else(|_| std::alloc::Layout::new::<Page>()),
@@ -97,7 +142,7 @@ impl Buffer {
 
     /// Bytes that fit.
     pub fn capacity(&self) -> usize {
-        self.pages.len() * PAGE
+        self.pages.bytes().len()
     }
 
     /// Makes `len` bytes visible, at most the capacity. What becomes visible keeps its (unspecified) content.
@@ -125,13 +170,13 @@ impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.pages.as_bytes()[..self.len]
+        &self.pages.bytes()[..self.len]
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.pages.as_mut_bytes()[..self.len]
+        &mut self.pages.bytes_mut()[..self.len]
     }
 }
 

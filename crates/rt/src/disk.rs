@@ -263,6 +263,12 @@ impl File {
         on_file!(self, f => f.metadata())
     }
 
+    /// Sets the time of the last change of content, with all its nanoseconds; the kernel's own lags by up to a tick.
+    /// [`File::sync_data`] need not make it durable.
+    pub fn set_mtime(&self, mtime: Time) -> io::Result<()> {
+        on_file!(self, f => f.set_mtime(mtime))
+    }
+
     /// Size.
     pub fn len(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len)

@@ -24,6 +24,7 @@ pub mod proc;
 mod real;
 mod rt;
 pub mod sim;
+mod slab;
 mod task;
 mod time;
 

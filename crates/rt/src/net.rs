@@ -109,13 +109,17 @@ impl ReadHalf {
         }
     }
 
-    /// Fills `buf`. Not to be dropped half way: the bytes read so far would be lost.
+    /// Fills `buf`; wakes up for large parts of a large one only. Not to be dropped half way: the bytes read so far would be lost.
     ///
     /// # Errors
     /// As [`ReadHalf::read_some`]; [`io::ErrorKind::UnexpectedEof`] if the stream ended before `buf` was full.
     pub async fn read_exact(&mut self, mut buf: &mut [u8]) -> io::Result<()> {
         while !buf.is_empty() {
-            match self.read_some(buf).await? {
+            let read = match &mut self.0 {
+                ReadInner::Real(r) => r.read_expected(buf).await?,
+                ReadInner::Sim(r) => r.read_some(buf).await?,
+            };
+            match read {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 n => buf = &mut buf[n..],
             }

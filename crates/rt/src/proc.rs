@@ -16,6 +16,21 @@ fn parse_groups(status: &str) -> Option<Vec<u32>> {
     line.split_ascii_whitespace().map(|g| g.parse().ok()).collect()
 }
 
+/// Whether a task is about to end: it is gone, or a deadly signal waits for it (the kernel marks every such with SIGKILL). A task
+/// that cannot be seen from here counts as dying: whoever asks does so to not keep it for ever.
+pub fn is_dying(pid: u32) -> bool {
+    match std::fs::read(format!("/proc/{pid}/status")) {
+        Ok(status) => kill_is_pending(&String::from_utf8_lossy(&status)),
+        Err(_) => true,
+    }
+}
+
+/// SIGKILL is signal 9: bit 8 of the masks.
+fn kill_is_pending(status: &str) -> bool {
+    let masks = status.lines().filter_map(|l| l.strip_prefix("SigPnd:").or_else(|| l.strip_prefix("ShdPnd:")));
+    masks.filter_map(|m| u64::from_str_radix(m.trim(), 16).ok()).any(|m| m & (1 << 8) != 0)
+}
+
 /// This machine's name, as `uname -n` shows it.
 pub fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
@@ -36,6 +51,15 @@ mod tests {
         read.sort_unstable();
         assert_eq!(read, mine);
         assert_eq!(groups_of(u32::MAX).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn knows_the_dying() {
+        assert!(!is_dying(std::process::id()));
+        assert!(is_dying(u32::MAX));
+        assert!(kill_is_pending("SigQ:\t0/1\nSigPnd:\t0000000000000100\nShdPnd:\t0000000000000000\n"));
+        assert!(kill_is_pending("SigPnd:\t0000000000000000\nShdPnd:\t0000000000004100\n"));
+        assert!(!kill_is_pending("SigPnd:\t0000000000004000\nShdPnd:\t0000000000000000\nSigBlk:\t0000000000000100\n"));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use sheen_rt::{
     sim::{Sim, SimConfig},
 };
 use sheen_wire::{
-    Errno, FileKind,
+    Errno, FileKind, Time,
     ost::{Allocate, Seek},
 };
 
@@ -130,6 +130,13 @@ fn files_keep_what_is_written() {
         let meta = disk.metadata(&path).unwrap();
         assert_eq!((meta.len, meta.kind), (12, FileKind::Regular));
         assert!((rt.wall().sec - meta.mtime.sec).abs() < 100);
+        for time in [Time { sec: 1_000_000_000, nsec: 123_456_789 }, Time { sec: -1, nsec: 999_999_999 }] {
+            file.set_mtime(time).unwrap();
+            let meta = disk.metadata(&path).unwrap();
+            assert_eq!((meta.mtime, meta.len), (time, 12));
+        }
+        file.write_all_at(0, b"\0").unwrap();
+        assert!((rt.wall().sec - file.metadata().unwrap().mtime.sec).abs() < 100, "a write is newer");
         let reader = disk.open(&path, OpenOptions::READ).unwrap();
         assert_eq!(Errno::from(reader.write_all_at(0, b"x").unwrap_err()), Errno::EBADF);
         disk.open(&path, OpenOptions { write: true, truncate: true, ..Default::default() }).unwrap();

@@ -97,6 +97,9 @@ pub struct Attr {
     pub ctime: Time,
     /// Birth.
     pub btime: Time,
+    /// When `mtime` was last set at the MDT (by creation, truncate or utimensat), by the MDT's clock: whatever was written to
+    /// the objects after it is newer than `mtime`. Unlike `ctime` it does not move with names and other attributes.
+    pub mtime_set: Time,
 }
 
 /// Who asks. Taken from the kernel's request; the MDT decides with it.

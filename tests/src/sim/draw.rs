@@ -148,7 +148,13 @@ impl Draw<'_> {
             66..70 => self.truncate()?,
             70..72 => Op::Fsync { handle: self.handle(|_| true)?.0 },
             72..80 => self.rename(),
-            80..83 => Op::Link { fid: self.any(), dir: self.dir(), name: self.name() },
+            80..83 => {
+                // Of several names it is not said whose directory decides on a layout that is yet to come.
+                let fid = self.any();
+                let settled =
+                    self.model.inode(fid).is_ok_and(|i| i.striping.is_some() || i.kind() != FileKind::Regular);
+                Op::Link { fid: settled.then_some(fid)?, dir: self.dir(), name: self.name() }
+            }
             83..88 => self.look(),
             88..91 => Op::ReadDir { dir: self.dir(), page: self.rng.u32(100..2000), plus: self.rng.bool() },
             91..94 => self.striping(),
@@ -367,7 +373,10 @@ impl Want<'_> {
                 self.laying_out(*fid);
                 self.inode(*fid, Mode::Alone);
             }
-            Op::Chmod { fid, .. } | Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. } | Op::SetStripe { fid, .. } => {
+            Op::Chmod { fid, .. }
+            | Op::SetXattr { fid, .. }
+            | Op::RemoveXattr { fid, .. }
+            | Op::SetStripe { fid, .. } => {
                 self.inode(*fid, Mode::Alone);
             }
             Op::Link { fid, dir, name } => {

@@ -206,9 +206,7 @@ impl Model {
             }
             Op::GetAttr { fid } => self.seen(*fid),
             Op::Create { dir, name, flags, perm } => self.create(*dir, name, *flags, *perm, new),
-            Op::Mknod { dir, name, perm } => {
-                self.make(*dir, name, new, Inode::new(Content::File(Vec::new()), *perm))
-            }
+            Op::Mknod { dir, name, perm } => self.make(*dir, name, new, Inode::new(Content::File(Vec::new()), *perm)),
             Op::Mkdir { dir, name, perm } => {
                 let content = Content::Dir { entries: BTreeMap::new(), parent: *dir };
                 let striping = if *dir == ROOT { None } else { self.inode(*dir).ok().and_then(|d| d.striping) };

@@ -56,9 +56,7 @@ async fn answer(client: &Client, op: &Op, file: Option<Arc<OpenFile>>, made: &mu
             seen(client.mknod(ROOT_USER, *dir, &bytes(name), mode, 0, 0).await?)
         }
         Op::Mkdir { dir, name, perm } => seen(client.mkdir(ROOT_USER, *dir, &bytes(name), *perm, 0).await?),
-        Op::Symlink { dir, name, target } => {
-            seen(client.symlink(ROOT_USER, *dir, &bytes(name), &bytes(target)).await?)
-        }
+        Op::Symlink { dir, name, target } => seen(client.symlink(ROOT_USER, *dir, &bytes(name), &bytes(target)).await?),
         Op::TmpFile { dir } => {
             let (attr, file) = client.tmpfile(ROOT_USER, *dir, op.flags(), 0o600, 0).await?;
             made.file = Some(file);

@@ -66,6 +66,8 @@ pub struct State {
     pub doubtful: Vec<Op>,
     /// Files that such operations may have changed.
     pub doubtful_files: BTreeSet<Fid>,
+    /// Files to whose objects such operations may have written.
+    pub doubtful_writes: BTreeSet<Fid>,
     claims: Claims,
     files: BTreeMap<u64, Arc<OpenFile>>,
     strays: Vec<(usize, Arc<OpenFile>)>,
@@ -92,6 +94,7 @@ impl Run {
             rule: Rule::Exact,
             doubtful: Vec::new(),
             doubtful_files: BTreeSet::new(),
+            doubtful_writes: BTreeSet::new(),
             claims: Claims::default(),
             files: BTreeMap::new(),
             strays: Vec::new(),
@@ -172,11 +175,12 @@ impl Run {
         self.one(client, started).await;
     }
 
-    /// All open files, with their clients.
+    /// All files that are open for certain, with their clients.
     pub fn open_files(&self) -> Vec<(usize, Arc<OpenFile>)> {
         let state = self.state();
-        let open = state.model.handles.iter().filter_map(|(n, h)| Some((h.client, state.files.get(n)?.clone())));
-        open.collect()
+        let closing = |n: &u64| state.doubtful.contains(&Op::Close { handle: *n });
+        let open = state.model.handles.iter().filter(|(n, _)| !closing(n));
+        open.filter_map(|(n, h)| Some((h.client, state.files.get(n)?.clone()))).collect()
     }
 
     /// Closes all that is open, whatever that answers if the rule is not exact.
@@ -227,10 +231,15 @@ impl State {
         }
         if self.rule == Rule::Doubtful {
             self.strays.extend(made.file.map(|f| (client, f)));
-            self.doubtful_files.extend(granted.keys().filter_map(|k| match k {
+            let touched = granted.keys().filter_map(|k| match k {
                 Key::Inode(fid) => Some(*fid),
                 _ => None,
-            }));
+            });
+            let touched: Vec<Fid> = touched.collect();
+            if matches!(op, Op::Write { .. } | Op::Punch { .. } | Op::Truncate { .. }) {
+                self.doubtful_writes.extend(&touched);
+            }
+            self.doubtful_files.extend(touched);
             self.promises.doubtful(&op, &self.model);
             self.doubtful.push(op);
             self.claims.give_back(granted);
@@ -244,7 +253,7 @@ impl State {
         let expected = self.model.apply(client, &op, new, number);
         self.judge(&op, &answer, expected);
         if answer.is_ok() {
-            self.promises.done(&op, &self.model);
+            self.promises.done(&op, &self.model, self.rule);
         }
         if let Some(file) = made.file {
             self.files.insert(number, file);

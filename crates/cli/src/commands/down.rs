@@ -12,7 +12,7 @@ use crate::{
     commands::umount::unmount,
     error::{Context, Failure, Result},
     paths::Home,
-    run_file::{Running, running},
+    run_file::{Running, State, state},
 };
 
 /// How long a process may take to commit and end.
@@ -23,16 +23,32 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Runs the command. Nothing to stop is no failure.
 pub fn run(args: &DownArgs) -> Result {
     let home = Home::new(args.dir.dir.as_deref())?;
-    let Some(running) = running(&home.run())? else {
+    let Some(running) = settled(&home)? else {
         println!("nothing runs in {}", home.dir().display());
         return Ok(());
     };
-    if let Some(mount) = &running.mount {
+    if let Some(mount) = running.mounted() {
         unmount(mount, args.force)?;
     }
     stop(&home, &running)?;
     println!("stopped {}; its data stays in {}", running.fsname, home.dir().display());
     Ok(())
+}
+
+/// What runs, once a process that is just starting or ending has done so.
+fn settled(home: &Home) -> Result<Option<Running>> {
+    let start = Instant::now();
+    loop {
+        match state(&home.run())? {
+            State::Down => return Ok(None),
+            State::Up(running) => return Ok(Some(running)),
+            State::Changing if start.elapsed() > STOP_TIMEOUT => {
+                return Err(Failure::new("the file system neither gets up nor ends")
+                    .advise(format!("its log may say why: {}", home.log().display())));
+            }
+            State::Changing => thread::sleep(Duration::from_millis(10)),
+        }
+    }
 }
 
 fn stop(home: &Home, process: &Running) -> Result {
@@ -46,7 +62,7 @@ fn stop(home: &Home, process: &Running) -> Result {
     }
     let start = Instant::now();
     let mut told = false;
-    while running(&home.run()).context("while waiting")?.is_some() {
+    while state(&home.run()).context("while waiting")? != State::Down {
         if start.elapsed() > STOP_TIMEOUT {
             return Err(Failure::new(format!("process {} has not ended within {STOP_TIMEOUT:?}", process.pid))
                 .advise(format!("its log may say why: {}", home.log().display())));

@@ -8,27 +8,22 @@ use crate::{
     args::{Cli, Command, MountArgs},
     commands::{finish, up::prepare},
     daemon::{self, Ready},
-    error::{Context, Failure, Result},
+    error::Result,
     host::{self, Host},
+    mount_options,
+    paths::{self, private_dir},
 };
 
 const SHUTDOWN: Duration = Duration::from_secs(2);
-/// Options of mount(8) that mean nothing here or are the way Sheen is anyway; anything else is refused, not ignored.
-const HARMLESS: [&str; 18] = [
-    "rw", "defaults", "dev", "nodev", "suid", "nosuid", "exec", "noexec", "auto", "noauto", "user", "nouser", "_netdev",
-    "nofail", "noatime", "relatime", "flock", "user_xattr",
-];
-
 /// Runs the command, given as `words` without the program's name.
 pub fn run(args: &MountArgs, words: &[OsString]) -> Result {
-    let options = check_options(args)?;
-    let mountpoint = args.mountpoint.canonicalize().or_else(|_| std::path::absolute(&args.mountpoint));
-    let mountpoint = mountpoint.context(args.mountpoint.display())?;
-    if options.foreground.foreground {
-        return serve(&options, mountpoint, Ready::from_env());
+    let options = mount_options::parse(&args.options)?;
+    let mountpoint = paths::mount_point(&args.mountpoint)?;
+    if args.foreground.foreground {
+        return serve(args, options, mountpoint, Ready::from_env());
     }
     prepare(&mountpoint)?;
-    daemon::background(words, &log_file())?;
+    daemon::background(words, &log_file()?)?;
     Ok(())
 }
 
@@ -47,44 +42,19 @@ pub fn helper(args: Vec<OsString>) -> i32 {
     }
 }
 
-fn check_options(args: &MountArgs) -> Result<MountArgs> {
-    let mut options = MountArgs {
-        source: args.source.clone(),
-        mountpoint: args.mountpoint.clone(),
-        mount_options: Vec::new(),
-        options: args.options.clone(),
-        foreground: crate::args::ForegroundArg { foreground: args.foreground.foreground },
-    };
-    for word in args.mount_options.iter().filter(|w| !w.is_empty()) {
-        match word.split_once('=').unwrap_or((word, "")) {
-            ("allow_other", "") => options.options.private = false,
-            ("private", "") => options.options.private = true,
-            ("fuse_threads", n) => {
-                let threads = n.parse().ok().filter(|n| (1..=256).contains(n));
-                options.options.fuse_threads =
-                    threads.ok_or_else(|| Failure::new(format!("fuse_threads is 1 to 256, not '{n}'")))?;
-            }
-            (word, _) if HARMLESS.contains(&word) || word.starts_with("x-") => {}
-            (word, _) => {
-                return Err(Failure::new(format!("mount option '{word}' is not known"))
-                    .advise("known are allow_other, private, fuse_threads=N and mount(8)'s own that change nothing here"));
-            }
-        }
-    }
-    Ok(options)
+/// Where the background process logs: a directory that nobody else can write to.
+fn log_file() -> Result<PathBuf> {
+    let dir = sheen_params::control::runtime_dir();
+    private_dir(&dir)?;
+    Ok(dir.join("mount.log"))
 }
 
-fn log_file() -> PathBuf {
-    let dir = std::env::var_os("XDG_RUNTIME_DIR").filter(|d| !d.is_empty()).map_or_else(std::env::temp_dir, PathBuf::from);
-    dir.join(format!("sheen-mount-{}.log", rustix::process::geteuid().as_raw()))
-}
-
-fn serve(args: &MountArgs, mountpoint: PathBuf, ready: Ready) -> Result {
+fn serve(args: &MountArgs, options: sheen_mount::Options, mountpoint: PathBuf, ready: Ready) -> Result {
     host::log_to_stderr();
     let (runtime, rt) = host::runtime()?;
     let outcome = runtime.block_on(async {
         let host = Host::new(rt).await;
-        let mount = match start(args, &mountpoint, &host).await {
+        let mount = match start(args, options, &mountpoint, &host).await {
             Ok(mount) => Arc::new(mount),
             Err(failure) => {
                 ready.failed(&failure);
@@ -106,7 +76,12 @@ fn serve(args: &MountArgs, mountpoint: PathBuf, ready: Ready) -> Result {
     outcome
 }
 
-async fn start(args: &MountArgs, mountpoint: &std::path::Path, host: &Host) -> Result<sheen_mount::Mount> {
+async fn start(
+    args: &MountArgs,
+    options: sheen_mount::Options,
+    mountpoint: &std::path::Path,
+    host: &Host,
+) -> Result<sheen_mount::Mount> {
     let (mgs, fsname) = host::resolve_source(&host.rt, &args.source).await?;
-    host.mount(&mgs, &fsname, mountpoint, &args.source, &args.options).await
+    host.mount(&mgs, &fsname, mountpoint, &args.source, options).await
 }

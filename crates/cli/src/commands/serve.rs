@@ -8,8 +8,9 @@ use sheen_lnet::{DEFAULT_PORT, Nid};
 use crate::{
     args::{MdsArgs, MgsArgs, OssArgs, TargetArgs},
     config::check_fsname,
-    error::{Context, Result},
+    error::Result,
     host::{self, Host},
+    paths::private_dir,
 };
 
 const SHUTDOWN: Duration = Duration::from_secs(2);
@@ -51,7 +52,7 @@ fn target(args: &TargetArgs, start: impl AsyncFnOnce(&Host, &[Nid], Nid) -> Resu
     serve(&args.dir, async |host: &Host| {
         let mgs = host::resolve_mgs(&host.rt, &args.mgs).await?;
         let bound = host.listen(listen).await?;
-        let me = host::announced(&host.rt, bound, args.announce.as_deref()).await?;
+        let me = host.announced(bound, args.announce.as_deref()).await?;
         start(host, &mgs, me).await
     })
 }
@@ -59,7 +60,7 @@ fn target(args: &TargetArgs, start: impl AsyncFnOnce(&Host, &[Nid], Nid) -> Resu
 /// Starts what `start` says and serves until asked to end. Each target locks its own directory.
 fn serve(dir: &Path, start: impl AsyncFnOnce(&Host) -> Result) -> Result {
     host::log_to_stderr();
-    std::fs::create_dir_all(dir).context(format!("cannot make {}", dir.display()))?;
+    private_dir(dir)?;
     let (runtime, rt) = host::runtime()?;
     let outcome = runtime.block_on(async {
         let host = Host::new(rt).await;

@@ -7,13 +7,15 @@ use crate::{
     config::Config,
     error::{Context, Result},
     paths::Home,
-    run_file::{Running, running},
+    run_file::{Running, State, state},
 };
 
 #[derive(Serialize)]
 struct Report {
     dir: String,
     running: bool,
+    /// Just starting or ending.
+    changing: bool,
     fsname: Option<String>,
     /// What `sheen mount` takes before `:/fsname`.
     mgs: Option<String>,
@@ -29,7 +31,8 @@ struct Report {
 /// Runs the command. Exit code 0 whether or not something runs: that is what the answer says.
 pub fn run(args: &StatusArgs) -> Result {
     let home = Home::new(args.dir.dir.as_deref())?;
-    let report = Report::new(&home, Config::load(&home.config())?, running(&home.run())?);
+    let state = state(&home.run())?;
+    let report = Report::new(&home, Config::load(&home.config())?, &state);
     if args.json {
         println!("{}", serde_json::to_string_pretty(&report).context("cannot print")?);
     } else {
@@ -39,17 +42,19 @@ pub fn run(args: &StatusArgs) -> Result {
 }
 
 impl Report {
-    fn new(home: &Home, config: Option<Config>, running: Option<Running>) -> Report {
+    fn new(home: &Home, config: Option<Config>, state: &State) -> Report {
+        let running = if let State::Up(running) = state { Some(running) } else { None };
         Report {
+            changing: *state == State::Changing,
             dir: home.dir().display().to_string(),
             running: running.is_some(),
-            fsname: running.as_ref().map(|r| r.fsname.clone()).or(config.as_ref().map(|c| c.fsname.clone())),
-            mgs: running.as_ref().map(|r| r.mgs.clone()),
-            source: running.as_ref().map(|r| format!("{}:/{}", r.mgs, r.fsname)),
-            mount: running.as_ref().and_then(|r| r.mount.as_ref()).map(|m| m.display().to_string()),
-            osts: running.as_ref().map(|r| r.osts).or(config.map(|c| c.osts)),
-            pid: running.as_ref().map(|r| r.pid),
-            since: running.as_ref().map(|r| r.since),
+            fsname: running.map(|r| r.fsname.clone()).or(config.as_ref().map(|c| c.fsname.clone())),
+            mgs: running.map(|r| r.mgs.clone()),
+            source: running.map(Running::source),
+            mount: running.and_then(Running::mounted).map(|m| m.display().to_string()),
+            osts: running.map(|r| r.osts).or(config.map(|c| c.osts)),
+            pid: running.map(|r| r.pid),
+            since: running.map(|r| r.since),
             log: home.log().display().to_string(),
         }
     }
@@ -66,7 +71,7 @@ impl Report {
             line("OSTs", &osts.to_string());
         }
         let Some(pid) = self.pid else {
-            line("state", "stopped; `sheen up` starts it");
+            line("state", if self.changing { "just starting or ending" } else { "stopped; `sheen up` starts it" });
             return;
         };
         line("state", &format!("running, pid {pid}"));

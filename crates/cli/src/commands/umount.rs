@@ -5,11 +5,12 @@ use std::path::Path;
 use crate::{
     args::UmountArgs,
     error::{Failure, Result},
+    paths::mount_point,
 };
 
 /// Runs the command.
 pub fn run(args: &UmountArgs) -> Result {
-    let mountpoint = std::path::absolute(&args.mountpoint).unwrap_or_else(|_| args.mountpoint.clone());
+    let mountpoint = mount_point(&args.mountpoint)?;
     if !is_mounted(&mountpoint) {
         return Err(Failure::new(format!("no Sheen file system is mounted at {}", mountpoint.display()))
             .advise("`grep fuse.sheen /proc/mounts` lists what is mounted"));
@@ -36,14 +37,21 @@ pub fn unmount(mountpoint: &Path, force: bool) -> Result {
     }
 }
 
-/// Whether Sheen is mounted there, by /proc/mounts (asking the path itself could hang).
+/// Whether Sheen is mounted there.
 pub fn is_mounted(mountpoint: &Path) -> bool {
-    let Ok(mounts) = std::fs::read_to_string("/proc/mounts") else { return false };
-    mounts.lines().any(|line| {
-        let mut words = line.split(' ').skip(1);
-        let path = words.next().map(unescape);
-        path.as_deref() == Some(&*mountpoint.to_string_lossy()) && words.next() == Some("fuse.sheen")
-    })
+    mounted_from(mountpoint).is_some()
+}
+
+/// The source of the Sheen file system that is mounted there, by /proc/mounts (asking the path itself could hang). The last
+/// one of several counts: it covers the others.
+pub fn mounted_from(mountpoint: &Path) -> Option<String> {
+    let mounts = std::fs::read_to_string("/proc/mounts").ok()?;
+    let here = mounts.lines().rev().find_map(|line| {
+        let mut words = line.split(' ');
+        let (source, path, kind) = (words.next()?, words.next()?, words.next()?);
+        (unescape(path) == *mountpoint.to_string_lossy()).then_some((source, kind))
+    });
+    here.filter(|(_, kind)| *kind == "fuse.sheen").map(|(source, _)| unescape(source))
 }
 
 /// /proc/mounts writes space, tab, newline and backslash as \ooo.

@@ -15,8 +15,9 @@ use crate::{
     daemon::{self, Ready},
     error::{Context, Failure, Result},
     host::{self, Host},
-    paths::Home,
-    run_file::{RunLock, Running, running},
+    mount_options,
+    paths::{Home, mount_point, private_dir},
+    run_file::{RunLock, Running, State, state},
 };
 
 /// OSTs of a new file system.
@@ -29,48 +30,47 @@ const SHUTDOWN: Duration = Duration::from_secs(2);
 /// Runs the command.
 pub fn run(args: &UpArgs) -> Result {
     let home = Home::new(args.dir.dir.as_deref())?;
-    let mountpoint = args.mount.as_deref().map(absolute).transpose()?;
+    let mountpoint = args.mount.as_deref().map(mount_point).transpose()?;
+    // What is wrong with the words is said before anything is started.
+    let options = mount_options::parse(&args.options)?;
+    let plan = plan(args, &home)?;
     if args.foreground.foreground {
-        let ready = Ready::from_env();
-        return serve_or_say_why(args, &home, mountpoint, ready);
+        return serve_or_say_why(args, options, &home, mountpoint, Ready::from_env());
     }
-    if let Some(now) = running(&home.run())? {
-        return already(&home, &now, mountpoint.as_deref());
+    match state(&home.run())? {
+        State::Down => {}
+        State::Up(now) => return already(&home, &plan, &now, mountpoint.as_deref()),
+        State::Changing => {
+            return Err(Failure::new("another process is just starting or ending this file system").advise("try again in a moment"));
+        }
     }
     std::fs::create_dir_all(home.dir()).context(format!("cannot make {}", home.dir().display()))?;
-    // What is wrong with the words is said before anything is started.
-    plan(args, &home)?;
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     daemon::background(&words, &home.log())?;
-    match running(&home.run())? {
-        Some(now) => {
+    match state(&home.run())? {
+        State::Up(now) => {
             report(&now);
             Ok(())
         }
-        None => Err(Failure::new("the file system ended as soon as it was up")
+        _ => Err(Failure::new("the file system ended as soon as it was up")
             .advise(format!("its log may say why: {}", home.log().display()))),
     }
 }
 
-fn absolute(path: &Path) -> Result<PathBuf> {
-    let path = std::path::absolute(path).context(path.display())?;
-    // The kernel shows mounts by their real path; what the user means by a link must be found again.
-    match path.parent().and_then(|p| p.canonicalize().ok()).zip(path.file_name()) {
-        Some((parent, name)) => Ok(parent.join(name)),
-        None => Ok(path),
+/// It runs already: fine if it is what the user asks for.
+fn already(home: &Home, plan: &Config, now: &Running, mountpoint: Option<&Path>) -> Result {
+    let dir = home.dir().display();
+    if Config::load(&home.config())?.as_ref() != Some(plan) {
+        return Err(Failure::new(format!("{} runs already, and not as asked for", now.fsname))
+            .advise(format!("`sheen down --dir {dir}`, then this command again")));
     }
-}
-
-fn already(home: &Home, now: &Running, mountpoint: Option<&Path>) -> Result {
     match mountpoint {
-        Some(wanted) if now.mount.as_deref() != Some(wanted) => {
-            let at = now.mount.as_ref().map_or("nowhere".into(), |m| m.display().to_string());
-            Err(Failure::new(format!("{} runs already, mounted at {at}", now.fsname)).advise(format!(
-                "`sheen mount {}:/{} {}` mounts it there too; `sheen down --dir {}` ends it",
-                now.mgs,
-                now.fsname,
+        Some(wanted) if now.mounted() != Some(wanted) => {
+            let at = now.mounted().map_or("not mounted".into(), |m| format!("mounted at {}", m.display()));
+            Err(Failure::new(format!("{} runs already, {at}", now.fsname)).advise(format!(
+                "`sheen mount {} {}` mounts it there too; `sheen down --dir {dir}` ends it",
+                now.source(),
                 wanted.display(),
-                home.dir().display()
             )))
         }
         _ => {
@@ -82,11 +82,11 @@ fn already(home: &Home, now: &Running, mountpoint: Option<&Path>) -> Result {
 }
 
 fn report(now: &Running) {
-    match &now.mount {
+    match now.mounted() {
         Some(at) => println!("{} is up, mounted at {}", now.fsname, at.display()),
         None => println!("{} is up", now.fsname),
     }
-    println!("  further mounts: sheen mount {}:/{} DIRECTORY", now.mgs, now.fsname);
+    println!("  further mounts: sheen mount {} DIRECTORY", now.source());
 }
 
 /// What to serve: what the directory holds, changed by what the user asks.
@@ -113,13 +113,19 @@ fn plan(args: &UpArgs, home: &Home) -> Result<Config> {
     Ok(config)
 }
 
-fn serve_or_say_why(args: &UpArgs, home: &Home, mountpoint: Option<PathBuf>, ready: Ready) -> Result {
+fn serve_or_say_why(
+    args: &UpArgs,
+    options: sheen_mount::Options,
+    home: &Home,
+    mountpoint: Option<PathBuf>,
+    ready: Ready,
+) -> Result {
     host::log_to_stderr();
     std::fs::create_dir_all(home.dir()).context(format!("cannot make {}", home.dir().display()))?;
     let (runtime, rt) = host::runtime()?;
     let outcome = runtime.block_on(async {
         let host = Host::new(rt).await;
-        let (lock, mount) = match start(args, home, mountpoint.as_deref(), &host).await {
+        let (lock, mount) = match start(args, options, home, mountpoint.as_deref(), &host).await {
             Ok(started) => started,
             Err(failure) => {
                 host.stop().await;
@@ -141,11 +147,11 @@ fn serve_or_say_why(args: &UpArgs, home: &Home, mountpoint: Option<PathBuf>, rea
             let _ = host.rt.timeout(SHUTDOWN, mount.ended()).await;
         }
         host.stop().await;
-        lock.release();
-        Ok(())
+        Ok(lock)
     });
     runtime.shutdown(SHUTDOWN);
-    outcome
+    // Last of all, so that whoever waits for the end finds the process all but gone.
+    outcome.map(RunLock::release)
 }
 
 async fn ended(mount: std::sync::Arc<sheen_mount::Mount>) {
@@ -155,25 +161,36 @@ async fn ended(mount: std::sync::Arc<sheen_mount::Mount>) {
 
 type Started = (RunLock, Option<std::sync::Arc<sheen_mount::Mount>>);
 
-async fn start(args: &UpArgs, home: &Home, mountpoint: Option<&Path>, host: &Host) -> Result<Started> {
+async fn start(
+    args: &UpArgs,
+    options: sheen_mount::Options,
+    home: &Home,
+    mountpoint: Option<&Path>,
+    host: &Host,
+) -> Result<Started> {
     let mut config = plan(args, home)?;
     let mut lock = RunLock::take(&home.run())?;
     let fresh = !home.config().exists();
     let bound = listen(host, config.listen, fresh && args.listen.is_none()).await?;
     config.listen = bound;
-    let me = host::announced(&host.rt, bound, None).await?;
+    let me = host.announced(bound, None).await?;
     let mgs = [me];
+    for dir in [home.mgs(), home.mdt(0)].into_iter().chain((0..config.osts).map(|i| home.ost(i))) {
+        private_dir(&dir)?;
+    }
     host.mgs(&home.mgs()).await?;
-    host.mdt(&home.mdt(0), &config.fsname, 0, &mgs, me).await?;
+    // The MDT last: it then finds every OST in this process, and needs no connection.
     for index in 0..config.osts {
         host.ost(&home.ost(index), &config.fsname, Some(index), &mgs, me).await?;
     }
+    host.mdt(&home.mdt(0), &config.fsname, 0, &mgs, me).await?;
+    host.takes_creates(config.osts).await?;
     config.store(&home.config())?;
     let source = format!("{me}:/{}", config.fsname);
     let mount = match mountpoint {
         Some(at) => {
             prepare(at)?;
-            Some(std::sync::Arc::new(host.mount(&mgs, &config.fsname, at, &source, &args.options).await?))
+            Some(std::sync::Arc::new(host.mount(&mgs, &config.fsname, at, &source, options).await?))
         }
         None => None,
     };

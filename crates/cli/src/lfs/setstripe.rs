@@ -79,6 +79,8 @@ struct Asked {
     pool: Option<String>,
     /// Anything but `-d`.
     sets: bool,
+    /// `-x` was given, which belongs to foreign layouts alone.
+    xattr: bool,
 }
 
 /// How a call was wrong.
@@ -95,8 +97,15 @@ fn call(text: impl fmt::Display) -> Wrong {
 
 /// Runs the command.
 pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
-    let mut asked =
-        Asked { spec: Spec::default(), count: None, delete: false, mode: MODE_DEFAULT, pool: None, sets: false };
+    let mut asked = Asked {
+        spec: Spec::default(),
+        count: None,
+        delete: false,
+        mode: MODE_DEFAULT,
+        pool: None,
+        sets: false,
+        xattr: false,
+    };
     let mut paths = Vec::new();
     for item in OPTIONS.parse(args) {
         let done = match item {
@@ -119,6 +128,9 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     if let Err(wrong) = check(&asked, paths.is_empty()) {
         return report(tool, wrong);
     }
+    if asked.xattr {
+        tool.complain(format_args!("lfs setstripe setstripe: xattr has been specified for non-foreign layout"));
+    }
     let mut code = 0;
     for path in &paths {
         if let Err(e) = apply(tool, path, &asked) {
@@ -139,7 +151,7 @@ fn report(tool: &mut Tool, wrong: Wrong) -> i32 {
 }
 
 fn option(asked: &mut Asked, id: &str, value: &str, next: &str) -> Result<(), Wrong> {
-    asked.sets |= !matches!(id, "d" | "v" | "mode");
+    asked.sets |= !matches!(id, "d" | "v" | "mode" | "x");
     match id {
         "c" | "C" => {
             let least = if id == "C" { -32 } else { -1 };
@@ -181,6 +193,7 @@ fn option(asked: &mut Asked, id: &str, value: &str, next: &str) -> Result<(), Wr
         }
         "d" => asked.delete = true,
         "v" => {}
+        "x" => asked.xattr = true,
         _ => {
             let e = Errno::EOPNOTSUPP;
             let text = format!("lfs setstripe: only plain layouts (-c -C -S -i -o) are supported: {e} ({})", e.0);

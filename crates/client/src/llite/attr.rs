@@ -83,6 +83,11 @@ impl Client {
     /// ESTALE: the MDT has lost the file.
     pub(crate) async fn layout_of_file(&self, file: &OpenFile) -> Result<Option<Arc<Layout>>> {
         file.check_not_lost()?;
+        if file.is_unsure() {
+            let request = Request::GetAttr { fid: file.fid(), layout_known: false };
+            file.confirm(mdc::entry(self.mdc.call(request).await?)?.layout.as_ref());
+            file.check_not_lost()?;
+        }
         if let Some(layout) = file.inode.layout.get() {
             return Ok(Some(layout.clone()));
         }
@@ -91,7 +96,11 @@ impl Client {
             None => {
                 let request = Request::GetAttr { fid: file.fid(), layout_known: false };
                 let entry = mdc::entry(self.mdc.call(request).await?)?;
-                self.layout_of(&entry.attr, entry.layout.as_ref())?
+                let layout = self.layout_of(&entry.attr, entry.layout.as_ref())?;
+                if let Some(bytes) = entry.layout.filter(|_| layout.is_some()) {
+                    let _ = file.inode.encoded.set(bytes);
+                }
+                layout
             }
         };
         if let Some(layout) = &layout {

@@ -37,6 +37,7 @@ impl Client {
             mtime: epoch,
             ctime: epoch,
             btime: epoch,
+            mtime_set: epoch,
         };
         Some(attr.into())
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use sheen_wire::{
     Errno, Fid, Result,
-    mds::{Request, SetAttr, SetTime},
+    mds::{Request, SetAttr},
 };
 
 use crate::{Caller, Client, EntryAttr, OpenFile, mdc, stats::Op};
@@ -31,13 +31,9 @@ impl Client {
         {
             return Err(Errno::EFBIG);
         }
-        let set = self.with_content_time(fid, set).await?;
         let handle = file.map(OpenFile::handle);
         let reply = self.mdc.call_as(who, |cred| Request::SetAttr { cred, fid, set: set.clone(), handle }).await?;
         let mut entry = mdc::entry(reply)?;
-        if set.mtime.is_some() {
-            self.files.note_times_set(fid);
-        }
         if let Some(size) = set.size {
             if entry.layout.is_none() && self.layouts.get(fid).is_none() {
                 let again = Request::GetAttr { fid, layout_known: false };
@@ -65,18 +61,5 @@ impl Client {
         let reply = self.mdc.call_as(who, |cred| Request::SetAttr { cred, fid, set: set.clone(), handle }).await?;
         self.files.note(&mdc::entry(reply)?.attr);
         Ok(())
-    }
-
-    /// A change of mode or owner makes the MDT's ctime newer than the last write, which would hide that write's time behind the
-    /// MDT's older mtime. So where this client has written and not closed, the change carries the content's time along.
-    async fn with_content_time(&self, fid: Fid, mut set: SetAttr) -> Result<SetAttr> {
-        if set.mtime.is_some() || set.size.is_some() || set.kill_priv || !self.files.was_written(fid) {
-            return Ok(set);
-        }
-        if let Some(layout) = self.layouts.get(fid) {
-            let written = self.lov.glimpse(&layout).await?.iter().filter_map(|o| o.mtime).max();
-            set.mtime = written.map(SetTime::At);
-        }
-        Ok(set)
     }
 }

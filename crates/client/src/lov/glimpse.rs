@@ -76,19 +76,17 @@ pub fn size(layout: &Layout, objects: &[ObjectAttr]) -> u64 {
 
 /// Puts the objects' size, space and times into the attributes that the MDT gave.
 ///
-/// Content changes at the OSTs, attributes at the MDT, each stamped by its own clock: the newer of the two decides. A write after
-/// a utimensat is newer than the MDT's ctime and shows; a utimensat after a write made the MDT's ctime newer and sticks.
-///
-/// Known gap: a change of attributes or names alone (chmod, rename, link) after the last write also makes the MDT's ctime newer,
-/// and the MDT's own, older mtime shows again. While the writer has the file open, `setattr` carries the write's time along;
-/// in general the MDT would have to say when its mtime was set.
+/// Content changes at the OSTs, attributes at the MDT, each stamped by its own clock. A write after the MDT's mtime was set (by
+/// creation, truncate or utimensat) is newer than [`Attr::mtime_set`] and shows; a utimensat after a write made `mtime_set` the
+/// newer one and sticks. Changes of names and other attributes touch neither. So the times that a file shows follow from what is
+/// stored alone, and do not move by themselves.
 pub fn merge(attr: &mut Attr, layout: &Layout, objects: &[ObjectAttr]) {
     attr.size = size(layout, objects);
     attr.blocks = objects.iter().fold(0, |sum: u64, o| sum.saturating_add(o.blocks));
-    if let Some(written) = objects.iter().filter_map(|o| o.mtime).max()
-        && written > attr.ctime
-    {
-        attr.mtime = written;
-        attr.ctime = written;
+    if let Some(written) = objects.iter().filter_map(|o| o.mtime).max() {
+        if written > attr.mtime_set {
+            attr.mtime = written;
+        }
+        attr.ctime = attr.ctime.max(written);
     }
 }

@@ -31,6 +31,7 @@ fn make(state: &mut State, fid: Fid, parent: Fid, kind: FileKind, perm: u32) {
         mtime: now,
         ctime: now,
         btime: now,
+        mtime_set: now,
     };
     let (entries, xattrs, target) = (BTreeMap::new(), BTreeMap::new(), Bytes::new());
     state.nodes.insert(fid, Node { attr, layout: None, entries, parent, target, xattrs });
@@ -70,20 +71,17 @@ fn open(state: &mut State, fid: Fid, open_flags: u32, created: bool) -> Result<R
         give_layout(state, fid);
     }
     if open_flags & flags::TRUNC != 0 {
-        touch(state, fid, true);
+        touch(state, fid);
     }
     let handle = next(state);
     state.open.insert(handle, fid);
     Ok(Reply::Opened { handle, entry: entry(state, fid)?, created })
 }
 
-fn touch(state: &mut State, fid: Fid, content: bool) {
+fn touch(state: &mut State, fid: Fid) {
     let now = World::tick(state);
-    if let Some(node) = state.nodes.get_mut(&fid) {
-        node.attr.ctime = now;
-        if content {
-            node.attr.mtime = now;
-        }
+    if let Some(Node { attr, .. }) = state.nodes.get_mut(&fid) {
+        (attr.mtime, attr.mtime_set, attr.ctime) = (now, now, now);
     }
 }
 
@@ -127,6 +125,9 @@ pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
             if set.size.is_some() {
                 attr.mtime = now;
             }
+            if set.size.is_some() || set.mtime.is_some() {
+                attr.mtime_set = now;
+            }
             match set.mtime {
                 Some(SetTime::Now) => attr.mtime = now,
                 Some(SetTime::At(time)) => attr.mtime = time,
@@ -161,13 +162,7 @@ pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
         }
         Request::Close { fid, handle, wrote, .. } => {
             state.log.push(format!("mds closed wrote={wrote}"));
-            if state.open.remove(&handle) != Some(fid) {
-                return Err(Errno::EBADF);
-            }
-            if wrote {
-                touch(state, fid, true);
-            }
-            Ok(Reply::Ok)
+            if state.open.remove(&handle) == Some(fid) { Ok(Reply::Ok) } else { Err(Errno::EBADF) }
         }
         Request::Unlink { parent, name, .. } => {
             let entries = &mut state.nodes.get_mut(&parent).ok_or(Errno::ENOENT)?.entries;

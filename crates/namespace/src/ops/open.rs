@@ -44,7 +44,7 @@ impl<S: Store> Namespace<S> {
                     i.layout = Some(layout);
                     if truncates {
                         i.perm = perm;
-                        (i.mtime, i.ctime) = (cx.now, cx.now);
+                        (i.mtime, i.mtime_set, i.ctime) = (cx.now, cx.now, cx.now);
                     }
                 })?;
             }

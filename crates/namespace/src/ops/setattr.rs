@@ -72,6 +72,9 @@ impl<S: Store> Namespace<S> {
             if set.size.is_some() {
                 i.mtime = cx.now;
             }
+            if set.size.is_some() || set.mtime.is_some() {
+                i.mtime_set = cx.now;
+            }
             let at = |t: &SetTime| if let SetTime::At(t) = t { *t } else { cx.now };
             i.atime = set.atime.as_ref().map_or(i.atime, at);
             i.mtime = set.mtime.as_ref().map_or(i.mtime, at);

@@ -100,7 +100,7 @@ impl<S: Store> Namespace<S> {
         let key = Key::parse(name)?;
         check(&inode, cred, name, key, false)?;
         let value: Option<Bytes> = match key {
-            Key::Lov => inode.layout.clone(),
+            Key::Lov => xattr_lov::lov(&inode)?,
             Key::Link => xattr_lov::link_ea(&inode),
             Key::Lma => Some(xattr_lov::lma(fid)),
             Key::Acl(which) => which.of(&inode).as_ref().map(|acl| acl.encode().into()),
@@ -134,7 +134,7 @@ impl<S: Store> Namespace<S> {
         }
         check(&inode, cred, name, key, true)?;
         match key {
-            Key::Lov => self.set_lov(cx, fid, &inode, value)?,
+            Key::Lov => self.set_lov(cx, fid, &inode, value, flags)?,
             Key::Acl(which) => self.set_acl(cx, cred, fid, &inode, which, value)?,
             Key::Link | Key::Lma => {}
             Key::NoLustre => return Err(Errno::EOPNOTSUPP),

@@ -4,7 +4,9 @@
 //! Setting the layout (the owner's, EPERM):
 //!
 //! * On a regular file without one: the value says what is wanted (objects in it are ignored), the rest comes from
-//!   directory, root and file system; EINVAL and so on as `LayoutError::errno`. Then the file is left without a layout. EEXIST if it has one.
+//!   directory, root and file system; EINVAL and so on as `LayoutError::errno`. Then the file is left without a layout.
+//! * On a regular file that has one: EEXIST with CREATE (which `lfs setstripe` passes); else it is accepted and does
+//!   nothing, so that archives can be restored and `cp -a` copies over what exists.
 //! * On a directory: the default for what is made in it, EINVAL if it names OSTs that do not exist. A value that asks for
 //!   nothing removes the default.
 //! * EOPNOTSUPP for any other file.
@@ -12,8 +14,8 @@
 //! Removing: the default of a directory, with no error if there is none; of a file it is accepted and does nothing.
 
 use bytes::{BufMut, Bytes};
-use sheen_layout::Spec;
-use sheen_wire::{self as wire, Errno, Fid, FileKind};
+use sheen_layout::{Layout, Spec};
+use sheen_wire::{self as wire, Errno, Fid, FileKind, mds::xattr::CREATE};
 
 use crate::{
     Namespace, Store,
@@ -27,7 +29,14 @@ const LINK_MAGIC: u32 = 0x11ea_f1df;
 const LINK_HEADER_BYTES: usize = 24;
 
 impl<S: Store> Namespace<S> {
-    pub(crate) fn set_lov(&mut self, cx: &mut Cx, fid: Fid, inode: &Inode, value: Option<&[u8]>) -> wire::Result<()> {
+    pub(crate) fn set_lov(
+        &mut self,
+        cx: &mut Cx,
+        fid: Fid,
+        inode: &Inode,
+        value: Option<&[u8]>,
+        flags: u32,
+    ) -> wire::Result<()> {
         let layout = match (inode.kind, value) {
             (FileKind::Dir, None) => None,
             (FileKind::Dir, Some(value)) => {
@@ -36,7 +45,9 @@ impl<S: Store> Namespace<S> {
                 (!spec.is_default()).then(|| spec.encode().into())
             }
             (FileKind::Regular, None) => return Ok(()),
-            (FileKind::Regular, Some(_)) if inode.layout.is_some() => return Err(Errno::EEXIST),
+            (FileKind::Regular, Some(_)) if inode.layout.is_some() => {
+                return if flags & CREATE != 0 { Err(Errno::EEXIST) } else { Ok(()) };
+            }
             (FileKind::Regular, Some(value)) => {
                 let parent = inode.links.first().map(|l| l.parent);
                 Some(self.new_layout(cx, fid, parent, Spec::decode(value)?)?)
@@ -50,6 +61,14 @@ impl<S: Store> Namespace<S> {
             i.layout = layout;
             i.ctime = cx.now;
         })
+    }
+}
+
+/// `lustre.lov`: a file's layout without its generation, as Lustre shows it; a directory's default.
+pub(crate) fn lov(inode: &Inode) -> wire::Result<Option<Bytes>> {
+    match &inode.layout {
+        Some(layout) if inode.kind == FileKind::Regular => Ok(Some(Layout::decode(layout)?.encode_xattr().into())),
+        other => Ok(other.clone()),
     }
 }
 

@@ -1,10 +1,12 @@
-//! Open files of objects, and which names are durable.
+//! Open files of objects, when they were changed, and which names are durable.
 //!
 //! Invariants:
 //! * an object has at most one [`Object`] in the cache, and whatever is opened, created or removed by name is so under the
 //!   lock of the object's shard. Hence who gets an object after [`Files::remove`] returned gets another one than before, and a
 //!   cached file is never one that was removed;
 //! * the cache holds at most `open_files_max` files; in use beside them are at most as many as requests run at once;
+//! * what an object's file and its [`Object`] say together of the last change never goes back: the time is kept in the
+//!   `Object`, and written to the file before the `Object` leaves the cache;
 //! * opening waits under the shard's lock, which holds up one in [`SHARDS`] objects, and never those that are open in other
 //!   shards.
 
@@ -28,13 +30,12 @@ use sheen_objects::{
 };
 use sheen_rt::{Disk, File, Metadata, OpenOptions, Rt};
 use sheen_wire::{Errno, Fid, Time};
+use tracing::debug;
 
 /// Shards of the cache: several times the threads of a server, so that two seldom meet.
 const SHARDS: usize = 64;
 /// Directories whose durability is remembered: 128 sequences. One that is forgotten is synced once more than needed.
 const DIRS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4096 - 1);
-/// Precise times remembered in a shard after the file was closed: 65,536 in all, some 3 MiB.
-const TIMES_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1024 - 1);
 /// How often an open is tried again after files were closed because the process or the host has no descriptors left.
 const SHED_TRIES: u32 = 4;
 
@@ -54,18 +55,35 @@ pub struct Object {
     born: u64,
     /// When it was last changed by this process, in ns since 1970; [`NEVER`] if it was not.
     changed: AtomicI64,
-    /// No longer in the cache: what changes now has to be noted beside it.
+    /// What of that was written to the file. Held while it is being written, so that an older time does not follow a newer one.
+    saved: Mutex<i64>,
+    /// No longer in the cache: who changes it now has to write the time itself.
     evicted: AtomicBool,
 }
 
 const NEVER: i64 = i64::MIN;
 
-/// The later of a file's own time and a remembered one in ns since 1970.
-fn later(file: Time, ns: i64) -> Time {
-    match ns {
-        NEVER => file,
-        _ => file.max(Time { sec: ns.div_euclid(1_000_000_000), nsec: ns.rem_euclid(1_000_000_000) as u32 }),
+impl Object {
+    /// Writes the time of the last change to the file, if it is not there yet. Without it the file would show the kernel's own
+    /// time, some milliseconds earlier; so a failure is no reason to fail a request.
+    pub fn save_time(&self) {
+        let mut saved = self.saved.lock();
+        let changed = self.changed.load(SeqCst);
+        if changed > *saved {
+            set_time(&self.file, changed);
+            *saved = changed;
+        }
     }
+}
+
+fn set_time(file: &File, ns: i64) {
+    if let Err(e) = file.set_mtime(time(ns)) {
+        debug!("an object keeps the kernel's time of its last change: {e}");
+    }
+}
+
+fn time(ns: i64) -> Time {
+    Time { sec: ns.div_euclid(1_000_000_000), nsec: ns.rem_euclid(1_000_000_000) as u32 }
 }
 
 /// Saturates in the years 1677 and 2262.
@@ -73,24 +91,12 @@ fn nanos(time: Time) -> i64 {
     time.sec.saturating_mul(1_000_000_000).saturating_add(i64::from(time.nsec))
 }
 
-struct Shard {
-    open: LruCache<Fid, Arc<Object>, FxBuildHasher>,
-    /// Times of changed objects that were closed since.
-    times: LruCache<Fid, i64, FxBuildHasher>,
-}
+type Shard = LruCache<Fid, Arc<Object>, FxBuildHasher>;
 
-impl Shard {
-    fn remember(&mut self, object: Fid, ns: i64) {
-        if ns != NEVER {
-            let time = self.times.get_or_insert_mut(object, || ns);
-            *time = ns.max(*time);
-        }
-    }
-
-    fn evict(&mut self, object: &Object) {
-        object.evicted.store(true, SeqCst);
-        self.remember(object.fid, object.changed.load(SeqCst));
-    }
+/// For an object that was just taken out of the cache, with its shard still locked.
+fn evict(object: &Object) {
+    object.evicted.store(true, SeqCst);
+    object.save_time();
 }
 
 /// The objects of an OST by FID.
@@ -108,20 +114,14 @@ impl Files {
         Files {
             disk: rt.disk(),
             root: root.to_owned(),
-            shards: (0..SHARDS)
-                .map(|_| Shard {
-                    open: LruCache::with_hasher(each, FxBuildHasher),
-                    times: LruCache::with_hasher(TIMES_MAX, FxBuildHasher),
-                })
-                .map(Mutex::new)
-                .collect(),
+            shards: (0..SHARDS).map(|_| Mutex::new(LruCache::with_hasher(each, FxBuildHasher))).collect(),
             dirs: Mutex::new(LruCache::with_hasher(DIRS_MAX, FxBuildHasher)),
         }
     }
 
     /// Files open at the moment.
     pub fn open_count(&self) -> usize {
-        self.shards.iter().map(|s| s.lock().open.len()).sum()
+        self.shards.iter().map(|s| s.lock().len()).sum()
     }
 
     /// Where an object lies.
@@ -131,29 +131,50 @@ impl Files {
 
     /// The object's metadata, without opening it; `None` if it does not exist.
     pub fn metadata(&self, object: Fid) -> io::Result<Option<Metadata>> {
-        let mut shard = self.shard(object);
-        let open = shard.open.get(&object).cloned();
-        let time = shard.times.peek(&object).copied().unwrap_or(NEVER);
-        drop(shard);
-        let (found, time) = match open {
-            Some(open) => (open.file.metadata()?, open.changed.load(SeqCst)),
+        let open = self.shard(object).get(&object).cloned();
+        match open {
+            Some(open) => {
+                let found = open.file.metadata()?;
+                let mtime = match open.changed.load(SeqCst) {
+                    NEVER => found.mtime,
+                    ns => found.mtime.max(time(ns)),
+                };
+                Ok(Some(Metadata { mtime, ..found }))
+            }
             None => match self.disk.metadata(self.path(object)) {
-                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-                found => (found?, time),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+                found => found.map(Some),
             },
-        };
-        Ok(Some(Metadata { mtime: later(found.mtime, time), ..found }))
+        }
     }
 
     /// Notes a change of the content. Without it the file's own time would do, but for the kernel's clock for file times: it lags
     /// up to a tick (10 ms) behind the one that the MDT and this OST read, so a write would seem older than an earlier create.
-    /// The note is lost with the process, and when many others came since ([`TIMES_MAX`]).
+    /// [`Object::save_time`] writes it to the file; a process that is killed before loses it, and some milliseconds with it.
     pub fn changed(&self, object: &Object, now: Time) {
         let now = nanos(now);
         object.changed.fetch_max(now, SeqCst);
         // Either this sees that the object was evicted, or the eviction saw the new time.
         if object.evicted.load(SeqCst) {
-            self.shard(object.fid).remember(object.fid, now);
+            self.changed_late(object, now);
+        }
+    }
+
+    /// A change by one who got the object before it left the cache.
+    #[cold]
+    fn changed_late(&self, object: &Object, now: i64) {
+        let shard = self.shard(object.fid);
+        match shard.peek(&object.fid) {
+            Some(open) => drop(open.changed.fetch_max(now, SeqCst)),
+            None if object.file.metadata().is_ok_and(|m| m.mtime < time(now)) => set_time(&object.file, now),
+            None => {}
+        }
+    }
+
+    /// Writes the times of all cached objects to their files.
+    pub fn save_times(&self) {
+        for shard in &self.shards {
+            shard.lock().iter().for_each(|(_, object)| object.save_time());
         }
     }
 
@@ -182,18 +203,18 @@ impl Files {
 
     fn open(&self, object: Fid, create: bool) -> io::Result<Option<Arc<Object>>> {
         let mut shard = self.shard(object);
-        if let Some(open) = shard.open.get(&object) {
+        if let Some(open) = shard.get(&object) {
             return Ok(Some(open.clone()));
         }
         let Some(file) = self.open_file(object, create)? else { return Ok(None) };
         let dir = self.dir(Dir::of(object));
         // Whether the open created it is not known; counting it as born now costs at most one sync of the directory.
         let born = if create { dir.births.born() } else { dir.births.latest() };
-        let changed = AtomicI64::new(shard.times.pop(&object).unwrap_or(NEVER));
-        let open = Arc::new(Object { file, fid: object, dir, born, changed, evicted: AtomicBool::new(false) });
-        let evicted = shard.open.push(object, open.clone());
+        let (changed, saved) = (AtomicI64::new(NEVER), Mutex::new(NEVER));
+        let open = Arc::new(Object { file, fid: object, dir, born, changed, saved, evicted: AtomicBool::new(false) });
+        let evicted = shard.push(object, open.clone());
         if let Some((_, evicted)) = &evicted {
-            shard.evict(evicted);
+            evict(evicted);
         }
         drop(shard);
         drop(evicted); // closes outside the lock
@@ -217,8 +238,7 @@ impl Files {
     /// Removes the object's file. What is in use of it lives on without a name until it is done.
     pub fn remove(&self, object: Fid) -> io::Result<()> {
         let mut shard = self.shard(object);
-        let open = shard.open.pop(&object);
-        shard.times.pop(&object);
+        let open = shard.pop(&object);
         let removed = self.disk.remove_file(self.path(object));
         drop(shard);
         drop(open);
@@ -285,9 +305,9 @@ impl Files {
     fn shed(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();
-            let some = shard.open.len().div_ceil(4);
-            let closing: Vec<_> = (0..some).filter_map(|_| shard.open.pop_lru()).collect();
-            closing.iter().for_each(|(_, object)| shard.evict(object));
+            let some = shard.len().div_ceil(4);
+            let closing: Vec<_> = (0..some).filter_map(|_| shard.pop_lru()).collect();
+            closing.iter().for_each(|(_, object)| evict(object));
             drop(shard);
             drop(closing);
         }
@@ -297,4 +317,34 @@ impl Files {
 fn out_of_files(e: &io::Error) -> bool {
     let errno = Errno(e.raw_os_error().unwrap_or(0));
     matches!(errno, Errno::EMFILE | Errno::ENFILE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sheen_rt::sim::{Sim, SimConfig};
+
+    #[test]
+    fn a_change_by_one_who_held_the_object_longer_than_the_cache_shows() {
+        let rt = Sim::new(1, SimConfig::default()).rt(1);
+        let files = Files::new(&rt, Path::new("/ost"), SHARDS);
+        let fid = |oid| Fid::new(0x2_8000_0401, oid);
+        let shown = || files.metadata(fid(1)).unwrap().unwrap().mtime;
+        let fill = || (2..2000).for_each(|oid| drop(files.create(fid(oid)).unwrap()));
+        let time = |sec: i64| Time { sec: 1_900_000_000 + sec, nsec: 1 };
+
+        let held = files.create(fid(1)).unwrap();
+        fill();
+        files.changed(&held, time(1));
+        assert_eq!(shown(), time(1), "closed");
+        let open = files.existing(fid(1)).unwrap().unwrap();
+        files.changed(&held, time(2));
+        assert_eq!(shown(), time(2), "open again");
+        files.changed(&open, time(4));
+        files.changed(&held, time(3));
+        assert_eq!(shown(), time(4), "an older change is no news");
+        fill();
+        files.changed(&held, time(3));
+        assert_eq!(shown(), time(4));
+    }
 }

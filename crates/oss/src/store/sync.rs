@@ -1,5 +1,5 @@
 //! Sync: what was written to objects survives a crash of the host: their bytes by fdatasync, and the names of those that are
-//! new by a sync of their directories.
+//! new by a sync of their directories. The times of their last change are written to the files before.
 
 use std::{io, sync::Arc};
 
@@ -31,6 +31,7 @@ impl Store {
     }
 
     async fn sync_files(&self, objects: &[Arc<Object>]) -> io::Result<()> {
+        objects.iter().for_each(|o| o.save_time());
         match objects {
             [] => return Ok(()),
             [one] => one.file.sync_data().await?,
@@ -47,6 +48,7 @@ impl Store {
 
     /// Everything on the file system of the OST's directory.
     async fn sync_all(&self) -> Result<()> {
+        self.rt.block_in_place(|| self.files.save_times());
         Ok(self.rt.disk().sync_fs(self.home.dir()).await?)
     }
 }

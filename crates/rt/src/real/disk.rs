@@ -11,7 +11,9 @@ use std::{
 
 use bytes::Bytes;
 use rustix::{
-    fs::{FallocateFlags, FlockOperation, OFlags, SeekFrom, fallocate, flock},
+    fs::{
+        FallocateFlags, FlockOperation, OFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT, fallocate, flock, futimens,
+    },
     io::Errno,
 };
 use sheen_wire::{
@@ -240,6 +242,14 @@ impl File {
 
     pub(crate) fn metadata(&self) -> io::Result<Metadata> {
         metadata(&self.fd.metadata()?)
+    }
+
+    pub(crate) fn set_mtime(&self, mtime: Time) -> io::Result<()> {
+        let times = Timestamps {
+            last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+            last_modification: Timespec { tv_sec: mtime.sec, tv_nsec: mtime.nsec.into() },
+        };
+        Ok(futimens(&*self.fd, &times)?)
     }
 
     pub(crate) async fn sync_data(&self) -> io::Result<()> {

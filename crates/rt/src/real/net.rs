@@ -4,6 +4,7 @@ use std::{
     future::poll_fn,
     io::{self, IoSlice},
     net::SocketAddr,
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
     pin::Pin,
     time::Duration,
 };
@@ -26,6 +27,12 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// … and given up after so many silent probes: a dead host is noticed within a minute even where nothing is sent.
 const KEEPALIVE_PROBES: u32 = 3;
+
+/// While many bytes are expected, the reader sleeps until so many are there (SO_RCVLOWAT; the kernel sizes its buffer for it): the
+/// sender's kernel otherwise wakes it for each packet of 64 KiB. Not more, so that both ends copy at the same time.
+const LOW_WATER_BYTES_MAX: usize = 256 << 10;
+/// Below this it is not worth the system call.
+const LOW_WATER_BYTES_MIN: usize = 64 << 10;
 
 fn new_socket(addr: SocketAddr) -> io::Result<TcpSocket> {
     if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }
@@ -90,7 +97,7 @@ pub(crate) struct Stream(TcpStream);
 impl Stream {
     pub(crate) fn split(self) -> (ReadHalf, WriteHalf) {
         let (r, w) = self.0.into_split();
-        (ReadHalf(r), WriteHalf(w))
+        (ReadHalf { half: r, low_water: 1 }, WriteHalf(w))
     }
 
     pub(crate) fn peer_addr(&self) -> io::Result<SocketAddr> {
@@ -102,16 +109,58 @@ impl Stream {
     }
 }
 
-pub(crate) struct ReadHalf(OwnedReadHalf);
+pub(crate) struct ReadHalf {
+    half: OwnedReadHalf,
+    /// The socket's SO_RCVLOWAT as it was last set.
+    low_water: usize,
+}
 
 impl ReadHalf {
+    /// Reads as [`ReadHalf::read_some`], in the knowledge that `buf` and no less will come: does not wake up before a good part
+    /// of it is there. (It may return less all the same.)
+    pub(crate) async fn read_expected(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        // Never more than what still comes, or the end of it would not wake us.
+        let mark = buf.len().min(LOW_WATER_BYTES_MAX);
+        self.set_low_water(if mark < LOW_WATER_BYTES_MIN { 1 } else { mark })?;
+        self.poll(buf).await
+    }
+
+    pub(crate) async fn read_some(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.set_low_water(1)?;
+        self.poll(buf).await
+    }
+
+    /// Sets how many bytes have to be there for the socket to count as readable. (The kernel looks at once whether they are.)
+    fn set_low_water(&mut self, bytes: usize) -> io::Result<()> {
+        if self.low_water != bytes {
+            set_rcvlowat(self.half.as_ref().as_fd(), bytes)?;
+            self.low_water = bytes;
+        }
+        Ok(())
+    }
+
     // `poll_read` rather than `try_read`: it takes part in tokio's cooperative budget, so a peer that sends without pause does not
     // keep this task on its thread for ever, and it skips the system call that would only say EAGAIN.
-    pub(crate) async fn read_some(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+    async fn poll(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let mut buf = ReadBuf::new(buf);
-        poll_fn(|cx| Pin::new(&mut self.0).poll_read(cx, &mut buf)).await?;
+        poll_fn(|cx| Pin::new(&mut self.half).poll_read(cx, &mut buf)).await?;
         Ok(buf.filled().len())
     }
+}
+
+fn set_rcvlowat(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    // SAFETY: SO_RCVLOWAT reads an int through the pointer, and the length says that it is one.
+    let failed = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 pub(crate) struct WriteHalf(OwnedWriteHalf);

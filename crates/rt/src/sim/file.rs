@@ -308,6 +308,12 @@ impl File {
         Ok(self.inode.metadata())
     }
 
+    pub(crate) fn set_mtime(&self, mtime: Time) -> io::Result<()> {
+        self.check(true)?;
+        self.inode.content.lock().mtime = mtime;
+        Ok(())
+    }
+
     pub(crate) async fn sync_data(&self) -> io::Result<()> {
         // What is written while the disk works is not part of it.
         let end = self.inode.medium.ops_done();

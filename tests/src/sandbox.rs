@@ -1,0 +1,122 @@
+//! A corner of this machine for tests that compare what commands print: the commands see one file system, at paths of the
+//! test's choice, and no other Sheen process.
+//!
+//! The corner is a mount namespace of its own. In it `/mnt` and `/run/sheen` are fresh, its files are in memory of their own, and mounts of other tests are taken away, so
+//! that `lfs df` or `lctl dl`, which show all that there is, show this file system alone. It takes root to make one.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+use crate::{Ran, can_mount, is_root, run_within, sheen};
+
+/// A command of a comparison may take this long.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Space of the file system: its own, so that no other test makes its OSTs unevenly full. Of this, memory is used as it fills.
+const SPACE: &str = "4g";
+
+/// The corner, with a file system in it if one was started; all of it ends when dropped.
+#[derive(Debug)]
+pub struct Sandbox {
+    base: PathBuf,
+}
+
+impl Sandbox {
+    /// Runs a test in a corner of its own. Says so and does nothing where this machine does not allow one.
+    pub fn enter(name: &str, test: impl FnOnce(&Sandbox) + Send + 'static) {
+        if !can_mount() || !is_root() {
+            return println!("skipped: needs root and /dev/fuse");
+        }
+        let base = PathBuf::from(format!("/dev/shm/sheen-{name}-{}", std::process::id()));
+        // A namespace belongs to a thread and to the processes that it starts.
+        let thread = thread::spawn(move || {
+            // SAFETY: nothing is unshared but the view of mounts; file descriptors and memory stay as they are.
+            unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }
+                .expect("root may unshare mounts");
+            let sandbox = Sandbox { base };
+            sandbox.furnish();
+            test(&sandbox);
+        });
+        if let Err(panic) = thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+    }
+
+    fn furnish(&self) {
+        fs::create_dir_all(&self.base).expect("a directory for the test");
+        let script = format!(
+            "
+set -e
+mount --make-rprivate /
+awk '$3 == \"fuse.sheen\" {{ print $2 }}' /proc/mounts | while read -r at; do umount -l \"$(printf %b \"$at\")\"; done
+mkdir -p /run/sheen
+mount -t tmpfs -o mode=700 none /run/sheen
+mount -t tmpfs -o mode=755 none /mnt
+mount -t tmpfs -o mode=755,size={SPACE} none {}",
+            self.base.display()
+        );
+        self.sh(Path::new("/"), &script).ok();
+        fs::create_dir(self.bin()).expect("its own directory");
+        let program = self.bin().join("sheen");
+        fs::copy(sheen(), &program).expect("copies the program to where every user may run it");
+        for tool in ["lfs", "lctl"] {
+            std::os::unix::fs::symlink(&program, self.bin().join(tool)).expect("a link in its own directory");
+        }
+    }
+
+    /// Where `sheen`, `lfs` and `lctl` lie.
+    pub fn bin(&self) -> PathBuf {
+        self.base.join("bin")
+    }
+
+    /// The directory of the file system.
+    pub fn dir(&self) -> PathBuf {
+        self.base.join("fs")
+    }
+
+    /// Runs a script in a directory, with the tools on the path and messages in English.
+    #[track_caller]
+    pub fn sh(&self, cwd: &Path, script: &str) -> Ran {
+        let path = format!("{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", self.bin().display());
+        let mut command = Command::new("bash");
+        command.args(["-c", script]).current_dir(cwd).env("PATH", path).env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
+        command.env_remove("SHEEN_RUNTIME_DIR").env_remove("XDG_DATA_HOME");
+        run_within(command, COMMAND_TIMEOUT)
+    }
+
+    /// Starts a file system of 4 OSTs and mounts it.
+    #[track_caller]
+    pub fn up(&self, fsname: &str, mnt: &str) {
+        let dir = self.dir();
+        let line =
+            format!("sheen up --dir {} --mount {mnt} --osts 4 --fsname {fsname} --listen 127.0.0.1:0", dir.display());
+        self.sh(Path::new("/"), &line).ok();
+    }
+
+    /// Mounts it a second time, by a process of its own.
+    #[track_caller]
+    pub fn mount_again(&self, mnt: &str) {
+        let line = format!(
+            "sheen mount $(sheen status --json --dir {} | sed -n 's/.*\"source\": *\"\\(.*\\)\".*/\\1/p') {mnt}",
+            self.dir().display()
+        );
+        self.sh(Path::new("/"), &format!("mkdir -p {mnt} && {line}")).ok();
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        let script = format!(
+            "awk '$3 == \"fuse.sheen\" {{ print $2 }}' /proc/mounts | while read -r at; do sheen umount --force \"$at\"; done
+sheen down --force --dir {}",
+            self.dir().display()
+        );
+        self.sh(Path::new("/"), &script);
+        self.sh(Path::new("/"), &format!("umount -l {0}; rmdir {0}", self.base.display()));
+    }
+}

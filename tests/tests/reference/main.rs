@@ -1,0 +1,166 @@
+//! Commands that were given to a real Lustre are given to Sheen, and the answers compared: exit code, output and messages.
+//!
+//! `tests/reference/*.txt` are the records, `tests/reference/differences.txt` lists every answer that is meant to be another, with
+//! the reason and what Sheen says instead. A difference that is not listed fails, and so does a listed one that is none
+//! any more. `SHEEN_REFERENCE_PRINT=1` prints the differences in the form of that list.
+
+mod masks;
+mod placement;
+
+use std::{collections::BTreeMap, fs, path::Path, sync::LazyLock};
+
+use placement::Placement;
+use regex::Regex;
+use sheen_tests::{
+    Ran,
+    sandbox::Sandbox,
+    transcript::{self, Case, Step},
+};
+
+/// The order of the cases: later ones use the files of earlier ones, and 060 shows what 061 has set.
+const ORDER: &[&str] = &[
+    "010-setstripe-basic",
+    "011-ostlist",
+    "012-overstripe",
+    "013-getstripe-flags",
+    "014-dir-default",
+    "031-errors",
+    "034-blksize-size",
+    "040-df",
+    "041-osts-mdts-check",
+    "070-xattr",
+    "071-posix",
+    "042b-fid2path",
+    "061-set_param",
+    "060-params",
+];
+
+/// Lines that Lustre prints and Sheen never does, and why. They are taken out of the record before it is compared.
+const LINES_LEFT_OUT: &[(&str, &str)] = &[
+    ("MDT0001|MDT:1", "the recorded file system has a second MDT"),
+    (
+        r"-osc-MDT0000\b",
+        "Sheen's MDT asks no OST to create objects: its connections to them have no RPCs to tune, and `lfs check` is about the mounts'",
+    ),
+];
+
+static LEFT_OUT: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+    LINES_LEFT_OUT.iter().map(|(r, _)| Regex::new(&format!("(?m)^.*(?:{r}).*\n")).expect("a pattern")).collect()
+});
+
+#[test]
+fn answers_as_lustre_does() {
+    Sandbox::enter("reference", |sandbox| {
+        sandbox.up("lustre", "/mnt/c1");
+        sandbox.mount_again("/mnt/c2");
+        sandbox.sh(Path::new("/mnt/c1"), "mkdir -p t u/nr").ok();
+        replay(sandbox);
+    });
+}
+
+fn replay(sandbox: &Sandbox) {
+    let mut differences = differences();
+    let (mut failures, mut compared, mut listed) = (Vec::new(), 0, 0);
+    let mut placement = Placement::default();
+    let mut left_out = vec![false; LEFT_OUT.len()];
+    for name in ORDER {
+        for case in record(&format!("{name}.txt")) {
+            for step in &case.steps {
+                let expected = without(&step.ran, &mut left_out);
+                let got = sandbox.sh(&case.cwd, &step.command);
+                placement.follow(&step.command);
+                compared += 1;
+                let masked = |ran: &Ran| masked(ran, &step.command, &placement);
+                let difference = differences.remove(&key(&case, step));
+                listed += usize::from(difference.is_some());
+                let verdict = match &difference {
+                    None if masked(&got) == masked(&expected) => continue,
+                    None => "differs from Lustre",
+                    Some(d) if masked(&got) == masked(&d.ran) && masked(&got) != masked(&expected) => continue,
+                    Some(_) if masked(&got) == masked(&expected) => "is listed as a difference and is none any more",
+                    Some(_) => "is listed as a difference, but says something else than is listed",
+                };
+                let reason = difference.map_or("REASON".to_owned(), |d| d.reason);
+                let got = Step { reason, ran: got, ..step.clone() };
+                let expected = difference_of(&masked(&expected), &masked(&got.ran));
+                failures.push((case.clone(), got, format!("{verdict}\n{expected}")));
+            }
+        }
+    }
+    println!("{compared} commands compared: {} as Lustre, {listed} listed as different", compared - listed);
+    if std::env::var_os("SHEEN_REFERENCE_PRINT").is_some() {
+        failures.iter().for_each(|(case, step, _)| print!("# case {}\n{step}", case.name));
+    }
+    let text: String =
+        failures.iter().map(|(case, step, why)| format!("{}: $ {}\n{why}\n", case.name, step.command)).collect();
+    assert!(failures.is_empty(), "{} answers:\n{text}", failures.len());
+    assert!(differences.is_empty(), "listed differences of commands that were not given: {:?}", differences.keys());
+    for (used, (line, _)) in left_out.iter().zip(LINES_LEFT_OUT) {
+        assert!(used, "no record has a line {line}");
+    }
+}
+
+/// Lines of one that the other lacks, both ways.
+fn difference_of(expected: &Ran, got: &Ran) -> String {
+    let mut text = String::new();
+    if expected.code != got.code {
+        text += &format!("    exit {} instead of {}\n", got.code, expected.code);
+    }
+    for (expected, got) in [(&expected.out, &got.out), (&expected.err, &got.err)] {
+        if expected == got {
+            continue;
+        }
+        let (e, g): (Vec<_>, Vec<_>) = (expected.split('\n').collect(), got.split('\n').collect());
+        e.iter().filter(|l| !g.contains(l)).for_each(|l| text += &format!("    - {l:?}\n"));
+        g.iter().filter(|l| !e.contains(l)).for_each(|l| text += &format!("    + {l:?}\n"));
+        if e.iter().all(|l| g.contains(l)) && g.iter().all(|l| e.contains(l)) {
+            text += &format!("    order or number of lines: {expected:?}\n    instead of {got:?}\n");
+        }
+    }
+    text
+}
+
+fn masked(ran: &Ran, command: &str, placement: &Placement) -> Ran {
+    let mask = |text: &str| masks::mask(text, command, placement);
+    Ran { code: ran.code, out: mask(&ran.out), err: mask(&ran.err) }
+}
+
+/// The record without the lines that are left out.
+fn without(ran: &Ran, used: &mut [bool]) -> Ran {
+    let mut ran = ran.clone();
+    for (pattern, used) in LEFT_OUT.iter().zip(used) {
+        *used |= pattern.is_match(&ran.out) || pattern.is_match(&ran.err);
+        ran.out = pattern.replace_all(&ran.out, "").into_owned();
+        ran.err = pattern.replace_all(&ran.err, "").into_owned();
+    }
+    // Lustre's parameters lie in /sys; Sheen's lie in processes and have names alone.
+    ran.err = ran.err.replace("/sys/fs/lustre/", "");
+    ran
+}
+
+type Key = (String, String, usize);
+
+fn key(case: &Case, step: &Step) -> Key {
+    (case.name.clone(), step.command.clone(), step.time)
+}
+
+fn differences() -> BTreeMap<Key, Step> {
+    let mut all = BTreeMap::new();
+    for case in record("differences.txt") {
+        for step in &case.steps {
+            assert!(
+                !step.reason.is_empty() && step.reason != "REASON",
+                "{}: {} has no reason",
+                case.name,
+                step.command
+            );
+            assert!(all.insert(key(&case, step), step.clone()).is_none(), "{} is listed twice", step.command);
+        }
+    }
+    all
+}
+
+fn record(name: &str) -> Vec<Case> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("reference").join(name);
+    transcript::parse(&fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
+}

@@ -1,0 +1,120 @@
+//! What differs from run to run, or from host to host, is replaced before two answers are compared: ids, free space, times,
+//! addresses. Nothing else is; spacing and widths of columns stay.
+
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+
+use crate::placement::Placement;
+
+/// Pattern and replacement. `{}` in the replacement is the rest of the match's width in blanks, for columns.
+const MASKS: &[(&str, &str)] = &[
+    // FIDs of files and objects: sequences from 0x200000400 on. Smaller ones, such as those of old objects, are said exactly.
+    (r"\[0x[2-9a-f][0-9a-f]{8,}:0x[0-9a-f]+:0x0\]", "[<fid>]"),
+    (r"\b0x[2-9a-f][0-9a-f]{8,}:0x[0-9a-f]+:0x0", "<fid>"),
+    (r"(?m)^(lmm_(?:seq|object_id): +)0x[0-9a-f]+$", "${1}<id>"),
+    // A mount's instance (and no layout's magic), a client's uuid, an address.
+    (r"(?m)^[0-9a-f]{16}$", "<instance>"),
+    (r"-[0-9a-f]{16}\b", "-<instance>"),
+    (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uuid>"),
+    (r"\d+\.\d+\.\d+\.\d+(:\d+)?@tcp\b", "<nid>"),
+    // ls -l, ls -i, stat, dd.
+    (r"\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d  ?\d\d:?\d\d\b", "<date>"),
+    (r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{9} \+0000", "<time>"),
+    (r"(?m)^\d+ (-rw|drw)", "<inode> ${1}"),
+    (r"(?m)^(Device: )\S+(\s+Inode: )\d+ +", "${1}<device>${2}<inode> "),
+    (r"(copied, )[\d.e-]+ s, [\d.]+ [kMG]?B/s", "${1}<speed>"),
+    (r"(regular empty file) \d+", "${1} <inode>"),
+    // Sizes of statfs.
+    (r"(?m)^(Blocks: Total: |Inodes: Total: )\d+ +(Free: )\d+(?: +(Available: )\d+)?", "${1}# ${2}# ${3}#"),
+    (r"(?m)^(\w+ [0-9a-f]+ 4096 4096) \d+ \d+ \d+ \d+ \d+ 255$", "${1} # # # # # 255"),
+    (r"\bID: [0-9a-f]+ +", "ID: # "),
+    (r"(?m)^\d+ \d+ \d+:\d+ / /mnt", "# # # / /mnt"),
+    // A file's own FID and that of the directory for each of its names. In `lma` the bit 4 stands for a parent on another
+    // MDT, and the recorded file system has two.
+    (r"(?m)^(trusted\.lma=0x00000000)0[04](000000)[0-9a-f]{32}$", "${1}00${2}<fid>"),
+    (r"(?m)^(trusted\.link=0xdff1ea11[0-9a-f]{44})[0-9a-f]{32}", "${1}<fid>"),
+    // getconf's constants of this host, not of the file system.
+    (r"(?m)^((?:LOGNAME|TTY_NAME|HOST_NAME|LOGIN_NAME|CHARCLASS_NAME)_MAX +)\d+$", "${1}#"),
+];
+
+/// Numbers of a row of `df` or `lfs df`: cells keep their widths.
+static DF_ROW: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"(?m)^(\S+ +[\d.]+[kKMGTP]? +[\d.]+[kKMGTP]? +[\d.]+[kKMGTP]? +\d+%)( .*)$"));
+static DF_CELL: LazyLock<Regex> = LazyLock::new(|| regex(r" +[\d.]+([kKMGTP]?)"));
+static BLANKS: LazyLock<Regex> = LazyLock::new(|| regex(" +"));
+/// A row of getstripe's table: index, object, object, group.
+static OBJECT_ROW: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"(?m)^(\t *\S+)\t( *\d+)\t( *0x[0-9a-f]+)\t( *0x[0-9a-f]+)( \*)?$"));
+static ALL: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| MASKS.iter().map(|(r, to)| (regex(r), *to)).collect());
+
+fn regex(pattern: &str) -> Regex {
+    Regex::new(pattern).unwrap_or_else(|e| panic!("{pattern}: {e}"))
+}
+
+/// `text` without what varies; `placement` knows whose OSTs were chosen by the user and whose by the file system.
+pub fn mask(text: &str, command: &str, placement: &Placement) -> String {
+    let mut text = placement.mask(text, command);
+    if command.starts_with("lfs getstripe ") {
+        text = sort_entries(&text, command.split(' ').next_back().unwrap_or_default());
+    }
+    text = OBJECT_ROW.replace_all(&text, object_row).into_owned();
+    text = DF_ROW
+        .replace_all(&text, |c: &Captures| format!("{}{}", DF_CELL.replace_all(&c[1], blank_cell), &c[2]))
+        .into_owned();
+    if command.starts_with("df ") {
+        // Its columns are as wide as what stands in them.
+        text = BLANKS.replace_all(&text, " ").into_owned();
+    }
+    for (pattern, to) in ALL.iter() {
+        text = pattern.replace_all(&text, *to).into_owned();
+    }
+    text
+}
+
+/// What is listed below a directory comes in the directory's own order, which depends on hashes: sorts it.
+fn sort_entries(text: &str, dir: &str) -> String {
+    let below = format!("{dir}/");
+    let (mut entries, mut rest): (Vec<&str>, Vec<&str>) =
+        text.split_inclusive("\n\n").partition(|p| p.starts_with(&below));
+    entries.sort_unstable();
+    rest.append(&mut entries);
+    rest.concat()
+}
+
+/// The ids go, if they fill their columns as they should.
+fn object_row(c: &Captures) -> String {
+    let widths = [c[2].len(), c[3].len(), c[4].len()];
+    if widths != [14, 13, 14] {
+        return c[0].to_owned();
+    }
+    format!("{}\t<14 wide>\t<13 wide>\t<14 wide>{}", &c[1], c.get(5).map_or("", |m| m.as_str()))
+}
+
+fn blank_cell(c: &Captures) -> String {
+    // With a letter Lustre's cells are two narrower.
+    format!("{:>1$}", "#", c[0].len() + if c[1].is_empty() { 0 } else { 2 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_varies_goes_and_what_matters_stays() {
+        let mask = |text: &str| mask(text, "", &Placement::default());
+        assert_eq!(mask("x [0x200000402:0x1b9:0x0] y"), "x [<fid>] y");
+        assert_eq!(mask("0x100010000:0x0:0x0"), "0x100010000:0x0:0x0");
+        let row = "\t  0x2\t            18\t         0x12\t   0x300000401\n";
+        assert_eq!(mask(row), "\t  0x2\t<14 wide>\t<13 wide>\t<14 wide>\n");
+        let narrow = row.replacen("            18", "18", 1);
+        assert_eq!(mask(&narrow), narrow);
+        let df = "lustre-OST0000_UUID       733980        6648      671332   1%  /mnt/c1[OST:0] \n";
+        let wider = "lustre-OST0000_UUID     73398000        6648      671332  31%  /mnt/c1[OST:0] \n";
+        assert_eq!(mask(df), mask(wider));
+        assert_ne!(mask(df), mask(&df.replacen(" 6648", "  6648", 1)));
+        let lov = "d00bd10b0100000002000000000000000204000002000000000040000200ffff010400c00200000002000000000000000000000003000000010400c00200000002000000000000000000000000000000";
+        assert_eq!(mask(lov), "d00bd10b01000000 <fid> 00004000 0200 ffff <object> 00000000 +0 <object> 00000000 +1");
+        assert_eq!(mask("12 Nov 21 19:43 f"), "12 <date> f");
+    }
+}

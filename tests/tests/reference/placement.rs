@@ -1,0 +1,124 @@
+//! Which OSTs were the user's choice (`-i`, `-o`, or a directory's default that names them). Where they were not, both sides
+//! chose their own first OST: indexes are then compared relative to the first, so that the order in which stripes go
+//! round is still compared.
+
+use std::{collections::BTreeSet, path::Path, sync::LazyLock};
+
+use regex::{Captures, Regex};
+
+/// OSTs of the file system that was recorded, and of the one that repeats it.
+const OSTS: u32 = 4;
+
+/// A layout as a number: magic, pattern, FID, stripe size, count, generation, then the objects.
+static LOV: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\b(0x)?(d00bd10b[0-9a-f]{8})([0-9a-f]{32})([0-9a-f]{16})((?:[0-9a-f]{48})*)\b").expect("a pattern")
+});
+static INDEX: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"^(\t +|      - l_ost_idx: |lmm_stripe_offset: |stripe_offset: )(\d+)(\t.*)?$").expect("a pattern")
+});
+
+/// What was chosen so far.
+#[derive(Debug, Default, Clone)]
+pub struct Placement {
+    chosen: BTreeSet<String>,
+}
+
+impl Placement {
+    /// A command was given: remembers what it chose.
+    pub fn follow(&mut self, command: &str) {
+        for command in command.split([';', '\n', '|']) {
+            let words: Vec<&str> = command.split_whitespace().collect();
+            match &words[..] {
+                ["lfs", "setstripe", options @ .., path] => {
+                    let chooses =
+                        options.iter().any(|w| w.starts_with("-o") || *w == "-i" || w.starts_with("--stripe-index="))
+                            && !options.ends_with(&["-i", "-1"]);
+                    self.set(path, chooses || self.parent_chose(path));
+                }
+                ["touch" | "mkdir", path] if self.parent_chose(path) => self.set(path, true),
+                _ => {}
+            }
+        }
+    }
+
+    fn set(&mut self, path: &str, chosen: bool) {
+        if chosen {
+            self.chosen.insert(path.to_owned());
+        } else {
+            self.chosen.remove(path);
+        }
+    }
+
+    fn parent_chose(&self, path: &str) -> bool {
+        Path::new(path).parent().and_then(Path::to_str).is_some_and(|p| self.chosen.contains(p))
+    }
+
+    /// A layout as a number: the ids of file and objects go, OSTs become relative where the file system chose.
+    fn mask_lov(&self, c: &Captures, file: &str) -> String {
+        let ost = |object: &str| u32::from_str_radix(&object[40..42], 16).unwrap_or(0);
+        let first = c[5].get(..48).map_or(0, ost);
+        let file_id = if c[3].bytes().all(|b| b == b'0') { "<none>" } else { "<fid>" };
+        let start = c.get(1).map_or("", |m| m.as_str());
+        let mut out = format!("{start}{} {file_id} {} {} {}", &c[2], &c[4][..8], &c[4][8..12], &c[4][12..]);
+        for at in (0..c[5].len()).step_by(48) {
+            let object = &c[5][at..at + 48];
+            let relative = format!("+{}", (ost(object) + OSTS - first) % OSTS);
+            let index = if self.chosen.contains(file) { &object[40..] } else { &relative };
+            out += &format!(" <object> {} {index}", &object[32..40]);
+        }
+        out
+    }
+
+    /// Indexes of `text` relative to the first of their file, where the file system chose.
+    pub fn mask(&self, text: &str, command: &str) -> String {
+        let last = command.split_whitespace().last().unwrap_or_default();
+        let mut file = last.trim_matches('"').to_owned();
+        let mut first = None;
+        let alone = command.starts_with("lfs getstripe ") && command.contains(" -i ");
+        let mut out = String::new();
+        for line in text.split_inclusive('\n') {
+            let bare = line.trim_end_matches('\n');
+            if bare.is_empty() {
+                first = None;
+            } else if let Some(name) = bare.strip_prefix("# file: ") {
+                name.clone_into(&mut file);
+            } else if !bare.contains([' ', '\t', ':']) && bare.parse::<u32>().is_err() {
+                (file, first) = (bare.to_owned(), None);
+            }
+            let chosen = self.chosen.contains(&file);
+            match INDEX.captures(bare).filter(|_| !chosen) {
+                Some(c) => {
+                    let index: u32 = c[2].parse().unwrap_or(0);
+                    let first = *first.get_or_insert(index);
+                    let relative = (index + OSTS - first % OSTS) % OSTS;
+                    out.push_str(&format!("{}+{relative}{}\n", &c[1], c.get(3).map_or("", |m| m.as_str())));
+                }
+                None if alone && !chosen && bare.parse::<u32>().is_ok() => out.push_str("+0\n"),
+                None => out.push_str(&LOV.replace_all(line, |c: &Captures| self.mask_lov(c, &file))),
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_user_chose_is_compared_as_it_is() {
+        let mut placement = Placement::default();
+        placement.follow("lfs setstripe -c 2 -i 3 i3c2");
+        placement.follow("mkdir d; lfs setstripe -o 1,3 d; touch d/f");
+        placement.follow("lfs setstripe -i -1 free");
+        let table = "lmm_stripe_offset: 3\n\t     3\t x\n\t     0\t x\n";
+        assert_eq!(placement.mask(table, "lfs getstripe i3c2"), table);
+        assert_eq!(placement.mask(table, "lfs getstripe d/f"), table);
+        assert_eq!(
+            placement.mask(table, "lfs getstripe free"),
+            "lmm_stripe_offset: +0\n\t     +0\t x\n\t     +1\t x\n"
+        );
+        assert_eq!(placement.mask("2\n\n", "lfs getstripe -i free"), "+0\n\n");
+        assert_eq!(placement.mask("2\n\n", "lfs getstripe -i i3c2"), "2\n\n");
+    }
+}

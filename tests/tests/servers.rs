@@ -1,0 +1,176 @@
+//! Servers in processes of their own, over tcp: what their clients notice when they are killed.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use sheen_tests::{Mount, can_mount, noise, run_within, sheen};
+
+/// A file system of one MGS, one MDT and two OSTs, each kind in a process of its own.
+struct Cluster {
+    base: PathBuf,
+    ports: u16,
+    children: Vec<(&'static str, Child)>,
+}
+
+impl Cluster {
+    fn start() -> Cluster {
+        let base = PathBuf::from(format!("/dev/shm/sheen-servers-{}-{}", std::process::id(), free_port()));
+        fs::create_dir_all(&base).unwrap();
+        let mut cluster = Cluster { base, ports: free_port(), children: Vec::new() };
+        for kind in ["mgs", "mds", "oss"] {
+            cluster.spawn(kind);
+        }
+        cluster
+    }
+
+    fn nid(&self, kind: &str) -> String {
+        let offset = ["mgs", "mds", "oss"].iter().position(|k| *k == kind).unwrap() as u16;
+        format!("127.0.0.1:{}@tcp", self.ports + offset)
+    }
+
+    fn spawn(&mut self, kind: &'static str) {
+        let mut command = Command::new(sheen());
+        command.arg(kind).arg("--dir").arg(self.base.join(kind)).args(["--listen", &self.nid(kind)]);
+        if kind != "mgs" {
+            command.args(["--mgs", &self.nid("mgs"), "--fsname", "many"]);
+        }
+        if kind == "oss" {
+            command.args(["--osts", "2"]);
+        }
+        let log = fs::OpenOptions::new().create(true).append(true).open(self.base.join("log")).unwrap();
+        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        self.children.push((kind, command.spawn().unwrap()));
+    }
+
+    /// kill -9
+    fn kill(&mut self, kind: &str) {
+        let at = self.children.iter().position(|(k, _)| *k == kind).unwrap();
+        let (_, mut child) = self.children.remove(at);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    fn mount(&self) -> Mount {
+        Mount::new(&format!("{}:/many", self.nid("mgs")), self.base.join("mnt"))
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for (_, child) in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if thread::panicking() {
+            eprintln!("{}", fs::read_to_string(self.base.join("log")).unwrap_or_default());
+        }
+        let _ = fs::remove_dir_all(&self.base);
+    }
+}
+
+/// The first of three ports that are free now.
+fn free_port() -> u16 {
+    loop {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        if port < 60000 && (1..3).all(|i| std::net::TcpListener::bind(("127.0.0.1", port + i)).is_ok()) {
+            return port;
+        }
+    }
+}
+
+fn bash(dir: &Path, script: &str) -> sheen_tests::Ran {
+    let mut command = Command::new("bash");
+    command.args(["-ec", script]).current_dir(dir);
+    run_within(command, Duration::from_secs(60))
+}
+
+#[test]
+fn a_copy_goes_on_when_its_oss_is_killed_and_comes_back() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let mut cluster = Cluster::start();
+    let mount = cluster.mount();
+    let data = noise(1, 64 << 20);
+    bash(&mount.mnt, &format!("{} lfs setstripe -c 2 -S 64K f", sheen().display())).ok();
+    let (path, bytes) = (mount.path("f"), data.clone());
+    let writer = thread::spawn(move || {
+        let mut file = fs::OpenOptions::new().write(true).open(path).unwrap();
+        for piece in bytes.chunks(1 << 20) {
+            std::io::Write::write_all(&mut file, piece).unwrap();
+            thread::sleep(Duration::from_millis(10));
+        }
+        file.sync_all().unwrap();
+    });
+    for _ in 0..2 {
+        thread::sleep(Duration::from_millis(200));
+        cluster.kill("oss");
+        thread::sleep(Duration::from_millis(200));
+        cluster.spawn("oss");
+    }
+    writer.join().unwrap();
+    assert!(fs::read(mount.path("f")).unwrap() == data);
+}
+
+#[test]
+fn metadata_goes_on_when_the_mds_or_the_mgs_is_killed_and_comes_back() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let mut cluster = Cluster::start();
+    let mount = cluster.mount();
+    bash(&mount.mnt, "mkdir before && echo x > before/f && sync .").ok();
+    let open = fs::OpenOptions::new().read(true).append(true).create(true).open(mount.path("open")).unwrap();
+    open.sync_all().unwrap();
+    fs::remove_file(mount.path("open")).unwrap();
+    bash(&mount.mnt, "sync .").ok();
+    cluster.kill("mds");
+    cluster.spawn("mds");
+    let start = Instant::now();
+    bash(&mount.mnt, "mkdir after && echo y > after/g && cat before/f after/g").ok();
+    assert!(start.elapsed() < Duration::from_secs(10), "creates go on at once: {:?}", start.elapsed());
+    std::io::Write::write_all(&mut &open, b"alive").unwrap();
+    assert_eq!(open.metadata().unwrap().len(), 5, "what is open and unlinked lives on");
+    cluster.kill("mgs");
+    bash(&mount.mnt, "echo z > after/h").ok();
+    cluster.spawn("mgs");
+    let second = Mount::new(&format!("{}:/many", cluster.nid("mgs")), cluster.base.join("mnt2"));
+    assert_eq!(bash(&second.mnt, "cat before/f after/g after/h").ok(), "x\ny\nz\n");
+}
+
+#[test]
+fn who_waits_for_a_dead_server_can_be_killed_and_other_signals_do_no_harm() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let mut cluster = Cluster::start();
+    let mount = cluster.mount();
+    bash(&mount.mnt, "echo content > f && sync .").ok();
+    cluster.kill("oss");
+    let mut waits = Command::new("cat").arg(mount.path("f")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    thread::sleep(Duration::from_millis(300));
+    assert!(waits.try_wait().unwrap().is_none(), "it waits for the server");
+    let start = Instant::now();
+    waits.kill().unwrap();
+    waits.wait().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(5), "killed within {:?}", start.elapsed());
+    let script = "
+import os, signal
+signal.signal(signal.SIGALRM, lambda *a: None); signal.siginterrupt(signal.SIGALRM, True)
+signal.setitimer(signal.ITIMER_REAL, 0.2, 0.2)
+print(os.popen('true').close(), end=' ')
+fd = os.open('f', os.O_RDONLY)
+print(os.pread(fd, 100, 0).decode(), end='')";
+    fs::write(cluster.base.join("alarm.py"), script).unwrap();
+    let mut reader = Command::new("python3");
+    reader.arg(cluster.base.join("alarm.py")).current_dir(&mount.mnt);
+    let reader = thread::spawn(move || run_within(reader, Duration::from_secs(60)));
+    thread::sleep(Duration::from_millis(2500));
+    cluster.spawn("oss");
+    assert_eq!(reader.join().unwrap().ok(), "None content\n", "SIGALRM is no reason to fail");
+}
