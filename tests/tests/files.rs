@@ -405,3 +405,23 @@ fn follow_a_delete(fs: &Fs) {
     let after = free();
     assert!(after > full + (60 << 20) / 4096, "space is back: {before} {full} {after}");
 }
+
+#[test]
+fn a_read_only_mount_refuses_changes() {
+    let fs = fs4!();
+    fs.sh("echo x > f && mkdir d").ok();
+    let at = fs.dir().parent().unwrap().join("ro");
+    fs::create_dir_all(&at).unwrap();
+    let source = fs.status()["source"].as_str().unwrap().to_owned();
+    sheen_tests::run(sheen_tests::sheen(), ["mount", "-o", "ro", &source, &at.to_string_lossy()]).ok();
+    let mount = sheen_tests::Mount { mnt: at };
+    assert_eq!(fs::read_to_string(mount.path("f")).unwrap(), "x\n");
+    let refused = |e: std::io::Error| e.raw_os_error() == Some(Errno::ROFS.raw_os_error());
+    assert!(refused(fs::write(mount.path("f"), "y").unwrap_err()));
+    assert!(refused(fs::create_dir(mount.path("e")).unwrap_err()));
+    assert!(refused(fs::remove_dir(mount.path("d")).unwrap_err()));
+    assert!(refused(fs::rename(mount.path("f"), mount.path("g")).unwrap_err()));
+    assert!(refused(fs::set_permissions(mount.path("f"), fs::Permissions::from_mode(0o600)).unwrap_err()));
+    fs::write(fs.path("f"), "new").unwrap();
+    assert_eq!(fs::read_to_string(mount.path("f")).unwrap(), "new", "others may change it all the same");
+}

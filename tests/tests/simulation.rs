@@ -3,7 +3,7 @@
 //! A seed that fails is run again, with all its events printed, by `SHEEN_SIM_SEED=n cargo test -p sheen-tests --test simulation NAME --
 //! --nocapture`.
 
-use sheen_tests::sim::scenario::{bad_network, lost_bytes, lost_file, power_failure, replays, seeds};
+use sheen_tests::sim::scenario::{bad_network, lost_bytes, lost_file, lost_layout, power_failure, replays, seeds};
 
 /// Operations of a run.
 const OPS: usize = 200;
@@ -24,6 +24,12 @@ fn what_was_synced_survives_a_power_failure_and_nothing_is_mixed_up() {
 #[test]
 fn a_file_that_the_mdt_lost_is_not_called_safe() {
     seeds("a_file", 5, lost_file);
+}
+
+/// Found by seed 318 of the above: a client went on with a layout that the MDT had lost, beside the others.
+#[test]
+fn a_layout_that_the_mdt_lost_is_forgotten_by_all() {
+    seeds("a_layout", 5, lost_layout);
 }
 
 /// Found by seed 431 of the above.

@@ -22,7 +22,6 @@ fn pjdfstest_passes() {
     let config = fs.dir().join("pjdfstest.toml");
     let text = "
 [features]
-file_flags = []
 posix_fallocate = {}
 rename_ctime = {}
 utimensat = {}
@@ -35,7 +34,7 @@ entries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"], [\"bin\", \"bin\
 ";
     std::fs::write(&config, text).unwrap();
     let mut command = Command::new(program);
-    command.arg("-c").arg(&config).arg("-p").arg(&fs.mnt).current_dir(&fs.mnt);
+    command.arg("-c").arg(&config).arg("-p").arg(&fs.mnt).arg("-s").arg(fs.dir()).current_dir(&fs.mnt);
     let ran = run_within(command, Duration::from_secs(600));
     let failed: Vec<&str> = ran
         .out

@@ -190,8 +190,6 @@ impl Host {
     pub async fn stop(&self) {
         let mdts = std::mem::take(&mut *self.mdts.lock());
         for mdt in mdts {
-            // First, so that clients wait for its return rather than be told that it ends.
-            self.server.remove(mdt.name());
             if let Err(e) = mdt.stop().await {
                 tracing::error!("the last commit failed: {e}; what was not committed is lost");
             }

@@ -3,7 +3,13 @@
 //! A layout never changes once a file has one, and a FID is never used twice; so an entry is right until it leaves to make room, or
 //! until the MDT is restarted: that may have forgotten a layout which it had not committed, and give the file another one.
 
-use std::{num::NonZeroUsize, sync::Arc};
+use std::{
+    num::NonZeroUsize,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use bytes::Bytes;
 use lru::LruCache;
@@ -13,18 +19,21 @@ use sheen_layout::Layout;
 use sheen_wire::{Errno, Fid, Result};
 
 /// The most recently used layouts.
-pub struct Layouts(Mutex<LruCache<Fid, Arc<Layout>, FxBuildHasher>>);
+pub struct Layouts {
+    kept: Mutex<LruCache<Fid, Arc<Layout>, FxBuildHasher>>,
+    cleared: AtomicU64,
+}
 
 impl Layouts {
     /// Keeps at most `max` (at least one).
     pub fn new(max: usize) -> Layouts {
         let max = NonZeroUsize::new(max).unwrap_or(NonZeroUsize::MIN);
-        Layouts(Mutex::new(LruCache::with_hasher(max, FxBuildHasher)))
+        Layouts { kept: Mutex::new(LruCache::with_hasher(max, FxBuildHasher)), cleared: AtomicU64::new(0) }
     }
 
     /// A file's layout, if it is kept.
     pub fn get(&self, fid: Fid) -> Option<Arc<Layout>> {
-        self.0.lock().get(&fid).cloned()
+        self.kept.lock().get(&fid).cloned()
     }
 
     /// A file's layout, from memory or from what the MDT sent.
@@ -44,17 +53,23 @@ impl Layouts {
             Errno::EOPNOTSUPP
         })?;
         let layout = Arc::new(layout);
-        self.0.lock().put(fid, layout.clone());
+        self.kept.lock().put(fid, layout.clone());
         Ok(layout)
     }
 
     /// Forgets all.
     pub fn clear(&self) {
-        self.0.lock().clear();
+        self.cleared.fetch_add(1, Relaxed);
+        self.kept.lock().clear();
+    }
+
+    /// How often all was forgotten: what was looked up before the last time may be wrong.
+    pub fn cleared(&self) -> u64 {
+        self.cleared.load(Relaxed)
     }
 
     /// How many are kept.
     pub fn len(&self) -> usize {
-        self.0.lock().len()
+        self.kept.lock().len()
     }
 }

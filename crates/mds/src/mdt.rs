@@ -2,8 +2,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -39,6 +39,7 @@ const STORE: &str = "store.redb";
 pub struct Mdt {
     pub(crate) rt: Rt,
     pub(crate) net: Arc<Net>,
+    server: Weak<Server>,
     pub(crate) config: MdtConfig,
     pub(crate) tunables: Tunables,
     /// Such as `sheen-MDT0000`.
@@ -125,7 +126,7 @@ impl Mdt {
     pub async fn start(
         rt: Rt,
         net: Arc<Net>,
-        server: &Server,
+        server: &Arc<Server>,
         config: MdtConfig,
         params: Params,
     ) -> Result<Arc<Mdt>, MdtError> {
@@ -154,6 +155,7 @@ impl Mdt {
             tasks: Mutex::new(None),
             rt,
             net,
+            server: Arc::downgrade(server),
             config,
             name,
             uuid,
@@ -206,13 +208,17 @@ impl Mdt {
         }
     }
 
-    /// Stops: refuses further requests with ESHUTDOWN, commits what executed, closes the store, gives the directory back. Remove the
-    /// target from its server first, so that clients wait for its return instead. A second call does nothing.
+    /// Stops in order: lets no new requests in (their clients wait for its return), answers those that run, commits what executed,
+    /// closes the store, gives the directory back. A second call does nothing.
     ///
     /// # Errors
     /// EIO: the last commit failed; what was not committed is lost.
     pub async fn stop(&self) -> WireResult<()> {
         let Some(tasks) = self.tasks.lock().take() else { return Ok(()) };
+        // Before the last commit, so that it holds all that clients were told.
+        if let Some(server) = self.server.upgrade() {
+            server.drain(&self.name).await;
+        }
         {
             let mut core = self.core.lock();
             self.stopped.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -59,13 +59,12 @@ impl Service<Mds> for Mdt {
     ) -> BoxFuture<'a, Result<Response<Reply>>> {
         Box::pin(async move {
             let began = self.rt.now();
-            let client = ClientId(export.id());
             let result = match &request {
-                request @ Request::Sync { fid } => match self.execute(client, request).await {
+                request @ Request::Sync { fid } => match self.execute(export, request).await {
                     Ok(done) => self.sync(*fid).await.map(|()| done),
                     failed => failed,
                 },
-                request => self.execute(client, request).await,
+                request => self.execute(export, request).await,
             };
             self.stats.record(request.op(), self.rt.now().since(began).as_micros() as u64);
             result.map(|done| Response::with_transno(done.reply, done.transno))
@@ -105,18 +104,18 @@ enum Attempt {
 }
 
 impl Mdt {
-    async fn execute(&self, client: ClientId, request: &Request) -> Result<Done> {
+    async fn execute(&self, export: &Export, request: &Request) -> Result<Done> {
         // A client can always give up what it has.
         let changes = request.modifies() && !matches!(request, Request::Close { .. } | Request::Reopen { .. });
         loop {
             if changes {
                 self.commits.admit().await?;
             }
-            match self.attempt(client, request) {
+            match self.attempt(export, request) {
                 Attempt::Done(result) => return result,
                 Attempt::AfterRound(round) => self.commits.reach(Goal::Round(round)).await?,
                 Attempt::AfterOsts => {
-                    if let Some(result) = self.attempt_with_osts(client, request).await {
+                    if let Some(result) = self.attempt_with_osts(export, request).await {
                         return result;
                     }
                 }
@@ -125,11 +124,11 @@ impl Mdt {
     }
 
     /// Tries again, and waits for news of the OSTs if that does not do; `None`: to be tried once more.
-    async fn attempt_with_osts(&self, client: ClientId, request: &Request) -> Option<Result<Done>> {
+    async fn attempt_with_osts(&self, export: &Export, request: &Request) -> Option<Result<Done>> {
         // Listen first: news that came before the attempt are in it, those after it end the wait.
         let mut changed = std::pin::pin!(self.osts.changed());
         changed.as_mut().enable();
-        match self.attempt(client, request) {
+        match self.attempt(export, request) {
             Attempt::Done(result) => return Some(result),
             Attempt::AfterRound(_) => {}
             Attempt::AfterOsts => {
@@ -140,12 +139,17 @@ impl Mdt {
         None
     }
 
-    fn attempt(&self, client: ClientId, request: &Request) -> Attempt {
+    fn attempt(&self, export: &Export, request: &Request) -> Attempt {
         let now = self.rt.now();
         let mut core = self.core.lock();
         if self.stopped.load(Relaxed) {
             return Attempt::Done(Err(Errno::ESHUTDOWN));
         }
+        // With the lock held: whoever goes later is reported by `disconnected`, which closes what is opened here.
+        if export.is_gone() {
+            return Attempt::Done(Err(Errno::ESHUTDOWN));
+        }
+        let client = ClientId(export.id());
         core.exports.insert(client.0);
         let Core { ns, placer, round, .. } = &mut *core;
         let next_round = *round + 1;

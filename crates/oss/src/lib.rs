@@ -21,7 +21,6 @@
 
 mod config;
 mod error;
-mod gate;
 mod ost;
 mod params;
 mod service;

@@ -7,12 +7,12 @@ use rustc_hash::FxHashSet;
 use sheen_lnet::Net;
 use sheen_mgc::Mgc;
 use sheen_params::{Params, Stats};
-use sheen_rpc::Server;
+use sheen_rpc::{Gate, Server};
 use sheen_rt::Rt;
 use sheen_wire::mgs::{TargetKind, target_name};
 use tracing::{info, warn};
 
-use crate::{OssError, OstConfig, Store, gate::Gate, params, service};
+use crate::{OssError, OstConfig, Store, params, service};
 
 /// A running OST.
 pub struct Ost {
@@ -105,11 +105,11 @@ impl Ost {
         &self.store
     }
 
-    /// Stops in order: no new requests, those that run are finished, everything is durable, the directory is free. Fine to call
-    /// twice.
+    /// Stops in order: no new requests, those that run are finished and answered, everything is durable, the directory is free. Fine
+    /// to call twice.
     pub async fn stop(&self) {
         if let Some(server) = self.server.upgrade() {
-            server.remove(&self.name);
+            server.drain(&self.name).await;
         }
         self.gate.close().await;
         if let Err(errno) = self.store.close().await {

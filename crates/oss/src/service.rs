@@ -64,6 +64,13 @@ impl Service<sheen_wire::Ost> for Ost {
         self.incarnation
     }
 
+    fn reply_bytes(&self, request: &Request) -> usize {
+        match request {
+            Request::Read { parts } => parts.iter().fold(0, |sum, p| sum.saturating_add(p.len as usize)),
+            _ => 0,
+        }
+    }
+
     fn inline(&self, request: &Request) -> bool {
         match request {
             Request::StatFs | Request::Seek { .. } => true,

@@ -14,8 +14,11 @@
 //! * An import has at most `max_rpcs_in_flight` requests under way, a connection at most
 //!   [`ServerConfig::requests_in_flight_max`] executing; a server reads no further than that, nor while a client does not
 //!   fetch its replies.
+//! * A connection, and a process, holds no more bytes of bulk (of requests being executed and replies being sent) than
+//!   [`ServerConfig`] says.
 //! * Where nothing is asked nothing runs: an idle import has no timer, and neither has its export.
 
+mod gate;
 mod import;
 mod server;
 mod service;
@@ -23,6 +26,7 @@ mod slots;
 mod stats;
 mod target;
 
+pub use gate::{Gate, Pass};
 pub use import::{ConnectError, Import, ImportConfig, ImportParams, ImportState, RPCS_IN_FLIGHT_LIMIT, Recovering};
 pub use server::{Server, ServerConfig};
 pub use service::{BoxFuture, Export, Response, Service};

@@ -24,7 +24,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     service::Service,
-    target::{self, AnyTarget, Permit, Session, Target, Work},
+    target::{self, AnyTarget, Room, Session, Target, Work},
 };
 
 /// A server's bounds and times.
@@ -32,9 +32,11 @@ use crate::{
 pub struct ServerConfig {
     /// Requests of one connection that are executed at a time; the next one is not read before one of them is answered.
     pub requests_in_flight_max: usize,
-    /// Bulk bytes of one connection's requests that are executed at a time, at least one request's: what a client can make the
-    /// server hold.
+    /// Bulk bytes of one connection's requests being executed and replies being sent, at least one largest request's with its
+    /// reply: what a client can make the server hold.
     pub bulk_in_flight_max_bytes: usize,
+    /// The same for all connections of the process together.
+    pub bulk_total_max_bytes: usize,
     /// A connection that has not introduced itself by then is closed.
     pub hello_timeout_ms: u64,
     /// How long a client whose connection broke may take to come back before it is given up.
@@ -48,6 +50,7 @@ impl Default for ServerConfig {
             requests_in_flight_max: crate::RPCS_IN_FLIGHT_LIMIT + 1,
             // Twice what a client sends by default (8 requests of 4 MiB).
             bulk_in_flight_max_bytes: 64 << 20,
+            bulk_total_max_bytes: 1 << 30,
             hello_timeout_ms: 5_000,
             export_timeout_ms: 30_000,
         }
@@ -62,6 +65,8 @@ pub struct Server {
 struct Inner {
     net: Arc<Net>,
     config: ServerConfig,
+    /// Permits for `bulk_total_max_bytes`.
+    bulk: Arc<Semaphore>,
     targets: Mutex<Vec<String>>,
     acceptors: Mutex<Vec<JoinHandle<()>>>,
     connections: Mutex<BTreeMap<u64, Sender>>,
@@ -78,6 +83,7 @@ impl Server {
     pub fn with_config(net: Arc<Net>, config: ServerConfig) -> Arc<Server> {
         let inner = Inner {
             net,
+            bulk: Arc::new(Semaphore::new(bulk_max(config.bulk_total_max_bytes))),
             config,
             targets: Mutex::default(),
             acceptors: Mutex::default(),
@@ -98,11 +104,22 @@ impl Server {
         }
     }
 
-    /// Takes a target away: its connections are closed, requests being executed go on, new ones wait at the client until a target
-    /// of that name is there again (here or elsewhere). [`Service::disconnected`] is not called.
+    /// Takes a target away at once: its connections are closed, requests being executed go on and their replies are lost, new ones
+    /// wait at the client until a target of that name is there again (here or elsewhere). [`Service::disconnected`] is not
+    /// called.
     pub fn remove(&self, target: &str) {
-        self.inner.targets.lock().retain(|t| t != target);
-        target::unregister(&self.inner.net, target);
+        if let Some(target) = self.inner.take(target) {
+            target.remove();
+        }
+    }
+
+    /// Takes a target away in order: as [`Server::remove`], but what is being executed ends first (for up to 5 s) and clients
+    /// read the replies (for up to 1 s), so that nothing is executed again by the target's successor. Fine to call when there is no
+    /// such target.
+    pub async fn drain(&self, target: &str) {
+        if let Some(target) = self.inner.take(target) {
+            target.drain().await;
+        }
     }
 
     /// Accepts connections at an address, port 0 taking a free one, for all services of the process. Returns where it listens.
@@ -141,11 +158,23 @@ impl Drop for Server {
     }
 }
 
+/// Permits for so many bytes: at least for a largest request with its reply, so that each gets its turn.
+fn bulk_max(bytes: usize) -> usize {
+    bytes.clamp(2 * BULK_BYTES_MAX, u32::MAX as usize)
+}
+
 impl Inner {
+    fn take(&self, target: &str) -> Option<Arc<dyn AnyTarget>> {
+        self.targets.lock().retain(|t| t != target);
+        target::unregister(&self.net, target)
+    }
+
     /// Begins to shut down; returns the tasks that listen, which are about to end.
     fn stop(&self) -> Vec<JoinHandle<()>> {
         for target in std::mem::take(&mut *self.targets.lock()) {
-            target::unregister(&self.net, &target);
+            if let Some(target) = target::unregister(&self.net, &target) {
+                target.remove();
+            }
         }
         let acceptors = std::mem::take(&mut *self.acceptors.lock());
         acceptors.iter().for_each(JoinHandle::abort);
@@ -220,8 +249,7 @@ impl Inner {
         receiver: &mut Receiver,
     ) -> Result<(), RecvError> {
         let requests = Arc::new(Semaphore::new(self.config.requests_in_flight_max));
-        let bulk_max = self.config.bulk_in_flight_max_bytes.clamp(BULK_BYTES_MAX, u32::MAX as usize);
-        let bulk = Arc::new(Semaphore::new(bulk_max));
+        let bulk = Arc::new(Semaphore::new(bulk_max(self.config.bulk_in_flight_max_bytes)));
         loop {
             let request = requests.clone().acquire_owned().await.map_err(|_| RecvError::Closed)?;
             // No further work for a client that does not fetch its replies.
@@ -229,10 +257,9 @@ impl Inner {
             let frame = receiver.recv().await?;
             match frame.header.kind {
                 Kind::Request => {
-                    let bytes = bulk.clone().acquire_many_owned(frame.header.bulk_len).await;
-                    let permit = Permit { _request: request, _bulk: bytes.map_err(|_| RecvError::Closed)? };
-                    if let Some(work) = target.clone().request(session, frame, sender, permit)? {
-                        self.begin(work).await;
+                    if let Some(work) = target.clone().request(session, frame, sender, request)? {
+                        let room = self.room(&bulk, work.bytes).await?;
+                        self.begin(work, room).await;
                     }
                 }
                 Kind::Ping => sender.post(Frame::new(Kind::Pong, frame.header.xid))?,
@@ -242,9 +269,22 @@ impl Inner {
         }
     }
 
+    /// Waits for room for so many bytes, at most two of the largest bulks.
+    async fn room(&self, connection: &Arc<Semaphore>, bytes: usize) -> Result<Option<Room>, RecvError> {
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let bytes = bytes.min(2 * BULK_BYTES_MAX) as u32;
+        let acquire = async |of: &Arc<Semaphore>| of.clone().acquire_many_owned(bytes).await;
+        let _connection = acquire(connection).await.map_err(|_| RecvError::Closed)?;
+        let _process = acquire(&self.bulk).await.map_err(|_| RecvError::Closed)?;
+        Ok(Some(Room { _connection, _process }))
+    }
+
     /// Polls work once, here, and leaves what then still waits to a task of its own.
-    async fn begin(&self, work: Work) {
-        let Work { mut future, inline } = work;
+    async fn begin(&self, work: Work, room: Option<Room>) {
+        let Work { start, inline, .. } = work;
+        let mut future = start(room);
         if inline && std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await.is_ready() {
             return;
         }

@@ -79,6 +79,12 @@ pub trait Service<P: Protocol>: Send + Sync + 'static {
         0
     }
 
+    /// Most bytes of bulk that the reply may have, up to [`sheen_wire::bulk::BULK_BYTES_MAX`]. Over tcp they are reserved before the
+    /// request is executed, until they are sent: what a client that does not read can make the server hold.
+    fn reply_bytes(&self, _request: &P::Request) -> usize {
+        0
+    }
+
     /// Whether the request usually takes so little that the task which reads the connection may begin it itself. False: it is
     /// executed in a task of its own (over tcp; over `lo` the caller always executes it), so that the reading goes on meanwhile
     /// on another processor.

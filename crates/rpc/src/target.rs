@@ -17,12 +17,19 @@ use sheen_wire::{
     bulk::BULK_BYTES_MAX,
     frame::{self, BODY_BYTES_MAX, FLAG_BULK_CRC, FrameError, Header, Hello, Kind, Welcome},
 };
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 
-use crate::service::{BoxFuture, Export, Response, Service};
+use crate::{
+    gate::{Gate, Pass},
+    service::{BoxFuture, Export, Response, Service},
+};
 
 /// Clients of one target.
 const EXPORTS_MAX: usize = 65536;
+/// How long a target that goes waits for the requests being executed.
+const DRAIN_MAX: Duration = Duration::from_secs(5);
+/// How long it then waits for clients to read the last replies.
+const LINGER_MAX: Duration = Duration::from_secs(1);
 
 /// A service of protocol `P` under a target's name.
 pub(crate) struct Target<P: Protocol> {
@@ -30,6 +37,10 @@ pub(crate) struct Target<P: Protocol> {
     rt: Rt,
     pub(crate) service: Arc<dyn Service<P>>,
     export_timeout: Duration,
+    /// Where every request is until its reply is posted.
+    pub(crate) gate: Gate,
+    /// A connection ended after the target was removed.
+    hung_up: Notify,
     state: Mutex<State>,
 }
 
@@ -54,13 +65,26 @@ struct Client {
 pub(crate) struct Place {
     sender: Sender,
     flags: u8,
-    _permit: Permit,
+    _permit: OwnedSemaphorePermit,
+    _pass: Pass,
 }
 
-/// A connection's permission for one more request and its bulk.
-pub(crate) struct Permit {
-    pub(crate) _request: OwnedSemaphorePermit,
-    pub(crate) _bulk: OwnedSemaphorePermit,
+/// Room for the bulk of a request and its reply: the connection's and the process's.
+pub(crate) struct Room {
+    pub(crate) _connection: OwnedSemaphorePermit,
+    pub(crate) _process: OwnedSemaphorePermit,
+}
+
+/// Bytes of a reply with the room that they take, which is free when they are sent (or cannot be).
+struct Held {
+    bytes: Bytes,
+    _room: Room,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// A reply that can be sent again.
@@ -82,7 +106,9 @@ pub(crate) struct Session {
 /// Work that a request makes.
 pub(crate) struct Work {
     /// Executes it and sends the reply.
-    pub(crate) future: BoxFuture<'static, ()>,
+    pub(crate) start: Box<dyn FnOnce(Option<Room>) -> BoxFuture<'static, ()> + Send>,
+    /// Bytes that it needs room for; 0: none.
+    pub(crate) bytes: usize,
     /// Whether the one who reads the connection may poll it first.
     pub(crate) inline: bool,
 }
@@ -101,11 +127,14 @@ pub(crate) trait AnyTarget: Any + Send + Sync {
         session: &Session,
         frame: Frame,
         sender: &Sender,
-        permit: Permit,
+        permit: OwnedSemaphorePermit,
     ) -> Result<Option<Work>, FrameError>;
 
-    /// The target goes: connections are closed, clients may come back to its successor.
+    /// The target goes at once: connections are closed, clients may come back to its successor.
     fn remove(&self);
+
+    /// The target goes in order: what is being executed ends, its replies are read, then it is removed.
+    fn drain(self: Arc<Self>) -> BoxFuture<'static, ()>;
 }
 
 /// What stands in [`Net`]'s registry.
@@ -133,11 +162,9 @@ pub(crate) fn register(net: &Net, name: &str, target: Arc<dyn AnyTarget>) {
     }
 }
 
-/// Takes a target away.
-pub(crate) fn unregister(net: &Net, name: &str) {
-    if let Some(target) = net.unregister(name).and_then(unwrap) {
-        target.remove();
-    }
+/// Takes a target's name away; the target is then to be removed or drained.
+pub(crate) fn unregister(net: &Net, name: &str) -> Option<Arc<dyn AnyTarget>> {
+    net.unregister(name).and_then(unwrap)
 }
 
 impl<P: Protocol> Target<P> {
@@ -149,7 +176,8 @@ impl<P: Protocol> Target<P> {
             session_next: 1,
             removed: false,
         };
-        Arc::new(Target { name: name.to_owned(), rt, service, export_timeout, state: Mutex::new(state) })
+        let (gate, hung_up, state) = (Gate::default(), Notify::new(), Mutex::new(state));
+        Arc::new(Target { name: name.to_owned(), rt, service, export_timeout, gate, hung_up, state })
     }
 
     /// The service's answer, with `last_committed` filled in; ESHUTDOWN if the client goes meanwhile (unless the request is
@@ -174,7 +202,14 @@ impl<P: Protocol> Target<P> {
     }
 
     /// Executes a request that came over tcp and sends the reply to where it is awaited then.
-    async fn run(self: Arc<Self>, export: Arc<Export>, xid: u64, request: P::Request, bulk: Bulk) {
+    async fn run(
+        self: Arc<Self>,
+        export: Arc<Export>,
+        xid: u64,
+        request: P::Request,
+        bulk: Bulk,
+        room: Option<Room>,
+    ) {
         let keep = P::once(&request);
         let mut unfinished = Unfinished { target: &self, client: export.client(), xid, done: false };
         let answer = self.execute(&export, request, bulk).await;
@@ -182,7 +217,7 @@ impl<P: Protocol> Target<P> {
         let place = self.state.lock().replies.finish(export.client(), xid, keep.then(|| stored.clone()));
         unfinished.done = true;
         if let Some(place) = place {
-            self.reply(place, xid, stored).await;
+            self.reply(place, xid, stored.holding(room)).await;
         }
     }
 
@@ -255,6 +290,7 @@ impl<P: Protocol> AnyTarget for Target<P> {
         let Some(current) = current else { return };
         current.connection = None;
         if state.removed {
+            self.hung_up.notify_waiters();
             return;
         }
         if goodbye {
@@ -281,11 +317,14 @@ impl<P: Protocol> AnyTarget for Target<P> {
         session: &Session,
         frame: Frame,
         sender: &Sender,
-        permit: Permit,
+        permit: OwnedSemaphorePermit,
     ) -> Result<Option<Work>, FrameError> {
         let Frame { header, body, bulk } = frame;
         let request: P::Request = frame::from_body(&body)?;
-        let place = Place { sender: sender.clone(), flags: header.flags & FLAG_BULK_CRC, _permit: permit };
+        // What comes once the target goes is left unanswered: the client asks its successor.
+        let Some(pass) = self.gate.enter() else { return Ok(None) };
+        let flags = header.flags & FLAG_BULK_CRC;
+        let place = Place { sender: sender.clone(), flags, _permit: permit, _pass: pass };
         let client = session.export.client();
         let begin = {
             let mut state = self.state.lock();
@@ -299,18 +338,21 @@ impl<P: Protocol> AnyTarget for Target<P> {
         Ok(match begin {
             Begin::Execute => {
                 let inline = self.service.inline(&request);
-                let future = Box::pin(self.run(session.export.clone(), header.xid, request, bulk));
-                Some(Work { future, inline })
+                let bytes = bulk.len() + self.service.reply_bytes(&request).min(BULK_BYTES_MAX);
+                let export = session.export.clone();
+                let start = move |room| self.run(export, header.xid, request, bulk, room);
+                Some(Work { start: Box::new(|room| Box::pin(start(room))), bytes, inline })
             }
-            Begin::Done(stored, place) => Some(Work {
-                future: Box::pin(async move { self.reply(place, header.xid, stored).await }),
-                inline: true,
-            }),
+            Begin::Done(stored, place) => {
+                let start = async move { self.reply(place, header.xid, stored).await };
+                Some(Work { start: Box::new(|_| Box::pin(start)), bytes: 0, inline: true })
+            }
             Begin::Joined(_) | Begin::Stale(_) => None,
         })
     }
 
     fn remove(&self) {
+        self.gate.shut();
         let mut state = self.state.lock();
         state.removed = true;
         for client in state.exports.values_mut() {
@@ -318,6 +360,31 @@ impl<P: Protocol> AnyTarget for Target<P> {
                 connection.close();
             }
         }
+    }
+
+    fn drain(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            self.state.lock().removed = true;
+            if self.rt.timeout(DRAIN_MAX, self.gate.close()).await.is_err() {
+                let executing = self.state.lock().replies.executing();
+                tracing::warn!(target_name = %self.name, executing, "going without the replies of requests that take long");
+            }
+            for client in self.state.lock().exports.values() {
+                client.connection.iter().for_each(Sender::finish);
+            }
+            // A client that has read to the end hangs up.
+            let read = async {
+                loop {
+                    let hung_up = self.hung_up.notified(); // registered before the look
+                    if self.state.lock().exports.values().all(|c| c.connection.is_none()) {
+                        return;
+                    }
+                    hung_up.await;
+                }
+            };
+            let _ = self.rt.timeout(LINGER_MAX, read).await;
+            self.remove();
+        })
     }
 }
 
@@ -364,6 +431,15 @@ impl Stored {
         // 0 would read as success.
         let status = if errno.0 > 0 { errno.0 } else { Errno::EIO.0 };
         Stored { status, transno: 0, body: Bytes::new(), bulk: Bulk::new() }
+    }
+
+    /// Takes the room that the bulk needs along with it.
+    fn holding(mut self, room: Option<Room>) -> Stored {
+        if let (Some(room), Some((last, others))) = (room, self.bulk.segments().split_last()) {
+            let held = Bytes::from_owner(Held { bytes: last.clone(), _room: room });
+            self.bulk = others.iter().cloned().chain([held]).collect();
+        }
+        self
     }
 
     fn into_frame(self, xid: u64, flags: u8, last_committed: u64) -> Frame {
@@ -417,8 +493,7 @@ mod tests {
             let starts = |session: &Session, xid| {
                 let body = frame::to_body(&ost::Request::StatFs).unwrap().into();
                 let frame = Frame { body, ..Frame::new(Kind::Request, xid) };
-                let permit = || permits.clone().try_acquire_owned().unwrap();
-                let permit = Permit { _request: permit(), _bulk: permit() };
+                let permit = permits.clone().try_acquire_owned().unwrap();
                 target.clone().request(session, frame, &connection.sender, permit).unwrap().is_some()
             };
             let first = target.attach(&hello, Nid::Lo, None).unwrap();

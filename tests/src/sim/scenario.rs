@@ -337,6 +337,31 @@ pub fn lost_file(seed: u64, log: usize) -> Trace {
     })
 }
 
+/// An MDT that loses the layout of a file and gives it another one: no client goes on with the old one.
+pub fn lost_layout(seed: u64, log: usize) -> Trace {
+    simulate(seed, log, weather(seed), async |world| {
+        let (mut nodes, run) = boot(world, seed).await;
+        let [client, other, _] = &run.clients[..] else { panic!("three clients") };
+        let who = &sheen_client::Caller::ROOT;
+        let regular = sheen_wire::FileKind::Regular.mode_bits();
+        let made = client.mknod(who, ROOT, &"new".into(), regular | 0o644, 0, 0).await.expect("it can be made");
+        let fid = made.attr.fid;
+        run.alone(0, Op::SyncFs).await;
+        let old = client.open(who, fid, flags::RDWR).await.expect("it can be opened");
+        let data = |text: &'static str| Bulk::from(bytes::Bytes::from_static(text.as_bytes()));
+        assert_eq!(client.write(&old, 0, data("lost")).await, Ok(4));
+        world.crash_host(MDS);
+        restart(world, Victims::Mds, &mut nodes).await;
+        let new = other.open(who, fid, flags::RDWR).await.expect("the file itself was synced");
+        assert_eq!(other.write(&new, 0, data("new content")).await, Ok(11));
+        assert_eq!(client.getattr(fid, None).await.map(|a| a.attr.size), Ok(11));
+        assert_eq!(client.fsync(&old, false).await, Err(Errno::ESTALE));
+        let again = client.open(who, fid, flags::RDONLY).await.expect("it can be opened anew");
+        let read = client.read(&again, 0, 100).await.expect("and read").into_bytes();
+        assert_eq!(&read[..], b"new content");
+    })
+}
+
 /// An OST that loses bytes which a client wrote: an fsync afterwards must not call them safe.
 pub fn lost_bytes(seed: u64, log: usize) -> Trace {
     simulate(seed, log, weather(seed), async |world| {

@@ -26,8 +26,15 @@ impl Client {
 
     /// Attributes of a file that is no directory of [`super::dot_lustre`].
     pub(crate) async fn getattr_of(&self, fid: Fid, file: Option<&OpenFile>) -> Result<EntryAttr> {
-        let known = file.and_then(|f| f.inode.layout.get().cloned()).or_else(|| self.layouts.get(fid));
-        let entry = mdc::entry(self.mdc.call(Request::GetAttr { fid, layout_known: known.is_some() }).await?)?;
+        let sure = file.filter(|f| !f.is_unsure());
+        let cleared = self.layouts.cleared();
+        let mut known = sure.and_then(|f| f.inode.layout.get().cloned()).or_else(|| self.layouts.get(fid));
+        let mut entry = mdc::entry(self.mdc.call(Request::GetAttr { fid, layout_known: known.is_some() }).await?)?;
+        if known.is_some() && self.layouts.cleared() != cleared {
+            // The MDT was restarted in between.
+            known = None;
+            entry = mdc::entry(self.mdc.call(Request::GetAttr { fid, layout_known: false }).await?)?;
+        }
         match known {
             Some(layout) => self.merged_with(entry.attr, &layout).await,
             None => self.merged(entry).await,

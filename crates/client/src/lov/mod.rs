@@ -15,7 +15,11 @@ mod sync;
 mod truncate;
 mod write;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
+};
 
 use parking_lot::RwLock;
 use sheen_layout::Layout;
@@ -35,6 +39,8 @@ pub struct Lov {
     rt: Rt,
     oscs: RwLock<Vec<Option<Arc<Osc>>>>,
     added: Notify,
+    /// Reads under way.
+    reads: AtomicUsize,
 }
 
 impl fmt::Debug for Lov {
@@ -46,7 +52,7 @@ impl fmt::Debug for Lov {
 impl Lov {
     /// Without OSTs; [`Lov::add`] brings them.
     pub fn new(rt: Rt) -> Lov {
-        Lov { rt, oscs: RwLock::new(Vec::new()), added: Notify::new() }
+        Lov { rt, oscs: RwLock::new(Vec::new()), added: Notify::new(), reads: AtomicUsize::new(0) }
     }
 
     /// Adds an OST; one of the same index is replaced. Indices beyond Lustre's are ignored.

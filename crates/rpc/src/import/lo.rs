@@ -13,6 +13,7 @@ use sheen_wire::{
 
 use super::{ImportState, Inner, link::Link};
 use crate::{
+    gate::Pass,
     service::Response,
     target::{self, AnyTarget, Session, Target},
 };
@@ -28,6 +29,11 @@ pub(crate) struct LoPeer<P: Protocol> {
 impl<P: Protocol> LoPeer<P> {
     pub(super) async fn call(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
         self.target.execute(&self.session.export, request, bulk).await
+    }
+
+    /// To be had before a call and kept during it. `None`: the target is just going.
+    pub(super) fn enter(&self) -> Option<Pass> {
+        self.target.gate.enter()
     }
 
     pub(super) fn welcome(&self) -> &Welcome {

@@ -247,6 +247,11 @@ impl<P: Protocol> Import<P> {
         self.inner.link.lock().nid
     }
 
+    /// Whether calls go to a service of this process.
+    pub fn is_local(&self) -> bool {
+        self.inner.lo.read().is_some()
+    }
+
     /// Feature bits that client and service both have, as of the last connection.
     pub fn features(&self) -> u64 {
         self.inner.link.lock().features
@@ -327,13 +332,20 @@ pub(crate) enum Way<P: Protocol> {
 
 impl<P: Protocol> Inner<P> {
     async fn route(self: &Arc<Self>, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
-        if let Some(peer) = self.lo_peer() {
+        if let Some(peer) = self.lo_peer()
+            && let Some(_running) = peer.enter()
+        {
             return self.call_lo(&peer, request, bulk).await;
         }
         let mut prepared = None;
         loop {
             match self.ready().await.map_err(Errno::from)? {
-                Way::Lo(peer) => return self.call_lo(&peer, request, bulk).await,
+                Way::Lo(peer) => {
+                    // If the target is just going, it is known not to be there any more at the next look.
+                    if let Some(_running) = peer.enter() {
+                        return self.call_lo(&peer, request, bulk).await;
+                    }
+                }
                 Way::Tcp => {
                     let frame = match &mut prepared {
                         Some(frame) => frame,

@@ -32,6 +32,8 @@ pub struct Echo {
     pub ops: Mutex<Vec<&'static str>>,
     pub gone: Mutex<Vec<String>>,
     pub inline: bool,
+    /// What a read may answer.
+    pub reply_bytes: usize,
     pub data: Mutex<Bulk>,
 }
 
@@ -47,6 +49,7 @@ impl Echo {
             ops: Mutex::default(),
             gone: Mutex::default(),
             inline: true,
+            reply_bytes: 0,
             data: Mutex::default(),
         }
     }
@@ -147,6 +150,10 @@ impl Service<Ost> for Echo {
 
     fn inline(&self, _: &ost::Request) -> bool {
         self.inline
+    }
+
+    fn reply_bytes(&self, request: &ost::Request) -> usize {
+        if matches!(request, ost::Request::Read { .. }) { self.reply_bytes } else { 0 }
     }
 }
 

@@ -5,6 +5,7 @@ use std::{
     pin::pin,
     sync::Arc,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use sheen_lnet::{Net, Nid};
@@ -47,6 +48,35 @@ fn a_call_is_small() {
         let call = import.call(mds::Request::AllocSeq, Bulk::new());
         let bytes = size_of_val(&call);
         assert!(bytes < 3072, "a call's future has {bytes} bytes, which are moved about with every call");
+    });
+}
+
+#[test]
+fn a_target_that_goes_in_order_ends_what_it_began_and_begins_nothing() {
+    real(async |rt| {
+        let net = Net::new(rt.clone());
+        let (first, second) = (Arc::new(Echo::gated(1)), Arc::new(Echo::new(2)));
+        let server = Server::new(net.clone());
+        server.add::<Mds>(TARGET, first.clone());
+        let import = Import::<Mds>::new(net, import_config("c", None));
+        let call = || {
+            let i = import.clone();
+            rt.spawn("call", async move { seq(&i).await })
+        };
+        let running = call();
+        until(&rt, || first.executed() == 1).await;
+        let going = server.clone();
+        let going = rt.spawn("drain", async move { going.drain(TARGET).await });
+        rt.sleep(Duration::from_millis(20)).await;
+        let late = call();
+        rt.sleep(Duration::from_millis(20)).await;
+        assert!(!going.is_finished() && first.executed() == 1);
+        first.gate.add_permits(1);
+        going.await.unwrap();
+        assert_eq!(running.await.unwrap(), Ok(1));
+        server.add::<Mds>(TARGET, second.clone());
+        assert_eq!(late.await.unwrap(), Ok(1));
+        assert_eq!((first.executed(), second.executed()), (1, 1));
     });
 }
 

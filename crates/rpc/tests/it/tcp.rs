@@ -2,9 +2,15 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use sheen_lnet::{Fault, Net, Nid};
+use parking_lot::Mutex;
+use sheen_lnet::{Connection, Fault, Frame, Net, Nid};
 use sheen_rpc::{ConnectError, Import, ImportState, Server, ServerConfig};
-use sheen_wire::{Bulk, Errno, Mds, Ost, mds};
+use sheen_rt::{JoinHandle, Rt};
+use sheen_wire::{
+    Bulk, Errno, Mds, Ost,
+    frame::{self, Hello, Kind},
+    mds,
+};
 
 use crate::common::*;
 
@@ -145,6 +151,35 @@ fn a_restarted_server_is_recovered_before_requests_are_sent_again() {
 }
 
 #[test]
+fn a_server_that_goes_in_order_answers_what_it_executes() {
+    real(async |rt| {
+        let first = Arc::new(Echo::gated(1));
+        let (_net, server, addr) = serve(&rt, &first, config(5000), 0).await;
+        let import = import(Net::new(rt.clone()), addr);
+        let call = |i: Arc<Import<Mds>>| rt.spawn("call", async move { seq(&i).await });
+        let running = call(import.clone());
+        until(&rt, || first.executed() == 1).await;
+        let going = rt.spawn("drain", {
+            let server = server.clone();
+            async move { server.drain(TARGET).await }
+        });
+        rt.sleep(Duration::from_millis(20)).await;
+        let late = call(import.clone());
+        rt.sleep(Duration::from_millis(20)).await;
+        assert!(!going.is_finished() && !running.is_finished());
+        assert_eq!(first.executed(), 1, "nothing begins any more");
+        first.gate.add_permits(1);
+        going.await.unwrap();
+        assert_eq!(running.await.unwrap(), Ok(1), "the answer was not lost");
+        server.stop().await;
+        let second = Arc::new(Echo::new(2));
+        let _second = serve(&rt, &second, config(5000), addr.port()).await;
+        assert_eq!(late.await.unwrap(), Ok(1), "by the successor");
+        assert_eq!((first.executed(), second.executed()), (1, 1), "each executed once");
+    });
+}
+
+#[test]
 fn closing_says_goodbye_and_ends_what_waits() {
     real(async |rt| {
         let echo = Arc::new(Echo::gated(1));
@@ -249,6 +284,81 @@ fn a_connection_executes_no_more_than_its_limit() {
             call.await.unwrap().unwrap();
         }
         assert_eq!(echo.running_max.load(std::sync::atomic::Ordering::SeqCst), 4);
+    });
+}
+
+/// Reads, of what a server has, all at once.
+fn reads(rt: &Rt, import: &Arc<Import<Ost>>, count: usize) -> Vec<JoinHandle<usize>> {
+    import.set_max_rpcs_in_flight(count).unwrap();
+    let one = || {
+        let i = import.clone();
+        rt.spawn("read", async move { i.call(read(), Bulk::new()).await.unwrap().bulk.len() })
+    };
+    (0..count).map(|_| one()).collect()
+}
+
+#[test]
+fn replies_are_not_made_before_there_is_room_for_them() {
+    real(async |rt| {
+        let echo = Arc::new(Echo { reply_bytes: 16 << 20, ..Echo::gated(1) });
+        let server = Server::with_config(
+            Net::new(rt.clone()),
+            ServerConfig { bulk_in_flight_max_bytes: 32 << 20, bulk_total_max_bytes: 48 << 20, ..config(1000) },
+        );
+        server.add::<Ost>(TARGET, echo.clone());
+        let addr = server.listen(LOOPBACK.into()).await.unwrap();
+        let import = |name| Import::<Ost>::new(Net::new(rt.clone()), import_config(name, Some(addr)));
+        let (a, b) = (import("a"), import("b"));
+        let mut calls = reads(&rt, &a, 8);
+        until(&rt, || echo.executed() == 2).await;
+        rt.sleep(Duration::from_millis(50)).await;
+        assert_eq!(echo.executed(), 2, "what one connection may hold");
+        calls.extend(reads(&rt, &b, 8));
+        until(&rt, || echo.executed() == 3).await;
+        rt.sleep(Duration::from_millis(50)).await;
+        assert_eq!(echo.executed(), 3, "what the process may hold");
+        echo.gate.add_permits(16);
+        for call in calls {
+            call.await.unwrap();
+        }
+        assert_eq!(echo.executed(), 16);
+    });
+}
+
+#[test]
+fn room_is_taken_until_a_reply_is_sent() {
+    const LEN: usize = 1 << 20;
+    real(async |rt| {
+        let echo = Arc::new(Echo { reply_bytes: LEN, data: Mutex::new(data(LEN, 1)), ..Echo::new(1) });
+        let limit = ServerConfig { bulk_in_flight_max_bytes: 32 << 20, ..config(1000) };
+        let server = Server::with_config(Net::new(rt.clone()), limit);
+        server.add::<Ost>(TARGET, echo.clone());
+        let addr = server.listen(LOOPBACK.into()).await.unwrap();
+        // A client that asks and does not read.
+        let Connection { sender, mut receiver } = Net::new(rt.clone()).connect(addr).await.unwrap();
+        let hello = frame::to_body(&Hello {
+            client: "deaf".into(),
+            protocol: "ost".into(),
+            target: TARGET.into(),
+            features: 0,
+            reconnect: false,
+        });
+        sender.post(Frame { body: hello.unwrap().into(), ..Frame::new(Kind::Hello, 0) }).unwrap();
+        receiver.recv().await.unwrap();
+        receiver.handshaken();
+        for xid in 1..=200 {
+            let body = frame::to_body(&read()).unwrap().into();
+            sender.post(Frame { body, ..Frame::new(Kind::Request, xid) }).unwrap();
+        }
+        until(&rt, || echo.executed() >= 32).await;
+        rt.sleep(Duration::from_millis(200)).await;
+        let executed = echo.executed();
+        // Some MiB are in the sockets' buffers.
+        assert!(executed < 48, "{executed} replies of 1 MiB");
+        for _ in 1..=200 {
+            assert_eq!(receiver.recv().await.unwrap().bulk.len(), LEN);
+        }
+        assert_eq!(echo.executed(), 200);
     });
 }
 
