@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt},
 };
 
 use sheen_layout::Layout;
@@ -118,6 +118,31 @@ fn every_byte_of_every_layout_comes_back() {
     let second = fs.second_mount();
     for i in 0..4 {
         assert!(fs::read(second.path(&format!("f{i}"))).unwrap() == data, "over tcp, f{i}");
+    }
+}
+
+#[test]
+fn objects_exist_from_their_first_write_and_go_with_the_file() {
+    let fs = fs4!();
+    let objects = || -> usize {
+        let find = sheen_tests::run("find", [fs.dir().to_string_lossy().as_ref(), "-path", "*/ost*/O/*", "-type", "f"]);
+        find.ok().lines().count()
+    };
+    fs.lfs("setstripe -C 8 -S 64K f").ok();
+    assert_eq!(objects(), 0, "a layout is a promise of objects, no more");
+    assert_eq!(fs::read(fs.path("f")).unwrap(), b"");
+    let file = OpenOptions::new().write(true).open(fs.path("f")).unwrap();
+    file.write_all_at(b"x", 5 * 65536).unwrap();
+    assert_eq!(objects(), 1, "the sixth stripe alone was written");
+    assert_eq!(file.metadata().unwrap().len(), 5 * 65536 + 1);
+    file.set_len(10 << 20).unwrap();
+    assert!(file.metadata().unwrap().blocks() * 512 < 1 << 20, "sparse where the file is");
+    drop(file);
+    fs::remove_file(fs.path("f")).unwrap();
+    let start = std::time::Instant::now();
+    while objects() > 0 {
+        assert!(start.elapsed().as_secs() < 5, "objects are left behind");
+        std::thread::sleep(std::time::Duration::from_millis(20));
     }
 }
 

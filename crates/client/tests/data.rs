@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use fake::{Mounted, ROOT, bulk, name, root, with};
+use fake::{Mounted, ROOT, bulk, name, root, with, with_tcp};
 use proptest::prelude::*;
 use sheen_client::{OpenFile, Seek, falloc};
 use sheen_wire::{
@@ -206,6 +206,33 @@ fn one_request_carries_all_that_goes_to_one_ost() {
         assert!(set.iter().all(|s| s.result.is_ok()));
         m.client.write(&file, 0, bulk(&pattern(1, 512 * KIB))).await.unwrap();
         assert_eq!(m.world.asked().len(), 4, "128 KiB a request");
+    });
+}
+
+#[test]
+fn a_large_lone_read_over_tcp_goes_in_halves_and_gets_what_one_would() {
+    const LEN: usize = 1024 * KIB;
+    with_tcp(2, 1 << 20, &[1], |m| async move {
+        let file = create(&m, "f", 0).await;
+        let data = pattern(1, 2 * LEN - 5);
+        for at in [0, LEN] {
+            m.client.write(&file, at as u64, bulk(&data[at..data.len().min(at + LEN)])).await.expect("write");
+        }
+        m.world.asked();
+        // Whole; beginning off any boundary; ending in the second half, in the first, and past the end.
+        for (at, halves) in [(0, 2), (333, 2), (LEN, 2), (2 * LEN - 300 * KIB, 2), (2 * LEN, 2)] {
+            let got = m.client.read(&file, at as u64, LEN).await.expect("read").into_bytes();
+            assert!(got == data[at.min(data.len())..data.len().min(at + LEN)], "at {at}");
+            assert_eq!(m.world.asked(), vec!["ost1 read parts=1"; halves], "at {at}");
+        }
+        m.client.read(&file, 0, 256 * KIB).await.expect("read");
+        assert_eq!(m.world.asked(), ["ost1 read parts=1"], "a small one goes whole");
+        // Two at once: the first does not know of the second.
+        let (a, b) = tokio::join!(m.client.read(&file, 0, LEN), m.client.read(&file, LEN as u64, LEN));
+        assert!(a.expect("read").into_bytes() == data[..LEN] && b.expect("read").into_bytes() == data[LEN..]);
+        assert_eq!(m.world.asked(), ["ost1 read parts=1"; 3], "the second is not alone");
+        m.client.read(&file, 0, LEN).await.expect("read");
+        assert_eq!(m.world.asked().len(), 2, "alone again");
     });
 }
 

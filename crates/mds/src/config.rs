@@ -18,7 +18,7 @@ pub const COMMIT_BYTES_MAX: usize = 32 << 20;
 pub const BACKPRESSURE: u64 = 4;
 /// How long after a restart clients may say which files they have open, in milliseconds: until then what is unlinked and may be open
 /// is kept, and nobody waits. A client that asks for nothing notices that a server's host was lost when TCP's keepalive does, after
-/// some 30 s; then it has to find the server, in rounds that are up to 7 s apart.
+/// 30 to 60 s; then it has to find the server, in rounds of up to 7 s.
 pub const RECOVERY_WINDOW_MS: u64 = 90_000;
 
 /// How an MDT is run. The fields with defaults can be left to [`MdtConfig::new`].

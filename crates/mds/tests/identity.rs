@@ -28,7 +28,6 @@ fn a_directory_is_served_once_and_as_what_it_is() {
     sim.run(async {
         let host = Host::start(&rt, config()).await;
         assert!(matches!(start(&rt, config()).await, Err(MdtError::InUse(_))));
-        host.server.remove(host.mdt.name());
         host.mdt.stop().await.unwrap();
 
         let other = MdtConfig { fsname: "other".into(), ..config() };
@@ -56,7 +55,6 @@ fn the_root_belongs_to_who_formatted_it() {
         };
         let host = Host::start(&rt, MdtConfig { root_uid: 1000, root_gid: 100, ..config() }).await;
         assert_eq!(owner(&host).await, (1000, 100));
-        host.server.remove(host.mdt.name());
         host.mdt.stop().await.unwrap();
         host.mgs.stop();
         let host = Host::start(&rt, MdtConfig { root_uid: 7, root_gid: 7, ..config() }).await;

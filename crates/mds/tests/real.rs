@@ -21,7 +21,6 @@ fn keeps_its_files_over_a_restart() {
         while ost.destroyed() != [file[0].1] {
             rt.sleep(std::time::Duration::from_millis(5)).await;
         }
-        host.server.remove(host.mdt.name());
         host.mdt.stop().await.unwrap();
         host.mgs.stop();
         let host = Host::start_in(&rt, &dir.path().join("mgs"), mdt).await;

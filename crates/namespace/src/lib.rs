@@ -37,3 +37,12 @@ pub use engine::{Allocation, Ask, ClientId, Config, Destroy, Done, Env, NEED_COM
 pub use ids::OrphanRange;
 pub use record::FORMAT_VERSION;
 pub use store::{Batch, MemStore, Store, StoreError};
+
+/// Decodes bytes as every kind of stored record and as an ACL, and forgets the result: what a fuzz target calls. Any bytes are
+/// fine.
+#[doc(hidden)]
+pub fn fuzz_records(bytes: &[u8]) {
+    let _ = record::decode::<record::Inode>(&[], bytes);
+    let _ = record::decode::<record::Dentry>(&[], bytes);
+    let _ = acl::Acl::decode(bytes);
+}

@@ -240,6 +240,27 @@ mod tests {
     }
 
     #[test]
+    fn large_buffers_share_huge_pages_and_are_kept_like_others() {
+        let pool = BufferPool::new(1 << 20, 2);
+        let mut a = pool.get();
+        assert_eq!(pool.kept(), 1, "cut along with the first");
+        let mut b = pool.get();
+        assert_eq!((a.len(), b.len(), pool.kept()), (1 << 20, 1 << 20, 0));
+        assert!(a.as_ptr() as usize % PAGE == 0 && b.as_ptr() as usize % PAGE == 0);
+        assert!(a.iter().chain(b.iter()).all(|&x| x == 0), "no memory that was not zeroed");
+        a.fill(1);
+        b.fill(2);
+        let bytes = a.freeze(0..1 << 20);
+        assert!(bytes.iter().all(|&x| x == 1) && b.iter().all(|&x| x == 2));
+        let at = bytes.as_ptr();
+        drop(bytes);
+        assert_eq!(pool.get().as_ptr(), at, "last in, first out");
+        drop((0..5).map(|_| pool.get()).collect::<Vec<_>>());
+        assert_eq!(pool.kept(), 2, "at most max_kept stay");
+        assert!(b.iter().all(|&x| x == 2), "still in use");
+    }
+
+    #[test]
     fn odd_sizes_are_not_kept_and_empty_freezes_return_at_once() {
         let pool = BufferPool::new(PAGE, 2);
         drop(pool.take(PAGE + 1));

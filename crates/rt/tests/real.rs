@@ -131,6 +131,51 @@ fn try_write_fills_the_socket_from_any_thread_then_refuses() {
 }
 
 #[test]
+fn a_large_read_gets_what_comes_in_dribbles_and_small_ones_after_it_wait_for_nothing() {
+    const LARGE: usize = (1 << 20) + 300;
+    let (runtime, rt) = start();
+    runtime.block_on(async {
+        let listener = rt.listen(any()).await.unwrap();
+        let (mut ack, mut w) = rt.connect(listener.local_addr().unwrap()).await.unwrap().split();
+        let (mut r, mut back) = listener.accept().await.unwrap().0.split();
+        let data: Vec<u8> = (0..LARGE).map(|i| (i % 253) as u8).collect();
+        let (sent, timer) = (data.clone(), rt.clone());
+        let writer = rt.spawn("writer", async move {
+            // Neither a divisor nor a multiple of any mark; the pauses make the reader sleep at many places.
+            for (i, piece) in sent.chunks(70_001).enumerate() {
+                w.write_all_vectored(&[IoSlice::new(piece)]).await.unwrap();
+                if i % 3 == 0 {
+                    timer.sleep(Duration::from_millis(2)).await;
+                }
+            }
+            for _ in 0..3 {
+                ack.read_exact(&mut [0]).await.unwrap();
+                w.write_all_vectored(&[IoSlice::new(b"x")]).await.unwrap();
+            }
+            // The first part of what the reader expects, and then no more.
+            w.write_all_vectored(&[IoSlice::new(&sent[..100_000])]).await.unwrap();
+        });
+        let reading = async {
+            let mut got = vec![0; LARGE];
+            r.read_exact(&mut got).await.unwrap();
+            assert!(got == data);
+            for way in 0..3 {
+                back.write_all_vectored(&[IoSlice::new(b"a")]).await.unwrap();
+                let mut one = [0; 64];
+                match way {
+                    0 => r.read_exact(&mut one[..1]).await.unwrap(),
+                    _ => assert_eq!(r.read_some(&mut one).await.unwrap(), 1),
+                }
+                assert_eq!(one[0], b'x');
+            }
+            assert_eq!(r.read_exact(&mut got).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        };
+        rt.timeout(Duration::from_secs(20), reading).await.expect("a reader that waits for more than comes");
+        writer.await.unwrap();
+    });
+}
+
+#[test]
 fn a_stopping_runtime_ends_its_tasks() {
     let (runtime, rt) = start();
     struct Flag(Arc<AtomicBool>);

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
 use sheen_layout::Layout;
+use sheen_lnet::Nid;
 use sheen_wire::{
     Bulk, Errno, Result,
     ost::{Reply, Request},
@@ -91,7 +92,8 @@ impl Lov {
 
     /// Whether an OST is known to live in another process.
     fn is_remote(&self, ost: u32) -> bool {
-        self.get(ost).is_some_and(|osc| !osc.import().is_local())
+        let nid = self.get(ost).and_then(|osc| osc.import().current_nid());
+        nid.is_some_and(|nid| nid != Nid::Lo)
     }
 }
 

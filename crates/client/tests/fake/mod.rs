@@ -183,8 +183,30 @@ pub const ROOT: Caller = Caller::ROOT;
 impl Mounted {
     /// With so many OSTs, new files having `stripe_size` and stripes on `osts`.
     pub async fn new(rt: Rt, ost_count: u32, stripe_size: u32, osts: &[u32]) -> Mounted {
-        let net = Net::new(rt.clone());
-        let server = Server::new(net.clone());
+        let net = Net::new(rt);
+        Mounted::between(net.clone(), net, Nid::Lo, ost_count, stripe_size, osts).await
+    }
+
+    /// As [`Mounted::new`], the servers being reachable over tcp alone.
+    pub async fn over_tcp(server: Rt, client: Rt, ost_count: u32, stripe_size: u32, osts: &[u32]) -> Mounted {
+        let at = std::net::SocketAddr::from(([10, 0, 0, 1], 988));
+        Mounted::between(Net::new(server), Net::new(client), Nid::Tcp(at), ost_count, stripe_size, osts).await
+    }
+
+    async fn between(
+        serving: Arc<Net>,
+        net: Arc<Net>,
+        nid: Nid,
+        ost_count: u32,
+        stripe_size: u32,
+        osts: &[u32],
+    ) -> Mounted {
+        let rt = net.rt().clone();
+        let server = Server::new(serving);
+        if let Nid::Tcp(at) = nid {
+            server.listen(at).await.expect("it listens");
+        }
+        let target = |kind, index| Target { nids: vec![nid.to_string()], ..target(kind, index) };
         let mut targets = vec![target(TargetKind::Mdt, 0)];
         targets.extend((0..ost_count).map(|i| target(TargetKind::Ost, i)));
         let state = State {
@@ -209,7 +231,7 @@ impl Mounted {
         let params = Params::new();
         let options = ClientOptions { groups: Arc::new(TestGroups), ..ClientOptions::default() };
         let client =
-            Client::mount(rt, net.clone(), vec![Nid::Lo], FSNAME, options, params.clone()).await.expect("it mounts");
+            Client::mount(rt, net.clone(), vec![nid], FSNAME, options, params.clone()).await.expect("it mounts");
         world.asked();
         Mounted { world, client, net, server, params }
     }
@@ -244,6 +266,19 @@ pub fn with<F: Future<Output = ()>>(ost_count: u32, stripe_size: u32, osts: &[u3
     let sim = Sim::new(1, SimConfig::default());
     let rt = sim.rt(1);
     let run = async { test(Mounted::new(rt, ost_count, stripe_size, osts).await).await };
+    sim.run(run).expect("the simulation ends");
+}
+
+/// As [`with`], over tcp between two hosts.
+pub fn with_tcp<F: Future<Output = ()>>(
+    ost_count: u32,
+    stripe_size: u32,
+    osts: &[u32],
+    test: impl FnOnce(Mounted) -> F,
+) {
+    let sim = Sim::new(1, SimConfig::default());
+    let (server, client) = (sim.rt(1), sim.rt(2));
+    let run = async { test(Mounted::over_tcp(server, client, ost_count, stripe_size, osts).await).await };
     sim.run(run).expect("the simulation ends");
 }
 

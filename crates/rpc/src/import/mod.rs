@@ -247,11 +247,6 @@ impl<P: Protocol> Import<P> {
         self.inner.link.lock().nid
     }
 
-    /// Whether calls go to a service of this process.
-    pub fn is_local(&self) -> bool {
-        self.inner.lo.read().is_some()
-    }
-
     /// Feature bits that client and service both have, as of the last connection.
     pub fn features(&self) -> u64 {
         self.inner.link.lock().features

@@ -1,0 +1,12 @@
+//! What lies on disk: the MDT's records, the MGS's registry, an OST's identity, names of objects.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    sheen_namespace::fuzz_records(data);
+    if let Ok(registry) = sheen_mgs::Registry::decode(data) {
+        let once = registry.encode().expect("what was decoded can be encoded");
+        let again = sheen_mgs::Registry::decode(&once).expect("decodes");
+        assert_eq!(again.encode().expect("encodes"), once);
+    }
+    let _ = sheen_objects::Identity::parse(data);
+});
