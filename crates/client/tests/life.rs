@@ -5,7 +5,7 @@ mod fake;
 
 use std::{sync::Arc, time::Duration};
 
-use fake::{FakeMds, Mounted, ROOT, bulk, name, root, with};
+use fake::{FakeMds, Mounted, ROOT, bulk, name, root, with, with_tcp};
 use sheen_client::{Caller, Client, ClientOptions, DirItem, MountError, OpenDir};
 use sheen_lnet::{Net, Nid};
 use sheen_params::Params;
@@ -133,6 +133,65 @@ fn open_files_survive_a_restart_of_the_mdt() {
 }
 
 #[test]
+fn what_is_changed_through_an_open_file_goes_on_after_a_restart_of_the_mdt() {
+    with_tcp(1, 65536, &[0], async |m| {
+        let file = create(&m, "f").await;
+        let chmod = SetAttr { perm: Some(0o4755), ..SetAttr::default() };
+        m.client.setattr(&ROOT, file.fid(), chmod, None).await.unwrap();
+        m.world.state.lock().delay = Duration::from_secs(1);
+        let rt = m.net.rt().clone();
+        let changing = rt.spawn("changes", {
+            let (client, file) = (m.client.clone(), file.clone());
+            async move {
+                let cut = SetAttr { size: Some(7), ..SetAttr::default() };
+                let stranger = Caller::new(1000, 1000, 42);
+                let root = ROOT;
+                tokio::join!(
+                    client.setattr(&root, file.fid(), cut, Some(&file)),
+                    client.kill_priv(&stranger, &file)
+                )
+            }
+        });
+        // Both are under way, by the handle that the MDT then forgets.
+        rt.sleep(Duration::from_millis(500)).await;
+        m.server.remove("sheen-MDT0000");
+        {
+            let mut state = m.world.state.lock();
+            state.incarnation = 2;
+            state.open.clear();
+        }
+        m.server.add::<Mds>("sheen-MDT0000", Arc::new(FakeMds(m.world.clone())));
+        let (cut, kill) = changing.await.unwrap();
+        assert_eq!((cut.unwrap().attr.size, kill), (7, Ok(())));
+        assert_eq!(m.client.getattr(file.fid(), None).await.unwrap().attr.perm, 0o755);
+        // A handle that is really bad stays so.
+        m.world.state.lock().open.clear();
+        let cut = SetAttr { size: Some(8), ..SetAttr::default() };
+        assert_eq!(m.client.setattr(&ROOT, file.fid(), cut, Some(&file)).await.unwrap_err(), Errno::EBADF);
+    });
+}
+
+#[test]
+fn a_file_known_by_number_alone_is_found_with_its_directory() {
+    with(1, 65536, &[0], async |m| {
+        let dir = m.client.mkdir(&ROOT, root(), &name("d"), 0o755, 0).await.unwrap().attr.fid;
+        let (entry, file) = m.client.create(&ROOT, dir, &name("f"), RDWR_CREATE, 0o644, 0).await.unwrap();
+        let fid = entry.attr.fid;
+        m.client.write(&file, 0, bulk(b"four")).await.unwrap();
+        let lookup = async |fid, which| m.client.lookup(&ROOT, fid, &name(which)).await.map(|e| e.attr);
+        let itself = lookup(fid, ".").await.unwrap();
+        assert_eq!((itself.fid, itself.size), (fid, 4));
+        assert_eq!(lookup(dir, ".").await.unwrap().fid, dir);
+        assert_eq!(lookup(fid, "..").await.unwrap().fid, dir);
+        assert_eq!(lookup(dir, "..").await.unwrap().fid, root());
+        assert_eq!(lookup(fid, "x").await.err(), Some(Errno::ENOTDIR));
+        m.client.unlink(&ROOT, dir, &name("f")).await.unwrap();
+        assert_eq!(lookup(fid, ".").await.unwrap().fid, fid);
+        assert_eq!(lookup(fid, "..").await.err(), Some(Errno::ESTALE));
+    });
+}
+
+#[test]
 fn groups_are_looked_up_only_when_the_mdt_needs_them() {
     with(1, 65536, &[0], async |m| {
         create(&m, "f").await;
@@ -234,6 +293,11 @@ fn tools_learn_what_they_ask() {
         assert_eq!(ask(&format!("sheen.paths.{}", file.fid())).await.unwrap(), "a/b\0");
         assert_eq!(ask("sheen.paths.[0x1:0x2:0x0]").await, Err(Errno::ENOENT));
         assert_eq!(ask("sheen.paths.x").await, Err(Errno::EINVAL));
+        let stranger = Caller::new(1000, 1000, 42);
+        for secret in [control::PARENTS.to_owned(), format!("sheen.paths.{}", file.fid())] {
+            let answer = m.client.getxattr(&stranger, file.fid(), &name(&secret)).await;
+            assert_eq!(answer, Err(Errno::EPERM), "where a file lies is the superuser's to know");
+        }
         assert_eq!(ask("sheen.nonsense").await, Err(Errno::ENODATA));
         let set = m.client.setxattr(&ROOT, file.fid(), &name("sheen.df"), &name("1"), 0).await;
         assert_eq!(set, Err(Errno::EPERM));

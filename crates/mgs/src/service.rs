@@ -15,7 +15,7 @@ use sheen_rpc::{BoxFuture, Export, Response, Service};
 use sheen_rt::{LockGuard, Rt};
 use sheen_wire::mgs::{Config, Reply, Request, target_name};
 use sheen_wire::{Bulk, Errno, Result};
-use tokio::sync::watch;
+use tokio::sync::{OwnedMutexGuard, watch};
 use tracing::{error, info, warn};
 
 use crate::registry::{Registration, Registry, RegistryError};
@@ -33,8 +33,9 @@ pub struct Mgs {
     file: PathBuf,
     params: Params,
     incarnation: u64,
-    /// Taken by the one registration that is being made.
-    change: tokio::sync::Mutex<()>,
+    /// Taken by the one registration that is being made, for as long as its file is being written: also where the one who asked for
+    /// it has gone meanwhile.
+    change: Arc<tokio::sync::Mutex<()>>,
     registry: Mutex<Registry>,
     /// Raised after every change.
     changes: watch::Sender<u64>,
@@ -86,7 +87,7 @@ impl Mgs {
         };
         let mgs = Arc::new(Mgs {
             incarnation: rt.random_u64(),
-            change: tokio::sync::Mutex::new(()),
+            change: Arc::default(),
             registry: Mutex::new(registry),
             changes: watch::Sender::new(0),
             lock: Mutex::new(Some(lock)),
@@ -138,11 +139,11 @@ impl Mgs {
     }
 
     async fn register(&self, new: Registration<'_>) -> Result<u32> {
-        let _one = self.change.lock().await;
+        let one = self.change.clone().lock_owned().await;
         let mut next = self.registry.lock().clone();
         let (index, changed) = next.register(new).inspect_err(|errno| refuse(&new, *errno))?;
         if changed {
-            self.save(&next).await?;
+            let _one = self.save(&next, one).await?;
             info!("{} ({}) is at {}", target_name(new.fsname, new.kind, index), new.uuid, new.nids.join(","));
             *self.registry.lock() = next;
             self.changes.send_modify(|n| *n += 1);
@@ -150,11 +151,12 @@ impl Mgs {
         Ok(index)
     }
 
-    async fn save(&self, registry: &Registry) -> Result<()> {
+    /// Writes the registry. `one` goes with the writing, and comes back with it.
+    async fn save(&self, registry: &Registry, one: OwnedMutexGuard<()>) -> Result<OwnedMutexGuard<()>> {
         let (disk, file) = (self.rt.disk(), self.file.clone());
         let bytes = registry.encode().map_err(|_| Errno::EIO)?;
-        let saved = self.rt.run_blocking(move || disk.write_atomic(&file, &bytes)).await;
-        saved.map_err(|e| {
+        let (saved, one) = self.rt.run_blocking(move || (disk.write_atomic(&file, &bytes), one)).await;
+        saved.map(|()| one).map_err(|e| {
             error!("cannot write {}: {e}; the registration is refused, the target will try again", self.file.display());
             Errno::EIO
         })
@@ -207,5 +209,36 @@ impl Service<sheen_wire::Mgs> for Mgs {
 
     fn incarnation(&self) -> u64 {
         self.incarnation
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use sheen_rt::RealOptions;
+    use sheen_wire::mgs::TargetKind;
+
+    use super::*;
+
+    #[test]
+    fn a_registration_that_nobody_waits_for_is_out_of_the_way_before_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let (runtime, rt) = Rt::real(RealOptions::default()).unwrap();
+        runtime.block_on(async {
+            let mgs = Mgs::start(rt, dir.path(), Params::new()).await.unwrap();
+            let nids = ["10.0.0.1@tcp".to_string()];
+            let known = || String::from_utf8(mgs.rt.disk().read(&mgs.file).unwrap_or_default()).unwrap();
+            for round in 0..20 {
+                let uuid = format!("uuid-{round}");
+                let new =
+                    Registration { fsname: "sheen", kind: TargetKind::Ost, index: None, uuid: &uuid, nids: &nids };
+                let mut dropped = Box::pin(mgs.register(new));
+                assert!(dropped.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+                drop(dropped);
+                let _one = mgs.change.lock().await;
+                assert!(known().contains(&uuid), "it is still being written");
+            }
+        });
     }
 }

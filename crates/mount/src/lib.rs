@@ -2,6 +2,7 @@
 //! what is decided here is only what concerns the kernel: node ids, handles, flags of an open, sizes of buffers.
 //!
 //! * [`serve`]: which thread does the work of a request, and what an interrupt does;
+//! * [`parked`]: a request that waits for a server;
 //! * [`ops`]: one function an operation, from the kernel's words to the client's;
 //! * [`answer`]: what an operation comes to, before it is written to the kernel.
 //!
@@ -16,6 +17,7 @@ mod answer;
 mod handles;
 mod node;
 mod ops;
+mod parked;
 mod serve;
 
 use std::{io, path::Path, sync::Arc};

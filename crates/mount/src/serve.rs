@@ -1,8 +1,9 @@
 //! Which thread does the work of a request.
 //!
 //! The thread that read the request polls its future once. Over `lo` it is done then, and the same thread answers: no
-//! wake-up, no other thread. Where it pends, waiting for a server over `tcp`, it moves to the runtime and the thread takes
-//! the kernel's next request; so the number of threads bounds nothing but the work that is really done at once.
+//! wake-up, no other thread. Where it pends, waiting for a server over `tcp`, it stays where it is until the answer comes, then
+//! moves to the runtime ([`parked`]), and the thread takes the kernel's next request; so the number of threads bounds nothing
+//! but the work that is really done at once.
 //!
 //! A signal makes the kernel send INTERRUPT. Programs get signals all the time, and on a local file system none but a deadly one
 //! ends an operation; but a process that waits for a dead server must be killable. So an interrupt is taken as a reason to look,
@@ -27,7 +28,7 @@ use tokio::sync::oneshot;
 use crate::{
     answer::{self, Answer},
     handles::Handles,
-    ops,
+    ops, parked,
 };
 
 /// How often it is looked whether whoever waits for an interrupted request is dying.
@@ -82,8 +83,8 @@ pub struct Inner {
     pub files: Handles<OpenFile>,
     pub dirs: Handles<OpenDir>,
     options: Options,
-    /// Requests that moved to the runtime, by their number; the sender ends the wait of an interrupted one. Bounded by the
-    /// kernel's own limit of requests under way.
+    /// Requests that wait, by their number; the sender ends the wait of an interrupted one. Bounded by the kernel's own limit of
+    /// requests under way.
     waiting: Mutex<FxHashMap<u64, oneshot::Sender<()>>>,
 }
 
@@ -135,7 +136,7 @@ impl Inner {
         let (sender, interrupted) = oneshot::channel();
         self.waiting.lock().insert(unique, sender);
         let me = self.clone();
-        let _detached = self.rt.spawn("fuse request", async move {
+        let rest = async move {
             let mut work = work;
             let outcome = me.until_done_or_killed(&mut work, pid, interrupted).await;
             me.waiting.lock().remove(&unique);
@@ -146,7 +147,8 @@ impl Inner {
                     me.take_back(work.await).await;
                 }
             }
-        });
+        };
+        parked::go_on(&self.rt, "fuse request", Box::pin(rest));
     }
 
     /// What the work comes to; `None` if its process is dying and cannot wait for it any longer.

@@ -12,7 +12,7 @@ use sheen_namespace::{Config, MemStore, Namespace, StoreError};
 use sheen_wire::{
     Cred, Errno, Fid, Time,
     fid::{ROOT, ost_seq},
-    mds::{Reply, Request, flags, rename},
+    mds::{NewNode, Reply, Request, flags, rename},
 };
 
 const ROOT_CRED: Cred = Cred::ROOT;
@@ -257,4 +257,44 @@ fn damaged_records_give_an_error_and_a_reason() {
     assert_eq!(fs.lookup(&ROOT_CRED, ROOT, "f"), Err(Errno::EIO));
     assert!(matches!(fs.ns.take_fault(), Some(StoreError::Corrupt { .. })));
     assert_eq!(fs.ls(ROOT), ["f"]);
+}
+
+#[test]
+fn a_resent_create_finds_its_own_file_after_a_crash() {
+    let mut fs = Fs::new();
+    let (dir, file, tmp) = (fs.fid(), fs.fid(), fs.fid());
+    let me = user(1);
+    let name = |name: &'static str| bytes::Bytes::from_static(name.as_bytes());
+    let make = |fid, n| Request::Create {
+        cred: me.clone(),
+        parent: ROOT,
+        name: name(n),
+        fid,
+        node: NewNode::Dir,
+        mode: 0o700,
+        umask: 0,
+    };
+    let flags = flags::CREAT | flags::EXCL | flags::RDWR;
+    // Open as asked, whatever the mode.
+    let open = |fid, n| Request::OpenCreate { cred: me.clone(), parent: ROOT, name: name(n), fid, flags, mode: 0, umask: 0 };
+    let nameless = Request::TmpFile { cred: me.clone(), parent: ROOT, fid: tmp, flags: flags::RDWR, mode: 0, umask: 0 };
+    fs.chmod(&ROOT_CRED, ROOT, 0o777).unwrap();
+    fs.call(make(dir, "d")).unwrap();
+    let first = fs.opened(open(file, "f")).unwrap();
+    fs.opened(nameless.clone()).unwrap();
+    fs.commit();
+    let mut fs = fs.crash();
+    let Ok(Reply::Entry(found)) = fs.call(make(dir, "d")) else { panic!("mkdir") };
+    assert_eq!((found.attr.fid, found.attr.nlink), (dir, 2));
+    let Ok(Reply::Opened { handle, entry, created }) = fs.call(open(file, "f")) else { panic!("create") };
+    assert_eq!((entry.attr.fid, created), (file, true));
+    assert_ne!(handle, first.1);
+    assert_eq!(fs.opened(nameless.clone()).unwrap().0, tmp);
+    fs.ns.finish_recovery().unwrap();
+    assert_eq!(fs.attr(tmp).nlink, 0, "lives on while it is open");
+    // What another made is in the way as ever.
+    let other = fs.fid();
+    assert_eq!(fs.call(make(other, "d")).err(), Some(Errno::EEXIST));
+    assert_eq!(fs.call(open(other, "f")).err(), Some(Errno::EEXIST));
+    assert_eq!(fs.ls(ROOT), ["d", "f"]);
 }

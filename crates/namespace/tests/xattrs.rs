@@ -100,11 +100,18 @@ fn capabilities_go_with_content_and_owner() {
     let mut fs = Fs::new();
     let f = fs.touch(&ROOT_CRED, ROOT, "f", 0o777).unwrap();
     fs.set(&ROOT_CRED, f, "user.keep", b"1", 0).unwrap();
-    for change in 0..3 {
+    for change in 0..4 {
         fs.set(&ROOT_CRED, f, "security.capability", b"cap", 0).unwrap();
         match change {
             0 => drop(fs.chown(&ROOT_CRED, f, Some(0), None).unwrap()),
             1 => drop(fs.open(&ROOT_CRED, f, flags::WRONLY | flags::TRUNC).unwrap()),
+            2 => {
+                fs.chmod(&ROOT_CRED, f, 0o666).unwrap();
+                fs.open(&user(1), f, flags::RDONLY).unwrap();
+                fs.open(&ROOT_CRED, f, flags::RDWR).unwrap();
+                assert_eq!(fs.get(&ROOT_CRED, f, "security.capability").unwrap(), "cap");
+                fs.open(&user(1), f, flags::WRONLY).unwrap();
+            }
             _ => {
                 fs.chmod(&ROOT_CRED, f, 0o666).unwrap();
                 let _ = fs.truncate(&user(1), f, 0).unwrap();

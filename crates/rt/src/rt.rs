@@ -64,6 +64,17 @@ impl Rt {
         }
     }
 
+    /// Which life of the host this is: another number after each boot (simulated: after each crash of the host), the same for all
+    /// processes in between. What was written to a disk and not synced is still there as long as it does not change.
+    ///
+    /// Where the kernel does not tell, it is another one for each [`Rt`]: that errs on the side of loss.
+    pub fn boot_id(&self) -> u64 {
+        match &self.0 {
+            Inner::Real(r) => r.boot_id,
+            Inner::Sim(s) => s.boot_id(),
+        }
+    }
+
     /// Ready after `duration`, counted from the call.
     pub fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send + 'static + use<> {
         enum Sleep {

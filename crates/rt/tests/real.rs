@@ -153,6 +153,7 @@ fn a_large_read_gets_what_comes_in_dribbles_and_small_ones_after_it_wait_for_not
                 w.write_all_vectored(&[IoSlice::new(b"x")]).await.unwrap();
             }
             // The first part of what the reader expects, and then no more.
+            ack.read_exact(&mut [0]).await.unwrap();
             w.write_all_vectored(&[IoSlice::new(&sent[..100_000])]).await.unwrap();
         });
         let reading = async {
@@ -168,6 +169,7 @@ fn a_large_read_gets_what_comes_in_dribbles_and_small_ones_after_it_wait_for_not
                 }
                 assert_eq!(one[0], b'x');
             }
+            back.write_all_vectored(&[IoSlice::new(b"a")]).await.unwrap();
             assert_eq!(r.read_exact(&mut got).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
         };
         rt.timeout(Duration::from_secs(20), reading).await.expect("a reader that waits for more than comes");

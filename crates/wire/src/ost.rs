@@ -89,7 +89,7 @@ pub struct ObjectAttr {
 /// A successful answer of an OST.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Reply {
-    /// Done.
+    /// To `Destroy` and `DestroyRange`: done.
     Ok,
     /// To `Read`: bytes of each part in the bulk, at most what was asked.
     Read(Vec<u32>),
@@ -99,6 +99,13 @@ pub enum Reply {
     Offset(Option<u64>),
     /// To `StatFs`.
     StatFs(StatFs),
+    /// To `Write`, `Truncate`, `Allocate` and `Sync`: done.
+    Done {
+        /// Which life of the OST's host it was done in: another number after each boot, the same for all processes in between. What
+        /// was changed in one life and not synced may be gone in another; so if `Sync` answers with another one than a change
+        /// before it did, that change may be lost.
+        epoch: u64,
+    },
 }
 
 impl Request {

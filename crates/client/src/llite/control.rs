@@ -24,9 +24,13 @@ impl Client {
     /// The value of a `sheen.` attribute.
     ///
     /// # Errors
-    /// ENODATA: there is none of that name. EINVAL: a FID that is none. What the MDT answers.
+    /// ENODATA: there is none of that name. EINVAL: a FID that is none. EPERM: names and places of files are told to the superuser
+    /// alone, as Lustre asks for CAP_DAC_READ_SEARCH: they tell of directories that others may not search. What the MDT answers.
     pub(crate) async fn control(&self, who: &Caller, fid: Fid, name: &Bytes) -> Result<Bytes> {
         let name = std::str::from_utf8(name).map_err(|_| Errno::ENODATA)?;
+        if who.cred.uid != 0 && (name == control::PARENTS || name.starts_with(control::PATHS_PREFIX)) {
+            return Err(Errno::EPERM);
+        }
         match name {
             control::MOUNT => json(&self.mount_info().await),
             control::DF => json(&self.target_infos().await),

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use sheen_wire::{
     Errno, Fid, Result,
-    mds::{Request, SetAttr},
+    mds::{Entry, Request, SetAttr},
 };
 
 use crate::{Caller, Client, EntryAttr, OpenFile, mdc, stats::Op};
@@ -31,9 +31,7 @@ impl Client {
         {
             return Err(Errno::EFBIG);
         }
-        let handle = file.map(OpenFile::handle);
-        let reply = self.mdc.call_as(who, |cred| Request::SetAttr { cred, fid, set: set.clone(), handle }).await?;
-        let mut entry = mdc::entry(reply)?;
+        let mut entry = self.set_attr(who, fid, &set, file).await?;
         if let Some(size) = set.size {
             if entry.layout.is_none() && self.layouts.get(fid).is_none() {
                 let again = Request::GetAttr { fid, layout_known: false };
@@ -56,10 +54,23 @@ impl Client {
         if perm & SUID == 0 && perm & (SGID | GROUP_X) != SGID | GROUP_X {
             return Ok(());
         }
-        let (fid, handle) = (file.fid(), Some(file.handle()));
         let set = SetAttr { kill_priv: true, ..SetAttr::default() };
-        let reply = self.mdc.call_as(who, |cred| Request::SetAttr { cred, fid, set: set.clone(), handle }).await?;
-        self.files.note(&mdc::entry(reply)?.attr);
+        let entry = self.set_attr(who, file.fid(), &set, Some(file)).await?;
+        self.files.note(&entry.attr);
         Ok(())
+    }
+
+    /// The MDT's part. A request that is sent again to a restarted MDT still names the open file as the MDT knew it before: then once
+    /// more by its new handle.
+    async fn set_attr(&self, who: &Caller, fid: Fid, set: &SetAttr, file: Option<&OpenFile>) -> Result<Entry> {
+        let ask = |handle| {
+            self.mdc.call_as(who, move |cred| Request::SetAttr { cred, fid, set: set.clone(), handle })
+        };
+        let handle = file.map(OpenFile::handle);
+        let answer = match ask(handle).await {
+            Err(Errno::EBADF) if file.map(OpenFile::handle) != handle => ask(file.map(OpenFile::handle)).await,
+            answer => answer,
+        };
+        mdc::entry(answer?)
     }
 }

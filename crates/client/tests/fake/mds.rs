@@ -100,6 +100,9 @@ pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
         Request::Lookup { cred, parent, name } => {
             check(state, &cred)?;
             let node = state.nodes.get(&parent).ok_or(Errno::ENOENT)?;
+            if node.attr.kind != FileKind::Dir {
+                return Err(Errno::ENOTDIR);
+            }
             let fid = match &name[..] {
                 b"." => parent,
                 b".." => node.parent,
@@ -114,7 +117,10 @@ pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
             }
             Ok(Reply::Entry(entry))
         }
-        Request::SetAttr { fid, set, .. } => {
+        Request::SetAttr { fid, set, handle, .. } => {
+            if handle.is_some_and(|h| state.open.get(&h) != Some(&fid)) {
+                return Err(Errno::EBADF);
+            }
             let now = World::tick(state);
             if set.size.is_some() && state.nodes.get(&fid).is_some_and(|n| n.layout.is_none()) {
                 give_layout(state, fid);
@@ -205,7 +211,9 @@ pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
             _ => Err(Errno::EPERM),
         },
         Request::Parents { fid } => {
-            Ok(Reply::Parents(vec![(state.nodes.get(&fid).ok_or(Errno::ESTALE)?.parent, Bytes::from_static(b"b"))]))
+            let parent = state.nodes.get(&fid).ok_or(Errno::ESTALE)?.parent;
+            let named = state.nodes.get(&parent).is_some_and(|n| n.entries.values().any(|(f, _)| *f == fid));
+            Ok(Reply::Parents(if named { vec![(parent, Bytes::from_static(b"b"))] } else { vec![] }))
         }
         Request::Reopen { files } => {
             let mut handles = Vec::new();

@@ -1,6 +1,8 @@
 //! mkdir, mknod, symlink: a new entry for a new file.
 //!
-//! * EEXIST if the name exists (whatever it names, also a dangling symlink), before permission to write is looked at.
+//! * EEXIST if the name exists (whatever it names, also a dangling symlink), before permission to write is looked at. But if it
+//!   names the very FID that the request brings, this is a resend whose first execution outlived a crash and whose answer did
+//!   not (clients never use a FID twice): success.
 //! * EACCES without write and search permission on the parent; ENOENT if the parent was removed.
 //! * EPERM for devices unless superuser (but for character device 0:0, overlayfs's whiteout).
 //! * A symlink's target: ENOENT if empty, ENAMETOOLONG past 4095 bytes. Its mode is 0777.
@@ -39,6 +41,9 @@ pub(crate) struct New<'a> {
 impl<S: Store> Namespace<S> {
     pub(crate) fn create(&mut self, cx: &mut Cx, new: &New, name: &[u8], node: &NewNode) -> wire::Result<Reply> {
         let (dir, found) = self.walk(new.cred, new.parent, name)?;
+        if found.as_ref().is_some_and(|f| f.fid == new.fid) {
+            return Ok(Reply::Entry(entry(new.fid, &*self.live(new.fid)?)));
+        }
         if found.is_some() || is_dots(name) {
             return Err(Errno::EEXIST);
         }

@@ -8,6 +8,7 @@
 //! * Opening a regular file for writing gives it its layout, if it has none.
 //! * O_TRUNC sets mtime and ctime, and takes set-user-id and set-group-id away unless superuser. The client cuts the
 //!   objects.
+//! * Opening for writing takes file capabilities away unless superuser, as the OSTs, which see the writes, know nothing of them.
 //! * ENFILE past the client's limit of open files.
 
 use sheen_wire::{
@@ -36,7 +37,7 @@ impl<S: Store> Namespace<S> {
         let perm = if truncates && !is_root(cred) { without_privilege(&inode, cred)? } else { inode.perm };
         if regular && (truncates || flags::writes(flags)) {
             let layout = self.layout_of(cx, fid, &inode)?;
-            if truncates {
+            if truncates || !is_root(cred) {
                 self.drop_capability(fid)?;
             }
             if truncates || inode.layout.is_none() {

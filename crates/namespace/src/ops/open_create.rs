@@ -2,6 +2,8 @@
 //! O_EXCL one wins.
 //!
 //! * EEXIST with O_EXCL if the name exists, whatever it names; EISDIR if it names a directory; EINVAL with O_DIRECTORY.
+//! * A name that names the very FID that the request brings is its own work, of a first execution that outlived a crash while
+//!   the answer did not: it is opened as new.
 //! * An existing file is opened as [`super::open`] says; no permission on the directory but search is needed then.
 //! * A new file needs write permission on the directory as [`super::create`] says, gets its layout at once, and is opened as
 //!   asked whatever its mode.
@@ -29,6 +31,10 @@ impl<S: Store> Namespace<S> {
         let (dir, found) = self.walk(new.cred, new.parent, name)?;
         if let Some(found) = found {
             return match found.kind {
+                FileKind::Regular if found.fid == new.fid => {
+                    self.handles.check_room(cx.client)?;
+                    self.opened(cx, new.fid, flags, true)
+                }
                 _ if flags & EXCL != 0 => Err(Errno::EEXIST),
                 FileKind::Dir => Err(Errno::EISDIR),
                 _ => self.open_fid(cx, new.cred, found.fid, flags),

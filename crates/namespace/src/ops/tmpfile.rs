@@ -3,10 +3,11 @@
 //! * Needs write and search permission on the directory (EACCES); ENOTDIR, ENOENT as for any create. EINVAL unless opened
 //!   for writing.
 //! * Owner, group, mode and layout are those of a file created in the directory, whose times do not change.
+//! * A nameless file of the very FID that the request brings is its own work, as [`super::open_create`] says: it is opened.
 //! * Gone at its last close (also if the client dies), unless linked before. O_EXCL: it can never be linked.
 
 use sheen_wire::{
-    self as wire, Errno, FileKind,
+    self as wire, Errno, Fid, FileKind,
     mds::{
         Reply,
         flags::{self, EXCL},
@@ -25,11 +26,18 @@ impl<S: Store> Namespace<S> {
         }
         let inode = new_inode(cx, new, &dir, FileKind::Regular)?;
         self.handles.check_room(cx.client)?;
-        self.check_new_fid(new.fid)?;
+        match self.check_new_fid(new.fid) {
+            Err(Errno::EINVAL) if self.is_nameless(new.fid)? => return self.opened(cx, new.fid, flags, true),
+            checked => checked?,
+        }
         let layout = Some(self.new_layout(cx, new.fid, Some(new.parent), Default::default())?);
         self.put_orphan(new.fid)?;
         self.tables.put_inode(new.fid, Inode { layout, nlink: 0, linkable: flags & EXCL == 0, ..inode });
         self.counters.files += 1;
         self.opened(cx, new.fid, flags, true)
+    }
+
+    fn is_nameless(&mut self, fid: Fid) -> wire::Result<bool> {
+        Ok(self.tables.inode(fid)?.is_some_and(|i| i.kind == FileKind::Regular && i.nlink == 0))
     }
 }

@@ -4,12 +4,14 @@ pub(crate) mod disk;
 pub(crate) mod net;
 
 use std::{
+    hash::Hasher,
     io,
     sync::atomic::{AtomicU64, Ordering},
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use rustc_hash::FxHasher;
 use rustix::time::{ClockId, clock_gettime};
 use sheen_wire::Time;
 use tokio::runtime::Handle;
@@ -18,6 +20,9 @@ use crate::time::Instant;
 
 /// Most threads for blocking work (fsync above all): more would only queue up at the disk.
 const BLOCKING_THREADS_MAX: usize = 64;
+
+/// A random uuid that the kernel draws at boot.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// How the real runtime is set up.
 #[derive(Clone, Debug)]
@@ -53,6 +58,7 @@ impl Runtime {
 
 pub(crate) struct Real {
     pub(crate) handle: Handle,
+    pub(crate) boot_id: u64,
     random: AtomicU64,
 }
 
@@ -65,10 +71,11 @@ impl Real {
             .enable_all()
             .build()?;
         let handle = runtime.handle().clone();
-        let real = Real { handle, random: AtomicU64::default() };
+        let mut real = Real { handle, boot_id: 0, random: AtomicU64::default() };
         let mut seed = [0; 8];
         real.fill_random(&mut seed);
         real.random.store(u64::from_le_bytes(seed), Ordering::Relaxed);
+        real.boot_id = boot_id().unwrap_or_else(|| real.random_u64());
         Ok((Runtime(runtime), real))
     }
 
@@ -116,6 +123,14 @@ impl Real {
     pub(crate) fn block_on_thread<F: Future>(&self, future: F) -> F::Output {
         self.block_in_place(|| self.handle.block_on(future))
     }
+}
+
+/// The kernel's boot id, hashed; `None` where there is none to be read.
+fn boot_id() -> Option<u64> {
+    let uuid = std::fs::read(BOOT_ID).ok().filter(|uuid| !uuid.is_empty())?;
+    let mut hasher = FxHasher::default();
+    hasher.write(&uuid);
+    Some(hasher.finish())
 }
 
 /// Runs `f` on the pool for blocking work. Pends for ever if the runtime is going down: then so is the caller.

@@ -47,6 +47,10 @@ impl Host {
         self.core.with(|s| s.rng.u64(..))
     }
 
+    pub(crate) fn boot_id(&self) -> u64 {
+        u64::from(self.id) << 32 | u64::from(self.life)
+    }
+
     pub(crate) fn fill_random(&self, buf: &mut [u8]) {
         self.core.with(|s| s.rng.fill(buf));
     }

@@ -1,0 +1,152 @@
+//! A future that waits where it was begun, and becomes a task when there is something for it to do.
+//!
+//! Handing a future that waits to the runtime at once would wake a thread of the runtime only to find it waiting. Here its first
+//! wake-up spawns it instead: over tcp that is the thread that received the reply, which then goes on with it itself.
+//!
+//! Invariants: the future is polled by one at a time, first by [`go_on`] and then by the task; a wake-up is never lost: one that
+//! comes while [`go_on`] polls spawns the task as soon as it has polled.
+
+use std::{
+    mem,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Wake, Waker},
+};
+
+use parking_lot::Mutex;
+use sheen_rt::Rt;
+
+/// What waits.
+pub type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+struct Parked {
+    rt: Rt,
+    name: &'static str,
+    state: Mutex<State>,
+}
+
+enum State {
+    /// The future is being polled for the first time.
+    Polling,
+    /// So it is, and has been woken meanwhile.
+    Woken,
+    /// It waits.
+    Waiting(Waiting),
+    /// It is done, or a task.
+    Gone,
+}
+
+/// Polls a future here, and lets the runtime finish it, as a task called `name`, once it is woken.
+pub fn go_on(rt: &Rt, name: &'static str, mut future: Waiting) {
+    let parked = Arc::new(Parked { rt: rt.clone(), name, state: Mutex::new(State::Polling) });
+    let waker = Waker::from(parked.clone());
+    let done = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+    let mut state = parked.state.lock();
+    *state = match (&*state, done) {
+        (_, true) => State::Gone,
+        (State::Polling, false) => State::Waiting(future),
+        (_, false) => {
+            drop(rt.spawn(name, future));
+            State::Gone
+        }
+    };
+}
+
+impl Wake for Parked {
+    fn wake(self: Arc<Parked>) {
+        let mut state = self.state.lock();
+        match mem::replace(&mut *state, State::Gone) {
+            State::Polling | State::Woken => *state = State::Woken,
+            State::Waiting(future) => {
+                drop(state);
+                drop(self.rt.spawn(self.name, future));
+            }
+            State::Gone => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, time::Duration};
+
+    use sheen_rt::RealOptions;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn with_runtime(test: impl FnOnce(&Rt)) {
+        let (runtime, rt) = Rt::real(RealOptions { worker_threads: 1, ..RealOptions::default() }).unwrap();
+        test(&rt);
+        runtime.shutdown(PATIENCE);
+    }
+
+    #[test]
+    fn is_finished_by_the_runtime_after_every_wake_up() {
+        with_runtime(|rt| {
+            let (first, wait_first) = oneshot::channel();
+            let (second, wait_second) = oneshot::channel::<()>();
+            let (report, reports) = mpsc::channel();
+            go_on(
+                rt,
+                "test",
+                Box::pin(async move {
+                    report.send("begun").unwrap();
+                    let () = wait_first.await.unwrap();
+                    report.send("woken").unwrap();
+                    assert!(wait_second.await.is_err(), "its sender was dropped");
+                    report.send("done").unwrap();
+                }),
+            );
+            assert_eq!(reports.try_recv(), Ok("begun"), "the caller polls it");
+            first.send(()).unwrap();
+            assert_eq!(reports.recv_timeout(PATIENCE), Ok("woken"));
+            drop(second);
+            assert_eq!(reports.recv_timeout(PATIENCE), Ok("done"));
+        });
+    }
+
+    #[test]
+    fn a_wake_up_during_the_first_poll_counts() {
+        with_runtime(|rt| {
+            let (report, reports) = mpsc::channel();
+            let mut polls = 0;
+            let future = std::future::poll_fn(move |cx| {
+                polls += 1;
+                cx.waker().wake_by_ref();
+                cx.waker().wake_by_ref();
+                if polls < 3 {
+                    return std::task::Poll::Pending;
+                }
+                report.send(polls).unwrap();
+                std::task::Poll::Ready(())
+            });
+            go_on(rt, "test", Box::pin(future));
+            assert_eq!(reports.recv_timeout(PATIENCE), Ok(3));
+        });
+    }
+
+    #[test]
+    fn what_is_done_at_once_is_dropped_at_once() {
+        with_runtime(|rt| {
+            let owned = Arc::new(());
+            let held = owned.clone();
+            let mut waker = None;
+            let (keep, kept) = mpsc::channel();
+            go_on(
+                rt,
+                "test",
+                Box::pin(std::future::poll_fn(move |cx| {
+                    let _held = &held;
+                    keep.send(cx.waker().clone()).unwrap();
+                    std::task::Poll::Ready(())
+                })),
+            );
+            waker.replace(kept.recv().unwrap()).into_iter().for_each(|w: Waker| w.wake());
+            assert_eq!(Arc::strong_count(&owned), 1);
+            waker.unwrap().wake(); // late, and harmless
+        });
+    }
+}
