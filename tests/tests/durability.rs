@@ -95,7 +95,10 @@ fn assert_whole(mnt: &Path) {
 #[test]
 fn what_is_older_than_the_commit_interval_survives_without_sync() {
     let fs = disk!();
-    fs.sh("mkdir -p old/dir && for i in $(seq 200); do echo $i > old/f$i; done && mv old/f1 old/dir/moved && rm old/f2").ok();
+    fs.sh(
+        "mkdir -p old/dir && for i in $(seq 200); do echo $i > old/f$i; done && mv old/f1 old/dir/moved && rm old/f2",
+    )
+    .ok();
     thread::sleep(Duration::from_secs(1));
     fs.kill();
     fs.start(&[]).ok();
@@ -157,7 +160,8 @@ fn within_one_process_nobody_connects() {
     assert_eq!(active(&log()), 12);
     fs.stop().ok();
     let log = log();
-    let bad: Vec<_> = log.lines().filter(|l| l.contains(" WARN ") || l.contains("ERROR") || l.contains("refusing")).collect();
+    let bad: Vec<_> =
+        log.lines().filter(|l| l.contains(" WARN ") || l.contains("ERROR") || l.contains("refusing")).collect();
     assert!(bad.is_empty(), "{bad:#?}");
 }
 

@@ -358,7 +358,8 @@ fn ordinary_users_are_held_to_permissions() {
     fs.sh("cat shared/mine && chown nobody shared/root").ok();
     assert_eq!(nobody("rm -f shared/root"), 0);
     fs.sh("echo g > group && chgrp daemon group && chmod 040 group").ok();
-    let with_group = sh(&format!("cd {} && setpriv --reuid nobody --regid nogroup --groups daemon cat group", fs.mnt.display()));
+    let with_group =
+        sh(&format!("cd {} && setpriv --reuid nobody --regid nogroup --groups daemon cat group", fs.mnt.display()));
     assert_eq!(with_group.ok(), "g\n", "a supplementary group counts");
     fs.sh("cp /bin/true suid && chmod 6777 suid").ok();
     assert_eq!(nobody("echo x >> suid"), 0);

@@ -32,7 +32,10 @@ git gc -q && git fsck --full
 cd .. && diff -r --exclude=.git origin copy && rm -rf origin";
     assert_eq!(fs.sh(script).ok(), "1\n0\n");
     let mut build = Command::new("bash");
-    build.args(["-c", "cd copy && cargo build --offline -q && ./target/debug/small"]).current_dir(&fs.mnt).env_remove("CARGO_TARGET_DIR");
+    build
+        .args(["-c", "cd copy && cargo build --offline -q && ./target/debug/small"])
+        .current_dir(&fs.mnt)
+        .env_remove("CARGO_TARGET_DIR");
     assert_eq!(run_within(build, Duration::from_secs(180)).ok(), "built on Sheen\n");
 }
 
@@ -130,7 +133,10 @@ user '{copy} down --dir {dir}/fs > /dev/null'
     let log = fs::read_to_string(format!("{dir}/fs/sheen.log")).unwrap_or_default();
     let mnt = std::path::PathBuf::from(format!("{dir}/mnt"));
     if sheen_tests::is_mounted(&mnt) {
-        let _ = Command::new("setpriv").args(["--reuid", "nobody", "--regid", "nogroup", "--clear-groups", &copy, "down", "--force", "--dir"]).arg(format!("{dir}/fs")).status();
+        let _ = Command::new("setpriv")
+            .args(["--reuid", "nobody", "--regid", "nogroup", "--clear-groups", &copy, "down", "--force", "--dir"])
+            .arg(format!("{dir}/fs"))
+            .status();
         sheen_tests::detach(&mnt);
     }
     let _ = fs::remove_dir_all(&dir);

@@ -144,6 +144,22 @@ fn metadata_goes_on_when_the_mds_or_the_mgs_is_killed_and_comes_back() {
 }
 
 #[test]
+fn an_mgs_that_is_stopped_has_nothing_to_complain_of() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let mut cluster = Cluster::start();
+    let mount = cluster.mount(); // with MDT and mount, two wait for changes of the configuration
+    let at = cluster.children.iter().position(|(k, _)| *k == "mgs").unwrap();
+    let (_, mut mgs) = cluster.children.remove(at);
+    bash(&cluster.base, &format!("kill -TERM {}", mgs.id())).ok();
+    assert!(mgs.wait().unwrap().success());
+    let log = fs::read_to_string(cluster.base.join("log")).unwrap();
+    assert!(!log.contains("ERROR"), "{log}");
+    fs::write(mount.path("f"), "goes on").unwrap();
+}
+
+#[test]
 fn who_waits_for_a_dead_server_can_be_killed_and_other_signals_do_no_harm() {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
@@ -152,7 +168,8 @@ fn who_waits_for_a_dead_server_can_be_killed_and_other_signals_do_no_harm() {
     let mount = cluster.mount();
     bash(&mount.mnt, "echo content > f && sync .").ok();
     cluster.kill("oss");
-    let mut waits = Command::new("cat").arg(mount.path("f")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut waits =
+        Command::new("cat").arg(mount.path("f")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     thread::sleep(Duration::from_millis(300));
     assert!(waits.try_wait().unwrap().is_none(), "it waits for the server");
     let start = Instant::now();

@@ -34,9 +34,8 @@ fn a_layout_that_the_mdt_lost_is_forgotten_by_all() {
 
 /// Found by seed 431 of the above.
 #[test]
-#[ignore = "not yet: needs a client that keeps what it wrote until the OST has committed it, or at least remembers that it was lost"]
 fn an_fsync_after_an_ost_lost_bytes_does_not_call_them_safe() {
-    seeds("an_fsync", 5, lost_bytes);
+    seeds("an_fsync", 20, lost_bytes);
 }
 
 #[test]

@@ -49,7 +49,10 @@ fn getstripe_prints_what_lustre_prints() {
     assert_eq!(fs.lfs("getstripe -S f3").ok(), "1048576\n\n");
     assert_eq!(fs.lfs("getstripe -i f3").ok(), "1\n\n");
     let missing = fs.lfs("getstripe nosuch");
-    assert_eq!((missing.code, missing.err.as_str()), (2, "lfs: getstripe for 'nosuch' failed: No such file or directory\n"));
+    assert_eq!(
+        (missing.code, missing.err.as_str()),
+        (2, "lfs: getstripe for 'nosuch' failed: No such file or directory\n")
+    );
     let elsewhere = run(sheen(), ["lfs", "getstripe", "/proc"]);
     assert_eq!(elsewhere.code, 25, "{}", elsewhere.err);
 }
@@ -192,16 +195,25 @@ fn what_lustre_refuses_is_refused() {
     assert_eq!(fs.lfs("getstripe -c late").ok(), "1\n\n", "the first write gives the default");
     fs::write(fs.path("data"), "x").unwrap();
     let again = fs.lfs("setstripe -c 2 data");
-    assert_eq!((again.code, again.err.as_str()), (17, "lfs setstripe: setstripe error for 'data': stripe already set\n"));
+    assert_eq!(
+        (again.code, again.err.as_str()),
+        (17, "lfs setstripe: setstripe error for 'data': stripe already set\n")
+    );
 }
 
 #[test]
 fn directories_hand_on_their_layout() {
     let fs = fs4!();
     fs::create_dir(fs.path("d")).unwrap();
-    assert_eq!(fs.lfs("getstripe -d d").ok(), "stripe_count:  1 stripe_size:   4194304 pattern:        stripe_offset: -1\n\n");
+    assert_eq!(
+        fs.lfs("getstripe -d d").ok(),
+        "stripe_count:  1 stripe_size:   4194304 pattern:        stripe_offset: -1\n\n"
+    );
     fs.lfs("setstripe -c 3 -S 2M -i 1 d").ok();
-    assert_eq!(fs.lfs("getstripe -d d").ok(), "stripe_count:  3 stripe_size:   2097152 pattern:       raid0 stripe_offset: 1\n\n");
+    assert_eq!(
+        fs.lfs("getstripe -d d").ok(),
+        "stripe_count:  3 stripe_size:   2097152 pattern:       raid0 stripe_offset: 1\n\n"
+    );
     File::create(fs.path("d/f")).unwrap();
     assert_eq!(osts(&fs, "d/f"), [1, 2, 3]);
     assert_eq!(layout(&fs, "d/f").stripe_size(), 2 << 20);
@@ -238,7 +250,10 @@ fn fids_paths_targets_and_space() {
     assert_eq!(df.lines().filter(|l| l.starts_with("sheen-OST")).count(), 4);
     assert!(df.lines().filter(|l| l.starts_with("sheen-")).all(|l| l.ends_with("] ")), "rows end with a space");
     let sum = |label: &str| -> u64 {
-        df.lines().filter(|l| l.starts_with(label)).filter_map(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok()).sum()
+        df.lines()
+            .filter(|l| l.starts_with(label))
+            .filter_map(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok())
+            .sum()
     };
     assert_eq!(sum("sheen-OST"), sum("filesystem_summary"));
 }

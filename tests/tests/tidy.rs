@@ -53,7 +53,11 @@ fn files_are_small_and_open_with_their_purpose() {
         let text = fs::read_to_string(&file).expect("UTF-8");
         let lines = text.lines().count();
         assert!(lines <= LINES_MAX, "{} has {lines} lines; split it", file.display());
-        assert!(text.starts_with("//!") || text.starts_with("#!"), "{} does not open with //! what it is for", file.display());
+        assert!(
+            text.starts_with("//!") || text.starts_with("#!"),
+            "{} does not open with //! what it is for",
+            file.display()
+        );
         for leftover in ["todo!(", "unimplemented!(", "dbg!("] {
             let here = file.ends_with("tidy.rs");
             assert!(here || !text.contains(leftover), "{} contains {leftover}", file.display());

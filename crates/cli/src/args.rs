@@ -27,7 +27,9 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Start a whole file system in one process, and mount it
-    #[command(after_help = "Again on the same directory, it comes back with all its data.\n\nExample:\n  sheen up --dir /scratch/fs --mount /mnt/fs --osts 8")]
+    #[command(
+        after_help = "Again on the same directory, it comes back with all its data.\n\nExample:\n  sheen up --dir /scratch/fs --mount /mnt/fs --osts 8"
+    )]
     Up(UpArgs),
     /// Unmount and stop what `sheen up` started; the data stays
     Down(DownArgs),
@@ -43,7 +45,9 @@ pub enum Command {
     #[command(after_help = "Example:\n  sheen oss --mgs node1@tcp --fsname scratch --dir /srv/oss1 --osts 4")]
     Oss(OssArgs),
     /// Mount a file system: HOST@tcp:/FSNAME DIRECTORY
-    #[command(after_help = "Examples:\n  sheen mount node1@tcp:/scratch /mnt/scratch\n  sheen mount 127.0.0.1:40001@tcp:/sheen ~/sheen\n  mount -t fuse.sheen node1@tcp:/scratch /mnt/scratch     (where mount.fuse.sheen is installed)")]
+    #[command(
+        after_help = "Examples:\n  sheen mount node1@tcp:/scratch /mnt/scratch\n  sheen mount 127.0.0.1:40001@tcp:/sheen ~/sheen\n  mount -t fuse.sheen node1@tcp:/scratch /mnt/scratch     (where mount.fuse.sheen is installed)"
+    )]
     Mount(MountArgs),
     /// Unmount
     Umount(UmountArgs),

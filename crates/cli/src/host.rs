@@ -87,8 +87,12 @@ impl Host {
         let bound = self.server.listen(addr).await.map_err(|e| {
             let failure = Failure::new(format!("cannot listen on {addr}: {e}"));
             match e.kind() {
-                std::io::ErrorKind::AddrInUse => failure.advise("another program has that port; name another one with --listen"),
-                std::io::ErrorKind::PermissionDenied => failure.advise("ports below 1024 are for root; name another one with --listen"),
+                std::io::ErrorKind::AddrInUse => {
+                    failure.advise("another program has that port; name another one with --listen")
+                }
+                std::io::ErrorKind::PermissionDenied => {
+                    failure.advise("ports below 1024 are for root; name another one with --listen")
+                }
                 _ => failure,
             }
         })?;
@@ -165,21 +169,30 @@ impl Host {
     }
 
     /// Mounts a file system.
-    pub async fn mount(&self, mgs: &[Nid], fsname: &str, mountpoint: &Path, source: &str, face: sheen_mount::Options) -> Result<Mount> {
+    pub async fn mount(
+        &self,
+        mgs: &[Nid],
+        fsname: &str,
+        mountpoint: &Path,
+        source: &str,
+        face: sheen_mount::Options,
+    ) -> Result<Mount> {
         let client_options = ClientOptions {
             groups: Arc::new(ProcGroups),
             mountpoint: mountpoint.to_string_lossy().into_owned(),
             ..ClientOptions::default()
         };
-        let client = Client::mount(self.rt.clone(), self.net.clone(), mgs.to_vec(), fsname, client_options, self.params.clone());
+        let client =
+            Client::mount(self.rt.clone(), self.net.clone(), mgs.to_vec(), fsname, client_options, self.params.clone());
         let client = match self.rt.timeout(MOUNT_TIMEOUT, client).await {
             Ok(Ok(client)) => client,
             Ok(Err(e)) => {
                 return Err(Failure::new(format!("cannot mount {source}: {e}")));
             }
             Err(_) => {
-                return Err(Failure::new(format!("cannot mount {source}: no answer within {MOUNT_TIMEOUT:?}"))
-                    .advise("is the address right, and is an MGS running there? `sheen status` on that machine shows it"));
+                return Err(Failure::new(format!("cannot mount {source}: no answer within {MOUNT_TIMEOUT:?}")).advise(
+                    "is the address right, and is an MGS running there? `sheen status` on that machine shows it",
+                ));
             }
         };
         let started = Mount::start(self.rt.clone(), client, mountpoint, source, face);
@@ -198,8 +211,10 @@ impl Host {
         for ost in osts {
             ost.stop().await;
         }
-        if let Some(mgs) = self.mgs.lock().take() {
+        let mgs = self.mgs.lock().take();
+        if let Some(mgs) = mgs {
             mgs.stop();
+            self.server.drain(sheen_mgc::MGS_TARGET).await;
         }
         self.server.shutdown();
     }
@@ -235,7 +250,8 @@ async fn announced(rt: &Rt, bound: SocketAddr, announce: Option<&str>) -> Result
         let name: NidName = format!("{host}:{}@tcp", bound.port()).parse().context("this host's name")?;
         let found = name.resolve(rt).await.ok().and_then(|nids| nids.into_iter().next());
         return found.ok_or_else(|| {
-            Failure::new(format!("this host's name, {host}, has no address")).advise("say with --announce where others reach it")
+            Failure::new(format!("this host's name, {host}, has no address"))
+                .advise("say with --announce where others reach it")
         });
     }
     Ok(Nid::Tcp(bound))
@@ -246,7 +262,8 @@ pub async fn resolve_mgs(rt: &Rt, text: &str) -> Result<Vec<Nid>> {
     let mut nids = Vec::new();
     for word in text.split(',').filter(|w| !w.is_empty()) {
         let name: NidName = word.parse().map_err(|e| {
-            Failure::new(format!("'{word}' is no NID: {e}")).advise(format!("write it as HOST@tcp (port {DEFAULT_PORT}) or HOST:PORT@tcp"))
+            Failure::new(format!("'{word}' is no NID: {e}"))
+                .advise(format!("write it as HOST@tcp (port {DEFAULT_PORT}) or HOST:PORT@tcp"))
         })?;
         nids.extend(name.resolve(rt).await.context(format!("cannot find {word}"))?);
     }
@@ -255,9 +272,7 @@ pub async fn resolve_mgs(rt: &Rt, text: &str) -> Result<Vec<Nid>> {
 
 /// Takes `HOST@tcp:/FSNAME` apart.
 pub async fn resolve_source(rt: &Rt, source: &str) -> Result<(Vec<Nid>, String)> {
-    let (names, fsname) = parse_source(source).map_err(|e| {
-        Failure::new(e.to_string())
-    })?;
+    let (names, fsname) = parse_source(source).map_err(|e| Failure::new(e.to_string()))?;
     let mut nids = Vec::new();
     for name in names {
         nids.extend(name.resolve(rt).await.context(format!("cannot find {name}"))?);

@@ -2,7 +2,10 @@
 //! becomes when called by their names.
 //!
 //! Each command is a file under `commands/`; what a process hosts is put together in [`host`].
-#![allow(clippy::disallowed_methods, reason = "the process's outer shell: it starts and stops processes before any Rt exists")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the process's outer shell: it starts and stops processes before any Rt exists"
+)]
 
 mod args;
 mod commands;

@@ -10,7 +10,18 @@ use crate::{
 
 /// Words that describe what is so anyway, or that only mount(8) and fstab(5) care about.
 const HARMLESS: [&str; 13] = [
-    "rw", "defaults", "auto", "noauto", "user", "users", "nouser", "_netdev", "nofail", "relatime", "flock", "user_xattr",
+    "rw",
+    "defaults",
+    "auto",
+    "noauto",
+    "user",
+    "users",
+    "nouser",
+    "_netdev",
+    "nofail",
+    "relatime",
+    "flock",
+    "user_xattr",
     "async",
 ];
 /// Most threads of a mount.

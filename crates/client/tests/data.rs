@@ -425,6 +425,41 @@ fn durable_writes_are_durable_with_their_file() {
 }
 
 #[test]
+fn a_sync_tells_once_of_what_the_host_of_an_ost_lost() {
+    with(2, 65536, &[0, 1], async |m| {
+        let power_fails = |ost| *m.world.state.lock().epochs.entry(ost).or_insert(1) += 1;
+        let fsync = async |file: &OpenFile| m.client.fsync(file, true).await;
+        let lost = Err(Errno::EIO);
+        let (one, both) = (create(&m, "one", 0).await, create(&m, "both", 0).await);
+        m.client.write(&one, 0, bulk(&pattern(1, 4096))).await.unwrap();
+        m.client.write(&both, 0, bulk(&pattern(2, 256 * KIB))).await.unwrap();
+        power_fails(1);
+        assert_eq!((fsync(&one).await, fsync(&both).await, fsync(&both).await), (Ok(()), lost, Ok(())));
+        // Every kind of change; in the end all was told or synced.
+        truncate(&m, &one, 100).await.unwrap();
+        power_fails(0);
+        assert_eq!((fsync(&one).await, fsync(&one).await), (lost, Ok(())));
+        m.client.fallocate(&one, 0, 0, 4096).await.unwrap();
+        power_fails(0);
+        assert_eq!((m.client.syncfs().await, m.client.syncfs().await), (lost, Ok(())));
+        // Who asks for the file hears of it, too, and whoever opened it.
+        let again = m.client.open(&ROOT, one.fid(), flags::RDONLY).await.unwrap();
+        m.client.release(one).await.unwrap();
+        assert_eq!((fsync(&again).await, fsync(&again).await), (lost, Ok(())));
+        m.client.write(&both, 0, bulk(b"quick")).await.unwrap();
+        power_fails(0);
+        let durable = async || m.client.write_as(&both, 0, bulk(b"safe"), false, true).await;
+        assert_eq!((durable().await, durable().await), (Err(Errno::EIO), Ok(4)));
+        assert_eq!(fsync(&both).await, Ok(()));
+        let safe = create(&m, "safe", flags::SYNC).await;
+        m.client.write(&safe, 0, bulk(b"safe")).await.unwrap();
+        power_fails(0);
+        let synced = (fsync(&both).await, fsync(&safe).await, m.client.syncfs().await);
+        assert_eq!(synced, (Ok(()), Ok(()), Ok(())), "what was durable is not lost");
+    });
+}
+
+#[test]
 fn a_file_without_a_layout_is_empty_until_it_gets_one() {
     with(1, 65536, &[0], async |m| {
         let attr = m.client.mknod(&ROOT, root(), &name("f"), 0o100644, 0, 0).await.unwrap().attr;

@@ -146,10 +146,7 @@ fn what_is_changed_through_an_open_file_goes_on_after_a_restart_of_the_mdt() {
                 let cut = SetAttr { size: Some(7), ..SetAttr::default() };
                 let stranger = Caller::new(1000, 1000, 42);
                 let root = ROOT;
-                tokio::join!(
-                    client.setattr(&root, file.fid(), cut, Some(&file)),
-                    client.kill_priv(&stranger, &file)
-                )
+                tokio::join!(client.setattr(&root, file.fid(), cut, Some(&file)), client.kill_priv(&stranger, &file))
             }
         });
         // Both are under way, by the handle that the MDT then forgets.

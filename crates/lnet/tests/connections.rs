@@ -148,7 +148,7 @@ fn a_peer_that_does_not_read_or_stops_in_a_frame_is_given_up() {
             n
         };
         let sent = flood.await;
-        assert!((32..100).contains(&sent), "{sent} MiB were taken before the connection was given up");
+        assert!((1..100).contains(&sent), "{sent} MiB were taken before the connection was given up");
         drop(b);
 
         let (acceptor, addr) = listen(&net).await;

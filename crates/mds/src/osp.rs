@@ -71,6 +71,11 @@ impl Osp {
         self.state.lock().tried
     }
 
+    /// Whether it has ever answered.
+    pub fn heard(&self) -> bool {
+        self.state.lock().statfs.is_some()
+    }
+
     pub fn statfs(&self) -> StatFs {
         self.state.lock().statfs.unwrap_or_default()
     }

@@ -19,7 +19,8 @@ use tracing::{error, info, warn};
 use crate::mdt::Mdt;
 use crate::osp::{self, Osp, STATFS_AGE};
 
-/// How long after its start the MDT lets creates wait for OSTs to answer, rather than refuse them for want of space.
+/// How long after its start the MDT lets creates wait for OSTs to answer, rather than refuse them for want of space or give
+/// files fewer stripes than were asked for.
 pub(crate) const SETTLE: Duration = Duration::from_secs(10);
 
 /// By index, each with its task.
@@ -69,6 +70,11 @@ impl Osts {
     /// Whether it is known which OSTs there are and of each whether it answers.
     pub fn settled(&self) -> bool {
         self.known.load(Relaxed) && self.map.lock().values().all(|(osp, _)| osp.tried())
+    }
+
+    /// Whether every OST that is to be used has answered since the start.
+    pub fn heard_of_all(&self) -> bool {
+        self.map.lock().values().all(|(osp, _)| osp.heard() || !osp.switched_on.load(Relaxed))
     }
 
     /// Ready when something changed after the call.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use sheen_layout::{Placer, Spec, resolve};
+use sheen_layout::{Count, Ost, Placer, Spec, Wanted, resolve};
 use sheen_namespace::{Allocation, Ask, ClientId, Done, Env, NEED_COMMIT};
 use sheen_rpc::{BoxFuture, Export, Response, Service};
 use sheen_rt::Instant;
@@ -153,9 +153,9 @@ impl Mdt {
         core.exports.insert(client.0);
         let Core { ns, placer, round, .. } = &mut *core;
         let next_round = *round + 1;
-        let mut env = MdtEnv { mdt: self, placer, now, starved: false };
+        let mut env = MdtEnv { mdt: self, placer, now, wait: false };
         let result = ns.execute(client, request, &mut env);
-        let starved = env.starved;
+        let wait = env.wait;
         let fault = if matches!(result, Err(Errno::EIO)) { ns.take_fault() } else { None };
         self.touched(&core);
         drop(core);
@@ -164,7 +164,7 @@ impl Mdt {
         }
         match result {
             Err(NEED_COMMIT) => Attempt::AfterRound(next_round),
-            Err(_) if starved && !self.osts.settled() && now.since(self.started) < SETTLE => Attempt::AfterOsts,
+            Err(_) if wait => Attempt::AfterOsts,
             result => Attempt::Done(result),
         }
     }
@@ -175,8 +175,8 @@ struct MdtEnv<'a> {
     mdt: &'a Mdt,
     placer: &'a mut Placer,
     now: Instant,
-    /// Objects could not be placed.
-    starved: bool,
+    /// Objects could not be placed, or not as many as asked for, and it may be otherwise when more is known of the OSTs.
+    wait: bool,
 }
 
 impl Env for MdtEnv<'_> {
@@ -193,8 +193,14 @@ impl Env for MdtEnv<'_> {
             return Err(Errno::EINVAL);
         }
         self.mdt.osts.used(self.now);
-        let placed = self.placer.place(&wanted, &self.mdt.osts.view(), &tunables.limits());
-        self.starved = placed.is_err();
+        let (osts, view) = (&self.mdt.osts, self.mdt.osts.view());
+        let starting = self.now.since(self.mdt.started) < SETTLE;
+        if starting && is_short(&wanted, &view) && !osts.heard_of_all() {
+            self.wait = true;
+            return Err(Errno::ENOSPC);
+        }
+        let placed = self.placer.place(&wanted, &view, &tunables.limits());
+        self.wait = starting && placed.is_err() && !osts.settled();
         Ok(Allocation { stripe_size: wanted.stripe_size, pool: wanted.pool, osts: placed? })
     }
 
@@ -208,6 +214,17 @@ impl Env for MdtEnv<'_> {
     fn statfs(&self, files: u64) -> StatFs {
         space(self.mdt, files)
     }
+}
+
+/// Whether a file would have more stripes if all OSTs were active.
+fn is_short(wanted: &Wanted, osts: &[Ost]) -> bool {
+    let distinct = match wanted.count {
+        _ if !wanted.osts.is_empty() => return false,
+        Count::Stripes(_) if wanted.overstripe => return false,
+        Count::Stripes(n) => osts.len().min(usize::from(n)),
+        Count::All | Count::PerOst(_) => osts.len(),
+    };
+    osts.iter().filter(|o| o.active).count() < distinct
 }
 
 /// Space and inodes of the MDT.

@@ -166,6 +166,55 @@ fn creates_wait_for_the_first_ost_and_fail_without_any() {
 }
 
 #[test]
+fn creates_after_a_start_wait_for_osts_that_they_would_do_without() {
+    let sim = Sim::new(8, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let host = Host::start(&rt, config()).await;
+        for index in 0..3 {
+            host.add_ost(index).await;
+        }
+        host.mdt.wait_osts(3).await;
+        sim.crash_host(1);
+        drop(host);
+        let host = Host::start(&sim.rt(1), config()).await;
+        let ost = Arc::new(FakeOst::default());
+        host.add_ost_again(0, &ost).await;
+        host.mdt.wait_osts(1).await;
+        let stripes = async |name: &str, count: &str| {
+            host.params.set("lod.*.stripecount", count).unwrap();
+            host.create_closed(name).await.unwrap().len()
+        };
+        let began = host.rt.now();
+        assert_eq!(stripes("narrow", "1").await, 1);
+        assert!(host.rt.now().since(began) < Duration::from_millis(100), "one OST is enough for one stripe");
+        let (wide, ()) = tokio::join!(stripes("wide", "3"), async {
+            host.rt.sleep(Duration::from_secs(3)).await;
+            host.add_ost_again(1, &ost).await;
+            host.rt.sleep(Duration::from_secs(3)).await;
+            host.add_ost_again(2, &ost).await;
+        });
+        assert_eq!(wide, 3);
+
+        // One that does not come back holds up nobody for long.
+        sim.crash_host(1);
+        drop(host);
+        let host = Host::start(&sim.rt(1), config()).await;
+        host.add_ost_again(0, &ost).await;
+        host.add_ost_again(1, &ost).await;
+        host.mdt.wait_osts(2).await;
+        host.params.set("lod.*.stripecount", "-1").unwrap();
+        let began = host.rt.now();
+        assert_eq!(host.create_closed("all").await.unwrap().len(), 2);
+        assert!(host.rt.now().since(began) <= Duration::from_secs(10));
+        let began = host.rt.now();
+        assert_eq!(host.create_closed("more").await.unwrap().len(), 2);
+        assert!(host.rt.now().since(began) < Duration::from_millis(100));
+    })
+    .unwrap();
+}
+
+#[test]
 fn parameters_steer_placement() {
     let sim = Sim::new(7, SimConfig::default());
     let rt = sim.rt(1);

@@ -1,5 +1,7 @@
 //! What clients of an MDT see of its end and its return.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by them")]
+
 mod common;
 
 use std::path::Path;
@@ -164,6 +166,39 @@ fn a_create_that_was_kept_but_not_answered_is_found_by_its_resend() {
         assert_eq!(opened(&import, request).await, Ok(true));
         let other = create(Fid::new(seq(&import).await, 2), "f");
         assert_eq!(opened(&import, other).await, Err(Errno::EEXIST), "another's file is not one's own");
+    })
+    .unwrap();
+}
+
+#[test]
+fn an_unlinked_open_file_waits_for_a_client_that_notices_the_restart_late() {
+    let sim = Sim::new(5, SimConfig::default());
+    let rt = sim.rt(CLIENT);
+    sim.run(async {
+        let _others = others(&sim, &sim.rt(OTHERS)).await;
+        let life = start_mdt(&sim).await;
+        let nid = Nid::Tcp(sim.addr(MDS, PORT));
+        let import = Import::new(Net::new(rt.clone()), ImportConfig::new("client", life.0.name(), vec![nid]));
+        let seq = seq(&import).await;
+        let files = [Fid::new(seq, 1), Fid::new(seq, 2)];
+        for (fid, name) in files.into_iter().zip(["late", "never"]) {
+            opened(&import, create(fid, name)).await.unwrap();
+            let name = Bytes::copy_from_slice(name.as_bytes());
+            let unlink = Request::Unlink { cred: Cred::ROOT, parent: fid::ROOT, name, dir: false };
+            import.call(unlink, Bulk::new()).await.unwrap();
+        }
+        import.call(Request::Sync { fid: None }, Bulk::new()).await.unwrap();
+        std::mem::forget(life);
+        sim.crash_host(MDS);
+        let _life = start_mdt(&sim).await;
+        // As long as keepalive may take, and then some.
+        rt.sleep(Duration::from_secs(75)).await;
+        let reopen = Request::Reopen { files: vec![(files[0], flags::RDWR, 1)] };
+        let Reply::Handles(handles) = import.call(reopen, Bulk::new()).await.unwrap().body else { panic!() };
+        assert!(handles[0].is_ok(), "{handles:?}");
+        rt.sleep(Duration::from_secs(30)).await;
+        let there = async |fid| import.call(Request::GetAttr { fid, layout_known: true }, Bulk::new()).await.is_ok();
+        assert!(there(files[0]).await && !there(files[1]).await);
     })
     .unwrap();
 }

@@ -99,7 +99,8 @@ impl Mgs {
         Ok(mgs)
     }
 
-    /// Gives the directory back. Requests are refused from now on with ESHUTDOWN.
+    /// Gives the directory back. Requests are refused from now on with ESHUTDOWN; watches that wait are answered with what there is.
+    /// Follow it by `rpc::Server::drain`, so that their callers read the answer.
     pub fn stop(&self) {
         self.lock.lock().take();
         self.params.unregister("mgs.MGS");
@@ -172,7 +173,8 @@ impl Mgs {
                 if let Some(config) = config {
                     return config;
                 }
-                if changes.changed().await.is_err() || self.lock.lock().is_none() {
+                // After the look at `changes`: a stop from now on wakes it.
+                if self.lock.lock().is_none() || changes.changed().await.is_err() {
                     return self.current(&fsname);
                 }
             }

@@ -10,11 +10,11 @@ use sheen_lnet::{Net, Nid};
 use sheen_mgc::Mgc;
 use sheen_mgs::{Mgs, MgsError};
 use sheen_params::Params;
-use sheen_rpc::Server;
+use sheen_rpc::{Import, ImportConfig, Server};
 use sheen_rt::Rt;
 use sheen_rt::sim::{Sim, SimConfig};
-use sheen_wire::Errno;
-use sheen_wire::mgs::TargetKind;
+use sheen_wire::mgs::{Reply, Request, TargetKind};
+use sheen_wire::{Bulk, Errno};
 
 const PORT: u16 = 7988;
 
@@ -109,6 +109,29 @@ fn a_stopped_mgs_gives_its_directory_back() {
         host.mgs.stop();
         let again = Mgs::start(rt.clone(), Path::new("/mgs"), Params::new()).await;
         assert!(again.is_ok());
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_stop_answers_those_who_watch() {
+    let sim = Sim::new(4, SimConfig::default());
+    let (near, far, addr) = (sim.rt(1), sim.rt(2), sim.addr(1, PORT));
+    sim.run(async move {
+        let host = mgs(&near, addr).await;
+        let config = ImportConfig::new("watcher", sheen_mgc::MGS_TARGET, vec![Nid::Tcp(addr)]);
+        let import = Import::<sheen_wire::Mgs>::new(Net::new(far.clone()), config);
+        let watching = import.clone();
+        let watch = far.spawn("watch", async move {
+            watching.call(Request::Watch { fsname: "sheen".into(), version: 0 }, Bulk::new()).await
+        });
+        far.sleep(Duration::from_secs(5)).await;
+        assert!(!watch.is_finished());
+        let began = near.now();
+        host.mgs.stop();
+        host.server.drain(sheen_mgc::MGS_TARGET).await;
+        assert!(near.now().since(began) < Duration::from_secs(3), "the watch held up the stop");
+        assert!(matches!(watch.await.unwrap().map(|r| r.body), Ok(Reply::Config(config)) if config.version == 0));
     })
     .unwrap();
 }

@@ -23,8 +23,8 @@ mod serve;
 use std::{io, path::Path, sync::Arc};
 
 use sheen_client::{Client, GroupSource};
-use sheen_fuse::Session;
 pub use sheen_fuse::MountError;
+use sheen_fuse::Session;
 use sheen_rt::Rt;
 
 pub use serve::Options;
@@ -38,14 +38,23 @@ pub struct Mount {
 
 impl Mount {
     /// Mounts `client` at a directory and starts serving it.
-    pub fn start(rt: Rt, client: Arc<Client>, mountpoint: &Path, source: &str, options: Options) -> Result<Mount, MountError> {
+    pub fn start(
+        rt: Rt,
+        client: Arc<Client>,
+        mountpoint: &Path,
+        source: &str,
+        options: Options,
+    ) -> Result<Mount, MountError> {
         let face = Arc::new(serve::Face::new(rt.clone(), client.clone(), options.clone()));
         let mut mount = sheen_fuse::MountOptions::new(mountpoint, source);
         mount.allow_other = options.allow_other;
         mount.read_only = options.read_only;
         (mount.suid, mount.dev, mount.exec, mount.noatime) = (options.suid, options.dev, options.exec, options.noatime);
-        let session =
-            sheen_fuse::SessionOptions { threads: options.threads as usize, max_write: options.max_write_bytes, ..Default::default() };
+        let session = sheen_fuse::SessionOptions {
+            threads: options.threads as usize,
+            max_write: options.max_write_bytes,
+            ..Default::default()
+        };
         let session = Arc::new(Session::mount(mount, session, face)?);
         Ok(Mount { rt, session, client })
     }

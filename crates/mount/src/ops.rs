@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sheen_client::{Caller, OpenDir, OpenFile};
-use sheen_fuse::{CopyFileRange, Create, DirBuffer, DirPlusBuffer, Op, Read, Request, SetAttr, StatFs, Statx, Write, abi};
+use sheen_fuse::{
+    CopyFileRange, Create, DirBuffer, DirPlusBuffer, Op, Read, Request, SetAttr, StatFs, Statx, Write, abi,
+};
 use sheen_wire::{Bulk, Errno, Fid, Result, mds, mds::flags, ost::Seek};
 
 use crate::{answer::Answer, node, serve::Inner};

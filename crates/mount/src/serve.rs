@@ -20,7 +20,7 @@ use std::{
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use sheen_client::{Client, OpenDir, OpenFile};
-use sheen_fuse::{abi::flags::init, Filesystem, InitConfig, Reply, Request};
+use sheen_fuse::{Filesystem, InitConfig, Reply, Request, abi::flags::init};
 use sheen_rt::Rt;
 use sheen_wire::{Errno, Result};
 use tokio::sync::oneshot;

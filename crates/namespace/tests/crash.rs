@@ -276,7 +276,8 @@ fn a_resent_create_finds_its_own_file_after_a_crash() {
     };
     let flags = flags::CREAT | flags::EXCL | flags::RDWR;
     // Open as asked, whatever the mode.
-    let open = |fid, n| Request::OpenCreate { cred: me.clone(), parent: ROOT, name: name(n), fid, flags, mode: 0, umask: 0 };
+    let open =
+        |fid, n| Request::OpenCreate { cred: me.clone(), parent: ROOT, name: name(n), fid, flags, mode: 0, umask: 0 };
     let nameless = Request::TmpFile { cred: me.clone(), parent: ROOT, fid: tmp, flags: flags::RDWR, mode: 0, umask: 0 };
     fs.chmod(&ROOT_CRED, ROOT, 0o777).unwrap();
     fs.call(make(dir, "d")).unwrap();

@@ -90,23 +90,23 @@ impl Ost {
                 if sync {
                     self.sync_parts(&parts).await?;
                 }
-                Reply::Ok
+                self.done()
             }
             Request::Attrs { objects } => {
                 Reply::Attrs(self.perhaps_blocking(objects.len() >= BLOCKING_OBJECTS, || self.store.attrs(&objects))?)
             }
             Request::Truncate { objects } => {
                 self.perhaps_blocking(objects.len() >= BLOCKING_OBJECTS, || self.store.truncate(&objects))?;
-                Reply::Ok
+                self.done()
             }
             Request::Allocate { mode, runs } => {
                 self.rt.block_in_place(|| self.store.allocate(mode, &runs))?;
-                Reply::Ok
+                self.done()
             }
             Request::Seek { object, offset, what } => Reply::Offset(self.store.seek(object, offset, what)?),
             Request::Sync { objects } => {
                 self.store.sync(&objects).await?;
-                Reply::Ok
+                self.done()
             }
             Request::Destroy { objects } => {
                 self.store.destroy(&objects).await?;
@@ -134,6 +134,10 @@ impl Ost {
         if export.is_gone() {
             self.disconnected(export); // it went in between, and will not be reported again
         }
+    }
+
+    fn done(&self) -> Reply {
+        Reply::Done { epoch: self.rt.boot_id() }
     }
 
     fn read(&self, parts: &[Part]) -> Result<Response<Reply>> {

@@ -132,11 +132,11 @@ fn part(offset: u64, len: usize) -> Part {
 /// Every request once, with what it is to answer.
 fn exercise(client: &Client<'_>) {
     let data = vec![0xab; 3 << 20];
-    assert!(matches!(client.write(&data, false).unwrap().body, Reply::Ok));
+    assert!(matches!(client.write(&data, false).unwrap().body, Reply::Done { .. }));
     assert_eq!(client.read(8 << 20), data);
-    assert!(matches!(client.write(b"cd", true).unwrap().body, Reply::Ok));
+    assert!(matches!(client.write(b"cd", true).unwrap().body, Reply::Done { .. }));
     let ok = |request| match client.call(request, b"").unwrap().body {
-        Reply::Ok => {}
+        Reply::Ok | Reply::Done { .. } => {}
         other => panic!("{other:?}"),
     };
     ok(Request::Sync { objects: vec![OBJECT] });
@@ -170,6 +170,16 @@ fn serves_every_request_over_lo_and_tcp() {
     let address = process.runtime.block_on(process.server.listen("127.0.0.1:0".parse().unwrap())).unwrap();
     let elsewhere = Net::new(process.net.rt().clone());
     exercise(&process.client(&elsewhere, "sheen-OST0007", Nid::Tcp(address)));
+}
+
+#[test]
+fn it_says_how_much_a_reply_may_hold() {
+    let process = Process::new();
+    let ost = process.start(None).unwrap();
+    let bytes = |request| ost.reply_bytes(&request);
+    assert_eq!(bytes(Request::Read { parts: vec![part(0, 4096), part(1 << 30, 100)] }), 4196);
+    assert!(bytes(Request::Read { parts: vec![part(0, u32::MAX as usize); 3] }) > 16 << 20, "it does not wrap");
+    assert_eq!(bytes(Request::Write { parts: vec![part(0, 4096)], sync: false }), 0);
 }
 
 #[test]

@@ -202,14 +202,7 @@ impl<P: Protocol> Target<P> {
     }
 
     /// Executes a request that came over tcp and sends the reply to where it is awaited then.
-    async fn run(
-        self: Arc<Self>,
-        export: Arc<Export>,
-        xid: u64,
-        request: P::Request,
-        bulk: Bulk,
-        room: Option<Room>,
-    ) {
+    async fn run(self: Arc<Self>, export: Arc<Export>, xid: u64, request: P::Request, bulk: Bulk, room: Option<Room>) {
         let keep = P::once(&request);
         let mut unfinished = Unfinished { target: &self, client: export.client(), xid, done: false };
         let answer = self.execute(&export, request, bulk).await;

@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(pool.kept(), 1, "cut along with the first");
         let mut b = pool.get();
         assert_eq!((a.len(), b.len(), pool.kept()), (1 << 20, 1 << 20, 0));
-        assert!(a.as_ptr() as usize % PAGE == 0 && b.as_ptr() as usize % PAGE == 0);
+        assert_eq!((a.as_ptr() as usize % PAGE, b.as_ptr() as usize % PAGE), (0, 0));
         assert!(a.iter().chain(b.iter()).all(|&x| x == 0), "no memory that was not zeroed");
         a.fill(1);
         b.fill(2);

@@ -204,3 +204,9 @@ fn devices_differ() {
     assert_eq!(disk.device(dir.path()).unwrap(), disk.device(dir.path()).unwrap());
     assert_ne!(disk.device("/proc").unwrap(), disk.device(dir.path()).unwrap());
 }
+
+#[test]
+fn all_processes_of_a_boot_agree_on_it() {
+    let ((_one, a), (_other, b)) = (start(), start());
+    assert_eq!(a.boot_id(), b.boot_id());
+}

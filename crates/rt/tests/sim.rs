@@ -607,3 +607,13 @@ fn nothing_is_left_when_a_simulation_ends() {
     drop(sim);
     assert_eq!(Arc::strong_count(&alive), 1, "tasks are dropped although they hold the world");
 }
+
+#[test]
+fn a_crash_begins_another_life_of_that_host_alone() {
+    let sim = Sim::new(1, SimConfig::default());
+    let (a, b) = (sim.rt(1).boot_id(), sim.rt(2).boot_id());
+    assert_eq!(sim.rt(1).boot_id(), a);
+    sim.crash_host(1);
+    assert_ne!(sim.rt(1).boot_id(), a);
+    assert_eq!(sim.rt(2).boot_id(), b);
+}

@@ -87,8 +87,7 @@ impl Promises {
             Op::Open { fid, flags } if flags & flags::TRUNC != 0 => self.change(Some(*fid), Change::Size(0)),
             Op::Truncate { fid, size, .. } => self.change(Some(*fid), Change::Size(*size)),
             Op::Punch { offset, len, .. } => self.change(open, Change::Hole(*offset, *len)),
-            // After a crash an fsync finds nothing left to do: what was lost had been answered before. See
-            // `scenario::lost_bytes`.
+            // After a crash an fsync knows what its own client lost, not what others did. See `scenario::lost_bytes`.
             Op::Fsync { .. } if rule == Rule::Exact => {
                 let Some((fid, inode)) = open.and_then(|f| Some((f, model.inode(f).ok()?))) else { return };
                 self.sync(fid, inode);

@@ -9,7 +9,7 @@ use std::{
 use fastrand::Rng;
 use sheen_client::{Client, OpenFile};
 use sheen_rt::{JoinHandle, sim::World};
-use sheen_wire::Fid;
+use sheen_wire::{Errno, Fid, mds::flags};
 
 use super::{
     CLIENTS,
@@ -265,6 +265,15 @@ impl State {
     }
 
     fn judge(&self, op: &Op, answer: &Answer, expected: Answer) {
+        let durable = |handle| self.model.handles.get(handle).is_some_and(|h| h.flags & flags::DSYNC != 0);
+        let syncs = match op {
+            Op::Fsync { .. } | Op::SyncFs => true,
+            Op::Write { handle, .. } => durable(handle),
+            _ => false,
+        };
+        if self.rule == Rule::DataLost && syncs && *answer == Err(Errno::EIO) {
+            return; // the truth
+        }
         let lost = |answer: Answer| if self.rule == Rule::Exact { answer } else { answer.map(Outcome::without_data) };
         if lost(answer.clone()) != lost(expected.clone()) {
             let history: Vec<&str> = self.history.iter().map(String::as_str).collect();

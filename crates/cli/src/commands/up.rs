@@ -41,7 +41,8 @@ pub fn run(args: &UpArgs) -> Result {
         State::Down => {}
         State::Up(now) => return already(&home, &plan, &now, mountpoint.as_deref()),
         State::Changing => {
-            return Err(Failure::new("another process is just starting or ending this file system").advise("try again in a moment"));
+            return Err(Failure::new("another process is just starting or ending this file system")
+                .advise("try again in a moment"));
         }
     }
     std::fs::create_dir_all(home.dir()).context(format!("cannot make {}", home.dir().display()))?;
@@ -99,8 +100,12 @@ fn plan(args: &UpArgs, home: &Home) -> Result<Config> {
         return Ok(Config { fsname, osts: args.osts.unwrap_or(OSTS_DEFAULT), listen: listen.unwrap_or(default) });
     };
     if let Some(name) = args.fsname.as_ref().filter(|n| **n != config.fsname) {
-        return Err(Failure::new(format!("{} holds the file system {}, not {name}", home.dir().display(), config.fsname))
-            .advise("leave --fsname out, or name another directory with --dir"));
+        return Err(Failure::new(format!(
+            "{} holds the file system {}, not {name}",
+            home.dir().display(),
+            config.fsname
+        ))
+        .advise("leave --fsname out, or name another directory with --dir"));
     }
     if let Some(osts) = args.osts {
         if osts < config.osts {
@@ -209,12 +214,14 @@ async fn listen(host: &Host, wanted: SocketAddr, any_port: bool) -> Result<Socke
 /// Makes the mount point if it is missing; clears away what a killed process left mounted there.
 pub fn prepare(mountpoint: &Path) -> Result {
     if is_mounted(mountpoint) {
-        let dead = std::fs::metadata(mountpoint).is_err_and(|e| e.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error()));
+        let dead = std::fs::metadata(mountpoint)
+            .is_err_and(|e| e.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error()));
         if !dead {
             return Err(Failure::new(format!("something is mounted at {} already", mountpoint.display()))
                 .advise("`sheen umount` takes it away"));
         }
-        sheen_mount::unmount(mountpoint, true).context(format!("cannot clear the dead mount at {}", mountpoint.display()))?;
+        sheen_mount::unmount(mountpoint, true)
+            .context(format!("cannot clear the dead mount at {}", mountpoint.display()))?;
     }
     std::fs::create_dir_all(mountpoint).context(format!("cannot make the mount point {}", mountpoint.display()))
 }

@@ -63,9 +63,7 @@ impl Client {
     /// The MDT's part. A request that is sent again to a restarted MDT still names the open file as the MDT knew it before: then once
     /// more by its new handle.
     async fn set_attr(&self, who: &Caller, fid: Fid, set: &SetAttr, file: Option<&OpenFile>) -> Result<Entry> {
-        let ask = |handle| {
-            self.mdc.call_as(who, move |cred| Request::SetAttr { cred, fid, set: set.clone(), handle })
-        };
+        let ask = |handle| self.mdc.call_as(who, move |cred| Request::SetAttr { cred, fid, set: set.clone(), handle });
         let handle = file.map(OpenFile::handle);
         let answer = match ask(handle).await {
             Err(Errno::EBADF) if file.map(OpenFile::handle) != handle => ask(file.map(OpenFile::handle)).await,

@@ -9,7 +9,9 @@ impl Client {
     /// less but costs the same: the size lies with the data, and the MDT's part is only that the file exists.
     ///
     /// # Errors
-    /// EIO: something could not be made durable.
+    /// EIO: something could not be made durable, or something that was written before, through this open file or another one of
+    /// this mount, may be lost: the host of an OST lost power before it was synced. That is told once for a file; then it starts
+    /// anew.
     pub async fn fsync(&self, file: &OpenFile, _datasync: bool) -> Result<()> {
         let _timer = self.stats.time(Op::Fsync);
         let objects = async {
@@ -35,7 +37,7 @@ impl Client {
     /// Answers when everything that any client did before is durable on the MDT and on all active OSTs.
     ///
     /// # Errors
-    /// EIO.
+    /// EIO: as [`Client::fsync`], for all files. It is told once here, and fsync of a file tells it as well.
     pub async fn syncfs(&self) -> Result<()> {
         let (objects, names) = tokio::join!(self.lov.sync_all(), self.mdc.call(Request::Sync { fid: None }));
         mdc::done(names?)?;

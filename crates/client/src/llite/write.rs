@@ -19,7 +19,8 @@ impl Client {
     /// most 16 MiB in one call. `data` travels on without a copy. With O_SYNC or O_DSYNC it is durable at the return.
     ///
     /// # Errors
-    /// EBADF: not open for writing. EFBIG: past the layout's largest size. ENOSPC, EIO and what else the OSTs answer, if not even
+    /// EBADF: not open for writing. EFBIG: past the layout's largest size. EIO, with O_SYNC: what was
+    /// written without it before may be lost, as [`Client::fsync`] tells it. ENOSPC, EIO and what else the OSTs answer, if not even
     /// the first byte was written.
     pub async fn write(&self, file: &OpenFile, offset: u64, data: Bulk) -> Result<usize> {
         self.write_as(file, offset, data, file.appends(), file.syncs()).await

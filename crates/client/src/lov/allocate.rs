@@ -2,8 +2,8 @@
 
 use sheen_layout::Layout;
 use sheen_wire::{
-    Bulk, Errno, Fid, Result,
-    ost::{Allocate, Reply, Request},
+    Bulk, Errno, Result,
+    ost::{Allocate, Request},
 };
 
 use super::{Lov, split::Split, split::by_ost, stripe};
@@ -35,15 +35,8 @@ impl Lov {
                 Ok((stripe(layout, run.stripe)?.object, run.offset, run.len))
             };
             let runs: Result<Vec<_>> = runs.into_iter().map(run).collect();
-            async move { self.allocate_rpc(ost, mode, runs?).await }
+            async move { self.change(layout.fid(), ost, Request::Allocate { mode, runs: runs? }, Bulk::new()).await }
         });
         join_all(calls).await.into_iter().collect()
-    }
-
-    async fn allocate_rpc(&self, ost: u32, mode: Allocate, runs: Vec<(Fid, u64, u64)>) -> Result<()> {
-        match self.call(ost, Request::Allocate { mode, runs }, Bulk::new()).await?.0 {
-            Reply::Ok => Ok(()),
-            _ => Err(Errno::EPROTO),
-        }
     }
 }

@@ -1,7 +1,8 @@
 //! Striping (Lustre's lov): turns what happens to a file into requests to the OSTs that hold its objects.
 //!
 //! One request carries all that goes to one OST; requests to several OSTs are on their way together; where there is only one, it is
-//! awaited without anything around it. Nothing is cached but the targets themselves.
+//! awaited without anything around it. Nothing is cached but the targets themselves; kept in mind is which files were changed and not
+//! synced (`unsynced`).
 //!
 //! Until there are locks, an action that needs two rounds (a read that meets a hole, a truncate, an append) is not atomic against
 //! other clients; each file says what that means for it.
@@ -13,6 +14,7 @@ mod seek;
 mod split;
 mod sync;
 mod truncate;
+mod unsynced;
 mod write;
 
 use std::{
@@ -24,11 +26,12 @@ use std::{
 use parking_lot::RwLock;
 use sheen_layout::Layout;
 use sheen_rt::Rt;
-use sheen_wire::{Bulk, Errno, Result, mgs::TARGETS_MAX, ost};
+use sheen_wire::{Bulk, Errno, Fid, Result, mgs::TARGETS_MAX, ost};
 use tokio::sync::Notify;
 
 use crate::osc::Osc;
 pub use glimpse::merge;
+use unsynced::Unsynced;
 
 /// How long an action waits for an OST that its layout names and the configuration does not: it was just added, and the
 /// configuration is on its way.
@@ -39,6 +42,7 @@ pub struct Lov {
     rt: Rt,
     oscs: RwLock<Vec<Option<Arc<Osc>>>>,
     added: Notify,
+    unsynced: Unsynced,
     /// Reads under way.
     reads: AtomicUsize,
 }
@@ -52,7 +56,8 @@ impl fmt::Debug for Lov {
 impl Lov {
     /// Without OSTs; [`Lov::add`] brings them.
     pub fn new(rt: Rt) -> Lov {
-        Lov { rt, oscs: RwLock::new(Vec::new()), added: Notify::new(), reads: AtomicUsize::new(0) }
+        let (oscs, added, reads) = (RwLock::new(Vec::new()), Notify::new(), AtomicUsize::new(0));
+        Lov { rt, oscs, added, unsynced: Unsynced::new(), reads }
     }
 
     /// Adds an OST; one of the same index is replaced. Indices beyond Lustre's are ignored.
@@ -111,9 +116,24 @@ impl Lov {
         }
     }
 
+    /// Calls the OST of an index for a change of a file, which is noted as not synced.
+    async fn change(&self, file: Fid, ost: u32, request: ost::Request, bulk: Bulk) -> Result<()> {
+        let epoch = done(self.call(ost, request, bulk).await?.0)?;
+        self.unsynced.changed(file, ost, epoch);
+        Ok(())
+    }
+
     /// Largest bulk of a request to an OST, in bytes.
     fn max_bytes(&self, ost: u32) -> u64 {
         self.get(ost).map_or(crate::osc::BYTES_PER_RPC_DEFAULT, |osc| osc.max_bytes_per_rpc())
+    }
+}
+
+/// In which life of its host an OST did what it was asked for.
+fn done(reply: ost::Reply) -> Result<u64> {
+    match reply {
+        ost::Reply::Done { epoch } => Ok(epoch),
+        _ => Err(Errno::EPROTO),
     }
 }
 

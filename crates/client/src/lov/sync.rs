@@ -6,31 +6,45 @@ use sheen_wire::{
     ost::{Reply, Request},
 };
 
-use super::{Lov, split::by_ost};
+use super::{Lov, done, split::by_ost};
 use crate::join::join_all;
 
 impl Lov {
     /// Answers when all that was written to the file's objects is durable.
+    ///
+    /// # Errors
+    /// EIO: an OST could not, or something that this client wrote before was lost with its host's power (told once).
     pub async fn sync(&self, layout: &Layout) -> Result<()> {
         let groups = by_ost(layout, 0..layout.stripe_count())?;
+        let file = layout.fid();
         let calls = groups.into_iter().map(|(ost, stripes)| {
             let objects = stripes.into_iter().map(|s| layout.stripes()[s].object).collect();
-            self.sync_rpc(ost, objects)
+            async move {
+                let before = self.unsynced.before(file, ost);
+                let epoch = self.sync_rpc(ost, objects).await?;
+                self.unsynced.synced(file, ost, before, epoch)
+            }
         });
         join_all(calls).await.into_iter().collect()
     }
 
     /// Answers when all that was written to any active OST is durable.
+    ///
+    /// # Errors
+    /// As [`Lov::sync`].
     pub async fn sync_all(&self) -> Result<()> {
-        let calls = self.all().into_iter().filter(|osc| osc.active()).map(|osc| self.sync_rpc(osc.index(), Vec::new()));
-        join_all(calls).await.into_iter().collect()
+        let before = self.unsynced.before_all();
+        let osts = self.all().into_iter().filter(|osc| osc.active()).map(|osc| osc.index());
+        let calls = osts.map(|ost| async move { Ok((ost, self.sync_rpc(ost, Vec::new()).await?)) });
+        let answers = join_all(calls).await;
+        let answered: Vec<(u32, u64)> = answers.iter().flatten().copied().collect();
+        self.unsynced.synced_all(before, &answered)?;
+        answers.into_iter().try_for_each(|answer: Result<_>| answer.map(drop))
     }
 
-    async fn sync_rpc(&self, ost: u32, objects: Vec<Fid>) -> Result<()> {
-        match self.call(ost, Request::Sync { objects }, Bulk::new()).await?.0 {
-            Reply::Ok => Ok(()),
-            _ => Err(Errno::EPROTO),
-        }
+    /// Returns in which life of its host the OST did it.
+    async fn sync_rpc(&self, ost: u32, objects: Vec<Fid>) -> Result<u64> {
+        done(self.call(ost, Request::Sync { objects }, Bulk::new()).await?.0)
     }
 
     /// Space of one OST.

@@ -6,8 +6,8 @@
 
 use sheen_layout::Layout;
 use sheen_wire::{
-    Bulk, Errno, Fid, Result,
-    ost::{ObjectAttr, Reply, Request},
+    Bulk, Errno, Result,
+    ost::{ObjectAttr, Request},
 };
 
 use super::{Lov, split::by_ost};
@@ -32,16 +32,9 @@ impl Lov {
         let calls = groups.into_iter().map(|(ost, positions)| {
             let resize = |p: &usize| (layout.stripes()[targets[*p].0].object, targets[*p].1);
             let objects = positions.iter().map(resize).collect();
-            self.truncate_rpc(ost, objects)
+            self.change(layout.fid(), ost, Request::Truncate { objects }, Bulk::new())
         });
         join_all(calls).await.into_iter().collect()
-    }
-
-    async fn truncate_rpc(&self, ost: u32, objects: Vec<(Fid, u64)>) -> Result<()> {
-        match self.call(ost, Request::Truncate { objects }, Bulk::new()).await?.0 {
-            Reply::Ok => Ok(()),
-            _ => Err(Errno::EPROTO),
-        }
     }
 }
 

@@ -1,13 +1,10 @@
 //! Writing a range of a file.
 
 use sheen_layout::Layout;
-use sheen_wire::{
-    Bulk, Errno, Result,
-    ost::{Reply, Request},
-};
+use sheen_wire::{Bulk, Errno, Fid, Result, ost::Request};
 
 use super::{
-    Lov,
+    Lov, done,
     split::{Rpc, Split},
 };
 use crate::join::join_all;
@@ -17,7 +14,7 @@ impl Lov {
     /// rest, or where the layout's largest file size cuts it (as write(2) does). `sync`: durable before the answer.
     ///
     /// # Errors
-    /// EFBIG: at or past the largest size. What an OST answers, if not even the first byte was written.
+    /// EFBIG: at or past the largest size. EIO, with `sync`: what was written without it before may be lost (told once). What an OST answers, if not even the first byte was written.
     pub async fn write(&self, layout: &Layout, offset: u64, data: Bulk, sync: bool) -> Result<usize> {
         let room = layout.max_file_size().saturating_sub(offset);
         if data.is_empty() {
@@ -32,7 +29,7 @@ impl Lov {
         let mut rpcs = split.rpcs(layout, |ost| self.max_bytes(ost))?;
         if rpcs.len() == 1 && split.runs.len() == 1 {
             let Rpc { ost, parts, .. } = rpcs.swap_remove(0);
-            self.write_rpc(ost, Request::Write { parts, sync }, data).await?;
+            self.write_rpc(layout.fid(), ost, Request::Write { parts, sync }, data).await?;
             return Ok(len);
         }
         let runs = deal(layout, &split, offset, &data);
@@ -40,7 +37,7 @@ impl Lov {
         let calls = rpcs.into_iter().map(|Rpc { ost, parts, pieces, .. }| async move {
             let mut bulk = Bulk::new();
             pieces.iter().for_each(|p| bulk.append(runs[p.run].slice(p.pos as usize, p.len as usize)));
-            let answer = self.write_rpc(ost, Request::Write { parts, sync }, bulk).await;
+            let answer = self.write_rpc(layout.fid(), ost, Request::Write { parts, sync }, bulk).await;
             answer.map_err(|errno| (errno, pieces))
         });
         // Of each run, how much is certainly written.
@@ -59,11 +56,13 @@ impl Lov {
         }
     }
 
-    async fn write_rpc(&self, ost: u32, request: Request, bulk: Bulk) -> Result<()> {
-        match self.call(ost, request, bulk).await?.0 {
-            Reply::Ok => Ok(()),
-            _ => Err(Errno::EPROTO),
+    async fn write_rpc(&self, file: Fid, ost: u32, request: Request, bulk: Bulk) -> Result<()> {
+        if !matches!(request, Request::Write { sync: true, .. }) {
+            return self.change(file, ost, request, bulk).await;
         }
+        let before = self.unsynced.before(file, ost);
+        let epoch = done(self.call(ost, request, bulk).await?.0)?;
+        self.unsynced.changed_durably(file, ost, before, epoch)
     }
 }
 

@@ -55,6 +55,8 @@ pub struct State {
     pub log: Vec<String>,
     /// OSTs that refuse writes.
     pub full: BTreeSet<u32>,
+    /// Lives of the OSTs' hosts, where they are not the first.
+    pub epochs: BTreeMap<u32, u64>,
     /// The MDT wants groups, and these.
     pub groups_wanted: Option<Vec<u32>>,
     /// How long services take; zero: they answer at once.
@@ -219,6 +221,7 @@ impl Mounted {
             open: BTreeMap::new(),
             log: Vec::new(),
             full: BTreeSet::new(),
+            epochs: BTreeMap::new(),
             groups_wanted: None,
             delay: Duration::ZERO,
             incarnation: 1,

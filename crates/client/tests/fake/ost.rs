@@ -70,7 +70,7 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
                 object.fill(part.offset as usize, &data[at..at + part.len as usize]);
                 at += part.len as usize;
             }
-            Ok(Reply::Ok.into())
+            Ok(done(state, index).into())
         }
         Request::Attrs { objects } => {
             let attr = |fid: &Fid| {
@@ -88,24 +88,29 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
                     object(state, index, fid, now).cut(size as usize);
                 }
             }
-            Ok(Reply::Ok.into())
+            Ok(done(state, index).into())
         }
         Request::Allocate { mode, runs } => {
             for (fid, offset, len) in runs {
                 allocate(object(state, index, fid, now), mode, offset as usize, len as usize);
             }
-            Ok(Reply::Ok.into())
+            Ok(done(state, index).into())
         }
         Request::Seek { object, offset, what } => {
             let Some(object) = state.objects.get(&(index, object)) else { return Ok(Reply::Offset(None).into()) };
             Ok(Reply::Offset(seek(object, offset as usize, what)).into())
         }
-        Request::Sync { .. } | Request::Destroy { .. } | Request::DestroyRange { .. } => Ok(Reply::Ok.into()),
+        Request::Sync { .. } => Ok(done(state, index).into()),
+        Request::Destroy { .. } | Request::DestroyRange { .. } => Ok(Reply::Ok.into()),
         Request::StatFs => {
             let statfs = StatFs { bsize: 4096, blocks: 1000, bfree: 900, bavail: 800, files: 500, ffree: 400 };
             Ok(Reply::StatFs(statfs).into())
         }
     }
+}
+
+fn done(state: &State, index: u32) -> Reply {
+    Reply::Done { epoch: state.epochs.get(&index).copied().unwrap_or(1) }
 }
 
 fn object(state: &mut State, index: u32, fid: Fid, now: Time) -> &mut Object {

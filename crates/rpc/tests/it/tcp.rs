@@ -1,6 +1,6 @@
 //! Real sockets.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use sheen_lnet::{Connection, Fault, Frame, Net, Nid};
@@ -115,7 +115,7 @@ fn a_resend_waits_for_the_execution_that_runs() {
         let other = Import::<Mds>::new(Net::new(rt.clone()), import_config("client", Some(addr)));
         // Another connection of the same client takes the first one's place, which breaks.
         other.connect().await.unwrap();
-        until(&rt, || import.stats().resent == 2).await;
+        until(&rt, || import.stats().resent >= 2).await;
         echo.gate.add_permits(2);
         assert_eq!(once.await.unwrap(), Ok(1));
         again.await.unwrap().unwrap();
@@ -325,40 +325,45 @@ fn replies_are_not_made_before_there_is_room_for_them() {
     });
 }
 
+/// A client that asks for many reads and does not fetch the replies until it is told to.
+async fn deaf(rt: &Rt, addr: SocketAddr, name: &str, reads: u64) -> Connection {
+    let mut connection = Net::new(rt.clone()).connect(addr).await.unwrap();
+    let (client, protocol, target) = (name.into(), "ost".into(), TARGET.into());
+    let hello = frame::to_body(&Hello { client, protocol, target, features: 0, reconnect: false }).unwrap();
+    connection.sender.post(Frame { body: hello.into(), ..Frame::new(Kind::Hello, 0) }).unwrap();
+    connection.receiver.recv().await.unwrap();
+    connection.receiver.handshaken();
+    for xid in 1..=reads {
+        let body = frame::to_body(&read()).unwrap().into();
+        connection.sender.post(Frame { body, ..Frame::new(Kind::Request, xid) }).unwrap();
+    }
+    connection
+}
+
 #[test]
 fn room_is_taken_until_a_reply_is_sent() {
     const LEN: usize = 1 << 20;
     real(async |rt| {
         let echo = Arc::new(Echo { reply_bytes: LEN, data: Mutex::new(data(LEN, 1)), ..Echo::new(1) });
-        let limit = ServerConfig { bulk_in_flight_max_bytes: 32 << 20, ..config(1000) };
+        let limit = ServerConfig { bulk_total_max_bytes: 32 << 20, ..config(1000) };
         let server = Server::with_config(Net::new(rt.clone()), limit);
         server.add::<Ost>(TARGET, echo.clone());
         let addr = server.listen(LOOPBACK.into()).await.unwrap();
-        // A client that asks and does not read.
-        let Connection { sender, mut receiver } = Net::new(rt.clone()).connect(addr).await.unwrap();
-        let hello = frame::to_body(&Hello {
-            client: "deaf".into(),
-            protocol: "ost".into(),
-            target: TARGET.into(),
-            features: 0,
-            reconnect: false,
-        });
-        sender.post(Frame { body: hello.unwrap().into(), ..Frame::new(Kind::Hello, 0) }).unwrap();
-        receiver.recv().await.unwrap();
-        receiver.handshaken();
-        for xid in 1..=200 {
-            let body = frame::to_body(&read()).unwrap().into();
-            sender.post(Frame { body, ..Frame::new(Kind::Request, xid) }).unwrap();
-        }
+        let clients = [deaf(&rt, addr, "a", 60).await, deaf(&rt, addr, "b", 60).await, deaf(&rt, addr, "c", 60).await];
         until(&rt, || echo.executed() >= 32).await;
-        rt.sleep(Duration::from_millis(200)).await;
+        rt.sleep(Duration::from_millis(300)).await;
         let executed = echo.executed();
-        // Some MiB are in the sockets' buffers.
-        assert!(executed < 48, "{executed} replies of 1 MiB");
-        for _ in 1..=200 {
-            assert_eq!(receiver.recv().await.unwrap().bulk.len(), LEN);
+        // Some MiB of each are in the sockets' buffers. What waits in queues is in no one's way but for its room.
+        assert!(executed < 80, "{executed} replies of 1 MiB");
+        let read = |mut client: Connection| async move {
+            for _ in 0..60 {
+                assert_eq!(client.receiver.recv().await.unwrap().bulk.len(), LEN);
+            }
+        };
+        for task in clients.map(|client| rt.spawn("read", read(client))) {
+            task.await.unwrap();
         }
-        assert_eq!(echo.executed(), 200);
+        assert_eq!(echo.executed(), 180);
     });
 }
 

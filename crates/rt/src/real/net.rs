@@ -30,7 +30,7 @@ const KEEPALIVE_PROBES: u32 = 3;
 
 /// While many bytes are expected, the reader sleeps until so many are there (SO_RCVLOWAT; the kernel sizes its buffer for it): the
 /// sender's kernel otherwise wakes it for each packet of 64 KiB. Not more, so that both ends copy at the same time.
-const LOW_WATER_BYTES_MAX: usize = 1 << 20;
+const LOW_WATER_BYTES_MAX: usize = 256 << 10;
 /// Below this it is not worth the system call.
 const LOW_WATER_BYTES_MIN: usize = 64 << 10;
 
