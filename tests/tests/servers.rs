@@ -25,7 +25,17 @@ impl Cluster {
         for kind in ["mgs", "mds", "oss"] {
             cluster.spawn(kind);
         }
+        // A mount does not wait for servers that the MGS has never heard of.
+        let end = Instant::now() + Duration::from_secs(30);
+        while !["many-MDT0000 (", "OSTs of many ready"].iter().all(|said| cluster.log().contains(said)) {
+            assert!(Instant::now() < end, "the servers do not start");
+            thread::sleep(Duration::from_millis(10));
+        }
         cluster
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.base.join("log")).unwrap_or_default()
     }
 
     fn nid(&self, kind: &str) -> String {
@@ -67,7 +77,7 @@ impl Drop for Cluster {
             let _ = child.wait();
         }
         if thread::panicking() {
-            eprintln!("{}", fs::read_to_string(self.base.join("log")).unwrap_or_default());
+            eprintln!("{}", self.log());
         }
         let _ = fs::remove_dir_all(&self.base);
     }
@@ -154,7 +164,7 @@ fn an_mgs_that_is_stopped_has_nothing_to_complain_of() {
     let (_, mut mgs) = cluster.children.remove(at);
     bash(&cluster.base, &format!("kill -TERM {}", mgs.id())).ok();
     assert!(mgs.wait().unwrap().success());
-    let log = fs::read_to_string(cluster.base.join("log")).unwrap();
+    let log = cluster.log();
     assert!(!log.contains("ERROR"), "{log}");
     fs::write(mount.path("f"), "goes on").unwrap();
 }

@@ -394,7 +394,13 @@ impl<P: Protocol> Drop for Unfinished<'_, P> {
         if self.done {
             return;
         }
-        tracing::error!(target_name = %self.target.name, client = self.client, xid = self.xid, "a request was not finished");
+        let (target, client, xid) = (&self.target.name, self.client, self.xid);
+        if std::thread::panicking() {
+            tracing::error!(target_name = %target, client, xid, "a request was not finished");
+        } else {
+            // The process ends: nothing is wrong with a request that waits for something to happen.
+            tracing::debug!(target_name = %target, client, xid, "a request was dropped");
+        }
         let place = self.target.state.lock().replies.finish(self.client, self.xid, None);
         if let Some(place) = place {
             let frame = Stored::error(Errno::EIO).into_frame(self.xid, place.flags, 0);
