@@ -1,14 +1,80 @@
 //! A frame in memory, and the bytes it becomes.
 
-use std::io::{self, IoSlice};
+use std::{
+    fmt,
+    io::{self, IoSlice},
+    sync::Arc,
+};
 
 use bytes::Bytes;
-use sheen_rt::WriteHalf;
+use sheen_rt::{File, WriteHalf};
 use sheen_wire::{
-    Bulk,
+    Bulk, Errno,
     bulk::BULK_BYTES_MAX,
-    frame::{BODY_BYTES_MAX, FLAG_BULK_CRC, FrameError, HEADER_LEN, Header, Kind},
+    frame::{BODY_BYTES_MAX, FLAG_BULK_CRC, FLAG_BULK_LIVE, FrameError, HEADER_LEN, Header, Kind},
 };
+
+/// A file whose pages are sent as they are.
+pub trait Source: Send + Sync {
+    /// The file.
+    fn file(&self) -> &File;
+
+    /// What was sent of it did not have the checksum that was promised, or it could not be read: the checksums are not to be relied
+    /// on any more.
+    fn stale(&self);
+}
+
+/// A run of bytes of a file.
+#[derive(Clone)]
+pub struct Stretch {
+    /// The file.
+    pub source: Arc<dyn Source>,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// Bulk that lies in files still.
+#[derive(Clone)]
+pub struct Live {
+    /// Where, in order.
+    pub stretches: Vec<Stretch>,
+    /// CRC-32C of all of it.
+    pub crc: u32,
+}
+
+impl Live {
+    /// Total bytes.
+    pub fn len(&self) -> usize {
+        self.stretches.iter().map(|s| s.len).sum()
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads it into memory, and gives up the checksums that were known of it. Where a file was cut meanwhile there are zeros.
+    ///
+    /// Errors: as pread(2).
+    pub fn copy(&self) -> io::Result<Bulk> {
+        let mut bulk = Bulk::new();
+        for Stretch { source, offset, len } in &self.stretches {
+            source.stale();
+            let mut bytes = vec![0; *len];
+            source.file().read_at(*offset, &mut bytes)?;
+            bulk.push(bytes.into());
+        }
+        Ok(bulk)
+    }
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Live({} bytes, crc {:#010x})", self.len(), self.crc)
+    }
+}
 
 /// A header, the body and the bulk. `body_len`, `bulk_len` and `bulk_crc` of the header need not be filled in before sending;
 /// set [`FLAG_BULK_CRC`] to have the bulk checksummed.
@@ -20,17 +86,27 @@ pub struct Frame {
     pub body: Bytes,
     /// File data.
     pub bulk: Bulk,
+    /// To be sent: file data that follows the bulk, which has to be empty if this is to be checksummed.
+    pub live: Option<Live>,
+    /// Received: the bulk was sent live and does not match its checksum.
+    pub damaged: bool,
 }
 
 impl Frame {
     /// A frame without body and bulk.
     pub fn new(kind: Kind, xid: u64) -> Frame {
-        Frame { header: Header::new(kind, xid), body: Bytes::new(), bulk: Bulk::new() }
+        Frame::from(Header::new(kind, xid))
     }
 
     /// Its length on the wire, in bytes.
     pub fn wire_len(&self) -> usize {
-        HEADER_LEN + self.body.len() + self.bulk.len()
+        HEADER_LEN + self.body.len() + self.bulk.len() + self.live.as_ref().map_or(0, Live::len)
+    }
+}
+
+impl From<Header> for Frame {
+    fn from(header: Header) -> Frame {
+        Frame { header, body: Bytes::new(), bulk: Bulk::new(), live: None, damaged: false }
     }
 }
 
@@ -42,23 +118,37 @@ pub(crate) struct Encoded {
     header: [u8; HEADER_LEN],
     body: Bytes,
     bulk: Bulk,
+    live: Option<Live>,
+    /// Bytes of header, body and bulk.
+    plain: usize,
+    /// Bytes of all.
     len: usize,
     written: usize,
 }
 
+/// Sent in place of what a file turns out not to have any more.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
 impl Encoded {
     /// Checks the limits, fills in the header, computes the checksums.
     pub(crate) fn new(frame: Frame) -> Result<Encoded, FrameError> {
-        let Frame { mut header, body, bulk } = frame;
-        if body.len() > BODY_BYTES_MAX || bulk.len() > BULK_BYTES_MAX {
+        let Frame { mut header, body, bulk, live, .. } = frame;
+        let bulk_len = bulk.len().saturating_add(live.as_ref().map_or(0, Live::len));
+        if body.len() > BODY_BYTES_MAX || bulk_len > BULK_BYTES_MAX {
             let clamp = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-            return Err(FrameError::TooLarge { body: clamp(body.len()), bulk: clamp(bulk.len()) });
+            return Err(FrameError::TooLarge { body: clamp(body.len()), bulk: clamp(bulk_len) });
         }
         header.body_len = body.len() as u32;
-        header.bulk_len = bulk.len() as u32;
-        header.bulk_crc = if header.flags & FLAG_BULK_CRC != 0 { bulk.crc() } else { 0 };
-        let len = HEADER_LEN + body.len() + bulk.len();
-        Ok(Encoded { header: header.encode(&body), body, bulk, len, written: 0 })
+        header.bulk_len = bulk_len as u32;
+        header.flags |= if live.is_some() { FLAG_BULK_LIVE } else { 0 };
+        header.bulk_crc = match &live {
+            _ if header.flags & FLAG_BULK_CRC == 0 => 0,
+            Some(live) => live.crc,
+            None => bulk.crc(),
+        };
+        let plain = HEADER_LEN + body.len() + bulk.len();
+        let len = HEADER_LEN + body.len() + bulk_len;
+        Ok(Encoded { header: header.encode(&body), body, bulk, live, plain, len, written: 0 })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -68,9 +158,7 @@ impl Encoded {
     /// Writes what the socket takes without waiting. True: all is written.
     pub(crate) fn try_write(&mut self, half: &WriteHalf) -> io::Result<bool> {
         while self.written < self.len {
-            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-            let n = self.unwritten(&mut slices);
-            match half.try_write_vectored(&slices[..n]) {
+            match self.write_some(half) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(n) => self.written += n,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
@@ -83,14 +171,57 @@ impl Encoded {
 
     /// Writes the rest, waiting for the socket.
     pub(crate) async fn write(&mut self, half: &mut WriteHalf) -> io::Result<()> {
-        while self.written < self.len {
+        while self.written < self.plain {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let n = self.unwritten(&mut slices);
             let bytes: usize = slices[..n].iter().map(|s| s.len()).sum();
             half.write_all_vectored(&slices[..n]).await?;
             self.written += bytes;
         }
+        while !self.try_write(half)? {
+            half.writable().await?;
+        }
         Ok(())
+    }
+
+    /// One system call's worth.
+    fn write_some(&self, half: &WriteHalf) -> io::Result<usize> {
+        if self.written >= self.plain {
+            return self.send_live(half);
+        }
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let n = self.unwritten(&mut slices);
+        match &self.live {
+            Some(_) => half.try_write_more(&slices[..n]),
+            None => half.try_write_vectored(&slices[..n]),
+        }
+    }
+
+    /// Sends of the files what comes next. Where one cannot be read, or has become shorter, zeros go instead: the length is
+    /// announced, and the checksum tells the receiver to ask again.
+    fn send_live(&self, half: &WriteHalf) -> io::Result<usize> {
+        let mut skip = self.written - self.plain;
+        for Stretch { source, offset, len } in self.live.iter().flat_map(|live| &live.stretches) {
+            if skip >= *len {
+                skip -= len;
+                continue;
+            }
+            let left = len - skip;
+            let sent = half.try_send_file(source.file(), offset + skip as u64, left);
+            match sent {
+                Ok(1..) => return sent,
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => return Err(e),
+                // Which of the two had an error is not always clear; from now on the file is read, which tells.
+                _ => source.stale(),
+            }
+            let unreadable = sent.as_ref().is_err_and(|e| e.raw_os_error() == Some(Errno::EIO.0));
+            return if unreadable || sent.is_ok() {
+                half.try_write_vectored(&[IoSlice::new(&ZEROS[..left.min(ZEROS.len())])])
+            } else {
+                sent
+            };
+        }
+        Err(io::ErrorKind::WriteZero.into())
     }
 
     /// Fills `slices` with what is not written yet, as much as fits. Returns how many were filled.

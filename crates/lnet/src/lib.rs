@@ -22,7 +22,7 @@ pub mod receiver;
 pub mod sender;
 
 pub use fault::Fault;
-pub use frame::Frame;
+pub use frame::{Frame, Live, Source, Stretch};
 pub use net::{Acceptor, Connection, Limits, Local, Net};
 pub use nid::{DEFAULT_PORT, Nid, NidError, NidName, check_fsname, parse_source};
 pub use receiver::{Receiver, RecvError};

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use sheen_rt::{ReadHalf, Rt, buf::BufferPool};
 use sheen_wire::{
     Bulk,
-    frame::{FLAG_BULK_CRC, FrameError, HEADER_LEN, Header},
+    frame::{FLAG_BULK_CRC, FLAG_BULK_LIVE, FrameError, HEADER_LEN, Header},
 };
 
 use crate::{frame::Frame, sender::Shared};
@@ -138,10 +138,11 @@ impl Receiver {
         let body = self.body(header.body_len as usize).await?;
         header.verify(crc, &body)?;
         let bulk = self.bulk(header.bulk_len as usize).await?;
-        if header.flags & FLAG_BULK_CRC != 0 && bulk.crc() != header.bulk_crc {
+        let damaged = header.flags & FLAG_BULK_CRC != 0 && bulk.crc() != header.bulk_crc;
+        if damaged && header.flags & FLAG_BULK_LIVE == 0 {
             return Err(FrameError::Checksum("bulk").into());
         }
-        Ok(Frame { header, body, bulk })
+        Ok(Frame { header, body, bulk, live: None, damaged })
     }
 
     async fn header(&mut self) -> Result<(Header, u32), RecvError> {

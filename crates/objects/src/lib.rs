@@ -4,6 +4,7 @@
 //! * [`check`]: bounds on requests, before anything is done for them;
 //! * [`plan`]: adjacent parts of a request become one run, so one system call;
 //! * [`births`]: which directory entries of new objects are durable yet;
+//! * [`sums`]: checksums of what is in objects, so that it can be sent unread;
 //! * [`identity`]: the file that says which target a directory holds;
 //! * [`sharing`]: how targets on one device divide what `statfs` says of it.
 //!
@@ -15,8 +16,10 @@ pub mod identity;
 pub mod name;
 pub mod plan;
 pub mod sharing;
+pub mod sums;
 
 pub use births::Births;
 pub use identity::Identity;
 pub use plan::{Run, runs};
 pub use sharing::Sharing;
+pub use sums::Sums;

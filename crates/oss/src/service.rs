@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sheen_lnet::Nid;
 use sheen_objects::check;
 use sheen_rpc::{BoxFuture, Export, Response, Service};
 use sheen_wire::{
@@ -50,7 +51,7 @@ impl Service<sheen_wire::Ost> for Ost {
             self.seen(export);
             let start = self.rt.now();
             let op = request.op();
-            let result = self.serve(request, bulk).await;
+            let result = self.serve(export, request, bulk).await;
             self.stats.record(op, self.rt.now().since(start).as_micros() as u64);
             result
         })
@@ -81,12 +82,12 @@ impl Service<sheen_wire::Ost> for Ost {
 }
 
 impl Ost {
-    async fn serve(&self, request: Request, bulk: Bulk) -> Result<Response<Reply>> {
+    async fn serve(&self, export: &Export, request: Request, bulk: Bulk) -> Result<Response<Reply>> {
         check::request(&request, bulk.len())?;
         let body = match request {
-            Request::Read { parts } => return self.read(&parts),
+            Request::Read { parts } => return self.read(&parts, export.nid() != Nid::Lo),
             Request::Write { parts, sync } => {
-                self.write(&parts, &bulk)?;
+                self.write(&parts, &bulk, export.nid() != Nid::Lo)?;
                 if sync {
                     self.sync_parts(&parts).await?;
                 }
@@ -140,17 +141,23 @@ impl Ost {
         Reply::Done { epoch: self.rt.boot_id() }
     }
 
-    fn read(&self, parts: &[Part]) -> Result<Response<Reply>> {
+    fn read(&self, parts: &[Part], remote: bool) -> Result<Response<Reply>> {
+        if remote && let Some((lens, live)) = self.store.live(parts)? {
+            self.stats.record_at(READ_BYTES, live.len() as u64);
+            return Ok(Response::with_live(Reply::Read(lens), live));
+        }
         let wanted: usize = parts.iter().map(|p| p.len as usize).sum();
-        let (lens, bulk) = self
-            .perhaps_blocking(wanted > BLOCKING_BYTES || parts.len() >= BLOCKING_OBJECTS, || self.store.read(parts))?;
+        let blocking = wanted > BLOCKING_BYTES || parts.len() >= BLOCKING_OBJECTS;
+        let (lens, bulk) = self.perhaps_blocking(blocking, || {
+            if remote { self.store.read_and_sum(parts) } else { self.store.read(parts) }
+        })?;
         self.stats.record_at(READ_BYTES, bulk.len() as u64);
         Ok(Response::with_bulk(Reply::Read(lens), bulk))
     }
 
-    fn write(&self, parts: &[Part], bulk: &Bulk) -> Result<()> {
+    fn write(&self, parts: &[Part], bulk: &Bulk, remote: bool) -> Result<()> {
         self.perhaps_blocking(bulk.len() > BLOCKING_BYTES || parts.len() >= BLOCKING_OBJECTS, || {
-            self.store.write(parts, bulk)
+            self.store.write(parts, bulk, remote)
         })?;
         self.stats.record_at(WRITE_BYTES, bulk.len() as u64);
         Ok(())

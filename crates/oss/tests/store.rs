@@ -49,7 +49,7 @@ impl Fixture {
     }
 
     fn try_write(&self, parts: &[Part], data: &[u8]) -> Result<(), Errno> {
-        self.store.write(parts, &Bulk::from(Bytes::copy_from_slice(data)))
+        self.store.write(parts, &Bulk::from(Bytes::copy_from_slice(data)), false)
     }
 
     fn read(&self, oid: u32, offset: u64, len: usize) -> Vec<u8> {
@@ -144,7 +144,7 @@ fn one_write_fills_many_parts_of_many_objects_in_order() {
     ];
     let data = pattern(3, 25);
     let bulk: Bulk = data.chunks(7).map(Bytes::copy_from_slice).collect();
-    f.store.write(&parts, &bulk).unwrap();
+    f.store.write(&parts, &bulk, false).unwrap();
     assert_eq!(f.read(1, 0, 99), [&data[..12], &data[18..22]].concat(), "the later part wins");
     assert_eq!(f.read(2, 100, 99), [&data[15..18], &data[23..25]].concat());
     assert_eq!(f.read(4, 0, 99), [&[0], &data[22..23]].concat());
@@ -466,4 +466,42 @@ fn a_full_disk_says_so_and_recovers() {
     assert!(f.store.statfs().unwrap().bavail * 4096 >= 512 << 10);
     f.write(4, 0, &big[..512 << 10]);
     assert_eq!(f.store.allocate(Allocate::Reserve { keep_size: false }, &[(fid(5), 0, MIB)]), Err(Errno::ENOSPC));
+}
+
+#[test]
+fn what_is_sent_unread_has_the_checksum_of_what_is_there() {
+    let f = Fixture::new();
+    let data = pattern(9, 4 << 20);
+    let bulk = Bulk::from(Bytes::from(data.clone()));
+    let live = |parts: &[Part]| f.store.live(parts).unwrap().map(|(lens, live)| (lens, live.crc));
+    let crc = |parts: &[Part]| f.store.read(parts).unwrap().1.crc();
+    f.store.write(&[part(1, 0, 4 << 20)], &bulk, true).unwrap();
+    f.store.write(&[part(2, MIB, 4 << 20)], &bulk, true).unwrap();
+    let two = [part(1, MIB, 1 << 20), part(1, 2 * MIB, 1 << 19), part(2, MIB, 1 << 20)];
+    assert_eq!(live(&two), Some((vec![1 << 20, 1 << 19, 1 << 20], crc(&two))));
+    assert_eq!(live(&[part(1, 5, 1 << 20)]), None, "no whole chunks");
+    assert_eq!(live(&[part(1, 0, 1 << 16)]), None, "too little to be worth it");
+    assert_eq!(live(&[part(1, 4 * MIB, 1 << 20)]), None, "past the end");
+    assert_eq!(live(&[part(3, 0, 1 << 20)]), None, "no object");
+
+    let whole = [part(1, 0, 4 << 20)];
+    let changes: [(&str, &dyn Fn()); 3] = [
+        ("write", &|| f.write(1, 70_000, b"x")),
+        ("punch", &|| f.store.allocate(Allocate::PunchHole, &[(fid(1), 100_000, 5)]).unwrap()),
+        ("cut", &|| f.store.truncate(&[(fid(1), 3 * MIB + 1)]).unwrap()),
+    ];
+    for (what, change) in changes {
+        assert!(live(&whole).is_some(), "before {what}");
+        change();
+        assert_eq!(live(&whole), None, "{what}");
+        let (_, read) = f.store.read_and_sum(&whole).unwrap();
+        if what != "cut" {
+            assert_eq!(live(&whole), Some((vec![4 << 20], read.crc())), "known again after it was read");
+        } else {
+            assert_eq!(live(&whole), None, "the file ends before");
+            f.store.truncate(&[(fid(1), 4 * MIB)]).unwrap();
+            assert_eq!(live(&[part(1, 3 * MIB, 1 << 20)]), None, "what is new was never seen");
+            f.store.read_and_sum(&whole).unwrap();
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use sheen_lnet::Nid;
+use sheen_lnet::{Live, Nid};
 use sheen_wire::{Bulk, Protocol};
 use tokio::sync::Notify;
 
@@ -23,6 +23,9 @@ pub struct Response<R> {
     pub body: R,
     /// File data that goes with it.
     pub bulk: Bulk,
+    /// The file data, if it lies in files still and `bulk` is empty: over tcp it is sent from there. Only for clients of other
+    /// processes.
+    pub live: Option<Live>,
     /// The transaction that the request became, 0 for one that changed nothing.
     pub transno: u64,
     /// All transactions up to this one are durable. A service may leave it 0: then [`Service::last_committed`] is asked.
@@ -31,7 +34,7 @@ pub struct Response<R> {
 
 impl<R> From<R> for Response<R> {
     fn from(body: R) -> Response<R> {
-        Response { body, bulk: Bulk::new(), transno: 0, last_committed: 0 }
+        Response { body, bulk: Bulk::new(), live: None, transno: 0, last_committed: 0 }
     }
 }
 
@@ -39,6 +42,21 @@ impl<R> Response<R> {
     /// A reply with file data.
     pub fn with_bulk(body: R, bulk: Bulk) -> Response<R> {
         Response { bulk, ..Response::from(body) }
+    }
+
+    /// A reply with file data that lies in files still.
+    pub fn with_live(body: R, live: Live) -> Response<R> {
+        Response { live: Some(live), ..Response::from(body) }
+    }
+
+    /// The same with the data in memory.
+    ///
+    /// Errors: as pread(2).
+    pub(crate) fn copied(mut self) -> std::io::Result<Response<R>> {
+        if let Some(live) = self.live.take() {
+            self.bulk = live.copy()?;
+        }
+        Ok(self)
     }
 
     /// A reply of a transaction.

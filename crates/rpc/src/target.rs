@@ -9,13 +9,13 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sheen_lnet::{Frame, Local, Net, Nid, Sender};
+use sheen_lnet::{Frame, Live, Local, Net, Nid, Sender};
 use sheen_recovery::{Begin, ReplyCache};
 use sheen_rt::Rt;
 use sheen_wire::{
     Bulk, Errno, Protocol,
     bulk::BULK_BYTES_MAX,
-    frame::{self, BODY_BYTES_MAX, FLAG_BULK_CRC, FrameError, Header, Hello, Kind, Welcome},
+    frame::{self, BODY_BYTES_MAX, FLAG_BULK_COPY, FLAG_BULK_CRC, FrameError, Header, Hello, Kind, Welcome},
 };
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
@@ -94,6 +94,7 @@ struct Stored {
     transno: u64,
     body: Bytes,
     bulk: Bulk,
+    live: Option<Live>,
 }
 
 /// A client's attachment to a target.
@@ -202,10 +203,21 @@ impl<P: Protocol> Target<P> {
     }
 
     /// Executes a request that came over tcp and sends the reply to where it is awaited then.
-    async fn run(self: Arc<Self>, export: Arc<Export>, xid: u64, request: P::Request, bulk: Bulk, room: Option<Room>) {
-        let keep = P::once(&request);
+    async fn run(
+        self: Arc<Self>,
+        export: Arc<Export>,
+        header: Header,
+        request: P::Request,
+        bulk: Bulk,
+        room: Option<Room>,
+    ) {
+        let (xid, keep) = (header.xid, P::once(&request));
         let mut unfinished = Unfinished { target: &self, client: export.client(), xid, done: false };
-        let answer = self.execute(&export, request, bulk).await;
+        let mut answer = self.execute(&export, request, bulk).await;
+        // Without a checksum the client would not notice a write to what is being sent.
+        if header.flags & FLAG_BULK_CRC == 0 || header.flags & FLAG_BULK_COPY != 0 {
+            answer = answer.and_then(|response| Ok(self.rt.block_in_place(|| response.copied())?));
+        }
         let stored = Stored::new::<P>(answer);
         let place = self.state.lock().replies.finish(export.client(), xid, keep.then(|| stored.clone()));
         unfinished.done = true;
@@ -312,7 +324,7 @@ impl<P: Protocol> AnyTarget for Target<P> {
         sender: &Sender,
         permit: OwnedSemaphorePermit,
     ) -> Result<Option<Work>, FrameError> {
-        let Frame { header, body, bulk } = frame;
+        let Frame { header, body, bulk, .. } = frame;
         let request: P::Request = frame::from_body(&body)?;
         // What comes once the target goes is left unanswered: the client asks its successor.
         let Some(pass) = self.gate.enter() else { return Ok(None) };
@@ -333,7 +345,7 @@ impl<P: Protocol> AnyTarget for Target<P> {
                 let inline = self.service.inline(&request);
                 let bytes = bulk.len() + self.service.reply_bytes(&request).min(BULK_BYTES_MAX);
                 let export = session.export.clone();
-                let start = move |room| self.run(export, header.xid, request, bulk, room);
+                let start = move |room| self.run(export, header, request, bulk, room);
                 Some(Work { start: Box::new(|room| Box::pin(start(room))), bytes, inline })
             }
             Begin::Done(stored, place) => {
@@ -417,7 +429,8 @@ impl Stored {
         };
         match frame::to_body(&response.body) {
             Ok(body) if body.len() <= BODY_BYTES_MAX && response.bulk.len() <= BULK_BYTES_MAX => {
-                Stored { status: 0, transno: response.transno, body: body.into(), bulk: response.bulk }
+                let (bulk, live) = (response.bulk, response.live);
+                Stored { status: 0, transno: response.transno, body: body.into(), bulk, live }
             }
             _ => {
                 tracing::error!(protocol = P::NAME, bulk = response.bulk.len(), "a reply does not fit into a frame");
@@ -429,7 +442,7 @@ impl Stored {
     fn error(errno: Errno) -> Stored {
         // 0 would read as success.
         let status = if errno.0 > 0 { errno.0 } else { Errno::EIO.0 };
-        Stored { status, transno: 0, body: Bytes::new(), bulk: Bulk::new() }
+        Stored { status, transno: 0, body: Bytes::new(), bulk: Bulk::new(), live: None }
     }
 
     /// Takes the room that the bulk needs along with it.
@@ -449,7 +462,7 @@ impl Stored {
             status: self.status,
             ..Header::new(Kind::Reply, xid)
         };
-        Frame { header, body: self.body, bulk: self.bulk }
+        Frame { body: self.body, bulk: self.bulk, live: self.live, ..Frame::from(header) }
     }
 }
 

@@ -8,7 +8,10 @@ use std::{
     net::SocketAddr,
 };
 
-use crate::{real, sim};
+use crate::{
+    disk::{File, FileInner},
+    real, sim,
+};
 
 /// Accepts streams at an address. Dropping it stops that.
 pub struct Listener(pub(crate) ListenerInner);
@@ -182,6 +185,31 @@ impl WriteHalf {
         match &self.0 {
             WriteInner::Real(w) => w.try_write_vectored(bufs),
             WriteInner::Sim(w) => w.try_write_vectored(bufs),
+        }
+    }
+
+    /// As [`WriteHalf::try_write_vectored`], for what more follows right after: the last packet may wait for it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_write_more(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        match &self.0 {
+            WriteInner::Real(w) => w.try_write_more(bufs),
+            WriteInner::Sim(w) => w.try_write_vectored(bufs),
+        }
+    }
+
+    /// Sends up to `len` bytes of a file from `offset` on, as much as there is room for now, without waiting for the peer. The pages of
+    /// the file are sent as they are, without a copy (sendfile): what is written to them before the peer has received them may
+    /// be what it gets. 0: the file ends at `offset`.
+    ///
+    /// # Errors
+    /// As [`WriteHalf::try_write_vectored`]; and EIO and the like where the file cannot be read.
+    pub fn try_send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
+        match (&self.0, &file.0) {
+            (WriteInner::Real(w), FileInner::Real(f)) => w.try_send_file(f, offset, len),
+            (WriteInner::Sim(w), FileInner::Sim(f)) => w.try_send_file(f, offset, len),
+            _ => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 

@@ -27,6 +27,11 @@ pub const BODY_BYTES_MAX: usize = 4 << 20;
 pub const FLAG_BULK_CRC: u8 = 1;
 /// The request was sent before on another connection: look for its reply first.
 pub const FLAG_RESENT: u8 = 2;
+/// In a reply: the bulk was sent from a file's pages, without a copy. A write to them at the same time shows as a checksum that does
+/// not match; the client then asks again, with [`FLAG_BULK_COPY`].
+pub const FLAG_BULK_LIVE: u8 = 4;
+/// In a request: the reply's bulk has to be a copy that nobody changes.
+pub const FLAG_BULK_COPY: u8 = 8;
 
 /// What a frame is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

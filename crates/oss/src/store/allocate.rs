@@ -17,7 +17,9 @@ impl Store {
                 Allocate::Reserve { .. } | Allocate::ZeroRange { .. } => Some(self.files.create(object)?),
             };
             if let Some(open) = open {
+                let claim = open.sums().begin(offset, len, true);
                 let done = open.file.allocate(mode, offset, len);
+                open.sums().end(claim, []);
                 self.files.changed(&open, self.rt.wall());
                 done?;
             }

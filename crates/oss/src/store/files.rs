@@ -24,9 +24,11 @@ use std::{
 use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxBuildHasher;
+use sheen_lnet::Source;
 use sheen_objects::{
-    Births,
+    Births, Sums,
     name::{self, Dir},
+    sums::Budget,
 };
 use sheen_rt::{Disk, File, Metadata, OpenOptions, Rt};
 use sheen_wire::{Errno, Fid, Time};
@@ -57,6 +59,8 @@ pub struct Object {
     changed: AtomicI64,
     /// What of that was written to the file. Held while it is being written, so that an older time does not follow a newer one.
     saved: Mutex<i64>,
+    /// What is known of its content. Not of what others do who held it when it left the cache and came back: see [`Sums`].
+    sums: Mutex<Sums>,
     /// No longer in the cache: who changes it now has to write the time itself.
     evicted: AtomicBool,
 }
@@ -64,6 +68,11 @@ pub struct Object {
 const NEVER: i64 = i64::MIN;
 
 impl Object {
+    /// Checksums of its content.
+    pub fn sums(&self) -> MutexGuard<'_, Sums> {
+        self.sums.lock()
+    }
+
     /// Writes the time of the last change to the file, if it is not there yet. Without it the file would show the kernel's own
     /// time, some milliseconds earlier; so a failure is no reason to fail a request.
     pub fn save_time(&self) {
@@ -73,6 +82,16 @@ impl Object {
             set_time(&self.file, changed);
             *saved = changed;
         }
+    }
+}
+
+impl Source for Object {
+    fn file(&self) -> &File {
+        &self.file
+    }
+
+    fn stale(&self) {
+        self.sums().clear();
     }
 }
 
@@ -105,6 +124,7 @@ pub struct Files {
     root: PathBuf,
     shards: Box<[Mutex<Shard>]>,
     dirs: Mutex<LruCache<Dir, Arc<DirState>, FxBuildHasher>>,
+    sums: Budget,
 }
 
 impl Files {
@@ -116,6 +136,7 @@ impl Files {
             root: root.to_owned(),
             shards: (0..SHARDS).map(|_| Mutex::new(LruCache::with_hasher(each, FxBuildHasher))).collect(),
             dirs: Mutex::new(LruCache::with_hasher(DIRS_MAX, FxBuildHasher)),
+            sums: Budget::default(),
         }
     }
 
@@ -210,8 +231,9 @@ impl Files {
         let dir = self.dir(Dir::of(object));
         // Whether the open created it is not known; counting it as born now costs at most one sync of the directory.
         let born = if create { dir.births.born() } else { dir.births.latest() };
-        let (changed, saved) = (AtomicI64::new(NEVER), Mutex::new(NEVER));
-        let open = Arc::new(Object { file, fid: object, dir, born, changed, saved, evicted: AtomicBool::new(false) });
+        let (changed, saved, evicted) = (AtomicI64::new(NEVER), Mutex::new(NEVER), AtomicBool::new(false));
+        let sums = Mutex::new(Sums::new(&self.sums));
+        let open = Arc::new(Object { file, fid: object, dir, born, changed, saved, sums, evicted });
         let evicted = shard.push(object, open.clone());
         if let Some((_, evicted)) = &evicted {
             evict(evicted);

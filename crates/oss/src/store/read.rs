@@ -1,7 +1,11 @@
 //! Read: the bytes of several objects, one after another. What lies past an object's end is left out, and an object that does
 //! not exist is empty; holes read as zeros.
+//!
+//! What goes to another process and whose checksums are known is not read at all: it is sent from the file's pages (see
+//! [`sheen_objects::sums`]).
 
-use sheen_objects::{plan, runs};
+use sheen_lnet::{Live, Stretch};
+use sheen_objects::{plan, runs, sums};
 use sheen_wire::{
     Bulk, Result,
     ost::{OBJECT_SIZE_MAX, Part},
@@ -9,7 +13,59 @@ use sheen_wire::{
 
 use super::{Store, gather::Gather};
 
+/// Below this many bytes a copy costs less than to send pages.
+const LIVE_BYTES_MIN: usize = 256 << 10;
+
 impl Store {
+    /// `parts` without reading them: how many bytes each has, and where they are to be sent from. `None` where not all their
+    /// checksums are known, or it is not worth it.
+    ///
+    /// # Errors
+    /// What the local file system says.
+    pub fn live(&self, parts: &[Part]) -> Result<Option<(Vec<u32>, Live)>> {
+        if parts.iter().map(|p| p.len as usize).sum::<usize>() < LIVE_BYTES_MIN {
+            return Ok(None);
+        }
+        let mut live = Live { stretches: Vec::new(), crc: 0 };
+        for run in runs(parts).filter(|run| run.len > 0) {
+            let Some(object) = self.files.existing(run.object)? else { return Ok(None) };
+            let Some(crc) = object.sums().combined(live.crc, run.offset, run.len as u64) else { return Ok(None) };
+            live.crc = crc;
+            live.stretches.push(Stretch { source: object, offset: run.offset, len: run.len });
+        }
+        Ok(Some((parts.iter().map(|p| p.len).collect(), live)))
+    }
+
+    /// As [`Store::read`], noting checksums for the next time.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_and_sum(&self, parts: &[Part]) -> Result<(Vec<u32>, Bulk)> {
+        let mut claims = Vec::new();
+        for run in runs(parts) {
+            // An error shows again in reading.
+            if let Ok(Some(object)) = self.files.existing(run.object) {
+                let claim = object.sums().begin(run.offset, run.len as u64, false);
+                claims.push((run, object, claim));
+            }
+        }
+        let read = self.read(parts);
+        let mut claims = claims.into_iter().peekable();
+        let mut start = (0, 0); // of the run: among the parts, and in the bulk
+        for run in runs(parts) {
+            let got = read
+                .as_ref()
+                .map_or(0, |(lens, _)| lens[start.0..start.0 + run.parts].iter().map(|l| *l as usize).sum());
+            if let Some((_, object, claim)) = claims.next_if(|(claimed, ..)| *claimed == run) {
+                let piece = read.as_ref().map_or_else(|_| Bulk::new(), |(_, bulk)| bulk.slice(start.1, got));
+                let noted = sums::of_pieces(run.offset, piece.segments().iter().map(|s| &s[..]));
+                object.sums().end(claim, noted);
+            }
+            start = (start.0 + run.parts, start.1 + got);
+        }
+        read
+    }
+
     /// Reads `parts`: how many bytes each got, and the bytes.
     ///
     /// # Errors

@@ -16,7 +16,10 @@ impl Store {
                 _ => Some(self.files.create(object)?),
             };
             if let Some(open) = open {
-                open.file.set_len(size)?;
+                let claim = open.sums().begin(size, u64::MAX, true);
+                let done = open.file.set_len(size);
+                open.sums().end(claim, []);
+                done?;
                 self.files.changed(&open, self.rt.wall());
             }
         }

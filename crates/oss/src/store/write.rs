@@ -3,26 +3,37 @@
 //! A write that fails (ENOSPC, EDQUOT, EIO …) may have been done up to some part; where a later part overlaps an earlier one,
 //! the later wins.
 
-use sheen_objects::runs;
+use sheen_objects::{runs, sums};
 use sheen_wire::{Bulk, Result, ost::Part};
 
 use super::Store;
 
 impl Store {
-    /// Writes `bulk` to `parts`, whose lengths add up to its length.
+    /// Writes `bulk` to `parts`, whose lengths add up to its length. `sum`: it is worth to note checksums, because it may be read
+    /// over a network.
     ///
     /// # Errors
     /// What the local file system says.
-    pub fn write(&self, parts: &[Part], bulk: &Bulk) -> Result<()> {
+    pub fn write(&self, parts: &[Part], bulk: &Bulk, sum: bool) -> Result<()> {
         let mut start = 0;
         for run in runs(parts).filter(|run| run.len > 0) {
             let object = self.files.create(run.object)?;
-            let done = if run.len == bulk.len() {
-                object.file.write_all_vectored_at(run.offset, bulk.segments())
+            let piece;
+            let segments = if run.len == bulk.len() {
+                bulk.segments()
             } else {
-                object.file.write_all_vectored_at(run.offset, bulk.slice(start, run.len).segments())
+                piece = bulk.slice(start, run.len);
+                piece.segments()
             };
+            let claim = object.sums().begin(run.offset, run.len as u64, true);
+            let done = object.file.write_all_vectored_at(run.offset, segments);
             self.files.changed(&object, self.rt.wall()); // also after a failure: a part may have been written
+            let noted = if sum && done.is_ok() {
+                sums::of_pieces(run.offset, segments.iter().map(|s| &s[..]))
+            } else {
+                Vec::new()
+            };
+            object.sums().end(claim, noted);
             done?;
             start += run.len;
         }

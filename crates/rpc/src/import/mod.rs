@@ -27,7 +27,7 @@ use sheen_lnet::{Frame, Net, Nid};
 use sheen_wire::{
     Bulk, Errno, Protocol,
     bulk::BULK_BYTES_MAX,
-    frame::{self, BODY_BYTES_MAX, FLAG_BULK_CRC, Header, Kind},
+    frame::{self, BODY_BYTES_MAX, FLAG_BULK_COPY, FLAG_BULK_CRC, Header, Kind},
 };
 use tokio::sync::Notify;
 
@@ -347,7 +347,14 @@ impl<P: Protocol> Inner<P> {
                         none => none.insert(self.frame(&request, &bulk)?),
                     };
                     if let Some(waiting) = self.dispatch(frame) {
-                        return self.answer(waiting.await);
+                        let reply = waiting.await;
+                        let copied = frame.header.flags & FLAG_BULK_COPY != 0;
+                        if copied || !reply.as_ref().is_ok_and(|reply| reply.damaged) {
+                            return self.answer(reply);
+                        }
+                        // Somebody wrote to it while it was sent.
+                        frame.header.flags |= FLAG_BULK_COPY;
+                        continue;
                     }
                     // The connection was lost in between.
                 }
@@ -374,14 +381,15 @@ impl<P: Protocol> Inner<P> {
         }
         let flags = if self.checksums.load(Ordering::Relaxed) { FLAG_BULK_CRC } else { 0 };
         let header = Header { flags, ..Header::new(Kind::Request, 0) };
-        Ok(Frame { header, body: body.into(), bulk: bulk.clone() })
+        Ok(Frame { body: body.into(), bulk: bulk.clone(), ..Frame::from(header) })
     }
 
     /// What a reply says.
     fn answer(&self, reply: sheen_wire::Result<Frame>) -> sheen_wire::Result<Response<P::Reply>> {
-        let Frame { header, body, bulk } = reply?;
+        let Frame { header, body, bulk, damaged, .. } = reply?;
         self.last_committed.fetch_max(header.last_committed, Ordering::AcqRel);
         match header.status {
+            0 if damaged => return Err(Errno::EIO),
             0 => {}
             errno @ 1.. => return Err(Errno(errno)),
             _ => return Err(Errno::EPROTO),
@@ -390,6 +398,6 @@ impl<P: Protocol> Inner<P> {
             tracing::warn!(target_name = %self.target, xid = header.xid, %error, "cannot understand a reply");
             Errno::EPROTO
         })?;
-        Ok(Response { body, bulk, transno: header.transno, last_committed: header.last_committed })
+        Ok(Response { body, bulk, live: None, transno: header.transno, last_committed: header.last_committed })
     }
 }

@@ -4,6 +4,7 @@
 
 mod common;
 mod frames;
+mod live;
 mod lo;
 mod sim;
 mod tcp;

@@ -155,6 +155,10 @@ pub(crate) struct File {
 }
 
 impl File {
+    pub(crate) fn fd(&self) -> &fs::File {
+        &self.fd
+    }
+
     pub(crate) fn read_vectored_at(&self, mut offset: u64, mut bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let want: usize = bufs.iter().map(|b| b.len()).sum();
         let mut done = 0;

@@ -2,14 +2,16 @@
 
 use std::{
     future::poll_fn,
-    io::{self, IoSlice},
+    io::{self, IoSlice, IoSliceMut},
     net::{Ipv4Addr, SocketAddr},
     sync::Arc,
     task::Poll,
 };
 
-use super::{host::Host, world::State};
+use super::{file::File, host::Host, world::State};
 
+/// Bytes of a file that are sent at a time: few enough that a transfer is interrupted by what else happens.
+const SEND_FILE_BYTES_MAX: usize = 64 << 10;
 /// Where a connection was whose end is known no more.
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
@@ -128,6 +130,13 @@ impl WriteHalf {
     pub(crate) fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let End { host, conn, end } = &*self.0;
         host.with(|s| s.net_write(*conn, *end, bufs))
+    }
+
+    /// In pieces, as the real one.
+    pub(crate) fn try_send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
+        let mut piece = vec![0; len.min(SEND_FILE_BYTES_MAX)];
+        let n = file.read_vectored_at(offset, &mut [IoSliceMut::new(&mut piece)])?;
+        if n == 0 { Ok(0) } else { self.try_write_vectored(&[IoSlice::new(&piece[..n])]) }
     }
 
     pub(crate) async fn writable(&self) -> io::Result<()> {

@@ -1,0 +1,123 @@
+//! Bulk that is sent from the pages of a file: what the client gets is what is in the file, whatever happens to it meanwhile.
+
+use std::{
+    net::IpAddr,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use sheen_lnet::{Live, Net, Nid, Source, Stretch};
+use sheen_rpc::{BoxFuture, Export, Import, ImportConfig, Response, Server, Service};
+use sheen_rt::{
+    File, OpenOptions, Rt,
+    sim::{Sim, SimConfig},
+};
+use sheen_wire::{Bulk, Ost, ost};
+
+use crate::common::*;
+
+const LEN: usize = (3 << 20) + 5;
+
+struct Pages {
+    file: File,
+    stale: AtomicUsize,
+}
+
+impl Source for Pages {
+    fn file(&self) -> &File {
+        &self.file
+    }
+
+    fn stale(&self) {
+        self.stale.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Answers every read with the whole file in two stretches, and a checksum that was made some time ago.
+struct Files {
+    pages: Arc<Pages>,
+    crc: u32,
+}
+
+impl Service<Ost> for Files {
+    fn call<'a>(
+        &'a self,
+        _: &'a Arc<Export>,
+        _: ost::Request,
+        _: Bulk,
+    ) -> BoxFuture<'a, sheen_wire::Result<Response<ost::Reply>>> {
+        let stretch = |offset: usize, len| Stretch { source: self.pages.clone(), offset: offset as u64, len };
+        let live = Live { stretches: vec![stretch(0, 70_000), stretch(70_000, LEN - 70_000)], crc: self.crc };
+        Box::pin(async move { Ok(Response::with_live(ost::Reply::Read(vec![LEN as u32]), live)) })
+    }
+
+    fn incarnation(&self) -> u64 {
+        1
+    }
+
+    fn inline(&self, _: &ost::Request) -> bool {
+        false
+    }
+}
+
+/// Reads what `change` left of a file whose checksum was made before. Also how often the checksum was found wrong.
+async fn read_back(place: &Place, change: impl Fn(&File), checksums: bool) -> (Vec<u8>, usize) {
+    let Place { server: server_rt, client: client_rt, host, dir } = place;
+    let file = server_rt.disk().open(dir.join("pages"), OpenOptions::CREATE).unwrap();
+    let before = data(LEN, 1);
+    file.write_all_vectored_at(0, before.segments()).unwrap();
+    change(&file);
+    let pages = Arc::new(Pages { file, stale: AtomicUsize::new(0) });
+    let server = Server::new(Net::new(server_rt.clone()));
+    server.add::<Ost>(TARGET, Arc::new(Files { pages: pages.clone(), crc: before.crc() }));
+    let addr = server.listen(([0, 0, 0, 0], 0).into()).await.unwrap();
+    let config = ImportConfig::new("c", TARGET, vec![Nid::Tcp((*host, addr.port()).into())]);
+    let import = Import::<Ost>::new(Net::new(client_rt.clone()), config);
+    import.set_checksums(checksums);
+    let got = import.call(read(), Bulk::new()).await.unwrap();
+    assert_eq!(import.stats().connects, 1, "no connection had to be given up");
+    (got.bulk.into_bytes().to_vec(), pages.stale.load(Ordering::SeqCst))
+}
+
+/// Where it happens: the server with its directory and address, and the client.
+struct Place {
+    server: Rt,
+    client: Rt,
+    host: IpAddr,
+    dir: PathBuf,
+}
+
+async fn cases(place: Place) {
+    let whole = data(LEN, 1).into_bytes().to_vec();
+    for checksums in [true, false] {
+        let (got, stale) = read_back(&place, |_| {}, checksums).await;
+        assert!(got == whole);
+        assert_eq!(stale > 0, !checksums, "sent as it is only where the client would notice a change");
+        let (got, stale) = read_back(&place, |f| f.write_all_at(100_000, b"new").unwrap(), checksums).await;
+        let mut want = whole.clone();
+        want[100_000..100_003].copy_from_slice(b"new");
+        assert!(got == want && stale > 0, "a change since the checksum was made");
+        let (got, stale) = read_back(&place, |f| f.set_len(1 << 20).unwrap(), checksums).await;
+        want.copy_from_slice(&whole);
+        want[1 << 20..].fill(0);
+        assert!(got == want && stale > 0, "cut since");
+    }
+}
+
+#[test]
+fn over_a_socket() {
+    let dir = tempfile::tempdir().unwrap();
+    real(|rt| cases(Place { server: rt.clone(), client: rt, host: [127, 0, 0, 1].into(), dir: dir.path().to_owned() }));
+}
+
+#[test]
+fn in_the_simulator() {
+    for seed in 0..4 {
+        let sim = Sim::new(seed, SimConfig { short_io: 0.2, ..SimConfig::default() });
+        let host = sim.addr(1, 0).ip();
+        sim.run(cases(Place { server: sim.rt(1), client: sim.rt(2), host, dir: "/".into() })).unwrap();
+    }
+}
