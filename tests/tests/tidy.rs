@@ -17,6 +17,7 @@ const ARROW: &[(&str, &[&str])] = &[
     ("namespace", &["wire", "layout"]),
     ("objects", &["wire"]),
     ("recovery", &["wire"]),
+    ("ldlm", &["wire", "rt"]),
     ("lnet", &["wire", "rt"]),
     ("rpc", &["wire", "rt", "lnet", "recovery"]),
     ("mgc", &["wire", "rt", "lnet", "rpc"]),

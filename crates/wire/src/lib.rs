@@ -6,6 +6,7 @@
 //! * [`errno`]: how a failure is named (Linux's numbers, whatever the host);
 //! * [`attr`]: what `stat` shows, times, credentials;
 //! * [`mds`], [`ost`], [`mgs`]: the three protocols, each a request and a reply enum;
+//! * [`ldlm`]: locks, how they exclude each other and how they are named;
 //! * [`frame`]: how a message lies on a byte stream: fixed header, body, bulk, checksums;
 //! * [`control`]: what `lfs` asks of a mount;
 //! * [`bulk`]: file data that travels beside a message without being copied into it.
@@ -19,6 +20,7 @@ pub mod control;
 pub mod errno;
 pub mod fid;
 pub mod frame;
+pub mod ldlm;
 pub mod mds;
 pub mod mgs;
 pub mod ost;

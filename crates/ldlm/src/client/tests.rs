@@ -1,0 +1,229 @@
+//! The client's side, scene by scene.
+
+use std::time::Duration;
+
+use sheen_wire::{
+    Fid,
+    ldlm::{bits, *},
+};
+
+use super::*;
+
+const EOF: u64 = u64::MAX;
+
+fn object(n: u32) -> Resource {
+    Resource::extent(Fid::new(1, n))
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(ms)
+}
+
+/// Locks with one granted on `policy`, used by nobody.
+fn with(resource: Resource, mode: Mode, policy: Policy) -> (Locks, Cookie) {
+    let mut locks = Locks::new(Tunables::default());
+    let cookie = add(&mut locks, resource, mode, policy, at(0));
+    (locks, cookie)
+}
+
+fn add(locks: &mut Locks, resource: Resource, mode: Mode, policy: Policy, now: Instant) -> Cookie {
+    let cookie = locks.begin(resource, mode, policy);
+    let mut actions = Vec::new();
+    assert!(locks.granted(cookie, LockId(cookie.0 + 1), mode, policy, &mut actions));
+    locks.release(now, cookie, &mut actions);
+    assert!(actions.is_empty());
+    cookie
+}
+
+fn flush(locks: &Locks, cookie: Cookie, resource: Resource) -> Action {
+    let Held { mode, policy, .. } = locks.held(cookie).expect("held");
+    Action::Flush { cookie, resource, mode, policy }
+}
+
+#[test]
+fn a_lock_is_found_for_what_it_covers_and_not_for_more() {
+    let (mut locks, cookie) = with(object(1), Mode::Pw, Policy::extent(4096, 8191));
+    let find = |locks: &mut Locks, r, mode, s, e| locks.matching(r, mode, &Policy::extent(s, e)).map(|h| h.cookie);
+    assert_eq!(find(&mut locks, object(1), Mode::Pr, 5000, 6000), Some(cookie));
+    assert_eq!(find(&mut locks, object(1), Mode::Pw, 4096, 8191), Some(cookie));
+    assert_eq!(find(&mut locks, object(1), Mode::Ex, 5000, 6000), None);
+    assert_eq!(find(&mut locks, object(1), Mode::Pr, 4000, 6000), None);
+    assert_eq!(find(&mut locks, object(1), Mode::Pr, 5000, 8192), None);
+    assert_eq!(find(&mut locks, object(2), Mode::Pr, 5000, 6000), None);
+    assert_eq!(locks.stats().matches, 2);
+    let inode = Resource::bits(Fid::new(1, 1));
+    let c = add(&mut locks, inode, Mode::Pr, Policy::bits(bits::LOOKUP | bits::UPDATE), at(0));
+    assert_eq!(locks.matching(inode, Mode::Pr, &Policy::bits(bits::UPDATE)).map(|h| h.cookie), Some(c));
+    assert!(locks.matching(inode, Mode::Pr, &Policy::bits(bits::UPDATE | bits::OPEN)).is_none());
+    let group = add_group(&mut locks, 7);
+    assert!(
+        locks.covered(object(3), Mode::Group, &Policy::group(7))
+            && !locks.covered(object(3), Mode::Group, &Policy::group(8))
+    );
+    assert_eq!(locks.resource_locks(object(3))[0].cookie, group);
+}
+
+fn add_group(locks: &mut Locks, gid: u64) -> Cookie {
+    let cookie = locks.begin(object(3), Mode::Group, Policy::group(gid));
+    assert!(locks.granted(cookie, LockId(99), Mode::Group, Policy::group(gid), &mut Vec::new()));
+    cookie
+}
+
+#[test]
+fn an_asked_lock_is_flushed_once_when_nobody_uses_it_any_more() {
+    let (mut locks, cookie) = with(object(1), Mode::Pw, Policy::extent(0, EOF));
+    let id = locks.held(cookie).expect("held").id;
+    let mut actions = Vec::new();
+    let range = Policy::extent(0, 0);
+    assert!(locks.matching(object(1), Mode::Pw, &range).is_some());
+    assert!(locks.matching(object(1), Mode::Pr, &range).is_some());
+    locks.blocked(cookie, id, &mut actions);
+    locks.blocked(cookie, id, &mut actions);
+    assert!(locks.matching(object(1), Mode::Pw, &range).is_none(), "nobody new");
+    locks.release(at(1), cookie, &mut actions);
+    assert!(actions.is_empty());
+    assert_eq!(locks.cancelled(cookie), None, "not yet");
+    locks.release(at(1), cookie, &mut actions);
+    assert_eq!(actions, [flush(&locks, cookie, object(1))]);
+    actions.clear();
+    locks.release(at(1), cookie, &mut actions);
+    locks.blocked(cookie, id, &mut actions);
+    assert!(actions.is_empty(), "once");
+    assert_eq!(locks.cancelled(cookie), Some(id), "the server waits for it");
+    assert_eq!(locks.cancelled(cookie), None);
+    locks.blocked(cookie, id, &mut actions);
+    assert_eq!(actions, [Action::Cancel { id }], "a late copy of the callback");
+    assert_eq!(locks.stats().lock_count, 0);
+}
+
+#[test]
+fn a_blocking_callback_may_overtake_the_grant() {
+    let mut locks = Locks::new(Tunables::default());
+    let mut actions = Vec::new();
+    let all = Policy::extent(0, EOF);
+    let cookie = locks.begin(object(1), Mode::Pw, all);
+    assert_eq!(locks.pending(object(1)), 1);
+    locks.blocked(cookie, LockId(5), &mut actions);
+    assert!(actions.is_empty());
+    assert!(locks.granted(cookie, LockId(5), Mode::Pw, all, &mut actions));
+    assert!(!locks.covered(object(1), Mode::Pw, &all));
+    locks.release(at(0), cookie, &mut actions);
+    assert_eq!(actions, [flush(&locks, cookie, object(1))], "used once, by who asked for it");
+    assert_eq!(locks.cancelled(cookie), Some(LockId(5)));
+}
+
+#[test]
+fn grants_that_nobody_waits_for_go_back() {
+    let mut locks = Locks::new(Tunables::default());
+    let mut actions = Vec::new();
+    let all = Policy::extent(0, EOF);
+    let cookie = locks.begin(object(1), Mode::Pw, all);
+    locks.failed(cookie);
+    assert!(!locks.granted(cookie, LockId(5), Mode::Pw, all, &mut actions));
+    assert_eq!(actions, [Action::Cancel { id: LockId(5) }]);
+    actions.clear();
+    let cookie = locks.begin(object(1), Mode::Pw, all);
+    assert!(locks.granted(cookie, LockId(6), Mode::Pw, all, &mut actions));
+    assert!(!locks.granted(cookie, LockId(6), Mode::Pw, all, &mut actions), "twice");
+    assert!(actions.is_empty());
+    assert_eq!(locks.resource_locks(object(1)).len(), 1);
+}
+
+#[test]
+fn unused_locks_go_when_they_are_too_many_or_too_old() {
+    let mut locks = Locks::new(Tunables { lru_size: 3, lru_max_age_ms: 1000 });
+    let all = Policy::extent(0, EOF);
+    let cookies: Vec<Cookie> = (0..5).map(|n| add(&mut locks, object(n), Mode::Pr, all, at(u64::from(n)))).collect();
+    // The first is used again, and so becomes the youngest.
+    locks.matching(object(0), Mode::Pr, &all).expect("held");
+    let mut actions = Vec::new();
+    locks.release(at(10), cookies[0], &mut actions);
+    locks.shrink(at(20), &mut actions);
+    let gone = |a: &Action| if let Action::Flush { cookie, .. } = a { *cookie } else { panic!("{a:?}") };
+    assert_eq!(actions.drain(..).map(|a| gone(&a)).collect::<Vec<_>>(), cookies[1..3]);
+    assert_eq!(locks.next_expiry(), Some(at(1003)));
+    locks.matching(object(3), Mode::Pr, &all).expect("held");
+    locks.shrink(at(1004), &mut actions);
+    assert_eq!(actions.drain(..).map(|a| gone(&a)).collect::<Vec<_>>(), [cookies[4]], "used ones stay");
+    for cookie in [cookies[1], cookies[2], cookies[4]] {
+        assert_eq!(locks.cancelled(cookie), None, "no hurry");
+    }
+    assert_eq!((locks.take_cancels(2).len(), locks.take_cancels(9).len(), locks.cancels_queued()), (2, 1, 0));
+    locks.clear(&mut actions);
+    assert_eq!(actions.len(), 1);
+    assert_eq!((locks.stats().lock_count, locks.stats().lock_unused_count), (2, 0));
+}
+
+#[test]
+fn cancels_that_find_no_request_to_travel_with_go_alone() {
+    let mut locks = Locks::new(Tunables { lru_size: 0, ..Tunables::default() });
+    let mut alone = 0;
+    for n in 0..CANCELS_QUEUED_MAX as u32 + 5 {
+        let cookie = add(&mut locks, object(n), Mode::Pr, Policy::extent(0, EOF), at(0));
+        locks.shrink(at(0), &mut Vec::new());
+        alone += usize::from(locks.cancelled(cookie).is_some());
+    }
+    assert_eq!((alone, locks.cancels_queued()), (5, CANCELS_QUEUED_MAX));
+}
+
+#[test]
+fn locks_that_are_about_to_be_in_the_way_are_given_up_first() {
+    let inode = Resource::bits(Fid::new(1, 1));
+    let (mut locks, lookup) = with(inode, Mode::Pr, Policy::bits(bits::LOOKUP));
+    let update = add(&mut locks, inode, Mode::Pr, Policy::bits(bits::UPDATE | bits::PERM), at(0));
+    let used = add(&mut locks, inode, Mode::Cr, Policy::bits(bits::UPDATE), at(0));
+    assert_eq!(locks.matching(inode, Mode::Cr, &Policy::bits(bits::UPDATE)).map(|h| h.cookie), Some(used));
+    let mut actions = Vec::new();
+    locks.cancel_resource(inode, bits::UPDATE | bits::XATTR, &mut actions);
+    assert_eq!(actions, [flush(&locks, update, inode)]);
+    assert_eq!(locks.cancelled(update), None);
+    assert_eq!(locks.resource_locks(inode).iter().map(|h| h.cookie).collect::<Vec<_>>(), [lookup, used]);
+}
+
+#[test]
+fn a_group_lock_goes_when_it_is_released() {
+    let mut locks = Locks::new(Tunables::default());
+    let group = add_group(&mut locks, 7);
+    let mut actions = Vec::new();
+    locks.release(at(0), group, &mut actions);
+    assert_eq!(actions, [flush(&locks, group, object(3))]);
+    assert!(!locks.covered(object(3), Mode::Group, &Policy::group(7)));
+    assert_eq!(locks.cancelled(group), None);
+    assert_eq!(locks.take_cancels(1), [LockId(99)]);
+}
+
+#[test]
+fn a_holder_may_keep_a_part() {
+    let (mut locks, cookie) = with(object(1), Mode::Pw, Policy::extent(0, EOF));
+    let id = locks.held(cookie).expect("held").id;
+    let mut actions = Vec::new();
+    locks.blocked(cookie, id, &mut actions);
+    assert_eq!(actions.drain(..).count(), 1);
+    let part = Policy::extent(0, 4095);
+    assert_eq!(locks.converted(at(0), cookie, Mode::Ex, part), None, "not stronger");
+    assert_eq!(locks.converted(at(0), cookie, Mode::Pr, part), Some(id));
+    assert!(locks.covered(object(1), Mode::Pr, &part));
+    assert!(
+        !locks.covered(object(1), Mode::Pw, &part) && !locks.covered(object(1), Mode::Pr, &Policy::extent(0, 4096))
+    );
+    locks.blocked(cookie, id, &mut actions);
+    assert_eq!(actions, [flush(&locks, cookie, object(1))], "asked for the rest, too");
+}
+
+#[test]
+fn an_eviction_leaves_nothing() {
+    let (mut locks, _) = with(object(2), Mode::Pr, Policy::extent(0, EOF));
+    let asked = add(&mut locks, object(1), Mode::Pr, Policy::extent(0, EOF), at(0));
+    let mut actions = Vec::new();
+    locks.blocked(asked, locks.held(asked).expect("held").id, &mut actions);
+    let pending = locks.begin(object(9), Mode::Pr, Policy::extent(0, EOF));
+    assert_eq!(locks.evicted(), [object(1), object(2)]);
+    assert_eq!(locks.cancelled(asked), None);
+    assert!(!locks.covered(object(2), Mode::Pr, &Policy::extent(0, 0)));
+    actions.clear();
+    assert!(!locks.granted(pending, LockId(1), Mode::Pr, Policy::extent(0, EOF), &mut actions));
+    let Stats { lock_count, lock_unused_count, pending, .. } = locks.stats();
+    assert_eq!((lock_count, lock_unused_count, pending), (0, 0, 0));
+    let again = add(&mut locks, object(2), Mode::Pr, Policy::extent(0, EOF), at(0));
+    assert!(locks.held(again).is_some());
+}

@@ -1,0 +1,132 @@
+//! Waiting, granting, asking back.
+
+use std::ops::ControlFlow;
+
+use sheen_rt::Instant;
+use sheen_wire::ldlm::{Kind, Policy};
+
+use super::{Action, Namespace, conflict::Want, extent::Grow};
+use crate::slab::NIL;
+
+impl Namespace {
+    /// Makes the waiting lock `n` look at `watched`.
+    pub(super) fn watch(&mut self, n: u32, watched: u32) {
+        self.locks[n].watching = watched;
+        self.locks[watched].watchers.push(n);
+    }
+
+    /// Makes the lock look at nothing.
+    pub(super) fn unwatch(&mut self, n: u32) {
+        let watched = std::mem::replace(&mut self.locks[n].watching, NIL);
+        if watched != NIL {
+            self.locks[watched].watchers.retain(|w| *w != n);
+        }
+    }
+
+    /// The lock goes or gets weaker: those that watch it are to be looked at.
+    pub(super) fn disturb(&mut self, n: u32) {
+        for w in std::mem::take(&mut self.locks[n].watchers) {
+            self.locks[w].watching = NIL;
+            self.disturbed.insert((self.locks[w].seq, w));
+        }
+    }
+
+    /// Looks at all waiting locks that were disturbed, in the queue's order: grants them, or finds what else they wait for.
+    pub(super) fn settle(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        while let Some((seq, n)) = self.disturbed.pop_first() {
+            let lock = &self.locks[n];
+            let gone = lock.seq != seq || lock.id.0 == 0 || !lock.waiting;
+            if gone {
+                continue;
+            }
+            match self.blocker(lock.resource, &Want::of(lock), seq) {
+                Some(b) => self.watch(n, b),
+                None => self.grant(now, n, actions),
+            }
+        }
+    }
+
+    /// Grants a lock that waited.
+    fn grant(&mut self, now: Instant, n: u32, actions: &mut Vec<Action>) {
+        let lock = &self.locks[n];
+        let (r, want, grow) = (lock.resource, Want::of(lock), Grow { expand: !lock.no_expand, align: lock.align });
+        // While `n` is still in the queue, which keeps the resource from being freed under it.
+        let carved = match want.policy {
+            Policy::Flock(f) => Some(Policy::Flock(self.carve(now, r, want.client, f, Some(want.mode)))),
+            _ => None,
+        };
+        self.leave(n);
+        let policy = match carved {
+            Some(policy) => policy,
+            None => self.widen(now, r, &want, grow),
+        };
+        let lock = &mut self.locks[n];
+        (lock.waiting, lock.policy, lock.granted_at, lock.unconfirmed) = (false, policy, now, true);
+        actions.push(Action::Grant { client: lock.client, cookie: lock.cookie, id: lock.id, mode: lock.mode, policy });
+        self.enter(n);
+        self.stats.grants += 1;
+        self.stats.completion_callbacks += 1;
+        self.ask_if_wanted(now, n, actions);
+    }
+
+    /// What a request that nothing is in the way of gets.
+    pub(super) fn widen(&mut self, now: Instant, r: u32, want: &Want, grow: Grow) -> Policy {
+        match want.policy {
+            Policy::Extent { .. } => self.grown(now, r, want, grow),
+            Policy::Bits { bits, try_bits } => Policy::bits(bits | self.free_bits(r, want.mode, try_bits)),
+            Policy::Flock(_) => want.policy,
+        }
+    }
+
+    /// Asks for all granted locks in the way of `want` that have not been asked for.
+    pub(super) fn ask_all(&mut self, now: Instant, r: u32, want: &Want, actions: &mut Vec<Action>) {
+        let mut found = std::mem::take(&mut self.scratch);
+        let _ = self.granted_conflicts(r, want, 1, &mut |n| {
+            found.push(n);
+            ControlFlow::Continue(())
+        });
+        for n in &found {
+            self.ask(now, *n, want, actions);
+        }
+        found.clear();
+        self.scratch = found;
+    }
+
+    /// Asks for a granted lock if somebody waits for it.
+    pub(super) fn ask_if_wanted(&mut self, now: Instant, n: u32, actions: &mut Vec<Action>) {
+        if let Some(want) = self.wanting(n) {
+            self.ask(now, n, &want, actions);
+        }
+    }
+
+    /// Who waits for a granted lock; nobody is told of those that wait for a flock.
+    pub(super) fn wanting(&self, n: u32) -> Option<Want> {
+        let lock = &self.locks[n];
+        if self.resources[lock.resource].name.kind == Kind::Flock {
+            return None;
+        }
+        let waiting = self.waiting_conflict(lock.resource, &Want::of(lock), u64::MAX)?;
+        Some(Want::of(&self.locks[waiting]))
+    }
+
+    /// Asks for a granted lock on behalf of `want`.
+    fn ask(&mut self, now: Instant, n: u32, want: &Want, actions: &mut Vec<Action>) {
+        self.note_conflict(now, n, want);
+        self.set_asked(n, Some(now));
+        self.begin_deadline(now, n);
+        self.send_block(n, want, actions);
+    }
+
+    /// Sends a blocking callback.
+    pub(super) fn send_block(&mut self, n: u32, want: &Want, actions: &mut Vec<Action>) {
+        self.stats.blocking_callbacks += 1;
+        let lock = &self.locks[n];
+        actions.push(Action::Block {
+            client: lock.client,
+            cookie: lock.cookie,
+            id: lock.id,
+            mode: want.mode,
+            policy: want.policy,
+        });
+    }
+}

@@ -1,0 +1,42 @@
+//! A client that reconnects, and may have missed callbacks.
+
+use sheen_rt::Instant;
+use sheen_wire::ldlm::LockId;
+
+use super::{Action, ClientId, Namespace};
+
+impl Namespace {
+    /// Sends again what the client may have missed: completions that it has not confirmed, and blocking callbacks, with their time
+    /// anew. Requests whose answer it missed it sends again itself.
+    pub fn resend(&mut self, now: Instant, client: ClientId, actions: &mut Vec<Action>) {
+        for n in self.of_client(client) {
+            let lock = &self.locks[n];
+            if lock.unconfirmed && !lock.waiting {
+                let (cookie, id, mode, policy) = (lock.cookie, lock.id, lock.mode, lock.policy);
+                actions.push(Action::Grant { client, cookie, id, mode, policy });
+                self.stats.completion_callbacks += 1;
+            }
+            if self.locks[n].asked.is_some() {
+                self.ask_again(now, n, actions);
+            }
+        }
+    }
+
+    /// The client has received the completion callback of this lock.
+    pub fn confirm(&mut self, client: ClientId, id: LockId) {
+        if let Some(n) = self.find(id).filter(|n| self.locks[*n].client == client) {
+            self.locks[n].unconfirmed = false;
+        }
+    }
+
+    /// Sends a blocking callback again, if somebody still wants the lock; else the lock counts as never asked for.
+    fn ask_again(&mut self, now: Instant, n: u32, actions: &mut Vec<Action>) {
+        let Some(want) = self.wanting(n) else {
+            self.set_asked(n, None);
+            self.end_deadline(n);
+            return;
+        };
+        self.begin_deadline(now, n);
+        self.send_block(n, &want, actions);
+    }
+}
