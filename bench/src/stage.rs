@@ -21,15 +21,26 @@ pub struct Stage {
     sheen: PathBuf,
     children: Vec<Child>,
     up: bool,
+    /// What it is mounted from, where servers are processes of their own.
+    source: String,
 }
 
 impl Stage {
     /// The baseline, served by the program of that name beside this one, on `threads` threads.
     pub fn baseline(base: &Path, threads: usize) -> io::Result<Stage> {
+        Stage::baseline_with(base, threads, &[])
+    }
+
+    /// The same with names and attributes kept by the kernel.
+    pub fn baseline_cached(base: &Path, threads: usize) -> io::Result<Stage> {
+        Stage::baseline_with(base, threads, &["--cache"])
+    }
+
+    fn baseline_with(base: &Path, threads: usize, more: &[&str]) -> io::Result<Stage> {
         let mut stage = Stage::new("baseline", base, PathBuf::new())?;
         let program = std::env::current_exe()?.with_file_name("baseline");
         let mut command = Command::new(program);
-        command.arg(&stage.mount).args(["--threads", &threads.to_string()]);
+        command.arg(&stage.mount).args(["--threads", &threads.to_string()]).args(more);
         stage.children.push(command.spawn()?);
         stage.wait_mounted()?;
         Ok(stage)
@@ -63,13 +74,10 @@ impl Stage {
         for n in ["ost-a", "ost-b"] {
             serve(&["oss", "--mgs", &mgs, "--fsname", "bench", "--osts", "2", "--listen", "127.0.0.1:0@tcp"], n)?;
         }
+        stage.source = format!("{mgs}:/bench");
         let until = Instant::now() + READY_TIMEOUT;
         loop {
-            let source = format!("{mgs}:/bench");
-            let mut mount = Command::new(sheen);
-            mount.args(["mount", &source]).arg(&stage.mount).args(["--fuse-threads", &threads.to_string()]);
-            let done = mount.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success();
-            if done {
+            if stage.mount_again(threads, &[])? {
                 break;
             }
             if Instant::now() > until {
@@ -81,11 +89,27 @@ impl Stage {
         Ok(stage)
     }
 
+    /// Mounts it; whether that worked.
+    fn mount_again(&self, threads: usize, more: &[&str]) -> io::Result<bool> {
+        let mut mount = Command::new(&self.sheen);
+        mount.args(["mount", &self.source]).arg(&self.mount).args(["--fuse-threads", &threads.to_string()]).args(more);
+        Ok(mount.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success())
+    }
+
+    /// Unmounts and mounts it, so that the client knows nothing; for [`Stage::sheen_tcp`].
+    pub fn remount(&mut self, threads: usize, more: &[&str]) -> io::Result<()> {
+        succeed(Command::new("umount").arg(&self.mount))?;
+        if !self.mount_again(threads, more)? {
+            return Err(io::Error::other("cannot mount again"));
+        }
+        self.wait_mounted()
+    }
+
     fn new(name: &'static str, base: &Path, sheen: PathBuf) -> io::Result<Stage> {
         let dir = base.join(name.replace(' ', "-"));
         let mount = dir.join("mnt");
         fs::create_dir_all(&mount)?;
-        Ok(Stage { name, mount, dir, sheen, children: Vec::new(), up: false })
+        Ok(Stage { name, mount, dir, sheen, children: Vec::new(), up: false, source: String::new() })
     }
 
     fn wait_mounted(&self) -> io::Result<()> {

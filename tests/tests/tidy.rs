@@ -20,11 +20,15 @@ const ARROW: &[(&str, &[&str])] = &[
     ("ldlm", &["wire", "rt"]),
     ("lnet", &["wire", "rt"]),
     ("rpc", &["wire", "rt", "lnet", "recovery"]),
+    ("lockd", &["wire", "rt", "rpc", "params", "ldlm"]),
     ("mgc", &["wire", "rt", "lnet", "rpc"]),
     ("mgs", &["wire", "rt", "lnet", "rpc", "params", "mgc"]),
-    ("mds", &["wire", "rt", "lnet", "rpc", "params", "mgc", "layout", "namespace", "objects", "recovery"]),
-    ("oss", &["wire", "rt", "lnet", "rpc", "params", "mgc", "objects"]),
-    ("client", &["wire", "rt", "lnet", "rpc", "params", "mgc", "layout"]),
+    (
+        "mds",
+        &["wire", "rt", "lnet", "rpc", "params", "mgc", "layout", "namespace", "objects", "recovery", "ldlm", "lockd"],
+    ),
+    ("oss", &["wire", "rt", "lnet", "rpc", "params", "mgc", "objects", "ldlm", "lockd"]),
+    ("client", &["wire", "rt", "lnet", "rpc", "params", "mgc", "layout", "ldlm"]),
     ("fuse", &["wire", "rt"]),
     ("mount", &["wire", "rt", "fuse", "client", "params", "layout"]),
 ];

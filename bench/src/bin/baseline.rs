@@ -1,7 +1,7 @@
 //! The baseline: the least that a FUSE file system can be, on fuser. Names in a hash map, file bytes in memory, nothing
-//! cached by the kernel. What it takes is what FUSE itself costs; Sheen is measured as a ratio to it.
+//! cached by the kernel (with `--cache`: names and attributes). What it takes is what FUSE itself costs; Sheen is measured as a ratio to it.
 //!
-//! `baseline MOUNTPOINT [--threads N]` serves until it is unmounted.
+//! `baseline MOUNTPOINT [--threads N] [--cache]` serves until it is unmounted.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,10 +22,13 @@ struct Args {
     mountpoint: std::path::PathBuf,
     #[arg(long, default_value_t = 4)]
     threads: usize,
+    /// Lets the kernel keep names and attributes.
+    #[arg(long)]
+    cache: bool,
 }
 
-/// The kernel may keep nothing.
-const TTL: Duration = Duration::ZERO;
+/// How long the kernel may keep names and attributes where it may keep them at all.
+const TTL: Duration = Duration::from_secs(3600);
 
 struct Node {
     attr: Mutex<FileAttr>,
@@ -43,11 +46,12 @@ struct Tables {
 
 struct Memory {
     tables: RwLock<Tables>,
+    ttl: Duration,
 }
 
 impl Memory {
-    fn new() -> Memory {
-        let memory = Memory { tables: RwLock::new(Tables { next: 1, ..Tables::default() }) };
+    fn new(ttl: Duration) -> Memory {
+        let memory = Memory { tables: RwLock::new(Tables { next: 1, ..Tables::default() }), ttl };
         memory.make(FileType::Directory, 0o755, 0, 0, OsString::new());
         memory
     }
@@ -127,14 +131,14 @@ impl Filesystem for Memory {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.find(parent, name) {
-            Some(node) => reply.entry(&TTL, &node.attr(), Generation(0)),
+            Some(node) => reply.entry(&self.ttl, &node.attr(), Generation(0)),
             None => reply.error(Errno::ENOENT),
         }
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match self.node(ino) {
-            Some(node) => reply.attr(&TTL, &node.attr()),
+            Some(node) => reply.attr(&self.ttl, &node.attr()),
             None => reply.error(Errno::ENOENT),
         }
     }
@@ -171,7 +175,7 @@ impl Filesystem for Memory {
             node.data.write().unwrap().resize(size as usize, 0);
             attr.size = size;
         }
-        reply.attr(&TTL, &attr);
+        reply.attr(&self.ttl, &attr);
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
@@ -184,19 +188,19 @@ impl Filesystem for Memory {
     fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
         let (ino, node) = self.make(FileType::Directory, mode as u16 & 0o7777, req.uid(), req.gid(), OsString::new());
         self.enter(parent, name, ino);
-        reply.entry(&TTL, &node.attr(), Generation(0));
+        reply.entry(&self.ttl, &node.attr(), Generation(0));
     }
 
     fn symlink(&self, req: &Request, parent: INodeNo, name: &OsStr, target: &std::path::Path, reply: ReplyEntry) {
         let (ino, node) = self.make(FileType::Symlink, 0o777, req.uid(), req.gid(), target.as_os_str().to_owned());
         self.enter(parent, name, ino);
-        reply.entry(&TTL, &node.attr(), Generation(0));
+        reply.entry(&self.ttl, &node.attr(), Generation(0));
     }
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.enter(parent, name, ino.0);
         match self.node(ino) {
-            Some(node) => reply.entry(&TTL, &node.attr(), Generation(0)),
+            Some(node) => reply.entry(&self.ttl, &node.attr(), Generation(0)),
             None => reply.error(Errno::ENOENT),
         }
     }
@@ -239,7 +243,7 @@ impl Filesystem for Memory {
         let (ino, node) = self.make(FileType::RegularFile, mode as u16 & 0o7777, req.uid(), req.gid(), OsString::new());
         self.enter(parent, name, ino);
         let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
-        reply.created(&TTL, &node.attr(), Generation(0), FileHandle(0), flags);
+        reply.created(&self.ttl, &node.attr(), Generation(0), FileHandle(0), flags);
     }
 
     fn read(
@@ -326,5 +330,6 @@ fn main() -> std::io::Result<()> {
     config.mount_options = vec![MountOption::FSName("baseline".into()), MountOption::Subtype("baseline".into())];
     config.n_threads = Some(args.threads);
     config.clone_fd = true;
-    fuser::mount(Memory::new(), &args.mountpoint, &config)
+    let ttl = if args.cache { TTL } else { Duration::ZERO };
+    fuser::mount(Memory::new(ttl), &args.mountpoint, &config)
 }

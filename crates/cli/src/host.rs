@@ -6,12 +6,12 @@ use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use sheen_client::{Client, ClientOptions};
-use sheen_lnet::{DEFAULT_PORT, Net, Nid, NidName, parse_source};
+use sheen_lnet::{DEFAULT_PORT, Fault, Net, Nid, NidName, parse_source};
 use sheen_mds::{Mdt, MdtConfig};
 use sheen_mgs::Mgs;
 use sheen_mount::{Mount, ProcGroups};
 use sheen_oss::{OPEN_FILES_MAX, Ost, OstConfig, Sharing};
-use sheen_params::{Params, control::Control};
+use sheen_params::{Param, Params, control::Control};
 use sheen_rpc::Server;
 use sheen_rt::{RealOptions, Rt, Runtime};
 
@@ -24,6 +24,9 @@ const MOUNT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a start waits for its OSTs to take new objects: as long as the MDT lets creates wait for them.
 const OSTS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Longest delay that can be set: ten seconds, less than what any timeout allows.
+const DELAY_MAX_US: u64 = 10_000_000;
 
 /// A process's services and mounts.
 pub struct Host {
@@ -56,11 +59,23 @@ fn raise_open_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
+/// `lnet.delay_us`: how long each frame that this process sends over tcp is held back, for measuring what distance costs.
+fn register_delay(params: &Params, net: &Arc<Net>) {
+    let (get, set) = (net.clone(), net.clone());
+    let read = move || get.fault().delay.as_micros() as u64;
+    let write = move |us| {
+        set.set_fault(Fault { delay: Duration::from_micros(us), ..set.fault() });
+        Ok(())
+    };
+    params.register("lnet.delay_us", Param::u64(0..=DELAY_MAX_US, read, write));
+}
+
 impl Host {
     /// A process that hosts nothing yet. Its parameters can be reached by `lctl` at once.
     pub async fn new(rt: Rt) -> Host {
         let net = Net::new(rt.clone());
         let params = Params::new();
+        register_delay(&params, &net);
         let control = match Control::serve(&params) {
             Ok(control) => Some(control),
             Err(e) => {

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Words that describe what is so anyway, or that only mount(8) and fstab(5) care about.
-const HARMLESS: [&str; 13] = [
+const HARMLESS: [&str; 12] = [
     "rw",
     "defaults",
     "auto",
@@ -20,7 +20,6 @@ const HARMLESS: [&str; 13] = [
     "_netdev",
     "nofail",
     "relatime",
-    "flock",
     "user_xattr",
     "async",
 ];
@@ -48,6 +47,8 @@ pub fn parse(args: &MountArgsCommon) -> Result<sheen_mount::Options> {
             ("noatime", "") => options.noatime = true,
             ("allow_other", "") => options.allow_other = true,
             ("private", "") => options.allow_other = false,
+            ("flock", "") => options.flock = true,
+            ("localflock", "") => options.flock = false,
             ("fuse_threads", n) => {
                 let threads = n.parse().ok().filter(|n| (1..=THREADS_MAX).contains(n));
                 options.threads =
@@ -57,7 +58,7 @@ pub fn parse(args: &MountArgsCommon) -> Result<sheen_mount::Options> {
             (word, _) if word.starts_with("x-") => {}
             _ => {
                 return Err(Failure::new(format!("mount option '{word}' is not known")).advise(
-                    "known are ro, suid, dev, noexec, noatime, allow_other, private, fuse_threads=N and those that change nothing here",
+                    "known are ro, suid, dev, noexec, noatime, localflock, allow_other, private, fuse_threads=N and those that change nothing here",
                 ));
             }
         }
@@ -87,8 +88,9 @@ mod tests {
         let strict = parsed("ro,noexec,nosuid,noatime,private,fuse_threads=9").unwrap();
         assert!(strict.read_only && !strict.exec && !strict.suid && strict.noatime && !strict.allow_other);
         assert_eq!(strict.threads, 9);
+        assert!(default.flock && !parsed("localflock").unwrap().flock && parsed("localflock,flock").unwrap().flock);
         assert_eq!(parsed("suid,dev").unwrap().suid, rustix::process::geteuid().is_root());
-        for bad in ["sync", "fuse_threads=0", "fuse_threads=x", "ro=1", "localflock"] {
+        for bad in ["sync", "fuse_threads=0", "fuse_threads=x", "ro=1", "noflock"] {
             assert!(parsed(bad).is_err(), "{bad}");
         }
     }

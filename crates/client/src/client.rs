@@ -19,7 +19,8 @@ use sheen_wire::{
 };
 
 use crate::{
-    ClientOptions, MountError,
+    ClientOptions, Invalidate, MountError,
+    cache::Cache,
     file::OpenFiles,
     join::{join_all, join_batches},
     layouts::Layouts,
@@ -50,6 +51,7 @@ pub struct Client {
     pub(crate) mgc: Arc<Mgc>,
     pub(crate) mdc: Arc<Mdc>,
     pub(crate) lov: Arc<Lov>,
+    pub(crate) cache: Arc<Cache>,
     pub(crate) layouts: Arc<Layouts>,
     pub(crate) files: Arc<OpenFiles>,
     pub(crate) stats: Arc<OpStats>,
@@ -82,7 +84,8 @@ impl Client {
         let (uuid, instance) = (new_uuid(&rt), format!("{:016x}", rt.random_u64()));
         let mgc = Mgc::new(net.clone(), mgs.clone(), &uuid);
         let config = read_config(&rt, &mgc, &mgs, fsname).await?;
-        let lov = Arc::new(Lov::new(rt.clone()));
+        let cache = Cache::new(&rt, options.inodes_max);
+        let lov = Arc::new(Lov::new(rt.clone(), cache.clone()));
         let targets = Targets::new(&rt, net, fsname, &instance, &uuid, lov.clone(), params.clone());
         let mdc = targets.mdc(&config, options.groups)?;
         let files = Arc::new(OpenFiles::default());
@@ -99,6 +102,7 @@ impl Client {
             mgc: mgc.clone(),
             mdc,
             lov,
+            cache,
             layouts,
             files,
             watch: Mutex::new(None),
@@ -125,6 +129,12 @@ impl Client {
     /// Tells this mount from others of the process or host, in names of parameters: 16 hex digits.
     pub fn instance(&self) -> &str {
         &self.instance
+    }
+
+    /// Says who else caches what this client answers, and is to be told before it gives up a lock. Once, before it is asked anything. It
+    /// must check permissions itself where it keeps names. Without it only the client itself caches.
+    pub fn set_kernel(&self, kernel: Arc<dyn Invalidate>) {
+        self.cache.set_kernel(kernel);
     }
 
     /// Closes what is still open and says goodbye to every target. Afterwards every operation fails with ESHUTDOWN.

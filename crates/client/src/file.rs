@@ -54,6 +54,7 @@ pub struct OpenFile {
     pub(crate) durable: AtomicBool,
     /// A restarted MDT does not know the file: it was never committed, or its client was given up.
     lost: AtomicBool,
+    pub(crate) keep_cache: AtomicBool,
 }
 
 impl fmt::Debug for OpenFile {
@@ -78,6 +79,17 @@ impl OpenFile {
         self.flags & flags::APPEND != 0
     }
 
+    /// Whether the kernel may read it through its page cache: opened for reading alone, and not past the caches. (A program that
+    /// writes is served best directly; two that also keep what they write could wait for each other in the kernel.)
+    pub fn cached(&self) -> bool {
+        self.flags & (flags::ACCMODE | flags::DIRECT | flags::APPEND | flags::DIRECTORY) == flags::RDONLY
+    }
+
+    /// Whether pages that the kernel had at the open are still the file's.
+    pub fn keep_cache(&self) -> bool {
+        self.keep_cache.load(Relaxed)
+    }
+
     /// Whether writes are durable before they return (O_SYNC, O_DSYNC).
     pub fn syncs(&self) -> bool {
         self.flags & flags::DSYNC != 0
@@ -99,6 +111,7 @@ impl OpenFile {
             wrote: AtomicBool::new(false),
             durable: AtomicBool::new(false),
             lost: AtomicBool::new(false),
+            keep_cache: AtomicBool::new(false),
         }
     }
 
@@ -185,6 +198,12 @@ impl OpenFiles {
         self.files.lock().remove(&(file.fid, file.id)).is_some()
     }
 
+    /// Whether a file is open for writing.
+    pub(crate) fn is_written(&self, fid: Fid) -> bool {
+        let files = self.files.lock();
+        files.range((fid, 0)..=(fid, u64::MAX)).any(|(_, file)| flags::writes(file.flags))
+    }
+
     /// Keeps in mind what was just heard of a file, if it is open.
     pub(crate) fn note(&self, attr: &Attr) {
         if let Some(file) = find(&self.files.lock(), attr.fid) {
@@ -207,8 +226,9 @@ impl OpenFiles {
     /// Sees to it that a restarted MDT is told of all open files, so that what is unlinked lives on for them, and that they go
     /// by their new handles.
     pub(crate) fn reopen_after_restart(self: &Arc<Self>, mdc: &Mdc, layouts: &Arc<Layouts>) {
-        let (files, layouts) = (self.clone(), layouts.clone());
+        let (files, layouts, locks) = (self.clone(), layouts.clone(), mdc.locks().clone());
         mdc.import().on_restart(move |mdt| {
+            locks.forget();
             layouts.clear();
             let files = files.clone();
             files.all().iter().for_each(|f| f.inode.unsure.store(true, Relaxed));
@@ -219,7 +239,9 @@ impl OpenFiles {
     async fn reopen(&self, mdt: &Recovering<Mds>) -> Result<()> {
         for files in self.all().chunks(REOPENS_AT_ONCE) {
             let request = Request::Reopen { files: files.iter().map(|f| (f.fid, f.flags, f.handle())).collect() };
-            let Reply::Handles(handles) = mdt.call(request, Bulk::new()).await?.body else { return Err(Errno::EPROTO) };
+            let Reply::Handles(handles) = mdt.call(request.into(), Bulk::new()).await?.body.reply else {
+                return Err(Errno::EPROTO);
+            };
             if handles.len() != files.len() {
                 return Err(Errno::EPROTO);
             }

@@ -2,13 +2,14 @@
 //!
 //! * [`Client`]: mounting, and every operation of a program (`llite`, one file an operation);
 //! * `lov`: what happens to a file, split into requests to the OSTs that hold its objects; `osc`: one OST;
+//! * `locks`: the locks held of each target; `cache`: what is kept under them, here and by the kernel ([`Invalidate`]);
 //! * `mdc`: the MDT, and the FIDs of new files;
 //! * `targets`: from the MGS's configuration to imports; `params`: Lustre's parameters of all of these.
 //!
 //! ```text
 //!   mount, tests, simulator
 //!        │
-//!      llite ─── layouts, open files
+//!      llite ─── layouts, open files, cache ── locks
 //!      │   │
 //!     mdc  lov ── split · glimpse · read · write · truncate · allocate · seek · sync
 //!      │   │
@@ -18,17 +19,20 @@
 //! ```
 //!
 //! Invariants:
-//! * Nothing that another client could change is cached: an operation that returns has asked the MDT, and where size, space or
-//!   data matter the OSTs. Kept are layouts (they never change), and where targets are.
+//! * What another client could change is kept only under a lock that it has to ask back (`locks`, `cache`); everything else is asked
+//!   for: the MDT, and where size, space or data matter the OSTs. Layouts, which never change, are kept without.
+//! * What this client itself changes it drops from its caches before the operation returns.
 //! * Data is handed on, never copied: what a write brings goes to the OSTs, what a read returns are the pieces that came.
 //! * Over `lo`, an operation whose services answer at once is done at its first poll, with no task spawned.
 //! * All requests that one action sends to several OSTs are under way together.
 
+mod cache;
 mod client;
 mod file;
 mod join;
 mod layouts;
 mod llite;
+mod locks;
 mod lov;
 mod mdc;
 mod osc;
@@ -44,3 +48,6 @@ pub use types::*;
 
 /// Most layouts kept unless [`ClientOptions::layouts_max`] says otherwise: some megabytes for files of a few stripes.
 pub const LAYOUTS_MAX: usize = 16384;
+/// Most files whose attributes and names are kept unless [`ClientOptions::inodes_max`] says otherwise: a tree of 100,000 files and their
+/// directories, in some 100 MB. As many as there are unused locks.
+pub const INODES_MAX: usize = 128 << 10;

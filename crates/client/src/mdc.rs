@@ -4,7 +4,10 @@
 //! Invariants: a FID is handed out once; a new sequence is asked for while half of the present one is left, so creating a file does
 //! not wait for one.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+};
 
 use parking_lot::Mutex;
 use sheen_rpc::Import;
@@ -12,21 +15,40 @@ use sheen_rt::Rt;
 use sheen_wire::{
     Bulk, Cred, Errno, Fid, Mds, Result, StatFs,
     fid::SEQ_WIDTH,
-    mds::{Entry, Reply, Request},
+    mds::{Call, Entry, Reply, Request},
 };
 
-use crate::types::{Caller, GroupSource};
+use crate::{
+    cache::{Cache, MdtLocks},
+    locks::{LockRef, LockTable},
+    types::{Caller, GroupSource},
+};
+
+/// Most cancels that travel with a request: few enough not to be noticed.
+const CANCELS_PER_CALL: usize = 64;
 
 /// The MDT.
 pub struct Mdc {
     rt: Rt,
     name: String,
     import: Arc<Import<Mds>>,
+    locks: Arc<LockTable>,
+    /// Behind the locks, which know it weakly.
+    _owner: Arc<MdtLocks>,
     groups: Arc<dyn GroupSource>,
     space: Mutex<StatFs>,
     sequence: Mutex<Sequence>,
     /// Held while a sequence is asked for in the foreground.
     fetching: tokio::sync::Mutex<()>,
+}
+
+/// An answer with the locks that came with it.
+#[derive(Debug)]
+pub struct Kept {
+    /// The answer.
+    pub reply: Reply,
+    /// Locks on inodes in it.
+    pub locks: Vec<(Fid, LockRef)>,
 }
 
 /// Names that may be handed out.
@@ -63,9 +85,31 @@ impl fmt::Debug for Mdc {
 
 impl Mdc {
     /// An MDT behind an import. `name`: `sheen-MDT0000-mdc-ff3298de21e05800`.
-    pub fn new(rt: Rt, name: String, import: Arc<Import<Mds>>, groups: Arc<dyn GroupSource>) -> Mdc {
+    pub fn new(
+        rt: Rt,
+        name: String,
+        import: Arc<Import<Mds>>,
+        groups: Arc<dyn GroupSource>,
+        cache: &Arc<Cache>,
+    ) -> Mdc {
         let (space, sequence) = (Mutex::default(), Mutex::new(Sequence::EMPTY));
-        Mdc { rt, name, import, groups, space, sequence, fetching: tokio::sync::Mutex::new(()) }
+        let locks = LockTable::new(&rt, true);
+        let owner = MdtLocks::new(cache, &import);
+        let weak: Weak<MdtLocks> = Arc::downgrade(&owner);
+        locks.set_owner(weak);
+        let called = Arc::downgrade(&locks);
+        import.on_callback(move |callback| {
+            if let Some(locks) = called.upgrade() {
+                locks.called_back(callback);
+            }
+        });
+        let fetching = tokio::sync::Mutex::new(());
+        Mdc { rt, name, import, locks, _owner: owner, groups, space, sequence, fetching }
+    }
+
+    /// This client's locks.
+    pub fn locks(&self) -> &Arc<LockTable> {
+        &self.locks
     }
 
     /// Name of the device.
@@ -95,16 +139,32 @@ impl Mdc {
 
     /// Sends a request that does not depend on who asks.
     pub async fn call(&self, request: Request) -> Result<Reply> {
-        Ok(self.import.call(request, Bulk::new()).await?.body)
+        Ok(self.call_keeping(request, 0).await?.reply)
+    }
+
+    /// As [`Mdc::call`], for an answer about up to `count` inodes that is to be kept. The locks that come with it are in use until
+    /// they are dropped: that must be before anything is waited for.
+    pub async fn call_keeping(&self, request: Request, count: u64) -> Result<Kept> {
+        let keeping = (count > 0).then(|| self.locks.keep(count));
+        let cancels = self.locks.take_cancels(CANCELS_PER_CALL);
+        let call = Call { request, keep: keeping.as_ref().map(|k| k.cookie()), cancels };
+        let answer = self.import.call(call, Bulk::new()).await?.body;
+        let locks = keeping.map(|keeping| keeping.granted(&answer.grants)).unwrap_or_default();
+        Ok(Kept { reply: answer.reply, locks })
     }
 
     /// Sends a request in somebody's name; once more with all the groups if the MDT says that they matter.
     pub async fn call_as(&self, who: &Caller, request: impl Fn(Cred) -> Request) -> Result<Reply> {
-        match self.call(request(who.cred.clone())).await {
+        Ok(self.call_keeping_as(who, request, 0).await?.reply)
+    }
+
+    /// [`Mdc::call_keeping`] and [`Mdc::call_as`] in one.
+    pub async fn call_keeping_as(&self, who: &Caller, request: impl Fn(Cred) -> Request, count: u64) -> Result<Kept> {
+        match self.call_keeping(request(who.cred.clone()), count).await {
             Err(Errno::NEED_GROUPS) => {
                 let groups = self.groups.groups(who.pid).unwrap_or_default();
                 let cred = Cred { uid: who.cred.uid, gid: who.cred.gid, groups: Some(groups) };
-                match self.call(request(cred)).await {
+                match self.call_keeping(request(cred), count).await {
                     Err(Errno::NEED_GROUPS) => Err(Errno::EPROTO),
                     answer => answer,
                 }

@@ -3,16 +3,21 @@
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
 
 use parking_lot::Mutex;
 use sheen_rpc::{Import, ImportState};
+use sheen_rt::Rt;
 use sheen_wire::{Bulk, Errno, Ost, Protocol, Result, StatFs, ost};
 
-use crate::rpc_stats::PagesPerRpc;
+use crate::{
+    cache::{Cache, OstLocks},
+    locks::LockTable,
+    rpc_stats::PagesPerRpc,
+};
 
 /// Bytes of a page, in which `max_pages_per_rpc` counts whatever the host's pages are.
 pub const PAGE_BYTES: u64 = 4096;
@@ -24,6 +29,9 @@ pub struct Osc {
     index: u32,
     name: String,
     import: Arc<Import<Ost>>,
+    locks: Arc<LockTable>,
+    /// Behind the locks, which know it weakly.
+    _owner: Arc<OstLocks>,
     active: AtomicBool,
     space: Mutex<StatFs>,
     pages: PagesPerRpc,
@@ -37,9 +45,31 @@ impl fmt::Debug for Osc {
 
 impl Osc {
     /// An OST behind an import. `name`: `sheen-OST0000-osc-ff3298de21e05800`.
-    pub fn new(index: u32, name: String, import: Arc<Import<Ost>>) -> Osc {
+    pub fn new(rt: &Rt, index: u32, name: String, import: Arc<Import<Ost>>, cache: &Arc<Cache>) -> Osc {
         let (active, space, pages) = (AtomicBool::new(true), Mutex::default(), PagesPerRpc::default());
-        Osc { index, name, import, active, space, pages }
+        let locks = LockTable::new(rt, false);
+        let owner = OstLocks::new(cache, &import, &locks);
+        let weak: Weak<OstLocks> = Arc::downgrade(&owner);
+        locks.set_owner(weak);
+        let called = Arc::downgrade(&locks);
+        import.on_callback(move |callback| {
+            if let Some(locks) = called.upgrade() {
+                locks.called_back(callback);
+            }
+        });
+        let forgotten = Arc::downgrade(&locks);
+        import.on_restart(move |_| {
+            if let Some(locks) = forgotten.upgrade() {
+                locks.forget();
+            }
+            Box::pin(std::future::ready(Ok(())))
+        });
+        Osc { index, name, import, locks, _owner: owner, active, space, pages }
+    }
+
+    /// This client's locks.
+    pub fn locks(&self) -> &Arc<LockTable> {
+        &self.locks
     }
 
     /// Index of the OST.

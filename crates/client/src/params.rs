@@ -9,6 +9,7 @@ use std::{
 };
 
 use sheen_layout::STRIPE_SIZE_DEFAULT;
+use sheen_ldlm::client::Tunables;
 use sheen_params::{Device, Param, Params};
 use sheen_rpc::{Import, ImportState, ImportStats, RPCS_IN_FLIGHT_LIMIT};
 use sheen_rt::Rt;
@@ -17,9 +18,13 @@ use sheen_wire::{Errno, Protocol, StatFs, bulk::BULK_BYTES_MAX, fid::ROOT, mgs::
 use crate::{
     Client,
     llite::summary,
+    locks::LockTable,
     mdc::Mdc,
     osc::{Osc, PAGE_BYTES},
 };
+
+/// Longest age of an unused lock: a day.
+const LRU_MAX_AGE_MS: u64 = 24 * 3600 * 1000;
 
 /// The parameters of a mount but those of its OSCs; dropping it takes all of them off the list.
 pub struct Registered {
@@ -37,6 +42,7 @@ impl Registered {
         let (mdc_dir, lov_dir, llite_dir) =
             (format!("mdc.{}", client.mdc.name()), format!("lov.{lov}"), format!("llite.{fsname}-{instance}"));
         register_mdc(&params, &mdc_dir, &client.mdc, &client.rt);
+        register_locks(&params, client.mdc.name(), client.mdc.locks());
         register_lov(&params, &lov_dir, client);
         register_llite(&params, &llite_dir, client);
         let mgc = client.mgc_name();
@@ -47,8 +53,14 @@ impl Registered {
         params.add_device(client.mdc.name(), move || {
             import_device("mdc", &name, &of, true, mdc.upgrade().map(|m| m.import().clone()))
         });
+        let locks_dir = format!("ldlm.namespaces.{}", client.mdc.name());
         let devices = vec![mgc, lov, client.mdc.name().to_owned()];
-        Registered { params, client: Arc::downgrade(client), names: vec![mdc_dir, lov_dir, llite_dir], devices }
+        Registered {
+            params,
+            client: Arc::downgrade(client),
+            names: vec![mdc_dir, lov_dir, llite_dir, locks_dir],
+            devices,
+        }
     }
 }
 
@@ -58,9 +70,43 @@ impl Drop for Registered {
         self.devices.iter().for_each(|device| self.params.remove_device(device));
         for osc in self.client.upgrade().map(|c| c.lov.all()).unwrap_or_default() {
             self.params.unregister(&format!("osc.{}", osc.name()));
+            self.params.unregister(&format!("ldlm.namespaces.{}", osc.name()));
             self.params.remove_device(osc.name());
         }
     }
+}
+
+/// Registers the locks of a target of a mount: `ldlm.namespaces.<name>.*`.
+pub fn register_locks(params: &Params, name: &str, locks: &Arc<LockTable>) {
+    let put = |what: &str, param| params.register(&format!("ldlm.namespaces.{name}.{what}"), param);
+    put("lock_count", number(locks, |l| l.stats().lock_count));
+    put("lock_unused_count", number(locks, |l| l.stats().lock_unused_count));
+    let (get, set) = (Arc::downgrade(locks), Arc::downgrade(locks));
+    let lru_size = move |value: &str| {
+        let locks = set.upgrade().ok_or(Errno::ENODEV)?;
+        if value.trim() == "clear" {
+            locks.clear();
+            return Ok(());
+        }
+        let lru_size = value.trim().parse().map_err(|_| Errno::EINVAL)?;
+        locks.set_tunables(Tunables { lru_size, ..locks.tunables() });
+        Ok(())
+    };
+    let shown = move || get.upgrade().map_or_else(String::new, |l| l.tunables().lru_size.to_string());
+    put("lru_size", Param::text_rw(shown, lru_size));
+    let (get, set) = (Arc::downgrade(locks), Arc::downgrade(locks));
+    put(
+        "lru_max_age",
+        Param::u64(
+            1..=LRU_MAX_AGE_MS,
+            move || get.upgrade().map_or(0, |l| l.tunables().lru_max_age_ms),
+            move |lru_max_age_ms| {
+                let locks = set.upgrade().ok_or(Errno::ENODEV)?;
+                locks.set_tunables(Tunables { lru_max_age_ms, ..locks.tunables() });
+                Ok(())
+            },
+        ),
+    );
 }
 
 /// Registers an OST of a mount.
@@ -84,6 +130,7 @@ pub fn register_osc(params: &Params, osc: &Arc<Osc>, client_uuid: &str, rt: &Rt)
     );
     put("active", active);
     register_space(params, &dir, osc, |osc| osc.space());
+    register_locks(params, osc.name(), osc.locks());
     let (weak, name, uuid) = (Arc::downgrade(osc), osc.name().to_owned(), client_uuid.to_owned());
     params.add_device(osc.name(), move || {
         let osc = weak.upgrade();
@@ -145,6 +192,8 @@ fn register_llite(params: &Params, dir: &str, client: &Arc<Client>) {
     );
     put("root_fid", Param::text(|| ROOT.to_string()));
     put("open_files", number(client, |c| c.files.len() as u64));
+    put("cached_inodes", number(client, |c| c.cache.meta.lock().len() as u64));
+    put("cache_stats", text(client, |c| c.cache.hits.render()));
     put("cached_layouts", number(client, |c| c.layouts.len() as u64));
     register_space(params, dir, client, |c| {
         summary(&c.mdc.space(), c.lov.all().into_iter().filter(|o| o.active()).map(|o| o.space()))

@@ -48,7 +48,7 @@ impl Targets {
         let target = config.targets.iter().find(is_mdt).ok_or_else(|| MountError::NoMdt(self.fsname.clone()))?;
         let name = target.name(&self.fsname);
         let import: Arc<Import<Mds>> = Import::new(self.net.clone(), self.import_config(target, &name)?);
-        let mdc = Mdc::new(self.rt.clone(), format!("{name}-mdc-{}", self.instance), import, groups);
+        let mdc = Mdc::new(self.rt.clone(), format!("{name}-mdc-{}", self.instance), import, groups, self.lov.cache());
         Ok(Arc::new(mdc))
     }
 
@@ -72,7 +72,13 @@ impl Targets {
             return Ok(());
         }
         let import: Arc<Import<Ost>> = Import::new(self.net.clone(), config);
-        let osc = Arc::new(Osc::new(target.index, format!("{name}-osc-{}", self.instance), import));
+        let osc = Arc::new(Osc::new(
+            &self.rt,
+            target.index,
+            format!("{name}-osc-{}", self.instance),
+            import,
+            self.lov.cache(),
+        ));
         params::register_osc(&self.params, &osc, &self.uuid, &self.rt);
         self.lov.add(osc);
         Ok(())

@@ -1,9 +1,12 @@
 //! What callers hand to the client and get back.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
-use sheen_wire::{Attr, Cred, Errno, Fid, FileKind};
+use sheen_wire::{Attr, Bulk, Cred, Errno, Fid, FileKind};
+
+pub use crate::cache::ReadRefs;
+use crate::locks::LockRef;
 
 /// `st_blksize` of a file: the default stripe size, whatever stripe size the file has (as in Lustre).
 pub const FILE_BLKSIZE: u32 = 4 << 20;
@@ -59,29 +62,109 @@ pub struct ClientOptions {
     pub groups: Arc<dyn GroupSource>,
     /// Most layouts kept in memory.
     pub layouts_max: usize,
+    /// Most files whose attributes and names are kept in memory.
+    pub inodes_max: usize,
     /// Where the mount lies, for `sheen.mount` and messages; empty where there is no mount point.
     pub mountpoint: String,
 }
 
 impl Default for ClientOptions {
     fn default() -> ClientOptions {
-        ClientOptions { groups: Arc::new(NoGroups), layouts_max: crate::LAYOUTS_MAX, mountpoint: String::new() }
+        ClientOptions {
+            groups: Arc::new(NoGroups),
+            layouts_max: crate::LAYOUTS_MAX,
+            inodes_max: crate::INODES_MAX,
+            mountpoint: String::new(),
+        }
+    }
+}
+
+/// What keeps things from other clients as well: whatever caches what this client says (the kernel of a mount).
+///
+/// What came with a [`Keep`] may be cached until one of these calls says otherwise; the lock is given up after the call has returned.
+pub trait Invalidate: Send + Sync + 'static {
+    /// All names are to be looked up again. Must not block.
+    fn names(&self);
+
+    /// The attributes of a file are to be asked for again. Must not block.
+    fn attr(&self, fid: Fid);
+
+    /// All data of a file is to be read again. May block; called on a thread for such work, and may be called again before it returned.
+    fn data(&self, fid: Fid);
+
+    /// Whether names may be cached at all: only where [`Invalidate::names`] works.
+    fn keeps_names(&self) -> bool;
+}
+
+/// What of an answer may be cached, until [`Invalidate`] says otherwise.
+///
+/// As long as this lives nothing is called back: drop it once the answer is where it will be invalidated, and soon.
+#[derive(Clone, Default)]
+pub struct Keep {
+    /// That the name leads to this file.
+    pub name: bool,
+    /// The attributes.
+    pub attr: bool,
+    /// The locks, in use.
+    pub(crate) refs: Option<Arc<Vec<LockRef>>>,
+}
+
+impl fmt::Debug for Keep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Keep(name {}, attr {}, {} locks)", self.name, self.attr, self.refs.as_ref().map_or(0, |r| r.len()))
+    }
+}
+
+/// What was read.
+#[derive(Debug)]
+pub struct ReadData {
+    /// The bytes.
+    pub bulk: Bulk,
+    /// The locks under which they may be cached, in use. Drop them once the bytes are where they will be invalidated, and soon.
+    pub refs: ReadRefs,
+}
+
+impl ReadData {
+    /// How many bytes were read.
+    pub fn len(&self) -> usize {
+        self.bulk.len()
+    }
+
+    /// Whether the end of the file was reached.
+    pub fn is_empty(&self) -> bool {
+        self.bulk.is_empty()
+    }
+
+    /// The bytes in one piece.
+    pub fn into_bytes(self) -> Bytes {
+        self.bulk.into_bytes()
     }
 }
 
 /// Attributes of a file as `stat` shows them: size, space and times of a striped file are those of its objects.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct EntryAttr {
     /// The attributes.
     pub attr: Attr,
     /// `st_blksize`, in bytes.
     pub blksize: u32,
+    /// What may be cached.
+    pub keep: Keep,
 }
+
+impl PartialEq for EntryAttr {
+    /// What may be cached is no part of what a file is.
+    fn eq(&self, other: &EntryAttr) -> bool {
+        self.attr == other.attr && self.blksize == other.blksize
+    }
+}
+
+impl Eq for EntryAttr {}
 
 impl From<Attr> for EntryAttr {
     fn from(attr: Attr) -> EntryAttr {
         let blksize = if attr.kind == FileKind::Regular { FILE_BLKSIZE } else { OTHER_BLKSIZE };
-        EntryAttr { attr, blksize }
+        EntryAttr { attr, blksize, keep: Keep::default() }
     }
 }
 

@@ -2,6 +2,8 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
+    clippy::expect_used,
+    clippy::disallowed_methods,
     reason = "the tests' file system, which is shared here, fails by panicking"
 )]
 

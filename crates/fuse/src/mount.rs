@@ -352,6 +352,11 @@ pub(crate) fn connection_number(mountpoint: &Path) -> Option<u32> {
     find_connection(&std::fs::read_to_string("/proc/self/mountinfo").ok()?, mountpoint)
 }
 
+/// Sets how far the kernel reads ahead on the mount of a connection. What is agreed on at INIT can only make it less.
+pub(crate) fn set_readahead(connection: u32, bytes: u32) -> io::Result<()> {
+    std::fs::write(format!("/sys/class/bdi/0:{connection}/read_ahead_kb"), (bytes >> 10).to_string())
+}
+
 fn find_connection(mountinfo: &str, mountpoint: &Path) -> Option<u32> {
     // Lines are: id parent major:minor root mountpoint …; a later mount on the same point hides the earlier ones.
     mountinfo.lines().rev().find_map(|line| {

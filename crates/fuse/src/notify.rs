@@ -1,8 +1,10 @@
 //! Notifications: what the file system tells the kernel unasked.
 //!
-//! **The deadlock rule.** Each method is a write to the device that can wait inside the kernel: an invalidation of pages waits
+//! **The deadlock rule.** A notification is a write to the device that can wait inside the kernel: an invalidation of pages waits
 //! for pages that an in-flight READ or WRITE has locked, an invalidation of a name waits for the directory's lock that an
 //! in-flight LOOKUP, CREATE, UNLINK… holds. Those end only when the file system answers them. So:
+//!
+//! [`Notifier::inc_epoch`] and [`Notifier::inval_attr`] wait for nothing and may be called from anywhere. For the others:
 //!
 //! * never notify from inside [`crate::Filesystem::request`], nor from a task or thread on which an answer may depend;
 //! * hold no lock while notifying that answering a request could need: a READ that reached the file system before a lock is
@@ -34,6 +36,9 @@ const DEFERRED_MAX: usize = 16384;
 const STORE_PIECES_MAX: usize = 1000;
 /// Most nodes in one PRUNE: the kernel takes one page of them.
 const PRUNE_NODES_MAX: usize = 512;
+
+/// Minor version that has FUSE_NOTIFY_INC_EPOCH (Linux 6.16).
+const EPOCH_MINOR: u32 = 44;
 
 type Task = Box<dyn FnOnce(&Notifier) + Send>;
 
@@ -71,7 +76,8 @@ impl Notifier {
         self.absent_is_fine(notify::INVAL_INODE, &[NotifyInvalInodeOut { ino: nodeid, off, len }.as_bytes()])
     }
 
-    /// Drops a file's cached attributes alone.
+    /// Drops a file's cached attributes and ACLs alone. Waits for nothing. A GETATTR under way counts as answered before it; an answer
+    /// that tells the kernel of a file which it did not know counts as given after it, as does one to SETATTR.
     pub fn inval_attr(&self, nodeid: u64) -> Result<()> {
         self.absent_is_fine(notify::INVAL_INODE, &[NotifyInvalInodeOut { ino: nodeid, off: -1, len: 0 }.as_bytes()])
     }
@@ -125,10 +131,17 @@ impl Notifier {
         self.absent_is_fine(notify::POLL, &[NotifyPollOut { kh }.as_bytes()])
     }
 
-    /// Has every cached name asked for again at its next use. ENOSYS before 7.44.
+    /// Has every cached name asked for again at its next use. Waits for nothing. Answers to LOOKUP, CREATE and what else makes
+    /// names that are still under way count as given before it; READDIRPLUS alone does not: its names count from when the kernel
+    /// takes the answer apart. What is mounted on a name is detached when the kernel comes by. ENOSYS before 7.44.
     pub fn inc_epoch(&self) -> Result<()> {
-        self.needs(44)?;
+        self.needs(EPOCH_MINOR)?;
         self.send(notify::INC_EPOCH, &[])
+    }
+
+    /// Whether [`Notifier::inc_epoch`] works.
+    pub fn has_epochs(&self) -> bool {
+        self.needs(EPOCH_MINOR).is_ok()
     }
 
     /// Has the kernel forget unused nodes now. ENOSYS before 7.45.

@@ -109,8 +109,16 @@ pub struct Read {
     pub size: u32,
     /// open(2) flags of the file.
     pub flags: u32,
-    /// Owner of mandatory locks.
+    /// Owner of mandatory locks. A READ for the page cache (readahead, mmap) has none, whatever file the kernel names; one that
+    /// goes past it always has.
     pub lock_owner: Option<u64>,
+}
+
+impl Read {
+    /// Whether the bytes will stay in the kernel's page cache.
+    pub fn is_kept(&self) -> bool {
+        self.lock_owner.is_none()
+    }
 }
 
 /// WRITE.
@@ -316,7 +324,8 @@ pub enum Op {
         /// Name with its prefix.
         name: Bytes,
     },
-    /// One descriptor of an open file is closed: `ok`.
+    /// One descriptor of an open file is closed: `ok`. The only word of it that fcntl locks are dropped; does not come where the
+    /// file was opened with NOFLUSH. Locks of open file descriptions (F_OFD_SETLK) end with RELEASE, unsaid.
     Flush {
         /// Open file.
         fh: u64,

@@ -95,6 +95,9 @@ pub struct SessionOptions {
     pub congestion_threshold: u16,
     /// Most bytes in buffers that lie idle.
     pub idle_buffer_bytes_max: usize,
+    /// How far the kernel reads ahead of a sequential reader, in bytes; 0 leaves it at the kernel's own 128 KiB. Only root can set it;
+    /// for others it stays as it is.
+    pub readahead_bytes: u32,
 }
 
 impl Default for SessionOptions {
@@ -106,6 +109,7 @@ impl Default for SessionOptions {
             max_background: 64,
             congestion_threshold: 48,
             idle_buffer_bytes_max: 32 << 20,
+            readahead_bytes: 0,
         }
     }
 }
@@ -195,6 +199,11 @@ impl Session {
             end: Condvar::new(),
         });
         let connection = mount::connection_number(&mountpoint);
+        if let (Some(number), true) = (connection, options.readahead_bytes > 0)
+            && let Err(e) = mount::set_readahead(number, options.readahead_bytes)
+        {
+            tracing::debug!("the kernel reads ahead as it likes: {e}");
+        }
         // From here on the drop of the session unmounts, should a thread fail to start.
         let session = Session { shared, notifier, mountpoint, connection };
         for i in 0..options.notify_threads.min(THREADS_MAX) {

@@ -14,9 +14,9 @@ use std::{
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     path::PathBuf,
     process::{Command, Stdio},
-    sync::{Arc, atomic::Ordering::SeqCst, mpsc},
+    sync::{atomic::Ordering::SeqCst, mpsc},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -25,89 +25,7 @@ use sheen_fuse::{abi::flags, *};
 use sheen_wire::FileKind;
 
 mod memfs;
-use memfs::MemFs;
-
-/// A mount that hangs is cut after this time, so that no test run hangs with it.
-const GUARD: Duration = Duration::from_secs(60);
-/// Waiting for what should happen at once.
-const SOON: Duration = Duration::from_secs(10);
-
-struct Mounted {
-    fs: Arc<MemFs>,
-    session: Arc<Session>,
-    root: PathBuf,
-    _dir: tempfile::TempDir,
-    _guard: mpsc::Sender<()>,
-}
-
-impl Mounted {
-    fn with(fs: MemFs, options: SessionOptions) -> Option<Mounted> {
-        let dir = tempfile::tempdir().unwrap();
-        let fs = Arc::new(fs);
-        let session = match Session::mount(MountOptions::new(dir.path(), "memfs"), options, fs.clone()) {
-            Ok(session) => Arc::new(session),
-            Err(
-                e @ (MountError::Device(_) | MountError::Kernel { .. } | MountError::NoHelper | MountError::Helper(_)),
-            ) => {
-                eprintln!("skipped: {e}");
-                return None;
-            }
-            Err(e) => panic!("{e}"),
-        };
-        let (guard, guarded) = mpsc::channel::<()>();
-        let watched = session.clone();
-        thread::spawn(move || {
-            if guarded.recv_timeout(GUARD) == Err(mpsc::RecvTimeoutError::Timeout) {
-                eprintln!("the mount hangs and is aborted");
-                let _ = watched.abort();
-                let _ = watched.unmount();
-            }
-        });
-        Some(Mounted { fs, root: session.mountpoint().into(), session, _dir: dir, _guard: guard })
-    }
-
-    fn new(config: fn(&mut InitConfig)) -> Option<Mounted> {
-        Mounted::with(MemFs::new(config), SessionOptions::default())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.root.join(name)
-    }
-
-    fn saw(&self, op: &str) -> bool {
-        self.fs.state().ops.contains(op)
-    }
-
-    fn notifier(&self) -> &Notifier {
-        &self.fs.started.get().unwrap().1
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let unmounted = self.session.unmount();
-        let ended = self.session.join_timeout(SOON);
-        if !thread::panicking() {
-            unmounted.unwrap();
-            assert!(ended, "workers still run after the unmount");
-            assert!(self.fs.destroyed.load(SeqCst));
-        }
-    }
-}
-
-fn plain(_: &mut InitConfig) {}
-
-fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> i32 {
-    result.expect_err("must fail").raw_os_error().unwrap_or(0)
-}
-
-fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < SOON, "{what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
+use memfs::{MemFs, mount::*};
 
 #[test]
 fn large_writes_arrive_whole_aligned_and_uncopied() {
@@ -518,4 +436,25 @@ fn what_was_agreed_on_is_visible() {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let line = table.lines().find(|l| l.contains(m.root.to_str().unwrap())).unwrap();
     assert!(line.contains("fuse.sheen memfs"), "{line}");
+}
+
+#[test]
+fn the_kernel_reads_ahead_as_far_as_it_is_told() {
+    let options = SessionOptions { readahead_bytes: 4 << 20, ..Default::default() };
+    let Some(m) = Mounted::with(MemFs::new(plain), options) else { return };
+    let device = fs::metadata(&m.root).unwrap().dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: only root may");
+    }
+    let set = fs::read_to_string(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb")).unwrap();
+    assert_eq!(set.trim(), "4096");
+    let id = m.fs.state().make(1, &Bytes::from("f"), FileKind::Regular, 0o644).unwrap();
+    m.fs.state().set_data(id, vec![7; 8 << 20]);
+    let mut file = fs::File::open(m.path("f")).unwrap();
+    let mut data = Vec::new();
+    file.read_to_end(&mut data).unwrap();
+    assert!(data == vec![7; 8 << 20]);
+    let largest = m.fs.state().read_sizes.iter().copied().max();
+    assert_eq!(largest, Some(m.session.negotiated().max_write), "in requests as large as they may be");
 }

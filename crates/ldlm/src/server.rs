@@ -185,6 +185,8 @@ impl Stats {
 pub struct Info {
     /// Holder, handle, mode and part.
     pub lock: Conflict,
+    /// What it is on.
+    pub resource: Resource,
     /// The client's handle.
     pub cookie: Cookie,
     /// Granted, or waiting.
@@ -279,6 +281,12 @@ impl Namespace {
 
     fn info(&self, n: u32) -> Info {
         let lock = &self.locks[n];
-        Info { lock: lock.conflict(), cookie: lock.cookie, granted: !lock.waiting, asked: lock.asked.is_some() }
+        Info {
+            lock: lock.conflict(),
+            resource: self.resources[lock.resource].name,
+            cookie: lock.cookie,
+            granted: !lock.waiting,
+            asked: lock.asked.is_some(),
+        }
     }
 }

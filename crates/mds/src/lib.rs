@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   rpc ──▶ service ──▶ Namespace (one lock, memory speed) ──▶ reply with transno
+//!                           │      └─ locks: whoever keeps what changed forgets it first
 //!                           │ dirty
 //!                        commit: seal ▷ redb on a blocking thread ▷ committed ──▶ who waits for Sync
 //!                           │ durable unlinks
@@ -11,6 +12,8 @@
 //!
 //! Invariants:
 //! * A reply goes out before its change is durable; a `Sync` reply never does.
+//! * A reply to a change goes out after every other client has given up what it kept of what was changed (module `locks`).
+//! * Locks live in memory: a restarted MDT knows none, neither of what clients keep nor of programs (flock, fcntl).
 //! * An object is destroyed only after the unlink of its file is durable, and forgotten only after it is destroyed for good.
 //! * No new object is placed on an OST before the objects that a crash left on it are removed.
 //! * A store that cannot be written makes the MDT read-only until it can; nothing that was answered is dropped meanwhile.
@@ -20,6 +23,7 @@ mod commit;
 mod config;
 mod destroy;
 mod identity;
+mod locks;
 mod mdt;
 mod osp;
 mod osts;

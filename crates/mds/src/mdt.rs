@@ -24,6 +24,7 @@ use crate::commit::Commits;
 use crate::config::{MdtConfig, Tunables};
 use crate::destroy::{self, Destroyer};
 use crate::identity::{Identity, IdentityError};
+use crate::locks::Locks;
 use crate::osts::{self, Osts};
 use crate::store::RedbStore;
 use crate::{commit, params, service};
@@ -52,6 +53,7 @@ pub struct Mdt {
     pub(crate) share: Share,
     /// Everything that executing a request changes. Never held across a wait.
     pub(crate) core: Mutex<Core>,
+    pub(crate) locks: Locks,
     pub(crate) commits: Commits,
     pub(crate) destroyer: Destroyer,
     pub(crate) osts: Osts,
@@ -136,6 +138,7 @@ impl Mdt {
         let device = disk.device(&config.dir).map_err(|error| MdtError::Io { path: config.dir.clone(), error })?;
         let name = target_name(&config.fsname, TargetKind::Mdt, config.index);
         let mdt = Arc::new(Mdt {
+            locks: Locks::new(&rt, &name),
             commits: Commits::new(ns.last_committed()),
             core: Mutex::new(Core {
                 ns,
@@ -215,6 +218,7 @@ impl Mdt {
     /// EIO: the last commit failed; what was not committed is lost.
     pub async fn stop(&self) -> WireResult<()> {
         let Some(tasks) = self.tasks.lock().take() else { return Ok(()) };
+        self.locks.stop();
         // Before the last commit, so that it holds all that clients were told.
         if let Some(server) = self.server.upgrade() {
             server.drain(&self.name).await;

@@ -15,6 +15,7 @@ use crate::service;
 pub(crate) fn register(mdt: &Arc<Mdt>) {
     register_mdt(mdt);
     register_lod(mdt);
+    mdt.locks.server.register(&mdt.params);
     let weak = Arc::downgrade(mdt);
     let (name, uuid) = (mdt.name.clone(), format!("{}_UUID", mdt.name));
     let lod = lod_name(mdt);
@@ -29,6 +30,7 @@ pub(crate) fn register(mdt: &Arc<Mdt>) {
 /// Takes all of it back.
 pub(crate) fn unregister(mdt: &Mdt) {
     let params = &mdt.params;
+    mdt.locks.server.unregister(params);
     params.unregister(&format!("mdt.{}", mdt.name));
     params.unregister(&format!("lod.{}", lod_name(mdt)));
     for osp in mdt.osts.all() {

@@ -7,11 +7,13 @@ use sheen_layout::{Count, Ost, Placer, Spec, Wanted, resolve};
 use sheen_namespace::{Allocation, Ask, ClientId, Done, Env, NEED_COMMIT};
 use sheen_rpc::{BoxFuture, Export, Response, Service};
 use sheen_rt::Instant;
-use sheen_wire::mds::{Reply, Request};
-use sheen_wire::{Bulk, Errno, Mds, Result, StatFs, Time};
+use sheen_wire::ast::Grant;
+use sheen_wire::mds::{Answer, Call, Reply, Request};
+use sheen_wire::{Bulk, Errno, Fid, Mds, Result, StatFs, Time};
 use tracing::error;
 
 use crate::commit::Goal;
+use crate::locks::Change;
 use crate::mdt::{Core, Mdt};
 use crate::osts::SETTLE;
 
@@ -48,26 +50,23 @@ pub(crate) const STATS: &[(&str, &str)] = &[
     ("fid2path", "usecs"),
     ("parents", "usecs"),
     ("reopen", "usecs"),
+    ("ldlm_enqueue", "usecs"),
+    ("ldlm_cancel", "usecs"),
+    ("getattr_bulk", "usecs"),
 ];
 
 impl Service<Mds> for Mdt {
-    fn call<'a>(
-        &'a self,
-        export: &'a Arc<Export>,
-        request: Request,
-        _: Bulk,
-    ) -> BoxFuture<'a, Result<Response<Reply>>> {
+    fn call<'a>(&'a self, export: &'a Arc<Export>, call: Call, _: Bulk) -> BoxFuture<'a, Result<Response<Answer>>> {
         Box::pin(async move {
             let began = self.rt.now();
-            let result = match &request {
-                request @ Request::Sync { fid } => match self.execute(export, request).await {
-                    Ok(done) => self.sync(*fid).await.map(|()| done),
-                    failed => failed,
-                },
-                request => self.execute(export, request).await,
+            self.locks.server.cancel(export, &call.cancels);
+            let result = match &call.request {
+                Request::Cancel => Ok(Answer::from(Reply::Ok).into()),
+                Request::Enqueue(want) => self.program_lock(export, want).map(Response::from),
+                _ => self.execute(export, &call).await,
             };
-            self.stats.record(request.op(), self.rt.now().since(began).as_micros() as u64);
-            result.map(|done| Response::with_transno(done.reply, done.transno))
+            self.stats.record(call.request.op(), self.rt.now().since(began).as_micros() as u64);
+            result
         })
     }
 
@@ -78,6 +77,12 @@ impl Service<Mds> for Mdt {
             core.ns.disconnect(ClientId(export.id()));
             self.touched(&core);
         }
+        drop(core);
+        self.locks.server.disconnected(export);
+    }
+
+    fn reconnected(&self, export: &Arc<Export>) {
+        self.locks.server.reconnected(export);
     }
 
     fn last_committed(&self) -> u64 {
@@ -89,33 +94,58 @@ impl Service<Mds> for Mdt {
     }
 
     /// A sync waits for the disk; all else takes microseconds.
-    fn inline(&self, request: &Request) -> bool {
-        !matches!(request, Request::Sync { .. })
+    fn inline(&self, call: &Call) -> bool {
+        !matches!(call.request, Request::Sync { .. })
     }
 }
 
-/// What became of one attempt to execute a request.
-enum Attempt {
-    Done(Result<Done>),
-    /// Again after this round of commits.
-    AfterRound(u64),
-    /// Again when more is known of the OSTs.
-    AfterOsts,
+/// A request that was executed, whatever its result.
+struct Executed {
+    result: Result<Done>,
+    grants: Vec<Grant>,
+    /// Others keep what it changed: the reply waits until they have forgotten it.
+    change: Option<Change>,
+}
+
+/// Why a request was not executed.
+enum Not {
+    /// The client or the MDT went.
+    Possible,
+    /// To be tried again after this round of commits.
+    BeforeRound(u64),
+    /// To be tried again when more is known of the OSTs.
+    WithoutOsts,
+    /// To be tried again when nobody else is changing this inode.
+    DuringChange(Fid),
 }
 
 impl Mdt {
-    async fn execute(&self, export: &Export, request: &Request) -> Result<Done> {
+    async fn execute(&self, export: &Arc<Export>, call: &Call) -> Result<Response<Answer>> {
+        let Executed { result, grants, change } = self.execute_once(export, call).await?;
+        if let Some(change) = change {
+            change.revoke().await;
+        }
+        if let (Ok(_), Request::Sync { fid }) = (&result, &call.request) {
+            self.sync(*fid).await?;
+        }
+        result.map(|Done { reply, transno, .. }| Response::with_transno(Answer { reply, grants }, transno))
+    }
+
+    async fn execute_once(&self, export: &Arc<Export>, call: &Call) -> Result<Executed> {
         // A client can always give up what it has.
-        let changes = request.modifies() && !matches!(request, Request::Close { .. } | Request::Reopen { .. });
+        let gives_up = matches!(call.request, Request::Close { .. } | Request::Reopen { .. });
+        let changes = call.request.modifies() && !gives_up;
         loop {
             if changes {
                 self.commits.admit().await?;
             }
-            match self.attempt(export, request) {
-                Attempt::Done(result) => return result,
-                Attempt::AfterRound(round) => self.commits.reach(Goal::Round(round)).await?,
-                Attempt::AfterOsts => {
-                    if let Some(result) = self.attempt_with_osts(export, request).await {
+            match self.attempt(export, call) {
+                Ok(executed) => return Ok(executed),
+                Err(Not::Possible) => return Err(Errno::ESHUTDOWN),
+                Err(Not::BeforeRound(round)) => self.commits.reach(Goal::Round(round)).await?,
+                Err(Not::DuringChange(fid)) => self.locks.settled(fid).await,
+                Err(Not::WithoutOsts) => {
+                    if let Some(result) = self.attempt_with_osts(export, call).await {
                         return result;
                     }
                 }
@@ -124,14 +154,15 @@ impl Mdt {
     }
 
     /// Tries again, and waits for news of the OSTs if that does not do; `None`: to be tried once more.
-    async fn attempt_with_osts(&self, export: &Export, request: &Request) -> Option<Result<Done>> {
+    async fn attempt_with_osts(&self, export: &Arc<Export>, call: &Call) -> Option<Result<Executed>> {
         // Listen first: news that came before the attempt are in it, those after it end the wait.
         let mut changed = std::pin::pin!(self.osts.changed());
         changed.as_mut().enable();
-        match self.attempt(export, request) {
-            Attempt::Done(result) => return Some(result),
-            Attempt::AfterRound(_) => {}
-            Attempt::AfterOsts => {
+        match self.attempt(export, call) {
+            Ok(executed) => return Some(Ok(executed)),
+            Err(Not::Possible) => return Some(Err(Errno::ESHUTDOWN)),
+            Err(Not::BeforeRound(_) | Not::DuringChange(_)) => {}
+            Err(Not::WithoutOsts) => {
                 let left = (self.started + SETTLE).since(self.rt.now());
                 let _ = self.rt.timeout(left, changed).await;
             }
@@ -139,34 +170,43 @@ impl Mdt {
         None
     }
 
-    fn attempt(&self, export: &Export, request: &Request) -> Attempt {
-        let now = self.rt.now();
+    fn attempt(&self, export: &Arc<Export>, call: &Call) -> std::result::Result<Executed, Not> {
+        let (now, request) = (self.rt.now(), &call.request);
         let mut core = self.core.lock();
-        if self.stopped.load(Relaxed) {
-            return Attempt::Done(Err(Errno::ESHUTDOWN));
-        }
         // With the lock held: whoever goes later is reported by `disconnected`, which closes what is opened here.
-        if export.is_gone() {
-            return Attempt::Done(Err(Errno::ESHUTDOWN));
+        if self.stopped.load(Relaxed) || export.is_gone() {
+            return Err(Not::Possible);
+        }
+        if let Some(fid) = self.unsettled(&mut core, request) {
+            return Err(Not::DuringChange(fid));
         }
         let client = ClientId(export.id());
         core.exports.insert(client.0);
         let Core { ns, placer, round, .. } = &mut *core;
         let next_round = *round + 1;
         let mut env = MdtEnv { mdt: self, placer, now, wait: false };
-        let result = ns.execute(client, request, &mut env);
+        let mut result = ns.execute(client, request, &mut env);
         let wait = env.wait;
+        match &result {
+            Err(NEED_COMMIT) => {
+                self.touched(&core);
+                return Err(Not::BeforeRound(next_round));
+            }
+            Err(_) if wait => {
+                self.touched(&core);
+                return Err(Not::WithoutOsts);
+            }
+            _ => {}
+        }
         let fault = if matches!(result, Err(Errno::EIO)) { ns.take_fault() } else { None };
+        let change = result.as_ref().ok().and_then(|done| self.change(export, &done.touched));
+        let grants = self.grants(export, call, &mut result);
         self.touched(&core);
         drop(core);
         if let Some(fault) = fault {
             error!("{}: {} failed: {fault}", self.name, request.op());
         }
-        match result {
-            Err(NEED_COMMIT) => Attempt::AfterRound(next_round),
-            Err(_) if wait => Attempt::AfterOsts,
-            result => Attempt::Done(result),
-        }
+        Ok(Executed { result, grants, change })
     }
 }
 

@@ -63,7 +63,7 @@ fn sync_of_a_file_waits_for_that_file_alone() {
 
 async fn fid_of(host: &Host, name: &'static str) -> sheen_wire::Fid {
     let lookup = Request::Lookup { cred: sheen_wire::Cred::ROOT, parent: fid::ROOT, name: name.into() };
-    match host.ask(lookup).await.unwrap().body {
+    match host.ask(lookup).await.unwrap().body.reply {
         sheen_wire::mds::Reply::Entry(entry) => entry.attr.fid,
         other => panic!("{other:?}"),
     }

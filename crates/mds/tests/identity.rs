@@ -48,7 +48,7 @@ fn the_root_belongs_to_who_formatted_it() {
     sim.run(async {
         let owner = async |host: &Host| {
             let request = Request::GetAttr { fid: fid::ROOT, layout_known: false };
-            match host.ask(request).await.unwrap().body {
+            match host.ask(request).await.unwrap().body.reply {
                 Reply::Entry(entry) => (entry.attr.uid, entry.attr.gid),
                 other => panic!("{other:?}"),
             }
@@ -70,7 +70,7 @@ fn targets_of_one_device_share_its_space() {
     sim.run(async {
         let sharing = Sharing::new();
         let host = Host::start(&rt, MdtConfig { sharing: sharing.clone(), ..config() }).await;
-        let space = async || match host.ask(Request::StatFs).await.unwrap().body {
+        let space = async || match host.ask(Request::StatFs).await.unwrap().body.reply {
             Reply::StatFs(space) => space,
             other => panic!("{other:?}"),
         };

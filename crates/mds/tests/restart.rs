@@ -18,7 +18,8 @@ use sheen_params::Params;
 use sheen_rpc::{Import, ImportConfig, Server};
 use sheen_rt::Rt;
 use sheen_rt::sim::{Sim, SimConfig, World};
-use sheen_wire::mds::{Reply, Request, flags};
+use sheen_wire::ldlm::{Cookie, Enqueue, Enqueued, Flags, Flock, FlockKind, Mode, Policy, Resource};
+use sheen_wire::mds::{Call, Reply, Request, flags};
 use sheen_wire::mgs::TargetKind;
 use sheen_wire::{Bulk, Cred, Errno, Fid, Mds, Ost, Result, fid};
 
@@ -34,14 +35,14 @@ fn create(fid: Fid, name: &str) -> Request {
 }
 
 async fn seq(import: &Import<Mds>) -> u64 {
-    match import.call(Request::AllocSeq, Bulk::new()).await.unwrap().body {
+    match import.call(Request::AllocSeq.into(), Bulk::new()).await.unwrap().body.reply {
         Reply::Seq(seq) => seq,
         other => panic!("{other:?}"),
     }
 }
 
 async fn opened(import: &Import<Mds>, request: Request) -> Result<bool> {
-    match import.call(request, Bulk::new()).await?.body {
+    match import.call(request.into(), Bulk::new()).await?.body.reply {
         Reply::Opened { created, .. } => Ok(created),
         other => panic!("{other:?}"),
     }
@@ -158,7 +159,7 @@ fn a_create_that_was_kept_but_not_answered_is_found_by_its_resend() {
         let import = Import::new(Net::new(rt.clone()), ImportConfig::new("client", life.0.name(), vec![nid]));
         let request = create(Fid::new(seq(&import).await, 1), "f");
         assert_eq!(opened(&import, request.clone()).await, Ok(true));
-        import.call(Request::Sync { fid: None }, Bulk::new()).await.unwrap();
+        import.call(Request::Sync { fid: None }.into(), Bulk::new()).await.unwrap();
         std::mem::forget(life);
         sim.crash_host(MDS);
         let _life = start_mdt(&sim).await;
@@ -185,20 +186,58 @@ fn an_unlinked_open_file_waits_for_a_client_that_notices_the_restart_late() {
             opened(&import, create(fid, name)).await.unwrap();
             let name = Bytes::copy_from_slice(name.as_bytes());
             let unlink = Request::Unlink { cred: Cred::ROOT, parent: fid::ROOT, name, dir: false };
-            import.call(unlink, Bulk::new()).await.unwrap();
+            import.call(unlink.into(), Bulk::new()).await.unwrap();
         }
-        import.call(Request::Sync { fid: None }, Bulk::new()).await.unwrap();
+        import.call(Request::Sync { fid: None }.into(), Bulk::new()).await.unwrap();
         std::mem::forget(life);
         sim.crash_host(MDS);
         let _life = start_mdt(&sim).await;
         // As long as keepalive may take, and then some.
         rt.sleep(Duration::from_secs(75)).await;
         let reopen = Request::Reopen { files: vec![(files[0], flags::RDWR, 1)] };
-        let Reply::Handles(handles) = import.call(reopen, Bulk::new()).await.unwrap().body else { panic!() };
+        let Reply::Handles(handles) = import.call(reopen.into(), Bulk::new()).await.unwrap().body.reply else {
+            panic!()
+        };
         assert!(handles[0].is_ok(), "{handles:?}");
         rt.sleep(Duration::from_secs(30)).await;
-        let there = async |fid| import.call(Request::GetAttr { fid, layout_known: true }, Bulk::new()).await.is_ok();
+        let there =
+            async |fid| import.call(Request::GetAttr { fid, layout_known: true }.into(), Bulk::new()).await.is_ok();
         assert!(there(files[0]).await && !there(files[1]).await);
+    })
+    .unwrap();
+}
+
+#[test]
+fn locks_do_not_outlive_the_mdt() {
+    let sim = Sim::new(6, SimConfig::default());
+    let rt = sim.rt(CLIENT);
+    sim.run(async {
+        let _others = others(&sim, &sim.rt(OTHERS)).await;
+        let life = start_mdt(&sim).await;
+        let nid = Nid::Tcp(sim.addr(MDS, PORT));
+        let import = |name| Import::<Mds>::new(Net::new(rt.clone()), ImportConfig::new(name, life.0.name(), vec![nid]));
+        let (a, b) = (import("a"), import("b"));
+        let flock = Flock { start: 0, end: 9, owner: 1, pid: 1, kind: FlockKind::Posix };
+        let resource = Resource::flock(fid::ROOT);
+        let want = Enqueue::new(resource, Mode::Pw, Policy::Flock(flock), Cookie(1));
+        let enqueue = async |import: &Import<Mds>| {
+            let nowait = Flags { nowait: true, ..Flags::default() };
+            let request = Request::Enqueue(Enqueue { flags: nowait, ..want });
+            match import.call(request.into(), Bulk::new()).await.unwrap().body.reply {
+                Reply::Enqueued(answer) => answer,
+                other => panic!("{other:?}"),
+            }
+        };
+        let Enqueued::Granted { id, .. } = enqueue(&a).await else { panic!() };
+        assert!(matches!(enqueue(&b).await, Enqueued::WouldBlock { .. }));
+        std::mem::forget(life);
+        sim.crash_host(MDS);
+        let _life = start_mdt(&sim).await;
+        assert!(matches!(enqueue(&b).await, Enqueued::Granted { .. }));
+        // Handles of the earlier life mean nothing in this one.
+        let cancel = Call { cancels: vec![id], ..Request::Cancel.into() };
+        a.call_urgent(cancel, Bulk::new()).await.unwrap();
+        assert!(matches!(enqueue(&a).await, Enqueued::WouldBlock { .. }));
     })
     .unwrap();
 }

@@ -1,10 +1,16 @@
 //! What an operation comes to. Kept apart from the [`Reply`] so that a request that is given up can still be answered.
+//!
+//! What may be cached comes with the locks that it is kept under, in use. They are let go when the kernel has the answer, so that the
+//! answer is there to be revoked.
+
+use std::time::Duration;
 
 use bytes::Bytes;
-use sheen_fuse::{DirBuffer, DirPlusBuffer, EntryOut, FileAttr, Reply, StatFs, Statx};
-use sheen_wire::{Bulk, Result};
+use sheen_client::{EntryAttr, ReadData};
+use sheen_fuse::{DirBuffer, DirPlusBuffer, Lock, Reply, StatFs};
+use sheen_wire::{Fid, Result, ldlm::Flock};
 
-use crate::node::VALID;
+use crate::node;
 
 /// A successful answer.
 pub enum Answer {
@@ -13,11 +19,13 @@ pub enum Answer {
     /// The request has no answer (FORGET).
     None,
     /// A name.
-    Entry(EntryOut),
+    Entry(EntryAttr),
     /// Attributes.
-    Attr(FileAttr),
+    Attr(EntryAttr),
+    /// Attributes that were just changed.
+    Changed(EntryAttr),
     /// Attributes for statx(2).
-    Statx(Statx),
+    Statx(EntryAttr),
     /// An open directory.
     OpenDir {
         /// Its number.
@@ -33,14 +41,14 @@ pub enum Answer {
     /// A new, open file.
     Create {
         /// The name.
-        entry: EntryOut,
+        entry: EntryAttr,
         /// Its number.
         fh: u64,
         /// `FOPEN_*`.
         flags: u32,
     },
     /// Bytes of a file.
-    Data(Bulk),
+    Data(ReadData),
     /// Bytes written.
     Written(u32),
     /// Bytes copied.
@@ -59,6 +67,15 @@ pub enum Answer {
     DirPlus(DirPlusBuffer),
     /// An offset.
     Offset(u64),
+    /// A lock that was taken, or given back.
+    Locked {
+        /// On which file.
+        fid: Fid,
+        /// Which.
+        flock: Flock,
+    },
+    /// The lock in the way.
+    Lock(Lock),
 }
 
 /// Writes the outcome to the kernel.
@@ -68,13 +85,14 @@ pub fn send(outcome: Result<Answer>, reply: Reply) {
         Ok(answer) => match answer {
             Answer::Ok => reply.ok(),
             Answer::None => reply.none(),
-            Answer::Entry(entry) => reply.entry(&entry),
-            Answer::Attr(attr) => reply.attr(&attr, VALID),
-            Answer::Statx(statx) => reply.statx(&statx, VALID),
+            Answer::Entry(e) => reply.entry(&node::entry(&e)),
+            Answer::Attr(e) => reply.attr(&node::attr(&e), node::attr_valid(&e)),
+            Answer::Changed(e) => reply.attr(&node::attr(&e), Duration::ZERO),
+            Answer::Statx(e) => reply.statx(&node::statx(&e), node::attr_valid(&e)),
             Answer::OpenDir { fh } => reply.open(fh, 0),
             Answer::Open { fh, flags } => reply.open(fh, flags),
-            Answer::Create { entry, fh, flags } => reply.create(&entry, fh, flags),
-            Answer::Data(bulk) => reply.data(bulk.segments()),
+            Answer::Create { entry, fh, flags } => reply.create(&node::entry(&entry), fh, flags),
+            Answer::Data(data) => reply.data(data.bulk.segments()),
             Answer::Written(n) => reply.written(n),
             Answer::Copied(n) => reply.copied(n),
             Answer::StatFs(statfs) => reply.statfs(&statfs),
@@ -84,6 +102,8 @@ pub fn send(outcome: Result<Answer>, reply: Reply) {
             Answer::Dir(entries) => reply.dir(&entries),
             Answer::DirPlus(entries) => reply.dir_plus(&entries),
             Answer::Offset(offset) => reply.lseek(offset),
+            Answer::Locked { .. } => reply.ok(),
+            Answer::Lock(lock) => reply.lock(&lock),
         },
     }
 }

@@ -4,17 +4,21 @@
 //! * [`serve`]: which thread does the work of a request, and what an interrupt does;
 //! * [`parked`]: a request that waits for a server;
 //! * [`ops`]: one function an operation, from the kernel's words to the client's;
-//! * [`answer`]: what an operation comes to, before it is written to the kernel.
+//! * [`answer`]: what an operation comes to, before it is written to the kernel;
+//! * [`kernel`]: what the kernel keeps, and how it is made to forget;
+//! * [`file`], [`locks`]: open files, and locks of programs.
 //!
 //! Node ids are inode numbers ([`sheen_wire::Fid::ino`]), which name a FID one to one: there is no table of nodes, and
 //! FORGET has nothing to do. The root is 1 to the kernel.
 //!
-//! Until locks arrive, the kernel caches nothing: every entry and attribute is valid for no time, and files are opened with
-//! FOPEN_DIRECT_IO. A shared mapping is served by the kernel's page cache all the same (DIRECT_IO_ALLOW_MMAP); it sees what
-//! another mount writes only after it is mapped anew.
+//! The kernel keeps names, attributes and pages for as long as the client holds the locks that guard them; the client has it forget them
+//! first when a lock is called back. Names that are not there it does not keep.
 
 mod answer;
+mod file;
 mod handles;
+mod kernel;
+mod locks;
 mod node;
 mod ops;
 mod parked;
@@ -28,6 +32,10 @@ use sheen_fuse::Session;
 use sheen_rt::Rt;
 
 pub use serve::Options;
+
+/// How far the kernel reads ahead of a sequential reader: four requests of the largest size, so that a server is asked while the answers
+/// of others arrive.
+const READAHEAD_BYTES: u32 = 4 << 20;
 
 /// A running mount.
 pub struct Mount {
@@ -48,11 +56,14 @@ impl Mount {
         let face = Arc::new(serve::Face::new(rt.clone(), client.clone(), options.clone()));
         let mut mount = sheen_fuse::MountOptions::new(mountpoint, source);
         mount.allow_other = options.allow_other;
+        // Names that the kernel keeps are passed without asking, so it has to look at permissions itself.
+        mount.default_permissions = true;
         mount.read_only = options.read_only;
         (mount.suid, mount.dev, mount.exec, mount.noatime) = (options.suid, options.dev, options.exec, options.noatime);
         let session = sheen_fuse::SessionOptions {
             threads: options.threads as usize,
             max_write: options.max_write_bytes,
+            readahead_bytes: READAHEAD_BYTES,
             ..Default::default()
         };
         let session = Arc::new(Session::mount(mount, session, face)?);

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use sheen_client::EntryAttr;
-use sheen_fuse::{EntryOut, FileAttr};
+use sheen_fuse::{EntryOut, FileAttr, Statx};
 use sheen_wire::{Fid, fid::ROOT};
 
 /// The kernel's name for the root directory.
 pub const ROOT_NODE: u64 = 1;
-/// How long the kernel may believe what it was told: not at all, until locks arrive.
-pub const VALID: Duration = Duration::ZERO;
+/// How long the kernel may believe what it was told under a lock. Any time would do, since it is told when that ends; that it
+/// ends at all bounds what a mistake could cost.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// The file that a node id names.
 pub fn fid(nodeid: u64) -> Fid {
@@ -41,9 +42,21 @@ pub fn attr(e: &EntryAttr) -> FileAttr {
     }
 }
 
-/// An entry for the kernel. FIDs are never used twice, so the generation is always 0.
+/// How long attributes may be believed. Only for answers to GETATTR and STATX: see [`crate::kernel`].
+pub fn attr_valid(e: &EntryAttr) -> Duration {
+    if e.keep.attr { LONG } else { Duration::ZERO }
+}
+
+/// An entry for the kernel, whose attributes it has to ask for again: see [`crate::kernel`]. FIDs are never used twice, so the
+/// generation is always 0.
 pub fn entry(e: &EntryAttr) -> EntryOut {
-    EntryOut { nodeid: nodeid(e.attr.fid), generation: 0, entry_valid: VALID, attr_valid: VALID, attr: attr(e) }
+    let entry_valid = if e.keep.name { LONG } else { Duration::ZERO };
+    EntryOut { nodeid: nodeid(e.attr.fid), generation: 0, entry_valid, attr_valid: Duration::ZERO, attr: attr(e) }
+}
+
+/// Attributes with birth time.
+pub fn statx(e: &EntryAttr) -> Statx {
+    Statx { attr: attr(e), btime: Some(e.attr.btime), attributes: 0, attributes_mask: 0 }
 }
 
 #[cfg(test)]
@@ -56,5 +69,31 @@ mod tests {
         for f in [ROOT, Fid::new(sheen_wire::fid::SEQ_NORMAL, 1), Fid::new(0x2_0000_0777, 0x1ffff)] {
             assert_eq!(fid(nodeid(f)), f);
         }
+    }
+
+    #[test]
+    fn only_what_can_be_taken_back_is_given_a_time() {
+        let t = sheen_wire::Time { sec: 1, nsec: 0 };
+        let attr = sheen_wire::Attr {
+            fid: Fid::new(sheen_wire::fid::SEQ_NORMAL, 1),
+            kind: sheen_wire::FileKind::Regular,
+            perm: 0o644,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            size: 5,
+            blocks: 8,
+            atime: t,
+            mtime: t,
+            ctime: t,
+            btime: t,
+            mtime_set: t,
+        };
+        let mut e = EntryAttr::from(attr);
+        assert_eq!((entry(&e).entry_valid, attr_valid(&e)), (Duration::ZERO, Duration::ZERO));
+        (e.keep.name, e.keep.attr) = (true, true);
+        assert_eq!((entry(&e).entry_valid, attr_valid(&e)), (LONG, LONG));
+        assert_eq!(entry(&e).attr_valid, Duration::ZERO, "the kernel may not know the file yet");
     }
 }

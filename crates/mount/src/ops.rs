@@ -5,15 +5,23 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sheen_client::{Caller, OpenDir, OpenFile};
 use sheen_fuse::{
-    CopyFileRange, Create, DirBuffer, DirPlusBuffer, Op, Read, Request, SetAttr, StatFs, Statx, Write, abi,
+    CopyFileRange, Create, DirBuffer, DirPlusBuffer, LockRequest, Op, Read, Request, SetAttr, StatFs, Write,
 };
-use sheen_wire::{Bulk, Errno, Fid, Result, mds, mds::flags, ost::Seek};
+use sheen_wire::{
+    Bulk, Errno, Fid, Result,
+    ldlm::{FlockKind, Mode},
+    mds,
+    mds::flags,
+    ost::Seek,
+};
 
-use crate::{answer::Answer, node, serve::Inner};
+use crate::{
+    answer::Answer,
+    file::File,
+    locks, node,
+    serve::{Inner, Signal},
+};
 
-/// How files are opened: past the kernel's page cache, writers side by side, no FLUSH (nothing is held back at a close).
-const OPEN_FLAGS: u32 =
-    abi::flags::fopen::DIRECT_IO | abi::flags::fopen::PARALLEL_DIRECT_WRITES | abi::flags::fopen::NOFLUSH;
 /// O_NOCTTY, O_NOFOLLOW, O_CLOEXEC and the like mean nothing to a server: what it is told.
 const SERVER_FLAGS: u32 = flags::ACCMODE
     | flags::TRUNC
@@ -24,35 +32,29 @@ const SERVER_FLAGS: u32 = flags::ACCMODE
     | flags::EXCL
     | flags::CREAT
     | flags::EXEC;
+/// `system.posix_acl_access` and `system.posix_acl_default`.
+const ACL_PREFIX: &[u8] = b"system.posix_acl_";
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
-/// Does what a request asks for.
-pub async fn run(fs: Arc<Inner>, request: Request) -> Result<Answer> {
+/// Does what a request asks for. `signal`: for a request that waits for a program, what ends the wait.
+pub async fn run(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Result<Answer> {
     let Request { header: h, op } = request;
     let who = Caller::new(h.uid, h.gid, h.pid);
     let fid = node::fid(h.nodeid);
     let client = &fs.client;
     match op {
-        Op::Lookup { name } => client.lookup(&who, fid, &name).await.map(|e| Answer::Entry(node::entry(&e))),
+        Op::Lookup { name } => client.lookup(&who, fid, &name).await.map(Answer::Entry),
         Op::Forget(_) => Ok(Answer::None),
-        Op::GetAttr { fh } => getattr(&fs, fid, fh).await.map(|e| Answer::Attr(node::attr(&e))),
-        Op::Statx { fh, .. } => {
-            let e = getattr(&fs, fid, fh).await?;
-            let btime = Some(e.attr.btime);
-            Ok(Answer::Statx(Statx { attr: node::attr(&e), btime, attributes: 0, attributes_mask: 0 }))
-        }
+        Op::GetAttr { fh } => getattr(&fs, fid, fh).await.map(Answer::Attr),
+        Op::Statx { fh, .. } => getattr(&fs, fid, fh).await.map(Answer::Statx),
         Op::SetAttr(set) => setattr(&fs, &who, fid, &set).await,
         Op::ReadLink => client.readlink(fid).await.map(Answer::ReadLink),
-        Op::Symlink { name, target } => {
-            client.symlink(&who, fid, &name, &target).await.map(|e| Answer::Entry(node::entry(&e)))
-        }
+        Op::Symlink { name, target } => client.symlink(&who, fid, &name, &target).await.map(Answer::Entry),
         Op::Mknod { name, mode, rdev, umask } => {
-            client.mknod(&who, fid, &name, mode, rdev, umask).await.map(|e| Answer::Entry(node::entry(&e)))
+            client.mknod(&who, fid, &name, mode, rdev, umask).await.map(Answer::Entry)
         }
-        Op::Mkdir { name, mode, umask } => {
-            client.mkdir(&who, fid, &name, mode, umask).await.map(|e| Answer::Entry(node::entry(&e)))
-        }
+        Op::Mkdir { name, mode, umask } => client.mkdir(&who, fid, &name, mode, umask).await.map(Answer::Entry),
         Op::Unlink { name } => client.unlink(&who, fid, &name).await.map(|()| Answer::Ok),
         Op::Rmdir { name } => client.rmdir(&who, fid, &name).await.map(|()| Answer::Ok),
         Op::Rename { name, new_parent, new_name, flags } => {
@@ -61,27 +63,34 @@ pub async fn run(fs: Arc<Inner>, request: Request) -> Result<Answer> {
         }
         Op::Link { target, name } => {
             let target = node::fid(target);
-            client.link(&who, target, fid, &name).await.map(|e| Answer::Entry(node::entry(&e)))
+            client.link(&who, target, fid, &name).await.map(Answer::Entry)
         }
         Op::Open { flags, .. } => {
-            let file = client.open(&who, fid, flags & SERVER_FLAGS).await?;
-            Ok(Answer::Open { fh: fs.files.insert(file), flags: OPEN_FLAGS })
+            let (fh, flags) = fs.opened(client.open(&who, fid, flags & SERVER_FLAGS).await?);
+            Ok(Answer::Open { fh, flags })
         }
         Op::Create(c) => create(&fs, &who, fid, &c).await,
         Op::TmpFile(c) => {
             let flags = c.flags & SERVER_FLAGS & !flags::DIRECTORY;
-            let (e, file) = client.tmpfile(&who, fid, flags, c.mode, c.umask).await?;
-            Ok(Answer::Create { entry: node::entry(&e), fh: fs.files.insert(file), flags: OPEN_FLAGS })
+            let (entry, file) = client.tmpfile(&who, fid, flags, c.mode, c.umask).await?;
+            let (fh, flags) = fs.opened(file);
+            Ok(Answer::Create { entry, fh, flags })
         }
         Op::Read(read) => {
             let file = fs.file(read.fh)?;
-            client.read(&file, read.offset, read.size as usize).await.map(Answer::Data)
+            file.note_read();
+            client.read_as(&file, read.offset, read.size as usize, read.is_kept()).await.map(Answer::Data)
         }
         Op::Write(w) => write(&fs, &who, *w).await,
-        Op::Release { fh, .. } => match fs.files.remove(fh) {
-            Some(file) => client.release(file).await.map(|()| Answer::Ok),
-            None => Err(Errno::EBADF),
-        },
+        Op::Flush { fh, lock_owner } => {
+            let file = fs.file(fh)?;
+            file.closed_by(lock_owner);
+            unlock(&fs, fid, lock_owner, FlockKind::Posix).await;
+            Ok(Answer::Ok)
+        }
+        Op::Release { fh, flock_owner, .. } => release(&fs, fh, flock_owner).await.map(|()| Answer::Ok),
+        Op::GetLk(request) => getlk(&fs, fid, &request).await.map(Answer::Lock),
+        Op::SetLk { request, wait } => setlk(&fs, fid, &request, wait, signal).await,
         Op::Fsync { fh, datasync } => client.fsync(&*fs.file(fh)?, datasync).await.map(|()| Answer::Ok),
         Op::OpenDir { flags } => {
             let dir = client.opendir(&who, fid, flags & SERVER_FLAGS).await?;
@@ -99,7 +108,7 @@ pub async fn run(fs: Arc<Inner>, request: Request) -> Result<Answer> {
         Op::SetXattr { name, value, flags, .. } => {
             client.setxattr(&who, fid, &name, &value, flags).await.map(|()| Answer::Ok)
         }
-        Op::GetXattr { name, size } => sized(client.getxattr(&who, fid, &name).await?, size),
+        Op::GetXattr { name, size } => getxattr(&fs, &who, fid, &name, size).await,
         Op::ListXattr { size } => {
             let names = client.listxattr(&who, fid).await?;
             let mut list = Vec::with_capacity(names.iter().map(|n| n.len() + 1).sum());
@@ -124,15 +133,21 @@ pub async fn run(fs: Arc<Inner>, request: Request) -> Result<Answer> {
         }
         Op::CopyFileRange(c) => copy(&fs, &c).await,
         Op::Ioctl(_) => Err(Errno::ENOTTY),
-        // The kernel then does it itself, or tells the program that it cannot be done: FLUSH (nothing is held back),
-        // locks (local to the mount until Sheen's own arrive), BMAP, POLL (files are always ready).
+        // The kernel then does it itself, or tells the program that it cannot be done: BMAP, POLL (files are always ready).
         _ => Err(Errno::ENOSYS),
     }
 }
 
 impl Inner {
-    fn file(&self, fh: u64) -> Result<Arc<OpenFile>> {
+    fn file(&self, fh: u64) -> Result<Arc<File>> {
         self.files.get(fh).ok_or(Errno::EBADF)
+    }
+
+    /// A number and flags for a file that was just opened.
+    fn opened(&self, file: Arc<OpenFile>) -> (u64, u32) {
+        let file = File::new(file);
+        let flags = file.fopen(self.tells_locks());
+        (self.files.insert(file), flags)
     }
 
     fn dir(&self, fh: u64) -> Result<Arc<OpenDir>> {
@@ -149,7 +164,7 @@ async fn fsyncdir(fs: &Inner, fh: u64) -> Result<()> {
 
 async fn getattr(fs: &Inner, fid: Fid, fh: Option<u64>) -> Result<sheen_client::EntryAttr> {
     let file = fh.and_then(|fh| fs.files.get(fh));
-    fs.client.getattr(fid, file.as_deref()).await
+    fs.client.getattr(fid, file.as_deref().map(|f| &**f)).await
 }
 
 async fn setattr(fs: &Inner, who: &Caller, fid: Fid, set: &SetAttr) -> Result<Answer> {
@@ -167,26 +182,78 @@ async fn setattr(fs: &Inner, who: &Caller, fid: Fid, set: &SetAttr) -> Result<An
         kill_priv: set.kill_suidgid,
     };
     let file = set.fh.and_then(|fh| fs.files.get(fh));
-    let e = fs.client.setattr(who, fid, change, file.as_deref()).await?;
-    Ok(Answer::Attr(node::attr(&e)))
+    let e = fs.client.setattr(who, fid, change, file.as_deref().map(|f| &**f)).await?;
+    Ok(Answer::Changed(e))
 }
 
 async fn create(fs: &Inner, who: &Caller, parent: Fid, c: &Create) -> Result<Answer> {
     let flags = c.flags & SERVER_FLAGS | flags::CREAT;
-    let (e, file) = fs.client.create(who, parent, &c.name, flags, c.mode, c.umask).await?;
-    Ok(Answer::Create { entry: node::entry(&e), fh: fs.files.insert(file), flags: OPEN_FLAGS })
+    let (entry, file) = fs.client.create(who, parent, &c.name, flags, c.mode, c.umask).await?;
+    let (fh, flags) = fs.opened(file);
+    Ok(Answer::Create { entry, fh, flags })
 }
 
 async fn write(fs: &Inner, who: &Caller, w: Write) -> Result<Answer> {
     let file = fs.file(w.fh)?;
     if w.kill_suidgid {
         fs.client.kill_priv(who, &file).await?;
+        if file.note_unprivileged() {
+            fs.changed_unseen(file.fid());
+        }
     }
+    let (offset, data) = (w.offset, Bulk::from(w.data));
     // Pages of a mapping belong where they are, whatever the flags of the file that the kernel happens to name.
-    let append = !w.cached && w.flags & flags::APPEND != 0;
-    let sync = w.flags & flags::DSYNC != 0;
-    let n = fs.client.write_as(&file, w.offset, Bulk::from(w.data), append, sync).await?;
+    let n = if w.cached {
+        fs.client.write_page(&file, offset, data).await?
+    } else {
+        let (append, sync) = (w.flags & flags::APPEND != 0, w.flags & flags::DSYNC != 0);
+        fs.client.write_as(&file, offset, data, append, sync).await?
+    };
     Ok(Answer::Written(n as u32))
+}
+
+/// Locks that the file itself holds end with it.
+async fn release(fs: &Inner, fh: u64, flock_owner: Option<u64>) -> Result<()> {
+    let file = fs.files.remove(fh).ok_or(Errno::EBADF)?;
+    for owner in file.lockers() {
+        unlock(fs, file.fid(), owner, FlockKind::Posix).await;
+    }
+    if let Some(owner) = flock_owner {
+        unlock(fs, file.fid(), owner, FlockKind::Flock).await;
+    }
+    let answer = fs.client.release(file.open()).await;
+    if file.changes_unseen() {
+        fs.changed_unseen(file.fid());
+    }
+    answer
+}
+
+/// Gives an owner's locks back. A close is no less a close where that fails: the MDT drops them with the client.
+async fn unlock(fs: &Inner, fid: Fid, owner: u64, kind: FlockKind) {
+    if let Err(e) = fs.client.unlock_owner(fid, owner, kind).await {
+        tracing::warn!("{fid}: locks of a file that is closed may stay: {e}");
+    }
+}
+
+async fn getlk(fs: &Inner, fid: Fid, request: &LockRequest) -> Result<sheen_fuse::Lock> {
+    let (flock, mode) = locks::wanted(request)?;
+    let by = if mode == Mode::Nl { None } else { fs.client.getlk(fid, flock, mode).await? };
+    Ok(locks::found(&request.lock, by))
+}
+
+async fn setlk(fs: &Inner, fid: Fid, request: &LockRequest, wait: bool, signal: Option<Signal>) -> Result<Answer> {
+    let (flock, mode) = locks::wanted(request)?;
+    if flock.kind == FlockKind::Posix && mode != Mode::Nl {
+        fs.file(request.fh)?.locks(flock.owner);
+    }
+    let interrupted = async {
+        match signal {
+            Some(signal) => signal.came().await,
+            None => std::future::pending().await,
+        }
+    };
+    fs.client.lock(fid, flock, mode, wait, interrupted).await?;
+    Ok(Answer::Locked { fid, flock })
 }
 
 async fn readdir(fs: &Inner, read: Read) -> Result<Answer> {
@@ -201,16 +268,14 @@ async fn readdir(fs: &Inner, read: Read) -> Result<Answer> {
     Ok(Answer::Dir(buffer))
 }
 
+/// The kernel asks for attributes because it saw names of the directory being looked up. It is given none: it could not be made to
+/// forget those names ([`crate::kernel`]). But the client has them when the kernel comes for them, which costs no server anything.
 async fn readdir_plus(fs: &Inner, read: Read) -> Result<Answer> {
     let dir = fs.dir(read.fh)?;
     let page = fs.client.readdir(&dir, read.offset, read.size, true).await?;
     let mut buffer = DirPlusBuffer::new(read.size);
     for item in page.entries {
-        let full = match &item.attr {
-            Some(e) => buffer.add(&node::entry(e), item.cookie, &item.name),
-            None => buffer.add_bare(item.fid.ino(), item.cookie, item.kind, &item.name),
-        };
-        if full {
+        if buffer.add_bare(item.fid.ino(), item.cookie, item.kind, &item.name) {
             break;
         }
     }
@@ -224,6 +289,15 @@ async fn copy(fs: &Inner, c: &CopyFileRange) -> Result<Answer> {
     let (from, to) = (fs.file(c.fh_in)?, fs.file(c.fh_out)?);
     let n = fs.client.copy_file_range(&from, c.offset_in, &to, c.offset_out, c.len).await?;
     Ok(Answer::Copied(n))
+}
+
+/// The kernel keeps access control lists, which it asks for to check permissions, until its attributes of the file are invalidated. It
+/// does not keep one that it is waiting for when that happens. So where no lock will have it invalidated, that is done now.
+async fn getxattr(fs: &Inner, who: &Caller, fid: Fid, name: &Bytes, room: u32) -> Result<Answer> {
+    if name.starts_with(ACL_PREFIX) && !fs.client.getattr(fid, None).await.is_ok_and(|e| e.keep.attr) {
+        fs.changed_unseen(fid);
+    }
+    sized(fs.client.getxattr(who, fid, name).await?, room)
 }
 
 /// An extended attribute into the room that the program has.

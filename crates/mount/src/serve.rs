@@ -8,26 +8,29 @@
 //! A signal makes the kernel send INTERRUPT. Programs get signals all the time, and on a local file system none but a deadly one
 //! ends an operation; but a process that waits for a dead server must be killable. So an interrupt is taken as a reason to look,
 //! each [`INTERRUPT_GRACE`], whether the process is dying. If it is, the kernel is answered EINTR and the work goes on to its end
-//! without anybody waiting: dropped half way, a write could still land on what is written after it.
+//! without anybody waiting: dropped half way, a write could still land on what is written after it. A wait for somebody else's lock
+//! is another matter: any signal ends it, with EINTR, and the request for the lock is withdrawn.
 
 use std::{
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use sheen_client::{Client, OpenDir, OpenFile};
-use sheen_fuse::{Filesystem, InitConfig, Reply, Request, abi::flags::init};
+use sheen_client::{Client, Invalidate, OpenDir};
+use sheen_fuse::{Filesystem, InitConfig, Negotiated, Notifier, Op, Reply, Request, abi::flags::init};
 use sheen_rt::Rt;
-use sheen_wire::{Errno, Result};
-use tokio::sync::oneshot;
+use sheen_wire::{Errno, Fid, Result, ldlm::Mode};
+use tokio::sync::watch;
 
 use crate::{
     answer::{self, Answer},
+    file::File,
     handles::Handles,
+    kernel::Kernel,
     ops, parked,
 };
 
@@ -53,8 +56,8 @@ pub struct Options {
     pub noatime: bool,
     /// Refuse changes.
     pub read_only: bool,
-    /// Let the kernel ask for attributes with the entries of a directory. Off until it may keep them for a while.
-    pub readdir_plus: bool,
+    /// flock(2) and fcntl(2) locks hold on all mounts; if not, among the programs of this mount, and closing a file costs one request less.
+    pub flock: bool,
 }
 
 impl Default for Options {
@@ -68,7 +71,7 @@ impl Default for Options {
             exec: true,
             noatime: false,
             read_only: false,
-            readdir_plus: false,
+            flock: true,
         }
     }
 }
@@ -80,12 +83,27 @@ pub struct Face(Arc<Inner>);
 pub struct Inner {
     pub rt: Rt,
     pub client: Arc<Client>,
-    pub files: Handles<OpenFile>,
+    pub files: Handles<File>,
     pub dirs: Handles<OpenDir>,
+    /// From the start of the session.
+    kernel: OnceLock<Arc<Kernel>>,
     options: Options,
-    /// Requests that wait, by their number; the sender ends the wait of an interrupted one. Bounded by the kernel's own limit of
-    /// requests under way.
-    waiting: Mutex<FxHashMap<u64, oneshot::Sender<()>>>,
+    /// Requests that wait, by their number, and how to tell them of a signal. Bounded by the kernel's own limit of requests
+    /// under way.
+    waiting: Mutex<FxHashMap<u64, watch::Sender<bool>>>,
+}
+
+/// Tells a request of a signal to its process.
+#[derive(Clone)]
+pub struct Signal(watch::Receiver<bool>);
+
+impl Signal {
+    /// Ready when a signal has come; never, if the request is done without one.
+    pub async fn came(mut self) {
+        if self.0.wait_for(|came| *came).await.is_err() {
+            std::future::pending().await
+        }
+    }
 }
 
 type Work = Pin<Box<dyn Future<Output = Result<Answer>> + Send>>;
@@ -98,6 +116,7 @@ impl Face {
             client,
             files: Handles::new(),
             dirs: Handles::new(),
+            kernel: OnceLock::new(),
             options,
             waiting: Mutex::new(FxHashMap::default()),
         }))
@@ -105,40 +124,72 @@ impl Face {
 }
 
 impl Filesystem for Face {
+    /// What the kernel keeps is dropped when the client says so, and not when some attribute looks new. POSIX_ACL also makes the
+    /// kernel check permissions, as it must where it uses names without asking; the MDT goes on checking by itself.
     fn init(&self, config: &mut InitConfig) {
-        if !self.0.options.readdir_plus {
-            config.disable(init::DO_READDIRPLUS | init::READDIRPLUS_AUTO);
+        config.disable(init::AUTO_INVAL_DATA);
+        // The target of a symbolic link never changes.
+        config.enable(init::EXPLICIT_INVAL_DATA | init::POSIX_ACL | init::CACHE_SYMLINKS);
+        if self.0.options.flock {
+            config.enable(init::POSIX_LOCKS | init::FLOCK_LOCKS);
         }
+    }
+
+    fn started(&self, _: &Negotiated, notifier: &Notifier) {
+        let kernel = self.0.kernel.get_or_init(|| Arc::new(Kernel::new(notifier.clone())));
+        self.0.client.set_kernel(kernel.clone());
     }
 
     fn request(&self, request: Request, reply: Reply) {
         let (unique, pid) = (request.header.unique, request.header.pid);
-        let mut work: Work = Box::pin(ops::run(self.0.clone(), request));
+        let signal = matches!(request.op, Op::SetLk { wait: true, .. }).then(|| self.0.signal(unique));
+        let mut work: Work = Box::pin(ops::run(self.0.clone(), request, signal.clone()));
         match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(outcome) => answer::send(outcome, reply),
-            Poll::Pending => self.0.go_on(unique, pid, work, reply),
+            Poll::Ready(outcome) => {
+                if signal.is_some() {
+                    self.0.waiting.lock().remove(&unique);
+                }
+                answer::send(outcome, reply);
+            }
+            Poll::Pending => self.0.go_on(unique, pid, work, reply, signal),
         }
     }
 
     fn interrupt(&self, unique: u64) -> bool {
-        match self.0.waiting.lock().remove(&unique) {
-            Some(sender) => sender.send(()).is_ok(),
-            None => false,
-        }
+        self.0.waiting.lock().get(&unique).map(|sender| sender.send_replace(true)).is_some()
     }
 
     fn destroy(&self) {}
 }
 
 impl Inner {
-    /// Lets the runtime finish what the thread began.
-    fn go_on(self: &Arc<Inner>, unique: u64, pid: u32, work: Work, reply: Reply) {
-        let (sender, interrupted) = oneshot::channel();
+    /// This mount changed attributes of a file in a way that the kernel does not expect. It knows of its own changes, and drops what
+    /// they make old; what this client changes calls nobody's locks back here.
+    pub fn changed_unseen(&self, fid: Fid) {
+        if let Some(kernel) = self.kernel.get() {
+            kernel.attr(fid);
+        }
+    }
+
+    /// Whether the kernel asks this file system about locks, and has to tell it of closes for their sake.
+    pub fn tells_locks(&self) -> bool {
+        self.options.flock
+    }
+
+    /// What will tell the request `unique` of a signal.
+    fn signal(&self, unique: u64) -> Signal {
+        let (sender, receiver) = watch::channel(false);
         self.waiting.lock().insert(unique, sender);
+        Signal(receiver)
+    }
+
+    /// Lets the runtime finish what the thread began.
+    fn go_on(self: &Arc<Inner>, unique: u64, pid: u32, work: Work, reply: Reply, signal: Option<Signal>) {
+        let signal = signal.unwrap_or_else(|| self.signal(unique));
         let me = self.clone();
         let rest = async move {
             let mut work = work;
-            let outcome = me.until_done_or_killed(&mut work, pid, interrupted).await;
+            let outcome = me.until_done_or_killed(&mut work, pid, signal).await;
             me.waiting.lock().remove(&unique);
             match outcome {
                 Some(outcome) => answer::send(outcome, reply),
@@ -152,16 +203,11 @@ impl Inner {
     }
 
     /// What the work comes to; `None` if its process is dying and cannot wait for it any longer.
-    async fn until_done_or_killed(
-        &self,
-        work: &mut Work,
-        pid: u32,
-        interrupted: oneshot::Receiver<()>,
-    ) -> Option<Result<Answer>> {
+    async fn until_done_or_killed(&self, work: &mut Work, pid: u32, signal: Signal) -> Option<Result<Answer>> {
         tokio::select! {
             biased;
             outcome = &mut *work => return Some(outcome),
-            Ok(()) = interrupted => {}
+            () = signal.came() => {}
         }
         loop {
             if let Ok(outcome) = self.rt.timeout(INTERRUPT_GRACE, &mut *work).await {
@@ -173,17 +219,20 @@ impl Inner {
         }
     }
 
-    /// Closes what was opened for a process that is no more: the kernel does not know of it and will not.
+    /// Closes what was opened for a process that is no more, and gives its lock back: the kernel does not know of them and will not.
     async fn take_back(&self, outcome: Result<Answer>) {
         let closed = match outcome {
             Ok(Answer::Open { fh, .. } | Answer::Create { fh, .. }) => match self.files.remove(fh) {
-                Some(file) => self.client.release(file).await,
+                Some(file) => self.client.release(file.open()).await,
                 None => Ok(()),
             },
             Ok(Answer::OpenDir { fh }) => match self.dirs.remove(fh) {
                 Some(dir) => self.client.releasedir(dir).await,
                 None => Ok(()),
             },
+            Ok(Answer::Locked { fid, flock }) => {
+                self.client.lock(fid, flock, Mode::Nl, false, std::future::pending()).await
+            }
             _ => Ok(()),
         };
         if let Err(e) = closed {

@@ -113,6 +113,9 @@ pub struct Done {
     pub reply: Reply,
     /// Number of the change, rising; 0 if nothing changed that a crash could lose.
     pub transno: u64,
+    /// What it changed of which inode, each inode once: [`sheen_wire::ldlm::bits`] that others may no longer keep. Module `touched`
+    /// says what counts.
+    pub touched: Vec<(Fid, u64)>,
 }
 
 /// Objects of a file that is gone for good, to be removed from their OSTs.
@@ -190,8 +193,8 @@ impl<S: Store> Namespace<S> {
     pub fn execute(&mut self, client: ClientId, request: &Request, env: &mut dyn Env) -> wire::Result<Done> {
         let mut cx = Cx { client, now: env.now(), env };
         let result = ops::execute(self, &mut cx, request);
-        let transno = self.tables.end();
-        result.map(|reply| Done { reply, transno })
+        let (transno, touched) = self.tables.end();
+        result.map(|reply| Done { reply, transno, touched })
     }
 
     /// Closes all files of a client that left or was evicted. The last close of an unlinked file destroys it.

@@ -27,11 +27,13 @@ mod cache;
 mod engine;
 mod handles;
 mod ids;
+mod involved;
 mod key;
 mod ops;
 mod record;
 mod store;
 mod tables;
+mod touched;
 
 pub use engine::{Allocation, Ask, ClientId, Config, Destroy, Done, Env, NEED_COMMIT, Namespace};
 pub use ids::OrphanRange;

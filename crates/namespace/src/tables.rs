@@ -7,13 +7,14 @@
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 use rustc_hash::FxHashMap;
-use sheen_wire::{self as wire, Errno, Fid};
+use sheen_wire::{self as wire, Errno, Fid, ldlm::bits};
 
 use crate::{
     Batch, Store, StoreError,
     cache::Cache,
     key,
     record::{Bucket, Inode, Xattrs, decode, encode},
+    touched::Touched,
 };
 
 /// About what a record costs in the store beside its content, in bytes; for the bound on a batch.
@@ -94,6 +95,8 @@ pub(crate) struct Tables<S> {
     /// Transno of the operation under way, given if it changes something.
     next: u64,
     changed: bool,
+    /// What the operation under way changed.
+    touched: Touched,
     ops: u64,
     committed: u64,
     fault: Option<StoreError>,
@@ -109,6 +112,7 @@ impl<S: Store> Tables<S> {
             entries: Cache::new(cache_bytes_max / 3),
             next: transno + 1,
             changed: false,
+            touched: Touched::default(),
             ops: 0,
             committed: transno,
             fault: None,
@@ -119,18 +123,19 @@ impl<S: Store> Tables<S> {
         &self.store
     }
 
-    /// Ends an operation: its transno, or 0 if it changed nothing.
-    pub(crate) fn end(&mut self) -> u64 {
+    /// Ends an operation: its transno, or 0 if it changed nothing; and what it touched of which inode.
+    pub(crate) fn end(&mut self) -> (u64, Vec<(Fid, u64)>) {
+        let touched = self.touched.take();
         self.inodes.trim();
         self.entries.trim();
         if !std::mem::take(&mut self.changed) {
-            return 0;
+            return (0, touched);
         }
         let transno = self.next;
         self.active.last = transno;
         self.ops += 1;
         self.next += 1;
-        transno
+        (transno, touched)
     }
 
     pub(crate) fn last_transno(&self) -> u64 {
@@ -222,12 +227,15 @@ impl<S: Store> Tables<S> {
         let weight = inode.weight();
         let inode = Arc::new(inode);
         self.touch(weight / 2);
+        // What an operation changes it has read, so it is in the cache (which is trimmed between operations only); but a new one.
+        self.touched.inode(fid, self.inodes.get(&fid).map(|i| &**i), Some(&inode));
         self.inodes.put(fid, inode.clone(), weight);
         self.active.inodes.insert(fid, (Some(inode), self.next));
     }
 
     pub(crate) fn remove_inode(&mut self, fid: Fid) {
         self.touch(0);
+        self.touched.inode(fid, self.inodes.get(&fid).map(|i| &**i), None);
         self.inodes.remove(&fid);
         self.active.inodes.insert(fid, (None, self.next));
     }
@@ -251,6 +259,8 @@ impl<S: Store> Tables<S> {
     pub(crate) fn put_bucket(&mut self, dir: Fid, hash: u64, bucket: Option<Bucket>) {
         let weight = bucket.as_ref().map_or(96, Bucket::weight);
         self.touch(weight / 2);
+        let old = self.entries.get(&(dir, hash)).and_then(Option::as_ref);
+        self.touched.entries(dir, old, bucket.as_ref());
         self.entries.put((dir, hash), bucket.clone(), weight);
         self.active.entries.insert((dir, hash), bucket);
     }
@@ -304,7 +314,12 @@ impl<S: Store> Tables<S> {
         Ok(self.fail(read)?.map(Arc::new).unwrap_or_default())
     }
 
+    /// The caller sets [`Inode::xattr_bytes`], too.
     pub(crate) fn put_xattrs(&mut self, fid: Fid, xattrs: Option<Xattrs>) {
+        if xattrs.is_some() {
+            // As many bytes as before may have other content; that there are none the inode tells.
+            self.touched.note(fid, bits::XATTR);
+        }
         self.touch(xattrs.as_ref().map_or(0, Xattrs::bytes));
         self.active.xattrs.insert(fid, xattrs.map(Arc::new));
     }

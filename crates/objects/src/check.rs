@@ -3,11 +3,12 @@
 //! * at most [`PARTS_MAX`] parts, runs or objects;
 //! * the bytes of a read or write are at most [`BULK_BYTES_MAX`], and a write's are exactly its bulk;
 //! * every `offset + len` of a change is at most [`OBJECT_SIZE_MAX`], hence fits `i64` and cannot overflow;
-//! * every object is one that [`name::path`] can name.
+//! * every object is one that [`name::path`] can name; locks are checked one by one ([`lock`]), for each has an answer of its own.
 
 use sheen_wire::{
     Errno, Fid, Result,
     bulk::BULK_BYTES_MAX,
+    ldlm::{Enqueue, Kind},
     ost::{OBJECT_SIZE_MAX, PARTS_MAX, Part, Request},
 };
 
@@ -54,8 +55,18 @@ pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
                 Ok(())
             }
         }
+        Request::Enqueue { locks } => count(locks.len()),
+        Request::Cancel { locks } => count(locks.len()),
         Request::StatFs => Ok(()),
     }
+}
+
+/// Checks what a lock is asked for.
+///
+/// # Errors
+/// EINVAL: not the data of an object, the only thing that an OST has locks on.
+pub fn lock(want: &Enqueue) -> Result<()> {
+    if want.resource.kind == Kind::Extent { named(want.resource.fid) } else { Err(Errno::EINVAL) }
 }
 
 /// Bytes of all parts.
@@ -89,7 +100,10 @@ fn changes(object: Fid, offset: u64, len: u64) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use sheen_wire::ost::Allocate;
+    use sheen_wire::{
+        ldlm::{Cookie, LockId, Mode, Policy, Resource},
+        ost::Allocate,
+    };
 
     use super::*;
 
@@ -141,6 +155,19 @@ mod tests {
         let destroy = |n| request(&Request::Destroy { objects: vec![OBJECT; n] }, 0);
         assert_eq!(destroy(PARTS_MAX), Ok(()));
         assert_eq!(destroy(PARTS_MAX + 1), Err(Errno::E2BIG));
+    }
+
+    #[test]
+    fn locks_are_bounded_and_on_objects() {
+        let ask = |resource| Enqueue::new(resource, Mode::Pr, Policy::extent(0, u64::MAX), Cookie(1));
+        let enqueue = |n| request(&Request::Enqueue { locks: vec![ask(Resource::extent(OBJECT)); n] }, 0);
+        let cancel = |n| request(&Request::Cancel { locks: vec![LockId(1); n] }, 0);
+        assert_eq!((enqueue(PARTS_MAX), cancel(PARTS_MAX)), (Ok(()), Ok(())));
+        assert_eq!((enqueue(PARTS_MAX + 1), cancel(PARTS_MAX + 1)), (Err(Errno::E2BIG), Err(Errno::E2BIG)));
+        assert_eq!(lock(&ask(Resource::extent(OBJECT))), Ok(()));
+        for other in [Resource::bits(OBJECT), Resource::flock(OBJECT), Resource::extent(Fid::ZERO)] {
+            assert_eq!(lock(&ask(other)), Err(Errno::EINVAL), "{other:?}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! * [`name`]: object FID ↔ path below the OST's directory, as Lustre's ldiskfs lays them out;
 //! * [`check`]: bounds on requests, before anything is done for them;
 //! * [`plan`]: adjacent parts of a request become one run, so one system call;
+//! * [`change`]: what a change touches, so what others may have cached of it;
 //! * [`births`]: which directory entries of new objects are durable yet;
 //! * [`sums`]: checksums of what is in objects, so that it can be sent unread;
 //! * [`identity`]: the file that says which target a directory holds;
@@ -11,6 +12,7 @@
 //! Invariants: no I/O, no clock, no threads; nothing here panics or allocates by what a peer or a disk says.
 
 pub mod births;
+pub mod change;
 pub mod check;
 pub mod identity;
 pub mod name;

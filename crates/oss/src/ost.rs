@@ -12,7 +12,7 @@ use sheen_rt::Rt;
 use sheen_wire::mgs::{TargetKind, target_name};
 use tracing::{info, warn};
 
-use crate::{OssError, OstConfig, Store, params, service};
+use crate::{OssError, OstConfig, Store, locks::Locks, params, service};
 
 /// A running OST.
 pub struct Ost {
@@ -21,6 +21,7 @@ pub struct Ost {
     pub(crate) index: u32,
     pub(crate) incarnation: u64,
     pub(crate) store: Store,
+    pub(crate) locks: Locks,
     pub(crate) gate: Gate,
     pub(crate) stats: Stats,
     /// Exports that asked for something and are not gone, by id.
@@ -69,6 +70,7 @@ impl Ost {
         let ost = Arc::new(Ost {
             incarnation: rt.random_u64(),
             stats: Stats::new(service::COUNTERS, rt.wall()),
+            locks: Locks::new(&rt, &name),
             gate: Gate::default(),
             exports: RwLock::default(),
             server: Arc::downgrade(server),
@@ -111,6 +113,8 @@ impl Ost {
         if let Some(server) = self.server.upgrade() {
             server.drain(&self.name).await;
         }
+        // Only now, when no answer goes out any more: a client asks the OST's successor for what it waited for.
+        self.locks.stop();
         self.gate.close().await;
         if let Err(errno) = self.store.close().await {
             warn!("{}: what was written last may not be durable: {errno}", self.name);

@@ -1,4 +1,4 @@
-//! What `lctl` shows of an OST: `obdfilter.<target>.*`, and the devices `OSS` and the target.
+//! What `lctl` shows of an OST: `obdfilter.<target>.*`, `ldlm.namespaces.filter-<target>_UUID.*`, and the devices `OSS` and the target.
 
 use std::sync::{Arc, Weak};
 
@@ -37,12 +37,14 @@ pub fn register(ost: &Arc<Ost>, params: &Params) {
     let uuid = format!("{}_UUID", ost.name);
     params.register(&format!("{dir}.uuid"), Param::text(move || uuid.clone()));
     params.register(&format!("{dir}.stats"), stats(&weak));
+    ost.locks.register(params);
     devices(ost, params);
 }
 
 /// Forgets them.
 pub fn unregister(ost: &Ost, params: &Params) {
     params.unregister(&dir(ost));
+    ost.locks.unregister(params);
     params.remove_device(&ost.name);
 }
 

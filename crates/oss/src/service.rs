@@ -1,16 +1,20 @@
-//! Requests to an OST: checked, counted, handed to the [`crate::Store`].
+//! Requests to an OST: checked, counted, handed to the [`crate::Store`] when nobody has cached what they change.
 
 use std::sync::Arc;
 
 use sheen_lnet::Nid;
-use sheen_objects::check;
+use sheen_objects::{change::pieces, check, name::Dir};
 use sheen_rpc::{BoxFuture, Export, Response, Service};
 use sheen_wire::{
     Bulk, Errno, Fid, Result,
-    ost::{Part, Reply, Request},
+    ldlm::Enqueue,
+    ost::{ObjectAttr, PARTS_MAX, Part, Reply, Request},
 };
 
-use crate::Ost;
+use crate::{
+    Ost,
+    changes::{Fallocate, Revoke, Truncate, Write},
+};
 
 /// From this many bytes on a read or write is announced to the runtime as blocking, so that other tasks of the thread move to
 /// another one meanwhile. Below, the announcement costs more than the copy.
@@ -35,6 +39,8 @@ pub const COUNTERS: &[(&str, &str)] = &[
     ("destroy", "usecs"),
     ("destroy_range", "usecs"),
     ("statfs", "usecs"),
+    ("ldlm_enqueue", "usecs"),
+    ("ldlm_cancel", "usecs"),
 ];
 const READ_BYTES: usize = 0;
 const WRITE_BYTES: usize = 1;
@@ -59,6 +65,11 @@ impl Service<sheen_wire::Ost> for Ost {
 
     fn disconnected(&self, export: &Export) {
         self.exports.write().remove(&export.id());
+        self.locks.lockd().disconnected(export);
+    }
+
+    fn reconnected(&self, export: &Arc<Export>) {
+        self.locks.lockd().reconnected(export);
     }
 
     fn incarnation(&self) -> u64 {
@@ -74,7 +85,8 @@ impl Service<sheen_wire::Ost> for Ost {
 
     fn inline(&self, request: &Request) -> bool {
         match request {
-            Request::StatFs | Request::Seek { .. } => true,
+            Request::StatFs | Request::Seek { .. } | Request::Cancel { .. } => true,
+            Request::Enqueue { locks } => locks.len() < INLINE_OBJECTS, // it goes on elsewhere if it has to wait
             Request::Attrs { objects } => objects.len() < INLINE_OBJECTS,
             _ => false, // copies data, or may wait for the disk
         }
@@ -82,12 +94,12 @@ impl Service<sheen_wire::Ost> for Ost {
 }
 
 impl Ost {
-    async fn serve(&self, export: &Export, request: Request, bulk: Bulk) -> Result<Response<Reply>> {
+    async fn serve(&self, export: &Arc<Export>, request: Request, bulk: Bulk) -> Result<Response<Reply>> {
         check::request(&request, bulk.len())?;
         let body = match request {
             Request::Read { parts } => return self.read(&parts, export.nid() != Nid::Lo),
             Request::Write { parts, sync } => {
-                self.write(&parts, &bulk, export.nid() != Nid::Lo)?;
+                self.write(export, &parts, &bulk).await?;
                 if sync {
                     self.sync_parts(&parts).await?;
                 }
@@ -96,12 +108,19 @@ impl Ost {
             Request::Attrs { objects } => {
                 Reply::Attrs(self.perhaps_blocking(objects.len() >= BLOCKING_OBJECTS, || self.store.attrs(&objects))?)
             }
+            Request::Enqueue { locks } => self.enqueue(export, &locks).await?,
+            Request::Cancel { locks } => {
+                self.locks.lockd().cancel(export, &locks);
+                Reply::Ok
+            }
             Request::Truncate { objects } => {
-                self.perhaps_blocking(objects.len() >= BLOCKING_OBJECTS, || self.store.truncate(&objects))?;
+                let blocking = objects.len() >= BLOCKING_OBJECTS;
+                self.change_each(export, objects.into_iter().map(|(object, size)| Truncate(object, size)), blocking)
+                    .await?;
                 self.done()
             }
             Request::Allocate { mode, runs } => {
-                self.rt.block_in_place(|| self.store.allocate(mode, &runs))?;
+                self.change_each(export, runs.into_iter().map(|run| Fallocate(mode, run)), true).await?;
                 self.done()
             }
             Request::Seek { object, offset, what } => Reply::Offset(self.store.seek(object, offset, what)?),
@@ -110,10 +129,12 @@ impl Ost {
                 self.done()
             }
             Request::Destroy { objects } => {
+                self.revoke(export, &objects).await?;
                 self.store.destroy(&objects).await?;
                 Reply::Ok
             }
             Request::DestroyRange { seq, first, last } => {
+                self.revoke_range(export, seq, first, last).await?;
                 self.store.destroy_range(seq, first, last).await?;
                 Reply::Ok
             }
@@ -155,12 +176,45 @@ impl Ost {
         Ok(Response::with_bulk(Reply::Read(lens), bulk))
     }
 
-    fn write(&self, parts: &[Part], bulk: &Bulk, remote: bool) -> Result<()> {
-        self.perhaps_blocking(bulk.len() > BLOCKING_BYTES || parts.len() >= BLOCKING_OBJECTS, || {
-            self.store.write(parts, bulk, remote)
-        })?;
+    async fn write(&self, export: &Export, parts: &[Part], bulk: &Bulk) -> Result<()> {
+        let sum = export.nid() != Nid::Lo;
+        let blocking = bulk.len() > BLOCKING_BYTES || parts.len() >= BLOCKING_OBJECTS;
+        if parts.windows(2).all(|two| two[0].object == two[1].object) {
+            self.change(export, Write { parts, bulk, sum }, blocking).await?;
+        } else {
+            let pieces = pieces(parts, bulk);
+            let writes = pieces.values().map(|(parts, bulk)| Write { parts, bulk, sum });
+            self.change_each(export, writes, blocking).await?;
+        }
         self.stats.record_at(WRITE_BYTES, bulk.len() as u64);
         Ok(())
+    }
+
+    async fn revoke(&self, export: &Export, objects: &[Fid]) -> Result<()> {
+        self.change_each(export, objects.iter().copied().map(Revoke), false).await
+    }
+
+    /// Revokes what [`crate::Store::destroy_range`] is going to remove. Objects that do not exist read as empty before and after.
+    async fn revoke_range(&self, export: &Export, seq: u64, first: u32, last: u32) -> Result<()> {
+        for dir in Dir::all(seq) {
+            for objects in self.store.list(dir, first, last)?.chunks(PARTS_MAX) {
+                self.revoke(export, objects).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn enqueue(&self, export: &Arc<Export>, wants: &[Enqueue]) -> Result<Reply> {
+        let (answers, undelivered) = self.locks.enqueue(export, wants).await?;
+        // What they were before the grant says nothing.
+        let attr = |want: &Enqueue| match check::lock(want) {
+            Ok(()) => self.store.attr(want.resource.fid),
+            Err(_) => Ok(ObjectAttr::default()),
+        };
+        let attrs: Vec<ObjectAttr> =
+            self.perhaps_blocking(wants.len() >= BLOCKING_OBJECTS, || wants.iter().map(attr).collect::<Result<_>>())?;
+        undelivered.delivered();
+        Ok(Reply::Enqueued(answers.into_iter().zip(attrs).collect()))
     }
 
     async fn sync_parts(&self, parts: &[Part]) -> Result<()> {
@@ -171,7 +225,7 @@ impl Ost {
         if objects.is_empty() { Ok(()) } else { self.store.sync(&objects).await }
     }
 
-    fn perhaps_blocking<T>(&self, blocking: bool, f: impl FnOnce() -> T) -> T {
+    pub(crate) fn perhaps_blocking<T>(&self, blocking: bool, f: impl FnOnce() -> T) -> T {
         if blocking { self.rt.block_in_place(f) } else { f() }
     }
 }

@@ -27,7 +27,10 @@ mod stats;
 mod target;
 
 pub use gate::{Gate, Pass};
-pub use import::{ConnectError, Import, ImportConfig, ImportParams, ImportState, RPCS_IN_FLIGHT_LIMIT, Recovering};
+pub use import::{
+    ConnectError, Import, ImportConfig, ImportParams, ImportState, RPCS_IN_FLIGHT_LIMIT, Recovering,
+    URGENT_IN_FLIGHT_MAX,
+};
 pub use server::{Server, ServerConfig};
 pub use service::{BoxFuture, Export, Response, Service};
 pub use stats::{ImportStats, OpStats};

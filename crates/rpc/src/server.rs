@@ -23,7 +23,7 @@ use sheen_wire::{
 use tokio::sync::Semaphore;
 
 use crate::{
-    service::Service,
+    service::{CallbackWay, Service},
     target::{self, AnyTarget, Room, Session, Target, Work},
 };
 
@@ -47,7 +47,7 @@ impl Default for ServerConfig {
     fn default() -> ServerConfig {
         ServerConfig {
             // What an import may have under way at most, and a ping.
-            requests_in_flight_max: crate::RPCS_IN_FLIGHT_LIMIT + 1,
+            requests_in_flight_max: crate::RPCS_IN_FLIGHT_LIMIT + crate::URGENT_IN_FLIGHT_MAX + 1,
             // Twice what a client sends by default (8 requests of 4 MiB).
             bulk_in_flight_max_bytes: 64 << 20,
             bulk_total_max_bytes: 1 << 30,
@@ -229,6 +229,7 @@ impl Inner {
             Ok(body) => sender.post(Frame { body: body.into(), ..Frame::new(Kind::Welcome, first.header.xid) }),
             Err(_) => Err(io::ErrorKind::InvalidData.into()),
         };
+        target.welcomed(&session, Some(CallbackWay::Tcp(sender.clone())));
         let ended = match welcomed {
             Ok(()) => self.requests(&target, &session, sender, &mut receiver).await,
             Err(e) => Err(e.into()),

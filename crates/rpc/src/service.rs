@@ -1,17 +1,22 @@
 //! What a service is to those who call it.
 
 use std::{
+    any::Any,
     fmt,
     pin::Pin,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use parking_lot::Mutex;
-use sheen_lnet::{Live, Nid};
-use sheen_wire::{Bulk, Protocol};
+use sheen_lnet::{Frame, Live, Nid, Sender};
+use sheen_wire::{
+    Bulk, Protocol,
+    frame::{self, Kind},
+};
 use tokio::sync::Notify;
-
-use std::sync::Arc;
 
 /// A future on the heap, as trait objects need it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -84,6 +89,10 @@ pub trait Service<P: Protocol>: Send + Sync + 'static {
     /// any lock held; must not block.
     fn disconnected(&self, _export: &Export) {}
 
+    /// The client came back over a new connection: callbacks that the old one may have swallowed are to be made again. Must not
+    /// block.
+    fn reconnected(&self, _export: &Arc<Export>) {}
+
     /// All transactions up to this one are durable.
     fn last_committed(&self) -> u64 {
         0
@@ -117,20 +126,51 @@ pub struct Export {
     id: u64,
     features: u64,
     nid: Mutex<Nid>,
+    /// Where callbacks go; `None` while there is no connection.
+    callbacks: Mutex<Option<CallbackWay>>,
     gone: AtomicBool,
     going: Notify,
+    /// Whose client it is; none in tests of services.
+    target: Option<Weak<dyn Evict>>,
 }
+
+/// What gives clients up.
+pub(crate) trait Evict: Send + Sync {
+    /// Gives up the client behind `export`, if that is its present one.
+    fn evict(&self, export: &Export);
+}
+
+/// How a client of some protocol is called back.
+#[derive(Clone)]
+pub(crate) enum CallbackWay {
+    Tcp(Sender),
+    Lo {
+        /// A [`Handler`] of the protocol.
+        handler: Arc<dyn Any + Send + Sync>,
+        /// Tells the client that the target has given it up, or is gone itself: as the end of its connection would over tcp.
+        lost: Arc<dyn Fn() + Send + Sync>,
+    },
+}
+
+/// What a client does with callbacks.
+pub(crate) struct Handler<P: Protocol>(pub(crate) Box<dyn Fn(P::Callback) + Send + Sync>);
 
 impl Export {
     /// An export. Servers make them; public for tests of services.
     pub fn new(client: &str, id: u64, features: u64, nid: Nid) -> Arc<Export> {
+        Export::of(None, client, id, features, nid)
+    }
+
+    pub(crate) fn of(target: Option<Weak<dyn Evict>>, client: &str, id: u64, features: u64, nid: Nid) -> Arc<Export> {
         Arc::new(Export {
             client: client.to_owned(),
             id,
             features,
             nid: Mutex::new(nid),
+            callbacks: Mutex::new(None),
             gone: AtomicBool::new(false),
             going: Notify::new(),
+            target,
         })
     }
 
@@ -159,13 +199,59 @@ impl Export {
         self.gone.load(Ordering::Acquire)
     }
 
+    /// The client is attached anew; callbacks are not possible before it was welcomed.
     pub(crate) fn moved_to(&self, nid: Nid) {
         *self.nid.lock() = nid;
+        *self.callbacks.lock() = None;
+    }
+
+    pub(crate) fn set_callbacks(&self, way: Option<CallbackWay>) {
+        *self.callbacks.lock() = way;
+    }
+
+    /// Tells the client something unasked. False: there is no connection at the moment; [`Service::reconnected`] will tell when
+    /// there is one. True does not mean that it arrived. Never waits; over `lo` the client's handler runs on this thread, so no
+    /// lock may be held that it could want.
+    pub fn callback<P: Protocol>(&self, callback: P::Callback) -> bool {
+        let way = self.callbacks.lock().clone();
+        match way {
+            None => false,
+            Some(CallbackWay::Lo { handler, .. }) => match handler.downcast_ref::<Handler<P>>() {
+                Some(handler) => {
+                    handler.0(callback);
+                    true
+                }
+                None => false,
+            },
+            Some(CallbackWay::Tcp(sender)) => {
+                let body = frame::to_body(&callback);
+                body.is_ok_and(|body| sender.post(Frame { body: body.into(), ..Frame::new(Kind::Callback, 0) }).is_ok())
+            }
+        }
+    }
+
+    /// Gives the client up: its connection is closed, [`Service::disconnected`] is called, and should it come back it is a new client that
+    /// nothing is known of. For one that does not do what others wait for. Done twice it does nothing.
+    pub fn evict(&self) {
+        match self.target.as_ref().map(Weak::upgrade) {
+            Some(Some(target)) => target.evict(self),
+            Some(None) => {}
+            None => self.set_gone(),
+        }
     }
 
     pub(crate) fn set_gone(&self) {
         self.gone.store(true, Ordering::Release);
+        *self.callbacks.lock() = None;
         self.going.notify_waiters();
+    }
+
+    /// What tells a client of this process that the target has lost it; to be called without any lock held.
+    pub(crate) fn lost(&self) -> Option<Arc<dyn Fn() + Send + Sync>> {
+        match &*self.callbacks.lock() {
+            Some(CallbackWay::Lo { lost, .. }) => Some(lost.clone()),
+            _ => None,
+        }
     }
 
     /// Resolves when the client has gone: nobody waits for its requests any more.

@@ -21,7 +21,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::{
     gate::{Gate, Pass},
-    service::{BoxFuture, Export, Response, Service},
+    service::{BoxFuture, CallbackWay, Evict, Export, Response, Service},
 };
 
 /// Clients of one target.
@@ -35,6 +35,8 @@ const LINGER_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct Target<P: Protocol> {
     name: String,
     rt: Rt,
+    /// Itself, for its exports.
+    me: Weak<Target<P>>,
     pub(crate) service: Arc<dyn Service<P>>,
     export_timeout: Duration,
     /// Where every request is until its reply is posted.
@@ -119,6 +121,9 @@ pub(crate) trait AnyTarget: Any + Send + Sync {
     /// Lets a client in. ENODEV: removed; EPROTO: another protocol; EBUSY: too many clients.
     fn attach(&self, hello: &Hello, nid: Nid, connection: Option<Sender>) -> sheen_wire::Result<Session>;
 
+    /// The client has been welcomed: from now on it can be called back.
+    fn welcomed(&self, session: &Session, way: Option<CallbackWay>);
+
     /// An attachment ended: for good, or by a broken connection.
     fn detach(self: Arc<Self>, session: &Session, goodbye: bool);
 
@@ -178,7 +183,8 @@ impl<P: Protocol> Target<P> {
             removed: false,
         };
         let (gate, hung_up, state) = (Gate::default(), Notify::new(), Mutex::new(state));
-        Arc::new(Target { name: name.to_owned(), rt, service, export_timeout, gate, hung_up, state })
+        let name = name.to_owned();
+        Arc::new_cyclic(|me| Target { name, rt, me: me.clone(), service, export_timeout, gate, hung_up, state })
     }
 
     /// The service's answer, with `last_committed` filled in; ESHUTDOWN if the client goes meanwhile (unless the request is
@@ -232,20 +238,34 @@ impl<P: Protocol> Target<P> {
         let _ = place.sender.send(frame).await;
     }
 
-    /// A client whose connection broke did not come back.
-    fn expire(&self, client: &str, session: u64) {
+    /// Gives a client up, if it is (still) the one that `which` means.
+    fn give_up(&self, client: &str, why: &'static str, which: impl FnOnce(&Client) -> bool) {
         let evicted = {
             let mut state = self.state.lock();
+            let removed = state.removed;
             match state.exports.get(client) {
-                Some(c) if c.session == session && !state.removed => state.exports.remove(client),
+                Some(c) if which(c) && !removed => state.exports.remove(client),
                 _ => return,
             }
         };
         if let Some(c) = evicted {
-            tracing::warn!(target_name = %self.name, client, nid = %c.export.nid(), "evicting a client that did not come back");
+            tracing::warn!(target_name = %self.name, client, nid = %c.export.nid(), why, "evicting a client");
+            let lost = c.export.lost();
             c.export.set_gone();
+            if let Some(connection) = c.connection {
+                connection.close();
+            }
             self.service.disconnected(&c.export);
+            if let Some(lost) = lost {
+                lost();
+            }
         }
+    }
+}
+
+impl<P: Protocol> Evict for Target<P> {
+    fn evict(&self, export: &Export) {
+        self.give_up(export.client(), "it keeps others waiting", |c| std::ptr::eq(&*c.export, export));
     }
 }
 
@@ -267,7 +287,8 @@ impl<P: Protocol> AnyTarget for Target<P> {
             if state.exports.len() >= EXPORTS_MAX {
                 return Err(Errno::EBUSY);
             }
-            let export = Export::new(&hello.client, state.export_next, features, nid);
+            let me: Weak<dyn Evict> = self.me.clone();
+            let export = Export::of(Some(me), &hello.client, state.export_next, features, nid);
             state.export_next += 1;
             state.exports.insert(hello.client.clone(), Client { export, session: id, connection: None });
         }
@@ -286,6 +307,19 @@ impl<P: Protocol> AnyTarget for Target<P> {
             last_committed: self.service.last_committed(),
         };
         Ok(Session { export, id, welcome })
+    }
+
+    fn welcomed(&self, session: &Session, way: Option<CallbackWay>) {
+        // Under the lock, so that the way of an older attachment does not follow that of a newer one.
+        let state = self.state.lock();
+        if state.exports.get(session.export.client()).is_none_or(|c| c.session != session.id) {
+            return;
+        }
+        session.export.set_callbacks(way);
+        drop(state);
+        if session.welcome.known {
+            self.service.reconnected(&session.export);
+        }
     }
 
     fn detach(self: Arc<Self>, session: &Session, goodbye: bool) {
@@ -312,7 +346,7 @@ impl<P: Protocol> AnyTarget for Target<P> {
         drop(self.rt.spawn("rpc-evict", async move {
             wait.await;
             if let Some(target) = weak.upgrade() {
-                target.expire(&client, id);
+                target.give_up(&client, "it did not come back", |c| c.session == id);
             }
         }));
     }
@@ -360,11 +394,15 @@ impl<P: Protocol> AnyTarget for Target<P> {
         self.gate.shut();
         let mut state = self.state.lock();
         state.removed = true;
+        let mut all_lost = Vec::new();
         for client in state.exports.values_mut() {
             if let Some(connection) = client.connection.take() {
                 connection.close();
             }
+            all_lost.extend(client.export.lost());
         }
+        drop(state);
+        all_lost.iter().for_each(|lost| lost());
     }
 
     fn drain(self: Arc<Self>) -> BoxFuture<'static, ()> {

@@ -51,6 +51,8 @@ pub enum Kind {
     Pong = 6,
     /// The sender closes in order: nothing is to be resent.
     Goodbye = 7,
+    /// From a server, unasked: body is the protocol's [`crate::Protocol::Callback`]. No reply.
+    Callback = 8,
 }
 
 impl Kind {
@@ -63,6 +65,7 @@ impl Kind {
             5 => Kind::Ping,
             6 => Kind::Pong,
             7 => Kind::Goodbye,
+            8 => Kind::Callback,
             _ => return None,
         })
     }

@@ -8,9 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Errno, Fid};
 
-/// No locks available: too many are held.
-pub const ENOLCK: Errno = Errno(37);
-
 /// How strongly a lock excludes others; Lustre's modes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[repr(u8)]

@@ -6,6 +6,7 @@
 //! * [`errno`]: how a failure is named (Linux's numbers, whatever the host);
 //! * [`attr`]: what `stat` shows, times, credentials;
 //! * [`mds`], [`ost`], [`mgs`]: the three protocols, each a request and a reply enum;
+//! * [`ast`]: what a target tells a client of its locks;
 //! * [`ldlm`]: locks, how they exclude each other and how they are named;
 //! * [`frame`]: how a message lies on a byte stream: fixed header, body, bulk, checksums;
 //! * [`control`]: what `lfs` asks of a mount;
@@ -14,6 +15,7 @@
 //! Invariants: every decoder takes arbitrary bytes and answers with an error, never a panic (fuzz targets in `fuzz/`);
 //! every format carries a version; numbers on the wire are little-endian and of fixed width in headers, postcard in bodies.
 
+pub mod ast;
 pub mod attr;
 pub mod bulk;
 pub mod control;

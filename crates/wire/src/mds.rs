@@ -6,7 +6,11 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{Attr, Cred, Errno, Fid, FileKind, StatFs, Time};
+use crate::{
+    Attr, Cred, Errno, Fid, FileKind, StatFs, Time,
+    ast::Grant,
+    ldlm::{Cookie, Enqueue, Enqueued, LockId},
+};
 
 /// Longest name of an entry, in bytes.
 pub const NAME_MAX: usize = 255;
@@ -121,6 +125,39 @@ pub enum NewNode {
     },
 }
 
+/// What goes to an MDT: a request, and what is said of locks with it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Call {
+    /// The request.
+    pub request: Request,
+    /// The client would keep what the answer says: the MDT grants locks with it where nobody is in the way. Their handles
+    /// are this one and those that follow it, one for each inode in the answer.
+    pub keep: Option<Cookie>,
+    /// Locks that the client gives up; done before anything else.
+    pub cancels: Vec<LockId>,
+}
+
+impl From<Request> for Call {
+    fn from(request: Request) -> Call {
+        Call { request, keep: None, cancels: Vec::new() }
+    }
+}
+
+/// What an MDT answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Answer {
+    /// The reply.
+    pub reply: Reply,
+    /// Locks that the client holds from now on, at most one for an inode.
+    pub grants: Vec<Grant>,
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Answer {
+        Answer { reply, grants: Vec::new() }
+    }
+}
+
 /// A request to an MDT.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "fields are named after the system call's")]
@@ -175,7 +212,17 @@ pub enum Request {
     /// After the MDT was restarted: the client's open files, so that what is unlinked stays alive for them. Each is (fid, open
     /// flags, the old handle); the answer is `Handles` in the same order.
     Reopen { files: Vec<(Fid, u32, u64)> },
+    /// Gives locks up (those in [`Call::cancels`]). Unknown ones are fine.
+    Cancel,
+    /// fcntl(2) and flock(2): a lock of a program ([`crate::ldlm::Kind::Flock`]); `Nl` unlocks, `test` asks (F_GETLK). A lock that has
+    /// to wait is answered `Waiting`; cancelling its id gives it up.
+    Enqueue(Enqueue),
+    /// Attributes of several inodes, for what goes through a directory: in the order asked, at most [`GETATTRS_MAX`].
+    GetAttrs { fids: Vec<Fid> },
 }
+
+/// Most inodes of one `GetAttrs` (Lustre's batched statahead).
+pub const GETATTRS_MAX: usize = 64;
 
 /// A file's attributes and, for a regular file that has one, its layout in Lustre's binary form.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -238,6 +285,10 @@ pub enum Reply {
     Parents(Vec<(Fid, Bytes)>),
     /// To `Reopen`.
     Handles(Vec<Result<u64, Errno>>),
+    /// To `Enqueue`.
+    Enqueued(Enqueued),
+    /// To `GetAttrs`.
+    Attrs(Vec<Result<Entry, Errno>>),
 }
 
 impl Request {
@@ -257,6 +308,9 @@ impl Request {
                 | Sync { .. }
                 | Paths { .. }
                 | Parents { .. }
+                | Cancel
+                | Enqueue(_)
+                | GetAttrs { .. }
         )
     }
 
@@ -291,6 +345,9 @@ impl Request {
             Paths { .. } => "fid2path",
             Parents { .. } => "parents",
             Reopen { .. } => "reopen",
+            Cancel => "ldlm_cancel",
+            Enqueue(_) => "ldlm_enqueue",
+            GetAttrs { .. } => "getattr_bulk",
         }
     }
 }

@@ -5,7 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Fid, StatFs, Time};
+use crate::{
+    Fid, StatFs, Time,
+    ldlm::{Enqueue, Enqueued, LockId},
+};
 
 /// Largest size of one object: 16 TiB − 4 KiB, as on Lustre's ldiskfs (reference README, point 12).
 pub const OBJECT_SIZE_MAX: u64 = (16 << 40) - 4096;
@@ -59,6 +62,11 @@ pub enum Request {
     Write { parts: Vec<Part>, sync: bool },
     /// Sizes, space and times of objects.
     Attrs { objects: Vec<Fid> },
+    /// Locks on objects, with their sizes, space and times as of the grant. Answered when all are granted or refused, in the
+    /// order asked; the client's own locks are not in its way.
+    Enqueue { locks: Vec<Enqueue> },
+    /// Gives locks up. Unknown ones are fine.
+    Cancel { locks: Vec<LockId> },
     /// Cuts or extends objects to sizes. `create`: an object that does not exist and shall not be empty is created.
     Truncate { objects: Vec<(Fid, u64)> },
     /// fallocate on runs: (object, offset, length).
@@ -95,6 +103,8 @@ pub enum Reply {
     Read(Vec<u32>),
     /// To `Attrs`, in the order asked.
     Attrs(Vec<ObjectAttr>),
+    /// To `Enqueue`, in the order asked.
+    Enqueued(Vec<(Enqueued, ObjectAttr)>),
     /// To `Seek`: the offset, or `None` where there is no more data (for `Hole`: never).
     Offset(Option<u64>),
     /// To `StatFs`.
@@ -116,6 +126,8 @@ impl Request {
             Read { .. } => "read",
             Write { .. } => "write",
             Attrs { .. } => "getattr",
+            Enqueue { .. } => "ldlm_enqueue",
+            Cancel { .. } => "ldlm_cancel",
             Truncate { .. } => "punch",
             Allocate { .. } => "fallocate",
             Seek { .. } => "seek",

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{mds, mgs, ost};
+use crate::{ast, mds, mgs, ost};
 
 /// Version of all messages. Raised when a message changes its meaning or form; peers of another version refuse each other at
 /// connect with a clear error. (Additions that old peers can do without are announced by feature bits instead.)
@@ -16,6 +16,8 @@ pub trait Protocol: Send + Sync + 'static {
     type Request: Serialize + DeserializeOwned + Debug + Clone + Send + Sync + 'static;
     /// What the service answers when it succeeds.
     type Reply: Serialize + DeserializeOwned + Debug + Clone + Send + Sync + 'static;
+    /// What the service tells a client unasked.
+    type Callback: Serialize + DeserializeOwned + Debug + Clone + Send + Sync + 'static;
     /// Name in handshakes, logs and parameters: `mds`, `ost`, `mgs`.
     const NAME: &'static str;
 
@@ -37,22 +39,24 @@ pub struct Ost;
 pub struct Mgs;
 
 impl Protocol for Mds {
-    type Request = mds::Request;
-    type Reply = mds::Reply;
+    type Request = mds::Call;
+    type Reply = mds::Answer;
+    type Callback = ast::Callback;
     const NAME: &'static str = "mds";
 
-    fn once(request: &mds::Request) -> bool {
-        request.modifies()
+    fn once(call: &mds::Call) -> bool {
+        call.request.modifies()
     }
 
-    fn op(request: &mds::Request) -> &'static str {
-        request.op()
+    fn op(call: &mds::Call) -> &'static str {
+        call.request.op()
     }
 }
 
 impl Protocol for Ost {
     type Request = ost::Request;
     type Reply = ost::Reply;
+    type Callback = ast::Callback;
     const NAME: &'static str = "ost";
 
     /// Every object operation says where it acts and may be done again.
@@ -68,6 +72,7 @@ impl Protocol for Ost {
 impl Protocol for Mgs {
     type Request = mgs::Request;
     type Reply = mgs::Reply;
+    type Callback = ();
     const NAME: &'static str = "mgs";
 
     /// Registration names the target by its uuid, so a second one finds the first.

@@ -342,6 +342,8 @@ pub fn lost_file(seed: u64, log: usize) -> Trace {
         let (attr, file) = client.create(who, ROOT, &name, flags::RDWR, 0o644, 0).await.expect("it can be created");
         world.crash_host(MDS);
         restart(world, Victims::Mds, &mut nodes).await;
+        // What a client keeps it may answer until it has heard of the restart, with the first answer of the new MDT at the latest.
+        assert_eq!(client.lookup(who, ROOT, &"none".into()).await.err(), Some(Errno::ENOENT));
         assert_eq!(client.getattr(attr.attr.fid, None).await.err(), Some(Errno::ENOENT), "it was lost");
         let data = || Bulk::from(bytes::Bytes::from_static(b"data"));
         assert_eq!(client.fsync(&file, false).await, Err(Errno::ESTALE));

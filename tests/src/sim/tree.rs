@@ -94,7 +94,7 @@ async fn content(client: &Client, view: View, parent: Fid) -> Content {
                 if data.is_empty() {
                     break;
                 }
-                data.segments().iter().for_each(|s| bytes.extend_from_slice(s));
+                data.bulk.segments().iter().for_each(|s| bytes.extend_from_slice(s));
             }
             client.release(file).await.expect("a file can be closed");
             Content::File(bytes)

@@ -9,7 +9,8 @@ use sheen_wire::{
     mds::{Entry, Request},
 };
 
-use crate::{Caller, Client, EntryAttr, OpenFile, lov, mdc, stats::Op};
+use super::known::Told;
+use crate::{Caller, Client, EntryAttr, OpenFile, cache::Hits, mdc, stats::Op};
 
 impl Client {
     /// Attributes of a file. Anyone who can name it may ask, as with fstat(2).
@@ -26,19 +27,30 @@ impl Client {
 
     /// Attributes of a file that is no directory of [`super::dot_lustre`].
     pub(crate) async fn getattr_of(&self, fid: Fid, file: Option<&OpenFile>) -> Result<EntryAttr> {
-        let sure = file.filter(|f| !f.is_unsure());
+        let unsure = file.is_some_and(OpenFile::is_unsure);
+        if !unsure && let Some(known) = self.known_attr(fid).await {
+            return known;
+        }
+        Hits::add(&self.cache.hits.miss);
         let cleared = self.layouts.cleared();
-        let mut known = sure.and_then(|f| f.inode.layout.get().cloned()).or_else(|| self.layouts.get(fid));
-        let mut entry = mdc::entry(self.mdc.call(Request::GetAttr { fid, layout_known: known.is_some() }).await?)?;
-        if known.is_some() && self.layouts.cleared() != cleared {
-            // The MDT was restarted in between.
-            known = None;
-            entry = mdc::entry(self.mdc.call(Request::GetAttr { fid, layout_known: false }).await?)?;
+        let sure = file.filter(|f| !f.is_unsure());
+        let known = sure.and_then(|f| f.inode.layout.get().cloned()).or_else(|| self.layouts.get(fid));
+        let mut told = self.ask_attr(fid, known.is_some()).await?;
+        if known.is_some() {
+            if self.layouts.cleared() != cleared {
+                // The MDT was restarted in between.
+                told = self.ask_attr(fid, false).await?;
+            } else if told.attr.kind == FileKind::Regular {
+                told.layout = known;
+            }
         }
-        match known {
-            Some(layout) => self.merged_with(entry.attr, &layout).await,
-            None => self.merged(entry).await,
-        }
+        self.completed(told).await
+    }
+
+    async fn ask_attr(&self, fid: Fid, layout_known: bool) -> Result<Told> {
+        let asking = self.asking(fid);
+        let kept = self.mdc.call_keeping(Request::GetAttr { fid, layout_known }, asking.wants()).await?;
+        self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)
     }
 
     /// access(2): `mask` is the sum of R_OK 4, W_OK 2, X_OK 1.
@@ -50,24 +62,6 @@ impl Client {
             return self.virtual_access(who, mask);
         }
         mdc::done(self.mdc.call_as(who, |cred| Request::Access { cred, fid, mask }).await?)
-    }
-
-    /// The MDT's attributes with those of the objects merged in.
-    pub(crate) async fn merged(&self, entry: Entry) -> Result<EntryAttr> {
-        match self.layout_of(&entry.attr, entry.layout.as_ref())? {
-            Some(layout) => self.merged_with(entry.attr, &layout).await,
-            None => {
-                self.files.note(&entry.attr);
-                Ok(entry.attr.into())
-            }
-        }
-    }
-
-    pub(crate) async fn merged_with(&self, mut attr: Attr, layout: &Layout) -> Result<EntryAttr> {
-        let objects = self.lov.glimpse(layout).await?;
-        lov::merge(&mut attr, layout, &objects);
-        self.files.note(&attr);
-        Ok(attr.into())
     }
 
     /// The layout that the MDT sent with attributes, if the file is one that can have one.

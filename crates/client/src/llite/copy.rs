@@ -48,7 +48,7 @@ impl Client {
     }
 
     async fn copy_round(&self, from: &OpenFile, at: u64, to: &OpenFile, to_at: u64, len: usize) -> Result<u64> {
-        let data = self.read(from, at, len).await?;
+        let data = self.read_as(from, at, len, false).await?.bulk;
         if data.is_empty() {
             return Ok(0);
         }

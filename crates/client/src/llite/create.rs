@@ -64,8 +64,14 @@ impl Client {
             let (name, node) = (name.clone(), node.clone());
             Request::Create { cred, parent, name, fid, node, mode, umask }
         };
-        let entry = mdc::entry(self.mdc.call_as(who, request).await?)?;
+        let asking = self.asking_unknown();
+        let change = self.cache.change(&[parent], false);
+        let answer = self.mdc.call_keeping_as(who, request, asking.wants()).await;
+        let asking = asking.changed(change.end(&answer));
+        let kept = answer?;
+        let told = self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
+        self.told_name(parent, name, &told);
         // New: there is no object to ask.
-        Ok(entry.attr.into())
+        Ok(self.just_made(&told))
     }
 }

@@ -34,6 +34,9 @@ impl Client {
         };
         let layout = self.layout_of_file(file).await?.ok_or(Errno::EIO)?;
         file.note_write();
-        self.lov.allocate(&layout, mode, offset, len).await
+        let change = self.cache.change(&[file.fid()], true);
+        let answer = self.lov.allocate(&layout, mode, offset, len).await;
+        change.end(&answer);
+        answer
     }
 }

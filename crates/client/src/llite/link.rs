@@ -15,7 +15,15 @@ impl Client {
         self.check_not_virtual(parent)?;
         self.check_not_virtual(fid)?;
         let request = |cred| Request::Link { cred, fid, parent, name: name.clone() };
-        self.merged(mdc::entry(self.mdc.call_as(who, request).await?)?).await
+        let asking = self.asking(fid);
+        let change = self.cache.change(&[fid, parent], false);
+        let answer = self.mdc.call_keeping_as(who, request, asking.wants()).await;
+        let asking = asking.changed(change.end(&answer));
+        let kept = answer?;
+        let told = self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
+        drop(kept.locks);
+        self.told_name(parent, name, &told);
+        self.completed(told).await
     }
 
     /// The target of a symbolic link.
@@ -23,6 +31,13 @@ impl Client {
     /// # Errors
     /// EINVAL: not a symbolic link.
     pub async fn readlink(&self, fid: Fid) -> Result<Bytes> {
-        mdc::bytes(self.mdc.call(Request::ReadLink { fid }).await?)
+        let known = self.inode_lock(fid).and_then(|_lock| self.cache.meta.lock().link(fid));
+        if let Some(target) = known {
+            return Ok(target);
+        }
+        let target = mdc::bytes(self.mdc.call(Request::ReadLink { fid }).await?)?;
+        // It never changes, and goes with the inode's attributes.
+        self.cache.meta.lock().put_link(fid, &target);
+        Ok(target)
     }
 }

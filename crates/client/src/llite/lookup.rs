@@ -6,7 +6,8 @@ use sheen_wire::{
     mds::{Reply, Request},
 };
 
-use crate::{Caller, Client, EntryAttr, mdc, stats::Op};
+use super::known::Told;
+use crate::{Caller, Client, EntryAttr, cache::Hits, mdc, stats::Op};
 
 impl Client {
     /// The file behind a name; `.` and `..` are understood, also of what is no directory: so the kernel asks for a file that it knows
@@ -22,10 +23,43 @@ impl Client {
         if &name[..] == b"." {
             return self.getattr_of(parent, None).await;
         }
-        match self.mdc.call_as(who, |cred| Request::Lookup { cred, parent, name: name.clone() }).await {
-            Err(Errno::ENOTDIR) if &name[..] == b".." => self.directory_of(parent).await,
-            reply => self.merged(mdc::entry(reply?)?).await,
+        if &name[..] == b".." {
+            return match self.ask_name(who, parent, name).await {
+                Err(Errno::ENOTDIR) => self.directory_of(parent).await,
+                told => self.completed(told?).await,
+            };
         }
+        match self.known_name(who, parent, name) {
+            Some(Ok(fid)) => {
+                Hits::add(&self.cache.hits.name);
+                if let Some(known) = self.known_attr(fid).await {
+                    return known;
+                }
+            }
+            Some(Err(errno)) => {
+                Hits::add(&self.cache.hits.absent);
+                return Err(errno);
+            }
+            None => {}
+        }
+        Hits::add(&self.cache.hits.miss);
+        let dir = self.asking(parent);
+        let told = match self.ask_name(who, parent, name).await {
+            Err(Errno::ENOENT) => {
+                self.told_absent(parent, name, &dir);
+                return Err(Errno::ENOENT);
+            }
+            told => told?,
+        };
+        self.told_name(parent, name, &told);
+        self.completed(told).await
+    }
+
+    async fn ask_name(&self, who: &Caller, parent: Fid, name: &Bytes) -> Result<Told> {
+        let asking = self.asking_unknown();
+        let request = |cred| Request::Lookup { cred, parent, name: name.clone() };
+        let kept = self.mdc.call_keeping_as(who, request, asking.wants()).await?;
+        self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)
     }
 
     async fn directory_of(&self, file: Fid) -> Result<EntryAttr> {

@@ -2,7 +2,7 @@
 //!
 //! One round trip to the MDT does it all. Only O_TRUNC of a file that was there already goes on to the objects.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use bytes::Bytes;
 use sheen_wire::{
@@ -22,11 +22,32 @@ impl Client {
         if self.virtual_attr(fid).is_some() {
             return Err(Errno::EISDIR);
         }
-        let reply = self.mdc.call_as(who, |cred| Request::Open { cred, fid, flags }).await?;
-        let opened = self.opened(reply, flags)?;
-        if flags & flags::TRUNC != 0 && !opened.created {
-            self.or_release(&opened.file, self.empty(&opened)).await?;
+        let asking = self.asking(fid);
+        // An open for writing may give the file its layout.
+        let change = (flags::writes(flags) || flags & flags::TRUNC != 0).then(|| self.cache.change(&[fid], false));
+        let work = async {
+            let request = |cred| Request::Open { cred, fid, flags };
+            let kept = self.mdc.call_keeping_as(who, request, asking.wants()).await?;
+            let opened = self.opened(kept.reply, flags)?;
+            let truncates = flags & flags::TRUNC != 0 && !opened.created;
+            let mut locks = kept.locks;
+            if truncates {
+                // Not in use while the OSTs are asked.
+                locks.clear();
+                self.or_release(&opened.file, self.empty(&opened)).await?;
+            }
+            Ok((opened, locks))
+        };
+        let answer = work.await;
+        let asking = match change {
+            Some(change) => asking.changed(change.end(&answer)),
+            None => asking,
+        };
+        let (opened, locks) = answer?;
+        if flags & flags::TRUNC == 0 {
+            self.told(&opened.entry, &locks, &asking)?;
         }
+        self.note_pages(&opened.file);
         Ok(opened.file)
     }
 
@@ -47,17 +68,36 @@ impl Client {
         self.check_not_virtual(parent)?;
         let fid = self.mdc.next_fid().await?;
         let request = |cred| Request::OpenCreate { cred, parent, name: name.clone(), fid, flags, mode, umask };
-        let opened = self.opened(self.mdc.call_as(who, request).await?, flags)?;
-        if opened.created {
-            return Ok((opened.entry.attr.into(), opened.file));
+        let asking = self.asking_unknown();
+        let change = self.cache.change(&[parent], false);
+        let answer = self.mdc.call_keeping_as(who, request, asking.wants()).await;
+        let asking = asking.changed(change.end(&answer));
+        let kept = answer?;
+        let opened = self.opened(kept.reply, flags)?;
+        let fid = opened.entry.attr.fid;
+        let was_there = !opened.created && (flags::writes(flags) || flags & flags::TRUNC != 0);
+        if was_there {
+            // It may have been known from before, and have a layout only now.
+            self.cache.change(&[fid], false).end(&Ok::<_, Errno>(()));
         }
+        let told = self.told(&opened.entry, &kept.locks, &asking);
+        drop(kept.locks);
         let look = async {
-            if flags & flags::TRUNC != 0 {
-                self.empty(&opened).await?;
+            let told = told?;
+            self.told_name(parent, name, &told);
+            if opened.created {
+                return Ok(self.just_made(&told));
             }
-            self.merged(opened.entry.clone()).await
+            if flags & flags::TRUNC != 0 {
+                let change = self.cache.change(&[fid], true);
+                let emptied = self.empty(&opened).await;
+                change.end(&emptied);
+                emptied?;
+            }
+            self.completed(told).await
         };
         let attr = self.or_release(&opened.file, look).await?;
+        self.note_pages(&opened.file);
         Ok((attr, opened.file))
     }
 
@@ -91,8 +131,18 @@ impl Client {
             return Ok(dir);
         }
         let flags = flags | flags::DIRECTORY;
-        let reply = self.mdc.call_as(who, |cred| Request::Open { cred, fid, flags }).await?;
-        Ok(Arc::new(OpenDir(self.opened(reply, flags)?.file)))
+        let asking = self.asking(fid);
+        let request = |cred| Request::Open { cred, fid, flags };
+        let kept = self.mdc.call_keeping_as(who, request, asking.wants()).await?;
+        let opened = self.opened(kept.reply, flags)?;
+        self.told(&opened.entry, &kept.locks, &asking)?;
+        Ok(Arc::new(OpenDir(opened.file)))
+    }
+
+    /// Says whether the pages that the kernel may have of a file are under locks.
+    fn note_pages(&self, file: &OpenFile) {
+        let guarded = file.cached() && self.cache.data.get(file.fid()).is_some_and(|data| data.is_guarded());
+        file.keep_cache.store(guarded, Relaxed);
     }
 
     fn opened(&self, reply: Reply, flags: u32) -> Result<Opened> {

@@ -3,19 +3,21 @@
 //! An open directory remembers nothing: every call goes on at the cookie that it is given, so seekdir(3) works and the entries are
 //! those of now. With attributes, one request per OST asks for the objects of all files of a page.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use sheen_layout::Layout;
+use rustc_hash::FxHashMap;
 use sheen_wire::{
-    Attr, Errno, Fid, FileKind, Result,
+    Errno, Fid, FileKind, Result,
+    ldlm::Cookie,
     mds::{DirEntry, Reply, Request},
 };
 
-use crate::{Caller, Client, DirItem, DirPage, EntryAttr, OpenDir, stats::Op};
+use super::known::Asking;
+use crate::{Caller, Client, DirItem, DirPage, EntryAttr, OpenDir, locks::LockRef, stats::Op};
 
 /// Most bytes of entries that are asked for at a time.
 const PAGE_BYTES_MAX: u32 = 1 << 20;
+/// More than there are entries in a page: each may bring a lock.
+const ENTRIES_MAX: u64 = 1 << 16;
 /// Cookies of the two entries that the client adds.
 const DOT: u64 = 1;
 const DOT_DOT: u64 = 2;
@@ -40,11 +42,13 @@ impl Client {
         }
         let cookie = if cookie <= DOT_DOT { 0 } else { cookie };
         let max_bytes = max_bytes.min(PAGE_BYTES_MAX);
-        let reply = self.mdc.call(Request::ReadDir { fid, cookie, max_bytes, attrs: plus }).await?;
-        let Reply::Entries { entries, eof } = reply else { return Err(Errno::EPROTO) };
+        let asking = self.asking_unknown();
+        let request = Request::ReadDir { fid, cookie, max_bytes, attrs: plus };
+        let kept = self.mdc.call_keeping(request, if plus { ENTRIES_MAX } else { 0 }).await?;
+        let Reply::Entries { entries, eof } = kept.reply else { return Err(Errno::EPROTO) };
         page.eof = eof;
         if plus {
-            self.add_with_attrs(entries, &mut page.entries).await;
+            self.add_with_attrs(fid, entries, kept.locks, &asking, &mut page.entries).await;
         } else {
             page.entries.extend(entries.into_iter().map(|e| item(e, None)));
         }
@@ -60,26 +64,28 @@ impl Client {
         }
     }
 
-    async fn add_with_attrs(&self, mut entries: Vec<DirEntry>, items: &mut Vec<DirItem>) {
-        let mut attrs: Vec<Option<Attr>> = Vec::with_capacity(entries.len());
-        let mut layouts: Vec<(usize, Arc<Layout>)> = Vec::new();
-        for (i, found) in entries.iter_mut().enumerate() {
-            let entry = found.entry.take();
-            attrs.push(entry.as_ref().map(|e| e.attr));
-            let Some(entry) = entry else { continue };
-            match self.layout_of(&entry.attr, entry.layout.as_ref()) {
-                Ok(Some(layout)) => layouts.push((i, layout)),
-                Ok(None) => {}
-                Err(_) => attrs[i] = None,
+    async fn add_with_attrs(
+        &self,
+        dir: Fid,
+        mut entries: Vec<DirEntry>,
+        locks: Vec<(Fid, LockRef)>,
+        asking: &Asking,
+        items: &mut Vec<DirItem>,
+    ) {
+        let of: FxHashMap<Fid, Cookie> = locks.iter().map(|(fid, lock)| (*fid, lock.cookie())).collect();
+        let mut told = Vec::with_capacity(entries.len());
+        for found in &mut entries {
+            let entry = found.entry.take().ok_or(Errno::ENOENT);
+            let this = entry.and_then(|e| self.told_under(&e, of.get(&e.attr.fid).copied(), asking));
+            if let Ok(told) = &this {
+                self.told_name(dir, &found.name, told);
             }
+            told.push(this);
         }
-        let mut files: Vec<(Attr, &Layout)> =
-            layouts.iter().filter_map(|(i, layout)| Some((attrs[*i]?, layout.as_ref()))).collect();
-        let results = self.lov.glimpse_files(&mut files).await;
-        for (((attr, _), result), (i, _)) in files.iter().zip(results).zip(&layouts) {
-            attrs[*i] = result.ok().map(|()| *attr);
-        }
-        items.extend(entries.into_iter().zip(attrs).map(|(entry, attr)| item(entry, attr.map(EntryAttr::from))));
+        // Not in use while the OSTs are asked.
+        drop(locks);
+        let attrs = self.all_completed(told).await;
+        items.extend(entries.into_iter().zip(attrs).map(|(entry, attr)| item(entry, attr.ok())));
     }
 }
 

@@ -20,7 +20,13 @@ impl Client {
         }
         let (fid, handle) = (file.fid(), file.handle());
         let (read, wrote) = (file.was_read(), file.was_written());
-        mdc::done(self.mdc.call(Request::Close { fid, handle, read, wrote }).await?)
+        // Whether the access time moves, the MDT decides: by what it was before.
+        let change = (read || wrote).then(|| self.cache.change(&[fid], false));
+        let answer = self.mdc.call(Request::Close { fid, handle, read, wrote }).await;
+        if let Some(change) = change {
+            change.end(&answer);
+        }
+        mdc::done(answer?)
     }
 
     /// Closes a directory.

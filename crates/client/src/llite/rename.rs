@@ -26,6 +26,9 @@ impl Client {
             let (name, new_name) = (name.clone(), new_name.clone());
             Request::Rename { cred, parent, name, new_parent, new_name, flags }
         };
-        mdc::done(self.mdc.call_as(who, request).await?)
+        let change = self.change_names(&[parent, new_parent], &[(parent, name), (new_parent, new_name)]);
+        let answer = self.mdc.call_as(who, request).await;
+        change.end(self, &answer);
+        mdc::done(answer?)
     }
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use sheen_wire::{
     Errno, Fid, Result,
+    ldlm::Cookie,
     mds::{Entry, Request, SetAttr},
 };
 
@@ -31,7 +32,25 @@ impl Client {
         {
             return Err(Errno::EFBIG);
         }
-        let mut entry = self.set_attr(who, fid, &set, file).await?;
+        let asking = self.asking(fid);
+        let change = self.cache.change(&[fid], false);
+        let answer = self.set_all(who, fid, &set, file, asking.wants()).await;
+        let asking = asking.changed(change.end(&answer));
+        let (entry, lock) = answer?;
+        let told = self.told_under(&entry, lock, &asking)?;
+        self.completed(told).await
+    }
+
+    /// The MDT's part and that of the objects. Also the handle of the lock that came.
+    async fn set_all(
+        &self,
+        who: &Caller,
+        fid: Fid,
+        set: &SetAttr,
+        file: Option<&OpenFile>,
+        keep: u64,
+    ) -> Result<(Entry, Option<Cookie>)> {
+        let (mut entry, lock) = self.set_attr(who, fid, set, file, keep).await?;
         if let Some(size) = set.size {
             if entry.layout.is_none() && self.layouts.get(fid).is_none() {
                 let again = Request::GetAttr { fid, layout_known: false };
@@ -41,10 +60,7 @@ impl Client {
                 self.lov.truncate(&layout, size).await?;
             }
         }
-        match self.known_layout(&entry)? {
-            Some(layout) => self.merged_with(entry.attr, &layout).await,
-            None => self.merged(entry).await,
-        }
+        Ok((entry, lock))
     }
 
     /// Before a write by somebody without CAP_FSETID: takes set-user-id and set-group-id away, if the file was last seen with
@@ -55,20 +71,37 @@ impl Client {
             return Ok(());
         }
         let set = SetAttr { kill_priv: true, ..SetAttr::default() };
-        let entry = self.set_attr(who, file.fid(), &set, Some(file)).await?;
-        self.files.note(&entry.attr);
+        let change = self.cache.change(&[file.fid()], false);
+        let answer = self.set_attr(who, file.fid(), &set, Some(file), 0).await;
+        change.end(&answer);
+        self.files.note(&answer?.0.attr);
+        if let Some(kernel) = self.cache.kernel() {
+            kernel.attr(file.fid());
+        }
         Ok(())
     }
 
     /// The MDT's part. A request that is sent again to a restarted MDT still names the open file as the MDT knew it before: then once
     /// more by its new handle.
-    async fn set_attr(&self, who: &Caller, fid: Fid, set: &SetAttr, file: Option<&OpenFile>) -> Result<Entry> {
-        let ask = |handle| self.mdc.call_as(who, move |cred| Request::SetAttr { cred, fid, set: set.clone(), handle });
+    async fn set_attr(
+        &self,
+        who: &Caller,
+        fid: Fid,
+        set: &SetAttr,
+        file: Option<&OpenFile>,
+        keep: u64,
+    ) -> Result<(Entry, Option<Cookie>)> {
+        let ask = |handle| {
+            let request = move |cred| Request::SetAttr { cred, fid, set: set.clone(), handle };
+            self.mdc.call_keeping_as(who, request, keep)
+        };
         let handle = file.map(OpenFile::handle);
         let answer = match ask(handle).await {
             Err(Errno::EBADF) if file.map(OpenFile::handle) != handle => ask(file.map(OpenFile::handle)).await,
             answer => answer,
         };
-        mdc::entry(answer?)
+        let kept = answer?;
+        let lock = kept.locks.first().map(|(_, lock)| lock.cookie());
+        Ok((mdc::entry(kept.reply)?, lock))
     }
 }

@@ -27,6 +27,9 @@ impl Client {
     async fn remove(&self, who: &Caller, parent: Fid, name: &Bytes, dir: bool) -> Result<()> {
         self.check_not_virtual(parent)?;
         let request = |cred| Request::Unlink { cred, parent, name: name.clone(), dir };
-        mdc::done(self.mdc.call_as(who, request).await?)
+        let change = self.change_names(&[parent], &[(parent, name)]);
+        let answer = self.mdc.call_as(who, request).await;
+        change.end(self, &answer);
+        mdc::done(answer?)
     }
 }

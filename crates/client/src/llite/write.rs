@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use sheen_layout::Layout;
 use sheen_wire::{
-    Bulk, Errno, Result,
+    Bulk, Errno, Fid, Result,
     bulk::BULK_BYTES_MAX,
     mds::{Request, flags},
 };
 
-use crate::{Client, OpenFile, mdc, stats::Op};
+use crate::{Client, OpenFile, cache::data::Reads, mdc, stats::Op};
 
 impl Client {
     /// Writes `data` at `offset`, or at the end of a file that is open for appending; returns the number of bytes written, at
@@ -32,6 +32,22 @@ impl Client {
     /// # Errors
     /// As [`Client::write`].
     pub async fn write_as(&self, file: &OpenFile, offset: u64, data: Bulk, append: bool, sync: bool) -> Result<usize> {
+        let (fid, reads) = (file.fid(), self.page_reads(file.fid()));
+        let answer = self.write_through(file, offset, data, append, sync).await;
+        self.drop_older_pages(fid, reads).await;
+        answer
+    }
+
+    /// Writes a page of the kernel's page cache, which has it already (FUSE_WRITE_CACHE): the kernel is not asked to drop pages, for it
+    /// would wait for this one.
+    ///
+    /// # Errors
+    /// As [`Client::write`].
+    pub async fn write_page(&self, file: &OpenFile, offset: u64, data: Bulk) -> Result<usize> {
+        self.write_through(file, offset, data, false, false).await
+    }
+
+    async fn write_through(&self, file: &OpenFile, offset: u64, data: Bulk, append: bool, sync: bool) -> Result<usize> {
         let _timer = self.stats.time(Op::Write);
         if !flags::writes(file.flags()) {
             return Err(Errno::EBADF);
@@ -58,6 +74,25 @@ impl Client {
     async fn write_at(&self, file: &OpenFile, layout: &Layout, offset: u64, data: Bulk, sync: bool) -> Result<usize> {
         // Also where it fails: a part may have been written.
         file.note_write();
-        self.lov.write(layout, offset, data, sync).await
+        let change = self.cache.change(&[file.fid()], true);
+        let answer = self.lov.write(layout, offset, data, sync).await;
+        change.end(&answer);
+        answer
+    }
+
+    fn page_reads(&self, fid: Fid) -> Reads {
+        self.cache.data.get(fid).map(|data| data.reads()).unwrap_or_default()
+    }
+
+    /// Pages of the kernel that were read while something was written past them may be from before.
+    async fn drop_older_pages(&self, fid: Fid, before: Reads) {
+        let Some(data) = self.cache.data.get(fid) else { return };
+        let now = data.reads();
+        if now != before || now.under_way > 0 {
+            if let Some(dropped) = self.cache.flush_pages(&data) {
+                dropped.await;
+            }
+            self.cache.data.tidy(&data);
+        }
     }
 }

@@ -4,13 +4,20 @@
 use bytes::Bytes;
 use sheen_wire::{
     Errno, Fid, Result, control,
+    ldlm::{Policy, Resource, bits},
     mds::{Reply, Request},
 };
 
-use crate::{Caller, Client, mdc, stats::Op};
+use crate::{Caller, Client, locks::LockRef, mdc, stats::Op};
 
 fn is_control(name: &Bytes) -> bool {
     name.starts_with(control::PREFIX.as_bytes())
+}
+
+/// Attributes that everybody may see, and that the kernel asks for all the time: capabilities before writes, access control lists before
+/// lookups.
+fn is_for_all(name: &Bytes) -> bool {
+    name.starts_with(b"security.") || name.starts_with(b"system.posix_acl_")
 }
 
 impl Client {
@@ -26,8 +33,26 @@ impl Client {
         if self.virtual_attr(fid).is_some() {
             return Err(Errno::ENODATA);
         }
+        let keeps = is_for_all(name);
+        if keeps
+            && let Some(_lock) = self.xattr_lock(fid)
+            && let Some(known) = self.cache.meta.lock().xattr(fid, name)
+        {
+            return known;
+        }
+        let (token, lock) = (self.cache.token(), self.xattr_lock(fid).map(|lock| lock.cookie()));
         let request = |cred| Request::GetXattr { cred, fid, name: name.clone() };
-        mdc::bytes(self.mdc.call_as(who, request).await?)
+        let value = self.mdc.call_as(who, request).await.and_then(mdc::bytes);
+        if let (true, Some(token), Some(cookie)) = (keeps, token, lock)
+            && let Some(_lock) = self.xattr_lock(fid).filter(|lock| lock.cookie() == cookie)
+        {
+            self.cache.meta.lock().put_xattr(fid, name, &value, &token);
+        }
+        value
+    }
+
+    fn xattr_lock(&self, fid: Fid) -> Option<LockRef> {
+        self.mdc.locks().matching(Resource::bits(fid), &Policy::bits(bits::XATTR))
     }
 
     /// Sets an attribute; `flags` are [`sheen_wire::mds::xattr`]'s. `lustre.lov` sets the layout.
@@ -41,7 +66,10 @@ impl Client {
         }
         self.check_not_virtual(fid)?;
         let request = |cred| Request::SetXattr { cred, fid, name: name.clone(), value: value.clone(), flags };
-        mdc::done(self.mdc.call_as(who, request).await?)
+        let change = self.cache.change(&[fid], false);
+        let answer = self.mdc.call_as(who, request).await;
+        change.end(&answer);
+        mdc::done(answer?)
     }
 
     /// The names of the attributes that the caller may see.
@@ -70,6 +98,9 @@ impl Client {
         }
         self.check_not_virtual(fid)?;
         let request = |cred| Request::RemoveXattr { cred, fid, name: name.clone() };
-        mdc::done(self.mdc.call_as(who, request).await?)
+        let change = self.cache.change(&[fid], false);
+        let answer = self.mdc.call_as(who, request).await;
+        change.end(&answer);
+        mdc::done(answer?)
     }
 }

@@ -3,11 +3,41 @@
 use sheen_layout::Layout;
 use sheen_wire::{
     Attr, Bulk, Errno, Fid, Result,
+    ldlm::Cookie,
     ost::{ObjectAttr, PARTS_MAX, Reply, Request},
 };
 
-use super::{Lov, split::by_ost};
+use super::Lov;
 use crate::join::join_all;
+
+/// A file to be looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Look<'a> {
+    /// Where its data is.
+    pub layout: &'a Layout,
+    /// Whether its objects are to be locked, so that what they are may be kept.
+    pub lock: bool,
+}
+
+/// What the OSTs say of a file.
+#[derive(Debug)]
+pub struct Seen {
+    /// By stripe.
+    pub objects: Vec<ObjectAttr>,
+    /// The locks under which this was so, if there is one on each object. They need not be there any more.
+    pub locks: Option<Vec<Cookie>>,
+}
+
+/// An object to be asked for.
+#[derive(Clone, Copy)]
+struct Wanted {
+    ost: u32,
+    lock: bool,
+    file: usize,
+    stripe: usize,
+    owner: Fid,
+    object: Fid,
+}
 
 impl Lov {
     /// What the OSTs say of the file's objects, by stripe.
@@ -15,17 +45,8 @@ impl Lov {
         if let [only] = layout.stripes() {
             return self.object_attrs(only.ost, vec![only.object]).await;
         }
-        let groups = by_ost(layout, 0..layout.stripe_count())?;
-        let calls = groups.into_iter().map(|(ost, stripes)| async move {
-            let objects = stripes.iter().map(|s| layout.stripes()[*s].object).collect();
-            Ok::<_, Errno>((self.object_attrs(ost, objects).await?, stripes))
-        });
-        let mut attrs = vec![ObjectAttr::default(); layout.stripe_count()];
-        for answer in join_all(calls).await {
-            let (found, stripes) = answer?;
-            stripes.into_iter().zip(found).for_each(|(stripe, attr)| attrs[stripe] = attr);
-        }
-        Ok(attrs)
+        let mut seen = self.look(&[Look { layout, lock: false }]).await;
+        seen.pop().unwrap_or(Err(Errno::EIO)).map(|seen| seen.objects)
     }
 
     /// The file's size in bytes.
@@ -33,31 +54,55 @@ impl Lov {
         Ok(size(layout, &self.glimpse(layout).await?))
     }
 
-    /// Merges the objects' attributes into those of several files, with as few requests as the OSTs allow. A file whose
-    /// objects cannot be asked gets the error of its own.
-    pub async fn glimpse_files(&self, files: &mut [(Attr, &Layout)]) -> Vec<Result<()>> {
-        let mut wanted: Vec<(u32, usize, usize, Fid)> = Vec::new(); // (OST, file, stripe, object)
-        for (file, (_, layout)) in files.iter().enumerate() {
+    /// What the OSTs say of several files, with as few requests as they allow. A file whose objects cannot be asked gets the
+    /// error of its own.
+    pub async fn look(&self, files: &[Look<'_>]) -> Vec<Result<Seen>> {
+        let mut seen: Vec<Result<Seen>> = Vec::with_capacity(files.len());
+        let mut wanted: Vec<Wanted> = Vec::new();
+        for (file, Look { layout, lock }) in files.iter().enumerate() {
+            let locks = self.all_locked(layout);
+            let (lock, owner) = (*lock && locks.is_none(), layout.fid());
             let stripes = layout.stripes().iter().enumerate();
-            wanted.extend(stripes.map(|(stripe, s)| (s.ost, file, stripe, s.object)));
+            wanted.extend(stripes.map(|(stripe, s)| Wanted {
+                ost: s.ost,
+                lock,
+                file,
+                stripe,
+                owner,
+                object: s.object,
+            }));
+            let locks = if lock { Some(vec![Cookie::NONE; layout.stripe_count()]) } else { locks };
+            seen.push(Ok(Seen { objects: vec![ObjectAttr::default(); layout.stripe_count()], locks }));
         }
-        wanted.sort_unstable_by_key(|(ost, file, stripe, _)| (*ost, *file, *stripe));
-        let groups = wanted.chunk_by(|a, b| a.0 == b.0).flat_map(|same| same.chunks(PARTS_MAX));
-        let calls = groups.map(|group| async move {
-            let objects = group.iter().map(|w| w.3).collect();
-            (group, self.object_attrs(group[0].0, objects).await)
-        });
-        let mut objects: Vec<Vec<ObjectAttr>> =
-            files.iter().map(|(_, l)| vec![ObjectAttr::default(); l.stripe_count()]).collect();
-        let mut results = vec![Ok(()); files.len()];
-        for (group, answer) in join_all(calls).await {
+        wanted.sort_unstable_by_key(|w| (w.ost, w.lock, w.file, w.stripe));
+        let groups: Vec<&[Wanted]> = wanted
+            .chunk_by(|a, b| (a.ost, a.lock) == (b.ost, b.lock))
+            .flat_map(|same| same.chunks(PARTS_MAX))
+            .collect();
+        let answers = match &groups[..] {
+            [only] => vec![self.ask(only).await],
+            _ => join_all(groups.iter().map(|group| self.ask(group))).await,
+        };
+        for (group, answer) in groups.iter().zip(answers) {
             match answer {
-                Ok(attrs) => group.iter().zip(attrs).for_each(|(w, attr)| objects[w.1][w.2] = attr),
-                Err(errno) => group.iter().for_each(|w| results[w.1] = Err(errno)),
+                Ok(answer) => group.iter().zip(answer).for_each(|(w, answer)| note(&mut seen[w.file], w, answer)),
+                Err(errno) => group.iter().for_each(|w| seen[w.file] = Err(errno)),
             }
         }
-        files.iter_mut().zip(&objects).for_each(|((attr, layout), objects)| merge(attr, layout, objects));
-        results
+        seen
+    }
+
+    /// Asks one OST for objects that are all to be locked or all not; answers the lock's handle and what the object is.
+    async fn ask(&self, group: &[Wanted]) -> Result<Vec<(Option<Cookie>, ObjectAttr)>> {
+        let Some(first) = group.first() else { return Ok(Vec::new()) };
+        if first.lock {
+            let objects: Vec<(Fid, Fid)> = group.iter().map(|w| (w.owner, w.object)).collect();
+            let got = self.try_lock(first.ost, &objects).await?;
+            // Not kept in use while other OSTs are waited for.
+            return Ok(got.into_iter().map(|(lock, attr)| (lock.map(|lock| lock.cookie()), attr)).collect());
+        }
+        let attrs = self.object_attrs(first.ost, group.iter().map(|w| w.object).collect()).await?;
+        Ok(attrs.into_iter().map(|attr| (None, attr)).collect())
     }
 
     async fn object_attrs(&self, ost: u32, objects: Vec<Fid>) -> Result<Vec<ObjectAttr>> {
@@ -65,6 +110,18 @@ impl Lov {
         match self.call(ost, Request::Attrs { objects }, Bulk::new()).await?.0 {
             Reply::Attrs(attrs) if attrs.len() == count => Ok(attrs),
             _ => Err(Errno::EPROTO),
+        }
+    }
+}
+
+/// Puts an answer where it belongs.
+fn note(seen: &mut Result<Seen>, wanted: &Wanted, (lock, attr): (Option<Cookie>, ObjectAttr)) {
+    let Ok(seen) = seen else { return };
+    seen.objects[wanted.stripe] = attr;
+    if wanted.lock {
+        match (lock, &mut seen.locks) {
+            (Some(lock), Some(locks)) => locks[wanted.stripe] = lock,
+            _ => seen.locks = None,
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Striping (Lustre's lov): turns what happens to a file into requests to the OSTs that hold its objects.
 //!
 //! One request carries all that goes to one OST; requests to several OSTs are on their way together; where there is only one, it is
-//! awaited without anything around it. Nothing is cached but the targets themselves; kept in mind is which files were changed and not
-//! synced (`unsynced`).
+//! awaited without anything around it. Kept in mind is which files were changed and not synced (`unsynced`); locks on objects, and what
+//! is kept under them, are `enqueue`'s and [`crate::cache`]'s.
 //!
-//! Until there are locks, an action that needs two rounds (a read that meets a hole, a truncate, an append) is not atomic against
-//! other clients; each file says what that means for it.
+//! An action that needs two rounds (a read that meets a hole, a truncate, an append) is not atomic against other clients yet.
 
 mod allocate;
+mod enqueue;
 mod glimpse;
 mod read;
 mod seek;
@@ -29,8 +29,8 @@ use sheen_rt::Rt;
 use sheen_wire::{Bulk, Errno, Fid, Result, mgs::TARGETS_MAX, ost};
 use tokio::sync::Notify;
 
-use crate::osc::Osc;
-pub use glimpse::merge;
+use crate::{cache::Cache, osc::Osc};
+pub use glimpse::{Look, Seen, merge};
 use unsynced::Unsynced;
 
 /// How long an action waits for an OST that its layout names and the configuration does not: it was just added, and the
@@ -43,6 +43,7 @@ pub struct Lov {
     oscs: RwLock<Vec<Option<Arc<Osc>>>>,
     added: Notify,
     unsynced: Unsynced,
+    cache: Arc<Cache>,
     /// Reads under way.
     reads: AtomicUsize,
 }
@@ -55,9 +56,14 @@ impl fmt::Debug for Lov {
 
 impl Lov {
     /// Without OSTs; [`Lov::add`] brings them.
-    pub fn new(rt: Rt) -> Lov {
+    pub fn new(rt: Rt, cache: Arc<Cache>) -> Lov {
         let (oscs, added, reads) = (RwLock::new(Vec::new()), Notify::new(), AtomicUsize::new(0));
-        Lov { rt, oscs, added, unsynced: Unsynced::new(), reads }
+        Lov { rt, oscs, added, unsynced: Unsynced::new(), cache, reads }
+    }
+
+    /// What is kept under locks.
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.cache
     }
 
     /// Adds an OST; one of the same index is replaced. Indices beyond Lustre's are ignored.

@@ -11,6 +11,13 @@ use sheen_wire::{
 
 use super::{Node, State, World};
 
+fn unlinked(state: &mut State, fid: Fid) {
+    let now = World::tick(state);
+    if let Some(Node { attr, .. }) = state.nodes.get_mut(&fid) {
+        (attr.nlink, attr.ctime) = (attr.nlink - 1, now);
+    }
+}
+
 pub fn format(state: &mut State) {
     make(state, fid::ROOT, fid::ROOT, FileKind::Dir, 0o755);
 }
@@ -94,6 +101,15 @@ fn check(state: &State, cred: &Cred) -> Result<()> {
     }
 }
 
+/// The inodes that an answer is about.
+pub fn inodes(reply: &Reply) -> Vec<Fid> {
+    match reply {
+        Reply::Entry(entry) | Reply::Opened { entry, .. } => vec![entry.attr.fid],
+        Reply::Entries { entries, .. } => entries.iter().filter_map(|e| Some(e.entry.as_ref()?.attr.fid)).collect(),
+        _ => Vec::new(),
+    }
+}
+
 pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
     match request {
         Request::AllocSeq => Ok(Reply::Seq(fid::SEQ_NORMAL + next(state))),
@@ -172,7 +188,10 @@ pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
         }
         Request::Unlink { parent, name, .. } => {
             let entries = &mut state.nodes.get_mut(&parent).ok_or(Errno::ENOENT)?.entries;
-            entries.remove(&name).map(|_| Reply::Ok).ok_or(Errno::ENOENT)
+            let (fid, _) = entries.remove(&name).ok_or(Errno::ENOENT)?;
+            touch(state, parent);
+            unlinked(state, fid);
+            Ok(Reply::Ok)
         }
         Request::ReadLink { fid } => Ok(Reply::Bytes(state.nodes.get(&fid).ok_or(Errno::ESTALE)?.target.clone())),
         Request::ReadDir { fid, cookie, max_bytes, attrs } => {
@@ -224,6 +243,25 @@ pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
             }
             Ok(Reply::Handles(handles))
         }
+        Request::Rename { parent, name, new_parent, new_name, .. } => {
+            let entries = &mut state.nodes.get_mut(&parent).ok_or(Errno::ENOENT)?.entries;
+            let (fid, cookie) = entries.remove(&name).ok_or(Errno::ENOENT)?;
+            touch(state, fid);
+            let entries = &mut state.nodes.get_mut(&new_parent).ok_or(Errno::ENOENT)?.entries;
+            if let Some((victim, _)) = entries.insert(new_name, (fid, cookie)) {
+                unlinked(state, victim);
+            }
+            Ok(Reply::Ok)
+        }
+        Request::Link { fid, parent, name, .. } => {
+            link(state, parent, name, fid)?;
+            let now = World::tick(state);
+            let attr = &mut state.nodes.get_mut(&fid).ok_or(Errno::ESTALE)?.attr;
+            (attr.nlink, attr.ctime) = (attr.nlink + 1, now);
+            Ok(Reply::Entry(entry(state, fid)?))
+        }
+        Request::Cancel => Ok(Reply::Ok),
+        Request::Enqueue(lock) => Ok(Reply::Enqueued(state.locks.flock(&lock))),
         _ => Err(Errno::ENOSYS),
     }
 }

@@ -2,12 +2,16 @@
 //! asked written down.
 #![allow(dead_code, reason = "each test program uses its part")]
 
+mod locks;
 mod mds;
 mod ost;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -21,7 +25,11 @@ use sheen_rt::{
     sim::{Sim, SimConfig},
 };
 use sheen_wire::{
-    Attr, Bulk, Errno, Fid, Mds, Mgs, Ost, Result, Time, fid, mds as wire_mds, mgs,
+    Attr, Bulk, Errno, Fid, Mds, Mgs, Ost, Result, Time,
+    ast::Grant,
+    fid,
+    ldlm::Resource,
+    mds as wire_mds, mgs,
     mgs::{Config, Target, TargetKind},
     ost as wire_ost,
 };
@@ -62,12 +70,15 @@ pub struct State {
     /// How long services take; zero: they answer at once.
     pub delay: Duration,
     pub incarnation: u64,
+    pub locks: locks::FakeLocks,
 }
 
 pub struct World {
     pub state: Mutex<State>,
     pub config_changed: Notify,
     pub rt: Rt,
+    /// Locks that come with answers are asked for before the answer.
+    pub hasty: AtomicBool,
 }
 
 impl World {
@@ -79,6 +90,15 @@ impl World {
     /// What was asked since the last call.
     pub fn asked(&self) -> Vec<String> {
         std::mem::take(&mut self.state.lock().log)
+    }
+
+    /// A grant was made: a test may have it asked for before the answer is there.
+    fn granted(&self, grants: &[Grant]) {
+        if self.hasty.load(Relaxed) {
+            for grant in grants {
+                self.call_back(Resource::bits(grant.fid));
+            }
+        }
     }
 
     async fn pause(&self) {
@@ -128,15 +148,21 @@ impl Service<Mgs> for FakeMgs {
 impl Service<Mds> for FakeMds {
     fn call<'a>(
         &'a self,
-        _: &'a Arc<Export>,
-        request: wire_mds::Request,
+        export: &'a Arc<Export>,
+        call: wire_mds::Call,
         _: Bulk,
-    ) -> BoxFuture<'a, Result<Response<wire_mds::Reply>>> {
+    ) -> BoxFuture<'a, Result<Response<wire_mds::Answer>>> {
         Box::pin(async move {
             self.0.pause().await;
             let mut state = self.0.state.lock();
-            state.log.push(format!("mds {}", request.op()));
-            mds::execute(&mut state, request).map(Response::from)
+            state.log.push(format!("mds {}", call.request.op()));
+            state.locks.mds = Some(export.clone());
+            state.locks.cancel(None, &call.cancels);
+            let reply = mds::execute(&mut state, call.request)?;
+            let grants = state.locks.keep(call.keep, &mds::inodes(&reply));
+            drop(state);
+            self.0.granted(&grants);
+            Ok(wire_mds::Answer { reply, grants }.into())
         })
     }
 
@@ -148,13 +174,15 @@ impl Service<Mds> for FakeMds {
 impl Service<Ost> for FakeOst {
     fn call<'a>(
         &'a self,
-        _: &'a Arc<Export>,
+        export: &'a Arc<Export>,
         request: wire_ost::Request,
         bulk: Bulk,
     ) -> BoxFuture<'a, Result<Response<wire_ost::Reply>>> {
         Box::pin(async move {
             self.0.pause().await;
-            ost::execute(&mut self.0.state.lock(), self.1, request, bulk)
+            let mut state = self.0.state.lock();
+            state.locks.osts.insert(self.1, export.clone());
+            ost::execute(&mut state, self.1, request, bulk)
         })
     }
 
@@ -225,8 +253,14 @@ impl Mounted {
             groups_wanted: None,
             delay: Duration::ZERO,
             incarnation: 1,
+            locks: locks::FakeLocks::default(),
         };
-        let world = Arc::new(World { state: Mutex::new(state), config_changed: Notify::new(), rt: rt.clone() });
+        let world = Arc::new(World {
+            state: Mutex::new(state),
+            config_changed: Notify::new(),
+            rt: rt.clone(),
+            hasty: AtomicBool::new(false),
+        });
         mds::format(&mut world.state.lock());
         server.add::<Mgs>("MGS", Arc::new(FakeMgs(world.clone())));
         server.add::<Mds>("sheen-MDT0000", Arc::new(FakeMds(world.clone())));

@@ -41,6 +41,8 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
         Request::Read { parts } => format!(" parts={}", parts.len()),
         Request::Attrs { objects } | Request::Sync { objects } => format!(" objects={}", objects.len()),
         Request::Truncate { objects } => format!(" objects={}", objects.len()),
+        Request::Enqueue { locks } => format!(" locks={}", locks.len()),
+        Request::Cancel { locks } => format!(" locks={}", locks.len()),
         Request::Allocate { runs, .. } => format!(" runs={}", runs.len()),
         _ => String::new(),
     };
@@ -72,15 +74,19 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
             }
             Ok(done(state, index).into())
         }
+        Request::Enqueue { locks } => {
+            let answers = locks
+                .iter()
+                .map(|lock| (state.locks.enqueue(Some(index), lock), attr(state, index, &lock.resource.fid)));
+            let answers = answers.collect::<Vec<_>>();
+            Ok(Reply::Enqueued(answers).into())
+        }
+        Request::Cancel { locks } => {
+            state.locks.cancel(Some(index), &locks);
+            Ok(Reply::Ok.into())
+        }
         Request::Attrs { objects } => {
-            let attr = |fid: &Fid| {
-                state.objects.get(&(index, *fid)).map_or_else(ObjectAttr::default, |o| ObjectAttr {
-                    size: o.data.len() as u64,
-                    blocks: (o.blocks.len() * BLOCK / 512) as u64,
-                    mtime: o.mtime,
-                })
-            };
-            Ok(Reply::Attrs(objects.iter().map(attr).collect()).into())
+            Ok(Reply::Attrs(objects.iter().map(|fid| attr(state, index, fid)).collect()).into())
         }
         Request::Truncate { objects } => {
             for (fid, size) in objects {
@@ -107,6 +113,14 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
             Ok(Reply::StatFs(statfs).into())
         }
     }
+}
+
+fn attr(state: &State, index: u32, fid: &Fid) -> ObjectAttr {
+    state.objects.get(&(index, *fid)).map_or_else(ObjectAttr::default, |o| ObjectAttr {
+        size: o.data.len() as u64,
+        blocks: (o.blocks.len() * BLOCK / 512) as u64,
+        mtime: o.mtime,
+    })
 }
 
 fn done(state: &State, index: u32) -> Reply {

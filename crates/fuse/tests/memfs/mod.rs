@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "not every user of this module uses all of it")]
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{
         Mutex, MutexGuard, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -13,6 +13,8 @@ use std::{
 use bytes::Bytes;
 use sheen_fuse::{abi::flags::lock_type, *};
 use sheen_wire::{Errno, FileKind, Result, Time};
+
+pub mod mount;
 
 pub const XATTR_CREATE: u32 = 1;
 pub const XATTR_REPLACE: u32 = 2;
@@ -33,8 +35,15 @@ pub struct Node {
 pub struct State {
     pub nodes: BTreeMap<u64, Node>,
     pub lookups: BTreeMap<u64, u64>,
-    pub ops: BTreeSet<&'static str>,
+    /// How often each operation came.
+    pub ops: BTreeMap<&'static str, u64>,
     pub locks: Vec<(LockRequest, bool)>,
+    /// Lock owners of FLUSH and, where it drops a flock lock, of RELEASE.
+    pub flushes: Vec<u64>,
+    pub releases: Vec<Option<u64>>,
+    /// Of READs, whether they were for the page cache.
+    pub cached_reads: Vec<bool>,
+    pub read_sizes: Vec<u32>,
     pub writes: Vec<(u64, usize, bool)>,
     pub retrieved: Vec<(u64, Bytes)>,
     last: u64,
@@ -42,8 +51,11 @@ pub struct State {
 
 pub struct MemFs {
     pub state: Mutex<State>,
-    /// Requests kept unanswered: READs of files named `hang`.
+    /// Requests kept unanswered: READs and waits for locks of files named `hang`.
     pub held: Mutex<BTreeMap<u64, Reply>>,
+    /// The operation whose requests are kept until [`MemFs::go_on`].
+    pub park: Mutex<Option<&'static str>>,
+    pub parked: Mutex<Vec<(Request, Reply)>>,
     pub config: fn(&mut InitConfig),
     /// How long the kernel may believe names and attributes.
     pub valid: Duration,
@@ -60,6 +72,8 @@ impl MemFs {
         MemFs {
             state: Mutex::new(state),
             held: Mutex::default(),
+            park: Mutex::default(),
+            parked: Mutex::default(),
             config,
             valid: Duration::ZERO,
             open_flags: 0,
@@ -71,6 +85,14 @@ impl MemFs {
 
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Answers what was parked, with what is so now, and parks no more.
+    pub fn go_on(&self) {
+        *self.park.lock().unwrap() = None;
+        for (request, reply) in std::mem::take(&mut *self.parked.lock().unwrap()) {
+            self.answer(request, reply);
+        }
     }
 }
 
@@ -333,9 +355,19 @@ impl Filesystem for MemFs {
         self.destroyed.store(true, SeqCst);
     }
 
-    fn request(&self, Request { header, op }: Request, reply: Reply) {
+    fn request(&self, request: Request, reply: Reply) {
+        *self.state().ops.entry(request.op.name()).or_default() += 1;
+        if *self.park.lock().unwrap() == Some(request.op.name()) {
+            self.parked.lock().unwrap().push((request, reply));
+        } else {
+            self.answer(request, reply);
+        }
+    }
+}
+
+impl MemFs {
+    fn answer(&self, Request { header, op }: Request, reply: Reply) {
         let id = header.nodeid;
-        self.state().ops.insert(op.name());
         match op {
             Op::Lookup { .. } | Op::Mkdir { .. } | Op::Mknod { .. } | Op::Symlink { .. } | Op::Link { .. } => {
                 self.names(id, &op, reply)
@@ -366,6 +398,8 @@ impl Filesystem for MemFs {
             Op::TmpFile(c) => self.create(id, &c, false, reply),
             Op::Read(r) => {
                 let mut s = self.state();
+                s.cached_reads.push(r.is_kept());
+                s.read_sizes.push(r.size);
                 match s.name_of(id).map(|n| &n[..]) {
                     Some(b"hang") => drop(self.held.lock().unwrap().insert(header.unique, reply)),
                     Some(b"panic") => panic!("as the test asked"),
@@ -409,8 +443,12 @@ impl Filesystem for MemFs {
                 reply.lock(&Lock { kind: lock_type::UNLOCK, ..r.lock })
             }
             Op::SetLk { request, wait } => {
-                self.state().locks.push((request, wait));
-                reply.ok()
+                let mut s = self.state();
+                s.locks.push((request, wait));
+                match s.name_of(id).map(|n| &n[..]) {
+                    Some(b"hang") if wait => drop(self.held.lock().unwrap().insert(header.unique, reply)),
+                    _ => reply.ok(),
+                }
             }
             Op::Lseek { offset, whence, .. } => answer!(reply, self.state().node(id), n => match whence {
                 _ if offset >= n.attr.size => reply.error(Errno::ENXIO),
@@ -450,14 +488,18 @@ impl Filesystem for MemFs {
                 reply.none()
             }
             Op::Bmap { block, .. } => reply.bmap(block),
+            Op::Flush { lock_owner, .. } => {
+                self.state().flushes.push(lock_owner);
+                reply.ok()
+            }
+            Op::Release { flock_owner, .. } => {
+                self.state().releases.push(flock_owner);
+                reply.ok()
+            }
             // What a file system in memory has nothing to do for.
-            Op::Access { .. }
-            | Op::Flush { .. }
-            | Op::Release { .. }
-            | Op::ReleaseDir { .. }
-            | Op::Fsync { .. }
-            | Op::FsyncDir { .. }
-            | Op::SyncFs => reply.ok(),
+            Op::Access { .. } | Op::ReleaseDir { .. } | Op::Fsync { .. } | Op::FsyncDir { .. } | Op::SyncFs => {
+                reply.ok()
+            }
             _ => reply.error(Errno::ENOSYS),
         }
     }

@@ -1,13 +1,14 @@
 //! A request for a lock.
 //!
 //! Contract: the answer is the lock's state. A request with a cookie that the client used before, for a lock that still exists, changes
-//! nothing and is answered with the present state: the first answer may have been lost. What cannot be granted at once waits, unless
+//! nothing and is answered with the present state: the first answer may have been lost; if it is for something else now, the lock of the
+//! lost answer is dropped. What cannot be granted at once waits, unless
 //! the request does not want to; then nobody is asked to give anything back.
 
 use sheen_rt::Instant;
 use sheen_wire::{
     Errno,
-    ldlm::{Cookie, ENOLCK, Enqueue, Enqueued, FlockKind, Kind, LockId, Mode, Policy, bits},
+    ldlm::{Cookie, Enqueue, Enqueued, FlockKind, Kind, LockId, Mode, Policy, bits},
 };
 
 use super::{Action, ClientId, Level, Namespace, SERVER, conflict::Want, extent::Grow, store::New};
@@ -40,9 +41,14 @@ impl Namespace {
         self.stats.enqueues += 1;
         let Some(policy) = valid(ask) else { return Enqueued::Refused(Errno::EINVAL) };
         if ask.cookie != Cookie::NONE
-            && let Some(n) = self.by_cookie.get(&(client, ask.cookie))
+            && let Some(n) = self.by_cookie.get(&(client, ask.cookie)).copied()
         {
-            return self.present(*n);
+            if self.resources[self.locks[n].resource].name == ask.resource {
+                return self.present(n);
+            }
+            // A request that was executed again, because its answer was lost, and found something else under the same name.
+            self.drop_lock(n);
+            self.settle(now, actions);
         }
         let want = Want { client, mode: ask.mode, policy, spare };
         let answer = match ask.resource.kind {
@@ -78,7 +84,7 @@ impl Namespace {
             _ => {}
         }
         if !self.room(want.client, 1) {
-            return Enqueued::Refused(ENOLCK);
+            return Enqueued::Refused(Errno::ENOLCK);
         }
         let r = self.resource(ask.resource);
         let grow = Grow { expand: !ask.flags.no_expand, align: ask.align };

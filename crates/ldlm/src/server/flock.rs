@@ -17,7 +17,7 @@ use rustc_hash::FxHashSet;
 use sheen_rt::Instant;
 use sheen_wire::{
     Errno,
-    ldlm::{Cookie, ENOLCK, Enqueue, Enqueued, Flock, FlockKind, LockId, Mode, Policy},
+    ldlm::{Cookie, Enqueue, Enqueued, Flock, FlockKind, LockId, Mode, Policy},
 };
 
 use super::{Action, ClientId, Namespace, SERVER, conflict::Want, store::New};
@@ -56,7 +56,7 @@ impl Namespace {
             self.settle(now, actions);
         }
         if !self.room(want.client, ADDS_MAX) {
-            return Enqueued::Refused(ENOLCK);
+            return Enqueued::Refused(Errno::ENOLCK);
         }
         let r = self.resource(ask.resource);
         let blocker = self.granted_conflict(r, want);
@@ -105,7 +105,7 @@ impl Namespace {
         // Unlocking all needs no room: whoever has too many locks must be able to get rid of them.
         let whole = f.start == 0 && f.end == u64::MAX;
         if !whole && !self.room(want.client, 1) {
-            return Some(Enqueued::Refused(ENOLCK));
+            return Some(Enqueued::Refused(Errno::ENOLCK));
         }
         self.carve(now, r, want.client, f, None);
         self.settle(now, actions);

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by them")]
 #![allow(dead_code, reason = "not every test uses everything")]
 
+pub mod client;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -17,7 +19,7 @@ use sheen_mgs::Mgs;
 use sheen_params::Params;
 use sheen_rpc::{BoxFuture, Export, Import, ImportConfig, Response, Server, Service};
 use sheen_rt::Rt;
-use sheen_wire::mds::{Entry, NewNode, Reply, Request, flags};
+use sheen_wire::mds::{Answer, Entry, NewNode, Reply, Request, flags};
 use sheen_wire::mgs::{TargetKind, target_name};
 use sheen_wire::{Bulk, Cred, Errno, Fid, Mds, Ost, Result, StatFs, fid, ost};
 
@@ -101,8 +103,10 @@ impl Host {
         server.add::<sheen_wire::Mgs>(MGS_TARGET, mgs.clone());
         let mdt = Mdt::start(rt.clone(), net.clone(), &server, config, params.clone()).await.unwrap();
         mdt.registered().await.unwrap();
-        let import = Import::new(net.clone(), ImportConfig::new("client", mdt.name(), vec![Nid::Lo]));
-        let Reply::Seq(seq) = import.call(Request::AllocSeq, Bulk::new()).await.unwrap().body else { panic!() };
+        let import = Import::<Mds>::new(net.clone(), ImportConfig::new("client", mdt.name(), vec![Nid::Lo]));
+        let Reply::Seq(seq) = import.call(Request::AllocSeq.into(), Bulk::new()).await.unwrap().body.reply else {
+            panic!()
+        };
         let mgc = Mgc::new(net.clone(), vec![Nid::Lo], "osts");
         Host { rt: rt.clone(), net, server, mgs, mdt, params, import, mgc, seq, oid: AtomicU32::new(1) }
     }
@@ -126,8 +130,8 @@ impl Host {
         Fid::new(self.seq, self.oid.fetch_add(1, Relaxed))
     }
 
-    pub async fn ask(&self, request: Request) -> Result<Response<Reply>> {
-        self.import.call(request, Bulk::new()).await
+    pub async fn ask(&self, request: Request) -> Result<Response<Answer>> {
+        self.import.call(request.into(), Bulk::new()).await
     }
 
     /// Makes a directory in the root; answers the transno.
@@ -162,7 +166,7 @@ impl Host {
         let (fid, flags) = (self.new_fid(), flags::CREAT | flags::RDWR);
         let create =
             Request::OpenCreate { cred: Cred::ROOT, parent: fid::ROOT, name, fid, flags, mode: 0o644, umask: 0 };
-        match self.ask(create).await?.body {
+        match self.ask(create).await?.body.reply {
             Reply::Opened { entry, handle, .. } => Ok((entry, handle)),
             other => panic!("{other:?}"),
         }

@@ -1,6 +1,11 @@
 //! stat: attributes by FID. Needs no permission on the file itself; ENOENT if it is gone for good.
+//!
+//! Of several at once (EINVAL past [`GETATTRS_MAX`]) each answers for itself, in the order asked.
 
-use sheen_wire::{self as wire, Fid, mds::Reply};
+use sheen_wire::{
+    self as wire, Errno, Fid,
+    mds::{GETATTRS_MAX, Reply},
+};
 
 use super::nodes::entry;
 use crate::{Namespace, Store};
@@ -12,5 +17,16 @@ impl<S: Store> Namespace<S> {
             entry.layout = None;
         }
         Ok(Reply::Entry(entry))
+    }
+
+    pub(crate) fn getattrs(&mut self, fids: &[Fid]) -> wire::Result<Reply> {
+        if fids.len() > GETATTRS_MAX {
+            return Err(Errno::EINVAL);
+        }
+        let one = |fid: &Fid| {
+            let inode = self.tables.inode(*fid)?;
+            Ok(inode.map(|inode| entry(*fid, &inode)).ok_or(Errno::ENOENT))
+        };
+        Ok(Reply::Attrs(fids.iter().map(one).collect::<wire::Result<_>>()?))
     }
 }

@@ -28,7 +28,7 @@ mod xattr_acl;
 mod xattr_lov;
 
 use sheen_wire::{
-    self as wire,
+    self as wire, Errno,
     mds::{Reply, Request},
 };
 
@@ -73,5 +73,8 @@ pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Re
         Paths { cred, fid } => ns.paths(cred, *fid),
         Parents { fid } => ns.parents(*fid),
         Reopen { files } => ns.reopen(cx, files),
+        GetAttrs { fids } => ns.getattrs(fids),
+        // Locks are the service's.
+        Cancel | Enqueue(_) => Err(Errno::EOPNOTSUPP),
     }
 }

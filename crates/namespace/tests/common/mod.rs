@@ -72,6 +72,8 @@ pub struct Fs {
     pub client: ClientId,
     /// On its way to the store.
     pub sealed: Option<Batch>,
+    /// What the last request touched.
+    pub touched: Vec<(Fid, u64)>,
     seq: u64,
     oid: u32,
     lives: u64,
@@ -91,14 +93,14 @@ impl Fs {
     pub fn on(store: Arc<MemStore>, config: Config) -> Fs {
         let env = TestEnv { now: Time { sec: 1000, nsec: 0 }, next_ost: 0 };
         let ns = Namespace::open(store.clone(), config, env.now, 1 << 32).unwrap();
-        Fs { ns, store, env, client: ME, sealed: None, seq: 0, oid: 0, lives: 1 }
+        Fs { ns, store, env, client: ME, sealed: None, touched: vec![], seq: 0, oid: 0, lives: 1 }
     }
 
     /// The process died: what was not committed is lost.
     pub fn crash(self) -> Fs {
         let lives = self.lives + 1;
         let ns = Namespace::open(self.store.clone(), Config::default(), self.env.now, lives << 32).unwrap();
-        Fs { ns, sealed: None, seq: 0, oid: 0, lives, ..self }
+        Fs { ns, sealed: None, touched: vec![], seq: 0, oid: 0, lives, ..self }
     }
 
     pub fn seal(&mut self) {
@@ -133,7 +135,9 @@ impl Fs {
     }
 
     pub fn call(&mut self, request: Request) -> Result<Reply> {
-        self.execute(&request).map(|done| done.reply)
+        let done = self.execute(&request)?;
+        self.touched = done.touched;
+        Ok(done.reply)
     }
 
     /// A FID for a new file.

@@ -15,7 +15,11 @@ impl Store {
         objects.iter().map(|&object| self.attr(object)).collect()
     }
 
-    fn attr(&self, object: Fid) -> Result<ObjectAttr> {
+    /// The attributes of an object.
+    ///
+    /// # Errors
+    /// What the local file system says.
+    pub fn attr(&self, object: Fid) -> Result<ObjectAttr> {
         Ok(match self.files.metadata(object)? {
             Some(found) => ObjectAttr { size: found.len, blocks: found.blocks512, mtime: Some(found.mtime) },
             None => ObjectAttr::default(),

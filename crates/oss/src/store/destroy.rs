@@ -28,6 +28,15 @@ impl Store {
         Ok(())
     }
 
+    /// The objects in `dir` whose id is in `first..=last`.
+    ///
+    /// # Errors
+    /// What the local file system says.
+    pub fn list(&self, dir: Dir, first: u32, last: u32) -> Result<Vec<Fid>> {
+        let oids = self.files.list(dir)?.into_iter().filter(|oid| (first..=last).contains(oid));
+        Ok(oids.map(|oid| Fid::new(dir.seq, oid)).collect())
+    }
+
     /// Removes all objects of sequence `seq` whose id is in `first..=last`. Reads one directory at a time: a thirty-second of
     /// the sequence's names is in memory at most.
     ///
@@ -35,8 +44,8 @@ impl Store {
     /// As [`Store::destroy`].
     pub async fn destroy_range(&self, seq: u64, first: u32, last: u32) -> Result<()> {
         for dir in Dir::all(seq) {
-            for oid in self.files.list(dir)?.into_iter().filter(|oid| (first..=last).contains(oid)) {
-                self.files.remove(Fid::new(seq, oid))?;
+            for object in self.list(dir, first, last)? {
+                self.files.remove(object)?;
             }
             self.files.settle(dir).await?;
         }

@@ -5,6 +5,8 @@
 //!   lock of the object's shard. Hence who gets an object after [`Files::remove`] returned gets another one than before, and a
 //!   cached file is never one that was removed;
 //! * the cache holds at most `open_files_max` files; in use beside them are at most as many as requests run at once;
+//! * an object has at least as many bytes as its [`Object`] says, as long as those that make it shorter (truncates) exclude all
+//!   others who change it; the service's locks see to that;
 //! * what an object's file and its [`Object`] say together of the last change never goes back: the time is kept in the
 //!   `Object`, and written to the file before the `Object` leaves the cache;
 //! * opening waits under the shard's lock, which holds up one in [`SHARDS`] objects, and never those that are open in other
@@ -17,7 +19,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicI64, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst},
     },
 };
 
@@ -61,6 +63,8 @@ pub struct Object {
     saved: Mutex<i64>,
     /// What is known of its content. Not of what others do who held it when it left the cache and came back: see [`Sums`].
     sums: Mutex<Sums>,
+    /// Bytes that it has at least, as far as this process knows.
+    reach: AtomicU64,
     /// No longer in the cache: who changes it now has to write the time itself.
     evicted: AtomicBool,
 }
@@ -71,6 +75,16 @@ impl Object {
     /// Checksums of its content.
     pub fn sums(&self) -> MutexGuard<'_, Sums> {
         self.sums.lock()
+    }
+
+    /// It has this many bytes now, or more.
+    pub fn reaches(&self, size: u64) {
+        self.reach.fetch_max(size, SeqCst);
+    }
+
+    /// It ends here now.
+    pub fn cut(&self, size: u64) {
+        self.reach.store(size, SeqCst);
     }
 
     /// Writes the time of the last change to the file, if it is not there yet. Without it the file would show the kernel's own
@@ -169,6 +183,11 @@ impl Files {
         }
     }
 
+    /// How many bytes the object has at least. Costs no system call: 0 where it is not known.
+    pub fn reach(&self, object: Fid) -> u64 {
+        self.shard(object).peek(&object).map_or(0, |open| open.reach.load(SeqCst))
+    }
+
     /// Notes a change of the content. Without it the file's own time would do, but for the kernel's clock for file times: it lags
     /// up to a tick (10 ms) behind the one that the MDT and this OST read, so a write would seem older than an earlier create.
     /// [`Object::save_time`] writes it to the file; a process that is killed before loses it, and some milliseconds with it.
@@ -233,7 +252,8 @@ impl Files {
         let born = if create { dir.births.born() } else { dir.births.latest() };
         let (changed, saved, evicted) = (AtomicI64::new(NEVER), Mutex::new(NEVER), AtomicBool::new(false));
         let sums = Mutex::new(Sums::new(&self.sums));
-        let open = Arc::new(Object { file, fid: object, dir, born, changed, saved, sums, evicted });
+        let reach = AtomicU64::new(0); // to be found out from what is written: most files are not, once they are whole
+        let open = Arc::new(Object { file, fid: object, dir, born, changed, saved, sums, reach, evicted });
         let evicted = shard.push(object, open.clone());
         if let Some((_, evicted)) = &evicted {
             evict(evicted);

@@ -35,6 +35,7 @@ impl Store {
             };
             object.sums().end(claim, noted);
             done?;
+            object.reaches(run.offset + run.len as u64);
             start += run.len;
         }
         Ok(())

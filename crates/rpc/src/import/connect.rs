@@ -129,7 +129,7 @@ impl<P: Protocol> Inner<P> {
     }
 
     /// Starts the connector if it is needed and not there.
-    fn start(self: &Arc<Self>) {
+    pub(super) fn start(self: &Arc<Self>) {
         let mut link = self.link.lock();
         if link.connecting || matches!(link.state, ImportState::Full | ImportState::Closed) {
             return;
@@ -430,6 +430,7 @@ impl<P: Protocol> Inner<P> {
             link.connection.take()
         };
         self.slots.close();
+        self.urgent.close();
         let peer = self.lo.write().take();
         if let Some(peer) = peer {
             peer.detach();

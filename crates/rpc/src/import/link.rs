@@ -11,7 +11,7 @@ use sheen_lnet::{Frame, Nid, Sender};
 use sheen_rt::Instant;
 use sheen_wire::{
     Errno, Protocol,
-    frame::{FLAG_RESENT, Kind},
+    frame::{self, FLAG_RESENT, Kind},
 };
 use tokio::sync::oneshot;
 
@@ -213,6 +213,14 @@ impl<P: Protocol> Inner<P> {
                 true
             }
             Kind::Pong => true,
+            Kind::Callback => match (self.callbacks.get(), frame::from_body(&frame.body)) {
+                (Some(handler), Ok(callback)) => {
+                    handler.0(callback);
+                    true
+                }
+                (None, Ok(_)) => true,
+                (_, Err(_)) => false,
+            },
             _ => false,
         }
     }

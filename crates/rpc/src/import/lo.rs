@@ -14,7 +14,7 @@ use sheen_wire::{
 use super::{ImportState, Inner, link::Link};
 use crate::{
     gate::Pass,
-    service::Response,
+    service::{CallbackWay, Response},
     target::{self, AnyTarget, Session, Target},
 };
 
@@ -56,6 +56,11 @@ impl<P: Protocol> Inner<P> {
     /// The target in this process, if it is the way and still there.
     pub(super) fn lo_peer(&self) -> Option<Arc<LoPeer<P>>> {
         let peer = self.lo.read().clone()?;
+        if peer.session.export.is_gone() {
+            // The target has given this client up.
+            self.lost_lo(&peer);
+            return None;
+        }
         let generation = self.net.generation();
         if peer.generation.load(Ordering::Relaxed) == generation {
             return Some(peer);
@@ -68,7 +73,7 @@ impl<P: Protocol> Inner<P> {
         None
     }
 
-    /// The target was taken away.
+    /// The target was taken away, or does not know this client any more.
     fn lost_lo(&self, peer: &Arc<LoPeer<P>>) {
         let mut link = self.link.lock();
         let mut lo = self.lo.write();
@@ -94,9 +99,20 @@ impl<P: Protocol> Inner<P> {
     }
 
     /// Becomes a client of a target of this process. `None`: it is just going.
-    pub(super) fn attach_lo(&self, link: &Link, target: Arc<Target<P>>) -> Option<Arc<LoPeer<P>>> {
+    pub(super) fn attach_lo(self: &Arc<Self>, link: &Link, target: Arc<Target<P>>) -> Option<Arc<LoPeer<P>>> {
         let generation = AtomicU64::new(self.net.generation());
         let session = target.attach(&self.hello(link.incarnation.is_some()), Nid::Lo, None).ok()?;
+        let inner = Arc::downgrade(self);
+        let way = self.callbacks.get().map(|handler| CallbackWay::Lo {
+            handler: handler.clone(),
+            // Who can be called back may hold locks, and is to learn at once that they are gone.
+            lost: Arc::new(move || {
+                if let Some(inner) = inner.upgrade().filter(|inner| inner.lo_peer().is_none()) {
+                    inner.start();
+                }
+            }),
+        });
+        target.welcomed(&session, way);
         Some(Arc::new(LoPeer { target, session, generation }))
     }
 

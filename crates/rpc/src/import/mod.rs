@@ -16,7 +16,7 @@ mod recover;
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
@@ -36,7 +36,7 @@ pub use link::ImportState;
 pub use recover::Recovering;
 
 use crate::{
-    service::{BoxFuture, Response},
+    service::{BoxFuture, Handler, Response},
     slots::Slots,
     stats::{ImportStats, Stats},
 };
@@ -45,6 +45,8 @@ use lo::LoPeer;
 
 /// Most requests of an import under way at a time (Lustre's OBD_MAX_RIF_MAX is 512; a reply cache keeps twice this).
 pub const RPCS_IN_FLIGHT_LIMIT: usize = 256;
+/// Most requests of [`Import::call_urgent`] under way at a time.
+pub const URGENT_IN_FLIGHT_MAX: usize = 16;
 /// Bytes in one of the pages that `max_pages_per_rpc` counts.
 const PAGE_BYTES: usize = 4096;
 /// Largest `max_pages_per_rpc`.
@@ -121,6 +123,7 @@ pub(crate) struct Inner<P: Protocol> {
     nids: Mutex<Vec<Nid>>,
     features: u64,
     slots: Slots,
+    urgent: Slots,
     max_pages_per_rpc: AtomicU32,
     checksums: AtomicBool,
     connect_timeout: Duration,
@@ -136,6 +139,8 @@ pub(crate) struct Inner<P: Protocol> {
     /// The state of the link changed.
     changed: Notify,
     hook: Mutex<Option<Arc<Hook<P>>>>,
+    /// What is done with callbacks; `None`: nothing.
+    callbacks: OnceLock<Arc<Handler<P>>>,
 }
 
 impl<P: Protocol> Import<P> {
@@ -150,6 +155,7 @@ impl<P: Protocol> Import<P> {
             nids: Mutex::new(config.nids),
             features: config.features,
             slots: Slots::new(params.max_rpcs_in_flight.clamp(1, RPCS_IN_FLIGHT_LIMIT)),
+            urgent: Slots::new(URGENT_IN_FLIGHT_MAX),
             max_pages_per_rpc: AtomicU32::new(params.max_pages_per_rpc.clamp(1, PAGES_PER_RPC_LIMIT)),
             checksums: AtomicBool::new(params.checksums),
             connect_timeout: ms(params.connect_timeout_ms),
@@ -162,6 +168,7 @@ impl<P: Protocol> Import<P> {
             link: Mutex::default(),
             changed: Notify::new(),
             hook: Mutex::new(None),
+            callbacks: OnceLock::new(),
         };
         Arc::new(Import { inner: Arc::new(inner) })
     }
@@ -178,8 +185,31 @@ impl<P: Protocol> Import<P> {
     ///
     /// May be dropped while it waits; the request may then have been executed or not.
     pub async fn call(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
+        self.call_within(&self.inner.slots, request, bulk).await
+    }
+
+    /// As [`Import::call`], but past the requests that wait for a slot: for what others' requests wait for, such as giving up a
+    /// lock. At most [`URGENT_IN_FLIGHT_MAX`] are under way at a time.
+    pub async fn call_urgent(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
+        self.call_within(&self.inner.urgent, request, bulk).await
+    }
+
+    /// Says what is done with callbacks; before the first call, and once. The handler runs on the thread that reads the connection
+    /// (over `lo`: on that of the service): it must not block.
+    pub fn on_callback(&self, handler: impl Fn(P::Callback) + Send + Sync + 'static) {
+        if self.inner.callbacks.set(Arc::new(Handler(Box::new(handler)))).is_err() {
+            tracing::error!(target_name = %self.inner.target, "a second handler for callbacks is not used");
+        }
+    }
+
+    async fn call_within(
+        &self,
+        slots: &Slots,
+        request: P::Request,
+        bulk: Bulk,
+    ) -> sheen_wire::Result<Response<P::Reply>> {
         let inner = &self.inner;
-        let _slot = inner.slots.acquire().await?;
+        let _slot = slots.acquire().await?;
         let started = inner.net.rt().now();
         let (op, sent) = (P::op(&request), bulk.len());
         let answer = inner.route(request, bulk).await;

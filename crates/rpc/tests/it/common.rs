@@ -86,15 +86,15 @@ impl Service<Mds> for Echo {
     fn call<'a>(
         &'a self,
         _: &'a Arc<Export>,
-        request: mds::Request,
+        call: mds::Call,
         _: Bulk,
-    ) -> BoxFuture<'a, sheen_wire::Result<Response<mds::Reply>>> {
+    ) -> BoxFuture<'a, sheen_wire::Result<Response<mds::Answer>>> {
         Box::pin(async move {
-            let n = self.execute(request.op()).await;
-            match request {
-                mds::Request::AllocSeq => Ok(Response::with_transno(mds::Reply::Seq(n), n)),
-                mds::Request::Reopen { .. } => Ok(mds::Reply::Handles(vec![]).into()),
-                mds::Request::Sync { .. } => Ok(mds::Reply::Ok.into()),
+            let n = self.execute(call.request.op()).await;
+            match call.request {
+                mds::Request::AllocSeq => Ok(Response::with_transno(mds::Reply::Seq(n).into(), n)),
+                mds::Request::Reopen { .. } => Ok(mds::Answer::from(mds::Reply::Handles(vec![])).into()),
+                mds::Request::Sync { .. } => Ok(mds::Answer::from(mds::Reply::Ok).into()),
                 _ => Err(Errno::EOPNOTSUPP),
             }
         })
@@ -116,7 +116,7 @@ impl Service<Mds> for Echo {
         0b110
     }
 
-    fn inline(&self, _: &mds::Request) -> bool {
+    fn inline(&self, _: &mds::Call) -> bool {
         self.inline
     }
 }
@@ -194,7 +194,7 @@ pub fn import(net: Arc<Net>, addr: SocketAddr) -> Arc<Import<Mds>> {
 
 /// `AllocSeq`'s answer.
 pub async fn seq(import: &Import<Mds>) -> sheen_wire::Result<u64> {
-    match import.call(mds::Request::AllocSeq, Bulk::new()).await?.body {
+    match import.call(mds::Request::AllocSeq.into(), Bulk::new()).await?.body.reply {
         mds::Reply::Seq(n) => Ok(n),
         _ => Err(Errno::EPROTO),
     }

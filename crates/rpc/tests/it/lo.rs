@@ -45,7 +45,7 @@ fn a_call_is_done_at_its_first_poll_and_copies_nothing() {
 fn a_call_is_small() {
     real(async |rt| {
         let import = Import::<Mds>::new(Net::new(rt), import_config("c", None));
-        let call = import.call(mds::Request::AllocSeq, Bulk::new());
+        let call = import.call(mds::Request::AllocSeq.into(), Bulk::new());
         let bytes = size_of_val(&call);
         assert!(bytes < 3072, "a call's future has {bytes} bytes, which are moved about with every call");
     });
@@ -123,7 +123,7 @@ fn a_call_waits_for_a_target_that_comes_later_and_survives_its_restart() {
         import.on_restart(|recovering| {
             Box::pin(async move {
                 assert_eq!(recovering.welcome().incarnation, 2);
-                recovering.call(mds::Request::Reopen { files: vec![] }, Bulk::new()).await?;
+                recovering.call(mds::Request::Reopen { files: vec![] }.into(), Bulk::new()).await?;
                 Ok(())
             })
         });
@@ -152,7 +152,7 @@ fn closing_ends_what_waits_and_what_comes() {
         let import = Import::<Mds>::new(net, import_config("c", None));
         let sync = {
             let i = import.clone();
-            async move { i.call(mds::Request::Sync { fid: None }, Bulk::new()).await }
+            async move { i.call(mds::Request::Sync { fid: None }.into(), Bulk::new()).await }
         };
         let waits = rt.spawn("waits", sync);
         until(&rt, || echo.executed() == 1).await;

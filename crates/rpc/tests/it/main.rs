@@ -1,7 +1,8 @@
 //! Clients and servers over `lo`, over real sockets, and in the simulator.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod callbacks;
 mod common;
 mod frames;
 mod live;

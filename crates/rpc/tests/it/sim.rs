@@ -251,7 +251,7 @@ fn a_crashed_server_that_comes_back_is_recovered() {
         let (import, rt) = (client(&sim, 2), sim.rt(2));
         import.on_restart(|recovering| {
             Box::pin(async move {
-                recovering.call(mds::Request::Reopen { files: vec![] }, Bulk::new()).await?;
+                recovering.call(mds::Request::Reopen { files: vec![] }.into(), Bulk::new()).await?;
                 Ok(())
             })
         });

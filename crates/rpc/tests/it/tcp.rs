@@ -109,7 +109,7 @@ fn a_resend_waits_for_the_execution_that_runs() {
         let again = mds::Request::Sync { fid: None };
         let again = rt.spawn("again", {
             let i = import.clone();
-            async move { i.call(again, Bulk::new()).await }
+            async move { i.call(again.into(), Bulk::new()).await }
         });
         until(&rt, || echo.executed() == 2).await;
         let other = Import::<Mds>::new(Net::new(rt.clone()), import_config("client", Some(addr)));
@@ -131,7 +131,7 @@ fn a_restarted_server_is_recovered_before_requests_are_sent_again() {
         let import = import(Net::new(rt.clone()), addr);
         import.on_restart(|recovering| {
             Box::pin(async move {
-                recovering.call(mds::Request::Reopen { files: vec![] }, Bulk::new()).await?;
+                recovering.call(mds::Request::Reopen { files: vec![] }.into(), Bulk::new()).await?;
                 Ok(())
             })
         });
@@ -187,7 +187,7 @@ fn closing_says_goodbye_and_ends_what_waits() {
         let import = import(Net::new(rt.clone()), addr);
         let sync = {
             let i = import.clone();
-            async move { i.call(mds::Request::Sync { fid: None }, Bulk::new()).await }
+            async move { i.call(mds::Request::Sync { fid: None }.into(), Bulk::new()).await }
         };
         let waits = rt.spawn("waits", sync);
         until(&rt, || echo.executed() == 1).await;

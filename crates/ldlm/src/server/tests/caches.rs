@@ -265,9 +265,9 @@ fn locks_are_bounded_per_client_and_altogether() {
     let mut ask = |client, n| s.ask(client, resource(n), Mode::Pr, Policy::bits(1));
     let first = id(ask(1, 1));
     assert!((2..4).all(|n| matches!(ask(1, n), Enqueued::Granted { .. })));
-    assert_eq!(ask(1, 4), Enqueued::Refused(ENOLCK));
+    assert_eq!(ask(1, 4), Enqueued::Refused(sheen_wire::Errno::ENOLCK));
     assert!((4..6).all(|n| matches!(ask(2, n), Enqueued::Granted { .. })));
-    assert_eq!(ask(2, 6), Enqueued::Refused(ENOLCK));
+    assert_eq!(ask(2, 6), Enqueued::Refused(sheen_wire::Errno::ENOLCK));
     let own = id(ask(SERVER, 6)); // the server itself goes on
     s.cancel(1, first);
     s.cancel(SERVER, own);
@@ -327,4 +327,14 @@ fn clients_that_need_locks_get_them_on_contended_objects_too() {
     take_turns(&mut off, 60, true, true);
     assert_eq!(off.ns.level(off.now, object()), Level::Normal);
     assert_eq!(off.ns.stats().blocking_callbacks, 59, "switched off, they take turns for ever");
+}
+
+#[test]
+fn a_cookie_that_comes_again_for_something_else_names_that() {
+    let mut s = Scene::new();
+    let ask = |oid| Enqueue::new(Resource::bits(Fid::new(1, oid)), Mode::Pr, Policy::bits(1), Cookie(7));
+    let first = id(s.ns.enqueue(s.now, 1, &ask(1), &mut s.actions));
+    assert_eq!(id(s.ns.enqueue(s.now, 1, &ask(1), &mut s.actions)), first, "its answer was lost");
+    let second = id(s.ns.enqueue(s.now, 1, &ask(2), &mut s.actions));
+    assert!(s.ns.lock(first).is_none() && s.ns.lock(second).is_some_and(|l| l.resource == ask(2).resource));
 }

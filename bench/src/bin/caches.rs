@@ -1,0 +1,220 @@
+//! What caches under locks are worth: the table of the caches in `docs/performance.md`.
+//!
+//! `caches [--rounds 5] [--files 10000] [--mib 1024] [--delay-us 1000] [--sheen PATH] [--base DIR] [--only NAME]`. Each work is a ratio
+//! within a round; the median over the rounds is shown, with the requests that reached the servers where there should be none.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
+
+use clap::Parser;
+use sheen_bench::{
+    stage::Stage,
+    stats::{median, range},
+};
+
+#[derive(Parser)]
+struct Args {
+    /// Rounds; the median counts.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Files that are looked at.
+    #[arg(long, default_value_t = 10_000)]
+    files: usize,
+    /// Size of the file that is read again, in MiB.
+    #[arg(long, default_value_t = 1024)]
+    mib: usize,
+    /// Delay of each message in the works over a distance, in microseconds.
+    #[arg(long, default_value_t = 1000)]
+    delay_us: u64,
+    /// The sheen program.
+    #[arg(long, default_value = "target/release/sheen")]
+    sheen: PathBuf,
+    /// Where the file systems keep their bytes: memory.
+    #[arg(long, default_value = "/dev/shm/sheen-bench")]
+    base: PathBuf,
+    /// FUSE threads of every file system.
+    #[arg(long, default_value_t = 4)]
+    threads: usize,
+    /// Only works whose name contains this.
+    #[arg(long)]
+    only: Option<String>,
+}
+
+/// Times that the files are looked at in one measurement.
+const PASSES: usize = 10;
+const MIB: usize = 1 << 20;
+
+fn main() -> io::Result<()> {
+    let args = Args::parse();
+    let wanted = |name: &str| args.only.as_ref().is_none_or(|o| name.contains(o.as_str()));
+    println!("| work | this | compared with | ratio (min–max) | asked | requests to servers |");
+    println!("|---|---|---|---|---|---|");
+    if wanted("stat") {
+        warm_stat(&args)?;
+    }
+    if wanted("re-read") {
+        reread(&args)?;
+    }
+    if wanted("ls") {
+        cold_list(&args)?;
+    }
+    Ok(())
+}
+
+fn row(work: &str, mine: &str, other: &str, ratios: &[f64], asked: &str, requests: &str) {
+    let (low, high) = range(ratios);
+    println!("| {work} | {mine} | {other} | {:.2} ({low:.2}–{high:.2}) | {asked} | {requests} |", median(ratios));
+}
+
+/// `stat` of known files, again and again: nothing has to be asked.
+fn warm_stat(args: &Args) -> io::Result<()> {
+    let baseline = Stage::baseline_cached(&args.base, args.threads)?;
+    let sheen = Stage::sheen_lo(&args.base, &args.sheen, args.threads)?;
+    let prepare = |stage: &Stage| -> io::Result<Vec<PathBuf>> {
+        let dir = stage.mount.join("stat");
+        fs::create_dir(&dir)?;
+        let names: Vec<PathBuf> = (0..args.files).map(|i| dir.join(format!("file.{i:08}"))).collect();
+        for name in &names {
+            File::create(name)?.write_all(b"content")?;
+        }
+        stat_all(&names, 1)?;
+        Ok(names)
+    };
+    let (theirs, ours) = (prepare(&baseline)?, prepare(&sheen)?);
+    let (mut rates, mut ratios, mut asked) = ((Vec::new(), Vec::new()), Vec::new(), 0);
+    for _ in 0..args.rounds {
+        let theirs = stat_all(&theirs, PASSES)?;
+        let before = requests(args)?;
+        let ours = stat_all(&ours, PASSES)?;
+        asked += requests(args)? - before;
+        ratios.push(ours / theirs);
+        rates.0.push(ours);
+        rates.1.push(theirs);
+    }
+    let show = |rates: &[f64]| format!("{:.0} /s", median(rates));
+    row(
+        "repeated stat, warm",
+        &show(&rates.0),
+        &format!("{} cached null FUSE", show(&rates.1)),
+        &ratios,
+        "≥ 0.9",
+        &asked.to_string(),
+    );
+    Ok(())
+}
+
+fn stat_all(names: &[PathBuf], passes: usize) -> io::Result<f64> {
+    let start = Instant::now();
+    for _ in 0..passes {
+        for name in names {
+            fs::symlink_metadata(name)?;
+        }
+    }
+    Ok((names.len() * passes) as f64 / start.elapsed().as_secs_f64())
+}
+
+/// Requests that MDT and OSTs have executed so far, by their statistics.
+fn requests(args: &Args) -> io::Result<u64> {
+    let out =
+        Command::new(&args.sheen).args(["lctl", "get_param", "-n", "mdt.*.md_stats", "obdfilter.*.stats"]).output()?;
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let counts = text.lines().filter(|l| l.contains(" samples ")).filter_map(|l| l.split_whitespace().nth(1));
+    Ok(counts.filter_map(|n| n.parse::<u64>().ok()).sum())
+}
+
+/// Reading again what is in the kernel's page cache.
+fn reread(args: &Args) -> io::Result<()> {
+    let sheen = Stage::sheen_lo(&args.base, &args.sheen, args.threads)?;
+    let (ours, theirs) = (sheen.mount.join("large"), args.base.join("large"));
+    for path in [&ours, &theirs] {
+        let mut file = File::create(path)?;
+        let block: Vec<u8> = (0..MIB).map(|i| (i * 31) as u8).collect();
+        for _ in 0..args.mib {
+            file.write_all(&block)?;
+        }
+    }
+    read_all(&ours, args.mib)?;
+    let (mut rates, mut ratios, mut asked) = ((Vec::new(), Vec::new()), Vec::new(), 0);
+    for _ in 0..args.rounds {
+        let theirs = read_all(&theirs, args.mib)?;
+        let before = requests(args)?;
+        let ours = read_all(&ours, args.mib)?;
+        asked += requests(args)? - before;
+        ratios.push(ours / theirs);
+        rates.0.push(ours);
+        rates.1.push(theirs);
+    }
+    fs::remove_file(theirs)?;
+    let show = |rates: &[f64]| format!("{:.0} MiB/s", median(rates));
+    row(
+        "re-read of a cached file",
+        &show(&rates.0),
+        &format!("{} tmpfs", show(&rates.1)),
+        &ratios,
+        "≥ 0.9",
+        &asked.to_string(),
+    );
+    Ok(())
+}
+
+fn read_all(path: &Path, mib: usize) -> io::Result<f64> {
+    let file = File::open(path)?;
+    let mut block = vec![0; MIB];
+    let start = Instant::now();
+    for i in 0..mib {
+        file.read_exact_at(&mut block, (i * MIB) as u64)?;
+    }
+    Ok(mib as f64 / start.elapsed().as_secs_f64())
+}
+
+/// `ls -l` with nothing known, over a distance: with attributes and locks in readdir, and without.
+fn cold_list(args: &Args) -> io::Result<()> {
+    let mut sheen = Stage::sheen_tcp(&args.base, &args.sheen, args.threads)?;
+    let dir = sheen.mount.join("list");
+    fs::create_dir(&dir)?;
+    for i in 0..args.files {
+        File::create(dir.join(format!("file.{i:08}")))?.write_all(b"content")?;
+    }
+    let set = |param: &str| -> io::Result<()> {
+        let status = Command::new(&args.sheen)
+            .args(["lctl", "set_param", param])
+            .stdout(std::process::Stdio::null())
+            .status()?;
+        if status.success() { Ok(()) } else { Err(io::Error::other(format!("lctl set_param {param} failed"))) }
+    };
+    let (mut seconds, mut ratios) = ((Vec::new(), Vec::new()), Vec::new());
+    for _ in 0..args.rounds {
+        let mut took = [0.0; 2];
+        for (with, took) in took.iter_mut().enumerate() {
+            sheen.remount(args.threads, if with == 1 { &[] } else { &["-o", "nordplus"] })?;
+            set(&format!("llite.*.statahead_max={}", if with == 1 { 64 } else { 0 }))?;
+            set(&format!("lnet.delay_us={}", args.delay_us))?;
+            let start = Instant::now();
+            let listed = Command::new("ls").arg("-l").arg(&dir).stdout(std::process::Stdio::null()).status()?;
+            *took = start.elapsed().as_secs_f64();
+            set("lnet.delay_us=0")?;
+            if !listed.success() {
+                return Err(io::Error::other("ls failed"));
+            }
+        }
+        ratios.push(took[1] / took[0]);
+        seconds.0.push(took[1]);
+        seconds.1.push(took[0]);
+    }
+    let show = |seconds: &[f64]| format!("{:.2} s", median(seconds));
+    row(
+        "ls -l, cold, tcp with delay",
+        &show(&seconds.0),
+        &format!("{} without statahead and readdir attributes", show(&seconds.1)),
+        &ratios,
+        "≤ 0.05",
+        "",
+    );
+    Ok(())
+}

@@ -1,0 +1,331 @@
+//! What the kernel keeps of files' data, under PR locks on their objects.
+//!
+//! The kernel's pages cannot be asked for one lock: they go all at once, per file. An invalidation waits for pages that reads under way
+//! have locked. So a read that comes while a lock of its file is being given up never waits for a new one: it is served *unlocked*, under
+//! the lock that is on its way out, and the invalidation is done again until no read was served so since it began. To let it
+//! come to an end reads that arrive meanwhile are held back for a moment ([`PATIENCE`]).
+//!
+//! Two clients that write to pages which they also keep could wait for each other in the kernel, out of reach of all this. So an
+//! invalidation that takes longer than [`INVALIDATE_MAX`] holds up the lock no longer, and goes on by itself.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use rustc_hash::{FxHashMap, FxHashSet};
+use sheen_rt::Rt;
+use sheen_wire::Fid;
+use tokio::sync::Notify;
+
+use crate::{Invalidate, locks::LockRef};
+
+/// How long a read waits for an invalidation to end, once: far less than anybody notices, far more than dropping pages takes.
+pub const PATIENCE: Duration = Duration::from_millis(2);
+/// Longest that an invalidation holds up a lock. Well below the time after which a server gives up a client.
+const INVALIDATE_MAX: Duration = Duration::from_secs(2);
+/// Times that an invalidation is done because reads went on meanwhile.
+const ROUNDS_MAX: usize = 64;
+
+/// Files of whose objects locks are held or were asked for.
+#[derive(Default)]
+pub struct DataCache {
+    state: Mutex<Files>,
+}
+
+#[derive(Default)]
+struct Files {
+    files: FxHashMap<Fid, Arc<FileData>>,
+    /// Locked objects, and whose they are.
+    objects: FxHashMap<Fid, Fid>,
+}
+
+/// A file's data.
+pub struct FileData {
+    fid: Fid,
+    state: Mutex<State>,
+    /// An invalidation began or ended.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// Objects that are locked.
+    objects: FxHashSet<Fid>,
+    /// Invalidations under way.
+    flushing: u32,
+    /// Reads for pages under way, and begun so far.
+    reading: u32,
+    begun: u64,
+    /// Of these, those without a lock, and how many ended.
+    unlocked: u32,
+    served: u64,
+    /// The kernel may have pages.
+    pages: bool,
+}
+
+/// The locks under which data was read, in use; and, for pages of the kernel, the reading itself.
+#[derive(Default)]
+pub struct ReadRefs {
+    _locks: Vec<LockRef>,
+    _reading: Option<Reading>,
+}
+
+impl fmt::Debug for ReadRefs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ReadRefs({} locks)", self._locks.len())
+    }
+}
+
+impl ReadRefs {
+    pub(crate) fn new(locks: Vec<LockRef>, reading: Reading) -> ReadRefs {
+        ReadRefs { _locks: locks, _reading: Some(reading) }
+    }
+}
+
+/// A read for the kernel's pages under way.
+pub struct Reading {
+    /// The file.
+    pub file: Arc<FileData>,
+    unlocked: bool,
+}
+
+impl Reading {
+    /// It goes on without a lock.
+    pub fn unlock(&mut self) {
+        if !std::mem::replace(&mut self.unlocked, true) {
+            self.file.state.lock().unlocked += 1;
+        }
+    }
+
+    /// Goes on without a lock if an invalidation is under way.
+    pub fn unlock_if_flushing(&mut self) -> bool {
+        let mut state = self.file.state.lock();
+        if state.flushing > 0 && !std::mem::replace(&mut self.unlocked, true) {
+            state.unlocked += 1;
+        }
+        self.unlocked
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let mut state = self.file.state.lock();
+        state.reading -= 1;
+        if self.unlocked {
+            state.unlocked -= 1;
+            state.served += 1;
+        }
+    }
+}
+
+impl DataCache {
+    /// A file, if something is known of it.
+    pub fn get(&self, fid: Fid) -> Option<Arc<FileData>> {
+        self.state.lock().files.get(&fid).cloned()
+    }
+
+    /// A read for the kernel's pages begins.
+    pub fn reading(&self, fid: Fid) -> Reading {
+        let mut files = self.state.lock();
+        let file = files.file(fid);
+        let mut state = file.state.lock();
+        state.reading += 1;
+        state.begun += 1;
+        state.pages = true;
+        drop(state);
+        Reading { file, unlocked: false }
+    }
+
+    /// An object of a file is about to be locked.
+    pub fn own(&self, object: Fid, fid: Fid) {
+        let mut files = self.state.lock();
+        if files.objects.insert(object, fid) != Some(fid) {
+            files.file(fid).state.lock().objects.insert(object);
+        }
+    }
+
+    /// Whose an object is.
+    pub fn owner(&self, object: Fid) -> Option<Fid> {
+        self.state.lock().objects.get(&object).copied()
+    }
+
+    /// An object is not locked any more.
+    pub fn disown(&self, object: Fid) {
+        let mut files = self.state.lock();
+        let Some(fid) = files.objects.remove(&object) else { return };
+        if let Some(file) = files.files.get(&fid).cloned() {
+            file.state.lock().objects.remove(&object);
+            files.tidy(&file);
+        }
+    }
+
+    /// Forgets a file of which there is nothing to know.
+    pub fn tidy(&self, file: &Arc<FileData>) {
+        self.state.lock().tidy(file);
+    }
+}
+
+impl Files {
+    fn file(&mut self, fid: Fid) -> Arc<FileData> {
+        let new = || Arc::new(FileData { fid, state: Mutex::default(), changed: Notify::new() });
+        self.files.entry(fid).or_insert_with(new).clone()
+    }
+
+    fn tidy(&mut self, file: &Arc<FileData>) {
+        let state = file.state.lock();
+        if state.objects.is_empty() && state.flushing == 0 && state.reading == 0 {
+            self.files.remove(&file.fid);
+        }
+    }
+}
+
+/// Reads for the kernel's pages, at a moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Reads {
+    /// Under way.
+    pub under_way: u32,
+    begun: u64,
+}
+
+impl FileData {
+    /// Reads at the moment.
+    pub fn reads(&self) -> Reads {
+        let state = self.state.lock();
+        Reads { under_way: state.reading, begun: state.begun }
+    }
+
+    /// Whether the kernel's pages are all under locks.
+    pub fn is_guarded(&self) -> bool {
+        let state = self.state.lock();
+        state.flushing == 0 && state.unlocked == 0
+    }
+
+    /// Begins an invalidation, unless the kernel has no pages.
+    pub fn begin_flush(&self) -> bool {
+        let mut state = self.state.lock();
+        if !state.pages {
+            return false;
+        }
+        state.flushing += 1;
+        drop(state);
+        self.changed.notify_waiters();
+        true
+    }
+
+    /// Resolves when an invalidation begins; at once if one is under way.
+    pub async fn flush_begins(&self) {
+        self.until(|state| state.flushing > 0).await;
+    }
+
+    /// Resolves when no invalidation is under way.
+    pub async fn flush_ends(&self) {
+        self.until(|state| state.flushing == 0).await;
+    }
+
+    async fn until(&self, is: impl Fn(&State) -> bool) {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if is(&self.state.lock()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Drops the kernel's pages, as often as it takes. [`FileData::begin_flush`] comes first.
+    pub async fn flush(self: Arc<Self>, rt: Rt, kernel: Option<Arc<dyn Invalidate>>) {
+        let mut rounds = 0;
+        while rounds < ROUNDS_MAX {
+            rounds += 1;
+            let served = self.state.lock().served;
+            if let Some(kernel) = &kernel {
+                let (kernel, fid) = (kernel.clone(), self.fid);
+                if rt.timeout(INVALIDATE_MAX, rt.run_blocking(move || kernel.data(fid))).await.is_err() {
+                    tracing::warn!("{}: the kernel takes long to drop pages; their lock is given up before", self.fid);
+                    break;
+                }
+            }
+            {
+                let mut state = self.state.lock();
+                if state.unlocked == 0 && state.served == served {
+                    // Reads under way are under locks that are held, or have not got theirs yet.
+                    state.pages = state.reading > 0;
+                    break;
+                }
+            }
+            rt.sleep(PATIENCE / 4).await;
+        }
+        if rounds == ROUNDS_MAX {
+            tracing::debug!("{}: reads do not pause; a lock may be given up before their pages are dropped", self.fid);
+        }
+        self.state.lock().flushing -= 1;
+        self.changed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    use sheen_rt::sim::{Sim, SimConfig};
+
+    use super::*;
+
+    const FILE: Fid = Fid::new(0x2_0000_0401, 1);
+
+    #[derive(Default)]
+    struct Kernel(AtomicU32);
+
+    impl Invalidate for Kernel {
+        fn names(&self) {}
+        fn attr(&self, _: Fid) {}
+        fn data(&self, _: Fid) {
+            self.0.fetch_add(1, Relaxed);
+        }
+        fn keeps_names(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn an_invalidation_is_done_again_until_no_read_went_on_without_a_lock() {
+        let sim = Sim::new(1, SimConfig::default());
+        let rt = sim.rt(1);
+        let run = async {
+            let (cache, kernel) = (DataCache::default(), Arc::new(Kernel::default()));
+            let mut reading = cache.reading(FILE);
+            let file = cache.get(FILE).expect("it is read");
+            assert!(!reading.unlock_if_flushing(), "nothing is under way");
+            assert!(file.begin_flush());
+            assert!(reading.unlock_if_flushing());
+            let flush = rt.spawn("flush", file.clone().flush(rt.clone(), Some(kernel.clone())));
+            rt.sleep(Duration::from_millis(5)).await;
+            let rounds = kernel.0.load(Relaxed);
+            assert!(rounds > 1 && !file.is_guarded(), "{rounds}");
+            drop(reading);
+            flush.await.expect("it ends");
+            assert!(kernel.0.load(Relaxed) > rounds, "once more after the last read");
+            assert!(file.is_guarded());
+            assert!(!file.begin_flush(), "the kernel has no pages");
+            cache.tidy(&file);
+            assert!(cache.get(FILE).is_none());
+        };
+        sim.run(run).expect("the simulation ends");
+    }
+
+    #[test]
+    fn an_invalidation_without_end_is_not_waited_for() {
+        let sim = Sim::new(1, SimConfig::default());
+        let rt = sim.rt(1);
+        let run = async {
+            let cache = DataCache::default();
+            let mut reading = cache.reading(FILE);
+            reading.unlock();
+            let file = cache.get(FILE).expect("it is read");
+            assert!(file.begin_flush());
+            let flush = file.clone().flush(rt.clone(), Some(Arc::new(Kernel::default())));
+            rt.timeout(INVALIDATE_MAX, flush).await.expect("it gives up");
+        };
+        sim.run(run).expect("the simulation ends");
+    }
+}

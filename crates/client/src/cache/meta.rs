@@ -1,0 +1,391 @@
+//! Attributes, names and link targets of inodes, under inodebits locks.
+//!
+//! An inode's record lives under a lock on [`ATTR`]; names that lead to it live with it (LOOKUP), names that are known to be missing in
+//! it live with the directory (UPDATE), extended attributes with XATTR. A flush of any of its locks drops the record with all of this.
+//! Whoever uses a record makes sure that the lock is there ([`crate::locks::LockTable::matching`]) first, then looks.
+//!
+//! **Own changes** call nobody back here: the server spares the locks of whoever changes. So a change ([`Meta::begin`], [`Meta::end`])
+//! drops what it changed before it returns, and what was asked for before a change ended is not put in after it: the answer may be
+//! from before ([`Token`]). This is counted in shards, by hash: a collision costs a request.
+//!
+//! Bounded: records (LRU), names per record, missing names in total, extended attributes per record.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use lru::LruCache;
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use sheen_layout::Layout;
+use sheen_wire::{Attr, Errno, Fid, Result, ldlm::bits};
+
+/// What must be locked for the attributes of an inode to be kept.
+pub const ATTR: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM;
+/// Names kept of one inode.
+const NAMES_MAX: usize = 8;
+/// Missing names kept in all.
+const ABSENT_MAX: usize = 65_536;
+/// Extended attributes kept of one inode, and their largest value in bytes.
+const XATTRS_MAX: usize = 4;
+const XATTR_BYTES_MAX: usize = 1024;
+/// Shards in which changes are counted: some 16 kB.
+const SHARDS: usize = 1024;
+
+/// What is known of an inode.
+#[derive(Default)]
+struct Inode {
+    known: Option<Known>,
+    link: Option<Bytes>,
+    xattrs: Vec<(Bytes, Result<Bytes>)>,
+    /// The names under which it is in [`Meta::names`].
+    names: Vec<(Fid, Bytes)>,
+    absent: FxHashSet<Bytes>,
+}
+
+/// Attributes of an inode.
+#[derive(Clone)]
+pub struct Known {
+    /// As the MDT gave them.
+    pub attr: Attr,
+    /// Where the data is; `None`: a file without objects, or no file.
+    pub layout: Option<Arc<Layout>>,
+    /// With those of the objects merged in, while all objects are locked.
+    pub merged: Option<Attr>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Shard {
+    /// Changes under way.
+    changing: u32,
+    /// Changes begun so far.
+    begun: u32,
+    /// [`Meta::seq`] at the end of the last.
+    ended: u64,
+}
+
+/// When something was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Token {
+    seq: u64,
+    /// It was a change itself, alone in its shards, which ended as this one.
+    own: Option<([u16; 4], u64)>,
+}
+
+/// A change under way.
+#[derive(Clone, Debug)]
+pub struct Begun {
+    seq: u64,
+    shards: [u16; 4],
+    alone: bool,
+    begun: [u32; 4],
+    fids: Vec<Fid>,
+}
+
+/// See the module.
+pub struct Meta {
+    inodes: LruCache<Fid, Inode, FxBuildHasher>,
+    names: FxHashMap<(Fid, Bytes), Fid>,
+    absent: usize,
+    shards: Vec<Shard>,
+    /// Changes ended so far, and times that all was dropped.
+    seq: u64,
+    /// [`Meta::seq`] when all was dropped last.
+    cleared: u64,
+}
+
+fn shard(fid: Fid) -> u16 {
+    use std::hash::BuildHasher;
+    (FxBuildHasher.hash_one(fid) >> 40) as u16 % SHARDS as u16
+}
+
+impl Meta {
+    /// Keeps at most `max` inodes.
+    pub fn new(max: usize) -> Meta {
+        // Evicted by hand, because names go with an inode.
+        let inodes = LruCache::with_hasher(NonZeroUsize::new(max).unwrap_or(NonZeroUsize::MIN), FxBuildHasher);
+        let (names, shards) = (FxHashMap::default(), vec![Shard::default(); SHARDS]);
+        Meta { inodes, names, absent: 0, shards, seq: 0, cleared: 0 }
+    }
+
+    /// How many inodes are kept.
+    pub fn len(&self) -> usize {
+        self.inodes.len()
+    }
+
+    /// To be taken before something is asked for that is to be put in.
+    pub fn token(&self) -> Token {
+        Token { seq: self.seq, own: None }
+    }
+
+    fn fresh(&self, fid: Fid, token: &Token) -> bool {
+        let at = shard(fid);
+        let shard = &self.shards[usize::from(at)];
+        let own = || token.own.is_some_and(|(shards, seq)| shard.ended == seq && shards.contains(&at));
+        self.cleared <= token.seq && shard.changing == 0 && (shard.ended <= token.seq || own())
+    }
+
+    /// The attributes of an inode.
+    pub fn get(&mut self, fid: Fid) -> Option<Known> {
+        self.inodes.get(&fid)?.known.clone()
+    }
+
+    /// Puts attributes in. The caller uses a lock on [`ATTR`].
+    pub fn put(&mut self, fid: Fid, attr: Attr, layout: Option<Arc<Layout>>, token: &Token) {
+        if !self.fresh(fid, token) {
+            return;
+        }
+        let inode = self.inode(fid);
+        if inode.known.as_ref().is_none_or(|known| known.attr != attr) {
+            inode.known = Some(Known { attr, layout, merged: None });
+        }
+    }
+
+    /// Puts attributes in with those of the objects merged in. The caller uses the locks on all objects.
+    pub fn put_merged(&mut self, fid: Fid, attr: &Attr, merged: Attr, token: &Token) {
+        if self.fresh(fid, token)
+            && let Some(known) = self.inodes.get_mut(&fid).and_then(|inode| inode.known.as_mut())
+            && known.attr == *attr
+        {
+            known.merged = Some(merged);
+        }
+    }
+
+    /// The inode behind a name. The caller makes sure that it is locked.
+    pub fn name(&self, parent: Fid, name: &Bytes) -> Option<Fid> {
+        self.names.get(&(parent, name.clone())).copied()
+    }
+
+    /// Puts a name in. The caller uses a lock on the inode's LOOKUP.
+    pub fn put_name(&mut self, parent: Fid, name: &Bytes, fid: Fid, token: &Token) {
+        if !self.fresh(parent, token) || !self.fresh(fid, token) {
+            return;
+        }
+        match self.names.get(&(parent, name.clone())).copied() {
+            Some(there) if there == fid => return,
+            Some(_) => self.drop_name(parent, name),
+            None => {}
+        }
+        let inode = self.inode(fid);
+        if inode.names.len() < NAMES_MAX {
+            inode.names.push((parent, name.clone()));
+            self.names.insert((parent, name.clone()), fid);
+        }
+    }
+
+    /// Whether a name is known to be missing. The caller makes sure that the directory is locked.
+    pub fn is_absent(&mut self, parent: Fid, name: &Bytes) -> bool {
+        self.inodes.peek(&parent).is_some_and(|dir| dir.absent.contains(name))
+    }
+
+    /// A name is missing. The caller uses a lock on the directory's UPDATE.
+    pub fn put_absent(&mut self, parent: Fid, name: &Bytes, token: &Token) {
+        if self.absent < ABSENT_MAX
+            && self.fresh(parent, token)
+            && let Some(dir) = self.inodes.get_mut(&parent)
+        {
+            self.absent += usize::from(dir.absent.insert(name.clone()));
+        }
+    }
+
+    /// The target of a symbolic link.
+    pub fn link(&mut self, fid: Fid) -> Option<Bytes> {
+        self.inodes.get(&fid)?.link.clone()
+    }
+
+    /// Puts a target in, where the inode is known. (It never changes.)
+    pub fn put_link(&mut self, fid: Fid, target: &Bytes) {
+        if let Some(inode) = self.inodes.get_mut(&fid) {
+            inode.link = Some(target.clone());
+        }
+    }
+
+    /// An extended attribute, or that there is none. The caller makes sure that XATTR is locked.
+    pub fn xattr(&mut self, fid: Fid, name: &Bytes) -> Option<Result<Bytes>> {
+        let inode = self.inodes.get(&fid)?;
+        inode.xattrs.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone())
+    }
+
+    /// Puts an extended attribute in. The caller uses a lock on XATTR.
+    pub fn put_xattr(&mut self, fid: Fid, name: &Bytes, value: &Result<Bytes>, token: &Token) {
+        let keep = match value {
+            Ok(value) => value.len() <= XATTR_BYTES_MAX,
+            Err(errno) => *errno == Errno::ENODATA,
+        };
+        if keep
+            && self.fresh(fid, token)
+            && let Some(inode) = self.inodes.get_mut(&fid)
+            && inode.xattrs.len() < XATTRS_MAX
+            && inode.xattrs.iter().all(|(n, _)| n != name)
+        {
+            inode.xattrs.push((name.clone(), value.clone()));
+        }
+    }
+
+    /// Drops an inode with its names.
+    pub fn drop_inode(&mut self, fid: Fid) {
+        if let Some(inode) = self.inodes.pop(&fid) {
+            self.unlinked(inode);
+        }
+    }
+
+    /// Drops what an inode's objects say.
+    pub fn unmerge(&mut self, fid: Fid) {
+        if let Some(known) = self.inodes.peek_mut(&fid).and_then(|inode| inode.known.as_mut()) {
+            known.merged = None;
+        }
+    }
+
+    /// Drops what can change of an inode, but not the names that lead to it.
+    fn changed(&mut self, fid: Fid) {
+        if let Some(inode) = self.inodes.peek_mut(&fid) {
+            inode.known = None;
+            inode.xattrs.clear();
+            self.absent -= inode.absent.len();
+            inode.absent.clear();
+        }
+    }
+
+    /// Drops a name.
+    pub fn drop_name(&mut self, parent: Fid, name: &Bytes) {
+        let Some(fid) = self.names.remove(&(parent, name.clone())) else { return };
+        if let Some(inode) = self.inodes.peek_mut(&fid) {
+            inode.names.retain(|(p, n)| *p != parent || n != name);
+        }
+    }
+
+    /// Drops everything, and what is on its way.
+    pub fn clear(&mut self) {
+        self.seq += 1;
+        self.cleared = self.seq;
+        self.inodes.clear();
+        self.names.clear();
+        self.absent = 0;
+    }
+
+    /// Begins a change of these inodes (at most 4).
+    pub fn begin(&mut self, fids: &[Fid]) -> Begun {
+        let mut begun = Begun { seq: self.seq, shards: [u16::MAX; 4], alone: true, begun: [0; 4], fids: fids.to_vec() };
+        for (i, fid) in fids.iter().take(4).enumerate() {
+            let at = shard(*fid);
+            if begun.shards.contains(&at) {
+                continue;
+            }
+            let shard = &mut self.shards[usize::from(at)];
+            begun.alone &= shard.changing == 0;
+            shard.changing += 1;
+            shard.begun = shard.begun.wrapping_add(1);
+            (begun.shards[i], begun.begun[i]) = (at, shard.begun);
+        }
+        begun
+    }
+
+    /// Ends a change: drops what it changed; `data`: only in the objects. The token is for what its answer says.
+    pub fn end(&mut self, begun: &Begun, data: bool) -> Token {
+        self.seq += 1;
+        let mut alone = begun.alone;
+        for (at, count) in begun.shards.iter().zip(begun.begun) {
+            if let Some(shard) = self.shards.get_mut(usize::from(*at)) {
+                shard.changing -= 1;
+                alone &= shard.begun == count && shard.ended <= begun.seq;
+                shard.ended = self.seq;
+            }
+        }
+        for fid in &begun.fids {
+            if data { self.unmerge(*fid) } else { self.changed(*fid) }
+        }
+        Token { seq: begun.seq, own: alone.then_some((begun.shards, self.seq)) }
+    }
+
+    /// Whether no other change met this one.
+    pub fn was_alone(token: &Token) -> bool {
+        token.own.is_some()
+    }
+
+    fn inode(&mut self, fid: Fid) -> &mut Inode {
+        if !self.inodes.contains(&fid) {
+            while self.inodes.len() >= self.inodes.cap().get()
+                && let Some((_, oldest)) = self.inodes.pop_lru()
+            {
+                self.unlinked(oldest);
+            }
+        }
+        self.inodes.get_or_insert_mut(fid, Inode::default)
+    }
+
+    fn unlinked(&mut self, inode: Inode) {
+        self.absent -= inode.absent.len();
+        for key in inode.names {
+            self.names.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sheen_wire::{FileKind, Time};
+
+    use super::*;
+
+    const DIR: Fid = Fid::new(0x2_0000_0401, 1);
+    const FILE: Fid = Fid::new(0x2_0000_0401, 2);
+
+    fn attr(fid: Fid) -> Attr {
+        let (kind, t) = (FileKind::Dir, Time::default());
+        Attr {
+            fid,
+            kind,
+            perm: 0,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            size: 0,
+            blocks: 0,
+            atime: t,
+            mtime: t,
+            ctime: t,
+            btime: t,
+            mtime_set: t,
+        }
+    }
+
+    #[test]
+    fn what_was_asked_before_a_change_ended_is_not_put_in() {
+        let mut meta = Meta::new(10);
+        let before = meta.token();
+        let change = meta.begin(&[FILE]);
+        let during = meta.token();
+        meta.put(FILE, attr(FILE), None, &during);
+        assert!(meta.get(FILE).is_none(), "a change is under way");
+        let own = meta.end(&change, false);
+        meta.put(FILE, attr(FILE), None, &before);
+        meta.put(FILE, attr(FILE), None, &during);
+        assert!(meta.get(FILE).is_none(), "the answers may be from before");
+        meta.put(FILE, attr(FILE), None, &own);
+        assert!(meta.get(FILE).is_some(), "the change's own answer is from after");
+
+        let (one, two) = (meta.begin(&[FILE]), meta.begin(&[FILE]));
+        assert!(!Meta::was_alone(&meta.end(&one, false)) && !Meta::was_alone(&meta.end(&two, false)));
+        assert!(meta.get(FILE).is_none());
+        let token = meta.token();
+        meta.clear();
+        meta.put(FILE, attr(FILE), None, &token);
+        assert!(meta.get(FILE).is_none(), "asked of a server that has forgotten this client");
+    }
+
+    #[test]
+    fn names_go_with_their_inode_and_inodes_are_bounded() {
+        let mut meta = Meta::new(2);
+        let (token, name) = (meta.token(), Bytes::from_static(b"f"));
+        meta.put(DIR, attr(DIR), None, &token);
+        meta.put_name(DIR, &name, FILE, &token);
+        meta.put_absent(DIR, &Bytes::from_static(b"g"), &token);
+        assert_eq!(meta.name(DIR, &name), Some(FILE));
+        for oid in 3..10 {
+            let fid = Fid { oid, ..FILE };
+            meta.put(fid, attr(fid), None, &token);
+        }
+        assert_eq!((meta.len(), meta.names.len(), meta.absent), (2, 0, 0));
+        assert_eq!(meta.name(DIR, &name), None);
+    }
+}

@@ -1,0 +1,344 @@
+//! What this client keeps under locks, and how it lets go of it.
+//!
+//! * `meta`: attributes, names, link targets, extended attributes, under inodebits locks of the MDT;
+//! * `data`: the kernel's pages, and with them sizes, under extent locks of the OSTs;
+//! * [`MdtLocks`], [`OstLocks`]: what stands behind the lock table of a target;
+//! * [`Change`]: a change by this client itself, which its own locks do not hinder.
+//!
+//! No lock of the MDT is held in use while a request to the MDT is under way: the request may wait for a change by another client, which
+//! waits for this lock.
+
+pub mod data;
+pub mod meta;
+
+use std::{
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
+use sheen_rpc::{BoxFuture, Import};
+use sheen_rt::{Instant, Rt};
+use sheen_wire::{
+    Bulk, Errno, Fid, Mds, Ost,
+    ldlm::{Kind, LockId, Policy, Resource},
+    mds, ost,
+};
+
+use crate::{
+    Invalidate,
+    locks::{Flush, LockTable, Owner},
+};
+pub use data::ReadRefs;
+use data::{DataCache, FileData};
+use meta::{Begun, Meta, Token};
+
+/// How long nothing is put in after a change of which it is not known whether it was executed: its request may still be on its way.
+/// As long as a request may live (the import's recovery timeout), and some.
+const UNSURE_FOR: Duration = Duration::from_secs(120);
+/// Files noted as contended.
+const CONTENDED_MAX: std::num::NonZeroUsize = std::num::NonZeroUsize::new(4096).unwrap();
+/// How often, and how many times, it is looked whether reads are over that began under locks lost since.
+const LOST_READS_POLL: Duration = Duration::from_millis(200);
+const LOST_READS_POLLS: u32 = 150;
+/// A lock that was asked for so soon after it was granted is not worth having for a while.
+const CONTENDED_FOR: Duration = Duration::from_secs(1);
+
+/// The caches of a mount.
+pub struct Cache {
+    rt: Rt,
+    kernel: OnceLock<Arc<dyn Invalidate>>,
+    pub(crate) meta: Mutex<Meta>,
+    pub(crate) data: DataCache,
+    /// Files whose locks were taken away soon, and until when they are left alone.
+    contended: Mutex<lru::LruCache<Fid, (Instant, Instant), rustc_hash::FxBuildHasher>>,
+    /// Until when nothing is put in.
+    unsure_until: Mutex<Option<Instant>>,
+    pub(crate) hits: Hits,
+}
+
+/// How often the caches were of use.
+#[derive(Default)]
+pub struct Hits {
+    /// Attributes, with and without a request for the size.
+    pub attr: AtomicU64,
+    /// Names.
+    pub name: AtomicU64,
+    /// Names that are missing.
+    pub absent: AtomicU64,
+    /// Answers of the MDT to a lookup or getattr.
+    pub miss: AtomicU64,
+}
+
+impl Hits {
+    /// Counts.
+    pub fn add(counter: &AtomicU64) {
+        counter.fetch_add(1, Relaxed);
+    }
+
+    /// For a parameter.
+    pub fn render(&self) -> String {
+        let get = |counter: &AtomicU64| counter.load(Relaxed);
+        let (attr, name, absent, miss) = (get(&self.attr), get(&self.name), get(&self.absent), get(&self.miss));
+        format!("attr_hits {attr}\nname_hits {name}\nabsent_hits {absent}\nmisses {miss}\n")
+    }
+}
+
+/// A change by this client under way. Dropped before its end it is not known whether it was done.
+pub struct Change<'a> {
+    cache: &'a Cache,
+    begun: Option<Begun>,
+    data: bool,
+}
+
+impl Cache {
+    /// Nothing, of at most so many inodes.
+    pub fn new(rt: &Rt, inodes_max: usize) -> Arc<Cache> {
+        Arc::new(Cache {
+            rt: rt.clone(),
+            kernel: OnceLock::new(),
+            meta: Mutex::new(Meta::new(inodes_max)),
+            data: DataCache::default(),
+            contended: Mutex::new(lru::LruCache::with_hasher(CONTENDED_MAX, rustc_hash::FxBuildHasher)),
+            unsure_until: Mutex::new(None),
+            hits: Hits::default(),
+        })
+    }
+
+    /// Who else caches; once.
+    pub fn set_kernel(&self, kernel: Arc<dyn Invalidate>) {
+        if self.kernel.set(kernel).is_err() {
+            tracing::error!("a mount has one kernel; the second is not told of changes");
+        }
+    }
+
+    /// Who else caches.
+    pub fn kernel(&self) -> Option<&Arc<dyn Invalidate>> {
+        self.kernel.get()
+    }
+
+    /// To be taken before something is asked for that is to be put in. `None`: nothing is put in at present.
+    pub fn token(&self) -> Option<Token> {
+        let mut until = self.unsure_until.lock();
+        if let Some(at) = *until {
+            if self.rt.now() < at {
+                return None;
+            }
+            *until = None;
+        }
+        drop(until);
+        Some(self.meta.lock().token())
+    }
+
+    /// Begins a change of these inodes; `data`: of what is in their objects alone.
+    pub fn change(&self, fids: &[Fid], data: bool) -> Change<'_> {
+        let begun = self.meta.lock().begin(fids);
+        Change { cache: self, begun: Some(begun), data }
+    }
+
+    /// It is not known what becomes of a change: drops everything, and keeps nothing for a while.
+    fn unsure(&self) {
+        *self.unsure_until.lock() = Some(self.rt.now() + UNSURE_FOR);
+        self.meta.lock().clear();
+    }
+
+    /// Drops everything that is known of inodes.
+    pub fn clear_meta(&self) {
+        self.meta.lock().clear();
+    }
+
+    /// Whether the locks of a file are not worth asking for at the moment.
+    pub fn is_contended(&self, fid: Fid) -> bool {
+        let now = self.rt.now();
+        self.contended.lock().peek(&fid).is_some_and(|(_, until)| now < *until)
+    }
+
+    /// A file got locks.
+    pub fn locked(&self, fid: Fid) {
+        let now = self.rt.now();
+        let mut contended = self.contended.lock();
+        contended.get_or_insert_mut(fid, || (now, now)).0 = now;
+    }
+
+    /// Locks of a file were asked for.
+    fn taken_away(&self, fid: Fid) {
+        let now = self.rt.now();
+        if let Some((locked, until)) = self.contended.lock().get_mut(&fid)
+            && now.since(*locked) < CONTENDED_FOR
+        {
+            *until = now + CONTENDED_FOR;
+        }
+    }
+
+    /// Drops the kernel's pages of a file, unless it has none.
+    pub fn flush_pages(&self, file: &Arc<FileData>) -> Option<BoxFuture<'static, ()>> {
+        if !file.begin_flush() {
+            return None;
+        }
+        Some(Box::pin(file.clone().flush(self.rt.clone(), self.kernel().cloned())))
+    }
+
+    /// The attributes of a file that were kept with its objects' are to be asked for again.
+    fn drop_sizes(&self, fid: Fid) {
+        self.meta.lock().unmerge(fid);
+        if let Some(kernel) = self.kernel() {
+            kernel.attr(fid);
+        }
+    }
+}
+
+impl Change<'_> {
+    /// It is done, or refused: what it changed is dropped. The token is for what its answer says.
+    pub fn end<T>(mut self, answer: &Result<T, Errno>) -> Option<Token> {
+        let begun = self.begun.take()?;
+        let token = self.cache.meta.lock().end(&begun, self.data);
+        if matches!(answer, Err(Errno::ETIMEDOUT | Errno::ESHUTDOWN)) {
+            self.cache.unsure();
+        }
+        self.cache.token().map(|_| token)
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        if let Some(begun) = self.begun.take() {
+            self.cache.meta.lock().end(&begun, self.data);
+            self.cache.unsure();
+        }
+    }
+}
+
+/// Behind the locks of the MDT.
+pub struct MdtLocks {
+    cache: Arc<Cache>,
+    import: Weak<Import<Mds>>,
+}
+
+impl MdtLocks {
+    /// For the MDT behind this import.
+    pub fn new(cache: &Arc<Cache>, import: &Arc<Import<Mds>>) -> Arc<MdtLocks> {
+        Arc::new(MdtLocks { cache: cache.clone(), import: Arc::downgrade(import) })
+    }
+}
+
+impl Owner for MdtLocks {
+    fn drop_cached(&self, flushes: &[Flush]) -> Vec<Option<BoxFuture<'static, ()>>> {
+        {
+            let mut meta = self.cache.meta.lock();
+            flushes.iter().for_each(|flush| meta.drop_inode(flush.resource.fid));
+        }
+        if let Some(kernel) = self.cache.kernel() {
+            let lookup = |f: &Flush| f.policy.overlaps(&Policy::bits(sheen_wire::ldlm::bits::LOOKUP));
+            if kernel.keeps_names() && flushes.iter().any(lookup) {
+                kernel.names();
+            }
+            flushes.iter().for_each(|flush| kernel.attr(flush.resource.fid));
+        }
+        flushes.iter().map(|_| None).collect()
+    }
+
+    fn forgotten(&self, resources: &[Resource]) {
+        self.cache.clear_meta();
+        if let Some(kernel) = self.cache.kernel() {
+            if kernel.keeps_names() && !resources.is_empty() {
+                kernel.names();
+            }
+            resources.iter().for_each(|resource| kernel.attr(resource.fid));
+        }
+    }
+
+    fn cancel(&self, ids: Vec<LockId>) -> BoxFuture<'static, ()> {
+        let import = self.import.upgrade();
+        Box::pin(async move {
+            let Some(import) = import else { return };
+            let call = mds::Call { request: mds::Request::Cancel, keep: None, cancels: ids };
+            // Should it fail, the MDT does not know this client any more.
+            let _ = import.call_urgent(call, Bulk::new()).await;
+        })
+    }
+}
+
+/// Behind the locks of an OST.
+pub struct OstLocks {
+    cache: Arc<Cache>,
+    import: Weak<Import<Ost>>,
+    table: Weak<LockTable>,
+}
+
+impl OstLocks {
+    /// For the OST behind this import.
+    pub fn new(cache: &Arc<Cache>, import: &Arc<Import<Ost>>, table: &Arc<LockTable>) -> Arc<OstLocks> {
+        let (import, table) = (Arc::downgrade(import), Arc::downgrade(table));
+        Arc::new(OstLocks { cache: cache.clone(), import, table })
+    }
+
+    /// One object's lock goes.
+    fn drop_object(&self, resource: Resource) -> Option<BoxFuture<'static, ()>> {
+        let fid = self.cache.data.owner(resource.fid)?;
+        self.cache.drop_sizes(fid);
+        self.cache.taken_away(fid);
+        let file = self.cache.data.get(fid);
+        let waits = file.as_ref().and_then(|file| self.cache.flush_pages(file));
+        let all = Policy::extent(0, u64::MAX);
+        if !self.table.upgrade().is_some_and(|table| table.covered(resource, &all)) {
+            self.cache.data.disown(resource.fid);
+        }
+        let (cache, file) = (self.cache.clone(), file?);
+        let waits = waits?;
+        Some(Box::pin(async move {
+            waits.await;
+            cache.data.tidy(&file);
+        }))
+    }
+}
+
+impl Owner for OstLocks {
+    fn drop_cached(&self, flushes: &[Flush]) -> Vec<Option<BoxFuture<'static, ()>>> {
+        flushes.iter().map(|flush| self.drop_object(flush.resource)).collect()
+    }
+
+    fn forgotten(&self, resources: &[Resource]) {
+        let mut told = FxHashSet::default();
+        for resource in resources.iter().filter(|r| r.kind == Kind::Extent) {
+            let Some(fid) = self.cache.data.owner(resource.fid) else { continue };
+            if told.insert(fid) {
+                self.cache.drop_sizes(fid);
+                if let Some(file) = self.cache.data.get(fid) {
+                    // On a task: the kernel may wait for reads that wait for this target.
+                    drop(self.cache.rt.spawn("ldlm_invalidate", drop_lost_pages(self.cache.clone(), file)));
+                }
+            }
+            self.cache.data.disown(resource.fid);
+        }
+    }
+
+    fn cancel(&self, ids: Vec<LockId>) -> BoxFuture<'static, ()> {
+        let import = self.import.upgrade();
+        Box::pin(async move {
+            let Some(import) = import else { return };
+            // As with the MDT.
+            let _ = import.call_urgent(ost::Request::Cancel { locks: ids }, Bulk::new()).await;
+        })
+    }
+}
+
+/// Drops the kernel's pages of a file whose locks are lost; once more when the reads are over that took them to be there.
+async fn drop_lost_pages(cache: Arc<Cache>, file: Arc<FileData>) {
+    if let Some(waits) = cache.flush_pages(&file) {
+        waits.await;
+    }
+    for _ in 0..LOST_READS_POLLS {
+        if file.reads().under_way == 0 {
+            break;
+        }
+        cache.rt.sleep(LOST_READS_POLL).await;
+    }
+    if let Some(waits) = cache.flush_pages(&file) {
+        waits.await;
+    }
+    cache.data.tidy(&file);
+}

@@ -1,0 +1,239 @@
+//! Answers from the caches, and what of an answer is put into them and may be kept by the kernel.
+//!
+//! Everywhere the order is: take the lock in use, then look; put in while the lock is in use, and only what was asked for after the
+//! last own change ended ([`Token`]). A lock is never in use while something is waited for: it is remembered by its handle, and what was
+//! learned under it is kept only if it is still there afterwards.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sheen_layout::Layout;
+use sheen_wire::{
+    Attr, Errno, Fid, FileKind, Result,
+    ldlm::{Cookie, Policy, Resource, bits},
+    mds::Entry,
+};
+
+use crate::{
+    Caller, Client, EntryAttr, Keep,
+    cache::{
+        Hits,
+        meta::{ATTR, Token},
+    },
+    locks::LockRef,
+    lov::{self, Look, Seen},
+};
+
+/// x of owner.
+const OWNER_X: u32 = 0o100;
+
+/// What the MDT said of a file, and the lock under which it did.
+pub(crate) struct Told {
+    pub attr: Attr,
+    pub layout: Option<Arc<Layout>>,
+    /// Handle of a lock on [`ATTR`].
+    pub lock: Option<Cookie>,
+    /// When it was asked; `None`: it is not to be put in.
+    pub token: Option<Token>,
+}
+
+/// When the MDT was asked, and which lock was there already.
+pub(crate) struct Asking {
+    pub token: Option<Token>,
+    held: Option<(Fid, Cookie)>,
+}
+
+impl Asking {
+    /// Inodes of which locks are to come with the answer.
+    pub fn wants(&self) -> u64 {
+        u64::from(self.held.is_none())
+    }
+
+    /// What was asked was a change itself, and has ended.
+    pub fn changed(self, token: Option<Token>) -> Asking {
+        Asking { token, ..self }
+    }
+}
+
+impl Client {
+    /// The lock on what an inode's attributes are, if it is there.
+    pub(crate) fn inode_lock(&self, fid: Fid) -> Option<LockRef> {
+        self.mdc.locks().matching(Resource::bits(fid), &Policy::bits(ATTR))
+    }
+
+    fn inode_lock_again(&self, fid: Fid, cookie: Cookie) -> Option<LockRef> {
+        self.mdc.locks().again(Resource::bits(fid), &Policy::bits(ATTR), cookie)
+    }
+
+    /// The MDT is about to be asked for an inode.
+    pub(crate) fn asking(&self, fid: Fid) -> Asking {
+        Asking { token: self.cache.token(), held: self.inode_lock(fid).map(|lock| (fid, lock.cookie())) }
+    }
+
+    /// The MDT is about to be asked for what is not known yet.
+    pub(crate) fn asking_unknown(&self) -> Asking {
+        Asking { token: self.cache.token(), held: None }
+    }
+
+    /// Attributes from the caches; the objects may have to be asked. `None`: the MDT must be asked.
+    pub(crate) async fn known_attr(&self, fid: Fid) -> Option<Result<EntryAttr>> {
+        let token = self.cache.token();
+        let told = {
+            let lock = self.inode_lock(fid)?;
+            let known = self.cache.meta.lock().get(fid)?;
+            Hits::add(&self.cache.hits.attr);
+            if let Some(entry) = self.whole(&known.layout, &known.attr, &lock) {
+                return Some(Ok(entry));
+            }
+            Told { attr: known.attr, layout: known.layout, lock: Some(lock.cookie()), token }
+        };
+        Some(self.completed(told).await)
+    }
+
+    /// Attributes that need no request: of what has no objects, or of a file whose objects are all locked and were asked before.
+    fn whole(&self, layout: &Option<Arc<Layout>>, attr: &Attr, lock: &LockRef) -> Option<EntryAttr> {
+        let Some(layout) = layout else {
+            return Some(self.entry_attr(*attr, self.inode_lock_again(attr.fid, lock.cookie()), Some(Vec::new())));
+        };
+        let cookies = self.lov.all_locked(layout)?;
+        let objects = self.lov.lock_again(layout, &cookies)?;
+        let merged = self.cache.meta.lock().get(attr.fid)?.merged?;
+        Some(self.entry_attr(merged, self.inode_lock_again(attr.fid, lock.cookie()), Some(objects)))
+    }
+
+    /// Takes in what the MDT says of a file.
+    pub(crate) fn told(&self, entry: &Entry, locks: &[(Fid, LockRef)], asked: &Asking) -> Result<Told> {
+        let came = locks.iter().find(|(of, _)| *of == entry.attr.fid).map(|(_, lock)| lock.cookie());
+        self.told_under(entry, came, asked)
+    }
+
+    /// As [`Client::told`], with the handle of the lock that came.
+    pub(crate) fn told_under(&self, entry: &Entry, came: Option<Cookie>, asked: &Asking) -> Result<Told> {
+        let (attr, fid) = (entry.attr, entry.attr.fid);
+        let layout = if attr.kind == FileKind::Regular { self.known_layout(entry)? } else { None };
+        // In use from here on, so that it stays until all is put in.
+        let held = asked.held.filter(|(of, _)| *of == fid).map(|(_, cookie)| cookie);
+        let lock = came.or(held).and_then(|cookie| self.inode_lock_again(fid, cookie));
+        if let (Some(_), Some(token)) = (&lock, &asked.token) {
+            self.cache.meta.lock().put(fid, attr, layout.clone(), token);
+        }
+        self.files.note(&attr);
+        Ok(Told { attr, layout, lock: lock.map(|lock| lock.cookie()), token: asked.token })
+    }
+
+    /// Puts in that a name leads to a file of which the MDT told under a lock.
+    pub(crate) fn told_name(&self, parent: Fid, name: &Bytes, told: &Told) {
+        let (Some(cookie), Some(token)) = (told.lock, &told.token) else { return };
+        if let Some(_lock) = self.inode_lock_again(told.attr.fid, cookie) {
+            self.cache.meta.lock().put_name(parent, name, told.attr.fid, token);
+        }
+    }
+
+    /// Puts in that there is no such name, if the directory is known and has been locked since before the MDT was asked.
+    pub(crate) fn told_absent(&self, parent: Fid, name: &Bytes, asked: &Asking) {
+        let (Some((_, cookie)), Some(token)) = (asked.held, &asked.token) else { return };
+        if let Some(_lock) = self.inode_lock_again(parent, cookie) {
+            self.cache.meta.lock().put_absent(parent, name, token);
+        }
+    }
+
+    /// The MDT's attributes with those of the objects merged in.
+    pub(crate) async fn completed(&self, told: Told) -> Result<EntryAttr> {
+        let Some(layout) = told.layout.clone() else {
+            let lock = told.lock.and_then(|cookie| self.inode_lock_again(told.attr.fid, cookie));
+            return Ok(self.entry_attr(told.attr, lock, Some(Vec::new())));
+        };
+        let look = Look { layout: &layout, lock: self.locks_sizes(told.attr.fid) };
+        let seen = self.lov.look(&[look]).await.pop().unwrap_or(Err(Errno::EIO))?;
+        Ok(self.merged(&told, &layout, &seen))
+    }
+
+    /// The attributes of a file that was just made: there is no object to ask. Those of its first objects are not locked.
+    pub(crate) fn just_made(&self, told: &Told) -> EntryAttr {
+        let lock = told.lock.and_then(|cookie| self.inode_lock_again(told.attr.fid, cookie));
+        self.entry_attr(told.attr, lock, told.layout.is_none().then(Vec::new))
+    }
+
+    /// As [`Client::completed`] for several, with as few requests as the OSTs allow.
+    pub(crate) async fn all_completed(&self, all: Vec<Result<Told>>) -> Vec<Result<EntryAttr>> {
+        let layouts: Vec<Option<Arc<Layout>>> =
+            all.iter().map(|told| told.as_ref().ok().and_then(|told| told.layout.clone())).collect();
+        let looks: Vec<Look<'_>> = all
+            .iter()
+            .zip(&layouts)
+            .filter_map(|(told, layout)| {
+                let fid = told.as_ref().ok()?.attr.fid;
+                Some(Look { layout: layout.as_deref()?, lock: self.locks_sizes(fid) })
+            })
+            .collect();
+        let mut seen = self.lov.look(&looks).await.into_iter();
+        let mut complete = |(told, layout): (Result<Told>, &Option<Arc<Layout>>)| {
+            let told = told?;
+            let Some(layout) = layout else {
+                let lock = told.lock.and_then(|cookie| self.inode_lock_again(told.attr.fid, cookie));
+                return Ok(self.entry_attr(told.attr, lock, Some(Vec::new())));
+            };
+            Ok(self.merged(&told, layout, &seen.next().unwrap_or(Err(Errno::EIO))?))
+        };
+        all.into_iter().zip(&layouts).map(&mut complete).collect()
+    }
+
+    /// Whether a file's objects are worth locking for its size: not while this client itself changes it, or others do.
+    fn locks_sizes(&self, fid: Fid) -> bool {
+        !self.files.is_written(fid) && !self.cache.is_contended(fid)
+    }
+
+    /// Merges what the OSTs say into what the MDT said.
+    fn merged(&self, told: &Told, layout: &Layout, seen: &Seen) -> EntryAttr {
+        let mut attr = told.attr;
+        lov::merge(&mut attr, layout, &seen.objects);
+        let lock = told.lock.and_then(|cookie| self.inode_lock_again(attr.fid, cookie));
+        let objects = seen.locks.as_ref().and_then(|cookies| self.lov.lock_again(layout, cookies));
+        if let (Some(_), Some(objects), Some(token)) = (&lock, &objects, &told.token) {
+            let mut meta = self.cache.meta.lock();
+            // What is lost without being asked for is dropped from the cache after it is lost.
+            if self.lov.are_held(layout, objects) {
+                meta.put_merged(attr.fid, &told.attr, attr, token);
+            }
+        }
+        self.entry_attr(attr, lock, objects)
+    }
+
+    /// Attributes with what the kernel may keep.
+    pub(crate) fn entry_attr(&self, attr: Attr, inode: Option<LockRef>, objects: Option<Vec<LockRef>>) -> EntryAttr {
+        let mut entry = EntryAttr::from(attr);
+        if let (Some(kernel), Some(inode)) = (self.cache.kernel(), inode) {
+            let name = inode.bits() & bits::LOOKUP != 0 && kernel.keeps_names();
+            let kept = objects.is_some() && inode.bits() & ATTR == ATTR;
+            let mut locks = objects.unwrap_or_default();
+            locks.push(inode);
+            entry.keep = Keep { name, attr: kept, refs: Some(Arc::new(locks)) };
+        }
+        entry
+    }
+
+    /// The file behind a name, or that there is none, from the caches. `None`: the MDT must be asked.
+    pub(crate) fn known_name(&self, who: &Caller, parent: Fid, name: &Bytes) -> Option<Result<Fid>> {
+        if !self.may_search(who, parent) {
+            return None;
+        }
+        let there = self.cache.meta.lock().name(parent, name);
+        if let Some(fid) = there {
+            let _lock = self.mdc.locks().matching(Resource::bits(fid), &Policy::bits(bits::LOOKUP))?;
+            return (self.cache.meta.lock().name(parent, name) == Some(fid)).then_some(Ok(fid));
+        }
+        let _lock = self.inode_lock(parent)?;
+        self.cache.meta.lock().is_absent(parent, name).then_some(Err(Errno::ENOENT))
+    }
+
+    /// Whether it is certain, without asking the MDT, that somebody may search a directory. The kernel has looked before it asks.
+    /// Else the owner's bits are the owner's whatever access control list there is, and the superuser may always.
+    fn may_search(&self, who: &Caller, dir: Fid) -> bool {
+        if self.cache.kernel().is_some() || who.cred.uid == 0 {
+            return true;
+        }
+        let Some(_lock) = self.inode_lock(dir) else { return false };
+        let known = self.cache.meta.lock().get(dir);
+        known.is_some_and(|dir| dir.attr.uid == who.cred.uid && dir.attr.perm & OWNER_X != 0)
+    }
+}

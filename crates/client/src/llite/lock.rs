@@ -1,0 +1,137 @@
+//! fcntl(2) and flock(2): locks of programs, held by the MDT.
+
+use std::pin::pin;
+
+use sheen_rpc::Import;
+use sheen_wire::{
+    Bulk, Errno, Fid, Mds, Result,
+    ldlm::{Conflict, Cookie, Enqueue, Enqueued, Flags, Flock, FlockKind, LockId, Mode, Policy, Resource},
+    mds::{Call, Reply, Request},
+};
+
+use crate::Client;
+
+/// Waiting for such a lock would never end.
+const EDEADLK: Errno = Errno(35);
+
+impl Client {
+    /// Takes a lock for a program (`Pr`: shared, read; `Ex`, `Pw`: exclusive, write), or gives it up (`Nl`). Where it has to wait it does so
+    /// until it is granted or `interrupted` resolves.
+    ///
+    /// Locks are lost, with a warning, when the MDT was restarted or has given this client up.
+    ///
+    /// # Errors
+    /// EAGAIN: somebody holds it, and `wait` is false. EDEADLK: waiting would never end. EINTR: interrupted. ENOLCK: too many locks.
+    pub async fn lock(
+        &self,
+        fid: Fid,
+        flock: Flock,
+        mode: Mode,
+        wait: bool,
+        interrupted: impl Future<Output = ()>,
+    ) -> Result<()> {
+        let flocks = &self.mdc.locks().flocks;
+        let mut interrupted = pin!(interrupted);
+        if mode != Mode::Nl {
+            flocks.note(fid, flock.owner, flock.kind);
+        }
+        loop {
+            let (cookie, mut granted) = flocks.begin();
+            let mut waiting = Waiting { client: self, cookie, id: None };
+            let flags = Flags { nowait: !wait, ..Flags::default() };
+            waiting.id = match self.enqueue(fid, flock, mode, flags, cookie).await? {
+                Enqueued::Waiting { id } => Some(id),
+                answer => {
+                    flocks.answered(cookie);
+                    return match answer {
+                        Enqueued::Granted { .. } => Ok(()),
+                        Enqueued::Deadlock => Err(EDEADLK),
+                        Enqueued::Refused(errno) => Err(errno),
+                        _ => Err(Errno::EAGAIN),
+                    };
+                }
+            };
+            tokio::select! {
+                biased;
+                answer = &mut granted => {
+                    waiting.id = None;
+                    if answer.is_ok() {
+                        return Ok(());
+                    }
+                    // The MDT has forgotten the request: once more.
+                }
+                () = &mut interrupted => {
+                    self.give_up(&mut waiting).await;
+                    return if granted.try_recv().is_ok() { Ok(()) } else { Err(Errno::EINTR) };
+                }
+            }
+        }
+    }
+
+    /// The lock that would be in the way (F_GETLK), if there is one.
+    ///
+    /// # Errors
+    /// EINVAL: not a lock.
+    pub async fn getlk(&self, fid: Fid, flock: Flock, mode: Mode) -> Result<Option<(Mode, Flock)>> {
+        let flags = Flags { test: true, nowait: true, ..Flags::default() };
+        match self.enqueue(fid, flock, mode, flags, Cookie::NONE).await? {
+            Enqueued::WouldBlock { by: Conflict { mode, policy: Policy::Flock(flock), .. } } => Ok(Some((mode, flock))),
+            Enqueued::Granted { .. } => Ok(None),
+            Enqueued::Refused(errno) => Err(errno),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// Gives up all locks of an owner on a file, as at a close. Costs nothing for one that never had any.
+    ///
+    /// # Errors
+    /// What the MDT answers.
+    pub async fn unlock_owner(&self, fid: Fid, owner: u64, kind: FlockKind) -> Result<()> {
+        if !self.mdc.locks().flocks.take(fid, owner, kind) {
+            return Ok(());
+        }
+        let all = Flock { start: 0, end: u64::MAX, owner, pid: 0, kind };
+        self.enqueue(fid, all, Mode::Nl, Flags::default(), Cookie::NONE).await.map(drop)
+    }
+
+    async fn enqueue(&self, fid: Fid, flock: Flock, mode: Mode, flags: Flags, cookie: Cookie) -> Result<Enqueued> {
+        let (resource, policy) = (Resource::flock(fid), Policy::Flock(flock));
+        let enqueue = Enqueue { flags, ..Enqueue::new(resource, mode, policy, cookie) };
+        match self.mdc.call(Request::Enqueue(enqueue)).await? {
+            Reply::Enqueued(answer) => Ok(answer),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// Stops waiting. It may have been granted in the last moment.
+    async fn give_up(&self, waiting: &mut Waiting<'_>) {
+        // Should the grant cross the cancel, it is cancelled with it.
+        let id = waiting.id.take();
+        if let (true, Some(id)) = (self.mdc.locks().flocks.end(waiting.cookie), id) {
+            cancel(self.mdc.import(), id).await;
+        }
+    }
+}
+
+async fn cancel(import: &Import<Mds>, id: LockId) {
+    let call = Call { request: Request::Cancel, keep: None, cancels: vec![id] };
+    // Should it fail, the MDT does not know this client any more.
+    let _ = import.call_urgent(call, Bulk::new()).await;
+}
+
+/// A request that waits at the MDT. Dropped, it is given up.
+struct Waiting<'a> {
+    client: &'a Client,
+    cookie: Cookie,
+    id: Option<LockId>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.client.mdc.locks().flocks.end(self.cookie);
+        if let Some(id) = self.id.take() {
+            let import = self.client.mdc.import().clone();
+            drop(self.client.rt.spawn("ldlm_cancel", async move { cancel(&import, id).await }));
+        }
+    }
+}

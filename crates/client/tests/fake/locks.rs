@@ -1,0 +1,119 @@
+//! The locks of the fake targets: granted to whoever asks, if they are on, and called back when a test says so.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use sheen_rpc::Export;
+use sheen_wire::{
+    Fid, Mds, Ost,
+    ast::{Callback, Grant},
+    ldlm::{Conflict, Cookie, Enqueue, Enqueued, LockId, Mode, Policy, Resource, bits},
+};
+
+use super::World;
+
+pub struct Held {
+    /// The OST; `None`: the MDT.
+    pub ost: Option<u32>,
+    pub resource: Resource,
+    pub cookie: Cookie,
+}
+
+#[derive(Default)]
+pub struct FakeLocks {
+    /// Whether locks are granted.
+    pub on: bool,
+    pub next: u64,
+    pub held: BTreeMap<LockId, Held>,
+    /// Flock requests wait instead of being refused.
+    pub flock_waits: bool,
+    pub mds: Option<Arc<Export>>,
+    pub osts: BTreeMap<u32, Arc<Export>>,
+}
+
+impl FakeLocks {
+    fn grant(&mut self, ost: Option<u32>, resource: Resource, cookie: Cookie) -> LockId {
+        self.next += 1;
+        self.held.insert(LockId(self.next), Held { ost, resource, cookie });
+        LockId(self.next)
+    }
+
+    pub fn keep(&mut self, keep: Option<Cookie>, fids: &[Fid]) -> Vec<Grant> {
+        let Some(first) = keep.filter(|_| self.on) else { return Vec::new() };
+        let grant = |(i, fid): (usize, &Fid)| {
+            let cookie = Cookie(first.0 + i as u64);
+            let id = self.grant(None, Resource::bits(*fid), cookie);
+            let bits = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
+            Grant { id, cookie, fid: *fid, bits }
+        };
+        fids.iter().enumerate().map(grant).collect()
+    }
+
+    pub fn enqueue(&mut self, ost: Option<u32>, lock: &Enqueue) -> Enqueued {
+        if !self.on {
+            let by = Conflict { client: 9, id: LockId(1), mode: Mode::Pw, policy: lock.policy };
+            return Enqueued::WouldBlock { by };
+        }
+        let id = self.grant(ost, lock.resource, lock.cookie);
+        Enqueued::Granted { id, mode: lock.mode, policy: lock.policy }
+    }
+
+    pub fn flock(&mut self, lock: &Enqueue) -> Enqueued {
+        let (mode, policy) = (lock.mode, lock.policy);
+        if lock.mode == Mode::Nl || lock.flags.test {
+            return Enqueued::Granted { id: LockId::NONE, mode, policy };
+        }
+        let id = self.grant(None, lock.resource, lock.cookie);
+        if self.flock_waits && !lock.flags.nowait {
+            Enqueued::Waiting { id }
+        } else {
+            Enqueued::Granted { id, mode, policy }
+        }
+    }
+
+    pub fn cancel(&mut self, ost: Option<u32>, ids: &[LockId]) {
+        ids.iter().for_each(|id| {
+            assert!(self.held.get(id).is_none_or(|held| held.ost == ost), "a lock is cancelled where it was got");
+            self.held.remove(id);
+        });
+    }
+
+    /// How many locks there are on a resource.
+    pub fn count(&self, resource: Resource) -> usize {
+        self.held.values().filter(|held| held.resource == resource).count()
+    }
+}
+
+impl World {
+    /// Asks for all locks on a resource. How many there were.
+    pub fn call_back(&self, resource: Resource) -> usize {
+        let calls: Vec<_> = {
+            let state = self.state.lock();
+            let held = state.locks.held.iter().filter(|(_, held)| held.resource == resource);
+            let export = |held: &Held| match held.ost {
+                None => state.locks.mds.clone(),
+                Some(ost) => state.locks.osts.get(&ost).cloned(),
+            };
+            held.map(|(id, held)| (*id, held.cookie, held.ost, export(held).expect("somebody asked"))).collect()
+        };
+        for (id, cookie, ost, export) in &calls {
+            let wanted = (Mode::Ex, Policy::bits(bits::ALL));
+            let callback = Callback::Blocking { id: *id, cookie: *cookie, resource, wanted };
+            let sent = if ost.is_some() { export.callback::<Ost>(callback) } else { export.callback::<Mds>(callback) };
+            assert!(sent, "there is a connection");
+        }
+        calls.len()
+    }
+
+    /// Grants the locks that wait on a resource.
+    pub fn complete(&self, resource: Resource, policy: Policy) {
+        let (export, calls) = {
+            let state = self.state.lock();
+            let held = state.locks.held.iter().filter(|(_, held)| held.resource == resource);
+            let calls: Vec<_> = held.map(|(id, held)| (*id, held.cookie)).collect();
+            (state.locks.mds.clone().expect("somebody asked"), calls)
+        };
+        for (id, cookie) in calls {
+            export.callback::<Mds>(Callback::Completion { id, cookie, resource, mode: Mode::Ex, policy });
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `ldlm.namespaces.<name>.*`, as Lustre names them, and the tunables that only Sheen has.
+
+use std::sync::{Arc, Weak};
+
+use sheen_ldlm::{Stats, Tunables};
+use sheen_params::{Param, Params};
+use sheen_wire::Errno;
+
+use crate::core::Core;
+
+/// Largest value of the times, which the engine adds up in nanoseconds.
+const SECONDS_MAX: u64 = 1 << 30;
+/// Largest value of the counts.
+const COUNT_MAX: u64 = 1 << 28;
+
+fn dir(name: &str) -> String {
+    format!("ldlm/namespaces/{name}")
+}
+
+pub(crate) fn register(core: &Arc<Core>, name: &str, params: &Params) {
+    let dir = dir(name);
+    let put = |field: &str, param| params.register(&format!("{dir}/{field}"), param);
+    let count = |of: fn(&Stats) -> u64| {
+        let weak = Arc::downgrade(core);
+        Param::u64_ro(move || weak.upgrade().map_or(0, |core| of(&core.stats())))
+    };
+    put("lock_count", count(Stats::lock_count));
+    put("resource_count", count(|s| s.resources));
+    put("lock_timeouts", count(|s| s.evictions));
+    let weak = Arc::downgrade(core);
+    put("stats", Param::text(move || weak.upgrade().map_or_else(String::new, |core| render(&core.stats()))));
+
+    let number = |max, get: fn(&Tunables) -> u64, set: fn(&mut Tunables, u64)| {
+        let (read, write) = (Arc::downgrade(core), Arc::downgrade(core));
+        Param::u64(1..=max, move || look(&read, get), move |v| tune(&write, |t| set(t, v)))
+    };
+    put("contended_locks", number(COUNT_MAX, |t| t.contended_locks.into(), |t, v| t.contended_locks = v as u32));
+    put("contention_seconds", number(SECONDS_MAX, |t| t.contention_seconds, |t, v| t.contention_seconds = v));
+    put("contention_window_ms", number(SECONDS_MAX, |t| t.contention_window_ms, |t, v| t.contention_window_ms = v));
+    put("lock_timeout_ms", number(SECONDS_MAX, |t| t.lock_timeout_ms, |t, v| t.lock_timeout_ms = v));
+    put("max_locks", number(COUNT_MAX, |t| t.max_locks as u64, |t, v| t.max_locks = v as usize));
+    let per_client = number(COUNT_MAX, |t| t.max_locks_per_client as u64, |t, v| t.max_locks_per_client = v as usize);
+    put("max_locks_per_client", per_client);
+
+    let switch = |get: fn(&Tunables) -> bool, set: fn(&mut Tunables, bool)| {
+        let (read, write) = (Arc::downgrade(core), Arc::downgrade(core));
+        Param::bool(move || look(&read, get), move |v| tune(&write, |t| set(t, v)))
+    };
+    put("extent_expand", switch(|t| t.expand, |t, v| t.expand = v));
+    put("adaptive_locking", switch(|t| t.adaptive, |t, v| t.adaptive = v));
+}
+
+pub(crate) fn unregister(name: &str, params: &Params) {
+    params.unregister(&dir(name));
+}
+
+fn look<T: Default>(core: &Weak<Core>, get: fn(&Tunables) -> T) -> T {
+    core.upgrade().map(|core| get(&core.tunables())).unwrap_or_default()
+}
+
+fn tune(core: &Weak<Core>, change: impl FnOnce(&mut Tunables)) -> Result<(), Errno> {
+    core.upgrade().ok_or(Errno::ENODEV)?.tune(change);
+    Ok(())
+}
+
+/// Counters that explain what locking costs, one a line.
+fn render(s: &Stats) -> String {
+    let rows = [
+        ("granted", s.granted),
+        ("waiting", s.waiting),
+        ("enqueues", s.enqueues),
+        ("grants", s.grants),
+        ("blocking_callbacks", s.blocking_callbacks),
+        ("completion_callbacks", s.completion_callbacks),
+        ("glimpse_callbacks", s.glimpse_callbacks),
+        ("cancelled", s.cancelled),
+        ("contended", s.contended),
+        ("lockless", s.lockless),
+        ("refused", s.refused),
+        ("deadlocks", s.deadlocks),
+        ("evictions", s.evictions),
+    ];
+    rows.iter().map(|(name, n)| format!("{name:<25} {n}\n")).collect()
+}

@@ -1,0 +1,175 @@
+//! Clients' locks: waiting for them, losing them, being asked for them.
+
+use std::time::Duration;
+
+use sheen_wire::{Bulk, Errno, Fid, ast::Callback, ldlm::*, ost};
+
+use crate::common::*;
+
+#[test]
+fn a_request_is_answered_when_it_is_granted() {
+    real(async |s| {
+        for lo in [true, false] {
+            let (a, b) = (s.client("a", lo, Answer::Never).await, s.client("b", lo, Answer::Never).await);
+            let id = a.lock(Mode::Pw, 1).await;
+            let waits = s.rt.spawn("waits", {
+                let b = b.clone();
+                async move { b.lock(Mode::Pr, 1).await }
+            });
+            s.until(|| a.asked() == [id]).await;
+            assert!(!waits.is_finished());
+            a.cancel(id).await;
+            let id = waits.await.unwrap();
+            b.cancel(id).await;
+            assert!(b.heard.lock().is_empty(), "the answer says it all");
+        }
+    });
+}
+
+#[test]
+fn a_wait_ends_when_its_client_cancels_or_goes() {
+    real(async |s| {
+        for lo in [true, false] {
+            let a = s.client("a", lo, Answer::Never).await;
+            let id = a.lock(Mode::Pw, 1).await;
+            let waiting = |name: &'static str| {
+                let s = &s;
+                async move {
+                    let b = s.client(name, lo, Answer::Never).await;
+                    let before = s.service.locks(1);
+                    let asking = b.clone();
+                    let request = ost::Request::Enqueue { locks: vec![b.ask(object(1), Mode::Pw, whole())] };
+                    let call = s.rt.spawn("waits", async move { asking.import.call(request, Bulk::new()).await });
+                    s.until(|| s.service.locks(1) == before + 1).await;
+                    (b, call)
+                }
+            };
+            let (b, call) = waiting("b").await;
+            let (c, gone) = waiting("c").await;
+            let theirs = s.service.lockd.resource_locks(object(1));
+            let theirs = theirs.iter().find(|l| l.lock.client == s.service.export("b").id()).unwrap();
+            b.cancel(theirs.lock.id).await;
+            match call.await.unwrap().unwrap().body {
+                ost::Reply::Enqueued(answers) => assert_eq!(answers[0].0, Enqueued::Refused(Errno::ESHUTDOWN)),
+                other => panic!("{other:?}"),
+            }
+            c.import.close().await;
+            match gone.await.unwrap().map(|r| r.body) {
+                Err(Errno::ESHUTDOWN) => {}
+                Ok(ost::Reply::Enqueued(answers)) if lo => {
+                    assert_eq!(answers[0].0, Enqueued::Refused(Errno::ESHUTDOWN));
+                }
+                other => panic!("{other:?}"),
+            }
+            s.until(|| s.service.locks(1) == 1).await;
+            a.cancel(id).await;
+            let d = s.client("d", lo, Answer::Never).await;
+            d.lock(Mode::Pw, 1).await;
+            d.import.close().await;
+            s.until(|| s.service.locks(1) == 0).await;
+        }
+    });
+}
+
+#[test]
+fn a_caller_that_is_dropped_withdraws_its_request() {
+    real(async |s| {
+        let (a, b) = (s.client("a", true, Answer::Never).await, s.client("b", true, Answer::Never).await);
+        let id = a.lock(Mode::Pw, 1).await;
+        assert!(now(b.enqueue(Mode::Pw, 1)).is_none());
+        assert_eq!(s.service.locks(1), 1);
+        a.cancel(id).await;
+        assert_eq!(s.service.locks(1), 0);
+    });
+}
+
+#[test]
+fn a_client_that_has_gone_is_granted_nothing() {
+    real(async |s| {
+        for lo in [true, false] {
+            let a = s.client("a", lo, Answer::Never).await;
+            let export = s.service.export("a");
+            a.import.close().await;
+            s.until(|| s.service.gone.lock().contains(&"a".to_owned())).await;
+            let ask = a.ask(object(1), Mode::Pr, whole());
+            assert_eq!(s.service.lockd.enqueue(&export, &ask), Enqueued::Refused(Errno::ESHUTDOWN));
+            assert_eq!(s.service.locks(1), 0);
+            s.service.gone.lock().clear();
+        }
+    });
+}
+
+#[test]
+fn a_program_that_waits_for_a_flock_gets_a_completion_callback() {
+    real(async |s| {
+        for lo in [true, false] {
+            let (a, b) = (s.client("a", lo, Answer::Never).await, s.client("b", lo, Answer::Never).await);
+            let file = Resource::flock(Fid::new(9, 9));
+            let flock = |owner| Policy::Flock(Flock { start: 0, end: EOF, owner, pid: 1, kind: FlockKind::Posix });
+            granted(a.send(a.ask(file, Mode::Pw, flock(1))).await);
+            let ask = b.ask(file, Mode::Pr, flock(1));
+            let Enqueued::Waiting { id } = b.send(ask).await else { panic!("it must wait") };
+            let test = Enqueue { flags: Flags { test: true, ..Flags::default() }, ..b.ask(file, Mode::Pr, flock(2)) };
+            assert!(matches!(b.send(test).await, Enqueued::WouldBlock { .. }));
+            a.send(a.ask(file, Mode::Nl, flock(1))).await;
+            s.until(|| !b.heard.lock().is_empty()).await;
+            let completion =
+                Callback::Completion { id, cookie: ask.cookie, resource: file, mode: Mode::Pr, policy: flock(1) };
+            assert_eq!((&b.heard.lock()[..], a.heard.lock().len()), (&[completion][..], 0));
+            b.import.close().await;
+            s.until(|| s.service.lockd.stats().lock_count() == 0).await;
+        }
+    });
+}
+
+#[test]
+fn a_client_that_does_not_answer_is_given_up() {
+    real(async |s| {
+        s.service.lockd.tune(|t| t.lock_timeout_ms = 100);
+        for lo in [true, false] {
+            let (a, b) = (s.client("a", lo, Answer::Soon).await, s.client("b", lo, Answer::Never).await);
+            a.lock(Mode::Pr, 1).await;
+            b.lock(Mode::Pr, 1).await;
+            let other = b.lock(Mode::Pr, 2).await;
+            let (export, began) = (s.service.export("b"), s.rt.now());
+            s.local(1, None).wait().await;
+            assert!(s.rt.now().since(began) >= Duration::from_millis(100));
+            s.until(|| !s.service.gone.lock().is_empty()).await;
+            assert_eq!(*s.service.gone.lock(), ["b"]);
+            assert!(export.is_gone() && s.service.locks(2) == 0, "all of its locks went");
+            assert!(!s.service.export("a").is_gone());
+
+            // It comes back as one that nothing is known of.
+            b.cancel(other).await;
+            let new = b.lock(Mode::Pr, 2).await;
+            assert!(s.service.export("b").id() != export.id() && s.service.locks(2) == 1);
+            b.cancel(new).await;
+            a.import.close().await;
+            b.import.close().await;
+            s.until(|| s.service.gone.lock().len() == 3).await;
+            s.service.gone.lock().clear();
+        }
+        assert_eq!(s.service.lockd.stats().evictions, 2);
+    });
+}
+
+#[test]
+fn however_many_wait_the_stack_does_not_grow() {
+    real(async |s| {
+        const WAITERS: u64 = 20_000;
+        let a = s.client("a", true, Answer::Inline).await;
+        let b = s.client("b", true, Answer::Inline).await;
+        let exports = [s.service.export("a"), s.service.export("b")];
+        // The clients give each lock back from within the callback that asks for it, which grants the next one.
+        for n in 0..WAITERS {
+            let client = [&a, &b][n as usize % 2];
+            let ask = client.ask(object(1), Mode::Pw, whole());
+            s.service.lockd.enqueue(&exports[n as usize % 2], &ask);
+        }
+        s.until(|| s.service.locks(1) == 1).await;
+        let completions = |c: &crate::common::Client| {
+            c.heard.lock().iter().filter(|c| matches!(c, Callback::Completion { .. })).count() as u64
+        };
+        assert_eq!(completions(&a) + completions(&b), WAITERS - 1);
+    });
+}

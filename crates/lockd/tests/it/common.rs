@@ -1,0 +1,295 @@
+//! A service that does nothing but lock, and clients of it.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use sheen_lnet::{Net, Nid};
+use sheen_lockd::Lockd;
+use sheen_rpc::{BoxFuture, Export, Import, ImportConfig, Response, Server, ServerConfig, Service};
+use sheen_rt::{RealOptions, Rt};
+use sheen_wire::{
+    Bulk, Errno, Fid, Ost,
+    ast::Callback,
+    ldlm::*,
+    ost::{self, ObjectAttr, Part},
+};
+
+pub const TARGET: &str = "sheen-OST0000";
+pub const EOF: u64 = u64::MAX;
+
+/// Object number `n`.
+pub fn object(n: u32) -> Resource {
+    Resource::extent(Fid::new(7, n))
+}
+
+pub fn whole() -> Policy {
+    Policy::extent(0, EOF)
+}
+
+/// What is asked of the service while it writes.
+type Check = Box<dyn Fn(&Export, &Part) + Send + Sync>;
+
+/// Grants locks; writes under locks of its own. Requests for flock locks are answered at once, others when they are granted.
+pub struct Locked {
+    pub lockd: Arc<Lockd<Ost>>,
+    rt: Rt,
+    /// As an MDT has one: held while the server's own locks are enqueued, and wanted by what a client may lead to.
+    pub core: Mutex<()>,
+    pub exports: Mutex<BTreeMap<String, Arc<Export>>>,
+    pub gone: Mutex<Vec<String>>,
+    pub check: Mutex<Option<Check>>,
+}
+
+impl Locked {
+    pub fn new(rt: &Rt) -> Arc<Locked> {
+        Arc::new(Locked {
+            lockd: Lockd::new(rt, "filter-sheen-OST0000_UUID"),
+            rt: rt.clone(),
+            core: Mutex::default(),
+            exports: Mutex::default(),
+            gone: Mutex::default(),
+            check: Mutex::default(),
+        })
+    }
+
+    pub fn export(&self, client: &str) -> Arc<Export> {
+        self.exports.lock()[client].clone()
+    }
+
+    pub fn locks(&self, n: u32) -> usize {
+        self.lockd.resource_locks(object(n)).len()
+    }
+
+    async fn enqueue(&self, export: &Arc<Export>, locks: Vec<Enqueue>) -> ost::Reply {
+        let mut answers = vec![];
+        for ask in locks {
+            let answer = match ask.resource.kind {
+                Kind::Flock => self.lockd.enqueue(export, &ask),
+                _ => self.lockd.enqueue_wait(export, &ask).await,
+            };
+            answers.push((answer, ObjectAttr::default()));
+        }
+        ost::Reply::Enqueued(answers)
+    }
+
+    async fn write(&self, export: &Arc<Export>, parts: Vec<Part>) {
+        let want = |p: &Part| {
+            let range = Policy::extent(p.offset, p.offset + u64::from(p.len) - 1);
+            (Resource::extent(p.object), Mode::Pw, range)
+        };
+        let wants: Vec<_> = parts.iter().map(want).collect();
+        let mut local = {
+            let _core = self.core.lock();
+            self.lockd.local(&wants, Some(export))
+        };
+        local.wait().await;
+        if let Some(check) = &*self.check.lock() {
+            parts.iter().for_each(|part| check(export, part));
+        }
+        self.rt.sleep(Duration::from_micros(self.rt.random_u64() % 2000)).await;
+        if let Some(check) = &*self.check.lock() {
+            parts.iter().for_each(|part| check(export, part));
+        }
+    }
+}
+
+impl Service<Ost> for Locked {
+    fn call<'a>(
+        &'a self,
+        export: &'a Arc<Export>,
+        request: ost::Request,
+        _: Bulk,
+    ) -> BoxFuture<'a, sheen_wire::Result<Response<ost::Reply>>> {
+        Box::pin(async move {
+            self.exports.lock().insert(export.client().to_owned(), export.clone());
+            Ok(match request {
+                ost::Request::Enqueue { locks } => self.enqueue(export, locks).await.into(),
+                ost::Request::Cancel { locks } => {
+                    let _core = self.core.lock();
+                    self.lockd.cancel(export, &locks);
+                    ost::Reply::Ok.into()
+                }
+                ost::Request::Write { parts, .. } => {
+                    self.write(export, parts).await;
+                    ost::Reply::Ok.into()
+                }
+                ost::Request::StatFs => ost::Reply::Ok.into(),
+                _ => return Err(Errno::EOPNOTSUPP),
+            })
+        })
+    }
+
+    fn disconnected(&self, export: &Export) {
+        let _core = self.core.lock();
+        self.lockd.disconnected(export);
+        self.gone.lock().push(export.client().to_owned());
+    }
+
+    fn reconnected(&self, export: &Arc<Export>) {
+        self.lockd.reconnected(export);
+    }
+
+    fn incarnation(&self) -> u64 {
+        1
+    }
+}
+
+/// A server of a [`Locked`].
+pub struct Scene {
+    pub rt: Rt,
+    pub service: Arc<Locked>,
+    net: Arc<Net>,
+    _server: Arc<Server>,
+    addr: SocketAddr,
+}
+
+impl Scene {
+    pub async fn new(rt: &Rt, addr: SocketAddr) -> Scene {
+        let net = Net::new(rt.clone());
+        let config = ServerConfig { export_timeout_ms: 5_000, ..ServerConfig::default() };
+        let server = Server::with_config(net.clone(), config);
+        let service = Locked::new(rt);
+        server.add::<Ost>(TARGET, service.clone());
+        let addr = server.listen(addr).await.unwrap();
+        Scene { rt: rt.clone(), service, net, _server: server, addr }
+    }
+
+    /// A client over `lo` or tcp.
+    pub async fn client(&self, name: &str, lo: bool, answer: Answer) -> Client {
+        let client = if lo {
+            Client::new(&self.rt, self.net.clone(), name, None, answer)
+        } else {
+            Client::new(&self.rt, Net::new(self.rt.clone()), name, Some(self.addr), answer)
+        };
+        client.import.call(ost::Request::StatFs, Bulk::new()).await.unwrap();
+        client
+    }
+
+    pub fn local(&self, n: u32, except: Option<&Client>) -> sheen_lockd::Local {
+        let except = except.map(|c| self.service.export(&c.name));
+        self.service.lockd.local(&[(object(n), Mode::Pw, whole())], except.as_deref())
+    }
+
+    /// Waits until something is so.
+    pub async fn until(&self, so: impl FnMut() -> bool) {
+        until(&self.rt, so).await;
+    }
+}
+
+/// What a client does when it is asked for a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// Cancels it, later.
+    Soon,
+    /// Cancels it before its handler returns (over `lo`).
+    Inline,
+    Never,
+}
+
+/// A client that has locks.
+#[derive(Clone)]
+pub struct Client {
+    pub name: String,
+    pub import: Arc<Import<Ost>>,
+    pub heard: Arc<Mutex<Vec<Callback>>>,
+    cookie: Arc<AtomicU64>,
+}
+
+impl Client {
+    pub fn new(rt: &Rt, net: Arc<Net>, name: &str, addr: Option<SocketAddr>, answer: Answer) -> Client {
+        let nids = addr.map(Nid::Tcp).into_iter().collect();
+        let import = Import::<Ost>::new(net, ImportConfig::new(name, TARGET, nids));
+        let heard = Arc::new(Mutex::new(vec![]));
+        let (note, weak, spawn) = (heard.clone(), Arc::downgrade(&import), rt.clone());
+        import.on_callback(move |callback| {
+            note.lock().push(callback);
+            let (Callback::Blocking { id, .. }, Some(import)) = (callback, weak.upgrade()) else { return };
+            let cancel = async move { drop(import.call_urgent(cancel_of(id), Bulk::new()).await) };
+            match answer {
+                Answer::Soon => drop(spawn.spawn("cancel", cancel)),
+                Answer::Inline => now(cancel).expect("over lo nothing waits"),
+                Answer::Never => {}
+            }
+        });
+        Client { name: name.to_owned(), import, heard, cookie: Arc::default() }
+    }
+
+    pub fn ask(&self, resource: Resource, mode: Mode, policy: Policy) -> Enqueue {
+        Enqueue::new(resource, mode, policy, Cookie(self.cookie.fetch_add(1, SeqCst) + 1))
+    }
+
+    pub async fn send(&self, ask: Enqueue) -> Enqueued {
+        let request = ost::Request::Enqueue { locks: vec![ask] };
+        match self.import.call(request, Bulk::new()).await.unwrap().body {
+            ost::Reply::Enqueued(answers) => answers[0].0,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A lock on the whole object.
+    pub async fn enqueue(&self, mode: Mode, n: u32) -> Enqueued {
+        self.send(self.ask(object(n), mode, whole())).await
+    }
+
+    /// The same, which is granted.
+    pub async fn lock(&self, mode: Mode, n: u32) -> LockId {
+        granted(self.enqueue(mode, n).await)
+    }
+
+    pub async fn cancel(&self, id: LockId) {
+        self.import.call_urgent(cancel_of(id), Bulk::new()).await.unwrap();
+    }
+
+    /// The locks that it was asked for.
+    pub fn asked(&self) -> Vec<LockId> {
+        let blocking = |c: &Callback| if let Callback::Blocking { id, .. } = c { Some(*id) } else { None };
+        self.heard.lock().iter().filter_map(blocking).collect()
+    }
+}
+
+fn cancel_of(id: LockId) -> ost::Request {
+    ost::Request::Cancel { locks: vec![id] }
+}
+
+pub fn granted(answer: Enqueued) -> LockId {
+    match answer {
+        Enqueued::Granted { id, .. } if id != LockId::NONE => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What a future answers at its first poll.
+pub fn now<F: Future>(f: F) -> Option<F::Output> {
+    match pin!(f).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(out) => Some(out),
+        Poll::Pending => None,
+    }
+}
+
+/// Waits until something is so.
+pub async fn until(rt: &Rt, mut so: impl FnMut() -> bool) {
+    while !so() {
+        rt.sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Runs a test on the real thing, with a server at a free port; a test that hangs fails.
+pub fn real<F: Future<Output = ()>>(test: impl FnOnce(Scene) -> F) {
+    let (runtime, rt) = Rt::real(RealOptions { worker_threads: 2, ..RealOptions::default() }).unwrap();
+    let guard = rt.clone();
+    runtime.block_on(async move {
+        let scene = Scene::new(&rt, ([127, 0, 0, 1], 0).into()).await;
+        guard.timeout(Duration::from_secs(20), test(scene)).await.expect("the test hangs")
+    });
+    runtime.shutdown(Duration::from_millis(100));
+}

@@ -1,0 +1,190 @@
+//! The server's own locks.
+
+use std::time::Duration;
+
+use sheen_params::Params;
+use sheen_wire::ldlm::*;
+
+use crate::common::*;
+
+#[test]
+fn a_change_waits_until_all_who_hold_locks_have_cancelled() {
+    real(async |s| {
+        for lo in [true, false] {
+            let lockd = s.service.lockd.clone();
+            let (a, b) = (s.client("a", lo, Answer::Never).await, s.client("b", lo, Answer::Never).await);
+            let (ida, idb) = (a.lock(Mode::Pr, 1).await, b.lock(Mode::Pr, 1).await);
+            assert!(!lockd.is_changing(object(1), &whole()));
+
+            let mut local = s.local(1, None);
+            assert!(!local.is_granted() && a.heard.lock().is_empty(), "nobody is told before the wait");
+            assert!(lockd.is_changing(object(1), &whole()) && !lockd.is_changing(object(2), &whole()));
+            assert!(now(local.wait()).is_none());
+            s.until(|| a.asked() == [ida] && b.asked() == [idb]).await;
+            match a.heard.lock()[..] {
+                [sheen_wire::ast::Callback::Blocking { cookie, resource, wanted, .. }] => {
+                    assert_eq!((cookie, resource, wanted), (Cookie(1), object(1), (Mode::Pw, whole())));
+                }
+                ref other => panic!("{other:?}"),
+            }
+            a.cancel(ida).await;
+            assert!(!local.is_granted());
+            let settled = s.rt.spawn("settled", {
+                let lockd = lockd.clone();
+                async move { lockd.settled(object(1), &whole()).await }
+            });
+            b.cancel(idb).await;
+            s.rt.timeout(Duration::from_secs(5), local.wait()).await.unwrap();
+            assert!(local.is_granted() && lockd.is_changing(object(1), &Policy::extent(5, 5)));
+
+            let nowait = a.ask(object(1), Mode::Pr, whole());
+            let nowait = Enqueue { flags: Flags { nowait: true, ..Flags::default() }, ..nowait };
+            assert!(matches!(a.send(nowait).await, Enqueued::WouldBlock { .. }));
+            let reader = s.rt.spawn("reader", {
+                let b = b.clone();
+                async move { b.lock(Mode::Pr, 1).await }
+            });
+            s.until(|| s.service.locks(1) == 2).await;
+            assert!(!settled.is_finished() && !reader.is_finished());
+            drop(local);
+            settled.await.unwrap();
+            b.cancel(reader.await.unwrap()).await;
+            assert_eq!((s.service.locks(1), lockd.is_changing(object(1), &whole())), (0, false));
+            assert_eq!(b.heard.lock().len(), 1, "who waits for the answer gets no completion callback");
+        }
+    });
+}
+
+#[test]
+fn the_requesters_own_locks_stay() {
+    real(async |s| {
+        for lo in [true, false] {
+            let (a, b) = (s.client("a", lo, Answer::Soon).await, s.client("b", lo, Answer::Soon).await);
+            let id = a.lock(Mode::Pr, 1).await;
+            assert!(s.local(1, Some(&a)).is_granted(), "only its own is there");
+            b.lock(Mode::Pr, 1).await;
+            let mut local = s.local(1, Some(&a));
+            assert!(!local.is_granted());
+            local.wait().await;
+            assert_eq!((a.heard.lock().len(), b.asked().len()), (0, 1));
+            drop(local);
+            a.cancel(id).await;
+            assert_eq!(s.service.locks(1), 0);
+        }
+    });
+}
+
+#[test]
+fn a_client_of_this_process_may_answer_from_its_handler() {
+    real(async |s| {
+        let clients = [s.client("a", true, Answer::Inline).await, s.client("b", true, Answer::Inline).await];
+        for client in &clients {
+            client.lock(Mode::Pr, 1).await;
+        }
+        let core = s.service.core.lock();
+        let mut local = s.local(1, None);
+        assert!(!local.is_granted(), "its handler would want what is held here");
+        drop(core);
+        assert!(now(local.wait()).is_some(), "no task, no waiting");
+    });
+}
+
+#[test]
+fn parts_that_overlap_do_not_wait_for_each_other() {
+    real(async |s| {
+        let a = s.client("a", true, Answer::Soon).await;
+        let part = |n, start, end| (object(n), Mode::Pw, Policy::extent(start, end));
+        let wants = [part(1, 0, 9), part(2, 0, EOF), part(1, 5, 20), part(1, 100, EOF)];
+        let local = s.service.lockd.local(&wants, None);
+        assert!(local.is_granted());
+        assert_eq!((s.service.locks(1), s.service.locks(2)), (2, 1));
+        let lockd = &s.service.lockd;
+        assert!(!lockd.is_changing(object(1), &Policy::extent(21, 99)));
+        drop(local);
+
+        // One that waits for two clients' locks at once.
+        a.lock(Mode::Pr, 1).await;
+        a.lock(Mode::Pr, 2).await;
+        let mut local = lockd.local(&wants, None);
+        assert!(!local.is_granted());
+        local.wait().await;
+        assert_eq!((local.is_granted(), a.asked().len()), (true, 2));
+        drop(local);
+        assert_eq!(lockd.stats().lock_count(), 0);
+        assert!(lockd.local(&[], None).is_granted());
+    });
+}
+
+#[test]
+fn changes_of_the_same_things_do_not_wait_in_a_circle() {
+    real(async |s| {
+        let lockd = &s.service.lockd;
+        let part = |n| (object(n), Mode::Ex, whole());
+        let first = lockd.local(&[part(1), part(2)], None);
+        let mut second = lockd.local(&[part(2), part(3), part(1)], None);
+        let mut third = lockd.local(&[part(3)], None);
+        assert!(first.is_granted() && !second.is_granted() && !third.is_granted());
+        drop(first);
+        second.wait().await;
+        assert!(!third.is_granted(), "it came later");
+        drop(second);
+        third.wait().await;
+        assert!(lockd.is_changing(object(3), &whole()) && !lockd.is_changing(object(2), &whole()));
+        drop(third);
+        assert_eq!(lockd.stats().lock_count(), 0);
+    });
+}
+
+#[test]
+fn who_gives_up_waiting_leaves_nothing_behind() {
+    real(async |s| {
+        let a = s.client("a", false, Answer::Never).await;
+        let id = a.lock(Mode::Pr, 1).await;
+        let mut local = s.local(1, None);
+        assert!(now(local.wait()).is_none());
+        drop(local);
+        assert!(!s.service.lockd.is_changing(object(1), &whole()));
+        assert!(a.lock(Mode::Pr, 1).await != id, "nobody is in the way of a reader");
+        assert_eq!(s.service.locks(1), 2);
+    });
+}
+
+#[test]
+fn parameters_are_lustres() {
+    real(async |s| {
+        let params = Params::new();
+        s.service.lockd.register(&params);
+        let get = |field: &str| {
+            let found = params.get(&format!("ldlm.namespaces.filter-sheen-OST0000_UUID.{field}")).unwrap();
+            found[0].value.clone()
+        };
+        let a = s.client("a", true, Answer::Never).await;
+        a.lock(Mode::Pr, 1).await;
+        a.lock(Mode::Pr, 2).await;
+        a.lock(Mode::Pr, 2).await;
+        let fields = ["lock_count", "resource_count", "lock_timeouts", "contended_locks", "contention_seconds"];
+        assert_eq!(fields.map(get), ["3", "2", "0", "8", "2"]);
+        assert!(get("stats").lines().any(|l| l.split_whitespace().eq(["granted", "3"])), "{}", get("stats"));
+        let set = params.set("ldlm.namespaces.*.contention_seconds", "7").unwrap();
+        assert!(set[0].result.is_ok());
+        assert_eq!((get("contention_seconds"), s.service.lockd.tunables().contention_seconds), ("7".into(), 7));
+        s.service.lockd.unregister(&params);
+        assert!(params.get("ldlm.*.*.lock_count").is_err());
+    });
+}
+
+/// Not a test of anything; tells what a write costs that nobody is in the way of.
+#[test]
+#[ignore = "prints a measurement"]
+fn cost_of_a_local_that_nobody_is_in_the_way_of() {
+    real(async |s| {
+        let lockd = &s.service.lockd;
+        let wants = [(object(1), Mode::Pw, Policy::extent(0, 4095))];
+        const ROUNDS: u32 = 1_000_000;
+        let began = s.rt.now();
+        for _ in 0..ROUNDS {
+            assert!(lockd.local(&wants, None).is_granted());
+        }
+        println!("{:?} each", s.rt.now().since(began) / ROUNDS);
+    });
+}

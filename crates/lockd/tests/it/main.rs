@@ -1,0 +1,8 @@
+//! Clients and a lock server over `lo`, over real sockets, and in the simulator.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod callbacks;
+mod common;
+mod local;
+mod sim;

@@ -1,0 +1,225 @@
+//! What clients keep, and how they are made to forget it.
+//!
+//! **A change**: execute, revoke, reply. The request is executed in memory; with the core lock still held the MDT takes EX locks of its
+//! own on what it touched, past the requester's own locks, which are the requester's business. If others are in the way they are
+//! called back, and the reply waits until all have cancelled ([`Change`]). Meanwhile every request that involves one of these inodes
+//! waits before it is executed ([`Mdt::unsettled`]), so nobody sees the new state while somebody else may see the old one. As nothing is
+//! executed on an inode under change, changes of one inode happen one after the other; and as all locks of a change are enqueued in
+//! one step and a request that waits holds none, nothing waits in a circle.
+//!
+//! **An answer**: whoever would keep it gets a PR lock on each inode in it, in the step in which it was made, if nobody is in the way
+//! ([`Mdt::grants`]). A callback may thus overtake the answer. An error brings no locks: that a name does not exist may be kept by who
+//! holds a lock on the directory from before it asked.
+//!
+//! **Locks of programs** (flock, fcntl) are taken as asked; whoever has to wait is told by a completion callback.
+//!
+//! All locks live in memory only. A client keeps them over a broken connection; they go when it says goodbye or is evicted. A restarted
+//! MDT knows none, also none of programs, which are lost: clients notice by its incarnation when they reconnect, and drop what they
+//! keep. Until one notices, it does not hear of what others change through the restarted MDT.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use rustc_hash::FxHashSet;
+use sheen_lockd::{Local, Lockd};
+use sheen_namespace::Done;
+use sheen_rpc::Export;
+use sheen_rt::Rt;
+use sheen_wire::ast::Grant;
+use sheen_wire::ldlm::{Cookie, Enqueue, Enqueued, Flags, Kind, Mode, Policy, Resource, bits};
+use sheen_wire::mds::{Answer, Call, DirEntry, Entry, Reply, Request};
+use sheen_wire::{Errno, Fid, FileKind, Mds, Result};
+use tokio::sync::watch;
+
+use crate::mdt::{Core, Mdt};
+
+/// What an answer with attributes and layout lets the client keep: those, the name that led to it, and what it learns of extended
+/// attributes from now on.
+const KEPT: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
+
+/// The locks of an MDT.
+pub(crate) struct Locks {
+    pub server: Arc<Lockd<Mds>>,
+    /// Changes that wait for others to forget. Only while there are some must requests be looked at. Raised with the core lock held.
+    changes: Arc<AtomicUsize>,
+    /// The MDT goes: nobody waits any more.
+    going: watch::Sender<bool>,
+}
+
+impl Locks {
+    pub fn new(rt: &Rt, target: &str) -> Locks {
+        let server = Lockd::new(rt, &format!("mdt-{target}_UUID"));
+        Locks { server, changes: Arc::default(), going: watch::Sender::new(false) }
+    }
+
+    /// The MDT stops: changes that wait are answered now. They are done and will be durable; and whoever keeps what they made
+    /// untrue learns of the end as of any restart.
+    pub fn stop(&self) {
+        self.going.send_replace(true);
+    }
+
+    /// Waits until nobody else is changing the inode.
+    pub async fn settled(&self, fid: Fid) {
+        self.server.settled(Resource::bits(fid), &Policy::bits(bits::ALL)).await;
+    }
+
+    fn is_changing(&self, fid: Fid) -> bool {
+        self.server.is_changing(Resource::bits(fid), &Policy::bits(bits::ALL))
+    }
+
+    /// A listing does not wait for each inode in it; the client asks for what is missing. (Their names do not change: the directory would.)
+    fn leave_out_changing(&self, entries: &mut [DirEntry]) {
+        if self.changes.load(Relaxed) == 0 {
+            return;
+        }
+        for listed in entries.iter_mut().filter(|e| e.entry.is_some()) {
+            if self.is_changing(listed.fid) {
+                listed.entry = None;
+            }
+        }
+    }
+}
+
+/// A change that others must hear of before its reply goes out.
+pub(crate) struct Change {
+    /// `None` only when it is dropped.
+    local: Option<Local>,
+    changes: Arc<AtomicUsize>,
+    going: watch::Receiver<bool>,
+    rt: Rt,
+}
+
+impl Change {
+    /// Calls back whoever keeps what was changed, and waits until all have cancelled.
+    pub async fn revoke(mut self) {
+        let Some(local) = &mut self.local else { return };
+        tokio::select! {
+            biased;
+            () = local.wait() => {}
+            // An error means that the MDT is no more.
+            _ = self.going.wait_for(|going| *going) => {}
+        }
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        let Some(mut local) = self.local.take() else { return };
+        let changes = self.changes.clone();
+        let end = move |local: Local| {
+            drop(local);
+            changes.fetch_sub(1, Relaxed);
+        };
+        if local.is_granted() || *self.going.borrow() {
+            end(local);
+        } else {
+            // The requester went. What it changed is changed: the others must still hear of it before anybody sees it.
+            drop(self.rt.spawn("mdt-revoke", async move {
+                local.wait().await;
+                end(local);
+            }));
+        }
+    }
+}
+
+impl Mdt {
+    /// An inode that the request involves and that somebody is changing: it is to wait, and to be looked at again.
+    pub(crate) fn unsettled(&self, core: &mut Core, request: &Request) -> Option<Fid> {
+        if self.locks.changes.load(Relaxed) == 0 {
+            return None;
+        }
+        let mut found = None;
+        core.ns.involved(request, &mut |fid| {
+            if found.is_none() && self.locks.is_changing(fid) {
+                found = Some(fid);
+            }
+        });
+        found
+    }
+
+    /// What was touched is locked, with the core lock held; `None` if nobody else keeps any of it.
+    pub(crate) fn change(&self, export: &Export, touched: &[(Fid, u64)]) -> Option<Change> {
+        let want = |&(fid, bits): &(Fid, u64)| (Resource::bits(fid), Mode::Ex, Policy::bits(bits));
+        let local = match touched {
+            [] => return None,
+            [one] => self.locks.server.local(&[want(one)], Some(export)),
+            several => {
+                let wants: Vec<_> = several.iter().map(want).collect();
+                self.locks.server.local(&wants, Some(export))
+            }
+        };
+        if local.is_granted() {
+            return None;
+        }
+        self.locks.changes.fetch_add(1, Relaxed);
+        let (changes, going) = (self.locks.changes.clone(), self.locks.going.subscribe());
+        Some(Change { local: Some(local), changes, going, rt: self.rt.clone() })
+    }
+
+    /// Locks for what the answer says, with the core lock held. Attributes in a listing of inodes that somebody is changing are left
+    /// out of it.
+    pub(crate) fn grants(&self, export: &Arc<Export>, call: &Call, result: &mut Result<Done>) -> Vec<Grant> {
+        let mut grants =
+            Granter { locks: &self.locks, export, keep: call.keep, grants: Vec::new(), linked: FxHashSet::default() };
+        // What an answer left out it does not vouch for.
+        let no_layout = matches!(call.request, Request::GetAttr { layout_known: true, .. });
+        let kept = if no_layout { KEPT & !bits::LAYOUT } else { KEPT };
+        match result {
+            Ok(Done { reply: Reply::Entries { entries, .. }, .. }) => {
+                self.locks.leave_out_changing(entries);
+                entries.iter().enumerate().for_each(|(n, e)| e.entry.iter().for_each(|e| grants.entry(n, e, kept)));
+            }
+            Ok(Done { reply: Reply::Entry(entry) | Reply::Opened { entry, .. }, .. }) => grants.entry(0, entry, kept),
+            Ok(Done { reply: Reply::Attrs(several), .. }) => {
+                several.iter().enumerate().for_each(|(n, e)| e.iter().for_each(|e| grants.entry(n, e, kept)));
+            }
+            _ => {}
+        }
+        grants.grants
+    }
+
+    /// A lock of a program.
+    pub(crate) fn program_lock(&self, export: &Arc<Export>, want: &Enqueue) -> Result<Answer> {
+        if want.resource.kind != Kind::Flock {
+            return Err(Errno::EINVAL);
+        }
+        match self.locks.server.enqueue(export, want) {
+            Enqueued::Refused(errno) => Err(errno),
+            answer => Ok(Reply::Enqueued(answer).into()),
+        }
+    }
+}
+
+/// Grants the locks of one answer.
+struct Granter<'a> {
+    locks: &'a Locks,
+    export: &'a Arc<Export>,
+    keep: Option<Cookie>,
+    grants: Vec<Grant>,
+    /// Files with several names that have a lock already: a listing may show them more than once.
+    linked: FxHashSet<Fid>,
+}
+
+impl Granter<'_> {
+    /// The n-th inode of the answer.
+    fn entry(&mut self, n: usize, entry: &Entry, kept: u64) {
+        let attr = &entry.attr;
+        if self.keep.is_none() || attr.nlink > 1 && attr.kind != FileKind::Dir && !self.linked.insert(attr.fid) {
+            return;
+        }
+        self.grant(n, attr.fid, kept);
+    }
+
+    fn grant(&mut self, n: usize, fid: Fid, try_bits: u64) {
+        let Some(Cookie(first)) = self.keep else { return };
+        let cookie = Cookie(first.wrapping_add(n as u64));
+        let flags = Flags { nowait: true, ..Flags::default() };
+        let policy = Policy::Bits { bits: 0, try_bits };
+        let want = Enqueue { flags, ..Enqueue::new(Resource::bits(fid), Mode::Pr, policy, cookie) };
+        if let Enqueued::Granted { id, policy: Policy::Bits { bits, .. }, .. } =
+            self.locks.server.enqueue(self.export, &want)
+        {
+            self.grants.push(Grant { id, cookie, fid, bits });
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! A client that keeps what it is told under locks, and writes down how it is called back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use sheen_lnet::{Net, Nid};
+use sheen_rpc::{Import, ImportConfig};
+use sheen_rt::sim::World;
+use sheen_rt::{JoinHandle, Rt};
+use sheen_wire::ast::{Callback, Grant};
+use sheen_wire::ldlm::{Cookie, LockId};
+use sheen_wire::mds::{Answer, Call, NewNode, Reply, Request, SetAttr, flags};
+use sheen_wire::{Bulk, Cred, Errno, Fid, FileKind, Mds, Result, fid};
+
+use super::Host;
+
+/// Where the MDT of these tests listens.
+pub const PORT: u16 = 7988;
+/// Its host.
+pub const MDS: u32 = 1;
+
+pub struct Client {
+    pub rt: Rt,
+    pub import: Arc<Import<Mds>>,
+    called: Arc<Mutex<Vec<Callback>>>,
+    cookie: AtomicU64,
+    seq: u64,
+    oid: AtomicU64,
+}
+
+impl Client {
+    /// In the MDT's process.
+    pub async fn lo(host: &Host, name: &str) -> Client {
+        Client::on(host.rt.clone(), host.net.clone(), Nid::Lo, host, name).await
+    }
+
+    /// On a host of its own; the MDT's server must listen.
+    pub async fn tcp(world: &World, host: &Host, number: u32) -> Client {
+        let rt = world.rt(number);
+        let net = Net::new(rt.clone());
+        Client::on(rt, net, Nid::Tcp(world.addr(MDS, PORT)), host, &format!("client{number}")).await
+    }
+
+    async fn on(rt: Rt, net: Arc<Net>, nid: Nid, host: &Host, name: &str) -> Client {
+        let import = Import::<Mds>::new(net, ImportConfig::new(name, host.mdt.name(), vec![nid]));
+        let called = Arc::new(Mutex::new(Vec::new()));
+        let log = called.clone();
+        import.on_callback(move |callback| log.lock().push(callback));
+        let Answer { reply: Reply::Seq(seq), .. } =
+            import.call(Request::AllocSeq.into(), Bulk::new()).await.unwrap().body
+        else {
+            panic!()
+        };
+        Client { rt, import, called, cookie: AtomicU64::new(1), seq, oid: AtomicU64::new(1) }
+    }
+
+    pub fn new_fid(&self) -> Fid {
+        Fid::new(self.seq, self.oid.fetch_add(1, Relaxed) as u32)
+    }
+
+    pub fn new_cookie(&self) -> Cookie {
+        Cookie(self.cookie.fetch_add(1000, Relaxed))
+    }
+
+    /// Asks, and would keep the answer.
+    pub async fn keep(&self, request: Request) -> Result<Answer> {
+        self.call(Call { keep: Some(self.new_cookie()), ..request.into() }).await
+    }
+
+    pub async fn ask(&self, request: Request) -> Result<Answer> {
+        self.call(request.into()).await
+    }
+
+    pub async fn call(&self, call: Call) -> Result<Answer> {
+        Ok(self.import.call(call, Bulk::new()).await?.body)
+    }
+
+    /// Asks meanwhile.
+    pub fn spawn(&self, request: Request) -> JoinHandle<Result<Answer>> {
+        let import = self.import.clone();
+        self.rt.spawn("ask", async move { Ok(import.call(request.into(), Bulk::new()).await?.body) })
+    }
+
+    pub async fn cancel(&self, ids: &[LockId]) {
+        let call = Call { cancels: ids.to_vec(), ..Request::Cancel.into() };
+        self.import.call_urgent(call, Bulk::new()).await.unwrap();
+    }
+
+    /// Callbacks so far; forgets them.
+    pub fn called(&self) -> Vec<Callback> {
+        std::mem::take(&mut *self.called.lock())
+    }
+
+    /// Locks asked back so far; forgets them.
+    pub fn asked(&self) -> Vec<LockId> {
+        let blocking = |c| if let Callback::Blocking { id, .. } = c { Some(id) } else { None };
+        self.called().into_iter().filter_map(blocking).collect()
+    }
+
+    /// The inode behind a name in the root, with a lock on it.
+    pub async fn look(&self, name: &str) -> (Fid, Grant) {
+        let answer = self.keep(lookup(name)).await.unwrap();
+        let Reply::Entry(entry) = answer.reply else { panic!("{:?}", answer.reply) };
+        assert_eq!(answer.grants.len(), 1);
+        assert_eq!(answer.grants[0].fid, entry.attr.fid);
+        (entry.attr.fid, answer.grants[0])
+    }
+
+    /// Makes an empty regular file in the root that has no objects.
+    pub async fn make(&self, name: &str) -> Fid {
+        let request = mknod(name, self.new_fid());
+        let Answer { reply: Reply::Entry(entry), .. } = self.ask(request).await.unwrap() else { panic!() };
+        entry.attr.fid
+    }
+
+    pub async fn perm(&self, fid: Fid) -> Result<u32> {
+        match self.ask(Request::GetAttr { fid, layout_known: true }).await?.reply {
+            Reply::Entry(entry) => Ok(entry.attr.perm),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Long enough for messages, too short for timeouts.
+    pub async fn a_while(&self) {
+        self.rt.sleep(Duration::from_millis(200)).await;
+    }
+}
+
+fn name_of(name: &str) -> Bytes {
+    Bytes::copy_from_slice(name.as_bytes())
+}
+
+pub fn lookup(name: &str) -> Request {
+    Request::Lookup { cred: Cred::ROOT, parent: fid::ROOT, name: name_of(name) }
+}
+
+pub fn chmod(fid: Fid, perm: u32) -> Request {
+    let set = SetAttr { perm: Some(perm), ..SetAttr::default() };
+    Request::SetAttr { cred: Cred::ROOT, fid, set, handle: None }
+}
+
+pub fn mknod(name: &str, fid: Fid) -> Request {
+    let node = NewNode::Node { kind: FileKind::Regular, rdev: 0 };
+    Request::Create { cred: Cred::ROOT, parent: fid::ROOT, name: name_of(name), fid, node, mode: 0o644, umask: 0 }
+}
+
+pub fn open_create(name: &str, fid: Fid) -> Request {
+    let flags = flags::CREAT | flags::RDONLY;
+    Request::OpenCreate { cred: Cred::ROOT, parent: fid::ROOT, name: name_of(name), fid, flags, mode: 0o644, umask: 0 }
+}
+
+pub fn link(fid: Fid, name: &str) -> Request {
+    Request::Link { cred: Cred::ROOT, fid, parent: fid::ROOT, name: name_of(name) }
+}
+
+pub fn unlink(name: &str) -> Request {
+    Request::Unlink { cred: Cred::ROOT, parent: fid::ROOT, name: name_of(name), dir: false }
+}
+
+pub fn list() -> Request {
+    Request::ReadDir { fid: fid::ROOT, cookie: 0, max_bytes: 1 << 16, attrs: true }
+}
+
+/// The answer's reply, or what went wrong.
+pub fn reply(answer: Result<Answer>) -> std::result::Result<Reply, Errno> {
+    answer.map(|a| a.reply)
+}

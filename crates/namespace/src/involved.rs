@@ -1,0 +1,57 @@
+//! Which inodes a request is about: those that it names by FID and those behind the names that it gives. The service makes a request
+//! wait while others may still hold old views of one of them.
+
+use sheen_wire::{Fid, fid, mds::Request};
+
+use crate::{Namespace, Store};
+
+impl<S: Store> Namespace<S> {
+    /// Calls `f` with each inode that the request names, as of now; some perhaps twice. Left out are: what a `ReadDir` will list;
+    /// and requests that tell nothing of an inode's state, or by which a client gives something up (`Close`).
+    pub fn involved(&mut self, request: &Request, f: &mut impl FnMut(Fid)) {
+        use Request::*;
+        match request {
+            Lookup { parent, name, .. } | Unlink { parent, name, .. } => self.with_entry(*parent, name, f),
+            Create { parent, name, fid, .. }
+            | OpenCreate { parent, name, fid, .. }
+            | Link { parent, name, fid, .. } => {
+                f(*fid);
+                self.with_entry(*parent, name, f);
+            }
+            Rename { parent, name, new_parent, new_name, .. } => {
+                self.with_entry(*parent, name, f);
+                self.with_entry(*new_parent, new_name, f);
+            }
+            TmpFile { parent, fid, .. } => {
+                f(*parent);
+                f(*fid);
+            }
+            GetAttr { fid, .. }
+            | SetAttr { fid, .. }
+            | Access { fid, .. }
+            | Open { fid, .. }
+            | ReadLink { fid }
+            | ReadDir { fid, .. }
+            | GetXattr { fid, .. }
+            | SetXattr { fid, .. }
+            | ListXattr { fid, .. }
+            | RemoveXattr { fid, .. }
+            | Paths { fid, .. }
+            | Parents { fid } => f(*fid),
+            GetAttrs { fids } => fids.iter().copied().for_each(f),
+            AllocSeq | Close { .. } | StatFs | Sync { .. } | Reopen { .. } | Cancel | Enqueue(_) => {}
+        }
+    }
+
+    /// A directory and what the name stands for in it. What cannot be read is left to the operation to report.
+    fn with_entry(&mut self, dir: Fid, name: &[u8], f: &mut impl FnMut(Fid)) {
+        f(dir);
+        let found = match name {
+            b"." => None,
+            b".." if dir == fid::ROOT => None,
+            b".." => self.tables.inode(dir).ok().flatten().and_then(|i| Some(i.links.first()?.parent)),
+            _ => self.find(dir, name).ok().flatten().map(|d| d.fid),
+        };
+        found.into_iter().for_each(f);
+    }
+}
