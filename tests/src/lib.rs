@@ -3,6 +3,9 @@
 //! The tests use the program that `cargo build -p sheen` made for the same profile ([`sheen`]); `scripts/test.sh` builds it
 //! first.
 
+pub mod cluster;
+pub mod mounts;
+pub mod posix;
 pub mod sandbox;
 pub mod sim;
 pub mod transcript;
@@ -282,6 +285,9 @@ pub fn is_mounted(at: &Path) -> bool {
 
 /// Ends the kernel's side of a stuck mount, so that nothing on it stays unkillable.
 pub fn abort(at: &Path) {
+    if is_root() && !fs::read_dir("/sys/fs/fuse/connections").is_ok_and(|mut d| d.next().is_some()) {
+        let _ = Command::new("mount").args(["-t", "fusectl", "none", "/sys/fs/fuse/connections"]).status();
+    }
     let Ok(info) = fs::read_to_string("/proc/self/mountinfo") else { return };
     let at = at.to_string_lossy();
     for line in info.lines().filter(|l| l.split(' ').nth(4) == Some(&at)) {

@@ -2,102 +2,16 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use sheen_tests::{Mount, can_mount, noise, run_within, sheen};
-
-/// A file system of one MGS, one MDT and two OSTs, each kind in a process of its own.
-struct Cluster {
-    base: PathBuf,
-    ports: u16,
-    children: Vec<(&'static str, Child)>,
-}
-
-impl Cluster {
-    fn start() -> Cluster {
-        let base = PathBuf::from(format!("/dev/shm/sheen-servers-{}-{}", std::process::id(), free_port()));
-        fs::create_dir_all(&base).unwrap();
-        let mut cluster = Cluster { base, ports: free_port(), children: Vec::new() };
-        for kind in ["mgs", "mds", "oss"] {
-            cluster.spawn(kind);
-        }
-        // A mount does not wait for servers that the MGS has never heard of.
-        let end = Instant::now() + Duration::from_secs(30);
-        while !["many-MDT0000 (", "OSTs of many ready"].iter().all(|said| cluster.log().contains(said)) {
-            assert!(Instant::now() < end, "the servers do not start");
-            thread::sleep(Duration::from_millis(10));
-        }
-        cluster
-    }
-
-    fn log(&self) -> String {
-        fs::read_to_string(self.base.join("log")).unwrap_or_default()
-    }
-
-    fn nid(&self, kind: &str) -> String {
-        let offset = ["mgs", "mds", "oss"].iter().position(|k| *k == kind).unwrap() as u16;
-        format!("127.0.0.1:{}@tcp", self.ports + offset)
-    }
-
-    fn spawn(&mut self, kind: &'static str) {
-        let mut command = Command::new(sheen());
-        command.arg(kind).arg("--dir").arg(self.base.join(kind)).args(["--listen", &self.nid(kind)]);
-        if kind != "mgs" {
-            command.args(["--mgs", &self.nid("mgs"), "--fsname", "many"]);
-        }
-        if kind == "oss" {
-            command.args(["--osts", "2"]);
-        }
-        let log = fs::OpenOptions::new().create(true).append(true).open(self.base.join("log")).unwrap();
-        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
-        self.children.push((kind, command.spawn().unwrap()));
-    }
-
-    /// kill -9
-    fn kill(&mut self, kind: &str) {
-        let at = self.children.iter().position(|(k, _)| *k == kind).unwrap();
-        let (_, mut child) = self.children.remove(at);
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-
-    fn mount(&self) -> Mount {
-        Mount::new(&format!("{}:/many", self.nid("mgs")), self.base.join("mnt"))
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        for (_, child) in &mut self.children {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        if thread::panicking() {
-            eprintln!("{}", self.log());
-        }
-        let _ = fs::remove_dir_all(&self.base);
-    }
-}
-
-/// The first of three ports that are free now.
-fn free_port() -> u16 {
-    loop {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        if port < 60000 && (1..3).all(|i| std::net::TcpListener::bind(("127.0.0.1", port + i)).is_ok()) {
-            return port;
-        }
-    }
-}
-
-fn bash(dir: &Path, script: &str) -> sheen_tests::Ran {
-    let mut command = Command::new("bash");
-    command.args(["-ec", script]).current_dir(dir);
-    run_within(command, Duration::from_secs(60))
-}
+use sheen_tests::{
+    Mount, can_mount,
+    cluster::{Cluster, bash},
+    noise, run_within, sheen,
+};
 
 #[test]
 fn a_copy_goes_on_when_its_oss_is_killed_and_comes_back() {

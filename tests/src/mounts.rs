@@ -1,0 +1,225 @@
+//! Several mounts of one file system: set up, watched so that nothing hangs, and asked what they send to the servers.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{Fs, Mount, abort, run, sheen};
+
+/// How long a mount that died or went silent may hold others up: 30 s in which it may come back, and what a busy machine adds.
+pub const EVICTION_MAX: Duration = Duration::from_secs(45);
+
+/// A file system with two mounts: one in the process that serves it, one in a process of its own over tcp.
+pub struct TwoMounts {
+    /// Its name, unlike those of others on this machine.
+    pub fsname: String,
+    /// Ends operations that hang; before the mounts, so that it is gone before they are.
+    _watch: Watch,
+    /// The second.
+    pub second: Mount,
+    /// The first.
+    pub fs: Fs,
+}
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+impl TwoMounts {
+    /// With 4 OSTs and small stripes, so that files of 200 KiB have objects on all of them. A test that takes longer than `limit`
+    /// is ended.
+    #[track_caller]
+    pub fn up(limit: Duration) -> TwoMounts {
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let fsname = format!("t{:x}", (std::process::id() << 6 | n & 0x3f) & 0xfff_ffff);
+        let fs = Fs::up_in(Path::new("/dev/shm"), 4, &["--fsname", &fsname]);
+        let second = fs.second_mount();
+        fs.lfs("setstripe -c 4 -S 64K .").ok();
+        fs::set_permissions(&fs.mnt, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("the root's mode");
+        let watch = Watch::over(&[&fs.mnt, &second.mnt], limit);
+        TwoMounts { fsname, _watch: watch, second, fs }
+    }
+
+    /// Directory `name`, made anew, as the two mounts see it.
+    #[track_caller]
+    pub fn dir(&self, name: &str) -> Two {
+        fs::create_dir_all(self.fs.path(name)).expect("a directory");
+        Two { a: self.fs.path(name), b: self.second.path(name) }
+    }
+
+    /// What `lctl get_param` prints of parameters of this file system, the pattern's `{}` standing for its name.
+    #[track_caller]
+    pub fn param(&self, pattern: &str) -> String {
+        run(sheen(), ["lctl", "get_param", &pattern.replace("{}", &self.fsname)]).ok()
+    }
+
+    /// Requests that all mounts have sent to the servers so far, by device and operation. How full the targets are is asked now and
+    /// then by itself, and is left out.
+    #[track_caller]
+    pub fn requests(&self) -> BTreeMap<String, u64> {
+        let mut found = self.counters("mdc.{}-*.stats", "[reqs]");
+        found.extend(self.counters("osc.{}-*.stats", "[reqs]"));
+        found.retain(|name, _| !name.ends_with(" statfs") && !name.ends_with(" ping"));
+        found
+    }
+
+    /// Requests of the kernel that all mounts have executed so far, by mount and operation.
+    #[track_caller]
+    pub fn operations(&self) -> BTreeMap<String, u64> {
+        self.counters("llite.{}-*.stats", "[usecs]")
+    }
+
+    #[track_caller]
+    fn counters(&self, pattern: &str, unit: &str) -> BTreeMap<String, u64> {
+        let text = self.param(pattern);
+        assert!(text.contains("snapshot_time"), "{pattern} shows no statistics: {text}");
+        let mut device = "";
+        let mut found = BTreeMap::new();
+        for line in text.lines() {
+            if let Some((name, _)) = line.split_once('=') {
+                device = name;
+            } else if line.contains(unit)
+                && let [op, count, ..] = line.split_whitespace().collect::<Vec<_>>()[..]
+            {
+                found.insert(format!("{device} {op}"), count.parse().expect("a count"));
+            }
+        }
+        found
+    }
+}
+
+/// What was counted between two looks.
+pub fn between(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let more = |(name, n): (&String, &u64)| {
+        let more = n - before.get(name).copied().unwrap_or(0);
+        (more > 0).then(|| (name.clone(), more))
+    };
+    after.iter().filter_map(more).collect()
+}
+
+/// One directory on two mounts.
+#[derive(Clone, Debug)]
+pub struct Two {
+    /// On the one.
+    pub a: PathBuf,
+    /// On the other.
+    pub b: PathBuf,
+}
+
+impl Two {
+    /// The same two, the other way round.
+    pub fn swapped(&self) -> Two {
+        Two { a: self.b.clone(), b: self.a.clone() }
+    }
+
+    /// A path on the one mount.
+    pub fn a(&self, name: &str) -> PathBuf {
+        self.a.join(name)
+    }
+
+    /// A path on the other mount.
+    pub fn b(&self, name: &str) -> PathBuf {
+        self.b.join(name)
+    }
+
+    /// Both.
+    pub fn both(&self) -> [&Path; 2] {
+        [&self.a, &self.b]
+    }
+}
+
+/// Ends all operations on some mounts when a test takes too long: they fail, the test's threads come back and it fails.
+#[derive(Debug)]
+pub struct Watch {
+    done: Option<mpsc::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+    fired: Arc<AtomicBool>,
+}
+
+impl Watch {
+    /// From now on.
+    pub fn over(mounts: &[&Path], limit: Duration) -> Watch {
+        let mounts: Vec<PathBuf> = mounts.iter().map(|m| m.to_path_buf()).collect();
+        let (done, wait) = mpsc::channel::<()>();
+        let fired = Arc::new(AtomicBool::new(false));
+        let flag = fired.clone();
+        let thread = thread::spawn(move || {
+            if wait.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+                flag.store(true, Ordering::SeqCst);
+                eprintln!("the test hangs: no end after {limit:?}; {} is cut off from the kernel", mounts[0].display());
+                mounts.iter().for_each(|m| abort(m));
+            }
+        });
+        Watch { done: Some(done), thread: Some(thread), fired }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        drop(self.done.take());
+        let _ = self.thread.take().map(thread::JoinHandle::join);
+        assert!(!self.fired.load(Ordering::SeqCst) || thread::panicking(), "the test took too long");
+    }
+}
+
+impl Mount {
+    /// The process that serves it.
+    #[track_caller]
+    pub fn pid(&self) -> Pid {
+        let at = self.mnt.to_string_lossy().into_owned();
+        for entry in fs::read_dir("/proc").expect("/proc").flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse().ok()).and_then(Pid::from_raw) else {
+                continue;
+            };
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let words: Vec<_> = line.split(|b| *b == 0).map(String::from_utf8_lossy).collect();
+            if words.iter().any(|w| *w == "mount") && words.iter().any(|w| *w == at.as_str()) {
+                return pid;
+            }
+        }
+        panic!("no process serves {at}");
+    }
+
+    /// `kill -9` of the process that serves it.
+    #[track_caller]
+    pub fn kill(&self) {
+        let pid = self.pid();
+        kill_process(pid, Signal::KILL).expect("kills what it started");
+        while fs::exists(format!("/proc/{pid}/stat")).unwrap_or(false) && !is_zombie(pid) {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Stops the process that serves it in its tracks, until [`Mount::go_on`].
+    #[track_caller]
+    pub fn freeze(&self) {
+        kill_process(self.pid(), Signal::STOP).expect("stops what it started");
+    }
+
+    /// Lets it run again.
+    #[track_caller]
+    pub fn go_on(&self) {
+        kill_process(self.pid(), Signal::CONT).expect("continues what it started");
+    }
+}
+
+fn is_zombie(pid: Pid) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| s.contains(") Z "))
+}
+
+/// A command as a user without privileges, who is in no group.
+pub fn as_nobody(script: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "bash", "-c", script]);
+    command
+}

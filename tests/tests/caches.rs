@@ -1,0 +1,287 @@
+//! What is cached costs no request, and a mount that is gone does not keep others from changing what it cached.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    io::Write,
+    os::unix::fs::{FileExt, symlink},
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use sheen_tests::{
+    can_mount, is_mounted,
+    mounts::{EVICTION_MAX, Two, TwoMounts, between},
+    noise,
+    posix::Map,
+    run_within,
+};
+
+const LIMIT: Duration = Duration::from_secs(180);
+const FILES: usize = 50;
+/// A name in a directory and what is below it, of several stripes.
+const LEN: usize = 300_000;
+
+macro_rules! two {
+    () => {
+        match can_mount().then(|| TwoMounts::up(LIMIT)) {
+            Some(two) => two,
+            None => return println!("skipped: /dev/fuse cannot be opened here"),
+        }
+    };
+}
+
+fn name(i: usize) -> String {
+    format!("tree/sub{}/f{i}", i % 5)
+}
+
+fn plant(at: &Two) {
+    for i in 0..5 {
+        fs::create_dir_all(at.a(&format!("tree/sub{i}"))).unwrap();
+    }
+    for i in 0..FILES {
+        fs::write(at.a(&name(i)), noise(i as u64, if i % 5 == 0 { LEN } else { 100 })).unwrap();
+        symlink(format!("f{i}"), at.a(&format!("{}.link", name(i)))).unwrap();
+    }
+}
+
+/// What `look` costs in requests to the servers.
+#[track_caller]
+fn cost(two: &TwoMounts, look: impl FnOnce()) -> BTreeMap<String, u64> {
+    let before = two.requests();
+    look();
+    between(&before, &two.requests())
+}
+
+fn none() -> BTreeMap<String, u64> {
+    BTreeMap::new()
+}
+
+fn stat_all(at: &Two) {
+    for i in 0..FILES {
+        let len = fs::metadata(at.b(&name(i))).unwrap().len();
+        assert_eq!(len as usize, if i % 5 == 0 { LEN } else { 100 });
+        assert!(fs::symlink_metadata(at.b(&format!("{}.link", name(i)))).unwrap().is_symlink());
+    }
+}
+
+#[test]
+fn a_second_stat_asks_no_server() {
+    let two = two!();
+    for at in [two.dir("d"), two.dir("e").swapped()] {
+        plant(&at);
+        assert!(!cost(&two, || stat_all(&at)).is_empty(), "the first look asks: the counters count");
+        stat_all(&at);
+        assert_eq!(cost(&two, || stat_all(&at)), none());
+        // Others' work on other things changes nothing about it.
+        fs::write(at.a("elsewhere"), noise(1, LEN)).unwrap();
+        fs::create_dir(at.a("dir")).unwrap();
+        fs::rename(at.a("elsewhere"), at.a("dir/f")).unwrap();
+        stat_all(&at);
+        assert_eq!(cost(&two, || stat_all(&at)), none(), "after A did something else");
+        // What A changes is asked for once, the rest not at all.
+        OpenOptions::new().append(true).open(at.a(&name(1))).unwrap().write_all(b"x").unwrap();
+        let asked = cost(&two, || assert_eq!(fs::metadata(at.b(&name(1))).unwrap().len(), 101));
+        assert!(!asked.is_empty(), "changed, so asked for");
+        // A lock that is taken away as soon as it was granted may be let be for a while, but not for long.
+        let start = Instant::now();
+        while cost(&two, || assert_eq!(fs::metadata(at.b(&name(1))).unwrap().len(), 101)) != none() {
+            assert!(start.elapsed() < Duration::from_secs(10), "it is kept again");
+            thread::sleep(Duration::from_millis(100));
+        }
+        assert_eq!(
+            cost(&two, || assert!(fs::metadata(at.b(&name(2))).unwrap().is_file())),
+            none(),
+            "its neighbour was kept"
+        );
+    }
+}
+
+/// Where the kernel can be told to forget names (FUSE 7.44, Linux 6.16), it keeps them, and attributes.
+#[test]
+fn a_second_stat_does_not_even_reach_the_mount() {
+    let two = two!();
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let version: Vec<u32> = release.split(['.', '-']).filter_map(|w| w.parse().ok()).take(2).collect();
+    if version < vec![6, 16] {
+        return println!("skipped: this kernel ({release}) cannot be told to forget names");
+    }
+    for at in [two.dir("d"), two.dir("e").swapped()] {
+        plant(&at);
+        stat_all(&at);
+        stat_all(&at);
+        let before = two.operations();
+        stat_all(&at);
+        assert_eq!(between(&before, &two.operations()), none());
+    }
+}
+
+#[test]
+fn a_second_look_at_a_missing_name_asks_no_server() {
+    let two = two!();
+    let at = two.dir("d");
+    plant(&at);
+    let look = || (0..20).for_each(|i| assert!(!at.b(&format!("tree/missing{i}")).exists()));
+    look();
+    assert_eq!(cost(&two, look), none());
+    fs::write(at.a("tree/missing7"), "x").unwrap();
+    assert!(at.b("tree/missing7").exists());
+}
+
+#[test]
+fn a_second_readlink_asks_no_server() {
+    let two = two!();
+    let at = two.dir("d");
+    plant(&at);
+    let look = || (0..FILES).for_each(|i| drop(fs::read_link(at.b(&format!("{}.link", name(i)))).unwrap()));
+    look();
+    assert_eq!(cost(&two, look), none());
+}
+
+fn rw(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).open(path).unwrap()
+}
+
+fn read_all(at: &Two) {
+    for i in (0..FILES).step_by(5) {
+        assert!(fs::read(at.b(&name(i))).unwrap() == noise(i as u64, LEN));
+    }
+}
+
+/// What an open and a close ask of the MDT is left out: an open handle is the MDT's to know.
+fn but_opens(mut asked: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    asked.retain(|what, _| !(what.contains("mdc") && (what.ends_with(" open") || what.ends_with(" close"))));
+    asked
+}
+
+#[test]
+fn a_second_read_asks_no_ost() {
+    let two = two!();
+    for at in [two.dir("d"), two.dir("e").swapped()] {
+        plant(&at);
+        read_all(&at);
+        read_all(&at);
+        assert_eq!(but_opens(cost(&two, || read_all(&at))), none());
+        let file = File::open(at.b(&name(5))).unwrap();
+        let mut bytes = vec![0; LEN];
+        let mut again = || file.read_exact_at(&mut bytes, 0).unwrap();
+        again();
+        assert_eq!(cost(&two, again), none(), "a file that stays open");
+        let map = Map::new(&rw(&at.b(&name(10))), LEN);
+        map.read(0, LEN);
+        assert_eq!(cost(&two, || drop(map.read(0, LEN))), none(), "a mapping");
+    }
+}
+
+/// What others do to other things leaves a file's pages where they are.
+#[test]
+fn work_elsewhere_leaves_pages_cached() {
+    let two = two!();
+    for at in [two.dir("d"), two.dir("e").swapped()] {
+        plant(&at);
+        read_all(&at);
+        read_all(&at);
+        fs::write(at.a("elsewhere"), noise(1, LEN)).unwrap();
+        assert_eq!(but_opens(cost(&two, || read_all(&at))), none(), "after A made another file");
+        rw(&at.a(&name(1))).write_all_at(b"short", 0).unwrap();
+        assert_eq!(but_opens(cost(&two, || read_all(&at))), none(), "after A wrote to another file");
+    }
+}
+
+/// A mount dies with everything cached and files open.
+#[test]
+fn a_killed_mount_holds_nobody_up_for_long() {
+    let two = two!();
+    let at = two.dir("d");
+    plant(&at);
+    stat_all(&at);
+    read_all(&at);
+    let open = File::open(at.b(&name(5))).unwrap();
+    two.second.kill();
+    let start = Instant::now();
+    change_all(&at);
+    let took = start.elapsed();
+    assert!(took < EVICTION_MAX, "held up for {took:?}");
+    let start = Instant::now();
+    change_all(&at);
+    assert!(start.elapsed() < EVICTION_MAX / 4, "given up once and for all: {:?}", start.elapsed());
+    drop(open);
+}
+
+/// Everything that B has cached is changed by A.
+fn change_all(at: &Two) {
+    for i in 0..FILES {
+        fs::write(at.a(&name(i)), noise(1000 + i as u64, LEN)).unwrap();
+        fs::rename(at.a(&name(i)), at.a(&format!("{}.new", name(i)))).unwrap();
+        fs::rename(at.a(&format!("{}.new", name(i))), at.a(&name(i))).unwrap();
+    }
+}
+
+/// A mount that stands still for longer than the servers wait is given up; when it goes on it finds out, and shows what is there.
+#[test]
+fn a_frozen_mount_is_given_up_and_comes_back_clean() {
+    let two = two!();
+    let at = two.dir("d");
+    plant(&at);
+    stat_all(&at);
+    read_all(&at);
+    two.second.freeze();
+    let start = Instant::now();
+    change_all(&at);
+    let took = start.elapsed();
+    // Goes on before anything is asserted: nothing of this test may stay stopped.
+    two.second.go_on();
+    assert!(took < EVICTION_MAX, "held up for {took:?}");
+    // It may serve what it cached until it notices; soon it does.
+    let start = Instant::now();
+    let fresh = |i: usize| fs::read(at.b(&name(i))).is_ok_and(|b| b == noise(1000 + i as u64, LEN));
+    while !(0..FILES).all(fresh) {
+        assert!(start.elapsed() < Duration::from_secs(30), "the past is still shown");
+        thread::sleep(Duration::from_millis(50));
+    }
+    fs::write(at.b("again"), "goes on").unwrap();
+    assert_eq!(fs::read_to_string(at.a("again")).unwrap(), "goes on");
+    fs::write(at.a(&name(5)), "and is called back").unwrap();
+    assert_eq!(fs::read_to_string(at.b(&name(5))).unwrap(), "and is called back");
+}
+
+/// An unmount in order gives all locks back first.
+#[test]
+fn an_unmount_holds_nobody_up() {
+    let two = two!();
+    let at = two.dir("d");
+    plant(&at);
+    stat_all(&at);
+    read_all(&at);
+    let mut umount = std::process::Command::new(sheen_tests::sheen());
+    umount.arg("umount").arg(&two.second.mnt);
+    run_within(umount, Duration::from_secs(20)).ok();
+    assert!(!is_mounted(&two.second.mnt));
+    let start = Instant::now();
+    change_all(&at);
+    assert!(start.elapsed() < EVICTION_MAX / 4, "held up for {:?}", start.elapsed());
+}
+
+/// Locks are not kept for what is gone: the tables of both sides shrink again.
+#[test]
+fn locks_of_removed_files_are_given_back() {
+    let two = two!();
+    let at = two.dir("d");
+    let locks = || -> u64 {
+        let text = two.param("ldlm.namespaces.*{}*.lock_count");
+        text.lines().filter_map(|l| l.rsplit_once('=')).map(|(_, n)| n.trim().parse::<u64>().unwrap()).sum()
+    };
+    let before = locks();
+    plant(&at);
+    stat_all(&at);
+    read_all(&at);
+    let cached = locks();
+    assert!(cached > before + FILES as u64, "caching takes locks: {before}, {cached}");
+    fs::remove_dir_all(at.a("tree")).unwrap();
+    let start = Instant::now();
+    while locks() > before + 20 {
+        assert!(start.elapsed() < Duration::from_secs(20), "{} locks are left, {cached} of {before} before", locks());
+        thread::sleep(Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,561 @@
+//! Random operations through two mounts, each checked against a model.
+//!
+//! * One file: reads, writes, truncates, mappings, holes, appends, with and without `O_DIRECT`, each through one of two mounts; the
+//!   model is a vector of bytes.
+//! * A tree: creates, removals, renames, links, modes, listings; the model is a directory of this machine's own file system, to which
+//!   the same is done.
+//!
+//! `SHEEN_FSX_OPS` says how many operations (200,000 for a full run), `SHEEN_FSX_SEED` repeats a run: a failure prints its seed.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    fs::{self, File, OpenOptions},
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use fastrand::Rng;
+use rustix::{
+    fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags},
+    io::Errno,
+};
+use sheen_tests::{can_mount, mounts::TwoMounts, posix::Map};
+
+/// So many that each test takes about a minute.
+const OPS_DEFAULT: u64 = 45_000;
+/// The file's largest size: four stripes on each of four OSTs.
+const SIZE_MAX: usize = 1 << 20;
+/// The last operations, printed at a failure.
+const HISTORY: usize = 40;
+const O_DIRECT: i32 = 0o40000;
+const PAGE: usize = 4096;
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|v| v.parse().unwrap_or_else(|_| panic!("{name}={v} is no number")))
+}
+
+/// How many operations, how long they may take, and from which seed.
+fn plan() -> (u64, Duration, u64) {
+    let ops = setting("SHEEN_FSX_OPS").unwrap_or(OPS_DEFAULT);
+    let seed = setting("SHEEN_FSX_SEED").unwrap_or_else(|| {
+        let now = std::time::UNIX_EPOCH.elapsed().expect("a clock after 1970");
+        u64::from(now.subsec_nanos() ^ now.as_secs() as u32)
+    });
+    println!("SHEEN_FSX_SEED={seed} SHEEN_FSX_OPS={ops}");
+    (ops, Duration::from_secs(120) + Duration::from_millis(20) * ops as u32, seed)
+}
+
+/// An operation on the file.
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Read { at: usize, len: usize },
+    ReadDirect { at: usize, len: usize },
+    ReadMap { at: usize, len: usize },
+    Write { at: usize, len: usize },
+    WriteDirect { at: usize, len: usize },
+    WriteMap { at: usize, len: usize },
+    Append { len: usize },
+    Truncate { to: usize },
+    TruncatePath { to: usize },
+    Punch { at: usize, len: usize },
+    Allocate { at: usize, len: usize },
+    Stat,
+    StatOpen,
+    Reopen,
+    Remap,
+    Sync,
+    Copy { from: usize, to: usize, len: usize },
+}
+
+/// The file, as one mount has it open.
+struct View {
+    path: PathBuf,
+    cached: File,
+    direct: File,
+    append: File,
+    map: Map,
+    /// Room whose start is aligned to a page.
+    room: Vec<u8>,
+}
+
+impl View {
+    fn open(path: PathBuf) -> View {
+        let options = |append: bool, flags| {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).append(append).custom_flags(flags);
+            options.open(&path).unwrap()
+        };
+        let (cached, direct, append) = (options(false, 0), options(false, O_DIRECT), options(true, 0));
+        let map = Map::new(&cached, SIZE_MAX);
+        View { cached, direct, append, map, room: vec![0; SIZE_MAX + PAGE], path }
+    }
+
+    fn aligned(&mut self, len: usize) -> (&File, &mut [u8]) {
+        let skip = self.room.as_ptr().align_offset(PAGE);
+        (&self.direct, &mut self.room[skip..skip + len])
+    }
+}
+
+/// The model and the two views of it.
+struct OneFile {
+    model: Vec<u8>,
+    views: [View; 2],
+    history: VecDeque<(u64, usize, Op)>,
+    rng: Rng,
+}
+
+impl OneFile {
+    fn pick(&mut self) -> Op {
+        let size = self.model.len();
+        let rng = &mut self.rng;
+        let mut range = |max: usize, page: usize| {
+            let at = rng.usize(..max.max(1)) / page * page;
+            let most = if rng.u8(..10) == 0 { 200_000 } else { 10_000 };
+            (at, (rng.usize(1..most).next_multiple_of(page)).min(SIZE_MAX - at))
+        };
+        let ((at, len), (page_at, page_len)) = (range(SIZE_MAX, 1), range(SIZE_MAX, PAGE));
+        let (inside, inside_len) = range(size, 1);
+        let inside_len = inside_len.min(size.saturating_sub(inside));
+        let other = range(SIZE_MAX, 1).0;
+        match rng.u8(..100) {
+            0..18 => Op::Read { at, len },
+            18..24 => Op::ReadDirect { at: page_at, len: page_len },
+            24..34 if inside_len > 0 => Op::ReadMap { at: inside, len: inside_len },
+            34..48 => Op::Write { at, len },
+            48..54 => Op::WriteDirect { at: page_at, len: page_len },
+            54..62 if inside_len > 0 => Op::WriteMap { at: inside, len: inside_len },
+            62..67 => Op::Append { len: len.min(SIZE_MAX - size) },
+            67..71 => Op::Truncate { to: at },
+            71..73 => Op::TruncatePath { to: at },
+            73..77 => Op::Punch { at, len },
+            77..79 => Op::Allocate { at, len },
+            79..85 => Op::Stat,
+            85..91 => Op::StatOpen,
+            91..93 => Op::Reopen,
+            93..95 => Op::Remap,
+            95..96 => Op::Sync,
+            96..98 if inside_len > 0 => Op::Copy { from: inside, to: other, len: inside_len.min(SIZE_MAX - other) },
+            _ => Op::Stat,
+        }
+    }
+
+    /// Does it through view `who`, and says what is wrong.
+    fn step(&mut self, n: u64, who: usize, op: Op) -> Result<(), String> {
+        let OneFile { model, views, rng, .. } = self;
+        let view = &mut views[who];
+        let failed = |e: std::io::Error| e.to_string();
+        let errno = |e: Errno| e.to_string();
+        let mut fresh = |len: usize| {
+            let mut bytes = vec![0; len];
+            rng.fill(&mut bytes);
+            // Who wrote it, for whoever looks at a failure.
+            bytes.iter_mut().step_by(64).for_each(|b| *b = n as u8);
+            bytes
+        };
+        match op {
+            Op::Read { at, len } => {
+                let mut bytes = vec![0; len];
+                let got = read_fully(&view.cached, &mut bytes, at).map_err(failed)?;
+                same(&bytes[..got], expected(model, at, len), at)?;
+            }
+            Op::ReadDirect { at, len } => {
+                let (file, bytes) = view.aligned(len);
+                let got = read_fully(file, bytes, at).map_err(failed)?;
+                same(&bytes[..got], expected(model, at, len), at)?;
+            }
+            Op::ReadMap { at, len } => {
+                // The kernel learns of a new end when it is asked for it; a mapping reaches no further than the end it knows.
+                size_is(&view.cached, model.len())?;
+                same(&view.map.read(at, len), expected(model, at, len), at)?;
+            }
+            Op::Write { at, len } => {
+                let bytes = fresh(len);
+                view.cached.write_all_at(&bytes, at as u64).map_err(failed)?;
+                put(model, at, &bytes);
+            }
+            Op::WriteDirect { at, len } => {
+                let new = fresh(len);
+                let (file, bytes) = view.aligned(len);
+                bytes.copy_from_slice(&new);
+                file.write_all_at(bytes, at as u64).map_err(failed)?;
+                put(model, at, &new);
+            }
+            Op::WriteMap { at, len } => {
+                size_is(&view.cached, model.len())?;
+                let bytes = fresh(len);
+                view.map.write(at, &bytes);
+                view.map.sync().map_err(errno)?;
+                put(model, at, &bytes);
+            }
+            Op::Append { len } => {
+                let bytes = fresh(len);
+                let done = std::io::Write::write(&mut view.append, &bytes).map_err(failed)?;
+                if done != len {
+                    return Err(format!("appended {done}"));
+                }
+                model.extend_from_slice(&bytes);
+            }
+            Op::Truncate { to } => {
+                view.cached.set_len(to as u64).map_err(failed)?;
+                model.resize(to, 0);
+            }
+            Op::TruncatePath { to } => {
+                rustix::fs::open(&view.path, OFlags::WRONLY, Mode::empty())
+                    .and_then(|fd| rustix::fs::ftruncate(fd, to as u64))
+                    .map_err(errno)?;
+                model.resize(to, 0);
+            }
+            Op::Punch { at, len } => {
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                rustix::fs::fallocate(&view.cached, flags, at as u64, len as u64).map_err(errno)?;
+                let end = (at + len).min(model.len());
+                model.get_mut(at..end).into_iter().for_each(|hole| hole.fill(0));
+            }
+            Op::Allocate { at, len } => {
+                let flags = FallocateFlags::empty();
+                rustix::fs::fallocate(&view.cached, flags, at as u64, len as u64).map_err(errno)?;
+                model.resize(model.len().max(at + len), 0);
+            }
+            Op::Stat => {
+                let found = fs::metadata(&view.path).map_err(failed)?.len() as usize;
+                if found != model.len() {
+                    return Err(format!("the size is {found}, expected {}", model.len()));
+                }
+            }
+            Op::StatOpen => size_is(&view.cached, model.len())?,
+            Op::Reopen => *view = View::open(view.path.clone()),
+            Op::Remap => view.map = Map::new(&view.cached, SIZE_MAX),
+            Op::Sync => view.cached.sync_all().map_err(failed)?,
+            Op::Copy { from, to, len } => {
+                let from_to = if from + len <= to || to + len <= from { Some((from, to)) } else { None };
+                // Overlapping ranges of one file are refused.
+                let Some((from, to)) = from_to else { return Ok(()) };
+                let (mut source, mut target) = (from as u64, to as u64);
+                let file = &view.cached;
+                let done = rustix::fs::copy_file_range(file, Some(&mut source), file, Some(&mut target), len);
+                let done = done.map_err(errno)?;
+                let bytes = model[from..from + done].to_vec();
+                put(model, to, &bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, ops: u64) {
+        let start = Instant::now();
+        for n in 0..ops {
+            let (op, who) = (self.pick(), self.rng.usize(..2));
+            if self.history.len() == HISTORY {
+                self.history.pop_front();
+            }
+            self.history.push_back((n, who, op));
+            let outcome = self.step(n, who, op).and_then(|()| if n % 500 == 499 { self.all() } else { Ok(()) });
+            if let Err(what) = outcome {
+                for (n, who, op) in &self.history {
+                    eprintln!("{n:>7} {} {op:?}", ["A", "B"][*who]);
+                }
+                panic!("operation {n} on {}: {what}; the size is {}", ["A", "B"][who], self.model.len());
+            }
+        }
+        println!("{ops} operations in {:?}", start.elapsed());
+    }
+
+    /// Everything, on both mounts.
+    fn all(&self) -> Result<(), String> {
+        for view in &self.views {
+            let bytes = fs::read(&view.path).map_err(|e| e.to_string())?;
+            same(&bytes, &self.model, 0)?;
+        }
+        Ok(())
+    }
+}
+
+/// Short only at the end of the file.
+fn read_fully(file: &File, bytes: &mut [u8], at: usize) -> std::io::Result<usize> {
+    let mut got = 0;
+    while got < bytes.len() {
+        match file.read_at(&mut bytes[got..], (at + got) as u64)? {
+            0 => break,
+            n => got += n,
+        }
+    }
+    Ok(got)
+}
+
+fn expected(model: &[u8], at: usize, len: usize) -> &[u8] {
+    &model[at.min(model.len())..(at + len).min(model.len())]
+}
+
+fn put(model: &mut Vec<u8>, at: usize, bytes: &[u8]) {
+    model.resize(model.len().max(at + bytes.len()), 0);
+    model[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+fn size_is(file: &File, want: usize) -> Result<(), String> {
+    match file.metadata().map_err(|e| e.to_string())?.len() as usize {
+        found if found == want => Ok(()),
+        found => Err(format!("the size of the open file is {found}, expected {want}")),
+    }
+}
+
+fn same(found: &[u8], want: &[u8], at: usize) -> Result<(), String> {
+    if found == want {
+        return Ok(());
+    }
+    if found.len() != want.len() {
+        return Err(format!("{} bytes from {at}, expected {}", found.len(), want.len()));
+    }
+    let first = found.iter().zip(want).position(|(a, b)| a != b).unwrap_or(0);
+    let last = found.iter().zip(want).rposition(|(a, b)| a != b).unwrap_or(0);
+    let (found, want) = (&found[first..=last], &want[first..=last]);
+    let show = |bytes: &[u8]| format!("{:02x?}", &bytes[..bytes.len().min(16)]);
+    Err(format!("bytes {} to {} are {}…, expected {}…", at + first, at + last, show(found), show(want)))
+}
+
+fn one_file(two: &TwoMounts, layout: &str, ops: u64, seed: u64) {
+    let at = two.dir(&layout.replace(' ', ""));
+    two.fs.lfs(&format!("setstripe {layout} {}", at.a.display())).ok();
+    println!("{layout}");
+    let views = [at.a("f"), at.b("f")].map(View::open);
+    OneFile { model: Vec::new(), views, history: VecDeque::new(), rng: Rng::with_seed(seed) }.run(ops);
+}
+
+#[test]
+fn one_file_through_two_mounts() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let (ops, limit, seed) = plan();
+    let two = TwoMounts::up(limit);
+    for layout in ["-c 4 -S 64K", "-c 1", "-C 8 -S 64K"] {
+        one_file(&two, layout, ops / 3, seed);
+    }
+}
+
+/// An operation on the tree. Names are paths below its root.
+#[derive(Clone, Debug)]
+enum Act {
+    Create(String),
+    CreateNew(String),
+    Mkdir(String),
+    Unlink(String),
+    Rmdir(String),
+    Rename(String, String, RenameFlags),
+    Link(String, String),
+    Symlink(String, String),
+    Mknod(String),
+    Chmod(String, u32),
+    Truncate(String, u64),
+    Append(String),
+    SetXattr(String),
+    GetXattr(String),
+    Stat(String),
+    List(String),
+    ReadLink(String),
+    Read(String),
+}
+
+/// What an operation came to: the same on both file systems.
+#[derive(PartialEq, Eq)]
+struct Outcome(Result<String, Errno>);
+
+impl fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Ok(text) => write!(f, "{text:?}"),
+            Err(e) => write!(f, "{e}"),
+        }
+    }
+}
+
+impl Act {
+    /// Few names, so that they meet; up to three levels.
+    fn pick(rng: &mut Rng) -> Act {
+        let path = |rng: &mut Rng| {
+            let depth = rng.usize(1..4);
+            (0..depth).map(|_| ["a", "b", "c", "d"][rng.usize(..4)]).collect::<Vec<_>>().join("/")
+        };
+        let p = path(rng);
+        match rng.u8(..100) {
+            0..10 => Act::Create(p),
+            10..14 => Act::CreateNew(p),
+            14..26 => Act::Mkdir(p),
+            26..34 => Act::Unlink(p),
+            34..40 => Act::Rmdir(p),
+            40..52 => {
+                let flags = [RenameFlags::empty(), RenameFlags::empty(), RenameFlags::NOREPLACE, RenameFlags::EXCHANGE];
+                Act::Rename(p, path(rng), flags[rng.usize(..4)])
+            }
+            52..56 => Act::Link(p, path(rng)),
+            // None points out of the tree, wherever it is moved.
+            56..59 => Act::Symlink(["a", "b/c", "d", "nowhere"][rng.usize(..4)].to_owned(), p),
+            59..61 => Act::Mknod(p),
+            61..65 => Act::Chmod(p, [0o644, 0o600, 0o755, 0o700, 0o4711][rng.usize(..5)]),
+            65..68 => Act::Truncate(p, rng.u64(..200_000)),
+            68..72 => Act::Append(p),
+            72..74 => Act::SetXattr(p),
+            74..76 => Act::GetXattr(p),
+            76..86 => Act::Stat(p),
+            86..92 => Act::List(p),
+            92..94 => Act::ReadLink(p),
+            _ => Act::Read(p),
+        }
+    }
+
+    fn perform(&self, root: &Path) -> Outcome {
+        match (self, self.attempt(root)) {
+            // Where the kernel still knows a directory by a name that another mount has taken from it, it refuses to find it under its
+            // new one while it renames (d_splice_alias cannot take the locks that it needs then). A look finds it; docs/semantics.md
+            // lists this.
+            (Act::Rename(p, q, _), Err(Errno::STALE)) => {
+                let _ = (rustix::fs::lstat(root.join(p)), rustix::fs::lstat(root.join(q)));
+                Outcome(self.attempt(root))
+            }
+            (_, outcome) => Outcome(outcome),
+        }
+    }
+
+    fn attempt(&self, root: &Path) -> Result<String, Errno> {
+        let nothing = |()| String::new();
+        let mode = Mode::from_raw_mode(0o644);
+        // A fifo in the way would wait for its other end.
+        let create = OFlags::CREATE | OFlags::WRONLY | OFlags::NONBLOCK;
+        match self {
+            Act::Create(p) => rustix::fs::open(root.join(p), create, mode).map(|_| String::new()),
+            Act::CreateNew(p) => rustix::fs::open(root.join(p), create | OFlags::EXCL, mode).map(|_| String::new()),
+            Act::Mkdir(p) => rustix::fs::mkdir(root.join(p), Mode::from_raw_mode(0o755)).map(nothing),
+            Act::Unlink(p) => rustix::fs::unlink(root.join(p)).map(nothing),
+            Act::Rmdir(p) => rustix::fs::rmdir(root.join(p)).map(nothing),
+            Act::Rename(p, q, f) => rustix::fs::renameat_with(CWD, root.join(p), CWD, root.join(q), *f).map(nothing),
+            Act::Link(p, q) => rustix::fs::linkat(CWD, root.join(p), CWD, root.join(q), AtFlags::empty()).map(nothing),
+            Act::Symlink(to, p) => rustix::fs::symlink(to, root.join(p)).map(nothing),
+            Act::Mknod(p) => rustix::fs::mknodat(CWD, root.join(p), FileType::Fifo, mode, 0).map(nothing),
+            Act::Chmod(p, bits) => rustix::fs::chmod(root.join(p), Mode::from_raw_mode(*bits)).map(nothing),
+            Act::Truncate(p, to) => open_file(&root.join(p), OFlags::WRONLY)?.set_len(*to).map_err(errno).map(nothing),
+            Act::Append(p) => {
+                let mut file = open_file(&root.join(p), OFlags::WRONLY | OFlags::APPEND)?;
+                std::io::Write::write_all(&mut file, p.as_bytes()).map_err(errno).map(nothing)
+            }
+            Act::SetXattr(p) => {
+                regular(&root.join(p))?;
+                let value = p.as_bytes();
+                rustix::fs::lsetxattr(root.join(p), "user.k", value, rustix::fs::XattrFlags::empty()).map(nothing)
+            }
+            Act::GetXattr(p) => {
+                regular(&root.join(p))?;
+                let mut value = [0; 100];
+                let n = rustix::fs::lgetxattr(root.join(p), "user.k", &mut value[..])?;
+                Ok(String::from_utf8_lossy(&value[..n]).into_owned())
+            }
+            Act::Stat(p) => describe(&root.join(p)),
+            Act::List(p) => list(&root.join(p)),
+            Act::ReadLink(p) => {
+                rustix::fs::readlink(root.join(p), Vec::new()).map(|t| t.to_string_lossy().into_owned())
+            }
+            Act::Read(p) => {
+                let mut file = open_file(&root.join(p), OFlags::RDONLY)?;
+                let mut bytes = Vec::new();
+                std::io::Read::read_to_end(&mut file, &mut bytes).map_err(errno)?;
+                let text = bytes.iter().filter(|b| **b != 0).map(|b| char::from(*b)).collect::<String>();
+                Ok(format!("{} bytes: {text}", bytes.len()))
+            }
+        }
+    }
+}
+
+fn errno(e: std::io::Error) -> Errno {
+    Errno::from_io_error(&e).unwrap_or(Errno::IO)
+}
+
+/// Opens what is a file; a fifo would wait for its other end.
+fn open_file(path: &Path, flags: OFlags) -> Result<File, Errno> {
+    let fd = rustix::fs::open(path, flags | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty())?;
+    match FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) {
+        FileType::RegularFile => Ok(File::from(fd)),
+        FileType::Directory => Err(Errno::ISDIR),
+        _ => Err(Errno::NXIO),
+    }
+}
+
+/// Only files and directories carry `user.` attributes, and what the model's file system allows on others is its own matter.
+fn regular(path: &Path) -> Result<(), Errno> {
+    match FileType::from_raw_mode(rustix::fs::lstat(path)?.st_mode) {
+        FileType::RegularFile | FileType::Directory => Ok(()),
+        _ => Err(Errno::PERM),
+    }
+}
+
+/// What lstat(2) says that does not depend on the file system.
+fn describe(path: &Path) -> Result<String, Errno> {
+    let stat = rustix::fs::lstat(path)?;
+    let size = if FileType::from_raw_mode(stat.st_mode) == FileType::Directory { 0 } else { stat.st_size };
+    Ok(format!("mode {:o} links {} size {size}", stat.st_mode, stat.st_nlink))
+}
+
+fn list(path: &Path) -> Result<String, Errno> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path).map_err(errno)? {
+        let entry = entry.map_err(errno)?;
+        names.push(format!("{} {:?}", entry.file_name().to_string_lossy(), entry.file_type().map_err(errno)?));
+    }
+    names.sort();
+    Ok(names.join(", "))
+}
+
+/// All that is below, described.
+fn tree(root: &Path) -> String {
+    let mut lines = Vec::new();
+    let mut todo = vec![root.to_owned()];
+    while let Some(dir) = todo.pop() {
+        for entry in fs::read_dir(&dir).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            let name = path.strip_prefix(root).unwrap().display().to_string();
+            lines.push(format!("{name}: {}", describe(&path).unwrap()));
+            if entry.file_type().unwrap().is_dir() {
+                todo.push(path);
+            }
+        }
+    }
+    lines.sort();
+    lines.join("\n")
+}
+
+#[test]
+fn a_tree_through_two_mounts() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let (ops, limit, seed) = plan();
+    let two = TwoMounts::up(limit);
+    let at = two.dir("tree");
+    let model = Path::new("/dev/shm").join(format!("sheen-model-{}", two.fsname));
+    fs::create_dir_all(&model).unwrap();
+    let outcome = std::panic::catch_unwind(|| follow(&at.both(), &model, ops, seed));
+    fs::remove_dir_all(&model).unwrap();
+    outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+fn follow(views: &[&Path; 2], model: &Path, ops: u64, seed: u64) {
+    let mut rng = Rng::with_seed(seed);
+    let mut history = VecDeque::new();
+    let start = Instant::now();
+    for n in 0..ops {
+        let (act, who) = (Act::pick(&mut rng), rng.usize(..2));
+        let (found, want) = (act.perform(views[who]), act.perform(model));
+        if history.len() == HISTORY {
+            history.pop_front();
+        }
+        history.push_back(format!("{n:>7} {} {act:?}: {want:?}", ["A", "B"][who]));
+        let recent = || history.iter().cloned().collect::<Vec<_>>().join("\n");
+        assert_eq!(found, want, "operation {n}\n{}", recent());
+        if n % 500 == 499 || n + 1 == ops {
+            let want = tree(model);
+            for view in views {
+                assert_eq!(tree(view), want, "all, after operation {n}\n{}", recent());
+            }
+        }
+    }
+    println!("{ops} operations in {:?}", start.elapsed());
+}

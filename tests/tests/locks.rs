@@ -1,0 +1,433 @@
+//! flock(2) and fcntl(2) locks hold among the programs of all mounts.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
+use sheen_tests::{
+    can_mount,
+    mounts::{EVICTION_MAX, TwoMounts},
+    posix::{Conflict, Kind, Owner, conflict, lock},
+    run_within,
+};
+
+const LIMIT: Duration = Duration::from_secs(120);
+/// A waiter is woken within this time, also on a busy machine.
+const SOON: Duration = Duration::from_secs(10);
+/// Who waits still waits after this time.
+const A_WHILE: Duration = Duration::from_millis(300);
+
+macro_rules! two {
+    () => {
+        match can_mount().then(|| TwoMounts::up(LIMIT)) {
+            Some(two) => two,
+            None => return println!("skipped: /dev/fuse cannot be opened here"),
+        }
+    };
+}
+
+fn open(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
+}
+
+const SHARED: FlockOperation = FlockOperation::NonBlockingLockShared;
+const EXCLUSIVE: FlockOperation = FlockOperation::NonBlockingLockExclusive;
+const UNLOCK: FlockOperation = FlockOperation::Unlock;
+const BUSY: Result<(), Errno> = Err(Errno::WOULDBLOCK);
+
+fn try_lock(file: &File, kind: Kind, start: i64, len: i64) -> Result<(), Errno> {
+    // POSIX allows EACCES as well; Linux answers EAGAIN.
+    lock(file, Owner::Process, false, kind, start, len)
+}
+
+#[test]
+fn flock_excludes_across_mounts() {
+    let two = two!();
+    for at in [two.dir("d"), two.dir("d").swapped()] {
+        let (a, b, b2) = (open(&at.a("f")), open(&at.b("f")), open(&at.b("f")));
+        flock(&a, EXCLUSIVE).unwrap();
+        assert_eq!(flock(&b, EXCLUSIVE), BUSY);
+        assert_eq!(flock(&b, SHARED), BUSY);
+        flock(&a, EXCLUSIVE).unwrap();
+        flock(&a, UNLOCK).unwrap();
+        flock(&b, SHARED).unwrap();
+        flock(&a, SHARED).unwrap();
+        flock(&b2, SHARED).unwrap();
+        assert_eq!(flock(&a, EXCLUSIVE), BUSY, "others share it");
+        flock(&a, SHARED).unwrap();
+        flock(&b, UNLOCK).unwrap();
+        drop(b2);
+        soon("free once the others have gone", || flock(&a, EXCLUSIVE).is_ok());
+        assert_eq!(flock(&b, SHARED), BUSY, "upgraded once the others have closed or unlocked");
+        flock(&a, SHARED).unwrap();
+        flock(&b, SHARED).unwrap();
+        drop(a);
+        soon("released by a close", || flock(&b, EXCLUSIVE).is_ok());
+        let a = open(&at.a("f"));
+        assert_eq!(flock(&a, SHARED), BUSY);
+        let twin = b.try_clone().unwrap();
+        drop(b);
+        assert_eq!(flock(&a, SHARED), BUSY, "the other descriptor of the same opening still holds it");
+        drop(twin);
+        soon("released by the last close", || flock(&a, EXCLUSIVE).is_ok());
+        let other = open(&at.b("g"));
+        flock(&other, EXCLUSIVE).unwrap();
+    }
+}
+
+/// A close returns before what it releases has been released, when another thread of the kernel finishes it.
+#[track_caller]
+fn soon(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < SOON, "not {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn fcntl_locks_are_ranges_across_mounts() {
+    let two = two!();
+    for at in [two.dir("d"), two.dir("d").swapped()] {
+        let (a, b) = (open(&at.a("f")), open(&at.b("f")));
+        try_lock(&a, Kind::Write, 100, 100).unwrap();
+        assert_eq!(try_lock(&b, Kind::Write, 199, 1), BUSY);
+        assert_eq!(try_lock(&b, Kind::Read, 0, 0), BUSY);
+        try_lock(&b, Kind::Write, 0, 100).unwrap();
+        try_lock(&b, Kind::Write, 200, 0).unwrap();
+        assert_eq!(try_lock(&a, Kind::Write, 0, 0), BUSY);
+        try_lock(&a, Kind::Unlock, 120, 10).unwrap();
+        try_lock(&b, Kind::Write, 120, 10).unwrap();
+        assert_eq!(try_lock(&b, Kind::Write, 119, 1), BUSY, "split: the left part is kept");
+        assert_eq!(try_lock(&b, Kind::Write, 130, 1), BUSY, "and the right");
+        try_lock(&b, Kind::Unlock, 0, 0).unwrap();
+        try_lock(&a, Kind::Read, 0, 1000).unwrap();
+        try_lock(&b, Kind::Read, 500, 1000).unwrap();
+        assert_eq!(try_lock(&a, Kind::Write, 999, 1), BUSY);
+        try_lock(&a, Kind::Write, 0, 500).unwrap();
+        assert_eq!(try_lock(&b, Kind::Read, 499, 1), BUSY, "upgraded in part");
+        flock(&b, EXCLUSIVE).expect("flock(2) and fcntl(2) do not see each other");
+        flock(&b, UNLOCK).unwrap();
+        try_lock(&b, Kind::Unlock, 0, 0).unwrap();
+        // Any close by the process gives up all that it has on the file, through whatever descriptor.
+        drop(open(&at.a("f")));
+        soon("released by a close", || try_lock(&b, Kind::Write, 0, 0).is_ok());
+        try_lock(&b, Kind::Unlock, 0, 0).unwrap();
+    }
+}
+
+/// Runs `wait` on a thread, expects it to wait until `release` was called, and to end soon then.
+#[track_caller]
+fn waits_until<T: Send + 'static>(wait: impl FnOnce() -> T + Send + 'static, release: impl FnOnce()) -> T {
+    let (ended, end) = mpsc::channel();
+    thread::spawn(move || ended.send(wait()));
+    assert!(end.recv_timeout(A_WHILE).is_err(), "nobody waits");
+    release();
+    end.recv_timeout(SOON).expect("the waiter is woken")
+}
+
+#[test]
+fn a_waiter_gets_the_lock_when_it_is_released() {
+    let two = two!();
+    for at in [two.dir("d"), two.dir("d").swapped()] {
+        let (a, b) = (open(&at.a("f")), open(&at.b("f")));
+        for how in [FlockOperation::LockExclusive, FlockOperation::LockShared] {
+            flock(&a, EXCLUSIVE).unwrap();
+            let waiter = b.try_clone().unwrap();
+            waits_until(move || flock(&waiter, how), || flock(&a, UNLOCK).unwrap()).unwrap();
+            assert_eq!(flock(&a, EXCLUSIVE), BUSY);
+            flock(&b, UNLOCK).unwrap();
+        }
+        let holder = open(&at.a("f"));
+        flock(&holder, EXCLUSIVE).unwrap();
+        let waiter = b.try_clone().unwrap();
+        waits_until(move || flock(&waiter, FlockOperation::LockExclusive), || drop(holder)).unwrap();
+        flock(&b, UNLOCK).unwrap();
+        for part in [(0, 0), (50, 10)] {
+            try_lock(&a, Kind::Write, 0, 100).unwrap();
+            let waiter = b.try_clone().unwrap();
+            let wait = move || {
+                let got = lock(&waiter, Owner::Process, true, Kind::Write, part.0, part.1);
+                got.and_then(|()| lock(&waiter, Owner::Process, false, Kind::Unlock, 0, 0))
+            };
+            waits_until(wait, || try_lock(&a, Kind::Unlock, 0, 100).unwrap()).unwrap();
+        }
+    }
+}
+
+/// A process that does something with a file and says how far it is.
+struct Program {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Program {
+    /// Runs Python: `f` is the file, open for reading and writing; `say` prints; the program waits for a line with `hear()`.
+    #[track_caller]
+    fn start(path: &Path, script: &str) -> Program {
+        let frame = "import fcntl, os, signal, sys, errno\n\
+            def say(*words): print(*words, flush=True)\n\
+            def hear(): sys.stdin.readline()\n\
+            f = open(sys.argv[1], 'r+b', buffering=0)\n";
+        let mut child = Command::new("python3")
+            .args(["-c", &format!("{frame}{script}")])
+            .arg(path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3");
+        let (said, lines) = mpsc::channel();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| said.send(line)));
+        Program { child, lines }
+    }
+
+    /// What it says next.
+    #[track_caller]
+    fn says(&self) -> String {
+        self.lines.recv_timeout(SOON).expect("it says something")
+    }
+
+    #[track_caller]
+    fn says_nothing(&self) {
+        assert_eq!(self.lines.recv_timeout(A_WHILE).ok(), None, "it should wait");
+    }
+
+    fn tell(&mut self) {
+        self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    }
+
+    /// kill -9
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const HOLD_FLOCK: &str = "fcntl.flock(f, fcntl.LOCK_EX); say('held'); hear()";
+const HOLD_FCNTL: &str = "fcntl.lockf(f, fcntl.LOCK_EX, 10, 5); say('held'); hear()";
+
+#[test]
+fn locks_end_with_their_process() {
+    let two = two!();
+    for at in [two.dir("d"), two.dir("d").swapped()] {
+        let b = open(&at.b("f"));
+        for hold in [HOLD_FLOCK, HOLD_FCNTL] {
+            let mut holder = Program::start(&at.a("f"), hold);
+            assert_eq!(holder.says(), "held");
+            let waiter = b.try_clone().unwrap();
+            let wait = move || match hold {
+                HOLD_FLOCK => flock(&waiter, FlockOperation::LockExclusive),
+                _ => lock(&waiter, Owner::Process, true, Kind::Write, 0, 0),
+            };
+            waits_until(wait, || holder.kill()).unwrap();
+            flock(&b, UNLOCK).unwrap();
+            let _ = try_lock(&b, Kind::Unlock, 0, 0);
+        }
+    }
+}
+
+#[test]
+fn locks_end_with_their_mount() {
+    let two = two!();
+    let at = two.dir("d");
+    let a = open(&at.a("f"));
+    let holders = [HOLD_FLOCK, HOLD_FCNTL].map(|hold| Program::start(&at.b("f"), hold));
+    holders.iter().for_each(|h| assert_eq!(h.says(), "held"));
+    assert_eq!((flock(&a, SHARED), try_lock(&a, Kind::Read, 12, 1)), (BUSY, BUSY));
+    let start = Instant::now();
+    two.second.kill();
+    flock(&a, FlockOperation::LockExclusive).unwrap();
+    lock(&a, Owner::Process, true, Kind::Write, 0, 0).unwrap();
+    assert!(start.elapsed() < EVICTION_MAX, "released after {:?}", start.elapsed());
+}
+
+#[test]
+fn a_signal_interrupts_a_wait() {
+    let two = two!();
+    for at in [two.dir("d"), two.dir("d").swapped()] {
+        let (a, a2) = (open(&at.a("f")), open(&at.a("f")));
+        for wait in ["fcntl.flock(f, fcntl.LOCK_EX)", "fcntl.lockf(f, fcntl.LOCK_EX, 10, 5)"] {
+            flock(&a, EXCLUSIVE).unwrap();
+            try_lock(&a, Kind::Write, 0, 0).unwrap();
+            let script = format!(
+                "
+def alarm(*_): raise InterruptedError
+signal.signal(signal.SIGALRM, alarm); signal.setitimer(signal.ITIMER_REAL, 0.5)
+try: {wait}
+except InterruptedError: say('interrupted')
+hear()"
+            );
+            let program = Program::start(&at.b("f"), &script);
+            assert_eq!(program.says(), "interrupted");
+            flock(&a, UNLOCK).unwrap();
+            try_lock(&a, Kind::Unlock, 0, 0).unwrap();
+            flock(&a2, EXCLUSIVE).expect("who was interrupted does not get it later");
+            try_lock(&a2, Kind::Write, 0, 0).expect("nor a range");
+            flock(&a2, UNLOCK).unwrap();
+            try_lock(&a2, Kind::Unlock, 0, 0).unwrap();
+        }
+    }
+}
+
+#[test]
+fn who_waits_can_be_killed() {
+    let two = two!();
+    let at = two.dir("d");
+    let (a, a2) = (open(&at.a("f")), open(&at.a("f")));
+    flock(&a, EXCLUSIVE).unwrap();
+    try_lock(&a, Kind::Write, 0, 0).unwrap();
+    for wait in ["fcntl.flock(f, fcntl.LOCK_EX)", "fcntl.lockf(f, fcntl.LOCK_EX)"] {
+        let mut waiter = Program::start(&at.b("f"), &format!("say('now')\n{wait}\nsay('got it')"));
+        assert_eq!(waiter.says(), "now");
+        waiter.says_nothing();
+        let start = Instant::now();
+        waiter.kill();
+        assert!(start.elapsed() < SOON, "killed after {:?}", start.elapsed());
+    }
+    flock(&a, UNLOCK).unwrap();
+    soon("free after the waiter died", || flock(&a2, EXCLUSIVE).is_ok());
+    try_lock(&a, Kind::Unlock, 0, 0).unwrap();
+    let b = open(&at.b("f"));
+    soon("free after the waiter died", || try_lock(&b, Kind::Write, 0, 0).is_ok());
+}
+
+#[test]
+fn a_deadlock_is_refused() {
+    let two = two!();
+    let at = two.dir("d");
+    fs::write(at.a("f"), "x").unwrap();
+    let take = |mine: u32, other: u32| {
+        format!(
+            "
+fcntl.lockf(f, fcntl.LOCK_EX, 1, {mine}); say('holds'); hear()
+try: fcntl.lockf(f, fcntl.LOCK_EX, 1, {other}); say('got it')
+except OSError as e: say('deadlock' if e.errno == errno.EDEADLK else e)
+hear()"
+        )
+    };
+    let mut first = Program::start(&at.a("f"), &take(0, 1));
+    let mut second = Program::start(&at.b("f"), &take(1, 0));
+    assert_eq!((first.says(), second.says()), ("holds".into(), "holds".into()));
+    first.tell();
+    first.says_nothing();
+    second.tell();
+    assert_eq!(second.says(), "deadlock");
+    second.kill();
+    assert_eq!(first.says(), "got it", "the other one goes on when it can");
+}
+
+#[test]
+fn the_holder_is_named() {
+    let two = two!();
+    for at in [two.dir("d"), two.dir("d").swapped()] {
+        let b = open(&at.b("f"));
+        assert_eq!(conflict(&b, Kind::Write, 0, 0), Ok(None));
+        let mut holder = Program::start(&at.a("f"), HOLD_FCNTL);
+        assert_eq!(holder.says(), "held");
+        let pid = holder.child.id() as i32;
+        let found = conflict(&b, Kind::Read, 0, 0).unwrap();
+        assert_eq!(found, Some(Conflict { kind: Kind::Write, start: 5, len: 10, pid }));
+        assert_eq!(conflict(&b, Kind::Write, 15, 0), Ok(None), "beside it");
+        holder.kill();
+        soon("free", || conflict(&b, Kind::Write, 0, 0) == Ok(None));
+        try_lock(&b, Kind::Read, 0, 0).unwrap();
+        assert_eq!(conflict(&b, Kind::Write, 0, 0), Ok(None), "one's own is not in the way");
+        try_lock(&b, Kind::Unlock, 0, 0).unwrap();
+    }
+}
+
+#[test]
+fn open_file_description_locks_hold_across_mounts() {
+    let two = two!();
+    for at in [two.dir("d"), two.dir("d").swapped()] {
+        let ofd = |file: &File, kind, start, len| lock(file, Owner::Description, false, kind, start, len);
+        let (a, a2, b) = (open(&at.a("f")), open(&at.a("f")), open(&at.b("f")));
+        ofd(&a, Kind::Write, 0, 100).unwrap();
+        assert_eq!(ofd(&b, Kind::Write, 50, 1), BUSY);
+        assert_eq!(ofd(&a2, Kind::Read, 50, 1), BUSY, "another opening of one process is another owner");
+        assert_eq!(try_lock(&b, Kind::Write, 99, 1), BUSY, "and ordinary fcntl locks respect it");
+        ofd(&b, Kind::Write, 100, 0).unwrap();
+        drop(a2);
+        thread::sleep(A_WHILE);
+        assert_eq!(ofd(&b, Kind::Write, 50, 1), BUSY, "another opening's close does not release it");
+        drop(a);
+        soon("released by its own close", || ofd(&b, Kind::Write, 0, 0).is_ok());
+        ofd(&b, Kind::Unlock, 0, 0).unwrap();
+    }
+}
+
+#[test]
+fn a_counter_under_a_lock_loses_nothing() {
+    let two = two!();
+    let at = two.dir("d");
+    const ROUNDS: u32 = 150;
+    for (name, take, give) in [
+        ("flock", "fcntl.flock(f, fcntl.LOCK_EX)", "fcntl.flock(f, fcntl.LOCK_UN)"),
+        ("fcntl", "fcntl.lockf(f, fcntl.LOCK_EX, 8, 0)", "fcntl.lockf(f, fcntl.LOCK_UN, 8, 0)"),
+    ] {
+        fs::write(at.a(name), "0").unwrap();
+        let script = format!(
+            "
+for i in range({ROUNDS}):
+    {take}
+    n = int(os.pread(f.fileno(), 20, 0)) + 1
+    os.pwrite(f.fileno(), str(n).encode(), 0)
+    {give}
+say('done')"
+        );
+        let programs: Vec<_> =
+            [at.a(name), at.b(name), at.a(name), at.b(name)].map(|p| Program::start(&p, &script)).into();
+        for program in &programs {
+            let done = program.lines.recv_timeout(LIMIT / 3).expect("it ends");
+            assert_eq!(done, "done");
+        }
+        let total = (programs.len() as u32 * ROUNDS).to_string();
+        assert_eq!(fs::read_to_string(at.a(name)).unwrap(), total, "{name}, read on A");
+        assert_eq!(fs::read_to_string(at.b(name)).unwrap(), total, "{name}, read on B");
+    }
+}
+
+#[test]
+fn a_database_is_shared_by_two_mounts() {
+    let two = two!();
+    let at = two.dir("d");
+    let write = |dir: &Path| {
+        let mut command = Command::new("bash");
+        let script = "for i in $(seq 40); do echo \"INSERT INTO t(v) VALUES(hex(randomblob(500)));\"; done | sqlite3 -cmd '.timeout 60000' db";
+        command.args(["-c", script]).current_dir(dir);
+        command
+    };
+    let make = "sqlite3 db 'PRAGMA journal_mode=DELETE; CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT);'";
+    let mut command = Command::new("bash");
+    command.args(["-c", make]).current_dir(&at.a);
+    run_within(command, SOON).ok();
+    let writers: Vec<_> = [&at.a, &at.b, &at.b]
+        .map(|d| write(d))
+        .into_iter()
+        .map(|c| thread::spawn(|| run_within(c, LIMIT / 2)))
+        .collect();
+    writers.into_iter().for_each(|w| drop(w.join().unwrap().ok()));
+    for dir in at.both() {
+        let mut command = Command::new("sqlite3");
+        command.args(["db", "SELECT count(*) FROM t; PRAGMA integrity_check;"]).current_dir(dir);
+        assert_eq!(run_within(command, SOON).ok(), "120\nok\n");
+    }
+}

@@ -1,0 +1,526 @@
+//! Two and three mounts at the same time: nothing is lost, nothing is done twice, nothing hangs, nobody sees the past.
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, File, OpenOptions},
+    io::{ErrorKind, Write},
+    os::unix::fs::{FileExt, MetadataExt, symlink},
+    path::{Path, PathBuf},
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{fs::RenameFlags, io::Errno};
+use sheen_tests::{
+    can_mount,
+    mounts::{Two, TwoMounts, Watch},
+    noise,
+    posix::Map,
+};
+
+const LIMIT: Duration = Duration::from_secs(120);
+/// How long a race goes on.
+const A_WHILE: Duration = Duration::from_secs(3);
+
+macro_rules! two {
+    () => {
+        match can_mount().then(|| TwoMounts::up(LIMIT)) {
+            Some(two) => two,
+            None => return println!("skipped: /dev/fuse cannot be opened here"),
+        }
+    };
+}
+
+/// Runs all at once, each on a thread of its own, and gives what they return.
+#[track_caller]
+fn together<T: Send, J: FnOnce() -> T + Send>(jobs: Vec<J>) -> Vec<T> {
+    let start = Barrier::new(jobs.len());
+    thread::scope(|scope| {
+        let start = &start;
+        let run = |job: J| scope.spawn(move || (start.wait(), job()).1);
+        let threads: Vec<_> = jobs.into_iter().map(run).collect();
+        threads.into_iter().map(|t| t.join().expect("a racer failed")).collect()
+    })
+}
+
+/// A racer of a kind of its own.
+type Job<'a> = Box<dyn FnOnce() -> u64 + Send + 'a>;
+
+fn exists<T>(result: Result<T, std::io::Error>) -> bool {
+    match result {
+        Ok(_) => true,
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => false,
+        Err(e) => panic!("{e}"),
+    }
+}
+
+#[test]
+fn of_many_that_create_a_name_one_wins() {
+    let two = two!();
+    let at = two.dir("d");
+    type Create = fn(&Path, usize) -> std::io::Result<()>;
+    let ways: [(&str, Create); 5] = [
+        ("O_EXCL", |p, _| File::create_new(p).map(drop)),
+        ("mkdir", |p, _| fs::create_dir(p)),
+        ("symlink", |p, _| symlink("x", p)),
+        ("link", |p, me| fs::hard_link(p.with_file_name(format!("source{me}")), p)),
+        ("rename", |p, me| {
+            let from = p.with_file_name(format!("mine{me}"));
+            fs::write(&from, "x")?;
+            Ok(rustix::fs::renameat_with(rustix::fs::CWD, from, rustix::fs::CWD, p, RenameFlags::NOREPLACE)?)
+        }),
+    ];
+    for me in 0..6 {
+        fs::write(at.a(&format!("source{me}")), "x").unwrap();
+    }
+    for (way, create) in ways {
+        const NAMES: usize = 40;
+        let racer = |me: usize| {
+            let dir = at.both()[me % 2];
+            move || (0..NAMES).map(|i| exists(create(&dir.join(format!("{way}{i}")), me))).collect::<Vec<_>>()
+        };
+        let won = together((0..6).map(racer).collect());
+        for i in 0..NAMES {
+            let winners = won.iter().filter(|w| w[i]).count();
+            assert_eq!(winners, 1, "{way}: name {i}");
+        }
+        assert_eq!(listed(&at.b).iter().filter(|n| n.starts_with(way)).count(), NAMES);
+    }
+}
+
+fn listed(dir: &Path) -> BTreeSet<String> {
+    let entries: Vec<_> = fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    let names: BTreeSet<_> = entries.iter().cloned().collect();
+    assert_eq!(names.len(), entries.len(), "listed twice");
+    names
+}
+
+#[test]
+fn appends_are_neither_lost_nor_torn() {
+    let two = two!();
+    let at = two.dir("d");
+    // The last spans stripes and is the size of the paper's IOR records.
+    for (name, len, count) in [("small", 64, 400), ("odd", 5003, 200), ("large", 47_008, 60)] {
+        let writer = |me: usize| {
+            let dir = at.both()[me % 2].join(name);
+            move || {
+                let mut file = OpenOptions::new().append(true).create(true).open(dir).unwrap();
+                for i in 0..count {
+                    let mut record = vec![b'a' + me as u8; len];
+                    record[..8].copy_from_slice(&(i as u64).to_le_bytes());
+                    assert_eq!(file.write(&record).unwrap(), len);
+                }
+            }
+        };
+        together((0..4).map(writer).collect());
+        for dir in at.both() {
+            let all = fs::read(dir.join(name)).unwrap();
+            assert_eq!(all.len(), 4 * count * len, "{name}: records are lost");
+            let mut next = [0u64; 4];
+            for (place, record) in all.chunks(len).enumerate() {
+                let me = (record[len - 1] - b'a') as usize;
+                assert!(record[8..].iter().all(|b| *b == b'a' + me as u8), "{name}: record {place} is torn");
+                let number = u64::from_le_bytes(record[..8].try_into().unwrap());
+                assert_eq!(number, next[me], "{name}: record {place}: in the order of its writer");
+                next[me] += 1;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rename_is_atomic_for_a_reader() {
+    let two = two!();
+    let at = two.dir("d");
+    let text = |n: u64| format!("{n:>20}").repeat(5000);
+    fs::write(at.a("f"), text(0)).unwrap();
+    let end = Instant::now() + A_WHILE;
+    let published = AtomicU64::new(0);
+    let write = || {
+        for n in 1.. {
+            fs::write(at.a("temporary"), text(n)).unwrap();
+            fs::rename(at.a("temporary"), at.a("f")).unwrap();
+            published.store(n, SeqCst);
+            if Instant::now() > end {
+                return n;
+            }
+        }
+        0
+    };
+    let read = |dir: &Path| {
+        let mut reads = 0;
+        while Instant::now() < end {
+            let least = published.load(SeqCst);
+            let found = fs::read_to_string(dir.join("f")).expect("the name is always there");
+            let number: u64 = found[..20].trim().parse().unwrap();
+            assert_eq!(found, text(number), "one version, whole");
+            assert!(number >= least, "version {least} was there before the read began; it found {number}");
+            reads += 1;
+        }
+        reads
+    };
+    let jobs: Vec<Job> = vec![Box::new(write), Box::new(|| read(&at.b)), Box::new(|| read(&at.a))];
+    let counts = together(jobs);
+    assert!(counts.iter().all(|n| *n > 10), "all made progress: {counts:?}");
+}
+
+/// A thing that one mount changes and others look at.
+struct Watched {
+    name: &'static str,
+    /// Makes it say `n`.
+    change: fn(&Path, u64),
+    /// What it says.
+    look: fn(&Path) -> u64,
+}
+
+const WATCHED: &[Watched] = &[
+    Watched {
+        name: "content",
+        change: |d, n| open(d, "content").write_all_at(&n.to_le_bytes(), 70_000).unwrap(),
+        look: |d| number(&open(d, "content"), 70_000),
+    },
+    Watched {
+        name: "size",
+        change: |d, n| OpenOptions::new().append(true).open(d.join("size")).unwrap().write_all(&[n as u8]).unwrap(),
+        look: |d| fs::metadata(d.join("size")).unwrap().len(),
+    },
+    Watched {
+        name: "truncated",
+        change: |d, n| open(d, "truncated").set_len(n * 1000).unwrap(),
+        look: |d| fs::metadata(d.join("truncated")).unwrap().len() / 1000,
+    },
+    Watched {
+        name: "xattr",
+        change: |d, n| {
+            rustix::fs::setxattr(d.join("xattr"), "user.n", &n.to_le_bytes(), rustix::fs::XattrFlags::empty()).unwrap();
+        },
+        look: |d| {
+            let mut value = [0; 8];
+            match rustix::fs::getxattr(d.join("xattr"), "user.n", &mut value[..]) {
+                Ok(_) => u64::from_le_bytes(value),
+                Err(e) => (assert_eq!(e, Errno::NODATA), 0).1,
+            }
+        },
+    },
+    Watched {
+        name: "name",
+        change: |d, n| fs::write(d.join(format!("name{n}")), "x").unwrap(),
+        look: |d| {
+            // Names come in order; looks beyond the last (so that its absence is cached), and finds the last by doubling.
+            let there = |n: u64| n == 0 || d.join(format!("name{n}")).exists();
+            let mut above = 1;
+            while there(above) {
+                above *= 2;
+            }
+            let mut below = above / 2;
+            while above - below > 1 {
+                let middle = below.midpoint(above);
+                if there(middle) { below = middle } else { above = middle }
+            }
+            below
+        },
+    },
+    Watched {
+        name: "links",
+        change: |d, n| fs::hard_link(d.join("links"), d.join(format!("link{n}"))).unwrap(),
+        look: |d| fs::metadata(d.join("links")).unwrap().nlink() - 1,
+    },
+    Watched {
+        name: "listing",
+        change: |d, n| drop(File::create(d.join(format!("sub/e{n}"))).unwrap()),
+        look: |d| listed(&d.join("sub")).len() as u64,
+    },
+];
+
+fn open(dir: &Path, name: &str) -> File {
+    OpenOptions::new().read(true).write(true).open(dir.join(name)).unwrap()
+}
+
+fn number(file: &File, offset: u64) -> u64 {
+    let mut bytes = [0; 8];
+    let _ = file.read_at(&mut bytes, offset).unwrap();
+    u64::from_le_bytes(bytes)
+}
+
+/// Whoever looks after a change has returned sees it or a later one, while changes go on all the time; on three mounts.
+#[test]
+fn nobody_sees_the_past() {
+    let two = two!();
+    let third = two.fs.second_mount();
+    let _watch = Watch::over(&[&third.mnt], LIMIT);
+    for thing in WATCHED {
+        let at = two.dir(thing.name);
+        for name in ["content", "size", "truncated", "xattr", "links"] {
+            fs::write(at.a(name), "").unwrap();
+        }
+        fs::create_dir(at.a("sub")).unwrap();
+        let (published, over) = (AtomicU64::new(0), AtomicBool::new(false));
+        let look = |dir: PathBuf| {
+            let (published, over) = (&published, &over);
+            move || {
+                let (mut looks, mut last) = (0u64, 0);
+                while !over.load(SeqCst) {
+                    let least = published.load(SeqCst).max(last);
+                    let found = (thing.look)(&dir);
+                    if found < least {
+                        over.store(true, SeqCst);
+                        panic!("{}: {found} is the past, {least} was there before: {}", thing.name, dir.display());
+                    }
+                    last = found;
+                    looks += 1;
+                }
+                looks
+            }
+        };
+        let change = || {
+            let end = Instant::now() + A_WHILE / 2;
+            let mut n = 0;
+            while Instant::now() < end && !over.load(SeqCst) {
+                n += 1;
+                (thing.change)(&at.a, n);
+                published.store(n, SeqCst);
+                if n % 16 == 0 {
+                    thread::sleep(Duration::from_millis(3)); // lets the others cache it
+                }
+            }
+            over.store(true, SeqCst);
+            n
+        };
+        let jobs: Vec<Job> = vec![
+            Box::new(change),
+            Box::new(look(at.a.clone())),
+            Box::new(look(at.b.clone())),
+            Box::new(look(third.path(thing.name))),
+        ];
+        let counts = together(jobs);
+        println!("{}: {} changes, looks {:?}", thing.name, counts[0], &counts[1..]);
+        assert!(counts.iter().all(|n| *n > 3), "{}: all made progress: {counts:?}", thing.name);
+    }
+}
+
+/// The same through a mapping that is there all the time.
+#[test]
+fn a_mapping_never_shows_the_past() {
+    let two = two!();
+    let at = two.dir("d");
+    fs::write(at.a("f"), noise(1, 200_000)).unwrap();
+    open(&at.a, "f").write_all_at(&[0; 8], 131_072).unwrap();
+    let (published, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let change = || {
+        let file = open(&at.a, "f");
+        let end = Instant::now() + A_WHILE;
+        let mut n = 0;
+        while Instant::now() < end && !over.load(SeqCst) {
+            n += 1;
+            file.write_all_at(&[n as u8; 8], 131_072).unwrap();
+            published.store(n, SeqCst);
+            // Slow enough that one byte holds all changes that a look may meet.
+            thread::sleep(Duration::from_micros(300));
+        }
+        over.store(true, SeqCst);
+        n
+    };
+    let look = |dir: &Path| {
+        let file = open(dir, "f");
+        let map = Map::new(&file, 200_000);
+        let mut looks = 0;
+        while !over.load(SeqCst) {
+            let least = published.load(SeqCst);
+            let found = map.read(131_072, 1)[0];
+            let latest = published.load(SeqCst);
+            // Between the two, or one that is under way; of more than 250 changes one byte does not tell.
+            let past = u64::from(found.wrapping_sub(least as u8)) > latest - least + 1;
+            if past && latest - least < 250 {
+                over.store(true, SeqCst);
+                panic!("the mapping shows {found}; {least} was there before, {latest} after");
+            }
+            looks += 1;
+        }
+        looks
+    };
+    let jobs: Vec<Job> = vec![Box::new(change), Box::new(|| look(&at.b)), Box::new(|| look(&at.a))];
+    let counts = together(jobs);
+    assert!(counts.iter().all(|n| *n > 10), "all made progress: {counts:?}");
+}
+
+fn cache_all(at: &Two, names: &[String]) {
+    for dir in at.both() {
+        for name in names {
+            fs::metadata(dir.join(name)).unwrap();
+        }
+        listed(dir);
+    }
+}
+
+fn gone(result: std::io::Result<()>) -> bool {
+    match result {
+        Ok(()) => true,
+        Err(e) if e.kind() == ErrorKind::NotFound => false,
+        Err(e) => panic!("{e}"),
+    }
+}
+
+#[test]
+fn two_mounts_unlink_in_one_directory() {
+    let two = two!();
+    let at = two.dir("d");
+    for round in 0..3 {
+        let names: Vec<_> = (0..150).map(|i| format!("f{round}.{i}")).collect();
+        for name in &names {
+            fs::write(at.a(name), name).unwrap();
+        }
+        cache_all(&at, &names);
+        let racer = |me: usize| {
+            let (dir, names) = (at.both()[me % 2], &names);
+            move || names.iter().map(|n| gone(fs::remove_file(dir.join(n)))).collect::<Vec<_>>()
+        };
+        let removed = together((0..4).map(racer).collect());
+        for (i, name) in names.iter().enumerate() {
+            assert_eq!(removed.iter().filter(|r| r[i]).count(), 1, "{name} is removed once");
+        }
+        assert!(listed(&at.a).is_empty() && listed(&at.b).is_empty());
+    }
+}
+
+#[test]
+fn two_mounts_rename_in_one_directory_and_across() {
+    let two = two!();
+    let at = two.dir("d");
+    let dirs = ["x", "y"];
+    for dir in dirs {
+        fs::create_dir(at.a(dir)).unwrap();
+    }
+    let names: Vec<_> = (0..40).map(|i| format!("f{i}")).collect();
+    for name in &names {
+        fs::write(at.a(&format!("x/{name}")), name).unwrap();
+    }
+    let moved = AtomicU64::new(0);
+    let racer = |me: usize| {
+        let (dir, names, moved) = (at.both()[me % 2], &names, &moved);
+        move || {
+            let mut rng = fastrand::Rng::with_seed(me as u64);
+            let end = Instant::now() + A_WHILE;
+            while Instant::now() < end {
+                let name = &names[rng.usize(..names.len())];
+                let (from, to) = (dirs[rng.usize(..2)], dirs[rng.usize(..2)]);
+                let (from, to) = (dir.join(from).join(name), dir.join(to).join(name));
+                let _ = (fs::metadata(&from), fs::metadata(&to));
+                if gone(fs::rename(&from, &to)) {
+                    moved.fetch_add(1, SeqCst);
+                }
+                let _ = fs::read_to_string(&to).inspect(|text| assert_eq!(text, name));
+            }
+        }
+    };
+    together((0..4).map(racer).collect());
+    assert!(moved.load(SeqCst) > 50, "{moved:?} moves");
+    for dir in at.both() {
+        let (x, y) = (listed(&dir.join("x")), listed(&dir.join("y")));
+        assert!(x.is_disjoint(&y), "a file in both");
+        assert_eq!(&x | &y, names.iter().cloned().collect(), "all are somewhere");
+        for (place, found) in [("x", &x), ("y", &y)] {
+            found.iter().for_each(|n| assert_eq!(&fs::read_to_string(dir.join(place).join(n)).unwrap(), n));
+        }
+    }
+}
+
+#[test]
+fn directories_move_past_each_other() {
+    let two = two!();
+    let at = two.dir("d");
+    for dir in ["a", "b", "c"] {
+        fs::create_dir_all(at.a(&format!("{dir}/sub"))).unwrap();
+    }
+    let racer = |me: usize| {
+        let dir = at.both()[me % 2];
+        move || {
+            let mut rng = fastrand::Rng::with_seed(me as u64);
+            let places = ["", "a/", "b/", "c/", "a/sub/", "b/sub/", "c/sub/"];
+            let end = Instant::now() + A_WHILE;
+            while Instant::now() < end {
+                let name = ["a", "b", "c"][rng.usize(..3)];
+                let from = format!("{}{name}", places[rng.usize(..7)]);
+                let to = format!("{}{name}", places[rng.usize(..7)]);
+                let _ = fs::metadata(dir.join(&to));
+                // Into itself, onto something that is there, from nowhere: refused, without a cycle and without a hang.
+                let _ = fs::rename(dir.join(from), dir.join(to));
+            }
+        }
+    };
+    together((0..4).map(racer).collect());
+    let count = |dir: &Path| {
+        let mut found = Vec::new();
+        let mut todo = vec![dir.to_owned()];
+        while let Some(dir) = todo.pop() {
+            for entry in fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                found.push(path.file_name().unwrap().to_owned());
+                todo.push(path);
+            }
+        }
+        found.sort();
+        found
+    };
+    assert_eq!(count(&at.a), ["a", "b", "c", "sub", "sub", "sub"].map(std::ffi::OsString::from), "no cycle, no loss");
+    assert_eq!(count(&at.b), count(&at.a));
+}
+
+#[test]
+fn a_storm_of_creates_from_both_mounts() {
+    let two = two!();
+    let at = two.dir("d");
+    const FILES: usize = 250;
+    let racer = |me: usize| {
+        let dir = at.both()[me % 2];
+        move || {
+            for i in 0..FILES {
+                let path = dir.join(format!("f{me}.{i}"));
+                fs::write(&path, noise(i as u64, i * 7)).unwrap();
+                assert_eq!(fs::metadata(&path).unwrap().len(), i as u64 * 7);
+            }
+        }
+    };
+    together((0..4).map(racer).collect());
+    for dir in at.both() {
+        assert_eq!(listed(dir).len(), 4 * FILES);
+        for me in 0..4 {
+            for i in 0..FILES {
+                assert!(fs::read(dir.join(format!("f{me}.{i}"))).unwrap() == noise(i as u64, i * 7), "f{me}.{i}");
+            }
+        }
+    }
+}
+
+/// Whoever writes to parts of a page that nobody else writes loses nothing to the others, whatever the page cache of either holds.
+#[test]
+fn neighbours_in_one_page_do_not_disturb_each_other() {
+    let two = two!();
+    let at = two.dir("d");
+    const PIECE: usize = 100;
+    const PIECES: usize = 700;
+    fs::write(at.a("f"), vec![0; PIECE * PIECES]).unwrap();
+    let racer = |me: usize| {
+        let dir = at.both()[me % 2];
+        move || {
+            let file = open(dir, "f");
+            for round in 1..=3u8 {
+                for i in (me..PIECES).step_by(4) {
+                    file.write_all_at(&[me as u8 * 10 + round; PIECE], (i * PIECE) as u64).unwrap();
+                    if i % 16 == me {
+                        fs::read(dir.join("f")).unwrap();
+                    }
+                }
+            }
+        }
+    };
+    together((0..4).map(racer).collect());
+    for dir in at.both() {
+        for (i, piece) in fs::read(dir.join("f")).unwrap().chunks(PIECE).enumerate() {
+            assert!(piece.iter().all(|b| *b == (i % 4) as u8 * 10 + 3), "piece {i} on {}", dir.display());
+        }
+    }
+}
