@@ -183,6 +183,9 @@ fn work_elsewhere_leaves_pages_cached() {
         read_all(&at);
         read_all(&at);
         fs::write(at.a("elsewhere"), noise(1, LEN)).unwrap();
+        // The directory itself changed, and the kernel wants its attributes to pass it.
+        let asked = cost(&two, || assert!(fs::metadata(at.b("")).unwrap().is_dir()));
+        assert_eq!(asked.values().sum::<u64>(), 1, "{asked:?}");
         assert_eq!(but_opens(cost(&two, || read_all(&at))), none(), "after A made another file");
         rw(&at.a(&name(1))).write_all_at(b"short", 0).unwrap();
         assert_eq!(but_opens(cost(&two, || read_all(&at))), none(), "after A wrote to another file");

@@ -101,27 +101,58 @@ fn listed(dir: &Path) -> BTreeSet<String> {
 
 #[test]
 fn appends_are_neither_lost_nor_torn() {
+    append_from_all_sides(1);
+}
+
+#[test]
+fn appends_to_striped_files_are_neither_lost_nor_torn() {
+    append_from_all_sides(4);
+}
+
+/// Four append to one file while two look at it now and then, half of each on either mount.
+fn append_from_all_sides(stripes: u32) {
     let two = two!();
     let at = two.dir("d");
+    two.fs.lfs(&format!("setstripe -c {stripes} -S 64K {}", at.a.display())).ok();
     // The last spans stripes and is the size of the paper's IOR records.
-    for (name, len, count) in [("small", 64, 400), ("odd", 5003, 200), ("large", 47_008, 60)] {
-        let writer = |me: usize| {
-            let dir = at.both()[me % 2].join(name);
+    for (name, len, count) in [("small", 64, 200), ("odd", 5003, 100), ("large", 47_008, 40)] {
+        fs::write(at.a(name), "").unwrap();
+        let appended = AtomicU64::new(0);
+        let all = 4 * count as u64;
+        let write = |me: usize| {
+            let (path, appended) = (at.both()[me % 2].join(name), &appended);
             move || {
-                let mut file = OpenOptions::new().append(true).create(true).open(dir).unwrap();
+                let mut file = OpenOptions::new().append(true).open(path).unwrap();
                 for i in 0..count {
                     let mut record = vec![b'a' + me as u8; len];
                     record[..8].copy_from_slice(&(i as u64).to_le_bytes());
                     assert_eq!(file.write(&record).unwrap(), len);
+                    appended.fetch_add(1, SeqCst);
                 }
+                count as u64
             }
         };
-        together((0..4).map(writer).collect());
+        let look = |dir: &Path| {
+            let mut looks = 0;
+            while appended.load(SeqCst) < all {
+                let least = appended.load(SeqCst) as usize * len;
+                let found = fs::metadata(dir.join(name)).unwrap().len() as usize;
+                assert!(found >= least, "{name}: {found} bytes, {least} were there before");
+                // Its locks are in the way of those that append, and wait for theirs.
+                fs::read(dir.join(name)).unwrap();
+                looks += 1;
+                thread::sleep(Duration::from_millis(50));
+            }
+            looks
+        };
+        let mut jobs: Vec<Job> = vec![Box::new(|| look(&at.a)), Box::new(|| look(&at.b))];
+        (0..4).for_each(|me| jobs.push(Box::new(write(me))));
+        together(jobs);
         for dir in at.both() {
-            let all = fs::read(dir.join(name)).unwrap();
-            assert_eq!(all.len(), 4 * count * len, "{name}: records are lost");
+            let found = fs::read(dir.join(name)).unwrap();
+            assert_eq!(found.len() as u64, all * len as u64, "{name}: records are lost");
             let mut next = [0u64; 4];
-            for (place, record) in all.chunks(len).enumerate() {
+            for (place, record) in found.chunks(len).enumerate() {
                 let me = (record[len - 1] - b'a') as usize;
                 assert!(record[8..].iter().all(|b| *b == b'a' + me as u8), "{name}: record {place} is torn");
                 let number = u64::from_le_bytes(record[..8].try_into().unwrap());

@@ -49,6 +49,8 @@ pub fn parse(args: &MountArgsCommon) -> Result<sheen_mount::Options> {
             ("private", "") => options.allow_other = false,
             ("flock", "") => options.flock = true,
             ("localflock", "") => options.flock = false,
+            ("rdplus", "") => options.rdplus = true,
+            ("nordplus", "") => options.rdplus = false,
             ("fuse_threads", n) => {
                 let threads = n.parse().ok().filter(|n| (1..=THREADS_MAX).contains(n));
                 options.threads =
@@ -58,7 +60,7 @@ pub fn parse(args: &MountArgsCommon) -> Result<sheen_mount::Options> {
             (word, _) if word.starts_with("x-") => {}
             _ => {
                 return Err(Failure::new(format!("mount option '{word}' is not known")).advise(
-                    "known are ro, suid, dev, noexec, noatime, localflock, allow_other, private, fuse_threads=N and those that change nothing here",
+                    "known are ro, suid, dev, noexec, noatime, localflock, nordplus, allow_other, private, fuse_threads=N and those that change nothing here",
                 ));
             }
         }
@@ -89,6 +91,7 @@ mod tests {
         assert!(strict.read_only && !strict.exec && !strict.suid && strict.noatime && !strict.allow_other);
         assert_eq!(strict.threads, 9);
         assert!(default.flock && !parsed("localflock").unwrap().flock && parsed("localflock,flock").unwrap().flock);
+        assert!(default.rdplus && !parsed("nordplus").unwrap().rdplus);
         assert_eq!(parsed("suid,dev").unwrap().suid, rustix::process::geteuid().is_root());
         for bad in ["sync", "fuse_threads=0", "fuse_threads=x", "ro=1", "noflock"] {
             assert!(parsed(bad).is_err(), "{bad}");

@@ -27,6 +27,7 @@ use crate::{
     lov::Lov,
     mdc::Mdc,
     params::Registered,
+    statahead::Statahead,
     stats::OpStats,
     targets::Targets,
 };
@@ -55,6 +56,7 @@ pub struct Client {
     pub(crate) layouts: Arc<Layouts>,
     pub(crate) files: Arc<OpenFiles>,
     pub(crate) stats: Arc<OpStats>,
+    pub(crate) statahead: Statahead,
     watch: Mutex<Option<JoinHandle<()>>>,
     registered: Mutex<Option<Registered>>,
 }
@@ -105,9 +107,11 @@ impl Client {
             cache,
             layouts,
             files,
+            statahead: Statahead::new(),
             watch: Mutex::new(None),
             registered: Mutex::new(None),
         });
+        client.statahead.set_client(&client);
         let registered = Registered::new(params, &client);
         targets.apply(&config);
         client.first_contact().await?;

@@ -20,7 +20,7 @@ use sheen_wire::{
     mds::{Reply, Request, flags},
 };
 
-use crate::{layouts::Layouts, mdc::Mdc};
+use crate::{layouts::Layouts, mdc::Mdc, statahead::Listing};
 
 /// Open files in one request to a restarted MDT: some 400 kB.
 const REOPENS_AT_ONCE: usize = 16384;
@@ -157,14 +157,23 @@ impl OpenFile {
     }
 }
 
-/// An open directory. It holds no entries: a `readdir` goes on at the cookie that it is given.
+/// An open directory.
 #[derive(Debug)]
-pub struct OpenDir(pub(crate) Arc<OpenFile>);
+pub struct OpenDir {
+    pub(crate) file: Arc<OpenFile>,
+    /// For [`crate::Client::list`].
+    pub(crate) listing: Arc<Listing>,
+}
 
 impl OpenDir {
+    pub(crate) fn new(file: Arc<OpenFile>) -> Arc<OpenDir> {
+        let listing = Listing::new(file.fid);
+        Arc::new(OpenDir { file, listing })
+    }
+
     /// Which directory.
     pub fn fid(&self) -> Fid {
-        self.0.fid
+        self.file.fid
     }
 }
 

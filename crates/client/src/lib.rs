@@ -4,6 +4,7 @@
 //! * `lov`: what happens to a file, split into requests to the OSTs that hold its objects; `osc`: one OST;
 //! * `locks`: the locks held of each target; `cache`: what is kept under them, here and by the kernel ([`Invalidate`]);
 //! * `mdc`: the MDT, and the FIDs of new files;
+//! * `statahead`: which names a program goes through, and what to ask ahead for it;
 //! * `targets`: from the MGS's configuration to imports; `params`: Lustre's parameters of all of these.
 //!
 //! ```text
@@ -38,6 +39,7 @@ mod mdc;
 mod osc;
 mod params;
 mod rpc_stats;
+mod statahead;
 mod stats;
 mod targets;
 mod types;

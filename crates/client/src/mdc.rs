@@ -49,6 +49,8 @@ pub struct Kept {
     pub reply: Reply,
     /// Locks on inodes in it.
     pub locks: Vec<(Fid, LockRef)>,
+    /// Inodes that the request made go. Whoever made it gives up the locks on them ([`LockTable::gone`]) when it has dropped the names.
+    pub gone: Vec<Fid>,
 }
 
 /// Names that may be handed out.
@@ -147,10 +149,10 @@ impl Mdc {
     pub async fn call_keeping(&self, request: Request, count: u64) -> Result<Kept> {
         let keeping = (count > 0).then(|| self.locks.keep(count));
         let cancels = self.locks.take_cancels(CANCELS_PER_CALL);
-        let call = Call { request, keep: keeping.as_ref().map(|k| k.cookie()), cancels };
+        let call = Call { keep: keeping.as_ref().map(|k| k.cookie()), cancels, ..request.into() };
         let answer = self.import.call(call, Bulk::new()).await?.body;
         let locks = keeping.map(|keeping| keeping.granted(&answer.grants)).unwrap_or_default();
-        Ok(Kept { reply: answer.reply, locks })
+        Ok(Kept { reply: answer.reply, locks, gone: answer.gone })
     }
 
     /// Sends a request in somebody's name; once more with all the groups if the MDT says that they matter.

@@ -130,7 +130,11 @@ impl Osc {
             ost::Request::Write { .. } => self.pages.write(bulk.len() as u64),
             _ => {}
         }
-        let response = self.import.call(request, bulk).await?;
+        let waits = matches!(&request, ost::Request::Enqueue { locks } if locks.iter().any(|lock| !lock.flags.nowait));
+        let response = match waits {
+            true => self.import.call_patient(request, bulk).await?,
+            false => self.import.call(request, bulk).await?,
+        };
         if let ost::Reply::StatFs(space) = &response.body {
             *self.space.lock() = *space;
         }

@@ -21,6 +21,7 @@ use crate::{
     locks::LockTable,
     mdc::Mdc,
     osc::{Osc, PAGE_BYTES},
+    statahead::STATAHEAD_MAX_LIMIT,
 };
 
 /// Longest age of an unused lock: a day.
@@ -194,6 +195,16 @@ fn register_llite(params: &Params, dir: &str, client: &Arc<Client>) {
     put("open_files", number(client, |c| c.files.len() as u64));
     put("cached_inodes", number(client, |c| c.cache.meta.lock().len() as u64));
     put("cache_stats", text(client, |c| c.cache.hits.render()));
+    let (get, set) = (Arc::downgrade(client), Arc::downgrade(client));
+    put(
+        "statahead_max",
+        Param::u64(
+            0..=STATAHEAD_MAX_LIMIT,
+            move || get.upgrade().map_or(0, |c| c.statahead.max()),
+            move |max| set.upgrade().map(|c| c.statahead.set_max(max)).ok_or(Errno::ENODEV),
+        ),
+    );
+    put("statahead_stats", text(client, |c| c.statahead.render()));
     put("cached_layouts", number(client, |c| c.layouts.len() as u64));
     register_space(params, dir, client, |c| {
         summary(&c.mdc.space(), c.lov.all().into_iter().filter(|o| o.active()).map(|o| o.space()))

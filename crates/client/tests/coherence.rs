@@ -12,7 +12,7 @@ use fake::{FakeMds, Mounted, ROOT, World, bulk, name, root, with};
 use sheen_client::{Caller, Invalidate, OpenFile};
 use sheen_wire::{
     Errno, Fid, Mds,
-    ldlm::{Flock, FlockKind, Mode, Policy, Resource},
+    ldlm::{Flock, FlockKind, Mode, Policy, Resource, bits},
     mds::{SetAttr, flags},
 };
 
@@ -136,6 +136,47 @@ fn a_known_name_costs_nothing_and_neither_does_a_missing_one() {
         settle(&m).await;
         m.world.state.lock().nodes.get_mut(&root()).unwrap().entries.insert(name("x"), (fid, 7777));
         assert_eq!(look("x").await, Ok(3));
+    });
+}
+
+#[test]
+fn names_stay_when_only_the_attributes_are_asked_for() {
+    with(1, 65536, &[0], async |m| {
+        let dir = m.client.mkdir(&ROOT, root(), &name("d"), 0o755, 0).await.unwrap().attr.fid;
+        file(&m, "f", b"abc").await;
+        locked(&m);
+        m.client.lookup(&ROOT, root(), &name("d")).await.unwrap();
+        assert_eq!(m.client.lookup(&ROOT, dir, &name("x")).await.err(), Some(Errno::ENOENT));
+        let locks = || m.world.state.lock().locks.count(Resource::bits(dir));
+        let log = || std::mem::take(&mut m.world.state.lock().log);
+        assert_eq!(locks(), 1);
+        log();
+        // Somebody makes x.
+        assert_eq!(m.world.call_back_bits(Resource::bits(dir), bits::UPDATE), 1);
+        settle(&m).await;
+        assert_eq!(log(), [format!("kernel attr {dir}"), "mds ldlm_cancel".into()], "no word of names");
+        let kept = m.world.state.lock().locks.converted.clone();
+        assert!(matches!(kept[..], [(_, bits)] if bits & (bits::LOOKUP | bits::UPDATE) == bits::LOOKUP), "{kept:?}");
+        assert_eq!(locks(), 1, "it is still there");
+        let fid = m.client.lookup(&ROOT, root(), &name("f")).await.unwrap().attr.fid;
+        m.world.state.lock().nodes.get_mut(&dir).unwrap().entries.insert(name("x"), (fid, 7777));
+        assert_eq!(m.client.lookup(&ROOT, dir, &name("x")).await.map(|e| e.attr.size), Ok(3));
+
+        // Asked for again, it is known again, and one lock is enough.
+        m.client.getattr(dir, None).await.unwrap();
+        log();
+        m.client.getattr(dir, None).await.unwrap();
+        m.client.lookup(&ROOT, root(), &name("d")).await.unwrap();
+        assert_eq!(log(), Vec::<String>::new());
+        m.client.statfs().await.unwrap();
+        m.client.getattr(root(), None).await.unwrap();
+        assert_eq!(locks(), 1, "the smaller one was given back");
+
+        // Somebody removes it.
+        assert_eq!(m.world.call_back_bits(Resource::bits(dir), bits::ALL), 1);
+        settle(&m).await;
+        assert!(log().contains(&"kernel names".into()));
+        assert_eq!(locks(), 0);
     });
 }
 

@@ -63,6 +63,15 @@ pub enum Action {
         mode: Mode,
         /// Its part.
         policy: Policy,
+        /// Those of its bits that nobody has asked for: the owner may keep what they guard, and call [`Locks::converted`]. 0: nothing.
+        spare: u64,
+    },
+    /// Tell the server that of the lock these bits are left: it asked for others.
+    Converted {
+        /// The lock.
+        id: LockId,
+        /// What is left.
+        bits: u64,
     },
     /// Tell the server that the lock is cancelled: this client does not know it.
     Cancel {
@@ -122,6 +131,8 @@ struct Lock {
     state: State,
     /// It is to go: the server asked for it.
     asked: bool,
+    /// The bits that were asked for.
+    wanted: u64,
     refs: u32,
     /// Where it is in [`Res::all`].
     index: usize,
@@ -214,6 +225,7 @@ impl Locks {
             resource: r,
             state: State::Pending,
             asked: false,
+            wanted: 0,
             refs: 1,
             index: res.all.len(),
             unused_since: Instant::ZERO,
@@ -287,14 +299,26 @@ impl Locks {
         }
     }
 
-    /// The server asks for a lock.
-    pub fn blocked(&mut self, cookie: Cookie, id: LockId, actions: &mut Vec<Action>) {
+    /// The server asks for a lock, or for those bits of it that are `wanted`.
+    pub fn blocked(&mut self, cookie: Cookie, id: LockId, wanted: &Policy, actions: &mut Vec<Action>) {
         self.stats.blocked += 1;
         let Some(n) = self.find(cookie) else {
             actions.push(Action::Cancel { id });
             return;
         };
         let lock = &mut self.locks[n];
+        let wanted = match *wanted {
+            Policy::Bits { bits, .. } if bits != 0 => bits,
+            _ => u64::MAX,
+        };
+        if let (State::Granted, false, Policy::Bits { bits, .. }) = (lock.state, lock.asked, lock.held.policy)
+            && bits & wanted == 0
+        {
+            // Given up already; the server does not know it yet.
+            actions.push(Action::Converted { id, bits });
+            return;
+        }
+        lock.wanted |= wanted;
         if lock.state == State::Granted && !lock.asked {
             self.give_up(n, actions);
         }
@@ -329,13 +353,48 @@ impl Locks {
         self.unlink(n);
         let lock = &mut self.locks[n];
         (lock.held.mode, lock.held.policy) = (mode, policy);
-        (lock.state, lock.asked) = (State::Granted, false);
+        (lock.state, lock.asked, lock.wanted) = (State::Granted, false, 0);
         let (id, unused) = (lock.held.id, lock.refs == 0);
         self.enter(n);
         if unused {
             self.link(now, n);
         }
         Some(id)
+    }
+
+    /// Ends, without a flush, unused locks of which this one covers all: it guards what they did. Their handles, for the server to be told
+    /// when there is occasion.
+    pub fn supersedes(&mut self, cookie: Cookie) -> Vec<LockId> {
+        let Some(n) = self.find(cookie).filter(|n| self.is_ready(*n)) else { return Vec::new() };
+        let Lock { held, resource, .. } = self.locks[n];
+        let all = &self.resources[resource].all;
+        if all.len() == 1 {
+            return Vec::new();
+        }
+        let covered = |m: &u32| {
+            let lock = &self.locks[*m];
+            let within = held.mode.covers(lock.held.mode) && held.policy.contains(&lock.held.policy);
+            *m != n && lock.refs == 0 && within && self.is_ready(*m)
+        };
+        let mut found: Vec<u32> = all.iter().copied().filter(covered).collect();
+        // In an order that does not depend on what was removed before.
+        found.sort_unstable_by_key(|m| slab::count(self.locks[*m].held.cookie.0));
+        let mut ids = Vec::with_capacity(found.len());
+        for m in found {
+            ids.push(self.locks[m].held.id);
+            self.leave(m);
+            self.unlink(m);
+            self.remove(m);
+        }
+        ids
+    }
+
+    /// The bits of an inode on which locks can be found at present, one or another.
+    pub fn guarded_bits(&self, resource: Resource) -> u64 {
+        let Some(r) = self.by_name.get(&resource) else { return 0 };
+        let ready = self.resources[*r].all.iter().filter(|n| self.is_ready(**n));
+        ready
+            .fold(0, |all, n| if let Policy::Bits { bits, .. } = self.locks[*n].held.policy { all | bits } else { all })
     }
 
     /// Up to `max` handles of cancelled locks, to travel with another request to the server.
@@ -418,6 +477,11 @@ impl Locks {
         (lock.held.cookie == cookie && lock.state != State::Dead).then_some(n)
     }
 
+    /// Whether a lock can be found.
+    fn is_ready(&self, n: u32) -> bool {
+        self.locks[n].state == State::Granted && !self.locks[n].asked
+    }
+
     /// A lock that can be found for `mode` on `policy`.
     fn ready(&self, resource: Resource, mode: Mode, policy: &Policy) -> Option<u32> {
         let res = &self.resources[*self.by_name.get(&resource)?];
@@ -484,8 +548,13 @@ impl Locks {
         let lock = &mut self.locks[n];
         lock.state = State::Flushing;
         let Held { cookie, mode, policy, .. } = lock.held;
+        let spare = match policy {
+            // 0: it goes although nobody asked.
+            Policy::Bits { bits, .. } if lock.wanted != 0 => bits & !lock.wanted,
+            _ => 0,
+        };
         self.stats.flushes += 1;
-        actions.push(Action::Flush { cookie, resource: self.resources[lock.resource].name, mode, policy });
+        actions.push(Action::Flush { cookie, resource: self.resources[lock.resource].name, mode, policy, spare });
     }
 
     /// Forgets a lock that is in neither the ready ones nor the unused ones.

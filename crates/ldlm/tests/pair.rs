@@ -1,7 +1,7 @@
 //! Server and clients over a network that reorders and duplicates: no two clients ever believe that they hold locks that exclude each
 //! other, and when the network calms down, everything finishes.
 //!
-//! A client holds a lock from `granted` until it says `cancelled`.
+//! A client holds a lock from `granted` until it says `cancelled`, and all of it until it says `converted`.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test")]
 
@@ -13,7 +13,7 @@ use sheen_ldlm::{
 use sheen_rt::Instant;
 use sheen_wire::{
     Fid,
-    ldlm::{self, Cookie, Enqueue, Enqueued, LockId, Mode, Policy, Resource},
+    ldlm::{self, Convert, Cookie, Enqueue, Enqueued, LockId, Mode, Policy, Resource},
 };
 
 const CLIENTS: usize = 3;
@@ -23,7 +23,8 @@ enum Message {
     Enqueue { client: usize, ask: Enqueue },
     Cancel { client: usize, id: LockId },
     Granted { client: usize, cookie: Cookie, id: LockId, mode: Mode, policy: Policy },
-    Block { client: usize, cookie: Cookie, id: LockId },
+    Convert { client: usize, id: LockId, bits: u64 },
+    Block { client: usize, cookie: Cookie, id: LockId, wanted: Policy },
 }
 
 #[derive(Clone, Debug)]
@@ -62,8 +63,8 @@ struct Client {
     using: Vec<Cookie>,
     /// Requests whose users still wait.
     pending: Vec<Cookie>,
-    flushing: Vec<Cookie>,
-    flushes: Vec<Cookie>,
+    /// With the bits that stay.
+    flushing: Vec<(Cookie, u64)>,
 }
 
 struct World {
@@ -89,7 +90,6 @@ impl World {
             using: Vec::new(),
             pending: Vec::new(),
             flushing: Vec::new(),
-            flushes: Vec::new(),
         };
         let ns = Namespace::new(Tunables::default(), 4);
         World { ns, clients: (0..CLIENTS).map(client).collect(), network: Vec::new(), now: Instant::from_nanos(1) }
@@ -119,7 +119,17 @@ impl World {
             }
             Step::Flushed { client, n } => {
                 let c = &mut self.clients[client];
-                if let Some(cookie) = take(&mut c.flushing, n) {
+                if let Some((cookie, bits)) = take(&mut c.flushing, n) {
+                    // Some of the locks that could be kept in part are cancelled all the same.
+                    if bits != 0 && (n % 4 != 0) {
+                        let mode = c.locks.held(cookie).expect("flushing").mode;
+                        let id = c.locks.converted(self.now, cookie, mode, Policy::bits(bits)).expect("a part");
+                        self.network.push(Message::Convert { client, id, bits });
+                        let later = c.locks.supersedes(cookie);
+                        self.network.extend(later.into_iter().map(|id| Message::Cancel { client, id }));
+                        self.check();
+                        return;
+                    }
                     let now = c.locks.cancelled(cookie);
                     let later = c.locks.take_cancels(1);
                     self.network.extend(now.into_iter().chain(later).map(|id| Message::Cancel { client, id }));
@@ -173,16 +183,22 @@ impl World {
                 }
             }
             Message::Cancel { client, id } => self.ns.cancel(self.now, client as u64 + 1, &[id], &mut answers),
+            Message::Convert { client, id, bits } => {
+                // Late, or once more.
+                let _ = self.ns.convert(self.now, client as u64 + 1, id, Convert::Bits(bits), &mut answers);
+            }
             Message::Granted { client, cookie, id, mode, policy } => {
                 let c = &mut self.clients[client];
                 if c.locks.granted(cookie, id, mode, policy, actions) {
                     c.pending.retain(|p| *p != cookie);
                     c.using.push(cookie);
+                    let later = c.locks.supersedes(cookie);
+                    self.network.extend(later.into_iter().map(|id| Message::Cancel { client, id }));
                 }
                 return client;
             }
-            Message::Block { client, cookie, id } => {
-                self.clients[client].locks.blocked(cookie, id, actions);
+            Message::Block { client, cookie, id, wanted } => {
+                self.clients[client].locks.blocked(cookie, id, &wanted, actions);
                 return client;
             }
         }
@@ -191,7 +207,9 @@ impl World {
                 Action::Grant { client, cookie, id, mode, policy } => {
                     Message::Granted { client: client as usize - 1, cookie, id, mode, policy }
                 }
-                Action::Block { client, cookie, id, .. } => Message::Block { client: client as usize - 1, cookie, id },
+                Action::Block { client, cookie, id, policy, .. } => {
+                    Message::Block { client: client as usize - 1, cookie, id, wanted: policy }
+                }
                 other => panic!("{other:?}"),
             });
         }
@@ -202,11 +220,13 @@ impl World {
         let c = &mut self.clients[client];
         for action in actions {
             match *action {
-                client::Action::Flush { cookie, .. } => {
-                    assert!(!c.flushes.contains(&cookie), "flushed twice");
+                client::Action::Flush { cookie, spare, .. } => {
+                    assert!(c.flushing.iter().all(|(other, _)| *other != cookie), "flushed twice");
                     assert!(!c.using.contains(&cookie), "flushed while in use");
-                    c.flushes.push(cookie);
-                    c.flushing.push(cookie);
+                    c.flushing.push((cookie, spare));
+                }
+                client::Action::Converted { id, bits } => {
+                    self.network.push(Message::Convert { client, id, bits });
                 }
                 client::Action::Cancel { id } => self.network.push(Message::Cancel { client, id }),
             }

@@ -18,7 +18,7 @@ use sheen_rt::{Instant, Rt};
 use sheen_wire::{
     Errno,
     ast::Callback,
-    ldlm::{Enqueue, Enqueued, LockId, Policy, Resource},
+    ldlm::{Convert, Enqueue, Enqueued, LockId, Policy, Resource},
 };
 use tokio::sync::{Notify, oneshot};
 
@@ -159,6 +159,15 @@ impl Core {
         self.act(|state, now| {
             state.ns.cancel(now, client, ids, &mut state.actions);
             state.drop_waiters(ids, client);
+        });
+    }
+
+    pub fn convert(self: &Arc<Self>, client: ClientId, converts: &[(LockId, u64)]) {
+        self.act(|state, now| {
+            for (id, bits) in converts {
+                // Late, or once more: the lock is less already, or gone.
+                let _ = state.ns.convert(now, client, *id, Convert::Bits(*bits), &mut state.actions);
+            }
         });
     }
 

@@ -1,7 +1,8 @@
 //! The lock server of a target; Lustre's ldlm_lockd. The engine ([`sheen_ldlm::Namespace`]) decides; this carries it out: calls clients
 //! back, wakes whoever waits in this process, gives up clients that do not answer, and wakes the engine when time has passed.
 //!
-//! * Clients' locks: [`Lockd::enqueue`], [`Lockd::enqueue_wait`], [`Lockd::cancel`], [`Lockd::disconnected`], [`Lockd::reconnected`].
+//! * Clients' locks: [`Lockd::enqueue`], [`Lockd::enqueue_wait`], [`Lockd::cancel`], [`Lockd::convert`], [`Lockd::disconnected`],
+//!   [`Lockd::reconnected`].
 //! * The server's own: [`Lockd::local`] takes locks for as long as the server changes something ([`Local`]); [`Lockd::settled`] waits for
 //!   such changes of others.
 //!
@@ -67,6 +68,13 @@ impl<P> Lockd<P> {
     pub fn cancel(&self, export: &Export, ids: &[LockId]) {
         if !ids.is_empty() {
             self.core.cancel(export.id(), ids);
+        }
+    }
+
+    /// A client keeps of locks on inodes these bits, and gives up the others. What names no lock, or bits that it does not have, is ignored.
+    pub fn convert(&self, export: &Export, converts: &[(LockId, u64)]) {
+        if !converts.is_empty() {
+            self.core.convert(export.id(), converts);
         }
     }
 

@@ -21,6 +21,10 @@ pub const BACKPRESSURE: u64 = 4;
 /// 30 to 60 s; then it has to find the server, in rounds of up to 7 s.
 pub const RECOVERY_WINDOW_MS: u64 = 90_000;
 
+/// How long a file that a rename replaced can still be opened by a client that looked its name up before, in milliseconds: more than
+/// a round trip between the two, and little enough that its space is free within a second.
+pub const KEEP_REPLACED_MS: u32 = 300;
+
 /// How an MDT is run. The fields with defaults can be left to [`MdtConfig::new`].
 #[derive(Clone, Debug)]
 pub struct MdtConfig {
@@ -46,6 +50,8 @@ pub struct MdtConfig {
     pub commit_ops_max: u64,
     /// See [`RECOVERY_WINDOW_MS`].
     pub recovery_window_ms: u64,
+    /// See [`KEEP_REPLACED_MS`].
+    pub keep_replaced_ms: u32,
     /// Memory for pages of the store, in bytes.
     pub store_cache_bytes: usize,
     /// Memory for inodes and entries, in bytes.
@@ -67,6 +73,7 @@ impl MdtConfig {
             commit_interval_ms: COMMIT_INTERVAL_MS,
             commit_ops_max: COMMIT_OPS_MAX,
             recovery_window_ms: RECOVERY_WINDOW_MS,
+            keep_replaced_ms: KEEP_REPLACED_MS,
             store_cache_bytes: crate::store::CACHE_BYTES,
             cache_bytes: sheen_namespace::Config::default().cache_bytes_max,
         }

@@ -37,6 +37,12 @@ use crate::mdt::{Core, Mdt};
 /// attributes from now on.
 const KEPT: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
 
+/// Of what was touched, the inodes that are no more.
+pub(crate) fn gone(touched: &[(Fid, u64)]) -> impl Iterator<Item = Fid> {
+    // Nothing else touches all of an inode.
+    touched.iter().filter(|(_, bits)| bits & KEPT == KEPT).map(|(fid, _)| *fid)
+}
+
 /// The locks of an MDT.
 pub(crate) struct Locks {
     pub server: Arc<Lockd<Mds>>,

@@ -17,7 +17,7 @@ use sheen_rpc::{Server, Service};
 use sheen_rt::{Disk, Instant, JoinHandle, LockGuard, Rt};
 use sheen_wire::mgs::{TargetKind, target_name};
 use sheen_wire::{Errno, Mds, Result as WireResult};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tracing::{error, info};
 
 use crate::commit::Commits;
@@ -60,6 +60,8 @@ pub struct Mdt {
     pub(crate) stats: Stats,
     pub(crate) params: Params,
     pub(crate) stopped: AtomicBool,
+    /// A rename has replaced a file.
+    pub(crate) replaced: Notify,
     /// What the MGS said to this MDT, once it did.
     pub(crate) registered: watch::Sender<Option<WireResult<()>>>,
     tasks: Mutex<Option<Tasks>>,
@@ -154,6 +156,7 @@ impl Mdt {
             osts: Osts::new(),
             stats: Stats::new(service::STATS, rt.wall()),
             stopped: AtomicBool::new(false),
+            replaced: Notify::new(),
             registered: watch::Sender::new(None),
             tasks: Mutex::new(None),
             rt,
@@ -181,7 +184,9 @@ impl Mdt {
             let _ = follow.await;
         });
         let recovery = rt.spawn("mdt-recovery", recovery(self.clone()));
-        *self.tasks.lock() = Some(Tasks { committer, others: vec![destroyer, follower, recovery], _lock: lock });
+        let replaced = rt.spawn("mdt-replaced", drop_replaced(self.clone()));
+        let others = vec![destroyer, follower, recovery, replaced];
+        *self.tasks.lock() = Some(Tasks { committer, others, _lock: lock });
     }
 
     /// Such as `sheen-MDT0000`.
@@ -245,6 +250,23 @@ impl Mdt {
     }
 }
 
+/// Lets go of files that renames have replaced, when their moment is over.
+async fn drop_replaced(mdt: Arc<Mdt>) {
+    let pause = Duration::from_millis(mdt.config.keep_replaced_ms.max(1).into());
+    loop {
+        mdt.replaced.notified().await;
+        loop {
+            mdt.rt.sleep(pause).await;
+            let mut core = mdt.core.lock();
+            let more = core.ns.drop_replaced(mdt.rt.wall());
+            mdt.touched(&core);
+            if !more {
+                break;
+            }
+        }
+    }
+}
+
 /// After a restart: gives clients time to say what they have open, then lets go of what nobody has.
 async fn recovery(mdt: Arc<Mdt>) {
     mdt.rt.sleep(Duration::from_millis(mdt.config.recovery_window_ms)).await;
@@ -286,6 +308,7 @@ async fn open(rt: &Rt, config: &MdtConfig) -> Result<(String, Namespace<RedbStor
             cache_bytes_max: config.cache_bytes,
             root_uid: config.root_uid,
             root_gid: config.root_gid,
+            keep_replaced_ms: config.keep_replaced_ms,
             ..sheen_namespace::Config::default()
         };
         let ns = Namespace::open(store.clone(), settings, now, random).map_err(failed)?;

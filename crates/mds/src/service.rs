@@ -13,7 +13,7 @@ use sheen_wire::{Bulk, Errno, Fid, Mds, Result, StatFs, Time};
 use tracing::error;
 
 use crate::commit::Goal;
-use crate::locks::Change;
+use crate::locks::{self, Change};
 use crate::mdt::{Core, Mdt};
 use crate::osts::SETTLE;
 
@@ -60,6 +60,7 @@ impl Service<Mds> for Mdt {
         Box::pin(async move {
             let began = self.rt.now();
             self.locks.server.cancel(export, &call.cancels);
+            self.locks.server.convert(export, &call.converts);
             let result = match &call.request {
                 Request::Cancel => Ok(Answer::from(Reply::Ok).into()),
                 Request::Enqueue(want) => self.program_lock(export, want).map(Response::from),
@@ -128,7 +129,10 @@ impl Mdt {
         if let (Ok(_), Request::Sync { fid }) = (&result, &call.request) {
             self.sync(*fid).await?;
         }
-        result.map(|Done { reply, transno, .. }| Response::with_transno(Answer { reply, grants }, transno))
+        result.map(|Done { reply, transno, touched }| {
+            let gone = locks::gone(&touched).collect();
+            Response::with_transno(Answer { reply, grants, gone }, transno)
+        })
     }
 
     async fn execute_once(&self, export: &Arc<Export>, call: &Call) -> Result<Executed> {
@@ -201,6 +205,9 @@ impl Mdt {
         let fault = if matches!(result, Err(Errno::EIO)) { ns.take_fault() } else { None };
         let change = result.as_ref().ok().and_then(|done| self.change(export, &done.touched));
         let grants = self.grants(export, call, &mut result);
+        if core.ns.has_replaced() {
+            self.replaced.notify_one();
+        }
         self.touched(&core);
         drop(core);
         if let Some(fault) = fault {

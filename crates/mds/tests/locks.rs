@@ -113,6 +113,30 @@ fn ones_own_change_leaves_ones_own_locks() {
 }
 
 #[test]
+fn what_nobody_asked_for_may_be_kept() {
+    with_clients(async |_, _, [a, b, c]| {
+        a.make("f").await;
+        let (f, grant) = a.look("f").await;
+        let change = b.spawn(chmod(f, 0o600));
+        b.a_while().await;
+        assert_eq!(a.asked(), [grant.id]);
+        let keep = |bits| Call { converts: vec![(grant.id, bits)], ..Request::Cancel.into() };
+        a.call(keep(KEPT & !(bits::UPDATE | bits::PERM))).await.unwrap();
+        change.await.unwrap().unwrap();
+        b.ask(chmod(f, 0o640)).await.unwrap();
+        // What is not held cannot be kept.
+        a.call(keep(KEPT)).await.unwrap();
+        b.ask(chmod(f, 0o600)).await.unwrap();
+        assert_eq!(a.asked(), [], "it kept nothing of what was changed");
+        let removal = c.spawn(unlink("f"));
+        c.a_while().await;
+        assert_eq!(a.asked(), [grant.id], "but the name");
+        a.cancel(&[grant.id]).await;
+        assert_eq!(removal.await.unwrap().unwrap().gone, [f]);
+    });
+}
+
+#[test]
 fn that_a_name_does_not_exist_is_kept_under_the_directory() {
     with_clients(async |_, host, [a, b, c]| {
         let answer = a.keep(Request::GetAttr { fid: fid::ROOT, layout_known: false }).await.unwrap();

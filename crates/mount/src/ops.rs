@@ -38,7 +38,34 @@ const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
 /// Does what a request asks for. `signal`: for a request that waits for a program, what ends the wait.
+///
+/// Between the kernel's look at a name and what it does with the inode another mount may have removed the inode, or put another one in
+/// its place. ESTALE makes the kernel walk the path once more, without what it keeps, which tells the truth; ENOENT would be
+/// believed, also of a name that was there all the time.
 pub async fn run(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Result<Answer> {
+    let of_inode = is_of_inode(&request.op);
+    match perform(fs, request, signal).await {
+        Err(Errno::ENOENT) if of_inode => Err(Errno::ESTALE),
+        outcome => outcome,
+    }
+}
+
+/// Whether a request is about an inode that the kernel knows, and not about a name. (Not those of extended attributes: some of them ask
+/// for other files.)
+fn is_of_inode(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::GetAttr { .. }
+            | Op::Statx { .. }
+            | Op::SetAttr(_)
+            | Op::ReadLink
+            | Op::Open { .. }
+            | Op::OpenDir { .. }
+            | Op::Access { .. }
+    )
+}
+
+async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Result<Answer> {
     let Request { header: h, op } = request;
     let who = Caller::new(h.uid, h.gid, h.pid);
     let fid = node::fid(h.nodeid);
@@ -258,7 +285,7 @@ async fn setlk(fs: &Inner, fid: Fid, request: &LockRequest, wait: bool, signal: 
 
 async fn readdir(fs: &Inner, read: Read) -> Result<Answer> {
     let dir = fs.dir(read.fh)?;
-    let page = fs.client.readdir(&dir, read.offset, read.size, false).await?;
+    let page = fs.client.list(&dir, read.offset, read.size, false).await?;
     let mut buffer = DirBuffer::new(read.size);
     for item in page.entries {
         if buffer.add(item.fid.ino(), item.cookie, item.kind, &item.name) {
@@ -272,7 +299,7 @@ async fn readdir(fs: &Inner, read: Read) -> Result<Answer> {
 /// forget those names ([`crate::kernel`]). But the client has them when the kernel comes for them, which costs no server anything.
 async fn readdir_plus(fs: &Inner, read: Read) -> Result<Answer> {
     let dir = fs.dir(read.fh)?;
-    let page = fs.client.readdir(&dir, read.offset, read.size, true).await?;
+    let page = fs.client.list(&dir, read.offset, read.size, true).await?;
     let mut buffer = DirPlusBuffer::new(read.size);
     for item in page.entries {
         if buffer.add_bare(item.fid.ino(), item.cookie, item.kind, &item.name) {

@@ -58,6 +58,8 @@ pub struct Options {
     pub read_only: bool,
     /// flock(2) and fcntl(2) locks hold on all mounts; if not, among the programs of this mount, and closing a file costs one request less.
     pub flock: bool,
+    /// The kernel may ask for entries with attributes (READDIRPLUS), which has the client fetch them ahead.
+    pub rdplus: bool,
 }
 
 impl Default for Options {
@@ -72,6 +74,7 @@ impl Default for Options {
             noatime: false,
             read_only: false,
             flock: true,
+            rdplus: true,
         }
     }
 }
@@ -130,6 +133,9 @@ impl Filesystem for Face {
         config.disable(init::AUTO_INVAL_DATA);
         // The target of a symbolic link never changes.
         config.enable(init::EXPLICIT_INVAL_DATA | init::POSIX_ACL | init::CACHE_SYMLINKS);
+        if !self.0.options.rdplus {
+            config.disable(init::DO_READDIRPLUS | init::READDIRPLUS_AUTO);
+        }
         if self.0.options.flock {
             config.enable(init::POSIX_LOCKS | init::FLOCK_LOCKS);
         }

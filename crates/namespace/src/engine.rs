@@ -15,6 +15,7 @@ use crate::{
     ids::{Objects, Sequences},
     key, ops,
     record::{Counters, Inode, Super, decode, encode},
+    replaced::Replaced,
     tables::{Tables, read},
 };
 
@@ -48,6 +49,8 @@ pub struct Config {
     pub root_gid: u32,
     /// Access times older than this are renewed by a read even if newer than the last change.
     pub relatime: Duration,
+    /// How long a file that a rename replaced can still be opened, in milliseconds, by who looked it up before. 0: not at all.
+    pub keep_replaced_ms: u32,
 }
 
 impl Config {
@@ -66,6 +69,7 @@ impl Default for Config {
             root_uid: 0,
             root_gid: 0,
             relatime: Duration::from_secs(24 * 3600),
+            keep_replaced_ms: 0,
         }
     }
 }
@@ -139,6 +143,7 @@ pub(crate) struct Cx<'a> {
 pub struct Namespace<S> {
     pub(crate) tables: Tables<S>,
     pub(crate) handles: Handles,
+    pub(crate) replaced: Replaced,
     pub(crate) objects: Objects,
     pub(crate) sequences: Sequences,
     pub(crate) counters: Counters,
@@ -154,6 +159,7 @@ impl<S: Store> Namespace<S> {
         let mut tables = Tables::new(store, config.cache_bytes_max, counters.transno);
         let mut ns = Namespace {
             handles: Handles::new(random, config.open_files_max),
+            replaced: Replaced::default(),
             objects: Objects::open(&mut tables)?,
             sequences: Sequences::open(counters.seq_reserved),
             counters,

@@ -31,6 +31,7 @@ mod involved;
 mod key;
 mod ops;
 mod record;
+mod replaced;
 mod store;
 mod tables;
 mod touched;

@@ -47,7 +47,10 @@ impl Default for ServerConfig {
     fn default() -> ServerConfig {
         ServerConfig {
             // What an import may have under way at most, and a ping.
-            requests_in_flight_max: crate::RPCS_IN_FLIGHT_LIMIT + crate::URGENT_IN_FLIGHT_MAX + 1,
+            requests_in_flight_max: crate::RPCS_IN_FLIGHT_LIMIT
+                + crate::URGENT_IN_FLIGHT_MAX
+                + crate::PATIENT_IN_FLIGHT_MAX
+                + 1,
             // Twice what a client sends by default (8 requests of 4 MiB).
             bulk_in_flight_max_bytes: 64 << 20,
             bulk_total_max_bytes: 1 << 30,

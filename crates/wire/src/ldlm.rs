@@ -250,6 +250,8 @@ pub struct Flags {
     pub no_expand: bool,
     /// Do not wait, and ask nobody for the lock back. With `no_expand`: Lustre's lockahead.
     pub nowait: bool,
+    /// With `nowait`: ask for what is in the way all the same, for the next time.
+    pub ask: bool,
     /// Only tell whether it would be granted.
     pub test: bool,
     /// The client can write without a lock if the object is contended.

@@ -135,11 +135,13 @@ pub struct Call {
     pub keep: Option<Cookie>,
     /// Locks that the client gives up; done before anything else.
     pub cancels: Vec<LockId>,
+    /// Locks of which it keeps these bits; done next. Unknown ones, and those that have become less since, are fine.
+    pub converts: Vec<(LockId, u64)>,
 }
 
 impl From<Request> for Call {
     fn from(request: Request) -> Call {
-        Call { request, keep: None, cancels: Vec::new() }
+        Call { request, keep: None, cancels: Vec::new(), converts: Vec::new() }
     }
 }
 
@@ -150,11 +152,13 @@ pub struct Answer {
     pub reply: Reply,
     /// Locks that the client holds from now on, at most one for an inode.
     pub grants: Vec<Grant>,
+    /// Inodes that are no more since this request: there is nothing to keep of them.
+    pub gone: Vec<Fid>,
 }
 
 impl From<Reply> for Answer {
     fn from(reply: Reply) -> Answer {
-        Answer { reply, grants: Vec::new() }
+        Answer { reply, grants: Vec::new(), gone: Vec::new() }
     }
 }
 
@@ -212,7 +216,7 @@ pub enum Request {
     /// After the MDT was restarted: the client's open files, so that what is unlinked stays alive for them. Each is (fid, open
     /// flags, the old handle); the answer is `Handles` in the same order.
     Reopen { files: Vec<(Fid, u32, u64)> },
-    /// Gives locks up (those in [`Call::cancels`]). Unknown ones are fine.
+    /// Gives locks up (those in [`Call::cancels`] and [`Call::converts`]). Unknown ones are fine.
     Cancel,
     /// fcntl(2) and flock(2): a lock of a program ([`crate::ldlm::Kind::Flock`]); `Nl` unlocks, `test` asks (F_GETLK). A lock that has
     /// to wait is answered `Waiting`; cancelling its id gives it up.
@@ -231,6 +235,8 @@ pub struct Entry {
     pub attr: Attr,
     /// `lustre.lov` bytes.
     pub layout: Option<Bytes>,
+    /// Whether it may have extended attributes of its own, or an access control list; not counted is what is made up (`lustre.lov`).
+    pub xattrs: bool,
 }
 
 /// An entry of a directory.

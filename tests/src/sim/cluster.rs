@@ -67,7 +67,8 @@ pub async fn start(world: &World, host: u32) -> Option<Node> {
         if host == MDS {
             let started = Mgs::start(rt.clone(), Path::new("/mgs"), params.clone()).await.expect("the MGS starts");
             server.add::<sheen_wire::Mgs>(sheen_mgc::MGS_TARGET, started.clone());
-            let config = MdtConfig::new("/mdt", FSNAME, 0, vec![mgs], vec![me]);
+            // The model knows no file that is gone and can still be opened.
+            let config = MdtConfig { keep_replaced_ms: 0, ..MdtConfig::new("/mdt", FSNAME, 0, vec![mgs], vec![me]) };
             let mdt = Mdt::start(rt, net, &server, config, params).await.expect("the MDT starts");
             return Node::Mds(server, started, mdt);
         }

@@ -1,7 +1,8 @@
 //! Attributes, names and link targets of inodes, under inodebits locks.
 //!
 //! An inode's record lives under a lock on [`ATTR`]; names that lead to it live with it (LOOKUP), names that are known to be missing in
-//! it live with the directory (UPDATE), extended attributes with XATTR. A flush of any of its locks drops the record with all of this.
+//! it live with the directory (UPDATE), extended attributes with XATTR. When a part of its locks goes, what it guarded is dropped
+//! ([`Meta::drop_bits`]); with LOOKUP all of it.
 //! Whoever uses a record makes sure that the lock is there ([`crate::locks::LockTable::matching`]) first, then looks.
 //!
 //! **Own changes** call nobody back here: the server spares the locks of whoever changes. So a change ([`Meta::begin`], [`Meta::end`])
@@ -36,10 +37,25 @@ const SHARDS: usize = 1024;
 struct Inode {
     known: Option<Known>,
     link: Option<Bytes>,
-    xattrs: Vec<(Bytes, Result<Bytes>)>,
+    xattrs: Xattrs,
     /// The names under which it is in [`Meta::names`].
     names: Vec<(Fid, Bytes)>,
     absent: FxHashSet<Bytes>,
+}
+
+/// Extended attributes of an inode.
+#[derive(Default)]
+struct Xattrs {
+    /// There are none that would be kept.
+    none: bool,
+    kept: Vec<(Bytes, Result<Bytes>)>,
+}
+
+impl Xattrs {
+    fn clear(&mut self) {
+        self.none = false;
+        self.kept.clear();
+    }
 }
 
 /// Attributes of an inode.
@@ -155,6 +171,11 @@ impl Meta {
         self.names.get(&(parent, name.clone())).copied()
     }
 
+    /// The directory in which an inode has a name that is known: of a directory the only one. The caller makes sure that it is locked.
+    pub fn parent(&self, fid: Fid) -> Option<Fid> {
+        self.inodes.peek(&fid)?.names.first().map(|(parent, _)| *parent)
+    }
+
     /// Puts a name in. The caller uses a lock on the inode's LOOKUP.
     pub fn put_name(&mut self, parent: Fid, name: &Bytes, fid: Fid, token: &Token) {
         if !self.fresh(parent, token) || !self.fresh(fid, token) {
@@ -202,7 +223,17 @@ impl Meta {
     /// An extended attribute, or that there is none. The caller makes sure that XATTR is locked.
     pub fn xattr(&mut self, fid: Fid, name: &Bytes) -> Option<Result<Bytes>> {
         let inode = self.inodes.get(&fid)?;
-        inode.xattrs.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone())
+        let none = inode.xattrs.none.then_some(Err(Errno::ENODATA));
+        none.or_else(|| inode.xattrs.kept.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone()))
+    }
+
+    /// Puts in that there are no extended attributes, where the inode is known. The caller uses a lock on XATTR.
+    pub fn put_no_xattrs(&mut self, fid: Fid, token: &Token) {
+        if self.fresh(fid, token)
+            && let Some(inode) = self.inodes.get_mut(&fid)
+        {
+            inode.xattrs.none = true;
+        }
     }
 
     /// Puts an extended attribute in. The caller uses a lock on XATTR.
@@ -214,17 +245,28 @@ impl Meta {
         if keep
             && self.fresh(fid, token)
             && let Some(inode) = self.inodes.get_mut(&fid)
-            && inode.xattrs.len() < XATTRS_MAX
-            && inode.xattrs.iter().all(|(n, _)| n != name)
+            && inode.xattrs.kept.len() < XATTRS_MAX
+            && inode.xattrs.kept.iter().all(|(n, _)| n != name)
         {
-            inode.xattrs.push((name.clone(), value.clone()));
+            inode.xattrs.kept.push((name.clone(), value.clone()));
         }
     }
 
-    /// Drops an inode with its names.
-    pub fn drop_inode(&mut self, fid: Fid) {
-        if let Some(inode) = self.inodes.pop(&fid) {
-            self.unlinked(inode);
+    /// Drops what is guarded by these bits of an inode: with LOOKUP, everything.
+    pub fn drop_bits(&mut self, fid: Fid, gone: u64) {
+        if gone & bits::LOOKUP != 0 {
+            if let Some(inode) = self.inodes.pop(&fid) {
+                self.unlinked(inode);
+            }
+        } else if let Some(inode) = self.inodes.peek_mut(&fid) {
+            if gone & bits::XATTR != 0 {
+                inode.xattrs.clear();
+            }
+            if gone & (ATTR | bits::LAYOUT) != 0 {
+                inode.known = None;
+                self.absent -= inode.absent.len();
+                inode.absent.clear();
+            }
         }
     }
 

@@ -25,7 +25,7 @@ use sheen_rpc::{BoxFuture, Import};
 use sheen_rt::{Instant, Rt};
 use sheen_wire::{
     Bulk, Errno, Fid, Mds, Ost,
-    ldlm::{Kind, LockId, Policy, Resource},
+    ldlm::{Kind, LockId, Policy, Resource, bits},
     mds, ost,
 };
 
@@ -229,14 +229,15 @@ impl Owner for MdtLocks {
     fn drop_cached(&self, flushes: &[Flush]) -> Vec<Option<BoxFuture<'static, ()>>> {
         {
             let mut meta = self.cache.meta.lock();
-            flushes.iter().for_each(|flush| meta.drop_inode(flush.resource.fid));
+            flushes.iter().for_each(|flush| meta.drop_bits(flush.resource.fid, flush.bits()));
         }
         if let Some(kernel) = self.cache.kernel() {
-            let lookup = |f: &Flush| f.policy.overlaps(&Policy::bits(sheen_wire::ldlm::bits::LOOKUP));
-            if kernel.keeps_names() && flushes.iter().any(lookup) {
+            let known = |flush: &&Flush| flush.bits() != 0 && !flush.gone;
+            let lookup = |flush: &Flush| flush.bits() & bits::LOOKUP != 0;
+            if kernel.keeps_names() && flushes.iter().filter(known).any(lookup) {
                 kernel.names();
             }
-            flushes.iter().for_each(|flush| kernel.attr(flush.resource.fid));
+            flushes.iter().filter(known).for_each(|flush| kernel.attr(flush.resource.fid));
         }
         flushes.iter().map(|_| None).collect()
     }
@@ -251,11 +252,11 @@ impl Owner for MdtLocks {
         }
     }
 
-    fn cancel(&self, ids: Vec<LockId>) -> BoxFuture<'static, ()> {
+    fn cancel(&self, ids: Vec<LockId>, converts: Vec<(LockId, u64)>) -> BoxFuture<'static, ()> {
         let import = self.import.upgrade();
         Box::pin(async move {
             let Some(import) = import else { return };
-            let call = mds::Call { request: mds::Request::Cancel, keep: None, cancels: ids };
+            let call = mds::Call { cancels: ids, converts, ..mds::Request::Cancel.into() };
             // Should it fail, the MDT does not know this client any more.
             let _ = import.call_urgent(call, Bulk::new()).await;
         })
@@ -316,7 +317,8 @@ impl Owner for OstLocks {
         }
     }
 
-    fn cancel(&self, ids: Vec<LockId>) -> BoxFuture<'static, ()> {
+    // There is nothing to convert: no bits.
+    fn cancel(&self, ids: Vec<LockId>, _: Vec<(LockId, u64)>) -> BoxFuture<'static, ()> {
         let import = self.import.upgrade();
         Box::pin(async move {
             let Some(import) = import else { return };

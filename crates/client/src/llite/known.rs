@@ -61,7 +61,7 @@ impl Client {
         self.mdc.locks().matching(Resource::bits(fid), &Policy::bits(ATTR))
     }
 
-    fn inode_lock_again(&self, fid: Fid, cookie: Cookie) -> Option<LockRef> {
+    pub(crate) fn inode_lock_again(&self, fid: Fid, cookie: Cookie) -> Option<LockRef> {
         self.mdc.locks().again(Resource::bits(fid), &Policy::bits(ATTR), cookie)
     }
 
@@ -91,7 +91,7 @@ impl Client {
     }
 
     /// Attributes that need no request: of what has no objects, or of a file whose objects are all locked and were asked before.
-    fn whole(&self, layout: &Option<Arc<Layout>>, attr: &Attr, lock: &LockRef) -> Option<EntryAttr> {
+    pub(crate) fn whole(&self, layout: &Option<Arc<Layout>>, attr: &Attr, lock: &LockRef) -> Option<EntryAttr> {
         let Some(layout) = layout else {
             return Some(self.entry_attr(*attr, self.inode_lock_again(attr.fid, lock.cookie()), Some(Vec::new())));
         };
@@ -114,8 +114,12 @@ impl Client {
         // In use from here on, so that it stays until all is put in.
         let held = asked.held.filter(|(of, _)| *of == fid).map(|(_, cookie)| cookie);
         let lock = came.or(held).and_then(|cookie| self.inode_lock_again(fid, cookie));
-        if let (Some(_), Some(token)) = (&lock, &asked.token) {
-            self.cache.meta.lock().put(fid, attr, layout.clone(), token);
+        if let (Some(lock), Some(token)) = (&lock, &asked.token) {
+            let mut meta = self.cache.meta.lock();
+            meta.put(fid, attr, layout.clone(), token);
+            if !entry.xattrs && lock.bits() & bits::XATTR != 0 {
+                meta.put_no_xattrs(fid, token);
+            }
         }
         self.files.note(&attr);
         Ok(Told { attr, layout, lock: lock.map(|lock| lock.cookie()), token: asked.token })

@@ -114,7 +114,7 @@ impl Client {
 }
 
 async fn cancel(import: &Import<Mds>, id: LockId) {
-    let call = Call { request: Request::Cancel, keep: None, cancels: vec![id] };
+    let call = Call { cancels: vec![id], ..Request::Cancel.into() };
     // Should it fail, the MDT does not know this client any more.
     let _ = import.call_urgent(call, Bulk::new()).await;
 }

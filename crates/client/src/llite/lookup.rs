@@ -29,7 +29,12 @@ impl Client {
                 told => self.completed(told?).await,
             };
         }
-        match self.known_name(who, parent, name) {
+        let ahead = self.await_statahead(parent, name).await;
+        let known = self.known_name(who, parent, name);
+        if ahead {
+            self.statahead.note_use(known.is_some());
+        }
+        match known {
             Some(Ok(fid)) => {
                 Hits::add(&self.cache.hits.name);
                 if let Some(known) = self.known_attr(fid).await {

@@ -11,6 +11,7 @@ mod dot_lustre;
 mod fallocate;
 mod known;
 mod link;
+mod list;
 mod lock;
 mod lookup;
 mod names;

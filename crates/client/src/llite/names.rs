@@ -70,7 +70,8 @@ impl NamesChange<'_> {
     /// It is done, or refused.
     pub(crate) fn end<T>(self, client: &Client, answer: &Result<T>) {
         let known = |behind: &Behind| match behind {
-            Behind::Inode(cookie) | Behind::Nothing(cookie) => client.mdc.locks().is_held(*cookie),
+            Behind::Inode(cookie) => client.mdc.locks().is_held(*cookie, &Policy::bits(bits::LOOKUP)),
+            Behind::Nothing(cookie) => client.mdc.locks().is_held(*cookie, &Policy::bits(bits::UPDATE)),
             Behind::Unknown => false,
         };
         let known = self.behind.iter().all(known);

@@ -136,7 +136,7 @@ impl Client {
         let kept = self.mdc.call_keeping_as(who, request, asking.wants()).await?;
         let opened = self.opened(kept.reply, flags)?;
         self.told(&opened.entry, &kept.locks, &asking)?;
-        Ok(Arc::new(OpenDir(opened.file)))
+        Ok(OpenDir::new(opened.file))
     }
 
     /// Says whether the pages that the kernel may have of a file are under locks.

@@ -1,26 +1,27 @@
 //! Reading directories.
 //!
-//! An open directory remembers nothing: every call goes on at the cookie that it is given, so seekdir(3) works and the entries are
-//! those of now. With attributes, one request per OST asks for the objects of all files of a page.
+//! Nothing is remembered: every call goes on at the cookie that it is given, so seekdir(3) works and the entries are those of now. With
+//! attributes, one request per OST asks for the objects of all files of a page. For a kernel there is [`Client::list`].
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use sheen_wire::{
     Errno, Fid, FileKind, Result,
+    fid::ROOT,
     ldlm::Cookie,
     mds::{DirEntry, Reply, Request},
 };
 
-use super::known::Asking;
+use super::known::{Asking, Told};
 use crate::{Caller, Client, DirItem, DirPage, EntryAttr, OpenDir, locks::LockRef, stats::Op};
 
 /// Most bytes of entries that are asked for at a time.
-const PAGE_BYTES_MAX: u32 = 1 << 20;
+pub(super) const PAGE_BYTES_MAX: u32 = 1 << 20;
 /// More than there are entries in a page: each may bring a lock.
-const ENTRIES_MAX: u64 = 1 << 16;
+pub(super) const ENTRIES_MAX: u64 = 1 << 16;
 /// Cookies of the two entries that the client adds.
-const DOT: u64 = 1;
-const DOT_DOT: u64 = 2;
+pub(super) const DOT: u64 = 1;
+pub(super) const DOT_DOT: u64 = 2;
 
 impl Client {
     /// Entries after `cookie` (0: from the start), about as many as fill `max_bytes`. `plus` asks for their attributes too.
@@ -56,7 +57,15 @@ impl Client {
     }
 
     /// The directory above; a directory that was removed lies in none and names itself.
-    async fn parent_of(&self, fid: Fid) -> Fid {
+    pub(super) async fn parent_of(&self, fid: Fid) -> Fid {
+        if fid == ROOT {
+            return ROOT;
+        }
+        if let Some(_lock) = self.inode_lock(fid)
+            && let Some(parent) = self.cache.meta.lock().parent(fid)
+        {
+            return parent;
+        }
         let request = Request::Lookup { cred: Caller::ROOT.cred, parent: fid, name: Bytes::from_static(b"..") };
         match self.mdc.call(request).await {
             Ok(Reply::Entry(entry)) => entry.attr.fid,
@@ -72,9 +81,22 @@ impl Client {
         asking: &Asking,
         items: &mut Vec<DirItem>,
     ) {
+        let told = self.told_entries(dir, &mut entries, locks, asking);
+        let attrs = self.all_completed(told).await;
+        items.extend(entries.into_iter().zip(attrs).map(|(entry, attr)| item(entry, attr.ok())));
+    }
+
+    /// Takes in what came with entries.
+    pub(super) fn told_entries(
+        &self,
+        dir: Fid,
+        entries: &mut [DirEntry],
+        locks: Vec<(Fid, LockRef)>,
+        asking: &Asking,
+    ) -> Vec<Result<Told>> {
         let of: FxHashMap<Fid, Cookie> = locks.iter().map(|(fid, lock)| (*fid, lock.cookie())).collect();
         let mut told = Vec::with_capacity(entries.len());
-        for found in &mut entries {
+        for found in entries {
             let entry = found.entry.take().ok_or(Errno::ENOENT);
             let this = entry.and_then(|e| self.told_under(&e, of.get(&e.attr.fid).copied(), asking));
             if let Ok(told) = &this {
@@ -82,14 +104,11 @@ impl Client {
             }
             told.push(this);
         }
-        // Not in use while the OSTs are asked.
-        drop(locks);
-        let attrs = self.all_completed(told).await;
-        items.extend(entries.into_iter().zip(attrs).map(|(entry, attr)| item(entry, attr.ok())));
+        told
     }
 }
 
-fn dot(name: &'static [u8], fid: Fid, cookie: u64) -> DirItem {
+pub(super) fn dot(name: &'static [u8], fid: Fid, cookie: u64) -> DirItem {
     DirItem { name: Bytes::from_static(name), fid, kind: FileKind::Dir, cookie, attr: None }
 }
 

@@ -34,6 +34,6 @@ impl Client {
     /// # Errors
     /// As [`Client::release`].
     pub async fn releasedir(&self, dir: Arc<OpenDir>) -> Result<()> {
-        self.release(dir.0.clone()).await
+        self.release(dir.file.clone()).await
     }
 }

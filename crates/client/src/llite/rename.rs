@@ -27,8 +27,10 @@ impl Client {
             Request::Rename { cred, parent, name, new_parent, new_name, flags }
         };
         let change = self.change_names(&[parent, new_parent], &[(parent, name), (new_parent, new_name)]);
-        let answer = self.mdc.call_as(who, request).await;
+        let answer = self.mdc.call_keeping_as(who, request, 0).await;
         change.end(self, &answer);
-        mdc::done(answer?)
+        let answer = answer?;
+        self.mdc.locks().gone(&answer.gone);
+        mdc::done(answer.reply)
     }
 }

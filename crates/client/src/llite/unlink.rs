@@ -28,8 +28,10 @@ impl Client {
         self.check_not_virtual(parent)?;
         let request = |cred| Request::Unlink { cred, parent, name: name.clone(), dir };
         let change = self.change_names(&[parent], &[(parent, name)]);
-        let answer = self.mdc.call_as(who, request).await;
+        let answer = self.mdc.call_keeping_as(who, request, 0).await;
         change.end(self, &answer);
-        mdc::done(answer?)
+        let answer = answer?;
+        self.mdc.locks().gone(&answer.gone);
+        mdc::done(answer.reply)
     }
 }

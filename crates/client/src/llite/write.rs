@@ -1,7 +1,7 @@
 //! pwrite(2).
 //!
-//! An append asks for the file's size and writes there. Within this client appends to one file take turns; against other clients
-//! they are atomic only once there are locks.
+//! An append asks for the file's size and writes there. Within this client appends to one file take turns; other clients are kept out by
+//! locks on all of the file's objects.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -57,7 +57,7 @@ impl Client {
         let layout = self.layout_of_file(file).await?.ok_or(Errno::EIO)?;
         let written = if append {
             let _turn = file.inode.append.lock().await;
-            let end = self.lov.size(&layout).await?;
+            let (end, _locks) = self.lov.lock_end(&layout).await?;
             self.write_at(file, &layout, end, data, sync).await
         } else {
             self.write_at(file, &layout, offset, data, sync).await

@@ -3,12 +3,18 @@
 //! What the engine asks for is noted under the table's lock and done on a task: first all that needs no waiting, for all locks that are
 //! to go; then each that had to wait (for the kernel to drop pages) by itself, so that none holds up the others. Cancels travel
 //! together, past the requests that wait for a slot, because others wait for them.
+//!
+//! Of a lock on an inode only those bits go that were asked for, as long as it keeps LOOKUP: who creates files in a directory wants
+//! its UPDATE, and the names in it stay good. What another lock guards as well is not dropped.
 
 use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 use sheen_ldlm::client::{Action, Locks};
-use sheen_wire::ldlm::{Cookie, LockId, Policy, Resource};
+use sheen_wire::{
+    Fid,
+    ldlm::{Cookie, Kind, LockId, Mode, Policy, Resource, bits},
+};
 
 use super::{LRU_INTERVAL, LockTable, State};
 
@@ -17,15 +23,31 @@ const CANCELS_PER_RPC: usize = 4096;
 /// From so many cancels on that wait for a request to travel with, they are sent by themselves.
 const CANCELS_WAIT_MAX: usize = 64;
 
-/// A lock that is to go.
+/// A lock that is to go, or of which a part is.
 #[derive(Clone, Copy, Debug)]
 pub struct Flush {
     /// Its handle.
     pub cookie: Cookie,
     /// What it is on.
     pub resource: Resource,
-    /// Its part.
+    /// The part of which nothing is guarded any more when it has gone.
     pub policy: Policy,
+    /// What it is on is no more, so nobody knows a name of it.
+    pub gone: bool,
+    /// Bits that stay.
+    keep: u64,
+}
+
+impl Flush {
+    fn new(cookie: Cookie, resource: Resource, policy: Policy, spare: u64) -> Flush {
+        let keep = if spare & bits::LOOKUP != 0 { spare } else { 0 };
+        Flush { cookie, resource, policy, gone: false, keep }
+    }
+
+    /// The bits of an inode of which nothing is guarded any more.
+    pub fn bits(&self) -> u64 {
+        if let Policy::Bits { bits, .. } = self.policy { bits } else { 0 }
+    }
 }
 
 impl LockTable {
@@ -44,13 +66,36 @@ impl LockTable {
         let mut actions = std::mem::take(&mut state.actions);
         for action in actions.drain(..) {
             match action {
-                Action::Flush { cookie, resource, policy, .. } => {
-                    state.flushes.push(Flush { cookie, resource, policy });
+                Action::Flush { cookie, resource, policy, spare, .. } => {
+                    state.flushes.push(Flush::new(cookie, resource, policy, spare));
                 }
+                Action::Converted { id, bits } => state.converts.push((id, bits)),
                 Action::Cancel { id } => state.cancels.push(id),
             }
         }
         state.actions = actions;
+        self.begin_work(state);
+    }
+
+    /// Gives up the locks on inodes that this client itself made go. Those in use at the moment stay until they are old.
+    pub fn gone(self: &Arc<Self>, inodes: &[Fid]) {
+        if inodes.is_empty() {
+            return;
+        }
+        let mut state = self.state.lock();
+        let mut actions = Vec::new();
+        inodes.iter().for_each(|fid| state.locks.cancel_resource(Resource::bits(*fid), bits::ALL, &mut actions));
+        for action in actions {
+            if let Action::Flush { cookie, resource, policy, .. } = action {
+                state.flushes.push(Flush { gone: true, ..Flush::new(cookie, resource, policy, 0) });
+            }
+        }
+        if !state.flushes.is_empty() {
+            self.begin_work(state);
+        }
+    }
+
+    fn begin_work(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         if !std::mem::replace(&mut state.working, true) {
             drop(state);
             let table = self.clone();
@@ -61,13 +106,18 @@ impl LockTable {
     /// Done by one task at a time, until there is nothing left to do.
     async fn work(self: &Arc<Self>) {
         loop {
-            let (flushes, cancels) = {
+            let (flushes, cancels, converts) = {
                 let mut state = self.state.lock();
-                if state.flushes.is_empty() && state.cancels.is_empty() {
+                if state.flushes.is_empty() && state.cancels.is_empty() && state.converts.is_empty() {
                     state.working = false;
                     return;
                 }
-                (std::mem::take(&mut state.flushes), std::mem::take(&mut state.cancels))
+                let mut flushes = std::mem::take(&mut state.flushes);
+                for flush in flushes.iter_mut().filter(|flush| flush.resource.kind == Kind::Bits) {
+                    let guarded = flush.keep | state.locks.guarded_bits(flush.resource);
+                    flush.policy = Policy::bits(flush.bits() & !guarded);
+                }
+                (flushes, std::mem::take(&mut state.cancels), std::mem::take(&mut state.converts))
             };
             let Some(owner) = self.owner() else {
                 self.state.lock().working = false;
@@ -76,31 +126,45 @@ impl LockTable {
             let mut gone = Vec::with_capacity(flushes.len());
             for (flush, waits) in flushes.iter().zip(owner.drop_cached(&flushes)) {
                 let Some(waits) = waits else {
-                    gone.push(flush.cookie);
+                    gone.push(*flush);
                     continue;
                 };
-                let (table, cookie) = (self.clone(), flush.cookie);
+                let (table, flush) = (self.clone(), *flush);
                 drop(self.rt.spawn("ldlm_invalidate", async move {
                     waits.await;
-                    table.cancelled(&[cookie], Vec::new());
+                    table.cancelled(&[flush], Vec::new(), Vec::new());
                 }));
             }
-            self.cancelled(&gone, cancels);
+            self.cancelled(&gone, cancels, converts);
         }
     }
 
     /// What these locks guarded is dropped. The requests are on their way in the order of the calls; nobody waits for the answers.
-    fn cancelled(self: &Arc<Self>, cookies: &[Cookie], mut ids: Vec<LockId>) {
+    fn cancelled(self: &Arc<Self>, flushes: &[Flush], mut ids: Vec<LockId>, mut converts: Vec<(LockId, u64)>) {
         {
             let mut state = self.state.lock();
-            ids.extend(cookies.iter().filter_map(|cookie| state.locks.cancelled(*cookie)));
+            let now = self.rt.now();
+            for Flush { cookie, resource, keep, .. } in flushes {
+                let rest = Policy::bits(*keep);
+                if *keep != 0 && !state.locks.covered(*resource, Mode::Pr, &rest) {
+                    let id = state.locks.converted(now, *cookie, Mode::Pr, rest);
+                    converts.extend(id.map(|id| (id, *keep)));
+                } else {
+                    ids.extend(state.locks.cancelled(*cookie));
+                }
+            }
             if !self.travels || !ids.is_empty() || state.locks.cancels_queued() >= CANCELS_WAIT_MAX {
                 ids.extend(state.locks.take_cancels(CANCELS_PER_RPC));
             }
         }
-        let Some(owner) = self.owner().filter(|_| !ids.is_empty()) else { return };
-        for ids in ids.chunks(CANCELS_PER_RPC) {
-            drop(self.rt.spawn("ldlm_cancel", owner.cancel(ids.to_vec())));
+        let Some(owner) = self.owner() else { return };
+        let (mut ids, mut converts) = (ids.chunks(CANCELS_PER_RPC), converts.chunks(CANCELS_PER_RPC));
+        loop {
+            let (ids, converts) = (ids.next().unwrap_or_default(), converts.next().unwrap_or_default());
+            if ids.is_empty() && converts.is_empty() {
+                return;
+            }
+            drop(self.rt.spawn("ldlm_cancel", owner.cancel(ids.to_vec(), converts.to_vec())));
         }
     }
 

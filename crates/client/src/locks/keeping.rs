@@ -98,6 +98,8 @@ impl Keeping {
                     None => {
                         let cookie = locks.begin(resource, Mode::Pr, policy);
                         locks.granted(cookie, grant.id, Mode::Pr, policy, actions);
+                        // What was left of a lock of which a part had been asked for.
+                        spare.extend(locks.supersedes(cookie));
                         locks.held(cookie)
                     }
                 };

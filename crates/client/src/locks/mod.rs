@@ -47,8 +47,8 @@ pub trait Owner: Send + Sync + 'static {
     /// Drops all that is cached under locks of this target: they are lost.
     fn forgotten(&self, resources: &[Resource]);
 
-    /// Tells the target that locks are given up.
-    fn cancel(&self, ids: Vec<LockId>) -> BoxFuture<'static, ()>;
+    /// Tells the target that locks are given up, and of which these bits alone are kept.
+    fn cancel(&self, ids: Vec<LockId>, converts: Vec<(LockId, u64)>) -> BoxFuture<'static, ()>;
 }
 
 /// See the module.
@@ -69,6 +69,8 @@ struct State {
     flushes: Vec<Flush>,
     /// Cancels to be sent.
     cancels: Vec<LockId>,
+    /// What is left of locks, to be said again.
+    converts: Vec<(LockId, u64)>,
     /// Cancels of locks that were superfluous: they can wait for a request to travel with.
     spare: Vec<LockId>,
     /// The task that lets go of locks is there.
@@ -126,6 +128,7 @@ impl LockTable {
             actions: Vec::new(),
             flushes: Vec::new(),
             cancels: Vec::new(),
+            converts: Vec::new(),
             spare: Vec::new(),
             working: false,
             aging: false,
@@ -142,9 +145,14 @@ impl LockTable {
         let _ = self.owner.set(owner);
     }
 
-    /// A lock (PR) held already that covers `policy`.
+    /// A lock (PR, or one that permits more) held already that covers `policy`.
     pub fn matching(self: &Arc<Self>, resource: Resource, policy: &Policy) -> Option<LockRef> {
-        let held = self.state.lock().locks.matching(resource, Mode::Pr, policy)?;
+        self.matching_in(resource, Mode::Pr, policy)
+    }
+
+    /// A lock held already that permits `mode` on `policy`.
+    pub fn matching_in(self: &Arc<Self>, resource: Resource, mode: Mode, policy: &Policy) -> Option<LockRef> {
+        let held = self.state.lock().locks.matching(resource, mode, policy)?;
         Some(LockRef { table: self.clone(), cookie: held.cookie, policy: held.policy })
     }
 
@@ -158,14 +166,14 @@ impl LockTable {
         self.matching(resource, policy).filter(|lock| lock.cookie == cookie)
     }
 
-    /// Whether a lock is held still, be it asked for or not.
-    pub fn is_held(&self, cookie: Cookie) -> bool {
-        self.state.lock().locks.held(cookie).is_some()
+    /// Whether a lock is held still on this part, be it asked for or not.
+    pub fn is_held(&self, cookie: Cookie, policy: &Policy) -> bool {
+        self.state.lock().locks.held(cookie).is_some_and(|held| held.policy.contains(policy))
     }
 
-    /// A request for a lock (PR) is about to be sent. The guard takes the answer.
-    pub fn begin(self: &Arc<Self>, resource: Resource, policy: Policy) -> Asking {
-        let cookie = self.state.lock().locks.begin(resource, Mode::Pr, policy);
+    /// A request for a lock is about to be sent. The guard takes the answer.
+    pub fn begin(self: &Arc<Self>, resource: Resource, mode: Mode, policy: Policy) -> Asking {
+        let cookie = self.state.lock().locks.begin(resource, mode, policy);
         Asking { table: self.clone(), cookie, resource, done: false }
     }
 
@@ -184,7 +192,7 @@ impl LockTable {
     /// The target calls.
     pub fn called_back(self: &Arc<Self>, callback: Callback) {
         match callback {
-            Callback::Blocking { id, cookie, resource, .. } => self.blocked(id, cookie, resource),
+            Callback::Blocking { id, cookie, resource, wanted } => self.blocked(id, cookie, resource, &wanted.1),
             Callback::Completion { id, cookie, resource, .. } if resource.kind == Kind::Flock => {
                 if !self.flocks.granted(cookie) {
                     self.with(|_, actions| actions.push(Action::Cancel { id }));
@@ -208,10 +216,10 @@ impl LockTable {
         }
     }
 
-    fn blocked(self: &Arc<Self>, id: LockId, cookie: Cookie, resource: Resource) {
+    fn blocked(self: &Arc<Self>, id: LockId, cookie: Cookie, resource: Resource, wanted: &Policy) {
         let mut state = self.state.lock();
         if !keeping::is_kept(cookie) {
-            return self.done(state, |locks, actions| locks.blocked(cookie, id, actions));
+            return self.done(state, |locks, actions| locks.blocked(cookie, id, wanted, actions));
         }
         if let Some(range) = keeping::range_of(&mut state.ranges, cookie) {
             // The answer that brings the lock is on its way: it will not be used. It is given back at once, for the answer may be lost and
@@ -222,7 +230,7 @@ impl LockTable {
         // It has got another handle since.
         let held = state.locks.resource_locks(resource).into_iter().find(|held| held.id == id);
         self.done(state, |locks, actions| match held {
-            Some(held) => locks.blocked(held.cookie, id, actions),
+            Some(held) => locks.blocked(held.cookie, id, wanted, actions),
             None => actions.push(Action::Cancel { id }),
         });
     }
@@ -234,6 +242,7 @@ impl LockTable {
             state.ranges.clear();
             state.flushes.clear();
             state.cancels.clear();
+            state.converts.clear();
             state.spare.clear();
             state.locks.evicted()
         };

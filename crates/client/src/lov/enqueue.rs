@@ -1,8 +1,8 @@
 //! Locks on objects.
 //!
-//! Who keeps the size of a file, or its data, holds PR on the whole of each object that matters. A request for several locks never waits
-//! for others ([`Lov::try_lock`]): what it had got already would be in somebody's way meanwhile, who might hold what it waits for. One
-//! lock by itself may be waited for ([`Lov::lock`]).
+//! Who keeps the size of a file, or its data, holds PR on the whole of each object that matters; who appends, PW (`append`). A request for
+//! several PR locks never waits for others ([`Lov::try_lock`]): what it had got already would be in somebody's way meanwhile, who might hold
+//! what it waits for. One lock by itself may be waited for ([`Lov::lock`]).
 
 use sheen_layout::Layout;
 use sheen_wire::{
@@ -38,7 +38,7 @@ impl Lov {
     /// Whether all these locks are held still. Public knowledge is dropped after the locks, so it is to be asked where it is put in.
     pub fn are_held(&self, layout: &Layout, locks: &[LockRef]) -> bool {
         let held = |(stripe, lock): (&sheen_layout::Stripe, &LockRef)| {
-            self.get(stripe.ost).is_some_and(|osc| osc.locks().is_held(lock.cookie()))
+            self.get(stripe.ost).is_some_and(|osc| osc.locks().is_held(lock.cookie(), &WHOLE))
         };
         layout.stripes().iter().zip(locks).all(held)
     }
@@ -46,29 +46,33 @@ impl Lov {
     /// Asks for locks on objects of one OST, each given with its file, without waiting for others. Those that were had, and what the
     /// objects are.
     pub async fn try_lock(&self, ost: u32, objects: &[(Fid, Fid)]) -> Result<Vec<(Option<LockRef>, ObjectAttr)>> {
-        let flags = Flags { nowait: true, ..Flags::default() };
-        self.enqueue(ost, objects, flags).await
+        // Somebody who appends keeps its lock until it is asked for it.
+        let flags = Flags { nowait: true, ask: true, ..Flags::default() };
+        self.enqueue(ost, objects, Mode::Pr, flags).await
     }
 
     /// The lock on a stripe's object; waits for it.
     pub async fn lock(&self, layout: &Layout, index: usize) -> Result<Option<LockRef>> {
         let stripe = stripe(layout, index)?;
-        let answer = self.enqueue(stripe.ost, &[(layout.fid(), stripe.object)], Flags::default()).await?;
+        let objects = [(layout.fid(), stripe.object)];
+        let answer = self.enqueue(stripe.ost, &objects, Mode::Pr, Flags::default()).await?;
         Ok(answer.into_iter().next().and_then(|(lock, _)| lock))
     }
 
-    async fn enqueue(
+    /// Asks for locks on the whole of objects of one OST, each given with its file. Those that were had, and what the objects are.
+    pub(super) async fn enqueue(
         &self,
         ost: u32,
         objects: &[(Fid, Fid)],
+        mode: Mode,
         flags: Flags,
     ) -> Result<Vec<(Option<LockRef>, ObjectAttr)>> {
         let osc = self.osc(ost).await?;
         let asking: Vec<_> =
-            objects.iter().map(|(_, object)| osc.locks().begin(Resource::extent(*object), WHOLE)).collect();
+            objects.iter().map(|(_, object)| osc.locks().begin(Resource::extent(*object), mode, WHOLE)).collect();
         let lock = |((_, object), asking): (&(Fid, Fid), &crate::locks::Asking)| Enqueue {
             flags,
-            ..Enqueue::new(Resource::extent(*object), Mode::Pr, WHOLE, asking.cookie())
+            ..Enqueue::new(Resource::extent(*object), mode, WHOLE, asking.cookie())
         };
         let locks = objects.iter().zip(&asking).map(lock).collect();
         let Reply::Enqueued(answers) = osc.call(Request::Enqueue { locks }, Bulk::new()).await?.0 else {

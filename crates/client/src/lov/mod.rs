@@ -4,9 +4,10 @@
 //! awaited without anything around it. Kept in mind is which files were changed and not synced (`unsynced`); locks on objects, and what
 //! is kept under them, are `enqueue`'s and [`crate::cache`]'s.
 //!
-//! An action that needs two rounds (a read that meets a hole, a truncate, an append) is not atomic against other clients yet.
+//! An action that needs two rounds (a read that meets a hole, a truncate) is not atomic against other clients yet; an append is (`append`).
 
 mod allocate;
+mod append;
 mod enqueue;
 mod glimpse;
 mod read;

@@ -20,10 +20,12 @@ pub struct Held {
 
 #[derive(Default)]
 pub struct FakeLocks {
-    /// Whether locks are granted.
+    /// Whether locks are granted to those that do not wait for them.
     pub on: bool,
     pub next: u64,
     pub held: BTreeMap<LockId, Held>,
+    /// Of which the client said that it keeps these bits.
+    pub converted: Vec<(LockId, u64)>,
     /// Flock requests wait instead of being refused.
     pub flock_waits: bool,
     pub mds: Option<Arc<Export>>,
@@ -49,7 +51,7 @@ impl FakeLocks {
     }
 
     pub fn enqueue(&mut self, ost: Option<u32>, lock: &Enqueue) -> Enqueued {
-        if !self.on {
+        if !self.on && lock.flags.nowait {
             let by = Conflict { client: 9, id: LockId(1), mode: Mode::Pw, policy: lock.policy };
             return Enqueued::WouldBlock { by };
         }
@@ -86,6 +88,11 @@ impl FakeLocks {
 impl World {
     /// Asks for all locks on a resource. How many there were.
     pub fn call_back(&self, resource: Resource) -> usize {
+        self.call_back_bits(resource, bits::ALL)
+    }
+
+    /// Asks for these bits of all locks on an inode. How many locks there were.
+    pub fn call_back_bits(&self, resource: Resource, wanted: u64) -> usize {
         let calls: Vec<_> = {
             let state = self.state.lock();
             let held = state.locks.held.iter().filter(|(_, held)| held.resource == resource);
@@ -96,7 +103,7 @@ impl World {
             held.map(|(id, held)| (*id, held.cookie, held.ost, export(held).expect("somebody asked"))).collect()
         };
         for (id, cookie, ost, export) in &calls {
-            let wanted = (Mode::Ex, Policy::bits(bits::ALL));
+            let wanted = (Mode::Ex, Policy::bits(wanted));
             let callback = Callback::Blocking { id: *id, cookie: *cookie, resource, wanted };
             let sent = if ost.is_some() { export.callback::<Ost>(callback) } else { export.callback::<Mds>(callback) };
             assert!(sent, "there is a connection");

@@ -59,7 +59,7 @@ fn give_layout(state: &mut State, fid: Fid) {
 
 fn entry(state: &State, fid: Fid) -> Result<Entry> {
     let node = state.nodes.get(&fid).ok_or(Errno::ESTALE)?;
-    Ok(Entry { attr: node.attr, layout: node.layout.clone() })
+    Ok(Entry { attr: node.attr, layout: node.layout.clone(), xattrs: !node.xattrs.is_empty() })
 }
 
 fn link(state: &mut State, parent: Fid, name: Bytes, fid: Fid) -> Result<()> {

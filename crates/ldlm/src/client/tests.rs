@@ -10,6 +10,8 @@ use sheen_wire::{
 use super::*;
 
 const EOF: u64 = u64::MAX;
+/// What a callback wants.
+const ALL: Policy = Policy::extent(0, EOF);
 
 fn object(n: u32) -> Resource {
     Resource::extent(Fid::new(1, n))
@@ -37,7 +39,7 @@ fn add(locks: &mut Locks, resource: Resource, mode: Mode, policy: Policy, now: I
 
 fn flush(locks: &Locks, cookie: Cookie, resource: Resource) -> Action {
     let Held { mode, policy, .. } = locks.held(cookie).expect("held");
-    Action::Flush { cookie, resource, mode, policy }
+    Action::Flush { cookie, resource, mode, policy, spare: 0 }
 }
 
 #[test]
@@ -77,8 +79,8 @@ fn an_asked_lock_is_flushed_once_when_nobody_uses_it_any_more() {
     let range = Policy::extent(0, 0);
     assert!(locks.matching(object(1), Mode::Pw, &range).is_some());
     assert!(locks.matching(object(1), Mode::Pr, &range).is_some());
-    locks.blocked(cookie, id, &mut actions);
-    locks.blocked(cookie, id, &mut actions);
+    locks.blocked(cookie, id, &ALL, &mut actions);
+    locks.blocked(cookie, id, &ALL, &mut actions);
     assert!(locks.matching(object(1), Mode::Pw, &range).is_none(), "nobody new");
     locks.release(at(1), cookie, &mut actions);
     assert!(actions.is_empty());
@@ -87,11 +89,11 @@ fn an_asked_lock_is_flushed_once_when_nobody_uses_it_any_more() {
     assert_eq!(actions, [flush(&locks, cookie, object(1))]);
     actions.clear();
     locks.release(at(1), cookie, &mut actions);
-    locks.blocked(cookie, id, &mut actions);
+    locks.blocked(cookie, id, &ALL, &mut actions);
     assert!(actions.is_empty(), "once");
     assert_eq!(locks.cancelled(cookie), Some(id), "the server waits for it");
     assert_eq!(locks.cancelled(cookie), None);
-    locks.blocked(cookie, id, &mut actions);
+    locks.blocked(cookie, id, &ALL, &mut actions);
     assert_eq!(actions, [Action::Cancel { id }], "a late copy of the callback");
     assert_eq!(locks.stats().lock_count, 0);
 }
@@ -103,7 +105,7 @@ fn a_blocking_callback_may_overtake_the_grant() {
     let all = Policy::extent(0, EOF);
     let cookie = locks.begin(object(1), Mode::Pw, all);
     assert_eq!(locks.pending(object(1)), 1);
-    locks.blocked(cookie, LockId(5), &mut actions);
+    locks.blocked(cookie, LockId(5), &ALL, &mut actions);
     assert!(actions.is_empty());
     assert!(locks.granted(cookie, LockId(5), Mode::Pw, all, &mut actions));
     assert!(!locks.covered(object(1), Mode::Pw, &all));
@@ -197,7 +199,7 @@ fn a_holder_may_keep_a_part() {
     let (mut locks, cookie) = with(object(1), Mode::Pw, Policy::extent(0, EOF));
     let id = locks.held(cookie).expect("held").id;
     let mut actions = Vec::new();
-    locks.blocked(cookie, id, &mut actions);
+    locks.blocked(cookie, id, &ALL, &mut actions);
     assert_eq!(actions.drain(..).count(), 1);
     let part = Policy::extent(0, 4095);
     assert_eq!(locks.converted(at(0), cookie, Mode::Ex, part), None, "not stronger");
@@ -206,8 +208,68 @@ fn a_holder_may_keep_a_part() {
     assert!(
         !locks.covered(object(1), Mode::Pw, &part) && !locks.covered(object(1), Mode::Pr, &Policy::extent(0, 4096))
     );
-    locks.blocked(cookie, id, &mut actions);
+    locks.blocked(cookie, id, &ALL, &mut actions);
     assert_eq!(actions, [flush(&locks, cookie, object(1))], "asked for the rest, too");
+}
+
+#[test]
+fn of_an_inode_the_bits_that_nobody_asked_for_may_be_kept() {
+    let inode = Resource::bits(Fid::new(1, 1));
+    let (all, rest) = (Policy::bits(bits::LOOKUP | bits::UPDATE | bits::PERM), Policy::bits(bits::LOOKUP | bits::PERM));
+    let (mut locks, cookie) = with(inode, Mode::Pr, all);
+    let id = locks.held(cookie).expect("held").id;
+    let mut actions = Vec::new();
+    let lookup = Policy::bits(bits::LOOKUP);
+    assert!(locks.matching(inode, Mode::Pr, &lookup).is_some());
+    locks.blocked(cookie, id, &Policy::bits(bits::UPDATE), &mut actions);
+    assert!(actions.is_empty() && !locks.covered(inode, Mode::Pr, &lookup), "in use, and nobody new");
+    locks.release(at(1), cookie, &mut actions);
+    let spare = bits::LOOKUP | bits::PERM;
+    let flush = |policy, spare| Action::Flush { cookie, resource: inode, mode: Mode::Pr, policy, spare };
+    assert_eq!(actions, [flush(all, spare)]);
+    actions.clear();
+    assert_eq!(locks.converted(at(1), cookie, Mode::Pr, rest), Some(id));
+    assert!(locks.covered(inode, Mode::Pr, &lookup) && !locks.covered(inode, Mode::Pr, &Policy::bits(bits::UPDATE)));
+    assert_eq!(locks.guarded_bits(inode), spare);
+
+    locks.blocked(cookie, id, &Policy::bits(bits::UPDATE), &mut actions);
+    assert_eq!(actions, [Action::Converted { id, bits: spare }], "a late copy of the callback");
+    actions.clear();
+    // All that is asked for while it waits is wanted.
+    assert!(locks.matching(inode, Mode::Pr, &lookup).is_some());
+    locks.blocked(cookie, id, &Policy::bits(bits::PERM), &mut actions);
+    locks.blocked(cookie, id, &lookup, &mut actions);
+    locks.release(at(2), cookie, &mut actions);
+    assert_eq!(actions, [flush(rest, 0)]);
+    assert_eq!(locks.cancelled(cookie), Some(id));
+    actions.clear();
+
+    let unused = add(&mut locks, inode, Mode::Pr, all, at(3));
+    let id = locks.held(unused).expect("held").id;
+    locks.blocked(unused, id, &Policy::bits(bits::UPDATE), &mut actions);
+    assert!(matches!(actions[..], [Action::Flush { spare: left, .. }] if left == spare), "{actions:?}");
+    assert_eq!(locks.converted(at(3), unused, Mode::Pr, rest), Some(id));
+    actions.clear();
+    locks.clear(&mut actions);
+    assert!(matches!(actions[..], [Action::Flush { spare: 0, .. }]), "nobody asked: {actions:?}");
+}
+
+#[test]
+fn a_lock_on_more_makes_unused_ones_on_less_superfluous() {
+    let inode = Resource::bits(Fid::new(1, 1));
+    let (mut locks, one) = with(inode, Mode::Pr, Policy::bits(bits::LOOKUP));
+    let two = add(&mut locks, inode, Mode::Pr, Policy::bits(bits::PERM), at(0));
+    let other = add(&mut locks, inode, Mode::Pr, Policy::bits(bits::XATTR), at(0));
+    let id = locks.held(one).expect("held").id;
+    let used = locks.matching(inode, Mode::Pr, &Policy::bits(bits::PERM)).expect("held").cookie;
+    assert_eq!(used, two);
+    let more = add(&mut locks, inode, Mode::Pr, Policy::bits(bits::LOOKUP | bits::PERM), at(0));
+    assert_eq!(locks.supersedes(more), [id], "neither what is in use nor what is on other bits");
+    assert!(locks.held(one).is_none() && locks.held(two).is_some() && locks.held(other).is_some());
+    assert_eq!(locks.stats().lock_count, 3);
+    let mut actions = Vec::new();
+    locks.blocked(one, id, &Policy::bits(bits::LOOKUP), &mut actions);
+    assert_eq!(actions, [Action::Cancel { id }]);
 }
 
 #[test]
@@ -215,7 +277,7 @@ fn an_eviction_leaves_nothing() {
     let (mut locks, _) = with(object(2), Mode::Pr, Policy::extent(0, EOF));
     let asked = add(&mut locks, object(1), Mode::Pr, Policy::extent(0, EOF), at(0));
     let mut actions = Vec::new();
-    locks.blocked(asked, locks.held(asked).expect("held").id, &mut actions);
+    locks.blocked(asked, locks.held(asked).expect("held").id, &ALL, &mut actions);
     let pending = locks.begin(object(9), Mode::Pr, Policy::extent(0, EOF));
     assert_eq!(locks.evicted(), [object(1), object(2)]);
     assert_eq!(locks.cancelled(asked), None);

@@ -99,9 +99,27 @@ impl Namespace {
 
     /// What a request at `seq` in the queue has to wait for.
     pub(super) fn blocker(&self, r: u32, want: &Want, seq: u64) -> Option<u32> {
-        let queues = self.resources[r].name.kind != Kind::Flock && !self.joins_group(r, want);
+        let kind = self.resources[r].name.kind;
+        let queues = kind != Kind::Flock && !self.joins_group(r, want) && !self.is_shielded(r, want);
         let before = if queues { self.waiting_conflict(r, want, seq) } else { None };
         before.or_else(|| self.granted_conflict(r, want))
+    }
+
+    /// Whether the server acts for a client that has the extent to itself. It does not queue: what waits cannot be granted before that
+    /// client's lock goes, and the client may give it back only after what the server does for it.
+    fn is_shielded(&self, r: u32, want: &Want) -> bool {
+        let res = &self.resources[r];
+        if want.spare == SERVER || res.waiting_len == 0 || res.name.kind != Kind::Extent {
+            return false;
+        }
+        let mut modes = [Mode::Ex, Mode::Pw].into_iter().filter(|mode| mode.covers(want.mode));
+        let mut theirs = |n: u32| {
+            let lock = &self.locks[n];
+            let shields = lock.client == want.spare && lock.policy.contains(&want.policy);
+            if shields { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let range = want.policy.range();
+        modes.any(|m| self.nodes.overlapping(&res.granted[m as usize], range, u64::MAX, &mut theirs).is_break())
     }
 
     /// Whether the request is for a group that has the object already. It does not queue: its fellows may be waiting for it while others

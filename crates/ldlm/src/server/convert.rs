@@ -1,7 +1,8 @@
 //! Weakening a lock in place: a holder keeps what nobody else wants.
 //!
 //! Contract: the lock is the new one at once, and whoever waited only for what was given up is granted. If others still wait for what
-//! is left, the holder is asked again. What would make the lock stronger or empty is refused and changes nothing.
+//! is left, the holder is asked again. What would make the lock stronger or empty is refused and changes nothing: so a conversion that
+//! arrives twice, or after a further one, does no harm.
 
 use sheen_rt::Instant;
 use sheen_wire::{
@@ -25,6 +26,10 @@ impl Namespace {
         let n = n.ok_or(Errno::ENOENT)?;
         let lock = &self.locks[n];
         let (mode, policy) = weaker(lock.mode, lock.policy, to).ok_or(Errno::EINVAL)?;
+        if (mode, policy) == (lock.mode, lock.policy) {
+            // Nothing is given up, so nothing that was asked for.
+            return Ok(());
+        }
         let was_asked = lock.asked.is_some();
         if was_asked {
             self.set_asked(n, None);

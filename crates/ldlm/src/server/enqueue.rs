@@ -3,7 +3,7 @@
 //! Contract: the answer is the lock's state. A request with a cookie that the client used before, for a lock that still exists, changes
 //! nothing and is answered with the present state: the first answer may have been lost; if it is for something else now, the lock of the
 //! lost answer is dropped. What cannot be granted at once waits, unless
-//! the request does not want to; then nobody is asked to give anything back.
+//! the request does not want to; then nobody is asked to give anything back, unless it wants that.
 
 use sheen_rt::Instant;
 use sheen_wire::{
@@ -76,6 +76,9 @@ impl Namespace {
         let optional = matches!(want.policy, Policy::Bits { bits: 0, .. });
         match blocker {
             Some(b) if ask.flags.nowait || ask.flags.test || optional => {
+                if let Some(r) = known.filter(|_| ask.flags.ask && !ask.flags.test) {
+                    self.ask_all(now, r, want, actions);
+                }
                 return Enqueued::WouldBlock { by: self.locks[b].conflict() };
             }
             None if ask.flags.test => {

@@ -14,7 +14,8 @@ use crate::{
 /// A file as replies show it.
 pub(crate) fn entry(fid: Fid, inode: &Inode) -> Entry {
     let layout = if inode.kind == FileKind::Regular { inode.layout.clone() } else { None };
-    Entry { attr: inode.attr(fid), layout }
+    let xattrs = inode.xattr_bytes > 0 || inode.access_acl.is_some() || inode.default_acl.is_some();
+    Entry { attr: inode.attr(fid), layout, xattrs }
 }
 
 /// A new file below `dir`: owner, group, mode and ACLs by the rules of `inode_init_owner` and `posix_acl_create`:

@@ -122,6 +122,7 @@ impl<S: Store> Namespace<S> {
                 self.change_entry(to.dir, to.name, source.fid, source.kind)?;
                 // A directory took the place of a directory, anything else that of no directory.
                 self.touch_dir(to.dir, cx.now, 0, 0)?;
+                self.keep_replaced(cx, target.fid)?;
                 self.drop_name(cx, target.fid, to.dir, to.name)?;
             }
             None => {

@@ -431,6 +431,7 @@ impl<P: Protocol> Inner<P> {
         };
         self.slots.close();
         self.urgent.close();
+        self.patient.close();
         let peer = self.lo.write().take();
         if let Some(peer) = peer {
             peer.detach();

@@ -47,6 +47,8 @@ use lo::LoPeer;
 pub const RPCS_IN_FLIGHT_LIMIT: usize = 256;
 /// Most requests of [`Import::call_urgent`] under way at a time.
 pub const URGENT_IN_FLIGHT_MAX: usize = 16;
+/// Most requests of [`Import::call_patient`] under way at a time.
+pub const PATIENT_IN_FLIGHT_MAX: usize = 64;
 /// Bytes in one of the pages that `max_pages_per_rpc` counts.
 const PAGE_BYTES: usize = 4096;
 /// Largest `max_pages_per_rpc`.
@@ -124,6 +126,7 @@ pub(crate) struct Inner<P: Protocol> {
     features: u64,
     slots: Slots,
     urgent: Slots,
+    patient: Slots,
     max_pages_per_rpc: AtomicU32,
     checksums: AtomicBool,
     connect_timeout: Duration,
@@ -156,6 +159,7 @@ impl<P: Protocol> Import<P> {
             features: config.features,
             slots: Slots::new(params.max_rpcs_in_flight.clamp(1, RPCS_IN_FLIGHT_LIMIT)),
             urgent: Slots::new(URGENT_IN_FLIGHT_MAX),
+            patient: Slots::new(PATIENT_IN_FLIGHT_MAX),
             max_pages_per_rpc: AtomicU32::new(params.max_pages_per_rpc.clamp(1, PAGES_PER_RPC_LIMIT)),
             checksums: AtomicBool::new(params.checksums),
             connect_timeout: ms(params.connect_timeout_ms),
@@ -192,6 +196,12 @@ impl<P: Protocol> Import<P> {
     /// lock. At most [`URGENT_IN_FLIGHT_MAX`] are under way at a time.
     pub async fn call_urgent(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
         self.call_within(&self.inner.urgent, request, bulk).await
+    }
+
+    /// As [`Import::call`], for what may wait long at the server, such as for a lock: it takes no slot that others need in order to end the
+    /// wait. At most [`PATIENT_IN_FLIGHT_MAX`] are under way at a time.
+    pub async fn call_patient(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
+        self.call_within(&self.inner.patient, request, bulk).await
     }
 
     /// Says what is done with callbacks; before the first call, and once. The handler runs on the thread that reads the connection

@@ -338,3 +338,40 @@ fn a_cookie_that_comes_again_for_something_else_names_that() {
     let second = id(s.ns.enqueue(s.now, 1, &ask(2), &mut s.actions));
     assert!(s.ns.lock(first).is_none() && s.ns.lock(second).is_some_and(|l| l.resource == ask(2).resource));
 }
+
+#[test]
+fn what_the_server_does_for_a_writer_does_not_queue_behind_those_that_wait_for_its_lock() {
+    let mut s = Scene::new();
+    let ask = |mode| Enqueue::new(object(), mode, Policy::extent(MIB, EOF), Cookie::NONE);
+    let writer = id(s.extent(1, Mode::Pw, 0, EOF));
+    waits(s.extent(2, Mode::Pr, 0, EOF));
+    assert_eq!(s.blocked(), [1]);
+    let of = |s: &mut Scene, client, mode| s.ns.enqueue_sparing(s.now, client, &ask(mode), &mut s.actions);
+    for mode in [Mode::Cw, Mode::Pw] {
+        let done = of(&mut s, 1, mode);
+        range(done);
+        s.cancel(SERVER, id(done));
+        let others = waits(of(&mut s, 3, mode));
+        s.cancel(SERVER, others);
+    }
+    assert!(s.completed().is_empty(), "the reader waits on");
+    s.cancel(1, writer);
+    assert_eq!(s.completed(), [(2, (0, EOF))]);
+    waits(of(&mut s, 1, Mode::Cw));
+}
+
+#[test]
+fn who_does_not_wait_may_ask_for_the_next_time() {
+    let mut s = Scene::new();
+    let held = id(s.extent(1, Mode::Pw, 0, EOF));
+    let ask = |ask| Enqueue {
+        flags: Flags { nowait: true, ask, ..Flags::default() },
+        ..Enqueue::new(object(), Mode::Pr, Policy::extent(0, EOF), Cookie::NONE)
+    };
+    assert!(matches!(s.request(2, ask(false)), Enqueued::WouldBlock { .. }));
+    assert!(s.done().is_empty());
+    assert!(matches!(s.request(2, ask(true)), Enqueued::WouldBlock { .. }));
+    assert!(matches!(s.done()[..], [Action::Block { client: 1, id, .. }] if id == held));
+    s.cancel(1, held);
+    id(s.request(2, ask(true)));
+}

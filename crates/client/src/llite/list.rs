@@ -1,0 +1,178 @@
+//! Listing a directory for a kernel, which asks for little at a time and then looks the names up.
+//!
+//! The MDT is asked for much, which is handed on bit by bit; the next page is asked for meanwhile. Attributes are in the cache by the time
+//! that the kernel comes for them: they come with the names, where the kernel asked for both, or ahead of lookups in their order
+//! ([`crate::statahead`]). Both by the same request: entries with attributes after a cookie, which brings thousands of names in one
+//! answer, each under a lock that makes it true. Sizes are asked for after that, of all files on an OST at once; lookups wait for
+//! them, listings do not.
+//!
+//! A listing shows a directory as it was when its pages were read, which may be before the call but never before the last rewind.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use sheen_wire::{
+    Errno, Fid, Result,
+    mds::{DirEntry, Reply, Request},
+};
+
+use super::{
+    known::Told,
+    readdir::{DOT, DOT_DOT, ENTRIES_MAX, PAGE_BYTES_MAX, dot},
+};
+use crate::{
+    Client, DirItem, DirPage, OpenDir,
+    statahead::{At, Launch, Listed, Listing, Page},
+    stats::Op,
+};
+
+/// Most bytes of the first page of a listing with attributes, of which it is not known whether they are wanted: some 500 files.
+const FIRST_BYTES: u32 = 128 << 10;
+/// The same for names alone: some 6,000.
+const NAMES_BYTES: u32 = 256 << 10;
+/// What an entry takes in the kernel's form beside its name.
+const DIRENT_BYTES: usize = 24;
+/// Longest that a lookup waits for what others asked for.
+const AHEAD_WAIT: Duration = Duration::from_secs(2);
+
+impl Client {
+    /// Entries after `cookie` (0: from the start), as many as fit `max_bytes` in the kernel's form, without attributes. `plus`: the
+    /// caller will look at them.
+    ///
+    /// # Errors
+    /// What the MDT answers.
+    pub async fn list(&self, dir: &OpenDir, cookie: u64, max_bytes: u32, plus: bool) -> Result<DirPage> {
+        let _timer = self.stats.time(Op::Readdir);
+        if let Some(page) = self.virtual_readdir(dir.fid(), cookie) {
+            return Ok(page);
+        }
+        let plus = plus && self.statahead.max() > 0;
+        let mut entries = Vec::new();
+        if cookie < DOT {
+            self.statahead.begin(&dir.listing);
+            entries.push(dot(b".", dir.fid(), DOT));
+        }
+        if cookie < DOT_DOT {
+            entries.push(dot(b"..", self.parent_of(dir.fid()).await, DOT_DOT));
+        }
+        let (first, after) = (cookie <= DOT_DOT, if cookie <= DOT_DOT { 0 } else { cookie });
+        let page = loop {
+            match dir.listing.at(after) {
+                At::Page(page) => break page,
+                At::Coming(flight) => flight.ended().await,
+                At::Unknown => break self.fetch_page(&dir.listing, dir.fid(), after, plus).await?,
+            }
+        };
+        if !first {
+            self.fetch_next(dir, &page, plus);
+        }
+        let mut room = max_bytes as usize;
+        let from = page.names.partition_point(|listed| listed.cookie <= after);
+        for listed in &page.names[from..] {
+            let bytes = DIRENT_BYTES + listed.name.len().next_multiple_of(8);
+            if bytes > room && !entries.is_empty() {
+                break;
+            }
+            room = room.saturating_sub(bytes);
+            let Listed { name, fid, kind, cookie } = listed.clone();
+            entries.push(DirItem { name, fid, kind, cookie, attr: None });
+        }
+        let eof = page.eof && entries.last().is_none_or(|last| last.cookie >= page.last());
+        Ok(DirPage { entries, eof })
+    }
+
+    /// Asks for the page after this one, while the caller is busy with this one.
+    fn fetch_next(&self, dir: &OpenDir, page: &Arc<Page>, attrs: bool) {
+        let (Some(client), Some(landing)) = (self.statahead.client(), dir.listing.ask_next(page)) else { return };
+        let (listing, fid, after, rewinds) = (dir.listing.clone(), dir.fid(), page.last(), dir.listing.rewinds());
+        drop(self.rt.spawn("readdir", async move {
+            // Whoever waits asks again where this fails, and is told.
+            let _ = client.fetch_page(&listing, fid, after, attrs).await;
+            listing.asked_next(rewinds);
+            drop(landing);
+        }));
+    }
+
+    async fn fetch_page(&self, listing: &Arc<Listing>, fid: Fid, after: u64, attrs: bool) -> Result<Arc<Page>> {
+        let max_bytes = match (attrs, after) {
+            (false, _) => NAMES_BYTES,
+            (true, 0) => FIRST_BYTES,
+            (true, _) => PAGE_BYTES_MAX,
+        };
+        let rewinds = listing.rewinds();
+        let (entries, eof, told) = self.fetch(fid, after, max_bytes, attrs).await?;
+        let listed = |e: DirEntry| Listed { name: e.name, fid: e.fid, kind: e.kind, cookie: e.cookie };
+        let page = Arc::new(Page { after, names: entries.into_iter().map(listed).collect(), eof });
+        let landing = listing.push(rewinds, &page, attrs);
+        if attrs && let Some(client) = self.statahead.client() {
+            self.statahead.note_page();
+            drop(self.rt.spawn("statahead", async move {
+                client.look_ahead(told).await;
+                drop(landing);
+            }));
+        }
+        Ok(page)
+    }
+
+    /// Entries after a cookie; what came with them is taken in.
+    async fn fetch(
+        &self,
+        fid: Fid,
+        cookie: u64,
+        max_bytes: u32,
+        attrs: bool,
+    ) -> Result<(Vec<DirEntry>, bool, Vec<Result<Told>>)> {
+        let asking = self.asking_unknown();
+        let request = Request::ReadDir { fid, cookie, max_bytes, attrs };
+        let kept = self.mdc.call_keeping(request, if attrs { ENTRIES_MAX } else { 0 }).await?;
+        let Reply::Entries { mut entries, eof } = kept.reply else { return Err(Errno::EPROTO) };
+        let told = if attrs { self.told_entries(fid, &mut entries, kept.locks, &asking) } else { Vec::new() };
+        Ok((entries, eof, told))
+    }
+
+    /// Completes what is known of files, but of those that are known completely.
+    async fn look_ahead(&self, told: Vec<Result<Told>>) {
+        let wants = |told: &Result<Told>| {
+            let Ok(told) = told else { return false };
+            let lock = told.lock.and_then(|cookie| self.inode_lock_again(told.attr.fid, cookie));
+            lock.is_some_and(|lock| self.whole(&told.layout, &told.attr, &lock).is_none())
+        };
+        let told: Vec<_> = told.into_iter().filter(wants).collect();
+        self.statahead.note_sizes(told.len());
+        drop(self.all_completed(told).await);
+    }
+
+    /// Notes that a name is looked up, asks ahead for those after it, and waits for what is on its way. Whether it was asked for.
+    pub(crate) async fn await_statahead(&self, dir: Fid, name: &Bytes) -> bool {
+        let known = |name: &Bytes| self.cache.meta.lock().name(dir, name).is_some();
+        let Some(step) = self.statahead.looked_up(dir, name, &known) else { return false };
+        for launch in step.launches {
+            if let Some(client) = self.statahead.client() {
+                drop(self.rt.spawn("statahead", async move { client.run_ahead(launch).await }));
+            }
+        }
+        if let Some(flight) = step.flight {
+            // An OST that does not answer holds up only those who need it.
+            let _ = self.rt.timeout(AHEAD_WAIT, flight.ended()).await;
+        }
+        step.ahead
+    }
+
+    async fn run_ahead(&self, launch: Launch) {
+        let Launch { dir, mut after, until, bytes, landing, .. } = launch;
+        let mut all = Vec::new();
+        while after < until {
+            // Lookups ask for what did not come.
+            let Ok((entries, eof, mut told)) = self.fetch(dir, after, bytes.min(PAGE_BYTES_MAX), true).await else {
+                break;
+            };
+            all.append(&mut told);
+            match entries.last() {
+                Some(last) if !eof => after = last.cookie,
+                _ => break,
+            }
+        }
+        self.look_ahead(all).await;
+        drop(landing);
+    }
+}

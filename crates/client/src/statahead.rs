@@ -1,0 +1,543 @@
+//! Which names of a directory a program goes through, and what to ask ahead for it (Lustre's statahead). Knows only names and numbers:
+//! the requests are [`crate::llite`]'s (`list.rs`).
+//!
+//! A [`Listing`] is what an open directory remembers of the answers that it got: pages of names in the directory's order, from the
+//! last rewind on. Programs are handed their entries from it; and a name that is looked up is searched for just after the one before.
+//! Where names are looked up one after the other, the attributes of those that follow are asked for, twice as many each time, up to
+//! [`Statahead::max`]. A lookup of a name whose attributes are on their way waits for them.
+//!
+//! Invariants:
+//! * a listing is begun again at every rewind, so a program that rewinds sees the directory as it is;
+//! * nothing is believed because it is in a listing: names go from the answers into the cache, under locks;
+//! * at most [`LISTINGS_MAX`] listings remember anything, each at most [`PAGES_MAX`] pages.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use sheen_wire::{Fid, FileKind};
+use tokio::sync::Notify;
+
+use crate::Client;
+
+/// Names asked for at a time unless set otherwise: their attributes arrive well before a program has gone through as many again, also
+/// over a long distance.
+pub const STATAHEAD_MAX_DEFAULT: u64 = 1024;
+/// As many as fit one answer.
+pub const STATAHEAD_MAX_LIMIT: u64 = 4096;
+/// Listings that are remembered.
+const LISTINGS_MAX: usize = 16;
+/// Pages of a listing that are remembered: some megabytes.
+const PAGES_MAX: usize = 8;
+/// Names that a program may leave out and still goes in order: hidden ones, directories.
+const SKIPPED_MAX: usize = 16;
+/// Names in order that make a pattern.
+const HITS_MIN: u32 = 2;
+/// Names out of order that end it.
+const MISSES_MAX: u32 = 8;
+/// Names asked for first.
+const WINDOW_MIN: usize = 64;
+/// Requests for attributes under way for one listing.
+const FLIGHTS_MAX: usize = 2;
+/// What an entry takes in an answer with attributes beside its name, in bytes: a guess, with a layout of some stripes.
+const ENTRY_BYTES: usize = 24 + 128 + 128;
+
+/// An entry of a listing.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    pub name: Bytes,
+    pub fid: Fid,
+    pub kind: FileKind,
+    pub cookie: u64,
+}
+
+/// Entries of a directory, as one answer brought them.
+#[derive(Debug)]
+pub struct Page {
+    /// The cookie before the first.
+    pub after: u64,
+    /// In cookie order.
+    pub names: Vec<Listed>,
+    /// Whether these were the last.
+    pub eof: bool,
+}
+
+impl Page {
+    /// Where the next page begins.
+    pub fn last(&self) -> u64 {
+        self.names.last().map_or(self.after, |listed| listed.cookie)
+    }
+
+    /// Whether a reader at this cookie goes on in this page.
+    fn goes_on(&self, cookie: u64) -> bool {
+        self.after <= cookie && (cookie < self.last() || self.eof)
+    }
+}
+
+/// Something under way that others wait for.
+#[derive(Debug, Default)]
+pub struct Flight {
+    over: AtomicBool,
+    ended: Notify,
+}
+
+impl Flight {
+    fn is_over(&self) -> bool {
+        self.over.load(Relaxed)
+    }
+
+    /// Resolves when it is over.
+    pub async fn ended(&self) {
+        let mut ended = std::pin::pin!(self.ended.notified());
+        ended.as_mut().enable();
+        if !self.is_over() {
+            ended.await;
+        }
+    }
+}
+
+/// Ends a flight when dropped, whatever came of it.
+#[derive(Debug)]
+pub struct Landing(Arc<Flight>);
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        self.0.over.store(true, Relaxed);
+        self.0.ended.notify_waiters();
+    }
+}
+
+/// Names whose attributes were asked for: those from `from` to before `to`, counted from the start of the listing.
+#[derive(Debug)]
+struct Window {
+    from: usize,
+    to: usize,
+    flight: Arc<Flight>,
+}
+
+/// What an open directory remembers.
+#[derive(Debug)]
+pub struct Listing {
+    fid: Fid,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Rewinds so far.
+    rewinds: u64,
+    /// One after the other.
+    pages: VecDeque<Arc<Page>>,
+    /// Names before those of the first page.
+    before: usize,
+    /// The page under way.
+    coming: Option<Arc<Flight>>,
+    windows: Vec<Window>,
+    /// The name that is expected to be looked up next.
+    next: usize,
+    hits: u32,
+    misses: u32,
+    /// Names asked for last.
+    asked: usize,
+    /// Names before this one were asked for, or known anyway.
+    looked_at: usize,
+}
+
+/// Where a reader goes on.
+pub enum At {
+    Page(Arc<Page>),
+    /// To be looked for again when this is over.
+    Coming(Arc<Flight>),
+    Unknown,
+}
+
+/// Attributes to be asked for.
+#[derive(Debug)]
+pub struct Launch {
+    pub dir: Fid,
+    /// Cookie before the first name.
+    pub after: u64,
+    /// Cookie of the last.
+    pub until: u64,
+    /// Bytes that the answer will about take.
+    pub bytes: u32,
+    /// Names between the two.
+    pub count: usize,
+    pub landing: Landing,
+}
+
+/// A name that is looked up in order.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// To be asked for now.
+    pub launches: Vec<Launch>,
+    /// The first of a pattern.
+    pub began: bool,
+    /// The name's own attributes are on their way.
+    pub flight: Option<Arc<Flight>>,
+    /// They were asked for, or known anyway.
+    pub ahead: bool,
+}
+
+impl Listing {
+    pub fn new(fid: Fid) -> Arc<Listing> {
+        Arc::new(Listing { fid, state: Mutex::default() })
+    }
+
+    /// Forgets all.
+    pub fn rewind(&self) {
+        let mut state = self.state.lock();
+        *state = State { rewinds: state.rewinds + 1, ..State::default() };
+    }
+
+    /// Tells pages of now from those of before a rewind.
+    pub fn rewinds(&self) -> u64 {
+        self.state.lock().rewinds
+    }
+
+    /// Where a reader goes on after a cookie.
+    pub fn at(&self, cookie: u64) -> At {
+        let state = self.state.lock();
+        if let Some(page) = state.pages.iter().find(|page| page.goes_on(cookie)) {
+            return At::Page(page.clone());
+        }
+        match &state.coming {
+            Some(flight) if !flight.is_over() && state.pages.back().is_some_and(|page| page.last() == cookie) => {
+                At::Coming(flight.clone())
+            }
+            _ => At::Unknown,
+        }
+    }
+
+    /// The page after `page` is to be asked for now, if it is the last one known and nobody did.
+    pub fn ask_next(&self, page: &Arc<Page>) -> Option<Landing> {
+        let mut state = self.state.lock();
+        if page.eof || state.coming.is_some() || !state.pages.back().is_some_and(|last| Arc::ptr_eq(last, page)) {
+            return None;
+        }
+        let flight = Arc::<Flight>::default();
+        state.coming = Some(flight.clone());
+        Some(Landing(flight))
+    }
+
+    /// No page is under way any more.
+    pub fn asked_next(&self, rewinds: u64) {
+        let mut state = self.state.lock();
+        if state.rewinds == rewinds {
+            state.coming = None;
+        }
+    }
+
+    /// Takes a page in, unless it is from before a rewind. `attrs`: attributes come with it, and are all there when the landing is dropped.
+    pub fn push(&self, rewinds: u64, page: &Arc<Page>, attrs: bool) -> Option<Landing> {
+        let mut state = self.state.lock();
+        if state.rewinds != rewinds {
+            return None;
+        }
+        if state.pages.back().is_some_and(|last| last.last() != page.after) {
+            *state = State { rewinds, ..State::default() };
+        }
+        let from = state.total();
+        state.pages.push_back(page.clone());
+        if state.pages.len() > PAGES_MAX
+            && let Some(oldest) = state.pages.pop_front()
+        {
+            state.before += oldest.names.len();
+            state.next = state.next.max(state.before);
+        }
+        if !attrs {
+            return None;
+        }
+        let flight = Arc::<Flight>::default();
+        let to = state.total();
+        state.windows.push(Window { from, to, flight: flight.clone() });
+        Some(Landing(flight))
+    }
+
+    /// A name is looked up; at most `max` others are asked for at a time, from the next that is not known on.
+    fn looked_up(&self, name: &[u8], max: usize, known: &dyn Fn(&Bytes) -> bool) -> Option<Step> {
+        let mut state = self.state.lock();
+        let from = state.next;
+        let found = (from..from + SKIPPED_MAX).find(|i| state.name(*i).is_some_and(|listed| listed.name == name));
+        let Some(at) = found else {
+            state.misses += 1;
+            if state.misses >= MISSES_MAX {
+                (state.hits, state.asked) = (0, 0);
+            }
+            return None;
+        };
+        (state.misses, state.hits, state.next) = (0, state.hits + 1, at + 1);
+        state.windows.retain(|window| window.to > at);
+        let (mut launches, fresh) = (Vec::new(), state.asked == 0);
+        if state.hits >= HITS_MIN {
+            while let Some(launch) = state.launch(self.fid, at, max, known) {
+                launches.push(launch);
+            }
+        }
+        let window = state.windows.iter().find(|window| (window.from..window.to).contains(&at));
+        let flight = window.filter(|window| !window.flight.is_over()).map(|window| window.flight.clone());
+        let ahead = window.is_some() || at < state.looked_at;
+        Some(Step { began: fresh && !launches.is_empty(), launches, flight, ahead })
+    }
+}
+
+impl State {
+    /// Names so far.
+    fn total(&self) -> usize {
+        self.before + self.pages.iter().map(|page| page.names.len()).sum::<usize>()
+    }
+
+    fn name(&self, at: usize) -> Option<&Listed> {
+        let mut at = at.checked_sub(self.before)?;
+        for page in &self.pages {
+            match page.names.get(at) {
+                Some(listed) => return Some(listed),
+                None => at -= page.names.len(),
+            }
+        }
+        None
+    }
+
+    /// What is to be asked for next, with a program at the name `at`.
+    fn launch(&mut self, dir: Fid, at: usize, max: usize, known: &dyn Fn(&Bytes) -> bool) -> Option<Launch> {
+        let covered = self.windows.iter().map(|window| window.to).max().unwrap_or(0);
+        let under_way = self.windows.iter().filter(|window| !window.flight.is_over()).count();
+        // Asked for when half of what was asked before is left.
+        let (mut from, end) = (covered.max(at).max(self.looked_at), self.total().min(at + self.asked / 2 + 1));
+        while from < end && self.name(from).is_some_and(|listed| known(&listed.name)) {
+            from += 1;
+        }
+        self.looked_at = from;
+        if under_way >= FLIGHTS_MAX || from >= end {
+            return None;
+        }
+        self.asked = (self.asked * 2).clamp(WINDOW_MIN.min(max), max);
+        let to = (from + self.asked).min(self.total());
+        let after = match from.checked_sub(1) {
+            // The name before the first page is not known, but its cookie is.
+            Some(last) => match self.name(last) {
+                Some(listed) => listed.cookie,
+                None => self.pages.front()?.after,
+            },
+            None => 0,
+        };
+        let names = (from..to).filter_map(|i| self.name(i));
+        let bytes: usize = names.map(|listed| listed.name.len().next_multiple_of(8) + ENTRY_BYTES).sum();
+        let until = self.name(to - 1)?.cookie;
+        let flight = Arc::<Flight>::default();
+        self.windows.push(Window { from, to, flight: flight.clone() });
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        Some(Launch { dir, after, until, bytes, count: to - from, landing: Landing(flight) })
+    }
+}
+
+/// Of a mount.
+pub struct Statahead {
+    /// To spawn what is asked ahead.
+    client: OnceLock<Weak<Client>>,
+    max: AtomicU64,
+    /// Those read last at the end.
+    listings: Mutex<Vec<Arc<Listing>>>,
+    /// Patterns found.
+    total: AtomicU64,
+    /// Names asked for because of a pattern, and pages that came with attributes.
+    names: AtomicU64,
+    pages: AtomicU64,
+    /// Files whose sizes were asked for ahead.
+    sizes: AtomicU64,
+    /// Names looked up in order that were known when they were, and not.
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl Statahead {
+    pub fn new() -> Statahead {
+        let zero = || AtomicU64::new(0);
+        Statahead {
+            client: OnceLock::new(),
+            max: AtomicU64::new(STATAHEAD_MAX_DEFAULT),
+            listings: Mutex::default(),
+            total: zero(),
+            names: zero(),
+            pages: zero(),
+            sizes: zero(),
+            hits: zero(),
+            misses: zero(),
+        }
+    }
+
+    /// Says whose it is; once.
+    pub fn set_client(&self, client: &Arc<Client>) {
+        let _ = self.client.set(Arc::downgrade(client));
+    }
+
+    /// Whose it is.
+    pub fn client(&self) -> Option<Arc<Client>> {
+        self.client.get()?.upgrade()
+    }
+
+    /// Most names that are asked for at a time; 0: nothing is asked for before it is needed.
+    pub fn max(&self) -> u64 {
+        self.max.load(Relaxed)
+    }
+
+    /// See [`Statahead::max`].
+    pub fn set_max(&self, max: u64) {
+        self.max.store(max.min(STATAHEAD_MAX_LIMIT), Relaxed);
+    }
+
+    /// A directory is read from its start.
+    pub fn begin(&self, listing: &Arc<Listing>) {
+        listing.rewind();
+        let mut listings = self.listings.lock();
+        listings.retain(|other| !Arc::ptr_eq(other, listing));
+        listings.push(listing.clone());
+        let oldest = (listings.len() > LISTINGS_MAX).then(|| listings.remove(0));
+        drop(listings);
+        if let Some(oldest) = oldest {
+            oldest.rewind();
+        }
+    }
+
+    /// A name is looked up. `None`: nobody goes through the directory in order. `known` tells of which names nothing is to be asked.
+    pub fn looked_up(&self, dir: Fid, name: &[u8], known: &dyn Fn(&Bytes) -> bool) -> Option<Step> {
+        let max = self.max() as usize;
+        if max == 0 {
+            return None;
+        }
+        let listings = self.listings.lock();
+        let mut of_dir = listings.iter().rev().filter(|listing| listing.fid == dir);
+        let step = of_dir.find_map(|listing| listing.looked_up(name, max, known));
+        drop(listings);
+        if let Some(step) = &step {
+            self.total.fetch_add(u64::from(step.began), Relaxed);
+            let names: usize = step.launches.iter().map(|launch| launch.count).sum();
+            self.names.fetch_add(names as u64, Relaxed);
+        }
+        step
+    }
+
+    /// A page came with attributes.
+    pub fn note_page(&self) {
+        self.pages.fetch_add(1, Relaxed);
+    }
+
+    /// Sizes of files are asked for ahead.
+    pub fn note_sizes(&self, files: usize) {
+        self.sizes.fetch_add(files as u64, Relaxed);
+    }
+
+    /// A name whose attributes were asked for was looked up.
+    pub fn note_use(&self, known: bool) {
+        (if known { &self.hits } else { &self.misses }).fetch_add(1, Relaxed);
+    }
+
+    /// For a parameter, in Lustre's words and one more for pages.
+    pub fn render(&self) -> String {
+        let get = |counter: &AtomicU64| counter.load(Relaxed);
+        format!(
+            "statahead total: {}\nlist_total: {}\nreaddir pages: {}\nagl total: {}\nhit_total: {}\nmiss_total: {}\n",
+            get(&self.total),
+            get(&self.names),
+            get(&self.pages),
+            get(&self.sizes),
+            get(&self.hits),
+            get(&self.misses),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIR: Fid = Fid::new(0x2_0000_0401, 1);
+
+    fn page(after: u64, count: u64, eof: bool) -> Arc<Page> {
+        let listed = |i: u64| Listed {
+            name: Bytes::from(format!("f{i}")),
+            fid: Fid::new(0x2_0000_0401, i as u32 + 2),
+            kind: FileKind::Regular,
+            cookie: 10 + i,
+        };
+        let from = after.saturating_sub(9);
+        Arc::new(Page { after, names: (from..from + count).map(listed).collect(), eof })
+    }
+
+    #[test]
+    fn readers_go_on_where_they_were_until_they_rewind() {
+        let listing = Listing::new(DIR);
+        assert!(matches!(listing.at(0), At::Unknown));
+        let first = page(0, 3, false);
+        assert!(listing.push(listing.rewinds(), &first, false).is_none());
+        assert!(matches!(listing.at(11), At::Page(_)));
+        assert!(matches!(listing.at(12), At::Unknown), "the next page is not known");
+        let landing = listing.ask_next(&first).expect("nobody asked");
+        assert!(listing.ask_next(&first).is_none(), "somebody asked");
+        assert!(matches!(listing.at(12), At::Coming(_)));
+        listing.push(listing.rewinds(), &page(12, 2, true), false);
+        listing.asked_next(listing.rewinds());
+        drop(landing);
+        assert!(matches!(listing.at(12), At::Page(_)));
+        assert!(matches!(listing.at(99), At::Page(_)), "after the last one there is nothing");
+        let before = listing.rewinds();
+        listing.rewind();
+        listing.push(before, &first, false);
+        assert!(matches!(listing.at(0), At::Unknown), "what was asked before the rewind is not believed");
+    }
+
+    #[test]
+    fn lookups_in_order_bring_what_follows_ahead_of_them_and_only_they() {
+        let (ahead, listing) = (Statahead::new(), Listing::new(DIR));
+        ahead.begin(&listing);
+        listing.push(listing.rewinds(), &page(0, 1000, true), false);
+        let look = |i: u64| ahead.looked_up(DIR, format!("f{i}").as_bytes(), &|_| false);
+        assert!(look(500).is_none(), "not in order");
+        let first = look(0).expect("in order");
+        assert!(first.launches.is_empty() && !first.ahead, "one name is no pattern");
+        let second = look(2).expect("in order but for one");
+        assert_eq!(second.launches.iter().map(|l| l.count).collect::<Vec<_>>(), [WINDOW_MIN]);
+        assert_eq!((second.launches[0].after, second.launches[0].until), (11, 12 + WINDOW_MIN as u64 - 1));
+        assert!(second.flight.is_some(), "it is among those that are on their way");
+        drop(second);
+        let mut asked = WINDOW_MIN;
+        for i in 3..1000 {
+            let step = look(i).expect("in order");
+            assert!(step.ahead, "{i} was asked for before it was looked up");
+            asked += step.launches.iter().map(|l| l.count).sum::<usize>();
+        }
+        assert_eq!(asked, 998, "each name once");
+        ahead.begin(&listing);
+        listing.push(listing.rewinds(), &page(0, 1000, true), false);
+        for i in 0..1000 {
+            let step = ahead.looked_up(DIR, format!("f{i}").as_bytes(), &|name| name != "f700").expect("in order");
+            let from: Vec<u64> = step.launches.iter().map(|launch| launch.after).collect();
+            assert_eq!(from, if i == 700 { vec![10 + 699] } else { vec![] }, "{i}: only one is not known");
+        }
+        ahead.set_max(0);
+        ahead.begin(&listing);
+        assert!(look(0).is_none(), "switched off");
+    }
+
+    #[test]
+    fn names_that_came_with_attributes_are_not_asked_for_again() {
+        let (ahead, listing) = (Statahead::new(), Listing::new(DIR));
+        ahead.begin(&listing);
+        let landing = listing.push(listing.rewinds(), &page(0, 10, false), true).expect("with attributes");
+        let look = |i: u64| ahead.looked_up(DIR, format!("f{i}").as_bytes(), &|_| false).expect("in order");
+        assert!(look(0).flight.is_some());
+        drop(landing);
+        for i in 1..10 {
+            let step = look(i);
+            assert!(step.launches.is_empty() && step.flight.is_none() && step.ahead);
+        }
+        listing.push(listing.rewinds(), &page(19, 10, true), false);
+        assert_eq!(look(10).launches.len(), 1, "these came without");
+    }
+}

@@ -1,0 +1,74 @@
+//! Appends, over fake servers that grant locks and call them back.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests may fail them")]
+
+mod fake;
+
+use std::{sync::Arc, time::Duration};
+
+use fake::{Mounted, ROOT, bulk, name, root, with};
+use sheen_client::OpenFile;
+use sheen_wire::{Fid, ldlm::Resource, mds::flags};
+
+async fn create(m: &Mounted) -> Arc<OpenFile> {
+    let flags = flags::RDWR | flags::CREAT | flags::APPEND;
+    m.client.create(&ROOT, root(), &name("f"), flags, 0o644, 0).await.expect("create").1
+}
+
+async fn append(m: &Mounted, file: &OpenFile, len: usize) {
+    assert_eq!(m.client.write(file, 0, bulk(&vec![7; len])).await, Ok(len));
+}
+
+/// An OST's part in what was asked.
+fn of(log: &[String], ost: &str) -> Vec<String> {
+    log.iter().filter_map(|line| line.strip_prefix(ost)).map(|line| line.trim().to_owned()).collect()
+}
+
+fn object(m: &Mounted, index: usize) -> Fid {
+    m.world.state.lock().objects.keys().nth(index).expect("an object").1
+}
+
+#[test]
+fn who_appends_alone_asks_for_locks_once() {
+    with(2, 65536, &[1, 0, 1, 0], async |m| {
+        m.world.state.lock().locks.on = true;
+        let file = create(&m).await;
+        m.world.asked();
+        append(&m, &file, 262_144).await;
+        let log = m.world.asked();
+        let enqueues: Vec<_> = log.iter().filter(|line| line.contains("ldlm")).collect();
+        assert_eq!(enqueues, ["ost0 ldlm_enqueue locks=2", "ost1 ldlm_enqueue locks=2"], "one OST after the other");
+        let size = ["getattr objects=2", "write parts=2 len=131072 sync=false"];
+        assert_eq!(of(&log, "ost0")[1..], size, "under the lock");
+        append(&m, &file, 10).await;
+        assert!(m.world.asked().iter().all(|line| !line.contains("ldlm")), "they are there");
+
+        // One of an OST's locks is wanted: both are asked for together again, those of the other OST stay.
+        assert_eq!(m.world.call_back(Resource::extent(object(&m, 0))), 1);
+        m.net.rt().sleep(Duration::from_millis(50)).await;
+        assert_eq!(m.world.asked(), ["ost0 ldlm_cancel locks=1"]);
+        append(&m, &file, 10).await;
+        let log = m.world.asked();
+        assert_eq!(of(&log, "ost0")[0], "ldlm_enqueue locks=2");
+        assert!(of(&log, "ost1").iter().all(|line| !line.contains("ldlm")), "{log:?}");
+        assert_eq!(m.client.getattr(file.fid(), None).await.unwrap().attr.size, 262_164);
+    });
+}
+
+#[test]
+fn a_lock_that_is_asked_for_goes_when_the_append_is_done() {
+    with(1, 65536, &[0], async |m| {
+        m.world.state.lock().locks.on = true;
+        let file = create(&m).await;
+        append(&m, &file, 10).await;
+        m.world.state.lock().delay = Duration::from_millis(20);
+        m.world.asked();
+        let (client, tail, rt) = (m.client.clone(), file.clone(), m.net.rt().clone());
+        let appending = rt.spawn("append", async move { client.write(&tail, 0, bulk(&[7; 10])).await });
+        rt.sleep(Duration::from_millis(1)).await;
+        assert_eq!(m.world.call_back(Resource::extent(object(&m, 0))), 1);
+        assert_eq!(appending.await.unwrap(), Ok(10));
+        rt.sleep(Duration::from_millis(200)).await;
+        let order = ["ost0 getattr objects=1", "ost0 write parts=1 len=10 sync=false", "ost0 ldlm_cancel locks=1"];
+        assert_eq!(m.world.asked(), order);
+    });
+}
