@@ -13,14 +13,15 @@ fn check<T: serde::Serialize + serde::de::DeserializeOwned>(data: &[u8]) {
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((which, data)) = data.split_first() else { return };
-    match which % 8 {
-        0 => check::<sheen_wire::mds::Request>(data),
-        1 => check::<sheen_wire::mds::Reply>(data),
+    match which % 9 {
+        0 => check::<sheen_wire::mds::Call>(data),
+        1 => check::<sheen_wire::mds::Answer>(data),
         2 => check::<sheen_wire::ost::Request>(data),
         3 => check::<sheen_wire::ost::Reply>(data),
         4 => check::<sheen_wire::mgs::Request>(data),
         5 => check::<sheen_wire::mgs::Reply>(data),
-        6 => check::<Hello>(data),
+        6 => check::<sheen_wire::ast::Callback>(data),
+        7 => check::<Hello>(data),
         _ => check::<Welcome>(data),
     }
 });
