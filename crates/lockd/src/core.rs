@@ -145,14 +145,11 @@ impl Core {
         });
         let Some((id, receiver)) = waits else { return answer };
         let mut request = Request { core: self, client: export.id(), id: Some(id) };
-        match receiver.await {
-            Ok(answer) => {
-                request.id = None;
-                answer
-            }
-            // The client sent the request a second time, under another xid.
-            Err(_) => Enqueued::Refused(Errno::ESHUTDOWN),
-        }
+        let answer = receiver.await;
+        // From here on there is nothing to withdraw: it is answered, or cancelled, or another's.
+        request.id = None;
+        // The client sent the request a second time, under another xid: the lock is for that one.
+        answer.unwrap_or(Enqueued::Refused(Errno::ESHUTDOWN))
     }
 
     pub fn cancel(self: &Arc<Self>, client: ClientId, ids: &[LockId]) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sheen_params::Params;
-use sheen_wire::ldlm::*;
+use sheen_wire::{Errno, ldlm::*};
 
 use crate::common::*;
 
@@ -186,5 +186,23 @@ fn cost_of_a_local_that_nobody_is_in_the_way_of() {
             assert!(lockd.local(&wants, None).is_granted());
         }
         println!("{:?} each", s.rt.now().since(began) / ROUNDS);
+    });
+}
+
+#[test]
+fn a_request_that_comes_again_takes_the_place_of_the_first() {
+    real(async |s| {
+        let client = s.client("a", true, Answer::Never).await;
+        client.lock(Mode::Pr, 2).await;
+        let (lockd, export) = (s.service.lockd.clone(), s.service.export("a"));
+        let local = s.local(1, None);
+        let ask = client.ask(object(1), Mode::Pr, whole());
+        let (mut first, mut second) =
+            (Box::pin(lockd.enqueue_wait(&export, &ask)), Box::pin(lockd.enqueue_wait(&export, &ask)));
+        assert!(now(first.as_mut()).is_none() && now(second.as_mut()).is_none());
+        assert_eq!(first.await, Enqueued::Refused(Errno::ESHUTDOWN));
+        drop(local);
+        granted(second.await);
+        assert_eq!(s.service.locks(1), 1);
     });
 }
