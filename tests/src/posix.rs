@@ -4,6 +4,9 @@ use std::{ffi::c_int, os::fd::AsRawFd};
 
 use rustix::{io::Errno, mm};
 
+/// A page of memory here; mappings begin at one.
+const PAGE: usize = 4096;
+
 /// What a lock permits its holder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -96,19 +99,40 @@ impl Map {
     }
 
     /// Bytes from `offset`.
+    #[track_caller]
     pub fn read(&self, offset: usize, len: usize) -> Vec<u8> {
+        self.try_read(offset, len).expect("a mapped page")
+    }
+
+    /// Bytes from `offset`; an error (EFAULT) where touching them would end this process.
+    pub fn try_read(&self, offset: usize, len: usize) -> Result<Vec<u8>, Errno> {
         assert!(offset + len <= self.len);
+        self.populate(offset, len, mm::Advice::LinuxPopulateRead)?;
         // SAFETY: within the mapping. Others change these bytes at any time, hence one volatile load a byte.
-        (offset..offset + len).map(|i| unsafe { self.at.add(i).read_volatile() }).collect()
+        Ok((offset..offset + len).map(|i| unsafe { self.at.add(i).read_volatile() }).collect())
     }
 
     /// Changes bytes from `offset`.
+    #[track_caller]
     pub fn write(&self, offset: usize, bytes: &[u8]) {
+        self.try_write(offset, bytes).expect("a mapped page");
+    }
+
+    /// Changes bytes from `offset`; an error (EFAULT) where touching them would end this process.
+    pub fn try_write(&self, offset: usize, bytes: &[u8]) -> Result<(), Errno> {
         assert!(offset + bytes.len() <= self.len);
+        self.populate(offset, bytes.len(), mm::Advice::LinuxPopulateWrite)?;
         for (i, byte) in bytes.iter().enumerate() {
             // SAFETY: within the mapping, which is writable.
             unsafe { self.at.add(offset + i).write_volatile(*byte) };
         }
+        Ok(())
+    }
+
+    fn populate(&self, offset: usize, len: usize, how: mm::Advice) -> Result<(), Errno> {
+        let skip = offset % PAGE;
+        // SAFETY: whole pages of the mapping.
+        unsafe { mm::madvise(self.at.add(offset - skip).cast(), len + skip, how) }
     }
 
     /// msync(2) of everything.
