@@ -130,7 +130,8 @@ impl Osc {
             ost::Request::Write { .. } => self.pages.write(bulk.len() as u64),
             _ => {}
         }
-        let waits = matches!(&request, ost::Request::Enqueue { locks } if locks.iter().any(|lock| !lock.flags.nowait));
+        let waits =
+            matches!(&request, ost::Request::Enqueue { locks, .. } if locks.iter().any(|lock| !lock.flags.nowait));
         let response = match waits {
             true => self.import.call_patient(request, bulk).await?,
             false => self.import.call(request, bulk).await?,

@@ -55,8 +55,9 @@ pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
                 Ok(())
             }
         }
-        Request::Enqueue { locks } => count(locks.len()),
+        Request::Enqueue { locks, .. } => count(locks.len()),
         Request::Cancel { locks } => count(locks.len()),
+        Request::Glimpsed { answers } => count(answers.len()),
         Request::StatFs => Ok(()),
     }
 }
@@ -105,6 +106,8 @@ mod tests {
         ost::Allocate,
     };
 
+    use sheen_wire::ost::Grant;
+
     use super::*;
 
     const OBJECT: Fid = Fid::new(0x2_8000_0401, 7);
@@ -114,7 +117,7 @@ mod tests {
     }
 
     fn write(parts: Vec<Part>, bulk: usize) -> Result<()> {
-        request(&Request::Write { parts, sync: false }, bulk)
+        request(&Request::Write { parts, sync: false, mtime: None, grant: Grant::default() }, bulk)
     }
 
     #[test]
@@ -160,7 +163,7 @@ mod tests {
     #[test]
     fn locks_are_bounded_and_on_objects() {
         let ask = |resource| Enqueue::new(resource, Mode::Pr, Policy::extent(0, u64::MAX), Cookie(1));
-        let enqueue = |n| request(&Request::Enqueue { locks: vec![ask(Resource::extent(OBJECT)); n] }, 0);
+        let enqueue = |n| request(&Request::Enqueue { locks: vec![ask(Resource::extent(OBJECT)); n], want: 0 }, 0);
         let cancel = |n| request(&Request::Cancel { locks: vec![LockId(1); n] }, 0);
         assert_eq!((enqueue(PARTS_MAX), cancel(PARTS_MAX)), (Ok(()), Ok(())));
         assert_eq!((enqueue(PARTS_MAX + 1), cancel(PARTS_MAX + 1)), (Err(Errno::E2BIG), Err(Errno::E2BIG)));

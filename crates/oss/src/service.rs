@@ -85,8 +85,8 @@ impl Service<sheen_wire::Ost> for Ost {
 
     fn inline(&self, request: &Request) -> bool {
         match request {
-            Request::StatFs | Request::Seek { .. } | Request::Cancel { .. } => true,
-            Request::Enqueue { locks } => locks.len() < INLINE_OBJECTS, // it goes on elsewhere if it has to wait
+            Request::StatFs | Request::Seek { .. } | Request::Cancel { .. } | Request::Glimpsed { .. } => true,
+            Request::Enqueue { locks, .. } => locks.len() < INLINE_OBJECTS, // it goes on elsewhere if it has to wait
             Request::Attrs { objects } => objects.len() < INLINE_OBJECTS,
             _ => false, // copies data, or may wait for the disk
         }
@@ -98,7 +98,7 @@ impl Ost {
         check::request(&request, bulk.len())?;
         let body = match request {
             Request::Read { parts } => return self.read(&parts, export.nid() != Nid::Lo),
-            Request::Write { parts, sync } => {
+            Request::Write { parts, sync, .. } => {
                 self.write(export, &parts, &bulk).await?;
                 if sync {
                     self.sync_parts(&parts).await?;
@@ -108,7 +108,8 @@ impl Ost {
             Request::Attrs { objects } => {
                 Reply::Attrs(self.perhaps_blocking(objects.len() >= BLOCKING_OBJECTS, || self.store.attrs(&objects))?)
             }
-            Request::Enqueue { locks } => self.enqueue(export, &locks).await?,
+            Request::Enqueue { locks, .. } => self.enqueue(export, &locks).await?,
+            Request::Glimpsed { .. } => Reply::Ok,
             Request::Cancel { locks } => {
                 self.locks.lockd().cancel(export, &locks);
                 Reply::Ok
@@ -159,7 +160,7 @@ impl Ost {
     }
 
     fn done(&self) -> Reply {
-        Reply::Done { epoch: self.rt.boot_id() }
+        Reply::Done { epoch: self.rt.boot_id(), granted: 0 }
     }
 
     fn read(&self, parts: &[Part], remote: bool) -> Result<Response<Reply>> {
@@ -214,7 +215,7 @@ impl Ost {
         let attrs: Vec<ObjectAttr> =
             self.perhaps_blocking(wants.len() >= BLOCKING_OBJECTS, || wants.iter().map(attr).collect::<Result<_>>())?;
         undelivered.delivered();
-        Ok(Reply::Enqueued(answers.into_iter().zip(attrs).collect()))
+        Ok(Reply::Enqueued { locks: answers.into_iter().zip(attrs).collect(), granted: 0 })
     }
 
     async fn sync_parts(&self, parts: &[Part]) -> Result<()> {

@@ -23,7 +23,7 @@ use sheen_wire::{
     Bulk, Errno, Fid, Result,
     ast::Callback,
     ldlm::{Cookie, Enqueue, Enqueued, Flags, LockId, Mode, Policy, Resource},
-    ost::{Allocate, ObjectAttr, PARTS_MAX, Part, Reply, Request},
+    ost::{Allocate, Grant, ObjectAttr, PARTS_MAX, Part, Reply, Request},
 };
 
 /// Longer than anything here takes that does not wait for a lock.
@@ -64,7 +64,10 @@ impl<'a> Caller<'a> {
 
     fn begin_write(&self, object: Fid, offset: u64, data: &'static [u8]) -> JoinHandle<Result<Reply>> {
         let parts = vec![Part { object, offset, len: data.len() as u32 }];
-        self.begin(Request::Write { parts, sync: false }, Bytes::from_static(data))
+        self.begin(
+            Request::Write { parts, sync: false, mtime: None, grant: Grant::default() },
+            Bytes::from_static(data),
+        )
     }
 
     fn end<T>(&self, begun: JoinHandle<T>) -> T {
@@ -80,7 +83,7 @@ impl<'a> Caller<'a> {
     }
 
     fn enqueue(&self, locks: Vec<Enqueue>) -> Vec<(Enqueued, ObjectAttr)> {
-        enqueued(self.call(Request::Enqueue { locks }))
+        enqueued(self.call(Request::Enqueue { locks, want: 0 }))
     }
 
     /// Keeps size and data of an object.
@@ -137,7 +140,7 @@ fn pr(object: Fid, policy: Policy) -> Enqueue {
 
 fn enqueued(reply: Reply) -> Vec<(Enqueued, ObjectAttr)> {
     match reply {
-        Reply::Enqueued(answers) => answers,
+        Reply::Enqueued { locks: answers, .. } => answers,
         other => panic!("{other:?}"),
     }
 }
@@ -151,7 +154,8 @@ fn granted(answer: Enqueued) -> LockId {
 
 /// Everything that changes an object of 8 KiB.
 fn changes() -> Vec<(Request, &'static [u8])> {
-    let write = |offset| Request::Write { parts: vec![part(offset, 4)], sync: false };
+    let write =
+        |offset| Request::Write { parts: vec![part(offset, 4)], sync: false, mtime: None, grant: Grant::default() };
     let allocate = |mode, offset| Request::Allocate { mode, runs: vec![(OBJECT, offset, 4096)] };
     vec![
         (write(4000), b"abcd"),
@@ -230,7 +234,7 @@ fn what_is_granted_after_a_change_shows_it() {
     let (id, _) = a.keep(OBJECT);
     let write = b.begin_write(OBJECT, 2, b"new");
     assert_eq!(a.asked(), id);
-    let wants = c.begin(Request::Enqueue { locks: vec![pr(OBJECT, ALL)] }, Bytes::new());
+    let wants = c.begin(Request::Enqueue { locks: vec![pr(OBJECT, ALL)], want: 0 }, Bytes::new());
     still_waits(&wants);
     a.cancel(id);
     b.end(write).unwrap();
@@ -276,7 +280,8 @@ fn a_write_that_waited_for_a_truncate_revokes_the_size_that_others_learned_meanw
     assert_eq!(a.asked(), id);
     let write = b.begin_write(OBJECT, 0, b"short");
     still_waits(&write);
-    let tail = c.begin(Request::Enqueue { locks: vec![pr(OBJECT, Policy::extent(4096, u64::MAX))] }, Bytes::new());
+    let tail =
+        c.begin(Request::Enqueue { locks: vec![pr(OBJECT, Policy::extent(4096, u64::MAX))], want: 0 }, Bytes::new());
     still_waits(&tail);
     a.cancel(id);
     b.end(truncate).unwrap();
@@ -300,7 +305,10 @@ fn who_holds_one_object_gets_the_other_that_is_being_written() {
         let (id, _) = holder.keep(held);
         let piece = |object, offset| Part { object, offset, len: 3 };
         let parts = vec![piece(other, 0), piece(held, 0), piece(other, 3), piece(held, 3)];
-        let write = writer.begin(Request::Write { parts, sync: false }, Bytes::from_static(b"abcABCdefDEF"));
+        let write = writer.begin(
+            Request::Write { parts, sync: false, mtime: None, grant: Grant::default() },
+            Bytes::from_static(b"abcABCdefDEF"),
+        );
         assert_eq!(holder.asked(), id);
         let (second, attr) = holder.keep(other);
         assert_eq!((attr.size, &holder.read(other)[..]), (6, &b"abcdef"[..]));
@@ -336,7 +344,7 @@ fn a_client_that_says_goodbye_gives_up_everything_and_waits_for_nothing() {
     let (id, _) = a.keep(OBJECT);
     let write = b.begin_write(OBJECT, 0, b"x");
     assert_eq!(a.asked(), id);
-    let wants = c.begin(Request::Enqueue { locks: vec![pr(object(1), ALL), pr(OBJECT, ALL)] }, Bytes::new());
+    let wants = c.begin(Request::Enqueue { locks: vec![pr(object(1), ALL), pr(OBJECT, ALL)], want: 0 }, Bytes::new());
     still_waits(&wants);
     process.runtime.block_on(c.import.close());
     match c.end(wants) {
@@ -356,7 +364,7 @@ fn a_request_that_is_given_up_leaves_no_locks() {
     let (id, _) = a.keep(OBJECT);
     let write = b.begin_write(OBJECT, 0, b"x");
     assert_eq!(a.asked(), id);
-    let wants = a.begin(Request::Enqueue { locks: vec![pr(object(1), ALL), pr(OBJECT, ALL)] }, Bytes::new());
+    let wants = a.begin(Request::Enqueue { locks: vec![pr(object(1), ALL), pr(OBJECT, ALL)], want: 0 }, Bytes::new());
     still_waits(&wants);
     wants.abort();
     a.cancel(id);
@@ -387,7 +395,8 @@ fn two_clients_take_many_objects_while_a_third_writes_them() {
             }
             let import = of.import.clone();
             process.net.rt().spawn("test", async move {
-                let answers = enqueued(import.call(Request::Enqueue { locks }, Bulk::new()).await.unwrap().body);
+                let answers =
+                    enqueued(import.call(Request::Enqueue { locks, want: 0 }, Bulk::new()).await.unwrap().body);
                 let locks: BTreeSet<LockId> = answers.iter().map(|(answer, _)| granted(*answer)).collect();
                 assert_eq!(locks.len(), OBJECTS as usize, "each object has a lock of its own");
                 let cancel = Request::Cancel { locks: locks.into_iter().collect() };
@@ -397,7 +406,10 @@ fn two_clients_take_many_objects_while_a_third_writes_them() {
         };
         let parts: Vec<Part> = (0..OBJECTS).map(|n| Part { object: object(n), ..part(round, 1) }).collect();
         let both = [take_and_give_back(&a, false), take_and_give_back(&b, true)];
-        let write = writer.begin(Request::Write { parts, sync: false }, vec![b'x'; OBJECTS as usize].into());
+        let write = writer.begin(
+            Request::Write { parts, sync: false, mtime: None, grant: Grant::default() },
+            vec![b'x'; OBJECTS as usize].into(),
+        );
         for sizes in both.map(|begun| process.end(begun)) {
             assert!(sizes.iter().all(|size| *size == round || *size == round + 1), "{sizes:?}");
         }
@@ -422,16 +434,17 @@ fn requests_for_several_locks_do_not_wait_for_each_other() {
         reached.send(()).unwrap();
         may_go_on.lock().unwrap().recv_timeout(PATIENCE).unwrap();
     });
-    let writes = Request::Enqueue { locks: vec![Enqueue { mode: Mode::Pw, ..pr(object(3), ALL) }] };
+    let writes = Request::Enqueue { locks: vec![Enqueue { mode: Mode::Pw, ..pr(object(3), ALL) }], want: 0 };
     let answer = process.runtime.block_on(between.call(writes, Bulk::new())).unwrap();
     let third = granted(enqueued(answer.body)[0].0);
 
     let locks = vec![pr(object(1), ALL), pr(object(3), ALL), pr(object(2), ALL)];
-    let wants = a.begin(Request::Enqueue { locks }, Bytes::new());
+    let wants = a.begin(Request::Enqueue { locks, want: 0 }, Bytes::new());
     is_between.recv_timeout(PATIENCE).unwrap();
     let first_write = w.begin_write(object(1), 0, b"x");
     still_waits(&first_write);
-    let second = b.begin(Request::Enqueue { locks: vec![pr(object(2), ALL), pr(object(1), ALL)] }, Bytes::new());
+    let second =
+        b.begin(Request::Enqueue { locks: vec![pr(object(2), ALL), pr(object(1), ALL)], want: 0 }, Bytes::new());
     still_waits(&second);
     let second_write = w.begin_write(object(2), 0, b"x");
     std::thread::sleep(MOMENT);
@@ -467,7 +480,7 @@ fn each_lock_has_its_own_answer() {
     granted(answers[4].0);
     assert_eq!(answers.iter().map(|(_, attr)| attr.size).collect::<Vec<_>>(), [3, 0, 0, 3, 0]);
     let refused = |request| a.end(a.begin(request, Bytes::new())).err();
-    assert_eq!(refused(Request::Enqueue { locks: vec![pr(OBJECT, ALL); PARTS_MAX + 1] }), Some(Errno::E2BIG));
+    assert_eq!(refused(Request::Enqueue { locks: vec![pr(OBJECT, ALL); PARTS_MAX + 1], want: 0 }), Some(Errno::E2BIG));
     assert_eq!(refused(Request::Cancel { locks: vec![id; PARTS_MAX + 1] }), Some(Errno::E2BIG));
     b.cancel(id);
     b.cancel(LockId(12345));
@@ -505,7 +518,8 @@ fn what_a_write_costs() {
         process.runtime.block_on(async {
             let begun = Instant::now();
             for _ in 0..WRITES {
-                let request = Request::Write { parts: parts.clone(), sync: false };
+                let request =
+                    Request::Write { parts: parts.clone(), sync: false, mtime: None, grant: Grant::default() };
                 client.import.call(request, data.clone()).await.unwrap();
             }
             each(begun)

@@ -9,7 +9,7 @@ use sheen_lnet::{Net, Nid};
 use sheen_rpc::Service;
 use sheen_wire::{
     Errno, Fid,
-    ost::{Allocate, OBJECT_SIZE_MAX, PARTS_MAX, Part, Reply, Request, Seek},
+    ost::{Allocate, Grant, OBJECT_SIZE_MAX, PARTS_MAX, Part, Reply, Request, Seek},
 };
 
 /// Every request once, with what it is to answer.
@@ -62,7 +62,10 @@ fn it_says_how_much_a_reply_may_hold() {
     let bytes = |request| ost.reply_bytes(&request);
     assert_eq!(bytes(Request::Read { parts: vec![part(0, 4096), part(1 << 30, 100)] }), 4196);
     assert!(bytes(Request::Read { parts: vec![part(0, u32::MAX as usize); 3] }) > 16 << 20, "it does not wrap");
-    assert_eq!(bytes(Request::Write { parts: vec![part(0, 4096)], sync: false }), 0);
+    assert_eq!(
+        bytes(Request::Write { parts: vec![part(0, 4096)], sync: false, mtime: None, grant: Grant::default() }),
+        0
+    );
 }
 
 #[test]
@@ -71,7 +74,7 @@ fn bad_requests_are_refused_and_change_nothing() {
     let ost = process.start(Some(0)).unwrap();
     let client = process.client(&process.net, ost.name(), Nid::Lo);
     let refused = |request, bulk: &[u8]| client.call(request, bulk).unwrap_err();
-    let write = |parts| Request::Write { parts, sync: false };
+    let write = |parts| Request::Write { parts, sync: false, mtime: None, grant: Grant::default() };
     assert_eq!(refused(write(vec![part(0, 4)]), b"abc"), Errno::EPROTO);
     assert_eq!(refused(write(vec![part(OBJECT_SIZE_MAX, 3)]), b"abc"), Errno::EFBIG);
     assert_eq!(refused(write(vec![part(u64::MAX - 1, 3)]), b"abc"), Errno::EFBIG);

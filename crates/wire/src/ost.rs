@@ -58,13 +58,17 @@ pub enum Allocate {
 pub enum Request {
     /// Reads the parts; the bulk of the reply is their bytes one after another, each cut at its object's end.
     Read { parts: Vec<Part> },
-    /// Writes the request's bulk to the parts, in order; creates objects. `sync`: durable before the answer.
-    Write { parts: Vec<Part>, sync: bool },
+    /// Writes the request's bulk to the parts, in order; creates objects. `sync`: durable before the answer. `mtime`: when the program
+    /// wrote, where the bytes come from a cache. Answered `LockFirst` where it would have to wait and too many writes wait already.
+    Write { parts: Vec<Part>, sync: bool, mtime: Option<Time>, grant: Grant },
     /// Sizes, space and times of objects.
     Attrs { objects: Vec<Fid> },
     /// Locks on objects, with their sizes, space and times as of the grant. Answered when all are granted or refused, in the
-    /// order asked; the client's own locks are not in its way.
-    Enqueue { locks: Vec<Enqueue> },
+    /// order asked; the client's own locks are not in its way. `want`: space to be promised besides, in bytes.
+    Enqueue { locks: Vec<Enqueue>, want: u64 },
+    /// The answers to glimpse callbacks ([`crate::ast::Callback::Glimpse`]): what the client knows of the objects beyond what it has
+    /// written; `None`: nothing.
+    Glimpsed { answers: Vec<(LockId, Option<ObjectAttr>)> },
     /// Gives locks up. Unknown ones are fine.
     Cancel { locks: Vec<LockId> },
     /// Cuts or extends objects to sizes. `create`: an object that does not exist and shall not be empty is created.
@@ -83,6 +87,16 @@ pub enum Request {
     StatFs,
 }
 
+/// Space that an OST has promised to a client (Lustre's grants), in bytes: what the client keeps and has not written never meets a full
+/// OST.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Grant {
+    /// So much of it the bytes of this request take: the promise is kept, and is given back.
+    pub used: u64,
+    /// So much more is wanted.
+    pub want: u64,
+}
+
 /// Size, space and times of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ObjectAttr {
@@ -96,6 +110,7 @@ pub struct ObjectAttr {
 
 /// A successful answer of an OST.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "fields are named in the comment")]
 pub enum Reply {
     /// To `Destroy` and `DestroyRange`: done.
     Ok,
@@ -103,8 +118,10 @@ pub enum Reply {
     Read(Vec<u32>),
     /// To `Attrs`, in the order asked.
     Attrs(Vec<ObjectAttr>),
-    /// To `Enqueue`, in the order asked.
-    Enqueued(Vec<(Enqueued, ObjectAttr)>),
+    /// To `Enqueue`, in the order asked; `granted`: space promised in addition, in bytes.
+    Enqueued { locks: Vec<(Enqueued, ObjectAttr)>, granted: u64 },
+    /// To `Write`: nothing is written. It comes again under a lock, for whose waiting no bytes are held.
+    LockFirst,
     /// To `Seek`: the offset, or `None` where there is no more data (for `Hole`: never).
     Offset(Option<u64>),
     /// To `StatFs`.
@@ -115,6 +132,8 @@ pub enum Reply {
         /// was changed in one life and not synced may be gone in another; so if `Sync` answers with another one than a change
         /// before it did, that change may be lost.
         epoch: u64,
+        /// Space promised in addition, in bytes.
+        granted: u64,
     },
 }
 
@@ -127,6 +146,7 @@ impl Request {
             Write { .. } => "write",
             Attrs { .. } => "getattr",
             Enqueue { .. } => "ldlm_enqueue",
+            Glimpsed { .. } => "ldlm_glimpse",
             Cancel { .. } => "ldlm_cancel",
             Truncate { .. } => "punch",
             Allocate { .. } => "fallocate",

@@ -75,7 +75,8 @@ impl Lov {
             ..Enqueue::new(Resource::extent(*object), mode, WHOLE, asking.cookie())
         };
         let locks = objects.iter().zip(&asking).map(lock).collect();
-        let Reply::Enqueued(answers) = osc.call(Request::Enqueue { locks }, Bulk::new()).await?.0 else {
+        let request = Request::Enqueue { locks, want: 0 };
+        let Reply::Enqueued { locks: answers, .. } = osc.call(request, Bulk::new()).await?.0 else {
             return Err(Errno::EPROTO);
         };
         if answers.len() != objects.len() {

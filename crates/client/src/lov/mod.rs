@@ -139,7 +139,7 @@ impl Lov {
 /// In which life of its host an OST did what it was asked for.
 fn done(reply: ost::Reply) -> Result<u64> {
     match reply {
-        ost::Reply::Done { epoch } => Ok(epoch),
+        ost::Reply::Done { epoch, .. } => Ok(epoch),
         _ => Err(Errno::EPROTO),
     }
 }

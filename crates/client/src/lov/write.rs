@@ -1,7 +1,10 @@
 //! Writing a range of a file.
 
 use sheen_layout::Layout;
-use sheen_wire::{Bulk, Errno, Fid, Result, ost::Request};
+use sheen_wire::{
+    Bulk, Errno, Fid, Result,
+    ost::{Grant, Request},
+};
 
 use super::{
     Lov, done,
@@ -29,7 +32,13 @@ impl Lov {
         let mut rpcs = split.rpcs(layout, |ost| self.max_bytes(ost))?;
         if rpcs.len() == 1 && split.runs.len() == 1 {
             let Rpc { ost, parts, .. } = rpcs.swap_remove(0);
-            self.write_rpc(layout.fid(), ost, Request::Write { parts, sync }, data).await?;
+            self.write_rpc(
+                layout.fid(),
+                ost,
+                Request::Write { parts, sync, mtime: None, grant: Grant::default() },
+                data,
+            )
+            .await?;
             return Ok(len);
         }
         let runs = deal(layout, &split, offset, &data);
@@ -37,7 +46,14 @@ impl Lov {
         let calls = rpcs.into_iter().map(|Rpc { ost, parts, pieces, .. }| async move {
             let mut bulk = Bulk::new();
             pieces.iter().for_each(|p| bulk.append(runs[p.run].slice(p.pos as usize, p.len as usize)));
-            let answer = self.write_rpc(layout.fid(), ost, Request::Write { parts, sync }, bulk).await;
+            let answer = self
+                .write_rpc(
+                    layout.fid(),
+                    ost,
+                    Request::Write { parts, sync, mtime: None, grant: Grant::default() },
+                    bulk,
+                )
+                .await;
             answer.map_err(|errno| (errno, pieces))
         });
         // Of each run, how much is certainly written.

@@ -37,11 +37,11 @@ impl Object {
 
 pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> Result<Response<Reply>> {
     let detail = match &request {
-        Request::Write { parts, sync } => format!(" parts={} len={} sync={sync}", parts.len(), bulk.len()),
+        Request::Write { parts, sync, .. } => format!(" parts={} len={} sync={sync}", parts.len(), bulk.len()),
         Request::Read { parts } => format!(" parts={}", parts.len()),
         Request::Attrs { objects } | Request::Sync { objects } => format!(" objects={}", objects.len()),
         Request::Truncate { objects } => format!(" objects={}", objects.len()),
-        Request::Enqueue { locks } => format!(" locks={}", locks.len()),
+        Request::Enqueue { locks, .. } => format!(" locks={}", locks.len()),
         Request::Cancel { locks } => format!(" locks={}", locks.len()),
         Request::Allocate { runs, .. } => format!(" runs={}", runs.len()),
         _ => String::new(),
@@ -74,12 +74,12 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
             }
             Ok(done(state, index).into())
         }
-        Request::Enqueue { locks } => {
+        Request::Enqueue { locks, .. } => {
             let answers = locks
                 .iter()
                 .map(|lock| (state.locks.enqueue(Some(index), lock), attr(state, index, &lock.resource.fid)));
             let answers = answers.collect::<Vec<_>>();
-            Ok(Reply::Enqueued(answers).into())
+            Ok(Reply::Enqueued { locks: answers, granted: 0 }.into())
         }
         Request::Cancel { locks } => {
             state.locks.cancel(Some(index), &locks);
@@ -107,6 +107,7 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
             Ok(Reply::Offset(seek(object, offset as usize, what)).into())
         }
         Request::Sync { .. } => Ok(done(state, index).into()),
+        Request::Glimpsed { .. } => Ok(Reply::Ok.into()),
         Request::Destroy { .. } | Request::DestroyRange { .. } => Ok(Reply::Ok.into()),
         Request::StatFs => {
             let statfs = StatFs { bsize: 4096, blocks: 1000, bfree: 900, bavail: 800, files: 500, ffree: 400 };
@@ -124,7 +125,7 @@ fn attr(state: &State, index: u32, fid: &Fid) -> ObjectAttr {
 }
 
 fn done(state: &State, index: u32) -> Reply {
-    Reply::Done { epoch: state.epochs.get(&index).copied().unwrap_or(1) }
+    Reply::Done { epoch: state.epochs.get(&index).copied().unwrap_or(1), granted: 0 }
 }
 
 fn object(state: &mut State, index: u32, fid: Fid, now: Time) -> &mut Object {

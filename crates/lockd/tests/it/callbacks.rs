@@ -38,7 +38,7 @@ fn a_wait_ends_when_its_client_cancels_or_goes() {
                     let b = s.client(name, lo, Answer::Never).await;
                     let before = s.service.locks(1);
                     let asking = b.clone();
-                    let request = ost::Request::Enqueue { locks: vec![b.ask(object(1), Mode::Pw, whole())] };
+                    let request = ost::Request::Enqueue { locks: vec![b.ask(object(1), Mode::Pw, whole())], want: 0 };
                     let call = s.rt.spawn("waits", async move { asking.import.call(request, Bulk::new()).await });
                     s.until(|| s.service.locks(1) == before + 1).await;
                     (b, call)
@@ -50,13 +50,15 @@ fn a_wait_ends_when_its_client_cancels_or_goes() {
             let theirs = theirs.iter().find(|l| l.lock.client == s.service.export("b").id()).unwrap();
             b.cancel(theirs.lock.id).await;
             match call.await.unwrap().unwrap().body {
-                ost::Reply::Enqueued(answers) => assert_eq!(answers[0].0, Enqueued::Refused(Errno::ESHUTDOWN)),
+                ost::Reply::Enqueued { locks: answers, .. } => {
+                    assert_eq!(answers[0].0, Enqueued::Refused(Errno::ESHUTDOWN))
+                }
                 other => panic!("{other:?}"),
             }
             c.import.close().await;
             match gone.await.unwrap().map(|r| r.body) {
                 Err(Errno::ESHUTDOWN) => {}
-                Ok(ost::Reply::Enqueued(answers)) if lo => {
+                Ok(ost::Reply::Enqueued { locks: answers, .. }) if lo => {
                     assert_eq!(answers[0].0, Enqueued::Refused(Errno::ESHUTDOWN));
                 }
                 other => panic!("{other:?}"),

@@ -79,7 +79,7 @@ impl Locked {
             };
             answers.push((answer, ObjectAttr::default()));
         }
-        ost::Reply::Enqueued(answers)
+        ost::Reply::Enqueued { locks: answers, granted: 0 }
     }
 
     async fn write(&self, export: &Arc<Export>, parts: Vec<Part>) {
@@ -113,7 +113,7 @@ impl Service<Ost> for Locked {
         Box::pin(async move {
             self.exports.lock().insert(export.client().to_owned(), export.clone());
             Ok(match request {
-                ost::Request::Enqueue { locks } => self.enqueue(export, locks).await.into(),
+                ost::Request::Enqueue { locks, .. } => self.enqueue(export, locks).await.into(),
                 ost::Request::Cancel { locks } => {
                     let _core = self.core.lock();
                     self.lockd.cancel(export, &locks);
@@ -229,9 +229,9 @@ impl Client {
     }
 
     pub async fn send(&self, ask: Enqueue) -> Enqueued {
-        let request = ost::Request::Enqueue { locks: vec![ask] };
+        let request = ost::Request::Enqueue { locks: vec![ask], want: 0 };
         match self.import.call(request, Bulk::new()).await.unwrap().body {
-            ost::Reply::Enqueued(answers) => answers[0].0,
+            ost::Reply::Enqueued { locks: answers, .. } => answers[0].0,
             other => panic!("{other:?}"),
         }
     }

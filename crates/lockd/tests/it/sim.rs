@@ -147,8 +147,8 @@ impl Reader {
             cookie
         };
         let ask = Enqueue::new(Resource::extent(object), Mode::Pr, whole(), cookie);
-        let answer = self.import.call(ost::Request::Enqueue { locks: vec![ask] }, Bulk::new()).await;
-        let Ok(ost::Reply::Enqueued(answers)) = answer.map(|r| r.body) else { return };
+        let answer = self.import.call(ost::Request::Enqueue { locks: vec![ask], want: 0 }, Bulk::new()).await;
+        let Ok(ost::Reply::Enqueued { locks: answers, .. }) = answer.map(|r| r.body) else { return };
         let mut view = self.view.lock();
         if let Enqueued::Granted { id, .. } = answers[0].0
             && !view.early.remove(&cookie)
@@ -160,7 +160,12 @@ impl Reader {
 
     async fn write(&self, objects: Vec<Fid>) {
         let part = |object| ost::Part { object, offset: self.rt.random_u64() % 100, len: 50 };
-        let request = ost::Request::Write { parts: objects.into_iter().map(part).collect(), sync: false };
+        let request = ost::Request::Write {
+            parts: objects.into_iter().map(part).collect(),
+            sync: false,
+            mtime: None,
+            grant: ost::Grant::default(),
+        };
         drop(self.import.call(request, Bulk::new()).await);
     }
 }

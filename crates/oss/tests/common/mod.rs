@@ -18,7 +18,7 @@ use sheen_rpc::{BoxFuture, Export, Import, ImportConfig, Response, Server, Servi
 use sheen_rt::{RealOptions, Rt, Runtime};
 use sheen_wire::{
     Bulk, Errno, Fid, mgs,
-    ost::{Part, Reply, Request},
+    ost::{Grant, Part, Reply, Request},
 };
 
 pub const OBJECT: Fid = Fid::new(0x2_8000_0401, 9);
@@ -115,7 +115,7 @@ impl Client<'_> {
     }
 
     pub fn write(&self, data: &[u8], sync: bool) -> sheen_wire::Result<Response<Reply>> {
-        self.call(Request::Write { parts: vec![part(0, data.len())], sync }, data)
+        self.call(Request::Write { parts: vec![part(0, data.len())], sync, mtime: None, grant: Grant::default() }, data)
     }
 
     pub fn read(&self, len: usize) -> Bytes {

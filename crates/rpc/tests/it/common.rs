@@ -201,7 +201,7 @@ pub async fn seq(import: &Import<Mds>) -> sheen_wire::Result<u64> {
 }
 
 pub fn write() -> ost::Request {
-    ost::Request::Write { parts: vec![part()], sync: false }
+    ost::Request::Write { parts: vec![part()], sync: false, mtime: None, grant: ost::Grant::default() }
 }
 
 pub fn read() -> ost::Request {
