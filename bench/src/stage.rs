@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::sheen::Sheen;
+
 /// How long a file system may take to appear.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -17,10 +19,10 @@ pub struct Stage {
     pub name: &'static str,
     /// Where it is mounted.
     pub mount: PathBuf,
+    /// Its program, which reaches its processes and no others.
+    pub sheen: Sheen,
     dir: PathBuf,
-    sheen: PathBuf,
     children: Vec<Child>,
-    up: bool,
     /// What it is mounted from, where servers are processes of their own.
     source: String,
 }
@@ -37,7 +39,7 @@ impl Stage {
     }
 
     fn baseline_with(base: &Path, threads: usize, more: &[&str]) -> io::Result<Stage> {
-        let mut stage = Stage::new("baseline", base, PathBuf::new())?;
+        let mut stage = Stage::new("baseline", base, Path::new(""))?;
         let program = std::env::current_exe()?.with_file_name("baseline");
         let mut command = Command::new(program);
         command.arg(&stage.mount).args(["--threads", &threads.to_string()]).args(more);
@@ -48,24 +50,24 @@ impl Stage {
 
     /// Everything in one process, over `lo`.
     pub fn sheen_lo(base: &Path, sheen: &Path, threads: usize) -> io::Result<Stage> {
-        let mut stage = Stage::new("sheen lo", base, sheen.to_owned())?;
-        let mut up = Command::new(sheen);
-        up.arg("up").arg("--dir").arg(stage.dir.join("fs")).arg("--mount").arg(&stage.mount);
-        up.args(["--osts", "4", "--fuse-threads", &threads.to_string()]).stdout(Stdio::null());
-        succeed(&mut up)?;
-        stage.up = true;
+        let mut stage = Stage::new("sheen lo", base, sheen)?;
+        let mut up = stage.sheen.command(["up"]);
+        up.arg("--dir").arg(stage.dir.join("fs")).arg("--mount").arg(&stage.mount);
+        // A daemon has a session of its own, and the kernel shares processors out among sessions first: not what the baseline has.
+        up.args(["--osts", "4", "--foreground", "--fuse-threads", &threads.to_string()]);
+        stage.children.push(up.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?);
         stage.wait_mounted()?;
         Ok(stage)
     }
 
     /// MGS and MDT, two servers of two OSTs each, and the mount, in processes of their own over `tcp` on loopback.
     pub fn sheen_tcp(base: &Path, sheen: &Path, threads: usize) -> io::Result<Stage> {
-        let mut stage = Stage::new("sheen tcp", base, sheen.to_owned())?;
+        let mut stage = Stage::new("sheen tcp", base, sheen)?;
         let mgs = format!("127.0.0.1:{}@tcp", free_port()?);
-        let dir = stage.dir.clone();
+        let (dir, program) = (stage.dir.clone(), stage.sheen.clone());
         let mut serve = |words: &[&str], sub: &str| -> io::Result<()> {
-            let mut command = Command::new(sheen);
-            command.args(words).arg("--dir").arg(dir.join(sub)).stdin(Stdio::null()).stdout(Stdio::null());
+            let mut command = program.command(words);
+            command.arg("--dir").arg(dir.join(sub)).stdin(Stdio::null()).stdout(Stdio::null());
             stage.children.push(command.spawn()?);
             Ok(())
         };
@@ -91,8 +93,8 @@ impl Stage {
 
     /// Mounts it; whether that worked.
     fn mount_again(&self, threads: usize, more: &[&str]) -> io::Result<bool> {
-        let mut mount = Command::new(&self.sheen);
-        mount.args(["mount", &self.source]).arg(&self.mount).args(["--fuse-threads", &threads.to_string()]).args(more);
+        let mut mount = self.sheen.command(["mount", &self.source]);
+        mount.arg(&self.mount).args(["--fuse-threads", &threads.to_string()]).args(more);
         Ok(mount.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success())
     }
 
@@ -105,11 +107,12 @@ impl Stage {
         self.wait_mounted()
     }
 
-    fn new(name: &'static str, base: &Path, sheen: PathBuf) -> io::Result<Stage> {
+    fn new(name: &'static str, base: &Path, program: &Path) -> io::Result<Stage> {
         let dir = base.join(name.replace(' ', "-"));
         let mount = dir.join("mnt");
         fs::create_dir_all(&mount)?;
-        Ok(Stage { name, mount, dir, sheen, children: Vec::new(), up: false, source: String::new() })
+        let sheen = Sheen::new(program, dir.join("run"));
+        Ok(Stage { name, mount, sheen, dir, children: Vec::new(), source: String::new() })
     }
 
     fn wait_mounted(&self) -> io::Result<()> {
@@ -132,16 +135,7 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        if self.up {
-            let _ = Command::new(&self.sheen)
-                .arg("down")
-                .arg("--dir")
-                .arg(self.dir.join("fs"))
-                .stdout(Stdio::null())
-                .status();
-        } else {
-            let _ = Command::new("umount").arg(&self.mount).status();
-        }
+        let _ = Command::new("umount").arg(&self.mount).status();
         for child in self.children.iter_mut().rev() {
             if let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) {
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);

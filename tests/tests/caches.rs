@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, File, OpenOptions},
     io::Write,
-    os::unix::fs::{FileExt, symlink},
+    os::unix::fs::{FileExt, PermissionsExt, symlink},
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -149,10 +149,63 @@ fn read_all(at: &Two) {
     }
 }
 
-/// What an open and a close ask of the MDT is left out: an open handle is the MDT's to know.
-fn but_opens(mut asked: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
-    asked.retain(|what, _| !(what.contains("mdc") && (what.ends_with(" open") || what.ends_with(" close"))));
-    asked
+/// Of requests, those to the MDT, by operation.
+fn to_mdt(asked: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let of_mdt = asked.into_iter().filter(|(what, _)| what.contains("-mdc-"));
+    of_mdt.filter_map(|(what, n)| Some((what.rsplit_once(' ')?.1.to_owned(), n))).collect()
+}
+
+fn of<const N: usize>(requests: [(&str, u64); N]) -> BTreeMap<String, u64> {
+    requests.into_iter().map(|(what, n)| (what.to_owned(), n)).collect()
+}
+
+#[test]
+fn a_second_open_asks_no_server() {
+    let two = two!();
+    for at in [two.dir("d"), two.dir("e").swapped()] {
+        plant(&at);
+        read_all(&at);
+        read_all(&at);
+        assert_eq!(cost(&two, || read_all(&at)), none(), "nor does a second read: it does not move the access time");
+        let open_all = |open: &dyn Fn(&Path) -> File| (0..FILES).for_each(|i| drop(open(&at.b(&name(i)))));
+        open_all(&|path| File::open(path).unwrap());
+        assert_eq!(cost(&two, || open_all(&|path| File::open(path).unwrap())), none());
+        assert_eq!(cost(&two, || open_all(&rw)), none(), "for writing");
+        // As long as it is open, too.
+        let file = File::open(at.b(&name(5))).unwrap();
+        assert_eq!(cost(&two, || open_all(&rw)), none());
+        drop(file);
+        // What A does elsewhere does not matter, but what it does to the file.
+        fs::write(at.a("tree/new"), "x").unwrap();
+        fs::remove_file(at.a("tree/new")).unwrap();
+        fs::set_permissions(at.a(&name(1)), fs::Permissions::from_mode(0o600)).unwrap();
+        fs::metadata(at.b("tree")).unwrap();
+        assert_eq!(cost(&two, || drop(rw(&at.b(&name(2))))), none());
+        assert_ne!(cost(&two, || drop(rw(&at.b(&name(1))))), none());
+        assert_eq!(cost(&two, || drop(rw(&at.b(&name(1))))), none(), "known again");
+    }
+}
+
+#[test]
+fn a_first_open_is_one_request_to_the_mdt() {
+    let two = two!();
+    for at in [two.dir("d"), two.dir("e").swapped()] {
+        plant(&at);
+        for i in 0..5 {
+            fs::metadata(at.b(&format!("tree/sub{i}"))).unwrap();
+        }
+        let open = |path: &Path| drop(File::open(path).unwrap());
+        assert_eq!(to_mdt(cost(&two, || open(&at.b(&name(3))))), of([("lookup", 1)]));
+        assert_eq!(to_mdt(cost(&two, || drop(rw(&at.b(&name(4)))))), of([("lookup", 1)]), "for writing");
+        let create = |name: &str| drop(File::create_new(at.b(name)).unwrap());
+        // Takes the directory from A.
+        create("tree/sub0/first");
+        fs::metadata(at.b("tree/sub0")).unwrap();
+        let asked = to_mdt(cost(&two, || create("tree/sub0/new")));
+        assert_eq!(asked, of([("close", 1), ("create", 1), ("lookup", 1)]), "the kernel looks first");
+        fs::metadata(at.b("tree/sub0")).unwrap();
+        assert_eq!(to_mdt(cost(&two, || open(&at.b("tree/sub0/new")))), none(), "who made it knows it");
+    }
 }
 
 #[test]
@@ -162,7 +215,7 @@ fn a_second_read_asks_no_ost() {
         plant(&at);
         read_all(&at);
         read_all(&at);
-        assert_eq!(but_opens(cost(&two, || read_all(&at))), none());
+        assert_eq!(cost(&two, || read_all(&at)), none());
         let file = File::open(at.b(&name(5))).unwrap();
         let mut bytes = vec![0; LEN];
         let mut again = || file.read_exact_at(&mut bytes, 0).unwrap();
@@ -186,9 +239,9 @@ fn work_elsewhere_leaves_pages_cached() {
         // The directory itself changed, and the kernel wants its attributes to pass it.
         let asked = cost(&two, || assert!(fs::metadata(at.b("")).unwrap().is_dir()));
         assert_eq!(asked.values().sum::<u64>(), 1, "{asked:?}");
-        assert_eq!(but_opens(cost(&two, || read_all(&at))), none(), "after A made another file");
+        assert_eq!(cost(&two, || read_all(&at)), none(), "after A made another file");
         rw(&at.a(&name(1))).write_all_at(b"short", 0).unwrap();
-        assert_eq!(but_opens(cost(&two, || read_all(&at))), none(), "after A wrote to another file");
+        assert_eq!(cost(&two, || read_all(&at)), none(), "after A wrote to another file");
     }
 }
 

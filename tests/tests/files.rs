@@ -83,6 +83,81 @@ fn direct_io_reads_what_it_wrote() {
     assert!(buffer[skip..skip + len] == data[..]);
 }
 
+/// Reads past the page cache into the start of a page; how many bytes there were.
+fn read_direct(file: &File, page: &mut [u8], offset: u64) -> usize {
+    let mut got = 0;
+    while got < page.len() {
+        match file.read_at(&mut page[got..], offset + got as u64).unwrap() {
+            0 => break,
+            n => got += n,
+        }
+    }
+    got
+}
+
+fn direct(path: &Path) -> File {
+    OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path).unwrap()
+}
+
+#[test]
+fn large_reads_show_holes_as_zeros_and_end_where_the_file_does() {
+    let fs = fs4!();
+    for (name, stripes) in [("one", "-c 1"), ("four", "-c 4 -S 64K")] {
+        let path = fs.path(name);
+        fs.lfs(&format!("setstripe {stripes} {}", path.display())).ok();
+        let mut want = vec![0; (5 << 20) + 12_345];
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        for (at, len) in [(0, 700_000), (1 << 20, 4096), (2_500_001, 333_333), (want.len() - 100_000, 100_000)] {
+            want[at..at + len].copy_from_slice(&noise(at as u64, len));
+            file.write_all_at(&want[at..at + len], at as u64).unwrap();
+        }
+        drop(file);
+        assert!(fs::read(&path).unwrap() == want, "{name}");
+        let mut space = vec![1_u8; (6 << 20) + 4096];
+        let skip = space.as_ptr().align_offset(4096);
+        let page = &mut space[skip..skip + (6 << 20)];
+        let n = read_direct(&direct(&path), page, 0);
+        assert!(page[..n] == want[..], "{name}, direct: {n} bytes");
+        let n = read_direct(&direct(&path), page, 4096 * 100);
+        assert!(page[..n] == want[4096 * 100..], "{name}, direct: {n} bytes");
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_while_it_is_read_shows_no_byte_that_it_never_had() {
+    let fs = fs4!();
+    const LEN: usize = 2 << 20;
+    const CUT: usize = 300_001;
+    let want: Vec<u8> = noise(3, LEN).iter().map(|b| b | 1).collect();
+    let path = fs.path("cut");
+    fs::write(&path, &want).unwrap();
+    let other = fs.second_mount();
+    let writer = OpenOptions::new().write(true).open(other.path("cut")).unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let file = direct(&path);
+                let mut space = vec![1_u8; LEN + 4096];
+                let skip = space.as_ptr().align_offset(4096);
+                let page = &mut space[skip..skip + LEN];
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    let n = file.read_at(page, 0).unwrap();
+                    assert!(n >= CUT, "{n} bytes");
+                    let wrong = page[..n].iter().zip(&want).position(|(got, want)| got != want);
+                    assert_eq!(wrong, None, "of {n} bytes");
+                }
+            });
+        }
+        for _ in 0..150 {
+            writer.set_len(CUT as u64).unwrap();
+            writer.write_all_at(&want[CUT..], CUT as u64).unwrap();
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert!(fs::read(&path).unwrap() == want);
+}
+
 #[test]
 fn an_open_file_outlives_its_name() {
     let fs = fs4!();

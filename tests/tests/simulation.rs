@@ -3,7 +3,10 @@
 //! A seed that fails is run again, with all its events printed, by `SHEEN_SIM_SEED=n cargo test -p sheen-tests --test simulation NAME --
 //! --nocapture`.
 
-use sheen_tests::sim::scenario::{bad_network, lost_bytes, lost_file, lost_layout, power_failure, replays, seeds};
+use sheen_tests::sim::{
+    race::story::race,
+    scenario::{bad_network, lost_bytes, lost_file, lost_layout, power_failure, replays, seeds},
+};
 
 /// Operations of a run.
 const OPS: usize = 200;
@@ -39,8 +42,14 @@ fn an_fsync_after_an_ost_lost_bytes_does_not_call_them_safe() {
 }
 
 #[test]
+fn clients_that_race_see_one_file_system() {
+    seeds("clients_that_race", 1000, race);
+}
+
+#[test]
 fn a_seed_replays() {
     for seed in 0..5 {
+        replays(seed, race);
         replays(seed, |seed, log| bad_network(seed, OPS, log));
         replays(seed, |seed, log| power_failure(seed, OPS_AROUND_A_CRASH, log));
     }

@@ -90,9 +90,9 @@ fn warm_stat(args: &Args) -> io::Result<()> {
     let (mut rates, mut ratios, mut asked) = ((Vec::new(), Vec::new()), Vec::new(), 0);
     for _ in 0..args.rounds {
         let theirs = stat_all(&theirs, PASSES)?;
-        let before = requests(args)?;
+        let before = requests(&sheen)?;
         let ours = stat_all(&ours, PASSES)?;
-        asked += requests(args)? - before;
+        asked += requests(&sheen)? - before;
         ratios.push(ours / theirs);
         rates.0.push(ours);
         rates.1.push(theirs);
@@ -120,12 +120,8 @@ fn stat_all(names: &[PathBuf], passes: usize) -> io::Result<f64> {
 }
 
 /// Requests that MDT and OSTs have executed so far, by their statistics.
-fn requests(args: &Args) -> io::Result<u64> {
-    let out =
-        Command::new(&args.sheen).args(["lctl", "get_param", "-n", "mdt.*.md_stats", "obdfilter.*.stats"]).output()?;
-    let text = String::from_utf8_lossy(&out.stdout).into_owned();
-    let counts = text.lines().filter(|l| l.contains(" samples ")).filter_map(|l| l.split_whitespace().nth(1));
-    Ok(counts.filter_map(|n| n.parse::<u64>().ok()).sum())
+fn requests(stage: &Stage) -> io::Result<u64> {
+    Ok(stage.sheen.counters(&["mdt.*.md_stats", "obdfilter.*.stats"])?.requests())
 }
 
 /// Reading again what is in the kernel's page cache.
@@ -143,9 +139,9 @@ fn reread(args: &Args) -> io::Result<()> {
     let (mut rates, mut ratios, mut asked) = ((Vec::new(), Vec::new()), Vec::new(), 0);
     for _ in 0..args.rounds {
         let theirs = read_all(&theirs, args.mib)?;
-        let before = requests(args)?;
+        let before = requests(&sheen)?;
         let ours = read_all(&ours, args.mib)?;
-        asked += requests(args)? - before;
+        asked += requests(&sheen)? - before;
         ratios.push(ours / theirs);
         rates.0.push(ours);
         rates.1.push(theirs);
@@ -181,24 +177,17 @@ fn cold_list(args: &Args) -> io::Result<()> {
     for i in 0..args.files {
         File::create(dir.join(format!("file.{i:08}")))?.write_all(b"content")?;
     }
-    let set = |param: &str| -> io::Result<()> {
-        let status = Command::new(&args.sheen)
-            .args(["lctl", "set_param", param])
-            .stdout(std::process::Stdio::null())
-            .status()?;
-        if status.success() { Ok(()) } else { Err(io::Error::other(format!("lctl set_param {param} failed"))) }
-    };
     let (mut seconds, mut ratios) = ((Vec::new(), Vec::new()), Vec::new());
     for _ in 0..args.rounds {
         let mut took = [0.0; 2];
         for (with, took) in took.iter_mut().enumerate() {
             sheen.remount(args.threads, if with == 1 { &[] } else { &["-o", "nordplus"] })?;
-            set(&format!("llite.*.statahead_max={}", if with == 1 { 64 } else { 0 }))?;
-            set(&format!("lnet.delay_us={}", args.delay_us))?;
+            sheen.sheen.set_param("llite.*.statahead_max", if with == 1 { 64 } else { 0 })?;
+            sheen.sheen.set_param("lnet.delay_us", args.delay_us)?;
             let start = Instant::now();
             let listed = Command::new("ls").arg("-l").arg(&dir).stdout(std::process::Stdio::null()).status()?;
             *took = start.elapsed().as_secs_f64();
-            set("lnet.delay_us=0")?;
+            sheen.sheen.set_param("lnet.delay_us", 0)?;
             if !listed.success() {
                 return Err(io::Error::other("ls failed"));
             }

@@ -7,6 +7,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
+use sheen_ldlm::client::Held;
 use sheen_lnet::{Net, Nid};
 use sheen_mgc::Mgc;
 use sheen_params::Params;
@@ -14,6 +15,7 @@ use sheen_rt::{JoinHandle, Rt};
 use sheen_wire::{
     Errno, Fid, Result,
     fid::ROOT,
+    ldlm::Resource,
     mds::Request,
     mgs::{Config, TargetKind, target_name},
 };
@@ -36,6 +38,8 @@ use crate::{
 const MOUNT_WAIT: Duration = Duration::from_secs(20);
 /// How long unmounting waits for the MDT to hear of the files that are still open.
 const UMOUNT_WAIT: Duration = Duration::from_secs(5);
+/// How long unmounting waits for what was written to reach the OSTs.
+const FLUSH_WAIT: Duration = Duration::from_secs(60);
 /// Closes under way at the same time while unmounting.
 const CLOSES_AT_ONCE: usize = 16;
 /// Pause after the MGS refused to be watched, so that a broken one is not asked without end.
@@ -92,7 +96,7 @@ impl Client {
         let mdc = targets.mdc(&config, options.groups)?;
         let files = Arc::new(OpenFiles::default());
         let layouts = Arc::new(Layouts::new(options.layouts_max));
-        files.reopen_after_restart(&mdc, &layouts);
+        files.stay_open(&mdc, &layouts);
         let client = Arc::new(Client {
             stats: Arc::new(OpStats::new(&rt)),
             rt: rt.clone(),
@@ -135,6 +139,14 @@ impl Client {
         &self.instance
     }
 
+    /// The locks that this client holds of an OST, or of the MDT, for dumps and checkers.
+    pub fn locks_held(&self, ost: Option<u32>) -> Vec<(Resource, Held)> {
+        match ost {
+            Some(index) => self.lov.get(index).map(|osc| osc.locks().all_locks()).unwrap_or_default(),
+            None => self.mdc.locks().all_locks(),
+        }
+    }
+
     /// Says who else caches what this client answers, and is to be told before it gives up a lock. Once, before it is asked anything. It
     /// must check permissions itself where it keeps names. Without it only the client itself caches.
     pub fn set_kernel(&self, kernel: Arc<dyn Invalidate>) {
@@ -148,6 +160,9 @@ impl Client {
         }
         let registered = self.registered.lock().take();
         drop(registered);
+        if self.rt.timeout(FLUSH_WAIT, self.lov.settle_all()).await.is_err() {
+            tracing::error!("{}: an OST does not answer: what was written last is lost", self.fsname);
+        }
         let closes = self.files.all().into_iter().map(|file| self.release(file));
         if self.rt.timeout(UMOUNT_WAIT, join_batches(closes.collect(), CLOSES_AT_ONCE)).await.is_err() {
             tracing::warn!(

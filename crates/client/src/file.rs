@@ -1,12 +1,17 @@
 //! Open files and directories.
 //!
-//! Invariants: a file is in [`OpenFiles`] from its open to its release; all open files of one inode share one [`Inode`].
+//! Who has a lock on a file's OPEN bit opens the file without asking the MDT, which then knows of no handle. When the lock goes, and
+//! whenever else the MDT must know, the file is opened there after the fact ([`OpenFiles::register`]).
+//!
+//! Invariants:
+//! * a file is in [`OpenFiles`] from its open to its release; all open files of one inode share one [`Inode`];
+//! * of each file in it the MDT knows a handle, or this client has the lock on OPEN, which is given back after the MDT knows.
 
 use std::{
     collections::BTreeMap,
     fmt,
     sync::{
-        Arc, OnceLock,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
 };
@@ -14,13 +19,18 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sheen_layout::Layout;
-use sheen_rpc::Recovering;
+use sheen_rpc::{BoxFuture, Import, Recovering};
 use sheen_wire::{
     Attr, Bulk, Errno, Fid, Mds, Result,
-    mds::{Reply, Request, flags},
+    mds::{NO_HANDLE, Reply, Request, flags},
 };
 
-use crate::{layouts::Layouts, mdc::Mdc, statahead::Listing};
+use crate::{
+    layouts::Layouts,
+    llite::group_lock::{Group, Groups},
+    mdc::Mdc,
+    statahead::Listing,
+};
 
 /// Open files in one request to a restarted MDT: some 400 kB.
 const REOPENS_AT_ONCE: usize = 16384;
@@ -35,8 +45,14 @@ pub(crate) struct Inode {
     unsure: AtomicBool,
     /// Permission bits as last heard of.
     pub(crate) perm: AtomicU32,
+    /// This client took its last name away: nobody needs what is written to it.
+    pub(crate) nameless: AtomicBool,
+    /// It was written through an open file.
+    pub(crate) written: AtomicBool,
     /// Held by a write that appends.
     pub(crate) append: tokio::sync::Mutex<()>,
+    /// Which group's lock open files of this client have.
+    pub(crate) groups: Groups,
 }
 
 /// An open file. Made by [`crate::Client::open`], [`crate::Client::create`] and [`crate::Client::tmpfile`]; ends with
@@ -46,8 +62,8 @@ pub struct OpenFile {
     flags: u32,
     id: u64,
     pub(crate) inode: Arc<Inode>,
-    /// Names the open file at the MDT; another one after the MDT was restarted.
-    pub(crate) handle: AtomicU64,
+    /// Names the open file at the MDT; another one after the MDT was restarted. [`NO_HANDLE`]: it was opened under a lock.
+    handle: AtomicU64,
     read: AtomicBool,
     wrote: AtomicBool,
     /// Whether the file's creation is known to be durable.
@@ -55,6 +71,15 @@ pub struct OpenFile {
     /// A restarted MDT does not know the file: it was never committed, or its client was given up.
     lost: AtomicBool,
     pub(crate) keep_cache: AtomicBool,
+    /// The group's lock that was taken through it.
+    pub(crate) group: Mutex<Group>,
+}
+
+impl Inode {
+    /// The layout as the MDT sent it, if it is known.
+    fn encoded(&self) -> Option<Bytes> {
+        self.encoded.get().cloned().or_else(|| self.layout.get().map(|layout| layout.encode().into()))
+    }
 }
 
 impl fmt::Debug for OpenFile {
@@ -97,7 +122,7 @@ impl OpenFile {
 
     /// A file that is open nowhere but here: no MDT knows it.
     pub(crate) fn detached(attr: &Attr) -> Arc<OpenFile> {
-        Arc::new(OpenFile::new(attr.fid, flags::DIRECTORY, 0, Arc::default(), 0))
+        Arc::new(OpenFile::new(attr.fid, flags::DIRECTORY, 0, Arc::default(), NO_HANDLE))
     }
 
     fn new(fid: Fid, flags: u32, id: u64, inode: Arc<Inode>, handle: u64) -> OpenFile {
@@ -112,6 +137,7 @@ impl OpenFile {
             durable: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             keep_cache: AtomicBool::new(false),
+            group: Mutex::default(),
         }
     }
 
@@ -131,8 +157,8 @@ impl OpenFile {
 
     /// What a restarted MDT says of the layout. Where it is not the one known, the file's bytes lie in objects that are nobody's.
     pub(crate) fn confirm(&self, layout: Option<&Bytes>) {
-        let known = self.inode.encoded.get();
-        if known.is_some() && known != layout {
+        let known = self.inode.encoded();
+        if known.is_some() && known.as_ref() != layout {
             tracing::warn!("{} lost its layout in a restart of the MDT", self.fid);
             self.lost.store(true, Relaxed);
         } else {
@@ -187,24 +213,64 @@ pub(crate) struct OpenFiles {
 impl OpenFiles {
     /// Takes a file in that the MDT has opened.
     pub(crate) fn insert(&self, attr: &Attr, layout: Option<Bytes>, flags: u32, handle: u64) -> Arc<OpenFile> {
-        let (fid, id) = (attr.fid, self.last_id.fetch_add(1, Relaxed) + 1);
         let mut files = self.files.lock();
         // An open from before a restart of the MDT may have another layout, which is not the file's any more.
-        let same = |f: &&Arc<OpenFile>| f.inode.encoded.get().is_none_or(|known| layout.as_ref() == Some(known));
-        let inode = find(&files, fid).filter(same).map(|f| f.inode.clone()).unwrap_or_default();
-        inode.perm.store(attr.perm, Relaxed);
+        let same = |inode: &Inode| inode.encoded().is_none_or(|known| layout.as_ref() == Some(&known));
+        let inode = find(&files, attr.fid).map(|f| &f.inode).filter(|i| same(i)).cloned().unwrap_or_default();
         if let Some(layout) = layout {
             // Where it was known already it was the same.
             let _ = inode.encoded.set(layout);
         }
+        self.enter(&mut files, attr, flags, inode, handle)
+    }
+
+    /// Takes a file in that this client opens by itself, if at that moment it `may`.
+    pub(crate) fn insert_local(
+        &self,
+        attr: &Attr,
+        layout: Option<Arc<Layout>>,
+        flags: u32,
+        may: impl FnOnce() -> bool,
+    ) -> Option<Arc<OpenFile>> {
+        let mut files = self.files.lock();
+        if !may() {
+            return None;
+        }
+        let same = |inode: &Inode| match (inode.layout.get(), &layout) {
+            (Some(known), Some(layout)) => Arc::ptr_eq(known, layout) || known == layout,
+            _ => inode.encoded().is_none_or(|known| layout.as_ref().is_some_and(|l| l.encode() == known)),
+        };
+        let inode = find(&files, attr.fid).map(|f| &f.inode).filter(|i| same(i)).cloned().unwrap_or_default();
+        if let Some(layout) = layout {
+            // As above.
+            let _ = inode.layout.set(layout);
+        }
+        Some(self.enter(&mut files, attr, flags, inode, NO_HANDLE))
+    }
+
+    fn enter(&self, files: &mut Map, attr: &Attr, flags: u32, inode: Arc<Inode>, handle: u64) -> Arc<OpenFile> {
+        inode.perm.store(attr.perm, Relaxed);
+        let (fid, id) = (attr.fid, self.last_id.fetch_add(1, Relaxed) + 1);
         let file = Arc::new(OpenFile::new(fid, flags, id, inode, handle));
         files.insert((fid, id), file.clone());
         file
     }
 
-    /// Forgets a file. Whether it was there.
-    pub(crate) fn remove(&self, file: &OpenFile) -> bool {
-        self.files.lock().remove(&(file.fid, file.id)).is_some()
+    /// Forgets a file. Its handle, if it was there.
+    pub(crate) fn remove(&self, file: &OpenFile) -> Option<u64> {
+        self.files.lock().remove(&(file.fid, file.id)).map(|file| file.handle())
+    }
+
+    /// This client took a file's last name away.
+    pub(crate) fn note_nameless(&self, fid: Fid) {
+        let files = self.files.lock();
+        files.range((fid, 0)..=(fid, u64::MAX)).for_each(|(_, file)| file.inode.nameless.store(true, Relaxed));
+    }
+
+    /// Does `f`, unless the file is open here unknown to the MDT. It cannot be opened so meanwhile.
+    pub(crate) fn unless_local<T>(&self, fid: Fid, f: impl FnOnce() -> T) -> Option<T> {
+        let files = self.files.lock();
+        if local(&files, fid).next().is_some() { None } else { Some(f()) }
     }
 
     /// Whether a file is open for writing.
@@ -232,11 +298,13 @@ impl OpenFiles {
 }
 
 impl OpenFiles {
-    /// Sees to it that a restarted MDT is told of all open files, so that what is unlinked lives on for them, and that they go
-    /// by their new handles.
-    pub(crate) fn reopen_after_restart(self: &Arc<Self>, mdc: &Mdc, layouts: &Arc<Layouts>) {
+    /// Sees to it that the MDT is told of all open files when it has forgotten them, so that what is unlinked lives on for them, and of
+    /// those that it does not know before their lock is given up.
+    pub(crate) fn stay_open(self: &Arc<Self>, mdc: &Mdc, layouts: &Arc<Layouts>) {
+        mdc.set_open_files(self);
         let (files, layouts, locks) = (self.clone(), layouts.clone(), mdc.locks().clone());
         mdc.import().on_restart(move |mdt| {
+            // Before the files are looked through: one that is opened under a lock from now on is known to be there.
             locks.forget();
             layouts.clear();
             let files = files.clone();
@@ -247,25 +315,65 @@ impl OpenFiles {
 
     async fn reopen(&self, mdt: &Recovering<Mds>) -> Result<()> {
         for files in self.all().chunks(REOPENS_AT_ONCE) {
-            let request = Request::Reopen { files: files.iter().map(|f| (f.fid, f.flags, f.handle())).collect() };
-            let Reply::Handles(handles) = mdt.call(request.into(), Bulk::new()).await?.body.reply else {
-                return Err(Errno::EPROTO);
-            };
-            if handles.len() != files.len() {
-                return Err(Errno::EPROTO);
-            }
-            for (file, handle) in files.iter().zip(handles) {
-                match handle {
-                    Ok(handle) => file.handle.store(handle, Relaxed),
-                    Err(errno) => {
-                        file.lost.store(true, Relaxed);
-                        tracing::warn!("{} could not be opened again after a restart: {errno}", file.fid);
-                    }
-                }
+            let answer = mdt.call(reopen(files).into(), Bulk::new()).await?;
+            for closed in self.opened(files, answer.body.reply, true)? {
+                mdt.call(closed.into(), Bulk::new()).await?;
             }
         }
         Ok(())
     }
+
+    /// Has the MDT open what is open here of a file unknown to it. `None`: nothing is.
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        import: &Weak<Import<Mds>>,
+        fid: Fid,
+    ) -> Option<BoxFuture<'static, Result<()>>> {
+        let files: Vec<_> = local(&self.files.lock(), fid).cloned().collect();
+        if files.is_empty() {
+            return None;
+        }
+        let (me, import) = (self.clone(), import.clone());
+        Some(Box::pin(async move {
+            let import = import.upgrade().ok_or(Errno::ESHUTDOWN)?;
+            for files in files.chunks(REOPENS_AT_ONCE) {
+                // Others may wait for the lock.
+                let answer = import.call_urgent(reopen(files).into(), Bulk::new()).await?;
+                for closed in me.opened(files, answer.body.reply, false)? {
+                    import.call_urgent(closed.into(), Bulk::new()).await?;
+                }
+            }
+            Ok(())
+        }))
+    }
+
+    /// The MDT has opened these files. Returns how to close what is not needed: of files that were released meanwhile, and, unless it
+    /// is `anew`, of those that it knows already.
+    fn opened(&self, files: &[Arc<OpenFile>], reply: Reply, anew: bool) -> Result<Vec<Request>> {
+        let Reply::Handles(handles) = reply else { return Err(Errno::EPROTO) };
+        if handles.len() != files.len() {
+            return Err(Errno::EPROTO);
+        }
+        let mut surplus = Vec::new();
+        let open = self.files.lock();
+        for (file, handle) in files.iter().zip(handles) {
+            let (fid, is_open) = (file.fid, open.contains_key(&(file.fid, file.id)));
+            match handle {
+                Ok(handle) if is_open && (anew || file.handle() == NO_HANDLE) => file.handle.store(handle, Relaxed),
+                Ok(handle) => surplus.push(Request::Close { fid, handle, read: false, wrote: false }),
+                Err(errno) if is_open => {
+                    file.lost.store(true, Relaxed);
+                    tracing::warn!("{fid} could not be opened again: {errno}");
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(surplus)
+    }
+}
+
+fn reopen(files: &[Arc<OpenFile>]) -> Request {
+    Request::Reopen { files: files.iter().map(|f| (f.fid, f.flags, f.handle())).collect() }
 }
 
 type Map = BTreeMap<(Fid, u64), Arc<OpenFile>>;
@@ -275,4 +383,10 @@ fn find(files: &Map, fid: Fid) -> Option<&Arc<OpenFile>> {
         return None;
     }
     files.range((fid, 0)..=(fid, u64::MAX)).next().map(|(_, f)| f)
+}
+
+/// What is open of a file unknown to the MDT.
+fn local(files: &Map, fid: Fid) -> impl Iterator<Item = &Arc<OpenFile>> {
+    let of_file = files.range((fid, 0)..=(fid, u64::MAX)).map(|(_, file)| file);
+    of_file.filter(|file| file.handle() == NO_HANDLE)
 }

@@ -3,6 +3,7 @@
 //! * [`Client`]: mounting, and every operation of a program (`llite`, one file an operation);
 //! * `lov`: what happens to a file, split into requests to the OSTs that hold its objects; `osc`: one OST;
 //! * `locks`: the locks held of each target; `cache`: what is kept under them, here and by the kernel ([`Invalidate`]);
+//! * `writeback`: what was written and an OST does not have yet;
 //! * `mdc`: the MDT, and the FIDs of new files;
 //! * `statahead`: which names a program goes through, and what to ask ahead for it;
 //! * `targets`: from the MGS's configuration to imports; `params`: Lustre's parameters of all of these.
@@ -23,7 +24,8 @@
 //! * What another client could change is kept only under a lock that it has to ask back (`locks`, `cache`); everything else is asked
 //!   for: the MDT, and where size, space or data matter the OSTs. Layouts, which never change, are kept without.
 //! * What this client itself changes it drops from its caches before the operation returns.
-//! * Data is handed on, never copied: what a write brings goes to the OSTs, what a read returns are the pieces that came.
+//! * Data is handed on, not copied (small writes aside, which are gathered): what a write brings goes to the OSTs, what a read returns
+//!   are the pieces that came.
 //! * Over `lo`, an operation whose services answer at once is done at its first poll, with no task spawned.
 //! * All requests that one action sends to several OSTs are under way together.
 
@@ -43,6 +45,7 @@ mod statahead;
 mod stats;
 mod targets;
 mod types;
+mod writeback;
 
 pub use client::Client;
 pub use file::{OpenDir, OpenFile};

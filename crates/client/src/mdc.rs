@@ -15,11 +15,13 @@ use sheen_rt::Rt;
 use sheen_wire::{
     Bulk, Cred, Errno, Fid, Mds, Result, StatFs,
     fid::SEQ_WIDTH,
+    ldlm::LockId,
     mds::{Call, Entry, Reply, Request},
 };
 
 use crate::{
     cache::{Cache, MdtLocks},
+    file::OpenFiles,
     locks::{LockRef, LockTable},
     types::{Caller, GroupSource},
 };
@@ -34,7 +36,7 @@ pub struct Mdc {
     import: Arc<Import<Mds>>,
     locks: Arc<LockTable>,
     /// Behind the locks, which know it weakly.
-    _owner: Arc<MdtLocks>,
+    owner: Arc<MdtLocks>,
     groups: Arc<dyn GroupSource>,
     space: Mutex<StatFs>,
     sequence: Mutex<Sequence>,
@@ -106,12 +108,17 @@ impl Mdc {
             }
         });
         let fetching = tokio::sync::Mutex::new(());
-        Mdc { rt, name, import, locks, _owner: owner, groups, space, sequence, fetching }
+        Mdc { rt, name, import, locks, owner, groups, space, sequence, fetching }
     }
 
     /// This client's locks.
     pub fn locks(&self) -> &Arc<LockTable> {
         &self.locks
+    }
+
+    /// Says which files are open; once.
+    pub fn set_open_files(&self, files: &Arc<OpenFiles>) {
+        self.owner.set_open_files(files.clone());
     }
 
     /// Name of the device.
@@ -147,9 +154,14 @@ impl Mdc {
     /// As [`Mdc::call`], for an answer about up to `count` inodes that is to be kept. The locks that come with it are in use until
     /// they are dropped: that must be before anything is waited for.
     pub async fn call_keeping(&self, request: Request, count: u64) -> Result<Kept> {
+        self.send(request, count, Vec::new()).await
+    }
+
+    async fn send(&self, request: Request, count: u64, converts: Vec<(LockId, u64)>) -> Result<Kept> {
         let keeping = (count > 0).then(|| self.locks.keep(count));
         let cancels = self.locks.take_cancels(CANCELS_PER_CALL);
-        let call = Call { keep: keeping.as_ref().map(|k| k.cookie()), cancels, ..request.into() };
+        let keep = keeping.as_ref().map(|k| k.cookie());
+        let call = Call { request, keep, cancels, converts };
         let answer = self.import.call(call, Bulk::new()).await?.body;
         let locks = keeping.map(|keeping| keeping.granted(&answer.grants)).unwrap_or_default();
         Ok(Kept { reply: answer.reply, locks, gone: answer.gone })
@@ -162,11 +174,31 @@ impl Mdc {
 
     /// [`Mdc::call_keeping`] and [`Mdc::call_as`] in one.
     pub async fn call_keeping_as(&self, who: &Caller, request: impl Fn(Cred) -> Request, count: u64) -> Result<Kept> {
-        match self.call_keeping(request(who.cred.clone()), count).await {
+        self.send_as(who, request, count, &[]).await
+    }
+
+    /// As [`Mdc::call_as`], for what takes names away. Of these locks only these bits are kept.
+    pub async fn call_giving_up(
+        &self,
+        who: &Caller,
+        request: impl Fn(Cred) -> Request,
+        converts: &[(LockId, u64)],
+    ) -> Result<Kept> {
+        self.send_as(who, request, 0, converts).await
+    }
+
+    async fn send_as(
+        &self,
+        who: &Caller,
+        request: impl Fn(Cred) -> Request,
+        count: u64,
+        converts: &[(LockId, u64)],
+    ) -> Result<Kept> {
+        match self.send(request(who.cred.clone()), count, converts.to_vec()).await {
             Err(Errno::NEED_GROUPS) => {
                 let groups = self.groups.groups(who.pid).unwrap_or_default();
                 let cred = Cred { uid: who.cred.uid, gid: who.cred.gid, groups: Some(groups) };
-                match self.call_keeping(request(cred), count).await {
+                match self.send(request(cred), count, converts.to_vec()).await {
                     Err(Errno::NEED_GROUPS) => Err(Errno::EPROTO),
                     answer => answer,
                 }

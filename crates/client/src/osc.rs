@@ -9,15 +9,12 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use sheen_lnet::Live;
 use sheen_rpc::{Import, ImportState};
 use sheen_rt::Rt;
 use sheen_wire::{Bulk, Errno, Ost, Protocol, Result, StatFs, ost};
 
-use crate::{
-    cache::{Cache, OstLocks},
-    locks::LockTable,
-    rpc_stats::PagesPerRpc,
-};
+use crate::{cache::OstLocks, locks::LockTable, lov::Lov, rpc_stats::PagesPerRpc, writeback::Writeback};
 
 /// Bytes of a page, in which `max_pages_per_rpc` counts whatever the host's pages are.
 pub const PAGE_BYTES: u64 = 4096;
@@ -34,7 +31,8 @@ pub struct Osc {
     _owner: Arc<OstLocks>,
     active: AtomicBool,
     space: Mutex<StatFs>,
-    pages: PagesPerRpc,
+    pages: Arc<PagesPerRpc>,
+    writeback: Arc<Writeback>,
 }
 
 impl fmt::Debug for Osc {
@@ -45,10 +43,12 @@ impl fmt::Debug for Osc {
 
 impl Osc {
     /// An OST behind an import. `name`: `sheen-OST0000-osc-ff3298de21e05800`.
-    pub fn new(rt: &Rt, index: u32, name: String, import: Arc<Import<Ost>>, cache: &Arc<Cache>) -> Osc {
-        let (active, space, pages) = (AtomicBool::new(true), Mutex::default(), PagesPerRpc::default());
+    pub fn new(rt: &Rt, index: u32, name: String, import: Arc<Import<Ost>>, lov: &Lov) -> Osc {
+        let (active, space) = (AtomicBool::new(true), Mutex::default());
+        let pages: Arc<PagesPerRpc> = Arc::default();
+        let writeback = Writeback::new(rt, index, &import, lov.unsynced(), &pages, lov.kept());
         let locks = LockTable::new(rt, false);
-        let owner = OstLocks::new(cache, &import, &locks);
+        let owner = OstLocks::new(lov.cache(), &import, &locks, &writeback);
         let weak: Weak<OstLocks> = Arc::downgrade(&owner);
         locks.set_owner(weak);
         let called = Arc::downgrade(&locks);
@@ -57,19 +57,30 @@ impl Osc {
                 locks.called_back(callback);
             }
         });
-        let forgotten = Arc::downgrade(&locks);
-        import.on_restart(move |_| {
+        let (forgotten, kept) = (Arc::downgrade(&locks), Arc::downgrade(&writeback));
+        import.on_restart(move |ost| {
             if let Some(locks) = forgotten.upgrade() {
                 locks.forget();
             }
-            Box::pin(std::future::ready(Ok(())))
+            let kept = kept.upgrade();
+            Box::pin(async move {
+                if let Some(kept) = kept {
+                    kept.lost(ost.evicted()).await;
+                }
+                Ok(())
+            })
         });
-        Osc { index, name, import, locks, _owner: owner, active, space, pages }
+        Osc { index, name, import, locks, _owner: owner, active, space, pages, writeback }
     }
 
     /// This client's locks.
     pub fn locks(&self) -> &Arc<LockTable> {
         &self.locks
+    }
+
+    /// What it does not have yet of what was written.
+    pub fn writeback(&self) -> &Arc<Writeback> {
+        &self.writeback
     }
 
     /// Index of the OST.
@@ -140,6 +151,19 @@ impl Osc {
             *self.space.lock() = *space;
         }
         Ok((response.body, response.bulk))
+    }
+
+    /// Reads one piece of an object, which may be left where it is: then there is no bulk.
+    ///
+    /// # Errors
+    /// As [`Osc::call`].
+    pub async fn read_in_place(&self, part: ost::Part) -> Result<(ost::Reply, Bulk, Option<Live>)> {
+        if !self.active() {
+            return Err(Errno::EIO);
+        }
+        self.pages.read(part.len.into());
+        let response = self.import.call_in_place(ost::Request::Read { parts: vec![part] }, Bulk::new()).await?;
+        Ok((response.body, response.bulk, response.live))
     }
 }
 

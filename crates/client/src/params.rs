@@ -22,10 +22,13 @@ use crate::{
     mdc::Mdc,
     osc::{Osc, PAGE_BYTES},
     statahead::STATAHEAD_MAX_LIMIT,
+    writeback::MAX_DIRTY_MB_LIMIT,
 };
 
 /// Longest age of an unused lock: a day.
 const LRU_MAX_AGE_MS: u64 = 24 * 3600 * 1000;
+/// Largest `lockless_write_kb`: 1 GiB, more than any write.
+const LOCKLESS_WRITE_KB_LIMIT: u64 = 1 << 20;
 
 /// The parameters of a mount but those of its OSCs; dropping it takes all of them off the list.
 pub struct Registered {
@@ -130,6 +133,17 @@ pub fn register_osc(params: &Params, osc: &Arc<Osc>, client_uuid: &str, rt: &Rt)
         move |on| set.upgrade().map(|osc| osc.set_active(on)).ok_or(Errno::ENODEV),
     );
     put("active", active);
+    put("cur_dirty_bytes", number(osc, |osc| osc.writeback().dirty_bytes()));
+    put("cur_grant_bytes", number(osc, |osc| osc.writeback().grant_bytes()));
+    let (get, set) = (Arc::downgrade(osc), Arc::downgrade(osc));
+    put(
+        "max_dirty_mb",
+        Param::u64(
+            1..=MAX_DIRTY_MB_LIMIT,
+            move || get.upgrade().map_or(0, |osc| osc.writeback().max_dirty_mb()),
+            move |mb| set.upgrade().map(|osc| osc.writeback().set_max_dirty_mb(mb)).ok_or(Errno::ENODEV),
+        ),
+    );
     register_space(params, &dir, osc, |osc| osc.space());
     register_locks(params, osc.name(), osc.locks());
     let (weak, name, uuid) = (Arc::downgrade(osc), osc.name().to_owned(), client_uuid.to_owned());
@@ -202,6 +216,21 @@ fn register_llite(params: &Params, dir: &str, client: &Arc<Client>) {
             0..=STATAHEAD_MAX_LIMIT,
             move || get.upgrade().map_or(0, |c| c.statahead.max()),
             move |max| set.upgrade().map(|c| c.statahead.set_max(max)).ok_or(Errno::ENODEV),
+        ),
+    );
+    let (get, set) = (Arc::downgrade(client), Arc::downgrade(client));
+    let writeback = Param::bool(
+        move || get.upgrade().is_some_and(|c| c.lov.keeping()),
+        move |on| set.upgrade().map(|c| c.lov.set_keeping(on)).ok_or(Errno::ENODEV),
+    );
+    put("writeback", writeback);
+    let (get, set) = (Arc::downgrade(client), Arc::downgrade(client));
+    put(
+        "lockless_write_kb",
+        Param::u64(
+            0..=LOCKLESS_WRITE_KB_LIMIT,
+            move || get.upgrade().map_or(0, |c| c.lov.lockless_bytes() >> 10),
+            move |kb| set.upgrade().map(|c| c.lov.set_lockless_bytes(kb << 10)).ok_or(Errno::ENODEV),
         ),
     );
     put("statahead_stats", text(client, |c| c.statahead.render()));

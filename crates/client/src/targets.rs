@@ -72,13 +72,8 @@ impl Targets {
             return Ok(());
         }
         let import: Arc<Import<Ost>> = Import::new(self.net.clone(), config);
-        let osc = Arc::new(Osc::new(
-            &self.rt,
-            target.index,
-            format!("{name}-osc-{}", self.instance),
-            import,
-            self.lov.cache(),
-        ));
+        let osc =
+            Arc::new(Osc::new(&self.rt, target.index, format!("{name}-osc-{}", self.instance), import, &self.lov));
         params::register_osc(&self.params, &osc, &self.uuid, &self.rt);
         self.lov.add(osc);
         Ok(())

@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
+use sheen_lnet::Live;
 use sheen_wire::{Attr, Bulk, Cred, Errno, Fid, FileKind};
 
 pub use crate::cache::ReadRefs;
@@ -120,6 +121,8 @@ impl fmt::Debug for Keep {
 pub struct ReadData {
     /// The bytes.
     pub bulk: Bulk,
+    /// The bytes, if they lie in files of this process still and `bulk` is empty; only for those who ask for it.
+    pub live: Option<Live>,
     /// The locks under which they may be cached, in use. Drop them once the bytes are where they will be invalidated, and soon.
     pub refs: ReadRefs,
 }
@@ -127,12 +130,12 @@ pub struct ReadData {
 impl ReadData {
     /// How many bytes were read.
     pub fn len(&self) -> usize {
-        self.bulk.len()
+        self.bulk.len() + self.live.as_ref().map_or(0, Live::len)
     }
 
     /// Whether the end of the file was reached.
     pub fn is_empty(&self) -> bool {
-        self.bulk.is_empty()
+        self.len() == 0
     }
 
     /// The bytes in one piece.
@@ -203,6 +206,17 @@ pub mod falloc {
     pub const PUNCH_HOLE: u32 = 2;
     /// Zeros, space reserved.
     pub const ZERO_RANGE: u32 = 0x10;
+}
+
+/// What [`crate::Client::lock_ahead`] found; the later of several counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum LockedAhead {
+    /// These very locks were there.
+    Same,
+    /// Locks of larger ranges were there.
+    Different,
+    /// The OSTs were asked.
+    Sent,
 }
 
 /// Why a file system could not be mounted.

@@ -6,15 +6,18 @@
 use std::{
     io::{self, IoSlice},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
+use parking_lot::Mutex;
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno as Os,
     ioctl,
 };
 use sheen_wire::Errno;
+
+use crate::pipe::{FileRun, Pipe};
 
 /// `FUSE_DEV_IOC_CLONE`, `_IOR(229, 0, uint32_t)`.
 const IOC_CLONE: ioctl::Opcode = ioctl::opcode::read::<u32>(229, 0);
@@ -25,6 +28,10 @@ const IOC_CLONE: ioctl::Opcode = ioctl::opcode::read::<u32>(229, 0);
 pub(crate) struct Device {
     fd: OwnedFd,
     pub(crate) counters: Counters,
+    /// For the next answer that is spliced: mostly the worker whose channel this is sends them, one after another.
+    pipe: Mutex<Option<Pipe>>,
+    /// This user can have no more large pipes.
+    no_pipes: AtomicBool,
 }
 
 /// What went through one channel.
@@ -36,6 +43,7 @@ pub(crate) struct Counters {
     pub(crate) bytes_in: AtomicU64,
     pub(crate) bytes_out: AtomicU64,
     pub(crate) bytes_copied: AtomicU64,
+    pub(crate) bytes_spliced: AtomicU64,
 }
 
 /// Why a read brought no request.
@@ -57,7 +65,7 @@ impl Device {
 
     /// A device that was mounted.
     pub(crate) fn new(fd: OwnedFd) -> Device {
-        Device { fd, counters: Counters::default() }
+        Device { fd, counters: Counters::default(), pipe: Mutex::default(), no_pipes: AtomicBool::new(false) }
     }
 
     /// A further channel of the same mount.
@@ -96,6 +104,44 @@ impl Device {
                 Err(e) => return Err(Errno(e.raw_os_error())),
             }
         }
+    }
+
+    /// Writes one message, a header and bytes of files, without reading these. `None`: it was not taken, and may be tried in another way.
+    pub(crate) fn splice(&self, header: &[u8], runs: &[FileRun<'_>]) -> Option<Result<(), Errno>> {
+        let pipe = self.pipe.lock().take().or_else(|| self.open_pipe())?;
+        if !pipe.holds(runs) {
+            *self.pipe.lock() = Some(pipe);
+            return None;
+        }
+        if !pipe.fill(header, runs).is_ok_and(|whole| whole) {
+            return None;
+        }
+        let len = header.len() + runs.iter().map(|run| run.len).sum::<usize>();
+        match pipe.empty_into(self.as_fd(), len) {
+            Ok(true) => {
+                *self.pipe.lock() = Some(pipe);
+                self.counters.bytes_out.fetch_add(len as u64, Relaxed);
+                self.counters.bytes_spliced.fetch_add(len as u64, Relaxed);
+                Some(Ok(()))
+            }
+            Ok(false) => None,
+            Err(Os::NOENT) => Some(Err(Errno::ENOENT)),
+            Err(e) if is_gone(Errno(e.raw_os_error())) => Some(Err(Errno(e.raw_os_error()))),
+            // Such as a lack of memory before the kernel looked at it. If it did look, it will not know the request any more.
+            Err(_) => None,
+        }
+    }
+
+    fn open_pipe(&self) -> Option<Pipe> {
+        if self.no_pipes.load(Relaxed) {
+            return None;
+        }
+        let opened = Pipe::open();
+        if let Err(e) = &opened {
+            tracing::debug!("file data is copied instead of spliced: {e}");
+            self.no_pipes.store(true, Relaxed);
+        }
+        opened.ok()
     }
 }
 

@@ -8,6 +8,7 @@
 //! * `session`: the threads, each with its own channel to the kernel;
 //! * `parse`: from the kernel's bytes to a [`Request`];
 //! * `reply`: answers, scattered from where the data lies;
+//! * `pipe`: file pages on their way to the kernel;
 //! * `pool`: page-aligned buffers that a WRITE's data keeps without a copy;
 //! * `notify`: invalidations and their deadlock rule;
 //! * `interrupts`: signals that overtake their request.
@@ -28,6 +29,7 @@ mod interrupts;
 mod mount;
 mod notify;
 mod parse;
+mod pipe;
 mod pool;
 mod reply;
 mod request;
@@ -38,6 +40,7 @@ pub use dir::{DirBuffer, DirPlusBuffer};
 pub use init::{InitConfig, MAX_WRITE_BYTES_MAX, Negotiated};
 pub use mount::{MountError, MountOptions, unmount};
 pub use notify::Notifier;
+pub use pipe::{FileRun, files_bytes_max};
 pub use reply::Reply;
 pub use request::*;
 pub use session::{COPY_PAYLOAD_BYTES_MAX, Filesystem, Session, SessionOptions, SessionStats};

@@ -14,6 +14,7 @@ use crate::{
     attr::{EntryOut, FileAttr, StatFs, Statx},
     device::{Device, is_gone},
     dir::{DirBuffer, DirPlusBuffer},
+    pipe::FileRun,
     request::Lock,
 };
 
@@ -131,6 +132,28 @@ impl Reply {
             parts.push(&tail);
             self.send(&parts);
         }
+    }
+
+    /// What was read, which lies in files still: their pages go to the kernel as they are at this moment, without a copy in this process.
+    ///
+    /// # Errors
+    /// It cannot be sent so: a file has fewer bytes, or they are too many for a pipe (see [`crate::files_bytes_max`]), or this user has
+    /// no more pipes. Nothing was sent then.
+    pub fn files(mut self, runs: &[FileRun<'_>]) -> Result<(), Reply> {
+        let Some(device) = self.device.take() else { return Ok(()) };
+        let bytes = runs.iter().fold(size_of::<OutHeader>(), |sum, run| sum.saturating_add(run.len));
+        let sent = u32::try_from(bytes).ok().and_then(|len| {
+            let header = OutHeader { len, error: 0, unique: self.unique };
+            device.splice(header.as_bytes(), runs)
+        });
+        match sent {
+            Some(result) => settle(&device, self.unique, result),
+            None => {
+                self.device = Some(device);
+                return Err(self);
+            }
+        }
+        Ok(())
     }
 
     /// Bytes that WRITE took.

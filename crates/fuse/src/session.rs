@@ -129,6 +129,8 @@ pub struct SessionStats {
     pub bytes_out: u64,
     /// Bytes of file data that were copied in this process.
     pub bytes_copied: u64,
+    /// Bytes written to the kernel from files' pages.
+    pub bytes_spliced: u64,
     /// Buffers allocated.
     pub buffers_allocated: u64,
 }
@@ -246,6 +248,7 @@ impl Session {
             sum.bytes_in += get(&counters.bytes_in);
             sum.bytes_out += get(&counters.bytes_out);
             sum.bytes_copied += get(&counters.bytes_copied);
+            sum.bytes_spliced += get(&counters.bytes_spliced);
         }
         sum
     }

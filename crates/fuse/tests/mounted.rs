@@ -79,6 +79,26 @@ fn small_and_buffered_io_keeps_every_byte() {
 }
 
 #[test]
+fn data_in_files_reaches_the_program_and_so_does_what_is_missing_there() {
+    let Some(m) = Mounted::new(plain) else { return };
+    let want: Vec<u8> = (0..1_500_000usize).map(|i| (i * 7 + i / 4096) as u8).collect();
+    for name in ["files", "cut files", "files"] {
+        fs::write(m.path(name), &want).unwrap();
+        let before = m.session.stats();
+        let direct = OFlags::DIRECT.bits() as i32;
+        let file = fs::OpenOptions::new().read(true).custom_flags(direct).open(m.path(name)).unwrap();
+        for (offset, len) in [(0, 1_500_000), (4096, 400_000), (0, 1), (1_499_999, 1), (12_345, 300_000)] {
+            let mut got = vec![0; len];
+            file.read_exact_at(&mut got, offset as u64).unwrap();
+            assert!(got == want[offset..offset + len], "{name}: {len} at {offset}");
+        }
+        let after = m.session.stats();
+        assert_eq!(after.bytes_spliced > before.bytes_spliced + 1_000_000, name == "files", "{after:?}");
+        assert_eq!(after.lost_replies, before.lost_replies);
+    }
+}
+
+#[test]
 fn many_threads_share_a_mount() {
     let Some(m) = Mounted::new(plain) else { return };
     thread::scope(|scope| {

@@ -163,6 +163,8 @@ pub struct Locks {
     oldest: u32,
     newest: u32,
     cancels: VecDeque<LockId>,
+    /// GROUP locks held.
+    groups: usize,
     stats: Stats,
 }
 
@@ -179,6 +181,7 @@ impl Locks {
             oldest: NIL,
             newest: NIL,
             cancels: VecDeque::new(),
+            groups: 0,
             stats: Stats::default(),
         }
     }
@@ -212,6 +215,22 @@ impl Locks {
     /// Whether [`Locks::matching`] would find one; takes no reference.
     pub fn covered(&self, resource: Resource, mode: Mode, policy: &Policy) -> bool {
         self.ready(resource, mode, policy).is_some()
+    }
+
+    /// The lock of a group that this client has on an extent, with a reference. It is found also after it was asked for: it is kept
+    /// for as long as a program says, and serves whatever this client does until then.
+    pub fn in_group(&mut self, resource: Resource) -> Option<Held> {
+        if self.groups == 0 {
+            return None;
+        }
+        let res = &self.resources[*self.by_name.get(&resource)?];
+        let kept = |n: &&u32| {
+            let lock = &self.locks[**n];
+            lock.held.mode == Mode::Group && lock.state == State::Granted && lock.refs > 0
+        };
+        let n = *res.all.iter().find(kept)?;
+        self.locks[n].refs += 1;
+        Some(self.locks[n].held)
     }
 
     /// A request is about to be sent. Who sends it has a reference.
@@ -263,6 +282,7 @@ impl Locks {
         self.resources[lock.resource].pending -= 1;
         self.stats.pending -= 1;
         self.stats.lock_count += 1;
+        self.groups += usize::from(mode == Mode::Group);
         if !asked {
             self.enter(n);
         }
@@ -459,6 +479,13 @@ impl Locks {
         held.into_iter().map(|h| h.1).collect()
     }
 
+    /// All locks held, those that are to go included, in the order of their resources, for dumps and checkers.
+    pub fn all_locks(&self) -> Vec<(Resource, Held)> {
+        let mut names: Vec<Resource> = self.by_name.keys().copied().collect();
+        names.sort_unstable();
+        names.into_iter().flat_map(|name| self.resource_locks(name).into_iter().map(move |held| (name, held))).collect()
+    }
+
     /// Requests under way on a resource.
     pub fn pending(&self, resource: Resource) -> usize {
         self.by_name.get(&resource).map_or(0, |r| self.resources[*r].pending)
@@ -561,6 +588,7 @@ impl Locks {
     fn remove(&mut self, n: u32) {
         let lock = &mut self.locks[n];
         let (r, index, pending) = (lock.resource, lock.index, lock.state == State::Pending);
+        let group = lock.held.mode == Mode::Group;
         lock.state = State::Dead;
         self.locks.free(n);
         let res = &mut self.resources[r];
@@ -569,6 +597,7 @@ impl Locks {
             self.stats.pending -= 1;
         } else {
             self.stats.lock_count -= 1;
+            self.groups -= usize::from(group);
         }
         res.all.swap_remove(index);
         if let Some(moved) = res.all.get(index) {

@@ -18,4 +18,4 @@ mod nodes;
 mod server;
 mod slab;
 
-pub use server::{Action, ClientId, Info, Level, Namespace, SERVER, Stats, Tunables};
+pub use server::{Action, ClientId, Info, Level, Namespace, SERVER, Stats, Ticket, Tunables};

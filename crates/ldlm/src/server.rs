@@ -36,9 +36,13 @@ use std::{
 
 use rustc_hash::FxHashMap;
 use sheen_rt::Instant;
-use sheen_wire::ldlm::{Conflict, Cookie, LockId, Mode, Policy, Resource};
+use sheen_wire::{
+    ldlm::{Conflict, Cookie, LockId, Mode, Policy, Resource},
+    ost::ObjectAttr,
+};
 
 pub use contention::Level;
+pub use glimpse::Ticket;
 
 use crate::{nodes::Nodes, slab::Slab};
 use store::{Client, Lock, Res};
@@ -124,7 +128,7 @@ pub enum Action {
         /// Part of the request that waits for it.
         policy: Policy,
     },
-    /// Glimpse callback: what is the object's size, as you know it? Answered with [`Namespace::glimpse_answered`].
+    /// Glimpse callback: how large is the object, as far as you know? Answered with [`Namespace::glimpse_answered`].
     Glimpse {
         /// Who holds it.
         client: ClientId,
@@ -132,6 +136,14 @@ pub enum Action {
         cookie: Cookie,
         /// The lock.
         id: LockId,
+    },
+    /// One of the clients that were asked for the ticket's sake has answered, or has nothing to tell: what it wrote has reached the
+    /// server.
+    Glimpsed {
+        /// Who waits.
+        ticket: Ticket,
+        /// What it knows of the object beyond what it has written.
+        answer: Option<ObjectAttr>,
     },
     /// The client did not answer in time. Its locks are gone; refuse it until it connects anew.
     Evict {
@@ -149,15 +161,17 @@ pub struct Stats {
     pub waiting: u64,
     /// Resources with locks at present.
     pub resources: u64,
-    /// Requests so far.
+    /// Requests of clients so far.
     pub enqueues: u64,
-    /// Grants so far, at once or after waiting.
+    /// Grants to clients so far, at once or after waiting.
     pub grants: u64,
-    /// Blocking callbacks so far (resent ones included).
+    /// Requests of the server itself so far.
+    pub own: u64,
+    /// Blocking callbacks to clients so far (resent ones included).
     pub blocking_callbacks: u64,
-    /// Completion callbacks so far (resent ones included).
+    /// Grants to clients that waited so far, by callback or in the answer (resent ones included).
     pub completion_callbacks: u64,
-    /// Glimpse callbacks so far.
+    /// Glimpse callbacks so far (resent ones included).
     pub glimpse_callbacks: u64,
     /// Locks cancelled by their holders so far.
     pub cancelled: u64,
@@ -214,6 +228,10 @@ pub struct Namespace {
     disturbed: BTreeSet<(u64, u32)>,
     /// When which lock must have been given back or a glimpse answered.
     deadlines: BTreeSet<(Instant, u32)>,
+    /// Glimpses under way. One of the locks of such a client on such an object says so ([`glimpse::Glimpse::now`]).
+    glimpses: BTreeMap<(Resource, ClientId), glimpse::Asked>,
+    /// Those of which that lock went; empty between events.
+    unglimpsed: Vec<(Resource, ClientId)>,
     /// Empty resources that are kept because they are contended, and until when.
     lingering: BTreeSet<(Instant, u32)>,
     /// Which requests of an fcntl owner wait: the edges of the waits-for graph.
@@ -237,6 +255,8 @@ impl Namespace {
             epoch: incarnation.wrapping_mul(0x9e37_79b9_7f4a_7c15),
             disturbed: BTreeSet::new(),
             deadlines: BTreeSet::new(),
+            glimpses: BTreeMap::new(),
+            unglimpsed: Vec::new(),
             lingering: BTreeSet::new(),
             flock_waits: BTreeMap::new(),
             scratch: Vec::new(),
@@ -258,6 +278,12 @@ impl Namespace {
         Stats { resources: self.resources.len() as u64, ..self.stats }
     }
 
+    /// Counts anew, from 0; what there is at present stays.
+    pub fn clear_stats(&mut self) {
+        let Stats { granted, waiting, .. } = self.stats;
+        self.stats = Stats { granted, waiting, ..Stats::default() };
+    }
+
     /// A lock by its handle.
     pub fn lock(&self, id: LockId) -> Option<Info> {
         self.find(id).map(|n| self.info(n))
@@ -272,6 +298,13 @@ impl Namespace {
             self.each(res, root, &mut |n| found.push(n));
         }
         found.into_iter().map(|n| self.info(n)).collect()
+    }
+
+    /// All locks, by resource, granted ones first.
+    pub fn all_locks(&self) -> Vec<Info> {
+        let mut names: Vec<Resource> = self.by_name.keys().copied().collect();
+        names.sort_unstable();
+        names.into_iter().flat_map(|name| self.resource_locks(name)).collect()
     }
 
     /// Locks of one client, granted and waiting.

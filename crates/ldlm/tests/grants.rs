@@ -3,7 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test")]
 
 use proptest::prelude::*;
-use sheen_ldlm::{Action, Namespace, Tunables};
+use sheen_ldlm::{Action, Info, Namespace, SERVER, Tunables};
 use sheen_rt::Instant;
 use sheen_wire::{
     Fid,
@@ -14,9 +14,30 @@ const PAGE: u64 = 4096;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Extent { client: u64, mode: usize, page: u64, pages: u64, flags: Flags },
-    Group { client: u64, gid: u64 },
-    Bits { client: u64, mode: usize, bits: u64, try_bits: u64 },
+    Extent {
+        client: u64,
+        mode: usize,
+        page: u64,
+        pages: u64,
+        flags: Flags,
+    },
+    Group {
+        client: u64,
+        gid: u64,
+    },
+    /// The server does something for a client.
+    Server {
+        spare: u64,
+        mode: usize,
+        page: u64,
+        pages: u64,
+    },
+    Bits {
+        client: u64,
+        mode: usize,
+        bits: u64,
+        try_bits: u64,
+    },
     Cancel(usize),
     Downgrade(usize, usize),
     Halve(usize),
@@ -34,6 +55,8 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (1u64..5, 0usize..6, 0u64..16, 1u64..5, flags)
             .prop_map(|(client, mode, page, pages, flags)| Step::Extent { client, mode, page, pages, flags }),
         1 => (1u64..5, 1u64..3).prop_map(|(client, gid)| Step::Group { client, gid }),
+        2 => (1u64..5, 0usize..3, 0u64..16, 1u64..5)
+            .prop_map(|(spare, mode, page, pages)| Step::Server { spare, mode, page, pages }),
         5 => (1u64..5, 0usize..6, 0u64..16, 0u64..16)
             .prop_map(|(client, mode, bits, try_bits)| Step::Bits { client, mode, bits, try_bits }),
         8 => any::<usize>().prop_map(Step::Cancel),
@@ -56,6 +79,8 @@ fn inode() -> Resource {
 #[derive(Debug)]
 struct Request {
     client: u64,
+    /// For whom the server asked.
+    spare: u64,
     id: LockId,
     policy: Policy,
 }
@@ -78,9 +103,11 @@ impl History {
             Enqueued::Granted { id, mode, policy } => {
                 assert_eq!(mode, ask.mode);
                 self.check_growth(&before, &ask, &policy);
-                self.requests.push(Request { client, id, policy: ask.policy });
+                self.requests.push(Request { client, spare: SERVER, id, policy: ask.policy });
             }
-            Enqueued::Waiting { id } => self.requests.push(Request { client, id, policy: ask.policy }),
+            Enqueued::Waiting { id } => {
+                self.requests.push(Request { client, spare: SERVER, id, policy: ask.policy });
+            }
             Enqueued::WouldBlock { by } => {
                 assert!(before.iter().any(|l| l.lock == by), "{by:?} is not there");
                 assert!(actions.is_empty());
@@ -91,7 +118,7 @@ impl History {
     }
 
     /// What was granted at once is as large as the rules permit.
-    fn check_growth(&self, before: &[sheen_ldlm::Info], ask: &Enqueue, got: &Policy) {
+    fn check_growth(&self, before: &[Info], ask: &Enqueue, got: &Policy) {
         let (Policy::Extent { start, end, .. }, Policy::Extent { start: s, end: e, .. }) = (ask.policy, *got) else {
             return;
         };
@@ -105,7 +132,7 @@ impl History {
             return;
         }
         let align = 1u64 << (start | (end + 1)).trailing_zeros();
-        let near = |l: &&&sheen_ldlm::Info| (e + 1..=e + align).contains(&l.lock.policy.range().0);
+        let near = |l: &&&Info| (e + 1..=e + align).contains(&l.lock.policy.range().0);
         assert!(e == u64::MAX || rivals.iter().any(|l| near(&l)), "{ask:?} got {got:?} beside {rivals:?}");
         if rivals.iter().all(|l| l.lock.policy.range().0 > end) && rivals.iter().filter(|l| !l.granted).count() <= 4 {
             assert_eq!(s, 0, "{ask:?} got {got:?} beside {rivals:?}");
@@ -121,14 +148,22 @@ impl History {
         for resource in [object(), inode()] {
             let locks = self.ns.resource_locks(resource);
             let age = |id: LockId| self.requests.iter().position(|r| r.id == id).expect("was asked for");
-            let conflict = |a: &sheen_ldlm::Info, b: &sheen_ldlm::Info| {
-                ldlm::conflict(a.lock.mode, &a.lock.policy, b.lock.mode, &b.lock.policy)
+            let conflict =
+                |a: &Info, b: &Info| ldlm::conflict(a.lock.mode, &a.lock.policy, b.lock.mode, &b.lock.policy);
+            // What the server does for a client is not in the way of that one's locks, nor of those of its group.
+            let spares = |a: &Info, b: &Info| {
+                let spare = self.requests[age(a.lock.id)].spare;
+                spare != SERVER && (spare == b.lock.client || b.lock.mode == Mode::Group)
             };
             for (i, a) in locks.iter().enumerate() {
                 let mut reason = false;
                 for (j, b) in locks.iter().enumerate().filter(|(j, b)| *j != i && conflict(a, b)) {
-                    assert!(!a.granted || !b.granted, "both granted: {a:?} {b:?} ({i} {j})");
-                    assert!(!a.granted || b.granted || a.asked, "{a:?} was not asked for {b:?}");
+                    assert!(
+                        !a.granted || !b.granted || spares(a, b) || spares(b, a),
+                        "both granted: {a:?} {b:?} ({i} {j})"
+                    );
+                    let asked = a.asked || a.lock.client == SERVER || spares(b, a);
+                    assert!(!a.granted || b.granted || asked, "{a:?} was not asked for {b:?}");
                     reason |= b.granted || age(b.lock.id) < age(a.lock.id);
                 }
                 assert!(a.granted || reason, "{a:?} waits for nothing");
@@ -146,6 +181,17 @@ impl History {
             Step::Group { client, gid } => {
                 let ask = Enqueue::new(object(), Mode::Group, Policy::group(gid), Cookie::NONE);
                 self.enqueue(client, ask, actions);
+            }
+            Step::Server { spare, mode, page, pages } => {
+                let policy = Policy::extent(page * PAGE, (page + pages) * PAGE - 1);
+                let ask = Enqueue::new(object(), Mode::ALL[mode], policy, Cookie::NONE);
+                let ask = Enqueue { flags: Flags { no_expand: true, ..Flags::default() }, ..ask };
+                match self.ns.enqueue_sparing(self.now, spare, &ask, actions) {
+                    Enqueued::Granted { id, .. } | Enqueued::Waiting { id } => {
+                        self.requests.push(Request { client: SERVER, spare, id, policy });
+                    }
+                    other => panic!("{other:?}"),
+                }
             }
             Step::Bits { client, mode, bits, try_bits } if bits | try_bits != 0 => {
                 let ask = Enqueue::new(inode(), Mode::ALL[mode], Policy::Bits { bits, try_bits }, Cookie::NONE);

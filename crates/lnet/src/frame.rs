@@ -1,13 +1,17 @@
 //! A frame in memory, and the bytes it becomes.
 
 use std::{
+    any::Any,
     fmt,
     io::{self, IoSlice},
-    sync::Arc,
+    sync::{Arc, LazyLock},
 };
 
 use bytes::Bytes;
-use sheen_rt::{File, WriteHalf};
+use sheen_rt::{
+    File, WriteHalf,
+    buf::{Buffer, BufferPool},
+};
 use sheen_wire::{
     Bulk, Errno,
     bulk::BULK_BYTES_MAX,
@@ -35,14 +39,28 @@ pub struct Stretch {
     pub len: usize,
 }
 
+impl Stretch {
+    /// Its bytes, and how many of them there are.
+    fn read(&self) -> io::Result<(Buffer, usize)> {
+        let mut buffer = BUFFERS.take(self.len);
+        let got = self.source.file().read_at(self.offset, &mut buffer)?;
+        Ok((buffer, got))
+    }
+}
+
 /// Bulk that lies in files still.
 #[derive(Clone)]
 pub struct Live {
     /// Where, in order.
     pub stretches: Vec<Stretch>,
-    /// CRC-32C of all of it.
-    pub crc: u32,
+    /// CRC-32C of all of it; `None` for one that stays in this process.
+    pub crc: Option<u32>,
+    /// What keeps the files as they are, dropped with the last clone; nothing where changes are noticed by the checksum.
+    pub held: Option<Arc<dyn Any + Send + Sync>>,
 }
+
+/// For live bulk that has to be read after all; of the usual size of an RPC, 16 MiB in all.
+static BUFFERS: LazyLock<BufferPool> = LazyLock::new(|| BufferPool::new(1 << 20, 16));
 
 impl Live {
     /// Total bytes.
@@ -60,11 +78,28 @@ impl Live {
     /// Errors: as pread(2).
     pub fn copy(&self) -> io::Result<Bulk> {
         let mut bulk = Bulk::new();
-        for Stretch { source, offset, len } in &self.stretches {
-            source.stale();
-            let mut bytes = vec![0; *len];
-            source.file().read_at(*offset, &mut bytes)?;
-            bulk.push(bytes.into());
+        for stretch in &self.stretches {
+            if self.crc.is_some() {
+                stretch.source.stale();
+            }
+            let (mut buffer, got) = stretch.read()?;
+            buffer[got..].fill(0);
+            bulk.push(buffer.freeze(0..stretch.len));
+        }
+        Ok(bulk)
+    }
+
+    /// Reads it into memory, as far as the files go: what follows one that was cut meanwhile is left out.
+    ///
+    /// Errors: as pread(2).
+    pub fn read(&self) -> io::Result<Bulk> {
+        let mut bulk = Bulk::new();
+        for stretch in &self.stretches {
+            let (buffer, got) = stretch.read()?;
+            bulk.push(buffer.freeze(0..got));
+            if got < stretch.len {
+                break;
+            }
         }
         Ok(bulk)
     }
@@ -72,7 +107,7 @@ impl Live {
 
 impl fmt::Debug for Live {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Live({} bytes, crc {:#010x})", self.len(), self.crc)
+        write!(f, "Live({} bytes, crc {:#010x?})", self.len(), self.crc)
     }
 }
 
@@ -143,7 +178,8 @@ impl Encoded {
         header.flags |= if live.is_some() { FLAG_BULK_LIVE } else { 0 };
         header.bulk_crc = match &live {
             _ if header.flags & FLAG_BULK_CRC == 0 => 0,
-            Some(live) => live.crc,
+            // One without is not meant to go anywhere; if it does, the peer will find it damaged and ask for a copy.
+            Some(live) => live.crc.unwrap_or(0),
             None => bulk.crc(),
         };
         let plain = HEADER_LEN + body.len() + bulk.len();

@@ -12,7 +12,7 @@ use std::{
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use sheen_ldlm::{Action, ClientId, Info, Namespace, SERVER, Stats, Tunables};
+use sheen_ldlm::{Action, ClientId, Info, Namespace, SERVER, Stats, Ticket, Tunables};
 use sheen_rpc::Export;
 use sheen_rt::{Instant, Rt};
 use sheen_wire::{
@@ -22,7 +22,11 @@ use sheen_wire::{
 };
 use tokio::sync::{Notify, oneshot};
 
-use crate::{changing::Changing, local::Pending};
+use crate::{
+    changing::Changing,
+    glimpse::{self, Glimpse},
+    local::Pending,
+};
 
 /// Calls a client back; false if there is no connection to it at the moment.
 type Send = fn(&Export, Callback) -> bool;
@@ -44,6 +48,10 @@ pub(crate) struct State {
     clients: FxHashMap<ClientId, Arc<Export>>,
     /// Who waits in this process for which lock.
     waiters: BTreeMap<LockId, Waiter>,
+    /// Objects about which clients were asked.
+    pub glimpses: BTreeMap<Ticket, glimpse::Asked>,
+    /// The next ticket.
+    pub tickets: Ticket,
     /// What is to be done without the mutex.
     pub outbox: VecDeque<Errand>,
     /// Somebody is at it.
@@ -65,6 +73,8 @@ pub(crate) enum Errand {
     /// A local's locks are all granted.
     Granted(Arc<Pending>),
     Answer(oneshot::Sender<Enqueued>, Enqueued),
+    /// All who were asked about an object have answered.
+    Known(oneshot::Sender<Glimpse>, Glimpse),
     /// A resource's own locks are fewer.
     Settled(Arc<Notify>),
 }
@@ -77,6 +87,8 @@ impl Core {
             changing: Changing::default(),
             clients: FxHashMap::default(),
             waiters: BTreeMap::new(),
+            glimpses: BTreeMap::new(),
+            tickets: 1,
             outbox: VecDeque::new(),
             delivering: false,
             timer: None,
@@ -123,6 +135,7 @@ impl Core {
                 Errand::Granted(pending) => pending.wake(),
                 // Who waits no longer has withdrawn the request.
                 Errand::Answer(sender, answer) => drop(sender.send(answer)),
+                Errand::Known(sender, known) => drop(sender.send(known)),
                 Errand::Settled(notify) => notify.notify_waiters(),
             }
         }
@@ -168,6 +181,11 @@ impl Core {
         });
     }
 
+    pub fn prolong(self: &Arc<Self>, client: ClientId, resource: Resource, start: u64, end: u64) {
+        // Deadlines only move away.
+        self.note(|state, now| state.ns.prolong(now, client, resource, start, end));
+    }
+
     pub fn disconnected(self: &Arc<Self>, export: &Export) {
         self.act(|state, now| {
             state.clients.remove(&export.id());
@@ -198,6 +216,10 @@ impl Core {
         self.state.lock().ns.stats()
     }
 
+    pub fn clear_stats(&self) {
+        self.state.lock().ns.clear_stats();
+    }
+
     pub fn tunables(&self) -> Tunables {
         self.state.lock().ns.tunables().clone()
     }
@@ -211,6 +233,10 @@ impl Core {
 
     pub fn resource_locks(&self, resource: Resource) -> Vec<Info> {
         self.state.lock().ns.resource_locks(resource)
+    }
+
+    pub fn all_locks(&self) -> Vec<Info> {
+        self.state.lock().ns.all_locks()
     }
 }
 
@@ -307,6 +333,7 @@ impl State {
                 let resource = self.ns.lock(id)?.resource;
                 self.tell(client, Callback::Glimpse { id, cookie, resource })
             }
+            Action::Glimpsed { ticket, answer } => self.glimpsed(ticket, answer),
             Action::Evict { client } => {
                 self.drop_waiters_of(client);
                 self.clients.remove(&client).map(Errand::Evict)

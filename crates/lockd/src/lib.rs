@@ -3,6 +3,7 @@
 //!
 //! * Clients' locks: [`Lockd::enqueue`], [`Lockd::enqueue_wait`], [`Lockd::cancel`], [`Lockd::convert`], [`Lockd::disconnected`],
 //!   [`Lockd::reconnected`].
+//! * What writers keep: [`Lockd::glimpse`], [`Lockd::glimpse_answered`]; and the time that they have for writing it back: [`Lockd::prolong`].
 //! * The server's own: [`Lockd::local`] takes locks for as long as the server changes something ([`Local`]); [`Lockd::settled`] waits for
 //!   such changes of others.
 //!
@@ -11,12 +12,13 @@
 //!   so a client of this process may call in from its handler. What that leads to is done after the handler has returned;
 //! * locks survive a broken connection: when the client is back, its callbacks are made again. They go with the client;
 //! * a client that has gone is granted nothing;
-//! * all calls but [`Lockd::local`] and those that only look may run clients' handlers and wake tasks, as may dropping a [`Local`]: the
+//! * all calls but [`Lockd::local`], [`Lockd::prolong`] and those that only look may run clients' handlers and wake tasks, as may dropping a [`Local`]: the
 //!   caller holds nothing that those could want;
 //! * a timer runs only while the engine waits for something.
 
 mod changing;
 mod core;
+mod glimpse;
 mod local;
 mod merge;
 mod params;
@@ -31,10 +33,12 @@ use sheen_wire::{
     Protocol,
     ast::Callback,
     ldlm::{Enqueue, Enqueued, LockId, Mode, Policy, Resource},
+    ost::ObjectAttr,
 };
 
 use crate::core::Core;
 
+pub use glimpse::Glimpse;
 pub use local::Local;
 
 /// The lock server of one target, of which the clients speak `P`.
@@ -75,6 +79,27 @@ impl<P> Lockd<P> {
     pub fn convert(&self, export: &Export, converts: &[(LockId, u64)]) {
         if !converts.is_empty() {
             self.core.convert(export.id(), converts);
+        }
+    }
+
+    /// I/O of the client on the bytes `start..=end` arrived: of locks on them that it was asked for, the time to give them back begins anew.
+    pub fn prolong(&self, export: &Export, resource: Resource, start: u64, end: u64) {
+        self.core.prolong(export.id(), resource, start, end);
+    }
+
+    /// What clients other than `asker` know of objects beyond what they have written. `wants`: objects, and the sizes known without them: who
+    /// can write only below that is not asked (0: all writers are). The answer has one item a want, and holds at some time between
+    /// call and answer; who wants the truth looks at the objects themselves *afterwards*, for what was kept when the call began
+    /// may be written by then. Waits for nothing where nobody is asked. A client that does not answer in time is given up.
+    pub async fn glimpse(&self, asker: &Export, wants: &[(Resource, u64)]) -> Vec<Glimpse> {
+        self.core.glimpse(asker, wants).await
+    }
+
+    /// A client answers glimpse callbacks, each by its lock: what it knows of the object, under that lock and all others, or nothing. What names
+    /// no lock that it was asked through is ignored.
+    pub fn glimpse_answered(&self, export: &Export, answers: &[(LockId, Option<ObjectAttr>)]) {
+        if !answers.is_empty() {
+            self.core.glimpse_answered(export, answers);
         }
     }
 
@@ -123,6 +148,11 @@ impl<P> Lockd<P> {
     /// All locks of a resource, for dumps and checkers.
     pub fn resource_locks(&self, resource: Resource) -> Vec<Info> {
         self.core.resource_locks(resource)
+    }
+
+    /// All locks of all resources, for dumps and checkers.
+    pub fn all_locks(&self) -> Vec<Info> {
+        self.core.all_locks()
     }
 
     /// Makes the parameters `ldlm.namespaces.<name>.*` known.

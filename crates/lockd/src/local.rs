@@ -1,4 +1,9 @@
 //! The server's own locks.
+//!
+//! A client that holds a lock on all that the server is about to change for it needs none of the server: nobody else can be in the way.
+//! The server takes one all the same. It pins what the client's lock guards, should the client lose that lock while the server is
+//! at it; and it costs little, as the search for conflicts passes over the client's own locks. But it neither queues behind others that
+//! wait for that lock (they wait for this change, too), nor waits for those of the client's group.
 
 use std::{
     fmt,

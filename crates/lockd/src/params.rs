@@ -1,4 +1,5 @@
-//! `ldlm.namespaces.<name>.*`, as Lustre names them, and the tunables that only Sheen has.
+//! `ldlm.namespaces.<name>.*`, as Lustre names them, and the tunables that only Sheen has. A client's have the same names where they
+//! mean the same, so that one pattern is for both.
 
 use std::sync::{Arc, Weak};
 
@@ -28,7 +29,15 @@ pub(crate) fn register(core: &Arc<Core>, name: &str, params: &Params) {
     put("resource_count", count(|s| s.resources));
     put("lock_timeouts", count(|s| s.evictions));
     let weak = Arc::downgrade(core);
-    put("stats", Param::text(move || weak.upgrade().map_or_else(String::new, |core| render(&core.stats()))));
+    let clear = weak.clone();
+    put(
+        "stats",
+        Param::text_rw(
+            move || weak.upgrade().map_or_else(String::new, |core| render(&core.stats())),
+            move |_| clear.upgrade().ok_or(Errno::ENODEV).map(|core| core.clear_stats()),
+        ),
+    );
+    put("lru_size", Param::text_rw(|| "0".to_owned(), lru_size));
 
     let number = |max, get: fn(&Tunables) -> u64, set: fn(&mut Tunables, u64)| {
         let (read, write) = (Arc::downgrade(core), Arc::downgrade(core));
@@ -38,6 +47,9 @@ pub(crate) fn register(core: &Arc<Core>, name: &str, params: &Params) {
     put("contention_seconds", number(SECONDS_MAX, |t| t.contention_seconds, |t, v| t.contention_seconds = v));
     put("contention_window_ms", number(SECONDS_MAX, |t| t.contention_window_ms, |t, v| t.contention_window_ms = v));
     put("lock_timeout_ms", number(SECONDS_MAX, |t| t.lock_timeout_ms, |t, v| t.lock_timeout_ms = v));
+    // The same in the unit of Lustre's timeouts.
+    let seconds = number(SECONDS_MAX / 1000, |t| t.lock_timeout_ms.div_ceil(1000), |t, v| t.lock_timeout_ms = v * 1000);
+    put("lock_timeout", seconds);
     put("max_locks", number(COUNT_MAX, |t| t.max_locks as u64, |t, v| t.max_locks = v as usize));
     let per_client = number(COUNT_MAX, |t| t.max_locks_per_client as u64, |t, v| t.max_locks_per_client = v as usize);
     put("max_locks_per_client", per_client);
@@ -46,8 +58,8 @@ pub(crate) fn register(core: &Arc<Core>, name: &str, params: &Params) {
         let (read, write) = (Arc::downgrade(core), Arc::downgrade(core));
         Param::bool(move || look(&read, get), move |v| tune(&write, |t| set(t, v)))
     };
-    put("extent_expand", switch(|t| t.expand, |t, v| t.expand = v));
-    put("adaptive_locking", switch(|t| t.adaptive, |t, v| t.adaptive = v));
+    put("lock_expand", switch(|t| t.expand, |t, v| t.expand = v));
+    put("lock_adaptive", switch(|t| t.adaptive, |t, v| t.adaptive = v));
 }
 
 pub(crate) fn unregister(name: &str, params: &Params) {
@@ -63,17 +75,25 @@ fn tune(core: &Weak<Core>, change: impl FnOnce(&mut Tunables)) -> Result<(), Err
     Ok(())
 }
 
-/// Counters that explain what locking costs, one a line.
+/// A server has no locks that it does not use, however many it might keep.
+fn lru_size(value: &str) -> Result<(), Errno> {
+    let valid = value == "clear" || value.parse::<u64>().is_ok();
+    if valid { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+/// Counters that explain what locking costs, one a line: first what there is at present, then what happened since they were cleared, by the
+/// names of Lustre's requests where there are.
 fn render(s: &Stats) -> String {
     let rows = [
         ("granted", s.granted),
         ("waiting", s.waiting),
-        ("enqueues", s.enqueues),
+        ("ldlm_enqueue", s.enqueues),
         ("grants", s.grants),
-        ("blocking_callbacks", s.blocking_callbacks),
-        ("completion_callbacks", s.completion_callbacks),
-        ("glimpse_callbacks", s.glimpse_callbacks),
-        ("cancelled", s.cancelled),
+        ("ldlm_bl_callback", s.blocking_callbacks),
+        ("ldlm_cp_callback", s.completion_callbacks),
+        ("ldlm_gl_callback", s.glimpse_callbacks),
+        ("ldlm_cancel", s.cancelled),
+        ("local", s.own),
         ("contended", s.contended),
         ("lockless", s.lockless),
         ("refused", s.refused),

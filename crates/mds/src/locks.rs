@@ -7,6 +7,10 @@
 //! executed on an inode under change, changes of one inode happen one after the other; and as all locks of a change are enqueued in
 //! one step and a request that waits holds none, nothing waits in a circle.
 //!
+//! **Open files**: who has OPEN of a file opens it without asking. So when a file's last name goes, OPEN is taken as well, from the
+//! requester, too; who has the file open says so (`Reopen`) before giving it up. Until then the file is held open here, and if nobody said
+//! so it goes then ([`sheen_namespace::Nameless`]).
+//!
 //! **An answer**: whoever would keep it gets a PR lock on each inode in it, in the step in which it was made, if nobody is in the way
 //! ([`Mdt::grants`]). A callback may thus overtake the answer. An error brings no locks: that a name does not exist may be kept by who
 //! holds a lock on the directory from before it asked.
@@ -17,12 +21,12 @@
 //! MDT knows none, also none of programs, which are lost: clients notice by its incarnation when they reconnect, and drop what they
 //! keep. Until one notices, it does not hear of what others change through the restarted MDT.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 use rustc_hash::FxHashSet;
 use sheen_lockd::{Local, Lockd};
-use sheen_namespace::Done;
+use sheen_namespace::{Done, Nameless};
 use sheen_rpc::Export;
 use sheen_rt::Rt;
 use sheen_wire::ast::Grant;
@@ -34,8 +38,9 @@ use tokio::sync::watch;
 use crate::mdt::{Core, Mdt};
 
 /// What an answer with attributes and layout lets the client keep: those, the name that led to it, and what it learns of extended
-/// attributes from now on.
+/// attributes from now on. (A file with a name it may also open.)
 const KEPT: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
+const OPEN: Policy = Policy::bits(bits::OPEN);
 
 /// Of what was touched, the inodes that are no more.
 pub(crate) fn gone(touched: &[(Fid, u64)]) -> impl Iterator<Item = Fid> {
@@ -73,6 +78,11 @@ impl Locks {
         self.server.is_changing(Resource::bits(fid), &Policy::bits(bits::ALL))
     }
 
+    /// Whether a client may have opened the file without asking.
+    pub fn may_be_open(&self, fid: Fid) -> bool {
+        self.server.resource_locks(Resource::bits(fid)).iter().any(|info| info.lock.policy.overlaps(&OPEN))
+    }
+
     /// A listing does not wait for each inode in it; the client asks for what is missing. (Their names do not change: the directory would.)
     fn leave_out_changing(&self, entries: &mut [DirEntry]) {
         if self.changes.load(Relaxed) == 0 {
@@ -89,40 +99,71 @@ impl Locks {
 /// A change that others must hear of before its reply goes out.
 pub(crate) struct Change {
     /// `None` only when it is dropped.
-    local: Option<Local>,
-    changes: Arc<AtomicUsize>,
+    held: Option<Held>,
     going: watch::Receiver<bool>,
     rt: Rt,
 }
 
+/// The MDT's own locks for a change, and what they stand for.
+struct Held {
+    mdt: Weak<Mdt>,
+    local: Local,
+    /// A file without a name, and the lock on its OPEN.
+    nameless: Option<(Nameless, Local)>,
+    changes: Arc<AtomicUsize>,
+}
+
+impl Held {
+    fn is_granted(&self) -> bool {
+        self.local.is_granted() && self.nameless.iter().all(|(_, open)| open.is_granted())
+    }
+
+    async fn wait(&mut self) {
+        self.local.wait().await;
+        if let Some((_, open)) = &mut self.nameless {
+            open.wait().await;
+        }
+    }
+
+    /// The change is over. Returns the file that is no more since, if there is one.
+    fn end(self) -> Option<Fid> {
+        let mut gone = None;
+        if let Some((nameless, open)) = self.nameless.filter(|(_, open)| open.is_granted())
+            && let Some(mdt) = self.mdt.upgrade()
+        {
+            gone = mdt.revoked(nameless).then_some(nameless.fid);
+            drop(open);
+        }
+        drop(self.local);
+        self.changes.fetch_sub(1, Relaxed);
+        gone
+    }
+}
+
 impl Change {
-    /// Calls back whoever keeps what was changed, and waits until all have cancelled.
-    pub async fn revoke(mut self) {
-        let Some(local) = &mut self.local else { return };
+    /// Calls back whoever keeps what was changed, and waits until all have cancelled. Returns the file that is no more since then.
+    pub async fn revoke(mut self) -> Option<Fid> {
+        let held = self.held.as_mut()?;
         tokio::select! {
             biased;
-            () = local.wait() => {}
+            () = held.wait() => {}
             // An error means that the MDT is no more.
             _ = self.going.wait_for(|going| *going) => {}
         }
+        self.held.take().and_then(Held::end)
     }
 }
 
 impl Drop for Change {
     fn drop(&mut self) {
-        let Some(mut local) = self.local.take() else { return };
-        let changes = self.changes.clone();
-        let end = move |local: Local| {
-            drop(local);
-            changes.fetch_sub(1, Relaxed);
-        };
-        if local.is_granted() || *self.going.borrow() {
-            end(local);
+        let Some(mut held) = self.held.take() else { return };
+        if held.is_granted() || *self.going.borrow() {
+            held.end();
         } else {
             // The requester went. What it changed is changed: the others must still hear of it before anybody sees it.
             drop(self.rt.spawn("mdt-revoke", async move {
-                local.wait().await;
-                end(local);
+                held.wait().await;
+                held.end();
             }));
         }
     }
@@ -143,8 +184,9 @@ impl Mdt {
         found
     }
 
-    /// What was touched is locked, with the core lock held; `None` if nobody else keeps any of it.
-    pub(crate) fn change(&self, export: &Export, touched: &[(Fid, u64)]) -> Option<Change> {
+    /// What was touched is locked, with the core lock held; `None` if nobody else keeps any of it. The OPEN of a file without a name is
+    /// asked of everybody, for only who has it knows whether the file is open.
+    pub(crate) fn change(&self, export: &Export, touched: &[(Fid, u64)], nameless: Option<Nameless>) -> Option<Change> {
         let want = |&(fid, bits): &(Fid, u64)| (Resource::bits(fid), Mode::Ex, Policy::bits(bits));
         let local = match touched {
             [] => return None,
@@ -154,12 +196,27 @@ impl Mdt {
                 self.locks.server.local(&wants, Some(export))
             }
         };
-        if local.is_granted() {
+        let open = |n: Nameless| (n, self.locks.server.local(&[(Resource::bits(n.fid), Mode::Ex, OPEN)], None));
+        let nameless = nameless.map(open);
+        if nameless.is_none() && local.is_granted() {
             return None;
         }
         self.locks.changes.fetch_add(1, Relaxed);
         let (changes, going) = (self.locks.changes.clone(), self.locks.going.subscribe());
-        Some(Change { local: Some(local), changes, going, rt: self.rt.clone() })
+        let held = Held { mdt: self.me.clone(), local, nameless, changes };
+        Some(Change { held: Some(held), going, rt: self.rt.clone() })
+    }
+
+    /// Nobody has OPEN of a file without a name any more. Whether the file is no more.
+    fn revoked(&self, nameless: Nameless) -> bool {
+        let mut core = self.core.lock();
+        // Stopped, the file waits in the store for the next start.
+        if self.stopped.load(Relaxed) {
+            return false;
+        }
+        let gone = core.ns.revoked(nameless);
+        self.touched(&core);
+        gone
     }
 
     /// Locks for what the answer says, with the core lock held. Attributes in a listing of inodes that somebody is changing are left
@@ -213,7 +270,9 @@ impl Granter<'_> {
         if self.keep.is_none() || attr.nlink > 1 && attr.kind != FileKind::Dir && !self.linked.insert(attr.fid) {
             return;
         }
-        self.grant(n, attr.fid, kept);
+        // What has a name is not removed behind the back of who may open it.
+        let opens = attr.kind == FileKind::Regular && attr.nlink > 0;
+        self.grant(n, attr.fid, if opens { kept | bits::OPEN } else { kept });
     }
 
     fn grant(&mut self, n: usize, fid: Fid, try_bits: u64) {

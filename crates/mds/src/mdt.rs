@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 use sheen_layout::Placer;
 use sheen_lnet::Net;
+use sheen_lockd::Lockd;
 use sheen_namespace::{Namespace, StoreError};
 use sheen_objects::sharing::Share;
 use sheen_params::{Params, Stats};
@@ -38,6 +39,7 @@ const STORE: &str = "store.redb";
 
 /// A running MDT.
 pub struct Mdt {
+    pub(crate) me: Weak<Mdt>,
     pub(crate) rt: Rt,
     pub(crate) net: Arc<Net>,
     server: Weak<Server>,
@@ -139,7 +141,8 @@ impl Mdt {
         let (uuid, ns, store) = open(&rt, &config).await?;
         let device = disk.device(&config.dir).map_err(|error| MdtError::Io { path: config.dir.clone(), error })?;
         let name = target_name(&config.fsname, TargetKind::Mdt, config.index);
-        let mdt = Arc::new(Mdt {
+        let mdt = Arc::new_cyclic(|me| Mdt {
+            me: me.clone(),
             locks: Locks::new(&rt, &name),
             commits: Commits::new(ns.last_committed()),
             core: Mutex::new(Core {
@@ -192,6 +195,11 @@ impl Mdt {
     /// Such as `sheen-MDT0000`.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its lock server, for checkers.
+    pub fn lockd(&self) -> &Arc<Lockd<Mds>> {
+        &self.locks.server
     }
 
     /// Answers once the MGS has accepted this MDT.

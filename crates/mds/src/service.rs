@@ -123,14 +123,15 @@ enum Not {
 impl Mdt {
     async fn execute(&self, export: &Arc<Export>, call: &Call) -> Result<Response<Answer>> {
         let Executed { result, grants, change } = self.execute_once(export, call).await?;
-        if let Some(change) = change {
-            change.revoke().await;
-        }
+        let no_more = match change {
+            Some(change) => change.revoke().await,
+            None => None,
+        };
         if let (Ok(_), Request::Sync { fid }) = (&result, &call.request) {
             self.sync(*fid).await?;
         }
-        result.map(|Done { reply, transno, touched }| {
-            let gone = locks::gone(&touched).collect();
+        result.map(|Done { reply, transno, touched, .. }| {
+            let gone = locks::gone(&touched).chain(no_more).collect();
             Response::with_transno(Answer { reply, grants, gone }, transno)
         })
     }
@@ -203,7 +204,7 @@ impl Mdt {
             _ => {}
         }
         let fault = if matches!(result, Err(Errno::EIO)) { ns.take_fault() } else { None };
-        let change = result.as_ref().ok().and_then(|done| self.change(export, &done.touched));
+        let change = result.as_ref().ok().and_then(|done| self.change(export, &done.touched, done.nameless));
         let grants = self.grants(export, call, &mut result);
         if core.ns.has_replaced() {
             self.replaced.notify_one();
@@ -260,6 +261,10 @@ impl Env for MdtEnv<'_> {
 
     fn statfs(&self, files: u64) -> StatFs {
         space(self.mdt, files)
+    }
+
+    fn may_be_open(&self, fid: Fid) -> bool {
+        self.mdt.locks.may_be_open(fid)
     }
 }
 

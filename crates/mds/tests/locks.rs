@@ -11,11 +11,13 @@ use common::{Host, config};
 use sheen_rt::sim::{Sim, SimConfig};
 use sheen_wire::ast::Callback;
 use sheen_wire::ldlm::{Mode, Policy, Resource, bits};
-use sheen_wire::mds::{Answer, Call, Reply, Request};
-use sheen_wire::{Cred, Errno, fid};
+use sheen_wire::mds::{Answer, Call, NO_HANDLE, Reply, Request, flags};
+use sheen_wire::{Cred, Errno, Fid, fid};
 
 /// All that a lookup lets a client keep.
 const KEPT: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
+/// And of a file that has a name.
+const KEPT_OF_FILE: u64 = KEPT | bits::OPEN;
 const LOCK_COUNT: &str = "ldlm.namespaces.mdt-sheen-MDT0000_UUID.lock_count";
 
 /// Runs a test with the MDT's host and three clients there, then with three clients of hosts of their own.
@@ -46,7 +48,7 @@ fn what_one_keeps_is_called_back_before_the_change_of_another_is_answered() {
     with_clients(async |_, _, [a, b, _]| {
         a.make("f").await;
         let (f, grant) = a.look("f").await;
-        assert_eq!(grant.bits, KEPT);
+        assert_eq!(grant.bits, KEPT_OF_FILE);
         let change = b.spawn(chmod(f, 0o600));
         b.a_while().await;
         assert!(!change.is_finished(), "answered while another keeps what was before");
@@ -175,6 +177,141 @@ fn an_unlink_takes_the_name_from_all() {
     });
 }
 
+/// A client opens a file by itself, under OPEN; it opens it here when that is asked back.
+async fn open_after_the_fact(client: &Client, fid: Fid) -> u64 {
+    let files = vec![(fid, flags::RDONLY, NO_HANDLE)];
+    match client.ask(Request::Reopen { files }).await.unwrap().reply {
+        Reply::Handles(handles) => handles[0].unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn close(fid: Fid, handle: u64) -> Request {
+    Request::Close { fid, handle, read: false, wrote: false }
+}
+
+#[test]
+fn who_may_have_a_file_open_says_so_before_its_last_name_goes() {
+    with_clients(async |_, _, [a, b, c]| {
+        for opens in [true, false] {
+            a.make("f").await;
+            let (f, grant) = a.look("f").await;
+            let removal = b.spawn(unlink("f"));
+            b.a_while().await;
+            assert!(!removal.is_finished());
+            assert_eq!(a.asked(), [grant.id]);
+            let handle = if opens { Some(open_after_the_fact(&a, f).await) } else { None };
+            assert!(!removal.is_finished());
+            a.cancel(&[grant.id]).await;
+            assert_eq!(removal.await.unwrap().unwrap().gone.contains(&f), !opens);
+            assert_eq!(c.perm(f).await.is_ok(), opens);
+            let Some(handle) = handle else { continue };
+            let grants = a.keep(Request::GetAttr { fid: f, layout_known: true }).await.unwrap().grants;
+            assert!(grants.iter().all(|g| g.bits & bits::OPEN == 0), "without a name it is opened by asking");
+            a.ask(close(f, handle)).await.unwrap();
+            assert_eq!(c.perm(f).await, Err(Errno::ENOENT));
+        }
+    });
+}
+
+#[test]
+fn who_removes_a_name_is_asked_whether_the_file_is_open() {
+    with_clients(async |_, host, [a, _, c]| {
+        for opens in [true, false] {
+            a.make("f").await;
+            let (f, grant) = a.look("f").await;
+            let removal = a.spawn(unlink("f"));
+            a.a_while().await;
+            let called = a.called();
+            let [Callback::Blocking { id, wanted, .. }] = called[..] else { panic!("{called:?}") };
+            assert_eq!((id, wanted), (grant.id, (Mode::Ex, Policy::bits(bits::OPEN))), "the rest is its own business");
+            let handle = if opens { Some(open_after_the_fact(&a, f).await) } else { None };
+            a.call(Call { converts: vec![(grant.id, KEPT)], ..Request::Cancel.into() }).await.unwrap();
+            assert_eq!(removal.await.unwrap().unwrap().gone.contains(&f), !opens);
+            assert_eq!(c.perm(f).await.is_ok(), opens);
+            a.cancel(&[grant.id]).await;
+            if let Some(handle) = handle {
+                a.ask(close(f, handle)).await.unwrap();
+            }
+            // Given up before, nothing is asked.
+            a.make("g").await;
+            let (g, grant) = a.look("g").await;
+            let call = Call { converts: vec![(grant.id, KEPT)], ..unlink("g").into() };
+            assert_eq!(a.call(call).await.unwrap().gone, [g]);
+            a.cancel(&[grant.id]).await;
+            assert_eq!((a.asked(), host.param(LOCK_COUNT).as_str()), (vec![], "0"));
+        }
+    });
+}
+
+#[test]
+fn a_file_of_which_nobody_answers_goes_with_the_last_who_may_have_it_open() {
+    with_clients(async |_, _, [a, b, c]| {
+        a.make("f").await;
+        let (f, _) = a.look("f").await;
+        let removal = b.spawn(unlink("f"));
+        b.a_while().await;
+        // The requester goes first.
+        removal.abort();
+        b.import.close().await;
+        let look = c.spawn(Request::GetAttr { fid: f, layout_known: true });
+        c.a_while().await;
+        assert!(!look.is_finished());
+        a.import.close().await;
+        assert_eq!(reply(look.await.unwrap()).err(), Some(Errno::ENOENT));
+    });
+}
+
+#[test]
+fn a_rename_over_a_file_asks_who_may_have_it_open() {
+    with_clients(async |_, _, [a, b, c]| {
+        a.make("f").await;
+        a.make("g").await;
+        let (f, grant) = a.look("f").await;
+        let (cred, name) = (Cred::ROOT, |s: &'static str| bytes::Bytes::from_static(s.as_bytes()));
+        let (parent, new_parent) = (fid::ROOT, fid::ROOT);
+        let over = Request::Rename { cred, parent, name: name("g"), new_parent, new_name: name("f"), flags: 0 };
+        let rename = b.spawn(over);
+        // Longer than what was replaced is kept for who looked it up before.
+        b.rt.sleep(Duration::from_secs(2)).await;
+        assert!(!rename.is_finished());
+        let handle = open_after_the_fact(&a, f).await;
+        a.cancel(&[grant.id]).await;
+        rename.await.unwrap().unwrap();
+        b.rt.sleep(Duration::from_secs(2)).await;
+        assert!(c.perm(f).await.is_ok(), "it is open");
+        a.ask(close(f, handle)).await.unwrap();
+        assert_eq!(c.perm(f).await, Err(Errno::ENOENT));
+    });
+}
+
+#[test]
+fn what_a_stop_left_without_a_name_goes_after_the_next_start() {
+    let sim = Sim::new(5, SimConfig::default());
+    let rt = sim.rt(MDS);
+    sim.run(async {
+        let host = Host::start(&rt, config()).await;
+        let (a, b) = (Client::lo(&host, "a").await, Client::lo(&host, "b").await);
+        let files = [a.make("f").await, a.make("g").await];
+        for name in ["f", "g"] {
+            a.look(name).await;
+            drop(b.spawn(unlink(name)));
+        }
+        b.a_while().await;
+        host.mdt.stop().await.unwrap();
+        host.mgs.stop();
+        let again = Host::start(&rt, config()).await;
+        let a = Client::lo(&again, "a").await;
+        let handle = open_after_the_fact(&a, files[0]).await;
+        rt.sleep(Duration::from_secs(120)).await;
+        assert!(a.perm(files[0]).await.is_ok(), "it was open all the time");
+        assert_eq!(a.perm(files[1]).await, Err(Errno::ENOENT));
+        a.ask(close(files[0], handle)).await.unwrap();
+        assert_eq!(a.perm(files[0]).await, Err(Errno::ENOENT));
+    })
+    .unwrap();
+}
+
 #[test]
 fn answers_come_with_locks_on_all_inodes_in_them() {
     with_clients(async |_, _, [a, b, _]| {
@@ -189,7 +326,7 @@ fn answers_come_with_locks_on_all_inodes_in_them() {
         a.a_while().await;
         b.cancel(&b.asked()).await;
         let grants = made.await.unwrap().grants;
-        assert_eq!(grants.iter().map(|g| (g.fid, g.bits)).collect::<Vec<_>>(), [(f, KEPT)]);
+        assert_eq!(grants.iter().map(|g| (g.fid, g.bits)).collect::<Vec<_>>(), [(f, KEPT_OF_FILE)]);
         a.cancel(&[grants[0].id]).await;
 
         let g = a.make("g").await;
@@ -197,7 +334,7 @@ fn answers_come_with_locks_on_all_inodes_in_them() {
         let answer = a.keep(list()).await.unwrap();
         let mut fids: Vec<_> = answer.grants.iter().map(|g| (g.fid, g.bits)).collect();
         fids.sort();
-        assert_eq!(fids, [(f, KEPT), (g, KEPT)], "one lock for an inode with two names");
+        assert_eq!(fids, [(f, KEPT_OF_FILE), (g, KEPT_OF_FILE)], "one lock for an inode with two names");
         let first = answer.grants.iter().map(|g| g.cookie).min().unwrap();
         assert!(answer.grants.iter().all(|g| g.cookie.0 - first.0 < 3));
         a.cancel(&answer.grants.iter().map(|g| g.id).collect::<Vec<_>>()).await;

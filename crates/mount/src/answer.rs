@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sheen_client::{EntryAttr, ReadData};
-use sheen_fuse::{DirBuffer, DirPlusBuffer, Lock, Reply, StatFs};
-use sheen_wire::{Fid, Result, ldlm::Flock};
+use sheen_fuse::{DirBuffer, DirPlusBuffer, FileRun, Lock, Reply, StatFs};
+use sheen_wire::{Errno, Fid, Result, ldlm::Flock};
 
 use crate::node;
 
@@ -76,6 +76,8 @@ pub enum Answer {
     },
     /// The lock in the way.
     Lock(Lock),
+    /// What an ioctl's argument shall point to.
+    Ioctl(Bytes),
 }
 
 /// Writes the outcome to the kernel.
@@ -92,7 +94,7 @@ pub fn send(outcome: Result<Answer>, reply: Reply) {
             Answer::OpenDir { fh } => reply.open(fh, 0),
             Answer::Open { fh, flags } => reply.open(fh, flags),
             Answer::Create { entry, fh, flags } => reply.create(&node::entry(&entry), fh, flags),
-            Answer::Data(data) => reply.data(data.bulk.segments()),
+            Answer::Data(read) => data(&read, reply),
             Answer::Written(n) => reply.written(n),
             Answer::Copied(n) => reply.copied(n),
             Answer::StatFs(statfs) => reply.statfs(&statfs),
@@ -104,6 +106,24 @@ pub fn send(outcome: Result<Answer>, reply: Reply) {
             Answer::Offset(offset) => reply.lseek(offset),
             Answer::Locked { .. } => reply.ok(),
             Answer::Lock(lock) => reply.lock(&lock),
+            Answer::Ioctl(output) => reply.ioctl(0, &output),
         },
+    }
+}
+
+/// Data of a server in this process goes to the kernel from where it lies; what cannot is read, as far as the file goes by now.
+fn data(read: &ReadData, reply: Reply) {
+    let Some(live) = &read.live else { return reply.data(read.bulk.segments()) };
+    let runs =
+        live.stretches.iter().map(|s| Some(FileRun { file: s.source.file().host_fd()?, offset: s.offset, len: s.len }));
+    let left = match runs.collect::<Option<Vec<_>>>() {
+        Some(runs) => reply.files(&runs).err(),
+        None => Some(reply),
+    };
+    if let Some(reply) = left {
+        match live.read() {
+            Ok(bulk) => reply.data(bulk.segments()),
+            Err(e) => reply.error(Errno::from(e)),
+        }
     }
 }

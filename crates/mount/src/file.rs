@@ -18,6 +18,7 @@ use sheen_fuse::abi::flags::fopen;
 /// not say that the file's own locks (F_OFD_SETLK) end with it. So it is kept here who has locked and not closed.
 pub struct File {
     open: Arc<OpenFile>,
+    nonblocking: bool,
     /// Owners of fcntl locks, each once: few, as most files are never locked. Bounded by the processes that have the file open.
     lockers: Mutex<Vec<u64>>,
     read: AtomicBool,
@@ -25,10 +26,15 @@ pub struct File {
 }
 
 impl File {
-    /// A file that was just opened.
-    pub fn new(open: Arc<OpenFile>) -> Arc<File> {
+    /// A file that was just opened. `nonblocking`: with O_NONBLOCK.
+    pub fn new(open: Arc<OpenFile>, nonblocking: bool) -> Arc<File> {
         let (read, unprivileged) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(File { open, lockers: Mutex::new(Vec::new()), read, unprivileged })
+        Arc::new(File { open, nonblocking, lockers: Mutex::new(Vec::new()), read, unprivileged })
+    }
+
+    /// Whether it was opened with O_NONBLOCK: group locks are not waited for.
+    pub fn nonblocking(&self) -> bool {
+        self.nonblocking
     }
 
     /// It is read: its access time may be set at the close.

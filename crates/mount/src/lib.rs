@@ -6,7 +6,7 @@
 //! * [`ops`]: one function an operation, from the kernel's words to the client's;
 //! * [`answer`]: what an operation comes to, before it is written to the kernel;
 //! * [`kernel`]: what the kernel keeps, and how it is made to forget;
-//! * [`file`], [`locks`]: open files, and locks of programs.
+//! * [`file`], [`locks`], [`ioctl`]: open files, locks of programs, and what else they ask of open files.
 //!
 //! Node ids are inode numbers ([`sheen_wire::Fid::ino`]), which name a FID one to one: there is no table of nodes, and
 //! FORGET has nothing to do. The root is 1 to the kernel.
@@ -17,6 +17,7 @@
 mod answer;
 mod file;
 mod handles;
+mod ioctl;
 mod kernel;
 mod locks;
 mod node;
@@ -60,6 +61,10 @@ impl Mount {
         mount.default_permissions = true;
         mount.read_only = options.read_only;
         (mount.suid, mount.dev, mount.exec, mount.noatime) = (options.suid, options.dev, options.exec, options.noatime);
+        if options.local {
+            let most = sheen_fuse::files_bytes_max();
+            mount.max_read = (most > 0).then(|| options.max_write_bytes.min(u32::try_from(most).unwrap_or(u32::MAX)));
+        }
         let session = sheen_fuse::SessionOptions {
             threads: options.threads as usize,
             max_write: options.max_write_bytes,

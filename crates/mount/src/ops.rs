@@ -18,7 +18,7 @@ use sheen_wire::{
 use crate::{
     answer::Answer,
     file::File,
-    locks, node,
+    ioctl, locks, node,
     serve::{Inner, Signal},
 };
 
@@ -34,6 +34,8 @@ const SERVER_FLAGS: u32 = flags::ACCMODE
     | flags::EXEC;
 /// `system.posix_acl_access` and `system.posix_acl_default`.
 const ACL_PREFIX: &[u8] = b"system.posix_acl_";
+/// O_NONBLOCK.
+const NONBLOCK: u32 = 0o4000;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
@@ -93,20 +95,20 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
             client.link(&who, target, fid, &name).await.map(Answer::Entry)
         }
         Op::Open { flags, .. } => {
-            let (fh, flags) = fs.opened(client.open(&who, fid, flags & SERVER_FLAGS).await?);
+            let (fh, flags) = fs.opened(client.open(&who, fid, flags & SERVER_FLAGS).await?, flags);
             Ok(Answer::Open { fh, flags })
         }
         Op::Create(c) => create(&fs, &who, fid, &c).await,
         Op::TmpFile(c) => {
             let flags = c.flags & SERVER_FLAGS & !flags::DIRECTORY;
             let (entry, file) = client.tmpfile(&who, fid, flags, c.mode, c.umask).await?;
-            let (fh, flags) = fs.opened(file);
+            let (fh, flags) = fs.opened(file, c.flags);
             Ok(Answer::Create { entry, fh, flags })
         }
         Op::Read(read) => {
             let file = fs.file(read.fh)?;
             file.note_read();
-            client.read_as(&file, read.offset, read.size as usize, read.is_kept()).await.map(Answer::Data)
+            client.read_in_place(&file, read.offset, read.size as usize, read.is_kept()).await.map(Answer::Data)
         }
         Op::Write(w) => write(&fs, &who, *w).await,
         Op::Flush { fh, lock_owner } => {
@@ -159,7 +161,7 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
             client.lseek(&*fs.file(fh)?, offset, what).await.map(Answer::Offset)
         }
         Op::CopyFileRange(c) => copy(&fs, &c).await,
-        Op::Ioctl(_) => Err(Errno::ENOTTY),
+        Op::Ioctl(command) => ioctl::run(&fs, &command, signal).await,
         // The kernel then does it itself, or tells the program that it cannot be done: BMAP, POLL (files are always ready).
         _ => Err(Errno::ENOSYS),
     }
@@ -170,9 +172,9 @@ impl Inner {
         self.files.get(fh).ok_or(Errno::EBADF)
     }
 
-    /// A number and flags for a file that was just opened.
-    fn opened(&self, file: Arc<OpenFile>) -> (u64, u32) {
-        let file = File::new(file);
+    /// A number and flags for a file that was just opened with these.
+    fn opened(&self, file: Arc<OpenFile>, flags: u32) -> (u64, u32) {
+        let file = File::new(file, flags & NONBLOCK != 0);
         let flags = file.fopen(self.tells_locks());
         (self.files.insert(file), flags)
     }
@@ -216,7 +218,7 @@ async fn setattr(fs: &Inner, who: &Caller, fid: Fid, set: &SetAttr) -> Result<An
 async fn create(fs: &Inner, who: &Caller, parent: Fid, c: &Create) -> Result<Answer> {
     let flags = c.flags & SERVER_FLAGS | flags::CREAT;
     let (entry, file) = fs.client.create(who, parent, &c.name, flags, c.mode, c.umask).await?;
-    let (fh, flags) = fs.opened(file);
+    let (fh, flags) = fs.opened(file, c.flags);
     Ok(Answer::Create { entry, fh, flags })
 }
 

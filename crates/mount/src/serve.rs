@@ -30,6 +30,7 @@ use crate::{
     answer::{self, Answer},
     file::File,
     handles::Handles,
+    ioctl,
     kernel::Kernel,
     ops, parked,
 };
@@ -44,6 +45,8 @@ pub struct Options {
     pub threads: u32,
     /// Largest read or write of one request, in bytes; the kernel may allow less.
     pub max_write_bytes: u32,
+    /// The servers are in this process: what is read goes to the kernel from where it lies, if pipes hold it.
+    pub local: bool,
     /// Whether other users than the one who mounts may use the mount.
     pub allow_other: bool,
     /// Set-user-id bits count; root alone may mount so.
@@ -67,6 +70,7 @@ impl Default for Options {
         Options {
             threads: 4,
             max_write_bytes: 1 << 20,
+            local: false,
             allow_other: false,
             suid: false,
             dev: false,
@@ -148,7 +152,12 @@ impl Filesystem for Face {
 
     fn request(&self, request: Request, reply: Reply) {
         let (unique, pid) = (request.header.unique, request.header.pid);
-        let signal = matches!(request.op, Op::SetLk { wait: true, .. }).then(|| self.0.signal(unique));
+        let waits = match &request.op {
+            Op::SetLk { wait, .. } => *wait,
+            Op::Ioctl(command) => ioctl::waits(command),
+            _ => false,
+        };
+        let signal = waits.then(|| self.0.signal(unique));
         let mut work: Work = Box::pin(ops::run(self.0.clone(), request, signal.clone()));
         match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => {

@@ -5,7 +5,7 @@ use std::{hash::Hasher, sync::Arc, time::Duration};
 use sheen_layout::{Layout, Pool, Spec};
 use sheen_wire::{
     self as wire, Errno, Fid, FileKind, StatFs, Time, fid,
-    mds::{Reply, Request},
+    mds::{RELATIME_SECS, Reply, Request},
 };
 use siphasher::sip::SipHasher13;
 
@@ -13,7 +13,9 @@ use crate::{
     Batch, OrphanRange, Store, StoreError,
     handles::Handles,
     ids::{Objects, Sequences},
-    key, ops,
+    key,
+    nameless::Nameless,
+    ops,
     record::{Counters, Inode, Super, decode, encode},
     replaced::Replaced,
     tables::{Tables, read},
@@ -68,7 +70,7 @@ impl Default for Config {
             open_files_max: 1 << 20,
             root_uid: 0,
             root_gid: 0,
-            relatime: Duration::from_secs(24 * 3600),
+            relatime: Duration::from_secs(RELATIME_SECS),
             keep_replaced_ms: 0,
         }
     }
@@ -108,6 +110,11 @@ pub trait Env {
     fn check(&self, spec: &Spec) -> wire::Result<()>;
     /// The answer to `StatFs`, given the number of inodes in use.
     fn statfs(&self, files: u64) -> StatFs;
+    /// Whether clients may have opened the file by themselves, without a handle: one of them has a lock on
+    /// [`sheen_wire::ldlm::bits::OPEN`].
+    fn may_be_open(&self, _fid: Fid) -> bool {
+        false
+    }
 }
 
 /// A request that was executed.
@@ -120,6 +127,8 @@ pub struct Done {
     /// What it changed of which inode, each inode once: [`sheen_wire::ldlm::bits`] that others may no longer keep. Module `touched`
     /// says what counts.
     pub touched: Vec<(Fid, u64)>,
+    /// A file that it took the last name of, and that clients may have open unknown to the MDT.
+    pub nameless: Option<Nameless>,
 }
 
 /// Objects of a file that is gone for good, to be removed from their OSTs.
@@ -144,6 +153,8 @@ pub struct Namespace<S> {
     pub(crate) tables: Tables<S>,
     pub(crate) handles: Handles,
     pub(crate) replaced: Replaced,
+    /// Of the operation under way.
+    pub(crate) nameless: Option<Nameless>,
     pub(crate) objects: Objects,
     pub(crate) sequences: Sequences,
     pub(crate) counters: Counters,
@@ -160,6 +171,7 @@ impl<S: Store> Namespace<S> {
         let mut ns = Namespace {
             handles: Handles::new(random, config.open_files_max),
             replaced: Replaced::default(),
+            nameless: None,
             objects: Objects::open(&mut tables)?,
             sequences: Sequences::open(counters.seq_reserved),
             counters,
@@ -199,8 +211,12 @@ impl<S: Store> Namespace<S> {
     pub fn execute(&mut self, client: ClientId, request: &Request, env: &mut dyn Env) -> wire::Result<Done> {
         let mut cx = Cx { client, now: env.now(), env };
         let result = ops::execute(self, &mut cx, request);
+        let nameless = self.nameless.take();
+        if let (Err(_), Some(nameless)) = (&result, nameless) {
+            self.handles.close(nameless.handle);
+        }
         let (transno, touched) = self.tables.end();
-        result.map(|reply| Done { reply, transno, touched })
+        result.map(|reply| Done { reply, transno, touched, nameless })
     }
 
     /// Closes all files of a client that left or was evicted. The last close of an unlinked file destroys it.

@@ -47,7 +47,7 @@ impl Handles {
     pub(crate) fn open(&mut self, client: ClientId, fid: Fid, flags: u32) -> u64 {
         loop {
             self.next = self.next.wrapping_add(1);
-            // 0 is "no handle" to many a caller.
+            // 0 is NO_HANDLE.
             if self.next != 0 && !self.files.contains_key(&self.next) {
                 break;
             }

@@ -29,6 +29,7 @@ mod handles;
 mod ids;
 mod involved;
 mod key;
+mod nameless;
 mod ops;
 mod record;
 mod replaced;
@@ -38,6 +39,7 @@ mod touched;
 
 pub use engine::{Allocation, Ask, ClientId, Config, Destroy, Done, Env, NEED_COMMIT, Namespace};
 pub use ids::OrphanRange;
+pub use nameless::Nameless;
 pub use record::FORMAT_VERSION;
 pub use store::{Batch, MemStore, Store, StoreError};
 

@@ -16,7 +16,7 @@ use crate::{ClientId, Namespace, Store, engine::Cx};
 /// Files kept. A program that renames without pause replaces some thousands in a second.
 const REPLACED_MAX: usize = 4096;
 /// Who holds them open: an export's number is never 0.
-const NOBODY: ClientId = ClientId(0);
+pub(crate) const NOBODY: ClientId = ClientId(0);
 
 /// When each may go, oldest first, and the handle that holds it.
 #[derive(Debug, Default)]

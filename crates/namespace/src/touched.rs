@@ -13,6 +13,9 @@
 //! | an entry was removed or names another file | LOOKUP of the inode that it named |
 //! | the inode goes with its last name | all of these |
 //!
+//! OPEN is not among them: a file stays as it is for who has it open. What becomes of one that loses its last name says
+//! [`crate::nameless`].
+//!
 //! Nothing is touched by an access time alone, which others may see late (as in Lustre), nor by bookkeeping of open files; nor when a
 //! file that has lost its names before goes at its last close, for only those saw it who had it open.
 

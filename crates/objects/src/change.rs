@@ -1,45 +1,27 @@
 //! What a change touches, so that whoever relies on it can be told before.
 //!
-//! A client that holds a lock on a range keeps the data in it and, if the range goes on for ever, the object's size. So
-//! * a change inside of an object touches its bytes;
-//! * one that moves the end touches everything from the old or the new end on, whichever comes first: what was past the end
-//!   reads otherwise after it, and the size is another.
+//! A client that holds a lock on a range keeps the bytes in it; past the object's end they are zeros to it. The object's size it keeps only
+//! under locks on all of the object, up to the end of all objects: then every change of others, wherever, is in the way of them. So
+//! * a change inside of a range touches its bytes and no others, also if it moves the end;
+//! * a cut touches everything from the new end on.
 //!
-//! The present end need not be known: *reach*, a number of bytes that the object certainly has, is enough. Where it is too small,
-//! more is touched than need be, never less.
+//! That a write past the end touches no more is needed, not only cheap: two clients that hold locks on different ranges, and write both
+//! past the end, would else be in each other's way with what they have to write before they can give their locks back.
 
 use std::collections::BTreeMap;
 
-use sheen_wire::{
-    Bulk, Fid,
-    ldlm::Policy,
-    ost::{Allocate, Part},
-};
+use sheen_wire::{Bulk, Fid, ldlm::Policy, ost::Part};
 
 use crate::runs;
 
-/// What a change touches of an object that has at least `reach` bytes, and gets `len` bytes written at `offset`. `None`: nothing.
-pub fn written(offset: u64, len: u64, reach: u64) -> Option<Policy> {
-    match offset.checked_add(len) {
-        _ if len == 0 => None,
-        Some(end) if end <= reach => inside(offset, len),
-        _ => Some(resized(offset, reach)),
-    }
-}
-
-/// What a change touches of an object of which `len` bytes at `offset` are changed without moving the end. `None`: nothing.
+/// What a change of `len` bytes at `offset` touches. `None`: nothing.
 pub fn inside(offset: u64, len: u64) -> Option<Policy> {
     Some(Policy::extent(offset, offset.saturating_add(len.checked_sub(1)?)))
 }
 
-/// Whether a fallocate moves the end where it goes past it.
-pub fn grows(mode: Allocate) -> bool {
-    matches!(mode, Allocate::Reserve { keep_size: false } | Allocate::ZeroRange { keep_size: false })
-}
-
-/// What a change touches of an object that has at least `reach` bytes, and then ends at `size`.
-pub fn resized(size: u64, reach: u64) -> Policy {
-    Policy::extent(size.min(reach), u64::MAX)
+/// What a change touches after which the object ends at `size`.
+pub fn resized(size: u64) -> Policy {
+    Policy::extent(size, u64::MAX)
 }
 
 /// A write's parts and bytes, object by object.
@@ -70,33 +52,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_inside_touches_its_bytes() {
-        assert_eq!(written(10, 5, 15), Some(Policy::extent(10, 14)));
+    fn a_write_touches_its_bytes() {
         assert_eq!(inside(10, 5), Some(Policy::extent(10, 14)));
-        assert_eq!((written(10, 0, 0), inside(10, 0)), (None, None));
-    }
-
-    #[test]
-    fn one_that_moves_the_end_touches_all_behind_the_old_one() {
-        assert_eq!(written(10, 5, 14), Some(Policy::extent(10, u64::MAX)));
-        assert_eq!(written(10, 5, 3), Some(Policy::extent(3, u64::MAX)), "the hole reads as zeros now");
-        assert_eq!(written(u64::MAX, 5, 3), Some(Policy::extent(3, u64::MAX)));
-        assert_eq!(resized(10, 20), Policy::extent(10, u64::MAX));
-        assert_eq!(resized(20, 10), Policy::extent(10, u64::MAX));
+        assert_eq!(inside(10, 0), None);
+        assert_eq!(inside(u64::MAX, 5), Some(Policy::extent(u64::MAX, u64::MAX)));
     }
 
     proptest! {
-        /// What differs after a write, by byte or by the object's end, lies in what it is said to touch, whatever is known.
+        /// What a client with a lock sees, zeros past the end, differs after a change only in what that is said to touch.
         #[test]
-        fn nothing_changes_outside(offset in 0u64..20, len in 1u64..10, size in 0u64..20, known in 0u64..20) {
-            let (start, end) = written(offset, len, known.min(size)).unwrap().range();
-            let before = |at: u64| (at < size).then_some(false);
-            let grown = size.max(offset + len);
-            let after = |at: u64| (at < grown).then_some(at >= offset && at < offset + len);
-            for at in (0..40).filter(|at| before(*at) != after(*at)) {
-                prop_assert!(start <= at && at <= end, "{at} not in {start}..={end}");
+        fn nothing_changes_outside(offset in 0u64..20, len in 1u64..10, size in 0u64..20) {
+            let before = |at: u64| at < size;
+            let (start, end) = inside(offset, len).unwrap().range();
+            let written = |at: u64| before(at) || (offset..offset + len).contains(&at);
+            let cut = |at: u64| before(at) && at < offset;
+            for at in 0..40 {
+                prop_assert!(before(at) == written(at) || (start <= at && at <= end), "{at} not in {start}..={end}");
+                prop_assert!(before(at) == cut(at) || at >= resized(offset).range().0, "{at}");
             }
-            prop_assert!(grown == size || end == u64::MAX, "the size is another");
         }
 
         /// The pieces, one after the other, are the write.

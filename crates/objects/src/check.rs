@@ -2,6 +2,7 @@
 //!
 //! * at most [`PARTS_MAX`] parts, runs or objects;
 //! * the bytes of a read or write are at most [`BULK_BYTES_MAX`], and a write's are exactly its bulk;
+//! * the time that comes with a write is one (that it is not in the future is for those to see to who have a clock);
 //! * every `offset + len` of a change is at most [`OBJECT_SIZE_MAX`], hence fits `i64` and cannot overflow;
 //! * every object is one that [`name::path`] can name; locks are checked one by one ([`lock`]), for each has an answer of its own.
 
@@ -9,10 +10,14 @@ use sheen_wire::{
     Errno, Fid, Result,
     bulk::BULK_BYTES_MAX,
     ldlm::{Enqueue, Kind},
-    ost::{OBJECT_SIZE_MAX, PARTS_MAX, Part, Request},
+    ost::{OBJECT_SIZE_MAX, ObjectAttr, PARTS_MAX, Part, Request},
 };
 
 use crate::name;
+
+/// Bytes of the unit in which space is counted.
+const BLOCK_BYTES: u64 = 512;
+const NSEC_PER_SEC: u32 = 1_000_000_000;
 
 /// Checks `request`, which came with `bulk_len` bytes.
 ///
@@ -28,9 +33,12 @@ pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
             total(parts)?;
             parts.iter().try_for_each(|p| named(p.object))
         }
-        Request::Write { parts, .. } => {
+        Request::Write { parts, mtime, .. } => {
             if total(parts)? != bulk_len {
                 return Err(Errno::EPROTO);
+            }
+            if mtime.is_some_and(|mtime| mtime.nsec >= NSEC_PER_SEC) {
+                return Err(Errno::EINVAL);
             }
             parts.iter().try_for_each(|p| changes(p.object, p.offset, u64::from(p.len)))
         }
@@ -57,7 +65,10 @@ pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
         }
         Request::Enqueue { locks, .. } => count(locks.len()),
         Request::Cancel { locks } => count(locks.len()),
-        Request::Glimpsed { answers } => count(answers.len()),
+        Request::Glimpsed { answers } => {
+            count(answers.len())?;
+            answers.iter().filter_map(|(_, attr)| *attr).try_for_each(known)
+        }
         Request::StatFs => Ok(()),
     }
 }
@@ -76,6 +87,16 @@ fn total(parts: &[Part]) -> Result<usize> {
     // 4096 × 4 GiB is far below u64.
     let bytes: u64 = parts.iter().map(|p| u64::from(p.len)).sum();
     if bytes > BULK_BYTES_MAX as u64 { Err(Errno::E2BIG) } else { Ok(bytes as usize) }
+}
+
+/// Checks what a client says that it knows of an object.
+fn known(attr: ObjectAttr) -> Result<()> {
+    if attr.size > OBJECT_SIZE_MAX {
+        return Err(Errno::EFBIG);
+    }
+    let blocks = attr.blocks > OBJECT_SIZE_MAX / BLOCK_BYTES;
+    let time = attr.mtime.is_some_and(|mtime| mtime.nsec >= NSEC_PER_SEC);
+    if blocks || time { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
 fn count(n: usize) -> Result<()> {

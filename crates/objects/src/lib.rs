@@ -6,6 +6,7 @@
 //! * [`change`]: what a change touches, so what others may have cached of it;
 //! * [`births`]: which directory entries of new objects are durable yet;
 //! * [`sums`]: checksums of what is in objects, so that it can be sent unread;
+//! * [`grants`]: space promised to clients;
 //! * [`identity`]: the file that says which target a directory holds;
 //! * [`sharing`]: how targets on one device divide what `statfs` says of it.
 //!
@@ -14,6 +15,7 @@
 pub mod births;
 pub mod change;
 pub mod check;
+pub mod grants;
 pub mod identity;
 pub mod name;
 pub mod plan;
@@ -21,6 +23,7 @@ pub mod sharing;
 pub mod sums;
 
 pub use births::Births;
+pub use grants::Grants;
 pub use identity::Identity;
 pub use plan::{Run, runs};
 pub use sharing::Sharing;

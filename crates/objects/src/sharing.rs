@@ -1,4 +1,5 @@
-//! Targets of one process that lie on one device divide its space among them, so that the sum that `df` shows is true.
+//! Targets of one process that lie on one device divide its space among them, so that the sum that `df` shows is true. What they
+//! promise to clients they promise of the whole device, and together: each uses up what the others promise.
 //!
 //! A process makes one [`Sharing`] and hands it to all of its targets; each joins with the device that its directory is on.
 
@@ -9,10 +10,18 @@ use std::{
 
 use sheen_wire::StatFs;
 
+use crate::Grants;
+
 /// How many targets of this process lie on which device. Clones share the count.
 #[derive(Clone, Default, Debug)]
 pub struct Sharing {
-    devices: Arc<Mutex<BTreeMap<u64, u64>>>,
+    devices: Arc<Mutex<BTreeMap<u64, Device>>>,
+}
+
+#[derive(Default, Debug)]
+struct Device {
+    targets: u64,
+    grants: Arc<Mutex<Grants>>,
 }
 
 /// One target's share of its device, for as long as this lives.
@@ -20,6 +29,8 @@ pub struct Sharing {
 pub struct Share {
     all: Sharing,
     device: u64,
+    grants: Arc<Mutex<Grants>>,
+    target: u64,
 }
 
 impl Sharing {
@@ -30,11 +41,16 @@ impl Sharing {
 
     /// Counts a target on `device` (`st_dev`).
     pub fn join(&self, device: u64) -> Share {
-        *self.lock().entry(device).or_default() += 1;
-        Share { all: self.clone(), device }
+        let mut devices = self.lock();
+        let of = devices.entry(device).or_default();
+        of.targets += 1;
+        let grants = of.grants.clone();
+        drop(devices);
+        let target = grants.lock().unwrap_or_else(PoisonError::into_inner).join();
+        Share { all: self.clone(), device, grants, target }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Device>> {
         self.devices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -42,7 +58,17 @@ impl Sharing {
 impl Share {
     /// Targets on the device, this one included.
     pub fn targets(&self) -> u64 {
-        self.all.lock().get(&self.device).copied().unwrap_or(1).max(1)
+        self.all.lock().get(&self.device).map_or(1, |device| device.targets).max(1)
+    }
+
+    /// What is promised of the device.
+    pub fn grants(&self) -> MutexGuard<'_, Grants> {
+        self.grants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This target's number there.
+    pub fn target(&self) -> u64 {
+        self.target
     }
 
     /// This target's part of what the device says.
@@ -61,10 +87,11 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
+        self.grants().leave(self.target);
         let mut devices = self.all.lock();
-        if let Some(n) = devices.get_mut(&self.device) {
-            *n -= 1;
-            if *n == 0 {
+        if let Some(device) = devices.get_mut(&self.device) {
+            device.targets -= 1;
+            if device.targets == 0 {
                 devices.remove(&self.device);
             }
         }

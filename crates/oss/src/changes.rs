@@ -4,16 +4,17 @@
 //! asks for the change are not in the way: what it has cached is its own business.
 //!
 //! Invariants:
-//! * writes take CW, so they do not exclude each other: the local file system orders them. What makes an object shorter takes PW, which
-//!   also keeps an object as long as it is known to be while somebody writes inside of it;
+//! * writes take CW, so they do not exclude each other: the local file system orders them. What makes an object shorter takes PW. What
+//!   removes it takes EX, which nothing else does: who is called back for that has nothing to write any more;
+//! * a write keeps its bytes in memory while it waits; there is a bound on how many do so ([`crate::waiting`]);
 //! * the part of a request that is on one object is made as soon as its own locks are granted, and they are given back with it. So the
 //!   OST waits for no lock while it holds another, and a client may hold locks on some objects and wait for others in any order.
 
 use sheen_lockd::Local;
-use sheen_objects::{change, runs};
+use sheen_objects::{Run, change, runs};
 use sheen_rpc::Export;
 use sheen_wire::{
-    Bulk, Fid, Result,
+    Bulk, Fid, Result, Time,
     ldlm::{Mode, Policy, Resource},
     ost::{Allocate, Part},
 };
@@ -25,11 +26,13 @@ type Want = (Resource, Mode, Policy);
 
 /// A change of one object.
 pub trait Change {
-    /// Which.
-    fn object(&self) -> Fid;
+    /// The locks that it needs.
+    fn wants(&self) -> Vec<Want>;
 
-    /// The locks that it needs if the object has at least `reach` bytes. With fewer bytes they are on more.
-    fn wants(&self, reach: u64) -> Vec<Want>;
+    /// Bytes that are kept in memory until it is made.
+    fn bytes(&self) -> usize {
+        0
+    }
 
     /// Makes it.
     ///
@@ -44,6 +47,8 @@ pub struct Write<'a> {
     pub bulk: &'a Bulk,
     /// As for [`Store::write`].
     pub sum: bool,
+    /// As for [`Store::write`].
+    pub mtime: Option<Time>,
 }
 
 /// An object's new size.
@@ -56,27 +61,24 @@ pub struct Fallocate(pub Allocate, pub (Fid, u64, u64));
 pub struct Revoke(pub Fid);
 
 impl Change for Write<'_> {
-    fn object(&self) -> Fid {
-        self.parts.first().map_or(Fid::ZERO, |part| part.object)
+    fn wants(&self) -> Vec<Want> {
+        let want =
+            |run: Run| Some((Resource::extent(run.object), Mode::Cw, change::inside(run.offset, run.len as u64)?));
+        runs(self.parts).filter_map(want).collect()
     }
 
-    fn wants(&self, reach: u64) -> Vec<Want> {
-        let extents = runs(self.parts).filter_map(|run| change::written(run.offset, run.len as u64, reach));
-        extents.map(|extent| (Resource::extent(self.object()), Mode::Cw, extent)).collect()
+    fn bytes(&self) -> usize {
+        self.bulk.len()
     }
 
     fn make(&self, store: &Store) -> Result<()> {
-        store.write(self.parts, self.bulk, self.sum)
+        store.write(self.parts, self.bulk, self.sum, self.mtime)
     }
 }
 
 impl Change for Truncate {
-    fn object(&self) -> Fid {
-        self.0
-    }
-
-    fn wants(&self, reach: u64) -> Vec<Want> {
-        vec![(Resource::extent(self.0), Mode::Pw, change::resized(self.1, reach))]
+    fn wants(&self) -> Vec<Want> {
+        vec![(Resource::extent(self.0), Mode::Pw, change::resized(self.1))]
     }
 
     fn make(&self, store: &Store) -> Result<()> {
@@ -85,14 +87,9 @@ impl Change for Truncate {
 }
 
 impl Change for Fallocate {
-    fn object(&self) -> Fid {
-        self.1.0
-    }
-
-    fn wants(&self, reach: u64) -> Vec<Want> {
+    fn wants(&self) -> Vec<Want> {
         let (object, offset, len) = self.1;
-        let extent =
-            if change::grows(self.0) { change::written(offset, len, reach) } else { change::inside(offset, len) };
+        let extent = change::inside(offset, len);
         extent.map(|extent| (Resource::extent(object), Mode::Cw, extent)).into_iter().collect()
     }
 
@@ -102,12 +99,8 @@ impl Change for Fallocate {
 }
 
 impl Change for Revoke {
-    fn object(&self) -> Fid {
-        self.0
-    }
-
-    fn wants(&self, _: u64) -> Vec<Want> {
-        vec![(Resource::extent(self.0), Mode::Pw, Policy::extent(0, u64::MAX))]
+    fn wants(&self) -> Vec<Want> {
+        vec![(Resource::extent(self.0), Mode::Ex, Policy::extent(0, u64::MAX))]
     }
 
     fn make(&self, _: &Store) -> Result<()> {
@@ -115,25 +108,34 @@ impl Change for Revoke {
     }
 }
 
-/// The locks of a change, granted or waited for, and the reach of the object that they are right for.
-struct Held {
-    lock: Local,
-    reach: u64,
+/// What became of a change.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It is made.
+    Made,
+    /// Nothing is: somebody is in the way, and too many bytes wait already.
+    LockFirst,
 }
 
 impl Ost {
     /// Makes a change for the client. `blocking`: it may take long.
     ///
     /// # Errors
-    /// What the local file system says. ESHUTDOWN: the OST stops, and somebody was in the way.
-    pub(crate) async fn change(&self, export: &Export, change: impl Change, blocking: bool) -> Result<()> {
-        let mut held = self.lock(export, &change);
-        if !self.may_make(&held, &change) {
-            held = self.locks.unless_stopping(self.settle(export, held, &change)).await?;
+    /// What the local file system says. ESHUTDOWN: the OST stops or the client goes, and somebody was in the way.
+    pub(crate) async fn change(&self, export: &Export, change: impl Change, blocking: bool) -> Result<Outcome> {
+        let mut lock = self.lock(export, &change);
+        let mut waits = None;
+        if !lock.is_granted() {
+            waits = self.waiting.enter(export.id(), change.bytes());
+            if waits.is_none() {
+                return Ok(Outcome::LockFirst);
+            }
+            self.locks.unless_gone(export, lock.wait()).await?;
         }
         let done = self.perhaps_blocking(blocking, || change.make(&self.store));
-        drop(held);
-        done
+        drop((lock, waits));
+        done.map(|()| Outcome::Made)
     }
 
     /// Makes changes for the client, those that nobody is in the way of at once, each of the others when its time has come.
@@ -145,48 +147,33 @@ impl Ost {
         export: &Export,
         changes: impl Iterator<Item = C>,
         blocking: bool,
-    ) -> Result<()> {
+    ) -> Result<Outcome> {
         let lock = |change: C| (self.lock(export, &change), change);
-        let (ready, others): (Vec<_>, Vec<_>) =
-            changes.map(lock).partition(|(held, change)| self.may_make(held, change));
+        let (ready, others): (Vec<_>, Vec<_>) = changes.map(lock).partition(|(lock, _)| lock.is_granted());
+        let bytes = others.iter().map(|(_, change)| change.bytes()).sum();
+        let Some(waits) = self.waiting.enter(export.id(), bytes) else { return Ok(Outcome::LockFirst) };
         self.perhaps_blocking(blocking, || {
-            ready.into_iter().try_for_each(|(held, change)| {
+            ready.into_iter().try_for_each(|(lock, change)| {
                 let done = change.make(&self.store);
-                drop(held);
+                drop(lock);
                 done
             })
         })?;
         if others.is_empty() {
-            return Ok(());
+            return Ok(Outcome::Made);
         }
-        let each = others.into_iter().map(async |(held, change)| {
-            let held = self.settle(export, held, &change).await;
+        let each = others.into_iter().map(async |(mut lock, change)| {
+            lock.wait().await;
             let done = self.perhaps_blocking(blocking, || change.make(&self.store));
-            drop(held);
+            drop(lock);
             done
         });
-        self.locks.unless_stopping(locks::all(each)).await?.into_iter().collect()
+        let done: Result<()> = self.locks.unless_gone(export, locks::all(each)).await?.into_iter().collect();
+        drop(waits);
+        done.map(|()| Outcome::Made)
     }
 
-    fn lock(&self, export: &Export, change: &impl Change) -> Held {
-        let reach = self.store.reach(change.object());
-        Held { lock: self.locks.lockd().local(&change.wants(reach), Some(export)), reach }
-    }
-
-    /// Nobody is in the way, and the object has not become shorter before it was locked (it cannot afterwards, below what the lock
-    /// is on).
-    fn may_make(&self, held: &Held, change: &impl Change) -> bool {
-        held.lock.is_granted() && self.store.reach(change.object()) >= held.reach
-    }
-
-    async fn settle(&self, export: &Export, mut held: Held, change: &impl Change) -> Held {
-        held.lock.wait().await;
-        if !self.may_make(&held, change) {
-            drop(held);
-            let lock = self.locks.lockd().local(&change.wants(0), Some(export));
-            held = Held { lock, reach: 0 };
-            held.lock.wait().await;
-        }
-        held
+    fn lock(&self, export: &Export, change: &impl Change) -> Local {
+        self.locks.lockd().local(&change.wants(), Some(export))
     }
 }

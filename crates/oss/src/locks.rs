@@ -16,14 +16,15 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use sheen_lockd::Lockd;
-use sheen_objects::check;
+use sheen_lockd::{Glimpse, Lockd};
+use sheen_objects::{check, runs};
 use sheen_params::Params;
 use sheen_rpc::Export;
 use sheen_rt::Rt;
 use sheen_wire::{
     Errno, Ost, Result,
-    ldlm::{Enqueue, Enqueued, LockId},
+    ldlm::{Cookie, Enqueue, Enqueued, Flags, LockId, Mode, Policy, Resource},
+    ost::Part,
 };
 use tokio::sync::Semaphore;
 
@@ -84,6 +85,37 @@ impl Locks {
         Ok((answers, undelivered))
     }
 
+    /// Whether nobody but the client has a lock under which the extent may be written, so that all that was written there is here. Those
+    /// that wait for locks have written nothing.
+    pub fn nobody_writes(&self, export: &Arc<Export>, resource: Resource, extent: &Policy) -> bool {
+        let flags = Flags { test: true, ..Flags::default() };
+        let test = Enqueue { flags, ..Enqueue::new(resource, Mode::Pr, *extent, Cookie::NONE) };
+        if matches!(self.lockd.enqueue(export, &test), Enqueued::Granted { .. }) {
+            return true;
+        }
+        // Seldom: it is the client itself, or one who waits, or really a writer.
+        !self.lockd.resource_locks(resource).iter().any(|info| {
+            let lock = &info.lock;
+            info.granted && lock.mode.writes() && lock.client != export.id() && lock.policy.overlaps(extent)
+        })
+    }
+
+    /// What others know of objects beyond what they have written, in the order asked: the largest size and time, and all space.
+    ///
+    /// # Errors
+    /// ESHUTDOWN.
+    pub async fn glimpse(&self, export: &Export, wants: &[(Resource, u64)]) -> Result<Vec<Glimpse>> {
+        self.unless_stopping(self.lockd.glimpse(export, wants)).await
+    }
+
+    /// The client writes the parts: locks on them that it was asked for it may keep until that is done.
+    pub fn prolong(&self, export: &Export, parts: &[Part]) {
+        for run in runs(parts).filter(|run| run.len > 0) {
+            let last = run.offset.saturating_add(run.len as u64 - 1);
+            self.lockd.prolong(export, Resource::extent(run.object), run.offset, last);
+        }
+    }
+
     /// Polls `asking` for the first time when nobody else does that.
     async fn in_turn<F: Future>(&self, asking: F) -> F::Output {
         let mut asking = pin!(asking);
@@ -93,6 +125,15 @@ impl Locks {
         match first {
             Poll::Ready(answers) => answers,
             Poll::Pending => asking.await,
+        }
+    }
+
+    /// What `wait` says, or ESHUTDOWN if the OST stops before, or the client goes: what it wanted to change is not changed after that.
+    pub async fn unless_gone<T>(&self, export: &Export, wait: impl Future<Output = T>) -> Result<T> {
+        tokio::select! {
+            biased;
+            done = self.unless_stopping(wait) => done,
+            () = export.gone() => Err(Errno::ESHUTDOWN),
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::RwLock;
 use rustc_hash::FxHashSet;
 use sheen_lnet::Net;
+use sheen_lockd::Lockd;
 use sheen_mgc::Mgc;
 use sheen_params::{Params, Stats};
 use sheen_rpc::{Gate, Server};
@@ -12,7 +13,7 @@ use sheen_rt::Rt;
 use sheen_wire::mgs::{TargetKind, target_name};
 use tracing::{info, warn};
 
-use crate::{OssError, OstConfig, Store, locks::Locks, params, service};
+use crate::{OssError, OstConfig, Store, locks::Locks, params, service, waiting::Waiting};
 
 /// A running OST.
 pub struct Ost {
@@ -22,6 +23,7 @@ pub struct Ost {
     pub(crate) incarnation: u64,
     pub(crate) store: Store,
     pub(crate) locks: Locks,
+    pub(crate) waiting: Waiting,
     pub(crate) gate: Gate,
     pub(crate) stats: Stats,
     /// Exports that asked for something and are not gone, by id.
@@ -71,6 +73,7 @@ impl Ost {
             incarnation: rt.random_u64(),
             stats: Stats::new(service::COUNTERS, rt.wall()),
             locks: Locks::new(&rt, &name),
+            waiting: Waiting::default(),
             gate: Gate::default(),
             exports: RwLock::default(),
             server: Arc::downgrade(server),
@@ -105,6 +108,11 @@ impl Ost {
     /// The objects, for tests and tools of this process.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// The lock server, for tests and tools of this process.
+    pub fn lockd(&self) -> &Arc<Lockd<sheen_wire::Ost>> {
+        self.locks.lockd()
     }
 
     /// Stops in order: no new requests, those that run are finished and answered, everything is durable, the directory is free. Fine

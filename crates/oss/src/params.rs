@@ -33,6 +33,7 @@ pub fn register(ost: &Arc<Ost>, params: &Params) {
     number("brw_size", |_| BULK_BYTES_MAX as u64 >> 20); // MiB, as in Lustre
     number("maxbytes", |_| OBJECT_SIZE_MAX);
     number("num_exports", Ost::exports);
+    number("tot_granted", Ost::granted);
     number("open_files", |ost| ost.store.open_files() as u64);
     let uuid = format!("{}_UUID", ost.name);
     params.register(&format!("{dir}.uuid"), Param::text(move || uuid.clone()));

@@ -6,21 +6,21 @@ use sheen_lnet::Nid;
 use sheen_objects::{change::pieces, check, name::Dir};
 use sheen_rpc::{BoxFuture, Export, Response, Service};
 use sheen_wire::{
-    Bulk, Errno, Fid, Result,
+    Bulk, Errno, Fid, Result, Time,
     ldlm::Enqueue,
-    ost::{ObjectAttr, PARTS_MAX, Part, Reply, Request},
+    ost::{PARTS_MAX, Part, Reply, Request},
 };
 
 use crate::{
     Ost,
-    changes::{Fallocate, Revoke, Truncate, Write},
+    changes::{Fallocate, Outcome, Revoke, Truncate, Write},
 };
 
 /// From this many bytes on a read or write is announced to the runtime as blocking, so that other tasks of the thread move to
 /// another one meanwhile. Below, the announcement costs more than the copy.
 const BLOCKING_BYTES: usize = 1 << 20;
 /// From this many objects on a request is announced as blocking: some microseconds each.
-const BLOCKING_OBJECTS: usize = 256;
+pub const BLOCKING_OBJECTS: usize = 256;
 
 /// Up to here the attributes of objects are looked up by the task that reads the connection: some ten microseconds.
 const INLINE_OBJECTS: usize = 8;
@@ -40,9 +40,10 @@ pub const COUNTERS: &[(&str, &str)] = &[
     ("destroy_range", "usecs"),
     ("statfs", "usecs"),
     ("ldlm_enqueue", "usecs"),
+    ("ldlm_glimpse", "usecs"),
     ("ldlm_cancel", "usecs"),
 ];
-const READ_BYTES: usize = 0;
+pub const READ_BYTES: usize = 0;
 const WRITE_BYTES: usize = 1;
 
 impl Service<sheen_wire::Ost> for Ost {
@@ -66,6 +67,7 @@ impl Service<sheen_wire::Ost> for Ost {
     fn disconnected(&self, export: &Export) {
         self.exports.write().remove(&export.id());
         self.locks.lockd().disconnected(export);
+        self.forget_promises(export);
     }
 
     fn reconnected(&self, export: &Arc<Export>) {
@@ -85,8 +87,9 @@ impl Service<sheen_wire::Ost> for Ost {
 
     fn inline(&self, request: &Request) -> bool {
         match request {
+            // Some go on elsewhere if they have to wait.
             Request::StatFs | Request::Seek { .. } | Request::Cancel { .. } | Request::Glimpsed { .. } => true,
-            Request::Enqueue { locks, .. } => locks.len() < INLINE_OBJECTS, // it goes on elsewhere if it has to wait
+            Request::Enqueue { locks, .. } => locks.len() < INLINE_OBJECTS,
             Request::Attrs { objects } => objects.len() < INLINE_OBJECTS,
             _ => false, // copies data, or may wait for the disk
         }
@@ -97,34 +100,44 @@ impl Ost {
     async fn serve(&self, export: &Arc<Export>, request: Request, bulk: Bulk) -> Result<Response<Reply>> {
         check::request(&request, bulk.len())?;
         let body = match request {
-            Request::Read { parts } => return self.read(&parts, export.nid() != Nid::Lo),
-            Request::Write { parts, sync, .. } => {
-                self.write(export, &parts, &bulk).await?;
+            Request::Read { parts } if self.is_written(export, &parts) => {
+                return match self.in_place(export, &parts)? {
+                    Some(response) => Ok(response),
+                    None => self.read(&parts, export.nid() != Nid::Lo),
+                };
+            }
+            Request::Read { parts } => return self.read_written(export, &parts).await,
+            Request::Write { parts, sync, mtime, grant } => {
+                if self.write(export, &parts, &bulk, mtime, grant.used).await? == Outcome::LockFirst {
+                    return Ok(Reply::LockFirst.into());
+                }
                 if sync {
                     self.sync_parts(&parts).await?;
                 }
-                self.done()
+                Reply::Done { epoch: self.rt.boot_id(), granted: self.promise(export, grant.want) }
             }
-            Request::Attrs { objects } => {
-                Reply::Attrs(self.perhaps_blocking(objects.len() >= BLOCKING_OBJECTS, || self.store.attrs(&objects))?)
+            Request::Attrs { objects } => Reply::Attrs(self.attrs(export, &objects).await?),
+            Request::Enqueue { locks, want } => self.enqueue(export, &locks, want).await?,
+            Request::Glimpsed { answers } => {
+                self.locks.lockd().glimpse_answered(export, &answers);
+                Reply::Ok
             }
-            Request::Enqueue { locks, .. } => self.enqueue(export, &locks).await?,
-            Request::Glimpsed { .. } => Reply::Ok,
             Request::Cancel { locks } => {
                 self.locks.lockd().cancel(export, &locks);
                 Reply::Ok
             }
             Request::Truncate { objects } => {
                 let blocking = objects.len() >= BLOCKING_OBJECTS;
-                self.change_each(export, objects.into_iter().map(|(object, size)| Truncate(object, size)), blocking)
-                    .await?;
+                let changes = objects.into_iter().map(|(object, size)| Truncate(object, size));
+                let _ = self.change_each(export, changes, blocking).await?;
                 self.done()
             }
             Request::Allocate { mode, runs } => {
-                self.change_each(export, runs.into_iter().map(|run| Fallocate(mode, run)), true).await?;
+                let _space = self.room_to_allocate(export, mode, &runs)?;
+                let _ = self.change_each(export, runs.into_iter().map(|run| Fallocate(mode, run)), true).await?;
                 self.done()
             }
-            Request::Seek { object, offset, what } => Reply::Offset(self.store.seek(object, offset, what)?),
+            Request::Seek { object, offset, what } => Reply::Offset(self.seek(export, object, offset, what).await?),
             Request::Sync { objects } => {
                 self.store.sync(&objects).await?;
                 self.done()
@@ -177,22 +190,34 @@ impl Ost {
         Ok(Response::with_bulk(Reply::Read(lens), bulk))
     }
 
-    async fn write(&self, export: &Export, parts: &[Part], bulk: &Bulk) -> Result<()> {
+    async fn write(
+        &self,
+        export: &Export,
+        parts: &[Part],
+        bulk: &Bulk,
+        mtime: Option<Time>,
+        used: u64,
+    ) -> Result<Outcome> {
+        self.locks.prolong(export, parts);
+        let space = self.room_to_write(export, parts, used)?;
         let sum = export.nid() != Nid::Lo;
         let blocking = bulk.len() > BLOCKING_BYTES || parts.len() >= BLOCKING_OBJECTS;
-        if parts.windows(2).all(|two| two[0].object == two[1].object) {
-            self.change(export, Write { parts, bulk, sum }, blocking).await?;
+        let outcome = if parts.windows(2).all(|two| two[0].object == two[1].object) {
+            self.change(export, Write { parts, bulk, sum, mtime }, blocking).await?
         } else {
             let pieces = pieces(parts, bulk);
-            let writes = pieces.values().map(|(parts, bulk)| Write { parts, bulk, sum });
-            self.change_each(export, writes, blocking).await?;
+            let writes = pieces.values().map(|(parts, bulk)| Write { parts, bulk, sum, mtime });
+            self.change_each(export, writes, blocking).await?
+        };
+        match outcome {
+            Outcome::LockFirst => space.withdraw(),
+            Outcome::Made => self.stats.record_at(WRITE_BYTES, bulk.len() as u64),
         }
-        self.stats.record_at(WRITE_BYTES, bulk.len() as u64);
-        Ok(())
+        Ok(outcome)
     }
 
     async fn revoke(&self, export: &Export, objects: &[Fid]) -> Result<()> {
-        self.change_each(export, objects.iter().copied().map(Revoke), false).await
+        self.change_each(export, objects.iter().copied().map(Revoke), false).await.map(drop)
     }
 
     /// Revokes what [`crate::Store::destroy_range`] is going to remove. Objects that do not exist read as empty before and after.
@@ -205,17 +230,13 @@ impl Ost {
         Ok(())
     }
 
-    async fn enqueue(&self, export: &Arc<Export>, wants: &[Enqueue]) -> Result<Reply> {
+    async fn enqueue(&self, export: &Arc<Export>, wants: &[Enqueue], want: u64) -> Result<Reply> {
         let (answers, undelivered) = self.locks.enqueue(export, wants).await?;
         // What they were before the grant says nothing.
-        let attr = |want: &Enqueue| match check::lock(want) {
-            Ok(()) => self.store.attr(want.resource.fid),
-            Err(_) => Ok(ObjectAttr::default()),
-        };
-        let attrs: Vec<ObjectAttr> =
-            self.perhaps_blocking(wants.len() >= BLOCKING_OBJECTS, || wants.iter().map(attr).collect::<Result<_>>())?;
+        let attrs = self.attrs_with(export, wants, &answers).await?;
         undelivered.delivered();
-        Ok(Reply::Enqueued { locks: answers.into_iter().zip(attrs).collect(), granted: 0 })
+        let granted = self.promise(export, want);
+        Ok(Reply::Enqueued { locks: answers.into_iter().zip(attrs).collect(), granted })
     }
 
     async fn sync_parts(&self, parts: &[Part]) -> Result<()> {

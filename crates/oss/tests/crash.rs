@@ -46,7 +46,7 @@ async fn random_step(rt: &Rt, store: &Store, model: &mut Model) {
         0..5 => {
             let (offset, data) = (pick(5000), vec![pick(255) as u8 + 1; 1 + pick(2000) as usize]);
             let part = Part { object: fid(oid), offset, len: data.len() as u32 };
-            store.write(&[part], &Bulk::from(Bytes::from(data.clone())), false).unwrap();
+            store.write(&[part], &Bulk::from(Bytes::from(data.clone())), false, None).unwrap();
             let content = model.now.entry(oid).or_default();
             content.resize(content.len().max(offset as usize + data.len()), 0);
             content[offset as usize..][..data.len()].copy_from_slice(&data);

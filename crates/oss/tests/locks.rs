@@ -6,150 +6,24 @@ mod common;
 
 use std::{
     collections::BTreeSet,
-    sync::{
-        Arc, Mutex,
-        mpsc::{Receiver, channel},
-    },
+    sync::{Mutex, mpsc::channel},
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use common::{OBJECT, Process, part};
+use common::{OBJECT, Process, caller::*, part};
 use sheen_lnet::{Net, Nid};
-use sheen_oss::Ost;
 use sheen_rpc::{Import, ImportConfig};
-use sheen_rt::JoinHandle;
 use sheen_wire::{
     Bulk, Errno, Fid, Result,
-    ast::Callback,
-    ldlm::{Cookie, Enqueue, Enqueued, Flags, LockId, Mode, Policy, Resource},
+    ldlm::{Enqueue, Enqueued, Flags, LockId, Mode, Policy, Resource},
     ost::{Allocate, Grant, ObjectAttr, PARTS_MAX, Part, Reply, Request},
 };
 
-/// Longer than anything here takes that does not wait for a lock.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Time for something to happen that must not.
-const MOMENT: Duration = Duration::from_millis(30);
-const ALL: Policy = Policy::extent(0, u64::MAX);
 const MIB: u64 = 1 << 20;
 
 fn object(n: u32) -> Fid {
     Fid::new(OBJECT.seq, 100 + n)
-}
-
-/// A client that answers callbacks when the test says so.
-struct Caller<'a> {
-    process: &'a Process,
-    import: Arc<Import<sheen_wire::Ost>>,
-    callbacks: Receiver<Callback>,
-}
-
-impl<'a> Caller<'a> {
-    fn new(process: &'a Process, ost: &Ost, name: &str, net: &Arc<Net>, nid: Nid) -> Caller<'a> {
-        let import = Import::new(net.clone(), ImportConfig::new(name, ost.name(), vec![nid]));
-        let (sender, callbacks) = channel();
-        import.on_callback(move |callback| _ = sender.send(callback));
-        Caller { process, import, callbacks }
-    }
-
-    fn local(process: &'a Process, ost: &Ost, name: &str) -> Caller<'a> {
-        Caller::new(process, ost, name, &process.net, Nid::Lo)
-    }
-
-    fn begin(&self, request: Request, bulk: Bytes) -> JoinHandle<Result<Reply>> {
-        let import = self.import.clone();
-        let call = async move { Ok(import.call(request, bulk.into()).await?.body) };
-        self.process.net.rt().spawn("test", call)
-    }
-
-    fn begin_write(&self, object: Fid, offset: u64, data: &'static [u8]) -> JoinHandle<Result<Reply>> {
-        let parts = vec![Part { object, offset, len: data.len() as u32 }];
-        self.begin(
-            Request::Write { parts, sync: false, mtime: None, grant: Grant::default() },
-            Bytes::from_static(data),
-        )
-    }
-
-    fn end<T>(&self, begun: JoinHandle<T>) -> T {
-        self.process.end(begun)
-    }
-
-    fn call(&self, request: Request) -> Reply {
-        self.end(self.begin(request, Bytes::new())).unwrap()
-    }
-
-    fn write(&self, object: Fid, offset: u64, data: &'static [u8]) {
-        self.end(self.begin_write(object, offset, data)).unwrap();
-    }
-
-    fn enqueue(&self, locks: Vec<Enqueue>) -> Vec<(Enqueued, ObjectAttr)> {
-        enqueued(self.call(Request::Enqueue { locks, want: 0 }))
-    }
-
-    /// Keeps size and data of an object.
-    fn keep(&self, object: Fid) -> (LockId, ObjectAttr) {
-        let [(answer, attr)] = self.enqueue(vec![pr(object, ALL)])[..] else { panic!("one answer") };
-        (granted(answer), attr)
-    }
-
-    fn cancel(&self, id: LockId) {
-        let request = Request::Cancel { locks: vec![id] };
-        self.process.runtime.block_on(self.import.call_urgent(request, Bulk::new())).unwrap();
-    }
-
-    fn read(&self, object: Fid) -> Bytes {
-        let request = Request::Read { parts: vec![Part { object, ..part(0, 1 << 20) }] };
-        let reply = self.process.runtime.block_on(self.import.call(request, Bulk::new()));
-        reply.unwrap().bulk.into_bytes()
-    }
-
-    /// The lock that is asked back.
-    fn asked(&self) -> LockId {
-        match self.callbacks.recv_timeout(PATIENCE).unwrap() {
-            Callback::Blocking { id, .. } => id,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn not_asked(&self) {
-        assert_eq!(self.callbacks.recv_timeout(MOMENT).ok(), None);
-    }
-}
-
-impl Process {
-    fn end<T>(&self, begun: JoinHandle<T>) -> T {
-        self.runtime.block_on(self.net.rt().timeout(PATIENCE, begun)).unwrap().unwrap()
-    }
-
-    fn locks(&self) -> u64 {
-        self.value("ldlm.namespaces.filter-sheen-OST0000_UUID.lock_count").parse().unwrap()
-    }
-}
-
-fn still_waits<T>(begun: &JoinHandle<T>) {
-    std::thread::sleep(MOMENT);
-    assert!(!begun.is_finished());
-}
-
-fn pr(object: Fid, policy: Policy) -> Enqueue {
-    static COOKIES: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
-    let cookie = Cookie(COOKIES.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
-    let flags = Flags { no_expand: true, ..Flags::default() };
-    Enqueue { flags, ..Enqueue::new(Resource::extent(object), Mode::Pr, policy, cookie) }
-}
-
-fn enqueued(reply: Reply) -> Vec<(Enqueued, ObjectAttr)> {
-    match reply {
-        Reply::Enqueued { locks: answers, .. } => answers,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn granted(answer: Enqueued) -> LockId {
-    match answer {
-        Enqueued::Granted { id, .. } => id,
-        other => panic!("{other:?}"),
-    }
 }
 
 /// Everything that changes an object of 8 KiB.
@@ -244,7 +118,7 @@ fn what_is_granted_after_a_change_shows_it() {
 }
 
 #[test]
-fn a_lock_on_the_tail_is_a_lock_on_the_size() {
+fn a_lock_on_a_range_is_given_up_for_changes_of_that_range_only() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
     let (holder, writer) = (Caller::local(&process, &ost, "a"), Caller::local(&process, &ost, "b"));
@@ -254,44 +128,38 @@ fn a_lock_on_the_tail_is_a_lock_on_the_size() {
         holder.cancel(id);
         holder.end::<Result<Reply>>(begun).unwrap();
     };
-    revoked_by(keep_tail(), writer.begin_write(OBJECT, 0, b"the object begins to exist"));
     let id = keep_tail();
-    writer.write(OBJECT, 4, b"inside");
-    holder.not_asked();
-    revoked_by(id, writer.begin_write(OBJECT, 20, b"just past the end"));
+    writer.write(OBJECT, 0, b"the object begins to exist");
+    writer.write(OBJECT, 20, b"just past the end");
     let reserve = Request::Allocate { mode: Allocate::Reserve { keep_size: false }, runs: vec![(OBJECT, 0, 4096)] };
-    revoked_by(keep_tail(), writer.begin(reserve, Bytes::new()));
-    let id = keep_tail();
-    writer.write(OBJECT, 4000, b"inside of what was reserved");
+    writer.call(reserve);
     holder.not_asked();
-    revoked_by(id, writer.begin(Request::Truncate { objects: vec![(OBJECT, 4000)] }, Bytes::new()));
-    revoked_by(keep_tail(), writer.begin_write(OBJECT, 3999, b"past what was left"));
+    revoked_by(id, writer.begin_write(OBJECT, MIB - 1, b"into it"));
+    revoked_by(keep_tail(), writer.begin_write(OBJECT, 3 * MIB, b"far past the end"));
+    let cut = |size| writer.begin(Request::Truncate { objects: vec![(OBJECT, size)] }, Bytes::new());
+    revoked_by(keep_tail(), cut(4000));
+    revoked_by(keep_tail(), cut(5 * MIB));
+    assert_eq!(process.locks(), 0);
 }
 
-/// A write that was inside of the object when it came, but waited behind a truncate, moves the end.
+/// Each writes past the end what it has kept, before it can give its lock back. Were these writes in the way of each other's locks, nobody
+/// would get on.
 #[test]
-fn a_write_that_waited_for_a_truncate_revokes_the_size_that_others_learned_meanwhile() {
+fn two_that_write_past_the_end_under_their_locks_do_not_wait_for_each_other() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
-    let [a, b, c] = ["a", "b", "c"].map(|name| Caller::local(&process, &ost, name));
-    a.write(OBJECT, 0, &[1; 8192]);
-    let (id, _) = a.keep(OBJECT);
-    let truncate = b.begin(Request::Truncate { objects: vec![(OBJECT, 0)] }, Bytes::new());
-    assert_eq!(a.asked(), id);
-    let write = b.begin_write(OBJECT, 0, b"short");
-    still_waits(&write);
-    let tail =
-        c.begin(Request::Enqueue { locks: vec![pr(OBJECT, Policy::extent(4096, u64::MAX))], want: 0 }, Bytes::new());
-    still_waits(&tail);
-    a.cancel(id);
-    b.end(truncate).unwrap();
-    let (answer, attr) = enqueued(c.end(tail).unwrap())[0];
-    if attr.size == 0 {
-        assert_eq!(c.asked(), granted(answer));
-        c.cancel(granted(answer));
-    }
-    b.end(write).unwrap();
-    assert_eq!(&a.read(OBJECT)[..], b"short");
+    let [a, b, reader] = ["a", "b", "c"].map(|name| Caller::local(&process, &ost, name));
+    let pw = |start, end| Enqueue { mode: Mode::Pw, ..pr(OBJECT, Policy::extent(start, end)) };
+    let first = granted(a.enqueue(vec![pw(0, MIB - 1)])[0].0);
+    let second = granted(b.enqueue(vec![pw(MIB, u64::MAX)])[0].0);
+    let wants = reader.begin(Request::Enqueue { locks: vec![pr(OBJECT, ALL)], want: 0 }, Bytes::new());
+    assert_eq!((a.asked(), b.asked()), (first, second));
+    b.write(OBJECT, MIB, b"second");
+    a.write(OBJECT, 0, b"first");
+    a.not_asked();
+    a.cancel(first);
+    b.cancel(second);
+    assert_eq!(enqueued(reader.end(wants).unwrap())[0].1.size, MIB + 6);
 }
 
 /// If the OST held the one object's lock while it waits for the other's, the three would wait for each other.
@@ -488,6 +356,25 @@ fn each_lock_has_its_own_answer() {
 }
 
 #[test]
+fn who_goes_while_it_waits_changes_nothing_any_more() {
+    let process = Process::new();
+    let ost = process.start(Some(0)).unwrap();
+    let [holder, writer, other] = ["a", "b", "c"].map(|name| Caller::local(&process, &ost, name));
+    let (id, _) = holder.keep(OBJECT);
+    let write = writer.begin_write(OBJECT, 0, b"one");
+    assert_eq!(holder.asked(), id);
+    let parts = [OBJECT, object(1)].map(|object| Part { object, ..part(3, 3) });
+    let request = Request::Write { parts: parts.to_vec(), sync: false, mtime: None, grant: Grant::default() };
+    let several = writer.begin(request, Bytes::from_static(b"twotwo"));
+    process.runtime.block_on(process.net.rt().timeout(PATIENCE, writer.import.close())).unwrap();
+    assert!(process.end(write).is_err() && process.end(several).is_err());
+    holder.cancel(id);
+    other.write(OBJECT, 0, b"x");
+    assert_eq!(&other.read(OBJECT)[..], b"x");
+    assert_eq!(process.locks(), 0);
+}
+
+#[test]
 fn an_ost_stops_though_somebody_waits_for_a_lock() {
     let process = Process::new();
     let ost = process.start(Some(0)).unwrap();
@@ -511,7 +398,7 @@ fn what_a_write_costs() {
     let each = |begun: Instant| begun.elapsed() / WRITES;
     let bare = || {
         let begun = Instant::now();
-        (0..WRITES).for_each(|_| ost.store().write(&[part(0, 64)], &data, false).unwrap());
+        (0..WRITES).for_each(|_| ost.store().write(&[part(0, 64)], &data, false, None).unwrap());
         each(begun)
     };
     let request = |parts: Vec<Part>, data: Bulk| {

@@ -28,8 +28,8 @@ pub struct Response<R> {
     pub body: R,
     /// File data that goes with it.
     pub bulk: Bulk,
-    /// The file data, if it lies in files still and `bulk` is empty: over tcp it is sent from there. Only for clients of other
-    /// processes.
+    /// The file data, if it lies in files still and `bulk` is empty: over tcp it is sent from there, over `lo` it is for those who ask
+    /// by [`crate::Import::call_in_place`].
     pub live: Option<Live>,
     /// The transaction that the request became, 0 for one that changed nothing.
     pub transno: u64,

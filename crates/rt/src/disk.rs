@@ -9,6 +9,7 @@
 use std::{
     ffi::OsString,
     io::{self, IoSliceMut},
+    os::fd::{AsFd, BorrowedFd},
     path::Path,
 };
 
@@ -230,6 +231,14 @@ impl File {
     /// up in doing so.
     pub fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         on_file!(self, f => f.read_vectored_at(offset, bufs))
+    }
+
+    /// The host's descriptor of it, to hand its pages on within the kernel; a simulated file has none.
+    pub fn host_fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.0 {
+            FileInner::Real(f) => Some(f.fd().as_fd()),
+            FileInner::Sim(_) => None,
+        }
     }
 
     /// Writes all of `buf`.

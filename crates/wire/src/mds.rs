@@ -23,6 +23,19 @@ pub const XATTR_SIZE_MAX: usize = 65536;
 /// Most hard links of one file, as Lustre on ldiskfs.
 pub const LINK_MAX: u32 = 65000;
 
+/// No open file of the MDT: the handle of a file that a client opened by itself, under a lock on [`crate::ldlm::bits::OPEN`].
+pub const NO_HANDLE: u64 = 0;
+/// Access times older than this are renewed by a read even if newer than the last change, in seconds: a day, as on Linux.
+pub const RELATIME_SECS: u64 = 24 * 3600;
+
+/// Whether reading a file at `now` moves its access time, by the rules of `relatime`: if it is not newer than the last change of content
+/// or attributes, or older than `relatime_secs`.
+pub fn reading_shows(attr: &Attr, now: Time, relatime_secs: u64) -> bool {
+    attr.atime <= attr.mtime
+        || attr.atime <= attr.ctime
+        || now.sec.saturating_sub(attr.atime.sec) >= relatime_secs as i64
+}
+
 /// Linux's open flags as they are on x86-64, whatever the client's processor.
 pub mod flags {
     /// Access mode bits.
@@ -184,7 +197,8 @@ pub enum Request {
     OpenCreate { cred: Cred, parent: Fid, name: Bytes, fid: Fid, flags: u32, mode: u32, umask: u32 },
     /// open(O_TMPFILE): a nameless file, gone at its last close unless linked before.
     TmpFile { cred: Cred, parent: Fid, fid: Fid, flags: u32, mode: u32, umask: u32 },
-    /// The last close of an open file. `read`, `wrote`: whether anything was, for the access time and the size.
+    /// The last close of an open file. `read`, `wrote`: whether anything was, for the access time and the size. With [`NO_HANDLE`]: of one
+    /// that the MDT did not know to be open, to say that it was read.
     Close { fid: Fid, handle: u64, read: bool, wrote: bool },
     /// unlink (`dir` false) or rmdir (`dir` true).
     Unlink { cred: Cred, parent: Fid, name: Bytes, dir: bool },
@@ -213,8 +227,9 @@ pub enum Request {
     Paths { cred: Cred, fid: Fid },
     /// The (parent, name) pairs of a file: for path2fid --parents.
     Parents { fid: Fid },
-    /// After the MDT was restarted: the client's open files, so that what is unlinked stays alive for them. Each is (fid, open
-    /// flags, the old handle); the answer is `Handles` in the same order.
+    /// The client's open files, so that what is unlinked stays alive for them: all of them after the MDT was restarted, else those that it
+    /// opened by itself and of which it has to give up the lock. Each is (fid, open flags, the old handle); the answer is `Handles` in the
+    /// same order.
     Reopen { files: Vec<(Fid, u32, u64)> },
     /// Gives locks up (those in [`Call::cancels`] and [`Call::converts`]). Unknown ones are fine.
     Cancel,
@@ -261,11 +276,11 @@ pub enum Reply {
     Ok,
     /// To `AllocSeq`.
     Seq(u64),
-    /// To `Lookup`, `GetAttr`, `SetAttr`, `Create`, `Link`.
+    /// To `Lookup`, `GetAttr`, `SetAttr`, `Create`, `Link`; to `Close` of a file that was read.
     Entry(Entry),
     /// To `Open`, `OpenCreate`, `TmpFile`.
     Opened {
-        /// Names the open file in `Close` and `SetAttr`; unique in this MDT's life.
+        /// Names the open file in `Close` and `SetAttr`; unique in this MDT's life, and never [`NO_HANDLE`].
         handle: u64,
         /// Attributes after the open.
         entry: Entry,

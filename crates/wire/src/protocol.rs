@@ -59,9 +59,10 @@ impl Protocol for Ost {
     type Callback = ast::Callback;
     const NAME: &'static str = "ost";
 
-    /// Every object operation says where it acts and may be done again.
-    fn once(_: &ost::Request) -> bool {
-        false
+    /// A change that is executed again, because its answer was lost, would undo what others changed in between.
+    fn once(request: &ost::Request) -> bool {
+        use ost::Request::{Allocate, Truncate, Write};
+        matches!(request, Write { .. } | Truncate { .. } | Allocate { .. })
     }
 
     fn op(request: &ost::Request) -> &'static str {

@@ -29,7 +29,7 @@ const OFFSET_MAX: u64 = 400 << 10;
 const CHUNK: u64 = 16 << 10;
 
 /// Stripings that are asked for.
-const STRIPINGS: [Striping; 6] = [
+pub const STRIPINGS: [Striping; 6] = [
     Striping { count: 1, size: 64 << 10 },
     Striping { count: 2, size: 64 << 10 },
     Striping { count: 3, size: 128 << 10 },

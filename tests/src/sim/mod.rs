@@ -19,6 +19,7 @@ pub mod model;
 pub mod op;
 pub mod perform;
 pub mod promise;
+pub mod race;
 pub mod run;
 pub mod scenario;
 pub mod tree;

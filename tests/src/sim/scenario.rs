@@ -61,7 +61,11 @@ pub fn replays(seed: u64, scenario: impl Fn(u64, usize) -> Trace) {
     assert_eq!(a.hash, b.hash, "seed {seed}");
 }
 
-fn simulate(seed: u64, log_events_max: usize, config: SimConfig, story: impl AsyncFnOnce(&World)) -> Trace {
+/// Runs a story in a world of this physics.
+///
+/// # Panics
+/// If it has no end.
+pub fn simulate(seed: u64, log_events_max: usize, config: SimConfig, story: impl AsyncFnOnce(&World)) -> Trace {
     let sim = Sim::new(seed, SimConfig { log_events_max, ..config });
     let world = World::clone(&sim);
     sim.run(story(&world)).unwrap_or_else(|e| {

@@ -7,8 +7,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{CWD, FileType, Mode, XattrFlags};
-use sheen_wire::{Errno, Fid, FileKind, Result, control};
+use rustix::{
+    fs::{CWD, FileType, Mode, OFlags, XattrFlags},
+    ioctl::{Setter, Updater, ioctl},
+};
+use sheen_wire::{Errno, Fid, FileKind, Result, control, ioctl::Ladvise};
 
 /// The type of Sheen's mounts in `/proc/mounts`.
 const MOUNT_TYPE: &str = "fuse.sheen";
@@ -33,6 +36,10 @@ pub trait FileSystem {
     fn make_file(&self, path: &Path, mode: u32) -> Result<()>;
     /// Names in a directory, in its own order.
     fn list(&self, path: &Path) -> Result<Vec<OsString>>;
+    /// Gives advice on a file ([`sheen_wire::ioctl`]); the answer has the result filled in.
+    fn advise(&self, path: &Path, advice: &Ladvise) -> Result<Ladvise>;
+    /// Does `work` while a file is locked for the group `gid`; `nowait`: EAGAIN where others are in the way.
+    fn in_group(&self, path: &Path, gid: u64, nowait: bool, work: &mut dyn FnMut()) -> Result<()>;
     /// Where Sheen is mounted.
     fn mounts(&self) -> Vec<PathBuf>;
 }
@@ -86,6 +93,29 @@ impl FileSystem for System {
     fn list(&self, path: &Path) -> Result<Vec<OsString>> {
         let entries = fs::read_dir(path).map_err(io_errno)?;
         entries.map(|entry| entry.map(|e| e.file_name()).map_err(io_errno)).collect()
+    }
+
+    fn advise(&self, path: &Path, advice: &Ladvise) -> Result<Ladvise> {
+        let writes = advice.advice == sheen_wire::ioctl::LOCKAHEAD && advice.mode == sheen_wire::ioctl::MODE_WRITE;
+        let file = fs::OpenOptions::new().read(true).write(writes).open(path).map_err(io_errno)?;
+        let mut advice = *advice;
+        // SAFETY: the number says that its argument is read and written and how large it is, which is the size of `Ladvise`. Other file
+        // systems that have the number take Lustre's.
+        let call = unsafe { Updater::<{ sheen_wire::ioctl::LADVISE }, Ladvise>::new(&mut advice) };
+        // SAFETY: as above.
+        unsafe { ioctl(&file, call) }.map_err(errno)?;
+        Ok(advice)
+    }
+
+    fn in_group(&self, path: &Path, gid: u64, nowait: bool, work: &mut dyn FnMut()) -> Result<()> {
+        let flags = if nowait { OFlags::NONBLOCK } else { OFlags::empty() };
+        let file = rustix::fs::open(path, flags | OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(errno)?;
+        // SAFETY: the number says that its argument is read and how large it is, which is the size of a `u64`.
+        let call = unsafe { Setter::<{ sheen_wire::ioctl::GROUP_LOCK }, u64>::new(gid) };
+        // SAFETY: as above.
+        unsafe { ioctl(&file, call) }.map_err(errno)?;
+        work();
+        Ok(())
     }
 
     fn mounts(&self) -> Vec<PathBuf> {

@@ -1,6 +1,7 @@
 //! `lfs`: the user's tool, with Lustre's options, output and exit codes.
 //!
-//! It speaks to a mount alone, by extended attributes of its paths (`wire::control`, `lustre.lov`), and knows no server.
+//! It speaks to a mount alone, by extended attributes of its paths (`wire::control`, `lustre.lov`) and a few ioctls of open files
+//! (`wire::ioctl`), and knows no server.
 //! Conventions of Lustre that hold everywhere here: a wrong call prints the command's usage on stdout, what was wrong on
 //! stderr, and exits 4; a failure exits with its errno; of several operands the first failure decides.
 
@@ -11,6 +12,8 @@ mod fs;
 mod getname;
 pub mod getopt;
 mod getstripe;
+mod group_lock;
+mod ladvise;
 mod numbers;
 mod path2fid;
 mod setstripe;
@@ -74,6 +77,8 @@ const COMMANDS: &[Command] = &[
     Command { name: "getname", usage: usage::GETNAME, run: getname::run },
     Command { name: "fid2path", usage: usage::FID2PATH, run: fid2path::run },
     Command { name: "path2fid", usage: usage::PATH2FID, run: path2fid::run },
+    Command { name: "ladvise", usage: usage::LADVISE, run: ladvise::run },
+    Command { name: "group_lock", usage: usage::GROUP_LOCK, run: group_lock::run },
 ];
 
 /// The world as a command sees it.
@@ -241,7 +246,7 @@ lfs: 'nosuchcmd' is not a valid command. See 'lfs --list-commands'.
         check_case(&mut fake, &format!("$ lfs --version\n[exit 0]\n--- stdout\nlfs {}\n", env!("CARGO_PKG_VERSION")));
         let (_, list, _) = lfs(&mut fake, "lfs --list-commands");
         let widths: Vec<usize> = list.lines().map(str::len).collect();
-        assert_eq!(widths, [80, 80, 80, 60], "{list}");
+        assert_eq!(widths, [80, 80, 80, 80, 20], "{list}");
         assert!(list.contains("getstripe           \ncheck               osts                "), "{list}");
     }
 }

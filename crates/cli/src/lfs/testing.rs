@@ -12,6 +12,7 @@ use sheen_wire::{
     Errno, Fid, FileKind, Result, StatFs,
     control::{self, ImportInfo, ImportKind, MountInfo, TargetInfo},
     fid,
+    ioctl::Ladvise,
     mgs::{TargetKind, target_name},
 };
 
@@ -33,6 +34,7 @@ pub struct Fake {
     nodes: RefCell<BTreeMap<PathBuf, Node>>,
     placer: RefCell<Placer>,
     next_oid: RefCell<u32>,
+    advised: RefCell<Vec<String>>,
 }
 
 impl Fake {
@@ -46,6 +48,7 @@ impl Fake {
             nodes: RefCell::default(),
             placer: RefCell::new(Placer::new(1)),
             next_oid: RefCell::new(1),
+            advised: RefCell::default(),
         };
         fake.set_targets(&kinds.map(|k| (k, space)));
         for dir in ["/", "/tmp", mount, CWD] {
@@ -106,6 +109,19 @@ impl Fake {
 
     pub fn exists(&self, path: &str) -> bool {
         self.nodes.borrow().contains_key(&absolute(Path::new(path)))
+    }
+
+    /// The advice that was given, and the groups that were joined.
+    pub fn advised(&self) -> Vec<String> {
+        self.advised.borrow().clone()
+    }
+
+    fn note(&self, path: &Path, what: &str) -> Result<()> {
+        if !self.resolve(path)?.starts_with(&self.mount) {
+            return Err(Errno::ENOTTY);
+        }
+        self.advised.borrow_mut().push(format!("{} {what}", path.display()));
+        Ok(())
     }
 
     fn fresh_fid(&self) -> Fid {
@@ -250,6 +266,18 @@ impl FileSystem for Fake {
         let nodes = self.nodes.borrow();
         let children = nodes.keys().filter(|p| p.parent() == Some(&path));
         Ok(children.filter_map(|p| p.file_name()).map(OsString::from).collect())
+    }
+
+    fn advise(&self, path: &Path, advice: &Ladvise) -> Result<Ladvise> {
+        let Ladvise { advice: what, mode, flags, start, last, .. } = advice;
+        self.note(path, &format!("{what} mode {mode} flags {flags} {start}..={last}"))?;
+        Ok(*advice)
+    }
+
+    fn in_group(&self, path: &Path, gid: u64, nowait: bool, work: &mut dyn FnMut()) -> Result<()> {
+        self.note(path, &format!("group {gid}{}", if nowait { " or not at all" } else { "" }))?;
+        work();
+        Ok(())
     }
 
     fn mounts(&self) -> Vec<PathBuf> {

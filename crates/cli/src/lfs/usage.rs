@@ -81,6 +81,22 @@ Display the fid(s) for a given path(s).\n\
 usage: path2fid [--parents] <path> ...\n\
 ";
 
+/// `ladvise`
+pub const LADVISE: &str = "\
+Provide servers with advice about access patterns for a file.\n\
+usage: ladvise [--advice|-a ADVICE] [--start|-s START[kMGT]]\n\
+               [--background|-b] [--unset|-u]\n\n\
+               {--end|-e END[kMGT]|--length|-l LENGTH[kMGT]}\n\
+               {[--mode|-m [READ,WRITE]}\n\
+               <file> ...\n\
+";
+
+/// `group_lock`
+pub const GROUP_LOCK: &str = "\
+Run a command that shares a file with the members of a group, and with nobody else.\n\
+usage: group_lock --gid|-g GID [--nonblock|-n] <file> <command> [ARGS]...\n\
+";
+
 /// `lfs help`
 pub const LFS: &str = "\
 usage: lfs [COMMAND] [OPTIONS]... [ARGS]\n\

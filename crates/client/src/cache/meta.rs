@@ -166,6 +166,17 @@ impl Meta {
         }
     }
 
+    /// The MDT says when an inode was read last. Where it says something else as well, it may be older than what is known, and is not
+    /// taken. (So may the access time, which the next read sets right.)
+    pub fn accessed(&mut self, attr: &Attr) {
+        if let Some(known) = self.inodes.peek_mut(&attr.fid).and_then(|inode| inode.known.as_mut())
+            && known.attr == (Attr { atime: known.attr.atime, ..*attr })
+        {
+            known.attr.atime = attr.atime;
+            known.merged.iter_mut().for_each(|merged| merged.atime = attr.atime);
+        }
+    }
+
     /// The inode behind a name. The caller makes sure that it is locked.
     pub fn name(&self, parent: Fid, name: &Bytes) -> Option<Fid> {
         self.names.get(&(parent, name.clone())).copied()

@@ -31,7 +31,9 @@ use sheen_wire::{
 
 use crate::{
     Invalidate,
+    file::OpenFiles,
     locks::{Flush, LockTable, Owner},
+    writeback::Writeback,
 };
 pub use data::ReadRefs;
 use data::{DataCache, FileData};
@@ -70,6 +72,8 @@ pub struct Hits {
     pub name: AtomicU64,
     /// Names that are missing.
     pub absent: AtomicU64,
+    /// Files opened.
+    pub open: AtomicU64,
     /// Answers of the MDT to a lookup or getattr.
     pub miss: AtomicU64,
 }
@@ -83,8 +87,9 @@ impl Hits {
     /// For a parameter.
     pub fn render(&self) -> String {
         let get = |counter: &AtomicU64| counter.load(Relaxed);
-        let (attr, name, absent, miss) = (get(&self.attr), get(&self.name), get(&self.absent), get(&self.miss));
-        format!("attr_hits {attr}\nname_hits {name}\nabsent_hits {absent}\nmisses {miss}\n")
+        let (attr, name, absent) = (get(&self.attr), get(&self.name), get(&self.absent));
+        let (open, miss) = (get(&self.open), get(&self.miss));
+        format!("attr_hits {attr}\nname_hits {name}\nabsent_hits {absent}\nopen_hits {open}\nmisses {miss}\n")
     }
 }
 
@@ -216,12 +221,33 @@ impl Drop for Change<'_> {
 pub struct MdtLocks {
     cache: Arc<Cache>,
     import: Weak<Import<Mds>>,
+    files: OnceLock<Arc<OpenFiles>>,
 }
 
 impl MdtLocks {
     /// For the MDT behind this import.
     pub fn new(cache: &Arc<Cache>, import: &Arc<Import<Mds>>) -> Arc<MdtLocks> {
-        Arc::new(MdtLocks { cache: cache.clone(), import: Arc::downgrade(import) })
+        Arc::new(MdtLocks { cache: cache.clone(), import: Arc::downgrade(import), files: OnceLock::new() })
+    }
+
+    /// Says which files are open; once.
+    pub fn set_open_files(&self, files: Arc<OpenFiles>) {
+        // A second one would be a mistake of this crate; the first stays.
+        let _ = self.files.set(files);
+    }
+
+    /// Where OPEN of a file goes, the MDT must know of what is open of it under that lock alone. Should it not be told, it does not know
+    /// this client any more.
+    fn tell_opens(&self, flush: &Flush) -> Option<BoxFuture<'static, ()>> {
+        if flush.bits() & bits::OPEN == 0 {
+            return None;
+        }
+        let (fid, told) = (flush.resource.fid, self.files.get()?.register(&self.import, flush.resource.fid)?);
+        Some(Box::pin(async move {
+            if let Err(errno) = told.await {
+                tracing::debug!("{fid} is open, which the MDT was not told: {errno}");
+            }
+        }))
     }
 }
 
@@ -239,7 +265,7 @@ impl Owner for MdtLocks {
             }
             flushes.iter().filter(known).for_each(|flush| kernel.attr(flush.resource.fid));
         }
-        flushes.iter().map(|_| None).collect()
+        flushes.iter().map(|flush| self.tell_opens(flush)).collect()
     }
 
     fn forgotten(&self, resources: &[Resource]) {
@@ -268,13 +294,19 @@ pub struct OstLocks {
     cache: Arc<Cache>,
     import: Weak<Import<Ost>>,
     table: Weak<LockTable>,
+    writeback: Arc<Writeback>,
 }
 
 impl OstLocks {
     /// For the OST behind this import.
-    pub fn new(cache: &Arc<Cache>, import: &Arc<Import<Ost>>, table: &Arc<LockTable>) -> Arc<OstLocks> {
+    pub fn new(
+        cache: &Arc<Cache>,
+        import: &Arc<Import<Ost>>,
+        table: &Arc<LockTable>,
+        writeback: &Arc<Writeback>,
+    ) -> Arc<OstLocks> {
         let (import, table) = (Arc::downgrade(import), Arc::downgrade(table));
-        Arc::new(OstLocks { cache: cache.clone(), import, table })
+        Arc::new(OstLocks { cache: cache.clone(), import, table, writeback: writeback.clone() })
     }
 
     /// One object's lock goes.
@@ -299,7 +331,33 @@ impl OstLocks {
 
 impl Owner for OstLocks {
     fn drop_cached(&self, flushes: &[Flush]) -> Vec<Option<BoxFuture<'static, ()>>> {
-        flushes.iter().map(|flush| self.drop_object(flush.resource)).collect()
+        let drop_one = |flush: &Flush| {
+            // What was written is written back while the kernel drops what was read.
+            let written = self.writeback.flush_later(flush.resource.fid, flush.policy.range());
+            // Sizes and pages are kept under locks on all of an object alone.
+            let whole = flush.policy.contains(&Policy::extent(0, u64::MAX));
+            let dropped = if whole { self.drop_object(flush.resource) } else { None };
+            match (written, dropped) {
+                (Some(written), Some(dropped)) => Some(Box::pin(async move {
+                    tokio::join!(written, dropped);
+                }) as BoxFuture<'static, ()>),
+                (written, dropped) => written.or(dropped),
+            }
+        };
+        flushes.iter().map(drop_one).collect()
+    }
+
+    fn doomed(&self, resource: Resource) {
+        self.writeback.discard(resource.fid);
+    }
+
+    fn glimpsed(&self, id: LockId, resource: Resource) -> BoxFuture<'static, ()> {
+        let (import, answers) = (self.import.upgrade(), vec![(id, self.writeback.attr(resource.fid))]);
+        Box::pin(async move {
+            let Some(import) = import else { return };
+            // Should it fail, the OST asks again.
+            let _ = import.call_urgent(ost::Request::Glimpsed { answers }, Bulk::new()).await;
+        })
     }
 
     fn forgotten(&self, resources: &[Resource]) {

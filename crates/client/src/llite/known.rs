@@ -10,15 +10,15 @@ use bytes::Bytes;
 use sheen_layout::Layout;
 use sheen_wire::{
     Attr, Errno, Fid, FileKind, Result,
-    ldlm::{Cookie, Policy, Resource, bits},
-    mds::Entry,
+    ldlm::{Cookie, LockId, Policy, Resource, bits},
+    mds::{self, Entry, flags},
 };
 
 use crate::{
-    Caller, Client, EntryAttr, Keep,
+    Caller, Client, EntryAttr, Keep, OpenFile,
     cache::{
         Hits,
-        meta::{ATTR, Token},
+        meta::{ATTR, Known, Token},
     },
     locks::LockRef,
     lov::{self, Look, Seen},
@@ -26,6 +26,8 @@ use crate::{
 
 /// x of owner.
 const OWNER_X: u32 = 0o100;
+/// The extended attribute in which file capabilities are.
+const CAPABILITY: &[u8] = b"security.capability";
 
 /// What the MDT said of a file, and the lock under which it did.
 pub(crate) struct Told {
@@ -41,6 +43,8 @@ pub(crate) struct Told {
 pub(crate) struct Asking {
     pub token: Option<Token>,
     held: Option<(Fid, Cookie)>,
+    /// How often layouts had been forgotten.
+    cleared: u64,
 }
 
 impl Asking {
@@ -67,12 +71,86 @@ impl Client {
 
     /// The MDT is about to be asked for an inode.
     pub(crate) fn asking(&self, fid: Fid) -> Asking {
-        Asking { token: self.cache.token(), held: self.inode_lock(fid).map(|lock| (fid, lock.cookie())) }
+        self.asking_under(self.inode_lock(fid).map(|lock| (fid, lock.cookie())))
+    }
+
+    /// The MDT is about to be asked to open a file.
+    pub(crate) fn asking_open(&self, fid: Fid) -> Asking {
+        self.asking_under(self.open_lock(fid).map(|lock| (fid, lock.cookie())))
+    }
+
+    /// The lock on a file under which it may be opened here, if it is there.
+    fn open_lock(&self, fid: Fid) -> Option<LockRef> {
+        self.mdc.locks().matching(Resource::bits(fid), &Policy::bits(ATTR | bits::OPEN))
+    }
+
+    /// Opens a regular file without asking. `None`: the MDT must be asked, because it must do something, or may refuse.
+    pub(crate) fn open_known(&self, who: &Caller, fid: Fid, flags: u32) -> Option<Arc<OpenFile>> {
+        if flags & (flags::TRUNC | flags::DIRECTORY) != 0 || flags & flags::ACCMODE == flags::ACCMODE {
+            return None;
+        }
+        // In use until the file is among those that are told of when it is given up.
+        let lock = self.open_lock(fid)?;
+        let Known { attr, layout, .. } = self.cache.meta.lock().get(fid)?;
+        let ready = attr.kind == FileKind::Regular && (layout.is_some() || !flags::writes(flags));
+        if !ready || !self.may_open(who, &attr, flags) {
+            return None;
+        }
+        Hits::add(&self.cache.hits.open);
+        let open = Policy::bits(bits::OPEN);
+        self.files.insert_local(&attr, layout, flags, || self.mdc.locks().is_held(lock.cookie(), &open))
+    }
+
+    /// Whether it is certain, without asking the MDT, that somebody may open a file and that nothing is to be done about it. As with
+    /// [`Client::may_search`]. What the MDT does is to take file capabilities away when somebody unprivileged opens for writing.
+    fn may_open(&self, who: &Caller, attr: &Attr, flags: u32) -> bool {
+        let root = who.cred.uid == 0;
+        if flags::writes(flags) && !root {
+            let known = self.mdc.locks().covered(Resource::bits(attr.fid), &Policy::bits(bits::XATTR));
+            let capability = self.cache.meta.lock().xattr(attr.fid, &Bytes::from_static(CAPABILITY));
+            if !known || !matches!(capability, Some(Err(_))) {
+                return false;
+            }
+        }
+        if self.cache.kernel().is_some() {
+            return true;
+        }
+        let executes = flags & flags::EXEC != 0;
+        let reads = flags::reads(flags) && !executes;
+        let wanted = u32::from(reads) * 4 + u32::from(flags::writes(flags)) * 2 + u32::from(executes);
+        match root {
+            true => !executes || attr.perm & 0o111 != 0,
+            false => who.cred.uid == attr.uid && attr.perm >> 6 & wanted == wanted,
+        }
+    }
+
+    /// Whether having read a file moves its access time, as far as is known.
+    pub(crate) fn reading_shows(&self, fid: Fid) -> bool {
+        let Some(_lock) = self.inode_lock(fid) else { return true };
+        let known = self.cache.meta.lock().get(fid);
+        known.is_none_or(|known| mds::reading_shows(&known.attr, self.rt.wall(), mds::RELATIME_SECS))
+    }
+
+    /// The regular file that has no other name than this one, as far as is known.
+    pub(crate) fn only_name(&self, parent: Fid, name: &Bytes) -> Option<Fid> {
+        let mut meta = self.cache.meta.lock();
+        let fid = meta.name(parent, name)?;
+        meta.get(fid).filter(|known| known.attr.nlink == 1 && known.attr.kind == FileKind::Regular).map(|_| fid)
+    }
+
+    /// Gives up OPEN of a file whose last name is about to be taken away: the MDT would ask for it. What is left of the lock, to travel with
+    /// the request. Where the file is open under that lock, the MDT has to ask.
+    pub(crate) fn without_open(&self, fid: Fid) -> Vec<(LockId, u64)> {
+        self.files.unless_local(fid, || self.mdc.locks().without(fid, bits::OPEN)).unwrap_or_default()
     }
 
     /// The MDT is about to be asked for what is not known yet.
     pub(crate) fn asking_unknown(&self) -> Asking {
-        Asking { token: self.cache.token(), held: None }
+        self.asking_under(None)
+    }
+
+    fn asking_under(&self, held: Option<(Fid, Cookie)>) -> Asking {
+        Asking { token: self.cache.token(), held, cleared: self.layouts.cleared() }
     }
 
     /// Attributes from the caches; the objects may have to be asked. `None`: the MDT must be asked.
@@ -110,7 +188,15 @@ impl Client {
     /// As [`Client::told`], with the handle of the lock that came.
     pub(crate) fn told_under(&self, entry: &Entry, came: Option<Cookie>, asked: &Asking) -> Result<Told> {
         let (attr, fid) = (entry.attr, entry.attr.fid);
-        let layout = if attr.kind == FileKind::Regular { self.known_layout(entry)? } else { None };
+        let layout = match attr.kind {
+            FileKind::Regular if self.layouts.cleared() == asked.cleared => self.known_layout(entry)?,
+            // The MDT was restarted since, and may not know of it any more: it is good for this answer alone.
+            FileKind::Regular => {
+                let layout = entry.layout.as_ref().and_then(|bytes| Layout::decode(bytes).ok());
+                layout.filter(|layout| layout.check_usable().is_ok()).map(Arc::new)
+            }
+            _ => None,
+        };
         // In use from here on, so that it stays until all is put in.
         let held = asked.held.filter(|(of, _)| *of == fid).map(|(_, cookie)| cookie);
         let lock = came.or(held).and_then(|cookie| self.inode_lock_again(fid, cookie));

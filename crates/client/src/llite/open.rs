@@ -1,6 +1,7 @@
 //! open(2) in its forms.
 //!
-//! One round trip to the MDT does it all. Only O_TRUNC of a file that was there already goes on to the objects.
+//! One round trip to the MDT does it all. Only O_TRUNC of a file that was there already goes on to the objects. A file that is known, and
+//! of which the lock on OPEN is held, is opened without asking ([`Client::open_known`]).
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -22,7 +23,11 @@ impl Client {
         if self.virtual_attr(fid).is_some() {
             return Err(Errno::EISDIR);
         }
-        let asking = self.asking(fid);
+        if let Some(file) = self.open_known(who, fid, flags) {
+            self.note_pages(&file);
+            return Ok(file);
+        }
+        let asking = self.asking_open(fid);
         // An open for writing may give the file its layout.
         let change = (flags::writes(flags) || flags & flags::TRUNC != 0).then(|| self.cache.change(&[fid], false));
         let work = async {
@@ -143,6 +148,14 @@ impl Client {
     fn note_pages(&self, file: &OpenFile) {
         let guarded = file.cached() && self.cache.data.get(file.fid()).is_some_and(|data| data.is_guarded());
         file.keep_cache.store(guarded, Relaxed);
+    }
+
+    /// Has the MDT know of an open file that was opened without asking.
+    pub(crate) async fn register(&self, file: &OpenFile) -> Result<()> {
+        match self.files.register(&Arc::downgrade(self.mdc.import()), file.fid()) {
+            Some(told) => told.await,
+            None => Ok(()),
+        }
     }
 
     fn opened(&self, reply: Reply, flags: u32) -> Result<Opened> {

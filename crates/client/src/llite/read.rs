@@ -28,19 +28,39 @@ impl Client {
     /// # Errors
     /// As [`Client::read`].
     pub async fn read_as(&self, file: &OpenFile, offset: u64, len: usize, pages: bool) -> Result<ReadData> {
+        self.read_from(file, offset, len, pages, false).await
+    }
+
+    /// As [`Client::read_as`]; bytes of a server in this process may be left where they lie ([`ReadData::live`]).
+    ///
+    /// # Errors
+    /// As [`Client::read`].
+    pub async fn read_in_place(&self, file: &OpenFile, offset: u64, len: usize, pages: bool) -> Result<ReadData> {
+        self.read_from(file, offset, len, pages, true).await
+    }
+
+    async fn read_from(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        len: usize,
+        pages: bool,
+        in_place: bool,
+    ) -> Result<ReadData> {
         let _timer = self.stats.time(Op::Read);
         if !flags::reads(file.flags()) {
             return Err(Errno::EBADF);
         }
         file.note_read();
-        let refs_of_nothing = || ReadData { bulk: Bulk::new(), refs: ReadRefs::default() };
+        let refs_of_nothing = || ReadData { bulk: Bulk::new(), live: None, refs: ReadRefs::default() };
         // A file without a layout was never written.
         let Some(layout) = self.layout_of_file(file).await? else { return Ok(refs_of_nothing()) };
         let len = len.min(BULK_BYTES_MAX) as u64;
         let refs = if pages { self.read_locks(&layout, offset, len).await? } else { ReadRefs::default() };
-        let bulk = self.lov.read(&layout, offset, len).await?;
-        self.stats.record(Op::ReadBytes, bulk.len() as u64);
-        Ok(ReadData { bulk, refs })
+        let (bulk, live) = self.lov.read(&layout, offset, len, in_place).await?;
+        let read = ReadData { bulk, live, refs };
+        self.stats.record(Op::ReadBytes, read.len() as u64);
+        Ok(read)
     }
 
     /// The locks under which the kernel may keep a range of a file, in use; or, while one of the file's locks is being given up, none:
@@ -51,7 +71,9 @@ impl Client {
         let mut stripes: Vec<usize> = layout.map(offset, len).take(layout.stripe_count()).map(|c| c.stripe).collect();
         stripes.sort_unstable();
         stripes.dedup();
-        for _ in 0..ROUNDS_MAX {
+        // What others of the group write nobody has to tell.
+        let rounds = if stripes.iter().any(|s| self.lov.in_group(layout, *s)) { 0 } else { ROUNDS_MAX };
+        for _ in 0..rounds {
             let locks: Option<Vec<LockRef>> = stripes.iter().map(|s| self.lov.matching(layout, *s)).collect();
             if let Some(locks) = locks {
                 return Ok(ReadRefs::new(locks, reading));

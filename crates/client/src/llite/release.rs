@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use sheen_wire::{Result, mds::Request};
+use sheen_wire::{
+    Result,
+    mds::{NO_HANDLE, Reply, Request},
+};
 
 use crate::{Client, OpenDir, OpenFile, mdc, stats::Op};
 
 impl Client {
-    /// Closes a file; a second time does nothing. The MDT learns whether it was read and written, for its times.
+    /// Closes a file; a second time does nothing. The MDT learns whether it was read, for its access time; where that does not matter, and
+    /// the file was opened without asking, it is not told.
     ///
     /// The request is on its way when the future is first polled, before anything that is asked afterwards.
     ///
@@ -15,18 +19,24 @@ impl Client {
     /// What the MDT answers; the file is closed for this client in any case.
     pub async fn release(&self, file: Arc<OpenFile>) -> Result<()> {
         let _timer = self.stats.time(Op::Close);
-        if !self.files.remove(&file) {
+        let Some(handle) = self.files.remove(&file) else { return Ok(()) };
+        file.leave_group();
+        let (fid, read, wrote) = (file.fid(), file.was_read(), file.was_written());
+        let nameless = file.inode.nameless.load(std::sync::atomic::Ordering::Relaxed);
+        if let Some(layout) = file.inode.layout.get().filter(|_| wrote && !nameless) {
+            self.lov.begin_settle(layout);
+        }
+        if handle == NO_HANDLE && !(read && self.reading_shows(fid)) {
             return Ok(());
         }
-        let (fid, handle) = (file.fid(), file.handle());
-        let (read, wrote) = (file.was_read(), file.was_written());
-        // Whether the access time moves, the MDT decides: by what it was before.
-        let change = (read || wrote).then(|| self.cache.change(&[fid], false));
-        let answer = self.mdc.call(Request::Close { fid, handle, read, wrote }).await;
-        if let Some(change) = change {
-            change.end(&answer);
+        match self.mdc.call(Request::Close { fid, handle, read, wrote }).await? {
+            // Whether the access time moves, the MDT decides: by what it was before.
+            Reply::Entry(entry) => {
+                self.cache.meta.lock().accessed(&entry.attr);
+                Ok(())
+            }
+            reply => mdc::done(reply),
         }
-        mdc::done(answer?)
     }
 
     /// Closes a directory.

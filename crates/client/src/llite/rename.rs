@@ -26,10 +26,14 @@ impl Client {
             let (name, new_name) = (name.clone(), new_name.clone());
             Request::Rename { cred, parent, name, new_parent, new_name, flags }
         };
+        let replaces = flags == 0 && (parent, name) != (new_parent, new_name);
+        let last = if replaces { self.only_name(new_parent, new_name) } else { None };
+        let given_up = last.map(|fid| self.without_open(fid)).unwrap_or_default();
         let change = self.change_names(&[parent, new_parent], &[(parent, name), (new_parent, new_name)]);
-        let answer = self.mdc.call_keeping_as(who, request, 0).await;
+        let answer = self.mdc.call_giving_up(who, request, &given_up).await;
         change.end(self, &answer);
         let answer = answer?;
+        last.into_iter().for_each(|fid| self.files.note_nameless(fid));
         self.mdc.locks().gone(&answer.gone);
         mdc::done(answer.reply)
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use sheen_wire::{
     Errno, Fid, Result,
     ldlm::Cookie,
-    mds::{Entry, Request, SetAttr},
+    mds::{Entry, NO_HANDLE, Request, SetAttr, flags},
 };
 
 use crate::{Caller, Client, EntryAttr, OpenFile, mdc, stats::Op};
@@ -26,6 +26,9 @@ impl Client {
         let _timer = self.stats.time(if set.size.is_some() { Op::Truncate } else { Op::Setattr });
         if self.virtual_attr(fid).is_some() {
             return Err(Errno::EPERM);
+        }
+        if set.size.is_some() && file.is_some_and(|file| !flags::writes(file.flags())) {
+            return Err(Errno::EINVAL);
         }
         if let (Some(size), Some(layout)) = (set.size, self.layouts.get(fid))
             && size > layout.max_file_size()
@@ -50,6 +53,10 @@ impl Client {
         file: Option<&OpenFile>,
         keep: u64,
     ) -> Result<(Entry, Option<Cookie>)> {
+        if let Some(layout) = self.layouts.get(fid).filter(|_| set.mtime.is_some()) {
+            // What was written before it must not be stamped after it.
+            self.lov.settle_file(&layout).await;
+        }
         let (mut entry, lock) = self.set_attr(who, fid, set, file, keep).await?;
         if let Some(size) = set.size {
             if entry.layout.is_none() && self.layouts.get(fid).is_none() {
@@ -95,10 +102,16 @@ impl Client {
             let request = move |cred| Request::SetAttr { cred, fid, set: set.clone(), handle };
             self.mdc.call_keeping_as(who, request, keep)
         };
-        let handle = file.map(OpenFile::handle);
-        let answer = match ask(handle).await {
-            Err(Errno::EBADF) if file.map(OpenFile::handle) != handle => ask(file.map(OpenFile::handle)).await,
-            answer => answer,
+        let present = || file.map(OpenFile::handle).filter(|handle| *handle != NO_HANDLE);
+        let handle = present();
+        let answer = match (ask(handle).await, file) {
+            (Err(Errno::EBADF), _) if present() != handle => ask(present()).await,
+            // What the mode forbids now, the open file may allow: but the MDT does not know that it is open.
+            (Err(Errno::EACCES), Some(file)) if handle.is_none() => {
+                self.register(file).await?;
+                ask(present()).await
+            }
+            (answer, _) => answer,
         };
         let kept = answer?;
         let lock = kept.locks.first().map(|(_, lock)| lock.cookie());

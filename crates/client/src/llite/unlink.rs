@@ -27,10 +27,13 @@ impl Client {
     async fn remove(&self, who: &Caller, parent: Fid, name: &Bytes, dir: bool) -> Result<()> {
         self.check_not_virtual(parent)?;
         let request = |cred| Request::Unlink { cred, parent, name: name.clone(), dir };
+        let last = if dir { None } else { self.only_name(parent, name) };
+        let given_up = last.map(|fid| self.without_open(fid)).unwrap_or_default();
         let change = self.change_names(&[parent], &[(parent, name)]);
-        let answer = self.mdc.call_keeping_as(who, request, 0).await;
+        let answer = self.mdc.call_giving_up(who, request, &given_up).await;
         change.end(self, &answer);
         let answer = answer?;
+        last.into_iter().for_each(|fid| self.files.note_nameless(fid));
         self.mdc.locks().gone(&answer.gone);
         mdc::done(answer.reply)
     }

@@ -12,7 +12,7 @@ use sheen_wire::{
     mds::{Request, flags},
 };
 
-use crate::{Client, OpenFile, cache::data::Reads, mdc, stats::Op};
+use crate::{Client, OpenFile, cache::data::Reads, lov::How, mdc, stats::Op};
 
 impl Client {
     /// Writes `data` at `offset`, or at the end of a file that is open for appending; returns the number of bytes written, at
@@ -33,7 +33,7 @@ impl Client {
     /// As [`Client::write`].
     pub async fn write_as(&self, file: &OpenFile, offset: u64, data: Bulk, append: bool, sync: bool) -> Result<usize> {
         let (fid, reads) = (file.fid(), self.page_reads(file.fid()));
-        let answer = self.write_through(file, offset, data, append, sync).await;
+        let answer = self.write_for(file, offset, data, append, sync, false).await;
         self.drop_older_pages(fid, reads).await;
         answer
     }
@@ -44,23 +44,32 @@ impl Client {
     /// # Errors
     /// As [`Client::write`].
     pub async fn write_page(&self, file: &OpenFile, offset: u64, data: Bulk) -> Result<usize> {
-        self.write_through(file, offset, data, false, false).await
+        self.write_for(file, offset, data, false, false, true).await
     }
 
-    async fn write_through(&self, file: &OpenFile, offset: u64, data: Bulk, append: bool, sync: bool) -> Result<usize> {
+    async fn write_for(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        data: Bulk,
+        append: bool,
+        sync: bool,
+        page: bool,
+    ) -> Result<usize> {
         let _timer = self.stats.time(Op::Write);
         if !flags::writes(file.flags()) {
             return Err(Errno::EBADF);
         }
         let data = if data.len() > BULK_BYTES_MAX { data.slice(0, BULK_BYTES_MAX) } else { data };
+        let len = data.len();
         // The MDT gives a file its layout when it is opened for writing.
         let layout = self.layout_of_file(file).await?.ok_or(Errno::EIO)?;
         let written = if append {
             let _turn = file.inode.append.lock().await;
             let (end, _locks) = self.lov.lock_end(&layout).await?;
-            self.write_at(file, &layout, end, data, sync).await
+            self.write_at(file, &layout, end, data, How { sync, ..How::default() }).await
         } else {
-            self.write_at(file, &layout, offset, data, sync).await
+            self.write_at(file, &layout, offset, data, self.how(file, len, sync, page)).await
         }?;
         self.stats.record(Op::WriteBytes, written as u64);
         if sync && !file.durable.load(Relaxed) {
@@ -71,11 +80,22 @@ impl Client {
         Ok(written)
     }
 
-    async fn write_at(&self, file: &OpenFile, layout: &Layout, offset: u64, data: Bulk, sync: bool) -> Result<usize> {
+    /// How a write at a place is done. The first one through an inode's open files goes to the OSTs as it is, without a lock of this client:
+    /// a small file that is written in one go costs one request. Pages of the kernel's are not kept a second time.
+    fn how(&self, file: &OpenFile, len: usize, sync: bool, page: bool) -> How {
+        let first = !file.inode.written.swap(true, Relaxed);
+        let direct = file.flags() & flags::DIRECT != 0;
+        if first || sync || page || direct {
+            return How { sync, ..How::default() };
+        }
+        How { sync, keep: self.lov.keeping(), lock: self.lov.locks_write(len) }
+    }
+
+    async fn write_at(&self, file: &OpenFile, layout: &Layout, offset: u64, data: Bulk, how: How) -> Result<usize> {
         // Also where it fails: a part may have been written.
         file.note_write();
         let change = self.cache.change(&[file.fid()], true);
-        let answer = self.lov.write(layout, offset, data, sync).await;
+        let answer = self.lov.write(layout, offset, data, how).await;
         change.end(&answer);
         answer
     }

@@ -95,6 +95,24 @@ impl LockTable {
         }
     }
 
+    /// Gives up bits of an inode under which nothing is kept, and that the server would ask for next. What is left of the locks, to travel
+    /// with the request.
+    pub fn without(self: &Arc<Self>, inode: Fid, bits: u64) -> Vec<(LockId, u64)> {
+        let (resource, part) = (Resource::bits(inode), Policy::bits(bits));
+        let (now, mut left) = (self.rt.now(), Vec::new());
+        self.done(self.state.lock(), |locks, actions| {
+            while let Some(held) = locks.matching(resource, Mode::Pr, &part) {
+                let rest = if let Policy::Bits { bits: have, .. } = held.policy { have & !bits } else { 0 };
+                let id =
+                    if rest != 0 { locks.converted(now, held.cookie, held.mode, Policy::bits(rest)) } else { None };
+                locks.release(now, held.cookie, actions);
+                let Some(id) = id else { break };
+                left.push((id, rest));
+            }
+        });
+        left
+    }
+
     fn begin_work(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         if !std::mem::replace(&mut state.working, true) {
             drop(state);

@@ -24,7 +24,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use sheen_ldlm::client::{Action, Locks, Stats, Tunables};
+use sheen_ldlm::client::{Action, Held, Locks, Stats, Tunables};
 use sheen_rpc::BoxFuture;
 use sheen_rt::Rt;
 use sheen_wire::{
@@ -43,6 +43,14 @@ const LRU_INTERVAL: Duration = Duration::from_secs(60);
 pub trait Owner: Send + Sync + 'static {
     /// Drops what is cached under these locks and tells the kernel. What that has to wait for is returned, one for each lock.
     fn drop_cached(&self, flushes: &[Flush]) -> Vec<Option<BoxFuture<'static, ()>>>;
+
+    /// An object is going to be removed: what was written to it need not be.
+    fn doomed(&self, _: Resource) {}
+
+    /// The target asks what this client knows of an object that the target does not.
+    fn glimpsed(&self, _: LockId, _: Resource) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
 
     /// Drops all that is cached under locks of this target: they are lost.
     fn forgotten(&self, resources: &[Resource]);
@@ -101,6 +109,11 @@ impl LockRef {
         self.cookie
     }
 
+    /// The bytes of a lock on an object.
+    pub fn range(&self) -> (u64, u64) {
+        self.policy.range()
+    }
+
     /// The bits of a lock on an inode; 0 of another one.
     pub fn bits(&self) -> u64 {
         if let Policy::Bits { bits, .. } = self.policy { bits } else { 0 }
@@ -150,9 +163,19 @@ impl LockTable {
         self.matching_in(resource, Mode::Pr, policy)
     }
 
-    /// A lock held already that permits `mode` on `policy`.
+    /// A lock held already that permits `mode` on `policy`. A group's lock permits to write, and guards nothing that is kept.
     pub fn matching_in(self: &Arc<Self>, resource: Resource, mode: Mode, policy: &Policy) -> Option<LockRef> {
-        let held = self.state.lock().locks.matching(resource, mode, policy)?;
+        let mut state = self.state.lock();
+        let held = match state.locks.matching(resource, mode, policy) {
+            None if mode == Mode::Pw => state.locks.in_group(resource),
+            held => held,
+        }?;
+        Some(LockRef { table: self.clone(), cookie: held.cookie, policy: held.policy })
+    }
+
+    /// The lock of a group that is held on an object.
+    pub fn in_group(self: &Arc<Self>, resource: Resource) -> Option<LockRef> {
+        let held = self.state.lock().locks.in_group(resource)?;
         Some(LockRef { table: self.clone(), cookie: held.cookie, policy: held.policy })
     }
 
@@ -168,7 +191,8 @@ impl LockTable {
 
     /// Whether a lock is held still on this part, be it asked for or not.
     pub fn is_held(&self, cookie: Cookie, policy: &Policy) -> bool {
-        self.state.lock().locks.held(cookie).is_some_and(|held| held.policy.contains(policy))
+        let held = self.state.lock().locks.held(cookie);
+        held.is_some_and(|held| held.mode == Mode::Group || held.policy.contains(policy))
     }
 
     /// A request for a lock is about to be sent. The guard takes the answer.
@@ -192,7 +216,15 @@ impl LockTable {
     /// The target calls.
     pub fn called_back(self: &Arc<Self>, callback: Callback) {
         match callback {
-            Callback::Blocking { id, cookie, resource, wanted } => self.blocked(id, cookie, resource, &wanted.1),
+            Callback::Blocking { id, cookie, resource, wanted } => {
+                if wanted.0 == Mode::Ex
+                    && resource.kind == Kind::Extent
+                    && let Some(owner) = self.owner()
+                {
+                    owner.doomed(resource);
+                }
+                self.blocked(id, cookie, resource, &wanted.1);
+            }
             Callback::Completion { id, cookie, resource, .. } if resource.kind == Kind::Flock => {
                 if !self.flocks.granted(cookie) {
                     self.with(|_, actions| actions.push(Action::Cancel { id }));
@@ -211,8 +243,11 @@ impl LockTable {
                     locks.granted(cookie, id, mode, policy, actions);
                 });
             }
-            // This client makes no object larger behind the server's back.
-            Callback::Glimpse { .. } => {}
+            Callback::Glimpse { id, resource, .. } => {
+                if let Some(owner) = self.owner() {
+                    drop(self.rt.spawn("ldlm_glimpse", owner.glimpsed(id, resource)));
+                }
+            }
         }
     }
 
@@ -255,6 +290,11 @@ impl LockTable {
     /// Gives up all locks that nobody uses at the moment (`lru_size=clear`).
     pub fn clear(self: &Arc<Self>) {
         self.with(|locks, actions| locks.clear(actions));
+    }
+
+    /// All locks held, for dumps and checkers.
+    pub fn all_locks(&self) -> Vec<(Resource, Held)> {
+        self.state.lock().locks.all_locks()
     }
 
     /// Counters.

@@ -27,6 +27,7 @@ impl Lov {
         if len == 0 {
             return Ok(());
         }
+        self.settle_file(layout).await;
         let split = Split::new(layout, offset, len);
         let groups = by_ost(layout, split.runs.iter().map(|r| r.stripe))?;
         let calls = groups.into_iter().map(|(ost, runs)| {

@@ -82,7 +82,7 @@ impl Lov {
     async fn lock_together(&self, layout: &Layout, ost: u32, stripes: &[usize]) -> Result<Option<Vec<LockRef>>> {
         let object = |s: &usize| Ok((layout.fid(), stripe(layout, *s)?.object));
         let objects = stripes.iter().map(object).collect::<Result<Vec<_>>>()?;
-        let answers = self.enqueue(ost, &objects, Mode::Pw, Flags::default()).await?;
-        Ok(answers.into_iter().map(|(lock, _)| lock).collect())
+        let answers = self.enqueue(ost, &objects, Mode::Pw, WHOLE, Flags::default()).await?;
+        Ok(answers.into_iter().map(|(lock, ..)| lock).collect())
     }
 }

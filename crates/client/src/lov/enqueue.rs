@@ -7,12 +7,15 @@
 use sheen_layout::Layout;
 use sheen_wire::{
     Bulk, Errno, Fid, Result,
-    ldlm::{Cookie, Enqueue, Flags, Mode, Policy, Resource},
+    ldlm::{Cookie, Enqueue, Enqueued, Flags, Mode, Policy, Resource},
     ost::{ObjectAttr, Reply, Request},
 };
 
 use super::{Lov, stripe};
 use crate::locks::LockRef;
+
+/// A lock that is wanted: file, object, part of it, how.
+pub type Want = (Fid, Fid, Policy, Flags);
 
 /// All of an object.
 pub const WHOLE: Policy = Policy::extent(0, u64::MAX);
@@ -48,48 +51,63 @@ impl Lov {
     pub async fn try_lock(&self, ost: u32, objects: &[(Fid, Fid)]) -> Result<Vec<(Option<LockRef>, ObjectAttr)>> {
         // Somebody who appends keeps its lock until it is asked for it.
         let flags = Flags { nowait: true, ask: true, ..Flags::default() };
-        self.enqueue(ost, objects, Mode::Pr, flags).await
+        let answers = self.enqueue(ost, objects, Mode::Pr, WHOLE, flags).await?;
+        Ok(answers.into_iter().map(|(lock, _, attr)| (lock, attr)).collect())
     }
 
     /// The lock on a stripe's object; waits for it.
     pub async fn lock(&self, layout: &Layout, index: usize) -> Result<Option<LockRef>> {
         let stripe = stripe(layout, index)?;
         let objects = [(layout.fid(), stripe.object)];
-        let answer = self.enqueue(stripe.ost, &objects, Mode::Pr, Flags::default()).await?;
-        Ok(answer.into_iter().next().and_then(|(lock, _)| lock))
+        let answer = self.enqueue(stripe.ost, &objects, Mode::Pr, WHOLE, Flags::default()).await?;
+        Ok(answer.into_iter().next().and_then(|(lock, ..)| lock))
     }
 
-    /// Asks for locks on the whole of objects of one OST, each given with its file. Those that were had, and what the objects are.
+    /// Asks for locks on objects of one OST, each given with its file. Those that were had, what was answered, and what the objects are.
     pub(super) async fn enqueue(
         &self,
         ost: u32,
         objects: &[(Fid, Fid)],
         mode: Mode,
+        policy: Policy,
         flags: Flags,
-    ) -> Result<Vec<(Option<LockRef>, ObjectAttr)>> {
+    ) -> Result<Vec<(Option<LockRef>, Enqueued, ObjectAttr)>> {
+        let wants: Vec<Want> = objects.iter().map(|(file, object)| (*file, *object, policy, flags)).collect();
+        self.enqueue_each(ost, &wants, mode).await
+    }
+
+    /// As [`Lov::enqueue`], each on a part of its own.
+    pub(super) async fn enqueue_each(
+        &self,
+        ost: u32,
+        wants: &[Want],
+        mode: Mode,
+    ) -> Result<Vec<(Option<LockRef>, Enqueued, ObjectAttr)>> {
         let osc = self.osc(ost).await?;
-        let asking: Vec<_> =
-            objects.iter().map(|(_, object)| osc.locks().begin(Resource::extent(*object), mode, WHOLE)).collect();
-        let lock = |((_, object), asking): (&(Fid, Fid), &crate::locks::Asking)| Enqueue {
-            flags,
-            ..Enqueue::new(Resource::extent(*object), mode, WHOLE, asking.cookie())
+        let begin = |(_, object, policy, _): &Want| osc.locks().begin(Resource::extent(*object), mode, *policy);
+        let asking: Vec<_> = wants.iter().map(begin).collect();
+        let lock = |((_, object, policy, flags), asking): (&Want, &crate::locks::Asking)| Enqueue {
+            flags: *flags,
+            ..Enqueue::new(Resource::extent(*object), mode, *policy, asking.cookie())
         };
-        let locks = objects.iter().zip(&asking).map(lock).collect();
-        let request = Request::Enqueue { locks, want: 0 };
-        let Reply::Enqueued { locks: answers, .. } = osc.call(request, Bulk::new()).await?.0 else {
+        let locks = wants.iter().zip(&asking).map(lock).collect();
+        let want = if mode.writes() { osc.writeback().want() } else { 0 };
+        let request = Request::Enqueue { locks, want };
+        let Reply::Enqueued { locks: answers, granted } = osc.call(request, Bulk::new()).await?.0 else {
             return Err(Errno::EPROTO);
         };
-        if answers.len() != objects.len() {
+        osc.writeback().granted(granted);
+        if answers.len() != wants.len() {
             return Err(Errno::EPROTO);
         }
         let mut got = Vec::with_capacity(answers.len());
-        for ((asking, (file, object)), (answer, attr)) in asking.into_iter().zip(objects).zip(answers) {
+        for ((asking, (file, object, ..)), (answer, attr)) in asking.into_iter().zip(wants).zip(answers) {
             let lock = asking.answered(&answer);
             if lock.is_some() {
                 self.cache.data.own(*object, *file);
                 self.cache.locked(*file);
             }
-            got.push((lock, attr));
+            got.push((lock, answer, attr));
         }
         Ok(got)
     }

@@ -7,7 +7,7 @@ use sheen_wire::{
     ost::{ObjectAttr, PARTS_MAX, Reply, Request},
 };
 
-use super::Lov;
+use super::{Lov, cached::with_kept};
 use crate::join::join_all;
 
 /// A file to be looked at.
@@ -43,7 +43,9 @@ impl Lov {
     /// What the OSTs say of the file's objects, by stripe.
     pub async fn glimpse(&self, layout: &Layout) -> Result<Vec<ObjectAttr>> {
         if let [only] = layout.stripes() {
-            return self.object_attrs(only.ost, vec![only.object]).await;
+            let kept = self.kept_attrs(layout).into_iter().next().flatten();
+            let attrs = self.object_attrs(only.ost, vec![only.object]).await?;
+            return Ok(attrs.into_iter().map(|attr| with_kept(attr, kept)).collect());
         }
         let mut seen = self.look(&[Look { layout, lock: false }]).await;
         seen.pop().unwrap_or(Err(Errno::EIO)).map(|seen| seen.objects)
@@ -59,8 +61,10 @@ impl Lov {
     pub async fn look(&self, files: &[Look<'_>]) -> Vec<Result<Seen>> {
         let mut seen: Vec<Result<Seen>> = Vec::with_capacity(files.len());
         let mut wanted: Vec<Wanted> = Vec::new();
+        let mut kept: Vec<Vec<Option<ObjectAttr>>> = Vec::with_capacity(files.len());
         for (file, Look { layout, lock }) in files.iter().enumerate() {
             let locks = self.all_locked(layout);
+            kept.push(self.kept_attrs(layout));
             let (lock, owner) = (*lock && locks.is_none(), layout.fid());
             let stripes = layout.stripes().iter().enumerate();
             wanted.extend(stripes.map(|(stripe, s)| Wanted {
@@ -88,6 +92,10 @@ impl Lov {
                 Ok(answer) => group.iter().zip(answer).for_each(|(w, answer)| note(&mut seen[w.file], w, answer)),
                 Err(errno) => group.iter().for_each(|w| seen[w.file] = Err(errno)),
             }
+        }
+        for (seen, kept) in seen.iter_mut().zip(kept).filter(|(_, kept)| !kept.is_empty()) {
+            let objects = seen.iter_mut().flat_map(|seen| seen.objects.iter_mut());
+            objects.zip(kept).for_each(|(attr, kept)| *attr = with_kept(*attr, kept));
         }
         seen
     }

@@ -1,15 +1,18 @@
 //! Striping (Lustre's lov): turns what happens to a file into requests to the OSTs that hold its objects.
 //!
-//! One request carries all that goes to one OST; requests to several OSTs are on their way together; where there is only one, it is
+//! Small writes are kept for a while (`cached`). One request carries all that goes to one OST; requests to several OSTs are on their way together; where there is only one, it is
 //! awaited without anything around it. Kept in mind is which files were changed and not synced (`unsynced`); locks on objects, and what
 //! is kept under them, are `enqueue`'s and [`crate::cache`]'s.
 //!
 //! An action that needs two rounds (a read that meets a hole, a truncate) is not atomic against other clients yet; an append is (`append`).
 
+mod ahead;
 mod allocate;
 mod append;
+mod cached;
 mod enqueue;
 mod glimpse;
+mod group;
 mod read;
 mod seek;
 mod split;
@@ -20,7 +23,10 @@ mod write;
 
 use std::{
     fmt,
-    sync::{Arc, atomic::AtomicUsize},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -32,19 +38,28 @@ use tokio::sync::Notify;
 
 use crate::{cache::Cache, osc::Osc};
 pub use glimpse::{Look, Seen, merge};
-use unsynced::Unsynced;
+pub use unsynced::Unsynced;
+pub use write::How;
 
 /// How long an action waits for an OST that its layout names and the configuration does not: it was just added, and the
 /// configuration is on its way.
 const NEW_OST_WAIT: Duration = Duration::from_secs(10);
+/// Larger writes are not kept, so a lock of the client's own would only be in others' way.
+const LOCKLESS_BYTES_DEFAULT: u64 = write::KEEP_BYTES_MAX as u64;
 
 /// The OSTs of a file system.
 pub struct Lov {
     rt: Rt,
     oscs: RwLock<Vec<Option<Arc<Osc>>>>,
     added: Notify,
-    unsynced: Unsynced,
+    unsynced: Arc<Unsynced>,
     cache: Arc<Cache>,
+    /// Dirty bytes that are kept, for all OSTs.
+    kept: Arc<AtomicU64>,
+    /// Whether small writes are kept.
+    keeping: AtomicBool,
+    /// From so many bytes on a write goes without a lock of this client; 0: none does.
+    lockless_bytes: AtomicU64,
     /// Reads under way.
     reads: AtomicUsize,
 }
@@ -59,12 +74,61 @@ impl Lov {
     /// Without OSTs; [`Lov::add`] brings them.
     pub fn new(rt: Rt, cache: Arc<Cache>) -> Lov {
         let (oscs, added, reads) = (RwLock::new(Vec::new()), Notify::new(), AtomicUsize::new(0));
-        Lov { rt, oscs, added, unsynced: Unsynced::new(), cache, reads }
+        let (unsynced, kept) = (Arc::new(Unsynced::new()), Arc::default());
+        Lov {
+            rt,
+            oscs,
+            added,
+            unsynced,
+            cache,
+            kept,
+            keeping: AtomicBool::new(true),
+            lockless_bytes: AtomicU64::new(LOCKLESS_BYTES_DEFAULT),
+            reads,
+        }
     }
 
     /// What is kept under locks.
     pub fn cache(&self) -> &Arc<Cache> {
         &self.cache
+    }
+
+    /// What was changed and not synced.
+    pub fn unsynced(&self) -> &Arc<Unsynced> {
+        &self.unsynced
+    }
+
+    /// How many dirty bytes are kept: counted by those who keep them.
+    pub fn kept(&self) -> &Arc<AtomicU64> {
+        &self.kept
+    }
+
+    /// Whether small writes are kept for a while (`llite.*.writeback`).
+    pub fn keeping(&self) -> bool {
+        self.keeping.load(Relaxed)
+    }
+
+    /// Sets it. What is kept stays until it is written.
+    pub fn set_keeping(&self, on: bool) {
+        self.keeping.store(on, Relaxed);
+    }
+
+    /// Whether a write of so many bytes that is not kept takes locks of the client's own.
+    pub fn locks_write(&self, len: usize) -> bool {
+        match self.lockless_bytes() {
+            0 => true,
+            from => len >= write::KEEP_BYTES_MAX && (len as u64) < from,
+        }
+    }
+
+    /// From how many bytes on writes do so (`llite.*.lockless_write_kb`); 0: never.
+    pub fn lockless_bytes(&self) -> u64 {
+        self.lockless_bytes.load(Relaxed)
+    }
+
+    /// Sets it.
+    pub fn set_lockless_bytes(&self, bytes: u64) {
+        self.lockless_bytes.store(bytes, Relaxed);
     }
 
     /// Adds an OST; one of the same index is replaced. Indices beyond Lustre's are ignored.

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
 use sheen_layout::Layout;
-use sheen_lnet::Nid;
+use sheen_lnet::{Live, Nid};
 use sheen_wire::{
     Bulk, Errno, Result,
-    ost::{Reply, Request},
+    ost::{ObjectAttr, Reply, Request},
 };
 
 use super::{
@@ -50,13 +50,16 @@ impl Drop for Reading<'_> {
 }
 
 impl Lov {
-    /// Bytes `[offset, offset + len)`, fewer at the end of the file, without copying. The caller bounds `len`.
-    pub async fn read(&self, layout: &Layout, offset: u64, len: u64) -> Result<Bulk> {
+    /// Bytes `[offset, offset + len)`, fewer at the end of the file, without copying. The caller bounds `len`. With `in_place` all of
+    /// them may be left where they are: then there is no bulk.
+    pub async fn read(&self, layout: &Layout, offset: u64, len: u64, in_place: bool) -> Result<(Bulk, Option<Live>)> {
         let len = len.min(layout.max_file_size().saturating_sub(offset));
         if len == 0 {
-            return Ok(Bulk::new());
+            return Ok((Bulk::new(), None));
         }
         let split = Split::new(layout, offset, len);
+        self.settle(layout, &split).await;
+        let kept = self.kept_attrs(layout);
         let (_reading, alone) = Reading::begin(&self.reads);
         let halve = alone && split.runs.len() == 1 && len >= HALVE_BYTES_MIN;
         let half = len.div_ceil(2).next_multiple_of(HALVE_ALIGN);
@@ -67,7 +70,16 @@ impl Lov {
         let mut runs = vec![Bulk::new(); split.runs.len()];
         if rpcs.len() == 1 {
             let Rpc { ost, parts, pieces, .. } = rpcs.swap_remove(0);
-            let (reply, bulk) = self.call(ost, Request::Read { parts }, Bulk::new()).await?;
+            let (reply, bulk) = match *parts {
+                [part] if in_place => {
+                    let (reply, bulk, live) = self.osc(ost).await?.read_in_place(part).await?;
+                    if live.is_some() {
+                        return Ok((bulk, live));
+                    }
+                    (reply, bulk)
+                }
+                _ => self.call(ost, Request::Read { parts }, Bulk::new()).await?,
+            };
             distribute(&mut runs, &pieces, reply, bulk)?;
         } else {
             let calls = rpcs.into_iter().map(|Rpc { ost, parts, pieces, .. }| async move {
@@ -78,16 +90,51 @@ impl Lov {
                 distribute(&mut runs, &pieces, reply, bulk)?;
             }
         }
-        if layout.stripe_count() == 1 {
-            return runs.pop().ok_or(Errno::EIO);
-        }
-        let (mut data, missing) = assemble(layout, &split, &runs);
+        let (mut data, missing) = if layout.stripe_count() == 1 {
+            let data = runs.pop().ok_or(Errno::EIO)?;
+            let missing = len - data.len() as u64;
+            (data, missing)
+        } else {
+            assemble(layout, &split, &runs)
+        };
         if missing > 0 {
             let known = offset + data.len() as u64;
-            let size = self.size(layout).await?;
-            push_zeros(&mut data, size.saturating_sub(known).min(missing));
+            let more = self.size_beyond(layout, &kept).await?.saturating_sub(known).min(missing);
+            // A lone object may have been written there since it was read, and be as long as the file by that.
+            if more > 0 && layout.stripe_count() == 1 {
+                data.append(self.read_lone(layout, known, more).await?);
+            }
+            let hole = (known + more).saturating_sub(offset + data.len() as u64);
+            push_zeros(&mut data, hole);
+        }
+        Ok((data, None))
+    }
+
+    /// What the only object of a file has of a range.
+    async fn read_lone(&self, layout: &Layout, offset: u64, len: u64) -> Result<Bulk> {
+        let mut data = Bulk::new();
+        for Rpc { ost, parts, .. } in Split::new(layout, offset, len).rpcs(layout, |ost| self.max_bytes(ost))? {
+            let wanted: u64 = parts.iter().map(|p| u64::from(p.len)).sum();
+            let (Reply::Read(_), bulk) = self.call(ost, Request::Read { parts }, Bulk::new()).await? else {
+                return Err(Errno::EPROTO);
+            };
+            let whole = bulk.len() as u64 == wanted;
+            data.append(bulk);
+            if !whole {
+                break;
+            }
         }
         Ok(data)
+    }
+
+    /// The size of a file of which a read found less than it asked for: a hole, or the end. Of what others have written behind the end of
+    /// an object, the OST that was read from said nothing; nor of what is kept here, which the caller looked up before the read. A
+    /// lone object's end is the file's if nobody else can have written there: then this costs nothing.
+    async fn size_beyond(&self, layout: &Layout, kept: &[Option<ObjectAttr>]) -> Result<u64> {
+        if layout.stripe_count() == 1 && self.matching(layout, 0).is_some() {
+            return Ok(kept.first().copied().flatten().map_or(0, |kept| layout.file_size(0, kept.size)));
+        }
+        self.size(layout).await
     }
 
     /// Whether an OST is known to live in another process.

@@ -22,6 +22,7 @@ impl Lov {
     /// # Errors
     /// ENXIO: `offset` is not inside the file, or no data follows it.
     pub async fn seek(&self, layout: &Layout, offset: u64, what: Seek) -> Result<u64> {
+        self.settle_file(layout).await;
         let objects = self.glimpse(layout).await?;
         let size = glimpse::size(layout, &objects);
         if offset >= size {

@@ -15,6 +15,8 @@ impl Lov {
     /// # Errors
     /// EIO: an OST could not, or something that this client wrote before was lost with its host's power (told once).
     pub async fn sync(&self, layout: &Layout) -> Result<()> {
+        self.settle_file(layout).await;
+        let kept = self.take_error(layout).map_or(Ok(()), Err);
         let groups = by_ost(layout, 0..layout.stripe_count())?;
         let file = layout.fid();
         let calls = groups.into_iter().map(|(ost, stripes)| {
@@ -25,7 +27,8 @@ impl Lov {
                 self.unsynced.synced(file, ost, before, epoch)
             }
         });
-        join_all(calls).await.into_iter().collect()
+        let synced: Result<()> = join_all(calls).await.into_iter().collect();
+        kept.and(synced)
     }
 
     /// Answers when all that was written to any active OST is durable.
@@ -33,12 +36,17 @@ impl Lov {
     /// # Errors
     /// As [`Lov::sync`].
     pub async fn sync_all(&self) -> Result<()> {
+        self.settle_all().await;
         let before = self.unsynced.before_all();
         let osts = self.all().into_iter().filter(|osc| osc.active()).map(|osc| osc.index());
         let calls = osts.map(|ost| async move { Ok((ost, self.sync_rpc(ost, Vec::new()).await?)) });
         let answers = join_all(calls).await;
         let answered: Vec<(u32, u64)> = answers.iter().flatten().copied().collect();
+        let failed = self.all().into_iter().filter(|osc| osc.writeback().has_failed()).count();
         self.unsynced.synced_all(before, &answered)?;
+        if failed > 0 {
+            return Err(Errno::EIO);
+        }
         answers.into_iter().try_for_each(|answer: Result<_>| answer.map(drop))
     }
 

@@ -1,24 +1,43 @@
-//! Writing a range of a file.
+//! Writing a range of a file: kept for a while (`cached`), or at once.
 
 use sheen_layout::Layout;
 use sheen_wire::{
     Bulk, Errno, Fid, Result,
-    ost::{Grant, Request},
+    ost::{Grant, Part, Reply, Request},
 };
 
 use super::{
-    Lov, done,
+    Lov,
     split::{Rpc, Split},
 };
 use crate::join::join_all;
 
+/// From this size on a write is not kept: gathering would cost more than it saves.
+pub const KEEP_BYTES_MAX: usize = 256 << 10;
+/// What an OST's refusal to let a write wait looks like inside of this module.
+const LOCK_FIRST: Errno = Errno::EBUSY;
+/// Times that a write asks for its locks because too many writes wait.
+const ROUNDS_MAX: usize = 64;
+
+/// How a write is to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct How {
+    /// Durable before the answer.
+    pub sync: bool,
+    /// A small one may be kept for a while.
+    pub keep: bool,
+    /// Under locks of this client, unless the objects are contended. Else the OSTs lock for it.
+    pub lock: bool,
+}
+
 impl Lov {
     /// Writes `data` at `offset` and returns how many bytes from its start are in the file: all, or fewer where an OST refused the
-    /// rest, or where the layout's largest file size cuts it (as write(2) does). `sync`: durable before the answer.
+    /// rest, or where the layout's largest file size cuts it (as write(2) does).
     ///
     /// # Errors
-    /// EFBIG: at or past the largest size. EIO, with `sync`: what was written without it before may be lost (told once). What an OST answers, if not even the first byte was written.
-    pub async fn write(&self, layout: &Layout, offset: u64, data: Bulk, sync: bool) -> Result<usize> {
+    /// EFBIG: at or past the largest size. EIO, with `sync`: what was written without it before may be lost (told once). What an OST
+    /// answers, if not even the first byte was written.
+    pub async fn write(&self, layout: &Layout, offset: u64, data: Bulk, how: How) -> Result<usize> {
         let room = layout.max_file_size().saturating_sub(offset);
         if data.is_empty() {
             return Ok(0);
@@ -27,34 +46,44 @@ impl Lov {
             return Err(Errno::EFBIG);
         }
         let data = if data.len() as u64 > room { data.slice(0, room as usize) } else { data };
-        let len = data.len();
-        let split = Split::new(layout, offset, len as u64);
+        let split = Split::new(layout, offset, data.len() as u64);
+        if how.keep && data.len() < KEEP_BYTES_MAX && self.keep(layout, &split, offset, &data).await? {
+            return Ok(data.len());
+        }
+        let mut locks = if how.lock { self.lock_runs(layout, &split, true).await? } else { None };
+        for _ in 0..ROUNDS_MAX {
+            self.settle(layout, &split).await;
+            match self.write_through(layout, &split, offset, &data, how.sync).await {
+                Err(LOCK_FIRST) => {}
+                answer => return answer,
+            }
+            drop(locks.take());
+            locks = self.lock_runs(layout, &split, false).await?;
+        }
+        Err(Errno::EIO)
+    }
+
+    async fn write_through(
+        &self,
+        layout: &Layout,
+        split: &Split,
+        offset: u64,
+        data: &Bulk,
+        sync: bool,
+    ) -> Result<usize> {
+        let (file, len) = (layout.fid(), data.len());
         let mut rpcs = split.rpcs(layout, |ost| self.max_bytes(ost))?;
         if rpcs.len() == 1 && split.runs.len() == 1 {
             let Rpc { ost, parts, .. } = rpcs.swap_remove(0);
-            self.write_rpc(
-                layout.fid(),
-                ost,
-                Request::Write { parts, sync, mtime: None, grant: Grant::default() },
-                data,
-            )
-            .await?;
+            self.write_rpc(file, ost, parts, sync, data.clone()).await?;
             return Ok(len);
         }
-        let runs = deal(layout, &split, offset, &data);
+        let runs = deal(layout, split, offset, data);
         let runs = &runs;
         let calls = rpcs.into_iter().map(|Rpc { ost, parts, pieces, .. }| async move {
             let mut bulk = Bulk::new();
             pieces.iter().for_each(|p| bulk.append(runs[p.run].slice(p.pos as usize, p.len as usize)));
-            let answer = self
-                .write_rpc(
-                    layout.fid(),
-                    ost,
-                    Request::Write { parts, sync, mtime: None, grant: Grant::default() },
-                    bulk,
-                )
-                .await;
-            answer.map_err(|errno| (errno, pieces))
+            self.write_rpc(file, ost, parts, sync, bulk).await.map_err(|errno| (errno, pieces))
         });
         // Of each run, how much is certainly written.
         let mut written: Vec<u64> = split.runs.iter().map(|r| r.len).collect();
@@ -65,25 +94,34 @@ impl Lov {
         }
         match failed {
             None => Ok(len),
-            Some(errno) => match prefix(layout, &split, &written) {
+            Some(errno) => match prefix(layout, split, &written) {
                 0 => Err(errno),
                 prefix => Ok(prefix as usize),
             },
         }
     }
 
-    async fn write_rpc(&self, file: Fid, ost: u32, request: Request, bulk: Bulk) -> Result<()> {
-        if !matches!(request, Request::Write { sync: true, .. }) {
-            return self.change(file, ost, request, bulk).await;
+    async fn write_rpc(&self, file: Fid, ost: u32, parts: Vec<Part>, sync: bool, bulk: Bulk) -> Result<()> {
+        let osc = self.osc(ost).await?;
+        let before = if sync { self.unsynced.before(file, ost) } else { None };
+        let grant = Grant { used: 0, want: osc.writeback().want() };
+        match osc.call(Request::Write { parts, sync, mtime: None, grant }, bulk).await?.0 {
+            Reply::Done { epoch, granted } => {
+                osc.writeback().granted(granted);
+                if sync {
+                    return self.unsynced.changed_durably(file, ost, before, epoch);
+                }
+                self.unsynced.changed(file, ost, epoch);
+                Ok(())
+            }
+            Reply::LockFirst => Err(LOCK_FIRST),
+            _ => Err(Errno::EPROTO),
         }
-        let before = self.unsynced.before(file, ost);
-        let epoch = done(self.call(ost, request, bulk).await?.0)?;
-        self.unsynced.changed_durably(file, ost, before, epoch)
     }
 }
 
 /// Each run's bytes, sharing memory with `data`.
-fn deal(layout: &Layout, split: &Split, offset: u64, data: &Bulk) -> Vec<Bulk> {
+pub(super) fn deal(layout: &Layout, split: &Split, offset: u64, data: &Bulk) -> Vec<Bulk> {
     let mut runs = vec![Bulk::new(); split.runs.len()];
     for (run, _, chunk) in split.chunks(layout) {
         runs[run].append(data.slice((chunk.file_offset - offset) as usize, chunk.len as usize));

@@ -39,15 +39,14 @@ impl FakeLocks {
         LockId(self.next)
     }
 
-    pub fn keep(&mut self, keep: Option<Cookie>, fids: &[Fid]) -> Vec<Grant> {
+    pub fn keep(&mut self, keep: Option<Cookie>, inodes: &[(Fid, u64)]) -> Vec<Grant> {
         let Some(first) = keep.filter(|_| self.on) else { return Vec::new() };
-        let grant = |(i, fid): (usize, &Fid)| {
+        let grant = |(i, &(fid, bits)): (usize, &(Fid, u64))| {
             let cookie = Cookie(first.0 + i as u64);
-            let id = self.grant(None, Resource::bits(*fid), cookie);
-            let bits = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
-            Grant { id, cookie, fid: *fid, bits }
+            let id = self.grant(None, Resource::bits(fid), cookie);
+            Grant { id, cookie, fid, bits }
         };
-        fids.iter().enumerate().map(grant).collect()
+        inodes.iter().enumerate().map(grant).collect()
     }
 
     pub fn enqueue(&mut self, ost: Option<u32>, lock: &Enqueue) -> Enqueued {

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use sheen_layout::{Layout, Stripe};
 use sheen_wire::{
-    Attr, Cred, Errno, Fid, FileKind, Result, StatFs, fid,
-    mds::{DirEntry, Entry, NewNode, Reply, Request, SetTime, flags},
+    Attr, Cred, Errno, Fid, FileKind, Result, StatFs, Time, fid,
+    ldlm::bits,
+    mds::{DirEntry, Entry, NO_HANDLE, NewNode, Reply, Request, SetTime, flags},
 };
 
 use super::{Node, State, World};
@@ -101,11 +102,16 @@ fn check(state: &State, cred: &Cred) -> Result<()> {
     }
 }
 
-/// The inodes that an answer is about.
-pub fn inodes(reply: &Reply) -> Vec<Fid> {
+/// The inodes that an answer is about, and what of them may be kept.
+pub fn inodes(reply: &Reply) -> Vec<(Fid, u64)> {
+    let of = |entry: &Entry| {
+        let opens = entry.attr.kind == FileKind::Regular && entry.attr.nlink > 0;
+        let open = if opens { bits::OPEN } else { 0 };
+        (entry.attr.fid, open | bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT)
+    };
     match reply {
-        Reply::Entry(entry) | Reply::Opened { entry, .. } => vec![entry.attr.fid],
-        Reply::Entries { entries, .. } => entries.iter().filter_map(|e| Some(e.entry.as_ref()?.attr.fid)).collect(),
+        Reply::Entry(entry) | Reply::Opened { entry, .. } => vec![of(entry)],
+        Reply::Entries { entries, .. } => entries.iter().filter_map(|e| e.entry.as_ref().map(of)).collect(),
         _ => Vec::new(),
     }
 }
@@ -184,6 +190,11 @@ pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
         }
         Request::Close { fid, handle, wrote, .. } => {
             state.log.push(format!("mds closed wrote={wrote}"));
+            if handle == NO_HANDLE {
+                // Later than anything that follows, also by the client's clock.
+                state.nodes.get_mut(&fid).ok_or(Errno::ESTALE)?.attr.atime = Time { sec: i64::MAX, nsec: 0 };
+                return Ok(Reply::Entry(entry(state, fid)?));
+            }
             if state.open.remove(&handle) == Some(fid) { Ok(Reply::Ok) } else { Err(Errno::EBADF) }
         }
         Request::Unlink { parent, name, .. } => {

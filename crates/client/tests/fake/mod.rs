@@ -71,6 +71,7 @@ pub struct State {
     pub delay: Duration,
     pub incarnation: u64,
     pub locks: locks::FakeLocks,
+    pub habits: ost::Habits,
 }
 
 pub struct World {
@@ -181,6 +182,7 @@ impl Service<Ost> for FakeOst {
     ) -> BoxFuture<'a, Result<Response<wire_ost::Reply>>> {
         Box::pin(async move {
             self.0.pause().await;
+            self.0.hold(&request).await;
             let mut state = self.0.state.lock();
             state.locks.osts.insert(self.1, export.clone());
             ost::execute(&mut state, self.1, request, bulk)
@@ -188,7 +190,7 @@ impl Service<Ost> for FakeOst {
     }
 
     fn incarnation(&self) -> u64 {
-        1
+        1 + self.0.state.lock().habits.restarts
     }
 }
 
@@ -255,6 +257,7 @@ impl Mounted {
             delay: Duration::ZERO,
             incarnation: 1,
             locks: locks::FakeLocks::default(),
+            habits: ost::Habits::default(),
         };
         let world = Arc::new(World {
             state: Mutex::new(state),

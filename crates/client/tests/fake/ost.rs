@@ -1,10 +1,12 @@
 //! The fake OST.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use sheen_rpc::Response;
 use sheen_wire::{
-    Bulk, Errno, Fid, Result, StatFs, Time,
+    Bulk, Errno, Fid, Ost, Result, StatFs, Time,
+    ast::Callback,
+    ldlm::{LockId, Mode, Policy, Resource},
     ost::{Allocate, ObjectAttr, Reply, Request, Seek},
 };
 
@@ -17,6 +19,60 @@ pub struct Object {
     pub data: Vec<u8>,
     pub blocks: BTreeSet<usize>,
     pub mtime: Option<Time>,
+}
+
+/// How the OSTs take writes that were kept.
+#[derive(Default)]
+pub struct Habits {
+    /// They promise all the space that is wanted.
+    pub promise: bool,
+    /// So much of it was used.
+    pub used: u64,
+    /// They begin no write.
+    pub hold: bool,
+    /// So many writes are told to come under a lock.
+    pub lock_first: usize,
+    /// What they were answered.
+    pub glimpsed: Vec<(LockId, Option<ObjectAttr>)>,
+    /// How often they were.
+    pub restarts: u64,
+}
+
+impl Habits {
+    fn promised(&self, want: u64) -> u64 {
+        if self.promise { want } else { 0 }
+    }
+}
+
+impl World {
+    /// Resolves when a request may be executed.
+    pub async fn hold(&self, request: &Request) {
+        while matches!(request, Request::Write { .. }) && self.state.lock().habits.hold {
+            self.rt.sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Asks for all locks on an object, to be used so by somebody else. How many there were.
+    pub fn want(&self, object: Fid, mode: Mode, policy: Policy) -> usize {
+        self.tell(object, |id, cookie, resource| Callback::Blocking { id, cookie, resource, wanted: (mode, policy) })
+    }
+
+    /// Asks those who have locks on an object what they know of it. How many locks there were.
+    pub fn glimpse(&self, object: Fid) -> usize {
+        self.tell(object, |id, cookie, resource| Callback::Glimpse { id, cookie, resource })
+    }
+
+    fn tell(&self, object: Fid, callback: impl Fn(LockId, sheen_wire::ldlm::Cookie, Resource) -> Callback) -> usize {
+        let resource = Resource::extent(object);
+        let calls: Vec<_> = {
+            let state = self.state.lock();
+            let held = state.locks.held.iter().filter(|(_, held)| held.resource == resource);
+            held.map(|(id, held)| (callback(*id, held.cookie, resource), state.locks.osts[&held.ost.unwrap()].clone()))
+                .collect()
+        };
+        calls.iter().for_each(|(callback, export)| assert!(export.callback::<Ost>(*callback), "there is a connection"));
+        calls.len()
+    }
 }
 
 impl Object {
@@ -60,7 +116,11 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
             }
             Ok(Response::with_bulk(Reply::Read(lens), out))
         }
-        Request::Write { parts, .. } => {
+        Request::Write { parts, mtime, grant, .. } => {
+            if state.habits.lock_first > 0 {
+                state.habits.lock_first -= 1;
+                return Ok(Reply::LockFirst.into());
+            }
             if state.full.contains(&index) {
                 return Err(Errno::ENOSPC);
             }
@@ -70,16 +130,22 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
             for part in parts {
                 let object = object(state, index, part.object, now);
                 object.fill(part.offset as usize, &data[at..at + part.len as usize]);
+                object.mtime = mtime.or(object.mtime);
                 at += part.len as usize;
             }
-            Ok(done(state, index).into())
+            state.habits.used += grant.used;
+            let (Reply::Done { epoch, .. }, granted) = (done(state, index), state.habits.promised(grant.want)) else {
+                return Err(Errno::EPROTO);
+            };
+            Ok(Reply::Done { epoch, granted }.into())
         }
-        Request::Enqueue { locks, .. } => {
+        Request::Enqueue { locks, want } => {
             let answers = locks
                 .iter()
                 .map(|lock| (state.locks.enqueue(Some(index), lock), attr(state, index, &lock.resource.fid)));
             let answers = answers.collect::<Vec<_>>();
-            Ok(Reply::Enqueued { locks: answers, granted: 0 }.into())
+            let granted = state.habits.promised(want);
+            Ok(Reply::Enqueued { locks: answers, granted }.into())
         }
         Request::Cancel { locks } => {
             state.locks.cancel(Some(index), &locks);
@@ -107,7 +173,10 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
             Ok(Reply::Offset(seek(object, offset as usize, what)).into())
         }
         Request::Sync { .. } => Ok(done(state, index).into()),
-        Request::Glimpsed { .. } => Ok(Reply::Ok.into()),
+        Request::Glimpsed { answers } => {
+            state.habits.glimpsed.extend(answers);
+            Ok(Reply::Ok.into())
+        }
         Request::Destroy { .. } | Request::DestroyRange { .. } => Ok(Reply::Ok.into()),
         Request::StatFs => {
             let statfs = StatFs { bsize: 4096, blocks: 1000, bfree: 900, bavail: 800, files: 500, ffree: 400 };

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    os::{fd::AsFd, unix::fs::FileExt},
     sync::{
         Mutex, MutexGuard, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -238,6 +239,26 @@ impl State {
     }
 }
 
+/// Answers with data that lies in two places of a file, from which the last bytes are `missing`.
+fn in_files(data: &[u8], missing: usize, reply: Reply) {
+    let path = std::env::temp_dir().join(format!("sheen-fuse-{}-{:p}", std::process::id(), data));
+    let file = std::fs::File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let (first, second) = data.split_at(data.len() / 3);
+    file.write_all_at(second, 10).unwrap();
+    file.set_len((second.len() + 10).saturating_sub(missing) as u64).unwrap();
+    let other = file.try_clone().unwrap();
+    let start = 100_000_000;
+    file.write_all_at(if missing == 0 { first } else { b"" }, start).unwrap();
+    let runs = [
+        FileRun { file: file.as_fd(), offset: start, len: first.len() },
+        FileRun { file: other.as_fd(), offset: 10, len: second.len() },
+    ];
+    if let Err(reply) = reply.files(&runs) {
+        reply.data(&[Bytes::copy_from_slice(data)]);
+    }
+}
+
 fn pieces(data: &[u8], read: &Read) -> Vec<Bytes> {
     let start = (read.offset as usize).min(data.len());
     let end = (start + read.size as usize).min(data.len());
@@ -404,6 +425,10 @@ impl MemFs {
                     Some(b"hang") => drop(self.held.lock().unwrap().insert(header.unique, reply)),
                     Some(b"panic") => panic!("as the test asked"),
                     Some(b"drop") => drop(reply),
+                    Some(name @ (b"files" | b"cut files")) => {
+                        let missing = if name == b"files" { 0 } else { 5000 };
+                        answer!(reply, s.node(id), n => in_files(&pieces(&n.data, &r).concat(), missing, reply));
+                    }
                     _ => answer!(reply, s.node(id), n => reply.data(&pieces(&n.data, &r))),
                 }
             }

@@ -195,6 +195,25 @@ fn a_group_lock_goes_when_it_is_released() {
 }
 
 #[test]
+fn a_group_lock_serves_until_it_is_released() {
+    let mut locks = Locks::new(Tunables::default());
+    assert!(locks.in_group(object(3)).is_none());
+    let group = add_group(&mut locks, 7);
+    let mut actions = Vec::new();
+    locks.blocked(group, LockId(99), &ALL, &mut actions);
+    assert!(locks.matching(object(3), Mode::Group, &Policy::group(7)).is_none(), "it is asked for");
+    assert_eq!(locks.in_group(object(3)).map(|held| held.cookie), Some(group));
+    assert!(locks.in_group(object(4)).is_none());
+    locks.release(at(0), group, &mut actions);
+    assert!(actions.is_empty(), "one of two uses");
+    locks.release(at(0), group, &mut actions);
+    assert_eq!(actions, [flush(&locks, group, object(3))]);
+    assert!(locks.in_group(object(3)).is_none());
+    locks.cancelled(group);
+    assert!(locks.in_group(object(3)).is_none());
+}
+
+#[test]
 fn a_holder_may_keep_a_part() {
     let (mut locks, cookie) = with(object(1), Mode::Pw, Policy::extent(0, EOF));
     let id = locks.held(cookie).expect("held").id;

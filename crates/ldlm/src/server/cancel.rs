@@ -6,7 +6,7 @@
 use sheen_rt::Instant;
 use sheen_wire::ldlm::{LockId, Policy};
 
-use super::{Action, ClientId, Namespace};
+use super::{Action, ClientId, Namespace, SERVER};
 
 impl Namespace {
     /// A client gives locks back, or stops waiting for them.
@@ -19,7 +19,7 @@ impl Namespace {
                 client.progress = now;
             }
             self.drop_lock(n);
-            self.stats.cancelled += 1;
+            self.stats.cancelled += u64::from(client != SERVER);
         }
         self.settle(now, actions);
     }

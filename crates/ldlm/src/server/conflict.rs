@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use sheen_wire::ldlm::{self, Kind, Mode, Policy};
+use sheen_wire::ldlm::{self, Kind, MODES, Mode, Policy};
 
 use super::{ClientId, Namespace, SERVER, store::Lock};
 use crate::nodes::Root;
@@ -70,7 +70,9 @@ impl Namespace {
         f: &mut impl FnMut(u32) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let res = &self.resources[r];
-        self.conflicts(res.name.kind, &res.granted, want, limit, f)
+        // GROUP is the last of the modes. Of its locks there are those of one group at a time.
+        let modes = if self.acts_in_group(r, want) { MODES - 1 } else { MODES };
+        self.conflicts(res.name.kind, &res.granted[..modes], want, limit, f)
     }
 
     /// One granted lock in the way.
@@ -105,21 +107,74 @@ impl Namespace {
         before.or_else(|| self.granted_conflict(r, want))
     }
 
+    /// A waiting lock that waits for the granted lock `n`.
+    pub(super) fn waiting_for(&self, n: u32) -> Option<u32> {
+        let (lock, res) = (&self.locks[n], &self.resources[self.locks[n].resource]);
+        if res.waiting_len == 0 {
+            return None;
+        }
+        let mut found = None;
+        let _ = self.conflicts(res.name.kind, &res.waiting, &Want::of(lock), u64::MAX, &mut |w| {
+            let want = Want::of(&self.locks[w]);
+            let fellow = || lock.mode == Mode::Group && self.acts_in_group(lock.resource, &want);
+            if !want.excludes(lock) || fellow() {
+                return ControlFlow::Continue(());
+            }
+            found = Some(w);
+            ControlFlow::Break(())
+        });
+        found
+    }
+
     /// Whether the server acts for a client that has the extent to itself. It does not queue: what waits cannot be granted before that
-    /// client's lock goes, and the client may give it back only after what the server does for it.
+    /// client's locks go, and the client may give them back only after what the server does for it.
     fn is_shielded(&self, r: u32, want: &Want) -> bool {
         let res = &self.resources[r];
         if want.spare == SERVER || res.waiting_len == 0 || res.name.kind != Kind::Extent {
             return false;
         }
-        let mut modes = [Mode::Ex, Mode::Pw].into_iter().filter(|mode| mode.covers(want.mode));
+        self.acts_in_group(r, want) || self.acts_under_locks(r, want)
+    }
+
+    /// Whether the server acts for a client that has the object in its group: its fellows are not in the way then, as they are not in
+    /// the way of each other.
+    fn acts_in_group(&self, r: u32, want: &Want) -> bool {
+        let group = &self.resources[r].granted[Mode::Group as usize];
+        if want.spare == SERVER || group.is_empty() {
+            return false;
+        }
         let mut theirs = |n: u32| {
-            let lock = &self.locks[n];
-            let shields = lock.client == want.spare && lock.policy.contains(&want.policy);
-            if shields { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if self.locks[n].client == want.spare { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let range = want.policy.range();
-        modes.any(|m| self.nodes.overlapping(&res.granted[m as usize], range, u64::MAX, &mut theirs).is_break())
+        self.nodes.overlapping(group, (0, u64::MAX), u64::MAX, &mut theirs).is_break()
+    }
+
+    /// Whether the server acts for a client of which granted locks, one or several in a row, permit what the server wants.
+    fn acts_under_locks(&self, r: u32, want: &Want) -> bool {
+        let (mut from, end) = want.policy.range();
+        let mut whole = false;
+        loop {
+            let before = from;
+            for mode in [Mode::Ex, Mode::Pw].into_iter().filter(|mode| mode.covers(want.mode)) {
+                let root = &self.resources[r].granted[mode as usize];
+                let _ = self.nodes.overlapping(root, (from, end), u64::MAX, &mut |n| {
+                    let lock = &self.locks[n];
+                    let (first, last) = lock.policy.range();
+                    // They come in the order of their starts.
+                    whole |= lock.client == want.spare && first <= from && last >= end;
+                    if whole || first > from {
+                        return ControlFlow::Break(());
+                    }
+                    if lock.client == want.spare {
+                        from = from.max(last + 1);
+                    }
+                    ControlFlow::Continue(())
+                });
+            }
+            if whole || from == before {
+                return whole;
+            }
+        }
     }
 
     /// Whether the request is for a group that has the object already. It does not queue: its fellows may be waiting for it while others

@@ -7,8 +7,9 @@
 //! * [`Level::NoExpand`]: locks are what was asked. That cures writers whose requests do not touch each other;
 //! * [`Level::Contended`]: those that can write without a lock are told to.
 //!
-//! The level falls back to normal when for `contention_seconds` there was neither a conflict nor a change of the client that asks
-//! (one of both a writer): as long as clients take turns, letting locks grow would bring the disease back.
+//! An object is contended for `contention_seconds` after its last conflict; then locks are tried again, as asked: writers that do not
+//! touch each other (any more) keep them. The level falls back to normal when for as long there was neither a conflict nor a change
+//! of the client that asks or writes (one of both a writer): while clients take turns, letting locks grow would bring the disease back.
 //! None of this matters for correctness. An empty resource that is not normal lingers, so that its level is not forgotten
 //! between writes without locks.
 
@@ -42,17 +43,25 @@ pub(super) struct Contention {
     window: Instant,
     count: u32,
     count_before: u32,
-    /// Last sign of contention.
+    /// Last conflict.
+    last_conflict: Instant,
+    /// Last conflict, or change of the client.
     last: Instant,
-    /// Who asked last, and whether to write.
+    /// Who asked or wrote last, and whether to write.
     last_client: ClientId,
     last_writes: bool,
 }
 
 impl Contention {
     fn level(&self, now: Instant, tunables: &Tunables) -> Level {
-        let calm = now.since(self.last) >= Duration::from_secs(tunables.contention_seconds);
-        if calm || !tunables.adaptive { Level::Normal } else { self.level }
+        let calm = |since| now.since(since) >= Duration::from_secs(tunables.contention_seconds);
+        if !tunables.adaptive || calm(self.last) {
+            Level::Normal
+        } else if calm(self.last_conflict) {
+            self.level.min(Level::NoExpand)
+        } else {
+            self.level
+        }
     }
 
     /// A conflict. Returns whether the level rose.
@@ -65,7 +74,7 @@ impl Contention {
             (self.window, self.count) = (now, 0);
         }
         self.count += 1;
-        self.last = now;
+        (self.last, self.last_conflict) = (now, now);
         // The share of the window before that a window ending now would cover.
         let left = window.saturating_sub(now.since(self.window)).as_secs_f64() / window.as_secs_f64();
         let sliding = f64::from(self.count) + f64::from(self.count_before) * left;
@@ -96,13 +105,14 @@ impl Namespace {
         }
         let c = &mut res.contention;
         let level = c.level(now, &self.tunables);
-        // The server's own locks are those of writes without locks; it is not they who take turns.
-        if want.client != SERVER {
+        // The server's own locks are for what clients do without.
+        let client = if want.client == SERVER { want.spare } else { want.client };
+        if client != SERVER {
             let writes = want.mode.writes();
-            if level != Level::Normal && c.last_client != want.client && (writes || c.last_writes) {
+            if level != Level::Normal && c.last_client != client && (writes || c.last_writes) {
                 c.last = now;
             }
-            (c.last_client, c.last_writes) = (want.client, writes);
+            (c.last_client, c.last_writes) = (client, writes);
         }
         level
     }

@@ -42,6 +42,10 @@ impl Namespace {
         let lock = &mut self.locks[n];
         (lock.mode, lock.policy) = (mode, policy);
         self.enter(n);
+        if !mode.writes() {
+            self.glimpse_lost(n);
+            self.end_deadline(n);
+        }
         self.disturb(n);
         self.settle(now, actions);
         self.ask_if_wanted(now, n, actions);

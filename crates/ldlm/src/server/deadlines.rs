@@ -67,7 +67,7 @@ impl Namespace {
 
     /// Removes a deadline that nothing needs any more.
     pub(super) fn end_deadline(&mut self, n: u32) {
-        if self.locks[n].glimpses == 0 && !self.must_return(n) {
+        if !self.locks[n].glimpse.now && !self.must_return(n) {
             self.set_deadline(n, Instant::FAR);
         }
     }

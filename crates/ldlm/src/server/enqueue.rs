@@ -38,7 +38,8 @@ impl Namespace {
         ask: &Enqueue,
         actions: &mut Vec<Action>,
     ) -> Enqueued {
-        self.stats.enqueues += 1;
+        let own = client == SERVER;
+        *if own { &mut self.stats.own } else { &mut self.stats.enqueues } += 1;
         let Some(policy) = valid(ask) else { return Enqueued::Refused(Errno::EINVAL) };
         if ask.cookie != Cookie::NONE
             && let Some(n) = self.by_cookie.get(&(client, ask.cookie)).copied()
@@ -56,7 +57,7 @@ impl Namespace {
             Kind::Extent | Kind::Bits => self.enqueue_cached(now, ask, &want, actions),
         };
         match answer {
-            Enqueued::Granted { id, .. } if id != LockId::NONE => self.stats.grants += 1,
+            Enqueued::Granted { id, .. } if id != LockId::NONE => self.stats.grants += u64::from(!own),
             Enqueued::Contended => self.stats.lockless += 1,
             Enqueued::Deadlock => self.stats.deadlocks += 1,
             Enqueued::Refused(_) => self.stats.refused += 1,

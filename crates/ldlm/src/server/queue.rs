@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use sheen_rt::Instant;
 use sheen_wire::ldlm::{Kind, Policy};
 
-use super::{Action, Namespace, conflict::Want, extent::Grow};
+use super::{Action, Namespace, SERVER, conflict::Want, extent::Grow};
 use crate::slab::NIL;
 
 impl Namespace {
@@ -31,7 +31,8 @@ impl Namespace {
         }
     }
 
-    /// Looks at all waiting locks that were disturbed, in the queue's order: grants them, or finds what else they wait for.
+    /// Looks at all waiting locks that were disturbed, in the queue's order: grants them, or finds what else they wait for. Then at the
+    /// glimpses of which the locks went.
     pub(super) fn settle(&mut self, now: Instant, actions: &mut Vec<Action>) {
         while let Some((seq, n)) = self.disturbed.pop_first() {
             let lock = &self.locks[n];
@@ -43,6 +44,9 @@ impl Namespace {
                 Some(b) => self.watch(n, b),
                 None => self.grant(now, n, actions),
             }
+        }
+        for (resource, client) in std::mem::take(&mut self.unglimpsed) {
+            self.glimpse_on(now, resource, client, actions);
         }
     }
 
@@ -64,8 +68,9 @@ impl Namespace {
         (lock.waiting, lock.policy, lock.granted_at, lock.unconfirmed) = (false, policy, now, true);
         actions.push(Action::Grant { client: lock.client, cookie: lock.cookie, id: lock.id, mode: lock.mode, policy });
         self.enter(n);
-        self.stats.grants += 1;
-        self.stats.completion_callbacks += 1;
+        let of_client = u64::from(want.client != SERVER);
+        self.stats.grants += of_client;
+        self.stats.completion_callbacks += of_client;
         self.ask_if_wanted(now, n, actions);
     }
 
@@ -99,18 +104,17 @@ impl Namespace {
         }
     }
 
-    /// Who waits for a granted lock; nobody is told of those that wait for a flock.
+    /// What a granted lock is wanted for; nobody is told of those that wait for a flock.
     pub(super) fn wanting(&self, n: u32) -> Option<Want> {
         let lock = &self.locks[n];
         if self.resources[lock.resource].name.kind == Kind::Flock {
             return None;
         }
-        let waiting = self.waiting_conflict(lock.resource, &Want::of(lock), u64::MAX)?;
-        Some(Want::of(&self.locks[waiting]))
+        self.waiting_for(n).map(|w| Want::of(&self.locks[w])).or_else(|| self.doubting(n))
     }
 
     /// Asks for a granted lock on behalf of `want`.
-    fn ask(&mut self, now: Instant, n: u32, want: &Want, actions: &mut Vec<Action>) {
+    pub(super) fn ask(&mut self, now: Instant, n: u32, want: &Want, actions: &mut Vec<Action>) {
         self.note_conflict(now, n, want);
         self.set_asked(n, Some(now));
         self.begin_deadline(now, n);
@@ -119,8 +123,8 @@ impl Namespace {
 
     /// Sends a blocking callback.
     pub(super) fn send_block(&mut self, n: u32, want: &Want, actions: &mut Vec<Action>) {
-        self.stats.blocking_callbacks += 1;
         let lock = &self.locks[n];
+        self.stats.blocking_callbacks += u64::from(lock.client != SERVER);
         actions.push(Action::Block {
             client: lock.client,
             cookie: lock.cookie,

@@ -6,8 +6,8 @@ use sheen_wire::ldlm::LockId;
 use super::{Action, ClientId, Namespace};
 
 impl Namespace {
-    /// Sends again what the client may have missed: completions that it has not confirmed, and blocking callbacks, with their time
-    /// anew. Requests whose answer it missed it sends again itself.
+    /// Sends again what the client may have missed: completions that it has not confirmed, blocking callbacks, with their time
+    /// anew, and glimpses. Requests whose answer it missed it sends again itself.
     pub fn resend(&mut self, now: Instant, client: ClientId, actions: &mut Vec<Action>) {
         for n in self.of_client(client) {
             let lock = &self.locks[n];
@@ -16,8 +16,12 @@ impl Namespace {
                 actions.push(Action::Grant { client, cookie, id, mode, policy });
                 self.stats.completion_callbacks += 1;
             }
+            self.glimpse_doubted(n);
             if self.locks[n].asked.is_some() {
                 self.ask_again(now, n, actions);
+            }
+            if self.locks[n].glimpse.now {
+                self.send_glimpse(now, n, actions);
             }
         }
     }

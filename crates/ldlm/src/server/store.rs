@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, ops::ControlFlow};
 use sheen_rt::Instant;
 use sheen_wire::ldlm::{Conflict, Cookie, Kind, LockId, MODES, Mode, Policy, Resource};
 
-use super::{ClientId, Namespace, contention::Contention};
+use super::{ClientId, Namespace, contention::Contention, glimpse::Glimpse};
 use crate::{
     nodes::Root,
     slab::{self, NIL},
@@ -33,8 +33,7 @@ pub(super) struct Lock {
     pub unconfirmed: bool,
     /// When it was asked back.
     pub asked: Option<Instant>,
-    /// Glimpses not answered.
-    pub glimpses: u32,
+    pub glimpse: Glimpse,
     /// [`Instant::FAR`]: none.
     pub deadline: Instant,
     /// Of a waiting lock: whose end it waits for.
@@ -145,7 +144,7 @@ impl Namespace {
             granted_at: now,
             unconfirmed: false,
             asked: None,
-            glimpses: 0,
+            glimpse: Glimpse::default(),
             deadline: Instant::FAR,
             watching: NIL,
             watchers: Vec::new(),
@@ -163,6 +162,7 @@ impl Namespace {
     /// Forgets a lock. Those that watch it will be looked at by the next [`Namespace::settle`].
     pub(super) fn drop_lock(&mut self, n: u32) {
         self.disturb(n);
+        self.glimpse_lost(n);
         self.leave(n);
         self.unwatch(n);
         self.set_deadline(n, Instant::FAR);

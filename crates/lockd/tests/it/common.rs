@@ -14,7 +14,7 @@ use std::{
 
 use parking_lot::Mutex;
 use sheen_lnet::{Net, Nid};
-use sheen_lockd::Lockd;
+use sheen_lockd::{Glimpse, Lockd};
 use sheen_rpc::{BoxFuture, Export, Import, ImportConfig, Response, Server, ServerConfig, Service};
 use sheen_rt::{RealOptions, Rt};
 use sheen_wire::{
@@ -39,7 +39,8 @@ pub fn whole() -> Policy {
 /// What is asked of the service while it writes.
 type Check = Box<dyn Fn(&Export, &Part) + Send + Sync>;
 
-/// Grants locks; writes under locks of its own. Requests for flock locks are answered at once, others when they are granted.
+/// Grants locks; writes under locks of its own; knows how large objects are, and asks those that write them. Requests for flock locks
+/// are answered at once, others when they are granted.
 pub struct Locked {
     pub lockd: Arc<Lockd<Ost>>,
     rt: Rt,
@@ -48,6 +49,8 @@ pub struct Locked {
     pub exports: Mutex<BTreeMap<String, Arc<Export>>>,
     pub gone: Mutex<Vec<String>>,
     pub check: Mutex<Option<Check>>,
+    /// How large objects are, as far as they are written.
+    pub sizes: Mutex<BTreeMap<Fid, u64>>,
 }
 
 impl Locked {
@@ -59,6 +62,7 @@ impl Locked {
             exports: Mutex::default(),
             gone: Mutex::default(),
             check: Mutex::default(),
+            sizes: Mutex::default(),
         })
     }
 
@@ -82,7 +86,27 @@ impl Locked {
         ost::Reply::Enqueued { locks: answers, granted: 0 }
     }
 
+    fn size(&self, object: Fid) -> u64 {
+        self.sizes.lock().get(&object).copied().unwrap_or(0)
+    }
+
+    async fn attrs(&self, export: &Export, objects: Vec<Fid>) -> ost::Reply {
+        let wants: Vec<_> = objects.iter().map(|object| (Resource::extent(*object), self.size(*object))).collect();
+        let known = self.lockd.glimpse(export, &wants).await;
+        assert_eq!(known.len(), objects.len());
+        let attr = |(object, known): (&Fid, &Glimpse)| ObjectAttr {
+            size: self.size(*object).max(known.size),
+            blocks: known.blocks,
+            mtime: known.mtime,
+        };
+        ost::Reply::Attrs(objects.iter().zip(&known).map(attr).collect())
+    }
+
     async fn write(&self, export: &Arc<Export>, parts: Vec<Part>) {
+        for part in &parts {
+            let end = part.offset + u64::from(part.len);
+            self.lockd.prolong(export, Resource::extent(part.object), part.offset, end - 1);
+        }
         let want = |p: &Part| {
             let range = Policy::extent(p.offset, p.offset + u64::from(p.len) - 1);
             (Resource::extent(p.object), Mode::Pw, range)
@@ -97,6 +121,11 @@ impl Locked {
             parts.iter().for_each(|part| check(export, part));
         }
         self.rt.sleep(Duration::from_micros(self.rt.random_u64() % 2000)).await;
+        for part in &parts {
+            let mut sizes = self.sizes.lock();
+            let size = sizes.entry(part.object).or_default();
+            *size = (part.offset + u64::from(part.len)).max(*size);
+        }
         if let Some(check) = &*self.check.lock() {
             parts.iter().for_each(|part| check(export, part));
         }
@@ -121,6 +150,12 @@ impl Service<Ost> for Locked {
                 }
                 ost::Request::Write { parts, .. } => {
                     self.write(export, parts).await;
+                    ost::Reply::Ok.into()
+                }
+                ost::Request::Attrs { objects } => self.attrs(export, objects).await.into(),
+                ost::Request::Glimpsed { answers } => {
+                    let _core = self.core.lock();
+                    self.lockd.glimpse_answered(export, &answers);
                     ost::Reply::Ok.into()
                 }
                 ost::Request::StatFs => ost::Reply::Ok.into(),
@@ -186,12 +221,12 @@ impl Scene {
     }
 }
 
-/// What a client does when it is asked for a lock.
+/// What a client does when it is asked for a lock, or how large an object is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// Cancels it, later.
+    /// Cancels it, or tells, later.
     Soon,
-    /// Cancels it before its handler returns (over `lo`).
+    /// Cancels it, or tells, before its handler returns (over `lo`).
     Inline,
     Never,
 }
@@ -202,6 +237,8 @@ pub struct Client {
     pub name: String,
     pub import: Arc<Import<Ost>>,
     pub heard: Arc<Mutex<Vec<Callback>>>,
+    /// What it knows of any object.
+    pub knows: Arc<Mutex<Option<ObjectAttr>>>,
     cookie: Arc<AtomicU64>,
 }
 
@@ -210,18 +247,24 @@ impl Client {
         let nids = addr.map(Nid::Tcp).into_iter().collect();
         let import = Import::<Ost>::new(net, ImportConfig::new(name, TARGET, nids));
         let heard = Arc::new(Mutex::new(vec![]));
-        let (note, weak, spawn) = (heard.clone(), Arc::downgrade(&import), rt.clone());
+        let knows = Arc::<Mutex<Option<ObjectAttr>>>::default();
+        let (note, known, weak, spawn) = (heard.clone(), knows.clone(), Arc::downgrade(&import), rt.clone());
         import.on_callback(move |callback| {
             note.lock().push(callback);
-            let (Callback::Blocking { id, .. }, Some(import)) = (callback, weak.upgrade()) else { return };
-            let cancel = async move { drop(import.call_urgent(cancel_of(id), Bulk::new()).await) };
+            let Some(import) = weak.upgrade() else { return };
+            let request = match callback {
+                Callback::Blocking { id, .. } => cancel_of(id),
+                Callback::Glimpse { id, .. } => ost::Request::Glimpsed { answers: vec![(id, *known.lock())] },
+                Callback::Completion { .. } => return,
+            };
+            let answers = async move { drop(import.call_urgent(request, Bulk::new()).await) };
             match answer {
-                Answer::Soon => drop(spawn.spawn("cancel", cancel)),
-                Answer::Inline => now(cancel).expect("over lo nothing waits"),
+                Answer::Soon => drop(spawn.spawn("answer", answers)),
+                Answer::Inline => now(answers).expect("over lo nothing waits"),
                 Answer::Never => {}
             }
         });
-        Client { name: name.to_owned(), import, heard, cookie: Arc::default() }
+        Client { name: name.to_owned(), import, heard, knows, cookie: Arc::default() }
     }
 
     pub fn ask(&self, resource: Resource, mode: Mode, policy: Policy) -> Enqueue {
@@ -248,6 +291,21 @@ impl Client {
 
     pub async fn cancel(&self, id: LockId) {
         self.import.call_urgent(cancel_of(id), Bulk::new()).await.unwrap();
+    }
+
+    /// What the server says of objects.
+    pub async fn attrs(&self, objects: &[u32]) -> Vec<ObjectAttr> {
+        let objects = objects.iter().map(|n| object(*n).fid).collect();
+        match self.import.call(ost::Request::Attrs { objects }, Bulk::new()).await.unwrap().body {
+            ost::Reply::Attrs(attrs) => attrs,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The locks through which it was asked how large an object is.
+    pub fn glimpsed(&self) -> Vec<LockId> {
+        let glimpse = |c: &Callback| if let Callback::Glimpse { id, .. } = c { Some(*id) } else { None };
+        self.heard.lock().iter().filter_map(glimpse).collect()
     }
 
     /// The locks that it was asked for.

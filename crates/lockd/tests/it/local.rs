@@ -173,6 +173,83 @@ fn parameters_are_lustres() {
     });
 }
 
+#[test]
+fn how_locks_are_granted_can_be_set_and_what_happened_be_counted() {
+    real(async |s| {
+        let params = Params::new();
+        s.service.lockd.register(&params);
+        let name = |field: &str| format!("ldlm.namespaces.filter-*.{field}");
+        let get = |field: &str| params.get(&name(field)).unwrap()[0].value.clone();
+        let set =
+            |field: &str, value: &str| params.set(&name(field), value).unwrap()[0].result.clone().map_err(|e| e.errno);
+        let count = |what: &str| -> u64 {
+            let stats = get("stats");
+            let row = stats.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(' '));
+            row.unwrap_or_else(|| panic!("no {what} in {stats}")).trim().parse().unwrap()
+        };
+        let (a, b) = (s.client("a", true, Answer::Inline).await, s.client("b", true, Answer::Inline).await);
+        let part = |client: &Client, n, start| client.ask(object(n), Mode::Pw, Policy::extent(start, start + 4095));
+
+        assert_eq!((get("lock_expand"), set("lock_expand", "0"), get("lock_expand")), ("1".into(), Ok(()), "0".into()));
+        for (n, client) in [&a, &b].into_iter().enumerate() {
+            granted(client.send(part(client, 1, n as u64 * 4096)).await);
+        }
+        assert_eq!((count("granted"), count("ldlm_bl_callback")), (2, 0), "as asked");
+        set("lock_expand", "1").unwrap();
+        for (n, client) in [&a, &b].into_iter().enumerate() {
+            granted(client.send(part(client, 2, n as u64 * 4096)).await);
+        }
+        b.attrs(&[2]).await;
+        let names =
+            ["ldlm_enqueue", "ldlm_bl_callback", "ldlm_cp_callback", "ldlm_gl_callback", "ldlm_cancel", "lockless"];
+        assert_eq!(names.map(count), [4, 1, 1, 0, 1, 0], "{}", get("stats"));
+        a.attrs(&[2]).await;
+        assert_eq!(count("ldlm_gl_callback"), 1);
+
+        set("stats", "clear").unwrap();
+        assert_eq!(names.map(count), [0; 6]);
+        assert_eq!((count("granted"), get("lock_count")), (3, "3".to_owned()), "they are there still");
+
+        for value in ["clear", "0", "100"] {
+            assert_eq!((set("lru_size", value), get("lru_size")), (Ok(()), "0".to_owned()));
+        }
+        assert_eq!(set("lru_size", "many"), Err(Errno::EINVAL));
+        assert_eq!((set("lock_timeout", "7"), get("lock_timeout_ms")), (Ok(()), "7000".to_owned()));
+        assert_eq!((set("lock_timeout_ms", "1"), get("lock_timeout")), (Ok(()), "1".to_owned()));
+        set("lock_adaptive", "0").unwrap();
+        assert!(!s.service.lockd.tunables().adaptive);
+    });
+}
+
+#[test]
+fn those_of_a_group_write_at_once() {
+    real(async |s| {
+        for lo in [true, false] {
+            let (a, b) = (s.client("a", lo, Answer::Never).await, s.client("b", lo, Answer::Never).await);
+            let c = s.client("c", lo, Answer::Never).await;
+            let mut ids = vec![];
+            for client in [&a, &b] {
+                ids.push(granted(client.send(client.ask(object(1), Mode::Group, Policy::group(3))).await));
+            }
+            let local = |client: &Client, start| {
+                let export = s.service.export(&client.name);
+                let want = (object(1), Mode::Pw, Policy::extent(start, start + 99));
+                s.service.lockd.local(&[want], Some(&export))
+            };
+            let (first, second, mut third) = (local(&a, 0), local(&b, 100), local(&c, 200));
+            assert!(first.is_granted() && second.is_granted() && !third.is_granted());
+            assert!(now(third.wait()).is_none());
+            assert!(local(&a, 200).is_granted(), "who is not of the group waits for the group");
+            drop((first, second));
+            a.cancel(ids[0]).await;
+            b.cancel(ids[1]).await;
+            s.rt.timeout(Duration::from_secs(5), third.wait()).await.unwrap();
+            drop(third);
+            assert_eq!(s.service.locks(1), 0);
+        }
+    });
+}
+
 /// Not a test of anything; tells what a write costs that nobody is in the way of.
 #[test]
 #[ignore = "prints a measurement"]

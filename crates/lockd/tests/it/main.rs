@@ -4,5 +4,7 @@
 
 mod callbacks;
 mod common;
+mod glimpse;
 mod local;
 mod sim;
+mod sizes;

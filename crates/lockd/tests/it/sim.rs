@@ -17,10 +17,10 @@ use sheen_wire::{Bulk, Fid, Ost, ast::Callback, ldlm::*, ost};
 
 use crate::common::*;
 
-const PORT: u16 = 7988;
+pub const PORT: u16 = 7988;
 const OBJECTS: u64 = 3;
 
-async fn scene(world: &World) -> Scene {
+pub async fn scene(world: &World) -> Scene {
     Scene::new(&world.rt(1), world.addr(1, PORT)).await
 }
 

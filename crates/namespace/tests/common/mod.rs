@@ -31,6 +31,8 @@ pub fn user_in(uid: u32, groups: &[u32]) -> Cred {
 
 pub struct TestEnv {
     pub now: Time,
+    /// Clients may have files open by themselves.
+    pub may_be_open: bool,
     next_ost: u32,
 }
 
@@ -63,6 +65,10 @@ impl Env for TestEnv {
     fn statfs(&self, files: u64) -> StatFs {
         StatFs { files, ..StatFs::default() }
     }
+
+    fn may_be_open(&self, _: Fid) -> bool {
+        self.may_be_open
+    }
 }
 
 pub struct Fs {
@@ -91,7 +97,7 @@ impl Fs {
     }
 
     pub fn on(store: Arc<MemStore>, config: Config) -> Fs {
-        let env = TestEnv { now: Time { sec: 1000, nsec: 0 }, next_ost: 0 };
+        let env = TestEnv { now: Time { sec: 1000, nsec: 0 }, may_be_open: false, next_ost: 0 };
         let ns = Namespace::open(store.clone(), config, env.now, 1 << 32).unwrap();
         Fs { ns, store, env, client: ME, sealed: None, touched: vec![], seq: 0, oid: 0, lives: 1 }
     }

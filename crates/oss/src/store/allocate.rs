@@ -1,6 +1,5 @@
 //! Allocate: fallocate on runs of objects. Reserving or zeroing creates an object, punching a hole into nothing is nothing.
 
-use sheen_objects::change;
 use sheen_wire::{Fid, Result, ost::Allocate};
 
 use super::Store;
@@ -23,9 +22,6 @@ impl Store {
                 open.sums().end(claim, []);
                 self.files.changed(&open, self.rt.wall());
                 done?;
-                if change::grows(mode) {
-                    open.reaches(offset + len);
-                }
             }
         }
         Ok(())

@@ -5,10 +5,9 @@
 //!   lock of the object's shard. Hence who gets an object after [`Files::remove`] returned gets another one than before, and a
 //!   cached file is never one that was removed;
 //! * the cache holds at most `open_files_max` files; in use beside them are at most as many as requests run at once;
-//! * an object has at least as many bytes as its [`Object`] says, as long as those that make it shorter (truncates) exclude all
-//!   others who change it; the service's locks see to that;
-//! * what an object's file and its [`Object`] say together of the last change never goes back: the time is kept in the
-//!   `Object`, and written to the file before the `Object` leaves the cache;
+//! * an object's time of the last change never goes back: it is kept in the [`Object`], and written to the file before the
+//!   `Object` leaves the cache. As long as an `Object` knows none it is the file's. The kernel dates the file by when bytes reach it, which
+//!   for those from a client's cache is not when they were written; a process that is killed leaves it at that;
 //! * opening waits under the shard's lock, which holds up one in [`SHARDS`] objects, and never those that are open in other
 //!   shards.
 
@@ -19,7 +18,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicI64, Ordering::SeqCst},
     },
 };
 
@@ -63,13 +62,13 @@ pub struct Object {
     saved: Mutex<i64>,
     /// What is known of its content. Not of what others do who held it when it left the cache and came back: see [`Sums`].
     sums: Mutex<Sums>,
-    /// Bytes that it has at least, as far as this process knows.
-    reach: AtomicU64,
     /// No longer in the cache: who changes it now has to write the time itself.
     evicted: AtomicBool,
 }
 
 const NEVER: i64 = i64::MIN;
+/// Its first bytes are being written, and are older than they look.
+const UNDATED: i64 = NEVER + 1;
 
 impl Object {
     /// Checksums of its content.
@@ -77,14 +76,16 @@ impl Object {
         self.sums.lock()
     }
 
-    /// It has this many bytes now, or more.
-    pub fn reaches(&self, size: u64) {
-        self.reach.fetch_max(size, SeqCst);
-    }
-
-    /// It ends here now.
-    pub fn cut(&self, size: u64) {
-        self.reach.store(size, SeqCst);
+    /// Before bytes are written of which the time is not now: remembers the present time, for the kernel is going to change that of the file.
+    /// An empty file has none worth it: it may have been created just now, for these bytes.
+    pub fn note_time(&self) -> io::Result<()> {
+        if self.changed.load(SeqCst) == NEVER {
+            let found = self.file.metadata()?;
+            let ns = if found.len == 0 { UNDATED } else { nanos(found.mtime) };
+            // Somebody may have changed it meanwhile, and that is later.
+            let _ = self.changed.compare_exchange(NEVER, ns, SeqCst, SeqCst);
+        }
+        Ok(())
     }
 
     /// Writes the time of the last change to the file, if it is not there yet. Without it the file would show the kernel's own
@@ -92,7 +93,7 @@ impl Object {
     pub fn save_time(&self) {
         let mut saved = self.saved.lock();
         let changed = self.changed.load(SeqCst);
-        if changed > *saved {
+        if changed > *saved && changed != UNDATED {
             set_time(&self.file, changed);
             *saved = changed;
         }
@@ -172,7 +173,7 @@ impl Files {
                 let found = open.file.metadata()?;
                 let mtime = match open.changed.load(SeqCst) {
                     NEVER => found.mtime,
-                    ns => found.mtime.max(time(ns)),
+                    ns => time(ns),
                 };
                 Ok(Some(Metadata { mtime, ..found }))
             }
@@ -181,11 +182,6 @@ impl Files {
                 found => found.map(Some),
             },
         }
-    }
-
-    /// How many bytes the object has at least. Costs no system call: 0 where it is not known.
-    pub fn reach(&self, object: Fid) -> u64 {
-        self.shard(object).peek(&object).map_or(0, |open| open.reach.load(SeqCst))
     }
 
     /// Notes a change of the content. Without it the file's own time would do, but for the kernel's clock for file times: it lags
@@ -200,12 +196,23 @@ impl Files {
         }
     }
 
+    /// The same for bytes that were written before they came here, after [`Object::note_time`].
+    pub fn changed_before(&self, object: &Object, at: Time) {
+        *object.saved.lock() = NEVER; // the kernel has just dated the file otherwise
+        self.changed(object, at);
+    }
+
     /// A change by one who got the object before it left the cache.
     #[cold]
     fn changed_late(&self, object: &Object, now: i64) {
         let shard = self.shard(object.fid);
         match shard.peek(&object.fid) {
-            Some(open) => drop(open.changed.fetch_max(now, SeqCst)),
+            Some(open) => {
+                if let Err(e) = open.note_time() {
+                    debug!("the time of an object's last change is not known: {e}");
+                }
+                open.changed.fetch_max(now, SeqCst);
+            }
             None if object.file.metadata().is_ok_and(|m| m.mtime < time(now)) => set_time(&object.file, now),
             None => {}
         }
@@ -252,8 +259,7 @@ impl Files {
         let born = if create { dir.births.born() } else { dir.births.latest() };
         let (changed, saved, evicted) = (AtomicI64::new(NEVER), Mutex::new(NEVER), AtomicBool::new(false));
         let sums = Mutex::new(Sums::new(&self.sums));
-        let reach = AtomicU64::new(0); // to be found out from what is written: most files are not, once they are whole
-        let open = Arc::new(Object { file, fid: object, dir, born, changed, saved, sums, reach, evicted });
+        let open = Arc::new(Object { file, fid: object, dir, born, changed, saved, sums, evicted });
         let evicted = shard.push(object, open.clone());
         if let Some((_, evicted)) = &evicted {
             evict(evicted);

@@ -12,7 +12,6 @@ use std::path::Path;
 
 use sheen_objects::{Identity, Sharing, sharing::Share};
 use sheen_rt::Rt;
-use sheen_wire::Fid;
 
 use crate::OssError;
 
@@ -90,11 +89,6 @@ impl Store {
         let synced = self.sync(&[]).await;
         self.home.release();
         synced
-    }
-
-    /// How many bytes an object has at least. Looks at nothing: 0 where it is not known.
-    pub fn reach(&self, object: Fid) -> u64 {
-        self.files.reach(object)
     }
 
     /// Files held open at the moment.

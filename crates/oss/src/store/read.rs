@@ -2,7 +2,9 @@
 //! not exist is empty; holes read as zeros.
 //!
 //! What goes to another process and whose checksums are known is not read at all: it is sent from the file's pages (see
-//! [`sheen_objects::sums`]).
+//! [`sheen_objects::sums`]). Nor is a large piece of an object that a client in this process wants: who asked may hand the file's pages on.
+
+use std::ops::RangeInclusive;
 
 use sheen_lnet::{Live, Stretch};
 use sheen_objects::{plan, runs, sums};
@@ -15,6 +17,9 @@ use super::{Store, gather::Gather};
 
 /// Below this many bytes a copy costs less than to send pages.
 const LIVE_BYTES_MIN: usize = 256 << 10;
+/// A read of so many bytes is answered with the place in the file to a client in this process. Below, a copy costs less than to splice
+/// pages; above, there is no pipe that large.
+const IN_PLACE_BYTES: RangeInclusive<u32> = 128 << 10..=1 << 20;
 
 impl Store {
     /// `parts` without reading them: how many bytes each has, and where they are to be sent from. `None` where not all their
@@ -26,14 +31,38 @@ impl Store {
         if parts.iter().map(|p| p.len as usize).sum::<usize>() < LIVE_BYTES_MIN {
             return Ok(None);
         }
-        let mut live = Live { stretches: Vec::new(), crc: 0 };
+        let (mut live, mut sum) = (Live { stretches: Vec::new(), crc: None, held: None }, 0);
         for run in runs(parts).filter(|run| run.len > 0) {
             let Some(object) = self.files.existing(run.object)? else { return Ok(None) };
-            let Some(crc) = object.sums().combined(live.crc, run.offset, run.len as u64) else { return Ok(None) };
-            live.crc = crc;
+            let Some(crc) = object.sums().combined(sum, run.offset, run.len as u64) else { return Ok(None) };
+            sum = crc;
             live.stretches.push(Stretch { source: object, offset: run.offset, len: run.len });
         }
+        live.crc = Some(sum);
         Ok(Some((parts.iter().map(|p| p.len).collect(), live)))
+    }
+
+    /// The part that a client in this process may be answered with the place of: if it is one piece of one object, and worth it.
+    pub fn for_in_place(parts: &[Part]) -> Option<&Part> {
+        match parts {
+            [part] if IN_PLACE_BYTES.contains(&part.len) => Some(part),
+            _ => None,
+        }
+    }
+
+    /// Where `part` lies, for this process; `None` where the object ends before it does.
+    ///
+    /// # Errors
+    /// What the local file system says.
+    pub fn in_place(&self, part: &Part) -> Result<Option<Live>> {
+        let Part { object, offset, len } = *part;
+        let end = offset.saturating_add(len.into());
+        let Some(object) = self.files.existing(object)? else { return Ok(None) };
+        if object.file.len()? < end {
+            return Ok(None);
+        }
+        let stretch = Stretch { source: object, offset, len: len as usize };
+        Ok(Some(Live { stretches: vec![stretch], crc: None, held: None }))
     }
 
     /// As [`Store::read`], noting checksums for the next time.

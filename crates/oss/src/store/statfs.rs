@@ -1,5 +1,6 @@
 //! StatFs: this OST's share of the device that its directory lies on.
 
+use sheen_objects::sharing::Share;
 use sheen_wire::{Result, StatFs};
 
 use super::Store;
@@ -11,5 +12,19 @@ impl Store {
     /// What the local file system says.
     pub fn statfs(&self) -> Result<StatFs> {
         Ok(self.share.of(self.rt.disk().statvfs(self.home.dir())?))
+    }
+
+    /// Bytes free on the device, for all that lie on it.
+    ///
+    /// # Errors
+    /// What the local file system says.
+    pub fn free(&self) -> Result<u64> {
+        let device = self.rt.disk().statvfs(self.home.dir())?;
+        Ok(device.bavail.saturating_mul(device.bsize.into()))
+    }
+
+    /// What the targets on the device promise, and this one's number among them.
+    pub fn share(&self) -> &Share {
+        &self.share
     }
 }

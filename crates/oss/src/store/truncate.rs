@@ -19,7 +19,6 @@ impl Store {
                 let claim = open.sums().begin(size, u64::MAX, true);
                 let done = open.file.set_len(size);
                 open.sums().end(claim, []);
-                open.cut(if done.is_ok() { size } else { 0 });
                 done?;
                 self.files.changed(&open, self.rt.wall());
             }

@@ -1,6 +1,14 @@
 //! A process with an OST in it, and clients.
 
-#![allow(clippy::unwrap_used, clippy::panic, dead_code, reason = "a test; not every one uses everything")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    dead_code,
+    reason = "a test; not every one uses everything"
+)]
+
+pub mod caller;
 
 use std::{
     sync::{

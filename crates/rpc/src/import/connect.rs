@@ -240,19 +240,20 @@ impl<P: Protocol> Inner<P> {
             }
             return false;
         };
-        let (peer, hook) = {
+        let (peer, hook, evicted) = {
             let link = self.link.lock();
             if !link.pending.is_empty() {
                 return false;
             }
             let Some(peer) = self.attach_lo(&link, target) else { return false };
             let hook = self.hook.lock().clone().filter(|_| self.forgotten(&link, &peer));
-            (peer, hook)
+            let evicted = link.incarnation == Some(peer.welcome().incarnation);
+            (peer, hook, evicted)
         };
         if let Some(hook) = hook {
             self.set_state(ImportState::Recover);
             let way = RecoveringWay::Lo(peer.clone());
-            let recovering = Recovering { inner: self.clone(), way, welcome: peer.welcome().clone() };
+            let recovering = Recovering { inner: self.clone(), way, welcome: peer.welcome().clone(), evicted };
             let recovered = tokio::select! {
                 biased;
                 r = hook(recovering) => r,
@@ -299,9 +300,10 @@ impl<P: Protocol> Inner<P> {
     /// Recovers what the server forgot, resends what it did not answer, and reads replies until the connection ends.
     async fn keep(self: &Arc<Self>, welcomed: Welcomed) {
         let Welcomed { sender, mut receiver, nid, welcome } = welcomed;
-        let forgotten = {
-            let link = self.link.lock();
-            link.incarnation.is_some_and(|before| before != welcome.incarnation || !welcome.known)
+        let (forgotten, evicted) = {
+            let before = self.link.lock().incarnation;
+            let same = before == Some(welcome.incarnation);
+            (before.is_some() && !(same && welcome.known), same)
         };
         let hook = self.hook.lock().clone().filter(|_| forgotten);
         let mut reading = std::pin::pin!(self.read(&mut receiver));
@@ -310,7 +312,7 @@ impl<P: Protocol> Inner<P> {
             self.set_state(ImportState::Recover);
             self.link.lock().recovering = Some(sender.clone());
             let way = RecoveringWay::Tcp(sender.clone());
-            let recovered = hook(Recovering { inner: self.clone(), way, welcome: welcome.clone() });
+            let recovered = hook(Recovering { inner: self.clone(), way, welcome: welcome.clone(), evicted });
             tokio::select! {
                 biased;
                 e = &mut reading => end = Some(e),

@@ -28,7 +28,7 @@ pub(crate) struct LoPeer<P: Protocol> {
 
 impl<P: Protocol> LoPeer<P> {
     pub(super) async fn call(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
-        Ok(self.target.execute(&self.session.export, request, bulk).await?.copied()?)
+        self.target.execute(&self.session.export, request, bulk).await
     }
 
     /// To be had before a call and kept during it. `None`: the target is just going.

@@ -189,19 +189,24 @@ impl<P: Protocol> Import<P> {
     ///
     /// May be dropped while it waits; the request may then have been executed or not.
     pub async fn call(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
+        Ok(self.call_in_place(request, bulk).await?.copied()?)
+    }
+
+    /// As [`Import::call`]; file data of a server in this process may be [`Response::live`], where it lies.
+    pub async fn call_in_place(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
         self.call_within(&self.inner.slots, request, bulk).await
     }
 
     /// As [`Import::call`], but past the requests that wait for a slot: for what others' requests wait for, such as giving up a
     /// lock. At most [`URGENT_IN_FLIGHT_MAX`] are under way at a time.
     pub async fn call_urgent(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
-        self.call_within(&self.inner.urgent, request, bulk).await
+        Ok(self.call_within(&self.inner.urgent, request, bulk).await?.copied()?)
     }
 
     /// As [`Import::call`], for what may wait long at the server, such as for a lock: it takes no slot that others need in order to end the
     /// wait. At most [`PATIENT_IN_FLIGHT_MAX`] are under way at a time.
     pub async fn call_patient(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
-        self.call_within(&self.inner.patient, request, bulk).await
+        Ok(self.call_within(&self.inner.patient, request, bulk).await?.copied()?)
     }
 
     /// Says what is done with callbacks; before the first call, and once. The handler runs on the thread that reads the connection
@@ -223,7 +228,7 @@ impl<P: Protocol> Import<P> {
         let started = inner.net.rt().now();
         let (op, sent) = (P::op(&request), bulk.len());
         let answer = inner.route(request, bulk).await;
-        let received = answer.as_ref().ok().map(|r| r.bulk.len());
+        let received = answer.as_ref().ok().map(|r| r.bulk.len() + r.live.as_ref().map_or(0, |live| live.len()));
         inner.stats.record(op, sent, received, inner.net.rt().now().since(started));
         answer
     }

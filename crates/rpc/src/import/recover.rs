@@ -13,6 +13,7 @@ pub struct Recovering<P: Protocol> {
     pub(super) inner: Arc<Inner<P>>,
     pub(super) way: RecoveringWay<P>,
     pub(super) welcome: Welcome,
+    pub(super) evicted: bool,
 }
 
 pub(super) enum RecoveringWay<P: Protocol> {
@@ -26,11 +27,16 @@ impl<P: Protocol> Recovering<P> {
         &self.welcome
     }
 
+    /// Whether the server is the one of before and gave this client up; else it was restarted, and knows nobody.
+    pub fn evicted(&self) -> bool {
+        self.evicted
+    }
+
     /// Sends a request, without taking a slot. Errors: the service's own, and ENOTCONN if the connection broke: the hook is then
     /// called again over the next one.
     pub async fn call(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
         match &self.way {
-            RecoveringWay::Lo(peer) => self.inner.call_lo(peer, request, bulk).await,
+            RecoveringWay::Lo(peer) => Ok(self.inner.call_lo(peer, request, bulk).await?.copied()?),
             RecoveringWay::Tcp(connection) => {
                 let mut frame = self.inner.frame(&request, &bulk)?;
                 let reply = self.inner.dispatch_recovering(connection, &mut frame).await;

@@ -50,7 +50,11 @@ impl Service<Ost> for Files {
         _: Bulk,
     ) -> BoxFuture<'a, sheen_wire::Result<Response<ost::Reply>>> {
         let stretch = |offset: usize, len| Stretch { source: self.pages.clone(), offset: offset as u64, len };
-        let live = Live { stretches: vec![stretch(0, 70_000), stretch(70_000, LEN - 70_000)], crc: self.crc };
+        let live = Live {
+            stretches: vec![stretch(0, 70_000), stretch(70_000, LEN - 70_000)],
+            crc: Some(self.crc),
+            held: None,
+        };
         Box::pin(async move { Ok(Response::with_live(ost::Reply::Read(vec![LEN as u32]), live)) })
     }
 

@@ -1,4 +1,4 @@
-//! Extents and bits: growing, queueing, asking back, weakening, contention.
+//! Extents and bits: growing, queueing, asking back, weakening.
 
 use super::*;
 
@@ -274,61 +274,6 @@ fn locks_are_bounded_per_client_and_altogether() {
     assert!(matches!(s.ask(2, resource(7), Mode::Pr, Policy::bits(1)), Enqueued::Granted { .. }));
 }
 
-/// Two clients write neighbouring blocks by turns, each giving its lock back as soon as it is asked. Returns what the last
-/// requests were answered.
-fn take_turns(s: &mut Scene, turns: u64, lockless: bool, apart: bool) -> Vec<Enqueued> {
-    let mut answers = Vec::new();
-    for n in 0..turns {
-        let block = if apart { n } else { 0 };
-        let policy = Policy::extent(block * MIB, (block + 1) * MIB - 1);
-        let ask = Enqueue::new(object(), Mode::Pw, policy, Cookie::NONE);
-        answers.push(s.request(1 + n % 2, Enqueue { flags: Flags { lockless, ..Flags::default() }, ..ask }));
-        for action in s.done() {
-            if let Action::Block { client, id, .. } = action {
-                s.cancel(client, id);
-            }
-        }
-        s.pass(1);
-    }
-    answers
-}
-
-#[test]
-fn locks_of_writers_that_take_turns_stop_growing_and_grow_again_after_a_while() {
-    let mut s = Scene::new();
-    take_turns(&mut s, 100, true, true);
-    assert_eq!(s.ns.level(s.now, object()), Level::NoExpand, "that is enough for blocks that do not touch");
-    assert_eq!(s.ns.stats().blocking_callbacks, 8);
-    s.pass(3_000);
-    assert_eq!(s.ns.level(s.now, object()), Level::Normal);
-}
-
-#[test]
-fn writers_of_the_same_block_are_told_to_go_without_locks() {
-    let mut s = Scene::new();
-    let answers = take_turns(&mut s, 40, true, false);
-    assert!(answers[30..].iter().all(|a| *a == Enqueued::Contended), "{answers:?}");
-    assert_eq!(s.ns.level(s.now, object()), Level::Contended);
-    // The rest of the locks goes: still contended, until nobody takes turns any more; then nothing is left of the object.
-    s.ns.evict(s.now, 1, &mut s.actions);
-    s.ns.evict(s.now, 2, &mut s.actions);
-    assert_eq!(s.ns.stats().lock_count(), 0);
-    assert_eq!(s.ns.level(s.now, object()), Level::Contended);
-    s.pass(3_000);
-    assert_eq!((s.ns.level(s.now, object()), s.ns.stats().resources), (Level::Normal, 0));
-}
-
-#[test]
-fn clients_that_need_locks_get_them_on_contended_objects_too() {
-    let mut s = Scene::new();
-    let answers = take_turns(&mut s, 60, false, false);
-    assert!(answers[1..].iter().all(|a| matches!(a, Enqueued::Waiting { .. })), "{answers:?}");
-    let mut off = Scene::with(Tunables { adaptive: false, ..Tunables::default() });
-    take_turns(&mut off, 60, true, true);
-    assert_eq!(off.ns.level(off.now, object()), Level::Normal);
-    assert_eq!(off.ns.stats().blocking_callbacks, 59, "switched off, they take turns for ever");
-}
-
 #[test]
 fn a_cookie_that_comes_again_for_something_else_names_that() {
     let mut s = Scene::new();
@@ -337,27 +282,6 @@ fn a_cookie_that_comes_again_for_something_else_names_that() {
     assert_eq!(id(s.ns.enqueue(s.now, 1, &ask(1), &mut s.actions)), first, "its answer was lost");
     let second = id(s.ns.enqueue(s.now, 1, &ask(2), &mut s.actions));
     assert!(s.ns.lock(first).is_none() && s.ns.lock(second).is_some_and(|l| l.resource == ask(2).resource));
-}
-
-#[test]
-fn what_the_server_does_for_a_writer_does_not_queue_behind_those_that_wait_for_its_lock() {
-    let mut s = Scene::new();
-    let ask = |mode| Enqueue::new(object(), mode, Policy::extent(MIB, EOF), Cookie::NONE);
-    let writer = id(s.extent(1, Mode::Pw, 0, EOF));
-    waits(s.extent(2, Mode::Pr, 0, EOF));
-    assert_eq!(s.blocked(), [1]);
-    let of = |s: &mut Scene, client, mode| s.ns.enqueue_sparing(s.now, client, &ask(mode), &mut s.actions);
-    for mode in [Mode::Cw, Mode::Pw] {
-        let done = of(&mut s, 1, mode);
-        range(done);
-        s.cancel(SERVER, id(done));
-        let others = waits(of(&mut s, 3, mode));
-        s.cancel(SERVER, others);
-    }
-    assert!(s.completed().is_empty(), "the reader waits on");
-    s.cancel(1, writer);
-    assert_eq!(s.completed(), [(2, (0, EOF))]);
-    waits(of(&mut s, 1, Mode::Cw));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Clients that are late, or come back; glimpses.
+//! Clients that are late, or come back.
 
 use super::*;
 
@@ -84,41 +84,4 @@ fn a_client_that_comes_back_hears_again_what_it_may_have_missed() {
     assert!(s.done().is_empty(), "nobody wants it any more");
     s.pass(1_000_000);
     assert!(s.done().is_empty(), "so it may stay");
-}
-
-#[test]
-fn glimpses_go_once_to_each_writer_that_may_have_extended_the_object() {
-    let mut s = Scene::new();
-    let exact = Flags { no_expand: true, ..Flags::default() };
-    let mut write = |client: ClientId, block: u64| {
-        let ask = Enqueue::new(object(), Mode::Pw, Policy::extent(block * MIB, (block + 1) * MIB - 1), Cookie::NONE);
-        id(s.request(client, Enqueue { flags: exact, ..ask }))
-    };
-    let (a, b, c, d) = (write(1, 0), write(1, 9), write(2, 5), write(3, 2));
-    write(4, 7);
-    assert_eq!(s.ns.glimpse(s.now, object(), 4, 4 * MIB, &mut s.actions), 2, "3 ends before the size, 4 asks itself");
-    let asked: Vec<_> = s
-        .done()
-        .into_iter()
-        .map(|a| if let Action::Glimpse { client, id, .. } = a { (client, id) } else { panic!() })
-        .collect();
-    assert_eq!(asked, [(1, b), (2, c)]);
-    assert!(s.ns.glimpse_answered(1, b));
-    assert!(!s.ns.glimpse_answered(1, c), "not its lock");
-    s.pass(20_000);
-    assert_eq!(s.done(), [Action::Evict { client: 2 }], "no answer");
-    assert!(s.ns.lock(a).is_some() && s.ns.lock(d).is_some());
-    assert_eq!(s.ns.glimpse(s.now, inode(), 4, 0, &mut s.actions), 0);
-}
-
-#[test]
-fn a_group_that_was_asked_back_is_not_evicted_after_it_answered_a_glimpse() {
-    let mut s = Scene::new();
-    let group = id(s.ask(1, object(), Mode::Group, Policy::group(1)));
-    waits(s.extent(2, Mode::Pr, 0, 4095));
-    s.ns.glimpse(s.now, object(), 2, 0, &mut s.actions);
-    assert!(s.ns.glimpse_answered(1, group));
-    s.done();
-    s.pass(1_000_000);
-    assert!(s.done().is_empty());
 }

@@ -1,8 +1,11 @@
 //! The server's side, scene by scene. (Properties over random histories: `tests/` of this crate.)
 
 mod caches;
+mod contention;
 mod flocks;
+mod glimpses;
 mod late;
+mod sparing;
 
 use std::time::Duration;
 

@@ -1,0 +1,151 @@
+//! Opening, reading and closing small files, and `stat` of them: with nothing known, and again when all is known, with the requests that
+//! the servers saw.
+//!
+//! `opens [--rounds 5] [--files 10000] [--bytes 1024] [--only lo|tcp] [--json FILE]`. Before the cold pass the file system is mounted
+//! anew (over `lo` the servers start anew with it). The warm pass is also shown as a ratio to the null FUSE baseline with names and
+//! attributes kept by the kernel, formed within a round.
+
+use std::{io, process::ExitCode};
+
+use clap::Parser;
+use serde_json::json;
+use sheen_bench::{
+    cluster::{Cluster, Place, Plan},
+    crew::{self, Job},
+    report::{Options, Progress, Table, program},
+    stage::Stage,
+    stats::{median, range},
+};
+
+/// Opening, reading, closing and stat of small files, cold and again, with the requests that servers see
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    options: Options,
+    /// Files
+    #[arg(long, default_value_t = 10_000)]
+    files: usize,
+    /// Bytes of a file
+    #[arg(long, default_value_t = 1024)]
+    bytes: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Open,
+    Stat,
+}
+
+impl Kind {
+    const ALL: [Kind; 2] = [Kind::Open, Kind::Stat];
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Open => "open, read, close",
+            Kind::Stat => "stat",
+        }
+    }
+
+    fn job(self, args: &Args, mount: &std::path::Path) -> Job {
+        let dir = mount.join("small");
+        match self {
+            Kind::Open => Job::Open(dir, args.files),
+            Kind::Stat => Job::Stat(dir, args.files),
+        }
+    }
+}
+
+/// Rates and requests of a pass, over the rounds; the requests are those of the last.
+#[derive(Default)]
+struct Pass {
+    rates: Vec<f64>,
+    requests: String,
+    count: u64,
+}
+
+fn main() -> ExitCode {
+    program(run)
+}
+
+fn run() -> io::Result<()> {
+    let args = Args::parse();
+    let place = Place::claim(&args.options.base, "opens", &args.options.sheen)?;
+    let columns = ["work", "mount", "files/s (min–max)", "ratio to null FUSE (min–max)", "requests to servers"];
+    let mut table = Table::new(&columns);
+    let baseline = Stage::baseline_cached(place.dir(), args.options.threads)?;
+    fill(&args, &baseline.mount)?;
+    for (name, lo) in [("lo", true), ("tcp", false)] {
+        if args.options.wants(name) {
+            let plan = Plan { name, osts: 4, mounts: 1, lo, threads: args.options.threads };
+            let cluster = Cluster::up(&place, plan)?;
+            fill(&args, &cluster.mounts[0])?;
+            measure(&args, &baseline, &cluster, &mut table)?;
+        }
+    }
+    table.finish(&args.options)
+}
+
+fn fill(args: &Args, mount: &std::path::Path) -> io::Result<()> {
+    crew::run(&[Job::Fill(mount.join("small"), args.files, args.bytes)]).map(drop)
+}
+
+fn measure(args: &Args, baseline: &Stage, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
+    let progress = Progress::new(args.options.rounds as usize * Kind::ALL.len());
+    // By kind: the baseline's warm rates, the cold pass, the warm pass.
+    let mut passes: [(Vec<f64>, Pass, Pass); 2] = Default::default();
+    for _ in 0..args.options.rounds {
+        for (kind, (null, cold, warm)) in Kind::ALL.into_iter().zip(&mut passes) {
+            progress.step(&format!("{}, {}", cluster.plan.name, kind.name()), || {
+                // Its first pass finds attributes that the reads of the last round made stale.
+                rate(args, kind, &baseline.mount)?;
+                null.push(rate(args, kind, &baseline.mount)?);
+                cluster.remount(0)?;
+                cold.add(args, kind, cluster)?;
+                warm.add(args, kind, cluster)
+            })?;
+        }
+    }
+    drop(progress);
+    for (kind, (null, cold, warm)) in Kind::ALL.into_iter().zip(&passes) {
+        let ratios: Vec<f64> = warm.rates.iter().zip(null).map(|(a, b)| a / b).collect();
+        row(table, &format!("{}, cold", kind.name()), cluster, cold, None);
+        row(table, &format!("{}, again", kind.name()), cluster, warm, Some(&ratios));
+    }
+    Ok(())
+}
+
+fn rate(args: &Args, kind: Kind, mount: &std::path::Path) -> io::Result<f64> {
+    let took = crew::run(&[kind.job(args, mount)])?;
+    Ok(args.files as f64 / took.done.as_secs_f64())
+}
+
+impl Pass {
+    fn add(&mut self, args: &Args, kind: Kind, cluster: &Cluster) -> io::Result<()> {
+        let before = cluster.requests()?;
+        self.rates.push(rate(args, kind, &cluster.mounts[0])?);
+        let new = cluster.requests()?.since(&before);
+        self.requests = new.render_requests();
+        self.count = new.requests();
+        Ok(())
+    }
+}
+
+fn row(table: &mut Table, work: &str, cluster: &Cluster, pass: &Pass, ratios: Option<&[f64]>) {
+    let spread = |values: &[f64], digits: usize| {
+        let (low, high) = range(values);
+        format!("{:.digits$} ({low:.digits$}–{high:.digits$})", median(values))
+    };
+    table.row(
+        vec![
+            work.into(),
+            cluster.plan.name.into(),
+            spread(&pass.rates, 0),
+            ratios.map(|r| spread(r, 2)).unwrap_or_default(),
+            pass.requests.clone(),
+        ],
+        json!({
+            "work": work, "mount": cluster.plan.name, "files_per_s": median(&pass.rates),
+            "ratio": ratios.map(median), "requests": pass.count,
+        }),
+    );
+}

@@ -1,0 +1,263 @@
+//! False sharing, and its cures: processes on mounts of their own write blocks of 1 MiB in turn into one file on one OST, over 1, 2, 4, …
+//! overstripes; with locks that grow as Lustre's do, with locks that do not grow, and with contention-adaptive locking.
+//!
+//! `overstripe [--rounds 5] [--mounts 8] [--mib 64] [--stripes 1,2,4,8,16,32] [--delay-us 0] [--pictures docs/pictures] [--only NAME]
+//! [--json FILE]`. Draws the curve, and the counters that explain it, as `overstripe.svg` and `overstripe.png`: locks granted, blocking
+//! callbacks, and bytes written per callback. A measurement ends when all processes have fsynced. `--delay-us` puts all
+//! processes so far apart.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::Parser;
+use serde_json::json;
+use sheen_bench::{
+    chart::{Chart, Panel, Scale},
+    cluster::{CALLBACKS, Cluster, GRANTS, OWN, Place, Plan},
+    crew::{self, Job, Records},
+    report::{Options, Progress, Table, program},
+    stats::{median, range},
+};
+
+/// False sharing and its cures: shared strided writes over more and more stripes on one OST; draws the curve
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    options: Options,
+    /// Mounts, with one process on each
+    #[arg(long, default_value_t = 8)]
+    mounts: usize,
+    /// MiB that each process writes, in blocks of 1 MiB
+    #[arg(long, default_value_t = 64)]
+    mib: usize,
+    /// Stripes of the file, all on one OST
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32])]
+    stripes: Vec<usize>,
+    /// Delay of each message over tcp, in microseconds
+    #[arg(long, default_value_t = 0)]
+    delay_us: u64,
+    /// Where the pictures go
+    #[arg(long, default_value = "docs/pictures")]
+    pictures: PathBuf,
+}
+
+const BLOCK: usize = 1 << 20;
+
+/// How the OST grants extent locks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Policy {
+    Growing,
+    Exact,
+    Adaptive,
+}
+
+impl Policy {
+    const ALL: [Policy; 3] = [Policy::Growing, Policy::Exact, Policy::Adaptive];
+
+    fn name(self) -> &'static str {
+        match self {
+            Policy::Growing => "locks grow (Lustre)",
+            Policy::Exact => "locks do not grow",
+            Policy::Adaptive => "contention-adaptive",
+        }
+    }
+
+    fn set(self, cluster: &Cluster) -> io::Result<()> {
+        let set =
+            |name: &str, on: bool| cluster.sheen.set_param(&format!("ldlm.namespaces.filter-*.{name}"), u8::from(on));
+        set("lock_expand", self != Policy::Exact)?;
+        set("lock_adaptive", self == Policy::Adaptive)
+    }
+}
+
+/// One measurement.
+#[derive(Clone, Copy, Default)]
+struct Point {
+    mib_per_s: f64,
+    grants: f64,
+    callbacks: f64,
+    local: f64,
+    mib_written: f64,
+}
+
+impl Point {
+    /// The middle of several.
+    fn median(points: &[Point]) -> Point {
+        let of = |get: fn(&Point) -> f64| median(&points.iter().map(get).collect::<Vec<f64>>());
+        Point {
+            mib_per_s: of(|p| p.mib_per_s),
+            grants: of(|p| p.grants),
+            callbacks: of(|p| p.callbacks),
+            local: of(|p| p.local),
+            mib_written: of(|p| p.mib_written),
+        }
+    }
+
+    /// What is written between one callback and the next; nothing where there was none.
+    fn mib_per_callback(&self) -> Option<f64> {
+        (self.callbacks > 0.0).then(|| self.mib_written / self.callbacks)
+    }
+}
+
+type Points = BTreeMap<(Policy, usize), Vec<Point>>;
+
+fn main() -> ExitCode {
+    program(run)
+}
+
+fn run() -> io::Result<()> {
+    let args = Args::parse();
+    let place = Place::claim(&args.options.base, "overstripe", &args.options.sheen)?;
+    let plan = Plan { name: "tcp", osts: 1, mounts: args.mounts, lo: false, threads: args.options.threads };
+    let cluster = Cluster::up(&place, plan)?;
+    let policies: Vec<Policy> = Policy::ALL.into_iter().filter(|p| args.options.wants(p.name())).collect();
+    let points = measure(&args, &cluster, &policies)?;
+    drop(cluster);
+    draw(&args, &policies, &points)?;
+    show(&args, &policies, &points)
+}
+
+fn measure(args: &Args, cluster: &Cluster, policies: &[Policy]) -> io::Result<Points> {
+    let mut points = Points::new();
+    let progress = Progress::new(args.options.rounds as usize * policies.len() * args.stripes.len());
+    for round in 0..args.options.rounds {
+        for &policy in policies {
+            policy.set(cluster)?;
+            for &stripes in &args.stripes {
+                let what = format!("{}, {stripes} stripes", policy.name());
+                let point = progress.step(&what, || write(args, cluster, stripes, round == 0))?;
+                points.entry((policy, stripes)).or_default().push(point);
+            }
+        }
+    }
+    Ok(points)
+}
+
+/// Writes the file, and removes it. A new one each time has no contention yet.
+fn write(args: &Args, cluster: &Cluster, stripes: usize, check: bool) -> io::Result<Point> {
+    let path = cluster.mounts[0].join("shared");
+    cluster.setstripe(&path, &["-C", &stripes.to_string(), "-S", "1M"])?;
+    let records = |rank: usize, mount: usize| Records {
+        path: cluster.mounts[mount].join("shared"),
+        bytes: BLOCK,
+        first: (rank * BLOCK) as u64,
+        stride: (args.mounts * BLOCK) as u64,
+        count: args.mib,
+        rank,
+    };
+    let jobs: Vec<Job> = (0..args.mounts).map(|rank| Job::Write(records(rank, rank))).collect();
+    cluster.sheen.set_param("lnet.delay_us", args.delay_us)?;
+    let before = cluster.counters()?;
+    let took = crew::run(&jobs)?;
+    let counters = cluster.counters()?.since(&before);
+    cluster.sheen.set_param("lnet.delay_us", 0)?;
+    if check {
+        let others = (0..args.mounts).map(|rank| Job::Check(records(rank, (rank + 1) % args.mounts)));
+        crew::run(&others.collect::<Vec<Job>>())?;
+    }
+    cluster.remove(&path)?;
+    let count = |name: &str| counters.get(name).count as f64;
+    Ok(Point {
+        mib_per_s: (args.mib * args.mounts) as f64 / took.done.as_secs_f64(),
+        grants: count(GRANTS),
+        callbacks: count(CALLBACKS),
+        local: count(OWN),
+        mib_written: counters.get("write_bytes").sum as f64 / BLOCK as f64,
+    })
+}
+
+fn draw(args: &Args, policies: &[Policy], points: &Points) -> io::Result<()> {
+    let curves = |get: fn(&Point) -> Option<f64>| -> Vec<Vec<Option<f64>>> {
+        let curve = |p: &Policy| args.stripes.iter().map(|s| get(&Point::median(&points[&(*p, *s)]))).collect();
+        policies.iter().map(curve).collect()
+    };
+    let panel = |title: &str, scale, get| Panel { title: title.into(), scale, curves: curves(get) };
+    let delay = if args.delay_us > 0 { format!(", {} us between them", args.delay_us) } else { String::new() };
+    let chart = Chart {
+        title: format!("Shared strided 1 MiB writes: {} mounts, 1 OST{delay}", args.mounts),
+        axis: "overstripes".into(),
+        categories: args.stripes.iter().map(usize::to_string).collect(),
+        series: policies.iter().map(|p| p.name().to_owned()).collect(),
+        panels: vec![
+            panel("write, MiB/s", Scale::Linear, |p| Some(p.mib_per_s)),
+            panel("locks granted", Scale::Log, |p| Some(p.grants)),
+            panel("blocking callbacks", Scale::Log, |p| Some(p.callbacks)),
+            panel("MiB written per blocking callback", Scale::Log, Point::mib_per_callback),
+        ],
+    };
+    let scene = chart.scene();
+    fs::create_dir_all(&args.pictures)?;
+    save(&args.pictures.join("overstripe.svg"), scene.svg().as_bytes())?;
+    // Two pixels for one, so that it is sharp on today's screens.
+    save(&args.pictures.join("overstripe.png"), &scene.png(2)?)
+}
+
+fn save(path: &Path, content: &[u8]) -> io::Result<()> {
+    eprintln!("drawn: {}", path.display());
+    fs::write(path, content)
+}
+
+fn show(args: &Args, policies: &[Policy], points: &Points) -> io::Result<()> {
+    let columns = [
+        "locking",
+        "overstripes",
+        "MiB/s (min–max)",
+        "locks granted",
+        "blocking callbacks",
+        "MiB per callback",
+        "server's own locks",
+    ];
+    let mut table = Table::new(&columns);
+    for &policy in policies {
+        for &stripes in &args.stripes {
+            let all = &points[&(policy, stripes)];
+            let (low, high) = range(&all.iter().map(|p| p.mib_per_s).collect::<Vec<f64>>());
+            let p = Point::median(all);
+            let per_callback = p.mib_per_callback();
+            table.row(
+                vec![
+                    policy.name().into(),
+                    stripes.to_string(),
+                    format!("{:.0} ({low:.0}–{high:.0})", p.mib_per_s),
+                    format!("{:.0}", p.grants),
+                    format!("{:.0}", p.callbacks),
+                    per_callback.map_or("–".into(), |mib| format!("{mib:.2}")),
+                    format!("{:.0}", p.local),
+                ],
+                json!({
+                    "locking": policy.name(), "stripes": stripes, "mib_per_s": p.mib_per_s, "mib_per_s_min": low,
+                    "mib_per_s_max": high, "grants": p.grants, "blocking_callbacks": p.callbacks,
+                    "mib_per_callback": per_callback, "local": p.local,
+                }),
+            );
+        }
+    }
+    table.finish(&args.options)?;
+    if let Some(ratios) = against_best(args, points) {
+        let (low, high) = range(&ratios);
+        println!(
+            "\n{} on the fewest stripes: {:.2} ({low:.2}–{high:.2}) × the best point of {}; asked: ≥ 1",
+            Policy::Adaptive.name(),
+            median(&ratios),
+            Policy::Growing.name()
+        );
+    }
+    Ok(())
+}
+
+/// The fewest stripes with adaptive locking against the overstriped point without that is best in the median, by rounds.
+fn against_best(args: &Args, points: &Points) -> Option<Vec<f64>> {
+    let first = args.stripes.first()?;
+    let rate = |stripes: usize| Some(Point::median(points.get(&(Policy::Growing, stripes))?).mib_per_s);
+    let best = args
+        .stripes
+        .iter()
+        .copied()
+        .max_by(|a, b| rate(*a).partial_cmp(&rate(*b)).unwrap_or(std::cmp::Ordering::Equal))?;
+    let (ours, theirs) = (points.get(&(Policy::Adaptive, *first))?, points.get(&(Policy::Growing, best))?);
+    Some(ours.iter().zip(theirs).map(|(a, b)| a.mib_per_s / b.mib_per_s).collect())
+}

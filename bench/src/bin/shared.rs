@@ -1,0 +1,180 @@
+//! Records of several processes on as many mounts, one after the other in one file of one stripe (IOR's "hard" shape), against the
+//! same bytes in a file for each process; with contention-adaptive locking and without.
+//!
+//! `shared [--rounds 5] [--record 47008] [--count 2000] [--mounts 4] [--only tcp|lo] [--json FILE]`. Record `i` of process `p` lies at
+//! `(i × processes + p) × record`. Processes start together and fsync at the end, which is part of the time. What was written is read
+//! and compared on another mount. A ratio is formed within a round.
+
+use std::{collections::BTreeMap, io, path::PathBuf, process::ExitCode};
+
+use clap::Parser;
+use serde_json::json;
+use sheen_bench::{
+    cluster::{CALLBACKS, Cluster, GRANTS, OWN, Place, Plan},
+    crew::{self, Job, Records},
+    report::{Options, Progress, Table, program},
+    sheen::Counters,
+    stats::{median, range},
+};
+
+/// Records of several mounts, one after the other in one file of one stripe, against a file for each process
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    options: Options,
+    /// Bytes of a record
+    #[arg(long, default_value_t = 47_008)]
+    record: usize,
+    /// Records of a process
+    #[arg(long, default_value_t = 2000)]
+    count: usize,
+    /// Mounts, with one process on each
+    #[arg(long, default_value_t = 4)]
+    mounts: usize,
+    /// OSTs of the file system
+    #[arg(long, default_value_t = 4)]
+    osts: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Shape {
+    FilePerProcess,
+    Shared { adaptive: bool },
+}
+
+impl Shape {
+    const ALL: [Shape; 3] =
+        [Shape::FilePerProcess, Shape::Shared { adaptive: true }, Shape::Shared { adaptive: false }];
+
+    fn name(self) -> &'static str {
+        match self {
+            Shape::FilePerProcess => "file per process",
+            Shape::Shared { adaptive: true } => "one file, adaptive",
+            Shape::Shared { adaptive: false } => "one file, not adaptive",
+        }
+    }
+}
+
+/// One measurement: MiB/s written, and read back on other mounts, and what the servers counted while it was written.
+struct Point {
+    rate: f64,
+    read_rate: f64,
+    counters: Counters,
+}
+
+fn main() -> ExitCode {
+    program(run)
+}
+
+fn run() -> io::Result<()> {
+    let args = Args::parse();
+    let place = Place::claim(&args.options.base, "shared", &args.options.sheen)?;
+    let mut table = Table::new(&[
+        "mounts",
+        "written into",
+        "MiB/s",
+        "ratio to file per process (min–max)",
+        "asked",
+        "write requests",
+        "locks granted",
+        "blocking callbacks",
+        "server's own locks",
+        "read back on another mount, MiB/s",
+    ]);
+    for (name, lo) in [("tcp", false), ("lo first", true)] {
+        if args.options.wants(name) {
+            let plan = Plan { name, osts: args.osts, mounts: args.mounts, lo, threads: args.options.threads };
+            measure(&args, &Cluster::up(&place, plan)?, &mut table)?;
+        }
+    }
+    table.finish(&args.options)
+}
+
+fn measure(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
+    let mut points: BTreeMap<Shape, Vec<Point>> = BTreeMap::new();
+    let progress = Progress::new(args.options.rounds as usize * Shape::ALL.len());
+    for round in 0..args.options.rounds {
+        for shape in Shape::ALL {
+            let what = format!("{}, {}", cluster.plan.name, shape.name());
+            let point = progress.step(&what, || write(args, cluster, shape, round))?;
+            points.entry(shape).or_default().push(point);
+        }
+    }
+    drop(progress);
+    let rates = |shape| points[&shape].iter().map(|p| p.rate).collect::<Vec<f64>>();
+    for shape in Shape::ALL {
+        let ratios: Vec<f64> =
+            rates(shape).iter().zip(&rates(Shape::FilePerProcess)).map(|(ours, theirs)| ours / theirs).collect();
+        row(table, cluster, shape, &points[&shape], &ratios);
+    }
+    Ok(())
+}
+
+/// Writes it all, compares it, and removes it.
+fn write(args: &Args, cluster: &Cluster, shape: Shape, round: u32) -> io::Result<Point> {
+    let dir = cluster.mounts[0].join(format!("{round}.{}", shape.name().replace([' ', ','], "")));
+    std::fs::create_dir(&dir)?;
+    if let Shape::Shared { adaptive } = shape {
+        cluster.sheen.set_param("ldlm.namespaces.filter-*.lock_adaptive", u8::from(adaptive))?;
+        cluster.setstripe(&dir.join("file"), &["-c", "1"])?;
+    }
+    let records = |rank: usize, mount: usize| Records {
+        path: path(cluster, &dir, shape, rank, mount),
+        bytes: args.record,
+        first: if shape == Shape::FilePerProcess { 0 } else { (rank * args.record) as u64 },
+        stride: (args.record * if shape == Shape::FilePerProcess { 1 } else { args.mounts }) as u64,
+        count: args.count,
+        rank,
+    };
+    let jobs: Vec<Job> = (0..args.mounts).map(|rank| Job::Write(records(rank, rank))).collect();
+    let before = cluster.counters()?;
+    let took = crew::run(&jobs)?;
+    let counters = cluster.counters()?.since(&before);
+    let others: Vec<Job> = (0..args.mounts).map(|rank| Job::Check(records(rank, (rank + 1) % args.mounts))).collect();
+    let read = crew::run(&others)?;
+    cluster.remove(&dir)?;
+    let mib = (args.record * args.count * args.mounts) as f64 / f64::from(1 << 20);
+    Ok(Point { rate: mib / took.done.as_secs_f64(), read_rate: mib / read.done.as_secs_f64(), counters })
+}
+
+/// The file of a process, as a mount names it.
+fn path(cluster: &Cluster, dir: &std::path::Path, shape: Shape, rank: usize, mount: usize) -> PathBuf {
+    let dir = cluster.mounts[mount].join(dir.file_name().unwrap_or_default());
+    match shape {
+        Shape::FilePerProcess => dir.join(format!("file.{rank}")),
+        Shape::Shared { .. } => dir.join("file"),
+    }
+}
+
+fn row(table: &mut Table, cluster: &Cluster, shape: Shape, points: &[Point], ratios: &[f64]) {
+    let of = |get: &dyn Fn(&Point) -> f64| median(&points.iter().map(get).collect::<Vec<f64>>());
+    let counter = |name: &'static str| of(&|p| p.counters.get(name).count as f64);
+    let (rate, read_rate) = (of(&|p| p.rate), of(&|p| p.read_rate));
+    let (low, high) = range(ratios);
+    let (writes, grants, callbacks, local) = (counter("write"), counter(GRANTS), counter(CALLBACKS), counter(OWN));
+    let adaptive = shape == Shape::Shared { adaptive: true };
+    let ratio = format!("{:.2} ({low:.2}–{high:.2})", median(ratios));
+    let mounts = match cluster.plan.lo {
+        true => format!("1 lo, {} tcp", cluster.mounts.len() - 1),
+        false => format!("{} tcp", cluster.mounts.len()),
+    };
+    table.row(
+        vec![
+            mounts.clone(),
+            shape.name().into(),
+            format!("{rate:.0}"),
+            if shape == Shape::FilePerProcess { String::new() } else { ratio },
+            if adaptive { "≥ 0.5".into() } else { String::new() },
+            format!("{writes:.0}"),
+            format!("{grants:.0}"),
+            format!("{callbacks:.0}"),
+            format!("{local:.0}"),
+            format!("{read_rate:.0}"),
+        ],
+        json!({
+            "mounts": mounts, "shape": shape.name(), "mib_per_s": rate, "ratio": median(ratios), "ratio_min": low,
+            "ratio_max": high, "write_requests": writes, "grants": grants, "blocking_callbacks": callbacks,
+            "local": local, "read_mib_per_s": read_rate,
+        }),
+    );
+}

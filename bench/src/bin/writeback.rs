@@ -1,0 +1,158 @@
+//! What write-back is worth: 4 KiB sequential buffered writes of one process, gathered by the client, against the same written
+//! through (`llite.*.writeback=0`), over `lo` and over tcp.
+//!
+//! `writeback [--rounds 5] [--mib 64] [--only lo|tcp] [--json FILE]`. A ratio is formed within a round; the median over the rounds is
+//! shown, once until the last byte is handed over and once until it is durable too. The null FUSE baseline, which keeps what it
+//! is given in memory, says what a request of 4 KiB costs at least.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::Parser;
+use serde_json::json;
+use sheen_bench::{
+    cluster::{Cluster, Place, Plan},
+    crew::{self, Job, Records, Took},
+    report::{Options, Progress, Table, program},
+    sheen::Counters,
+    stage::Stage,
+    stats::{median, range},
+};
+
+/// What write-back is worth: 4 KiB sequential writes, gathered by the client, against the same written through
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    options: Options,
+    /// Bytes of a write
+    #[arg(long, default_value_t = 4096)]
+    bytes: usize,
+    /// MiB written in each measurement
+    #[arg(long, default_value_t = 64)]
+    mib: usize,
+}
+
+const SWITCH: &str = "llite.*.writeback";
+
+/// One measurement: how many writes a second until handed over and until durable, and the requests that carried them.
+#[derive(Clone, Copy)]
+struct Point {
+    wrote: f64,
+    durable: f64,
+    requests: f64,
+}
+
+fn main() -> ExitCode {
+    program(run)
+}
+
+fn run() -> io::Result<()> {
+    let args = Args::parse();
+    let place = Place::claim(&args.options.base, "writeback", &args.options.sheen)?;
+    let columns =
+        ["file system", "write-back", "writes/s", "until durable", "requests", "ratio to write-through", "asked"];
+    let mut table = Table::new(&columns);
+    if args.options.wants("baseline") {
+        baseline(&args, &place, &mut table)?;
+    }
+    for (name, lo) in [("lo", true), ("tcp", false)] {
+        if args.options.wants(name) {
+            let plan = Plan { name, osts: 4, mounts: 1, lo, threads: args.options.threads };
+            measure(&args, &Cluster::up(&place, plan)?, &mut table)?;
+        }
+    }
+    table.finish(&args.options)
+}
+
+fn write(args: &Args, path: PathBuf) -> io::Result<(Took, f64)> {
+    let (bytes, stride) = (args.bytes, args.bytes as u64);
+    let count = (args.mib << 20) / args.bytes.max(1);
+    let took = crew::run(&[Job::Write(Records { path, bytes, first: 0, stride, count, rank: 0 })])?;
+    Ok((took, count as f64))
+}
+
+fn point(args: &Args, path: &Path, cluster: Option<&Cluster>) -> io::Result<Point> {
+    let counters = || cluster.map_or_else(|| Ok(Counters::default()), Cluster::requests);
+    let before = counters()?;
+    let (took, count) = write(args, path.to_owned())?;
+    let requests = counters()?.since(&before).get("write").count as f64;
+    cluster.map_or_else(|| std::fs::remove_file(path), |c| c.remove(path))?;
+    Ok(Point { wrote: count / took.wrote.as_secs_f64(), durable: count / took.done.as_secs_f64(), requests })
+}
+
+fn baseline(args: &Args, place: &Place, table: &mut Table) -> io::Result<()> {
+    let stage = Stage::baseline(place.dir(), args.options.threads)?;
+    let progress = Progress::new(args.options.rounds as usize);
+    let path = stage.mount.join("sequential");
+    let mut points = Vec::new();
+    for _ in 0..args.options.rounds {
+        points.push(progress.step("baseline", || point(args, &path, None))?);
+    }
+    row(table, "null FUSE", "", &points, None);
+    Ok(())
+}
+
+fn measure(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
+    let can_switch = cluster.sheen.get_param(SWITCH)?.is_some();
+    if !can_switch {
+        eprintln!("{}: there is no {SWITCH}: what is measured is not compared", cluster.plan.name);
+    }
+    let states: &[bool] = if can_switch { &[false, true] } else { &[true] };
+    let mut points = [Vec::new(), Vec::new()];
+    let progress = Progress::new(args.options.rounds as usize * states.len());
+    for round in 0..args.options.rounds {
+        for &on in states {
+            if can_switch {
+                cluster.sheen.set_param(SWITCH, u8::from(on))?;
+            }
+            let what = format!("{}, write-back {}", cluster.plan.name, if on { "on" } else { "off" });
+            // A file of its own each time: locks and contention of the last one are not in the way.
+            let path = cluster.mounts[0].join(format!("sequential.{round}.{on}"));
+            points[usize::from(on)].push(progress.step(&what, || point(args, &path, Some(cluster)))?);
+        }
+    }
+    drop(progress);
+    let [off, on] = points;
+    if can_switch {
+        row(table, cluster.plan.name, "off", &off, None);
+    }
+    row(table, cluster.plan.name, "on", &on, can_switch.then_some(&off));
+    Ok(())
+}
+
+fn row(table: &mut Table, name: &str, state: &str, points: &[Point], through: Option<&Vec<Point>>) {
+    let all = |of: fn(&Point) -> f64| points.iter().map(of).collect::<Vec<f64>>();
+    let ratios =
+        |of: fn(&Point) -> f64| through.map(|t| points.iter().zip(t).map(|(a, b)| of(a) / of(b)).collect::<Vec<f64>>());
+    let shown = |ratios: &[f64]| {
+        let (low, high) = range(ratios);
+        format!("{:.2} ({low:.2}–{high:.2})", median(ratios))
+    };
+    let (wrote, durable) = (ratios(|p| p.wrote), ratios(|p| p.durable));
+    let ratio = match (&wrote, &durable) {
+        (Some(w), Some(d)) => format!("{}, durable {}", shown(w), shown(d)),
+        _ => String::new(),
+    };
+    let (rate, rate_durable, requests) =
+        (median(&all(|p| p.wrote)), median(&all(|p| p.durable)), median(&all(|p| p.requests)));
+    let requests_shown = if name == "null FUSE" { String::new() } else { format!("{requests:.0}") };
+    let asked = if through.is_some() { "≥ 10" } else { "" };
+    table.row(
+        vec![
+            name.into(),
+            state.into(),
+            format!("{rate:.0}"),
+            format!("{rate_durable:.0}"),
+            requests_shown,
+            ratio,
+            asked.into(),
+        ],
+        json!({
+            "file_system": name, "writeback": state, "writes_per_s": rate, "writes_per_s_durable": rate_durable,
+            "write_requests": requests, "ratio": wrote.map(|r| median(&r)), "ratio_durable": durable.map(|r| median(&r)),
+        }),
+    );
+}

@@ -1,0 +1,316 @@
+//! Charts of a measurement: small panels side by side over one axis of categories, drawn alike as SVG and as PNG.
+//!
+//! A [`Chart`] is laid out into a [`Scene`] of lines, dots and words, in pixels from the upper left corner; [`Scene::svg`] and
+//! [`Scene::png`] write it down. A line has round ends and a dot is a line without length, so that a backend needs to know little. The
+//! PNG brings its own letters ([`font`]): it looks the same on every machine.
+
+pub mod font;
+mod png;
+mod svg;
+
+/// A colour: red, green, blue.
+pub type Color = [u8; 3];
+
+const INK: Color = [0x22, 0x22, 0x22];
+const FAINT: Color = [0xdd, 0xdd, 0xdd];
+/// Colours that people who see few colours tell apart (Okabe and Ito), and that differ in brightness too.
+const SERIES: [Color; 4] = [[0x00, 0x72, 0xb2], [0xd5, 0x5e, 0x00], [0x00, 0x9e, 0x73], [0xcc, 0x79, 0xa7]];
+
+const WIDTH: f64 = 960.0;
+const PANEL_HEIGHT: f64 = 300.0;
+const COLUMNS: usize = 2;
+/// Above the panels: title and legend.
+const HEAD: f64 = 78.0;
+/// Around the plot within a panel: left for the numbers, above for its title, below for the categories.
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 20.0;
+const ABOVE: f64 = 34.0;
+const BELOW: f64 = 48.0;
+const TITLE_SIZE: f64 = 17.0;
+const TEXT_SIZE: f64 = 12.0;
+
+/// How values become heights.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scale {
+    /// From zero.
+    Linear,
+    /// By decades; zero lies one decade below the smallest.
+    Log,
+}
+
+/// One quantity over the categories.
+#[derive(Clone, Debug)]
+pub struct Panel {
+    /// The quantity, with its unit.
+    pub title: String,
+    /// How it is drawn.
+    pub scale: Scale,
+    /// A curve for each series of the chart: a value for each category, where there is one.
+    pub curves: Vec<Vec<Option<f64>>>,
+}
+
+/// Panels with a title, a legend and categories in common.
+#[derive(Clone, Debug)]
+pub struct Chart {
+    /// What is shown.
+    pub title: String,
+    /// What the categories are.
+    pub axis: String,
+    /// The categories, from left to right.
+    pub categories: Vec<String>,
+    /// What the curves are called.
+    pub series: Vec<String>,
+    /// The panels, two a row.
+    pub panels: Vec<Panel>,
+}
+
+/// Where a word begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+#[derive(Clone, Debug)]
+enum Mark {
+    Line { from: (f64, f64), to: (f64, f64), width: f64, color: Color },
+    Word { at: (f64, f64), size: f64, anchor: Anchor, text: String },
+}
+
+/// A drawing.
+#[derive(Clone, Debug)]
+pub struct Scene {
+    width: f64,
+    height: f64,
+    marks: Vec<Mark>,
+}
+
+impl Chart {
+    /// Lays it out.
+    pub fn scene(&self) -> Scene {
+        let rows = self.panels.len().div_ceil(COLUMNS);
+        let mut scene = Scene { width: WIDTH, height: HEAD + rows as f64 * PANEL_HEIGHT, marks: Vec::new() };
+        scene.word((WIDTH / 2.0, 28.0), TITLE_SIZE, Anchor::Middle, &self.title);
+        self.legend(&mut scene);
+        let wide = WIDTH / COLUMNS as f64;
+        for (i, panel) in self.panels.iter().enumerate() {
+            let (x, y) = ((i % COLUMNS) as f64 * wide, HEAD + (i / COLUMNS) as f64 * PANEL_HEIGHT);
+            let plot = Plot {
+                left: x + LEFT,
+                right: x + wide - RIGHT,
+                top: y + ABOVE,
+                bottom: y + PANEL_HEIGHT - BELOW,
+                ticks: Ticks::of(panel),
+                categories: self.categories.len(),
+            };
+            self.panel(&mut scene, panel, &plot);
+        }
+        scene
+    }
+
+    fn legend(&self, scene: &mut Scene) {
+        const SAMPLE: f64 = 30.0;
+        const GAP: f64 = 26.0;
+        let width = |s: &String| SAMPLE + 8.0 + font::width(s, TEXT_SIZE) + GAP;
+        let mut x = (WIDTH - self.series.iter().map(width).sum::<f64>() + GAP) / 2.0;
+        for (name, color) in self.series.iter().zip(SERIES.iter().cycle()) {
+            scene.line((x, 54.0), (x + SAMPLE, 54.0), 2.0, *color);
+            scene.line((x + SAMPLE / 2.0, 54.0), (x + SAMPLE / 2.0, 54.0), 8.0, *color);
+            scene.word((x + SAMPLE + 8.0, 58.0), TEXT_SIZE, Anchor::Start, name);
+            x += width(name);
+        }
+    }
+
+    fn panel(&self, scene: &mut Scene, panel: &Panel, plot: &Plot) {
+        let middle = (plot.left + plot.right) / 2.0;
+        scene.word((middle, plot.top - 14.0), TEXT_SIZE + 1.0, Anchor::Middle, &panel.title);
+        for (height, label) in &plot.ticks.marks {
+            let y = plot.y(*height);
+            scene.line((plot.left, y), (plot.right, y), 1.0, FAINT);
+            scene.word((plot.left - 8.0, y + 4.0), TEXT_SIZE, Anchor::End, label);
+        }
+        for (i, name) in self.categories.iter().enumerate() {
+            scene.word((plot.x(i), plot.bottom + 18.0), TEXT_SIZE, Anchor::Middle, name);
+        }
+        scene.word((middle, plot.bottom + 38.0), TEXT_SIZE, Anchor::Middle, &self.axis);
+        scene.line((plot.left, plot.bottom), (plot.right, plot.bottom), 1.5, INK);
+        scene.line((plot.left, plot.top), (plot.left, plot.bottom), 1.5, INK);
+        for (n, (curve, color)) in panel.curves.iter().zip(SERIES.iter().cycle()).enumerate() {
+            // Thinner than what lies below it: curves that coincide are all seen.
+            let extra = (panel.curves.len() - 1 - n) as f64;
+            let (pen, dot) = (2.0 + 1.5 * extra, 7.0 + 3.5 * extra);
+            let mut before = None;
+            for (i, value) in curve.iter().enumerate() {
+                let at = value.map(|v| (plot.x(i), plot.y(plot.ticks.height(v))));
+                if let (Some(from), Some(to)) = (before, at) {
+                    scene.line(from, to, pen, *color);
+                }
+                if let Some(at) = at {
+                    scene.line(at, at, dot, *color);
+                }
+                before = at;
+            }
+        }
+    }
+}
+
+impl Scene {
+    fn line(&mut self, from: (f64, f64), to: (f64, f64), width: f64, color: Color) {
+        self.marks.push(Mark::Line { from, to, width, color });
+    }
+
+    fn word(&mut self, at: (f64, f64), size: f64, anchor: Anchor, text: &str) {
+        self.marks.push(Mark::Word { at, size, anchor, text: text.to_owned() });
+    }
+}
+
+struct Plot {
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+    ticks: Ticks,
+    categories: usize,
+}
+
+impl Plot {
+    fn x(&self, category: usize) -> f64 {
+        self.left + (self.right - self.left) * (category as f64 + 0.5) / self.categories.max(1) as f64
+    }
+
+    fn y(&self, height: f64) -> f64 {
+        self.bottom - (self.bottom - self.top) * height
+    }
+}
+
+/// The axis of a panel: heights run from 0 to 1.
+struct Ticks {
+    scale: Scale,
+    low: f64,
+    high: f64,
+    marks: Vec<(f64, String)>,
+}
+
+impl Ticks {
+    fn of(panel: &Panel) -> Ticks {
+        let values = || panel.curves.iter().flatten().flatten().copied().filter(|v| v.is_finite());
+        let (low, high, at): (f64, f64, Vec<f64>) = match panel.scale {
+            Scale::Linear => {
+                let step = round_step(values().fold(0.0, f64::max) / 5.0);
+                let steps = (values().fold(0.0, f64::max) / step).ceil().max(1.0) as usize;
+                (0.0, steps as f64 * step, (0..=steps).map(|i| i as f64 * step).collect())
+            }
+            Scale::Log => {
+                let positive = || values().filter(|v| *v > 0.0);
+                let first = positive().fold(f64::INFINITY, f64::min).log10().floor();
+                let first = if first.is_finite() { first as i32 } else { 0 };
+                let last = positive().fold(f64::NEG_INFINITY, f64::max).log10().ceil();
+                let last = if last.is_finite() { (last as i32).max(first + 1) } else { 1 };
+                // A decade more, whose lower end stands for zero.
+                let below = i32::from(values().any(|v| v <= 0.0));
+                let decades = (first..=last).map(|d| 10f64.powi(d));
+                let zero = (below == 1).then_some(0.0);
+                (f64::from(first - below), f64::from(last), zero.into_iter().chain(decades).collect())
+            }
+        };
+        let mut ticks = Ticks { scale: panel.scale, low, high, marks: Vec::new() };
+        ticks.marks = at.into_iter().map(|v| (ticks.height(v), label(v))).collect();
+        ticks
+    }
+
+    fn height(&self, value: f64) -> f64 {
+        let value = match self.scale {
+            Scale::Linear => value,
+            Scale::Log if value > 0.0 => value.log10(),
+            Scale::Log => self.low,
+        };
+        ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
+    }
+}
+
+/// The smallest of 1, 2, 5, 10, 20, … that is not below `least`.
+fn round_step(least: f64) -> f64 {
+    if least <= 0.0 || !least.is_finite() {
+        return 1.0;
+    }
+    let decade = 10f64.powf(least.log10().floor());
+    [1.0, 2.0, 5.0].into_iter().map(|m| m * decade).find(|step| *step >= least).unwrap_or(10.0 * decade)
+}
+
+/// A number on an axis, with thousands set apart.
+fn label(value: f64) -> String {
+    if value != 0.0 && value.abs() < 1.0 {
+        let digits = (-value.abs().log10()).ceil().clamp(1.0, 9.0) as usize;
+        return format!("{value:.digits$}");
+    }
+    let plain = format!("{value:.0}");
+    let mut out = String::new();
+    for (i, c) in plain.chars().enumerate() {
+        if i > 0 && (plain.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart() -> Chart {
+        Chart {
+            title: "Writes & <stripes>".into(),
+            axis: "overstripes".into(),
+            categories: vec!["1".into(), "2".into()],
+            series: vec!["first".into(), "second".into()],
+            panels: vec![
+                Panel {
+                    title: "MiB/s".into(),
+                    scale: Scale::Linear,
+                    curves: vec![vec![Some(0.0), Some(430.0)], vec![Some(100.0), None]],
+                },
+                Panel { title: "callbacks".into(), scale: Scale::Log, curves: vec![vec![Some(0.0), Some(5000.0)]] },
+            ],
+        }
+    }
+
+    #[test]
+    fn axes_reach_over_all_values() {
+        let ticks = Ticks::of(&chart().panels[0]);
+        let labels: Vec<&str> = ticks.marks.iter().map(|(_, l)| l.as_str()).collect();
+        assert_eq!(labels, ["0", "100", "200", "300", "400", "500"]);
+        assert_eq!((ticks.height(0.0), ticks.height(250.0), ticks.height(500.0)), (0.0, 0.5, 1.0));
+        let ticks = Ticks::of(&chart().panels[1]);
+        let labels: Vec<&str> = ticks.marks.iter().map(|(_, l)| l.as_str()).collect();
+        assert_eq!(labels, ["0", "1,000", "10,000"]);
+        assert_eq!((ticks.height(0.0), ticks.height(1000.0), ticks.height(10_000.0)), (0.0, 0.5, 1.0));
+        let nothing = Panel { title: String::new(), scale: Scale::Log, curves: vec![vec![None]] };
+        assert!(Ticks::of(&nothing).height(3.0).is_finite());
+        assert_eq!((label(0.05).as_str(), label(1_234_567.0).as_str()), ("0.05", "1,234,567"));
+    }
+
+    #[test]
+    fn the_svg_shows_words_and_curves() {
+        let svg = chart().scene().svg();
+        assert!(svg.starts_with("<svg xmlns"), "{svg}");
+        assert!(svg.contains("Writes &amp; &lt;stripes&gt;") && svg.contains(">overstripes<"));
+        // A curve with a missing value is not drawn through it: one segment, and three dots.
+        let of = |color: &str, what: &str| svg.lines().filter(|l| l.starts_with(what) && l.contains(color)).count();
+        assert_eq!((of("#0072b2", "<circle"), of("#d55e00", "<circle")), (1 + 2 + 2, 1 + 1));
+    }
+
+    #[test]
+    fn the_png_is_one_and_shows_both_colours() {
+        let file = chart().scene().png(1).unwrap();
+        let decoder = ::png::Decoder::new(std::io::Cursor::new(file));
+        let mut reader = decoder.read_info().unwrap();
+        let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+        let info = reader.next_frame(&mut pixels).unwrap();
+        assert_eq!((info.width, info.height), (960, 378));
+        for color in [SERIES[0], SERIES[1], INK, [255; 3]] {
+            assert!(pixels.chunks(3).any(|p| p == color), "{color:?} is not there");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Jobs done by processes of their own that start together, on different mounts if wanted.
+//!
+//! The parent ([`run`]) starts this program again as `… crew JOB` for each job, the job written as JSON. A worker opens what it needs,
+//! says `ready`, waits for a line, works, says `wrote` when the last byte is handed over, and `done` when it also is durable.
+//! What is measured is the wall time between the release and the last worker's word.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, BufRead, BufReader, Read, Write},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::stop;
+
+const WORD: &str = "crew";
+
+/// Records of one process in a file: at `first`, `first + stride`, …
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Records {
+    /// The file.
+    pub path: PathBuf,
+    /// Bytes of a record.
+    pub bytes: usize,
+    /// Where the first one lies.
+    pub first: u64,
+    /// Bytes from the beginning of one to that of the next.
+    pub stride: u64,
+    /// How many.
+    pub count: usize,
+    /// Whose they are: part of the content.
+    pub rank: usize,
+}
+
+impl Records {
+    /// Record `index` of `rank`'s, as it must be in the file: `buffer` with the two numbers in front.
+    fn fill(&self, buffer: &mut [u8], index: usize) {
+        for (to, number) in buffer.chunks_mut(8).zip([self.rank as u64, index as u64]) {
+            to.copy_from_slice(&number.to_le_bytes()[..to.len()]);
+        }
+    }
+
+    fn buffer(&self) -> Vec<u8> {
+        (0..self.bytes).map(|i| (i * 31 + self.rank) as u8).collect()
+    }
+
+    fn offset(&self, index: usize) -> u64 {
+        self.first + index as u64 * self.stride
+    }
+
+    fn write(&self, file: &File) -> io::Result<()> {
+        let mut buffer = self.buffer();
+        for index in 0..self.count {
+            self.fill(&mut buffer, index);
+            file.write_all_at(&buffer, self.offset(index))?;
+        }
+        Ok(())
+    }
+
+    fn check(&self, file: &File) -> io::Result<()> {
+        let (mut want, mut got) = (self.buffer(), vec![0; self.bytes]);
+        for index in 0..self.count {
+            self.fill(&mut want, index);
+            file.read_exact_at(&mut got, self.offset(index))?;
+            if got != want {
+                let (path, rank) = (self.path.display(), self.rank);
+                return Err(io::Error::other(format!(
+                    "{path}: record {index} of process {rank} is not what was written"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a process is to do.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Job {
+    /// Write the records (the file is made if missing), then fsync.
+    Write(Records),
+    /// Read the records, and fail if they are not what `Write` wrote.
+    Check(Records),
+    /// Make `files` files of `bytes` bytes in a directory.
+    Fill(PathBuf, usize, usize),
+    /// Open, read and close each of them.
+    Open(PathBuf, usize),
+    /// `stat` each of them.
+    Stat(PathBuf, usize),
+}
+
+/// Wall time of a crew.
+#[derive(Clone, Copy, Debug)]
+pub struct Took {
+    /// Until all had handed over their last byte.
+    pub wrote: Duration,
+    /// Until all of it was durable.
+    pub done: Duration,
+}
+
+/// Does the jobs, all at once.
+///
+/// # Errors
+/// A worker failed (it has said why on standard error), or the user wants to break off.
+pub fn run(jobs: &[Job]) -> io::Result<Took> {
+    stop::check()?;
+    let me = std::env::current_exe()?;
+    let mut workers = Vec::new();
+    for job in jobs {
+        let job = serde_json::to_string(job).map_err(io::Error::other)?;
+        workers.push(Worker::start(Command::new(&me).args([WORD, &job]))?);
+    }
+    expect(&mut workers, "ready")?;
+    let start = Instant::now();
+    for worker in &mut workers {
+        worker.release()?;
+    }
+    expect(&mut workers, "wrote")?;
+    let wrote = start.elapsed();
+    expect(&mut workers, "done")?;
+    Ok(Took { wrote, done: start.elapsed() })
+}
+
+fn expect(workers: &mut [Worker], word: &str) -> io::Result<()> {
+    for worker in workers {
+        worker.expect(word).or_else(|e| stop::check().and(Err(e)))?;
+    }
+    Ok(())
+}
+
+/// A process that says how far it is.
+#[derive(Debug)]
+pub struct Worker {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Worker {
+    /// Starts it.
+    pub fn start(command: &mut Command) -> io::Result<Worker> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        stop::born(child.id());
+        let out = child.stdout.take().ok_or_else(|| io::Error::other("no pipe from the worker"))?;
+        Ok(Worker { child, lines: BufReader::new(out) })
+    }
+
+    /// Waits until it says `word`.
+    pub fn expect(&mut self, word: &str) -> io::Result<()> {
+        let mut line = String::new();
+        self.lines.read_line(&mut line)?;
+        if line.trim() == word { Ok(()) } else { Err(io::Error::other(format!("worker said {line:?}, not {word}"))) }
+    }
+
+    /// Lets it begin.
+    pub fn release(&mut self) -> io::Result<()> {
+        let stdin = self.child.stdin.as_mut().ok_or_else(|| io::Error::other("no pipe to the worker"))?;
+        stdin.write_all(b"go\n")?;
+        stdin.flush()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        stop::gone(self.child.id());
+        if stop::check().is_err() {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// What `main` does first: if this process was started as a worker, works and returns true.
+pub fn maybe_worker() -> io::Result<bool> {
+    let args: Vec<String> = std::env::args().collect();
+    let [_, word, job] = args.as_slice() else { return Ok(false) };
+    if word != WORD {
+        return Ok(false);
+    }
+    work(&serde_json::from_str(job).map_err(io::Error::other)?)?;
+    Ok(true)
+}
+
+/// Says `ready`, and waits until the parent lets it begin; a parent that has gone away is an error.
+pub fn ready() -> io::Result<()> {
+    say("ready")?;
+    let mut line = String::new();
+    io::stdin().read_line(&mut line)?;
+    if line.is_empty() { Err(io::Error::other("the parent has gone away")) } else { Ok(()) }
+}
+
+/// Says a word to the parent.
+pub fn say(word: &str) -> io::Result<()> {
+    let mut out = io::stdout();
+    writeln!(out, "{word}")?;
+    out.flush()
+}
+
+fn work(job: &Job) -> io::Result<()> {
+    match job {
+        Job::Write(records) => write(records)?,
+        Job::Check(records) => check(records)?,
+        Job::Fill(dir, files, bytes) => {
+            fs::create_dir_all(dir)?;
+            let content = vec![b's'; *bytes];
+            each(dir, *files, |path| File::create(path)?.write_all(&content))?;
+        }
+        Job::Open(dir, files) => {
+            let mut content = Vec::new();
+            each(dir, *files, |path| {
+                content.clear();
+                File::open(path)?.read_to_end(&mut content).map(drop)
+            })?;
+        }
+        Job::Stat(dir, files) => each(dir, *files, |path| fs::symlink_metadata(path).map(drop))?,
+    }
+    say("done")
+}
+
+fn write(records: &Records) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(&records.path)?;
+    ready()?;
+    records.write(&file)?;
+    say("wrote")?;
+    file.sync_all()
+}
+
+fn check(records: &Records) -> io::Result<()> {
+    let file = File::open(&records.path)?;
+    ready()?;
+    records.check(&file)?;
+    say("wrote")
+}
+
+fn each(dir: &Path, files: usize, mut act: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
+    let names: Vec<PathBuf> = (0..files).map(|i| dir.join(format!("file.{i:08}"))).collect();
+    ready()?;
+    names.iter().try_for_each(|name| act(name))?;
+    say("wrote")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_or_damaged_is_found() {
+        let file = tempfile::tempfile().unwrap();
+        let of = |rank: usize| Records {
+            path: "shared".into(),
+            bytes: 1000,
+            first: rank as u64 * 1000,
+            stride: 2000,
+            count: 3,
+            rank,
+        };
+        of(0).write(&file).unwrap();
+        assert!(of(1).check(&file).is_err(), "the other's records are not there yet");
+        of(1).write(&file).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 6000, "they fill the file without a gap");
+        of(0).check(&file).unwrap();
+        of(1).check(&file).unwrap();
+        file.write_all_at(b"?", 5999).unwrap();
+        of(0).check(&file).unwrap();
+        let told = of(1).check(&file).unwrap_err().to_string();
+        assert_eq!(told, "shared: record 2 of process 1 is not what was written");
+    }
+}

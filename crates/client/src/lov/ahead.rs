@@ -1,0 +1,66 @@
+//! Locks on exactly what a program says, ahead of its use (Lustre's lockahead): writers that know who writes where take disjoint locks, and
+//! never ask each other for them.
+
+use sheen_layout::Layout;
+use sheen_wire::{
+    Errno, Result,
+    ldlm::{Enqueued, Flags, Mode, Policy, Resource},
+};
+
+use super::{Lov, stripe};
+use crate::{LockedAhead, join::join_all};
+
+impl Lov {
+    /// Asks for `mode` on what the bytes `start..=last` are in each object. `wait`: until it is there; else others who are in the way
+    /// stay, and are not asked to give way.
+    ///
+    /// # Errors
+    /// ENOLCK: too many locks. What else the OSTs answer.
+    pub async fn lock_ahead(
+        &self,
+        layout: &Layout,
+        (start, last): (u64, u64),
+        mode: Mode,
+        wait: bool,
+    ) -> Result<LockedAhead> {
+        let end = if last < layout.max_file_size() { Some(last + 1) } else { None };
+        let ranges = (0..layout.stripe_count()).filter_map(|s| {
+            let first = layout.object_size(start.min(layout.max_file_size()), s);
+            let past = end.map_or(u64::MAX, |end| layout.object_size(end, s));
+            (first < past).then(|| (s, Policy::extent(first, if end.is_some() { past - 1 } else { u64::MAX })))
+        });
+        let mut found = LockedAhead::Same;
+        let mut wanted = Vec::new();
+        for (s, policy) in ranges {
+            let stripe = stripe(layout, s)?;
+            let osc = self.osc(stripe.ost).await?;
+            match osc.locks().matching_in(Resource::extent(stripe.object), mode, &policy) {
+                Some(lock) if lock.range() == policy.range() => {}
+                Some(_) => found = found.max(LockedAhead::Different),
+                None => wanted.push((stripe, policy)),
+            }
+        }
+        if wanted.is_empty() {
+            return Ok(found);
+        }
+        let flags = Flags { no_expand: true, nowait: !wait, ..Flags::default() };
+        let asks = wanted.iter().map(|(stripe, policy)| async move {
+            let objects = [(layout.fid(), stripe.object)];
+            let answers = self.enqueue(stripe.ost, &objects, mode, *policy, flags).await?;
+            match answers.first() {
+                Some((_, Enqueued::Refused(errno), _)) => Err(*errno),
+                Some(_) => Ok(()),
+                None => Err(Errno::EPROTO),
+            }
+        });
+        if wait {
+            // One after the other, none of them in use while the next is waited for.
+            for ask in asks {
+                ask.await?;
+            }
+        } else {
+            join_all(asks).await.into_iter().collect::<Result<()>>()?;
+        }
+        Ok(LockedAhead::Sent)
+    }
+}

@@ -1,0 +1,66 @@
+//! Locks of a group on all objects of a file.
+//!
+//! They are taken from one OST after the other by index, all of an OST in one request, as those for appending are: so no two groups wait
+//! for each other in a circle. They stay in use, and go when they are no longer. Who waits for them waits for a program.
+
+use std::time::Duration;
+
+use sheen_layout::Layout;
+use sheen_wire::{
+    Errno, Fid, Result,
+    ldlm::{Enqueued, Flags, Mode, Policy, Resource},
+};
+
+use super::{Lov, split::by_ost, stripe};
+use crate::locks::LockRef;
+
+/// Pause after which a lock that may not be waited for is asked for again: in the way were locks under which somebody caches, who
+/// was asked for them.
+const ASK_PAUSE: Duration = Duration::from_millis(20);
+/// Times that this is done: for as long as writing back may take.
+const ASKS_MAX: usize = 250;
+
+impl Lov {
+    /// GROUP on all objects. `nowait`: not if another group has one, or somebody does not stop using one.
+    ///
+    /// # Errors
+    /// EAGAIN, with `nowait`. ENOLCK: a lock was lost. What else the OSTs answer.
+    pub async fn lock_group(&self, layout: &Layout, gid: u64, nowait: bool) -> Result<Vec<LockRef>> {
+        let mut locks = Vec::with_capacity(layout.stripe_count());
+        for (ost, stripes) in by_ost(layout, 0..layout.stripe_count())? {
+            let object = |s: &usize| Ok((layout.fid(), stripe(layout, *s)?.object));
+            let objects = stripes.iter().map(object).collect::<Result<Vec<_>>>()?;
+            locks.extend(self.group_on(ost, &objects, gid, nowait).await?);
+        }
+        Ok(locks)
+    }
+
+    async fn group_on(&self, ost: u32, objects: &[(Fid, Fid)], gid: u64, nowait: bool) -> Result<Vec<LockRef>> {
+        let flags = Flags { nowait, ask: nowait, ..Flags::default() };
+        for _ in 0..ASKS_MAX {
+            let answers = self.enqueue(ost, objects, Mode::Group, Policy::group(gid), flags).await?;
+            let mut another = false;
+            for (_, answer, _) in &answers {
+                match answer {
+                    Enqueued::Refused(errno) => return Err(*errno),
+                    Enqueued::WouldBlock { by } => another |= by.mode == Mode::Group,
+                    _ => {}
+                }
+            }
+            match answers.into_iter().map(|(lock, ..)| lock).collect() {
+                Some(locks) => return Ok(locks),
+                None if !nowait => return Err(Errno::ENOLCK),
+                None if another => return Err(Errno::EAGAIN),
+                None => self.rt.sleep(ASK_PAUSE).await,
+            }
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    /// Whether a group's lock is held on a stripe's object.
+    pub fn in_group(&self, layout: &Layout, index: usize) -> bool {
+        let stripe = layout.stripes().get(index);
+        let lock = stripe.and_then(|s| self.get(s.ost)?.locks().in_group(Resource::extent(s.object)));
+        lock.is_some()
+    }
+}

@@ -1,0 +1,704 @@
+//! Which bytes of one object are dirty: written by programs, kept here, not yet written to the OST. No locks, no clock, no I/O.
+//!
+//! Bytes are copied once, into *chunks* that grow at their end, so that small sequential writes cost neither an allocation nor an
+//! entry of the map each. No chunk crosses a multiple of [`CHUNK_BYTES`]; what goes out in one RPC is a *run*, a few chunks that
+//! follow one another without a gap.
+//!
+//! Invariants
+//! - Chunks do not overlap and are not empty. A byte is dirty exactly if it lies in one.
+//! - Runs in flight do not overlap one another: a run is identified by where it begins. They may overlap dirty bytes, which are
+//!   newer and stay until the run is done, so that the OST sees the bytes of any place in the order in which they were written.
+//! - What counts against grants is whole blocks of [`BLOCK_BYTES`] in which any byte is dirty, each once. What is in flight has used
+//!   its grant.
+//! - Memory is bounded by what counts: more than [`PIECES_PER_BLOCK_MAX`] chunks a block are not kept back for a full RPC.
+//!
+//! Offsets are those inside the object, below [`OFFSET_END`]; ranges are inclusive, as those of locks, and may reach to `u64::MAX`.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use bytes::{Buf, Bytes, BytesMut};
+use sheen_wire::{Bulk, Time};
+
+/// What an OST promises space in.
+pub const BLOCK_BYTES: u64 = 4096;
+/// No byte lies here or beyond: far more than any object may have, and far from where sums overflow.
+pub const OFFSET_END: u64 = 1 << 62;
+/// Where chunks end at the latest: the common size of an RPC, so that a run is few pieces; larger RPCs take several.
+pub const CHUNK_BYTES: u64 = 1 << 20;
+/// A chunk up to this size is moved to the end of one that reaches it. Keeps the bytes that writes in falling order copy small.
+const JOIN_BYTES_MAX: usize = BLOCK_BYTES as usize;
+/// A chunk's buffer becomes so much larger when it is full: a chunk that starts as one block is copied a third of its final size.
+const GROWTH: usize = 4;
+/// Full buffers kept for the next bytes, since new memory is far slower than copying: those of one run of 8 MiB.
+const SPARE_MAX: usize = 8;
+/// Smallest buffer.
+const ROOM_BYTES_MIN: usize = 64;
+/// Chunks a dirty block, on average, from which on runs go out however small: a chunk costs some 200 bytes besides its own.
+const PIECES_PER_BLOCK_MAX: u64 = 16;
+/// From this share of an RPC on (one half) a run that ends where an RPC ends is worth sending. Smaller ones are the tip of something
+/// that merely crosses the boundary.
+const FULL_SHARE: u64 = 2;
+
+/// Bytes in the making.
+struct Chunk {
+    bytes: BytesMut,
+    /// When the last of them were written.
+    mtime: Time,
+}
+
+impl Chunk {
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// Puts `bytes` at `pos`, which is at most its length; its buffer grows to no more than `limit`, if that suffices.
+    fn put(&mut self, pos: usize, bytes: &[u8], limit: usize) {
+        let over = bytes.len().min(self.bytes.len() - pos);
+        let (inside, beyond) = bytes.split_at(over);
+        self.bytes[pos..pos + over].copy_from_slice(inside);
+        let need = self.bytes.len() + beyond.len();
+        if need > self.bytes.capacity() {
+            let room = (self.bytes.capacity() * GROWTH).min(limit).max(need);
+            self.bytes.reserve(room - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(beyond);
+    }
+}
+
+/// Bytes on their way to the OST.
+struct Flight {
+    end: u64,
+    pieces: Vec<Bytes>,
+}
+
+/// Bytes to be written to the OST in one piece.
+#[derive(Debug)]
+pub struct Run {
+    /// Where they go; also identifies the run while it is in flight.
+    pub offset: u64,
+    /// The bytes.
+    pub data: Bulk,
+    /// When the last of them were written.
+    pub mtime: Time,
+    /// Bytes of whole blocks in which nothing is dirty any more: how much grant they use.
+    pub covered: u64,
+}
+
+/// Where full runs may be: everything else was looked at for RPCs of `rpc` bytes, and has none.
+#[derive(Default)]
+struct Fresh {
+    rpc: u64,
+    start: u64,
+    end: u64,
+}
+
+impl Fresh {
+    fn add(&mut self, start: u64, end: u64) {
+        self.start = self.start.min(start);
+        self.end = self.end.max(end);
+    }
+}
+
+/// The dirty bytes of one object.
+#[derive(Default)]
+pub struct Extents {
+    chunks: BTreeMap<u64, Chunk>,
+    flights: BTreeMap<u64, Flight>,
+    fresh: Fresh,
+    spare: Vec<BytesMut>,
+    /// Where a run ended that was taken: the next bytes may carry it on.
+    ended: u64,
+    /// Bytes of whole blocks with dirty bytes.
+    covered: u64,
+    /// Last write, of all since there was nothing.
+    mtime: Option<Time>,
+}
+
+impl Extents {
+    /// Bytes of whole blocks that a write would cover beyond those that dirty bytes cover already.
+    pub fn cost(&self, offset: u64, len: u64) -> u64 {
+        if len == 0 {
+            return 0;
+        }
+        let blocks = blocks(offset..offset + len);
+        blocks.end - blocks.start - self.covered_in(&blocks)
+    }
+
+    /// Keeps bytes, in place of older ones. Returns what [`Self::cost`] said.
+    pub fn write(&mut self, offset: u64, data: &Bulk, now: Time) -> u64 {
+        let (len, mut at) = (data.len() as u64, offset);
+        if len == 0 {
+            return 0;
+        }
+        let cost = self.cost(offset, len);
+        for segment in data.segments() {
+            self.put(at, segment, now);
+            at += segment.len() as u64;
+        }
+        self.covered += cost;
+        self.mtime = self.mtime.max(Some(now));
+        self.fresh.add(offset, at);
+        cost
+    }
+
+    /// The first dirty run in a range that overlaps nothing in flight: it ends at the next multiple of `max_bytes`, or before. It is
+    /// in flight then. Unless `whole`, only one that makes a good RPC: see [`Self::next_full`].
+    pub fn take(&mut self, range: (u64, u64), max_bytes: u64, whole: bool) -> Option<Run> {
+        let range = half_open(range)?;
+        let found = if whole { self.find(range, max_bytes) } else { self.find_full(range, max_bytes) }?;
+        let (offset, end) = (found.start, found.end);
+        let (covered, pieces) = self.remove(found);
+        let mtime = pieces.iter().map(|(_, chunk)| chunk.mtime).max()?;
+        let pieces: Vec<Bytes> = pieces.into_iter().map(|(_, chunk)| chunk.bytes.freeze()).collect();
+        let data = pieces.iter().cloned().collect();
+        self.ended = end;
+        self.flights.insert(offset, Flight { end, pieces });
+        Some(Run { offset, data, mtime, covered })
+    }
+
+    /// Whether there is a run that makes a good RPC: it ends at a multiple of `max_bytes` and has at least half that size, or there
+    /// are too many small pieces. Cheap after each write.
+    pub fn next_full(&mut self, max_bytes: u64) -> bool {
+        self.find_full(0..OFFSET_END, max_bytes).is_some()
+    }
+
+    /// The run that was taken from `offset` is written. Buffers of which nobody else has a part any more are used again.
+    pub fn done(&mut self, offset: u64) {
+        if let Some(flight) = self.flights.remove(&offset) {
+            // What it kept from being sent may be sent now.
+            self.fresh.add(offset, flight.end);
+            for piece in flight.pieces {
+                if self.spare.len() < SPARE_MAX
+                    && let Ok(mut buffer) = piece.try_into_mut()
+                {
+                    buffer.clear();
+                    self.spare.extend((buffer.capacity() as u64 >= CHUNK_BYTES).then_some(buffer));
+                }
+            }
+        }
+        self.forget();
+    }
+
+    /// Throws dirty bytes away; those in flight stay in flight. Returns the bytes of whole blocks that are no longer covered.
+    pub fn discard(&mut self, range: (u64, u64)) -> u64 {
+        let freed = half_open(range).map_or(0, |range| self.remove(range).0);
+        self.forget();
+        freed
+    }
+
+    /// Whether bytes of a range are dirty, and whether bytes of it are in flight.
+    pub fn overlaps(&self, range: (u64, u64)) -> (bool, bool) {
+        half_open(range).map_or((false, false), |range| (self.next(&range).is_some(), self.in_flight(&range)))
+    }
+
+    /// Whether nothing is dirty or in flight.
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty() && self.flights.is_empty()
+    }
+
+    /// Bytes of whole blocks with dirty bytes: the grant that they hold.
+    pub fn dirty_bytes(&self) -> u64 {
+        self.covered
+    }
+
+    /// One past the last byte that is dirty or in flight; 0 where there is none.
+    pub fn end(&self) -> u64 {
+        let dirty = self.chunks.last_key_value().map_or(0, |(start, chunk)| start + chunk.len());
+        let flying = self.flights.last_key_value().map_or(0, |(_, flight)| flight.end);
+        dirty.max(flying)
+    }
+
+    /// When the last bytes were written that this had, as long as any are dirty or in flight.
+    pub fn mtime(&self) -> Option<Time> {
+        self.mtime
+    }
+
+    fn forget(&mut self) {
+        if self.is_empty() {
+            self.mtime = None;
+        }
+    }
+
+    /// Bytes of the blocks (a range of whole ones) that have dirty bytes.
+    fn covered_in(&self, range: &Range<u64>) -> u64 {
+        let (mut covered, mut upto) = (0, range.end);
+        for (&start, chunk) in self.chunks.range(..range.end).rev() {
+            if start + chunk.len() <= range.start {
+                break;
+            }
+            // Chunks come from the end, so blocks from `upto` on are counted.
+            let chunk = blocks(start.max(range.start)..(start + chunk.len()).min(upto));
+            covered += chunk.end.min(upto).saturating_sub(chunk.start);
+            upto = upto.min(chunk.start);
+        }
+        covered
+    }
+
+    /// The first dirty bytes in a range that are in one chunk.
+    fn next(&self, range: &Range<u64>) -> Option<Range<u64>> {
+        let before = self.chunks.range(..=range.start).next_back().filter(|(start, c)| *start + c.len() > range.start);
+        let (&start, chunk) = before.or_else(|| self.chunks.range(range.clone()).next())?;
+        Some(start.max(range.start)..(start + chunk.len()).min(range.end))
+    }
+
+    /// Whether anything in a range is in flight.
+    fn in_flight(&self, range: &Range<u64>) -> bool {
+        self.flights.range(..range.end).next_back().is_some_and(|(_, flight)| flight.end > range.start)
+    }
+
+    /// The first dirty run in a range that overlaps nothing in flight.
+    fn find(&self, mut range: Range<u64>, max_bytes: u64) -> Option<Range<u64>> {
+        while !range.is_empty() {
+            let mut run = self.next(&range)?;
+            let limit = slot(run.start, max_bytes).end.min(range.end);
+            run.end = run.end.min(limit);
+            while run.end < limit
+                && let Some(chunk) = self.chunks.get(&run.end)
+            {
+                run.end = (run.end + chunk.len()).min(limit);
+            }
+            if !self.in_flight(&run) {
+                return Some(run);
+            }
+            range.start = run.end;
+        }
+        None
+    }
+
+    /// The first run in a range that makes a good RPC.
+    fn find_full(&mut self, range: Range<u64>, max_bytes: u64) -> Option<Range<u64>> {
+        if self.chunks.len() as u64 > self.covered / BLOCK_BYTES * PIECES_PER_BLOCK_MAX {
+            return self.find(range, max_bytes);
+        }
+        // What was looked at before says nothing of a part of a run.
+        let all = range.start == 0 && range.end >= self.end();
+        if !all || self.fresh.rpc != max_bytes {
+            self.fresh = Fresh { rpc: max_bytes, start: 0, end: OFFSET_END };
+        }
+        let mut at = slot(self.fresh.start, max_bytes).start.max(range.start);
+        while at < self.fresh.end.min(range.end)
+            && let Some(next) = self.next(&(at..range.end))
+        {
+            let slot = slot(next.start, max_bytes);
+            if let Some(run) = self.full(&slot, range.start)
+                && run.end <= range.end
+            {
+                if all {
+                    self.fresh.start = slot.start;
+                }
+                return Some(run);
+            }
+            at = slot.end;
+        }
+        if all {
+            self.fresh = Fresh { rpc: max_bytes, start: u64::MAX, end: 0 };
+        }
+        None
+    }
+
+    /// The run that ends where an RPC's place in the object does, if it is large enough and overlaps nothing in flight.
+    fn full(&self, slot: &Range<u64>, from: u64) -> Option<Range<u64>> {
+        let from = from.max(slot.start);
+        let mut run = slot.end..slot.end;
+        for (&start, chunk) in self.chunks.range(..slot.end).rev() {
+            if start + chunk.len() < run.start || run.start == from {
+                break;
+            }
+            run.start = start.max(from);
+        }
+        let worth = (run.end - run.start) * FULL_SHARE >= slot.end - slot.start;
+        (worth && !self.in_flight(&run)).then_some(run)
+    }
+
+    /// Takes dirty bytes out: the bytes of whole blocks that are no longer covered, and the chunks, in order.
+    fn remove(&mut self, range: Range<u64>) -> (u64, Vec<(u64, Chunk)>) {
+        let blocks = blocks(range.clone());
+        let before = self.covered_in(&blocks);
+        self.cut(range.start);
+        self.cut(range.end);
+        // What is left may overlap nothing in flight any more.
+        self.fresh.add(range.start, range.end);
+        let removed = self.chunks.extract_if(range, |_, _| true).collect();
+        let freed = before - self.covered_in(&blocks);
+        self.covered -= freed;
+        (freed, removed)
+    }
+
+    /// Makes two chunks of one that has bytes on both sides of `at`.
+    fn cut(&mut self, at: u64) {
+        let Some((start, chunk)) = self.chunks.range_mut(..at).next_back() else { return };
+        if start + chunk.len() > at {
+            let bytes = chunk.bytes.split_off((at - start) as usize);
+            let tail = Chunk { bytes, mtime: chunk.mtime };
+            self.chunks.insert(at, tail);
+        }
+    }
+
+    /// Puts bytes in place of what is there. Does not count blocks.
+    fn put(&mut self, mut offset: u64, mut bytes: &[u8], mtime: Time) {
+        while !bytes.is_empty() {
+            let slot = slot(offset, CHUNK_BYTES);
+            let (here, beyond) = bytes.split_at(bytes.len().min((slot.end - offset) as usize));
+            self.put_here(&slot, offset, here, mtime);
+            (offset, bytes) = (slot.end, beyond);
+        }
+    }
+
+    /// Puts bytes that cross no boundary of chunks.
+    fn put_here(&mut self, slot: &Range<u64>, offset: u64, bytes: &[u8], mtime: Time) {
+        let end = offset + bytes.len() as u64;
+        let limit = |start: u64| (slot.end - start) as usize;
+        let found = self.chunks.range_mut(slot.start..=offset).next_back();
+        let start = match found.filter(|(start, chunk)| *start + chunk.len() >= offset) {
+            Some((&start, chunk)) => {
+                let (inside, pos) = (start + chunk.len() >= end, (offset - start) as usize);
+                chunk.put(pos, bytes, limit(start));
+                chunk.mtime = chunk.mtime.max(mtime);
+                if inside {
+                    return;
+                }
+                start
+            }
+            None => {
+                let mut kept = self.buffer(offset, bytes.len(), limit(offset));
+                kept.extend_from_slice(bytes);
+                self.chunks.insert(offset, Chunk { bytes: kept, mtime });
+                offset
+            }
+        };
+        self.join(slot, start, end);
+    }
+
+    /// Makes room for the bytes that a chunk got up to `end`: what they cover goes, what they reach follows or joins them.
+    fn join(&mut self, slot: &Range<u64>, start: u64, end: u64) {
+        while let Some((&next, _)) = self.chunks.range(start + 1..slot.end.min(end + 1)).next()
+            && let Some(mut older) = self.chunks.remove(&next)
+        {
+            older.bytes.advance((end - next).min(older.len()) as usize);
+            let covered = older.bytes.is_empty();
+            if older.bytes.len() <= JOIN_BYTES_MAX
+                && let Some(chunk) = self.chunks.get_mut(&start)
+            {
+                chunk.put(chunk.bytes.len(), &older.bytes, (slot.end - start) as usize);
+                chunk.mtime = chunk.mtime.max(older.mtime);
+            } else {
+                self.chunks.insert(end, older);
+            }
+            if !covered {
+                return;
+            }
+        }
+    }
+
+    /// A buffer for a chunk that begins with `len` bytes and may get `limit`. One that carries on a long one gets all its room at once.
+    fn buffer(&mut self, offset: u64, len: usize, limit: usize) -> BytesMut {
+        let before = self.chunks.range(..offset).next_back();
+        let long = before.is_some_and(|(start, chunk)| start + chunk.len() == offset && chunk.len() >= CHUNK_BYTES / 2);
+        let least = len.next_power_of_two().max(ROOM_BYTES_MIN);
+        let room = if long || self.ended == offset { limit } else { least.min(limit) };
+        let spare = if room as u64 == CHUNK_BYTES { self.spare.pop() } else { None };
+        spare.unwrap_or_else(|| BytesMut::with_capacity(room))
+    }
+}
+
+/// The whole blocks around bytes.
+fn blocks(range: Range<u64>) -> Range<u64> {
+    range.start / BLOCK_BYTES * BLOCK_BYTES..range.end.next_multiple_of(BLOCK_BYTES)
+}
+
+/// The aligned place of `size` bytes in which an offset lies.
+fn slot(offset: u64, size: u64) -> Range<u64> {
+    let size = size.max(BLOCK_BYTES);
+    let start = offset / size * size;
+    start..start.saturating_add(size)
+}
+
+/// An inclusive range, cut to where bytes may be; `None` if it is empty.
+fn half_open((start, last): (u64, u64)) -> Option<Range<u64>> {
+    (start <= last && start < OFFSET_END).then(|| start..last.saturating_add(1).min(OFFSET_END))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ALL: (u64, u64) = (0, u64::MAX);
+
+    fn at(sec: i64) -> Time {
+        Time { sec, nsec: 0 }
+    }
+
+    fn bulk(len: usize, value: u8) -> Bulk {
+        Bytes::from(vec![value; len]).into()
+    }
+
+    /// Writes out all there is, and says in which pieces.
+    fn flush(extents: &mut Extents, max_bytes: u64) -> Vec<(u64, usize, u64)> {
+        let mut runs = Vec::new();
+        while let Some(run) = extents.take(ALL, max_bytes, true) {
+            runs.push((run.offset, run.data.len(), run.covered));
+            extents.done(run.offset);
+        }
+        assert!(extents.is_empty());
+        runs
+    }
+
+    #[test]
+    fn small_sequential_writes_leave_in_full_rpcs_of_few_pieces() {
+        let rpc = 4 << 20;
+        let mut extents = Extents::default();
+        let mut sent = Vec::new();
+        for i in 0..2560 {
+            assert_eq!(extents.write(i * 4096, &bulk(4096, i as u8), at(0)), 4096);
+            if extents.next_full(rpc) {
+                sent.push(extents.take(ALL, rpc, false).unwrap());
+            }
+            assert!(!extents.next_full(rpc));
+        }
+        assert_eq!(sent.iter().map(|run| (run.offset, run.covered)).collect::<Vec<_>>(), [(0, rpc), (rpc, rpc)]);
+        for run in sent {
+            assert_eq!(run.data.segments().len(), 4);
+            let bytes = run.data.into_bytes();
+            assert!(bytes.iter().enumerate().all(|(i, &b)| b == (i / 4096) as u8), "4 MiB repeat the values");
+            extents.done(run.offset);
+        }
+        assert_eq!(extents.dirty_bytes(), 2 << 20);
+        assert_eq!(flush(&mut extents, rpc), [(2 * rpc, 2 << 20, 2 << 20)]);
+    }
+
+    #[test]
+    fn unaligned_neighbours_become_one_run_in_any_order() {
+        const RECORD: u64 = 47_008;
+        for order in [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [0, 2, 4, 3, 1]] {
+            let mut extents = Extents::default();
+            let costs: u64 = order.iter().map(|i| extents.write(i * RECORD, &bulk(47_008, *i as u8), at(0))).sum();
+            assert_eq!(costs, (5 * RECORD).next_multiple_of(BLOCK_BYTES));
+            let run = extents.take(ALL, 1 << 20, true).unwrap();
+            assert_eq!((run.offset, run.covered), (0, costs));
+            let bytes = run.data.into_bytes();
+            assert_eq!(bytes.len() as u64, 5 * RECORD);
+            assert!(bytes.iter().enumerate().all(|(i, &b)| b as u64 == i as u64 / RECORD));
+        }
+    }
+
+    #[test]
+    fn single_bytes_in_falling_order_become_few_pieces() {
+        let mut extents = Extents::default();
+        for offset in (0..20_000).rev() {
+            extents.write(offset, &bulk(1, 1), at(0));
+        }
+        assert!(extents.chunks.len() <= 5, "{} chunks", extents.chunks.len());
+        assert_eq!(flush(&mut extents, 1 << 20), [(0, 20_000, 20_480)]);
+    }
+
+    #[test]
+    fn scattered_bytes_are_not_kept_without_bound() {
+        let mut extents = Extents::default();
+        for i in 0..10_000 {
+            extents.write(i * 2, &bulk(1, 1), at(0));
+            while extents.next_full(1 << 20) {
+                let run = extents.take(ALL, 1 << 20, false).unwrap();
+                extents.done(run.offset);
+            }
+            assert!(extents.chunks.len() as u64 <= PIECES_PER_BLOCK_MAX * extents.dirty_bytes() / BLOCK_BYTES);
+        }
+    }
+
+    #[test]
+    fn what_merely_crosses_a_boundary_is_kept() {
+        let mut extents = Extents::default();
+        extents.write((1 << 20) - 20_000, &bulk(47_008, 1), at(0));
+        assert!(!extents.next_full(1 << 20));
+        extents.write((1 << 20) - 600_000, &bulk(580_000, 1), at(0));
+        assert!(extents.next_full(1 << 20));
+        assert_eq!(extents.take(ALL, 1 << 20, false).unwrap().data.len(), 600_000);
+    }
+
+    #[test]
+    fn newer_bytes_wait_for_older_ones_in_flight() {
+        let mut extents = Extents::default();
+        extents.write(0, &bulk(4096, 1), at(1));
+        let old = extents.take(ALL, 4096, true).unwrap();
+        extents.write(100, &bulk(50, 2), at(2));
+        assert_eq!(extents.overlaps((100, 149)), (true, true));
+        assert!(extents.take(ALL, 4096, true).is_none());
+        extents.done(old.offset);
+        let run = extents.take(ALL, 4096, true).unwrap();
+        assert_eq!((run.offset, run.mtime, run.covered), (100, at(2), 4096));
+        assert_eq!(run.data.into_bytes(), [2; 50][..]);
+    }
+
+    #[test]
+    fn ends_and_times() {
+        let mut extents = Extents::default();
+        assert_eq!((extents.end(), extents.mtime()), (0, None));
+        extents.write(10, &bulk(10, 1), at(5));
+        extents.write(20, &bulk(10, 1), at(7));
+        extents.write(9000, &bulk(10, 1), at(6));
+        assert_eq!((extents.end(), extents.mtime()), (9010, Some(at(7))));
+        let run = extents.take((0, 4095), 4096, true).unwrap();
+        assert_eq!((run.mtime, extents.mtime()), (at(7), Some(at(7))));
+        assert_eq!(extents.discard((4096, u64::MAX)), 4096);
+        assert_eq!((extents.end(), extents.is_empty()), (30, false));
+        extents.done(run.offset);
+        assert_eq!((extents.end(), extents.mtime(), extents.is_empty()), (0, None, true));
+    }
+
+    /// Bytes that the model tells apart.
+    const UNIT: u64 = 64;
+    /// Units that are written to, around an end of a chunk.
+    const UNITS: usize = 512;
+    const BASE: u64 = CHUNK_BYTES - UNITS as u64 * UNIT / 2;
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Write(usize, usize),
+        Take(usize, usize, bool),
+        Done(usize),
+        Discard(usize, usize),
+    }
+
+    fn ops() -> impl Strategy<Value = Vec<Op>> {
+        let len = prop_oneof![1usize..4, 1usize..80, 60usize..200];
+        let op = prop_oneof![
+            6 => (0..UNITS, len.clone()).prop_map(|(at, len)| Op::Write(at, len)),
+            3 => (0..UNITS, len.clone(), any::<bool>()).prop_map(|(at, len, whole)| Op::Take(at, len, whole)),
+            3 => any::<bool>().prop_map(|whole| Op::Take(0, UNITS, whole)),
+            2 => (0usize..4).prop_map(Op::Done),
+            1 => (0..UNITS, len).prop_map(|(at, len)| Op::Discard(at, len)),
+        ];
+        prop::collection::vec(op, 1..60)
+    }
+
+    /// What a unit is: the number of the write that made it.
+    type Units = Vec<Option<u8>>;
+
+    struct Model {
+        dirty: Units,
+        flying: Units,
+        ost: Units,
+        runs: Vec<Run>,
+    }
+
+    impl Model {
+        fn dirty_bytes(&self) -> u64 {
+            let per_block = (BLOCK_BYTES / UNIT) as usize;
+            self.dirty.chunks(per_block).filter(|block| block.iter().any(Option::is_some)).count() as u64 * BLOCK_BYTES
+        }
+
+        /// The runs that could be taken.
+        fn candidates(&self, range: Range<usize>, max_units: usize, whole: bool) -> Option<Range<usize>> {
+            let first = (BASE / UNIT) as usize;
+            let mut start = range.start;
+            while start < range.end {
+                let limit = ((first + start) / max_units + 1) * max_units - first;
+                let end =
+                    (start..limit.min(range.end)).find(|&i| self.dirty[i].is_none()).unwrap_or(limit.min(range.end));
+                let full = end == limit && (end - start) * 2 >= max_units;
+                let free = self.flying[start..end].iter().all(Option::is_none);
+                if end > start && free && (whole || full) {
+                    return Some(start..end);
+                }
+                start = end.max(start + 1);
+            }
+            None
+        }
+    }
+
+    fn range(at: usize, len: usize) -> (Range<usize>, (u64, u64)) {
+        let end = (at + len).min(UNITS);
+        (at..end, (BASE + at as u64 * UNIT, BASE + end as u64 * UNIT - 1))
+    }
+
+    fn units_of(run: &Run) -> (Range<usize>, Units) {
+        let start = ((run.offset - BASE) / UNIT) as usize;
+        let bytes = run.data.clone().into_bytes();
+        let units: Units = bytes.chunks(UNIT as usize).map(|unit| Some(unit[0])).collect();
+        (start..start + units.len(), units)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_newest_bytes_arrive_and_every_block_counts_once(ops in ops(), rpc in prop_oneof![Just(2u64), Just(3), Just(4)]) {
+            let rpc = rpc * BLOCK_BYTES;
+            let mut extents = Extents::default();
+            let none = || vec![None; UNITS];
+            let mut model = Model { dirty: none(), flying: none(), ost: none(), runs: Vec::new() };
+            for (now, op) in ops.into_iter().enumerate() {
+                let before = extents.dirty_bytes();
+                match op {
+                    Op::Write(start, len) => {
+                        let (units, (offset, last)) = range(start, len);
+                        let cost = extents.cost(offset, last + 1 - offset);
+                                                let mut data = bulk(40, now as u8);
+                        data.append(bulk((last + 1 - offset) as usize - 40, now as u8));
+                        prop_assert_eq!(extents.write(offset, &data, at(now as i64)), cost);
+                        prop_assert_eq!(extents.dirty_bytes(), before + cost);
+                        model.dirty[units].fill(Some(now as u8));
+                    }
+                    Op::Take(start, len, whole) => {
+                        let crowded = extents.chunks.len() as u64 > extents.covered / BLOCK_BYTES * PIECES_PER_BLOCK_MAX;
+                        let (units, bytes) = range(start, len);
+                        let want = model.candidates(units, (rpc / UNIT) as usize, whole || crowded);
+                        let run = extents.take(bytes, rpc, whole);
+                        prop_assert_eq!(run.as_ref().map(|run| units_of(run).0), want);
+                        if let Some(run) = run {
+                            let (units, bytes) = units_of(&run);
+                            prop_assert_eq!(&model.dirty[units.clone()], &bytes[..]);
+                            prop_assert!(bytes.iter().flatten().max() <= Some(&(run.mtime.sec as u8)));
+                            model.flying[units.clone()].clone_from_slice(&bytes);
+                            model.dirty[units].fill(None);
+                            prop_assert_eq!(extents.dirty_bytes(), before - run.covered);
+                            model.runs.push(run);
+                        }
+                    }
+                    Op::Done(i) if i < model.runs.len() => {
+                        let run = model.runs.remove(i);
+                        let (units, bytes) = units_of(&run);
+                        model.ost[units.clone()].clone_from_slice(&bytes);
+                        model.flying[units].fill(None);
+                        extents.done(run.offset);
+                    }
+                    Op::Discard(start, len) => {
+                        let (units, bytes) = range(start, len);
+                        model.dirty[units].fill(None);
+                        prop_assert_eq!(before - extents.discard(bytes), extents.dirty_bytes());
+                    }
+                    Op::Done(_) => {}
+                }
+                prop_assert_eq!(extents.dirty_bytes(), model.dirty_bytes());
+                let end = (0..UNITS).rev().find(|&i| model.dirty[i].or(model.flying[i]).is_some());
+                prop_assert_eq!(extents.end(), end.map_or(0, |i| BASE + (i as u64 + 1) * UNIT));
+                prop_assert_eq!(extents.is_empty(), end.is_none());
+                if extents.chunks.len() as u64 <= extents.covered / BLOCK_BYTES * PIECES_PER_BLOCK_MAX {
+                    let full = model.candidates(0..UNITS, (rpc / UNIT) as usize, false);
+                    prop_assert_eq!(extents.next_full(rpc), full.is_some());
+                }
+                let third = UNITS / 3;
+                let (units, bytes) = range(third, third);
+                let any = |what: &Units| what[units.clone()].iter().any(Option::is_some);
+                prop_assert_eq!(extents.overlaps(bytes), (any(&model.dirty), any(&model.flying)));
+            }
+            let newest: Units = (0..UNITS).map(|i| model.dirty[i].or(model.flying[i]).or(model.ost[i])).collect();
+            let mut rest: Vec<Run> = std::mem::take(&mut model.runs);
+            loop {
+                for run in rest.drain(..).rev() {
+                    let (units, bytes) = units_of(&run);
+                    model.ost[units].clone_from_slice(&bytes);
+                    extents.done(run.offset);
+                }
+                rest.extend(std::iter::from_fn(|| extents.take(ALL, rpc, true)));
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            prop_assert!(extents.is_empty());
+            prop_assert_eq!(extents.dirty_bytes(), 0);
+            prop_assert_eq!(model.ost, newest);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Where an object was written last, and whether there is a pattern in it: records at equal distances, as programs write that share a file.
+//!
+//! Such writers are best off with locks on exactly what they are going to write, asked for ahead: then they never take each other's.
+
+/// Equal distances in a row that make a pattern.
+const SEEN_MIN: u32 = 2;
+
+/// Of one object.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pattern {
+    offset: u64,
+    len: u64,
+    distance: u64,
+    seen: u32,
+}
+
+/// Records at equal distances, with gaps between them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stride {
+    /// From the start of one record to that of the next.
+    pub distance: u64,
+    /// Of a record.
+    pub len: u64,
+}
+
+impl Stride {
+    /// The records that follow one: first and last byte of each, up to `count`.
+    pub fn after(self, offset: u64, count: usize) -> impl Iterator<Item = (u64, u64)> {
+        let start = move |i: u64| offset.checked_add(self.distance.checked_mul(i)?);
+        (1..=count as u64).map_while(start).map_while(move |start| Some((start, start.checked_add(self.len - 1)?)))
+    }
+}
+
+impl Pattern {
+    /// A write. The stride that it goes on with, if there is one.
+    pub fn note(&mut self, offset: u64, len: u64) -> Option<Stride> {
+        let distance = offset.wrapping_sub(self.offset);
+        let same = distance == self.distance && len == self.len && len > 0;
+        self.seen = if same { self.seen.saturating_add(1) } else { 0 };
+        (self.offset, self.len, self.distance) = (offset, len, distance);
+        let apart = distance > len && distance < 1 << 62;
+        (self.seen >= SEEN_MIN && apart).then_some(Stride { distance, len })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noted(writes: impl IntoIterator<Item = (u64, u64)>) -> Option<Stride> {
+        let mut pattern = Pattern::default();
+        writes.into_iter().fold(None, |_, (offset, len)| pattern.note(offset, len))
+    }
+
+    #[test]
+    fn records_at_equal_distances_are_a_pattern() {
+        let record = |i: u64| (i * 188_032 + 47_008, 47_008);
+        assert_eq!(noted((0..3).map(record)), None, "two could be chance");
+        let stride = Stride { distance: 188_032, len: 47_008 };
+        assert_eq!(noted((0..4).map(record)), Some(stride));
+        assert_eq!(noted((0..9).map(record).chain([(5, 47_008)])), None, "until it breaks");
+        assert_eq!(stride.after(0, 2).collect::<Vec<_>>(), [(188_032, 235_039), (376_064, 423_071)]);
+        assert_eq!(stride.after(u64::MAX - 200_000, 9).count(), 0, "there is nothing behind the end");
+    }
+
+    #[test]
+    fn what_has_no_gaps_is_none() {
+        assert_eq!(noted((0u64..9).map(|i| (i * 4096, 4096))), None, "one after the other");
+        assert_eq!(noted((0..9).map(|_| (0u64, 4096u64))), None, "over and over");
+        assert_eq!(noted((0..9).rev().map(|i| (i * 8192, 4096))), None, "backwards");
+        assert_eq!(noted((0..9).map(|i| (i * i * 8192, 4096))), None, "ever further");
+    }
+}

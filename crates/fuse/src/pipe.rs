@@ -1,0 +1,131 @@
+//! File pages on their way to the kernel without a copy in this process: file → pipe → `/dev/fuse`, by splice(2).
+//!
+//! Invariants: a pipe that is kept is empty, and whatever goes wrong while there are bytes in one closes it; nothing here waits for
+//! room in a pipe, since what does not fit whole is not begun.
+
+use std::{
+    io,
+    os::fd::{BorrowedFd, OwnedFd},
+};
+
+use rustix::{
+    io::Errno as Os,
+    pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice},
+};
+
+use crate::pool::PAGE_BYTES;
+
+/// Wanted of a pipe: what any user may have (`/proc/sys/fs/pipe-max-size` unless it was changed).
+const PIPE_BYTES: usize = 1 << 20;
+/// A page is taken by the answer's header.
+const PIPE_BYTES_WITH_HEADER: usize = PIPE_BYTES + PAGE_BYTES;
+
+/// Bytes of a file that lie there still.
+#[derive(Clone, Copy, Debug)]
+pub struct FileRun<'a> {
+    /// The file, open for reading.
+    pub file: BorrowedFd<'a>,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: usize,
+}
+
+impl FileRun<'_> {
+    /// Pages that it lies in: places that it takes in a pipe.
+    fn pages(&self) -> usize {
+        let skipped = (self.offset % PAGE_BYTES as u64) as usize;
+        self.len.saturating_add(skipped).div_ceil(PAGE_BYTES)
+    }
+}
+
+/// A pipe of this process with itself.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    out: OwnedFd,
+    into: OwnedFd,
+    /// Pages that it holds.
+    pages: usize,
+}
+
+impl Pipe {
+    /// An empty pipe that holds a header and 1 MiB, or nearly as much. Fails where the user has too many large ones already
+    /// (`/proc/sys/fs/pipe-user-pages-soft`).
+    pub(crate) fn open() -> io::Result<Pipe> {
+        let (out, into) = pipe_with(PipeFlags::CLOEXEC)?;
+        let bytes =
+            fcntl_setpipe_size(&into, PIPE_BYTES_WITH_HEADER).or_else(|_| fcntl_setpipe_size(&into, PIPE_BYTES))?;
+        Ok(Pipe { out, into, pages: bytes / PAGE_BYTES })
+    }
+
+    /// Whether a header and the runs find room.
+    pub(crate) fn holds(&self, runs: &[FileRun<'_>]) -> bool {
+        runs.iter().fold(1, |sum: usize, run| sum.saturating_add(run.pages())) <= self.pages
+    }
+
+    /// Puts a header and the runs in, for which there must be room. Whether all of it is in: a file may have been cut.
+    pub(crate) fn fill(&self, header: &[u8], runs: &[FileRun<'_>]) -> io::Result<bool> {
+        if rustix::io::write(&self.into, header)? != header.len() {
+            return Ok(false);
+        }
+        for run in runs {
+            let (mut offset, mut left) = (run.offset, run.len);
+            while left > 0 {
+                match splice(run.file, Some(&mut offset), &self.into, None, left, SpliceFlags::NONBLOCK) {
+                    Ok(0) => return Ok(false),
+                    Ok(n) => left = left.saturating_sub(n),
+                    Err(Os::INTR) => {}
+                    Err(e) => return Err(e.into()),
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Hands `len` bytes, which have to be in, on to `device` as one message.
+    pub(crate) fn empty_into(&self, device: BorrowedFd<'_>, len: usize) -> rustix::io::Result<bool> {
+        // Not SpliceFlags::MOVE: it would take the pages away from their file.
+        Ok(splice(&self.out, None, device, None, len, SpliceFlags::empty())? == len)
+    }
+}
+
+/// Bytes, a power of two, that [`crate::Reply::files`] can send at once from page-aligned places; 0 where it can send none.
+pub fn files_bytes_max() -> usize {
+    let places = Pipe::open().map_or(0, |pipe| pipe.pages.saturating_sub(1));
+    let pages = places.checked_ilog2().map_or(0, |log| 1_usize << log);
+    pages * PAGE_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, os::fd::AsFd};
+
+    use super::*;
+
+    #[test]
+    fn a_run_takes_the_pages_that_it_touches() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let run = |offset, len| FileRun { file: file.as_fd(), offset, len }.pages();
+        assert_eq!((run(0, 4096), run(1, 4096), run(4095, 1), run(4095, 2), run(5, 0)), (1, 2, 1, 2, 1));
+        let pipe = Pipe::open().unwrap();
+        let all = pipe.pages * PAGE_BYTES;
+        assert!(!pipe.holds(&[FileRun { file: file.as_fd(), offset: 0, len: all }]), "no room for the header");
+        assert!(pipe.holds(&[FileRun { file: file.as_fd(), offset: 0, len: all - PAGE_BYTES }]));
+        assert!(files_bytes_max().is_power_of_two() && files_bytes_max() < all);
+    }
+
+    #[test]
+    fn a_file_that_ends_early_is_noticed() {
+        let path = std::env::temp_dir().join(format!("sheen-fuse-pipe-{}", std::process::id()));
+        let mut file = std::fs::File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file.write_all(&[7; 10_000]).unwrap();
+        let run = |len| FileRun { file: file.as_fd(), offset: 1, len };
+        assert!(!Pipe::open().unwrap().fill(b"head", &[run(5000), run(10_000)]).unwrap());
+        let pipe = Pipe::open().unwrap();
+        assert!(pipe.fill(b"head", &[run(5000), run(9_999)]).unwrap());
+        let mut got = vec![0; 20_000];
+        let n = rustix::io::read(&pipe.out, &mut got).unwrap();
+        assert_eq!(&got[..n], [&b"head"[..], &[7; 14_999]].concat());
+    }
+}

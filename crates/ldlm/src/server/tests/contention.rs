@@ -1,0 +1,161 @@
+//! Objects that clients take from each other.
+
+use super::*;
+
+/// Two clients write neighbouring blocks by turns, each giving its lock back as soon as it is asked. Returns what the last
+/// requests were answered.
+fn take_turns(s: &mut Scene, turns: u64, lockless: bool, apart: bool) -> Vec<Enqueued> {
+    let mut answers = Vec::new();
+    for n in 0..turns {
+        let block = if apart { n } else { 0 };
+        let policy = Policy::extent(block * MIB, (block + 1) * MIB - 1);
+        let ask = Enqueue::new(object(), Mode::Pw, policy, Cookie::NONE);
+        answers.push(s.request(1 + n % 2, Enqueue { flags: Flags { lockless, ..Flags::default() }, ..ask }));
+        for action in s.done() {
+            if let Action::Block { client, id, .. } = action {
+                s.cancel(client, id);
+            }
+        }
+        s.pass(1);
+    }
+    answers
+}
+
+#[test]
+fn locks_of_writers_that_take_turns_stop_growing_and_grow_again_after_a_while() {
+    let mut s = Scene::new();
+    take_turns(&mut s, 100, true, true);
+    assert_eq!(s.ns.level(s.now, object()), Level::NoExpand, "that is enough for blocks that do not touch");
+    assert_eq!(s.ns.stats().blocking_callbacks, 8);
+    s.pass(3_000);
+    assert_eq!(s.ns.level(s.now, object()), Level::Normal);
+}
+
+#[test]
+fn writers_of_the_same_block_are_told_to_go_without_locks() {
+    let mut s = Scene::new();
+    let answers = take_turns(&mut s, 40, true, false);
+    assert!(answers[30..].iter().all(|a| *a == Enqueued::Contended), "{answers:?}");
+    assert_eq!(s.ns.level(s.now, object()), Level::Contended);
+    // The rest of the locks goes: still contended, until nobody takes turns any more; then nothing is left of the object.
+    s.ns.evict(s.now, 1, &mut s.actions);
+    s.ns.evict(s.now, 2, &mut s.actions);
+    assert_eq!(s.ns.stats().lock_count(), 0);
+    assert_eq!(s.ns.level(s.now, object()), Level::Contended);
+    s.pass(3_000);
+    assert_eq!((s.ns.level(s.now, object()), s.ns.stats().resources), (Level::Normal, 0));
+}
+
+#[test]
+fn clients_that_need_locks_get_them_on_contended_objects_too() {
+    let mut s = Scene::new();
+    let answers = take_turns(&mut s, 60, false, false);
+    assert!(answers[1..].iter().all(|a| matches!(a, Enqueued::Waiting { .. })), "{answers:?}");
+    let mut off = Scene::with(Tunables { adaptive: false, ..Tunables::default() });
+    take_turns(&mut off, 60, true, true);
+    assert_eq!(off.ns.level(off.now, object()), Level::Normal);
+    assert_eq!(off.ns.stats().blocking_callbacks, 59, "switched off, they take turns for ever");
+}
+
+/// Clients write records of 47,008 bytes by turns, each under a lock on the pages of its record; whoever is asked gives back at once, and
+/// writes without a lock where it is told to. Returns the conflicts until the object was contended.
+fn interleave(s: &mut Scene, clients: u64, records: u64) -> Option<u64> {
+    let mut contended_after = None;
+    for n in 0..records {
+        let client = 1 + n % clients;
+        let pages = Policy::extent((n * 47_008) & !4095, ((n + 1) * 47_008 - 1) | 4095);
+        let ask = Enqueue::new(object(), Mode::Pw, pages, Cookie::NONE);
+        let answer = s.request(client, Enqueue { flags: Flags { lockless: true, ..Flags::default() }, ..ask });
+        if answer == Enqueued::Contended {
+            contended_after.get_or_insert(s.ns.stats().blocking_callbacks);
+            let own = s.ns.enqueue_sparing(s.now, client, &Enqueue { cookie: Cookie::NONE, ..ask }, &mut s.actions);
+            give_back(s);
+            s.cancel(SERVER, id(own));
+        }
+        give_back(s);
+        s.pass(1);
+    }
+    contended_after
+}
+
+/// Everybody gives back what he was asked for.
+fn give_back(s: &mut Scene) {
+    for action in s.done() {
+        if let Action::Block { client, id, .. } = action {
+            s.cancel(client, id);
+        }
+    }
+}
+
+#[test]
+fn interleaved_records_are_written_without_locks_after_two_rounds_of_conflicts() {
+    for clients in [2, 4, 8] {
+        let mut s = Scene::new();
+        let after = interleave(&mut s, clients, 400).unwrap();
+        assert!((16..=16 + clients).contains(&after), "{clients} clients: {after}");
+        assert_eq!((s.ns.level(s.now, object()), s.ns.stats().contended), (Level::Contended, 2));
+        assert!(s.ns.stats().blocking_callbacks <= 16 + clients, "locks held before go when somebody writes there");
+    }
+}
+
+#[test]
+fn a_writer_that_is_left_alone_gets_growing_locks_again() {
+    let mut s = Scene::new();
+    interleave(&mut s, 4, 100);
+    let alone = |s: &mut Scene| {
+        let ask = Enqueue::new(object(), Mode::Pw, Policy::extent(0, 4095), Cookie::NONE);
+        let answer = s.request(1, Enqueue { flags: Flags { lockless: true, ..Flags::default() }, ..ask });
+        give_back(s);
+        answer
+    };
+    assert_eq!(alone(&mut s), Enqueued::Contended);
+    for _ in 0..19 {
+        s.pass(100);
+        assert_eq!(alone(&mut s), Enqueued::Contended);
+    }
+    s.pass(200);
+    assert_eq!(range(alone(&mut s)), (0, EOF));
+}
+
+#[test]
+fn while_writers_take_turns_locks_are_tried_again_now_and_then_but_do_not_grow() {
+    let mut s = Scene::new();
+    interleave(&mut s, 4, 10_000);
+    let stats = s.ns.stats();
+    // 10 s, of which each 2 s begin with a round of conflicts.
+    assert!(stats.blocking_callbacks < 5 * 16 + 8, "{stats:?}");
+    assert!(stats.lockless > 9_000, "{stats:?}");
+    assert!(s.ns.level(s.now, object()) >= Level::NoExpand);
+    // The same clients, each in a part of its own.
+    for n in 0..3_000u64 {
+        let client = 1 + n % 4;
+        let start = client * 1000 * MIB + n * MIB;
+        let ask = Enqueue::new(object(), Mode::Pw, Policy::extent(start, start + MIB - 1), Cookie::NONE);
+        s.request(client, Enqueue { flags: Flags { lockless: true, ..Flags::default() }, ..ask });
+        give_back(&mut s);
+        s.pass(1);
+    }
+    assert_eq!(s.ns.level(s.now, object()), Level::NoExpand, "locks are of use again");
+    assert!(s.ns.stats().granted > 500);
+}
+
+#[test]
+fn who_is_told_to_go_without_keeps_the_locks_that_it_has() {
+    let mut s = Scene::new();
+    let far = Policy::extent(1 << 40, (1 << 40) + 4095);
+    let held = |s: &Scene, lock| s.ns.lock(lock).is_some_and(|l| l.granted && !l.asked);
+    take_turns(&mut s, 10, true, false);
+    let exact = Flags { no_expand: true, ..Flags::default() };
+    let lock = id(s.request(1, Enqueue { flags: exact, ..Enqueue::new(object(), Mode::Pw, far, Cookie::NONE) }));
+    let answers = take_turns(&mut s, 40, true, false);
+    assert_eq!(answers[39], Enqueued::Contended);
+    assert!(held(&s, lock));
+    // Its own writes without a lock leave it alone, those of another do not.
+    let ask = Enqueue::new(object(), Mode::Pw, far, Cookie::NONE);
+    let own = s.ns.enqueue_sparing(s.now, 1, &ask, &mut s.actions);
+    range(own);
+    s.cancel(SERVER, id(own));
+    assert!(held(&s, lock) && s.blocked().is_empty());
+    waits(s.ns.enqueue_sparing(s.now, 2, &ask, &mut s.actions));
+    assert_eq!(s.blocked(), [1]);
+}

@@ -1,0 +1,166 @@
+//! How large objects are that clients keep writes of.
+
+use std::time::Duration;
+
+use sheen_wire::{Bulk, Time, ldlm::*, ost, ost::ObjectAttr};
+
+use crate::common::*;
+
+fn knows(size: u64, sec: i64) -> Option<ObjectAttr> {
+    Some(ObjectAttr { size, blocks: size / 512, mtime: Some(Time { sec, nsec: 0 }) })
+}
+
+/// A PW lock on a part.
+async fn write_lock(client: &Client, n: u32, start: u64, end: u64) -> LockId {
+    let ask = client.ask(object(n), Mode::Pw, Policy::extent(start, end));
+    granted(client.send(Enqueue { flags: Flags { no_expand: true, ..Flags::default() }, ..ask }).await)
+}
+
+#[test]
+fn what_writers_keep_is_seen_by_others_and_their_locks_stay() {
+    real(async |s| {
+        for (lo, answer) in [(true, Answer::Inline), (true, Answer::Soon), (false, Answer::Soon)] {
+            let (a, b) = (s.client("a", lo, answer).await, s.client("b", lo, answer).await);
+            let c = s.client("c", lo, answer).await;
+            assert_eq!(c.attrs(&[1]).await, [ObjectAttr::default()]);
+            let (la, lb) = (write_lock(&a, 1, 0, 99_999).await, write_lock(&b, 1, 100_000, EOF).await);
+            (*a.knows.lock(), *b.knows.lock()) = (knows(50_000, 7), knows(200_000, 5));
+            let other = c.lock(Mode::Pr, 2).await;
+            let [first, second] = c.attrs(&[1, 2]).await[..] else { panic!() };
+            assert_eq!((first.size, first.blocks), (200_000, 50_000 / 512 + 200_000 / 512));
+            assert_eq!((first.mtime, second), (Some(Time { sec: 7, nsec: 0 }), ObjectAttr::default()));
+            assert_eq!((a.glimpsed(), b.glimpsed(), c.heard.lock().len()), (vec![la], vec![lb], 0));
+
+            // Who asks knows himself what he keeps; who can write only below the size that is known is not asked.
+            s.service.sizes.lock().insert(object(1).fid, 150_000);
+            assert_eq!(a.attrs(&[1]).await[0].size, 200_000);
+            assert_eq!(b.attrs(&[1]).await[0].size, 150_000);
+            assert_eq!((a.glimpsed().len(), b.glimpsed().len()), (1, 2));
+            assert!(a.asked().is_empty() && b.asked().is_empty() && s.service.locks(1) == 2);
+            *b.knows.lock() = None;
+            assert_eq!(c.attrs(&[1]).await[0].size, 150_000);
+            a.cancel(la).await;
+            b.cancel(lb).await;
+            c.cancel(other).await;
+            s.service.sizes.lock().clear();
+            for client in [a, b, c] {
+                client.import.close().await;
+            }
+            s.until(|| s.service.gone.lock().len() == 3).await;
+            s.service.gone.lock().clear();
+        }
+    });
+}
+
+#[test]
+fn nobody_is_waited_for_where_nobody_writes() {
+    real(async |s| {
+        let (a, b) = (s.client("a", true, Answer::Never).await, s.client("b", true, Answer::Never).await);
+        a.lock(Mode::Pr, 1).await;
+        write_lock(&a, 2, 0, 999).await;
+        s.service.sizes.lock().insert(object(2).fid, 1000);
+        assert!(now(b.attrs(&[1, 2])).is_some());
+        assert!(a.heard.lock().is_empty());
+    });
+}
+
+#[test]
+fn a_wait_ends_when_the_writer_gives_its_lock_back_or_goes() {
+    real(async |s| {
+        for lo in [true, false] {
+            let (a, b) = (s.client("a", lo, Answer::Never).await, s.client("b", lo, Answer::Never).await);
+            let reader = s.client("reader", lo, Answer::Never).await;
+            let ask = || {
+                let reader = reader.clone();
+                s.rt.spawn("asks", async move { reader.attrs(&[1]).await[0].size })
+            };
+            let (la, lb) = (write_lock(&a, 1, 0, 999).await, write_lock(&b, 1, 1000, EOF).await);
+            let (first, second) = (ask(), ask());
+            s.until(|| a.glimpsed() == [la] && b.glimpsed() == [lb]).await;
+            // It has flushed.
+            s.service.sizes.lock().insert(object(1).fid, 700);
+            a.cancel(la).await;
+            s.rt.sleep(Duration::from_millis(5)).await;
+            assert!(!first.is_finished() && !second.is_finished());
+            b.import.close().await;
+            assert_eq!((first.await.unwrap(), second.await.unwrap()), (700, 700));
+            s.until(|| s.service.locks(1) == 0).await;
+            for client in [a, reader] {
+                client.import.close().await;
+            }
+            s.until(|| s.service.gone.lock().len() == 3).await;
+            s.service.gone.lock().clear();
+            s.service.sizes.lock().clear();
+        }
+    });
+}
+
+#[test]
+fn a_writer_that_does_not_tell_is_given_up() {
+    real(async |s| {
+        s.service.lockd.tune(|t| t.lock_timeout_ms = 100);
+        for lo in [true, false] {
+            let (a, b) = (s.client("a", lo, Answer::Never).await, s.client("b", lo, Answer::Never).await);
+            write_lock(&a, 1, 0, EOF).await;
+            let began = s.rt.now();
+            assert_eq!(b.attrs(&[1]).await[0].size, 0);
+            assert!(s.rt.now().since(began) >= Duration::from_millis(100));
+            s.until(|| *s.service.gone.lock() == ["a"]).await;
+            assert!(!s.service.export("b").is_gone());
+            s.service.gone.lock().clear();
+            for client in [a, b] {
+                client.import.close().await;
+            }
+            s.until(|| s.service.gone.lock().contains(&"b".to_owned())).await;
+            s.service.gone.lock().clear();
+        }
+    });
+}
+
+#[test]
+fn who_does_not_wait_any_longer_leaves_nothing_behind() {
+    real(async |s| {
+        let (a, b) = (s.client("a", true, Answer::Never).await, s.client("b", true, Answer::Never).await);
+        let lock = write_lock(&a, 1, 0, EOF).await;
+        assert!(now(b.attrs(&[1])).is_none());
+        assert!(now(b.attrs(&[1])).is_none());
+        assert_eq!(a.glimpsed(), [lock], "one at a time");
+        let tell =
+            |size| a.import.call_urgent(ost::Request::Glimpsed { answers: vec![(lock, knows(size, 1))] }, Bulk::new());
+        tell(5).await.unwrap();
+        assert_eq!(a.glimpsed(), [lock], "nobody wants to know any more");
+        let asks = s.rt.spawn("asks", {
+            let b = b.clone();
+            async move { b.attrs(&[1]).await[0].size }
+        });
+        s.until(|| a.glimpsed().len() == 2).await;
+        tell(6).await.unwrap();
+        tell(7).await.unwrap();
+        assert_eq!(asks.await.unwrap(), 6);
+    });
+}
+
+#[test]
+fn a_writer_that_goes_on_writing_is_not_given_up() {
+    real(async |s| {
+        s.service.lockd.tune(|t| t.lock_timeout_ms = 200);
+        let (a, b) = (s.client("a", false, Answer::Never).await, s.client("b", false, Answer::Never).await);
+        let lock = write_lock(&a, 1, 0, EOF).await;
+        let reader = s.rt.spawn("reads", {
+            let b = b.clone();
+            async move { b.lock(Mode::Pr, 1).await }
+        });
+        s.until(|| a.asked() == [lock]).await;
+        for n in 0..12 {
+            s.rt.sleep(Duration::from_millis(50)).await;
+            let part = ost::Part { object: object(1).fid, offset: n * 100, len: 100 };
+            let write =
+                ost::Request::Write { parts: vec![part], sync: false, mtime: None, grant: ost::Grant::default() };
+            a.import.call(write, Bulk::new()).await.unwrap();
+            assert!(!reader.is_finished());
+        }
+        a.cancel(lock).await;
+        reader.await.unwrap();
+        assert!(s.service.gone.lock().is_empty());
+    });
+}

@@ -1,0 +1,77 @@
+//! ioctl(2): group locks and advice ([`sheen_wire::ioctl`]).
+
+use bytes::Bytes;
+use sheen_client::LockedAhead;
+use sheen_fuse::{Ioctl, abi::flags::ioctl::DIR};
+use sheen_wire::{
+    Errno, Result,
+    ioctl::{self, Ladvise},
+};
+
+use crate::{
+    answer::Answer,
+    file::File,
+    serve::{Inner, Signal},
+};
+
+/// Whether it may wait for a program.
+pub fn waits(ioctl: &Ioctl) -> bool {
+    matches!(ioctl.cmd, ioctl::GROUP_LOCK | ioctl::LADVISE)
+}
+
+/// Does it. `signal`: what ends a wait, with EINTR.
+pub async fn run(fs: &Inner, ioctl: &Ioctl, signal: Option<Signal>) -> Result<Answer> {
+    let known = matches!(ioctl.cmd, ioctl::GROUP_LOCK | ioctl::GROUP_UNLOCK | ioctl::LADVISE);
+    if !known || ioctl.flags & DIR != 0 {
+        return Err(Errno::ENOTTY);
+    }
+    let file = fs.files.get(ioctl.fh).ok_or(Errno::EBADF)?;
+    let interrupted = async {
+        match signal {
+            Some(signal) => signal.came().await,
+            None => std::future::pending().await,
+        }
+    };
+    let work = async {
+        match ioctl.cmd {
+            ioctl::GROUP_LOCK => fs.client.group_lock(&file, number(&ioctl.input)?, file.nonblocking()).await?,
+            ioctl::GROUP_UNLOCK => fs.client.group_unlock(&file, number(&ioctl.input)?)?,
+            _ => return advise(fs, &file, &ioctl.input).await,
+        }
+        Ok(Answer::Ioctl(Bytes::new()))
+    };
+    tokio::select! {
+        biased;
+        answer = work => answer,
+        () = interrupted => Err(Errno::EINTR),
+    }
+}
+
+fn number(input: &[u8]) -> Result<u64> {
+    input.try_into().map(u64::from_ne_bytes).map_err(|_| Errno::EINVAL)
+}
+
+/// Answers the advice with its result filled in.
+async fn advise(fs: &Inner, file: &File, input: &[u8]) -> Result<Answer> {
+    let mut advice = Ladvise::decode(input).ok_or(Errno::EINVAL)?;
+    match advice.advice {
+        ioctl::WILLREAD | ioctl::DONTNEED => {}
+        ioctl::LOCKNOEXPAND => return Err(Errno::EOPNOTSUPP),
+        ioctl::LOCKAHEAD => {
+            let write = match advice.mode {
+                ioctl::MODE_READ => false,
+                ioctl::MODE_WRITE => true,
+                _ => return Err(Errno::EINVAL),
+            };
+            let wait = advice.flags & ioctl::ASYNC == 0;
+            let found = fs.client.lock_ahead(file, advice.start, advice.last, write, wait).await?;
+            advice.result = match found {
+                LockedAhead::Same => ioctl::SAME,
+                LockedAhead::Different => ioctl::DIFFERENT,
+                LockedAhead::Sent => ioctl::SENT,
+            };
+        }
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(Answer::Ioctl(Bytes::copy_from_slice(advice.encode())))
+}

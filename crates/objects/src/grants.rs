@@ -1,0 +1,443 @@
+//! Grants: space of a device that is promised to clients, so that what they keep and have not written yet never meets a full disk.
+//!
+//! One [`Grants`] is for all targets of a process that lie on one device: they use up the same space. It does not look at the disk itself:
+//! it says when somebody should ([`Grants::is_look_due`]), and is told what was found.
+//!
+//! Invariants:
+//! * promises are made only of what is left when everything is counted that is promised, being written, or written since the last look;
+//!   so all promises together never exceed what is free, as long as others than these targets leave the device alone;
+//! * who writes without a promise gets what is left only. His own promises count too: the bytes that they are for are in his cache
+//!   already;
+//! * a promise ends when bytes are written under it, or with its client. It is never taken back.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use sheen_wire::{Errno, Result};
+
+/// Promises are whole blocks of this many bytes, since that is what local file systems allot.
+pub const BLOCK_BYTES: u64 = 4096;
+/// Most that is promised to one client of a target: Lustre's largest `max_dirty_mb` is 2047.
+const CLIENT_BYTES_MAX: u64 = 2 << 30;
+/// With each promise of 64 bytes another one is set aside for what the local file system needs besides, 1.6 %: extent trees take up to
+/// 12 bytes a block (0.3 %), checksums as much, and trees are down to half full.
+const ASIDE: u64 = 64;
+/// With less than this left, space is short: who asks first shall not get all of it.
+const SHORT_BYTES: u64 = 1 << 30;
+/// Part of what is left that one client gets when space is short.
+const SHARE: u64 = 8;
+/// How long a look at the disk says enough: others may use the device as well.
+const LOOK_AGE_MAX: Duration = Duration::from_secs(1);
+
+/// A client of a target.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Account {
+    /// The target's number ([`Grants::join`]).
+    pub target: u64,
+    /// The client's export.
+    pub client: u64,
+}
+
+/// What a look at the disk found.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    /// When.
+    at: Duration,
+    /// Bytes free.
+    free: u64,
+    /// What was left then.
+    left: u64,
+    /// What had been written when it began.
+    written: u64,
+}
+
+/// What had been written when a look began ([`Grants::begin_look`]): what is written from then on may not be part of what it finds.
+#[derive(Debug)]
+pub struct Mark(u64);
+
+/// Space for one write, from before it begins until it is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "to be given back by `written` or `withdrawn`"]
+pub struct Room {
+    /// Bytes under the client's promise.
+    used: u64,
+    /// Bytes beyond it.
+    extra: u64,
+}
+
+/// See the module.
+#[derive(Default, Debug)]
+pub struct Grants {
+    accounts: BTreeMap<Account, u64>,
+    /// The sum of all accounts, and what was taken from them by writes that are not done.
+    promised: u64,
+    /// What writes that are not done take beyond promises.
+    pending: u64,
+    /// Written so far. A counter that wraps: only differences count.
+    written: u64,
+    /// `None`: nothing is known, so there is nothing to promise.
+    look: Option<Look>,
+    joined: u64,
+}
+
+/// `bytes`, and what is set aside with them.
+fn aside(bytes: u64) -> u64 {
+    bytes.saturating_add(bytes.div_ceil(ASIDE))
+}
+
+/// How much of `left` one client gets.
+fn share(left: u64) -> u64 {
+    left.saturating_sub(SHORT_BYTES) + left.min(SHORT_BYTES) / SHARE
+}
+
+/// Bytes of the blocks that `len` bytes at `offset` touch.
+pub fn blocks(offset: u64, len: u64) -> u64 {
+    let first = offset / BLOCK_BYTES;
+    let end = offset.saturating_add(len).div_ceil(BLOCK_BYTES);
+    if len == 0 { 0 } else { (end - first).saturating_mul(BLOCK_BYTES) }
+}
+
+impl Grants {
+    /// A number for another target of the device.
+    pub fn join(&mut self) -> u64 {
+        self.joined += 1;
+        self.joined
+    }
+
+    /// A target has gone, and its promises with it.
+    pub fn leave(&mut self, target: u64) {
+        let gone = self.accounts.extract_if(.., |account, _| account.target == target).map(|(_, bytes)| bytes).sum();
+        self.promised = self.promised.saturating_sub(gone);
+    }
+
+    /// A client has gone, and what was promised to it.
+    pub fn disconnected(&mut self, who: Account) {
+        let gone = self.accounts.remove(&who).unwrap_or(0);
+        self.promised = self.promised.saturating_sub(gone);
+    }
+
+    /// Whether what is known of the disk does not do for a promise of `want` bytes, or for a write that takes as much beyond promises: it is
+    /// old; or an eighth of what was left is written, so that the looks come more often the less there is; or it would be refused.
+    pub fn is_look_due(&self, now: Duration, want: u64) -> bool {
+        self.look.is_none_or(|look| {
+            let spent = self.spent();
+            let used = spent >= look.left / SHARE && spent > 0;
+            let old = now.saturating_sub(look.at) >= LOOK_AGE_MAX;
+            // A promise that is cut short by a look of this very moment will not be longer after another one.
+            old || used || (aside(want) > self.left() && (now > look.at || spent > 0))
+        })
+    }
+
+    /// Before a look at the disk.
+    pub fn begin_look(&self) -> Mark {
+        Mark(self.written)
+    }
+
+    /// The disk has so many bytes free; it was looked at after the mark was taken.
+    pub fn looked(&mut self, now: Duration, Mark(written): Mark, free: u64) {
+        // Of looks at the same time the one that began last counts.
+        if self.look.is_none_or(|look| self.written.wrapping_sub(written) <= self.written.wrapping_sub(look.written)) {
+            self.look = Some(Look { at: now, free, left: 0, written });
+            let left = self.left();
+            self.look = Some(Look { at: now, free, left, written });
+        }
+    }
+
+    /// Written since the last look.
+    fn spent(&self) -> u64 {
+        self.look.map_or(0, |look| self.written.wrapping_sub(look.written))
+    }
+
+    /// Bytes that nobody was promised and nobody has used, as far as is known.
+    pub fn left(&self) -> u64 {
+        let free = self.look.map_or(0, |look| look.free);
+        [self.spent(), self.pending, aside(self.promised)].iter().fold(free, |left, bytes| left.saturating_sub(*bytes))
+    }
+
+    /// Bytes promised by all targets of the device.
+    pub fn promised(&self) -> u64 {
+        self.promised
+    }
+
+    /// Bytes promised by one of them, without those that are being written.
+    pub fn promised_by(&self, target: u64) -> u64 {
+        let all = Account { target, client: 0 }..=Account { target, client: u64::MAX };
+        self.accounts.range(all).map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Promises more to a client: at most `want` bytes, of what is left at most its share. Returns how much.
+    pub fn promise(&mut self, who: Account, want: u64) -> u64 {
+        let has = self.accounts.get(&who).copied().unwrap_or(0);
+        let more = share(self.left()).min(CLIENT_BYTES_MAX).saturating_sub(has).min(want);
+        let more = more - more % BLOCK_BYTES;
+        if more > 0 {
+            *self.accounts.entry(who).or_default() += more;
+            self.promised += more;
+        }
+        more
+    }
+
+    /// A client begins to write `bytes`, of which it says that `used` are under its promise. `fresh`: how many of them need new space, asked
+    /// only where space is short.
+    ///
+    /// # Errors
+    /// ENOSPC: what it takes beyond its promise is promised to somebody. (With nothing promised the local file system decides.)
+    pub fn begin_write(&mut self, who: Account, bytes: u64, used: u64, fresh: impl FnOnce() -> u64) -> Result<Room> {
+        let used = self.accounts.get(&who).map_or(0, |has| used.min(*has));
+        let mut extra = bytes.saturating_sub(used);
+        if self.promised > 0 && extra > self.left() {
+            extra = fresh().saturating_sub(used);
+            if extra > self.left() {
+                return Err(Errno::ENOSPC);
+            }
+        }
+        if let Some(has) = self.accounts.get_mut(&who) {
+            *has -= used;
+        }
+        self.pending = self.pending.saturating_add(extra);
+        Ok(Room { used, extra })
+    }
+
+    /// The write is done, or has failed: part of it may be on the disk.
+    pub fn written(&mut self, room: Room) {
+        self.end(room);
+        self.written = self.written.wrapping_add(room.used).wrapping_add(room.extra);
+        self.promised = self.promised.saturating_sub(room.used);
+    }
+
+    /// Nothing was written, and the client will come again.
+    pub fn withdrawn(&mut self, who: Account, room: Room) {
+        self.end(room);
+        match self.accounts.get_mut(&who) {
+            Some(has) => *has += room.used,
+            None => self.promised = self.promised.saturating_sub(room.used),
+        }
+    }
+
+    fn end(&mut self, room: Room) {
+        self.pending = self.pending.saturating_sub(room.extra);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const A: Account = Account { target: 1, client: 1 };
+    const B: Account = Account { target: 1, client: 2 };
+    const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
+    const NOW: Duration = Duration::from_secs(100);
+
+    fn with_free(free: u64) -> Grants {
+        let mut grants = Grants::default();
+        let mark = grants.begin_look();
+        grants.looked(NOW, mark, free);
+        grants
+    }
+
+    #[test]
+    fn nothing_is_promised_of_a_disk_that_nobody_looked_at() {
+        let mut grants = Grants::default();
+        assert!(grants.is_look_due(Duration::ZERO, 1));
+        assert_eq!(grants.promise(A, MIB), 0);
+    }
+
+    #[test]
+    fn with_plenty_of_space_each_gets_what_it_wants_in_whole_blocks() {
+        let mut grants = with_free(100 * GIB);
+        assert_eq!(grants.promise(A, 32 * MIB), 32 * MIB);
+        assert_eq!(grants.promise(A, 5000), 4096);
+        assert_eq!(grants.promise(A, 4095), 0);
+        assert_eq!(grants.promise(A, u64::MAX), CLIENT_BYTES_MAX - 32 * MIB - 4096, "there is a limit");
+        assert_eq!(grants.promise(B, GIB), GIB);
+    }
+
+    #[test]
+    fn when_space_is_short_nobody_gets_all_of_it() {
+        let mut grants = with_free(80 * MIB);
+        assert_eq!(grants.promise(A, GIB), 10 * MIB);
+        assert_eq!(grants.promise(A, GIB), 0, "it has its share");
+        let second = grants.promise(B, GIB);
+        assert!((8 * MIB..9 * MIB).contains(&second), "{second}");
+    }
+
+    #[test]
+    fn a_promise_is_kept_when_others_fill_the_disk() {
+        let mut grants = with_free(80 * MIB);
+        let promised = grants.promise(A, GIB);
+        let mut written = 0;
+        while let Ok(room) = grants.begin_write(B, MIB, 0, || MIB) {
+            grants.written(room);
+            written += MIB;
+        }
+        assert!((68 * MIB..70 * MIB).contains(&written), "{written}");
+        let mark = grants.begin_look();
+        grants.looked(NOW, mark, 80 * MIB - written);
+        assert_eq!(grants.begin_write(B, MIB, MIB, || MIB), Err(Errno::ENOSPC), "it says so, but has no promise");
+        let room = grants.begin_write(A, promised, promised, || promised).unwrap();
+        assert_eq!(room, Room { used: promised, extra: 0 });
+        grants.written(room);
+        assert_eq!(grants.promised(), 0);
+    }
+
+    #[test]
+    fn a_full_disk_takes_what_needs_no_new_space() {
+        let mut grants = with_free(8 * MIB);
+        assert_eq!(grants.promise(A, GIB), MIB);
+        let room = grants.begin_write(B, 16 * MIB, 0, || 0).unwrap();
+        grants.written(room);
+        grants.disconnected(A);
+        let room = grants.begin_write(B, 16 * MIB, 0, || panic!("nothing is promised")).unwrap();
+        grants.written(room);
+    }
+
+    #[test]
+    fn what_is_not_written_is_promised_still() {
+        let mut grants = with_free(8 * GIB);
+        grants.promise(A, MIB);
+        let room = grants.begin_write(A, MIB, MIB, || MIB).unwrap();
+        assert_eq!((grants.promised(), grants.promised_by(1)), (MIB, 0), "it counts until it is written");
+        grants.withdrawn(A, room);
+        assert_eq!((grants.promised(), grants.promised_by(1)), (MIB, MIB));
+        let room = grants.begin_write(A, MIB, MIB, || MIB).unwrap();
+        grants.disconnected(A);
+        grants.withdrawn(A, room);
+        assert_eq!(grants.promised(), 0, "nobody comes again");
+    }
+
+    #[test]
+    fn promises_go_with_their_client_and_their_target() {
+        let mut grants = with_free(8 * GIB);
+        let elsewhere = Account { target: 2, client: 1 };
+        for who in [A, B, elsewhere] {
+            grants.promise(who, MIB);
+        }
+        grants.disconnected(B);
+        assert_eq!((grants.promised(), grants.promised_by(1), grants.promised_by(2)), (2 * MIB, MIB, MIB));
+        grants.leave(1);
+        assert_eq!((grants.promised(), grants.promised_by(1)), (MIB, 0));
+    }
+
+    #[test]
+    fn the_disk_is_looked_at_when_it_matters() {
+        let mut grants = with_free(8 * GIB);
+        let soon = NOW + LOOK_AGE_MAX / 2;
+        assert!(!grants.is_look_due(soon, MIB));
+        assert!(grants.is_look_due(NOW + LOOK_AGE_MAX, MIB), "it is old");
+        assert!(grants.is_look_due(soon, 8 * GIB), "it would not do");
+        let room = grants.begin_write(A, GIB, 0, || GIB).unwrap();
+        assert!(!grants.is_look_due(soon, MIB));
+        grants.written(room);
+        assert!(grants.is_look_due(soon, MIB), "an eighth is gone");
+    }
+
+    #[test]
+    fn what_is_written_while_somebody_looks_is_not_forgotten() {
+        let mut grants = with_free(8 * GIB);
+        let mark = grants.begin_look();
+        let room = grants.begin_write(A, GIB, 0, || GIB).unwrap();
+        grants.written(room);
+        let second = grants.begin_look();
+        grants.looked(NOW, second, 7 * GIB);
+        grants.looked(NOW, mark, 8 * GIB);
+        assert_eq!(grants.left(), 7 * GIB);
+        let (mark, second) = (grants.begin_look(), grants.begin_look());
+        let room = grants.begin_write(A, GIB, 0, || GIB).unwrap();
+        grants.looked(NOW, mark, 7 * GIB);
+        grants.written(room);
+        grants.looked(NOW, second, 7 * GIB);
+        assert_eq!(grants.left(), 6 * GIB);
+    }
+
+    #[test]
+    fn blocks_are_whole() {
+        assert_eq!([blocks(0, 0), blocks(5, 1), blocks(4095, 2), blocks(4096, 4096)], [0, 4096, 8192, 4096]);
+        assert_eq!(blocks(u64::MAX, u64::MAX), 4096);
+    }
+
+    /// A disk, and what happens.
+    #[derive(Clone, Debug)]
+    enum Event {
+        Promise {
+            client: u64,
+            want: u64,
+        },
+        /// A client writes this part (in eighths) of its promise.
+        Flush {
+            client: u64,
+            eighths: u64,
+        },
+        /// One writes blocks without a promise.
+        Write {
+            client: u64,
+            blocks: u64,
+        },
+        Gone {
+            client: u64,
+        },
+        Later {
+            ms: u64,
+        },
+    }
+
+    fn events() -> impl Strategy<Value = Vec<Event>> {
+        let client = || 1u64..5;
+        let event = prop_oneof![
+            (client(), 0u64..4 * MIB).prop_map(|(client, want)| Event::Promise { client, want }),
+            (client(), 1u64..9).prop_map(|(client, eighths)| Event::Flush { client, eighths }),
+            (client(), 1u64..600).prop_map(|(client, blocks)| Event::Write { client, blocks }),
+            client().prop_map(|client| Event::Gone { client }),
+            (1u64..700).prop_map(|ms| Event::Later { ms }),
+        ];
+        prop::collection::vec(event, 1..200)
+    }
+
+    proptest! {
+        /// On a disk of 16 MiB: promises never exceed what is free, and what is written under one is never refused.
+        #[test]
+        fn granted_bytes_always_fit(events in events()) {
+            let (mut grants, mut now, mut free) = (Grants::default(), NOW, 16 * MIB);
+            let mut has: BTreeMap<u64, u64> = BTreeMap::new();
+            for event in events {
+                let look = |grants: &mut Grants, want| if grants.is_look_due(now, want) {
+                    let mark = grants.begin_look();
+                    grants.looked(now, mark, free);
+                };
+                let who = |client| Account { target: 1, client };
+                match event {
+                    Event::Later { ms } => now += Duration::from_millis(ms),
+                    Event::Promise { client, want } => {
+                        look(&mut grants, want);
+                        *has.entry(client).or_default() += grants.promise(who(client), want);
+                    }
+                    Event::Flush { client, eighths } => {
+                        let bytes = has.get(&client).map_or(0, |has| has * eighths / 8 / BLOCK_BYTES * BLOCK_BYTES);
+                        look(&mut grants, 0);
+                        let room = grants.begin_write(who(client), bytes, bytes, || bytes);
+                        prop_assert_eq!(room, Ok(Room { used: bytes, extra: 0 }));
+                        prop_assert!(bytes <= free);
+                        grants.written(room?);
+                        free -= bytes;
+                        has.entry(client).and_modify(|has| *has -= bytes);
+                    }
+                    Event::Write { client, blocks } => {
+                        let bytes = blocks * BLOCK_BYTES;
+                        look(&mut grants, bytes);
+                        if let Ok(room) = grants.begin_write(who(client), bytes, 0, || bytes) {
+                            grants.written(room);
+                            free -= bytes.min(free); // else the disk says ENOSPC itself
+                        }
+                    }
+                    Event::Gone { client } => {
+                        grants.disconnected(who(client));
+                        has.remove(&client);
+                    }
+                }
+                prop_assert_eq!(grants.promised(), has.values().sum::<u64>());
+                prop_assert!(grants.promised() <= free, "{} of {free}", grants.promised());
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Space: who may write without being promised any, and who is promised how much ([`sheen_objects::Grants`]).
+//!
+//! Invariant: a write takes its room before it begins, and gives it back when it is done, however it ends.
+
+use std::{sync::MutexGuard, time::Duration};
+
+use sheen_objects::{
+    Grants, Run,
+    grants::{self, Account, Room},
+    runs,
+};
+use sheen_rpc::Export;
+use sheen_wire::{
+    Fid, Result,
+    ost::{Allocate, Part},
+};
+
+use crate::Ost;
+
+/// Room for a write of a client.
+pub struct Space<'a> {
+    ost: &'a Ost,
+    who: Account,
+    room: Option<Room>,
+}
+
+impl Space<'_> {
+    /// Nothing was written, and the client will come again.
+    pub fn withdraw(mut self) {
+        if let Some(room) = self.room.take() {
+            self.ost.store.share().grants().withdrawn(self.who, room);
+        }
+    }
+}
+
+impl Drop for Space<'_> {
+    fn drop(&mut self) {
+        if let Some(room) = self.room.take() {
+            self.ost.store.share().grants().written(room);
+        }
+    }
+}
+
+impl Ost {
+    /// Bytes promised to clients. Those of all OSTs of a process that lie on one device are together never more than what is free there.
+    pub fn granted(&self) -> u64 {
+        let share = self.store.share();
+        share.grants().promised_by(share.target())
+    }
+
+    /// Room for writing the parts; the client says that it was promised `used` bytes of it.
+    ///
+    /// # Errors
+    /// ENOSPC: what is left is promised. What statfs says.
+    pub(crate) fn room_to_write(&self, export: &Export, parts: &[Part], used: u64) -> Result<Space<'_>> {
+        let blocks = runs(parts).map(|run| grants::blocks(run.offset, run.len as u64)).sum();
+        let bytes = runs(parts).map(|run| run.len as u64).sum();
+        // Where a client cuts its blocks in pieces, it was promised each of them once.
+        let needed = if bytes <= used { bytes } else { blocks };
+        let fresh = || {
+            let run_fresh = |run: Run| {
+                let taken = self.store.is_dense(run.object, run.offset.saturating_add(run.len as u64));
+                if taken { 0 } else { grants::blocks(run.offset, run.len as u64) }
+            };
+            runs(parts).map(run_fresh).sum()
+        };
+        self.room(export, needed, used, fresh)
+    }
+
+    /// Room for a fallocate.
+    ///
+    /// # Errors
+    /// As [`Ost::room_to_write`].
+    pub(crate) fn room_to_allocate(
+        &self,
+        export: &Export,
+        mode: Allocate,
+        runs: &[(Fid, u64, u64)],
+    ) -> Result<Space<'_>> {
+        let blocks = match mode {
+            Allocate::PunchHole => 0,
+            Allocate::Reserve { .. } | Allocate::ZeroRange { .. } => {
+                runs.iter().map(|(_, offset, len)| grants::blocks(*offset, *len)).fold(0, u64::saturating_add)
+            }
+        };
+        self.room(export, blocks, 0, || blocks)
+    }
+
+    fn room(&self, export: &Export, bytes: u64, used: u64, fresh: impl FnOnce() -> u64) -> Result<Space<'_>> {
+        let who = self.account(export);
+        let room = self.look(bytes.saturating_sub(used))?.begin_write(who, bytes, used, fresh)?;
+        Ok(Space { ost: self, who, room: Some(room) })
+    }
+
+    /// Promises a client at most `want` bytes; how many.
+    pub(crate) fn promise(&self, export: &Export, want: u64) -> u64 {
+        if want == 0 {
+            return 0;
+        }
+        let granted = match self.look(want) {
+            Ok(mut grants) => grants.promise(self.account(export), want),
+            Err(_) => 0,
+        };
+        if export.is_gone() {
+            self.forget_promises(export); // it may have been forgotten before, and will not be again
+        }
+        granted
+    }
+
+    /// A client has gone.
+    pub(crate) fn forget_promises(&self, export: &Export) {
+        self.store.share().grants().disconnected(self.account(export));
+    }
+
+    fn account(&self, export: &Export) -> Account {
+        Account { target: self.store.share().target(), client: export.id() }
+    }
+
+    /// What is promised, after a look at how much is free if what is known of that does not do for `want` bytes more.
+    fn look(&self, want: u64) -> Result<MutexGuard<'_, Grants>> {
+        let now = Duration::from_nanos(self.rt.now().as_nanos());
+        let share = self.store.share();
+        let grants = share.grants();
+        if !grants.is_look_due(now, want) {
+            return Ok(grants);
+        }
+        let mark = grants.begin_look();
+        drop(grants);
+        let free = self.store.free()?;
+        let mut grants = share.grants();
+        grants.looked(now, mark, free);
+        Ok(grants)
+    }
+}

@@ -1,0 +1,143 @@
+//! A client that answers callbacks when the test says so.
+
+use std::{
+    sync::{
+        Arc,
+        mpsc::{Receiver, channel},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use sheen_lnet::{Net, Nid};
+use sheen_oss::Ost;
+use sheen_rpc::{Import, ImportConfig};
+use sheen_rt::JoinHandle;
+use sheen_wire::{
+    Bulk, Fid, Result,
+    ast::Callback,
+    ldlm::{Cookie, Enqueue, Enqueued, Flags, LockId, Mode, Policy, Resource},
+    ost::{Grant, ObjectAttr, Part, Reply, Request},
+};
+
+use super::{Process, part};
+
+/// Longer than anything here takes that does not wait for a lock.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// Time for something to happen that must not.
+pub const MOMENT: Duration = Duration::from_millis(30);
+pub const ALL: Policy = Policy::extent(0, u64::MAX);
+/// A client that answers callbacks when the test says so.
+pub struct Caller<'a> {
+    pub process: &'a Process,
+    pub import: Arc<Import<sheen_wire::Ost>>,
+    pub callbacks: Receiver<Callback>,
+}
+
+impl<'a> Caller<'a> {
+    pub fn new(process: &'a Process, ost: &Ost, name: &str, net: &Arc<Net>, nid: Nid) -> Caller<'a> {
+        let import = Import::new(net.clone(), ImportConfig::new(name, ost.name(), vec![nid]));
+        let (sender, callbacks) = channel();
+        import.on_callback(move |callback| _ = sender.send(callback));
+        Caller { process, import, callbacks }
+    }
+
+    pub fn local(process: &'a Process, ost: &Ost, name: &str) -> Caller<'a> {
+        Caller::new(process, ost, name, &process.net, Nid::Lo)
+    }
+
+    pub fn begin(&self, request: Request, bulk: Bytes) -> JoinHandle<Result<Reply>> {
+        let import = self.import.clone();
+        let call = async move { Ok(import.call(request, bulk.into()).await?.body) };
+        self.process.net.rt().spawn("test", call)
+    }
+
+    pub fn begin_write(&self, object: Fid, offset: u64, data: &'static [u8]) -> JoinHandle<Result<Reply>> {
+        let parts = vec![Part { object, offset, len: data.len() as u32 }];
+        self.begin(
+            Request::Write { parts, sync: false, mtime: None, grant: Grant::default() },
+            Bytes::from_static(data),
+        )
+    }
+
+    pub fn end<T>(&self, begun: JoinHandle<T>) -> T {
+        self.process.end(begun)
+    }
+
+    pub fn call(&self, request: Request) -> Reply {
+        self.end(self.begin(request, Bytes::new())).unwrap()
+    }
+
+    pub fn write(&self, object: Fid, offset: u64, data: &'static [u8]) {
+        self.end(self.begin_write(object, offset, data)).unwrap();
+    }
+
+    pub fn enqueue(&self, locks: Vec<Enqueue>) -> Vec<(Enqueued, ObjectAttr)> {
+        enqueued(self.call(Request::Enqueue { locks, want: 0 }))
+    }
+
+    /// Keeps size and data of an object.
+    pub fn keep(&self, object: Fid) -> (LockId, ObjectAttr) {
+        let [(answer, attr)] = self.enqueue(vec![pr(object, ALL)])[..] else { panic!("one answer") };
+        (granted(answer), attr)
+    }
+
+    pub fn cancel(&self, id: LockId) {
+        let request = Request::Cancel { locks: vec![id] };
+        self.process.runtime.block_on(self.import.call_urgent(request, Bulk::new())).unwrap();
+    }
+
+    pub fn read(&self, object: Fid) -> Bytes {
+        let request = Request::Read { parts: vec![Part { object, ..part(0, 1 << 20) }] };
+        let reply = self.process.runtime.block_on(self.import.call(request, Bulk::new()));
+        reply.unwrap().bulk.into_bytes()
+    }
+
+    /// The lock that is asked back.
+    pub fn asked(&self) -> LockId {
+        match self.callbacks.recv_timeout(PATIENCE).unwrap() {
+            Callback::Blocking { id, .. } => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn not_asked(&self) {
+        assert_eq!(self.callbacks.recv_timeout(MOMENT).ok(), None);
+    }
+}
+
+impl Process {
+    pub fn end<T>(&self, begun: JoinHandle<T>) -> T {
+        self.runtime.block_on(self.net.rt().timeout(PATIENCE, begun)).unwrap().unwrap()
+    }
+
+    pub fn locks(&self) -> u64 {
+        self.value("ldlm.namespaces.filter-sheen-OST0000_UUID.lock_count").parse().unwrap()
+    }
+}
+
+pub fn still_waits<T>(begun: &JoinHandle<T>) {
+    std::thread::sleep(MOMENT);
+    assert!(!begun.is_finished());
+}
+
+pub fn pr(object: Fid, policy: Policy) -> Enqueue {
+    static COOKIES: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+    let cookie = Cookie(COOKIES.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+    let flags = Flags { no_expand: true, ..Flags::default() };
+    Enqueue { flags, ..Enqueue::new(Resource::extent(object), Mode::Pr, policy, cookie) }
+}
+
+pub fn enqueued(reply: Reply) -> Vec<(Enqueued, ObjectAttr)> {
+    match reply {
+        Reply::Enqueued { locks: answers, .. } => answers,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub fn granted(answer: Enqueued) -> LockId {
+    match answer {
+        Enqueued::Granted { id, .. } => id,
+        other => panic!("{other:?}"),
+    }
+}

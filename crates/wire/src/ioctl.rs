@@ -1,0 +1,109 @@
+//! What programs ask of an open file of a mount by ioctl(2): group locks and advice, under Lustre's numbers.
+//!
+//! The kernel copies the argument of a FUSE file system's ioctl as its number says: how large it is, and whether it is read, written or
+//! both. So what Lustre passes by value is passed by a pointer here ([`GROUP_LOCK`]), and what Lustre's number calls read-only is
+//! called read and written ([`LADVISE`]); `docs/semantics.md` says so to users.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// The argument is read by the file system.
+const IN: u32 = 1;
+/// The argument is read and written.
+const INOUT: u32 = 3;
+
+const fn number(direction: u32, nr: u32, bytes: usize) -> u32 {
+    direction << 30 | (bytes as u32) << 16 | (b'f' as u32) << 8 | nr
+}
+
+/// Takes a group lock: `LL_IOC_GROUP_LOCK`. The argument points to the group's id, a `u64`.
+///
+/// EINVAL: the id is 0, the file is in a group already, or it has no objects yet. EAGAIN: opened with O_NONBLOCK, and others are in the
+/// way. EINTR: a signal came.
+pub const GROUP_LOCK: u32 = number(IN, 158, size_of::<u64>());
+/// Gives it back: `LL_IOC_GROUP_UNLOCK`. EINVAL: it has none, or that of another group.
+pub const GROUP_UNLOCK: u32 = number(IN, 159, size_of::<u64>());
+/// Gives one piece of advice, a [`Ladvise`]: Lustre's `LL_IOC_LADVISE` without its header.
+pub const LADVISE: u32 = number(INOUT, 250, size_of::<Ladvise>());
+
+/// A piece of advice: Lustre's `struct llapi_lu_ladvise`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Ladvise {
+    /// What is advised: [`WILLREAD`] and so on.
+    pub advice: u16,
+    /// With [`LOCKAHEAD`]: [`MODE_READ`] or [`MODE_WRITE`].
+    pub mode: u16,
+    /// [`ASYNC`].
+    pub flags: u32,
+    /// First byte.
+    pub start: u64,
+    /// Last byte; `u64::MAX` for the end of all files.
+    pub last: u64,
+    /// With [`LOCKAHEAD`], filled in: [`SENT`] and so on.
+    pub result: u32,
+    /// Nothing yet.
+    pub spare: u32,
+}
+
+impl Ladvise {
+    /// As a program passed it; `None` where the length is not that of one.
+    pub fn decode(bytes: &[u8]) -> Option<Ladvise> {
+        Ladvise::read_from_bytes(bytes).ok()
+    }
+
+    /// As it is given back.
+    pub fn encode(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+/// The range will be read. Taken and ignored.
+pub const WILLREAD: u16 = 1;
+/// The range will not be used any more. Taken and ignored.
+pub const DONTNEED: u16 = 2;
+/// Locks for this open file shall not be expanded. Not supported: EOPNOTSUPP.
+pub const LOCKNOEXPAND: u16 = 3;
+/// Exactly this range is wanted locked, ahead of use.
+pub const LOCKAHEAD: u16 = 4;
+
+/// Lock for reading.
+pub const MODE_READ: u16 = 1;
+/// Lock for writing. The file must be open for writing (EBADF).
+pub const MODE_WRITE: u16 = 2;
+
+/// Nobody is waited for, and nobody is asked to give way.
+pub const ASYNC: u32 = 1;
+
+/// The servers were asked.
+pub const SENT: u32 = 0;
+/// A lock of a larger range was there.
+pub const DIFFERENT: u32 = 1;
+/// This very lock was there.
+pub const SAME: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_lustres_but_for_the_way_of_the_argument() {
+        assert_eq!((GROUP_LOCK, GROUP_UNLOCK), (0x4008_669e, 0x4008_669f));
+        assert_eq!((LADVISE & !0xc000_0000, size_of::<Ladvise>()), (0x0020_66fa, 32));
+    }
+
+    #[test]
+    fn advice_lies_as_in_lustres_header() {
+        let advice =
+            Ladvise { advice: LOCKAHEAD, mode: MODE_WRITE, flags: ASYNC, start: 3, last: 4, result: SAME, spare: 0 };
+        let words: Vec<u32> = advice.encode().chunks(4).map(|w| u32::from_ne_bytes(w.try_into().unwrap())).collect();
+        let first = u32::from_ne_bytes([4, 0, 2, 0]);
+        assert_eq!(words[..2], [first, 1]);
+        assert_eq!(
+            (&advice.encode()[8..16], &advice.encode()[16..24]),
+            (&3u64.to_ne_bytes()[..], &4u64.to_ne_bytes()[..])
+        );
+        assert_eq!(words[6..], [2, 0]);
+        assert_eq!(Ladvise::decode(advice.encode()), Some(advice));
+        assert_eq!(Ladvise::decode(b"short"), None);
+    }
+}

@@ -1,0 +1,107 @@
+//! Judges what a run wrote down.
+
+use std::collections::BTreeSet;
+
+use sheen_wire::Fid;
+
+use super::{
+    names::{self, Ask, Asked, Told, Verdict},
+    record::{LOG, Record, Synced, Trouble},
+    span::Span,
+    turns,
+};
+
+impl Trouble {
+    /// Whether something was done while the client may not have known better.
+    fn covers(&self, client: usize, span: Span) -> bool {
+        self.client == client && self.from < span.to && span.from < self.until
+    }
+}
+
+/// What became of a run's history.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Judged {
+    /// The order of names was not found within bounds.
+    pub undecided: bool,
+}
+
+/// Whether a legal order explains all that was answered.
+///
+/// # Errors
+/// What cannot be.
+pub fn judge(record: &mut Record) -> Result<Judged, String> {
+    let troubles = std::mem::take(&mut record.troubles);
+    let troubled = |client, span| troubles.iter().any(|t| t.covers(client, span));
+    let lost = |file: usize, client: usize, span: Span| {
+        let after = |t: &&Trouble| t.client == client && span.from < t.until;
+        let trouble = troubles.iter().filter(after).map(|t| t.until).max()?;
+        (!is_promised(&record.synced, file, client, span)).then_some(trouble)
+    };
+    for (number, file) in record.files.iter_mut().enumerate() {
+        file.seen.retain(|s| !troubled(s.client, s.span));
+        for change in &mut file.changes {
+            change.lost = lost(number, change.client, change.span);
+        }
+        file.check().map_err(|what| format!("file {number}, {what}\n{troubles:#?}"))?;
+    }
+    for append in &mut record.log.appends {
+        append.lost = lost(LOG, append.client, append.span).is_some();
+    }
+    record.log.reads.retain(|r| !troubled(r.client, r.span));
+    record.log.check().map_err(|what| format!("the log: {what}"))?;
+    for turn in &mut record.turns {
+        turn.lost = troubled(turn.client, turn.span);
+    }
+    turns::check(&record.turns)?;
+    check_names(record, troubled)
+}
+
+fn check_names(record: &mut Record, troubled: impl Fn(usize, Span) -> bool) -> Result<Judged, String> {
+    for asked in &mut record.names {
+        // Whether it was done, and what others saw, is another matter.
+        if troubled(asked.client, asked.span) && !matches!((asked.ask, asked.answer), (Ask::Create(..), Some(Ok(_)))) {
+            asked.answer = None;
+            asked.span = asked.span.unanswered();
+        }
+    }
+    for (client, seq) in record.seqs.iter().enumerate() {
+        if !find_strangers(&mut record.names, client, *seq) {
+            return Ok(Judged { undecided: true });
+        }
+    }
+    match names::check(&record.names) {
+        Verdict::Legal => Ok(Judged::default()),
+        Verdict::Illegal(what) => Err(format!("names: {what}")),
+        Verdict::Unknown => Ok(Judged { undecided: true }),
+    }
+}
+
+/// Files of a client that were seen, and that no create is known to have made, are of its creates that nobody heard of. Which is of
+/// which is told only where there is one; `false` where there are more.
+fn find_strangers(names: &mut [Asked], client: usize, seq: u64) -> bool {
+    let creates = |a: &Asked| a.client == client && matches!(a.ask, Ask::Create(..));
+    let file = |a: &Asked| match a.answer {
+        Some(Ok(Told::File(fid))) if fid.seq == seq => Some(fid),
+        _ => None,
+    };
+    let made: BTreeSet<Fid> = names.iter().filter(|a| creates(a)).filter_map(file).collect();
+    let strangers: BTreeSet<Fid> = names.iter().filter_map(file).filter(|fid| !made.contains(fid)).collect();
+    let mut unknown = names.iter_mut().filter(|a| a.answer.is_none() && creates(a));
+    match (strangers.first(), unknown.next()) {
+        (Some(stranger), Some(create)) if strangers.len() == 1 && unknown.next().is_none() => {
+            create.answer = Some(Ok(Told::File(*stranger)));
+            true
+        }
+        (Some(_), Some(_)) => false,
+        // None to be found; or nobody made it, and the search will say so.
+        _ => true,
+    }
+}
+
+/// Whether the first sync after it, by its client, said that all is well. (What is lost is told once.) That a write with O_SYNC was done
+/// promises no more than itself.
+fn is_promised(synced: &[Synced], file: usize, client: usize, span: Span) -> bool {
+    let of_it = synced.iter().filter(|s| s.file == file && s.client == client);
+    let after = of_it.filter(|s| s.span == span || span.before(&s.span) && !(s.done && s.write));
+    after.min_by_key(|s| s.span.from).is_some_and(|s| s.done)
+}

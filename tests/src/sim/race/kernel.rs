@@ -1,0 +1,134 @@
+//! The kernel above a mount, as far as it keeps what the mount says: pages of files that are open for reading alone, and sizes.
+//!
+//! It does as Linux does for FUSE: a page stays until somebody drops it; what is being read when pages are dropped is not kept; a write past the
+//! page cache drops the pages in its way before it is sent, and no others; a cut or hole drops pages when it is done. All the rest is up to
+//! the mount. Whole pages are kept only: where a file ends is asked for each time.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use bytes::Bytes;
+use sheen_client::{Client, Invalidate, OpenFile};
+use sheen_wire::{Fid, Result};
+
+const PAGE: u64 = 4096;
+
+/// What a kernel keeps of files.
+#[derive(Default, Debug)]
+pub struct Kernel(Mutex<BTreeMap<Fid, Kept>>);
+
+#[derive(Default, Debug)]
+struct Kept {
+    pages: BTreeMap<u64, Bytes>,
+    size: Option<u64>,
+    /// Times that pages were dropped, and that attributes were.
+    drops: (u64, u64),
+}
+
+impl Invalidate for Kernel {
+    fn names(&self) {}
+
+    fn attr(&self, fid: Fid) {
+        let mut all = self.all();
+        let kept = all.entry(fid).or_default();
+        kept.size = None;
+        kept.drops.1 += 1;
+    }
+
+    fn data(&self, fid: Fid) {
+        self.drop_pages(fid, 0, u64::MAX);
+    }
+
+    fn keeps_names(&self) -> bool {
+        true
+    }
+}
+
+impl Kernel {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Fid, Kept>> {
+        self.0.lock().expect("no panic is survived")
+    }
+
+    fn drops(&self, fid: Fid) -> (u64, u64) {
+        self.all().entry(fid).or_default().drops
+    }
+
+    fn page(&self, fid: Fid, number: u64) -> Option<Bytes> {
+        self.all().get(&fid)?.pages.get(&number).cloned()
+    }
+
+    /// Drops what is kept of bytes.
+    pub fn drop_pages(&self, fid: Fid, start: u64, end: u64) {
+        let mut all = self.all();
+        let kept = all.entry(fid).or_default();
+        kept.drops.0 += 1;
+        kept.pages.retain(|page, _| (page + 1) * PAGE <= start || page * PAGE >= end);
+    }
+
+    /// A file was opened.
+    pub fn opened(&self, file: &OpenFile) {
+        if file.cached() && !file.keep_cache() {
+            self.drop_pages(file.fid(), 0, u64::MAX);
+        }
+    }
+
+    /// Its size.
+    ///
+    /// # Errors
+    /// The client's.
+    pub async fn size(&self, client: &Client, fid: Fid) -> Result<u64> {
+        if let Some(size) = self.all().get(&fid).and_then(|kept| kept.size) {
+            return Ok(size);
+        }
+        let drops = self.drops(fid);
+        let attr = client.getattr(fid, None).await?;
+        let mut all = self.all();
+        let kept = all.entry(fid).or_default();
+        if attr.keep.attr && kept.drops.1 == drops.1 {
+            kept.size = Some(attr.attr.size);
+        }
+        // Only now that it is kept may it be called back.
+        drop(attr.keep);
+        Ok(attr.attr.size)
+    }
+
+    /// Reads: pages that are not there are asked for, all that follow each other at once.
+    ///
+    /// # Errors
+    /// The client's.
+    pub async fn read(&self, client: &Client, file: &Arc<OpenFile>, offset: u64, len: usize) -> Result<Vec<u8>> {
+        let (fid, end) = (file.fid(), offset + len as u64);
+        let mut bytes = Vec::new();
+        let mut at = offset / PAGE * PAGE;
+        while at < end {
+            if let Some(page) = self.page(fid, at / PAGE) {
+                bytes.extend_from_slice(&page);
+                at += PAGE;
+                continue;
+            }
+            let missing = (at / PAGE..end.div_ceil(PAGE)).take_while(|page| self.page(fid, *page).is_none()).count();
+            let drops = self.drops(fid);
+            let data = client.read_as(file, at, missing * PAGE as usize, true).await?;
+            let whole = data.bulk.into_bytes();
+            let mut all = self.all();
+            let kept = all.entry(fid).or_default();
+            if kept.drops.0 == drops.0 {
+                let pages = whole.chunks_exact(PAGE as usize).enumerate();
+                kept.pages.extend(pages.map(|(n, page)| (at / PAGE + n as u64, Bytes::copy_from_slice(page))));
+            }
+            drop(all);
+            drop(data.refs);
+            bytes.extend_from_slice(&whole);
+            if whole.len() < missing * PAGE as usize {
+                break;
+            }
+            at += whole.len() as u64;
+        }
+        let skip = ((offset % PAGE) as usize).min(bytes.len());
+        bytes.drain(..skip);
+        bytes.truncate(len);
+        Ok(bytes)
+    }
+}

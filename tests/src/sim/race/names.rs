@@ -1,0 +1,376 @@
+//! Whether there is a legal order of what was done to names, and seen of them.
+//!
+//! The search of Wing and Gong with Lowe's memory: of the operations that nobody else's answer precedes, one is taken whose answer fits
+//! the present state, and so on; at a dead end the last choice is taken back. What only looks is taken as soon as it fits, which is
+//! never wrong. A listing is a look at each name, one by one: it need not be of one moment.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, hash_map::DefaultHasher},
+    hash::{Hash, Hasher},
+};
+
+use sheen_wire::{Errno, Fid, mds::rename};
+
+use super::span::Span;
+
+/// Choices after which a search is given up. Real histories take some hundreds; one in which hundreds of operations are under way at once could
+/// take for ever.
+const CHOICES_MAX: usize = 100_000;
+
+/// A name: directory and number.
+pub type Name = (u8, u8);
+
+/// What was asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ask {
+    /// What the name leads to.
+    Look(Name),
+    /// How many names a file has.
+    Links(Fid),
+    /// open(O_CREAT), with O_EXCL perhaps.
+    Create(Name, bool),
+    /// unlink.
+    Unlink(Name),
+    /// link of a known file.
+    Link(Fid, Name),
+    /// renameat2.
+    Rename(Name, Name, u32),
+}
+
+/// What came back, where it succeeded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// Nothing.
+    Done,
+    /// A file.
+    File(Fid),
+    /// A number of names.
+    Count(u32),
+}
+
+/// An operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// When.
+    pub span: Span,
+    /// Whose.
+    pub client: usize,
+    /// What.
+    pub ask: Ask,
+    /// The answer; `None`: nobody knows.
+    pub answer: Option<Result<Told, Errno>>,
+}
+
+/// Names and what they lead to.
+#[derive(Clone, Default, Debug)]
+struct State {
+    names: BTreeMap<Name, Fid>,
+}
+
+impl State {
+    fn links(&self, fid: Fid) -> u32 {
+        self.names.values().filter(|f| **f == fid).count() as u32
+    }
+
+    /// Whether the answer is right in this state; which it changes to what the operation makes of it.
+    fn fits(&mut self, asked: &Asked) -> bool {
+        let Some(answer) = asked.answer else {
+            self.unknown(asked);
+            return true;
+        };
+        let right = match asked.ask {
+            Ask::Look(name) => self.names.get(&name).map(|f| Told::File(*f)).ok_or(Errno::ENOENT),
+            Ask::Links(fid) => match self.links(fid) {
+                0 => Err(Errno::ENOENT),
+                n => Ok(Told::Count(n)),
+            },
+            Ask::Create(name, excl) => match (self.names.get(&name), answer) {
+                (Some(_), _) if excl => Err(Errno::EEXIST),
+                (Some(fid), _) => Ok(Told::File(*fid)),
+                // It is the answer that says which file this is. One that had the name before is another one.
+                (None, Ok(Told::File(fid))) if self.links(fid) == 0 => {
+                    self.names.insert(name, fid);
+                    answer
+                }
+                (None, _) => return false,
+            },
+            Ask::Unlink(name) => self.names.remove(&name).map(|_| Told::Done).ok_or(Errno::ENOENT),
+            Ask::Link(fid, name) => match (self.links(fid), self.names.contains_key(&name)) {
+                // Which of two refusals comes first is nobody's business here.
+                (0, true) if answer == Err(Errno::EEXIST) => answer,
+                (0, _) => Err(Errno::ENOENT),
+                (_, true) => Err(Errno::EEXIST),
+                _ => {
+                    self.names.insert(name, fid);
+                    Ok(Told::File(fid))
+                }
+            },
+            Ask::Rename(from, to, flags) => self.rename(from, to, flags),
+        };
+        right == answer
+    }
+
+    fn rename(&mut self, from: Name, to: Name, flags: u32) -> Result<Told, Errno> {
+        let source = *self.names.get(&from).ok_or(Errno::ENOENT)?;
+        let target = self.names.get(&to).copied();
+        if flags & rename::NOREPLACE != 0 && target.is_some() {
+            return Err(Errno::EEXIST);
+        }
+        if flags & rename::EXCHANGE != 0 {
+            self.names.insert(from, target.ok_or(Errno::ENOENT)?);
+        } else if target != Some(source) {
+            self.names.remove(&from);
+        }
+        self.names.insert(to, source);
+        Ok(Told::Done)
+    }
+
+    /// Does what was asked, whatever was answered.
+    fn unknown(&mut self, asked: &Asked) {
+        match asked.ask {
+            Ask::Unlink(name) => drop(self.names.remove(&name)),
+            Ask::Rename(from, to, flags) => drop(self.rename(from, to, flags)),
+            Ask::Link(fid, name) if self.links(fid) > 0 => drop(self.names.entry(name).or_insert(fid)),
+            // A file that nobody ever saw, but in others' way.
+            Ask::Create(name, _) => drop(self.names.entry(name).or_insert(Fid::new(u64::MAX, asked.span.from as u32))),
+            _ => {}
+        }
+    }
+}
+
+impl Ask {
+    fn looks(&self) -> bool {
+        matches!(self, Ask::Look(_) | Ask::Links(_))
+    }
+
+    /// Whether it may have changed something, given what was answered.
+    fn changes(&self, answer: Option<Result<Told, Errno>>) -> bool {
+        !self.looks() && !matches!(answer, Some(Err(_)))
+    }
+}
+
+/// What a search found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// There is a legal order.
+    Legal,
+    /// There is none; this is as far as the longest attempt got.
+    Illegal(String),
+    /// Nobody knows: it would take too long.
+    Unknown,
+}
+
+/// A point to come back to.
+struct Choice {
+    state: State,
+    done: Done,
+    /// Operations that may come next, and how many of them were tried.
+    next: Vec<usize>,
+    tried: usize,
+}
+
+/// Which operations are done: a bit each, and before which all are.
+#[derive(Clone)]
+struct Done {
+    bits: Vec<u64>,
+    first: usize,
+    count: usize,
+}
+
+impl Done {
+    fn has(&self, i: usize) -> bool {
+        self.bits[i / 64] >> (i % 64) & 1 == 1
+    }
+
+    fn put(&mut self, i: usize) {
+        self.bits[i / 64] |= 1 << (i % 64);
+        self.count += 1;
+        while self.first / 64 < self.bits.len() && self.has(self.first) {
+            self.first += 1;
+        }
+    }
+}
+
+/// Searches for a legal order. Directories are empty at first.
+pub fn check(history: &[Asked]) -> Verdict {
+    let mut all = history.to_vec();
+    // What nobody knows and what would change nothing says nothing.
+    all.retain(|a| a.answer.is_some() || a.ask.changes(a.answer));
+    all.sort_by_key(|a| a.span.from);
+    let search = Search { all };
+    search.run()
+}
+
+struct Search {
+    all: Vec<Asked>,
+}
+
+impl Search {
+    fn run(&self) -> Verdict {
+        let mut seen = BTreeSet::new();
+        let mut best: (usize, Option<(State, Done)>) = (0, None);
+        let done = Done { bits: vec![0; self.all.len() / 64 + 1], first: 0, count: 0 };
+        let mut stack = vec![self.choice(State::default(), done)];
+        while let Some(top) = stack.last_mut() {
+            if self.is_over(&top.done) {
+                return Verdict::Legal;
+            }
+            if top.done.count >= best.0 && top.tried == 0 {
+                best = (top.done.count, Some((top.state.clone(), top.done.clone())));
+            }
+            let Some(&i) = top.next.get(top.tried) else {
+                stack.pop();
+                continue;
+            };
+            top.tried += 1;
+            let (mut state, mut done) = (top.state.clone(), top.done.clone());
+            if !state.fits(&self.all[i]) {
+                continue;
+            }
+            done.put(i);
+            let choice = self.choice(state, done);
+            if seen.insert(digest(&choice)) {
+                stack.push(choice);
+            }
+            if seen.len() > CHOICES_MAX {
+                return Verdict::Unknown;
+            }
+        }
+        Verdict::Illegal(best.1.map_or_else(String::new, |(state, done)| self.told(&state, &done)))
+    }
+
+    /// All that was answered is done.
+    fn is_over(&self, done: &Done) -> bool {
+        (done.first..self.all.len()).all(|i| done.has(i) || self.all[i].answer.is_none())
+    }
+
+    /// Takes what fits and changes nothing, and finds what may come next.
+    fn choice(&self, state: State, mut done: Done) -> Choice {
+        loop {
+            let next = self.next(&done);
+            let same = |i: &&usize| {
+                let asked = &self.all[**i];
+                !asked.ask.changes(asked.answer) && state.clone().fits(asked)
+            };
+            let looks: Vec<usize> = next.iter().filter(same).copied().collect();
+            if looks.is_empty() {
+                let next = next.into_iter().filter(|i| self.all[*i].ask.changes(self.all[*i].answer)).collect();
+                return Choice { state, done, next, tried: 0 };
+            }
+            looks.into_iter().for_each(|i| done.put(i));
+        }
+    }
+
+    /// What nobody's answer precedes, in the order of the answers.
+    fn next(&self, done: &Done) -> Vec<usize> {
+        let (mut next, mut end) = (Vec::new(), Span::NEVER);
+        for i in (done.first..self.all.len()).filter(|i| !done.has(*i)) {
+            if self.all[i].span.from > end {
+                break;
+            }
+            end = end.min(self.all[i].span.to);
+            next.push(i);
+        }
+        next.retain(|i| self.all[*i].span.from <= end);
+        next.sort_by_key(|i| self.all[*i].span.to);
+        next
+    }
+
+    fn told(&self, state: &State, done: &Done) -> String {
+        let mut lines = vec!["no legal order; as far as one can get:".to_owned()];
+        let next = self.next(done);
+        let until = next.iter().copied().max().unwrap_or(0);
+        for i in done.first.saturating_sub(20)..self.all.len().min(until + 10) {
+            let mark = match (done.has(i), next.contains(&i)) {
+                (true, _) => "done",
+                (false, true) => "next",
+                _ => "",
+            };
+            let Asked { span, client, ask, answer } = &self.all[i];
+            lines.push(format!("{mark:5} {span:?} client {client} {ask:?} -> {answer:?}"));
+        }
+        lines.push(format!("with {:?}", state.names));
+        lines.join("\n")
+    }
+}
+
+fn digest(choice: &Choice) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&choice.done.bits, &choice.state.names).hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Name = (0, 1);
+    const B: Name = (0, 2);
+
+    fn fid(n: u32) -> Fid {
+        Fid::new(1, n)
+    }
+
+    fn asked(from: u64, to: u64, ask: Ask, answer: Result<Told, Errno>) -> Asked {
+        Asked { span: Span { from, to }, client: 0, ask, answer: Some(answer) }
+    }
+
+    fn file(n: u32) -> Result<Told, Errno> {
+        Ok(Told::File(fid(n)))
+    }
+
+    fn legal(history: &[Asked]) -> bool {
+        match check(history) {
+            Verdict::Legal => true,
+            Verdict::Illegal(_) => false,
+            Verdict::Unknown => panic!("such a short history"),
+        }
+    }
+
+    #[test]
+    fn one_after_the_other() {
+        let made = asked(1, 2, Ask::Create(A, true), file(1));
+        assert!(legal(&[made, asked(3, 4, Ask::Look(A), file(1))]));
+        assert!(!legal(&[made, asked(3, 4, Ask::Look(A), Err(Errno::ENOENT))]));
+        assert!(!legal(&[made, asked(3, 4, Ask::Create(A, true), file(2))]), "made twice");
+        assert!(legal(&[made, asked(3, 4, Ask::Create(A, false), file(1))]));
+        let moved = asked(3, 4, Ask::Rename(A, B, 0), Ok(Told::Done));
+        assert!(legal(&[made, moved, asked(5, 6, Ask::Look(B), file(1))]));
+        assert!(!legal(&[made, moved, asked(5, 6, Ask::Look(A), file(1))]));
+        let linked = asked(3, 4, Ask::Link(fid(1), B), file(1));
+        assert!(legal(&[made, linked, asked(5, 6, Ask::Links(fid(1)), Ok(Told::Count(2)))]));
+        assert!(legal(&[
+            made,
+            linked,
+            asked(5, 6, Ask::Rename(A, B, 0), Ok(Told::Done)),
+            asked(7, 8, Ask::Look(A), file(1))
+        ]));
+    }
+
+    #[test]
+    fn at_the_same_time() {
+        let made = asked(1, 9, Ask::Create(A, true), file(1));
+        let other = asked(2, 8, Ask::Create(A, true), Err(Errno::EEXIST));
+        assert!(legal(&[made, other]));
+        assert!(legal(&[made, asked(3, 4, Ask::Look(A), Err(Errno::ENOENT)), asked(5, 6, Ask::Look(A), file(1))]));
+        assert!(!legal(&[made, asked(3, 4, Ask::Look(A), file(1)), asked(5, 6, Ask::Look(A), Err(Errno::ENOENT))]));
+        assert!(!legal(&[other]), "nobody made it");
+        // Two that exchange names are seen in one order by all.
+        let both = [asked(1, 2, Ask::Create(A, true), file(1)), asked(3, 4, Ask::Create(B, true), file(2))];
+        let swap = asked(5, 20, Ask::Rename(A, B, rename::EXCHANGE), Ok(Told::Done));
+        let looks = |a, b| [asked(6, 7, Ask::Look(A), file(a)), asked(8, 9, Ask::Look(B), file(b))];
+        let with = |a, b| [&both[..], &[swap], &looks(a, b)].concat();
+        assert!(legal(&with(1, 2)) && legal(&with(2, 1)) && legal(&with(1, 1)));
+        assert!(!legal(&with(2, 2)));
+    }
+
+    #[test]
+    fn what_nobody_knows_may_have_been_done() {
+        let made = asked(1, 2, Ask::Create(A, true), file(1));
+        let unknown = Asked { answer: None, ..asked(3, Span::NEVER, Ask::Unlink(A), Ok(Told::Done)) };
+        let there = |from, to| asked(from, to, Ask::Look(A), file(1));
+        let gone = |from, to| asked(from, to, Ask::Look(A), Err(Errno::ENOENT));
+        assert!(legal(&[made, unknown, there(5, 6)]) && legal(&[made, unknown, there(5, 6), gone(7, 8)]));
+        assert!(!legal(&[made, unknown, gone(5, 6), there(7, 8)]));
+    }
+}

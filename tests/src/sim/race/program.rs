@@ -1,0 +1,552 @@
+//! A program that races: it does operations at random, one after the other, and writes down what was answered.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use fastrand::Rng;
+use sheen_client::{Caller, Client, Invalidate, OpenFile, falloc};
+use sheen_wire::{
+    Bulk, Errno, Fid, Result,
+    ldlm::{Flock, FlockKind, Mode},
+    mds::{SetAttr, flags},
+};
+
+use super::{
+    bytes::{Change, NUMBERS, Seen, fill, runs},
+    kernel::Kernel,
+    log::{Read, record},
+    names::{Ask, Name, Told},
+    record::{LOG, Synced},
+    span::Span,
+    stage::{DIRS, NAMES, RENAMES, Stage, name},
+    turns::Turn,
+};
+use crate::sim::perform::entries;
+
+const ROOT_USER: &Caller = &Caller::ROOT;
+/// Bytes read of the log: more than it ever has.
+const LOG_MAX: usize = 1 << 20;
+/// Errors that a client may tell a program which has been given up, or is cut off.
+const TROUBLES: [Errno; 6] =
+    [Errno::EBADF, Errno::EIO, Errno::ESTALE, Errno::ENOTCONN, Errno::ETIMEDOUT, Errno::ESHUTDOWN];
+
+/// What needs room that may not be there.
+const GROWS: [&str; 3] = ["Write", "append", "counting"];
+
+/// Ways to open a file.
+const OPENS: [u32; 5] =
+    [flags::RDWR, flags::RDWR, flags::RDWR | flags::DIRECT, flags::RDONLY, flags::RDWR | flags::DSYNC];
+
+/// Records of all logs are different.
+#[derive(Default)]
+pub struct Numbers(AtomicU32);
+
+/// See the module.
+pub struct Program {
+    stage: Arc<Stage>,
+    numbers: Arc<Numbers>,
+    client: usize,
+    id: u64,
+    rng: Rng,
+    open: Vec<Option<Arc<OpenFile>>>,
+    log: Option<Arc<OpenFile>>,
+    known: Vec<Fid>,
+}
+
+impl Program {
+    /// The `id`th program, on a client's host.
+    pub fn new(stage: &Arc<Stage>, numbers: &Arc<Numbers>, client: usize, id: u64, seed: u64) -> Program {
+        let open = vec![None; stage.files.len()];
+        let rng = Rng::with_seed(seed.wrapping_mul(1009).wrapping_add(id));
+        let (stage, numbers) = (stage.clone(), numbers.clone());
+        Program { stage, numbers, client, id, rng, open, log: None, known: Vec::new() }
+    }
+
+    /// Until there is nothing left to do.
+    pub async fn run(mut self) {
+        while self.stage.take() {
+            if self.rng.u32(0..3) == 0 {
+                let pause = Duration::from_micros(self.rng.u64(0..3000));
+                self.stage.seats[self.client].rt.sleep(pause).await;
+            }
+            self.one().await;
+        }
+        for file in std::mem::take(&mut self.open).into_iter().chain([self.log.take()]).flatten() {
+            let _ = self.mount().release(file).await;
+        }
+    }
+
+    fn mount(&self) -> Arc<Client> {
+        self.stage.seats[self.client].client.clone()
+    }
+
+    fn kernel(&self) -> Option<&Arc<Kernel>> {
+        self.stage.seats[self.client].kernel.as_ref()
+    }
+
+    fn tick(&self) -> u64 {
+        self.stage.clock.tick()
+    }
+
+    fn note(&self, what: impl FnOnce() -> String) {
+        self.stage.world.note(&format!("client {} program {}: {}", self.client, self.id, what()));
+    }
+
+    /// An operation failed, where it may.
+    fn failed(&self, what: &str, from: u64, errno: Errno) {
+        let span = Span { from, to: self.tick() };
+        self.note(|| format!("{what} failed: {errno}"));
+        let may = TROUBLES.contains(&errno) && self.stage.record().is_troubled(self.client, span);
+        // Later it is still told that files which were open then are not any more, and by a sync what was lost.
+        let told = [Errno::EIO, Errno::EBADF].contains(&errno);
+        let told = told && self.stage.record().troubles.iter().any(|t| t.client == self.client);
+        // What was kept was promised room: no sync meets ENOSPC.
+        let full =
+            errno == Errno::ENOSPC && self.stage.plan.tight.is_some() && GROWS.iter().any(|g| what.starts_with(g));
+        assert!(may || told || full, "client {}: {what} at {span:?} failed with {errno}", self.client);
+    }
+
+    async fn one(&mut self) {
+        let weights = self.stage.plan.weights;
+        let mut at = self.rng.u32(0..weights.iter().sum());
+        let kind = weights.iter().position(|w| at.checked_sub(*w).map(|rest| at = rest).is_none());
+        match kind {
+            Some(0) => self.bytes().await,
+            Some(1) => self.names().await,
+            Some(2) => self.append().await,
+            _ => self.turn().await,
+        }
+    }
+}
+
+/// Bytes of files.
+impl Program {
+    async fn bytes(&mut self) {
+        let file = self.rng.usize(0..self.stage.files.len());
+        let open = match self.open[file].take() {
+            Some(open) if self.rng.u32(0..10) > 0 => open,
+            before => match self.reopen(file, before).await {
+                Some(open) => open,
+                None => return,
+            },
+        };
+        self.open[file] = Some(open.clone());
+        match self.rng.u32(0..100) {
+            0..40 => self.write(file, &open).await,
+            40..68 => self.read(file, &open).await,
+            68..78 => self.size(file).await,
+            78..86 => self.cut(file, &open).await,
+            86..91 => self.hole(file, &open).await,
+            _ => self.sync(file, &open).await,
+        }
+    }
+
+    async fn reopen(&mut self, file: usize, before: Option<Arc<OpenFile>>) -> Option<Arc<OpenFile>> {
+        let (mount, fid, from) = (self.mount(), self.stage.files[file], self.tick());
+        if let Some(before) = before
+            && let Err(errno) = mount.release(before).await
+        {
+            self.failed("close", from, errno);
+        }
+        let flags = OPENS[self.rng.usize(0..OPENS.len())];
+        let opened = mount.open(ROOT_USER, fid, flags).await;
+        if let (Ok(opened), Some(kernel)) = (&opened, self.kernel()) {
+            kernel.opened(opened);
+        }
+        opened.inspect_err(|errno| self.failed("open", from, *errno)).ok()
+    }
+
+    fn offset(&mut self) -> u64 {
+        let reach = self.stage.plan.reach;
+        match self.rng.u32(0..10) {
+            0 => 0,
+            1..4 => self.rng.u64(0..reach.min(9000)),
+            4..7 => self.rng.u64(0..=reach >> 12) << 12,
+            _ => self.rng.u64(0..reach),
+        }
+    }
+
+    fn len(&mut self) -> usize {
+        match self.rng.u32(0..20) {
+            0 => self.rng.usize(0..self.stage.plan.reach as usize),
+            1..4 => 4096 << self.rng.u32(0..3),
+            4..6 => 47_008 % self.stage.plan.reach as usize,
+            _ => self.rng.usize(1..6000),
+        }
+    }
+
+    /// Makes a change; when that was, if it was done.
+    async fn change(&self, file: usize, change: Change, done: impl Future<Output = Result<()>>) -> Option<Span> {
+        self.note(|| format!("file {file}: {change:?}"));
+        let from = self.tick();
+        let number = self.stage.record().change(file, self.client, from, change);
+        let (fid, (start, end)) = (self.stage.files[file], change.range());
+        if let (Some(kernel), true) = (self.kernel(), is_write(&change)) {
+            kernel.drop_pages(fid, start, end);
+        }
+        let done = done.await;
+        if let Some(kernel) = self.kernel() {
+            kernel.attr(fid);
+            if !is_write(&change) {
+                kernel.drop_pages(fid, start, end);
+            }
+        }
+        match done {
+            Ok(()) => {
+                let to = self.tick();
+                self.note(|| format!("file {file}: {change:?} done"));
+                self.stage.record().changed(file, number, to);
+                Some(Span { from, to })
+            }
+            Err(errno) => {
+                self.failed(&format!("{change:?}"), from, errno);
+                None
+            }
+        }
+    }
+
+    async fn write(&mut self, file: usize, open: &Arc<OpenFile>) {
+        let number = 1 + self.stage.record().files[file].changes.iter().filter(|c| is_write(&c.change)).count();
+        if number > usize::from(NUMBERS) || !flags::writes(open.flags()) {
+            return;
+        }
+        let (offset, len, number) = (self.offset(), self.len(), number as u8);
+        let data = Bulk::from(bytes::Bytes::from(fill(number, offset, len)));
+        let change = Change::Write { offset, len: len as u64, number };
+        let (mount, from) = (self.mount(), self.tick());
+        let done = async {
+            let written = mount.write(open, offset, data).await;
+            self.whole(written, len)
+        };
+        let done = self.change(file, change, done).await;
+        if open.syncs() {
+            // Its own bytes are promised with the answer, and no others; but it tells what is lost.
+            let span = done.unwrap_or(Span { from, to: self.tick() });
+            let done = done.is_some();
+            self.stage.record().synced.push(Synced { span, client: self.client, file, write: true, done });
+        }
+    }
+
+    /// A write is done whole, but where there is no room for it.
+    fn whole(&self, written: Result<usize>, len: usize) -> Result<()> {
+        match written? {
+            n if n == len => Ok(()),
+            n if self.stage.plan.tight.is_some() && n < len => Err(Errno::ENOSPC),
+            n => panic!("{n} bytes of {len} were written"),
+        }
+    }
+
+    async fn read(&mut self, file: usize, open: &Arc<OpenFile>) {
+        let whole = self.rng.u32(0..8) == 0;
+        let (offset, len) = if whole { (0, 2 * self.stage.plan.reach as usize) } else { (self.offset(), self.len()) };
+        self.read_at(file, open, offset, len).await;
+    }
+
+    async fn read_at(&self, file: usize, open: &Arc<OpenFile>, offset: u64, len: usize) {
+        self.note(|| format!("file {file}: read {len} at {offset}"));
+        let from = self.tick();
+        let mount = self.mount();
+        // Several pages are not read at one moment.
+        let (read, one) = match self.kernel().filter(|_| open.cached()) {
+            Some(kernel) => (kernel.read(&mount, open, offset, len).await, false),
+            None => (mount.read_as(open, offset, len, false).await.map(|data| data.into_bytes().into()), true),
+        };
+        let span = Span { from, to: self.tick() };
+        match read {
+            Ok(data) => {
+                let runs = runs(offset, std::iter::once(&data[..]));
+                self.note(|| format!("file {file}: {} bytes: {runs:?}", data.len()));
+                let size = (!data.is_empty()).then_some((offset + data.len() as u64, data.len() == len || !one));
+                self.stage.record().saw(file, Seen { span, client: self.client, offset, runs, size });
+            }
+            Err(errno) => self.failed("read", from, errno),
+        }
+    }
+
+    async fn size(&self, file: usize) {
+        let from = self.tick();
+        let (mount, fid) = (self.mount(), self.stage.files[file]);
+        let size = match self.kernel() {
+            Some(kernel) => kernel.size(&mount, fid).await,
+            None => mount.getattr(fid, None).await.map(|attr| attr.attr.size),
+        };
+        let span = Span { from, to: self.tick() };
+        match size {
+            Ok(size) => {
+                self.note(|| format!("file {file}: {size} bytes"));
+                let size = Some((size, false));
+                let seen = Seen { span, client: self.client, offset: 0, runs: Vec::new(), size };
+                self.stage.record().saw(file, seen);
+            }
+            Err(errno) => self.failed("stat", from, errno),
+        }
+    }
+
+    async fn cut(&mut self, file: usize, open: &Arc<OpenFile>) {
+        let size = self.offset();
+        let (mount, fid) = (self.mount(), self.stage.files[file]);
+        let through = (self.rng.bool() && flags::writes(open.flags())).then(|| open.clone());
+        let set = SetAttr { size: Some(size), ..SetAttr::default() };
+        let done = async { mount.setattr(ROOT_USER, fid, set, through.as_deref()).await.map(drop) };
+        self.change(file, Change::Cut { size }, done).await;
+    }
+
+    async fn hole(&mut self, file: usize, open: &Arc<OpenFile>) {
+        if !flags::writes(open.flags()) {
+            return;
+        }
+        let (offset, len) = (self.offset(), 1 + self.len() as u64);
+        let mount = self.mount();
+        let done = async { mount.fallocate(open, falloc::PUNCH_HOLE | falloc::KEEP_SIZE, offset, len).await };
+        self.change(file, Change::Hole { offset, len }, done).await;
+    }
+
+    async fn sync(&self, file: usize, open: &Arc<OpenFile>) {
+        let from = self.tick();
+        let done = self.mount().fsync(open, false).await;
+        let span = Span { from, to: self.tick() };
+        self.stage.record().synced.push(Synced { span, client: self.client, file, write: false, done: done.is_ok() });
+        if let Err(errno) = done {
+            self.failed("fsync", from, errno);
+        }
+    }
+}
+
+fn is_write(change: &Change) -> bool {
+    matches!(change, Change::Write { .. })
+}
+
+/// Names.
+impl Program {
+    fn name(&mut self) -> Name {
+        (self.rng.u8(0..DIRS), self.rng.u8(0..NAMES))
+    }
+
+    fn dir(&self, name: Name) -> Fid {
+        self.stage.dirs[usize::from(name.0)]
+    }
+
+    async fn names(&mut self) {
+        let (a, b) = (self.name(), self.name());
+        let known = (!self.known.is_empty()).then(|| self.known[self.rng.usize(0..self.known.len())]);
+        let ask = match self.rng.u32(0..100) {
+            0..25 => Ask::Look(a),
+            25..30 => return self.list(a.0).await,
+            30..55 => Ask::Create(a, self.rng.bool()),
+            55..70 => Ask::Unlink(a),
+            70..90 => Ask::Rename(a, b, RENAMES[self.rng.usize(0..RENAMES.len())]),
+            90..95 => known.map_or(Ask::Look(a), |fid| Ask::Link(fid, a)),
+            _ => known.map_or(Ask::Look(a), Ask::Links),
+        };
+        self.ask(ask).await;
+    }
+
+    async fn ask(&mut self, ask: Ask) {
+        self.note(|| format!("{ask:?}"));
+        let from = self.tick();
+        let number = self.stage.record().ask(self.client, from, ask);
+        let (answer, file) = self.answer(ask).await;
+        let to = self.tick();
+        self.note(|| format!("{ask:?} answered {answer:?}"));
+        match answer {
+            Err(errno) if TROUBLES.contains(&errno) => self.failed(&format!("{ask:?}"), from, errno),
+            _ => self.stage.record().answered(number, to, answer),
+        }
+        if let Ok(Told::File(fid)) = answer {
+            self.known.push(fid);
+            self.known.drain(..self.known.len().saturating_sub(8));
+        }
+        if let Some(file) = file
+            && let Err(errno) = self.mount().release(file).await
+        {
+            self.failed("close", from, errno);
+        }
+    }
+
+    async fn answer(&self, ask: Ask) -> (Result<Told>, Option<Arc<OpenFile>>) {
+        let mount = self.mount();
+        let file = |answer: Result<sheen_client::EntryAttr>| answer.map(|a| Told::File(a.attr.fid));
+        let answer = match ask {
+            Ask::Look(n) => file(mount.lookup(ROOT_USER, self.dir(n), &name(n.1)).await),
+            // An open file without a name is as good as none.
+            Ask::Links(fid) => match mount.getattr(fid, None).await {
+                Ok(attr) if attr.attr.nlink == 0 => Err(Errno::ENOENT),
+                other => other.map(|a| Told::Count(a.attr.nlink)),
+            },
+            Ask::Create(n, excl) => {
+                let flags = flags::CREAT | flags::RDWR | if excl { flags::EXCL } else { 0 };
+                match mount.create(ROOT_USER, self.dir(n), &name(n.1), flags, 0o644, 0).await {
+                    Ok((attr, open)) => return (Ok(Told::File(attr.attr.fid)), Some(open)),
+                    Err(errno) => Err(errno),
+                }
+            }
+            Ask::Unlink(n) => mount.unlink(ROOT_USER, self.dir(n), &name(n.1)).await.map(|()| Told::Done),
+            Ask::Link(fid, n) => file(mount.link(ROOT_USER, fid, self.dir(n), &name(n.1)).await),
+            Ask::Rename(a, b, how) => {
+                let (from, to) = ((self.dir(a), name(a.1)), (self.dir(b), name(b.1)));
+                mount.rename(ROOT_USER, from.0, &from.1, to.0, &to.1, how).await.map(|()| Told::Done)
+            }
+        };
+        (answer, None)
+    }
+
+    async fn list(&mut self, dir: u8) {
+        let (page, plus) = (self.rng.u32(100..2000), self.rng.bool());
+        let from = self.tick();
+        let found = entries(&self.mount(), self.stage.dirs[usize::from(dir)], page, plus).await;
+        let span = Span { from, to: self.tick() };
+        match found {
+            Ok(found) => {
+                let mut record = self.stage.record();
+                for n in 0..NAMES {
+                    let text = String::from_utf8_lossy(&name(n)).into_owned();
+                    let told = found.get(&text).map(|e| Told::File(e.0)).ok_or(Errno::ENOENT);
+                    record.looked(self.client, span, Ask::Look((dir, n)), told);
+                }
+            }
+            Err(errno) => self.failed("readdir", from, errno),
+        }
+    }
+}
+
+/// The log, and the counter.
+impl Program {
+    async fn append(&mut self) {
+        let mount = self.mount();
+        let from = self.tick();
+        let open = match self.log.take() {
+            Some(open) => open,
+            None => match mount.open(ROOT_USER, self.stage.log, flags::RDWR | flags::APPEND).await {
+                Ok(open) => open,
+                Err(errno) => return self.failed("open", from, errno),
+            },
+        };
+        self.log = Some(open.clone());
+        match self.rng.u32(0..10) {
+            0..6 => self.append_one(&open).await,
+            6..9 => self.read_log(&open).await,
+            _ => self.sync_log(&open).await,
+        }
+    }
+
+    async fn append_one(&mut self, open: &Arc<OpenFile>) {
+        let number = self.numbers.0.fetch_add(1, Relaxed) + 1;
+        let noise = if self.rng.u32(0..10) == 0 { self.rng.usize(0..70_000) } else { self.rng.usize(0..3000) };
+        let bytes = record(number, noise);
+        let len = bytes.len();
+        self.note(|| format!("appends record {number} of {len} bytes"));
+        let from = self.tick();
+        let place = self.stage.record().append(self.client, from, number, len);
+        let written = self.mount().write(open, 0, Bulk::from(bytes::Bytes::from(bytes))).await;
+        match self.whole(written, len) {
+            Ok(_) => {
+                let to = self.tick();
+                self.note(|| format!("record {number} is appended"));
+                self.stage.record().log.appends[place].span.to = to;
+            }
+            Err(errno) => self.failed("append", from, errno),
+        }
+    }
+
+    async fn read_log(&self, open: &Arc<OpenFile>) {
+        let from = self.tick();
+        let read = self.mount().read(open, 0, LOG_MAX).await;
+        let span = Span { from, to: self.tick() };
+        match read {
+            Ok(data) => {
+                self.note(|| format!("the log has {} bytes", data.len()));
+                let read = Read { span, client: self.client, bytes: data.into_bytes().to_vec() };
+                self.stage.record().log.reads.push(read);
+            }
+            Err(errno) => self.failed("read", from, errno),
+        }
+    }
+
+    async fn sync_log(&self, open: &Arc<OpenFile>) {
+        let from = self.tick();
+        let done = self.mount().fsync(open, false).await;
+        let span = Span { from, to: self.tick() };
+        self.stage.record().synced.push(Synced {
+            span,
+            client: self.client,
+            file: LOG,
+            write: false,
+            done: done.is_ok(),
+        });
+        if let Err(errno) = done {
+            self.failed("fsync", from, errno);
+        }
+    }
+
+    /// Takes the program lock, looks at the counter, counts if it is alone, gives the lock back.
+    async fn turn(&mut self) {
+        let (mount, fid, from) = (self.mount(), self.stage.counter, self.tick());
+        let shared = self.rng.u32(0..3) == 0;
+        let wanted = if shared { Mode::Pr } else { Mode::Pw };
+        let owner = self.id + 1;
+        let flock = Flock { start: 0, end: u64::MAX, owner, pid: owner as u32, kind: FlockKind::Posix };
+        if let Err(errno) = mount.lock(fid, flock, wanted, true, std::future::pending()).await {
+            return self.failed("lock", from, errno);
+        }
+        let from = self.tick();
+        let (client, span) = (self.client, Span { from, to: Span::NEVER });
+        let place = {
+            let mut record = self.stage.record();
+            // Until it has looked.
+            record.turns.push(Turn { span, client, shared, lost: false, found: 0, counted: false });
+            record.turns.len() - 1
+        };
+        self.note(|| format!("has the lock, shared: {shared}"));
+        let counted = self.count(&mount, fid, shared, place).await;
+        let to = self.tick();
+        self.stage.record().turns[place].span.to = to;
+        self.note(|| format!("gives the lock back: {counted:?}"));
+        if let Err(errno) = counted {
+            self.failed("counting", from, errno);
+        }
+        if let Err(errno) = mount.lock(fid, flock, Mode::Nl, true, std::future::pending()).await {
+            self.failed("unlock", from, errno);
+        }
+    }
+
+    async fn count(&self, mount: &Client, fid: Fid, shared: bool, place: usize) -> Result<()> {
+        let file = mount.open(ROOT_USER, fid, flags::RDWR).await?;
+        let bytes = mount.read(&file, 0, 8).await?.into_bytes();
+        let found = bytes.first_chunk::<8>().map_or(0, |b| u64::from_le_bytes(*b));
+        self.stage.record().turns[place].found = found;
+        if !shared {
+            let next = bytes::Bytes::copy_from_slice(&(found + 1).to_le_bytes());
+            mount.write(&file, 0, Bulk::from(next)).await?;
+        }
+        self.stage.record().turns[place].counted = true;
+        mount.release(file).await
+    }
+}
+
+/// After the race.
+impl Program {
+    /// Looks at everything.
+    pub async fn look(mut self) {
+        for file in 0..self.stage.files.len() {
+            let open = self.mount().open(ROOT_USER, self.stage.files[file], flags::RDONLY).await;
+            let open = open.expect("the race is over");
+            self.size(file).await;
+            self.read_at(file, &open, 0, 2 * self.stage.plan.reach as usize).await;
+            self.mount().release(open).await.expect("the race is over");
+        }
+        for dir in 0..DIRS {
+            self.list(dir).await;
+            for n in 0..NAMES {
+                self.ask(Ask::Look((dir, n))).await;
+            }
+        }
+        let open = self.mount().open(ROOT_USER, self.stage.log, flags::RDONLY).await.expect("the race is over");
+        self.read_log(&open).await;
+        self.mount().release(open).await.expect("the race is over");
+    }
+}

@@ -1,0 +1,82 @@
+//! The race of a seed, from the start of the hosts to the judgement.
+
+use std::{sync::Arc, time::Duration};
+
+use sheen_rt::{JoinHandle, sim::World};
+
+use super::{
+    judge::{Judged, judge},
+    locks,
+    program::{Numbers, Program},
+    stage::{Plan, Stage},
+};
+use crate::sim::{
+    cluster::weather,
+    scenario::{Trace, simulate},
+};
+
+/// How long trouble lasts at most.
+const STORM_MAX: Duration = Duration::from_secs(10);
+/// All that is under way ends within this (virtual) time once nothing disturbs it any more: who is cut off is back after 40 s, and what
+/// the dead held is free after 30.
+const END: Duration = Duration::from_secs(150);
+
+/// Clients race, amid trouble; then all is calm, ends, and is judged.
+pub fn race(seed: u64, log: usize) -> Trace {
+    race_as(seed, Plan::of(seed), log)
+}
+
+/// The same with a plan that is not the seed's.
+pub fn race_as(seed: u64, plan: Plan, log: usize) -> Trace {
+    simulate(seed, log, weather(seed), async |world| {
+        let stage = Stage::set(world, seed, plan).await;
+        let numbers = Arc::new(Numbers::default());
+        let watch = locks::watch(&stage, seed);
+        run(world, &stage, &numbers, seed).await;
+        look(&stage, &numbers, seed).await;
+        watch.abort();
+        let mut record = std::mem::take(&mut *stage.record());
+        match judge(&mut record) {
+            Ok(Judged { undecided: false }) => {}
+            Ok(_) => world.note("undecided"),
+            Err(what) => panic!("{:?}\n{what}", stage.plan),
+        }
+    })
+}
+
+async fn run(world: &World, stage: &Arc<Stage>, numbers: &Arc<Numbers>, seed: u64) {
+    let start = world.now();
+    let plan = &stage.plan;
+    let all = (0..plan.clients).flat_map(|client| (0..plan.programs).map(move |n| (client, n)));
+    let programs: Vec<JoinHandle<()>> = all
+        .map(|(client, n)| {
+            let id = (client * plan.programs + n) as u64;
+            let program = Program::new(stage, numbers, client, id, seed);
+            stage.seats[client].rt.spawn("program", program.run())
+        })
+        .collect();
+    let trouble = stage.trouble(seed);
+    while stage.left() > 0 && world.now().since(start) < STORM_MAX {
+        stage.demon().sleep(Duration::from_millis(20)).await;
+    }
+    stage.calm(&trouble);
+    let end = async {
+        for program in programs {
+            let _ = program.await;
+        }
+        while !stage.is_whole() {
+            stage.demon().sleep(Duration::from_millis(100)).await;
+        }
+    };
+    if stage.demon().timeout(END, end).await.is_err() {
+        panic!("not at its end {END:?} after the last fault; {} operations are left; {:?}", stage.left(), stage.plan);
+    }
+}
+
+/// All that live look at everything, one after the other; they must see the same.
+async fn look(stage: &Arc<Stage>, numbers: &Arc<Numbers>, seed: u64) {
+    for client in stage.living() {
+        let program = Program::new(stage, numbers, client, 1000 + client as u64, seed);
+        stage.seats[client].rt.spawn("look", program.look()).await.expect("nobody dies any more");
+    }
+}

@@ -1,0 +1,358 @@
+//! What Lustre offers against locks that go back and forth between writers of one object: group locks and locks ahead.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{Read, Write},
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use rustix::{
+    io::Errno,
+    ioctl::{Setter, Updater, ioctl},
+};
+use sheen_tests::{can_mount, mounts::TwoMounts, run, sheen};
+use sheen_wire::ioctl::{self as number, Ladvise};
+
+const LIMIT: Duration = Duration::from_secs(120);
+/// Who waits has stopped waiting within this time, also on a busy machine.
+const SOON: Duration = Duration::from_secs(20);
+/// Who waits still waits after this time.
+const A_WHILE: Duration = Duration::from_millis(300);
+/// A record: neither its size nor where it begins has anything to do with pages.
+const RECORD: usize = 47_008;
+/// Records that each of two writers writes, by turns in the file.
+const RECORDS: u64 = 40;
+
+macro_rules! two {
+    () => {
+        match can_mount().then(|| TwoMounts::up(LIMIT)) {
+            Some(two) => two,
+            None => return println!("skipped: /dev/fuse cannot be opened here"),
+        }
+    };
+}
+
+const NONBLOCK: i32 = 0o4000;
+
+fn open(path: &Path, flags: i32) -> File {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).custom_flags(flags).open(path).unwrap()
+}
+
+fn group_lock(file: &File, gid: u64) -> Result<(), Errno> {
+    unsafe { ioctl(file, Setter::<{ number::GROUP_LOCK }, u64>::new(gid)) }
+}
+
+fn group_unlock(file: &File, gid: u64) -> Result<(), Errno> {
+    unsafe { ioctl(file, Setter::<{ number::GROUP_UNLOCK }, u64>::new(gid)) }
+}
+
+/// Asks for a lock on `len` bytes from `start`; what was found.
+fn lock_ahead(file: &File, mode: u16, flags: u32, start: u64, len: u64) -> Result<u32, Errno> {
+    let last = start + (len - 1);
+    let mut advice = Ladvise { advice: number::LOCKAHEAD, mode, flags, start, last, result: 77, spare: 0 };
+    unsafe { ioctl(file, Updater::<{ number::LADVISE }, Ladvise>::new(&mut advice)) }?;
+    Ok(advice.result)
+}
+
+/// An empty file with one stripe.
+fn one_stripe(two: &TwoMounts, path: &Path) {
+    run(sheen(), ["lfs", "setstripe", "-c", "1", &path.display().to_string()]).ok();
+    assert!(two.fs.mnt.exists());
+}
+
+/// Locks on objects that clients were asked to give back so far.
+fn callbacks(two: &TwoMounts) -> u64 {
+    let stats = two.param("ldlm.namespaces.filter-{}-OST*.stats");
+    assert!(stats.contains("ldlm_enqueue"), "{stats}");
+    let lines = stats.lines().filter(|line| line.starts_with("ldlm_bl_callback"));
+    lines.map(|line| line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()).sum()
+}
+
+fn record(n: u64) -> Vec<u8> {
+    (0..RECORD).map(|i| (n as usize * 31 + i / 7 + i) as u8).collect()
+}
+
+/// Both write their records at the same time, by turns in the file.
+fn write_records(a: &File, b: &File) {
+    thread::scope(|s| {
+        for (file, turn) in [(a, 0), (b, 1)] {
+            s.spawn(move || {
+                for i in 0..RECORDS {
+                    let n = 2 * i + turn;
+                    file.write_all_at(&record(n), n * RECORD as u64).unwrap();
+                }
+            });
+        }
+    });
+}
+
+#[track_caller]
+fn check_records(path: &Path) {
+    let bytes = fs::read(path).unwrap();
+    assert_eq!(bytes.len(), 2 * RECORDS as usize * RECORD);
+    for (n, found) in bytes.chunks(RECORD).enumerate() {
+        assert!(found == record(n as u64), "record {n} as {} shows it", path.display());
+    }
+}
+
+/// What `f` answers, from a thread of its own.
+fn begin<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> mpsc::Receiver<T> {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || tell.send(f()));
+    told
+}
+
+#[track_caller]
+fn waits<T>(told: &mpsc::Receiver<T>) {
+    assert!(told.recv_timeout(A_WHILE).is_err(), "it did not wait");
+}
+
+#[track_caller]
+fn soon<T>(told: mpsc::Receiver<T>) -> T {
+    told.recv_timeout(SOON).expect("the wait ends")
+}
+
+#[test]
+fn members_of_a_group_write_as_they_like() {
+    let two = two!();
+    let at = two.dir("d");
+    for name in ["striped", "one"] {
+        if name == "one" {
+            one_stripe(&two, &at.a(name));
+        }
+        let (a, b) = (open(&at.a(name), 0), open(&at.b(name), 0));
+        // What they keep from before is given back first.
+        a.write_all_at(b"from before", 0).unwrap();
+        a.write_all_at(b"from before", 100).unwrap();
+        assert_eq!(fs::read(at.b(name)).unwrap().len(), 111);
+        group_lock(&a, 5).unwrap();
+        group_lock(&b, 5).unwrap();
+        let before = callbacks(&two);
+        write_records(&a, &b);
+        for (file, n) in [(&a, 0), (&b, 1)] {
+            let mut mine = vec![0; RECORD];
+            file.read_exact_at(&mut mine, n * RECORD as u64).unwrap();
+            assert!(mine == record(n), "what it wrote itself");
+        }
+        a.sync_all().unwrap();
+        b.sync_all().unwrap();
+        assert_eq!(callbacks(&two), before, "nobody was asked for a lock");
+        group_unlock(&a, 5).unwrap();
+        drop(b);
+        for path in [at.a(name), at.b(name)] {
+            check_records(&path);
+        }
+    }
+}
+
+#[test]
+fn others_wait_until_the_last_member_leaves() {
+    let two = two!();
+    for (at, n) in [two.dir("d"), two.dir("d").swapped()].into_iter().zip(0..) {
+        let name = format!("f{n}");
+        let (a, a2) = (open(&at.a(&name), 0), open(&at.a(&name), 0));
+        group_lock(&a, 7).unwrap();
+        group_lock(&a2, 7).unwrap();
+        a.write_all_at(b"of the group", 0).unwrap();
+        a.write_all_at(b"of the group", 5000).unwrap();
+        let path = at.b(&name);
+        let writer = begin(move || open(&path, 0).write_all_at(b"stranger", 4));
+        let path = at.b(&name);
+        let other_group = begin(move || {
+            let file = open(&path, 0);
+            group_lock(&file, 8).map(|()| file)
+        });
+        waits(&writer);
+        waits(&other_group);
+        // The members go on all the same.
+        a2.write_all_at(b"more of the group", 10_000).unwrap();
+        let mut read = [0; 12];
+        a.read_exact_at(&mut read, 5000).unwrap();
+        assert_eq!(&read, b"of the group");
+        group_unlock(&a, 7).unwrap();
+        waits(&writer);
+        drop(a2);
+        drop(soon(other_group).unwrap());
+        soon(writer).unwrap();
+        let bytes = fs::read(at.b(&name)).unwrap();
+        assert_eq!(&bytes[..12], b"of tstranger");
+        assert_eq!(&bytes[10_000..], b"more of the group");
+    }
+}
+
+#[test]
+fn readers_see_all_that_a_group_wrote() {
+    let two = two!();
+    let at = two.dir("d");
+    fs::write(at.a("f"), vec![1; 200_000]).unwrap();
+    // The kernels keep it.
+    for path in [at.a("f"), at.b("f")] {
+        assert!(fs::read(path).unwrap().iter().all(|b| *b == 1));
+    }
+    let a = open(&at.a("f"), 0);
+    group_lock(&a, 9).unwrap();
+    a.write_all_at(&[2; 100_000], 0).unwrap();
+    for offset in (100_000..200_000).step_by(1000) {
+        a.write_all_at(&[2; 1000], offset).unwrap();
+    }
+    let path = at.b("f");
+    let reader = begin(move || fs::read(path).unwrap());
+    waits(&reader);
+    assert!(fs::read(at.a("f")).unwrap().iter().all(|b| *b == 2), "this mount is in the group");
+    drop(a);
+    assert!(soon(reader).iter().all(|b| *b == 2));
+    // And afterwards, all is as it was: kept until somebody changes it.
+    fs::write(at.b("f"), vec![3; 200_000]).unwrap();
+    assert!(fs::read(at.a("f")).unwrap().iter().all(|b| *b == 3));
+}
+
+#[test]
+fn group_locks_that_cannot_be_had() {
+    let two = two!();
+    for (at, n) in [two.dir("d"), two.dir("d").swapped()].into_iter().zip(0..) {
+        let name = format!("f{n}");
+        let a = open(&at.a(&name), 0);
+        assert_eq!(group_lock(&a, 0), Err(Errno::INVAL), "0 is no group");
+        assert_eq!(group_unlock(&a, 3), Err(Errno::INVAL), "not locked");
+        group_lock(&a, 3).unwrap();
+        assert_eq!(group_lock(&a, 3), Err(Errno::INVAL), "locked already");
+        assert_eq!(group_unlock(&a, 4), Err(Errno::INVAL), "another group");
+        for path in [at.a(&name), at.b(&name)] {
+            let other = open(&path, NONBLOCK);
+            assert_eq!(group_lock(&other, 4), Err(Errno::AGAIN), "{}", path.display());
+            group_lock(&other, 3).unwrap();
+        }
+        group_unlock(&a, 3).unwrap();
+        // What is merely kept is given back.
+        a.write_all_at(b"kept", 0).unwrap();
+        a.write_all_at(b"kept", 10).unwrap();
+        let other = open(&at.b(&name), NONBLOCK);
+        group_lock(&other, 4).unwrap();
+    }
+    let dir = File::open(two.dir("d").a("")).unwrap();
+    assert_eq!(group_lock(&dir, 1), Err(Errno::NOTTY));
+    let elsewhere = tempfile::tempfile().unwrap();
+    assert_eq!(group_lock(&elsewhere, 1), Err(Errno::NOTTY));
+}
+
+#[test]
+fn a_wait_for_a_group_ends_with_its_program() {
+    let two = two!();
+    let at = two.dir("d");
+    let a = open(&at.a("f"), 0);
+    group_lock(&a, 3).unwrap();
+    let waiter = |path: &Path| {
+        let path = path.display().to_string();
+        let mut command = Command::new(sheen());
+        command.args(["lfs", "group_lock", "-g", "4", &path, "true"]);
+        command.stdout(Stdio::null()).spawn().unwrap()
+    };
+    let mut waiters: Vec<Child> = [at.a("f"), at.b("f")].iter().map(|path| waiter(path)).collect();
+    thread::sleep(A_WHILE);
+    for waiter in &mut waiters {
+        assert_eq!(waiter.try_wait().unwrap(), None, "it did not wait");
+        waiter.kill().unwrap();
+        waiter.wait().unwrap();
+    }
+    group_unlock(&a, 3).unwrap();
+    let path = at.b("f");
+    soon(begin(move || group_lock(&open(&path, 0), 5))).unwrap();
+}
+
+#[test]
+fn lfs_runs_commands_in_a_group() {
+    let two = two!();
+    let at = two.dir("d");
+    let (path, seen) = (at.a("f").display().to_string(), at.b("f").display().to_string());
+    fs::write(&path, "old\n").unwrap();
+    let mut first = Command::new(sheen())
+        .args(["lfs", "group_lock", "-g", "11", &path, "sh", "-c", "echo in; read go; echo new >$0", &path])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = [0; 3];
+    first.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"in\n");
+    let refused = run(sheen(), ["lfs", "group_lock", "-n", "-g", "12", &seen, "true"]);
+    assert_eq!(refused.code, Errno::AGAIN.raw_os_error(), "{}", refused.err);
+    assert_eq!(run(sheen(), ["lfs", "group_lock", "-n", "-g", "11", &seen, "sh", "-c", "exit 3"]).code, 3);
+    let reader = begin(move || fs::read_to_string(seen).unwrap());
+    waits(&reader);
+    first.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    assert!(first.wait().unwrap().success());
+    assert_eq!(soon(reader), "new\n");
+}
+
+#[test]
+fn locks_ahead_keep_writers_apart() {
+    let two = two!();
+    let at = two.dir("d");
+    let mut asked = Vec::new();
+    for ahead in [false, true] {
+        let name = if ahead { "ahead" } else { "plain" };
+        one_stripe(&two, &at.a(name));
+        let (a, b) = (open(&at.a(name), 0), open(&at.b(name), 0));
+        if ahead {
+            for n in 0..2 * RECORDS {
+                let (file, start, len) = (if n % 2 == 0 { &a } else { &b }, n * RECORD as u64, RECORD as u64);
+                let flags = if n % 3 == 0 { 0 } else { number::ASYNC };
+                assert_eq!(lock_ahead(file, number::MODE_WRITE, flags, start, len), Ok(number::SENT), "record {n}");
+            }
+        }
+        let before = callbacks(&two);
+        // The first write through an open file asks for no lock.
+        a.write_all_at(&record(0), 0).unwrap();
+        b.write_all_at(&record(1), RECORD as u64).unwrap();
+        write_records(&a, &b);
+        a.sync_all().unwrap();
+        b.sync_all().unwrap();
+        asked.push(callbacks(&two) - before);
+        for path in [at.a(name), at.b(name)] {
+            check_records(&path);
+        }
+    }
+    assert!(asked[0] > 0 && asked[1] == 0, "locks asked for without and with locks ahead: {asked:?}");
+}
+
+#[test]
+fn locks_ahead_tell_what_was_there() {
+    let two = two!();
+    let at = two.dir("d");
+    one_stripe(&two, &at.a("f"));
+    let (a, b) = (open(&at.a("f"), 0), open(&at.b("f"), 0));
+    let write = |file: &File, start, len| lock_ahead(file, number::MODE_WRITE, number::ASYNC, start, len);
+    // The other has looked at the file, and keeps how large it is until somebody who may wait asks for that.
+    assert_eq!(write(&a, 1 << 20, 1 << 20), Ok(number::SENT));
+    assert_eq!(lock_ahead(&a, number::MODE_WRITE, 0, 0, 4096), Ok(number::SENT));
+    assert_eq!(write(&a, 1 << 20, 1 << 20), Ok(number::SENT));
+    assert_eq!(write(&a, 1 << 20, 1 << 20), Ok(number::SAME));
+    assert_eq!(write(&a, 1 << 20, 4096), Ok(number::DIFFERENT));
+    assert_eq!(lock_ahead(&a, number::MODE_READ, 0, 1 << 20, 1 << 20), Ok(number::SAME), "it permits to read");
+    let before = callbacks(&two);
+    assert_eq!(write(&b, 1 << 20, 4096), Ok(number::SENT));
+    assert_eq!(callbacks(&two), before, "nobody is asked to give way");
+    assert_eq!(write(&b, 1 << 20, 4096), Ok(number::SENT), "so it was refused");
+    assert_eq!(lock_ahead(&b, number::MODE_WRITE, 0, 1 << 20, 4096), Ok(number::SENT));
+    assert!(callbacks(&two) > before, "unless it may be waited for");
+    assert_eq!(write(&b, 1 << 20, 4096), Ok(number::SAME));
+    // To the end of all files, over several stripes.
+    let wide = open(&at.a("wide"), 0);
+    let rest = |file: &File| lock_ahead(file, number::MODE_WRITE, 0, 100_000, u64::MAX - 99_999);
+    assert_eq!((rest(&wide), rest(&wide)), (Ok(number::SENT), Ok(number::SAME)));
+    assert_eq!(write(&wide, 1 << 30, 1 << 20), Ok(number::DIFFERENT));
+    let readable = File::open(at.a("f")).unwrap();
+    assert_eq!(write(&readable, 0, 1), Err(Errno::BADF));
+    assert_eq!(lock_ahead(&readable, 9, 0, 0, 1), Err(Errno::INVAL));
+    let path = at.b("f").display().to_string();
+    for advice in ["willread", "dontneed"] {
+        assert_eq!(run(sheen(), ["lfs", "ladvise", "-a", advice, "-s", "0", "-e", "4M", &path]).ok(), "");
+    }
+    run(sheen(), ["lfs", "ladvise", "-a", "lockahead", "-m", "WRITE", "-s", "8M", "-l", "1M", &path]).ok();
+    assert_eq!(write(&b, 8 << 20, 1 << 20), Ok(number::SAME), "what lfs asked for");
+}

@@ -1,0 +1,270 @@
+//! Files that a mount opened without asking the MDT: they live on as any open file does, whatever becomes of their name, the MDT or the
+//! mount.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt},
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
+};
+
+use sheen_tests::{
+    can_mount,
+    cluster::{Cluster, bash},
+    is_root,
+    mounts::{EVICTION_MAX, Two, TwoMounts, as_nobody},
+    noise, run_command, sheen,
+};
+
+const LIMIT: Duration = Duration::from_secs(180);
+/// Over several stripes.
+const LEN: usize = 300_000;
+/// Past the page cache (O_DIRECT).
+const DIRECT: i32 = 0o40000;
+
+macro_rules! skip_unless_mountable {
+    () => {
+        if !can_mount() {
+            return println!("skipped: /dev/fuse cannot be opened here");
+        }
+    };
+}
+
+fn rw(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).open(path).unwrap()
+}
+
+/// Opens a file that the mount knows, with nothing of it in the page cache.
+fn open_known(path: &Path) -> File {
+    fs::metadata(path).unwrap();
+    OpenOptions::new().read(true).write(true).custom_flags(DIRECT).open(path).unwrap()
+}
+
+fn read(file: &File) -> Vec<u8> {
+    let mut bytes = vec![0; LEN];
+    let n = file.read_at(&mut bytes, 0).unwrap();
+    bytes.truncate(n);
+    bytes
+}
+
+/// Objects in the directories of OSTs somewhere below.
+fn objects(dir: &Path) -> usize {
+    fn count(dir: &Path, inside: bool) -> usize {
+        let Ok(entries) = fs::read_dir(dir) else { return 0 };
+        let of = |path: &Path| if path.is_dir() { count(path, inside || path.ends_with("O")) } else { inside.into() };
+        entries.flatten().map(|e| of(&e.path())).sum()
+    }
+    count(dir, false)
+}
+
+#[track_caller]
+fn none_left(dir: &Path, within: Duration) {
+    let start = Instant::now();
+    while objects(dir) > 0 {
+        assert!(start.elapsed() < within, "{} objects are left behind", objects(dir));
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn striped(at: &Path) {
+    bash(at, &format!("{} lfs setstripe -c 2 -S 64K .", sheen().display())).ok();
+}
+
+#[test]
+fn an_unlinked_file_keeps_its_bytes_until_it_is_closed() {
+    skip_unless_mountable!();
+    let two = TwoMounts::up(LIMIT);
+    let disk = two.fs.dir();
+    for at in [two.dir("d"), two.dir("e").swapped()] {
+        // Removed by the other mount, by the same one, and by a rename over it.
+        let remove: [&dyn Fn(&Two); 3] =
+            [&|at| fs::remove_file(at.a("f")).unwrap(), &|at| fs::remove_file(at.b("f")).unwrap(), &|at| {
+                fs::write(at.a("other"), "").unwrap();
+                fs::rename(at.a("other"), at.a("f")).unwrap();
+                fs::remove_file(at.a("f")).unwrap();
+            }];
+        for (seed, remove) in (1..).zip(remove) {
+            fs::write(at.a("f"), noise(seed, LEN)).unwrap();
+            let open = open_known(&at.b("f"));
+            remove(&at);
+            assert!(read(&open) == noise(seed, LEN), "case {seed}");
+            // Not only at once.
+            thread::sleep(Duration::from_millis(800));
+            assert!(read(&open) == noise(seed, LEN), "case {seed}");
+            assert!(objects(&disk) > 0);
+            drop(open);
+            none_left(&disk, Duration::from_secs(5));
+        }
+    }
+}
+
+#[test]
+fn a_restart_of_the_mds_forgets_no_open_file() {
+    skip_unless_mountable!();
+    let mut cluster = Cluster::start();
+    let (a, b) = (cluster.mount(), cluster.mount_as("mnt2"));
+    striped(&a.mnt);
+    for (seed, name) in (1..).zip(["before", "after", "closed"]) {
+        fs::write(a.path(name), noise(seed, LEN)).unwrap();
+    }
+    bash(&a.mnt, "sync .").ok();
+    let [before, after, closed] = ["before", "after", "closed"].map(|name| open_known(&b.path(name)));
+    // One file loses its name before, one after the restart; and one was closed meanwhile.
+    fs::remove_file(a.path("before")).unwrap();
+    bash(&a.mnt, "sync .").ok();
+    cluster.kill("mds");
+    drop(closed);
+    cluster.spawn("mds");
+    // B is back as well: it made something.
+    fs::write(b.path("back"), "").unwrap();
+    fs::remove_file(a.path("after")).unwrap();
+    fs::remove_file(a.path("closed")).unwrap();
+    fs::remove_file(a.path("back")).unwrap();
+    thread::sleep(Duration::from_secs(1));
+    for (seed, file) in (1..).zip([&before, &after]) {
+        assert!(read(file) == noise(seed, LEN));
+        file.write_all_at(&noise(seed + 10, 65536), 0).unwrap();
+        file.sync_all().unwrap();
+        assert!(read(file)[..65536] == noise(seed + 10, 65536));
+    }
+    drop((before, after));
+    none_left(&cluster.base, Duration::from_secs(10));
+}
+
+#[test]
+fn what_a_killed_mount_had_open_is_given_back() {
+    skip_unless_mountable!();
+    // Killed after the name went, and before.
+    for unlink_first in [true, false] {
+        let two = TwoMounts::up(LIMIT);
+        let at = two.dir("d");
+        fs::write(at.a("f"), noise(1, LEN)).unwrap();
+        let open = open_known(&at.b("f"));
+        if unlink_first {
+            fs::remove_file(at.a("f")).unwrap();
+            assert!(read(&open) == noise(1, LEN));
+        }
+        assert!(objects(&two.fs.dir()) > 0);
+        two.second.kill();
+        if !unlink_first {
+            let start = Instant::now();
+            fs::remove_file(at.a("f")).unwrap();
+            assert!(start.elapsed() < EVICTION_MAX, "held up for {:?}", start.elapsed());
+        }
+        none_left(&two.fs.dir(), EVICTION_MAX);
+        drop(open);
+    }
+}
+
+#[test]
+fn an_open_file_allows_what_it_was_opened_for() {
+    skip_unless_mountable!();
+    if !is_root() {
+        return println!("skipped: only root can be somebody else");
+    }
+    let two = TwoMounts::up(LIMIT);
+    for at in [two.dir("d"), two.dir("e").swapped()] {
+        fs::set_permissions(at.a(""), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(at.a("f"), noise(1, LEN)).unwrap();
+        fs::set_permissions(at.a("f"), fs::Permissions::from_mode(0o666)).unwrap();
+        fs::metadata(at.b("f")).unwrap();
+        let script = "
+import os, sys, time
+fd = os.open('f', os.O_RDWR)
+print('open', flush=True)
+sys.stdin.readline()
+os.ftruncate(fd, 5)
+os.pwrite(fd, b'x', 4)
+print(os.fstat(fd).st_size, len(os.pread(fd, 100, 0)))
+try: os.open('f', os.O_RDWR)
+except PermissionError: print('denied')
+try: os.ftruncate(os.open('f', os.O_RDONLY), 1)
+except OSError: print('refused')
+";
+        let mut child = as_nobody(&format!("python3 -c \"{}\"", script.replace('"', "\\\"")));
+        child.current_dir(at.b("")).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        let (mut to, mut from) = (child.stdin.take().unwrap(), std::io::BufReader::new(child.stdout.take().unwrap()));
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut from, &mut line).unwrap();
+        assert_eq!(line, "open\n");
+        fs::set_permissions(at.a("f"), fs::Permissions::from_mode(0o644)).unwrap();
+        std::io::Write::write_all(&mut to, b"\n").unwrap();
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut from, &mut rest).unwrap();
+        assert!(child.wait().unwrap().success());
+        assert_eq!(rest, "5 5\ndenied\nrefused\n");
+    }
+    // Capabilities go when somebody without privilege opens for writing, however well the file is known.
+    let at = two.dir("d");
+    fs::write(at.a("c"), "x").unwrap();
+    fs::set_permissions(at.a("c"), fs::Permissions::from_mode(0o666)).unwrap();
+    let set = "setfattr -n security.capability -v 0x0100000200200000000000000000000000000000 c";
+    bash(&at.a(""), set).ok();
+    bash(&at.b(""), "cat c; getfattr -n security.capability c").ok();
+    let mut write = as_nobody("echo y >> c");
+    write.current_dir(at.b(""));
+    run_command(write).ok();
+    assert_ne!(bash(&at.b(""), "getfattr -n security.capability c").code, 0, "the capability went");
+}
+
+/// Whoever opens a name has the file that it named, whole, however long it is open and whatever happens to the name.
+#[test]
+fn open_files_are_whole_while_their_names_come_and_go() {
+    skip_unless_mountable!();
+    let two = TwoMounts::up(LIMIT);
+    let at = two.dir("d");
+    let files = |seed: u64| noise(seed, LEN);
+    let (stop, names) = (AtomicBool::new(false), ["x", "y", "z"]);
+    let seeds = 1..=120_u64;
+    let whole = seeds.clone().map(files).collect::<Vec<_>>();
+    for name in names {
+        fs::write(at.a(name), &whole[0]).unwrap();
+    }
+    thread::scope(|scope| {
+        for reader in 0..4 {
+            let (at, stop, whole) = (&at, &stop, &whole);
+            let dir = if reader % 2 == 0 { &at.b } else { &at.a };
+            scope.spawn(move || {
+                let mut round = reader;
+                while !stop.load(Relaxed) {
+                    round += 1;
+                    let path = dir.join(names[round % 3]);
+                    let file = match round % 2 {
+                        0 => File::open(&path),
+                        _ => OpenOptions::new().read(true).write(true).custom_flags(DIRECT).open(&path),
+                    };
+                    match file {
+                        Ok(file) => {
+                            thread::sleep(Duration::from_millis(round as u64 % 7));
+                            let bytes = read(&file);
+                            assert!(whole.contains(&bytes), "{} bytes of no file, of {path:?}", bytes.len());
+                        }
+                        Err(e) => assert_eq!(e.kind(), std::io::ErrorKind::NotFound),
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            for (i, bytes) in whole.iter().enumerate() {
+                let (by, name) = (if i % 3 == 0 { &at.b } else { &at.a }, names[i % 3]);
+                fs::write(by.join("new"), bytes).unwrap();
+                fs::rename(by.join("new"), by.join(name)).unwrap();
+                if i % 5 == 0 {
+                    fs::remove_file(by.join(names[(i + 1) % 3])).unwrap_or_default();
+                }
+                thread::sleep(Duration::from_millis(3));
+            }
+            stop.store(true, Relaxed);
+        });
+    });
+    names.iter().for_each(|name| fs::remove_file(at.a(name)).unwrap_or_default());
+    drop(rw(&{
+        fs::write(at.a("last"), "").unwrap();
+        at.a("last")
+    }));
+    fs::remove_file(at.a("last")).unwrap();
+    none_left(&two.fs.dir(), Duration::from_secs(10));
+}

@@ -1,0 +1,459 @@
+//! Small writes are kept by their mount for a while and travel together. Nobody notices but by the speed: other mounts see them at once, they
+//! find room, and they survive what they would survive on the servers, for as long as their own mount lives.
+//!
+//! A statement is a function of two views of one directory, A writing. It runs with each of two mounts in either role: that of the serving
+//! process and one over tcp. Most end by making sure that bytes were kept at all: else they would say nothing.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    io::{Read, Seek, SeekFrom, Write},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use rustix::{
+    fs::{FallocateFlags, SeekFrom as Where},
+    io::Errno,
+};
+use sheen_tests::{
+    Fs, can_mount,
+    cluster::Cluster,
+    is_mounted, is_root,
+    mounts::{EVICTION_MAX, Two, TwoMounts, Watch, between},
+    noise,
+    posix::Map,
+    run_within, sh, sheen,
+};
+
+#[path = "writeback/says.rs"]
+mod says;
+
+/// What one statement may take.
+const LIMIT: Duration = Duration::from_secs(180);
+/// Kept bytes are written before they are so old, and some for a busy machine.
+const AGED: Duration = Duration::from_millis(2500);
+/// Over several stripes, and no multiple of anything.
+const LEN: usize = 300_017;
+const PIECE: usize = 4096;
+/// Records of a well-known program.
+const RECORD: usize = 47_008;
+const ROUNDS: u64 = 4;
+/// Few objects and many, on one OST and on several.
+const LAYOUTS: [&str; 3] = ["-c 1", "-c 4 -S 64K", "-C 8 -S 64K"];
+const O_DIRECT: i32 = 0o40000;
+const O_SYNC: i32 = 0o4010000;
+
+macro_rules! statements {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            let Some(two) = up() else { return };
+            says::$name(&Stage { two: &two, at: two.dir("d") });
+            says::$name(&Stage { two: &two, at: two.dir("e").swapped() });
+        })*
+    };
+}
+
+statements! {
+    small_writes_travel_together
+    overwrites_in_any_order_are_what_was_written_last
+    a_stat_elsewhere_sees_each_write
+    sizes_never_go_back
+    what_is_kept_is_read_elsewhere
+    what_is_kept_is_read_here
+    data_and_holes_are_where_they_were_written
+    a_truncate_meets_what_is_kept
+    a_punched_hole_meets_what_is_kept
+    appends_go_behind_what_is_kept
+    times_do_not_move_by_themselves
+    a_time_that_was_set_stays
+    names_change_under_what_is_kept
+    processes_share_what_is_kept
+    nothing_is_left_of_what_was_removed
+    little_is_kept_if_little_may_be
+    nothing_is_kept_if_nothing_may_be
+}
+
+fn up() -> Option<TwoMounts> {
+    if !can_mount() {
+        println!("skipped: /dev/fuse cannot be opened here");
+        return None;
+    }
+    Some(TwoMounts::up(LIMIT))
+}
+
+/// One directory on two mounts, and what may be asked about them.
+struct Stage<'a> {
+    two: &'a TwoMounts,
+    at: Two,
+}
+
+impl Stage<'_> {
+    fn a(&self, name: &str) -> PathBuf {
+        self.at.a(name)
+    }
+
+    fn b(&self, name: &str) -> PathBuf {
+        self.at.b(name)
+    }
+
+    /// Bytes that mounts keep.
+    fn kept(&self) -> u64 {
+        total(self.two, "osc.{}-*.cur_dirty_bytes")
+    }
+
+    /// A new file of a layout, open for reading and writing.
+    fn create(&self, name: &str, layout: &str) -> File {
+        setstripe(&self.at.a, layout, name);
+        rw(&self.a(name))
+    }
+
+    /// What `work` costs in requests of a kind to the OSTs.
+    fn costs(&self, kind: &str, work: impl FnOnce()) -> u64 {
+        let before = self.two.requests();
+        work();
+        of_kind(&between(&before, &self.two.requests()), kind)
+    }
+}
+
+fn setstripe(dir: &Path, layout: &str, name: &str) {
+    let mut command = Command::new(sheen());
+    command.args(["lfs", "setstripe"]).args(layout.split(' ')).arg(name).current_dir(dir);
+    sheen_tests::run_command(command).ok();
+}
+
+/// A file name for a layout.
+fn named(layout: &str) -> String {
+    format!("f{}", layout.replace(' ', ""))
+}
+
+fn of_kind(asked: &BTreeMap<String, u64>, kind: &str) -> u64 {
+    asked.iter().filter(|(name, _)| name.starts_with("osc.") && name.ends_with(kind)).map(|(_, n)| n).sum()
+}
+
+/// The numbers of all mounts and OSTs, by parameter.
+fn numbers(two: &TwoMounts, pattern: &str) -> Vec<u64> {
+    let text = two.param(pattern);
+    text.lines().filter_map(|l| l.rsplit_once('=')).map(|(_, n)| n.trim().parse().expect("a number")).collect()
+}
+
+fn total(two: &TwoMounts, pattern: &str) -> u64 {
+    numbers(two, pattern).iter().sum()
+}
+
+/// A counter of the OSTs' lock servers.
+fn counted(two: &TwoMounts, what: &str) -> u64 {
+    let text = two.param("ldlm.namespaces.*{}-OST*.stats");
+    let lines = text.lines().filter_map(|l| l.strip_prefix(what)).filter_map(|rest| rest.trim().parse::<u64>().ok());
+    lines.sum()
+}
+
+fn set(two: &TwoMounts, what: &str) {
+    sheen_tests::run(sheen(), ["lctl", "set_param", &what.replace("{}", &two.fsname)]).ok();
+}
+
+fn rw(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
+}
+
+fn direct(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).custom_flags(O_DIRECT).open(path).unwrap()
+}
+
+/// Writes in pieces, one write(2) each.
+fn write_in(piece: usize, file: &File, data: &[u8], at: u64) {
+    for (i, bytes) in data.chunks(piece).enumerate() {
+        file.write_all_at(bytes, at + (i * piece) as u64).unwrap();
+    }
+}
+
+fn read_at(file: &File, at: u64, len: usize) -> Vec<u8> {
+    let mut back = vec![0; len];
+    let mut n = 0;
+    while n < len {
+        match file.read_at(&mut back[n..], at + n as u64).unwrap() {
+            0 => break,
+            more => n += more,
+        }
+    }
+    back.truncate(n);
+    back
+}
+
+fn all(path: &Path) -> Vec<u8> {
+    fs::read(path).unwrap()
+}
+
+fn mtime(path: &Path) -> (i64, i64) {
+    let m = fs::metadata(path).unwrap();
+    (m.mtime(), m.mtime_nsec())
+}
+
+/// Where two that should be the same are not: easier to read than all of it.
+#[track_caller]
+fn same(found: &[u8], want: &[u8], what: &str) {
+    if found != want {
+        let first = found.iter().zip(want).position(|(a, b)| a != b);
+        let wrong = found.iter().zip(want).filter(|(a, b)| a != b).count();
+        panic!("{what}: {} bytes for {}, {wrong} wrong, the first at {first:?}", found.len(), want.len());
+    }
+}
+
+/// Waits until something is so.
+#[track_caller]
+fn until(limit: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < limit, "{what}: not within {limit:?}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Object files that a file system's OSTs hold.
+fn objects(fs: &Fs) -> usize {
+    fn count(dir: &Path) -> usize {
+        let Ok(entries) = fs::read_dir(dir) else { return 0 };
+        entries.flatten().map(|e| if e.path().is_dir() { count(&e.path()) } else { 1 }).sum()
+    }
+    (0..4).map(|i| count(&fs.dir().join(format!("ost{i}/O")))).sum()
+}
+
+/// Bytes that mounts have sent to OSTs in writes.
+fn sent(two: &TwoMounts) -> u64 {
+    let text = two.param("osc.{}-*.stats");
+    let lines = text.lines().filter(|l| l.starts_with("write_bytes_sent"));
+    lines.filter_map(|l| l.rsplit_once(' ')).map(|(_, n)| n.parse::<u64>().unwrap()).sum()
+}
+
+/// The mount dies with everything that it had not written.
+#[test]
+fn a_killed_mount_loses_no_more_than_what_was_young_and_not_synced() {
+    let Some(two) = up() else { return };
+    let at = two.dir("d").swapped();
+    let pieces = |file: &File, seed| write_in(PIECE, file, &noise(seed, LEN), 0);
+    let synced = rw(&at.a("synced"));
+    pieces(&synced, 1);
+    synced.sync_all().unwrap();
+    let data = rw(&at.a("data"));
+    pieces(&data, 2);
+    data.sync_data().unwrap();
+    let osync = OpenOptions::new().write(true).create(true).custom_flags(O_SYNC).open(at.a("osync")).unwrap();
+    write_in(50_000, &osync, &noise(3, LEN), 0);
+    let old = rw(&at.a("old"));
+    pieces(&old, 4);
+    pieces(&rw(&at.a("closed")), 5);
+    thread::sleep(AGED);
+    let again = rw(&at.a("again"));
+    pieces(&again, 6);
+    again.sync_all().unwrap();
+    // Written a second time, and synced in between: what is there is one or the other, byte by byte.
+    pieces(&again, 7);
+    let young = rw(&at.a("young"));
+    pieces(&young, 8);
+    two.second.kill();
+    let start = Instant::now();
+    for (name, seed) in [("synced", 1), ("data", 2), ("osync", 3), ("old", 4), ("closed", 5)] {
+        same(&all(&at.b(name)), &noise(seed, LEN), name);
+    }
+    let (older, newer) = (noise(6, LEN), noise(7, LEN));
+    let found = all(&at.b("again"));
+    assert_eq!(found.len(), LEN);
+    let ours = |i: usize| found[i] == older[i] || found[i] == newer[i];
+    assert!((0..LEN).all(ours), "bytes that nobody wrote");
+    let (found, newer) = (all(&at.b("young")), noise(8, LEN));
+    assert!(found.len() <= LEN && found.iter().zip(newer).all(|(f, n)| *f == n || *f == 0), "bytes that nobody wrote");
+    assert!(start.elapsed() < EVICTION_MAX, "held up for {:?}", start.elapsed());
+    drop((synced, data, osync, old, again, young));
+}
+
+#[test]
+fn an_unmount_writes_everything() {
+    let Some(two) = up() else { return };
+    let at = two.dir("d").swapped();
+    for (i, layout) in LAYOUTS.into_iter().enumerate() {
+        setstripe(&at.a, layout, &format!("f{i}"));
+        write_in(PIECE, &rw(&at.a(&format!("f{i}"))), &noise(i as u64, LEN), 0);
+    }
+    let mut umount = Command::new(sheen());
+    umount.arg("umount").arg(&two.second.mnt);
+    run_within(umount, Duration::from_secs(20)).ok();
+    assert!(!is_mounted(&two.second.mnt));
+    for i in 0..LAYOUTS.len() {
+        same(&all(&at.b(&format!("f{i}"))), &noise(i as u64, LEN), LAYOUTS[i]);
+    }
+}
+
+/// A mount stands still with bytes that it has not written, and the servers give it up because somebody else writes there. Its bytes are
+/// older than that: they must not come after all. Whoever wrote them learns it.
+#[test]
+fn a_mount_that_was_given_up_says_so_and_disturbs_nobody() {
+    let Some(two) = up() else { return };
+    let at = two.dir("d").swapped();
+    let file = rw(&at.a("f"));
+    write_in(PIECE, &file, &noise(1, LEN), 0);
+    file.sync_all().unwrap();
+    let pid = two.second.pid();
+    // Nothing is kept for long enough that a look for what is old has just ended: so there is time until the next one.
+    thread::sleep(AGED);
+    write_in(PIECE, &file, &noise(2, LEN), 0);
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    let start = Instant::now();
+    let (path, theirs) = (at.b("f"), noise(3, LEN));
+    let written = thread::spawn(move || rw(&path).write_all_at(&noise(3, LEN), 0)).join();
+    let took = start.elapsed();
+    // Goes on before anything is asserted: nothing of this test may stay stopped.
+    two.second.go_on();
+    written.unwrap().unwrap();
+    assert!(took < EVICTION_MAX, "held up for {took:?}");
+    let told = file.sync_all().expect_err("what was kept is lost, and fsync says so");
+    assert_eq!(Errno::from_io_error(&told), Some(Errno::IO));
+    file.sync_all().expect("it is told once");
+    same(&all(&at.b("f")), &theirs, "what B wrote stays");
+    until(Duration::from_secs(30), "A shows what B wrote", || all(&at.a("f")) == theirs);
+    write_in(PIECE, &file, &noise(4, LEN), 0);
+    file.sync_all().expect("it works anew");
+    same(&all(&at.b("f")), &noise(4, LEN), "and B sees it");
+    same(&all(&at.a("f")), &noise(4, LEN), "as does A");
+}
+
+/// What an OST had not got yet is sent to its next life.
+#[test]
+fn an_ost_that_is_killed_gets_what_was_kept_when_it_comes_back() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let mut cluster = Cluster::start();
+    let (mount, other) = (cluster.mount(), cluster.mount_as("mnt2"));
+    let _watch = Watch::over(&[&mount.mnt, &other.mnt], LIMIT);
+    setstripe(&mount.mnt, "-c 2 -S 64K", "f");
+    let file = rw(&mount.path("f"));
+    file.write_all_at(b"x", 0).unwrap();
+    // Killed with bytes kept, and nobody writes while it is away.
+    write_in(PIECE, &file, &noise(1, LEN), 0);
+    cluster.kill("oss");
+    thread::sleep(Duration::from_millis(200));
+    cluster.spawn("oss");
+    file.sync_all().expect("nothing is lost");
+    same(&all(&other.path("f")), &noise(1, LEN), "the other mount");
+    // Killed, twice, while somebody writes.
+    let data = noise(2, 24 << 20);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| write_in(PIECE, &file, &data, 0));
+        for _ in 0..2 {
+            thread::sleep(Duration::from_millis(300));
+            cluster.kill("oss");
+            thread::sleep(Duration::from_millis(300));
+            cluster.spawn("oss");
+        }
+        writer.join().unwrap();
+    });
+    same(&all(&other.path("f")), &data, "the other mount, without an fsync");
+    file.sync_all().expect("nothing is lost");
+    same(&all(&mount.path("f")), &data, "its own mount");
+}
+
+/// OSTs on small disks of their own.
+struct Small {
+    fs: Fs,
+    fsname: String,
+    osts: usize,
+}
+
+impl Small {
+    fn up(osts: usize, size: &str) -> Small {
+        let fsname = format!("s{:x}", std::process::id());
+        let fs = Fs::up_in(Path::new("/dev/shm"), osts as u32, &["--fsname", &fsname]);
+        fs.stop().ok();
+        let small = Small { fs, fsname, osts };
+        for ost in small.disks() {
+            let at = ost.display();
+            sh(&format!(
+                "set -e; mv {at} {at}.was; mkdir {at}; mount -t tmpfs -o size={size},mode=755 none {at}
+                 cp -a {at}.was/. {at}/; rm -r {at}.was"
+            ))
+            .ok();
+        }
+        small.fs.start(&[]).ok();
+        small
+    }
+
+    /// Requests that carried bytes to the OSTs.
+    fn writes(&self) -> u64 {
+        let text = sheen_tests::run(sheen(), ["lctl", "get_param", &format!("osc.{}-*.stats", self.fsname)]).ok();
+        let counts = text.lines().filter_map(|l| l.strip_prefix("write ")).filter_map(|l| l.split_whitespace().next());
+        counts.map(|n| n.parse::<u64>().unwrap()).sum()
+    }
+
+    fn disks(&self) -> Vec<PathBuf> {
+        (0..self.osts).map(|i| self.fs.dir().join(format!("ost{i}"))).collect()
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = self.fs.stop();
+        for ost in self.disks() {
+            let _ = Command::new("umount").arg("-l").arg(ost).status();
+        }
+    }
+}
+
+/// Writes until there is no more room, and says what was taken.
+fn fill(path: &Path, piece: usize, seed: u64) -> Vec<u8> {
+    let data = noise(seed, 64 << 20);
+    let open = || OpenOptions::new().write(true).create(true).truncate(true).open(path);
+    until(EVICTION_MAX, "the MDT hears that there is room again", || open().is_ok());
+    let file = open().unwrap();
+    let mut taken = 0;
+    let refused = loop {
+        match file.write_at(&data[taken..taken + piece], taken as u64) {
+            Ok(n) => taken += n,
+            Err(e) => break e,
+        }
+    };
+    assert_eq!(Errno::from_io_error(&refused), Some(Errno::NOSPC), "after {taken} bytes");
+    file.sync_all().expect("what was taken has its place");
+    data[..taken].to_vec()
+}
+
+/// An OST promises space before anything is kept for it, and no more than it has.
+#[test]
+fn what_was_kept_never_meets_a_full_ost() {
+    if !can_mount() || !is_root() {
+        return println!("skipped: needs root and /dev/fuse");
+    }
+    let small = Small::up(2, "24m");
+    let second = small.fs.second_mount();
+    let _watch = Watch::over(&[&small.fs.mnt, &second.mnt], LIMIT);
+    small.fs.lfs("setstripe -c 2 -S 64K .").ok();
+    for (round, piece) in [PIECE, RECORD, 1000].into_iter().enumerate() {
+        let (seed, before) = (round as u64 * 10, small.writes());
+        let (a, b) = thread::scope(|scope| {
+            let a = scope.spawn(|| fill(&small.fs.path("a"), piece, seed));
+            let b = scope.spawn(|| fill(&second.path("b"), piece, seed + 1));
+            (a.join().unwrap(), b.join().unwrap())
+        });
+        // Of the write that was refused one OST may have taken its part.
+        for (path, taken, whose) in [(second.path("a"), &a, "A's, as B sees it"), (small.fs.path("b"), &b, "and B's")] {
+            let found = all(&path);
+            assert!((taken.len()..=taken.len() + piece).contains(&found.len()), "{whose}: {} bytes", found.len());
+            same(&found[..taken.len()], taken, &format!("pieces of {piece}: {whose}"));
+        }
+        let taken = a.len() + b.len();
+        assert!(taken > 30 << 20, "pieces of {piece}: only {taken} bytes found room in 48 MiB");
+        let sent = small.writes() - before;
+        assert!(sent < (taken / piece) as u64 / 2, "pieces of {piece}: {sent} requests: nothing was kept");
+        fs::remove_file(small.fs.path("a")).unwrap();
+        // Whoever is left alone gets what the other had.
+        until(EVICTION_MAX, "the space comes back", || {
+            fs::write(second.path("c"), noise(5, 4 << 20)).is_ok() && all(&small.fs.path("c")) == noise(5, 4 << 20)
+        });
+        fs::remove_file(second.path("b")).unwrap();
+        fs::remove_file(second.path("c")).unwrap();
+    }
+}

@@ -1,0 +1,444 @@
+//! The statements.
+
+use super::*;
+
+/// 10,000 writes of 4 KiB, and records of 47,008 bytes, make a handful of requests; the other mount reads all of it right at once.
+pub fn small_writes_travel_together(on: &Stage<'_>) {
+    for (i, layout) in LAYOUTS.into_iter().enumerate() {
+        for (piece, count) in [(PIECE, 10_000), (RECORD, 500)] {
+            let (data, name) = (noise(i as u64, piece * count), format!("f{i}.{piece}"));
+            let file = on.create(&name, layout);
+            let start = SystemTime::now();
+            let asked = on.costs(" write", || write_in(piece, &file, &data, 0));
+            let end = SystemTime::now();
+            let seen = fs::metadata(on.b(&name)).unwrap();
+            assert_eq!(seen.len() as usize, data.len(), "{layout}: the size as B sees it");
+            let slack = Duration::from_millis(20);
+            let written = seen.modified().unwrap();
+            assert!(start - slack <= written && written <= end + slack, "{layout}: {start:?} {written:?} {end:?}");
+            same(&all(&on.b(&name)), &data, layout);
+            assert!(asked < 100, "{layout}: {asked} requests for {count} writes of {piece} bytes");
+            let seen = fs::metadata(on.b(&name)).unwrap();
+            assert_eq!(seen.modified().unwrap(), written, "{layout}: being written moves no time");
+            // Each object may have a page that is not full.
+            let full = (data.len() / 512) as u64;
+            assert!((full..full + 64).contains(&seen.blocks()), "{layout}: {} blocks for {full}", seen.blocks());
+            drop(file);
+            fs::remove_file(on.a(&name)).unwrap();
+        }
+    }
+}
+
+pub fn overwrites_in_any_order_are_what_was_written_last(on: &Stage<'_>) {
+    const SPACE: usize = 1 << 20;
+    let mut rng = fastrand::Rng::with_seed(7);
+    for layout in LAYOUTS {
+        let name = named(layout);
+        let file = on.create(&name, layout);
+        let mut want = noise(99, SPACE);
+        file.write_all_at(&want, 0).unwrap();
+        for round in 0..3 {
+            let asked = on.costs(" write", || {
+                for i in 0..2000 {
+                    let (at, len) = (rng.usize(..SPACE - 9000), rng.usize(1..9000));
+                    let bytes = noise(round << 20 | i, len);
+                    file.write_all_at(&bytes, at as u64).unwrap();
+                    want[at..at + len].copy_from_slice(&bytes);
+                    if i % 500 == 250 {
+                        same(&read_at(&file, at as u64, len), &bytes, "A reads its own at once");
+                    }
+                }
+            });
+            same(&all(&on.b(&name)), &want, layout);
+            assert!(asked < 500, "{layout}: {asked} requests for 2000 writes");
+        }
+    }
+}
+
+/// By a glimpse: A is asked how long the file is, and keeps its locks and its bytes.
+pub fn a_stat_elsewhere_sees_each_write(on: &Stage<'_>) {
+    const WRITES: u64 = 200;
+    for layout in LAYOUTS {
+        let name = named(layout);
+        let file = on.create(&name, layout);
+        let data = noise(3, PIECE);
+        let grow = |i: u64| file.write_all_at(&data, i * PIECE as u64).unwrap();
+        // A takes its locks, B knows the file.
+        (0..40).for_each(grow);
+        let open = File::open(on.b(&name)).unwrap();
+        let (callbacks, glimpses) = (counted(on.two, "ldlm_bl_callback"), counted(on.two, "ldlm_gl_callback"));
+        let asked = on.costs(" write", || {
+            for i in 40..40 + WRITES {
+                grow(i);
+                let len = (i + 1) * PIECE as u64;
+                assert_eq!(fs::metadata(on.b(&name)).unwrap().len(), len, "{layout}: by name");
+                assert_eq!(open.metadata().unwrap().len(), len, "{layout}: an open file");
+            }
+        });
+        assert!(asked < WRITES / 2, "{layout}: {asked} of {WRITES} writes reached the OSTs");
+        let more = counted(on.two, "ldlm_bl_callback") - callbacks;
+        assert!(more < WRITES / 10, "{layout}: {more} times A was asked to give its locks up");
+        assert!(counted(on.two, "ldlm_gl_callback") > glimpses, "{layout}: it was asked what it knows");
+        assert_eq!(mtime(&on.a(&name)), mtime(&on.b(&name)), "{layout}: and both see the same time");
+        let blocks = fs::metadata(on.b(&name)).unwrap().blocks();
+        assert!(blocks >= (40 + WRITES) * 8, "{layout}: space counts that is not used yet: {blocks}");
+    }
+}
+
+/// Also while what was kept is on its way to the OSTs.
+pub fn sizes_never_go_back(on: &Stage<'_>) {
+    for layout in LAYOUTS {
+        let name = named(layout);
+        let file = on.create(&name, layout);
+        let (begun, done, over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        thread::scope(|scope| {
+            for seen in [on.b(&name), on.a(&name)] {
+                let (begun, done, over, layout) = (&begun, &done, &over, layout);
+                scope.spawn(move || {
+                    while !over.load(SeqCst) {
+                        let least = done.load(SeqCst);
+                        let len = fs::metadata(&seen).unwrap().len();
+                        let most = begun.load(SeqCst);
+                        assert!((least..=most).contains(&len), "{layout}: {len} is not in {least}..={most}");
+                    }
+                });
+            }
+            let data = noise(5, RECORD);
+            for i in 1..=600 {
+                let len = i * RECORD as u64;
+                begun.store(len, SeqCst);
+                file.write_all_at(&data, len - RECORD as u64).unwrap();
+                done.store(len, SeqCst);
+            }
+            over.store(true, SeqCst);
+        });
+    }
+}
+
+type Way = (&'static str, fn(&Path) -> Vec<u8>);
+
+fn ways() -> [Way; 5] {
+    [
+        ("read", |p| all(p)),
+        ("O_DIRECT", |p| read_at(&direct(p), 0, LEN)),
+        ("a mapping", |p| Map::new(&rw(p), LEN).read(0, LEN)),
+        ("cat", |p| sheen_tests::output(Command::new("cat").arg(p)).stdout),
+        ("copy_file_range", |p| {
+            let (from, to) = (File::open(p).unwrap(), p.with_extension("copy"));
+            let copy = File::create(&to).unwrap();
+            while rustix::fs::copy_file_range(&from, None, &copy, None, LEN).unwrap() > 0 {}
+            all(&to)
+        }),
+    ]
+}
+
+/// Overwrites and extends a known file by kept pieces, and has it looked at in all ways.
+fn looked_at(on: &Stage<'_>, seen: &Path) {
+    let mut kept = 0;
+    for layout in LAYOUTS {
+        let name = named(layout);
+        let file = on.create(&name, layout);
+        let seen = seen.join(&name);
+        let mut want = noise(1, LEN);
+        file.write_all_at(&want, 0).unwrap();
+        for (i, (way, look)) in ways().into_iter().enumerate() {
+            for round in 0..ROUNDS {
+                same(&look(&seen), &want, way);
+                let (at, len) = (rng_of(i as u64, round).usize(..LEN / 2), LEN / 3);
+                let bytes = noise(round * 10 + i as u64, len);
+                write_in(2999, &file, &bytes, at as u64);
+                want[at..at + len].copy_from_slice(&bytes);
+                kept += u64::from(round == 0 && on.kept() > 0);
+                same(&look(&seen), &want, &format!("{layout}: {way}, round {round}"));
+            }
+        }
+    }
+    assert!(kept > 0, "nothing was ever kept");
+}
+
+fn rng_of(a: u64, b: u64) -> fastrand::Rng {
+    fastrand::Rng::with_seed(a << 32 | b)
+}
+
+pub fn what_is_kept_is_read_elsewhere(on: &Stage<'_>) {
+    looked_at(on, &on.at.b);
+}
+
+pub fn what_is_kept_is_read_here(on: &Stage<'_>) {
+    looked_at(on, &on.at.a);
+    // Through the descriptor that wrote, and by its own seek.
+    let mut file = on.create("own", "-c 4 -S 64K");
+    let data = noise(4, LEN);
+    file.write_all(&data[..10]).unwrap();
+    data[10..].chunks(1000).for_each(|bytes| file.write_all(bytes).unwrap());
+    assert_eq!(file.seek(SeekFrom::End(0)).unwrap(), LEN as u64);
+    file.rewind().unwrap();
+    let mut back = Vec::new();
+    file.read_to_end(&mut back).unwrap();
+    same(&back, &data, "its own");
+}
+
+pub fn data_and_holes_are_where_they_were_written(on: &Stage<'_>) {
+    const FAR: u64 = 1 << 20;
+    let piece = noise(1, PIECE);
+    let mut kept = 0;
+    for seen in [&on.at.b, &on.at.a] {
+        for layout in LAYOUTS {
+            let name = named(layout);
+            let _ = fs::remove_file(on.a(&name));
+            let file = on.create(&name, layout);
+            for i in 0..4 {
+                file.write_all_at(&piece, i * FAR).unwrap();
+            }
+            file.write_all_at(&piece, 3 * FAR + 65_536).unwrap();
+            kept += on.kept();
+            let file = File::open(seen.join(&name)).unwrap();
+            let seek = |from| rustix::fs::seek(&file, from);
+            for i in 1..4 {
+                let (start, end) = (i * FAR, i * FAR + PIECE as u64);
+                assert_eq!(seek(Where::Data(start - 8192)).unwrap(), start, "{layout}: the next data");
+                assert_eq!(seek(Where::Hole(start)).unwrap(), end, "{layout}: the next hole");
+            }
+            let last = 3 * FAR + 65_536;
+            assert_eq!(seek(Where::Data(3 * FAR + 8192)).unwrap(), last, "{layout}: the last data");
+            assert_eq!(seek(Where::Data(last + PIECE as u64)).unwrap_err(), Errno::NXIO, "{layout}: no more");
+        }
+    }
+    assert!(kept > 0, "nothing was ever kept");
+}
+
+pub fn a_truncate_meets_what_is_kept(on: &Stage<'_>) {
+    let mut kept = 0;
+    for (cutter, layout) in LAYOUTS.into_iter().flat_map(|l| [(&on.at.b, l), (&on.at.a, l)]) {
+        let name = named(layout);
+        let _ = fs::remove_file(on.a(&name));
+        let file = on.create(&name, layout);
+        file.write_all_at(b"x", 0).unwrap();
+        for (round, cut) in [0, 1, 4096, 65_537, 200_001].into_iter().enumerate() {
+            let mut want = noise(round as u64, LEN);
+            write_in(PIECE, &file, &want, 0);
+            kept += on.kept();
+            rw(&cutter.join(&name)).set_len(cut as u64).unwrap();
+            let sizes = [on.a(&name), on.b(&name)].map(|p| fs::metadata(p).unwrap().len());
+            assert_eq!(sizes, [cut as u64; 2], "{layout}: cut to {cut}");
+            same(&all(&on.b(&name)), &want[..cut], layout);
+            // A goes on where it was.
+            write_in(PIECE, &file, b"goes on", LEN as u64);
+            want[cut..].fill(0);
+            want.extend(b"goes on");
+            same(&all(&on.b(&name)), &want, &format!("{layout}: zeros from {cut}"));
+            same(&all(&on.a(&name)), &want, &format!("{layout}: also here"));
+        }
+        write_in(PIECE, &file, &noise(8, LEN), 0);
+        File::create(cutter.join(&name)).unwrap();
+        let sizes = [on.a(&name), on.b(&name)].map(|p| fs::metadata(p).unwrap().len());
+        assert_eq!(sizes, [0, 0], "{layout}: O_TRUNC");
+    }
+    assert!(kept > 0, "nothing was ever kept");
+}
+
+pub fn a_punched_hole_meets_what_is_kept(on: &Stage<'_>) {
+    let mut kept = 0;
+    for (puncher, layout) in LAYOUTS.into_iter().flat_map(|l| [(&on.at.b, l), (&on.at.a, l)]) {
+        let name = named(layout);
+        let _ = fs::remove_file(on.a(&name));
+        let file = on.create(&name, layout);
+        file.write_all_at(b"x", 0).unwrap();
+        let mut want = noise(2, LEN);
+        for (from, len) in [(10, 100), (60_000, 10_000), (131_072, 65_536), (200_001, 99_000)] {
+            write_in(PIECE, &file, &want, 0);
+            kept += on.kept();
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            rustix::fs::fallocate(rw(&puncher.join(&name)), flags, from as u64, len as u64).unwrap();
+            want[from..from + len].fill(0);
+            same(&all(&on.b(&name)), &want, &format!("{layout}: {len} bytes from {from}"));
+            same(&read_at(&file, 0, LEN), &want, &format!("{layout}: also here"));
+        }
+    }
+    assert!(kept > 0, "nothing was ever kept");
+}
+
+pub fn appends_go_behind_what_is_kept(on: &Stage<'_>) {
+    let mut kept = 0;
+    for (appender, layout) in LAYOUTS.into_iter().flat_map(|l| [(&on.at.b, l), (&on.at.a, l)]) {
+        let name = named(layout);
+        let _ = fs::remove_file(on.a(&name));
+        let file = on.create(&name, layout);
+        let mut tail = OpenOptions::new().append(true).open(appender.join(&name)).unwrap();
+        let mut want = Vec::new();
+        for round in 0..ROUNDS {
+            let more = noise(round, 100_000);
+            write_in(999, &file, &more, want.len() as u64);
+            kept += on.kept();
+            tail.write_all(b"the tail").unwrap();
+            want.extend(more);
+            want.extend(b"the tail");
+            same(&all(&on.b(&name)), &want, &format!("{layout}, round {round}"));
+            same(&all(&on.a(&name)), &want, &format!("{layout}, round {round}: also here"));
+        }
+    }
+    assert!(kept > 0, "nothing was ever kept");
+}
+
+pub fn times_do_not_move_by_themselves(on: &Stage<'_>) {
+    let file = on.create("f", "-c 4 -S 64K");
+    file.write_all_at(b"x", 0).unwrap();
+    write_in(PIECE, &file, &noise(1, LEN), 0);
+    let kept = on.kept();
+    let (b, a) = (mtime(&on.b("f")), mtime(&on.a("f")));
+    assert_eq!(a, b, "both see the time of the last write");
+    thread::sleep(AGED);
+    assert_eq!(on.kept(), 0, "what was kept is written by now");
+    assert_eq!([mtime(&on.a("f")), mtime(&on.b("f"))], [a, a], "when it was written does not show");
+    write_in(PIECE, &file, &noise(2, LEN), 0);
+    let (b, a) = (mtime(&on.b("f")), mtime(&on.a("f")));
+    thread::sleep(Duration::from_millis(100));
+    file.sync_all().unwrap();
+    assert_eq!([mtime(&on.a("f")), mtime(&on.b("f"))], [a, b], "neither does an fsync");
+    drop(file);
+    assert_eq!([mtime(&on.a("f")), mtime(&on.b("f"))], [a, a], "nor a close");
+    assert!(kept > 0, "nothing was kept");
+}
+
+pub fn a_time_that_was_set_stays(on: &Stage<'_>) {
+    let past = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 5);
+    let times = || [mtime(&on.a("f")), mtime(&on.b("f"))];
+    let file = on.create("f", "-c 4 -S 64K");
+    file.write_all_at(b"x", 0).unwrap();
+    for setter in [&on.at.a, &on.at.b] {
+        write_in(PIECE, &file, &noise(1, LEN), 0);
+        File::open(setter.join("f")).unwrap().set_modified(past).unwrap();
+        let set = [(1_000_000_000, 5); 2];
+        assert_eq!(times(), set, "as it was set");
+        thread::sleep(AGED);
+        assert_eq!(times(), set, "and so it stays");
+        file.sync_all().unwrap();
+        assert_eq!(times(), set, "also after an fsync");
+        file.write_all_at(b"y", 1).unwrap();
+        let [a, b] = times();
+        assert!(a.0 > 1_000_000_000 && a == b, "a write is newer: {a:?} {b:?}");
+    }
+}
+
+/// By other processes of the same mount, and of the other one.
+pub fn names_change_under_what_is_kept(on: &Stage<'_>) {
+    let bash = |dir: &Path, script: &str| {
+        let mut command = Command::new("bash");
+        command.args(["-ec", script]).current_dir(dir).env("PATH", std::env::var_os("PATH").unwrap());
+        sheen_tests::run_command(command).ok()
+    };
+    let mut kept = 0;
+    for other in [&on.at.a, &on.at.b] {
+        let file = on.create("f", "-c 4 -S 64K");
+        file.write_all_at(b"x", 0).unwrap();
+        let mut want = noise(1, LEN);
+        write_in(PIECE, &file, &want, 0);
+        kept += on.kept();
+        bash(other, "mv f g && ln g h");
+        same(&all(&other.join("g")), &want, "under its new name");
+        write_in(PIECE, &file, b"renamed", 70_000);
+        want[70_000..70_007].copy_from_slice(b"renamed");
+        same(&all(&other.join("h")), &want, "under another one");
+        assert_eq!(bash(other, "stat -c %s h; wc -c < g"), format!("{LEN}\n{LEN}\n"));
+        write_in(PIECE, &file, b"once more", 140_000);
+        want[140_000..140_009].copy_from_slice(b"once more");
+        let mut again = rw(&other.join("h"));
+        bash(other, "rm g h");
+        let mut back = Vec::new();
+        again.read_to_end(&mut back).unwrap();
+        same(&back, &want, "without any name");
+        write_in(PIECE, &file, b"nameless", 200_000);
+        want[200_000..200_008].copy_from_slice(b"nameless");
+        same(&read_at(&again, 0, LEN), &want, "and still written to");
+        fs::write(other.join("f"), "another one").unwrap();
+        same(&read_at(&file, 0, LEN), &want, "which a new file of its name leaves alone");
+        bash(other, "rm f");
+    }
+    assert!(kept > 0, "nothing was ever kept");
+}
+
+/// Each writes every other part of each page, through a descriptor of its own.
+pub fn processes_share_what_is_kept(on: &Stage<'_>) {
+    const PART: usize = 100;
+    const PARTS: usize = 2000;
+    let script = format!(
+        "
+import os, sys
+me = int(sys.argv[2]); fd = os.open(sys.argv[1], os.O_RDWR)
+for i in range(me, {PARTS}, 4):
+    part = bytes([1 + i % 251]) * {PART}
+    assert os.pwrite(fd, part, i * {PART}) == {PART}
+    assert os.pread(fd, {PART}, i * {PART}) == part, i
+"
+    );
+    // Two and two, on both mounts; then all on one.
+    for (name, dirs) in [("f", [&on.at.a, &on.at.b]), ("g", [&on.at.a, &on.at.a])] {
+        on.create(name, "-c 4 -S 64K").write_all_at(b"x", 0).unwrap();
+        let start = |me: usize| {
+            let mut command = Command::new("python3");
+            command.args(["-c", &script]).arg(dirs[me % 2].join(name)).arg(me.to_string());
+            command.stdin(Stdio::null()).spawn().unwrap()
+        };
+        for mut child in (0..4).map(start).collect::<Vec<_>>() {
+            assert!(child.wait().unwrap().success(), "{name}: each reads what it wrote");
+        }
+        let want: Vec<u8> = (0..PARTS).flat_map(|i| [1 + (i % 251) as u8; PART]).collect();
+        same(&all(&on.b(name)), &want, "B");
+        same(&all(&on.a(name)), &want, "A");
+    }
+}
+
+/// What nobody can read any more need not be written: who removes what it has open itself knows that.
+pub fn nothing_is_left_of_what_was_removed(on: &Stage<'_>) {
+    let before = objects(&on.two.fs);
+    for remover in [&on.at.a, &on.at.b] {
+        let file = on.create("f", "-c 4 -S 64K");
+        file.write_all_at(b"x", 0).unwrap();
+        let bytes = noise(1, 8 << 20);
+        let start = sent(on.two);
+        write_in(65_536, &file, &bytes, 0);
+        fs::remove_file(remover.join("f")).unwrap();
+        drop(file);
+        until(EVICTION_MAX, "its objects go", || objects(&on.two.fs) <= before);
+        assert_eq!(on.kept(), 0, "it is forgotten");
+        let sent = sent(on.two) - start;
+        assert!(remover != &on.at.a || sent < 6 << 20, "of 8 MiB of a removed file {sent} bytes were written");
+    }
+}
+
+pub fn little_is_kept_if_little_may_be(on: &Stage<'_>) {
+    set(on.two, "osc.{}-*.max_dirty_mb=1");
+    let (over, most) = (AtomicBool::new(false), AtomicU64::new(0));
+    for (layout, piece) in [("-c 1", 16_384), ("-c 4 -S 64K", RECORD)] {
+        let name = format!("f{piece}");
+        let (file, data) = (on.create(&name, layout), noise(1, 64 << 20));
+        over.store(false, SeqCst);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(SeqCst) {
+                    let now = numbers(on.two, "osc.{}-*.cur_dirty_bytes").into_iter().max().unwrap_or(0);
+                    most.fetch_max(now, SeqCst);
+                }
+            });
+            write_in(piece, &file, &data, 0);
+            over.store(true, SeqCst);
+        });
+        assert!(total(on.two, "osc.{}-*.cur_grant_bytes") > 0, "space is promised, and shown");
+        same(&all(&on.b(&name)), &data, layout);
+        fs::remove_file(on.a(&name)).unwrap();
+    }
+    let most = most.load(SeqCst);
+    assert!((1..=1 << 20).contains(&most), "{most} bytes are kept by one OSC");
+    set(on.two, "osc.{}-*.max_dirty_mb=64");
+}
+
+pub fn nothing_is_kept_if_nothing_may_be(on: &Stage<'_>) {
+    set(on.two, "llite.{}-*.writeback=0");
+    let file = on.create("f", "-c 1");
+    let data = noise(1, 100 * PIECE);
+    assert_eq!(on.costs(" write", || write_in(PIECE, &file, &data, 0)), 100, "each write is a request");
+    assert_eq!(on.kept(), 0);
+    same(&all(&on.b("f")), &data, "B");
+    set(on.two, "llite.{}-*.writeback=1");
+    assert!(on.costs(" write", || write_in(PIECE, &file, &data, 0)) < 20, "and they are not when it is on again");
+}
