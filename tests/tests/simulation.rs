@@ -1,4 +1,4 @@
-//! The whole system, simulated: three clients, MGS and MDT, four OSTs over a network that breaks, on disks that forget.
+//! The whole system, simulated: clients, MGS and MDT, OSTs over a network that breaks, on disks that forget.
 //!
 //! A seed that fails is run again, with all its events printed, by `SHEEN_SIM_SEED=n cargo test -p sheen-tests --test simulation NAME --
 //! --nocapture`.

@@ -283,8 +283,8 @@ fn an_unmount_writes_everything() {
     umount.arg("umount").arg(&two.second.mnt);
     run_within(umount, Duration::from_secs(20)).ok();
     assert!(!is_mounted(&two.second.mnt));
-    for i in 0..LAYOUTS.len() {
-        same(&all(&at.b(&format!("f{i}"))), &noise(i as u64, LEN), LAYOUTS[i]);
+    for (i, layout) in LAYOUTS.into_iter().enumerate() {
+        same(&all(&at.b(&format!("f{i}"))), &noise(i as u64, LEN), layout);
     }
 }
 

@@ -11,6 +11,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use sheen_lnet::Nid;
+use sheen_lockd::Glimpse;
 use sheen_objects::{change, runs};
 use sheen_rpc::{Export, Response};
 use sheen_wire::{
@@ -62,8 +63,10 @@ impl Ost {
             let extent = |part: &Part| change::inside(part.offset, part.len.into());
             let wants: Vec<_> =
                 parts.iter().filter_map(extent).map(|e| (Resource::extent(object), Mode::Pr, e)).collect();
-            let mut lock = self.locks.lockd().local(&wants, Some(export));
-            lock.wait().await;
+            let mut lock = None;
+            if self.has_unwritten(export, object).await? {
+                lock.insert(self.locks.lockd().local(&wants, Some(export))).wait().await;
+            }
             let read = if remote { self.store.read_and_sum(&parts) } else { self.store.read(&parts) };
             drop(lock);
             read.map(|(lens, bulk)| (object, (lens.into_iter(), bulk, 0)))
@@ -84,13 +87,20 @@ impl Ost {
         Ok(Response::with_bulk(Reply::Read(lens), bulk))
     }
 
+    /// Whether somebody who has locks for writing to an object also keeps something that is not here. Who holds locks for an append has
+    /// nothing, and waits for further ones meanwhile: that must not hold up who reads.
+    async fn has_unwritten(&self, export: &Arc<Export>, object: Fid) -> Result<bool> {
+        let known = self.locks.glimpse(export, &[(Resource::extent(object), 0)]).await?;
+        Ok(known.iter().any(|known| *known != Glimpse::default()))
+    }
+
     /// The next data or hole, when those who write behind the offset have done so.
     ///
     /// # Errors
     /// As [`Ost::read_written`].
     pub(crate) async fn seek(&self, export: &Arc<Export>, object: Fid, offset: u64, what: Seek) -> Result<Option<u64>> {
         let (resource, rest) = (Resource::extent(object), Policy::extent(offset, u64::MAX));
-        if self.locks.nobody_writes(export, resource, &rest) {
+        if self.locks.nobody_writes(export, resource, &rest) || !self.has_unwritten(export, object).await? {
             return self.store.seek(object, offset, what);
         }
         let mut lock = self.locks.lockd().local(&[(resource, Mode::Pr, rest)], Some(export));

@@ -285,6 +285,24 @@ fn who_has_much_to_flush_has_the_time_as_long_as_it_flows() {
     assert_eq!(process.value("ldlm.namespaces.filter-sheen-OST0000_UUID.lock_timeouts"), "0");
 }
 
+/// Who appends holds locks on some objects while it waits for others: nobody who only reads may wait for that.
+#[test]
+fn a_read_does_not_wait_for_who_has_nothing_to_flush() {
+    let process = Process::new();
+    let ost = process.start(Some(0)).unwrap();
+    let [a, b, _] = callers(&process, &ost);
+    a.write(OBJECT, 0, b"abc");
+    let lock = take(&a, pw(0, u64::MAX));
+    let begun = b.begin(Request::Read { parts: vec![part(0, 8)] }, Bytes::new());
+    match a.callbacks.recv_timeout(PATIENCE).unwrap() {
+        Callback::Glimpse { id, .. } => a.keeps(id, None),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(b.end(begun), Ok(Reply::Read(lens)) if lens == [3]));
+    a.not_asked();
+    a.cancel(lock);
+}
+
 /// What is removed need not be written first: the writer is told by the mode.
 #[test]
 fn only_who_removes_an_object_asks_for_all_of_it_for_itself() {
@@ -294,10 +312,7 @@ fn only_who_removes_an_object_asks_for_all_of_it_for_itself() {
     let wanted = |request, bulk: &'static [u8]| {
         let lock = take(&a, pw(0, u64::MAX));
         let begun = b.begin(request, Bytes::from_static(bulk));
-        let mode = match a.callbacks.recv_timeout(PATIENCE).unwrap() {
-            Callback::Blocking { wanted, .. } => wanted.0,
-            other => panic!("{other:?}"),
-        };
+        let (_, mode) = a.asked_for();
         a.cancel(lock);
         b.end(begun).unwrap();
         mode

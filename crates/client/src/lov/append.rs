@@ -36,6 +36,8 @@ impl Lov {
     /// # Errors
     /// ENOLCK: the locks could not be had, or were lost again and again. What else the OSTs answer.
     pub async fn lock_end(&self, layout: &Layout) -> Result<(u64, Vec<LockRef>)> {
+        // While the locks are waited for, who reads must not have to wait for what is kept under those that are there.
+        self.settle_file(layout).await;
         for _ in 0..ROUNDS_MAX {
             let Some(locks) = self.lock_for_writing(layout).await? else { continue };
             let end = self.size(layout).await?;

@@ -93,12 +93,26 @@ impl<'a> Caller<'a> {
         reply.unwrap().bulk.into_bytes()
     }
 
-    /// The lock that is asked back.
+    /// The lock that is asked back. Should it first be asked what there is under it, there is something.
     pub fn asked(&self) -> LockId {
-        match self.callbacks.recv_timeout(PATIENCE).unwrap() {
-            Callback::Blocking { id, .. } => id,
-            other => panic!("{other:?}"),
+        self.asked_for().0
+    }
+
+    /// The lock that is asked back, and for what.
+    pub fn asked_for(&self) -> (LockId, Mode) {
+        loop {
+            match self.callbacks.recv_timeout(PATIENCE).unwrap() {
+                Callback::Blocking { id, wanted, .. } => return (id, wanted.0),
+                Callback::Glimpse { id, .. } => self.keeps(id, Some(ObjectAttr { size: 1, ..ObjectAttr::default() })),
+                other => panic!("{other:?}"),
+            }
         }
+    }
+
+    /// Answers a glimpse.
+    pub fn keeps(&self, id: LockId, attr: Option<ObjectAttr>) {
+        let request = Request::Glimpsed { answers: vec![(id, attr)] };
+        self.process.runtime.block_on(self.import.call_urgent(request, Bulk::new())).unwrap();
     }
 
     pub fn not_asked(&self) {

@@ -95,7 +95,7 @@ impl Plan {
             4 => [0, 0, 10, 2],
             _ => [6, 3, 2, 1],
         };
-        let tight = (rng.u32(0..10) < 2).then(|| rng.u64(200..1000) << 10);
+        let tight = (rng.u32(0..10) < 2).then(|| rng.u64(16..260) << 10);
         // New files would find no OST with room.
         let weights = if tight.is_some() { [8, 0, 2, 0] } else { weights };
         Plan {
@@ -106,7 +106,7 @@ impl Plan {
             ops: 40 + rng.usize(0..40) + 2 * clients,
             weights,
             breaks: rng.u32(0..10) < 5,
-            cuts: rng.u32(0..10) < 2,
+            cuts: rng.u32(0..10) < 3,
             deaths: rng.u32(0..10) < 3,
             kernels: rng.bool(),
             reach: [8 << 10, 100 << 10, 260 << 10][rng.usize(0..3)],

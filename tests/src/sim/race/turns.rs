@@ -27,7 +27,8 @@ pub fn check(turns: &[Turn]) -> Result<(), String> {
     for (i, a) in turns.iter().enumerate() {
         for b in &turns[i + 1..] {
             let apart = a.span.before(&b.span) || b.span.before(&a.span);
-            if !apart && !(a.shared && b.shared) && !a.lost && !b.lost {
+            let fine = apart || a.shared && b.shared || a.lost || b.lost;
+            if !fine {
                 return Err(format!("both had the lock: {a:?} and {b:?}"));
             }
         }
