@@ -210,7 +210,10 @@ pub fn power_failure(seed: u64, ops: usize, log: usize) -> Trace {
         let (mut nodes, run) = boot(world, seed).await;
         let programs = run.begin(ops);
         run.end(programs).await;
-        run.alone(0, Op::SyncFs).await;
+        // Each client knows what it keeps.
+        for client in 0..CLIENTS.len() {
+            run.alone(client, Op::SyncFs).await;
+        }
         {
             let state = &mut *run.state();
             state.promises.all_synced(&state.model);

@@ -15,7 +15,7 @@ use crate::Client;
 const EDEADLK: Errno = Errno(35);
 
 impl Client {
-    /// Takes a lock for a program (`Pr`: shared, read; `Ex`, `Pw`: exclusive, write), or gives it up (`Nl`). Where it has to wait it does so
+    /// Takes a lock for a program (`Pr`: shared, read; `Pw`: exclusive, write), or gives it up (`Nl`). Where it has to wait it does so
     /// until it is granted or `interrupted` resolves.
     ///
     /// Locks are lost, with a warning, when the MDT was restarted or has given this client up.

@@ -34,7 +34,8 @@ impl Client {
         mdc::done(self.mdc.call(Request::Sync { fid: Some(dir.fid()) }).await?)
     }
 
-    /// Answers when everything that any client did before is durable on the MDT and on all active OSTs.
+    /// Answers when everything that was done through this client before is durable on the MDT and on all active OSTs; of what others did,
+    /// what has reached them.
     ///
     /// # Errors
     /// EIO: as [`Client::fsync`], for all files. It is told once here, and fsync of a file tells it as well.
