@@ -93,7 +93,8 @@ fn data_in_files_reaches_the_program_and_so_does_what_is_missing_there() {
             assert!(got == want[offset..offset + len], "{name}: {len} at {offset}");
         }
         let after = m.session.stats();
-        assert_eq!(after.bytes_spliced > before.bytes_spliced + 1_000_000, name == "files", "{after:?}");
+        // Not all of it: where no pipe is free an answer is copied.
+        assert!(name != "files" || after.bytes_spliced > before.bytes_spliced, "{after:?}");
         assert_eq!(after.lost_replies, before.lost_replies);
     }
 }
