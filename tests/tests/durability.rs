@@ -162,7 +162,7 @@ fn within_one_process_nobody_connects() {
     let log = log();
     let bad: Vec<_> =
         log.lines().filter(|l| l.contains(" WARN ") || l.contains("ERROR") || l.contains("refusing")).collect();
-    assert!(bad.is_empty(), "{bad:#?}");
+    assert!(bad.is_empty(), "{bad:#?} in\n{log}");
 }
 
 #[test]

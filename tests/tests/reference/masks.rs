@@ -30,6 +30,8 @@ const MASKS: &[(&str, &str)] = &[
     (r"(?m)^(\w+ [0-9a-f]+ 4096 4096) \d+ \d+ \d+ \d+ \d+ 255$", "${1} # # # # # 255"),
     (r"\bID: [0-9a-f]+ +", "ID: # "),
     (r"(?m)^\d+ \d+ \d+:\d+ / /mnt", "# # # / /mnt"),
+    // How much a pipe holds here.
+    (r"\bmax_read=\d+", "max_read=#"),
     // A file's own FID and that of the directory for each of its names. In `lma` the bit 4 stands for a parent on another
     // MDT, and the recorded file system has two.
     (r"(?m)^(trusted\.lma=0x00000000)0[04](000000)[0-9a-f]{32}$", "${1}00${2}<fid>"),
