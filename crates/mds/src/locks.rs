@@ -232,6 +232,9 @@ impl Mdt {
                 self.locks.leave_out_changing(entries);
                 entries.iter().enumerate().for_each(|(n, e)| e.entry.iter().for_each(|e| grants.entry(n, e, kept)));
             }
+            // Of a file just made OPEN is not granted: many are removed again before anybody opens them, and it would have to be given
+            // back first.
+            Ok(Done { reply: Reply::Opened { entry, created: true, .. }, .. }) => grants.made(entry, kept),
             Ok(Done { reply: Reply::Entry(entry) | Reply::Opened { entry, .. }, .. }) => grants.entry(0, entry, kept),
             Ok(Done { reply: Reply::Attrs(several), .. }) => {
                 several.iter().enumerate().for_each(|(n, e)| e.iter().for_each(|e| grants.entry(n, e, kept)));
@@ -273,6 +276,11 @@ impl Granter<'_> {
         // What has a name is not removed behind the back of who may open it.
         let opens = attr.kind == FileKind::Regular && attr.nlink > 0;
         self.grant(n, attr.fid, if opens { kept | bits::OPEN } else { kept });
+    }
+
+    /// The inode that was made.
+    fn made(&mut self, entry: &Entry, kept: u64) {
+        self.grant(0, entry.attr.fid, kept);
     }
 
     fn grant(&mut self, n: usize, fid: Fid, try_bits: u64) {
