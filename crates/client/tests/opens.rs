@@ -5,25 +5,13 @@ mod fake;
 
 use std::{sync::Arc, time::Duration};
 
-use fake::{FakeMds, Mounted, ROOT, bulk, name, root, with};
-use sheen_client::{Caller, Invalidate, OpenFile};
+use fake::{FakeMds, Kernel, Mounted, ROOT, bulk, name, root, with};
+use sheen_client::{Caller, OpenFile};
 use sheen_wire::{
     Fid, Mds,
     ldlm::{Resource, bits},
     mds::flags,
 };
-
-/// Keeps nothing, and checks permissions.
-struct Kernel;
-
-impl Invalidate for Kernel {
-    fn names(&self) {}
-    fn attr(&self, _: Fid) {}
-    fn data(&self, _: Fid) {}
-    fn keeps_names(&self) -> bool {
-        true
-    }
-}
 
 /// A closed file with some bytes, looked up after locks were switched on: what is asked from then on is what this costs.
 async fn known(m: &Mounted, file: &str) -> Fid {

@@ -5,20 +5,9 @@ mod fake;
 
 use std::{sync::Arc, time::Duration};
 
-use fake::{Mounted, ROOT, bulk, name, root, with};
-use sheen_client::{DirItem, Invalidate, OpenDir};
-use sheen_wire::{Errno, Fid, mds::flags};
-
-struct Kernel;
-
-impl Invalidate for Kernel {
-    fn names(&self) {}
-    fn attr(&self, _: Fid) {}
-    fn data(&self, _: Fid) {}
-    fn keeps_names(&self) -> bool {
-        true
-    }
-}
+use fake::{Kernel, Mounted, ROOT, bulk, name, root, with};
+use sheen_client::{DirItem, OpenDir};
+use sheen_wire::{Errno, mds::flags};
 
 /// A directory of so many files with a byte each, of which nothing is known.
 async fn directory(m: &Mounted, files: usize) -> Arc<OpenDir> {

@@ -16,7 +16,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use sheen_client::{Caller, Client, ClientOptions, GroupSource};
+use sheen_client::{Caller, Client, ClientOptions, GroupSource, Invalidate};
 use sheen_lnet::{Net, Nid};
 use sheen_params::Params;
 use sheen_rpc::{BoxFuture, Export, Response, Server, Service};
@@ -199,6 +199,18 @@ struct TestGroups;
 impl GroupSource for TestGroups {
     fn groups(&self, pid: u32) -> Option<Vec<u32>> {
         (pid == 42).then(|| vec![7, 8])
+    }
+}
+
+/// A kernel that keeps nothing, and checks permissions.
+pub struct Kernel;
+
+impl Invalidate for Kernel {
+    fn names(&self) {}
+    fn attr(&self, _: Fid) {}
+    fn data(&self, _: Fid) {}
+    fn keeps_names(&self) -> bool {
+        true
     }
 }
 

@@ -250,22 +250,6 @@ fn those_of_a_group_write_at_once() {
     });
 }
 
-/// Not a test of anything; tells what a write costs that nobody is in the way of.
-#[test]
-#[ignore = "prints a measurement"]
-fn cost_of_a_local_that_nobody_is_in_the_way_of() {
-    real(async |s| {
-        let lockd = &s.service.lockd;
-        let wants = [(object(1), Mode::Pw, Policy::extent(0, 4095))];
-        const ROUNDS: u32 = 1_000_000;
-        let began = s.rt.now();
-        for _ in 0..ROUNDS {
-            assert!(lockd.local(&wants, None).is_granted());
-        }
-        println!("{:?} each", s.rt.now().since(began) / ROUNDS);
-    });
-}
-
 #[test]
 fn a_request_that_comes_again_takes_the_place_of_the_first() {
     real(async |s| {
