@@ -13,10 +13,10 @@ use parking_lot::Mutex;
 use sheen_rpc::Import;
 use sheen_rt::Rt;
 use sheen_wire::{
-    Bulk, Cred, Errno, Fid, Mds, Result, StatFs,
+    Attr, Bulk, Cred, Errno, Fid, Mds, Result, StatFs,
     fid::SEQ_WIDTH,
     ldlm::LockId,
-    mds::{Call, Entry, Reply, Request},
+    mds::{Answer, Call, Entry, Reply, Request},
 };
 
 use crate::{
@@ -53,6 +53,10 @@ pub struct Kept {
     pub locks: Vec<(Fid, LockRef)>,
     /// Inodes that the request made go. Whoever made it gives up the locks on them ([`LockTable::gone`]) when it has dropped the names.
     pub gone: Vec<Fid>,
+    /// The directory in which it made or removed an entry, as it is since.
+    pub dir: Option<Attr>,
+    /// The inodes that it changed, where it took names away.
+    pub touched: Vec<Fid>,
 }
 
 /// Names that may be handed out.
@@ -164,7 +168,8 @@ impl Mdc {
         let call = Call { request, keep, cancels, converts };
         let answer = self.import.call(call, Bulk::new()).await?.body;
         let locks = keeping.map(|keeping| keeping.granted(&answer.grants)).unwrap_or_default();
-        Ok(Kept { reply: answer.reply, locks, gone: answer.gone })
+        let Answer { reply, gone, dir, touched, .. } = answer;
+        Ok(Kept { reply, locks, gone, dir, touched })
     }
 
     /// Sends a request in somebody's name; once more with all the groups if the MDT says that they matter.

@@ -9,7 +9,7 @@ use sheen_rpc::{BoxFuture, Export, Response, Service};
 use sheen_rt::Instant;
 use sheen_wire::ast::Grant;
 use sheen_wire::mds::{Answer, Call, Reply, Request};
-use sheen_wire::{Bulk, Errno, Fid, Mds, Result, StatFs, Time};
+use sheen_wire::{Attr, Bulk, Errno, Fid, Mds, Result, StatFs, Time};
 use tracing::error;
 
 use crate::commit::Goal;
@@ -106,6 +106,8 @@ struct Executed {
     grants: Vec<Grant>,
     /// Others keep what it changed: the reply waits until they have forgotten it.
     change: Option<Change>,
+    /// See [`Answer::dir`].
+    dir: Option<Attr>,
 }
 
 /// Why a request was not executed.
@@ -122,7 +124,7 @@ enum Not {
 
 impl Mdt {
     async fn execute(&self, export: &Arc<Export>, call: &Call) -> Result<Response<Answer>> {
-        let Executed { result, grants, change } = self.execute_once(export, call).await?;
+        let Executed { result, grants, change, dir } = self.execute_once(export, call).await?;
         let no_more = match change {
             Some(change) => change.revoke().await,
             None => None,
@@ -132,7 +134,9 @@ impl Mdt {
         }
         result.map(|Done { reply, transno, touched, .. }| {
             let gone = locks::gone(&touched).chain(no_more).collect();
-            Response::with_transno(Answer { reply, grants, gone }, transno)
+            let touched =
+                if call.request.takes_names() { touched.iter().map(|(fid, _)| *fid).collect() } else { Vec::new() };
+            Response::with_transno(Answer { reply, grants, gone, dir, touched }, transno)
         })
     }
 
@@ -205,6 +209,7 @@ impl Mdt {
         }
         let fault = if matches!(result, Err(Errno::EIO)) { ns.take_fault() } else { None };
         let change = result.as_ref().ok().and_then(|done| self.change(export, &done.touched, done.nameless));
+        let dir = result.as_ref().ok().and_then(|done| core.ns.changed_dir(request, done));
         let grants = self.grants(export, call, &mut result);
         if core.ns.has_replaced() {
             self.replaced.notify_one();
@@ -214,7 +219,7 @@ impl Mdt {
         if let Some(fault) = fault {
             error!("{}: {} failed: {fault}", self.name, request.op());
         }
-        Ok(Executed { result, grants, change })
+        Ok(Executed { result, grants, change, dir })
     }
 }
 

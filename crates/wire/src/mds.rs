@@ -167,11 +167,16 @@ pub struct Answer {
     pub grants: Vec<Grant>,
     /// Inodes that are no more since this request: there is nothing to keep of them.
     pub gone: Vec<Fid>,
+    /// The directory in which it made or removed an entry, as it is since: of [`Request::Create`], [`Request::OpenCreate`] and
+    /// [`Request::Unlink`].
+    pub dir: Option<Attr>,
+    /// The inodes that it changed, in any part: of [`Request::Unlink`] and [`Request::Rename`].
+    pub touched: Vec<Fid>,
 }
 
 impl From<Reply> for Answer {
     fn from(reply: Reply) -> Answer {
-        Answer { reply, grants: Vec::new(), gone: Vec::new() }
+        Answer { reply, grants: Vec::new(), gone: Vec::new(), dir: None, touched: Vec::new() }
     }
 }
 
@@ -313,6 +318,11 @@ pub enum Reply {
 }
 
 impl Request {
+    /// Whether it takes names away, so that only the answer knows for certain what was behind them ([`Answer::touched`]).
+    pub fn takes_names(&self) -> bool {
+        matches!(self, Request::Unlink { .. } | Request::Rename { .. })
+    }
+
     /// Whether the request changes something that a second execution would change again or refuse.
     pub fn modifies(&self) -> bool {
         use Request::*;

@@ -145,6 +145,18 @@ fn digest(bytes: &Bytes) -> u32 {
 }
 
 impl Outcome {
+    /// Without the attributes in a listing that `listed` came without: those of a file that somebody was changing meanwhile under another name.
+    pub fn as_listed(mut self, listed: &Outcome) -> Outcome {
+        if let (Outcome::Entries(all), Outcome::Entries(listed)) = (&mut self, listed) {
+            for (name, entry) in all.iter_mut() {
+                if listed.get(name).is_some_and(|(.., view)| view.is_none()) {
+                    entry.2 = None;
+                }
+            }
+        }
+        self
+    }
+
     /// Without what a lost write changes: sizes and bytes.
     pub fn without_data(self) -> Outcome {
         let empty = |view: View| View { size: 0, ..view };

@@ -274,6 +274,10 @@ impl State {
         if self.rule == Rule::DataLost && syncs && *answer == Err(Errno::EIO) {
             return; // the truth
         }
+        let expected = match answer {
+            Ok(answer) => expected.map(|expected| expected.as_listed(answer)),
+            Err(_) => expected,
+        };
         let lost = |answer: Answer| if self.rule == Rule::Exact { answer } else { answer.map(Outcome::without_data) };
         if lost(answer.clone()) != lost(expected.clone()) {
             let history: Vec<&str> = self.history.iter().map(String::as_str).collect();

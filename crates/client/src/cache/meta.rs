@@ -7,10 +7,15 @@
 //!
 //! **Own changes** call nobody back here: the server spares the locks of whoever changes. So a change ([`Meta::begin`], [`Meta::end`])
 //! drops what it changed before it returns, and what was asked for before a change ended is not put in after it: the answer may be
-//! from before ([`Token`]). This is counted in shards, by hash: a collision costs a request.
+//! from before ([`Token`]). When changes ended is counted in shards, by hash: a collision costs a request.
 //!
-//! Bounded: records (LRU), names per record, missing names in total, extended attributes per record.
+//! **New directories**: of a directory that this client made it knows every name, as long as it holds its lock: those that it put there
+//! itself, noted before it asks for them ([`Meta::adds`]). Any other is missing ([`Meta::is_absent`]). So who unpacks an archive asks
+//! for no name before making it.
+//!
+//! Bounded: records (LRU), names per record, missing names and names in new directories in total, extended attributes per record.
 
+use std::hash::BuildHasher;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -26,6 +31,8 @@ pub const ATTR: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM;
 const NAMES_MAX: usize = 8;
 /// Missing names kept in all.
 const ABSENT_MAX: usize = 65_536;
+/// Names in new directories noted in all: some 16 bytes each.
+const NOTED_MAX: usize = 262_144;
 /// Extended attributes kept of one inode, and their largest value in bytes.
 const XATTRS_MAX: usize = 4;
 const XATTR_BYTES_MAX: usize = 1024;
@@ -41,6 +48,8 @@ struct Inode {
     /// The names under which it is in [`Meta::names`].
     names: Vec<(Fid, Bytes)>,
     absent: FxHashSet<Bytes>,
+    /// Of a new directory: hashes of the names that may be there. All others are missing.
+    noted: Option<FxHashSet<u64>>,
 }
 
 /// Extended attributes of an inode.
@@ -69,32 +78,31 @@ pub struct Known {
     pub merged: Option<Attr>,
 }
 
+/// Changes of an inode, while there are some.
 #[derive(Clone, Copy, Default)]
-struct Shard {
-    /// Changes under way.
-    changing: u32,
-    /// Changes begun so far.
-    begun: u32,
-    /// [`Meta::seq`] at the end of the last.
-    ended: u64,
+struct Changing {
+    /// Under way.
+    now: u32,
+    /// Begun since there are some.
+    begun: u64,
 }
 
 /// When something was asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Token {
     seq: u64,
-    /// It was a change itself, alone in its shards, which ended as this one.
-    own: Option<([u16; 4], u64)>,
+    /// It was a change itself, which met no other of its inodes and ended as this one.
+    own: Option<u64>,
 }
 
 /// A change under way.
 #[derive(Clone, Debug)]
 pub struct Begun {
     seq: u64,
-    shards: [u16; 4],
+    /// No other was under way.
     alone: bool,
-    begun: [u32; 4],
-    fids: Vec<Fid>,
+    /// What is changed, and the how manyth change of it this is.
+    own: Vec<(Fid, u64)>,
 }
 
 /// See the module.
@@ -102,16 +110,22 @@ pub struct Meta {
     inodes: LruCache<Fid, Inode, FxBuildHasher>,
     names: FxHashMap<(Fid, Bytes), Fid>,
     absent: usize,
-    shards: Vec<Shard>,
+    noted: usize,
+    changing: FxHashMap<Fid, Changing>,
+    /// [`Meta::seq`] at the end of the last change, by shard.
+    ended: Vec<u64>,
     /// Changes ended so far, and times that all was dropped.
     seq: u64,
     /// [`Meta::seq`] when all was dropped last.
     cleared: u64,
 }
 
-fn shard(fid: Fid) -> u16 {
-    use std::hash::BuildHasher;
-    (FxBuildHasher.hash_one(fid) >> 40) as u16 % SHARDS as u16
+fn hash(name: &Bytes) -> u64 {
+    FxBuildHasher.hash_one(name)
+}
+
+fn shard(fid: Fid) -> usize {
+    (FxBuildHasher.hash_one(fid) >> 40) as usize % SHARDS
 }
 
 impl Meta {
@@ -119,8 +133,16 @@ impl Meta {
     pub fn new(max: usize) -> Meta {
         // Evicted by hand, because names go with an inode.
         let inodes = LruCache::with_hasher(NonZeroUsize::new(max).unwrap_or(NonZeroUsize::MIN), FxBuildHasher);
-        let (names, shards) = (FxHashMap::default(), vec![Shard::default(); SHARDS]);
-        Meta { inodes, names, absent: 0, shards, seq: 0, cleared: 0 }
+        Meta {
+            inodes,
+            names: FxHashMap::default(),
+            absent: 0,
+            noted: 0,
+            changing: FxHashMap::default(),
+            ended: vec![0; SHARDS],
+            seq: 0,
+            cleared: 0,
+        }
     }
 
     /// How many inodes are kept.
@@ -134,10 +156,10 @@ impl Meta {
     }
 
     fn fresh(&self, fid: Fid, token: &Token) -> bool {
-        let at = shard(fid);
-        let shard = &self.shards[usize::from(at)];
-        let own = || token.own.is_some_and(|(shards, seq)| shard.ended == seq && shards.contains(&at));
-        self.cleared <= token.seq && shard.changing == 0 && (shard.ended <= token.seq || own())
+        let ended = self.ended[shard(fid)];
+        self.cleared <= token.seq
+            && !self.changing.contains_key(&fid)
+            && (ended <= token.seq || token.own == Some(ended))
     }
 
     /// The attributes of an inode.
@@ -206,7 +228,33 @@ impl Meta {
 
     /// Whether a name is known to be missing. The caller makes sure that the directory is locked.
     pub fn is_absent(&mut self, parent: Fid, name: &Bytes) -> bool {
-        self.inodes.peek(&parent).is_some_and(|dir| dir.absent.contains(name))
+        self.inodes.peek(&parent).is_some_and(|dir| {
+            dir.absent.contains(name) || dir.noted.as_ref().is_some_and(|noted| !noted.contains(&hash(name)))
+        })
+    }
+
+    /// A directory was just made: it is empty. The caller uses the lock on [`ATTR`] that came with the answer.
+    pub fn put_empty(&mut self, dir: Fid, token: &Token) {
+        if self.fresh(dir, token)
+            && let Some(inode) = self.inodes.get_mut(&dir)
+        {
+            inode.noted.get_or_insert_default();
+        }
+    }
+
+    /// This client is about to put a name into a directory. To be called before the MDT is asked, whatever it answers.
+    pub fn adds(&mut self, dir: Fid, name: &Bytes) {
+        let full = self.noted >= NOTED_MAX;
+        if let Some(inode) = self.inodes.peek_mut(&dir)
+            && let Some(noted) = &mut inode.noted
+        {
+            if full {
+                self.noted -= noted.len();
+                inode.noted = None;
+            } else {
+                self.noted += usize::from(noted.insert(hash(name)));
+            }
+        }
     }
 
     /// A name is missing. The caller uses a lock on the directory's UPDATE.
@@ -277,6 +325,7 @@ impl Meta {
                 inode.known = None;
                 self.absent -= inode.absent.len();
                 inode.absent.clear();
+                self.noted -= inode.noted.take().map_or(0, |noted| noted.len());
             }
         }
     }
@@ -288,7 +337,7 @@ impl Meta {
         }
     }
 
-    /// Drops what can change of an inode, but not the names that lead to it.
+    /// Drops what can change of an inode, but not the names that lead to it, nor which may be in it ([`Meta::adds`]).
     fn changed(&mut self, fid: Fid) {
         if let Some(inode) = self.inodes.peek_mut(&fid) {
             inode.known = None;
@@ -312,46 +361,44 @@ impl Meta {
         self.cleared = self.seq;
         self.inodes.clear();
         self.names.clear();
-        self.absent = 0;
+        (self.absent, self.noted) = (0, 0);
     }
 
-    /// Begins a change of these inodes (at most 4).
+    /// Begins a change of these inodes.
     pub fn begin(&mut self, fids: &[Fid]) -> Begun {
-        let mut begun = Begun { seq: self.seq, shards: [u16::MAX; 4], alone: true, begun: [0; 4], fids: fids.to_vec() };
-        for (i, fid) in fids.iter().take(4).enumerate() {
-            let at = shard(*fid);
-            if begun.shards.contains(&at) {
+        let mut begun = Begun { seq: self.seq, alone: true, own: Vec::with_capacity(fids.len()) };
+        for fid in fids {
+            if begun.own.iter().any(|(own, _)| own == fid) {
                 continue;
             }
-            let shard = &mut self.shards[usize::from(at)];
-            begun.alone &= shard.changing == 0;
-            shard.changing += 1;
-            shard.begun = shard.begun.wrapping_add(1);
-            (begun.shards[i], begun.begun[i]) = (at, shard.begun);
+            let changing = self.changing.entry(*fid).or_default();
+            begun.alone &= changing.now == 0;
+            changing.now += 1;
+            changing.begun += 1;
+            begun.own.push((*fid, changing.begun));
         }
         begun
     }
 
-    /// Ends a change: drops what it changed; `data`: only in the objects. The token is for what its answer says.
-    pub fn end(&mut self, begun: &Begun, data: bool) -> Token {
+    /// Ends a change: drops what it changed, which may be more than what it was begun with (`also`); `data`: only in the objects. The token is
+    /// for what its answer says.
+    pub fn end(&mut self, begun: &Begun, data: bool, also: &[Fid]) -> Token {
         self.seq += 1;
         let mut alone = begun.alone;
-        for (at, count) in begun.shards.iter().zip(begun.begun) {
-            if let Some(shard) = self.shards.get_mut(usize::from(*at)) {
-                shard.changing -= 1;
-                alone &= shard.begun == count && shard.ended <= begun.seq;
-                shard.ended = self.seq;
+        for (fid, count) in &begun.own {
+            if let Some(changing) = self.changing.get_mut(fid) {
+                alone &= changing.begun == *count;
+                changing.now -= 1;
+                if changing.now == 0 {
+                    self.changing.remove(fid);
+                }
             }
         }
-        for fid in &begun.fids {
+        for fid in begun.own.iter().map(|(fid, _)| fid).chain(also) {
+            self.ended[shard(*fid)] = self.seq;
             if data { self.unmerge(*fid) } else { self.changed(*fid) }
         }
-        Token { seq: begun.seq, own: alone.then_some((begun.shards, self.seq)) }
-    }
-
-    /// Whether no other change met this one.
-    pub fn was_alone(token: &Token) -> bool {
-        token.own.is_some()
+        Token { seq: begun.seq, own: alone.then_some(self.seq) }
     }
 
     fn inode(&mut self, fid: Fid) -> &mut Inode {
@@ -367,6 +414,7 @@ impl Meta {
 
     fn unlinked(&mut self, inode: Inode) {
         self.absent -= inode.absent.len();
+        self.noted -= inode.noted.map_or(0, |noted| noted.len());
         for key in inode.names {
             self.names.remove(&key);
         }
@@ -410,7 +458,7 @@ mod tests {
         let during = meta.token();
         meta.put(FILE, attr(FILE), None, &during);
         assert!(meta.get(FILE).is_none(), "a change is under way");
-        let own = meta.end(&change, false);
+        let own = meta.end(&change, false, &[]);
         meta.put(FILE, attr(FILE), None, &before);
         meta.put(FILE, attr(FILE), None, &during);
         assert!(meta.get(FILE).is_none(), "the answers may be from before");
@@ -418,7 +466,18 @@ mod tests {
         assert!(meta.get(FILE).is_some(), "the change's own answer is from after");
 
         let (one, two) = (meta.begin(&[FILE]), meta.begin(&[FILE]));
-        assert!(!Meta::was_alone(&meta.end(&one, false)) && !Meta::was_alone(&meta.end(&two, false)));
+        for change in [one, two] {
+            let own = meta.end(&change, false, &[]);
+            meta.put(FILE, attr(FILE), None, &own);
+            assert!(meta.get(FILE).is_none(), "which of two is from after the other is not known");
+        }
+        assert!(meta.changing.is_empty());
+
+        let (before, change) = (meta.token(), meta.begin(&[DIR]));
+        meta.put(FILE, attr(FILE), None, &before);
+        meta.end(&change, false, &[FILE]);
+        assert!(meta.get(FILE).is_none(), "it turned out to be changed as well");
+        meta.put(FILE, attr(FILE), None, &before);
         assert!(meta.get(FILE).is_none());
         let token = meta.token();
         meta.clear();
@@ -440,5 +499,34 @@ mod tests {
         }
         assert_eq!((meta.len(), meta.names.len(), meta.absent), (2, 0, 0));
         assert_eq!(meta.name(DIR, &name), None);
+    }
+
+    #[test]
+    fn of_a_new_directory_every_name_is_known_that_was_not_put_there() {
+        let (mut meta, name) = (Meta::new(10), |n: &'static str| Bytes::from_static(n.as_bytes()));
+        let token = meta.token();
+        meta.put(DIR, attr(DIR), None, &token);
+        assert!(!meta.is_absent(DIR, &name("a")), "it may have been there before");
+        meta.put_empty(DIR, &token);
+        assert!(meta.is_absent(DIR, &name("a")) && meta.is_absent(DIR, &name("b")));
+        meta.adds(DIR, &name("a"));
+        assert!(!meta.is_absent(DIR, &name("a")), "from before it is asked for");
+        let own = meta.begin(&[DIR]);
+        meta.end(&own, false, &[]);
+        assert!(!meta.is_absent(DIR, &name("a")) && meta.is_absent(DIR, &name("b")), "own changes are known");
+        meta.drop_bits(DIR, bits::UPDATE);
+        assert!(!meta.is_absent(DIR, &name("b")), "without the lock anybody may put names there");
+        assert_eq!(meta.noted, 0);
+    }
+
+    #[test]
+    fn names_in_new_directories_are_bounded() {
+        let mut meta = Meta::new(10);
+        let token = meta.token();
+        meta.put(DIR, attr(DIR), None, &token);
+        meta.put_empty(DIR, &token);
+        (0..=NOTED_MAX).for_each(|n| meta.adds(DIR, &Bytes::from(n.to_string())));
+        assert_eq!(meta.noted, 0);
+        assert!(!meta.is_absent(DIR, &Bytes::from_static(b"none")), "it is not known any more");
     }
 }

@@ -19,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 use sheen_rpc::{BoxFuture, Import};
@@ -33,6 +34,7 @@ use crate::{
     Invalidate,
     file::OpenFiles,
     locks::{Flush, LockTable, Owner},
+    mdc::Kept,
     writeback::Writeback,
 };
 pub use data::ReadRefs;
@@ -145,6 +147,31 @@ impl Cache {
         Change { cache: self, begun: Some(begun), data }
     }
 
+    /// As [`Cache::change`], of a directory into which a name is put, and of what gets it.
+    pub fn change_adding(&self, dir: Fid, name: &Bytes, also: Option<Fid>) -> Change<'_> {
+        self.adds(dir, name);
+        match also {
+            Some(fid) => self.change(&[fid, dir], false),
+            None => self.change(&[dir], false),
+        }
+    }
+
+    /// Begins a change that takes away or replaces names in directories. What is behind them changes, too (links, times), under locks that
+    /// the MDT does not call back; which inodes those are its answer says, as what is believed here need not be so any more.
+    pub fn change_names(&self, names: &[(Fid, &Bytes)]) -> Change<'_> {
+        let dirs: Vec<Fid> = names.iter().map(|(dir, _)| *dir).collect();
+        let change = self.change(&dirs, false);
+        // Until the change has ended none is put in.
+        let mut meta = self.meta.lock();
+        names.iter().for_each(|(dir, name)| meta.drop_name(*dir, name));
+        change
+    }
+
+    /// This client is about to put a name into a directory.
+    pub fn adds(&self, dir: Fid, name: &Bytes) {
+        self.meta.lock().adds(dir, name);
+    }
+
     /// It is not known what becomes of a change: drops everything, and keeps nothing for a while.
     fn unsure(&self) {
         *self.unsure_until.lock() = Some(self.rt.now() + UNSURE_FOR);
@@ -198,10 +225,22 @@ impl Cache {
 
 impl Change<'_> {
     /// It is done, or refused: what it changed is dropped. The token is for what its answer says.
-    pub fn end<T>(mut self, answer: &Result<T, Errno>) -> Option<Token> {
+    pub fn end<T>(self, answer: &Result<T, Errno>) -> Option<Token> {
+        self.ended(answer.as_ref().err(), &[])
+    }
+
+    /// As [`Change::end`], of a change whose answer says what else it changed.
+    pub fn end_told(self, answer: &Result<Kept, Errno>) -> Option<Token> {
+        match answer {
+            Ok(kept) => self.ended(None, &kept.touched),
+            Err(errno) => self.ended(Some(errno), &[]),
+        }
+    }
+
+    fn ended(mut self, errno: Option<&Errno>, also: &[Fid]) -> Option<Token> {
         let begun = self.begun.take()?;
-        let token = self.cache.meta.lock().end(&begun, self.data);
-        if matches!(answer, Err(Errno::ETIMEDOUT | Errno::ESHUTDOWN)) {
+        let token = self.cache.meta.lock().end(&begun, self.data, also);
+        if matches!(errno, Some(&(Errno::ETIMEDOUT | Errno::ESHUTDOWN))) {
             self.cache.unsure();
         }
         self.cache.token().map(|_| token)
@@ -211,7 +250,7 @@ impl Change<'_> {
 impl Drop for Change<'_> {
     fn drop(&mut self) {
         if let Some(begun) = self.begun.take() {
-            self.cache.meta.lock().end(&begun, self.data);
+            self.cache.meta.lock().end(&begun, self.data, &[]);
             self.cache.unsure();
         }
     }

@@ -64,13 +64,18 @@ impl Client {
             let (name, node) = (name.clone(), node.clone());
             Request::Create { cred, parent, name, fid, node, mode, umask }
         };
-        let asking = self.asking_unknown();
-        let change = self.cache.change(&[parent], false);
+        let (asking, dir) = (self.asking_unknown(), self.asking(parent));
+        let change = self.cache.change_adding(parent, name, None);
         let answer = self.mdc.call_keeping_as(who, request, asking.wants()).await;
-        let asking = asking.changed(change.end(&answer));
+        let token = change.end(&answer);
+        let (asking, dir) = (asking.changed(token), dir.changed(token));
         let kept = answer?;
+        self.told_dir(kept.dir, &dir);
         let told = self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
         self.told_name(parent, name, &told);
+        if told.attr.kind == FileKind::Dir {
+            self.told_empty(&told);
+        }
         // New: there is no object to ask.
         Ok(self.just_made(&told))
     }

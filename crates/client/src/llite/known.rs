@@ -219,6 +219,28 @@ impl Client {
         }
     }
 
+    /// Puts in that a directory that was just made is empty, unless it was changed since: a restarted MDT says of what it had made before
+    /// that it is made.
+    pub(crate) fn told_empty(&self, told: &Told) {
+        let Attr { btime, mtime, ctime, .. } = told.attr;
+        if (btime, btime) == (mtime, ctime)
+            && let (Some(cookie), Some(token)) = (told.lock, &told.token)
+            && let Some(_lock) = self.inode_lock_again(told.attr.fid, cookie)
+        {
+            self.cache.meta.lock().put_empty(told.attr.fid, token);
+        }
+    }
+
+    /// Takes in what a change that has ended left of the directory in which it was made. It was asked under the lock that is there still.
+    pub(crate) fn told_dir(&self, dir: Option<Attr>, asked: &Asking) {
+        if let (Some(attr), Some((of, cookie)), Some(token)) = (dir, asked.held, &asked.token)
+            && of == attr.fid
+            && let Some(_lock) = self.inode_lock_again(of, cookie)
+        {
+            self.cache.meta.lock().put(of, attr, None, token);
+        }
+    }
+
     /// Puts in that there is no such name, if the directory is known and has been locked since before the MDT was asked.
     pub(crate) fn told_absent(&self, parent: Fid, name: &Bytes, asked: &Asking) {
         let (Some((_, cookie)), Some(token)) = (asked.held, &asked.token) else { return };

@@ -16,7 +16,7 @@ impl Client {
         self.check_not_virtual(fid)?;
         let request = |cred| Request::Link { cred, fid, parent, name: name.clone() };
         let asking = self.asking(fid);
-        let change = self.cache.change(&[fid, parent], false);
+        let change = self.cache.change_adding(parent, name, Some(fid));
         let answer = self.mdc.call_keeping_as(who, request, asking.wants()).await;
         let asking = asking.changed(change.end(&answer));
         let kept = answer?;

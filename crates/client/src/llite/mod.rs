@@ -16,7 +16,6 @@ mod link;
 mod list;
 mod lock;
 mod lookup;
-mod names;
 mod open;
 mod read;
 mod readdir;

@@ -73,11 +73,13 @@ impl Client {
         self.check_not_virtual(parent)?;
         let fid = self.mdc.next_fid().await?;
         let request = |cred| Request::OpenCreate { cred, parent, name: name.clone(), fid, flags, mode, umask };
-        let asking = self.asking_unknown();
-        let change = self.cache.change(&[parent], false);
+        let (asking, dir) = (self.asking_unknown(), self.asking(parent));
+        let change = self.cache.change_adding(parent, name, None);
         let answer = self.mdc.call_keeping_as(who, request, asking.wants()).await;
-        let asking = asking.changed(change.end(&answer));
+        let token = change.end(&answer);
+        let (asking, dir) = (asking.changed(token), dir.changed(token));
         let kept = answer?;
+        self.told_dir(kept.dir, &dir);
         let opened = self.opened(kept.reply, flags)?;
         let fid = opened.entry.attr.fid;
         let was_there = !opened.created && (flags::writes(flags) || flags & flags::TRUNC != 0);

@@ -29,9 +29,12 @@ impl Client {
         let replaces = flags == 0 && (parent, name) != (new_parent, new_name);
         let last = if replaces { self.only_name(new_parent, new_name) } else { None };
         let given_up = last.map(|fid| self.without_open(fid)).unwrap_or_default();
-        let change = self.change_names(&[parent, new_parent], &[(parent, name), (new_parent, new_name)]);
+        let change = self.cache.change_names(&[(parent, name), (new_parent, new_name)]);
+        // Either may be there afterwards, should they be exchanged.
+        self.cache.adds(parent, name);
+        self.cache.adds(new_parent, new_name);
         let answer = self.mdc.call_giving_up(who, request, &given_up).await;
-        change.end(self, &answer);
+        change.end_told(&answer);
         let answer = answer?;
         last.into_iter().for_each(|fid| self.files.note_nameless(fid));
         self.mdc.locks().gone(&answer.gone);

@@ -29,10 +29,12 @@ impl Client {
         let request = |cred| Request::Unlink { cred, parent, name: name.clone(), dir };
         let last = if dir { None } else { self.only_name(parent, name) };
         let given_up = last.map(|fid| self.without_open(fid)).unwrap_or_default();
-        let change = self.change_names(&[parent], &[(parent, name)]);
+        let dir = self.asking(parent);
+        let change = self.cache.change_names(&[(parent, name)]);
         let answer = self.mdc.call_giving_up(who, request, &given_up).await;
-        change.end(self, &answer);
+        let dir = dir.changed(change.end_told(&answer));
         let answer = answer?;
+        self.told_dir(answer.dir, &dir);
         last.into_iter().for_each(|fid| self.files.note_nameless(fid));
         self.mdc.locks().gone(&answer.gone);
         mdc::done(answer.reply)

@@ -116,6 +116,16 @@ pub fn inodes(reply: &Reply) -> Vec<(Fid, u64)> {
     }
 }
 
+/// The inodes behind the names that a request takes away.
+pub fn behind(state: &State, request: &Request) -> Vec<Fid> {
+    let names = match request {
+        Request::Unlink { parent, name, .. } => vec![(parent, name)],
+        Request::Rename { parent, name, new_parent, new_name, .. } => vec![(parent, name), (new_parent, new_name)],
+        _ => return Vec::new(),
+    };
+    names.into_iter().filter_map(|(dir, name)| Some(state.nodes.get(dir)?.entries.get(name)?.0)).collect()
+}
+
 pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
     match request {
         Request::AllocSeq => Ok(Reply::Seq(fid::SEQ_NORMAL + next(state))),

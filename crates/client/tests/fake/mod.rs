@@ -160,11 +160,12 @@ impl Service<Mds> for FakeMds {
             state.locks.mds = Some(export.clone());
             state.locks.cancel(None, &call.cancels);
             state.locks.converted.extend(call.converts);
+            let touched = mds::behind(&state, &call.request);
             let reply = mds::execute(&mut state, call.request)?;
             let grants = state.locks.keep(call.keep, &mds::inodes(&reply));
             drop(state);
             self.0.granted(&grants);
-            Ok(wire_mds::Answer { grants, ..reply.into() }.into())
+            Ok(wire_mds::Answer { grants, touched, ..reply.into() }.into())
         })
     }
 
