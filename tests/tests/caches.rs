@@ -224,6 +224,44 @@ fn a_first_open_is_one_request_to_the_mdt() {
 }
 
 #[test]
+fn a_new_file_in_a_new_directory_is_two_requests() {
+    let two = two!();
+    for at in [two.dir("d"), two.dir("e").swapped()] {
+        fs::create_dir(at.a("new")).unwrap();
+        quiet(&two);
+        let asked = cost(&two, || {
+            (0..10).for_each(|i| drop(File::create_new(at.a(&format!("new/{i}"))).unwrap()));
+            quiet(&two);
+        });
+        assert!(asked.keys().all(|what| what.contains("-mdc-")), "no OST: {asked:?}");
+        assert_eq!(to_mdt(asked), of([("close", 10), ("create", 10)]));
+        // What the directory holds is known, as long as nobody else puts something there.
+        assert_eq!(cost(&two, || assert!(!at.a("new/none").exists())), none());
+        fs::write(at.b("new/none"), "some").unwrap();
+        assert_eq!(fs::read(at.a("new/none")).unwrap(), b"some");
+        fs::rename(at.a("new/3"), at.a("new/moved")).unwrap();
+        fs::hard_link(at.a("new/4"), at.a("new/linked")).unwrap();
+        assert!(at.a("new/moved").exists() && at.a("new/linked").exists() && !at.a("new/3").exists());
+        assert_eq!(fs::read_dir(at.a("new")).unwrap().count(), 12);
+    }
+}
+
+/// What the kernel is told of a file that it just made holds for its own check alone.
+#[test]
+fn a_new_file_that_another_mount_writes_to_shows_it_at_once() {
+    let two = two!();
+    for at in [two.dir("d"), two.dir("e").swapped()] {
+        for i in 0..50 {
+            let name = format!("f{i}");
+            let made = File::create_new(at.a(&name)).unwrap();
+            assert_eq!(rw(&at.b(&name)).write_at(b"other", 0).unwrap(), 5);
+            assert_eq!(made.metadata().unwrap().len(), 5);
+            assert_eq!(fs::read(at.a(&name)).unwrap(), b"other");
+        }
+    }
+}
+
+#[test]
 fn a_second_read_asks_no_ost() {
     let two = two!();
     for at in [two.dir("d"), two.dir("e").swapped()] {

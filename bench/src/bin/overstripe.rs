@@ -46,6 +46,8 @@ struct Args {
 }
 
 const BLOCK: usize = 1 << 20;
+/// The default of `lockless_write_kb`.
+const LOCKLESS_KB: u64 = 256;
 
 /// How the OST grants extent locks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,7 +72,10 @@ impl Policy {
         let set =
             |name: &str, on: bool| cluster.sheen.set_param(&format!("ldlm.namespaces.filter-*.{name}"), u8::from(on));
         set("lock_expand", self != Policy::Exact)?;
-        set("lock_adaptive", self == Policy::Adaptive)
+        set("lock_adaptive", self == Policy::Adaptive)?;
+        // Large writes lock for themselves, as Lustre's do; or leave it to the OST, as they do by default.
+        let from_kb = if self == Policy::Adaptive { LOCKLESS_KB } else { 0 };
+        cluster.sheen.set_param("llite.*.lockless_write_kb", from_kb)
     }
 }
 

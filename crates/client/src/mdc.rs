@@ -166,7 +166,8 @@ impl Mdc {
         let cancels = self.locks.take_cancels(CANCELS_PER_CALL);
         let keep = keeping.as_ref().map(|k| k.cookie());
         let call = Call { request, keep, cancels, converts };
-        let answer = self.import.call(call, Bulk::new()).await?.body;
+        // In memory of its own: else every operation, also one that needs no request, has room in its state for the many layers below.
+        let answer = Box::pin(self.import.call(call, Bulk::new())).await?.body;
         let locks = keeping.map(|keeping| keeping.granted(&answer.grants)).unwrap_or_default();
         let Answer { reply, gone, dir, touched, .. } = answer;
         Ok(Kept { reply, locks, gone, dir, touched })
@@ -222,7 +223,7 @@ impl Mdc {
                 }
                 return Ok(fid);
             }
-            self.reserve_fids().await?;
+            Box::pin(self.reserve_fids()).await?;
         }
     }
 

@@ -144,8 +144,9 @@ impl Osc {
         let waits =
             matches!(&request, ost::Request::Enqueue { locks, .. } if locks.iter().any(|lock| !lock.flags.nowait));
         let response = match waits {
-            true => self.import.call_patient(request, bulk).await?,
-            false => self.import.call(request, bulk).await?,
+            // In memory of their own, as in the mdc.
+            true => Box::pin(self.import.call_patient(request, bulk)).await?,
+            false => Box::pin(self.import.call(request, bulk)).await?,
         };
         if let ost::Reply::StatFs(space) = &response.body {
             *self.space.lock() = *space;
@@ -162,7 +163,8 @@ impl Osc {
             return Err(Errno::EIO);
         }
         self.pages.read(part.len.into());
-        let response = self.import.call_in_place(ost::Request::Read { parts: vec![part] }, Bulk::new()).await?;
+        let response =
+            Box::pin(self.import.call_in_place(ost::Request::Read { parts: vec![part] }, Bulk::new())).await?;
         Ok((response.body, response.bulk, response.live))
     }
 }

@@ -126,11 +126,12 @@ impl Mdt {
     async fn execute(&self, export: &Arc<Export>, call: &Call) -> Result<Response<Answer>> {
         let Executed { result, grants, change, dir } = self.execute_once(export, call).await?;
         let no_more = match change {
-            Some(change) => change.revoke().await,
+            // Seldom, so in memory of its own, as below: the state of every request is moved there.
+            Some(change) => Box::pin(change.revoke()).await,
             None => None,
         };
         if let (Ok(_), Request::Sync { fid }) = (&result, &call.request) {
-            self.sync(*fid).await?;
+            Box::pin(self.sync(*fid)).await?;
         }
         result.map(|Done { reply, transno, touched, .. }| {
             let gone = locks::gone(&touched).chain(no_more).collect();
@@ -154,7 +155,7 @@ impl Mdt {
                 Err(Not::BeforeRound(round)) => self.commits.reach(Goal::Round(round)).await?,
                 Err(Not::DuringChange(fid)) => self.locks.settled(fid).await,
                 Err(Not::WithoutOsts) => {
-                    if let Some(result) = self.attempt_with_osts(export, call).await {
+                    if let Some(result) = Box::pin(self.attempt_with_osts(export, call)).await {
                         return result;
                     }
                 }

@@ -20,6 +20,7 @@ mod handles;
 mod ioctl;
 mod kernel;
 mod locks;
+mod made;
 mod node;
 mod ops;
 mod parked;

@@ -67,6 +67,7 @@ fn is_of_inode(op: &Op) -> bool {
     )
 }
 
+/// Its state is moved into memory of its own for each request, so what is large and not asked for all the time is put aside.
 async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Result<Answer> {
     let Request { header: h, op } = request;
     let who = Caller::new(h.uid, h.gid, h.pid);
@@ -75,9 +76,9 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
     match op {
         Op::Lookup { name } => client.lookup(&who, fid, &name).await.map(Answer::Entry),
         Op::Forget(_) => Ok(Answer::None),
-        Op::GetAttr { fh } => getattr(&fs, fid, fh).await.map(Answer::Attr),
-        Op::Statx { fh, .. } => getattr(&fs, fid, fh).await.map(Answer::Statx),
-        Op::SetAttr(set) => setattr(&fs, &who, fid, &set).await,
+        Op::GetAttr { fh } => getattr(&fs, h.pid, fid, fh).await.map(Answer::Attr),
+        Op::Statx { fh, .. } => getattr(&fs, h.pid, fid, fh).await.map(Answer::Statx),
+        Op::SetAttr(set) => Box::pin(setattr(&fs, &who, fid, &set)).await,
         Op::ReadLink => client.readlink(fid).await.map(Answer::ReadLink),
         Op::Symlink { name, target } => client.symlink(&who, fid, &name, &target).await.map(Answer::Entry),
         Op::Mknod { name, mode, rdev, umask } => {
@@ -92,10 +93,10 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
         }
         Op::Link { target, name } => {
             let target = node::fid(target);
-            client.link(&who, target, fid, &name).await.map(Answer::Entry)
+            Box::pin(client.link(&who, target, fid, &name)).await.map(Answer::Entry)
         }
         Op::Open { flags, .. } => {
-            let (fh, flags) = fs.opened(client.open(&who, fid, flags & SERVER_FLAGS).await?, flags);
+            let (fh, flags) = fs.opened(Box::pin(client.open(&who, fid, flags & SERVER_FLAGS)).await?, flags);
             Ok(Answer::Open { fh, flags })
         }
         Op::Create(c) => create(&fs, &who, fid, &c).await,
@@ -110,7 +111,7 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
             file.note_read();
             client.read_in_place(&file, read.offset, read.size as usize, read.is_kept()).await.map(Answer::Data)
         }
-        Op::Write(w) => write(&fs, &who, *w).await,
+        Op::Write(w) => Box::pin(write(&fs, &who, *w)).await,
         Op::Flush { fh, lock_owner } => {
             let file = fs.file(fh)?;
             file.closed_by(lock_owner);
@@ -119,14 +120,14 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
         }
         Op::Release { fh, flock_owner, .. } => release(&fs, fh, flock_owner).await.map(|()| Answer::Ok),
         Op::GetLk(request) => getlk(&fs, fid, &request).await.map(Answer::Lock),
-        Op::SetLk { request, wait } => setlk(&fs, fid, &request, wait, signal).await,
+        Op::SetLk { request, wait } => Box::pin(setlk(&fs, fid, &request, wait, signal)).await,
         Op::Fsync { fh, datasync } => client.fsync(&*fs.file(fh)?, datasync).await.map(|()| Answer::Ok),
         Op::OpenDir { flags } => {
             let dir = client.opendir(&who, fid, flags & SERVER_FLAGS).await?;
             Ok(Answer::OpenDir { fh: fs.dirs.insert(dir) })
         }
-        Op::ReadDir(read) => readdir(&fs, read).await,
-        Op::ReadDirPlus(read) => readdir_plus(&fs, read).await,
+        Op::ReadDir(read) => Box::pin(readdir(&fs, read)).await,
+        Op::ReadDirPlus(read) => Box::pin(readdir_plus(&fs, read)).await,
         Op::ReleaseDir { fh, .. } => match fs.dirs.remove(fh) {
             Some(dir) => client.releasedir(dir).await.map(|()| Answer::Ok),
             None => Err(Errno::EBADF),
@@ -137,7 +138,7 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
         Op::SetXattr { name, value, flags, .. } => {
             client.setxattr(&who, fid, &name, &value, flags).await.map(|()| Answer::Ok)
         }
-        Op::GetXattr { name, size } => getxattr(&fs, &who, fid, &name, size).await,
+        Op::GetXattr { name, size } => Box::pin(getxattr(&fs, &who, fid, &name, size)).await,
         Op::ListXattr { size } => {
             let names = client.listxattr(&who, fid).await?;
             let mut list = Vec::with_capacity(names.iter().map(|n| n.len() + 1).sum());
@@ -150,7 +151,8 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
         Op::RemoveXattr { name } => client.removexattr(&who, fid, &name).await.map(|()| Answer::Ok),
         Op::Access { mask } => client.access(&who, fid, mask).await.map(|()| Answer::Ok),
         Op::Fallocate { fh, offset, length, mode } => {
-            client.fallocate(&*fs.file(fh)?, mode, offset, length).await.map(|()| Answer::Ok)
+            let file = fs.file(fh)?;
+            Box::pin(client.fallocate(&file, mode, offset, length)).await.map(|()| Answer::Ok)
         }
         Op::Lseek { fh, offset, whence } => {
             let what = match whence {
@@ -160,8 +162,8 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
             };
             client.lseek(&*fs.file(fh)?, offset, what).await.map(Answer::Offset)
         }
-        Op::CopyFileRange(c) => copy(&fs, &c).await,
-        Op::Ioctl(command) => ioctl::run(&fs, &command, signal).await,
+        Op::CopyFileRange(c) => Box::pin(copy(&fs, &c)).await,
+        Op::Ioctl(command) => Box::pin(ioctl::run(&fs, &command, signal)).await,
         // The kernel then does it itself, or tells the program that it cannot be done: BMAP, POLL (files are always ready).
         _ => Err(Errno::ENOSYS),
     }
@@ -191,7 +193,10 @@ async fn fsyncdir(fs: &Inner, fh: u64) -> Result<()> {
     if dir.fid() == fs.client.root() { fs.client.syncfs().await } else { fs.client.fsyncdir(&dir).await }
 }
 
-async fn getattr(fs: &Inner, fid: Fid, fh: Option<u64>) -> Result<sheen_client::EntryAttr> {
+async fn getattr(fs: &Inner, pid: u32, fid: Fid, fh: Option<u64>) -> Result<sheen_client::EntryAttr> {
+    if let Some(said) = fs.made.take(pid, fid, fs.rt.now()) {
+        return Ok(said);
+    }
     let file = fh.and_then(|fh| fs.files.get(fh));
     fs.client.getattr(fid, file.as_deref().map(|f| &**f)).await
 }
@@ -218,6 +223,9 @@ async fn setattr(fs: &Inner, who: &Caller, fid: Fid, set: &SetAttr) -> Result<An
 async fn create(fs: &Inner, who: &Caller, parent: Fid, c: &Create) -> Result<Answer> {
     let flags = c.flags & SERVER_FLAGS | flags::CREAT;
     let (entry, file) = fs.client.create(who, parent, &c.name, flags, c.mode, c.umask).await?;
+    if !entry.keep.attr {
+        fs.made.say(who.pid, &entry.attr, fs.rt.now());
+    }
     let (fh, flags) = fs.opened(file, c.flags);
     Ok(Answer::Create { entry, fh, flags })
 }

@@ -32,6 +32,7 @@ use crate::{
     handles::Handles,
     ioctl,
     kernel::Kernel,
+    made::Made,
     ops, parked,
 };
 
@@ -92,6 +93,7 @@ pub struct Inner {
     pub client: Arc<Client>,
     pub files: Handles<File>,
     pub dirs: Handles<OpenDir>,
+    pub made: Made,
     /// From the start of the session.
     kernel: OnceLock<Arc<Kernel>>,
     options: Options,
@@ -123,6 +125,7 @@ impl Face {
             client,
             files: Handles::new(),
             dirs: Handles::new(),
+            made: Made::default(),
             kernel: OnceLock::new(),
             options,
             waiting: Mutex::new(FxHashMap::default()),

@@ -256,7 +256,7 @@ impl Client {
             return Ok(self.entry_attr(told.attr, lock, Some(Vec::new())));
         };
         let look = Look { layout: &layout, lock: self.locks_sizes(told.attr.fid) };
-        let seen = self.lov.look(&[look]).await.pop().unwrap_or(Err(Errno::EIO))?;
+        let seen = Box::pin(self.lov.look(&[look])).await.pop().unwrap_or(Err(Errno::EIO))?;
         Ok(self.merged(&told, &layout, &seen))
     }
 

@@ -11,6 +11,7 @@ use sheen_wire::{
     mds::{Entry, Reply, Request, flags},
 };
 
+use super::known::Told;
 use crate::{Caller, Client, EntryAttr, OpenDir, OpenFile, stats::Op};
 
 impl Client {
@@ -89,23 +90,28 @@ impl Client {
         }
         let told = self.told(&opened.entry, &kept.locks, &asking);
         drop(kept.locks);
-        let look = async {
-            let told = told?;
-            self.told_name(parent, name, &told);
-            if opened.created {
-                return Ok(self.just_made(&told));
-            }
-            if flags & flags::TRUNC != 0 {
-                let change = self.cache.change(&[fid], true);
-                let emptied = self.empty(&opened).await;
-                change.end(&emptied);
-                emptied?;
-            }
-            self.completed(told).await
+        if let Ok(told) = &told {
+            self.told_name(parent, name, told);
+        }
+        let attr = match told {
+            Ok(told) if opened.created => self.just_made(&told),
+            // In memory of its own: new files, of which there are many, need none of it.
+            told => Box::pin(self.or_release(&opened.file, self.opened_instead(&opened, told, flags))).await?,
         };
-        let attr = self.or_release(&opened.file, look).await?;
         self.note_pages(&opened.file);
         Ok((attr, opened.file))
+    }
+
+    /// The attributes of a file that was there already, after O_TRUNC has had its effect.
+    async fn opened_instead(&self, opened: &Opened, told: Result<Told>, flags: u32) -> Result<EntryAttr> {
+        let told = told?;
+        if flags & flags::TRUNC != 0 {
+            let change = self.cache.change(&[told.attr.fid], true);
+            let emptied = self.empty(opened).await;
+            change.end(&emptied);
+            emptied?;
+        }
+        self.completed(told).await
     }
 
     /// open(O_TMPFILE): a file without a name, gone at its release unless it was linked.
