@@ -17,7 +17,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashSet;
 use sheen_layout::Layout;
 use sheen_rpc::{BoxFuture, Import, Recovering};
 use sheen_wire::{
@@ -26,7 +27,7 @@ use sheen_wire::{
 };
 
 use crate::{
-    layouts::Layouts,
+    layouts::{Layouts, is_as_new, is_settled},
     llite::group_lock::{Group, Groups},
     mdc::Mdc,
     statahead::Listing,
@@ -35,12 +36,27 @@ use crate::{
 /// Open files in one request to a restarted MDT: some 400 kB.
 const REOPENS_AT_ONCE: usize = 16384;
 
+/// Where an inode's bytes are, as far as is known.
+#[derive(Default)]
+enum Place {
+    #[default]
+    Unknown,
+    /// There, and they stay there.
+    Settled(Arc<Layout>),
+    /// There, as long as a lock on LAYOUT is held: [`Inode::outdate`] comes before the MDT hears that it is given up.
+    Held(Arc<Layout>),
+    /// They were there: objects may have come since.
+    Past(Arc<Layout>),
+}
+
 /// What the open files of one inode have in common.
 #[derive(Default)]
 pub(crate) struct Inode {
-    /// The layout as the MDT sent it, decoded at the first read or write.
-    pub(crate) encoded: OnceLock<Bytes>,
-    pub(crate) layout: OnceLock<Arc<Layout>>,
+    /// The layout as the MDT sent it at the first open, decoded at the first read or write.
+    pub(crate) sent: OnceLock<Bytes>,
+    place: RwLock<Place>,
+    /// Held by who asks for objects.
+    pub(crate) intents: tokio::sync::Mutex<()>,
     /// The MDT was restarted since it sent the layout.
     unsure: AtomicBool,
     /// Permission bits as last heard of.
@@ -66,8 +82,8 @@ pub struct OpenFile {
     handle: AtomicU64,
     read: AtomicBool,
     wrote: AtomicBool,
-    /// Whether the file's creation is known to be durable.
-    pub(crate) durable: AtomicBool,
+    /// 1 + the generation of the layout with which the file is known to be durable; 0: it is not.
+    pub(crate) durable: AtomicU64,
     /// A restarted MDT does not know the file: it was never committed, or its client was given up.
     lost: AtomicBool,
     pub(crate) keep_cache: AtomicBool,
@@ -76,10 +92,89 @@ pub struct OpenFile {
 }
 
 impl Inode {
-    /// The layout as the MDT sent it, if it is known.
-    fn encoded(&self) -> Option<Bytes> {
-        self.encoded.get().cloned().or_else(|| self.layout.get().map(|layout| layout.encode().into()))
+    /// The layout, if it stays as it is.
+    pub(crate) fn settled(&self) -> Option<Arc<Layout>> {
+        if let Place::Settled(layout) = &*self.place.read() { Some(layout.clone()) } else { None }
     }
+
+    /// The layout, if it is good as long as a lock on LAYOUT is in use that was taken before.
+    pub(crate) fn held(&self) -> Option<Arc<Layout>> {
+        match &*self.place.read() {
+            Place::Settled(layout) | Place::Held(layout) => Some(layout.clone()),
+            Place::Unknown | Place::Past(_) => None,
+        }
+    }
+
+    /// The layout last heard of, good or not.
+    pub(crate) fn last(&self) -> Option<Arc<Layout>> {
+        match &*self.place.read() {
+            Place::Settled(layout) | Place::Held(layout) | Place::Past(layout) => Some(layout.clone()),
+            Place::Unknown => None,
+        }
+    }
+
+    /// Takes a layout in: one that is settled, or one that is so under a lock on LAYOUT in use. Not if a newer one is known.
+    pub(crate) fn learn(&self, layout: &Arc<Layout>) {
+        let good = if is_settled(layout) { Place::Settled } else { Place::Held };
+        self.replace(layout, good);
+    }
+
+    /// Takes a layout in that need not be so any more.
+    pub(crate) fn learn_past(&self, layout: &Arc<Layout>) {
+        self.replace(layout, Place::Past);
+    }
+
+    fn replace(&self, layout: &Arc<Layout>, how: fn(Arc<Layout>) -> Place) {
+        let mut place = self.place.write();
+        let newer = match &*place {
+            Place::Unknown => true,
+            Place::Settled(known) | Place::Held(known) | Place::Past(known) => is_as_new(layout, known),
+        };
+        // What a restarted MDT says is compared with what is known first.
+        if newer && !self.unsure.load(Relaxed) {
+            *place = how(layout.clone());
+        }
+    }
+
+    /// The lock on LAYOUT is lost, or somebody edits the layout.
+    pub(crate) fn outdate(&self) {
+        let mut place = self.place.write();
+        if let Place::Settled(layout) | Place::Held(layout) = &*place
+            && !layout.is_plain()
+        {
+            *place = Place::Past(layout.clone());
+        }
+    }
+
+    /// The layout by which the inode is known again.
+    fn known(&self) -> Option<Arc<Layout>> {
+        self.last().or_else(|| Layout::decode(self.sent.get()?).ok().map(Arc::new))
+    }
+
+    /// Whether a file with this layout can be the same.
+    fn is_with(&self, layout: Option<&Bytes>) -> bool {
+        if layout.is_some() && self.sent.get() == layout && !self.unsure.load(Relaxed) {
+            return true;
+        }
+        let Some(known) = self.known() else { return true };
+        let layout = layout.and_then(|bytes| Layout::decode(bytes).ok());
+        layout.is_some_and(|layout| self.can_be(&known, &layout))
+    }
+
+    /// Whether the file whose layout was known can be one with this layout: what was asked before may be told later, but not after a
+    /// restart of the MDT, which may have forgotten objects.
+    fn can_be(&self, known: &Layout, layout: &Layout) -> bool {
+        goes_on(known, layout) || !self.unsure.load(Relaxed) && goes_on(layout, known)
+    }
+}
+
+/// Whether a file's layout can have become another one: objects have come, and none has gone.
+fn goes_on(from: &Layout, to: &Layout) -> bool {
+    if from.is_plain() || to.is_plain() {
+        return from == to;
+    }
+    let objects: FxHashSet<Fid> = to.stripes().iter().map(|s| s.object).collect();
+    from.stripes().iter().all(|s| objects.contains(&s.object))
 }
 
 impl fmt::Debug for OpenFile {
@@ -134,7 +229,7 @@ impl OpenFile {
             handle: AtomicU64::new(handle),
             read: AtomicBool::new(false),
             wrote: AtomicBool::new(false),
-            durable: AtomicBool::new(false),
+            durable: AtomicU64::new(0),
             lost: AtomicBool::new(false),
             keep_cache: AtomicBool::new(false),
             group: Mutex::default(),
@@ -157,12 +252,17 @@ impl OpenFile {
 
     /// What a restarted MDT says of the layout. Where it is not the one known, the file's bytes lie in objects that are nobody's.
     pub(crate) fn confirm(&self, layout: Option<&Bytes>) {
-        let known = self.inode.encoded();
-        if known.is_some() && known.as_ref() != layout {
+        let now = layout.and_then(|bytes| Layout::decode(bytes).ok());
+        let is_there = |known: Arc<Layout>| now.as_ref().is_some_and(|now| goes_on(&known, now));
+        if self.inode.known().is_none_or(is_there) {
+            let mut place = self.inode.place.write();
+            if !matches!(&*place, Place::Settled(layout) if layout.is_plain()) {
+                *place = Place::Unknown;
+            }
+            self.inode.unsure.store(false, Relaxed);
+        } else {
             tracing::warn!("{} lost its layout in a restart of the MDT", self.fid);
             self.lost.store(true, Relaxed);
-        } else {
-            self.inode.unsure.store(false, Relaxed);
         }
     }
 
@@ -215,11 +315,11 @@ impl OpenFiles {
     pub(crate) fn insert(&self, attr: &Attr, layout: Option<Bytes>, flags: u32, handle: u64) -> Arc<OpenFile> {
         let mut files = self.files.lock();
         // An open from before a restart of the MDT may have another layout, which is not the file's any more.
-        let same = |inode: &Inode| inode.encoded().is_none_or(|known| layout.as_ref() == Some(&known));
+        let same = |inode: &Inode| inode.is_with(layout.as_ref());
         let inode = find(&files, attr.fid).map(|f| &f.inode).filter(|i| same(i)).cloned().unwrap_or_default();
         if let Some(layout) = layout {
-            // Where it was known already it was the same.
-            let _ = inode.encoded.set(layout);
+            // Where it was known already it was the same, or one that became it.
+            let _ = inode.sent.set(layout);
         }
         self.enter(&mut files, attr, flags, inode, handle)
     }
@@ -236,14 +336,15 @@ impl OpenFiles {
         if !may() {
             return None;
         }
-        let same = |inode: &Inode| match (inode.layout.get(), &layout) {
-            (Some(known), Some(layout)) => Arc::ptr_eq(known, layout) || known == layout,
-            _ => inode.encoded().is_none_or(|known| layout.as_ref().is_some_and(|l| l.encode() == known)),
+        let same = |inode: &Inode| match (inode.known(), &layout) {
+            (None, _) => true,
+            (Some(known), Some(layout)) => Arc::ptr_eq(&known, layout) || inode.can_be(&known, layout),
+            (Some(_), None) => false,
         };
         let inode = find(&files, attr.fid).map(|f| &f.inode).filter(|i| same(i)).cloned().unwrap_or_default();
-        if let Some(layout) = layout {
-            // As above.
-            let _ = inode.layout.set(layout);
+        // One that is not is looked for where it is known, when it is needed.
+        if let Some(layout) = layout.filter(|layout| is_settled(layout)) {
+            inode.learn(&layout);
         }
         Some(self.enter(&mut files, attr, flags, inode, NO_HANDLE))
     }
@@ -279,6 +380,35 @@ impl OpenFiles {
         files.range((fid, 0)..=(fid, u64::MAX)).any(|(_, file)| flags::writes(file.flags))
     }
 
+    /// Says of the inode of an open file what [`Inode::learn`] is told.
+    pub(crate) fn learn(&self, fid: Fid, layout: &Arc<Layout>) {
+        self.each(fid, |inode| inode.learn(layout));
+    }
+
+    /// As [`OpenFiles::learn`], with [`Inode::learn_past`].
+    pub(crate) fn learn_past(&self, fid: Fid, layout: &Arc<Layout>) {
+        self.each(fid, |inode| inode.learn_past(layout));
+    }
+
+    /// As [`OpenFiles::learn`], with [`Inode::outdate`].
+    pub(crate) fn outdate(&self, fid: Fid) {
+        self.each(fid, Inode::outdate);
+    }
+
+    /// The layout of an open file, good or not.
+    pub(crate) fn last_layout(&self, fid: Fid) -> Option<Arc<Layout>> {
+        find(&self.files.lock(), fid)?.inode.last()
+    }
+
+    /// One of a file's open files.
+    pub(crate) fn any(&self, fid: Fid) -> Option<Arc<OpenFile>> {
+        find(&self.files.lock(), fid).cloned()
+    }
+
+    fn each(&self, fid: Fid, f: impl Fn(&Inode)) {
+        self.files.lock().range((fid, 0)..=(fid, u64::MAX)).for_each(|(_, file)| f(&file.inode));
+    }
+
     /// Keeps in mind what was just heard of a file, if it is open.
     pub(crate) fn note(&self, attr: &Attr) {
         if let Some(file) = find(&self.files.lock(), attr.fid) {
@@ -301,7 +431,7 @@ impl OpenFiles {
     /// Sees to it that the MDT is told of all open files when it has forgotten them, so that what is unlinked lives on for them, and of
     /// those that it does not know before their lock is given up.
     pub(crate) fn stay_open(self: &Arc<Self>, mdc: &Mdc, layouts: &Arc<Layouts>) {
-        mdc.set_open_files(self);
+        mdc.set_open_files(self, layouts);
         let (files, layouts, locks) = (self.clone(), layouts.clone(), mdc.locks().clone());
         mdc.import().on_restart(move |mdt| {
             // Before the files are looked through: one that is opened under a lock from now on is known to be there.

@@ -1,7 +1,10 @@
-//! Decoded layouts by file.
+//! Decoded layouts by file, of those that are settled ([`is_settled`]).
 //!
-//! A layout never changes once a file has one, and a FID is never used twice; so an entry is right until it leaves to make room, or
-//! until the MDT is restarted: that may have forgotten a layout which it had not committed, and give the file another one.
+//! A settled layout does not change any more, and a FID is never used twice; so an entry is right until it leaves to make room, or
+//! until the MDT is restarted: that may have forgotten a layout which it had not committed, and give the file another one. (Only an
+//! administrator who edits components changes it: of a composite one this client hears if it has a lock on LAYOUT.)
+//!
+//! A layout that will change when it is written somewhere, [`crate::file::Inode`] knows for open files, under that lock.
 
 use std::{
     num::NonZeroUsize,
@@ -17,6 +20,16 @@ use parking_lot::Mutex;
 use rustc_hash::FxBuildHasher;
 use sheen_layout::Layout;
 use sheen_wire::{Errno, Fid, Result};
+
+/// Whether a layout stays as it is: it is not composite, or all of it has objects and it does not end.
+pub fn is_settled(layout: &Layout) -> bool {
+    layout.is_plain() || layout.end() == u64::MAX && layout.missing(0, u64::MAX).is_none()
+}
+
+/// Whether a layout is at least as new as another one of the same file. Generations count up, and begin again some day.
+pub fn is_as_new(layout: &Layout, than: &Layout) -> bool {
+    layout.generation().wrapping_sub(than.generation()) <= u32::MAX / 2
+}
 
 /// The most recently used layouts.
 pub struct Layouts {
@@ -36,13 +49,14 @@ impl Layouts {
         self.kept.lock().get(&fid).cloned()
     }
 
-    /// A file's layout, from memory or from what the MDT sent.
+    /// A file's layout, from memory or from what the MDT sent. It is kept if it is settled.
     ///
     /// # Errors
     /// EIO: the bytes are no layout. EOPNOTSUPP: a layout that this version cannot follow.
     pub fn decode(&self, fid: Fid, bytes: &Bytes) -> Result<Arc<Layout>> {
-        if let Some(layout) = self.get(fid) {
-            return Ok(layout);
+        let kept = self.get(fid);
+        if let Some(layout) = kept.as_ref().filter(|layout| layout.is_plain()) {
+            return Ok(layout.clone());
         }
         let layout = Layout::decode(bytes).map_err(|e| {
             tracing::error!("the layout of {fid} cannot be read: {e}");
@@ -52,9 +66,24 @@ impl Layouts {
             tracing::warn!("the layout of {fid} cannot be used: {e}");
             Errno::EOPNOTSUPP
         })?;
+        match kept {
+            Some(kept) if is_as_new(&kept, &layout) => return Ok(kept),
+            Some(_) => self.forget(fid),
+            None => {}
+        }
         let layout = Arc::new(layout);
-        self.kept.lock().put(fid, layout.clone());
+        if is_settled(&layout) {
+            self.kept.lock().put(fid, layout.clone());
+        }
         Ok(layout)
+    }
+
+    /// Forgets a file's layout, if it is one that could have been edited.
+    pub fn forget(&self, fid: Fid) {
+        let mut kept = self.kept.lock();
+        if kept.peek(&fid).is_some_and(|layout| !layout.is_plain()) {
+            kept.pop(&fid);
+        }
     }
 
     /// Forgets all.

@@ -22,7 +22,7 @@
 //!
 //! Invariants:
 //! * What another client could change is kept only under a lock that it has to ask back (`locks`, `cache`); everything else is asked
-//!   for: the MDT, and where size, space or data matter the OSTs. Layouts, which never change, are kept without.
+//!   for: the MDT, and where size, space or data matter the OSTs. Layouts that do not change any more are kept without.
 //! * What this client itself changes it drops from its caches before the operation returns.
 //! * Data is handed on, not copied (small writes aside, which are gathered): what a write brings goes to the OSTs, what a read returns
 //!   are the pieces that came.

@@ -22,6 +22,7 @@ use sheen_wire::{
 use crate::{
     cache::{Cache, MdtLocks},
     file::OpenFiles,
+    layouts::Layouts,
     locks::{LockRef, LockTable},
     types::{Caller, GroupSource},
 };
@@ -120,9 +121,9 @@ impl Mdc {
         &self.locks
     }
 
-    /// Says which files are open; once.
-    pub fn set_open_files(&self, files: &Arc<OpenFiles>) {
-        self.owner.set_open_files(files.clone());
+    /// Says which files are open, and which layouts are kept; once.
+    pub fn set_open_files(&self, files: &Arc<OpenFiles>, layouts: &Arc<Layouts>) {
+        self.owner.set_open_files(files.clone(), layouts.clone());
     }
 
     /// Name of the device.

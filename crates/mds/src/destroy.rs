@@ -3,6 +3,9 @@
 //! It reads the log of durable unlinks, sends the objects to their OSTs, all OSTs at once, and takes an entry off the log when
 //! every one of its objects is gone. Entries whose OST is away are passed over and looked at again when an OST comes back. A
 //! crash between the two repeats a destroy, which does no harm.
+//!
+//! Passed over are also the objects of a file that somebody is changing, until that is done: they may have been cut off a file
+//! that lives, and whoever does not know yet may still be writing there, which would make the object anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -50,17 +53,28 @@ impl Destroyer {
 /// The destroyer task.
 pub(crate) async fn run(mdt: Arc<Mdt>) {
     let mut after = 0;
+    // A file under change whose objects were passed over.
+    let mut held = None;
     loop {
-        mdt.destroyer.work.notified().await;
+        tokio::select! {
+            biased;
+            () = mdt.destroyer.work.notified() => {}
+            () = settled(&mdt, held) => mdt.destroyer.from_start.store(true, Relaxed),
+        }
         loop {
             if mdt.destroyer.from_start.swap(false, Relaxed) {
-                after = 0;
+                (after, held) = (0, None);
             }
             let entries = mdt.core.lock().ns.destroys(after, ENTRIES);
             match entries {
-                Ok(entries) => match entries.last() {
+                Ok(mut entries) => match entries.last() {
                     Some(last) => {
                         after = last.seqno;
+                        entries.retain(|entry| {
+                            let is_changing = mdt.locks.is_changing(entry.file);
+                            held = if is_changing { Some(entry.file) } else { held };
+                            !is_changing
+                        });
                         destroy(&mdt, &entries).await;
                     }
                     None => break,
@@ -71,6 +85,14 @@ pub(crate) async fn run(mdt: Arc<Mdt>) {
                 }
             }
         }
+    }
+}
+
+/// Waits until nobody is changing the file; without one for ever.
+async fn settled(mdt: &Mdt, file: Option<Fid>) {
+    match file {
+        Some(file) => mdt.locks.settled(file).await,
+        None => std::future::pending().await,
     }
 }
 

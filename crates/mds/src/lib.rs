@@ -14,7 +14,7 @@
 //! * A reply goes out before its change is durable; a `Sync` reply never does.
 //! * A reply to a change goes out after every other client has given up what it kept of what was changed (module `locks`).
 //! * Locks live in memory: a restarted MDT knows none, neither of what clients keep nor of programs (flock, fcntl).
-//! * An object is destroyed only after the unlink of its file is durable, and forgotten only after it is destroyed for good.
+//! * An object is destroyed only after the change that took it off its file is durable and known to all, and forgotten only after it is destroyed for good.
 //! * No new object is placed on an OST before the objects that a crash left on it are removed.
 //! * A store that cannot be written makes the MDT read-only until it can; nothing that was answered is dropped meanwhile.
 //! * Idle, nothing here runs: every task waits for an event, none polls.
@@ -22,6 +22,7 @@
 mod commit;
 mod config;
 mod destroy;
+mod env;
 mod identity;
 mod locks;
 mod mdt;

@@ -74,7 +74,8 @@ impl Locks {
         self.server.settled(Resource::bits(fid), &Policy::bits(bits::ALL)).await;
     }
 
-    fn is_changing(&self, fid: Fid) -> bool {
+    /// Whether somebody is.
+    pub fn is_changing(&self, fid: Fid) -> bool {
         self.server.is_changing(Resource::bits(fid), &Policy::bits(bits::ALL))
     }
 

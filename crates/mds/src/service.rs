@@ -3,16 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use sheen_layout::{Count, Ost, Placer, Spec, Wanted, resolve};
-use sheen_namespace::{Allocation, Ask, ClientId, Done, Env, NEED_COMMIT};
+use sheen_namespace::{ClientId, Done, NEED_COMMIT};
 use sheen_rpc::{BoxFuture, Export, Response, Service};
-use sheen_rt::Instant;
 use sheen_wire::ast::Grant;
 use sheen_wire::mds::{Answer, Call, Reply, Request};
-use sheen_wire::{Attr, Bulk, Errno, Fid, Mds, Result, StatFs, Time};
+use sheen_wire::{Attr, Bulk, Errno, Fid, Mds, Result, StatFs};
 use tracing::error;
 
 use crate::commit::Goal;
+use crate::env::MdtEnv;
 use crate::locks::{self, Change};
 use crate::mdt::{Core, Mdt};
 use crate::osts::SETTLE;
@@ -53,6 +52,7 @@ pub(crate) const STATS: &[(&str, &str)] = &[
     ("ldlm_enqueue", "usecs"),
     ("ldlm_cancel", "usecs"),
     ("getattr_bulk", "usecs"),
+    ("layout_intent", "usecs"),
 ];
 
 impl Service<Mds> for Mdt {
@@ -224,74 +224,13 @@ impl Mdt {
     }
 }
 
-/// What an operation needs from around it.
-struct MdtEnv<'a> {
-    mdt: &'a Mdt,
-    placer: &'a mut Placer,
-    now: Instant,
-    /// Objects could not be placed, or not as many as asked for, and it may be otherwise when more is known of the OSTs.
-    wait: bool,
-}
-
-impl Env for MdtEnv<'_> {
-    fn now(&self) -> Time {
-        self.mdt.rt.wall()
-    }
-
-    fn allocate(&mut self, ask: &Ask) -> Result<Allocation> {
-        let tunables = &self.mdt.tunables;
-        let mut wanted = resolve(&ask.own, ask.dir.as_ref(), ask.root.as_ref(), &tunables.defaults());
-        tunables.place(&mut wanted);
-        if wanted.pool.is_some() {
-            // There are no pools yet, so none of that name.
-            return Err(Errno::EINVAL);
-        }
-        self.mdt.osts.used(self.now);
-        let (osts, view) = (&self.mdt.osts, self.mdt.osts.view());
-        let starting = self.now.since(self.mdt.started) < SETTLE;
-        if starting && is_short(&wanted, &view) && !osts.heard_of_all() {
-            self.wait = true;
-            return Err(Errno::ENOSPC);
-        }
-        let placed = self.placer.place(&wanted, &view, &tunables.limits());
-        self.wait = starting && placed.is_err() && !osts.settled();
-        Ok(Allocation { stripe_size: wanted.stripe_size, pool: wanted.pool, osts: placed? })
-    }
-
-    fn check(&self, spec: &Spec) -> Result<()> {
-        let view = self.mdt.osts.view();
-        let exists = |index: &u32| view.binary_search_by_key(index, |o| o.index).is_ok();
-        let fine = spec.pool.is_none() && spec.start.iter().chain(&spec.osts).all(exists);
-        if fine { Ok(()) } else { Err(Errno::EINVAL) }
-    }
-
-    fn statfs(&self, files: u64) -> StatFs {
-        space(self.mdt, files)
-    }
-
-    fn may_be_open(&self, fid: Fid) -> bool {
-        self.mdt.locks.may_be_open(fid)
-    }
-}
-
-/// Whether a file would have more stripes if all OSTs were active.
-fn is_short(wanted: &Wanted, osts: &[Ost]) -> bool {
-    let distinct = match wanted.count {
-        _ if !wanted.osts.is_empty() => return false,
-        Count::Stripes(_) if wanted.overstripe => return false,
-        Count::Stripes(n) => osts.len().min(usize::from(n)),
-        Count::All | Count::PerOst(_) => osts.len(),
-    };
-    osts.iter().filter(|o| o.active).count() < distinct
-}
-
 /// Space and inodes of the MDT.
 pub(crate) fn statfs(mdt: &Mdt) -> StatFs {
     let files = mdt.core.lock().ns.files();
     space(mdt, files)
 }
 
-fn space(mdt: &Mdt, files: u64) -> StatFs {
+pub(crate) fn space(mdt: &Mdt, files: u64) -> StatFs {
     let disk = mdt.share.of(mdt.rt.disk().statvfs(&mdt.config.dir).unwrap_or_default());
     let free = disk.bavail.saturating_mul(u64::from(disk.bsize)) / BYTES_PER_INODE;
     StatFs { files: files.saturating_add(free), ffree: free, ..disk }

@@ -2,7 +2,7 @@
 
 use std::{hash::Hasher, sync::Arc, time::Duration};
 
-use sheen_layout::{Layout, Pool, Spec};
+use sheen_layout::{Asked, Component, Layout, Wanted, WantedLayout};
 use sheen_wire::{
     self as wire, Errno, Fid, FileKind, StatFs, Time, fid,
     mds::{RELATIME_SECS, Reply, Request},
@@ -76,38 +76,34 @@ impl Default for Config {
     }
 }
 
-/// What is wanted of a new layout: to be resolved in this order (`sheen_layout::resolve`), then from the file system's
+/// What is wanted of a new layout: to be resolved in this order (`sheen_layout::resolve_asked`), then from the file system's
 /// defaults.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ask {
     /// What the user set on the file itself; empty where nothing.
-    pub own: Spec,
+    pub own: Asked,
     /// The default of its directory.
-    pub dir: Option<Spec>,
+    pub dir: Option<Asked>,
     /// The default of the root directory.
-    pub root: Option<Spec>,
-}
-
-/// The resolved and placed layout. The engine adds the object ids.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Allocation {
-    /// Bytes.
-    pub stripe_size: u32,
-    /// Pool from which the OSTs are.
-    pub pool: Option<Pool>,
-    /// OST index of each stripe.
-    pub osts: Vec<u32>,
+    pub root: Option<Asked>,
 }
 
 /// What an operation needs from around it.
 pub trait Env {
     /// Real time.
     fn now(&self) -> Time;
-    /// Resolves and places a layout. ENOSPC, EINVAL and so on as `sheen_layout::LayoutError::errno` says. Called before the
-    /// operation changes anything; the operation may still fail afterwards.
-    fn allocate(&mut self, ask: &Ask) -> wire::Result<Allocation>;
-    /// Whether a directory may have this default: do its OSTs and its pool exist (EINVAL)?
-    fn check(&self, spec: &Spec) -> wire::Result<()>;
+    /// Whether a user may ask for this: do all OSTs and pools in it exist (EINVAL)?
+    fn check(&mut self, asked: &Asked) -> wire::Result<()>;
+    /// Fills in what is left open. What the user himself asked for has been checked.
+    fn resolve(&mut self, ask: &Ask) -> wire::Result<WantedLayout>;
+    /// The OST of each stripe of a component (or of a plain layout), of those that are active and have space at this moment. ENOSPC,
+    /// EINVAL and so on as `sheen_layout::LayoutError::errno` says. Called before the operation changes anything; the operation may
+    /// still fail afterwards.
+    fn place(&mut self, wanted: &Wanted) -> wire::Result<Vec<u32>>;
+    /// Whether the OSTs of a component have room for so many more bytes; of one without objects, those that it could be placed on.
+    fn has_room(&self, _component: &Component, _bytes: u64) -> bool {
+        true
+    }
     /// The answer to `StatFs`, given the number of inodes in use.
     fn statfs(&self, files: u64) -> StatFs;
     /// Whether clients may have opened the file by themselves, without a handle: one of them has a lock on
@@ -131,11 +127,13 @@ pub struct Done {
     pub nameless: Option<Nameless>,
 }
 
-/// Objects of a file that is gone for good, to be removed from their OSTs.
+/// Objects of a file that is gone for good, or that were cut off one, to be removed from their OSTs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Destroy {
     /// Number in the unlink log, rising.
     pub seqno: u64,
+    /// The file that had them.
+    pub file: Fid,
     /// (OST index, object).
     pub objects: Vec<(u32, Fid)>,
 }
@@ -299,8 +297,9 @@ impl<S: Store> Namespace<S> {
                 if !self.tables.raw_deleted(&key) {
                     let layout: bytes::Bytes = decode(&key, &value)?;
                     let layout = Layout::decode(&layout).map_err(|e| corrupt(e.to_string()))?;
-                    let stripes = layout.components().iter().flat_map(|c| &c.stripes);
-                    out.push(Destroy { seqno: after, objects: stripes.map(|s| (s.ost, s.object)).collect() });
+                    // Of all components: those that were never written into have none.
+                    let objects = layout.stripes().iter().map(|s| (s.ost, s.object)).collect();
+                    out.push(Destroy { seqno: after, file: layout.fid(), objects });
                 }
             }
             if !full {

@@ -37,7 +37,8 @@ impl<S: Store> Namespace<S> {
             | ListXattr { fid, .. }
             | RemoveXattr { fid, .. }
             | Paths { fid, .. }
-            | Parents { fid } => f(*fid),
+            | Parents { fid }
+            | LayoutIntent { fid, .. } => f(*fid),
             GetAttrs { fids } => fids.iter().copied().for_each(f),
             AllocSeq | Close { .. } | StatFs | Sync { .. } | Reopen { .. } | Cancel | Enqueue(_) => {}
         }

@@ -10,7 +10,7 @@
 //! | `e` | directory's FID, hash of the name (u64) | [`crate::record::Bucket`] |
 //! | `x` | FID | [`crate::record::Xattrs`] |
 //! | `p` | FID | unit: a file without a name that was open (an orphan, as ext4's "pending delete") |
-//! | `u` | number (u64) | bytes of a destroyed file's layout: the unlink log |
+//! | `u` | number (u64) | bytes of a layout whose objects are to be destroyed, of a file or of what was cut off one: the unlink log |
 
 use sheen_wire::Fid;
 

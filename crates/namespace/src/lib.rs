@@ -37,7 +37,7 @@ mod store;
 mod tables;
 mod touched;
 
-pub use engine::{Allocation, Ask, ClientId, Config, Destroy, Done, Env, NEED_COMMIT, Namespace};
+pub use engine::{Ask, ClientId, Config, Destroy, Done, Env, NEED_COMMIT, Namespace};
 pub use ids::OrphanRange;
 pub use nameless::Nameless;
 pub use record::FORMAT_VERSION;

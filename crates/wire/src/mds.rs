@@ -243,6 +243,13 @@ pub enum Request {
     Enqueue(Enqueue),
     /// Attributes of several inodes, for what goes through a directory: in the order asked, at most [`GETATTRS_MAX`].
     GetAttrs { fids: Vec<Fid> },
+    /// Bytes `[start, end)` of a regular file are about to be written: every component of its layout that they touch gets its objects,
+    /// if it has none, and extensions among them go to the components that they extend. The answer has the layout, changed or not.
+    /// Permission was checked at open. ENODATA where the layout ends at `start` or before.
+    ///
+    /// Others give up LAYOUT before the answer comes; so whoever asks must let go of what would keep it from giving up its own, or two that
+    /// ask at once wait for each other.
+    LayoutIntent { fid: Fid, start: u64, end: u64 },
 }
 
 /// Most inodes of one `GetAttrs` (Lustre's batched statahead).
@@ -281,7 +288,7 @@ pub enum Reply {
     Ok,
     /// To `AllocSeq`.
     Seq(u64),
-    /// To `Lookup`, `GetAttr`, `SetAttr`, `Create`, `Link`; to `Close` of a file that was read.
+    /// To `Lookup`, `GetAttr`, `SetAttr`, `Create`, `Link`, `LayoutIntent`; to `Close` of a file that was read.
     Entry(Entry),
     /// To `Open`, `OpenCreate`, `TmpFile`.
     Opened {
@@ -379,6 +386,7 @@ impl Request {
             Cancel => "ldlm_cancel",
             Enqueue(_) => "ldlm_enqueue",
             GetAttrs { .. } => "getattr_bulk",
+            LayoutIntent { .. } => "layout_intent",
         }
     }
 }

@@ -5,6 +5,9 @@
 //! the lock that is on its way out, and the invalidation is done again until no read was served so since it began. To let it
 //! come to an end reads that arrive meanwhile are held back for a moment ([`PATIENCE`]).
 //!
+//! Pages may also be holes because the file has no objects there (yet): they are kept under the lock on its LAYOUT, and go with it in the
+//! same way.
+//!
 //! Two clients that write to pages which they also keep could wait for each other in the kernel, out of reach of all this. So an
 //! invalidation that takes longer than [`INVALIDATE_MAX`] holds up the lock no longer, and goes on by itself.
 
@@ -60,24 +63,39 @@ struct State {
     served: u64,
     /// The kernel may have pages.
     pages: bool,
+    /// Of these, some that are holes for want of objects.
+    holes: bool,
 }
 
 /// The locks under which data was read, in use; and, for pages of the kernel, the reading itself.
 #[derive(Default)]
 pub struct ReadRefs {
-    _locks: Vec<LockRef>,
-    _reading: Option<Reading>,
+    locks: Vec<LockRef>,
+    reading: Option<Reading>,
 }
 
 impl fmt::Debug for ReadRefs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ReadRefs({} locks)", self._locks.len())
+        write!(f, "ReadRefs({} locks)", self.locks.len())
     }
 }
 
 impl ReadRefs {
     pub(crate) fn new(locks: Vec<LockRef>, reading: Reading) -> ReadRefs {
-        ReadRefs { _locks: locks, _reading: Some(reading) }
+        ReadRefs { locks, reading: Some(reading) }
+    }
+
+    /// What was read are holes for want of objects, which is so under this lock.
+    pub(crate) fn add_layout(&mut self, lock: LockRef) {
+        if let Some(reading) = &self.reading {
+            reading.file.state.lock().holes = true;
+        }
+        self.locks.push(lock);
+    }
+
+    /// The reading for pages, if it is one that has its locks.
+    pub(crate) fn reading(&mut self) -> Option<&mut Reading> {
+        self.reading.as_mut().filter(|reading| !reading.unlocked)
     }
 }
 
@@ -89,6 +107,11 @@ pub struct Reading {
 }
 
 impl Reading {
+    /// Whether it goes on without a lock.
+    pub fn is_unlocked(&self) -> bool {
+        self.unlocked
+    }
+
     /// It goes on without a lock.
     pub fn unlock(&mut self) {
         if !std::mem::replace(&mut self.unlocked, true) {
@@ -172,7 +195,7 @@ impl Files {
 
     fn tidy(&mut self, file: &Arc<FileData>) {
         let state = file.state.lock();
-        if state.objects.is_empty() && state.flushing == 0 && state.reading == 0 {
+        if state.objects.is_empty() && !state.holes && state.flushing == 0 && state.reading == 0 {
             self.files.remove(&file.fid);
         }
     }
@@ -197,6 +220,11 @@ impl FileData {
     pub fn is_guarded(&self) -> bool {
         let state = self.state.lock();
         state.flushing == 0 && state.unlocked == 0
+    }
+
+    /// Whether the kernel has pages that are holes for want of objects.
+    pub fn has_holes(&self) -> bool {
+        self.state.lock().holes
     }
 
     /// Begins an invalidation, unless the kernel has no pages.
@@ -250,7 +278,12 @@ impl FileData {
                 if state.unlocked == 0 && state.served == served {
                     // Reads under way are under locks that are held, or have not got theirs yet.
                     state.pages = state.reading > 0;
-                    break;
+                    state.holes &= state.pages;
+                    // In the same step: who reads without a lock from now on must not count on it.
+                    state.flushing -= 1;
+                    drop(state);
+                    self.changed.notify_waiters();
+                    return;
                 }
             }
             rt.sleep(PATIENCE / 4).await;

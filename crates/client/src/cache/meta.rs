@@ -167,15 +167,22 @@ impl Meta {
         self.inodes.get(&fid)?.known.clone()
     }
 
-    /// Puts attributes in. The caller uses a lock on [`ATTR`].
-    pub fn put(&mut self, fid: Fid, attr: Attr, layout: Option<Arc<Layout>>, token: &Token) {
+    /// Puts attributes in. The caller uses a lock on [`ATTR`], and on LAYOUT if the layout is one that may change. Whether they are from
+    /// after the last own change.
+    pub fn put(&mut self, fid: Fid, attr: Attr, layout: Option<Arc<Layout>>, token: &Token) -> bool {
         if !self.fresh(fid, token) {
-            return;
+            return false;
         }
         let inode = self.inode(fid);
-        if inode.known.as_ref().is_none_or(|known| known.attr != attr) {
+        let moved = |known: &Known| match (&known.layout, &layout) {
+            (Some(known), Some(layout)) => known.generation() != layout.generation(),
+            (None, Some(_)) => true,
+            (_, None) => false,
+        };
+        if inode.known.as_ref().is_none_or(|known| known.attr != attr || moved(known)) {
             inode.known = Some(Known { attr, layout, merged: None });
         }
+        true
     }
 
     /// Puts attributes in with those of the objects merged in. The caller uses the locks on all objects.

@@ -33,6 +33,7 @@ use sheen_wire::{
 use crate::{
     Invalidate,
     file::OpenFiles,
+    layouts::Layouts,
     locks::{Flush, LockTable, Owner},
     mdc::Kept,
     writeback::Writeback,
@@ -214,6 +215,11 @@ impl Cache {
         Some(Box::pin(file.clone().flush(self.rt.clone(), self.kernel().cloned())))
     }
 
+    /// As [`Cache::flush_pages`], unless none of them is a hole for want of objects.
+    pub fn flush_holes(&self, file: &Arc<FileData>) -> Option<BoxFuture<'static, ()>> {
+        if file.has_holes() { self.flush_pages(file) } else { None }
+    }
+
     /// The attributes of a file that were kept with its objects' are to be asked for again.
     fn drop_sizes(&self, fid: Fid) {
         self.meta.lock().unmerge(fid);
@@ -260,19 +266,19 @@ impl Drop for Change<'_> {
 pub struct MdtLocks {
     cache: Arc<Cache>,
     import: Weak<Import<Mds>>,
-    files: OnceLock<Arc<OpenFiles>>,
+    opened: OnceLock<(Arc<OpenFiles>, Arc<Layouts>)>,
 }
 
 impl MdtLocks {
     /// For the MDT behind this import.
     pub fn new(cache: &Arc<Cache>, import: &Arc<Import<Mds>>) -> Arc<MdtLocks> {
-        Arc::new(MdtLocks { cache: cache.clone(), import: Arc::downgrade(import), files: OnceLock::new() })
+        Arc::new(MdtLocks { cache: cache.clone(), import: Arc::downgrade(import), opened: OnceLock::new() })
     }
 
-    /// Says which files are open; once.
-    pub fn set_open_files(&self, files: Arc<OpenFiles>) {
+    /// Says which files are open, and which layouts are kept; once.
+    pub fn set_open_files(&self, files: Arc<OpenFiles>, layouts: Arc<Layouts>) {
         // A second one would be a mistake of this crate; the first stays.
-        let _ = self.files.set(files);
+        let _ = self.opened.set((files, layouts));
     }
 
     /// Where OPEN of a file goes, the MDT must know of what is open of it under that lock alone. Should it not be told, it does not know
@@ -281,11 +287,34 @@ impl MdtLocks {
         if flush.bits() & bits::OPEN == 0 {
             return None;
         }
-        let (fid, told) = (flush.resource.fid, self.files.get()?.register(&self.import, flush.resource.fid)?);
+        let (fid, told) = (flush.resource.fid, self.opened.get()?.0.register(&self.import, flush.resource.fid)?);
         Some(Box::pin(async move {
             if let Err(errno) = told.await {
                 tracing::debug!("{fid} is open, which the MDT was not told: {errno}");
             }
+        }))
+    }
+}
+
+impl MdtLocks {
+    /// Where LAYOUT of a file goes, others may give it objects where there are none now. The kernel's pages go that are holes for
+    /// that; who reads them meanwhile still reads by the layout of before, for the MDT hears only afterwards.
+    fn drop_layout(&self, flush: &Flush) -> Option<BoxFuture<'static, ()>> {
+        if flush.bits() & bits::LAYOUT == 0 || flush.gone {
+            return None;
+        }
+        let ((files, layouts), fid) = (self.opened.get()?, flush.resource.fid);
+        layouts.forget(fid);
+        let data = self.cache.data.get(fid);
+        let Some((data, dropped)) = data.and_then(|data| Some((data.clone(), self.cache.flush_holes(&data)?))) else {
+            files.outdate(fid);
+            return None;
+        };
+        let (files, cache) = (files.clone(), self.cache.clone());
+        Some(Box::pin(async move {
+            dropped.await;
+            files.outdate(fid);
+            cache.data.tidy(&data);
         }))
     }
 }
@@ -304,7 +333,13 @@ impl Owner for MdtLocks {
             }
             flushes.iter().filter(known).for_each(|flush| kernel.attr(flush.resource.fid));
         }
-        flushes.iter().map(|flush| self.tell_opens(flush)).collect()
+        let waits = |flush: &Flush| match (self.tell_opens(flush), self.drop_layout(flush)) {
+            (Some(told), Some(dropped)) => Some(Box::pin(async move {
+                tokio::join!(told, dropped);
+            }) as BoxFuture<'static, ()>),
+            (told, dropped) => told.or(dropped),
+        };
+        flushes.iter().map(waits).collect()
     }
 
     fn forgotten(&self, resources: &[Resource]) {
@@ -314,6 +349,15 @@ impl Owner for MdtLocks {
                 kernel.names();
             }
             resources.iter().for_each(|resource| kernel.attr(resource.fid));
+        }
+        let Some((files, layouts)) = self.opened.get() else { return };
+        for fid in resources.iter().filter(|resource| resource.kind == Kind::Bits).map(|resource| resource.fid) {
+            files.outdate(fid);
+            layouts.forget(fid);
+            if let Some(data) = self.cache.data.get(fid).filter(|data| data.has_holes()) {
+                // As with those of an OST.
+                drop(self.cache.rt.spawn("ldlm_invalidate", drop_lost_pages(self.cache.clone(), data)));
+            }
         }
     }
 

@@ -34,7 +34,9 @@ impl Client {
         Hits::add(&self.cache.hits.miss);
         let cleared = self.layouts.cleared();
         let sure = file.filter(|f| !f.is_unsure());
-        let known = sure.and_then(|f| f.inode.layout.get().cloned()).or_else(|| self.layouts.get(fid));
+        let known = sure.and_then(|f| f.inode.settled()).or_else(|| self.layouts.get(fid));
+        // The answer brings no lock on what it leaves out. Components may be edited.
+        let known = known.filter(|layout| layout.is_plain());
         let mut told = self.ask_attr(fid, known.is_some()).await?;
         if known.is_some() {
             if self.layouts.cleared() != cleared {
@@ -76,38 +78,5 @@ impl Client {
     pub(crate) fn known_layout(&self, entry: &Entry) -> Result<Option<Arc<Layout>>> {
         let sent = self.layout_of(&entry.attr, entry.layout.as_ref())?;
         Ok(sent.or_else(|| self.layouts.get(entry.attr.fid)))
-    }
-
-    /// The layout of an open file: its own, else the MDT's; `None` where the file has none yet.
-    ///
-    /// # Errors
-    /// ESTALE: the MDT has lost the file.
-    pub(crate) async fn layout_of_file(&self, file: &OpenFile) -> Result<Option<Arc<Layout>>> {
-        file.check_not_lost()?;
-        if file.is_unsure() {
-            let request = Request::GetAttr { fid: file.fid(), layout_known: false };
-            file.confirm(mdc::entry(self.mdc.call(request).await?)?.layout.as_ref());
-            file.check_not_lost()?;
-        }
-        if let Some(layout) = file.inode.layout.get() {
-            return Ok(Some(layout.clone()));
-        }
-        let layout = match file.inode.encoded.get() {
-            Some(bytes) => Some(self.layouts.decode(file.fid(), bytes)?),
-            None => {
-                let request = Request::GetAttr { fid: file.fid(), layout_known: false };
-                let entry = mdc::entry(self.mdc.call(request).await?)?;
-                let layout = self.layout_of(&entry.attr, entry.layout.as_ref())?;
-                if let Some(bytes) = entry.layout.filter(|_| layout.is_some()) {
-                    let _ = file.inode.encoded.set(bytes);
-                }
-                layout
-            }
-        };
-        if let Some(layout) = &layout {
-            // Where another set it meanwhile it is the same.
-            let _ = file.inode.layout.set(layout.clone());
-        }
-        Ok(layout)
     }
 }

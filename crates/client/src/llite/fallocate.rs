@@ -2,6 +2,7 @@
 
 use sheen_wire::{Errno, Result, mds::flags, ost::Allocate};
 
+use super::place::Placed;
 use crate::{
     Client, OpenFile,
     stats::Op,
@@ -12,7 +13,7 @@ impl Client {
     /// Reserves, punches or zeroes `[offset, offset + len)`; `mode` is made of [`crate::falloc`]'s bits.
     ///
     /// # Errors
-    /// EBADF: not open for writing. EINVAL: no length. EFBIG: past the layout's largest size. EOPNOTSUPP: another mode, or one
+    /// EBADF: not open for writing. EINVAL: no length. EFBIG: past the layout's largest size. ENODATA: past its end. EOPNOTSUPP: another mode, or one
     /// that an OST's file system cannot do. ENOSPC.
     pub async fn fallocate(&self, file: &OpenFile, mode: u32, offset: u64, len: u64) -> Result<()> {
         let _timer = self.stats.time(Op::Fallocate);
@@ -32,10 +33,14 @@ impl Client {
             ZERO_KEEP => Allocate::ZeroRange { keep_size: true },
             _ => return Err(Errno::EOPNOTSUPP),
         };
-        let layout = self.layout_of_file(file).await?.ok_or(Errno::EIO)?;
+        let Placed { layout, guard } = match mode {
+            // Where there are no objects there is a hole already.
+            Allocate::PunchHole => self.place(file).await?.ok_or(Errno::EIO)?,
+            _ => self.place_for_writing(file, offset, len, false).await?,
+        };
         file.note_write();
         let change = self.cache.change(&[file.fid()], true);
-        let answer = self.lov.allocate(&layout, mode, offset, len).await;
+        let (answer, _) = self.under(file.fid(), guard, self.lov.allocate(&layout, mode, offset, len)).await;
         change.end(&answer);
         answer
     }

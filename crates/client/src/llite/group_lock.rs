@@ -13,6 +13,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use sheen_layout::Layout;
 use sheen_wire::{Errno, Result, mds::flags};
 use tokio::sync::Notify;
 
@@ -116,7 +117,7 @@ impl Client {
             }
             _ => return Err(Errno::EINVAL),
         };
-        let layout = self.layout_of_file(file).await?.ok_or(Errno::EINVAL)?;
+        let layout = self.place_whole(file).await?;
         let seat = match Seat::take(&file.inode, gid) {
             Some(seat) => seat,
             None if nowait => return Err(Errno::EAGAIN),
@@ -126,6 +127,17 @@ impl Client {
         *file.group.lock() = Group::In(Member { gid, _locks: locks, _seat: seat });
         drop(coming);
         Ok(())
+    }
+
+    /// The layout of a file with objects for all of it: those that came later would be outside of the lock (as in Lustre). Without its lock:
+    /// who waits for a group waits for a program.
+    async fn place_whole(&self, file: &OpenFile) -> Result<Arc<Layout>> {
+        let placed = self.place(file).await?.ok_or(Errno::EINVAL)?;
+        if placed.layout.missing(0, u64::MAX).is_none() {
+            return Ok(placed.layout);
+        }
+        drop(placed);
+        Ok(self.place_for_writing(file, 0, u64::MAX, false).await?.layout)
     }
 
     /// Gives it back. What was written in the group is on its way to the OSTs, which let nobody else at the file before it is there.

@@ -20,6 +20,7 @@ use crate::{
         Hits,
         meta::{ATTR, Known, Token},
     },
+    layouts::is_settled,
     locks::LockRef,
     lov::{self, Look, Seen},
 };
@@ -59,24 +60,34 @@ impl Asking {
     }
 }
 
+/// Whether under this lock on [`ATTR`] a layout is good as well: one that is settled is without.
+fn guards(lock: &LockRef, layout: Option<&Layout>) -> bool {
+    lock.bits() & bits::LAYOUT != 0 || layout.is_none_or(is_settled)
+}
+
 impl Client {
     /// The lock on what an inode's attributes are, if it is there.
     pub(crate) fn inode_lock(&self, fid: Fid) -> Option<LockRef> {
-        self.mdc.locks().matching(Resource::bits(fid), &Policy::bits(ATTR))
+        let matching = |bits| self.mdc.locks().matching(Resource::bits(fid), &Policy::bits(bits));
+        matching(ATTR | bits::LAYOUT).or_else(|| matching(ATTR))
     }
 
     pub(crate) fn inode_lock_again(&self, fid: Fid, cookie: Cookie) -> Option<LockRef> {
-        self.mdc.locks().again(Resource::bits(fid), &Policy::bits(ATTR), cookie)
+        let again = |bits| self.mdc.locks().again(Resource::bits(fid), &Policy::bits(bits), cookie);
+        again(ATTR | bits::LAYOUT).or_else(|| again(ATTR))
     }
 
     /// The MDT is about to be asked for an inode.
     pub(crate) fn asking(&self, fid: Fid) -> Asking {
-        self.asking_under(self.inode_lock(fid).map(|lock| (fid, lock.cookie())))
+        // Without LAYOUT it does not guard a layout that may change.
+        let guards = |lock: &LockRef| lock.bits() & bits::LAYOUT != 0 || self.layouts.get(fid).is_some();
+        self.asking_under(self.inode_lock(fid).filter(guards).map(|lock| (fid, lock.cookie())))
     }
 
     /// The MDT is about to be asked to open a file.
     pub(crate) fn asking_open(&self, fid: Fid) -> Asking {
-        self.asking_under(self.open_lock(fid).map(|lock| (fid, lock.cookie())))
+        let guards = |lock: &LockRef| lock.bits() & bits::LAYOUT != 0 || self.layouts.get(fid).is_some();
+        self.asking_under(self.open_lock(fid).filter(guards).map(|lock| (fid, lock.cookie())))
     }
 
     /// The lock on a file under which it may be opened here, if it is there.
@@ -159,6 +170,9 @@ impl Client {
         let told = {
             let lock = self.inode_lock(fid)?;
             let known = self.cache.meta.lock().get(fid)?;
+            if !guards(&lock, known.layout.as_deref()) {
+                return None;
+            }
             Hits::add(&self.cache.hits.attr);
             if let Some(entry) = self.whole(&known.layout, &known.attr, &lock) {
                 return Some(Ok(entry));
@@ -170,6 +184,9 @@ impl Client {
 
     /// Attributes that need no request: of what has no objects, or of a file whose objects are all locked and were asked before.
     pub(crate) fn whole(&self, layout: &Option<Arc<Layout>>, attr: &Attr, lock: &LockRef) -> Option<EntryAttr> {
+        if !guards(lock, layout.as_deref()) {
+            return None;
+        }
         let Some(layout) = layout else {
             return Some(self.entry_attr(*attr, self.inode_lock_again(attr.fid, lock.cookie()), Some(Vec::new())));
         };
@@ -200,11 +217,17 @@ impl Client {
         // In use from here on, so that it stays until all is put in.
         let held = asked.held.filter(|(of, _)| *of == fid).map(|(_, cookie)| cookie);
         let lock = came.or(held).and_then(|cookie| self.inode_lock_again(fid, cookie));
-        if let (Some(lock), Some(token)) = (&lock, &asked.token) {
+        if let (Some(lock), Some(token)) = (&lock, &asked.token)
+            && guards(lock, layout.as_deref())
+        {
             let mut meta = self.cache.meta.lock();
-            meta.put(fid, attr, layout.clone(), token);
+            let fresh = meta.put(fid, attr, layout.clone(), token);
             if !entry.xattrs && lock.bits() & bits::XATTR != 0 {
                 meta.put_no_xattrs(fid, token);
+            }
+            drop(meta);
+            if let Some(layout) = layout.as_ref().filter(|layout| fresh && !is_settled(layout)) {
+                self.files.learn(fid, layout);
             }
         }
         self.files.note(&attr);
@@ -301,6 +324,7 @@ impl Client {
         lov::merge(&mut attr, layout, &seen.objects);
         let lock = told.lock.and_then(|cookie| self.inode_lock_again(attr.fid, cookie));
         let objects = seen.locks.as_ref().and_then(|cookies| self.lov.lock_again(layout, cookies));
+        let objects = objects.filter(|_| lock.as_ref().is_some_and(|lock| guards(lock, Some(layout))));
         if let (Some(_), Some(objects), Some(token)) = (&lock, &objects, &told.token) {
             let mut meta = self.cache.meta.lock();
             // What is lost without being asked for is dropped from the cache after it is lost.

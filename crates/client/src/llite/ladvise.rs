@@ -27,7 +27,9 @@ impl Client {
         if write && !flags::writes(file.flags()) {
             return Err(Errno::EBADF);
         }
-        let Some(layout) = self.layout_of_file(file).await? else { return Ok(LockedAhead::Sent) };
+        // What has no objects yet is left out, and the layout's lock is not in use while others' locks are waited for.
+        let placed = self.place(file).await?;
+        let Some(layout) = placed.map(|placed| placed.layout) else { return Ok(LockedAhead::Sent) };
         let mode = if write { Mode::Pw } else { Mode::Pr };
         self.lov.lock_ahead(&layout, (start, last), mode, wait).await
     }

@@ -17,6 +17,7 @@ mod list;
 mod lock;
 mod lookup;
 mod open;
+mod place;
 mod read;
 mod readdir;
 mod release;

@@ -1,9 +1,17 @@
 //! pread(2).
 
+use std::pin::pin;
+
 use sheen_layout::Layout;
 use sheen_wire::{Bulk, Errno, Result, bulk::BULK_BYTES_MAX, mds::flags};
 
-use crate::{Client, OpenFile, ReadData, ReadRefs, cache::data::PATIENCE, locks::LockRef, stats::Op};
+use super::place::Placed;
+use crate::{
+    Client, OpenFile, ReadData, ReadRefs,
+    cache::data::{PATIENCE, Reading},
+    locks::LockRef,
+    stats::Op,
+};
 
 /// Times that a read asks for its locks before it goes on without.
 const ROUNDS_MAX: usize = 4;
@@ -52,23 +60,48 @@ impl Client {
             return Err(Errno::EBADF);
         }
         file.note_read();
-        let refs_of_nothing = || ReadData { bulk: Bulk::new(), live: None, refs: ReadRefs::default() };
-        // A file without a layout was never written.
-        let Some(layout) = self.layout_of_file(file).await? else { return Ok(refs_of_nothing()) };
-        let len = len.min(BULK_BYTES_MAX) as u64;
-        let refs = if pages { self.read_locks(&layout, offset, len).await? } else { ReadRefs::default() };
-        let (bulk, live) = self.lov.read(&layout, offset, len, in_place).await?;
-        let read = ReadData { bulk, live, refs };
+        let (fid, len) = (file.fid(), len.min(BULK_BYTES_MAX) as u64);
+        // Before the layout is looked up, for this client itself may ask for objects meanwhile, and writes there.
+        let mut reading = pages.then(|| self.cache.data.reading(fid));
+        let placed = match &mut reading {
+            Some(reading) => self.place_for_pages(file, reading).await?,
+            None => self.place(file).await?,
+        };
+        let Some(Placed { layout, guard }) = placed else {
+            // A file without a layout was never written.
+            if let Some(data) = reading.map(|reading| reading.file.clone()) {
+                self.cache.data.tidy(&data);
+            }
+            return Ok(ReadData { bulk: Bulk::new(), live: None, refs: ReadRefs::default() });
+        };
+        let work = pin!(async {
+            let refs = match reading {
+                Some(reading) => self.read_locks(&layout, offset, len, reading).await?,
+                None => ReadRefs::default(),
+            };
+            let (bulk, live) = self.lov.read(&layout, offset, len, in_place).await?;
+            Ok::<_, Errno>(ReadData { bulk, live, refs })
+        });
+        let (read, guard) = self.under(fid, guard, work).await;
+        let mut read = read?;
+        if pages && layout.missing(offset, len).is_some() {
+            self.keep_holes(&mut read.refs, guard);
+        }
         self.stats.record(Op::ReadBytes, read.len() as u64);
         Ok(read)
     }
 
     /// The locks under which the kernel may keep a range of a file, in use; or, while one of the file's locks is being given up, none:
     /// the kernel is told to drop what it read as often as somebody does so.
-    async fn read_locks(&self, layout: &Layout, offset: u64, len: u64) -> Result<ReadRefs> {
-        let mut reading = self.cache.data.reading(layout.fid());
+    async fn read_locks(&self, layout: &Layout, offset: u64, len: u64, mut reading: Reading) -> Result<ReadRefs> {
+        if reading.is_unlocked() {
+            return Ok(ReadRefs::new(Vec::new(), reading));
+        }
         let data = reading.file.clone();
-        let mut stripes: Vec<usize> = layout.map(offset, len).take(layout.stripe_count()).map(|c| c.stripe).collect();
+        let mut stripes: Vec<usize> = match layout.is_plain() {
+            true => layout.map(offset, len).take(layout.stripe_count()).map(|c| c.stripe).collect(),
+            false => layout.map(offset, len).map(|c| c.stripe).collect(),
+        };
         stripes.sort_unstable();
         stripes.dedup();
         // What others of the group write nobody has to tell.
@@ -96,11 +129,29 @@ impl Client {
                 }
             }
         }
-        // Too many want to write: what the kernel keeps of this is dropped at once.
-        reading.unlock();
-        if let Some(dropped) = self.cache.flush_pages(&data) {
-            drop(self.rt.spawn("ldlm_invalidate", dropped));
-        }
+        // Too many want to write.
+        self.keep_nothing(&mut reading);
         Ok(ReadRefs::new(Vec::new(), reading))
+    }
+
+    /// The kernel may keep holes for want of objects under the layout's lock.
+    fn keep_holes(&self, refs: &mut ReadRefs, guard: Option<LockRef>) {
+        match (guard, refs.reading()) {
+            (_, None) => {}
+            (Some(guard), Some(_)) => refs.add_layout(guard),
+            (None, Some(reading)) => self.keep_nothing(reading),
+        }
+    }
+
+    /// What the kernel keeps of a read is dropped at once.
+    fn keep_nothing(&self, reading: &mut Reading) {
+        reading.unlock();
+        if let Some(dropped) = self.cache.flush_pages(&reading.file) {
+            let (cache, data) = (self.cache.clone(), reading.file.clone());
+            drop(self.rt.spawn("ldlm_invalidate", async move {
+                dropped.await;
+                cache.data.tidy(&data);
+            }));
+        }
     }
 }

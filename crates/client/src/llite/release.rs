@@ -23,8 +23,8 @@ impl Client {
         file.leave_group();
         let (fid, read, wrote) = (file.fid(), file.was_read(), file.was_written());
         let nameless = file.inode.nameless.load(std::sync::atomic::Ordering::Relaxed);
-        if let Some(layout) = file.inode.layout.get().filter(|_| wrote && !nameless) {
-            self.lov.begin_settle(layout);
+        if let Some(layout) = file.inode.last().filter(|_| wrote && !nameless) {
+            self.lov.begin_settle(&layout);
         }
         if handle == NO_HANDLE && !(read && self.reading_shows(fid)) {
             return Ok(());

@@ -2,6 +2,7 @@
 
 use sheen_wire::{Errno, Result};
 
+use super::place::Placed;
 use crate::{Client, OpenFile, Seek, stats::Op};
 
 impl Client {
@@ -11,7 +12,7 @@ impl Client {
     /// ENXIO: `offset` is at or past the end, or no data follows it.
     pub async fn lseek(&self, file: &OpenFile, offset: u64, what: Seek) -> Result<u64> {
         let _timer = self.stats.time(Op::Seek);
-        let layout = self.layout_of_file(file).await?.ok_or(Errno::ENXIO)?;
-        self.lov.seek(&layout, offset, what).await
+        let Placed { layout, guard } = self.place(file).await?.ok_or(Errno::ENXIO)?;
+        self.under(file.fid(), guard, self.lov.seek(&layout, offset, what)).await.0
     }
 }

@@ -1,14 +1,15 @@
 //! chmod, chown, utimensat, truncate, and the loss of set-user-id at a write.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
+use sheen_layout::Layout;
 use sheen_wire::{
     Errno, Fid, Result,
     ldlm::Cookie,
     mds::{Entry, NO_HANDLE, Request, SetAttr, flags},
 };
 
-use crate::{Caller, Client, EntryAttr, OpenFile, mdc, stats::Op};
+use crate::{Caller, Client, EntryAttr, OpenFile, layouts::is_settled, mdc, stats::Op};
 
 /// S_ISUID, S_ISGID and the group's x, which together with S_ISGID makes the bit mean what it says.
 const SUID: u32 = 0o4000;
@@ -21,7 +22,7 @@ impl Client {
     /// Truncate goes to the MDT first, which checks and stamps the times, then to the objects.
     ///
     /// # Errors
-    /// EPERM, EACCES: the MDT says no. EFBIG: larger than the layout can hold.
+    /// EPERM, EACCES: the MDT says no. EFBIG: larger than the layout can hold. ENODATA: past its end.
     pub async fn setattr(&self, who: &Caller, fid: Fid, set: SetAttr, file: Option<&OpenFile>) -> Result<EntryAttr> {
         let _timer = self.stats.time(if set.size.is_some() { Op::Truncate } else { Op::Setattr });
         if self.virtual_attr(fid).is_some() {
@@ -53,7 +54,7 @@ impl Client {
         file: Option<&OpenFile>,
         keep: u64,
     ) -> Result<(Entry, Option<Cookie>)> {
-        if let Some(layout) = self.layouts.get(fid).filter(|_| set.mtime.is_some()) {
+        if let Some(layout) = self.last_layout(fid).filter(|_| set.mtime.is_some()) {
             // What was written before it must not be stamped after it.
             self.lov.settle_file(&layout).await;
         }
@@ -64,10 +65,31 @@ impl Client {
                 entry.layout = mdc::entry(self.mdc.call(again).await?)?.layout;
             }
             if let Some(layout) = self.known_layout(&entry)? {
-                self.lov.truncate(&layout, size).await?;
+                let layout = self.with_last_byte(&mut entry, layout, size).await?;
+                let guard = if is_settled(&layout) { None } else { self.layout_lock(fid) };
+                self.under(fid, guard, self.lov.truncate(&layout, size)).await.0?;
             }
         }
         Ok((entry, lock))
+    }
+
+    /// The layout with objects for the last of `size` bytes.
+    ///
+    /// # Errors
+    /// ENODATA: the layout ends before. What the MDT answers.
+    async fn with_last_byte(&self, entry: &mut Entry, layout: Arc<Layout>, size: u64) -> Result<Arc<Layout>> {
+        if size > layout.end() {
+            return Err(Errno::ENODATA);
+        }
+        let Some(last) = size.checked_sub(1).filter(|last| layout.missing(*last, 1).is_some()) else {
+            return Ok(layout);
+        };
+        let fid = entry.attr.fid;
+        let reads = self.page_reads(fid);
+        let layout = self.ask_objects(fid, last, size).await?;
+        self.drop_holes(fid, reads, false).await;
+        entry.layout = Some(layout.encode().into());
+        Ok(layout)
     }
 
     /// Before a write by somebody without CAP_FSETID: takes set-user-id and set-group-id away, if the file was last seen with

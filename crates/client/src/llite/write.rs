@@ -1,9 +1,9 @@
 //! pwrite(2).
 //!
-//! An append asks for the file's size and writes there. Within this client appends to one file take turns; other clients are kept out by
+//! Where the file has no objects yet they are asked for first (`place`). An append asks for the file's size and writes there. Within this client appends to one file take turns; other clients are kept out by
 //! locks on all of the file's objects.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::{pin::pin, sync::atomic::Ordering::Relaxed};
 
 use sheen_layout::Layout;
 use sheen_wire::{
@@ -12,14 +12,18 @@ use sheen_wire::{
     mds::{Request, flags},
 };
 
+use super::place::Placed;
 use crate::{Client, OpenFile, cache::data::Reads, lov::How, mdc, stats::Op};
+
+/// Times that an append finds the end anew because the file got objects meanwhile.
+const APPENDS_MAX: usize = 64;
 
 impl Client {
     /// Writes `data` at `offset`, or at the end of a file that is open for appending; returns the number of bytes written, at
     /// most 16 MiB in one call. `data` travels on without a copy. With O_SYNC or O_DSYNC it is durable at the return.
     ///
     /// # Errors
-    /// EBADF: not open for writing. EFBIG: past the layout's largest size. EIO, with O_SYNC: what was
+    /// EBADF: not open for writing. EFBIG: past the layout's largest size. ENODATA: past its end. EIO, with O_SYNC: what was
     /// written without it before may be lost, as [`Client::fsync`] tells it. ENOSPC, EIO and what else the OSTs answer, if not even
     /// the first byte was written.
     pub async fn write(&self, file: &OpenFile, offset: u64, data: Bulk) -> Result<usize> {
@@ -62,22 +66,50 @@ impl Client {
         }
         let data = if data.len() > BULK_BYTES_MAX { data.slice(0, BULK_BYTES_MAX) } else { data };
         let len = data.len();
-        // The MDT gives a file its layout when it is opened for writing.
-        let layout = self.layout_of_file(file).await?.ok_or(Errno::EIO)?;
-        let written = if append {
-            let _turn = file.inode.append.lock().await;
-            let (end, _locks) = self.lov.lock_end(&layout).await?;
-            self.write_at(file, &layout, end, data, How { sync, ..How::default() }).await
+        let (written, generation) = if append {
+            Box::pin(self.append(file, data, sync)).await?
         } else {
-            self.write_at(file, &layout, offset, data, self.how(file, len, sync, page)).await
-        }?;
+            let Placed { layout, guard } = self.place_for_writing(file, offset, len as u64, page).await?;
+            let work = pin!(self.write_at(file, &layout, offset, data, self.how(file, len, sync, page)));
+            (self.under(file.fid(), guard, work).await.0?, layout.generation())
+        };
         self.stats.record(Op::WriteBytes, written as u64);
-        if sync && !file.durable.load(Relaxed) {
-            // The bytes are durable; the file that they belong to must be as well.
+        let durable = u64::from(generation) + 1;
+        if sync && file.durable.load(Relaxed) != durable {
+            // The bytes are durable; the file that they belong to, and which objects are its, must be as well.
             mdc::done(self.mdc.call(Request::Sync { fid: Some(file.fid()) }).await?)?;
-            file.durable.store(true, Relaxed);
+            file.durable.store(durable, Relaxed);
         }
         Ok(written)
+    }
+
+    /// Writes at the end; how many bytes, and the generation of the layout by which they were written.
+    async fn append(&self, file: &OpenFile, data: Bulk, sync: bool) -> Result<(usize, u32)> {
+        let (fid, len) = (file.fid(), data.len() as u64);
+        let _turn = file.inode.append.lock().await;
+        for _ in 0..APPENDS_MAX {
+            let Placed { layout, guard } = self.place(file).await?.ok_or(Errno::EIO)?;
+            // The OSTs' locks may be long in coming.
+            let guarded = guard.map(|guard| guard.cookie());
+            let (end, locks) = self.lov.lock_end(&layout).await?;
+            if len > 0 && end >= layout.end() {
+                return Err(Errno::ENODATA);
+            }
+            if layout.missing(end, len).is_some() {
+                drop(locks);
+                self.intend(file, end, len, false).await?;
+                continue;
+            }
+            // Under this lock nobody else gives the file objects behind those that are locked.
+            let guard = guarded.and_then(|cookie| self.guard_again(fid, cookie));
+            if guard.is_none() && guarded.is_some() {
+                continue;
+            }
+            let work = self.write_at(file, &layout, end, data, How { sync, ..How::default() });
+            return Ok((self.under(fid, guard, work).await.0?, layout.generation()));
+        }
+        tracing::warn!("{fid}: its layout changes too often for appending");
+        Err(Errno::ENOLCK)
     }
 
     /// How a write at a place is done. The first one through an inode's open files goes to the OSTs as it is, without a lock of this client:
@@ -100,7 +132,7 @@ impl Client {
         answer
     }
 
-    fn page_reads(&self, fid: Fid) -> Reads {
+    pub(super) fn page_reads(&self, fid: Fid) -> Reads {
         self.cache.data.get(fid).map(|data| data.reads()).unwrap_or_default()
     }
 

@@ -10,6 +10,9 @@ use sheen_wire::{
 
 use crate::{Caller, Client, locks::LockRef, mdc, stats::Op};
 
+/// What edits the layout begins with this.
+const LAYOUT_PREFIX: &[u8] = b"lustre.lov";
+
 fn is_control(name: &Bytes) -> bool {
     name.starts_with(control::PREFIX.as_bytes())
 }
@@ -69,6 +72,9 @@ impl Client {
         let change = self.cache.change(&[fid], false);
         let answer = self.mdc.call_as(who, request).await;
         change.end(&answer);
+        if answer.is_ok() && name.starts_with(LAYOUT_PREFIX) {
+            Box::pin(self.edited(fid)).await;
+        }
         mdc::done(answer?)
     }
 

@@ -25,8 +25,8 @@ impl Lov {
     ) -> Result<LockedAhead> {
         let end = if last < layout.max_file_size() { Some(last + 1) } else { None };
         let ranges = (0..layout.stripe_count()).filter_map(|s| {
-            let first = layout.object_size(start.min(layout.max_file_size()), s);
-            let past = end.map_or(u64::MAX, |end| layout.object_size(end, s));
+            let first = layout.object_offset(start.min(layout.max_file_size()), s);
+            let past = layout.object_offset(end.unwrap_or(u64::MAX), s);
             (first < past).then(|| (s, Policy::extent(first, if end.is_some() { past - 1 } else { u64::MAX })))
         });
         let mut found = LockedAhead::Same;

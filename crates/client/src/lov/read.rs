@@ -2,7 +2,7 @@
 //!
 //! An object that ends early means a hole, or the end of the file. Bytes that follow in another object settle it: the file goes on,
 //! so what is missing before them is zeros. Only where the range ends in missing bytes is the file's size asked for. A file with
-//! one stripe never needs that: its object's end is its own.
+//! one object never needs that: its object's end is its own. What lies in components without objects is missing as well.
 //!
 //! A large read that is the only one, from one object of another process, would use one processor after another: the server reads
 //! and checksums all of it, then sends it, then the client checks it. It goes as two requests at once, so that the halves
@@ -68,10 +68,12 @@ impl Lov {
             if halve && self.is_remote(ost) { max.min(half) } else { max }
         })?;
         let mut runs = vec![Bulk::new(); split.runs.len()];
-        if rpcs.len() == 1 {
+        if rpcs.is_empty() {
+            // There are no objects.
+        } else if rpcs.len() == 1 {
             let Rpc { ost, parts, pieces, .. } = rpcs.swap_remove(0);
             let (reply, bulk) = match *parts {
-                [part] if in_place => {
+                [part] if in_place && u64::from(part.len) == len => {
                     let (reply, bulk, live) = self.osc(ost).await?.read_in_place(part).await?;
                     if live.is_some() {
                         return Ok((bulk, live));
@@ -90,12 +92,13 @@ impl Lov {
                 distribute(&mut runs, &pieces, reply, bulk)?;
             }
         }
-        let (mut data, missing) = if layout.stripe_count() == 1 {
-            let data = runs.pop().ok_or(Errno::EIO)?;
-            let missing = len - data.len() as u64;
-            (data, missing)
-        } else {
-            assemble(layout, &split, &runs)
+        let (mut data, missing) = match &mut runs[..] {
+            [only] if split.runs[0].len == len => {
+                let data = std::mem::take(only);
+                let missing = len - data.len() as u64;
+                (data, missing)
+            }
+            _ => assemble(layout, &split, &runs, offset, len),
         };
         if missing > 0 {
             let known = offset + data.len() as u64;
@@ -173,17 +176,17 @@ fn distribute(runs: &mut [Bulk], pieces: &[Piece], reply: Reply, bulk: Bulk) -> 
 
 /// Puts the runs' bytes in file order, with zeros for holes before the last byte found. Also returns how many bytes are missing
 /// after that byte.
-fn assemble(layout: &Layout, split: &Split, runs: &[Bulk]) -> (Bulk, u64) {
-    let (mut data, mut missing) = (Bulk::new(), 0);
+fn assemble(layout: &Layout, split: &Split, runs: &[Bulk], offset: u64, len: u64) -> (Bulk, u64) {
+    let mut data = Bulk::new();
     for (run, pos, chunk) in split.chunks(layout) {
         let found = runs[run].slice(pos as usize, chunk.len as usize);
-        let found_len = found.len() as u64;
-        if found_len > 0 {
-            push_zeros(&mut data, std::mem::take(&mut missing));
+        if !found.is_empty() {
+            let hole = (chunk.file_offset - offset).saturating_sub(data.len() as u64);
+            push_zeros(&mut data, hole);
             data.append(found);
         }
-        missing += chunk.len - found_len;
     }
+    let missing = len - data.len() as u64;
     (data, missing)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Offsets in an object and in the file rise together, so the file's next data (or hole) is the least of the objects' next ones,
 //! each carried over to the file: one question per object, and none to objects that cannot have an answer. An object's end counts
-//! as a hole only where the file goes on behind it.
+//! as a hole only where the file goes on behind it, in its component. What has no objects is a hole.
 
 use sheen_layout::Layout;
 use sheen_wire::{
@@ -28,19 +28,29 @@ impl Lov {
         if offset >= size {
             return Err(Errno::ENXIO);
         }
-        // Most often the answer is where the question is.
-        let here = layout.map(offset, 1).next().ok_or(Errno::EIO)?;
-        let first = self.seek_stripe(layout, &objects, here.stripe, here.object_offset, what).await?;
-        if first == Some(offset) || layout.stripe_count() == 1 {
-            return found(first, size, what);
+        let missing = || layout.missing(offset, size - offset).map(|(start, _)| start.max(offset));
+        let hole = if what == Seek::Hole { missing() } else { None };
+        if hole == Some(offset) {
+            return Ok(offset);
         }
-        let others = (0..layout.stripe_count()).filter(|s| *s != here.stripe);
-        let asked = others.map(|s| self.seek_stripe(layout, &objects, s, layout.object_size(offset, s), what));
+        // Most often the answer is where the question is.
+        let here = layout.map(offset, 1).next();
+        let first = match here {
+            Some(here) => self.seek_stripe(layout, &objects, here.stripe, here.object_offset, what).await?,
+            None => None,
+        };
+        if first == Some(offset) || here.is_some() && layout.stripe_count() == 1 {
+            return found(first.into_iter().chain(hole).min(), size, what);
+        }
+        let here = here.map(|here| here.stripe);
+        let others =
+            (0..layout.stripe_count()).filter(|s| Some(*s) != here && layout.file_offset(*s, u64::MAX) > offset);
+        let asked = others.map(|s| self.seek_stripe(layout, &objects, s, layout.object_offset(offset, s), what));
         let answers: Result<Vec<_>> = join_batches(asked.collect(), SEEKS_AT_ONCE).await.into_iter().collect();
-        found(answers?.into_iter().chain([first]).flatten().min(), size, what)
+        found(answers?.into_iter().chain([first, hole]).flatten().min(), size, what)
     }
 
-    /// The answer of one stripe, from `from` in its object, as an offset in the file.
+    /// The answer of one stripe, from `from` in its object, as an offset in the file; `None`: there is none in its component.
     async fn seek_stripe(
         &self,
         layout: &Layout,
@@ -60,7 +70,9 @@ impl Lov {
                 _ => return Err(Errno::EPROTO),
             }
         };
-        Ok(at.map(|at| layout.file_offset(index, at)))
+        // Behind the component's end the file goes on in others.
+        let end = layout.file_offset(index, u64::MAX);
+        Ok(at.map(|at| layout.file_offset(index, at)).filter(|at| *at < end))
     }
 }
 

@@ -1,10 +1,11 @@
 //! Which bytes of a range go to which object, and which objects' bytes travel in one request.
 //!
 //! Striping deals a contiguous range of a file to objects so that each object's share is contiguous too: one [`Run`] an object,
-//! however often the range wraps around the stripes. Runs of one OST share a request up to its size limit.
+//! however often the range wraps around the stripes. Every component of a layout deals anew, to objects of its own. Runs of one OST
+//! share a request up to its size limit.
 //!
 //! Invariants: runs are non-empty and in the order in which the file meets them; the chunks of the range fill each run from its
-//! start to its end; the pieces of all requests cover every run exactly once, in order.
+//! start to its end; the pieces of all requests cover every run exactly once, in order. What has no objects is in no run.
 
 use sheen_layout::{Chunk, Layout};
 use sheen_wire::{
@@ -30,6 +31,17 @@ pub struct Split {
     len: u64,
     /// See [`Run`].
     pub runs: Vec<Run>,
+    /// Where further components than the first in the range begin.
+    deals: Vec<Deal>,
+}
+
+/// Where the bytes are dealt to the objects of another component.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Deal {
+    /// First byte of the file.
+    from: u64,
+    /// The first of its runs.
+    run: usize,
 }
 
 /// A part of a run, as it lies in a request.
@@ -59,11 +71,18 @@ impl Split {
     /// Splits `[offset, offset + len)`, which must lie below the layout's largest file size.
     pub fn new(layout: &Layout, offset: u64, len: u64) -> Split {
         let mut runs: Vec<Run> = Vec::new();
-        let mut next = 0;
+        let mut deals = Vec::new();
+        let (mut first, mut next) = (0, 0);
+        let mut end = end_of_component(layout, offset);
         for chunk in layout.map(offset, len) {
+            if chunk.file_offset >= end {
+                end = end_of_component(layout, chunk.file_offset);
+                (first, next) = (runs.len(), runs.len());
+                deals.push(Deal { from: chunk.file_offset, run: first });
+            }
             // The file meets the stripes in turn: after the last run comes a new one, or the first again.
-            if next == runs.len() && runs.first().is_some_and(|r| r.stripe == chunk.stripe) {
-                next = 0;
+            if next == runs.len() && runs.get(first).is_some_and(|r| r.stripe == chunk.stripe) {
+                next = first;
             }
             match runs.get_mut(next) {
                 Some(run) => run.len += chunk.len,
@@ -71,15 +90,24 @@ impl Split {
             }
             next += 1;
         }
-        Split { offset, len, runs }
+        Split { offset, len, runs, deals }
     }
 
     /// The chunks of the range in file order, each with the index of its run and where it begins in it.
     pub fn chunks<'a>(&'a self, layout: &'a Layout) -> impl Iterator<Item = (usize, u64, Chunk)> + 'a {
-        let turns = self.runs.len().max(1);
-        layout.map(self.offset, self.len).enumerate().filter_map(move |(i, chunk)| {
-            let run = self.runs.get(i % turns)?;
-            Some((i % turns, chunk.object_offset - run.offset, chunk))
+        let mut deals = self.deals.iter();
+        let mut next = deals.next();
+        let first_of = |deal: Option<&Deal>| deal.map_or(self.runs.len(), |deal| deal.run);
+        let (mut first, mut turns, mut turn) = (0, first_of(next), 0);
+        layout.map(self.offset, self.len).filter_map(move |chunk| {
+            if let Some(deal) = next.filter(|deal| chunk.file_offset >= deal.from) {
+                next = deals.next();
+                (first, turns, turn) = (deal.run, first_of(next) - deal.run, 0);
+            }
+            let index = first + turn;
+            turn = if turn + 1 < turns { turn + 1 } else { 0 };
+            let run = self.runs.get(index)?;
+            Some((index, chunk.object_offset - run.offset, chunk))
         })
     }
 
@@ -110,6 +138,15 @@ impl Split {
     }
 }
 
+/// Where the component ends in which the byte lies.
+fn end_of_component(layout: &Layout, offset: u64) -> u64 {
+    if layout.is_plain() {
+        return u64::MAX;
+    }
+    let component = layout.components().iter().find(|c| c.start <= offset && offset < c.end);
+    component.map_or(u64::MAX, |c| c.end)
+}
+
 /// Groups stripes by the OST that holds them: OSTs in ascending order, each with the positions (in `stripes`) of its own.
 ///
 /// # Errors
@@ -126,4 +163,74 @@ pub fn by_ost(layout: &Layout, stripes: impl Iterator<Item = usize>) -> Result<V
         }
     }
     Ok(groups)
+}
+
+#[cfg(test)]
+mod tests {
+    use sheen_layout::{Asked, Count, Defaults, Spec, Stripe, Template, TemplateComponent, resolve_asked};
+    use sheen_wire::Fid;
+
+    use super::*;
+
+    const UNIT: u64 = 64 << 10;
+    const FILE: Fid = Fid::new(0x2_0000_0401, 1);
+
+    /// Components with these ends (in units), stripes and sizes of stripes (in units), and whether they have objects.
+    fn layout(components: &[(u64, u16, u32, bool)]) -> Layout {
+        let mut start = 0;
+        let striped = |&(end, count, size, _): &(u64, u16, u32, bool)| {
+            let spec =
+                Spec { count: Some(Count::Stripes(count)), stripe_size: Some(size * UNIT as u32), ..Spec::default() };
+            let end = end.saturating_mul(UNIT);
+            TemplateComponent::striped(std::mem::replace(&mut start, end), end, spec)
+        };
+        let template = Template::new(components.iter().map(striped).collect());
+        let wanted = resolve_asked(&Asked::Composite(template), None, None, &Defaults::default(), 0);
+        let objects = |i: usize| {
+            let object = |n| Stripe { object: Fid::new(10 + i as u64, n + 1), ost: n };
+            (i, (0..u32::from(components[i].1)).map(object).collect())
+        };
+        let mut layout = wanted.layout(FILE, vec![objects(0)]).unwrap();
+        let others: Vec<_> = (1..components.len()).filter(|i| components[*i].3).map(objects).collect();
+        if !others.is_empty() {
+            layout.instantiate(others).unwrap();
+        }
+        layout
+    }
+
+    #[test]
+    fn runs_of_components_are_whole_and_every_chunk_is_in_its_own() {
+        let layouts = [
+            layout(&[(3, 1, 1, true), (7, 2, 1, true), (u64::MAX, 4, 1, true)]),
+            layout(&[(5, 3, 1, true), (12, 4, 2, true), (40, 2, 1, true), (u64::MAX, 3, 1, true)]),
+            layout(&[(4, 2, 1, true), (9, 3, 1, false), (u64::MAX, 2, 1, true)]),
+            layout(&[(4, 4, 1, true), (9, 3, 1, true), (u64::MAX, 2, 1, false)]),
+        ];
+        for layout in &layouts {
+            for start in (0..20).map(|n| n * UNIT).flat_map(|at| [at, at + 1, at + UNIT - 1]) {
+                for len in [1, 2, UNIT, 2 * UNIT + 5, 7 * UNIT, 16 * UNIT + 1, 60 * UNIT] {
+                    check(layout, start, len);
+                }
+            }
+        }
+    }
+
+    fn check(layout: &Layout, start: u64, len: u64) {
+        let split = Split::new(layout, start, len);
+        let mut filled = vec![0; split.runs.len()];
+        let chunks: Vec<_> = split.chunks(layout).collect();
+        assert_eq!(chunks.len(), layout.map(start, len).count());
+        for ((run, pos, chunk), mapped) in chunks.into_iter().zip(layout.map(start, len)) {
+            assert_eq!(chunk, mapped);
+            assert_eq!((split.runs[run].stripe, filled[run]), (chunk.stripe, pos), "{start} {len}");
+            assert_eq!(split.runs[run].offset + pos, chunk.object_offset);
+            filled[run] += chunk.len;
+        }
+        let lens: Vec<u64> = split.runs.iter().map(|run| run.len).collect();
+        assert_eq!(filled, lens);
+        let mut stripes: Vec<usize> = split.runs.iter().map(|run| run.stripe).collect();
+        stripes.sort_unstable();
+        stripes.dedup();
+        assert_eq!(stripes.len(), split.runs.len(), "one run an object");
+    }
 }

@@ -1,6 +1,6 @@
 //! Setting a file's size, by setting those of its objects.
 //!
-//! Growing creates no object but the one that holds the new last byte; so the objects' present sizes are asked for first, unless
+//! Growing creates no object but the one that holds the new last byte (the caller sees to it that it has one to be in); so the objects' present sizes are asked for first, unless
 //! the file has one stripe or becomes empty. A write of another client that comes between the two rounds counts as a write after
 //! the truncate.
 

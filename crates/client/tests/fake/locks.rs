@@ -22,6 +22,8 @@ pub struct Held {
 pub struct FakeLocks {
     /// Whether locks are granted to those that do not wait for them.
     pub on: bool,
+    /// Bits of inodes that are not granted.
+    pub refused: u64,
     pub next: u64,
     pub held: BTreeMap<LockId, Held>,
     /// Of which the client said that it keeps these bits.
@@ -44,7 +46,7 @@ impl FakeLocks {
         let grant = |(i, &(fid, bits)): (usize, &(Fid, u64))| {
             let cookie = Cookie(first.0 + i as u64);
             let id = self.grant(None, Resource::bits(fid), cookie);
-            Grant { id, cookie, fid, bits }
+            Grant { id, cookie, fid, bits: bits & !self.refused }
         };
         inodes.iter().enumerate().map(grant).collect()
     }

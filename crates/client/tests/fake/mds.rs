@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use sheen_layout::{Layout, Stripe};
+use sheen_layout::{Asked, Count, Defaults, Layout, Stripe, resolve_asked};
 use sheen_wire::{
     Attr, Cred, Errno, Fid, FileKind, Result, StatFs, Time, fid,
     ldlm::bits,
@@ -50,7 +50,35 @@ fn next(state: &mut State) -> u64 {
     state.next
 }
 
+/// So many objects, on the first OSTs.
+fn objects(state: &mut State, count: Count) -> Vec<Stripe> {
+    let osts = state.config.targets.len() as u16 - 1;
+    let count = if let Count::Stripes(n) = count { n.min(osts) } else { osts };
+    (0..u32::from(count)).map(|ost| Stripe { object: Fid::new(fid::ost_seq(ost), next(state) as u32), ost }).collect()
+}
+
+/// Gives a file objects in a range.
+pub fn intend(state: &mut State, fid: Fid, start: u64, end: u64) -> Result<Layout> {
+    let bytes = state.nodes.get(&fid).and_then(|node| node.layout.clone()).ok_or(Errno::ENODATA)?;
+    let mut layout = Layout::decode(&bytes)?;
+    let wanting = layout.wanting(start, end - start);
+    if !wanting.is_empty() {
+        let give = |i: usize| (i, objects(state, layout.wanted_of(i).expect("it wants some").count));
+        let given = wanting.into_iter().map(give).collect();
+        layout.instantiate(given)?;
+        state.nodes.get_mut(&fid).expect("it is there").layout = Some(layout.encode().into());
+    }
+    Ok(layout)
+}
+
 fn give_layout(state: &mut State, fid: Fid) {
+    if let Some(template) = state.template.clone() {
+        let wanted = resolve_asked(&Asked::Composite(template), None, None, &Defaults::default(), 0);
+        let first = wanted.first().into_iter().map(|(i, wanted)| (i, objects(state, wanted.count))).collect();
+        let layout = wanted.layout(fid, first).expect("a layout");
+        state.nodes.get_mut(&fid).expect("the file").layout = Some(layout.encode().into());
+        return;
+    }
     let Some((stripe_size, osts)) = state.layout.clone() else { return };
     let stripe = |ost: &u32| Stripe { object: Fid::new(fid::ost_seq(*ost), next(state) as u32), ost: *ost };
     let stripes = osts.iter().map(stripe).collect();
@@ -279,6 +307,10 @@ pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
             let now = World::tick(state);
             let attr = &mut state.nodes.get_mut(&fid).ok_or(Errno::ESTALE)?.attr;
             (attr.nlink, attr.ctime) = (attr.nlink + 1, now);
+            Ok(Reply::Entry(entry(state, fid)?))
+        }
+        Request::LayoutIntent { fid, start, end } => {
+            intend(state, fid, start, end)?;
             Ok(Reply::Entry(entry(state, fid)?))
         }
         Request::Cancel => Ok(Reply::Ok),

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 
 mod locks;
-mod mds;
+pub mod mds;
 mod ost;
 
 use std::{
@@ -56,6 +56,8 @@ pub struct State {
     pub objects: BTreeMap<(u32, Fid), Object>,
     /// Stripe size and OSTs of new files; `None`: they get no layout.
     pub layout: Option<(u32, Vec<u32>)>,
+    /// Components of new files, instead.
+    pub template: Option<sheen_layout::Template>,
     pub config: Config,
     pub next: u64,
     pub open: BTreeMap<u64, Fid>,
@@ -260,7 +262,8 @@ impl Mounted {
             nodes: BTreeMap::new(),
             objects: BTreeMap::new(),
             layout: Some((stripe_size, osts.to_vec())),
-            config: Config { fsname: FSNAME.into(), version: 1, targets },
+            template: None,
+            config: Config { fsname: FSNAME.into(), version: 1, targets, pools: Vec::new() },
             next: 100,
             open: BTreeMap::new(),
             log: Vec::new(),

@@ -76,7 +76,7 @@ impl World {
 }
 
 impl Object {
-    fn fill(&mut self, offset: usize, bytes: &[u8]) {
+    pub fn fill(&mut self, offset: usize, bytes: &[u8]) {
         let end = offset + bytes.len();
         if self.data.len() < end {
             self.data.resize(end, 0);

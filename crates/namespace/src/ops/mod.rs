@@ -6,6 +6,7 @@ mod alloc_seq;
 mod close;
 mod create;
 mod getattr;
+mod layout_intent;
 mod link;
 mod lookup;
 mod names;
@@ -25,6 +26,8 @@ mod tmpfile;
 mod unlink;
 mod xattr;
 mod xattr_acl;
+mod xattr_comp;
+mod xattr_lmv;
 mod xattr_lov;
 
 use sheen_wire::{
@@ -74,6 +77,7 @@ pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Re
         Parents { fid } => ns.parents(*fid),
         Reopen { files } => ns.reopen(cx, files),
         GetAttrs { fids } => ns.getattrs(fids),
+        LayoutIntent { fid, start, end } => ns.layout_intent(cx, *fid, *start, *end),
         // Locks are the service's.
         Cancel | Enqueue(_) => Err(Errno::EOPNOTSUPP),
     }

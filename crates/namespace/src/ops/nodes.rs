@@ -1,5 +1,6 @@
 //! Birth and death of files.
 
+use bytes::Bytes;
 use sheen_wire::{self as wire, Errno, Fid, FileKind, mds::Entry};
 
 use super::create::New;
@@ -106,16 +107,22 @@ impl<S: Store> Namespace<S> {
     /// Removes inode and xattrs; the objects go into the unlink log.
     fn destroy(&mut self, fid: Fid, inode: &Inode) -> wire::Result<()> {
         if let (FileKind::Regular, Some(layout)) = (inode.kind, &inode.layout) {
-            let record = encode(layout, Vec::new());
-            let record = self.tables.fail(record)?;
-            self.counters.destroy += 1;
-            self.tables.put_raw(key::destroy(self.counters.destroy), Some(record));
+            self.log_destroy(layout)?;
         }
         if inode.xattr_bytes > 0 {
             self.tables.put_xattrs(fid, None);
         }
         self.tables.remove_inode(fid);
         self.counters.files = self.counters.files.saturating_sub(1);
+        Ok(())
+    }
+
+    /// Puts the objects of a layout, in its encoded form, into the unlink log.
+    pub(crate) fn log_destroy(&mut self, layout: &Bytes) -> wire::Result<()> {
+        let record = encode(layout, Vec::new());
+        let record = self.tables.fail(record)?;
+        self.counters.destroy += 1;
+        self.tables.put_raw(key::destroy(self.counters.destroy), Some(record));
         Ok(())
     }
 

@@ -47,8 +47,8 @@ impl<S: Store> Namespace<S> {
         let inode = new_inode(cx, new, &dir, FileKind::Regular)?;
         self.handles.check_room(cx.client)?;
         self.check_new_fid(new.fid)?;
-        let layout = Some(self.new_layout(cx, new.fid, Some(new.parent), Default::default())?);
-        self.enter(cx, new, name, Inode { layout, ..inode })?;
+        let layout = self.new_layout(cx, new.fid, Some(new.parent), Default::default())?;
+        self.enter(cx, new, name, Inode { layout: Some(layout.encode().into()), ..inode })?;
         self.opened(cx, new.fid, flags, true)
     }
 }

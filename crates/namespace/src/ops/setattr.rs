@@ -7,7 +7,7 @@
 //!   for members). `chown(-1, -1)` sets nothing but ctime.
 //! * utimensat: both times to the present, owner or write permission (EACCES); anything else, the owner (EPERM).
 //! * truncate: EISDIR for a directory, EINVAL for what is no regular file, EACCES without write permission; by handle
-//!   EINVAL unless open for writing. EFBIG past what the layout can hold. Sets mtime; gives the file its layout; takes privilege away unless
+//!   EINVAL unless open for writing. EFBIG past what the layout can hold, ENODATA past its end. Sets mtime; gives the file its layout; takes privilege away unless
 //!   superuser.
 
 use sheen_wire::{

@@ -1,43 +1,81 @@
-//! Layouts of files: from the default of directory and root, or from what a user asks.
+//! Layouts of files: from the default of directory and root, or from what a user asks; and the objects of their components.
 
 use bytes::Bytes;
-use sheen_layout::{Layout, Spec, Stripe};
+use sheen_layout::{Asked, Layout, Stripe, Wanted, WantedLayout};
 use sheen_wire::{self as wire, Errno, Fid, fid};
 
 use crate::{Ask, Namespace, Store, engine::Cx, record::Inode};
 
 impl<S: Store> Namespace<S> {
-    /// Allots a layout for `file` in directory `parent` (`None`: it has no name any more). Changes nothing but counters of
-    /// ids, so it comes before all changes.
-    pub(crate) fn new_layout(&mut self, cx: &mut Cx, file: Fid, parent: Option<Fid>, own: Spec) -> wire::Result<Bytes> {
+    /// Allots a layout for `file` in directory `parent` (`None`: it has no name any more). Of a composite one, the components that
+    /// begin the file get objects. Changes nothing but counters of ids, so it comes before all changes.
+    pub(crate) fn new_layout(
+        &mut self,
+        cx: &mut Cx,
+        file: Fid,
+        parent: Option<Fid>,
+        own: Asked,
+    ) -> wire::Result<Layout> {
+        let wanted = self.wanted(cx, parent, own)?;
+        let objects = self.allot(cx, &wanted.first())?;
+        Ok(wanted.layout(file, objects)?)
+    }
+
+    /// What `own` asks for, with what it leaves open filled in.
+    pub(crate) fn wanted(&mut self, cx: &mut Cx, parent: Option<Fid>, own: Asked) -> wire::Result<WantedLayout> {
         let dir = match parent {
             Some(parent) if parent != fid::ROOT => self.default_layout(parent)?,
             _ => None,
         };
         let ask = Ask { own, dir, root: self.default_layout(fid::ROOT)? };
-        let placed = cx.env.allocate(&ask)?;
-        let objects = self.objects.take(&placed.osts)?;
-        let stripes = objects.into_iter().zip(&placed.osts).map(|(object, ost)| Stripe { object, ost: *ost }).collect();
-        Ok(Layout::new(file, placed.stripe_size, placed.pool, stripes)?.encode().into())
+        cx.env.resolve(&ask)
+    }
+
+    /// Objects for components: all of them or, with an error, none.
+    pub(crate) fn allot(
+        &mut self,
+        cx: &mut Cx,
+        wanted: &[(usize, &Wanted)],
+    ) -> wire::Result<Vec<(usize, Vec<Stripe>)>> {
+        let place = |(component, wanted): &(usize, &Wanted)| Ok((*component, cx.env.place(wanted)?));
+        let placed: Vec<(usize, Vec<u32>)> = wanted.iter().map(place).collect::<wire::Result<_>>()?;
+        let osts: Vec<u32> = placed.iter().flat_map(|(_, osts)| osts).copied().collect();
+        let mut objects = self.objects.take(&osts)?.into_iter();
+        let mut stripes = |osts: Vec<u32>| -> Vec<Stripe> {
+            osts.into_iter().zip(&mut objects).map(|(ost, object)| Stripe { object, ost }).collect()
+        };
+        Ok(placed.into_iter().map(|(component, osts)| (component, stripes(osts))).collect())
     }
 
     /// A directory's default. One that cannot be read any more counts as none.
-    fn default_layout(&mut self, dir: Fid) -> wire::Result<Option<Spec>> {
+    fn default_layout(&mut self, dir: Fid) -> wire::Result<Option<Asked>> {
         let inode = self.tables.inode(dir)?;
-        Ok(inode.and_then(|i| if i.is_dir() { Spec::decode(i.layout.as_ref()?).ok() } else { None }))
+        Ok(inode.and_then(|i| if i.is_dir() { Asked::decode(i.layout.as_ref()?).ok() } else { None }))
     }
 
     /// The layout of a regular file, allotted now if it has none yet. The caller sets it, once nothing can fail any more.
     pub(crate) fn layout_of(&mut self, cx: &mut Cx, file: Fid, inode: &Inode) -> wire::Result<Bytes> {
         match &inode.layout {
             Some(layout) => Ok(layout.clone()),
-            None => self.new_layout(cx, file, inode.links.first().map(|l| l.parent), Spec::default()),
+            None => {
+                let parent = inode.links.first().map(|l| l.parent);
+                Ok(self.new_layout(cx, file, parent, Asked::default())?.encode().into())
+            }
         }
     }
 }
 
-/// EFBIG where a file of this layout cannot be so large.
+/// EOPNOTSUPP for what this version stores but does not serve: data on the MDT, mirrors.
+pub(crate) fn check_served(asked: &Asked) -> wire::Result<()> {
+    let served = |t: &sheen_layout::Template| t.mirrors == 1 && t.components.iter().all(|c| !c.is_on_mdt());
+    if asked.composite().is_none_or(served) { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
+}
+
+/// Where a file of this layout cannot be so large: ENODATA if that is because the layout ends before, else EFBIG.
 pub(crate) fn check_size(layout: &[u8], size: u64) -> wire::Result<()> {
     let layout = Layout::decode(layout)?;
+    if size > layout.end() {
+        return Err(Errno::ENODATA);
+    }
     if size > layout.max_file_size() { Err(Errno::EFBIG) } else { Ok(()) }
 }

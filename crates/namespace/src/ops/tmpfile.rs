@@ -30,9 +30,12 @@ impl<S: Store> Namespace<S> {
             Err(Errno::EINVAL) if self.is_nameless(new.fid)? => return self.opened(cx, new.fid, flags, true),
             checked => checked?,
         }
-        let layout = Some(self.new_layout(cx, new.fid, Some(new.parent), Default::default())?);
+        let layout = self.new_layout(cx, new.fid, Some(new.parent), Default::default())?;
         self.put_orphan(new.fid)?;
-        self.tables.put_inode(new.fid, Inode { layout, nlink: 0, linkable: flags & EXCL == 0, ..inode });
+        self.tables.put_inode(
+            new.fid,
+            Inode { layout: Some(layout.encode().into()), nlink: 0, linkable: flags & EXCL == 0, ..inode },
+        );
         self.counters.files += 1;
         self.opened(cx, new.fid, flags, true)
     }

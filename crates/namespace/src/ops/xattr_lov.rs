@@ -4,19 +4,21 @@
 //! Setting the layout (the owner's, EPERM):
 //!
 //! * On a regular file without one: the value says what is wanted (objects in it are ignored), the rest comes from
-//!   directory, root and file system; EINVAL and so on as `LayoutError::errno`. Then the file is left without a layout.
+//!   directory, root and file system; EINVAL and so on as `LayoutError::errno`. Then the file is left without a layout. Of a composite
+//!   layout the first component gets its objects at once, the others when they are written into ([`super::layout_intent`]).
 //! * On a regular file that has one: EEXIST with CREATE (which `lfs setstripe` passes); else it is accepted and does
 //!   nothing, so that archives can be restored and `cp -a` copies over what exists.
 //! * On a directory: the default for what is made in it, EINVAL if it names OSTs that do not exist. A value that asks for
 //!   nothing removes the default.
-//! * EOPNOTSUPP for any other file.
+//! * EOPNOTSUPP for any other file, and for data on the MDT and mirrors.
 //!
 //! Removing: the default of a directory, with no error if there is none; of a file it is accepted and does nothing.
 
 use bytes::{BufMut, Bytes};
-use sheen_layout::{Layout, Spec};
+use sheen_layout::{Asked, Layout};
 use sheen_wire::{self as wire, Errno, Fid, FileKind, mds::xattr::CREATE};
 
+use super::striping::check_served;
 use crate::{
     Namespace, Store,
     engine::Cx,
@@ -40,17 +42,16 @@ impl<S: Store> Namespace<S> {
         let layout = match (inode.kind, value) {
             (FileKind::Dir, None) => None,
             (FileKind::Dir, Some(value)) => {
-                let spec = Spec::decode(value)?;
-                cx.env.check(&spec)?;
-                (!spec.is_default()).then(|| spec.encode().into())
+                let asked = self.asked(cx, value)?;
+                (!asked.is_default()).then(|| asked.encode().into())
             }
             (FileKind::Regular, None) => return Ok(()),
             (FileKind::Regular, Some(_)) if inode.layout.is_some() => {
                 return if flags & CREATE != 0 { Err(Errno::EEXIST) } else { Ok(()) };
             }
             (FileKind::Regular, Some(value)) => {
-                let parent = inode.links.first().map(|l| l.parent);
-                Some(self.new_layout(cx, fid, parent, Spec::decode(value)?)?)
+                let (parent, asked) = (inode.links.first().map(|l| l.parent), self.asked(cx, value)?);
+                Some(self.new_layout(cx, fid, parent, asked)?.encode().into())
             }
             _ => return Err(Errno::EOPNOTSUPP),
         };
@@ -61,6 +62,14 @@ impl<S: Store> Namespace<S> {
             i.layout = layout;
             i.ctime = cx.now;
         })
+    }
+
+    /// What a user asks for, as far as it can be had.
+    fn asked(&mut self, cx: &mut Cx, value: &[u8]) -> wire::Result<Asked> {
+        let asked = Asked::decode(value)?;
+        check_served(&asked)?;
+        cx.env.check(&asked)?;
+        Ok(asked)
     }
 }
 

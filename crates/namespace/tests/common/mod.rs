@@ -10,8 +10,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sheen_layout::{Count, Defaults, Spec, resolve};
-use sheen_namespace::{Allocation, Ask, Batch, ClientId, Config, Done, Env, MemStore, NEED_COMMIT, Namespace, Store};
+use sheen_layout::{Asked, Component, Count, Defaults, Layout, LayoutError, Wanted, WantedLayout, resolve_asked};
+use sheen_namespace::{Ask, Batch, ClientId, Config, Done, Env, MemStore, NEED_COMMIT, Namespace, Store};
 use sheen_wire::{
     Attr, Cred, Errno, Fid, FileKind, Result, StatFs, Time,
     fid::ROOT,
@@ -33,6 +33,8 @@ pub struct TestEnv {
     pub now: Time,
     /// Clients may have files open by themselves.
     pub may_be_open: bool,
+    /// OSTs that take nothing more.
+    pub full: Vec<u32>,
     next_ost: u32,
 }
 
@@ -41,25 +43,35 @@ impl Env for TestEnv {
         self.now
     }
 
-    fn allocate(&mut self, ask: &Ask) -> Result<Allocation> {
-        let wanted = resolve(&ask.own, ask.dir.as_ref(), ask.root.as_ref(), &Defaults::default());
-        let count = match wanted.count {
-            Count::Stripes(n) if wanted.overstripe => u32::from(n),
-            Count::Stripes(n) => u32::from(n).min(OSTS),
-            Count::All => OSTS,
-            Count::PerOst(n) => u32::from(n) * OSTS,
-        };
-        self.next_ost += 1;
-        let start = wanted.start.unwrap_or(self.next_ost);
-        if start >= OSTS && wanted.start.is_some() {
-            return Err(Errno::EINVAL);
-        }
-        let osts = if wanted.osts.is_empty() { (0..count).map(|i| (start + i) % OSTS).collect() } else { wanted.osts };
-        Ok(Allocation { stripe_size: wanted.stripe_size, pool: wanted.pool, osts })
+    fn check(&mut self, asked: &Asked) -> Result<()> {
+        if asked.osts().any(|ost| ost >= OSTS) { Err(Errno::EINVAL) } else { Ok(()) }
     }
 
-    fn check(&self, spec: &Spec) -> Result<()> {
-        if spec.start.is_some_and(|s| s >= OSTS) { Err(Errno::EINVAL) } else { Ok(()) }
+    fn resolve(&mut self, ask: &Ask) -> Result<WantedLayout> {
+        Ok(resolve_asked(&ask.own, ask.dir.as_ref(), ask.root.as_ref(), &Defaults::default(), 0))
+    }
+
+    fn place(&mut self, wanted: &Wanted) -> Result<Vec<u32>> {
+        if !wanted.osts.is_empty() {
+            return Ok(wanted.osts.clone());
+        }
+        let good: Vec<u32> = (0..OSTS).filter(|ost| !self.full.contains(ost)).collect();
+        if good.is_empty() {
+            return Err(LayoutError::NoSpace.errno());
+        }
+        let count = match wanted.count {
+            Count::Stripes(n) if wanted.overstripe => usize::from(n),
+            Count::Stripes(n) => usize::from(n).min(good.len()),
+            Count::All => good.len(),
+            Count::PerOst(n) => usize::from(n) * good.len(),
+        };
+        self.next_ost += 1;
+        let start = wanted.start.unwrap_or(self.next_ost) as usize;
+        Ok((0..count).map(|i| good[(start + i) % good.len()]).collect())
+    }
+
+    fn has_room(&self, component: &Component, _: u64) -> bool {
+        !component.stripes.iter().any(|s| self.full.contains(&s.ost))
     }
 
     fn statfs(&self, files: u64) -> StatFs {
@@ -97,7 +109,7 @@ impl Fs {
     }
 
     pub fn on(store: Arc<MemStore>, config: Config) -> Fs {
-        let env = TestEnv { now: Time { sec: 1000, nsec: 0 }, may_be_open: false, next_ost: 0 };
+        let env = TestEnv { now: Time { sec: 1000, nsec: 0 }, may_be_open: false, full: vec![], next_ost: 0 };
         let ns = Namespace::open(store.clone(), config, env.now, 1 << 32).unwrap();
         Fs { ns, store, env, client: ME, sealed: None, touched: vec![], seq: 0, oid: 0, lives: 1 }
     }
@@ -355,7 +367,7 @@ impl Fs {
         }
         assert_eq!(self.ns.files(), reached, "inodes that nothing leads to");
         for layout in layouts.values() {
-            for stripe in sheen_layout::Layout::decode(layout).unwrap().stripes() {
+            for stripe in Layout::decode(layout).unwrap().stripes() {
                 assert!(objects.insert(stripe.object), "object {} is in two files", stripe.object);
             }
         }

@@ -1,0 +1,175 @@
+//! What the namespace's operations need from around them: the time, the file system's defaults, OSTs for new objects.
+//!
+//! Shortly after a start it is not yet known which OSTs and pools there are. What cannot be done for that reason is refused with
+//! [`MdtEnv::wait`] set, and tried again when more is known.
+
+use std::sync::Arc;
+
+use sheen_layout::{Asked, Component, Count, Holds, Ost, Placer, Spec, Stripe, Wanted, WantedLayout, resolve_asked};
+use sheen_namespace::{Ask, Env};
+use sheen_rt::Instant;
+use sheen_wire::{Errno, Fid, Result, StatFs, Time};
+
+use crate::mdt::Mdt;
+use crate::osts::{PoolOsts, SETTLE};
+use crate::service::space;
+
+/// Bytes of a file that lie on the MDT: none yet.
+const MDT_BYTES_MAX: u64 = 0;
+
+/// What an operation needs from around it.
+pub(crate) struct MdtEnv<'a> {
+    pub mdt: &'a Mdt,
+    pub placer: &'a mut Placer,
+    pub now: Instant,
+    /// Objects could not be placed, or not as many as asked for, and it may be otherwise when more is known of the OSTs.
+    pub wait: bool,
+}
+
+impl Env for MdtEnv<'_> {
+    fn now(&self) -> Time {
+        self.mdt.rt.wall()
+    }
+
+    fn check(&mut self, asked: &Asked) -> Result<()> {
+        let checked = match asked {
+            Asked::Plain(spec) => self.check_spec(spec),
+            Asked::Composite(template) => template.components.iter().try_for_each(|c| self.check_spec(&c.spec)),
+        };
+        self.wait |= checked.is_err() && self.is_starting() && !self.mdt.osts.settled();
+        checked
+    }
+
+    fn resolve(&mut self, ask: &Ask) -> Result<WantedLayout> {
+        let (dir, root) = (ask.dir.as_ref(), ask.root.as_ref());
+        let mut layout = resolve_asked(&ask.own, dir, root, &self.mdt.tunables.defaults(), MDT_BYTES_MAX);
+        match &mut layout {
+            WantedLayout::Plain(wanted) => self.settle_pool(ask.own.plain(), wanted)?,
+            WantedLayout::Composite(components) => {
+                for (i, component) in components.iter_mut().enumerate() {
+                    let own = ask.own.composite().and_then(|t| t.components.get(i)).map(|c| &c.spec);
+                    if let Holds::Objects(wanted) | Holds::Extension(_, wanted) = &mut component.holds {
+                        self.settle_pool(own, wanted)?;
+                    }
+                }
+            }
+        }
+        Ok(layout)
+    }
+
+    fn place(&mut self, wanted: &Wanted) -> Result<Vec<u32>> {
+        let (tunables, osts) = (&self.mdt.tunables, &self.mdt.osts);
+        osts.used(self.now);
+        let starting = self.is_starting();
+        if starting && wanted.pool.is_some() && !osts.known() {
+            self.wait = true;
+            return Err(Errno::ENOSPC);
+        }
+        let mut wanted = wanted.clone();
+        tunables.place(&mut wanted);
+        let (pool, view) = self.view(&wanted);
+        if let Some(pool) = &pool {
+            // An OST to begin with that was taken out of the pool since, or that the pool never had.
+            wanted.start = wanted.start.filter(|index| pool.has(*index));
+        }
+        if starting && is_short(&wanted, &view) && !osts.heard_of_all() {
+            self.wait = true;
+            return Err(Errno::ENOSPC);
+        }
+        let limits = tunables.limits();
+        let placed = match &pool {
+            Some(pool) => pool.placer.lock().place(&wanted, &view, &limits),
+            None => self.placer.place(&wanted, &view, &limits),
+        };
+        self.wait |= starting && placed.is_err() && !osts.settled();
+        Ok(placed?)
+    }
+
+    fn has_room(&self, component: &Component, bytes: u64) -> bool {
+        let min = self.mdt.tunables.limits().free_bytes_min;
+        let fits = |ost: &Ost, bytes: u64| ost.active && ost.free_bytes > bytes.saturating_add(min);
+        if component.is_instantiated() {
+            let view = self.mdt.osts.view();
+            let each = bytes.div_ceil(component.stripes.len().max(1) as u64);
+            let fits = |s: &Stripe| view.iter().any(|ost| ost.index == s.ost && fits(ost, each));
+            return component.stripes.iter().all(fits);
+        }
+        let pool = component.pool.as_ref().and_then(|name| self.mdt.osts.pool(name.as_str()));
+        let view = self.mdt.osts.view();
+        let mut eligible = view.iter().filter(|ost| pool.as_ref().is_none_or(|pool| pool.has(ost.index)));
+        let stripes = match Count::from_raw(component.stripe_count) {
+            Some(Count::Stripes(n)) => usize::from(n).clamp(1, view.len().max(1)),
+            _ => view.len().max(1),
+        };
+        eligible.any(|ost| fits(ost, bytes.div_ceil(stripes as u64)))
+    }
+
+    fn statfs(&self, files: u64) -> StatFs {
+        space(self.mdt, files)
+    }
+
+    fn may_be_open(&self, fid: Fid) -> bool {
+        self.mdt.locks.may_be_open(fid)
+    }
+}
+
+impl MdtEnv<'_> {
+    fn is_starting(&self) -> bool {
+        self.now.since(self.mdt.started) < SETTLE
+    }
+
+    fn check_spec(&self, spec: &Spec) -> Result<()> {
+        let osts = &self.mdt.osts;
+        let view = match &spec.pool {
+            Some(name) => Arc::new(osts.pool(name.as_str()).ok_or(Errno::EINVAL)?.of(&osts.view())),
+            None => osts.view(),
+        };
+        let exists = |index: &u32| view.binary_search_by_key(index, |o| o.index).is_ok();
+        if spec.start.iter().chain(&spec.osts).all(exists) { Ok(()) } else { Err(Errno::EINVAL) }
+    }
+
+    /// A pool that the user himself named (`own`) must exist and have OSTs (EINVAL).
+    ///
+    /// An inherited one gives way: a default outlives its pool, and then the file is made on any OSTs and names no pool, as Lustre's; so
+    /// it does where exact OSTs are asked for that are not in the pool. An OST to begin with leads out of a pool only if the user
+    /// himself named it.
+    fn settle_pool(&mut self, own: Option<&Spec>, wanted: &mut Wanted) -> Result<()> {
+        let Some(name) = &wanted.pool else { return Ok(()) };
+        if self.is_starting() && !self.mdt.osts.known() {
+            self.wait = true;
+            return Err(Errno::ENOSPC);
+        }
+        let inherited = own.is_none_or(|spec| spec.pool.is_none());
+        let pool = match self.mdt.osts.pool(name.as_str()) {
+            None if !inherited => return Err(Errno::EINVAL),
+            pool => pool,
+        };
+        let has = |index: &u32| pool.as_ref().is_some_and(|pool| pool.has(*index));
+        if own.is_none_or(|spec| spec.start.is_none()) && pool.is_some() {
+            wanted.start = wanted.start.filter(has);
+        }
+        if inherited && (pool.is_none() || !wanted.start.iter().chain(&wanted.osts).all(has)) {
+            wanted.pool = None;
+        }
+        Ok(())
+    }
+
+    /// The OSTs to choose from: of the pool, or all of them where there is none (any more).
+    fn view(&self, wanted: &Wanted) -> (Option<Arc<PoolOsts>>, Arc<Vec<Ost>>) {
+        let all = self.mdt.osts.view();
+        let pool = wanted.pool.as_ref().and_then(|name| self.mdt.osts.pool(name.as_str()));
+        let view = pool.as_ref().map_or_else(|| all.clone(), |pool| Arc::new(pool.of(&all)));
+        (pool, view)
+    }
+}
+
+/// Whether a file would have more stripes if all OSTs were active.
+fn is_short(wanted: &Wanted, osts: &[Ost]) -> bool {
+    let distinct = match wanted.count {
+        _ if !wanted.osts.is_empty() => return false,
+        Count::Stripes(_) if wanted.overstripe => return false,
+        Count::Stripes(n) => osts.len().min(usize::from(n)),
+        Count::All | Count::PerOst(_) => osts.len(),
+    };
+    osts.iter().filter(|o| o.active).count() < distinct
+}

@@ -1,0 +1,55 @@
+//! LayoutIntent: a client is about to write (or to cut the file) somewhere, and its layout has no objects there.
+//!
+//! * Every component that has a byte of `[start, end)` gets its objects, placed on the OSTs that are active and have space at this
+//!   moment; an extension among them first goes to the component that it extends, as far as the write needs. All of it happens or,
+//!   with an error (ENOSPC and so on as at creation; ERANGE past the largest layout), nothing.
+//! * Nothing is to do where there are objects, in a plain layout, or in an empty range: the answer is the same, and nothing changes. So
+//!   of several clients that ask at once the first decides, and a request may be repeated.
+//! * A file without a layout gets one first, as it does when it is opened for writing.
+//! * ENODATA if the layout ends at `start` or before; what lies past its end is no error where something lies before it, as a write that
+//!   reaches past the end is cut there. EINVAL for what is no regular file.
+//! * Sets no times: the write does.
+
+use sheen_layout::{Layout, Wanted};
+use sheen_wire::{self as wire, Errno, Fid, FileKind, mds::Reply};
+
+use super::nodes::entry;
+use crate::{Namespace, Store, engine::Cx};
+
+impl<S: Store> Namespace<S> {
+    pub(crate) fn layout_intent(&mut self, cx: &mut Cx, fid: Fid, start: u64, end: u64) -> wire::Result<Reply> {
+        let inode = self.live(fid)?;
+        if inode.kind != FileKind::Regular {
+            return Err(Errno::EINVAL);
+        }
+        let stored = self.layout_of(cx, fid, &inode)?;
+        let layout = Layout::decode(&stored)?;
+        let touches = start < end;
+        if touches && start >= layout.end() {
+            return Err(Errno::ENODATA);
+        }
+        let changed = if touches { self.with_objects(cx, &layout, start, end - start)? } else { None };
+        let new = changed.map_or(stored, |layout| layout.encode().into());
+        if inode.layout.as_ref() != Some(&new) {
+            self.edit(fid, |i| i.layout = Some(new))?;
+        }
+        Ok(Reply::Entry(entry(fid, &*self.live(fid)?)))
+    }
+
+    /// The layout with objects wherever `[offset, offset + len)` touches it; `None` if it is this one.
+    fn with_objects(&mut self, cx: &mut Cx, layout: &Layout, offset: u64, len: u64) -> wire::Result<Option<Layout>> {
+        let grown = layout.grow(offset, len, |component, bytes| cx.env.has_room(component, bytes))?;
+        let now = grown.as_ref().unwrap_or(layout);
+        let wanting = now.wanting(offset, len);
+        if wanting.is_empty() {
+            return Ok(grown);
+        }
+        let wanted: Vec<(usize, Wanted)> =
+            wanting.into_iter().filter_map(|component| Some((component, now.wanted_of(component)?))).collect();
+        let wanted: Vec<(usize, &Wanted)> = wanted.iter().map(|(component, wanted)| (*component, wanted)).collect();
+        let objects = self.allot(cx, &wanted)?;
+        let mut new = now.clone();
+        new.instantiate(objects)?;
+        Ok(Some(new))
+    }
+}

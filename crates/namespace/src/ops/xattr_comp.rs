@@ -1,0 +1,62 @@
+//! Changes to the components of a file: setting `lustre.lov.add`, `lustre.lov.del`, `lustre.lov.set.flags` (`lfs setstripe
+//! --component-add`, `--component-del`, `--component-set`). What may be changed how says [`sheen_layout::edit`].
+//!
+//! * The owner's (EPERM); of regular files (EOPNOTSUPP). EINVAL for a file without a composite layout.
+//! * Components that are added say what is wanted as a new layout does, and get their objects when they are written into.
+//! * The objects of components that are deleted go as those of an unlinked file do. A file whose last component goes has no layout any
+//!   more, and gets one when it is next opened for writing.
+//! * The values cannot be read (ENODATA) nor removed (EOPNOTSUPP). Sets ctime.
+
+use bytes::Bytes;
+use sheen_layout::{Asked, Layout, LayoutError, Mark, STRIPE_SIZE_UNIT, STRIPES_MAX, Template, WantedLayout};
+use sheen_wire::{self as wire, Errno, Fid, FileKind};
+
+use crate::{Namespace, Store, engine::Cx, record::Inode};
+
+/// Which change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Edit {
+    Add,
+    Delete,
+    SetFlags,
+}
+
+impl<S: Store> Namespace<S> {
+    pub(crate) fn edit_components(
+        &mut self,
+        cx: &mut Cx,
+        fid: Fid,
+        inode: &Inode,
+        edit: Edit,
+        value: Option<&[u8]>,
+    ) -> wire::Result<()> {
+        let (FileKind::Regular, Some(value)) = (inode.kind, value) else { return Err(Errno::EOPNOTSUPP) };
+        let layout = Layout::decode(inode.layout.as_ref().ok_or(LayoutError::NotComposite)?)?;
+        let layout = match edit {
+            Edit::Add => Some(self.with_added(cx, inode, &layout, value)?),
+            Edit::SetFlags => Some(layout.with_flags(&Mark::decode(value)?)?),
+            Edit::Delete => {
+                let marks = Mark::decode(value)?;
+                let (kept, objects) = layout.without_components(marks.first().ok_or(LayoutError::NoComponent)?)?;
+                for some in objects.chunks(STRIPES_MAX) {
+                    self.log_destroy(&Layout::new(fid, STRIPE_SIZE_UNIT, None, some.to_vec())?.encode().into())?;
+                }
+                kept
+            }
+        };
+        let layout: Option<Bytes> = layout.map(|layout| layout.encode().into());
+        self.edit(fid, |i| {
+            i.layout = layout;
+            i.ctime = cx.now;
+        })
+    }
+
+    fn with_added(&mut self, cx: &mut Cx, inode: &Inode, layout: &Layout, value: &[u8]) -> wire::Result<Layout> {
+        let added = Asked::Composite(Template::decode_added(value, layout.end())?);
+        cx.env.check(&added)?;
+        match self.wanted(cx, inode.links.first().map(|l| l.parent), added)? {
+            WantedLayout::Composite(components) => Ok(layout.with_components(&components)?),
+            WantedLayout::Plain(_) => Err(Errno::EINVAL),
+        }
+    }
+}
