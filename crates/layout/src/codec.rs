@@ -12,7 +12,11 @@ use zerocopy::{
     byteorder::{U16, U32, U64},
 };
 
-use crate::{Component, Composite, LAYOUT_BYTES_MAX, Layout, LayoutError, Pattern, Pool, STRIPES_MAX, Spec, Stripe};
+use crate::{Component, Composite, LAYOUT_BYTES_MAX, Layout, LayoutError, Pattern, Pool, STRIPES_MAX, Stripe};
+
+mod user;
+
+pub(crate) use user::{decode_marks, decode_template, encode_marks, encode_spec, encode_template, user_spec};
 
 /// The first four bytes of a layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,7 +141,8 @@ fn write_pool(out: &mut Vec<u8>, pool: Option<&Pool>) {
     out.extend_from_slice(&name);
 }
 
-/// One plain part: a whole plain layout, or what an entry of a composite one points to. Objects are all there or all missing.
+/// One plain part: a whole plain layout, or what an entry of a composite one points to. Objects are all there or all missing;
+/// where a component that has none yet lists OSTs, they stand in objects without an id.
 fn decode_plain(bytes: &[u8]) -> Result<Component, LayoutError> {
     let (head, mut rest) = read::<Head>(bytes)?;
     let mut pool = None;
@@ -208,7 +213,12 @@ fn write_object(out: &mut Vec<u8>, object: Fid, ost: u32) {
     out.extend_from_slice(entry.as_bytes());
 }
 
-fn decode_composite(bytes: &[u8]) -> Result<Layout, LayoutError> {
+/// An entry of a composite layout, and the bytes that it points to.
+type Part<'a> = (CompEntry, &'a [u8]);
+
+/// A composite layout's header, and its entries, each with the bytes that it points to. Those are together no more than there
+/// are, so that few bytes cannot claim many objects.
+fn read_composite(bytes: &[u8]) -> Result<(CompHeader, Vec<Part<'_>>), LayoutError> {
     let (header, mut entries) = read::<CompHeader>(bytes)?;
     if header.size.get() as usize != bytes.len() {
         return Err(LayoutError::Truncated { need: header.size.get() as usize, have: bytes.len() });
@@ -217,14 +227,24 @@ fn decode_composite(bytes: &[u8]) -> Result<Layout, LayoutError> {
     if count == 0 || count * COMP_ENTRY_BYTES > entries.len() {
         return Err(LayoutError::Malformed("its components do not fit"));
     }
-    let mut components = Vec::with_capacity(count);
+    let mut parts = Vec::with_capacity(count);
+    let mut left = bytes.len();
     for _ in 0..count {
         let (entry, after) = read::<CompEntry>(entries)?;
         entries = after;
         let start = entry.offset.get() as usize;
         let part = start.checked_add(entry.size.get() as usize).and_then(|end| bytes.get(start..end));
         let part = part.ok_or(LayoutError::Malformed("a component lies outside of it"))?;
-        components.push(Component {
+        left = left.checked_sub(part.len()).ok_or(LayoutError::Malformed("its components overlap"))?;
+        parts.push((entry, part));
+    }
+    Ok((header, parts))
+}
+
+fn decode_composite(bytes: &[u8]) -> Result<Layout, LayoutError> {
+    let (header, parts) = read_composite(bytes)?;
+    let component = |(entry, part): Part<'_>| {
+        Ok(Component {
             id: entry.id.get(),
             flags: entry.flags.get(),
             start: entry.start.get(),
@@ -233,15 +253,16 @@ fn decode_composite(bytes: &[u8]) -> Result<Layout, LayoutError> {
             offset: entry.offset.get(),
             entry_rest: entry.rest,
             ..decode_plain(part)?
-        });
-    }
+        })
+    };
+    let components: Result<Vec<_>, LayoutError> = parts.into_iter().map(component).collect();
     let composite = Composite {
         layout_gen: header.layout_gen.get(),
         flags: header.flags.get(),
         mirror_count: header.mirror_count.get().saturating_add(1),
         rest: header.rest,
     };
-    Ok(Layout { composite: Some(composite), components })
+    Ok(Layout::assemble(Some(composite), components?))
 }
 
 fn encode_composite(composite: &Composite, components: &[Component], gen_of: impl Fn(&Component) -> u16) -> Vec<u8> {
@@ -276,11 +297,11 @@ fn encode_composite(composite: &Composite, components: &[Component], gen_of: imp
 }
 
 impl Layout {
-    /// Reads a stored layout. Composite ones are read too; [`Layout::check_usable`] tells whether it can be mapped.
+    /// Reads a stored layout. [`Layout::check_usable`] tells whether it can be mapped.
     pub fn decode(bytes: &[u8]) -> Result<Layout, LayoutError> {
         match Magic::of(bytes)? {
             Magic::CompV1 | Magic::Sel => decode_composite(bytes),
-            _ => Ok(Layout { composite: None, components: vec![decode_plain(bytes)?] }),
+            _ => Ok(Layout::assemble(None, vec![decode_plain(bytes)?])),
         }
     }
 
@@ -291,86 +312,35 @@ impl Layout {
 
     /// The bytes to show as `lustre.lov` and `trusted.lov`: without the generation of plain parts.
     pub fn encode_xattr(&self) -> Vec<u8> {
-        self.encode_with(|c| if c.stripes.is_empty() { c.layout_gen } else { u16::MAX })
+        self.encode_with(|c| if c.is_instantiated() && !c.stripes.is_empty() { u16::MAX } else { c.layout_gen })
+    }
+
+    /// Bytes of [`Layout::encode`].
+    pub fn encoded_len(&self) -> usize {
+        let part = |c: &Component| {
+            let header = if c.pool.is_some() { V3_BYTES } else { V1_BYTES };
+            header + c.stripes.len() * OBJECT_BYTES
+        };
+        let parts: usize = self.components().iter().map(part).sum();
+        match self.composite() {
+            Some(_) => COMP_HEADER_BYTES + self.components().len() * COMP_ENTRY_BYTES + parts,
+            None => parts,
+        }
     }
 
     fn encode_with(&self, gen_of: impl Fn(&Component) -> u16) -> Vec<u8> {
-        if let Some(composite) = &self.composite {
-            return encode_composite(composite, &self.components, gen_of);
+        if let Some(composite) = self.composite() {
+            return encode_composite(composite, self.components(), gen_of);
         }
-        let mut out = Vec::with_capacity(V3_BYTES + self.stripe_count() * OBJECT_BYTES);
-        for c in &self.components {
+        let mut out = Vec::with_capacity(self.encoded_len());
+        for c in self.components() {
             encode_plain(c, gen_of(c), &mut out);
         }
         out
     }
 }
 
-/// The header of what is asked for.
-pub(crate) struct UserHead {
-    pub pattern: Pattern,
-    pub stripe_size: u32,
-    pub stripe_count: u16,
-    pub stripe_offset: u16,
-    pub pool: Option<Pool>,
-}
-
-pub(crate) fn user_head(bytes: &[u8]) -> Result<(Magic, UserHead), LayoutError> {
-    let magic = Magic::of(bytes)?;
-    match magic {
-        Magic::CompV1 | Magic::Sel => return Err(LayoutError::Unsupported("composite")),
-        Magic::Foreign => return Err(LayoutError::Unsupported("foreign")),
-        Magic::V1 | Magic::V3 | Magic::Specific => {}
-    }
-    let (head, rest) = read::<Head>(bytes)?;
-    let pool = if magic == Magic::V1 { None } else { read_pool(rest)?.0 };
-    let head = UserHead {
-        pattern: Pattern(head.pattern.get()),
-        stripe_size: head.stripe_size.get(),
-        stripe_count: head.stripe_count.get(),
-        stripe_offset: head.gen_or_offset.get(),
-        pool,
-    };
-    Ok((magic, head))
-}
-
-/// The OSTs that a [`Magic::Specific`] lists.
-pub(crate) fn ost_list(bytes: &[u8], count: usize) -> Result<Vec<u32>, LayoutError> {
-    let need = V3_BYTES + count * OBJECT_BYTES;
-    let list = bytes.get(V3_BYTES..need).ok_or(LayoutError::Truncated { need, have: bytes.len() })?;
-    list.chunks_exact(OBJECT_BYTES).map(|entry| Ok(read::<ObjectEntry>(entry)?.0.ost.get())).collect()
-}
-
-pub(crate) fn encode_spec(spec: &Spec) -> Vec<u8> {
-    let magic = match (spec.osts.is_empty(), &spec.pool) {
-        (false, _) => Magic::Specific,
-        (true, Some(_)) => Magic::V3,
-        (true, None) => Magic::V1,
-    };
-    let count = match spec.osts.len() {
-        0 => spec.count.map_or(0, |c| c.to_raw()),
-        n => u16::try_from(n).unwrap_or(u16::MAX),
-    };
-    let head = Head {
-        magic: U32::new(magic as u32),
-        pattern: U32::new(spec.pattern().0),
-        oi_id: U64::new(0),
-        oi_seq: U64::new(0),
-        stripe_size: U32::new(spec.stripe_size.unwrap_or(0)),
-        stripe_count: U16::new(count),
-        gen_or_offset: U16::new(spec.start.and_then(|i| u16::try_from(i).ok()).unwrap_or(u16::MAX)),
-    };
-    let mut out = head.as_bytes().to_vec();
-    if magic != Magic::V1 {
-        write_pool(&mut out, spec.pool.as_ref());
-    }
-    for ost in &spec.osts {
-        write_object(&mut out, Fid::ZERO, *ost);
-    }
-    out
-}
-
 #[cfg(test)]
-mod fixtures;
+pub(crate) mod fixtures;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use sheen_wire::Errno;
 
-use crate::{POOL_NAME_MAX, STRIPE_SIZE_UNIT, STRIPES_MAX};
+use crate::{EXTENSION_SIZE_MIN, MIRRORS_MAX, POOL_NAME_MAX, STRIPE_SIZE_UNIT, STRIPES_MAX};
 
 /// Each carries an errno ([`LayoutError::errno`]) and says what would have been right.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -55,6 +55,79 @@ pub enum LayoutError {
     /// No OST is active and has space.
     #[error("no OST is active and has space")]
     NoSpace,
+    /// A component that ends before it starts.
+    #[error("a component cannot reach from {start} to {end}")]
+    Extent {
+        /// First byte.
+        start: u64,
+        /// Byte after the last.
+        end: u64,
+    },
+    /// A component that overlaps the one before it or leaves a gap.
+    #[error("a component starts at {start}: it must start at {expected}, where the one before it ends")]
+    Gap {
+        /// Where it starts.
+        start: u64,
+        /// Where it should; 0 for the first component of a mirror.
+        expected: u64,
+    },
+    /// A component that begins or ends within a unit of 64 KiB.
+    #[error("component boundary {0} is not a multiple of {STRIPE_SIZE_UNIT} bytes")]
+    Boundary(u64),
+    /// A component whose last row of stripes is cut.
+    #[error("the component end {end} must be aligned by the stripe size {stripe_size}")]
+    EndAlignment {
+        /// Byte after the last.
+        end: u64,
+        /// Bytes.
+        stripe_size: u32,
+    },
+    /// A component without bytes that cannot grow either.
+    #[error("the zero length component at {0} must be followed by an extension")]
+    ZeroLength(u64),
+    /// Bytes by which a component grows that are too few, or no whole stripes.
+    #[error(
+        "extension size {0} must be a multiple of {STRIPE_SIZE_UNIT} and of the stripe size, from {EXTENSION_SIZE_MIN} up"
+    )]
+    ExtensionSize(u64),
+    /// No mirror, or more than 16.
+    #[error("{0} mirrors are not in 1..={MIRRORS_MAX}")]
+    Mirrors(u16),
+    /// Mirrors that were announced, and others that came.
+    #[error("{said} mirrors were announced, but components for {found} are given")]
+    MirrorsMissing {
+        /// In the header.
+        said: u16,
+        /// Components that start at 0.
+        found: usize,
+    },
+    /// Data on the MDT beyond the beginning of a file.
+    #[error("'mdt' layout can be only the first one: a component at {0} needs OSTs")]
+    MdtNotFirst(u64),
+    /// An option of OSTs for a component that uses none.
+    #[error("{0} cannot be specified with a Data-on-MDT component")]
+    MdtOption(&'static str),
+    /// Flags that are not a user's to set.
+    #[error("component flags {0:#x} cannot be set")]
+    ComponentFlags(u32),
+    /// Components of a file that has none.
+    #[error("a plain layout has no components to change")]
+    NotComposite,
+    /// No component has that id, or none those flags.
+    #[error("no component matches")]
+    NoComponent,
+    /// A component that others follow cannot be deleted.
+    #[error("components can be deleted from the end only: this would leave a hole")]
+    Hole,
+    /// Components of a mirrored file are not added or deleted one by one.
+    #[error("a mirrored file's components cannot be added or deleted: extend or split the file instead")]
+    Mirrored,
+    /// The last mirror that has all data cannot be declared stale.
+    #[error("no other mirror would be left that is up to date")]
+    LastFresh,
+    /// A component that has its objects already, or never has any.
+    #[error("component {0:#x} takes no objects")]
+    NotWanting(u32),
 }
 
 impl LayoutError {
@@ -65,6 +138,8 @@ impl LayoutError {
             LayoutError::Unsupported(_) => Errno::EOPNOTSUPP,
             LayoutError::InactiveOst(_) => EREMOTEIO,
             LayoutError::NoSpace => Errno::ENOSPC,
+            LayoutError::Mirrored => Errno::EBUSY,
+            LayoutError::LastFresh => EUCLEAN,
             _ => Errno::EINVAL,
         }
     }
@@ -72,6 +147,8 @@ impl LayoutError {
 
 /// Linux's EREMOTEIO: Lustre's answer to `-o` with an inactive OST.
 const EREMOTEIO: Errno = Errno(121);
+/// Linux's EUCLEAN: Lustre's answer to whoever declares the last mirror stale.
+const EUCLEAN: Errno = Errno(117);
 
 impl From<LayoutError> for Errno {
     fn from(e: LayoutError) -> Errno {

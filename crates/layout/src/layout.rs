@@ -1,13 +1,16 @@
 //! A file's layout: which objects hold its bytes.
 //!
-//! A plain layout is one [`Component`] that covers the whole file. A composite one is several behind a header ([`Composite`]);
-//! this version keeps and shows those but maps no bytes through them ([`Layout::check_usable`]).
+//! A plain layout is one [`Component`] that covers the whole file. A composite one is several behind a header ([`Composite`]): each
+//! covers a range, and gets its objects when it is first written into. Mirrors follow each other in one list; bytes are mapped
+//! through one of them ([`Layout::mirror`]).
+//!
+//! Invariant: a layout has at least one component.
 
 use std::{collections::BTreeSet, fmt};
 
 use sheen_wire::Fid;
 
-use crate::{LayoutError, POOL_NAME_MAX, STRIPE_SIZE_UNIT, STRIPES_MAX};
+use crate::{LayoutError, POOL_NAME_MAX, SEL_UNIT, STRIPE_SIZE_UNIT, STRIPES_MAX, flags, map::Index};
 
 /// How a component's stripes hold its bytes, as Lustre's `lmm_pattern` bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -85,7 +88,7 @@ pub struct Stripe {
 pub struct Component {
     /// Lustre's `lcme_id`; 0 in a plain layout.
     pub id: u32,
-    /// Lustre's `LCME_FL_*`; 0 in a plain layout.
+    /// Of [`flags`]; 0 in a plain layout.
     pub flags: u32,
     /// First byte, 0 in a plain layout.
     pub start: u64,
@@ -101,7 +104,7 @@ pub struct Component {
     pub pattern: Pattern,
     /// The file, as `lmm_oi` has it.
     pub fid: Fid,
-    /// Bytes of a stripe before the next object's turn.
+    /// Bytes of a stripe before the next object's turn. Of an extension, bytes by which the one before it grows, in KiB.
     pub stripe_size: u32,
     /// As stored: the number of stripes once there are objects; before that also 0 (default) and negative values.
     pub stripe_count: u16,
@@ -109,7 +112,7 @@ pub struct Component {
     pub layout_gen: u16,
     /// Pool from which OSTs were taken. A layout with a pool is of Lustre's v3 form, else v1.
     pub pool: Option<Pool>,
-    /// The objects; empty where not yet allotted.
+    /// The objects. Where they are not yet allotted: none, or the OSTs that were asked for, with objects without an id.
     pub stripes: Vec<Stripe>,
 }
 
@@ -118,7 +121,7 @@ pub struct Component {
 pub struct Composite {
     /// `lcm_layout_gen`.
     pub layout_gen: u32,
-    /// `lcm_flags`.
+    /// `lcm_flags`: the state of the mirrors.
     pub flags: u16,
     /// Mirrors, from 1.
     pub mirror_count: u16,
@@ -126,13 +129,26 @@ pub struct Composite {
     pub rest: [u8; 14],
 }
 
+impl Composite {
+    /// `lcm_flags` of a mirrored file whose fresh mirrors are the same.
+    pub const READ_ONLY: u16 = 1;
+    /// `lcm_flags` of a mirrored file that is being written.
+    pub const WRITE_PENDING: u16 = 2;
+    /// `lcm_flags` of a mirrored file whose mirrors are being brought up to date.
+    pub const SYNC_PENDING: u16 = 3;
+    /// The bits of `lcm_flags` that hold the state.
+    pub const STATE: u16 = 3;
+}
+
 /// Which objects hold a file's bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// Present in a composite layout.
-    pub(crate) composite: Option<Composite>,
+    composite: Option<Composite>,
     /// One in a plain layout.
-    pub(crate) components: Vec<Component>,
+    components: Vec<Component>,
+    /// What mapping needs of them; follows from them.
+    index: Index,
 }
 
 impl Layout {
@@ -142,10 +158,8 @@ impl Layout {
         if stripes.is_empty() || stripes.len() > STRIPES_MAX {
             return Err(LayoutError::StripeCount(stripes.len() as i64));
         }
-        let osts: BTreeSet<u32> = stripes.iter().map(|s| s.ost).collect();
-        let pattern = if osts.len() < stripes.len() { Pattern::RAID0_OVERSTRIPED } else { Pattern::RAID0 };
         let component = Component {
-            pattern,
+            pattern: pattern_of(&stripes),
             fid,
             stripe_size,
             stripe_count: stripes.len() as u16,
@@ -154,7 +168,18 @@ impl Layout {
             stripes,
             ..Component::whole_file()
         };
-        Ok(Layout { composite: None, components: vec![component] })
+        Ok(Layout::assemble(None, vec![component]))
+    }
+
+    /// Of at least one component, exactly one where there is no `composite`.
+    pub(crate) fn assemble(composite: Option<Composite>, components: Vec<Component>) -> Layout {
+        let index = Index::of(composite.as_ref(), &components);
+        Layout { composite, components, index }
+    }
+
+    /// What mapping needs.
+    pub(crate) fn index(&self) -> &Index {
+        &self.index
     }
 
     /// The sole component of a plain layout; the first of a composite one.
@@ -163,19 +188,13 @@ impl Layout {
         &self.components[0]
     }
 
-    /// Whether this version can read and write a file of this layout: plain, RAID0, with its objects.
+    /// Whether a file of this layout can be read and written through [`Layout::map`]: RAID0 everywhere but for a beginning
+    /// on the MDT ([`Layout::mdt_end`]), and one mirror. Components without objects are fine, see [`Layout::missing`].
+    ///
+    /// # Errors
+    /// [`LayoutError::Unsupported`] (EOPNOTSUPP): mirrored, foreign, released. EINVAL: malformed.
     pub fn check_usable(&self) -> Result<(), LayoutError> {
-        let c = self.first();
-        if self.composite.is_some() {
-            return Err(LayoutError::Unsupported("composite"));
-        }
-        if !matches!(c.pattern, Pattern::RAID0 | Pattern::RAID0_OVERSTRIPED) {
-            return Err(LayoutError::Unsupported("other than raid0"));
-        }
-        if c.stripes.is_empty() {
-            return Err(LayoutError::Malformed("it has no objects"));
-        }
-        check_stripe_size(u64::from(c.stripe_size))
+        check_usable(self.composite.as_ref(), &self.components)
     }
 
     /// The header of a composite layout.
@@ -188,27 +207,56 @@ impl Layout {
         &self.components
     }
 
-    /// Bytes of a stripe before the next object's turn.
+    /// Whether it is not composite.
+    pub fn is_plain(&self) -> bool {
+        self.composite.is_none()
+    }
+
+    /// Raised whenever objects or components change: `lcm_layout_gen`, or a plain layout's [`Layout::layout_gen`].
+    pub fn generation(&self) -> u32 {
+        self.composite.as_ref().map_or(u32::from(self.layout_gen()), |c| c.layout_gen)
+    }
+
+    /// Where it ends: writing there is ENODATA. `u64::MAX` if it does not end. Of a mirrored one where the last mirror ends.
+    pub fn end(&self) -> u64 {
+        self.components.last().map_or(0, |c| c.end)
+    }
+
+    /// Ids of its mirrors, in order: 0 alone where there is only one that was never mirrored.
+    pub fn mirror_ids(&self) -> Vec<u16> {
+        let mut ids: Vec<u16> = self.components.iter().map(Component::mirror_id).collect();
+        ids.dedup();
+        ids
+    }
+
+    /// One mirror as a layout of its own, through which bytes can be mapped. `None`: there is none with that id.
+    pub fn mirror(&self, id: u16) -> Option<Layout> {
+        let composite = Composite { mirror_count: 1, flags: 0, ..self.composite.clone()? };
+        let components: Vec<_> = self.components.iter().filter(|c| c.mirror_id() == id).cloned().collect();
+        (!components.is_empty()).then(|| Layout::assemble(Some(composite), components))
+    }
+
+    /// Bytes of a stripe before the next object's turn; of the first component.
     pub fn stripe_size(&self) -> u32 {
         self.first().stripe_size
     }
 
-    /// Number of stripes.
+    /// Number of [`Layout::stripes`].
     pub fn stripe_count(&self) -> usize {
-        self.first().stripes.len()
+        self.stripes().len()
     }
 
-    /// RAID0, possibly overstriped.
+    /// How the first component holds its bytes.
     pub fn pattern(&self) -> Pattern {
         self.first().pattern
     }
 
-    /// Raised when the file's objects change.
+    /// `lmm_layout_gen` of the first component; see [`Layout::generation`].
     pub fn layout_gen(&self) -> u16 {
         self.first().layout_gen
     }
 
-    /// Pool from which OSTs were taken.
+    /// Pool from which the first component's OSTs were taken.
     pub fn pool(&self) -> Option<&Pool> {
         self.first().pool.as_ref()
     }
@@ -218,9 +266,22 @@ impl Layout {
         self.first().fid
     }
 
-    /// The objects, in stripe order.
+    /// All objects that there are: by component, then in stripe order. Their positions are what mapping calls stripes. In a
+    /// plain layout, the file's stripes.
     pub fn stripes(&self) -> &[Stripe] {
-        &self.first().stripes
+        match &self.composite {
+            Some(_) => self.index.stripes(),
+            None => &self.first().stripes,
+        }
+    }
+
+    /// Which component has the stripe at that position of [`Layout::stripes`].
+    pub fn component_of(&self, stripe: usize) -> Option<usize> {
+        let mut first = 0;
+        self.components.iter().position(|c| {
+            first += c.objects().len();
+            stripe < first
+        })
     }
 }
 
@@ -244,6 +305,89 @@ impl Component {
             stripes: Vec::new(),
         }
     }
+
+    /// Whether its objects are allotted, or its bytes lie on the MDT.
+    pub fn is_instantiated(&self) -> bool {
+        // Only components of files have ids; a directory's have neither, and a plain layout's nothing but objects.
+        if self.id == 0 {
+            self.flags & flags::EXTENSION == 0 && !self.stripes.is_empty()
+        } else {
+            self.flags & flags::INIT != 0
+        }
+    }
+
+    /// The objects that there are; none of what is only asked for.
+    pub fn objects(&self) -> &[Stripe] {
+        if self.is_instantiated() { &self.stripes } else { &[] }
+    }
+
+    /// Whether its bytes lie on the MDT.
+    pub fn is_on_mdt(&self) -> bool {
+        self.pattern.has(Pattern::MDT)
+    }
+
+    /// Whether it is the space into which the one before it grows.
+    pub fn is_extension(&self) -> bool {
+        self.flags & flags::EXTENSION != 0
+    }
+
+    /// Bytes by which the component before it grows into this extension.
+    pub fn extension_size(&self) -> Option<u64> {
+        self.is_extension().then(|| u64::from(self.stripe_size) * SEL_UNIT)
+    }
+
+    /// The mirror that it belongs to; 0 in a file that was never mirrored.
+    pub fn mirror_id(&self) -> u16 {
+        (self.id >> MIRROR_SHIFT) as u16
+    }
+
+    /// Whether it holds none of `[start, end)`.
+    pub fn is_outside(&self, start: u64, end: u64) -> bool {
+        self.start.max(start) >= self.end.min(end)
+    }
+}
+
+/// Bits of a component's id below those of its mirror's.
+pub(crate) const MIRROR_SHIFT: u32 = 16;
+
+/// Overstriped exactly where an OST occurs more than once.
+pub(crate) fn pattern_of(stripes: &[Stripe]) -> Pattern {
+    let osts: BTreeSet<u32> = stripes.iter().map(|s| s.ost).collect();
+    if osts.len() < stripes.len() { Pattern::RAID0_OVERSTRIPED } else { Pattern::RAID0 }
+}
+
+/// [`Layout::check_usable`].
+pub(crate) fn check_usable(composite: Option<&Composite>, components: &[Component]) -> Result<(), LayoutError> {
+    if composite.is_some_and(|c| c.mirror_count > 1) {
+        return Err(LayoutError::Unsupported("mirrored"));
+    }
+    let mut expected = 0;
+    for (i, c) in components.iter().enumerate() {
+        if c.start != expected {
+            return Err(LayoutError::Gap { start: c.start, expected });
+        }
+        if c.start > c.end {
+            return Err(LayoutError::Extent { start: c.start, end: c.end });
+        }
+        expected = c.end;
+        match c.pattern {
+            Pattern::MDT if i == 0 && composite.is_some() => check_no_objects(c)?,
+            Pattern::RAID0 | Pattern::RAID0_OVERSTRIPED if c.is_extension() => check_no_objects(c)?,
+            Pattern::RAID0 | Pattern::RAID0_OVERSTRIPED => {
+                let needs_objects = composite.is_none() || c.is_instantiated();
+                if needs_objects && c.stripes.is_empty() {
+                    return Err(LayoutError::Malformed("it has no objects"));
+                }
+                check_stripe_size(u64::from(c.stripe_size))?;
+            }
+            _ => return Err(LayoutError::Unsupported("other than raid0")),
+        }
+    }
+    Ok(())
+}
+
+fn check_no_objects(c: &Component) -> Result<(), LayoutError> {
+    if c.objects().is_empty() { Ok(()) } else { Err(LayoutError::Malformed("a component has objects that needs none")) }
 }
 
 /// A positive multiple of 64 KiB below 4 GiB.

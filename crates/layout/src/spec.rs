@@ -1,10 +1,6 @@
-//! What a user asks for, or what a directory passes on to new files: Lustre's `lov_user_md`.
+//! What a user asks for the whole file, or what a directory passes on to new files: Lustre's `lov_user_md`.
 
-use crate::{
-    LayoutError, PER_OST_MAX, Pattern, Pool, STRIPE_SIZE_MAX, STRIPES_MAX,
-    codec::{self, Magic},
-    layout::check_stripe_size,
-};
+use crate::{LayoutError, PER_OST_MAX, Pattern, Pool, STRIPE_SIZE_MAX, STRIPES_MAX, codec, layout::check_stripe_size};
 
 /// How many stripes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,24 +115,9 @@ impl Spec {
     /// Reads the value of a `setxattr lustre.lov`, or a directory's stored default. A whole file layout is accepted too, its
     /// objects ignored: so a layout is copied with `getfattr | setfattr`, and restored by archivers.
     pub fn decode(bytes: &[u8]) -> Result<Spec, LayoutError> {
-        let (magic, head) = codec::user_head(bytes)?;
-        if head.pattern.0 & !Pattern::RAID0_OVERSTRIPED.0 != 0 {
+        let (pattern, spec) = codec::user_spec(bytes)?;
+        if pattern.0 & !Pattern::RAID0_OVERSTRIPED.0 != 0 {
             return Err(LayoutError::Unsupported("other than raid0"));
-        }
-        let mut spec = Spec {
-            stripe_size: (head.stripe_size != 0).then_some(head.stripe_size),
-            count: Count::from_raw(head.stripe_count),
-            overstripe: head.pattern.has(Pattern::OVERSTRIPING),
-            start: (head.stripe_offset != u16::MAX).then_some(u32::from(head.stripe_offset)),
-            osts: Vec::new(),
-            pool: head.pool,
-        };
-        if magic == Magic::Specific {
-            let count = usize::from(head.stripe_count);
-            if count == 0 || count > STRIPES_MAX {
-                return Err(LayoutError::StripeCount(count as i64));
-            }
-            spec.osts = codec::ost_list(bytes, count)?;
         }
         spec.check()?;
         Ok(spec)

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Count, STRIPE_SIZE_UNIT, codec::fixtures::*};
+use crate::{Asked, Count, Mark, STRIPE_SIZE_UNIT, Spec, codec::fixtures::*, flags};
 
 #[test]
 fn plain_layout_of_lustre() {
@@ -52,9 +52,18 @@ fn composite_layouts_survive() {
         let layout = Layout::decode(&raw).unwrap();
         assert_eq!(layout.components().len(), components);
         assert_eq!(layout.encode(), raw);
-        assert_eq!(layout.check_usable(), Err(LayoutError::Unsupported("composite")));
-        assert_eq!(layout.map(0, 1 << 30).count(), 0);
+        assert_eq!(layout.encode_xattr(), raw);
+        assert_eq!(layout.encoded_len(), raw.len());
     }
+    let mirrored = Layout::decode(&bytes(MIRRORED)).unwrap();
+    assert_eq!(mirrored.check_usable(), Err(LayoutError::Unsupported("mirrored")));
+    assert_eq!((mirrored.map(0, 1 << 30).count(), mirrored.locate(0)), (0, None));
+    assert_eq!(mirrored.mirror_ids(), [1, 2]);
+    let second = mirrored.mirror(2).unwrap();
+    assert_eq!(second.check_usable(), Ok(()));
+    assert_eq!(second.locate(0).map(|p| p.ost), Some(0));
+    assert_eq!(second.missing(0, u64::MAX), Some((4 << 20, u64::MAX)));
+    assert_eq!(mirrored.mirror(3), None);
     let pfl = Layout::decode(&bytes(PFL)).unwrap();
     let [first, second, third] = pfl.components() else { panic!("three components") };
     assert_eq!((first.start, first.end, first.stripe_size), (0, 1 << 20, 1 << 20));
@@ -178,9 +187,50 @@ proptest! {
         }
         if let Ok(layout) = Layout::decode(&raw) {
             let again = layout.encode();
+            prop_assert_eq!(again.len(), layout.encoded_len());
             prop_assert_eq!(Layout::decode(&again).unwrap().encode(), again);
-            prop_assert!(layout.map(0, u64::MAX).take(10).count() <= 10);
+            let stripes = layout.stripes().len();
+            prop_assert!(layout.map(0, u64::MAX).take(10).all(|c| c.stripe < stripes && c.len > 0));
+            prop_assert!(layout.check_usable().is_ok() || layout.locate(0).is_none());
         }
         let _ = Spec::decode(&raw).map(|spec| spec.check().unwrap());
+        if let Ok(asked) = Asked::decode(&raw) {
+            asked.check().unwrap();
+            prop_assert_eq!(Asked::decode(&asked.encode()).unwrap(), asked);
+        }
     }
+
+    #[test]
+    fn marks_survive(marks in proptest::collection::vec((any::<u32>(), 0..0x80_u32, any::<bool>()), 1..20)) {
+        let marks: Vec<Mark> = marks.into_iter().map(|(id, flags, negative)| Mark { id, flags, negative }).collect();
+        prop_assert_eq!(Mark::decode(&Mark::encode(&marks)).unwrap(), marks);
+    }
+}
+
+#[test]
+fn what_chooses_components_is_lustres() {
+    // `lfs setstripe --component-del --component-flags=^init`: a header and an entry that points to nothing.
+    let raw = Mark::encode(&[Mark { id: 0, flags: flags::INIT, negative: true }]);
+    assert_eq!(raw.len(), COMP_HEADER_BYTES + COMP_ENTRY_BYTES);
+    assert_eq!(raw[36..40], 0x8000_0010_u32.to_le_bytes());
+    assert_eq!(Mark::decode(&bytes(PLAIN)), Err(LayoutError::NotComposite));
+}
+
+#[test]
+fn few_bytes_cannot_claim_many_objects() {
+    // Every entry points to the same part.
+    let mut raw = bytes(MIRRORED);
+    for entry in 1..4 {
+        let at = COMP_HEADER_BYTES + entry * COMP_ENTRY_BYTES + 24;
+        raw.copy_within(COMP_HEADER_BYTES + 24..COMP_HEADER_BYTES + 32, at);
+    }
+    // Four small parts fit beside each other, four times all of it does not.
+    assert!(Layout::decode(&raw).is_ok());
+    for entry in 0..4 {
+        let at = COMP_HEADER_BYTES + entry * COMP_ENTRY_BYTES + 24;
+        let all = (raw.len() as u32).to_le_bytes();
+        raw[at..at + 4].fill(0);
+        raw[at + 4..at + 8].copy_from_slice(&all);
+    }
+    assert_eq!(Layout::decode(&raw), Err(LayoutError::Malformed("its components overlap")));
 }

@@ -1,10 +1,10 @@
-//! The mapping, against a model that deals bytes one by one.
+//! The mapping, against a model that deals stripe units one by one.
 
 use proptest::prelude::*;
 use sheen_wire::Fid;
 
 use super::*;
-use crate::Stripe;
+use crate::{Pattern, flags};
 
 fn layout(stripe_size: u32, count: usize) -> Layout {
     let stripes = (0..count).map(|i| Stripe { object: Fid::new(9, i as u32 + 1), ost: i as u32 % 4 }).collect();
@@ -100,4 +100,242 @@ fn extremes() {
     assert_eq!(wide.map(u64::MAX, 7).count(), 0);
     assert_eq!(wide.map(3, 0).count(), 0);
     assert_eq!(wide.object_size(1 << 40, 2000), 0, "no such stripe");
+}
+
+/// A component to be made: stripe size and length in units of 64 KiB, objects (0: not yet any).
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    unit: u64,
+    len: u64,
+    count: usize,
+}
+
+const UNIT: u64 = STRIPE_SIZE_UNIT as u64;
+
+fn composite(parts: &[Part], endless: bool) -> Layout {
+    let (mut start, mut objects) = (0, 0);
+    let component = |(i, part): (usize, &Part)| {
+        let end = if endless && i + 1 == parts.len() { u64::MAX } else { start + part.len * UNIT };
+        let stripes =
+            (0..part.count).map(|n| Stripe { object: Fid::new(9, (objects + n) as u32 + 1), ost: n as u32 % 3 });
+        let c = Component {
+            id: i as u32 + 1,
+            flags: if part.count > 0 { flags::INIT } else { 0 },
+            start,
+            end,
+            pattern: if part.count > 3 { Pattern::RAID0_OVERSTRIPED } else { Pattern::RAID0 },
+            stripe_size: (part.unit * UNIT) as u32,
+            stripe_count: part.count.max(1) as u16,
+            stripes: stripes.collect(),
+            ..Component::whole_file()
+        };
+        (start, objects) = (end, objects + part.count);
+        c
+    };
+    let components = parts.iter().enumerate().map(component).collect();
+    let header = Composite { layout_gen: parts.len() as u32, flags: 0, mirror_count: 1, rest: [0; 14] };
+    Layout::assemble(Some(header), components)
+}
+
+/// Every component dealt out from the beginning of the file to its end; what lies outside of its extent is then struck out.
+struct Parts {
+    /// Per component: its extent, its first stripe, and the deal.
+    dealt: Vec<(u64, u64, usize, Model)>,
+}
+
+impl Parts {
+    fn deal(layout: &Layout) -> Parts {
+        let mut first = 0;
+        let dealt = layout.components().iter().map(|c| {
+            let count = c.stripes.len();
+            let upto = if count > 0 { MODEL_MAX + UNIT } else { 0 };
+            let model = Model::deal(u64::from(c.stripe_size), count, upto);
+            first += count;
+            (c.start, c.end, first - count, model)
+        });
+        Parts { dealt: dealt.collect() }
+    }
+
+    /// Stripe among all, and offset in its object.
+    fn place(&self, byte: u64) -> Option<(usize, u64)> {
+        let (.., first, model) = self.dealt.iter().find(|(start, end, ..)| (*start..*end).contains(&byte))?;
+        if model.sizes.is_empty() {
+            return None;
+        }
+        let (stripe, offset) = model.place(byte);
+        Some((first + stripe, offset))
+    }
+
+    /// Sizes of all objects in a file of that size without holes: one past the last byte in each.
+    fn sizes(&self, file_size: u64) -> Vec<u64> {
+        let mut sizes = Vec::new();
+        for (start, end, first, model) in &self.dealt {
+            sizes.resize(first + model.sizes.len(), 0);
+            let end = file_size.min(*end);
+            for (i, (stripe, offset)) in model.dealt.iter().enumerate() {
+                let card = i as u64 * model.unit;
+                let last = end.min(card + model.unit);
+                if last > card.max(*start) {
+                    sizes[first + stripe] = offset + last - card;
+                }
+            }
+        }
+        sizes
+    }
+}
+
+prop_compose! {
+    fn parts()(parts in prop::collection::vec((1..5_u64, 1..12_u64, 0..6_usize), 1..13)) -> Vec<Part> {
+        parts.into_iter().map(|(unit, len, count)| Part { unit, len, count }).collect()
+    }
+}
+
+/// A byte near a boundary of stripe units, or anywhere.
+fn edges(upto: u64) -> impl Strategy<Value = u64> {
+    prop_oneof![
+        0..=upto,
+        (0..=upto / UNIT, -1..=1_i64).prop_map(move |(n, off)| (n * UNIT).saturating_add_signed(off).min(upto)),
+    ]
+}
+
+/// No file of these is larger.
+const MODEL_MAX: u64 = 160 * UNIT;
+
+proptest! {
+    #[test]
+    fn components_hold_what_the_model_dealt_them(
+        parts in parts(), endless in any::<bool>(), from in edges(MODEL_MAX), to in edges(MODEL_MAX),
+    ) {
+        let layout = composite(&parts, endless);
+        prop_assert_eq!(layout.check_usable(), Ok(()));
+        let model = Parts::deal(&layout);
+        let (from, to) = (from.min(to), from.max(to));
+        let mut next = from;
+        let is_hole = |range: Range<u64>| {
+            let last = (range.start < range.end).then(|| range.end - 1);
+            range.step_by(UNIT as usize / 2).chain(last).all(|byte| model.place(byte).is_none())
+        };
+        for chunk in layout.map(from, to - from) {
+            prop_assert!(chunk.len > 0 && chunk.file_offset >= next, "in order, without overlap");
+            prop_assert!(is_hole(next..chunk.file_offset), "nothing is left out but what has no objects");
+            next = chunk.file_offset + chunk.len;
+            for byte in [chunk.file_offset, chunk.file_offset + chunk.len / 2, next - 1] {
+                let offset = chunk.object_offset + byte - chunk.file_offset;
+                prop_assert_eq!(model.place(byte), Some((chunk.stripe, offset)));
+                prop_assert_eq!(layout.file_offset(chunk.stripe, offset), byte);
+                prop_assert_eq!(layout.object_offset(byte, chunk.stripe), offset);
+            }
+        }
+        prop_assert!(next <= to && is_hole(next..to));
+    }
+
+    #[test]
+    fn bytes_are_located_where_they_are_mapped(parts in parts(), endless in any::<bool>(), byte in edges(MODEL_MAX)) {
+        let layout = composite(&parts, endless);
+        let place = layout.locate(byte);
+        let chunk = layout.map(byte, 1).next();
+        prop_assert_eq!(place.map(|p| (p.stripe, p.offset)), chunk.map(|c| (c.stripe, c.object_offset)));
+        prop_assert_eq!(place.map(|p| (p.stripe, p.offset)), Parts::deal(&layout).place(byte));
+        if let Some(place) = place {
+            let stripe = layout.stripes()[place.stripe];
+            prop_assert_eq!((place.object, place.ost), (stripe.object, stripe.ost));
+            let c = &layout.components()[place.component];
+            prop_assert!((c.start..c.end).contains(&byte) && c.stripes.contains(&stripe));
+            prop_assert_eq!(layout.component_of(place.stripe), Some(place.component));
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_the_first_extent_without_objects(
+        parts in parts(), endless in any::<bool>(), from in edges(MODEL_MAX), to in edges(MODEL_MAX),
+    ) {
+        let layout = composite(&parts, endless);
+        let (from, to) = (from.min(to), from.max(to));
+        let first = layout.components().iter().find(|c| c.stripes.is_empty() && !c.is_outside(from, to));
+        prop_assert_eq!(layout.missing(from, to - from), first.map(|c| (c.start, c.end)));
+        let all = layout.wanting(from, to - from);
+        prop_assert_eq!(all.first().map(|i| layout.components()[*i].start), first.map(|c| c.start));
+    }
+
+    #[test]
+    fn sizes_of_objects_of_components_agree_with_the_model(parts in parts(), endless in any::<bool>(), size in edges(MODEL_MAX)) {
+        let layout = composite(&parts, endless);
+        let model = Parts::deal(&layout);
+        let sizes: Vec<u64> = (0..layout.stripe_count()).map(|s| layout.object_size(size, s)).collect();
+        prop_assert_eq!(&sizes, &model.sizes(size));
+        // If the file's last byte has an object, that tells the file's size.
+        let told = sizes.iter().enumerate().map(|(s, n)| layout.file_size(s, *n)).max().unwrap_or(0);
+        match size.checked_sub(1).and_then(|last| model.place(last)) {
+            Some(_) => prop_assert_eq!(told, size),
+            None => prop_assert!(told < size || size == 0),
+        }
+    }
+
+    #[test]
+    fn multiplications_divide(d in 1..=1_u64 << 16, n in 0..1_u64 << 47, k in 0..1_u64 << 31, near in -2..=2_i64) {
+        let divisor = Divisor::new(d);
+        let multiple = (k * d).saturating_add_signed(near).min((1 << 47) - 1);
+        for n in [n, multiple, (1 << 47) - 1] {
+            prop_assert_eq!(divisor.divide(n), (n / d, n % d));
+        }
+    }
+}
+
+#[test]
+fn a_component_of_one_stripe_is_one_chunk_up_to_its_end() {
+    let parts =
+        [Part { unit: 1, len: 4, count: 1 }, Part { unit: 2, len: 4, count: 2 }, Part { unit: 1, len: 2, count: 0 }];
+    let layout = composite(&parts, false);
+    let chunk = |stripe, object, file, len| Chunk {
+        stripe,
+        object_offset: object * UNIT,
+        file_offset: file * UNIT,
+        len: len * UNIT,
+    };
+    let chunks: Vec<Chunk> = layout.map(UNIT, 20 * UNIT).collect();
+    assert_eq!(chunks, [chunk(0, 1, 1, 3), chunk(1, 2, 4, 2), chunk(2, 2, 6, 2)]);
+    assert_eq!(layout.missing(0, 8 * UNIT), None);
+    assert_eq!(layout.missing(0, 8 * UNIT + 1), Some((8 * UNIT, 10 * UNIT)));
+    assert_eq!(layout.missing(10 * UNIT, 1), None, "what lies past the end cannot be had");
+    assert_eq!((layout.end(), layout.max_file_size()), (10 * UNIT, 10 * UNIT));
+}
+
+#[test]
+fn many_components_are_searched() {
+    let layout = composite(&[Part { unit: 1, len: 2, count: 1 }; 3 * FEW], false);
+    for byte in 0..6 * FEW as u64 {
+        let at = layout.locate(byte * UNIT).map(|p| (p.component, p.stripe, p.offset));
+        assert_eq!(at, Some((byte as usize / 2, byte as usize / 2, byte * UNIT)));
+    }
+    assert_eq!(layout.locate(layout.end()), None);
+}
+
+#[test]
+fn objects_hold_nothing_outside_of_their_component() {
+    // Rows are counted from the beginning of the file: stripe 2's first unit in the second component lies in row 1.
+    let layout = composite(&[Part { unit: 1, len: 5, count: 1 }, Part { unit: 1, len: 9, count: 3 }], true);
+    assert_eq!(layout.object_size(u64::MAX, 0), 5 * UNIT, "wholly before: all of it");
+    assert_eq!((1..4).map(|s| layout.object_size(5 * UNIT, s)).collect::<Vec<_>>(), [0, 0, 0], "wholly past: nothing");
+    // Byte 5 units lies in the unit whose turn is 2, in row 1.
+    assert_eq!((1..4).map(|s| layout.object_size(5 * UNIT + 1, s)).collect::<Vec<_>>(), [0, 0, UNIT + 1]);
+    assert_eq!(layout.file_size(3, UNIT + 1), 5 * UNIT + 1);
+    assert_eq!(layout.file_size(3, UNIT), 0, "sparse before its component");
+    assert_eq!(layout.file_size(0, 7 * UNIT), 5 * UNIT, "longer than its component");
+    assert_eq!(layout.object_offset(0, 3), UNIT);
+    assert_eq!(layout.file_offset(3, 0), 5 * UNIT);
+}
+
+#[test]
+fn largest_files_of_components() {
+    let tib = (1_u64 << 40) / UNIT;
+    let wide = Part { unit: 64, len: 1, count: 4 };
+    let layout = composite(&[Part { unit: 16, len: 20 * tib, count: 1 }, wide], true);
+    assert_eq!(layout.max_file_size(), (16 << 40) - 4096, "the first component's object is full before it ends");
+    let layout = composite(&[Part { unit: 16, len: 16, count: 1 }, wide], true);
+    assert_eq!(layout.max_file_size(), (64 << 40) - 3 * (4 << 20) - 4096);
+    let mut unknown = layout.components().to_vec();
+    (unknown[1].flags, unknown[1].stripe_count) = (0, Count::All.to_raw());
+    unknown[1].stripes.clear();
+    let unknown = Layout::assemble(layout.composite().cloned(), unknown);
+    assert_eq!(unknown.max_file_size() >> 40, 31999, "as many objects as there could be");
 }

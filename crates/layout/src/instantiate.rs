@@ -1,0 +1,189 @@
+//! A composite layout's life: made with the objects of its first component, given the others' when they are first written into.
+//!
+//! Ids of components rise with the layout's generation, which counts what has happened to it: so a new file's generation is its
+//! number of components, and every later change raises it once (as in Lustre).
+
+use std::collections::BTreeSet;
+
+use sheen_wire::Fid;
+
+use crate::{
+    Component, Composite, Count, Holds, LAYOUT_BYTES_MAX, Layout, LayoutError, Pattern, SEL_UNIT, STRIPES_MAX, Stripe,
+    Wanted, WantedComponent, flags,
+    layout::{MIRROR_SHIFT, pattern_of},
+    template::stripes_within,
+};
+
+impl Layout {
+    /// A new file's layout. `objects` are those of the components that get them at once: see [`crate::WantedLayout::first`].
+    ///
+    /// # Errors
+    /// EINVAL: no components, or objects of others than those. ERANGE: the layout is too large.
+    pub fn from_template(
+        file: Fid,
+        components: &[WantedComponent],
+        objects: Vec<(usize, Vec<Stripe>)>,
+    ) -> Result<Layout, LayoutError> {
+        let needed: BTreeSet<usize> = (0..components.len()).filter(|i| is_first(&components[*i])).collect();
+        if components.is_empty() || needed != objects.iter().map(|(i, _)| *i).collect::<BTreeSet<_>>() {
+            return Err(LayoutError::Malformed("other components have objects than those that begin a mirror"));
+        }
+        let mirror_count = components.iter().filter(|c| c.start == 0).count() as u16;
+        let mut composite = Composite {
+            layout_gen: 0,
+            flags: if mirror_count > 1 { Composite::READ_ONLY } else { 0 },
+            mirror_count,
+            rest: [0; 14],
+        };
+        let mut mirror = 0;
+        let mut made = Vec::with_capacity(components.len());
+        for c in components {
+            mirror += u32::from(mirror_count > 1 && c.start == 0);
+            let id = composite.next_id(mirror, &made)?;
+            made.push(component(id, file, c));
+        }
+        give(&mut made, objects)?;
+        Layout::assemble(Some(composite), made).checked()
+    }
+
+    /// What is wanted of a component that has no objects yet. `None`: it has them, or never has any.
+    pub fn wanted_of(&self, component: usize) -> Option<Wanted> {
+        self.components().get(component)?.wanted()
+    }
+
+    /// Components that must get objects before `[offset, offset + len)` can be written; of all mirrors. Extensions are not among
+    /// them.
+    pub fn wanting(&self, offset: u64, len: u64) -> Vec<usize> {
+        let end = offset.saturating_add(len);
+        let inside = |i: &usize| !self.components()[*i].is_outside(offset, end);
+        (0..self.components().len()).filter(|i| inside(i) && self.wanted_of(*i).is_some()).collect()
+    }
+
+    /// Gives components their objects, and raises the generation by one. The layout is unchanged if that fails.
+    ///
+    /// # Errors
+    /// EINVAL: a component that takes none, or not 1 to 2000 of them. ERANGE: the layout would be too large.
+    pub fn instantiate(&mut self, objects: Vec<(usize, Vec<Stripe>)>) -> Result<(), LayoutError> {
+        let mut components = self.components().to_vec();
+        give(&mut components, objects)?;
+        *self = self.changed(components)?;
+        Ok(())
+    }
+
+    /// The same with other components, of the next generation.
+    pub(crate) fn changed(&self, components: Vec<Component>) -> Result<Layout, LayoutError> {
+        let mut composite = self.composite().ok_or(LayoutError::NotComposite)?.clone();
+        composite.raise();
+        Layout::assemble(Some(composite), components).checked()
+    }
+
+    /// ERANGE if it is too large.
+    pub(crate) fn checked(self) -> Result<Layout, LayoutError> {
+        match self.encoded_len() {
+            bytes if bytes > LAYOUT_BYTES_MAX => Err(LayoutError::TooLarge(bytes)),
+            _ => Ok(self),
+        }
+    }
+}
+
+impl Component {
+    /// [`Layout::wanted_of`].
+    fn wanted(&self) -> Option<Wanted> {
+        if self.is_instantiated() || self.is_extension() || self.is_on_mdt() {
+            return None;
+        }
+        let overstripe = self.pattern.has(Pattern::OVERSTRIPING);
+        let osts: Vec<u32> = self.stripes.iter().map(|s| s.ost).collect();
+        let count = match Count::from_raw(self.stripe_count).unwrap_or(Count::Stripes(1)) {
+            // No more than there is to hold; one an OST at most, as all of them would be.
+            Count::All if !overstripe => match stripes_within(self.start, self.end, self.stripe_size) {
+                Some(n) if usize::from(n) <= STRIPES_MAX => Count::Stripes(n),
+                _ => Count::All,
+            },
+            count => count,
+        };
+        let start = (osts.is_empty() && self.layout_gen != NO_OST).then_some(u32::from(self.layout_gen));
+        Some(Wanted { stripe_size: self.stripe_size, count, overstripe, start, osts, pool: self.pool.clone() })
+    }
+}
+
+/// Gives components their objects.
+fn give(components: &mut [Component], objects: Vec<(usize, Vec<Stripe>)>) -> Result<(), LayoutError> {
+    for (i, stripes) in objects {
+        let c = components.get_mut(i).ok_or(LayoutError::NoComponent)?;
+        if c.wanted().is_none() {
+            return Err(LayoutError::NotWanting(c.id));
+        }
+        if stripes.is_empty() || stripes.len() > STRIPES_MAX {
+            return Err(LayoutError::StripeCount(stripes.len() as i64));
+        }
+        c.flags |= flags::INIT;
+        c.pattern = pattern_of(&stripes);
+        c.stripe_count = stripes.len() as u16;
+        c.layout_gen = 0;
+        c.stripes = stripes;
+    }
+    Ok(())
+}
+
+impl Composite {
+    /// 0 is no generation, also after the last one.
+    pub(crate) fn raise(&mut self) {
+        self.layout_gen = self.layout_gen.checked_add(1).unwrap_or(1);
+    }
+
+    /// An id for a further component of `mirror`, none of `others`' ids. Raises the generation.
+    pub(crate) fn next_id(&mut self, mirror: u32, others: &[Component]) -> Result<u32, LayoutError> {
+        const IDS: u32 = (1 << MIRROR_SHIFT) - 1;
+        self.raise();
+        let from = (self.layout_gen - 1) % IDS;
+        let mut ids = (0..IDS).map(|i| (mirror << MIRROR_SHIFT) | ((from + i) % IDS + 1));
+        // A layout has fewer components than there are ids.
+        ids.find(|id| others.iter().all(|c| c.id != *id)).ok_or(LayoutError::TooLarge(LAYOUT_BYTES_MAX + 1))
+    }
+}
+
+/// `lmm_stripe_offset` where any OST will do.
+pub(crate) const NO_OST: u16 = u16::MAX;
+
+fn is_first(c: &WantedComponent) -> bool {
+    c.start == 0 && matches!(c.holds, Holds::Objects(_))
+}
+
+/// A component of a file as it is before it has objects.
+pub(crate) fn component(id: u32, file: Fid, wanted: &WantedComponent) -> Component {
+    let WantedComponent { start, end, flags, ref holds } = *wanted;
+    let c = Component { id, flags, start, end, fid: file, layout_gen: NO_OST, ..Component::whole_file() };
+    match holds {
+        // Its stripe is all of it.
+        Holds::Mdt => Component {
+            flags: flags | flags::INIT,
+            pattern: Pattern::MDT,
+            stripe_size: u32::try_from(end).unwrap_or(0),
+            ..c
+        },
+        Holds::Objects(wanted) => Component { stripe_size: wanted.stripe_size, ..striped(c, wanted) },
+        Holds::Extension(size, wanted) => Component {
+            flags: flags | flags::EXTENSION,
+            stripe_size: u32::try_from(size / SEL_UNIT).unwrap_or(u32::MAX),
+            layout_gen: NO_OST,
+            stripes: Vec::new(),
+            ..striped(c, wanted)
+        },
+    }
+}
+
+fn striped(c: Component, wanted: &Wanted) -> Component {
+    let first = wanted.start.or(wanted.osts.first().copied());
+    Component {
+        pattern: if wanted.overstripe { Pattern::RAID0_OVERSTRIPED } else { Pattern::RAID0 },
+        stripe_count: wanted.count.to_raw(),
+        layout_gen: first.and_then(|ost| u16::try_from(ost).ok()).unwrap_or(NO_OST),
+        pool: wanted.pool.clone(),
+        stripes: wanted.osts.iter().map(|ost| Stripe { object: Fid::ZERO, ost: *ost }).collect(),
+        ..c
+    }
+}
+
+#[cfg(test)]
+mod tests;

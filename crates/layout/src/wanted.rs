@@ -1,0 +1,189 @@
+//! What a new file's layout shall be once everyone has been asked, composite or not.
+//!
+//! The first that asks for anything decides of which kind the layout is: the user, the directory, the root directory. A composite
+//! layout is taken from there as a whole, and a plain one replaces the composite ones further up as a whole (as in Lustre). Stripe
+//! size and pool of a component that names none come from the plain ones further up, its number of stripes from the file system.
+//!
+//! Sizes then follow the components, as in Lustre: a stripe size that nobody asked for is cut so that it divides the component's
+//! end, stripes that a component is too short for are left out, data on the MDT ends at the MDT's limit.
+
+use sheen_wire::Fid;
+
+use crate::{
+    Asked, Count, Defaults, Layout, LayoutError, STRIPE_SIZE_UNIT, Spec, Stripe, Template, TemplateComponent, Wanted,
+    resolve,
+    template::{stripe_size_within, stripes_within},
+};
+
+/// An [`Asked`] that leaves nothing open but the choice of OSTs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum WantedLayout {
+    /// The same for the whole file.
+    Plain(Wanted),
+    /// By ranges of the file; in order of mirrors, each beginning with a component that starts at 0.
+    Composite(Vec<WantedComponent>),
+}
+
+/// A range of the file, and how its bytes are to be kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WantedComponent {
+    /// First byte.
+    pub start: u64,
+    /// Byte after the last; `u64::MAX` for no end.
+    pub end: u64,
+    /// Of [`crate::flags::ASKABLE`].
+    pub flags: u32,
+    /// Where its bytes go.
+    pub holds: Holds,
+}
+
+/// Where the bytes of a component go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Holds {
+    /// Into objects.
+    Objects(Wanted),
+    /// To the MDT.
+    Mdt,
+    /// Nowhere: so many bytes at a time go to the component before it, which the objects are of.
+    Extension(u64, Wanted),
+}
+
+impl WantedLayout {
+    /// What needs objects when the file is made, each with its position in the layout: the first component of each mirror, if it
+    /// is not on the MDT.
+    pub fn first(&self) -> Vec<(usize, &Wanted)> {
+        match self {
+            WantedLayout::Plain(wanted) => vec![(0, wanted)],
+            WantedLayout::Composite(components) => {
+                components.iter().enumerate().filter(|(_, c)| c.start == 0).filter_map(objects).collect()
+            }
+        }
+    }
+
+    /// Everything that is placed on OSTs, now or later.
+    pub fn all(&self) -> Vec<(usize, &Wanted)> {
+        match self {
+            WantedLayout::Plain(wanted) => vec![(0, wanted)],
+            WantedLayout::Composite(components) => components.iter().enumerate().filter_map(objects).collect(),
+        }
+    }
+
+    /// The layout of `file`, given the objects of each of [`WantedLayout::first`].
+    ///
+    /// # Errors
+    /// EINVAL: not those objects. ERANGE: the layout is too large.
+    pub fn layout(&self, file: Fid, objects: Vec<(usize, Vec<Stripe>)>) -> Result<Layout, LayoutError> {
+        match self {
+            WantedLayout::Plain(wanted) => {
+                let stripes = objects.into_iter().next().map(|(_, stripes)| stripes).unwrap_or_default();
+                Layout::new(file, wanted.stripe_size, wanted.pool.clone(), stripes)
+            }
+            WantedLayout::Composite(components) => Layout::from_template(file, components, objects),
+        }
+    }
+}
+
+fn objects((at, c): (usize, &WantedComponent)) -> Option<(usize, &Wanted)> {
+    match &c.holds {
+        Holds::Objects(wanted) => Some((at, wanted)),
+        _ => None,
+    }
+}
+
+/// Fills what `asked` leaves open. All of them must have passed [`Asked::check`]. Data on the MDT is cut at `mdt_bytes_max`, rounded
+/// down to 64 KiB (Lustre's `dom_stripesize`); 0: none goes there.
+pub fn resolve_asked(
+    asked: &Asked,
+    directory: Option<&Asked>,
+    root: Option<&Asked>,
+    defaults: &Defaults,
+    mdt_bytes_max: u64,
+) -> WantedLayout {
+    let levels = [(!asked.is_default()).then_some(asked), directory, root];
+    let mut levels = levels.into_iter().flatten();
+    let nothing = Spec::default();
+    match levels.next() {
+        Some(Asked::Composite(template)) => {
+            // What a composite layout further up says is not meant for parts of this one.
+            let mut plain = levels.map_while(Asked::plain).fuse();
+            let rest = resolve(&nothing, plain.next(), plain.next(), defaults);
+            WantedLayout::Composite(template.resolve(&rest, defaults, mdt_bytes_max))
+        }
+        Some(Asked::Plain(first)) => {
+            let mut plain = levels.map_while(Asked::plain).fuse();
+            WantedLayout::Plain(resolve(first, plain.next(), plain.next(), defaults))
+        }
+        None => WantedLayout::Plain(resolve(&nothing, None, None, defaults)),
+    }
+}
+
+impl Template {
+    /// As [`resolve_asked`]. `rest` says the stripe size and the pool where a component does not.
+    fn resolve(&self, rest: &Wanted, defaults: &Defaults, mdt_bytes_max: u64) -> Vec<WantedComponent> {
+        let mut wanted: Vec<WantedComponent> = Vec::with_capacity(self.components.len());
+        let asked = cut_mdt(&self.components, mdt_bytes_max - mdt_bytes_max % u64::from(STRIPE_SIZE_UNIT));
+        for (i, c) in asked.iter().enumerate() {
+            let grows = asked.get(i + 1).is_some_and(TemplateComponent::is_extension);
+            let before = wanted.last().map(|w| &w.holds);
+            let holds = match (c.extension_size, before) {
+                (Some(size), Some(Holds::Objects(before))) => Holds::Extension(size, before.clone()),
+                _ if c.is_on_mdt() => Holds::Mdt,
+                _ => Holds::Objects(c.stripes(rest, defaults, grows)),
+            };
+            wanted.push(WantedComponent { start: c.start, end: c.end, flags: c.flags, holds });
+        }
+        wanted
+    }
+}
+
+impl TemplateComponent {
+    fn stripes(&self, rest: &Wanted, defaults: &Defaults, grows: bool) -> Wanted {
+        let spec = &self.spec;
+        let stripe_size = spec.stripe_size.unwrap_or_else(|| stripe_size_within(self.end, rest.stripe_size));
+        let fitting = stripes_within(self.start, self.end, stripe_size).filter(|_| !grows).unwrap_or(u16::MAX);
+        let count = match (spec.osts.len(), spec.count.unwrap_or(defaults.count)) {
+            (0, Count::Stripes(n)) => Count::Stripes(n.min(fitting)),
+            (0, count) => count,
+            (n, _) => Count::Stripes(n as u16),
+        };
+        Wanted {
+            stripe_size,
+            count,
+            overstripe: spec.overstripe,
+            start: spec.start,
+            osts: spec.osts.clone(),
+            pool: spec.pool.clone().or_else(|| rest.pool.clone()),
+        }
+    }
+}
+
+/// Cuts what is on the MDT to `max` bytes: the component behind it then begins there. Where the MDT takes none, that component
+/// begins the file, or, if there is none, the file is made of objects.
+fn cut_mdt(components: &[TemplateComponent], max: u64) -> Vec<TemplateComponent> {
+    let mut out: Vec<TemplateComponent> = Vec::with_capacity(components.len());
+    let mut cut: Option<(u64, u64)> = None;
+    let mut rest = components.iter().cloned().peekable();
+    while let Some(mut c) = rest.next() {
+        if let Some((end, now)) = cut.take()
+            && c.start == end
+        {
+            c.start = now;
+        }
+        if c.is_on_mdt() && c.end > max {
+            let followed = rest.peek().is_some_and(|next| next.start == c.end);
+            cut = followed.then_some((c.end, max));
+            if max == 0 && followed {
+                continue;
+            }
+            match max {
+                0 => c = TemplateComponent { flags: c.flags, ..TemplateComponent::striped(0, c.end, Spec::default()) },
+                _ => c.end = max,
+            }
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

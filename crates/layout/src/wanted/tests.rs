@@ -1,0 +1,143 @@
+//! Who decides what, and what becomes of sizes, against what Lustre's files showed.
+
+use super::*;
+use crate::{MDT_BYTES_DEFAULT, Pool};
+
+const K: u64 = 1 << 10;
+const M: u64 = 1 << 20;
+const EOF: u64 = u64::MAX;
+
+fn count(n: u16) -> Spec {
+    Spec { count: Some(Count::Stripes(n)), ..Spec::default() }
+}
+
+fn template(parts: Vec<TemplateComponent>) -> Asked {
+    let asked = Asked::Composite(Template::new(parts));
+    asked.check().unwrap();
+    asked
+}
+
+fn striped(start: u64, end: u64, spec: Spec) -> TemplateComponent {
+    TemplateComponent::striped(start, end, spec)
+}
+
+fn resolved(asked: &Asked, directory: Option<&Asked>, root: Option<&Asked>) -> WantedLayout {
+    resolve_asked(asked, directory, root, &Defaults::default(), MDT_BYTES_DEFAULT)
+}
+
+fn components(wanted: WantedLayout) -> Vec<WantedComponent> {
+    match wanted {
+        WantedLayout::Composite(components) => components,
+        WantedLayout::Plain(wanted) => panic!("{wanted:?}"),
+    }
+}
+
+fn plain(wanted: WantedLayout) -> Wanted {
+    match wanted {
+        WantedLayout::Plain(wanted) => wanted,
+        WantedLayout::Composite(components) => panic!("{components:?}"),
+    }
+}
+
+/// Start, end, stripe size, stripes; 0 stripes for what is not in objects.
+fn shape(components: &[WantedComponent]) -> Vec<(u64, u64, u64, i32)> {
+    let one = |c: &WantedComponent| match &c.holds {
+        Holds::Objects(w) => (c.start, c.end, u64::from(w.stripe_size), w.count.to_number()),
+        Holds::Mdt => (c.start, c.end, 0, 0),
+        Holds::Extension(size, _) => (c.start, c.end, *size, 0),
+    };
+    components.iter().map(one).collect()
+}
+
+#[test]
+fn sizes_follow_the_components() {
+    let all = Spec { count: Some(Count::All), ..Spec::default() };
+    let pfl = template(vec![striped(0, M, count(1)), striped(M, 4096 * M, count(4)), striped(4096 * M, EOF, all)]);
+    let shapes = shape(&components(resolved(&pfl, None, None)));
+    assert_eq!(shapes, [(0, M, M, 1), (M, 4096 * M, 4 * M, 4), (4096 * M, EOF, 4 * M, -1)]);
+    // `-E 1M -E 4M -c 2 -E eof -c 4`: the second has room for one stripe.
+    let pfl4 =
+        template(vec![striped(0, M, Spec::default()), striped(M, 4 * M, count(2)), striped(4 * M, EOF, count(4))]);
+    let shapes = shape(&components(resolved(&pfl4, None, None)));
+    assert_eq!(shapes, [(0, M, M, 1), (M, 4 * M, 4 * M, 1), (4 * M, EOF, 4 * M, 4)]);
+    // The largest power of two that divides the end.
+    let odd =
+        template(vec![striped(0, 7 * M, count(8)), striped(7 * M, 14 * M, count(8)), striped(14 * M, EOF, count(8))]);
+    let shapes = shape(&components(resolved(&odd, None, None)));
+    assert_eq!(shapes, [(0, 7 * M, M, 7), (7 * M, 14 * M, 2 * M, 4), (14 * M, EOF, 4 * M, 8)]);
+}
+
+#[test]
+fn the_first_that_asks_decides_the_kind() {
+    let composite = template(vec![striped(0, M, count(1)), striped(M, EOF, count(2))]);
+    let other = template(vec![striped(0, EOF, count(3))]);
+    let nothing = Asked::default();
+    let eight = Asked::Plain(Spec { stripe_size: Some(65536), ..count(8) });
+    assert_eq!(components(resolved(&nothing, Some(&composite), Some(&eight))).len(), 2);
+    assert_eq!(components(resolved(&nothing, None, Some(&composite))).len(), 2);
+    assert_eq!(components(resolved(&other, Some(&composite), None)).len(), 1);
+    // A plain one replaces a composite one wholly, and what lies behind that as well.
+    let sized = Asked::Plain(Spec { stripe_size: Some(1 << 20), ..Spec::default() });
+    let w = plain(resolved(&sized, Some(&composite), Some(&eight)));
+    assert_eq!((w.stripe_size, w.count), (1 << 20, Count::Stripes(1)));
+    let w = plain(resolved(&nothing, Some(&sized), Some(&composite)));
+    assert_eq!((w.stripe_size, w.count), (1 << 20, Count::Stripes(1)));
+    // Among plain ones nothing has changed.
+    let w = plain(resolved(&sized, Some(&eight), None));
+    assert_eq!((w.stripe_size, w.count), (1 << 20, Count::Stripes(8)));
+    let w = plain(resolved(&nothing, None, Some(&eight)));
+    assert_eq!((w.stripe_size, w.count), (65536, Count::Stripes(8)));
+    assert_eq!(plain(resolved(&nothing, None, None)).stripe_size, 4 << 20);
+}
+
+#[test]
+fn components_that_name_none_take_size_and_pool_from_above() {
+    let pool = Pool::new("flash").unwrap();
+    let directory = Asked::Plain(Spec {
+        stripe_size: Some(1 << 20),
+        pool: Some(pool.clone()),
+        osts: vec![2, 3],
+        ..Spec::default()
+    });
+    let asked = template(vec![striped(0, 64 * M, Spec::default()), striped(64 * M, EOF, count(4))]);
+    let all = resolved(&asked, Some(&directory), None);
+    let wanted: Vec<&Wanted> = all.all().into_iter().map(|(_, w)| w).collect();
+    assert!(wanted.iter().all(|w| w.stripe_size == 1 << 20 && w.pool.as_ref() == Some(&pool) && w.osts.is_empty()));
+    assert_eq!([wanted[0].count, wanted[1].count], [Count::Stripes(1), Count::Stripes(4)]);
+}
+
+#[test]
+fn data_on_the_mdt_is_cut_at_its_limit() {
+    let dom = |end| template(vec![TemplateComponent::on_mdt(end), striped(end, EOF, count(2))]);
+    let with = |asked: &Asked, max| shape(&components(resolve_asked(asked, None, None, &Defaults::default(), max)));
+    assert_eq!(with(&dom(64 * K), M), [(0, 64 * K, 0, 0), (64 * K, EOF, 4 * M, 2)]);
+    assert_eq!(with(&dom(2 * M), M), [(0, M, 0, 0), (M, EOF, 4 * M, 2)]);
+    assert_eq!(with(&dom(2 * M), M + 1), [(0, M, 0, 0), (M, EOF, 4 * M, 2)]);
+    assert_eq!(with(&dom(2 * M), 0), [(0, EOF, 4 * M, 2)]);
+    let alone = template(vec![TemplateComponent::on_mdt(2 * M)]);
+    assert_eq!(with(&alone, M), [(0, M, 0, 0)]);
+    assert_eq!(with(&alone, 0), [(0, 2 * M, 2 * M, 1)]);
+    let endless = template(vec![TemplateComponent::on_mdt(EOF)]);
+    assert_eq!(with(&endless, M), [(0, M, 0, 0)]);
+}
+
+#[test]
+fn what_grows_keeps_its_stripes() {
+    let grows = striped(0, EOF, Spec { stripe_size: Some(64 << 20), ..count(4) }).extendable(64 * M);
+    let components = components(resolved(&template(grows), None, None));
+    assert_eq!(shape(&components), [(0, 64 * M, 64 * M, 4), (64 * M, EOF, 64 * M, 0)]);
+    assert!(matches!(&components[1].holds, Holds::Extension(_, w) if w.count == Count::Stripes(4)));
+}
+
+#[test]
+fn each_mirror_begins_with_objects() {
+    let mirror = [striped(0, M, count(1)), striped(M, EOF, count(2))];
+    let dom = [TemplateComponent::on_mdt(64 * K), striped(64 * K, EOF, count(1))];
+    let asked = Asked::Composite(Template { components: [&mirror[..], &dom, &mirror].concat(), mirrors: 3 });
+    asked.check().unwrap();
+    let wanted = resolved(&asked, None, None);
+    assert_eq!(wanted.first().into_iter().map(|(i, _)| i).collect::<Vec<_>>(), [0, 4]);
+    assert_eq!(wanted.all().into_iter().map(|(i, _)| i).collect::<Vec<_>>(), [0, 1, 3, 4, 5]);
+    let plain = WantedLayout::Plain(resolve(&count(2), None, None, &Defaults::default()));
+    assert_eq!(plain.first().len(), 1);
+}
