@@ -7,8 +7,8 @@ DEMO ?= ./demo
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-build: ## the sheen program, optimised: target/release/sheen
-	$(CARGO) build --release -p sheen
+build: ## the sheen program and the C library, optimised: target/release/{sheen,liblustreapi.so}
+	$(CARGO) build --release -p sheen -p sheen-llapi
 
 demo: ## a file system with four layouts under ./demo, filled and checked; stays mounted
 	@scripts/deps.sh run
@@ -31,12 +31,17 @@ lint: ## format, warnings, licences and advisories of dependencies
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) deny --log-level error check
 
-install: build ## into /usr/local: sheen, lfs, lctl, mount.fuse.sheen
+install: build ## into /usr/local: sheen, lfs, lctl, mount.fuse.sheen, liblustreapi with its headers
 	install -D target/release/sheen $(DESTDIR)/usr/local/bin/sheen
 	ln -sf sheen $(DESTDIR)/usr/local/bin/lfs
 	ln -sf sheen $(DESTDIR)/usr/local/bin/lctl
 	install -d $(DESTDIR)/sbin
 	ln -sf /usr/local/bin/sheen $(DESTDIR)/sbin/mount.fuse.sheen
+	install -D -m 644 target/release/liblustreapi.so $(DESTDIR)/usr/local/lib/liblustreapi.so.1
+	ln -sf liblustreapi.so.1 $(DESTDIR)/usr/local/lib/liblustreapi.so
+	install -D -m 644 target/release/liblustreapi.a $(DESTDIR)/usr/local/lib/liblustreapi.a
+	install -D -m 644 -t $(DESTDIR)/usr/local/include/lustre crates/llapi/include/lustre/lustreapi.h
+	install -D -m 644 -t $(DESTDIR)/usr/local/include/linux/lustre crates/llapi/include/linux/lustre/lustre_user.h
 
 clean: ## what was built
 	$(CARGO) clean

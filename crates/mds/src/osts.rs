@@ -1,12 +1,15 @@
-//! The OSTs of the file system: kept in step with the MGS, and what the allocator sees of them.
+//! The OSTs of the file system and their pools: kept in step with the MGS, and what the allocator sees of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use sheen_layout::Ost;
+use sheen_layout::{Ost, Placer};
 use sheen_lnet::Nid;
 use sheen_mgc::Mgc;
 use sheen_rpc::{Import, ImportConfig};
@@ -34,6 +37,8 @@ pub(crate) struct Osts {
     map: Mutex<Map>,
     /// As placement sees them, by index.
     view: RwLock<Arc<Vec<Ost>>>,
+    /// By name. Written before `known` is set.
+    pools: RwLock<BTreeMap<String, Arc<PoolOsts>>>,
     /// Whether the MGS has said which there are.
     known: AtomicBool,
     /// When free space was last asked for.
@@ -41,11 +46,32 @@ pub(crate) struct Osts {
     changed: Notify,
 }
 
+/// The OSTs of a pool.
+pub(crate) struct PoolOsts {
+    /// Indices, rising.
+    members: Vec<u32>,
+    /// Round robin goes on within the pool: files of other pools in between would make all of its files begin on the same OST.
+    pub placer: Mutex<Placer>,
+}
+
+impl PoolOsts {
+    /// Those of `all` that are in the pool.
+    pub fn of(&self, all: &[Ost]) -> Vec<Ost> {
+        all.iter().filter(|ost| self.has(ost.index)).copied().collect()
+    }
+
+    /// Whether an OST is in the pool.
+    pub fn has(&self, index: u32) -> bool {
+        self.members.binary_search(&index).is_ok()
+    }
+}
+
 impl Osts {
     pub fn new() -> Osts {
         Osts {
             map: Mutex::new(BTreeMap::new()),
             view: RwLock::new(Arc::new(Vec::new())),
+            pools: RwLock::new(BTreeMap::new()),
             known: AtomicBool::new(false),
             asked: Mutex::new(Instant::ZERO),
             changed: Notify::new(),
@@ -67,9 +93,19 @@ impl Osts {
         self.map.lock().get(&index).map(|(osp, _)| osp.clone()).filter(|osp| osp.connected())
     }
 
+    /// The pool of that name, if there is one with OSTs in it.
+    pub fn pool(&self, name: &str) -> Option<Arc<PoolOsts>> {
+        self.pools.read().get(name).filter(|pool| !pool.members.is_empty()).cloned()
+    }
+
+    /// Whether the MGS has said which OSTs and pools there are.
+    pub fn known(&self) -> bool {
+        self.known.load(Acquire)
+    }
+
     /// Whether it is known which OSTs there are and of each whether it answers.
     pub fn settled(&self) -> bool {
-        self.known.load(Relaxed) && self.map.lock().values().all(|(osp, _)| osp.tried())
+        self.known() && self.map.lock().values().all(|(osp, _)| osp.tried())
     }
 
     /// Whether every OST that is to be used has answered since the start.
@@ -118,8 +154,24 @@ impl Osts {
             let oss = servers.get(target.nids.first().map_or("", String::as_str)).copied().unwrap_or(0);
             self.put(mdt, target, oss);
         }
-        self.known.store(true, Relaxed);
+        self.set_pools(mdt, config);
+        self.known.store(true, Release);
         self.rebuild();
+    }
+
+    /// A pool that is as it was stays, with its place in the round robin.
+    fn set_pools(&self, mdt: &Arc<Mdt>, config: &Config) {
+        let mut pools = self.pools.write();
+        let old = std::mem::take(&mut *pools);
+        for pool in &config.pools {
+            let mut members = pool.osts.clone();
+            members.sort_unstable();
+            let same = old.get(&pool.name).filter(|known| known.members == members).cloned();
+            let fresh = || Arc::new(PoolOsts { members, placer: Mutex::new(Placer::new(mdt.rt.random_u64())) });
+            pools.insert(pool.name.clone(), same.unwrap_or_else(fresh));
+        }
+        drop(pools);
+        crate::params::register_pools(mdt, &config.pools, old.keys().map(String::as_str));
     }
 
     fn put(&self, mdt: &Arc<Mdt>, target: &Target, oss: u32) {

@@ -1,10 +1,11 @@
-//! The parameters and devices of an MDT, by Lustre's names: `mdt.*`, `lod.*`, `osp.*`.
+//! The parameters and devices of an MDT, by Lustre's names: `mdt.*`, `lod.*`, `osp.*`, and its pools: `lov.*-mdtlov.pools.*`.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use sheen_layout::{STRIPE_SIZE_MAX, STRIPE_SIZE_UNIT, STRIPES_MAX};
 use sheen_params::{Device, Param};
+use sheen_wire::mgs::{Pool, TargetKind, target_name};
 use sheen_wire::{Errno, StatFs};
 
 use crate::mdt::Mdt;
@@ -33,6 +34,7 @@ pub(crate) fn unregister(mdt: &Mdt) {
     mdt.locks.server.unregister(params);
     params.unregister(&format!("mdt.{}", mdt.name));
     params.unregister(&format!("lod.{}", lod_name(mdt)));
+    params.unregister(&format!("lov.{}", lod_name(mdt)));
     for osp in mdt.osts.all() {
         params.unregister(&format!("osp.{}", osp_name(mdt, &osp)));
         params.remove_device(&osp_name(mdt, &osp));
@@ -64,6 +66,19 @@ pub(crate) fn register_osp(mdt: &Arc<Mdt>, osp: &Arc<Osp>) {
     });
     let (device, lod) = (name.clone(), format!("{}_UUID", lod_name(mdt)));
     mdt.params.add_device(&name, move || Device::new("osp", &device, &lod));
+}
+
+/// Registers the pools that there are, each with its OSTs a line, and takes those of `old` back that are gone.
+pub(crate) fn register_pools<'a>(mdt: &Arc<Mdt>, pools: &[Pool], old: impl Iterator<Item = &'a str>) {
+    let dir = format!("lov.{}.pools", lod_name(mdt));
+    for pool in pools {
+        let line = |ost: &u32| format!("{}_UUID\n", target_name(&mdt.config.fsname, TargetKind::Ost, *ost));
+        let lines: String = pool.osts.iter().map(line).collect();
+        mdt.params.register(&format!("{dir}.{}", pool.name), Param::text(move || lines.clone()));
+    }
+    for gone in old.filter(|name| pools.iter().all(|p| p.name != *name)) {
+        mdt.params.unregister(&format!("{dir}.{gone}"));
+    }
 }
 
 fn register_mdt(mdt: &Arc<Mdt>) {

@@ -15,7 +15,7 @@ use tracing::error;
 use crate::commit::Goal;
 use crate::locks::{self, Change};
 use crate::mdt::{Core, Mdt};
-use crate::osts::SETTLE;
+use crate::osts::{PoolOsts, SETTLE};
 
 /// Disk space that one more inode with its entry takes, in bytes, for the number of free inodes: an inode and an entry are about
 /// 300 bytes, doubled by half-full pages of the B-tree, and doubled again for the pages that a commit copies.
@@ -242,27 +242,36 @@ impl Env for MdtEnv<'_> {
         let tunables = &self.mdt.tunables;
         let mut wanted = resolve(&ask.own, ask.dir.as_ref(), ask.root.as_ref(), &tunables.defaults());
         tunables.place(&mut wanted);
-        if wanted.pool.is_some() {
-            // There are no pools yet, so none of that name.
-            return Err(Errno::EINVAL);
-        }
-        self.mdt.osts.used(self.now);
-        let (osts, view) = (&self.mdt.osts, self.mdt.osts.view());
+        let osts = &self.mdt.osts;
+        osts.used(self.now);
         let starting = self.now.since(self.mdt.started) < SETTLE;
+        if starting && wanted.pool.is_some() && !osts.known() {
+            self.wait = true;
+            return Err(Errno::ENOSPC);
+        }
+        let pool = self.mdt.pool(&ask.own, &mut wanted)?;
+        let view = pool.as_ref().map_or_else(|| osts.view(), |pool| Arc::new(pool.of(&osts.view())));
         if starting && is_short(&wanted, &view) && !osts.heard_of_all() {
             self.wait = true;
             return Err(Errno::ENOSPC);
         }
-        let placed = self.placer.place(&wanted, &view, &tunables.limits());
+        let limits = tunables.limits();
+        let placed = match &pool {
+            Some(pool) => pool.placer.lock().place(&wanted, &view, &limits),
+            None => self.placer.place(&wanted, &view, &limits),
+        };
         self.wait = starting && placed.is_err() && !osts.settled();
         Ok(Allocation { stripe_size: wanted.stripe_size, pool: wanted.pool, osts: placed? })
     }
 
     fn check(&self, spec: &Spec) -> Result<()> {
-        let view = self.mdt.osts.view();
+        let osts = &self.mdt.osts;
+        let view = match &spec.pool {
+            Some(name) => Arc::new(osts.pool(name.as_str()).ok_or(Errno::EINVAL)?.of(&osts.view())),
+            None => osts.view(),
+        };
         let exists = |index: &u32| view.binary_search_by_key(index, |o| o.index).is_ok();
-        let fine = spec.pool.is_none() && spec.start.iter().chain(&spec.osts).all(exists);
-        if fine { Ok(()) } else { Err(Errno::EINVAL) }
+        if spec.start.iter().chain(&spec.osts).all(exists) { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
     fn statfs(&self, files: u64) -> StatFs {
@@ -271,6 +280,31 @@ impl Env for MdtEnv<'_> {
 
     fn may_be_open(&self, fid: Fid) -> bool {
         self.mdt.locks.may_be_open(fid)
+    }
+}
+
+impl Mdt {
+    /// The pool to place in. One that the user named himself must exist and have OSTs (EINVAL).
+    ///
+    /// An inherited one gives way: a default outlives its pool, and then the file is made on any OSTs and names no pool, as Lustre's; so
+    /// it does where exact OSTs are asked for that are not in the pool. An OST to begin with leads out of a pool only if the user
+    /// himself named it.
+    fn pool(&self, own: &Spec, wanted: &mut Wanted) -> Result<Option<Arc<PoolOsts>>> {
+        let Some(name) = &wanted.pool else { return Ok(None) };
+        let inherited = own.pool.is_none();
+        let pool = match self.osts.pool(name.as_str()) {
+            None if !inherited => return Err(Errno::EINVAL),
+            pool => pool,
+        };
+        let has = |index: &u32| pool.as_ref().is_some_and(|pool| pool.has(*index));
+        if own.start.is_none() && pool.is_some() {
+            wanted.start = wanted.start.filter(has);
+        }
+        if inherited && (pool.is_none() || !wanted.start.iter().chain(&wanted.osts).all(has)) {
+            wanted.pool = None;
+            return Ok(None);
+        }
+        Ok(pool)
     }
 }
 

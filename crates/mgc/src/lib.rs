@@ -9,7 +9,7 @@ use std::time::Duration;
 use sheen_lnet::{Net, Nid};
 use sheen_rpc::{Import, ImportConfig};
 use sheen_rt::Rt;
-use sheen_wire::mgs::{Config, Reply, Request, TargetKind};
+use sheen_wire::mgs::{Config, PoolChange, Reply, Request, TargetKind};
 use sheen_wire::{Bulk, Errno, Mgs, Result};
 use tracing::{info, warn};
 
@@ -89,6 +89,19 @@ impl Mgc {
     pub async fn list(&self) -> Result<Vec<String>> {
         match self.call(Request::List).await? {
             Reply::Names(names) => Ok(names),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// Changes a pool of OSTs; answers when the change is durable. Who watches hears of it.
+    ///
+    /// # Errors
+    /// EINVAL: no such file system, or a name that cannot be. Others are the MGS's (its module `pools`). EIO: the MGS cannot write its
+    /// registry.
+    pub async fn change_pool(&self, fsname: &str, pool: &str, change: PoolChange) -> Result<()> {
+        let request = Request::ChangePool { fsname: fsname.into(), pool: pool.into(), change };
+        match self.call(request).await? {
+            Reply::PoolChanged(result) => result,
             _ => Err(Errno::EPROTO),
         }
     }

@@ -1,10 +1,11 @@
-//! The management service: which targets a file system has and where they are.
+//! The management service: which targets a file system has and where they are, and into which pools its OSTs are put.
 //!
-//! * [`registry`]: what is known, as a state machine;
+//! * [`registry`]: what is known, as a state machine; [`pools`]: its part that has to do with pools;
 //! * [`service`]: the target `MGS`: persists every change before it is answered, and wakes those who watch.
 //!
 //! Clients of it use the crate `sheen-mgc`.
 
+pub mod pools;
 pub mod registry;
 pub mod service;
 

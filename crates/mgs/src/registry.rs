@@ -1,4 +1,4 @@
-//! What the MGS knows: the targets of every file system. A pure state machine; `service.rs` persists and serves it.
+//! What the MGS knows: the targets and pools of every file system. A pure state machine; `service.rs` persists and serves it.
 //!
 //! Invariants: within a file system and kind an index has one uuid and a uuid one index, for ever; `version` rises with every
 //! change and with nothing else; targets are sorted by kind, then index.
@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use sheen_wire::mgs::{Config, FSNAME_MAX, TARGETS_MAX, Target, TargetKind};
+use sheen_wire::mgs::{Config, FSNAME_MAX, PoolChange, TARGETS_MAX, Target, TargetKind};
 use sheen_wire::{Errno, Result};
+
+use crate::pools;
 
 /// Most file systems of one MGS.
 pub const FILE_SYSTEMS_MAX: usize = 1024;
@@ -17,8 +19,10 @@ pub const UUID_BYTES_MAX: usize = 39;
 pub const NIDS_MAX: usize = 32;
 /// See [`NIDS_MAX`].
 pub const NID_BYTES_MAX: usize = 280;
-/// Version of the form on disk.
-const FORMAT: u32 = 1;
+/// Version of the form on disk: 2 has pools.
+const FORMAT: u32 = 2;
+/// The oldest one that is read.
+const FORMAT_MIN: u32 = 1;
 
 /// All file systems.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -87,12 +91,24 @@ impl Registry {
             fsname: new.fsname.to_string(),
             version: 0,
             targets: Vec::new(),
+            pools: Vec::new(),
         });
         let target = Target { kind: new.kind, index, uuid: new.uuid.to_string(), nids: new.nids.to_vec() };
         let at = config.targets.partition_point(|t| (t.kind, t.index) < (target.kind, index));
         config.targets.insert(at, target);
         config.version += 1;
         Ok((index, true))
+    }
+
+    /// Changes a pool of a file system.
+    ///
+    /// # Errors
+    /// EINVAL: there is no such file system. Else as [`pools::apply`]. Nothing is changed then.
+    pub fn change_pool(&mut self, fsname: &str, pool: &str, change: PoolChange) -> Result<()> {
+        let config = self.systems.get_mut(fsname).ok_or(Errno::EINVAL)?;
+        pools::apply(config, pool, change)?;
+        config.version += 1;
+        Ok(())
     }
 
     /// As kept on disk.
@@ -112,11 +128,12 @@ impl Registry {
     /// The bytes are not a registry, or one of a later format.
     pub fn decode(bytes: &[u8]) -> Result<Registry, RegistryError> {
         let stored: Stored = serde_json::from_slice(bytes)?;
-        if stored.format != FORMAT {
+        if !(FORMAT_MIN..=FORMAT).contains(&stored.format) {
             return Err(RegistryError::Format(stored.format));
         }
         let systems = stored.file_systems.into_iter().map(|mut config| {
             config.targets.sort_by_key(|t| (t.kind, t.index));
+            config.pools.sort_by(|a, b| a.name.cmp(&b.name));
             (config.fsname.clone(), config)
         });
         Ok(Registry { systems: systems.collect() })
@@ -229,11 +246,47 @@ mod tests {
     fn survives_the_disk_and_refuses_what_it_does_not_know() {
         let mut r = Registry::default();
         register(&mut r, TargetKind::Ost, None, "a", "10.0.0.1@tcp").unwrap();
+        r.change_pool("sheen", "p1", PoolChange::New).unwrap();
+        r.change_pool("sheen", "p1", PoolChange::Add { ost: 0 }).unwrap();
         let bytes = r.encode().unwrap();
         assert_eq!(Registry::decode(&bytes).unwrap(), r);
-        let later = String::from_utf8(bytes.clone()).unwrap().replace("\"format\": 1", "\"format\": 2");
-        assert!(matches!(Registry::decode(later.as_bytes()), Err(RegistryError::Format(2))));
+        let later = String::from_utf8(bytes.clone()).unwrap().replace("\"format\": 2", "\"format\": 3");
+        assert!(matches!(Registry::decode(later.as_bytes()), Err(RegistryError::Format(3))));
         assert!(matches!(Registry::decode(&bytes[..20]), Err(RegistryError::Damaged(_))));
+    }
+
+    /// As 0.1.0 wrote it.
+    #[test]
+    fn a_registry_from_before_there_were_pools_still_opens() {
+        let bytes = br#"{
+  "format": 1,
+  "file_systems": [
+    {
+      "fsname": "sheen",
+      "version": 3,
+      "targets": [
+        { "kind": "Mdt", "index": 0, "uuid": "m", "nids": ["10.0.0.1@tcp"] },
+        { "kind": "Ost", "index": 0, "uuid": "a", "nids": ["10.0.0.1@tcp"] }
+      ]
+    }
+  ]
+}"#;
+        let mut r = Registry::decode(bytes).unwrap();
+        assert_eq!(r.config("sheen").map(|c| (c.version, c.targets.len(), c.pools.len())), Some((3, 2, 0)));
+        r.change_pool("sheen", "p1", PoolChange::New).unwrap();
+        assert_eq!(r.config("sheen").map(|c| (c.version, c.pools.len())), Some((4, 1)));
+    }
+
+    #[test]
+    fn a_change_of_a_pool_raises_the_version_and_a_refused_one_does_not() {
+        let mut r = Registry::default();
+        register(&mut r, TargetKind::Ost, None, "a", "n1").unwrap();
+        assert_eq!(r.change_pool("sheen", "p1", PoolChange::New), Ok(()));
+        assert_eq!(r.config("sheen").unwrap().version, 2);
+        assert_eq!(r.change_pool("sheen", "p1", PoolChange::New), Err(Errno::EEXIST));
+        assert_eq!(r.change_pool("nofs", "p1", PoolChange::New), Err(Errno::EINVAL));
+        assert_eq!(r.config("sheen").unwrap().version, 2);
+        assert!(r.config("nofs").is_none());
     }
 
     proptest::proptest! {

@@ -6,22 +6,25 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use sheen_params::{Device, Param, Params};
 use sheen_rpc::{BoxFuture, Export, Response, Service};
 use sheen_rt::{LockGuard, Rt};
-use sheen_wire::mgs::{Config, Reply, Request, target_name};
+use sheen_wire::mgs::{Config, PoolChange, Reply, Request, target_name};
 use sheen_wire::{Bulk, Errno, Result};
 use tokio::sync::{OwnedMutexGuard, watch};
 use tracing::{error, info, warn};
 
+use crate::pools;
 use crate::registry::{Registration, Registry, RegistryError};
 
 /// Longest time that a `Watch` waits.
 pub const WATCH_MAX: Duration = Duration::from_secs(60);
+/// Longest time that setting a parameter waits for the disk: less than who asks through the control socket waits for its answer.
+const SET_MAX: Duration = Duration::from_secs(4);
 /// The registry's file in the MGS's directory.
 const FILE: &str = "registry.json";
 /// Held while the directory is served.
@@ -29,11 +32,12 @@ const LOCK: &str = "lock";
 
 /// A running MGS. Give it to `rpc::Server::add` under the name `MGS`.
 pub struct Mgs {
+    me: Weak<Mgs>,
     rt: Rt,
     file: PathBuf,
     params: Params,
     incarnation: u64,
-    /// Taken by the one registration that is being made, for as long as its file is being written: also where the one who asked for
+    /// Taken by the one change that is being made, for as long as its file is being written: also where the one who asked for
     /// it has gone meanwhile.
     change: Arc<tokio::sync::Mutex<()>>,
     registry: Mutex<Registry>,
@@ -85,7 +89,8 @@ impl Mgs {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Registry::default(),
             Err(error) => return Err(MgsError::Io { path: file, error }),
         };
-        let mgs = Arc::new(Mgs {
+        let mgs = Arc::new_cyclic(|me| Mgs {
+            me: me.clone(),
             incarnation: rt.random_u64(),
             change: Arc::default(),
             registry: Mutex::new(registry),
@@ -122,12 +127,35 @@ impl Mgs {
         };
         self.params.register("mgs.MGS.filesystems", Param::text(names));
         self.params.add_device("MGS", || Device::new("mgs", "MGS", "MGS"));
+        let names = self.registry.lock().names();
+        names.iter().for_each(|fsname| self.register_pools(fsname));
+    }
+
+    /// `mgs.MGS.pools.FSNAME` shows the pools of a file system; it is set to a change of one, as [`pools::write`] writes it, which is how
+    /// `lctl` asks for changes. Setting it returns when the change is durable; ETIMEDOUT if that takes longer than [`SET_MAX`].
+    fn register_pools(&self, fsname: &str) {
+        let (shown, changed, name) = (self.me.clone(), self.me.clone(), fsname.to_string());
+        let show = {
+            let fsname = name.clone();
+            move || {
+                let config = shown.upgrade().and_then(|mgs| mgs.config(&fsname));
+                config.map(|c| pools::render(&fsname, &c.pools)).unwrap_or_default()
+            }
+        };
+        let change = move |text: &str| {
+            let mgs = changed.upgrade().ok_or(Errno::ENODEV)?;
+            let (pool, change) = pools::read(&name, text)?;
+            let (rt, fsname, pool) = (mgs.rt.clone(), name.clone(), pool.to_string());
+            // A task of its own: it ends by itself where nobody waits for it any more.
+            let task = rt.spawn("pool", async move { mgs.change_pool(&fsname, &pool, change).await });
+            let done = rt.block_on_thread(rt.timeout(SET_MAX, task)).map_err(|_| Errno::EOPNOTSUPP)?;
+            done.map_err(|_| Errno::ETIMEDOUT)?.map_err(|_| Errno::ESHUTDOWN)?
+        };
+        self.params.register(&format!("mgs.MGS.pools.{fsname}"), Param::text_rw(show, change));
     }
 
     async fn execute(&self, request: Request) -> Result<Reply> {
-        if self.lock.lock().is_none() {
-            return Err(Errno::ESHUTDOWN);
-        }
+        self.check_running()?;
         match request {
             Request::Register { fsname, kind, index, uuid, nids } => {
                 let new = Registration { fsname: &fsname, kind, index, uuid: &uuid, nids: &nids };
@@ -136,7 +164,15 @@ impl Mgs {
             Request::GetConfig { fsname } => self.config(&fsname).map(Reply::Config).ok_or(Errno::ENOENT),
             Request::Watch { fsname, version } => Ok(Reply::Config(self.watch(fsname, version).await)),
             Request::List => Ok(Reply::Names(self.registry.lock().names())),
+            Request::ChangePool { fsname, pool, change } => match self.change_pool(&fsname, &pool, change).await {
+                Err(Errno::ESHUTDOWN) => Err(Errno::ESHUTDOWN),
+                result => Ok(Reply::PoolChanged(result)),
+            },
         }
+    }
+
+    fn check_running(&self) -> Result<()> {
+        if self.lock.lock().is_some() { Ok(()) } else { Err(Errno::ESHUTDOWN) }
     }
 
     async fn register(&self, new: Registration<'_>) -> Result<u32> {
@@ -146,10 +182,27 @@ impl Mgs {
         if changed {
             let _one = self.save(&next, one).await?;
             info!("{} ({}) is at {}", target_name(new.fsname, new.kind, index), new.uuid, new.nids.join(","));
-            *self.registry.lock() = next;
-            self.changes.send_modify(|n| *n += 1);
+            self.publish(next);
+            self.register_pools(new.fsname);
         }
         Ok(index)
+    }
+
+    async fn change_pool(&self, fsname: &str, pool: &str, change: PoolChange) -> Result<()> {
+        let one = self.change.clone().lock_owned().await;
+        self.check_running()?;
+        let mut next = self.registry.lock().clone();
+        next.change_pool(fsname, pool, change)?;
+        let _one = self.save(&next, one).await?;
+        info!("{fsname}: {}", pools::write(fsname, pool, change));
+        self.publish(next);
+        Ok(())
+    }
+
+    /// What is on disk is shown to everybody.
+    fn publish(&self, next: Registry) {
+        *self.registry.lock() = next;
+        self.changes.send_modify(|n| *n += 1);
     }
 
     /// Writes the registry. `one` goes with the writing, and comes back with it.
@@ -158,7 +211,7 @@ impl Mgs {
         let bytes = registry.encode().map_err(|_| Errno::EIO)?;
         let (saved, one) = self.rt.run_blocking(move || (disk.write_atomic(&file, &bytes), one)).await;
         saved.map(|()| one).map_err(|e| {
-            error!("cannot write {}: {e}; the registration is refused, the target will try again", self.file.display());
+            error!("cannot write {}: {e}; the change is refused, a target will try again", self.file.display());
             Errno::EIO
         })
     }
@@ -187,7 +240,7 @@ impl Mgs {
 
     /// The configuration, empty where nothing is known.
     fn current(&self, fsname: &str) -> Config {
-        let nothing = || Config { fsname: fsname.to_string(), version: 0, targets: Vec::new() };
+        let nothing = || Config { fsname: fsname.to_string(), version: 0, targets: Vec::new(), pools: Vec::new() };
         self.config(fsname).unwrap_or_else(nothing)
     }
 }

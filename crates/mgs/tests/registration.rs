@@ -11,9 +11,9 @@ use sheen_mgc::Mgc;
 use sheen_mgs::{Mgs, MgsError};
 use sheen_params::Params;
 use sheen_rpc::{Import, ImportConfig, Server};
-use sheen_rt::Rt;
 use sheen_rt::sim::{Sim, SimConfig};
-use sheen_wire::mgs::{Reply, Request, TargetKind};
+use sheen_rt::{RealOptions, Rt};
+use sheen_wire::mgs::{Pool, PoolChange, Reply, Request, TargetKind};
 use sheen_wire::{Bulk, Errno};
 
 const PORT: u16 = 7988;
@@ -134,4 +134,78 @@ fn a_stop_answers_those_who_watch() {
         assert!(matches!(watch.await.unwrap().map(|r| r.body), Ok(Reply::Config(config)) if config.version == 0));
     })
     .unwrap();
+}
+
+#[test]
+fn pools_are_heard_of_by_who_watches_and_survive_a_crash() {
+    let sim = Sim::new(5, SimConfig::default());
+    let (server_addr, far) = (sim.addr(1, PORT), sim.rt(2));
+    let first = sim.rt(1);
+    let world = &sim;
+    sim.run(async {
+        let host = mgs(&first, server_addr).await;
+        let mgc = Mgc::new(Net::new(far.clone()), vec![Nid::Tcp(server_addr)], "lctl");
+        for index in 0..2 {
+            let uuid = format!("u{index}");
+            mgc.register("sheen", TargetKind::Ost, Some(index), &uuid, &nids("a@tcp")).await.unwrap();
+        }
+        let before = mgc.config("sheen").await.unwrap();
+        let watching = Mgc::new(Net::new(far.clone()), vec![Nid::Tcp(server_addr)], "watcher");
+        let watch = far.spawn("watch", async move { watching.watch("sheen", before.version).await });
+        far.sleep(Duration::from_secs(5)).await;
+        assert!(!watch.is_finished());
+        mgc.change_pool("sheen", "p1", PoolChange::New).await.unwrap();
+        let heard = watch.await.unwrap().unwrap();
+        assert_eq!(heard.pools, [Pool { name: "p1".into(), osts: vec![] }]);
+
+        mgc.change_pool("sheen", "p1", PoolChange::Add { ost: 1 }).await.unwrap();
+        // A refusal is an answer: nobody tries again until it fits.
+        let refused = async |pool, change| mgc.change_pool("sheen", pool, change).await.unwrap_err();
+        assert_eq!(refused("p1", PoolChange::New).await, Errno::EEXIST);
+        assert_eq!(refused("p1", PoolChange::Add { ost: 9 }).await, Errno::ENODEV);
+        assert_eq!(refused("p1", PoolChange::Remove { ost: 0 }).await, Errno::ENOENT);
+        assert_eq!(mgc.change_pool("nofs", "p1", PoolChange::New).await, Err(Errno::EINVAL));
+        let known = mgc.config("sheen").await.unwrap();
+        assert_eq!(known.pools, [Pool { name: "p1".into(), osts: vec![1] }]);
+        let shown = host.params.get("mgs.MGS.pools.sheen").unwrap();
+        assert_eq!(shown[0].value, "p1: sheen-OST0001_UUID\n");
+
+        world.crash_host(1);
+        drop(host);
+        let host = mgs(&world.rt(1), server_addr).await;
+        let again = mgc.config("sheen").await.unwrap();
+        assert_eq!((again.version, again.pools), (known.version, known.pools));
+        assert_eq!(host.params.get("mgs.MGS.pools.sheen").unwrap()[0].value, "p1: sheen-OST0001_UUID\n");
+        mgc.change_pool("sheen", "p1", PoolChange::Destroy).await.unwrap();
+        assert!(mgc.config("sheen").await.unwrap().pools.is_empty());
+        drop((host.server, host.mgs));
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_pool_is_changed_by_setting_the_parameter() {
+    let dir = tempfile::tempdir().unwrap();
+    let (runtime, rt) = Rt::real(RealOptions::default()).unwrap();
+    let params = Params::new();
+    let started = runtime.block_on(async {
+        let net = Net::new(rt.clone());
+        let server = Server::new(net.clone());
+        let mgs = Mgs::start(rt.clone(), dir.path(), params.clone()).await.unwrap();
+        server.add::<sheen_wire::Mgs>(sheen_mgc::MGS_TARGET, mgs.clone());
+        let mgc = Mgc::new(net, vec![Nid::Lo], "target");
+        assert!(params.get("mgs.MGS.pools.*").is_err(), "no file system is known yet");
+        mgc.register("sheen", TargetKind::Ost, None, "u1", &nids("10.0.0.7@tcp")).await.unwrap();
+        (server, mgs)
+    });
+    // As the thread of the control socket does it, outside of the runtime.
+    let set = |value: &str| params.set("mgs.MGS.pools.sheen", value).unwrap()[0].result.clone().map_err(|e| e.errno);
+    assert_eq!(set("pool_new p1"), Ok(()));
+    assert_eq!(set("pool_add p1 sheen-OST0000_UUID"), Ok(()));
+    assert_eq!(set("pool_add p1 sheen-OST0000_UUID"), Err(Errno::EEXIST));
+    assert_eq!(set("pool_new p1"), Err(Errno::EEXIST));
+    assert_eq!(set("pool_new"), Err(Errno::EINVAL));
+    assert_eq!(params.get("mgs.MGS.pools.sheen").unwrap()[0].value, "p1: sheen-OST0000_UUID\n");
+    started.1.stop();
+    assert!(params.set("mgs.MGS.pools.sheen", "pool_destroy p1").is_err(), "a stopped MGS changes nothing");
 }

@@ -1,11 +1,19 @@
-//! The management protocol: which targets a file system has and where they are.
+//! The management protocol: which targets a file system has and where they are, and into which pools its OSTs are put.
 
 use serde::{Deserialize, Serialize};
+
+use crate::Errno;
 
 /// Longest file system name, as in Lustre: 8 characters of `[A-Za-z0-9_-]`.
 pub const FSNAME_MAX: usize = 8;
 /// Most OSTs of a file system (indices are 16 bit on the wire of Lustre).
 pub const TARGETS_MAX: usize = 65535;
+/// Longest name of a pool, as in Lustre: 15 characters of `[A-Za-z0-9_-]`.
+pub const POOL_NAME_MAX: usize = 15;
+/// Most pools of a file system.
+pub const POOLS_MAX: usize = 256;
+/// Most members of all pools of a file system together, so that pools are the smaller part of a configuration.
+pub const POOL_MEMBERS_MAX: usize = 1 << 16;
 
 /// What a target stores.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -44,6 +52,42 @@ pub fn target_name(fsname: &str, kind: TargetKind, index: u32) -> String {
     }
 }
 
+/// The OST that a user names as `sheen-OST0001_UUID`, `sheen-OST0001` or `OST0001`: always four hexadecimal digits, as in Lustre.
+pub fn parse_ost(fsname: &str, text: &str) -> Option<u32> {
+    let text = text.strip_suffix("_UUID").unwrap_or(text);
+    let name = text.strip_prefix(fsname).and_then(|rest| rest.strip_prefix('-')).unwrap_or(text);
+    let digits = name.strip_prefix("OST").filter(|d| d.len() == 4 && d.bytes().all(|b| b.is_ascii_hexdigit()))?;
+    u32::from_str_radix(digits, 16).ok().filter(|index| (*index as usize) < TARGETS_MAX)
+}
+
+/// OSTs that files can be confined to, under a name.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Pool {
+    /// At most [`POOL_NAME_MAX`] characters.
+    pub name: String,
+    /// Indices of its OSTs, in the order in which they were added, each once.
+    pub osts: Vec<u32>,
+}
+
+/// What is done to a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum PoolChange {
+    /// It is made, without OSTs.
+    New,
+    /// An OST is added.
+    Add {
+        /// Its index.
+        ost: u32,
+    },
+    /// An OST is taken out. Objects that lie there stay.
+    Remove {
+        /// Its index.
+        ost: u32,
+    },
+    /// It goes, with or without OSTs in it. Files that were made in it stay as they are.
+    Destroy,
+}
+
 /// A file system as the MGS knows it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Config {
@@ -53,6 +97,16 @@ pub struct Config {
     pub version: u64,
     /// Sorted by kind, then index.
     pub targets: Vec<Target>,
+    /// Sorted by name. Absent from what was stored before there were pools.
+    #[serde(default)]
+    pub pools: Vec<Pool>,
+}
+
+impl Config {
+    /// The pool of that name.
+    pub fn pool(&self, name: &str) -> Option<&Pool> {
+        self.pools.iter().find(|p| p.name == name)
+    }
 }
 
 /// A request to the MGS.
@@ -85,6 +139,15 @@ pub enum Request {
     },
     /// Names of all file systems. Answered with `Names`.
     List,
+    /// Changes a pool. Answered with `PoolChanged` once the change is durable, or refused.
+    ChangePool {
+        /// File system.
+        fsname: String,
+        /// Name of the pool, without the file system's.
+        pool: String,
+        /// What is done to it.
+        change: PoolChange,
+    },
 }
 
 /// A successful answer of the MGS.
@@ -99,6 +162,9 @@ pub enum Reply {
     Config(Config),
     /// To `List`.
     Names(Vec<String>),
+    /// To `ChangePool`: done, or why not, as the module `pools` of the MGS says. Not the request's own error, since ENODEV as such would say
+    /// that there is no MGS.
+    PoolChanged(Result<(), Errno>),
 }
 
 impl Request {
@@ -109,6 +175,25 @@ impl Request {
             Request::GetConfig { .. } => "get_config",
             Request::Watch { .. } => "watch",
             Request::List => "list",
+            Request::ChangePool { .. } => "change_pool",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn osts_as_users_name_them() {
+        for text in ["sheen-OST001f_UUID", "sheen-OST001f", "OST001f", "OST001F_UUID"] {
+            assert_eq!(parse_ost("sheen", text), Some(0x1f), "{text}");
+        }
+        for text in ["", "OST", "OST1", "OST00010", "OST00g1", "OST+001", "MDT0000", "other-OST0001", "sheenOST0001"] {
+            assert_eq!(parse_ost("sheen", text), None, "{text}");
+        }
+        assert_eq!(parse_ost("sheen", "OSTffff"), None, "past the last index");
+        // A file system may be called like this.
+        assert_eq!((parse_ost("OST", "OST-OST0001"), parse_ost("OST", "OST0001")), (Some(1), Some(1)));
     }
 }

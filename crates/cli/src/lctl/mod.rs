@@ -1,4 +1,4 @@
-//! `lctl`: parameters, devices and NIDs of every Sheen process of this machine that the user may reach.
+//! `lctl`: parameters, devices and NIDs of every Sheen process of this machine that the user may reach, and pools of OSTs.
 //!
 //! Each process answers on a control socket ([`sheen_params::control`]); `lctl` asks them all and merges what they say, sorted by name,
 //! so that one process or ten look alike. Options, output and exit codes are Lustre's: a failure exits with its errno (2, 13,
@@ -7,6 +7,7 @@
 mod devices;
 mod options;
 mod param;
+mod pool;
 mod usage;
 
 use std::ffi::OsString;
@@ -60,6 +61,11 @@ pub fn run(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         "get_param" => param::get(rest, tool),
         "set_param" => param::set(rest, tool),
         "list_param" => param::list(rest, tool),
+        "pool_new" => pool::new(rest, tool),
+        "pool_add" => pool::add(rest, tool),
+        "pool_remove" => pool::remove(rest, tool),
+        "pool_destroy" => pool::destroy(rest, tool),
+        "pool_list" => pool::list(rest, tool),
         "help" | "--help" | "-h" => help(rest, tool),
         "--version" | "version" => {
             writeln!(tool.out, "lctl {}", env!("CARGO_PKG_VERSION"))?;

@@ -13,6 +13,7 @@ Shows and sets what the Sheen processes of this machine have to show and set.
   set_param    set parameters
   list_param   names of parameters
   list_nids    network identifiers of this machine
+  pool_new     make a pool of OSTs; pool_add, pool_remove, pool_destroy, pool_list
 
 Try 'lctl help COMMAND', or 'lctl --list-commands' for a list of commands.
 ";
@@ -51,6 +52,26 @@ usage: list_param [--classify|-F] [--dir-only|-D] [--recursive|-R]
                   PARAM1 [PARAM2 ...]
 
 ";
+const POOL_NEW: &str = "\
+add a new pool
+usage: pool_new <fsname>.<poolname>
+";
+const POOL_ADD: &str = "\
+add the named OSTs to the pool
+usage: pool_add <fsname>.<poolname> <ostname indexed list>
+";
+const POOL_REMOVE: &str = "\
+remove the named OST from the pool
+usage: pool_remove <fsname>.<poolname> <ostname indexed list>
+";
+const POOL_DESTROY: &str = "\
+destroy a pool
+usage: pool_destroy <fsname>.<poolname>
+";
+const POOL_LIST: &str = "\
+list pools and pools members
+usage: pool_list  <fsname>[.<poolname>] | <pathname>
+";
 const HELP: &str = "\
 usage: help [COMMAND]
 ";
@@ -65,6 +86,11 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("get_param", GET_PARAM),
     ("set_param", SET_PARAM),
     ("list_param", LIST_PARAM),
+    ("pool_new", POOL_NEW),
+    ("pool_add", POOL_ADD),
+    ("pool_remove", POOL_REMOVE),
+    ("pool_destroy", POOL_DESTROY),
+    ("pool_list", POOL_LIST),
 ];
 
 /// The usage of a command.

@@ -9,6 +9,7 @@ use super::{
     getopt::{self, Item, Value},
     keep_first,
     numbers::parse_unsigned,
+    pool_list::pools_of,
     text, usage,
 };
 
@@ -41,18 +42,18 @@ struct Asked {
     mdt: Option<Option<u64>>,
     /// OSTs alone, likewise.
     ost: Option<Option<u64>>,
-    /// OSTs of this pool alone.
-    pool: bool,
+    /// OSTs of this pool alone: of which file system, if that was said, and its name.
+    pool: Option<(Option<String>, String)>,
 }
 
 impl Asked {
-    fn shows(&self, target: &TargetInfo) -> bool {
+    /// Whether a target is shown; `pool`: the OSTs that may be.
+    fn shows(&self, target: &TargetInfo, pool: Option<&[u32]>) -> bool {
         let fits = |wanted: &Option<u64>| wanted.is_none_or(|index| index == u64::from(target.index));
         match (target.kind, &self.mdt, &self.ost) {
             (TargetKind::Mdt, Some(wanted), _) => fits(wanted),
             (TargetKind::Mdt, None, only_osts) => only_osts.is_none(),
-            // There are no pools yet, so none has an OST.
-            (TargetKind::Ost, ..) if self.pool => false,
+            (TargetKind::Ost, ..) if pool.is_some_and(|osts| !osts.contains(&target.index)) => false,
             (TargetKind::Ost, _, Some(wanted)) => fits(wanted),
             (TargetKind::Ost, only_mdts, None) => only_mdts.is_none(),
         }
@@ -75,7 +76,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
                     "o" => asked.ost = Some(index),
                     "N" => asked.no_header = true,
                     "s" => asked.only_summary = true,
-                    "p" => asked.pool = true,
+                    "p" => asked.pool = value.as_deref().map(|v| pool_name(text(v))),
                     "v" => asked.verbose = true,
                     _ => {}
                 }
@@ -109,15 +110,33 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     code
 }
 
+/// `[FSNAME.]POOL`
+fn pool_name(text: &str) -> (Option<String>, String) {
+    match text.split_once('.') {
+        Some((fsname, pool)) => (Some(fsname.to_owned()), pool.to_owned()),
+        None => (None, text.to_owned()),
+    }
+}
+
 /// One mount.
 fn df(tool: &mut Tool, mount: &Path, asked: &Asked) -> Result<()> {
+    let mut pool = None;
+    if let Some((fsname, name)) = &asked.pool {
+        let info = tool.mount_of(mount)?;
+        if fsname.as_ref().is_some_and(|wanted| *wanted != info.fsname) {
+            return Ok(());
+        }
+        // A pool that there is not has no OSTs, as in Lustre.
+        let found = pools_of(&info)?.into_iter().find(|p| p.name == *name);
+        pool = Some(found.map(|p| p.osts).unwrap_or_default());
+    }
     let targets: Vec<TargetInfo> = tool.ask(mount, control::DF)?;
     let place = mount.display().to_string();
     if !asked.no_header {
         tool.print(format_args!("{}", header(asked)));
     }
     let mut sums = Sums::default();
-    for target in targets.iter().filter(|t| asked.shows(t)) {
+    for target in targets.iter().filter(|t| asked.shows(t, pool.as_deref())) {
         let (kind, name) = match target.kind {
             TargetKind::Mdt => ("MDT", format!("MDT{:04x}", target.index)),
             TargetKind::Ost => ("OST", format!("OST{:04x}", target.index)),
@@ -368,6 +387,24 @@ lfs: unrecognized option '-y'
         ] {
             check_case(&mut fake, case);
         }
+    }
+
+    #[test]
+    fn of_a_pool_its_osts_are_shown() {
+        let mut fake = lustre();
+        let p1 = "UUID                   1K-blocks        Used   Available Use%  Mounted on
+lustre-MDT0000_UUID       274560        2256      238736   1%  /mnt/c1[MDT:0] 
+lustre-MDT0001_UUID       274560        1832      239160   1%  /mnt/c1[MDT:1] 
+lustre-OST0000_UUID       733980        6648      671332   1%  /mnt/c1[OST:0] 
+lustre-OST0001_UUID       733980        7672      670308   2%  /mnt/c1[OST:1] 
+
+filesystem_summary:      1467960       14320     1341640   2%  /mnt/c1 
+
+";
+        for line in ["-p lustre.p1", "--pool=p1 /mnt/c1"] {
+            check_case(&mut fake, &format!("$ lfs df {line}\n[exit 0]\n--- stdout\n{p1}"));
+        }
+        check_case(&mut fake, "$ lfs df -p other.p1\n[exit 0]\n");
     }
 
     #[test]

@@ -1,4 +1,9 @@
-//! `lfs getstripe`: layouts of files and defaults of directories.
+//! `lfs getstripe`: layouts of files and defaults of directories, as text, as YAML, or drawn.
+
+mod draw;
+pub mod flag;
+mod select;
+mod svg;
 
 use std::{
     ffi::OsString,
@@ -6,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sheen_layout::{Layout, Spec};
+use sheen_layout::{Layout, Pattern};
 use sheen_wire::{
     Errno, Fid, FileKind, Result,
     control::{self, MountInfo, TargetInfo},
@@ -22,6 +27,8 @@ use super::{
     text, usage,
 };
 
+pub use select::Selection;
+
 const OPTIONS: getopt::Spec = getopt::Spec {
     short: "cdDE::FghiI::LmMNO:pqrRSvyz",
     long: &[
@@ -36,6 +43,7 @@ const OPTIONS: getopt::Spec = getopt::Spec {
         ("count", Value::No, "c"),
         ("directory", Value::No, "d"),
         ("default", Value::No, "D"),
+        ("draw", Value::Optional, "draw"),
         ("comp-end", Value::Optional, "E"),
         ("component-end", Value::Optional, "E"),
         ("fid", Value::No, "F"),
@@ -83,10 +91,21 @@ struct Asked {
     raw: bool,
     no_follow: bool,
     mdt: bool,
-    /// Components were chosen by a property; a plain layout has none.
-    component: bool,
+    /// Which components.
+    selection: Selection,
     ost: Option<String>,
     style: Style,
+    draw: Draw,
+}
+
+/// Whether a picture is wanted in place of the text, and where.
+#[derive(Default)]
+enum Draw {
+    #[default]
+    No,
+    Here,
+    /// As SVG.
+    File(PathBuf),
 }
 
 impl Asked {
@@ -111,9 +130,9 @@ impl Asked {
             "L" => self.field(Fields::PATTERN),
             "g" => self.field(Fields::GENERATION),
             "F" => self.field(Fields::FID),
-            "N" | "z" => self.field(Fields::NOTHING),
+            "N" => self.field(Fields::MIRROR_COUNT),
+            "z" => self.field(Fields::EXT_SIZE),
             "comp-count" => self.field(Fields::COMP_COUNT),
-            "I" | "comp-flags" | "comp-start" | "E" if value.is_some() => self.component = true,
             "I" => self.field(Fields::COMP_ID),
             "comp-flags" => self.field(Fields::COMP_FLAGS),
             "comp-start" => self.field(Fields::COMP_START),
@@ -128,11 +147,15 @@ impl Asked {
             "hex-idx" => self.style.hex = true,
             "no-follow" => self.no_follow = true,
             "O" => self.ost = value.map(str::to_owned),
-            // -D, -M, --mirror-id: of no consequence for plain layouts.
+            "draw" => self.draw = value.map_or(Draw::Here, |file| Draw::File(file.into())),
+            // -D, -M: of no consequence.
             _ => {}
         }
     }
 }
+
+/// Options that select components where they have a value.
+const SELECTORS: &[&str] = &["I", "comp-flags", "comp-start", "E", "mirror-id", "mirror-index"];
 
 /// Runs the command.
 pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
@@ -142,11 +165,22 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     // Changes between options and operands: at most one, or operands lie in the middle.
     let mut changes = 0;
     let mut last_is_operand = None;
+    // A `!` turns the option after it round.
+    let mut not = false;
     for item in &items {
+        if matches!(item, Item::Operand(arg) if arg == "!") {
+            not = true;
+            continue;
+        }
         let is_operand = matches!(item, Item::Operand(_));
         changes += usize::from(last_is_operand.replace(is_operand).is_some_and(|last| last != is_operand));
         match item {
             Item::Option { id: "h", .. } => return tool.help(usage::GETSTRIPE),
+            Item::Option { id, value: Some(value), .. } if SELECTORS.contains(id) => {
+                if let Err(wrong) = asked.selection.add(id, text(value), std::mem::take(&mut not)) {
+                    return tool.usage(usage::GETSTRIPE, format_args!("{wrong}"));
+                }
+            }
             Item::Option { id, value, .. } => asked.option(id, value.as_deref().map(text)),
             Item::Operand(path) => paths.push(PathBuf::from(path)),
             Item::Unrecognized(arg) => {
@@ -162,6 +196,11 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         tool.help(usage::GETSTRIPE);
         return EXIT_USAGE;
     }
+    if matches!(asked.draw, Draw::File(_)) && (paths.len() > 1 || asked.recursive) {
+        let wrong = "error: getstripe: --draw=FILE draws one file or directory";
+        return tool.usage(usage::GETSTRIPE, format_args!("{wrong}"));
+    }
+    asked.shallow |= matches!(asked.draw, Draw::File(_));
     if asked.quiet {
         asked.fields = Fields::OBJECTS;
     } else if asked.fields.is_empty() {
@@ -248,11 +287,21 @@ fn show(tool: &mut Tool, path: &Path, kind: FileKind, asked: &Asked) -> Result<(
     let picture = match kind {
         FileKind::Dir => dir_picture(tool, path, fid, asked.raw)?,
         FileKind::Regular => match file_layout(tool, path)? {
-            Some(layout) => Picture::of_file(&layout, fid),
+            Some(layout) => Picture::of_file(&layout, fid, mdt_of(tool, path, &layout)),
             None => return no_stripes(tool, path),
         },
         _ => return no_stripes(tool, path),
     };
+    match &asked.draw {
+        Draw::No => {}
+        Draw::Here => {
+            let drawing = draw::Drawing::of(&picture);
+            tool.print_bytes(path.as_os_str().as_bytes());
+            tool.print(format_args!("\n{}\n", drawing.text()));
+            return Ok(());
+        }
+        Draw::File(file) => return write_svg(tool, path, &picture, file),
+    }
     if asked.style.mark.is_some_and(|ost| !picture.is_on(ost)) {
         return Ok(());
     }
@@ -260,15 +309,16 @@ fn show(tool: &mut Tool, path: &Path, kind: FileKind, asked: &Asked) -> Result<(
         tool.print_bytes(path.as_os_str().as_bytes());
         tool.print(format_args!("\n"));
     }
-    if asked.component {
-        tool.print(format_args!("  lcm_layout_gen:    0\n  lcm_mirror_count:  1\n  lcm_entry_count:   0\n"));
-        return Ok(());
-    }
-    tool.print(format_args!("{}", picture.draw(asked.fields, asked.style)));
-    if !asked.style.yaml {
-        tool.print(format_args!("\n"));
-    }
+    tool.print(format_args!("{}", picture.draw(asked.fields, asked.style, &asked.selection)));
     Ok(())
+}
+
+fn write_svg(tool: &mut Tool, path: &Path, picture: &Picture, file: &Path) -> Result<()> {
+    let svg = draw::Drawing::of(picture).svg(&path.display().to_string());
+    std::fs::write(file, svg).map_err(|e| {
+        tool.complain(format_args!("lfs getstripe: cannot write '{}': {e}", file.display()));
+        Errno::from(e)
+    })
 }
 
 fn no_stripes(tool: &mut Tool, path: &Path) -> Result<()> {
@@ -279,31 +329,37 @@ fn no_stripes(tool: &mut Tool, path: &Path) -> Result<()> {
 
 /// The layout of a file, if it has one.
 fn file_layout(tool: &Tool, path: &Path) -> Result<Option<Layout>> {
-    let layout = match tool.fs.get(path, "lustre.lov") {
-        Ok(value) => Layout::decode(&value)?,
-        Err(Errno::ENODATA) => return Ok(None),
-        Err(e) => return Err(e),
-    };
-    if layout.composite().is_some() {
-        return Err(Errno::EOPNOTSUPP);
+    match tool.fs.get(path, "lustre.lov") {
+        Ok(value) => Ok(Some(Layout::decode(&value)?)),
+        Err(Errno::ENODATA) => Ok(None),
+        Err(e) => Err(e),
     }
-    Ok(Some(layout))
+}
+
+/// The index of the MDT that holds a file's data; 0 where it holds none of them.
+fn mdt_of(tool: &Tool, path: &Path, layout: &Layout) -> i32 {
+    if !layout.components().iter().any(|c| c.pattern == Pattern::MDT) {
+        return 0;
+    }
+    let index = tool.fs.get(path, control::MDT).unwrap_or_default();
+    std::str::from_utf8(&index).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
 fn dir_picture(tool: &Tool, path: &Path, fid: Fid, raw: bool) -> Result<Picture> {
-    let spec = match tool.fs.get(path, "lustre.lov") {
-        Ok(value) => Some(Spec::decode(&value)?),
+    use sheen_layout::Asked::{self, Plain};
+    let default = match tool.fs.get(path, "lustre.lov") {
+        Ok(value) => Some(Asked::decode(&value)?),
         Err(Errno::ENODATA) => None,
         Err(e) => return Err(e),
     };
-    let complete = spec.as_ref().is_some_and(|s| s.count.is_some() && s.stripe_size.is_some());
+    let complete = matches!(&default, Some(Plain(s)) if s.count.is_some() && s.stripe_size.is_some());
     let (count, size) = if raw || complete {
         (0, 0)
     } else {
         let mount: MountInfo = tool.ask(path, control::MOUNT)?;
         (mount.default_stripe_count, mount.default_stripe_size)
     };
-    Ok(Picture::of_dir(spec.as_ref(), fid, count, size))
+    Ok(Picture::of_dir(default.as_ref(), fid, count, size))
 }
 
 /// The index of an OST named by index, `fsname-OST0000` or its uuid.

@@ -1,12 +1,19 @@
-//! Layouts as `lfs getstripe` prints them: labelled lines, the table of objects, YAML.
+//! Layouts as `lfs getstripe` prints them: labelled lines, the table of objects, YAML; of a composite layout a header and its
+//! components one by one.
 //!
-//! The order of fields, their spacing, and which of them a directory has are Lustre's (`lov_dump_user_lmm_header`). A lone field
-//! is printed without its label; a directory's fields lie on one line.
+//! The order of fields, their spacing, and which of them a directory has are Lustre's. A lone field is printed without its
+//! label; a directory's fields lie on one line. Of a composite layout a few fields alone are those of its last component with
+//! objects, unless components were selected; asked for what only components have, a plain layout shows as one of them.
 
 use std::fmt::Write;
 
-use sheen_layout::{Layout, Pattern, Spec};
+use sheen_layout::{
+    Asked, Component, Layout, Pattern, SEL_UNIT, Spec, TemplateComponent,
+    codec::{COMP_ENTRY_BYTES, COMP_HEADER_BYTES, Magic, OBJECT_BYTES, V1_BYTES, V3_BYTES},
+};
 use sheen_wire::Fid;
+
+use super::getstripe::{Selection, flag};
 
 /// What to show: a set of bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -17,7 +24,7 @@ impl Fields {
     pub const COUNT: Fields = Fields(1);
     /// Stripe size.
     pub const SIZE: Fields = Fields(1 << 1);
-    /// raid0, overstriped.
+    /// raid0, overstriped, mdt.
     pub const PATTERN: Fields = Fields(1 << 2);
     /// Layout generation.
     pub const GENERATION: Fields = Fields(1 << 3);
@@ -29,7 +36,7 @@ impl Fields {
     pub const OBJECTS: Fields = Fields(1 << 6);
     /// The file's FID.
     pub const FID: Fields = Fields(1 << 7);
-    /// Magic number and the FID's parts.
+    /// Magic number, the FID's parts, sizes of the binary form.
     pub const DETAIL: Fields = Fields(1 << 8);
     /// Number of components of a composite layout.
     pub const COMP_COUNT: Fields = Fields(1 << 9);
@@ -41,10 +48,16 @@ impl Fields {
     pub const COMP_START: Fields = Fields(1 << 12);
     /// Component end.
     pub const COMP_END: Fields = Fields(1 << 13);
-    /// Mirrors, extension size: what a plain layout has none of.
-    pub const NOTHING: Fields = Fields(1 << 14);
+    /// Number of mirrors.
+    pub const MIRROR_COUNT: Fields = Fields(1 << 14);
+    /// Which mirror a component belongs to.
+    pub const MIRROR_ID: Fields = Fields(1 << 15);
+    /// By how much a component extends itself.
+    pub const EXT_SIZE: Fields = Fields(1 << 16);
     /// What is shown where nothing else is asked for.
-    pub const DEFAULT: Fields = Fields(0x7f);
+    pub const DEFAULT: Fields = Fields(0x1_fe7f);
+    /// What only components have.
+    const OF_COMPONENTS: Fields = Fields(0x3e00);
 
     /// Whether any bit of `other` is set.
     pub fn has(self, other: Fields) -> bool {
@@ -60,6 +73,11 @@ impl Fields {
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
+
+    /// Whether a whole layout is to be shown and not a few fields of it.
+    fn is_whole(self) -> bool {
+        self.0 & Fields::DEFAULT.0 == Fields::DEFAULT.0
+    }
 }
 
 /// How to show it.
@@ -73,54 +91,347 @@ pub struct Style {
     pub mark: Option<u32>,
 }
 
+/// What a composite layout has beyond its components.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Header {
+    magic: u32,
+    flags: u16,
+    layout_gen: u32,
+    mirrors: u16,
+    /// As printed; 0 where a plain layout poses as composite.
+    entries: usize,
+}
+
 /// What there is to show of a file or of a directory's default.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Picture {
     is_dir: bool,
     fid: Fid,
-    magic: u32,
-    count: i32,
-    size: u32,
-    pattern: String,
+    /// Index of the MDT that holds the file; -1 for any.
+    mdt: i32,
+    /// In a composite layout.
+    header: Option<Header>,
+    parts: Vec<Part>,
+}
+
+/// A component, or all of a plain layout.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// 0 for none: a plain layout's, a directory's.
+    pub id: u32,
+    /// Lustre's `LCME_FL_*`.
+    pub flags: u32,
+    /// First byte.
+    pub start: u64,
+    /// Byte after the last; `u64::MAX` for no end.
+    pub end: u64,
+    /// When it was last synchronized, in seconds since 1970; 0 for never.
+    timestamp: u64,
+    magic: Magic,
+    /// -1: all OSTs; -2 … -32: so many per OST.
+    pub count: i32,
+    /// Bytes of a stripe; of an extension, by how many bytes it lends itself to the component before it.
+    pub size: u64,
+    /// How its bytes are kept.
+    pub pattern: Pattern,
     generation: u16,
-    /// -1: any.
+    /// First OST, -1: any.
     offset: i32,
     pool: Option<String>,
-    /// OST and object; no object in a directory's default.
-    objects: Vec<(u32, Option<Fid>)>,
+    /// OST and object; no object where there is but a list of OSTs: in a directory's default, in a component without objects.
+    pub objects: Vec<(u32, Option<Fid>)>,
 }
 
 impl Picture {
-    /// A file's.
-    pub fn of_file(layout: &Layout, fid: Fid) -> Picture {
-        let stripes = layout.stripes();
-        Picture {
-            is_dir: false,
-            fid,
-            magic: if layout.pool().is_some() { 0x0BD3_0BD0 } else { 0x0BD1_0BD0 },
-            count: stripes.len() as i32,
-            size: layout.stripe_size(),
-            pattern: layout.pattern().to_string(),
-            // The attribute hides the generation behind 0xffff; without migration it is 0.
-            generation: if layout.layout_gen() == u16::MAX { 0 } else { layout.layout_gen() },
-            offset: stripes.first().map_or(-1, |s| s.ost as i32),
-            pool: layout.pool().map(|p| p.to_string()),
-            objects: stripes.iter().map(|s| (s.ost, Some(s.object))).collect(),
-        }
+    /// A file's. `mdt` is the index of the MDT that holds it.
+    pub fn of_file(layout: &Layout, fid: Fid, mdt: i32) -> Picture {
+        let header = layout.composite().map(|c| Header {
+            magic: Magic::CompV1 as u32,
+            flags: c.flags,
+            layout_gen: c.layout_gen,
+            mirrors: c.mirror_count,
+            entries: layout.components().len(),
+        });
+        let plain = header.is_none();
+        let parts = layout.components().iter().map(|c| Part::of_component(c, plain)).collect();
+        Picture { is_dir: false, fid, mdt, header, parts }
     }
 
     /// A directory's default, `None` where it has none; what it leaves open is shown as `count` and `size`.
-    pub fn of_dir(spec: Option<&Spec>, fid: Fid, count: i32, size: u32) -> Picture {
-        let nothing = Spec::default();
-        let pattern = spec.map_or(Pattern(0), Spec::pattern);
-        let spec = spec.unwrap_or(&nothing);
-        Picture {
-            is_dir: true,
-            fid,
-            magic: 0,
-            count: spec.count.map_or(count, |c| c.to_number()),
-            size: spec.stripe_size.unwrap_or(size),
-            pattern: pattern.to_string(),
+    pub fn of_dir(default: Option<&Asked>, fid: Fid, count: i32, size: u32) -> Picture {
+        let (header, mut parts) = match default {
+            Some(Asked::Composite(template)) => {
+                let entries = template.components.len();
+                let (magic, mirrors) = (Magic::CompV1 as u32, template.mirrors);
+                let parts = template.components.iter().map(Part::of_template).collect();
+                (Some(Header { magic, flags: 0, layout_gen: 0, mirrors, entries }), parts)
+            }
+            Some(Asked::Plain(spec)) => (None, vec![Part::of_spec(spec)]),
+            None => (None, vec![Part { pattern: Pattern(0), ..Part::of_spec(&Spec::default()) }]),
+        };
+        for part in parts.iter_mut().filter(|p| p.pattern != Pattern::MDT && !p.is_extension()) {
+            part.count = if part.count == 0 { count } else { part.count };
+            part.size = if part.size == 0 { u64::from(size) } else { part.size };
+        }
+        Picture { is_dir: true, fid, mdt: -1, header, parts }
+    }
+
+    /// Its components; of a plain layout all of it.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// Whether it is composite.
+    pub fn is_composite(&self) -> bool {
+        self.header.is_some()
+    }
+
+    /// Index of the MDT that holds the file; -1 for any.
+    pub fn mdt(&self) -> i32 {
+        self.mdt
+    }
+
+    /// Whether there is an object on this OST.
+    pub fn is_on(&self, ost: u32) -> bool {
+        self.parts.iter().any(|p| p.is_on(ost))
+    }
+
+    /// The text, without the path before it.
+    pub fn draw(&self, fields: Fields, style: Style, selection: &Selection) -> String {
+        let mut out = String::new();
+        let by_component = selection.is_of_components() || (!fields.is_whole() && fields.has(Fields::OF_COMPONENTS));
+        match (&self.header, self.parts.first()) {
+            (Some(header), _) => self.draw_composite(&mut out, header, &self.parts, fields, style, selection),
+            (None, Some(part)) if by_component => {
+                let part = Part { flags: if self.is_dir { 0 } else { flag::INIT }, ..part.clone() };
+                let magic = part.magic as u32;
+                let header = Header { magic, flags: 0, layout_gen: 0, mirrors: 1, entries: 0 };
+                self.draw_composite(&mut out, &header, &[part], fields, style, selection);
+            }
+            (None, Some(part)) => {
+                self.draw_part(&mut out, part, fields, style, "");
+                if fields.has(Fields::OBJECTS) && !part.objects.is_empty() {
+                    if style.yaml {
+                        draw_yaml_objects(&mut out, part, style, "")
+                    } else {
+                        draw_table(&mut out, part, style)
+                    }
+                }
+                end_part(&mut out, style);
+            }
+            (None, None) => {}
+        }
+        out
+    }
+
+    fn draw_composite(
+        &self,
+        out: &mut String,
+        header: &Header,
+        parts: &[Part],
+        fields: Fields,
+        style: Style,
+        selection: &Selection,
+    ) {
+        let sizes: Vec<usize> = parts.iter().map(|p| p.bytes(self.is_dir)).collect();
+        let first = COMP_HEADER_BYTES + parts.len() * COMP_ENTRY_BYTES;
+        self.draw_header(out, header, first + sizes.iter().sum::<usize>(), fields, style);
+        let last = (!fields.is_whole() && selection.is_everything()).then(|| last_of_interest(parts, fields));
+        let mut offset = first;
+        for ((i, part), bytes) in parts.iter().enumerate().zip(sizes) {
+            let has_objects = part.flags & flag::INIT != 0;
+            let shown = match last {
+                Some(last) => i == last,
+                None => selection.picks(parts, i) && style.mark.is_none_or(|ost| has_objects && part.is_on(ost)),
+            };
+            if shown {
+                self.draw_entry(out, part, (offset, bytes), fields, style);
+                self.draw_part(out, part, fields, style, SUB_INDENT);
+                if fields.has(Fields::OBJECTS) && !part.objects.is_empty() && (has_objects || last.is_some()) {
+                    if style.yaml {
+                        draw_yaml_objects(out, part, style, SUB_INDENT);
+                    } else {
+                        draw_objects(out, part, style);
+                    }
+                }
+                end_part(out, style);
+            }
+            offset += bytes;
+        }
+    }
+
+    fn draw_header(&self, out: &mut String, header: &Header, bytes: usize, fields: Fields, style: Style) {
+        if fields.has(Fields::DETAIL) {
+            let flags = match (self.is_dir, header.mirrors > 1) {
+                (true, true) => "mirrored",
+                (true, false) => "",
+                (false, _) => state_name(header.flags),
+            };
+            let _ = writeln!(out, "composite_header:\n  lcm_magic:         {:#010X}", header.magic);
+            let _ = writeln!(out, "  lcm_size:          {bytes}\n  lcm_flags:         {flags}");
+        }
+        let indent = if style.yaml { "" } else { "  " };
+        for (field, label, value) in [
+            (Fields::GENERATION, "lcm_layout_gen:    ", header.layout_gen as usize),
+            (Fields::MIRROR_COUNT, "lcm_mirror_count:  ", usize::from(header.mirrors)),
+            (Fields::COMP_COUNT, "lcm_entry_count:   ", header.entries),
+        ] {
+            if fields.has(field) {
+                let (indent, label) = if fields == field { ("", "") } else { (indent, label) };
+                let _ = writeln!(out, "{indent}{label}{value}");
+            }
+        }
+        if fields.has(Fields::DETAIL) || style.yaml {
+            out.push_str("components:\n");
+        }
+    }
+
+    /// What the composite layout says of a component; `place` is where its part of the binary form lies, and its bytes.
+    fn draw_entry(&self, out: &mut String, part: &Part, place: (usize, usize), fields: Fields, style: Style) {
+        let known = |n: u32| if part.id == 0 { "N/A".to_owned() } else { n.to_string() };
+        let end = if part.end == u64::MAX { "EOF".to_owned() } else { part.end.to_string() };
+        let synced = part.flags & flag::NOSYNC != 0 || part.timestamp != 0;
+        for (field, label, value) in [
+            (Fields::COMP_ID, "lcme_id:             ", Some(known(part.id))),
+            (Fields::MIRROR_ID, "lcme_mirror_id:      ", Some(known(part.mirror()))),
+            (Fields::COMP_FLAGS, "lcme_flags:          ", Some(flag::names(part.flags))),
+            (Fields::COMP_FLAGS, "lcme_timestamp:      ", synced.then(|| part.timestamp.to_string())),
+            (Fields::COMP_START, "lcme_extent.e_start: ", Some(part.start.to_string())),
+            (Fields::COMP_END, "lcme_extent.e_end:   ", Some(end)),
+        ] {
+            let begins = field == Fields::COMP_ID && (style.yaml || fields.has(Fields::DETAIL));
+            let Some(value) = value.filter(|_| fields.has(field) || (begins && style.yaml)) else { continue };
+            let (indent, label) = match (begins, fields == field) {
+                (true, _) => ("  - ", label),
+                (false, true) => ("", ""),
+                (false, false) => ("    ", label),
+            };
+            let _ = writeln!(out, "{indent}{label}{value}");
+        }
+        if style.yaml {
+            out.push_str("    sub_layout:\n");
+        } else if fields.has(Fields::DETAIL) {
+            let (offset, bytes) = place;
+            let _ = writeln!(out, "    lcme_offset:         {offset}\n    lcme_size:           {bytes}");
+            out.push_str("    sub_layout:\n");
+        }
+    }
+
+    fn draw_part(&self, out: &mut String, part: &Part, fields: Fields, style: Style, indent: &str) {
+        let prefix = if self.is_dir { "" } else { "lmm_" };
+        if fields.has(Fields::DETAIL) && !self.is_dir {
+            let _ = writeln!(out, "{indent}lmm_magic:         {:#010X}", part.magic as u32);
+            let _ = writeln!(out, "{indent}lmm_seq:           {:#x}", self.fid.seq);
+            let _ = writeln!(out, "{indent}lmm_object_id:     {:#x}", self.fid.oid);
+        }
+        let fid = if style.yaml { bare(self.fid) } else { self.fid.to_string() };
+        let count = if part.is_extension() { 0 } else { part.count };
+        let size = if part.is_extension() {
+            (Fields::EXT_SIZE, prefix, "extension_size: ")
+        } else {
+            (Fields::SIZE, prefix, "stripe_size:   ")
+        };
+        let (place, index) = match part.pattern {
+            Pattern::MDT => ("mdt_index:     ", self.mdt),
+            _ => ("stripe_offset: ", part.offset),
+        };
+        let index = match u32::try_from(index) {
+            Ok(index) if style.hex && !self.is_dir => hex(index),
+            _ => index.to_string(),
+        };
+        let generation = (!self.is_dir).then(|| part.generation.to_string());
+        let between = if self.is_dir && !style.yaml { " " } else { "\n" };
+        let mut separator = "";
+        for ((field, prefix, label), value, after) in [
+            ((Fields::FID, "lmm_", "fid:           "), Some(fid), "\n"),
+            ((Fields::COUNT, prefix, "stripe_count:  "), Some(count.to_string()), between),
+            (size, Some(part.size.to_string()), between),
+            ((Fields::PATTERN, prefix, "pattern:       "), Some(part.pattern.to_string()), between),
+            ((Fields::GENERATION, prefix, "layout_gen:    "), generation, between),
+            ((Fields::OFFSET, prefix, place), Some(index), between),
+            ((Fields::POOL, prefix, "pool:          "), part.pool.clone(), between),
+        ] {
+            let Some(value) = value.filter(|_| fields.has(field)) else { continue };
+            out.push_str(separator);
+            if fields != field {
+                let _ = write!(out, "{indent}{prefix}{label}");
+            }
+            out.push_str(&value);
+            separator = after;
+        }
+        if !separator.is_empty() {
+            out.push('\n');
+        }
+    }
+}
+
+/// Before the lines of a component's own layout.
+const SUB_INDENT: &str = "      ";
+
+/// The component whose fields stand for a composite layout's: the last before one without objects; where the first has none, as
+/// in a directory, the last. For the extension size, the first extension.
+fn last_of_interest(parts: &[Part], fields: Fields) -> usize {
+    let extension = if fields.has(Fields::EXT_SIZE) { parts.iter().position(Part::is_extension) } else { None };
+    let last = parts.len().saturating_sub(1);
+    let without = match fields.has(Fields::EXT_SIZE) {
+        true => None,
+        false => parts.iter().position(|p| p.flags & flag::INIT == 0),
+    };
+    match (extension, without) {
+        (Some(extension), _) => extension,
+        (None, Some(0) | None) => last,
+        (None, Some(n)) => n - 1,
+    }
+}
+
+impl Part {
+    fn of_component(c: &Component, plain: bool) -> Part {
+        let has_objects = plain || c.flags & flag::INIT != 0;
+        let first = c.stripes.first().map(|s| s.ost as i32);
+        // The two bytes mean the generation where there are objects, hidden behind 0xffff in the attribute, else the first OST.
+        let any = |raw: u16| if raw == u16::MAX { -1 } else { i32::from(raw) };
+        let timestamp = c.entry_rest.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let part = Part {
+            id: c.id,
+            flags: c.flags,
+            start: c.start,
+            end: c.end,
+            timestamp,
+            magic: if c.pool.is_some() { Magic::V3 } else { Magic::V1 },
+            count: if plain { c.stripes.len() as i32 } else { i32::from(c.stripe_count as i16) },
+            size: u64::from(c.stripe_size),
+            pattern: c.pattern,
+            generation: if has_objects && c.layout_gen != u16::MAX { c.layout_gen } else { 0 },
+            offset: first.unwrap_or(if has_objects { -1 } else { any(c.layout_gen) }),
+            pool: c.pool.as_ref().map(|p| p.to_string()),
+            objects: c.stripes.iter().map(|s| (s.ost, has_objects.then_some(s.object))).collect(),
+        };
+        if part.is_extension() { Part { size: part.size * SEL_UNIT, ..part } } else { part }
+    }
+
+    fn of_template(c: &TemplateComponent) -> Part {
+        let part = Part { flags: c.flags, start: c.start, end: c.end, ..Part::of_spec(&c.spec) };
+        match c.extension_size {
+            Some(bytes) => Part { size: bytes, ..part },
+            None if c.is_on_mdt() => Part { pattern: Pattern::MDT, size: c.end, ..part },
+            None => part,
+        }
+    }
+
+    fn of_spec(spec: &Spec) -> Part {
+        Part {
+            id: 0,
+            flags: 0,
+            start: 0,
+            end: u64::MAX,
+            timestamp: 0,
+            magic: if spec.pool.is_some() { Magic::V3 } else { Magic::V1 },
+            count: match spec.osts.len() {
+                0 => spec.count.map_or(0, |c| c.to_number()),
+                listed => listed as i32,
+            },
+            size: u64::from(spec.stripe_size.unwrap_or(0)),
+            pattern: spec.pattern(),
             generation: 0,
             offset: spec.start.or(spec.osts.first().copied()).map_or(-1, |i| i as i32),
             pool: spec.pool.as_ref().map(|p| p.to_string()),
@@ -128,103 +439,90 @@ impl Picture {
         }
     }
 
-    /// Whether there is an object on this OST.
-    pub fn is_on(&self, ost: u32) -> bool {
-        self.objects.iter().any(|(index, _)| *index == ost)
+    /// Whether it only lends its range to the component before it.
+    pub fn is_extension(&self) -> bool {
+        self.flags & flag::EXTENSION != 0
     }
 
-    /// The text, without the path before it and the empty line after it.
-    pub fn draw(&self, fields: Fields, style: Style) -> String {
-        let mut out = String::new();
-        self.draw_component(&mut out, fields);
-        self.draw_header(&mut out, fields, style);
-        if fields.has(Fields::OBJECTS) && !self.objects.is_empty() {
-            if style.yaml { self.draw_yaml_objects(&mut out, style) } else { self.draw_table(&mut out, style) }
-        }
-        out
+    /// Which mirror it belongs to; 0 where there is but one.
+    pub fn mirror(&self) -> u32 {
+        self.id >> 16
     }
 
-    /// A plain layout as a composite one of no components.
-    fn draw_component(&self, out: &mut String, fields: Fields) {
-        for (field, label, value) in [
-            (Fields::COMP_COUNT, "lcm_entry_count:   ", "0"),
-            (Fields::COMP_ID, "lcme_id:             ", "N/A"),
-            (Fields::COMP_FLAGS, "lcme_flags:          ", "init"),
-            (Fields::COMP_START, "lcme_extent.e_start: ", "0"),
-            (Fields::COMP_END, "lcme_extent.e_end:   ", "EOF"),
-        ] {
-            if fields.has(field) {
-                let label = if fields == field { "" } else { label };
-                let _ = writeln!(out, "{label}{value}");
-            }
-        }
+    fn is_on(&self, ost: u32) -> bool {
+        self.objects.iter().any(|(index, object)| *index == ost && object.is_some())
     }
 
-    fn draw_header(&self, out: &mut String, fields: Fields, style: Style) {
-        let prefix = if self.is_dir { "" } else { "lmm_" };
-        if fields.has(Fields::DETAIL) && !self.is_dir {
-            let _ = writeln!(out, "lmm_magic:         {:#010X}", self.magic);
-            let _ = writeln!(out, "lmm_seq:           {:#x}", self.fid.seq);
-            let _ = writeln!(out, "lmm_object_id:     {:#x}", self.fid.oid);
-        }
-        let fid = if style.yaml { bare(self.fid) } else { self.fid.to_string() };
-        let offset = match u32::try_from(self.offset) {
-            Ok(index) if style.hex && !self.is_dir => hex(index),
-            _ => self.offset.to_string(),
+    /// Its bytes in the binary form. A file's component without objects has room for one, as Lustre's has.
+    fn bytes(&self, is_dir: bool) -> usize {
+        let head = if self.magic == Magic::V3 { V3_BYTES } else { V1_BYTES };
+        let least = !is_dir && self.flags & flag::INIT == 0 && self.pattern != Pattern::MDT;
+        head + self.objects.len().max(usize::from(least)) * OBJECT_BYTES
+    }
+}
+
+/// Every part but a YAML one is followed by an empty line.
+fn end_part(out: &mut String, style: Style) {
+    if !style.yaml {
+        out.push('\n');
+    }
+}
+
+/// State of the mirrors of a file, as `lcm_flags` has it.
+fn state_name(flags: u16) -> &'static str {
+    match flags & 0xf {
+        0 => "0",
+        1 => "ro",
+        2 => "wp",
+        3 => "sp",
+        _ => "unknown",
+    }
+}
+
+fn draw_table(out: &mut String, part: &Part, style: Style) {
+    out.push_str("\tobdidx\t\t objid\t\t objid\t\t group\n");
+    for (ost, object) in &part.objects {
+        let index = style.index(*ost);
+        let mark = style.mark_of(*ost);
+        let _ = match object {
+            Some(o) => writeln!(out, "\t{index:>6}\t{0:>14}\t{0:>#13x}\t{1:>#14x}{mark}", o.oid, o.seq),
+            None => writeln!(out, "\t{index:>6}\t{0:>14}\t{0:>13}\t{0:>14}{mark}", "N/A"),
         };
-        let pool = self.pool.as_deref();
-        let between = if self.is_dir && !style.yaml { " " } else { "\n" };
-        let mut separator = "";
-        for (field, prefix, label, value, after) in [
-            (Fields::FID, "lmm_", "fid:           ", Some(fid.as_str()), "\n"),
-            (Fields::COUNT, prefix, "stripe_count:  ", Some(self.count.to_string().as_str()), between),
-            (Fields::SIZE, prefix, "stripe_size:   ", Some(self.size.to_string().as_str()), between),
-            (Fields::PATTERN, prefix, "pattern:       ", Some(self.pattern.as_str()), between),
-            (
-                Fields::GENERATION,
-                prefix,
-                "layout_gen:    ",
-                (!self.is_dir).then_some(self.generation.to_string().as_str()),
-                between,
-            ),
-            (Fields::OFFSET, prefix, "stripe_offset: ", Some(offset.as_str()), between),
-            (Fields::POOL, prefix, "pool:          ", pool, between),
-        ] {
-            let Some(value) = value.filter(|_| fields.has(field)) else { continue };
-            out.push_str(separator);
-            if fields != field {
-                out.push_str(prefix);
-                out.push_str(label);
-            }
-            out.push_str(value);
-            separator = after;
-        }
-        if !separator.is_empty() {
-            out.push('\n');
-        }
+    }
+}
+
+/// The objects of a component.
+fn draw_objects(out: &mut String, part: &Part, style: Style) {
+    let _ = writeln!(out, "{SUB_INDENT}lmm_objects:");
+    for (i, (ost, object)) in part.objects.iter().enumerate() {
+        let (index, mark) = (style.index(*ost), style.mark_of(*ost));
+        let object = object.unwrap_or(not_yet(*ost));
+        let _ = writeln!(out, "{SUB_INDENT}- {i:>3}: {{ l_ost_idx: {index:>3}, l_fid: {object} }}{mark}");
+    }
+}
+
+fn draw_yaml_objects(out: &mut String, part: &Part, style: Style, indent: &str) {
+    let _ = writeln!(out, "{indent}lmm_objects:");
+    for (ost, object) in &part.objects {
+        let index = style.index(*ost);
+        let object = bare(object.unwrap_or(not_yet(*ost)));
+        let _ = writeln!(out, "      - l_ost_idx: {index}\n        l_fid:     {object}");
+    }
+}
+
+impl Style {
+    fn index(&self, ost: u32) -> String {
+        if self.hex { hex(ost) } else { ost.to_string() }
     }
 
-    fn draw_table(&self, out: &mut String, style: Style) {
-        out.push_str("\tobdidx\t\t objid\t\t objid\t\t group\n");
-        for (ost, object) in &self.objects {
-            let index = if style.hex { hex(*ost) } else { ost.to_string() };
-            let mark = if style.mark == Some(*ost) { " *" } else { "" };
-            let _ = match object {
-                Some(o) => writeln!(out, "\t{index:>6}\t{0:>14}\t{0:>#13x}\t{1:>#14x}{mark}", o.oid, o.seq),
-                None => writeln!(out, "\t{index:>6}\t{0:>14}\t{0:>13}\t{0:>14}{mark}", "N/A"),
-            };
-        }
+    fn mark_of(&self, ost: u32) -> &'static str {
+        if self.mark == Some(ost) { " *" } else { "" }
     }
+}
 
-    fn draw_yaml_objects(&self, out: &mut String, style: Style) {
-        out.push_str("lmm_objects:\n");
-        for (ost, object) in &self.objects {
-            let index = if style.hex { hex(*ost) } else { ost.to_string() };
-            // Where there is no object yet Lustre prints the old form of its id, which begins with the OST's index.
-            let object = object.unwrap_or(Fid::new((1 << 32) | u64::from(*ost) << 16, 0));
-            let _ = writeln!(out, "      - l_ost_idx: {index}\n        l_fid:     {}", bare(object));
-        }
-    }
+/// Where there is no object yet Lustre prints the old form of its id, which begins with the OST's index.
+fn not_yet(ost: u32) -> Fid {
+    Fid::new((1 << 32) | u64::from(ost) << 16, 0)
 }
 
 /// A FID without brackets, as in YAML.

@@ -7,7 +7,9 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use sheen_layout::{Defaults, Layout, Limits, Ost, Placer, Spec, Stripe, resolve};
+use sheen_layout::{
+    Asked, Defaults, Layout, Limits, Mark, Ost, Placer, Stripe, Template, Wanted, WantedLayout, resolve_asked,
+};
 use sheen_wire::{
     Errno, Fid, FileKind, Result, StatFs,
     control::{self, ImportInfo, ImportKind, MountInfo, TargetInfo},
@@ -130,24 +132,78 @@ impl Fake {
         Fid::new(0x200000402, *next)
     }
 
-    /// What the MDT does with a layout asked for.
-    fn set_layout(&self, path: &Path, value: &[u8], create: bool) -> Result<Vec<u8>> {
-        let spec = Spec::decode(value)?;
-        let mut nodes = self.nodes.borrow_mut();
-        let node = nodes.get_mut(path).ok_or(Errno::ENOENT)?;
-        let osts: Vec<Ost> = self.targets.iter().filter(|t| t.kind == TargetKind::Ost).map(as_ost).collect();
-        let wanted = resolve(&spec, None, None, &Defaults::default());
-        let placed = self.placer.borrow_mut().place(&wanted, &osts, &Limits::default());
+    /// What the MDT does with a layout asked for; nothing if that is to leave it as it is.
+    fn set_layout(&self, path: &Path, name: &str, value: &[u8], create: bool) -> Result<Option<Vec<u8>>> {
+        let nodes = self.nodes.borrow();
+        let node = nodes.get(path).ok_or(Errno::ENOENT)?;
+        let present = node.attributes.get("lustre.lov");
+        if name != "lustre.lov" {
+            let layout = Layout::decode(present.ok_or(Errno::ENODATA)?)?;
+            return self.change_components(&layout, name, value).map(|layout| Some(layout.encode_xattr()));
+        }
+        if node.kind != FileKind::Dir && present.is_some() {
+            return if create { Err(Errno::EEXIST) } else { Ok(None) };
+        }
+        let asked = Asked::decode(value)?;
+        let wanted = resolve_asked(&asked, None, None, &Defaults::default(), 1 << 20);
         if node.kind == FileKind::Dir {
-            placed?;
-            return Ok(value.to_vec());
+            wanted.all().iter().try_for_each(|(_, wanted)| self.place(wanted).map(drop))?;
+            return Ok(Some(value.to_vec()));
         }
-        if node.attributes.contains_key("lustre.lov") {
-            return if create { Err(Errno::EEXIST) } else { Ok(node.attributes["lustre.lov"].clone()) };
+        let place = |(i, wanted): (usize, &Wanted)| Ok((i, self.place(wanted)?));
+        let objects: Result<Vec<_>> = wanted.first().into_iter().map(place).collect();
+        Ok(Some(wanted.layout(self.fresh_fid(), objects?)?.encode_xattr()))
+    }
+
+    fn change_components(&self, layout: &Layout, name: &str, value: &[u8]) -> Result<Layout> {
+        Ok(match name {
+            "lustre.lov.add" => {
+                let added = Asked::Composite(Template::decode_added(value, layout.end())?);
+                match resolve_asked(&added, None, None, &Defaults::default(), 0) {
+                    WantedLayout::Composite(added) => layout.with_components(&added)?,
+                    WantedLayout::Plain(_) => return Err(Errno::EINVAL),
+                }
+            }
+            "lustre.lov.del" => layout.without_components(&Mark::decode(value)?[0])?.0.ok_or(Errno::ENODATA)?,
+            "lustre.lov.set.flags" => layout.with_flags(&Mark::decode(value)?)?,
+            _ => return Err(Errno::EOPNOTSUPP),
+        })
+    }
+
+    fn place(&self, wanted: &Wanted) -> Result<Vec<Stripe>> {
+        let osts: Vec<Ost> = self.targets.iter().filter(|t| t.kind == TargetKind::Ost).map(as_ost).collect();
+        let placed = self.placer.borrow_mut().place(wanted, &osts, &Limits::default())?;
+        Ok(placed.into_iter().map(|ost| Stripe { object: Fid::new(fid::ost_seq(ost), 2), ost }).collect())
+    }
+
+    /// Bytes are written, or the file is made so long: components get their objects.
+    pub fn write(&mut self, path: &str, offset: u64, len: u64) {
+        let mut layout = Layout::decode(&self.stored(path, "lustre.lov").unwrap()).unwrap();
+        let wanting = layout.wanting(offset, len).into_iter();
+        let objects: Vec<_> = wanting.map(|i| (i, self.place(&layout.wanted_of(i).unwrap()).unwrap())).collect();
+        if !objects.is_empty() {
+            layout.instantiate(objects).unwrap();
         }
-        let object = |ost: u32| Stripe { object: Fid::new(fid::ost_seq(ost), 2), ost };
-        let stripes = placed?.into_iter().map(object).collect();
-        Ok(Layout::new(self.fresh_fid(), wanted.stripe_size, None, stripes)?.encode_xattr())
+        self.attribute(path, "lustre.lov", &layout.encode_xattr());
+    }
+
+    /// What an application makes: a file as its directory says.
+    pub fn touch(&mut self, path: &str) {
+        let default = self.default_for(path).unwrap_or_else(|| Asked::default().encode());
+        self.make_file(Path::new(path), 0o644).unwrap();
+        self.set(Path::new(path), "lustre.lov", &default, false).unwrap();
+    }
+
+    /// A directory with its parent's default.
+    pub fn mkdir(&mut self, path: &str) {
+        self.dir(path);
+        if let Some(default) = self.default_for(path) {
+            self.attribute(path, "lustre.lov", &default);
+        }
+    }
+
+    fn default_for(&self, path: &str) -> Option<Vec<u8>> {
+        self.stored(Path::new(path).parent().and_then(Path::to_str)?, "lustre.lov")
     }
 
     fn info(&self) -> MountInfo {
@@ -212,8 +268,9 @@ impl FileSystem for Fake {
 
     fn set(&self, path: &Path, name: &str, value: &[u8], create: bool) -> Result<()> {
         let path = self.resolve(path)?;
-        let value = self.set_layout(&path, value, create)?;
-        self.nodes.borrow_mut().get_mut(&path).unwrap().attributes.insert(name.to_owned(), value);
+        if let Some(value) = self.set_layout(&path, name, value, create)? {
+            self.nodes.borrow_mut().get_mut(&path).unwrap().attributes.insert("lustre.lov".to_owned(), value);
+        }
         Ok(())
     }
 

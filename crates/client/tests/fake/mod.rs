@@ -260,7 +260,7 @@ impl Mounted {
             nodes: BTreeMap::new(),
             objects: BTreeMap::new(),
             layout: Some((stripe_size, osts.to_vec())),
-            config: Config { fsname: FSNAME.into(), version: 1, targets },
+            config: Config { fsname: FSNAME.into(), version: 1, targets, pools: Vec::new() },
             next: 100,
             open: BTreeMap::new(),
             log: Vec::new(),

@@ -7,7 +7,7 @@
 //! * EPERM for devices unless superuser (but for character device 0:0, overlayfs's whiteout).
 //! * A symlink's target: ENOENT if empty, ENAMETOOLONG past 4095 bytes. Its mode is 0777.
 //! * Owner, group, mode, ACLs: see [`super::nodes::new_inode`]. A directory takes over the parent's default layout, but for
-//!   the root's, which holds for all anyhow.
+//!   the root's, which holds for all anyhow. What it gets of how directories are spread over MDTs: see [`super::xattr_lmv`].
 //! * Sets all times of the new file, and mtime and ctime of the parent; a directory adds a link to its parent.
 //! * A regular file gets its layout only when it is set, truncated or first opened for writing.
 
@@ -48,7 +48,7 @@ impl<S: Store> Namespace<S> {
             return Err(Errno::EEXIST);
         }
         may_add(&dir, new.cred)?;
-        let inode = match node {
+        let mut inode = match node {
             NewNode::Dir => {
                 let layout = if new.parent == fid::ROOT { None } else { dir.layout.clone() };
                 Inode { layout, ..new_inode(cx, new, &dir, FileKind::Dir)? }
@@ -64,7 +64,12 @@ impl<S: Store> Namespace<S> {
             }
         };
         self.check_new_fid(new.fid)?;
+        let xattrs = if inode.is_dir() { self.inherit_lmv(new.parent, &dir, new.fid)? } else { None };
+        inode.xattr_bytes = xattrs.as_ref().map_or(0, |x| x.bytes() as u32);
         let inode = self.enter(cx, new, name, inode)?;
+        if xattrs.is_some() {
+            self.tables.put_xattrs(new.fid, xattrs);
+        }
         Ok(Reply::Entry(entry(new.fid, &inode)))
     }
 

@@ -25,6 +25,7 @@ mod tmpfile;
 mod unlink;
 mod xattr;
 mod xattr_acl;
+mod xattr_lmv;
 mod xattr_lov;
 
 use sheen_wire::{

@@ -7,6 +7,7 @@
 //! | `security.*` | everybody | the superuser (EPERM) |
 //! | `system.posix_acl_*` | everybody | the owner (EPERM), see [`super::xattr_acl`] |
 //! | `lustre.lov`, `trusted.lov` | everybody, the superuser | see [`super::xattr_lov`] |
+//! | `lustre.lmv`, `lustre.dmv`, `trusted.lmv`, `trusted.dmv` | everybody, the superuser | see [`super::xattr_lmv`] |
 //! | `trusted.link`, `trusted.lma` | the superuser | made up from the inode; setting does nothing, so that archives can be restored |
 //!
 //! * EOPNOTSUPP for other namespaces, EINVAL for a prefix alone, ERANGE for a name past 255 bytes, E2BIG for a value past
@@ -43,6 +44,14 @@ enum Key {
     Security,
     Acl(Which),
     Lov,
+    /// `lustre.lmv`.
+    Lmv,
+    /// `trusted.lmv`, as it is stored.
+    StoredLmv,
+    /// `lustre.dmv`.
+    Dmv,
+    /// `trusted.dmv`, as it is stored.
+    StoredDmv,
     /// `trusted.link`.
     Link,
     /// `trusted.lma`.
@@ -59,6 +68,10 @@ impl Key {
         let plain = |prefix: &[u8], key| (name.len() > prefix.len()).then_some(key).ok_or(Errno::EINVAL);
         match name {
             b"lustre.lov" | b"trusted.lov" => Ok(Key::Lov),
+            b"lustre.lmv" => Ok(Key::Lmv),
+            b"trusted.lmv" => Ok(Key::StoredLmv),
+            b"lustre.dmv" => Ok(Key::Dmv),
+            b"trusted.dmv" => Ok(Key::StoredDmv),
             b"trusted.link" => Ok(Key::Link),
             b"trusted.lma" => Ok(Key::Lma),
             b"system.posix_acl_access" => Ok(Key::Acl(Which::Access)),
@@ -89,7 +102,7 @@ fn check(inode: &Inode, cred: &Cred, name: &[u8], key: Key, write: bool) -> wire
             }
             access::check(inode, cred, if write { WRITE } else { READ })
         }
-        Key::Acl(_) | Key::Lov if write && !is_owner(cred, inode) => Err(Errno::EPERM),
+        Key::Acl(_) | Key::Lov | Key::Lmv | Key::Dmv if write && !is_owner(cred, inode) => Err(Errno::EPERM),
         _ => Ok(()),
     }
 }
@@ -101,12 +114,14 @@ impl<S: Store> Namespace<S> {
         check(&inode, cred, name, key, false)?;
         let value: Option<Bytes> = match key {
             Key::Lov => xattr_lov::lov(&inode)?,
+            Key::Lmv => self.lmv(fid, &inode)?,
+            Key::Dmv => self.dmv(fid, &inode)?,
             Key::Link => xattr_lov::link_ea(&inode),
             Key::Lma => Some(xattr_lov::lma(fid)),
             Key::Acl(which) => which.of(&inode).as_ref().map(|acl| acl.encode().into()),
             Key::NoLustre => None,
-            Key::User | Key::Trusted | Key::Security if inode.xattr_bytes == 0 => None,
-            Key::User | Key::Trusted | Key::Security => {
+            _ if inode.xattr_bytes == 0 => None,
+            Key::User | Key::Trusted | Key::Security | Key::StoredLmv | Key::StoredDmv => {
                 let xattrs = self.tables.xattrs(fid)?;
                 xattrs.position(name).ok().and_then(|i| xattrs.0.get(i)).map(|(_, v)| v.clone())
             }
@@ -135,6 +150,8 @@ impl<S: Store> Namespace<S> {
         check(&inode, cred, name, key, true)?;
         match key {
             Key::Lov => self.set_lov(cx, fid, &inode, value, flags)?,
+            Key::Lmv | Key::StoredLmv => self.set_lmv(cx, fid, &inode, value)?,
+            Key::Dmv | Key::StoredDmv => self.set_dmv(cx, fid, &inode, value, flags)?,
             Key::Acl(which) => self.set_acl(cx, cred, fid, &inode, which, value)?,
             Key::Link | Key::Lma => {}
             Key::NoLustre => return Err(Errno::EOPNOTSUPP),
@@ -143,7 +160,15 @@ impl<S: Store> Namespace<S> {
         Ok(Reply::Ok)
     }
 
-    fn set_plain(&mut self, cx: &Cx, fid: Fid, name: &[u8], value: Option<&[u8]>, flags: u32) -> wire::Result<()> {
+    /// Sets an attribute that is kept as it comes, or with no value removes it.
+    pub(crate) fn set_plain(
+        &mut self,
+        cx: &Cx,
+        fid: Fid,
+        name: &[u8],
+        value: Option<&[u8]>,
+        flags: u32,
+    ) -> wire::Result<()> {
         let mut xattrs = Xattrs::clone(&*self.tables.xattrs(fid)?);
         let at = xattrs.position(name);
         match (at, value) {

@@ -1,8 +1,8 @@
 //! What getstripe prints, against the captures of Lustre's.
 
-use sheen_layout::{Pool, Stripe};
+use sheen_layout::{Pool, Spec, Stripe};
 
-use super::super::testing::{Fake, check_case};
+use super::super::testing::{Fake, check_case, lfs};
 use super::*;
 
 const F3_TABLE: &str = "\tobdidx\t\t objid\t\t objid\t\t group
@@ -330,4 +330,184 @@ d1\n{unset}\nd1/f\n{f}\nd1/sub\n{unset}\nd1/sub/g\n{g}\n"
         &mut fake,
         &format!("$ lfs getstripe -r -O lustre-OST0002_UUID d1\n[exit 0]\n--- stdout\nd1/sub/g\n{marked}\n"),
     );
+}
+
+/// A file of three components, the last without objects; and one of two mirrors.
+fn composites() -> Fake {
+    let mut fake = Fake::new("/mnt/c1");
+    for line in [
+        "-E 1M -o 1 -E 16M -S 2M -o 0,2,1,3 -E -1 -c -1 pfl",
+        "-N -E 1M -o 1 -E -1 -o 2 -N -E 4M -o 3 -E -1 -o 0,1 mir",
+        "-E 64K -L mdt -E 128M -z 64M -E -1 -c 2 dom",
+    ] {
+        assert_eq!(lfs(&mut fake, &format!("lfs setstripe {line}")).0, 0, "{line}");
+    }
+    fake.write("pfl", 0, 2 << 20);
+    fake
+}
+
+/// Which components are shown.
+fn ids(fake: &mut Fake, options: &str) -> String {
+    let (code, text, err) = lfs(fake, &format!("lfs getstripe {options}"));
+    assert_eq!((code, err.as_str()), (0, ""), "{options}");
+    let ids = text.lines().filter_map(|l| l.trim_start().trim_start_matches("- ").strip_prefix("lcme_id:"));
+    ids.map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn components_are_selected() {
+    let fake = &mut composites();
+    for (options, want) in [
+        ("pfl", "1 2 3"),
+        ("-I2 pfl", "2"),
+        ("--component-id=3 pfl", "3"),
+        ("-I0x1 pfl", "1"),
+        ("--component-flags=init pfl", "1 2"),
+        ("--component-flags=^init pfl", "3"),
+        ("--component-start=16M pfl", "3"),
+        ("--component-start=+0 pfl", "2 3"),
+        ("--component-start=-16M pfl", "1 2"),
+        ("-E16M pfl", "2"),
+        ("-E-16M pfl", "1"),
+        ("--component-end=+1M pfl", "2 3"),
+        ("-EEOF pfl", "3"),
+        ("--component-end=-1 pfl", "3"),
+        ("--component-flags=init --component-start=+0 pfl", "2"),
+        ("-I9 pfl", ""),
+        ("mir", "65537 65538 131075 131076"),
+        ("--mirror-id=2 mir", "131075 131076"),
+        ("! --mirror-id=2 mir", "65537 65538"),
+        ("--mirror-index=1 mir", "65537 65538"),
+        ("--mirror-index=+1 mir", "131075 131076"),
+        ("! --mirror-index=-2 mir", "131075 131076"),
+        ("--mirror-id=1 --component-flags=init mir", "65537"),
+        ("-y -I2 pfl", "2"),
+    ] {
+        assert_eq!(ids(fake, options), want, "{options}");
+    }
+    for (options, want) in [
+        ("-c pfl", "4\n\n"),
+        ("-I3 -c pfl", "-1\n\n"),
+        ("-S -c pfl", "      lmm_stripe_count:  4\n      lmm_stripe_size:   2097152\n\n"),
+        ("-z dom", "67108864\n\n"),
+        ("-z pfl", "\n"),
+        ("-L dom", "mdt\n\n"),
+        ("-N mir", "2\n\n"),
+        ("-I -E mir", "    lcme_id:             65537\n    lcme_extent.e_end:   1048576\n\n"),
+    ] {
+        check_case(fake, &format!("$ lfs getstripe {options}\n[exit 0]\n--- stdout\n{want}"));
+    }
+    let usage = usage::GETSTRIPE;
+    for (options, want) in [
+        ("-Ix", "lfs getstripe: bad component id 'x'"),
+        ("--component-flags=bogus", "lfs: component flag 'bogus' not supported"),
+        ("--component-start=x", "lfs getstripe: bad component start 'x'"),
+        ("--mirror-id=0", "lfs getstripe: bad mirror id '0'"),
+    ] {
+        check_case(fake, &format!("$ lfs getstripe {options} pfl\n[exit 4]\n--- stdout\n{usage}--- stderr\n{want}\n"));
+    }
+}
+
+#[test]
+fn objects_of_one_ost() {
+    let fake = &mut composites();
+    fake.dir("d");
+    for (name, options) in [("d/on", "-E 1M -o 1 -E -1 -o 2,2"), ("d/off", "-E 1M -o 0 -E -1 -o 2")] {
+        assert_eq!(lfs(fake, &format!("lfs setstripe {options} {name}")).0, 0);
+    }
+    fake.write("d/on", 0, 4 << 20);
+    let (code, text, _) = lfs(fake, "lfs getstripe -r -O 2 d");
+    assert_eq!(code, 0);
+    assert!(!text.contains("d/off") && !text.contains("l_ost_idx:   1"), "{text}");
+    assert_eq!(text.matches("l_ost_idx:   2, l_fid: [0x300000401:0x2:0x0] } *").count(), 2, "{text}");
+}
+
+#[test]
+fn a_plain_layout_as_a_component() {
+    let mut fake = lustre();
+    check_case(
+        &mut fake,
+        "$ lfs getstripe --component-flags=init -c -E f3\n[exit 0]\n--- stdout
+    lcme_extent.e_end:   EOF
+      lmm_stripe_count:  3
+
+",
+    );
+    check_case(
+        &mut fake,
+        "$ lfs getstripe -I -c f3\n[exit 0]\n--- stdout
+    lcme_id:             N/A
+      lmm_stripe_count:  3
+
+",
+    );
+}
+
+#[test]
+fn drawn_in_a_terminal() {
+    let fake = &mut composites();
+    check_case(
+        fake,
+        "$ lfs getstripe --draw pfl\n[exit 0]\n--- stdout
+pfl
+component 1: from 0 to 1M, 1 stripe of 1M, raid0
+  stripe   0
+  OST      1
+         ┌───┐
+  from   │ 0 │
+         └───┘
+
+component 2: from 1M to 16M, 4 stripes of 2M, raid0
+  stripe   0     1     2     3
+  OST      0     2     1     3
+         ┌─────┬─────┬─────┬─────┐
+  from   │ 1M  │ 2M  │ 4M  │ 6M  │
+         │ 8M  │ 10M │ 12M │ 14M │
+         └─────┴─────┴─────┴─────┘
+
+component 3: from 16M to EOF, stripes of 2M, raid0, no objects yet
+  as many stripes as there are OSTs when it is first written
+
+",
+    );
+}
+
+#[test]
+fn drawn_for_documents() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("f.svg");
+    let fake = &mut composites();
+    assert_eq!(lfs(fake, &format!("lfs getstripe --draw={} pfl", file.display())), (0, String::new(), String::new()));
+    let svg = std::fs::read_to_string(&file).unwrap();
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"), "{svg}");
+    for text in [">pfl<", ">component 2: from 1M to 16M, 4 stripes of 2M, raid0<", ">14M<"] {
+        assert!(svg.contains(text), "{text}: {svg}");
+    }
+    // An OST has the same colour in each component; 1 + 8 cells have one of four.
+    let colours: std::collections::BTreeSet<&str> =
+        svg.split("fill=\"").filter(|f| f.starts_with("hsl")).map(|f| f.split('"').next().unwrap()).collect();
+    assert_eq!((svg.matches("hsl").count(), colours.len()), (9, 4));
+    let (code, _, err) = lfs(fake, "lfs getstripe --draw=x.svg pfl mir");
+    assert_eq!((code, err.as_str()), (4, "error: getstripe: --draw=FILE draws one file or directory\n"));
+    let (code, _, err) = lfs(fake, "lfs getstripe --draw=/nosuch/x.svg pfl");
+    assert_eq!(code, 2);
+    assert!(err.starts_with("lfs getstripe: cannot write '/nosuch/x.svg': "), "{err}");
+}
+
+#[test]
+fn every_kind_of_component_is_drawn() {
+    let fake = &mut composites();
+    let (_, text, _) = lfs(fake, "lfs getstripe --draw dom mir");
+    for part in [
+        "component 1: from 0 to 64K, with the metadata\n  stripe   0\n  MDT      0\n",
+        "extension\n  lent to the component before it, 64M at a time\n",
+        "component 65538 of mirror 1: from 1M to EOF, ",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    fake.dir("d");
+    assert_eq!(lfs(fake, "lfs setstripe -C 2000 d").0, 0);
+    let (_, text, _) = lfs(fake, "lfs getstripe --draw d");
+    assert!(text.starts_with("d\n2000 stripes of 4M, raid0,overstriped\n"), "{text}");
+    assert!(text.contains("and 1992 more\n") && text.contains("│ …"), "{text}");
 }

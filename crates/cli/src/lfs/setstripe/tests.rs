@@ -1,5 +1,7 @@
 //! What setstripe asks for and refuses, against the captures of Lustre's.
 
+mod captures;
+
 use super::super::testing::{Fake, check_case, lfs};
 use super::*;
 
@@ -226,4 +228,262 @@ fn links() {
     fake.node("out", FileKind::Symlink, "/tmp/x");
     assert_eq!(lfs(fake, "lfs setstripe -c 2 out").0, 25);
     assert!(!fake.exists("/tmp/x"), "nothing is made outside of Sheen");
+}
+
+/// The listed components as `id start end count`.
+fn components(fake: &mut Fake, file: &str) -> Vec<String> {
+    let (code, text, err) = lfs(fake, &format!("lfs getstripe {file}"));
+    assert_eq!((code, err.as_str()), (0, ""));
+    let parts = text.split("    lcme_id:").skip(1);
+    let field = |part: &str, name: &str| {
+        let line = part.lines().find_map(|l| l.trim_start().strip_prefix(name));
+        line.map_or(String::new(), |l| l.trim().to_owned())
+    };
+    let line = |part: &str| {
+        let id = part.lines().next().unwrap_or_default().trim().to_owned();
+        let names = ["lcme_extent.e_start:", "lcme_extent.e_end:", "lmm_stripe_count:"];
+        let rest: Vec<String> = names.iter().map(|name| field(part, name)).collect();
+        format!("{id} {}", rest.join(" "))
+    };
+    parts.map(line).collect()
+}
+
+#[test]
+fn components_take_over_what_they_are_not_given() {
+    let fake = &mut Fake::new("/mnt/c1");
+    fine(fake, "lfs setstripe -E 2M -S 1M -C 6 -E 8M -E -1 -c 2 in");
+    let (_, sizes, _) = lfs(fake, "lfs getstripe in");
+    assert_eq!(sizes.matches("lmm_stripe_size:   1048576").count(), 3, "{sizes}");
+    assert_eq!(components(fake, "in"), ["1 0 2097152 2", "2 2097152 8388608 6", "3 8388608 EOF 2"]);
+    // Nothing comes from a component on the MDT; a list has its own count.
+    fine(fake, "lfs setstripe -E 64K -L mdt -E 1G -c 2 -E -1 -o 3,1,0 in2");
+    assert_eq!(components(fake, "in2"), ["1 0 65536 0", "2 65536 1073741824 2", "3 1073741824 EOF 3"]);
+}
+
+#[test]
+fn what_only_extensions_have() {
+    let fake = &mut Fake::new("/mnt/c1");
+    fine(fake, "lfs setstripe -E 1G -z 64M -E -1 -z 256M s");
+    assert_eq!(
+        components(fake, "s"),
+        ["1 0 67108864 1", "2 67108864 1073741824 0", "3 1073741824 1073741824 1", "4 1073741824 EOF 0"]
+    );
+    for (options, want) in [
+        ("-E 64M -S 64M -E -1 -z 100M", "The extension size must be aligned by the stripe size"),
+        ("-E 64K -L mdt -z 64M -E -1", "DoM components cannot be followed by extension space"),
+    ] {
+        let (code, _, err) = lfs(fake, &format!("lfs setstripe {options} bad"));
+        assert!(code != 0 && err.contains(want), "{options}: {err}");
+        assert!(!fake.exists("bad"));
+    }
+}
+
+#[test]
+fn components_of_files_that_there_are() {
+    let fake = &mut Fake::new("/mnt/c1");
+    fine(fake, "lfs setstripe -E 1M -c 1 -E 64M -c 2 f");
+    fine(fake, "lfs setstripe --component-add -E 1G -c 4 -E -1 -c -1 f");
+    let all = ["1 0 1048576 1", "2 1048576 67108864 2", "3 67108864 1073741824 4", "4 1073741824 EOF -1"];
+    assert_eq!(components(fake, "f"), all);
+    fine(fake, "lfs setstripe --component-del -I 4 f");
+    assert_eq!(components(fake, "f"), all[..3]);
+    fine(fake, "lfs setstripe --comp-add -E -1 -c 1 -z 64M f");
+    let ranges: Vec<String> =
+        components(fake, "f").iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect();
+    assert_eq!(ranges[3..], ["1073741824 1073741824 1", "1073741824 EOF 0"]);
+    for (line, exit, want) in [
+        (
+            "--component-add -E 1G -c 1 f2",
+            22,
+            "lfs setstripe setstripe: first extent [0, 1073741824) not adjacent with extent end 4294967296\n\
+             error: lfs setstripe: invalid layout",
+        ),
+        (
+            "--component-del -I 1 f",
+            1,
+            "lfs setstripe setstripe: cannot delete component 0x1 from 'f': Invalid argument",
+        ),
+        ("--component-del f", 22, "lfs setstripe: neither flags nor component ID is specified"),
+        (
+            "--component-add -E -1 plain",
+            22,
+            "lfs setstripe setstripe: 'plain' not a composite file\nerror: lfs setstripe: invalid layout",
+        ),
+        (
+            "--component-add -E -1 nosuch",
+            22,
+            "lfs setstripe setstripe: cannot read layout from 'nosuch': No such file or directory\n\
+             error: lfs setstripe: invalid layout",
+        ),
+        (
+            "--component-set -I 9 --comp-flags=prefer f",
+            1,
+            "lfs setstripe: cannot change the flags of component '0x9' of file 'f': 6 / ^(0)",
+        ),
+        (
+            "--component-set -I 1 --comp-flags=^stale f",
+            22,
+            "lfs setstripe: cannot clear 'stale' flags from component. Please use lfs-mirror-resync(1) instead",
+        ),
+    ] {
+        fine(fake, "lfs setstripe -E 4G f2");
+        lfs(fake, "lfs setstripe -c 1 plain");
+        check_case(fake, &format!("$ lfs setstripe {line}\n[exit {exit}]\n--- stderr\n{want}\n"));
+    }
+    fine(fake, "lfs setstripe --component-set -I 2 --comp-flags=prefer f");
+    assert_eq!(lfs(fake, "lfs getstripe -I2 --component-flags f").1, "prefer\n\n");
+    fine(fake, "lfs setstripe --component-set -I 2 --comp-flags=^prefer f");
+    assert_eq!(lfs(fake, "lfs getstripe -I2 --component-flags f").1, "0\n\n");
+    // Those with, and those without, flags.
+    fine(fake, "lfs setstripe --component-del --comp-flags=^init f");
+    assert_eq!(components(fake, "f"), all[..1]);
+    // A file without a layout gets its first components.
+    fake.file("new", "[0x200000402:0x91:0x0]", None);
+    fine(fake, "lfs setstripe --component-add -E 1M -E -1 new");
+    assert_eq!(components(fake, "new"), ["1 0 1048576 1", "2 1048576 EOF 1"]);
+}
+
+#[test]
+fn wrong_combinations_print_the_usage() {
+    let fake = &mut Fake::new("/mnt/c1");
+    fake.dir("d");
+    for (options, want) in [
+        ("--component-add f", "lfs setstripe setstripe: option -E must be specified with --component-add"),
+        ("--comp-set --comp-flags=stale f", "lfs setstripe setstripe: --component-set doesn't have component-id set"),
+        (
+            "--comp-set -I 1 --comp-del f",
+            "lfs setstripe setstripe: options --component-set, --component-del, --component-add and -d are mutually exclusive",
+        ),
+        (
+            "--comp-del -I 1 -c 2 f",
+            "lfs setstripe setstripe: options --component-del and --component-set are mutually exclusive when used with -c, -E, -o, -p, or -s",
+        ),
+        ("--comp-del -I 1 d", "lfs setstripe setstripe: cannot use --component-add or --component-del for directory"),
+        (
+            "-I 1 -c 2 f",
+            "lfs setstripe: option -I can only be used with --component-del or --component-set or lfs mirror split",
+        ),
+        ("-I 0 f", "lfs setstripe setstripe: invalid component ID '0'"),
+        ("--comp-del --comp-flags=bogus f", "lfs setstripe: component flag 'bogus' not supported"),
+        ("-y a --copy=b f", "lfs setstripe: can't specify --yaml and --copy together"),
+        ("-E 1M -L mdt -C 2 f", "lfs setstripe setstripe: -C|--overstripe-count incompatible with DoM layout"),
+        ("-N --flags=stale,^init f", "lfs setstripe: inverted flags are not supported"),
+    ] {
+        let usage = usage::SETSTRIPE;
+        check_case(fake, &format!("$ lfs setstripe {options}\n[exit 4]\n--- stdout\n{usage}--- stderr\n{want}\n"));
+    }
+    assert!(!fake.exists("f"));
+}
+
+#[test]
+fn mirrors_have_limits() {
+    let fake = &mut Fake::new("/mnt/c1");
+    for (options, want) in [
+        ("-N17", "A file has at most 16 mirrors"),
+        ("-N4000000000", "A file has at most 16 mirrors"),
+        ("-N -E 1M -N -E -1", "Incomplete mirror - must go to EOF"),
+        ("-N2 -E 1M -L mdt -E 64M -L raid0", "Incomplete mirror - must go to EOF"),
+    ] {
+        check_case(
+            fake,
+            &format!(
+                "$ lfs setstripe {options} m\n[exit 1]\n--- stderr\nlfs setstripe: Invalid layout: {want}
+lfs setstripe: lfs setstripe: cannot create composite file 'm': Invalid argument (22)\n"
+            ),
+        );
+    }
+    assert!(!fake.exists("m"));
+    let (code, _, err) = lfs(fake, "lfs setstripe -N0 m");
+    assert_eq!((code, err.as_str()), (22, "error: lfs setstripe: bad mirror count: 0\n"));
+    fine(fake, "lfs setstripe -N -E 1M -c 1 -E -1 -c 2 -N2 -c 4 m");
+    assert_eq!(components(fake, "m").len(), 4);
+    assert_eq!(lfs(fake, "lfs getstripe -N m").1, "3\n\n");
+}
+
+#[test]
+fn layouts_that_are_too_large_or_lead_nowhere() {
+    let fake = &mut Fake::new("/mnt/c1");
+    let ends = |n: usize, options: &str| (1..=n).map(|i| format!("-E {i}M {options} ")).collect::<String>();
+    fine(fake, &format!("lfs setstripe {} large", ends(60, "-C 100")));
+    assert_eq!(lfs(fake, "lfs getstripe --component-count large").1, "60\n\n");
+    let (code, _, err) = lfs(fake, &format!("lfs setstripe {} larger", ends(900, "-C 10")));
+    let want =
+        "lfs setstripe: lfs setstripe: cannot create composite file 'larger': Numerical result out of range (34)\n";
+    assert_eq!((code, err.as_str()), (1, want));
+    for (options, want) in [
+        ("-E 1M -o 9 -E -1", "Invalid layout: An unknown OST idx is specified"),
+        ("-E 1M -i 4 -E -1", "Invalid layout: An unknown OST idx is specified"),
+        ("-E 1M -c 1 -E -1 -p nopool", "pool 'nopool fsname lustre' does not exist: No such file or directory (2)"),
+        ("-E -1 -p empty", "pool 'empty fsname lustre' has no OSTs: Invalid argument (22)"),
+        ("-E 2G -L mdt", "error: 'mdt' layout size is too big"),
+    ] {
+        let (code, _, err) = lfs(fake, &format!("lfs setstripe {options} x"));
+        assert!(code != 0 && err.contains(want), "{options}: {code} {err}");
+    }
+    assert!(!fake.exists("x"), "what is refused beforehand leaves nothing");
+    let (code, _, err) = lfs(fake, "lfs setstripe -E 1M -E -1 nodir/f");
+    let want = "lfs setstripe: lfs setstripe: cannot create composite file 'nodir/f': No such file or directory (2)\n";
+    assert_eq!((code, err.as_str()), (1, want));
+}
+
+#[test]
+fn pools_of_components() {
+    let fake = &mut Fake::new("/mnt/c1");
+    fine(fake, "lfs setstripe -E 1M -p p1 -c 1 -E -1 -p lustre.p2 -c 2 pf");
+    let (_, text, _) = lfs(fake, "lfs getstripe pf");
+    assert!(
+        text.contains("      lmm_pool:          p1\n") && text.ends_with("      lmm_pool:          p2\n\n"),
+        "{text}"
+    );
+    fine(fake, "lfs setstripe --copy=pf pf2");
+    assert_eq!(lfs(fake, "lfs getstripe pf2").1.matches("lmm_pool").count(), 2);
+}
+
+#[test]
+fn what_getstripe_writes_as_yaml_is_read_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("layout.yaml");
+    let fake = &mut Fake::new("/mnt/c1");
+    fake.dir("d");
+    for (name, options) in [
+        ("plain", "-C 6 -S 1M"),
+        ("pfl", "-E 1M -c 1 -E 4G -c 4 -E -1 -c -1"),
+        ("over", "-E 1M -S 256K -c 1 -E 16M -S 1M -C 6 -E -1 -o 3,1,1"),
+        ("dom", "-E 64K -L mdt -E -1 -c 2 -i 1"),
+        ("sel", "-E 128M -c 1 -z 64M -E -1 -c 4 -z 128M"),
+        ("mirrored", "-N -E 1M -c 1 -E -1 -c 2 -N -E 4M -c 1 -E -1 -c 4"),
+        ("d", "-E 1M -c 2 -E -1 -p p1"),
+    ] {
+        fine(fake, &format!("lfs setstripe {options} {name}"));
+        let shown = |fake: &mut Fake, name: &str| lfs(fake, &format!("lfs getstripe -d -y -R {name}")).1;
+        let yaml = shown(fake, name);
+        std::fs::write(&file, &yaml).unwrap();
+        let copy = if name == "d" { "d2".to_owned() } else { format!("{name}2") };
+        if name == "d" {
+            fake.dir("d2");
+        }
+        fine(fake, &format!("lfs setstripe --yaml {} {copy}", file.display()));
+        let bare = |text: &str| text.lines().filter(|l| !l.contains("l_fid")).collect::<Vec<_>>().join("\n");
+        assert_eq!(bare(&shown(fake, &copy)), bare(&yaml), "{name}: the same layout on the same OSTs");
+    }
+}
+
+#[test]
+fn yaml_that_is_none() {
+    let fake = &mut Fake::new("/mnt/c1");
+    check_case(
+        fake,
+        "$ lfs setstripe -y nosuch.yaml ff1\n[exit 22]\n--- stderr
+lfs setstripe: cannot parse YAML file nosuch.yaml
+yaml:
+    - builder:
+          errno: -1
+          descr: cannot open 'nosuch.yaml': No such file or directory
+    - from comp yaml:
+          errno: -22
+          descr: can't parse
+error: setstripe: can't create composite layout from template file nosuch.yaml
+",
+    );
+    assert!(!fake.exists("ff1"));
 }

@@ -1,0 +1,274 @@
+//! `lctl pool_new`, `pool_add`, `pool_remove`, `pool_destroy` and `pool_list`.
+//!
+//! A change is made by the MGS: the process that serves it has a parameter `mgs.MGS.pools.FSNAME`, which shows the pools and is set to what
+//! is to be done (`sheen_mgs::pools`). So `lctl` changes pools for those who may reach that process's control socket. When the MGS has done
+//! it, the command waits until the MDTs of this machine have heard of it, so that the next command finds the pool; those elsewhere hear
+//! of it a moment later.
+
+use std::io;
+use std::{fmt, thread, time::Duration};
+
+use sheen_mgs::pools;
+use sheen_params::control::{Reply, Request};
+use sheen_wire::Errno;
+use sheen_wire::mgs::{Pool, PoolChange, TARGETS_MAX, TargetKind, parse_ost, target_name};
+
+use super::{Tool, usage};
+use crate::lfs::pool_list;
+
+/// How long to wait for the MDTs of this machine.
+const HEARD_MAX: Duration = Duration::from_secs(5);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// `pool_new FSNAME.POOL`
+///
+/// # Errors
+/// The output cannot be written.
+pub fn new(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
+    one("pool_new", args, PoolChange::New, tool)
+}
+
+/// `pool_destroy FSNAME.POOL`
+///
+/// # Errors
+/// The output cannot be written.
+pub fn destroy(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
+    one("pool_destroy", args, PoolChange::Destroy, tool)
+}
+
+/// `pool_add FSNAME.POOL OST...`
+///
+/// # Errors
+/// The output cannot be written.
+pub fn add(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
+    several("pool_add", args, |ost| PoolChange::Add { ost }, tool)
+}
+
+/// `pool_remove FSNAME.POOL OST...`
+///
+/// # Errors
+/// The output cannot be written.
+pub fn remove(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
+    several("pool_remove", args, |ost| PoolChange::Remove { ost }, tool)
+}
+
+/// `pool_list FSNAME[.POOL] | PATH`: what the MGS of this machine says, or, where there is none, the one of a mount.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn list(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
+    let [what] = args else { return wrong("pool_list", tool) };
+    let (fsname, pool) = what.split_once('.').map_or((what.as_str(), None), |(fsname, pool)| (fsname, Some(pool)));
+    let known = if pools::check_name(fsname).is_ok() { pools_of(fsname, tool) } else { Vec::new() };
+    let Some(known) = known.into_iter().next() else {
+        return Ok(pool_list::for_lctl(what, tool.out, tool.err));
+    };
+    let Some(name) = pool else {
+        tool.out.write_all(pool_list::names(fsname, &known).as_bytes())?;
+        return Ok(0);
+    };
+    writeln!(tool.out, "Pool: {what}")?;
+    match known.iter().find(|p| p.name == name) {
+        Some(pool) => {
+            tool.out.write_all(pool_list::members(fsname, pool).as_bytes())?;
+            Ok(0)
+        }
+        None => {
+            tool.out.flush()?;
+            writeln!(tool.err, "pool_list: pool {what} not found")?;
+            Ok(Errno::ENOENT.0)
+        }
+    }
+}
+
+/// A pool of a file system that the MGS of this machine knows.
+struct Named {
+    fsname: String,
+    pool: String,
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.fsname, self.pool)
+    }
+}
+
+fn one(command: &str, args: &[String], change: PoolChange, tool: &mut Tool<'_>) -> io::Result<i32> {
+    let [name] = args else { return wrong(command, tool) };
+    let named = match named(command, name, tool)? {
+        Ok(named) => named,
+        Err(errno) => return Ok(errno.0),
+    };
+    let code = make(command, &named, change, tool)?;
+    wait_until_heard(&named, tool)?;
+    Ok(code)
+}
+
+fn several(command: &str, args: &[String], change: impl Fn(u32) -> PoolChange, tool: &mut Tool<'_>) -> io::Result<i32> {
+    let Some((name, osts)) = args.split_first().filter(|(_, osts)| !osts.is_empty()) else {
+        return wrong(command, tool);
+    };
+    let Some(osts) = osts.iter().map(|list| expand(list)).collect::<Option<Vec<_>>>() else {
+        return wrong(command, tool);
+    };
+    let named = match named(command, name, tool)? {
+        Ok(named) => named,
+        Err(errno) => return Ok(errno.0),
+    };
+    let mut code = 0;
+    for ost in osts.iter().flatten() {
+        let done = match parse_ost(&named.fsname, ost) {
+            Some(index) => make(command, &named, change(index), tool)?,
+            None => {
+                let fsname = &named.fsname;
+                writeln!(tool.err, "{command}: '{ost}' names no OST of '{fsname}': write OST0000 or {fsname}-OST0000")?;
+                Errno::EINVAL.0
+            }
+        };
+        code = if code == 0 { done } else { code };
+    }
+    wait_until_heard(&named, tool)?;
+    Ok(code)
+}
+
+/// Called wrongly: the usage.
+fn wrong(command: &str, tool: &mut Tool<'_>) -> io::Result<i32> {
+    tool.out.write_all(usage::of(command).unwrap_or_default().as_bytes())?;
+    Ok(usage::EXIT)
+}
+
+/// Takes `FSNAME.POOL` apart and looks whether the MGS of this machine knows the file system; what is wrong has been said.
+fn named(command: &str, name: &str, tool: &mut Tool<'_>) -> io::Result<Result<Named, Errno>> {
+    let Some((fsname, pool)) = name.split_once('.') else {
+        return refuse(command, Errno::EINVAL, Errno::EINVAL.text(), tool);
+    };
+    match pools::check_name(fsname).and_then(|()| pools::check_name(pool)) {
+        Ok(()) => {}
+        Err(Errno::ENAMETOOLONG) => {
+            writeln!(tool.err, "{command}: poolname is too long")?;
+            return refuse(command, Errno::ENAMETOOLONG, Errno::ENAMETOOLONG.text(), tool);
+        }
+        Err(errno) => {
+            let text = "can contain only alphanumeric characters, underscores, and dashes besides the required '.'";
+            return refuse(command, errno, text, tool);
+        }
+    }
+    match pools_of(fsname, tool).len() {
+        1 => Ok(Ok(Named { fsname: fsname.to_string(), pool: pool.to_string() })),
+        0 if (tool.ask)(&get("mgs.*.filesystems")).iter().any(|r| matches!(r, Reply::Values(_))) => {
+            refuse(command, Errno::EINVAL, &format!("the MGS knows no file system '{fsname}'"), tool)
+        }
+        0 => {
+            let text = "no MGS that you may reach runs on this machine; call this where 'sheen up' or 'sheen mgs' runs";
+            refuse(command, Errno::ENODEV, text, tool)
+        }
+        _ => {
+            let text = format!(
+                "several MGSs of this machine know a file system '{fsname}'; say with SHEEN_RUNTIME_DIR which is meant"
+            );
+            refuse(command, Errno::EINVAL, &text, tool)
+        }
+    }
+}
+
+fn refuse(command: &str, errno: Errno, what: &str, tool: &mut Tool<'_>) -> io::Result<Result<Named, Errno>> {
+    writeln!(tool.err, "{command}: {what}")?;
+    Ok(Err(errno))
+}
+
+/// Has the MGS make a change, and says how it went.
+fn make(command: &str, named: &Named, change: PoolChange, tool: &mut Tool<'_>) -> io::Result<i32> {
+    let value = pools::write(&named.fsname, &named.pool, change);
+    let request = Request::Set { pattern: format!("mgs.*.pools.{}", named.fsname), value };
+    let results = (tool.ask)(&request).into_iter().find_map(|r| if let Reply::Results(r) = r { Some(r) } else { None });
+    let errno = results.and_then(|r| r.first().map(|set| Errno(set.errno))).unwrap_or(Errno::ENODEV);
+    let ost = |ost| format!("{}_UUID", target_name(&named.fsname, TargetKind::Ost, ost));
+    let text = match (errno, change) {
+        (Errno(0), PoolChange::New) => format!("Pool {named} created"),
+        (Errno(0), PoolChange::Destroy) => format!("Pool {named} destroyed"),
+        (Errno(0), PoolChange::Add { ost: index }) => format!("OST {} added to pool {named}", ost(index)),
+        (Errno(0), PoolChange::Remove { ost: index }) => format!("OST {} removed from pool {named}", ost(index)),
+        (errno, change) => {
+            let why = match (errno, change) {
+                (Errno::EEXIST, PoolChange::New) => format!("pool {named} already exists"),
+                (Errno::EEXIST, PoolChange::Add { ost: index }) => format!("{} is already in pool {named}", ost(index)),
+                (Errno::ENODEV, PoolChange::Add { ost: index }) => {
+                    format!("{} is not part of the '{}' fs.", ost(index), named.fsname)
+                }
+                (pools::ENOMEDIUM, _) | (Errno::ENOENT, PoolChange::Destroy) => format!("pool {named} not found"),
+                (Errno::ENOENT, PoolChange::Remove { ost: index }) => {
+                    format!("{} not found in pool {named}", ost(index))
+                }
+                (errno, _) => errno.to_string(),
+            };
+            format!("{command}: {why}")
+        }
+    };
+    writeln!(tool.err, "{text}")?;
+    Ok(errno.0)
+}
+
+/// Waits until the MDTs of this machine see the pool as the MGS does.
+fn wait_until_heard(named: &Named, tool: &mut Tool<'_>) -> io::Result<()> {
+    let Named { fsname, pool } = named;
+    let mdts = values(&format!("lod.{fsname}-MDT*-mdtlov.numobd"), tool).len();
+    let known = pools_of(fsname, tool).into_iter().next().unwrap_or_default();
+    let known = known.iter().find(|p| p.name == *pool).map(|p| pool_list::members(fsname, p));
+    for _ in 0..HEARD_MAX.as_millis() / LOOK.as_millis() {
+        let seen = values(&format!("lov.{fsname}-MDT*-mdtlov.pools.{pool}"), tool);
+        let heard = match &known {
+            Some(members) => seen.iter().filter(|value| *value == members).count() >= mdts,
+            None => seen.is_empty(),
+        };
+        if heard {
+            return Ok(());
+        }
+        thread::sleep(LOOK);
+    }
+    writeln!(tool.err, "Warning, not all MDTs have heard of the change of pool {named} yet")
+}
+
+/// The pools of a file system, of each MGS of this machine that knows it.
+fn pools_of(fsname: &str, tool: &Tool<'_>) -> Vec<Vec<Pool>> {
+    let texts = values(&format!("mgs.*.pools.{fsname}"), tool);
+    texts.iter().map(|text| pools::parse(fsname, text)).collect()
+}
+
+fn get(pattern: &str) -> Request {
+    Request::Get { pattern: pattern.to_string() }
+}
+
+fn values(pattern: &str, tool: &Tool<'_>) -> Vec<String> {
+    let replies = (tool.ask)(&get(pattern));
+    let found = replies.into_iter().flat_map(|reply| if let Reply::Values(found) = reply { found } else { Vec::new() });
+    found.map(|f| f.value).collect()
+}
+
+/// `OST[0-3,8]`, `sheen-OST[0-10/2]_UUID`: every OST of the list, indices in hexadecimal as in the names themselves, the step in
+/// decimal. Without brackets the text itself. `None`: no such list, or a longer one than there can be OSTs.
+fn expand(list: &str) -> Option<Vec<String>> {
+    let Some((before, rest)) = list.split_once('[') else { return Some(vec![list.to_string()]) };
+    let (ranges, after) = rest.split_once(']')?;
+    let mut names = Vec::new();
+    for range in ranges.split(',') {
+        let (range, step) = match range.split_once('/') {
+            Some((range, step)) => (range, step.parse::<usize>().ok().filter(|step| *step > 0)?),
+            None => (range, 1),
+        };
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let index = |text| u32::from_str_radix(text, 16).ok().filter(|i| (*i as usize) < TARGETS_MAX);
+        let (first, last) = (index(first)?, index(last)?);
+        if last < first {
+            return None;
+        }
+        names.extend((first..=last).step_by(step).map(|i| format!("{before}{i:04x}{after}")));
+        if names.len() > TARGETS_MAX {
+            return None;
+        }
+    }
+    Some(names)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! What the C library knows of this host: its users and groups, and its local time.
+
+use std::{ffi::CString, mem::MaybeUninit};
+
+/// The id of a user by name or number.
+pub fn user(text: &str) -> Option<u32> {
+    let name = CString::new(text).ok()?;
+    // SAFETY: `name` ends with a NUL. The answer lies in the library's own memory until the next such call; this is called while one
+    // thread reads the command line.
+    let found = unsafe { libc::getpwnam(name.as_ptr()).as_ref() };
+    found.map(|entry| entry.pw_uid).or_else(|| text.parse().ok())
+}
+
+/// The id of a group by name or number.
+pub fn group(text: &str) -> Option<u32> {
+    let name = CString::new(text).ok()?;
+    // SAFETY: as for `user`.
+    let found = unsafe { libc::getgrnam(name.as_ptr()).as_ref() };
+    found.map(|entry| entry.gr_gid).or_else(|| text.parse().ok())
+}
+
+const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/// A time as ctime(3) writes it, `Sat Nov 21 19:50:05 2026`, in local time; the seconds where there is no such year.
+pub fn ctime(seconds: i64) -> String {
+    let Some(tm) = local(seconds) else { return seconds.to_string() };
+    let name =
+        |names: &[&'static str], i: i32| usize::try_from(i).ok().and_then(|i| names.get(i).copied()).unwrap_or("?");
+    let (day, month) = (name(&DAYS, tm.tm_wday), name(&MONTHS, tm.tm_mon));
+    let year = i64::from(tm.tm_year) + 1900;
+    format!("{day} {month} {:2} {:02}:{:02}:{:02} {year}", tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec)
+}
+
+fn local(seconds: i64) -> Option<libc::tm> {
+    let mut tm = MaybeUninit::uninit();
+    // SAFETY: both point to what the call takes; where it answers with a pointer, it has filled `tm` in.
+    unsafe { libc::localtime_r(&seconds, tm.as_mut_ptr()).as_ref().map(|_| tm.assume_init()) }
+}
+
+/// What [`time`] reads, as `lfs` says it.
+pub const TIME_FORMATS: &str = "'%Y-%m-%d %H:%M:%S', '%Y-%m-%d %H:%M', '%Y-%m-%d', '%H:%M:%S', '%H:%M', '@%s', '%s', ";
+
+/// Seconds since the epoch of a time in one of [`TIME_FORMATS`], local; a time without a day is of the day of `now`.
+pub fn time(text: &str, now: i64) -> Option<i64> {
+    let seconds = text.strip_prefix('@').unwrap_or(text);
+    if let Ok(seconds) = seconds.parse() {
+        return Some(seconds);
+    }
+    let (day, clock) = match text.split_once(' ') {
+        Some((day, clock)) => (Some(day), Some(clock)),
+        None if text.contains(':') => (None, Some(text)),
+        None => (Some(text), None),
+    };
+    let mut tm = local(now)?;
+    if let Some(day) = day {
+        let [year, month, mday] = numbers(day, '-')?[..] else { return None };
+        (tm.tm_year, tm.tm_mon, tm.tm_mday) = (year - 1900, month - 1, mday);
+    }
+    let clock = numbers(clock.unwrap_or("0:0"), ':')?;
+    (tm.tm_hour, tm.tm_min, tm.tm_sec) = match clock[..] {
+        [hour, minute] => (hour, minute, 0),
+        [hour, minute, second] => (hour, minute, second),
+        _ => return None,
+    };
+    let fits = (0..12).contains(&tm.tm_mon)
+        && (1..=31).contains(&tm.tm_mday)
+        && tm.tm_hour < 24
+        && tm.tm_min < 60
+        && tm.tm_sec <= 60;
+    // Whether summer time holds then is for the library to find out.
+    tm.tm_isdst = -1;
+    // SAFETY: `tm` is a filled-in `tm`.
+    fits.then(|| unsafe { libc::mktime(&mut tm) })
+}
+
+/// Numbers of at most 4 digits with something between.
+fn numbers(text: &str, between: char) -> Option<Vec<i32>> {
+    let number = |part: &str| {
+        let digits = !part.is_empty() && part.len() <= 4 && part.bytes().all(|b| b.is_ascii_digit());
+        digits.then(|| part.parse().ok()).flatten()
+    };
+    text.split(between).map(number).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_and_groups() {
+        assert_eq!((user("root"), user("0"), user("4711"), user("no such user")), (Some(0), Some(0), Some(4711), None));
+        assert_eq!((group("root"), group("12"), group("-1"), group("a\0b")), (Some(0), Some(12), None, None));
+    }
+
+    #[test]
+    fn times_are_read_as_they_are_written() {
+        // Whatever the time zone is: what is read is written back.
+        let now = 1_795_290_605;
+        let at = time("2026-11-21 19:50:05", now).unwrap();
+        assert_eq!(ctime(at), "Sat Nov 21 19:50:05 2026");
+        assert_eq!(time("2026-11-21 19:50", now), Some(at - 5));
+        assert_eq!(ctime(time("2026-03-01", now).unwrap()), "Sun Mar  1 00:00:00 2026");
+        assert_eq!((time("@17", now), time("17", now)), (Some(17), Some(17)));
+        let noon = time("12:00", now).unwrap();
+        assert_eq!(time("12:00:07", now), Some(noon + 7));
+        assert!((noon - now).abs() < 24 * 3600, "of today");
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused() {
+        for text in
+            ["", "1 day ago", "2026-11", "2026-13-01", "2026-00-01", "2026-1-32", "25:00", "12:60", "a", "-", ":"]
+        {
+            assert_eq!(time(text, 0), None, "{text:?}");
+        }
+        assert_eq!(ctime(i64::MAX), i64::MAX.to_string());
+    }
+}

@@ -1,0 +1,69 @@
+//! Names of components' flags, on command lines and in listings.
+
+pub use sheen_layout::flags::*;
+
+/// To be read and written first.
+pub const PREFER: u32 = PREF_RD | PREF_WR;
+
+/// In the order in which they are printed; a name of several bits goes before those of each.
+const NAMES: &[(u32, &str)] = &[
+    (INIT, "init"),
+    (STALE, "stale"),
+    (PREFER, "prefer"),
+    (PREF_RD, "prefrd"),
+    (PREF_WR, "prefwr"),
+    (0x8, "offline"),
+    (NOSYNC, "nosync"),
+    (EXTENSION, "extension"),
+];
+
+/// `init,stale`; `0` for none; in hex what has no name.
+pub fn names(flags: u32) -> String {
+    let mut left = flags;
+    let mut names: Vec<String> = Vec::new();
+    for (bits, name) in NAMES {
+        if left & bits == *bits {
+            left &= !bits;
+            names.push((*name).to_owned());
+        }
+    }
+    if left != 0 || names.is_empty() {
+        names.push(if left == 0 { "0".to_owned() } else { format!("{left:#x}") });
+    }
+    names.join(",")
+}
+
+/// Flags that are to be set, and flags that are to be clear.
+pub type Wanted = (u32, u32);
+
+/// Reads `init,^stale`. An error names the flag that there is not; it is `None` where none is named, or one both ways.
+pub fn parse(text: &str) -> Result<Wanted, Option<String>> {
+    let (mut set, mut clear) = (0, 0);
+    for name in text.split(',').filter(|name| !name.is_empty()) {
+        let (bare, to) = match name.strip_prefix('^') {
+            Some(bare) => (bare, &mut clear),
+            None => (name, &mut set),
+        };
+        let known = NAMES.iter().find(|(_, known)| *known == bare);
+        *to |= known.ok_or_else(|| Some(name.to_owned()))?.0;
+    }
+    if set | clear == 0 || set & clear != 0 { Err(None) } else { Ok((set, clear)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers() {
+        assert_eq!(names(0), "0");
+        assert_eq!(names(INIT | STALE), "init,stale");
+        assert_eq!(names(PREFER | INIT), "init,prefer");
+        assert_eq!(names(PREF_RD | EXTENSION | 0x1000), "prefrd,extension,0x1000");
+        assert_eq!(parse("init,^stale"), Ok((INIT, STALE)));
+        assert_eq!(parse("prefer"), Ok((PREFER, 0)));
+        assert_eq!(parse("bogus,init"), Err(Some("bogus".to_owned())));
+        assert_eq!(parse("init,^init"), Err(None));
+        assert_eq!(parse(""), Err(None));
+    }
+}

@@ -1,0 +1,159 @@
+//! `lfs pool_list`: the pools of a file system, and the OSTs of a pool.
+//!
+//! A mount needs no pools and keeps none: it says where its MGS is, and this asks there ([`pools_of`]), so that what is printed is what
+//! holds now. `lctl pool_list` prints the same, and `lfs df --pool` asks the same.
+
+#[cfg(not(test))]
+mod mgs;
+
+use std::{
+    ffi::OsString,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use sheen_wire::{
+    Errno,
+    control::{self, MountInfo},
+    mgs::{Pool, TargetKind, target_name},
+};
+
+use super::{EXIT_USAGE, Tool, fs, text};
+
+#[cfg(not(test))]
+pub use mgs::ask as pools_of;
+
+/// What it says when called wrongly.
+pub const USAGE: &str = "\
+List pools or pool OSTs\n\
+usage: pool_list <fsname>[.<pool>] | <pathname>\n\
+\n\
+";
+
+/// Runs the command.
+pub(super) fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
+    let [what] = args else {
+        tool.print(format_args!("{USAGE}"));
+        return EXIT_USAGE;
+    };
+    let what = text(what);
+    let found = if what.contains('/') || matches!(what, "." | "..") {
+        tool.mount_of(Path::new(what)).map(|mount| (mount, None))
+    } else {
+        let (fsname, pool) = what.split_once('.').map_or((what, None), |(fsname, pool)| (fsname, Some(pool)));
+        match mounted(tool, fsname) {
+            Some(mount) => Ok((mount, pool)),
+            // As Lustre: without a word.
+            None => return Errno::ENOENT.0,
+        }
+    };
+    let result = found.and_then(|(mount, pool)| pools_of(&mount).map(|pools| (mount.fsname, pool, pools)));
+    let (fsname, pool, pools) = match result {
+        Ok(found) => found,
+        Err(e) => return failed(tool, what, e),
+    };
+    let Some(name) = pool else {
+        tool.print(format_args!("{}", names(&fsname, &pools)));
+        return 0;
+    };
+    tool.print(format_args!("Pool: {what}\n"));
+    match pools.iter().find(|p| p.name == name) {
+        Some(pool) => {
+            tool.print(format_args!("{}", members(&fsname, pool)));
+            0
+        }
+        None => failed(tool, what, Errno::ENOENT),
+    }
+}
+
+/// The same for `lctl`, by what it was given.
+pub fn for_lctl(what: &str, out: &mut dyn Write, err: &mut dyn Write) -> i32 {
+    run(&mut Tool { fs: &fs::System, out, err }, &[what.into()])
+}
+
+/// The pools as they are listed.
+pub fn names(fsname: &str, pools: &[Pool]) -> String {
+    let line = |pool: &Pool| format!("{fsname}.{}\n", pool.name);
+    format!("Pools from {fsname}:\n{}", pools.iter().map(line).collect::<String>())
+}
+
+/// The OSTs of a pool, one a line, in the order in which they were added.
+pub fn members(fsname: &str, pool: &Pool) -> String {
+    pool.osts.iter().map(|ost| format!("{}_UUID\n", target_name(fsname, TargetKind::Ost, *ost))).collect()
+}
+
+fn failed(tool: &mut Tool, what: &str, e: Errno) -> i32 {
+    let said = match e {
+        Errno::ENOTTY => format!("'{what}' is on no Lustre filesystem"),
+        Errno::ETIMEDOUT => format!("the MGS of '{what}' does not answer"),
+        _ => format!("cannot find '{what}'"),
+    };
+    tool.complain(format_args!("lfs pool_list: {said}: {e} ({})", e.0));
+    e.0
+}
+
+/// A mount of the file system of that name.
+fn mounted(tool: &Tool, fsname: &str) -> Option<MountInfo> {
+    let of = |at: PathBuf| tool.ask::<MountInfo>(&at, control::MOUNT).ok();
+    tool.fs.mounts().into_iter().filter_map(of).find(|mount| mount.fsname == fsname)
+}
+
+/// The MGS of paper that goes with [`super::testing::Fake`]: it has the pools of the captures, and an empty one.
+#[cfg(test)]
+pub fn pools_of(mount: &MountInfo) -> sheen_wire::Result<Vec<Pool>> {
+    let pool = |name: &str, osts: &[u32]| Pool { name: name.into(), osts: osts.into() };
+    match mount.fsname.as_str() {
+        "lustre" => Ok(vec![pool("empty", &[]), pool("p1", &[0, 1]), pool("p2", &[3, 2])]),
+        _ => Err(Errno::ENOENT),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Fake, check_case};
+
+    #[test]
+    fn as_lustre_prints_it() {
+        let mut fake = Fake::new("/mnt/c1");
+        for what in ["lustre", "/mnt/c1", "/mnt/c1/t", "."] {
+            let all = "Pools from lustre:\nlustre.empty\nlustre.p1\nlustre.p2\n";
+            check_case(&mut fake, &format!("$ lfs pool_list {what}\n[exit 0]\n--- stdout\n{all}"));
+        }
+        for case in [
+            "$ lfs pool_list lustre.p1\n[exit 0]\n--- stdout
+Pool: lustre.p1
+lustre-OST0000_UUID
+lustre-OST0001_UUID
+",
+            "$ lfs pool_list lustre.p2\n[exit 0]\n--- stdout
+Pool: lustre.p2
+lustre-OST0003_UUID
+lustre-OST0002_UUID
+",
+            "$ lfs pool_list lustre.empty\n[exit 0]\n--- stdout\nPool: lustre.empty\n",
+            "$ lfs pool_list -v lustre.p1\n[exit 4]\n--- stdout
+List pools or pool OSTs
+usage: pool_list <fsname>[.<pool>] | <pathname>
+
+",
+            "$ lfs pool_list nosuch\n[exit 2]\n",
+        ] {
+            check_case(&mut fake, case);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_found() {
+        let mut fake = Fake::new("/mnt/c1");
+        for case in [
+            "$ lfs pool_list lustre.nosuch\n[exit 2]\n--- stdout\nPool: lustre.nosuch\n--- stderr
+lfs pool_list: cannot find 'lustre.nosuch': No such file or directory (2)
+",
+            "$ lfs pool_list /tmp\n[exit 25]\n--- stderr
+lfs pool_list: '/tmp' is on no Lustre filesystem: Inappropriate ioctl for device (25)
+",
+        ] {
+            check_case(&mut fake, case);
+        }
+    }
+}

@@ -1,0 +1,266 @@
+/*
+ * What programs see of layouts: their bytes in the attribute lustre.lov, and names of files.
+ *
+ * The names, sizes and numbers are those of Lustre's header of this name; the words are Sheen's. All fields of a layout are little-endian in
+ * the attribute; the structs here read them on a little-endian machine.
+ */
+#ifndef SHEEN_LUSTRE_USER_H
+#define SHEEN_LUSTRE_USER_H
+
+#include <linux/types.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+/* ---- file identifiers ---- */
+
+struct lu_fid {
+	__u64 f_seq; /* sequence */
+	__u32 f_oid; /* id in the sequence */
+	__u32 f_ver; /* version, 0 today */
+};
+
+/* Printed as [0x200000401:0x1:0x0]: printf(DFID "\n", PFID(&fid)) */
+#define DFID_NOBRACE "%#llx:0x%x:0x%x"
+#define DFID "[" DFID_NOBRACE "]"
+#define PFID(fid) (unsigned long long)(fid)->f_seq, (fid)->f_oid, (fid)->f_ver
+/* and read: sscanf(text, SFID, RFID(&fid)) */
+#define SFID "0x%llx:0x%x:0x%x"
+#define RFID(fid) (unsigned long long *)&(fid)->f_seq, &(fid)->f_oid, &(fid)->f_ver
+/* Characters of the longest, with and without brackets, and the NUL. */
+#define FID_NOBRACE_LEN 40
+#define FID_LEN (FID_NOBRACE_LEN + 2)
+
+static inline bool fid_is_zero(const struct lu_fid *fid)
+{
+	return fid->f_seq == 0 && fid->f_oid == 0;
+}
+
+/* An object of an OST: its FID. (The pair is how it was named of old.) */
+struct ost_id {
+	union {
+		struct {
+			__u64 oi_id;
+			__u64 oi_seq;
+		} oi;
+		struct lu_fid oi_fid;
+	};
+};
+
+#define UUID_MAX 40
+struct obd_uuid {
+	char uuid[UUID_MAX];
+};
+
+static inline char *obd_uuid2str(const struct obd_uuid *uuid)
+{
+	return (char *)uuid->uuid;
+}
+
+/* ---- limits ---- */
+
+#define LUSTRE_MAXFSNAME 8
+#define LUSTRE_MAXINSTANCE 16
+#define LOV_MAXPOOLNAME 15
+#define LOV_POOLNAMEF "%.15s"
+#define LOV_MIN_STRIPE_BITS 16
+#define LOV_MIN_STRIPE_SIZE (1 << LOV_MIN_STRIPE_BITS)
+#define LOV_MAX_STRIPE_COUNT 2000
+#define LOV_ALL_STRIPES 0xffff
+#define LUSTRE_MIRROR_COUNT_MAX 16
+#define LUSTRE_EOF 0xffffffffffffffffULL
+#define XATTR_LUSTRE_LOV "lustre.lov"
+
+/* ---- layouts ---- */
+
+#define LOV_USER_MAGIC_V1 0x0BD10BD0
+#define LOV_USER_MAGIC LOV_USER_MAGIC_V1
+#define LOV_USER_MAGIC_V3 0x0BD30BD0
+#define LOV_USER_MAGIC_SPECIFIC 0x0BD50BD0 /* v3 with a list of OSTs to use */
+#define LOV_USER_MAGIC_COMP_V1 0x0BD60BD0
+#define LOV_USER_MAGIC_FOREIGN 0x0BD70BD0
+#define LOV_USER_MAGIC_SEL 0x0BD80BD0
+#define LOV_MAGIC_V1 LOV_USER_MAGIC_V1
+#define LOV_MAGIC_V3 LOV_USER_MAGIC_V3
+#define LOV_MAGIC_SPECIFIC LOV_USER_MAGIC_SPECIFIC
+#define LOV_MAGIC_COMP_V1 LOV_USER_MAGIC_COMP_V1
+#define LOV_MAGIC_FOREIGN LOV_USER_MAGIC_FOREIGN
+#define LOV_MAGIC_SEL LOV_USER_MAGIC_SEL
+
+/* Bits of lmm_pattern. */
+enum lov_pattern {
+	LOV_PATTERN_NONE = 0x000,
+	LOV_PATTERN_RAID0 = 0x001,
+	LOV_PATTERN_MDT = 0x100,
+	LOV_PATTERN_OVERSTRIPING = 0x200,
+	LOV_PATTERN_FOREIGN = 0x400,
+	LOV_PATTERN_F_RELEASED = (int)0x80000000,
+};
+
+/* One object: 24 bytes. */
+struct lov_user_ost_data_v1 {
+	struct ost_id l_ost_oi;
+	__u32 l_ost_gen; /* 0 */
+	__u32 l_ost_idx; /* index of its OST */
+} __attribute__((packed));
+#define lov_user_ost_data lov_user_ost_data_v1
+#define l_object_id l_ost_oi.oi.oi_id
+#define l_object_seq l_ost_oi.oi.oi_seq
+#define l_object_fid l_ost_oi.oi_fid
+
+/* A plain layout: 32 bytes, then its objects. */
+struct lov_user_md_v1 {
+	__u32 lmm_magic;
+	__u32 lmm_pattern;
+	struct ost_id lmm_oi; /* the file's id and sequence */
+	__u32 lmm_stripe_size;
+	__u16 lmm_stripe_count;
+	union {
+		__u16 lmm_stripe_offset; /* in a request: the first OST, or -1 */
+		__u16 lmm_layout_gen;
+	};
+	struct lov_user_ost_data_v1 lmm_objects[];
+} __attribute__((packed));
+#define lov_user_md lov_user_md_v1
+#define lmm_object_id lmm_oi.oi.oi_id
+#define lmm_object_seq lmm_oi.oi.oi_seq
+
+/* The same in a pool: 48 bytes. */
+struct lov_user_md_v3 {
+	__u32 lmm_magic;
+	__u32 lmm_pattern;
+	struct ost_id lmm_oi;
+	__u32 lmm_stripe_size;
+	__u16 lmm_stripe_count;
+	union {
+		__u16 lmm_stripe_offset;
+		__u16 lmm_layout_gen;
+	};
+	char lmm_pool_name[LOV_MAXPOOLNAME + 1];
+	struct lov_user_ost_data_v1 lmm_objects[];
+} __attribute__((packed));
+
+/* Bytes of a plain layout of so many objects. */
+static inline size_t lov_user_md_size(__u16 stripes, __u32 magic)
+{
+	size_t head = magic == LOV_USER_MAGIC_V1 ? sizeof(struct lov_user_md_v1) : sizeof(struct lov_user_md_v3);
+
+	return head + stripes * sizeof(struct lov_user_ost_data_v1);
+}
+
+struct lu_extent {
+	__u64 e_start;
+	__u64 e_end; /* byte after the last; LUSTRE_EOF: no end */
+} __attribute__((packed));
+
+/* Flags of a component. */
+enum lov_comp_md_entry_flags {
+	LCME_FL_STALE = 0x00000001,
+	LCME_FL_PREF_RD = 0x00000002,
+	LCME_FL_PREF_WR = 0x00000004,
+	LCME_FL_PREF_RW = LCME_FL_PREF_RD | LCME_FL_PREF_WR,
+	LCME_FL_OFFLINE = 0x00000008,
+	LCME_FL_INIT = 0x00000010,
+	LCME_FL_NOSYNC = 0x00000020,
+	LCME_FL_EXTENSION = 0x00000040,
+	LCME_FL_PARITY = 0x00000080,
+	LCME_FL_NEG = (int)0x80000000,
+};
+
+/* State of the mirrors of a file. */
+enum lov_comp_md_flags {
+	LCM_FL_NONE = 0,
+	LCM_FL_RDONLY = 1,
+	LCM_FL_WRITE_PENDING = 2,
+	LCM_FL_SYNC_PENDING = 3,
+	LCM_FL_FLR_MASK = 3,
+};
+
+enum lcme_id {
+	LCME_ID_INVAL = 0x0,
+	LCME_ID_MAX = 0x7fffffff,
+	LCME_ID_ALL = (int)0xffffffff,
+	LCME_ID_NOT_ID = LCME_FL_NEG,
+};
+#define MIRROR_ID_MASK 0x7fff0000
+#define MIRROR_ID_SHIFT 16
+
+static inline __u16 mirror_id_of(__u32 id)
+{
+	return (id & MIRROR_ID_MASK) >> MIRROR_ID_SHIFT;
+}
+
+/* A component of a composite layout: 48 bytes; its plain layout lies lcme_offset bytes after the header. */
+struct lov_comp_md_entry_v1 {
+	__u32 lcme_id;
+	__u32 lcme_flags;
+	struct lu_extent lcme_extent;
+	__u32 lcme_offset;
+	__u32 lcme_size;
+	__u32 lcme_layout_gen;
+	__u64 lcme_timestamp;
+	__u32 lcme_padding_1;
+} __attribute__((packed));
+
+/* A composite layout: 32 bytes, then its components. */
+struct lov_comp_md_v1 {
+	__u32 lcm_magic;
+	__u32 lcm_size; /* of all of it */
+	__u32 lcm_layout_gen;
+	__u16 lcm_flags;
+	__u16 lcm_entry_count;
+	__u16 lcm_mirror_count; /* mirrors less one */
+	__u16 lcm_padding1[3];
+	__u64 lcm_padding2;
+	struct lov_comp_md_entry_v1 lcm_entries[];
+} __attribute__((packed));
+
+/* ---- advice ---- */
+
+enum lu_ladvise_type {
+	LU_LADVISE_INVALID = 0,
+	LU_LADVISE_WILLREAD = 1,
+	LU_LADVISE_DONTNEED = 2,
+	LU_LADVISE_LOCKNOEXPAND = 3,
+	LU_LADVISE_LOCKAHEAD = 4,
+};
+
+enum ladvise_flag {
+	LF_ASYNC = 0x1,
+	LF_UNSET = 0x2,
+};
+
+enum lock_mode_user {
+	MODE_READ_USER = 1,
+	MODE_WRITE_USER = 2,
+};
+
+enum lockahead_results {
+	LLA_RESULT_SENT = 0,
+	LLA_RESULT_DIFFERENT = 1,
+	LLA_RESULT_SAME = 2,
+};
+
+#define LAH_COUNT_MAX 1024
+
+struct llapi_lu_ladvise {
+	__u16 lla_advice; /* enum lu_ladvise_type */
+	__u16 lla_value1;
+	__u32 lla_value2;
+	__u64 lla_start; /* first byte */
+	__u64 lla_end; /* see llapi_ladvise() */
+	__u32 lla_value3;
+	__u32 lla_value4;
+};
+#define lla_lockahead_mode lla_value1
+#define lla_peradvice_flags lla_value2
+#define lla_lockahead_result lla_value3
+
+#if defined(__cplusplus)
+}
+#endif
+
+#endif

@@ -1,0 +1,271 @@
+/*
+ * liblustreapi: what programs ask of a Sheen mount about layouts, names by FID, group locks, advice and targets. Link with -llustreapi.
+ *
+ * The functions, types and numbers are those of Lustre's library of this name; what is not here is not there yet (docs/api.md). Nothing here
+ * needs a privilege, but for names by FID, which are the superuser's.
+ *
+ * A function returns 0 or more on success. "-1": it failed, and errno says why. "-errno": it failed, and returns why, negated (errno has it,
+ * too). A null pointer where something is needed is EINVAL. ENOTTY: not on a mount.
+ */
+#ifndef SHEEN_LUSTREAPI_H
+#define SHEEN_LUSTREAPI_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+#include <linux/lustre/lustre_user.h>
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+#define lustre_fid struct lu_fid
+
+/* ---- messages on standard error ---- */
+
+enum llapi_message_level {
+	LLAPI_MSG_OFF = 0,
+	LLAPI_MSG_FATAL = 1,
+	LLAPI_MSG_ERROR = 2,
+	LLAPI_MSG_WARN = 3,
+	LLAPI_MSG_NORMAL = 4,
+	LLAPI_MSG_INFO = 5,
+	LLAPI_MSG_DEBUG = 6,
+	LLAPI_MSG_MAX
+};
+#define LLAPI_MSG_MASK 0x00000007
+#define LLAPI_MSG_NO_ERRNO 0x00000010 /* with a level: the text alone */
+
+/* What is above the level is not said; at first everything is. */
+void llapi_msg_set_level(int level);
+int llapi_msg_get_level(void);
+
+/* What the two below end in; not to be called otherwise. */
+void sheen_llapi_error(int level, int error, const char *message);
+void sheen_llapi_printf(int level, const char *message);
+
+/* Longest message, in bytes; what goes past it is left out. */
+#define SHEEN_LLAPI_MESSAGE_MAX 4096
+
+/* Says something went wrong: the text, and what the errno (also negated) means. */
+__attribute__((__format__(__printf__, 3, 4), __unused__))
+static inline void llapi_error(int level, int error, const char *format, ...)
+{
+	char text[SHEEN_LLAPI_MESSAGE_MAX];
+	va_list values;
+
+	va_start(values, format);
+	vsnprintf(text, sizeof(text), format, values);
+	va_end(values);
+	sheen_llapi_error(level, error, text);
+}
+#define llapi_err_noerrno(level, ...) llapi_error((level) | LLAPI_MSG_NO_ERRNO, 0, __VA_ARGS__)
+
+/* Says something, as it is. */
+__attribute__((__format__(__printf__, 2, 3), __unused__))
+static inline void llapi_printf(int level, const char *format, ...)
+{
+	char text[SHEEN_LLAPI_MESSAGE_MAX];
+	va_list values;
+
+	va_start(values, format);
+	vsnprintf(text, sizeof(text), format, values);
+	va_end(values);
+	sheen_llapi_printf(level, text);
+}
+
+/* ---- files with stripes, the older way: -errno ---- */
+
+struct llapi_stripe_param {
+	unsigned long long lsp_stripe_size; /* 0: default */
+	char *lsp_pool;
+	int lsp_stripe_offset; /* -1: any OST */
+	int lsp_stripe_pattern; /* enum lov_pattern; 0: default */
+	int lsp_stripe_count; /* 0: default; -1: every OST; length of lsp_osts if that is used */
+	bool lsp_is_specific; /* use lsp_osts and no others */
+	bool lsp_is_create;
+	__u8 lsp_max_inherit;
+	__u8 lsp_max_inherit_rr;
+	__u32 lsp_osts[];
+};
+#define lsp_tgts lsp_osts
+
+/* Opens a file, with O_CREAT a new one, and gives it stripes if it has none (EEXIST: it has); of a directory sets the default. */
+int llapi_file_open(const char *name, int flags, int mode, unsigned long long stripe_size, int stripe_offset,
+		    int stripe_count, int stripe_pattern);
+int llapi_file_open_pool(const char *name, int flags, int mode, unsigned long long stripe_size, int stripe_offset,
+			 int stripe_count, int stripe_pattern, char *pool_name);
+int llapi_file_open_param(const char *name, int flags, mode_t mode, const struct llapi_stripe_param *param);
+/* The same with O_CREAT | O_WRONLY and 0644, and closes it. */
+int llapi_file_create(const char *name, unsigned long long stripe_size, int stripe_offset, int stripe_count,
+		      int stripe_pattern);
+int llapi_file_create_pool(const char *name, unsigned long long stripe_size, int stripe_offset, int stripe_count,
+			   int stripe_pattern, char *pool_name);
+/* The layout of a file or directory; room for lov_user_md_size(LOV_MAX_STRIPE_COUNT, LOV_USER_MAGIC_V3) bytes, 65536 if composite. */
+int llapi_file_get_stripe(const char *path, struct lov_user_md *lum);
+int llapi_file_fget_mdtidx(int fd, int *mdtidx);
+
+/* raid0,overstriped and the like; null: no room */
+char *llapi_lov_pattern_string(enum lov_pattern pattern, char *buf, size_t buflen);
+int llapi_lov_string_pattern(const char *string, enum lov_pattern *pattern);
+
+/* ---- layouts: -1 or null ---- */
+
+struct llapi_layout;
+
+#define LLAPI_LAYOUT_INVALID 0x1000000000000001ULL
+/* Left to the file system. */
+#define LLAPI_LAYOUT_DEFAULT (LLAPI_LAYOUT_INVALID + 1)
+/* A stripe on every OST; WIDE_MIN + n: n + 1 of them. */
+#define LLAPI_LAYOUT_WIDE (LLAPI_LAYOUT_INVALID + 2)
+#define LLAPI_LAYOUT_WIDE_MIN LLAPI_LAYOUT_WIDE
+#define LLAPI_LAYOUT_WIDE_MAX (LLAPI_LAYOUT_WIDE_MIN + 31)
+/* Patterns. */
+#define LLAPI_LAYOUT_RAID0 0ULL
+#define LLAPI_LAYOUT_MDT 2ULL
+#define LLAPI_LAYOUT_OVERSTRIPING 4ULL
+/* One above the largest index of an OST. */
+#define LLAPI_LAYOUT_IDX_MAX 0x00000000FFFFFFFFULL
+
+enum llapi_layout_get_flags {
+	LLAPI_LAYOUT_GET_EXPECTED = 0x1, /* fill in what a file there gets */
+	LLAPI_LAYOUT_GET_COPY = 0x2, /* (the attribute is never changed) */
+	LLAPI_LAYOUT_GET_CHECK = 0x4, /* EBADSLT: objects do not agree with stripes */
+};
+#define LAYOUT_GET_EXPECTED LLAPI_LAYOUT_GET_EXPECTED
+#define LLAPI_LXF_COPY LLAPI_LAYOUT_GET_COPY
+#define LLAPI_LXF_CHECK LLAPI_LAYOUT_GET_CHECK
+
+struct llapi_layout *llapi_layout_alloc(void);
+void llapi_layout_free(struct llapi_layout *layout);
+
+struct llapi_layout *llapi_layout_get_by_path(const char *path, enum llapi_layout_get_flags flags);
+struct llapi_layout *llapi_layout_get_by_fd(int fd, enum llapi_layout_get_flags flags);
+struct llapi_layout *llapi_layout_get_by_fid(const char *path, const struct lu_fid *fid,
+					     enum llapi_layout_get_flags flags);
+struct llapi_layout *llapi_layout_get_by_xattr(void *lov_xattr, ssize_t lov_xattr_size,
+					       enum llapi_layout_get_flags flags);
+
+/* The value of lustre.lov that asks for such a file; to be freed. (Not exported by Lustre's library.) */
+struct lov_user_md *llapi_layout_to_lum(const struct llapi_layout *layout, size_t *lum_size);
+
+/* open(2), a new file gets the layout; null: the directory's. */
+int llapi_layout_file_open(const char *path, int open_flags, mode_t mode, const struct llapi_layout *layout);
+int llapi_layout_file_create(const char *path, int open_flags, int mode, const struct llapi_layout *layout);
+int llapi_layout_set_by_fd(int fd, struct llapi_layout *layout);
+int llapi_layout_set_by_xattr(int fd, struct lov_user_md *lum);
+
+/* Of the current component, which is the first unless another is used. */
+int llapi_layout_stripe_count_get(const struct llapi_layout *layout, uint64_t *count);
+int llapi_layout_stripe_count_set(struct llapi_layout *layout, uint64_t count);
+bool llapi_layout_stripe_count_is_valid(int64_t stripe_count);
+int llapi_layout_stripe_size_get(const struct llapi_layout *layout, uint64_t *size);
+int llapi_layout_stripe_size_set(struct llapi_layout *layout, uint64_t size);
+int llapi_layout_extension_size_get(const struct llapi_layout *layout, uint64_t *size);
+int llapi_layout_extension_size_set(struct llapi_layout *layout, uint64_t size);
+int llapi_layout_pattern_get(const struct llapi_layout *layout, uint64_t *pattern);
+int llapi_layout_pattern_set(struct llapi_layout *layout, uint64_t pattern);
+__u32 llapi_pattern_to_lov(uint64_t pattern);
+int llapi_layout_ost_index_get(const struct llapi_layout *layout, uint64_t stripe_number, uint64_t *index);
+int llapi_layout_ost_index_set(struct llapi_layout *layout, int stripe_number, uint64_t index);
+int llapi_layout_ost_index_reset(struct llapi_layout *layout); /* of all components */
+int llapi_layout_pool_name_get(const struct llapi_layout *layout, char *pool_name, size_t pool_name_len);
+int llapi_layout_pool_name_set(struct llapi_layout *layout, const char *pool_name);
+
+int llapi_layout_comp_extent_get(const struct llapi_layout *layout, uint64_t *start, uint64_t *end);
+int llapi_layout_comp_extent_set(struct llapi_layout *layout, uint64_t start, uint64_t end);
+int llapi_layout_comp_flags_get(const struct llapi_layout *layout, uint32_t *flags);
+int llapi_layout_comp_flags_set(struct llapi_layout *layout, uint32_t flags);
+int llapi_layout_comp_flags_clear(struct llapi_layout *layout, uint32_t flags);
+int llapi_layout_comp_id_get(const struct llapi_layout *layout, uint32_t *id);
+int llapi_layout_mirror_id_get(const struct llapi_layout *layout, uint32_t *id);
+
+/* Of the whole. */
+int llapi_layout_flags_get(struct llapi_layout *layout, uint32_t *flags);
+int llapi_layout_flags_set(struct llapi_layout *layout, uint32_t flags);
+const char *llapi_layout_flags_string(uint32_t flags);
+__u16 llapi_layout_string_flags(char *string);
+int llapi_layout_mirror_count_get(struct llapi_layout *layout, uint16_t *count);
+int llapi_layout_mirror_count_set(struct llapi_layout *layout, uint16_t count);
+bool llapi_layout_is_composite(struct llapi_layout *layout);
+int llapi_layout_dom_size(struct llapi_layout *layout, uint64_t *size);
+
+enum llapi_layout_comp_use {
+	LLAPI_LAYOUT_COMP_USE_FIRST = 1,
+	LLAPI_LAYOUT_COMP_USE_LAST = 2,
+	LLAPI_LAYOUT_COMP_USE_NEXT = 3,
+	LLAPI_LAYOUT_COMP_USE_PREV = 4,
+};
+
+/* Add at the end; delete the current one, which must be the last; go to another (1: there is none). */
+int llapi_layout_comp_add(struct llapi_layout *layout);
+int llapi_layout_add_first_comp(struct llapi_layout *layout);
+int llapi_layout_comp_del(struct llapi_layout *layout);
+int llapi_layout_comp_use(struct llapi_layout *layout, uint32_t pos);
+int llapi_layout_comp_use_id(struct llapi_layout *layout, uint32_t id);
+int llapi_layout_merge(struct llapi_layout **dst_layout, const struct llapi_layout *src_layout);
+
+enum {
+	LLAPI_LAYOUT_ITER_CONT = 0,
+	LLAPI_LAYOUT_ITER_STOP = 1,
+};
+typedef int (*llapi_layout_iter_cb)(struct llapi_layout *layout, void *cbdata);
+int llapi_layout_comp_iterate(struct llapi_layout *layout, llapi_layout_iter_cb cb, void *cbdata);
+
+/* 0, or a number for what does not fit together. */
+int llapi_layout_sanity(struct llapi_layout *layout, bool incomplete, bool flr);
+void llapi_layout_sanity_perror(int error);
+
+/* Of a file that is there. */
+int llapi_layout_file_comp_add(const char *path, const struct llapi_layout *layout);
+int llapi_layout_file_comp_del(const char *path, uint32_t id, uint32_t flags);
+int llapi_layout_file_comp_set(const char *path, uint32_t *ids, uint32_t *flags, size_t count);
+
+/* ---- files by FID: -errno ---- */
+
+int llapi_path2fid(const char *path, struct lu_fid *fid);
+int llapi_fd2fid(int fd, struct lu_fid *fid);
+int llapi_fid_parse(const char *fidstr, struct lu_fid *fid, char **endptr);
+/* The superuser's; paths from the root, without a slash before them. */
+int llapi_fid2path(const char *device, const char *fidstr, char *path, int pathlen, long long *recno, int *linkno);
+int llapi_fid2path_at(int mnt_fd, const struct lu_fid *fid, char *path, int pathlen, long long *recno, int *linkno);
+int llapi_path2parent(const char *path, unsigned int linkno, struct lu_fid *parent_fid, char *name, size_t name_size);
+int llapi_fd2parent(int fd, unsigned int linkno, struct lu_fid *parent_fid, char *name, size_t name_size);
+int llapi_open_by_fid(const char *dir, const struct lu_fid *fid, int open_flags); /* -1 */
+int llapi_open_by_fid_at(int dir_fd, const struct lu_fid *fid, int open_flags); /* -1 */
+
+/* ---- group locks: -errno; advice: -1 ---- */
+
+int llapi_group_lock(int fd, int gid);
+int llapi_group_unlock(int fd, int gid);
+int llapi_group_lock64(int fd, __u64 gid);
+int llapi_group_unlock64(int fd, __u64 gid);
+
+/* lla_end: the byte after the last where it is a multiple of 4096, else the last. */
+int llapi_ladvise(int fd, unsigned long long flags, int num_advise, struct llapi_lu_ladvise *ladvise);
+
+/* ---- mounts and targets: -errno ---- */
+
+int llapi_search_fsname(const char *pathname, char *fsname);
+int llapi_search_rootpath(char *pathname, const char *fsname);
+int llapi_search_mounts(const char *pathname, int index, char *mntdir, char *fsname);
+int llapi_is_lustre_mnttype(const char *type);
+int llapi_getname(const char *path, char *name, size_t namelen);
+int llapi_get_fsname_instance(const char *path, char *fsname, size_t fsname_len, char *instance, size_t instance_len);
+int llapi_get_fsname(const char *path, char *fsname, size_t fsname_len);
+int llapi_get_instance(const char *path, char *instance, size_t instance_len);
+int llapi_get_obd_count(char *mnt, int *count, int is_mdt);
+/* Room for *count of them; then *count is how many there are. */
+int llapi_lov_get_uuids(int fd, struct obd_uuid *uuidp, int *ost_count);
+int llapi_lmv_get_uuids(int fd, struct obd_uuid *uuidp, int *mdt_count);
+/* EOPNOTSUPP: a mount does not say; `lfs pool_list` does. */
+int llapi_get_poollist(const char *name, char **poollist, int list_size, char *buffer, int buffer_size);
+int llapi_get_poolmembers(const char *poolname, char **members, int list_size, char *buffer, int buffer_size);
+
+#if defined(__cplusplus)
+}
+#endif
+
+#endif

@@ -1,0 +1,227 @@
+//! Names of files: `llapi_path2fid`, `_fd2fid`, `_fid2path`, `_fid_parse` and their like. They return an errno negated.
+
+use std::ffi::{c_char, c_int, c_longlong, c_uint};
+
+use rustix::fs::{Mode, OFlags};
+use sheen_wire::{Errno, Fid, Result, control};
+
+use crate::{
+    border::{file, or_minus_errno, or_minus_one, put, put_text, shared, text},
+    capi::LuFid,
+    mounts, open,
+    sys::{self, At},
+};
+
+/// The FID of what a path names, be it a symbolic link. -ENOENT, -ENOTTY (not on a mount), -EINVAL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_path2fid(path: *const c_char, fid: *mut LuFid) -> c_int {
+    or_minus_errno(|| unsafe { put(fid, sys::fid(At::Name(text(path)?))?.into()) }.map(|()| 0))
+}
+
+/// The FID of an open file. -EBADF, -ENOTTY.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_fd2fid(fd: c_int, fid: *mut LuFid) -> c_int {
+    or_minus_errno(|| unsafe { put(fid, sys::fid(At::File(file(fd)?))?.into()) }.map(|()| 0))
+}
+
+/// Reads a FID, in brackets or not, after any white space; `end`, if not null, is what follows it, or where it goes wrong.
+///
+/// -EINVAL: it is none. -ERANGE: one of its numbers is too large.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_fid_parse(from: *const c_char, fid: *mut LuFid, end: *mut *mut c_char) -> c_int {
+    or_minus_errno(|| {
+        let bytes = unsafe { text(from)? }.to_bytes();
+        let (read, found) = parse(bytes);
+        if !end.is_null() {
+            // SAFETY: `read` is at most the string's length. C gets back what it gave, with the right to change it that it had.
+            unsafe { put(end, from.add(read).cast_mut())? };
+        }
+        unsafe { put(fid, found?.into()) }.map(|()| 0)
+    })
+}
+
+/// How far was read, and what it says.
+fn parse(bytes: &[u8]) -> (usize, Result<Fid>) {
+    let mut at = bytes.iter().take_while(|b| b.is_ascii_whitespace()).count();
+    let bracket = bytes.get(at) == Some(&b'[');
+    at += usize::from(bracket);
+    let mut numbers = [0; 3];
+    for (i, (number, most)) in numbers.iter_mut().zip([u64::MAX, u32::MAX.into(), u32::MAX.into()]).enumerate() {
+        if i > 0 {
+            if bytes.get(at) != Some(&b':') {
+                return (at, Err(Errno::EINVAL));
+            }
+            at += 1;
+        }
+        let rest = bytes.get(at..).unwrap_or_default();
+        let prefix = if matches!(rest, [b'0', b'x' | b'X', ..]) { 2 } else { 0 };
+        let digits = rest[prefix..].iter().take_while(|b| b.is_ascii_hexdigit()).count();
+        if digits == 0 {
+            return (at, Err(Errno::EINVAL));
+        }
+        let text = std::str::from_utf8(&rest[prefix..prefix + digits]).unwrap_or_default();
+        match u64::from_str_radix(text, 16).ok().filter(|n| *n <= most) {
+            Some(n) => *number = n,
+            None => return (at, Err(Errno::ERANGE)),
+        }
+        at += prefix + digits;
+    }
+    if bracket {
+        if bytes.get(at) != Some(&b']') {
+            return (at, Err(Errno::EINVAL));
+        }
+        at += 1;
+    }
+    let [seq, oid, ver] = numbers;
+    (at, Ok(Fid { seq, oid: oid as u32, ver: ver as u32 }))
+}
+
+/// A path of a file by its FID, for the superuser: from the root of the file system, without a slash before it (the root itself is `/`).
+/// `device`: an absolute path on the mount, or the file system's name. `link`, if not null: which of its names; the number of the next is
+/// stored, that of the last again after the last. `recno` is left as it is.
+///
+/// -EINVAL; -ENODEV: no such mount; -ENOENT: no such file; -EPERM; -EOVERFLOW: it does not fit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_fid2path(
+    device: *const c_char,
+    fid: *const c_char,
+    path: *mut c_char,
+    room: c_int,
+    _recno: *mut c_longlong,
+    link: *mut c_int,
+) -> c_int {
+    or_minus_errno(|| {
+        let (device, fid) = unsafe { (text(device)?, text(fid)?) };
+        let (read, found) = parse(fid.to_bytes());
+        let found = found?;
+        if read != fid.to_bytes().len() {
+            return Err(Errno::EINVAL);
+        }
+        unsafe { path_of(At::Path(&mounts::root_of(device)?), found, path, room, link) }
+    })
+}
+
+/// The same, by an open file of the mount.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_fid2path_at(
+    mount: c_int,
+    fid: *const LuFid,
+    path: *mut c_char,
+    room: c_int,
+    _recno: *mut c_longlong,
+    link: *mut c_int,
+) -> c_int {
+    or_minus_errno(|| unsafe { path_of(At::File(file(mount)?), (*shared(fid)?).into(), path, room, link) })
+}
+
+unsafe fn path_of(at: At<'_>, fid: Fid, path: *mut c_char, room: c_int, link: *mut c_int) -> Result<c_int> {
+    let value = sys::get(at, &format!("{}{fid}", control::PATHS_PREFIX)).map_err(|e| match e {
+        Errno::ENODATA => Errno::ENOENT,
+        Errno::EOPNOTSUPP => Errno::ENOTTY,
+        e => e,
+    })?;
+    let paths = control::decode_paths(&value);
+    // SAFETY: as C promises.
+    let asked = unsafe { link.as_ref() }.and_then(|link| usize::try_from(*link).ok()).unwrap_or(0);
+    // Lustre answers with the first name for a number that there is not.
+    let at = if asked < paths.len() { asked } else { 0 };
+    let found = paths.get(at).ok_or(Errno::ENOENT)?;
+    let found = if found.is_empty() { &b"/"[..] } else { found };
+    let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
+    unsafe { put_text(path, room, found, Errno::EOVERFLOW)? };
+    if !link.is_null() {
+        unsafe { put(link, (at + 1).min(paths.len() - 1) as c_int)? };
+    }
+    Ok(0)
+}
+
+/// The directory in which a file lies and its name there, for the superuser; `link`: which of its names, from 0.
+///
+/// -ENODATA: it has no more. -EPERM, -ENOENT, -ENOTTY. -EOVERFLOW: the name does not fit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_path2parent(
+    path: *const c_char,
+    link: c_uint,
+    parent: *mut LuFid,
+    name: *mut c_char,
+    room: usize,
+) -> c_int {
+    or_minus_errno(|| unsafe { parent_of(At::Name(text(path)?), link, parent, name, room) })
+}
+
+/// The same of an open file.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_fd2parent(
+    fd: c_int,
+    link: c_uint,
+    parent: *mut LuFid,
+    name: *mut c_char,
+    room: usize,
+) -> c_int {
+    or_minus_errno(|| unsafe { parent_of(At::File(file(fd)?), link, parent, name, room) })
+}
+
+unsafe fn parent_of(at: At<'_>, link: c_uint, parent: *mut LuFid, name: *mut c_char, room: usize) -> Result<c_int> {
+    let value = sys::ask(at, control::PARENTS)?;
+    let parents = control::decode_paths(&value);
+    let found = usize::try_from(link).ok().and_then(|link| parents.get(link)).ok_or(Errno::ENODATA)?;
+    let (read, fid) = parse(found);
+    let rest = found.get(read..).and_then(|rest| rest.strip_prefix(b"/")).ok_or(Errno::EINVAL)?;
+    unsafe { put(parent, fid?.into())? };
+    unsafe { put_text(name, room, rest, Errno::EOVERFLOW) }.map(|()| 0)
+}
+
+/// Opens a file by its FID, for the superuser; `place`: any path on the mount. The open file, or -1 with `errno`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_open_by_fid(place: *const c_char, fid: *const LuFid, flags: c_int) -> c_int {
+    or_minus_one(|| open_by(At::Path(unsafe { text(place)? }), unsafe { *shared(fid)? }, flags))
+}
+
+/// The same, by an open file of the mount.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_open_by_fid_at(place: c_int, fid: *const LuFid, flags: c_int) -> c_int {
+    or_minus_one(|| open_by(At::File(unsafe { file(place)? }), unsafe { *shared(fid)? }, flags))
+}
+
+fn open_by(place: At<'_>, fid: LuFid, flags: c_int) -> Result<c_int> {
+    let path = mounts::by_fid(&mounts::info(place)?, fid.into())?;
+    let opened = rustix::fs::open(path.as_c_str(), OFlags::from_bits_retain(flags as u32), Mode::empty());
+    opened.map(open::give).map_err(sys::errno)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use super::*;
+
+    #[test]
+    fn fids_are_read_and_what_follows_is_left() {
+        let fid = Fid { seq: 0x2_0000_0401, oid: 0x10, ver: 1 };
+        assert_eq!(parse(b" [0x200000401:0x10:0x1] next"), (23, Ok(fid)));
+        assert_eq!(parse(b"200000401:10:1"), (14, Ok(fid)));
+        for (bad, at, e) in [
+            ("", 0, Errno::EINVAL),
+            ("[0x1:0x2]", 8, Errno::EINVAL),
+            ("0x1:0x2:", 8, Errno::EINVAL),
+            ("[0x1:0x2:0x3", 12, Errno::EINVAL),
+            ("0x1:0x1ffffffff:0x0", 4, Errno::ERANGE),
+            ("0x11111111111111111:0x0:0x0", 0, Errno::ERANGE),
+            ("nothing", 0, Errno::EINVAL),
+        ] {
+            assert_eq!(parse(bad.as_bytes()), (at, Err(e)), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_fid_is_written_where_c_says() {
+        let (mut fid, mut end) = (LuFid::default(), std::ptr::null_mut());
+        let text: &CStr = c"[0x200000401:0x2:0x0]:rest";
+        // SAFETY: all three pointers are good.
+        unsafe {
+            assert_eq!(llapi_fid_parse(text.as_ptr(), &raw mut fid, &raw mut end), 0);
+            assert_eq!(CStr::from_ptr(end), c":rest");
+        }
+        assert_eq!((fid.f_seq, fid.f_oid, fid.f_ver), (0x2_0000_0401, 2, 0));
+    }
+}

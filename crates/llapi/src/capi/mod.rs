@@ -1,0 +1,39 @@
+//! The exported functions, by what they are about. They translate and call; what each does is said in `include/` and `docs/api.md`.
+//!
+//! # What C must pass
+//! A pointer is null or points to what the header says, valid and not used by another thread until the function returns; a string ends
+//! with a NUL; a buffer is as large as the length beside it says. A `struct llapi_layout` came from this library and was not freed. An
+//! open file stays open. Null where something is needed is EINVAL.
+
+pub mod attributes;
+pub mod components;
+pub mod fids;
+pub mod files;
+pub mod layouts;
+pub mod locks;
+pub mod messages;
+pub mod mount;
+
+/// `struct lu_fid`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+pub struct LuFid {
+    /// Sequence.
+    pub f_seq: u64,
+    /// Id in the sequence.
+    pub f_oid: u32,
+    /// Version.
+    pub f_ver: u32,
+}
+
+impl From<sheen_wire::Fid> for LuFid {
+    fn from(fid: sheen_wire::Fid) -> LuFid {
+        LuFid { f_seq: fid.seq, f_oid: fid.oid, f_ver: fid.ver }
+    }
+}
+
+impl From<LuFid> for sheen_wire::Fid {
+    fn from(fid: LuFid) -> sheen_wire::Fid {
+        sheen_wire::Fid { seq: fid.f_seq, oid: fid.f_oid, ver: fid.f_ver }
+    }
+}

@@ -1,0 +1,215 @@
+//! Mounts and their targets: `llapi_search_fsname`, `_getname`, `_get_obd_count`, `_lov_get_uuids` and their like. They return an errno
+//! negated.
+
+use std::{
+    ffi::{CStr, CString, OsStr, c_char, c_int},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    ptr,
+};
+
+use sheen_wire::{Errno, Result, mgs::TargetKind};
+
+use crate::{
+    border::{file, optional, or_else, or_minus_errno, put, put_text, text},
+    mounts::{self, MOUNT_TYPE, Mounted},
+    sys::{At, errno},
+};
+
+/// What a buffer without a length holds: a path with its NUL.
+const PATH_BYTES: usize = 4096;
+/// The same for a file system's name, which is at most 8 characters.
+const FSNAME_BYTES: usize = 9;
+/// `struct obd_uuid`.
+const UUID_BYTES: usize = 40;
+
+/// The name of the file system on which a path is or shall be, into a buffer of `LUSTRE_MAXFSNAME + 1` bytes. -ENOTTY, -ENOENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_search_fsname(path: *const c_char, fsname: *mut c_char) -> c_int {
+    or_minus_errno(|| {
+        let info = mounts::info_of_place(unsafe { text(path)? })?;
+        unsafe { put_text(fsname, FSNAME_BYTES, info.fsname.as_bytes(), Errno::ENAMETOOLONG) }.map(|()| 0)
+    })
+}
+
+/// Where a file system is mounted, into a buffer of `PATH_MAX` bytes; with no name (null or empty) any. -ENODEV: nowhere.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_search_rootpath(path: *mut c_char, fsname: *const c_char) -> c_int {
+    or_minus_errno(|| {
+        let wanted = unsafe { optional(fsname) }.map(CStr::to_bytes);
+        let is_it = |m: &Mounted| wanted.is_none_or(|name| m.fsname.as_bytes() == name);
+        let found = mounts::all().into_iter().find(is_it).ok_or(Errno::ENODEV)?;
+        unsafe { put_text(path, PATH_BYTES, &found.point, Errno::ENAMETOOLONG) }.map(|()| 0)
+    })
+}
+
+/// The mount that holds a path (`index` 0), or with no path (null or empty) that of the index, in the order of `/proc/mounts`: where it is, and
+/// its file system's name, in buffers of `PATH_MAX` and `LUSTRE_MAXFSNAME + 1` bytes, either of which may be null. -ENODEV: there is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_search_mounts(
+    path: *const c_char,
+    index: c_int,
+    point: *mut c_char,
+    fsname: *mut c_char,
+) -> c_int {
+    or_minus_errno(|| {
+        let (all, index) = (mounts::all(), usize::try_from(index).map_err(|_| Errno::EINVAL)?);
+        let found = match unsafe { optional(path) } {
+            None => all.get(index),
+            Some(_) if index > 0 => None,
+            Some(path) => {
+                let real = Path::new(OsStr::from_bytes(path.to_bytes())).canonicalize();
+                let real = real.map_err(|e| e.raw_os_error().map_or(Errno::EIO, Errno))?;
+                mounts::holding(&all, &real)
+            }
+        };
+        let found = found.ok_or(Errno::ENODEV)?;
+        unsafe {
+            put_if(point, PATH_BYTES, &found.point)?;
+            put_if(fsname, FSNAME_BYTES, found.fsname.as_bytes())?;
+        }
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As [`put_text`]; null is nowhere.
+unsafe fn put_if(pointer: *mut c_char, room: usize, value: &[u8]) -> Result<()> {
+    if pointer.is_null() { Ok(()) } else { unsafe { put_text(pointer, room, value, Errno::ENAMETOOLONG) } }
+}
+
+/// 1 if that is the type of mounts of this library in the table of mounts, else 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_is_lustre_mnttype(kind: *const c_char) -> c_int {
+    or_else(0, || Ok(c_int::from(unsafe { text(kind)? }.to_bytes() == MOUNT_TYPE.as_bytes())))
+}
+
+/// `fsname-instance`, as in names of parameters. -ENOTTY, -ENOENT, -ENAMETOOLONG.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_getname(path: *const c_char, name: *mut c_char, room: usize) -> c_int {
+    or_minus_errno(|| {
+        let info = mounts::info(At::Path(unsafe { text(path)? }))?;
+        let found = format!("{}-{}", info.fsname, info.instance);
+        unsafe { put_text(name, room, found.as_bytes(), Errno::ENAMETOOLONG) }.map(|()| 0)
+    })
+}
+
+/// The two parts of [`llapi_getname`] apart. Nothing is written where one does not fit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_get_fsname_instance(
+    path: *const c_char,
+    fsname: *mut c_char,
+    fsname_room: usize,
+    instance: *mut c_char,
+    instance_room: usize,
+) -> c_int {
+    or_minus_errno(|| {
+        let info = mounts::info(At::Path(unsafe { text(path)? }))?;
+        if instance.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        if info.instance.len() >= instance_room {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        unsafe {
+            put_text(fsname, fsname_room, info.fsname.as_bytes(), Errno::ENAMETOOLONG)?;
+            put_text(instance, instance_room, info.instance.as_bytes(), Errno::ENAMETOOLONG)?;
+        }
+        Ok(0)
+    })
+}
+
+/// The file system's name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_get_fsname(path: *const c_char, fsname: *mut c_char, room: usize) -> c_int {
+    or_minus_errno(|| {
+        let info = mounts::info(At::Path(unsafe { text(path)? }))?;
+        unsafe { put_text(fsname, room, info.fsname.as_bytes(), Errno::ENAMETOOLONG) }.map(|()| 0)
+    })
+}
+
+/// What tells this mount from others of the host.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_get_instance(path: *const c_char, instance: *mut c_char, room: usize) -> c_int {
+    or_minus_errno(|| {
+        let info = mounts::info(At::Path(unsafe { text(path)? }))?;
+        unsafe { put_text(instance, room, info.instance.as_bytes(), Errno::ENAMETOOLONG) }.map(|()| 0)
+    })
+}
+
+/// How many OSTs, or with `is_mdt` MDTs, the file system of a directory has. -ENOENT, -ENOTDIR, -ENOTTY.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_get_obd_count(dir: *const c_char, count: *mut c_int, is_mdt: c_int) -> c_int {
+    or_minus_errno(|| {
+        let dir = unsafe { text(dir)? };
+        let stat = rustix::fs::stat(dir).map_err(errno)?;
+        if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        let kind = if is_mdt == 0 { TargetKind::Ost } else { TargetKind::Mdt };
+        unsafe { put(count, mounts::targets(At::Path(dir), kind)?.len() as c_int) }.map(|()| 0)
+    })
+}
+
+/// The uuids of the OSTs, by index, as many as `*count` says that there is room for (none if `uuids` is null); then `*count` is how many there
+/// are. -ENOTTY, -EBADF.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_lov_get_uuids(fd: c_int, uuids: *mut [u8; UUID_BYTES], count: *mut c_int) -> c_int {
+    or_minus_errno(|| unsafe { put_uuids(fd, TargetKind::Ost, uuids, count) })
+}
+
+/// The same of the MDTs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_lmv_get_uuids(fd: c_int, uuids: *mut [u8; UUID_BYTES], count: *mut c_int) -> c_int {
+    or_minus_errno(|| unsafe { put_uuids(fd, TargetKind::Mdt, uuids, count) })
+}
+
+/// # Safety
+/// `uuids` is null or points to room for `*count` of them.
+unsafe fn put_uuids(fd: c_int, kind: TargetKind, uuids: *mut [u8; UUID_BYTES], count: *mut c_int) -> Result<c_int> {
+    let targets = mounts::targets(At::File(unsafe { file(fd)? }), kind)?;
+    if count.is_null() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: not null; C set it.
+    let room = usize::try_from(unsafe { ptr::read_unaligned(count) }).unwrap_or(0);
+    for (i, target) in targets.iter().take(if uuids.is_null() { 0 } else { room }).enumerate() {
+        // SAFETY: within the room that C says.
+        unsafe { put_text(uuids.add(i).cast(), UUID_BYTES, target.uuid.as_bytes(), Errno::ENAMETOOLONG)? };
+    }
+    unsafe { put(count, targets.len() as c_int) }.map(|()| 0)
+}
+
+/// The pools of a file system, by its name or a path on it. -EOPNOTSUPP: a mount does not say which there are. -ENODEV, -ENOTTY, -ENOENT: there
+/// is no such mount.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_get_poollist(
+    name: *const c_char,
+    _list: *mut *mut c_char,
+    _list_size: c_int,
+    _buffer: *mut c_char,
+    _buffer_size: c_int,
+) -> c_int {
+    or_minus_errno(|| no_pools_of(unsafe { text(name)? }))
+}
+
+/// The OSTs of a pool, `fsname.pool`. -EOPNOTSUPP and the rest as [`llapi_get_poollist`]; -EINVAL: no such name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_get_poolmembers(
+    pool: *const c_char,
+    _members: *mut *mut c_char,
+    _list_size: c_int,
+    _buffer: *mut c_char,
+    _buffer_size: c_int,
+) -> c_int {
+    or_minus_errno(|| {
+        let mut parts = unsafe { text(pool)? }.to_bytes().splitn(2, |b| *b == b'.');
+        let (Some(fsname), Some(_)) = (parts.next(), parts.next()) else { return Err(Errno::EINVAL) };
+        no_pools_of(&CString::new(fsname).map_err(|_| Errno::EINVAL)?)
+    })
+}
+
+fn no_pools_of(name: &CStr) -> Result<c_int> {
+    mounts::info(At::Path(&mounts::root_of(name)?))?;
+    Err(Errno::EOPNOTSUPP)
+}

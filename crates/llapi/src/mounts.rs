@@ -1,0 +1,145 @@
+//! What mounts say of themselves, and where they are.
+
+use std::{
+    ffi::{CStr, CString, OsStr},
+    fs,
+    os::unix::ffi::OsStrExt,
+    path::{Component, Path},
+};
+
+use sheen_wire::{
+    Errno, Fid, Result,
+    control::{self, MountInfo, TargetInfo},
+    mgs::TargetKind,
+};
+
+use crate::sys::{self, At};
+
+/// The type of Sheen's mounts in `/proc/mounts`.
+pub const MOUNT_TYPE: &str = "fuse.sheen";
+
+/// The mount on which a file is. ENOTTY: none.
+pub fn info(at: At<'_>) -> Result<MountInfo> {
+    serde_json::from_slice(&sys::ask(at, control::MOUNT)?).map_err(|_| Errno::ENOTTY)
+}
+
+/// Its targets of a kind, by index. ENOTTY: it is on no mount.
+pub fn targets(at: At<'_>, kind: TargetKind) -> Result<Vec<TargetInfo>> {
+    let all: Vec<TargetInfo> = serde_json::from_slice(&sys::ask(at, control::DF)?).map_err(|_| Errno::ENOTTY)?;
+    Ok(all.into_iter().filter(|target| target.kind == kind).collect())
+}
+
+/// The mount of a path, or of where it shall be. ENOTTY: none.
+pub fn info_of_place(path: &CStr) -> Result<MountInfo> {
+    match info(At::Path(path)) {
+        Err(Errno::ENOENT) => info(At::Path(&parent(path))),
+        found => found,
+    }
+}
+
+/// The directory that holds what a path names.
+pub fn parent(path: &CStr) -> CString {
+    let parent = Path::new(OsStr::from_bytes(path.to_bytes())).parent();
+    let parent = parent.map(|p| p.as_os_str().as_bytes()).filter(|p| !p.is_empty());
+    // A part of what has no NUL has none.
+    CString::new(parent.unwrap_or(b".")).unwrap_or_default()
+}
+
+/// A mount as the table of mounts has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mounted {
+    /// Where.
+    pub point: Vec<u8>,
+    /// The file system's name.
+    pub fsname: String,
+}
+
+/// All mounts of this host, without touching them: one of a dead server would hang.
+pub fn all() -> Vec<Mounted> {
+    #[allow(clippy::disallowed_methods, reason = "the library is a part of other programs, which have no `Rt`")]
+    let table = fs::read("/proc/mounts").unwrap_or_default();
+    table.split(|b| *b == b'\n').filter_map(mounted).collect()
+}
+
+/// `10.0.2.15@tcp:/sheen /mnt/c1 fuse.sheen rw 0 0`
+fn mounted(line: &[u8]) -> Option<Mounted> {
+    let mut fields = line.split(|b| *b == b' ');
+    let (source, point, kind) = (fields.next()?, fields.next()?, fields.next()?);
+    let source = String::from_utf8(unescape(source)).ok().filter(|_| kind == MOUNT_TYPE.as_bytes())?;
+    let (_, path) = source.split_once(":/")?;
+    let fsname = path.split('/').next().unwrap_or(path).to_owned();
+    Some(Mounted { point: unescape(point), fsname })
+}
+
+/// The mount that holds a path, by the longest mount point that begins it: its place in [`all`].
+pub fn holding<'a>(mounts: &'a [Mounted], path: &Path) -> Option<&'a Mounted> {
+    let holds = |m: &&Mounted| path.starts_with(Path::new(OsStr::from_bytes(&m.point)));
+    mounts.iter().filter(holds).max_by_key(|m| m.point.len())
+}
+
+/// Undoes the kernel's `\040` for a space and the like.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    loop {
+        match rest {
+            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..] => {
+                out.push(((a - b'0') << 6) | ((b - b'0') << 3) | (c - b'0'));
+                rest = after;
+            }
+            [first, after @ ..] => {
+                out.push(*first);
+                rest = after;
+            }
+            [] => return out,
+        }
+    }
+}
+
+/// Where a file system's name or an absolute path on a mount says to ask. ENODEV: there is no such mount.
+pub fn root_of(device: &CStr) -> Result<CString> {
+    let path = Path::new(OsStr::from_bytes(device.to_bytes()));
+    if path.components().next() == Some(Component::RootDir) {
+        return Ok(device.to_owned());
+    }
+    let mount = all().into_iter().find(|m| m.fsname.as_bytes() == device.to_bytes()).ok_or(Errno::ENODEV)?;
+    CString::new(mount.point).map_err(|_| Errno::ENODEV)
+}
+
+/// The path by which a mount reaches any file of it (the superuser's alone).
+pub fn by_fid(mount: &MountInfo, fid: Fid) -> Result<CString> {
+    let root = mount.mountpoint.trim_end_matches('/');
+    CString::new(format!("{root}/.lustre/fid/{fid}")).map_err(|_| Errno::EINVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_table_of_mounts() {
+        let found = mounted(b"10.0.2.15@tcp:10.0.2.16@tcp:/sheen /mnt/a\\040b fuse.sheen rw,nosuid 0 0").unwrap();
+        assert_eq!((found.point.as_slice(), found.fsname.as_str()), (&b"/mnt/a b"[..], "sheen"));
+        assert_eq!(mounted(b"0@lo:/one/sub /m fuse.sheen rw 0 0").unwrap().fsname, "one");
+        assert_eq!(mounted(b"tmpfs /tmp tmpfs rw 0 0"), None);
+        assert_eq!(mounted(b"broken"), None);
+    }
+
+    #[test]
+    fn the_innermost_mount_holds_a_path() {
+        let mount = |point: &str| Mounted { point: point.into(), fsname: point.into() };
+        let mounts = [mount("/mnt"), mount("/mnt/inner"), mount("/mnt2")];
+        let of = |path: &str| holding(&mounts, Path::new(path)).map(|m| m.fsname.as_str());
+        assert_eq!(
+            (of("/mnt/x"), of("/mnt/inner/x"), of("/mnt2"), of("/mn")),
+            (Some("/mnt"), Some("/mnt/inner"), Some("/mnt2"), None)
+        );
+    }
+
+    #[test]
+    fn parents() {
+        for (path, dir) in [(c"f", c"."), (c"d/f", c"d"), (c"/f", c"/"), (c"/", c".")] {
+            assert_eq!(parent(path).as_c_str(), dir);
+        }
+    }
+}

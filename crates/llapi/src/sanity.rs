@@ -1,0 +1,210 @@
+//! Whether the components of a layout fit together, as far as can be known without the file system.
+//!
+//! Components of a mirror follow each other from byte 0 without gaps; another mirror begins where one begins at byte 0 again.
+
+use sheen_layout::STRIPE_SIZE_UNIT;
+
+use crate::layout::{Component, DEFAULT, EOF, Layout, MDT, OST_UNSET, flag};
+
+/// What is wrong with a layout. The numbers are what `llapi_layout_sanity` returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(i32)]
+pub enum Wrong {
+    /// A mirror ends before the end of all files.
+    IncompleteMirror = 1,
+    /// Extension space after extension space.
+    AdjacentExtension,
+    /// Extension space with objects.
+    InitExtension,
+    /// A flag that is none.
+    Flags,
+    /// Extension space in the MDT.
+    DomExtension,
+    /// Extension space after a component in the MDT.
+    DomBeforeExtension,
+    /// A component in the MDT that is not the first of its mirror.
+    DomFirst,
+    /// Extension space with nothing before it.
+    NothingToExtend,
+    /// A component of no bytes that nothing extends.
+    Empty,
+    /// A component that does not begin where the one before it ends.
+    NotAdjacent,
+    /// A component that ends before it begins.
+    Backwards,
+    /// An end that is no multiple of 64 KiB.
+    AlignEnd,
+    /// An end that is no multiple of the stripe size.
+    AlignStripe,
+    /// An extension size that is missing or no multiple of 64 KiB.
+    AlignExtension,
+    /// A list of OSTs with gaps.
+    UnknownOst,
+}
+
+impl Wrong {
+    const ALL: [(Wrong, &str); 15] = [
+        (Wrong::IncompleteMirror, "a mirror must reach to the end of file"),
+        (Wrong::AdjacentExtension, "extension space cannot follow extension space"),
+        (Wrong::InitExtension, "extension space cannot have objects"),
+        (Wrong::Flags, "unknown component flags"),
+        (Wrong::DomExtension, "extension space cannot be on an MDT"),
+        (Wrong::DomBeforeExtension, "extension space cannot follow a component on an MDT"),
+        (Wrong::DomFirst, "only the first component of a file or mirror can be on an MDT"),
+        (Wrong::NothingToExtend, "extension space needs a component before it"),
+        (Wrong::Empty, "only a component that is followed by extension space can be empty"),
+        (Wrong::NotAdjacent, "a component must begin where the one before it ends"),
+        (Wrong::Backwards, "a component must end after it begins"),
+        (Wrong::AlignEnd, "a component's end must be a multiple of 64 KiB"),
+        (Wrong::AlignStripe, "a component's end must be a multiple of its stripe size"),
+        (Wrong::AlignExtension, "an extension size must be a multiple of 64 KiB"),
+        (Wrong::UnknownOst, "an OST must be given for each stripe"),
+    ];
+
+    /// For people. `None`: the number means nothing.
+    pub fn text_of(number: i32) -> Option<&'static str> {
+        Wrong::ALL.iter().find(|(wrong, _)| *wrong as i32 == number).map(|(_, text)| *text)
+    }
+}
+
+/// The first thing that is wrong. `incomplete`: the end may be missing, as where components are added to a file. `mirrors`: each mirror must
+/// reach to the end.
+pub fn check(layout: &Layout, incomplete: bool, mirrors: bool) -> Result<(), Wrong> {
+    if !layout.composite {
+        return alone(layout.current());
+    }
+    let mut before: Option<&Component> = None;
+    let components = layout.components();
+    for (i, c) in components.iter().enumerate() {
+        let first = i == 0 || c.start == 0 && before.is_some_and(|before| before.end != 0);
+        if first {
+            ends(before, incomplete || !mirrors)?;
+            before = None;
+        }
+        alone(c)?;
+        if let Some(before) = before {
+            after(before, c)?;
+        } else if c.is_extension() {
+            return Err(Wrong::NothingToExtend);
+        } else if !incomplete && c.start != 0 {
+            return Err(Wrong::NotAdjacent);
+        }
+        let extended = components.get(i + 1).is_some_and(|next| next.is_extension() && next.start == c.end);
+        if c.start == c.end && !extended {
+            return Err(Wrong::Empty);
+        }
+        before = Some(c);
+    }
+    ends(before, incomplete || !mirrors)
+}
+
+fn ends(last: Option<&Component>, incomplete: bool) -> Result<(), Wrong> {
+    if incomplete || last.is_none_or(|last| last.end == EOF) { Ok(()) } else { Err(Wrong::IncompleteMirror) }
+}
+
+fn alone(c: &Component) -> Result<(), Wrong> {
+    let unit = u64::from(STRIPE_SIZE_UNIT);
+    if c.flags & !flag::KNOWN != 0 {
+        return Err(Wrong::Flags);
+    }
+    if c.start > c.end {
+        return Err(Wrong::Backwards);
+    }
+    if c.is_extension() {
+        if c.pattern == MDT {
+            return Err(Wrong::DomExtension);
+        }
+        if c.flags & flag::INIT != 0 {
+            return Err(Wrong::InitExtension);
+        }
+        if c.stripe_size == DEFAULT || !c.stripe_size.is_multiple_of(unit) {
+            return Err(Wrong::AlignExtension);
+        }
+    }
+    if c.end != EOF && !c.end.is_multiple_of(unit) {
+        return Err(Wrong::AlignEnd);
+    }
+    let striped = !c.is_extension() && c.pattern != MDT && !matches!(c.stripe_size, DEFAULT | 0);
+    if striped && c.end != EOF && !c.end.is_multiple_of(c.stripe_size) {
+        return Err(Wrong::AlignStripe);
+    }
+    if c.specific && c.osts.contains(&OST_UNSET) {
+        return Err(Wrong::UnknownOst);
+    }
+    Ok(())
+}
+
+fn after(before: &Component, c: &Component) -> Result<(), Wrong> {
+    if c.start != before.end {
+        return Err(Wrong::NotAdjacent);
+    }
+    if c.pattern == MDT {
+        return Err(Wrong::DomFirst);
+    }
+    if c.is_extension() {
+        if before.pattern == MDT {
+            return Err(Wrong::DomBeforeExtension);
+        }
+        if before.is_extension() {
+            return Err(Wrong::AdjacentExtension);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn c(start: u64, end: u64) -> Component {
+        let end = if end == EOF { EOF } else { end << 20 };
+        Component { start: start << 20, end, ..Component::default() }
+    }
+
+    fn space(start: u64, end: u64) -> Component {
+        Component { flags: flag::EXTENSION, stripe_size: 64 << 20, ..c(start, end) }
+    }
+
+    fn judge(components: Vec<Component>) -> Result<(), Wrong> {
+        check(&Layout::composite(components).unwrap(), false, true)
+    }
+
+    #[test]
+    fn what_lustre_makes_is_sane() {
+        assert_eq!(check(&Layout::default(), false, true), Ok(()));
+        assert_eq!(judge(vec![c(0, 1), c(1, 4096), c(4096, EOF)]), Ok(()));
+        assert_eq!(judge(vec![Component { pattern: MDT, ..c(0, 1) }, c(1, EOF)]), Ok(()));
+        // `-E 128M -z 64M -E -1 -z 128M`: the third has no bytes yet.
+        assert_eq!(judge(vec![c(0, 64), space(64, 128), c(128, 128), space(128, EOF)]), Ok(()));
+        assert_eq!(judge(vec![c(0, 1), c(1, EOF), c(0, EOF), c(0, 4), c(4, EOF)]), Ok(()), "three mirrors");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let mdt = |start, end| Component { pattern: MDT, ..c(start, end) };
+        for (components, wrong) in [
+            (vec![c(0, 1)], Wrong::IncompleteMirror),
+            (vec![c(0, 1), c(0, EOF)], Wrong::IncompleteMirror),
+            (vec![c(0, 1), c(2, EOF)], Wrong::NotAdjacent),
+            (vec![c(1, EOF)], Wrong::NotAdjacent),
+            (vec![c(0, 2), c(2, 1)], Wrong::Backwards),
+            (vec![c(0, 0), c(0, EOF)], Wrong::Empty),
+            (vec![c(0, 1), mdt(1, EOF)], Wrong::DomFirst),
+            (vec![mdt(0, 1), space(1, EOF)], Wrong::DomBeforeExtension),
+            (vec![c(0, 1), space(1, 2), space(2, EOF)], Wrong::AdjacentExtension),
+            (vec![space(0, EOF)], Wrong::NothingToExtend),
+            (vec![c(0, 1), Component { pattern: MDT, ..space(1, EOF) }], Wrong::DomExtension),
+            (vec![c(0, 1), Component { flags: flag::EXTENSION | flag::INIT, ..space(1, EOF) }], Wrong::InitExtension),
+            (vec![c(0, 1), Component { stripe_size: DEFAULT, ..space(1, EOF) }], Wrong::AlignExtension),
+            (vec![Component { end: 100, ..c(0, 1) }, c(1, EOF)], Wrong::AlignEnd),
+            (vec![Component { stripe_size: 4 << 20, ..c(0, 1) }, c(1, EOF)], Wrong::AlignStripe),
+            (vec![Component { flags: 0x800, ..c(0, EOF) }], Wrong::Flags),
+            (vec![Component { specific: true, osts: vec![0, OST_UNSET], ..c(0, EOF) }], Wrong::UnknownOst),
+        ] {
+            assert_eq!(judge(components.clone()), Err(wrong), "{components:?}");
+            assert!(Wrong::text_of(wrong as i32).is_some());
+        }
+        assert_eq!(Wrong::text_of(0), None);
+        assert_eq!(check(&Layout::composite(vec![c(4, 8)]).unwrap(), true, false), Ok(()), "to be added to a file");
+    }
+}

@@ -1,0 +1,99 @@
+//! The system calls: extended attributes of paths and open files, and the ioctls of a mount ([`sheen_wire::ioctl`]).
+
+use std::{ffi::CStr, os::fd::BorrowedFd};
+
+use rustix::{
+    fs::XattrFlags,
+    ioctl::{Setter, Updater, ioctl},
+};
+use sheen_wire::{
+    Errno, Fid, Result, control,
+    ioctl::{self as number, Ladvise},
+};
+
+/// The layout of a file, or the default of a directory.
+pub const LOV: &str = "lustre.lov";
+/// Largest value of an extended attribute.
+const VALUE_BYTES_MAX: usize = 65536;
+
+/// Whose attribute.
+#[derive(Clone, Copy, Debug)]
+pub enum At<'a> {
+    /// Of what a path leads to.
+    Path(&'a CStr),
+    /// Of the last name of a path, be it a symbolic link.
+    Name(&'a CStr),
+    /// Of an open file.
+    File(BorrowedFd<'a>),
+}
+
+/// From the operating system's.
+pub fn errno(e: rustix::io::Errno) -> Errno {
+    Errno(e.raw_os_error())
+}
+
+/// An extended attribute. ENODATA: there is none.
+pub fn get(at: At<'_>, name: &str) -> Result<Vec<u8>> {
+    let mut value = vec![0; VALUE_BYTES_MAX];
+    let room = &mut value[..];
+    let len = match at {
+        At::Path(path) => rustix::fs::getxattr(path, name, room),
+        At::Name(path) => rustix::fs::lgetxattr(path, name, room),
+        At::File(file) => rustix::fs::fgetxattr(file, name, room),
+    };
+    value.truncate(len.map_err(errno)?);
+    Ok(value)
+}
+
+/// Sets one. `create`: EEXIST if there is one.
+pub fn set(at: At<'_>, name: &str, value: &[u8], create: bool) -> Result<()> {
+    let flags = if create { XattrFlags::CREATE } else { XattrFlags::empty() };
+    match at {
+        At::Path(path) => rustix::fs::setxattr(path, name, value, flags),
+        At::Name(path) => rustix::fs::lsetxattr(path, name, value, flags),
+        At::File(file) => rustix::fs::fsetxattr(file, name, value, flags),
+    }
+    .map_err(errno)
+}
+
+/// One that every file of a mount has. ENOTTY: it is not on one, as Lustre's ioctls say.
+pub fn ask(at: At<'_>, name: &str) -> Result<Vec<u8>> {
+    get(at, name).map_err(|e| match e {
+        Errno::EOPNOTSUPP | Errno::ENODATA | Errno::EINVAL | Errno::ENOSYS => Errno::ENOTTY,
+        e => e,
+    })
+}
+
+/// The FID of a file. ENOTTY: it is not on a mount.
+pub fn fid(at: At<'_>) -> Result<Fid> {
+    let text = ask(at, control::FID)?;
+    std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok()).ok_or(Errno::ENOTTY)
+}
+
+/// The layout, as bytes; `None`: it has none. ENOTTY: it is not on a mount.
+pub fn layout(at: At<'_>) -> Result<Option<Vec<u8>>> {
+    match get(at, LOV) {
+        Ok(value) => Ok(Some(value)),
+        // Of another file system it may mean anything.
+        Err(Errno::ENODATA | Errno::EOPNOTSUPP) => fid(at).map(|_| None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Takes a group lock. Errors: [`number::GROUP_LOCK`].
+pub fn group_lock(file: BorrowedFd<'_>, group: u64) -> Result<()> {
+    // SAFETY: the number says that its argument is read and how large it is, which is the size of a `u64`.
+    unsafe { ioctl(file, Setter::<{ number::GROUP_LOCK }, u64>::new(group)) }.map_err(errno)
+}
+
+/// Gives it back. Errors: [`number::GROUP_UNLOCK`].
+pub fn group_unlock(file: BorrowedFd<'_>, group: u64) -> Result<()> {
+    // SAFETY: as for `group_lock`.
+    unsafe { ioctl(file, Setter::<{ number::GROUP_UNLOCK }, u64>::new(group)) }.map_err(errno)
+}
+
+/// Gives one piece of advice, whose result is filled in.
+pub fn advise(file: BorrowedFd<'_>, advice: &mut Ladvise) -> Result<()> {
+    // SAFETY: the number says that its argument is read and written and how large it is, which is the size of `Ladvise`.
+    unsafe { ioctl(file, Updater::<{ number::LADVISE }, Ladvise>::new(advice)) }.map_err(errno)
+}

@@ -1,0 +1,167 @@
+//! Layouts of directories, as extended attributes ([`sheen_layout::lmv`] has the bytes).
+//!
+//! | name | its value | setting it |
+//! |---|---|---|
+//! | `lustre.lmv` | where the entries are: `lmv_user_md` with every stripe, of any directory | `lmv_user_md`: what is asked for |
+//! | `trusted.lmv` | the same as it is stored, `lmv_mds_md_v1`; ENODATA if the directory is not striped | likewise |
+//! | `lustre.dmv` | the default in force for what is made in the directory, `lmv_user_md` | the directory's own default |
+//! | `trusted.dmv` | the default that was set on it, or that it inherited | likewise |
+//!
+//! * ENOTDIR for what is no directory; the owner's to set (EPERM). An MDT that does not exist is ENODEV, a hash type, a count or a
+//!   list where none can be EINVAL, as `LmvError::errno`.
+//! * What is asked for takes the place of all that the parent's default gave, its handing on included, as `lfs mkdir` does in
+//!   Lustre; EEXIST once there are entries. A value that tells of stripes instead of asking for some is accepted and does nothing,
+//!   so that archives can be restored: its objects are another directory's. So does removing.
+//! * A default that asks for nothing deletes the one that is there, with no error if there is none.
+//! * A new directory gets the stripes that the default in force asks for, and the default itself, one level less, if it was set
+//!   on the parent and reaches further. The root's is not copied: it is in force, less by the depth, wherever there is no other.
+//!
+//! There is one MDT. So a directory is striped only where it asks for several stripes on one MDT, and then each stripe *is* the
+//! directory: its layout names the directory's own FID for all of them. Every entry thus lies in the object that its layout
+//! names, and hash and count are kept for the day when single stripes can move to other MDTs.
+
+use bytes::Bytes;
+use sheen_layout::lmv::{self, HashType, INHERIT_MAX, LmvMds, LmvUser};
+use sheen_wire::{self as wire, Errno, Fid, fid};
+
+use crate::{
+    Namespace, Store,
+    engine::Cx,
+    record::{Inode, Xattrs},
+};
+
+const DMV: &[u8] = b"trusted.dmv";
+const LMV: &[u8] = b"trusted.lmv";
+/// MDTs over which directories are spread.
+const MDTS: u32 = 1;
+
+impl<S: Store> Namespace<S> {
+    /// The value of `lustre.lmv`. A stored layout that cannot be read any more counts as none.
+    pub(crate) fn lmv(&mut self, fid: Fid, inode: &Inode) -> wire::Result<Option<Bytes>> {
+        if !inode.is_dir() {
+            return Ok(None);
+        }
+        let mdt = self.config.mdt_index;
+        let stored = self.stored(fid, inode, LMV)?.and_then(|value| LmvMds::decode(&value).ok());
+        let shown = stored.map_or_else(|| LmvUser::plain(mdt), |lmv| lmv.to_user(|_| mdt));
+        Ok(Some(shown.encode().into()))
+    }
+
+    /// The value of `lustre.dmv`.
+    pub(crate) fn dmv(&mut self, fid: Fid, inode: &Inode) -> wire::Result<Option<Bytes>> {
+        if !inode.is_dir() {
+            return Ok(None);
+        }
+        let default = match self.own_default(fid, inode)? {
+            Some(own) => Some(own),
+            None => {
+                let root = self.live(fid::ROOT)?;
+                let of_root = self.own_default(fid::ROOT, &root)?.unwrap_or_else(LmvUser::root_default);
+                self.inherited_from_root(&of_root, fid)?
+            }
+        };
+        Ok(default.map(|d| d.encode().into()))
+    }
+
+    pub(crate) fn set_lmv(&mut self, cx: &Cx, fid: Fid, inode: &Inode, value: Option<&[u8]>) -> wire::Result<()> {
+        if !inode.is_dir() {
+            return Err(Errno::ENOTDIR);
+        }
+        let Some(value) = value else { return Ok(()) };
+        if lmv::magic_of(value)? == lmv::MAGIC_V1 {
+            return Ok(());
+        }
+        let ask = LmvUser::decode(value)?;
+        ask.check(&[self.config.mdt_index])?;
+        if inode.entries > 0 {
+            return Err(Errno::EEXIST);
+        }
+        // What can fail comes first.
+        let layout = self.layout_for(&ask, fid);
+        self.put_stored(cx, fid, LMV, layout.as_deref())?;
+        self.put_stored(cx, fid, DMV, None)
+    }
+
+    pub(crate) fn set_dmv(
+        &mut self,
+        cx: &Cx,
+        fid: Fid,
+        inode: &Inode,
+        value: Option<&[u8]>,
+        flags: u32,
+    ) -> wire::Result<()> {
+        if !inode.is_dir() {
+            return Err(Errno::ENOTDIR);
+        }
+        let Some(value) = value else { return self.set_plain(cx, fid, DMV, None, flags) };
+        let default = LmvUser::decode(value)?;
+        default.check_default(&[self.config.mdt_index])?;
+        if default.deletes_default() {
+            return self.put_stored(cx, fid, DMV, None);
+        }
+        self.set_plain(cx, fid, DMV, Some(value), flags)
+    }
+
+    /// What a new directory `fid` in `parent` gets, sorted by name. Changes nothing.
+    pub(crate) fn inherit_lmv(&mut self, parent: Fid, dir: &Inode, fid: Fid) -> wire::Result<Option<Xattrs>> {
+        let own = self.own_default(parent, dir)?;
+        let handed_on = own.as_ref().filter(|_| parent != fid::ROOT).and_then(|d| d.inherited(1));
+        let in_force = match own {
+            Some(own) => Some(own),
+            None => {
+                let root = self.live(fid::ROOT)?;
+                // Only a default that stripes is worth finding out how deep the parent lies.
+                match self.own_default(fid::ROOT, &root)?.filter(|d| d.stripes_on(MDTS) > 1) {
+                    Some(of_root) => self.inherited_from_root(&of_root, parent)?,
+                    None => None,
+                }
+            }
+        };
+        let layout = in_force.and_then(|d| self.layout_for(&d, fid));
+        let both = [(DMV, handed_on.map(|d| d.encode())), (LMV, layout)];
+        let record = both.into_iter().filter_map(|(name, value)| Some((Bytes::from_static(name), Bytes::from(value?))));
+        let xattrs = Xattrs(record.collect());
+        Ok((!xattrs.0.is_empty()).then_some(xattrs))
+    }
+
+    /// The layout to store for a directory that asks for this: none if it is not striped.
+    fn layout_for(&self, ask: &LmvUser, fid: Fid) -> Option<Vec<u8>> {
+        let count = ask.stripes_on(MDTS) as usize;
+        let hash = ask.hash.or_default().with(HashType::OVERSTRIPED);
+        (count > 1).then(|| LmvMds::new(self.config.mdt_index, hash, vec![fid; count]).encode())
+    }
+
+    /// The root's default as it is in force in the directory `fid`; none in one that was removed.
+    fn inherited_from_root(&mut self, of_root: &LmvUser, fid: Fid) -> wire::Result<Option<LmvUser>> {
+        let (mut depth, mut at) = (0, fid);
+        // Deeper than that nothing is told apart any more.
+        while at != fid::ROOT && depth <= u32::from(INHERIT_MAX) {
+            let Some(inode) = self.tables.inode(at)? else { return Ok(None) };
+            let Some(link) = inode.links.first() else { return Ok(None) };
+            (depth, at) = (depth + 1, link.parent);
+        }
+        Ok(of_root.inherited(depth))
+    }
+
+    /// The default stored with a directory. One that cannot be read any more counts as none.
+    fn own_default(&mut self, fid: Fid, inode: &Inode) -> wire::Result<Option<LmvUser>> {
+        let value = self.stored(fid, inode, DMV)?;
+        Ok(value.and_then(|v| LmvUser::decode(&v).ok()).filter(|d| d.magic == lmv::MAGIC_USER))
+    }
+
+    fn stored(&mut self, fid: Fid, inode: &Inode, name: &[u8]) -> wire::Result<Option<Bytes>> {
+        if inode.xattr_bytes == 0 {
+            return Ok(None);
+        }
+        let xattrs = self.tables.xattrs(fid)?;
+        Ok(xattrs.position(name).ok().and_then(|i| xattrs.0.get(i)).map(|(_, value)| value.clone()))
+    }
+
+    /// Sets it, or removes it if it is there.
+    fn put_stored(&mut self, cx: &Cx, fid: Fid, name: &[u8], value: Option<&[u8]>) -> wire::Result<()> {
+        match self.set_plain(cx, fid, name, value, 0) {
+            Err(Errno::ENODATA) if value.is_none() => Ok(()),
+            done => done,
+        }
+    }
+}

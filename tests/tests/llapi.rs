@@ -1,0 +1,460 @@
+//! `liblustreapi` as programs in C use it: compiled against its header, linked with its shared object, run on a mount.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{BufRead, BufReader, Write},
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use sheen_layout::Layout;
+use sheen_tests::{Fs, Ran, can_mount, is_root, run, run_command, sheen};
+
+/// Who waits has stopped waiting within this time, also on a busy machine.
+const SOON: Duration = Duration::from_secs(20);
+/// Who waits still waits after this time.
+const A_WHILE: Duration = Duration::from_millis(300);
+/// Who is neither the superuser nor the owner of a mount.
+const NOBODY: u32 = 65534;
+
+/// A file system of 4 OSTs, with further options of `sheen up`.
+macro_rules! fs4 {
+    ($($option:literal),*) => {
+        match can_mount().then(|| Fs::up_in(Path::new("/dev/shm"), 4, &[$($option),*])) {
+            Some(fs) => fs,
+            None => return println!("skipped: /dev/fuse cannot be opened here"),
+        }
+    };
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// A form of the library, which lies beside the program.
+fn library(name: &str) -> PathBuf {
+    let path = sheen().with_file_name(name);
+    assert!(path.exists(), "{} is missing: cargo build -p sheen-llapi", path.display());
+    path
+}
+
+/// The program of a file of `llapi/`, and where it lies.
+struct Program {
+    dir: tempfile::TempDir,
+    name: &'static str,
+}
+
+impl Program {
+    /// Compiles it as a user would, every warning an error, and links it with the shared object or, `whole`, the archive.
+    fn compile(name: &'static str, whole: bool) -> Program {
+        let dir = tempfile::tempdir().unwrap();
+        let built = library(if whole { "liblustreapi.a" } else { "liblustreapi.so" });
+        // As installed: the object by its own name, and what the linker looks for.
+        for link in ["liblustreapi.so.1", "liblustreapi.so"] {
+            std::os::unix::fs::symlink(&built, dir.path().join(link)).unwrap();
+        }
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(dir.path().join(name));
+        gcc.arg("-I").arg(root().join("crates/llapi/include"));
+        gcc.arg(root().join("tests/tests/llapi").join(name).with_extension("c"));
+        if whole {
+            gcc.arg(&built).args(["-lgcc_s", "-lpthread", "-ldl", "-lm", "-lrt", "-lutil"]);
+        } else {
+            gcc.arg("-L").arg(dir.path()).arg("-llustreapi").arg(format!("-Wl,-rpath,{}", dir.path().display()));
+        }
+        run_command(gcc).ok();
+        Program { dir, name }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join(self.name)
+    }
+
+    #[track_caller]
+    fn run(&self, args: &[&str]) -> Ran {
+        run(self.path(), args)
+    }
+
+    /// Runs it as nobody in particular. The checkout may be closed to others, so that they get a library of their own.
+    #[track_caller]
+    fn run_as_nobody(&self, args: &[&str]) -> Ran {
+        let object = self.dir.path().join("liblustreapi.so.1");
+        fs::remove_file(&object).unwrap();
+        fs::copy(library("liblustreapi.so"), &object).unwrap();
+        fs::set_permissions(self.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = Command::new(self.path());
+        command.args(args).uid(NOBODY).gid(NOBODY);
+        run_command(command)
+    }
+}
+
+fn layout(path: &Path) -> Layout {
+    let mut value = vec![0; 65536];
+    let n = rustix::fs::getxattr(path, "lustre.lov", &mut value).unwrap();
+    Layout::decode(&value[..n]).unwrap()
+}
+
+#[test]
+fn files_are_made_in_every_way() {
+    let fs = fs4!();
+    let program = Program::compile("ways", false);
+    let out = program.run(&[fs.mnt.to_str().unwrap()]);
+    let text = out.ok();
+    for line in text.lines() {
+        let [name, count, size, pattern, osts] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        // What lfs says of the same file.
+        assert_eq!(fs.lfs(&format!("getstripe -c {name}")).ok().trim(), count, "{line}");
+        assert_eq!(fs.lfs(&format!("getstripe -S {name}")).ok().trim(), size, "{line}");
+        let lfs_pattern = fs.lfs(&format!("getstripe -L {name}")).ok();
+        assert_eq!(lfs_pattern.trim(), if pattern == "over" { "raid0,overstriped" } else { "raid0" }, "{line}");
+        let found: Vec<String> = layout(&fs.path(name)).stripes().iter().map(|s| s.ost.to_string()).collect();
+        assert_eq!(found.join(","), osts, "{line}");
+    }
+    let says = |want: &str| assert!(text.lines().any(|line| line == want), "no line '{want}' in:\n{text}");
+    says("create 2 1048576 raid0 1,2");
+    says("list 3 131072 raid0 3,0,2");
+    says("late 1 262144 raid0 2");
+    says("layout 3 2097152 raid0 2,3,0");
+    says("byfd 3 2097152 over 1,1,0");
+    says("bylum 3 2097152 over 1,1,0");
+    for (begins, n) in [("open 4 ", 1), ("over 6 65536 over ", 1), ("like 3 2097152 ", 1), ("dir/file 3 1048576 ", 1)] {
+        assert_eq!(text.lines().filter(|line| line.starts_with(begins)).count(), n, "{begins}: {text}");
+    }
+    assert_eq!(fs::read(fs.path("link")).unwrap(), b"linked", "made where the link leads");
+    assert_eq!(text.lines().filter(|line| line.starts_with("layout ")).count(), 2, "once made, once as it was: {text}");
+}
+
+#[test]
+fn nobody_needs_to_be_the_superuser() {
+    if !is_root() {
+        return println!("skipped: all other tests run as an ordinary user");
+    }
+    let fs = fs4!();
+    for dir in ["theirs", "theirs/own"] {
+        fs::create_dir(fs.path(dir)).unwrap();
+        std::os::unix::fs::chown(fs.path(dir), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let out = Program::compile("ways", false).run_as_nobody(&[fs.path("theirs").to_str().unwrap()]).ok();
+    assert!(out.contains("\nopened 3 2097152 raid0 "), "a mode that keeps its owner out is no hindrance: {out}");
+    assert_eq!(fs::metadata(fs.path("theirs/opened")).unwrap().permissions().mode() & 0o7777, 0o400);
+    fs::write(fs.path("theirs/own/file"), "bytes").unwrap();
+    fs::set_permissions(fs.path("theirs/own/file"), fs::Permissions::from_mode(0o644)).unwrap();
+    let names = Program::compile("fids", false).run_as_nobody(&[
+        fs.path("theirs/own").to_str().unwrap(),
+        "sheen",
+        "file",
+        "file",
+    ]);
+    assert_eq!(names.ok(), fs.lfs("path2fid theirs/own/file").ok(), "its FID, and no path for a FID");
+}
+
+#[test]
+fn a_program_reads_the_attribute_itself() {
+    let fs = fs4!();
+    fs.lfs("setstripe -o 2,0,2 -S 128K listed").ok();
+    let program = Program::compile("print", false);
+    let out = program.run(&[fs.path("listed").to_str().unwrap()]).ok();
+    let objects: Vec<String> =
+        layout(&fs.path("listed")).stripes().iter().map(|s| format!("{}={}", s.ost, s.object)).collect();
+    let want = format!(
+        "file pattern 0x201 size 131072 count 3: {}
+plain, mirrors 1, state 0
+id 0 mirror 0 flags 0 [0, EOF) pattern 4 size 131072 count 3 osts 2 0 2
+components 1
+",
+        objects.join(" ")
+    );
+    assert_eq!(out, want);
+}
+
+/// `lfs setstripe -E 1M -c 1 -E 4G -c 4 -E -1 -c -1`, written beyond 1 MiB, as a Lustre 2.17 client shows it.
+const PFL: &str = "\
+    d00bd60b8801000004000000000003000000000000000000000000000000000001000000100000000000000000000000\
+    0000100000000000b0000000380000000000000000000000000000000000000002000000100000000000100000000000\
+    0000000001000000e8000000800000000000000000000000000000000000000003000000000000000000000001000000\
+    ffffffffffffffff680100002000000000000000000000000000000000000000d00bd10b010000000000000000000000\
+    0000000000000000000010000100ffff010400800200000073020000000000000000000000000000d00bd10b01000000\
+    00000000000000000000000000000000000040000400ffff010400000300000088020000000000000000000002000000\
+    010400400300000096020000000000000000000003000000010400c0020000008a020000000000000000000001000000\
+    010400800200000074020000000000000000000000000000d00bd10b0100000000000000000000000000000000000000\
+    00004000ffffffff";
+/// Two mirrors of two components.
+const MIRRORED: &str = "\
+    d00bd60b9001000005000000010004000100000000000000000000000000000001000100160000000000000000000000\
+    0000100000000000e0000000380000000000000000000000000000000000000002000100000000000000100000000000\
+    ffffffffffffffff18010000200000000000000000000000000000000000000003000200100000000000000000000000\
+    000040000000000038010000380000000000000000000000000000000000000004000200000000000000400000000000\
+    ffffffffffffffff700100002000000000000000000000000000000000000000d00bd10b010000000000000000000000\
+    0000000000000000000010000100ffff0104004003000000a2020000000000000000000003000000d00bd10b01000000\
+    00000000000000000000000000000000000040000200ffffd00bd10b0100000000000000000000000000000000000000\
+    000040000100ffff010400800200000082020000000000000000000000000000d00bd10b010000000000000000000000\
+    0000000000000000000040000400ffff";
+
+#[test]
+fn composite_layouts_of_a_real_lustre_are_read() {
+    let program = Program::compile("print", false);
+    let file = program.dir.path().join("bytes");
+    let print = |hex: &str| {
+        let bytes: Vec<u8> =
+            (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect();
+        fs::write(&file, bytes).unwrap();
+        program.run(&["-x", file.to_str().unwrap()]).ok()
+    };
+    assert_eq!(
+        print(PFL),
+        "\
+entry 1 pattern 0x1 size 1048576 count 1: 0=[0x280000401:0x273:0x0]
+entry 2 pattern 0x1 size 4194304 count 4: 2=[0x300000401:0x288:0x0] 3=[0x340000401:0x296:0x0] 1=[0x2c0000401:0x28a:0x0] 0=[0x280000401:0x274:0x0]
+entry 3 pattern 0x1 size 4194304 count 65535:
+composite, mirrors 1, state 0
+id 1 mirror 0 flags 0x10 [0, 1048576) pattern 0 size 1048576 count 1 osts 0
+id 2 mirror 0 flags 0x10 [1048576, 4294967296) pattern 0 size 4194304 count 4 osts 2 3 1 0
+id 3 mirror 0 flags 0 [4294967296, EOF) pattern 0 size 4194304 count all osts
+components 3
+"
+    );
+    let mirrored = print(MIRRORED);
+    let (_, library) = mirrored.split_once("composite").unwrap();
+    assert_eq!(
+        library,
+        ", mirrors 2, state ro
+id 1 mirror 1 flags 0x16 [0, 1048576) pattern 0 size 1048576 count 1 osts 3
+id 2 mirror 1 flags 0 [1048576, EOF) pattern 0 size 4194304 count 2 osts
+id 3 mirror 2 flags 0x10 [0, 4194304) pattern 0 size 4194304 count 1 osts 0
+id 4 mirror 2 flags 0 [4194304, EOF) pattern 0 size 4194304 count 4 osts
+components 4
+"
+    );
+}
+
+#[test]
+fn composite_layouts_are_built() {
+    let ran = Program::compile("composite", false).run(&[]);
+    assert_eq!(ran.err, "a mirror must reach to the end of file\n");
+    assert_eq!(ran.ok(), "");
+}
+
+/// Mistakes, without a mount and with the archive instead of the shared object.
+#[test]
+fn mistakes_have_their_errno() {
+    let program = Program::compile("errors", true);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let said = |ran: Ran| {
+        assert_eq!(ran.err, "no room for 3: No space left on device (28)\nonly this\n");
+        assert_eq!(ran.ok(), "normal text\n");
+    };
+    said(program.run(&[elsewhere.path().to_str().unwrap()]));
+}
+
+#[test]
+fn mistakes_on_a_mount_have_their_errno() {
+    let fs = fs4!();
+    let program = Program::compile("errors", false);
+    let elsewhere = tempfile::tempdir().unwrap();
+    program.run(&[elsewhere.path().to_str().unwrap(), fs.mnt.to_str().unwrap()]).ok();
+}
+
+#[test]
+fn fids_lead_to_paths_and_back() {
+    let fs = fs4!("--fsname", "fids");
+    fs::create_dir(fs.path("d")).unwrap();
+    fs.lfs("setstripe -c 3 d/file").ok();
+    fs::write(fs.path("d/file"), "bytes").unwrap();
+    fs::hard_link(fs.path("d/file"), fs.path("link")).unwrap();
+    let out = Program::compile("fids", false).run(&[fs.mnt.to_str().unwrap(), "fids", "d/file", "link"]).ok();
+    let fid = |path: &str| fs.lfs(&format!("path2fid {path}")).ok().trim().to_owned();
+    let mut want = format!("{}\n", fid("d/file"));
+    if is_root() {
+        let (d, root) = (fid("d"), fid("."));
+        want += &format!("d/file\nlink\nfile in {d}\nlink in {root}\n3 stripes\n");
+    }
+    assert_eq!(out, want);
+}
+
+#[test]
+fn mounts_and_targets_have_names() {
+    let fs = fs4!("--fsname", "names");
+    let mnt = fs.mnt.to_str().unwrap();
+    let out = Program::compile("mounts", false).run(&[mnt, "names"]).ok();
+    let (name, uuids) = out.split_once('\n').unwrap();
+    assert_eq!(fs.lfs(&format!("getname {mnt}")).ok().trim(), name);
+    let want: String = (0..4).map(|i| format!("names-OST{i:04x}_UUID\n")).collect();
+    assert_eq!(uuids, want + "names-MDT0000_UUID\n");
+}
+
+#[test]
+fn advice_is_taken() {
+    let fs = fs4!();
+    fs.lfs("setstripe -c 1 f").ok();
+    Program::compile("advise", false).run(&[fs.path("f").to_str().unwrap()]).ok();
+}
+
+/// A process in (or on its way into) a group; ended when dropped.
+struct Member {
+    child: Child,
+    said: mpsc::Receiver<String>,
+}
+
+impl Member {
+    fn start(program: &Program, file: &Path, group: u32, offset: i64) -> Member {
+        let mut command = Command::new(program.path());
+        command.arg(file).args([group.to_string(), offset.to_string()]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (tell, said) = mpsc::channel();
+        let out: ChildStdout = child.stdout.take().unwrap();
+        thread::spawn(move || BufReader::new(out).lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
+        Member { child, said }
+    }
+
+    #[track_caller]
+    fn says(&self, want: &str) {
+        assert_eq!(self.said.recv_timeout(SOON).as_deref(), Ok(want));
+    }
+
+    #[track_caller]
+    fn waits(&self) {
+        assert!(self.said.recv_timeout(A_WHILE).is_err(), "it does not wait");
+    }
+
+    /// Writes a line, gives the lock back, and ends well.
+    #[track_caller]
+    fn finish(mut self, line: &str) {
+        self.child.stdin.take().unwrap().write_all(format!("{line}\n").as_bytes()).unwrap();
+        self.says("unlocked");
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn processes_of_a_group_share_a_file_and_others_wait() {
+    let fs = fs4!();
+    let program = Program::compile("group", false);
+    fs.lfs("setstripe -c 1 f").ok();
+    let second = fs.second_mount();
+    let (here, there) = (fs.path("f"), second.path("f"));
+    let a = Member::start(&program, &here, 5, 0);
+    a.says("locked");
+    let b = Member::start(&program, &there, 5, 100);
+    b.says("locked");
+    let other = Member::start(&program, &there, 6, 200);
+    other.waits();
+    let impatient = Member::start(&program, &there, 6, -1);
+    impatient.says("Resource temporarily unavailable");
+    drop(impatient);
+    a.finish("of the first");
+    other.waits();
+    b.finish("of the second");
+    other.says("locked");
+    other.finish("of another group");
+    let mut want = vec![0; 217];
+    for (at, line) in [(0, "of the first\n"), (100, "of the second\n"), (200, "of another group\n")] {
+        want[at..at + line.len()].copy_from_slice(line.as_bytes());
+    }
+    assert_eq!(fs::read(here).unwrap(), want);
+    assert_eq!(fs::read(there).unwrap(), want);
+}
+
+/// What a source file of the test's own compiles to, with the header and every warning an error.
+#[track_caller]
+fn compile(compiler: &str, source: &str, options: &[&str]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("source.c");
+    fs::write(&path, source).unwrap();
+    std::os::unix::fs::symlink(library("liblustreapi.so"), dir.path().join("liblustreapi.so.1")).unwrap();
+    let mut command = Command::new(compiler);
+    command.args(["-Wall", "-Wextra", "-Werror", "-o"]).arg(dir.path().join("program")).args(options);
+    command.arg("-I").arg(root().join("crates/llapi/include")).arg(&path).arg(dir.path().join("liblustreapi.so.1"));
+    command.arg(format!("-Wl,-rpath,{}", dir.path().display()));
+    run_command(command).ok();
+    dir
+}
+
+#[test]
+fn the_header_is_good_for_other_dialects() {
+    let source = "#include <lustre/lustreapi.h>\nint main(void) { return sizeof(struct lov_user_md_v3) != 48; }\n";
+    compile("gcc", source, &["-std=gnu99"]);
+    compile("gcc", source, &["-std=gnu17"]);
+    if Command::new("g++").arg("--version").output().is_ok() {
+        compile("g++", source, &["-std=gnu++17"]);
+    }
+}
+
+/// The structs of the header have the sizes of Lustre's formats.
+#[test]
+fn structs_have_their_sizes() {
+    let source = "
+#include <stddef.h>
+#include <lustre/lustreapi.h>
+#define IS(what, bytes) _Static_assert((what) == (bytes), #what)
+IS(sizeof(struct lu_fid), 16);
+IS(sizeof(struct ost_id), 16);
+IS(sizeof(struct obd_uuid), 40);
+IS(sizeof(struct lov_user_ost_data_v1), 24);
+IS(sizeof(struct lov_user_md_v1), 32);
+IS(sizeof(struct lov_user_md_v3), 48);
+IS(sizeof(struct lov_comp_md_v1), 32);
+IS(sizeof(struct lov_comp_md_entry_v1), 48);
+IS(sizeof(struct llapi_lu_ladvise), 32);
+IS(offsetof(struct lov_user_md_v1, lmm_stripe_offset), 30);
+IS(offsetof(struct lov_comp_md_entry_v1, lcme_timestamp), 36);
+IS(offsetof(struct lov_comp_md_v1, lcm_mirror_count), 16);
+IS(offsetof(struct llapi_stripe_param, lsp_osts), 32);
+int main(void) { return 0; }
+";
+    compile("gcc", source, &[]);
+}
+
+#[test]
+fn the_header_declares_what_the_library_exports() {
+    let declared = regex::Regex::new(r"(?m)^[a-z_].*?\b((?:sheen_)?llapi_[a-z0-9_]+)\(").unwrap();
+    let text = fs::read_to_string(root().join("crates/llapi/include/lustre/lustreapi.h")).unwrap();
+    let names: BTreeSet<&str> = declared
+        .captures_iter(&text)
+        .filter(|found| !found[0].starts_with("static inline") && !found[0].starts_with("typedef"))
+        .map(|found| found.get(1).unwrap().as_str())
+        .collect();
+    // Every one can be linked with.
+    let uses: String = names.iter().map(|name| format!("\t(void *){name},\n")).collect();
+    let source = format!(
+        "#include <lustre/lustreapi.h>\nvoid *const all[] = {{\n{uses}}};\nint main(void) {{ return all[0] == NULL; }}\n"
+    );
+    compile("gcc", &source, &[]);
+    // And none is kept to itself.
+    let exported =
+        regex::Regex::new(r#"no_mangle\)\]\n(?:#\[.*\n)*pub (?:unsafe )?extern "C" fn ([a-z0-9_]+)"#).unwrap();
+    let mut found = BTreeSet::new();
+    let mut sources = String::new();
+    for entry in fs::read_dir(root().join("crates/llapi/src/capi")).unwrap().flatten() {
+        sources += &fs::read_to_string(entry.path()).unwrap();
+    }
+    found.extend(exported.captures_iter(&sources).map(|name| name.get(1).unwrap().as_str()));
+    assert_eq!(found, names);
+    assert!(names.len() > 90, "found too few: {names:?}");
+}
+
+#[test]
+fn the_example_of_the_documentation_runs() {
+    let fs = fs4!();
+    let text = fs::read_to_string(root().join("docs/api.md")).unwrap();
+    let (_, example) = text.split_once("```c\n").unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    let dir = compile("gcc", example, &[]);
+    let file = fs.path("file");
+    let ran = run(dir.path().join("program"), [&file]);
+    assert_eq!(ran.ok(), "4 stripes of 4194304 bytes\n");
+    assert_eq!(layout(&file).stripe_count(), 4);
+    let again = run(dir.path().join("program"), [&file]);
+    assert_eq!((again.code, again.err), (1, format!("{}: File exists\n", file.display())));
+}

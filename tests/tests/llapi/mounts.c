@@ -1,0 +1,52 @@
+/* What the library says of a mount. Arguments: MOUNT FSNAME. */
+#include "check.h"
+
+int main(int argc, char **argv)
+{
+	char name[PATH_MAX], fsname[PATH_MAX], instance[LUSTRE_MAXINSTANCE + 1], both[PATH_MAX], point[PATH_MAX];
+	struct obd_uuid uuids[16];
+	int count = -1, fd, found = 0;
+
+	CHECK(argc == 3 && chdir(argv[1]) == 0);
+	CHECK(llapi_search_fsname(".", fsname) == 0 && strcmp(fsname, argv[2]) == 0);
+	CHECK(llapi_search_fsname("not-there-yet", fsname) == 0 && strcmp(fsname, argv[2]) == 0);
+	CHECK(llapi_get_fsname(argv[1], fsname, sizeof(fsname)) == 0 && strcmp(fsname, argv[2]) == 0);
+	CHECK(llapi_get_fsname_instance(argv[1], fsname, sizeof(fsname), instance, sizeof(instance)) == 0);
+	CHECK(llapi_getname(argv[1], name, sizeof(name)) == 0);
+	snprintf(both, sizeof(both), "%.9s-%s", fsname, instance);
+	CHECK(strcmp(name, both) == 0);
+	CHECK(llapi_get_instance(argv[1], instance, sizeof(instance)) == 0 && strstr(name, instance) != NULL);
+	REFUSES(llapi_get_instance(argv[1], instance, 4), ENAMETOOLONG);
+	printf("%s\n", name);
+
+	CHECK(llapi_search_mounts(".", 0, point, fsname) == 0);
+	CHECK(strcmp(point, argv[1]) == 0 && strcmp(fsname, argv[2]) == 0);
+	/* Others come and go meanwhile, so that one may be passed over. */
+	for (int turn = 0; turn < 100 && found == 0; turn++)
+		for (int i = 0; llapi_search_mounts(NULL, i, point, NULL) == 0; i++)
+			found += strcmp(point, argv[1]) == 0;
+	CHECK(found > 0);
+	CHECK(llapi_search_rootpath(point, argv[2]) == 0 && strcmp(point, argv[1]) == 0);
+	CHECK(llapi_is_lustre_mnttype("fuse.sheen") == 1);
+
+	CHECK(llapi_get_obd_count(argv[1], &count, 0) == 0 && count == 4);
+	CHECK(llapi_get_obd_count(argv[1], &count, 1) == 0 && count == 1);
+	fd = open(".", O_RDONLY | O_DIRECTORY);
+	count = 16;
+	CHECK(llapi_lov_get_uuids(fd, uuids, &count) == 0 && count == 4);
+	for (int i = 0; i < count; i++)
+		printf("%s\n", obd_uuid2str(&uuids[i]));
+	count = 1;
+	uuids[1].uuid[0] = 'x';
+	CHECK(llapi_lov_get_uuids(fd, uuids, &count) == 0 && count == 4 && uuids[1].uuid[0] == 'x');
+	CHECK(llapi_lmv_get_uuids(fd, uuids, &count) == 0 && count == 1);
+	printf("%s\n", obd_uuid2str(&uuids[0]));
+
+	/* A mount does not say which pools there are. */
+	REFUSES(llapi_get_poollist(argv[1], NULL, 0, NULL, 0), EOPNOTSUPP);
+	REFUSES(llapi_get_poollist("nosuchfs", NULL, 0, NULL, 0), ENODEV);
+	snprintf(both, sizeof(both), "%.9s.pool", fsname);
+	REFUSES(llapi_get_poolmembers(both, NULL, 0, NULL, 0), EOPNOTSUPP);
+	REFUSES(llapi_get_poolmembers("nodot", NULL, 0, NULL, 0), EINVAL);
+	return 0;
+}
