@@ -23,7 +23,7 @@ use bytes::Bytes;
 use lru::LruCache;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use sheen_layout::Layout;
-use sheen_wire::{Attr, Errno, Fid, Result, ldlm::bits};
+use sheen_wire::{Attr, Errno, Fid, Result, ldlm::bits, mds::NAME_MAX};
 
 /// What must be locked for the attributes of an inode to be kept.
 pub const ATTR: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM;
@@ -229,7 +229,9 @@ impl Meta {
     /// Whether a name is known to be missing. The caller makes sure that the directory is locked.
     pub fn is_absent(&mut self, parent: Fid, name: &Bytes) -> bool {
         self.inodes.peek(&parent).is_some_and(|dir| {
-            dir.absent.contains(name) || dir.noted.as_ref().is_some_and(|noted| !noted.contains(&hash(name)))
+            // Of what can be no name the MDT says so.
+            let noted = dir.noted.as_ref().filter(|_| name.len() <= NAME_MAX);
+            dir.absent.contains(name) || noted.is_some_and(|noted| !noted.contains(&hash(name)))
         })
     }
 
@@ -509,6 +511,7 @@ mod tests {
         assert!(!meta.is_absent(DIR, &name("a")), "it may have been there before");
         meta.put_empty(DIR, &token);
         assert!(meta.is_absent(DIR, &name("a")) && meta.is_absent(DIR, &name("b")));
+        assert!(!meta.is_absent(DIR, &Bytes::from(vec![b'a'; NAME_MAX + 1])), "no name");
         meta.adds(DIR, &name("a"));
         assert!(!meta.is_absent(DIR, &name("a")), "from before it is asked for");
         let own = meta.begin(&[DIR]);
