@@ -80,6 +80,9 @@ pub struct Hello {
     pub protocol: String,
     /// Which target: `sheen-OST0000`, or `MGS`.
     pub target: String,
+    /// Its uuid, so that a target of another file system of the same name, at an address that this one once had, is not taken for it. Empty:
+    /// whichever has the name.
+    pub target_uuid: String,
     /// Feature bits that the client has.
     pub features: u64,
     /// Whether the client had a connection to this target before (so that a server that does not know it says so).
