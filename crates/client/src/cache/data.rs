@@ -250,7 +250,11 @@ impl FileData {
                 if state.unlocked == 0 && state.served == served {
                     // Reads under way are under locks that are held, or have not got theirs yet.
                     state.pages = state.reading > 0;
-                    break;
+                    // In the same step: who goes on without a lock from now on must not count on one more round.
+                    state.flushing -= 1;
+                    drop(state);
+                    self.changed.notify_waiters();
+                    return;
                 }
             }
             rt.sleep(PATIENCE / 4).await;
