@@ -10,6 +10,6 @@ done
 echo "== crates: units, properties, doc examples"
 cargo test --quiet --workspace --exclude sheen-tests
 echo "== the program"
-cargo build --quiet -p sheen
+cargo build --quiet -p sheen -p sheen-llapi
 echo "== on the mount and in the simulator"
 cargo test --quiet -p sheen-tests -- --test-threads 2

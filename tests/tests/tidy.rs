@@ -31,6 +31,7 @@ const ARROW: &[(&str, &[&str])] = &[
     ("client", &["wire", "rt", "lnet", "rpc", "params", "mgc", "layout", "ldlm"]),
     ("fuse", &["wire", "rt"]),
     ("mount", &["wire", "rt", "fuse", "client", "params", "layout"]),
+    ("llapi", &["wire", "layout"]),
 ];
 
 fn root() -> PathBuf {

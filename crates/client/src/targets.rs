@@ -84,6 +84,6 @@ impl Targets {
             nid.parse::<Nid>().map_err(|_| MountError::BadNid { target: name.to_owned(), nid: nid.clone() })
         };
         let nids = target.nids.iter().map(nid).collect::<Result<Vec<_>, _>>()?;
-        Ok(ImportConfig::new(&self.uuid, name, nids))
+        Ok(ImportConfig::new(&self.uuid, name, nids).of(&target.uuid))
     }
 }

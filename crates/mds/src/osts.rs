@@ -199,7 +199,7 @@ fn connect(mdt: &Arc<Mdt>, target: &Target, name: &str, oss: u32) -> Osp {
     let nids = target.nids.iter().filter_map(parsed).collect();
     // Another client in each life of this MDT: its requests count from 1 again, which the OST must not take for old ones.
     let life = format!("{}-{:016x}", mdt.uuid, mdt.incarnation);
-    let import = Import::new(mdt.net.clone(), ImportConfig::new(&life, name, nids));
+    let import = Import::new(mdt.net.clone(), ImportConfig::new(&life, name, nids).of(&target.uuid));
     Osp::new(target.index, name.to_string(), target.uuid.clone(), target.nids.clone(), oss, import)
 }
 

@@ -90,6 +90,10 @@ impl Service<Mds> for Mdt {
         self.commits.last_committed()
     }
 
+    fn uuid(&self) -> &str {
+        &self.uuid
+    }
+
     fn incarnation(&self) -> u64 {
         self.incarnation
     }

@@ -74,6 +74,10 @@ impl Service<sheen_wire::Ost> for Ost {
         self.locks.lockd().reconnected(export);
     }
 
+    fn uuid(&self) -> &str {
+        &self.store.identity().uuid
+    }
+
     fn incarnation(&self) -> u64 {
         self.incarnation
     }

@@ -101,6 +101,11 @@ pub trait Service<P: Protocol>: Send + Sync + 'static {
     /// Changes whenever the service is started, so that clients notice that it forgot what was not durable.
     fn incarnation(&self) -> u64;
 
+    /// What tells the target from any other of its name; empty: there is no other.
+    fn uuid(&self) -> &str {
+        ""
+    }
+
     /// Feature bits that the service has. Client and service use those that both have ([`Export::features`]).
     fn features(&self) -> u64 {
         0

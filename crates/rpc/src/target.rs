@@ -274,6 +274,10 @@ impl<P: Protocol> AnyTarget for Target<P> {
         if hello.protocol != P::NAME {
             return Err(Errno::EPROTO);
         }
+        let uuid = self.service.uuid();
+        if !uuid.is_empty() && !hello.target_uuid.is_empty() && uuid != hello.target_uuid {
+            return Err(Errno::ENODEV);
+        }
         let features = hello.features & self.service.features();
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -536,8 +540,14 @@ mod tests {
             let net = Net::new(rt.clone());
             let acceptor = net.listen(([127, 0, 0, 1], 0).into()).await.unwrap();
             let connection = net.connect(acceptor.local_addr()).await.unwrap();
-            let hello =
-                Hello { client: "c".into(), protocol: "ost".into(), target: "t".into(), features: 0, reconnect: false };
+            let hello = Hello {
+                client: "c".into(),
+                protocol: "ost".into(),
+                target: "t".into(),
+                target_uuid: String::new(),
+                features: 0,
+                reconnect: false,
+            };
             let target = Target::<Ost>::new(rt, "t", Arc::new(Null), Duration::ZERO);
             let permits = Arc::new(Semaphore::new(100));
             let starts = |session: &Session, xid| {

@@ -80,6 +80,9 @@ pub struct Hello {
     pub protocol: String,
     /// Which target: `sheen-OST0000`, or `MGS`.
     pub target: String,
+    /// Its uuid, so that a target of another file system of the same name, at an address that this one once had, is not taken for it. Empty:
+    /// whichever has the name.
+    pub target_uuid: String,
     /// Feature bits that the client has.
     pub features: u64,
     /// Whether the client had a connection to this target before (so that a server that does not know it says so).
@@ -291,9 +294,9 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_version_1_do_not_change() {
+    fn the_bytes_of_a_header_do_not_change() {
         let bytes = sample().encode(b"abc");
-        assert_eq!(&bytes[..8], b"SHN\x1b\x01\x00\x04\x01");
+        assert_eq!(&bytes[..8], b"SHN\x1b\x02\x00\x04\x01", "magic and version");
         assert_eq!(bytes[8], 42);
         assert_eq!(&bytes[32..44], &[2, 0, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0]);
     }

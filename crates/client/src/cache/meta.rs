@@ -23,7 +23,7 @@ use bytes::Bytes;
 use lru::LruCache;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use sheen_layout::Layout;
-use sheen_wire::{Attr, Errno, Fid, Result, ldlm::bits};
+use sheen_wire::{Attr, Errno, Fid, Result, ldlm::bits, mds::NAME_MAX};
 
 /// What must be locked for the attributes of an inode to be kept.
 pub const ATTR: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM;
@@ -36,8 +36,10 @@ const NOTED_MAX: usize = 262_144;
 /// Extended attributes kept of one inode, and their largest value in bytes.
 const XATTRS_MAX: usize = 4;
 const XATTR_BYTES_MAX: usize = 1024;
-/// Shards in which changes are counted: some 16 kB.
+/// Shards in which it is noted when changes ended: 8 kB.
 const SHARDS: usize = 1024;
+/// Inodes of one change whose answer may be put in.
+const OWN_MAX: usize = 2;
 
 /// What is known of an inode.
 #[derive(Default)]
@@ -91,8 +93,8 @@ struct Changing {
 #[derive(Clone, Copy, Debug)]
 pub struct Token {
     seq: u64,
-    /// It was a change itself, which met no other of its inodes and ended as this one.
-    own: Option<u64>,
+    /// It was a change itself, of these inodes, which met no other of them and ended as this one.
+    own: Option<(u64, [Fid; OWN_MAX])>,
 }
 
 /// A change under way.
@@ -157,9 +159,9 @@ impl Meta {
 
     fn fresh(&self, fid: Fid, token: &Token) -> bool {
         let ended = self.ended[shard(fid)];
-        self.cleared <= token.seq
-            && !self.changing.contains_key(&fid)
-            && (ended <= token.seq || token.own == Some(ended))
+        // Another change may have ended in the same shard, of an inode that only the shard has in common with this one's.
+        let own = || token.own.is_some_and(|(seq, fids)| ended == seq && fids.contains(&fid));
+        self.cleared <= token.seq && !self.changing.contains_key(&fid) && (ended <= token.seq || own())
     }
 
     /// The attributes of an inode.
@@ -236,7 +238,9 @@ impl Meta {
     /// Whether a name is known to be missing. The caller makes sure that the directory is locked.
     pub fn is_absent(&mut self, parent: Fid, name: &Bytes) -> bool {
         self.inodes.peek(&parent).is_some_and(|dir| {
-            dir.absent.contains(name) || dir.noted.as_ref().is_some_and(|noted| !noted.contains(&hash(name)))
+            // Of what can be no name the MDT says so.
+            let noted = dir.noted.as_ref().filter(|_| name.len() <= NAME_MAX);
+            dir.absent.contains(name) || noted.is_some_and(|noted| !noted.contains(&hash(name)))
         })
     }
 
@@ -405,7 +409,9 @@ impl Meta {
             self.ended[shard(*fid)] = self.seq;
             if data { self.unmerge(*fid) } else { self.changed(*fid) }
         }
-        Token { seq: begun.seq, own: alone.then_some(self.seq) }
+        let mut fids = [Fid::ZERO; OWN_MAX];
+        fids.iter_mut().zip(&begun.own).for_each(|(to, (fid, _))| *to = *fid);
+        Token { seq: begun.seq, own: alone.then_some((self.seq, fids)) }
     }
 
     fn inode(&mut self, fid: Fid) -> &mut Inode {
@@ -493,6 +499,19 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_says_nothing_of_an_inode_that_another_change_met_in_the_same_shard() {
+        let mut meta = Meta::new(10);
+        let other = (3..).map(|oid| Fid::new(DIR.seq, oid)).find(|fid| shard(*fid) == shard(DIR)).unwrap();
+        let (create, chmod) = (meta.begin(&[DIR]), meta.begin(&[other]));
+        meta.end(&chmod, false, &[]);
+        let own = meta.end(&create, false, &[]);
+        meta.put(other, attr(other), None, &own);
+        assert!(meta.get(other).is_none(), "it may be from before the other change");
+        meta.put(DIR, attr(DIR), None, &own);
+        assert!(meta.get(DIR).is_some());
+    }
+
+    #[test]
     fn names_go_with_their_inode_and_inodes_are_bounded() {
         let mut meta = Meta::new(2);
         let (token, name) = (meta.token(), Bytes::from_static(b"f"));
@@ -516,6 +535,7 @@ mod tests {
         assert!(!meta.is_absent(DIR, &name("a")), "it may have been there before");
         meta.put_empty(DIR, &token);
         assert!(meta.is_absent(DIR, &name("a")) && meta.is_absent(DIR, &name("b")));
+        assert!(!meta.is_absent(DIR, &Bytes::from(vec![b'a'; NAME_MAX + 1])), "no name");
         meta.adds(DIR, &name("a"));
         assert!(!meta.is_absent(DIR, &name("a")), "from before it is asked for");
         let own = meta.begin(&[DIR]);

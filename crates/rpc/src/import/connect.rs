@@ -166,10 +166,11 @@ impl<P: Protocol> Inner<P> {
     async fn establish(self: &Arc<Self>) -> Option<Welcomed> {
         let began = self.net.rt().now();
         let mut backoff = BACKOFF_MIN;
-        loop {
+        'round: loop {
             if self.is_closed() {
                 return None;
             }
+            let elsewhere = self.local_target().is_none();
             let mut reason = "no address is known".to_owned();
             if self.reach_lo(&mut reason).await {
                 return None;
@@ -177,7 +178,13 @@ impl<P: Protocol> Inner<P> {
             for addr in self.addresses() {
                 let limit = ATTEMPT_MAX.min(self.connect_timeout);
                 let attempt = self.net.rt().timeout(limit, self.dial(addr));
-                let attempt = tokio::select! { biased; a = attempt => a, () = self.closed() => return None };
+                let attempt = tokio::select! {
+                    biased;
+                    a = attempt => a,
+                    () = self.closed() => return None,
+                    // Whoever has the address now may never answer.
+                    () = self.arrives(), if elsewhere => continue 'round,
+                };
                 match attempt {
                     Ok(Ok(welcomed)) => return Some(welcomed),
                     Ok(Err(e)) => reason = format!("{}: {e}", Nid::Tcp(addr)),
@@ -190,6 +197,18 @@ impl<P: Protocol> Inner<P> {
             }
             self.pause(backoff).await;
             backoff = (backoff * 2).min(BACKOFF_MAX);
+        }
+    }
+
+    /// Waits until the target is in this process.
+    async fn arrives(&self) {
+        loop {
+            let mut services = std::pin::pin!(self.net.changed());
+            services.as_mut().enable();
+            if self.local_target().is_some() {
+                return;
+            }
+            services.await;
         }
     }
 

@@ -139,6 +139,7 @@ impl<P: Protocol> Inner<P> {
             client: self.client.clone(),
             protocol: P::NAME.to_owned(),
             target: self.target.clone(),
+            target_uuid: self.target_uuid.clone(),
             features: self.features,
             reconnect,
         }

@@ -61,6 +61,8 @@ pub struct ImportConfig {
     pub client_uuid: String,
     /// The target: `sheen-OST0000`, `MGS`.
     pub target: String,
+    /// Its uuid, if it is to be this one and no other of the name; else empty.
+    pub target_uuid: String,
     /// Where it may be found, in the order to try. A target of this process is called directly if one of the NIDs is `0@lo` or
     /// an own address, or if there are none.
     pub nids: Vec<Nid>,
@@ -103,10 +105,22 @@ impl Default for ImportParams {
 }
 
 impl ImportConfig {
-    /// With the usual parameters and no features.
+    /// With the usual parameters and no features, for whichever target has the name.
     pub fn new(client_uuid: &str, target: &str, nids: Vec<Nid>) -> ImportConfig {
         let (client_uuid, target) = (client_uuid.to_owned(), target.to_owned());
-        ImportConfig { client_uuid, target, nids, features: 0, params: ImportParams::default() }
+        ImportConfig {
+            client_uuid,
+            target,
+            target_uuid: String::new(),
+            nids,
+            features: 0,
+            params: ImportParams::default(),
+        }
+    }
+
+    /// For the target with this uuid alone.
+    pub fn of(self, target_uuid: &str) -> ImportConfig {
+        ImportConfig { target_uuid: target_uuid.to_owned(), ..self }
     }
 }
 
@@ -122,6 +136,7 @@ pub(crate) struct Inner<P: Protocol> {
     net: Arc<Net>,
     client: String,
     target: String,
+    target_uuid: String,
     nids: Mutex<Vec<Nid>>,
     features: u64,
     slots: Slots,
@@ -155,6 +170,7 @@ impl<P: Protocol> Import<P> {
             net,
             client: config.client_uuid,
             target: config.target,
+            target_uuid: config.target_uuid,
             nids: Mutex::new(config.nids),
             features: config.features,
             slots: Slots::new(params.max_rpcs_in_flight.clamp(1, RPCS_IN_FLIGHT_LIMIT)),

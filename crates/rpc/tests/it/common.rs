@@ -22,6 +22,7 @@ pub const TARGET: &str = "sheen-MDT0000";
 
 /// Answers `AllocSeq` (once) with 1, 2, 3, …; `Sync` when it is let through the gate. Reads and writes echo their bulk.
 pub struct Echo {
+    pub uuid: &'static str,
     pub incarnation: u64,
     pub executed: AtomicU64,
     pub running: AtomicUsize,
@@ -40,6 +41,7 @@ pub struct Echo {
 impl Echo {
     pub fn new(incarnation: u64) -> Echo {
         Echo {
+            uuid: "",
             incarnation,
             executed: AtomicU64::new(0),
             running: AtomicUsize::new(0),
@@ -106,6 +108,10 @@ impl Service<Mds> for Echo {
 
     fn last_committed(&self) -> u64 {
         self.executed() / 2
+    }
+
+    fn uuid(&self) -> &str {
+        self.uuid
     }
 
     fn incarnation(&self) -> u64 {

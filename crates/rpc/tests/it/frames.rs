@@ -19,6 +19,7 @@ fn hello(client: &str, protocol: &str) -> Frame {
         client: client.into(),
         protocol: protocol.into(),
         target: TARGET.into(),
+        target_uuid: String::new(),
         features: 0,
         reconnect: false,
     };

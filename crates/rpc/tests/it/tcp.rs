@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use sheen_lnet::{Connection, Fault, Frame, Net, Nid};
-use sheen_rpc::{ConnectError, Import, ImportState, Server, ServerConfig};
+use sheen_rpc::{ConnectError, Import, ImportConfig, ImportState, Server, ServerConfig};
 use sheen_rt::{JoinHandle, Rt};
 use sheen_wire::{
     Bulk, Errno, Mds, Ost,
@@ -37,6 +37,25 @@ fn bulk_of_all_sizes_comes_back_whole() {
         }
         assert_eq!(import.current_nid(), Some(Nid::Tcp(addr)));
         assert_eq!(import.call(write(), data((16 << 20) + 1, 0)).await.err(), Some(Errno::EINVAL));
+    });
+}
+
+/// A port goes from one process to another, and names of file systems repeat.
+#[test]
+fn another_target_of_the_same_name_is_not_taken_for_ones_own() {
+    real(async |rt| {
+        let (own, other) =
+            (Arc::new(Echo { uuid: "own", ..Echo::new(1) }), Arc::new(Echo { uuid: "other", ..Echo::new(2) }));
+        let (_other_net, _other_server, there) = serve(&rt, &other, config(5000), 0).await;
+        let (_net, _server, here) = serve(&rt, &own, config(5000), 0).await;
+        let to = |nids| {
+            Import::<Mds>::new(Net::new(rt.clone()), ImportConfig { nids, ..import_config("c", None).of("own") })
+        };
+        let lost = to(vec![Nid::Tcp(there)]);
+        assert!(matches!(lost.connect().await, Err(ConnectError::Unreachable { .. })));
+        let found = to(vec![Nid::Tcp(there), Nid::Tcp(here)]);
+        found.connect().await.unwrap();
+        assert_eq!(found.current_nid(), Some(Nid::Tcp(here)));
     });
 }
 
@@ -112,10 +131,16 @@ fn a_resend_waits_for_the_execution_that_runs() {
             async move { i.call(again.into(), Bulk::new()).await }
         });
         until(&rt, || echo.executed() == 2).await;
-        let other = Import::<Mds>::new(Net::new(rt.clone()), import_config("client", Some(addr)));
-        // Another connection of the same client takes the first one's place, which breaks.
-        other.connect().await.unwrap();
+        // Another connection of the same client takes the first one's place, which breaks. (It does not come back, as an import's would.)
+        let Connection { sender, mut receiver } = Net::new(rt.clone()).connect(addr).await.unwrap();
+        let (client, protocol, target) = ("client".into(), "mds".into(), TARGET.into());
+        let hello = Hello { client, protocol, target, target_uuid: String::new(), features: 0, reconnect: false };
+        let body = frame::to_body(&hello).unwrap().into();
+        sender.post(Frame { body, ..Frame::new(Kind::Hello, 0) }).unwrap();
+        assert_eq!(receiver.recv().await.unwrap().header.kind, Kind::Welcome);
         until(&rt, || import.stats().resent >= 2).await;
+        // They are sent; the server is to have them before the first executions end.
+        rt.sleep(Duration::from_millis(300)).await;
         echo.gate.add_permits(2);
         assert_eq!(once.await.unwrap(), Ok(1));
         again.await.unwrap().unwrap();
@@ -329,7 +354,9 @@ fn replies_are_not_made_before_there_is_room_for_them() {
 async fn deaf(rt: &Rt, addr: SocketAddr, name: &str, reads: u64) -> Connection {
     let mut connection = Net::new(rt.clone()).connect(addr).await.unwrap();
     let (client, protocol, target) = (name.into(), "ost".into(), TARGET.into());
-    let hello = frame::to_body(&Hello { client, protocol, target, features: 0, reconnect: false }).unwrap();
+    let hello =
+        frame::to_body(&Hello { client, protocol, target, target_uuid: String::new(), features: 0, reconnect: false })
+            .unwrap();
     connection.sender.post(Frame { body: hello.into(), ..Frame::new(Kind::Hello, 0) }).unwrap();
     connection.receiver.recv().await.unwrap();
     connection.receiver.handshaken();
