@@ -289,11 +289,14 @@ impl Locks {
         true
     }
 
-    /// The request failed, or who sent it does not wait for it any longer. (The latter also tells the server to cancel it, if it
-    /// knows the handle; if not, the grant that arrives will be answered so.)
-    pub fn failed(&mut self, cookie: Cookie) {
-        if let Some(n) = self.find(cookie).filter(|n| self.locks[*n].state == State::Pending) {
-            self.remove(n);
+    /// The request failed, or who sent it does not wait for it any longer. A grant that arrives later is answered with a cancel; so is, now,
+    /// the callback that came for the lock before its answer did, for the server asks only once.
+    pub fn failed(&mut self, cookie: Cookie, actions: &mut Vec<Action>) {
+        let Some(n) = self.find(cookie).filter(|n| self.locks[*n].state == State::Pending) else { return };
+        let Lock { held, asked, .. } = self.locks[n];
+        self.remove(n);
+        if asked {
+            actions.push(Action::Cancel { id: held.id });
         }
     }
 
@@ -339,6 +342,9 @@ impl Locks {
             return;
         }
         lock.wanted |= wanted;
+        if lock.state == State::Pending {
+            lock.held.id = id;
+        }
         if lock.state == State::Granted && !lock.asked {
             self.give_up(n, actions);
         }

@@ -113,7 +113,7 @@ impl World {
             Step::Abandon { client, n } => {
                 let c = &mut self.clients[client];
                 if let Some(cookie) = take(&mut c.pending, n) {
-                    c.locks.failed(cookie);
+                    c.locks.failed(cookie, &mut actions);
                 }
                 client
             }

@@ -253,7 +253,8 @@ impl Meta {
         }
     }
 
-    /// This client is about to put a name into a directory. To be called before the MDT is asked, whatever it answers.
+    /// This client is about to put a name into a directory. To be called when the change has begun and before the MDT is asked, whatever it
+    /// answers.
     pub fn adds(&mut self, dir: Fid, name: &Bytes) {
         let full = self.noted >= NOTED_MAX;
         if let Some(inode) = self.inodes.peek_mut(&dir)

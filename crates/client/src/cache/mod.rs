@@ -150,11 +150,13 @@ impl Cache {
 
     /// As [`Cache::change`], of a directory into which a name is put, and of what gets it.
     pub fn change_adding(&self, dir: Fid, name: &Bytes, also: Option<Fid>) -> Change<'_> {
-        self.adds(dir, name);
-        match also {
+        let change = match also {
             Some(fid) => self.change(&[fid, dir], false),
             None => self.change(&[dir], false),
-        }
+        };
+        // From here on nobody learns that the directory is empty ([`Meta::put_empty`]); whoever did before has it noted.
+        self.adds(dir, name);
+        change
     }
 
     /// Begins a change that takes away or replaces names in directories. What is behind them changes, too (links, times), under locks that

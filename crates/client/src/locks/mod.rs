@@ -348,8 +348,13 @@ impl Asking {
         let mut state = table.state.lock();
         if let Some(held) = state.locks.matching(self.resource, mode, &policy) {
             // There is one already; one is enough.
-            state.locks.failed(self.cookie);
-            table.done(state, |_, actions| actions.push(Action::Cancel { id }));
+            let cookie = self.cookie;
+            table.done(state, |locks, actions| {
+                locks.failed(cookie, actions);
+                if actions.is_empty() {
+                    actions.push(Action::Cancel { id });
+                }
+            });
             return Some(LockRef { table, cookie: held.cookie, policy: held.policy });
         }
         let mut news = false;
@@ -362,7 +367,7 @@ impl Asking {
 impl Drop for Asking {
     fn drop(&mut self) {
         if !self.done {
-            self.table.state.lock().locks.failed(self.cookie);
+            self.table.with(|locks, actions| locks.failed(self.cookie, actions));
         }
     }
 }

@@ -120,7 +120,8 @@ fn grants_that_nobody_waits_for_go_back() {
     let mut actions = Vec::new();
     let all = Policy::extent(0, EOF);
     let cookie = locks.begin(object(1), Mode::Pw, all);
-    locks.failed(cookie);
+    locks.failed(cookie, &mut actions);
+    assert!(actions.is_empty(), "the server does not wait for it");
     assert!(!locks.granted(cookie, LockId(5), Mode::Pw, all, &mut actions));
     assert_eq!(actions, [Action::Cancel { id: LockId(5) }]);
     actions.clear();
@@ -129,6 +130,17 @@ fn grants_that_nobody_waits_for_go_back() {
     assert!(!locks.granted(cookie, LockId(6), Mode::Pw, all, &mut actions), "twice");
     assert!(actions.is_empty());
     assert_eq!(locks.resource_locks(object(1)).len(), 1);
+}
+
+#[test]
+fn a_lock_that_is_asked_for_before_it_is_known_and_not_waited_for_is_given_back() {
+    let mut locks = Locks::new(Tunables::default());
+    let (mut actions, all) = (Vec::new(), Policy::extent(0, EOF));
+    let cookie = locks.begin(object(1), Mode::Pr, all);
+    locks.blocked(cookie, LockId(5), &all, &mut actions);
+    assert!(actions.is_empty(), "its answer is on its way");
+    locks.failed(cookie, &mut actions);
+    assert_eq!(actions, [Action::Cancel { id: LockId(5) }], "the server asks only once");
 }
 
 #[test]
