@@ -322,7 +322,7 @@ impl<P: Protocol> Inner<P> {
         let (forgotten, evicted) = {
             let before = self.link.lock().incarnation;
             let same = before == Some(welcome.incarnation);
-            (before.is_some() && !(same && welcome.known), same)
+            (before.is_some() && !(same && welcome.known), same && !welcome.known)
         };
         let hook = self.hook.lock().clone().filter(|_| forgotten);
         let mut reading = std::pin::pin!(self.read(&mut receiver));
@@ -345,7 +345,7 @@ impl<P: Protocol> Inner<P> {
         let end = match end {
             Some(end) => end,
             None => {
-                self.go_full(&sender, nid, welcome);
+                self.go_full(&sender, nid, welcome, evicted);
                 reading.await
             }
         };
@@ -356,8 +356,9 @@ impl<P: Protocol> Inner<P> {
         }
     }
 
-    /// From now on calls go over `sender`.
-    fn go_full(&self, sender: &Sender, nid: Nid, welcome: Welcome) {
+    /// From now on calls go over `sender`; first those that were not answered; but if the server had given the client up, those that were
+    /// right only under the locks of before fail.
+    fn go_full(&self, sender: &Sender, nid: Nid, welcome: Welcome, evicted: bool) {
         let resend = {
             let mut link = self.link.lock();
             if link.state == ImportState::Closed {
@@ -369,6 +370,9 @@ impl<P: Protocol> Inner<P> {
             link.incarnation = Some(welcome.incarnation);
             link.connection = Some(sender.clone());
             link.recovering = None;
+            if evicted {
+                link.fail(Errno::EIO, |p| p.guarded() && !p.recovering());
+            }
             link.unanswered(self.net.rt().now(), self.recovery_timeout)
         };
         self.last_committed.fetch_max(welcome.last_committed, Ordering::AcqRel);

@@ -82,6 +82,8 @@ pub(super) struct Pending {
     reply: oneshot::Sender<sheen_wire::Result<Frame>>,
     since: Instant,
     resends: u32,
+    /// Right only as long as the server knows the client's locks.
+    guarded: bool,
     /// Belongs to the restart hook: dies with the connection.
     recovering: bool,
 }
@@ -107,6 +109,7 @@ impl Link {
         &mut self,
         frame: &mut Frame,
         now: Instant,
+        guarded: bool,
         recovering: bool,
     ) -> (u64, oneshot::Receiver<sheen_wire::Result<Frame>>) {
         self.xid_last += 1;
@@ -114,7 +117,8 @@ impl Link {
         frame.header.xid = xid;
         frame.header.last_committed = self.pending.first_key_value().map_or(xid, |(lowest, _)| *lowest) - 1;
         let (reply, receiver) = oneshot::channel();
-        self.pending.insert(xid, Pending { frame: frame.clone(), reply, since: now, resends: 0, recovering });
+        let pending = Pending { frame: frame.clone(), reply, since: now, resends: 0, guarded, recovering };
+        self.pending.insert(xid, pending);
         (xid, receiver)
     }
 
@@ -148,19 +152,25 @@ impl Pending {
     pub(super) fn recovering(&self) -> bool {
         self.recovering
     }
+
+    /// Whether it was right only under the locks of that time.
+    pub(super) fn guarded(&self) -> bool {
+        self.guarded
+    }
 }
 
 impl<P: Protocol> Inner<P> {
-    /// Sends a request if there is a tcp connection.
+    /// Sends a request if there is a tcp connection. `guarded`: as [`Protocol::guarded`] says.
     pub(super) fn dispatch(
         self: &Arc<Self>,
         frame: &mut Frame,
+        guarded: bool,
     ) -> Option<impl Future<Output = sheen_wire::Result<Frame>> + use<P>> {
         let now = self.net.rt().now();
         let (xid, reply, connection) = {
             let mut link = self.link.lock();
             let connection = link.connection.clone()?;
-            let (xid, reply) = link.enter(frame, now, false);
+            let (xid, reply) = link.enter(frame, now, guarded, false);
             self.keep_pinging(&mut link);
             (xid, reply, connection)
         };
@@ -176,7 +186,7 @@ impl<P: Protocol> Inner<P> {
         let now = self.net.rt().now();
         let (xid, reply) = {
             let mut link = self.link.lock();
-            let entered = link.enter(frame, now, true);
+            let entered = link.enter(frame, now, false, true);
             self.keep_pinging(&mut link);
             entered
         };

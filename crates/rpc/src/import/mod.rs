@@ -199,6 +199,8 @@ impl<P: Protocol> Import<P> {
     /// * ENOTCONN: the target was never reached, within `connect_timeout_ms` ([`Import::connect`] says why);
     /// * ETIMEDOUT: the connection was lost and did not come back within `recovery_timeout_ms`. Whether the request was executed
     ///   is unknown;
+    /// * EIO: the server gave this client up (evicted it) before it answered what was right only under a lock ([`Protocol::guarded`]).
+    ///   Whether it was executed is unknown;
     /// * ESHUTDOWN: the import was closed;
     /// * EINVAL: a body or bulk over the wire's limits;
     /// * EPROTO: the answer could not be understood.
@@ -393,7 +395,7 @@ impl<P: Protocol> Inner<P> {
         {
             return self.call_lo(&peer, request, bulk).await;
         }
-        let mut prepared = None;
+        let (guarded, mut prepared) = (P::guarded(&request), None);
         loop {
             match self.ready().await.map_err(Errno::from)? {
                 Way::Lo(peer) => {
@@ -407,7 +409,7 @@ impl<P: Protocol> Inner<P> {
                         Some(frame) => frame,
                         none => none.insert(self.frame(&request, &bulk)?),
                     };
-                    if let Some(waiting) = self.dispatch(frame) {
+                    if let Some(waiting) = self.dispatch(frame, guarded) {
                         let reply = waiting.await;
                         let copied = frame.header.flags & FLAG_BULK_COPY != 0;
                         if copied || !reply.as_ref().is_ok_and(|reply| reply.damaged) {

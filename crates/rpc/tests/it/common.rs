@@ -150,6 +150,10 @@ impl Service<Ost> for Echo {
         })
     }
 
+    fn disconnected(&self, export: &Export) {
+        self.gone.lock().push(export.client().to_owned());
+    }
+
     fn incarnation(&self) -> u64 {
         self.incarnation
     }

@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use sheen_lnet::{Net, Nid};
 use sheen_rpc::{Import, ImportConfig, ImportState, Server};
 use sheen_rt::sim::{Sim, SimConfig, SimError, World};
-use sheen_wire::{Bulk, Errno, Mds, mds};
+use sheen_wire::{Bulk, Errno, Mds, Ost, Time, mds, ost};
 
 use crate::common::*;
 
@@ -184,6 +185,35 @@ fn a_client_that_was_given_up_recovers_and_still_executes_nothing_twice() {
         assert_eq!(call.await.unwrap(), Ok(1));
         assert_eq!(echo.executed(), 1);
         assert_eq!(*recovered.lock().unwrap(), [(false, 1)]);
+    })
+    .unwrap();
+}
+
+#[test]
+fn what_was_kept_under_a_lost_lock_is_not_written_when_the_client_is_back() {
+    let sim = Sim::new(5, SimConfig { partition_timeout: Duration::from_secs(10), ..SimConfig::default() });
+    let echo = Arc::new(Echo::new(1));
+    sim.run(async {
+        let server = Server::new(Net::new(sim.rt(1)));
+        server.add::<Ost>(TARGET, echo.clone());
+        server.listen(sim.addr(1, PORT)).await.unwrap();
+        let (rt, config) = (sim.rt(2), ImportConfig::new("c", TARGET, vec![Nid::Tcp(sim.addr(1, PORT))]));
+        let import = Import::<Ost>::new(Net::new(rt.clone()), config);
+        import.call(write(), Bulk::new()).await.unwrap();
+
+        sim.partition(1, 2);
+        let call = |request: ost::Request, byte: u8| {
+            let import = import.clone();
+            rt.spawn("call", async move { import.call(request, Bulk::from(Bytes::from(vec![byte]))).await.map(|_| ()) })
+        };
+        let ost::Request::Write { parts, sync, grant, .. } = write() else { panic!("it writes") };
+        let kept = call(ost::Request::Write { parts, sync, mtime: Some(Time::default()), grant }, 1);
+        let waited_for = call(write(), 2);
+        until(&rt, || *echo.gone.lock() == ["c"]).await;
+        sim.heal(1, 2);
+        assert_eq!(kept.await.unwrap(), Err(Errno::EIO));
+        assert_eq!(waited_for.await.unwrap(), Ok(()), "its program waits for it");
+        assert_eq!((echo.executed(), echo.data.lock().clone().into_bytes()), (2, Bytes::from(vec![2])));
     })
     .unwrap();
 }
