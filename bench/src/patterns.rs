@@ -3,12 +3,12 @@
 //!
 //! The paper cut files at its watermarks and kept the pieces in directories of different striping; here one file has a component for
 //! each piece. Stripe counts are the paper's. Where there are fewer OSTs than stripes, several stripes lie on an OST. Bytes,
-//! watermarks that is and where it is said stripe widths, are divided by the [`Scale`], to multiples of 64 KiB, which layouts
-//! are made of.
+//! watermarks that is and where it is said stripe widths, are divided by the [`Scale`]: widths to multiples of 64 KiB, which layouts
+//! are made of, and watermarks to multiples of the widths before them, as composite layouts have it.
 
 use std::io;
 
-/// What watermarks and stripe sizes are multiples of.
+/// What stripe sizes are multiples of.
 const UNIT: u64 = 64 << 10;
 const MIB: u64 = 1 << 20;
 /// The paper's GB.
@@ -120,8 +120,9 @@ pub struct Piece {
     pub size: u64,
 }
 
-fn units(bytes: u64) -> u64 {
-    (bytes / UNIT).max(1) * UNIT
+/// The multiple of `unit` at or below, but not 0.
+fn multiple(bytes: u64, unit: u64) -> u64 {
+    (bytes / unit).max(1) * unit
 }
 
 impl Experiment {
@@ -132,10 +133,12 @@ impl Experiment {
 
     /// The pieces of a file of this scale.
     pub fn pieces(&self, scale: Scale) -> Vec<Piece> {
-        let ends = self.marks.iter().map(|gib| Some(units(gib * GIB / scale.bytes.max(1)))).chain([None]);
-        let piece =
-            |(end, t): (_, &Type)| Piece { end, count: t.count, size: units(t.mib * MIB / scale.widths.max(1)) };
-        ends.zip(self.types).map(piece).collect()
+        let marks = self.marks.iter().map(|gib| Some(gib * GIB / scale.bytes.max(1))).chain([None]);
+        let piece = |(mark, t): (Option<u64>, &Type)| {
+            let size = multiple(t.mib * MIB / scale.widths.max(1), UNIT);
+            Piece { end: mark.map(|mark| multiple(mark, size)), count: t.count, size }
+        };
+        marks.zip(self.types).map(piece).collect()
     }
 
     /// The same as words of `lfs setstripe`.
@@ -240,6 +243,9 @@ mod tests {
         assert_eq!(words("IOR.6"), "-E 131072K -c 4 -S 64K -E 262144K -c 8 -S 64K -E -1 -c 16 -S 64K");
         // 26 GiB / 8192 = 3.25 MiB; more stripes than OSTs.
         assert_eq!(words("blast.12"), "-E 3328K -C 64 -S 64K -E 6656K -C 64 -S 128K -E -1 -C 64 -S 256K");
+        // 26 GiB and 52 GiB / 9000 are 2.96 and 5.92 MiB: cut to units of 64 KiB and of 128 KiB.
+        let pieces = named("blast.10").pieces(Scale { bytes: 9000, ..SCALE });
+        assert_eq!((pieces[0].end, pieces[1].end), (Some(47 << 16), Some(47 << 17)));
         let tiny = Scale { bytes: 1 << 30, ..SCALE };
         assert_eq!(named("netflow.4").pieces(tiny)[0].end, Some(UNIT), "no component is empty");
     }

@@ -213,7 +213,7 @@ fn draw(args: &Args, times: &[Vec<f64>], input: &Input) -> io::Result<()> {
     let kinds = |all: &[Vec<f64>]| [only(false, all), only(true, all)];
     let chart = Chart {
         title: format!(
-            "blastp: {} queries on {} mounts, {:.1} MB of proteins (1/{} of the paper's database)",
+            "blastp: {} queries on {} mounts, {:.1} MB of proteins, 1/{} of the paper",
             args.queries,
             input.queries.len(),
             input.bytes as f64 / 1e6,

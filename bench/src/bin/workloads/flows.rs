@@ -69,7 +69,7 @@ pub fn measure(args: &Args, cluster: &Cluster) -> io::Result<Table> {
     let series = |phase: usize| rates.iter().map(|phases| phases[phase].clone()).collect::<Vec<_>>();
     let chart = Chart {
         title: format!(
-            "Netflow analysis: {} records in {:.0} MiB (1/{} of the paper's), {} mounts",
+            "Netflow analysis: {} records in {:.0} MiB, 1/{} of the paper, on {} mounts",
             index.records(),
             text.len() as f64 / MIB,
             args.netflow_factor,

@@ -58,7 +58,7 @@ pub fn measure(args: &Args, cluster: &Cluster) -> io::Result<Table> {
     drop(progress);
     let chart = Chart {
         title: format!(
-            "IOR: {tasks} tasks on {} mounts, one file of {mib:.0} MiB (1/{} of the paper's)",
+            "IOR: {tasks} tasks on {} mounts, one file of {mib:.0} MiB, 1/{} of the paper",
             cluster.mounts.len(),
             args.ior_factor
         ),
