@@ -5,6 +5,7 @@
 //! each piece. Stripe counts are the paper's. Where there are fewer OSTs than stripes, several stripes lie on an OST. Bytes,
 //! watermarks that is and where it is said stripe widths, are divided by the [`Scale`]: widths to multiples of 64 KiB, which layouts
 //! are made of, and watermarks to multiples of the widths before them, as composite layouts have it.
+//! A component has no more stripes than units.
 
 use std::io;
 
@@ -138,7 +139,15 @@ impl Experiment {
             let size = multiple(t.mib * MIB / scale.widths.max(1), UNIT);
             Piece { end: mark.map(|mark| multiple(mark, size)), count: t.count, size }
         };
-        marks.zip(self.types).map(piece).collect()
+        let mut pieces: Vec<Piece> = marks.zip(self.types).map(piece).collect();
+        let mut start = 0;
+        for piece in &mut pieces {
+            if let Some(end) = piece.end {
+                piece.count = piece.count.min((end - start).div_ceil(piece.size));
+                start = end;
+            }
+        }
+        pieces
     }
 
     /// The same as words of `lfs setstripe`.
@@ -241,8 +250,8 @@ mod tests {
         let words = |name: &str| named(name).words(SCALE).join(" ");
         assert_eq!(words("IOR.2"), "-c 8 -S 64K");
         assert_eq!(words("IOR.6"), "-E 131072K -c 4 -S 64K -E 262144K -c 8 -S 64K -E -1 -c 16 -S 64K");
-        // 26 GiB / 8192 = 3.25 MiB; more stripes than OSTs.
-        assert_eq!(words("blast.12"), "-E 3328K -C 64 -S 64K -E 6656K -C 64 -S 128K -E -1 -C 64 -S 256K");
+        // 26 GiB / 8192 = 3.25 MiB, of 52 units; more stripes than OSTs.
+        assert_eq!(words("blast.12"), "-E 3328K -C 52 -S 64K -E 6656K -c 26 -S 128K -E -1 -C 64 -S 256K");
         // 26 GiB and 52 GiB / 9000 are 2.96 and 5.92 MiB: cut to units of 64 KiB and of 128 KiB.
         let pieces = named("blast.10").pieces(Scale { bytes: 9000, ..SCALE });
         assert_eq!((pieces[0].end, pieces[1].end), (Some(47 << 16), Some(47 << 17)));

@@ -150,6 +150,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_allocates_is_counted() {
+        let before = allocs::count();
+        black_box(vec![1, 2, 3]);
+        assert!(allocs::count() > before);
+    }
+
+    #[test]
     fn every_byte_of_a_layout_has_an_object_and_steps_are_where_they_should_be() {
         let steps = layout(&[(64 * M, 1), (256 * M, 2), (u64::MAX, 4)]).unwrap();
         let at = |offset: u64| steps.locate(offset).map(|p| (p.component, p.stripe, p.offset)).unwrap();
