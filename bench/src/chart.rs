@@ -277,21 +277,21 @@ fn round_step(least: f64) -> f64 {
     [1.0, 2.0, 5.0].into_iter().map(|m| m * decade).find(|step| *step >= least).unwrap_or(10.0 * decade)
 }
 
-/// A number on an axis, with thousands set apart.
+/// A number on an axis: thousands set apart, and as many decimals as it has.
 fn label(value: f64) -> String {
-    if value != 0.0 && value.abs() < 1.0 {
-        let digits = (-value.abs().log10()).ceil().clamp(1.0, 9.0) as usize;
-        return format!("{value:.digits$}");
-    }
-    let plain = format!("{value:.0}");
+    let text = format!("{value:.9}");
+    let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
     let mut out = String::new();
-    for (i, c) in plain.chars().enumerate() {
-        if i > 0 && (plain.len() - i).is_multiple_of(3) {
+    for (i, c) in whole.chars().enumerate() {
+        if i > 0 && (whole.len() - i).is_multiple_of(3) {
             out.push(',');
         }
         out.push(c);
     }
-    out
+    match decimals.trim_end_matches('0') {
+        "" => out,
+        decimals => format!("{out}.{decimals}"),
+    }
 }
 
 #[cfg(test)]
@@ -334,6 +334,7 @@ mod tests {
         let nothing = Panel { title: String::new(), scale: Scale::Log, curves: vec![vec![None]], spreads: Vec::new() };
         assert!(Ticks::of(&nothing).height(3.0).is_finite());
         assert_eq!((label(0.05).as_str(), label(1_234_567.0).as_str()), ("0.05", "1,234,567"));
+        assert_eq!((label(3.0 * 0.5).as_str(), label(3.0 * 0.1).as_str()), ("1.5", "0.3"));
     }
 
     #[test]
