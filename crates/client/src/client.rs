@@ -26,6 +26,7 @@ use crate::{
     file::OpenFiles,
     join::{join_all, join_batches},
     layouts::Layouts,
+    llite::scan::ScanPages,
     lov::Lov,
     mdc::Mdc,
     params::Registered,
@@ -61,6 +62,7 @@ pub struct Client {
     pub(crate) files: Arc<OpenFiles>,
     pub(crate) stats: Arc<OpStats>,
     pub(crate) statahead: Statahead,
+    pub(crate) scans: ScanPages,
     watch: Mutex<Option<JoinHandle<()>>>,
     registered: Mutex<Option<Registered>>,
 }
@@ -112,6 +114,7 @@ impl Client {
             layouts,
             files,
             statahead: Statahead::new(),
+            scans: ScanPages::default(),
             watch: Mutex::new(None),
             registered: Mutex::new(None),
         });

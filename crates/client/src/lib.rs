@@ -49,6 +49,7 @@ mod writeback;
 
 pub use client::Client;
 pub use file::{OpenDir, OpenFile};
+pub use llite::scan::{ScanItem, ScanPage};
 pub use types::*;
 
 /// Most layouts kept unless [`ClientOptions::layouts_max`] says otherwise: some megabytes for files of a few stripes.
