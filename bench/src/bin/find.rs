@@ -1,5 +1,5 @@
-//! `lfs find` against find(1): entries of a tree by size, and by size and stripe count, on a mount that knows nothing and on one that was
-//! just searched by the same command.
+//! `lfs find` against find(1): entries of a tree by size, and by size and stripe count, on a mount that knows nothing and on one that
+//! was searched twice by find(1) before.
 //!
 //! `find [--rounds 5] [--entries 200000] [--only lo|tcp] [--json FILE]`. The tree has 500 files in each directory, of four sizes, striped
 //! over one, two and four OSTs; every file was written. Before each cold search the file system is mounted anew (over `lo` the servers start anew with it). Ratios
@@ -96,12 +96,20 @@ impl Search {
     }
 }
 
-/// Times of a search over the rounds, in seconds.
+/// Times of a search over the rounds, in seconds, and the requests of the last one.
 #[derive(Default)]
 struct Times {
-    cold: Vec<f64>,
-    warm: Vec<f64>,
-    requests: [String; 2],
+    took: Vec<f64>,
+    requests: String,
+}
+
+impl Times {
+    fn add(&mut self, search: Search, cluster: &Cluster, dirs: usize) -> io::Result<()> {
+        let before = cluster.requests()?;
+        self.took.push(seconds(search, cluster, dirs)?);
+        self.requests = cluster.requests()?.since(&before).render_requests();
+        Ok(())
+    }
 }
 
 fn main() -> ExitCode {
@@ -148,54 +156,47 @@ fn make(cluster: &Cluster, dirs: usize) -> io::Result<()> {
 }
 
 fn measure(args: &Args, cluster: &Cluster, dirs: usize, table: &mut Table) -> io::Result<()> {
-    let mut times: [Times; Search::ALL.len()] = Default::default();
-    let progress = Progress::new(args.options.rounds as usize * times.len());
+    let (mut cold, mut warm): ([Times; 4], [Times; 4]) = Default::default();
+    let progress = Progress::new(args.options.rounds as usize * (cold.len() + 1));
     for _ in 0..args.options.rounds {
-        for (search, times) in Search::ALL.into_iter().zip(&mut times) {
-            progress.step(&format!("{}, {}", cluster.plan.name, search.name()), || {
+        for (search, times) in Search::ALL.into_iter().zip(&mut cold) {
+            progress.step(&format!("{}, {}, cold", cluster.plan.name, search.name()), || {
                 cluster.remount(0)?;
-                for (pass, (took, requests)) in
-                    [&mut times.cold, &mut times.warm].into_iter().zip(&mut times.requests).enumerate()
-                {
-                    // The first search after the first is still learning what the next will know.
-                    if pass > 0 {
-                        seconds(search, cluster, dirs)?;
-                    }
-                    let before = cluster.requests()?;
-                    took.push(seconds(search, cluster, dirs)?);
-                    *requests = cluster.requests()?.since(&before).render_requests();
-                }
-                Ok(())
+                times.add(search, cluster, dirs)
             })?;
         }
+        progress.step(&format!("{}, warm", cluster.plan.name), || {
+            for _ in 0..2 {
+                seconds(Search::Find, cluster, dirs)?;
+            }
+            Search::ALL.into_iter().zip(&mut warm).try_for_each(|(search, times)| times.add(search, cluster, dirs))
+        })?;
     }
     drop(progress);
-    let [find, ..] = &times;
-    for (search, of) in Search::ALL.into_iter().zip(&times) {
-        for (pass, took, theirs, requests) in
-            [("cold", &of.cold, &find.cold, &of.requests[0]), ("warm", &of.warm, &find.warm, &of.requests[1])]
-        {
-            let ratios: Vec<f64> = theirs.iter().zip(took).map(|(theirs, ours)| theirs / ours).collect();
-            let spread = |values: &[f64], digits: usize| {
-                let (low, high) = range(values);
-                format!("{:.digits$} ({low:.digits$}–{high:.digits$})", median(values))
-            };
-            table.row(
-                vec![
-                    format!("{}, {pass}", search.name()),
-                    cluster.plan.name.into(),
-                    spread(took, 2),
-                    if search == Search::Find { String::new() } else { spread(&ratios, 2) },
-                    requests.clone(),
-                ],
-                json!({
-                    "search": search.name(), "pass": pass, "mount": cluster.plan.name, "files": dirs * FILES,
-                    "seconds": median(took), "ratio": median(&ratios),
-                }),
-            );
+    for (pass, all) in [("cold", &cold), ("warm", &warm)] {
+        for (search, times) in Search::ALL.into_iter().zip(all) {
+            let ratios: Vec<f64> = all[0].took.iter().zip(&times.took).map(|(theirs, ours)| theirs / ours).collect();
+            row(table, (search, pass), cluster, dirs, times, &ratios);
         }
     }
     Ok(())
+}
+
+fn row(table: &mut Table, what: (Search, &str), cluster: &Cluster, dirs: usize, times: &Times, ratios: &[f64]) {
+    let spread = |values: &[f64]| {
+        let (low, high) = range(values);
+        format!("{:.2} ({low:.2}–{high:.2})", median(values))
+    };
+    let (search, pass) = what;
+    let ratio = if search == Search::Find { String::new() } else { spread(ratios) };
+    let name = cluster.plan.name;
+    table.row(
+        vec![format!("{}, {pass}", search.name()), name.into(), spread(&times.took), ratio, times.requests.clone()],
+        json!({
+            "search": search.name(), "pass": pass, "mount": name, "files": dirs * FILES,
+            "seconds": median(&times.took), "ratio": median(ratios),
+        }),
+    );
 }
 
 /// How long a search takes, if it finds what it must.

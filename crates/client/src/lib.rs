@@ -40,6 +40,7 @@ mod lov;
 mod mdc;
 mod osc;
 mod params;
+mod pools;
 mod rpc_stats;
 mod statahead;
 mod stats;

@@ -153,11 +153,7 @@ impl Client {
             Err(_) => Some((None, false)),
             Ok(told) if told.layout.is_none() => Some((Some(told.attr), true)),
             Ok(told) if !sizes => Some((Some(told.attr), false)),
-            Ok(told) if lazy => {
-                let merged = self.cache.meta.lock().get(told.attr.fid).and_then(|known| known.merged);
-                merged.map(|attr| (Some(attr), true))
-            }
-            Ok(_) => None,
+            Ok(told) => self.kept_attr(told, lazy).map(|attr| (Some(attr), true)),
         };
         let mut attrs: Vec<Option<(Option<Attr>, bool)>> = told.iter().map(at_hand).collect();
         let missing: Vec<Result<Told>> =
@@ -168,6 +164,18 @@ impl Client {
             *attr = Some((found.as_ref().map(|entry| entry.attr), found.is_some()));
         }
         attrs.into_iter().map(Option::unwrap_or_default).collect()
+    }
+}
+
+impl Client {
+    /// Attributes with what the OSTs said, as they are kept: under locks that say that they are true, or `lazy` of any age.
+    fn kept_attr(&self, told: &Told, lazy: bool) -> Option<Attr> {
+        let merged = self.cache.meta.lock().get(told.attr.fid)?.merged?;
+        if lazy {
+            return Some(merged);
+        }
+        let lock = self.inode_lock(told.attr.fid)?;
+        self.whole(&told.layout, &told.attr, &lock).map(|entry| entry.attr)
     }
 }
 
