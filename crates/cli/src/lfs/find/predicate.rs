@@ -170,6 +170,11 @@ impl Test {
         }
     }
 
+    /// Whether it is about attributes or the layout as the MDT has them.
+    pub fn is_of_mdt(&self) -> bool {
+        matches!(self.cost(), Cost::Stat | Cost::Layout) && !self.needs_sizes()
+    }
+
     /// Whether a later test of the same kind takes this one's place, as Lustre has it; others add up.
     pub fn replaces(&self, other: &Test) -> bool {
         match (&self.what, &other.what) {

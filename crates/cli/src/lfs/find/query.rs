@@ -126,6 +126,17 @@ impl Query {
         (stat || layouts).then_some(flags)
     }
 
+    /// Whether pages that the MDT alone tells show already which entries are not looked for, by attributes or layouts.
+    pub fn is_narrowed_by_mdt(&self) -> bool {
+        self.tests.iter().any(Test::is_of_mdt)
+    }
+
+    /// Whether an entry passes the tests that the MDT alone decides. What cannot be told is left to the other tests.
+    pub fn passes_by_mdt(&self, entry: &mut impl Facts) -> bool {
+        let passes = |test: &Test| !test.is_of_mdt() || test.passes(entry, self.now).unwrap_or(true);
+        self.tests.iter().all(passes)
+    }
+
     /// Whether what the OSTs know of files matters: sizes, and when they were written.
     pub fn needs_sizes(&self) -> bool {
         self.format.needs_sizes() || self.tests.iter().any(Test::needs_sizes)

@@ -13,7 +13,7 @@ use sheen_wire::{
 };
 
 use super::{Dir, Work, Worker};
-use crate::lfs::find::entry::errno;
+use crate::lfs::find::entry::{Entry, errno};
 
 /// A page and the room for it.
 pub type Room = Box<[u8; entries::PAGE_BYTES]>;
@@ -36,12 +36,18 @@ fn read<'a>(dir: &Dir, cookie: u64, flags: u32, room: &'a mut Room) -> Result<Pa
 
 impl Worker<'_> {
     /// Looks at the entries of a directory, which are at `depth`, if it tells of them; whether it did.
+    ///
+    /// Where other tests narrow the search OSTs are asked only for pages with an entry that passes those.
     pub(super) fn descend_told(&mut self, dir: &Dir, path: &CStr, depth: u32) -> bool {
         let Some(flags) = self.query.wants() else { return false };
+        let narrowed = flags & entries::SIZES != 0 && self.query.is_narrowed_by_mdt();
         let mut room = self.room.take().unwrap_or_else(room);
         let (mut cookie, mut ordered) = (0, Vec::new());
+        // The next page is taken to be as the last one was.
+        let mut sized = !narrowed;
         let told = loop {
-            let page = match read(dir, cookie, flags, &mut room) {
+            let asked = if sized { flags } else { flags & !entries::SIZES };
+            let page = match read(dir, cookie, asked, &mut room) {
                 Ok(page) => page,
                 Err(_) if cookie == 0 => break false,
                 Err(e) => {
@@ -50,7 +56,13 @@ impl Worker<'_> {
                 }
             };
             let (next, eof) = (page.next, page.eof);
-            for told in page {
+            let hopeful = !narrowed || page.clone().any(|told| self.passes_by_mdt(dir, &told, flags));
+            if hopeful && !sized {
+                sized = true;
+                continue;
+            }
+            sized = hopeful;
+            for told in page.filter(|told| hopeful || told.kind == FileKind::Dir) {
                 self.take_told(dir, &told, depth, &mut ordered);
             }
             // A page that goes nowhere would be read for ever.
@@ -62,6 +74,15 @@ impl Worker<'_> {
         self.room = Some(room);
         self.take_in_order(ordered);
         told
+    }
+
+    /// Whether an entry may be looked for, as far as the MDT tells.
+    fn passes_by_mdt(&mut self, dir: &Dir, told: &entries::Entry<'_>, flags: u32) -> bool {
+        let knows = told.stat.is_some() && (flags & entries::LAYOUTS == 0 || told.layout.is_some());
+        let asking = self.asking.with_sizes(false);
+        // Its name is not tested, and there is nothing to be asked.
+        let mut entry = Entry::new(dir.place(c"", Some(told.kind)), asking, &mut self.values).told(Some(told));
+        told.kind != FileKind::Dir && (!knows || self.query.passes_by_mdt(&mut entry))
     }
 
     fn take_told(&mut self, dir: &Dir, told: &entries::Entry<'_>, depth: u32, ordered: &mut Vec<(CString, Work)>) {
