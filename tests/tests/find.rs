@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use sheen_tests::{Fs, Ran, can_mount, is_root, mounts::as_nobody, run_command, sheen};
+use sheen_tests::{Fs, Ran, can_mount, is_root, mounts::as_nobody, run, run_command, sheen};
 
 macro_rules! fs4 {
     () => {
@@ -274,4 +274,97 @@ fn what_goes_away_meanwhile_is_no_failure() {
             assert!(ran.out.lines().filter(|line| !line.contains("short")).count() == 60, "{}", ran.out);
         }
     });
+}
+
+/// What the MDT of a file system was asked of single files, and in all.
+fn asked(fsname: &str) -> (u64, u64) {
+    let text = run(sheen(), ["lctl", "get_param", "-n", &format!("mdt.{fsname}-MDT0000.md_stats")]).ok();
+    let counts: Vec<(&str, u64)> = text
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let (name, count) = (words.next()?, words.next()?.parse().ok()?);
+            (words.next() == Some("samples")).then_some((name, count))
+        })
+        .collect();
+    let lookups = counts.iter().filter(|(name, _)| *name == "lookup" || *name == "getattr").map(|(_, n)| n).sum();
+    (lookups, counts.iter().map(|(_, n)| n).sum())
+}
+
+#[test]
+fn directories_tell_of_all_their_files_at_once() {
+    // Another process's file system may have the usual name.
+    let fsname = format!("f{:x}", std::process::id());
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let fs = Fs::up_in(Path::new("/dev/shm"), 4, &["--fsname", &fsname]);
+    for dir in ["one", "two"] {
+        fs::create_dir(fs.path(dir)).unwrap();
+        fs.lfs(&format!("setstripe -c {} {dir}", if dir == "one" { 1 } else { 2 })).ok();
+        for i in 0..400 {
+            fs::write(fs.path(&format!("{dir}/file{i}")), vec![b'x'; i % 4 * 1000]).unwrap();
+        }
+    }
+    let second = fs.second_mount();
+    for (words, want) in
+        [("-type f -size +1500c --stripe-count 2", 200), ("-type f --stripe-count 1", 400), ("-type f -mtime -1", 800)]
+    {
+        let before = asked(&fsname);
+        assert_eq!(sorted(&second.mnt, &format!("lfs find . {words}")).len(), want, "{words}");
+        let after = asked(&fsname);
+        assert!(after.0 - before.0 < 20 && after.1 - before.1 < 60, "{words}: from {before:?} to {after:?}");
+    }
+}
+
+#[test]
+fn what_is_written_and_not_sent_yet_counts() {
+    use std::io::Write;
+    let fs = fs4!();
+    let second = fs.second_mount();
+    let mut open = File::create(fs.path("growing")).unwrap();
+    for at in [&fs.mnt, &second.mnt] {
+        assert!(sorted(at, "lfs find . -type f -size +0").is_empty());
+    }
+    for round in 1..5 {
+        open.write_all(&[b'x'; 1000]).unwrap();
+        for at in [&fs.mnt, &second.mnt] {
+            let words = format!("-type f -size {}c", round * 1000);
+            assert_eq!(sorted(at, &format!("lfs find . {words}")), ["./growing"], "{words} at {}", at.display());
+            assert_eq!(sorted(at, &format!("lfs find . --lazy {words}")), ["./growing"], "{words} at {}", at.display());
+        }
+    }
+}
+
+#[test]
+fn layouts_longer_than_a_page_are_read_too() {
+    let fs = fs4!();
+    fs.lfs("setstripe -C 2000 wide").ok();
+    fs.lfs("setstripe -c 1 narrow").ok();
+    File::options().write(true).open(fs.path("wide")).unwrap().set_len(3 << 40).unwrap();
+    for (words, want) in [("-c 2000", "wide"), ("-size +1T -c +1999", "wide"), ("-type f -c -2000", "narrow")] {
+        assert_eq!(found(&fs, words), want, "{words}");
+    }
+}
+
+#[test]
+fn who_may_not_search_a_directory_is_told_of_none_of_its_files() {
+    if !is_root() {
+        return println!("skipped: only root becomes another user");
+    }
+    let fs = fs4!();
+    fs::set_permissions(&fs.mnt, fs::Permissions::from_mode(0o755)).unwrap();
+    for (name, mode) in [("open", 0o755), ("listed", 0o744), ("searched", 0o711)] {
+        fs::create_dir(fs.path(name)).unwrap();
+        fs::write(fs.path(&format!("{name}/f")), vec![b'x'; 5000]).unwrap();
+        fs::set_permissions(fs.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    for words in ["-type f -size +1K", "-type f -c 1", "-type f -uid 0"] {
+        let script = format!("cd {} && {} lfs find . {words} --threads 1", fs.mnt.display(), sheen().display());
+        let ran = run_command(as_nobody(&script));
+        assert_eq!((ran.code, ran.out.as_str()), (13, "./open/f\n"), "{words}");
+        let told = "lfs find: cannot look at './listed/f': Permission denied (13)
+lfs find: cannot look at './searched': Permission denied (13)\n";
+        assert_eq!(ran.err, told, "{words}");
+    }
 }

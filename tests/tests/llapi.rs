@@ -280,11 +280,16 @@ fn fids_lead_to_paths_and_back() {
 fn mounts_and_targets_have_names() {
     let fs = fs4!("--fsname", "names");
     let mnt = fs.mnt.to_str().unwrap();
+    let lctl = format!("{} lctl", sheen().display());
+    for words in ["pool_new names.none", "pool_new names.some", "pool_add names.some OST0002 OST0000 OST0001"] {
+        fs.sh(&format!("{lctl} {words} 2>&1")).ok();
+    }
     let out = Program::compile("mounts", false).run(&[mnt, "names"]).ok();
     let (name, uuids) = out.split_once('\n').unwrap();
     assert_eq!(fs.lfs(&format!("getname {mnt}")).ok().trim(), name);
     let want: String = (0..4).map(|i| format!("names-OST{i:04x}_UUID\n")).collect();
-    assert_eq!(uuids, want + "names-MDT0000_UUID\n");
+    let pool = "names-OST0002_UUID\nnames-OST0000_UUID\nnames-OST0001_UUID\n";
+    assert_eq!(uuids, want + "names-MDT0000_UUID\n" + pool);
 }
 
 #[test]

@@ -30,6 +30,19 @@ fn says(sandbox: &Sandbox, command: &str, code: i32, out: &str, err: &str) {
     assert_eq!(on_mount(sandbox, command), want, "{command}");
 }
 
+/// What a command prints, once that is `want`, which may take mounts some moments.
+fn once(sandbox: &Sandbox, command: &str, want: &str) -> String {
+    let mut out = String::new();
+    for _ in 0..100 {
+        out = on_mount(sandbox, command).out;
+        if out == want {
+            break;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    out
+}
+
 /// The pools `p1` on OSTs 0 and 1, and `p2` on 2 and 3, of a fresh file system.
 fn with_pools(name: &'static str, test: impl FnOnce(&Sandbox) + Send + 'static) {
     Sandbox::enter(name, |sandbox| {
@@ -69,6 +82,12 @@ fn lctl_and_lfs_print_what_lustre_prints() {
         says(s, "lctl pool_add lustre.nopool OST0001", 123, "", "pool_add: pool lustre.nopool not found\n");
         let values = "lov.lustre-MDT0000-mdtlov.pools.p1=\nlustre-OST0000_UUID\nlustre-OST0001_UUID\n";
         says(s, "lctl get_param lov.*-mdtlov.pools.*", 0, values, "");
+        let each = "lov.lustre-clilov-*.pools.p1=\nlustre-OST0000_UUID\nlustre-OST0001_UUID\n";
+        let of_mounts = "lctl get_param lov.*-clilov-*.pools.* | sed 's/-[0-9a-f]*[.]pools/-*.pools/'";
+        assert_eq!(once(s, of_mounts, &each.repeat(2)), each.repeat(2), "both mounts hear of it");
+        for mount in [MNT, "/mnt/c2"] {
+            says(s, &format!("getfattr --absolute-names -n sheen.pools --only-values {mount}"), 0, "p1 0-1\n", "");
+        }
 
         let df = on_mount(s, "lfs df -p lustre.p1 | sed 's/ .*//'").ok();
         let mount = "UUID\nlustre-MDT0000_UUID\nlustre-OST0000_UUID\nlustre-OST0001_UUID\n\nfilesystem_summary:\n\n";
@@ -88,6 +107,8 @@ fn lctl_and_lfs_print_what_lustre_prints() {
         says(s, "lctl pool_destroy lustre.p1", 2, "", "pool_destroy: pool lustre.p1 not found\n");
         says(s, "lfs pool_list lustre", 0, "Pools from lustre:\n", "");
         assert_eq!(on_mount(s, "lctl get_param lov.*-mdtlov.pools.*").code, 2);
+        assert_eq!(once(s, of_mounts, ""), "", "both mounts hear that it is gone");
+        says(s, "getfattr -n sheen.pools --only-values .", 0, "", "");
     });
 }
 

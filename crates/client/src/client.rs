@@ -26,9 +26,11 @@ use crate::{
     file::OpenFiles,
     join::{join_all, join_batches},
     layouts::Layouts,
+    llite::scan::ScanPages,
     lov::Lov,
     mdc::Mdc,
     params::Registered,
+    pools::Pools,
     statahead::Statahead,
     stats::OpStats,
     targets::Targets,
@@ -55,12 +57,14 @@ pub struct Client {
     pub(crate) mgs_nids: Vec<Nid>,
     pub(crate) mgc: Arc<Mgc>,
     pub(crate) mdc: Arc<Mdc>,
+    pub(crate) pools: Arc<Pools>,
     pub(crate) lov: Arc<Lov>,
     pub(crate) cache: Arc<Cache>,
     pub(crate) layouts: Arc<Layouts>,
     pub(crate) files: Arc<OpenFiles>,
     pub(crate) stats: Arc<OpStats>,
     pub(crate) statahead: Statahead,
+    pub(crate) scans: ScanPages,
     watch: Mutex<Option<JoinHandle<()>>>,
     registered: Mutex<Option<Registered>>,
 }
@@ -92,7 +96,8 @@ impl Client {
         let config = read_config(&rt, &mgc, &mgs, fsname).await?;
         let cache = Cache::new(&rt, options.inodes_max);
         let lov = Arc::new(Lov::new(rt.clone(), cache.clone()));
-        let targets = Targets::new(&rt, net, fsname, &instance, &uuid, lov.clone(), params.clone());
+        let pools = Arc::new(Pools::new(params.clone(), fsname, &instance));
+        let targets = Targets::new(&rt, net, fsname, &instance, &uuid, lov.clone(), params.clone(), pools.clone());
         let mdc = targets.mdc(&config, options.groups)?;
         let files = Arc::new(OpenFiles::default());
         let layouts = Arc::new(Layouts::new(options.layouts_max));
@@ -107,11 +112,13 @@ impl Client {
             mgs_nids: mgs,
             mgc: mgc.clone(),
             mdc,
+            pools,
             lov,
             cache,
             layouts,
             files,
             statahead: Statahead::new(),
+            scans: ScanPages::default(),
             watch: Mutex::new(None),
             registered: Mutex::new(None),
         });

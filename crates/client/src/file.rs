@@ -29,6 +29,7 @@ use sheen_wire::{
 use crate::{
     layouts::{Layouts, is_as_new, is_settled},
     llite::group_lock::{Group, Groups},
+    llite::scan::Scan,
     mdc::Mdc,
     statahead::Listing,
 };
@@ -289,12 +290,14 @@ pub struct OpenDir {
     pub(crate) file: Arc<OpenFile>,
     /// For [`crate::Client::list`].
     pub(crate) listing: Arc<Listing>,
+    /// For [`crate::Client::scan`].
+    pub(crate) scan: Scan,
 }
 
 impl OpenDir {
     pub(crate) fn new(file: Arc<OpenFile>) -> Arc<OpenDir> {
         let listing = Listing::new(file.fid);
-        Arc::new(OpenDir { file, listing })
+        Arc::new(OpenDir { file, listing, scan: Scan::default() })
     }
 
     /// Which directory.

@@ -40,6 +40,7 @@ mod lov;
 mod mdc;
 mod osc;
 mod params;
+mod pools;
 mod rpc_stats;
 mod statahead;
 mod stats;
@@ -49,6 +50,7 @@ mod writeback;
 
 pub use client::Client;
 pub use file::{OpenDir, OpenFile};
+pub use llite::scan::{ScanItem, ScanPage};
 pub use types::*;
 
 /// Most layouts kept unless [`ClientOptions::layouts_max`] says otherwise: some megabytes for files of a few stripes.

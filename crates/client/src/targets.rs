@@ -11,7 +11,7 @@ use sheen_wire::{
     mgs::{Config, Target, TargetKind, target_name},
 };
 
-use crate::{GroupSource, MountError, lov::Lov, mdc::Mdc, osc::Osc, params};
+use crate::{GroupSource, MountError, lov::Lov, mdc::Mdc, osc::Osc, params, pools::Pools};
 
 /// What is needed to make an import for a target.
 pub struct Targets {
@@ -22,6 +22,7 @@ pub struct Targets {
     uuid: String,
     lov: Arc<Lov>,
     params: Params,
+    pools: Arc<Pools>,
 }
 
 impl Targets {
@@ -34,9 +35,10 @@ impl Targets {
         uuid: &str,
         lov: Arc<Lov>,
         params: Params,
+        pools: Arc<Pools>,
     ) -> Targets {
         let (fsname, instance, uuid) = (fsname.to_owned(), instance.to_owned(), uuid.to_owned());
-        Targets { rt: rt.clone(), net, fsname, instance, uuid, lov, params }
+        Targets { rt: rt.clone(), net, fsname, instance, uuid, lov, params, pools }
     }
 
     /// The MDT.
@@ -52,7 +54,7 @@ impl Targets {
         Ok(Arc::new(mdc))
     }
 
-    /// Adds the OSTs that are new, and notes where those that are known can be found now. One whose address cannot be read is
+    /// Adds the OSTs that are new, notes which pools there are, and where OSTs that are known can be found now. One whose address cannot be read is
     /// left out: the rest of the file system works without it.
     pub fn apply(&self, config: &Config) {
         for target in config.targets.iter().filter(|t| t.kind == TargetKind::Ost) {
@@ -60,6 +62,7 @@ impl Targets {
                 tracing::error!("{}: {e}", self.fsname);
             }
         }
+        self.pools.apply(&config.pools);
     }
 
     fn apply_ost(&self, target: &Target) -> Result<(), MountError> {

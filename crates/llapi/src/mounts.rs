@@ -10,7 +10,7 @@ use std::{
 use sheen_wire::{
     Errno, Fid, Result,
     control::{self, MountInfo, TargetInfo},
-    mgs::TargetKind,
+    mgs::{Pool, TargetKind},
 };
 
 use crate::sys::{self, At};
@@ -27,6 +27,11 @@ pub fn info(at: At<'_>) -> Result<MountInfo> {
 pub fn targets(at: At<'_>, kind: TargetKind) -> Result<Vec<TargetInfo>> {
     let all: Vec<TargetInfo> = serde_json::from_slice(&sys::ask(at, control::DF)?).map_err(|_| Errno::ENOTTY)?;
     Ok(all.into_iter().filter(|target| target.kind == kind).collect())
+}
+
+/// The pools of its file system, by name. ENOTTY: it is on no mount. E2BIG: they are too many for the mount to say.
+pub fn pools(at: At<'_>) -> Result<Vec<Pool>> {
+    control::decode_pools(&sys::ask(at, control::POOLS)?).ok_or(Errno::ENOTTY)
 }
 
 /// The mount of a path, or of where it shall be. ENOTTY: none.

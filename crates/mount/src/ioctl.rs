@@ -1,10 +1,10 @@
-//! ioctl(2): group locks and advice ([`sheen_wire::ioctl`]).
+//! ioctl(2): group locks, advice, and entries of directories ([`sheen_wire::ioctl`]).
 
 use bytes::Bytes;
-use sheen_client::LockedAhead;
+use sheen_client::{Caller, LockedAhead};
 use sheen_fuse::{Ioctl, abi::flags::ioctl::DIR};
 use sheen_wire::{
-    Errno, Result,
+    Errno, FileKind, Result, entries,
     ioctl::{self, Ladvise},
 };
 
@@ -20,7 +20,10 @@ pub fn waits(ioctl: &Ioctl) -> bool {
 }
 
 /// Does it. `signal`: what ends a wait, with EINTR.
-pub async fn run(fs: &Inner, ioctl: &Ioctl, signal: Option<Signal>) -> Result<Answer> {
+pub async fn run(fs: &Inner, who: &Caller, ioctl: &Ioctl, signal: Option<Signal>) -> Result<Answer> {
+    if ioctl.cmd == ioctl::ENTRIES && ioctl.flags & DIR != 0 {
+        return entries(fs, who, ioctl).await;
+    }
     let known = matches!(ioctl.cmd, ioctl::GROUP_LOCK | ioctl::GROUP_UNLOCK | ioctl::LADVISE);
     if !known || ioctl.flags & DIR != 0 {
         return Err(Errno::ENOTTY);
@@ -45,6 +48,23 @@ pub async fn run(fs: &Inner, ioctl: &Ioctl, signal: Option<Signal>) -> Result<An
         answer = work => answer,
         () = interrupted => Err(Errno::EINTR),
     }
+}
+
+/// A page of a directory. What does not fit is handed on when it is asked for.
+async fn entries(fs: &Inner, who: &Caller, ioctl: &Ioctl) -> Result<Answer> {
+    let dir = fs.dirs.get(ioctl.fh).ok_or(Errno::EBADF)?;
+    let ask = entries::Ask::decode(&ioctl.input).ok_or(Errno::EINVAL)?;
+    let mut packer = entries::Packer::new(ioctl.out_size as usize, ask.cookie).ok_or(Errno::EINVAL)?;
+    let wants = |flag| ask.flags & flag != 0;
+    let page = fs.client.scan(who, &dir, ask.cookie, wants(entries::SIZES), wants(entries::LAZY)).await?;
+    let mut items = page.after(ask.cookie).iter();
+    let all_in = items.all(|item| {
+        let knows = wants(entries::LAYOUTS) && item.kind != FileKind::Dir && item.attr.is_some();
+        let layout = knows.then(|| item.layout.as_deref().unwrap_or_default());
+        let stat = item.attr.as_ref().map(entries::Stat::from);
+        packer.push(&entries::Entry { name: &item.name, kind: item.kind, stat, sized: item.sized, layout }, item.cookie)
+    });
+    Ok(Answer::Ioctl(packer.finish(all_in && page.eof).into()))
 }
 
 fn number(input: &[u8]) -> Result<u64> {

@@ -7,7 +7,10 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{Errno, Fid, StatFs, mgs::TargetKind};
+use crate::{
+    Errno, Fid, StatFs,
+    mgs::{POOL_MEMBERS_MAX, Pool, TargetKind},
+};
 
 /// [`MountInfo`] as JSON.
 pub const MOUNT: &str = "sheen.mount";
@@ -24,6 +27,8 @@ pub const PARENTS: &str = "sheen.parents";
 /// Followed by a FID as text: the paths of that file from the root, without leading `/` (so the root itself is an empty
 /// path): [`encode_paths`]. ENOENT for no such file, EPERM for one who is not the superuser.
 pub const PATHS_PREFIX: &str = "sheen.paths.";
+/// The pools of the file system: [`encode_pools`]. E2BIG: they do not fit an extended attribute; the MGS tells.
+pub const POOLS: &str = "sheen.pools";
 /// What all of the above begin with.
 pub const PREFIX: &str = "sheen.";
 
@@ -112,9 +117,58 @@ pub fn encode_parents(parents: &[(Fid, Bytes)]) -> Vec<u8> {
     out
 }
 
+/// The value of [`POOLS`]: a line for each pool, in the order of their names: `fast 1,3-5`, with the indices of its OSTs in the order in which
+/// they were added. An empty pool has none: `fast `.
+pub fn encode_pools(pools: &[Pool]) -> String {
+    let mut out = String::new();
+    for pool in pools {
+        out.push_str(&pool.name);
+        for (n, run) in pool.osts.chunk_by(|a, b| a.checked_add(1) == Some(*b)).enumerate() {
+            out.push(if n == 0 { ' ' } else { ',' });
+            match run {
+                [first, .., last] => out.push_str(&format!("{first}-{last}")),
+                _ => out.extend(run.iter().map(u32::to_string)),
+            }
+        }
+        out.push_str(if pool.osts.is_empty() { " \n" } else { "\n" });
+    }
+    out
+}
+
+/// Reads what [`encode_pools`] wrote; `None` for anything else, or more OSTs than there can be.
+pub fn decode_pools(value: &[u8]) -> Option<Vec<Pool>> {
+    let mut left = POOL_MEMBERS_MAX;
+    let mut pool = |line: &str| {
+        let (name, runs) = line.split_once(' ')?;
+        let mut osts = Vec::new();
+        for run in runs.split(',').filter(|run| !run.is_empty()) {
+            let (first, last) = run.split_once('-').unwrap_or((run, run));
+            let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
+            left = left.checked_sub(usize::try_from(last.checked_sub(first)?).ok()?.checked_add(1)?)?;
+            osts.extend(first..=last);
+        }
+        Some(Pool { name: name.to_owned(), osts })
+    };
+    std::str::from_utf8(value).ok()?.lines().map(&mut pool).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pools_are_lines_and_runs_of_osts_are_short() {
+        let pool = |name: &str, osts: &[u32]| Pool { name: name.into(), osts: osts.into() };
+        let pools = [pool("all", &[0, 1, 2, 3]), pool("empty", &[]), pool("fast", &[7, 1, 2, 5, 4])];
+        let text = encode_pools(&pools);
+        assert_eq!(text, "all 0-3\nempty \nfast 7,1-2,5,4\n");
+        assert_eq!(decode_pools(text.as_bytes()).as_deref(), Some(&pools[..]));
+        assert_eq!(decode_pools(b""), Some(Vec::new()));
+        for wrong in ["fast", "fast x", "fast 2-1", "fast 1-", "fast 0-4294967295", "a 0-65000\nb 0-65000"] {
+            assert_eq!(decode_pools(wrong.as_bytes()), None, "{wrong}");
+        }
+        assert_eq!(decode_pools(&[0xff]), None);
+    }
 
     #[test]
     fn paths_survive() {

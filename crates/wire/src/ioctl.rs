@@ -6,6 +6,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::entries;
+
 /// The argument is read by the file system.
 const IN: u32 = 1;
 /// The argument is read and written.
@@ -24,6 +26,12 @@ pub const GROUP_LOCK: u32 = number(IN, 158, size_of::<u64>());
 pub const GROUP_UNLOCK: u32 = number(IN, 159, size_of::<u64>());
 /// Gives one piece of advice, a [`Ladvise`]: Lustre's `LL_IOC_LADVISE` without its header.
 pub const LADVISE: u32 = number(INOUT, 250, size_of::<Ladvise>());
+
+/// Entries of an open directory with attributes and layouts, a page at a time: [`entries`]. Sheen's own. The argument points to
+/// [`entries::PAGE_BYTES`] bytes, which begin with an [`entries::Ask`], and is answered with a page.
+///
+/// EACCES: the caller may not both list and search the directory. EOPNOTSUPP: it is one of `.lustre`. EINVAL: see [`entries::Ask::decode`].
+pub const ENTRIES: u32 = number(INOUT, 230, entries::PAGE_BYTES);
 
 /// A piece of advice: Lustre's `struct llapi_lu_ladvise`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]

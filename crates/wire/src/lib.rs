@@ -9,7 +9,7 @@
 //! * [`ast`]: what a target tells a client of its locks;
 //! * [`ldlm`]: locks, how they exclude each other and how they are named;
 //! * [`frame`]: how a message lies on a byte stream: fixed header, body, bulk, checksums;
-//! * [`control`], [`ioctl`]: what `lfs`, and programs, ask of a mount;
+//! * [`control`], [`ioctl`], [`entries`]: what `lfs`, and programs, ask of a mount;
 //! * [`bulk`]: file data that travels beside a message without being copied into it.
 //!
 //! Invariants: every decoder takes arbitrary bytes and answers with an error, never a panic (fuzz targets in `fuzz/`);
@@ -19,6 +19,7 @@ pub mod ast;
 pub mod attr;
 pub mod bulk;
 pub mod control;
+pub mod entries;
 pub mod errno;
 pub mod fid;
 pub mod frame;

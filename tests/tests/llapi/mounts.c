@@ -1,4 +1,4 @@
-/* What the library says of a mount. Arguments: MOUNT FSNAME. */
+/* What the library says of a mount. Arguments: MOUNT FSNAME. Its pools: "none", and "some" on OSTs 2, 0 and 1. */
 #include "check.h"
 
 int main(int argc, char **argv)
@@ -42,11 +42,24 @@ int main(int argc, char **argv)
 	CHECK(llapi_lmv_get_uuids(fd, uuids, &count) == 0 && count == 1);
 	printf("%s\n", obd_uuid2str(&uuids[0]));
 
-	/* A mount does not say which pools there are. */
-	REFUSES(llapi_get_poollist(argv[1], NULL, 0, NULL, 0), EOPNOTSUPP);
-	REFUSES(llapi_get_poollist("nosuchfs", NULL, 0, NULL, 0), ENODEV);
-	snprintf(both, sizeof(both), "%.9s.pool", fsname);
-	REFUSES(llapi_get_poolmembers(both, NULL, 0, NULL, 0), EOPNOTSUPP);
-	REFUSES(llapi_get_poolmembers("nodot", NULL, 0, NULL, 0), EINVAL);
+	char *list[4], buffer[64];
+	CHECK(llapi_get_poollist(argv[1], list, 4, buffer, sizeof(buffer)) == 2);
+	CHECK(llapi_get_poollist(argv[2], list, 2, buffer, 22) == 2);
+	snprintf(both, sizeof(both), "%.9s.none %.9s.some", fsname, fsname);
+	snprintf(name, sizeof(name), "%s %s", list[0], list[1]);
+	CHECK(strcmp(name, both) == 0);
+	REFUSES(llapi_get_poollist(argv[2], list, 1, buffer, sizeof(buffer)), EOVERFLOW);
+	REFUSES(llapi_get_poollist(argv[2], list, 2, buffer, 21), EOVERFLOW);
+	REFUSES(llapi_get_poollist(argv[2], NULL, 2, NULL, 64), EINVAL);
+	REFUSES(llapi_get_poollist("nosuchfs", list, 4, buffer, sizeof(buffer)), ENODEV);
+	CHECK(llapi_get_poolmembers(list[0], list, 4, buffer, sizeof(buffer)) == 0);
+	snprintf(both, sizeof(both), "%.9s.some", fsname);
+	CHECK(llapi_get_poolmembers(both, list, 4, buffer, sizeof(buffer)) == 3);
+	for (int i = 0; i < 3; i++)
+		printf("%s\n", list[i]);
+	REFUSES(llapi_get_poolmembers(both, list, 2, buffer, sizeof(buffer)), EOVERFLOW);
+	snprintf(both, sizeof(both), "%.9s.other", fsname);
+	REFUSES(llapi_get_poolmembers(both, list, 4, buffer, sizeof(buffer)), ENOENT);
+	REFUSES(llapi_get_poolmembers("nodot", list, 4, buffer, sizeof(buffer)), EINVAL);
 	return 0;
 }

@@ -18,6 +18,12 @@ const MASKS: &[(&str, &str)] = &[
     (r"-[0-9a-f]{16}\b", "-<instance>"),
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uuid>"),
     (r"\d+\.\d+\.\d+\.\d+(:\d+)?@tcp\b", "<nid>"),
+    // lfs find: times as ctime(3) has them and in seconds.
+    (
+        r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d \d{4}\b",
+        "<ctime>",
+    ),
+    (r"\b1[78]\d{8}\b", "<seconds>"),
     // ls -l, ls -i, stat, dd.
     (r"\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d  ?\d\d:?\d\d\b", "<date>"),
     (r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{9} \+0000", "<time>"),
@@ -36,6 +42,8 @@ const MASKS: &[(&str, &str)] = &[
     // MDT, and the recorded file system has two.
     (r"(?m)^(trusted\.lma=0x00000000)0[04](000000)[0-9a-f]{32}$", "${1}00${2}<fid>"),
     (r"(?m)^(trusted\.link=0xdff1ea11[0-9a-f]{44})[0-9a-f]{32}", "${1}<fid>"),
+    // Inode numbers, which follow from FIDs.
+    (r"\b144115\d{12}\b", "<inode>"),
     // getconf's constants of this host, not of the file system.
     (r"(?m)^((?:LOGNAME|TTY_NAME|HOST_NAME|LOGIN_NAME|CHARCLASS_NAME)_MAX +)\d+$", "${1}#"),
 ];
@@ -57,6 +65,12 @@ fn regex(pattern: &str) -> Regex {
 /// `text` without what varies; `placement` knows whose OSTs were chosen by the user and whose by the file system.
 pub fn mask(text: &str, command: &str, placement: &Placement) -> String {
     let mut text = placement.mask(text, command);
+    if command.starts_with("lfs find ") || command.starts_with("lfs getdirstripe -r ") {
+        // In the order of directories, which depends on hashes.
+        let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
+        lines.sort_unstable();
+        text = lines.concat();
+    }
     if command.starts_with("lfs getstripe ") {
         text = sort_entries(&text, command.split(' ').next_back().unwrap_or_default());
     }

@@ -9,6 +9,9 @@ use regex::{Captures, Regex};
 /// OSTs of the file system that was recorded, and of the one that repeats it.
 const OSTS: u32 = 4;
 
+/// OSTs of each pool of the record, side by side.
+const POOL_OSTS: u32 = 2;
+
 /// A layout as a number: magic, pattern, FID, stripe size, count, generation, then the objects.
 static LOV: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\b(0x)?(d00bd10b[0-9a-f]{8})([0-9a-f]{32})([0-9a-f]{16})((?:[0-9a-f]{48})*)\b").expect("a pattern")
@@ -73,7 +76,7 @@ impl Placement {
     pub fn mask(&self, text: &str, command: &str) -> String {
         let last = command.split_whitespace().last().unwrap_or_default();
         let mut file = last.trim_matches('"').to_owned();
-        let mut first = None;
+        let (mut first, osts) = (None, if text.contains("lmm_pool: ") { POOL_OSTS } else { OSTS });
         let alone = command.starts_with("lfs getstripe ") && command.contains(" -i ");
         let mut out = String::new();
         for line in text.split_inclusive('\n') {
@@ -90,7 +93,7 @@ impl Placement {
                 Some(c) => {
                     let index: u32 = c[2].parse().unwrap_or(0);
                     let first = *first.get_or_insert(index);
-                    let relative = (index + OSTS - first % OSTS) % OSTS;
+                    let relative = (index + osts - first % osts) % osts;
                     out.push_str(&format!("{}+{relative}{}\n", &c[1], c.get(3).map_or("", |m| m.as_str())));
                 }
                 None if alone && !chosen && bare.parse::<u32>().is_ok() => out.push_str("+0\n"),

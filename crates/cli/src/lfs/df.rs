@@ -127,7 +127,7 @@ fn df(tool: &mut Tool, mount: &Path, asked: &Asked) -> Result<()> {
             return Ok(());
         }
         // A pool that there is not has no OSTs, as in Lustre.
-        let found = pools_of(&info)?.into_iter().find(|p| p.name == *name);
+        let found = pools_of(tool, &info)?.into_iter().find(|p| p.name == *name);
         pool = Some(found.map(|p| p.osts).unwrap_or_default());
     }
     let targets: Vec<TargetInfo> = tool.ask(mount, control::DF)?;

@@ -1,7 +1,7 @@
 //! `lfs pool_list`: the pools of a file system, and the OSTs of a pool.
 //!
-//! A mount needs no pools and keeps none: it says where its MGS is, and this asks there ([`pools_of`]), so that what is printed is what
-//! holds now. `lctl pool_list` prints the same, and `lfs df --pool` asks the same.
+//! A mount says which there are (`sheen.pools`), so that what is printed is what holds now; where they are too many for that, this asks
+//! the MGS that the mount names. `lctl pool_list` prints the same, and `lfs df --pool` asks the same.
 
 #[cfg(not(test))]
 mod mgs;
@@ -13,15 +13,24 @@ use std::{
 };
 
 use sheen_wire::{
-    Errno,
+    Errno, Result,
     control::{self, MountInfo},
     mgs::{Pool, TargetKind, target_name},
 };
 
 use super::{EXIT_USAGE, Tool, fs, text};
 
+/// The pools of the file system of a mount.
+pub(super) fn pools_of(tool: &Tool, mount: &MountInfo) -> Result<Vec<Pool>> {
+    let said = tool.fs.get(Path::new(&mount.mountpoint), control::POOLS);
+    match said.ok().and_then(|text| control::decode_pools(&text)) {
+        Some(pools) => Ok(pools),
+        None => mgs_pools_of(mount),
+    }
+}
+
 #[cfg(not(test))]
-pub use mgs::ask as pools_of;
+use mgs::ask as mgs_pools_of;
 
 /// What it says when called wrongly.
 pub const USAGE: &str = "\
@@ -47,7 +56,7 @@ pub(super) fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
             None => return Errno::ENOENT.0,
         }
     };
-    let result = found.and_then(|(mount, pool)| pools_of(&mount).map(|pools| (mount.fsname, pool, pools)));
+    let result = found.and_then(|(mount, pool)| pools_of(tool, &mount).map(|pools| (mount.fsname, pool, pools)));
     let (fsname, pool, pools) = match result {
         Ok(found) => found,
         Err(e) => return failed(tool, what, e),
@@ -100,7 +109,7 @@ fn mounted(tool: &Tool, fsname: &str) -> Option<MountInfo> {
 
 /// The MGS of paper that goes with [`super::testing::Fake`]: it has the pools of the captures, and an empty one.
 #[cfg(test)]
-pub fn pools_of(mount: &MountInfo) -> sheen_wire::Result<Vec<Pool>> {
+fn mgs_pools_of(mount: &MountInfo) -> Result<Vec<Pool>> {
     let pool = |name: &str, osts: &[u32]| Pool { name: name.into(), osts: osts.into() };
     match mount.fsname.as_str() {
         "lustre" => Ok(vec![pool("empty", &[]), pool("p1", &[0, 1]), pool("p2", &[3, 2])]),

@@ -186,7 +186,7 @@ fn check_pools(tool: &mut Tool, path: &Path, job: &mut Job) -> Result<()> {
     for name in &job.pools {
         let known = match &mut job.known {
             Some((of, known)) if of == fsname => known,
-            known => &mut known.insert((fsname.to_owned(), pool_list::pools_of(&mount))).1,
+            known => &mut known.insert((fsname.to_owned(), pool_list::pools_of(tool, &mount))).1,
         };
         // Where the MGS does not answer, the MDT knows.
         let Ok(known) = known else { continue };

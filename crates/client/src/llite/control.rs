@@ -17,6 +17,8 @@ use crate::{Caller, Client, join::join_all, osc::Osc};
 
 /// Stripes of a file for which nobody set anything, as in Lustre.
 const STRIPE_COUNT_DEFAULT: i32 = 1;
+/// What the kernel takes of an extended attribute.
+const XATTR_BYTES_MAX: usize = 65536;
 /// How long the MGS may take to show that it is there.
 const MGS_WAIT: Duration = Duration::from_secs(2);
 
@@ -34,6 +36,7 @@ impl Client {
         match name {
             control::MOUNT => json(&self.mount_info().await),
             control::DF => json(&self.target_infos().await),
+            control::POOLS => self.pools_said().await,
             control::CHECK => json(&self.import_infos().await),
             control::FID => Ok(fid.to_string().into()),
             control::MDT => Ok(Bytes::from_static(b"0")),
@@ -86,6 +89,14 @@ impl Client {
         });
         infos.extend(join_all(osts).await);
         infos
+    }
+
+    /// The pools of now, or where the MGS does not answer those heard of last.
+    async fn pools_said(&self) -> Result<Bytes> {
+        let answer = self.rt.timeout(MGS_WAIT, self.mgc.config(&self.fsname)).await;
+        let pools = answer.ok().and_then(Result::ok).map_or_else(|| self.pools.heard(), |config| config.pools);
+        let text = control::encode_pools(&pools);
+        if text.len() > XATTR_BYTES_MAX { Err(Errno::E2BIG) } else { Ok(text.into()) }
     }
 
     async fn import_infos(&self) -> Vec<ImportInfo> {

@@ -291,6 +291,15 @@ impl Client {
 
     /// As [`Client::completed`] for several, with as few requests as the OSTs allow.
     pub(crate) async fn all_completed(&self, all: Vec<Result<Told>>) -> Vec<Result<EntryAttr>> {
+        self.all_looked_at(all, |fid| self.locks_sizes(fid)).await
+    }
+
+    /// The same without locks on objects, for answers that are not kept.
+    pub(crate) async fn all_glimpsed(&self, all: Vec<Result<Told>>) -> Vec<Result<EntryAttr>> {
+        self.all_looked_at(all, |_| false).await
+    }
+
+    async fn all_looked_at(&self, all: Vec<Result<Told>>, lock: impl Fn(Fid) -> bool) -> Vec<Result<EntryAttr>> {
         let layouts: Vec<Option<Arc<Layout>>> =
             all.iter().map(|told| told.as_ref().ok().and_then(|told| told.layout.clone())).collect();
         let looks: Vec<Look<'_>> = all
@@ -298,7 +307,7 @@ impl Client {
             .zip(&layouts)
             .filter_map(|(told, layout)| {
                 let fid = told.as_ref().ok()?.attr.fid;
-                Some(Look { layout: layout.as_deref()?, lock: self.locks_sizes(fid) })
+                Some(Look { layout: layout.as_deref()?, lock: lock(fid) })
             })
             .collect();
         let mut seen = self.lov.look(&looks).await.into_iter();

@@ -22,6 +22,7 @@ mod read;
 mod readdir;
 mod release;
 mod rename;
+pub(crate) mod scan;
 mod seek;
 mod setattr;
 mod statfs;

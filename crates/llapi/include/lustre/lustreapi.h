@@ -260,7 +260,7 @@ int llapi_get_obd_count(char *mnt, int *count, int is_mdt);
 /* Room for *count of them; then *count is how many there are. */
 int llapi_lov_get_uuids(int fd, struct obd_uuid *uuidp, int *ost_count);
 int llapi_lmv_get_uuids(int fd, struct obd_uuid *uuidp, int *mdt_count);
-/* EOPNOTSUPP: a mount does not say; `lfs pool_list` does. */
+/* By the file system's name or a path on it. EOVERFLOW: more than there is room for. */
 int llapi_get_poollist(const char *name, char **poollist, int list_size, char *buffer, int buffer_size);
 int llapi_get_poolmembers(const char *poolname, char **members, int list_size, char *buffer, int buffer_size);
 

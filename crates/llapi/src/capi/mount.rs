@@ -8,7 +8,10 @@ use std::{
     ptr,
 };
 
-use sheen_wire::{Errno, Result, mgs::TargetKind};
+use sheen_wire::{
+    Errno, Result,
+    mgs::{TargetKind, target_name},
+};
 
 use crate::{
     border::{file, optional, or_else, or_minus_errno, put, put_text, text},
@@ -180,36 +183,74 @@ unsafe fn put_uuids(fd: c_int, kind: TargetKind, uuids: *mut [u8; UUID_BYTES], c
     unsafe { put(count, targets.len() as c_int) }.map(|()| 0)
 }
 
-/// The pools of a file system, by its name or a path on it. -EOPNOTSUPP: a mount does not say which there are. -ENODEV, -ENOTTY, -ENOENT: there
-/// is no such mount.
+/// The pools of a file system, by its name or a path on it: how many, each as `fsname.pool` in `buffer`, to which `list` points. -EOVERFLOW: they are
+/// too many or too long for the room given. -ENODEV, -ENOTTY, -ENOENT: there is no such mount.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_get_poollist(
     name: *const c_char,
-    _list: *mut *mut c_char,
-    _list_size: c_int,
-    _buffer: *mut c_char,
-    _buffer_size: c_int,
-) -> c_int {
-    or_minus_errno(|| no_pools_of(unsafe { text(name)? }))
-}
-
-/// The OSTs of a pool, `fsname.pool`. -EOPNOTSUPP and the rest as [`llapi_get_poollist`]; -EINVAL: no such name.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn llapi_get_poolmembers(
-    pool: *const c_char,
-    _members: *mut *mut c_char,
-    _list_size: c_int,
-    _buffer: *mut c_char,
-    _buffer_size: c_int,
+    list: *mut *mut c_char,
+    list_size: c_int,
+    buffer: *mut c_char,
+    buffer_size: c_int,
 ) -> c_int {
     or_minus_errno(|| {
-        let mut parts = unsafe { text(pool)? }.to_bytes().splitn(2, |b| *b == b'.');
-        let (Some(fsname), Some(_)) = (parts.next(), parts.next()) else { return Err(Errno::EINVAL) };
-        no_pools_of(&CString::new(fsname).map_err(|_| Errno::EINVAL)?)
+        let root = mounts::root_of(unsafe { text(name)? })?;
+        let fsname = mounts::info(At::Path(&root))?.fsname;
+        let names = mounts::pools(At::Path(&root))?.into_iter().map(|pool| format!("{fsname}.{}", pool.name));
+        unsafe { put_list(names, list, list_size, buffer, buffer_size) }
     })
 }
 
-fn no_pools_of(name: &CStr) -> Result<c_int> {
-    mounts::info(At::Path(&mounts::root_of(name)?))?;
-    Err(Errno::EOPNOTSUPP)
+/// The OSTs of a pool, `fsname.pool`: how many, each as a uuid in `buffer`, to which `members` points. -EINVAL: no such name. -ENOENT: no such pool.
+/// -EOVERFLOW, -ENODEV as [`llapi_get_poollist`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_get_poolmembers(
+    pool: *const c_char,
+    members: *mut *mut c_char,
+    list_size: c_int,
+    buffer: *mut c_char,
+    buffer_size: c_int,
+) -> c_int {
+    or_minus_errno(|| {
+        let name = unsafe { text(pool)? }.to_str().map_err(|_| Errno::EINVAL)?;
+        let (fsname, name) = name.split_once('.').ok_or(Errno::EINVAL)?;
+        let root = mounts::root_of(&CString::new(fsname).map_err(|_| Errno::EINVAL)?)?;
+        let pools = mounts::pools(At::Path(&root))?;
+        let pool = pools.into_iter().find(|pool| pool.name == name).ok_or(Errno::ENOENT)?;
+        let uuids = pool.osts.iter().map(|ost| format!("{}_UUID", target_name(fsname, TargetKind::Ost, *ost)));
+        unsafe { put_list(uuids, members, list_size, buffer, buffer_size) }
+    })
+}
+
+/// Strings one after another into a buffer, and pointers to them into a list; how many.
+///
+/// # Safety
+/// `list` is null or points to room for so many pointers, `buffer` is null or points to room for so many bytes.
+unsafe fn put_list(
+    texts: impl Iterator<Item = String>,
+    list: *mut *mut c_char,
+    list_size: c_int,
+    buffer: *mut c_char,
+    buffer_size: c_int,
+) -> Result<c_int> {
+    let (mut count, mut used) = (0, 0);
+    let room = |size: c_int| usize::try_from(size).map_err(|_| Errno::EINVAL);
+    let (list_size, buffer_size) = (room(list_size)?, room(buffer_size)?);
+    for text in texts {
+        if count >= list_size {
+            return Err(Errno::EOVERFLOW);
+        }
+        if buffer.is_null() || list.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: `used` is at most the buffer's size, and `count` below the list's.
+        unsafe {
+            let at = buffer.add(used);
+            put_text(at, buffer_size - used, text.as_bytes(), Errno::EOVERFLOW)?;
+            put(list.add(count), at)?;
+        }
+        used += text.len() + 1;
+        count += 1;
+    }
+    c_int::try_from(count).map_err(|_| Errno::EOVERFLOW)
 }

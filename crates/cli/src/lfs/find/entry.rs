@@ -14,7 +14,7 @@ use std::{
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, StatxTimestamp};
 use sheen_layout::lmv::LmvUser;
-use sheen_wire::{Errno, FileKind, Result, control};
+use sheen_wire::{Errno, Fid, FileKind, Result, Time, control, entries};
 
 use super::facts::{Facts, Moment, Stat, Striping};
 
@@ -28,6 +28,8 @@ const VALUE_BYTES_MAX: usize = 65536;
 pub struct Asking {
     mask: StatxFlags,
     flags: AtFlags,
+    /// Whether what the OSTs know matters.
+    sizes: bool,
 }
 
 impl Asking {
@@ -35,7 +37,12 @@ impl Asking {
     /// old it is.
     pub fn new(birth: bool, lazy: bool) -> Asking {
         let mask = if birth { StatxFlags::BASIC_STATS | StatxFlags::BTIME } else { StatxFlags::BASIC_STATS };
-        Asking { mask, flags: if lazy { AtFlags::STATX_DONT_SYNC } else { AtFlags::empty() } }
+        Asking { mask, flags: if lazy { AtFlags::STATX_DONT_SYNC } else { AtFlags::empty() }, sizes: true }
+    }
+
+    /// Whether sizes and times of data matter; they do if nothing is said.
+    pub fn with_sizes(self, sizes: bool) -> Asking {
+        Asking { sizes, ..self }
     }
 }
 
@@ -70,12 +77,22 @@ pub struct Entry<'a> {
     stat: Option<Stat>,
     striping: Option<Striping>,
     dir_striping: Option<LmvUser>,
+    /// What its directory told: which file it is, and the bytes of its layout, none if it has none.
+    fid: Option<Fid>,
+    layout: Option<&'a [u8]>,
 }
 
 impl<'a> Entry<'a> {
     /// The entry at a place.
     pub fn new(place: Place<'a>, asking: Asking, buffer: &'a mut Vec<u8>) -> Entry<'a> {
-        Entry { place, asking, buffer, stat: None, striping: None, dir_striping: None }
+        Entry { place, asking, buffer, stat: None, striping: None, dir_striping: None, fid: None, layout: None }
+    }
+
+    /// With what its directory told. Attributes that are not complete enough are asked for when they are needed.
+    pub fn told(self, told: Option<&entries::Entry<'a>>) -> Entry<'a> {
+        let Some(told) = told else { return self };
+        let stat = told.stat.filter(|_| told.sized || !self.asking.sizes);
+        Entry { stat: stat.map(stat_told), fid: told.stat.map(|stat| stat.fid()), layout: told.layout, ..self }
     }
 
     /// An extended attribute into the buffer; whether there is one.
@@ -148,6 +165,8 @@ impl Facts for Entry<'_> {
         let striping = match self.striping.take() {
             Some(striping) => striping,
             None => match self.kind()? {
+                _ if self.layout.is_some_and(<[u8]>::is_empty) => Striping::None,
+                _ if let Some(bytes) = self.layout => Striping::decode(bytes, false),
                 kind @ (FileKind::Regular | FileKind::Dir) if self.fetch("lustre.lov")? => {
                     Striping::decode(self.buffer, kind == FileKind::Dir)
                 }
@@ -169,7 +188,10 @@ impl Facts for Entry<'_> {
     }
 
     fn fid(&mut self) -> Result<String> {
-        let text = self.control(control::FID)?.unwrap_or_default();
+        let text = match self.fid {
+            Some(fid) => fid.to_string(),
+            None => self.control(control::FID)?.unwrap_or_default(),
+        };
         Ok(text.trim_matches(['[', ']']).to_owned())
     }
 
@@ -183,7 +205,7 @@ impl Facts for Entry<'_> {
 /// # Errors
 /// ENOENT and the like.
 pub fn stat_of(path: &Path) -> Result<Stat> {
-    let Asking { mask, flags } = Asking::new(true, false);
+    let Asking { mask, flags, .. } = Asking::new(true, false);
     statx(CWD, path.as_os_str().as_bytes(), flags, mask)
 }
 
@@ -204,6 +226,25 @@ fn statx(at: BorrowedFd<'_>, name: impl rustix::path::Arg, flags: AtFlags, mask:
         ctime: moment(st.stx_ctime),
         btime: (st.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| moment(st.stx_btime)),
     })
+}
+
+/// Attributes as a directory tells of them.
+fn stat_told(stat: entries::Stat) -> Stat {
+    let moment = |t: Time| -> Moment { (t.sec, t.nsec) };
+    Stat {
+        mode: stat.mode,
+        ino: stat.fid().ino(),
+        size: stat.size,
+        blocks: stat.blocks,
+        links: stat.nlink,
+        uid: stat.uid,
+        gid: stat.gid,
+        attributes: 0,
+        atime: moment(stat.atime()),
+        mtime: moment(stat.mtime()),
+        ctime: moment(stat.ctime()),
+        btime: Some(moment(stat.btime())),
+    }
 }
 
 /// The kernel's errno.

@@ -160,6 +160,21 @@ impl Test {
         }
     }
 
+    /// Whether it is about what the OSTs know of a file.
+    pub fn needs_sizes(&self) -> bool {
+        let written = |stamp: &Stamp| matches!(stamp, Stamp::Modify | Stamp::Change);
+        match &self.what {
+            What::Size(_) | What::Blocks(_) => true,
+            What::Age(stamp, _) | What::Newer(stamp, _) => written(stamp),
+            _ => false,
+        }
+    }
+
+    /// Whether it is about attributes or the layout as the MDT has them.
+    pub fn is_of_mdt(&self) -> bool {
+        matches!(self.cost(), Cost::Stat | Cost::Layout) && !self.needs_sizes()
+    }
+
     /// Whether a later test of the same kind takes this one's place, as Lustre has it; others add up.
     pub fn replaces(&self, other: &Test) -> bool {
         match (&self.what, &other.what) {

@@ -66,6 +66,20 @@ impl Format {
         self.0.iter().any(|piece| matches!(piece, Piece::Time(Stamp::Birth, _)))
     }
 
+    /// Whether it prints attributes (or the FID, which comes with them), and whether something of layouts.
+    pub fn wants(&self) -> (bool, bool) {
+        let stat = |piece: &Piece| matches!(piece, Piece::Stat(_) | Piece::Time(..) | Piece::Fid);
+        (self.0.iter().any(stat), self.0.iter().any(|piece| matches!(piece, Piece::Layout(_))))
+    }
+
+    /// Whether it prints what the OSTs know of a file.
+    pub fn needs_sizes(&self) -> bool {
+        let of_osts = |piece: &Piece| {
+            matches!(piece, Piece::Stat(b's' | b'k' | b'b') | Piece::Time(Stamp::Modify | Stamp::Change, _))
+        };
+        self.0.iter().any(of_osts)
+    }
+
     /// Prints an entry.
     ///
     /// # Errors

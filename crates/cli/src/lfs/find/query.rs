@@ -3,7 +3,7 @@
 use std::{ffi::OsStr, ops::RangeInclusive, os::unix::ffi::OsStrExt, path::Path};
 
 use sheen_layout::{Composite, Pattern, flags};
-use sheen_wire::{Errno, FileKind, Result};
+use sheen_wire::{Errno, FileKind, Result, entries};
 
 use super::{
     super::{numbers::parse_unsigned, text},
@@ -109,6 +109,37 @@ impl Query {
     pub fn wants_birth(&self) -> bool {
         let tested = |test: &Test| matches!(test.what, What::Age(Stamp::Birth, _) | What::Newer(Stamp::Birth, _));
         self.format.wants_birth() || self.tests.iter().any(tested)
+    }
+
+    /// What is to be asked of directories that tell of their entries ([`sheen_wire::entries`]); `None`: nothing that would save a call.
+    ///
+    /// OSTs are not asked where names are tested as well: then they are asked only of those that have the name.
+    pub fn wants(&self) -> Option<u32> {
+        let (stat, layouts) = self.format.wants();
+        let costs = |cost| self.tests.iter().any(|test| test.cost() == cost);
+        let (stat, layouts) = (stat || costs(Cost::Stat), layouts || costs(Cost::Layout));
+        let named = self.tests.iter().any(|test| matches!(test.what, What::Name(_)) && !test.negated);
+        let flag = |flag, set| if set { flag } else { 0 };
+        let flags = flag(entries::SIZES, self.needs_sizes() && !named)
+            | flag(entries::LAZY, self.lazy)
+            | flag(entries::LAYOUTS, layouts);
+        (stat || layouts).then_some(flags)
+    }
+
+    /// Whether pages that the MDT alone tells show already which entries are not looked for, by attributes or layouts.
+    pub fn is_narrowed_by_mdt(&self) -> bool {
+        self.tests.iter().any(Test::is_of_mdt)
+    }
+
+    /// Whether an entry passes the tests that the MDT alone decides. What cannot be told is left to the other tests.
+    pub fn passes_by_mdt(&self, entry: &mut impl Facts) -> bool {
+        let passes = |test: &Test| !test.is_of_mdt() || test.passes(entry, self.now).unwrap_or(true);
+        self.tests.iter().all(passes)
+    }
+
+    /// Whether what the OSTs know of files matters: sizes, and when they were written.
+    pub fn needs_sizes(&self) -> bool {
+        self.format.needs_sizes() || self.tests.iter().any(Test::needs_sizes)
     }
 
     /// Whether an entry passes the tests that cost nothing, so that it is worth looking at the others.

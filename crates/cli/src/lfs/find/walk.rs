@@ -22,13 +22,15 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::{FileType, Mode, OFlags, RawDir};
-use sheen_wire::{Errno, FileKind};
+use sheen_wire::{Errno, FileKind, entries};
 
 use super::{
     entry::{Asking, Entry, Place, errno},
     facts::Facts,
     query::Query,
 };
+
+mod told;
 
 /// Subtrees and batches that wait for a thread.
 const WAITING_MAX: usize = 4096;
@@ -195,6 +197,10 @@ struct Worker<'a> {
     values: Vec<u8>,
     /// For directories.
     read: Vec<u8>,
+    /// For those that tell of their entries.
+    room: Option<told::Room>,
+    /// For a name.
+    name: Vec<u8>,
 }
 
 impl<'a> Worker<'a> {
@@ -203,13 +209,15 @@ impl<'a> Worker<'a> {
             query,
             shared,
             to,
-            asking: Asking::new(query.wants_birth(), query.lazy),
+            asking: Asking::new(query.wants_birth(), query.lazy).with_sizes(query.needs_sizes()),
             alone,
             own: Vec::new(),
             lines: Vec::new(),
             since: Instant::now(),
             values: Vec::new(),
             read: Vec::with_capacity(READ_BYTES),
+            room: None,
+            name: Vec::new(),
         }
     }
 
@@ -246,7 +254,7 @@ impl<'a> Worker<'a> {
             Ok(known) => known,
             Err(e) => return self.failed(path, e, depth),
         };
-        self.look(Place::path(path, Some(kind), follow), depth);
+        self.look(Place::path(path, Some(kind), follow), None, depth);
         if kind == FileKind::Dir && depth < self.query.max_depth {
             self.descend(path, follow, depth + 1);
         }
@@ -260,6 +268,9 @@ impl<'a> Worker<'a> {
             Ok(fd) => Arc::new(Dir { fd, prefix: prefix(path.to_bytes()) }),
             Err(e) => return self.failed(path, errno(e), depth),
         };
+        if self.descend_told(&dir, path, depth) {
+            return;
+        }
         let mut buffer = std::mem::take(&mut self.read);
         let mut entries = RawDir::new(&dir.fd, buffer.spare_capacity_mut());
         let (mut seen, mut ordered) = (Vec::new(), Vec::new());
@@ -268,7 +279,7 @@ impl<'a> Worker<'a> {
                 Ok(entry) if matches!(entry.file_name().to_bytes(), b"." | b"..") => {}
                 Ok(entry) if self.alone => {
                     let (name, kind) = (entry.file_name(), kind(entry.file_type()));
-                    ordered.extend(self.kept(&dir, name, kind, depth).map(|work| (name.to_owned(), work)));
+                    ordered.extend(self.kept(&dir, name, kind, None, depth).map(|work| (name.to_owned(), work)));
                 }
                 Ok(entry) => self.found(&dir, entry.file_name(), kind(entry.file_type()), depth, &mut seen),
                 Err(e) => {
@@ -282,19 +293,30 @@ impl<'a> Worker<'a> {
         }
         self.read = buffer;
         self.batch(&dir, &seen, depth);
-        // The first name is taken first.
+        self.take_in_order(ordered);
+    }
+
+    /// What is left to do of a directory's entries, the first name first.
+    fn take_in_order(&mut self, mut ordered: Vec<(CString, Work)>) {
         ordered.sort_unstable_by(|(a, _), (b, _)| b.cmp(a));
         self.own.extend(ordered.into_iter().map(|(_, work)| work));
     }
 
     /// What is left to do of an entry of a directory, for one thread alone. It is looked at now, since the client fetches attributes
     /// ahead of one who asks for them in the directory's own order, but printed later, in the order of names.
-    fn kept(&mut self, dir: &Dir, name: &CStr, kind: Option<FileKind>, depth: u32) -> Option<Work> {
+    fn kept(
+        &mut self,
+        dir: &Dir,
+        name: &CStr,
+        kind: Option<FileKind>,
+        told: Option<&entries::Entry<'_>>,
+        depth: u32,
+    ) -> Option<Work> {
         if kind.is_none_or(|kind| kind == FileKind::Dir) {
             return Some(Work::Tree { path: dir.path(name), kind, depth });
         }
         let others = std::mem::take(&mut self.lines);
-        self.examine(dir.place(name, kind), depth);
+        self.examine(dir.place(name, kind), told, depth);
         let lines = std::mem::replace(&mut self.lines, others);
         (!lines.is_empty()).then_some(Work::Lines(lines))
     }
@@ -302,15 +324,11 @@ impl<'a> Worker<'a> {
     /// An entry of a directory, for one thread of several: subtrees are left to whoever comes, other entries gather in `seen`.
     fn found(&mut self, dir: &Arc<Dir>, name: &CStr, kind: Option<FileKind>, depth: u32, seen: &mut Vec<Seen>) {
         if kind.is_none_or(|kind| kind == FileKind::Dir) {
-            let tree = Work::Tree { path: dir.path(name), kind, depth };
-            if let Err(tree) = self.shared.offer(tree) {
-                self.own.push(tree);
-            }
-            return;
+            return self.leave_tree(dir, name, kind, depth);
         }
         let place = dir.place(name, kind);
         if self.query.is_free() {
-            return self.look(place, depth);
+            return self.look(place, None, depth);
         }
         if !self.query.is_worth_it(&mut Entry::new(place, self.asking, &mut self.values)) {
             return;
@@ -328,26 +346,34 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// Leaves a subtree to whoever comes.
+    fn leave_tree(&mut self, dir: &Dir, name: &CStr, kind: Option<FileKind>, depth: u32) {
+        let tree = Work::Tree { path: dir.path(name), kind, depth };
+        if let Err(tree) = self.shared.offer(tree) {
+            self.own.push(tree);
+        }
+    }
+
     fn batch(&mut self, dir: &Dir, entries: &[Seen], depth: u32) {
         for (name, kind) in entries {
             if self.shared.is_stopped() {
                 return;
             }
-            self.look(dir.place(name, *kind), depth);
+            self.look(dir.place(name, *kind), None, depth);
         }
     }
 
     /// Prints an entry if it is what is looked for.
-    fn look(&mut self, place: Place<'_>, depth: u32) {
-        self.examine(place, depth);
+    fn look(&mut self, place: Place<'_>, told: Option<&entries::Entry<'_>>, depth: u32) {
+        self.examine(place, told, depth);
         self.send_if_due();
     }
 
-    fn examine(&mut self, place: Place<'_>, depth: u32) {
+    fn examine(&mut self, place: Place<'_>, told: Option<&entries::Entry<'_>>, depth: u32) {
         if depth < self.query.min_depth {
             return;
         }
-        let mut entry = Entry::new(place, self.asking, &mut self.values);
+        let mut entry = Entry::new(place, self.asking, &mut self.values).told(told);
         let looked = self.query.matches(&mut entry).and_then(|matches| {
             if matches && !is_skipped(&entry, self.query.skip) {
                 self.query.format.write(&mut entry, &mut self.lines)?;
@@ -380,7 +406,8 @@ impl<'a> Worker<'a> {
         let path = path.to_string_lossy();
         match (e, depth) {
             (e, 0) => self.send(Output::Failed(format!("lfs: failed for '{path}': {e}"), e)),
-            (Errno::ENOENT, _) => {}
+            // A directory that is removed and made again all the time is not the one that was read.
+            (Errno::ENOENT | Errno::ESTALE, _) => {}
             (e, _) => self.send(Output::Failed(format!("lfs find: cannot look at '{path}': {e} ({})", e.0), e)),
         }
     }

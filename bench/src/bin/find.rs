@@ -1,0 +1,216 @@
+//! `lfs find` against find(1): entries of a tree by size, and by size and stripe count, on a mount that knows nothing and on one that
+//! was searched twice by find(1) before.
+//!
+//! `find [--rounds 5] [--entries 200000] [--only lo|tcp] [--json FILE]`. The tree has 500 files in each directory, of four sizes, striped
+//! over one, two and four OSTs; every file was written. Before each cold search the file system is mounted anew (over `lo` the servers start anew with it). Ratios
+//! are formed within a round: the time of find(1) over that of `lfs find`. What is found is counted, and must be what was made.
+//!
+//! find(1) has no test of stripes: with `-exec lfs getstripe -c` it would start a process for each file. So it is given the size alone, and has
+//! the less to do.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Write},
+    path::Path,
+    process::{Command, ExitCode, Stdio},
+    thread,
+    time::Instant,
+};
+
+use clap::Parser;
+use serde_json::json;
+use sheen_bench::{
+    cluster::{Cluster, Place, Plan},
+    report::{Options, Progress, Table, program},
+    stats::{median, range},
+};
+
+/// Files in a directory.
+const FILES: usize = 500;
+/// What a file holds more than the one before it, of [`SIZES`] in turn; the first is empty.
+const STEP_BYTES: usize = 1500;
+const SIZES: usize = 4;
+/// Stripes of the directories' files, in turn.
+const STRIPES: [&str; 4] = ["1", "1", "2", "4"];
+/// Searches are for files of more bytes: those of the two larger sizes.
+const LARGE_BYTES: usize = 2000;
+/// And of so many stripes: those in one of four directories.
+const WANTED_STRIPES: &str = "2";
+/// Processes that make the tree.
+const MAKERS: usize = 4;
+
+/// lfs find against find(1), by size and stripe count, on a cold and on a warm mount
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    options: Options,
+    /// Files of the tree
+    #[arg(long, default_value_t = 200_000)]
+    entries: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Search {
+    Find,
+    Size,
+    Both,
+    Stripes,
+}
+
+impl Search {
+    const ALL: [Search; 4] = [Search::Find, Search::Size, Search::Both, Search::Stripes];
+
+    fn name(self) -> &'static str {
+        match self {
+            Search::Find => "find -type f -size +2000c",
+            Search::Size => "lfs find -type f -size +2000c",
+            Search::Both => "lfs find -type f -size +2000c --stripe-count 2",
+            Search::Stripes => "lfs find -type f --stripe-count 2",
+        }
+    }
+
+    /// How many files it must find in so many directories.
+    fn found(self, dirs: usize) -> usize {
+        let large = FILES / SIZES * 2;
+        let wanted = (0..dirs).filter(|dir| STRIPES[dir % STRIPES.len()] == WANTED_STRIPES).count();
+        match self {
+            Search::Find | Search::Size => dirs * large,
+            Search::Both => wanted * large,
+            Search::Stripes => wanted * FILES,
+        }
+    }
+
+    fn command(self, cluster: &Cluster, at: &Path) -> Command {
+        let mut command = match self {
+            Search::Find => Command::new("find"),
+            _ => cluster.sheen.command(["lfs", "find"]),
+        };
+        command.arg(at).args(["-type", "f"]);
+        if self != Search::Stripes {
+            command.args(["-size", &format!("+{LARGE_BYTES}c")]);
+        }
+        if matches!(self, Search::Both | Search::Stripes) {
+            command.args(["--stripe-count", WANTED_STRIPES]);
+        }
+        command
+    }
+}
+
+/// Times of a search over the rounds, in seconds, and the requests of the last one.
+#[derive(Default)]
+struct Times {
+    took: Vec<f64>,
+    requests: String,
+}
+
+impl Times {
+    fn add(&mut self, search: Search, cluster: &Cluster, dirs: usize) -> io::Result<()> {
+        let before = cluster.requests()?;
+        self.took.push(seconds(search, cluster, dirs)?);
+        self.requests = cluster.requests()?.since(&before).render_requests();
+        Ok(())
+    }
+}
+
+fn main() -> ExitCode {
+    program(run)
+}
+
+fn run() -> io::Result<()> {
+    let args = Args::parse();
+    let place = Place::claim(&args.options.base, "find", &args.options.sheen)?;
+    let columns = ["search", "mount", "seconds (min–max)", "times as fast as find (min–max)", "requests to servers"];
+    let mut table = Table::new(&columns);
+    for (name, lo) in [("lo", true), ("tcp", false)] {
+        if args.options.wants(name) {
+            let cluster = Cluster::up(&place, Plan { name, osts: 4, mounts: 1, lo, threads: args.options.threads })?;
+            let dirs = args.entries.div_ceil(FILES).max(STRIPES.len());
+            make(&cluster, dirs)?;
+            measure(&args, &cluster, dirs, &mut table)?;
+        }
+    }
+    table.finish(&args.options)
+}
+
+fn make(cluster: &Cluster, dirs: usize) -> io::Result<()> {
+    let root = cluster.mounts[0].join("tree");
+    fs::create_dir(&root)?;
+    let progress = Progress::new(dirs);
+    let from = |maker: usize| (maker..dirs).step_by(MAKERS);
+    let content = vec![b'x'; STEP_BYTES * SIZES];
+    let fill = |dir: usize| -> io::Result<()> {
+        let at = root.join(format!("d{dir}"));
+        fs::create_dir(&at)?;
+        cluster.setstripe(&at, &["-c", STRIPES[dir % STRIPES.len()]])?;
+        for file in 0..FILES {
+            File::create(at.join(format!("file{file}")))?.write_all(&content[..file % SIZES * STEP_BYTES])?;
+        }
+        progress.step("making files", || Ok(()))
+    };
+    thread::scope(|scope| {
+        let makers: Vec<_> = (0..MAKERS).map(|maker| scope.spawn(move || from(maker).try_for_each(fill))).collect();
+        makers
+            .into_iter()
+            .try_for_each(|maker| maker.join().unwrap_or_else(|_| Err(io::Error::other("a thread ended"))))
+    })
+}
+
+fn measure(args: &Args, cluster: &Cluster, dirs: usize, table: &mut Table) -> io::Result<()> {
+    let (mut cold, mut warm): ([Times; 4], [Times; 4]) = Default::default();
+    let progress = Progress::new(args.options.rounds as usize * (cold.len() + 1));
+    for _ in 0..args.options.rounds {
+        for (search, times) in Search::ALL.into_iter().zip(&mut cold) {
+            progress.step(&format!("{}, {}, cold", cluster.plan.name, search.name()), || {
+                cluster.remount(0)?;
+                times.add(search, cluster, dirs)
+            })?;
+        }
+        progress.step(&format!("{}, warm", cluster.plan.name), || {
+            for _ in 0..2 {
+                seconds(Search::Find, cluster, dirs)?;
+            }
+            Search::ALL.into_iter().zip(&mut warm).try_for_each(|(search, times)| times.add(search, cluster, dirs))
+        })?;
+    }
+    drop(progress);
+    for (pass, all) in [("cold", &cold), ("warm", &warm)] {
+        for (search, times) in Search::ALL.into_iter().zip(all) {
+            let ratios: Vec<f64> = all[0].took.iter().zip(&times.took).map(|(theirs, ours)| theirs / ours).collect();
+            row(table, (search, pass), cluster, dirs, times, &ratios);
+        }
+    }
+    Ok(())
+}
+
+fn row(table: &mut Table, what: (Search, &str), cluster: &Cluster, dirs: usize, times: &Times, ratios: &[f64]) {
+    let spread = |values: &[f64]| {
+        let (low, high) = range(values);
+        format!("{:.2} ({low:.2}–{high:.2})", median(values))
+    };
+    let (search, pass) = what;
+    let ratio = if search == Search::Find { String::new() } else { spread(ratios) };
+    let name = cluster.plan.name;
+    table.row(
+        vec![format!("{}, {pass}", search.name()), name.into(), spread(&times.took), ratio, times.requests.clone()],
+        json!({
+            "search": search.name(), "pass": pass, "mount": name, "files": dirs * FILES,
+            "seconds": median(&times.took), "ratio": median(ratios),
+        }),
+    );
+}
+
+/// How long a search takes, if it finds what it must.
+fn seconds(search: Search, cluster: &Cluster, dirs: usize) -> io::Result<f64> {
+    let mut command = search.command(cluster, &cluster.mounts[0].join("tree"));
+    let began = Instant::now();
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let mut out = Vec::new();
+    child.stdout.take().map_or(Ok(0), |mut stdout| stdout.read_to_end(&mut out))?;
+    let status = child.wait()?;
+    let took = began.elapsed().as_secs_f64();
+    let (found, wanted) = (out.iter().filter(|b| **b == b'\n').count(), search.found(dirs));
+    if !status.success() || found != wanted {
+        return Err(io::Error::other(format!("{command:?}: {status}, {found} found instead of {wanted}")));
+    }
+    Ok(took)
+}
