@@ -6,6 +6,7 @@ use sheen_wire::{
     Errno, Fid, Result, control,
     ldlm::{Policy, Resource, bits},
     mds::{Reply, Request},
+    mirror,
 };
 
 use crate::{Caller, Client, locks::LockRef, mdc, stats::Op};
@@ -74,6 +75,10 @@ impl Client {
         change.end(&answer);
         if answer.is_ok() && name.starts_with(LAYOUT_PREFIX) {
             Box::pin(self.edited(fid)).await;
+            let other = (name == mirror::XATTR).then(|| mirror::Change::decode(value).ok()?.other()).flatten();
+            if let Some(other) = other {
+                Box::pin(self.edited(other)).await;
+            }
         }
         mdc::done(answer?)
     }
