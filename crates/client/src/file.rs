@@ -12,7 +12,10 @@ use std::{
     fmt,
     sync::{
         Arc, OnceLock, Weak,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU32, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
 };
 
@@ -143,16 +146,21 @@ impl Inode {
     /// The lock on LAYOUT is lost, or somebody edits the layout.
     pub(crate) fn outdate(&self) {
         let mut place = self.place.write();
-        self.changes.fetch_add(1, Relaxed);
+        self.changes.fetch_add(1, Release);
         if let Place::Settled(layout) | Place::Held(layout) = &*place {
             *place = Place::Past(layout.clone());
         }
     }
 
-    /// How often the layout may have become another one.
+    /// How often the layout may have become another one. Who asks before it looks the layout up, and again later, has missed nothing: it
+    /// is counted before the layout can be seen to be outdated.
     pub(crate) fn changes(&self) -> u64 {
-        let _place = self.place.read();
-        self.changes.load(Relaxed)
+        self.changes.load(Acquire)
+    }
+
+    /// Whether the file was mirrored when it was last heard of.
+    pub(crate) fn is_mirrored(&self) -> bool {
+        self.known().is_some_and(|layout| layout.is_mirrored())
     }
 
     /// The layout by which the inode is known again.

@@ -121,7 +121,7 @@ impl Layout {
         let changed = self.changed(components)?;
         // Another mirror may be the one to write to now: writers have to ask.
         let chosen_anew = changed.is_mirrored() && marks.iter().any(|m| m.flags & flags::STALE != 0);
-        Ok(if chosen_anew { changed.as_read_only() } else { changed })
+        Ok(if chosen_anew { changed.into_read_only() } else { changed })
     }
 
     /// The header of a layout whose components may be added and deleted.

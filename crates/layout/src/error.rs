@@ -148,7 +148,7 @@ impl LayoutError {
             LayoutError::InactiveOst(_) => EREMOTEIO,
             LayoutError::NoSpace => Errno::ENOSPC,
             LayoutError::Mirrored | LayoutError::Outdated(_) => Errno::EBUSY,
-            LayoutError::LastFresh => EUCLEAN,
+            LayoutError::LastFresh => Errno::EUCLEAN,
             _ => Errno::EINVAL,
         }
     }
@@ -156,8 +156,6 @@ impl LayoutError {
 
 /// Linux's EREMOTEIO: Lustre's answer to `-o` with an inactive OST.
 const EREMOTEIO: Errno = Errno(121);
-/// Linux's EUCLEAN: Lustre's answer to whoever declares the last mirror stale.
-const EUCLEAN: Errno = Errno(117);
 
 impl From<LayoutError> for Errno {
     fn from(e: LayoutError) -> Errno {

@@ -275,7 +275,7 @@ impl Layout {
     }
 
     /// The same with its mirrors in the state in which writers have to ask.
-    pub(crate) fn as_read_only(self) -> Layout {
+    pub(crate) fn into_read_only(self) -> Layout {
         let read_only = |c: Composite| Composite { flags: c.flags & !Composite::STATE | Composite::READ_ONLY, ..c };
         Layout::assemble(self.composite().cloned().map(read_only), self.components().to_vec())
     }

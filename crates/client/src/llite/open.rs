@@ -156,7 +156,9 @@ impl Client {
 
     /// Says whether the pages that the kernel may have of a file are under locks.
     fn note_pages(&self, file: &OpenFile) {
-        let guarded = file.cached() && self.cache.data.get(file.fid()).is_some_and(|data| data.is_guarded());
+        let data = self.cache.data.get(file.fid()).filter(|data| file.cached() && data.is_guarded());
+        // Pages of a mirrored file go with its layout. Those of before it was mirrored do not.
+        let guarded = data.is_some_and(|data| data.has_holes() || !file.inode.is_mirrored());
         file.keep_cache.store(guarded, Relaxed);
     }
 
@@ -178,7 +180,7 @@ impl Client {
     async fn empty(&self, opened: &Opened) -> Result<Option<Arc<Layout>>> {
         let Some(layout) = self.layout_of(&opened.entry.attr, opened.entry.layout.as_ref())? else { return Ok(None) };
         let layout = self.place_for_cutting(opened.entry.attr.fid, layout, 0).await?;
-        self.lov.truncate(&layout, 0).await?;
+        self.cut(opened.entry.attr.fid, layout.clone(), 0).await?;
         Ok(Some(layout))
     }
 

@@ -89,7 +89,7 @@ impl Client {
     }
 
     /// The objects' part. Of a mirrored file that is brought up to date meanwhile, once more.
-    async fn cut(&self, fid: Fid, mut layout: Arc<Layout>, size: u64) -> Result<()> {
+    pub(super) async fn cut(&self, fid: Fid, mut layout: Arc<Layout>, size: u64) -> Result<()> {
         for _ in 0..AGAIN_MAX {
             let guard = if is_settled(&layout) { None } else { self.layout_lock(fid) };
             let guarded = guard.is_some();

@@ -100,7 +100,7 @@ fn mirrors_come_and_go() {
     assert_eq!(rest.generation(), three.generation() + 1);
     assert_eq!((ids(&gone), gone.generation(), gone.is_mirrored()), (vec![65537], 1, false));
     assert_eq!((gone.fid(), gone.locate(0).unwrap().object), (OTHER, Fid::new(7, 1)));
-    assert_eq!(rest.split(3, OTHER).unwrap_err().errno(), Errno(117), "the last fresh one");
+    assert_eq!(rest.split(3, OTHER).unwrap_err().errno(), Errno::EUCLEAN, "the last fresh one");
     let (last, stale) = rest.split(2, OTHER).unwrap();
     assert_eq!((last.composite().unwrap().flags, last.is_mirrored(), last.takes_writes()), (0, false, true));
     assert!(stale.is_fresh(), "by itself it is what it is");

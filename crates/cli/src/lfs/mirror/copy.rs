@@ -165,6 +165,8 @@ fn copy(tool: &mut Tool, path: &Path, source: &File, targets: &[File], size: u64
         }
     }
     progress.end(tool);
+    // What was read may not be durable yet, and must not be less so than its copies.
+    source.sync_all().map_err(Errno::from)?;
     for target in targets {
         target.set_len(size).map_err(Errno::from)?;
         target.sync_all().map_err(Errno::from)?;

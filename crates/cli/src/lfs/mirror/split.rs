@@ -138,15 +138,12 @@ fn split(
     };
     let done = split_into(tool, path, mirror, target.as_deref());
     done.map_err(|e| {
-        let (path, last) = (path.display(), e == LAST_FRESH);
+        let (path, last) = (path.display(), e == Errno::EUCLEAN);
         let why = if last { ": the other mirrors are stale; resync the file first" } else { "" };
         tool.complain(format_args!("lfs mirror {command}: cannot split '{path}': {e}{why}"));
         e
     })
 }
-
-/// EUCLEAN.
-const LAST_FRESH: Errno = Errno(117);
 
 fn split_into(tool: &Tool, path: &Path, mirror: u16, target: Option<&Path>) -> Result<()> {
     let Some(target) = target else { return change(tool, path, &Change::Split { mirror, into: None }) };

@@ -20,9 +20,6 @@ use super::{
 
 /// Bytes that are read at a time.
 const CHUNK_BYTES: usize = 4 << 20;
-/// What the real tool exits with where a mirror is stale, and where two differ.
-const ESTALE: Errno = Errno(116);
-const EUCLEAN: Errno = Errno(117);
 
 const OPTIONS: getopt::Spec = getopt::Spec {
     short: "ho:v",
@@ -80,7 +77,7 @@ fn file(tool: &mut Tool, path: &Path, only: &[u16], verbose: bool) -> Result<()>
     for chunk in chunks(&layout) {
         let seen = compare(tool, path, &layout, only, chunk, verbose);
         verdict = verdict.and(seen);
-        if !matches!(verdict, Ok(()) | Err(ESTALE | EUCLEAN)) {
+        if !matches!(verdict, Ok(()) | Err(Errno::ESTALE | Errno::EUCLEAN)) {
             let why = verdict.err().unwrap_or(Errno::EIO);
             tool.complain(format_args!("lfs verify: cannot read '{}': {why}", path.display()));
             break;
@@ -132,15 +129,19 @@ fn compare(
             let other = rest.iter().find(|other| other.1 != first.1).unwrap_or(first);
             let chunk = format!("[{start:#x}, {end:#x})").replace("[0x0,", "[0,");
             tool.complain(format_args!(
-                "lfs verify: chunk {chunk} has different checksum value on mirror {}:{:x} and mirror {}:{:x}: {EUCLEAN}",
-                first.0, first.1, other.0, other.1
+                "lfs verify: chunk {chunk} has different checksum value on mirror {}:{:x} and mirror {}:{:x}: {}",
+                first.0,
+                first.1,
+                other.0,
+                other.1,
+                Errno::EUCLEAN
             ));
         }
         _ => {}
     }
     match (stale.is_empty(), differ) {
-        (false, _) => Err(ESTALE),
-        (true, true) => Err(EUCLEAN),
+        (false, _) => Err(Errno::ESTALE),
+        (true, true) => Err(Errno::EUCLEAN),
         (true, false) => Ok(()),
     }
 }
