@@ -12,7 +12,10 @@ use std::{
     fmt,
     sync::{
         Arc, OnceLock, Weak,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU32, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
 };
 
@@ -60,6 +63,8 @@ pub(crate) struct Inode {
     pub(crate) intents: tokio::sync::Mutex<()>,
     /// The MDT was restarted since it sent the layout.
     unsure: AtomicBool,
+    /// How often [`Inode::outdate`] was called.
+    changes: AtomicU64,
     /// Permission bits as last heard of.
     pub(crate) perm: AtomicU32,
     /// This client took its last name away: nobody needs what is written to it.
@@ -90,6 +95,8 @@ pub struct OpenFile {
     pub(crate) keep_cache: AtomicBool,
     /// The group's lock that was taken through it.
     pub(crate) group: Mutex<Group>,
+    /// The mirror that it is; 0: it is the file.
+    mirror: AtomicU32,
 }
 
 impl Inode {
@@ -140,11 +147,21 @@ impl Inode {
     /// The lock on LAYOUT is lost, or somebody edits the layout.
     pub(crate) fn outdate(&self) {
         let mut place = self.place.write();
-        if let Place::Settled(layout) | Place::Held(layout) = &*place
-            && !layout.is_plain()
-        {
+        self.changes.fetch_add(1, Release);
+        if let Place::Settled(layout) | Place::Held(layout) = &*place {
             *place = Place::Past(layout.clone());
         }
+    }
+
+    /// How often the layout may have become another one. Who asks before it looks the layout up, and again later, has missed nothing: it
+    /// is counted before the layout can be seen to be outdated.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Acquire)
+    }
+
+    /// Whether the file was mirrored when it was last heard of.
+    pub(crate) fn is_mirrored(&self) -> bool {
+        self.known().is_some_and(|layout| layout.is_mirrored())
     }
 
     /// The layout by which the inode is known again.
@@ -169,13 +186,14 @@ impl Inode {
     }
 }
 
-/// Whether a file's layout can have become another one: objects have come, and none has gone.
+/// Whether a file's layout can have become another one: objects have come, and none has gone, but with their mirrors.
 fn goes_on(from: &Layout, to: &Layout) -> bool {
-    if from.is_plain() || to.is_plain() {
+    if to.is_plain() {
         return from == to;
     }
-    let objects: FxHashSet<Fid> = to.stripes().iter().map(|s| s.object).collect();
-    from.stripes().iter().all(|s| objects.contains(&s.object))
+    let objects: FxHashSet<Fid> = to.all_objects().map(|s| s.object).collect();
+    let is_there = |layout: &Layout| layout.stripes().iter().all(|s| objects.contains(&s.object));
+    if from.is_mirrored() { from.mirrors().iter().any(|m| is_there(m)) } else { is_there(from) }
 }
 
 impl fmt::Debug for OpenFile {
@@ -234,11 +252,21 @@ impl OpenFile {
             lost: AtomicBool::new(false),
             keep_cache: AtomicBool::new(false),
             group: Mutex::default(),
+            mirror: AtomicU32::new(0),
         }
     }
 
     pub(crate) fn handle(&self) -> u64 {
         self.handle.load(Relaxed)
+    }
+
+    /// The mirror that it is; 0: it is the file.
+    pub(crate) fn mirror(&self) -> u16 {
+        self.mirror.load(Relaxed) as u16
+    }
+
+    pub(crate) fn set_mirror(&self, id: u16) {
+        self.mirror.store(u32::from(id), Relaxed);
     }
 
     /// ESTALE if the MDT has lost the file: its objects belong to nobody, so nothing may be written to them and nothing be promised.

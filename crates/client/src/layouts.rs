@@ -1,8 +1,8 @@
 //! Decoded layouts by file, of those that are settled ([`is_settled`]).
 //!
 //! A settled layout does not change any more, and a FID is never used twice; so an entry is right until it leaves to make room, or
-//! until the MDT is restarted: that may have forgotten a layout which it had not committed, and give the file another one. (Only an
-//! administrator who edits components changes it: of a composite one this client hears if it has a lock on LAYOUT.)
+//! until the MDT is restarted: that may have forgotten a layout which it had not committed, and give the file another one. (Only its
+//! owner who edits components, or gives the file a mirror, changes it: of that this client hears if it has a lock on LAYOUT.)
 //!
 //! A layout that will change when it is written somewhere, [`crate::file::Inode`] knows for open files, under that lock.
 
@@ -18,12 +18,17 @@ use bytes::Bytes;
 use lru::LruCache;
 use parking_lot::Mutex;
 use rustc_hash::FxBuildHasher;
-use sheen_layout::Layout;
+use sheen_layout::{Layout, codec::Magic};
 use sheen_wire::{Errno, Fid, Result};
 
-/// Whether a layout stays as it is: it is not composite, or all of it has objects and it does not end.
+/// Whether a layout stays as it is: it is not composite, or all of it has objects and it does not end. What is mirrored does not.
 pub fn is_settled(layout: &Layout) -> bool {
-    layout.is_plain() || layout.end() == u64::MAX && layout.missing(0, u64::MAX).is_none()
+    layout.is_plain() || !layout.is_mirrored() && layout.end() == u64::MAX && layout.missing(0, u64::MAX).is_none()
+}
+
+/// Whether encoded layouts are of components.
+fn is_composite(bytes: &[u8]) -> bool {
+    matches!(Magic::of(bytes), Ok(Magic::CompV1 | Magic::Sel))
 }
 
 /// Whether a layout is at least as new as another one of the same file. Generations count up, and begin again some day.
@@ -55,7 +60,9 @@ impl Layouts {
     /// EIO: the bytes are no layout. EOPNOTSUPP: a layout that this version cannot follow.
     pub fn decode(&self, fid: Fid, bytes: &Bytes) -> Result<Arc<Layout>> {
         let kept = self.get(fid);
-        if let Some(layout) = kept.as_ref().filter(|layout| layout.is_plain()) {
+        // A plain file may have become a mirrored one.
+        let is_plain = |layout: &&Arc<Layout>| layout.is_plain() && !is_composite(bytes);
+        if let Some(layout) = kept.as_ref().filter(is_plain) {
             return Ok(layout.clone());
         }
         let layout = Layout::decode(bytes).map_err(|e| {
@@ -78,12 +85,9 @@ impl Layouts {
         Ok(layout)
     }
 
-    /// Forgets a file's layout, if it is one that could have been edited.
+    /// Forgets a file's layout: it may have been edited.
     pub fn forget(&self, fid: Fid) {
-        let mut kept = self.kept.lock();
-        if kept.peek(&fid).is_some_and(|layout| !layout.is_plain()) {
-            kept.pop(&fid);
-        }
+        self.kept.lock().pop(&fid);
     }
 
     /// Forgets all.

@@ -115,7 +115,13 @@ impl Layout {
         if makes_stale && !self.mirror_ids().into_iter().any(|id| is_fresh(&components, id)) {
             return Err(LayoutError::LastFresh);
         }
-        if marks.is_empty() { Err(LayoutError::NoComponent) } else { self.changed(components) }
+        if marks.is_empty() {
+            return Err(LayoutError::NoComponent);
+        }
+        let changed = self.changed(components)?;
+        // Another mirror may be the one to write to now: writers have to ask.
+        let chosen_anew = changed.is_mirrored() && marks.iter().any(|m| m.flags & flags::STALE != 0);
+        Ok(if chosen_anew { changed.into_read_only() } else { changed })
     }
 
     /// The header of a layout whose components may be added and deleted.

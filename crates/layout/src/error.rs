@@ -125,6 +125,15 @@ pub enum LayoutError {
     /// The last mirror that has all data cannot be declared stale.
     #[error("no other mirror would be left that is up to date")]
     LastFresh,
+    /// A layout with one mirror.
+    #[error("the file is not mirrored")]
+    NotMirrored,
+    /// No mirror has that id, or it is not fit for this.
+    #[error("there is no mirror {0} to be used")]
+    NoMirror(u16),
+    /// The layout was changed, or the file written, since a resync began.
+    #[error("the file was changed since generation {0} of its layout")]
+    Outdated(u32),
     /// A component that has its objects already, or never has any.
     #[error("component {0:#x} takes no objects")]
     NotWanting(u32),
@@ -138,8 +147,8 @@ impl LayoutError {
             LayoutError::Unsupported(_) => Errno::EOPNOTSUPP,
             LayoutError::InactiveOst(_) => EREMOTEIO,
             LayoutError::NoSpace => Errno::ENOSPC,
-            LayoutError::Mirrored => Errno::EBUSY,
-            LayoutError::LastFresh => EUCLEAN,
+            LayoutError::Mirrored | LayoutError::Outdated(_) => Errno::EBUSY,
+            LayoutError::LastFresh => Errno::EUCLEAN,
             _ => Errno::EINVAL,
         }
     }
@@ -147,8 +156,6 @@ impl LayoutError {
 
 /// Linux's EREMOTEIO: Lustre's answer to `-o` with an inactive OST.
 const EREMOTEIO: Errno = Errno(121);
-/// Linux's EUCLEAN: Lustre's answer to whoever declares the last mirror stale.
-const EUCLEAN: Errno = Errno(117);
 
 impl From<LayoutError> for Errno {
     fn from(e: LayoutError) -> Errno {

@@ -2,15 +2,16 @@
 //!
 //! A plain layout is one [`Component`] that covers the whole file. A composite one is several behind a header ([`Composite`]): each
 //! covers a range, and gets its objects when it is first written into. Mirrors follow each other in one list; bytes are mapped
-//! through one of them ([`Layout::mirror`]).
+//! through one of them: each is a layout of its own ([`Layout::mirrors`]), and the layout of the whole file maps through the fresh one
+//! that readers prefer, or the first fresh one: the only one that there is where the file is being written.
 //!
 //! Invariant: a layout has at least one component.
 
-use std::{collections::BTreeSet, fmt};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use sheen_wire::Fid;
 
-use crate::{LayoutError, POOL_NAME_MAX, SEL_UNIT, STRIPE_SIZE_UNIT, STRIPES_MAX, flags, map::Index};
+use crate::{LayoutError, POOL_NAME_MAX, SEL_UNIT, STRIPE_SIZE_UNIT, STRIPES_MAX, flags, map::Index, mirror};
 
 /// How a component's stripes hold its bytes, as Lustre's `lmm_pattern` bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -147,7 +148,11 @@ pub struct Layout {
     composite: Option<Composite>,
     /// One in a plain layout.
     components: Vec<Component>,
-    /// What mapping needs of them; follows from them.
+    /// Each mirror by itself, where there are several; follows from the components.
+    mirrors: Vec<Arc<Layout>>,
+    /// The mirror through which bytes are mapped.
+    mapped: Option<u16>,
+    /// What mapping needs of it; follows from the components.
     index: Index,
 }
 
@@ -173,8 +178,20 @@ impl Layout {
 
     /// Of at least one component, exactly one where there is no `composite`.
     pub(crate) fn assemble(composite: Option<Composite>, components: Vec<Component>) -> Layout {
-        let index = Index::of(composite.as_ref(), &components);
-        Layout { composite, components, index }
+        let mirrors = mirror::views(composite.as_ref(), &components);
+        let mapped = mirror::mapped(composite.as_ref(), &mirrors);
+        let index = Index::of(composite.as_ref(), &components, mapped);
+        Layout { composite, components, mirrors, mapped, index }
+    }
+
+    /// [`Layout::mirrors`].
+    pub(crate) fn views(&self) -> &[Arc<Layout>] {
+        &self.mirrors
+    }
+
+    /// The components through which bytes are mapped.
+    fn mapped_components(&self) -> impl Iterator<Item = &Component> {
+        self.components.iter().filter(|c| self.mapped.is_none_or(|id| c.mirror_id() == id))
     }
 
     /// What mapping needs.
@@ -189,12 +206,13 @@ impl Layout {
     }
 
     /// Whether a file of this layout can be read and written through [`Layout::map`]: RAID0 everywhere but for a beginning
-    /// on the MDT ([`Layout::mdt_end`]), and one mirror. Components without objects are fine, see [`Layout::missing`].
+    /// on the MDT ([`Layout::mdt_end`]), in each mirror. Components without objects are fine, see [`Layout::missing`].
     ///
     /// # Errors
-    /// [`LayoutError::Unsupported`] (EOPNOTSUPP): mirrored, foreign, released. EINVAL: malformed.
+    /// [`LayoutError::Unsupported`] (EOPNOTSUPP): foreign, released. EINVAL: malformed.
     pub fn check_usable(&self) -> Result<(), LayoutError> {
-        check_usable(self.composite.as_ref(), &self.components)
+        mirror::check(self.composite.as_ref(), &self.mirrors)?;
+        check_components(self.composite.is_some(), self.mapped_components())
     }
 
     /// The header of a composite layout.
@@ -217,16 +235,17 @@ impl Layout {
         self.composite.as_ref().map_or(u32::from(self.layout_gen()), |c| c.layout_gen)
     }
 
-    /// Where it ends: writing there is ENODATA. `u64::MAX` if it does not end. Of a mirrored one where the last mirror ends.
+    /// Where it ends: writing there is ENODATA. `u64::MAX` if it does not end. Of a mirrored one where the first of its mirrors ends.
     pub fn end(&self) -> u64 {
-        self.components.last().map_or(0, |c| c.end)
+        match &self.mirrors[..] {
+            [] => self.components.last().map_or(0, |c| c.end),
+            mirrors => mirrors.iter().map(|m| m.end()).min().unwrap_or(0),
+        }
     }
 
     /// Ids of its mirrors, in order: 0 alone where there is only one that was never mirrored.
     pub fn mirror_ids(&self) -> Vec<u16> {
-        let mut ids: Vec<u16> = self.components.iter().map(Component::mirror_id).collect();
-        ids.dedup();
-        ids
+        mirror::mirror_ids(&self.components)
     }
 
     /// One mirror as a layout of its own, through which bytes can be mapped. `None`: there is none with that id.
@@ -266,8 +285,8 @@ impl Layout {
         self.first().fid
     }
 
-    /// All objects that there are: by component, then in stripe order. Their positions are what mapping calls stripes. In a
-    /// plain layout, the file's stripes.
+    /// The objects through which bytes are mapped: by component, then in stripe order. Their positions are what mapping calls stripes.
+    /// In a plain layout, the file's stripes. Those of all mirrors are [`Layout::all_objects`].
     pub fn stripes(&self) -> &[Stripe] {
         match &self.composite {
             Some(_) => self.index.stripes(),
@@ -279,7 +298,7 @@ impl Layout {
     pub fn component_of(&self, stripe: usize) -> Option<usize> {
         let mut first = 0;
         self.components.iter().position(|c| {
-            first += c.objects().len();
+            first += if self.mapped.is_none_or(|id| c.mirror_id() == id) { c.objects().len() } else { 0 };
             stripe < first
         })
     }
@@ -356,13 +375,13 @@ pub(crate) fn pattern_of(stripes: &[Stripe]) -> Pattern {
     if osts.len() < stripes.len() { Pattern::RAID0_OVERSTRIPED } else { Pattern::RAID0 }
 }
 
-/// [`Layout::check_usable`].
-pub(crate) fn check_usable(composite: Option<&Composite>, components: &[Component]) -> Result<(), LayoutError> {
-    if composite.is_some_and(|c| c.mirror_count > 1) {
-        return Err(LayoutError::Unsupported("mirrored"));
-    }
+/// [`Layout::check_usable`] of the components of one mirror.
+pub(crate) fn check_components<'a>(
+    composite: bool,
+    components: impl Iterator<Item = &'a Component>,
+) -> Result<(), LayoutError> {
     let mut expected = 0;
-    for (i, c) in components.iter().enumerate() {
+    for (i, c) in components.enumerate() {
         if c.start != expected {
             return Err(LayoutError::Gap { start: c.start, expected });
         }
@@ -371,10 +390,10 @@ pub(crate) fn check_usable(composite: Option<&Composite>, components: &[Componen
         }
         expected = c.end;
         match c.pattern {
-            Pattern::MDT if i == 0 && composite.is_some() => check_no_objects(c)?,
+            Pattern::MDT if i == 0 && composite => check_no_objects(c)?,
             Pattern::RAID0 | Pattern::RAID0_OVERSTRIPED if c.is_extension() => check_no_objects(c)?,
             Pattern::RAID0 | Pattern::RAID0_OVERSTRIPED => {
-                let needs_objects = composite.is_none() || c.is_instantiated();
+                let needs_objects = !composite || c.is_instantiated();
                 if needs_objects && c.stripes.is_empty() {
                     return Err(LayoutError::Malformed("it has no objects"));
                 }

@@ -10,7 +10,8 @@
 //! 5. [`Layout::map`]: which bytes of the file lie where ([`map`]);
 //! 6. [`Layout::missing`], [`Layout::wanting`], [`Layout::instantiate`]: a component gets its objects when it is first written into
 //!    ([`instantiate`]), after [`Layout::grow`] if it grows by itself ([`grow`]); components are added and deleted, their flags
-//!    changed ([`edit`]).
+//!    changed ([`edit`]);
+//! 7. mirrors are chosen, become stale and fresh again, come and go (`mirror`: [`Layout::mirrors`] and what follows it).
 //!
 //! Invariants: bytes from users and peers are refused with a [`LayoutError`], never a panic; what was decoded encodes to the
 //! same bytes.
@@ -24,6 +25,7 @@ pub mod instantiate;
 pub mod layout;
 pub mod lmv;
 pub mod map;
+mod mirror;
 pub mod place;
 pub mod resolve;
 pub mod spec;

@@ -6,7 +6,7 @@
 //!
 //! Stripes are positions in [`Layout::stripes`]. What lies in components without objects maps to nothing: it is a hole to readers,
 //! and [`Layout::missing`] to writers. Bytes on the MDT ([`Layout::mdt_end`]) map to nothing either. A layout that is not usable
-//! ([`Layout::check_usable`]) maps nothing at all.
+//! ([`Layout::check_usable`]) maps nothing at all. Of a mirrored layout one mirror is mapped.
 //!
 //! Nothing here allocates but the index that a layout is given when it is made. Offsets are below 2^63.
 
@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use sheen_wire::{Fid, ost::OBJECT_SIZE_MAX};
 
-use crate::{Component, Composite, Count, Layout, STRIPE_SIZE_UNIT, STRIPES_MAX, Stripe, layout::check_usable};
+use crate::{Component, Composite, Count, Layout, STRIPE_SIZE_UNIT, STRIPES_MAX, Stripe, layout::check_components};
 
 /// Largest size of any file: what `off_t` can say.
 pub const FILE_SIZE_MAX: u64 = i64::MAX as u64;
@@ -105,11 +105,14 @@ impl Divisor {
 }
 
 impl Index {
-    pub(crate) fn of(composite: Option<&Composite>, components: &[Component]) -> Index {
+    /// `mirror`: the one to map through, where there are several.
+    pub(crate) fn of(composite: Option<&Composite>, components: &[Component], mirror: Option<u16>) -> Index {
         let mut extents = Vec::new();
         let mut first = 0;
-        let usable = check_usable(composite, components).is_ok();
-        for (component, c) in components.iter().enumerate() {
+        let of_mirror = |c: &&Component| mirror.is_none_or(|id| c.mirror_id() == id);
+        let several = composite.is_some_and(|c| c.mirror_count > 1) && mirror.is_none();
+        let usable = !several && check_components(composite.is_some(), components.iter().filter(of_mirror)).is_ok();
+        for (component, c) in components.iter().enumerate().filter(|(_, c)| of_mirror(c)) {
             let count = c.objects().len();
             if usable && c.start < c.end {
                 extents.push(Extent {
@@ -125,7 +128,8 @@ impl Index {
             }
             first += count;
         }
-        let flat = composite.is_some().then(|| components.iter().flat_map(Component::objects).copied().collect());
+        let mapped = components.iter().filter(of_mirror);
+        let flat = composite.is_some().then(|| mapped.flat_map(Component::objects).copied().collect());
         Index { extents, stripes: flat.unwrap_or_default() }
     }
 
@@ -327,9 +331,8 @@ impl Layout {
     /// As long as it is not known how many objects a component gets, they are taken to be enough. Of a mirrored one, what all
     /// mirrors hold.
     pub fn max_file_size(&self) -> u64 {
-        if self.composite().is_some_and(|c| c.mirror_count > 1) {
-            let mirrors = self.mirror_ids().into_iter().filter_map(|id| self.mirror(id));
-            return mirrors.map(|mirror| mirror.max_file_size()).min().unwrap_or(0);
+        if self.is_mirrored() {
+            return self.mirrors().iter().map(|mirror| mirror.max_file_size()).min().unwrap_or(0);
         }
         let extents = &self.index().extents;
         let cut = extents.iter().find(|e| e.file_size_max < e.end);

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use sheen_layout::{Asked, Component, Count, Holds, Ost, Placer, Spec, Stripe, Wanted, WantedLayout, resolve_asked};
-use sheen_namespace::{Ask, Env};
+use sheen_namespace::{Ask, ClientId, Env};
 use sheen_rt::Instant;
 use sheen_wire::{Errno, Fid, Result, StatFs, Time};
 
@@ -102,6 +102,14 @@ impl Env for MdtEnv<'_> {
             _ => view.len().max(1),
         };
         eligible.any(|ost| fits(ost, bytes.div_ceil(stripes as u64)))
+    }
+
+    fn is_up(&self, ost: u32) -> bool {
+        self.mdt.osts.connected(ost).is_some()
+    }
+
+    fn locks(&self, fid: Fid) -> Vec<(ClientId, u64)> {
+        self.mdt.locks.of_clients(fid)
     }
 
     fn statfs(&self, files: u64) -> StatFs {

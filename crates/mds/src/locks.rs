@@ -26,7 +26,7 @@ use std::sync::{Arc, Weak};
 
 use rustc_hash::FxHashSet;
 use sheen_lockd::{Local, Lockd};
-use sheen_namespace::{Done, Nameless};
+use sheen_namespace::{ClientId, Done, Nameless};
 use sheen_rpc::Export;
 use sheen_rt::Rt;
 use sheen_wire::ast::Grant;
@@ -82,6 +82,13 @@ impl Locks {
     /// Whether a client may have opened the file without asking.
     pub fn may_be_open(&self, fid: Fid) -> bool {
         self.server.resource_locks(Resource::bits(fid)).iter().any(|info| info.lock.policy.overlaps(&OPEN))
+    }
+
+    /// What of an inode clients have locks on, by their exports' numbers.
+    pub fn of_clients(&self, fid: Fid) -> Vec<(ClientId, u64)> {
+        let held = self.server.resource_locks(Resource::bits(fid));
+        let part = |policy| if let Policy::Bits { bits, .. } = policy { bits } else { 0 };
+        held.into_iter().filter(|l| l.granted).map(|l| (ClientId(l.lock.client), part(l.lock.policy))).collect()
     }
 
     /// A listing does not wait for each inode in it; the client asks for what is missing. (Their names do not change: the directory would.)

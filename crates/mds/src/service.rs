@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use sheen_layout::Layout;
 use sheen_namespace::{ClientId, Done, NEED_COMMIT};
 use sheen_rpc::{BoxFuture, Export, Response, Service};
 use sheen_wire::ast::Grant;
 use sheen_wire::mds::{Answer, Call, Reply, Request};
-use sheen_wire::{Attr, Bulk, Errno, Fid, Mds, Result, StatFs};
+use sheen_wire::{Attr, Bulk, Errno, Fid, Mds, Result, StatFs, mirror};
 use tracing::error;
 
 use crate::commit::Goal;
@@ -137,6 +138,11 @@ impl Mdt {
         if let (Ok(_), Request::Sync { fid }) = (&result, &call.request) {
             Box::pin(self.sync(*fid)).await?;
         }
+        if let Ok(done) = &result
+            && let Some(fid) = chooses_mirrors(&call.request, done)
+        {
+            Box::pin(self.sync(Some(fid))).await?;
+        }
         result.map(|Done { reply, transno, touched, .. }| {
             let gone = locks::gone(&touched).chain(no_more).collect();
             let touched =
@@ -225,6 +231,20 @@ impl Mdt {
             error!("{}: {} failed: {fault}", self.name, request.op());
         }
         Ok(Executed { result, grants, change, dir })
+    }
+}
+
+/// The file of which a request changed the mirrors: which of them miss what is written next must not be forgotten in a restart, for
+/// the OSTs do not forget what was written. (Seldom: the first write after a resync.)
+fn chooses_mirrors(request: &Request, done: &Done) -> Option<Fid> {
+    let is_mirrored = |layout: &[u8]| Layout::decode(layout).is_ok_and(|layout| layout.is_mirrored());
+    match (request, &done.reply) {
+        _ if done.transno == 0 => None,
+        (Request::SetXattr { fid, name, .. }, _) if name == mirror::XATTR => Some(*fid),
+        (Request::LayoutIntent { fid, .. }, Reply::Entry(entry)) => {
+            entry.layout.as_ref().is_some_and(|layout| is_mirrored(layout)).then_some(*fid)
+        }
+        _ => None,
     }
 }
 

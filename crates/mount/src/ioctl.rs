@@ -1,4 +1,4 @@
-//! ioctl(2): group locks, advice, and entries of directories ([`sheen_wire::ioctl`]).
+//! ioctl(2): group locks, advice, entries of directories, and which mirror a file is ([`sheen_wire::ioctl`]).
 
 use bytes::Bytes;
 use sheen_client::{Caller, LockedAhead};
@@ -24,7 +24,7 @@ pub async fn run(fs: &Inner, who: &Caller, ioctl: &Ioctl, signal: Option<Signal>
     if ioctl.cmd == ioctl::ENTRIES && ioctl.flags & DIR != 0 {
         return entries(fs, who, ioctl).await;
     }
-    let known = matches!(ioctl.cmd, ioctl::GROUP_LOCK | ioctl::GROUP_UNLOCK | ioctl::LADVISE);
+    let known = matches!(ioctl.cmd, ioctl::GROUP_LOCK | ioctl::GROUP_UNLOCK | ioctl::LADVISE | ioctl::SET_MIRROR);
     if !known || ioctl.flags & DIR != 0 {
         return Err(Errno::ENOTTY);
     }
@@ -39,6 +39,10 @@ pub async fn run(fs: &Inner, who: &Caller, ioctl: &Ioctl, signal: Option<Signal>
         match ioctl.cmd {
             ioctl::GROUP_LOCK => fs.client.group_lock(&file, number(&ioctl.input)?, file.nonblocking()).await?,
             ioctl::GROUP_UNLOCK => fs.client.group_unlock(&file, number(&ioctl.input)?)?,
+            ioctl::SET_MIRROR => {
+                let id = u16::try_from(number(&ioctl.input)?).map_err(|_| Errno::EINVAL)?;
+                fs.client.use_mirror(&file, id).await?;
+            }
             _ => return advise(fs, &file, &ioctl.input).await,
         }
         Ok(Answer::Ioctl(Bytes::new()))

@@ -104,6 +104,14 @@ pub trait Env {
     fn has_room(&self, _component: &Component, _bytes: u64) -> bool {
         true
     }
+    /// Whether an OST can be reached.
+    fn is_up(&self, _ost: u32) -> bool {
+        true
+    }
+    /// The locks that clients have on the file, as [`sheen_wire::ldlm::bits`].
+    fn locks(&self, _fid: Fid) -> Vec<(ClientId, u64)> {
+        Vec::new()
+    }
     /// The answer to `StatFs`, given the number of inodes in use.
     fn statfs(&self, files: u64) -> StatFs;
     /// Whether clients may have opened the file by themselves, without a handle: one of them has a lock on
@@ -298,7 +306,7 @@ impl<S: Store> Namespace<S> {
                     let layout: bytes::Bytes = decode(&key, &value)?;
                     let layout = Layout::decode(&layout).map_err(|e| corrupt(e.to_string()))?;
                     // Of all components: those that were never written into have none.
-                    let objects = layout.stripes().iter().map(|s| (s.ost, s.object)).collect();
+                    let objects = layout.all_objects().map(|s| (s.ost, s.object)).collect();
                     out.push(Destroy { seqno: after, file: layout.fid(), objects });
                 }
             }

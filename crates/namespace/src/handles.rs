@@ -88,6 +88,12 @@ impl Handles {
         self.opens.contains_key(&fid)
     }
 
+    /// Whether a client of which `of` holds has the file open. Looks at all open files.
+    pub(crate) fn is_open_by(&self, fid: Fid, of: impl Fn(ClientId) -> bool) -> bool {
+        // The order is not to be seen.
+        self.is_open(fid) && self.files.values().any(|file| file.fid == fid && of(file.client))
+    }
+
     /// Handles of a client with their files, in order of opening.
     pub(crate) fn of(&self, client: ClientId) -> Vec<(u64, Fid)> {
         let handles = self.by_client.get(&client).into_iter().flatten();

@@ -1,7 +1,7 @@
 //! Which inodes a request is about: those that it names by FID and those behind the names that it gives. The service makes a request
 //! wait while others may still hold old views of one of them.
 
-use sheen_wire::{Fid, fid, mds::Request};
+use sheen_wire::{Fid, fid, mds::Request, mirror};
 
 use crate::{Namespace, Store};
 
@@ -22,6 +22,12 @@ impl<S: Store> Namespace<S> {
                 self.with_entry(*parent, name, f);
                 self.with_entry(*new_parent, new_name, f);
             }
+            SetXattr { fid, name, value, .. } => {
+                f(*fid);
+                if name == mirror::XATTR {
+                    mirror::Change::decode(value).ok().and_then(|change| change.other()).into_iter().for_each(f);
+                }
+            }
             TmpFile { parent, fid, .. } => {
                 f(*parent);
                 f(*fid);
@@ -33,7 +39,6 @@ impl<S: Store> Namespace<S> {
             | ReadLink { fid }
             | ReadDir { fid, .. }
             | GetXattr { fid, .. }
-            | SetXattr { fid, .. }
             | ListXattr { fid, .. }
             | RemoveXattr { fid, .. }
             | Paths { fid, .. }

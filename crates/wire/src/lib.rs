@@ -9,7 +9,7 @@
 //! * [`ast`]: what a target tells a client of its locks;
 //! * [`ldlm`]: locks, how they exclude each other and how they are named;
 //! * [`frame`]: how a message lies on a byte stream: fixed header, body, bulk, checksums;
-//! * [`control`], [`ioctl`], [`entries`]: what `lfs`, and programs, ask of a mount;
+//! * [`control`], [`ioctl`], [`entries`], [`mirror`]: what `lfs`, and programs, ask of a mount;
 //! * [`bulk`]: file data that travels beside a message without being copied into it.
 //!
 //! Invariants: every decoder takes arbitrary bytes and answers with an error, never a panic (fuzz targets in `fuzz/`);
@@ -27,6 +27,7 @@ pub mod ioctl;
 pub mod ldlm;
 pub mod mds;
 pub mod mgs;
+pub mod mirror;
 pub mod ost;
 pub mod protocol;
 

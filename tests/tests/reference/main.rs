@@ -24,6 +24,8 @@ const ORDER: &[&str] = &[
     "012-overstripe",
     "013-getstripe-flags",
     "014-dir-default",
+    "024-flr",
+    "026-flr-fresh",
     "031-errors",
     "034-blksize-size",
     "040-df",

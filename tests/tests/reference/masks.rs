@@ -12,7 +12,10 @@ const MASKS: &[(&str, &str)] = &[
     // FIDs of files and objects: sequences from 0x200000400 on. Smaller ones, such as those of old objects, are said exactly.
     (r"\[0x[2-9a-f][0-9a-f]{8,}:0x[0-9a-f]+:0x0\]", "[<fid>]"),
     (r"\b0x[2-9a-f][0-9a-f]{8,}:0x[0-9a-f]+:0x0", "<fid>"),
-    (r"(?m)^(lmm_(?:seq|object_id): +)0x[0-9a-f]+$", "${1}<id>"),
+    (r"(?m)^( *lmm_(?:seq|object_id): +)0x[0-9a-f]+$", "${1}<id>"),
+    // Checksums of random bytes.
+    (r"(?m)^(Mirror \d+:\t)0x[0-9a-f]+", "${1}<crc>"),
+    (r"\b(mirror \d+):[0-9a-f]{7,8}\b", "${1}:<crc>"),
     // A mount's instance (and no layout's magic), a client's uuid, an address.
     (r"(?m)^[0-9a-f]{16}$", "<instance>"),
     (r"-[0-9a-f]{16}\b", "-<instance>"),
@@ -56,6 +59,17 @@ static BLANKS: LazyLock<Regex> = LazyLock::new(|| regex(" +"));
 /// A row of getstripe's table: index, object, object, group.
 static OBJECT_ROW: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?m)^(\t *\S+)\t( *\d+)\t( *0x[0-9a-f]+)\t( *0x[0-9a-f]+)( \*)?$"));
+/// Of components and mirrors: which OSTs they are on. Files that have them are placed by the file system, seldom by the user. And what lies
+/// behind the header and the entries of two mirrors.
+static COMPONENTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+    let all = [
+        (r"(l_ost_idx: +)\d+(, l_fid)", "${1}#${2}"),
+        (r"(?m)^(      lmm_stripe_offset: )\d+$", "${1}#"),
+        (r"(?m)^(      - l_ost_idx: )\d+(\n        l_fid)", "${1}#${2}"),
+        (r"\b(lustre\.lov=0xd00bd60b[0-9a-f]{248})[0-9a-f]+", "${1}<parts>"),
+    ];
+    all.iter().map(|(r, to)| (regex(r), *to)).collect()
+});
 static ALL: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| MASKS.iter().map(|(r, to)| (regex(r), *to)).collect());
 
 fn regex(pattern: &str) -> Regex {
@@ -64,7 +78,8 @@ fn regex(pattern: &str) -> Regex {
 
 /// `text` without what varies; `placement` knows whose OSTs were chosen by the user and whose by the file system.
 pub fn mask(text: &str, command: &str, placement: &Placement) -> String {
-    let mut text = placement.mask(text, command);
+    let text = COMPONENTS.iter().fold(text.to_owned(), |text, (r, to)| r.replace_all(&text, *to).into_owned());
+    let mut text = placement.mask(&text, command);
     if command.starts_with("lfs find ") || command.starts_with("lfs getdirstripe -r ") {
         // In the order of directories, which depends on hashes.
         let mut lines: Vec<&str> = text.split_inclusive('\n').collect();

@@ -40,6 +40,12 @@ pub trait FileSystem {
     fn advise(&self, path: &Path, advice: &Ladvise) -> Result<Ladvise>;
     /// Does `work` while a file is locked for the group `gid`; `nowait`: EAGAIN where others are in the way.
     fn in_group(&self, path: &Path, gid: u64, nowait: bool, work: &mut dyn FnMut()) -> Result<()>;
+    /// Opens one mirror of a file, past all caches.
+    fn mirror(&self, path: &Path, id: u16, write: bool) -> Result<fs::File>;
+    /// Bytes of a file.
+    fn size(&self, path: &Path) -> Result<u64>;
+    /// Removes a file.
+    fn unlink(&self, path: &Path) -> Result<()>;
     /// Where Sheen is mounted.
     fn mounts(&self) -> Vec<PathBuf>;
 }
@@ -116,6 +122,25 @@ impl FileSystem for System {
         unsafe { ioctl(&file, call) }.map_err(errno)?;
         work();
         Ok(())
+    }
+
+    fn mirror(&self, path: &Path, id: u16, write: bool) -> Result<fs::File> {
+        let mode = if write { OFlags::RDWR } else { OFlags::RDONLY };
+        let flags = mode | OFlags::DIRECT | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::empty()).map_err(errno)?;
+        // SAFETY: the number says that its argument is read and how large it is, which is the size of a `u64`.
+        let call = unsafe { Setter::<{ sheen_wire::ioctl::SET_MIRROR }, u64>::new(u64::from(id)) };
+        // SAFETY: as above.
+        unsafe { ioctl(&file, call) }.map_err(errno)?;
+        Ok(file.into())
+    }
+
+    fn size(&self, path: &Path) -> Result<u64> {
+        fs::metadata(path).map(|m| m.len()).map_err(io_errno)
+    }
+
+    fn unlink(&self, path: &Path) -> Result<()> {
+        fs::remove_file(path).map_err(io_errno)
     }
 
     fn mounts(&self) -> Vec<PathBuf> {

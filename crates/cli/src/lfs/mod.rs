@@ -16,6 +16,7 @@ pub mod getopt;
 mod getstripe;
 mod group_lock;
 mod ladvise;
+mod mirror;
 mod numbers;
 mod path2fid;
 pub mod pool_list;
@@ -84,6 +85,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "path2fid", usage: usage::PATH2FID, run: path2fid::run },
     Command { name: "ladvise", usage: usage::LADVISE, run: ladvise::run },
     Command { name: "group_lock", usage: usage::GROUP_LOCK, run: group_lock::run },
+    Command { name: "mirror", usage: mirror::USAGE, run: mirror::run },
     Command { name: "setdirstripe", usage: setdirstripe::USAGE, run: setdirstripe::run },
     Command { name: "mkdir", usage: setdirstripe::MKDIR_USAGE, run: setdirstripe::mkdir },
     Command { name: "getdirstripe", usage: getdirstripe::USAGE, run: getdirstripe::run },

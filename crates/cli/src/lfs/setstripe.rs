@@ -54,34 +54,44 @@ struct Job {
     known: Option<(String, Result<Vec<Pool>>)>,
 }
 
+/// What `lfs mirror create` and `extend` take of the options.
+pub struct Mirrored {
+    /// The mirrors; `None` where none was asked for.
+    pub template: Option<Template>,
+    /// Of created files, before the umask.
+    pub mode: u32,
+    /// Pools that were named.
+    pub pools: Vec<String>,
+    /// The operands.
+    pub paths: Vec<PathBuf>,
+}
+
+/// Reads the options of `lfs mirror create` and `extend`. The exit code, where they are wrong, which was told.
+pub fn mirrored(tool: &mut Tool, args: &[OsString]) -> Result<Mirrored, i32> {
+    let (mut asked, paths) = read(tool, args)?;
+    let (mode, pools) = (asked.mode.unwrap_or(MODE_DEFAULT), std::mem::take(&mut asked.pools));
+    let template = match finish(tool, asked, &paths) {
+        Ok(Work::Composite(template)) => Some(template),
+        Ok(_) => None,
+        Err(wrong) => return Err(report(tool, wrong)),
+    };
+    Ok(Mirrored { template, mode, pools, paths })
+}
+
+/// Whether these pools are there where `path` lies or shall lie, with OSTs in them. What is wrong is not told.
+pub fn pools_exist(tool: &mut Tool, path: &Path, pools: &[String]) -> bool {
+    let Ok(mount) = ask_at::<MountInfo>(tool, path, control::MOUNT) else { return true };
+    let has = |known: &[Pool], name: &String| known.iter().any(|p| p.name == *name && !p.osts.is_empty());
+    // Where the MGS does not answer, the MDT knows.
+    pools.is_empty() || pool_list::pools_of(&mount).map_or(true, |known| pools.iter().all(|name| has(&known, name)))
+}
+
 /// Runs the command.
 pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
-    let mut asked = Call::default();
-    let mut paths = Vec::new();
-    for item in OPTIONS.parse(args) {
-        let done = match item {
-            Item::Option { id: "h", .. } => return tool.help(usage::SETSTRIPE),
-            Item::Option { id, value, next } => {
-                asked.option(id, value.as_deref().map(text), args.get(next).map_or("(null)", |a| text(a)))
-            }
-            Item::Operand(path) => {
-                paths.push(PathBuf::from(path));
-                Ok(())
-            }
-            Item::Unrecognized(arg) => {
-                Err(Wrong::Call(format!("lfs setstripe: unrecognized option '{}'", arg.display())))
-            }
-        };
-        if let Err(wrong) = done {
-            return report(tool, wrong);
-        }
-    }
-    if paths.is_empty() {
-        return report(tool, call("FILE must be specified"));
-    }
-    if asked.xattr {
-        tool.complain(format_args!("lfs setstripe setstripe: xattr has been specified for non-foreign layout"));
-    }
+    let (mut asked, paths) = match read(tool, args) {
+        Ok(read) => read,
+        Err(code) => return code,
+    };
     let (mode, pools) = (asked.mode.unwrap_or(MODE_DEFAULT), std::mem::take(&mut asked.pools));
     let mut job = match finish(tool, asked, &paths) {
         Ok(work) => Job { work, mode, pools, known: None },
@@ -94,6 +104,37 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         }
     }
     code
+}
+
+/// Options and operands. The exit code, where they are wrong, which was told.
+fn read(tool: &mut Tool, args: &[OsString]) -> Result<(Call, Vec<PathBuf>), i32> {
+    let mut asked = Call::default();
+    let mut paths = Vec::new();
+    for item in OPTIONS.parse(args) {
+        let done = match item {
+            Item::Option { id: "h", .. } => return Err(tool.help(usage::SETSTRIPE)),
+            Item::Option { id, value, next } => {
+                asked.option(id, value.as_deref().map(text), args.get(next).map_or("(null)", |a| text(a)))
+            }
+            Item::Operand(path) => {
+                paths.push(PathBuf::from(path));
+                Ok(())
+            }
+            Item::Unrecognized(arg) => {
+                Err(Wrong::Call(format!("lfs setstripe: unrecognized option '{}'", arg.display())))
+            }
+        };
+        if let Err(wrong) = done {
+            return Err(report(tool, wrong));
+        }
+    }
+    if paths.is_empty() {
+        return Err(report(tool, call("FILE must be specified")));
+    }
+    if asked.xattr {
+        tool.complain(format_args!("lfs setstripe setstripe: xattr has been specified for non-foreign layout"));
+    }
+    Ok((asked, paths))
 }
 
 fn report(tool: &mut Tool, wrong: Wrong) -> i32 {
@@ -292,7 +333,7 @@ fn not_opened(tool: &mut Tool, path: &Path, e: Errno) -> Errno {
 }
 
 /// Makes the file without a layout and says where; follows links to where it shall be.
-fn create(fs: &dyn FileSystem, path: &Path, mode: u32) -> Result<PathBuf> {
+pub fn create(fs: &dyn FileSystem, path: &Path, mode: u32) -> Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         if path.as_os_str().is_empty() {

@@ -325,6 +325,19 @@ impl FileSystem for Fake {
         Ok(children.filter_map(|p| p.file_name()).map(OsString::from).collect())
     }
 
+    fn mirror(&self, path: &Path, _: u16, _: bool) -> Result<std::fs::File> {
+        self.resolve(path)?;
+        Err(Errno::ENOTTY)
+    }
+
+    fn size(&self, path: &Path) -> Result<u64> {
+        self.resolve(path).map(|_| 0)
+    }
+
+    fn unlink(&self, path: &Path) -> Result<()> {
+        self.nodes.borrow_mut().remove(&absolute(path)).map(|_| ()).ok_or(Errno::ENOENT)
+    }
+
     fn advise(&self, path: &Path, advice: &Ladvise) -> Result<Ladvise> {
         let Ladvise { advice: what, mode, flags, start, last, .. } = advice;
         self.note(path, &format!("{what} mode {mode} flags {flags} {start}..={last}"))?;

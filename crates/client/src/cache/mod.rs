@@ -33,7 +33,7 @@ use sheen_wire::{
 use crate::{
     Invalidate,
     file::OpenFiles,
-    layouts::Layouts,
+    layouts::{Layouts, is_settled},
     locks::{Flush, LockTable, Owner},
     mdc::Kept,
     writeback::Writeback,
@@ -299,8 +299,8 @@ impl MdtLocks {
 }
 
 impl MdtLocks {
-    /// Where LAYOUT of a file goes, others may give it objects where there are none now. The kernel's pages go that are holes for
-    /// that; who reads them meanwhile still reads by the layout of before, for the MDT hears only afterwards.
+    /// Where LAYOUT of a file goes, others may give it objects where there are none now, or mirrors. The kernel's pages go that are holes for
+    /// want of objects or of a mirror; and all of an open file of whose layout nobody thought that it could change. Who reads them meanwhile still reads by the layout of before, for the MDT hears only afterwards.
     fn drop_layout(&self, flush: &Flush) -> Option<BoxFuture<'static, ()>> {
         if flush.bits() & bits::LAYOUT == 0 || flush.gone {
             return None;
@@ -308,7 +308,10 @@ impl MdtLocks {
         let ((files, layouts), fid) = (self.opened.get()?, flush.resource.fid);
         layouts.forget(fid);
         let data = self.cache.data.get(fid);
-        let Some((data, dropped)) = data.and_then(|data| Some((data.clone(), self.cache.flush_holes(&data)?))) else {
+        let settled = files.last_layout(fid).is_some_and(|layout| is_settled(&layout));
+        let flush =
+            |data: &Arc<FileData>| if settled { self.cache.flush_pages(data) } else { self.cache.flush_holes(data) };
+        let Some((data, dropped)) = data.and_then(|data| Some((data.clone(), flush(&data)?))) else {
             files.outdate(fid);
             return None;
         };

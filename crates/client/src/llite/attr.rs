@@ -35,8 +35,10 @@ impl Client {
         let cleared = self.layouts.cleared();
         let sure = file.filter(|f| !f.is_unsure());
         let known = sure.and_then(|f| f.inode.settled()).or_else(|| self.layouts.get(fid));
-        // The answer brings no lock on what it leaves out. Components may be edited.
-        let known = known.filter(|layout| layout.is_plain());
+        // The answer brings no lock on what it leaves out. Components may be edited, and mirrors come: of the latter this client hears
+        // if it has the file open, or the lock.
+        let hears = || sure.is_some() || self.layout_lock(fid).is_some();
+        let known = known.filter(|layout| layout.is_plain() && hears());
         let mut told = self.ask_attr(fid, known.is_some()).await?;
         if known.is_some() {
             if self.layouts.cleared() != cleared {

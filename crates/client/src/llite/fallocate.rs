@@ -2,7 +2,7 @@
 
 use sheen_wire::{Errno, Result, mds::flags, ost::Allocate};
 
-use super::place::Placed;
+use super::{mirrors::AGAIN_MAX, place::Placed};
 use crate::{
     Client, OpenFile,
     stats::Op,
@@ -33,15 +33,25 @@ impl Client {
             ZERO_KEEP => Allocate::ZeroRange { keep_size: true },
             _ => return Err(Errno::EOPNOTSUPP),
         };
-        let Placed { layout, guard } = match mode {
-            // Where there are no objects there is a hole already.
-            Allocate::PunchHole => self.place(file).await?.ok_or(Errno::EIO)?,
-            _ => self.place_for_writing(file, offset, len, false).await?,
-        };
-        file.note_write();
-        let change = self.cache.change(&[file.fid()], true);
-        let (answer, _) = self.under(file.fid(), guard, self.lov.allocate(&layout, mode, offset, len)).await;
-        change.end(&answer);
-        answer
+        for _ in 0..AGAIN_MAX {
+            let changes = file.inode.changes();
+            let Placed { layout, guard } = match mode {
+                // Where there are no objects there is a hole already.
+                Allocate::PunchHole => match self.place(file).await?.ok_or(Errno::EIO)? {
+                    placed if placed.layout.takes_writes() => placed,
+                    _ => self.place_for_writing(file, offset, len, false).await?,
+                },
+                _ => self.place_for_writing(file, offset, len, false).await?,
+            };
+            file.note_write();
+            let change = self.cache.change(&[file.fid()], true);
+            let (answer, _) = self.under(file.fid(), guard, self.lov.allocate(&layout, mode, offset, len)).await;
+            change.end(&answer);
+            answer?;
+            if !self.is_overtaken(file, &layout, changes).await? {
+                return Ok(());
+            }
+        }
+        Err(Errno::EIO)
     }
 }

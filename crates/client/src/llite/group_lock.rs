@@ -133,7 +133,8 @@ impl Client {
     /// who waits for a group waits for a program.
     async fn place_whole(&self, file: &OpenFile) -> Result<Arc<Layout>> {
         let placed = self.place(file).await?.ok_or(Errno::EINVAL)?;
-        if placed.layout.missing(0, u64::MAX).is_none() {
+        // Of mirrors one: others would be read without its locks.
+        if !placed.layout.needs_intent(0, u64::MAX) {
             return Ok(placed.layout);
         }
         drop(placed);

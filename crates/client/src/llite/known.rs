@@ -190,8 +190,9 @@ impl Client {
         let Some(layout) = layout else {
             return Some(self.entry_attr(*attr, self.inode_lock_again(attr.fid, lock.cookie()), Some(Vec::new())));
         };
-        let cookies = self.lov.all_locked(layout)?;
-        let objects = self.lov.lock_again(layout, &cookies)?;
+        let layout = self.lov.readable(layout);
+        let cookies = self.lov.all_locked(&layout)?;
+        let objects = self.lov.lock_again(&layout, &cookies)?;
         let merged = self.cache.meta.lock().get(attr.fid)?.merged?;
         Some(self.entry_attr(merged, self.inode_lock_again(attr.fid, lock.cookie()), Some(objects)))
     }
@@ -278,7 +279,16 @@ impl Client {
             let lock = told.lock.and_then(|cookie| self.inode_lock_again(told.attr.fid, cookie));
             return Ok(self.entry_attr(told.attr, lock, Some(Vec::new())));
         };
-        let look = Look { layout: &layout, lock: self.locks_sizes(told.attr.fid) };
+        let lock = self.locks_sizes(told.attr.fid);
+        if layout.is_mirrored() {
+            let look = |mirror: Arc<Layout>| async move {
+                let seen = self.lov.look(&[Look { layout: &mirror, lock }]).await.pop().unwrap_or(Err(Errno::EIO))?;
+                Ok((mirror, seen))
+            };
+            let (mirror, seen) = Box::pin(self.lov.from_any(&layout, look)).await?;
+            return Ok(self.merged(&told, &mirror, &seen));
+        }
+        let look = Look { layout: &layout, lock };
         let seen = Box::pin(self.lov.look(&[look])).await.pop().unwrap_or(Err(Errno::EIO))?;
         Ok(self.merged(&told, &layout, &seen))
     }
@@ -301,7 +311,7 @@ impl Client {
 
     async fn all_looked_at(&self, all: Vec<Result<Told>>, lock: impl Fn(Fid) -> bool) -> Vec<Result<EntryAttr>> {
         let layouts: Vec<Option<Arc<Layout>>> =
-            all.iter().map(|told| told.as_ref().ok().and_then(|told| told.layout.clone())).collect();
+            all.iter().map(|told| Some(self.lov.readable(told.as_ref().ok()?.layout.as_ref()?))).collect();
         let looks: Vec<Look<'_>> = all
             .iter()
             .zip(&layouts)
@@ -333,7 +343,8 @@ impl Client {
         lov::merge(&mut attr, layout, &seen.objects);
         let lock = told.lock.and_then(|cookie| self.inode_lock_again(attr.fid, cookie));
         let objects = seen.locks.as_ref().and_then(|cookies| self.lov.lock_again(layout, cookies));
-        let objects = objects.filter(|_| lock.as_ref().is_some_and(|lock| guards(lock, Some(layout))));
+        let objects =
+            objects.filter(|_| lock.as_ref().is_some_and(|lock| guards(lock, told.layout.as_deref().or(Some(layout)))));
         if let (Some(_), Some(objects), Some(token)) = (&lock, &objects, &told.token) {
             let mut meta = self.cache.meta.lock();
             // What is lost without being asked for is dropped from the cache after it is lost.

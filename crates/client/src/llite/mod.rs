@@ -16,6 +16,7 @@ mod link;
 mod list;
 mod lock;
 mod lookup;
+mod mirrors;
 mod open;
 mod place;
 mod read;

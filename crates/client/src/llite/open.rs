@@ -6,6 +6,7 @@
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use bytes::Bytes;
+use sheen_layout::Layout;
 use sheen_wire::{
     Errno, Fid, Result,
     mds::{Entry, Reply, Request, flags},
@@ -109,7 +110,8 @@ impl Client {
             let change = self.cache.change(&[told.attr.fid], true);
             let emptied = self.empty(opened).await;
             change.end(&emptied);
-            emptied?;
+            let layout = emptied?;
+            return self.completed(Told { layout, ..told }).await;
         }
         self.completed(told).await
     }
@@ -154,7 +156,9 @@ impl Client {
 
     /// Says whether the pages that the kernel may have of a file are under locks.
     fn note_pages(&self, file: &OpenFile) {
-        let guarded = file.cached() && self.cache.data.get(file.fid()).is_some_and(|data| data.is_guarded());
+        let data = self.cache.data.get(file.fid()).filter(|data| file.cached() && data.is_guarded());
+        // Pages of a mirrored file go with its layout. Those of before it was mirrored do not.
+        let guarded = data.is_some_and(|data| data.has_holes() || !file.inode.is_mirrored());
         file.keep_cache.store(guarded, Relaxed);
     }
 
@@ -172,12 +176,12 @@ impl Client {
         Ok(Opened { file, entry, created })
     }
 
-    /// Cuts all objects to nothing, after the MDT did its part of O_TRUNC.
-    async fn empty(&self, opened: &Opened) -> Result<()> {
-        match self.layout_of(&opened.entry.attr, opened.entry.layout.as_ref())? {
-            Some(layout) => self.lov.truncate(&layout, 0).await,
-            None => Ok(()),
-        }
+    /// Cuts all objects to nothing, after the MDT did its part of O_TRUNC. The layout since.
+    async fn empty(&self, opened: &Opened) -> Result<Option<Arc<Layout>>> {
+        let Some(layout) = self.layout_of(&opened.entry.attr, opened.entry.layout.as_ref())? else { return Ok(None) };
+        let layout = self.place_for_cutting(opened.entry.attr.fid, layout, 0).await?;
+        self.cut(opened.entry.attr.fid, layout.clone(), 0).await?;
+        Ok(Some(layout))
     }
 
     /// Closes the file again where what completes its open fails.

@@ -65,9 +65,13 @@ impl Client {
         if file.is_unsure() {
             Box::pin(self.ask_whether_it_is_there(file)).await?;
         }
-        match self.place_known(file)? {
-            Some(placed) => Ok(Some(placed)),
-            None => Box::pin(self.ask_place(file)).await,
+        let placed = match self.place_known(file)? {
+            Some(placed) => Some(placed),
+            None => Box::pin(self.ask_place(file)).await?,
+        };
+        match placed {
+            Some(placed) if file.mirror() != 0 => self.through(file, placed).map(Some),
+            placed => Ok(placed),
         }
     }
 
@@ -188,15 +192,18 @@ impl Client {
     /// # Errors
     /// ENODATA: the layout ends before that. As [`Client::place`] and [`Client::ask_objects`]; EIO: the file has no layout.
     pub(crate) async fn place_for_writing(&self, file: &OpenFile, offset: u64, len: u64, page: bool) -> Result<Placed> {
+        if file.mirror() != 0 {
+            return Box::pin(self.place_in_mirror(file, offset, len)).await;
+        }
         let held = if page && !file.is_unsure() { file.inode.held() } else { None };
-        if let Some(layout) = held.filter(|layout| layout.missing(offset, len).is_none() && offset < layout.end()) {
+        if let Some(layout) = held.filter(|layout| !layout.needs_intent(offset, len) && offset < layout.end()) {
             file.check_not_lost()?;
             return Ok(Placed { layout, guard: self.layout_lock(file.fid()) });
         }
         for _ in 0..INTENTS_MAX {
             // The MDT gives a file its layout when it is opened for writing.
             let placed = self.place(file).await?.ok_or(Errno::EIO)?;
-            if placed.layout.missing(offset, len).is_none() {
+            if !placed.layout.needs_intent(offset, len) {
                 return if len > 0 && offset >= placed.layout.end() { Err(Errno::ENODATA) } else { Ok(placed) };
             }
             drop(placed);
@@ -206,10 +213,10 @@ impl Client {
         Err(Errno::EIO)
     }
 
-    /// Objects for what is to be written, unless another write has asked for them meanwhile.
+    /// Objects for what is to be written, and one mirror to write them to, unless another write has asked for them meanwhile.
     pub(crate) async fn intend(&self, file: &OpenFile, offset: u64, len: u64, page: bool) -> Result<()> {
         let turn = file.inode.intents.lock().await;
-        let there = self.place_known(file)?.is_some_and(|placed| placed.layout.missing(offset, len).is_none());
+        let there = self.place_known(file)?.is_some_and(|placed| !placed.layout.needs_intent(offset, len));
         if there {
             return Ok(());
         }

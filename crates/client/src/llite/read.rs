@@ -5,7 +5,10 @@ use std::pin::pin;
 use sheen_layout::Layout;
 use sheen_wire::{Bulk, Errno, Result, bulk::BULK_BYTES_MAX, mds::flags};
 
-use super::place::Placed;
+use super::{
+    mirrors::{AGAIN_MAX, MirrorRead},
+    place::Placed,
+};
 use crate::{
     Client, OpenFile, ReadData, ReadRefs,
     cache::data::{PATIENCE, Reading},
@@ -60,7 +63,7 @@ impl Client {
             return Err(Errno::EBADF);
         }
         file.note_read();
-        let (fid, len) = (file.fid(), len.min(BULK_BYTES_MAX) as u64);
+        let (fid, len, pages) = (file.fid(), len.min(BULK_BYTES_MAX) as u64, pages && file.mirror() == 0);
         // Before the layout is looked up, for this client itself may ask for objects meanwhile, and writes there.
         let mut reading = pages.then(|| self.cache.data.reading(fid));
         let placed = match &mut reading {
@@ -74,6 +77,10 @@ impl Client {
             }
             return Ok(ReadData { bulk: Bulk::new(), live: None, refs: ReadRefs::default() });
         };
+        if layout.is_mirrored() {
+            let read = MirrorRead { file, offset, len, in_place };
+            return Box::pin(self.read_again(read, Placed { layout, guard }, reading)).await;
+        }
         let work = pin!(async {
             let refs = match reading {
                 Some(reading) => self.read_locks(&layout, offset, len, reading).await?,
@@ -91,9 +98,37 @@ impl Client {
         Ok(read)
     }
 
+    /// Reads a mirrored file; once more where its layout may have become another one meanwhile.
+    async fn read_again(&self, what: MirrorRead<'_>, placed: Placed, reading: Option<Reading>) -> Result<ReadData> {
+        let (file, pages) = (what.file, reading.is_some());
+        let (mut placed, mut reading) = (placed, reading);
+        for left in (0..AGAIN_MAX).rev() {
+            let (changes, guarded) = (file.inode.changes(), placed.guard.is_some());
+            let layout = placed.layout.clone();
+            let (mut read, guard) = self.read_mirrored(&what, placed, reading.take()).await?;
+            if left > 0 && guarded && guard.is_none() && self.is_overtaken(file, &layout, changes).await? {
+                reading = pages.then(|| self.cache.data.reading(file.fid()));
+                placed = self.place(file).await?.ok_or(Errno::EIO)?;
+                continue;
+            }
+            if pages {
+                self.keep_holes(&mut read.refs, guard);
+            }
+            self.stats.record(Op::ReadBytes, read.len() as u64);
+            return Ok(read);
+        }
+        Err(Errno::EIO)
+    }
+
     /// The locks under which the kernel may keep a range of a file, in use; or, while one of the file's locks is being given up, none:
     /// the kernel is told to drop what it read as often as somebody does so.
-    async fn read_locks(&self, layout: &Layout, offset: u64, len: u64, mut reading: Reading) -> Result<ReadRefs> {
+    pub(super) async fn read_locks(
+        &self,
+        layout: &Layout,
+        offset: u64,
+        len: u64,
+        mut reading: Reading,
+    ) -> Result<ReadRefs> {
         if reading.is_unlocked() {
             return Ok(ReadRefs::new(Vec::new(), reading));
         }

@@ -1,5 +1,8 @@
 //! lseek(2) with SEEK_DATA and SEEK_HOLE.
 
+use std::sync::Arc;
+
+use sheen_layout::Layout;
 use sheen_wire::{Errno, Result};
 
 use super::place::Placed;
@@ -13,6 +16,7 @@ impl Client {
     pub async fn lseek(&self, file: &OpenFile, offset: u64, what: Seek) -> Result<u64> {
         let _timer = self.stats.time(Op::Seek);
         let Placed { layout, guard } = self.place(file).await?.ok_or(Errno::ENXIO)?;
-        self.under(file.fid(), guard, self.lov.seek(&layout, offset, what)).await.0
+        let seek = |layout: Arc<Layout>| async move { self.lov.seek(&layout, offset, what).await };
+        self.under(file.fid(), guard, Box::pin(self.lov.from_any(&layout, seek))).await.0
     }
 }

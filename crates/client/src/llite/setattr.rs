@@ -9,6 +9,7 @@ use sheen_wire::{
     mds::{Entry, NO_HANDLE, Request, SetAttr, flags},
 };
 
+use super::mirrors::AGAIN_MAX;
 use crate::{Caller, Client, EntryAttr, OpenFile, layouts::is_settled, mdc, stats::Op};
 
 /// S_ISUID, S_ISGID and the group's x, which together with S_ISGID makes the bit mean what it says.
@@ -35,6 +36,12 @@ impl Client {
             && size > layout.max_file_size()
         {
             return Err(Errno::EFBIG);
+        }
+        if let (Some(size), Some(file)) = (set.size, file)
+            && file.mirror() != 0
+        {
+            Box::pin(self.cut_mirror(file, size)).await?;
+            return self.getattr_of(fid, Some(file)).await;
         }
         let asking = self.asking(fid);
         let change = self.cache.change(&[fid], false);
@@ -66,30 +73,49 @@ impl Client {
             }
             if let Some(layout) = self.known_layout(&entry)? {
                 let layout = self.with_last_byte(&mut entry, layout, size).await?;
-                let guard = if is_settled(&layout) { None } else { self.layout_lock(fid) };
-                self.under(fid, guard, self.lov.truncate(&layout, size)).await.0?;
+                self.cut(fid, layout, size).await?;
             }
         }
         Ok((entry, lock))
     }
 
-    /// The layout with objects for the last of `size` bytes.
-    ///
-    /// # Errors
-    /// ENODATA: the layout ends before. What the MDT answers.
+    /// As [`Client::place_for_cutting`], told with the attributes.
     async fn with_last_byte(&self, entry: &mut Entry, layout: Arc<Layout>, size: u64) -> Result<Arc<Layout>> {
-        if size > layout.end() {
-            return Err(Errno::ENODATA);
+        let placed = self.place_for_cutting(entry.attr.fid, layout.clone(), size).await?;
+        if !Arc::ptr_eq(&placed, &layout) {
+            entry.layout = Some(placed.encode().into());
         }
-        let Some(last) = size.checked_sub(1).filter(|last| layout.missing(*last, 1).is_some()) else {
-            return Ok(layout);
-        };
-        let fid = entry.attr.fid;
-        let reads = self.page_reads(fid);
-        let layout = self.ask_objects(fid, last, size).await?;
-        self.drop_holes(fid, reads, false).await;
-        entry.layout = Some(layout.encode().into());
-        Ok(layout)
+        Ok(placed)
+    }
+
+    /// The objects' part. Of a mirrored file that is brought up to date meanwhile, once more.
+    pub(super) async fn cut(&self, fid: Fid, mut layout: Arc<Layout>, size: u64) -> Result<()> {
+        for _ in 0..AGAIN_MAX {
+            let guard = if is_settled(&layout) { None } else { self.layout_lock(fid) };
+            let guarded = guard.is_some();
+            let (cut, guard) = self.under(fid, guard, self.lov.truncate(&layout, size)).await;
+            cut?;
+            if !layout.is_mirrored() || guarded && guard.is_some() {
+                return Ok(());
+            }
+            // Nobody else brings it up to date without making another generation, and neither does this where nothing has changed.
+            let last = size.saturating_sub(1);
+            let now = self.ask_objects(fid, last, last + 1).await?;
+            if now.generation() == layout.generation() {
+                return Ok(());
+            }
+            layout = now;
+        }
+        Err(Errno::EIO)
+    }
+
+    /// Cuts one mirror of a file; the file's attributes stay as they are.
+    async fn cut_mirror(&self, file: &OpenFile, size: u64) -> Result<()> {
+        let placed = self.place_for_writing(file, size.saturating_sub(1), u64::from(size > 0), false).await?;
+        let change = self.cache.change(&[file.fid()], true);
+        let (answer, _) = self.under(file.fid(), placed.guard, self.lov.truncate(&placed.layout, size)).await;
+        change.end(&answer);
+        answer
     }
 
     /// Before a write by somebody without CAP_FSETID: takes set-user-id and set-group-id away, if the file was last seen with

@@ -12,7 +12,7 @@ use sheen_wire::{
     mds::{Request, flags},
 };
 
-use super::place::Placed;
+use super::{mirrors::AGAIN_MAX, place::Placed};
 use crate::{Client, OpenFile, cache::data::Reads, lov::How, mdc, stats::Op};
 
 /// Times that an append finds the end anew because the file got objects meanwhile.
@@ -69,9 +69,14 @@ impl Client {
         let (written, generation) = if append {
             Box::pin(self.append(file, data, sync)).await?
         } else {
+            let changes = file.inode.changes();
             let Placed { layout, guard } = self.place_for_writing(file, offset, len as u64, page).await?;
-            let work = pin!(self.write_at(file, &layout, offset, data, self.how(file, len, sync, page)));
-            (self.under(file.fid(), guard, work).await.0?, layout.generation())
+            let work = pin!(self.write_at(file, &layout, offset, data.clone(), self.how(file, len, sync, page)));
+            let done = (self.under(file.fid(), guard, work).await.0?, layout.generation());
+            match file.inode.changes() == changes {
+                true => done,
+                false => Box::pin(self.write_overtaken(file, &layout, changes, offset, data, sync, done)).await?,
+            }
         };
         self.stats.record(Op::WriteBytes, written as u64);
         let durable = u64::from(generation) + 1;
@@ -83,11 +88,39 @@ impl Client {
         Ok(written)
     }
 
+    /// A write is done, and the layout may have become another one meanwhile: writes once more where it counts for nothing.
+    #[allow(clippy::too_many_arguments, reason = "what the write was")]
+    async fn write_overtaken(
+        &self,
+        file: &OpenFile,
+        layout: &Layout,
+        mut changes: u64,
+        offset: u64,
+        data: Bulk,
+        sync: bool,
+        mut done: (usize, u32),
+    ) -> Result<(usize, u32)> {
+        let mut by = None;
+        for _ in 0..AGAIN_MAX {
+            if !self.is_overtaken(file, by.as_deref().unwrap_or(layout), changes).await? {
+                return Ok(done);
+            }
+            changes = file.inode.changes();
+            let placed = self.place_for_writing(file, offset, data.len() as u64, false).await?;
+            let layout = placed.layout;
+            let work = pin!(self.write_at(file, &layout, offset, data.clone(), How { sync, ..How::default() }));
+            done = (self.under(file.fid(), placed.guard, work).await.0?, layout.generation());
+            by = Some(layout.clone());
+        }
+        Err(Errno::EIO)
+    }
+
     /// Writes at the end; how many bytes, and the generation of the layout by which they were written.
     async fn append(&self, file: &OpenFile, data: Bulk, sync: bool) -> Result<(usize, u32)> {
         let (fid, len) = (file.fid(), data.len() as u64);
         let _turn = file.inode.append.lock().await;
         for _ in 0..APPENDS_MAX {
+            let changes = file.inode.changes();
             let Placed { layout, guard } = self.place(file).await?.ok_or(Errno::EIO)?;
             // The OSTs' locks may be long in coming.
             let guarded = guard.map(|guard| guard.cookie());
@@ -95,7 +128,7 @@ impl Client {
             if len > 0 && end >= layout.end() {
                 return Err(Errno::ENODATA);
             }
-            if layout.missing(end, len).is_some() {
+            if file.mirror() == 0 && layout.needs_intent(end, len) {
                 drop(locks);
                 self.intend(file, end, len, false).await?;
                 continue;
@@ -105,8 +138,10 @@ impl Client {
             if guard.is_none() && guarded.is_some() {
                 continue;
             }
-            let work = self.write_at(file, &layout, end, data, How { sync, ..How::default() });
-            return Ok((self.under(fid, guard, work).await.0?, layout.generation()));
+            let work = self.write_at(file, &layout, end, data.clone(), How { sync, ..How::default() });
+            let done = (self.under(fid, guard, work).await.0?, layout.generation());
+            drop(locks);
+            return Box::pin(self.write_overtaken(file, &layout, changes, end, data, sync, done)).await;
         }
         tracing::warn!("{fid}: its layout changes too often for appending");
         Err(Errno::ENOLCK)

@@ -6,6 +6,7 @@ use sheen_wire::{
     Errno, Fid, Result, control,
     ldlm::{Policy, Resource, bits},
     mds::{Reply, Request},
+    mirror,
 };
 
 use crate::{Caller, Client, locks::LockRef, mdc, stats::Op};
@@ -69,11 +70,19 @@ impl Client {
         }
         self.check_not_virtual(fid)?;
         let request = |cred| Request::SetXattr { cred, fid, name: name.clone(), value: value.clone(), flags };
-        let change = self.cache.change(&[fid], false);
+        let other = (name == mirror::XATTR).then(|| mirror::Change::decode(value).ok()?.other()).flatten();
+        let change = self.cache.change(&[fid, other.unwrap_or(fid)], false);
         let answer = self.mdc.call_as(who, request).await;
         change.end(&answer);
         if answer.is_ok() && name.starts_with(LAYOUT_PREFIX) {
             Box::pin(self.edited(fid)).await;
+            if let Some(other) = other {
+                Box::pin(self.edited(other)).await;
+                // It has another size now, of which its own locks do not tell.
+                if let Some(kernel) = self.cache.kernel() {
+                    kernel.attr(other);
+                }
+            }
         }
         mdc::done(answer?)
     }

@@ -13,6 +13,7 @@ mod cached;
 mod enqueue;
 mod glimpse;
 mod group;
+mod mirrors;
 mod read;
 mod seek;
 mod split;
@@ -62,6 +63,8 @@ pub struct Lov {
     lockless_bytes: AtomicU64,
     /// Reads under way.
     reads: AtomicUsize,
+    /// Which of several mirrors this client reads.
+    spread: usize,
 }
 
 impl fmt::Debug for Lov {
@@ -75,6 +78,7 @@ impl Lov {
     pub fn new(rt: Rt, cache: Arc<Cache>) -> Lov {
         let (oscs, added, reads) = (RwLock::new(Vec::new()), Notify::new(), AtomicUsize::new(0));
         let (unsynced, kept) = (Arc::new(Unsynced::new()), Arc::default());
+        let spread = rt.random_u64() as usize;
         Lov {
             rt,
             oscs,
@@ -85,6 +89,7 @@ impl Lov {
             keeping: AtomicBool::new(true),
             lockless_bytes: AtomicU64::new(LOCKLESS_BYTES_DEFAULT),
             reads,
+            spread,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Making data durable, and the space of the OSTs.
 
-use sheen_layout::Layout;
+use sheen_layout::{Layout, Stripe};
 use sheen_wire::{
     Bulk, Errno, Fid, Result, StatFs,
     ost::{Reply, Request},
@@ -10,11 +10,23 @@ use super::{Lov, done, split::by_ost};
 use crate::join::join_all;
 
 impl Lov {
-    /// Answers when all that was written to the file's objects is durable.
+    /// Answers when all that was written to the file's objects is durable: of other mirrors than the one that is written, what this
+    /// client wrote to OSTs that they are on.
     ///
     /// # Errors
     /// EIO: an OST could not, or something that this client wrote before was lost with its host's power (told once).
     pub async fn sync(&self, layout: &Layout) -> Result<()> {
+        let mut synced = self.sync_one(layout).await;
+        for mirror in layout.mirrors() {
+            let is_written = |s: &Stripe| self.unsynced.before(layout.fid(), s.ost).is_some();
+            if mirror.stripes().iter().any(is_written) {
+                synced = synced.and(self.sync_one(mirror).await);
+            }
+        }
+        synced
+    }
+
+    async fn sync_one(&self, layout: &Layout) -> Result<()> {
         self.settle_file(layout).await;
         let kept = self.take_error(layout).map_or(Ok(()), Err);
         let groups = by_ost(layout, 0..layout.stripe_count())?;

@@ -3,6 +3,8 @@
 //! * Every component that has a byte of `[start, end)` gets its objects, placed on the OSTs that are active and have space at this
 //!   moment; an extension among them first goes to the component that it extends, as far as the write needs. All of it happens or,
 //!   with an error (ENOSPC and so on as at creation; ERANGE past the largest layout), nothing.
+//! * Of a mirrored file one mirror alone gets objects, the primary: the one that is fresh, or, where several are, the one that they are
+//!   chosen by ([`Layout::primary`]); then the others become stale.
 //! * Nothing is to do where there are objects, in a plain layout, or in an empty range: the answer is the same, and nothing changes. So
 //!   of several clients that ask at once the first decides, and a request may be repeated.
 //! * A file without a layout gets one first, as it does when it is opened for writing.
@@ -28,12 +30,39 @@ impl<S: Store> Namespace<S> {
         if touches && start >= layout.end() {
             return Err(Errno::ENODATA);
         }
-        let changed = if touches { self.with_objects(cx, &layout, start, end - start)? } else { None };
+        let changed = match touches {
+            true if layout.is_mirrored() => Some(self.with_primary(cx, &layout, start, end - start)?),
+            true => self.with_objects(cx, &layout, start, end - start)?,
+            false => None,
+        };
         let new = changed.map_or(stored, |layout| layout.encode().into());
         if inode.layout.as_ref() != Some(&new) {
             self.edit(fid, |i| i.layout = Some(new))?;
         }
         Ok(Reply::Entry(entry(fid, &*self.live(fid)?)))
+    }
+
+    /// The layout to write by: of one mirror, which has objects wherever `[offset, offset + len)` touches it.
+    fn with_primary(&mut self, cx: &mut Cx, layout: &Layout, offset: u64, len: u64) -> wire::Result<Layout> {
+        let primary = layout.primary(|ost| cx.env.is_up(ost)).ok_or(Errno::EIO)?;
+        let marked = if layout.takes_writes() { layout.clone() } else { layout.with_stale_others(primary)? };
+        self.with_mirrors_objects(cx, &marked, primary, offset, len)
+    }
+
+    /// The layout in which one mirror has objects there; the same if it has.
+    pub(super) fn with_mirrors_objects(
+        &mut self,
+        cx: &mut Cx,
+        layout: &Layout,
+        mirror: u16,
+        offset: u64,
+        len: u64,
+    ) -> wire::Result<Layout> {
+        let one = layout.mirror(mirror).ok_or(Errno::EINVAL)?;
+        match self.with_objects(cx, &one, offset, len)? {
+            Some(changed) => Ok(layout.with_mirror(&changed)?),
+            None => Ok(layout.clone()),
+        }
     }
 
     /// The layout with objects wherever `[offset, offset + len)` touches it; `None` if it is this one.

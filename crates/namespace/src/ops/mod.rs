@@ -29,6 +29,7 @@ mod xattr_acl;
 mod xattr_comp;
 mod xattr_lmv;
 mod xattr_lov;
+mod xattr_mirror;
 
 use sheen_wire::{
     self as wire, Errno,

@@ -8,6 +8,7 @@
 //! | `system.posix_acl_*` | everybody | the owner (EPERM), see [`super::xattr_acl`] |
 //! | `lustre.lov`, `trusted.lov` | everybody, the superuser | see [`super::xattr_lov`] |
 //! | `lustre.lov.add`, `lustre.lov.del`, `lustre.lov.set.flags` | nobody | see [`super::xattr_comp`] |
+//! | `lustre.lov.mirror` | nobody | see [`super::xattr_mirror`] |
 //! | `lustre.lmv`, `lustre.dmv`, `trusted.lmv`, `trusted.dmv` | everybody, the superuser | see [`super::xattr_lmv`] |
 //! | `trusted.link`, `trusted.lma` | the superuser | made up from the inode; setting does nothing, so that archives can be restored |
 //!
@@ -23,6 +24,7 @@ use sheen_wire::{
         Reply, XATTR_NAME_MAX, XATTR_SIZE_MAX,
         xattr::{CREATE, REPLACE},
     },
+    mirror,
 };
 
 use super::{xattr_acl::Which, xattr_comp::Edit, xattr_lov};
@@ -47,6 +49,8 @@ enum Key {
     Lov,
     /// A change to components.
     LovEdit(Edit),
+    /// A change to mirrors.
+    Mirror,
     /// `lustre.lmv`.
     Lmv,
     /// `trusted.lmv`, as it is stored.
@@ -74,6 +78,7 @@ impl Key {
             b"lustre.lov.add" => Ok(Key::LovEdit(Edit::Add)),
             b"lustre.lov.del" => Ok(Key::LovEdit(Edit::Delete)),
             b"lustre.lov.set.flags" => Ok(Key::LovEdit(Edit::SetFlags)),
+            n if n == mirror::XATTR.as_bytes() => Ok(Key::Mirror),
             b"lustre.lmv" => Ok(Key::Lmv),
             b"trusted.lmv" => Ok(Key::StoredLmv),
             b"lustre.dmv" => Ok(Key::Dmv),
@@ -108,7 +113,9 @@ fn check(inode: &Inode, cred: &Cred, name: &[u8], key: Key, write: bool) -> wire
             }
             access::check(inode, cred, if write { WRITE } else { READ })
         }
-        Key::Acl(_) | Key::Lov | Key::LovEdit(_) | Key::Lmv | Key::Dmv if write && !is_owner(cred, inode) => {
+        Key::Acl(_) | Key::Lov | Key::LovEdit(_) | Key::Mirror | Key::Lmv | Key::Dmv
+            if write && !is_owner(cred, inode) =>
+        {
             Err(Errno::EPERM)
         }
         _ => Ok(()),
@@ -127,7 +134,7 @@ impl<S: Store> Namespace<S> {
             Key::Link => xattr_lov::link_ea(&inode),
             Key::Lma => Some(xattr_lov::lma(fid)),
             Key::Acl(which) => which.of(&inode).as_ref().map(|acl| acl.encode().into()),
-            Key::LovEdit(_) | Key::NoLustre => None,
+            Key::LovEdit(_) | Key::Mirror | Key::NoLustre => None,
             _ if inode.xattr_bytes == 0 => None,
             Key::User | Key::Trusted | Key::Security | Key::StoredLmv | Key::StoredDmv => {
                 let xattrs = self.tables.xattrs(fid)?;
@@ -159,6 +166,7 @@ impl<S: Store> Namespace<S> {
         match key {
             Key::Lov => self.set_lov(cx, fid, &inode, value, flags)?,
             Key::LovEdit(edit) => self.edit_components(cx, fid, &inode, edit, value)?,
+            Key::Mirror => self.change_mirrors(cx, cred, fid, &inode, value)?,
             Key::Lmv | Key::StoredLmv => self.set_lmv(cx, fid, &inode, value)?,
             Key::Dmv | Key::StoredDmv => self.set_dmv(cx, fid, &inode, value, flags)?,
             Key::Acl(which) => self.set_acl(cx, cred, fid, &inode, which, value)?,

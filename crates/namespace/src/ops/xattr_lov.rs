@@ -10,7 +10,7 @@
 //!   nothing, so that archives can be restored and `cp -a` copies over what exists.
 //! * On a directory: the default for what is made in it, EINVAL if it names OSTs that do not exist. A value that asks for
 //!   nothing removes the default.
-//! * EOPNOTSUPP for any other file, and for data on the MDT and mirrors.
+//! * EOPNOTSUPP for any other file, and for data on the MDT.
 //!
 //! Removing: the default of a directory, with no error if there is none; of a file it is accepted and does nothing.
 
@@ -65,7 +65,7 @@ impl<S: Store> Namespace<S> {
     }
 
     /// What a user asks for, as far as it can be had.
-    fn asked(&mut self, cx: &mut Cx, value: &[u8]) -> wire::Result<Asked> {
+    pub(super) fn asked(&mut self, cx: &mut Cx, value: &[u8]) -> wire::Result<Asked> {
         let asked = Asked::decode(value)?;
         check_served(&asked)?;
         cx.env.check(&asked)?;

@@ -35,6 +35,10 @@ pub struct TestEnv {
     pub may_be_open: bool,
     /// OSTs that take nothing more.
     pub full: Vec<u32>,
+    /// OSTs that cannot be reached.
+    pub down: Vec<u32>,
+    /// Locks that clients have.
+    pub locks: Vec<(ClientId, u64)>,
     next_ost: u32,
 }
 
@@ -74,6 +78,14 @@ impl Env for TestEnv {
         !component.stripes.iter().any(|s| self.full.contains(&s.ost))
     }
 
+    fn is_up(&self, ost: u32) -> bool {
+        !self.down.contains(&ost)
+    }
+
+    fn locks(&self, _: Fid) -> Vec<(ClientId, u64)> {
+        self.locks.clone()
+    }
+
     fn statfs(&self, files: u64) -> StatFs {
         StatFs { files, ..StatFs::default() }
     }
@@ -109,7 +121,14 @@ impl Fs {
     }
 
     pub fn on(store: Arc<MemStore>, config: Config) -> Fs {
-        let env = TestEnv { now: Time { sec: 1000, nsec: 0 }, may_be_open: false, full: vec![], next_ost: 0 };
+        let env = TestEnv {
+            now: Time { sec: 1000, nsec: 0 },
+            may_be_open: false,
+            full: vec![],
+            down: vec![],
+            locks: vec![],
+            next_ost: 0,
+        };
         let ns = Namespace::open(store.clone(), config, env.now, 1 << 32).unwrap();
         Fs { ns, store, env, client: ME, sealed: None, touched: vec![], seq: 0, oid: 0, lives: 1 }
     }

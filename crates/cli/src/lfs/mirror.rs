@@ -1,0 +1,122 @@
+//! `lfs mirror`: files of several mirrors. One command a file; what travels is [`sheen_wire::mirror`].
+//!
+//! Bytes of one mirror are read and written through an open file that was told to be that mirror ([`super::fs::FileSystem::mirror`]).
+
+mod copy;
+mod crc;
+mod create;
+mod extend;
+mod io;
+mod resync;
+mod split;
+mod verify;
+
+use std::{
+    ffi::{OsStr, OsString},
+    path::Path,
+};
+
+use sheen_layout::Layout;
+use sheen_wire::{
+    Errno, Result,
+    mirror::{Change, XATTR},
+};
+
+use super::{
+    Command, Tool,
+    fs::{self},
+    numbers::parse_unsigned,
+    text,
+};
+
+/// What is said of a wrong call.
+pub const USAGE: &str = "\
+lfs commands used to manage files with mirrored components:\n\
+usage: lfs mirror create [--mirror-count|-N[COUNT]] [SETSTRIPE_OPTIONS] ... <FILE|DIRECTORY> ...\n\
+       lfs mirror extend [--mirror-count|-N[COUNT]] [SETSTRIPE_OPTIONS|-f VICTIM_FILE [--no-verify]] ... <FILE> ...\n\
+       lfs mirror split {--mirror-id MIRROR_ID} [--destroy|-d] [-f NEW_FILE] <FILE>\n\
+       lfs mirror delete {--mirror-id MIRROR_ID} <FILE>\n\
+       lfs mirror resync [--only MIRROR_ID[,...]] <FILE> ...\n\
+       lfs mirror verify [--only MIRROR_ID,MIRROR_ID[,...]] [--verbose|-v] <FILE> ...\n\
+       lfs mirror read {--mirror-id|-N MIRROR_ID} [--outfile|-o FILE] <FILE>\n\
+       lfs mirror write {--mirror-id|-N MIRROR_ID} [--inputfile|-i FILE] <FILE>\n\
+       lfs mirror copy {--read-mirror|-i MIRROR_ID} {--write-mirror|-o MIRROR_ID[,...]} <FILE>\n\
+";
+
+const COMMANDS: &[Command] = &[
+    Command { name: "create", usage: USAGE, run: create::run },
+    Command { name: "extend", usage: USAGE, run: extend::run },
+    Command { name: "split", usage: USAGE, run: split::run },
+    Command { name: "delete", usage: USAGE, run: split::delete },
+    Command { name: "resync", usage: USAGE, run: resync::run },
+    Command { name: "verify", usage: USAGE, run: verify::run },
+    Command { name: "read", usage: USAGE, run: io::read },
+    Command { name: "write", usage: USAGE, run: io::write },
+    Command { name: "copy", usage: USAGE, run: copy::run },
+];
+
+/// Runs the command that the first argument names.
+pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
+    let Some((name, rest)) = args.split_first() else { return 0 };
+    match COMMANDS.iter().find(|c| name == c.name) {
+        Some(command) => (command.run)(tool, rest),
+        None if name == "--list-commands" => {
+            COMMANDS.iter().for_each(|c| tool.print(format_args!("{}\n", c.name)));
+            0
+        }
+        None if name == "help" || name == "--help" => tool.help(USAGE),
+        None => {
+            let name = name.display();
+            tool.complain(format_args!(
+                "lfs mirror: '{name}' is not a valid command. See 'lfs mirror --list-commands'."
+            ));
+            1
+        }
+    }
+}
+
+/// The layout of a file; ENODATA where it has none.
+fn layout_of(tool: &Tool, path: &Path) -> Result<Layout> {
+    let value = tool.fs.get(&tool.fs.resolve(path)?, "lustre.lov")?;
+    Ok(Layout::decode(&value)?)
+}
+
+/// The layout of a mirrored file; EINVAL, which was told in Lustre's words, where it is none. `command`: whose words.
+fn mirrored(tool: &mut Tool, path: &Path, command: &str) -> Result<Layout> {
+    let layout = match layout_of(tool, path) {
+        Err(Errno::ENOENT) => {
+            tool.complain(format_args!("lfs{command}: cannot stat file '{}': {}.", path.display(), Errno::ENOENT));
+            return Err(Errno::ENOENT);
+        }
+        layout => layout.ok().filter(Layout::is_mirrored),
+    };
+    layout.ok_or_else(|| {
+        tool.complain(format_args!("lfs{command}: '{}' is not a FLR file.", path.display()));
+        Errno::EINVAL
+    })
+}
+
+/// Asks the MDT for a change.
+fn change(tool: &Tool, path: &Path, change: &Change) -> Result<()> {
+    let path = tool.fs.resolve(path)?;
+    fs::fid_of(tool.fs, &path)?;
+    tool.fs.set(&path, XATTR, &change.encode()?, false)
+}
+
+/// The id of a mirror.
+fn id(value: Option<&OsStr>) -> Option<u16> {
+    parse_unsigned(text(value?)).and_then(|n| u16::try_from(n).ok()).filter(|n| *n > 0)
+}
+
+/// Ids of mirrors, separated by commas.
+fn ids(value: Option<&OsStr>) -> Option<Vec<u16>> {
+    text(value?).split(',').map(|one| id(Some(OsStr::new(one)))).collect()
+}
+
+/// A wrong call.
+fn wrong(tool: &mut Tool, command: &str, what: &str) -> i32 {
+    tool.usage(USAGE, format_args!("lfs mirror {command}: {what}"))
+}
+
+#[cfg(test)]
+mod tests;

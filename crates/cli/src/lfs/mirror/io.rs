@@ -1,0 +1,137 @@
+//! `lfs mirror read` and `lfs mirror write`: the bytes of one mirror, stale or not.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, Read, Write},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use sheen_wire::{Errno, Result};
+
+use super::{
+    super::{
+        Tool,
+        getopt::{self, Item, Value},
+    },
+    id, layout_of, wrong,
+};
+
+/// Bytes at a time.
+const CHUNK_BYTES: usize = 4 << 20;
+
+const OPTIONS: getopt::Spec = getopt::Spec {
+    short: "N:o:i:h",
+    long: &[
+        ("mirror-id", Value::Required, "N"),
+        ("outfile", Value::Required, "o"),
+        ("inputfile", Value::Required, "i"),
+        ("help", Value::No, "h"),
+    ],
+};
+
+/// What is to be done.
+struct Call {
+    mirror: u16,
+    /// The file at the other end; `None`: stdout or stdin.
+    other: Option<PathBuf>,
+    path: PathBuf,
+}
+
+/// Runs `lfs mirror read`.
+pub fn read(tool: &mut Tool, args: &[OsString]) -> i32 {
+    run(tool, args, "read", |tool, call| {
+        let file = tool.fs.mirror(&call.path, call.mirror, false)?;
+        let to_file = call.other.as_ref().map(File::create).transpose().map_err(Errno::from)?;
+        let mut buffer = vec![0; CHUNK_BYTES];
+        let mut at = 0;
+        loop {
+            let n = file.read_at(&mut buffer, at).map_err(Errno::from)?;
+            match (n, &to_file) {
+                (0, _) => return Ok(()),
+                (n, Some(out)) => Write::write_all(&mut &*out, &buffer[..n]).map_err(Errno::from)?,
+                (n, None) => tool.print_bytes(&buffer[..n]),
+            }
+            at += n as u64;
+        }
+    })
+}
+
+/// Runs `lfs mirror write`.
+pub fn write(tool: &mut Tool, args: &[OsString]) -> i32 {
+    run(tool, args, "write", |tool, call| {
+        let file = tool.fs.mirror(&call.path, call.mirror, true)?;
+        let mut from: Box<dyn Read> = match &call.other {
+            Some(path) => Box::new(File::open(path).map_err(Errno::from)?),
+            None => Box::new(io::stdin()),
+        };
+        let mut buffer = vec![0; CHUNK_BYTES];
+        let mut at = 0;
+        loop {
+            let n = fill(&mut *from, &mut buffer)?;
+            if n == 0 {
+                return file.sync_all().map_err(Errno::from);
+            }
+            file.write_all_at(&buffer[..n], at).map_err(Errno::from)?;
+            at += n as u64;
+        }
+    })
+}
+
+fn fill(from: &mut dyn Read, buffer: &mut [u8]) -> Result<usize> {
+    let mut have = 0;
+    while have < buffer.len() {
+        match from.read(&mut buffer[have..]) {
+            Ok(0) => break,
+            Ok(n) => have += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(have)
+}
+
+fn run(tool: &mut Tool, args: &[OsString], command: &str, work: impl FnOnce(&mut Tool, &Call) -> Result<()>) -> i32 {
+    let other = if command == "read" { "o" } else { "i" };
+    let (mut mirror, mut file, mut paths) = (None, None, Vec::new());
+    for item in OPTIONS.parse(args) {
+        match item {
+            Item::Option { id: "N", value, .. } => match id(value.as_deref()) {
+                Some(id) => mirror = Some(id),
+                None => return wrong(tool, command, "invalid mirror ID"),
+            },
+            Item::Option { id, value, .. } if id == other => file = value.map(PathBuf::from),
+            Item::Option { .. } => return tool.help(super::USAGE),
+            Item::Operand(path) => paths.push(PathBuf::from(path)),
+            Item::Unrecognized(arg) => {
+                return wrong(tool, command, &format!("unrecognized option '{}'", arg.display()));
+            }
+        }
+    }
+    let (Some(mirror), 1) = (mirror, paths.len()) else {
+        return wrong(tool, command, "a file and a mirror's ID must be given");
+    };
+    let call = Call { mirror, other: file, path: paths.swap_remove(0) };
+    let done = check(tool, &call, command).and_then(|()| {
+        work(tool, &call).inspect_err(|e| {
+            tool.complain(format_args!("lfs {command}: cannot {command} '{}': {e}", call.path.display()));
+        })
+    });
+    done.map_or_else(|e| e.0, |()| 0)
+}
+
+/// Whether there is such a mirror. What is wrong was told.
+fn check(tool: &mut Tool, call: &Call, command: &str) -> Result<()> {
+    let path: &Path = &call.path;
+    let layout = layout_of(tool, path).inspect_err(|e| {
+        tool.complain(format_args!("lfs {command}: cannot open '{}': {e}", path.display()));
+    })?;
+    if layout.mirror_ids().contains(&call.mirror) {
+        return Ok(());
+    }
+    let (id, path) = (call.mirror, path.display());
+    tool.complain(format_args!("does not find mirror with ID {id}"));
+    tool.complain(format_args!("lfs {command}: cannot find mirror with ID {id} in '{path}'"));
+    Err(Errno::EINVAL)
+}

@@ -1,0 +1,79 @@
+//! `lfs mirror resync`: brings stale mirrors up to date.
+
+use std::{ffi::OsString, path::Path};
+
+use sheen_wire::{Errno, Result};
+
+use super::{
+    super::{
+        Tool,
+        getopt::{self, Item, Value},
+        keep_first,
+    },
+    copy::bring_up,
+    ids, mirrored, wrong,
+};
+
+const OPTIONS: getopt::Spec = getopt::Spec {
+    short: "fho:v",
+    long: &[
+        ("force-resync", Value::No, "f"),
+        ("help", Value::No, "h"),
+        ("only", Value::Required, "o"),
+        ("verbose", Value::No, "v"),
+    ],
+};
+
+/// Runs the command.
+pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
+    let (mut force, mut only, mut paths) = (false, Vec::new(), Vec::new());
+    for item in OPTIONS.parse(args) {
+        match item {
+            Item::Option { id: "f", .. } => force = true,
+            Item::Option { id: "o", value, .. } => match ids(value.as_deref()) {
+                Some(ids) => only = ids,
+                None => return wrong(tool, "resync", "invalid mirror ID"),
+            },
+            Item::Option { id: "v", .. } => {}
+            Item::Option { .. } => return tool.help(super::USAGE),
+            Item::Operand(path) => paths.push(path),
+            Item::Unrecognized(arg) => {
+                return wrong(tool, "resync", &format!("unrecognized option '{}'", arg.display()));
+            }
+        }
+    }
+    if force && only.is_empty() {
+        tool.complain(format_args!("lfs: --force-resync requires --only option to specify target mirrors."));
+        return Errno::EINVAL.0;
+    }
+    if paths.is_empty() {
+        return wrong(tool, "resync", "no file name given");
+    }
+    let mut code = 0;
+    for path in &paths {
+        if let Err(e) = resync(tool, Path::new(path), &only, force) {
+            keep_first(&mut code, e);
+        }
+    }
+    code
+}
+
+/// One file. What went wrong was told.
+fn resync(tool: &mut Tool, path: &Path, only: &[u16], force: bool) -> Result<()> {
+    let layout = mirrored(tool, path, "")?;
+    if let Some(unknown) = only.iter().find(|id| !layout.mirror_ids().contains(id)) {
+        let path = path.display();
+        tool.complain(format_args!("lfs resync: file '{path}' does not contain mirror with id {unknown}"));
+        return Err(Errno::EINVAL);
+    }
+    let chosen = |id: &u16| only.is_empty() || only.contains(id);
+    let targets = if force { only.to_vec() } else { layout.stale_mirrors().into_iter().filter(chosen).collect() };
+    if targets.is_empty() {
+        return Ok(());
+    }
+    bring_up(tool, path, None, &targets).inspect_err(|e| {
+        let (path, busy) = (path.display(), *e == Errno::EBUSY);
+        let why = if busy { ": it is being written" } else { "" };
+        tool.complain(format_args!("lfs resync: cannot resync '{path}': {e}{why}"));
+    })
+}

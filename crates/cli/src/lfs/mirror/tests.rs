@@ -1,0 +1,67 @@
+//! What the commands say without a mount.
+
+use super::super::testing::{Fake, check_case, lfs};
+
+#[test]
+fn commands_are_known() {
+    let mut fake = Fake::new("/mnt/c1");
+    check_case(&mut fake, "$ lfs mirror\n[exit 0]\n");
+    check_case(
+        &mut fake,
+        "$ lfs mirror bogus\n[exit 1]\n--- stderr
+lfs mirror: 'bogus' is not a valid command. See 'lfs mirror --list-commands'.
+",
+    );
+    let (code, out, _) = lfs(&mut fake, "lfs mirror --list-commands");
+    assert_eq!((code, out.lines().count()), (0, 9), "{out}");
+}
+
+#[test]
+fn files_without_mirrors_are_told() {
+    let mut fake = Fake::new("/mnt/c1");
+    fake.file("plain", "[0x200000402:0x1:0x0]", None);
+    check_case(&mut fake, "$ lfs mirror resync plain\n[exit 22]\n--- stderr\nlfs: 'plain' is not a FLR file.\n");
+    check_case(
+        &mut fake,
+        "$ lfs mirror resync nosuch\n[exit 2]\n--- stderr\nlfs: cannot stat file 'nosuch': No such file or directory.\n",
+    );
+    check_case(
+        &mut fake,
+        "$ lfs mirror resync -f plain\n[exit 22]\n--- stderr
+lfs: --force-resync requires --only option to specify target mirrors.
+",
+    );
+    check_case(&mut fake, "$ lfs mirror verify plain\n[exit 0]\n");
+    check_case(
+        &mut fake,
+        "$ lfs mirror delete --mirror-id 1 plain\n[exit 22]\n--- stderr
+lfs delete: 'plain' is not a FLR file.
+Cannot resync file
+",
+    );
+    check_case(
+        &mut fake,
+        "$ lfs mirror extend -N -c 1 nosuch\n[exit 2]\n--- stderr
+error: lfs extend: nosuch: cannot open source file: No such file or directory
+",
+    );
+}
+
+#[test]
+fn wrong_calls_show_the_usage() {
+    let mut fake = Fake::new("/mnt/c1");
+    fake.file("f", "[0x200000402:0x1:0x0]", None);
+    for (line, what) in [
+        ("lfs mirror split f", "split: a file and one of --mirror-id, --component-id and --pool must be given"),
+        ("lfs mirror split --mirror-id 0 f", "split: invalid mirror ID"),
+        ("lfs mirror split --mirror-id 1 -d -f g f", "split: -d and -f are mutually exclusive"),
+        ("lfs mirror read f", "read: a file and a mirror's ID must be given"),
+        ("lfs mirror copy -i 1 f", "copy: a file, -i and -o must be given"),
+        ("lfs mirror verify --only 1 f", "verify: at least two mirror IDs must be given with --only"),
+        ("lfs mirror resync", "resync: no file name given"),
+    ] {
+        let (code, out, err) = lfs(&mut fake, line);
+        assert_eq!((code, err), (4, format!("lfs mirror {what}\n")), "{line}");
+        assert!(out.contains("lfs mirror create"), "{out}");
+    }
+}

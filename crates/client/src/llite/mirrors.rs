@@ -1,0 +1,145 @@
+//! Mirrored files: what is particular to them in reading and writing, and files of which one mirror alone is read and written.
+//!
+//! All that is done to a mirrored file is done under its layout, as with any layout that may change ([`super::place`]); and pages that the
+//! kernel keeps of it go with the lock on LAYOUT, for another mirror may be written then.
+//!
+//! An operation that took so long that the lock was lost meanwhile may have gone to a mirror that counts no more. So a write looks at
+//! its end whether the layout is still the one by which it was done, and if not is done once more ([`Client::is_overtaken`]): whoever
+//! brings mirrors up to date then hears that it has to begin again. It has not returned, so nobody may rely on it yet.
+//!
+//! **One mirror**: tools that compare, copy and repair mirrors name one ([`Client::use_mirror`]). The state of the mirrors is then none
+//! of the file's business: it reads and writes that mirror, stale or not, and no other becomes stale. Nothing is kept of it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sheen_layout::Layout;
+use sheen_wire::{
+    Cred, Errno, Fid, Result,
+    mds::Request,
+    mirror::{self, Change},
+};
+
+use super::place::Placed;
+use crate::{Client, OpenFile, ReadData, ReadRefs, cache::data::Reading, locks::LockRef, mdc};
+
+/// Times that something is done anew because the layout changed meanwhile.
+pub(crate) const AGAIN_MAX: usize = 16;
+
+/// A read of a mirrored file.
+pub(crate) struct MirrorRead<'a> {
+    pub file: &'a OpenFile,
+    pub offset: u64,
+    pub len: u64,
+    pub in_place: bool,
+}
+
+impl Client {
+    /// From now on an open file is that mirror, whether it is stale or not; 0: the file again. To be used past all caches (O_DIRECT).
+    ///
+    /// # Errors
+    /// EINVAL: there is no mirror with that id.
+    pub async fn use_mirror(&self, file: &OpenFile, id: u16) -> Result<()> {
+        file.set_mirror(0);
+        if id == 0 {
+            return Ok(());
+        }
+        let placed = self.place(file).await?.ok_or(Errno::EINVAL)?;
+        placed.layout.mirror(id).ok_or(Errno::EINVAL)?;
+        // What was written to the file as a whole is in its mirrors.
+        self.lov.settle_file(&placed.layout).await;
+        file.set_mirror(id);
+        Ok(())
+    }
+
+    /// The layout of the mirror that an open file is.
+    ///
+    /// # Errors
+    /// EINVAL: it is gone.
+    pub(crate) fn through(&self, file: &OpenFile, placed: Placed) -> Result<Placed> {
+        let id = file.mirror();
+        let known = placed.layout.mirrors().iter().find(|m| m.mirror_id() == id).cloned();
+        let layout = match known {
+            Some(mirror) => mirror,
+            None => Arc::new(placed.layout.mirror(id).ok_or(Errno::EINVAL)?),
+        };
+        Ok(Placed { layout, guard: placed.guard })
+    }
+
+    /// The layout of that mirror, with objects for `[offset, offset + len)`.
+    pub(crate) async fn place_in_mirror(&self, file: &OpenFile, offset: u64, len: u64) -> Result<Placed> {
+        for _ in 0..AGAIN_MAX {
+            let placed = self.place(file).await?.ok_or(Errno::EIO)?;
+            if placed.layout.missing(offset, len).is_none() {
+                return if len > 0 && offset >= placed.layout.end() { Err(Errno::ENODATA) } else { Ok(placed) };
+            }
+            drop(placed);
+            let (fid, end) = (file.fid(), offset.saturating_add(len));
+            let change = Change::Objects { mirror: file.mirror(), start: offset, end };
+            let value = Bytes::from(change.encode()?);
+            // Permission was checked at the open, as with objects for the file itself.
+            let name = Bytes::from_static(mirror::XATTR.as_bytes());
+            let request = Request::SetXattr { cred: Cred::ROOT, fid, name, value, flags: 0 };
+            let change = self.cache.change(&[fid], false);
+            let answer = self.mdc.call(request).await;
+            change.end(&answer);
+            mdc::done(answer?)?;
+            self.edited(fid).await;
+        }
+        Err(Errno::EIO)
+    }
+
+    /// Whether something that was done to a file by this layout has to be done again, because it is mirrored and another layout came
+    /// meanwhile. `changes`: as they were counted before the layout was looked up.
+    pub(crate) async fn is_overtaken(&self, file: &OpenFile, layout: &Layout, changes: u64) -> Result<bool> {
+        if file.inode.changes() == changes || file.mirror() != 0 {
+            return Ok(false);
+        }
+        let Some(now) = self.place(file).await? else { return Ok(layout.is_mirrored()) };
+        let mirrored = now.layout.is_mirrored() || layout.is_mirrored();
+        Ok(mirrored && now.layout.generation() != layout.generation())
+    }
+
+    /// Reads a mirrored file, from any fresh mirror. Also the lock on LAYOUT, if it was there all the time.
+    pub(crate) async fn read_mirrored(
+        &self,
+        read: &MirrorRead<'_>,
+        placed: Placed,
+        reading: Option<Reading>,
+    ) -> Result<(ReadData, Option<LockRef>)> {
+        let MirrorRead { file, offset, len, in_place } = *read;
+        let (fid, pages, mut first) = (file.fid(), reading.is_some(), reading);
+        let Placed { layout, guard } = placed;
+        let one = |mirror: Arc<Layout>| {
+            let reading = first.take().or_else(|| pages.then(|| self.cache.data.reading(fid)));
+            async move {
+                let refs = match reading {
+                    Some(reading) => self.read_locks(&mirror, offset, len, reading).await?,
+                    None => ReadRefs::default(),
+                };
+                let (bulk, live) = self.lov.read(&mirror, offset, len, in_place).await?;
+                Ok::<_, Errno>(ReadData { bulk, live, refs })
+            }
+        };
+        let (read, guard) = self.under(fid, guard, self.lov.from_any(&layout, one)).await;
+        Ok((read?, guard))
+    }
+
+    /// The layout by which a file is cut to `size` bytes: with objects for the last of them, and other mirrors stale.
+    ///
+    /// # Errors
+    /// ENODATA: the layout ends before. What the MDT answers.
+    pub(crate) async fn place_for_cutting(&self, fid: Fid, layout: Arc<Layout>, size: u64) -> Result<Arc<Layout>> {
+        if size > layout.end() {
+            return Err(Errno::ENODATA);
+        }
+        let last = size.saturating_sub(1);
+        if !layout.needs_intent(last, u64::from(size > 0)) {
+            return Ok(layout);
+        }
+        let reads = self.page_reads(fid);
+        let layout = self.ask_objects(fid, last, last + 1).await?;
+        self.drop_holes(fid, reads, false).await;
+        Ok(layout)
+    }
+}

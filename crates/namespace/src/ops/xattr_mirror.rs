@@ -1,0 +1,153 @@
+//! Changes to the mirrors of a file: setting `lustre.lov.mirror` ([`sheen_wire::mirror`]). What may be changed how says `mirror` of
+//! `sheen_layout`.
+//!
+//! * The owner's (EPERM), of both files where there are two; of regular files (EOPNOTSUPP); EINVAL for one without a layout where it
+//!   needs one.
+//! * **Extend**, **merge**: the new mirrors are stale. Who has the file open and would not hear that it is mirrored now might go on
+//!   writing to the first mirror alone: EBUSY then (of the other file likewise, whose objects are its own no more). Of a file that
+//!   any client hears of this does not happen.
+//! * **Split**: the mirror becomes the layout of a file that has none (EEXIST), or its objects go as those of an unlinked file.
+//! * **Resync**, **resynced**: between the two nobody writes without asking, and who asks makes another generation (EBUSY).
+//! * The value cannot be read (ENODATA) nor removed (EOPNOTSUPP). Sets ctime; of both files.
+
+use bytes::Bytes;
+use sheen_layout::{Asked, Layout, LayoutError, WantedComponent, WantedLayout};
+use sheen_wire::{self as wire, Cred, Errno, Fid, FileKind, ldlm::bits, mirror::Change};
+
+use crate::{Namespace, Store, access::is_owner, engine::Cx, record::Inode, replaced::NOBODY};
+
+impl<S: Store> Namespace<S> {
+    pub(crate) fn change_mirrors(
+        &mut self,
+        cx: &mut Cx,
+        cred: &Cred,
+        fid: Fid,
+        inode: &Inode,
+        value: Option<&[u8]>,
+    ) -> wire::Result<()> {
+        let (FileKind::Regular, Some(value)) = (inode.kind, value) else { return Err(Errno::EOPNOTSUPP) };
+        let change = Change::decode(value)?;
+        let stored = match (&change, &inode.layout) {
+            (_, Some(layout)) => layout.clone(),
+            (Change::Extend { .. }, None) => self.layout_of(cx, fid, inode)?,
+            _ => return Err(LayoutError::NotMirrored.into()),
+        };
+        let layout = Layout::decode(&stored)?;
+        let changed = match change {
+            Change::Extend { template } => self.extended(cx, fid, inode, layout, &template)?,
+            Change::Merge { other } => self.merge(cx, cred, (fid, &layout), other)?,
+            Change::Split { mirror, into } => self.split(cx, cred, (fid, &layout), mirror, into)?,
+            Change::Resync { mirrors, end } => {
+                let mut begun = layout.resync_begun()?;
+                let within = end.min(begun.end());
+                for mirror in mirrors {
+                    begun = self.with_mirrors_objects(cx, &begun, mirror, 0, within)?;
+                }
+                begun
+            }
+            Change::Resynced { generation, mirrors } => layout.resynced(generation, &mirrors)?,
+            Change::Objects { mirror, start, end } => {
+                self.with_mirrors_objects(cx, &layout, mirror, start, end.saturating_sub(start))?
+            }
+        };
+        self.put_layout(cx, fid, Some(changed.encode().into()))
+    }
+
+    fn put_layout(&mut self, cx: &Cx, fid: Fid, layout: Option<Bytes>) -> wire::Result<()> {
+        self.edit(fid, |i| {
+            i.layout = layout;
+            i.ctime = cx.now;
+        })
+    }
+
+    fn extended(
+        &mut self,
+        cx: &mut Cx,
+        fid: Fid,
+        inode: &Inode,
+        mut layout: Layout,
+        template: &[u8],
+    ) -> wire::Result<Layout> {
+        self.check_heard(cx, fid, &layout)?;
+        let asked = self.asked(cx, template)?;
+        let (Asked::Composite(_), parent) = (&asked, inode.links.first().map(|l| l.parent)) else {
+            return Err(LayoutError::NotComposite.into());
+        };
+        let WantedLayout::Composite(components) = self.wanted(cx, parent, asked)? else {
+            return Err(LayoutError::NotComposite.into());
+        };
+        for mirror in by_mirror(components) {
+            let wanted = WantedLayout::Composite(mirror);
+            let objects = self.allot(cx, &wanted.first())?;
+            layout = layout.with_merged(&wanted.layout(fid, objects)?)?;
+        }
+        Ok(layout)
+    }
+
+    fn merge(&mut self, cx: &mut Cx, cred: &Cred, (fid, layout): (Fid, &Layout), other: Fid) -> wire::Result<Layout> {
+        let victim = self.live(other)?;
+        check_other(cred, fid, other, &victim)?;
+        let theirs = Layout::decode(victim.layout.as_ref().ok_or(Errno::EINVAL)?)?;
+        theirs.check_usable()?;
+        self.check_heard(cx, fid, layout)?;
+        self.check_heard(cx, other, &theirs)?;
+        let merged = layout.with_merged(&theirs)?;
+        self.put_layout(cx, other, None)?;
+        Ok(merged)
+    }
+
+    fn split(
+        &mut self,
+        cx: &mut Cx,
+        cred: &Cred,
+        (fid, layout): (Fid, &Layout),
+        mirror: u16,
+        into: Option<Fid>,
+    ) -> wire::Result<Layout> {
+        let (rest, gone) = layout.split(mirror, into.unwrap_or(fid))?;
+        let gone: Bytes = gone.encode().into();
+        match into {
+            None => self.log_destroy(&gone)?,
+            Some(other) => {
+                let target = self.live(other)?;
+                check_other(cred, fid, other, &target)?;
+                if target.layout.is_some() {
+                    return Err(Errno::EEXIST);
+                }
+                self.put_layout(cx, other, Some(gone))?;
+            }
+        }
+        Ok(rest)
+    }
+
+    /// EBUSY if a client has the file open, believes that its layout stays as it is, and has no lock by which it would hear otherwise.
+    fn check_heard(&self, cx: &Cx, fid: Fid, layout: &Layout) -> wire::Result<()> {
+        let stays = layout.is_plain() || !layout.is_mirrored() && layout.missing(0, u64::MAX).is_none();
+        let locks = cx.env.locks(fid);
+        let has = |client, bit| locks.iter().any(|(of, bits)| *of == client && bits & bit != 0);
+        let is_deaf = |client| client != cx.client && client != NOBODY && !has(client, bits::LAYOUT);
+        let opened = self.handles.is_open_by(fid, is_deaf);
+        let may_open = locks.iter().any(|(client, bits)| bits & bits::OPEN != 0 && is_deaf(*client));
+        if stays && (opened || may_open) { Err(Errno::EBUSY) } else { Ok(()) }
+    }
+}
+
+/// EINVAL for the file itself and what is no regular file, EPERM for somebody else's.
+fn check_other(cred: &Cred, fid: Fid, other: Fid, inode: &Inode) -> wire::Result<()> {
+    if other == fid || inode.kind != FileKind::Regular {
+        return Err(Errno::EINVAL);
+    }
+    if is_owner(cred, inode) { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// Components of several mirrors, by mirror.
+fn by_mirror(components: Vec<WantedComponent>) -> Vec<Vec<WantedComponent>> {
+    let mut mirrors: Vec<Vec<WantedComponent>> = Vec::new();
+    for c in components {
+        match mirrors.last_mut().filter(|_| c.start != 0) {
+            Some(mirror) => mirror.push(c),
+            None => mirrors.push(vec![c]),
+        }
+    }
+    mirrors
+}

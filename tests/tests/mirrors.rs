@@ -1,0 +1,347 @@
+//! Mirrored files, by one mount and by two at once: what is written is read everywhere, mirrors that missed it are not read before they
+//! are brought up to date, and a mirror whose OST is away is not missed.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::Write,
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    path::Path,
+    process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use sheen_layout::{Composite, Layout};
+use sheen_tests::{
+    Fs, Ran, can_mount,
+    cluster::Cluster,
+    mounts::{Two, TwoMounts},
+    noise, sheen,
+};
+
+const LIMIT: Duration = Duration::from_secs(120);
+/// Over several chunks, and no multiple of anything.
+const LEN: usize = (5 << 20) + 4321;
+/// Two mirrors that have nothing in common but the file.
+const MIRRORS: &str = "-N -c 2 -S 64K -o 0,1 -N -E 1M -c 1 -S 256K -o 2 -E -1 -c 2 -S 128K -o 3,2";
+
+fn two(name: &str) -> Option<(TwoMounts, Two)> {
+    if !can_mount() {
+        println!("skipped: /dev/fuse cannot be opened here");
+        return None;
+    }
+    let two = TwoMounts::up(LIMIT);
+    let at = two.dir(name);
+    Some((two, at))
+}
+
+fn layout(path: &Path) -> Layout {
+    let mut value = vec![0; 65536];
+    let n = rustix::fs::getxattr(path, "lustre.lov", &mut value).unwrap();
+    Layout::decode(&value[..n]).unwrap()
+}
+
+fn fresh(path: &Path) -> Vec<u16> {
+    layout(path).fresh_mirrors().iter().map(|m| m.mirror_id()).collect()
+}
+
+/// A mirrored file, made at the first mount.
+fn create(fs: &Fs, name: &str) {
+    fs.lfs(&format!("mirror create {MIRRORS} {name}")).ok();
+}
+
+/// What one mirror holds.
+fn mirror(fs: &Fs, id: u16, name: &str) -> Vec<u8> {
+    let out = fs.mnt.with_extension(format!("mirror{id}"));
+    fs.lfs(&format!("mirror read -N {id} -o {} {name}", out.display())).ok();
+    let bytes = fs::read(&out).unwrap();
+    fs::remove_file(&out).unwrap();
+    bytes
+}
+
+#[test]
+fn a_write_makes_the_other_stale_and_a_resync_brings_it_back() {
+    let Some((two, _)) = two("d") else { return };
+    let fs = &two.fs;
+    create(fs, "f");
+    let path = fs.path("f");
+    assert_eq!((fresh(&path), layout(&path).mirror_state()), (vec![1, 2], Composite::READ_ONLY));
+    let data = noise(1, LEN);
+    fs::write(&path, &data).unwrap();
+    assert_eq!((fresh(&path), layout(&path).mirror_state()), (vec![1], Composite::WRITE_PENDING));
+    assert!(fs.lfs("getstripe f").ok().contains("init,stale"));
+    assert_eq!(fs.lfs("mirror verify f").code, 116, "a mirror is stale");
+    fs.lfs("mirror resync f").ok();
+    assert_eq!((fresh(&path), layout(&path).mirror_state()), (vec![1, 2], Composite::READ_ONLY));
+    for id in [1, 2] {
+        assert!(mirror(fs, id, "f") == data, "mirror {id}");
+    }
+    fs.lfs("mirror verify f").ok();
+    assert!(fs::read(two.second.path("f")).unwrap() == data);
+
+    // Shorter, and with a hole.
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(100).unwrap();
+    assert_eq!(fresh(&path), [1], "a truncate is a write");
+    file.write_all_at(b"end", 3 << 20).unwrap();
+    drop(file);
+    fs.lfs("mirror resync f").ok();
+    let mut data = data[..100].to_vec();
+    data.resize(3 << 20, 0);
+    data.extend(b"end");
+    for id in [1, 2] {
+        assert!(mirror(fs, id, "f") == data, "mirror {id}");
+    }
+    // Emptied by an open.
+    File::create(&path).unwrap();
+    assert_eq!((fresh(&path), fs::metadata(&path).unwrap().len()), (vec![1], 0));
+    assert_eq!(fs::metadata(two.second.path("f")).unwrap().len(), 0);
+    fs.lfs("mirror resync f").ok();
+    assert_eq!((mirror(fs, 1, "f").len(), mirror(fs, 2, "f").len()), (0, 0));
+}
+
+#[test]
+fn nobody_reads_what_a_write_of_another_mount_made_old() {
+    let Some((two, at)) = two("d") else { return };
+    create(&two.fs, "d/f");
+    let mut version = 0_u64;
+    for round in 0..6 {
+        for (writer, reader) in [(&at.a("f"), &at.b("f")), (&at.b("f"), &at.a("f"))] {
+            // Both mounts read, and so keep pages, of whichever mirrors are fresh.
+            let open = [File::open(writer).unwrap(), File::open(reader).unwrap()];
+            let mut byte = [0; 8];
+            open.iter().for_each(|f| assert!(f.read_at(&mut byte, 4096).is_ok()));
+            version += 1;
+            let file = OpenOptions::new().write(true).open(writer).unwrap();
+            file.write_all_at(&version.to_le_bytes(), 4096).unwrap();
+            file.write_all_at(&version.to_le_bytes(), 2 << 20).unwrap();
+            for f in &open {
+                for offset in [4096, 2 << 20] {
+                    f.read_exact_at(&mut byte, offset).unwrap();
+                    assert_eq!(u64::from_le_bytes(byte), version, "round {round} at {offset}");
+                }
+            }
+            assert_eq!(fs::metadata(reader).unwrap().len(), (2 << 20) + 8);
+            if round % 2 == 0 {
+                two.fs.lfs("mirror resync d/f").ok();
+                let mut now = [0; 8];
+                open.iter().for_each(|f| {
+                    f.read_exact_at(&mut now, 2 << 20).unwrap();
+                    assert_eq!(u64::from_le_bytes(now), version, "after a resync");
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn a_resync_loses_nothing_that_is_written_meanwhile() {
+    let Some((two, at)) = two("d") else { return };
+    create(&two.fs, "d/f");
+    fs::write(at.a("f"), vec![0; 2 << 20]).unwrap();
+    let done = AtomicBool::new(false);
+    let last = thread::scope(|scope| {
+        let writers: Vec<_> = [at.a("f"), at.b("f")]
+            .into_iter()
+            .zip([0, 1])
+            .map(|(path, n)| {
+                let done = &done;
+                scope.spawn(move || {
+                    let file = OpenOptions::new().write(true).open(path).unwrap();
+                    let mut count = 0_u64;
+                    while !done.load(Ordering::Relaxed) {
+                        count += 1;
+                        file.write_all_at(&count.to_le_bytes(), n * (1 << 20) + count % 1000 * 16).unwrap();
+                        thread::sleep(Duration::from_millis(3));
+                    }
+                    count
+                })
+            })
+            .collect();
+        for _ in 0..4 {
+            let ran = two.fs.lfs("mirror resync d/f");
+            assert!(matches!(ran.code, 0 | 16), "done, or somebody wrote all the time: {}", ran.err);
+        }
+        done.store(true, Ordering::Relaxed);
+        writers.into_iter().map(|w| w.join().unwrap()).collect::<Vec<_>>()
+    });
+    two.fs.lfs("mirror resync d/f").ok();
+    two.fs.lfs("mirror verify d/f").ok();
+    for id in [1, 2] {
+        let bytes = mirror(&two.fs, id, "d/f");
+        for (n, last) in (0..).zip(&last) {
+            for count in last.saturating_sub(900).max(1)..=*last {
+                let at = n * (1 << 20) + (count % 1000 * 16) as usize;
+                assert_eq!(bytes[at..at + 8], count.to_le_bytes(), "mirror {id}, writer {n}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_is_extended_under_its_readers_and_split_again() {
+    let Some((two, at)) = two("d") else { return };
+    let fs = &two.fs;
+    let data = noise(2, LEN);
+    fs::write(at.a("f"), &data).unwrap();
+    assert!(fs::read(at.b("f")).unwrap() == data, "the other mount knows the file as a plain one");
+    fs.lfs("mirror extend -N -c 1 -N -E 2M -c 1 -E -1 -c 3 d/f").ok();
+    assert_eq!(fresh(&at.b("f")), [1, 2, 3]);
+    for id in [1, 2, 3] {
+        assert!(mirror(fs, id, "d/f") == data, "mirror {id}");
+    }
+    // A write by who knew it as it was.
+    OpenOptions::new().write(true).open(at.b("f")).unwrap().write_all_at(b"changed", 12345).unwrap();
+    let mut data = data;
+    data[12345..12352].copy_from_slice(b"changed");
+    assert_eq!(fresh(&at.a("f")).len(), 1);
+    assert!(fs::read(at.a("f")).unwrap() == data);
+    fs.lfs("mirror resync d/f").ok();
+
+    fs.lfs("mirror split --mirror-id 2 d/f").ok();
+    assert!(fs::read(at.b("f.mirror~2")).unwrap() == data, "the mirror is a file now");
+    fs.lfs("mirror split --mirror-id 1 -f d/g d/f").ok();
+    assert!(fs::read(at.b("g")).unwrap() == data && fs::read(at.b("f")).unwrap() == data);
+    assert!(!layout(&at.a("f")).is_mirrored());
+    fs::write(at.a("g"), b"its own").unwrap();
+    assert!(fs::read(at.b("f")).unwrap() == data, "they have nothing in common");
+    assert_eq!(fs.lfs("mirror delete --mirror-id 3 d/f").code, 22, "the last one stays");
+    // Merged again, which must hold the same.
+    assert_eq!(fs.lfs("mirror extend -N -f d/g d/f").code, 22);
+    fs.lfs("mirror extend -N -f d/f.mirror~2 d/f").ok();
+    assert_eq!(layout(&at.b("f")).mirrors().len(), 2);
+    fs.lfs("mirror verify d/f").ok();
+    assert_eq!(fs::metadata(at.a("f.mirror~2")).unwrap().len(), 0);
+    fs::remove_file(at.a("f")).unwrap();
+}
+
+#[test]
+fn tools_see_one_mirror_and_tell_differences() {
+    let Some((two, _)) = two("d") else { return };
+    let fs = &two.fs;
+    create(fs, "f");
+    let data = noise(3, LEN);
+    fs::write(fs.path("f"), &data).unwrap();
+    fs.lfs("mirror resync f").ok();
+    let other = noise(4, LEN);
+    let from = fs.mnt.with_extension("from");
+    fs::write(&from, &other).unwrap();
+    fs.lfs(&format!("mirror write -N 2 -i {} f", from.display())).ok();
+    fs::remove_file(&from).unwrap();
+    assert_eq!(fresh(&fs.path("f")), [1, 2], "of what a tool does to a mirror the file knows nothing");
+    assert!(mirror(fs, 2, "f") == other && mirror(fs, 1, "f") == data);
+    let Ran { code, err, .. } = fs.lfs("mirror verify f");
+    assert!(code == 117 && err.contains("has different checksum value on mirror 1:"), "{code} {err}");
+    assert_eq!(fs.lfs("mirror copy -i 1 -o 2 f").ok(), "mirror copied successfully: 2 \n");
+    fs.lfs("mirror verify f").ok();
+    assert!(mirror(fs, 2, "f") == data);
+    let Ran { code, err, .. } = fs.lfs("mirror read -N 9 f");
+    assert!(code == 22 && err.contains("cannot find mirror with ID 9 in 'f'"), "{code} {err}");
+}
+
+#[test]
+fn appends_and_mappings_and_holes_go_to_one_mirror() {
+    let Some((two, at)) = two("d") else { return };
+    create(&two.fs, "d/f");
+    for i in 0..20_u8 {
+        let path = if i % 2 == 0 { at.a("f") } else { at.b("f") };
+        OpenOptions::new().append(true).open(path).unwrap().write_all(&[i; 1000]).unwrap();
+        if i == 9 {
+            two.fs.lfs("mirror resync d/f").ok();
+        }
+    }
+    let appended: Vec<u8> = (0..20_u8).flat_map(|i| [i; 1000]).collect();
+    assert!(fs::read(at.b("f")).unwrap() == appended);
+    two.fs.lfs("mirror resync d/f").ok();
+    let file = OpenOptions::new().read(true).write(true).open(at.b("f")).unwrap();
+    rustix::fs::fallocate(
+        &file,
+        rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE,
+        0,
+        4096,
+    )
+    .unwrap();
+    assert_eq!(fresh(&at.a("f")), [1]);
+    assert!(fs::read(at.a("f")).unwrap()[..4096].iter().all(|b| *b == 0));
+    two.fs.lfs("mirror resync d/f").ok();
+    let map = sheen_tests::posix::Map::new(&file, 8192);
+    map.write(5000, &[77]);
+    file.sync_all().unwrap();
+    assert_eq!(fs::read(at.a("f")).unwrap()[5000], 77);
+    two.fs.lfs("mirror resync d/f").ok();
+    two.fs.lfs("mirror verify d/f").ok();
+    assert_eq!(fs::metadata(at.a("f")).unwrap().size(), 20_000);
+}
+
+#[test]
+fn a_mirror_out_of_use_is_not_read() {
+    let Some((two, at)) = two("d") else { return };
+    create(&two.fs, "d/f");
+    let data = noise(5, LEN);
+    fs::write(at.a("f"), &data).unwrap();
+    two.fs.lfs("mirror resync d/f").ok();
+    let set = |active: u8, osts: &[u8]| {
+        for ost in osts {
+            let name = format!("osc.{}-OST000{ost}-osc-*.active={active}", two.fsname);
+            sheen_tests::run(sheen(), ["lctl", "set_param", &name]).ok();
+        }
+    };
+    for osts in [[0, 1], [2, 3]] {
+        set(0, &osts);
+        let file = OpenOptions::new().read(true).custom_flags(libc_direct()).open(at.b("f")).unwrap();
+        let mut read = vec![0; LEN];
+        file.read_exact_at(&mut read, 0).unwrap();
+        assert!(read == data, "OSTs {osts:?} are out of use");
+        assert_eq!(fs::metadata(at.b("f")).unwrap().len(), LEN as u64);
+        set(1, &osts);
+    }
+}
+
+/// O_DIRECT.
+fn libc_direct() -> i32 {
+    rustix::fs::OFlags::DIRECT.bits() as i32
+}
+
+/// A second process of OSTs is killed: whoever reads a mirror on them goes on with another one.
+#[test]
+fn reading_goes_on_when_the_osts_of_a_mirror_die() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let cluster = Cluster::start();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nid = format!("{}@tcp", listener.local_addr().unwrap());
+    drop(listener);
+    let mut oss = Command::new(sheen());
+    oss.arg("oss").arg("--dir").arg(cluster.base.join("oss2")).args(["--listen", &nid, "--osts", "2"]);
+    oss.args(["--mgs", &cluster.nid("mgs"), "--fsname", "many"]);
+    let mut oss = oss.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mount = cluster.mount();
+    let outcome = std::panic::catch_unwind(|| {
+        let path = mount.path("f");
+        let lfs = |line: &str| {
+            sheen_tests::cluster::bash(mount.path("").as_path(), &format!("{} lfs {line}", sheen().display()))
+        };
+        let end = Instant::now() + Duration::from_secs(30);
+        while lfs("df").out.matches("OST").count() < 4 {
+            assert!(Instant::now() < end, "the second process's OSTs do not come");
+            thread::sleep(Duration::from_millis(100));
+        }
+        lfs("mirror create -N -c 2 -o 0,1 -N -c 2 -o 2,3 f").ok();
+        let data = noise(6, LEN);
+        fs::write(&path, &data).unwrap();
+        lfs("mirror resync f").ok();
+        (path, data)
+    });
+    let killed = oss.kill();
+    oss.wait().unwrap();
+    killed.unwrap();
+    let (path, data) = outcome.unwrap();
+    let (began, mut read) = (Instant::now(), vec![0; LEN]);
+    let file = OpenOptions::new().read(true).custom_flags(libc_direct()).open(&path).unwrap();
+    file.read_exact_at(&mut read, 0).unwrap();
+    assert!(read == data);
+    assert_eq!(fs::metadata(&path).unwrap().len(), LEN as u64);
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+}
