@@ -83,7 +83,8 @@ pub fn pools_exist(tool: &mut Tool, path: &Path, pools: &[String]) -> bool {
     let Ok(mount) = ask_at::<MountInfo>(tool, path, control::MOUNT) else { return true };
     let has = |known: &[Pool], name: &String| known.iter().any(|p| p.name == *name && !p.osts.is_empty());
     // Where the MGS does not answer, the MDT knows.
-    pools.is_empty() || pool_list::pools_of(&mount).map_or(true, |known| pools.iter().all(|name| has(&known, name)))
+    pools.is_empty()
+        || pool_list::pools_of(tool, &mount).map_or(true, |known| pools.iter().all(|name| has(&known, name)))
 }
 
 /// Runs the command.
