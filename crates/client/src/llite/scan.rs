@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! * an entry is as it was at some time between the call that asked for its page and now. A page is kept with the open directory for
-//!   those who come for the rest of it, until it is read to its end, the directory is read from the start, or closed;
+//!   those who come for the rest of it, until another page is asked for, the directory is read from the start, or it is closed;
 //! * a page is given only to the one for whom it was asked, after the MDT said that he may both list and search the directory;
 //! * [`PAGES_MAX`] pages are kept by a mount at a time. Beyond that a page is as large as is handed on at once.
 
