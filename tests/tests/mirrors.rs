@@ -303,6 +303,29 @@ fn libc_direct() -> i32 {
     rustix::fs::OFlags::DIRECT.bits() as i32
 }
 
+#[test]
+fn that_a_mirror_is_stale_outlives_a_crash() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let fs = Fs::up_in(Path::new("/dev/shm"), 4, &[]);
+    create(&fs, "f");
+    for round in 0..3_u8 {
+        fs.lfs("mirror resync f").ok();
+        assert_eq!(fresh(&fs.path("f")), [1, 2], "round {round}");
+        let file = OpenOptions::new().write(true).open(fs.path("f")).unwrap();
+        file.write_all_at(&vec![round + 1; LEN], 0).unwrap();
+        fs.kill();
+        drop(file);
+        fs.start(&[]).ok();
+        assert_eq!(fresh(&fs.path("f")), [1], "round {round}: the other one missed the write");
+        // The end of it was still kept by the mount that died.
+        let read = fs::read(fs.path("f")).unwrap();
+        let wrong = read.iter().take(4 << 20).position(|b| *b != round + 1);
+        assert!(read.len() >= 4 << 20 && wrong.is_none(), "round {round}: {} bytes, {wrong:?}", read.len());
+    }
+}
+
 /// A second process of OSTs is killed: whoever reads a mirror on them goes on with another one.
 #[test]
 fn reading_goes_on_when_the_osts_of_a_mirror_die() {

@@ -285,7 +285,7 @@ impl Client {
                 let seen = self.lov.look(&[Look { layout: &mirror, lock }]).await.pop().unwrap_or(Err(Errno::EIO))?;
                 Ok((mirror, seen))
             };
-            let (mirror, seen) = Box::pin(self.lov.from_any(&layout, look)).await?;
+            let (mirror, seen) = Box::pin(self.lov.by_any(&layout, look)).await?;
             return Ok(self.merged(&told, &mirror, &seen));
         }
         let look = Look { layout: &layout, lock };

@@ -121,7 +121,7 @@ impl Client {
                 Ok::<_, Errno>(ReadData { bulk, live, refs })
             }
         };
-        let (read, guard) = self.under(fid, guard, self.lov.from_any(&layout, one)).await;
+        let (read, guard) = self.under(fid, guard, self.lov.by_any(&layout, one)).await;
         Ok((read?, guard))
     }
 

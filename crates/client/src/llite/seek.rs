@@ -17,6 +17,6 @@ impl Client {
         let _timer = self.stats.time(Op::Seek);
         let Placed { layout, guard } = self.place(file).await?.ok_or(Errno::ENXIO)?;
         let seek = |layout: Arc<Layout>| async move { self.lov.seek(&layout, offset, what).await };
-        self.under(file.fid(), guard, Box::pin(self.lov.from_any(&layout, seek))).await.0
+        self.under(file.fid(), guard, Box::pin(self.lov.by_any(&layout, seek))).await.0
     }
 }

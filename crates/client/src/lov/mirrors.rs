@@ -49,7 +49,7 @@ impl Lov {
     ///
     /// # Errors
     /// What `work` answers; of several mirrors, the last one's.
-    pub async fn from_any<T, F: Future<Output = Result<T>>>(
+    pub async fn by_any<T, F: Future<Output = Result<T>>>(
         &self,
         layout: &Arc<Layout>,
         mut work: impl FnMut(Arc<Layout>) -> F,

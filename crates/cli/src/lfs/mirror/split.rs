@@ -137,11 +137,10 @@ fn split(
         false => Some(into.unwrap_or_else(|| PathBuf::from(format!("{}.mirror~{mirror}", path.display())))),
     };
     let done = split_into(tool, path, mirror, target.as_deref());
-    done.map_err(|e| {
-        let (path, last) = (path.display(), e == Errno::EUCLEAN);
+    done.inspect_err(|e| {
+        let (path, last) = (path.display(), *e == Errno::EUCLEAN);
         let why = if last { ": the other mirrors are stale; resync the file first" } else { "" };
         tool.complain(format_args!("lfs mirror {command}: cannot split '{path}': {e}{why}"));
-        e
     })
 }
 
