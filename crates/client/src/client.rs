@@ -97,7 +97,7 @@ impl Client {
         let cache = Cache::new(&rt, options.inodes_max);
         let lov = Arc::new(Lov::new(rt.clone(), cache.clone()));
         let pools = Arc::new(Pools::new(params.clone(), fsname, &instance));
-        let targets = Targets::new(&rt, net, fsname, &instance, &uuid, lov.clone(), params.clone(), pools.clone());
+        let targets = Targets::new(net, fsname, &instance, &uuid, lov.clone(), params.clone(), pools.clone());
         let mdc = targets.mdc(&config, options.groups)?;
         let files = Arc::new(OpenFiles::default());
         let layouts = Arc::new(Layouts::new(options.layouts_max));

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use sheen_lnet::{Net, Nid};
 use sheen_params::Params;
 use sheen_rpc::{Import, ImportConfig};
-use sheen_rt::Rt;
 use sheen_wire::{
     Mds, Ost,
     mgs::{Config, Target, TargetKind, target_name},
@@ -15,7 +14,6 @@ use crate::{GroupSource, MountError, lov::Lov, mdc::Mdc, osc::Osc, params, pools
 
 /// What is needed to make an import for a target.
 pub struct Targets {
-    rt: Rt,
     net: Arc<Net>,
     fsname: String,
     instance: String,
@@ -28,7 +26,6 @@ pub struct Targets {
 impl Targets {
     /// For a mount of this instance and client uuid.
     pub fn new(
-        rt: &Rt,
         net: Arc<Net>,
         fsname: &str,
         instance: &str,
@@ -38,7 +35,7 @@ impl Targets {
         pools: Arc<Pools>,
     ) -> Targets {
         let (fsname, instance, uuid) = (fsname.to_owned(), instance.to_owned(), uuid.to_owned());
-        Targets { rt: rt.clone(), net, fsname, instance, uuid, lov, params, pools }
+        Targets { net, fsname, instance, uuid, lov, params, pools }
     }
 
     /// The MDT.
@@ -50,7 +47,8 @@ impl Targets {
         let target = config.targets.iter().find(is_mdt).ok_or_else(|| MountError::NoMdt(self.fsname.clone()))?;
         let name = target.name(&self.fsname);
         let import: Arc<Import<Mds>> = Import::new(self.net.clone(), self.import_config(target, &name)?);
-        let mdc = Mdc::new(self.rt.clone(), format!("{name}-mdc-{}", self.instance), import, groups, self.lov.cache());
+        let mdc =
+            Mdc::new(self.net.rt().clone(), format!("{name}-mdc-{}", self.instance), import, groups, self.lov.cache());
         Ok(Arc::new(mdc))
     }
 
@@ -76,8 +74,8 @@ impl Targets {
         }
         let import: Arc<Import<Ost>> = Import::new(self.net.clone(), config);
         let osc =
-            Arc::new(Osc::new(&self.rt, target.index, format!("{name}-osc-{}", self.instance), import, &self.lov));
-        params::register_osc(&self.params, &osc, &self.uuid, &self.rt);
+            Arc::new(Osc::new(self.net.rt(), target.index, format!("{name}-osc-{}", self.instance), import, &self.lov));
+        params::register_osc(&self.params, &osc, &self.uuid, self.net.rt());
         self.lov.add(osc);
         Ok(())
     }
