@@ -35,10 +35,15 @@ impl Targets {
         uuid: &str,
         lov: Arc<Lov>,
         params: Params,
-        pools: Arc<Pools>,
     ) -> Targets {
+        let pools = Arc::new(Pools::new(params.clone(), fsname, instance));
         let (fsname, instance, uuid) = (fsname.to_owned(), instance.to_owned(), uuid.to_owned());
         Targets { rt: rt.clone(), net, fsname, instance, uuid, lov, params, pools }
+    }
+
+    /// The pools that are heard of.
+    pub fn pools(&self) -> Arc<Pools> {
+        self.pools.clone()
     }
 
     /// The MDT.
