@@ -96,8 +96,7 @@ impl Client {
         let config = read_config(&rt, &mgc, &mgs, fsname).await?;
         let cache = Cache::new(&rt, options.inodes_max);
         let lov = Arc::new(Lov::new(rt.clone(), cache.clone()));
-        let pools = Arc::new(Pools::new(params.clone(), fsname, &instance));
-        let targets = Targets::new(net, fsname, &instance, &uuid, lov.clone(), params.clone(), pools.clone());
+        let targets = Targets::new(net, fsname, &instance, &uuid, lov.clone(), params.clone());
         let mdc = targets.mdc(&config, options.groups)?;
         let files = Arc::new(OpenFiles::default());
         let layouts = Arc::new(Layouts::new(options.layouts_max));
@@ -112,7 +111,7 @@ impl Client {
             mgs_nids: mgs,
             mgc: mgc.clone(),
             mdc,
-            pools,
+            pools: targets.pools(),
             lov,
             cache,
             layouts,

@@ -25,17 +25,15 @@ pub struct Targets {
 
 impl Targets {
     /// For a mount of this instance and client uuid.
-    pub fn new(
-        net: Arc<Net>,
-        fsname: &str,
-        instance: &str,
-        uuid: &str,
-        lov: Arc<Lov>,
-        params: Params,
-        pools: Arc<Pools>,
-    ) -> Targets {
+    pub fn new(net: Arc<Net>, fsname: &str, instance: &str, uuid: &str, lov: Arc<Lov>, params: Params) -> Targets {
+        let pools = Arc::new(Pools::new(params.clone(), fsname, instance));
         let (fsname, instance, uuid) = (fsname.to_owned(), instance.to_owned(), uuid.to_owned());
         Targets { net, fsname, instance, uuid, lov, params, pools }
+    }
+
+    /// The pools that are heard of.
+    pub fn pools(&self) -> Arc<Pools> {
+        self.pools.clone()
     }
 
     /// The MDT.
