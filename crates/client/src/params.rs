@@ -174,14 +174,14 @@ fn register_lov(params: &Params, dir: &str, client: &Arc<Client>) {
     put("stripesize", Param::u64_ro(|| u64::from(STRIPE_SIZE_DEFAULT)));
     put("stripeoffset", Param::text(|| "-1".into()));
     put("stripetype", Param::u64_ro(|| 1));
-    put("numobd", number(client, |c| c.lov.all().len() as u64));
-    put("activeobd", number(client, |c| c.lov.all().iter().filter(|o| o.active()).count() as u64));
+    put("numobd", number(client, |c| c.lov.osts().len() as u64));
+    put("activeobd", number(client, |c| c.lov.osts().iter().filter(|o| o.active()).count() as u64));
     let target_obd = |c: &Client| {
         let line = |osc: &Arc<Osc>| {
             let name = target_name(&c.fsname, TargetKind::Ost, osc.index());
             format!("{}: {name}_UUID {}\n", osc.index(), if osc.active() { "ACTIVE" } else { "INACTIVE" })
         };
-        c.lov.all().iter().map(line).collect()
+        c.lov.osts().iter().map(line).collect()
     };
     put("target_obd", text(client, target_obd));
     let uuid = client.uuid.clone();
@@ -236,7 +236,7 @@ fn register_llite(params: &Params, dir: &str, client: &Arc<Client>) {
     put("statahead_stats", text(client, |c| c.statahead.render()));
     put("cached_layouts", number(client, |c| c.layouts.len() as u64));
     register_space(params, dir, client, |c| {
-        summary(&c.mdc.space(), c.lov.all().into_iter().filter(|o| o.active()).map(|o| o.space()))
+        summary(&c.mdc.space(), c.lov.osts().into_iter().filter(|o| o.active()).map(|o| o.space()))
     });
 }
 

@@ -28,7 +28,7 @@ use crate::identity::{Identity, IdentityError};
 use crate::locks::Locks;
 use crate::osts::{self, Osts};
 use crate::store::RedbStore;
-use crate::{commit, params, service};
+use crate::{commit, dom, params, service};
 
 /// Which MDT the directory holds.
 const IDENTITY: &str = "identity";
@@ -36,6 +36,9 @@ const IDENTITY: &str = "identity";
 const LOCK: &str = "lock";
 /// The store.
 const STORE: &str = "store.redb";
+
+/// Directory in it that its data service is given.
+pub const DATA_DIR: &str = "dom";
 
 /// A running MDT.
 pub struct Mdt {
@@ -172,6 +175,7 @@ impl Mdt {
             params,
         });
         params::register(&mdt);
+        dom::connect(&mdt);
         // First, so that who hears of it from the MGS finds it here.
         server.add::<Mds>(&mdt.name, mdt.clone() as Arc<dyn Service<Mds>>);
         mdt.clone().spawn(lock);
@@ -195,6 +199,11 @@ impl Mdt {
     /// Such as `sheen-MDT0000`.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Which MDT it is, to others that speak for it.
+    pub fn uuid(&self) -> &str {
+        &self.uuid
     }
 
     /// Its lock server, for checkers.
@@ -338,7 +347,7 @@ fn identify(disk: &Disk, config: &MdtConfig) -> Result<Option<Identity>, MdtErro
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let entries =
                 disk.read_dir(&config.dir).map_err(|error| MdtError::Io { path: config.dir.clone(), error })?;
-            let own = |name: &str| matches!(name, LOCK | STORE) || name.starts_with('.');
+            let own = |name: &str| matches!(name, LOCK | STORE | DATA_DIR) || name.starts_with('.');
             let foreign = entries.iter().any(|e| !own(&e.name.to_string_lossy()));
             return if foreign { Err(MdtError::Foreign(config.dir.clone())) } else { Ok(None) };
         }

@@ -227,7 +227,6 @@ fn what_is_refused_leaves_no_trace() {
         part(i * MIB, (i + 1) * MIB, spec)
     });
     let mirrored = Template { components: vec![part(0, EOF, count(1)), part(0, EOF, count(1))], mirrors: 2 };
-    let on_mdt = vec![TemplateComponent::on_mdt(64 * KIB), part(64 * KIB, EOF, count(1))];
     for (refused, why) in [
         // 031-errors and 020-pfl.
         (value(vec![part(0, MIB, count(1)), part(512 * KIB, EOF, count(1))]), Errno::EINVAL),
@@ -241,7 +240,6 @@ fn what_is_refused_leaves_no_trace() {
         (value(many.collect()), Errno::ERANGE),
         // What this version does not serve.
         (mirrored.encode(), Errno::EOPNOTSUPP),
-        (value(on_mdt), Errno::EOPNOTSUPP),
     ] {
         assert_eq!(fs.set(&ME, f, LOV, &refused, 0), Err(why));
         assert_eq!(fs.set(&ME, d, LOV, &refused, 0), Err(why));

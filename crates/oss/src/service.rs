@@ -75,7 +75,7 @@ impl Service<sheen_wire::Ost> for Ost {
     }
 
     fn uuid(&self) -> &str {
-        &self.store.identity().uuid
+        &self.uuid
     }
 
     fn incarnation(&self) -> u64 {

@@ -60,11 +60,32 @@ impl Store {
         sharing: &Sharing,
     ) -> Result<Store, OssError> {
         let home = Home::open(rt, dir, fsname, index).await?;
+        Store::joined(rt, home, open_files_max, |device| sharing.join(device))
+    }
+
+    /// As [`Store::open`], but the others on the device need not leave it a part of the space ([`Sharing::join_uncounted`]).
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub async fn open_uncounted(
+        rt: &Rt,
+        dir: &Path,
+        fsname: &str,
+        index: Option<u32>,
+        open_files_max: usize,
+        sharing: &Sharing,
+    ) -> Result<Store, OssError> {
+        let home = Home::open(rt, dir, fsname, index).await?;
+        Store::joined(rt, home, open_files_max, |device| sharing.join_uncounted(device))
+    }
+
+    fn joined(rt: &Rt, home: Home, open_files_max: usize, join: impl FnOnce(u64) -> Share) -> Result<Store, OssError> {
+        let dir = home.dir();
         let device =
             rt.disk().device(dir).map_err(|source| OssError::Io { what: "look at", path: dir.into(), source })?;
         Ok(Store {
             files: Files::new(rt, dir, open_files_max),
-            share: sharing.join(device),
+            share: join(device),
             buffers: gather::Pools::new(),
             rt: rt.clone(),
             home,
