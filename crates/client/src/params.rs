@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use sheen_layout::STRIPE_SIZE_DEFAULT;
+use sheen_layout::{MDT_OST, STRIPE_SIZE_DEFAULT};
 use sheen_ldlm::client::Tunables;
 use sheen_params::{Device, Param, Params};
 use sheen_rpc::{Import, ImportState, ImportStats, RPCS_IN_FLIGHT_LIMIT};
@@ -73,7 +73,7 @@ impl Drop for Registered {
         self.names.iter().for_each(|name| self.params.unregister(name));
         self.devices.iter().for_each(|device| self.params.remove_device(device));
         for osc in self.client.upgrade().map(|c| c.lov.all()).unwrap_or_default() {
-            self.params.unregister(&format!("osc.{}", osc.name()));
+            self.params.unregister(&osc_dir(&osc));
             self.params.unregister(&format!("ldlm.namespaces.{}", osc.name()));
             self.params.remove_device(osc.name());
         }
@@ -113,9 +113,15 @@ pub fn register_locks(params: &Params, name: &str, locks: &Arc<LockTable>) {
     );
 }
 
-/// Registers an OST of a mount.
+/// `osc.*` are the OSTs; the MDT's data service is by itself, and no device.
+fn osc_dir(osc: &Osc) -> String {
+    let kind = if osc.index() == MDT_OST { "dom" } else { "osc" };
+    format!("{kind}.{}", osc.name())
+}
+
+/// Registers an OST of a mount, or the MDT's data service.
 pub fn register_osc(params: &Params, osc: &Arc<Osc>, client_uuid: &str, rt: &Rt) {
-    let dir = format!("osc.{}", osc.name());
+    let dir = osc_dir(osc);
     let put = |name: &str, param| params.register(&format!("{dir}.{name}"), param);
     let import = |osc: &Osc| osc.import().clone();
     put("max_rpcs_in_flight", rpcs_in_flight(osc, import));
@@ -146,6 +152,9 @@ pub fn register_osc(params: &Params, osc: &Arc<Osc>, client_uuid: &str, rt: &Rt)
     );
     register_space(params, &dir, osc, |osc| osc.space());
     register_locks(params, osc.name(), osc.locks());
+    if osc.index() == MDT_OST {
+        return;
+    }
     let (weak, name, uuid) = (Arc::downgrade(osc), osc.name().to_owned(), client_uuid.to_owned());
     params.add_device(osc.name(), move || {
         let osc = weak.upgrade();

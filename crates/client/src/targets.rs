@@ -79,7 +79,9 @@ impl Targets {
             return Ok(());
         }
         let import: Arc<Import<Ost>> = Import::new(self.net.clone(), config);
-        let osc = Arc::new(Osc::new(&self.rt, index, format!("{name}-osc-{}", self.instance), import, &self.lov));
+        let kind = if index == MDT_OST { "" } else { "osc-" };
+        let device = format!("{name}-{kind}{}", self.instance);
+        let osc = Arc::new(Osc::new(&self.rt, index, device, import, &self.lov));
         params::register_osc(&self.params, &osc, &self.uuid, &self.rt);
         self.lov.add(osc);
         Ok(())

@@ -65,6 +65,8 @@ pub struct Mdt {
     pub(crate) stats: Stats,
     pub(crate) params: Params,
     pub(crate) stopped: AtomicBool,
+    /// Its data service has no objects of files that a crash lost.
+    pub(crate) is_clean: AtomicBool,
     /// A rename has replaced a file.
     pub(crate) replaced: Notify,
     /// What the MGS said to this MDT, once it did.
@@ -162,6 +164,7 @@ impl Mdt {
             osts: Osts::new(),
             stats: Stats::new(service::STATS, rt.wall()),
             stopped: AtomicBool::new(false),
+            is_clean: AtomicBool::new(false),
             replaced: Notify::new(),
             registered: watch::Sender::new(None),
             tasks: Mutex::new(None),
@@ -192,7 +195,8 @@ impl Mdt {
         });
         let recovery = rt.spawn("mdt-recovery", recovery(self.clone()));
         let replaced = rt.spawn("mdt-replaced", drop_replaced(self.clone()));
-        let others = vec![destroyer, follower, recovery, replaced];
+        let mut others = vec![destroyer, follower, recovery, replaced];
+        others.extend(dom::clean(&self));
         *self.tasks.lock() = Some(Tasks { committer, others, _lock: lock });
     }
 
@@ -257,6 +261,9 @@ impl Mdt {
         let ended = tasks.committer.await.unwrap_or(Err(Errno::EIO));
         let store = self.store.clone();
         self.rt.run_blocking(move || store.close()).await;
+        if ended.is_ok() {
+            dom::ended(self);
+        }
         info!("{}: stopped", self.name);
         ended
     }
@@ -347,7 +354,7 @@ fn identify(disk: &Disk, config: &MdtConfig) -> Result<Option<Identity>, MdtErro
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let entries =
                 disk.read_dir(&config.dir).map_err(|error| MdtError::Io { path: config.dir.clone(), error })?;
-            let own = |name: &str| matches!(name, LOCK | STORE | DATA_DIR) || name.starts_with('.');
+            let own = |name: &str| matches!(name, LOCK | STORE | DATA_DIR | dom::RUNNING) || name.starts_with('.');
             let foreign = entries.iter().any(|e| !own(&e.name.to_string_lossy()));
             return if foreign { Err(MdtError::Foreign(config.dir.clone())) } else { Ok(None) };
         }

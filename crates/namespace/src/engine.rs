@@ -346,6 +346,11 @@ impl<S: Store> Namespace<S> {
         self.sequences.give_back();
     }
 
+    /// Whether there is such a file, also one without a name that is open still.
+    pub fn is_file(&mut self, fid: Fid) -> wire::Result<bool> {
+        Ok(self.tables.inode(fid)?.is_some())
+    }
+
     /// Inodes in use.
     pub fn files(&self) -> u64 {
         self.counters.files

@@ -22,6 +22,8 @@ pub struct Ost {
     pub(crate) index: u32,
     /// By which clients know it.
     pub(crate) uuid: String,
+    /// It is the data service of an MDT.
+    pub(crate) is_of_mdt: bool,
     pub(crate) incarnation: u64,
     pub(crate) store: Store,
     pub(crate) locks: Locks,
@@ -124,6 +126,7 @@ impl Ost {
             rt,
             name,
             index,
+            is_of_mdt: uuid != store.identity().uuid,
             uuid,
             store,
         });

@@ -24,6 +24,7 @@ const ORDER: &[&str] = &[
     "012-overstripe",
     "013-getstripe-flags",
     "014-dir-default",
+    "022-dom",
     "031-errors",
     "034-blksize-size",
     "040-df",

@@ -12,7 +12,7 @@ const MASKS: &[(&str, &str)] = &[
     // FIDs of files and objects: sequences from 0x200000400 on. Smaller ones, such as those of old objects, are said exactly.
     (r"\[0x[2-9a-f][0-9a-f]{8,}:0x[0-9a-f]+:0x0\]", "[<fid>]"),
     (r"\b0x[2-9a-f][0-9a-f]{8,}:0x[0-9a-f]+:0x0", "<fid>"),
-    (r"(?m)^(lmm_(?:seq|object_id): +)0x[0-9a-f]+$", "${1}<id>"),
+    (r"(?m)^( *lmm_(?:seq|object_id): +)0x[0-9a-f]+$", "${1}<id>"),
     // A mount's instance (and no layout's magic), a client's uuid, an address.
     (r"(?m)^[0-9a-f]{16}$", "<instance>"),
     (r"-[0-9a-f]{16}\b", "-<instance>"),

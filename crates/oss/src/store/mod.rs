@@ -2,7 +2,7 @@
 //!
 //! * [`format`]: who the directory belongs to, and the lock on it;
 //! * [`files`]: open files of objects, and which names are durable;
-//! * `read`, `write`, `attrs`, `seek`, `truncate`, `allocate`, `sync`, `destroy`, `statfs`: the requests of
+//! * `read`, `write`, `list`, `attrs`, `seek`, `truncate`, `allocate`, `sync`, `destroy`, `statfs`: the requests of
 //!   [`sheen_wire::ost::Request`], as methods of [`Store`].
 //!
 //! Methods expect requests that [`sheen_objects::check::request`] let pass. They run on the calling thread, also where they wait
@@ -21,6 +21,7 @@ mod destroy;
 pub mod files;
 pub mod format;
 mod gather;
+mod list;
 mod read;
 mod seek;
 mod statfs;
