@@ -266,6 +266,7 @@ fn a_small_file_costs_no_more_requests_than_on_an_ost() {
     let Some((two, at)) = two() else { return };
     two.dir("plain");
     two.fs.lfs("setstripe -c 1 plain").ok();
+    let mut large = Vec::new();
     for (dir, name) in [("dir", "on the MDT"), ("plain", "on an OST")] {
         let (a, b) = (two.fs.path(dir), two.second.path(dir));
         // So that all connections and grants are there.
@@ -285,6 +286,14 @@ fn a_small_file_costs_no_more_requests_than_on_an_ost() {
         // The MDT is asked for the name, and for attributes and layout.
         assert!(read.values().sum::<u64>() <= 4, "{name}: {read:?}");
         assert!(written.values().sum::<u64>() <= 3, "{name}: {written:?}");
+        // What goes on on an OST asks for objects there, and asks both.
+        let data = noise(7, 1 << 20);
+        let written = cost(&two, || fs::write(a.join("g"), &data).unwrap());
+        sync(&a.join("g"));
+        let read = cost(&two, || assert!(fs::read(b.join("g")).unwrap() == data));
+        println!("1 MiB {name}: write {written:?}, read {read:?}");
+        large.push([written, read].map(|costs| costs.values().sum::<u64>()));
     }
+    assert!(large[0][0] <= large[1][0] + 4 && large[0][1] <= large[1][1] + 4, "{large:?}");
     drop(at);
 }
