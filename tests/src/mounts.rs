@@ -69,6 +69,7 @@ impl TwoMounts {
     pub fn requests(&self) -> BTreeMap<String, u64> {
         let mut found = self.counters("mdc.{}-*.stats", "[reqs]");
         found.extend(self.counters("osc.{}-*.stats", "[reqs]"));
+        found.extend(self.counters("dom.{}-*.stats", "[reqs]"));
         found.retain(|name, _| !name.ends_with(" statfs") && !name.ends_with(" ping"));
         found
     }

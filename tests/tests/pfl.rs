@@ -27,34 +27,52 @@ const LIMIT: Duration = Duration::from_secs(90);
 const M: u64 = 1 << 20;
 /// Three steps: one stripe, two, four.
 const STEPS: &str = "-E 1M -c 1 -S 64K -E 4M -c 2 -S 128K -E -1 -c 4 -S 64K";
+/// The same, but that the first is on the MDT.
+const BEGUN_ON_MDT: &str = "-E 1M -L mdt -E 4M -c 2 -S 128K -E -1 -c 4 -S 64K";
 /// Into the third component, and no multiple of anything.
 const LEN: usize = (6 << 20) + 4321;
 /// A record divides nothing.
 const RECORD: usize = 47_008;
 
 fn two(name: &str) -> Option<(TwoMounts, Two)> {
+    two_with(name, STEPS)
+}
+
+fn two_with(name: &str, steps: &str) -> Option<(TwoMounts, Two)> {
     if !can_mount() {
         println!("skipped: /dev/fuse cannot be opened here");
         return None;
     }
     let two = TwoMounts::up(LIMIT);
     let at = two.dir(name);
-    two.fs.lfs(&format!("setstripe {STEPS} {name}")).ok();
+    two.fs.lfs(&format!("setstripe {steps} {name}")).ok();
     Some((two, at))
 }
 
-/// Makes a test of a function of a directory whose files have three steps, as two mounts see it: in either role.
+/// Makes a test of a function of a directory whose files have three steps, as two mounts see it: in either role. And one where the
+/// files begin on the MDT.
 macro_rules! on_two_mounts {
     ($($name:ident)*) => {
         $(#[test]
         fn $name() {
-            let Some((two, at)) = two("one") else { return };
-            says::$name(&at);
-            let other = two.dir("other");
-            two.fs.lfs(&format!("setstripe {STEPS} other")).ok();
-            says::$name(&other.swapped());
+            in_either_role(STEPS, says::$name);
         })*
+
+        mod begun_on_mdt {
+            $(#[test]
+            fn $name() {
+                super::in_either_role(super::BEGUN_ON_MDT, super::says::$name);
+            })*
+        }
     };
+}
+
+fn in_either_role(steps: &str, says: fn(&Two)) {
+    let Some((two, at)) = two_with("one", steps) else { return };
+    says(&at);
+    let other = two.dir("other");
+    two.fs.lfs(&format!("setstripe {steps} other")).ok();
+    says(&other.swapped());
 }
 
 on_two_mounts! {
@@ -113,9 +131,7 @@ mod says {
         assert!(fs::read(at.a("f")).unwrap() == data, "and A");
         for path in [at.a("f"), at.b("f")] {
             assert_eq!(with_objects(&path), [true, true, true]);
-            let layout = layout(&path);
-            let stripes: Vec<usize> = layout.components().iter().map(|c| c.stripes.len()).collect();
-            assert_eq!(stripes, [1, 2, 4]);
+            assert_eq!(layout(&path).stripe_count(), 1 + 2 + 4);
         }
         // One large write into all of them, and one read over all boundaries.
         let other = noise(4, LEN);

@@ -7,10 +7,10 @@ use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use sheen_client::{Client, ClientOptions};
 use sheen_lnet::{DEFAULT_PORT, Fault, Net, Nid, NidName, parse_source};
-use sheen_mds::{Mdt, MdtConfig};
+use sheen_mds::{DATA_DIR, Mdt, MdtConfig};
 use sheen_mgs::Mgs;
 use sheen_mount::{Mount, ProcGroups};
-use sheen_oss::{OPEN_FILES_MAX, Ost, OstConfig, Sharing};
+use sheen_oss::{DataConfig, OPEN_FILES_MAX, Ost, OstConfig, Sharing};
 use sheen_params::{Param, Params, control::Control};
 use sheen_rpc::Server;
 use sheen_rt::{RealOptions, Rt, Runtime};
@@ -40,6 +40,8 @@ pub struct Host {
     mgs: Mutex<Option<Arc<Mgs>>>,
     mdts: Mutex<Vec<Arc<Mdt>>>,
     osts: Mutex<Vec<Arc<Ost>>>,
+    /// The data services of the MDTs.
+    data: Mutex<Vec<Arc<Ost>>>,
     _control: Option<Control>,
 }
 
@@ -93,6 +95,7 @@ impl Host {
             mgs: Mutex::default(),
             mdts: Mutex::default(),
             osts: Mutex::default(),
+            data: Mutex::default(),
             _control: control,
         }
     }
@@ -132,10 +135,11 @@ impl Host {
         Ok(())
     }
 
-    /// Serves an MDT from a directory. If it is new, the file system's root belongs to who runs this process.
+    /// Serves an MDT from a directory, with its data service beside it. If it is new, the file system's root belongs to who runs this process.
     pub async fn mdt(&self, dir: &Path, fsname: &str, index: u32, mgs: &[Nid], me: Nid) -> Result {
         let config = MdtConfig {
             sharing: self.mdt_sharing.clone(),
+            holds_data: true,
             root_uid: rustix::process::geteuid().as_raw(),
             root_gid: rustix::process::getegid().as_raw(),
             ..MdtConfig::new(dir, fsname, index, mgs.to_vec(), vec![me.to_string()])
@@ -143,7 +147,20 @@ impl Host {
         let mdt = Mdt::start(self.rt.clone(), self.net.clone(), &self.server, config, self.params.clone())
             .await
             .context(format!("cannot start the MDT in {}", dir.display()))?;
-        self.mdts.lock().push(mdt);
+        self.mdts.lock().push(mdt.clone());
+        let data = DataConfig {
+            dir: dir.join(DATA_DIR),
+            fsname: fsname.to_owned(),
+            index,
+            mdt: mdt.name().to_owned(),
+            uuid: mdt.uuid().to_owned(),
+            sharing: self.ost_sharing.clone(),
+            open_files_max: OPEN_FILES_MAX,
+        };
+        let data = Ost::start_data(&self.net, &self.server, data, self.params.clone())
+            .await
+            .context(format!("cannot start the data service of the MDT in {}", dir.display()))?;
+        self.data.lock().push(data);
         Ok(())
     }
 
@@ -222,8 +239,8 @@ impl Host {
                 tracing::error!("the last commit failed: {e}; what was not committed is lost");
             }
         }
-        let osts = std::mem::take(&mut *self.osts.lock());
-        for ost in osts {
+        let (data, osts) = (std::mem::take(&mut *self.data.lock()), std::mem::take(&mut *self.osts.lock()));
+        for ost in data.into_iter().chain(osts) {
             ost.stop().await;
         }
         let mgs = self.mgs.lock().take();

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use sheen_layout::STRIPE_SIZE_DEFAULT;
+use sheen_layout::{MDT_OST, STRIPE_SIZE_DEFAULT};
 use sheen_ldlm::client::Tunables;
 use sheen_params::{Device, Param, Params};
 use sheen_rpc::{Import, ImportState, ImportStats, RPCS_IN_FLIGHT_LIMIT};
@@ -73,7 +73,7 @@ impl Drop for Registered {
         self.names.iter().for_each(|name| self.params.unregister(name));
         self.devices.iter().for_each(|device| self.params.remove_device(device));
         for osc in self.client.upgrade().map(|c| c.lov.all()).unwrap_or_default() {
-            self.params.unregister(&format!("osc.{}", osc.name()));
+            self.params.unregister(&osc_dir(&osc));
             self.params.unregister(&format!("ldlm.namespaces.{}", osc.name()));
             self.params.remove_device(osc.name());
         }
@@ -113,9 +113,15 @@ pub fn register_locks(params: &Params, name: &str, locks: &Arc<LockTable>) {
     );
 }
 
-/// Registers an OST of a mount.
+/// `osc.*` are the OSTs; the MDT's data service is by itself, and no device.
+fn osc_dir(osc: &Osc) -> String {
+    let kind = if osc.index() == MDT_OST { "dom" } else { "osc" };
+    format!("{kind}.{}", osc.name())
+}
+
+/// Registers an OST of a mount, or the MDT's data service.
 pub fn register_osc(params: &Params, osc: &Arc<Osc>, client_uuid: &str, rt: &Rt) {
-    let dir = format!("osc.{}", osc.name());
+    let dir = osc_dir(osc);
     let put = |name: &str, param| params.register(&format!("{dir}.{name}"), param);
     let import = |osc: &Osc| osc.import().clone();
     put("max_rpcs_in_flight", rpcs_in_flight(osc, import));
@@ -146,6 +152,9 @@ pub fn register_osc(params: &Params, osc: &Arc<Osc>, client_uuid: &str, rt: &Rt)
     );
     register_space(params, &dir, osc, |osc| osc.space());
     register_locks(params, osc.name(), osc.locks());
+    if osc.index() == MDT_OST {
+        return;
+    }
     let (weak, name, uuid) = (Arc::downgrade(osc), osc.name().to_owned(), client_uuid.to_owned());
     params.add_device(osc.name(), move || {
         let osc = weak.upgrade();
@@ -174,14 +183,14 @@ fn register_lov(params: &Params, dir: &str, client: &Arc<Client>) {
     put("stripesize", Param::u64_ro(|| u64::from(STRIPE_SIZE_DEFAULT)));
     put("stripeoffset", Param::text(|| "-1".into()));
     put("stripetype", Param::u64_ro(|| 1));
-    put("numobd", number(client, |c| c.lov.all().len() as u64));
-    put("activeobd", number(client, |c| c.lov.all().iter().filter(|o| o.active()).count() as u64));
+    put("numobd", number(client, |c| c.lov.osts().len() as u64));
+    put("activeobd", number(client, |c| c.lov.osts().iter().filter(|o| o.active()).count() as u64));
     let target_obd = |c: &Client| {
         let line = |osc: &Arc<Osc>| {
             let name = target_name(&c.fsname, TargetKind::Ost, osc.index());
             format!("{}: {name}_UUID {}\n", osc.index(), if osc.active() { "ACTIVE" } else { "INACTIVE" })
         };
-        c.lov.all().iter().map(line).collect()
+        c.lov.osts().iter().map(line).collect()
     };
     put("target_obd", text(client, target_obd));
     let uuid = client.uuid.clone();
@@ -236,7 +245,7 @@ fn register_llite(params: &Params, dir: &str, client: &Arc<Client>) {
     put("statahead_stats", text(client, |c| c.statahead.render()));
     put("cached_layouts", number(client, |c| c.layouts.len() as u64));
     register_space(params, dir, client, |c| {
-        summary(&c.mdc.space(), c.lov.all().into_iter().filter(|o| o.active()).map(|o| o.space()))
+        summary(&c.mdc.space(), c.lov.osts().into_iter().filter(|o| o.active()).map(|o| o.space()))
     });
 }
 

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use sheen_layout::MDT_OST;
 use sheen_lnet::{Net, Nid};
 use sheen_params::Params;
 use sheen_rpc::{Import, ImportConfig};
 use sheen_wire::{
     Mds, Ost,
-    mgs::{Config, Target, TargetKind, target_name},
+    mgs::{Config, Target, TargetKind, data_name, target_name},
 };
 
 use crate::{GroupSource, MountError, lov::Lov, mdc::Mdc, osc::Osc, params, pools::Pools};
@@ -50,30 +51,34 @@ impl Targets {
         Ok(Arc::new(mdc))
     }
 
-    /// Adds the OSTs that are new, notes which pools there are, and where OSTs that are known can be found now. One whose address cannot be read is
+    /// Adds the OSTs (and the MDT's data service) that are new, notes which pools there are, and where those that are known can be found now. One whose address cannot be read is
     /// left out: the rest of the file system works without it.
     pub fn apply(&self, config: &Config) {
-        for target in config.targets.iter().filter(|t| t.kind == TargetKind::Ost) {
-            if let Err(e) = self.apply_ost(target) {
+        for target in &config.targets {
+            let name = target_name(&self.fsname, target.kind, target.index);
+            let applied = match target.kind {
+                TargetKind::Ost => self.apply_ost(target, target.index, &name),
+                // Its data service is at its side.
+                TargetKind::Mdt if target.index == 0 => self.apply_ost(target, MDT_OST, &data_name(&name)),
+                TargetKind::Mdt => Ok(()),
+            };
+            if let Err(e) = applied {
                 tracing::error!("{}: {e}", self.fsname);
             }
         }
         self.pools.apply(&config.pools);
     }
 
-    fn apply_ost(&self, target: &Target) -> Result<(), MountError> {
-        let name = target_name(&self.fsname, TargetKind::Ost, target.index);
-        let config = self.import_config(target, &name)?;
-        if let Some(osc) = self.lov.get(target.index) {
+    fn apply_ost(&self, target: &Target, index: u32, name: &str) -> Result<(), MountError> {
+        let config = self.import_config(target, name)?;
+        if let Some(osc) = self.lov.get(index) {
             if osc.import().nids() != config.nids {
                 osc.import().set_nids(config.nids);
             }
             return Ok(());
         }
         let import: Arc<Import<Ost>> = Import::new(self.net.clone(), config);
-        let osc =
-            Arc::new(Osc::new(self.net.rt(), target.index, format!("{name}-osc-{}", self.instance), import, &self.lov));
-        params::register_osc(&self.params, &osc, &self.uuid, self.net.rt());
+        /// Adds the OSTs (and the MDT's data service) that are new, notes which pools there are, and where those that are known can be found now. One whose address cannot be read is
         self.lov.add(osc);
         Ok(())
     }

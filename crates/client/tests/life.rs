@@ -95,7 +95,7 @@ fn unmounting_closes_files_and_takes_the_parameters_away() {
         create(&m, "f").await;
         m.client.opendir(&ROOT, root(), 0).await.unwrap();
         assert_eq!(m.world.state.lock().open.len(), 2);
-        assert_eq!(m.params.get("*.*.max_rpcs_in_flight").unwrap().len(), 3);
+        assert_eq!(m.params.get("*.*.max_rpcs_in_flight").unwrap().len(), 4);
         let kinds = |m: &Mounted| m.params.devices().into_iter().map(|d| d.kind).collect::<Vec<_>>();
         assert_eq!(kinds(&m), ["mgc", "lov", "mdc", "osc", "osc"]);
         m.client.umount().await;

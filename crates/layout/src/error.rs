@@ -122,6 +122,9 @@ pub enum LayoutError {
     /// Components of a mirrored file are not added or deleted one by one.
     #[error("a mirrored file's components cannot be added or deleted: extend or split the file instead")]
     Mirrored,
+    /// What begins on the MDT cannot be mirrored yet.
+    #[error("a file that begins on the MDT cannot be mirrored, nor be a mirror")]
+    MirrorOnMdt,
     /// The last mirror that has all data cannot be declared stale.
     #[error("no other mirror would be left that is up to date")]
     LastFresh,
@@ -144,7 +147,7 @@ impl LayoutError {
     pub fn errno(&self) -> Errno {
         match self {
             LayoutError::TooLarge(_) => Errno::ERANGE,
-            LayoutError::Unsupported(_) => Errno::EOPNOTSUPP,
+            LayoutError::Unsupported(_) | LayoutError::MirrorOnMdt => Errno::EOPNOTSUPP,
             LayoutError::InactiveOst(_) => EREMOTEIO,
             LayoutError::NoSpace => Errno::ENOSPC,
             LayoutError::Mirrored | LayoutError::Outdated(_) => Errno::EBUSY,

@@ -7,11 +7,11 @@
 //!
 //! Invariant: a layout has at least one component.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, fmt, sync::Arc};
 
 use sheen_wire::Fid;
 
-use crate::{LayoutError, POOL_NAME_MAX, SEL_UNIT, STRIPE_SIZE_UNIT, STRIPES_MAX, flags, map::Index, mirror};
+use crate::{LayoutError, MDT_OST, POOL_NAME_MAX, SEL_UNIT, STRIPE_SIZE_UNIT, STRIPES_MAX, flags, map::Index, mirror};
 
 /// How a component's stripes hold its bytes, as Lustre's `lmm_pattern` bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -286,7 +286,7 @@ impl Layout {
     }
 
     /// The objects through which bytes are mapped: by component, then in stripe order. Their positions are what mapping calls stripes.
-    /// In a plain layout, the file's stripes. Those of all mirrors are [`Layout::all_objects`].
+    /// In a plain layout, the file's stripes. A component on the MDT counts as one stripe, of [`MDT_OST`]. Those of all mirrors are [`Layout::all_objects`].
     pub fn stripes(&self) -> &[Stripe] {
         match &self.composite {
             Some(_) => self.index.stripes(),
@@ -298,7 +298,7 @@ impl Layout {
     pub fn component_of(&self, stripe: usize) -> Option<usize> {
         let mut first = 0;
         self.components.iter().position(|c| {
-            first += if self.mapped.is_none_or(|id| c.mirror_id() == id) { c.objects().len() } else { 0 };
+            first += if self.mapped.is_none_or(|id| c.mirror_id() == id) { c.stripe_list().len() } else { 0 };
             stripe < first
         })
     }
@@ -335,9 +335,17 @@ impl Component {
         }
     }
 
-    /// The objects that there are; none of what is only asked for.
+    /// The objects that there are on OSTs; none of what is only asked for.
     pub fn objects(&self) -> &[Stripe] {
         if self.is_instantiated() { &self.stripes } else { &[] }
+    }
+
+    /// What its bytes are mapped to: its objects, or the one that the MDT's data service has of the file.
+    pub(crate) fn stripe_list(&self) -> Cow<'_, [Stripe]> {
+        match self.is_on_mdt() {
+            true => Cow::Owned(vec![Stripe { object: self.fid, ost: MDT_OST }]),
+            false => Cow::Borrowed(self.objects()),
+        }
     }
 
     /// Whether its bytes lie on the MDT.

@@ -5,8 +5,9 @@
 //! in the file rise together. A component's objects hold nothing outside of its extent.
 //!
 //! Stripes are positions in [`Layout::stripes`]. What lies in components without objects maps to nothing: it is a hole to readers,
-//! and [`Layout::missing`] to writers. Bytes on the MDT ([`Layout::mdt_end`]) map to nothing either. A layout that is not usable
-//! ([`Layout::check_usable`]) maps nothing at all. Of a mirrored layout one mirror is mapped.
+//! and [`Layout::missing`] to writers. Bytes on the MDT ([`Layout::mdt_end`]) map to one stripe, whose object has the file's FID and
+//! whose OST is [`MDT_OST`](crate::MDT_OST). A layout that is not usable ([`Layout::check_usable`]) maps nothing at all. Of a mirrored
+//! layout one mirror is mapped.
 //!
 //! Nothing here allocates but the index that a layout is given when it is made. Offsets are below 2^63.
 
@@ -113,12 +114,14 @@ impl Index {
         let several = composite.is_some_and(|c| c.mirror_count > 1) && mirror.is_none();
         let usable = !several && check_components(composite.is_some(), components.iter().filter(of_mirror)).is_ok();
         for (component, c) in components.iter().enumerate().filter(|(_, c)| of_mirror(c)) {
-            let count = c.objects().len();
+            let count = c.stripe_list().len();
+            // On the MDT there is nothing to be dealt out.
+            let unit = if c.is_on_mdt() { 1 } else { c.stripe_size >> UNIT_SHIFT };
             if usable && c.start < c.end {
                 extents.push(Extent {
                     start: c.start,
                     end: c.end,
-                    unit: Divisor::new(u64::from(c.stripe_size >> UNIT_SHIFT)),
+                    unit: Divisor::new(u64::from(unit)),
                     count: Divisor::new(count as u64),
                     first,
                     component,
@@ -129,7 +132,7 @@ impl Index {
             first += count;
         }
         let mapped = components.iter().filter(of_mirror);
-        let flat = composite.is_some().then(|| mapped.flat_map(Component::objects).copied().collect());
+        let flat = composite.is_some().then(|| mapped.flat_map(|c| c.stripe_list().into_owned()).collect());
         Index { extents, stripes: flat.unwrap_or_default() }
     }
 
@@ -262,8 +265,7 @@ impl Chunks<'_> {
 }
 
 impl Layout {
-    /// Where the bytes `[offset, offset + len)` lie. Left out is what has no objects (a hole), what lies on the MDT, and what is
-    /// past 2^63.
+    /// Where the bytes `[offset, offset + len)` lie. Left out is what has no objects (a hole), and what is past 2^63.
     pub fn map(&self, offset: u64, len: u64) -> Chunks<'_> {
         let end = offset.saturating_add(len).min(FILE_SIZE_MAX);
         Chunks { extents: self.index().from(offset), offset, end: end.max(offset) }
@@ -286,10 +288,10 @@ impl Layout {
     pub fn missing(&self, offset: u64, len: u64) -> Option<(u64, u64)> {
         let end = offset.saturating_add(len);
         let mut inside = self.index().from(offset).iter().take_while(|e| e.start < end && offset < end);
-        inside.find(|e| !e.has_objects() && !e.on_mdt).map(|e| (e.start, e.end))
+        inside.find(|e| !e.has_objects()).map(|e| (e.start, e.end))
     }
 
-    /// The file's first so many bytes lie on the MDT; 0 where all of them lie in objects.
+    /// The file's first so many bytes lie on the MDT; 0 where all of them lie on OSTs.
     pub fn mdt_end(&self) -> u64 {
         self.index().extents.first().map_or(0, |e| if e.on_mdt { e.end } else { 0 })
     }
@@ -318,7 +320,7 @@ impl Layout {
     }
 
     /// How large the file is at least, given the size of one of its objects: 0 if that has no byte of its component. The file's
-    /// size is the largest over all stripes (and the bytes on the MDT).
+    /// size is the largest over all stripes.
     pub fn file_size(&self, stripe: usize, object_size: u64) -> u64 {
         let (Some(last), Some((extent, turn))) = (object_size.checked_sub(1), self.index().of_stripe(stripe)) else {
             return 0;

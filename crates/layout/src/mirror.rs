@@ -170,10 +170,14 @@ impl Layout {
     /// The layout with another one's components as one more mirror, which is stale.
     ///
     /// # Errors
-    /// EINVAL: the other one has several mirrors, or there would be more than 16. ERANGE: too large.
+    /// EINVAL: the other one has several mirrors, or there would be more than 16. ERANGE: too large. EOPNOTSUPP: one begins on the MDT,
+    /// where an object has the name of its file.
     pub fn with_merged(&self, other: &Layout) -> Result<Layout, LayoutError> {
         if other.is_mirrored() {
             return Err(LayoutError::Mirrored);
+        }
+        if self.mdt_end() > 0 || other.mdt_end() > 0 {
+            return Err(LayoutError::MirrorOnMdt);
         }
         let file = self.fid();
         let mut components: Vec<Component> =
@@ -253,9 +257,9 @@ impl Layout {
         self.in_state(Composite::READ_ONLY, components)
     }
 
-    /// All objects of all mirrors: what goes when the file does.
-    pub fn all_objects(&self) -> impl Iterator<Item = &Stripe> {
-        self.components().iter().flat_map(Component::objects)
+    /// All objects of all mirrors, also those on the MDT: what goes when the file does.
+    pub fn all_objects(&self) -> impl Iterator<Item = Stripe> {
+        self.components().iter().flat_map(|c| c.stripe_list().into_owned())
     }
 
     /// A mirror that must be there.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-use sheen_layout::{Count, Defaults, Limits, STRIPE_SIZE_DEFAULT, Wanted};
+use sheen_layout::{Count, Defaults, Limits, MDT_BYTES_DEFAULT, STRIPE_SIZE_DEFAULT, Wanted};
 use sheen_lnet::Nid;
 use sheen_objects::Sharing;
 
@@ -25,6 +25,10 @@ pub const RECOVERY_WINDOW_MS: u64 = 90_000;
 /// a round trip between the two, and little enough that its space is free within a second.
 pub const KEEP_REPLACED_MS: u32 = 300;
 
+/// Free space of the MDT, in MiB, below which new files have no data there: inodes and names, without which there are no files at all,
+/// need the rest. A small MDT of a few GiB has most of its space for data all the same.
+pub const DOM_THRESHOLD_FREE_MB: u64 = 256;
+
 /// How an MDT is run. The fields with defaults can be left to [`MdtConfig::new`].
 #[derive(Clone, Debug)]
 pub struct MdtConfig {
@@ -40,6 +44,8 @@ pub struct MdtConfig {
     pub nids: Vec<String>,
     /// How many MDTs of this process lie on which device: one value for all of them.
     pub sharing: Sharing,
+    /// Whether a data service stands beside it in this process, for files whose beginning is on the MDT. Without one they are refused.
+    pub holds_data: bool,
     /// Owner of the root directory, when the MDT is formatted.
     pub root_uid: u32,
     /// Its group, likewise.
@@ -68,6 +74,7 @@ impl MdtConfig {
             mgs,
             nids,
             sharing: Sharing::new(),
+            holds_data: false,
             root_uid: 0,
             root_gid: 0,
             commit_interval_ms: COMMIT_INTERVAL_MS,
@@ -92,6 +99,10 @@ pub(crate) struct Tunables {
     pub stripe_offset: AtomicI64,
     pub qos_threshold_percent: AtomicU64,
     pub qos_prio_free_percent: AtomicU64,
+    /// Bytes of a new file that lie on the MDT at most (`lod.*.dom_stripesize`), a multiple of 64 KiB; 0: none.
+    pub dom_bytes_max: AtomicU64,
+    /// While the MDT has less than so much free, new files have nothing there.
+    pub dom_threshold_free_mb: AtomicU64,
 }
 
 impl Tunables {
@@ -105,6 +116,8 @@ impl Tunables {
             stripe_offset: AtomicI64::new(-1),
             qos_threshold_percent: AtomicU64::new(u64::from(limits.threshold_percent)),
             qos_prio_free_percent: AtomicU64::new(u64::from(limits.prio_free_percent)),
+            dom_bytes_max: AtomicU64::new(MDT_BYTES_DEFAULT),
+            dom_threshold_free_mb: AtomicU64::new(DOM_THRESHOLD_FREE_MB),
         }
     }
 

@@ -10,12 +10,10 @@ use sheen_namespace::{Ask, ClientId, Env};
 use sheen_rt::Instant;
 use sheen_wire::{Errno, Fid, Result, StatFs, Time};
 
+use crate::dom;
 use crate::mdt::Mdt;
 use crate::osts::{PoolOsts, SETTLE};
 use crate::service::space;
-
-/// Bytes of a file that lie on the MDT: none yet.
-const MDT_BYTES_MAX: u64 = 0;
 
 /// What an operation needs from around it.
 pub(crate) struct MdtEnv<'a> {
@@ -34,7 +32,12 @@ impl Env for MdtEnv<'_> {
     fn check(&mut self, asked: &Asked) -> Result<()> {
         let checked = match asked {
             Asked::Plain(spec) => self.check_spec(spec),
-            Asked::Composite(template) => template.components.iter().try_for_each(|c| self.check_spec(&c.spec)),
+            Asked::Composite(template) => template.components.iter().try_for_each(|c| {
+                if c.is_on_mdt() && !self.mdt.config.holds_data {
+                    return Err(Errno::EOPNOTSUPP);
+                }
+                self.check_spec(&c.spec)
+            }),
         };
         self.wait |= checked.is_err() && self.is_starting() && !self.mdt.osts.settled();
         checked
@@ -42,7 +45,9 @@ impl Env for MdtEnv<'_> {
 
     fn resolve(&mut self, ask: &Ask) -> Result<WantedLayout> {
         let (dir, root) = (ask.dir.as_ref(), ask.root.as_ref());
-        let mut layout = resolve_asked(&ask.own, dir, root, &self.mdt.tunables.defaults(), MDT_BYTES_MAX);
+        let is_composite = [Some(&ask.own), dir, root].into_iter().flatten().any(|asked| asked.composite().is_some());
+        let mdt_bytes_max = if is_composite { dom::bytes_max(self.mdt) } else { 0 };
+        let mut layout = resolve_asked(&ask.own, dir, root, &self.mdt.tunables.defaults(), mdt_bytes_max);
         match &mut layout {
             WantedLayout::Plain(wanted) => self.settle_pool(ask.own.plain(), wanted)?,
             WantedLayout::Composite(components) => {

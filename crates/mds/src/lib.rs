@@ -22,6 +22,7 @@
 mod commit;
 mod config;
 mod destroy;
+mod dom;
 mod env;
 mod identity;
 mod locks;
@@ -34,5 +35,5 @@ pub mod store;
 
 pub use config::MdtConfig;
 pub use identity::{Identity, IdentityError};
-pub use mdt::{Mdt, MdtError};
+pub use mdt::{DATA_DIR, Mdt, MdtError};
 pub use store::RedbStore;

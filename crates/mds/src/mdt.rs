@@ -28,7 +28,7 @@ use crate::identity::{Identity, IdentityError};
 use crate::locks::Locks;
 use crate::osts::{self, Osts};
 use crate::store::RedbStore;
-use crate::{commit, params, service};
+use crate::{commit, dom, params, service};
 
 /// Which MDT the directory holds.
 const IDENTITY: &str = "identity";
@@ -36,6 +36,9 @@ const IDENTITY: &str = "identity";
 const LOCK: &str = "lock";
 /// The store.
 const STORE: &str = "store.redb";
+
+/// Directory in it that its data service is given.
+pub const DATA_DIR: &str = "dom";
 
 /// A running MDT.
 pub struct Mdt {
@@ -62,6 +65,8 @@ pub struct Mdt {
     pub(crate) stats: Stats,
     pub(crate) params: Params,
     pub(crate) stopped: AtomicBool,
+    /// Its data service has no objects of files that a crash lost.
+    pub(crate) is_clean: AtomicBool,
     /// A rename has replaced a file.
     pub(crate) replaced: Notify,
     /// What the MGS said to this MDT, once it did.
@@ -159,6 +164,7 @@ impl Mdt {
             osts: Osts::new(),
             stats: Stats::new(service::STATS, rt.wall()),
             stopped: AtomicBool::new(false),
+            is_clean: AtomicBool::new(false),
             replaced: Notify::new(),
             registered: watch::Sender::new(None),
             tasks: Mutex::new(None),
@@ -172,6 +178,7 @@ impl Mdt {
             params,
         });
         params::register(&mdt);
+        dom::connect(&mdt);
         // First, so that who hears of it from the MGS finds it here.
         server.add::<Mds>(&mdt.name, mdt.clone() as Arc<dyn Service<Mds>>);
         mdt.clone().spawn(lock);
@@ -188,13 +195,19 @@ impl Mdt {
         });
         let recovery = rt.spawn("mdt-recovery", recovery(self.clone()));
         let replaced = rt.spawn("mdt-replaced", drop_replaced(self.clone()));
-        let others = vec![destroyer, follower, recovery, replaced];
+        let mut others = vec![destroyer, follower, recovery, replaced];
+        others.extend(dom::clean(&self));
         *self.tasks.lock() = Some(Tasks { committer, others, _lock: lock });
     }
 
     /// Such as `sheen-MDT0000`.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Which MDT it is, to others that speak for it.
+    pub fn uuid(&self) -> &str {
+        &self.uuid
     }
 
     /// Its lock server, for checkers.
@@ -248,6 +261,9 @@ impl Mdt {
         let ended = tasks.committer.await.unwrap_or(Err(Errno::EIO));
         let store = self.store.clone();
         self.rt.run_blocking(move || store.close()).await;
+        if ended.is_ok() {
+            dom::ended(self);
+        }
         info!("{}: stopped", self.name);
         ended
     }
@@ -338,7 +354,7 @@ fn identify(disk: &Disk, config: &MdtConfig) -> Result<Option<Identity>, MdtErro
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let entries =
                 disk.read_dir(&config.dir).map_err(|error| MdtError::Io { path: config.dir.clone(), error })?;
-            let own = |name: &str| matches!(name, LOCK | STORE) || name.starts_with('.');
+            let own = |name: &str| matches!(name, LOCK | STORE | DATA_DIR | dom::RUNNING) || name.starts_with('.');
             let foreign = entries.iter().any(|e| !own(&e.name.to_string_lossy()));
             return if foreign { Err(MdtError::Foreign(config.dir.clone())) } else { Ok(None) };
         }

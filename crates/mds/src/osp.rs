@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sheen_rpc::Import;
 use sheen_wire::ost::{Reply, Request};
-use sheen_wire::{Bulk, Errno, Ost, Result, StatFs};
+use sheen_wire::{Bulk, Errno, Fid, Ost, Result, StatFs};
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
@@ -99,6 +99,14 @@ impl Osp {
     /// Asks it for something that only has to be done.
     pub async fn run(&self, request: Request) -> Result<()> {
         self.import.call(request, Bulk::new()).await.map(drop)
+    }
+
+    /// Objects that follow this one; [`Fid::ZERO`]: the first ones.
+    pub async fn list(&self, after: Fid) -> Result<Vec<Fid>> {
+        match self.import.call(Request::List { after }, Bulk::new()).await?.body {
+            Reply::Objects(objects) => Ok(objects),
+            _ => Err(Errno::EPROTO),
+        }
     }
 
     fn note(&self, result: Result<StatFs>) {

@@ -9,7 +9,7 @@ use std::sync::atomic::{
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use sheen_layout::{Ost, Placer};
+use sheen_layout::{MDT_OST, Ost, Placer};
 use sheen_lnet::Nid;
 use sheen_mgc::Mgc;
 use sheen_rpc::{Import, ImportConfig};
@@ -32,7 +32,7 @@ type Map = BTreeMap<u32, (Arc<Osp>, JoinHandle<()>)>;
 /// Wait before the MGS is asked again after it refused.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// All OSTs.
+/// All OSTs, and the MDT's own data service.
 pub(crate) struct Osts {
     map: Mutex<Map>,
     /// As placement sees them, by index.
@@ -85,7 +85,18 @@ impl Osts {
 
     /// All of them, by index.
     pub fn all(&self) -> Vec<Arc<Osp>> {
-        self.map.lock().values().map(|(osp, _)| osp.clone()).collect()
+        self.map.lock().range(..MDT_OST).map(|(_, (osp, _))| osp.clone()).collect()
+    }
+
+    /// The MDT's own data service, if it has one.
+    pub fn data(&self) -> Option<Arc<Osp>> {
+        self.map.lock().get(&MDT_OST).map(|(osp, _)| osp.clone())
+    }
+
+    /// Takes the MDT's own data service in: nothing is placed on it, but it is reached and cleaned up like an OST.
+    pub fn set_data(&self, mdt: &Arc<Mdt>, osp: Arc<Osp>) {
+        let task = mdt.rt.spawn("osp", osp::run(mdt.clone(), osp.clone()));
+        self.map.lock().insert(MDT_OST, (osp, task));
     }
 
     /// The OST of this index if it can be reached.
@@ -129,7 +140,7 @@ impl Osts {
 
     /// Renews what placement sees.
     pub fn rebuild(&self) {
-        let view = self.map.lock().values().map(|(osp, _)| seen(osp)).collect();
+        let view = self.map.lock().range(..MDT_OST).map(|(_, (osp, _))| seen(osp)).collect();
         *self.view.write() = Arc::new(view);
         self.changed.notify_waiters();
     }

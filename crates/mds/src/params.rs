@@ -8,6 +8,7 @@ use sheen_params::{Device, Param};
 use sheen_wire::mgs::{Pool, TargetKind, target_name};
 use sheen_wire::{Errno, StatFs};
 
+use crate::dom;
 use crate::mdt::Mdt;
 use crate::osp::Osp;
 use crate::service;
@@ -151,6 +152,7 @@ fn register_lod(mdt: &Arc<Mdt>) {
     );
     put("qos_threshold_rr", percent(mdt, |mdt| &mdt.tunables.qos_threshold_percent));
     put("qos_prio_free", percent(mdt, |mdt| &mdt.tunables.qos_prio_free_percent));
+    dom::register(mdt, put);
     put("numobd", number(mdt, |mdt| mdt.osts.all().len() as u64));
     put("activeobd", number(mdt, |mdt| mdt.osts.view().iter().filter(|o| o.active).count() as u64));
     let weak = Arc::downgrade(mdt);

@@ -92,7 +92,7 @@ pub struct Ask {
 pub trait Env {
     /// Real time.
     fn now(&self) -> Time;
-    /// Whether a user may ask for this: do all OSTs and pools in it exist (EINVAL)?
+    /// Whether a user may ask for this: do all OSTs and pools in it exist (EINVAL), can the MDT hold data (EOPNOTSUPP)?
     fn check(&mut self, asked: &Asked) -> wire::Result<()>;
     /// Fills in what is left open. What the user himself asked for has been checked.
     fn resolve(&mut self, ask: &Ask) -> wire::Result<WantedLayout>;
@@ -305,7 +305,7 @@ impl<S: Store> Namespace<S> {
                 if !self.tables.raw_deleted(&key) {
                     let layout: bytes::Bytes = decode(&key, &value)?;
                     let layout = Layout::decode(&layout).map_err(|e| corrupt(e.to_string()))?;
-                    // Of all components: those that were never written into have none.
+                    // Of all components: those that were never written into have none. The one on the MDT always counts.
                     let objects = layout.all_objects().map(|s| (s.ost, s.object)).collect();
                     out.push(Destroy { seqno: after, file: layout.fid(), objects });
                 }
@@ -352,6 +352,11 @@ impl<S: Store> Namespace<S> {
     pub fn stop(&mut self) {
         self.objects.give_back();
         self.sequences.give_back();
+    }
+
+    /// Whether there is such a file, also one without a name that is open still.
+    pub fn is_file(&mut self, fid: Fid) -> wire::Result<bool> {
+        Ok(self.tables.inode(fid)?.is_some())
     }
 
     /// Inodes in use.

@@ -226,7 +226,8 @@ fn what_is_refused_leaves_no_trace() {
         let spec = Spec { overstripe: true, ..count(10) };
         part(i * MIB, (i + 1) * MIB, spec)
     });
-    let on_mdt = vec![TemplateComponent::on_mdt(64 * KIB), part(64 * KIB, EOF, count(1))];
+    let on_mdt = || [TemplateComponent::on_mdt(64 * KIB), part(64 * KIB, EOF, count(1))];
+    let mirrored = Template { components: on_mdt().into_iter().chain(on_mdt()).collect(), mirrors: 2 };
     for (refused, why) in [
         // 031-errors and 020-pfl.
         (value(vec![part(0, MIB, count(1)), part(512 * KIB, EOF, count(1))]), Errno::EINVAL),
@@ -239,7 +240,7 @@ fn what_is_refused_leaves_no_trace() {
         (value(vec![part(0, MIB, count(1)), part(MIB, EOF, Spec { start: Some(99), ..count(1) })]), Errno::EINVAL),
         (value(many.collect()), Errno::ERANGE),
         // What this version does not serve.
-        (value(on_mdt), Errno::EOPNOTSUPP),
+        (mirrored.encode(), Errno::EOPNOTSUPP),
     ] {
         assert_eq!(fs.set(&ME, f, LOV, &refused, 0), Err(why));
         assert_eq!(fs.set(&ME, d, LOV, &refused, 0), Err(why));

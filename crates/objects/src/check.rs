@@ -69,6 +69,8 @@ pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
             count(answers.len())?;
             answers.iter().filter_map(|(_, attr)| *attr).try_for_each(known)
         }
+        Request::List { after } if *after == Fid::ZERO => Ok(()),
+        Request::List { after } => named(*after),
         Request::StatFs => Ok(()),
     }
 }

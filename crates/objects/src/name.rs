@@ -60,6 +60,11 @@ pub fn parse_oid(dir: Dir, name: &str) -> Option<u32> {
     (oid != 0 && oid % SUBDIRS == dir.slot).then_some(oid)
 }
 
+/// The sequence that a name below [`ROOT`] stands for; `None` where it is none's.
+pub fn parse_seq(name: &str) -> Option<u64> {
+    hex(name).filter(|seq| *seq != 0)
+}
+
 /// The object at a path below the OST's directory, or `None` where there is none of that name.
 pub fn parse(path: &str) -> Option<Fid> {
     let mut pieces = path.split('/');
@@ -68,7 +73,7 @@ pub fn parse(path: &str) -> Option<Fid> {
         return None;
     }
     let slot: u32 = slot.strip_prefix('d').filter(|s| canonical(s)).and_then(|s| s.parse().ok())?;
-    let dir = Dir { seq: hex(seq)?, slot };
+    let dir = Dir { seq: parse_seq(seq)?, slot };
     let fid = Fid::new(dir.seq, parse_oid(dir, oid)?);
     valid(fid).then_some(fid)
 }

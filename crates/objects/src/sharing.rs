@@ -20,7 +20,10 @@ pub struct Sharing {
 
 #[derive(Default, Debug)]
 struct Device {
+    /// Those that divide the space.
     targets: u64,
+    /// All that promise of it.
+    shares: u64,
     grants: Arc<Mutex<Grants>>,
 }
 
@@ -29,6 +32,7 @@ struct Device {
 pub struct Share {
     all: Sharing,
     device: u64,
+    counts: u64,
     grants: Arc<Mutex<Grants>>,
     target: u64,
 }
@@ -41,13 +45,24 @@ impl Sharing {
 
     /// Counts a target on `device` (`st_dev`).
     pub fn join(&self, device: u64) -> Share {
+        self.enter(device, 1)
+    }
+
+    /// A target on `device` that promises with the others, but whose space is not a part of what the others show: that of an MDT's data
+    /// service shows as the MDT's.
+    pub fn join_uncounted(&self, device: u64) -> Share {
+        self.enter(device, 0)
+    }
+
+    fn enter(&self, device: u64, counts: u64) -> Share {
         let mut devices = self.lock();
         let of = devices.entry(device).or_default();
-        of.targets += 1;
+        of.targets += counts;
+        of.shares += 1;
         let grants = of.grants.clone();
         drop(devices);
         let target = grants.lock().unwrap_or_else(PoisonError::into_inner).join();
-        Share { all: self.clone(), device, grants, target }
+        Share { all: self.clone(), device, counts, grants, target }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Device>> {
@@ -56,7 +71,7 @@ impl Sharing {
 }
 
 impl Share {
-    /// Targets on the device, this one included.
+    /// Targets that divide the device, this one included if it counts.
     pub fn targets(&self) -> u64 {
         self.all.lock().get(&self.device).map_or(1, |device| device.targets).max(1)
     }
@@ -90,8 +105,9 @@ impl Drop for Share {
         self.grants().leave(self.target);
         let mut devices = self.all.lock();
         if let Some(device) = devices.get_mut(&self.device) {
-            device.targets -= 1;
-            if device.targets == 0 {
+            device.targets -= self.counts;
+            device.shares -= 1;
+            if device.shares == 0 {
                 devices.remove(&self.device);
             }
         }
@@ -119,5 +135,9 @@ mod tests {
         assert_eq!(elsewhere.of(device), device);
         drop(others);
         assert_eq!(first.of(device), device, "those that left no longer count");
+        let beside = all.join_uncounted(7);
+        assert_eq!((first.of(device), beside.of(device)), (device, device), "who does not count takes nothing away");
+        drop(first);
+        assert!(Arc::ptr_eq(&beside.grants, &all.join(7).grants), "what it promised is kept in mind");
     }
 }

@@ -28,6 +28,26 @@ pub struct OstConfig {
     pub open_files_max: usize,
 }
 
+/// What the data service of an MDT is told when it starts: an OST's code in a directory of the MDT.
+#[derive(Clone, Debug)]
+pub struct DataConfig {
+    /// Where its objects lie; created and formatted if it is missing or empty.
+    pub dir: PathBuf,
+    /// File system that it belongs to.
+    pub fsname: String,
+    /// Index of the MDT.
+    pub index: u32,
+    /// Name of the MDT: `sheen-MDT0000`.
+    pub mdt: String,
+    /// Its uuid, by which clients know that they reached the right one.
+    pub uuid: String,
+    /// As an OST's: the space that it promises to clients is promised once, whoever else is on the device. It takes no part of what
+    /// the OSTs there show as theirs.
+    pub sharing: Sharing,
+    /// As an OST's.
+    pub open_files_max: usize,
+}
+
 impl OstConfig {
     /// With defaults for everything but what it is and where.
     pub fn new(

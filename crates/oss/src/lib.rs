@@ -37,7 +37,7 @@ mod space;
 pub mod store;
 mod waiting;
 
-pub use config::{OPEN_FILES_MAX, OstConfig};
+pub use config::{DataConfig, OPEN_FILES_MAX, OstConfig};
 pub use error::OssError;
 pub use ost::Ost;
 pub use sheen_objects::Sharing;

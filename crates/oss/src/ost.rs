@@ -10,16 +10,20 @@ use sheen_mgc::Mgc;
 use sheen_params::{Params, Stats};
 use sheen_rpc::{Gate, Server};
 use sheen_rt::Rt;
-use sheen_wire::mgs::{TargetKind, target_name};
+use sheen_wire::mgs::{TargetKind, data_name, target_name};
 use tracing::{info, warn};
 
-use crate::{OssError, OstConfig, Store, locks::Locks, params, service, waiting::Waiting};
+use crate::{DataConfig, OssError, OstConfig, Store, locks::Locks, params, service, waiting::Waiting};
 
 /// A running OST.
 pub struct Ost {
     pub(crate) rt: Rt,
     pub(crate) name: String,
     pub(crate) index: u32,
+    /// By which clients know it.
+    pub(crate) uuid: String,
+    /// It is the data service of an MDT.
+    pub(crate) is_of_mdt: bool,
     pub(crate) incarnation: u64,
     pub(crate) store: Store,
     pub(crate) locks: Locks,
@@ -69,6 +73,47 @@ impl Ost {
         };
         store.set_index(index)?;
         let name = target_name(&fsname, TargetKind::Ost, index);
+        let ost = Ost::begin(rt, server, store, name, index, uuid.clone(), params);
+        if known.is_some()
+            && let Err(refused) = register(known).await
+        {
+            ost.stop().await;
+            return Err(refused);
+        }
+        info!("{} serves {}", ost.name, dir.display());
+        Ok(ost)
+    }
+
+    /// Starts the data service of an MDT in `config.dir`, formatting it if it is new, as `<fsname>-MDTxxxx-dom` of `server`. The MGS does
+    /// not hear of it.
+    ///
+    /// # Errors
+    /// The directory cannot be used; the message says what to do.
+    pub async fn start_data(
+        net: &Arc<Net>,
+        server: &Arc<Server>,
+        config: DataConfig,
+        params: Params,
+    ) -> Result<Arc<Ost>, OssError> {
+        let rt = net.rt().clone();
+        let DataConfig { dir, fsname, index, mdt, uuid, sharing, open_files_max } = config;
+        let mut store = Store::open_uncounted(&rt, &dir, &fsname, Some(index), open_files_max, &sharing).await?;
+        store.set_index(index)?;
+        let ost = Ost::begin(rt, server, store, data_name(&mdt), index, uuid, params);
+        info!("{} serves {}", ost.name, dir.display());
+        Ok(ost)
+    }
+
+    /// Serves an open store as a target.
+    fn begin(
+        rt: Rt,
+        server: &Arc<Server>,
+        store: Store,
+        name: String,
+        index: u32,
+        uuid: String,
+        params: Params,
+    ) -> Arc<Ost> {
         let ost = Arc::new(Ost {
             incarnation: rt.random_u64(),
             stats: Stats::new(service::COUNTERS, rt.wall()),
@@ -81,26 +126,21 @@ impl Ost {
             rt,
             name,
             index,
+            is_of_mdt: uuid != store.identity().uuid,
+            uuid,
             store,
         });
         params::register(&ost, &params);
         server.add::<sheen_wire::Ost>(&ost.name, ost.clone());
-        if known.is_some()
-            && let Err(refused) = register(known).await
-        {
-            ost.stop().await;
-            return Err(refused);
-        }
-        info!("{} serves {}", ost.name, dir.display());
-        Ok(ost)
+        ost
     }
 
-    /// `<fsname>-OSTxxxx`.
+    /// `<fsname>-OSTxxxx`, or `<fsname>-MDTxxxx-dom`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Index among the OSTs.
+    /// Index among the OSTs, or of the MDT.
     pub fn index(&self) -> u32 {
         self.index
     }

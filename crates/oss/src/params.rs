@@ -1,4 +1,4 @@
-//! What `lctl` shows of an OST: `obdfilter.<target>.*`, `ldlm.namespaces.filter-<target>_UUID.*`, and the devices `OSS` and the target.
+//! What `lctl` shows of an OST (and of an MDT's data service, as `dom` and as no device): `obdfilter.<target>.*`, `ldlm.namespaces.filter-<target>_UUID.*`, and the devices `OSS` and the target.
 
 use std::sync::{Arc, Weak};
 
@@ -8,7 +8,8 @@ use sheen_wire::{Errno, StatFs, bulk::BULK_BYTES_MAX, ost::OBJECT_SIZE_MAX};
 use crate::Ost;
 
 fn dir(ost: &Ost) -> String {
-    format!("obdfilter.{}", ost.name)
+    let kind = if ost.is_of_mdt { "dom" } else { "obdfilter" };
+    format!("{kind}.{}", ost.name)
 }
 
 /// Makes the OST's parameters and devices known.
@@ -39,7 +40,9 @@ pub fn register(ost: &Arc<Ost>, params: &Params) {
     params.register(&format!("{dir}.uuid"), Param::text(move || uuid.clone()));
     params.register(&format!("{dir}.stats"), stats(&weak));
     ost.locks.register(params);
-    devices(ost, params);
+    if !ost.is_of_mdt {
+        devices(ost, params);
+    }
 }
 
 /// Forgets them.

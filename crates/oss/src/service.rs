@@ -39,6 +39,7 @@ pub const COUNTERS: &[(&str, &str)] = &[
     ("destroy", "usecs"),
     ("destroy_range", "usecs"),
     ("statfs", "usecs"),
+    ("list", "usecs"),
     ("ldlm_enqueue", "usecs"),
     ("ldlm_glimpse", "usecs"),
     ("ldlm_cancel", "usecs"),
@@ -75,7 +76,7 @@ impl Service<sheen_wire::Ost> for Ost {
     }
 
     fn uuid(&self) -> &str {
-        &self.store.identity().uuid
+        &self.uuid
     }
 
     fn incarnation(&self) -> u64 {
@@ -157,6 +158,9 @@ impl Ost {
                 Reply::Ok
             }
             Request::StatFs => Reply::StatFs(self.store.statfs()?),
+            Request::List { after } => {
+                Reply::Objects(self.perhaps_blocking(true, || self.store.objects_after(after, PARTS_MAX))?)
+            }
         };
         Ok(body.into())
     }

@@ -6,6 +6,7 @@ mod common;
 
 use common::{Client, OBJECT, Process, part};
 use sheen_lnet::{Net, Nid};
+use sheen_oss::{DataConfig, Ost, Sharing};
 use sheen_rpc::Service;
 use sheen_wire::{
     Errno, Fid,
@@ -53,6 +54,65 @@ fn serves_every_request_over_lo_and_tcp() {
     let address = process.runtime.block_on(process.server.listen("127.0.0.1:0".parse().unwrap())).unwrap();
     let elsewhere = Net::new(process.net.rt().clone());
     exercise(&process.client(&elsewhere, "sheen-OST0007", Nid::Tcp(address)));
+}
+
+#[test]
+fn an_mdts_data_service_is_an_ost_that_no_mgs_knows() {
+    let process = Process::new();
+    let config = DataConfig {
+        dir: process.dir.path().join("mdt/dom"),
+        fsname: "sheen".into(),
+        index: 0,
+        mdt: "sheen-MDT0000".into(),
+        uuid: "the MDT's".into(),
+        sharing: Sharing::new(),
+        open_files_max: 100,
+    };
+    let start = || {
+        let started = Ost::start_data(&process.net, &process.server, config.clone(), process.params.clone());
+        process.runtime.block_on(started).unwrap()
+    };
+    let data = start();
+    assert_eq!((data.name(), data.uuid()), ("sheen-MDT0000-dom", "the MDT's"));
+    let client = process.client(&process.net, "sheen-MDT0000-dom", Nid::Lo);
+    exercise(&client);
+    assert_eq!(process.value("dom.sheen-MDT0000-dom.uuid"), "sheen-MDT0000-dom_UUID");
+    assert!(process.params.get("obdfilter.*.uuid").is_err() && process.mgs.found.lock().unwrap().is_empty());
+    client.write(b"kept", true).unwrap();
+    process.runtime.block_on(data.stop());
+    let again = start();
+    assert_eq!(process.client(&process.net, "sheen-MDT0000-dom", Nid::Lo).read(10), "kept");
+    process.runtime.block_on(again.stop());
+}
+
+#[test]
+fn all_objects_are_listed_once_however_many_there_are() {
+    let process = Process::new();
+    let ost = process.start(None).unwrap();
+    let client = process.client(&process.net, "sheen-OST0007", Nid::Lo);
+    let list = |after| match client.call(Request::List { after }, b"").unwrap().body {
+        Reply::Objects(objects) => objects,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(list(Fid::ZERO), []);
+    let mut made: Vec<Fid> = (1..=PARTS_MAX as u32 + 10).map(|oid| Fid::new(0x2_8000_0401, oid)).collect();
+    made.extend((1..70).map(|oid| Fid::new(0x2_0000_0402, oid)));
+    for some in made.chunks(PARTS_MAX) {
+        let objects = some.iter().map(|object| (*object, 1)).collect();
+        client.call(Request::Truncate { objects }, b"").unwrap();
+    }
+    let (mut found, mut after) = (Vec::new(), Fid::ZERO);
+    loop {
+        let some = list(after);
+        let Some(last) = some.last() else { break };
+        assert!(some.len() <= PARTS_MAX);
+        after = *last;
+        found.extend(some);
+    }
+    found.sort_unstable();
+    made.sort_unstable();
+    assert!(found == made, "{} of {}", found.len(), made.len());
+    process.runtime.block_on(ost.stop());
 }
 
 #[test]

@@ -52,6 +52,11 @@ pub fn target_name(fsname: &str, kind: TargetKind, index: u32) -> String {
     }
 }
 
+/// Name of the data service of an MDT, under which it is reached at the MDT's addresses: `sheen-MDT0000-dom`.
+pub fn data_name(mdt: &str) -> String {
+    format!("{mdt}-dom")
+}
+
 /// The OST that a user names as `sheen-OST0001_UUID`, `sheen-OST0001` or `OST0001`: always four hexadecimal digits, as in Lustre.
 pub fn parse_ost(fsname: &str, text: &str) -> Option<u32> {
     let text = text.strip_suffix("_UUID").unwrap_or(text);

@@ -85,6 +85,9 @@ pub enum Request {
     DestroyRange { seq: u64, first: u32, last: u32 },
     /// Space and inodes of the OST.
     StatFs,
+    /// Objects that there are, in an order of the OST's own: at most [`PARTS_MAX`], those that follow this one; [`Fid::ZERO`]: from the
+    /// first on. None follow the last.
+    List { after: Fid },
 }
 
 /// Space that an OST has promised to a client (Lustre's grants), in bytes: what the client keeps and has not written never meets a full
@@ -135,6 +138,8 @@ pub enum Reply {
         /// Space promised in addition, in bytes.
         granted: u64,
     },
+    /// To `List`.
+    Objects(Vec<Fid>),
 }
 
 impl Request {
@@ -155,6 +160,7 @@ impl Request {
             Destroy { .. } => "destroy",
             DestroyRange { .. } => "destroy_range",
             StatFs => "statfs",
+            List { .. } => "list",
         }
     }
 }

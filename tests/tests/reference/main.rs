@@ -24,6 +24,7 @@ const ORDER: &[&str] = &[
     "012-overstripe",
     "013-getstripe-flags",
     "014-dir-default",
+    "022-dom",
     "024-flr",
     "026-flr-fresh",
     "031-errors",

@@ -32,7 +32,7 @@ use std::{
 };
 
 use parking_lot::RwLock;
-use sheen_layout::Layout;
+use sheen_layout::{Layout, MDT_OST};
 use sheen_rt::Rt;
 use sheen_wire::{Bulk, Errno, Fid, Result, mgs::TARGETS_MAX, ost};
 use tokio::sync::Notify;
@@ -52,6 +52,8 @@ const LOCKLESS_BYTES_DEFAULT: u64 = write::KEEP_BYTES_MAX as u64;
 pub struct Lov {
     rt: Rt,
     oscs: RwLock<Vec<Option<Arc<Osc>>>>,
+    /// The MDT's data service.
+    data: RwLock<Option<Arc<Osc>>>,
     added: Notify,
     unsynced: Arc<Unsynced>,
     cache: Arc<Cache>,
@@ -82,6 +84,7 @@ impl Lov {
         Lov {
             rt,
             oscs,
+            data: RwLock::default(),
             added,
             unsynced,
             cache,
@@ -136,8 +139,13 @@ impl Lov {
         self.lockless_bytes.store(bytes, Relaxed);
     }
 
-    /// Adds an OST; one of the same index is replaced. Indices beyond Lustre's are ignored.
+    /// Adds an OST, or the MDT's data service; one of the same index is replaced. Indices beyond Lustre's are ignored.
     pub fn add(&self, osc: Arc<Osc>) {
+        if osc.index() == MDT_OST {
+            *self.data.write() = Some(osc);
+            self.added.notify_waiters();
+            return;
+        }
         let index = osc.index() as usize;
         if index >= TARGETS_MAX {
             return;
@@ -151,14 +159,22 @@ impl Lov {
         self.added.notify_waiters();
     }
 
-    /// The OST of an index, if it is known.
+    /// The OST of an index, or with [`MDT_OST`] the MDT's data service, if it is known.
     pub fn get(&self, index: u32) -> Option<Arc<Osc>> {
+        if index == MDT_OST {
+            return self.data.read().clone();
+        }
         self.oscs.read().get(index as usize)?.clone()
     }
 
     /// All known OSTs by index.
-    pub fn all(&self) -> Vec<Arc<Osc>> {
+    pub fn osts(&self) -> Vec<Arc<Osc>> {
         self.oscs.read().iter().flatten().cloned().collect()
+    }
+
+    /// All that hold objects, by index: the OSTs and the MDT's data service.
+    pub fn all(&self) -> Vec<Arc<Osc>> {
+        self.oscs.read().iter().flatten().chain(&*self.data.read()).cloned().collect()
     }
 
     /// The OST of an index; waits a while for one that is not known.

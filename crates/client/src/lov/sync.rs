@@ -1,13 +1,14 @@
 //! Making data durable, and the space of the OSTs.
 
-use sheen_layout::{Layout, Stripe};
+use sheen_layout::{Layout, MDT_OST, Stripe};
+use sheen_rpc::ImportState;
 use sheen_wire::{
     Bulk, Errno, Fid, Result, StatFs,
     ost::{Reply, Request},
 };
 
 use super::{Lov, done, split::by_ost};
-use crate::join::join_all;
+use crate::{join::join_all, osc::Osc};
 
 impl Lov {
     /// Answers when all that was written to the file's objects is durable: of other mirrors than the one that is written, what this
@@ -43,14 +44,16 @@ impl Lov {
         kept.and(synced)
     }
 
-    /// Answers when all that was written to any active OST is durable.
+    /// Answers when all that was written to any active OST, and by this client to the MDT's data service, is durable.
     ///
     /// # Errors
     /// As [`Lov::sync`].
     pub async fn sync_all(&self) -> Result<()> {
         self.settle_all().await;
         let before = self.unsynced.before_all();
-        let osts = self.all().into_iter().filter(|osc| osc.active()).map(|osc| osc.index());
+        // Not every MDT has a data service.
+        let used = |osc: &Osc| osc.index() != MDT_OST || osc.import().state() != ImportState::New;
+        let osts = self.all().into_iter().filter(|osc| osc.active() && used(osc)).map(|osc| osc.index());
         let calls = osts.map(|ost| async move { Ok((ost, self.sync_rpc(ost, Vec::new()).await?)) });
         let answers = join_all(calls).await;
         let answered: Vec<(u32, u64)> = answers.iter().flatten().copied().collect();

@@ -1,7 +1,9 @@
 //! From a template to a file that is written, as Lustre's files showed it.
 
 use super::*;
-use crate::{Asked, Defaults, MDT_BYTES_DEFAULT, Spec, Template, TemplateComponent, codec::fixtures, resolve_asked};
+use crate::{
+    Asked, Defaults, MDT_BYTES_DEFAULT, MDT_OST, Spec, Template, TemplateComponent, codec::fixtures, resolve_asked,
+};
 
 const M: u64 = 1 << 20;
 const EOF: u64 = u64::MAX;
@@ -190,11 +192,15 @@ fn mirrors_are_numbered() {
 }
 
 #[test]
-fn data_on_the_mdt_needs_no_objects() {
+fn data_on_the_mdt_is_one_object_named_as_the_file() {
     let mut layout = make(Template::new(vec![TemplateComponent::on_mdt(64 << 10), striped(64 << 10, EOF, count(2))]));
     assert_eq!((layout.check_usable(), layout.mdt_end()), (Ok(()), 64 << 10));
     assert_eq!((layout.generation(), layout.components()[0].flags), (2, flags::INIT));
-    assert_eq!((layout.missing(0, 64 << 10), layout.map(0, M).count()), (None, 0));
+    let mapped = |layout: &Layout| layout.map(1, M).map(|c| (c.stripe, c.object_offset, c.len)).collect::<Vec<_>>();
+    assert_eq!(layout.missing(0, 64 << 10), None);
+    assert_eq!(mapped(&layout), [(0, 1, (64 << 10) - 1)]);
+    assert_eq!(layout.stripes(), [Stripe { object: layout.fid(), ost: MDT_OST }]);
+    assert_eq!((layout.components()[0].objects(), layout.component_of(0)), (&[][..], Some(0)));
     assert_eq!(layout.missing(0, M), Some((64 << 10, EOF)));
     layout.instantiate(vec![(1, on(&[2, 3]))]).unwrap();
     let theirs = Layout::decode(&fixtures::bytes(fixtures::DOM)).unwrap();
@@ -203,7 +209,12 @@ fn data_on_the_mdt_needs_no_objects() {
         (l.generation(), c.pattern, c.stripe_size, c.stripe_count, c.layout_gen, c.flags, c.end)
     };
     assert_eq!(of(&layout), of(&theirs));
-    assert_eq!(layout.map(0, M).map(|c| (c.stripe, c.object_offset)).collect::<Vec<_>>(), [(0, 64 << 10)]);
+    assert_eq!(mapped(&layout)[..2], [(0, 1, (64 << 10) - 1), (1, 64 << 10, M - (64 << 10) + 1)]);
+    assert_eq!((layout.component_of(1), layout.component_of(2), layout.component_of(3)), (Some(1), Some(1), None));
+    assert_eq!((layout.object_size(100, 0), layout.object_size(M, 0)), (100, 64 << 10));
+    assert_eq!((layout.file_size(0, 0), layout.file_size(0, 100), layout.file_size(0, M)), (0, 100, 64 << 10));
+    let stripes: Vec<(Fid, u32)> = theirs.stripes().iter().map(|s| (s.object, s.ost)).collect();
+    assert_eq!(stripes[0], (theirs.fid(), MDT_OST));
     assert_eq!((layout.mdt_end(), pfl().mdt_end()), (64 << 10, 0));
 }
 

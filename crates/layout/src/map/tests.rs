@@ -112,6 +112,18 @@ struct Part {
 
 const UNIT: u64 = STRIPE_SIZE_UNIT as u64;
 
+/// The same with the first part on the MDT, if it is to have one object: all of it is one stripe there.
+fn begun_on_mdt(parts: &[Part], endless: bool) -> Layout {
+    let layout = composite(parts, endless);
+    let mut components = layout.components().to_vec();
+    let first = &mut components[0];
+    let stripes = std::mem::take(&mut first.stripes);
+    assert_eq!(stripes.len(), 1);
+    // Whatever the field says.
+    (first.pattern, first.stripe_count, first.fid) = (Pattern::MDT, 0, stripes[0].object);
+    Layout::assemble(layout.composite().cloned(), components)
+}
+
 fn composite(parts: &[Part], endless: bool) -> Layout {
     let (mut start, mut objects) = (0, 0);
     let component = |(i, part): (usize, &Part)| {
@@ -268,6 +280,34 @@ proptest! {
         match size.checked_sub(1).and_then(|last| model.place(last)) {
             Some(_) => prop_assert_eq!(told, size),
             None => prop_assert!(told < size || size == 0),
+        }
+    }
+
+    #[test]
+    fn a_beginning_on_the_mdt_maps_as_one_object_does(
+        mut parts in parts(), endless in any::<bool>(), from in edges(MODEL_MAX), to in edges(MODEL_MAX),
+    ) {
+        parts[0].count = 1;
+        let (on_mdt, on_ost) = (begun_on_mdt(&parts, endless), composite(&parts, endless));
+        prop_assert_eq!(on_mdt.check_usable(), Ok(()));
+        let (from, to) = (from.min(to), from.max(to));
+        prop_assert_eq!(
+            on_mdt.map(from, to - from).collect::<Vec<_>>(),
+            on_ost.map(from, to - from).collect::<Vec<_>>()
+        );
+        prop_assert_eq!(on_mdt.missing(from, to - from), on_ost.missing(from, to - from));
+        prop_assert_eq!((on_mdt.mdt_end(), on_ost.mdt_end()), (on_ost.components()[0].end, 0));
+        prop_assert_eq!(on_mdt.stripe_count(), on_ost.stripe_count());
+        for (stripe, (mine, theirs)) in on_mdt.stripes().iter().zip(on_ost.stripes()).enumerate() {
+            let ost = if stripe == 0 { crate::MDT_OST } else { theirs.ost };
+            prop_assert_eq!((mine.object, mine.ost), (theirs.object, ost));
+            prop_assert_eq!(on_mdt.component_of(stripe), on_ost.component_of(stripe));
+            for size in [from, to] {
+                prop_assert_eq!(on_mdt.object_size(size, stripe), on_ost.object_size(size, stripe));
+                prop_assert_eq!(on_mdt.file_size(stripe, size), on_ost.file_size(stripe, size));
+                prop_assert_eq!(on_mdt.object_offset(size, stripe), on_ost.object_offset(size, stripe));
+                prop_assert_eq!(on_mdt.file_offset(stripe, size), on_ost.file_offset(stripe, size));
+            }
         }
     }
 

@@ -65,9 +65,9 @@ impl<S: Store> Namespace<S> {
     }
 }
 
-/// EOPNOTSUPP for what this version stores but does not serve: data on the MDT.
+/// EOPNOTSUPP for what this version stores but does not serve: mirrors of what begins on the MDT.
 pub(crate) fn check_served(asked: &Asked) -> wire::Result<()> {
-    let served = |t: &sheen_layout::Template| t.components.iter().all(|c| !c.is_on_mdt());
+    let served = |t: &sheen_layout::Template| t.mirrors == 1 || t.components.iter().all(|c| !c.is_on_mdt());
     if asked.composite().is_none_or(served) { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
 }
 

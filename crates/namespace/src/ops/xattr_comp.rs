@@ -4,7 +4,8 @@
 //! * The owner's (EPERM); of regular files (EOPNOTSUPP). EINVAL for a file without a composite layout.
 //! * Components that are added say what is wanted as a new layout does, and get their objects when they are written into.
 //! * The objects of components that are deleted go as those of an unlinked file do. A file whose last component goes has no layout any
-//!   more, and gets one when it is next opened for writing.
+//!   more, and gets one when it is next opened for writing. Not so where its beginning is on the MDT (EOPNOTSUPP): its next object
+//!   there would have the same name as the one that is about to go.
 //! * The values cannot be read (ENODATA) nor removed (EOPNOTSUPP). Sets ctime.
 
 use bytes::Bytes;
@@ -38,6 +39,9 @@ impl<S: Store> Namespace<S> {
             Edit::Delete => {
                 let marks = Mark::decode(value)?;
                 let (kept, objects) = layout.without_components(marks.first().ok_or(LayoutError::NoComponent)?)?;
+                if kept.is_none() && layout.mdt_end() > 0 {
+                    return Err(Errno::EOPNOTSUPP);
+                }
                 for some in objects.chunks(STRIPES_MAX) {
                     self.log_destroy(&Layout::new(fid, STRIPE_SIZE_UNIT, None, some.to_vec())?.encode().into())?;
                 }

@@ -10,7 +10,8 @@
 //!   nothing, so that archives can be restored and `cp -a` copies over what exists.
 //! * On a directory: the default for what is made in it, EINVAL if it names OSTs that do not exist. A value that asks for
 //!   nothing removes the default.
-//! * EOPNOTSUPP for any other file, and for data on the MDT.
+//! * EOPNOTSUPP for any other file, for mirrors of what begins on the MDT, and for data on an MDT that has no place for it
+//!   ([`crate::Env::check`]).
 //!
 //! Removing: the default of a directory, with no error if there is none; of a file it is accepted and does nothing.
 

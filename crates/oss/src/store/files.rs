@@ -339,6 +339,12 @@ impl Files {
         }
     }
 
+    /// Sequences of which there may be objects.
+    pub fn sequences(&self) -> io::Result<Vec<u64>> {
+        let entries = self.disk.read_dir(self.root.join(name::ROOT))?;
+        Ok(entries.iter().filter_map(|e| name::parse_seq(e.name.to_str()?)).collect())
+    }
+
     fn dir(&self, dir: Dir) -> Arc<DirState> {
         self.dirs.lock().get_or_insert(dir, || Arc::new(DirState { dir, births: Births::new() })).clone()
     }

@@ -2,7 +2,7 @@
 //!
 //! * [`format`]: who the directory belongs to, and the lock on it;
 //! * [`files`]: open files of objects, and which names are durable;
-//! * `read`, `write`, `attrs`, `seek`, `truncate`, `allocate`, `sync`, `destroy`, `statfs`: the requests of
+//! * `read`, `write`, `list`, `attrs`, `seek`, `truncate`, `allocate`, `sync`, `destroy`, `statfs`: the requests of
 //!   [`sheen_wire::ost::Request`], as methods of [`Store`].
 //!
 //! Methods expect requests that [`sheen_objects::check::request`] let pass. They run on the calling thread, also where they wait
@@ -21,6 +21,7 @@ mod destroy;
 pub mod files;
 pub mod format;
 mod gather;
+mod list;
 mod read;
 mod seek;
 mod statfs;
@@ -60,11 +61,32 @@ impl Store {
         sharing: &Sharing,
     ) -> Result<Store, OssError> {
         let home = Home::open(rt, dir, fsname, index).await?;
+        Store::joined(rt, home, open_files_max, |device| sharing.join(device))
+    }
+
+    /// As [`Store::open`], but the others on the device need not leave it a part of the space ([`Sharing::join_uncounted`]).
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub async fn open_uncounted(
+        rt: &Rt,
+        dir: &Path,
+        fsname: &str,
+        index: Option<u32>,
+        open_files_max: usize,
+        sharing: &Sharing,
+    ) -> Result<Store, OssError> {
+        let home = Home::open(rt, dir, fsname, index).await?;
+        Store::joined(rt, home, open_files_max, |device| sharing.join_uncounted(device))
+    }
+
+    fn joined(rt: &Rt, home: Home, open_files_max: usize, join: impl FnOnce(u64) -> Share) -> Result<Store, OssError> {
+        let dir = home.dir();
         let device =
             rt.disk().device(dir).map_err(|source| OssError::Io { what: "look at", path: dir.into(), source })?;
         Ok(Store {
             files: Files::new(rt, dir, open_files_max),
-            share: sharing.join(device),
+            share: join(device),
             buffers: gather::Pools::new(),
             rt: rt.clone(),
             home,

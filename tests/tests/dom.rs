@@ -1,0 +1,299 @@
+//! Files that begin on the MDT (Lustre's data on MDT): a small one lies there alone, a larger one goes on on OSTs, and nobody notices
+//! but by what it costs. What two mounts see of such files at once is tested with all other components (`pfl`).
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    os::unix::fs::{FileExt, MetadataExt},
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::io::Errno;
+use sheen_layout::Layout;
+use sheen_tests::{
+    Fs, can_mount,
+    mounts::{Two, TwoMounts, between},
+    noise, run, sheen,
+};
+
+const LIMIT: Duration = Duration::from_secs(90);
+const K: u64 = 1 << 10;
+/// What a file system with many small files would pass on.
+const SMALL_ON_MDT: &str = "-E 64K -L mdt -E 256M -c 1 -E -1 -c 4";
+/// How long what is removed may take to be gone.
+const SOON: Duration = Duration::from_secs(10);
+
+fn two() -> Option<(TwoMounts, Two)> {
+    if !can_mount() {
+        println!("skipped: /dev/fuse cannot be opened here");
+        return None;
+    }
+    let two = TwoMounts::up(LIMIT);
+    let at = two.dir("dir");
+    two.fs.lfs(&format!("setstripe {SMALL_ON_MDT} dir")).ok();
+    Some((two, at))
+}
+
+fn layout(path: &Path) -> Layout {
+    let mut value = vec![0; 65536];
+    let n = rustix::fs::getxattr(path, "lustre.lov", &mut value).unwrap();
+    Layout::decode(&value[..n]).unwrap()
+}
+
+/// Which components have objects, or are on the MDT.
+fn with_objects(path: &Path) -> Vec<bool> {
+    layout(path).components().iter().map(|c| c.is_instantiated()).collect()
+}
+
+/// The files that hold objects below directories of this name, with their sizes.
+fn stored(fs: &Fs, targets: &str) -> Vec<(PathBuf, u64)> {
+    let dir = fs.dir().to_string_lossy().into_owned();
+    let found = run("find", [&dir, "-path", &format!("*/{targets}/O/*"), "-type", "f", "-printf", "%p %s\n"]).ok();
+    let one = |line: &str| line.rsplit_once(' ').map(|(path, size)| (path.into(), size.parse().unwrap()));
+    found.lines().filter_map(one).collect()
+}
+
+#[track_caller]
+fn soon(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < SOON, "{what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn sync(path: &Path) {
+    File::open(path).unwrap().sync_all().unwrap();
+}
+
+#[test]
+fn a_small_file_lies_on_the_mdt_alone_and_goes_with_its_name() {
+    let Some((two, at)) = two() else { return };
+    let data = noise(1, 3901);
+    fs::write(at.a("f"), &data).unwrap();
+    assert_eq!(fs::read(at.b("f")).unwrap(), data);
+    sync(&at.a("f"));
+    for path in [at.a("f"), at.b("f")] {
+        let meta = fs::metadata(path).unwrap();
+        assert_eq!((meta.len(), meta.blocks()), (3901, 8));
+    }
+    assert_eq!(stored(&two.fs, "ost*"), []);
+    let [(path, 3901)] = &stored(&two.fs, "mdt0/dom")[..] else { panic!("one object of the file's size") };
+    // It can be found by hand: it is named after the file.
+    let fid = layout(&at.a("f")).fid();
+    assert!(path.ends_with(format!("{:x}/d{}/{:x}", fid.seq, fid.oid % 32, fid.oid)), "{path:?}");
+    assert_eq!(fs::read(path).unwrap(), data);
+    assert_eq!(with_objects(&at.b("f")), [true, false, false]);
+
+    // What is larger goes on on an OST, whatever size it comes to by one write.
+    let large = noise(2, 200 << 10);
+    fs::write(at.b("large"), &large).unwrap();
+    sync(&at.b("large"));
+    assert!(fs::read(at.a("large")).unwrap() == large);
+    let sizes = |targets: &str| stored(&two.fs, targets).into_iter().map(|(_, size)| size).max();
+    assert_eq!((sizes("mdt0/dom"), sizes("ost*")), (Some(64 * K), Some(200 * K)));
+
+    // A file of two names goes with the second; one that is open with its last close.
+    fs::hard_link(at.a("f"), at.a("g")).unwrap();
+    fs::remove_file(at.b("f")).unwrap();
+    assert_eq!(fs::read(at.a("g")).unwrap(), data);
+    let open = File::open(at.a("g")).unwrap();
+    fs::remove_file(at.b("g")).unwrap();
+    let mut got = vec![0; 3901];
+    open.read_exact_at(&mut got, 0).unwrap();
+    assert!(got == data);
+    drop(open);
+    fs::remove_file(at.a("large")).unwrap();
+    soon("objects are left behind", || stored(&two.fs, "mdt0/dom").is_empty() && stored(&two.fs, "ost*").is_empty());
+}
+
+#[test]
+fn it_counts_as_the_mdts_space_and_is_no_ost() {
+    let Some((two, _)) = two() else { return };
+    let listed = two.fs.lfs(&format!("df {}", two.fs.mnt.display())).ok();
+    assert!(!listed.contains("dom") && listed.lines().count() == 2 + 1 + 4 + 2, "{listed}");
+    assert_eq!(two.fs.lfs("osts .").ok().lines().count(), 1 + 4);
+    let one = |name: &str| two.param(name).trim().rsplit_once('=').map(|(_, n)| n.to_owned()).unwrap();
+    assert_eq!((one("lod.{}-*.numobd"), one("lod.{}-*.activeobd")), ("4".into(), "4".into()));
+    assert_eq!(
+        run(sheen(), ["lctl", "get_param", &format!("lod.{}-*.target_obd", two.fsname)]).ok().lines().count(),
+        1 + 4
+    );
+    let checked = two.fs.lfs(&format!("check osts {}", two.fs.mnt.display())).ok();
+    assert!(checked.lines().count() == 4 && checked.lines().all(|line| line.contains("-OST000")), "{checked}");
+}
+
+#[test]
+fn limits_hold_for_what_is_made_from_then_on() {
+    let Some((two, at)) = two() else { return };
+    let lod = |what: &str| format!("lod.{}-MDT0000-mdtlov.{what}", two.fsname);
+    let set = |what: &str, value: &str| run(sheen(), ["lctl", "set_param", "-n", &format!("{}={value}", lod(what))]);
+    let ends = |name: &str| -> Vec<(u64, bool)> {
+        layout(&at.b(name)).components().iter().map(|c| (c.end, c.is_on_mdt())).collect()
+    };
+    two.fs.lfs("setstripe -E 2M -L mdt -E -1 -c 1 dir/cut").ok();
+    assert_eq!(ends("cut"), [(1024 * K, true), (u64::MAX, false)]);
+    set("dom_stripesize", "128K").ok();
+    two.fs.lfs("setstripe -E 1M -L mdt -E -1 -c 1 dir/short").ok();
+    assert_eq!(ends("short"), [(128 * K, true), (u64::MAX, false)]);
+    assert_eq!(two.param("lod.{}-*.dom_stripesize_max_kb").trim().rsplit('=').next(), Some("128"));
+    set("dom_stripesize", "0").ok();
+    fs::write(at.a("none"), b"x").unwrap();
+    assert_eq!(ends("none"), [(256 << 20, false), (u64::MAX, false)]);
+    two.fs.lfs("setstripe -E 64K -L mdt dir/instead").ok();
+    assert_eq!(ends("instead"), [(64 * K, false)]);
+    assert_eq!(set("dom_stripesize", "2G").code, Errno::RANGE.raw_os_error());
+
+    // An MDT that is low on space takes inodes alone; what is there stays.
+    set("dom_stripesize", "1M").ok();
+    fs::write(at.a("before"), b"before").unwrap();
+    set("dom_threshold_free_mb", "1000000000").ok();
+    fs::write(at.a("low"), b"low").unwrap();
+    assert_eq!(ends("low"), [(256 << 20, false), (u64::MAX, false)]);
+    assert_eq!((fs::read(at.b("before")).unwrap(), ends("before").len()), (b"before".to_vec(), 3));
+    fs::write(at.b("before"), noise(3, 5000)).unwrap();
+    set("dom_threshold_free_mb", "1").ok();
+    fs::write(at.a("again"), b"again").unwrap();
+    assert!(ends("again")[0].1);
+}
+
+#[test]
+fn what_cannot_be_had_is_refused() {
+    let Some((two, at)) = two() else { return };
+    // A file that ends on the MDT.
+    two.fs.lfs("setstripe -E 64K -L mdt dir/only").ok();
+    let only = OpenOptions::new().write(true).open(at.b("only")).unwrap();
+    let data = noise(4, 100_000);
+    assert_eq!(only.write_at(&data, 0).unwrap(), 65536);
+    let refused = |result: std::io::Result<usize>| Errno::from_io_error(&result.expect_err("must fail"));
+    assert_eq!(refused(only.write_at(b"x", 64 * K)), Some(Errno::NODATA));
+    assert!(fs::read(at.a("only")).unwrap() == data[..65536]);
+    two.fs.lfs("setstripe --component-add -E -1 -c 1 dir/only").ok();
+    assert_eq!(only.write_at(&data[65536..], 64 * K).unwrap(), 100_000 - 65536);
+    assert!(fs::read(at.a("only")).unwrap() == data);
+
+    // What lies on the MDT is not given up while the file lives.
+    let all = two.fs.lfs("setstripe --component-del --component-flags init dir/only");
+    assert!(all.code != 0 && all.err.contains("Operation not supported"), "{all:?}");
+    assert!(fs::read(at.b("only")).unwrap() == data);
+    let mirrored = two.fs.lfs("setstripe -N -E 64K -L mdt -E -1 -c 1 -N -E -1 -c 1 dir/mirrored");
+    assert_ne!(mirrored.code, 0, "{mirrored:?}");
+}
+
+/// Files of `n` names with data of their own, and that data.
+fn files(dir: &Path, n: u64) -> Vec<(PathBuf, Vec<u8>)> {
+    let make = |i: u64| {
+        let (path, data) = (dir.join(format!("f{i}")), noise(i, 100 + 7919 * i as usize));
+        fs::write(&path, &data).unwrap();
+        (path, data)
+    };
+    (0..n).map(make).collect()
+}
+
+#[test]
+fn what_was_written_is_there_after_a_restart() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let fs = Fs::up(4);
+    fs.lfs(&format!("setstripe {SMALL_ON_MDT} .")).ok();
+    let made = files(&fs.mnt, 20);
+    fs.stop().ok();
+    fs.start(&[]).ok();
+    for (path, data) in &made {
+        assert!(fs::read(path).unwrap() == *data, "{path:?}");
+        assert_eq!(fs::metadata(path).unwrap().len(), data.len() as u64);
+    }
+    // Across a restart of the servers a mount goes on.
+    let second = fs.second_mount();
+    let open = OpenOptions::new().read(true).write(true).open(second.path("f3")).unwrap();
+    open.write_all_at(b"begun", 0).unwrap();
+    fs.stop().ok();
+    fs.start(&[]).ok();
+    open.write_all_at(b"gone on", 5).unwrap();
+    open.sync_all().unwrap();
+    assert_eq!(&fs::read(fs.path("f3")).unwrap()[..12], b"begungone on");
+    drop((open, second));
+    made.iter().for_each(|(path, _)| fs::remove_file(path).unwrap());
+    soon("objects are left behind", || stored(&fs, "mdt0/dom").is_empty() && stored(&fs, "ost*").is_empty());
+}
+
+#[test]
+fn after_a_crash_what_was_synced_is_there_and_nothing_is_left_of_what_was_lost() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let fsname = format!("d{:x}", std::process::id() & 0xff_ffff);
+    let fs = Fs::up_in(Path::new("/dev/shm"), 2, &["--fsname", &fsname]);
+    fs.lfs(&format!("setstripe {SMALL_ON_MDT} .")).ok();
+    let made = files(&fs.mnt, 20);
+    made.iter().for_each(|(path, _)| sync(path));
+    // The MDT forgets those, their bytes have arrived.
+    run(sheen(), ["lctl", "set_param", &format!("mdt.{fsname}-*.commit_interval_ms=60000")]).ok();
+    fs.sh("for i in $(seq 50); do dd if=/dev/zero of=lost$i bs=4k count=1 oflag=direct status=none; done").ok();
+    let there = stored(&fs, "mdt0/dom").len();
+    fs.kill();
+    fs.start(&[]).ok();
+    for (path, data) in &made {
+        assert!(fs::read(path).unwrap() == *data, "{path:?}");
+    }
+    let lives = fs.sh("ls").ok().lines().count();
+    assert!(there >= 70 && lives < 70, "nothing was lost: {there} objects, {lives} files");
+    soon("objects of lost files are left", || stored(&fs, "mdt0/dom").len() == lives);
+    made.iter().for_each(|(path, data)| assert!(fs::read(path).unwrap() == *data, "{path:?}"));
+}
+
+/// What `f` costs in requests to the servers, by operation. Closes are left out: they come when the kernel gets round to them.
+fn cost(two: &TwoMounts, f: impl FnOnce()) -> BTreeMap<String, u64> {
+    let before = two.requests();
+    f();
+    let mut sum = BTreeMap::new();
+    for (name, n) in between(&before, &two.requests()) {
+        let (device, op) = name.split_once(' ').unwrap();
+        if op == "close" {
+            continue;
+        }
+        let target = ["-mdc-", "-MDT0000-dom-", "-OST"].into_iter().find(|t| device.contains(t)).unwrap();
+        *sum.entry(format!("{} {op}", target.trim_matches('-'))).or_insert(0) += n;
+    }
+    sum
+}
+
+#[test]
+fn a_small_file_costs_no_more_requests_than_on_an_ost() {
+    let Some((two, at)) = two() else { return };
+    two.dir("plain");
+    two.fs.lfs("setstripe -c 1 plain").ok();
+    let mut large = Vec::new();
+    for (dir, name) in [("dir", "on the MDT"), ("plain", "on an OST")] {
+        let (a, b) = (two.fs.path(dir), two.second.path(dir));
+        // So that all connections and grants are there.
+        for i in 0..4 {
+            fs::write(a.join(format!("before{i}")), noise(5, 4096)).unwrap();
+            fs::read(b.join(format!("before{i}"))).unwrap();
+        }
+        let data = noise(6, 4096);
+        let written = cost(&two, || fs::write(a.join("f"), &data).unwrap());
+        sync(&a.join("f"));
+        let read = cost(&two, || assert!(fs::read(b.join("f")).unwrap() == data));
+        println!("4 KiB {name}: write {written:?}, read {read:?}");
+        let objects = |costs: &BTreeMap<String, u64>| {
+            costs.iter().filter(|(op, _)| !op.starts_with("mdc")).map(|(_, n)| n).sum::<u64>()
+        };
+        assert_eq!((objects(&written), objects(&read)), (1, 2), "{name}: a write without a lock; a lock and the bytes");
+        // The MDT is asked for the name, and for attributes and layout.
+        assert!(read.values().sum::<u64>() <= 4, "{name}: {read:?}");
+        assert!(written.values().sum::<u64>() <= 3, "{name}: {written:?}");
+        // What goes on on an OST asks for objects there, and asks both.
+        let data = noise(7, 1 << 20);
+        let written = cost(&two, || fs::write(a.join("g"), &data).unwrap());
+        sync(&a.join("g"));
+        let read = cost(&two, || assert!(fs::read(b.join("g")).unwrap() == data));
+        println!("1 MiB {name}: write {written:?}, read {read:?}");
+        large.push([written, read].map(|costs| costs.values().sum::<u64>()));
+    }
+    assert!(large[0][0] <= large[1][0] + 4 && large[0][1] <= large[1][1] + 4, "{large:?}");
+    drop(at);
+}
