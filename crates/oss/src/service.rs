@@ -42,6 +42,9 @@ pub const COUNTERS: &[(&str, &str)] = &[
     ("ldlm_enqueue", "usecs"),
     ("ldlm_glimpse", "usecs"),
     ("ldlm_cancel", "usecs"),
+    ("data_version", "usecs"),
+    ("close", "usecs"),
+    ("reopen", "usecs"),
 ];
 pub const READ_BYTES: usize = 0;
 const WRITE_BYTES: usize = 1;
@@ -157,6 +160,15 @@ impl Ost {
                 Reply::Ok
             }
             Request::StatFs => Reply::StatFs(self.store.statfs()?),
+            Request::Versions { objects } => Reply::Versions(Box::pin(self.versions(export, &objects)).await?),
+            Request::Close { objects, group } => {
+                Box::pin(self.close(export, &objects, group)).await?;
+                Reply::Ok
+            }
+            Request::Reopen { objects } => {
+                self.store.reopen(&objects)?;
+                Reply::Ok
+            }
         };
         Ok(body.into())
     }

@@ -61,8 +61,8 @@ impl Protocol for Ost {
 
     /// A change that is executed again, because its answer was lost, would undo what others changed in between.
     fn once(request: &ost::Request) -> bool {
-        use ost::Request::{Allocate, Truncate, Write};
-        matches!(request, Write { .. } | Truncate { .. } | Allocate { .. })
+        use ost::Request::{Allocate, Close, Truncate, Write};
+        matches!(request, Write { .. } | Truncate { .. } | Allocate { .. } | Close { .. })
     }
 
     fn op(request: &ost::Request) -> &'static str {

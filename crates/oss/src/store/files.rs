@@ -8,6 +8,7 @@
 //! * an object's time of the last change never goes back: it is kept in the [`Object`], and written to the file before the
 //!   `Object` leaves the cache. As long as an `Object` knows none it is the file's. The kernel dates the file by when bytes reach it, which
 //!   for those from a client's cache is not when they were written; a process that is killed leaves it at that;
+//! * a data version ([`Files::version`]) is never given twice, to whichever object;
 //! * opening waits under the shard's lock, which holds up one in [`SHARDS`] objects, and never those that are open in other
 //!   shards.
 
@@ -18,7 +19,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicI64, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst},
     },
 };
 
@@ -64,6 +65,8 @@ pub struct Object {
     sums: Mutex<Sums>,
     /// No longer in the cache: who changes it now has to write the time itself.
     evicted: AtomicBool,
+    /// Another one after each change: see [`Files::version`].
+    version: AtomicU64,
 }
 
 const NEVER: i64 = i64::MIN;
@@ -140,6 +143,8 @@ pub struct Files {
     shards: Box<[Mutex<Shard>]>,
     dirs: Mutex<LruCache<Dir, Arc<DirState>, FxBuildHasher>>,
     sums: Budget,
+    /// The last data version given.
+    versions: AtomicU64,
 }
 
 impl Files {
@@ -152,7 +157,20 @@ impl Files {
             shards: (0..SHARDS).map(|_| Mutex::new(LruCache::with_hasher(each, FxBuildHasher))).collect(),
             dirs: Mutex::new(LruCache::with_hasher(DIRS_MAX, FxBuildHasher)),
             sums: Budget::default(),
+            // Above those of other lives, or at least elsewhere; never 0.
+            versions: AtomicU64::new(rt.random_u64() >> 1 | 1),
         }
+    }
+
+    /// A data version that no object of this life has had.
+    fn next_version(&self) -> u64 {
+        self.versions.fetch_add(1, SeqCst).wrapping_add(1).max(1)
+    }
+
+    /// The object's data version: it is another one after each change of bytes or size, and may be so without any (the object was closed and
+    /// opened meanwhile). 0: there is no object. To be compared while nobody is changing the object: a change counts when it is made.
+    pub fn version(&self, object: Fid) -> io::Result<u64> {
+        Ok(self.existing(object)?.map_or(0, |open| open.version.load(SeqCst)))
     }
 
     /// Files open at the moment.
@@ -189,6 +207,7 @@ impl Files {
     /// [`Object::save_time`] writes it to the file; a process that is killed before loses it, and some milliseconds with it.
     pub fn changed(&self, object: &Object, now: Time) {
         let now = nanos(now);
+        object.version.store(self.next_version(), SeqCst);
         object.changed.fetch_max(now, SeqCst);
         // Either this sees that the object was evicted, or the eviction saw the new time.
         if object.evicted.load(SeqCst) {
@@ -212,6 +231,7 @@ impl Files {
                     debug!("the time of an object's last change is not known: {e}");
                 }
                 open.changed.fetch_max(now, SeqCst);
+                open.version.store(self.next_version(), SeqCst);
             }
             None if object.file.metadata().is_ok_and(|m| m.mtime < time(now)) => set_time(&object.file, now),
             None => {}
@@ -259,7 +279,8 @@ impl Files {
         let born = if create { dir.births.born() } else { dir.births.latest() };
         let (changed, saved, evicted) = (AtomicI64::new(NEVER), Mutex::new(NEVER), AtomicBool::new(false));
         let sums = Mutex::new(Sums::new(&self.sums));
-        let open = Arc::new(Object { file, fid: object, dir, born, changed, saved, sums, evicted });
+        let version = AtomicU64::new(self.next_version());
+        let open = Arc::new(Object { file, fid: object, dir, born, changed, saved, sums, evicted, version });
         let evicted = shard.push(object, open.clone());
         if let Some((_, evicted)) = &evicted {
             evict(evicted);
