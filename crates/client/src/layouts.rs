@@ -1,8 +1,9 @@
 //! Decoded layouts by file, of those that are settled ([`is_settled`]).
 //!
-//! A settled layout does not change any more, and a FID is never used twice; so an entry is right until it leaves to make room, or
-//! until the MDT is restarted: that may have forgotten a layout which it had not committed, and give the file another one. (Only an
-//! administrator who edits components changes it: of a composite one this client hears if it has a lock on LAYOUT.)
+//! A settled layout does not change by itself, and a FID is never used twice; so an entry is right until it leaves to make room, or
+//! until the MDT is restarted: that may have forgotten a layout which it had not committed, and give the file another one. Where
+//! somebody edits components or moves the file to other objects, this client hears of it if it has a lock on LAYOUT, and from the OSTs
+//! at the latest, which know what was moved ([`crate::llite`]'s `moved`) for many times as long as anything is kept here.
 //!
 //! A layout that will change when it is written somewhere, [`crate::file::Inode`] knows for open files, under that lock.
 
@@ -18,7 +19,7 @@ use bytes::Bytes;
 use lru::LruCache;
 use parking_lot::Mutex;
 use rustc_hash::FxBuildHasher;
-use sheen_layout::Layout;
+use sheen_layout::{Layout, codec::Magic};
 use sheen_wire::{Errno, Fid, Result};
 
 /// Whether a layout stays as it is: it is not composite, or all of it has objects and it does not end.
@@ -29,6 +30,16 @@ pub fn is_settled(layout: &Layout) -> bool {
 /// Whether a layout is at least as new as another one of the same file. Generations count up, and begin again some day.
 pub fn is_as_new(layout: &Layout, than: &Layout) -> bool {
     layout.generation().wrapping_sub(than.generation()) <= u32::MAX / 2
+}
+
+/// Whether these bytes are a plain layout of the same generation as this plain layout: then they are this one.
+fn is_plain_generation(bytes: &Bytes, known: &Layout) -> bool {
+    /// Where `lmm_layout_gen` lies in the v1 and v3 forms.
+    const GENERATION: std::ops::Range<usize> = 30..32;
+    let magic = |m: Magic| bytes.get(..4) == Some(&(m as u32).to_le_bytes());
+    known.is_plain()
+        && (magic(Magic::V1) || magic(Magic::V3))
+        && bytes.get(GENERATION) == Some(&known.layout_gen().to_le_bytes())
 }
 
 /// The most recently used layouts.
@@ -55,7 +66,7 @@ impl Layouts {
     /// EIO: the bytes are no layout. EOPNOTSUPP: a layout that this version cannot follow.
     pub fn decode(&self, fid: Fid, bytes: &Bytes) -> Result<Arc<Layout>> {
         let kept = self.get(fid);
-        if let Some(layout) = kept.as_ref().filter(|layout| layout.is_plain()) {
+        if let Some(layout) = kept.as_ref().filter(|layout| is_plain_generation(bytes, layout)) {
             return Ok(layout.clone());
         }
         let layout = Layout::decode(bytes).map_err(|e| {
@@ -78,12 +89,9 @@ impl Layouts {
         Ok(layout)
     }
 
-    /// Forgets a file's layout, if it is one that could have been edited.
+    /// Forgets a file's layout.
     pub fn forget(&self, fid: Fid) {
-        let mut kept = self.kept.lock();
-        if kept.peek(&fid).is_some_and(|layout| !layout.is_plain()) {
-            kept.pop(&fid);
-        }
+        self.kept.lock().pop(&fid);
     }
 
     /// Forgets all.

@@ -163,7 +163,7 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
             client.lseek(&*fs.file(fh)?, offset, what).await.map(Answer::Offset)
         }
         Op::CopyFileRange(c) => Box::pin(copy(&fs, &c)).await,
-        Op::Ioctl(command) => Box::pin(ioctl::run(&fs, &command, signal)).await,
+        Op::Ioctl(command) => Box::pin(ioctl::run(&fs, &who, &command, signal)).await,
         // The kernel then does it itself, or tells the program that it cannot be done: BMAP, POLL (files are always ready).
         _ => Err(Errno::ENOSYS),
     }

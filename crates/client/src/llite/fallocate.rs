@@ -33,15 +33,21 @@ impl Client {
             ZERO_KEEP => Allocate::ZeroRange { keep_size: true },
             _ => return Err(Errno::EOPNOTSUPP),
         };
-        let Placed { layout, guard } = match mode {
-            // Where there are no objects there is a hole already.
-            Allocate::PunchHole => self.place(file).await?.ok_or(Errno::EIO)?,
-            _ => self.place_for_writing(file, offset, len, false).await?,
-        };
-        file.note_write();
-        let change = self.cache.change(&[file.fid()], true);
-        let (answer, _) = self.under(file.fid(), guard, self.lov.allocate(&layout, mode, offset, len)).await;
-        change.end(&answer);
-        answer
+        let mut moves = 0;
+        loop {
+            let Placed { layout, guard } = match mode {
+                // Where there are no objects there is a hole already.
+                Allocate::PunchHole => self.place(file).await?.ok_or(Errno::EIO)?,
+                _ => self.place_for_writing(file, offset, len, false).await?,
+            };
+            file.note_write();
+            let change = self.cache.change(&[file.fid()], true);
+            let (answer, _) = self.under(file.fid(), guard, self.lov.allocate(&layout, mode, offset, len)).await;
+            change.end(&answer);
+            match answer {
+                Err(Errno::MOVED) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
+                answer => return answer,
+            }
+        }
     }
 }

@@ -16,6 +16,7 @@ mod link;
 mod list;
 mod lock;
 mod lookup;
+pub(crate) mod moved;
 mod open;
 mod place;
 mod read;

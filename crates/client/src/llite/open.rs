@@ -174,9 +174,13 @@ impl Client {
 
     /// Cuts all objects to nothing, after the MDT did its part of O_TRUNC.
     async fn empty(&self, opened: &Opened) -> Result<()> {
-        match self.layout_of(&opened.entry.attr, opened.entry.layout.as_ref())? {
-            Some(layout) => self.lov.truncate(&layout, 0).await,
-            None => Ok(()),
+        let Some(mut layout) = self.layout_of(&opened.entry.attr, opened.entry.layout.as_ref())? else { return Ok(()) };
+        let mut moves = 0;
+        loop {
+            match self.lov.truncate(&layout, 0).await {
+                Err(Errno::MOVED) => layout = Box::pin(self.moved(opened.entry.attr.fid, &mut moves)).await?,
+                answer => return answer,
+            }
         }
     }
 

@@ -12,7 +12,15 @@ impl Client {
     /// ENXIO: `offset` is at or past the end, or no data follows it.
     pub async fn lseek(&self, file: &OpenFile, offset: u64, what: Seek) -> Result<u64> {
         let _timer = self.stats.time(Op::Seek);
-        let Placed { layout, guard } = self.place(file).await?.ok_or(Errno::ENXIO)?;
-        self.under(file.fid(), guard, self.lov.seek(&layout, offset, what)).await.0
+        let mut moves = 0;
+        loop {
+            let Placed { layout, guard } = self.place(file).await?.ok_or(Errno::ENXIO)?;
+            let (answer, guard) = self.under(file.fid(), guard, self.lov.seek(&layout, offset, what)).await;
+            drop(guard);
+            match answer {
+                Err(Errno::MOVED) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
+                answer => return answer,
+            }
+        }
     }
 }

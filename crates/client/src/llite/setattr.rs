@@ -64,10 +64,19 @@ impl Client {
                 let again = Request::GetAttr { fid, layout_known: false };
                 entry.layout = mdc::entry(self.mdc.call(again).await?)?.layout;
             }
-            if let Some(layout) = self.known_layout(&entry)? {
-                let layout = self.with_last_byte(&mut entry, layout, size).await?;
-                let guard = if is_settled(&layout) { None } else { self.layout_lock(fid) };
-                self.under(fid, guard, self.lov.truncate(&layout, size)).await.0?;
+            if let Some(mut layout) = self.known_layout(&entry)? {
+                let mut moves = 0;
+                loop {
+                    layout = self.with_last_byte(&mut entry, layout, size).await?;
+                    let guard = if is_settled(&layout) { None } else { self.layout_lock(fid) };
+                    let (cut, guard) = self.under(fid, guard, self.lov.truncate(&layout, size)).await;
+                    drop(guard);
+                    match cut {
+                        Err(Errno::MOVED) => layout = Box::pin(self.moved(fid, &mut moves)).await?,
+                        cut => break cut?,
+                    }
+                    entry.layout = Some(layout.encode().into());
+                }
             }
         }
         Ok((entry, lock))

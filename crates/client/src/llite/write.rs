@@ -65,13 +65,17 @@ impl Client {
             return Err(Errno::EBADF);
         }
         let data = if data.len() > BULK_BYTES_MAX { data.slice(0, BULK_BYTES_MAX) } else { data };
-        let len = data.len();
-        let (written, generation) = if append {
-            Box::pin(self.append(file, data, sync)).await?
-        } else {
-            let Placed { layout, guard } = self.place_for_writing(file, offset, len as u64, page).await?;
-            let work = pin!(self.write_at(file, &layout, offset, data, self.how(file, len, sync, page)));
-            (self.under(file.fid(), guard, work).await.0?, layout.generation())
+        let mut moves = 0;
+        let (written, generation) = loop {
+            let answer = if append {
+                Box::pin(self.append(file, data.clone(), sync)).await
+            } else {
+                self.write_once(file, offset, data.clone(), sync, page).await
+            };
+            match answer {
+                Err(Errno::MOVED) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
+                answer => break answer?,
+            }
         };
         self.stats.record(Op::WriteBytes, written as u64);
         let durable = u64::from(generation) + 1;
@@ -81,6 +85,21 @@ impl Client {
             file.durable.store(durable, Relaxed);
         }
         Ok(written)
+    }
+
+    /// Writes at a place; how many bytes, and the generation of the layout by which they were written.
+    async fn write_once(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        data: Bulk,
+        sync: bool,
+        page: bool,
+    ) -> Result<(usize, u32)> {
+        let len = data.len();
+        let Placed { layout, guard } = self.place_for_writing(file, offset, len as u64, page).await?;
+        let work = pin!(self.write_at(file, &layout, offset, data, self.how(file, len, sync, page)));
+        Ok((self.under(file.fid(), guard, work).await.0?, layout.generation()))
     }
 
     /// Writes at the end; how many bytes, and the generation of the layout by which they were written.
@@ -120,7 +139,7 @@ impl Client {
         if first || sync || page || direct {
             return How { sync, ..How::default() };
         }
-        How { sync, keep: self.lov.keeping(), lock: self.lov.locks_write(len) }
+        How { sync, keep: self.lov.keeping() && !file.inode.through.load(Relaxed), lock: self.lov.locks_write(len) }
     }
 
     async fn write_at(&self, file: &OpenFile, layout: &Layout, offset: u64, data: Bulk, how: How) -> Result<usize> {
