@@ -13,6 +13,8 @@ use rustix::{
 };
 use sheen_wire::{Errno, Fid, FileKind, Result, control, ioctl::Ladvise};
 
+use super::migrate::copy::{self, Failure, How};
+
 /// The type of Sheen's mounts in `/proc/mounts`.
 const MOUNT_TYPE: &str = "fuse.sheen";
 /// Largest value of an extended attribute, and so the largest answer of a mount.
@@ -40,6 +42,8 @@ pub trait FileSystem {
     fn advise(&self, path: &Path, advice: &Ladvise) -> Result<Ladvise>;
     /// Does `work` while a file is locked for the group `gid`; `nowait`: EAGAIN where others are in the way.
     fn in_group(&self, path: &Path, gid: u64, nowait: bool, work: &mut dyn FnMut()) -> Result<()>;
+    /// Moves a file to other objects; tells how many bytes of how many are copied.
+    fn migrate(&self, path: &Path, how: &How, progress: &mut dyn FnMut(u64, u64)) -> Result<(), Failure>;
     /// Where Sheen is mounted.
     fn mounts(&self) -> Vec<PathBuf>;
 }
@@ -116,6 +120,10 @@ impl FileSystem for System {
         unsafe { ioctl(&file, call) }.map_err(errno)?;
         work();
         Ok(())
+    }
+
+    fn migrate(&self, path: &Path, how: &How, progress: &mut dyn FnMut(u64, u64)) -> Result<(), Failure> {
+        copy::run(path, how, progress)
     }
 
     fn mounts(&self) -> Vec<PathBuf> {

@@ -337,6 +337,17 @@ impl FileSystem for Fake {
         Ok(())
     }
 
+    fn migrate(&self, path: &Path, how: &How, progress: &mut dyn FnMut(u64, u64)) -> Result<(), Failure> {
+        let failed = |errno| Failure { what: "cannot open source file", errno };
+        if self.kind(path, true).map_err(failed)? == FileKind::Dir {
+            return Err(failed(Errno::EISDIR));
+        }
+        let bytes = how.layout.as_ref().map_or(0, Vec::len);
+        progress(1, 1);
+        self.note(path, &format!("migrate {bytes} bytes of layout{}", if how.block { " block" } else { "" }))
+            .map_err(failed)
+    }
+
     fn mounts(&self) -> Vec<PathBuf> {
         vec![self.mount.clone()]
     }
