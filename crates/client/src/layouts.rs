@@ -89,9 +89,12 @@ impl Layouts {
         Ok(layout)
     }
 
-    /// Forgets a file's layout.
+    /// Forgets a file's layout, if it is one that could have been edited.
     pub fn forget(&self, fid: Fid) {
-        self.kept.lock().pop(&fid);
+        let mut kept = self.kept.lock();
+        if kept.peek(&fid).is_some_and(|layout| !layout.is_plain()) {
+            kept.pop(&fid);
+        }
     }
 
     /// Forgets all.

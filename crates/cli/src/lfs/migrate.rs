@@ -59,15 +59,24 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
             Item::Option { id, value, next } => {
                 let given = value.as_deref().map(text);
                 match id {
-                    "0" => Ok(null = true),
-                    "files-from" => Ok(list = value.clone()),
+                    "0" => {
+                        null = true;
+                        Ok(())
+                    }
+                    "files-from" => {
+                        list = value.clone();
+                        Ok(())
+                    }
                     _ => match job.option(id, given) {
                         Some(done) => done,
                         None => asked.option(id, given, args.get(next).map_or("(null)", |a| text(a))),
                     },
                 }
             }
-            Item::Operand(path) => Ok(paths.push(PathBuf::from(path))),
+            Item::Operand(path) => {
+                paths.push(PathBuf::from(path));
+                Ok(())
+            }
             Item::Unrecognized(arg) => {
                 Err(Wrong::Call(format!("lfs migrate: unrecognized option '{}'", arg.display())))
             }
@@ -168,10 +177,9 @@ impl Names {
 fn migrate(tool: &mut Tool, path: &Path, job: &Job) -> Result<()> {
     let mut how = How { layout: job.layout.clone(), ..job.how.clone() };
     if how.layout.is_none() {
-        how.layout = asked_again(tool, path).map_err(|e| {
+        how.layout = asked_again(tool, path).inspect_err(|e| {
             let path = path.display();
             tool.complain(format_args!("lfs migrate: can't create composite layout from file {path}: {e}"));
-            e
         })?;
     }
     let mut progress = Progress::begin(path, job.stats);

@@ -18,7 +18,11 @@ use sheen_wire::{
     mgs::{TargetKind, target_name},
 };
 
-use super::{Tool, fs::FileSystem};
+use super::{
+    Tool,
+    fs::FileSystem,
+    migrate::copy::{Failure, How},
+};
 
 const CWD: &str = "/mnt/c1/t";
 const INSTANCE: &str = "ff3298de21e05800";

@@ -172,7 +172,6 @@ impl Client {
         let is_done = now.is_ok_and(|now| now.is_some_and(|now| now.stripes() == copy.stripes()));
         if answer.is_ok() || is_done {
             to.leave();
-            self.layouts.forget(from);
             self.drop_holes(fid, self.page_reads(fid), false).await;
             return Ok(());
         }

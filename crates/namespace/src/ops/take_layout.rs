@@ -7,6 +7,7 @@
 //! * EBUSY unless the objects that were closed are all that the file has: it got others meanwhile.
 //! * The modification time stays what it was: the copies are younger, so the caller says what that is. It is taken for as
 //!   much as somebody who may write can do anyway: nothing before the last time that was set, nothing in the future. Sets ctime.
+//! * Takes set-user-id, set-group-id and file capabilities away as a write does; from the owner (superuser) only capabilities (nothing).
 //! * Refused with ERANGE when a plain layout's 65,535 generations are used up.
 
 use std::collections::BTreeSet;
@@ -19,7 +20,7 @@ use sheen_wire::{
 
 use crate::{
     Namespace, Store,
-    access::{self, WRITE, is_owner},
+    access::{self, WRITE, is_owner, is_root, without_privilege},
     engine::Cx,
 };
 
@@ -68,16 +69,22 @@ impl<S: Store> Namespace<S> {
 
     pub(crate) fn take_layout(&mut self, cx: &Cx, request: &Request, mtime: Time) -> wire::Result<Reply> {
         let Both { old, new } = self.both(request)?;
-        let Request::TakeLayout { fid, from, .. } = request else { return Err(Errno::EINVAL) };
+        let Request::TakeLayout { cred, fid, from, .. } = request else { return Err(Errno::EINVAL) };
         // Above all that anybody knows of either.
         let last = old.as_ref().map_or(0, Layout::generation).max(new.generation());
         let taken = new.adopted(*fid, last.checked_add(1).ok_or(Errno::ERANGE)?)?;
+        // It may hold anything now, as after a write. The owner could set the bits again.
+        let file = self.live(*fid)?;
+        let perm = if is_owner(cred, &file) { file.perm } else { without_privilege(&file, cred)? };
+        if !is_root(cred) {
+            self.drop_capability(*fid)?;
+        }
         if let Some(left) = self.live(*fid)?.layout.clone() {
             self.log_destroy(&left)?;
         }
         self.edit(*from, |i| i.layout = None)?;
         self.edit(*fid, |i| {
-            i.layout = Some(taken.encode().into());
+            (i.layout, i.perm) = (Some(taken.encode().into()), perm);
             i.mtime = mtime.clamp(i.mtime, cx.now.max(i.mtime));
             // So that the times of the copies, which are older, do not show.
             (i.mtime_set, i.ctime) = (cx.now, cx.now);
