@@ -1,3 +1,5 @@
+//! What `lfs migrate` makes of its command line.
+
 use super::super::testing::{Fake, check_case, lfs};
 
 fn fake() -> Fake {
