@@ -4,7 +4,11 @@
 //! the MDT for the root and for a sequence of FIDs, so that a mount that succeeds also works. From then on a task waits at the MGS
 //! for changes: an OST that is added is used without a restart.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use sheen_ldlm::client::Held;
@@ -26,7 +30,7 @@ use crate::{
     file::OpenFiles,
     join::{join_all, join_batches},
     layouts::Layouts,
-    llite::scan::ScanPages,
+    llite::{moved::LAYOUT_TRUST, scan::ScanPages},
     lov::Lov,
     mdc::Mdc,
     params::Registered,
@@ -66,6 +70,8 @@ pub struct Client {
     pub(crate) statahead: Statahead,
     pub(crate) scans: ScanPages,
     watch: Mutex<Option<JoinHandle<()>>>,
+    /// Forgets layouts that were not confirmed for long.
+    distrust: Mutex<Option<JoinHandle<()>>>,
     registered: Mutex<Option<Registered>>,
 }
 
@@ -119,6 +125,7 @@ impl Client {
             statahead: Statahead::new(),
             scans: ScanPages::default(),
             watch: Mutex::new(None),
+            distrust: Mutex::new(None),
             registered: Mutex::new(None),
         });
         client.statahead.set_client(&client);
@@ -127,6 +134,7 @@ impl Client {
         client.first_contact().await?;
         *client.registered.lock() = Some(registered);
         *client.watch.lock() = Some(rt.spawn("config", watch(rt.clone(), mgc, config, targets)));
+        *client.distrust.lock() = Some(rt.spawn("layouts", distrust(rt.clone(), Arc::downgrade(&client))));
         Ok(client)
     }
 
@@ -161,8 +169,10 @@ impl Client {
 
     /// Closes what is still open and says goodbye to every target. Afterwards every operation fails with ESHUTDOWN.
     pub async fn umount(&self) {
-        if let Some(watch) = self.watch.lock().take() {
-            watch.abort();
+        for task in [&self.watch, &self.distrust] {
+            if let Some(task) = task.lock().take() {
+                task.abort();
+            }
         }
         let registered = self.registered.lock().take();
         drop(registered);
@@ -203,8 +213,10 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        if let Some(watch) = self.watch.get_mut().take() {
-            watch.abort();
+        for task in [&mut self.watch, &mut self.distrust] {
+            if let Some(task) = task.get_mut().take() {
+                task.abort();
+            }
         }
     }
 }
@@ -232,6 +244,17 @@ async fn watch(rt: Rt, mgc: Arc<Mgc>, config: Config, targets: Targets) {
                 tracing::warn!("{fsname}: the MGS does not tell of changes: {errno}");
                 rt.sleep(WATCH_PAUSE).await;
             }
+        }
+    }
+}
+
+/// Lets no layout be trusted for longer than [`LAYOUT_TRUST`].
+async fn distrust(rt: Rt, client: Weak<Client>) {
+    loop {
+        rt.sleep(LAYOUT_TRUST).await;
+        match client.upgrade() {
+            Some(client) => client.distrust_layouts(),
+            None => return,
         }
     }
 }

@@ -31,8 +31,11 @@ use sheen_wire::{
 
 use crate::{
     layouts::{Layouts, is_as_new, is_settled},
-    llite::group_lock::{Group, Groups},
-    llite::scan::Scan,
+    llite::{
+        group_lock::{Group, Groups},
+        moved::Migration,
+        scan::Scan,
+    },
     mdc::Mdc,
     statahead::Listing,
 };
@@ -73,6 +76,8 @@ pub(crate) struct Inode {
     pub(crate) written: AtomicBool,
     /// Held by a write that appends.
     pub(crate) append: tokio::sync::Mutex<()>,
+    /// Nothing that is written is kept: a group that moves the file does not hear of it otherwise.
+    pub(crate) through: AtomicBool,
     /// Which group's lock open files of this client have.
     pub(crate) groups: Groups,
 }
@@ -97,6 +102,10 @@ pub struct OpenFile {
     pub(crate) group: Mutex<Group>,
     /// The mirror that it is; 0: it is the file.
     mirror: AtomicU32,
+    /// It is being moved through this open file.
+    pub(crate) migration: Mutex<Option<Migration>>,
+    /// To be moved: who reads it does so for nobody.
+    unread: AtomicBool,
 }
 
 impl Inode {
@@ -179,10 +188,19 @@ impl Inode {
         layout.is_some_and(|layout| self.can_be(&known, &layout))
     }
 
-    /// Whether the file whose layout was known can be one with this layout: what was asked before may be told later, but not after a
-    /// restart of the MDT, which may have forgotten objects.
+    /// Whether the file whose layout was known can be one with this layout: what was asked before may be told later, and somebody
+    /// may have moved it, but not after a restart of the MDT, which may have forgotten objects.
     fn can_be(&self, known: &Layout, layout: &Layout) -> bool {
-        goes_on(known, layout) || !self.unsure.load(Relaxed) && goes_on(layout, known)
+        let other = || goes_on(layout, known) || known.generation() != layout.generation();
+        goes_on(known, layout) || !self.unsure.load(Relaxed) && other()
+    }
+
+    /// What is known of the layout is to be asked for again.
+    fn distrust(&self) {
+        let mut place = self.place.write();
+        if let Place::Settled(layout) | Place::Held(layout) = &*place {
+            *place = Place::Past(layout.clone());
+        }
     }
 }
 
@@ -253,6 +271,8 @@ impl OpenFile {
             keep_cache: AtomicBool::new(false),
             group: Mutex::default(),
             mirror: AtomicU32::new(0),
+            migration: Mutex::default(),
+            unread: AtomicBool::new(false),
         }
     }
 
@@ -279,24 +299,44 @@ impl OpenFile {
         self.inode.unsure.load(Relaxed)
     }
 
-    /// What a restarted MDT says of the layout. Where it is not the one known, the file's bytes lie in objects that are nobody's.
-    pub(crate) fn confirm(&self, layout: Option<&Bytes>) {
+    /// What a restarted MDT says of the layout: whether it can have become that of the one known. The latter, if not.
+    pub(crate) fn confirm(&self, layout: Option<&Bytes>) -> Option<Arc<Layout>> {
         let now = layout.and_then(|bytes| Layout::decode(bytes).ok());
-        let is_there = |known: Arc<Layout>| now.as_ref().is_some_and(|now| goes_on(&known, now));
-        if self.inode.known().is_none_or(is_there) {
+        let known = self.inode.known().filter(|known| !now.as_ref().is_some_and(|now| goes_on(known, now)));
+        if known.is_none() {
             let mut place = self.inode.place.write();
             if !matches!(&*place, Place::Settled(layout) if layout.is_plain()) {
                 *place = Place::Unknown;
             }
             self.inode.unsure.store(false, Relaxed);
-        } else {
-            tracing::warn!("{} lost its layout in a restart of the MDT", self.fid);
-            self.lost.store(true, Relaxed);
         }
+        known
+    }
+
+    /// Of the layout known the OSTs say that the file has left it: it is to be asked for.
+    pub(crate) fn confirm_moved(&self) {
+        self.inode.distrust();
+        self.inode.unsure.store(false, Relaxed);
+    }
+
+    /// The file's bytes lie in objects that are nobody's.
+    pub(crate) fn lose(&self) {
+        tracing::warn!("{} lost its layout in a restart of the MDT", self.fid);
+        self.lost.store(true, Relaxed);
     }
 
     pub(crate) fn note_read(&self) {
         self.read.store(true, Relaxed);
+    }
+
+    /// What is read through it, and was, is for nobody.
+    pub(crate) fn read_for_nobody(&self) {
+        self.unread.store(true, Relaxed);
+    }
+
+    /// Its objects went over to another file: through this open file nothing is done any more.
+    pub(crate) fn leave(&self) {
+        self.lost.store(true, Relaxed);
     }
 
     pub(crate) fn note_write(&self) {
@@ -304,7 +344,7 @@ impl OpenFile {
     }
 
     pub(crate) fn was_read(&self) -> bool {
-        self.read.load(Relaxed)
+        self.read.load(Relaxed) && !self.unread.load(Relaxed)
     }
 
     pub(crate) fn was_written(&self) -> bool {
@@ -424,6 +464,11 @@ impl OpenFiles {
     /// As [`OpenFiles::learn`], with [`Inode::outdate`].
     pub(crate) fn outdate(&self, fid: Fid) {
         self.each(fid, Inode::outdate);
+    }
+
+    /// Says of all of them [`Inode::distrust`].
+    pub(crate) fn distrust(&self) {
+        self.files.lock().values().for_each(|file| file.inode.distrust());
     }
 
     /// The layout of an open file, good or not.

@@ -1,8 +1,9 @@
 //! Decoded layouts by file, of those that are settled ([`is_settled`]).
 //!
-//! A settled layout does not change any more, and a FID is never used twice; so an entry is right until it leaves to make room, or
-//! until the MDT is restarted: that may have forgotten a layout which it had not committed, and give the file another one. (Only its
-//! owner who edits components, or gives the file a mirror, changes it: of that this client hears if it has a lock on LAYOUT.)
+//! A settled layout does not change by itself, and a FID is never used twice; so an entry is right until it leaves to make room, or
+//! until the MDT is restarted: that may have forgotten a layout which it had not committed, and give the file another one. Where
+//! its owner edits components, gives it a mirror or moves it to other objects, this client hears of it if it has a lock on LAYOUT; of the
+//! last from the OSTs at the latest, which know what was moved ([`crate::llite`]'s `moved`) for many times as long as anything is kept here.
 //!
 //! A layout that will change when it is written somewhere, [`crate::file::Inode`] knows for open files, under that lock.
 
@@ -26,14 +27,19 @@ pub fn is_settled(layout: &Layout) -> bool {
     layout.is_plain() || !layout.is_mirrored() && layout.end() == u64::MAX && layout.missing(0, u64::MAX).is_none()
 }
 
-/// Whether encoded layouts are of components.
-fn is_composite(bytes: &[u8]) -> bool {
-    matches!(Magic::of(bytes), Ok(Magic::CompV1 | Magic::Sel))
-}
-
 /// Whether a layout is at least as new as another one of the same file. Generations count up, and begin again some day.
 pub fn is_as_new(layout: &Layout, than: &Layout) -> bool {
     layout.generation().wrapping_sub(than.generation()) <= u32::MAX / 2
+}
+
+/// Whether these bytes are a plain layout of the same generation as this plain layout: then they are this one.
+fn is_plain_generation(bytes: &Bytes, known: &Layout) -> bool {
+    /// Where `lmm_layout_gen` lies in the v1 and v3 forms.
+    const GENERATION: std::ops::Range<usize> = 30..32;
+    let magic = |m: Magic| bytes.get(..4) == Some(&(m as u32).to_le_bytes());
+    known.is_plain()
+        && (magic(Magic::V1) || magic(Magic::V3))
+        && bytes.get(GENERATION) == Some(&known.layout_gen().to_le_bytes())
 }
 
 /// The most recently used layouts.
@@ -60,9 +66,7 @@ impl Layouts {
     /// EIO: the bytes are no layout. EOPNOTSUPP: a layout that this version cannot follow.
     pub fn decode(&self, fid: Fid, bytes: &Bytes) -> Result<Arc<Layout>> {
         let kept = self.get(fid);
-        // A plain file may have become a mirrored one.
-        let is_plain = |layout: &&Arc<Layout>| layout.is_plain() && !is_composite(bytes);
-        if let Some(layout) = kept.as_ref().filter(is_plain) {
+        if let Some(layout) = kept.as_ref().filter(|layout| is_plain_generation(bytes, layout)) {
             return Ok(layout.clone());
         }
         let layout = Layout::decode(bytes).map_err(|e| {

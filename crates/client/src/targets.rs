@@ -51,8 +51,8 @@ impl Targets {
         Ok(Arc::new(mdc))
     }
 
-    /// Adds the OSTs (and the MDT's data service) that are new, notes which pools there are, and where those that are known can be found now. One whose address cannot be read is
-    /// left out: the rest of the file system works without it.
+    /// Adds the OSTs (and the MDT's data service) that are new, notes which pools there are, and where those that are known can be found
+    /// now. One whose address cannot be read is left out: the rest of the file system works without it.
     pub fn apply(&self, config: &Config) {
         for target in &config.targets {
             let name = target_name(&self.fsname, target.kind, target.index);
@@ -78,7 +78,10 @@ impl Targets {
             return Ok(());
         }
         let import: Arc<Import<Ost>> = Import::new(self.net.clone(), config);
-        /// Adds the OSTs (and the MDT's data service) that are new, notes which pools there are, and where those that are known can be found now. One whose address cannot be read is
+        let kind = if index == MDT_OST { "" } else { "osc-" };
+        let device = format!("{name}-{kind}{}", self.instance);
+        let osc = Arc::new(Osc::new(self.net.rt(), index, device, import, &self.lov));
+        params::register_osc(&self.params, &osc, &self.uuid, self.net.rt());
         self.lov.add(osc);
         Ok(())
     }

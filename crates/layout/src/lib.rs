@@ -16,6 +16,7 @@
 //! Invariants: bytes from users and peers are refused with a [`LayoutError`], never a panic; what was decoded encodes to the
 //! same bytes.
 
+mod adopt;
 pub mod codec;
 pub mod edit;
 mod error;

@@ -160,6 +160,17 @@ impl Change {
         }
         self.held.take().and_then(Held::end)
     }
+
+    /// As [`Change::revoke`]; the change is not over before `durable` is.
+    pub async fn revoke_when(mut self, durable: impl Future<Output = ()>) {
+        let Some(held) = self.held.as_mut() else { return };
+        tokio::select! {
+            biased;
+            _ = async { tokio::join!(held.wait(), durable) } => {}
+            _ = self.going.wait_for(|going| *going) => {}
+        }
+        self.held.take().and_then(Held::end);
+    }
 }
 
 impl Drop for Change {
@@ -209,10 +220,21 @@ impl Mdt {
         if nameless.is_none() && local.is_granted() {
             return None;
         }
+        Some(self.held(local, nameless))
+    }
+
+    /// As [`Mdt::change`], for what nobody is to see before it is durable ([`Change::revoke_when`]).
+    pub(crate) fn lasting_change(&self, export: &Export, touched: &[(Fid, u64)]) -> Change {
+        let want = |&(fid, bits): &(Fid, u64)| (Resource::bits(fid), Mode::Ex, Policy::bits(bits));
+        let wants: Vec<_> = touched.iter().map(want).collect();
+        self.held(self.locks.server.local(&wants, Some(export)), None)
+    }
+
+    fn held(&self, local: Local, nameless: Option<(Nameless, Local)>) -> Change {
         self.locks.changes.fetch_add(1, Relaxed);
         let (changes, going) = (self.locks.changes.clone(), self.locks.going.subscribe());
         let held = Held { mdt: self.me.clone(), local, nameless, changes };
-        Some(Change { held: Some(held), going, rt: self.rt.clone() })
+        Change { held: Some(held), going, rt: self.rt.clone() }
     }
 
     /// Nobody has OPEN of a file without a name any more. Whether the file is no more.

@@ -26,6 +26,7 @@ use crate::config::{MdtConfig, Tunables};
 use crate::destroy::{self, Destroyer};
 use crate::identity::{Identity, IdentityError};
 use crate::locks::Locks;
+use crate::migrate::Moving;
 use crate::osts::{self, Osts};
 use crate::store::RedbStore;
 use crate::{commit, dom, params, service};
@@ -62,6 +63,7 @@ pub struct Mdt {
     pub(crate) commits: Commits,
     pub(crate) destroyer: Destroyer,
     pub(crate) osts: Osts,
+    pub(crate) moving: Moving,
     pub(crate) stats: Stats,
     pub(crate) params: Params,
     pub(crate) stopped: AtomicBool,
@@ -162,6 +164,7 @@ impl Mdt {
             started: rt.now(),
             destroyer: Destroyer::new(),
             osts: Osts::new(),
+            moving: Moving::default(),
             stats: Stats::new(service::STATS, rt.wall()),
             stopped: AtomicBool::new(false),
             is_clean: AtomicBool::new(false),

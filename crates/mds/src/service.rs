@@ -54,6 +54,8 @@ pub(crate) const STATS: &[(&str, &str)] = &[
     ("ldlm_cancel", "usecs"),
     ("getattr_bulk", "usecs"),
     ("layout_intent", "usecs"),
+    ("take_layout", "usecs"),
+    ("layout_moved", "usecs"),
 ];
 
 impl Service<Mds> for Mdt {
@@ -65,6 +67,11 @@ impl Service<Mds> for Mdt {
             let result = match &call.request {
                 Request::Cancel => Ok(Answer::from(Reply::Ok).into()),
                 Request::Enqueue(want) => self.program_lock(export, want).map(Response::from),
+                Request::TakeLayout { .. } => Box::pin(self.take_layout(export, &call)).await,
+                Request::LayoutMoved { fid, generation } => {
+                    Box::pin(self.settle_layout(*fid, *generation)).await?;
+                    self.execute(export, &call).await
+                }
                 _ => self.execute(export, &call).await,
             };
             self.stats.record(call.request.op(), self.rt.now().since(began).as_micros() as u64);

@@ -1,11 +1,11 @@
-//! ioctl(2): group locks, advice, entries of directories, and which mirror a file is ([`sheen_wire::ioctl`]).
+//! ioctl(2): group locks, advice, entries of directories, which mirror a file is, and migration ([`sheen_wire::ioctl`]).
 
 use bytes::Bytes;
-use sheen_client::{Caller, LockedAhead};
+use sheen_client::{Caller, LockedAhead, Seek};
 use sheen_fuse::{Ioctl, abi::flags::ioctl::DIR};
 use sheen_wire::{
-    Errno, FileKind, Result, entries,
-    ioctl::{self, Ladvise},
+    Errno, Fid, FileKind, Result, entries,
+    ioctl::{self, Ladvise, MigrateEnd, MigrateSeek},
 };
 
 use crate::{
@@ -16,7 +16,10 @@ use crate::{
 
 /// Whether it may wait for a program.
 pub fn waits(ioctl: &Ioctl) -> bool {
-    matches!(ioctl.cmd, ioctl::GROUP_LOCK | ioctl::LADVISE)
+    matches!(
+        ioctl.cmd,
+        ioctl::GROUP_LOCK | ioctl::LADVISE | ioctl::MIGRATE_BEGIN | ioctl::MIGRATE_SEEK | ioctl::MIGRATE_END
+    )
 }
 
 /// Does it. `signal`: what ends a wait, with EINTR.
@@ -24,11 +27,26 @@ pub async fn run(fs: &Inner, who: &Caller, ioctl: &Ioctl, signal: Option<Signal>
     if ioctl.cmd == ioctl::ENTRIES && ioctl.flags & DIR != 0 {
         return entries(fs, who, ioctl).await;
     }
-    let known = matches!(ioctl.cmd, ioctl::GROUP_LOCK | ioctl::GROUP_UNLOCK | ioctl::LADVISE | ioctl::SET_MIRROR);
+    let known = matches!(
+        ioctl.cmd,
+        ioctl::GROUP_LOCK
+            | ioctl::GROUP_UNLOCK
+            | ioctl::LADVISE
+            | ioctl::SET_MIRROR
+            | ioctl::MIGRATE_BEGIN
+            | ioctl::MIGRATE_SEEK
+            | ioctl::MIGRATE_END
+    );
     if !known || ioctl.flags & DIR != 0 {
         return Err(Errno::ENOTTY);
     }
     let file = fs.files.get(ioctl.fh).ok_or(Errno::EBADF)?;
+    if ioctl.cmd == ioctl::MIGRATE_END {
+        // Not to be interrupted: half of it is no state to be in.
+        let MigrateEnd { seq, oid, ver, group } = MigrateEnd::decode(&ioctl.input).ok_or(Errno::EINVAL)?;
+        fs.client.migrate_end(who, &file, Fid { seq, oid, ver }, (group > 0).then_some(group)).await?;
+        return Ok(Answer::Ioctl(Bytes::new()));
+    }
     let interrupted = async {
         match signal {
             Some(signal) => signal.came().await,
@@ -38,6 +56,13 @@ pub async fn run(fs: &Inner, who: &Caller, ioctl: &Ioctl, signal: Option<Signal>
     let work = async {
         match ioctl.cmd {
             ioctl::GROUP_LOCK => fs.client.group_lock(&file, number(&ioctl.input)?, file.nonblocking()).await?,
+            ioctl::MIGRATE_SEEK => {
+                let mut seek = MigrateSeek::decode(&ioctl.input).ok_or(Errno::EINVAL)?;
+                let what = if seek.hole == 0 { Seek::Data } else { Seek::Hole };
+                seek.offset = fs.client.lseek(&file, seek.offset, what).await?;
+                return Ok(Answer::Ioctl(Bytes::copy_from_slice(seek.encode())));
+            }
+            ioctl::MIGRATE_BEGIN => fs.client.migrate_begin(&file).await?,
             ioctl::GROUP_UNLOCK => fs.client.group_unlock(&file, number(&ioctl.input)?)?,
             ioctl::SET_MIRROR => {
                 let id = u16::try_from(number(&ioctl.input)?).map_err(|_| Errno::EINVAL)?;

@@ -43,7 +43,12 @@ impl<S: Store> Namespace<S> {
             | RemoveXattr { fid, .. }
             | Paths { fid, .. }
             | Parents { fid }
-            | LayoutIntent { fid, .. } => f(*fid),
+            | LayoutIntent { fid, .. }
+            | LayoutMoved { fid, .. } => f(*fid),
+            TakeLayout { fid, from, .. } => {
+                f(*fid);
+                f(*from);
+            }
             GetAttrs { fids } => fids.iter().copied().for_each(f),
             AllocSeq | Close { .. } | StatFs | Sync { .. } | Reopen { .. } | Cancel | Enqueue(_) => {}
         }

@@ -55,7 +55,16 @@ pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
             )
         }
         Request::Seek { object, .. } => named(*object),
-        Request::Attrs { objects } | Request::Sync { objects } | Request::Destroy { objects } => names(objects),
+        Request::Attrs { objects }
+        | Request::Sync { objects }
+        | Request::Destroy { objects }
+        | Request::Versions { objects }
+        | Request::Reopen { objects } => names(objects),
+        Request::Close { objects, group } => {
+            count(objects.len())?;
+            objects.iter().try_for_each(|(object, _)| named(*object))?;
+            if *group == Some(0) { Err(Errno::EINVAL) } else { Ok(()) }
+        }
         Request::DestroyRange { seq, first, last } => {
             if *seq == 0 || first > last {
                 Err(Errno::EINVAL)

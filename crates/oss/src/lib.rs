@@ -6,11 +6,13 @@
 //! DIR/target          which target this is (fsname, index, uuid, format)
 //! DIR/lock            held while a process serves the directory
 //! DIR/O/<seq>/d<n>/<oid>   objects
+//! DIR/C/<seq>:<oid>        objects that nobody may use any more
 //! ```
 //!
 //! * [`store`]: that directory, and one module for each thing that is done to objects in it;
 //! * `locks`: the locks that clients cache under; `changes`: how these are revoked before something is changed, `waiting`: what changes
 //!   keep in memory until they are; `reads`: how others are made to write what is read; `glimpses`: how they are asked for sizes;
+//!   `closes`: what a file that is migrated leaves behind;
 //! * `space`: what clients are promised of it;
 //! * [`Ost`]: the service around it: registration with the MGS, requests, counters, parameters.
 //!
@@ -25,6 +27,7 @@
 //! * open files, buffers and bookkeeping are bounded, whatever clients ask.
 
 mod changes;
+mod closes;
 mod config;
 mod error;
 mod glimpses;

@@ -94,6 +94,19 @@ impl Ost {
         Ok(known.iter().any(|known| *known != Glimpse::default()))
     }
 
+    /// Has others write what they keep of an object.
+    ///
+    /// # Errors
+    /// ESHUTDOWN: the OST stops.
+    pub(crate) async fn write_back(&self, export: &Arc<Export>, object: Fid) -> Result<()> {
+        let (resource, whole) = (Resource::extent(object), Policy::extent(0, u64::MAX));
+        if !self.locks.nobody_writes(export, resource, &whole) && self.has_unwritten(export, object).await? {
+            let mut lock = self.locks.lockd().local(&[(resource, Mode::Pr, whole)], Some(export));
+            self.locks.unless_stopping(lock.wait()).await?;
+        }
+        Ok(())
+    }
+
     /// The next data or hole, when those who write behind the offset have done so.
     ///
     /// # Errors

@@ -43,6 +43,9 @@ pub const COUNTERS: &[(&str, &str)] = &[
     ("ldlm_enqueue", "usecs"),
     ("ldlm_glimpse", "usecs"),
     ("ldlm_cancel", "usecs"),
+    ("data_version", "usecs"),
+    ("close", "usecs"),
+    ("reopen", "usecs"),
 ];
 pub const READ_BYTES: usize = 0;
 const WRITE_BYTES: usize = 1;
@@ -160,6 +163,15 @@ impl Ost {
             Request::StatFs => Reply::StatFs(self.store.statfs()?),
             Request::List { after } => {
                 Reply::Objects(self.perhaps_blocking(true, || self.store.objects_after(after, PARTS_MAX))?)
+            }
+            Request::Versions { objects } => Reply::Versions(Box::pin(self.versions(export, &objects)).await?),
+            Request::Close { objects, group } => {
+                Box::pin(self.close(export, &objects, group)).await?;
+                Reply::Ok
+            }
+            Request::Reopen { objects } => {
+                self.store.reopen(&objects)?;
+                Reply::Ok
             }
         };
         Ok(body.into())

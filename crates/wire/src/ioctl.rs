@@ -8,6 +8,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::entries;
 
+/// There is no argument.
+const NONE: u32 = 0;
 /// The argument is read by the file system.
 const IN: u32 = 1;
 /// The argument is read and written.
@@ -35,6 +37,60 @@ pub const LADVISE: u32 = number(INOUT, 250, size_of::<Ladvise>());
 ///
 /// EACCES: the caller may not both list and search the directory. EOPNOTSUPP: it is one of `.lustre`. EINVAL: see [`entries::Ask::decode`].
 pub const ENTRIES: u32 = number(INOUT, 230, entries::PAGE_BYTES);
+/// Begins to move an open file to other objects (`lfs migrate`): notes what state its objects are in. Sheen's own.
+pub const MIGRATE_BEGIN: u32 = number(NONE, 0xd0, 0);
+/// Gives the file the objects of another one, to which its bytes were copied since; a [`MigrateEnd`]. Sheen's own.
+///
+/// EBUSY: somebody wrote to the file since, or keeps a group lock; nothing is changed. EINVAL: it was not begun, or the other file is
+/// not a nameless file of the caller's that is open on this mount.
+pub const MIGRATE_END: u32 = number(IN, 0xd1, size_of::<MigrateEnd>());
+
+/// As lseek(2) with SEEK_DATA and SEEK_HOLE; a [`MigrateSeek`], which is filled in. Sheen's own: lseek itself waits in the kernel for
+/// writes to the file, and those may wait for who asks. ENXIO: there is no more data.
+pub const MIGRATE_SEEK: u32 = number(INOUT, 0xd2, size_of::<MigrateSeek>());
+
+/// Where data or a hole is looked for, and found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct MigrateSeek {
+    /// From here on; the answer.
+    pub offset: u64,
+    /// 0: data is looked for; 1: a hole.
+    pub hole: u64,
+}
+
+impl MigrateSeek {
+    /// As a program passed it; `None` where the length is not that of one.
+    pub fn decode(bytes: &[u8]) -> Option<MigrateSeek> {
+        MigrateSeek::read_from_bytes(bytes).ok()
+    }
+
+    /// As it is given back.
+    pub fn encode(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+/// What takes the place of a file's objects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct MigrateEnd {
+    /// The other file's FID: sequence.
+    pub seq: u64,
+    /// Its id.
+    pub oid: u32,
+    /// Its version.
+    pub ver: u32,
+    /// A group in which the caller has locked the file; 0: none.
+    pub group: u64,
+}
+
+impl MigrateEnd {
+    /// As a program passed it; `None` where the length is not that of one.
+    pub fn decode(bytes: &[u8]) -> Option<MigrateEnd> {
+        MigrateEnd::read_from_bytes(bytes).ok()
+    }
+}
 
 /// A piece of advice: Lustre's `struct llapi_lu_ladvise`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]

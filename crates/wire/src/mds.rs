@@ -250,6 +250,16 @@ pub enum Request {
     /// Others give up LAYOUT before the answer comes; so whoever asks must let go of what would keep it from giving up its own, or two that
     /// ask at once wait for each other.
     LayoutIntent { fid: Fid, start: u64, end: u64 },
+    /// The file leaves its objects for those of `from`, a nameless file of the caller's, to which its bytes were copied (`lfs migrate`).
+    /// `versions`: its objects, all of them, and the data version of each as of before the copy; `group`, as in
+    /// [`crate::ost::Request::Close`]; `mtime`: when the file was last changed. EBUSY, and nothing is done: somebody has written to it
+    /// since, or is at it, or uses a group lock.
+    ///
+    /// Answered when it is durable, and others have given up LAYOUT. Who comes with the old layout hears `Errno::MOVED` of the OSTs.
+    TakeLayout { cred: Cred, fid: Fid, from: Fid, versions: Vec<(Fid, u64)>, group: Option<u64>, mtime: Time },
+    /// Of the objects of the file's layout of this generation an OST has closed one. Answered with the layout that the file has when nobody
+    /// is at it any more; should it be this one, its objects are open again.
+    LayoutMoved { fid: Fid, generation: u32 },
 }
 
 /// Most inodes of one `GetAttrs` (Lustre's batched statahead).
@@ -288,7 +298,7 @@ pub enum Reply {
     Ok,
     /// To `AllocSeq`.
     Seq(u64),
-    /// To `Lookup`, `GetAttr`, `SetAttr`, `Create`, `Link`, `LayoutIntent`; to `Close` of a file that was read.
+    /// To `Lookup`, `GetAttr`, `SetAttr`, `Create`, `Link`, `LayoutIntent`, `LayoutMoved`; to `Close` of a file that was read.
     Entry(Entry),
     /// To `Open`, `OpenCreate`, `TmpFile`.
     Opened {
@@ -349,6 +359,7 @@ impl Request {
                 | Cancel
                 | Enqueue(_)
                 | GetAttrs { .. }
+                | LayoutMoved { .. }
         )
     }
 
@@ -387,6 +398,8 @@ impl Request {
             Enqueue(_) => "ldlm_enqueue",
             GetAttrs { .. } => "getattr_bulk",
             LayoutIntent { .. } => "layout_intent",
+            TakeLayout { .. } => "take_layout",
+            LayoutMoved { .. } => "layout_moved",
         }
     }
 }

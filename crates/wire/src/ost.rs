@@ -88,6 +88,16 @@ pub enum Request {
     /// Objects that there are, in an order of the OST's own: at most [`PARTS_MAX`], those that follow this one; [`Fid::ZERO`]: from the
     /// first on. None follow the last.
     List { after: Fid },
+    /// The data versions of objects, when all who keep something unwritten of them have written it. An object's version is another one
+    /// after each change of its bytes or size: the same version means the same bytes; another one means nothing. 0: never written.
+    Versions { objects: Vec<Fid> },
+    /// Closes objects whose versions are still these: nobody reads, writes or locks them any more (`Errno::MOVED`), also after a restart
+    /// and after they are destroyed, until `Reopen`. Whoever keeps anything of them has written and forgotten it before. `group`: a group
+    /// whose locks are not in the way, and which nobody writes in meanwhile. EBUSY, and none is closed: one has another version, or
+    /// somebody does not give up his locks.
+    Close { objects: Vec<(Fid, u64)>, group: Option<u64> },
+    /// Undoes `Close`, for a file that keeps its objects after all. Others are fine.
+    Reopen { objects: Vec<Fid> },
 }
 
 /// Space that an OST has promised to a client (Lustre's grants), in bytes: what the client keeps and has not written never meets a full
@@ -115,7 +125,7 @@ pub struct ObjectAttr {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "fields are named in the comment")]
 pub enum Reply {
-    /// To `Destroy` and `DestroyRange`: done.
+    /// To `Destroy`, `DestroyRange`, `Close` and `Reopen`: done.
     Ok,
     /// To `Read`: bytes of each part in the bulk, at most what was asked.
     Read(Vec<u32>),
@@ -140,6 +150,8 @@ pub enum Reply {
     },
     /// To `List`.
     Objects(Vec<Fid>),
+    /// To `Versions`, in the order asked.
+    Versions(Vec<u64>),
 }
 
 impl Request {
@@ -161,6 +173,9 @@ impl Request {
             DestroyRange { .. } => "destroy_range",
             StatFs => "statfs",
             List { .. } => "list",
+            Versions { .. } => "data_version",
+            Close { .. } => "close",
+            Reopen { .. } => "reopen",
         }
     }
 }

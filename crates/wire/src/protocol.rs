@@ -8,7 +8,7 @@ use crate::{ast, mds, mgs, ost};
 
 /// Version of all messages. Raised when a message changes its meaning or form; peers of another version refuse each other at
 /// connect with a clear error. (Additions that old peers can do without are announced by feature bits instead.)
-pub const PROTOCOL_VERSION: u16 = 2;
+pub const PROTOCOL_VERSION: u16 = 3;
 
 /// A request type and its reply type, spoken to one kind of service.
 pub trait Protocol: Send + Sync + 'static {
@@ -67,8 +67,8 @@ impl Protocol for Ost {
 
     /// A change that is executed again, because its answer was lost, would undo what others changed in between.
     fn once(request: &ost::Request) -> bool {
-        use ost::Request::{Allocate, Truncate, Write};
-        matches!(request, Write { .. } | Truncate { .. } | Allocate { .. })
+        use ost::Request::{Allocate, Close, Truncate, Write};
+        matches!(request, Write { .. } | Truncate { .. } | Allocate { .. } | Close { .. })
     }
 
     /// What comes from a cache: the program's write(2) is over.

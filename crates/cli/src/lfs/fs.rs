@@ -13,6 +13,8 @@ use rustix::{
 };
 use sheen_wire::{Errno, Fid, FileKind, Result, control, ioctl::Ladvise};
 
+use super::migrate::copy::{self, Failure, How};
+
 /// The type of Sheen's mounts in `/proc/mounts`.
 const MOUNT_TYPE: &str = "fuse.sheen";
 /// Largest value of an extended attribute, and so the largest answer of a mount.
@@ -46,6 +48,8 @@ pub trait FileSystem {
     fn size(&self, path: &Path) -> Result<u64>;
     /// Removes a file.
     fn unlink(&self, path: &Path) -> Result<()>;
+    /// Moves a file to other objects; tells how many bytes of how many are copied.
+    fn migrate(&self, path: &Path, how: &How, progress: &mut dyn FnMut(u64, u64)) -> Result<(), Failure>;
     /// Where Sheen is mounted.
     fn mounts(&self) -> Vec<PathBuf>;
 }
@@ -141,6 +145,10 @@ impl FileSystem for System {
 
     fn unlink(&self, path: &Path) -> Result<()> {
         fs::remove_file(path).map_err(io_errno)
+    }
+
+    fn migrate(&self, path: &Path, how: &How, progress: &mut dyn FnMut(u64, u64)) -> Result<(), Failure> {
+        copy::run(path, how, progress)
     }
 
     fn mounts(&self) -> Vec<PathBuf> {

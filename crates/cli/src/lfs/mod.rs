@@ -16,6 +16,7 @@ pub mod getopt;
 mod getstripe;
 mod group_lock;
 mod ladvise;
+mod migrate;
 mod mirror;
 mod numbers;
 mod path2fid;
@@ -23,6 +24,7 @@ pub mod pool_list;
 mod setdirstripe;
 mod setstripe;
 mod show;
+mod swap_layouts;
 mod targets;
 #[cfg(test)]
 mod testing;
@@ -89,6 +91,8 @@ const COMMANDS: &[Command] = &[
     Command { name: "setdirstripe", usage: setdirstripe::USAGE, run: setdirstripe::run },
     Command { name: "mkdir", usage: setdirstripe::MKDIR_USAGE, run: setdirstripe::mkdir },
     Command { name: "getdirstripe", usage: getdirstripe::USAGE, run: getdirstripe::run },
+    Command { name: "migrate", usage: migrate::USAGE, run: migrate::run },
+    Command { name: "swap_layouts", usage: swap_layouts::USAGE, run: swap_layouts::run },
     Command { name: "pool_list", usage: pool_list::USAGE, run: pool_list::run },
 ];
 

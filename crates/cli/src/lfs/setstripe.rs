@@ -26,7 +26,8 @@ use super::{
 };
 use components::Draft;
 use edit::Edit;
-use options::{Call, OPTIONS, Wrong, call, invalid};
+pub use options::{Call, Wrong};
+use options::{OPTIONS, call, invalid};
 
 /// Mode of created files before the umask.
 const MODE_DEFAULT: u32 = 0o644;
@@ -136,6 +137,39 @@ fn read(tool: &mut Tool, args: &[OsString]) -> Result<(Call, Vec<PathBuf>), i32>
         tool.complain(format_args!("lfs setstripe setstripe: xattr has been specified for non-foreign layout"));
     }
     Ok((asked, paths))
+}
+
+/// The layout that options ask for, as `lustre.lov` takes it, for other commands that make files.
+///
+/// # Errors
+/// What is wrong with them, in the words of this command.
+pub fn wanted(tool: &mut Tool, asked: Call) -> Result<Vec<u8>, Wrong> {
+    let asked = match finish(tool, asked, &[])? {
+        Work::Plain(asked) => asked,
+        Work::Composite(template) => {
+            sanity::check(&template).map_err(|what| invalid(format_args!("lfs setstripe: Invalid layout: {what}")))?;
+            Asked::Composite(template)
+        }
+        Work::Copy(from) => source::copy(tool, &from).map_err(|e| {
+            let from = from.display();
+            Wrong::Value(format!("lfs setstripe: can't create composite layout from file {from}: {e}"), e)
+        })?,
+        Work::Delete | Work::Add(_) | Work::Edit(_) => return Err(call("a layout must be specified")),
+    };
+    let value = asked.encode();
+    if value.len() > LAYOUT_BYTES_MAX { Err(Wrong::Value(String::new(), Errno::ERANGE)) } else { Ok(value) }
+}
+
+/// What to ask for to get a layout as that of `path` once more; `None` where it has none.
+///
+/// # Errors
+/// The file cannot be asked.
+pub fn asked_again(tool: &Tool, path: &Path) -> Result<Option<Vec<u8>>> {
+    if tool.fs.kind(path, true)? == FileKind::Dir {
+        return Ok(None);
+    }
+    let asked = source::copy(tool, path)?;
+    Ok((!asked.is_default()).then(|| asked.encode()))
 }
 
 fn report(tool: &mut Tool, wrong: Wrong) -> i32 {

@@ -18,7 +18,11 @@ use sheen_wire::{
     mgs::{TargetKind, target_name},
 };
 
-use super::{Tool, fs::FileSystem};
+use super::{
+    Tool,
+    fs::FileSystem,
+    migrate::copy::{Failure, How},
+};
 
 const CWD: &str = "/mnt/c1/t";
 const INSTANCE: &str = "ff3298de21e05800";
@@ -348,6 +352,17 @@ impl FileSystem for Fake {
         self.note(path, &format!("group {gid}{}", if nowait { " or not at all" } else { "" }))?;
         work();
         Ok(())
+    }
+
+    fn migrate(&self, path: &Path, how: &How, progress: &mut dyn FnMut(u64, u64)) -> Result<(), Failure> {
+        let failed = |errno| Failure { what: "cannot open source file", errno };
+        if self.kind(path, true).map_err(failed)? == FileKind::Dir {
+            return Err(failed(Errno::EISDIR));
+        }
+        let bytes = how.layout.as_ref().map_or(0, Vec::len);
+        progress(1, 1);
+        self.note(path, &format!("migrate {bytes} bytes of layout{}", if how.block { " block" } else { "" }))
+            .map_err(failed)
     }
 
     fn mounts(&self) -> Vec<PathBuf> {

@@ -171,6 +171,16 @@ impl DataCache {
         self.state.lock().objects.get(&object).copied()
     }
 
+    /// Objects go over to another file, with the locks on them.
+    pub fn hand_over(&self, objects: impl Iterator<Item = Fid>, fid: Fid) {
+        for object in objects {
+            if self.owner(object).is_some() {
+                self.disown(object);
+                self.own(object, fid);
+            }
+        }
+    }
+
     /// An object is not locked any more.
     pub fn disown(&self, object: Fid) {
         let mut files = self.state.lock();

@@ -51,7 +51,7 @@ impl Client {
         self.completed(told).await
     }
 
-    async fn ask_attr(&self, fid: Fid, layout_known: bool) -> Result<Told> {
+    pub(crate) async fn ask_attr(&self, fid: Fid, layout_known: bool) -> Result<Told> {
         let asking = self.asking(fid);
         let kept = self.mdc.call_keeping(Request::GetAttr { fid, layout_known }, asking.wants()).await?;
         self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)

@@ -33,7 +33,8 @@ impl Client {
             ZERO_KEEP => Allocate::ZeroRange { keep_size: true },
             _ => return Err(Errno::EOPNOTSUPP),
         };
-        for _ in 0..AGAIN_MAX {
+        let (mut moves, mut again) = (0, 0);
+        loop {
             let changes = file.inode.changes();
             let Placed { layout, guard } = match mode {
                 // Where there are no objects there is a hole already.
@@ -47,11 +48,13 @@ impl Client {
             let change = self.cache.change(&[file.fid()], true);
             let (answer, _) = self.under(file.fid(), guard, self.lov.allocate(&layout, mode, offset, len)).await;
             change.end(&answer);
-            answer?;
-            if !self.is_overtaken(file, &layout, changes).await? {
-                return Ok(());
+            match answer {
+                Err(Errno::MOVED) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
+                Err(errno) => return Err(errno),
+                Ok(()) if !self.is_overtaken(file, &layout, changes).await? => return Ok(()),
+                Ok(()) if again == AGAIN_MAX => return Err(Errno::EIO),
+                Ok(()) => again += 1,
             }
         }
-        Err(Errno::EIO)
     }
 }

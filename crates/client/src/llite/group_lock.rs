@@ -10,7 +10,7 @@
 //! * what the kernel kept of the file is dropped before the first lock is granted, for the OST asks for the locks that guard it;
 //! * what is written in a group is kept and gathered as usual, and written when the group is left at the latest.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use sheen_layout::Layout;
@@ -117,13 +117,19 @@ impl Client {
             }
             _ => return Err(Errno::EINVAL),
         };
-        let layout = self.place_whole(file).await?;
         let seat = match Seat::take(&file.inode, gid) {
             Some(seat) => seat,
             None if nowait => return Err(Errno::EAGAIN),
             None => Seat::wait(&file.inode, gid).await,
         };
-        let locks = self.lov.lock_group(&layout, gid, nowait).await?;
+        let mut moves = 0;
+        let locks = loop {
+            let layout = self.place_whole(file).await?;
+            match self.lov.lock_group(&layout, gid, nowait).await {
+                Err(Errno::MOVED) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
+                answer => break answer?,
+            }
+        };
         *file.group.lock() = Group::In(Member { gid, _locks: locks, _seat: seat });
         drop(coming);
         Ok(())
@@ -151,7 +157,7 @@ impl Client {
             Group::In(member) if member.gid == gid => {
                 let left = std::mem::take(&mut *group);
                 drop(group);
-                drop(left);
+                file.left(left);
                 Ok(())
             }
             _ => Err(Errno::EINVAL),
@@ -163,6 +169,19 @@ impl OpenFile {
     /// At its close.
     pub(crate) fn leave_group(&self) {
         let left = std::mem::take(&mut *self.group.lock());
+        self.left(left);
+    }
+
+    fn left(&self, left: Group) {
+        let was_in = matches!(left, Group::In(_));
         drop(left);
+        if was_in {
+            self.inode.through.store(false, Relaxed);
+        }
+    }
+
+    /// Whether it has a group's lock.
+    pub(crate) fn is_in_group(&self) -> bool {
+        matches!(*self.group.lock(), Group::In(_))
     }
 }

@@ -275,6 +275,26 @@ impl Client {
 
     /// The MDT's attributes with those of the objects merged in.
     pub(crate) async fn completed(&self, told: Told) -> Result<EntryAttr> {
+        let fid = told.attr.fid;
+        match self.completed_once(told).await {
+            Err(Errno::MOVED) => Box::pin(self.completed_elsewhere(fid)).await,
+            answer => answer,
+        }
+    }
+
+    /// The same for a file that was moved to other objects since the MDT told of it.
+    async fn completed_elsewhere(&self, fid: Fid) -> Result<EntryAttr> {
+        let mut moves = 0;
+        loop {
+            self.moved(fid, &mut moves).await?;
+            match self.completed_once(self.ask_attr(fid, false).await?).await {
+                Err(Errno::MOVED) => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    async fn completed_once(&self, told: Told) -> Result<EntryAttr> {
         let Some(layout) = told.layout.clone() else {
             let lock = told.lock.and_then(|cookie| self.inode_lock_again(told.attr.fid, cookie));
             return Ok(self.entry_attr(told.attr, lock, Some(Vec::new())));
@@ -329,7 +349,14 @@ impl Client {
             };
             Ok(self.merged(&told, layout, &seen.next().unwrap_or(Err(Errno::EIO))?))
         };
-        all.into_iter().zip(&layouts).map(&mut complete).collect()
+        let fids: Vec<Option<Fid>> = all.iter().map(|told| told.as_ref().ok().map(|told| told.attr.fid)).collect();
+        let mut all: Vec<Result<EntryAttr>> = all.into_iter().zip(&layouts).map(&mut complete).collect();
+        for (answer, fid) in all.iter_mut().zip(fids) {
+            if let (Err(Errno::MOVED), Some(fid)) = (&*answer, fid) {
+                *answer = Box::pin(self.completed_elsewhere(fid)).await;
+            }
+        }
+        all
     }
 
     /// Whether a file's objects are worth locking for its size: not while this client itself changes it, or others do.

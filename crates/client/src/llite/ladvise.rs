@@ -28,9 +28,15 @@ impl Client {
             return Err(Errno::EBADF);
         }
         // What has no objects yet is left out, and the layout's lock is not in use while others' locks are waited for.
-        let placed = self.place(file).await?;
-        let Some(layout) = placed.map(|placed| placed.layout) else { return Ok(LockedAhead::Sent) };
         let mode = if write { Mode::Pw } else { Mode::Pr };
-        self.lov.lock_ahead(&layout, (start, last), mode, wait).await
+        let mut moves = 0;
+        loop {
+            let placed = self.place(file).await?;
+            let Some(layout) = placed.map(|placed| placed.layout) else { return Ok(LockedAhead::Sent) };
+            match self.lov.lock_ahead(&layout, (start, last), mode, wait).await {
+                Err(Errno::MOVED) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
+                answer => return answer,
+            }
+        }
     }
 }

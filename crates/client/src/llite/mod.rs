@@ -17,6 +17,7 @@ mod list;
 mod lock;
 mod lookup;
 mod mirrors;
+pub(crate) mod moved;
 mod open;
 mod place;
 mod read;

@@ -180,8 +180,7 @@ impl Client {
     async fn empty(&self, opened: &Opened) -> Result<Option<Arc<Layout>>> {
         let Some(layout) = self.layout_of(&opened.entry.attr, opened.entry.layout.as_ref())? else { return Ok(None) };
         let layout = self.place_for_cutting(opened.entry.attr.fid, layout, 0).await?;
-        self.cut(opened.entry.attr.fid, layout.clone(), 0).await?;
-        Ok(Some(layout))
+        self.cut(opened.entry.attr.fid, layout, 0).await.map(Some)
     }
 
     /// Closes the file again where what completes its open fails.

@@ -154,7 +154,13 @@ impl Client {
     /// The MDT was restarted: whether it still knows where the file's bytes are.
     async fn ask_whether_it_is_there(&self, file: &OpenFile) -> Result<()> {
         let request = Request::GetAttr { fid: file.fid(), layout_known: false };
-        file.confirm(mdc::entry(self.mdc.call(request).await?)?.layout.as_ref());
+        let entry = mdc::entry(self.mdc.call(request).await?)?;
+        let Some(known) = file.confirm(entry.layout.as_ref()) else { return Ok(()) };
+        if self.has_left(&known).await {
+            file.confirm_moved();
+            return Ok(());
+        }
+        file.lose();
         file.check_not_lost()
     }
 

@@ -59,6 +59,23 @@ impl Client {
         in_place: bool,
     ) -> Result<ReadData> {
         let _timer = self.stats.time(Op::Read);
+        let mut moves = 0;
+        loop {
+            match self.read_once(file, offset, len, pages, in_place).await {
+                Err(Errno::MOVED) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
+                answer => return answer,
+            }
+        }
+    }
+
+    async fn read_once(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        len: usize,
+        pages: bool,
+        in_place: bool,
+    ) -> Result<ReadData> {
         if !flags::reads(file.flags()) {
             return Err(Errno::EBADF);
         }

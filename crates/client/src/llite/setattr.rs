@@ -73,7 +73,10 @@ impl Client {
             }
             if let Some(layout) = self.known_layout(&entry)? {
                 let layout = self.with_last_byte(&mut entry, layout, size).await?;
-                self.cut(fid, layout, size).await?;
+                let cut = self.cut(fid, layout.clone(), size).await?;
+                if !Arc::ptr_eq(&cut, &layout) {
+                    entry.layout = Some(cut.encode().into());
+                }
             }
         }
         Ok((entry, lock))
@@ -88,23 +91,31 @@ impl Client {
         Ok(placed)
     }
 
-    /// The objects' part. Of a mirrored file that is brought up to date meanwhile, once more.
-    pub(super) async fn cut(&self, fid: Fid, mut layout: Arc<Layout>, size: u64) -> Result<()> {
-        for _ in 0..AGAIN_MAX {
+    /// The objects' part; the layout by which it was done in the end. Of a file that is moved meanwhile, or of a mirrored one that is
+    /// brought up to date, once more.
+    pub(super) async fn cut(&self, fid: Fid, mut layout: Arc<Layout>, size: u64) -> Result<Arc<Layout>> {
+        let (mut moves, mut again) = (0, 0);
+        while again < AGAIN_MAX {
             let guard = if is_settled(&layout) { None } else { self.layout_lock(fid) };
             let guarded = guard.is_some();
             let (cut, guard) = self.under(fid, guard, self.lov.truncate(&layout, size)).await;
+            if cut == Err(Errno::MOVED) {
+                drop(guard);
+                let moved = Box::pin(self.moved(fid, &mut moves)).await?;
+                layout = self.place_for_cutting(fid, moved, size).await?;
+                continue;
+            }
             cut?;
             if !layout.is_mirrored() || guarded && guard.is_some() {
-                return Ok(());
+                return Ok(layout);
             }
             // Nobody else brings it up to date without making another generation, and neither does this where nothing has changed.
             let last = size.saturating_sub(1);
             let now = self.ask_objects(fid, last, last + 1).await?;
             if now.generation() == layout.generation() {
-                return Ok(());
+                return Ok(layout);
             }
-            layout = now;
+            (layout, again) = (now, again + 1);
         }
         Err(Errno::EIO)
     }

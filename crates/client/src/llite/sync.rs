@@ -1,6 +1,6 @@
 //! fsync, fdatasync, syncfs.
 
-use sheen_wire::{Result, mds::Request};
+use sheen_wire::{Errno, Result, mds::Request};
 
 use crate::{Client, OpenDir, OpenFile, mdc, stats::Op};
 
@@ -16,9 +16,13 @@ impl Client {
         let _timer = self.stats.time(Op::Fsync);
         let objects = async {
             // What is waited for can take long: the layout's lock is not in use meanwhile. Objects that come need no sync of this client.
-            match self.place(file).await?.map(|placed| placed.layout) {
-                Some(layout) => self.lov.sync(&layout).await,
-                None => Ok(()),
+            let mut moves = 0;
+            loop {
+                let Some(layout) = self.place(file).await?.map(|placed| placed.layout) else { return Ok(()) };
+                match self.lov.sync(&layout).await {
+                    Err(Errno::MOVED) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
+                    answer => return answer,
+                }
             }
         };
         let inode = self.mdc.call(Request::Sync { fid: Some(file.fid()) });

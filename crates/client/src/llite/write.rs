@@ -65,17 +65,16 @@ impl Client {
             return Err(Errno::EBADF);
         }
         let data = if data.len() > BULK_BYTES_MAX { data.slice(0, BULK_BYTES_MAX) } else { data };
-        let len = data.len();
-        let (written, generation) = if append {
-            Box::pin(self.append(file, data, sync)).await?
-        } else {
-            let changes = file.inode.changes();
-            let Placed { layout, guard } = self.place_for_writing(file, offset, len as u64, page).await?;
-            let work = pin!(self.write_at(file, &layout, offset, data.clone(), self.how(file, len, sync, page)));
-            let done = (self.under(file.fid(), guard, work).await.0?, layout.generation());
-            match file.inode.changes() == changes {
-                true => done,
-                false => Box::pin(self.write_overtaken(file, &layout, changes, offset, data, sync, done)).await?,
+        let mut moves = 0;
+        let (written, generation) = loop {
+            let answer = if append {
+                Box::pin(self.append(file, data.clone(), sync)).await
+            } else {
+                self.write_once(file, offset, data.clone(), sync, page).await
+            };
+            match answer {
+                Err(Errno::MOVED) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
+                answer => break answer?,
             }
         };
         self.stats.record(Op::WriteBytes, written as u64);
@@ -113,6 +112,26 @@ impl Client {
             by = Some(layout.clone());
         }
         Err(Errno::EIO)
+    }
+
+    /// Writes at a place; how many bytes, and the generation of the layout by which they were written.
+    async fn write_once(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        data: Bulk,
+        sync: bool,
+        page: bool,
+    ) -> Result<(usize, u32)> {
+        let len = data.len();
+        let changes = file.inode.changes();
+        let Placed { layout, guard } = self.place_for_writing(file, offset, len as u64, page).await?;
+        let work = pin!(self.write_at(file, &layout, offset, data.clone(), self.how(file, len, sync, page)));
+        let done = (self.under(file.fid(), guard, work).await.0?, layout.generation());
+        match file.inode.changes() == changes {
+            true => Ok(done),
+            false => Box::pin(self.write_overtaken(file, &layout, changes, offset, data, sync, done)).await,
+        }
     }
 
     /// Writes at the end; how many bytes, and the generation of the layout by which they were written.
@@ -155,7 +174,7 @@ impl Client {
         if first || sync || page || direct {
             return How { sync, ..How::default() };
         }
-        How { sync, keep: self.lov.keeping(), lock: self.lov.locks_write(len) }
+        How { sync, keep: self.lov.keeping() && !file.inode.through.load(Relaxed), lock: self.lov.locks_write(len) }
     }
 
     async fn write_at(&self, file: &OpenFile, layout: &Layout, offset: u64, data: Bulk, how: How) -> Result<usize> {

@@ -201,7 +201,7 @@ impl Lov {
     }
 
     /// Calls the OST of an index.
-    async fn call(&self, ost: u32, request: ost::Request, bulk: Bulk) -> Result<(ost::Reply, Bulk)> {
+    pub(crate) async fn call(&self, ost: u32, request: ost::Request, bulk: Bulk) -> Result<(ost::Reply, Bulk)> {
         match self.get(ost) {
             Some(osc) => osc.call(request, bulk).await,
             None => self.osc(ost).await?.call(request, bulk).await,

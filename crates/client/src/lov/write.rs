@@ -89,11 +89,13 @@ impl Lov {
         let mut written: Vec<u64> = split.runs.iter().map(|r| r.len).collect();
         let mut failed = None;
         for (errno, pieces) in join_all(calls).await.into_iter().filter_map(|a| a.err()) {
-            failed = Some(errno);
+            failed = if failed == Some(Errno::MOVED) { failed } else { Some(errno) };
             pieces.iter().for_each(|p| written[p.run] = written[p.run].min(p.pos));
         }
         match failed {
             None => Ok(len),
+            // What is written goes there once more, with the rest.
+            Some(Errno::MOVED) => Err(Errno::MOVED),
             Some(errno) => match prefix(layout, split, &written) {
                 0 => Err(errno),
                 prefix => Ok(prefix as usize),

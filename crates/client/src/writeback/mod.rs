@@ -485,6 +485,8 @@ impl Writeback {
                 runs.iter().for_each(|offset| known.extents.done(*offset));
             }
             if let Err(errno) = answer {
+                // Closed after an OST had forgotten the lock: where its bytes went they cannot follow.
+                let errno = if errno == Errno::MOVED { Errno::EIO } else { errno };
                 state.grant += covered;
                 self.failed.store(true, Relaxed);
                 state.failed.put(file, errno);

@@ -178,7 +178,9 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
             Ok(Reply::Ok.into())
         }
         Request::Destroy { .. } | Request::DestroyRange { .. } => Ok(Reply::Ok.into()),
-        Request::List { .. } => Err(Errno::EOPNOTSUPP),
+        Request::List { .. } | Request::Versions { .. } | Request::Close { .. } | Request::Reopen { .. } => {
+            Err(Errno::EOPNOTSUPP)
+        }
         Request::StatFs => {
             let statfs = StatFs { bsize: 4096, blocks: 1000, bfree: 900, bavail: 800, files: 500, ffree: 400 };
             Ok(Reply::StatFs(statfs).into())

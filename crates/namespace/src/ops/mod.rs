@@ -22,6 +22,7 @@ mod setattr;
 mod statfs;
 mod striping;
 mod sync;
+mod take_layout;
 mod tmpfile;
 mod unlink;
 mod xattr;
@@ -79,6 +80,8 @@ pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Re
         Reopen { files } => ns.reopen(cx, files),
         GetAttrs { fids } => ns.getattrs(fids),
         LayoutIntent { fid, start, end } => ns.layout_intent(cx, *fid, *start, *end),
+        TakeLayout { mtime, .. } => ns.take_layout(cx, request, *mtime),
+        LayoutMoved { fid, .. } => ns.getattr(*fid, false),
         // Locks are the service's.
         Cancel | Enqueue(_) => Err(Errno::EOPNOTSUPP),
     }

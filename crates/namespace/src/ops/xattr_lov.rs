@@ -8,6 +8,7 @@
 //!   layout the first component gets its objects at once, the others when they are written into ([`super::layout_intent`]).
 //! * On a regular file that has one: EEXIST with CREATE (which `lfs setstripe` passes); else it is accepted and does
 //!   nothing, so that archives can be restored and `cp -a` copies over what exists.
+//! * With REPLACE, on a nameless file (O_TMPFILE): the layout becomes another one. Its objects go: it is for a file that was just made.
 //! * On a directory: the default for what is made in it, EINVAL if it names OSTs that do not exist. A value that asks for
 //!   nothing removes the default.
 //! * EOPNOTSUPP for any other file, for mirrors of what begins on the MDT, and for data on an MDT that has no place for it
@@ -17,7 +18,10 @@
 
 use bytes::{BufMut, Bytes};
 use sheen_layout::{Asked, Layout};
-use sheen_wire::{self as wire, Errno, Fid, FileKind, mds::xattr::CREATE};
+use sheen_wire::{
+    self as wire, Errno, Fid, FileKind,
+    mds::xattr::{CREATE, REPLACE},
+};
 
 use super::striping::check_served;
 use crate::{
@@ -47,6 +51,9 @@ impl<S: Store> Namespace<S> {
                 (!asked.is_default()).then(|| asked.encode().into())
             }
             (FileKind::Regular, None) => return Ok(()),
+            (FileKind::Regular, Some(value)) if inode.nlink == 0 && flags & REPLACE != 0 => {
+                Some(self.another_layout(cx, fid, inode, value)?.encode().into())
+            }
             (FileKind::Regular, Some(_)) if inode.layout.is_some() => {
                 return if flags & CREATE != 0 { Err(Errno::EEXIST) } else { Ok(()) };
             }
@@ -63,6 +70,16 @@ impl<S: Store> Namespace<S> {
             i.layout = layout;
             i.ctime = cx.now;
         })
+    }
+
+    /// A layout in the place of the one that there is, which is to be forgotten: the generation goes on.
+    fn another_layout(&mut self, cx: &mut Cx, fid: Fid, inode: &Inode, value: &[u8]) -> wire::Result<Layout> {
+        let asked = self.asked(cx, value)?;
+        let new = self.new_layout(cx, fid, None, asked)?;
+        let Some(old) = &inode.layout else { return Ok(new) };
+        let generation = Layout::decode(old)?.generation();
+        self.log_destroy(old)?;
+        Ok(new.adopted(fid, generation.checked_add(1).ok_or(Errno::ERANGE)?)?)
     }
 
     /// What a user asks for, as far as it can be had.

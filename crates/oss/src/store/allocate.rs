@@ -12,6 +12,7 @@ impl Store {
     /// are done.
     pub fn allocate(&self, mode: Allocate, runs: &[(Fid, u64, u64)]) -> Result<()> {
         for &(object, offset, len) in runs {
+            self.check_open([object])?;
             let open = match mode {
                 Allocate::PunchHole => self.files.existing(object)?,
                 Allocate::Reserve { .. } | Allocate::ZeroRange { .. } => Some(self.files.create(object)?),

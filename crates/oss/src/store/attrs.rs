@@ -18,12 +18,14 @@ impl Store {
     /// The attributes of an object.
     ///
     /// # Errors
-    /// What the local file system says.
+    /// What the local file system says. MOVED.
     pub fn attr(&self, object: Fid) -> Result<ObjectAttr> {
-        Ok(match self.files.metadata(object)? {
+        let attr = match self.files.metadata(object)? {
             Some(found) => ObjectAttr { size: found.len, blocks: found.blocks512, mtime: Some(found.mtime) },
             None => ObjectAttr::default(),
-        })
+        };
+        self.check_open([object])?;
+        Ok(attr)
     }
 
     /// Whether the object has at least `end` bytes and no holes, so that writing to these takes no space. False where that is not

@@ -19,6 +19,7 @@ impl Store {
     pub async fn destroy(&self, objects: &[Fid]) -> Result<()> {
         let mut dirs = BTreeSet::new();
         for &object in objects {
+            // That a file has left it stays known: see `close`.
             self.files.remove(object)?;
             dirs.insert(Dir::of(object));
         }

@@ -8,6 +8,7 @@
 //! * an object's time of the last change never goes back: it is kept in the [`Object`], and written to the file before the
 //!   `Object` leaves the cache. As long as an `Object` knows none it is the file's. The kernel dates the file by when bytes reach it, which
 //!   for those from a client's cache is not when they were written; a process that is killed leaves it at that;
+//! * a data version ([`Files::version`]) is never given twice, to whichever object;
 //! * opening waits under the shard's lock, which holds up one in [`SHARDS`] objects, and never those that are open in other
 //!   shards.
 
@@ -18,7 +19,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicI64, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst},
     },
 };
 
@@ -39,6 +40,9 @@ use tracing::debug;
 const SHARDS: usize = 64;
 /// Directories whose durability is remembered: 128 sequences. One that is forgotten is synced once more than needed.
 const DIRS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4096 - 1);
+/// Versions that are remembered of objects that were closed since somebody asked for them: some 4 MiB. Of others it is as if they had been
+/// changed.
+const TOLD_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(65_536 - 1);
 /// How often an open is tried again after files were closed because the process or the host has no descriptors left.
 const SHED_TRIES: u32 = 4;
 
@@ -64,6 +68,10 @@ pub struct Object {
     sums: Mutex<Sums>,
     /// No longer in the cache: who changes it now has to write the time itself.
     evicted: AtomicBool,
+    /// Another one after each change: see [`Files::version`].
+    version: AtomicU64,
+    /// Somebody was told the version.
+    told: AtomicBool,
 }
 
 const NEVER: i64 = i64::MIN;
@@ -127,12 +135,6 @@ fn nanos(time: Time) -> i64 {
 
 type Shard = LruCache<Fid, Arc<Object>, FxBuildHasher>;
 
-/// For an object that was just taken out of the cache, with its shard still locked.
-fn evict(object: &Object) {
-    object.evicted.store(true, SeqCst);
-    object.save_time();
-}
-
 /// The objects of an OST by FID.
 pub struct Files {
     disk: Disk,
@@ -140,6 +142,10 @@ pub struct Files {
     shards: Box<[Mutex<Shard>]>,
     dirs: Mutex<LruCache<Dir, Arc<DirState>, FxBuildHasher>>,
     sums: Budget,
+    /// The last data version given.
+    versions: AtomicU64,
+    /// Versions that somebody was told, of objects that are not open. Taken under the object's shard.
+    told: Mutex<LruCache<Fid, u64, FxBuildHasher>>,
 }
 
 impl Files {
@@ -152,6 +158,32 @@ impl Files {
             shards: (0..SHARDS).map(|_| Mutex::new(LruCache::with_hasher(each, FxBuildHasher))).collect(),
             dirs: Mutex::new(LruCache::with_hasher(DIRS_MAX, FxBuildHasher)),
             sums: Budget::default(),
+            // Above those of other lives, or at least elsewhere; never 0.
+            versions: AtomicU64::new(rt.random_u64() >> 1 | 1),
+            told: Mutex::new(LruCache::with_hasher(TOLD_MAX, FxBuildHasher)),
+        }
+    }
+
+    /// A data version that no object of this life has had.
+    fn next_version(&self) -> u64 {
+        self.versions.fetch_add(1, SeqCst).wrapping_add(1).max(1)
+    }
+
+    /// The object's data version: it is another one after each change of bytes or size, and may be so without any (after a restart, or when
+    /// very many were asked for since). 0: there is no object. To be compared while nobody is changing the object: a change counts when it is
+    /// made.
+    pub fn version(&self, object: Fid) -> io::Result<u64> {
+        let Some(open) = self.existing(object)? else { return Ok(0) };
+        open.told.store(true, SeqCst);
+        Ok(open.version.load(SeqCst))
+    }
+
+    /// For an object that was just taken out of the cache, with its shard still locked.
+    fn evict(&self, object: &Object) {
+        object.evicted.store(true, SeqCst);
+        object.save_time();
+        if object.told.load(SeqCst) {
+            self.told.lock().put(object.fid, object.version.load(SeqCst));
         }
     }
 
@@ -189,6 +221,7 @@ impl Files {
     /// [`Object::save_time`] writes it to the file; a process that is killed before loses it, and some milliseconds with it.
     pub fn changed(&self, object: &Object, now: Time) {
         let now = nanos(now);
+        object.version.store(self.next_version(), SeqCst);
         object.changed.fetch_max(now, SeqCst);
         // Either this sees that the object was evicted, or the eviction saw the new time.
         if object.evicted.load(SeqCst) {
@@ -206,12 +239,14 @@ impl Files {
     #[cold]
     fn changed_late(&self, object: &Object, now: i64) {
         let shard = self.shard(object.fid);
+        self.told.lock().pop(&object.fid);
         match shard.peek(&object.fid) {
             Some(open) => {
                 if let Err(e) = open.note_time() {
                     debug!("the time of an object's last change is not known: {e}");
                 }
                 open.changed.fetch_max(now, SeqCst);
+                open.version.store(self.next_version(), SeqCst);
             }
             None if object.file.metadata().is_ok_and(|m| m.mtime < time(now)) => set_time(&object.file, now),
             None => {}
@@ -259,10 +294,13 @@ impl Files {
         let born = if create { dir.births.born() } else { dir.births.latest() };
         let (changed, saved, evicted) = (AtomicI64::new(NEVER), Mutex::new(NEVER), AtomicBool::new(false));
         let sums = Mutex::new(Sums::new(&self.sums));
-        let open = Arc::new(Object { file, fid: object, dir, born, changed, saved, sums, evicted });
+        let told = self.told.lock().pop(&object);
+        let version = AtomicU64::new(told.unwrap_or_else(|| self.next_version()));
+        let told = AtomicBool::new(told.is_some());
+        let open = Arc::new(Object { file, fid: object, dir, born, changed, saved, sums, evicted, version, told });
         let evicted = shard.push(object, open.clone());
         if let Some((_, evicted)) = &evicted {
-            evict(evicted);
+            self.evict(evicted);
         }
         drop(shard);
         drop(evicted); // closes outside the lock
@@ -287,6 +325,7 @@ impl Files {
     pub fn remove(&self, object: Fid) -> io::Result<()> {
         let mut shard = self.shard(object);
         let open = shard.pop(&object);
+        self.told.lock().pop(&object);
         let removed = self.disk.remove_file(self.path(object));
         drop(shard);
         drop(open);
@@ -361,7 +400,7 @@ impl Files {
             let mut shard = shard.lock();
             let some = shard.len().div_ceil(4);
             let closing: Vec<_> = (0..some).filter_map(|_| shard.pop_lru()).collect();
-            closing.iter().for_each(|(_, object)| evict(object));
+            closing.iter().for_each(|(_, object)| self.evict(object));
             drop(shard);
             drop(closing);
         }
@@ -400,5 +439,30 @@ mod tests {
         fill();
         files.changed(&held, time(3));
         assert_eq!(shown(), time(4));
+    }
+
+    #[test]
+    fn a_version_that_was_told_outlives_the_open_file_and_no_change() {
+        let rt = Sim::new(1, SimConfig::default()).rt(1);
+        let files = Files::new(&rt, Path::new("/ost"), SHARDS);
+        let fid = |oid| Fid::new(0x2_8000_0401, oid);
+        let fill = || (2..2000).for_each(|oid| drop(files.create(fid(oid)).unwrap()));
+        let version = || files.version(fid(1)).unwrap();
+        assert_eq!(version(), 0);
+        let held = files.create(fid(1)).unwrap();
+        let first = version();
+        fill();
+        assert_eq!(version(), first, "closed and opened again");
+        files.changed(&held, Time::default());
+        assert_ne!(version(), first, "changed by one who held it longer than the cache");
+        let second = version();
+        fill();
+        files.changed(&held, Time::default());
+        assert_ne!(version(), second, "changed while it was closed");
+        let third = version();
+        fill();
+        files.remove(fid(1)).unwrap();
+        drop(files.create(fid(1)).unwrap());
+        assert_ne!(version(), third, "another object of the same name");
     }
 }

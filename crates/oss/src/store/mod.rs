@@ -2,6 +2,7 @@
 //!
 //! * [`format`]: who the directory belongs to, and the lock on it;
 //! * [`files`]: open files of objects, and which names are durable;
+//! * `close`: objects that files have left, which nobody may use any more;
 //! * `read`, `write`, `list`, `attrs`, `seek`, `truncate`, `allocate`, `sync`, `destroy`, `statfs`: the requests of
 //!   [`sheen_wire::ost::Request`], as methods of [`Store`].
 //!
@@ -17,6 +18,7 @@ use crate::OssError;
 
 mod allocate;
 mod attrs;
+mod close;
 mod destroy;
 pub mod files;
 pub mod format;
@@ -39,6 +41,7 @@ pub struct Store {
     files: Files,
     share: Share,
     buffers: gather::Pools,
+    closed: close::Closed,
 }
 
 impl std::fmt::Debug for Store {
@@ -84,7 +87,13 @@ impl Store {
         let dir = home.dir();
         let device =
             rt.disk().device(dir).map_err(|source| OssError::Io { what: "look at", path: dir.into(), source })?;
+        let closed = close::Closed::open(rt, dir).map_err(|source| OssError::Io {
+            what: "read the closed objects of",
+            path: dir.into(),
+            source,
+        })?;
         Ok(Store {
+            closed,
             files: Files::new(rt, dir, open_files_max),
             share: join(device),
             buffers: gather::Pools::new(),

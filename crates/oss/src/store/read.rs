@@ -38,6 +38,7 @@ impl Store {
             sum = crc;
             live.stretches.push(Stretch { source: object, offset: run.offset, len: run.len });
         }
+        self.check_open(parts.iter().map(|part| part.object))?;
         live.crc = Some(sum);
         Ok(Some((parts.iter().map(|p| p.len).collect(), live)))
     }
@@ -61,6 +62,7 @@ impl Store {
         if object.file.len()? < end {
             return Ok(None);
         }
+        self.check_open([part.object])?;
         let stretch = Stretch { source: object, offset, len: len as usize };
         Ok(Some(Live { stretches: vec![stretch], crc: None, held: None }))
     }
@@ -114,6 +116,8 @@ impl Store {
             };
             lens.extend(plan::spread(here, got));
         }
+        // Last, so that what was read is from before the object was closed.
+        self.check_open(parts.iter().map(|part| part.object))?;
         Ok((lens, gather.finish()))
     }
 }

@@ -20,9 +20,11 @@ impl Store {
         if offset >= OBJECT_SIZE_MAX {
             return Ok(beyond);
         }
-        Ok(match self.files.existing(object)? {
+        let found = match self.files.existing(object)? {
             Some(open) => open.file.seek(what, offset)?.or(beyond),
             None => beyond,
-        })
+        };
+        self.check_open([object])?;
+        Ok(found)
     }
 }

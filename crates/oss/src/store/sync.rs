@@ -27,7 +27,8 @@ impl Store {
             }
             self.sync_files(&open).await?;
         }
-        Ok(())
+        // What was written to a file that left them lies elsewhere.
+        self.check_open(objects.iter().copied())
     }
 
     async fn sync_files(&self, objects: &[Arc<Object>]) -> io::Result<()> {

@@ -11,6 +11,7 @@ impl Store {
     /// What the local file system says; objects before the failing one have their new size.
     pub fn truncate(&self, objects: &[(Fid, u64)]) -> Result<()> {
         for &(object, size) in objects {
+            self.check_open([object])?;
             let open = match size {
                 0 => self.files.existing(object)?,
                 _ => Some(self.files.create(object)?),

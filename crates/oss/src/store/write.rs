@@ -17,6 +17,7 @@ impl Store {
     /// # Errors
     /// What the local file system says.
     pub fn write(&self, parts: &[Part], bulk: &Bulk, sum: bool, mtime: Option<Time>) -> Result<()> {
+        self.check_open(parts.iter().map(|part| part.object))?;
         let mut start = 0;
         for run in runs(parts).filter(|run| run.len > 0) {
             let object = self.files.create(run.object)?;

@@ -1,0 +1,207 @@
+//! `lfs migrate`: moves files to other objects while they are in use.
+//!
+//! Without options that say what layout is wanted, it is the file's own, on OSTs that are chosen anew. The bytes are copied to a nameless
+//! file beside; then the file takes over its objects in one step ([`copy`]). Where somebody wrote meanwhile the copy begins anew, a
+//! few times; with `--block` writers wait instead.
+
+pub mod copy;
+mod options;
+mod progress;
+
+use std::{
+    ffi::{OsStr, OsString},
+    io::{self, BufRead, Read},
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+};
+
+use sheen_wire::{Errno, Result};
+
+use super::{
+    Tool,
+    getopt::Item,
+    keep_first,
+    setstripe::{Call, Wrong, asked_again, wanted},
+    text,
+};
+use copy::How;
+use options::OPTIONS;
+pub use options::USAGE;
+use progress::Progress;
+
+/// Longest name in a list of files, in bytes: PATH_MAX.
+const NAME_BYTES_MAX: u64 = 4096;
+
+/// What is to be done with each file.
+#[derive(Default)]
+struct Job {
+    /// `None`: as the file's own.
+    layout: Option<Vec<u8>>,
+    how: How,
+    verbose: bool,
+    stats: bool,
+}
+
+/// Where the names of files come from.
+enum Names {
+    Operands(Vec<PathBuf>),
+    /// A list that ends each name with this byte.
+    List(Box<dyn BufRead>, u8),
+}
+
+/// Runs the command.
+pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
+    let (mut asked, mut job) = (Call::default(), Job::default());
+    let (mut paths, mut null, mut list) = (Vec::new(), false, None);
+    for item in OPTIONS.parse(args) {
+        let done = match item {
+            Item::Option { id: "h", .. } => return tool.help(USAGE),
+            Item::Option { id, value, next } => {
+                let given = value.as_deref().map(text);
+                match id {
+                    "0" => {
+                        null = true;
+                        Ok(())
+                    }
+                    "files-from" => {
+                        list = value.clone();
+                        Ok(())
+                    }
+                    _ => match job.option(id, given) {
+                        Some(done) => done,
+                        None => asked.option(id, given, args.get(next).map_or("(null)", |a| text(a))),
+                    },
+                }
+            }
+            Item::Operand(path) => {
+                paths.push(PathBuf::from(path));
+                Ok(())
+            }
+            Item::Unrecognized(arg) => {
+                Err(Wrong::Call(format!("lfs migrate: unrecognized option '{}'", arg.display())))
+            }
+        };
+        if let Err(wrong) = done {
+            return report(tool, wrong);
+        }
+    }
+    let names = match names(paths, null, list.as_deref()) {
+        Ok(names) => names,
+        Err(wrong) => return report(tool, wrong),
+    };
+    if asked.delete || asked.add || asked.del || asked.set {
+        return report(tool, Wrong::Call("lfs migrate migrate: components are not changed by migrating".to_owned()));
+    }
+    if asked.sets {
+        match wanted(tool, asked) {
+            Ok(layout) => job.layout = Some(layout),
+            Err(wrong) => return report(tool, wrong),
+        }
+    }
+    let mut code = 0;
+    let failed = names.each(|name| {
+        if let Err(e) = migrate(tool, name, &job) {
+            keep_first(&mut code, e);
+        }
+    });
+    if let Err(e) = failed {
+        let e = Errno::from(e);
+        tool.complain(format_args!("lfs migrate: cannot read the list of files: {e}"));
+        keep_first(&mut code, e);
+    }
+    code
+}
+
+/// Says what was wrong, in the words of `setstripe` where the layout was.
+fn report(tool: &mut Tool, wrong: Wrong) -> i32 {
+    let ours =
+        |text: String| text.replace("setstripe setstripe", "migrate migrate").replace("lfs setstripe", "lfs migrate");
+    match wrong {
+        Wrong::Call(text) => tool.usage(USAGE, format_args!("{}", ours(text))),
+        Wrong::Value(text, e) => {
+            if !text.is_empty() {
+                tool.complain(format_args!("{}", ours(text)));
+            }
+            e.0
+        }
+    }
+}
+
+fn names(paths: Vec<PathBuf>, null: bool, list: Option<&OsStr>) -> Result<Names, Wrong> {
+    let end = if null { 0 } else { b'\n' };
+    match (list, &paths[..]) {
+        (Some(_), [_, ..]) => {
+            Err(Wrong::Call("lfs migrate migrate: files are either listed or given as operands".to_owned()))
+        }
+        (Some(list), []) if list == "-" => Ok(Names::List(Box::new(io::BufReader::new(io::stdin())), end)),
+        (Some(list), []) => {
+            let open = std::fs::File::open(list).map_err(|e| {
+                let e = Errno::from(e);
+                Wrong::Value(format!("lfs migrate: cannot open '{}': {e}", list.display()), e)
+            })?;
+            Ok(Names::List(Box::new(io::BufReader::new(open)), end))
+        }
+        (None, []) if null => Ok(Names::List(Box::new(io::BufReader::new(io::stdin())), 0)),
+        (None, []) => Err(Wrong::Call("lfs migrate migrate: FILE must be specified".to_owned())),
+        (None, _) => Ok(Names::Operands(paths)),
+    }
+}
+
+impl Names {
+    /// Calls `f` with each.
+    fn each(self, mut f: impl FnMut(&Path)) -> io::Result<()> {
+        let (mut list, end) = match self {
+            Names::Operands(paths) => {
+                paths.iter().for_each(|path| f(path));
+                return Ok(());
+            }
+            Names::List(list, end) => (list, end),
+        };
+        loop {
+            let mut name = Vec::new();
+            (&mut list).take(NAME_BYTES_MAX).read_until(end, &mut name)?;
+            match name.last() {
+                None => return Ok(()),
+                Some(last) if *last == end => drop(name.pop()),
+                Some(_) if name.len() as u64 == NAME_BYTES_MAX => return Err(io::ErrorKind::InvalidFilename.into()),
+                Some(_) => {}
+            }
+            if !name.is_empty() {
+                f(Path::new(&OsString::from_vec(name)));
+            }
+        }
+    }
+}
+
+/// One file. What went wrong was told.
+fn migrate(tool: &mut Tool, path: &Path, job: &Job) -> Result<()> {
+    let mut how = How { layout: job.layout.clone(), ..job.how.clone() };
+    if how.layout.is_none() {
+        how.layout = asked_again(tool, path).inspect_err(|e| {
+            let path = path.display();
+            tool.complain(format_args!("lfs migrate: can't create composite layout from file {path}: {e}"));
+        })?;
+    }
+    let mut progress = Progress::begin(path, job.stats);
+    let done = tool.fs.migrate(path, &how, &mut |copied, total| progress.note(copied, total));
+    progress.end();
+    match done {
+        Ok(()) => {
+            if job.verbose {
+                tool.print_bytes(path.as_os_str().as_encoded_bytes());
+                tool.print(format_args!("\n"));
+            }
+            if job.stats {
+                tool.print(format_args!("{}:\n{}\n", path.display(), progress.line()));
+            }
+            Ok(())
+        }
+        Err(failed) => {
+            tool.complain(format_args!("error: lfs migrate: {}: {}: {}", path.display(), failed.what, failed.errno));
+            Err(failed.errno)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

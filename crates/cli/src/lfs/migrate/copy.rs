@@ -1,0 +1,248 @@
+//! The copy of a file's bytes to a nameless file, and the exchange of the objects, by system calls on the mount.
+//!
+//! Invariants:
+//! * the file takes the copy's objects only if nobody has written to it since before the copy began, which the servers check
+//!   ([`ioctl::MIGRATE_BEGIN`], [`ioctl::MIGRATE_END`]); else the copy is made anew;
+//! * the copy is durable before that;
+//! * holes stay holes, and the length is the same. Owner, mode, times and names are the file's own and stay.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    io,
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    fs::{Mode, OFlags, XattrFlags, fgetxattr, fsetxattr, fstat, fsync, ftruncate, open},
+    io::{Errno as Os, pread, pwrite},
+    ioctl::{NoArg, Setter, Updater, ioctl as call},
+};
+use sheen_wire::{
+    Errno, Fid, control,
+    ioctl::{self, MigrateEnd, MigrateSeek},
+};
+
+use super::super::fs::{not_sheen, parent_of};
+
+/// Bytes copied at once.
+const CHUNK_BYTES: usize = 4 << 20;
+/// Times that a copy is made because somebody wrote meanwhile.
+const TRIES: u32 = 5;
+/// Pause before the second; each further one is twice as long.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How a file is migrated.
+#[derive(Clone, Debug)]
+pub struct How {
+    /// What is wanted, as `lustre.lov` takes it; `None`: the defaults.
+    pub layout: Option<Vec<u8>>,
+    /// Writers wait.
+    pub block: bool,
+    /// Past the kernel's page cache.
+    pub direct: bool,
+    /// What was written is read again and compared with what was read.
+    pub checksum: bool,
+    /// Bytes a second at most.
+    pub bandwidth: Option<u64>,
+}
+
+impl Default for How {
+    fn default() -> How {
+        How { layout: None, block: false, direct: true, checksum: false, bandwidth: None }
+    }
+}
+
+/// What could not be done, and why.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// In Lustre's words, such as `cannot open source file`.
+    pub what: &'static str,
+    /// Why.
+    pub errno: Errno,
+}
+
+type Done<T> = Result<T, Failure>;
+
+fn failed<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> Failure {
+    move |e| Failure { what, errno: Errno::from(e.into()) }
+}
+
+/// Migrates a file; tells how many bytes of how many are copied.
+///
+/// # Errors
+/// EBUSY: somebody wrote to it, again and again. Else what the system calls say.
+pub fn run(path: &Path, how: &How, progress: &mut dyn FnMut(u64, u64)) -> Done<()> {
+    let direct = if how.direct { OFlags::DIRECT } else { OFlags::empty() };
+    let source = open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY | direct, Mode::empty())
+        .map_err(failed("cannot open source file"))?;
+    let path = std::fs::canonicalize(path).map_err(failed("cannot open source file"))?;
+    let fid = fid_of(&source).map_err(|errno| Failure { what: "cannot open source file", errno })?;
+    let volatile = nameless(&path, how)?;
+    let copy = Copy {
+        source,
+        fid: fid_of(&volatile).map_err(|errno| Failure { what: "cannot get the volatile file's FID", errno })?,
+        volatile,
+        how,
+    };
+    // A group that nobody else is in.
+    let group = if how.block { fid.seq ^ u64::from(fid.oid) << 32 | 1 << 62 } else { 0 };
+    if group != 0 {
+        copy.group_lock(group).map_err(failed("cannot get group lock"))?;
+    }
+    let mut pause = PAUSE;
+    for left in (0..TRIES).rev() {
+        let sums = copy.bytes(progress)?;
+        if how.checksum {
+            copy.compare(&sums)?;
+        }
+        match copy.end(group) {
+            Err(Os::BUSY) if left > 0 => {
+                std::thread::sleep(pause);
+                pause *= 2;
+                ftruncate(&copy.volatile, 0).map_err(failed("cannot copy"))?;
+            }
+            done => return done.map_err(failed("cannot swap layout")),
+        }
+    }
+    Ok(())
+}
+
+/// The nameless file that gets the bytes.
+fn nameless(path: &Path, how: &How) -> Done<OwnedFd> {
+    let what = "cannot create volatile file";
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = open(parent_of(path), flags, Mode::RUSR | Mode::WUSR).map_err(failed(what))?;
+    if let Some(layout) = &how.layout {
+        fsetxattr(&file, "lustre.lov", layout, XattrFlags::REPLACE).map_err(failed(what))?;
+    }
+    Ok(file)
+}
+
+fn fid_of(file: &OwnedFd) -> Result<Fid, Errno> {
+    let mut text = [0; 64];
+    let len = fgetxattr(file, control::FID, &mut text[..]).map_err(|e| not_sheen(Errno(e.raw_os_error())))?;
+    std::str::from_utf8(&text[..len]).ok().and_then(|t| t.trim_end().parse().ok()).ok_or(Errno::ENOTTY)
+}
+
+struct Copy<'a> {
+    source: OwnedFd,
+    volatile: OwnedFd,
+    /// Of the nameless file.
+    fid: Fid,
+    how: &'a How,
+}
+
+/// A piece of the file, and what its bytes hash to.
+type Sum = (u64, usize, u64);
+
+impl Copy<'_> {
+    fn group_lock(&self, group: u64) -> Result<(), Os> {
+        // SAFETY: the number says that its argument is read and how large it is, which is the size of a `u64`.
+        unsafe { call(&self.source, Setter::<{ ioctl::GROUP_LOCK }, u64>::new(group)) }
+    }
+
+    /// Where the next data, or hole, is.
+    fn seek(&self, offset: u64, hole: bool) -> Result<u64, Os> {
+        let mut seek = MigrateSeek { offset, hole: hole.into() };
+        // SAFETY: the number says that its argument is read and written and how large it is, which is the size of `MigrateSeek`.
+        let ask = unsafe { Updater::<{ ioctl::MIGRATE_SEEK }, MigrateSeek>::new(&mut seek) };
+        // SAFETY: as above.
+        unsafe { call(&self.source, ask) }?;
+        Ok(seek.offset)
+    }
+
+    /// Copies all, and makes it durable.
+    fn bytes(&self, progress: &mut dyn FnMut(u64, u64)) -> Done<Vec<Sum>> {
+        // SAFETY: the number says that there is no argument.
+        unsafe { call(&self.source, NoArg::<{ ioctl::MIGRATE_BEGIN }>::new()) }.map_err(failed("cannot begin"))?;
+        let total = fstat(&self.source).map_err(failed("cannot stat"))?.st_size as u64;
+        let (mut sums, mut buffer, mut at, mut moved) = (Vec::new(), vec![0; CHUNK_BYTES], 0, 0u64);
+        let began = Instant::now();
+        progress(0, total);
+        while at < total {
+            let data = match self.seek(at, false) {
+                Ok(data) => data.min(total),
+                Err(Os::NXIO) => break,
+                Err(e) => return Err(failed("cannot read")(e)),
+            };
+            let hole = self.seek(data, true).map_or(total, |hole| hole.min(total));
+            at = data;
+            while at < hole {
+                let len = buffer.len().min((hole - at) as usize);
+                let got = pread(&self.source, &mut buffer[..len], at).map_err(failed("cannot read"))?;
+                if got == 0 {
+                    break; // it was cut meanwhile, which the servers will say
+                }
+                write_all(&self.volatile, &buffer[..got], at)?;
+                if self.how.checksum {
+                    sums.push((at, got, hash(&buffer[..got])));
+                }
+                at += got as u64;
+                moved += got as u64;
+                progress(at, total);
+                self.slow_down(moved, began);
+            }
+            if at < hole {
+                break;
+            }
+        }
+        ftruncate(&self.volatile, total).map_err(failed("cannot copy"))?;
+        fsync(&self.volatile).map_err(failed("cannot sync"))?;
+        progress(total, total);
+        Ok(sums)
+    }
+
+    /// Waits, where it went faster than it may.
+    fn slow_down(&self, moved: u64, began: Instant) {
+        if let Some(bandwidth) = self.how.bandwidth {
+            let due = Duration::from_secs_f64(moved as f64 / bandwidth as f64);
+            std::thread::sleep(due.saturating_sub(began.elapsed()));
+        }
+    }
+
+    /// Reads the copy again.
+    fn compare(&self, sums: &[Sum]) -> Done<()> {
+        let mut buffer = vec![0; CHUNK_BYTES];
+        for &(at, len, sum) in sums {
+            let mut got = 0;
+            while got < len {
+                match pread(&self.volatile, &mut buffer[got..len], at + got as u64).map_err(failed("cannot verify"))? {
+                    0 => break,
+                    more => got += more,
+                }
+            }
+            if hash(&buffer[..got]) != sum {
+                return Err(Failure { what: "the copy differs from the file", errno: Errno::EIO });
+            }
+        }
+        Ok(())
+    }
+
+    /// The file takes over the copy's objects.
+    fn end(&self, group: u64) -> Result<(), Os> {
+        let Fid { seq, oid, ver } = self.fid;
+        let end = MigrateEnd { seq, oid, ver, group };
+        // SAFETY: the number says that its argument is read and how large it is, which is the size of `MigrateEnd`.
+        unsafe { call(&self.source, Setter::<{ ioctl::MIGRATE_END }, MigrateEnd>::new(end)) }
+    }
+}
+
+fn write_all(file: impl AsFd, mut bytes: &[u8], mut at: u64) -> Done<()> {
+    while !bytes.is_empty() {
+        let written = pwrite(&file, bytes, at).map_err(failed("cannot write"))?;
+        if written == 0 {
+            return Err(Failure { what: "cannot write", errno: Errno::EIO });
+        }
+        bytes = &bytes[written..];
+        at += written as u64;
+    }
+    Ok(())
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
+}

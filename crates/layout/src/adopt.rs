@@ -1,0 +1,40 @@
+//! A layout that goes over to another file: migration gives a file the objects of a nameless one.
+
+use sheen_wire::Fid;
+
+use crate::{Layout, LayoutError, layout::Component};
+
+impl Layout {
+    /// The same objects as the layout of `file`, as its layout number `generation` (see [`Layout::generation`]).
+    ///
+    /// # Errors
+    /// ERANGE: a plain layout has no such generation.
+    pub fn adopted(&self, file: Fid, generation: u32) -> Result<Layout, LayoutError> {
+        let mut components: Vec<Component> = self.components().to_vec();
+        components.iter_mut().for_each(|c| c.fid = file);
+        let mut composite = self.composite().cloned();
+        match (&mut composite, &mut components[..]) {
+            (Some(composite), _) => composite.layout_gen = generation,
+            (None, [only]) => only.layout_gen = u16::try_from(generation).map_err(|_| LayoutError::TooLarge(0))?,
+            (None, _) => return Err(LayoutError::NotComposite),
+        }
+        Ok(Layout::assemble(composite, components))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Stripe;
+
+    #[test]
+    fn the_objects_stay_and_file_and_generation_change() {
+        let (one, other) = (Fid::new(0x2_0000_0401, 1), Fid::new(0x2_0000_0401, 2));
+        let stripes: Vec<_> = (0..3).map(|ost| Stripe { object: Fid::new(9, ost + 1), ost }).collect();
+        let layout = Layout::new(one, 1 << 20, None, stripes.clone()).unwrap();
+        let adopted = layout.adopted(other, 7).unwrap();
+        assert_eq!((adopted.fid(), adopted.generation(), adopted.stripes()), (other, 7, &stripes[..]));
+        assert_eq!(Layout::decode(&adopted.encode()).unwrap(), adopted);
+        assert!(layout.adopted(other, 1 << 16).is_err());
+    }
+}

@@ -1,0 +1,109 @@
+//! A file takes over the objects of a nameless one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+
+mod common;
+
+use common::*;
+use sheen_layout::{Asked, Count, Layout, Spec};
+use sheen_wire::{
+    Cred, Errno, Fid, Result, Time,
+    fid::ROOT,
+    ldlm::bits::LAYOUT,
+    mds::{Request, flags, xattr::REPLACE},
+};
+
+const ME: Cred = Cred::ROOT;
+const LOV: &str = "lustre.lov";
+const NEVER: Time = Time { sec: 0, nsec: 0 };
+const DOOMSDAY: Time = Time { sec: i64::MAX, nsec: 0 };
+
+fn layout(fs: &mut Fs, fid: Fid) -> Layout {
+    Layout::decode(&fs.layout(fid).expect("it has a layout")).unwrap()
+}
+
+fn objects(fs: &mut Fs, fid: Fid) -> Vec<Fid> {
+    layout(fs, fid).stripes().iter().map(|s| s.object).collect()
+}
+
+fn nameless(fs: &mut Fs, cred: &Cred) -> (Fid, u64) {
+    let fid = fs.fid();
+    let request = |cred| Request::TmpFile { cred, parent: ROOT, fid, flags: flags::RDWR, mode: 0o600, umask: 0 };
+    fs.opened(request(cred.clone())).unwrap()
+}
+
+fn request(cred: &Cred, fid: Fid, from: Fid, objects: &[Fid], mtime: Time) -> Request {
+    let versions = objects.iter().map(|object| (*object, 1)).collect();
+    Request::TakeLayout { cred: cred.clone(), fid, from, versions, group: None, mtime }
+}
+
+fn take(fs: &mut Fs, cred: &Cred, fid: Fid, from: Fid) -> Result<()> {
+    let had = objects(fs, fid);
+    fs.call(request(cred, fid, from, &had, NEVER)).map(drop)
+}
+
+#[test]
+fn the_objects_are_those_of_the_copy_and_the_former_ones_go() {
+    let mut fs = Fs::new();
+    fs.chmod(&ME, ROOT, 0o777).unwrap();
+    let f = fs.touch(&ME, ROOT, "f", 0o644).unwrap();
+    let (t, handle) = nameless(&mut fs, &ME);
+    let asked = Asked::Plain(Spec { count: Count::from_number(3).unwrap(), ..Spec::default() });
+    let first = objects(&mut fs, t);
+    fs.set(&ME, t, LOV, &asked.encode(), REPLACE).unwrap();
+    let (had, has, before) = (objects(&mut fs, f), objects(&mut fs, t), fs.attr(f));
+    assert!(has.len() == 3 && has.iter().all(|object| !first.contains(object)));
+    assert_eq!(fs.ns.leaving(&request(&ME, f, t, &had, NEVER)).unwrap().len(), had.len());
+    let done = fs.execute(&request(&ME, f, t, &had, DOOMSDAY)).unwrap();
+    assert!(done.touched.iter().any(|(fid, bits)| *fid == f && bits & LAYOUT != 0), "others hear of it");
+    let now = layout(&mut fs, f);
+    assert_eq!((objects(&mut fs, f), now.fid()), (has, f));
+    assert!(now.generation() > 1, "above what anybody knew of both files");
+    assert_eq!(fs.layout(t), None);
+    let after = fs.attr(f);
+    assert!(after.mtime >= before.mtime && after.mtime <= after.ctime, "no time of the future");
+    fs.close((t, handle)).unwrap();
+    fs.commit();
+    let gone: Vec<Fid> =
+        fs.ns.destroys(0, 100).unwrap().into_iter().flat_map(|d| d.objects).map(|(_, object)| object).collect();
+    assert_eq!(gone, [first, had].concat(), "and nothing else");
+    // It is durable as one change.
+    let mut fs = fs.crash();
+    assert_eq!(layout(&mut fs, f), now);
+    fs.check();
+}
+
+#[test]
+fn who_may_not_is_refused_and_nothing_changes() {
+    let mut fs = Fs::new();
+    fs.chmod(&ME, ROOT, 0o777).unwrap();
+    let (me, other) = (user(1), user(2));
+    let f = fs.touch(&me, ROOT, "f", 0o644).unwrap();
+    let named = fs.touch(&me, ROOT, "named", 0o644).unwrap();
+    let dir = fs.mkdir(&me, ROOT, "dir", 0o777).unwrap();
+    let ((mine, _), (theirs, _)) = (nameless(&mut fs, &me), nameless(&mut fs, &other));
+    let had = objects(&mut fs, f);
+    assert_eq!(take(&mut fs, &other, f, theirs), Err(Errno::EACCES));
+    assert_eq!(take(&mut fs, &me, f, theirs), Err(Errno::EINVAL));
+    assert_eq!(take(&mut fs, &me, f, named), Err(Errno::EINVAL));
+    assert_eq!(take(&mut fs, &me, f, f), Err(Errno::EINVAL));
+    assert_eq!(fs.call(request(&me, dir, mine, &[], NEVER)).map(drop), Err(Errno::EINVAL));
+    assert_eq!(fs.call(request(&me, f, mine, &[], NEVER)).map(drop), Err(Errno::EBUSY), "not all was closed");
+    assert_eq!(fs.call(request(&me, f, mine, &[had[0], Fid::new(9, 9)], NEVER)).map(drop), Err(Errno::EBUSY));
+    assert_eq!(objects(&mut fs, f), had);
+    take(&mut fs, &me, f, mine).unwrap();
+    assert_eq!(take(&mut fs, &me, f, mine), Err(Errno::EINVAL), "it has nothing any more");
+}
+
+#[test]
+fn privilege_goes_with_bytes_that_another_one_chose() {
+    let mut fs = Fs::new();
+    fs.chmod(&ME, ROOT, 0o777).unwrap();
+    let (owner, other) = (user(1), user(2));
+    let f = fs.touch(&owner, ROOT, "f", 0o777).unwrap();
+    for (who, left) in [(&owner, 0o6777), (&ME, 0o6777), (&other, 0o777)] {
+        fs.chmod(&ME, f, 0o6777).unwrap();
+        let (t, _) = nameless(&mut fs, who);
+        take(&mut fs, who, f, t).unwrap();
+        assert_eq!(fs.attr(f).perm, left, "{}", who.uid);
+    }
+}

@@ -1,0 +1,211 @@
+//! Close: a file has left its objects, and nobody may use them any more ([`Errno::MOVED`]).
+//!
+//! Clients keep a layout without a lock, and an object that is not there reads as empty. So whoever comes with an old layout, however late,
+//! must be told that the file's bytes are elsewhere: a closed object leaves an empty marker in `DIR/C`, which outlives the object.
+//!
+//! Invariants:
+//! * a marker is durable before `Close` is answered;
+//! * what is done to an object under the OST's own lock looks for a marker before, what is done without looks after: then it was done
+//!   before the object was closed;
+//! * markers stay for [`CLOSED_KEPT`], and as long as the object is there. A client trusts a layout for a small part of that time (the
+//!   client's `LAYOUT_TRUST`);
+//! * there are at most [`CLOSED_MAX`].
+
+use std::{
+    collections::VecDeque,
+    io,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+    time::Duration,
+};
+
+use parking_lot::RwLock;
+use rustc_hash::FxHashSet;
+use sheen_objects::name;
+use sheen_rt::{Disk, OpenOptions, Rt};
+use sheen_wire::{Errno, Fid, Result, Time};
+
+use super::Store;
+
+/// Where markers lie in the OST's directory.
+const MARKERS: &str = "C";
+/// How long an object that was closed and destroyed is remembered.
+pub const CLOSED_KEPT: Duration = Duration::from_secs(24 * 3600);
+/// Most closed objects: some 64 MiB of memory. Beyond that nothing is closed before others are forgotten.
+pub const CLOSED_MAX: usize = 1 << 20;
+/// Old markers that are looked at when an object is closed.
+const EXPIRE_AT_ONCE: usize = 16;
+
+/// The closed objects of an OST.
+pub struct Closed {
+    disk: Disk,
+    dir: PathBuf,
+    /// How many there are: nearly always none.
+    count: AtomicUsize,
+    state: RwLock<State>,
+}
+
+#[derive(Default)]
+struct State {
+    objects: FxHashSet<Fid>,
+    /// When they were closed, about oldest first; perhaps with some that are open again.
+    by_age: VecDeque<(Time, Fid)>,
+}
+
+impl Closed {
+    /// Those of an OST's directory.
+    pub fn open(rt: &Rt, ost: &Path) -> io::Result<Closed> {
+        let (disk, dir) = (rt.disk(), ost.join(MARKERS));
+        let mut found = Vec::new();
+        match disk.read_dir(&dir) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
+            Ok(entries) => {
+                for object in entries.iter().filter_map(|e| parse(e.name.to_str()?)) {
+                    found.push((disk.metadata(dir.join(marker(object)))?.mtime, object));
+                }
+            }
+        }
+        found.sort_unstable();
+        let objects: FxHashSet<Fid> = found.iter().map(|(_, object)| *object).collect();
+        let count = AtomicUsize::new(objects.len());
+        Ok(Closed { disk, dir, count, state: RwLock::new(State { objects, by_age: found.into() }) })
+    }
+
+    fn has(&self, object: Fid) -> bool {
+        self.count.load(SeqCst) > 0 && self.state.read().objects.contains(&object)
+    }
+
+    fn insert(&self, object: Fid, now: Time) -> Result<()> {
+        let mut state = self.state.write();
+        if state.objects.len() >= CLOSED_MAX {
+            return Err(Errno::EBUSY);
+        }
+        let path = self.dir.join(marker(object));
+        let made = match self.disk.open(&path, OpenOptions::CREATE) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                self.disk.create_dir_all(&self.dir)?;
+                self.disk.open(&path, OpenOptions::CREATE)
+            }
+            made => made,
+        };
+        made?.set_mtime(now)?;
+        state.objects.insert(object);
+        state.by_age.push_back((now, object));
+        self.count.store(state.objects.len(), SeqCst);
+        Ok(())
+    }
+
+    fn remove(&self, object: Fid) -> Result<()> {
+        let mut state = self.state.write();
+        if state.objects.contains(&object) {
+            match self.disk.remove_file(self.dir.join(marker(object))) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e.into()),
+                _ => {}
+            }
+            state.objects.remove(&object);
+            self.count.store(state.objects.len(), SeqCst);
+        }
+        Ok(())
+    }
+
+    /// The oldest ones, if they are old enough to be forgotten.
+    fn old(&self, now: Time) -> Vec<Fid> {
+        let mut state = self.state.write();
+        let before = now.sec.saturating_sub(CLOSED_KEPT.as_secs() as i64);
+        let mut old = Vec::new();
+        while old.len() < EXPIRE_AT_ONCE
+            && let Some((_, object)) = state.by_age.pop_front_if(|(at, _)| at.sec < before)
+        {
+            old.push(object);
+        }
+        old
+    }
+
+    /// To be looked at again later.
+    fn keep(&self, object: Fid, now: Time) {
+        self.state.write().by_age.push_back((now, object));
+    }
+}
+
+fn marker(object: Fid) -> String {
+    format!("{:x}:{:x}", object.seq, object.oid)
+}
+
+fn parse(name: &str) -> Option<Fid> {
+    let (seq, oid) = name.split_once(':')?;
+    let object = Fid::new(u64::from_str_radix(seq, 16).ok()?, u32::from_str_radix(oid, 16).ok()?);
+    (name::valid(object) && marker(object) == name).then_some(object)
+}
+
+impl Store {
+    /// Whether these objects may be used.
+    ///
+    /// # Errors
+    /// MOVED: one is closed.
+    pub(crate) fn check_open(&self, objects: impl IntoIterator<Item = Fid>) -> Result<()> {
+        if self.closed.count.load(SeqCst) > 0 && objects.into_iter().any(|object| self.closed.has(object)) {
+            return Err(Errno::MOVED);
+        }
+        Ok(())
+    }
+
+    /// The data version of an object; 0 where there is none.
+    ///
+    /// # Errors
+    /// MOVED. What the local file system says.
+    pub fn version(&self, object: Fid) -> Result<u64> {
+        let version = self.files.version(object)?;
+        self.check_open([object])?;
+        Ok(version)
+    }
+
+    /// Closes an object that nobody uses at the moment, if its version is still this one. Durable after [`Store::settle_closed`].
+    ///
+    /// # Errors
+    /// EBUSY: it is another one, or too many objects are closed. MOVED: it is closed already. What the local file system says.
+    pub fn close_object(&self, object: Fid, version: u64) -> Result<()> {
+        if self.version(object)? != version {
+            return Err(Errno::EBUSY);
+        }
+        self.forget_old()?;
+        self.closed.insert(object, self.rt.wall())
+    }
+
+    /// Makes what was closed so far durable.
+    ///
+    /// # Errors
+    /// What the local file system says.
+    pub async fn settle_closed(&self) -> Result<()> {
+        self.closed.disk.sync_dir(&self.closed.dir).await?;
+        if let Some(ost) = self.closed.dir.parent() {
+            self.closed.disk.sync_dir(ost).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets objects be used again.
+    ///
+    /// # Errors
+    /// What the local file system says; some may be open then.
+    pub fn reopen(&self, objects: &[Fid]) -> Result<()> {
+        objects.iter().try_for_each(|&object| self.closed.remove(object))
+    }
+
+    /// Objects that are closed at the moment, those that are destroyed included.
+    pub fn closed_count(&self) -> usize {
+        self.closed.count.load(SeqCst)
+    }
+
+    /// Forgets objects that were closed and destroyed long ago.
+    fn forget_old(&self) -> Result<()> {
+        let now = self.rt.wall();
+        for object in self.closed.old(now) {
+            match self.files.metadata(object)? {
+                Some(_) => self.closed.keep(object, now),
+                None => self.closed.remove(object)?,
+            }
+        }
+        Ok(())
+    }
+}

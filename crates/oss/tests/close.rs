@@ -1,0 +1,162 @@
+//! What an OST does with objects that a file leaves.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "a test")]
+
+mod common;
+
+use common::{OBJECT, Process, caller::*, part};
+use sheen_wire::{
+    Errno, Fid,
+    ldlm::{Cookie, Enqueue, Enqueued, Mode, Resource},
+    ost::{Allocate, Grant, ObjectAttr, Part, Reply, Request, Seek},
+};
+
+const OTHER: Fid = Fid::new(OBJECT.seq, OBJECT.oid + 1);
+
+fn versions(client: &Caller<'_>) -> Vec<(Fid, u64)> {
+    match client.call(Request::Versions { objects: vec![OBJECT, OTHER] }) {
+        Reply::Versions(versions) => [OBJECT, OTHER].into_iter().zip(versions).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn pw(object: Fid) -> Enqueue {
+    Enqueue::new(Resource::extent(object), Mode::Pw, ALL, Cookie(7_000_001))
+}
+
+fn close(client: &Caller<'_>, objects: &[(Fid, u64)]) -> Result<(), Errno> {
+    let request = Request::Close { objects: objects.to_vec(), group: None };
+    client.end(client.begin(request, bytes::Bytes::new())).map(drop)
+}
+
+fn fails(client: &Caller<'_>, request: Request, data: &'static [u8]) -> Option<Errno> {
+    client.end(client.begin(request, bytes::Bytes::from_static(data))).err()
+}
+
+#[test]
+fn a_version_is_another_one_after_every_change_and_no_other() {
+    let process = Process::new();
+    let ost = process.start(Some(0)).unwrap();
+    let client = Caller::local(&process, &ost, "c");
+    assert_eq!(versions(&client)[0].1, 0, "never written");
+    client.write(OBJECT, 0, b"some bytes");
+    let mut last = versions(&client)[0].1;
+    assert_ne!(last, 0);
+    client.read(OBJECT);
+    client.call(Request::Attrs { objects: vec![OBJECT] });
+    client.call(Request::Truncate { objects: vec![(OTHER, 7)] });
+    assert_eq!(versions(&client)[0].1, last, "reads, and what is done to others, are no change");
+    for change in [
+        Request::Truncate { objects: vec![(OBJECT, 3)] },
+        Request::Truncate { objects: vec![(OBJECT, 30)] },
+        Request::Allocate { mode: Allocate::Reserve { keep_size: false }, runs: vec![(OBJECT, 0, 8192)] },
+    ] {
+        client.call(change.clone());
+        let now = versions(&client)[0].1;
+        assert_ne!(now, last, "{change:?}");
+        last = now;
+    }
+    client.write(OBJECT, 1, b"m");
+    assert_ne!(versions(&client)[0].1, last);
+}
+
+#[test]
+fn nobody_uses_a_closed_object_until_it_is_open_again() {
+    let process = Process::new();
+    let ost = process.start(Some(0)).unwrap();
+    let client = Caller::local(&process, &ost, "c");
+    client.write(OBJECT, 0, b"bytes");
+    let known = versions(&client);
+    assert_eq!(close(&client, &known), Ok(()));
+    let whole = vec![Part { object: OBJECT, ..part(0, 100) }];
+    let write = Request::Write { parts: vec![part(0, 1)], sync: false, mtime: None, grant: Grant::default() };
+    for (request, data) in [
+        (Request::Read { parts: whole }, &b""[..]),
+        (write, b"x"),
+        (Request::Attrs { objects: vec![OBJECT] }, b""),
+        (Request::Truncate { objects: vec![(OBJECT, 0)] }, b""),
+        (Request::Allocate { mode: Allocate::PunchHole, runs: vec![(OBJECT, 0, 4096)] }, b""),
+        (Request::Seek { object: OBJECT, offset: 0, what: Seek::Data }, b""),
+        (Request::Sync { objects: vec![OBJECT] }, b""),
+        (Request::Versions { objects: vec![OBJECT] }, b""),
+        (Request::Enqueue { locks: vec![pr(OBJECT, ALL)], want: 0 }, b""),
+        // Never written, and closed all the same.
+        (Request::Read { parts: vec![Part { object: OTHER, ..part(0, 100) }] }, b""),
+    ] {
+        assert_eq!(fails(&client, request.clone(), data), Some(Errno::MOVED), "{request:?}");
+    }
+    assert_eq!(ost.store().closed_count(), 2);
+    client.call(Request::Reopen { objects: vec![OBJECT, OTHER] });
+    assert_eq!(&client.read(OBJECT)[..], b"bytes");
+    assert_eq!(versions(&client), known, "it was not changed");
+    client.write(OBJECT, 0, b"B");
+    assert_eq!(ost.store().closed_count(), 0);
+}
+
+#[test]
+fn an_object_that_was_written_meanwhile_is_not_closed_nor_any_other() {
+    let process = Process::new();
+    let ost = process.start(Some(0)).unwrap();
+    let client = Caller::local(&process, &ost, "c");
+    client.write(OBJECT, 0, b"bytes");
+    for changed in [OBJECT, OTHER] {
+        let known = versions(&client);
+        client.write(changed, 0, b"again");
+        assert_eq!(close(&client, &known), Err(Errno::EBUSY));
+        assert_eq!(ost.store().closed_count(), 0);
+        client.write(OBJECT, 0, b"fine");
+        client.write(OTHER, 0, b"fine");
+    }
+}
+
+#[test]
+fn a_closed_object_stays_closed_after_a_restart_and_its_end() {
+    let process = Process::new();
+    let ost = process.start(Some(0)).unwrap();
+    let client = Caller::local(&process, &ost, "c");
+    client.write(OBJECT, 0, b"bytes");
+    assert_eq!(close(&client, &versions(&client)), Ok(()));
+    client.call(Request::Destroy { objects: vec![OBJECT] });
+    let read = || Request::Read { parts: vec![part(0, 100)] };
+    assert_eq!(fails(&client, read(), b""), Some(Errno::MOVED), "and not empty");
+    process.runtime.block_on(ost.stop());
+    let ost = process.start(Some(0)).unwrap();
+    let client = Caller::local(&process, &ost, "d");
+    assert_eq!(fails(&client, read(), b""), Some(Errno::MOVED), "and not empty");
+    assert_eq!(ost.store().closed_count(), 2);
+}
+
+#[test]
+fn what_is_in_caches_is_written_before_and_counts() {
+    let process = Process::new();
+    let ost = process.start(Some(0)).unwrap();
+    let (holder, mover) = (Caller::local(&process, &ost, "h"), Caller::local(&process, &ost, "m"));
+    holder.write(OBJECT, 0, b"bytes");
+    let [(answer, _)] = holder.enqueue(vec![pw(OBJECT)])[..] else { panic!("one answer") };
+    let Enqueued::Granted { id, .. } = answer else { panic!("{answer:?}") };
+    // The versions wait for what is kept, the close for the lock; and it is not asked back as one of an object that is going to be removed.
+    let asking = mover.begin(Request::Versions { objects: vec![OBJECT, OTHER] }, bytes::Bytes::new());
+    assert_eq!(holder.asked(), id);
+    holder.write(OBJECT, 0, b"dirty");
+    holder.cancel(id);
+    let Reply::Versions(known) = mover.end(asking).unwrap() else { panic!("versions") };
+    let known: Vec<_> = [OBJECT, OTHER].into_iter().zip(known).collect();
+    assert_eq!(&mover.read(OBJECT)[..], b"dirty");
+    let [(answer, _)] = holder.enqueue(vec![pw(OBJECT)])[..] else { panic!("one answer") };
+    let Enqueued::Granted { id, .. } = answer else { panic!("{answer:?}") };
+    let closing = mover.begin(Request::Close { objects: known.clone(), group: None }, bytes::Bytes::new());
+    let (asked, mode) = holder.asked_for();
+    assert_eq!((asked, mode), (id, Mode::Pw));
+    holder.write(OBJECT, 0, b"later");
+    holder.cancel(id);
+    assert_eq!(mover.end(closing).err(), Some(Errno::EBUSY), "what was kept was written first");
+    let (id, attr) = holder.keep(OBJECT);
+    assert_eq!(attr, ObjectAttr { size: 5, ..attr });
+    let closing = mover.begin(Request::Close { objects: versions(&mover), group: None }, bytes::Bytes::new());
+    assert_eq!(holder.asked(), id);
+    // Who comes while it waits hears of it.
+    let late = mover.begin(Request::Enqueue { locks: vec![pr(OBJECT, ALL)], want: 0 }, bytes::Bytes::new());
+    holder.cancel(id);
+    assert_eq!(mover.end(closing).err(), None);
+    assert_eq!(mover.end(late).err(), Some(Errno::MOVED));
+}

@@ -1,0 +1,478 @@
+//! `lfs migrate`: files go to other objects while programs on this and other mounts use them, and nobody notices.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    os::unix::fs::{FileExt, MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
+    thread,
+    time::{Duration, Instant},
+};
+
+use sheen_layout::Layout;
+use sheen_tests::{
+    Ran, can_mount,
+    cluster::{Cluster, bash},
+    mounts::{Two, TwoMounts},
+    noise,
+    posix::Map,
+    run_within, sheen,
+};
+
+const LIMIT: Duration = Duration::from_secs(120);
+const M: usize = 1 << 20;
+/// What files are migrated to in turn.
+const LAYOUTS: [&str; 5] = ["-c 1 -S 64K", "-c 4 -S 128K", "-E 1M -c 1 -E -1 -c 2", "-C 8 -S 64K", "-c 2 -S 1M"];
+
+fn two(name: &str) -> Option<(TwoMounts, Two)> {
+    if !can_mount() {
+        println!("skipped: /dev/fuse cannot be opened here");
+        return None;
+    }
+    let two = TwoMounts::up(LIMIT);
+    let at = two.dir(name);
+    Some((two, at))
+}
+
+macro_rules! two {
+    () => {
+        match two("d") {
+            Some(two) => two,
+            None => return,
+        }
+    };
+}
+
+fn migrate(options: &str, path: &Path) -> Ran {
+    let mut command = Command::new(sheen());
+    command.args(["lfs", "migrate"]).args(options.split_whitespace()).arg(path);
+    run_within(command, Duration::from_secs(60))
+}
+
+fn layout(path: &Path) -> Layout {
+    let mut value = vec![0; 65536];
+    let n = rustix::fs::getxattr(path, "lustre.lov", &mut value).unwrap();
+    Layout::decode(&value[..n]).unwrap()
+}
+
+fn objects(path: &Path) -> Vec<(u32, u32)> {
+    layout(path).stripes().iter().map(|s| (s.ost, s.object.oid)).collect()
+}
+
+fn rw(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
+}
+
+#[test]
+fn a_file_keeps_all_but_its_objects() {
+    let (_two, at) = two!();
+    let (data, path) = (noise(1, 5 * M + 4321), at.a("f"));
+    fs::write(&path, &data).unwrap();
+    fs::hard_link(&path, at.a("other")).unwrap();
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+    bash(&at.a, "touch -d '2021-02-03 04:05:06.789' f && setfattr -n user.k -v v f").ok();
+    let stat = |path: &Path| {
+        let m = fs::metadata(path).unwrap();
+        (m.ino(), m.mode(), m.nlink(), m.uid(), m.gid(), m.len(), m.mtime(), m.mtime_nsec())
+    };
+    let before = [stat(&path), stat(&at.b("f"))];
+    assert_eq!(before[0], before[1]);
+    let accessed = || fs::metadata(at.b("f")).unwrap().accessed().unwrap();
+    let before_all = accessed();
+    migrate("-c 3", &path).ok();
+    assert_eq!(accessed(), before_all, "nobody has read it");
+    let mut seen = vec![objects(&path)];
+    for options in LAYOUTS {
+        assert_eq!(migrate(options, &path).ok(), "");
+        let now = objects(&at.b("f"));
+        assert!(seen.iter().flatten().all(|old| !now.contains(old)), "{options}: {now:?} after {seen:?}");
+        seen.push(now);
+        for look in [at.b("f"), at.a("f"), at.b("other"), at.a("other")] {
+            assert_eq!(stat(&look), before[0], "{options}: {}", look.display());
+            assert!(fs::read(&look).unwrap() == data, "{options}: {}", look.display());
+        }
+    }
+    assert_eq!(layout(&path).stripe_count(), 2);
+    assert_eq!(bash(&at.b, "getfattr --only-values -n user.k f").ok(), "v");
+    // Without options: the same layout, other objects.
+    migrate("", &path).ok();
+    assert_eq!((layout(&path).stripe_count(), layout(&path).stripe_size()), (2, M as u32));
+    // What was written last shows its time again.
+    fs::write(at.b("f"), "new").unwrap();
+    assert!(fs::metadata(&path).unwrap().modified().unwrap().elapsed().unwrap() < Duration::from_secs(60));
+}
+
+#[test]
+fn space_of_the_former_objects_is_given_back() {
+    let (two, at) = two!();
+    let path = at.a("f");
+    fs::write(&path, noise(2, 8 * M)).unwrap();
+    let files = || {
+        let found = two.fs.sh("find ../fs -path '*/O/*' -type f -size +0 | wc -l").ok();
+        found.trim().parse::<usize>().unwrap()
+    };
+    assert_eq!(files(), 4);
+    for options in LAYOUTS {
+        migrate(options, &path).ok();
+    }
+    let end = Instant::now() + Duration::from_secs(20);
+    while files() != 2 {
+        assert!(Instant::now() < end, "{} objects are left", files());
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn who_has_the_file_open_elsewhere_goes_on() {
+    let (_two, at) = two!();
+    let (mut data, path) = (noise(3, 3 * M), at.a("f"));
+    fs::write(&path, &data).unwrap();
+    let (reader, writer) = (File::open(at.b("f")).unwrap(), rw(&at.b("f")));
+    let mut appender = OpenOptions::new().append(true).open(at.b("f")).unwrap();
+    let map = Map::new(&writer, 3 * M);
+    let mut read = vec![0; 3 * M];
+    reader.read_exact_at(&mut read, 0).unwrap();
+    assert!(read == data && map.read(0, 4096) == data[..4096]);
+    for (i, options) in LAYOUTS.into_iter().enumerate() {
+        migrate(options, &path).ok();
+        // Each kind of use is the first of its open file after the migration.
+        match i {
+            0 => {
+                reader.read_exact_at(&mut read, 0).unwrap();
+                assert!(read == data[..3 * M], "{options}");
+            }
+            1 => {
+                writer.write_all_at(b"written", 100_000).unwrap();
+                data[100_000..100_007].copy_from_slice(b"written");
+            }
+            2 => {
+                std::io::Write::write_all(&mut appender, b"appended").unwrap();
+                data.extend_from_slice(b"appended");
+            }
+            3 => {
+                map.write(200_000, b"mapped");
+                map.sync().unwrap();
+                data[200_000..200_006].copy_from_slice(b"mapped");
+            }
+            _ => {
+                writer.set_len(2 * M as u64).unwrap();
+                writer.set_len(3 * M as u64 + 8).unwrap();
+                data[2 * M..].fill(0);
+            }
+        }
+        assert_eq!(fs::metadata(at.b("f")).unwrap().len(), data.len() as u64, "{options}");
+        for look in [&path, &at.b("f")] {
+            assert!(fs::read(look).unwrap() == data, "{options}: {}", look.display());
+        }
+        assert!(map.read(0, M) == data[..M], "{options}: the map");
+    }
+}
+
+#[test]
+fn no_write_is_lost_while_a_file_is_migrated_back_and_forth() {
+    let (_two, at) = two!();
+    let (path, done, count) = (at.a("f"), AtomicBool::new(false), AtomicU32::new(0));
+    fs::write(&path, vec![0u8; M / 2]).unwrap();
+    fs::write(at.a("log"), "").unwrap();
+    thread::scope(|scope| {
+        // Counters at places that all stripes have, overwritten again and again, through two mounts; and a log that grows.
+        let places =
+            |who: usize| (0..64usize).map(move |n| ((n * 32_749 + who * 16_001) % (M / 2 - 4)) / 4 * 4 + who * 2);
+        for (who, dir) in [&at.a, &at.b].into_iter().enumerate() {
+            let (file, count, done) = (rw(&dir.join("f")), &count, &done);
+            scope.spawn(move || {
+                let mut n = 0u16;
+                while !done.load(SeqCst) {
+                    n = n.wrapping_add(1);
+                    for place in places(who) {
+                        file.write_all_at(&n.to_le_bytes(), place as u64).unwrap();
+                    }
+                    count.fetch_add(1, SeqCst);
+                    thread::sleep(Duration::from_millis(200));
+                }
+                for place in places(who) {
+                    let mut got = [0; 2];
+                    file.read_exact_at(&mut got, place as u64).unwrap();
+                    assert_eq!(u16::from_le_bytes(got), n, "mount {who}, {place}");
+                }
+            });
+        }
+        let (log, done_too) = (at.b("log"), &done);
+        let appends = scope.spawn(move || {
+            let mut n = 0u32;
+            while !done_too.load(SeqCst) {
+                let mut file = OpenOptions::new().append(true).open(&log).unwrap();
+                std::io::Write::write_all(&mut file, &n.to_le_bytes()).unwrap();
+                n += 1;
+                thread::sleep(Duration::from_millis(3));
+            }
+            n
+        });
+        let mut migrated = [0; 3];
+        let end = Instant::now() + Duration::from_secs(12);
+        for options in LAYOUTS.iter().cycle() {
+            for (i, (name, how)) in [("f", "-n"), ("log", "-b"), ("f", "-b")].into_iter().enumerate() {
+                let ran = migrate(&format!("{how} {options}"), &at.a(name));
+                match ran.code {
+                    0 => migrated[i] += 1,
+                    16 => assert!(ran.err.contains("cannot swap layout: Device or resource busy"), "{}", ran.err),
+                    _ => panic!("{ran:?}"),
+                }
+            }
+            if Instant::now() > end {
+                break;
+            }
+        }
+        done.store(true, SeqCst);
+        let n = appends.join().unwrap();
+        println!("{migrated:?} migrations beside {} rounds of writes and {n} appends", count.load(SeqCst));
+        assert!(migrated[0] + migrated[2] >= 3 && migrated[1] >= 3 && count.load(SeqCst) > 20);
+        for log in [at.a("log"), at.b("log")] {
+            let got = fs::read(&log).unwrap();
+            assert_eq!(got.len(), 4 * n as usize);
+            let numbers = got.chunks(4).map(|c| u32::from_le_bytes(c.try_into().unwrap()));
+            assert!(numbers.eq(0..n), "the log is what was appended");
+        }
+    });
+}
+
+#[test]
+fn a_program_that_does_everything_sees_one_file() {
+    let (_two, at) = two!();
+    let path = at.b("f");
+    fs::write(at.a("f"), "").unwrap();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let worker = scope.spawn(|| one_program(&path, &done));
+        let end = Instant::now() + Duration::from_secs(12);
+        let mut migrated = 0;
+        for (i, options) in LAYOUTS.iter().cycle().enumerate() {
+            let ran = migrate(&format!("{} {options}", if i % 2 == 0 { "-b" } else { "-n" }), &at.a("f"));
+            assert!(matches!(ran.code, 0 | 16), "{ran:?}");
+            migrated += u32::from(ran.code == 0);
+            if Instant::now() > end || worker.is_finished() {
+                break;
+            }
+        }
+        done.store(true, SeqCst);
+        let steps = worker.join().unwrap();
+        println!("{steps} steps beside {migrated} migrations");
+        assert!(migrated >= 3 && steps > 50);
+    });
+}
+
+/// A small fsx: everything that is done to the file is done to a copy in memory as well.
+fn one_program(path: &Path, done: &AtomicBool) -> u32 {
+    const MAX: usize = 700_000;
+    let (file, mut model, mut steps) = (rw(path), Vec::<u8>::new(), 0u32);
+    let mut state = 88_172_645_463_325_252_u64;
+    let mut pick = |n: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % n as u64) as usize
+    };
+    while !done.load(SeqCst) {
+        steps += 1;
+        let (at, len) = (pick(MAX), 1 + pick(60_000));
+        match pick(10) {
+            0..4 => {
+                let bytes = vec![steps as u8 | 1; len];
+                file.write_all_at(&bytes, at as u64).unwrap();
+                model.resize(model.len().max(at + len), 0);
+                model[at..at + len].copy_from_slice(&bytes);
+            }
+            4 => {
+                file.set_len(at as u64).unwrap();
+                model.resize(at, 0);
+            }
+            5 => {
+                let opened = File::open(path).unwrap();
+                assert_eq!(opened.metadata().unwrap().len(), model.len() as u64, "step {steps}");
+            }
+            6 => file.sync_all().unwrap(),
+            7 => assert!(fs::read(path).unwrap() == model, "step {steps}"),
+            _ => {
+                let mut got = vec![0; len];
+                let n = file.read_at(&mut got, at as u64).unwrap();
+                let want = model.get(at..(at + len).min(model.len())).unwrap_or_default();
+                assert!(got[..n] == want[..n] && n == want.len(), "step {steps}: {n} of {} bytes at {at}", want.len());
+            }
+        }
+    }
+    assert!(fs::read(path).unwrap() == model, "at the end, after {steps} steps");
+    steps
+}
+
+#[test]
+fn writers_wait_for_a_blocking_migration_and_spoil_another_one() {
+    let (_two, at) = two!();
+    let path = at.a("f");
+    fs::write(&path, noise(5, 4 * M)).unwrap();
+    let file = rw(&at.b("f"));
+    // So slow that the writer surely comes in between.
+    let begin = |how: &str| {
+        let mut command = Command::new(sheen());
+        command.args(["lfs", "migrate", how, "-W", "2M", "-c", "1"]).arg(&path);
+        let running = command.stderr(Stdio::piped()).spawn().unwrap();
+        thread::sleep(Duration::from_millis(700));
+        running
+    };
+    let (before, start) = (objects(&path), Instant::now());
+    let running = begin("--block");
+    file.write_all_at(b"later", 10).unwrap();
+    assert!(start.elapsed() > Duration::from_millis(1500), "it waited: {:?}", start.elapsed());
+    let ended = running.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert_ne!(objects(&path), before);
+    assert_eq!(&fs::read(&path).unwrap()[10..15], b"later");
+    let before = objects(&path);
+    let mut running = begin("--non-block");
+    let mut n = 0u8;
+    while running.try_wait().unwrap().is_none() {
+        n = n.wrapping_add(1);
+        file.write_all_at(&[n], 0).unwrap();
+        thread::sleep(Duration::from_millis(100));
+    }
+    let ended = running.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(16), "{err}");
+    assert_eq!(err, format!("error: lfs migrate: {}: cannot swap layout: Device or resource busy\n", path.display()));
+    assert_eq!(objects(&path), before, "it is as it was");
+    file.write_all_at(b"fine", 0).unwrap();
+    assert_eq!(&fs::read(&path).unwrap()[..4], b"fine");
+}
+
+#[test]
+fn holes_stay_and_lists_of_files_are_taken() {
+    let (two, at) = two!();
+    let sparse = rw(&at.a("sparse file"));
+    sparse.write_all_at(b"x", 40 * M as u64).unwrap();
+    sparse.set_len(90 * M as u64).unwrap();
+    for n in 0..5 {
+        fs::write(at.a(&format!("f\n{n}")), noise(n, 100_000)).unwrap();
+    }
+    fs::write(at.a("empty"), "").unwrap();
+    bash(&at.a, "mknod never p; rm never").ok();
+    let lfs = format!("{} lfs", sheen().display());
+    bash(&at.a, &format!("{lfs} find . --type f --print0 | {lfs} migrate -0 --checksum -i 2 -c 1")).ok();
+    let found = two.fs.sh(&format!("{lfs} find d --type f ! --ost 2 | wc -l")).ok();
+    assert_eq!(found, "0\n");
+    for n in 0..5 {
+        let path = at.b(&format!("f\n{n}"));
+        assert_eq!(objects(&path).iter().map(|o| o.0).collect::<Vec<_>>(), [2]);
+        assert!(fs::read(path).unwrap() == noise(n, 100_000));
+    }
+    let sparse = fs::metadata(at.b("sparse file")).unwrap();
+    assert_eq!(sparse.len(), 90 * M as u64);
+    assert!(sparse.blocks() * 512 < M as u64, "{} blocks", sparse.blocks());
+    assert_eq!(fs::metadata(at.b("empty")).unwrap().len(), 0);
+    fs::write(at.b("empty"), "not any more").unwrap();
+    assert_eq!(fs::read(at.a("empty")).unwrap(), b"not any more");
+}
+
+#[test]
+fn an_ost_is_drained() {
+    let (two, at) = two!();
+    for n in 0..6 {
+        fs::write(at.a(&format!("f{n}")), noise(n, 300_000)).unwrap();
+    }
+    let lctl = |line: String| {
+        run_within(
+            {
+                let mut command = Command::new(sheen());
+                command.arg("lctl").args(line.split(' '));
+                command
+            },
+            Duration::from_secs(20),
+        )
+    };
+    lctl(format!("set_param osp.{}-OST0001-osc-MDT0000.active=0", two.fsname)).ok();
+    let lfs = format!("{} lfs", sheen().display());
+    two.fs.sh(&format!("{lfs} find . --type f --ost 1 --print0 | {lfs} migrate -0")).ok();
+    assert_eq!(two.fs.sh(&format!("{lfs} find . --type f --ost 1 | wc -l")).ok(), "0\n");
+    for n in 0..6 {
+        assert!(fs::read(at.b(&format!("f{n}"))).unwrap() == noise(n, 300_000));
+        assert_eq!(layout(&at.b(&format!("f{n}"))).stripe_count(), 3);
+    }
+}
+
+#[test]
+fn what_may_not_be_is_refused() {
+    let (two, at) = two!();
+    fs::write(at.a("f"), "x").unwrap();
+    let before = objects(&at.a("f"));
+    for (options, name, code, what) in [
+        ("-c 1", ".", 21, "cannot open source file: Is a directory"),
+        ("-c 1", "none", 2, "cannot open source file: No such file or directory"),
+        ("-o 9", "f", 22, "cannot create volatile file: Invalid argument"),
+        ("-E 64K -L mdt -E -1", "f", 95, "cannot create volatile file: Operation not supported"),
+        ("-E 1M -c 1", "f", 0, ""),
+    ] {
+        let ran = migrate(options, &at.a(name));
+        assert!(ran.code == code && ran.err.contains(what), "{options} {name}: {ran:?}");
+        if code != 0 {
+            assert_eq!(objects(&at.a("f")), before);
+        }
+    }
+    let ran = two.fs.lfs("swap_layouts d/f d/f");
+    assert!(ran.code == 95 && ran.err.contains("Operation not supported"), "{ran:?}");
+    assert_eq!(fs::read(at.b("f")).unwrap(), b"x");
+}
+
+#[test]
+fn nothing_is_lost_when_servers_are_killed_meanwhile() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let mut cluster = Cluster::start();
+    let (mount, other) = (cluster.mount(), cluster.mount_as("other"));
+    let data: Vec<Vec<u8>> = (0..4).map(|n| noise(n, 3 * M)).collect();
+    let name = |n: usize| format!("f{n}");
+    for (n, data) in data.iter().enumerate() {
+        fs::write(mount.path(&name(n)), data).unwrap();
+        File::open(mount.path(&name(n))).unwrap().sync_all().unwrap();
+    }
+    // Its layout is known there from before everything.
+    let open: Vec<File> = (0..4).map(|n| rw(&other.path(&name(n)))).collect();
+    let mut read = vec![0; 3 * M];
+    open.iter().for_each(|file| file.read_exact_at(&mut read, 0).unwrap());
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let paths: Vec<PathBuf> = (0..4).map(|n| mount.path(&name(n))).collect();
+        let done = &done;
+        let migrates = scope.spawn(move || {
+            let mut counts = (0, 0);
+            while !done.load(SeqCst) {
+                for (path, options) in paths.iter().zip(LAYOUTS) {
+                    match migrate(options, path).code {
+                        0 => counts.0 += 1,
+                        _ => counts.1 += 1,
+                    }
+                }
+            }
+            counts
+        });
+        for kind in ["mds", "oss", "mds", "oss"] {
+            thread::sleep(Duration::from_millis(1200));
+            cluster.kill(kind);
+            thread::sleep(Duration::from_millis(300));
+            cluster.spawn(kind);
+        }
+        thread::sleep(Duration::from_millis(1500));
+        done.store(true, SeqCst);
+        let (done, failed) = migrates.join().unwrap();
+        println!("{done} migrations, {failed} failed");
+        assert!(done > 0);
+    });
+    for n in 0..4 {
+        open[n].read_exact_at(&mut read, 0).unwrap();
+        assert!(read == data[n], "file {n} through what was open all the time");
+        open[n].write_all_at(b"new", 5).unwrap();
+        let mut want = data[n].clone();
+        want[5..8].copy_from_slice(b"new");
+        assert!(fs::read(mount.path(&name(n))).unwrap() == want, "file {n} here");
+        assert!(fs::read(other.path(&name(n))).unwrap() == want, "file {n} there");
+    }
+}
