@@ -8,6 +8,8 @@ pub mod font;
 mod png;
 mod svg;
 
+use std::{fs, io, path::Path};
+
 /// A colour: red, green, blue.
 pub type Color = [u8; 3];
 
@@ -47,6 +49,9 @@ pub struct Panel {
     pub scale: Scale,
     /// A curve for each series of the chart: a value for each category, where there is one.
     pub curves: Vec<Vec<Option<f64>>>,
+    /// The smallest and the largest of what each value is the middle of. Where this is not empty, categories do not follow from each
+    /// other: values are dots side by side with a line from the smallest to the largest, and not joined.
+    pub spreads: Vec<Vec<Option<(f64, f64)>>>,
 }
 
 /// Panels with a title, a legend and categories in common.
@@ -109,6 +114,19 @@ impl Chart {
         scene
     }
 
+    /// Writes it into a directory, as NAME.svg and NAME.png.
+    pub fn save(&self, dir: &Path, name: &str) -> io::Result<()> {
+        let scene = self.scene();
+        fs::create_dir_all(dir)?;
+        // Two pixels for one, so that it is sharp on today's screens.
+        for (ending, content) in [("svg", scene.svg().into_bytes()), ("png", scene.png(2)?)] {
+            let path = dir.join(format!("{name}.{ending}"));
+            fs::write(&path, content)?;
+            eprintln!("drawn: {}", path.display());
+        }
+        Ok(())
+    }
+
     fn legend(&self, scene: &mut Scene) {
         const SAMPLE: f64 = 30.0;
         const GAP: f64 = 26.0;
@@ -136,6 +154,9 @@ impl Chart {
         scene.word((middle, plot.bottom + 38.0), TEXT_SIZE, Anchor::Middle, &self.axis);
         scene.line((plot.left, plot.bottom), (plot.right, plot.bottom), 1.5, INK);
         scene.line((plot.left, plot.top), (plot.left, plot.bottom), 1.5, INK);
+        if !panel.spreads.is_empty() {
+            return dots(scene, panel, plot);
+        }
         for (n, (curve, color)) in panel.curves.iter().zip(SERIES.iter().cycle()).enumerate() {
             // Thinner than what lies below it: curves that coincide are all seen.
             let extra = (panel.curves.len() - 1 - n) as f64;
@@ -150,6 +171,23 @@ impl Chart {
                     scene.line(at, at, dot, *color);
                 }
                 before = at;
+            }
+        }
+    }
+}
+
+/// Draws values that are not joined.
+fn dots(scene: &mut Scene, panel: &Panel, plot: &Plot) {
+    let apart = (plot.x(1) - plot.x(0)) * 0.6 / panel.curves.len().max(1) as f64;
+    for (n, (curve, color)) in panel.curves.iter().zip(SERIES.iter().cycle()).enumerate() {
+        let aside = (n as f64 - (panel.curves.len() as f64 - 1.0) / 2.0) * apart;
+        for (i, value) in curve.iter().enumerate() {
+            let at = |v: f64| (plot.x(i) + aside, plot.y(plot.ticks.height(v)));
+            if let Some(Some((low, high))) = panel.spreads.get(n).and_then(|s| s.get(i)) {
+                scene.line(at(*low), at(*high), 2.0, *color);
+            }
+            if let Some(value) = value {
+                scene.line(at(*value), at(*value), 9.0, *color);
             }
         }
     }
@@ -194,7 +232,8 @@ struct Ticks {
 
 impl Ticks {
     fn of(panel: &Panel) -> Ticks {
-        let values = || panel.curves.iter().flatten().flatten().copied().filter(|v| v.is_finite());
+        let ends = || panel.spreads.iter().flatten().flatten().flat_map(|(low, high)| [*low, *high]);
+        let values = || panel.curves.iter().flatten().flatten().copied().chain(ends()).filter(|v| v.is_finite());
         let (low, high, at): (f64, f64, Vec<f64>) = match panel.scale {
             Scale::Linear => {
                 let step = round_step(values().fold(0.0, f64::max) / 5.0);
@@ -238,21 +277,21 @@ fn round_step(least: f64) -> f64 {
     [1.0, 2.0, 5.0].into_iter().map(|m| m * decade).find(|step| *step >= least).unwrap_or(10.0 * decade)
 }
 
-/// A number on an axis, with thousands set apart.
+/// A number on an axis: thousands set apart, and as many decimals as it has.
 fn label(value: f64) -> String {
-    if value != 0.0 && value.abs() < 1.0 {
-        let digits = (-value.abs().log10()).ceil().clamp(1.0, 9.0) as usize;
-        return format!("{value:.digits$}");
-    }
-    let plain = format!("{value:.0}");
+    let text = format!("{value:.9}");
+    let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
     let mut out = String::new();
-    for (i, c) in plain.chars().enumerate() {
-        if i > 0 && (plain.len() - i).is_multiple_of(3) {
+    for (i, c) in whole.chars().enumerate() {
+        if i > 0 && (whole.len() - i).is_multiple_of(3) {
             out.push(',');
         }
         out.push(c);
     }
-    out
+    match decimals.trim_end_matches('0') {
+        "" => out,
+        decimals => format!("{out}.{decimals}"),
+    }
 }
 
 #[cfg(test)]
@@ -270,8 +309,14 @@ mod tests {
                     title: "MiB/s".into(),
                     scale: Scale::Linear,
                     curves: vec![vec![Some(0.0), Some(430.0)], vec![Some(100.0), None]],
+                    spreads: Vec::new(),
                 },
-                Panel { title: "callbacks".into(), scale: Scale::Log, curves: vec![vec![Some(0.0), Some(5000.0)]] },
+                Panel {
+                    title: "callbacks".into(),
+                    scale: Scale::Log,
+                    curves: vec![vec![Some(0.0), Some(5000.0)]],
+                    spreads: Vec::new(),
+                },
             ],
         }
     }
@@ -286,9 +331,10 @@ mod tests {
         let labels: Vec<&str> = ticks.marks.iter().map(|(_, l)| l.as_str()).collect();
         assert_eq!(labels, ["0", "1,000", "10,000"]);
         assert_eq!((ticks.height(0.0), ticks.height(1000.0), ticks.height(10_000.0)), (0.0, 0.5, 1.0));
-        let nothing = Panel { title: String::new(), scale: Scale::Log, curves: vec![vec![None]] };
+        let nothing = Panel { title: String::new(), scale: Scale::Log, curves: vec![vec![None]], spreads: Vec::new() };
         assert!(Ticks::of(&nothing).height(3.0).is_finite());
         assert_eq!((label(0.05).as_str(), label(1_234_567.0).as_str()), ("0.05", "1,234,567"));
+        assert_eq!((label(3.0 * 0.5).as_str(), label(3.0 * 0.1).as_str()), ("1.5", "0.3"));
     }
 
     #[test]
@@ -299,6 +345,24 @@ mod tests {
         // A curve with a missing value is not drawn through it: one segment, and three dots.
         let of = |color: &str, what: &str| svg.lines().filter(|l| l.starts_with(what) && l.contains(color)).count();
         assert_eq!((of("#0072b2", "<circle"), of("#d55e00", "<circle")), (1 + 2 + 2, 1 + 1));
+    }
+
+    #[test]
+    fn values_with_spreads_stand_side_by_side_and_are_not_joined() {
+        let mut chart = chart();
+        chart.panels.truncate(1);
+        chart.panels[0].spreads = vec![vec![None, Some((300.0, 900.0))], vec![Some((100.0, 101.0)), None]];
+        assert_eq!(Ticks::of(&chart.panels[0]).high, 1000.0, "the axis reaches over the spreads");
+        let svg = chart.scene().svg();
+        let of = |color: &str, what: &str| svg.lines().filter(|l| l.starts_with(what) && l.contains(color)).count();
+        // Besides the legend's dot and line: two values and one spread, one of each.
+        assert_eq!((of("#0072b2", "<circle"), of("#0072b2", "<line")), (1 + 2, 1 + 1));
+        assert_eq!((of("#d55e00", "<circle"), of("#d55e00", "<line")), (1 + 1, 1 + 1));
+        let x = |color: &str| {
+            let dot = svg.lines().rfind(|l| l.starts_with("<circle cx") && l.contains(color) && l.contains("4.5"));
+            dot.map(|l| l.split('"').nth(1).unwrap().to_owned())
+        };
+        assert_ne!(x("#0072b2"), x("#d55e00"));
     }
 
     #[test]

@@ -128,10 +128,21 @@ impl Table {
 
     /// Prints it, and writes the figures where the options say.
     pub fn finish(self, options: &Options) -> io::Result<()> {
-        self.print();
-        match &options.json {
-            Some(path) => std::fs::write(path, serde_json::to_string_pretty(&self.json).map_err(io::Error::other)?),
-            None => Ok(()),
+        finish(vec![self], options)
+    }
+}
+
+/// Prints tables, and writes the figures of all of them where the options say.
+pub fn finish(tables: Vec<Table>, options: &Options) -> io::Result<()> {
+    for (i, table) in tables.iter().enumerate() {
+        if i > 0 {
+            println!();
         }
+        table.print();
+    }
+    let figures: Vec<&Value> = tables.iter().flat_map(|t| &t.json).collect();
+    match &options.json {
+        Some(path) => std::fs::write(path, serde_json::to_string_pretty(&figures).map_err(io::Error::other)?),
+        None => Ok(()),
     }
 }

@@ -6,12 +6,7 @@
 //! callbacks, and bytes written per callback. A measurement ends when all processes have fsynced. `--delay-us` puts all
 //! processes so far apart.
 
-use std::{
-    collections::BTreeMap,
-    fs, io,
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{collections::BTreeMap, io, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use serde_json::json;
@@ -180,7 +175,8 @@ fn draw(args: &Args, policies: &[Policy], points: &Points) -> io::Result<()> {
         let curve = |p: &Policy| args.stripes.iter().map(|s| get(&Point::median(&points[&(*p, *s)]))).collect();
         policies.iter().map(curve).collect()
     };
-    let panel = |title: &str, scale, get| Panel { title: title.into(), scale, curves: curves(get) };
+    let panel =
+        |title: &str, scale, get| Panel { title: title.into(), scale, curves: curves(get), spreads: Vec::new() };
     let delay = if args.delay_us > 0 { format!(", {} us between them", args.delay_us) } else { String::new() };
     let chart = Chart {
         title: format!("Shared strided 1 MiB writes: {} mounts, 1 OST{delay}", args.mounts),
@@ -194,16 +190,7 @@ fn draw(args: &Args, policies: &[Policy], points: &Points) -> io::Result<()> {
             panel("MiB written per blocking callback", Scale::Log, Point::mib_per_callback),
         ],
     };
-    let scene = chart.scene();
-    fs::create_dir_all(&args.pictures)?;
-    save(&args.pictures.join("overstripe.svg"), scene.svg().as_bytes())?;
-    // Two pixels for one, so that it is sharp on today's screens.
-    save(&args.pictures.join("overstripe.png"), &scene.png(2)?)
-}
-
-fn save(path: &Path, content: &[u8]) -> io::Result<()> {
-    eprintln!("drawn: {}", path.display());
-    fs::write(path, content)
+    chart.save(&args.pictures, "overstripe")
 }
 
 fn show(args: &Args, policies: &[Policy], points: &Points) -> io::Result<()> {

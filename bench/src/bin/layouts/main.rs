@@ -1,0 +1,297 @@
+//! What layouts cost, and what they are worth: writing across the boundaries of components, creating a file of 2,000 stripes, small files
+//! kept on the MDT, and mapping.
+//!
+//! `layouts [--rounds 5] [--only boundaries|create|small|mapping] [--mib 512] [--creates 50] [--delay-us 2000] [--files 20000] [--bytes
+//! 3901] [--json FILE]`. Both sides of a ratio are measured one after the other in each round, in turns the one and the other first;
+//! the median over the rounds is shown.
+//!
+//! * *boundaries*: one process writes a new file of `--mib` MiB and fsyncs; in three steps of 64 MiB, 256 MiB and the rest with 1, 2
+//!   and 4 stripes, against 4 stripes all over. In the first round the file is read and compared on another mount.
+//! * *create*: `--creates` files are made in a directory whose files get 2,000 stripes, against one whose files get one; each
+//!   message over tcp takes `--delay-us`.
+//! * *small*: `--files` files of `--bytes` bytes are written, and then read on another mount, which knows nothing of them; kept on the
+//!   MDT (`-E 64K -L mdt -E -1 -c 1`), against one stripe. `lo`: they are written over `lo`; the mount that reads them is over tcp.
+//! * *mapping*: see [`mapping`].
+
+use std::{fs, io, path::PathBuf, process::ExitCode};
+
+use clap::Parser;
+use serde_json::json;
+use sheen_bench::{
+    allocs::Counting,
+    cluster::{Cluster, Place, Plan},
+    crew::{self, Job, Records},
+    report::{Options, Progress, Table, program},
+    stats::{median, range},
+};
+
+mod mapping;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// What layouts cost: watermarks, 2,000 stripes, small files on the MDT, mapping
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    options: Options,
+    /// boundaries: MiB of the file, in writes of 1 MiB; over 256 it reaches all three components
+    #[arg(long, default_value_t = 512)]
+    mib: usize,
+    /// create: files made in each measurement
+    #[arg(long, default_value_t = 50)]
+    creates: usize,
+    /// create: delay of each message over tcp, in microseconds
+    #[arg(long, default_value_t = 2000)]
+    delay_us: u64,
+    /// small: files
+    #[arg(long, default_value_t = 20_000)]
+    files: usize,
+    /// small: bytes of a file
+    #[arg(long, default_value_t = 3901)]
+    bytes: usize,
+}
+
+/// MiB, in bytes.
+const M: u64 = 1 << 20;
+const OSTS: usize = 4;
+/// The stripes of the final component are those of the plain file.
+const STEPS: &[&str] = &["-E", "64M", "-c", "1", "-E", "256M", "-c", "2", "-E", "-1", "-c", "4"];
+const FINAL: &[&str] = &["-c", "4"];
+const WIDE: &[&str] = &["-C", "2000"];
+const ONE: &[&str] = &["-c", "1"];
+const ON_MDT: &[&str] = &["-E", "64K", "-L", "mdt", "-E", "-1", "-c", "1"];
+
+const ASKED_BOUNDARIES: f64 = 0.95;
+const ASKED_CREATE: f64 = 1.5;
+const ASKED_SMALL: f64 = 1.5;
+/// Millions a second.
+const ASKED_MAPPINGS: f64 = 50.0;
+
+fn main() -> ExitCode {
+    program(run)
+}
+
+fn run() -> io::Result<()> {
+    let args = Args::parse();
+    let columns = ["work", "this", "measured", "compared with", "ratio (min–max)", "asked"];
+    let mut table = Table::new(&columns);
+    let wants = |name: &str| args.options.wants(name);
+    if wants("boundaries") || wants("create") || wants("small") {
+        let place = Place::claim(&args.options.base, "layouts", &args.options.sheen)?;
+        for (name, lo) in [("lo", true), ("tcp", false)] {
+            if !lo || wants("boundaries") || wants("small") {
+                let plan = Plan { name, osts: OSTS, mounts: 2, lo, threads: args.options.threads };
+                mounted(&args, &Cluster::up(&place, plan)?, &mut table)?;
+            }
+        }
+    }
+    if wants("mapping") {
+        mapping::measure(&args.options, &mut table)?;
+    }
+    table.finish(&args.options)
+}
+
+/// What is measured on a mount.
+fn mounted(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
+    if args.options.wants("boundaries") {
+        boundaries(args, cluster, table)?;
+    }
+    // Over `lo` there is no delay.
+    if args.options.wants("create") && !cluster.plan.lo {
+        create(args, cluster, table)?;
+    }
+    if args.options.wants("small") {
+        small(args, cluster, table)?;
+    }
+    Ok(())
+}
+
+/// Measures this and that in each round, in turns the one and the other first: their figures by rounds. `measure` is told which of them
+/// (0: this, 1: that) and the round.
+fn pair<T>(args: &Args, what: &str, mut measure: impl FnMut(usize, u32) -> io::Result<T>) -> io::Result<[Vec<T>; 2]> {
+    let mut figures = [Vec::new(), Vec::new()];
+    let progress = Progress::new(2 * args.options.rounds as usize);
+    for round in 0..args.options.rounds {
+        let first = (round % 2) as usize;
+        for which in [first, 1 - first] {
+            figures[which].push(progress.step(what, || measure(which, round))?);
+        }
+    }
+    Ok(figures)
+}
+
+/// Writing across the boundaries of components.
+fn boundaries(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
+    let what = format!("{}, write across boundaries", cluster.plan.name);
+    let rates = pair(args, &what, |which, round| {
+        let name = format!("boundaries.{round}.{which}");
+        let path = cluster.mounts[0].join(&name);
+        cluster.setstripe(&path, [STEPS, FINAL][which])?;
+        let records =
+            |path: PathBuf| Records { path, bytes: M as usize, first: 0, stride: M, count: args.mib, rank: 0 };
+        let took = crew::run(&[Job::Write(records(path.clone()))])?;
+        if round == 0 {
+            crew::run(&[Job::Check(records(cluster.mounts[1].join(&name)))])?;
+        }
+        cluster.remove(&path)?;
+        Ok(args.mib as f64 / took.done.as_secs_f64())
+    })?;
+    let ratios = ratios(&rates[0], &rates[1]);
+    let shown = |rates: &[f64]| format!("{:.0} MiB/s", median(rates));
+    row(
+        table,
+        Row {
+            work: &format!("write across boundaries, {}", cluster.plan.name),
+            this: "64M/256M/rest with 1/2/4 stripes",
+            that: "4 stripes",
+            unit: "mib_per_s",
+            measured: &rates,
+            shown: &shown,
+            ratios: &ratios,
+            asked: &format!("≥ {ASKED_BOUNDARIES}"),
+        },
+    );
+    Ok(())
+}
+
+/// Creating files of many stripes, with distance.
+fn create(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
+    let what = format!("{}, create with {} us between", cluster.plan.name, args.delay_us);
+    let millis = pair(args, &what, |which, round| {
+        let dir = cluster.mounts[0].join(format!("create.{round}.{which}"));
+        fs::create_dir(&dir)?;
+        cluster.setstripe(&dir, [WIDE, ONE][which])?;
+        // The first one tells the mount of the directory's default.
+        fs::File::create(dir.join("first"))?;
+        cluster.sheen.set_param("lnet.delay_us", args.delay_us)?;
+        let took = crew::run(&[Job::Fill(dir.clone(), args.creates, 0)]);
+        cluster.sheen.set_param("lnet.delay_us", 0)?;
+        let took = took?;
+        let made = cluster.sheen.run(["lfs", "getstripe", "-c", &dir.join("first").to_string_lossy()])?;
+        let wanted = ["2000", "1"][which];
+        if made.trim() != wanted {
+            return Err(io::Error::other(format!("a file has {} stripes, not {wanted}", made.trim())));
+        }
+        fs::remove_dir_all(&dir)?;
+        Ok(took.done.as_secs_f64() * 1e3 / args.creates as f64)
+    })?;
+    // Smaller is better, so this is over that.
+    let ratios = ratios(&millis[0], &millis[1]);
+    let shown = |millis: &[f64]| format!("{:.1} ms a file", median(millis));
+    row(
+        table,
+        Row {
+            work: &format!("create over tcp, {} ms delay", args.delay_us as f64 / 1e3),
+            this: "2,000 stripes",
+            that: "1 stripe",
+            unit: "ms_per_file",
+            measured: &millis,
+            shown: &shown,
+            ratios: &ratios,
+            asked: &format!("≤ {ASKED_CREATE}"),
+        },
+    );
+    Ok(())
+}
+
+/// Small files, on the MDT and not.
+fn small(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
+    let (name, bytes) = (cluster.plan.name, args.bytes);
+    let of = |step: &str| format!("{step} {} files of {bytes} bytes, {name}", args.files);
+    if let Some(why) = refused(cluster)? {
+        table.row(
+            text([&of("write and read"), "data on MDT", "not supported", "", "", &format!("≥ {ASKED_SMALL}")]),
+            json!({ "work": of("write and read"), "this": "data on MDT", "supported": false, "why": why }),
+        );
+        return Ok(());
+    }
+    let times = pair(args, &of("write and read"), |which, round| {
+        let sub = format!("small.{round}.{which}");
+        let dir = cluster.mounts[0].join(&sub);
+        fs::create_dir(&dir)?;
+        cluster.setstripe(&dir, [ON_MDT, ONE][which])?;
+        let wrote = crew::run(&[Job::Fill(dir.clone(), args.files, bytes)])?.done.as_secs_f64();
+        let read = crew::run(&[Job::Open(cluster.mounts[1].join(&sub), args.files)])?.done.as_secs_f64();
+        cluster.remove(&dir)?;
+        Ok([wrote, read])
+    })?;
+    for (step, time) in
+        [("write", (|t| t[0]) as fn(&[f64; 2]) -> f64), ("read", |t| t[1]), ("write and read", |t| t[0] + t[1])]
+    {
+        let rates = [0, 1].map(|i| times[i].iter().map(|t| args.files as f64 / time(t)).collect::<Vec<f64>>());
+        let asked = if step == "write and read" { format!("≥ {ASKED_SMALL}") } else { String::new() };
+        let shown = |rates: &[f64]| format!("{:.0} files/s", median(rates));
+        let ratios = ratios(&rates[0], &rates[1]);
+        row(
+            table,
+            Row {
+                work: &of(step),
+                this: "data on MDT",
+                that: "1 stripe",
+                unit: "files_per_s",
+                measured: &rates,
+                shown: &shown,
+                ratios: &ratios,
+                asked: &asked,
+            },
+        );
+    }
+    Ok(())
+}
+
+/// Why files on the MDT cannot be had, if it is because they are not supported.
+fn refused(cluster: &Cluster) -> io::Result<Option<String>> {
+    let path = cluster.mounts[0].join("on-mdt");
+    match cluster.setstripe(&path, ON_MDT) {
+        Ok(()) => cluster.remove(&path).map(|()| None),
+        Err(e) if e.to_string().contains("Operation not supported") => {
+            // What Lustre leaves after a refusal: an empty file.
+            let _ = fs::remove_file(&path);
+            Ok(Some(e.to_string()))
+        }
+        Err(e) => Err(e),
+    }
+}
+
+fn ratios(this: &[f64], that: &[f64]) -> Vec<f64> {
+    this.iter().zip(that).map(|(a, b)| a / b).collect()
+}
+
+/// This against that.
+struct Row<'a> {
+    work: &'a str,
+    this: &'a str,
+    that: &'a str,
+    /// Of the figures, in JSON.
+    unit: &'a str,
+    measured: &'a [Vec<f64>; 2],
+    shown: &'a dyn Fn(&[f64]) -> String,
+    ratios: &'a [f64],
+    asked: &'a str,
+}
+
+fn row(table: &mut Table, row: Row<'_>) {
+    let [this, that] = row.measured;
+    let (low, high) = range(row.ratios);
+    table.row(
+        text([
+            row.work,
+            row.this,
+            &(row.shown)(this),
+            &format!("{}, {}", (row.shown)(that), row.that),
+            &format!("{:.2} ({low:.2}–{high:.2})", median(row.ratios)),
+            row.asked,
+        ]),
+        json!({
+            "work": row.work, "this": row.this, "that": row.that, "unit": row.unit, "measured": median(this),
+            "compared_with": median(that), "ratio": median(row.ratios), "ratio_min": low, "ratio_max": high,
+            "asked": row.asked,
+        }),
+    );
+}
+
+/// The cells of a row.
+fn text(cells: [&str; 6]) -> Vec<String> {
+    cells.map(str::to_owned).into()
+}

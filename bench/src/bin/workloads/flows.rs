@@ -1,0 +1,314 @@
+//! The netflow analysis: generated flow records are indexed in one pass over the file (phase 1, large sequential reads), and then each
+//! record is read by itself, host by host, to make a model of each (phase 2, tiny random reads).
+//!
+//! *Synchronous*: each mount has one task, whose share of the file and of the records is fixed beforehand. *Asynchronous*: each mount has
+//! [`READERS`] tasks, which take the next segment of [`SEGMENT`] bytes, or the next host, whenever they are ready. (The paper has 128
+//! tasks on 16 nodes either way.) The time of a phase includes the computing between the reads. The models are compared with
+//! those of the records as they were generated.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+use sheen_bench::{
+    chart::Chart,
+    cluster::Cluster,
+    netflow::{Index, Model, Place, RECORD_MAX, first_record, generate},
+    patterns::{Experiment, NETFLOW},
+    report::{Progress, Table},
+    stats::{median, range},
+    stop,
+};
+
+use crate::{Args, MIB, against, check, forget, numbers, panel, shown, stripe, turns};
+
+const READERS: usize = 4;
+/// Bytes of one sequential read.
+const SEGMENT: u64 = 1 << 20;
+const FILE_BYTES: u64 = 55 << 30;
+const VARIATIONS: [&str; 2] = ["synchronous", "asynchronous"];
+const PHASES: [&str; 2] = ["phase 1", "phase 2"];
+
+type Models = BTreeMap<u32, Model>;
+
+/// Records of some hosts, each to be read by itself.
+type Hosts = Vec<(u32, Vec<Place>)>;
+
+/// Rates in MiB/s: by variation, phase, experiment, round.
+type Rates = [[Vec<Vec<f64>>; 2]; 2];
+
+/// Measures and draws it.
+pub fn measure(args: &Args, cluster: &Cluster) -> io::Result<Table> {
+    let text = generate((FILE_BYTES / args.netflow_factor) as usize);
+    let mut index = Index::default();
+    index.add(&text, 0, 0, text.len());
+    let expected = model(&text, &index.hosts());
+    let run = Run { args, cluster, text: &text, expected: &expected };
+    let mut rates: Rates = Default::default();
+    rates.iter_mut().flatten().for_each(|of| of.resize(NETFLOW.len(), Vec::new()));
+    let progress = Progress::new(args.options.rounds as usize * NETFLOW.len() * VARIATIONS.len());
+    for round in 0..args.options.rounds {
+        for (i, experiment) in turns(NETFLOW, round) {
+            let path = run.write(experiment)?;
+            for (variation, rates) in rates.iter_mut().enumerate() {
+                let what = format!("{}, {}", experiment.name, VARIATIONS[variation]);
+                let phases = progress.step(&what, || run.analyse(experiment, variation == 1))?;
+                rates.iter_mut().zip(phases).for_each(|(rates, rate)| rates[i].push(rate));
+            }
+            cluster.remove(&path)?;
+        }
+    }
+    drop(progress);
+    let series = |phase: usize| rates.iter().map(|phases| phases[phase].clone()).collect::<Vec<_>>();
+    let chart = Chart {
+        title: format!(
+            "Netflow analysis: {} records in {:.0} MiB, 1/{} of the paper, on {} mounts",
+            index.records(),
+            text.len() as f64 / MIB,
+            args.netflow_factor,
+            cluster.mounts.len()
+        ),
+        axis: "netflow.N: 1 to 3 one striping, 4 to 6 changing at watermarks".into(),
+        categories: numbers(NETFLOW),
+        series: VARIATIONS.map(str::to_owned).into(),
+        panels: vec![
+            panel("phase 1, sequential: MiB/s", &series(0)),
+            panel("phase 2, tiny random reads: MiB/s", &series(1)),
+        ],
+    };
+    chart.save(&args.pictures, "workload-netflow")?;
+    Ok(table(&rates, &index))
+}
+
+/// The models of hosts whose records are in memory.
+fn model(text: &[u8], hosts: &Hosts) -> Models {
+    let mut models = Models::new();
+    for (host, places) in hosts {
+        let model = models.entry(*host).or_default();
+        for place in places {
+            model.learn(*host, &text[place.offset as usize..][..place.len as usize]);
+        }
+    }
+    models
+}
+
+struct Run<'a> {
+    args: &'a Args,
+    cluster: &'a Cluster,
+    text: &'a [u8],
+    expected: &'a Models,
+}
+
+impl Run<'_> {
+    /// Makes the file.
+    fn write(&self, experiment: &Experiment) -> io::Result<std::path::PathBuf> {
+        let factors = self.args.factors(self.args.netflow_factor, 1);
+        let path = self.cluster.mounts[0].join(experiment.name);
+        stripe(self.cluster, &path, experiment, factors)?;
+        fs::write(&path, self.text)?;
+        File::open(&path)?.sync_all()?;
+        check(self.cluster, &path, experiment, factors)?;
+        Ok(path)
+    }
+
+    /// Does both phases, each with nothing in the caches: their rates.
+    fn analyse(&self, experiment: &Experiment, queued: bool) -> io::Result<[f64; 2]> {
+        let size = self.text.len() as u64;
+        forget(self.cluster)?;
+        let (took, index) = self.first(experiment.name, size, queued)?;
+        let first = size as f64 / MIB / took.as_secs_f64();
+        forget(self.cluster)?;
+        let (took, parts) = self.second(experiment.name, &index.hosts(), queued)?;
+        stop::check()?;
+        let mut models = Models::new();
+        for (host, part) in parts.iter().flatten() {
+            models.entry(*host).or_default().merge(part);
+        }
+        if models != *self.expected {
+            return Err(io::Error::other(format!("{}: the models are not those of the records", experiment.name)));
+        }
+        Ok([first, index.bytes() as f64 / MIB / took.as_secs_f64()])
+    }
+
+    /// Phase 1: the index.
+    fn first(&self, name: &str, size: u64, queued: bool) -> io::Result<(Duration, Index)> {
+        let segments: Vec<(u64, u64)> =
+            (0..size).step_by(SEGMENT as usize).map(|start| (start, (start + SEGMENT).min(size))).collect();
+        let (took, parts) = self.tasks(name, segments.len(), queued, |file, mine| {
+            let mut index = Index::default();
+            while let Some(next) = mine.next() {
+                segment(file, segments[next], size, &mut index)?;
+            }
+            Ok(index)
+        })?;
+        let mut index = Index::default();
+        parts.into_iter().for_each(|part| index.merge(part));
+        Ok((took, index))
+    }
+
+    /// Phase 2: the models.
+    fn second(&self, name: &str, hosts: &Hosts, queued: bool) -> io::Result<(Duration, Vec<Models>)> {
+        // What tasks take: all records of a host, or one record each where shares are fixed and as large as each other.
+        let works: Vec<(u32, &[Place])> = match queued {
+            true => hosts.iter().map(|(host, places)| (*host, &places[..])).collect(),
+            false => hosts.iter().flat_map(|(host, places)| places.chunks(1).map(|one| (*host, one))).collect(),
+        };
+        self.tasks(name, works.len(), queued, |file, mine| {
+            let (mut models, mut line) = (Models::new(), vec![0; RECORD_MAX]);
+            while let Some(next) = mine.next() {
+                let (host, places) = works[next];
+                let model = models.entry(host).or_default();
+                for place in places {
+                    let line = &mut line[..place.len as usize];
+                    file.read_exact_at(line, place.offset)?;
+                    if !model.learn(host, line) {
+                        return Err(io::Error::other(format!("no record of host {host} at {}", place.offset)));
+                    }
+                }
+            }
+            Ok(models)
+        })
+    }
+
+    /// Has all tasks do their share of `works` pieces of work, on the file as their mounts name it.
+    fn tasks<T: Send>(
+        &self,
+        name: &str,
+        works: usize,
+        queued: bool,
+        act: impl Fn(&File, &mut Mine<'_>) -> io::Result<T> + Sync,
+    ) -> io::Result<(Duration, Vec<T>)> {
+        let mounts = &self.cluster.mounts;
+        let tasks = mounts.len() * if queued { READERS } else { 1 };
+        let files = mounts.iter().map(|mount| File::open(mount.join(name))).collect::<io::Result<Vec<File>>>()?;
+        let queue = AtomicUsize::new(0);
+        let start = Instant::now();
+        let parts = thread::scope(|scope| {
+            let begin = |task: usize| {
+                let (file, act, queue) = (&files[task % files.len()], &act, &queue);
+                let mut mine = match queued {
+                    true => Mine::Queue(queue, works),
+                    false => Mine::Share(task * works / tasks, (task + 1) * works / tasks),
+                };
+                scope.spawn(move || act(file, &mut mine))
+            };
+            let threads: Vec<_> = (0..tasks).map(begin).collect();
+            let joined = |thread: thread::ScopedJoinHandle<'_, io::Result<T>>| {
+                thread.join().unwrap_or_else(|_| Err(io::Error::other("a task has panicked")))
+            };
+            threads.into_iter().map(joined).collect::<io::Result<Vec<T>>>()
+        })?;
+        Ok((start.elapsed(), parts))
+    }
+}
+
+/// The pieces of work of a task.
+enum Mine<'a> {
+    /// From the first to before the second.
+    Share(usize, usize),
+    /// The next of so many that nobody has taken yet.
+    Queue(&'a AtomicUsize, usize),
+}
+
+impl Mine<'_> {
+    fn next(&mut self) -> Option<usize> {
+        if stop::check().is_err() {
+            return None;
+        }
+        match self {
+            Mine::Share(next, end) => {
+                *next += 1;
+                (*next <= *end).then_some(*next - 1)
+            }
+            Mine::Queue(next, end) => Some(next.fetch_add(1, Relaxed)).filter(|n| n < end),
+        }
+    }
+}
+
+/// Reads a segment, and a little more on both sides, and indexes the records that begin in it.
+fn segment(file: &File, (start, end): (u64, u64), size: u64, index: &mut Index) -> io::Result<()> {
+    let from = start.saturating_sub(1);
+    let upto = (end + RECORD_MAX as u64).min(size);
+    let mut text = vec![0; (upto - from) as usize];
+    file.read_exact_at(&mut text, from)?;
+    let skip = if start == 0 { 0 } else { first_record(&text) };
+    index.add(&text, from, skip, (end - from) as usize);
+    Ok(())
+}
+
+fn table(rates: &Rates, index: &Index) -> Table {
+    let mean = index.bytes() as f64 / index.records().max(1) as f64;
+    let mut table = Table::new(&[
+        "experiment",
+        "striping",
+        "tasks",
+        "phase 1, MiB/s",
+        "ratio to netflow.1",
+        "phase 2, MiB/s",
+        "reads/s",
+        "ratio to netflow.1",
+    ]);
+    for (variation, phases) in VARIATIONS.iter().zip(rates) {
+        for (i, experiment) in NETFLOW.iter().enumerate() {
+            let mut cells = vec![experiment.name.into(), experiment.says.into(), (*variation).into()];
+            let mut figures =
+                json!({ "experiment": experiment.name, "striping": experiment.says, "variation": variation });
+            for (phase, rates) in phases.iter().enumerate() {
+                let (rates, ratios) = (&rates[i], against(&rates[i], &rates[0]));
+                let (low, high) = range(rates);
+                cells.push(shown(rates, 1));
+                if phase == 1 {
+                    cells.push(format!("{:.0}", median(rates) * MIB / mean));
+                }
+                cells.push(shown(&ratios, 2));
+                figures[PHASES[phase]] = json!({
+                    "mib_per_s": median(rates), "mib_per_s_min": low, "mib_per_s_max": high, "ratio": median(&ratios),
+                });
+            }
+            table.row(cells, figures);
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_file_read_in_segments_is_indexed_as_a_whole_and_each_record_is_its_host_s() {
+        let text = generate(300_000);
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&text).unwrap();
+        let (size, mut index, mut whole) = (text.len() as u64, Index::default(), Index::default());
+        for start in (0..size).step_by(70_000) {
+            segment(&file, (start, (start + 70_000).min(size)), size, &mut index).unwrap();
+        }
+        whole.add(&text, 0, 0, text.len());
+        assert_eq!(index.hosts(), whole.hosts());
+        let models = model(&text, &index.hosts());
+        let flows: u64 = models.values().flat_map(|m| m.flows).sum();
+        assert_eq!(flows, index.records() as u64);
+    }
+
+    #[test]
+    fn every_piece_of_work_is_done_once() {
+        let queue = AtomicUsize::new(0);
+        let all = |mut mine: Vec<Mine<'_>>| {
+            let mut done: Vec<usize> = Vec::new();
+            mine.iter_mut().for_each(|m| done.extend(std::iter::from_fn(|| m.next())));
+            done
+        };
+        assert_eq!(all(vec![Mine::Queue(&queue, 3), Mine::Queue(&queue, 3)]), [0, 1, 2]);
+        assert_eq!(all(vec![Mine::Share(0, 2), Mine::Share(2, 2), Mine::Share(2, 3)]), [0, 1, 2]);
+    }
+}
