@@ -105,7 +105,7 @@ impl Client {
             if guard.is_none() && guarded.is_some() {
                 continue;
             }
-            let work = self.write_at(file, &layout, end, data, How { sync, ..How::default() });
+            let work = self.write_at(file, &layout, end, data, How { sync, guarded: true, ..How::default() });
             return Ok((self.under(fid, guard, work).await.0?, layout.generation()));
         }
         tracing::warn!("{fid}: its layout changes too often for appending");
@@ -120,7 +120,7 @@ impl Client {
         if first || sync || page || direct {
             return How { sync, ..How::default() };
         }
-        How { sync, keep: self.lov.keeping(), lock: self.lov.locks_write(len) }
+        How { sync, keep: self.lov.keeping(), lock: self.lov.locks_write(len), guarded: false }
     }
 
     async fn write_at(&self, file: &OpenFile, layout: &Layout, offset: u64, data: Bulk, how: How) -> Result<usize> {
