@@ -128,19 +128,35 @@ impl Osc {
         &self.pages
     }
 
+    /// Sends a request that is right only under a lock that this client has.
+    ///
+    /// # Errors
+    /// As [`Osc::call`]; EIO: the OST gave this client up meanwhile.
+    pub async fn call_guarded(&self, request: ost::Request, bulk: Bulk) -> Result<(ost::Reply, Bulk)> {
+        self.begin(&request, &bulk)?;
+        let response = Box::pin(self.import.call_guarded(request, bulk)).await?;
+        Ok((response.body, response.bulk))
+    }
+
+    /// Counts a request, if it can be sent.
+    fn begin(&self, request: &ost::Request, bulk: &Bulk) -> Result<()> {
+        if !self.active() {
+            return Err(Errno::EIO);
+        }
+        match request {
+            ost::Request::Read { parts } => self.pages.read(parts.iter().map(|p| u64::from(p.len)).sum()),
+            ost::Request::Write { .. } => self.pages.write(bulk.len() as u64),
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Sends a request.
     ///
     /// # Errors
     /// EIO: the OST was taken out of use. Else what it answers.
     pub async fn call(&self, request: ost::Request, bulk: Bulk) -> Result<(ost::Reply, Bulk)> {
-        if !self.active() {
-            return Err(Errno::EIO);
-        }
-        match &request {
-            ost::Request::Read { parts } => self.pages.read(parts.iter().map(|p| u64::from(p.len)).sum()),
-            ost::Request::Write { .. } => self.pages.write(bulk.len() as u64),
-            _ => {}
-        }
+        self.begin(&request, &bulk)?;
         let waits =
             matches!(&request, ost::Request::Enqueue { locks, .. } if locks.iter().any(|lock| !lock.flags.nowait));
         let response = match waits {

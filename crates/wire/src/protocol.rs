@@ -24,12 +24,6 @@ pub trait Protocol: Send + Sync + 'static {
     /// Whether executing the request twice would differ from once: its reply must be kept for a resend.
     fn once(request: &Self::Request) -> bool;
 
-    /// Whether the request is right only as long as the client has the lock under which it was made: sent again by a client that was given
-    /// up meanwhile, it would undo what others did since.
-    fn guarded(_: &Self::Request) -> bool {
-        false
-    }
-
     /// The request's name for statistics and logs, such as `create`.
     fn op(request: &Self::Request) -> &'static str;
 }
@@ -69,11 +63,6 @@ impl Protocol for Ost {
     fn once(request: &ost::Request) -> bool {
         use ost::Request::{Allocate, Close, Truncate, Write};
         matches!(request, Write { .. } | Truncate { .. } | Allocate { .. } | Close { .. })
-    }
-
-    /// What comes from a cache: the program's write(2) is over.
-    fn guarded(request: &ost::Request) -> bool {
-        matches!(request, ost::Request::Write { mtime: Some(_), .. })
     }
 
     fn op(request: &ost::Request) -> &'static str {

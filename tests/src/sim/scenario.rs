@@ -383,6 +383,8 @@ pub fn lost_layout(seed: u64, log: usize) -> Trace {
         restart(world, Victims::Mds, &mut nodes).await;
         let new = other.open(who, fid, flags::RDWR).await.expect("the file itself was synced");
         assert_eq!(other.write(&new, 0, data("new content")).await, Ok(11));
+        // As above.
+        assert_eq!(client.lookup(who, ROOT, &"none".into()).await.err(), Some(Errno::ENOENT));
         assert_eq!(client.getattr(fid, None).await.map(|a| a.attr.size), Ok(11));
         assert_eq!(client.fsync(&old, false).await, Err(Errno::ESTALE));
         let again = client.open(who, fid, flags::RDONLY).await.expect("it can be opened anew");

@@ -157,7 +157,7 @@ impl Client {
             if guard.is_none() && guarded.is_some() {
                 continue;
             }
-            let work = self.write_at(file, &layout, end, data.clone(), How { sync, ..How::default() });
+            let work = self.write_at(file, &layout, end, data.clone(), How { sync, guarded: true, ..How::default() });
             let done = (self.under(fid, guard, work).await.0?, layout.generation());
             drop(locks);
             return Box::pin(self.write_overtaken(file, &layout, changes, end, data, sync, done)).await;
@@ -174,7 +174,8 @@ impl Client {
         if first || sync || page || direct {
             return How { sync, ..How::default() };
         }
-        How { sync, keep: self.lov.keeping() && !file.inode.through.load(Relaxed), lock: self.lov.locks_write(len) }
+        let keep = self.lov.keeping() && !file.inode.through.load(Relaxed);
+        How { sync, keep, lock: self.lov.locks_write(len), guarded: false }
     }
 
     async fn write_at(&self, file: &OpenFile, layout: &Layout, offset: u64, data: Bulk, how: How) -> Result<usize> {

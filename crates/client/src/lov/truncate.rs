@@ -1,8 +1,10 @@
 //! Setting a file's size, by setting those of its objects.
 //!
-//! Growing creates no object but the one that holds the new last byte (the caller sees to it that it has one to be in); so the objects' present sizes are asked for first, unless
-//! the file has one stripe or becomes empty. A write of another client that comes between the two rounds counts as a write after
-//! the truncate.
+//! Growing creates no object but the one that holds the new last byte (the caller sees to it that it has one to be in); so the objects'
+//! present sizes are asked for first, unless the file has one stripe or becomes empty. A write of another client that comes between the
+//! two rounds counts as a write after the truncate.
+//!
+//! That object is changed before the others: so who looks meanwhile sees a size between the old one and the new one.
 
 use sheen_layout::Layout;
 use sheen_wire::{
@@ -28,8 +30,15 @@ impl Lov {
         } else {
             changes(layout, size, &self.glimpse(layout).await?)
         };
+        let last = last_stripe(layout, size);
+        let (first, others): (Vec<_>, Vec<_>) = targets.into_iter().partition(|(stripe, _)| last == Some(*stripe));
+        self.resize(layout, &first).await?;
+        self.resize(layout, &others).await
+    }
+
+    /// Gives the objects of stripes these sizes.
+    async fn resize(&self, layout: &Layout, targets: &[(usize, u64)]) -> Result<()> {
         let groups = by_ost(layout, targets.iter().map(|t| t.0))?;
-        let targets = &targets;
         let calls = groups.into_iter().map(|(ost, positions)| {
             let resize = |p: &usize| (layout.stripes()[targets[*p].0].object, targets[*p].1);
             let objects = positions.iter().map(resize).collect();
@@ -39,10 +48,15 @@ impl Lov {
     }
 }
 
+/// The stripe that holds the last of `size` bytes.
+fn last_stripe(layout: &Layout, size: u64) -> Option<usize> {
+    layout.map(size.checked_sub(1)?, 1).next().map(|c| c.stripe)
+}
+
 /// Which stripes' objects must change, and to what size, so that the file has `size` bytes (not 0): those that reach too far are
 /// cut, and the one that holds the last byte is extended to it.
 fn changes(layout: &Layout, size: u64, now: &[ObjectAttr]) -> Vec<(usize, u64)> {
-    let last = layout.map(size - 1, 1).next().map(|c| c.stripe);
+    let last = last_stripe(layout, size);
     let wanted = |(stripe, object): (usize, &ObjectAttr)| {
         let target = layout.object_size(size, stripe);
         let cut = object.size > target;

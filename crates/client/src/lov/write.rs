@@ -28,6 +28,8 @@ pub struct How {
     pub keep: bool,
     /// Under locks of this client, unless the objects are contended. Else the OSTs lock for it.
     pub lock: bool,
+    /// At a place that is right only under locks which the caller has: not once they are lost.
+    pub guarded: bool,
 }
 
 impl Lov {
@@ -53,7 +55,7 @@ impl Lov {
         let mut locks = if how.lock { self.lock_runs(layout, &split, true).await? } else { None };
         for _ in 0..ROUNDS_MAX {
             self.settle(layout, &split).await;
-            match self.write_through(layout, &split, offset, &data, how.sync).await {
+            match self.write_through(layout, &split, offset, &data, how).await {
                 Err(LOCK_FIRST) => {}
                 answer => return answer,
             }
@@ -63,19 +65,12 @@ impl Lov {
         Err(Errno::EIO)
     }
 
-    async fn write_through(
-        &self,
-        layout: &Layout,
-        split: &Split,
-        offset: u64,
-        data: &Bulk,
-        sync: bool,
-    ) -> Result<usize> {
+    async fn write_through(&self, layout: &Layout, split: &Split, offset: u64, data: &Bulk, how: How) -> Result<usize> {
         let (file, len) = (layout.fid(), data.len());
         let mut rpcs = split.rpcs(layout, |ost| self.max_bytes(ost))?;
         if rpcs.len() == 1 && split.runs.len() == 1 {
             let Rpc { ost, parts, .. } = rpcs.swap_remove(0);
-            self.write_rpc(file, ost, parts, sync, data.clone()).await?;
+            self.write_rpc(file, ost, parts, how, data.clone()).await?;
             return Ok(len);
         }
         let runs = deal(layout, split, offset, data);
@@ -83,7 +78,7 @@ impl Lov {
         let calls = rpcs.into_iter().map(|Rpc { ost, parts, pieces, .. }| async move {
             let mut bulk = Bulk::new();
             pieces.iter().for_each(|p| bulk.append(runs[p.run].slice(p.pos as usize, p.len as usize)));
-            self.write_rpc(file, ost, parts, sync, bulk).await.map_err(|errno| (errno, pieces))
+            self.write_rpc(file, ost, parts, how, bulk).await.map_err(|errno| (errno, pieces))
         });
         // Of each run, how much is certainly written.
         let mut written: Vec<u64> = split.runs.iter().map(|r| r.len).collect();
@@ -103,11 +98,14 @@ impl Lov {
         }
     }
 
-    async fn write_rpc(&self, file: Fid, ost: u32, parts: Vec<Part>, sync: bool, bulk: Bulk) -> Result<()> {
+    async fn write_rpc(&self, file: Fid, ost: u32, parts: Vec<Part>, how: How, bulk: Bulk) -> Result<()> {
+        let How { sync, guarded, .. } = how;
         let osc = self.osc(ost).await?;
         let before = if sync { self.unsynced.before(file, ost) } else { None };
         let grant = Grant { used: 0, want: osc.writeback().want() };
-        match osc.call(Request::Write { parts, sync, mtime: None, grant }, bulk).await?.0 {
+        let request = Request::Write { parts, sync, mtime: None, grant };
+        let answer = if guarded { osc.call_guarded(request, bulk).await } else { osc.call(request, bulk).await };
+        match answer?.0 {
             Reply::Done { epoch, granted } => {
                 osc.writeback().granted(granted);
                 if sync {

@@ -371,7 +371,7 @@ impl<P: Protocol> Inner<P> {
             link.connection = Some(sender.clone());
             link.recovering = None;
             if evicted {
-                link.fail(Errno::EIO, |p| p.guarded() && !p.recovering());
+                link.evicted();
             }
             link.unanswered(self.net.rt().now(), self.recovery_timeout)
         };

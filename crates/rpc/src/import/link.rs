@@ -72,6 +72,8 @@ pub(super) struct Link {
     pub(super) features: u64,
     /// The server's, when it was last connected.
     pub(super) incarnation: Option<u64>,
+    /// Times that the server gave this client up.
+    evictions: u64,
     /// Attempts to connect that were given up, and why the last one was.
     pub(super) failures: u64,
     pub(super) failure: Option<ConnectError>,
@@ -135,6 +137,17 @@ impl Link {
         self.pending.values_mut().filter(|p| !p.recovering).map(resend).collect()
     }
 
+    /// The server has given this client up: what was right only under its locks fails.
+    pub(super) fn evicted(&mut self) {
+        self.evictions += 1;
+        self.fail(Errno::EIO, |p| p.guarded);
+    }
+
+    /// Times that the server gave this client up.
+    pub(super) fn evictions(&self) -> u64 {
+        self.evictions
+    }
+
     /// Fails the pending requests that `which` picks.
     pub(super) fn fail(&mut self, errno: Errno, which: impl Fn(&Pending) -> bool) {
         for (_, pending) in self.pending.extract_if(.., |_, p| which(p)) {
@@ -152,29 +165,31 @@ impl Pending {
     pub(super) fn recovering(&self) -> bool {
         self.recovering
     }
-
-    /// Whether it was right only under the locks of that time.
-    pub(super) fn guarded(&self) -> bool {
-        self.guarded
-    }
 }
 
 impl<P: Protocol> Inner<P> {
-    /// Sends a request if there is a tcp connection. `guarded`: as [`Protocol::guarded`] says.
+    /// Sends a request if there is a tcp connection. `guarded`: right only under locks of the time when the server had given this client up
+    /// so many times.
+    ///
+    /// # Errors
+    /// EIO: that time is over.
     pub(super) fn dispatch(
         self: &Arc<Self>,
         frame: &mut Frame,
-        guarded: bool,
-    ) -> Option<impl Future<Output = sheen_wire::Result<Frame>> + use<P>> {
+        guarded: Option<u64>,
+    ) -> sheen_wire::Result<Option<impl Future<Output = sheen_wire::Result<Frame>> + use<P>>> {
         let now = self.net.rt().now();
         let (xid, reply, connection) = {
             let mut link = self.link.lock();
-            let connection = link.connection.clone()?;
-            let (xid, reply) = link.enter(frame, now, guarded, false);
+            if guarded.is_some_and(|evictions| evictions != link.evictions) {
+                return Err(Errno::EIO);
+            }
+            let Some(connection) = link.connection.clone() else { return Ok(None) };
+            let (xid, reply) = link.enter(frame, now, guarded.is_some(), false);
             self.keep_pinging(&mut link);
             (xid, reply, connection)
         };
-        Some(self.send(connection, frame, xid, reply))
+        Ok(Some(self.send(connection, frame, xid, reply)))
     }
 
     /// Sends a request of the restart hook over the connection that is being recovered.

@@ -199,8 +199,6 @@ impl<P: Protocol> Import<P> {
     /// * ENOTCONN: the target was never reached, within `connect_timeout_ms` ([`Import::connect`] says why);
     /// * ETIMEDOUT: the connection was lost and did not come back within `recovery_timeout_ms`. Whether the request was executed
     ///   is unknown;
-    /// * EIO: the server gave this client up (evicted it) before it answered what was right only under a lock ([`Protocol::guarded`]).
-    ///   Whether it was executed is unknown;
     /// * ESHUTDOWN: the import was closed;
     /// * EINVAL: a body or bulk over the wire's limits;
     /// * EPROTO: the answer could not be understood.
@@ -212,19 +210,28 @@ impl<P: Protocol> Import<P> {
 
     /// As [`Import::call`]; file data of a server in this process may be [`Response::live`], where it lies.
     pub async fn call_in_place(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
-        self.call_within(&self.inner.slots, request, bulk).await
+        self.call_within(&self.inner.slots, request, bulk, false).await
     }
 
-    /// As [`Import::call`], but past the requests that wait for a slot: for what others' requests wait for, such as giving up a
-    /// lock. At most [`URGENT_IN_FLIGHT_MAX`] are under way at a time.
+    /// As [`Import::call`], for what is right only under a lock that this client has, such as a write at the end that it looked up. A
+    /// client that the server gave up has no locks: sent again after that it would undo what others did since, so it fails.
+    ///
+    /// # Errors
+    /// As [`Import::call`]; EIO: the server gave this client up (evicted it) before it answered. Whether it was executed is unknown.
+    pub async fn call_guarded(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
+        Ok(self.call_within(&self.inner.slots, request, bulk, true).await?.copied()?)
+    }
+
+    /// As [`Import::call_guarded`], but past the requests that wait for a slot: for what others' requests wait for, such as giving up a
+    /// lock, or writing before what was kept under it. At most [`URGENT_IN_FLIGHT_MAX`] are under way at a time.
     pub async fn call_urgent(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
-        Ok(self.call_within(&self.inner.urgent, request, bulk).await?.copied()?)
+        Ok(self.call_within(&self.inner.urgent, request, bulk, true).await?.copied()?)
     }
 
     /// As [`Import::call`], for what may wait long at the server, such as for a lock: it takes no slot that others need in order to end the
     /// wait. At most [`PATIENT_IN_FLIGHT_MAX`] are under way at a time.
     pub async fn call_patient(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
-        Ok(self.call_within(&self.inner.patient, request, bulk).await?.copied()?)
+        Ok(self.call_within(&self.inner.patient, request, bulk, false).await?.copied()?)
     }
 
     /// Says what is done with callbacks; before the first call, and once. The handler runs on the thread that reads the connection
@@ -240,12 +247,13 @@ impl<P: Protocol> Import<P> {
         slots: &Slots,
         request: P::Request,
         bulk: Bulk,
+        guarded: bool,
     ) -> sheen_wire::Result<Response<P::Reply>> {
         let inner = &self.inner;
         let _slot = slots.acquire().await?;
         let started = inner.net.rt().now();
         let (op, sent) = (P::op(&request), bulk.len());
-        let answer = inner.route(request, bulk).await;
+        let answer = inner.route(request, bulk, guarded).await;
         let received = answer.as_ref().ok().map(|r| r.bulk.len() + r.live.as_ref().map_or(0, |live| live.len()));
         inner.stats.record(op, sent, received, inner.net.rt().now().since(started));
         answer
@@ -389,13 +397,18 @@ pub(crate) enum Way<P: Protocol> {
 }
 
 impl<P: Protocol> Inner<P> {
-    async fn route(self: &Arc<Self>, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
+    async fn route(
+        self: &Arc<Self>,
+        request: P::Request,
+        bulk: Bulk,
+        guarded: bool,
+    ) -> sheen_wire::Result<Response<P::Reply>> {
         if let Some(peer) = self.lo_peer()
             && let Some(_running) = peer.enter()
         {
             return self.call_lo(&peer, request, bulk).await;
         }
-        let (guarded, mut prepared) = (P::guarded(&request), None);
+        let (guarded, mut prepared) = (guarded.then(|| self.link.lock().evictions()), None);
         loop {
             match self.ready().await.map_err(Errno::from)? {
                 Way::Lo(peer) => {
@@ -409,7 +422,7 @@ impl<P: Protocol> Inner<P> {
                         Some(frame) => frame,
                         none => none.insert(self.frame(&request, &bulk)?),
                     };
-                    if let Some(waiting) = self.dispatch(frame, guarded) {
+                    if let Some(waiting) = self.dispatch(frame, guarded)? {
                         let reply = waiting.await;
                         let copied = frame.header.flags & FLAG_BULK_COPY != 0;
                         if copied || !reply.as_ref().is_ok_and(|reply| reply.damaged) {

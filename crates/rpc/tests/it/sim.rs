@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sheen_lnet::{Net, Nid};
 use sheen_rpc::{Import, ImportConfig, ImportState, Server};
 use sheen_rt::sim::{Sim, SimConfig, SimError, World};
-use sheen_wire::{Bulk, Errno, Mds, Ost, Time, mds, ost};
+use sheen_wire::{Bulk, Errno, Mds, Ost, mds};
 
 use crate::common::*;
 
@@ -202,13 +202,10 @@ fn what_was_kept_under_a_lost_lock_is_not_written_when_the_client_is_back() {
         import.call(write(), Bulk::new()).await.unwrap();
 
         sim.partition(1, 2);
-        let call = |request: ost::Request, byte: u8| {
-            let import = import.clone();
-            rt.spawn("call", async move { import.call(request, Bulk::from(Bytes::from(vec![byte]))).await.map(|_| ()) })
-        };
-        let ost::Request::Write { parts, sync, grant, .. } = write() else { panic!("it writes") };
-        let kept = call(ost::Request::Write { parts, sync, mtime: Some(Time::default()), grant }, 1);
-        let waited_for = call(write(), 2);
+        let (bytes, i) = (|byte: u8| Bulk::from(Bytes::from(vec![byte])), import.clone());
+        let kept = rt.spawn("call", async move { i.call_guarded(write(), bytes(1)).await.map(|_| ()) });
+        let i = import.clone();
+        let waited_for = rt.spawn("call", async move { i.call(write(), bytes(2)).await.map(|_| ()) });
         until(&rt, || *echo.gone.lock() == ["c"]).await;
         sim.heal(1, 2);
         assert_eq!(kept.await.unwrap(), Err(Errno::EIO));
