@@ -380,7 +380,8 @@ impl<'a> Worker<'a> {
         let path = path.to_string_lossy();
         match (e, depth) {
             (e, 0) => self.send(Output::Failed(format!("lfs: failed for '{path}': {e}"), e)),
-            (Errno::ENOENT, _) => {}
+            // A directory that is removed and made again all the time is not the one that was read.
+            (Errno::ENOENT | Errno::ESTALE, _) => {}
             (e, _) => self.send(Output::Failed(format!("lfs find: cannot look at '{path}': {e} ({})", e.0), e)),
         }
     }
