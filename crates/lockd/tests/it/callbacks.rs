@@ -142,7 +142,8 @@ fn a_client_that_does_not_answer_is_given_up() {
             assert!(!s.service.export("a").is_gone());
 
             // It comes back as one that nothing is known of.
-            b.cancel(other).await;
+            let lost = b.import.call_urgent(cancel_of(other), Bulk::new()).await;
+            assert!(lost.is_ok() || lost.err() == Some(Errno::EIO), "it is lost, which it may have to hear first");
             let new = b.lock(Mode::Pr, 2).await;
             assert!(s.service.export("b").id() != export.id() && s.service.locks(2) == 1);
             b.cancel(new).await;

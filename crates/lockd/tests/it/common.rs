@@ -315,7 +315,7 @@ impl Client {
     }
 }
 
-fn cancel_of(id: LockId) -> ost::Request {
+pub fn cancel_of(id: LockId) -> ost::Request {
     ost::Request::Cancel { locks: vec![id] }
 }
 
