@@ -106,7 +106,8 @@ signal.signal(signal.SIGALRM, lambda *a: None); signal.siginterrupt(signal.SIGAL
 signal.setitimer(signal.ITIMER_REAL, 0.2, 0.2)
 print(os.popen('true').close(), end=' ')
 fd = os.open('f', os.O_RDONLY)
-print(os.pread(fd, 100, 0).decode(), end='')";
+print(os.pread(fd, 100, 0).decode(), end='')
+signal.setitimer(signal.ITIMER_REAL, 0)";
     fs::write(cluster.base.join("alarm.py"), script).unwrap();
     let mut reader = Command::new("python3");
     reader.arg(cluster.base.join("alarm.py")).current_dir(&mount.mnt);
