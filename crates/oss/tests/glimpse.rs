@@ -385,7 +385,7 @@ fn writes_that_wait_keep_few_bytes_and_the_others_take_a_lock_first() {
     let first = write(&writer, 0, BULK_BYTES_MAX / 2);
     assert_eq!(holder.asked(), lock);
     let second = write(&writer, 0, BULK_BYTES_MAX / 2);
-    still_waits(&second);
+    process.until_locks(3);
     assert!(matches!(writer.end(write(&writer, 0, 1)), Ok(Reply::LockFirst)));
     assert!(holder.read(OBJECT).is_empty(), "nothing is written");
     let of_another = write(&other, 0, 1);

@@ -237,11 +237,7 @@ fn a_request_that_is_given_up_leaves_no_locks() {
     wants.abort();
     a.cancel(id);
     b.end(write).unwrap();
-    let end = Instant::now() + PATIENCE;
-    while process.locks() > 0 {
-        assert!(Instant::now() < end, "nobody knows of the lock on the other object");
-        std::thread::sleep(MOMENT);
-    }
+    process.until_locks(0); // else nobody knows of the lock on the other object
 }
 
 #[test]

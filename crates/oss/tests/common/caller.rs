@@ -5,7 +5,7 @@ use std::{
         Arc,
         mpsc::{Receiver, channel},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -127,6 +127,15 @@ impl Process {
 
     pub fn locks(&self) -> u64 {
         self.value("ldlm.namespaces.filter-sheen-OST0000_UUID.lock_count").parse().unwrap()
+    }
+
+    /// Waits until the OST knows of that many locks, those included that wait.
+    pub fn until_locks(&self, count: u64) {
+        let end = Instant::now() + PATIENCE;
+        while self.locks() != count {
+            assert!(Instant::now() < end, "{} locks, not {count}", self.locks());
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
