@@ -195,7 +195,7 @@ impl Layout {
             fid: file,
             ..c
         }));
-        let plain = Composite { layout_gen: 0, flags: 0, mirror_count: 1, rest: [0; 14] };
+        let plain = Composite { layout_gen: self.generation(), flags: 0, mirror_count: 1, rest: [0; 14] };
         let mut composite = self.composite().cloned().unwrap_or(plain);
         composite.raise();
         composite.mirror_count = ids.len() as u16 + 1;
@@ -221,7 +221,7 @@ impl Layout {
         if composite.mirror_count == 1 {
             composite.flags &= !Composite::STATE;
         }
-        let alone = Composite { layout_gen: 1, flags: 0, mirror_count: 1, ..composite.clone() };
+        let alone = Composite { flags: 0, mirror_count: 1, ..composite.clone() };
         let own = |c: &Component| Component { flags: c.flags & !flags::STALE, fid: file, ..c.clone() };
         let split = gone.components().iter().map(own).collect();
         Ok((Layout::assemble(Some(composite), rest), Layout::assemble(Some(alone), split)))

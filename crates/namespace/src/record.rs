@@ -93,7 +93,7 @@ pub(crate) struct Inode {
     pub btime: Time,
     /// When `mtime` was last set: see [`Attr::mtime_set`].
     pub mtime_set: Time,
-    /// Directory: number of entries.
+    /// Directory: number of entries. Regular file that has no layout any more: how many generations its layouts have used.
     pub entries: u64,
     /// Bytes of names and values in the file's xattr record; 0: there is no record.
     pub xattr_bytes: u32,

@@ -57,12 +57,30 @@ impl<S: Store> Namespace<S> {
     pub(crate) fn layout_of(&mut self, cx: &mut Cx, file: Fid, inode: &Inode) -> wire::Result<Bytes> {
         match &inode.layout {
             Some(layout) => Ok(layout.clone()),
-            None => {
-                let parent = inode.links.first().map(|l| l.parent);
-                Ok(self.new_layout(cx, file, parent, Asked::default())?.encode().into())
-            }
+            None => Ok(self.next_layout(cx, file, inode, Asked::default())?.encode().into()),
         }
     }
+
+    /// A layout for a file that has none, and may have had some.
+    pub(crate) fn next_layout(&mut self, cx: &mut Cx, file: Fid, inode: &Inode, own: Asked) -> wire::Result<Layout> {
+        let parent = inode.links.first().map(|l| l.parent);
+        following(inode, file, self.new_layout(cx, file, parent, own)?)
+    }
+}
+
+/// Has a file's layout go. Of generations clients know which layout is the newer one: none is used twice.
+pub(crate) fn leave_layout(inode: &mut Inode, left: &Layout) {
+    inode.layout = None;
+    inode.entries = u64::from(left.generation()) + 1;
+}
+
+/// The layout for a file that has none, of a generation above those that it had: ERANGE if there is none.
+pub(crate) fn following(inode: &Inode, file: Fid, layout: Layout) -> wire::Result<Layout> {
+    let used = u32::try_from(inode.entries).map_err(|_| Errno::ERANGE)?;
+    if layout.generation() >= used {
+        return Ok(layout);
+    }
+    layout.adopted(file, used).map_err(|_| Errno::ERANGE)
 }
 
 /// EOPNOTSUPP for what this version stores but does not serve: mirrors of what begins on the MDT.

@@ -8,10 +8,10 @@
 //!   there would have the same name as the one that is about to go.
 //! * The values cannot be read (ENODATA) nor removed (EOPNOTSUPP). Sets ctime.
 
-use bytes::Bytes;
 use sheen_layout::{Asked, Layout, LayoutError, Mark, STRIPE_SIZE_UNIT, STRIPES_MAX, Template, WantedLayout};
 use sheen_wire::{self as wire, Errno, Fid, FileKind};
 
+use super::striping::leave_layout;
 use crate::{Namespace, Store, engine::Cx, record::Inode};
 
 /// Which change.
@@ -32,14 +32,16 @@ impl<S: Store> Namespace<S> {
         value: Option<&[u8]>,
     ) -> wire::Result<()> {
         let (FileKind::Regular, Some(value)) = (inode.kind, value) else { return Err(Errno::EOPNOTSUPP) };
-        let layout = Layout::decode(inode.layout.as_ref().ok_or(LayoutError::NotComposite)?)?;
+        let old = Layout::decode(inode.layout.as_ref().ok_or(LayoutError::NotComposite)?)?;
         let layout = match edit {
-            Edit::Add => Some(self.with_added(cx, inode, &layout, value)?),
-            Edit::SetFlags => Some(layout.with_flags(&Mark::decode(value)?)?),
+            Edit::Add => Some(self.with_added(cx, inode, &old, value)?),
+            Edit::SetFlags => Some(old.with_flags(&Mark::decode(value)?)?),
             Edit::Delete => {
+                // Who does not hear of it would write to objects that are gone.
+                self.check_heard(cx, fid, &old)?;
                 let marks = Mark::decode(value)?;
-                let (kept, objects) = layout.without_components(marks.first().ok_or(LayoutError::NoComponent)?)?;
-                if kept.is_none() && layout.mdt_end() > 0 {
+                let (kept, objects) = old.without_components(marks.first().ok_or(LayoutError::NoComponent)?)?;
+                if kept.is_none() && old.mdt_end() > 0 {
                     return Err(Errno::EOPNOTSUPP);
                 }
                 for some in objects.chunks(STRIPES_MAX) {
@@ -48,9 +50,11 @@ impl<S: Store> Namespace<S> {
                 kept
             }
         };
-        let layout: Option<Bytes> = layout.map(|layout| layout.encode().into());
         self.edit(fid, |i| {
-            i.layout = layout;
+            match layout {
+                Some(layout) => i.layout = Some(layout.encode().into()),
+                None => leave_layout(i, &old),
+            }
             i.ctime = cx.now;
         })
     }

@@ -23,7 +23,7 @@ use sheen_wire::{
     mds::xattr::{CREATE, REPLACE},
 };
 
-use super::striping::check_served;
+use super::striping::{check_served, following};
 use crate::{
     Namespace, Store,
     engine::Cx,
@@ -58,8 +58,8 @@ impl<S: Store> Namespace<S> {
                 return if flags & CREATE != 0 { Err(Errno::EEXIST) } else { Ok(()) };
             }
             (FileKind::Regular, Some(value)) => {
-                let (parent, asked) = (inode.links.first().map(|l| l.parent), self.asked(cx, value)?);
-                Some(self.new_layout(cx, fid, parent, asked)?.encode().into())
+                let asked = self.asked(cx, value)?;
+                Some(self.next_layout(cx, fid, inode, asked)?.encode().into())
             }
             _ => return Err(Errno::EOPNOTSUPP),
         };
@@ -76,10 +76,15 @@ impl<S: Store> Namespace<S> {
     fn another_layout(&mut self, cx: &mut Cx, fid: Fid, inode: &Inode, value: &[u8]) -> wire::Result<Layout> {
         let asked = self.asked(cx, value)?;
         let new = self.new_layout(cx, fid, None, asked)?;
-        let Some(old) = &inode.layout else { return Ok(new) };
-        let generation = Layout::decode(old)?.generation();
-        self.log_destroy(old)?;
-        Ok(new.adopted(fid, generation.checked_add(1).ok_or(Errno::ERANGE)?)?)
+        let Some(stored) = &inode.layout else { return following(inode, fid, new) };
+        let old = Layout::decode(stored)?;
+        if old.mdt_end() > 0 && new.mdt_end() > 0 {
+            // The new object would have the name of the one that goes.
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let next = old.generation().checked_add(1).ok_or(Errno::ERANGE)?;
+        self.log_destroy(stored)?;
+        Ok(new.adopted(fid, next)?)
     }
 
     /// What a user asks for, as far as it can be had.

@@ -10,10 +10,10 @@
 //! * **Resync**, **resynced**: between the two nobody writes without asking, and who asks makes another generation (EBUSY).
 //! * The value cannot be read (ENODATA) nor removed (EOPNOTSUPP). Sets ctime; of both files.
 
-use bytes::Bytes;
 use sheen_layout::{Asked, Layout, LayoutError, WantedComponent, WantedLayout};
 use sheen_wire::{self as wire, Cred, Errno, Fid, FileKind, ldlm::bits, mirror::Change};
 
+use super::striping::{following, leave_layout};
 use crate::{Namespace, Store, access::is_owner, engine::Cx, record::Inode, replaced::NOBODY};
 
 impl<S: Store> Namespace<S> {
@@ -50,12 +50,12 @@ impl<S: Store> Namespace<S> {
                 self.with_mirrors_objects(cx, &layout, mirror, start, end.saturating_sub(start))?
             }
         };
-        self.put_layout(cx, fid, Some(changed.encode().into()))
+        self.put_layout(cx, fid, &changed)
     }
 
-    fn put_layout(&mut self, cx: &Cx, fid: Fid, layout: Option<Bytes>) -> wire::Result<()> {
+    fn put_layout(&mut self, cx: &Cx, fid: Fid, layout: &Layout) -> wire::Result<()> {
         self.edit(fid, |i| {
-            i.layout = layout;
+            i.layout = Some(layout.encode().into());
             i.ctime = cx.now;
         })
     }
@@ -92,7 +92,10 @@ impl<S: Store> Namespace<S> {
         self.check_heard(cx, fid, layout)?;
         self.check_heard(cx, other, &theirs)?;
         let merged = layout.with_merged(&theirs)?;
-        self.put_layout(cx, other, None)?;
+        self.edit(other, |i| {
+            leave_layout(i, &theirs);
+            i.ctime = cx.now;
+        })?;
         Ok(merged)
     }
 
@@ -105,23 +108,22 @@ impl<S: Store> Namespace<S> {
         into: Option<Fid>,
     ) -> wire::Result<Layout> {
         let (rest, gone) = layout.split(mirror, into.unwrap_or(fid))?;
-        let gone: Bytes = gone.encode().into();
         match into {
-            None => self.log_destroy(&gone)?,
+            None => self.log_destroy(&gone.encode().into())?,
             Some(other) => {
                 let target = self.live(other)?;
                 check_other(cred, fid, other, &target)?;
                 if target.layout.is_some() {
                     return Err(Errno::EEXIST);
                 }
-                self.put_layout(cx, other, Some(gone))?;
+                self.put_layout(cx, other, &following(&target, other, gone)?)?;
             }
         }
         Ok(rest)
     }
 
     /// EBUSY if a client has the file open, believes that its layout stays as it is, and has no lock by which it would hear otherwise.
-    fn check_heard(&self, cx: &Cx, fid: Fid, layout: &Layout) -> wire::Result<()> {
+    pub(super) fn check_heard(&self, cx: &Cx, fid: Fid, layout: &Layout) -> wire::Result<()> {
         let stays = layout.is_plain() || !layout.is_mirrored() && layout.missing(0, u64::MAX).is_none();
         let locks = cx.env.locks(fid);
         let has = |client, bit| locks.iter().any(|(of, bits)| *of == client && bits & bit != 0);
