@@ -20,7 +20,7 @@ use std::{
 };
 
 use parking_lot::RwLock;
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 use sheen_objects::name;
 use sheen_rt::{Disk, OpenOptions, Rt};
 use sheen_wire::{Errno, Fid, Result, Time};
@@ -35,6 +35,8 @@ pub const CLOSED_KEPT: Duration = Duration::from_secs(24 * 3600);
 pub const CLOSED_MAX: usize = 1 << 20;
 /// Old markers that are looked at when an object is closed.
 const EXPIRE_AT_ONCE: usize = 16;
+/// Ages that do not count any more, beside as many as there are closed objects.
+const SUPERSEDED_MAX: usize = 64;
 
 /// The closed objects of an OST.
 pub struct Closed {
@@ -47,9 +49,21 @@ pub struct Closed {
 
 #[derive(Default)]
 struct State {
-    objects: FxHashSet<Fid>,
-    /// When they were closed, about oldest first; perhaps with some that are open again.
+    /// And when they were closed last.
+    objects: FxHashMap<Fid, Time>,
+    /// The same, about oldest first; also of some that were opened again, or closed anew since.
     by_age: VecDeque<(Time, Fid)>,
+}
+
+impl State {
+    fn put(&mut self, object: Fid, at: Time) {
+        self.objects.insert(object, at);
+        self.by_age.push_back((at, object));
+        if self.by_age.len() > 2 * self.objects.len() + SUPERSEDED_MAX {
+            let objects = &self.objects;
+            self.by_age.retain(|(at, object)| objects.get(object) == Some(at));
+        }
+    }
 }
 
 impl Closed {
@@ -67,13 +81,13 @@ impl Closed {
             }
         }
         found.sort_unstable();
-        let objects: FxHashSet<Fid> = found.iter().map(|(_, object)| *object).collect();
+        let objects: FxHashMap<Fid, Time> = found.iter().map(|(at, object)| (*object, *at)).collect();
         let count = AtomicUsize::new(objects.len());
         Ok(Closed { disk, dir, count, state: RwLock::new(State { objects, by_age: found.into() }) })
     }
 
     fn has(&self, object: Fid) -> bool {
-        self.count.load(SeqCst) > 0 && self.state.read().objects.contains(&object)
+        self.count.load(SeqCst) > 0 && self.state.read().objects.contains_key(&object)
     }
 
     fn insert(&self, object: Fid, now: Time) -> Result<()> {
@@ -90,15 +104,14 @@ impl Closed {
             made => made,
         };
         made?.set_mtime(now)?;
-        state.objects.insert(object);
-        state.by_age.push_back((now, object));
+        state.put(object, now);
         self.count.store(state.objects.len(), SeqCst);
         Ok(())
     }
 
     fn remove(&self, object: Fid) -> Result<()> {
         let mut state = self.state.write();
-        if state.objects.contains(&object) {
+        if state.objects.contains_key(&object) {
             match self.disk.remove_file(self.dir.join(marker(object))) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e.into()),
                 _ => {}
@@ -115,16 +128,21 @@ impl Closed {
         let before = now.sec.saturating_sub(CLOSED_KEPT.as_secs() as i64);
         let mut old = Vec::new();
         while old.len() < EXPIRE_AT_ONCE
-            && let Some((_, object)) = state.by_age.pop_front_if(|(at, _)| at.sec < before)
+            && let Some((at, object)) = state.by_age.pop_front_if(|(at, _)| at.sec < before)
         {
-            old.push(object);
+            if state.objects.get(&object) == Some(&at) {
+                old.push(object);
+            }
         }
         old
     }
 
-    /// To be looked at again later.
+    /// To be looked at again later, if it is closed still.
     fn keep(&self, object: Fid, now: Time) {
-        self.state.write().by_age.push_back((now, object));
+        let mut state = self.state.write();
+        if state.objects.contains_key(&object) {
+            state.put(object, now);
+        }
     }
 }
 
@@ -201,9 +219,9 @@ impl Store {
     fn forget_old(&self) -> Result<()> {
         let now = self.rt.wall();
         for object in self.closed.old(now) {
-            match self.files.metadata(object)? {
-                Some(_) => self.closed.keep(object, now),
-                None => self.closed.remove(object)?,
+            match self.files.metadata(object) {
+                Ok(None) => self.closed.remove(object)?,
+                Ok(Some(_)) | Err(_) => self.closed.keep(object, now),
             }
         }
         Ok(())
