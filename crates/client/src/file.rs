@@ -157,8 +157,18 @@ impl Inode {
     pub(crate) fn outdate(&self) {
         let mut place = self.place.write();
         self.changes.fetch_add(1, Release);
-        if let Place::Settled(layout) | Place::Held(layout) = &*place {
-            *place = Place::Past(layout.clone());
+        self.doubt(&mut place);
+    }
+
+    /// What is known of the layout is not good any more; nor is what came with the open.
+    fn doubt(&self, place: &mut Place) {
+        let known = match &*place {
+            Place::Settled(layout) | Place::Held(layout) => Some(layout.clone()),
+            Place::Unknown => self.first(),
+            Place::Past(_) => None,
+        };
+        if let Some(layout) = known {
+            *place = Place::Past(layout);
         }
     }
 
@@ -175,7 +185,12 @@ impl Inode {
 
     /// The layout by which the inode is known again.
     fn known(&self) -> Option<Arc<Layout>> {
-        self.last().or_else(|| Layout::decode(self.sent.get()?).ok().map(Arc::new))
+        self.last().or_else(|| self.first())
+    }
+
+    /// The layout that came with the open.
+    fn first(&self) -> Option<Arc<Layout>> {
+        Layout::decode(self.sent.get()?).ok().map(Arc::new)
     }
 
     /// Whether a file with this layout can be the same.
@@ -197,10 +212,7 @@ impl Inode {
 
     /// What is known of the layout is to be asked for again.
     fn distrust(&self) {
-        let mut place = self.place.write();
-        if let Place::Settled(layout) | Place::Held(layout) = &*place {
-            *place = Place::Past(layout.clone());
-        }
+        self.doubt(&mut self.place.write());
     }
 }
 
@@ -306,7 +318,8 @@ impl OpenFile {
         if known.is_none() {
             let mut place = self.inode.place.write();
             if !matches!(&*place, Place::Settled(layout) if layout.is_plain()) {
-                *place = Place::Unknown;
+                // Not unknown: what came with the open may be older than what was heard since.
+                *place = now.map_or(Place::Unknown, |now| Place::Past(Arc::new(now)));
             }
             self.inode.unsure.store(false, Relaxed);
         }

@@ -60,11 +60,25 @@ impl Layouts {
         self.kept.lock().get(&fid).cloned()
     }
 
-    /// A file's layout, from memory or from what the MDT sent. It is kept if it is settled.
+    /// A file's layout, from memory or from what the MDT sent. It is kept if it is settled, so a lock on LAYOUT must have come with it.
+    ///
+    /// # Errors
+    /// As [`Layouts::read`].
+    pub fn decode(&self, fid: Fid, bytes: &Bytes) -> Result<Arc<Layout>> {
+        let layout = self.read(fid, bytes)?;
+        let mut kept = self.kept.lock();
+        match is_settled(&layout) {
+            true => drop(kept.put(fid, layout.clone())),
+            false => drop(kept.pop(&fid)),
+        }
+        Ok(layout)
+    }
+
+    /// As [`Layouts::decode`], and nothing is kept.
     ///
     /// # Errors
     /// EIO: the bytes are no layout. EOPNOTSUPP: a layout that this version cannot follow.
-    pub fn decode(&self, fid: Fid, bytes: &Bytes) -> Result<Arc<Layout>> {
+    pub fn read(&self, fid: Fid, bytes: &Bytes) -> Result<Arc<Layout>> {
         let kept = self.get(fid);
         if let Some(layout) = kept.as_ref().filter(|layout| is_plain_generation(bytes, layout)) {
             return Ok(layout.clone());
@@ -77,16 +91,7 @@ impl Layouts {
             tracing::warn!("the layout of {fid} cannot be used: {e}");
             Errno::EOPNOTSUPP
         })?;
-        match kept {
-            Some(kept) if is_as_new(&kept, &layout) => return Ok(kept),
-            Some(_) => self.forget(fid),
-            None => {}
-        }
-        let layout = Arc::new(layout);
-        if is_settled(&layout) {
-            self.kept.lock().put(fid, layout.clone());
-        }
-        Ok(layout)
+        Ok(kept.filter(|kept| is_as_new(kept, &layout)).unwrap_or_else(|| Arc::new(layout)))
     }
 
     /// Forgets a file's layout: it may have been edited.

@@ -113,7 +113,7 @@ impl Mdt {
         let _mover = self.moving.turn(fid).await;
         let layout = self.core.lock().ns.layout(fid)?;
         if let Some(layout) = layout.filter(|layout| layout.generation() == generation) {
-            let objects: Vec<_> = layout.stripes().iter().map(|s| (s.ost, s.object)).collect();
+            let objects: Vec<_> = layout.all_objects().map(|s| (s.ost, s.object)).collect();
             self.reopen(&objects).await;
         }
         Ok(())

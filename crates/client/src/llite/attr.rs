@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sheen_layout::Layout;
-use sheen_wire::{
-    Attr, Fid, FileKind, Result,
-    mds::{Entry, Request},
-};
+use sheen_wire::{Attr, Fid, FileKind, Result, mds::Request};
 
 use super::known::Told;
 use crate::{Caller, Client, EntryAttr, OpenFile, cache::Hits, mdc, stats::Op};
@@ -68,17 +65,11 @@ impl Client {
         mdc::done(self.mdc.call_as(who, |cred| Request::Access { cred, fid, mask }).await?)
     }
 
-    /// The layout that the MDT sent with attributes, if the file is one that can have one.
+    /// The layout that the MDT sent with attributes, if the file is one that can have one. It is good for now.
     pub(crate) fn layout_of(&self, attr: &Attr, layout: Option<&Bytes>) -> Result<Option<Arc<Layout>>> {
         match layout {
-            Some(bytes) if attr.kind == FileKind::Regular => self.layouts.decode(attr.fid, bytes).map(Some),
+            Some(bytes) if attr.kind == FileKind::Regular => self.layouts.read(attr.fid, bytes).map(Some),
             _ => Ok(None),
         }
-    }
-
-    /// The layout of a file of which the MDT just told, whether it sent it this time or is known to have sent it before.
-    pub(crate) fn known_layout(&self, entry: &Entry) -> Result<Option<Arc<Layout>>> {
-        let sent = self.layout_of(&entry.attr, entry.layout.as_ref())?;
-        Ok(sent.or_else(|| self.layouts.get(entry.attr.fid)))
     }
 }

@@ -20,6 +20,7 @@ use crate::{
         Hits,
         meta::{ATTR, Known, Token},
     },
+    join::join_all,
     layouts::is_settled,
     locks::LockRef,
     lov::{self, Look, Seen},
@@ -206,18 +207,21 @@ impl Client {
     /// As [`Client::told`], with the handle of the lock that came.
     pub(crate) fn told_under(&self, entry: &Entry, came: Option<Cookie>, asked: &Asking) -> Result<Told> {
         let (attr, fid) = (entry.attr, entry.attr.fid);
+        // In use from here on, so that it stays until all is put in.
+        let held = asked.held.filter(|(of, _)| *of == fid).map(|(_, cookie)| cookie);
+        let lock = came.or(held).and_then(|cookie| self.inode_lock_again(fid, cookie));
         let layout = match attr.kind {
-            FileKind::Regular if self.layouts.cleared() == asked.cleared => self.known_layout(entry)?,
-            // The MDT was restarted since, and may not know of it any more: it is good for this answer alone.
+            FileKind::Regular if lock.is_some() && self.layouts.cleared() == asked.cleared => {
+                entry.layout.as_ref().map(|bytes| self.layouts.decode(fid, bytes)).transpose()?
+            }
+            // Nobody would say that it is another one, or the MDT was restarted since and may not know of it any more: it is good for this
+            // answer alone.
             FileKind::Regular => {
                 let layout = entry.layout.as_ref().and_then(|bytes| Layout::decode(bytes).ok());
                 layout.filter(|layout| layout.check_usable().is_ok()).map(Arc::new)
             }
             _ => None,
         };
-        // In use from here on, so that it stays until all is put in.
-        let held = asked.held.filter(|(of, _)| *of == fid).map(|(_, cookie)| cookie);
-        let lock = came.or(held).and_then(|cookie| self.inode_lock_again(fid, cookie));
         if let (Some(lock), Some(token)) = (&lock, &asked.token)
             && guards(lock, layout.as_deref())
         {
@@ -340,7 +344,17 @@ impl Client {
                 Some(Look { layout: layout.as_deref()?, lock: lock(fid) })
             })
             .collect();
-        let mut seen = self.lov.look(&looks).await.into_iter();
+        let mut seen = self.lov.look(&looks).await;
+        if looks.len() > 1 {
+            // One that has moved answers for all who were asked with it.
+            let moved = |(_, seen): &(usize, &Result<Seen>)| matches!(seen, Err(Errno::MOVED));
+            let alone: Vec<usize> = seen.iter().enumerate().filter(moved).map(|(i, _)| i).collect();
+            let again = join_all(alone.iter().map(|i| self.lov.look(&looks[*i..=*i]))).await;
+            for (i, mut answer) in alone.into_iter().zip(again) {
+                seen[i] = answer.pop().unwrap_or(Err(Errno::EIO));
+            }
+        }
+        let mut seen = seen.into_iter();
         let mut complete = |(told, layout): (Result<Told>, &Option<Arc<Layout>>)| {
             let told = told?;
             let Some(layout) = layout else {

@@ -132,7 +132,7 @@ impl Client {
         }
         let layout = match (file.inode.sent.get(), settled()) {
             (_, Some(layout)) => layout,
-            (Some(bytes), None) if is_unknown => self.layouts.decode(fid, bytes)?,
+            (Some(bytes), None) if is_unknown => self.layouts.read(fid, bytes)?,
             _ => return Ok(None),
         };
         if !is_settled(&layout) {
@@ -285,8 +285,8 @@ impl Client {
     /// The layout of a file was edited by this client: what is known of it is asked for again.
     pub(crate) async fn edited(&self, fid: Fid) {
         self.layouts.forget(fid);
+        self.files.outdate(fid);
         let Some(file) = self.files.any(fid) else { return };
-        file.inode.outdate();
         let before = self.page_reads(fid);
         // A failure shows at the next use.
         if let Ok(Some(placed)) = self.ask_place(&file).await {

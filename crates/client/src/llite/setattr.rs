@@ -67,11 +67,11 @@ impl Client {
         }
         let (mut entry, lock) = self.set_attr(who, fid, set, file, keep).await?;
         if let Some(size) = set.size {
-            if entry.layout.is_none() && self.layouts.get(fid).is_none() {
+            if entry.layout.is_none() {
                 let again = Request::GetAttr { fid, layout_known: false };
                 entry.layout = mdc::entry(self.mdc.call(again).await?)?.layout;
             }
-            if let Some(layout) = self.known_layout(&entry)? {
+            if let Some(layout) = self.layout_of(&entry.attr, entry.layout.as_ref())? {
                 let layout = self.with_last_byte(&mut entry, layout, size).await?;
                 let cut = self.cut(fid, layout.clone(), size).await?;
                 if !Arc::ptr_eq(&cut, &layout) {
