@@ -289,6 +289,8 @@ fn work_elsewhere_leaves_pages_cached() {
         read_all(&at);
         read_all(&at);
         fs::write(at.a("elsewhere"), noise(1, LEN)).unwrap();
+        // What A keeps of it would go to the servers at any time.
+        File::open(at.a("elsewhere")).unwrap().sync_all().unwrap();
         // The directory itself changed, and the kernel wants its attributes to pass it.
         let asked = cost(&two, || assert!(fs::metadata(at.b("")).unwrap().is_dir()));
         assert_eq!(asked.values().sum::<u64>(), 1, "{asked:?}");

@@ -36,21 +36,20 @@ impl Client {
         // if it has the file open, or the lock.
         let hears = || sure.is_some() || self.layout_lock(fid).is_some();
         let known = known.filter(|layout| layout.is_plain() && hears());
-        let mut told = self.ask_attr(fid, known.is_some()).await?;
-        if known.is_some() {
-            if self.layouts.cleared() != cleared {
-                // The MDT was restarted in between.
-                told = self.ask_attr(fid, false).await?;
-            } else if told.attr.kind == FileKind::Regular {
-                told.layout = known;
-            }
+        let is_known = known.is_some();
+        let mut told = self.ask_attr(fid, known).await?;
+        if is_known && self.layouts.cleared() != cleared {
+            // The MDT was restarted in between.
+            told = self.ask_attr(fid, None).await?;
         }
         self.completed(told).await
     }
 
-    pub(crate) async fn ask_attr(&self, fid: Fid, layout_known: bool) -> Result<Told> {
-        let asking = self.asking(fid);
-        let kept = self.mdc.call_keeping(Request::GetAttr { fid, layout_known }, asking.wants()).await?;
+    /// Attributes from the MDT; `known`: the layout, if it need not be told.
+    pub(crate) async fn ask_attr(&self, fid: Fid, known: Option<Arc<Layout>>) -> Result<Told> {
+        let request = Request::GetAttr { fid, layout_known: known.is_some() };
+        let asking = self.asking(fid).knowing(known);
+        let kept = self.mdc.call_keeping(request, asking.wants()).await?;
         self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)
     }
 

@@ -47,12 +47,19 @@ pub(crate) struct Asking {
     held: Option<(Fid, Cookie)>,
     /// How often layouts had been forgotten.
     cleared: u64,
+    /// The layout that the answer need not bring.
+    layout: Option<Arc<Layout>>,
 }
 
 impl Asking {
     /// Inodes of which locks are to come with the answer.
     pub fn wants(&self) -> u64 {
         u64::from(self.held.is_none())
+    }
+
+    /// The answer leaves the layout out: it is this one.
+    pub fn knowing(self, layout: Option<Arc<Layout>>) -> Asking {
+        Asking { layout, ..self }
     }
 
     /// What was asked was a change itself, and has ended.
@@ -162,7 +169,7 @@ impl Client {
     }
 
     fn asking_under(&self, held: Option<(Fid, Cookie)>) -> Asking {
-        Asking { token: self.cache.token(), held, cleared: self.layouts.cleared() }
+        Asking { token: self.cache.token(), held, cleared: self.layouts.cleared(), layout: None }
     }
 
     /// Attributes from the caches; the objects may have to be asked. `None`: the MDT must be asked.
@@ -210,8 +217,10 @@ impl Client {
         // In use from here on, so that it stays until all is put in.
         let held = asked.held.filter(|(of, _)| *of == fid).map(|(_, cookie)| cookie);
         let lock = came.or(held).and_then(|cookie| self.inode_lock_again(fid, cookie));
+        let same = self.layouts.cleared() == asked.cleared;
         let layout = match attr.kind {
-            FileKind::Regular if lock.is_some() && self.layouts.cleared() == asked.cleared => {
+            FileKind::Regular if entry.layout.is_none() => asked.layout.clone().filter(|_| same),
+            FileKind::Regular if lock.is_some() && same => {
                 entry.layout.as_ref().map(|bytes| self.layouts.decode(fid, bytes)).transpose()?
             }
             // Nobody would say that it is another one, or the MDT was restarted since and may not know of it any more: it is good for this
@@ -291,7 +300,7 @@ impl Client {
         let mut moves = 0;
         loop {
             self.moved(fid, &mut moves).await?;
-            match self.completed_once(self.ask_attr(fid, false).await?).await {
+            match self.completed_once(self.ask_attr(fid, None).await?).await {
                 Err(Errno::MOVED) => {}
                 answer => return answer,
             }
