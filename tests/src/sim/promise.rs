@@ -107,8 +107,9 @@ impl Promises {
         }
     }
 
-    /// An operation whose end nobody knows: what it wrote may be there.
-    pub fn doubtful(&mut self, op: &Op, model: &Model) {
+    /// An operation whose end nobody knows: what it wrote may be there. `seen`: the file that it was done to, which may be another one than
+    /// the model has of that name, where a crash took a rename back.
+    pub fn doubtful(&mut self, op: &Op, model: &Model, seen: Option<Fid>) {
         if let Some(fid) = op.handle().and_then(|h| model.handles.get(&h)).map(|h| h.fid) {
             self.files.entry(fid).or_default().anything = true;
         }
@@ -116,7 +117,7 @@ impl Promises {
             Op::Truncate { fid, .. } | Op::Open { fid, .. } => self.files.entry(*fid).or_default().anything = true,
             Op::Create { dir, name, .. } => {
                 let fid = model.find(*dir, name).ok().flatten();
-                fid.into_iter().for_each(|f| self.files.entry(f).or_default().anything = true);
+                fid.into_iter().chain(seen).for_each(|f| self.files.entry(f).or_default().anything = true);
             }
             _ => {}
         }

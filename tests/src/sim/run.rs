@@ -240,7 +240,8 @@ impl State {
                 self.doubtful_writes.extend(&touched);
             }
             self.doubtful_files.extend(touched);
-            self.promises.doubtful(&op, &self.model);
+            let seen = if let Ok(Outcome::Seen(view)) = &answer { Some(view.fid) } else { None };
+            self.promises.doubtful(&op, &self.model, seen);
             self.doubtful.push(op);
             self.claims.give_back(granted);
             return;
