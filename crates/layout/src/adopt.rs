@@ -5,13 +5,18 @@ use sheen_wire::Fid;
 use crate::{Layout, LayoutError, layout::Component};
 
 impl Layout {
-    /// The same objects as the layout of `file`, as its layout number `generation` (see [`Layout::generation`]).
+    /// The same objects as the layout of `file`, but for those on the MDT, which are named by their file, as its layout number `generation` (see [`Layout::generation`]).
     ///
     /// # Errors
     /// ERANGE: a plain layout has no such generation.
     pub fn adopted(&self, file: Fid, generation: u32) -> Result<Layout, LayoutError> {
         let mut components: Vec<Component> = self.components().to_vec();
-        components.iter_mut().for_each(|c| c.fid = file);
+        for c in &mut components {
+            c.fid = file;
+            if c.is_on_mdt() {
+                c.entry_gen = generation;
+            }
+        }
         let mut composite = self.composite().cloned();
         match (&mut composite, &mut components[..]) {
             (Some(composite), _) => composite.layout_gen = generation,

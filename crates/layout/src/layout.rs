@@ -95,7 +95,7 @@ pub struct Component {
     pub start: u64,
     /// Byte after the last; `u64::MAX` for no end.
     pub end: u64,
-    /// `lcme_layout_gen`.
+    /// `lcme_layout_gen`. On the MDT: the layout's generation when the file got the component, if it had a layout before.
     pub entry_gen: u32,
     /// Where the entry says that its part lies in the encoded layout. Rewritten by encoding.
     pub offset: u32,
@@ -343,9 +343,14 @@ impl Component {
     /// What its bytes are mapped to: its objects, or the one that the MDT's data service has of the file.
     pub(crate) fn stripe_list(&self) -> Cow<'_, [Stripe]> {
         match self.is_on_mdt() {
-            true => Cow::Owned(vec![Stripe { object: self.fid, ost: MDT_OST }]),
+            true => Cow::Owned(vec![Stripe { object: self.object_on_mdt(), ost: MDT_OST }]),
             false => Cow::Borrowed(self.objects()),
         }
+    }
+
+    /// What its bytes are on the MDT. Its name is the file's, and another one each time that the file gets such a component.
+    fn object_on_mdt(&self) -> Fid {
+        Fid { ver: self.entry_gen.saturating_add(1), ..self.fid }
     }
 
     /// Whether its bytes lie on the MDT.

@@ -67,8 +67,8 @@ pub const EXTENSION_SIZE_MIN: u64 = 64 << 20;
 pub const EXTENSION_SIZE_MAX: u64 = (u32::MAX as u64) * SEL_UNIT;
 /// Bytes of a file that lie on the MDT at most, where nobody set another limit (Lustre's `dom_stripesize`).
 pub const MDT_BYTES_DEFAULT: u64 = 1 << 20;
-/// [`Stripe::ost`] of the one stripe of a component on the MDT: beyond every index of an OST. Its object is the file's own FID, held by
-/// the MDT's data service, which is asked as an OST is.
+/// [`Stripe::ost`] of the one stripe of a component on the MDT: beyond every index of an OST. Its object is the file's FID with a
+/// version above 0, held by the MDT's data service, which is asked as an OST is.
 pub const MDT_OST: u32 = 1 << 31;
 /// Bytes of a component in a layout beside its objects, at most.
 pub(crate) const COMP_BYTES_MAX: usize = codec::COMP_ENTRY_BYTES + codec::V3_BYTES;

@@ -1,7 +1,8 @@
 //! Data on the MDT (Lustre's DoM): the beginnings of files, which a data service beside the MDT keeps, in the same process.
 //!
 //! That service is an OST in all but this: it is found at the MDT's own addresses, as `<fsname>-MDTxxxx-dom` with the MDT's uuid, the
-//! MGS does not know it, and nothing is placed on it: a file's object there has the file's own FID. The MDT sees it as it sees OSTs
+//! MGS does not know it, and nothing is placed on it: a file's object there has the file's own FID, with a
+//! version above 0 that is another one each time that the file begins here. The MDT sees it as it sees OSTs
 //! ([`crate::osp::Osp`], of index [`MDT_OST`]), so objects of files that are gone go by the same way.
 //!
 //! Invariants:
@@ -28,8 +29,8 @@ use crate::osp::Osp;
 
 /// In the MDT's directory while it is served, and until what a crash left is removed.
 pub(crate) const RUNNING: &str = "running";
-/// Files that are looked for at once: the MDT does nothing else meanwhile, for a millisecond or so.
-const AT_ONCE: usize = 256;
+/// Files that are looked for at once: the MDT does nothing else meanwhile. After a crash each may have to be read from the disk.
+const AT_ONCE: usize = 16;
 /// Wait before what could not be removed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// Most bytes of a file on the MDT that can be asked for: Lustre's limit.
@@ -95,7 +96,10 @@ async fn remove_orphans(mdt: &Mdt, data: &Osp) -> Result<()> {
         let Some(last) = objects.last() else { break };
         after = *last;
         for some in objects.chunks(AT_ONCE) {
+            let begun = mdt.rt.now();
             let lost = lost(mdt, some)?;
+            // Half of the time is the clients', who are just coming back.
+            mdt.rt.sleep(mdt.rt.now().since(begun)).await;
             removed += lost.len();
             if !lost.is_empty() {
                 data.run(Request::Destroy { objects: lost }).await?;
@@ -108,12 +112,12 @@ async fn remove_orphans(mdt: &Mdt, data: &Osp) -> Result<()> {
     Ok(())
 }
 
-/// Those that have no file.
+/// Those that are no file's.
 fn lost(mdt: &Mdt, objects: &[Fid]) -> Result<Vec<Fid>> {
     let mut core = mdt.core.lock();
     let mut lost = Vec::new();
     for object in objects {
-        if !core.ns.is_file(*object)? {
+        if !core.ns.has_object(*object)? {
             lost.push(*object);
         }
     }

@@ -357,7 +357,8 @@ fn identify(disk: &Disk, config: &MdtConfig) -> Result<Option<Identity>, MdtErro
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let entries =
                 disk.read_dir(&config.dir).map_err(|error| MdtError::Io { path: config.dir.clone(), error })?;
-            let own = |name: &str| matches!(name, LOCK | STORE | DATA_DIR | dom::RUNNING) || name.starts_with('.');
+            // Not what it holds of files: a new MDT names its own ones like those of the old one.
+            let own = |name: &str| matches!(name, LOCK | STORE) || name.starts_with('.');
             let foreign = entries.iter().any(|e| !own(&e.name.to_string_lossy()));
             return if foreign { Err(MdtError::Foreign(config.dir.clone())) } else { Ok(None) };
         }

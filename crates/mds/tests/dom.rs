@@ -103,8 +103,8 @@ fn a_file_begins_on_the_mdt_and_goes_from_there() {
             panic!()
         };
         let layout = Layout::decode(&entry.layout.unwrap()).unwrap();
-        assert_eq!(layout.stripes(), [Stripe { object: fid, ost: MDT_OST }]);
-        data.objects.lock().insert(fid);
+        assert_eq!(layout.stripes(), [Stripe { object: Fid { ver: 1, ..fid }, ost: MDT_OST }]);
+        data.objects.lock().insert(Fid { ver: 1, ..fid });
         host.unlink("f").await.unwrap();
         host.sync().await.unwrap();
         rt.sleep(Duration::from_secs(2)).await;
@@ -134,12 +134,13 @@ fn after_a_crash_objects_without_a_file_go_and_no_others() {
         let host = start(&sim.rt(1), &data).await;
         let mut kept = BTreeSet::new();
         for i in 0..5 {
-            kept.insert(make(&host, &format!("kept{i}")).await.unwrap());
+            kept.insert(Fid { ver: 1, ..make(&host, &format!("kept{i}")).await.unwrap() });
         }
         host.sync().await.unwrap();
-        // Their creates never became durable.
+        // Their creates never became durable, or the files have left them.
         let seq = kept.first().unwrap().seq;
-        let lost: Vec<Fid> = (0..5).map(|i| Fid::new(seq, 1000 + i)).collect();
+        let mut lost: Vec<Fid> = (0..5).map(|i| Fid { ver: 1, ..Fid::new(seq, 1000 + i) }).collect();
+        lost.extend(kept.first().map(|object| Fid { ver: 2, ..*object }));
         data.objects.lock().extend(kept.iter().chain(&lost));
         std::mem::forget(host);
         sim.crash_host(1);
@@ -157,7 +158,7 @@ fn after_a_crash_objects_without_a_file_go_and_no_others() {
         drop(host);
         let _host = start(&rt, &data).await;
         rt.sleep(Duration::from_secs(5)).await;
-        assert_eq!((data.times("list"), data.objects.lock().len()), (listed, 10));
+        assert_eq!((data.times("list"), data.objects.lock().len()), (listed, 11));
     })
     .unwrap();
 }

@@ -2,7 +2,7 @@
 
 use std::{hash::Hasher, sync::Arc, time::Duration};
 
-use sheen_layout::{Asked, Component, Layout, Wanted, WantedLayout};
+use sheen_layout::{Asked, Component, Layout, MDT_OST, Wanted, WantedLayout};
 use sheen_wire::{
     self as wire, Errno, Fid, FileKind, StatFs, Time, fid,
     mds::{RELATIME_SECS, Reply, Request},
@@ -354,9 +354,14 @@ impl<S: Store> Namespace<S> {
         self.sequences.give_back();
     }
 
-    /// Whether there is such a file, also one without a name that is open still.
-    pub fn is_file(&mut self, fid: Fid) -> wire::Result<bool> {
-        Ok(self.tables.inode(fid)?.is_some())
+    /// Whether an object on the MDT is a file's, also of one without a name that is open still.
+    pub fn has_object(&mut self, object: Fid) -> wire::Result<bool> {
+        let inode = self.tables.inode(Fid { ver: 0, ..object })?;
+        let Some(bytes) = inode.filter(|i| i.kind == FileKind::Regular).and_then(|i| i.layout.clone()) else {
+            return Ok(false);
+        };
+        let layout = Layout::decode(&bytes)?;
+        Ok(layout.all_objects().any(|s| (s.ost, s.object) == (MDT_OST, object)))
     }
 
     /// Inodes in use.

@@ -4,8 +4,10 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::*;
-use sheen_layout::{Count, Layout, Mark, Spec, Template, TemplateComponent};
+use sheen_layout::{Count, Layout, MDT_OST, Mark, Spec, Template, TemplateComponent};
 use sheen_namespace::ClientId;
 use sheen_wire::{
     Cred, Errno, Fid,
@@ -114,20 +116,25 @@ fn when_its_objects_have_gone_to_another_file_as_a_mirror_and_come_back() {
     assert!(generation(&mut fs, other) > split);
 }
 
-/// The new object would have the old one's name, and go with it.
+/// Else what was written to the new one would go with the old one.
 #[test]
-fn a_nameless_file_does_not_go_from_the_mdt_to_the_mdt() {
+fn a_new_beginning_on_the_mdt_is_another_object() {
     let mut fs = Fs::new();
     let on_mdt = |end: u64| {
         let components = vec![TemplateComponent::on_mdt(end), TemplateComponent::striped(end, u64::MAX, spec(1))];
         Template::new(components).encode()
     };
     let fid = tmpfile(&mut fs);
-    fs.set(&ME, fid, LOV, &on_mdt(64 << 10), REPLACE).unwrap();
-    let before = fs.layout(fid);
-    assert_eq!(fs.set(&ME, fid, LOV, &on_mdt(128 << 10), REPLACE), Err(Errno::EOPNOTSUPP));
-    assert_eq!(fs.layout(fid), before);
-    fs.set(&ME, fid, LOV, &spec(2).encode(), REPLACE).unwrap();
+    let mut objects = BTreeSet::new();
+    for kib in [64, 128, 64, 64] {
+        fs.set(&ME, fid, LOV, &on_mdt(kib << 10), REPLACE).unwrap();
+        let layout = Layout::decode(&fs.layout(fid).unwrap()).unwrap();
+        assert_eq!(layout.stripes()[0].ost, MDT_OST);
+        assert!(objects.insert(layout.stripes()[0].object), "{objects:?}");
+        assert!(fs.ns.has_object(layout.stripes()[0].object).unwrap());
+    }
+    let its = objects.iter().filter(|object| fs.ns.has_object(**object).unwrap()).count();
+    assert_eq!((its, objects.len()), (1, 4));
 }
 
 #[test]

@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn nobody_is_no_object() {
-        for object in [Fid::ZERO, Fid::new(1, 0), Fid::new(0, 1), Fid { ver: 1, ..OBJECT }] {
+        for object in [Fid::ZERO, Fid::new(1, 0), Fid::new(0, 1), Fid { ver: 1, ..Fid::ZERO }] {
             assert_eq!(request(&Request::Attrs { objects: vec![OBJECT, object] }, 0), Err(Errno::EINVAL));
             assert_eq!(
                 request(&Request::Read { parts: vec![Part { object, offset: 0, len: 0 }] }, 0),

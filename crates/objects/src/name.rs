@@ -1,6 +1,9 @@
 //! Where an object lies: `O/<seq>/d<oid % 32>/<oid>`, sequence and oid in hexadecimal, as Lustre's ldiskfs does for FID
 //! sequences. Someone who knows Lustre finds an object by hand, and a directory holds a thirty-second of the objects.
 //!
+//! What a file has on an MDT is named by the file: its FID, with a version above 0 that says which of several. Files are of very many
+//! sequences (each client has its own), so these objects share a few directories: `O/files/d<n>/<seq>:<oid>:<version>`.
+//!
 //! Invariant: [`path`] and [`parse`] are inverse to each other; a name that [`path`] would not produce does not parse, so a
 //! stray file is never taken for an object.
 
@@ -12,20 +15,25 @@ use sheen_wire::Fid;
 pub const SUBDIRS: u32 = 32;
 /// The directory of all objects.
 pub const ROOT: &str = "O";
+/// [`Dir::seq`] of the directories for what files have on an MDT, and their name.
+const FILES: (u64, &str) = (0, "files");
 
 /// A directory of objects: a sequence and a slot below [`SUBDIRS`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Dir {
-    /// Sequence.
+    /// Sequence; 0: that of what files have on an MDT.
     pub seq: u64,
-    /// `oid % 32`.
+    /// Which of the sequence's directories.
     pub slot: u32,
 }
 
 impl Dir {
     /// The directory in which `object` lies.
     pub fn of(object: Fid) -> Dir {
-        Dir { seq: object.seq, slot: object.oid % SUBDIRS }
+        match object.ver {
+            0 => Dir { seq: object.seq, slot: object.oid % SUBDIRS },
+            _ => Dir { seq: FILES.0, slot: (object.seq as u32).wrapping_add(object.oid) % SUBDIRS },
+        }
     }
 
     /// All directories of a sequence.
@@ -35,47 +43,57 @@ impl Dir {
 
     /// Path below the OST's directory: `O/280000401/d1`.
     pub fn path(self) -> PathBuf {
-        PathBuf::from(format!("{ROOT}/{:x}/d{}", self.seq, self.slot))
+        self.seq_path().join(format!("d{}", self.slot))
     }
 
     /// Path of its sequence's directory: `O/280000401`.
     pub fn seq_path(self) -> PathBuf {
-        PathBuf::from(format!("{ROOT}/{:x}", self.seq))
+        match self.seq {
+            seq if seq == FILES.0 => PathBuf::from(format!("{ROOT}/{}", FILES.1)),
+            seq => PathBuf::from(format!("{ROOT}/{seq:x}")),
+        }
     }
 }
 
-/// Whether `object` may name an object: sequence and oid are not zero, and the version is.
+/// Whether `object` may name an object: sequence and oid are not zero.
 pub fn valid(object: Fid) -> bool {
-    object.seq != 0 && object.oid != 0 && object.ver == 0
+    object.seq != 0 && object.oid != 0
 }
 
 /// Path below the OST's directory: `O/280000401/d1/21`.
 pub fn path(object: Fid) -> PathBuf {
-    PathBuf::from(format!("{ROOT}/{:x}/d{}/{:x}", object.seq, object.oid % SUBDIRS, object.oid))
+    let Fid { seq, oid, ver } = object;
+    let dir = Dir::of(object).path();
+    if ver == 0 { dir.join(format!("{oid:x}")) } else { dir.join(format!("{seq:x}:{oid:x}:{ver:x}")) }
 }
 
-/// The object id that a name in `dir` stands for; `None` where it is no object's.
-pub fn parse_oid(dir: Dir, name: &str) -> Option<u32> {
-    let oid = u32::try_from(hex(name)?).ok()?;
-    (oid != 0 && oid % SUBDIRS == dir.slot).then_some(oid)
+/// The object that a name in `dir` stands for; `None` where it is no object's.
+pub fn parse_name(dir: Dir, name: &str) -> Option<Fid> {
+    let word = |text: &str| u32::try_from(hex(text)?).ok();
+    let object = if dir.seq == FILES.0 {
+        let mut pieces = name.split(':');
+        let (seq, oid, ver) = (hex(pieces.next()?)?, word(pieces.next()?)?, word(pieces.next()?)?);
+        (ver != 0 && pieces.next().is_none()).then_some(Fid { seq, oid, ver })?
+    } else {
+        Fid::new(dir.seq, word(name)?)
+    };
+    (valid(object) && Dir::of(object) == dir).then_some(object)
 }
 
 /// The sequence that a name below [`ROOT`] stands for; `None` where it is none's.
 pub fn parse_seq(name: &str) -> Option<u64> {
-    hex(name).filter(|seq| *seq != 0)
+    if name == FILES.1 { Some(FILES.0) } else { hex(name).filter(|seq| *seq != FILES.0) }
 }
 
 /// The object at a path below the OST's directory, or `None` where there is none of that name.
 pub fn parse(path: &str) -> Option<Fid> {
     let mut pieces = path.split('/');
-    let (root, seq, slot, oid) = (pieces.next()?, pieces.next()?, pieces.next()?, pieces.next()?);
+    let (root, seq, slot, name) = (pieces.next()?, pieces.next()?, pieces.next()?, pieces.next()?);
     if root != ROOT || pieces.next().is_some() {
         return None;
     }
     let slot: u32 = slot.strip_prefix('d').filter(|s| canonical(s)).and_then(|s| s.parse().ok())?;
-    let dir = Dir { seq: parse_seq(seq)?, slot };
-    let fid = Fid::new(dir.seq, parse_oid(dir, oid)?);
-    valid(fid).then_some(fid)
+    parse_name(Dir { seq: parse_seq(seq)?, slot }, name)
 }
 
 /// A hexadecimal number as `{:x}` prints it: lower case, no sign, no leading zeros.
@@ -100,6 +118,8 @@ mod tests {
         assert_eq!(path(fid).to_str(), Some("O/280000401/d5/2345"));
         assert_eq!(Dir::of(fid).path().to_str(), Some("O/280000401/d5"));
         assert_eq!(Dir::of(fid).seq_path().to_str(), Some("O/280000401"));
+        let beginning = Fid { ver: 7, ..Fid::new(0x2_0000_0401, 0x2345) };
+        assert_eq!(path(beginning).to_str(), Some("O/files/d6/200000401:2345:7"));
     }
 
     #[test]
@@ -122,6 +142,12 @@ mod tests {
             "O/280000401/d1/100000001",
             "O/280000401/d1/1.tmp",
             "O/280000401/d1/E1",
+            "O/280000401/d6/200000401:2345:7",
+            "O/files/d5/200000401:2345:7", // another slot's
+            "O/files/d6/200000401:2345:0",
+            "O/files/d6/200000401:2345",
+            "O/files/d6/200000401:2345:7:1",
+            "O/0/d6/200000401:2345:7",
         ];
         for path in bad {
             assert_eq!(parse(path), None, "{path}");
@@ -130,8 +156,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_object_is_found_again(seq in 1u64.., oid in 1u32..) {
-            let fid = Fid::new(seq, oid);
+        fn every_object_is_found_again(seq in 1u64.., oid in 1u32.., ver in prop_oneof![Just(0u32), any::<u32>()]) {
+            let fid = Fid { seq, oid, ver };
             prop_assert_eq!(parse(path(fid).to_str().unwrap()), Some(fid));
         }
 

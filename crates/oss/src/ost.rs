@@ -73,7 +73,7 @@ impl Ost {
         };
         store.set_index(index)?;
         let name = target_name(&fsname, TargetKind::Ost, index);
-        let ost = Ost::begin(rt, server, store, name, index, uuid.clone(), params);
+        let ost = Ost::begin(rt, server, store, (name, false), index, uuid.clone(), params);
         if known.is_some()
             && let Err(refused) = register(known).await
         {
@@ -99,17 +99,17 @@ impl Ost {
         let DataConfig { dir, fsname, index, mdt, uuid, sharing, open_files_max } = config;
         let mut store = Store::open_uncounted(&rt, &dir, &fsname, Some(index), open_files_max, &sharing).await?;
         store.set_index(index)?;
-        let ost = Ost::begin(rt, server, store, data_name(&mdt), index, uuid, params);
+        let ost = Ost::begin(rt, server, store, (data_name(&mdt), true), index, uuid, params);
         info!("{} serves {}", ost.name, dir.display());
         Ok(ost)
     }
 
-    /// Serves an open store as a target.
+    /// Serves an open store as a target of that name; also whether it is the data service of an MDT.
     fn begin(
         rt: Rt,
         server: &Arc<Server>,
         store: Store,
-        name: String,
+        (name, is_of_mdt): (String, bool),
         index: u32,
         uuid: String,
         params: Params,
@@ -126,7 +126,7 @@ impl Ost {
             rt,
             name,
             index,
-            is_of_mdt: uuid != store.identity().uuid,
+            is_of_mdt,
             uuid,
             store,
         });

@@ -192,14 +192,14 @@ fn mirrors_are_numbered() {
 }
 
 #[test]
-fn data_on_the_mdt_is_one_object_named_as_the_file() {
+fn data_on_the_mdt_is_one_object_named_by_its_file() {
     let mut layout = make(Template::new(vec![TemplateComponent::on_mdt(64 << 10), striped(64 << 10, EOF, count(2))]));
     assert_eq!((layout.check_usable(), layout.mdt_end()), (Ok(()), 64 << 10));
     assert_eq!((layout.generation(), layout.components()[0].flags), (2, flags::INIT));
     let mapped = |layout: &Layout| layout.map(1, M).map(|c| (c.stripe, c.object_offset, c.len)).collect::<Vec<_>>();
     assert_eq!(layout.missing(0, 64 << 10), None);
     assert_eq!(mapped(&layout), [(0, 1, (64 << 10) - 1)]);
-    assert_eq!(layout.stripes(), [Stripe { object: layout.fid(), ost: MDT_OST }]);
+    assert_eq!(layout.stripes(), [Stripe { object: Fid { ver: 1, ..layout.fid() }, ost: MDT_OST }]);
     assert_eq!((layout.components()[0].objects(), layout.component_of(0)), (&[][..], Some(0)));
     assert_eq!(layout.missing(0, M), Some((64 << 10, EOF)));
     layout.instantiate(vec![(1, on(&[2, 3]))]).unwrap();
@@ -214,7 +214,7 @@ fn data_on_the_mdt_is_one_object_named_as_the_file() {
     assert_eq!((layout.object_size(100, 0), layout.object_size(M, 0)), (100, 64 << 10));
     assert_eq!((layout.file_size(0, 0), layout.file_size(0, 100), layout.file_size(0, M)), (0, 100, 64 << 10));
     let stripes: Vec<(Fid, u32)> = theirs.stripes().iter().map(|s| (s.object, s.ost)).collect();
-    assert_eq!(stripes[0], (theirs.fid(), MDT_OST));
+    assert_eq!(stripes[0], (Fid { ver: 1, ..theirs.fid() }, MDT_OST));
     assert_eq!((layout.mdt_end(), pfl().mdt_end()), (64 << 10, 0));
 }
 

@@ -299,8 +299,11 @@ proptest! {
         prop_assert_eq!((on_mdt.mdt_end(), on_ost.mdt_end()), (on_ost.components()[0].end, 0));
         prop_assert_eq!(on_mdt.stripe_count(), on_ost.stripe_count());
         for (stripe, (mine, theirs)) in on_mdt.stripes().iter().zip(on_ost.stripes()).enumerate() {
-            let ost = if stripe == 0 { crate::MDT_OST } else { theirs.ost };
-            prop_assert_eq!((mine.object, mine.ost), (theirs.object, ost));
+            let there = match stripe {
+                0 => (Fid { ver: on_mdt.components()[0].entry_gen + 1, ..on_mdt.fid() }, crate::MDT_OST),
+                _ => (theirs.object, theirs.ost),
+            };
+            prop_assert_eq!((mine.object, mine.ost), there);
             prop_assert_eq!(on_mdt.component_of(stripe), on_ost.component_of(stripe));
             for size in [from, to] {
                 prop_assert_eq!(on_mdt.object_size(size, stripe), on_ost.object_size(size, stripe));

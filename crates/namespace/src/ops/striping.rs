@@ -77,10 +77,10 @@ pub(crate) fn leave_layout(inode: &mut Inode, left: &Layout) {
 /// The layout for a file that has none, of a generation above those that it had: ERANGE if there is none.
 pub(crate) fn following(inode: &Inode, file: Fid, layout: Layout) -> wire::Result<Layout> {
     let used = u32::try_from(inode.entries).map_err(|_| Errno::ERANGE)?;
-    if layout.generation() >= used {
-        return Ok(layout);
+    match used {
+        0 => Ok(layout),
+        _ => layout.adopted(file, used.max(layout.generation())).map_err(|_| Errno::ERANGE),
     }
-    layout.adopted(file, used).map_err(|_| Errno::ERANGE)
 }
 
 /// EOPNOTSUPP for what this version stores but does not serve: mirrors of what begins on the MDT.

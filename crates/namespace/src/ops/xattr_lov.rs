@@ -77,12 +77,7 @@ impl<S: Store> Namespace<S> {
         let asked = self.asked(cx, value)?;
         let new = self.new_layout(cx, fid, None, asked)?;
         let Some(stored) = &inode.layout else { return following(inode, fid, new) };
-        let old = Layout::decode(stored)?;
-        if old.mdt_end() > 0 && new.mdt_end() > 0 {
-            // The new object would have the name of the one that goes.
-            return Err(Errno::EOPNOTSUPP);
-        }
-        let next = old.generation().checked_add(1).ok_or(Errno::ERANGE)?;
+        let next = Layout::decode(stored)?.generation().checked_add(1).ok_or(Errno::ERANGE)?;
         self.log_destroy(stored)?;
         Ok(new.adopted(fid, next)?)
     }

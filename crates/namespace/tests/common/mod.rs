@@ -52,7 +52,13 @@ impl Env for TestEnv {
     }
 
     fn resolve(&mut self, ask: &Ask) -> Result<WantedLayout> {
-        Ok(resolve_asked(&ask.own, ask.dir.as_ref(), ask.root.as_ref(), &Defaults::default(), sheen_layout::MDT_BYTES_DEFAULT))
+        Ok(resolve_asked(
+            &ask.own,
+            ask.dir.as_ref(),
+            ask.root.as_ref(),
+            &Defaults::default(),
+            sheen_layout::MDT_BYTES_DEFAULT,
+        ))
     }
 
     fn place(&mut self, wanted: &Wanted) -> Result<Vec<u32>> {

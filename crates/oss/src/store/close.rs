@@ -147,12 +147,15 @@ impl Closed {
 }
 
 fn marker(object: Fid) -> String {
-    format!("{:x}:{:x}", object.seq, object.oid)
+    let Fid { seq, oid, ver } = object;
+    if ver == 0 { format!("{seq:x}:{oid:x}") } else { format!("{seq:x}:{oid:x}:{ver:x}") }
 }
 
 fn parse(name: &str) -> Option<Fid> {
-    let (seq, oid) = name.split_once(':')?;
-    let object = Fid::new(u64::from_str_radix(seq, 16).ok()?, u32::from_str_radix(oid, 16).ok()?);
+    let mut pieces = name.split(':');
+    let seq = u64::from_str_radix(pieces.next()?, 16).ok()?;
+    let mut word = |or: &'static str| u32::from_str_radix(pieces.next().unwrap_or(or), 16).ok();
+    let object = Fid { seq, oid: word("")?, ver: word("0")? };
     (name::valid(object) && marker(object) == name).then_some(object)
 }
 

@@ -34,8 +34,7 @@ impl Store {
     /// # Errors
     /// What the local file system says.
     pub fn list(&self, dir: Dir, first: u32, last: u32) -> Result<Vec<Fid>> {
-        let oids = self.files.list(dir)?.into_iter().filter(|oid| (first..=last).contains(oid));
-        Ok(oids.map(|oid| Fid::new(dir.seq, oid)).collect())
+        Ok(self.files.list(dir)?.into_iter().filter(|object| (first..=last).contains(&object.oid)).collect())
     }
 
     /// Removes all objects of sequence `seq` whose id is in `first..=last`. Reads one directory at a time: a thirty-second of

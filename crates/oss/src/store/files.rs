@@ -388,12 +388,12 @@ impl Files {
         Ok(())
     }
 
-    /// The names of objects in `dir`; empty where it does not exist.
-    pub fn list(&self, dir: Dir) -> io::Result<Vec<u32>> {
+    /// The objects in `dir`; none where it does not exist.
+    pub fn list(&self, dir: Dir) -> io::Result<Vec<Fid>> {
         match self.disk.read_dir(self.root.join(dir.path())) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(e) => Err(e),
-            Ok(entries) => Ok(entries.iter().filter_map(|e| name::parse_oid(dir, e.name.to_str()?)).collect()),
+            Ok(entries) => Ok(entries.iter().filter_map(|e| name::parse_name(dir, e.name.to_str()?)).collect()),
         }
     }
 

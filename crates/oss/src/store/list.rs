@@ -1,9 +1,9 @@
 //! Which objects there are: for who looks for those that belong to nobody.
 //!
-//! In the order of directories: by sequence, then by `oid %` [`SUBDIRS`], then by oid. One directory's names are in memory at a time. An
+//! In the order of directories: by sequence, then by slot, then by name. One directory's names are in memory at a time. An
 //! object that is made or removed meanwhile may be told of or not.
 
-use sheen_objects::name::{Dir, SUBDIRS};
+use sheen_objects::name::Dir;
 use sheen_wire::{Fid, Result};
 
 use super::Store;
@@ -14,17 +14,13 @@ impl Store {
     /// # Errors
     /// What the local file system says.
     pub fn objects_after(&self, after: Fid, max: usize) -> Result<Vec<Fid>> {
-        let slot = after.oid % SUBDIRS;
+        let begun = (after != Fid::ZERO).then(|| Dir::of(after));
         let mut found = Vec::new();
         let mut seqs = self.files.sequences()?;
         seqs.sort_unstable();
-        for dir in seqs.into_iter().filter(|seq| *seq >= after.seq).flat_map(Dir::all) {
-            let begun = dir.seq == after.seq;
-            if begun && dir.slot < slot {
-                continue;
-            }
-            let first = if begun && dir.slot == slot { after.oid.saturating_add(1) } else { 0 };
-            let mut objects = self.list(dir, first, u32::MAX)?;
+        for dir in seqs.into_iter().flat_map(Dir::all).filter(|dir| begun.is_none_or(|begun| *dir >= begun)) {
+            let mut objects = self.files.list(dir)?;
+            objects.retain(|object| begun != Some(dir) || *object > after);
             objects.sort_unstable();
             found.extend(objects.into_iter().take(max - found.len()));
             if found.len() == max {
