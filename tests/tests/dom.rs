@@ -83,7 +83,8 @@ fn a_small_file_lies_on_the_mdt_alone_and_goes_with_its_name() {
     let [(path, 3901)] = &stored(&two.fs, "mdt0/dom")[..] else { panic!("one object of the file's size") };
     // It can be found by hand: it is named after the file.
     let fid = layout(&at.a("f")).fid();
-    assert!(path.ends_with(format!("{:x}/d{}/{:x}", fid.seq, fid.oid % 32, fid.oid)), "{path:?}");
+    let slot = (fid.seq as u32).wrapping_add(fid.oid) % 32;
+    assert!(path.ends_with(format!("files/d{slot}/{:x}:{:x}:1", fid.seq, fid.oid)), "{path:?}");
     assert_eq!(fs::read(path).unwrap(), data);
     assert_eq!(with_objects(&at.b("f")), [true, false, false]);
 
