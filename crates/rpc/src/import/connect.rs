@@ -260,14 +260,13 @@ impl<P: Protocol> Inner<P> {
             return false;
         };
         let (peer, hook, evicted) = {
-            let link = self.link.lock();
+            let mut link = self.link.lock();
             if !link.pending.is_empty() {
                 return false;
             }
             let Some(peer) = self.attach_lo(&link, target) else { return false };
-            let hook = self.hook.lock().clone().filter(|_| self.forgotten(&link, &peer));
-            let evicted = link.incarnation == Some(peer.welcome().incarnation);
-            (peer, hook, evicted)
+            let (forgotten, evicted) = link.welcomed(peer.welcome().incarnation, peer.welcome().known);
+            (peer, self.hook.lock().clone().filter(|_| forgotten), evicted)
         };
         if let Some(hook) = hook {
             self.set_state(ImportState::Recover);
@@ -319,11 +318,7 @@ impl<P: Protocol> Inner<P> {
     /// Recovers what the server forgot, resends what it did not answer, and reads replies until the connection ends.
     async fn keep(self: &Arc<Self>, welcomed: Welcomed) {
         let Welcomed { sender, mut receiver, nid, welcome } = welcomed;
-        let (forgotten, evicted) = {
-            let before = self.link.lock().incarnation;
-            let same = before == Some(welcome.incarnation);
-            (before.is_some() && !(same && welcome.known), same && !welcome.known)
-        };
+        let (forgotten, evicted) = self.link.lock().welcomed(welcome.incarnation, welcome.known);
         let hook = self.hook.lock().clone().filter(|_| forgotten);
         let mut reading = std::pin::pin!(self.read(&mut receiver));
         let mut end = None;
@@ -345,7 +340,7 @@ impl<P: Protocol> Inner<P> {
         let end = match end {
             Some(end) => end,
             None => {
-                self.go_full(&sender, nid, welcome, evicted);
+                self.go_full(&sender, nid, welcome);
                 reading.await
             }
         };
@@ -356,9 +351,8 @@ impl<P: Protocol> Inner<P> {
         }
     }
 
-    /// From now on calls go over `sender`; first those that were not answered; but if the server had given the client up, those that were
-    /// right only under the locks of before fail.
-    fn go_full(&self, sender: &Sender, nid: Nid, welcome: Welcome, evicted: bool) {
+    /// From now on calls go over `sender`; first those that were not answered.
+    fn go_full(&self, sender: &Sender, nid: Nid, welcome: Welcome) {
         let resend = {
             let mut link = self.link.lock();
             if link.state == ImportState::Closed {
@@ -367,12 +361,9 @@ impl<P: Protocol> Inner<P> {
             link.state = ImportState::Full;
             link.nid = Some(nid);
             link.features = welcome.features;
-            link.incarnation = Some(welcome.incarnation);
+            link.recovered(welcome.incarnation);
             link.connection = Some(sender.clone());
             link.recovering = None;
-            if evicted {
-                link.evicted();
-            }
             link.unanswered(self.net.rt().now(), self.recovery_timeout)
         };
         self.last_committed.fetch_max(welcome.last_committed, Ordering::AcqRel);

@@ -74,6 +74,8 @@ pub(super) struct Link {
     pub(super) incarnation: Option<u64>,
     /// Times that the server gave this client up.
     evictions: u64,
+    /// It did once more, and the restart hook has not been through since.
+    given_up: bool,
     /// Attempts to connect that were given up, and why the last one was.
     pub(super) failures: u64,
     pub(super) failure: Option<ConnectError>,
@@ -137,10 +139,22 @@ impl Link {
         self.pending.values_mut().filter(|p| !p.recovering).map(resend).collect()
     }
 
-    /// The server has given this client up: what was right only under its locks fails.
-    pub(super) fn evicted(&mut self) {
-        self.evictions += 1;
-        self.fail(Errno::EIO, |p| p.guarded);
+    /// What is to be recovered at a server that welcomes the client with this incarnation, and knows it or not: whether it has forgotten
+    /// the client, and whether it had given the client up. Both are so until [`Link::recovered`], for the server knows the client
+    /// from the next welcome on, whatever becomes of this one.
+    pub(super) fn welcomed(&mut self, incarnation: u64, known: bool) -> (bool, bool) {
+        let Some(before) = self.incarnation else { return (false, false) };
+        self.given_up |= before == incarnation && !known;
+        (before != incarnation || self.given_up, self.given_up)
+    }
+
+    /// The server knows again what it has to: what was right only under locks that it has forgotten, having given the client up, fails.
+    pub(super) fn recovered(&mut self, incarnation: u64) {
+        self.incarnation = Some(incarnation);
+        if std::mem::take(&mut self.given_up) {
+            self.evictions += 1;
+            self.fail(Errno::EIO, |p| p.guarded);
+        }
     }
 
     /// Times that the server gave this client up.

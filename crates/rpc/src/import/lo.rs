@@ -122,16 +122,10 @@ impl<P: Protocol> Inner<P> {
         link.state = ImportState::Full;
         link.nid = Some(Nid::Lo);
         link.features = welcome.features;
-        link.incarnation = Some(welcome.incarnation);
+        link.recovered(welcome.incarnation);
         self.last_committed.fetch_max(welcome.last_committed, Ordering::AcqRel);
         self.stats.connects.fetch_add(1, Ordering::Relaxed);
         *self.lo.write() = Some(peer.clone());
-    }
-
-    /// Whether the server behind `peer` has forgotten this client.
-    pub(super) fn forgotten(&self, link: &Link, peer: &LoPeer<P>) -> bool {
-        let welcome = &peer.session.welcome;
-        link.incarnation.is_some_and(|before| before != welcome.incarnation || !welcome.known)
     }
 
     pub(super) fn hello(&self, reconnect: bool) -> Hello {

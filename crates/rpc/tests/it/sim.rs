@@ -189,6 +189,39 @@ fn a_client_that_was_given_up_recovers_and_still_executes_nothing_twice() {
     .unwrap();
 }
 
+/// The server knows the client again from the welcome on; the client has not yet recovered what it lost.
+#[test]
+fn a_hook_that_a_broken_connection_cuts_short_is_called_again() {
+    let sim = Sim::new(7, SimConfig { partition_timeout: Duration::from_secs(10), ..SimConfig::default() });
+    let echo = Arc::new(Echo::new(1));
+    sim.run(async {
+        let _server = server(&sim, &echo).await;
+        let (import, rt) = (client(&sim, 2), sim.rt(2));
+        assert_eq!(seq(&import).await, Ok(1));
+        let calls = Arc::new(std::sync::Mutex::new(vec![]));
+        import.on_restart({
+            let (calls, rt) = (calls.clone(), rt.clone());
+            move |recovering| {
+                let mut calls = calls.lock().unwrap();
+                calls.push(recovering.evicted());
+                let (first, rt) = (calls.len() == 1, rt.clone());
+                Box::pin(async move {
+                    rt.sleep(Duration::from_secs(if first { 1000 } else { 0 })).await;
+                    Ok(())
+                })
+            }
+        });
+        sim.partition(1, 2);
+        until(&rt, || *echo.gone.lock() == ["client-2"]).await;
+        sim.heal(1, 2);
+        until(&rt, || calls.lock().unwrap().len() == 1).await;
+        sim.reset_connections(1, 2);
+        assert_eq!(seq(&import).await, Ok(2));
+        assert_eq!(*calls.lock().unwrap(), [true, true]);
+    })
+    .unwrap();
+}
+
 #[test]
 fn what_was_kept_under_a_lost_lock_is_not_written_when_the_client_is_back() {
     let sim = Sim::new(5, SimConfig { partition_timeout: Duration::from_secs(10), ..SimConfig::default() });
