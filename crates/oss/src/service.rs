@@ -46,6 +46,7 @@ pub const COUNTERS: &[(&str, &str)] = &[
     ("data_version", "usecs"),
     ("close", "usecs"),
     ("reopen", "usecs"),
+    ("link", "usecs"),
 ];
 pub const READ_BYTES: usize = 0;
 const WRITE_BYTES: usize = 1;
@@ -171,6 +172,10 @@ impl Ost {
             }
             Request::Reopen { objects } => {
                 self.store.reopen(&objects)?;
+                Reply::Ok
+            }
+            Request::Link { objects } => {
+                Box::pin(self.store.link(&objects)).await?;
                 Reply::Ok
             }
         };

@@ -64,7 +64,7 @@ impl Client {
     }
 
     /// The layout that the file has now, which takes the place of what is known of it.
-    async fn ask_where(&self, fid: Fid) -> Result<Option<Arc<Layout>>> {
+    pub(crate) async fn ask_where(&self, fid: Fid) -> Result<Option<Arc<Layout>>> {
         let generation = self.last_layout(fid).map_or(0, |layout| layout.generation());
         let asking = self.asking_unknown();
         let kept = self.mdc.call_keeping(Request::LayoutMoved { fid, generation }, asking.wants()).await?;

@@ -160,13 +160,15 @@ impl Store {
         Ok(version)
     }
 
-    /// Closes an object that nobody uses at the moment, if its version is still this one. Durable after [`Store::settle_closed`].
+    /// Closes an object that nobody uses at the moment, if its version is still this one (`None`: whichever). Durable after [`Store::settle_closed`].
     ///
     /// # Errors
     /// EBUSY: it is another one, or too many objects are closed. MOVED: it is closed already. What the local file system says.
-    pub fn close_object(&self, object: Fid, version: u64) -> Result<()> {
-        if self.version(object)? != version {
-            return Err(Errno::EBUSY);
+    pub fn close_object(&self, object: Fid, version: Option<u64>) -> Result<()> {
+        match version {
+            None => self.check_open([object])?,
+            Some(version) if self.version(object)? != version => return Err(Errno::EBUSY),
+            Some(_) => {}
         }
         self.forget_old()?;
         self.closed.insert(object, self.rt.wall())
@@ -190,6 +192,11 @@ impl Store {
     /// What the local file system says; some may be open then.
     pub fn reopen(&self, objects: &[Fid]) -> Result<()> {
         objects.iter().try_for_each(|&object| self.closed.remove(object))
+    }
+
+    /// Whether an object is closed.
+    pub(super) fn is_closed(&self, object: Fid) -> bool {
+        self.closed.has(object)
     }
 
     /// Objects that are closed at the moment, those that are destroyed included.
