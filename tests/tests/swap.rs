@@ -324,6 +324,132 @@ fn no_write_is_lost_or_done_twice_while_files_are_exchanged() {
     expect_objects(two.fs.dir().parent().unwrap(), 0);
 }
 
+/// Swaps two files again and again while `work` goes on, which is told to end; how often.
+fn swapping<T: Send>(one: &Path, other: &Path, time: Duration, work: impl FnOnce(&AtomicBool) -> T + Send) -> (u32, T) {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let working = scope.spawn(|| work(&done));
+        let (end, mut swaps) = (Instant::now() + time, 0);
+        while Instant::now() < end && !working.is_finished() {
+            swap(one, other).ok();
+            swaps += 1;
+        }
+        done.store(true, SeqCst);
+        (swaps, working.join().unwrap())
+    })
+}
+
+#[test]
+fn a_write_over_many_stripes_is_whole_in_one_of_the_two() {
+    let (_two, at) = two!();
+    let (one, other) = (at.a("one"), at.a("other"));
+    setstripe("-c 4 -S 64K", &one);
+    setstripe("-C 7 -S 64K", &other);
+    // Large ones, which go to the OSTs as they are, and such that are kept for a while.
+    for (len, name) in [(700_000, "large"), (150_000, "small")] {
+        fs::write(&one, "").unwrap();
+        fs::write(&other, "").unwrap();
+        let files = [rw(&at.a("one")), rw(&at.b("one"))];
+        let (swaps, written) = swapping(&one, &other, Duration::from_secs(6), |done| {
+            thread::scope(|scope| {
+                let write = |who: usize| {
+                    let file = &files[who];
+                    move || {
+                        let mut n = 0;
+                        while !done.load(SeqCst) && n < 120 {
+                            let record = vec![(n * 2 + who) as u8 + 1; len];
+                            file.write_all_at(&record, ((n * 2 + who) * len) as u64).unwrap();
+                            n += 1;
+                        }
+                        n
+                    }
+                };
+                [0, 1].map(|who| scope.spawn(write(who))).map(|writer| writer.join().unwrap())
+            })
+        });
+        println!("{name}: {swaps} swaps beside {written:?} writes");
+        assert!(swaps > 2 && written.iter().all(|n| *n > 5));
+        for dir in at.both() {
+            let data = ["one", "other"].map(|file| fs::read(dir.join(file)).unwrap());
+            for (who, n) in [0, 1].into_iter().flat_map(|who| (0..written[who]).map(move |n| (who, n))) {
+                let (byte, start) = ((n * 2 + who) as u8 + 1, (n * 2 + who) * len);
+                let found = data.each_ref().map(|data| {
+                    let part = &data[start.min(data.len())..(start + len).min(data.len())];
+                    (
+                        part.iter().filter(|b| **b == byte).count(),
+                        part.iter().filter(|b| **b != 0 && **b != byte).count(),
+                    )
+                });
+                let whole = [[(len, 0), (0, 0)], [(0, 0), (len, 0)]];
+                assert!(whole.contains(&found), "{name} write {n} of {who}, seen in {}: {found:?}", dir.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hole_or_a_cut_over_many_stripes_is_made_in_one_of_the_two() {
+    const PIECE: usize = 600_000;
+    let (_two, at) = two!();
+    let (one, other) = (at.a("one"), at.a("other"));
+    setstripe("-c 4 -S 64K", &one);
+    setstripe("-C 7 -S 64K", &other);
+    let full = vec![7u8; PIECE * 40];
+    let fill = || {
+        fs::write(&one, &full).unwrap();
+        fs::write(&other, &full).unwrap();
+    };
+    let see = |what: &str, check: &dyn Fn([&[u8]; 2])| {
+        for dir in at.both() {
+            println!("{what} as seen in {}", dir.display());
+            let data = ["one", "other"].map(|file| fs::read(dir.join(file)).unwrap());
+            check(data.each_ref().map(|d| &d[..]));
+        }
+    };
+    fill();
+    let file = rw(&at.b("one"));
+    let (swaps, holes) = swapping(&one, &other, Duration::from_secs(5), |done| {
+        (0..40)
+            .take_while(|n| {
+                let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+                rustix::fs::fallocate(&file, flags, (n * PIECE) as u64, PIECE as u64).unwrap();
+                thread::sleep(Duration::from_millis(20));
+                !done.load(SeqCst)
+            })
+            .count()
+    });
+    println!("{swaps} swaps beside {holes} holes");
+    assert!(swaps > 2 && holes > 5);
+    see("holes", &|data| {
+        for n in 0..holes {
+            let full = data.map(|d| d[n * PIECE..(n + 1) * PIECE].iter().filter(|b| **b == 7).count());
+            assert!([[0, PIECE], [PIECE, 0]].contains(&full), "hole {n}: {full:?}");
+        }
+    });
+    fill();
+    let (swaps, cuts) = swapping(&one, &other, Duration::from_secs(5), |done| {
+        (1..40)
+            .take_while(|n| {
+                file.set_len((full.len() - n * PIECE) as u64).unwrap();
+                thread::sleep(Duration::from_millis(20));
+                !done.load(SeqCst)
+            })
+            .count()
+    });
+    println!("{swaps} swaps beside {cuts} cuts");
+    assert!(swaps > 2 && cuts > 5);
+    see("cuts", &|data| {
+        // A cut may be one of a file that was cut further before: then it is made longer.
+        for data in data {
+            assert_eq!(data.len() % PIECE, 0, "the size is one that was set");
+        }
+        let shortest = data.map(<[u8]>::len).into_iter().min().unwrap();
+        for data in data {
+            assert!(data[..shortest].iter().all(|b| *b == 7), "nothing is missing before the last cut");
+        }
+    });
+}
+
 #[test]
 fn what_may_not_be_is_refused_and_nothing_changes() {
     let (two, at) = two!();

@@ -59,6 +59,7 @@ pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
         | Request::Sync { objects }
         | Request::Destroy { objects }
         | Request::Versions { objects }
+        | Request::Follow { objects }
         | Request::Reopen { objects } => names(objects),
         Request::Link { objects } => {
             count(objects.len())?;

@@ -217,3 +217,53 @@ fn a_new_name_that_comes_to_nothing_takes_nothing_along() {
     assert_eq!(&client.read(OBJECT)[..], b"bytes and more");
     assert_eq!(client.read(NEW[0]).len(), 0);
 }
+
+#[test]
+fn what_may_be_done_in_part_is_told_and_can_be_finished_under_the_new_names() {
+    let process = Process::new();
+    let ost = process.start(Some(0)).unwrap();
+    let client = |name| Caller::local(&process, &ost, name);
+    let (holder, mover, writer) = (client("h"), client("m"), client("w"));
+    writer.write(OTHER, 0, b"other");
+    let follow = |caller: &Caller<'_>| {
+        let answer = caller.end(caller.begin(Request::Follow { objects: vec![OBJECT, OTHER] }, bytes::Bytes::new()));
+        answer.map(|reply| if let Reply::Objects(objects) = reply { objects } else { panic!("{reply:?}") })
+    };
+    assert_eq!(follow(&writer), Ok(vec![OBJECT, OTHER]));
+    let (id, _) = holder.keep(OTHER);
+    let closing = mover.begin(Request::Close { objects: vec![(OTHER, None)], group: None }, bytes::Bytes::new());
+    assert_eq!(holder.asked(), id);
+    // The first object is written at once, the second waits for who closes it.
+    let parts = vec![part(0, 3), Part { object: OTHER, ..part(0, 3) }];
+    let both = || Request::Write { parts: parts.clone(), sync: false, mtime: None, grant: Grant::default() };
+    let writing = writer.begin(both(), bytes::Bytes::from_static(b"abcxyz"));
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while &mover.read(OBJECT)[..] != b"abc" {
+        assert!(std::time::Instant::now() < end, "it is not written");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    holder.cancel(id);
+    assert_eq!(mover.end(closing).err(), None);
+    assert_eq!(writer.end(writing).err(), Some(Errno::MOVED_PARTLY));
+    assert_eq!(fails(&writer, both(), b"abcxyz"), Some(Errno::MOVED), "who comes later has done nothing");
+    assert_eq!(follow(&writer), Err(Errno::MOVED));
+    assert_eq!(close(&mover, &[(OBJECT, None)]), Ok(()));
+    assert_eq!(link(&mover), Ok(()));
+    assert_eq!(follow(&writer), Ok(NEW.to_vec()));
+    writer.write(NEW[1], 0, b"xyz");
+    assert_eq!((&writer.read(NEW[0])[..], &writer.read(NEW[1])[..]), (&b"abc"[..], &b"xyzer"[..]));
+    // On to other names, of which it is not known yet.
+    assert_eq!(close(&mover, &[(NEW[1], None)]), Ok(()));
+    assert_eq!(follow(&writer), Err(Errno::EAGAIN));
+    let last = Fid::new(OBJECT.seq, 99);
+    mover.call(Request::Link { objects: vec![(NEW[1], last)] });
+    mover.call(Request::Destroy { objects: vec![OBJECT, OTHER, NEW[1]] });
+    process.runtime.block_on(ost.stop());
+    let ost = process.start(Some(0)).unwrap();
+    let writer = Caller::local(&process, &ost, "again");
+    assert_eq!(follow(&writer), Ok(vec![NEW[0], last]), "also after a restart");
+    assert_eq!(&writer.read(last)[..], b"xyzer");
+    // What is open again goes on as nothing else.
+    writer.call(Request::Reopen { objects: vec![OBJECT] });
+    assert_eq!(follow(&writer), Ok(vec![OBJECT, last]));
+}

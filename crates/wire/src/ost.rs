@@ -102,6 +102,10 @@ pub enum Request {
     /// Answered when bytes and names are durable. One that does not exist gets none: it reads as empty under either. EBUSY, and perhaps
     /// some have theirs: one is not closed.
     Link { objects: Vec<(Fid, Fid)> },
+    /// Where objects are that `Link` gave other names: each itself if it is open, else the last of its names. For who did something to
+    /// some of a file's objects before they were closed, and has to do it to the others. `Errno::MOVED`: one is closed, and has no other name;
+    /// EAGAIN: one has, and is being closed there, too.
+    Follow { objects: Vec<Fid> },
 }
 
 /// Space that an OST has promised to a client (Lustre's grants), in bytes: what the client keeps and has not written never meets a full
@@ -152,7 +156,7 @@ pub enum Reply {
         /// Space promised in addition, in bytes.
         granted: u64,
     },
-    /// To `List`.
+    /// To `List`; to `Follow`, in the order asked.
     Objects(Vec<Fid>),
     /// To `Versions`, in the order asked.
     Versions(Vec<u64>),
@@ -181,6 +185,7 @@ impl Request {
             Close { .. } => "close",
             Reopen { .. } => "reopen",
             Link { .. } => "link",
+            Follow { .. } => "follow",
         }
     }
 }

@@ -182,7 +182,8 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
         | Request::Versions { .. }
         | Request::Close { .. }
         | Request::Reopen { .. }
-        | Request::Link { .. } => Err(Errno::EOPNOTSUPP),
+        | Request::Link { .. }
+        | Request::Follow { .. } => Err(Errno::EOPNOTSUPP),
         Request::StatFs => {
             let statfs = StatFs { bsize: 4096, blocks: 1000, bfree: 900, bavail: 800, files: 500, ffree: 400 };
             Ok(Reply::StatFs(statfs).into())

@@ -7,6 +7,7 @@
 //! * a marker is durable before `Close` is answered;
 //! * what is done to an object under the OST's own lock looks for a marker before, what is done without looks after: then it was done
 //!   before the object was closed;
+//! * the marker of an object that goes on under another name ([`super::link`]) says so, as long as it is there;
 //! * markers stay for [`CLOSED_KEPT`], and as long as the object is there. A client trusts a layout for a small part of that time (the
 //!   client's `LAYOUT_TRUST`);
 //! * there are at most [`CLOSED_MAX`].
@@ -20,7 +21,7 @@ use std::{
 };
 
 use parking_lot::RwLock;
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 use sheen_objects::name;
 use sheen_rt::{Disk, OpenOptions, Rt};
 use sheen_wire::{Errno, Fid, Result, Time};
@@ -33,6 +34,8 @@ const MARKERS: &str = "C";
 pub const CLOSED_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// Most closed objects: some 64 MiB of memory. Beyond that nothing is closed before others are forgotten.
 pub const CLOSED_MAX: usize = 1 << 20;
+/// Names that an object may have had within a day, for who comes with the first one.
+const FOLLOW_MAX: usize = 4096;
 /// Old markers that are looked at when an object is closed.
 const EXPIRE_AT_ONCE: usize = 16;
 
@@ -47,7 +50,8 @@ pub struct Closed {
 
 #[derive(Default)]
 struct State {
-    objects: FxHashSet<Fid>,
+    /// Each with the name under which it goes on, if it does.
+    objects: FxHashMap<Fid, Option<Fid>>,
     /// When they were closed, about oldest first; perhaps with some that are open again.
     by_age: VecDeque<(Time, Fid)>,
 }
@@ -67,13 +71,18 @@ impl Closed {
             }
         }
         found.sort_unstable();
-        let objects: FxHashSet<Fid> = found.iter().map(|(_, object)| *object).collect();
+        let mut objects = FxHashMap::default();
+        for (_, object) in &found {
+            // What cannot be read says nothing: whoever asks hears that it is closed.
+            let text = disk.read(dir.join(marker(*object)))?;
+            objects.insert(*object, std::str::from_utf8(&text).ok().and_then(parse));
+        }
         let count = AtomicUsize::new(objects.len());
         Ok(Closed { disk, dir, count, state: RwLock::new(State { objects, by_age: found.into() }) })
     }
 
     fn has(&self, object: Fid) -> bool {
-        self.count.load(SeqCst) > 0 && self.state.read().objects.contains(&object)
+        self.count.load(SeqCst) > 0 && self.state.read().objects.contains_key(&object)
     }
 
     fn insert(&self, object: Fid, now: Time) -> Result<()> {
@@ -90,7 +99,7 @@ impl Closed {
             made => made,
         };
         made?.set_mtime(now)?;
-        state.objects.insert(object);
+        state.objects.insert(object, None);
         state.by_age.push_back((now, object));
         self.count.store(state.objects.len(), SeqCst);
         Ok(())
@@ -98,7 +107,7 @@ impl Closed {
 
     fn remove(&self, object: Fid) -> Result<()> {
         let mut state = self.state.write();
-        if state.objects.contains(&object) {
+        if state.objects.contains_key(&object) {
             match self.disk.remove_file(self.dir.join(marker(object))) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e.into()),
                 _ => {}
@@ -107,6 +116,31 @@ impl Closed {
             self.count.store(state.objects.len(), SeqCst);
         }
         Ok(())
+    }
+
+    /// A closed object goes on under another name. Durable on return but for the directory.
+    fn goes_on(&self, object: Fid, new: Fid, now: Time) -> Result<()> {
+        let mut state = self.state.write();
+        let Some(to) = state.objects.get_mut(&object) else { return Err(Errno::EBUSY) };
+        let path = self.dir.join(marker(object));
+        self.disk.write_atomic(&path, marker(new).as_bytes())?;
+        self.disk.open(&path, OpenOptions::READ_WRITE)?.set_mtime(now)?;
+        *to = Some(new);
+        Ok(())
+    }
+
+    /// Where an object is now. MOVED: it is closed. EAGAIN: so is what it goes on as.
+    fn follow(&self, object: Fid) -> Result<Fid> {
+        let (state, mut at) = (self.state.read(), object);
+        for _ in 0..FOLLOW_MAX {
+            match state.objects.get(&at) {
+                None => return Ok(at),
+                Some(Some(to)) => at = *to,
+                Some(None) if at == object => return Err(Errno::MOVED),
+                Some(None) => break,
+            }
+        }
+        Err(Errno::EAGAIN)
     }
 
     /// The oldest ones, if they are old enough to be forgotten.
@@ -192,6 +226,19 @@ impl Store {
     /// What the local file system says; some may be open then.
     pub fn reopen(&self, objects: &[Fid]) -> Result<()> {
         objects.iter().try_for_each(|&object| self.closed.remove(object))
+    }
+
+    /// Where objects are that may have gone on under other names.
+    ///
+    /// # Errors
+    /// MOVED: one is closed and has not. EAGAIN: one has, and is closed under the other name.
+    pub fn follow(&self, objects: &[Fid]) -> Result<Vec<Fid>> {
+        objects.iter().map(|object| self.closed.follow(*object)).collect()
+    }
+
+    /// Notes under which name a closed object goes on. Durable after [`Store::settle_closed`].
+    pub(super) fn goes_on(&self, object: Fid, new: Fid) -> Result<()> {
+        self.closed.goes_on(object, new, self.rt.wall())
     }
 
     /// Whether an object is closed.

@@ -3,6 +3,9 @@
 //! Who comes with the old name hears that it is closed; who comes with the new one finds an object that was never closed. A hard link
 //! is both: nothing is copied, and until the old name is destroyed either can be given up, whatever crashes.
 //!
+//! What was done to a part of a file's objects before they were closed has to be done to the others as well, although they belong to
+//! another file now ([`Store::follow`]): so the old name's marker has the new one.
+//!
 //! Invariants:
 //! * nobody uses the object under the old name meanwhile, nor will before it is open again: it is closed. So locks, versions and sums, which
 //!   go by name, begin anew;
@@ -42,6 +45,8 @@ impl Store {
         for dir in dirs {
             self.files.settle(dir).await?;
         }
-        Ok(())
+        // Last: who is told of a name finds the object there.
+        objects.iter().try_for_each(|&(old, new)| self.goes_on(old, new))?;
+        self.settle_closed().await
     }
 }
