@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use bytes::Bytes;
 use sheen_oss::{Sharing, Store};
@@ -10,7 +13,7 @@ use sheen_rt::{
     Rt,
     sim::{Sim, SimConfig},
 };
-use sheen_wire::{Bulk, Fid, ost::Part};
+use sheen_wire::{Bulk, Errno, Fid, ost::Part};
 
 const SEEDS: u64 = 100;
 const HOST: u32 = 1;
@@ -31,6 +34,8 @@ struct Model {
     now: BTreeMap<u64, Vec<u8>>,
     /// Exactly this; empty: gone.
     durable: BTreeMap<u64, Vec<u8>>,
+    /// Destroyed in this life: gone for good.
+    gone: BTreeSet<u64>,
 }
 
 impl Model {
@@ -46,7 +51,11 @@ async fn random_step(rt: &Rt, store: &Store, model: &mut Model) {
         0..5 => {
             let (offset, data) = (pick(5000), vec![pick(255) as u8 + 1; 1 + pick(2000) as usize]);
             let part = Part { object: fid(oid), offset, len: data.len() as u32 };
-            store.write(&[part], &Bulk::from(Bytes::from(data.clone())), false, None).unwrap();
+            let written = store.write(&[part], &Bulk::from(Bytes::from(data.clone())), false, None);
+            if model.gone.contains(&oid) {
+                return assert_eq!(written, Err(Errno::ESTALE));
+            }
+            written.unwrap();
             let content = model.now.entry(oid).or_default();
             content.resize(content.len().max(offset as usize + data.len()), 0);
             content[offset as usize..][..data.len()].copy_from_slice(&data);
@@ -54,7 +63,11 @@ async fn random_step(rt: &Rt, store: &Store, model: &mut Model) {
         }
         5 => {
             let size = 1 + pick(6000);
-            store.truncate(&[(fid(oid), size)]).unwrap();
+            let cut = store.truncate(&[(fid(oid), size)]);
+            if model.gone.contains(&oid) {
+                return assert_eq!(cut, Err(Errno::ESTALE));
+            }
+            cut.unwrap();
             model.now.entry(oid).or_default().resize(size as usize, 0);
             model.durable.remove(&oid);
         }
@@ -66,6 +79,7 @@ async fn random_step(rt: &Rt, store: &Store, model: &mut Model) {
         _ => {
             store.destroy(&[fid(oid)]).await.unwrap();
             model.now.remove(&oid);
+            model.gone.insert(oid);
             model.sync(oid);
         }
     }
@@ -94,6 +108,7 @@ fn synced_bytes_survive_and_destroyed_objects_do_not() {
                     let found: BTreeMap<_, _> = all.filter(|(_, bytes)| !bytes.is_empty()).collect();
                     lost += model.now.iter().filter(|&(oid, bytes)| found.get(oid) != Some(bytes)).count();
                     model.now = found;
+                    model.gone.clear();
                     for _ in 0..150 {
                         random_step(&rt, &store, &mut model).await;
                     }

@@ -118,7 +118,7 @@ fn what_a_writer_flushes_before_it_answers_is_seen() {
         }
         assert_eq!(attr(b.end(begun)).size, 5000);
         a.cancel(lock);
-        a.call(Request::Destroy { objects: vec![OBJECT] });
+        a.call(Request::DestroyRange { seq: OBJECT.seq, first: OBJECT.oid, last: OBJECT.oid });
     }
 }
 
@@ -323,9 +323,9 @@ fn only_who_removes_an_object_asks_for_all_of_it_for_itself() {
         assert_ne!(wanted(change.clone(), b""), Mode::Ex, "{change:?}");
     }
     assert_ne!(wanted(write.clone(), b"abcd"), Mode::Ex);
-    assert_eq!(wanted(Request::Destroy { objects: vec![OBJECT] }, b""), Mode::Ex);
-    a.write(OBJECT, 0, b"abc");
     assert_eq!(wanted(Request::DestroyRange { seq: OBJECT.seq, first: 0, last: 99 }, b""), Mode::Ex);
+    a.write(OBJECT, 0, b"abc");
+    assert_eq!(wanted(Request::Destroy { objects: vec![OBJECT] }, b""), Mode::Ex);
 }
 
 #[test]

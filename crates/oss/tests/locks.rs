@@ -39,7 +39,6 @@ fn changes() -> Vec<(Request, &'static [u8])> {
         (allocate(Allocate::Reserve { keep_size: false }, MIB), b""),
         (Request::Truncate { objects: vec![(OBJECT, 5000)] }, b""),
         (Request::Truncate { objects: vec![(OBJECT, 2 * MIB)] }, b""),
-        (Request::Destroy { objects: vec![OBJECT] }, b""),
         (Request::DestroyRange { seq: OBJECT.seq, first: 0, last: u32::MAX }, b""),
     ]
 }
@@ -65,7 +64,7 @@ fn others_are_called_back(holder: &Caller<'_>, writer: &Caller<'_>) {
         holder.cancel(id);
         assert!(holder.end(begun).is_ok(), "{change:?}");
         assert_ne!(look(holder), before, "{change:?} is made");
-        holder.call(Request::Destroy { objects: vec![OBJECT] });
+        holder.call(Request::DestroyRange { seq: OBJECT.seq, first: OBJECT.oid, last: OBJECT.oid });
     }
     assert_eq!(holder.process.locks(), 0);
 }
@@ -97,6 +96,10 @@ fn own_locks_are_not_in_the_way_and_stay() {
         holder.cancel(id);
         assert_eq!(process.locks(), 0);
     }
+    holder.write(OBJECT, 0, &[7; 8192]);
+    holder.keep(OBJECT);
+    holder.call(Request::Destroy { objects: vec![OBJECT] });
+    assert!(holder.read(OBJECT).is_empty());
 }
 
 #[test]
@@ -185,7 +188,7 @@ fn who_holds_one_object_gets_the_other_that_is_being_written() {
         writer.end(write).unwrap();
         assert_eq!(&holder.read(held)[..], b"ABCDEF");
         holder.cancel(second);
-        holder.call(Request::Destroy { objects: vec![held, other] });
+        holder.call(Request::DestroyRange { seq: held.seq, first: 0, last: u32::MAX });
     }
     assert_eq!(process.locks(), 0);
 }

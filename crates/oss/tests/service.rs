@@ -40,7 +40,7 @@ fn exercise(client: &Client<'_>) {
         Reply::StatFs(s) => assert!(s.blocks > s.bfree && s.bfree >= s.bavail && s.bavail > 0),
         other => panic!("{other:?}"),
     }
-    ok(Request::Destroy { objects: vec![OBJECT] });
+    ok(Request::Destroy { objects: vec![Fid::new(OBJECT.seq, 77)] });
     ok(Request::DestroyRange { seq: OBJECT.seq, first: 1, last: 100 });
     assert!(client.read(100).is_empty());
 }

@@ -484,7 +484,10 @@ impl Writeback {
             if let Some(known) = state.objects.get_mut(&object) {
                 runs.iter().for_each(|offset| known.extents.done(*offset));
             }
-            if let Err(errno) = answer {
+            if answer == Err(Errno::ESTALE) {
+                // The file is gone: removed elsewhere after the OST had forgotten the lock.
+                state.grant += covered;
+            } else if let Err(errno) = answer {
                 // Closed after an OST had forgotten the lock: where its bytes went they cannot follow.
                 let closed = matches!(errno, Errno::MOVED | Errno::MOVED_PARTLY);
                 let errno = if closed { Errno::EIO } else { errno };

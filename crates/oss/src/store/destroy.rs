@@ -20,7 +20,7 @@ impl Store {
         let mut dirs = BTreeSet::new();
         for &object in objects {
             // That a file has left it stays known: see `close`.
-            self.files.remove(object)?;
+            self.files.destroy(object)?;
             dirs.insert(Dir::of(object));
         }
         for dir in dirs {
@@ -46,6 +46,7 @@ impl Store {
     pub async fn destroy_range(&self, seq: u64, first: u32, last: u32) -> Result<()> {
         for dir in Dir::all(seq) {
             for object in self.list(dir, first, last)? {
+                // Not remembered: there may be very many.
                 self.files.remove(object)?;
             }
             self.files.settle(dir).await?;

@@ -43,6 +43,8 @@ const DIRS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4096 - 1);
 /// Versions that are remembered of objects that were closed since somebody asked for them: some 4 MiB. Of others it is as if they had been
 /// changed.
 const TOLD_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(65_536 - 1);
+/// Objects that are remembered after they were destroyed: some 4 MiB.
+const DESTROYED_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(65_536 - 1);
 /// How often an open is tried again after files were closed because the process or the host has no descriptors left.
 const SHED_TRIES: u32 = 4;
 
@@ -146,6 +148,8 @@ pub struct Files {
     versions: AtomicU64,
     /// Versions that somebody was told, of objects that are not open. Taken under the object's shard.
     told: Mutex<LruCache<Fid, u64, FxBuildHasher>>,
+    /// Objects that are gone for good. Taken under the object's shard.
+    destroyed: Mutex<LruCache<Fid, (), FxBuildHasher>>,
 }
 
 impl Files {
@@ -161,6 +165,7 @@ impl Files {
             // Above those of other lives, or at least elsewhere; never 0.
             versions: AtomicU64::new(rt.random_u64() >> 1 | 1),
             told: Mutex::new(LruCache::with_hasher(TOLD_MAX, FxBuildHasher)),
+            destroyed: Mutex::new(LruCache::with_hasher(DESTROYED_MAX, FxBuildHasher)),
         }
     }
 
@@ -265,7 +270,7 @@ impl Files {
         self.get(object, false)
     }
 
-    /// The object, created if it does not exist.
+    /// The object, created if it does not exist. ESTALE: it was destroyed.
     pub fn create(&self, object: Fid) -> io::Result<Arc<Object>> {
         self.get(object, true)?.ok_or_else(|| io::Error::from_raw_os_error(Errno::EIO.0))
     }
@@ -287,6 +292,9 @@ impl Files {
         let mut shard = self.shard(object);
         if let Some(open) = shard.get(&object) {
             return Ok(Some(open.clone()));
+        }
+        if create && self.destroyed.lock().contains(&object) {
+            return Err(io::Error::from_raw_os_error(Errno::ESTALE.0));
         }
         let Some(file) = self.open_file(object, create)? else { return Ok(None) };
         let dir = self.dir(Dir::of(object));
@@ -321,9 +329,20 @@ impl Files {
         }
     }
 
+    /// As [`Files::remove`], for good: its name is not used again. Bytes that a client kept over a restart, and brings when the file is
+    /// gone, do not make it anew.
+    pub fn destroy(&self, object: Fid) -> io::Result<()> {
+        let shard = self.shard(object);
+        self.destroyed.lock().put(object, ());
+        self.remove_from(shard, object)
+    }
+
     /// Removes the object's file. What is in use of it lives on without a name until it is done.
     pub fn remove(&self, object: Fid) -> io::Result<()> {
-        let mut shard = self.shard(object);
+        self.remove_from(self.shard(object), object)
+    }
+
+    fn remove_from(&self, mut shard: MutexGuard<'_, Shard>, object: Fid) -> io::Result<()> {
         let open = shard.pop(&object);
         self.told.lock().pop(&object);
         let removed = self.disk.remove_file(self.path(object));
