@@ -214,8 +214,11 @@ fn a_new_name_that_comes_to_nothing_takes_nothing_along() {
     client.call(Request::Reopen { objects: vec![OBJECT, OTHER] });
     client.call(Request::Destroy { objects: NEW.to_vec() });
     client.write(OBJECT, 5, b" and more");
+    assert_eq!(link(&client), Err(Errno::EBUSY), "what comes late finds it open");
     assert_eq!(&client.read(OBJECT)[..], b"bytes and more");
     assert_eq!(client.read(NEW[0]).len(), 0);
+    assert_eq!(close(&client, &[(OBJECT, None), (OTHER, None)]), Ok(()));
+    assert_eq!(link(&client), Err(Errno::ESTALE), "or closed once more: the name is not made anew");
 }
 
 #[test]
