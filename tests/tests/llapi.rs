@@ -299,6 +299,16 @@ fn advice_is_taken() {
     Program::compile("advise", false).run(&[fs.path("f").to_str().unwrap()]).ok();
 }
 
+#[test]
+fn files_exchange_their_bytes() {
+    let fs = fs4!();
+    fs.lfs("setstripe -c 2 f").ok();
+    fs::write(fs.path("f"), "one").unwrap();
+    fs::write(fs.path("g"), "other").unwrap();
+    let paths = [fs.path("f"), fs.path("g")];
+    Program::compile("swap", false).run(&paths.each_ref().map(|path| path.to_str().unwrap())).ok();
+}
+
 /// A process in (or on its way into) a group; ended when dropped.
 struct Member {
     child: Child,

@@ -1,4 +1,7 @@
-//! A layout that goes over to another file: migration gives a file the objects of a nameless one.
+//! A layout that goes over to another file: migration gives a file the objects of a nameless one, a swap those of another one, under other
+//! names.
+
+use std::collections::BTreeMap;
 
 use sheen_wire::Fid;
 
@@ -25,6 +28,15 @@ impl Layout {
         }
         Ok(Layout::assemble(composite, components))
     }
+
+    /// The same layout with other names of its objects, where there are some.
+    pub fn renamed(&self, names: &BTreeMap<Fid, Fid>) -> Layout {
+        let mut components: Vec<Component> = self.components().to_vec();
+        for stripe in components.iter_mut().filter(|c| c.is_instantiated()).flat_map(|c| &mut c.stripes) {
+            stripe.object = names.get(&stripe.object).copied().unwrap_or(stripe.object);
+        }
+        Layout::assemble(self.composite().cloned(), components)
+    }
 }
 
 #[cfg(test)]
@@ -41,5 +53,9 @@ mod tests {
         assert_eq!((adopted.fid(), adopted.generation(), adopted.stripes()), (other, 7, &stripes[..]));
         assert_eq!(Layout::decode(&adopted.encode()).unwrap(), adopted);
         assert!(layout.adopted(other, 1 << 16).is_err());
+        let renamed = layout.renamed(&[(Fid::new(9, 1), Fid::new(9, 8)), (Fid::new(9, 3), Fid::new(9, 7))].into());
+        let objects: Vec<_> = renamed.stripes().iter().map(|s| (s.ost, s.object.oid)).collect();
+        assert_eq!(objects, [(0, 8), (1, 2), (2, 7)]);
+        assert_eq!(Layout::decode(&renamed.encode()).unwrap(), renamed);
     }
 }

@@ -8,7 +8,7 @@ use rustix::{
 };
 use sheen_wire::{
     Errno, Fid, Result, control,
-    ioctl::{self as number, Ladvise},
+    ioctl::{self as number, FileId, Ladvise},
 };
 
 /// The layout of a file, or the default of a directory.
@@ -90,6 +90,18 @@ pub fn group_lock(file: BorrowedFd<'_>, group: u64) -> Result<()> {
 pub fn group_unlock(file: BorrowedFd<'_>, group: u64) -> Result<()> {
     // SAFETY: as for `group_lock`.
     unsafe { ioctl(file, Setter::<{ number::GROUP_UNLOCK }, u64>::new(group)) }.map_err(errno)
+}
+
+/// Exchanges the layouts of two open files of one mount (EXDEV). Errors: [`number::SWAP_LAYOUTS`]; ENOTTY: one is not on a mount.
+pub fn swap_layouts(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Result<()> {
+    fid(At::File(one))?;
+    let second = FileId::from(fid(At::File(other))?);
+    let device = |file| rustix::fs::fstat(file).map(|stat| stat.st_dev).map_err(errno);
+    if device(one)? != device(other)? {
+        return Err(Errno::EXDEV);
+    }
+    // SAFETY: the number says that its argument is read and how large it is, which is the size of `FileId`.
+    unsafe { ioctl(one, Setter::<{ number::SWAP_LAYOUTS }, FileId>::new(second)) }.map_err(errno)
 }
 
 /// Gives one piece of advice, whose result is filled in.

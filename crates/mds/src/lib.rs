@@ -34,6 +34,7 @@ mod osts;
 mod params;
 mod service;
 pub mod store;
+mod swap;
 
 pub use config::MdtConfig;
 pub use identity::{Identity, IdentityError};

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use sheen_namespace::{ClientId, Done};
 use sheen_rpc::{Export, Response};
 use sheen_wire::mds::{Answer, Call, Reply, Request};
-use sheen_wire::ost;
+use sheen_wire::ost::{self, PARTS_MAX};
 use sheen_wire::{Errno, Fid, Result};
 use tokio::sync::Notify;
 use tracing::{error, warn};
@@ -32,7 +32,7 @@ use crate::locks::Change;
 use crate::mdt::{Core, Mdt};
 
 /// How long an OST may take to close a file's objects: twice what it lets others keep their locks.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(40);
+pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(40);
 /// How long to open them again.
 const REOPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -44,7 +44,7 @@ pub(crate) struct Moving {
 }
 
 /// One of them, until it is dropped.
-struct Mover<'a> {
+pub(crate) struct Mover<'a> {
     of: &'a Moving,
     fid: Fid,
 }
@@ -57,7 +57,7 @@ impl Moving {
     }
 
     /// As [`Moving::begin`], when nobody is.
-    async fn turn(&self, fid: Fid) -> Mover<'_> {
+    pub(crate) async fn turn(&self, fid: Fid) -> Mover<'_> {
         loop {
             let mut ended = std::pin::pin!(self.ended.notified());
             ended.as_mut().enable();
@@ -120,7 +120,7 @@ impl Mdt {
     }
 
     /// Changes the namespace, when nobody else is changing one of the two files.
-    async fn execute_take(&self, export: &Export, request: &Request) -> Result<(u64, Change)> {
+    pub(crate) async fn execute_take(&self, export: &Export, request: &Request) -> Result<(u64, Change)> {
         loop {
             let busy = {
                 let mut core = self.core.lock();
@@ -150,7 +150,7 @@ impl Mdt {
     }
 
     /// Ready when a change is durable, or the MDT stops. A store that fails is tried again.
-    async fn durable(&self, transno: u64) {
+    pub(crate) async fn durable(&self, transno: u64) {
         while self.commits.reach(Goal::Transno(transno)).await == Err(Errno::EIO) {}
     }
 
@@ -158,28 +158,28 @@ impl Mdt {
     async fn close(&self, objects: &[(u32, Fid)], versions: &[(Fid, u64)], group: Option<u64>) -> Result<()> {
         let versions: BTreeMap<Fid, u64> = versions.iter().copied().collect();
         let request = |objects: Vec<Fid>| {
-            let version = |object: Fid| Some((object, *versions.get(&object)?));
+            let version = |object: Fid| Some((object, Some(*versions.get(&object)?)));
             ost::Request::Close { objects: objects.into_iter().filter_map(version).collect(), group }
         };
         self.each_ost(objects, CLOSE_TIMEOUT, request).await
     }
 
     /// Has them open objects again. Those that cannot be reached now are, when somebody misses them.
-    async fn reopen(&self, objects: &[(u32, Fid)]) {
+    pub(crate) async fn reopen(&self, objects: &[(u32, Fid)]) {
         let request = |objects| ost::Request::Reopen { objects };
         if let Err(errno) = self.each_ost(objects, REOPEN_TIMEOUT, request).await {
-            warn!("{}: objects that a migration closed are not open again yet: {errno}", self.name);
+            warn!("{}: objects that a migration or a swap closed are not open again yet: {errno}", self.name);
         }
     }
 
-    /// Sends each OST of these objects a request, all at once; the first error of any.
-    async fn each_ost(
+    /// Sends each OST of these objects requests, as many as it takes, all at once; the first error of any.
+    pub(crate) async fn each_ost<T: Copy>(
         &self,
-        objects: &[(u32, Fid)],
+        objects: &[(u32, T)],
         timeout: Duration,
-        request: impl Fn(Vec<Fid>) -> ost::Request,
+        request: impl Fn(Vec<T>) -> ost::Request,
     ) -> Result<()> {
-        let mut per_ost: BTreeMap<u32, Vec<Fid>> = BTreeMap::new();
+        let mut per_ost: BTreeMap<u32, Vec<T>> = BTreeMap::new();
         for (ost, object) in objects {
             per_ost.entry(*ost).or_default().push(*object);
         }
@@ -188,12 +188,12 @@ impl Mdt {
         for (ost, objects) in per_ost {
             match self.osts.connected(ost) {
                 None => outcome = Err(Errno::EIO),
-                Some(osp) => {
-                    let (rt, request) = (self.rt.clone(), request(objects));
-                    tasks.push(self.rt.spawn("migrate", async move {
+                Some(osp) => tasks.extend(objects.chunks(PARTS_MAX).map(|objects| {
+                    let (rt, osp, request) = (self.rt.clone(), osp.clone(), request(objects.to_vec()));
+                    self.rt.spawn("migrate", async move {
                         rt.timeout(timeout, osp.run(request)).await.unwrap_or(Err(Errno::ETIMEDOUT))
-                    }));
-                }
+                    })
+                })),
             }
         }
         for task in tasks {

@@ -56,6 +56,7 @@ pub(crate) const STATS: &[(&str, &str)] = &[
     ("layout_intent", "usecs"),
     ("take_layout", "usecs"),
     ("layout_moved", "usecs"),
+    ("swap_layouts", "usecs"),
 ];
 
 impl Service<Mds> for Mdt {
@@ -67,6 +68,7 @@ impl Service<Mds> for Mdt {
             let result = match &call.request {
                 Request::Cancel => Ok(Answer::from(Reply::Ok).into()),
                 Request::Enqueue(want) => self.program_lock(export, want).map(Response::from),
+                Request::SwapLayouts { .. } => Box::pin(self.swap_layouts(export, &call)).await,
                 Request::TakeLayout { .. } => Box::pin(self.take_layout(export, &call)).await,
                 Request::LayoutMoved { fid, generation } => {
                     Box::pin(self.settle_layout(*fid, *generation)).await?;

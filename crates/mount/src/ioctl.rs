@@ -1,11 +1,11 @@
-//! ioctl(2): group locks, advice, entries of directories, which mirror a file is, and migration ([`sheen_wire::ioctl`]).
+//! ioctl(2): group locks, advice, entries of directories, which mirror a file is, migration, and swaps of layouts ([`sheen_wire::ioctl`]).
 
 use bytes::Bytes;
 use sheen_client::{Caller, LockedAhead, Seek};
 use sheen_fuse::{Ioctl, abi::flags::ioctl::DIR};
 use sheen_wire::{
     Errno, Fid, FileKind, Result, entries,
-    ioctl::{self, Ladvise, MigrateEnd, MigrateSeek},
+    ioctl::{self, FileId, Ladvise, MigrateEnd, MigrateSeek},
 };
 
 use crate::{
@@ -18,7 +18,12 @@ use crate::{
 pub fn waits(ioctl: &Ioctl) -> bool {
     matches!(
         ioctl.cmd,
-        ioctl::GROUP_LOCK | ioctl::LADVISE | ioctl::MIGRATE_BEGIN | ioctl::MIGRATE_SEEK | ioctl::MIGRATE_END
+        ioctl::GROUP_LOCK
+            | ioctl::LADVISE
+            | ioctl::MIGRATE_BEGIN
+            | ioctl::MIGRATE_SEEK
+            | ioctl::MIGRATE_END
+            | ioctl::SWAP_LAYOUTS
     )
 }
 
@@ -36,6 +41,7 @@ pub async fn run(fs: &Inner, who: &Caller, ioctl: &Ioctl, signal: Option<Signal>
             | ioctl::MIGRATE_BEGIN
             | ioctl::MIGRATE_SEEK
             | ioctl::MIGRATE_END
+            | ioctl::SWAP_LAYOUTS
     );
     if !known || ioctl.flags & DIR != 0 {
         return Err(Errno::ENOTTY);
@@ -45,6 +51,12 @@ pub async fn run(fs: &Inner, who: &Caller, ioctl: &Ioctl, signal: Option<Signal>
         // Not to be interrupted: half of it is no state to be in.
         let MigrateEnd { seq, oid, ver, group } = MigrateEnd::decode(&ioctl.input).ok_or(Errno::EINVAL)?;
         fs.client.migrate_end(who, &file, Fid { seq, oid, ver }, (group > 0).then_some(group)).await?;
+        return Ok(Answer::Ioctl(Bytes::new()));
+    }
+    if ioctl.cmd == ioctl::SWAP_LAYOUTS {
+        // Likewise.
+        let other = FileId::decode(&ioctl.input).ok_or(Errno::EINVAL)?;
+        fs.client.swap_layouts(who, &file, other.into()).await?;
         return Ok(Answer::Ioctl(Bytes::new()));
     }
     let interrupted = async {

@@ -163,6 +163,7 @@ pub struct Namespace<S> {
     pub(crate) nameless: Option<Nameless>,
     pub(crate) objects: Objects,
     pub(crate) sequences: Sequences,
+    pub(crate) swaps: ops::Swaps,
     pub(crate) counters: Counters,
     pub(crate) config: Config,
 }
@@ -180,6 +181,7 @@ impl<S: Store> Namespace<S> {
             nameless: None,
             objects: Objects::open(&mut tables)?,
             sequences: Sequences::open(counters.seq_reserved),
+            swaps: ops::Swaps::open(tables.store())?,
             counters,
             tables,
             config: config.clone(),
@@ -291,7 +293,7 @@ impl<S: Store> Namespace<S> {
     }
 
     /// Up to `limit` entries of the unlink log with a number above `after` whose unlink is durable and that are not yet
-    /// [`Namespace::destroyed`]. Start with 0; go on from the last; start over to retry.
+    /// [`Namespace::destroyed`]; without the names of a swap of layouts that is under way. Start with 0; go on from the last; start over to retry.
     pub fn destroys(&self, after: u64, limit: usize) -> Result<Vec<Destroy>, StoreError> {
         let to = key::table(b'u').1;
         let (mut after, mut out) = (after, Vec::new());
@@ -302,7 +304,7 @@ impl<S: Store> Namespace<S> {
             for (key, value) in records {
                 let corrupt = |why: String| StoreError::Corrupt { key: format!("{key:02x?}"), why };
                 after = key::destroy_seqno(&key).ok_or_else(|| corrupt("malformed key".into()))?;
-                if !self.tables.raw_deleted(&key) {
+                if !self.tables.raw_deleted(&key) && !self.swaps.has(after) {
                     let layout: bytes::Bytes = decode(&key, &value)?;
                     let layout = Layout::decode(&layout).map_err(|e| corrupt(e.to_string()))?;
                     // Of all components: those that were never written into have none. The one on the MDT always counts.

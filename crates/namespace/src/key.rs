@@ -11,11 +11,13 @@
 //! | `x` | FID | [`crate::record::Xattrs`] |
 //! | `p` | FID | unit: a file without a name that was open (an orphan, as ext4's "pending delete") |
 //! | `u` | number (u64) | bytes of a layout whose objects are to be destroyed, of a file or of what was cut off one: the unlink log |
+//! | `w` | | numbers of the swaps of layouts that were done last, each u64 |
 
 use sheen_wire::Fid;
 
 pub(crate) const SUPER: &[u8] = b"s";
 pub(crate) const COUNTERS: &[u8] = b"c";
+pub(crate) const SWAPS: &[u8] = b"w";
 /// Largest key: table, FID, hash.
 const _: () = assert!(1 + 16 + 8 <= crate::Batch::KEY_BYTES_MAX);
 

@@ -24,10 +24,10 @@ const CLOSE_WAIT_MAX: Duration = Duration::from_secs(20);
 /// All of an object.
 const WHOLE: Policy = Policy::extent(0, u64::MAX);
 
-/// An object, the version that it shall have, and what was closed so far of the same request.
+/// An object, the version that it shall have (`None`: any), and what was closed so far of the same request.
 struct CloseOne<'a> {
     object: Fid,
-    version: u64,
+    version: Option<u64>,
     group: Option<u64>,
     closed: &'a Mutex<Vec<Fid>>,
 }
@@ -62,9 +62,14 @@ impl Ost {
     ///
     /// # Errors
     /// EBUSY: one has another version, or somebody keeps his locks. As [`Ost::versions`].
-    pub(crate) async fn close(&self, export: &Export, objects: &[(Fid, u64)], group: Option<u64>) -> Result<()> {
+    pub(crate) async fn close(
+        &self,
+        export: &Export,
+        objects: &[(Fid, Option<u64>)],
+        group: Option<u64>,
+    ) -> Result<()> {
         let closed = Mutex::default();
-        let one = |&(object, version): &(Fid, u64)| CloseOne { object, version, group, closed: &closed };
+        let one = |&(object, version): &(Fid, Option<u64>)| CloseOne { object, version, group, closed: &closed };
         let closing = self.change_each(export, objects.iter().map(one), false);
         let done = match self.rt.timeout(CLOSE_WAIT_MAX, closing).await {
             Ok(Ok(_)) => self.store.settle_closed().await,

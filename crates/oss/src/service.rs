@@ -13,7 +13,7 @@ use sheen_wire::{
 
 use crate::{
     Ost,
-    changes::{Fallocate, Outcome, Revoke, Truncate, Write},
+    changes::{Change, Fallocate, Outcome, Revoke, Truncate, Write},
 };
 
 /// From this many bytes on a read or write is announced to the runtime as blocking, so that other tasks of the thread move to
@@ -46,6 +46,8 @@ pub const COUNTERS: &[(&str, &str)] = &[
     ("data_version", "usecs"),
     ("close", "usecs"),
     ("reopen", "usecs"),
+    ("link", "usecs"),
+    ("follow", "usecs"),
 ];
 pub const READ_BYTES: usize = 0;
 const WRITE_BYTES: usize = 1;
@@ -104,6 +106,11 @@ impl Service<sheen_wire::Ost> for Ost {
     }
 }
 
+/// What a closed object means where something may be done already.
+fn partly(errno: Errno) -> Errno {
+    if errno == Errno::MOVED { Errno::MOVED_PARTLY } else { errno }
+}
+
 impl Ost {
     async fn serve(&self, export: &Arc<Export>, request: Request, bulk: Bulk) -> Result<Response<Reply>> {
         check::request(&request, bulk.len())?;
@@ -120,7 +127,7 @@ impl Ost {
                     return Ok(Reply::LockFirst.into());
                 }
                 if sync {
-                    self.sync_parts(&parts).await?;
+                    self.sync_parts(&parts).await.map_err(partly)?;
                 }
                 Reply::Done { epoch: self.rt.boot_id(), granted: self.promise(export, grant.want) }
             }
@@ -136,13 +143,15 @@ impl Ost {
             }
             Request::Truncate { objects } => {
                 let blocking = objects.len() >= BLOCKING_OBJECTS;
-                let changes = objects.into_iter().map(|(object, size)| Truncate(object, size));
-                let _ = self.change_each(export, changes, blocking).await?;
+                let changes: Vec<_> =
+                    objects.into_iter().map(|(object, size)| (object, Truncate(object, size))).collect();
+                let _ = self.change_some(export, changes, blocking).await?;
                 self.done()
             }
             Request::Allocate { mode, runs } => {
                 let _space = self.room_to_allocate(export, mode, &runs)?;
-                let _ = self.change_each(export, runs.into_iter().map(|run| Fallocate(mode, run)), true).await?;
+                let changes: Vec<_> = runs.into_iter().map(|run| (run.0, Fallocate(mode, run))).collect();
+                let _ = self.change_some(export, changes, true).await?;
                 self.done()
             }
             Request::Seek { object, offset, what } => Reply::Offset(self.seek(export, object, offset, what).await?),
@@ -171,6 +180,11 @@ impl Ost {
             }
             Request::Reopen { objects } => {
                 self.store.reopen(&objects)?;
+                Reply::Ok
+            }
+            Request::Follow { objects } => Reply::Objects(self.store.follow(&objects)?),
+            Request::Link { objects } => {
+                Box::pin(self.store.link(&objects)).await?;
                 Reply::Ok
             }
         };
@@ -226,14 +240,25 @@ impl Ost {
             self.change(export, Write { parts, bulk, sum, mtime }, blocking).await?
         } else {
             let pieces = pieces(parts, bulk);
-            let writes = pieces.values().map(|(parts, bulk)| Write { parts, bulk, sum, mtime });
-            self.change_each(export, writes, blocking).await?
+            let mut writes = Vec::with_capacity(pieces.len());
+            for (object, (parts, bulk)) in &pieces {
+                writes.push((*object, Write { parts, bulk, sum, mtime }));
+            }
+            self.change_some(export, writes, blocking).await?
         };
         match outcome {
             Outcome::LockFirst => space.withdraw(),
             Outcome::Made => self.stats.record_at(WRITE_BYTES, bulk.len() as u64),
         }
         Ok(outcome)
+    }
+
+    /// Changes of objects. If one is closed while there are several, others may be changed: MOVED_PARTLY.
+    async fn change_some<C: Change>(&self, export: &Export, changes: Vec<(Fid, C)>, blocking: bool) -> Result<Outcome> {
+        let several = changes.len() > 1;
+        self.store.check_open(changes.iter().map(|(object, _)| *object))?;
+        let done = self.change_each(export, changes.into_iter().map(|(_, change)| change), blocking).await;
+        if several { done.map_err(partly) } else { done }
     }
 
     async fn revoke(&self, export: &Export, objects: &[Fid]) -> Result<()> {

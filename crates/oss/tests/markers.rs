@@ -24,7 +24,7 @@ fn write(store: &Store, oid: u32) -> Result<(), Errno> {
 }
 
 fn close(store: &Store, oid: u32) -> Result<(), Errno> {
-    store.close_object(fid(oid), store.version(fid(oid))?)
+    store.close_object(fid(oid), Some(store.version(fid(oid))?))
 }
 
 /// A new OST with a written object 1.

@@ -145,6 +145,11 @@ impl Disk {
         on_disk!(self, d => d.rename(from.as_ref(), to.as_ref()))
     }
 
+    /// Gives a file a second name; EEXIST if that is taken.
+    pub fn hard_link(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
+        on_disk!(self, d => d.hard_link(from.as_ref(), to.as_ref()))
+    }
+
     /// All entries, sorted by name, without `.` and `..`.
     pub fn read_dir(&self, path: impl AsRef<Path>) -> io::Result<Vec<DirEntry>> {
         let mut entries = on_disk!(self, d => d.read_dir(path.as_ref()))?;

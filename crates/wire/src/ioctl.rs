@@ -6,7 +6,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::entries;
+use crate::{Fid, entries};
 
 /// There is no argument.
 const NONE: u32 = 0;
@@ -48,6 +48,45 @@ pub const MIGRATE_END: u32 = number(IN, 0xd1, size_of::<MigrateEnd>());
 /// As lseek(2) with SEEK_DATA and SEEK_HOLE; a [`MigrateSeek`], which is filled in. Sheen's own: lseek itself waits in the kernel for
 /// writes to the file, and those may wait for who asks. ENXIO: there is no more data.
 pub const MIGRATE_SEEK: u32 = number(INOUT, 0xd2, size_of::<MigrateSeek>());
+
+/// Exchanges the layouts of the file and another one that is open on this mount; a [`FileId`]: Lustre's `LL_IOC_LOV_SWAP_LAYOUTS`, which
+/// names the other by a descriptor. Sheen's own.
+///
+/// EINVAL: one is no regular file with a layout, or the other is not open on this mount. EACCES: the caller may not write to both. EPERM:
+/// they are not of the same user and group. EOPNOTSUPP: one is mirrored, or has data on the MDT. EBUSY: somebody keeps a group lock, or
+/// gives one of them objects all the time; nothing is changed.
+pub const SWAP_LAYOUTS: u32 = number(IN, 0xd3, size_of::<FileId>());
+
+/// A file, by its FID.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct FileId {
+    /// Sequence.
+    pub seq: u64,
+    /// Id.
+    pub oid: u32,
+    /// Version.
+    pub ver: u32,
+}
+
+impl FileId {
+    /// As a program passed it; `None` where the length is not that of one.
+    pub fn decode(bytes: &[u8]) -> Option<FileId> {
+        FileId::read_from_bytes(bytes).ok()
+    }
+}
+
+impl From<Fid> for FileId {
+    fn from(Fid { seq, oid, ver }: Fid) -> FileId {
+        FileId { seq, oid, ver }
+    }
+}
+
+impl From<FileId> for Fid {
+    fn from(FileId { seq, oid, ver }: FileId) -> Fid {
+        Fid { seq, oid, ver }
+    }
+}
 
 /// Where data or a hole is looked for, and found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]

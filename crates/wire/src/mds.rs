@@ -260,6 +260,13 @@ pub enum Request {
     /// Of the objects of the file's layout of this generation an OST has closed one. Answered with the layout that the file has when nobody
     /// is at it any more; should it be this one, its objects are open again.
     LayoutMoved { fid: Fid, generation: u32 },
+    /// Two regular files exchange their objects: each has the other's bytes, size and striping, and stays else what it was (Lustre's
+    /// swap_layouts). `mtimes`: when each was last changed. `nonce`: drawn for this exchange, so that a request which comes again after a
+    /// restart does not exchange them back.
+    ///
+    /// EPERM: they do not belong to the same user and group. EOPNOTSUPP: one is mirrored, or begins on the MDT. EBUSY: somebody does not
+    /// let go of one, or gives it objects; nothing is done. Answered as `TakeLayout`.
+    SwapLayouts { cred: Cred, fids: [Fid; 2], mtimes: [Time; 2], nonce: u64 },
 }
 
 /// Most inodes of one `GetAttrs` (Lustre's batched statahead).
@@ -400,6 +407,7 @@ impl Request {
             LayoutIntent { .. } => "layout_intent",
             TakeLayout { .. } => "take_layout",
             LayoutMoved { .. } => "layout_moved",
+            SwapLayouts { .. } => "swap_layouts",
         }
     }
 }

@@ -91,13 +91,21 @@ pub enum Request {
     /// The data versions of objects, when all who keep something unwritten of them have written it. An object's version is another one
     /// after each change of its bytes or size: the same version means the same bytes; another one means nothing. 0: never written.
     Versions { objects: Vec<Fid> },
-    /// Closes objects whose versions are still these: nobody reads, writes or locks them any more (`Errno::MOVED`), also after a restart
+    /// Closes objects whose versions are still these (`None`: whichever): nobody reads, writes or locks them any more (`Errno::MOVED`), also after a restart
     /// and after they are destroyed, until `Reopen`. Whoever keeps anything of them has written and forgotten it before. `group`: a group
     /// whose locks are not in the way, and which nobody writes in meanwhile. EBUSY, and none is closed: one has another version, or
     /// somebody does not give up his locks.
-    Close { objects: Vec<(Fid, u64)>, group: Option<u64> },
+    Close { objects: Vec<(Fid, Option<u64>)>, group: Option<u64> },
     /// Undoes `Close`, for a file that keeps its objects after all. Others are fine.
     Reopen { objects: Vec<Fid> },
+    /// Gives each closed object a second name that nobody has used, under which it is an open one, with all its bytes: (old, new).
+    /// Answered when bytes and names are durable. One that does not exist gets none: it reads as empty under either. EBUSY, and perhaps
+    /// some have theirs: one is not closed.
+    Link { objects: Vec<(Fid, Fid)> },
+    /// Where objects are that `Link` gave other names: each itself if it is open, else the last of its names. For who did something to
+    /// some of a file's objects before they were closed, and has to do it to the others. `Errno::MOVED`: one is closed, and has no other name;
+    /// EAGAIN: one has, and is being closed there, too.
+    Follow { objects: Vec<Fid> },
 }
 
 /// Space that an OST has promised to a client (Lustre's grants), in bytes: what the client keeps and has not written never meets a full
@@ -125,7 +133,7 @@ pub struct ObjectAttr {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "fields are named in the comment")]
 pub enum Reply {
-    /// To `Destroy`, `DestroyRange`, `Close` and `Reopen`: done.
+    /// To `Destroy`, `DestroyRange`, `Close`, `Reopen` and `Link`: done.
     Ok,
     /// To `Read`: bytes of each part in the bulk, at most what was asked.
     Read(Vec<u32>),
@@ -148,7 +156,7 @@ pub enum Reply {
         /// Space promised in addition, in bytes.
         granted: u64,
     },
-    /// To `List`.
+    /// To `List`; to `Follow`, in the order asked.
     Objects(Vec<Fid>),
     /// To `Versions`, in the order asked.
     Versions(Vec<u64>),
@@ -176,6 +184,8 @@ impl Request {
             Versions { .. } => "data_version",
             Close { .. } => "close",
             Reopen { .. } => "reopen",
+            Link { .. } => "link",
+            Follow { .. } => "follow",
         }
     }
 }

@@ -13,7 +13,10 @@ use rustix::{
 };
 use sheen_wire::{Errno, Fid, FileKind, Result, control, ioctl::Ladvise};
 
-use super::migrate::copy::{self, Failure, How};
+use super::{
+    migrate::copy::{self, Failure, How},
+    swap_layouts::{self, NotSwapped},
+};
 
 /// The type of Sheen's mounts in `/proc/mounts`.
 const MOUNT_TYPE: &str = "fuse.sheen";
@@ -50,6 +53,8 @@ pub trait FileSystem {
     fn unlink(&self, path: &Path) -> Result<()>;
     /// Moves a file to other objects; tells how many bytes of how many are copied.
     fn migrate(&self, path: &Path, how: &How, progress: &mut dyn FnMut(u64, u64)) -> Result<(), Failure>;
+    /// Two files exchange their layouts.
+    fn swap_layouts(&self, paths: [&Path; 2]) -> Result<(), NotSwapped>;
     /// Where Sheen is mounted.
     fn mounts(&self) -> Vec<PathBuf>;
 }
@@ -149,6 +154,10 @@ impl FileSystem for System {
 
     fn migrate(&self, path: &Path, how: &How, progress: &mut dyn FnMut(u64, u64)) -> Result<(), Failure> {
         copy::run(path, how, progress)
+    }
+
+    fn swap_layouts(&self, paths: [&Path; 2]) -> Result<(), NotSwapped> {
+        swap_layouts::swap(paths)
     }
 
     fn mounts(&self) -> Vec<PathBuf> {

@@ -22,6 +22,7 @@ use super::{
     Tool,
     fs::FileSystem,
     migrate::copy::{Failure, How},
+    swap_layouts::NotSwapped,
 };
 
 const CWD: &str = "/mnt/c1/t";
@@ -363,6 +364,20 @@ impl FileSystem for Fake {
         progress(1, 1);
         self.note(path, &format!("migrate {bytes} bytes of layout{}", if how.block { " block" } else { "" }))
             .map_err(failed)
+    }
+
+    fn swap_layouts(&self, paths: [&Path; 2]) -> Result<(), NotSwapped> {
+        for (n, path) in paths.into_iter().enumerate() {
+            if self.kind(path, true).map_err(|e| NotSwapped::Open(n, e))? == FileKind::Dir {
+                return Err(NotSwapped::Open(n, Errno::EISDIR));
+            }
+        }
+        let mut nodes = self.nodes.borrow_mut();
+        let taken = paths.map(|path| nodes.get_mut(&absolute(path)).unwrap().attributes.remove("lustre.lov"));
+        for (path, layout) in paths.into_iter().rev().zip(taken) {
+            nodes.get_mut(&absolute(path)).unwrap().attributes.extend(layout.map(|l| ("lustre.lov".to_owned(), l)));
+        }
+        Ok(())
     }
 
     fn mounts(&self) -> Vec<PathBuf> {

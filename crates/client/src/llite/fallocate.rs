@@ -2,7 +2,7 @@
 
 use sheen_wire::{Errno, Result, mds::flags, ost::Allocate};
 
-use super::{mirrors::AGAIN_MAX, place::Placed};
+use super::{mirrors::AGAIN_MAX, place::Placed, swap::Begun};
 use crate::{
     Client, OpenFile,
     stats::Op,
@@ -49,6 +49,12 @@ impl Client {
             let (answer, _) = self.under(file.fid(), guard, self.lov.allocate(&layout, mode, offset, len)).await;
             change.end(&answer);
             match answer {
+                Err(Errno::MOVED_PARTLY) => {
+                    let begun = Begun::Allocate(mode, offset, len);
+                    if Box::pin(self.finish(file.fid(), &layout, &begun)).await?.is_some() {
+                        return Ok(());
+                    }
+                }
                 Err(Errno::MOVED) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
                 Err(errno) => return Err(errno),
                 Ok(()) if !self.is_overtaken(file, &layout, changes).await? => return Ok(()),

@@ -28,6 +28,7 @@ pub(crate) mod scan;
 mod seek;
 mod setattr;
 mod statfs;
+mod swap;
 mod sync;
 mod unlink;
 mod write;

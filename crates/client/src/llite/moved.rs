@@ -10,7 +10,8 @@
 //! * while a group moves a file nothing that is written to it here is kept: the group's lock stays when the objects are closed, and what
 //!   were kept under it would have nowhere to go. So other programs of this mount, which are in the group as well, do not wait: they
 //!   write, and the file is not moved this time;
-//! * nothing is done by halves: what meets a closed object is done again as a whole;
+//! * nothing is done by halves: what meets a closed object is done again as a whole, or, where another file has the objects now, ended there
+//!   ([`super::swap`]);
 //! * a layout is trusted no longer than [`LAYOUT_TRUST`] without the MDT saying so again; OSTs remember closed objects for many
 //!   times that.
 
@@ -64,7 +65,7 @@ impl Client {
     }
 
     /// The layout that the file has now, which takes the place of what is known of it.
-    async fn ask_where(&self, fid: Fid) -> Result<Option<Arc<Layout>>> {
+    pub(crate) async fn ask_where(&self, fid: Fid) -> Result<Option<Arc<Layout>>> {
         let generation = self.last_layout(fid).map_or(0, |layout| layout.generation());
         let asking = self.asking_unknown();
         let kept = self.mdc.call_keeping(Request::LayoutMoved { fid, generation }, asking.wants()).await?;

@@ -9,7 +9,7 @@ use sheen_wire::{
     mds::{Entry, NO_HANDLE, Request, SetAttr, flags},
 };
 
-use super::mirrors::AGAIN_MAX;
+use super::{mirrors::AGAIN_MAX, swap::Begun};
 use crate::{Caller, Client, EntryAttr, OpenFile, layouts::is_settled, mdc, stats::Op};
 
 /// S_ISUID, S_ISGID and the group's x, which together with S_ISGID makes the bit mean what it says.
@@ -99,8 +99,13 @@ impl Client {
             let guard = if is_settled(&layout) { None } else { self.layout_lock(fid) };
             let guarded = guard.is_some();
             let (cut, guard) = self.under(fid, guard, self.lov.truncate(&layout, size)).await;
-            if cut == Err(Errno::MOVED) {
+            if matches!(cut, Err(Errno::MOVED | Errno::MOVED_PARTLY)) {
                 drop(guard);
+                if cut == Err(Errno::MOVED_PARTLY)
+                    && Box::pin(self.finish(fid, &layout, &Begun::Truncate(size))).await?.is_some()
+                {
+                    return Box::pin(self.moved(fid, &mut moves)).await;
+                }
                 let moved = Box::pin(self.moved(fid, &mut moves)).await?;
                 layout = self.place_for_cutting(fid, moved, size).await?;
                 continue;

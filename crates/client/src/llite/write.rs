@@ -12,7 +12,7 @@ use sheen_wire::{
     mds::{Request, flags},
 };
 
-use super::{mirrors::AGAIN_MAX, place::Placed};
+use super::{mirrors::AGAIN_MAX, place::Placed, swap::Begun};
 use crate::{Client, OpenFile, cache::data::Reads, lov::How, mdc, stats::Op};
 
 /// Times that an append finds the end anew because the file got objects meanwhile.
@@ -73,7 +73,7 @@ impl Client {
                 self.write_once(file, offset, data.clone(), sync, page).await
             };
             match answer {
-                Err(Errno::MOVED) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
+                Err(Errno::MOVED | Errno::MOVED_PARTLY) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
                 answer => break answer?,
             }
         };
@@ -127,11 +127,22 @@ impl Client {
         let changes = file.inode.changes();
         let Placed { layout, guard } = self.place_for_writing(file, offset, len as u64, page).await?;
         let work = pin!(self.write_at(file, &layout, offset, data.clone(), self.how(file, len, sync, page)));
-        let done = (self.under(file.fid(), guard, work).await.0?, layout.generation());
+        let answer = self.under(file.fid(), guard, work).await.0;
+        if answer == Err(Errno::MOVED_PARTLY) {
+            return Box::pin(self.finish_write(file, &layout, offset, data)).await;
+        }
+        let done = (answer?, layout.generation());
         match file.inode.changes() == changes {
             true => Ok(done),
             false => Box::pin(self.write_overtaken(file, &layout, changes, offset, data, sync, done)).await,
         }
+    }
+
+    /// Writes where the objects are that a write was done to in part. MOVED: they are nowhere; it is to be done by the file's layout.
+    async fn finish_write(&self, file: &OpenFile, layout: &Layout, offset: u64, data: Bulk) -> Result<(usize, u32)> {
+        let begun = Begun::Write(file, offset, data);
+        let written = self.finish(file.fid(), layout, &begun).await?.ok_or(Errno::MOVED)?;
+        Ok((written, layout.generation()))
     }
 
     /// Writes at the end; how many bytes, and the generation of the layout by which they were written.
@@ -158,8 +169,12 @@ impl Client {
                 continue;
             }
             let work = self.write_at(file, &layout, end, data.clone(), How { sync, guarded: true, ..How::default() });
-            let done = (self.under(fid, guard, work).await.0?, layout.generation());
+            let answer = self.under(fid, guard, work).await.0;
             drop(locks);
+            if answer == Err(Errno::MOVED_PARTLY) {
+                return Box::pin(self.finish_write(file, &layout, end, data)).await;
+            }
+            let done = (answer?, layout.generation());
             return Box::pin(self.write_overtaken(file, &layout, changes, end, data, sync, done)).await;
         }
         tracing::warn!("{fid}: its layout changes too often for appending");
@@ -178,7 +193,14 @@ impl Client {
         How { sync, keep, lock: self.lov.locks_write(len), guarded: false }
     }
 
-    async fn write_at(&self, file: &OpenFile, layout: &Layout, offset: u64, data: Bulk, how: How) -> Result<usize> {
+    pub(super) async fn write_at(
+        &self,
+        file: &OpenFile,
+        layout: &Layout,
+        offset: u64,
+        data: Bulk,
+        how: How,
+    ) -> Result<usize> {
         // Also where it fails: a part may have been written.
         file.note_write();
         let change = self.cache.change(&[file.fid()], true);

@@ -6,7 +6,7 @@ use sheen_wire::{
     ost::{Allocate, Request},
 };
 
-use super::{Lov, split::Split, split::by_ost, stripe};
+use super::{Lov, follow::together, split::Split, split::by_ost, stripe};
 use crate::join::join_all;
 
 impl Lov {
@@ -38,6 +38,6 @@ impl Lov {
             let runs: Result<Vec<_>> = runs.into_iter().map(run).collect();
             async move { self.change(layout.fid(), ost, Request::Allocate { mode, runs: runs? }, Bulk::new()).await }
         });
-        join_all(calls).await.into_iter().collect()
+        together(join_all(calls).await)
     }
 }

@@ -47,11 +47,18 @@ impl Lov {
         self.kept.load(Relaxed) > 0
     }
 
-    /// Keeps a write. `false`: it has to go to the OSTs (parts of it may be kept all the same).
+    /// Keeps a write. `false`: it has to go to the OSTs. `begun`: parts of it are kept all the same.
     ///
     /// # Errors
     /// What the OSTs answer who are asked for locks.
-    pub async fn keep(&self, layout: &Layout, split: &Split, offset: u64, data: &Bulk) -> Result<bool> {
+    pub async fn keep(
+        &self,
+        layout: &Layout,
+        split: &Split,
+        offset: u64,
+        data: &Bulk,
+        begun: &mut bool,
+    ) -> Result<bool> {
         if !self.may_keep(layout, split) {
             return Ok(false);
         }
@@ -64,6 +71,7 @@ impl Lov {
             let Some(locks) = locks else { return Ok(false) };
             let put = self.put(layout, split, offset, data)?;
             drop(locks);
+            *begun |= put.is_err() && split.runs.len() > 1;
             match put {
                 Ok(()) => return Ok(true),
                 Err((_, Put::NoGrant | Put::Done)) => return Ok(false),

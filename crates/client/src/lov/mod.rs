@@ -11,6 +11,7 @@ mod allocate;
 mod append;
 mod cached;
 mod enqueue;
+mod follow;
 mod glimpse;
 mod group;
 mod mirrors;

@@ -12,7 +12,11 @@ use sheen_wire::{
     ost::{ObjectAttr, Request},
 };
 
-use super::{Lov, split::by_ost};
+use super::{
+    Lov,
+    follow::{after, together},
+    split::by_ost,
+};
 use crate::join::join_all;
 
 impl Lov {
@@ -33,7 +37,7 @@ impl Lov {
         let last = last_stripe(layout, size);
         let (first, others): (Vec<_>, Vec<_>) = targets.into_iter().partition(|(stripe, _)| last == Some(*stripe));
         self.resize(layout, &first).await?;
-        self.resize(layout, &others).await
+        after(!first.is_empty(), self.resize(layout, &others).await)
     }
 
     /// Gives the objects of stripes these sizes.
@@ -44,7 +48,7 @@ impl Lov {
             let objects = positions.iter().map(resize).collect();
             self.change(layout.fid(), ost, Request::Truncate { objects }, Bulk::new())
         });
-        join_all(calls).await.into_iter().collect()
+        together(join_all(calls).await)
     }
 }
 

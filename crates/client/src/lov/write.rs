@@ -8,6 +8,7 @@ use sheen_wire::{
 
 use super::{
     Lov,
+    follow::after,
     split::{Rpc, Split},
 };
 use crate::join::join_all;
@@ -37,7 +38,7 @@ impl Lov {
     /// rest, or where the layout's largest file size cuts it (as write(2) does).
     ///
     /// # Errors
-    /// EFBIG: at or past the largest size. EIO, with `sync`: what was written without it before may be lost (told once). What an OST
+    /// EFBIG: at or past the largest size. MOVED: objects are closed, and nothing is written; MOVED_PARTLY: something may be. EIO, with `sync`: what was written without it before may be lost (told once). What an OST
     /// answers, if not even the first byte was written.
     pub async fn write(&self, layout: &Layout, offset: u64, data: Bulk, how: How) -> Result<usize> {
         let room = layout.max_file_size().saturating_sub(offset);
@@ -49,23 +50,46 @@ impl Lov {
         }
         let data = if data.len() as u64 > room { data.slice(0, room as usize) } else { data };
         let split = Split::new(layout, offset, data.len() as u64);
-        if how.keep && data.len() < KEEP_BYTES_MAX && self.keep(layout, &split, offset, &data).await? {
+        let mut begun = false;
+        let answer = self.write_split(layout, &split, offset, data, how, &mut begun).await;
+        after(begun, answer)
+    }
+
+    /// `begun`: set when a part is in the file, or on its way there, and the rest is not certain to follow.
+    async fn write_split(
+        &self,
+        layout: &Layout,
+        split: &Split,
+        offset: u64,
+        data: Bulk,
+        how: How,
+        begun: &mut bool,
+    ) -> Result<usize> {
+        if how.keep && data.len() < KEEP_BYTES_MAX && self.keep(layout, split, offset, &data, begun).await? {
             return Ok(data.len());
         }
-        let mut locks = if how.lock { self.lock_runs(layout, &split, true).await? } else { None };
+        let mut locks = if how.lock { self.lock_runs(layout, split, true).await? } else { None };
         for _ in 0..ROUNDS_MAX {
-            self.settle(layout, &split).await;
-            match self.write_through(layout, &split, offset, &data, how).await {
+            self.settle(layout, split).await;
+            match self.write_through(layout, split, offset, &data, how, begun).await {
                 Err(LOCK_FIRST) => {}
                 answer => return answer,
             }
             drop(locks.take());
-            locks = self.lock_runs(layout, &split, false).await?;
+            locks = self.lock_runs(layout, split, false).await?;
         }
         Err(Errno::EIO)
     }
 
-    async fn write_through(&self, layout: &Layout, split: &Split, offset: u64, data: &Bulk, how: How) -> Result<usize> {
+    async fn write_through(
+        &self,
+        layout: &Layout,
+        split: &Split,
+        offset: u64,
+        data: &Bulk,
+        how: How,
+        begun: &mut bool,
+    ) -> Result<usize> {
         let (file, len) = (layout.fid(), data.len());
         let mut rpcs = split.rpcs(layout, |ost| self.max_bytes(ost))?;
         if rpcs.len() == 1 && split.runs.len() == 1 {
@@ -83,14 +107,17 @@ impl Lov {
         // Of each run, how much is certainly written.
         let mut written: Vec<u64> = split.runs.iter().map(|r| r.len).collect();
         let mut failed = None;
-        for (errno, pieces) in join_all(calls).await.into_iter().filter_map(|a| a.err()) {
-            failed = if failed == Some(Errno::MOVED) { failed } else { Some(errno) };
+        let answers = join_all(calls).await;
+        *begun |= answers.iter().any(|answer| !matches!(answer, Err((Errno::MOVED | LOCK_FIRST, _))));
+        for (errno, pieces) in answers.into_iter().filter_map(|a| a.err()) {
+            let is_closed = matches!(failed, Some(Errno::MOVED | Errno::MOVED_PARTLY));
+            failed = if is_closed { failed } else { Some(errno) };
             pieces.iter().for_each(|p| written[p.run] = written[p.run].min(p.pos));
         }
         match failed {
             None => Ok(len),
             // What is written goes there once more, with the rest.
-            Some(Errno::MOVED) => Err(Errno::MOVED),
+            Some(errno @ (Errno::MOVED | Errno::MOVED_PARTLY)) => Err(errno),
             Some(errno) => match prefix(layout, split, &written) {
                 0 => Err(errno),
                 prefix => Ok(prefix as usize),

@@ -489,7 +489,8 @@ impl Writeback {
                 state.grant += covered;
             } else if let Err(errno) = answer {
                 // Closed after an OST had forgotten the lock: where its bytes went they cannot follow.
-                let errno = if errno == Errno::MOVED { Errno::EIO } else { errno };
+                let closed = matches!(errno, Errno::MOVED | Errno::MOVED_PARTLY);
+                let errno = if closed { Errno::EIO } else { errno };
                 state.grant += covered;
                 self.failed.store(true, Relaxed);
                 state.failed.put(file, errno);

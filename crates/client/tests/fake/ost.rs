@@ -178,9 +178,12 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
             Ok(Reply::Ok.into())
         }
         Request::Destroy { .. } | Request::DestroyRange { .. } => Ok(Reply::Ok.into()),
-        Request::List { .. } | Request::Versions { .. } | Request::Close { .. } | Request::Reopen { .. } => {
-            Err(Errno::EOPNOTSUPP)
-        }
+        Request::List { .. }
+        | Request::Versions { .. }
+        | Request::Close { .. }
+        | Request::Reopen { .. }
+        | Request::Link { .. }
+        | Request::Follow { .. } => Err(Errno::EOPNOTSUPP),
         Request::StatFs => {
             let statfs = StatFs { bsize: 4096, blocks: 1000, bfree: 900, bavail: 800, files: 500, ffree: 400 };
             Ok(Reply::StatFs(statfs).into())

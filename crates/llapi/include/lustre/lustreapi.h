@@ -246,6 +246,12 @@ int llapi_group_unlock64(int fd, __u64 gid);
 /* lla_end: the byte after the last where it is a multiple of 4096, else the last. */
 int llapi_ladvise(int fd, unsigned long long flags, int num_advise, struct llapi_lu_ladvise *ladvise);
 
+/* ---- swap of layouts: -errno ---- */
+
+/* Times always stay; versions that are to be checked are refused (EOPNOTSUPP). */
+int llapi_swap_layouts(const char *path1, const char *path2, __u64 dv1, __u64 dv2, __u64 flags);
+int llapi_fswap_layouts(int fd1, int fd2, __u64 dv1, __u64 dv2, __u64 flags);
+
 /* ---- mounts and targets: -errno ---- */
 
 int llapi_search_fsname(const char *pathname, char *fsname);

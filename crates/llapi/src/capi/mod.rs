@@ -13,6 +13,7 @@ pub mod layouts;
 pub mod locks;
 pub mod messages;
 pub mod mount;
+pub mod swap;
 
 /// `struct lu_fid`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

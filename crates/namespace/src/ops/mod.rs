@@ -21,6 +21,7 @@ mod reopen;
 mod setattr;
 mod statfs;
 mod striping;
+mod swap_layouts;
 mod sync;
 mod take_layout;
 mod tmpfile;
@@ -31,6 +32,9 @@ mod xattr_comp;
 mod xattr_lmv;
 mod xattr_lov;
 mod xattr_mirror;
+
+pub use swap_layouts::Renamed;
+pub(crate) use swap_layouts::Swaps;
 
 use sheen_wire::{
     self as wire, Errno,
@@ -82,6 +86,7 @@ pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Re
         LayoutIntent { fid, start, end } => ns.layout_intent(cx, *fid, *start, *end),
         TakeLayout { mtime, .. } => ns.take_layout(cx, request, *mtime),
         LayoutMoved { fid, .. } => ns.getattr(*fid, false),
+        SwapLayouts { .. } => ns.swap_layouts(cx, request),
         // Locks are the service's.
         Cancel | Enqueue(_) => Err(Errno::EOPNOTSUPP),
     }

@@ -7,6 +7,7 @@
 //! * a marker is durable before `Close` is answered;
 //! * what is done to an object under the OST's own lock looks for a marker before, what is done without looks after: then it was done
 //!   before the object was closed;
+//! * the marker of an object that goes on under another name ([`super::link`]) says so, as long as it is there;
 //! * markers stay for [`CLOSED_KEPT`], and as long as the object is there. A client trusts a layout for a small part of that time (the
 //!   client's `LAYOUT_TRUST`);
 //! * there are at most [`CLOSED_MAX`].
@@ -33,6 +34,8 @@ const MARKERS: &str = "C";
 pub const CLOSED_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// Most closed objects: some 64 MiB of memory. Beyond that nothing is closed before others are forgotten.
 pub const CLOSED_MAX: usize = 1 << 20;
+/// Names that an object may have had within a day, for who comes with the first one.
+const FOLLOW_MAX: usize = 4096;
 /// Old markers that are looked at when an object is closed.
 const EXPIRE_AT_ONCE: usize = 16;
 /// Ages that do not count any more, beside as many as there are closed objects.
@@ -47,21 +50,29 @@ pub struct Closed {
     state: RwLock<State>,
 }
 
+/// What is known of a closed object.
+#[derive(Clone, Copy)]
+struct Marker {
+    /// When it was closed last, or looked at since.
+    at: Time,
+    /// The name under which it goes on, if it does.
+    to: Option<Fid>,
+}
+
 #[derive(Default)]
 struct State {
-    /// And when they were closed last.
-    objects: FxHashMap<Fid, Time>,
-    /// The same, about oldest first; also of some that were opened again, or closed anew since.
+    objects: FxHashMap<Fid, Marker>,
+    /// When they were closed, about oldest first; also of some that were opened again, or closed anew since.
     by_age: VecDeque<(Time, Fid)>,
 }
 
 impl State {
-    fn put(&mut self, object: Fid, at: Time) {
-        self.objects.insert(object, at);
-        self.by_age.push_back((at, object));
+    fn put(&mut self, object: Fid, marker: Marker) {
+        self.objects.insert(object, marker);
+        self.by_age.push_back((marker.at, object));
         if self.by_age.len() > 2 * self.objects.len() + SUPERSEDED_MAX {
             let objects = &self.objects;
-            self.by_age.retain(|(at, object)| objects.get(object) == Some(at));
+            self.by_age.retain(|(at, object)| objects.get(object).is_some_and(|marker| marker.at == *at));
         }
     }
 }
@@ -81,7 +92,13 @@ impl Closed {
             }
         }
         found.sort_unstable();
-        let objects: FxHashMap<Fid, Time> = found.iter().map(|(at, object)| (*object, *at)).collect();
+        let mut objects = FxHashMap::default();
+        for (at, object) in &found {
+            // What cannot be read says nothing: whoever asks hears that it is closed.
+            let text = disk.read(dir.join(marker(*object)))?;
+            let to = std::str::from_utf8(&text).ok().and_then(parse);
+            objects.insert(*object, Marker { at: *at, to });
+        }
         let count = AtomicUsize::new(objects.len());
         Ok(Closed { disk, dir, count, state: RwLock::new(State { objects, by_age: found.into() }) })
     }
@@ -104,7 +121,7 @@ impl Closed {
             made => made,
         };
         made?.set_mtime(now)?;
-        state.put(object, now);
+        state.put(object, Marker { at: now, to: None });
         self.count.store(state.objects.len(), SeqCst);
         Ok(())
     }
@@ -122,6 +139,31 @@ impl Closed {
         Ok(())
     }
 
+    /// A closed object goes on under another name. Durable on return but for the directory.
+    fn goes_on(&self, object: Fid, new: Fid, now: Time) -> Result<()> {
+        let mut state = self.state.write();
+        let Some(known) = state.objects.get_mut(&object) else { return Err(Errno::EBUSY) };
+        let path = self.dir.join(marker(object));
+        self.disk.write_atomic(&path, marker(new).as_bytes())?;
+        self.disk.open(&path, OpenOptions::READ_WRITE)?.set_mtime(now)?;
+        known.to = Some(new);
+        Ok(())
+    }
+
+    /// Where an object is now. MOVED: it is closed. EAGAIN: so is what it goes on as.
+    fn follow(&self, object: Fid) -> Result<Fid> {
+        let (state, mut at) = (self.state.read(), object);
+        for _ in 0..FOLLOW_MAX {
+            match state.objects.get(&at).map(|marker| marker.to) {
+                None => return Ok(at),
+                Some(Some(to)) => at = to,
+                Some(None) if at == object => return Err(Errno::MOVED),
+                Some(None) => break,
+            }
+        }
+        Err(Errno::EAGAIN)
+    }
+
     /// The oldest ones, if they are old enough to be forgotten.
     fn old(&self, now: Time) -> Vec<Fid> {
         let mut state = self.state.write();
@@ -130,7 +172,7 @@ impl Closed {
         while old.len() < EXPIRE_AT_ONCE
             && let Some((at, object)) = state.by_age.pop_front_if(|(at, _)| at.sec < before)
         {
-            if state.objects.get(&object) == Some(&at) {
+            if state.objects.get(&object).is_some_and(|marker| marker.at == at) {
                 old.push(object);
             }
         }
@@ -140,8 +182,8 @@ impl Closed {
     /// To be looked at again later, if it is closed still.
     fn keep(&self, object: Fid, now: Time) {
         let mut state = self.state.write();
-        if state.objects.contains_key(&object) {
-            state.put(object, now);
+        if let Some(marker) = state.objects.get(&object).copied() {
+            state.put(object, Marker { at: now, ..marker });
         }
     }
 }
@@ -181,13 +223,15 @@ impl Store {
         Ok(version)
     }
 
-    /// Closes an object that nobody uses at the moment, if its version is still this one. Durable after [`Store::settle_closed`].
+    /// Closes an object that nobody uses at the moment, if its version is still this one (`None`: whichever). Durable after [`Store::settle_closed`].
     ///
     /// # Errors
     /// EBUSY: it is another one, or too many objects are closed. MOVED: it is closed already. What the local file system says.
-    pub fn close_object(&self, object: Fid, version: u64) -> Result<()> {
-        if self.version(object)? != version {
-            return Err(Errno::EBUSY);
+    pub fn close_object(&self, object: Fid, version: Option<u64>) -> Result<()> {
+        match version {
+            None => self.check_open([object])?,
+            Some(version) if self.version(object)? != version => return Err(Errno::EBUSY),
+            Some(_) => {}
         }
         self.forget_old()?;
         self.closed.insert(object, self.rt.wall())
@@ -211,6 +255,24 @@ impl Store {
     /// What the local file system says; some may be open then.
     pub fn reopen(&self, objects: &[Fid]) -> Result<()> {
         objects.iter().try_for_each(|&object| self.closed.remove(object))
+    }
+
+    /// Where objects are that may have gone on under other names.
+    ///
+    /// # Errors
+    /// MOVED: one is closed and has not. EAGAIN: one has, and is closed under the other name.
+    pub fn follow(&self, objects: &[Fid]) -> Result<Vec<Fid>> {
+        objects.iter().map(|object| self.closed.follow(*object)).collect()
+    }
+
+    /// Notes under which name a closed object goes on. Durable after [`Store::settle_closed`].
+    pub(super) fn goes_on(&self, object: Fid, new: Fid) -> Result<()> {
+        self.closed.goes_on(object, new, self.rt.wall())
+    }
+
+    /// Whether an object is closed.
+    pub(super) fn is_closed(&self, object: Fid) -> bool {
+        self.closed.has(object)
     }
 
     /// Objects that are closed at the moment, those that are destroyed included.

@@ -358,6 +358,29 @@ impl Files {
         }
     }
 
+    /// Gives the object's file a second name, which nobody has used; fine if it has it. ESTALE: the new name was given up meanwhile.
+    pub fn link(&self, object: Fid, new: Fid) -> io::Result<()> {
+        let _shard = self.shard(new);
+        if self.destroyed.lock().contains(&new) {
+            return Err(io::Error::from_raw_os_error(Errno::ESTALE.0));
+        }
+        let (from, to) = (self.path(object), self.path(new));
+        let linked = match self.disk.hard_link(&from, &to) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                self.disk.create_dir_all(self.root.join(Dir::of(new).path()))?;
+                self.disk.hard_link(&from, &to)
+            }
+            linked => linked,
+        };
+        match linked {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
+            _ => {
+                self.dir(Dir::of(new)).births.born();
+                Ok(())
+            }
+        }
+    }
+
     /// Makes every change of `dir` so far durable.
     pub async fn settle(&self, dir: Dir) -> io::Result<()> {
         let state = self.dir(dir);

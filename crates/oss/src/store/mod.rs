@@ -3,7 +3,7 @@
 //! * [`format`]: who the directory belongs to, and the lock on it;
 //! * [`files`]: open files of objects, and which names are durable;
 //! * `close`: objects that files have left, which nobody may use any more;
-//! * `read`, `write`, `list`, `attrs`, `seek`, `truncate`, `allocate`, `sync`, `destroy`, `statfs`: the requests of
+//! * `read`, `write`, `list`, `link`, `attrs`, `seek`, `truncate`, `allocate`, `sync`, `destroy`, `statfs`: the requests of
 //!   [`sheen_wire::ost::Request`], as methods of [`Store`].
 //!
 //! Methods expect requests that [`sheen_objects::check::request`] let pass. They run on the calling thread, also where they wait
@@ -23,6 +23,7 @@ mod destroy;
 pub mod files;
 pub mod format;
 mod gather;
+mod link;
 mod list;
 mod read;
 mod seek;

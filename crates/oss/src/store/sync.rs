@@ -8,7 +8,7 @@ use sheen_wire::{Fid, Result};
 use super::{Store, files::Object};
 
 /// Objects that are synced by one call to the blocking pool: bounds the files held open by it.
-const BATCH: usize = 256;
+pub(super) const BATCH: usize = 256;
 
 impl Store {
     /// Answers when all that was written to `objects` is durable; none given means all objects. Missing ones are fine.
@@ -31,7 +31,7 @@ impl Store {
         self.check_open(objects.iter().copied())
     }
 
-    async fn sync_files(&self, objects: &[Arc<Object>]) -> io::Result<()> {
+    pub(super) async fn sync_files(&self, objects: &[Arc<Object>]) -> io::Result<()> {
         objects.iter().for_each(|o| o.save_time());
         match objects {
             [] => return Ok(()),

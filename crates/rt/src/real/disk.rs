@@ -61,6 +61,10 @@ impl Disk {
         fs::rename(from, to)
     }
 
+    pub(crate) fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
     pub(crate) fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         fs::read_dir(path)?
             .map(|entry| {

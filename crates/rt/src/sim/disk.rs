@@ -359,6 +359,18 @@ impl Disk {
         self.with(|d, _| d.rename(from, to))
     }
 
+    pub(crate) fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.with(|d, _| {
+            let (_, inode) = d.find_file(from)?;
+            let at = match d.find(to)? {
+                (Some(at), None) => at,
+                _ => return Err(Errno::EEXIST.into()),
+            };
+            d.change(Change::Put { at, node: Node::File(inode) });
+            Ok(())
+        })
+    }
+
     pub(crate) fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         self.with(|d, _| {
             let id = d.find_dir(path)?;

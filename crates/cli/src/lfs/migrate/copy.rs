@@ -120,7 +120,8 @@ fn nameless(path: &Path, how: &How) -> Done<OwnedFd> {
     Ok(file)
 }
 
-fn fid_of(file: &OwnedFd) -> Result<Fid, Errno> {
+/// The FID of an open file. ENOTTY where it is not on a Sheen mount.
+pub fn fid_of(file: &OwnedFd) -> Result<Fid, Errno> {
     let mut text = [0; 64];
     let len = fgetxattr(file, control::FID, &mut text[..]).map_err(|e| not_sheen(Errno(e.raw_os_error())))?;
     std::str::from_utf8(&text[..len]).ok().and_then(|t| t.trim_end().parse().ok()).ok_or(Errno::ENOTTY)

@@ -263,4 +263,11 @@ struct llapi_lu_ladvise {
 }
 #endif
 
+/* ---- swap of layouts ---- */
+
+#define SWAP_LAYOUTS_CHECK_DV1	(1 << 0)
+#define SWAP_LAYOUTS_CHECK_DV2	(1 << 1)
+#define SWAP_LAYOUTS_KEEP_MTIME	(1 << 2)
+#define SWAP_LAYOUTS_KEEP_ATIME	(1 << 3)
+
 #endif

@@ -1,0 +1,70 @@
+//! What a change of several objects comes to when some of them are closed meanwhile, and where such objects went.
+
+use std::collections::BTreeMap;
+
+use sheen_layout::Layout;
+use sheen_wire::{
+    Bulk, Errno, Fid, Result,
+    ost::{Reply, Request},
+};
+
+use super::{Lov, split::by_ost};
+use crate::join::join_all;
+
+/// What parts that were asked for at once come to. MOVED: none is done, for objects are closed. MOVED_PARTLY: some may be.
+pub(super) fn together(answers: Vec<Result<()>>) -> Result<()> {
+    let is_closed = |answer: &Result<()>| matches!(answer, Err(Errno::MOVED | Errno::MOVED_PARTLY));
+    if !answers.iter().any(is_closed) {
+        return answers.into_iter().collect();
+    }
+    let nothing = answers.iter().all(|answer| *answer == Err(Errno::MOVED));
+    Err(if nothing { Errno::MOVED } else { Errno::MOVED_PARTLY })
+}
+
+/// The same of parts that come after others, of which `done` says whether some were done.
+pub(super) fn after<T>(done: bool, answer: Result<T>) -> Result<T> {
+    answer.map_err(|errno| if done && errno == Errno::MOVED { Errno::MOVED_PARTLY } else { errno })
+}
+
+impl Lov {
+    /// The layout with the names that its objects have now, whichever file's they are.
+    ///
+    /// # Errors
+    /// MOVED: one is closed, and has no other name. EAGAIN: one has, and is being closed under that, too. What else the OSTs answer.
+    pub async fn follow(&self, layout: &Layout) -> Result<Layout> {
+        let groups = by_ost(layout, 0..layout.stripe_count())?;
+        let calls = groups.into_iter().map(|(ost, stripes)| async move {
+            let objects: Vec<Fid> = stripes.into_iter().map(|s| layout.stripes()[s].object).collect();
+            match self.call(ost, Request::Follow { objects: objects.clone() }, Bulk::new()).await?.0 {
+                Reply::Objects(now) if now.len() == objects.len() => {
+                    Ok(objects.into_iter().zip(now).collect::<Vec<_>>())
+                }
+                _ => Err(Errno::EPROTO),
+            }
+        });
+        let names: Vec<_> = join_all(calls).await.into_iter().collect::<Result<_>>()?;
+        let names: BTreeMap<Fid, Fid> = names.into_iter().flatten().collect();
+        Ok(layout.renamed(&names))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_done_in_part_is_told_from_what_is_not_done() {
+        let (moved, partly, full) = (Err(Errno::MOVED), Err(Errno::MOVED_PARTLY), Err(Errno::ENOSPC));
+        for (answers, all) in [
+            (vec![Ok(()), Ok(())], Ok(())),
+            (vec![moved, moved], moved),
+            (vec![moved, Ok(())], partly),
+            (vec![moved, full], partly),
+            (vec![partly], partly),
+            (vec![full, Ok(())], full),
+        ] {
+            assert_eq!(together(answers.clone()), all, "{answers:?}");
+        }
+        assert_eq!([after(true, moved), after(false, moved), after(true, full)], [partly, moved, full]);
+    }
+}

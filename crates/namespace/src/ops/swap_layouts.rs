@@ -1,0 +1,189 @@
+//! SwapLayouts: two files exchange their objects (Lustre's swap of layouts).
+//!
+//! * Both are regular files with layouts (EINVAL) that the caller may write to (EACCES), and of one user and group (EPERM, as in Lustre: the
+//!   space that each of them pays for does not change hands). Of a file and itself nothing is exchanged.
+//! * Each has the other's layout from then on, under the next generation of both; its objects have new names, for under the old ones they
+//!   are closed. What has no objects yet stays so. Pools, stripe sizes and components go with the layout.
+//! * EOPNOTSUPP where one is mirrored (its mirrors would have to be closed as well), or begins on the MDT (where an object has the name of
+//!   its file).
+//! * The modification times stay: the caller says what they are, as with `TakeLayout`, within the same bounds. Sets ctime of both. Takes
+//!   set-user-id, set-group-id and file capabilities away as a write does, for what the file holds is something else.
+//! * ERANGE when a plain layout's 65,535 generations are used up; EAGAIN when a layout has changed since the beginning.
+//!
+//! The objects get their names between [`Namespace::begin_swap`] and the request's execution, and a crash may come at any time. So the new
+//! names go into the unlink log with their reservation, in one batch, and the exchange takes them off it, in one batch with all that it
+//! changes: names that no layout has are removed, whatever becomes of the exchange. As long as it is under way they are passed over.
+//!
+//! An exchange that is done twice is undone. So those that were done last are remembered by a number that is drawn for each
+//! ([`DONE_MAX`]), in the store, for requests that come again after a restart.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use sheen_layout::{Layout, Stripe};
+use sheen_wire::{
+    self as wire, Errno, Fid, FileKind,
+    mds::{Reply, Request},
+};
+
+use crate::{
+    Namespace, Store, StoreError,
+    access::{self, WRITE, is_owner, is_root, without_privilege},
+    engine::Cx,
+    key,
+    record::encode,
+    tables::{Tables, read},
+};
+
+/// Exchanges that are remembered: 2.5 KiB at most, written with each. A request that was under way when the MDT ended comes again within seconds.
+const DONE_MAX: usize = 256;
+
+/// Exchanges that are under way, and some that were.
+#[derive(Debug, Default)]
+pub(crate) struct Swaps {
+    begun: BTreeMap<[Fid; 2], Begun>,
+    /// The numbers of those that were done, the last one last.
+    done: VecDeque<u64>,
+}
+
+/// An exchange under way.
+#[derive(Clone, Debug)]
+struct Begun {
+    /// The two layouts as they are.
+    stored: [Bytes; 2],
+    /// As they are going to be.
+    swapped: [Bytes; 2],
+    /// Numbers in the unlink log of the new names.
+    logged: [u64; 2],
+}
+
+/// An object that is going to have another name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Renamed {
+    /// Which OST has it.
+    pub ost: u32,
+    /// Its name.
+    pub old: Fid,
+    /// The other one, which was never used.
+    pub new: Fid,
+}
+
+impl Swaps {
+    /// Those of the last life.
+    pub(crate) fn open<S: Store>(store: &S) -> Result<Swaps, StoreError> {
+        let done: Vec<u64> = read(store, key::SWAPS)?.unwrap_or_default();
+        Ok(Swaps { done: done.into(), ..Swaps::default() })
+    }
+
+    /// Whether an entry of the unlink log has the names of an exchange under way.
+    pub(crate) fn has(&self, seqno: u64) -> bool {
+        self.begun.values().any(|begun| begun.logged.contains(&seqno))
+    }
+
+    /// Notes one that is done, with what it changes.
+    fn note<S: Store>(&mut self, tables: &mut Tables<S>, nonce: u64) -> wire::Result<()> {
+        let mut done: Vec<u64> = self.done.iter().copied().chain([nonce]).collect();
+        done.drain(..done.len().saturating_sub(DONE_MAX));
+        let record = encode(&done, Vec::new());
+        let record = tables.fail(record)?;
+        tables.put_raw(key::SWAPS.to_vec(), Some(record));
+        self.done = done.into();
+        Ok(())
+    }
+}
+
+impl<S: Store> Namespace<S> {
+    /// Begins a [`Request::SwapLayouts`]: reserves a new name for each object, which all are to have before the request is executed. `None`:
+    /// it was done before. [`Namespace::end_swap`] has to follow, whatever becomes of it, unless this fails.
+    ///
+    /// # Errors
+    /// As the request's own; EINVAL for another one. [`crate::NEED_COMMIT`].
+    pub fn begin_swap(&mut self, request: &Request) -> wire::Result<Option<Vec<Renamed>>> {
+        let Request::SwapLayouts { fids, nonce, .. } = request else { return Err(Errno::EINVAL) };
+        if self.swaps.done.contains(nonce) {
+            return Ok(None);
+        }
+        let begun = self.reserve_names(request);
+        self.tables.end();
+        let (begun, names) = begun?;
+        self.swaps.begun.insert(*fids, begun);
+        Ok(Some(names))
+    }
+
+    fn reserve_names(&mut self, request: &Request) -> wire::Result<(Begun, Vec<Renamed>)> {
+        let (fids, stored, layouts) = self.both_to_swap(request)?;
+        let next = layouts.iter().map(Layout::generation).max().unwrap_or(0).checked_add(1).ok_or(Errno::ERANGE)?;
+        let stripes: Vec<Stripe> = layouts.iter().flat_map(|l| l.stripes()).copied().collect();
+        // What can be refused comes before what cannot be taken back.
+        layouts[1].adopted(fids[0], next)?;
+        layouts[0].adopted(fids[1], next)?;
+        let osts: Vec<u32> = stripes.iter().map(|s| s.ost).collect();
+        let objects = self.objects.take(&osts)?;
+        let names: BTreeMap<Fid, Fid> = stripes.iter().map(|s| s.object).zip(objects).collect();
+        let swapped = |from: &Layout, to| Ok::<Bytes, Errno>(from.adopted(to, next)?.renamed(&names).encode().into());
+        let swapped = [swapped(&layouts[1], fids[0])?, swapped(&layouts[0], fids[1])?];
+        let mut logged = [0; 2];
+        for (layout, number) in swapped.iter().zip(&mut logged) {
+            self.log_destroy(layout)?;
+            *number = self.counters.destroy;
+        }
+        let renamed = |s: &Stripe| Some(Renamed { ost: s.ost, old: s.object, new: *names.get(&s.object)? });
+        let names = stripes.iter().filter_map(renamed).collect();
+        Ok((Begun { stored, swapped, logged }, names))
+    }
+
+    /// It is over: the names that were reserved are the files', or go.
+    pub fn end_swap(&mut self, request: &Request) {
+        if let Request::SwapLayouts { fids, .. } = request {
+            self.swaps.begun.remove(fids);
+        }
+    }
+
+    /// The two files' layouts, if they may be exchanged.
+    fn both_to_swap(&mut self, request: &Request) -> wire::Result<([Fid; 2], [Bytes; 2], [Layout; 2])> {
+        let Request::SwapLayouts { cred, fids, .. } = request else { return Err(Errno::EINVAL) };
+        let inodes = [self.live(fids[0])?, self.live(fids[1])?];
+        if fids[0] == fids[1] || inodes.iter().any(|i| i.kind != FileKind::Regular) {
+            return Err(Errno::EINVAL);
+        }
+        inodes.iter().try_for_each(|i| access::check(i, cred, WRITE))?;
+        if (inodes[0].uid, inodes[0].gid) != (inodes[1].uid, inodes[1].gid) {
+            return Err(Errno::EPERM);
+        }
+        let stored = |n: usize| inodes[n].layout.clone().ok_or(Errno::EINVAL);
+        let stored = [stored(0)?, stored(1)?];
+        let layouts = [Layout::decode(&stored[0])?, Layout::decode(&stored[1])?];
+        if layouts.iter().any(|l| l.mdt_end() > 0 || l.is_mirrored()) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        Ok((*fids, stored, layouts))
+    }
+
+    pub(crate) fn swap_layouts(&mut self, cx: &Cx, request: &Request) -> wire::Result<Reply> {
+        let Request::SwapLayouts { cred, mtimes, nonce, .. } = request else { return Err(Errno::EINVAL) };
+        let (fids, stored, _) = self.both_to_swap(request)?;
+        let begun = self.swaps.begun.get(&fids).cloned().ok_or(Errno::EPROTO)?;
+        if stored != begun.stored {
+            return Err(Errno::EAGAIN);
+        }
+        for fid in fids {
+            if !is_root(cred) {
+                self.drop_capability(fid)?;
+            }
+        }
+        for (n, fid) in fids.into_iter().enumerate() {
+            let file = self.live(fid)?;
+            let perm = if is_owner(cred, &file) { file.perm } else { without_privilege(&file, cred)? };
+            self.log_destroy(&stored[n])?;
+            self.tables.put_raw(key::destroy(begun.logged[n]), None);
+            self.edit(fid, |i| {
+                (i.layout, i.perm) = (Some(begun.swapped[n].clone()), perm);
+                i.mtime = mtimes[n].clamp(i.mtime, cx.now.max(i.mtime));
+                // So that the times of the other one's objects do not show.
+                (i.mtime_set, i.ctime) = (cx.now, cx.now);
+            })?;
+        }
+        self.swaps.note(&mut self.tables, *nonce)?;
+        Ok(Reply::Ok)
+    }
+}

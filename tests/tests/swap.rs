@@ -1,0 +1,571 @@
+//! `lfs swap_layouts`: two files exchange their bytes in one step while programs on this and other mounts use them.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    io::Write,
+    os::unix::fs::{FileExt, MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    thread,
+    time::{Duration, Instant},
+};
+
+use sheen_layout::Layout;
+use sheen_tests::{
+    Ran, can_mount,
+    cluster::{Cluster, bash},
+    is_root,
+    mounts::{Two, TwoMounts, as_nobody},
+    noise,
+    posix::Map,
+    run_within, sheen,
+};
+
+const LIMIT: Duration = Duration::from_secs(120);
+const M: usize = 1 << 20;
+
+fn two(name: &str) -> Option<(TwoMounts, Two)> {
+    if !can_mount() {
+        println!("skipped: /dev/fuse cannot be opened here");
+        return None;
+    }
+    let two = TwoMounts::up(LIMIT);
+    let at = two.dir(name);
+    Some((two, at))
+}
+
+macro_rules! two {
+    () => {
+        match two("d") {
+            Some(two) => two,
+            None => return,
+        }
+    };
+}
+
+fn swap(one: &Path, other: &Path) -> Ran {
+    let mut command = Command::new(sheen());
+    command.args(["lfs", "swap_layouts"]).args([one, other]);
+    run_within(command, Duration::from_secs(60))
+}
+
+fn setstripe(options: &str, path: &Path) {
+    let mut command = Command::new(sheen());
+    command.args(["lfs", "setstripe"]).args(options.split_whitespace()).arg(path);
+    run_within(command, Duration::from_secs(20)).ok();
+}
+
+fn layout(path: &Path) -> Layout {
+    let mut value = vec![0; 65536];
+    let n = rustix::fs::getxattr(path, "lustre.lov", &mut value).unwrap();
+    Layout::decode(&value[..n]).unwrap()
+}
+
+fn osts(path: &Path) -> Vec<u32> {
+    layout(path).stripes().iter().map(|s| s.ost).collect()
+}
+
+fn rw(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
+}
+
+/// Files that hold bytes of objects below a directory, and how many of them have several names.
+fn objects(place: &Path) -> (usize, usize) {
+    let mut count = (0, 0);
+    let mut dirs = vec![place.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            match entry.metadata() {
+                Ok(m) if m.is_dir() => dirs.push(entry.path()),
+                Ok(m) if m.len() > 0 && entry.path().to_string_lossy().contains("/O/") => {
+                    count.0 += 1;
+                    count.1 += usize::from(m.nlink() > 1);
+                }
+                _ => {}
+            }
+        }
+    }
+    count
+}
+
+/// In the end there are just so many, each with one name.
+fn expect_objects(place: &Path, wanted: usize) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while objects(place) != (wanted, 0) {
+        assert!(Instant::now() < end, "{:?} instead of {wanted}", objects(place));
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn two_files_exchange_their_bytes_and_keep_all_else() {
+    let (two, at) = two!();
+    let (one, other) = (at.a("one"), at.a("other"));
+    setstripe("-c 1 -i 3", &one);
+    setstripe("-c 3 -S 128K -i 0", &other);
+    let data = [noise(1, M + 4321), noise(2, 3 * M)];
+    fs::write(&one, &data[0]).unwrap();
+    fs::write(&other, &data[1]).unwrap();
+    bash(&at.a, "chmod 640 one; touch -d '2021-02-03 04:05:06.789' one; touch -d '2022-03-04' other; ln one link").ok();
+    bash(&at.a, "setfattr -n user.k -v v one").ok();
+    let stat = |path: &Path| {
+        let m = fs::metadata(path).unwrap();
+        (m.ino(), m.mode(), m.nlink(), m.mtime(), m.mtime_nsec(), m.atime())
+    };
+    let before = [stat(&at.b("one")), stat(&at.b("other"))];
+    for look in [at.b("one"), at.b("other")] {
+        fs::read(look).unwrap(); // so that the other mount keeps it
+    }
+    for round in 0..4 {
+        assert_eq!(swap(&one, &other).ok(), "");
+        let [here, there] = if round % 2 == 0 { [&data[1], &data[0]] } else { [&data[0], &data[1]] };
+        for dir in at.both() {
+            assert!(fs::read(dir.join("one")).unwrap() == *here, "{round} {}", dir.display());
+            assert!(fs::read(dir.join("link")).unwrap() == *here, "{round} {}", dir.display());
+            assert!(fs::read(dir.join("other")).unwrap() == *there, "{round} {}", dir.display());
+            assert_eq!(fs::metadata(dir.join("one")).unwrap().len(), here.len() as u64);
+            assert_eq!(fs::metadata(dir.join("other")).unwrap().len(), there.len() as u64);
+            let times = |path: &Path| (stat(path).0, stat(path).1, stat(path).2, stat(path).3, stat(path).4);
+            let kept = |n: usize| (before[n].0, before[n].1, before[n].2, before[n].3, before[n].4);
+            assert_eq!([times(&dir.join("one")), times(&dir.join("other"))], [kept(0), kept(1)], "{round}");
+        }
+        let [a, b] = if round % 2 == 0 { [vec![0, 1, 2], vec![3]] } else { [vec![3], vec![0, 1, 2]] };
+        assert_eq!([osts(&at.b("one")), osts(&at.b("other"))], [a, b], "{round}");
+    }
+    assert_eq!(bash(&at.b, "getfattr --only-values -n user.k one").ok(), "v");
+    // What was written last shows its time again.
+    fs::write(at.b("one"), "new").unwrap();
+    assert!(fs::metadata(&one).unwrap().modified().unwrap().elapsed().unwrap() < Duration::from_secs(60));
+    fs::remove_file(at.b("other")).unwrap();
+    expect_objects(two.fs.dir().parent().unwrap(), 1);
+}
+
+#[test]
+fn components_without_objects_get_theirs_afterwards() {
+    let (two, at) = two!();
+    let (one, other) = (at.a("one"), at.a("other"));
+    setstripe("-E 1M -c 1 -E -1 -c 2", &one);
+    setstripe("-E 256K -c 1 -S 64K -E 2M -c 2 -E -1 -c -1", &other);
+    let mut data = [noise(1, 300_000), noise(2, M + M / 2)];
+    let open = [rw(&at.b("one")), rw(&at.b("other"))];
+    for (file, data) in open.iter().zip(&data) {
+        file.write_all_at(data, 0).unwrap();
+    }
+    for round in 0..3 {
+        swap(&one, &other).ok();
+        data.swap(0, 1);
+        for (n, file) in open.iter().enumerate() {
+            // Each time a little more, past ends of components now and then.
+            let more = noise(round * 2 + n as u64, 700_000);
+            file.write_all_at(&more, data[n].len() as u64).unwrap();
+            data[n].extend(more);
+        }
+        for dir in at.both() {
+            assert!(fs::read(dir.join("one")).unwrap() == data[0], "{round} {}", dir.display());
+            assert!(fs::read(dir.join("other")).unwrap() == data[1], "{round} {}", dir.display());
+        }
+    }
+    let counts = [layout(&one), layout(&other)].map(|l| l.components().len());
+    assert_eq!(counts, [3, 2]);
+    fs::remove_file(&one).unwrap();
+    fs::remove_file(&other).unwrap();
+    drop(open);
+    expect_objects(two.fs.dir().parent().unwrap(), 0);
+}
+
+#[test]
+fn who_has_the_files_open_elsewhere_goes_on_with_the_other_bytes() {
+    let (_two, at) = two!();
+    let mut data = [noise(3, 2 * M), noise(4, 2 * M)];
+    let paths = [at.a("one"), at.a("other")];
+    setstripe("-c 2 -S 64K", &paths[0]);
+    setstripe("-c 4 -S 128K", &paths[1]);
+    fs::write(&paths[0], &data[0]).unwrap();
+    fs::write(&paths[1], &data[1]).unwrap();
+    let open = [rw(&at.b("one")), rw(&at.b("other"))];
+    let maps = [Map::new(&open[0], 2 * M), Map::new(&open[1], 2 * M)];
+    let mut appender = OpenOptions::new().append(true).open(at.b("one")).unwrap();
+    for (n, file) in open.iter().enumerate() {
+        let mut read = vec![0; 2 * M];
+        file.read_exact_at(&mut read, 0).unwrap();
+        assert!(read == data[n] && maps[n].read(0, 4096) == data[n][..4096]);
+    }
+    for round in 0..5 {
+        swap(&paths[0], &paths[1]).ok();
+        data.swap(0, 1);
+        // Each kind of use is the first of its open file after the exchange.
+        match round {
+            0 => {
+                let mut read = vec![0; 2 * M];
+                open[1].read_exact_at(&mut read, 0).unwrap();
+                assert!(read == data[1]);
+            }
+            1 => {
+                open[0].write_all_at(b"written", 100_000).unwrap();
+                data[0][100_000..100_007].copy_from_slice(b"written");
+            }
+            2 => {
+                appender.write_all(b"appended").unwrap();
+                data[0].extend_from_slice(b"appended");
+            }
+            3 => {
+                maps[1].write(200_000, b"mapped");
+                maps[1].sync().unwrap();
+                data[1][200_000..200_006].copy_from_slice(b"mapped");
+            }
+            _ => {
+                open[0].set_len(M as u64).unwrap();
+                open[0].set_len(2 * M as u64 + 8).unwrap();
+                data[0].truncate(M);
+                data[0].resize(2 * M + 8, 0);
+            }
+        }
+        for (n, path) in paths.iter().enumerate() {
+            let there = at.b(["one", "other"][n]);
+            assert_eq!(fs::metadata(&there).unwrap().len(), data[n].len() as u64, "{round} {n}");
+            for look in [path, &there] {
+                assert!(fs::read(look).unwrap() == data[n], "{round}: {}", look.display());
+            }
+            assert!(maps[n].read(0, M) == data[n][..M], "{round}: map {n}");
+        }
+    }
+}
+
+#[test]
+fn no_write_is_lost_or_done_twice_while_files_are_exchanged() {
+    const PAGE: usize = 4096;
+    let (two, at) = two!();
+    let names = ["one", "other"];
+    for (name, options) in names.into_iter().zip(["-c 2 -S 64K", "-c 4 -S 128K"]) {
+        setstripe(options, &at.a(name));
+    }
+    for name in ["log", "log2"] {
+        fs::write(at.a(name), "").unwrap();
+    }
+    let done = AtomicBool::new(false);
+    let (mut swaps, done) = (0, &done);
+    let (written, appended) = thread::scope(|scope| {
+        // Records, each at a place of its own, in either file as it comes; every few with an fsync.
+        let writers: Vec<_> = at
+            .both()
+            .into_iter()
+            .enumerate()
+            .map(|(who, dir)| {
+                let files = names.map(|name| rw(&dir.join(name)));
+                scope.spawn(move || {
+                    let mut n = 0;
+                    while !done.load(SeqCst) {
+                        let record = [n * 2 + who as u32 + 1; 3].map(u32::to_le_bytes).concat();
+                        let file = &files[(n / 3) as usize % 2];
+                        file.write_all_at(&record, ((n as usize * 2 + who) * PAGE) as u64).unwrap();
+                        if n % 16 == 0 {
+                            file.sync_all().unwrap();
+                        }
+                        n += 1;
+                        thread::sleep(Duration::from_millis(2));
+                    }
+                    n
+                })
+            })
+            .collect();
+        let log = at.b("log");
+        let appends = scope.spawn(move || {
+            let mut n = 0u32;
+            while !done.load(SeqCst) {
+                let mut file = OpenOptions::new().append(true).open(&log).unwrap();
+                file.write_all(&n.to_le_bytes()).unwrap();
+                n += 1;
+                thread::sleep(Duration::from_millis(3));
+            }
+            n
+        });
+        let end = Instant::now() + Duration::from_secs(12);
+        while Instant::now() < end {
+            for [one, other] in [names, ["log2", "log"]] {
+                swap(&at.a(one), &at.a(other)).ok();
+                swaps += 1;
+            }
+        }
+        done.store(true, SeqCst);
+        let written: Vec<u32> = writers.into_iter().map(|w| w.join().unwrap()).collect();
+        (written, appends.join().unwrap())
+    });
+    println!("{swaps} swaps beside {written:?} writes and {appended} appends");
+    assert!(swaps >= 8 && written.iter().all(|n| *n > 50) && appended > 50);
+    for dir in at.both() {
+        let both = names.map(|name| fs::read(dir.join(name)).unwrap());
+        for (who, count) in written.iter().enumerate() {
+            for n in 0..*count {
+                let (record, place) = (n * 2 + who as u32 + 1, (n as usize * 2 + who) * PAGE);
+                let found = |data: &Vec<u8>| {
+                    let bytes = data.get(place..place + 12)?;
+                    Some([0, 4, 8].map(|i| u32::from_le_bytes(bytes[i..i + 4].try_into().unwrap())))
+                        .filter(|w| *w != [0; 3])
+                };
+                let found: Vec<_> = both.iter().filter_map(found).collect();
+                assert_eq!(found, [[record; 3]], "write {n} of {who}, seen in {}", dir.display());
+            }
+        }
+        let mut logged: Vec<u32> = Vec::new();
+        for name in ["log", "log2"] {
+            let data = fs::read(dir.join(name)).unwrap();
+            let numbers: Vec<u32> = data.chunks(4).map(|c| u32::from_le_bytes(c.try_into().unwrap())).collect();
+            assert!(numbers.is_sorted(), "{name} is in order");
+            logged.extend(numbers);
+        }
+        logged.sort_unstable();
+        assert!(logged.into_iter().eq(0..appended), "every append is in one of the two, once");
+    }
+    for name in names.into_iter().chain(["log", "log2"]) {
+        fs::remove_file(at.a(name)).unwrap();
+    }
+    expect_objects(two.fs.dir().parent().unwrap(), 0);
+}
+
+/// Swaps two files again and again while `work` goes on, which is told to end; how often.
+fn swapping<T: Send>(one: &Path, other: &Path, time: Duration, work: impl FnOnce(&AtomicBool) -> T + Send) -> (u32, T) {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let working = scope.spawn(|| work(&done));
+        let (end, mut swaps) = (Instant::now() + time, 0);
+        while Instant::now() < end && !working.is_finished() {
+            swap(one, other).ok();
+            swaps += 1;
+        }
+        done.store(true, SeqCst);
+        (swaps, working.join().unwrap())
+    })
+}
+
+#[test]
+fn a_write_over_many_stripes_is_whole_in_one_of_the_two() {
+    let (_two, at) = two!();
+    let (one, other) = (at.a("one"), at.a("other"));
+    setstripe("-c 4 -S 64K", &one);
+    setstripe("-C 7 -S 64K", &other);
+    // Large ones, which go to the OSTs as they are, and such that are kept for a while.
+    for (len, name) in [(700_000, "large"), (150_000, "small")] {
+        fs::write(&one, "").unwrap();
+        fs::write(&other, "").unwrap();
+        let files = [rw(&at.a("one")), rw(&at.b("one"))];
+        let (swaps, written) = swapping(&one, &other, Duration::from_secs(6), |done| {
+            thread::scope(|scope| {
+                let write = |who: usize| {
+                    let file = &files[who];
+                    move || {
+                        let mut n = 0;
+                        while !done.load(SeqCst) && n < 120 {
+                            let record = vec![(n * 2 + who) as u8 + 1; len];
+                            file.write_all_at(&record, ((n * 2 + who) * len) as u64).unwrap();
+                            n += 1;
+                        }
+                        n
+                    }
+                };
+                [0, 1].map(|who| scope.spawn(write(who))).map(|writer| writer.join().unwrap())
+            })
+        });
+        println!("{name}: {swaps} swaps beside {written:?} writes");
+        assert!(swaps > 2 && written.iter().all(|n| *n > 5));
+        for dir in at.both() {
+            let data = ["one", "other"].map(|file| fs::read(dir.join(file)).unwrap());
+            for (who, n) in [0, 1].into_iter().flat_map(|who| (0..written[who]).map(move |n| (who, n))) {
+                let (byte, start) = ((n * 2 + who) as u8 + 1, (n * 2 + who) * len);
+                let found = data.each_ref().map(|data| {
+                    let part = &data[start.min(data.len())..(start + len).min(data.len())];
+                    (
+                        part.iter().filter(|b| **b == byte).count(),
+                        part.iter().filter(|b| **b != 0 && **b != byte).count(),
+                    )
+                });
+                let whole = [[(len, 0), (0, 0)], [(0, 0), (len, 0)]];
+                assert!(whole.contains(&found), "{name} write {n} of {who}, seen in {}: {found:?}", dir.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hole_or_a_cut_over_many_stripes_is_made_in_one_of_the_two() {
+    const PIECE: usize = 250_000;
+    let (_two, at) = two!();
+    let (one, other) = (at.a("one"), at.a("other"));
+    setstripe("-c 4 -S 64K", &one);
+    setstripe("-C 7 -S 64K", &other);
+    let full = vec![7u8; PIECE * 60];
+    let fill = || {
+        fs::write(&one, &full).unwrap();
+        fs::write(&other, &full).unwrap();
+    };
+    let see = |what: &str, check: &dyn Fn([&[u8]; 2])| {
+        for dir in at.both() {
+            println!("{what} as seen in {}", dir.display());
+            let data = ["one", "other"].map(|file| fs::read(dir.join(file)).unwrap());
+            check(data.each_ref().map(|d| &d[..]));
+        }
+    };
+    fill();
+    let file = rw(&at.b("one"));
+    let (swaps, holes) = swapping(&one, &other, Duration::from_secs(5), |done| {
+        (0..60)
+            .take_while(|n| {
+                let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+                rustix::fs::fallocate(&file, flags, (n * PIECE) as u64, PIECE as u64).unwrap();
+                thread::sleep(Duration::from_millis(60));
+                !done.load(SeqCst)
+            })
+            .count()
+    });
+    println!("{swaps} swaps beside {holes} holes");
+    assert!(swaps > 2 && holes > 5);
+    see("holes", &|data| {
+        for n in 0..holes {
+            let full = data.map(|d| d[n * PIECE..(n + 1) * PIECE].iter().filter(|b| **b == 7).count());
+            assert!([[0, PIECE], [PIECE, 0]].contains(&full), "hole {n}: {full:?}");
+        }
+    });
+    fill();
+    let mut sizes = Vec::new();
+    let (swaps, cuts) = swapping(&one, &other, Duration::from_secs(6), |done| {
+        (1..60)
+            .take_while(|n| {
+                sizes.push(full.len() - n * PIECE);
+                file.set_len(sizes[n - 1] as u64).unwrap();
+                // Each is shorter than both files were: so there is never a hole.
+                for name in ["one", "other"] {
+                    let data = fs::read(at.a(name)).unwrap();
+                    assert!(data == full[..data.len()], "cut {n}: of the other file, too");
+                }
+                !done.load(SeqCst)
+            })
+            .count()
+    });
+    println!("{swaps} swaps beside {cuts} cuts");
+    assert!(swaps > 2 && cuts > 5);
+    see("cuts", &|data| {
+        assert!(data.iter().any(|d| d.len() == sizes[sizes.len() - 1]), "the last cut is made");
+        assert!(data.iter().all(|d| d.len() == full.len() || sizes.contains(&d.len())), "no other size is");
+    });
+}
+
+#[test]
+fn what_may_not_be_is_refused_and_nothing_changes() {
+    let (two, at) = two!();
+    for (name, options) in [
+        ("one", "-c 1"),
+        ("other", "-c 2"),
+        ("theirs", "-c 1"),
+        ("dom", "-E 64K -L mdt -E -1 -c 1"),
+        ("mirrored", "-N2 -c 1"),
+    ] {
+        if name == "mirrored" {
+            two.fs.lfs("mirror create -N2 d/mirrored").ok();
+        } else {
+            setstripe(options, &at.a(name));
+        }
+        fs::write(at.a(name), name).unwrap();
+    }
+    let both = |one: &Path, other: &Path, code: i32, what: &str| {
+        for (one, other) in [(one, other), (other, one)] {
+            let ran = swap(one, other);
+            assert!(ran.code == code && ran.err.contains(what), "{} {}: {ran:?}", one.display(), other.display());
+        }
+    };
+    let cannot = "cannot swap layout between";
+    both(&at.a("one"), &at.a("dom"), 95, cannot);
+    both(&at.a("one"), &at.a("mirrored"), 95, cannot);
+    both(&at.a("one"), &at.a, 21, "for write: Is a directory");
+    both(&at.a("one"), &at.a("none"), 2, "for write: No such file or directory");
+    both(&at.a("one"), &at.b("other"), 18, cannot);
+    let outside = two.fs.dir().parent().unwrap().join("outside");
+    fs::write(&outside, "x").unwrap();
+    both(&at.a("one"), &outside, 25, cannot);
+    assert_eq!(swap(&at.a("one"), &at.a("one")).ok(), "", "nothing to be done, as in Lustre");
+    if is_root() {
+        std::os::unix::fs::chown(at.a("theirs"), Some(65_534), Some(65_534)).unwrap();
+        both(&at.a("one"), &at.a("theirs"), 1, cannot);
+        let (lfs, theirs) = (sheen(), at.a("theirs"));
+        let script = format!("{} lfs swap_layouts {} {}", lfs.display(), theirs.display(), at.a("one").display());
+        let ran = run_within(as_nobody(&script), Duration::from_secs(20));
+        assert!(ran.code == 13 && ran.err.contains("for write: Permission denied"), "{ran:?}");
+    }
+    for name in ["one", "other", "theirs", "dom", "mirrored"] {
+        assert_eq!(fs::read(at.b(name)).unwrap(), name.as_bytes());
+    }
+    assert_eq!([osts(&at.a("one")).len(), osts(&at.a("other")).len()], [1, 2]);
+    // What a program may not write to any more it does not exchange either.
+    fs::set_permissions(at.a("one"), PermissionsExt::from_mode(0o6755)).unwrap();
+    swap(&at.a("one"), &at.a("other")).ok();
+    assert_eq!(fs::read(at.b("one")).unwrap(), b"other");
+}
+
+#[test]
+fn nothing_is_lost_or_left_when_servers_are_killed_meanwhile() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let mut cluster = Cluster::start();
+    let (mount, other) = (cluster.mount(), cluster.mount_as("other"));
+    let data: Vec<Vec<u8>> = (0..4).map(|n| noise(n, M + n as usize)).collect();
+    let name = |n: usize| format!("f{n}");
+    for (n, data) in data.iter().enumerate() {
+        setstripe(["-c 1", "-c 2 -S 64K", "-E 512K -c 1 -E -1 -c 2", "-c 2"][n], &mount.path(&name(n)));
+        let file = rw(&mount.path(&name(n)));
+        file.write_all_at(data, 0).unwrap();
+        file.sync_all().unwrap();
+    }
+    let (written, _) = objects(&cluster.base);
+    // Their layouts are known there from before everything.
+    let mut open: Vec<File> = (0..4).map(|n| rw(&other.path(&name(n)))).collect();
+    let whole = |file: &File| {
+        let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    };
+    open.iter().enumerate().for_each(|(n, file)| assert!(whole(file) == data[n]));
+    let done = AtomicBool::new(false);
+    let (odd, counts) = thread::scope(|scope| {
+        let paths: Vec<PathBuf> = (0..4).map(|n| mount.path(&name(n))).collect();
+        let done = &done;
+        let swaps = scope.spawn(move || {
+            let (mut odd, mut counts) = ([false; 2], BTreeMap::new());
+            while !done.load(SeqCst) {
+                for (pair, paths) in paths.chunks(2).enumerate() {
+                    let code = swap(&paths[0], &paths[1]).code;
+                    odd[pair] ^= code == 0;
+                    *counts.entry(code).or_insert(0) += 1;
+                }
+            }
+            (odd, counts)
+        });
+        for kind in ["mds", "oss", "mds", "oss", "mds", "mds"] {
+            thread::sleep(Duration::from_millis(1100));
+            cluster.kill(kind);
+            thread::sleep(Duration::from_millis(300));
+            cluster.spawn(kind);
+        }
+        thread::sleep(Duration::from_millis(1500));
+        done.store(true, SeqCst);
+        swaps.join().unwrap()
+    });
+    println!("results: {counts:?}");
+    assert!(counts[&0] > 3 && written > 4);
+    let mut want = data;
+    for (pair, odd) in odd.into_iter().enumerate() {
+        if odd {
+            want.swap(pair * 2, pair * 2 + 1);
+        }
+    }
+    for n in 0..4 {
+        assert!(whole(&open[n]) == want[n], "file {n} through what was open all the time");
+        open[n].write_all_at(b"new", 5).unwrap();
+        open[n].flush().unwrap();
+        want[n][5..8].copy_from_slice(b"new");
+        assert!(fs::read(mount.path(&name(n))).unwrap() == want[n], "file {n} here");
+        assert!(fs::read(other.path(&name(n))).unwrap() == want[n], "file {n} there");
+    }
+    // Neither old names nor those of exchanges that came to nothing.
+    expect_objects(&cluster.base, written);
+}
