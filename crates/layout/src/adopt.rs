@@ -29,6 +29,19 @@ impl Layout {
         Ok(Layout::assemble(composite, components))
     }
 
+    /// The same layout with its objects on the MDT under this version ([`MDT_OST`](crate::MDT_OST)), which the file has not used.
+    pub fn on_mdt_as(&self, version: u32) -> Layout {
+        let mut components: Vec<Component> = self.components().to_vec();
+        components.iter_mut().filter(|c| c.is_on_mdt()).for_each(|c| c.entry_gen = version.saturating_sub(1));
+        Layout::assemble(self.composite().cloned(), components)
+    }
+
+    /// What of the layout lies on the MDT, for who removes it. `None`: nothing.
+    pub fn part_on_mdt(&self) -> Option<Layout> {
+        let components: Vec<Component> = self.components().iter().filter(|c| c.is_on_mdt()).cloned().collect();
+        (!components.is_empty()).then(|| Layout::assemble(self.composite().cloned(), components))
+    }
+
     /// The same layout with other names of its objects, where there are some.
     pub fn renamed(&self, names: &BTreeMap<Fid, Fid>) -> Layout {
         let mut components: Vec<Component> = self.components().to_vec();
@@ -42,7 +55,7 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Stripe;
+    use crate::{Stripe, codec::fixtures};
 
     #[test]
     fn the_objects_stay_and_file_and_generation_change() {
@@ -53,9 +66,23 @@ mod tests {
         assert_eq!((adopted.fid(), adopted.generation(), adopted.stripes()), (other, 7, &stripes[..]));
         assert_eq!(Layout::decode(&adopted.encode()).unwrap(), adopted);
         assert!(layout.adopted(other, 1 << 16).is_err());
+        assert_eq!(layout.part_on_mdt(), None);
         let renamed = layout.renamed(&[(Fid::new(9, 1), Fid::new(9, 8)), (Fid::new(9, 3), Fid::new(9, 7))].into());
         let objects: Vec<_> = renamed.stripes().iter().map(|s| (s.ost, s.object.oid)).collect();
         assert_eq!(objects, [(0, 8), (1, 2), (2, 7)]);
         assert_eq!(Layout::decode(&renamed.encode()).unwrap(), renamed);
+    }
+
+    #[test]
+    fn what_lies_on_the_mdt_is_named_by_the_file_and_a_version() {
+        let theirs = Layout::decode(&fixtures::bytes(fixtures::DOM)).unwrap();
+        let file = Fid::new(0x2_0000_0401, 1);
+        let named = |layout: &Layout| layout.stripes()[0].object;
+        assert_eq!(named(&theirs), Fid { ver: 1, ..theirs.fid() });
+        assert_eq!(named(&theirs.adopted(file, 7).unwrap()), Fid { ver: 8, ..file });
+        let ours = theirs.adopted(file, 7).unwrap().on_mdt_as(77);
+        assert_eq!(named(&ours), Fid { ver: 77, ..file });
+        let part = Layout::decode(&ours.part_on_mdt().unwrap().encode()).unwrap();
+        assert_eq!(part.all_objects().map(|s| s.object).collect::<Vec<_>>(), [Fid { ver: 77, ..file }]);
     }
 }

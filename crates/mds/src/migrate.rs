@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sheen_namespace::{ClientId, Done};
+use sheen_namespace::{ClientId, Done, Taking};
 use sheen_rpc::{Export, Response};
 use sheen_wire::mds::{Answer, Call, Reply, Request};
 use sheen_wire::ost::{self, PARTS_MAX};
@@ -90,22 +90,41 @@ impl Mdt {
         let Request::TakeLayout { fid, versions, group, .. } = request else { return Err(Errno::EPROTO) };
         let _mover = self.moving.begin(*fid).ok_or(Errno::EBUSY)?;
         self.commits.admit().await?;
-        let left = self.core.lock().ns.leaving(request)?;
-        if let Err(errno) = self.close(&left, versions, *group).await {
-            self.reopen(&left).await;
-            // MOVED: left closed by one before, and open now.
-            return Err(if errno == Errno::MOVED { Errno::EBUSY } else { errno });
+        let taking = {
+            let mut core = self.core.lock();
+            let taking = core.ns.begin_take(request);
+            self.touched(&core);
+            taking?
+        };
+        let taken = self.take_begun(export, request, &taking, versions, *group).await;
+        self.core.lock().ns.end_take(*fid);
+        if !taking.renamed.is_empty() {
+            self.destroyer.rescan();
         }
-        match self.execute_take(export, request).await {
-            Ok((transno, change)) => {
-                change.revoke_when(self.durable(transno)).await;
-                Ok(transno)
-            }
-            Err(errno) => {
-                self.reopen(&left).await;
-                Err(errno)
-            }
+        if taken.is_err() {
+            let renamed = taking.renamed.iter().map(|name| (name.ost, name.old));
+            self.reopen(&taking.leaving.iter().copied().chain(renamed).collect::<Vec<_>>()).await;
         }
+        // MOVED: left closed by one before, and open now.
+        taken.map_err(|errno| if errno == Errno::MOVED { Errno::EBUSY } else { errno })
+    }
+
+    async fn take_begun(
+        &self,
+        export: &Export,
+        request: &Request,
+        taking: &Taking,
+        versions: &[(Fid, u64)],
+        group: Option<u64>,
+    ) -> Result<u64> {
+        self.close(&taking.leaving, versions, group).await?;
+        let old: Vec<_> = taking.renamed.iter().map(|name| (name.ost, (name.old, None))).collect();
+        self.each_ost(&old, CLOSE_TIMEOUT, |objects| ost::Request::Close { objects, group: None }).await?;
+        let both: Vec<_> = taking.renamed.iter().map(|name| (name.ost, (name.old, name.new))).collect();
+        self.each_ost(&both, CLOSE_TIMEOUT, |objects| ost::Request::Link { objects }).await?;
+        let (transno, change) = self.execute_take(export, request).await?;
+        change.revoke_when(self.durable(transno)).await;
+        Ok(transno)
     }
 
     /// Before a [`Request::LayoutMoved`] is answered: nobody moves the file, and if its layout is this one still, its objects are open.

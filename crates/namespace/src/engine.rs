@@ -164,6 +164,7 @@ pub struct Namespace<S> {
     pub(crate) objects: Objects,
     pub(crate) sequences: Sequences,
     pub(crate) swaps: ops::Swaps,
+    pub(crate) takes: ops::Takes,
     pub(crate) counters: Counters,
     pub(crate) config: Config,
 }
@@ -182,6 +183,7 @@ impl<S: Store> Namespace<S> {
             objects: Objects::open(&mut tables)?,
             sequences: Sequences::open(counters.seq_reserved),
             swaps: ops::Swaps::open(tables.store())?,
+            takes: ops::Takes::new(),
             counters,
             tables,
             config: config.clone(),
@@ -304,7 +306,7 @@ impl<S: Store> Namespace<S> {
             for (key, value) in records {
                 let corrupt = |why: String| StoreError::Corrupt { key: format!("{key:02x?}"), why };
                 after = key::destroy_seqno(&key).ok_or_else(|| corrupt("malformed key".into()))?;
-                if !self.tables.raw_deleted(&key) && !self.swaps.has(after) {
+                if !self.tables.raw_deleted(&key) && !self.is_naming(after) {
                     let layout: bytes::Bytes = decode(&key, &value)?;
                     let layout = Layout::decode(&layout).map_err(|e| corrupt(e.to_string()))?;
                     // Of all components: those that were never written into have none. The one on the MDT always counts.
@@ -356,8 +358,16 @@ impl<S: Store> Namespace<S> {
         self.sequences.give_back();
     }
 
-    /// Whether an object on the MDT is a file's, also of one without a name that is open still.
+    /// Whether an entry of the unlink log has names that are about to become a file's.
+    fn is_naming(&self, seqno: u64) -> bool {
+        self.swaps.has(seqno) || self.takes.values().any(|begun| begun.logged == seqno)
+    }
+
+    /// Whether an object on the MDT is a file's, also of one without a name that is open still, or is about to become one's.
     pub fn has_object(&mut self, object: Fid) -> wire::Result<bool> {
+        if self.takes.values().any(|begun| begun.object == Some(object)) {
+            return Ok(true);
+        }
         let inode = self.tables.inode(Fid { ver: 0, ..object })?;
         let Some(bytes) = inode.filter(|i| i.kind == FileKind::Regular).and_then(|i| i.layout.clone()) else {
             return Ok(false);

@@ -40,7 +40,7 @@ mod touched;
 pub use engine::{Ask, ClientId, Config, Destroy, Done, Env, NEED_COMMIT, Namespace};
 pub use ids::OrphanRange;
 pub use nameless::Nameless;
-pub use ops::Renamed;
+pub use ops::{Renamed, Taking};
 pub use record::FORMAT_VERSION;
 pub use store::{Batch, MemStore, Store, StoreError};
 

@@ -3,8 +3,11 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::*;
-use sheen_layout::{Asked, Count, Layout, Spec};
+use sheen_layout::{Asked, Count, Layout, MDT_OST, Spec, Template, TemplateComponent};
+use sheen_namespace::Renamed;
 use sheen_wire::{
     Cred, Errno, Fid, Result, Time,
     fid::ROOT,
@@ -52,7 +55,8 @@ fn the_objects_are_those_of_the_copy_and_the_former_ones_go() {
     fs.set(&ME, t, LOV, &asked.encode(), REPLACE).unwrap();
     let (had, has, before) = (objects(&mut fs, f), objects(&mut fs, t), fs.attr(f));
     assert!(has.len() == 3 && has.iter().all(|object| !first.contains(object)));
-    assert_eq!(fs.ns.leaving(&request(&ME, f, t, &had, NEVER)).unwrap().len(), had.len());
+    let taking = fs.ns.begin_take(&request(&ME, f, t, &had, NEVER)).unwrap();
+    assert_eq!((taking.leaving.len(), taking.renamed.len()), (had.len(), 0));
     let done = fs.execute(&request(&ME, f, t, &had, DOOMSDAY)).unwrap();
     assert!(done.touched.iter().any(|(fid, bits)| *fid == f && bits & LAYOUT != 0), "others hear of it");
     let now = layout(&mut fs, f);
@@ -70,6 +74,65 @@ fn the_objects_are_those_of_the_copy_and_the_former_ones_go() {
     let mut fs = fs.crash();
     assert_eq!(layout(&mut fs, f), now);
     fs.check();
+}
+
+/// A file that begins on the MDT.
+fn on_mdt() -> Vec<u8> {
+    let rest = TemplateComponent::striped(64 << 10, u64::MAX, Spec::default());
+    Template::new(vec![TemplateComponent::on_mdt(64 << 10), rest]).encode()
+}
+
+/// Objects that are to be destroyed, durably.
+fn destroyed(fs: &mut Fs) -> BTreeSet<Fid> {
+    fs.commit();
+    fs.ns.destroys(0, 100).unwrap().into_iter().flat_map(|d| d.objects).map(|(_, object)| object).collect()
+}
+
+#[test]
+fn what_a_copy_has_on_the_mdt_gets_a_name_after_the_file() {
+    let mut fs = Fs::new();
+    let f = fs.touch(&ME, ROOT, "f", 0o644).unwrap();
+    let mut names = BTreeSet::new();
+    for round in 0..3 {
+        let (t, handle) = nameless(&mut fs, &ME);
+        fs.set(&ME, t, LOV, &on_mdt(), REPLACE).unwrap();
+        let had = objects(&mut fs, f);
+        let request = request(&ME, f, t, &had, NEVER);
+        assert_eq!(fs.call(request.clone()).map(drop), Err(Errno::EPROTO), "its name has not been reserved");
+        // The first time it comes to nothing.
+        let first = fs.ns.begin_take(&request).unwrap();
+        fs.ns.end_take(f);
+        let taking = fs.ns.begin_take(&request).unwrap();
+        let [Renamed { ost: MDT_OST, old, new }] = taking.renamed[..] else { panic!("{taking:?}") };
+        assert_eq!((old, new.oid, new.seq), (objects(&mut fs, t)[0], f.oid, f.seq));
+        assert!(fs.ns.has_object(old).unwrap() && fs.ns.has_object(new).unwrap());
+        fs.call(request).unwrap();
+        fs.ns.end_take(f);
+        assert_eq!(objects(&mut fs, f)[0], new);
+        assert!(fs.ns.has_object(new).unwrap() && !fs.ns.has_object(old).unwrap());
+        fs.close((t, handle)).unwrap();
+        let gone = destroyed(&mut fs);
+        assert!(gone.contains(&old) && gone.contains(&first.renamed[0].new) && had.iter().all(|o| gone.contains(o)));
+        assert!(!gone.contains(&new) && names.insert(new), "round {round}");
+        fs = fs.crash();
+        assert_eq!(objects(&mut fs, f)[0], new);
+        assert!(!destroyed(&mut fs).contains(&new));
+    }
+    fs.check();
+}
+
+/// The copy is given other objects between the beginning and the end.
+#[test]
+fn a_copy_that_changes_meanwhile_is_not_taken() {
+    let mut fs = Fs::new();
+    let f = fs.touch(&ME, ROOT, "f", 0o644).unwrap();
+    let (t, _) = nameless(&mut fs, &ME);
+    fs.set(&ME, t, LOV, &on_mdt(), REPLACE).unwrap();
+    let had = objects(&mut fs, f);
+    fs.ns.begin_take(&request(&ME, f, t, &had, NEVER)).unwrap();
+    fs.set(&ME, t, LOV, &on_mdt(), REPLACE).unwrap();
+    assert_eq!(take(&mut fs, &ME, f, t), Err(Errno::EBUSY));
+    assert_eq!(objects(&mut fs, f), had);
 }
 
 #[test]

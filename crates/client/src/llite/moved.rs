@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-use sheen_layout::Layout;
+use sheen_layout::{Layout, MDT_OST};
 use sheen_wire::{
     Bulk, Errno, Fid, Result, Time,
     mds::{Request, flags},
@@ -162,7 +162,12 @@ impl Client {
             self.lov.settle_file(&layout).await;
         }
         // Before anybody can read the file here by locks that came through the other one.
-        self.cache.data.hand_over(copy.stripes().iter().map(|s| s.object), fid);
+        // (What the copy has on the MDT gets another name.)
+        let kept = |layout: &Layout| -> Vec<Fid> {
+            layout.stripes().iter().filter(|s| s.ost != MDT_OST).map(|s| s.object).collect()
+        };
+        self.cache.data.hand_over(kept(&copy).into_iter(), fid);
+        let before = self.last_layout(fid).map(|layout| layout.generation());
         let request = |cred| Request::TakeLayout { cred, fid, from, versions: versions.clone(), group, mtime };
         let change = self.cache.change(&[fid, from], false);
         let answer = self.mdc.call_as(who, request).await;
@@ -170,7 +175,8 @@ impl Client {
         let answer = answer.and_then(mdc::done);
         let now = self.ask_where(fid).await;
         // An MDT that was restarted may have done it and not said so.
-        let is_done = now.is_ok_and(|now| now.is_some_and(|now| now.stripes() == copy.stripes()));
+        let is_other = |now: &Layout| Some(now.generation()) != before && now.stripe_count() == copy.stripe_count();
+        let is_done = now.is_ok_and(|now| now.is_some_and(|now| is_other(&now) && kept(&now) == kept(&copy)));
         if answer.is_ok() || is_done {
             to.leave();
             self.drop_holes(fid, self.page_reads(fid), false).await;

@@ -35,6 +35,8 @@ mod xattr_mirror;
 
 pub use swap_layouts::Renamed;
 pub(crate) use swap_layouts::Swaps;
+pub(crate) use take_layout::Takes;
+pub use take_layout::Taking;
 
 use sheen_wire::{
     self as wire, Errno,

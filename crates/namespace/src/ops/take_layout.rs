@@ -4,15 +4,20 @@
 //!   (EACCES).
 //! * The file's layout is `from`'s from then on, under the next generation. `from` has no layout any more, and is of no use but to be
 //!   closed. The file's former objects go as those of an unlinked file do.
-//! * EOPNOTSUPP where one of them is mirrored (its mirrors would have to be closed as well), or begins on the MDT (where an object has the
-//!   name of its file).
+//! * EOPNOTSUPP where one of them is mirrored (its mirrors would have to be closed as well).
 //! * EBUSY unless the objects that were closed are all that the file has: it got others meanwhile.
 //! * The modification time stays what it was: the copies are younger, so the caller says what that is. It is taken for as
 //!   much as somebody who may write can do anyway: nothing before the last time that was set, nothing in the future. Sets ctime.
 //! * Takes set-user-id, set-group-id and file capabilities away as a write does; from the owner (superuser) only capabilities (nothing).
 //! * Refused with ERANGE when a plain layout's 65,535 generations are used up.
+//!
+//! What the copy has on the MDT is named after the copy, so it gets a name after the file first ([`Namespace::begin_take`]): a new one each
+//! time. A crash may come before the request is executed. So that name goes into the unlink log when it is reserved, and comes off it in the
+//! batch in which the file gets it; while it is under way it is passed over.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
 
 use sheen_layout::Layout;
 use sheen_wire::{
@@ -24,6 +29,8 @@ use crate::{
     Namespace, Store,
     access::{self, WRITE, is_owner, is_root, without_privilege},
     engine::Cx,
+    key,
+    ops::Renamed,
 };
 
 /// What the two files have.
@@ -32,14 +39,65 @@ struct Both {
     new: Layout,
 }
 
+/// What a [`Request::TakeLayout`] needs done before it is executed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Taking {
+    /// The objects that the file leaves, each with its OST: to be closed.
+    pub leaving: Vec<(u32, Fid)>,
+    /// What the copy has on the MDT: to be closed, and to get another name.
+    pub renamed: Vec<Renamed>,
+}
+
+/// Copies that are going to be taken which have something on the MDT, by the file.
+pub(crate) type Takes = BTreeMap<Fid, BegunTake>;
+
+#[derive(Clone, Debug)]
+pub(crate) struct BegunTake {
+    /// The copy's layout as it is.
+    stored: Bytes,
+    /// The version of the object on the MDT.
+    version: u32,
+    /// Number in the unlink log of its new name.
+    pub(crate) logged: u64,
+    /// The new name.
+    pub(crate) object: Option<Fid>,
+}
+
+/// Versions that are drawn have this bit, those that follow from generations have not.
+const DRAWN: u32 = 1 << 31;
+
 impl<S: Store> Namespace<S> {
-    /// The objects that a [`Request::TakeLayout`] is about to close, each with its OST: those that the file leaves.
+    /// Begins a [`Request::TakeLayout`]. [`Namespace::end_take`] has to follow, whatever becomes of it, unless this fails.
     ///
     /// # Errors
     /// As the request's own; EINVAL for another one.
-    pub fn leaving(&mut self, request: &Request) -> wire::Result<Vec<(u32, Fid)>> {
-        let old = self.both(request)?.old;
-        Ok(old.iter().flat_map(|old| old.stripes()).map(|s| (s.ost, s.object)).collect())
+    pub fn begin_take(&mut self, request: &Request) -> wire::Result<Taking> {
+        let (Both { old, new }, Request::TakeLayout { fid, from, .. }) = (self.both(request)?, request) else {
+            return Err(Errno::EINVAL);
+        };
+        let leaving = old.iter().flat_map(|old| old.stripes()).map(|s| (s.ost, s.object)).collect();
+        if new.mdt_end() == 0 {
+            return Ok(Taking { leaving, renamed: Vec::new() });
+        }
+        let stored = self.live(*from)?.layout.clone().ok_or(Errno::EINVAL)?;
+        // The number in the unlink log is another one each time.
+        let version = DRAWN | (self.counters.destroy.wrapping_add(1) as u32 & !DRAWN);
+        let named = new.adopted(*fid, new.generation())?.on_mdt_as(version);
+        let part = named.part_on_mdt().ok_or(Errno::EINVAL)?;
+        let logged = self.log_destroy(&part.encode().into());
+        self.tables.end();
+        logged?;
+        let pairs = new.stripes().iter().zip(named.stripes()).filter(|(old, new)| old.object != new.object);
+        let renamed: Vec<Renamed> =
+            pairs.map(|(old, new)| Renamed { ost: old.ost, old: old.object, new: new.object }).collect();
+        let object = renamed.first().map(|name| name.new);
+        self.takes.insert(*fid, BegunTake { stored, version, logged: self.counters.destroy, object });
+        Ok(Taking { leaving, renamed })
+    }
+
+    /// It is over: the name that was reserved is the file's, or goes.
+    pub fn end_take(&mut self, fid: Fid) {
+        self.takes.remove(&fid);
     }
 
     /// The layout of a file, if it has one.
@@ -64,7 +122,7 @@ impl<S: Store> Namespace<S> {
         }
         let old = self.layout(*fid)?;
         let new = self.layout(*from)?.ok_or(Errno::EINVAL)?;
-        if old.iter().chain([&new]).any(|l| l.mdt_end() > 0 || l.is_mirrored()) {
+        if old.iter().chain([&new]).any(Layout::is_mirrored) {
             return Err(Errno::EOPNOTSUPP);
         }
         let has: BTreeSet<Fid> = old.iter().flat_map(|old| old.stripes()).map(|s| s.object).collect();
@@ -78,6 +136,7 @@ impl<S: Store> Namespace<S> {
         // Above all that anybody knows of either.
         let last = old.as_ref().map_or(0, Layout::generation).max(new.generation());
         let taken = new.adopted(*fid, last.checked_add(1).ok_or(Errno::ERANGE)?)?;
+        let taken = if new.mdt_end() == 0 { taken } else { self.with_begun_name(*fid, *from, &new, &taken)? };
         // It may hold anything now, as after a write. The owner could set the bits again.
         let file = self.live(*fid)?;
         let perm = if is_owner(cred, &file) { file.perm } else { without_privilege(&file, cred)? };
@@ -95,5 +154,18 @@ impl<S: Store> Namespace<S> {
             (i.mtime_set, i.ctime) = (cx.now, cx.now);
         })?;
         Ok(Reply::Ok)
+    }
+
+    /// The layout with what it has on the MDT under the name that was reserved, which is the file's now; what it was is to go.
+    fn with_begun_name(&mut self, fid: Fid, from: Fid, new: &Layout, taken: &Layout) -> wire::Result<Layout> {
+        let begun = self.takes.get(&fid).cloned().ok_or(Errno::EPROTO)?;
+        if self.live(from)?.layout.as_ref() != Some(&begun.stored) {
+            return Err(Errno::EBUSY);
+        }
+        self.tables.put_raw(key::destroy(begun.logged), None);
+        if let Some(part) = new.part_on_mdt() {
+            self.log_destroy(&part.encode().into())?;
+        }
+        Ok(taken.on_mdt_as(begun.version))
     }
 }
