@@ -98,7 +98,7 @@ impl Mdt {
         }
         match self.execute_take(export, request).await {
             Ok((transno, change)) => {
-                change.revoke_when(self.durable(transno)).await;
+                change.revoke_when(self.durable(transno)).await?;
                 Ok(transno)
             }
             Err(errno) => {
@@ -149,9 +149,17 @@ impl Mdt {
         Ok((transno, change))
     }
 
-    /// Ready when a change is durable, or the MDT stops. A store that fails is tried again.
-    async fn durable(&self, transno: u64) {
-        while self.commits.reach(Goal::Transno(transno)).await == Err(Errno::EIO) {}
+    /// Ready when a change is durable. A store that fails is tried again, unless the MDT stops.
+    ///
+    /// # Errors
+    /// EIO, ESHUTDOWN: the MDT stops and cannot commit it.
+    pub(crate) async fn durable(&self, transno: u64) -> Result<()> {
+        loop {
+            match self.commits.reach(Goal::Transno(transno)).await {
+                Err(Errno::EIO) if !self.locks.is_going() => {}
+                reached => return reached,
+            }
+        }
     }
 
     /// Has the OSTs close objects of these versions.
