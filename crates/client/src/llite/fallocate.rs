@@ -44,6 +44,7 @@ impl Client {
                 },
                 _ => self.place_for_writing(file, offset, len, false).await?,
             };
+            let began = self.began(file, &layout, changes);
             file.note_write();
             let change = self.cache.change(&[file.fid()], true);
             let (answer, _) = self.under(file.fid(), guard, self.lov.allocate(&layout, mode, offset, len)).await;
@@ -51,7 +52,7 @@ impl Client {
             match answer {
                 Err(Errno::MOVED) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
                 Err(errno) => return Err(errno),
-                Ok(()) if !self.is_overtaken(file, &layout, changes).await? => return Ok(()),
+                Ok(()) if !self.is_overtaken(file, &layout, began).await? => return Ok(()),
                 Ok(()) if again == AGAIN_MAX => return Err(Errno::EIO),
                 Ok(()) => again += 1,
             }

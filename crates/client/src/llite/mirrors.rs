@@ -3,9 +3,10 @@
 //! All that is done to a mirrored file is done under its layout, as with any layout that may change ([`super::place`]); and pages that the
 //! kernel keeps of it go with the lock on LAYOUT, for another mirror may be written then.
 //!
-//! An operation that took so long that the lock was lost meanwhile may have gone to a mirror that counts no more. So a write looks at
-//! its end whether the layout is still the one by which it was done, and if not is done once more ([`Client::is_overtaken`]): whoever
-//! brings mirrors up to date then hears that it has to begin again. It has not returned, so nobody may rely on it yet.
+//! An operation that took so long that the lock was lost meanwhile, or that had none, may have gone to a mirror that counts no more. So
+//! a write looks at its end whether the layout is still the one by which it was done, and if not is done once more
+//! ([`Client::is_overtaken`]): whoever brings mirrors up to date then hears that it has to begin again. It has not returned, so nobody may
+//! rely on it yet.
 //!
 //! **One mirror**: tools that compare, copy and repair mirrors name one ([`Client::use_mirror`]). The state of the mirrors is then none
 //! of the file's business: it reads and writes that mirror, stale or not, and no other becomes stale. Nothing is kept of it.
@@ -21,7 +22,7 @@ use sheen_wire::{
 };
 
 use super::place::Placed;
-use crate::{Client, OpenFile, ReadData, ReadRefs, cache::data::Reading, locks::LockRef, mdc};
+use crate::{Client, OpenFile, ReadData, ReadRefs, cache::data::Reading, layouts::is_settled, locks::LockRef, mdc};
 
 /// Times that something is done anew because the layout changed meanwhile.
 pub(crate) const AGAIN_MAX: usize = 16;
@@ -32,6 +33,22 @@ pub(crate) struct MirrorRead<'a> {
     pub offset: u64,
     pub len: u64,
     pub in_place: bool,
+}
+
+/// What an operation knows of its layout when it begins, by which it sees at its end whether that is the file's still.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Began {
+    changes: u64,
+    /// Where the layout may become another one, this client has a lock by which it hears of it: changes are counted then. A lock that is
+    /// asked back before its answer is here goes uncounted.
+    hears: bool,
+}
+
+impl Began {
+    /// Whether nothing can have changed since, without asking.
+    pub(crate) fn is_now(self, file: &OpenFile) -> bool {
+        self.hears && file.inode.changes() == self.changes
+    }
 }
 
 impl Client {
@@ -89,15 +106,23 @@ impl Client {
         Err(Errno::EIO)
     }
 
+    /// Something is to be done to a file by this layout. `changes`: as they were counted before the layout was looked up.
+    pub(crate) fn began(&self, file: &OpenFile, layout: &Layout, changes: u64) -> Began {
+        // One that lacks objects may become that of a mirrored file.
+        let hears =
+            is_settled(layout) || file.inode.held().is_some_and(|held| held.generation() == layout.generation());
+        Began { changes, hears }
+    }
+
     /// Whether something that was done to a file by this layout has to be done again, because it is mirrored and another layout came
-    /// meanwhile. `changes`: as they were counted before the layout was looked up.
-    pub(crate) async fn is_overtaken(&self, file: &OpenFile, layout: &Layout, changes: u64) -> Result<bool> {
-        if file.inode.changes() == changes || file.mirror() != 0 {
+    /// meanwhile.
+    pub(crate) async fn is_overtaken(&self, file: &OpenFile, layout: &Layout, began: Began) -> Result<bool> {
+        if began.is_now(file) || file.mirror() != 0 {
             return Ok(false);
         }
         let Some(now) = self.place(file).await? else { return Ok(layout.is_mirrored()) };
-        let mirrored = now.layout.is_mirrored() || layout.is_mirrored();
-        Ok(mirrored && now.layout.generation() != layout.generation())
+        let (was, is) = (layout.is_mirrored(), now.layout.is_mirrored());
+        Ok(was != is || is && now.layout.generation() != layout.generation())
     }
 
     /// Reads a mirrored file, from any fresh mirror. Also the lock on LAYOUT, if it was there all the time.

@@ -122,8 +122,11 @@ impl Client {
         for left in (0..AGAIN_MAX).rev() {
             let (changes, guarded) = (file.inode.changes(), placed.guard.is_some());
             let layout = placed.layout.clone();
+            let began = self.began(file, &layout, changes);
             let (mut read, guard) = self.read_mirrored(&what, placed, reading.take()).await?;
-            if left > 0 && guarded && guard.is_none() && self.is_overtaken(file, &layout, changes).await? {
+            // For pages the MDT is not asked without need: who changes the layout may wait for them.
+            let unsure = if guarded { guard.is_none() } else { !pages };
+            if left > 0 && unsure && self.is_overtaken(file, &layout, began).await? {
                 reading = pages.then(|| self.cache.data.reading(file.fid()));
                 placed = self.place(file).await?.ok_or(Errno::EIO)?;
                 continue;

@@ -12,7 +12,10 @@ use sheen_wire::{
     mds::{Request, flags},
 };
 
-use super::{mirrors::AGAIN_MAX, place::Placed};
+use super::{
+    mirrors::{AGAIN_MAX, Began},
+    place::Placed,
+};
 use crate::{Client, OpenFile, cache::data::Reads, lov::How, mdc, stats::Op};
 
 /// Times that an append finds the end anew because the file got objects meanwhile.
@@ -93,7 +96,7 @@ impl Client {
         &self,
         file: &OpenFile,
         layout: &Layout,
-        mut changes: u64,
+        mut began: Began,
         offset: u64,
         data: Bulk,
         sync: bool,
@@ -101,12 +104,13 @@ impl Client {
     ) -> Result<(usize, u32)> {
         let mut by = None;
         for _ in 0..AGAIN_MAX {
-            if !self.is_overtaken(file, by.as_deref().unwrap_or(layout), changes).await? {
+            if !self.is_overtaken(file, by.as_deref().unwrap_or(layout), began).await? {
                 return Ok(done);
             }
-            changes = file.inode.changes();
+            let changes = file.inode.changes();
             let placed = self.place_for_writing(file, offset, data.len() as u64, false).await?;
             let layout = placed.layout;
+            began = self.began(file, &layout, changes);
             let work = pin!(self.write_at(file, &layout, offset, data.clone(), How { sync, ..How::default() }));
             done = (self.under(file.fid(), placed.guard, work).await.0?, layout.generation());
             by = Some(layout.clone());
@@ -126,11 +130,12 @@ impl Client {
         let len = data.len();
         let changes = file.inode.changes();
         let Placed { layout, guard } = self.place_for_writing(file, offset, len as u64, page).await?;
+        let began = self.began(file, &layout, changes);
         let work = pin!(self.write_at(file, &layout, offset, data.clone(), self.how(file, len, sync, page)));
         let done = (self.under(file.fid(), guard, work).await.0?, layout.generation());
-        match file.inode.changes() == changes {
+        match began.is_now(file) {
             true => Ok(done),
-            false => Box::pin(self.write_overtaken(file, &layout, changes, offset, data, sync, done)).await,
+            false => Box::pin(self.write_overtaken(file, &layout, began, offset, data, sync, done)).await,
         }
     }
 
@@ -157,10 +162,11 @@ impl Client {
             if guard.is_none() && guarded.is_some() {
                 continue;
             }
+            let began = self.began(file, &layout, changes);
             let work = self.write_at(file, &layout, end, data.clone(), How { sync, guarded: true, ..How::default() });
             let done = (self.under(fid, guard, work).await.0?, layout.generation());
             drop(locks);
-            return Box::pin(self.write_overtaken(file, &layout, changes, end, data, sync, done)).await;
+            return Box::pin(self.write_overtaken(file, &layout, began, end, data, sync, done)).await;
         }
         tracing::warn!("{fid}: its layout changes too often for appending");
         Err(Errno::ENOLCK)
