@@ -50,7 +50,7 @@ async fn a_while(m: &Mounted) {
 
 /// What another client's resync and write make of the layout: the second mirror is the one that counts.
 fn the_second_counts(layout: Layout) -> Layout {
-    let begun = layout.resync_begun().unwrap();
+    let begun = layout.resync_begun(&[2]).unwrap();
     begun.resynced(begun.generation(), &[2]).unwrap().with_stale_others(2).unwrap()
 }
 

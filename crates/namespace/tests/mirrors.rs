@@ -73,6 +73,7 @@ fn a_write_goes_to_one_mirror_and_a_resync_brings_the_others_back() {
     assert!(fs.touched.is_empty());
 
     let begun = change(&mut fs, f, &Change::Resync { mirrors: vec![2], end: 3 * MIB }).unwrap();
+    assert!(begun.follows(&written), "one change, though there are new objects");
     assert_eq!((begun.mirror_state(), begun.mirrors()[1].missing(0, 3 * MIB)), (Composite::SYNC_PENDING, None));
     assert!(begun.mirrors()[2].missing(0, 3 * MIB).is_some(), "what is not brought up to date needs none");
     let done = Change::Resynced { generation: begun.generation(), mirrors: vec![2] };
@@ -83,6 +84,13 @@ fn a_write_goes_to_one_mirror_and_a_resync_brings_the_others_back() {
     let done = Change::Resynced { generation: begun.generation(), mirrors: vec![2] };
     let done = change(&mut fs, f, &done).unwrap();
     assert_eq!((fresh(&done), done.mirror_state()), (vec![1, 2], Composite::READ_ONLY));
+
+    // One that is fresh is not while it is copied to; not all can be.
+    let again = change(&mut fs, f, &Change::Resync { mirrors: vec![1], end: 0 }).unwrap();
+    assert_eq!(fresh(&again), [2]);
+    let done = Change::Resynced { generation: again.generation(), mirrors: vec![1] };
+    let done = change(&mut fs, f, &done).unwrap();
+    assert_eq!(change(&mut fs, f, &Change::Resync { mirrors: vec![1, 2], end: 0 }), Err(Errno::EUCLEAN));
 
     // The first one's OSTs are away: another one is written.
     fs.env.down = done.mirrors()[0].stripes().iter().map(|s| s.ost).collect();

@@ -33,12 +33,13 @@ impl Client {
             ZERO_KEEP => Allocate::ZeroRange { keep_size: true },
             _ => return Err(Errno::EOPNOTSUPP),
         };
+        let _turn = self.repairing(file).await;
         let (mut moves, mut again) = (0, 0);
         loop {
             let changes = file.inode.changes();
             let Placed { layout, guard } = match mode {
                 // Where there are no objects there is a hole already.
-                Allocate::PunchHole => match self.place(file).await?.ok_or(Errno::EIO)? {
+                Allocate::PunchHole if file.mirror() == 0 => match self.place(file).await?.ok_or(Errno::EIO)? {
                     placed if placed.layout.takes_writes() => placed,
                     _ => self.place_for_writing(file, offset, len, false).await?,
                 },

@@ -8,8 +8,10 @@
 //! ([`Client::is_overtaken`]): whoever brings mirrors up to date then hears that it has to begin again. It has not returned, so nobody may
 //! rely on it yet.
 //!
-//! **One mirror**: tools that compare, copy and repair mirrors name one ([`Client::use_mirror`]). The state of the mirrors is then none
-//! of the file's business: it reads and writes that mirror, stale or not, and no other becomes stale. Nothing is kept of it.
+//! **One mirror**: tools that compare, copy and repair mirrors name one ([`Client::use_mirror`]). It is read, stale or not, and written if
+//! it is stale, which makes no other one stale; nothing is kept of it. It is written as long as the layout is of the generation in
+//! which it was named, else EBUSY: another tool may be copying to it, or it counts as fresh by now. Who declares it fresh waits for
+//! writes that are under way by the lock on LAYOUT, and in this client by [`crate::file::Inode::repairs`].
 
 use std::sync::Arc;
 
@@ -20,6 +22,7 @@ use sheen_wire::{
     mds::Request,
     mirror::{self, Change},
 };
+use tokio::sync::RwLockReadGuard;
 
 use super::place::Placed;
 use crate::{Client, OpenFile, ReadData, ReadRefs, cache::data::Reading, layouts::is_settled, locks::LockRef, mdc};
@@ -57,7 +60,7 @@ impl Client {
     /// # Errors
     /// EINVAL: there is no mirror with that id.
     pub async fn use_mirror(&self, file: &OpenFile, id: u16) -> Result<()> {
-        file.set_mirror(0);
+        file.set_mirror(0, 0);
         if id == 0 {
             return Ok(());
         }
@@ -65,7 +68,7 @@ impl Client {
         placed.layout.mirror(id).ok_or(Errno::EINVAL)?;
         // What was written to the file as a whole is in its mirrors.
         self.lov.settle_file(&placed.layout).await;
-        file.set_mirror(id);
+        file.set_mirror(id, placed.layout.generation());
         Ok(())
     }
 
@@ -83,14 +86,29 @@ impl Client {
         Ok(Placed { layout, guard: placed.guard })
     }
 
+    /// A turn at writing, for an open file that is a mirror.
+    pub(crate) async fn repairing<'a>(&self, file: &'a OpenFile) -> Option<RwLockReadGuard<'a, ()>> {
+        if file.mirror() == 0 { None } else { Some(file.inode.repairs.read().await) }
+    }
+
     /// The layout of that mirror, with objects for `[offset, offset + len)`.
+    ///
+    /// # Errors
+    /// EBUSY: it is not stale, or was named in an older layout.
     pub(crate) async fn place_in_mirror(&self, file: &OpenFile, offset: u64, len: u64) -> Result<Placed> {
+        let mut asked: Option<Arc<Layout>> = None;
         for _ in 0..AGAIN_MAX {
             let placed = self.place(file).await?.ok_or(Errno::EIO)?;
+            // That of the objects which were asked for here.
+            if asked.as_ref().is_some_and(|before| placed.layout.follows(before)) {
+                file.set_mirror(file.mirror(), placed.layout.generation());
+            }
+            check_repairable(file, &placed.layout)?;
             if placed.layout.missing(offset, len).is_none() {
                 return if len > 0 && offset >= placed.layout.end() { Err(Errno::ENODATA) } else { Ok(placed) };
             }
-            drop(placed);
+            asked = Some(placed.layout);
+            drop(placed.guard);
             let (fid, end) = (file.fid(), offset.saturating_add(len));
             let change = Change::Objects { mirror: file.mirror(), start: offset, end };
             let value = Bytes::from(change.encode()?);
@@ -109,18 +127,24 @@ impl Client {
     /// Something is to be done to a file by this layout. `changes`: as they were counted before the layout was looked up.
     pub(crate) fn began(&self, file: &OpenFile, layout: &Layout, changes: u64) -> Began {
         // One that lacks objects may become that of a mirrored file.
-        let hears =
-            is_settled(layout) || file.inode.held().is_some_and(|held| held.generation() == layout.generation());
+        let stays = file.mirror() == 0 && is_settled(layout);
+        let hears = stays || file.inode.held().is_some_and(|held| held.generation() == layout.generation());
         Began { changes, hears }
     }
 
     /// Whether something that was done to a file by this layout has to be done again, because it is mirrored and another layout came
-    /// meanwhile.
+    /// meanwhile. Of a mirror: no, but see the error.
+    ///
+    /// # Errors
+    /// EBUSY: it is a mirror, which should not have been written.
     pub(crate) async fn is_overtaken(&self, file: &OpenFile, layout: &Layout, began: Began) -> Result<bool> {
-        if began.is_now(file) || file.mirror() != 0 {
+        if began.is_now(file) {
             return Ok(false);
         }
         let Some(now) = self.place(file).await? else { return Ok(layout.is_mirrored()) };
+        if file.mirror() != 0 {
+            return check_repairable(file, &now.layout).map(|()| false);
+        }
         let (was, is) = (layout.is_mirrored(), now.layout.is_mirrored());
         Ok(was != is || is && now.layout.generation() != layout.generation())
     }
@@ -167,4 +191,10 @@ impl Client {
         self.drop_holes(fid, reads, false).await;
         Ok(layout)
     }
+}
+
+/// EBUSY if an open file that is a mirror with this layout must not be written.
+fn check_repairable(file: &OpenFile, mirror: &Layout) -> Result<()> {
+    let is_as_named = mirror.generation() == file.mirror_generation();
+    if is_as_named && !mirror.is_fresh() { Ok(()) } else { Err(Errno::EBUSY) }
 }

@@ -67,6 +67,7 @@ impl Client {
         if !flags::writes(file.flags()) {
             return Err(Errno::EBADF);
         }
+        let _turn = self.repairing(file).await;
         let data = if data.len() > BULK_BYTES_MAX { data.slice(0, BULK_BYTES_MAX) } else { data };
         let mut moves = 0;
         let (written, generation) = loop {
@@ -141,6 +142,9 @@ impl Client {
 
     /// Writes at the end; how many bytes, and the generation of the layout by which they were written.
     async fn append(&self, file: &OpenFile, data: Bulk, sync: bool) -> Result<(usize, u32)> {
+        if file.mirror() != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
         let (fid, len) = (file.fid(), data.len() as u64);
         let _turn = file.inode.append.lock().await;
         for _ in 0..APPENDS_MAX {
@@ -152,7 +156,7 @@ impl Client {
             if len > 0 && end >= layout.end() {
                 return Err(Errno::ENODATA);
             }
-            if file.mirror() == 0 && layout.needs_intent(end, len) {
+            if layout.needs_intent(end, len) {
                 drop(locks);
                 self.intend(file, end, len, false).await?;
                 continue;

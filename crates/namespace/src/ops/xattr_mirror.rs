@@ -7,7 +7,8 @@
 //!   writing to the first mirror alone: EBUSY then (of the other file likewise, whose objects are its own no more). Of a file that
 //!   any client hears of this does not happen.
 //! * **Split**: the mirror becomes the layout of a file that has none (EEXIST), or its objects go as those of an unlinked file.
-//! * **Resync**, **resynced**: between the two nobody writes without asking, and who asks makes another generation (EBUSY).
+//! * **Resync**, **resynced**: between the two nobody reads the mirrors that are copied to (EUCLEAN if no other is fresh), nor writes
+//!   without asking, and who asks makes another generation (EBUSY). The first is one generation, so that a tool sees whether it is its own.
 //! * The value cannot be read (ENODATA) nor removed (EOPNOTSUPP). Sets ctime; of both files.
 
 use bytes::Bytes;
@@ -38,12 +39,12 @@ impl<S: Store> Namespace<S> {
             Change::Merge { other } => self.merge(cx, cred, (fid, &layout), other)?,
             Change::Split { mirror, into } => self.split(cx, cred, (fid, &layout), mirror, into)?,
             Change::Resync { mirrors, end } => {
-                let mut begun = layout.resync_begun()?;
+                let mut begun = layout.resync_begun(&mirrors)?;
                 let within = end.min(begun.end());
                 for mirror in mirrors {
                     begun = self.with_mirrors_objects(cx, &begun, mirror, 0, within)?;
                 }
-                begun
+                begun.as_one_change_of(&layout)
             }
             Change::Resynced { generation, mirrors } => layout.resynced(generation, &mirrors)?,
             Change::Objects { mirror, start, end } => {
