@@ -12,7 +12,7 @@
 //! * The value cannot be read (ENODATA) nor removed (EOPNOTSUPP). Sets ctime; of both files.
 
 use bytes::Bytes;
-use sheen_layout::{Asked, Layout, LayoutError, WantedComponent, WantedLayout};
+use sheen_layout::{Asked, Layout, LayoutError, MIRRORS_MAX, WantedComponent, WantedLayout};
 use sheen_wire::{self as wire, Cred, Errno, Fid, FileKind, ldlm::bits, mirror::Change};
 
 use crate::{Namespace, Store, access::is_owner, engine::Cx, record::Inode, replaced::NOBODY};
@@ -39,6 +39,7 @@ impl<S: Store> Namespace<S> {
             Change::Merge { other } => self.merge(cx, cred, (fid, &layout), other)?,
             Change::Split { mirror, into } => self.split(cx, cred, (fid, &layout), mirror, into)?,
             Change::Resync { mirrors, end } => {
+                let mirrors = several(mirrors)?;
                 let mut begun = layout.resync_begun(&mirrors)?;
                 let within = end.min(begun.end());
                 for mirror in mirrors {
@@ -46,7 +47,7 @@ impl<S: Store> Namespace<S> {
                 }
                 begun.as_one_change_of(&layout)
             }
-            Change::Resynced { generation, mirrors } => layout.resynced(generation, &mirrors)?,
+            Change::Resynced { generation, mirrors } => layout.resynced(generation, &several(mirrors)?)?,
             Change::Objects { mirror, start, end } => {
                 self.with_mirrors_objects(cx, &layout, mirror, start, end.saturating_sub(start))?
             }
@@ -139,6 +140,16 @@ fn check_other(cred: &Cred, fid: Fid, other: Fid, inode: &Inode) -> wire::Result
         return Err(Errno::EINVAL);
     }
     if is_owner(cred, inode) { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// Each of a user's mirrors once; EINVAL for more than there can be.
+fn several(mut mirrors: Vec<u16>) -> wire::Result<Vec<u16>> {
+    if mirrors.len() > usize::from(MIRRORS_MAX) {
+        return Err(Errno::EINVAL);
+    }
+    mirrors.sort_unstable();
+    mirrors.dedup();
+    Ok(mirrors)
 }
 
 /// Components of several mirrors, by mirror.
