@@ -338,6 +338,24 @@ fn of_two_tools_the_last_one_writes_and_none_writes_what_is_fresh() {
         assert!(refused(&as_mirror(&path, 1).unwrap()));
     }
     two.fs.lfs("mirror verify d/f").ok();
+    // Past the page cache, where others would find it.
+    let plain = File::open(at.a("f")).unwrap();
+    // SAFETY: as in `as_mirror`.
+    let cached = unsafe { ioctl(&plain, Setter::<{ SET_MIRROR }, u64>::new(2)) };
+    assert_eq!(cached, Err(rustix::io::Errno::INVAL));
+    // What has no objects gets some when it is written.
+    create(&two.fs, "d/g");
+    let path = at.a("g");
+    change(&path, &Change::Resync { mirrors: vec![2], end: 0 }).unwrap();
+    let ticket = layout(&path).generation();
+    let file = as_mirror(&path, 2).unwrap();
+    for offset in [3 << 20, 0] {
+        file.write_all_at(&data[..4096], offset).unwrap();
+    }
+    let done = |generation| change(&at.b("g"), &Change::Resynced { generation, mirrors: vec![2] });
+    assert_eq!(done(ticket), Err(rustix::io::Errno::BUSY), "the ticket is that of the layout without them");
+    done(layout(&path).generation()).unwrap();
+    assert!(mirror(&two.fs, 2, "d/g")[3 << 20..] == data[..4096]);
 
     // Both at once, with somebody who writes: all goes well, or is told.
     let done = AtomicBool::new(false);

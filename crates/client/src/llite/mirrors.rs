@@ -19,13 +19,15 @@ use bytes::Bytes;
 use sheen_layout::Layout;
 use sheen_wire::{
     Cred, Errno, Fid, Result,
-    mds::Request,
+    mds::{Request, flags},
     mirror::{self, Change},
 };
 use tokio::sync::RwLockReadGuard;
 
 use super::place::Placed;
-use crate::{Client, OpenFile, ReadData, ReadRefs, cache::data::Reading, layouts::is_settled, locks::LockRef, mdc};
+use crate::{
+    Caller, Client, OpenFile, ReadData, ReadRefs, cache::data::Reading, layouts::is_settled, locks::LockRef, mdc,
+};
 
 /// Times that something is done anew because the layout changed meanwhile.
 pub(crate) const AGAIN_MAX: usize = 16;
@@ -55,14 +57,24 @@ impl Began {
 }
 
 impl Client {
-    /// From now on an open file is that mirror, whether it is stale or not; 0: the file again. To be used past all caches (O_DIRECT).
+    /// From now on an open file is that mirror, whether it is stale or not; 0: the file again.
     ///
     /// # Errors
-    /// EINVAL: there is no mirror with that id.
-    pub async fn use_mirror(&self, file: &OpenFile, id: u16) -> Result<()> {
+    /// EINVAL: there is no mirror with that id, or what is read of the open file may be kept by the kernel, where others would find it (it
+    /// is to be opened with O_DIRECT, or for writing). EPERM: it is open for writing, and the caller is neither the file's owner nor root.
+    pub async fn use_mirror(&self, who: &Caller, file: &OpenFile, id: u16) -> Result<()> {
+        if id != 0 && file.cached() {
+            return Err(Errno::EINVAL);
+        }
         file.set_mirror(0, 0);
         if id == 0 {
             return Ok(());
+        }
+        if flags::writes(file.flags()) && who.cred.uid != 0 {
+            let attr = mdc::entry(self.mdc.call(Request::GetAttr { fid: file.fid(), layout_known: true }).await?)?.attr;
+            if attr.uid != who.cred.uid {
+                return Err(Errno::EPERM);
+            }
         }
         let placed = self.place(file).await?.ok_or(Errno::EINVAL)?;
         placed.layout.mirror(id).ok_or(Errno::EINVAL)?;

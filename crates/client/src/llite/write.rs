@@ -49,8 +49,11 @@ impl Client {
     /// would wait for this one.
     ///
     /// # Errors
-    /// As [`Client::write`].
+    /// As [`Client::write`]. EINVAL: the file is one mirror, of which no page is kept.
     pub async fn write_page(&self, file: &OpenFile, offset: u64, data: Bulk) -> Result<usize> {
+        if file.mirror() != 0 {
+            return Err(Errno::EINVAL);
+        }
         self.write_for(file, offset, data, false, false, true).await
     }
 
