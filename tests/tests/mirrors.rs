@@ -4,7 +4,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::Write,
-    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::Path,
     process::{Command, Stdio},
     sync::atomic::{AtomicBool, Ordering},
@@ -403,6 +403,42 @@ fn a_stale_mirror_is_what_counts_if_it_is_copied() {
     assert_eq!(fresh(&at.b("f")), [1, 2]);
     assert!(fs::read(at.b("f")).unwrap() == good && mirror(&two.fs, 1, "d/f") == good);
     two.fs.lfs("mirror verify d/f").ok();
+}
+
+#[test]
+fn what_was_a_mirror_is_nobody_elses_either() {
+    let Some((two, at)) = two("d") else { return };
+    let fs = &two.fs;
+    let mode = |name: &str| fs::metadata(at.b(name)).unwrap().mode() & 0o777;
+    for bits in [0o600, 0o640, 0o666] {
+        create(fs, "d/secret");
+        fs::write(at.a("secret"), b"secret").unwrap();
+        fs::set_permissions(at.a("secret"), fs::Permissions::from_mode(bits)).unwrap();
+        fs.lfs("mirror resync d/secret").ok();
+        // What has the name already stays as it is.
+        let taken = at.a("secret.mirror~2");
+        std::os::unix::fs::symlink("elsewhere", &taken).unwrap();
+        assert_eq!(fs.lfs("mirror split --mirror-id 2 d/secret").code, 17);
+        assert!(taken.is_symlink() && !at.a("elsewhere").exists());
+        fs::remove_file(&taken).unwrap();
+        fs.lfs("mirror split --mirror-id 2 d/secret").ok();
+        assert_eq!(mode("secret.mirror~2"), bits);
+        assert_eq!(fs::read(at.b("secret.mirror~2")).unwrap(), b"secret");
+        // One that fails leaves nothing behind.
+        assert_ne!(fs.lfs("mirror split --mirror-id 1 -f d/new d/secret").code, 0);
+        assert!(!at.b("new").exists());
+        fs::remove_file(taken).unwrap();
+        fs::remove_file(at.a("secret")).unwrap();
+    }
+    if rustix::process::geteuid().is_root() {
+        create(fs, "d/theirs");
+        fs::write(at.a("theirs"), b"theirs").unwrap();
+        std::os::unix::fs::chown(at.a("theirs"), Some(1234), Some(2345)).unwrap();
+        fs.lfs("mirror resync d/theirs").ok();
+        fs.lfs("mirror split --mirror-id 1 d/theirs").ok();
+        let split = fs::metadata(at.b("theirs.mirror~1")).unwrap();
+        assert_eq!((split.uid(), split.gid()), (1234, 2345));
+    }
 }
 
 #[test]
