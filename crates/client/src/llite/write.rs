@@ -70,7 +70,7 @@ impl Client {
         if !flags::writes(file.flags()) {
             return Err(Errno::EBADF);
         }
-        let _turn = self.repairing(file).await;
+        let _turn = if file.mirror() == 0 { None } else { Box::pin(self.repairing(file)).await };
         let data = if data.len() > BULK_BYTES_MAX { data.slice(0, BULK_BYTES_MAX) } else { data };
         let mut moves = 0;
         let (written, generation) = loop {
