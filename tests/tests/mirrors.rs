@@ -4,7 +4,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::Write,
-    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::Path,
     process::{Command, Stdio},
     sync::atomic::{AtomicBool, Ordering},
@@ -12,12 +12,20 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::{
+    fs::{XattrFlags, setxattr},
+    ioctl::{Setter, ioctl},
+};
 use sheen_layout::{Composite, Layout};
 use sheen_tests::{
     Fs, Ran, can_mount,
     cluster::Cluster,
     mounts::{Two, TwoMounts},
     noise, sheen,
+};
+use sheen_wire::{
+    ioctl::SET_MIRROR,
+    mirror::{Change, XATTR},
 };
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -229,7 +237,7 @@ fn tools_see_one_mirror_and_tell_differences() {
     fs::write(&from, &other).unwrap();
     fs.lfs(&format!("mirror write -N 2 -i {} f", from.display())).ok();
     fs::remove_file(&from).unwrap();
-    assert_eq!(fresh(&fs.path("f")), [1, 2], "of what a tool does to a mirror the file knows nothing");
+    assert_eq!(fresh(&fs.path("f")), [1, 2], "it counts as before");
     assert!(mirror(fs, 2, "f") == other && mirror(fs, 1, "f") == data);
     let Ran { code, err, .. } = fs.lfs("mirror verify f");
     assert!(code == 117 && err.contains("has different checksum value on mirror 1:"), "{code} {err}");
@@ -238,6 +246,199 @@ fn tools_see_one_mirror_and_tell_differences() {
     assert!(mirror(fs, 2, "f") == data);
     let Ran { code, err, .. } = fs.lfs("mirror read -N 9 f");
     assert!(code == 22 && err.contains("cannot find mirror with ID 9 in 'f'"), "{code} {err}");
+}
+
+/// An open file that is one mirror, as of now.
+fn as_mirror(path: &Path, id: u64) -> rustix::io::Result<File> {
+    let file = OpenOptions::new().read(true).write(true).custom_flags(libc_direct()).open(path).unwrap();
+    // SAFETY: the number says that its argument is read and how large it is, which is the size of a `u64`.
+    unsafe { ioctl(&file, Setter::<{ SET_MIRROR }, u64>::new(id)) }.map(|()| file)
+}
+
+fn change(path: &Path, change: &Change) -> rustix::io::Result<()> {
+    setxattr(path, XATTR, &change.encode().unwrap(), XattrFlags::empty())
+}
+
+#[test]
+fn nobody_reads_a_mirror_that_is_being_copied_to() {
+    let Some((two, at)) = two("d") else { return };
+    create(&two.fs, "d/f");
+    let data = noise(7, LEN);
+    fs::write(at.a("f"), &data).unwrap();
+    two.fs.lfs("mirror resync d/f").ok();
+    // The second one is that which all read.
+    let second = layout(&at.a("f")).mirrors()[1].components()[0].id;
+    two.fs.lfs(&format!("setstripe --component-set -I {second} --component-flags=prefer d/f")).ok();
+    for dies in [true, false] {
+        let mut tool = Command::new(sheen());
+        tool.args(["lfs", "mirror", "write", "-N", "2", "d/f"]).current_dir(&two.fs.mnt).stdin(Stdio::piped());
+        let mut tool = tool.spawn().unwrap();
+        let other = noise(8, LEN);
+        let mut pipe = tool.stdin.take().unwrap();
+        pipe.write_all(&other).unwrap();
+        let end = Instant::now() + Duration::from_secs(20);
+        while mirror(&two.fs, 2, "d/f")[..1000] != other[..1000] {
+            assert!(Instant::now() < end, "nothing is written");
+        }
+        for path in [at.a("f"), at.b("f")] {
+            assert!(fs::read(&path).unwrap() == data, "half of a copy is read");
+            assert_eq!(fresh(&path), [1]);
+        }
+        if dies {
+            tool.kill().unwrap();
+        }
+        drop(pipe);
+        tool.wait().unwrap();
+        if dies {
+            assert_eq!(fresh(&at.b("f")), [1], "who dies leaves it stale");
+            assert!(fs::read(at.b("f")).unwrap() == data);
+            two.fs.lfs("mirror resync d/f").ok();
+            assert!(mirror(&two.fs, 2, "d/f") == data);
+        } else {
+            assert_eq!(fresh(&at.b("f")), [2, 1]);
+            assert!(mirror(&two.fs, 2, "d/f") == other);
+        }
+    }
+    // One that is alone is not copied to, and is not lost.
+    fs::write(at.a("f"), &data).unwrap();
+    let last = fresh(&at.a("f"))[0];
+    let ran = two.fs.lfs(&format!("mirror resync -f --only {last} d/f"));
+    assert!(ran.code == 117 && ran.err.contains("no other mirror is up to date"), "{} {}", ran.code, ran.err);
+    assert_eq!(two.fs.lfs(&format!("mirror write -N {last} -i /dev/null d/f")).code, 117);
+    assert!(fs::read(at.b("f")).unwrap() == data);
+}
+
+#[test]
+fn of_two_tools_the_last_one_writes_and_none_writes_what_is_fresh() {
+    let Some((two, at)) = two("d") else { return };
+    create(&two.fs, "d/f");
+    let data = noise(9, LEN);
+    fs::write(at.a("f"), &data).unwrap();
+    let begin = Change::Resync { mirrors: vec![2], end: LEN as u64 };
+    let refused = |file: &File| {
+        let write = file.write_all_at(&[1; 4096], 0).map_err(|e| e.raw_os_error());
+        let cut = file.set_len(0).map_err(|e| e.raw_os_error());
+        let punch = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+        let punched = rustix::fs::fallocate(file, punch, 0, 4096).map_err(|e| Some(e.raw_os_error()));
+        [write, cut, punched] == [Err(Some(16)); 3]
+    };
+    // The other tool is one of the same mount, or of another.
+    for path in [at.a("f"), at.b("f")] {
+        change(&at.a("f"), &begin).unwrap();
+        let old = as_mirror(&at.a("f"), 2).unwrap();
+        old.write_all_at(&[1; 4096], 0).unwrap();
+        change(&path, &begin).unwrap();
+        assert!(refused(&old), "its copy is another one's now");
+        let new = as_mirror(&path, 2).unwrap();
+        new.write_all_at(&data, 0).unwrap();
+        let done = Change::Resynced { generation: layout(&path).generation(), mirrors: vec![2] };
+        change(&path, &done).unwrap();
+        assert_eq!(fresh(&path), [1, 2]);
+        assert!(refused(&old) && refused(&new), "it is fresh");
+        assert!(refused(&as_mirror(&path, 1).unwrap()));
+    }
+    two.fs.lfs("mirror verify d/f").ok();
+    // Past the page cache, where others would find it.
+    let plain = File::open(at.a("f")).unwrap();
+    // SAFETY: as in `as_mirror`.
+    let cached = unsafe { ioctl(&plain, Setter::<{ SET_MIRROR }, u64>::new(2)) };
+    assert_eq!(cached, Err(rustix::io::Errno::INVAL));
+    // What has no objects gets some when it is written.
+    create(&two.fs, "d/g");
+    let path = at.a("g");
+    change(&path, &Change::Resync { mirrors: vec![2], end: 0 }).unwrap();
+    let ticket = layout(&path).generation();
+    let file = as_mirror(&path, 2).unwrap();
+    for offset in [3 << 20, 0] {
+        file.write_all_at(&data[..4096], offset).unwrap();
+    }
+    let done = |generation| change(&at.b("g"), &Change::Resynced { generation, mirrors: vec![2] });
+    assert_eq!(done(ticket), Err(rustix::io::Errno::BUSY), "the ticket is that of the layout without them");
+    done(layout(&path).generation()).unwrap();
+    assert!(mirror(&two.fs, 2, "d/g")[3 << 20..] == data[..4096]);
+
+    // Both at once, with somebody who writes: all goes well, or is told.
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let done = &done;
+        for command in ["mirror resync -f --only 2 d/f", "mirror copy -i 1 -o 2 d/f"] {
+            let fs = &two.fs;
+            scope.spawn(move || {
+                for _ in 0..4 {
+                    let ran = fs.lfs(command);
+                    assert!(matches!(ran.code, 0 | 16 | 117), "{} {}", ran.code, ran.err);
+                }
+                done.store(true, Ordering::Relaxed);
+            });
+        }
+        let file = OpenOptions::new().write(true).open(at.b("f")).unwrap();
+        for count in 1_u64.. {
+            file.write_all_at(&count.to_le_bytes(), 4096).unwrap();
+            let mut read = [0; 8];
+            File::open(at.a("f")).unwrap().read_exact_at(&mut read, 4096).unwrap();
+            assert_eq!(u64::from_le_bytes(read), count);
+            assert_eq!(fs::metadata(at.a("f")).unwrap().len(), LEN as u64);
+            if done.load(Ordering::Relaxed) {
+                break;
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+    });
+    let now = fs::read(at.b("f")).unwrap();
+    two.fs.lfs("mirror resync d/f").ok();
+    two.fs.lfs("mirror verify d/f").ok();
+    assert!(now.len() == LEN && now[8192..] == data[8192..] && mirror(&two.fs, 1, "d/f") == now);
+}
+
+#[test]
+fn a_stale_mirror_is_what_counts_if_it_is_copied() {
+    let Some((two, at)) = two("d") else { return };
+    create(&two.fs, "d/f");
+    let good = noise(10, LEN);
+    fs::write(at.a("f"), &good).unwrap();
+    two.fs.lfs("mirror resync d/f").ok();
+    OpenOptions::new().write(true).open(at.a("f")).unwrap().write_all_at(b"a mistake", 0).unwrap();
+    assert_eq!(fresh(&at.b("f")), [1]);
+    two.fs.lfs("mirror copy -i 2 -o 1 d/f").ok();
+    assert_eq!(fresh(&at.b("f")), [1, 2]);
+    assert!(fs::read(at.b("f")).unwrap() == good && mirror(&two.fs, 1, "d/f") == good);
+    two.fs.lfs("mirror verify d/f").ok();
+}
+
+#[test]
+fn what_was_a_mirror_is_nobody_elses_either() {
+    let Some((two, at)) = two("d") else { return };
+    let fs = &two.fs;
+    let mode = |name: &str| fs::metadata(at.b(name)).unwrap().mode() & 0o777;
+    for bits in [0o600, 0o640, 0o666] {
+        create(fs, "d/secret");
+        fs::write(at.a("secret"), b"secret").unwrap();
+        fs::set_permissions(at.a("secret"), fs::Permissions::from_mode(bits)).unwrap();
+        fs.lfs("mirror resync d/secret").ok();
+        // What has the name already stays as it is.
+        let taken = at.a("secret.mirror~2");
+        std::os::unix::fs::symlink("elsewhere", &taken).unwrap();
+        assert_eq!(fs.lfs("mirror split --mirror-id 2 d/secret").code, 17);
+        assert!(taken.is_symlink() && !at.a("elsewhere").exists());
+        fs::remove_file(&taken).unwrap();
+        fs.lfs("mirror split --mirror-id 2 d/secret").ok();
+        assert_eq!(mode("secret.mirror~2"), bits);
+        assert_eq!(fs::read(at.b("secret.mirror~2")).unwrap(), b"secret");
+        // One that fails leaves nothing behind.
+        assert_ne!(fs.lfs("mirror split --mirror-id 1 -f d/new d/secret").code, 0);
+        assert!(!at.b("new").exists());
+        fs::remove_file(taken).unwrap();
+        fs::remove_file(at.a("secret")).unwrap();
+    }
+    if rustix::process::geteuid().is_root() {
+        create(fs, "d/theirs");
+        fs::write(at.a("theirs"), b"theirs").unwrap();
+        std::os::unix::fs::chown(at.a("theirs"), Some(1234), Some(2345)).unwrap();
+        fs.lfs("mirror resync d/theirs").ok();
+        fs.lfs("mirror split --mirror-id 1 d/theirs").ok();
+        let split = fs::metadata(at.b("theirs.mirror~1")).unwrap();
+        assert_eq!((split.uid(), split.gid()), (1234, 2345));
+    }
 }
 
 #[test]

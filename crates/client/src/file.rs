@@ -80,6 +80,8 @@ pub(crate) struct Inode {
     pub(crate) through: AtomicBool,
     /// Which group's lock open files of this client have.
     pub(crate) groups: Groups,
+    /// Shared by writes to single mirrors; whoever edits the layout waits for them, whom this client's own locks do not stop.
+    pub(crate) repairs: tokio::sync::RwLock<()>,
 }
 
 /// An open file. Made by [`crate::Client::open`], [`crate::Client::create`] and [`crate::Client::tmpfile`]; ends with
@@ -100,8 +102,8 @@ pub struct OpenFile {
     pub(crate) keep_cache: AtomicBool,
     /// The group's lock that was taken through it.
     pub(crate) group: Mutex<Group>,
-    /// The mirror that it is; 0: it is the file.
-    mirror: AtomicU32,
+    /// The mirror that it is, and in the upper half the generation of the layout in which it may be written; 0: it is the file.
+    mirror: AtomicU64,
     /// It is being moved through this open file.
     pub(crate) migration: Mutex<Option<Migration>>,
     /// To be moved: who reads it does so for nobody.
@@ -282,7 +284,7 @@ impl OpenFile {
             lost: AtomicBool::new(false),
             keep_cache: AtomicBool::new(false),
             group: Mutex::default(),
-            mirror: AtomicU32::new(0),
+            mirror: AtomicU64::new(0),
             migration: Mutex::default(),
             unread: AtomicBool::new(false),
         }
@@ -297,8 +299,13 @@ impl OpenFile {
         self.mirror.load(Relaxed) as u16
     }
 
-    pub(crate) fn set_mirror(&self, id: u16) {
-        self.mirror.store(u32::from(id), Relaxed);
+    /// The generation of the layout as long as which that mirror may be written.
+    pub(crate) fn mirror_generation(&self) -> u32 {
+        (self.mirror.load(Relaxed) >> 32) as u32
+    }
+
+    pub(crate) fn set_mirror(&self, id: u16, generation: u32) {
+        self.mirror.store(u64::from(generation) << 32 | u64::from(id), Relaxed);
     }
 
     /// ESTALE if the MDT has lost the file: its objects belong to nobody, so nothing may be written to them and nothing be promised.

@@ -289,7 +289,7 @@ fn without_a_lock_every_use_asks() {
         fake::mds::intend(&mut m.world.state.lock(), f.fid(), 600 * K, 601 * K).unwrap();
         m.world.asked();
         write(&m, &f, 600 * K, b"def").await;
-        assert_eq!(mds(&m), ["mds getattr"], "somebody was first");
+        assert_eq!(mds(&m), ["mds getattr"; 2], "somebody was first; and it has no mirrors since");
         write(&m, &f, 200 * K, b"ghi").await;
         assert_eq!(with_objects(&m, f.fid()), [true; 3]);
         let fid = f.fid();

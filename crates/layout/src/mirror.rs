@@ -3,8 +3,8 @@
 //! A mirror is *fresh* if none of its components is stale. A file that is only read has the state [`Composite::READ_ONLY`] and may have
 //! many fresh mirrors, which hold the same bytes. Before it is written one of them is chosen, the primary, and all others become stale
 //! ([`Layout::with_stale_others`]): the state is [`Composite::WRITE_PENDING`], and everybody reads and writes that mirror. Bringing the
-//! others up to date takes two steps: [`Layout::resync_begun`] ([`Composite::SYNC_PENDING`]) makes every writer choose again, and
-//! [`Layout::resynced`] makes the copies fresh, if the generation says that nobody did.
+//! others up to date takes two steps: [`Layout::resync_begun`] ([`Composite::SYNC_PENDING`]) makes every writer choose again and those that
+//! are copied to stale, if they are not, and [`Layout::resynced`] makes the copies fresh, if the generation says that nobody did.
 //!
 //! Of Lustre this differs in that a write makes whole mirrors stale, not only the components that it touches.
 //!
@@ -227,16 +227,44 @@ impl Layout {
         Ok((Layout::assemble(Some(composite), rest), Layout::assemble(Some(alone), split)))
     }
 
-    /// The layout of the next generation while stale mirrors are brought up to date: who writes has to ask first, which makes
-    /// another generation.
+    /// The layout of the next generation while these mirrors are brought up to date: they are stale until they are, and who writes has to
+    /// ask first, which makes another generation.
     ///
     /// # Errors
-    /// EINVAL: not mirrored.
-    pub fn resync_begun(&self) -> Result<Layout, LayoutError> {
+    /// EINVAL: not mirrored, no such mirror. EUCLEAN: no fresh mirror would be left.
+    pub fn resync_begun(&self, ids: &[u16]) -> Result<Layout, LayoutError> {
         if !self.is_mirrored() {
             return Err(LayoutError::NotMirrored);
         }
-        self.in_state(Composite::SYNC_PENDING, self.components().to_vec())
+        for id in ids {
+            self.view(*id)?;
+        }
+        if !self.fresh_mirrors().iter().any(|m| !ids.contains(&m.mirror_id())) {
+            return Err(LayoutError::LastFresh);
+        }
+        let mut components = self.components().to_vec();
+        for c in components.iter_mut().filter(|c| ids.contains(&c.mirror_id())) {
+            c.flags |= flags::STALE;
+        }
+        self.in_state(Composite::SYNC_PENDING, components)
+    }
+
+    /// The same with the generation after that of `before`, however many changes of it this is made of: who knows both then knows
+    /// whether there was another change between them.
+    pub fn as_one_change_of(&self, before: &Layout) -> Layout {
+        let next = |c: Composite| Composite { layout_gen: before.next_generation(), ..c };
+        Layout::assemble(self.composite().cloned().map(next), self.components().to_vec())
+    }
+
+    /// Whether there was one change since `before`.
+    pub fn follows(&self, before: &Layout) -> bool {
+        self.generation() == before.next_generation()
+    }
+
+    fn next_generation(&self) -> u32 {
+        let mut next = Composite { layout_gen: self.generation(), flags: 0, mirror_count: 1, rest: [0; 14] };
+        next.raise();
+        next.layout_gen
     }
 
     /// The layout in which these mirrors are fresh, which were brought up to date since the generation `ticket`.

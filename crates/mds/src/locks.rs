@@ -5,7 +5,8 @@
 //! called back, and the reply waits until all have cancelled ([`Change`]). Meanwhile every request that involves one of these inodes
 //! waits before it is executed ([`Mdt::unsettled`]), so nobody sees the new state while somebody else may see the old one. As nothing is
 //! executed on an inode under change, changes of one inode happen one after the other; and as all locks of a change are enqueued in
-//! one step and a request that waits holds none, nothing waits in a circle.
+//! one step and a request that waits holds none, nothing waits in a circle. A change by which somebody writes to an OST what a restart of the
+//! MDT would make unseen (another layout of a mirrored file, other objects) is not over before it is durable ([`Change::revoke_when`]).
 //!
 //! **Open files**: who has OPEN of a file opens it without asking. So when a file's last name goes, OPEN is taken as well, from the
 //! requester, too; who has the file open says so (`Reopen`) before giving it up. Until then the file is held open here, and if nobody said
@@ -67,6 +68,11 @@ impl Locks {
     /// untrue learns of the end as of any restart.
     pub fn stop(&self) {
         self.going.send_replace(true);
+    }
+
+    /// Whether the MDT stops.
+    pub fn is_going(&self) -> bool {
+        *self.going.borrow()
     }
 
     /// Waits until nobody else is changing the inode.
@@ -161,15 +167,19 @@ impl Change {
         self.held.take().and_then(Held::end)
     }
 
-    /// As [`Change::revoke`]; the change is not over before `durable` is.
-    pub async fn revoke_when(mut self, durable: impl Future<Output = ()>) {
-        let Some(held) = self.held.as_mut() else { return };
-        tokio::select! {
-            biased;
-            _ = async { tokio::join!(held.wait(), durable) } => {}
-            _ = self.going.wait_for(|going| *going) => {}
-        }
+    /// As [`Change::revoke`]; the change is not over before `durable` is, whose outcome this returns.
+    pub async fn revoke_when<T>(mut self, durable: impl Future<Output = T>) -> T {
+        let heard = async {
+            let Some(held) = self.held.as_mut() else { return };
+            tokio::select! {
+                biased;
+                () = held.wait() => {}
+                _ = self.going.wait_for(|going| *going) => {}
+            }
+        };
+        let ((), durable) = tokio::join!(heard, durable);
         self.held.take().and_then(Held::end);
+        durable
     }
 }
 

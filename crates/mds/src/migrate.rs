@@ -101,12 +101,18 @@ impl Mdt {
         if !taking.renamed.is_empty() {
             self.destroyer.rescan();
         }
-        if taken.is_err() {
-            let renamed = taking.renamed.iter().map(|name| (name.ost, name.old));
-            self.reopen(&taking.leaving.iter().copied().chain(renamed).collect::<Vec<_>>()).await;
+        match taken {
+            Ok((transno, change)) => {
+                change.revoke_when(self.durable(transno)).await?;
+                Ok(transno)
+            }
+            Err(errno) => {
+                let renamed = taking.renamed.iter().map(|name| (name.ost, name.old));
+                self.reopen(&taking.leaving.iter().copied().chain(renamed).collect::<Vec<_>>()).await;
+                // MOVED: left closed by one before, and open now.
+                Err(if errno == Errno::MOVED { Errno::EBUSY } else { errno })
+            }
         }
-        // MOVED: left closed by one before, and open now.
-        taken.map_err(|errno| if errno == Errno::MOVED { Errno::EBUSY } else { errno })
     }
 
     async fn take_begun(
@@ -116,15 +122,13 @@ impl Mdt {
         taking: &Taking,
         versions: &[(Fid, u64)],
         group: Option<u64>,
-    ) -> Result<u64> {
+    ) -> Result<(u64, Change)> {
         self.close(&taking.leaving, versions, group).await?;
         let old: Vec<_> = taking.renamed.iter().map(|name| (name.ost, (name.old, None))).collect();
         self.each_ost(&old, CLOSE_TIMEOUT, |objects| ost::Request::Close { objects, group: None }).await?;
         let both: Vec<_> = taking.renamed.iter().map(|name| (name.ost, (name.old, name.new))).collect();
         self.each_ost(&both, CLOSE_TIMEOUT, |objects| ost::Request::Link { objects }).await?;
-        let (transno, change) = self.execute_take(export, request).await?;
-        change.revoke_when(self.durable(transno)).await;
-        Ok(transno)
+        self.execute_take(export, request).await
     }
 
     /// Before a [`Request::LayoutMoved`] is answered: nobody moves the file, and if its layout is this one still, its objects are open.
@@ -168,9 +172,17 @@ impl Mdt {
         Ok((transno, change))
     }
 
-    /// Ready when a change is durable, or the MDT stops. A store that fails is tried again.
-    pub(crate) async fn durable(&self, transno: u64) {
-        while self.commits.reach(Goal::Transno(transno)).await == Err(Errno::EIO) {}
+    /// Ready when a change is durable. A store that fails is tried again, unless the MDT stops.
+    ///
+    /// # Errors
+    /// EIO, ESHUTDOWN: the MDT stops and cannot commit it.
+    pub(crate) async fn durable(&self, transno: u64) -> Result<()> {
+        loop {
+            match self.commits.reach(Goal::Transno(transno)).await {
+                Err(Errno::EIO) if !self.locks.is_going() => {}
+                reached => return reached,
+            }
+        }
     }
 
     /// Has the OSTs close objects of these versions.

@@ -120,6 +120,8 @@ struct Executed {
     grants: Vec<Grant>,
     /// Others keep what it changed: the reply waits until they have forgotten it.
     change: Option<Change>,
+    /// The change is not to be seen before this transno is durable.
+    lasting: Option<u64>,
     /// See [`Answer::dir`].
     dir: Option<Attr>,
 }
@@ -138,19 +140,18 @@ enum Not {
 
 impl Mdt {
     async fn execute(&self, export: &Arc<Export>, call: &Call) -> Result<Response<Answer>> {
-        let Executed { result, grants, change, dir } = self.execute_once(export, call).await?;
-        let no_more = match change {
+        let Executed { result, grants, change, lasting, dir } = self.execute_once(export, call).await?;
+        let no_more = match (change, lasting) {
             // Seldom, so in memory of its own, as below: the state of every request is moved there.
-            Some(change) => Box::pin(change.revoke()).await,
-            None => None,
+            (Some(change), None) => Box::pin(change.revoke()).await,
+            (Some(change), Some(transno)) => {
+                Box::pin(self.outlast(change, transno)).await?;
+                None
+            }
+            (None, _) => None,
         };
         if let (Ok(_), Request::Sync { fid }) = (&result, &call.request) {
             Box::pin(self.sync(*fid)).await?;
-        }
-        if let Ok(done) = &result
-            && let Some(fid) = chooses_mirrors(&call.request, done)
-        {
-            Box::pin(self.sync(Some(fid))).await?;
         }
         result.map(|Done { reply, transno, touched, .. }| {
             let gone = locks::gone(&touched).chain(no_more).collect();
@@ -158,6 +159,13 @@ impl Mdt {
                 if call.request.takes_names() { touched.iter().map(|(fid, _)| *fid).collect() } else { Vec::new() };
             Response::with_transno(Answer { reply, grants, gone, dir, touched }, transno)
         })
+    }
+
+    /// Waits until a change is durable and all have heard of it: also if who asked for it goes.
+    async fn outlast(&self, change: Change, transno: u64) -> Result<()> {
+        let mdt = self.me.upgrade().ok_or(Errno::ESHUTDOWN)?;
+        let task = self.rt.spawn("mdt-mirrors", async move { change.revoke_when(mdt.durable(transno)).await });
+        task.await.unwrap_or(Err(Errno::ESHUTDOWN))
     }
 
     async fn execute_once(&self, export: &Arc<Export>, call: &Call) -> Result<Executed> {
@@ -228,7 +236,11 @@ impl Mdt {
             _ => {}
         }
         let fault = if matches!(result, Err(Errno::EIO)) { ns.take_fault() } else { None };
-        let change = result.as_ref().ok().and_then(|done| self.change(export, &done.touched, done.nameless));
+        let lasting = result.as_ref().ok().filter(|done| chooses_mirrors(request, done)).map(|done| done.transno);
+        let change = result.as_ref().ok().and_then(|done| match lasting {
+            Some(_) => Some(self.lasting_change(export, &done.touched)),
+            None => self.change(export, &done.touched, done.nameless),
+        });
         let dir = result.as_ref().ok().and_then(|done| core.ns.changed_dir(request, done));
         let grants = self.grants(export, call, &mut result);
         if core.ns.has_replaced() {
@@ -239,21 +251,19 @@ impl Mdt {
         if let Some(fault) = fault {
             error!("{}: {} failed: {fault}", self.name, request.op());
         }
-        Ok(Executed { result, grants, change, dir })
+        Ok(Executed { result, grants, change, lasting, dir })
     }
 }
 
-/// The file of which a request changed the mirrors: which of them miss what is written next must not be forgotten in a restart, for
-/// the OSTs do not forget what was written. (Seldom: the first write after a resync.)
-fn chooses_mirrors(request: &Request, done: &Done) -> Option<Fid> {
+/// Whether a request changed the mirrors of a file. Which of them miss what is written next must not be forgotten in a restart, for the
+/// OSTs do not forget what was written; so nobody sees it, and writes by it, before it is durable. (Seldom: the first write after a resync.)
+fn chooses_mirrors(request: &Request, done: &Done) -> bool {
     let is_mirrored = |layout: &[u8]| Layout::decode(layout).is_ok_and(|layout| layout.is_mirrored());
     match (request, &done.reply) {
-        _ if done.transno == 0 => None,
-        (Request::SetXattr { fid, name, .. }, _) if name == mirror::XATTR => Some(*fid),
-        (Request::LayoutIntent { fid, .. }, Reply::Entry(entry)) => {
-            entry.layout.as_ref().is_some_and(|layout| is_mirrored(layout)).then_some(*fid)
-        }
-        _ => None,
+        _ if done.transno == 0 => false,
+        (Request::SetXattr { name, .. }, _) => name == mirror::XATTR,
+        (Request::LayoutIntent { .. }, Reply::Entry(entry)) => entry.layout.as_ref().is_some_and(|l| is_mirrored(l)),
+        _ => false,
     }
 }
 

@@ -24,6 +24,7 @@ use sheen_wire::{Errno, Fid, Result};
 use tracing::warn;
 
 use crate::commit::Goal;
+use crate::locks::Change;
 use crate::mdt::Mdt;
 use crate::migrate::CLOSE_TIMEOUT;
 
@@ -58,14 +59,18 @@ impl Mdt {
             let swapped = self.swap_begun(export, request, &names).await;
             self.core.lock().ns.end_swap(request);
             self.destroyer.rescan();
-            if swapped.is_err() {
-                let old: Vec<_> = names.iter().map(|n| (n.ost, n.old)).collect();
-                self.reopen(&old).await;
-            }
-            match swapped {
-                // MOVED: left closed by one before, and open now.
-                Err(Errno::EAGAIN | Errno::MOVED) => {}
-                swapped => return swapped,
+            let errno = match swapped {
+                Ok((transno, change)) => {
+                    change.revoke_when(self.durable(transno)).await?;
+                    return Ok(transno);
+                }
+                Err(errno) => errno,
+            };
+            let old: Vec<_> = names.iter().map(|n| (n.ost, n.old)).collect();
+            self.reopen(&old).await;
+            // MOVED: left closed by one before, and open now.
+            if !matches!(errno, Errno::EAGAIN | Errno::MOVED) {
+                return Err(errno);
             }
         }
         Err(Errno::EBUSY)
@@ -100,7 +105,7 @@ impl Mdt {
         }
     }
 
-    async fn swap_begun(&self, export: &Export, request: &Request, names: &[Renamed]) -> Result<u64> {
+    async fn swap_begun(&self, export: &Export, request: &Request, names: &[Renamed]) -> Result<(u64, Change)> {
         let old: Vec<_> = names.iter().map(|n| (n.ost, (n.old, None))).collect();
         self.each_ost(&old, CLOSE_TIMEOUT, |objects| ost::Request::Close { objects, group: None }).await?;
         let both: Vec<_> = names.iter().map(|n| (n.ost, (n.old, n.new))).collect();
@@ -109,8 +114,6 @@ impl Mdt {
             warn!("{}: layouts are not swapped, for an OST cannot give objects other names: {errno}", self.name);
             return Err(errno);
         }
-        let (transno, change) = self.execute_take(export, request).await?;
-        change.revoke_when(self.durable(transno)).await;
-        Ok(transno)
+        self.execute_take(export, request).await
     }
 }

@@ -78,7 +78,7 @@ pub async fn run(fs: &Inner, who: &Caller, ioctl: &Ioctl, signal: Option<Signal>
             ioctl::GROUP_UNLOCK => fs.client.group_unlock(&file, number(&ioctl.input)?)?,
             ioctl::SET_MIRROR => {
                 let id = u16::try_from(number(&ioctl.input)?).map_err(|_| Errno::EINVAL)?;
-                fs.client.use_mirror(&file, id).await?;
+                fs.client.use_mirror(who, &file, id).await?;
             }
             _ => return advise(fs, &file, &ioctl.input).await,
         }

@@ -1,6 +1,6 @@
 //! Open files. They live in memory only: after a restart clients open them anew (`Reopen`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, hash_map::Entry};
 
 use rustc_hash::FxHashMap;
 use sheen_wire::{self as wire, Errno, Fid};
@@ -22,8 +22,44 @@ pub(crate) struct Handles {
     per_client_max: usize,
     files: FxHashMap<u64, OpenFile>,
     by_client: FxHashMap<ClientId, BTreeSet<u64>>,
-    /// How often a file is open.
-    opens: FxHashMap<Fid, u32>,
+    opens: FxHashMap<Fid, Opens>,
+}
+
+/// By whom a file is open how often. Most files by one client alone, which takes no memory of its own.
+#[derive(Debug)]
+struct Opens {
+    first: (ClientId, u32),
+    others: Vec<(ClientId, u32)>,
+}
+
+impl Opens {
+    fn clients(&self) -> impl Iterator<Item = &(ClientId, u32)> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
+    fn add(&mut self, client: ClientId) {
+        match std::iter::once(&mut self.first).chain(&mut self.others).find(|(of, _)| *of == client) {
+            Some((_, opens)) => *opens += 1,
+            None => self.others.push((client, 1)),
+        }
+    }
+
+    /// Whether none is left.
+    fn remove(&mut self, client: ClientId) -> bool {
+        if let Some((_, opens)) = std::iter::once(&mut self.first).chain(&mut self.others).find(|(of, _)| *of == client)
+        {
+            *opens -= 1;
+        }
+        self.others.retain(|(_, opens)| *opens > 0);
+        if self.first.1 > 0 {
+            return false;
+        }
+        match self.others.pop() {
+            Some(other) => self.first = other,
+            None => return true,
+        }
+        false
+    }
 }
 
 impl Handles {
@@ -54,7 +90,10 @@ impl Handles {
         }
         self.files.insert(self.next, OpenFile { client, fid, flags });
         self.by_client.entry(client).or_default().insert(self.next);
-        *self.opens.entry(fid).or_insert(0) += 1;
+        match self.opens.entry(fid) {
+            Entry::Occupied(mut opens) => opens.get_mut().add(client),
+            Entry::Vacant(none) => drop(none.insert(Opens { first: (client, 1), others: Vec::new() })),
+        }
         self.next
     }
 
@@ -76,8 +115,7 @@ impl Handles {
             }
         }
         let Some(opens) = self.opens.get_mut(&file.fid) else { return false };
-        *opens -= 1;
-        let last = *opens == 0;
+        let last = opens.remove(file.client);
         if last {
             self.opens.remove(&file.fid);
         }
@@ -88,15 +126,36 @@ impl Handles {
         self.opens.contains_key(&fid)
     }
 
-    /// Whether a client of which `of` holds has the file open. Looks at all open files.
+    /// Whether a client of which `of` holds has the file open.
     pub(crate) fn is_open_by(&self, fid: Fid, of: impl Fn(ClientId) -> bool) -> bool {
-        // The order is not to be seen.
-        self.is_open(fid) && self.files.values().any(|file| file.fid == fid && of(file.client))
+        self.opens.get(&fid).is_some_and(|opens| opens.clients().any(|(client, _)| of(*client)))
     }
 
     /// Handles of a client with their files, in order of opening.
     pub(crate) fn of(&self, client: ClientId) -> Vec<(u64, Fid)> {
         let handles = self.by_client.get(&client).into_iter().flatten();
         handles.filter_map(|h| self.files.get(h).map(|f| (*h, f.fid))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_open_by_those_that_have_not_closed_it() {
+        let mut handles = Handles::new(7, 100);
+        let (f, g) = (Fid::new(1, 1), Fid::new(1, 2));
+        let by = |handles: &Handles, fid| [1, 2, 3].map(|n| handles.is_open_by(fid, |c| c == ClientId(n)));
+        let opens = [1, 2, 3, 1, 2].map(|n| handles.open(ClientId(n), f, 0));
+        let other = handles.open(ClientId(3), g, 0);
+        assert_eq!((by(&handles, f), by(&handles, g)), ([true; 3], [false, false, true]));
+        assert!(!handles.close(opens[0]) && by(&handles, f)[0], "it has it open once more");
+        assert!(!handles.close(opens[3]));
+        assert_eq!(by(&handles, f), [false, true, true]);
+        assert!(!handles.close(opens[2]) && !handles.close(opens[4]) && !handles.close(opens[4]));
+        assert_eq!(by(&handles, f), [false, true, false]);
+        assert!(handles.close(opens[1]) && !handles.is_open(f) && handles.close(other));
+        assert_eq!((by(&handles, f), by(&handles, g)), ([false; 3], [false; 3]));
     }
 }

@@ -72,7 +72,8 @@ fn a_write_goes_to_one_mirror_and_a_resync_brings_the_others_back() {
     assert_eq!(intent(&mut fs, f, 2 * MIB, 3 * MIB), written, "the next writer finds it so");
     assert!(fs.touched.is_empty());
 
-    let begun = change(&mut fs, f, &Change::Resync { mirrors: vec![2], end: 3 * MIB }).unwrap();
+    let begun = change(&mut fs, f, &Change::Resync { mirrors: vec![2, 2], end: 3 * MIB }).unwrap();
+    assert!(begun.follows(&written), "one change, though there are new objects");
     assert_eq!((begun.mirror_state(), begun.mirrors()[1].missing(0, 3 * MIB)), (Composite::SYNC_PENDING, None));
     assert!(begun.mirrors()[2].missing(0, 3 * MIB).is_some(), "what is not brought up to date needs none");
     let done = Change::Resynced { generation: begun.generation(), mirrors: vec![2] };
@@ -83,6 +84,13 @@ fn a_write_goes_to_one_mirror_and_a_resync_brings_the_others_back() {
     let done = Change::Resynced { generation: begun.generation(), mirrors: vec![2] };
     let done = change(&mut fs, f, &done).unwrap();
     assert_eq!((fresh(&done), done.mirror_state()), (vec![1, 2], Composite::READ_ONLY));
+
+    // One that is fresh is not while it is copied to; not all can be.
+    let again = change(&mut fs, f, &Change::Resync { mirrors: vec![1], end: 0 }).unwrap();
+    assert_eq!(fresh(&again), [2]);
+    let done = Change::Resynced { generation: again.generation(), mirrors: vec![1] };
+    let done = change(&mut fs, f, &done).unwrap();
+    assert_eq!(change(&mut fs, f, &Change::Resync { mirrors: vec![1, 2], end: 0 }), Err(Errno::EUCLEAN));
 
     // The first one's OSTs are away: another one is written.
     fs.env.down = done.mirrors()[0].stripes().iter().map(|s| s.ost).collect();
@@ -164,6 +172,11 @@ fn limits_and_refusals() {
     assert_eq!(change(&mut fs, f, &one), Err(Errno::EINVAL), "sixteen at most");
     assert_eq!(change(&mut fs, f, &Change::Split { mirror: 99, into: None }), Err(Errno::EINVAL));
     assert_eq!(change(&mut fs, f, &Change::Resync { mirrors: vec![99], end: 1 }), Err(Errno::EINVAL));
+    let many = [vec![1; 17], (1..=17).collect()];
+    for mirrors in many {
+        assert_eq!(change(&mut fs, f, &Change::Resync { mirrors: mirrors.clone(), end: 1 }), Err(Errno::EINVAL));
+        assert_eq!(change(&mut fs, f, &Change::Resynced { generation: 1, mirrors }), Err(Errno::EINVAL));
+    }
     assert_eq!(change(&mut fs, f, &Change::Objects { mirror: 99, start: 0, end: 1 }), Err(Errno::EINVAL));
     assert_eq!(fs.layout(f), before);
     assert_eq!(fs.set(&user(1), f, XATTR, &one.encode().unwrap(), 0), Err(Errno::EPERM));

@@ -27,7 +27,10 @@ pub const GROUP_LOCK: u32 = number(IN, 158, size_of::<u64>());
 /// Gives it back: `LL_IOC_GROUP_UNLOCK`. EINVAL: it has none, or that of another group.
 pub const GROUP_UNLOCK: u32 = number(IN, 159, size_of::<u64>());
 /// Makes an open file one mirror of its file: `LL_IOC_FLR_SET_MIRROR`. The argument points to the mirror's id, a `u64`; 0 for the file
-/// again. EINVAL: there is no such mirror.
+/// again. It may be written while it is stale and the layout stays as it is: else EBUSY.
+///
+/// EINVAL: there is no such mirror, or the file is open for reading alone without O_DIRECT. EPERM: it is open for writing, and somebody
+/// else's.
 pub const SET_MIRROR: u32 = number(IN, 237, size_of::<u64>());
 /// Gives one piece of advice, a [`Ladvise`]: Lustre's `LL_IOC_LADVISE` without its header.
 pub const LADVISE: u32 = number(INOUT, 250, size_of::<Ladvise>());

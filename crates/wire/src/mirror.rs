@@ -29,8 +29,8 @@ pub enum Change {
         /// The file without a layout whose layout it becomes. `None`: its objects are removed.
         into: Option<Fid>,
     },
-    /// Stale mirrors are about to be brought up to date: they get objects, and writers have to ask from now on. The layout's
-    /// generation afterwards is the ticket for [`Change::Resynced`].
+    /// Mirrors are about to be brought up to date: they are stale from now on, if they are not, and get objects; and writers have to ask.
+    /// The layout's next generation is the ticket for [`Change::Resynced`]. EUCLEAN: no other mirror is fresh.
     Resync {
         /// Their ids.
         mirrors: Vec<u16>,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{CWD, FileType, Mode, OFlags, XattrFlags},
+    fs::{CWD, FileType, Gid, Mode, OFlags, Uid, XattrFlags},
     ioctl::{Setter, Updater, ioctl},
 };
 use sheen_wire::{Errno, Fid, FileKind, Result, control, ioctl::Ladvise};
@@ -22,6 +22,8 @@ use super::{
 const MOUNT_TYPE: &str = "fuse.sheen";
 /// Largest value of an extended attribute, and so the largest answer of a mount.
 const VALUE_BYTES_MAX: usize = 65536;
+/// An access control list.
+const ACCESS_LIST: &str = "system.posix_acl_access";
 
 /// What lfs needs of the system.
 pub trait FileSystem {
@@ -49,6 +51,8 @@ pub trait FileSystem {
     fn mirror(&self, path: &Path, id: u16, write: bool) -> Result<fs::File>;
     /// Bytes of a file.
     fn size(&self, path: &Path) -> Result<u64>;
+    /// Gives a file that this user has just made another one's permissions, group and, if root does so, owner. EEXIST: it is another by now.
+    fn adopt(&self, path: &Path, from: &Path) -> Result<()>;
     /// Removes a file.
     fn unlink(&self, path: &Path) -> Result<()>;
     /// Moves a file to other objects; tells how many bytes of how many are copied.
@@ -146,6 +150,29 @@ impl FileSystem for System {
 
     fn size(&self, path: &Path) -> Result<u64> {
         fs::metadata(path).map(|m| m.len()).map_err(io_errno)
+    }
+
+    fn adopt(&self, path: &Path, from: &Path) -> Result<()> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::empty()).map_err(errno)?;
+        let (made, like) = (rustix::fs::fstat(&file).map_err(errno)?, rustix::fs::stat(from).map_err(errno)?);
+        let me = rustix::process::geteuid();
+        if made.st_uid != me.as_raw() || made.st_nlink != 1 || !FileType::from_raw_mode(made.st_mode).is_file() {
+            return Err(Errno::EEXIST);
+        }
+        let owner = me.is_root().then(|| Uid::from_raw(like.st_uid));
+        let has_group = rustix::fs::fchown(&file, owner, Some(Gid::from_raw(like.st_gid))).is_ok();
+        // With an access control list the group's bits say something else.
+        let list = self.get(from, ACCESS_LIST).ok().filter(|_| has_group);
+        match list {
+            Some(list) => rustix::fs::fsetxattr(&file, ACCESS_LIST, &list, XattrFlags::empty()),
+            None => {
+                // What is for one group is not for another.
+                let all = if has_group { 0o777 } else { 0o700 };
+                rustix::fs::fchmod(&file, Mode::from_raw_mode(like.st_mode & all))
+            }
+        }
+        .map_err(errno)
     }
 
     fn unlink(&self, path: &Path) -> Result<()> {

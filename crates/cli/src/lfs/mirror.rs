@@ -113,6 +113,15 @@ fn ids(value: Option<&OsStr>) -> Option<Vec<u16>> {
     text(value?).split(',').map(|one| id(Some(OsStr::new(one)))).collect()
 }
 
+/// What is in the way of who writes to single mirrors.
+fn why(errno: Errno) -> &'static str {
+    match errno {
+        Errno::EBUSY => ": it is being written, or resynced by another command",
+        Errno::EUCLEAN => ": no other mirror is up to date",
+        _ => "",
+    }
+}
+
 /// A wrong call.
 fn wrong(tool: &mut Tool, command: &str, what: &str) -> i32 {
     tool.usage(USAGE, format_args!("lfs mirror {command}: {what}"))

@@ -339,6 +339,10 @@ impl FileSystem for Fake {
         self.resolve(path).map(|_| 0)
     }
 
+    fn adopt(&self, path: &Path, from: &Path) -> Result<()> {
+        self.resolve(path).and(self.resolve(from)).map(drop)
+    }
+
     fn unlink(&self, path: &Path) -> Result<()> {
         self.nodes.borrow_mut().remove(&absolute(path)).map(|_| ()).ok_or(Errno::ENOENT)
     }

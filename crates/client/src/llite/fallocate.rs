@@ -33,17 +33,19 @@ impl Client {
             ZERO_KEEP => Allocate::ZeroRange { keep_size: true },
             _ => return Err(Errno::EOPNOTSUPP),
         };
+        let _turn = self.repairing(file).await;
         let (mut moves, mut again) = (0, 0);
         loop {
             let changes = file.inode.changes();
             let Placed { layout, guard } = match mode {
                 // Where there are no objects there is a hole already.
-                Allocate::PunchHole => match self.place(file).await?.ok_or(Errno::EIO)? {
+                Allocate::PunchHole if file.mirror() == 0 => match self.place(file).await?.ok_or(Errno::EIO)? {
                     placed if placed.layout.takes_writes() => placed,
                     _ => self.place_for_writing(file, offset, len, false).await?,
                 },
                 _ => self.place_for_writing(file, offset, len, false).await?,
             };
+            let began = self.began(file, &layout, changes);
             file.note_write();
             let change = self.cache.change(&[file.fid()], true);
             let (answer, _) = self.under(file.fid(), guard, self.lov.allocate(&layout, mode, offset, len)).await;
@@ -57,7 +59,7 @@ impl Client {
                 }
                 Err(Errno::MOVED) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
                 Err(errno) => return Err(errno),
-                Ok(()) if !self.is_overtaken(file, &layout, changes).await? => return Ok(()),
+                Ok(()) if !self.is_overtaken(file, &layout, began).await? => return Ok(()),
                 Ok(()) if again == AGAIN_MAX => return Err(Errno::EIO),
                 Ok(()) => again += 1,
             }

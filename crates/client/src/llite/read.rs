@@ -37,7 +37,7 @@ impl Client {
     /// objects, which others who write have to wait for: not to be asked for where a program reads past the page cache.
     ///
     /// # Errors
-    /// As [`Client::read`].
+    /// As [`Client::read`]. EINVAL: `pages` of a file that is one mirror: others would find them.
     pub async fn read_as(&self, file: &OpenFile, offset: u64, len: usize, pages: bool) -> Result<ReadData> {
         self.read_from(file, offset, len, pages, false).await
     }
@@ -79,8 +79,11 @@ impl Client {
         if !flags::reads(file.flags()) {
             return Err(Errno::EBADF);
         }
+        if pages && file.mirror() != 0 {
+            return Err(Errno::EINVAL);
+        }
         file.note_read();
-        let (fid, len, pages) = (file.fid(), len.min(BULK_BYTES_MAX) as u64, pages && file.mirror() == 0);
+        let (fid, len) = (file.fid(), len.min(BULK_BYTES_MAX) as u64);
         // Before the layout is looked up, for this client itself may ask for objects meanwhile, and writes there.
         let mut reading = pages.then(|| self.cache.data.reading(fid));
         let placed = match &mut reading {
@@ -122,8 +125,11 @@ impl Client {
         for left in (0..AGAIN_MAX).rev() {
             let (changes, guarded) = (file.inode.changes(), placed.guard.is_some());
             let layout = placed.layout.clone();
+            let began = self.began(file, &layout, changes);
             let (mut read, guard) = self.read_mirrored(&what, placed, reading.take()).await?;
-            if left > 0 && guarded && guard.is_none() && self.is_overtaken(file, &layout, changes).await? {
+            // For pages the MDT is not asked without need: who changes the layout may wait for them.
+            let unsure = if guarded { guard.is_none() } else { !pages };
+            if left > 0 && unsure && self.is_overtaken(file, &layout, began).await? {
                 reading = pages.then(|| self.cache.data.reading(file.fid()));
                 placed = self.place(file).await?.ok_or(Errno::EIO)?;
                 continue;

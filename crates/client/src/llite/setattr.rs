@@ -127,11 +127,15 @@ impl Client {
 
     /// Cuts one mirror of a file; the file's attributes stay as they are.
     async fn cut_mirror(&self, file: &OpenFile, size: u64) -> Result<()> {
+        let _turn = self.repairing(file).await;
+        let changes = file.inode.changes();
         let placed = self.place_for_writing(file, size.saturating_sub(1), u64::from(size > 0), false).await?;
+        let began = self.began(file, &placed.layout, changes);
         let change = self.cache.change(&[file.fid()], true);
         let (answer, _) = self.under(file.fid(), placed.guard, self.lov.truncate(&placed.layout, size)).await;
         change.end(&answer);
-        answer
+        answer?;
+        self.is_overtaken(file, &placed.layout, began).await.map(drop)
     }
 
     /// Before a write by somebody without CAP_FSETID: takes set-user-id and set-group-id away, if the file was last seen with

@@ -12,7 +12,11 @@ use sheen_wire::{
     mds::{Request, flags},
 };
 
-use super::{mirrors::AGAIN_MAX, place::Placed, swap::Begun};
+use super::{
+    mirrors::{AGAIN_MAX, Began},
+    place::Placed,
+    swap::Begun,
+};
 use crate::{Client, OpenFile, cache::data::Reads, lov::How, mdc, stats::Op};
 
 /// Times that an append finds the end anew because the file got objects meanwhile.
@@ -46,8 +50,11 @@ impl Client {
     /// would wait for this one.
     ///
     /// # Errors
-    /// As [`Client::write`].
+    /// As [`Client::write`]. EINVAL: the file is one mirror, of which no page is kept.
     pub async fn write_page(&self, file: &OpenFile, offset: u64, data: Bulk) -> Result<usize> {
+        if file.mirror() != 0 {
+            return Err(Errno::EINVAL);
+        }
         self.write_for(file, offset, data, false, false, true).await
     }
 
@@ -64,6 +71,7 @@ impl Client {
         if !flags::writes(file.flags()) {
             return Err(Errno::EBADF);
         }
+        let _turn = if file.mirror() == 0 { None } else { Box::pin(self.repairing(file)).await };
         let data = if data.len() > BULK_BYTES_MAX { data.slice(0, BULK_BYTES_MAX) } else { data };
         let mut moves = 0;
         let (written, generation) = loop {
@@ -93,7 +101,7 @@ impl Client {
         &self,
         file: &OpenFile,
         layout: &Layout,
-        mut changes: u64,
+        mut began: Began,
         offset: u64,
         data: Bulk,
         sync: bool,
@@ -101,12 +109,13 @@ impl Client {
     ) -> Result<(usize, u32)> {
         let mut by = None;
         for _ in 0..AGAIN_MAX {
-            if !self.is_overtaken(file, by.as_deref().unwrap_or(layout), changes).await? {
+            if !self.is_overtaken(file, by.as_deref().unwrap_or(layout), began).await? {
                 return Ok(done);
             }
-            changes = file.inode.changes();
+            let changes = file.inode.changes();
             let placed = self.place_for_writing(file, offset, data.len() as u64, false).await?;
             let layout = placed.layout;
+            began = self.began(file, &layout, changes);
             let work = pin!(self.write_at(file, &layout, offset, data.clone(), How { sync, ..How::default() }));
             done = (self.under(file.fid(), placed.guard, work).await.0?, layout.generation());
             by = Some(layout.clone());
@@ -126,15 +135,16 @@ impl Client {
         let len = data.len();
         let changes = file.inode.changes();
         let Placed { layout, guard } = self.place_for_writing(file, offset, len as u64, page).await?;
+        let began = self.began(file, &layout, changes);
         let work = pin!(self.write_at(file, &layout, offset, data.clone(), self.how(file, len, sync, page)));
         let answer = self.under(file.fid(), guard, work).await.0;
         if answer == Err(Errno::MOVED_PARTLY) {
             return Box::pin(self.finish_write(file, &layout, offset, data)).await;
         }
         let done = (answer?, layout.generation());
-        match file.inode.changes() == changes {
+        match began.is_now(file) {
             true => Ok(done),
-            false => Box::pin(self.write_overtaken(file, &layout, changes, offset, data, sync, done)).await,
+            false => Box::pin(self.write_overtaken(file, &layout, began, offset, data, sync, done)).await,
         }
     }
 
@@ -147,6 +157,9 @@ impl Client {
 
     /// Writes at the end; how many bytes, and the generation of the layout by which they were written.
     async fn append(&self, file: &OpenFile, data: Bulk, sync: bool) -> Result<(usize, u32)> {
+        if file.mirror() != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
         let (fid, len) = (file.fid(), data.len() as u64);
         let _turn = file.inode.append.lock().await;
         for _ in 0..APPENDS_MAX {
@@ -158,7 +171,7 @@ impl Client {
             if len > 0 && end >= layout.end() {
                 return Err(Errno::ENODATA);
             }
-            if file.mirror() == 0 && layout.needs_intent(end, len) {
+            if layout.needs_intent(end, len) {
                 drop(locks);
                 self.intend(file, end, len, false).await?;
                 continue;
@@ -168,6 +181,7 @@ impl Client {
             if guard.is_none() && guarded.is_some() {
                 continue;
             }
+            let began = self.began(file, &layout, changes);
             let work = self.write_at(file, &layout, end, data.clone(), How { sync, guarded: true, ..How::default() });
             let answer = self.under(fid, guard, work).await.0;
             drop(locks);
@@ -175,7 +189,7 @@ impl Client {
                 return Box::pin(self.finish_write(file, &layout, end, data)).await;
             }
             let done = (answer?, layout.generation());
-            return Box::pin(self.write_overtaken(file, &layout, changes, end, data, sync, done)).await;
+            return Box::pin(self.write_overtaken(file, &layout, began, end, data, sync, done)).await;
         }
         tracing::warn!("{fid}: its layout changes too often for appending");
         Err(Errno::ENOLCK)

@@ -71,6 +71,11 @@ impl Client {
         self.check_not_virtual(fid)?;
         let request = |cred| Request::SetXattr { cred, fid, name: name.clone(), value: value.clone(), flags };
         let other = (name == mirror::XATTR).then(|| mirror::Change::decode(value).ok()?.other()).flatten();
+        let file = if name.starts_with(LAYOUT_PREFIX) { self.files.any(fid) } else { None };
+        let repaired = match &file {
+            Some(file) => Some(file.inode.repairs.write().await),
+            None => None,
+        };
         let change = self.cache.change(&[fid, other.unwrap_or(fid)], false);
         let answer = self.mdc.call_as(who, request).await;
         change.end(&answer);
@@ -84,6 +89,7 @@ impl Client {
                 }
             }
         }
+        drop(repaired);
         mdc::done(answer?)
     }
 

@@ -57,10 +57,21 @@ fn objects(state: &mut State, count: Count) -> Vec<Stripe> {
     (0..u32::from(count)).map(|ost| Stripe { object: Fid::new(fid::ost_seq(ost), next(state) as u32), ost }).collect()
 }
 
-/// Gives a file objects in a range.
+/// Another layout for a file.
+pub fn change(state: &mut State, fid: Fid, change: impl FnOnce(Layout) -> Layout) -> Layout {
+    let node = state.nodes.get_mut(&fid).expect("the file");
+    let layout = change(Layout::decode(node.layout.as_ref().expect("its layout")).expect("a layout"));
+    node.layout = Some(layout.encode().into());
+    layout
+}
+
+/// Gives a file objects in a range, and one mirror to write to.
 pub fn intend(state: &mut State, fid: Fid, start: u64, end: u64) -> Result<Layout> {
     let bytes = state.nodes.get(&fid).and_then(|node| node.layout.clone()).ok_or(Errno::ENODATA)?;
     let mut layout = Layout::decode(&bytes)?;
+    if let Some(primary) = layout.primary(|_| true).filter(|_| !layout.takes_writes()) {
+        layout = change(state, fid, |layout| layout.with_stale_others(primary).expect("it is fresh"));
+    }
     let wanting = layout.wanting(start, end - start);
     if !wanting.is_empty() {
         let give = |i: usize| (i, objects(state, layout.wanted_of(i).expect("it wants some").count));

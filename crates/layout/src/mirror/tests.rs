@@ -67,7 +67,7 @@ fn readers_and_writers_prefer() {
 #[test]
 fn a_resync_ends_only_if_nobody_wrote() {
     let written = layout(3, 1).with_stale_others(1).unwrap();
-    let begun = written.resync_begun().unwrap();
+    let begun = written.resync_begun(&[3]).unwrap();
     assert_eq!((state(&begun), begun.stale_mirrors()), ((Composite::SYNC_PENDING, vec![1]), vec![2, 3]));
     assert!(begun.needs_intent(0, 1), "writers ask again");
     let ticket = begun.generation();
@@ -77,9 +77,22 @@ fn a_resync_ends_only_if_nobody_wrote() {
     let meanwhile = begun.with_stale_others(1).unwrap();
     assert_eq!(meanwhile.resynced(ticket, &[3]).unwrap_err().errno(), Errno::EBUSY, "somebody wrote");
     assert_eq!(begun.resynced(ticket, &[4]).unwrap_err().errno(), Errno::EINVAL);
-    assert_eq!(plain(1).resync_begun().unwrap_err().errno(), Errno::EINVAL);
+    assert_eq!(plain(1).resync_begun(&[]).unwrap_err().errno(), Errno::EINVAL);
     let nosync = vec![crate::Mark { id: (3 << MIRROR_SHIFT) | 5, flags: flags::NOSYNC, negative: false }];
     assert_eq!(begun.with_flags(&nosync).unwrap().stale_mirrors(), [2], "one is left out");
+}
+
+#[test]
+fn what_is_copied_to_is_stale_meanwhile() {
+    let begun = layout(3, 1).resync_begun(&[1, 3]).unwrap();
+    assert_eq!(state(&begun), (Composite::SYNC_PENDING, vec![2]));
+    assert_eq!(state(&begun.resynced(begun.generation(), &[1]).unwrap()).1, [1, 2]);
+    assert_eq!(layout(2, 1).resync_begun(&[1, 2]).unwrap_err().errno(), Errno::EUCLEAN, "none would be left");
+    let written = layout(2, 1).with_stale_others(1).unwrap();
+    assert_eq!(written.resync_begun(&[1]).unwrap_err().errno(), Errno::EUCLEAN, "the other one is stale");
+    assert_eq!(written.resync_begun(&[9]).unwrap_err().errno(), Errno::EINVAL);
+    assert_eq!(begun.resync_begun(&[1]).unwrap().as_one_change_of(&written).generation(), written.generation() + 1);
+    assert!(begun.follows(&layout(3, 1)) && !begun.follows(&begun));
 }
 
 #[test]
@@ -91,7 +104,7 @@ fn mirrors_come_and_go() {
     assert_eq!(state(&two), (Composite::READ_ONLY, vec![1]));
     assert!(two.components().iter().all(|c| c.fid == FILE), "its objects are this file's now");
     assert_eq!(two.locate(5 * M).unwrap().object, Fid::new(7, 1));
-    let three = two.with_merged(&layout(1, 5)).unwrap().resync_begun().unwrap();
+    let three = two.with_merged(&layout(1, 5)).unwrap().resync_begun(&[3]).unwrap();
     let three = three.resynced(three.generation(), &[3]).unwrap();
     assert_eq!((ids(&three), state(&three).1), (vec![65537, 131_073, 196_609, 196_610], vec![1, 3]));
 
@@ -153,7 +166,7 @@ fn step(layout: &Layout, n: u32, (what, which): (u8, u8), ticket: &mut u32) -> O
     let alone = |layout: Layout| (layout, Vec::new());
     match what % 6 {
         0 => layout.with_stale_others(id).ok().map(alone),
-        1 => layout.resync_begun().ok().inspect(|l| *ticket = l.generation()).map(alone),
+        1 => layout.resync_begun(&[id]).ok().inspect(|l| *ticket = l.generation()).map(alone),
         2 => layout.resynced(*ticket, &layout.stale_mirrors()).ok().map(alone),
         3 => layout.with_merged(&plain(n)).ok().map(alone),
         4 => {

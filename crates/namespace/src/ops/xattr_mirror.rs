@@ -7,10 +7,11 @@
 //!   writing to the first mirror alone: EBUSY then (of the other file likewise, whose objects are its own no more). Of a file that
 //!   any client hears of this does not happen.
 //! * **Split**: the mirror becomes the layout of a file that has none (EEXIST), or its objects go as those of an unlinked file.
-//! * **Resync**, **resynced**: between the two nobody writes without asking, and who asks makes another generation (EBUSY).
+//! * **Resync**, **resynced**: between the two nobody reads the mirrors that are copied to (EUCLEAN if no other is fresh), nor writes
+//!   without asking, and who asks makes another generation (EBUSY). The first is one generation, so that a tool sees whether it is its own.
 //! * The value cannot be read (ENODATA) nor removed (EOPNOTSUPP). Sets ctime; of both files.
 
-use sheen_layout::{Asked, Layout, LayoutError, WantedComponent, WantedLayout};
+use sheen_layout::{Asked, Layout, LayoutError, MIRRORS_MAX, WantedComponent, WantedLayout};
 use sheen_wire::{self as wire, Cred, Errno, Fid, FileKind, ldlm::bits, mirror::Change};
 
 use super::striping::{following, leave_layout};
@@ -38,14 +39,15 @@ impl<S: Store> Namespace<S> {
             Change::Merge { other } => self.merge(cx, cred, (fid, &layout), other)?,
             Change::Split { mirror, into } => self.split(cx, cred, (fid, &layout), mirror, into)?,
             Change::Resync { mirrors, end } => {
-                let mut begun = layout.resync_begun()?;
+                let mirrors = several(mirrors)?;
+                let mut begun = layout.resync_begun(&mirrors)?;
                 let within = end.min(begun.end());
                 for mirror in mirrors {
                     begun = self.with_mirrors_objects(cx, &begun, mirror, 0, within)?;
                 }
-                begun
+                begun.as_one_change_of(&layout)
             }
-            Change::Resynced { generation, mirrors } => layout.resynced(generation, &mirrors)?,
+            Change::Resynced { generation, mirrors } => layout.resynced(generation, &several(mirrors)?)?,
             Change::Objects { mirror, start, end } => {
                 self.with_mirrors_objects(cx, &layout, mirror, start, end.saturating_sub(start))?
             }
@@ -140,6 +142,16 @@ fn check_other(cred: &Cred, fid: Fid, other: Fid, inode: &Inode) -> wire::Result
         return Err(Errno::EINVAL);
     }
     if is_owner(cred, inode) { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// Each of a user's mirrors once; EINVAL for more than there can be.
+fn several(mut mirrors: Vec<u16>) -> wire::Result<Vec<u16>> {
+    if mirrors.len() > usize::from(MIRRORS_MAX) {
+        return Err(Errno::EINVAL);
+    }
+    mirrors.sort_unstable();
+    mirrors.dedup();
+    Ok(mirrors)
 }
 
 /// Components of several mirrors, by mirror.

@@ -1,8 +1,10 @@
 //! Bringing mirrors up to date: `lfs mirror copy`, and what `resync` and `extend` do.
 //!
-//! The MDT gives a ticket: the layout's generation, under which every writer has to ask it first. Then one fresh mirror is copied to
-//! the others, which nobody reads meanwhile, and made durable. If the generation is still the same, nobody has written, and the
-//! copies are fresh; else all is done again, a few times.
+//! The MDT gives a ticket: the layout's generation, under which every writer has to ask it first, and the mirrors that are copied to are
+//! stale. Then one fresh mirror is copied to them, which nobody reads meanwhile, and made durable. If the generation is still the same,
+//! nobody has written, and the copies are fresh; else all is done again, a few times.
+//!
+//! Of several tools the last that begins has the ticket, and what the others write is refused (EBUSY): they begin again.
 
 use std::{
     ffi::OsString,
@@ -17,7 +19,7 @@ use rustix::{
     fs::{SeekFrom, seek},
     io::Errno as IoErrno,
 };
-use sheen_layout::{Composite, Layout};
+use sheen_layout::{Component, Composite, Layout, Mark, flags};
 use sheen_wire::{Errno, Result, mirror::Change};
 
 use super::{
@@ -80,7 +82,10 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         tool.complain(format_args!("lfs mirror copy: '{}' has no such mirrors", path.display()));
         return Errno::EINVAL.0;
     }
-    match bring_up(tool, path, Some(from), &to) {
+    // Once: if it becomes stale again, by what somebody writes meanwhile, that is not to be lost.
+    let stale = !layout.fresh_mirrors().iter().any(|m| m.mirror_id() == from);
+    let chosen = if stale { choose(tool, path, &layout, from) } else { Ok(()) };
+    match chosen.and_then(|()| bring_up(tool, path, Some(from), &to)) {
         Ok(()) => {
             tool.print(format_args!("mirror copied successfully: "));
             to.iter().for_each(|id| tool.print(format_args!("{id} ")));
@@ -88,19 +93,20 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
             0
         }
         Err(e) => {
-            tool.complain(format_args!("lfs mirror copy: cannot copy '{}': {e}", path.display()));
+            tool.complain(format_args!("lfs mirror copy: cannot copy '{}': {e}{}", path.display(), super::why(e)));
             e.0
         }
     }
 }
 
-/// Copies mirror `from` (`None`: one that is fresh) to others, which are fresh afterwards.
+/// Copies mirror `from`, which is fresh (`None`: one that is), to others, which are fresh afterwards.
 ///
-/// EBUSY: the file was written all the time.
+/// EBUSY: the file was written all the time, or another tool is at it. EUCLEAN: none of the others is fresh.
 pub fn bring_up(tool: &mut Tool, path: &Path, from: Option<u16>, to: &[u16]) -> Result<()> {
     for round in 0..ROUNDS_MAX {
         if round > 0 {
-            thread::sleep(PAUSE);
+            // Not in step with another tool.
+            thread::sleep(PAUSE + PAUSE * (std::process::id() % 8) / 4);
         }
         match once(tool, path, from, to) {
             Err(Errno::EBUSY) => {}
@@ -112,30 +118,68 @@ pub fn bring_up(tool: &mut Tool, path: &Path, from: Option<u16>, to: &[u16]) -> 
 
 /// Declares mirrors fresh that are known to hold the same bytes.
 pub fn declare(tool: &Tool, path: &Path, mirrors: &[u16]) -> Result<()> {
-    let generation = begin(tool, path, mirrors)?.generation();
-    change(tool, path, &Change::Resynced { generation, mirrors: mirrors.to_vec() })
+    let end = tool.fs.size(path)?;
+    Ticket::take(tool, path, mirrors, end)?.end(tool, path, mirrors)
 }
 
-/// The layout as it is from now on, while nobody writes.
-fn begin(tool: &Tool, path: &Path, mirrors: &[u16]) -> Result<Layout> {
-    let end = tool.fs.size(path)?;
-    change(tool, path, &Change::Resync { mirrors: mirrors.to_vec(), end })?;
-    layout_of(tool, path)
+/// Mirrors that this tool alone writes, while nobody writes the file.
+pub struct Ticket {
+    before: Layout,
+    begun: Layout,
+}
+
+impl Ticket {
+    /// They are stale from now on, with objects up to `end`.
+    ///
+    /// EBUSY: somebody else changed the layout at the same moment. EUCLEAN: no other one is fresh.
+    pub fn take(tool: &Tool, path: &Path, mirrors: &[u16], end: u64) -> Result<Ticket> {
+        let before = layout_of(tool, path)?;
+        change(tool, path, &Change::Resync { mirrors: mirrors.to_vec(), end })?;
+        let begun = layout_of(tool, path)?;
+        let is_own = begun.follows(&before) && begun.mirror_state() == Composite::SYNC_PENDING;
+        if is_own { Ok(Ticket { before, begun }) } else { Err(Errno::EBUSY) }
+    }
+
+    /// Whether a mirror was fresh before.
+    pub fn was_fresh(&self, mirror: u16) -> bool {
+        self.before.fresh_mirrors().iter().any(|m| m.mirror_id() == mirror)
+    }
+
+    /// Opens mirrors for writing: what is written after the ticket is void is refused (EBUSY).
+    pub fn open(&self, tool: &Tool, path: &Path, mirrors: &[u16]) -> Result<Vec<File>> {
+        let files = mirrors.iter().map(|id| tool.fs.mirror(path, *id, true)).collect::<Result<Vec<_>>>()?;
+        // They may be written as long as the layout is what it was then.
+        if layout_of(tool, path)?.generation() == self.begun.generation() { Ok(files) } else { Err(Errno::EBUSY) }
+    }
+
+    /// They are up to date.
+    ///
+    /// EBUSY: the ticket is void.
+    pub fn end(&self, tool: &Tool, path: &Path, mirrors: &[u16]) -> Result<()> {
+        let generation = self.begun.generation();
+        change(tool, path, &Change::Resynced { generation, mirrors: mirrors.to_vec() })
+    }
 }
 
 fn once(tool: &mut Tool, path: &Path, from: Option<u16>, to: &[u16]) -> Result<()> {
-    let layout = begin(tool, path, to)?;
-    if layout.mirror_state() != Composite::SYNC_PENDING {
-        return Err(Errno::EBUSY);
-    }
-    let fresh = |id: &u16| !to.contains(id);
-    let from =
-        from.or_else(|| layout.fresh_mirrors().iter().map(|m| m.mirror_id()).find(fresh)).ok_or(Errno::EINVAL)?;
+    let end = tool.fs.size(path)?;
+    let ticket = Ticket::take(tool, path, to, end)?;
+    let fresh: Vec<u16> = ticket.begun.fresh_mirrors().iter().map(|m| m.mirror_id()).collect();
+    let is_source = |id: &&u16| from.is_none_or(|from| from == **id);
+    // That which was named may be stale by now.
+    let source = *fresh.iter().find(is_source).ok_or(Errno::EBUSY)?;
     let size = tool.fs.size(path)?;
-    let source = tool.fs.mirror(path, from, false)?;
-    let targets = to.iter().map(|id| tool.fs.mirror(path, *id, true)).collect::<Result<Vec<_>>>()?;
+    let source = tool.fs.mirror(path, source, false)?;
+    let targets = ticket.open(tool, path, to)?;
     copy(tool, path, &source, &targets, size)?;
-    change(tool, path, &Change::Resynced { generation: layout.generation(), mirrors: to.to_vec() })
+    ticket.end(tool, path, to)
+}
+
+/// Of a mirror that is stale makes the one that counts: all others are stale then.
+fn choose(tool: &Tool, path: &Path, layout: &Layout, mirror: u16) -> Result<()> {
+    let mark = |c: &Component| Mark { id: c.id, flags: flags::STALE, negative: c.mirror_id() == mirror };
+    let marks: Vec<Mark> = layout.components().iter().map(mark).collect();
+    tool.fs.set(&tool.fs.resolve(path)?, "lustre.lov.set.flags", &Mark::encode(&marks), false)
 }
 
 /// Makes the targets hold what the source does, holes included.

@@ -15,7 +15,8 @@ use super::{
         Tool,
         getopt::{self, Item, Value},
     },
-    id, layout_of, wrong,
+    copy::Ticket,
+    id, layout_of, why, wrong,
 };
 
 /// Bytes at a time.
@@ -58,24 +59,34 @@ pub fn read(tool: &mut Tool, args: &[OsString]) -> i32 {
     })
 }
 
-/// Runs `lfs mirror write`.
+/// Runs `lfs mirror write`. The mirror is stale while it is written, and as it was afterwards.
 pub fn write(tool: &mut Tool, args: &[OsString]) -> i32 {
     run(tool, args, "write", |tool, call| {
-        let file = tool.fs.mirror(&call.path, call.mirror, true)?;
-        let mut from: Box<dyn Read> = match &call.other {
-            Some(path) => Box::new(File::open(path).map_err(Errno::from)?),
-            None => Box::new(io::stdin()),
+        let (mut from, end): (Box<dyn Read>, u64) = match &call.other {
+            Some(path) => {
+                let file = File::open(path).map_err(Errno::from)?;
+                let metadata = file.metadata().map_err(Errno::from)?;
+                let end = if metadata.is_file() { metadata.len() } else { u64::MAX };
+                (Box::new(file), end)
+            }
+            None => (Box::new(io::stdin()), u64::MAX),
         };
+        let ticket = Ticket::take(tool, &call.path, &[call.mirror], end)?;
+        let files = ticket.open(tool, &call.path, &[call.mirror])?;
+        let file = files.first().ok_or(Errno::EIO)?;
         let mut buffer = vec![0; CHUNK_BYTES];
         let mut at = 0;
         loop {
             let n = fill(&mut *from, &mut buffer)?;
             if n == 0 {
-                return file.sync_all().map_err(Errno::from);
+                break;
             }
             file.write_all_at(&buffer[..n], at).map_err(Errno::from)?;
             at += n as u64;
         }
+        file.sync_all().map_err(Errno::from)?;
+        let fresh = if ticket.was_fresh(call.mirror) { vec![call.mirror] } else { Vec::new() };
+        ticket.end(tool, &call.path, &fresh)
     })
 }
 
@@ -115,7 +126,8 @@ fn run(tool: &mut Tool, args: &[OsString], command: &str, work: impl FnOnce(&mut
     let call = Call { mirror, other: file, path: paths.swap_remove(0) };
     let done = check(tool, &call, command).and_then(|()| {
         work(tool, &call).inspect_err(|e| {
-            tool.complain(format_args!("lfs {command}: cannot {command} '{}': {e}", call.path.display()));
+            let path = call.path.display();
+            tool.complain(format_args!("lfs {command}: cannot {command} '{path}': {e}{}", why(*e)));
         })
     });
     done.map_or_else(|e| e.0, |()| 0)

@@ -11,7 +11,7 @@ use super::{
         keep_first,
     },
     copy::bring_up,
-    ids, mirrored, wrong,
+    ids, mirrored, why, wrong,
 };
 
 const OPTIONS: getopt::Spec = getopt::Spec {
@@ -72,8 +72,6 @@ fn resync(tool: &mut Tool, path: &Path, only: &[u16], force: bool) -> Result<()>
         return Ok(());
     }
     bring_up(tool, path, None, &targets).inspect_err(|e| {
-        let (path, busy) = (path.display(), *e == Errno::EBUSY);
-        let why = if busy { ": it is being written" } else { "" };
-        tool.complain(format_args!("lfs resync: cannot resync '{path}': {e}{why}"));
+        tool.complain(format_args!("lfs resync: cannot resync '{}': {e}{}", path.display(), why(*e)));
     })
 }

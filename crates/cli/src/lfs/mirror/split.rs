@@ -13,13 +13,13 @@ use super::{
         Tool, fs,
         getopt::{self, Item, Value},
         numbers::parse_unsigned,
-        setstripe, text,
+        text,
     },
     change, id, mirrored, wrong,
 };
 
-/// Mode of a file made of a mirror, before the umask.
-const MODE: u32 = 0o644;
+/// Mode of a file that is made for a mirror, until it has that of the file that it was a mirror of.
+const MODE: u32 = 0o600;
 
 const OPTIONS: getopt::Spec = getopt::Spec {
     short: "df:hI:p:",
@@ -146,14 +146,16 @@ fn split(
 
 fn split_into(tool: &Tool, path: &Path, mirror: u16, target: Option<&Path>) -> Result<()> {
     let Some(target) = target else { return change(tool, path, &Change::Split { mirror, into: None }) };
-    if tool.fs.kind(target, false).is_ok() {
-        return Err(Errno::EEXIST);
+    let fs = tool.fs;
+    fs::fid_of(fs, &fs.resolve(fs::parent_of(target))?)?;
+    // EEXIST, whatever has the name.
+    fs.make_file(target, MODE)?;
+    let made = fs::fid_of(fs, target)?;
+    let done = change(tool, path, &Change::Split { mirror, into: Some(made) });
+    if done.is_err() && fs::fid_of(fs, target) == Ok(made) {
+        let _ = fs.unlink(target);
     }
-    let made = setstripe::create(tool.fs, target, MODE)?;
-    let fid = fs::fid_of(tool.fs, &tool.fs.resolve(&made)?);
-    let done = fid.and_then(|fid| change(tool, path, &Change::Split { mirror, into: Some(fid) }));
-    if done.is_err() {
-        let _ = tool.fs.unlink(&made);
-    }
-    done
+    done?;
+    // It is the owner's alone if this fails.
+    fs.adopt(target, &fs.resolve(path)?)
 }
