@@ -569,3 +569,35 @@ fn nothing_is_lost_or_left_when_servers_are_killed_meanwhile() {
     // Neither old names nor those of exchanges that came to nothing.
     expect_objects(&cluster.base, written);
 }
+
+#[test]
+fn what_is_kept_while_an_ost_is_restarted_goes_where_the_bytes_went() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let mut cluster = Cluster::start();
+    let (mount, other) = (cluster.mount(), cluster.mount_as("other"));
+    let paths = ["one", "other"].map(|name| mount.path(name));
+    setstripe("-c 1 -i 0", &paths[0]);
+    setstripe("-c 1 -i 0", &paths[1]);
+    fs::write(&paths[0], vec![0; M]).unwrap();
+    fs::write(&paths[1], vec![0; M]).unwrap();
+    for round in 1..9u8 {
+        let file = rw(&other.path("one"));
+        for at in 0..100 {
+            file.write_all_at(&[round; 100], at * 4096).unwrap();
+        }
+        cluster.kill("oss");
+        cluster.spawn("oss");
+        // Whether it comes before the bytes or after.
+        swap(&paths[0], &paths[1]).ok();
+        file.sync_all().unwrap();
+        for at in 0..100 {
+            let mut found = [[0; 100]; 2];
+            for (n, path) in paths.iter().enumerate() {
+                File::open(path).unwrap().read_exact_at(&mut found[n], at * 4096).unwrap();
+            }
+            assert!(found.contains(&[round; 100]), "round {round}, {at}: {:?}", found.map(|f| f[0]));
+        }
+    }
+}

@@ -66,11 +66,13 @@ impl Client {
 
     /// The layout that the file has now, which takes the place of what is known of it.
     pub(crate) async fn ask_where(&self, fid: Fid) -> Result<Option<Arc<Layout>>> {
-        let generation = self.last_layout(fid).map_or(0, |layout| layout.generation());
+        let before = self.last_layout(fid);
+        let generation = before.as_ref().map_or(0, |layout| layout.generation());
         let asking = self.asking_unknown();
         let kept = self.mdc.call_keeping(Request::LayoutMoved { fid, generation }, asking.wants()).await?;
         let told = self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
         let Some(layout) = told.layout else { return Ok(None) };
+        self.settle_left(before, &layout).await;
         let lock = told.lock.and_then(|cookie| self.guard_again(fid, cookie));
         if lock.is_some() || is_settled(&layout) {
             self.files.learn(fid, &layout);
@@ -81,6 +83,14 @@ impl Client {
             kernel.attr(fid);
         }
         Ok(Some(layout))
+    }
+
+    /// What is kept of objects that the file has left is written first, as far as it still can be: who syncs the file from now on goes by
+    /// another layout. There is some only if the OST that closed them had forgotten this client's locks, in a restart.
+    pub(crate) async fn settle_left(&self, before: Option<Arc<Layout>>, now: &Layout) {
+        if let Some(before) = before.filter(|before| before.stripes().first() != now.stripes().first()) {
+            self.lov.settle_file(&before).await;
+        }
     }
 
     /// Whether an object of a layout is closed: then the file may have another one now.

@@ -171,6 +171,7 @@ impl Client {
         let entry = mdc::entry(kept.reply)?;
         let told = self.told(&entry, &kept.locks, &asking)?;
         let Some(layout) = told.layout else { return Ok(None) };
+        self.settle_left(file.inode.last(), &layout).await;
         if let Some(bytes) = entry.layout {
             let _ = file.inode.sent.set(bytes);
         }

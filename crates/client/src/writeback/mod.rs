@@ -15,6 +15,7 @@
 //! changed the file since: what is here is thrown away, and fsync tells.
 
 pub mod extents;
+mod follow;
 pub mod pattern;
 
 use std::{
@@ -472,7 +473,7 @@ impl Writeback {
         let answer = tokio::select! {
             biased;
             () = self.evicted(evictions) => Err(Errno::EIO),
-            answer = self.write(parts, bulk, covered, mtime) => answer,
+            answer = self.write_there(object, parts, bulk, covered, mtime) => answer,
         };
         if let Ok(epoch) = answer {
             self.unsynced.changed(file, self.index, epoch);
@@ -503,13 +504,13 @@ impl Writeback {
         self.changed.notify_waiters();
     }
 
-    async fn write(&self, parts: Vec<Part>, bulk: Bulk, used: u64, mtime: Time) -> Result<u64> {
+    async fn write(&self, parts: &[Part], bulk: &Bulk, used: u64, mtime: Time) -> Result<u64> {
         // Nobody closes it.
         let _permit = self.sends.acquire().await.map_err(|_| Errno::ESHUTDOWN)?;
         loop {
             self.pages.write(bulk.len() as u64);
             let grant = Grant { used, want: self.want() };
-            let request = Request::Write { parts: parts.clone(), sync: false, mtime: Some(mtime), grant };
+            let request = Request::Write { parts: parts.to_vec(), sync: false, mtime: Some(mtime), grant };
             match self.import.call_urgent(request, bulk.clone()).await?.body {
                 Reply::Done { epoch, granted } => {
                     self.granted(granted);
