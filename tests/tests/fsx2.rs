@@ -1,6 +1,6 @@
 //! Random operations through two mounts, each checked against a model.
 //!
-//! * One file: reads, writes, truncates, mappings, holes, appends, with and without `O_DIRECT`, each through one of two mounts; the
+//! * One file, also while it is migrated to one layout after the other: reads, writes, truncates, mappings, holes, appends, with and without `O_DIRECT`, each through one of two mounts; the
 //!   model is a vector of bytes.
 //! * A tree: creates, removals, renames, links, modes, listings; the model is a directory of this machine's own file system, to which
 //!   the same is done.
@@ -13,6 +13,9 @@ use std::{
     fs::{self, File, OpenOptions},
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -21,7 +24,7 @@ use rustix::{
     fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags},
     io::Errno,
 };
-use sheen_tests::{can_mount, mounts::TwoMounts, posix::Map};
+use sheen_tests::{can_mount, mounts::TwoMounts, posix::Map, run_within, sheen};
 
 /// So many that each test takes about a minute.
 const OPS_DEFAULT: u64 = 45_000;
@@ -349,6 +352,59 @@ fn one_file_through_two_mounts() {
     for layout in ["-c 4 -S 64K", "-c 1", "-C 8 -S 64K"] {
         one_file(&two, layout, ops / 3, seed);
     }
+}
+
+/// What the file is migrated to in turn.
+const LAYOUTS: [&str; 6] =
+    ["-c 1", "-E 128K -c 1 -E -1 -c 4 -S 64K", "-C 8 -S 64K", "-E 64K -L mdt -E -1 -c 2 -S 64K", "-c 3 -S 128K", "-c 4 -S 64K"];
+/// Between two migrations: enough that the program gets on.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Migrates a file, on one mount and on the other, with and without a group lock, until it is told to stop: how often it was done, and how
+/// often somebody wrote meanwhile.
+fn migrate(paths: &[PathBuf; 2], stop: &AtomicBool) -> (u32, u32) {
+    let (mut done, mut spoilt) = (0, 0);
+    for turn in 0.. {
+        if stop.load(SeqCst) {
+            break;
+        }
+        let mut command = Command::new(sheen());
+        let how = ["--block", "--non-block"][turn / 2 % 2];
+        command.args(["lfs", "migrate", how]).args(LAYOUTS[turn % LAYOUTS.len()].split(' ')).arg(&paths[turn % 2]);
+        let ran = run_within(command, Duration::from_secs(60));
+        match ran.code {
+            0 => done += 1,
+            // Written meanwhile, every time.
+            16 | 11 => spoilt += 1,
+            _ => panic!("{ran:?}"),
+        }
+        thread::sleep(PAUSE);
+    }
+    (done, spoilt)
+}
+
+#[test]
+fn one_file_that_is_migrated_meanwhile() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let (ops, limit, seed) = plan();
+    let ops = if setting("SHEEN_FSX_OPS").is_some() { ops } else { ops / 9 };
+    let two = TwoMounts::up(limit * 2);
+    let at = two.dir("migrated");
+    let paths = [at.a("f"), at.b("f")];
+    let views = paths.clone().map(View::open);
+    let mut file = OneFile { model: Vec::new(), views, history: VecDeque::new(), rng: Rng::with_seed(seed) };
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let migrating = scope.spawn(|| migrate(&paths, &stop));
+        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| file.run(ops)));
+        stop.store(true, SeqCst);
+        let (done, spoilt) = migrating.join().unwrap();
+        println!("{done} migrations, {spoilt} that somebody spoilt");
+        ran.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        assert!(done >= 3, "{done} migrations");
+    });
 }
 
 /// An operation on the tree. Names are paths below its root.

@@ -221,7 +221,7 @@ impl Layout {
         if composite.mirror_count == 1 {
             composite.flags &= !Composite::STATE;
         }
-        let alone = Composite { flags: 0, mirror_count: 1, ..composite.clone() };
+        let alone = Composite { layout_gen: 1, flags: 0, mirror_count: 1, ..composite.clone() };
         let own = |c: &Component| Component { flags: c.flags & !flags::STALE, fid: file, ..c.clone() };
         let split = gone.components().iter().map(own).collect();
         Ok((Layout::assemble(Some(composite), rest), Layout::assemble(Some(alone), split)))
