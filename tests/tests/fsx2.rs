@@ -355,8 +355,14 @@ fn one_file_through_two_mounts() {
 }
 
 /// What the file is migrated to in turn.
-const LAYOUTS: [&str; 6] =
-    ["-c 1", "-E 128K -c 1 -E -1 -c 4 -S 64K", "-C 8 -S 64K", "-E 64K -L mdt -E -1 -c 2 -S 64K", "-c 3 -S 128K", "-c 4 -S 64K"];
+const LAYOUTS: [&str; 6] = [
+    "-c 1",
+    "-E 128K -c 1 -E -1 -c 4 -S 64K",
+    "-C 8 -S 64K",
+    "-E 64K -L mdt -E -1 -c 2 -S 64K",
+    "-c 3 -S 128K",
+    "-c 4 -S 64K",
+];
 /// Between two migrations: enough that the program gets on.
 const PAUSE: Duration = Duration::from_millis(100);
 
