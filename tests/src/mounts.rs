@@ -224,3 +224,20 @@ pub fn as_nobody(script: &str) -> Command {
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "bash", "-c", script]);
     command
 }
+
+/// Two mounts of a new file system ([`TwoMounts::up`] with this limit), and with the name of a directory that directory on both. Where nothing can
+/// be mounted the test ends with a word about it.
+#[macro_export]
+macro_rules! two_mounts {
+    ($limit:expr) => {
+        match $crate::can_mount().then(|| $crate::mounts::TwoMounts::up($limit)) {
+            Some(two) => two,
+            None => return println!("skipped: /dev/fuse cannot be opened here"),
+        }
+    };
+    ($limit:expr, $dir:expr) => {{
+        let two = $crate::two_mounts!($limit);
+        let at = two.dir($dir);
+        (two, at)
+    }};
+}

@@ -1,8 +1,9 @@
-//! Calls that the standard library does not make: fcntl(2) locks and shared mappings.
+//! Calls that the standard library does not make: fcntl(2) locks, shared mappings, a file's layout.
 
-use std::{ffi::c_int, os::fd::AsRawFd};
+use std::{ffi::c_int, os::fd::AsRawFd, path::Path};
 
 use rustix::{io::Errno, mm};
+use sheen_layout::Layout;
 
 /// A page of memory here; mappings begin at one.
 const PAGE: usize = 4096;
@@ -151,3 +152,13 @@ impl Drop for Map {
 
 // SAFETY: an address; whoever reads and writes through it does so byte by byte.
 unsafe impl Send for Map {}
+
+/// A file's layout, as its attribute has it.
+///
+/// # Panics
+/// If it has none, or one that is none.
+pub fn layout(path: &Path) -> Layout {
+    let mut value = vec![0; 65536];
+    let n = rustix::fs::getxattr(path, "lustre.lov", &mut value).expect("it has a layout");
+    Layout::decode(&value[..n]).expect("it is a layout")
+}

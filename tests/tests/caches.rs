@@ -11,26 +11,17 @@ use std::{
 };
 
 use sheen_tests::{
-    can_mount, is_mounted,
+    is_mounted,
     mounts::{EVICTION_MAX, Two, TwoMounts, between},
     noise,
     posix::Map,
-    run_within,
+    run_within, two_mounts,
 };
 
 const LIMIT: Duration = Duration::from_secs(180);
 const FILES: usize = 50;
 /// A name in a directory and what is below it, of several stripes.
 const LEN: usize = 300_000;
-
-macro_rules! two {
-    () => {
-        match can_mount().then(|| TwoMounts::up(LIMIT)) {
-            Some(two) => two,
-            None => return println!("skipped: /dev/fuse cannot be opened here"),
-        }
-    };
-}
 
 fn name(i: usize) -> String {
     format!("tree/sub{}/f{i}", i % 5)
@@ -68,7 +59,7 @@ fn stat_all(at: &Two) {
 
 #[test]
 fn a_second_stat_asks_no_server() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("e").swapped()] {
         plant(&at);
         assert!(!cost(&two, || stat_all(&at)).is_empty(), "the first look asks: the counters count");
@@ -101,7 +92,7 @@ fn a_second_stat_asks_no_server() {
 /// Where the kernel can be told to forget names (FUSE 7.44, Linux 6.16), it keeps them, and attributes.
 #[test]
 fn a_second_stat_does_not_even_reach_the_mount() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let version: Vec<u32> = release.split(['.', '-']).filter_map(|w| w.parse().ok()).take(2).collect();
     if version < vec![6, 16] {
@@ -119,7 +110,7 @@ fn a_second_stat_does_not_even_reach_the_mount() {
 
 #[test]
 fn a_second_look_at_a_missing_name_asks_no_server() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     plant(&at);
     let look = || (0..20).for_each(|i| assert!(!at.b(&format!("tree/missing{i}")).exists()));
@@ -131,7 +122,7 @@ fn a_second_look_at_a_missing_name_asks_no_server() {
 
 #[test]
 fn a_second_readlink_asks_no_server() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     plant(&at);
     let look = || (0..FILES).for_each(|i| drop(fs::read_link(at.b(&format!("{}.link", name(i)))).unwrap()));
@@ -166,7 +157,7 @@ fn quiet(two: &TwoMounts) {
 
 #[test]
 fn a_second_open_asks_no_server() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("e").swapped()] {
         plant(&at);
         read_all(&at);
@@ -194,7 +185,7 @@ fn a_second_open_asks_no_server() {
 
 #[test]
 fn a_first_open_is_one_request_to_the_mdt() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("e").swapped()] {
         plant(&at);
         for i in 0..5 {
@@ -225,7 +216,7 @@ fn a_first_open_is_one_request_to_the_mdt() {
 
 #[test]
 fn a_new_file_in_a_new_directory_is_two_requests() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("e").swapped()] {
         fs::create_dir(at.a("new")).unwrap();
         quiet(&two);
@@ -249,7 +240,7 @@ fn a_new_file_in_a_new_directory_is_two_requests() {
 /// What the kernel is told of a file that it just made holds for its own check alone.
 #[test]
 fn a_new_file_that_another_mount_writes_to_shows_it_at_once() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("e").swapped()] {
         for i in 0..50 {
             let name = format!("f{i}");
@@ -263,7 +254,7 @@ fn a_new_file_that_another_mount_writes_to_shows_it_at_once() {
 
 #[test]
 fn a_second_read_asks_no_ost() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("e").swapped()] {
         plant(&at);
         read_all(&at);
@@ -283,7 +274,7 @@ fn a_second_read_asks_no_ost() {
 /// What others do to other things leaves a file's pages where they are.
 #[test]
 fn work_elsewhere_leaves_pages_cached() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("e").swapped()] {
         plant(&at);
         read_all(&at);
@@ -303,7 +294,7 @@ fn work_elsewhere_leaves_pages_cached() {
 /// A mount dies with everything cached and files open.
 #[test]
 fn a_killed_mount_holds_nobody_up_for_long() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     plant(&at);
     stat_all(&at);
@@ -332,7 +323,7 @@ fn change_all(at: &Two) {
 /// A mount that stands still for longer than the servers wait is given up; when it goes on it finds out, and shows what is there.
 #[test]
 fn a_frozen_mount_is_given_up_and_comes_back_clean() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     plant(&at);
     stat_all(&at);
@@ -360,7 +351,7 @@ fn a_frozen_mount_is_given_up_and_comes_back_clean() {
 /// An unmount in order gives all locks back first.
 #[test]
 fn an_unmount_holds_nobody_up() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     plant(&at);
     stat_all(&at);
@@ -377,7 +368,7 @@ fn an_unmount_holds_nobody_up() {
 /// Locks are not kept for what is gone: the tables of both sides shrink again.
 #[test]
 fn locks_of_removed_files_are_given_back() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     let locks = || -> u64 {
         let text = two.param("ldlm.namespaces.*{}*.lock_count");

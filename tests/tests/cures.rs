@@ -15,7 +15,7 @@ use rustix::{
     io::Errno,
     ioctl::{Setter, Updater, ioctl},
 };
-use sheen_tests::{can_mount, mounts::TwoMounts, run, sheen};
+use sheen_tests::{mounts::TwoMounts, run, sheen, two_mounts};
 use sheen_wire::ioctl::{self as number, Ladvise};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -27,15 +27,6 @@ const A_WHILE: Duration = Duration::from_millis(300);
 const RECORD: usize = 47_008;
 /// Records that each of two writers writes, by turns in the file.
 const RECORDS: u64 = 40;
-
-macro_rules! two {
-    () => {
-        match can_mount().then(|| TwoMounts::up(LIMIT)) {
-            Some(two) => two,
-            None => return println!("skipped: /dev/fuse cannot be opened here"),
-        }
-    };
-}
 
 const NONBLOCK: i32 = 0o4000;
 
@@ -119,7 +110,7 @@ fn soon<T>(told: mpsc::Receiver<T>) -> T {
 
 #[test]
 fn members_of_a_group_write_as_they_like() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     for name in ["striped", "one"] {
         if name == "one" {
@@ -152,7 +143,7 @@ fn members_of_a_group_write_as_they_like() {
 
 #[test]
 fn others_wait_until_the_last_member_leaves() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     for (at, n) in [two.dir("d"), two.dir("d").swapped()].into_iter().zip(0..) {
         let name = format!("f{n}");
         let (a, a2) = (open(&at.a(&name), 0), open(&at.a(&name), 0));
@@ -187,7 +178,7 @@ fn others_wait_until_the_last_member_leaves() {
 
 #[test]
 fn readers_see_all_that_a_group_wrote() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     fs::write(at.a("f"), vec![1; 200_000]).unwrap();
     // The kernels keep it.
@@ -213,7 +204,7 @@ fn readers_see_all_that_a_group_wrote() {
 
 #[test]
 fn group_locks_that_cannot_be_had() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     for (at, n) in [two.dir("d"), two.dir("d").swapped()].into_iter().zip(0..) {
         let name = format!("f{n}");
         let a = open(&at.a(&name), 0);
@@ -242,7 +233,7 @@ fn group_locks_that_cannot_be_had() {
 
 #[test]
 fn a_wait_for_a_group_ends_with_its_program() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     let a = open(&at.a("f"), 0);
     group_lock(&a, 3).unwrap();
@@ -266,7 +257,7 @@ fn a_wait_for_a_group_ends_with_its_program() {
 
 #[test]
 fn lfs_runs_commands_in_a_group() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     let (path, seen) = (at.a("f").display().to_string(), at.b("f").display().to_string());
     fs::write(&path, "old\n").unwrap();
@@ -291,7 +282,7 @@ fn lfs_runs_commands_in_a_group() {
 
 #[test]
 fn locks_ahead_keep_writers_apart() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     let mut asked = Vec::new();
     for ahead in [false, true] {
@@ -322,7 +313,7 @@ fn locks_ahead_keep_writers_apart() {
 
 #[test]
 fn locks_ahead_tell_what_was_there() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     one_stripe(&two, &at.a("f"));
     let (a, b) = (open(&at.a("f"), 0), open(&at.b("f"), 0));

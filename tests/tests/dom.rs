@@ -11,11 +11,12 @@ use std::{
 };
 
 use rustix::io::Errno;
-use sheen_layout::Layout;
 use sheen_tests::{
     Fs, can_mount,
     mounts::{Two, TwoMounts, between},
-    noise, run, sheen,
+    noise,
+    posix::layout,
+    run, sheen,
 };
 
 const LIMIT: Duration = Duration::from_secs(90);
@@ -34,12 +35,6 @@ fn two() -> Option<(TwoMounts, Two)> {
     let at = two.dir("dir");
     two.fs.lfs(&format!("setstripe {SMALL_ON_MDT} dir")).ok();
     Some((two, at))
-}
-
-fn layout(path: &Path) -> Layout {
-    let mut value = vec![0; 65536];
-    let n = rustix::fs::getxattr(path, "lustre.lov", &mut value).unwrap();
-    Layout::decode(&value[..n]).unwrap()
 }
 
 /// Which components have objects, or are on the MDT.

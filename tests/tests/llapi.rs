@@ -12,8 +12,7 @@ use std::{
     time::Duration,
 };
 
-use sheen_layout::Layout;
-use sheen_tests::{Fs, Ran, can_mount, is_root, run, run_command, sheen};
+use sheen_tests::{Fs, Ran, can_mount, is_root, posix::layout, run, run_command, sheen};
 
 /// Who waits has stopped waiting within this time, also on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
@@ -91,12 +90,6 @@ impl Program {
         command.args(args).uid(NOBODY).gid(NOBODY);
         run_command(command)
     }
-}
-
-fn layout(path: &Path) -> Layout {
-    let mut value = vec![0; 65536];
-    let n = rustix::fs::getxattr(path, "lustre.lov", &mut value).unwrap();
-    Layout::decode(&value[..n]).unwrap()
 }
 
 #[test]

@@ -15,10 +15,9 @@ use rustix::{
     io::Errno,
 };
 use sheen_tests::{
-    can_mount,
-    mounts::{EVICTION_MAX, TwoMounts},
+    mounts::EVICTION_MAX,
     posix::{Conflict, Kind, Owner, conflict, lock},
-    run_within,
+    run_within, two_mounts,
 };
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -26,15 +25,6 @@ const LIMIT: Duration = Duration::from_secs(120);
 const SOON: Duration = Duration::from_secs(10);
 /// Who waits still waits after this time.
 const A_WHILE: Duration = Duration::from_millis(300);
-
-macro_rules! two {
-    () => {
-        match can_mount().then(|| TwoMounts::up(LIMIT)) {
-            Some(two) => two,
-            None => return println!("skipped: /dev/fuse cannot be opened here"),
-        }
-    };
-}
 
 fn open(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
@@ -52,7 +42,7 @@ fn try_lock(file: &File, kind: Kind, start: i64, len: i64) -> Result<(), Errno> 
 
 #[test]
 fn flock_excludes_across_mounts() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("d").swapped()] {
         let (a, b, b2) = (open(&at.a("f")), open(&at.b("f")), open(&at.b("f")));
         flock(&a, EXCLUSIVE).unwrap();
@@ -97,7 +87,7 @@ fn soon(what: &str, mut done: impl FnMut() -> bool) {
 
 #[test]
 fn fcntl_locks_are_ranges_across_mounts() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("d").swapped()] {
         let (a, b) = (open(&at.a("f")), open(&at.b("f")));
         try_lock(&a, Kind::Write, 100, 100).unwrap();
@@ -138,7 +128,7 @@ fn waits_until<T: Send + 'static>(wait: impl FnOnce() -> T + Send + 'static, rel
 
 #[test]
 fn a_waiter_gets_the_lock_when_it_is_released() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("d").swapped()] {
         let (a, b) = (open(&at.a("f")), open(&at.b("f")));
         for how in [FlockOperation::LockExclusive, FlockOperation::LockShared] {
@@ -226,7 +216,7 @@ const HOLD_FCNTL: &str = "fcntl.lockf(f, fcntl.LOCK_EX, 10, 5); say('held'); hea
 
 #[test]
 fn locks_end_with_their_process() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("d").swapped()] {
         let b = open(&at.b("f"));
         for hold in [HOLD_FLOCK, HOLD_FCNTL] {
@@ -246,7 +236,7 @@ fn locks_end_with_their_process() {
 
 #[test]
 fn locks_end_with_their_mount() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     let a = open(&at.a("f"));
     let holders = [HOLD_FLOCK, HOLD_FCNTL].map(|hold| Program::start(&at.b("f"), hold));
@@ -261,7 +251,7 @@ fn locks_end_with_their_mount() {
 
 #[test]
 fn a_signal_interrupts_a_wait() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("d").swapped()] {
         let (a, a2) = (open(&at.a("f")), open(&at.a("f")));
         for wait in ["fcntl.flock(f, fcntl.LOCK_EX)", "fcntl.lockf(f, fcntl.LOCK_EX, 10, 5)"] {
@@ -289,7 +279,7 @@ hear()"
 
 #[test]
 fn who_waits_can_be_killed() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     let (a, a2) = (open(&at.a("f")), open(&at.a("f")));
     flock(&a, EXCLUSIVE).unwrap();
@@ -311,7 +301,7 @@ fn who_waits_can_be_killed() {
 
 #[test]
 fn a_deadlock_is_refused() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     fs::write(at.a("f"), "x").unwrap();
     let take = |mine: u32, other: u32| {
@@ -336,7 +326,7 @@ hear()"
 
 #[test]
 fn the_holder_is_named() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("d").swapped()] {
         let b = open(&at.b("f"));
         assert_eq!(conflict(&b, Kind::Write, 0, 0), Ok(None));
@@ -356,7 +346,7 @@ fn the_holder_is_named() {
 
 #[test]
 fn open_file_description_locks_hold_across_mounts() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("d").swapped()] {
         let ofd = |file: &File, kind, start, len| lock(file, Owner::Description, false, kind, start, len);
         let (a, a2, b) = (open(&at.a("f")), open(&at.a("f")), open(&at.b("f")));
@@ -376,7 +366,7 @@ fn open_file_description_locks_hold_across_mounts() {
 
 #[test]
 fn a_counter_under_a_lock_loses_nothing() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     const ROUNDS: u32 = 150;
     for (name, take, give) in [
@@ -407,7 +397,7 @@ say('done')"
 
 #[test]
 fn a_database_is_shared_by_two_mounts() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     let write = |dir: &Path| {
         let mut command = Command::new("bash");

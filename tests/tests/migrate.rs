@@ -10,14 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sheen_layout::Layout;
 use sheen_tests::{
     Ran, can_mount,
     cluster::{Cluster, bash},
-    mounts::{Two, TwoMounts},
     noise,
-    posix::Map,
-    run_within, sheen,
+    posix::{Map, layout},
+    run_within, sheen, two_mounts,
 };
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -33,35 +31,10 @@ const LAYOUTS: [&str; 7] = [
     "-c 2 -S 1M",
 ];
 
-fn two(name: &str) -> Option<(TwoMounts, Two)> {
-    if !can_mount() {
-        println!("skipped: /dev/fuse cannot be opened here");
-        return None;
-    }
-    let two = TwoMounts::up(LIMIT);
-    let at = two.dir(name);
-    Some((two, at))
-}
-
-macro_rules! two {
-    () => {
-        match two("d") {
-            Some(two) => two,
-            None => return,
-        }
-    };
-}
-
 fn migrate(options: &str, path: &Path) -> Ran {
     let mut command = Command::new(sheen());
     command.args(["lfs", "migrate"]).args(options.split_whitespace()).arg(path);
     run_within(command, Duration::from_secs(60))
-}
-
-fn layout(path: &Path) -> Layout {
-    let mut value = vec![0; 65536];
-    let n = rustix::fs::getxattr(path, "lustre.lov", &mut value).unwrap();
-    Layout::decode(&value[..n]).unwrap()
 }
 
 fn objects(path: &Path) -> Vec<(u32, u32, u32)> {
@@ -74,7 +47,7 @@ fn rw(path: &Path) -> File {
 
 #[test]
 fn a_file_keeps_all_but_its_objects() {
-    let (_two, at) = two!();
+    let (_two, at) = two_mounts!(LIMIT, "d");
     let (data, path) = (noise(1, 5 * M + 4321), at.a("f"));
     fs::write(&path, &data).unwrap();
     fs::hard_link(&path, at.a("other")).unwrap();
@@ -113,7 +86,7 @@ fn a_file_keeps_all_but_its_objects() {
 
 #[test]
 fn space_of_the_former_objects_is_given_back() {
-    let (two, at) = two!();
+    let (two, at) = two_mounts!(LIMIT, "d");
     let path = at.a("f");
     fs::write(&path, noise(2, 8 * M)).unwrap();
     let files = || {
@@ -133,7 +106,7 @@ fn space_of_the_former_objects_is_given_back() {
 
 #[test]
 fn who_has_the_file_open_elsewhere_goes_on() {
-    let (_two, at) = two!();
+    let (_two, at) = two_mounts!(LIMIT, "d");
     let (mut data, path) = (noise(3, 3 * M), at.a("f"));
     fs::write(&path, &data).unwrap();
     let (reader, writer) = (File::open(at.b("f")).unwrap(), rw(&at.b("f")));
@@ -179,7 +152,7 @@ fn who_has_the_file_open_elsewhere_goes_on() {
 
 #[test]
 fn no_write_is_lost_while_a_file_is_migrated_back_and_forth() {
-    let (_two, at) = two!();
+    let (_two, at) = two_mounts!(LIMIT, "d");
     let (path, done, count) = (at.a("f"), AtomicBool::new(false), AtomicU32::new(0));
     fs::write(&path, vec![0u8; M / 2]).unwrap();
     fs::write(at.a("log"), "").unwrap();
@@ -247,7 +220,7 @@ fn no_write_is_lost_while_a_file_is_migrated_back_and_forth() {
 
 #[test]
 fn a_program_that_does_everything_sees_one_file() {
-    let (_two, at) = two!();
+    let (_two, at) = two_mounts!(LIMIT, "d");
     let path = at.b("f");
     fs::write(at.a("f"), "").unwrap();
     let done = AtomicBool::new(false);
@@ -315,7 +288,7 @@ fn one_program(path: &Path, done: &AtomicBool) -> u32 {
 
 #[test]
 fn writers_wait_for_a_blocking_migration_and_spoil_another_one() {
-    let (_two, at) = two!();
+    let (_two, at) = two_mounts!(LIMIT, "d");
     let path = at.a("f");
     fs::write(&path, noise(5, 4 * M)).unwrap();
     let file = rw(&at.b("f"));
@@ -354,7 +327,7 @@ fn writers_wait_for_a_blocking_migration_and_spoil_another_one() {
 
 #[test]
 fn holes_stay_and_lists_of_files_are_taken() {
-    let (two, at) = two!();
+    let (two, at) = two_mounts!(LIMIT, "d");
     let sparse = rw(&at.a("sparse file"));
     sparse.write_all_at(b"x", 40 * M as u64).unwrap();
     sparse.set_len(90 * M as u64).unwrap();
@@ -382,7 +355,7 @@ fn holes_stay_and_lists_of_files_are_taken() {
 
 #[test]
 fn an_ost_is_drained() {
-    let (two, at) = two!();
+    let (two, at) = two_mounts!(LIMIT, "d");
     for n in 0..6 {
         fs::write(at.a(&format!("f{n}")), noise(n, 300_000)).unwrap();
     }
@@ -408,7 +381,7 @@ fn an_ost_is_drained() {
 
 #[test]
 fn what_may_not_be_is_refused() {
-    let (_two, at) = two!();
+    let (_two, at) = two_mounts!(LIMIT, "d");
     fs::write(at.a("f"), "x").unwrap();
     let before = objects(&at.a("f"));
     for (options, name, code, what) in [

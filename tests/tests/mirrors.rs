@@ -16,13 +16,8 @@ use rustix::{
     fs::{XattrFlags, setxattr},
     ioctl::{Setter, ioctl},
 };
-use sheen_layout::{Composite, Layout};
-use sheen_tests::{
-    Fs, Ran, can_mount,
-    cluster::Cluster,
-    mounts::{Two, TwoMounts},
-    noise, sheen,
-};
+use sheen_layout::Composite;
+use sheen_tests::{Fs, Ran, can_mount, cluster::Cluster, noise, posix::layout, sheen, two_mounts};
 use sheen_wire::{
     ioctl::SET_MIRROR,
     mirror::{Change, XATTR},
@@ -33,22 +28,6 @@ const LIMIT: Duration = Duration::from_secs(120);
 const LEN: usize = (5 << 20) + 4321;
 /// Two mirrors that have nothing in common but the file.
 const MIRRORS: &str = "-N -c 2 -S 64K -o 0,1 -N -E 1M -c 1 -S 256K -o 2 -E -1 -c 2 -S 128K -o 3,2";
-
-fn two(name: &str) -> Option<(TwoMounts, Two)> {
-    if !can_mount() {
-        println!("skipped: /dev/fuse cannot be opened here");
-        return None;
-    }
-    let two = TwoMounts::up(LIMIT);
-    let at = two.dir(name);
-    Some((two, at))
-}
-
-fn layout(path: &Path) -> Layout {
-    let mut value = vec![0; 65536];
-    let n = rustix::fs::getxattr(path, "lustre.lov", &mut value).unwrap();
-    Layout::decode(&value[..n]).unwrap()
-}
 
 fn fresh(path: &Path) -> Vec<u16> {
     layout(path).fresh_mirrors().iter().map(|m| m.mirror_id()).collect()
@@ -70,7 +49,8 @@ fn mirror(fs: &Fs, id: u16, name: &str) -> Vec<u8> {
 
 #[test]
 fn a_write_makes_the_other_stale_and_a_resync_brings_it_back() {
-    let Some((two, _)) = two("d") else { return };
+    let two = two_mounts!(LIMIT);
+    two.dir("d");
     let fs = &two.fs;
     create(fs, "f");
     let path = fs.path("f");
@@ -111,7 +91,7 @@ fn a_write_makes_the_other_stale_and_a_resync_brings_it_back() {
 
 #[test]
 fn nobody_reads_what_a_write_of_another_mount_made_old() {
-    let Some((two, at)) = two("d") else { return };
+    let (two, at) = two_mounts!(LIMIT, "d");
     create(&two.fs, "d/f");
     let mut version = 0_u64;
     for round in 0..6 {
@@ -145,7 +125,7 @@ fn nobody_reads_what_a_write_of_another_mount_made_old() {
 
 #[test]
 fn a_resync_loses_nothing_that_is_written_meanwhile() {
-    let Some((two, at)) = two("d") else { return };
+    let (two, at) = two_mounts!(LIMIT, "d");
     create(&two.fs, "d/f");
     fs::write(at.a("f"), vec![0; 2 << 20]).unwrap();
     let done = AtomicBool::new(false);
@@ -189,7 +169,7 @@ fn a_resync_loses_nothing_that_is_written_meanwhile() {
 
 #[test]
 fn a_file_is_extended_under_its_readers_and_split_again() {
-    let Some((two, at)) = two("d") else { return };
+    let (two, at) = two_mounts!(LIMIT, "d");
     let fs = &two.fs;
     let data = noise(2, LEN);
     fs::write(at.a("f"), &data).unwrap();
@@ -226,7 +206,8 @@ fn a_file_is_extended_under_its_readers_and_split_again() {
 
 #[test]
 fn tools_see_one_mirror_and_tell_differences() {
-    let Some((two, _)) = two("d") else { return };
+    let two = two_mounts!(LIMIT);
+    two.dir("d");
     let fs = &two.fs;
     create(fs, "f");
     let data = noise(3, LEN);
@@ -261,7 +242,7 @@ fn change(path: &Path, change: &Change) -> rustix::io::Result<()> {
 
 #[test]
 fn nobody_reads_a_mirror_that_is_being_copied_to() {
-    let Some((two, at)) = two("d") else { return };
+    let (two, at) = two_mounts!(LIMIT, "d");
     create(&two.fs, "d/f");
     let data = noise(7, LEN);
     fs::write(at.a("f"), &data).unwrap();
@@ -310,7 +291,7 @@ fn nobody_reads_a_mirror_that_is_being_copied_to() {
 
 #[test]
 fn of_two_tools_the_last_one_writes_and_none_writes_what_is_fresh() {
-    let Some((two, at)) = two("d") else { return };
+    let (two, at) = two_mounts!(LIMIT, "d");
     create(&two.fs, "d/f");
     let data = noise(9, LEN);
     fs::write(at.a("f"), &data).unwrap();
@@ -392,7 +373,7 @@ fn of_two_tools_the_last_one_writes_and_none_writes_what_is_fresh() {
 
 #[test]
 fn a_stale_mirror_is_what_counts_if_it_is_copied() {
-    let Some((two, at)) = two("d") else { return };
+    let (two, at) = two_mounts!(LIMIT, "d");
     create(&two.fs, "d/f");
     let good = noise(10, LEN);
     fs::write(at.a("f"), &good).unwrap();
@@ -407,7 +388,7 @@ fn a_stale_mirror_is_what_counts_if_it_is_copied() {
 
 #[test]
 fn what_was_a_mirror_is_nobody_elses_either() {
-    let Some((two, at)) = two("d") else { return };
+    let (two, at) = two_mounts!(LIMIT, "d");
     let fs = &two.fs;
     let mode = |name: &str| fs::metadata(at.b(name)).unwrap().mode() & 0o777;
     for bits in [0o600, 0o640, 0o666] {
@@ -443,7 +424,7 @@ fn what_was_a_mirror_is_nobody_elses_either() {
 
 #[test]
 fn appends_and_mappings_and_holes_go_to_one_mirror() {
-    let Some((two, at)) = two("d") else { return };
+    let (two, at) = two_mounts!(LIMIT, "d");
     create(&two.fs, "d/f");
     for i in 0..20_u8 {
         let path = if i % 2 == 0 { at.a("f") } else { at.b("f") };
@@ -477,7 +458,7 @@ fn appends_and_mappings_and_holes_go_to_one_mirror() {
 
 #[test]
 fn a_mirror_out_of_use_is_not_read() {
-    let Some((two, at)) = two("d") else { return };
+    let (two, at) = two_mounts!(LIMIT, "d");
     create(&two.fs, "d/f");
     let data = noise(5, LEN);
     fs::write(at.a("f"), &data).unwrap();

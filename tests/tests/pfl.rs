@@ -15,12 +15,11 @@ use std::{
 };
 
 use rustix::{fs::FallocateFlags, io::Errno};
-use sheen_layout::Layout;
 use sheen_tests::{
     Fs, can_mount,
     mounts::{Two, TwoMounts},
     noise,
-    posix::Map,
+    posix::{Map, layout},
 };
 
 const LIMIT: Duration = Duration::from_secs(90);
@@ -85,12 +84,6 @@ on_two_mounts! {
     a_reader_sees_components_come
     space_is_reserved_where_it_is_asked_for
     an_emptied_file_begins_anew
-}
-
-fn layout(path: &Path) -> Layout {
-    let mut value = vec![0; 65536];
-    let n = rustix::fs::getxattr(path, "lustre.lov", &mut value).unwrap();
-    Layout::decode(&value[..n]).unwrap()
 }
 
 /// Which components have objects.

@@ -16,24 +16,15 @@ use std::{
 
 use rustix::{fs::RenameFlags, io::Errno};
 use sheen_tests::{
-    can_mount,
-    mounts::{Two, TwoMounts, Watch},
+    mounts::{Two, Watch},
     noise,
     posix::Map,
+    two_mounts,
 };
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// How long a race goes on.
 const A_WHILE: Duration = Duration::from_secs(3);
-
-macro_rules! two {
-    () => {
-        match can_mount().then(|| TwoMounts::up(LIMIT)) {
-            Some(two) => two,
-            None => return println!("skipped: /dev/fuse cannot be opened here"),
-        }
-    };
-}
 
 /// Runs all at once, each on a thread of its own, and gives what they return.
 #[track_caller]
@@ -60,7 +51,7 @@ fn exists<T>(result: Result<T, std::io::Error>) -> bool {
 
 #[test]
 fn of_many_that_create_a_name_one_wins() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     type Create = fn(&Path, usize) -> std::io::Result<()>;
     let ways: [(&str, Create); 5] = [
@@ -111,7 +102,7 @@ fn appends_to_striped_files_are_neither_lost_nor_torn() {
 
 /// Four append to one file while two look at it now and then, half of each on either mount.
 fn append_from_all_sides(stripes: u32) {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     two.fs.lfs(&format!("setstripe -c {stripes} -S 64K {}", at.a.display())).ok();
     // The last spans stripes and is the size of the paper's IOR records.
@@ -165,7 +156,7 @@ fn append_from_all_sides(stripes: u32) {
 
 #[test]
 fn a_rename_is_atomic_for_a_reader() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     let text = |n: u64| format!("{n:>20}").repeat(5000);
     fs::write(at.a("f"), text(0)).unwrap();
@@ -280,7 +271,7 @@ fn number(file: &File, offset: u64) -> u64 {
 /// Whoever looks after a change has returned sees it or a later one, while changes go on all the time; on three mounts.
 #[test]
 fn nobody_sees_the_past() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let third = two.fs.second_mount();
     let _watch = Watch::over(&[&third.mnt], LIMIT);
     for thing in WATCHED {
@@ -336,7 +327,7 @@ fn nobody_sees_the_past() {
 /// The same through a mapping that is there all the time.
 #[test]
 fn a_mapping_never_shows_the_past() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     fs::write(at.a("f"), noise(1, 200_000)).unwrap();
     open(&at.a, "f").write_all_at(&[0; 8], 131_072).unwrap();
@@ -397,7 +388,7 @@ fn gone(result: std::io::Result<()>) -> bool {
 
 #[test]
 fn two_mounts_unlink_in_one_directory() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     for round in 0..3 {
         let names: Vec<_> = (0..150).map(|i| format!("f{round}.{i}")).collect();
@@ -419,7 +410,7 @@ fn two_mounts_unlink_in_one_directory() {
 
 #[test]
 fn two_mounts_rename_in_one_directory_and_across() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     let dirs = ["x", "y"];
     for dir in dirs {
@@ -461,7 +452,7 @@ fn two_mounts_rename_in_one_directory_and_across() {
 
 #[test]
 fn directories_move_past_each_other() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     for dir in ["a", "b", "c"] {
         fs::create_dir_all(at.a(&format!("{dir}/sub"))).unwrap();
@@ -502,7 +493,7 @@ fn directories_move_past_each_other() {
 
 #[test]
 fn a_storm_of_creates_from_both_mounts() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     const FILES: usize = 250;
     let racer = |me: usize| {
@@ -529,7 +520,7 @@ fn a_storm_of_creates_from_both_mounts() {
 /// Whoever writes to parts of a page that nobody else writes loses nothing to the others, whatever the page cache of either holds.
 #[test]
 fn neighbours_in_one_page_do_not_disturb_each_other() {
-    let two = two!();
+    let two = two_mounts!(LIMIT);
     let at = two.dir("d");
     const PIECE: usize = 100;
     const PIECES: usize = 700;

@@ -12,38 +12,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sheen_layout::Layout;
 use sheen_tests::{
     Ran, can_mount,
     cluster::{Cluster, bash},
     is_root,
-    mounts::{Two, TwoMounts, as_nobody},
+    mounts::as_nobody,
     noise,
-    posix::Map,
-    run_within, sheen,
+    posix::{Map, layout},
+    run_within, sheen, two_mounts,
 };
 
 const LIMIT: Duration = Duration::from_secs(120);
 const M: usize = 1 << 20;
-
-fn two(name: &str) -> Option<(TwoMounts, Two)> {
-    if !can_mount() {
-        println!("skipped: /dev/fuse cannot be opened here");
-        return None;
-    }
-    let two = TwoMounts::up(LIMIT);
-    let at = two.dir(name);
-    Some((two, at))
-}
-
-macro_rules! two {
-    () => {
-        match two("d") {
-            Some(two) => two,
-            None => return,
-        }
-    };
-}
 
 fn swap(one: &Path, other: &Path) -> Ran {
     let mut command = Command::new(sheen());
@@ -55,12 +35,6 @@ fn setstripe(options: &str, path: &Path) {
     let mut command = Command::new(sheen());
     command.args(["lfs", "setstripe"]).args(options.split_whitespace()).arg(path);
     run_within(command, Duration::from_secs(20)).ok();
-}
-
-fn layout(path: &Path) -> Layout {
-    let mut value = vec![0; 65536];
-    let n = rustix::fs::getxattr(path, "lustre.lov", &mut value).unwrap();
-    Layout::decode(&value[..n]).unwrap()
 }
 
 fn osts(path: &Path) -> Vec<u32> {
@@ -101,7 +75,7 @@ fn expect_objects(place: &Path, wanted: usize) {
 
 #[test]
 fn two_files_exchange_their_bytes_and_keep_all_else() {
-    let (two, at) = two!();
+    let (two, at) = two_mounts!(LIMIT, "d");
     let (one, other) = (at.a("one"), at.a("other"));
     setstripe("-c 1 -i 3", &one);
     setstripe("-c 3 -S 128K -i 0", &other);
@@ -144,7 +118,7 @@ fn two_files_exchange_their_bytes_and_keep_all_else() {
 
 #[test]
 fn components_without_objects_get_theirs_afterwards() {
-    let (two, at) = two!();
+    let (two, at) = two_mounts!(LIMIT, "d");
     let (one, other) = (at.a("one"), at.a("other"));
     setstripe("-E 1M -c 1 -E -1 -c 2", &one);
     setstripe("-E 256K -c 1 -S 64K -E 2M -c 2 -E -1 -c -1", &other);
@@ -177,7 +151,7 @@ fn components_without_objects_get_theirs_afterwards() {
 
 #[test]
 fn who_has_the_files_open_elsewhere_goes_on_with_the_other_bytes() {
-    let (_two, at) = two!();
+    let (_two, at) = two_mounts!(LIMIT, "d");
     let mut data = [noise(3, 2 * M), noise(4, 2 * M)];
     let paths = [at.a("one"), at.a("other")];
     setstripe("-c 2 -S 64K", &paths[0]);
@@ -236,7 +210,7 @@ fn who_has_the_files_open_elsewhere_goes_on_with_the_other_bytes() {
 #[test]
 fn no_write_is_lost_or_done_twice_while_files_are_exchanged() {
     const PAGE: usize = 4096;
-    let (two, at) = two!();
+    let (two, at) = two_mounts!(LIMIT, "d");
     let names = ["one", "other"];
     for (name, options) in names.into_iter().zip(["-c 2 -S 64K", "-c 4 -S 128K"]) {
         setstripe(options, &at.a(name));
@@ -341,7 +315,7 @@ fn swapping<T: Send>(one: &Path, other: &Path, time: Duration, work: impl FnOnce
 
 #[test]
 fn a_write_over_many_stripes_is_whole_in_one_of_the_two() {
-    let (_two, at) = two!();
+    let (_two, at) = two_mounts!(LIMIT, "d");
     let (one, other) = (at.a("one"), at.a("other"));
     setstripe("-c 4 -S 64K", &one);
     setstripe("-C 7 -S 64K", &other);
@@ -390,7 +364,7 @@ fn a_write_over_many_stripes_is_whole_in_one_of_the_two() {
 #[test]
 fn a_hole_or_a_cut_over_many_stripes_is_made_in_one_of_the_two() {
     const PIECE: usize = 250_000;
-    let (_two, at) = two!();
+    let (_two, at) = two_mounts!(LIMIT, "d");
     let (one, other) = (at.a("one"), at.a("other"));
     setstripe("-c 4 -S 64K", &one);
     setstripe("-C 7 -S 64K", &other);
@@ -457,7 +431,7 @@ fn a_hole_or_a_cut_over_many_stripes_is_made_in_one_of_the_two() {
 
 #[test]
 fn what_may_not_be_is_refused_and_nothing_changes() {
-    let (two, at) = two!();
+    let (two, at) = two_mounts!(LIMIT, "d");
     for (name, options) in [
         ("one", "-c 1"),
         ("other", "-c 2"),
