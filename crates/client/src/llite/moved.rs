@@ -28,7 +28,7 @@ use sheen_wire::{
     ost,
 };
 
-use crate::{Caller, Client, OpenFile, join::join_all, layouts::is_settled, mdc};
+use crate::{Caller, Client, OpenFile, join::join_all, mdc};
 
 /// How long a layout that stays as it is is kept without a lock. OSTs remember closed objects for 24 hours: that leaves as many for
 /// operations that have begun.
@@ -74,14 +74,7 @@ impl Client {
         let Some(layout) = told.layout else { return Ok(None) };
         self.settle_left(before, &layout).await;
         let lock = told.lock.and_then(|cookie| self.guard_again(fid, cookie));
-        if lock.is_some() || is_settled(&layout) {
-            self.files.learn(fid, &layout);
-        } else {
-            self.files.learn_past(fid, &layout);
-        }
-        if let Some(kernel) = self.cache.kernel() {
-            kernel.attr(fid);
-        }
+        self.told_place(fid, &layout, lock);
         Ok(Some(layout))
     }
 

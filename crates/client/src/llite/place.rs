@@ -251,16 +251,21 @@ impl Client {
         // This client's lock of before is spared by what it asks for itself.
         let again = |cookie| self.guard_again(fid, cookie);
         let lock = told.lock.and_then(again).or_else(|| before.and_then(again));
-        if lock.is_some() || is_settled(&layout) {
-            self.files.learn(fid, &layout);
+        self.told_place(fid, &layout, lock);
+        Ok(layout)
+    }
+
+    /// Takes in where a file's bytes are since: other objects, or more. `lock`: on LAYOUT, under which that is so.
+    pub(super) fn told_place(&self, fid: Fid, layout: &Arc<Layout>, lock: Option<LockRef>) {
+        if lock.is_some() || is_settled(layout) {
+            self.files.learn(fid, layout);
         } else {
-            self.files.learn_past(fid, &layout);
+            self.files.learn_past(fid, layout);
         }
         // What it has of the size was guarded by the locks on the objects that there were.
         if let Some(kernel) = self.cache.kernel() {
             kernel.attr(fid);
         }
-        Ok(layout)
     }
 
     /// Pages that were holes for want of objects, or are read beside the request for them, are under no lock any more. `page`: the
