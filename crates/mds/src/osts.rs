@@ -140,8 +140,10 @@ impl Osts {
 
     /// Renews what placement sees.
     pub fn rebuild(&self) {
-        let view = self.map.lock().range(..MDT_OST).map(|(_, (osp, _))| seen(osp)).collect();
-        *self.view.write() = Arc::new(view);
+        // Looked at under the lock: of two at once, the later one must not be overwritten by what the earlier one saw.
+        let mut view = self.view.write();
+        *view = Arc::new(self.map.lock().range(..MDT_OST).map(|(_, (osp, _))| seen(osp)).collect());
+        drop(view);
         self.changed.notify_waiters();
     }
 
