@@ -74,7 +74,7 @@ impl Layouts {
         Ok(layout)
     }
 
-    /// As [`Layouts::decode`], and nothing is kept.
+    /// As [`Layouts::decode`], and nothing is kept; but an older one is not kept any longer.
     ///
     /// # Errors
     /// EIO: the bytes are no layout. EOPNOTSUPP: a layout that this version cannot follow.
@@ -91,7 +91,14 @@ impl Layouts {
             tracing::warn!("the layout of {fid} cannot be used: {e}");
             Errno::EOPNOTSUPP
         })?;
-        Ok(kept.filter(|kept| is_as_new(kept, &layout)).unwrap_or_else(|| Arc::new(layout)))
+        match kept {
+            Some(kept) if is_as_new(&kept, &layout) => Ok(kept),
+            Some(_) => {
+                self.forget(fid);
+                Ok(Arc::new(layout))
+            }
+            None => Ok(Arc::new(layout)),
+        }
     }
 
     /// Forgets a file's layout: it may have been edited.
@@ -113,5 +120,28 @@ impl Layouts {
     /// How many are kept.
     pub fn len(&self) -> usize {
         self.kept.lock().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sheen_layout::Stripe;
+
+    use super::*;
+
+    fn layout(fid: Fid, generation: u32) -> Layout {
+        let stripes = vec![Stripe { object: Fid::new(7, 8 + generation), ost: 1 }];
+        Layout::new(fid, 1 << 16, None, stripes).unwrap().adopted(fid, generation).unwrap()
+    }
+
+    #[test]
+    fn what_is_kept_gives_way_to_what_is_heard_without_a_lock() {
+        let (layouts, fid) = (Layouts::new(8), Fid::new(1, 2));
+        let bytes = |generation| Bytes::from(layout(fid, generation).encode());
+        layouts.decode(fid, &bytes(5)).unwrap();
+        assert_eq!(layouts.read(fid, &bytes(4)).unwrap().generation(), 5, "a late answer says nothing");
+        assert_eq!(layouts.get(fid).unwrap().generation(), 5);
+        assert_eq!(layouts.read(fid, &bytes(6)).unwrap().generation(), 6);
+        assert!(layouts.get(fid).is_none(), "the file has left its objects");
     }
 }

@@ -225,10 +225,7 @@ impl Client {
             }
             // Nobody would say that it is another one, or the MDT was restarted since and may not know of it any more: it is good for this
             // answer alone.
-            FileKind::Regular => {
-                let layout = entry.layout.as_ref().and_then(|bytes| Layout::decode(bytes).ok());
-                layout.filter(|layout| layout.check_usable().is_ok()).map(Arc::new)
-            }
+            FileKind::Regular => entry.layout.as_ref().and_then(|bytes| self.layouts.read(fid, bytes).ok()),
             _ => None,
         };
         if let (Some(lock), Some(token)) = (&lock, &asked.token)

@@ -25,7 +25,7 @@ use sheen_wire::{
 use crate::{
     Client, OpenFile,
     cache::data::{PATIENCE, Reading, Reads},
-    layouts::is_settled,
+    layouts::{is_as_new, is_settled},
     locks::LockRef,
     mdc,
 };
@@ -303,8 +303,9 @@ impl Client {
 
     /// The newest layout of a file that this client knows, good or not: where it may have written.
     pub(crate) fn last_layout(&self, fid: Fid) -> Option<Arc<Layout>> {
-        let settled = self.layouts.get(fid).or_else(|| self.files.last_layout(fid));
-        settled.or_else(|| self.cache.meta.lock().get(fid)?.layout)
+        let told = || self.cache.meta.lock().get(fid)?.layout;
+        let known = [self.layouts.get(fid), self.files.last_layout(fid), told()];
+        known.into_iter().flatten().reduce(|last, other| if is_as_new(&last, &other) { last } else { other })
     }
 
     /// Does something by a layout with its lock in use: if the lock is not wanted for longer than [`HOLD_MAX`]. Also the lock, if
