@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File, OpenOptions},
-    os::unix::fs::{FileExt, MetadataExt},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -258,12 +258,12 @@ fn cost(two: &TwoMounts, f: impl FnOnce()) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn a_small_file_costs_no_more_requests_than_on_an_ost() {
+fn a_small_file_is_read_with_its_name() {
     let Some((two, at)) = two() else { return };
     two.dir("plain");
     two.fs.lfs("setstripe -c 1 plain").ok();
     let mut large = Vec::new();
-    for (dir, name) in [("dir", "on the MDT"), ("plain", "on an OST")] {
+    for (dir, name, read_on) in [("dir", "on the MDT", 0), ("plain", "on an OST", 2)] {
         let (a, b) = (two.fs.path(dir), two.second.path(dir));
         // So that all connections and grants are there.
         for i in 0..4 {
@@ -278,9 +278,10 @@ fn a_small_file_costs_no_more_requests_than_on_an_ost() {
         let objects = |costs: &BTreeMap<String, u64>| {
             costs.iter().filter(|(op, _)| !op.starts_with("mdc")).map(|(_, n)| n).sum::<u64>()
         };
-        assert_eq!((objects(&written), objects(&read)), (1, 2), "{name}: a write without a lock; a lock and the bytes");
-        // The MDT is asked for the name, and for attributes and layout.
-        assert!(read.values().sum::<u64>() <= 4, "{name}: {read:?}");
+        // Written without a lock. Read from an OST it takes a lock and the bytes.
+        assert_eq!((objects(&written), objects(&read)), (1, read_on), "{name}");
+        // The MDT is asked for the name, and perhaps for attributes.
+        assert!(read.values().sum::<u64>() <= 2 + read_on, "{name}: {read:?}");
         assert!(written.values().sum::<u64>() <= 3, "{name}: {written:?}");
         // What goes on on an OST asks for objects there, and asks both.
         let data = noise(7, 1 << 20);
@@ -292,4 +293,116 @@ fn a_small_file_costs_no_more_requests_than_on_an_ost() {
     }
     assert!(large[0][0] <= large[1][0] + 4 && large[0][1] <= large[1][1] + 4, "{large:?}");
     drop(at);
+}
+
+/// Changes a file of 3,000 bytes or more; what it holds then.
+type Changing = fn(&TwoMounts, &Two, &str, Vec<u8>) -> Vec<u8>;
+
+fn put(path: &Path, offset: u64, bytes: &[u8]) {
+    OpenOptions::new().write(true).open(path).unwrap().write_all_at(bytes, offset).unwrap();
+}
+
+fn cut(path: &Path, len: u64) {
+    OpenOptions::new().write(true).open(path).unwrap().set_len(len).unwrap();
+}
+
+/// What is done to a file after its name has been looked up on the second mount, and before it is read there.
+const CHANGES: [(&str, Changing); 10] = [
+    ("nothing", |_, _, _, data| data),
+    ("written elsewhere", |_, at, name, mut data| {
+        data[100..200].fill(1);
+        put(&at.a(name), 100, &[1; 100]);
+        data
+    }),
+    ("cut elsewhere", |_, at, name, data| {
+        cut(&at.a(name), 1234);
+        data[..1234].to_vec()
+    }),
+    ("longer than what comes with a name", |_, at, name, mut data| {
+        let len = data.len();
+        data.resize(len + 17_000, 2);
+        put(&at.a(name), len as u64, &[2; 17_000]);
+        data
+    }),
+    ("written here", |_, at, name, mut data| {
+        data[..50].fill(3);
+        put(&at.b(name), 0, &[3; 50]);
+        data
+    }),
+    ("written here twice", |_, at, name, mut data| {
+        let file = OpenOptions::new().write(true).open(at.b(name)).unwrap();
+        for i in 0..3 {
+            data[i] = 4;
+            file.write_all_at(&[4], i as u64).unwrap();
+        }
+        data
+    }),
+    ("cut here", |_, at, name, data| {
+        cut(&at.b(name), 77);
+        data[..77].to_vec()
+    }),
+    ("a hole here", |_, at, name, mut data| {
+        data[..1000].fill(0);
+        let file = OpenOptions::new().write(true).open(at.b(name)).unwrap();
+        let how = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&file, how, 0, 1000).unwrap();
+        data
+    }),
+    ("another file", |_, at, name, _| {
+        fs::write(at.a("new"), [5; 99]).unwrap();
+        fs::rename(at.a("new"), at.a(name)).unwrap();
+        vec![5; 99]
+    }),
+    ("moved to an OST and written there", |two, at, name, mut data| {
+        two.fs.lfs(&format!("migrate -c 1 dir/{name}")).ok();
+        data[2000..2500].fill(6);
+        put(&at.a(name), 2000, &[6; 500]);
+        data
+    }),
+];
+
+#[test]
+fn what_came_with_a_name_is_never_older_than_the_file() {
+    let Some((two, at)) = two() else { return };
+    fs::write(at.a("before"), "connected").unwrap();
+    fs::read(at.b("before")).unwrap();
+    for (i, (what, change)) in CHANGES.iter().enumerate() {
+        for len in [3000, 16 << 10] {
+            let name = format!("{i}.{len}");
+            let data = noise(i as u64, len);
+            fs::write(at.a(&name), &data).unwrap();
+            sync(&at.a(&name));
+            assert_eq!(fs::metadata(at.b(&name)).unwrap().len(), data.len() as u64);
+            let mut want = change(&two, &at, &name, data.clone());
+            assert!(fs::read(at.b(&name)).unwrap() == want, "{what}, {len}");
+            assert!(fs::read(at.a(&name)).unwrap() == want, "{what}, {len}, elsewhere");
+            // In pieces, and past the kernel's cache.
+            want.push(7);
+            put(&at.a(&name), want.len() as u64 - 1, &[7]);
+            let file = File::open(at.b(&name)).unwrap();
+            let mut piece = [0; 512];
+            for (n, bytes) in want.chunks(512).enumerate() {
+                assert_eq!(file.read_at(&mut piece, n as u64 * 512).unwrap(), bytes.len(), "{what}, {len}");
+                assert_eq!(piece[..bytes.len()], *bytes, "{what}, {len}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_small_file_may_be_read_in_pieces_past_the_kernels_cache() {
+    const O_DIRECT: i32 = 0o40000;
+    let Some((_two, at)) = two() else { return };
+    let data = noise(9, 5000);
+    fs::write(at.a("f"), &data).unwrap();
+    fs::write(at.a("empty"), "").unwrap();
+    fs::read(at.b("empty")).unwrap();
+    let file = OpenOptions::new().read(true).custom_flags(O_DIRECT).open(at.b("f")).unwrap();
+    let mut got = vec![0; 5000];
+    for (n, piece) in got.chunks_mut(512).enumerate() {
+        file.read_exact_at(piece, n as u64 * 512).unwrap();
+    }
+    assert!(got == data);
+    assert_eq!(file.read_at(&mut [0; 512], 5000).unwrap(), 0);
+    assert_eq!(fs::read(at.b("empty")).unwrap(), b"");
 }

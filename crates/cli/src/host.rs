@@ -7,13 +7,14 @@ use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use sheen_client::{Client, ClientOptions};
 use sheen_lnet::{DEFAULT_PORT, Fault, Net, Nid, NidName, parse_source};
-use sheen_mds::{DATA_DIR, Mdt, MdtConfig};
+use sheen_mds::{DATA_DIR, DataService, Mdt, MdtConfig};
 use sheen_mgs::Mgs;
 use sheen_mount::{Mount, ProcGroups};
 use sheen_oss::{DataConfig, OPEN_FILES_MAX, Ost, OstConfig, Sharing};
 use sheen_params::{Param, Params, control::Control};
 use sheen_rpc::Server;
 use sheen_rt::{RealOptions, Rt, Runtime};
+use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::Beginning};
 
 use crate::error::{Context, Failure, Result};
 
@@ -70,6 +71,15 @@ fn register_delay(params: &Params, net: &Arc<Net>) {
         Ok(())
     };
     params.register("lnet.delay_us", Param::u64(0..=DELAY_MAX_US, read, write));
+}
+
+/// An MDT's data service, as the MDT asks it.
+struct Beside(Arc<Ost>);
+
+impl DataService for Beside {
+    fn beginning(&self, client: &str, object: Fid, cookie: Cookie) -> Option<(Beginning, Bulk)> {
+        self.0.beginning(client, object, cookie)
+    }
 }
 
 impl Host {
@@ -160,6 +170,7 @@ impl Host {
         let data = Ost::start_data(&self.net, &self.server, data, self.params.clone())
             .await
             .context(format!("cannot start the data service of the MDT in {}", dir.display()))?;
+        mdt.set_data_service(Arc::new(Beside(data.clone())));
         self.data.lock().push(data);
         Ok(())
     }

@@ -15,8 +15,8 @@ use sheen_rt::Rt;
 use sheen_wire::{
     Attr, Bulk, Cred, Errno, Fid, Mds, Result, StatFs,
     fid::SEQ_WIDTH,
-    ldlm::LockId,
-    mds::{Answer, Call, Entry, Reply, Request},
+    ldlm::{Cookie, LockId},
+    mds::{Answer, Beginning, Call, Entry, Reply, Request},
 };
 
 use crate::{
@@ -58,6 +58,19 @@ pub struct Kept {
     pub dir: Option<Attr>,
     /// The inodes that it changed, where it took names away.
     pub touched: Vec<Fid>,
+    /// What the MDT's data service has of the file, with the bytes.
+    pub beginning: Option<(Beginning, Bulk)>,
+}
+
+/// What is said of locks with a request.
+#[derive(Clone, Copy, Default)]
+struct Locking<'a> {
+    /// Inodes in the answer of which locks are to come.
+    count: u64,
+    /// Locks of which these bits are kept.
+    converts: &'a [(LockId, u64)],
+    /// The handle of a lock at the MDT's data service.
+    beginning: Option<Cookie>,
 }
 
 /// Names that may be handed out.
@@ -159,19 +172,19 @@ impl Mdc {
     /// As [`Mdc::call`], for an answer about up to `count` inodes that is to be kept. The locks that come with it are in use until
     /// they are dropped: that must be before anything is waited for.
     pub async fn call_keeping(&self, request: Request, count: u64) -> Result<Kept> {
-        self.send(request, count, Vec::new()).await
+        self.send(request, Locking { count, ..Locking::default() }).await
     }
 
-    async fn send(&self, request: Request, count: u64, converts: Vec<(LockId, u64)>) -> Result<Kept> {
+    async fn send(&self, request: Request, Locking { count, converts, beginning }: Locking<'_>) -> Result<Kept> {
         let keeping = (count > 0).then(|| self.locks.keep(count));
         let cancels = self.locks.take_cancels(CANCELS_PER_CALL);
         let keep = keeping.as_ref().map(|k| k.cookie());
-        let call = Call { request, keep, cancels, converts };
+        let call = Call { request, keep, beginning, cancels, converts: converts.to_vec() };
         // In memory of its own: else every operation, also one that needs no request, has room in its state for the many layers below.
-        let answer = Box::pin(self.import.call(call, Bulk::new())).await?.body;
-        let locks = keeping.map(|keeping| keeping.granted(&answer.grants)).unwrap_or_default();
-        let Answer { reply, gone, dir, touched, .. } = answer;
-        Ok(Kept { reply, locks, gone, dir, touched })
+        let response = Box::pin(self.import.call(call, Bulk::new())).await?;
+        let Answer { reply, grants, gone, dir, touched, beginning } = response.body;
+        let locks = keeping.map(|keeping| keeping.granted(&grants)).unwrap_or_default();
+        Ok(Kept { reply, locks, gone, dir, touched, beginning: beginning.map(|came| (came, response.bulk)) })
     }
 
     /// Sends a request in somebody's name; once more with all the groups if the MDT says that they matter.
@@ -181,7 +194,7 @@ impl Mdc {
 
     /// [`Mdc::call_keeping`] and [`Mdc::call_as`] in one.
     pub async fn call_keeping_as(&self, who: &Caller, request: impl Fn(Cred) -> Request, count: u64) -> Result<Kept> {
-        self.send_as(who, request, count, &[]).await
+        self.send_as(who, request, Locking { count, ..Locking::default() }).await
     }
 
     /// As [`Mdc::call_as`], for what takes names away. Of these locks only these bits are kept.
@@ -191,21 +204,26 @@ impl Mdc {
         request: impl Fn(Cred) -> Request,
         converts: &[(LockId, u64)],
     ) -> Result<Kept> {
-        self.send_as(who, request, 0, converts).await
+        self.send_as(who, request, Locking { converts, ..Locking::default() }).await
     }
 
-    async fn send_as(
+    /// As [`Mdc::call_keeping_as`], for an answer about one inode; with what the MDT's data service has of it, under a lock of this handle.
+    pub async fn call_beginning_as(
         &self,
         who: &Caller,
         request: impl Fn(Cred) -> Request,
         count: u64,
-        converts: &[(LockId, u64)],
+        beginning: Option<Cookie>,
     ) -> Result<Kept> {
-        match self.send(request(who.cred.clone()), count, converts.to_vec()).await {
+        self.send_as(who, request, Locking { count, beginning, ..Locking::default() }).await
+    }
+
+    async fn send_as(&self, who: &Caller, request: impl Fn(Cred) -> Request, locking: Locking<'_>) -> Result<Kept> {
+        match self.send(request(who.cred.clone()), locking).await {
             Err(Errno::NEED_GROUPS) => {
                 let groups = self.groups.groups(who.pid).unwrap_or_default();
                 let cred = Cred { uid: who.cred.uid, gid: who.cred.gid, groups: Some(groups) };
-                match self.send(request(cred), count, converts.to_vec()).await {
+                match self.send(request(cred), locking).await {
                     Err(Errno::NEED_GROUPS) => Err(Errno::EPROTO),
                     answer => answer,
                 }

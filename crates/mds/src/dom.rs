@@ -14,14 +14,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use sheen_layout::{MDT_OST, STRIPE_SIZE_UNIT};
+use sheen_layout::{Layout, MDT_OST, STRIPE_SIZE_UNIT, codec::Magic};
 use sheen_lnet::Nid;
 use sheen_params::Param;
-use sheen_rpc::{Import, ImportConfig};
+use sheen_rpc::{Export, Import, ImportConfig};
 use sheen_rt::JoinHandle;
+use sheen_wire::ldlm::Cookie;
+use sheen_wire::mds::{self, Beginning, Call, Reply};
 use sheen_wire::mgs::data_name;
 use sheen_wire::ost::Request;
-use sheen_wire::{Errno, Fid, Result};
+use sheen_wire::{Bulk, Errno, Fid, FileKind, Result};
 use tracing::{info, warn};
 
 use crate::mdt::Mdt;
@@ -35,6 +37,40 @@ const AT_ONCE: usize = 16;
 const RETRY: Duration = Duration::from_secs(1);
 /// Most bytes of a file on the MDT that can be asked for: Lustre's limit.
 const DOM_BYTES_LIMIT: u64 = 1 << 30;
+
+/// The data service as far as the MDT asks it for something in clients' names: in this process, without a request.
+pub trait DataService: Send + Sync {
+    /// A lock on all of an object for the client of a uuid, what the object is, and its bytes, if they are few. `None`: not now. It does not wait
+    /// for anybody.
+    fn beginning(&self, client: &str, object: Fid, cookie: Cookie) -> Option<(Beginning, Bulk)>;
+}
+
+/// Whether a layout has components, so that one of them may be on the MDT.
+fn is_composite(layout: &[u8]) -> bool {
+    layout.get(..4) == Some(&(Magic::CompV1 as u32).to_le_bytes())
+}
+
+impl Mdt {
+    /// Says who serves what lies on the MDT; once.
+    pub fn set_data_service(&self, service: Arc<dyn DataService>) {
+        // There is one to an MDT; a second one would be a mistake of who starts it, and the first stays.
+        let _ = self.data_service.set(service);
+    }
+
+    /// What is to go with the answer that tells of a file, if all that there is of the file lies on the MDT.
+    pub(crate) fn beginning(&self, export: &Export, call: &Call, reply: &Reply) -> Option<(Beginning, Bulk)> {
+        let (Some(cookie), mds::Request::Lookup { .. }, Reply::Entry(entry)) = (call.beginning, &call.request, reply)
+        else {
+            return None;
+        };
+        let service = self.data_service.get()?;
+        let bytes =
+            entry.layout.as_ref().filter(|bytes| entry.attr.kind == FileKind::Regular && is_composite(bytes))?;
+        let layout = Layout::decode(bytes).ok().filter(|layout| layout.mdt_end() > 0 && !layout.is_mirrored())?;
+        let [only] = layout.stripes() else { return None };
+        service.beginning(export.client(), only.object, cookie)
+    }
+}
 
 /// Begins to look for the MDT's data service, where it has one: it starts after the MDT.
 pub(crate) fn connect(mdt: &Arc<Mdt>) {

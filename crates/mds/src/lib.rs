@@ -37,6 +37,7 @@ pub mod store;
 mod swap;
 
 pub use config::MdtConfig;
+pub use dom::DataService;
 pub use identity::{Identity, IdentityError};
 pub use mdt::{DATA_DIR, Mdt, MdtError};
 pub use store::RedbStore;

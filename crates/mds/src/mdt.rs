@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -24,6 +24,7 @@ use tracing::{error, info};
 use crate::commit::Commits;
 use crate::config::{MdtConfig, Tunables};
 use crate::destroy::{self, Destroyer};
+use crate::dom::DataService;
 use crate::identity::{Identity, IdentityError};
 use crate::locks::Locks;
 use crate::migrate::Moving;
@@ -69,6 +70,7 @@ pub struct Mdt {
     pub(crate) stopped: AtomicBool,
     /// Its data service has no objects of files that a crash lost.
     pub(crate) is_clean: AtomicBool,
+    pub(crate) data_service: OnceLock<Arc<dyn DataService>>,
     /// A rename has replaced a file.
     pub(crate) replaced: Notify,
     /// What the MGS said to this MDT, once it did.
@@ -168,6 +170,7 @@ impl Mdt {
             stats: Stats::new(service::STATS, rt.wall()),
             stopped: AtomicBool::new(false),
             is_clean: AtomicBool::new(false),
+            data_service: OnceLock::new(),
             replaced: Notify::new(),
             registered: watch::Sender::new(None),
             tasks: Mutex::new(None),

@@ -7,7 +7,7 @@ use sheen_layout::Layout;
 use sheen_namespace::{ClientId, Done, NEED_COMMIT};
 use sheen_rpc::{BoxFuture, Export, Response, Service};
 use sheen_wire::ast::Grant;
-use sheen_wire::mds::{Answer, Call, Reply, Request};
+use sheen_wire::mds::{Answer, BEGINNING_BYTES_MAX, Call, Reply, Request};
 use sheen_wire::{Attr, Bulk, Errno, Fid, Mds, Result, StatFs, mirror};
 use tracing::error;
 
@@ -108,6 +108,10 @@ impl Service<Mds> for Mdt {
         self.incarnation
     }
 
+    fn reply_bytes(&self, call: &Call) -> usize {
+        if call.beginning.is_some() { BEGINNING_BYTES_MAX as usize } else { 0 }
+    }
+
     /// A sync waits for the disk; all else takes microseconds.
     fn inline(&self, call: &Call) -> bool {
         !matches!(call.request, Request::Sync { .. })
@@ -154,10 +158,12 @@ impl Mdt {
             Box::pin(self.sync(*fid)).await?;
         }
         result.map(|Done { reply, transno, touched, .. }| {
+            let (beginning, bulk) = self.beginning(export, call, &reply).unzip();
             let gone = locks::gone(&touched).chain(no_more).collect();
             let touched =
                 if call.request.takes_names() { touched.iter().map(|(fid, _)| *fid).collect() } else { Vec::new() };
-            Response::with_transno(Answer { reply, grants, gone, dir, touched }, transno)
+            let answer = Answer { reply, grants, gone, dir, touched, beginning };
+            Response { bulk: bulk.unwrap_or_default(), ..Response::with_transno(answer, transno) }
         })
     }
 

@@ -26,6 +26,7 @@
 //!   local file system's `pwrite` is, several parts are not atomic together; a request that fails may have been done in part;
 //! * open files, buffers and bookkeeping are bounded, whatever clients ask.
 
+mod beginning;
 mod changes;
 mod closes;
 mod config;

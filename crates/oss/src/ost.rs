@@ -3,7 +3,6 @@
 use std::sync::{Arc, Weak};
 
 use parking_lot::RwLock;
-use rustc_hash::FxHashSet;
 use sheen_lnet::Net;
 use sheen_lockd::Lockd;
 use sheen_mgc::Mgc;
@@ -13,7 +12,9 @@ use sheen_rt::Rt;
 use sheen_wire::mgs::{TargetKind, data_name, target_name};
 use tracing::{info, warn};
 
-use crate::{DataConfig, OssError, OstConfig, Store, locks::Locks, params, service, waiting::Waiting};
+use crate::{
+    DataConfig, OssError, OstConfig, Store, beginning::Exports, locks::Locks, params, service, waiting::Waiting,
+};
 
 /// A running OST.
 pub struct Ost {
@@ -31,7 +32,7 @@ pub struct Ost {
     pub(crate) gate: Gate,
     pub(crate) stats: Stats,
     /// Exports that asked for something and are not gone, by id.
-    pub(crate) exports: RwLock<FxHashSet<u64>>,
+    pub(crate) exports: RwLock<Exports>,
     server: Weak<Server>,
     params: Params,
 }

@@ -48,6 +48,7 @@ pub const COUNTERS: &[(&str, &str)] = &[
     ("reopen", "usecs"),
     ("link", "usecs"),
     ("follow", "usecs"),
+    ("beginning", "usecs"),
 ];
 pub const READ_BYTES: usize = 0;
 const WRITE_BYTES: usize = 1;
@@ -71,7 +72,7 @@ impl Service<sheen_wire::Ost> for Ost {
     }
 
     fn disconnected(&self, export: &Export) {
-        self.exports.write().remove(&export.id());
+        self.exports.write().remove(export);
         self.locks.lockd().disconnected(export);
         self.forget_promises(export);
     }
@@ -196,11 +197,11 @@ impl Ost {
         self.exports.read().len() as u64
     }
 
-    fn seen(&self, export: &Export) {
-        if self.exports.read().contains(&export.id()) {
+    fn seen(&self, export: &Arc<Export>) {
+        if self.exports.read().has(export) {
             return;
         }
-        self.exports.write().insert(export.id());
+        self.exports.write().insert(export, self.is_of_mdt);
         if export.is_gone() {
             self.disconnected(export); // it went in between, and will not be reported again
         }

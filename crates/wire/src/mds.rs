@@ -10,6 +10,7 @@ use crate::{
     Attr, Cred, Errno, Fid, FileKind, StatFs, Time,
     ast::Grant,
     ldlm::{Cookie, Enqueue, Enqueued, LockId},
+    ost::ObjectAttr,
 };
 
 /// Longest name of an entry, in bytes.
@@ -22,6 +23,9 @@ pub const XATTR_NAME_MAX: usize = 255;
 pub const XATTR_SIZE_MAX: usize = 65536;
 /// Most hard links of one file, as Lustre on ldiskfs.
 pub const LINK_MAX: u32 = 65000;
+
+/// Most bytes of a file on the MDT that come with its name ([`Beginning`]): about what a fast network carries in the time that a request takes.
+pub const BEGINNING_BYTES_MAX: u64 = 16 << 10;
 
 /// No open file of the MDT: the handle of a file that a client opened by itself, under a lock on [`crate::ldlm::bits::OPEN`].
 pub const NO_HANDLE: u64 = 0;
@@ -146,6 +150,8 @@ pub struct Call {
     /// The client would keep what the answer says: the MDT grants locks with it where nobody is in the way. Their handles
     /// are this one and those that follow it, one for each inode in the answer.
     pub keep: Option<Cookie>,
+    /// The client would keep what the MDT's data service has of the file, too: the handle of a lock there. With [`Request::Lookup`].
+    pub beginning: Option<Cookie>,
     /// Locks that the client gives up; done before anything else.
     pub cancels: Vec<LockId>,
     /// Locks of which it keeps these bits; done next. Unknown ones, and those that have become less since, are fine.
@@ -154,7 +160,7 @@ pub struct Call {
 
 impl From<Request> for Call {
     fn from(request: Request) -> Call {
-        Call { request, keep: None, cancels: Vec::new(), converts: Vec::new() }
+        Call { request, keep: None, beginning: None, cancels: Vec::new(), converts: Vec::new() }
     }
 }
 
@@ -172,11 +178,25 @@ pub struct Answer {
     pub dir: Option<Attr>,
     /// The inodes that it changed, in any part: of [`Request::Unlink`] and [`Request::Rename`].
     pub touched: Vec<Fid>,
+    /// What the MDT's data service has of the file, where that is all there is of it and nobody was in the way.
+    pub beginning: Option<Beginning>,
+}
+
+/// A lock (PR) on all of an object of the MDT's data service, and what the object is. Its bytes are the answer's bulk, if they are not more than
+/// [`BEGINNING_BYTES_MAX`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Beginning {
+    /// The lock.
+    pub id: LockId,
+    /// The object.
+    pub object: Fid,
+    /// Its size, space and times.
+    pub attr: ObjectAttr,
 }
 
 impl From<Reply> for Answer {
     fn from(reply: Reply) -> Answer {
-        Answer { reply, grants: Vec::new(), gone: Vec::new(), dir: None, touched: Vec::new() }
+        Answer { reply, grants: Vec::new(), gone: Vec::new(), dir: None, touched: Vec::new(), beginning: None }
     }
 }
 

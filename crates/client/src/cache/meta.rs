@@ -13,8 +13,13 @@
 //! itself, noted before it asks for them ([`Meta::adds`]). Any other is missing ([`Meta::is_absent`]). So who unpacks an archive asks
 //! for no name before making it.
 //!
-//! Bounded: records (LRU), names per record, missing names and names in new directories in total, extended attributes per record.
+//! **Contents** of small files on the MDT come with their names ([`sheen_wire::mds::Beginning`]) and stay until they are read. They live with the
+//! attributes that the objects are merged into: whatever drops these drops them.
+//!
+//! Bounded: records (LRU), names per record, missing names and names in new directories in total, extended attributes per record, contents in
+//! total.
 
+use std::collections::VecDeque;
 use std::hash::BuildHasher;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -23,7 +28,11 @@ use bytes::Bytes;
 use lru::LruCache;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use sheen_layout::Layout;
-use sheen_wire::{Attr, Errno, Fid, Result, ldlm::bits, mds::NAME_MAX};
+use sheen_wire::{
+    Attr, Bulk, Errno, Fid, Result,
+    ldlm::bits,
+    mds::{BEGINNING_BYTES_MAX, NAME_MAX},
+};
 
 /// What must be locked for the attributes of an inode to be kept.
 pub const ATTR: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM;
@@ -36,6 +45,10 @@ const NOTED_MAX: usize = 262_144;
 /// Extended attributes kept of one inode, and their largest value in bytes.
 const XATTRS_MAX: usize = 4;
 const XATTR_BYTES_MAX: usize = 1024;
+/// Contents of small files that are kept until they are read, in bytes, all together.
+const CONTENTS_MAX: u64 = 8 << 20;
+/// What a small file counts as, at least.
+const CONTENT_MIN: u64 = 1024;
 /// Shards in which it is noted when changes ended: 8 kB.
 const SHARDS: usize = 1024;
 /// Inodes of one change whose answer may be put in.
@@ -45,6 +58,8 @@ const OWN_MAX: usize = 2;
 #[derive(Default)]
 struct Inode {
     known: Option<Known>,
+    /// All bytes of a small file, until they are read. There only if [`Known::merged`] is, and as good.
+    content: Option<Bulk>,
     link: Option<Bytes>,
     xattrs: Xattrs,
     /// The names under which it is in [`Meta::names`].
@@ -113,6 +128,9 @@ pub struct Meta {
     names: FxHashMap<(Fid, Bytes), Fid>,
     absent: usize,
     noted: usize,
+    /// Files whose contents were put in last, and what they count as: about oldest first.
+    contents: VecDeque<(Fid, u64)>,
+    contents_bytes: u64,
     changing: FxHashMap<Fid, Changing>,
     /// [`Meta::seq`] at the end of the last change, by shard.
     ended: Vec<u64>,
@@ -140,6 +158,8 @@ impl Meta {
             names: FxHashMap::default(),
             absent: 0,
             noted: 0,
+            contents: VecDeque::new(),
+            contents_bytes: 0,
             changing: FxHashMap::default(),
             ended: vec![0; SHARDS],
             seq: 0,
@@ -183,6 +203,7 @@ impl Meta {
         };
         if inode.known.as_ref().is_none_or(|known| known.attr != attr || moved(known)) {
             inode.known = Some(Known { attr, layout, merged: None });
+            inode.content = None;
         }
         true
     }
@@ -195,6 +216,49 @@ impl Meta {
         {
             known.merged = Some(merged);
         }
+    }
+
+    /// Puts in all bytes of a small file, which came with the attributes that were just put in ([`Meta::put_merged`]).
+    pub fn put_content(&mut self, fid: Fid, content: Bulk, token: &Token) {
+        let counts = (content.len() as u64).max(CONTENT_MIN);
+        if content.len() as u64 > BEGINNING_BYTES_MAX || !self.fresh(fid, token) {
+            return;
+        }
+        let Some(inode) = self.inodes.get_mut(&fid) else { return };
+        if inode.known.as_ref().is_none_or(|known| known.merged.is_none()) {
+            return;
+        }
+        inode.content = Some(content);
+        self.contents.push_back((fid, counts));
+        self.contents_bytes += counts;
+        while self.contents_bytes > CONTENTS_MAX
+            && let Some((oldest, counts)) = self.contents.pop_front()
+        {
+            self.contents_bytes -= counts;
+            if let Some(inode) = self.inodes.peek_mut(&oldest) {
+                inode.content = None;
+            }
+        }
+    }
+
+    /// A range of a small file whose layout is of this generation, up to its end. The caller uses the lock on its object. Who asks for all of it has it from
+    /// then on.
+    pub fn content(&mut self, fid: Fid, generation: u32, offset: u64, len: u64) -> Option<Bulk> {
+        // While it is being changed somebody may have seen it changed.
+        if self.changing.contains_key(&fid) {
+            return None;
+        }
+        let inode = self.inodes.peek_mut(&fid)?;
+        let layout = inode.known.as_ref()?.layout.as_ref()?;
+        if layout.generation() != generation {
+            return None;
+        }
+        let end = inode.content.as_ref()?.len() as u64;
+        if offset == 0 && len >= end {
+            return inode.content.take();
+        }
+        let start = offset.min(end);
+        inode.content.as_ref().map(|content| content.slice(start as usize, len.min(end - start) as usize))
     }
 
     /// The MDT says when an inode was read last. Where it says something else as well, it may be older than what is known, and is not
@@ -335,6 +399,7 @@ impl Meta {
             }
             if gone & (ATTR | bits::LAYOUT) != 0 {
                 inode.known = None;
+                inode.content = None;
                 self.absent -= inode.absent.len();
                 inode.absent.clear();
                 self.noted -= inode.noted.take().map_or(0, |noted| noted.len());
@@ -344,8 +409,9 @@ impl Meta {
 
     /// Drops what an inode's objects say.
     pub fn unmerge(&mut self, fid: Fid) {
-        if let Some(known) = self.inodes.peek_mut(&fid).and_then(|inode| inode.known.as_mut()) {
-            known.merged = None;
+        if let Some(inode) = self.inodes.peek_mut(&fid) {
+            inode.known.iter_mut().for_each(|known| known.merged = None);
+            inode.content = None;
         }
     }
 
@@ -353,6 +419,7 @@ impl Meta {
     fn changed(&mut self, fid: Fid) {
         if let Some(inode) = self.inodes.peek_mut(&fid) {
             inode.known = None;
+            inode.content = None;
             inode.xattrs.clear();
             self.absent -= inode.absent.len();
             inode.absent.clear();
@@ -373,7 +440,8 @@ impl Meta {
         self.cleared = self.seq;
         self.inodes.clear();
         self.names.clear();
-        (self.absent, self.noted) = (0, 0);
+        self.contents.clear();
+        (self.absent, self.noted, self.contents_bytes) = (0, 0, 0);
     }
 
     /// Begins a change of these inodes.
@@ -556,5 +624,48 @@ mod tests {
         (0..=NOTED_MAX).for_each(|n| meta.adds(DIR, &Bytes::from(n.to_string())));
         assert_eq!(meta.noted, 0);
         assert!(!meta.is_absent(DIR, &Bytes::from_static(b"none")), "it is not known any more");
+    }
+
+    #[test]
+    fn contents_go_with_what_the_objects_say_and_are_bounded() {
+        let stripes = vec![sheen_layout::Stripe { object: Fid::new(7, 7), ost: 0 }];
+        let layout = |fid| Some(Arc::new(Layout::new(fid, 1 << 16, None, stripes.clone()).unwrap()));
+        let put = |meta: &mut Meta, fid: Fid, bytes: usize| {
+            let token = meta.token();
+            meta.put(fid, attr(fid), layout(fid), &token);
+            meta.put_merged(fid, &attr(fid), attr(fid), &token);
+            meta.put_content(fid, Bulk::from(Bytes::from(vec![1; bytes])), &token);
+        };
+        let mut meta = Meta::new(10_000);
+        let there = |meta: &mut Meta, fid| meta.content(fid, 0, 1, 2).map(|content| content.len());
+        put(&mut meta, FILE, 100);
+        assert_eq!(there(&mut meta, FILE), Some(2));
+        assert_eq!(meta.content(FILE, 0, 99, 10).unwrap().len(), 1);
+        assert_eq!(meta.content(FILE, 0, 200, 10).unwrap().len(), 0);
+        assert!(meta.content(FILE, 1, 1, 2).is_none(), "of another layout");
+        let change = meta.begin(&[FILE]);
+        assert!(there(&mut meta, FILE).is_none(), "somebody may have seen the change");
+        meta.end(&change, true, &[]);
+        assert!(there(&mut meta, FILE).is_none());
+
+        for drop in [|meta: &mut Meta| meta.unmerge(FILE), |meta: &mut Meta| meta.drop_bits(FILE, bits::UPDATE)] {
+            put(&mut meta, FILE, 100);
+            assert!(there(&mut meta, FILE).is_some());
+            drop(&mut meta);
+            assert!(there(&mut meta, FILE).is_none());
+        }
+        let token = meta.token();
+        meta.put_content(FILE, Bulk::new(), &token);
+        assert!(meta.content(FILE, 0, 0, 1).is_none(), "without attributes nothing drops it");
+        put(&mut meta, FILE, 100);
+        assert_eq!(meta.content(FILE, 0, 0, 100).unwrap().len(), 100);
+        assert!(meta.content(FILE, 0, 0, 100).is_none(), "the reader has it now");
+
+        let files = CONTENTS_MAX / BEGINNING_BYTES_MAX + 10;
+        (0..files as u32).for_each(|n| put(&mut meta, Fid::new(DIR.seq, 10 + n), BEGINNING_BYTES_MAX as usize));
+        let kept = (0..files as u32).filter(|n| there(&mut meta, Fid::new(DIR.seq, 10 + n)).is_some()).count();
+        assert_eq!(kept as u64, CONTENTS_MAX / BEGINNING_BYTES_MAX);
+        (0..100_000).for_each(|_| put(&mut meta, FILE, 0));
+        assert!(meta.contents.len() as u64 <= CONTENTS_MAX / CONTENT_MIN);
     }
 }

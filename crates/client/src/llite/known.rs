@@ -14,6 +14,7 @@ use sheen_wire::{
     mds::{self, Entry, flags},
 };
 
+use super::beginning::Came;
 use crate::{
     Caller, Client, EntryAttr, Keep, OpenFile,
     cache::{
@@ -39,6 +40,8 @@ pub(crate) struct Told {
     pub lock: Option<Cookie>,
     /// When it was asked; `None`: it is not to be put in.
     pub token: Option<Token>,
+    /// What its data service has of the file, which is all that there is.
+    pub beginning: Option<Came>,
 }
 
 /// When the MDT was asked, and which lock was there already.
@@ -185,7 +188,7 @@ impl Client {
             if let Some(entry) = self.whole(&known.layout, &known.attr, &lock) {
                 return Some(Ok(entry));
             }
-            Told { attr: known.attr, layout: known.layout, lock: Some(lock.cookie()), token }
+            Told { attr: known.attr, layout: known.layout, lock: Some(lock.cookie()), token, beginning: None }
         };
         Some(self.completed(told).await)
     }
@@ -242,7 +245,7 @@ impl Client {
             }
         }
         self.files.note(&attr);
-        Ok(Told { attr, layout, lock: lock.map(|lock| lock.cookie()), token: asked.token })
+        Ok(Told { attr, layout, lock: lock.map(|lock| lock.cookie()), token: asked.token, beginning: None })
     }
 
     /// Puts in that a name leads to a file of which the MDT told under a lock.
@@ -304,11 +307,14 @@ impl Client {
         }
     }
 
-    async fn completed_once(&self, told: Told) -> Result<EntryAttr> {
+    async fn completed_once(&self, mut told: Told) -> Result<EntryAttr> {
         let Some(layout) = told.layout.clone() else {
             let lock = told.lock.and_then(|cookie| self.inode_lock_again(told.attr.fid, cookie));
             return Ok(self.entry_attr(told.attr, lock, Some(Vec::new())));
         };
+        if let Some(came) = told.beginning.take() {
+            return Ok(self.merged_with_content(&told, &layout, came));
+        }
         let lock = self.locks_sizes(told.attr.fid);
         if layout.is_mirrored() {
             let look = |mirror: Arc<Layout>| async move {
@@ -382,6 +388,17 @@ impl Client {
     /// Whether a file's objects are worth locking for its size: not while this client itself changes it, or others do.
     fn locks_sizes(&self, fid: Fid) -> bool {
         !self.files.is_written(fid) && !self.cache.is_contended(fid)
+    }
+
+    /// Merges what came with the answer of the MDT into it.
+    fn merged_with_content(&self, told: &Told, layout: &Layout, came: Came) -> EntryAttr {
+        let (seen, content) = came.seen();
+        let entry = self.merged(told, layout, &seen);
+        if let (Some(content), Some(token)) = (content, &told.token) {
+            // Not if the attributes were not: it goes with them.
+            self.cache.meta.lock().put_content(told.attr.fid, content, token);
+        }
+        entry
     }
 
     /// Merges what the OSTs say into what the MDT said.

@@ -63,8 +63,12 @@ impl Client {
     async fn ask_name(&self, who: &Caller, parent: Fid, name: &Bytes) -> Result<Told> {
         let asking = self.asking_unknown();
         let request = |cred| Request::Lookup { cred, parent, name: name.clone() };
-        let kept = self.mdc.call_keeping_as(who, request, asking.wants()).await?;
-        self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)
+        let expected = self.expect_beginning();
+        let handle = expected.as_ref().map(|expected| expected.cookie());
+        let kept = self.mdc.call_beginning_as(who, request, asking.wants(), handle).await?;
+        let mut told = self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
+        told.beginning = self.take_beginning(expected, kept.beginning, told.attr.fid, told.layout.as_deref());
+        Ok(told)
     }
 
     async fn directory_of(&self, file: Fid) -> Result<EntryAttr> {

@@ -4,6 +4,7 @@
 //! asked, and where size, space or data matter, the OSTs.
 
 mod attr;
+mod beginning;
 mod control;
 mod copy;
 mod create;

@@ -106,6 +106,9 @@ impl Client {
                 Some(reading) => self.read_locks(&layout, offset, len, reading).await?,
                 None => ReadRefs::default(),
             };
+            if let Some(bulk) = self.known_content(&layout, offset, len) {
+                return Ok(ReadData { bulk, live: None, refs });
+            }
             let (bulk, live) = self.lov.read(&layout, offset, len, in_place).await?;
             Ok::<_, Errno>(ReadData { bulk, live, refs })
         });

@@ -75,8 +75,18 @@ impl Keeping {
         Cookie(self.first)
     }
 
-    /// Takes the answer's locks. Those that were asked for meanwhile, or lost, are not among them.
+    /// Takes the answer's locks on inodes. Those that were asked for meanwhile, or lost, are not among them.
     pub fn granted(self, grants: &[Grant]) -> Vec<(Fid, LockRef)> {
+        self.taken(grants.iter().map(|g| (g.id, Resource::bits(g.fid), Policy::bits(g.bits))))
+    }
+
+    /// Takes the answer's lock on all of an object, as [`Keeping::granted`].
+    pub fn granted_on(self, object: Fid, id: LockId) -> Option<LockRef> {
+        let whole = Policy::extent(0, u64::MAX);
+        self.taken([(id, Resource::extent(object), whole)].into_iter()).pop().map(|(_, lock)| lock)
+    }
+
+    fn taken(self, grants: impl ExactSizeIterator<Item = (LockId, Resource, Policy)>) -> Vec<(Fid, LockRef)> {
         let table = self.table.clone();
         let mut state = table.state.lock();
         // Forgotten: the locks are those of a server that has forgotten this client since.
@@ -85,19 +95,18 @@ impl Keeping {
         let mut refs = Vec::with_capacity(grants.len());
         let mut spare = std::mem::take(&mut state.spare);
         table.done(state, |locks, actions| {
-            for grant in grants {
-                let (resource, policy) = (Resource::bits(grant.fid), Policy::bits(grant.bits));
+            for (id, resource, policy) in grants {
                 let there = locks.matching(resource, Mode::Pr, &policy);
                 let held = match there {
                     // Asked for meanwhile, and given back.
-                    _ if range.blocked.binary_search(&grant.id).is_ok() => there,
+                    _ if range.blocked.binary_search(&id).is_ok() => there,
                     Some(held) => {
-                        spare.push(grant.id);
+                        spare.push(id);
                         Some(held)
                     }
                     None => {
                         let cookie = locks.begin(resource, Mode::Pr, policy);
-                        locks.granted(cookie, grant.id, Mode::Pr, policy, actions);
+                        locks.granted(cookie, id, Mode::Pr, policy, actions);
                         // What was left of a lock of which a part had been asked for.
                         spare.extend(locks.supersedes(cookie));
                         locks.held(cookie)
@@ -105,10 +114,10 @@ impl Keeping {
                 };
                 if let Some(held) = held {
                     let table = self.table.clone();
-                    refs.push((grant.fid, LockRef { table, cookie: held.cookie, policy: held.policy }));
+                    refs.push((resource.fid, LockRef { table, cookie: held.cookie, policy: held.policy }));
                 }
             }
-            if spare.len() > SPARE_MAX {
+            if spare.len() > SPARE_MAX || !self.table.travels {
                 actions.extend(spare.drain(..).map(|id| Action::Cancel { id }));
             }
         });

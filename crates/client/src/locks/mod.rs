@@ -34,6 +34,7 @@ use sheen_wire::{
 
 use flock::Flocks;
 pub use flush::Flush;
+pub use keeping::Keeping;
 use keeping::Range;
 
 /// How often unused locks are looked through for old ones, while there are any.
