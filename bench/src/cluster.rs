@@ -118,7 +118,17 @@ impl Cluster {
 
     fn serve(&self) -> io::Result<()> {
         let (osts, threads) = (self.plan.osts.to_string(), self.plan.threads.to_string());
-        let mut words = vec!["up", "--osts", &osts, "--listen", "127.0.0.1:0", "--fuse-threads", &threads];
+        let mut words = vec![
+            "up",
+            "--default-layout",
+            "plain",
+            "--osts",
+            &osts,
+            "--listen",
+            "127.0.0.1:0",
+            "--fuse-threads",
+            &threads,
+        ];
         let (fs, first) = (self.fs(), self.mounts.first().map(|m| m.to_string_lossy()).unwrap_or_default());
         words.extend(["--dir", &fs]);
         if self.plan.lo {

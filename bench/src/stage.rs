@@ -54,7 +54,7 @@ impl Stage {
         let mut up = stage.sheen.command(["up"]);
         up.arg("--dir").arg(stage.dir.join("fs")).arg("--mount").arg(&stage.mount);
         // A daemon has a session of its own, and the kernel shares processors out among sessions first: not what the baseline has.
-        up.args(["--osts", "4", "--foreground", "--fuse-threads", &threads.to_string()]);
+        up.args(["--default-layout", "plain", "--osts", "4", "--foreground", "--fuse-threads", &threads.to_string()]);
         stage.children.push(up.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?);
         stage.wait_mounted()?;
         Ok(stage)
@@ -72,7 +72,8 @@ impl Stage {
             Ok(())
         };
         serve(&["mgs", "--listen", &mgs], "mgs")?;
-        serve(&["mds", "--mgs", &mgs, "--fsname", "bench", "--listen", "127.0.0.1:0@tcp"], "mdt0")?;
+        let plain = ["--default-layout", "plain"];
+        serve(&["mds", plain[0], plain[1], "--mgs", &mgs, "--fsname", "bench", "--listen", "127.0.0.1:0@tcp"], "mdt0")?;
         for n in ["ost-a", "ost-b"] {
             serve(&["oss", "--mgs", &mgs, "--fsname", "bench", "--osts", "2", "--listen", "127.0.0.1:0@tcp"], n)?;
         }

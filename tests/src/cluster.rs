@@ -57,6 +57,9 @@ impl Cluster {
         if kind != "mgs" {
             command.args(["--mgs", &self.nid("mgs"), "--fsname", "many"]);
         }
+        if kind == "mds" {
+            command.args(["--default-layout", "plain"]);
+        }
         if kind == "oss" {
             command.args(["--osts", "2"]);
         }

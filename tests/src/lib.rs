@@ -124,6 +124,11 @@ pub fn run_within(mut command: Command, limit: Duration) -> Ran {
     }
 }
 
+/// The layout of files where a test asks for none: one stripe, or what `SHEEN_TEST_LAYOUT` says, to see whether a suite holds for another one.
+fn default_layout() -> String {
+    std::env::var("SHEEN_TEST_LAYOUT").unwrap_or_else(|_| "plain".into())
+}
+
 /// A file system made by `sheen up` in a directory of its own; stopped and removed when dropped.
 pub struct Fs {
     base: PathBuf,
@@ -158,7 +163,11 @@ impl Fs {
     #[track_caller]
     pub fn start(&self, options: &[&str]) -> Ran {
         let mut command = Command::new(sheen());
-        command.arg("up").arg("--dir").arg(self.dir()).arg("--mount").arg(&self.mnt).args(options);
+        command.arg("up").arg("--dir").arg(self.dir()).arg("--mount").arg(&self.mnt);
+        if !options.contains(&"--default-layout") {
+            command.args(["--default-layout", &default_layout()]);
+        }
+        command.args(options);
         run_within(command, Duration::from_secs(30))
     }
 

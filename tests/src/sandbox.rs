@@ -92,12 +92,20 @@ mount -t tmpfs -o mode=755,size={SPACE} none {}",
         run_within(command, COMMAND_TIMEOUT)
     }
 
-    /// Starts a file system of 4 OSTs and mounts it.
+    /// Starts a file system of 4 OSTs and mounts it; files have one stripe by default, as Lustre's.
     #[track_caller]
     pub fn up(&self, fsname: &str, mnt: &str) {
+        self.up_with(fsname, mnt, "--default-layout plain");
+    }
+
+    /// As [`Sandbox::up`], with these options instead.
+    #[track_caller]
+    pub fn up_with(&self, fsname: &str, mnt: &str, options: &str) {
         let dir = self.dir();
-        let line =
-            format!("sheen up --dir {} --mount {mnt} --osts 4 --fsname {fsname} --listen 127.0.0.1:0", dir.display());
+        let line = format!(
+            "sheen up --dir {} --mount {mnt} --osts 4 --fsname {fsname} --listen 127.0.0.1:0 {options}",
+            dir.display()
+        );
         self.sh(Path::new("/"), &line).ok();
     }
 

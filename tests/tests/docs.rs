@@ -134,7 +134,8 @@ fn examples_print_what_they_say() {
     }
     for name in names {
         Sandbox::enter("docs", move |sandbox| {
-            sandbox.up("sheen", MOUNT);
+            // As users start it.
+            sandbox.up_with("sheen", MOUNT, "");
             let wrong = run(sandbox, &name);
             assert!(wrong.is_empty(), "{wrong}");
         });

@@ -126,13 +126,21 @@ fn large_reads_show_holes_as_zeros_and_end_where_the_file_does() {
 #[test]
 fn a_file_that_is_cut_while_it_is_read_shows_no_byte_that_it_never_had() {
     let fs = fs4!();
+    // Of several objects, of which the cut changes one.
+    fs.lfs("setstripe -E 64K -L mdt -E -1 -c 1 several").ok();
+    for name in ["one", "several"] {
+        cut_while_read(&fs, name);
+    }
+}
+
+fn cut_while_read(fs: &Fs, name: &str) {
     const LEN: usize = 2 << 20;
     const CUT: usize = 300_001;
     let want: Vec<u8> = noise(3, LEN).iter().map(|b| b | 1).collect();
-    let path = fs.path("cut");
+    let path = fs.path(name);
     fs::write(&path, &want).unwrap();
     let other = fs.second_mount();
-    let writer = OpenOptions::new().write(true).open(other.path("cut")).unwrap();
+    let writer = OpenOptions::new().write(true).open(other.path(name)).unwrap();
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -393,7 +401,8 @@ fn limits_give_the_right_errno() {
     assert_eq!(create(&fs.path(&"a/".repeat(2100))), Err(Errno::NAMETOOLONG));
     assert_eq!(rustix::fs::symlink("x".repeat(4096), fs.path("s")), Err(Errno::NAMETOOLONG));
     rustix::fs::symlink("x".repeat(4095), fs.path("s")).unwrap();
-    let one = File::create(fs.path("one")).unwrap();
+    fs.lfs("setstripe -c 1 one").ok();
+    let one = OpenOptions::new().write(true).open(fs.path("one")).unwrap();
     let most = (16u64 << 40) - 4096;
     one.set_len(most).unwrap();
     assert_eq!(rustix::fs::ftruncate(&one, most + 1), Err(Errno::FBIG));

@@ -123,7 +123,7 @@ set -e
 chown -R nobody {dir}; chmod 755 {dir}
 user() {{ setpriv --reuid nobody --regid nogroup --clear-groups env HOME={dir} XDG_RUNTIME_DIR= bash -ec \"$1\"; }}
 user '{copy} up --dir {dir}/fs --mount {dir}/mnt --osts 2 --listen 127.0.0.1:0 > {dir}/up.log'
-user 'echo mine > {dir}/mnt/f; cat {dir}/mnt/f; cd {dir}/mnt; {copy} lfs getstripe -c f; {copy} lfs osts {dir}/mnt | wc -l'
+user 'echo mine > {dir}/mnt/f; cat {dir}/mnt/f; cd {dir}/mnt; {copy} lfs getstripe --component-count f; {copy} lfs osts {dir}/mnt | wc -l'
 user '{copy} down --dir {dir}/fs > /dev/null'
 ! grep -q {dir}/mnt /proc/mounts"
     );
@@ -140,5 +140,5 @@ user '{copy} down --dir {dir}/fs > /dev/null'
         sheen_tests::detach(&mnt);
     }
     let _ = fs::remove_dir_all(&dir);
-    assert_eq!((ran.code, ran.out.as_str()), (0, "mine\n1\n\n3\n"), "{}\n{log}", ran.err);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "mine\n4\n\n3\n"), "{}\n{log}", ran.err);
 }

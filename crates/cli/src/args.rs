@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use sheen_layout::{Asked, Template};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -116,6 +117,8 @@ pub struct UpArgs {
     /// Name of the file system, at most 8 characters [default: sheen]
     #[arg(long, value_name = "NAME")]
     pub fsname: Option<String>,
+    #[command(flatten)]
+    pub default_layout: DefaultLayoutArg,
     /// Address and port for further mounts and servers [default: 127.0.0.1:7988, or another port if that is taken]
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     pub listen: Option<String>,
@@ -123,6 +126,34 @@ pub struct UpArgs {
     pub options: MountArgsCommon,
     #[command(flatten)]
     pub foreground: ForegroundArg,
+}
+
+/// The layout of files where their directories say nothing.
+#[derive(Debug, Args)]
+pub struct DefaultLayoutArg {
+    /// Layout of files in a new file system, where their directory says nothing; later `lfs setstripe` on the mount point
+    /// changes it
+    #[arg(long, value_enum, value_name = "LAYOUT", default_value_t = DefaultLayout::Progressive)]
+    pub default_layout: DefaultLayout,
+}
+
+/// See [`DefaultLayoutArg`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DefaultLayout {
+    /// Small files on the MDT, then 1 stripe up to 256 MiB, 4 up to 16 GiB, then one on every OST
+    Progressive,
+    /// One stripe
+    Plain,
+}
+
+impl DefaultLayout {
+    /// What is set on the root directory.
+    pub fn asked(self) -> Asked {
+        match self {
+            DefaultLayout::Progressive => Asked::Composite(Template::progressive()),
+            DefaultLayout::Plain => Asked::default(),
+        }
+    }
 }
 
 /// `sheen down`
@@ -181,6 +212,8 @@ pub struct TargetArgs {
 pub struct MdsArgs {
     #[command(flatten)]
     pub target: TargetArgs,
+    #[command(flatten)]
+    pub default_layout: DefaultLayoutArg,
 }
 
 /// `sheen oss`

@@ -6,6 +6,7 @@ use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use sheen_client::{Client, ClientOptions};
+use sheen_layout::Asked;
 use sheen_lnet::{DEFAULT_PORT, Fault, Net, Nid, NidName, parse_source};
 use sheen_mds::{DATA_DIR, DataService, Mdt, MdtConfig};
 use sheen_mgs::Mgs;
@@ -26,6 +27,8 @@ const MOUNT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a start waits for its OSTs to take new objects: as long as the MDT lets creates wait for them.
 const OSTS_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// There is one MDT for now.
+const MDT_INDEX: u32 = 0;
 /// Longest delay that can be set: ten seconds, less than what any timeout allows.
 const DELAY_MAX_US: u64 = 10_000_000;
 
@@ -145,14 +148,16 @@ impl Host {
         Ok(())
     }
 
-    /// Serves an MDT from a directory, with its data service beside it. If it is new, the file system's root belongs to who runs this process.
-    pub async fn mdt(&self, dir: &Path, fsname: &str, index: u32, mgs: &[Nid], me: Nid) -> Result {
+    /// Serves an MDT from a directory, with its data service beside it. If it is new, the file system's root belongs to
+    /// who runs this process, and has this default layout.
+    pub async fn mdt(&self, dir: &Path, fsname: &str, root_layout: Asked, mgs: &[Nid], me: Nid) -> Result {
         let config = MdtConfig {
             sharing: self.mdt_sharing.clone(),
             holds_data: true,
             root_uid: rustix::process::geteuid().as_raw(),
             root_gid: rustix::process::getegid().as_raw(),
-            ..MdtConfig::new(dir, fsname, index, mgs.to_vec(), vec![me.to_string()])
+            root_layout,
+            ..MdtConfig::new(dir, fsname, MDT_INDEX, mgs.to_vec(), vec![me.to_string()])
         };
         let mdt = Mdt::start(self.rt.clone(), self.net.clone(), &self.server, config, self.params.clone())
             .await
@@ -161,7 +166,7 @@ impl Host {
         let data = DataConfig {
             dir: dir.join(DATA_DIR),
             fsname: fsname.to_owned(),
-            index,
+            index: MDT_INDEX,
             mdt: mdt.name().to_owned(),
             uuid: mdt.uuid().to_owned(),
             sharing: self.ost_sharing.clone(),

@@ -28,6 +28,7 @@ pub mod lmv;
 pub mod map;
 mod mirror;
 pub mod place;
+mod progressive;
 pub mod resolve;
 pub mod spec;
 pub mod template;

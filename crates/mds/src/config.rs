@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-use sheen_layout::{Count, Defaults, Limits, MDT_BYTES_DEFAULT, STRIPE_SIZE_DEFAULT, Wanted};
+use sheen_layout::{Asked, Count, Defaults, Limits, MDT_BYTES_DEFAULT, STRIPE_SIZE_DEFAULT, Wanted};
 use sheen_lnet::Nid;
 use sheen_objects::Sharing;
 
@@ -50,6 +50,8 @@ pub struct MdtConfig {
     pub root_uid: u32,
     /// Its group, likewise.
     pub root_gid: u32,
+    /// Its default layout, likewise.
+    pub root_layout: Asked,
     /// See [`COMMIT_INTERVAL_MS`].
     pub commit_interval_ms: u64,
     /// See [`COMMIT_OPS_MAX`].
@@ -77,6 +79,7 @@ impl MdtConfig {
             holds_data: false,
             root_uid: 0,
             root_gid: 0,
+            root_layout: Asked::default(),
             commit_interval_ms: COMMIT_INTERVAL_MS,
             commit_ops_max: COMMIT_OPS_MAX,
             recovery_window_ms: RECOVERY_WINDOW_MS,

@@ -338,6 +338,7 @@ async fn open(rt: &Rt, config: &MdtConfig) -> Result<(String, Namespace<RedbStor
             cache_bytes_max: config.cache_bytes,
             root_uid: config.root_uid,
             root_gid: config.root_gid,
+            root_layout: config.root_layout.clone(),
             keep_replaced_ms: config.keep_replaced_ms,
             ..sheen_namespace::Config::default()
         };

@@ -49,6 +49,8 @@ pub struct Config {
     pub root_uid: u32,
     /// Its group, likewise.
     pub root_gid: u32,
+    /// Its default layout, likewise.
+    pub root_layout: Asked,
     /// Access times older than this are renewed by a read even if newer than the last change.
     pub relatime: Duration,
     /// How long a file that a rename replaced can still be opened, in milliseconds, by who looked it up before. 0: not at all.
@@ -70,6 +72,7 @@ impl Default for Config {
             open_files_max: 1 << 20,
             root_uid: 0,
             root_gid: 0,
+            root_layout: Asked::default(),
             relatime: Duration::from_secs(RELATIME_SECS),
             keep_replaced_ms: 0,
         }
@@ -206,9 +209,11 @@ impl<S: Store> Namespace<S> {
 
     fn format(&mut self, now: Time) -> Result<(), StoreError> {
         let Config { mdt_index, hash_seed, hash_bits, root_uid: uid, root_gid: gid, .. } = self.config;
+        let asked = &self.config.root_layout;
+        let layout = (!asked.is_default()).then(|| asked.encode().into());
         let record = Super { mdt_index, hash_seed, hash_bits };
         self.tables.set_raw(key::SUPER.to_vec(), Some(encode(&record, Vec::new())?));
-        let root = Inode { nlink: 2, perm: 0o755, uid, gid, ..Inode::new(FileKind::Dir, now) };
+        let root = Inode { nlink: 2, perm: 0o755, uid, gid, layout, ..Inode::new(FileKind::Dir, now) };
         self.tables.put_inode(fid::ROOT, root);
         self.counters.files = 1;
         self.tables.end();

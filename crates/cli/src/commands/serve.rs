@@ -29,7 +29,8 @@ pub fn mgs(args: &MgsArgs) -> Result {
 /// `sheen mds`
 pub fn mds(args: &MdsArgs) -> Result {
     target(&args.target, async |host: &Host, mgs: &[Nid], me: Nid| {
-        host.mdt(&args.target.dir, &args.target.fsname, 0, mgs, me).await?;
+        let layout = args.default_layout.default_layout.asked();
+        host.mdt(&args.target.dir, &args.target.fsname, layout, mgs, me).await?;
         println!("{}-MDT0000 ready at {me}", args.target.fsname);
         Ok(())
     })

@@ -188,7 +188,8 @@ async fn start(
     for index in 0..config.osts {
         host.ost(&home.ost(index), &config.fsname, Some(index), &mgs, me).await?;
     }
-    host.mdt(&home.mdt(0), &config.fsname, 0, &mgs, me).await?;
+    let layout = args.default_layout.default_layout.asked();
+    host.mdt(&home.mdt(0), &config.fsname, layout, &mgs, me).await?;
     host.takes_creates(config.osts).await?;
     config.store(&home.config())?;
     let source = format!("{me}:/{}", config.fsname);

@@ -20,6 +20,7 @@ use sheen_wire::{
 
 use super::{
     Lov,
+    glimpse::size,
     split::{Piece, Rpc, Split},
 };
 use crate::join::join_all;
@@ -29,6 +30,8 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// From this size on a lone read is halved: smaller ones take less time than a second request costs.
 const HALVE_BYTES_MIN: u64 = 512 << 10;
+/// Times that what a read found missing is looked for, because the file becomes longer meanwhile.
+const LOOKS_MAX: usize = 8;
 /// Halves begin at a page.
 const HALVE_ALIGN: u64 = 4096;
 
@@ -57,9 +60,18 @@ impl Lov {
         if len == 0 {
             return Ok((Bulk::new(), None));
         }
-        let split = Split::new(layout, offset, len);
-        self.settle(layout, &split).await;
+        self.settle(layout, &Split::new(layout, offset, len)).await;
         let kept = self.kept_attrs(layout);
+        let (mut data, live) = self.found(layout, offset, len, in_place).await?;
+        if live.is_none() && (data.len() as u64) < len {
+            self.append_rest(layout, &kept, offset, len, &mut data).await?;
+        }
+        Ok((data, live))
+    }
+
+    /// What the objects have of a range, with zeros for holes before the last byte found.
+    async fn found(&self, layout: &Layout, offset: u64, len: u64, in_place: bool) -> Result<(Bulk, Option<Live>)> {
+        let split = Split::new(layout, offset, len);
         let (_reading, alone) = Reading::begin(&self.reads);
         let halve = alone && split.runs.len() == 1 && len >= HALVE_BYTES_MIN;
         let half = len.div_ceil(2).next_multiple_of(HALVE_ALIGN);
@@ -92,52 +104,48 @@ impl Lov {
                 distribute(&mut runs, &pieces, reply, bulk)?;
             }
         }
-        let (mut data, missing) = match &mut runs[..] {
-            [only] if split.runs[0].len == len => {
-                let data = std::mem::take(only);
-                let missing = len - data.len() as u64;
-                (data, missing)
-            }
-            _ => assemble(layout, &split, &runs, offset, len),
+        let data = match &mut runs[..] {
+            [only] if split.runs[0].len == len => std::mem::take(only),
+            _ => assemble(layout, &split, &runs, offset),
         };
-        if missing > 0 {
-            let known = offset + data.len() as u64;
-            let more = self.size_beyond(layout, &kept).await?.saturating_sub(known).min(missing);
-            // A lone object may have been written there since it was read, and be as long as the file by that.
-            if more > 0 && layout.stripe_count() == 1 {
-                data.append(self.read_lone(layout, known, more).await?);
-            }
-            let hole = (known + more).saturating_sub(offset + data.len() as u64);
-            push_zeros(&mut data, hole);
-        }
         Ok((data, None))
     }
 
-    /// What the only object of a file has of a range.
-    async fn read_lone(&self, layout: &Layout, offset: u64, len: u64) -> Result<Bulk> {
-        let mut data = Bulk::new();
-        for Rpc { ost, parts, .. } in Split::new(layout, offset, len).rpcs(layout, |ost| self.max_bytes(ost))? {
-            let wanted: u64 = parts.iter().map(|p| u64::from(p.len)).sum();
-            let (Reply::Read(_), bulk) = self.call(ost, Request::Read { parts }, Bulk::new()).await? else {
-                return Err(Errno::EPROTO);
-            };
-            let whole = bulk.len() as u64 == wanted;
-            data.append(bulk);
-            if !whole {
+    /// What a range has behind the bytes that were found: nothing where the file ends, zeros in a hole, or what was written there since. A
+    /// hole is one if the objects were the same before and after it was looked for: else the file was shorter then, and is longer now.
+    #[cold]
+    async fn append_rest(
+        &self,
+        layout: &Layout,
+        kept: &[Option<ObjectAttr>],
+        offset: u64,
+        len: u64,
+        data: &mut Bulk,
+    ) -> Result<()> {
+        // A lone object's end is the file's, if nobody else can have written there: then this costs nothing. What is kept here the caller looked
+        // up before the read.
+        if layout.stripe_count() == 1 && self.matching(layout, 0).is_some() {
+            let end = kept.first().copied().flatten().map_or(0, |kept| layout.file_size(0, kept.size));
+            push_zeros(data, end.min(offset + len).saturating_sub(offset + data.len() as u64));
+            return Ok(());
+        }
+        for left in (0..LOOKS_MAX).rev() {
+            let (known, objects) = (offset + data.len() as u64, self.glimpse(layout).await?);
+            let end = size(layout, &objects).min(offset + len);
+            if end <= known {
+                break;
+            }
+            data.append(self.found(layout, known, end - known, false).await?.0);
+            let hole = end - (offset + data.len() as u64);
+            if hole == 0 {
+                break;
+            }
+            if left == 0 || self.glimpse(layout).await? == objects {
+                push_zeros(data, hole);
                 break;
             }
         }
-        Ok(data)
-    }
-
-    /// The size of a file of which a read found less than it asked for: a hole, or the end. Of what others have written behind the end of
-    /// an object, the OST that was read from said nothing; nor of what is kept here, which the caller looked up before the read. A
-    /// lone object's end is the file's if nobody else can have written there: then this costs nothing.
-    async fn size_beyond(&self, layout: &Layout, kept: &[Option<ObjectAttr>]) -> Result<u64> {
-        if layout.stripe_count() == 1 && self.matching(layout, 0).is_some() {
-            return Ok(kept.first().copied().flatten().map_or(0, |kept| layout.file_size(0, kept.size)));
-        }
-        self.size(layout).await
+        Ok(())
     }
 
     /// Whether an OST is known to live in another process.
@@ -174,9 +182,8 @@ fn distribute(runs: &mut [Bulk], pieces: &[Piece], reply: Reply, bulk: Bulk) -> 
     Ok(())
 }
 
-/// Puts the runs' bytes in file order, with zeros for holes before the last byte found. Also returns how many bytes are missing
-/// after that byte.
-fn assemble(layout: &Layout, split: &Split, runs: &[Bulk], offset: u64, len: u64) -> (Bulk, u64) {
+/// Puts the runs' bytes in file order, with zeros for holes before the last byte found.
+fn assemble(layout: &Layout, split: &Split, runs: &[Bulk], offset: u64) -> Bulk {
     let mut data = Bulk::new();
     for (run, pos, chunk) in split.chunks(layout) {
         let found = runs[run].slice(pos as usize, chunk.len as usize);
@@ -186,8 +193,7 @@ fn assemble(layout: &Layout, split: &Split, runs: &[Bulk], offset: u64, len: u64
             data.append(found);
         }
     }
-    let missing = len - data.len() as u64;
-    (data, missing)
+    data
 }
 
 fn push_zeros(data: &mut Bulk, mut len: u64) {
