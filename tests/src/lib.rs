@@ -124,6 +124,13 @@ pub fn run_within(mut command: Command, limit: Duration) -> Ran {
     }
 }
 
+/// Copies a program to where every user may run it. By another process: while this one has it open for writing, a child that another test is just
+/// starting has it open as well, and nobody can run it (ETXTBSY).
+#[track_caller]
+pub fn copy_program(from: &Path, to: &Path) {
+    run("cp", [from, to]).ok();
+}
+
 /// The layout of files where a test asks for none: one stripe, or what `SHEEN_TEST_LAYOUT` says, to see whether a suite holds for another one.
 fn default_layout() -> String {
     std::env::var("SHEEN_TEST_LAYOUT").unwrap_or_else(|_| "plain".into())

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Ran, can_mount, is_root, run_within, sheen};
+use crate::{Ran, can_mount, copy_program, is_root, run_within, sheen};
 
 /// A command of a comparison may take this long.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
@@ -66,7 +66,7 @@ mount -t tmpfs -o mode=755,size={SPACE} none {}",
         self.sh(Path::new("/"), &script).ok();
         fs::create_dir(self.bin()).expect("its own directory");
         let program = self.bin().join("sheen");
-        fs::copy(sheen(), &program).expect("copies the program to where every user may run it");
+        copy_program(&sheen(), &program);
         for tool in ["lfs", "lctl"] {
             std::os::unix::fs::symlink(&program, self.bin().join(tool)).expect("a link in its own directory");
         }

@@ -550,3 +550,41 @@ fn reading_goes_on_when_the_osts_of_a_mirror_die() {
     assert_eq!(fs::metadata(&path).unwrap().len(), LEN as u64);
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }
+
+/// As most files of a new file system are that somebody makes safe later.
+#[test]
+fn a_file_that_begins_on_the_mdt_gets_mirrors_elsewhere() {
+    let (two, at) = two_mounts!(LIMIT, "d");
+    let fs = &two.fs;
+    fs.lfs("setstripe -E 64K -L mdt -E 256M -c 1 -E -1 -c 2 d").ok();
+    for (name, len) in [("small", 3901), ("large", LEN)] {
+        let (path, mut data) = (at.a(name), noise(8, len));
+        fs::write(&path, &data).unwrap();
+        fs.lfs(&format!("mirror extend -N -c 2 -S 128K d/{name}")).ok();
+        assert_eq!(fresh(&path), [1, 2]);
+        assert!(fs::read(at.b(name)).unwrap() == data);
+        // Written on the other mount, also where it is small.
+        let file = OpenOptions::new().write(true).open(at.b(name)).unwrap();
+        data[100..200].fill(7);
+        data.extend([9; 70_000]);
+        file.write_all_at(&data[100..200], 100).unwrap();
+        file.write_all_at(&data[len..], len as u64).unwrap();
+        assert_eq!(fresh(&path), [1]);
+        assert!(fs::read(&path).unwrap() == data);
+        fs.lfs(&format!("mirror resync d/{name}")).ok();
+        fs.lfs(&format!("mirror verify d/{name}")).ok();
+        for id in [1, 2] {
+            assert!(mirror(fs, id, &format!("d/{name}")) == data, "{name}, mirror {id}");
+        }
+        // Its beginning cannot become another file's, but it can go.
+        let refused = fs.lfs(&format!("mirror split --mirror-id 1 -f d/{name}.part d/{name}"));
+        assert!(refused.code != 0 && refused.err.contains("not supported"), "{refused:?}");
+        fs.lfs(&format!("mirror split --mirror-id 1 -d d/{name}")).ok();
+        assert!(fs::read(&path).unwrap() == data && fs::read(at.b(name)).unwrap() == data);
+        assert_eq!(layout(&path).mdt_end(), 0);
+        fs::write(at.b(name), "new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+    }
+    // A mirror on the MDT beside another is refused as ever.
+    assert_ne!(fs.lfs("mirror create -N -c 1 -N -E 64K -L mdt -E -1 -c 1 d/refused").code, 0);
+}

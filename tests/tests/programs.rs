@@ -116,7 +116,7 @@ fn an_ordinary_user_can_do_it_all() {
     let program = sheen();
     let copy = format!("{dir}/sheen");
     fs::create_dir_all(&dir).unwrap();
-    fs::copy(&program, &copy).unwrap();
+    sheen_tests::copy_program(&program, copy.as_ref());
     let script = format!(
         "
 set -e

@@ -122,8 +122,8 @@ pub enum LayoutError {
     /// Components of a mirrored file are not added or deleted one by one.
     #[error("a mirrored file's components cannot be added or deleted: extend or split the file instead")]
     Mirrored,
-    /// What begins on the MDT cannot be mirrored yet.
-    #[error("a file that begins on the MDT cannot be mirrored, nor be a mirror")]
+    /// What lies on the MDT stays with its file: it becomes no other file's mirror, and no file of its own.
+    #[error("what begins on the MDT cannot become another file's")]
     MirrorOnMdt,
     /// The last mirror that has all data cannot be declared stale.
     #[error("no other mirror would be left that is up to date")]

@@ -170,13 +170,13 @@ impl Layout {
     /// The layout with another one's components as one more mirror, which is stale.
     ///
     /// # Errors
-    /// EINVAL: the other one has several mirrors, or there would be more than 16. ERANGE: too large. EOPNOTSUPP: one begins on the MDT,
-    /// where an object has the name of its file.
+    /// EINVAL: the other one has several mirrors, or there would be more than 16. ERANGE: too large. EOPNOTSUPP: the other one begins on
+    /// the MDT, where an object has the name of its file.
     pub fn with_merged(&self, other: &Layout) -> Result<Layout, LayoutError> {
         if other.is_mirrored() {
             return Err(LayoutError::Mirrored);
         }
-        if self.mdt_end() > 0 || other.mdt_end() > 0 {
+        if other.mdt_end() > 0 {
             return Err(LayoutError::MirrorOnMdt);
         }
         let file = self.fid();
@@ -208,9 +208,12 @@ impl Layout {
     /// The layout without a mirror, and the mirror as the layout of `file`.
     ///
     /// # Errors
-    /// EINVAL: not mirrored, no such mirror. EUCLEAN: no fresh mirror would be left.
+    /// EINVAL: not mirrored, no such mirror. EUCLEAN: no fresh mirror would be left. EOPNOTSUPP: it begins on the MDT, and would be another file's.
     pub fn split(&self, id: u16, file: Fid) -> Result<(Layout, Layout), LayoutError> {
         let gone = self.view(id)?;
+        if gone.mdt_end() > 0 && file != self.fid() {
+            return Err(LayoutError::MirrorOnMdt);
+        }
         let rest: Vec<Component> = self.components().iter().filter(|c| c.mirror_id() != id).cloned().collect();
         if !self.views().iter().any(|m| m.mirror_id() != id && m.is_fresh()) {
             return Err(LayoutError::LastFresh);

@@ -12,21 +12,18 @@ const ON_MDT: u64 = 64 << 10;
 const ONE_STRIPE: u64 = 256 << 20;
 /// Where four stripes end.
 const FOUR_STRIPES: u64 = 16 << 30;
-/// Stripe size of what follows, in bytes: large requests to many OSTs.
-const LARGE_STRIPE: u32 = 4 << 20;
 
 impl Template {
-    /// `lfs setstripe -E 64K -L mdt -E 256M -c 1 -E 16G -c 4 -E -1 -c -1 -S 4M`
+    /// `lfs setstripe -E 64K -L mdt -E 256M -c 1 -E 16G -c 4 -E -1 -c -1`
     pub fn progressive() -> Template {
         let part =
             |start, end, pattern, spec| TemplateComponent { start, end, flags: 0, pattern, spec, extension_size: None };
-        let stripes = |n| Spec { count: Some(Count::Stripes(n)), ..Spec::default() };
-        let all = Spec { count: Some(Count::All), stripe_size: Some(LARGE_STRIPE), ..Spec::default() };
+        let stripes = |count| Spec { count: Some(count), ..Spec::default() };
         Template::new(vec![
             part(0, ON_MDT, Pattern::MDT, Spec::default()),
-            part(ON_MDT, ONE_STRIPE, Pattern::RAID0, stripes(1)),
-            part(ONE_STRIPE, FOUR_STRIPES, Pattern::RAID0, stripes(4)),
-            part(FOUR_STRIPES, u64::MAX, Pattern::RAID0, all),
+            part(ON_MDT, ONE_STRIPE, Pattern::RAID0, stripes(Count::Stripes(1))),
+            part(ONE_STRIPE, FOUR_STRIPES, Pattern::RAID0, stripes(Count::Stripes(4))),
+            part(FOUR_STRIPES, u64::MAX, Pattern::RAID0, stripes(Count::All)),
         ])
     }
 }
