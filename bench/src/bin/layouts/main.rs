@@ -10,7 +10,8 @@
 //! * *create*: `--creates` files are made in a directory whose files get 2,000 stripes, against one whose files get one; each
 //!   message over tcp takes `--delay-us`.
 //! * *small*: `--files` files of `--bytes` bytes are written, and then read on another mount, which knows nothing of them; kept on the
-//!   MDT (`-E 64K -L mdt -E -1 -c 1`), against one stripe. `lo`: they are written over `lo`; the mount that reads them is over tcp.
+//!   MDT (`-E 64K -L mdt -E -1 -c 1`), against one stripe. `lo`: they are written over `lo`; the mount that reads them is over tcp. Over tcp
+//!   once more with a twentieth of them and every message delayed by 1 ms.
 //! * *mapping*: see [`mapping`].
 
 use std::{fs, io, path::PathBuf, process::ExitCode};
@@ -62,6 +63,10 @@ const WIDE: &[&str] = &["-C", "2000"];
 const ONE: &[&str] = &["-c", "1"];
 const ON_MDT: &[&str] = &["-E", "64K", "-L", "mdt", "-E", "-1", "-c", "1"];
 
+/// Small files are also measured with each message delayed by so much.
+const SMALL_DELAY_US: u64 = 1000;
+const SMALL_DELAYED_PART: usize = 20;
+
 const ASKED_BOUNDARIES: f64 = 0.95;
 const ASKED_CREATE: f64 = 1.5;
 const ASKED_SMALL: f64 = 1.5;
@@ -102,7 +107,10 @@ fn mounted(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> 
         create(args, cluster, table)?;
     }
     if args.options.wants("small") {
-        small(args, cluster, table)?;
+        small(args, cluster, table, 0)?;
+        if !cluster.plan.lo {
+            small(args, cluster, table, SMALL_DELAY_US)?;
+        }
     }
     Ok(())
 }
@@ -195,10 +203,14 @@ fn create(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
     Ok(())
 }
 
-/// Small files, on the MDT and not.
-fn small(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
-    let (name, bytes) = (cluster.plan.name, args.bytes);
-    let of = |step: &str| format!("{step} {} files of {bytes} bytes, {name}", args.files);
+/// Small files, on the MDT and not, with a delay of each message; with one a part of the files will do.
+fn small(args: &Args, cluster: &Cluster, table: &mut Table, delay_us: u64) -> io::Result<()> {
+    let (mut name, bytes) = (cluster.plan.name.to_owned(), args.bytes);
+    let files = if delay_us == 0 { args.files } else { args.files.div_ceil(SMALL_DELAYED_PART) };
+    if delay_us > 0 {
+        name += &format!(", {} ms delay", delay_us as f64 / 1e3);
+    }
+    let of = |step: &str| format!("{step} {files} files of {bytes} bytes, {name}");
     if let Some(why) = refused(cluster)? {
         table.row(
             text([&of("write and read"), "data on MDT", "not supported", "", "", &format!("≥ {ASKED_SMALL}")]),
@@ -211,15 +223,17 @@ fn small(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
         let dir = cluster.mounts[0].join(&sub);
         fs::create_dir(&dir)?;
         cluster.setstripe(&dir, [ON_MDT, ONE][which])?;
-        let wrote = crew::run(&[Job::Fill(dir.clone(), args.files, bytes)])?.done.as_secs_f64();
-        let read = crew::run(&[Job::Open(cluster.mounts[1].join(&sub), args.files)])?.done.as_secs_f64();
+        cluster.sheen.set_param("lnet.delay_us", delay_us)?;
+        let wrote = crew::run(&[Job::Fill(dir.clone(), files, bytes)]);
+        let read = crew::run(&[Job::Open(cluster.mounts[1].join(&sub), files)]);
+        cluster.sheen.set_param("lnet.delay_us", 0)?;
         cluster.remove(&dir)?;
-        Ok([wrote, read])
+        Ok([wrote?.done.as_secs_f64(), read?.done.as_secs_f64()])
     })?;
     for (step, time) in
         [("write", (|t| t[0]) as fn(&[f64; 2]) -> f64), ("read", |t| t[1]), ("write and read", |t| t[0] + t[1])]
     {
-        let rates = [0, 1].map(|i| times[i].iter().map(|t| args.files as f64 / time(t)).collect::<Vec<f64>>());
+        let rates = [0, 1].map(|i| times[i].iter().map(|t| files as f64 / time(t)).collect::<Vec<f64>>());
         let asked = if step == "write and read" { format!("≥ {ASKED_SMALL}") } else { String::new() };
         let shown = |rates: &[f64]| format!("{:.0} files/s", median(rates));
         let ratios = ratios(&rates[0], &rates[1]);
