@@ -276,9 +276,6 @@ impl Mdt {
             // back first.
             Ok(Done { reply: Reply::Opened { entry, created: true, .. }, .. }) => grants.made(entry, kept),
             Ok(Done { reply: Reply::Entry(entry) | Reply::Opened { entry, .. }, .. }) => grants.entry(0, entry, kept),
-            Ok(Done { reply: Reply::Attrs(several), .. }) => {
-                several.iter().enumerate().for_each(|(n, e)| e.iter().for_each(|e| grants.entry(n, e, kept)));
-            }
             _ => {}
         }
         grants.grants

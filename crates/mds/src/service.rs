@@ -52,7 +52,6 @@ pub(crate) const STATS: &[(&str, &str)] = &[
     ("reopen", "usecs"),
     ("ldlm_enqueue", "usecs"),
     ("ldlm_cancel", "usecs"),
-    ("getattr_bulk", "usecs"),
     ("layout_intent", "usecs"),
     ("take_layout", "usecs"),
     ("layout_moved", "usecs"),

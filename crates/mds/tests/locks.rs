@@ -72,7 +72,6 @@ fn nobody_sees_a_change_while_another_may_see_what_was_before() {
         let readers = [
             c.spawn(Request::GetAttr { fid: f, layout_known: true }),
             c.spawn(lookup("f")),
-            c.spawn(Request::GetAttrs { fids: vec![other, f] }),
             c.spawn(open_create("f", c.new_fid())),
             c.spawn(Request::Access { cred: Cred::ROOT, fid: f, mask: 4 }),
         ];
@@ -89,7 +88,6 @@ fn nobody_sees_a_change_while_another_may_see_what_was_before() {
             match reply(reader.await.unwrap()) {
                 Ok(Reply::Entry(e) | Reply::Opened { entry: e, .. }) => assert_ne!(e.attr.perm, 0o644),
                 Ok(Reply::Ok) => {}
-                Ok(Reply::Attrs(several)) => assert_ne!(several[1].as_ref().map(|e| e.attr.perm), Ok(0o644)),
                 other => panic!("{other:?}"),
             }
         }
@@ -339,12 +337,6 @@ fn answers_come_with_locks_on_all_inodes_in_them() {
         assert!(answer.grants.iter().all(|g| g.cookie.0 - first.0 < 3));
         a.cancel(&answer.grants.iter().map(|g| g.id).collect::<Vec<_>>()).await;
 
-        let gone = a.new_fid();
-        let answer = a.keep(Request::GetAttrs { fids: vec![f, gone, g] }).await.unwrap();
-        let [one, two] = answer.grants[..] else { panic!("{:?}", answer.grants) };
-        assert_eq!((one.fid, two.fid, two.cookie.0 - one.cookie.0), (f, g, 2));
-        assert!(matches!(answer.reply, Reply::Attrs(v) if v[1].is_err()));
-        a.cancel(&[one.id, two.id]).await;
         assert!(a.ask(list()).await.unwrap().grants.is_empty(), "without keeping it");
     });
 }

@@ -50,7 +50,6 @@ impl<S: Store> Namespace<S> {
                 f(*from);
             }
             SwapLayouts { fids, .. } => fids.iter().copied().for_each(f),
-            GetAttrs { fids } => fids.iter().copied().for_each(f),
             AllocSeq | Close { .. } | StatFs | Sync { .. } | Reopen { .. } | Cancel | Enqueue(_) => {}
         }
     }

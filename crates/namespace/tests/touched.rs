@@ -11,7 +11,7 @@ use sheen_wire::{
     Attr, Cred, Errno, Fid, FileKind, Time,
     fid::ROOT,
     ldlm::bits::{LAYOUT, LOOKUP, PERM, UPDATE, XATTR},
-    mds::{GETATTRS_MAX, Reply, Request, SetAttr, SetTime, flags, rename},
+    mds::{Reply, Request, SetAttr, SetTime, flags, rename},
 };
 
 const ALL: u64 = LOOKUP | UPDATE | PERM | XATTR | LAYOUT;
@@ -122,21 +122,6 @@ fn setting_attributes_touches_what_they_are() {
     expect(&fs, &[(f, UPDATE | XATTR)]);
     fs.unset(&ME, f, "user.a").unwrap();
     expect(&fs, &[(f, UPDATE | XATTR)]);
-}
-
-#[test]
-fn attributes_of_several_come_each_for_itself() {
-    let mut fs = Fs::new();
-    let (f, d) = (fs.touch(&ME, ROOT, "f", 0o644).unwrap(), fs.mkdir(&ME, ROOT, "d", 0o755).unwrap());
-    let gone = fs.touch(&ME, ROOT, "gone", 0o644).unwrap();
-    fs.unlink(&ME, ROOT, "gone").unwrap();
-    let Ok(Reply::Attrs(found)) = fs.call(Request::GetAttrs { fids: vec![d, gone, f] }) else { panic!() };
-    assert_eq!(found[0].as_ref().map(|e| e.attr), Ok(fs.attr(d)));
-    assert_eq!(found[1].as_ref().map(|e| e.attr), Err(&Errno::ENOENT));
-    assert_eq!(found[2].as_ref().map(|e| (e.attr, e.layout.clone())), Ok((fs.attr(f), fs.layout(f))));
-    let many = |n| Request::GetAttrs { fids: vec![f; n] };
-    assert!(fs.call(many(GETATTRS_MAX)).is_ok());
-    assert!(matches!(fs.call(many(GETATTRS_MAX + 1)), Err(Errno::EINVAL)));
 }
 
 #[test]

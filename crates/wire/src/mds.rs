@@ -261,8 +261,6 @@ pub enum Request {
     /// fcntl(2) and flock(2): a lock of a program ([`crate::ldlm::Kind::Flock`]); `Nl` unlocks, `test` asks (F_GETLK). A lock that has
     /// to wait is answered `Waiting`; cancelling its id gives it up.
     Enqueue(Enqueue),
-    /// Attributes of several inodes, for what goes through a directory: in the order asked, at most [`GETATTRS_MAX`].
-    GetAttrs { fids: Vec<Fid> },
     /// Bytes `[start, end)` of a regular file are about to be written: every component of its layout that they touch gets its objects,
     /// if it has none, and extensions among them go to the components that they extend. The answer has the layout, changed or not.
     /// Permission was checked at open. ENODATA where the layout ends at `start` or before.
@@ -288,9 +286,6 @@ pub enum Request {
     /// let go of one, or gives it objects; nothing is done. Answered as `TakeLayout`.
     SwapLayouts { cred: Cred, fids: [Fid; 2], mtimes: [Time; 2], nonce: u64 },
 }
-
-/// Most inodes of one `GetAttrs` (Lustre's batched statahead).
-pub const GETATTRS_MAX: usize = 64;
 
 /// A file's attributes and, for a regular file that has one, its layout in Lustre's binary form.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -357,8 +352,6 @@ pub enum Reply {
     Handles(Vec<Result<u64, Errno>>),
     /// To `Enqueue`.
     Enqueued(Enqueued),
-    /// To `GetAttrs`.
-    Attrs(Vec<Result<Entry, Errno>>),
 }
 
 impl Request {
@@ -385,7 +378,6 @@ impl Request {
                 | Parents { .. }
                 | Cancel
                 | Enqueue(_)
-                | GetAttrs { .. }
                 | LayoutMoved { .. }
         )
     }
@@ -423,7 +415,6 @@ impl Request {
             Reopen { .. } => "reopen",
             Cancel => "ldlm_cancel",
             Enqueue(_) => "ldlm_enqueue",
-            GetAttrs { .. } => "getattr_bulk",
             LayoutIntent { .. } => "layout_intent",
             TakeLayout { .. } => "take_layout",
             LayoutMoved { .. } => "layout_moved",

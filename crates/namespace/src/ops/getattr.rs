@@ -1,10 +1,8 @@
 //! stat: attributes by FID. Needs no permission on the file itself; ENOENT if it is gone for good.
-//!
-//! Of several at once (EINVAL past [`GETATTRS_MAX`]) each answers for itself, in the order asked.
 
 use sheen_wire::{
-    self as wire, Attr, Errno, Fid,
-    mds::{GETATTRS_MAX, Reply, Request},
+    self as wire, Attr, Fid,
+    mds::{Reply, Request},
 };
 
 use super::nodes::entry;
@@ -32,16 +30,5 @@ impl<S: Store> Namespace<S> {
         }
         // Not worth an error: the client asks where it has to know.
         self.tables.inode(parent).ok().flatten().map(|inode| entry(parent, &inode).attr)
-    }
-
-    pub(crate) fn getattrs(&mut self, fids: &[Fid]) -> wire::Result<Reply> {
-        if fids.len() > GETATTRS_MAX {
-            return Err(Errno::EINVAL);
-        }
-        let one = |fid: &Fid| {
-            let inode = self.tables.inode(*fid)?;
-            Ok(inode.map(|inode| entry(*fid, &inode)).ok_or(Errno::ENOENT))
-        };
-        Ok(Reply::Attrs(fids.iter().map(one).collect::<wire::Result<_>>()?))
     }
 }

@@ -84,7 +84,6 @@ pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Re
         Paths { cred, fid } => ns.paths(cred, *fid),
         Parents { fid } => ns.parents(*fid),
         Reopen { files } => ns.reopen(cx, files),
-        GetAttrs { fids } => ns.getattrs(fids),
         LayoutIntent { fid, start, end } => ns.layout_intent(cx, *fid, *start, *end),
         TakeLayout { mtime, .. } => ns.take_layout(cx, request, *mtime),
         LayoutMoved { fid, .. } => ns.getattr(*fid, false),
