@@ -16,7 +16,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sheen_rt::Rt;
-use sheen_wire::Fid;
+use sheen_wire::{Fid, ldlm::Cookie};
 use tokio::sync::Notify;
 
 use crate::{Invalidate, locks::LockRef};
@@ -65,6 +65,11 @@ struct State {
     pages: bool,
     /// Of these, some that are holes for want of objects.
     holes: bool,
+    /// How much of objects there was, seen under a lock: as long as it is held there is no less, but by this client itself.
+    seen: FxHashMap<Fid, (Cookie, u64)>,
+    /// Cuts by this client itself: under way, and begun so far.
+    cutting: u32,
+    cuts: u64,
 }
 
 /// The locks under which data was read, in use; and, for pages of the kernel, the reading itself.
@@ -140,6 +145,15 @@ impl Drop for Reading {
     }
 }
 
+/// This client cuts a file, until it is dropped: nothing that is seen meanwhile is remembered.
+pub struct Cutting(Arc<FileData>);
+
+impl Drop for Cutting {
+    fn drop(&mut self) {
+        self.0.state.lock().cutting -= 1;
+    }
+}
+
 impl DataCache {
     /// A file, if something is known of it.
     pub fn get(&self, fid: Fid) -> Option<Arc<FileData>> {
@@ -186,7 +200,10 @@ impl DataCache {
         let mut files = self.state.lock();
         let Some(fid) = files.objects.remove(&object) else { return };
         if let Some(file) = files.files.get(&fid).cloned() {
-            file.state.lock().objects.remove(&object);
+            let mut state = file.state.lock();
+            state.objects.remove(&object);
+            state.seen.remove(&object);
+            drop(state);
             files.tidy(&file);
         }
     }
@@ -235,6 +252,36 @@ impl FileData {
     /// Whether the kernel has pages that are holes for want of objects.
     pub fn has_holes(&self) -> bool {
         self.state.lock().holes
+    }
+
+    /// How much of an object there is at least if this lock is held still.
+    pub fn seen(&self, object: Fid) -> Option<(Cookie, u64)> {
+        self.state.lock().seen.get(&object).copied()
+    }
+
+    /// To be taken before an object is looked at; `None`: this client is cutting the file.
+    pub fn cuts(&self) -> Option<u64> {
+        let state = self.state.lock();
+        (state.cutting == 0).then_some(state.cuts)
+    }
+
+    /// An object was seen to have `size` bytes, under a lock that was held before. `cuts`: [`FileData::cuts`] of before.
+    pub fn see(&self, object: Fid, lock: Cookie, size: u64, cuts: u64) {
+        let mut state = self.state.lock();
+        // Of locked objects alone, which are forgotten with their locks.
+        if state.cutting == 0 && state.cuts == cuts && state.objects.contains(&object) {
+            state.seen.insert(object, (lock, size));
+        }
+    }
+
+    /// This client begins to cut the file.
+    pub fn cutting(self: &Arc<Self>) -> Cutting {
+        let mut state = self.state.lock();
+        state.cutting += 1;
+        state.cuts += 1;
+        state.seen.clear();
+        drop(state);
+        Cutting(self.clone())
     }
 
     /// Begins an invalidation, unless the kernel has no pages.

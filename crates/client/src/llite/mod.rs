@@ -19,6 +19,7 @@ mod lookup;
 mod mirrors;
 pub(crate) mod moved;
 mod open;
+mod page;
 mod place;
 mod read;
 mod readdir;
