@@ -8,6 +8,9 @@
 //! Pages may also be holes because the file has no objects there (yet): they are kept under the lock on its LAYOUT, and go with it in the
 //! same way.
 //!
+//! A read that finds its file leaving its objects waits for just these locks to be given up. An invalidation leaves its pages out
+//! ([`super::stalls`]), also one that had begun before: it is done by another thread once more, without them.
+//!
 //! Two clients that write to pages which they also keep could wait for each other in the kernel, out of reach of all this. So an
 //! invalidation that takes longer than [`INVALIDATE_MAX`] holds up the lock no longer, and goes on by itself.
 
@@ -19,6 +22,7 @@ use sheen_rt::Rt;
 use sheen_wire::{Fid, ldlm::Cookie};
 use tokio::sync::Notify;
 
+use super::stalls::Stalls;
 use crate::{Invalidate, locks::LockRef};
 
 /// How long a read waits for an invalidation to end, once: far less than anybody notices, far more than dropping pages takes.
@@ -27,6 +31,9 @@ pub const PATIENCE: Duration = Duration::from_millis(2);
 const INVALIDATE_MAX: Duration = Duration::from_secs(2);
 /// Times that an invalidation is done because reads went on meanwhile.
 const ROUNDS_MAX: usize = 64;
+/// Times that it is begun anew because further reads wait for it. Each time but the last leaves a thread with the pages that the first
+/// of them waits for: as many as reads ahead that the kernel has under way, and some.
+const THREADS_MAX: usize = 8;
 
 /// Files of whose objects locks are held or were asked for.
 #[derive(Default)]
@@ -70,6 +77,8 @@ struct State {
     /// Cuts by this client itself: under way, and begun so far.
     cutting: u32,
     cuts: u64,
+    /// Reads that wait for invalidations.
+    stalls: Stalls,
 }
 
 /// The locks under which data was read, in use; and, for pages of the kernel, the reading itself.
@@ -145,6 +154,18 @@ impl Drop for Reading {
     }
 }
 
+/// A read for the kernel's pages that waits until its file is elsewhere, until this is dropped.
+pub struct Stalled {
+    file: Arc<FileData>,
+    number: u64,
+}
+
+impl Drop for Stalled {
+    fn drop(&mut self) {
+        self.file.state.lock().stalls.end(self.number);
+    }
+}
+
 /// This client cuts a file, until it is dropped: nothing that is seen meanwhile is remembered.
 pub struct Cutting(Arc<FileData>);
 
@@ -160,16 +181,26 @@ impl DataCache {
         self.state.lock().files.get(&fid).cloned()
     }
 
-    /// A read for the kernel's pages begins.
-    pub fn reading(&self, fid: Fid) -> Reading {
+    /// A read for the kernel's pages begins, of `len` bytes at `offset`.
+    pub fn reading(&self, fid: Fid, offset: u64, len: u64) -> Reading {
         let mut files = self.state.lock();
         let file = files.file(fid);
         let mut state = file.state.lock();
+        state.stalls.overtake(offset, offset.saturating_add(len));
         state.reading += 1;
         state.begun += 1;
         state.pages = true;
         drop(state);
         Reading { file, unlocked: false }
+    }
+
+    /// Such a read begins to wait until the file is elsewhere. No lock is in use for it.
+    pub fn stall(&self, fid: Fid, offset: u64, len: u64) -> Stalled {
+        let mut files = self.state.lock();
+        let file = files.file(fid);
+        let number = file.state.lock().stalls.begin(offset, offset.saturating_add(len));
+        file.changed.notify_waiters();
+        Stalled { file, number }
     }
 
     /// An object of a file is about to be locked.
@@ -222,7 +253,8 @@ impl Files {
 
     fn tidy(&mut self, file: &Arc<FileData>) {
         let state = file.state.lock();
-        if state.objects.is_empty() && !state.holes && state.flushing == 0 && state.reading == 0 {
+        let is_idle = state.flushing == 0 && state.reading == 0 && state.stalls.is_empty();
+        if state.objects.is_empty() && !state.holes && is_idle {
             self.files.remove(&file.fid);
         }
     }
@@ -323,12 +355,11 @@ impl FileData {
         while rounds < ROUNDS_MAX {
             rounds += 1;
             let served = self.state.lock().served;
-            if let Some(kernel) = &kernel {
-                let (kernel, fid) = (kernel.clone(), self.fid);
-                if rt.timeout(INVALIDATE_MAX, rt.run_blocking(move || kernel.data(fid))).await.is_err() {
-                    tracing::warn!("{}: the kernel takes long to drop pages; their lock is given up before", self.fid);
-                    break;
-                }
+            if let Some(kernel) = &kernel
+                && rt.timeout(INVALIDATE_MAX, self.drop_pages(&rt, kernel)).await.is_err()
+            {
+                tracing::warn!("{}: the kernel takes long to drop pages; their lock is given up before", self.fid);
+                break;
             }
             {
                 let mut state = self.state.lock();
@@ -351,13 +382,41 @@ impl FileData {
         self.state.lock().flushing -= 1;
         self.changed.notify_waiters();
     }
+
+    /// Drops the kernel's pages, once, but those that stalled reads are to fill.
+    async fn drop_pages(&self, rt: &Rt, kernel: &Arc<dyn Invalidate>) {
+        let mut threads = 0;
+        loop {
+            threads += 1;
+            let (stalls, others) = {
+                let state = self.state.lock();
+                (state.stalls.begun(), state.stalls.others())
+            };
+            let (kernel, fid) = (kernel.clone(), self.fid);
+            let dropping = rt.run_blocking(move || match others[..] {
+                [(0, u64::MAX)] => kernel.data(fid),
+                _ => others.iter().for_each(|(start, end)| kernel.part(fid, *start, *end)),
+            });
+            tokio::select! {
+                biased;
+                () = dropping => return,
+                () = self.until(|state| state.stalls.begun() != stalls), if threads < THREADS_MAX => {}
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    use std::sync::{
+        atomic::{AtomicU32, Ordering::Relaxed},
+        mpsc,
+    };
 
-    use sheen_rt::sim::{Sim, SimConfig};
+    use sheen_rt::{
+        RealOptions,
+        sim::{Sim, SimConfig},
+    };
 
     use super::*;
 
@@ -372,6 +431,7 @@ mod tests {
         fn data(&self, _: Fid) {
             self.0.fetch_add(1, Relaxed);
         }
+        fn part(&self, _: Fid, _: u64, _: u64) {}
         fn keeps_names(&self) -> bool {
             true
         }
@@ -383,7 +443,7 @@ mod tests {
         let rt = sim.rt(1);
         let run = async {
             let (cache, kernel) = (DataCache::default(), Arc::new(Kernel::default()));
-            let mut reading = cache.reading(FILE);
+            let mut reading = cache.reading(FILE, 0, 4096);
             let file = cache.get(FILE).expect("it is read");
             assert!(!reading.unlock_if_flushing(), "nothing is under way");
             assert!(file.begin_flush());
@@ -409,7 +469,7 @@ mod tests {
         let rt = sim.rt(1);
         let run = async {
             let cache = DataCache::default();
-            let mut reading = cache.reading(FILE);
+            let mut reading = cache.reading(FILE, 0, 4096);
             reading.unlock();
             let file = cache.get(FILE).expect("it is read");
             assert!(file.begin_flush());
@@ -417,5 +477,69 @@ mod tests {
             rt.timeout(INVALIDATE_MAX, flush).await.expect("it gives up");
         };
         sim.run(run).expect("the simulation ends");
+    }
+
+    /// A kernel that has a page locked, and drops others.
+    struct Locked {
+        asked: mpsc::Sender<()>,
+        unlocked: Mutex<mpsc::Receiver<()>>,
+        parts: Mutex<Vec<(u64, u64)>>,
+    }
+
+    impl Invalidate for Locked {
+        fn names(&self) {}
+        fn attr(&self, _: Fid) {}
+        fn data(&self, _: Fid) {
+            self.asked.send(()).expect("the test waits");
+            // Also where the test has failed.
+            let _ = self.unlocked.lock().recv();
+        }
+        fn part(&self, _: Fid, start: u64, end: u64) {
+            self.parts.lock().push((start, end));
+        }
+        fn keeps_names(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn an_invalidation_does_not_wait_for_a_read_that_waits_for_it() {
+        let (runtime, rt) = Rt::real(RealOptions { worker_threads: 2, ..RealOptions::default() }).expect("a runtime");
+        let (asked, is_asked) = mpsc::channel();
+        let (unlock, unlocked) = mpsc::channel();
+        let kernel = Arc::new(Locked { asked, unlocked: Mutex::new(unlocked), parts: Mutex::default() });
+        let cache = DataCache::default();
+        let flush = |file: &Arc<FileData>| {
+            assert!(file.begin_flush());
+            rt.spawn("flush", file.clone().flush(rt.clone(), Some(kernel.clone())))
+        };
+        let ends = |flush: sheen_rt::JoinHandle<()>| {
+            let ended = rt.block_on_thread(rt.timeout(INVALIDATE_MAX / 2, flush)).expect("a thread");
+            ended.expect("nobody waits").expect("it ends");
+        };
+        drop(cache.reading(FILE, 8192, 4096));
+        let file = cache.get(FILE).expect("it is read");
+        let under_way = flush(&file);
+        is_asked.recv().expect("it is under way");
+        let stalled = cache.stall(FILE, 8192, 4096);
+        ends(under_way);
+        let others = [(0, 8192), (12288, u64::MAX)];
+        assert_eq!(std::mem::take(&mut *kernel.parts.lock()), others);
+        assert!(file.is_guarded());
+
+        // One that begins later leaves them out at once; none does when somebody asks for them anew.
+        let other = cache.reading(FILE, 0, 4096);
+        ends(flush(&file));
+        assert_eq!(std::mem::take(&mut *kernel.parts.lock()), others);
+        let again = cache.reading(FILE, 8192, 4096);
+        let waiting = flush(&file);
+        is_asked.recv().expect("it waits for the page");
+        drop((other, again, stalled));
+        unlock.send(()).expect("the first waits");
+        unlock.send(()).expect("the second waits");
+        ends(waiting);
+        assert!(kernel.parts.lock().is_empty() && file.is_guarded());
+        drop(unlock);
+        runtime.shutdown(INVALIDATE_MAX);
     }
 }
