@@ -107,14 +107,11 @@ struct OneFile {
     views: [View; 2],
     history: VecDeque<(u64, usize, Op)>,
     rng: Rng,
-    /// Whether it is written through mappings, too. Not where another program looks at the file on the same mount meanwhile: an answer about
-    /// its size that arrives late can have the kernel write the last page of a mapping in full (docs/roadmap.md).
-    maps: bool,
 }
 
 impl OneFile {
     fn pick(&mut self) -> Op {
-        let (size, maps) = (self.model.len(), self.maps);
+        let size = self.model.len();
         let rng = &mut self.rng;
         let mut range = |max: usize, page: usize| {
             let at = rng.usize(..max.max(1)) / page * page;
@@ -131,7 +128,7 @@ impl OneFile {
             24..34 if inside_len > 0 => Op::ReadMap { at: inside, len: inside_len },
             34..48 => Op::Write { at, len },
             48..54 => Op::WriteDirect { at: page_at, len: page_len },
-            54..62 if inside_len > 0 && maps => Op::WriteMap { at: inside, len: inside_len },
+            54..62 if inside_len > 0 => Op::WriteMap { at: inside, len: inside_len },
             62..67 => Op::Append { len: len.min(SIZE_MAX - size) },
             67..71 => Op::Truncate { to: at },
             71..73 => Op::TruncatePath { to: at },
@@ -342,7 +339,7 @@ fn one_file(two: &TwoMounts, layout: &str, ops: u64, seed: u64) {
     two.fs.lfs(&format!("setstripe {layout} {}", at.a.display())).ok();
     println!("{layout}");
     let views = [at.a("f"), at.b("f")].map(View::open);
-    OneFile { model: Vec::new(), views, history: VecDeque::new(), rng: Rng::with_seed(seed), maps: true }.run(ops);
+    OneFile { model: Vec::new(), views, history: VecDeque::new(), rng: Rng::with_seed(seed) }.run(ops);
 }
 
 #[test]
@@ -403,8 +400,7 @@ fn one_file_that_is_migrated_meanwhile() {
     let at = two.dir("migrated");
     let paths = [at.a("f"), at.b("f")];
     let views = paths.clone().map(View::open);
-    let mut file =
-        OneFile { model: Vec::new(), views, history: VecDeque::new(), rng: Rng::with_seed(seed), maps: false };
+    let mut file = OneFile { model: Vec::new(), views, history: VecDeque::new(), rng: Rng::with_seed(seed) };
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let migrating = scope.spawn(|| migrate(&paths, &stop));

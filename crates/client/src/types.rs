@@ -93,6 +93,9 @@ pub trait Invalidate: Send + Sync + 'static {
     /// All data of a file is to be read again. May block; called on a thread for such work, and may be called again before it returned.
     fn data(&self, fid: Fid);
 
+    /// As [`Invalidate::data`], of the bytes from `start` up to `end` alone; [`u64::MAX`]: all behind.
+    fn part(&self, fid: Fid, start: u64, end: u64);
+
     /// Whether names may be cached at all: only where [`Invalidate::names`] works.
     fn keeps_names(&self) -> bool;
 }

@@ -34,6 +34,10 @@ impl Invalidate for Kernel {
         self.0.state.lock().log.push(format!("kernel data {fid}"));
     }
 
+    fn part(&self, fid: Fid, start: u64, end: u64) {
+        self.0.state.lock().log.push(format!("kernel data {fid} {start} to {end}"));
+    }
+
     fn keeps_names(&self) -> bool {
         true
     }

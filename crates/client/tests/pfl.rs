@@ -185,6 +185,9 @@ impl Invalidate for Pages {
     fn data(&self, _: Fid) {
         self.0.state.lock().log.push("kernel data".into());
     }
+    fn part(&self, fid: Fid, _: u64, _: u64) {
+        self.data(fid);
+    }
     fn keeps_names(&self) -> bool {
         true
     }

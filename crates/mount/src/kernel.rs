@@ -40,6 +40,14 @@ impl Invalidate for Kernel {
         report("pages", self.0.inval_inode(node::nodeid(fid), 0, 0));
     }
 
+    fn part(&self, fid: Fid, start: u64, end: u64) {
+        if start < end {
+            // No length: all behind.
+            let len = if end == u64::MAX { 0 } else { end - start };
+            report("pages", self.0.inval_inode(node::nodeid(fid), start, len));
+        }
+    }
+
     fn keeps_names(&self) -> bool {
         self.0.has_epochs()
     }

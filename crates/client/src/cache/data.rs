@@ -8,6 +8,9 @@
 //! Pages may also be holes because the file has no objects there (yet): they are kept under the lock on its LAYOUT, and go with it in the
 //! same way.
 //!
+//! A read that finds its file leaving its objects waits for just these locks to be given up. An invalidation leaves its pages out
+//! ([`super::stalls`]), also one that had begun before: it is done by another thread once more, without them.
+//!
 //! Two clients that write to pages which they also keep could wait for each other in the kernel, out of reach of all this. So an
 //! invalidation that takes longer than [`INVALIDATE_MAX`] holds up the lock no longer, and goes on by itself.
 
@@ -16,9 +19,10 @@ use std::{fmt, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sheen_rt::Rt;
-use sheen_wire::Fid;
+use sheen_wire::{Fid, ldlm::Cookie};
 use tokio::sync::Notify;
 
+use super::stalls::Stalls;
 use crate::{Invalidate, locks::LockRef};
 
 /// How long a read waits for an invalidation to end, once: far less than anybody notices, far more than dropping pages takes.
@@ -27,6 +31,9 @@ pub const PATIENCE: Duration = Duration::from_millis(2);
 const INVALIDATE_MAX: Duration = Duration::from_secs(2);
 /// Times that an invalidation is done because reads went on meanwhile.
 const ROUNDS_MAX: usize = 64;
+/// Times that it is begun anew because further reads wait for it. Each time but the last leaves a thread with the pages that the first
+/// of them waits for: as many as reads ahead that the kernel has under way, and some.
+const THREADS_MAX: usize = 8;
 
 /// Files of whose objects locks are held or were asked for.
 #[derive(Default)]
@@ -65,6 +72,13 @@ struct State {
     pages: bool,
     /// Of these, some that are holes for want of objects.
     holes: bool,
+    /// How much of objects there was, seen under a lock: as long as it is held there is no less, but by this client itself.
+    seen: FxHashMap<Fid, (Cookie, u64)>,
+    /// Cuts by this client itself: under way, and begun so far.
+    cutting: u32,
+    cuts: u64,
+    /// Reads that wait for invalidations.
+    stalls: Stalls,
 }
 
 /// The locks under which data was read, in use; and, for pages of the kernel, the reading itself.
@@ -140,22 +154,53 @@ impl Drop for Reading {
     }
 }
 
+/// A read for the kernel's pages that waits until its file is elsewhere, until this is dropped.
+pub struct Stalled {
+    file: Arc<FileData>,
+    number: u64,
+}
+
+impl Drop for Stalled {
+    fn drop(&mut self) {
+        self.file.state.lock().stalls.end(self.number);
+    }
+}
+
+/// This client cuts a file, until it is dropped: nothing that is seen meanwhile is remembered.
+pub struct Cutting(Arc<FileData>);
+
+impl Drop for Cutting {
+    fn drop(&mut self) {
+        self.0.state.lock().cutting -= 1;
+    }
+}
+
 impl DataCache {
     /// A file, if something is known of it.
     pub fn get(&self, fid: Fid) -> Option<Arc<FileData>> {
         self.state.lock().files.get(&fid).cloned()
     }
 
-    /// A read for the kernel's pages begins.
-    pub fn reading(&self, fid: Fid) -> Reading {
+    /// A read for the kernel's pages begins, of `len` bytes at `offset`.
+    pub fn reading(&self, fid: Fid, offset: u64, len: u64) -> Reading {
         let mut files = self.state.lock();
         let file = files.file(fid);
         let mut state = file.state.lock();
+        state.stalls.overtake(offset, offset.saturating_add(len));
         state.reading += 1;
         state.begun += 1;
         state.pages = true;
         drop(state);
         Reading { file, unlocked: false }
+    }
+
+    /// Such a read begins to wait until the file is elsewhere. No lock is in use for it.
+    pub fn stall(&self, fid: Fid, offset: u64, len: u64) -> Stalled {
+        let mut files = self.state.lock();
+        let file = files.file(fid);
+        let number = file.state.lock().stalls.begin(offset, offset.saturating_add(len));
+        file.changed.notify_waiters();
+        Stalled { file, number }
     }
 
     /// An object of a file is about to be locked.
@@ -186,7 +231,10 @@ impl DataCache {
         let mut files = self.state.lock();
         let Some(fid) = files.objects.remove(&object) else { return };
         if let Some(file) = files.files.get(&fid).cloned() {
-            file.state.lock().objects.remove(&object);
+            let mut state = file.state.lock();
+            state.objects.remove(&object);
+            state.seen.remove(&object);
+            drop(state);
             files.tidy(&file);
         }
     }
@@ -205,7 +253,8 @@ impl Files {
 
     fn tidy(&mut self, file: &Arc<FileData>) {
         let state = file.state.lock();
-        if state.objects.is_empty() && !state.holes && state.flushing == 0 && state.reading == 0 {
+        let is_idle = state.flushing == 0 && state.reading == 0 && state.stalls.is_empty();
+        if state.objects.is_empty() && !state.holes && is_idle {
             self.files.remove(&file.fid);
         }
     }
@@ -235,6 +284,36 @@ impl FileData {
     /// Whether the kernel has pages that are holes for want of objects.
     pub fn has_holes(&self) -> bool {
         self.state.lock().holes
+    }
+
+    /// How much of an object there is at least if this lock is held still.
+    pub fn seen(&self, object: Fid) -> Option<(Cookie, u64)> {
+        self.state.lock().seen.get(&object).copied()
+    }
+
+    /// To be taken before an object is looked at; `None`: this client is cutting the file.
+    pub fn cuts(&self) -> Option<u64> {
+        let state = self.state.lock();
+        (state.cutting == 0).then_some(state.cuts)
+    }
+
+    /// An object was seen to have `size` bytes, under a lock that was held before. `cuts`: [`FileData::cuts`] of before.
+    pub fn see(&self, object: Fid, lock: Cookie, size: u64, cuts: u64) {
+        let mut state = self.state.lock();
+        // Of locked objects alone, which are forgotten with their locks.
+        if state.cutting == 0 && state.cuts == cuts && state.objects.contains(&object) {
+            state.seen.insert(object, (lock, size));
+        }
+    }
+
+    /// This client begins to cut the file.
+    pub fn cutting(self: &Arc<Self>) -> Cutting {
+        let mut state = self.state.lock();
+        state.cutting += 1;
+        state.cuts += 1;
+        state.seen.clear();
+        drop(state);
+        Cutting(self.clone())
     }
 
     /// Begins an invalidation, unless the kernel has no pages.
@@ -276,12 +355,11 @@ impl FileData {
         while rounds < ROUNDS_MAX {
             rounds += 1;
             let served = self.state.lock().served;
-            if let Some(kernel) = &kernel {
-                let (kernel, fid) = (kernel.clone(), self.fid);
-                if rt.timeout(INVALIDATE_MAX, rt.run_blocking(move || kernel.data(fid))).await.is_err() {
-                    tracing::warn!("{}: the kernel takes long to drop pages; their lock is given up before", self.fid);
-                    break;
-                }
+            if let Some(kernel) = &kernel
+                && rt.timeout(INVALIDATE_MAX, self.drop_pages(&rt, kernel)).await.is_err()
+            {
+                tracing::warn!("{}: the kernel takes long to drop pages; their lock is given up before", self.fid);
+                break;
             }
             {
                 let mut state = self.state.lock();
@@ -304,13 +382,41 @@ impl FileData {
         self.state.lock().flushing -= 1;
         self.changed.notify_waiters();
     }
+
+    /// Drops the kernel's pages, once, but those that stalled reads are to fill.
+    async fn drop_pages(&self, rt: &Rt, kernel: &Arc<dyn Invalidate>) {
+        let mut threads = 0;
+        loop {
+            threads += 1;
+            let (stalls, others) = {
+                let state = self.state.lock();
+                (state.stalls.begun(), state.stalls.others())
+            };
+            let (kernel, fid) = (kernel.clone(), self.fid);
+            let dropping = rt.run_blocking(move || match others[..] {
+                [(0, u64::MAX)] => kernel.data(fid),
+                _ => others.iter().for_each(|(start, end)| kernel.part(fid, *start, *end)),
+            });
+            tokio::select! {
+                biased;
+                () = dropping => return,
+                () = self.until(|state| state.stalls.begun() != stalls), if threads < THREADS_MAX => {}
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    use std::sync::{
+        atomic::{AtomicU32, Ordering::Relaxed},
+        mpsc,
+    };
 
-    use sheen_rt::sim::{Sim, SimConfig};
+    use sheen_rt::{
+        RealOptions,
+        sim::{Sim, SimConfig},
+    };
 
     use super::*;
 
@@ -325,6 +431,7 @@ mod tests {
         fn data(&self, _: Fid) {
             self.0.fetch_add(1, Relaxed);
         }
+        fn part(&self, _: Fid, _: u64, _: u64) {}
         fn keeps_names(&self) -> bool {
             true
         }
@@ -336,7 +443,7 @@ mod tests {
         let rt = sim.rt(1);
         let run = async {
             let (cache, kernel) = (DataCache::default(), Arc::new(Kernel::default()));
-            let mut reading = cache.reading(FILE);
+            let mut reading = cache.reading(FILE, 0, 4096);
             let file = cache.get(FILE).expect("it is read");
             assert!(!reading.unlock_if_flushing(), "nothing is under way");
             assert!(file.begin_flush());
@@ -362,7 +469,7 @@ mod tests {
         let rt = sim.rt(1);
         let run = async {
             let cache = DataCache::default();
-            let mut reading = cache.reading(FILE);
+            let mut reading = cache.reading(FILE, 0, 4096);
             reading.unlock();
             let file = cache.get(FILE).expect("it is read");
             assert!(file.begin_flush());
@@ -370,5 +477,69 @@ mod tests {
             rt.timeout(INVALIDATE_MAX, flush).await.expect("it gives up");
         };
         sim.run(run).expect("the simulation ends");
+    }
+
+    /// A kernel that has a page locked, and drops others.
+    struct Locked {
+        asked: mpsc::Sender<()>,
+        unlocked: Mutex<mpsc::Receiver<()>>,
+        parts: Mutex<Vec<(u64, u64)>>,
+    }
+
+    impl Invalidate for Locked {
+        fn names(&self) {}
+        fn attr(&self, _: Fid) {}
+        fn data(&self, _: Fid) {
+            self.asked.send(()).expect("the test waits");
+            // Also where the test has failed.
+            let _ = self.unlocked.lock().recv();
+        }
+        fn part(&self, _: Fid, start: u64, end: u64) {
+            self.parts.lock().push((start, end));
+        }
+        fn keeps_names(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn an_invalidation_does_not_wait_for_a_read_that_waits_for_it() {
+        let (runtime, rt) = Rt::real(RealOptions { worker_threads: 2, ..RealOptions::default() }).expect("a runtime");
+        let (asked, is_asked) = mpsc::channel();
+        let (unlock, unlocked) = mpsc::channel();
+        let kernel = Arc::new(Locked { asked, unlocked: Mutex::new(unlocked), parts: Mutex::default() });
+        let cache = DataCache::default();
+        let flush = |file: &Arc<FileData>| {
+            assert!(file.begin_flush());
+            rt.spawn("flush", file.clone().flush(rt.clone(), Some(kernel.clone())))
+        };
+        let ends = |flush: sheen_rt::JoinHandle<()>| {
+            let ended = rt.block_on_thread(rt.timeout(INVALIDATE_MAX / 2, flush)).expect("a thread");
+            ended.expect("nobody waits").expect("it ends");
+        };
+        drop(cache.reading(FILE, 8192, 4096));
+        let file = cache.get(FILE).expect("it is read");
+        let under_way = flush(&file);
+        is_asked.recv().expect("it is under way");
+        let stalled = cache.stall(FILE, 8192, 4096);
+        ends(under_way);
+        let others = [(0, 8192), (12288, u64::MAX)];
+        assert_eq!(std::mem::take(&mut *kernel.parts.lock()), others);
+        assert!(file.is_guarded());
+
+        // One that begins later leaves them out at once; none does when somebody asks for them anew.
+        let other = cache.reading(FILE, 0, 4096);
+        ends(flush(&file));
+        assert_eq!(std::mem::take(&mut *kernel.parts.lock()), others);
+        let again = cache.reading(FILE, 8192, 4096);
+        let waiting = flush(&file);
+        is_asked.recv().expect("it waits for the page");
+        drop((other, again, stalled));
+        unlock.send(()).expect("the first waits");
+        unlock.send(()).expect("the second waits");
+        ends(waiting);
+        assert!(kernel.parts.lock().is_empty() && file.is_guarded());
+        drop(unlock);
+        runtime.shutdown(INVALIDATE_MAX);
     }
 }

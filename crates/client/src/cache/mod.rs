@@ -10,6 +10,7 @@
 
 pub mod data;
 pub mod meta;
+mod stalls;
 
 use std::{
     sync::{

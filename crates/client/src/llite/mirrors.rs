@@ -172,7 +172,7 @@ impl Client {
         let (fid, pages, mut first) = (file.fid(), reading.is_some(), reading);
         let Placed { layout, guard } = placed;
         let one = |mirror: Arc<Layout>| {
-            let reading = first.take().or_else(|| pages.then(|| self.cache.data.reading(fid)));
+            let reading = first.take().or_else(|| pages.then(|| self.cache.data.reading(fid, offset, len)));
             async move {
                 let refs = match reading {
                     Some(reading) => self.read_locks(&mirror, offset, len, reading).await?,

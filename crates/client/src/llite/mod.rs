@@ -20,6 +20,7 @@ mod lookup;
 mod mirrors;
 pub(crate) mod moved;
 mod open;
+mod page;
 mod place;
 mod read;
 mod readdir;

@@ -62,7 +62,11 @@ impl Client {
         let mut moves = 0;
         loop {
             match self.read_once(file, offset, len, pages, in_place).await {
-                Err(Errno::MOVED) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
+                Err(Errno::MOVED) => {
+                    // The kernel keeps the pages locked, which the close of other objects must not wait for.
+                    let _stalled = pages.then(|| self.cache.data.stall(file.fid(), offset, len as u64));
+                    drop(Box::pin(self.moved(file.fid(), &mut moves)).await?);
+                }
                 answer => return answer,
             }
         }
@@ -85,7 +89,7 @@ impl Client {
         file.note_read();
         let (fid, len) = (file.fid(), len.min(BULK_BYTES_MAX) as u64);
         // Before the layout is looked up, for this client itself may ask for objects meanwhile, and writes there.
-        let mut reading = pages.then(|| self.cache.data.reading(fid));
+        let mut reading = pages.then(|| self.cache.data.reading(fid, offset, len));
         let placed = match &mut reading {
             Some(reading) => self.place_for_pages(file, reading).await?,
             None => self.place(file).await?,
@@ -133,7 +137,7 @@ impl Client {
             // For pages the MDT is not asked without need: who changes the layout may wait for them.
             let unsure = if guarded { guard.is_none() } else { !pages };
             if left > 0 && unsure && self.is_overtaken(file, &layout, began).await? {
-                reading = pages.then(|| self.cache.data.reading(file.fid()));
+                reading = pages.then(|| self.cache.data.reading(file.fid(), what.offset, what.len));
                 placed = self.place(file).await?.ok_or(Errno::EIO)?;
                 continue;
             }

@@ -46,19 +46,7 @@ impl Client {
         answer
     }
 
-    /// Writes a page of the kernel's page cache, which has it already (FUSE_WRITE_CACHE): the kernel is not asked to drop pages, for it
-    /// would wait for this one.
-    ///
-    /// # Errors
-    /// As [`Client::write`]. EINVAL: the file is one mirror, of which no page is kept.
-    pub async fn write_page(&self, file: &OpenFile, offset: u64, data: Bulk) -> Result<usize> {
-        if file.mirror() != 0 {
-            return Err(Errno::EINVAL);
-        }
-        self.write_for(file, offset, data, false, false, true).await
-    }
-
-    async fn write_for(
+    pub(super) async fn write_for(
         &self,
         file: &OpenFile,
         offset: u64,
@@ -77,8 +65,10 @@ impl Client {
         let (written, generation) = loop {
             let answer = if append {
                 Box::pin(self.append(file, data.clone(), sync)).await
+            } else if page {
+                Box::pin(self.write_inside(file, offset, data.clone())).await
             } else {
-                self.write_once(file, offset, data.clone(), sync, page).await
+                self.write_once(file, offset, data.clone(), sync, false).await
             };
             match answer {
                 Err(Errno::MOVED | Errno::MOVED_PARTLY) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
@@ -124,7 +114,7 @@ impl Client {
     }
 
     /// Writes at a place; how many bytes, and the generation of the layout by which they were written.
-    async fn write_once(
+    pub(super) async fn write_once(
         &self,
         file: &OpenFile,
         offset: u64,

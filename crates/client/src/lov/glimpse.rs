@@ -113,7 +113,7 @@ impl Lov {
         Ok(attrs.into_iter().map(|attr| (None, attr)).collect())
     }
 
-    async fn object_attrs(&self, ost: u32, objects: Vec<Fid>) -> Result<Vec<ObjectAttr>> {
+    pub(super) async fn object_attrs(&self, ost: u32, objects: Vec<Fid>) -> Result<Vec<ObjectAttr>> {
         let count = objects.len();
         match self.call(ost, Request::Attrs { objects }, Bulk::new()).await?.0 {
             Reply::Attrs(attrs) if attrs.len() == count => Ok(attrs),

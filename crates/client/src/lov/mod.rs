@@ -14,6 +14,7 @@ mod enqueue;
 mod follow;
 mod glimpse;
 mod group;
+mod inside;
 mod mirrors;
 mod read;
 mod seek;

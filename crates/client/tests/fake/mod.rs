@@ -212,6 +212,7 @@ impl Invalidate for Kernel {
     fn names(&self) {}
     fn attr(&self, _: Fid) {}
     fn data(&self, _: Fid) {}
+    fn part(&self, _: Fid, _: u64, _: u64) {}
     fn keeps_names(&self) -> bool {
         true
     }

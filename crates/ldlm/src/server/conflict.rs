@@ -149,13 +149,15 @@ impl Namespace {
         self.nodes.overlapping(group, (0, u64::MAX), u64::MAX, &mut theirs).is_break()
     }
 
-    /// Whether the server acts for a client of which granted locks, one or several in a row, permit what the server wants.
+    /// Whether the server acts for a client of which granted locks, one or several in a row, permit what the server wants, or to read: who
+    /// stored into pages that he read under such a lock has them written before he gives it back.
     fn acts_under_locks(&self, r: u32, want: &Want) -> bool {
         let (mut from, end) = want.policy.range();
         let mut whole = false;
         loop {
             let before = from;
-            for mode in [Mode::Ex, Mode::Pw].into_iter().filter(|mode| mode.covers(want.mode)) {
+            let shields = |mode: &Mode| mode.covers(want.mode) || *mode == Mode::Pr && want.mode != Mode::Ex;
+            for mode in [Mode::Ex, Mode::Pw, Mode::Pr].into_iter().filter(shields) {
                 let root = &self.resources[r].granted[mode as usize];
                 let _ = self.nodes.overlapping(root, (from, end), u64::MAX, &mut |n| {
                     let lock = &self.locks[n];

@@ -41,6 +41,10 @@ impl Invalidate for Kernel {
         self.drop_pages(fid, 0, u64::MAX);
     }
 
+    fn part(&self, fid: Fid, start: u64, end: u64) {
+        self.drop_pages(fid, start, end);
+    }
+
     fn keeps_names(&self) -> bool {
         true
     }

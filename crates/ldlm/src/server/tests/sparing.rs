@@ -100,3 +100,26 @@ fn a_lock_that_is_granted_is_not_asked_back_for_its_own_client() {
         "{actions:?}"
     );
 }
+
+#[test]
+fn what_a_reader_has_stored_into_its_pages_does_not_queue_behind_those_that_wait_for_its_lock() {
+    let mut s = Scene::new();
+    let reader = id(s.extent(1, Mode::Pr, 0, EOF));
+    let other = id(s.extent(3, Mode::Pr, 0, EOF));
+    let cutter = waits(s.extent(2, Mode::Pw, 0, EOF));
+    assert_eq!(s.blocked(), [1, 3]);
+    // Another one who has pages drops them first; nobody else is waited for.
+    let page = waits(of(&mut s, 1, Mode::Cw, 0, 4095));
+    s.cancel(3, other);
+    assert!(s.ns.lock(page).is_some_and(|l| l.granted));
+    s.cancel(SERVER, page);
+    let cut = of(&mut s, 1, Mode::Pw, 4096, EOF);
+    assert_eq!(range(cut), (4096, EOF));
+    s.cancel(SERVER, id(cut));
+    let others = waits(of(&mut s, 3, Mode::Cw, 0, 4095));
+    assert!(s.ns.lock(cutter).is_some_and(|l| !l.granted), "it waits for the reader still");
+    s.cancel(1, reader);
+    assert!(s.ns.lock(cutter).is_some_and(|l| l.granted));
+    waits(of(&mut s, 1, Mode::Cw, 0, 4095));
+    s.cancel(SERVER, others);
+}
