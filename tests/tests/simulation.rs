@@ -5,7 +5,7 @@
 
 use sheen_tests::sim::{
     race::story::race,
-    scenario::{bad_network, lost_bytes, lost_file, lost_layout, power_failure, replays, seeds},
+    scenario::{bad_network, lost_bytes, lost_component, lost_file, lost_layout, power_failure, replays, seeds},
 };
 
 /// Operations of a run.
@@ -33,6 +33,11 @@ fn a_file_that_the_mdt_lost_is_not_called_safe() {
 #[test]
 fn a_layout_that_the_mdt_lost_is_forgotten_by_all() {
     seeds("a_layout", 5, lost_layout);
+}
+
+#[test]
+fn objects_of_a_component_that_the_mdt_lost_are_forgotten_by_all() {
+    seeds("objects_of", 10, lost_component);
 }
 
 /// Found by seed 431 of the above.

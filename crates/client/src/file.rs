@@ -616,3 +616,65 @@ fn local(files: &Map, fid: Fid) -> impl Iterator<Item = &Arc<OpenFile>> {
     let of_file = files.range((fid, 0)..=(fid, u64::MAX)).map(|(_, file)| file);
     of_file.filter(|file| file.handle() == NO_HANDLE)
 }
+
+#[cfg(test)]
+mod tests {
+    use sheen_layout::{Asked, Defaults, Spec, Stripe, Template, TemplateComponent, resolve_asked};
+    use sheen_wire::fid::ROOT;
+
+    use super::*;
+
+    /// Of a file with one object, another one in each generation.
+    fn layout(generation: u32) -> Arc<Layout> {
+        let stripes = vec![Stripe { object: Fid::new(7, 8 + generation), ost: 1 }];
+        Arc::new(Layout::new(ROOT, 1 << 16, None, stripes).unwrap().adopted(ROOT, generation).unwrap())
+    }
+
+    fn opened_with(generation: u32) -> OpenFile {
+        let file = OpenFile::new(ROOT, flags::RDWR, 1, Arc::default(), NO_HANDLE);
+        file.inode.sent.set(layout(generation).encode().into()).unwrap();
+        file
+    }
+
+    fn generation(layout: Option<Arc<Layout>>) -> Option<u32> {
+        layout.map(|layout| layout.generation())
+    }
+
+    #[test]
+    fn what_came_with_the_open_is_not_believed_after_a_newer_layout() {
+        let file = opened_with(1);
+        assert_eq!((generation(file.inode.last()), generation(file.inode.known())), (None, Some(1)));
+        file.inode.learn(&layout(2));
+        assert_eq!(generation(file.inode.settled()), Some(2));
+        // A late answer.
+        file.inode.learn(&layout(1));
+        assert_eq!(generation(file.inode.settled()), Some(2));
+        for _ in 0..2 {
+            file.inode.outdate();
+            assert_eq!((generation(file.inode.settled()), generation(file.inode.known())), (None, Some(2)));
+            file.inode.learn_past(&layout(1));
+            assert_eq!(generation(file.inode.last()), Some(2));
+        }
+    }
+
+    #[test]
+    fn what_came_with_the_open_is_not_believed_after_a_restarted_mdt_told_of_another_layout() {
+        let stripe = |object| vec![Stripe { object: Fid::new(7, object), ost: 1 }];
+        let parts = [(0, 1 << 20), (1 << 20, u64::MAX)];
+        let part = |(start, end)| TemplateComponent::striped(start, end, Spec::default());
+        let asked = Asked::Composite(Template::new(parts.map(part).to_vec()));
+        let wanted = resolve_asked(&asked, None, None, &Defaults::default(), 0);
+        let before = wanted.layout(ROOT, vec![(0, stripe(1))]).unwrap();
+        let mut after = before.clone();
+        after.instantiate(vec![(1, stripe(2))]).unwrap();
+        let file = OpenFile::new(ROOT, flags::RDWR, 1, Arc::default(), NO_HANDLE);
+        file.inode.sent.set(before.encode().into()).unwrap();
+        file.inode.unsure.store(true, Relaxed);
+        assert!(file.confirm(Some(&after.encode().into())).is_none(), "objects have come, none has gone");
+        assert_eq!((generation(file.inode.last()), file.is_unsure()), (Some(after.generation()), false));
+        // And it is not that one which the next MDT must know of, but this.
+        file.inode.unsure.store(true, Relaxed);
+        let known = file.confirm(Some(&before.encode().into()));
+        assert_eq!(generation(known), Some(after.generation()), "objects have gone");
+    }
+}

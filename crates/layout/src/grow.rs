@@ -6,11 +6,27 @@
 //!    room for that.
 //! 2. **Spill over**: else the component behind the extension takes all that is left of it.
 //! 3. **Repeat**: else, as there is none, the component is repeated on other OSTs, if those have room.
-//! 4. Else it is extended all the same: nobody has room, and a hole needs none.
+//! 4. **Smaller steps**: else 1 and 3 are tried with half the extension size, a quarter, and so on down to [`STEP_BYTES_MIN`], so that no
+//!    OST is left with room behind. (Lustre does not: it comes to 5.)
+//! 5. Else it is extended all the same: nobody has room, and a hole needs none.
 //!
 //! A component that is empty when it is passed over disappears, and so does an extension that is used up.
 
 use crate::{Component, Layout, LayoutError, flags, instantiate::NO_OST};
+
+/// Bytes of the smallest step. Each may make another component and costs a request; an OST with less free than this counts as full anyway.
+pub const STEP_BYTES_MIN: u64 = 1 << 20;
+/// Components of a layout that is still repeated for smaller steps: where the space of nearly full OSTs comes and goes, a growing file
+/// could else come to the end of its layout (ERANGE).
+const SMALL_STEPS_COMPONENTS_MAX: usize = 128;
+
+/// What happens to the last component.
+enum Step {
+    /// It grows up to there.
+    Extend(u64),
+    /// It is repeated.
+    Repeat,
+}
 
 impl Layout {
     /// The layout of the next generation in which no extension lies in `[offset, offset + len)`. `None`: it is this one.
@@ -38,18 +54,20 @@ impl Layout {
             let Some((grower, extension)) = at.checked_sub(1).map(|i| (&components[i], &components[at])) else {
                 return Err(LayoutError::Malformed("an extension follows no component that could grow"));
             };
-            let to = extended(extension, end);
+            let to = extended(extension, end, extension.extension_size().unwrap_or(0));
             if has_room(grower, to - extension.start) {
                 extend(&mut components, at, to);
             } else if components.get(at + 1).is_some_and(|next| next.start > 0) {
                 spill(&mut components, at);
             } else {
                 let again = repeated(grower, extension);
-                if grower.is_instantiated() && has_room(&again, to - extension.start) {
-                    let id = composite.next_id(u32::from(again.mirror_id()), &components)?;
-                    components.insert(at, Component { id, ..again });
-                } else {
-                    extend(&mut components, at, to);
+                let step = last_step(grower, extension, &again, end, components.len(), &has_room);
+                match step.unwrap_or(Step::Extend(to)) {
+                    Step::Repeat => {
+                        let id = composite.next_id(u32::from(again.mirror_id()), &components)?;
+                        components.insert(at, Component { id, ..again });
+                    }
+                    Step::Extend(to) => extend(&mut components, at, to),
                 }
             }
         }
@@ -58,11 +76,38 @@ impl Layout {
     }
 }
 
-/// Up to where the component before an extension takes from it, so that it reaches `end`.
-fn extended(extension: &Component, end: u64) -> u64 {
-    let size = extension.extension_size().unwrap_or(0).max(1);
+/// Up to where the component before an extension takes from it in steps of `size` bytes, so that it reaches `end`.
+fn extended(extension: &Component, end: u64, size: u64) -> u64 {
+    let size = size.max(1);
     let times = (end.min(extension.end) - extension.start).div_ceil(size);
     extension.start.saturating_add(times.saturating_mul(size)).min(extension.end)
+}
+
+/// What the last component of a file comes to that has no room for a whole extension: the largest step that somebody has room for.
+fn last_step(
+    grower: &Component,
+    extension: &Component,
+    again: &Component,
+    end: u64,
+    components: usize,
+    has_room: impl Fn(&Component, u64) -> bool,
+) -> Option<Step> {
+    let whole = extension.extension_size().unwrap_or(0);
+    let stripe_size = u64::from(grower.stripe_size).max(1);
+    // Components end at a multiple of their stripe size.
+    let smaller =
+        |size: &u64| Some(size / 2).filter(|half| *half >= STEP_BYTES_MIN && half.is_multiple_of(stripe_size));
+    std::iter::successors(Some(whole), smaller).find_map(|size| {
+        let to = extended(extension, end, size);
+        let may_repeat = grower.is_instantiated() && (size == whole || components < SMALL_STEPS_COMPONENTS_MAX);
+        if has_room(grower, to - extension.start) {
+            Some(Step::Extend(to))
+        } else if may_repeat && has_room(again, to - extension.start) {
+            Some(Step::Repeat)
+        } else {
+            None
+        }
+    })
 }
 
 fn extend(components: &mut Vec<Component>, at: usize, to: u64) {

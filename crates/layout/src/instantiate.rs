@@ -48,7 +48,9 @@ impl Layout {
 
     /// What is wanted of a component that has no objects yet. `None`: it has them, or never has any.
     pub fn wanted_of(&self, component: usize) -> Option<Wanted> {
-        self.components().get(component)?.wanted()
+        let c = self.components().get(component)?;
+        let grows = self.components().get(component + 1).is_some_and(Component::is_extension);
+        Some(Wanted { room: if grows { c.end - c.start } else { 0 }, ..c.wanted()? })
     }
 
     /// Components that must get objects before `[offset, offset + len)` can be written; of all mirrors. Extensions are not among
@@ -103,7 +105,7 @@ impl Component {
             count => count,
         };
         let start = (osts.is_empty() && self.layout_gen != NO_OST).then_some(u32::from(self.layout_gen));
-        Some(Wanted { stripe_size: self.stripe_size, count, overstripe, start, osts, pool: self.pool.clone() })
+        Some(Wanted { stripe_size: self.stripe_size, count, overstripe, start, osts, pool: self.pool.clone(), room: 0 })
     }
 }
 

@@ -38,7 +38,7 @@ pub use edit::Mark;
 pub use error::LayoutError;
 pub use layout::{Component, Composite, Layout, Pattern, Pool, Stripe};
 pub use map::{Chunk, Chunks, FILE_SIZE_MAX, Place};
-pub use place::{Limits, Ost, Placer};
+pub use place::{Limits, Ost, Placer, room_each};
 pub use resolve::{Defaults, Wanted, resolve};
 pub use spec::{Count, Spec};
 pub use template::{Asked, Template, TemplateComponent};

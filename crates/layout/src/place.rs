@@ -2,6 +2,7 @@
 //!
 //! * A list (`-o`) is taken as it is.
 //! * A start (`-i`) is a hint: from there in order of index, passing over what is full or inactive.
+//! * What grows by itself ([`Wanted::room`]) goes to OSTs that have room for what it takes, even if it gets fewer stripes by that.
 //! * Otherwise **round robin** while the OSTs are about evenly full (the emptiest and the fullest are less than
 //!   [`Limits::threshold_percent`] apart), going on where the last file ended, servers taking turns;
 //! * else **weighted**: a random choice by free space, in which an OST (and its server) that was just chosen is held back for a
@@ -86,9 +87,15 @@ impl Placer {
         {
             return Err(LayoutError::UnknownOst(start));
         }
-        let good: Vec<&Ost> = osts.iter().filter(|o| o.active && !is_full(o, limits)).collect();
+        let mut good: Vec<&Ost> = osts.iter().filter(|o| o.active && !is_full(o, limits)).collect();
         if good.is_empty() {
             return Err(LayoutError::NoSpace);
+        }
+        let stripes = stripe_count(wanted, good.len())?;
+        if wanted.room > 0
+            && let Some(least) = room_each(good.iter().copied(), stripes, wanted.room, limits)
+        {
+            good.retain(|o| o.free_bytes > least);
         }
         let stripes = stripe_count(wanted, good.len())?;
         let distinct = stripes.min(good.len());
@@ -206,6 +213,15 @@ impl Penalties {
             .collect();
         Penalties { per_ost, per_oss }
     }
+}
+
+/// What must be free on each of the OSTs that a component of `bytes` bytes is spread over, so that its `stripes` stripes have room there;
+/// fewer stripes, which need more room each, where there are not so many such OSTs. `None`: not even one OST has room for all of it.
+pub fn room_each<'a>(osts: impl Iterator<Item = &'a Ost>, stripes: usize, bytes: u64, limits: &Limits) -> Option<u64> {
+    let mut free: Vec<u64> = osts.filter(|o| o.active && !is_full(o, limits)).map(|o| o.free_bytes).collect();
+    free.sort_unstable_by(|a, b| b.cmp(a));
+    let least = |n: usize| bytes.div_ceil(n as u64).saturating_add(limits.free_bytes_min);
+    (1..=stripes.min(free.len())).rev().find(|n| free[n - 1] > least(*n)).map(least)
 }
 
 /// Exactly what was listed, beginning with the start where one is named too.

@@ -36,6 +36,8 @@ pub struct Wanted {
     pub osts: Vec<u32>,
     /// Choose from this pool.
     pub pool: Option<Pool>,
+    /// Bytes that all stripes together shall have room for, where it can be said: OSTs with less are avoided.
+    pub room: u64,
 }
 
 /// Fills what `asked` leaves open. All of them must have passed [`Spec::check`].
@@ -60,6 +62,7 @@ pub fn resolve(asked: &Spec, directory: Option<&Spec>, root: Option<&Spec>, defa
         start: placing.and_then(|p| p.start),
         osts,
         pool: levels().find_map(|s| s.pool.clone()),
+        room: 0,
     }
 }
 

@@ -153,6 +153,7 @@ impl TemplateComponent {
             start: spec.start,
             osts: spec.osts.clone(),
             pool: spec.pool.clone().or_else(|| rest.pool.clone()),
+            room: if grows { self.end - self.start } else { 0 },
         }
     }
 }

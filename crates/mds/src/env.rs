@@ -3,9 +3,10 @@
 //! Shortly after a start it is not yet known which OSTs and pools there are. What cannot be done for that reason is refused with
 //! [`MdtEnv::wait`] set, and tried again when more is known.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sheen_layout::{Asked, Component, Count, Holds, Ost, Placer, Spec, Stripe, Wanted, WantedLayout, resolve_asked};
+use sheen_layout::{Asked, Component, Count, Holds, Ost, Placer, Spec, Wanted, WantedLayout, resolve_asked, room_each};
 use sheen_namespace::{Ask, ClientId, Env};
 use sheen_rt::Instant;
 use sheen_wire::{Errno, Fid, Result, StatFs, Time};
@@ -91,22 +92,32 @@ impl Env for MdtEnv<'_> {
     }
 
     fn has_room(&self, component: &Component, bytes: u64) -> bool {
-        let min = self.mdt.tunables.limits().free_bytes_min;
-        let fits = |ost: &Ost, bytes: u64| ost.active && ost.free_bytes > bytes.saturating_add(min);
+        let limits = self.mdt.tunables.limits();
         if component.is_instantiated() {
             let view = self.mdt.osts.view();
             let each = bytes.div_ceil(component.stripes.len().max(1) as u64);
-            let fits = |s: &Stripe| view.iter().any(|ost| ost.index == s.ost && fits(ost, each));
-            return component.stripes.iter().all(fits);
+            let mut needed = BTreeMap::<u32, u64>::new();
+            for stripe in &component.stripes {
+                let needed = needed.entry(stripe.ost).or_insert(limits.free_bytes_min);
+                *needed = needed.saturating_add(each);
+            }
+            let has_room = |(index, bytes): (&u32, &u64)| {
+                view.iter().any(|ost| ost.index == *index && ost.active && ost.free_bytes > *bytes)
+            };
+            return needed.iter().all(has_room);
         }
         let pool = component.pool.as_ref().and_then(|name| self.mdt.osts.pool(name.as_str()));
         let view = self.mdt.osts.view();
-        let mut eligible = view.iter().filter(|ost| pool.as_ref().is_none_or(|pool| pool.has(ost.index)));
+        let eligible = view.iter().filter(|ost| pool.as_ref().is_none_or(|pool| pool.has(ost.index)));
         let stripes = match Count::from_raw(component.stripe_count) {
-            Some(Count::Stripes(n)) => usize::from(n).clamp(1, view.len().max(1)),
-            _ => view.len().max(1),
+            Some(Count::Stripes(n)) => usize::from(n).max(1),
+            _ => view.len(),
         };
-        eligible.any(|ost| fits(ost, bytes.div_ceil(stripes as u64)))
+        room_each(eligible, stripes, bytes, &limits).is_some()
+    }
+
+    fn extended(&mut self, component: &Component, bytes: u64) {
+        self.mdt.osts.take(component, bytes, self.now);
     }
 
     fn is_up(&self, ost: u32) -> bool {

@@ -1,7 +1,9 @@
 //! One OST as the MDT sees it (Lustre's osp): its connection, its free space, what is left to clean up on it.
 //!
 //! The task of an OST connects, removes orphans, asks for free space, and sleeps until someone places objects or fails to reach
-//! the OST. It then asks again, at most once per [`STATFS_AGE`].
+//! the OST. It then asks again, at most once per [`STATFS_AGE`]; at once for who has to know whether a file can grow there.
+//!
+//! What files that grow were given counts as used until it is, so that they are not given the same bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -9,6 +11,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use sheen_rpc::Import;
+use sheen_rt::Instant;
 use sheen_wire::ost::{Reply, Request};
 use sheen_wire::{Bulk, Errno, Fid, Ost, Result, StatFs};
 use tokio::sync::Notify;
@@ -18,8 +21,12 @@ use crate::mdt::Mdt;
 
 /// Age at which the free space that placement goes by is asked for again.
 pub(crate) const STATFS_AGE: Duration = Duration::from_secs(1);
+/// An OST with less free may be full within [`STATFS_AGE`].
+const FILLED_SOON_BYTES: u64 = 4 << 30;
 /// How long an OST may take to say how full it is before no new objects are placed on it.
-const STATFS_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const STATFS_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long what a growing file was given and did not use counts as used: who stopped writing does not keep it for ever.
+const TAKEN_AGE_MAX: Duration = Duration::from_secs(60);
 /// Wait between two attempts to reach an OST.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -37,6 +44,7 @@ pub(crate) struct Osp {
     pub switched_on: AtomicBool,
     state: Mutex<State>,
     refresh: Notify,
+    urgent: Notify,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -46,6 +54,12 @@ struct State {
     /// Was tried, with whatever result.
     tried: bool,
     statfs: Option<StatFs>,
+    /// When the last look at it that brought an answer began.
+    looked: Instant,
+    /// Bytes that growing files were given of it and that are not seen to be used yet.
+    taken: u64,
+    /// When they were last given some.
+    taken_at: Instant,
 }
 
 impl Osp {
@@ -60,6 +74,7 @@ impl Osp {
             switched_on: AtomicBool::new(true),
             state: Mutex::new(State::default()),
             refresh: Notify::new(),
+            urgent: Notify::new(),
         }
     }
 
@@ -78,6 +93,32 @@ impl Osp {
 
     pub fn statfs(&self) -> StatFs {
         self.state.lock().statfs.unwrap_or_default()
+    }
+
+    /// Bytes free for new objects and for files that grow.
+    pub fn free_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        state.statfs.map_or(0, |statfs| free_bytes(&statfs)).saturating_sub(state.taken)
+    }
+
+    /// A file that grows was given so many bytes of it.
+    pub fn take(&self, now: Instant, bytes: u64) {
+        let mut state = self.state.lock();
+        state.taken = state.taken.saturating_add(bytes);
+        state.taken_at = now;
+    }
+
+    /// Whether it is connected, and what was known of it at `now` is too old to say where a file can grow.
+    pub fn is_view_old(&self, now: Instant) -> bool {
+        let state = self.state.lock();
+        let known = state.statfs.map_or(0, |statfs| free_bytes(&statfs));
+        let age_max = if known < FILLED_SOON_BYTES { Duration::from_nanos(1) } else { STATFS_AGE };
+        state.connected && now.since(state.looked) >= age_max
+    }
+
+    /// Asks for a fresh look at the OST, now.
+    pub fn look(&self) {
+        self.urgent.notify_one();
     }
 
     /// Whether objects may be placed on it.
@@ -109,9 +150,15 @@ impl Osp {
         }
     }
 
-    fn note(&self, result: Result<StatFs>) {
+    /// A look that began at `at` came to this.
+    fn note(&self, at: Instant, result: Result<StatFs>) {
         let mut state = self.state.lock();
-        *state = State { connected: result.is_ok(), tried: true, statfs: result.ok().or(state.statfs) };
+        (state.connected, state.tried) = (result.is_ok(), true);
+        let Ok(statfs) = result else { return };
+        let used = state.statfs.map_or(0, |last| free_bytes(&last).saturating_sub(free_bytes(&statfs)));
+        let forgotten = at.since(state.taken_at) >= TAKEN_AGE_MAX;
+        state.taken = if forgotten { 0 } else { state.taken.saturating_sub(used) };
+        (state.statfs, state.looked) = (Some(statfs), at);
     }
 
     async fn fetch(&self) -> Result<StatFs> {
@@ -122,9 +169,14 @@ impl Osp {
     }
 }
 
+fn free_bytes(statfs: &StatFs) -> u64 {
+    statfs.bavail.saturating_mul(u64::from(statfs.bsize))
+}
+
 /// The task of one OST; aborted when the OST goes or moves.
 pub(crate) async fn run(mdt: Arc<Mdt>, osp: Arc<Osp>) {
     loop {
+        let began = mdt.rt.now();
         let looked = mdt.rt.timeout(STATFS_TIMEOUT, osp.fetch()).await.unwrap_or(Err(Errno::ETIMEDOUT));
         let was = osp.connected();
         let result = match looked {
@@ -140,7 +192,7 @@ pub(crate) async fn run(mdt: Arc<Mdt>, osp: Arc<Osp>) {
             }
             _ => {}
         }
-        osp.note(result);
+        osp.note(began, result);
         mdt.osts.rebuild();
         match result {
             Ok(_) => {
@@ -149,8 +201,15 @@ pub(crate) async fn run(mdt: Arc<Mdt>, osp: Arc<Osp>) {
                     mdt.destroyer.rescan();
                 }
                 let at = mdt.rt.now();
-                osp.refresh.notified().await;
-                mdt.rt.sleep(STATFS_AGE.saturating_sub(mdt.rt.now().since(at))).await;
+                let used = async {
+                    osp.refresh.notified().await;
+                    mdt.rt.sleep(STATFS_AGE.saturating_sub(mdt.rt.now().since(at))).await;
+                };
+                tokio::select! {
+                    biased;
+                    () = osp.urgent.notified() => {}
+                    () = used => {}
+                }
             }
             Err(_) => mdt.rt.sleep(RETRY).await,
         }

@@ -9,7 +9,7 @@ use std::sync::atomic::{
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use sheen_layout::{MDT_OST, Ost, Placer};
+use sheen_layout::{Component, MDT_OST, Ost, Placer};
 use sheen_lnet::Nid;
 use sheen_mgc::Mgc;
 use sheen_rpc::{Import, ImportConfig};
@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
 use crate::mdt::Mdt;
-use crate::osp::{self, Osp, STATFS_AGE};
+use crate::osp::{self, Osp, STATFS_AGE, STATFS_TIMEOUT};
 
 /// How long after its start the MDT lets creates wait for OSTs to answer, rather than refuse them for want of space or give
 /// files fewer stripes than were asked for.
@@ -138,6 +138,35 @@ impl Osts {
         }
     }
 
+    /// Waits until what placement sees of connected OSTs is no older than [`STATFS_AGE`], of those that could be filled meanwhile not
+    /// older than this call; or the OST is found not to answer.
+    pub async fn look(&self, mdt: &Mdt) {
+        let now = mdt.rt.now();
+        let old = || self.all().into_iter().filter(|osp| osp.is_view_old(now)).collect::<Vec<_>>();
+        old().iter().for_each(|osp| osp.look());
+        let looked = async {
+            loop {
+                let mut changed = std::pin::pin!(self.changed());
+                changed.as_mut().enable();
+                if old().is_empty() {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        let _ = mdt.rt.timeout(2 * STATFS_TIMEOUT, looked).await;
+    }
+
+    /// A component that grows was given so many bytes, over all of its OSTs alike.
+    pub fn take(&self, component: &Component, bytes: u64, now: Instant) {
+        let each = bytes.div_ceil(component.stripes.len().max(1) as u64);
+        let map = self.map.lock();
+        let osts = component.stripes.iter().filter_map(|stripe| map.get(&stripe.ost));
+        osts.for_each(|(osp, _)| osp.take(now, each));
+        drop(map);
+        self.rebuild();
+    }
+
     /// Renews what placement sees.
     pub fn rebuild(&self) {
         // Looked at under the lock: of two at once, the later one must not be overwritten by what the earlier one saw.
@@ -222,7 +251,7 @@ fn seen(osp: &Osp) -> Ost {
     Ost {
         index: osp.index,
         active: osp.active(),
-        free_bytes: bytes(statfs.bavail),
+        free_bytes: osp.free_bytes(),
         total_bytes: bytes(statfs.blocks),
         free_objects: statfs.ffree,
         oss: osp.oss,

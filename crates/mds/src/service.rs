@@ -73,6 +73,10 @@ impl Service<Mds> for Mdt {
                     Box::pin(self.settle_layout(*fid, *generation)).await?;
                     self.execute(export, &call).await
                 }
+                Request::LayoutIntent { .. } => {
+                    Box::pin(self.osts.look(self)).await;
+                    self.execute(export, &call).await
+                }
                 _ => self.execute(export, &call).await,
             };
             self.stats.record(call.request.op(), self.rt.now().since(began).as_micros() as u64);

@@ -107,6 +107,8 @@ pub trait Env {
     fn has_room(&self, _component: &Component, _bytes: u64) -> bool {
         true
     }
+    /// A component with objects took so many bytes more from an extension: they will be written.
+    fn extended(&mut self, _component: &Component, _bytes: u64) {}
     /// Whether an OST can be reached.
     fn is_up(&self, _ost: u32) -> bool {
         true

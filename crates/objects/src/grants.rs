@@ -158,6 +158,11 @@ impl Grants {
         self.promised
     }
 
+    /// Bytes that nobody has without a promise, for all that is promised.
+    pub fn set_aside(&self) -> u64 {
+        aside(self.promised)
+    }
+
     /// Bytes promised by one of them, without those that are being written.
     pub fn promised_by(&self, target: u64) -> u64 {
         let all = Account { target, client: 0 }..=Account { target, client: u64::MAX };

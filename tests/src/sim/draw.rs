@@ -13,7 +13,8 @@ use sheen_wire::{
 use super::{
     claims::{Key, Mode, Wanted},
     model::Model,
-    op::{Op, Striping},
+    op::Op,
+    striping::STRIPINGS,
 };
 
 const NAMES: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "longer-than-the-others"];
@@ -27,16 +28,6 @@ const NAMES_MIN: usize = 8;
 const OFFSET_MAX: u64 = 400 << 10;
 /// Chunks within which writes exclude each other, in bytes: no writes share a stripe's boundary.
 const CHUNK: u64 = 16 << 10;
-
-/// Stripings that are asked for.
-pub const STRIPINGS: [Striping; 6] = [
-    Striping { count: 1, size: 64 << 10 },
-    Striping { count: 2, size: 64 << 10 },
-    Striping { count: 3, size: 128 << 10 },
-    Striping { count: 4, size: 64 << 10 },
-    Striping { count: 7, size: 64 << 10 },
-    Striping { count: 8, size: 192 << 10 },
-];
 
 /// Draws operations of one client.
 pub struct Draw<'a> {
@@ -240,14 +231,16 @@ impl Draw<'_> {
         let new = |i: &super::model::Inode| i.striping.is_none() || i.is_dir();
         let fids: Vec<Fid> = self.model.inodes.iter().filter(|(f, i)| **f != ROOT && new(i)).map(|(f, _)| *f).collect();
         match self.one_of(&fids) {
-            Some(fid) if self.chance(50) => Op::SetStripe { fid, striping: STRIPINGS[self.rng.usize(0..6)] },
+            Some(fid) if self.chance(50) => {
+                Op::SetStripe { fid, striping: STRIPINGS[self.rng.usize(0..STRIPINGS.len())] }
+            }
             _ => Op::GetStripe { fid: self.any() },
         }
     }
 
     /// What the root passes on in this run, if anything.
     pub fn root_striping(&mut self) -> Option<Op> {
-        let striping = STRIPINGS[self.rng.usize(0..6)];
+        let striping = STRIPINGS[self.rng.usize(0..STRIPINGS.len())];
         self.chance(60).then_some(Op::SetStripe { fid: ROOT, striping })
     }
 

@@ -5,7 +5,7 @@
 //! operations that could see each other half done are kept apart ([`claims`]). Up to 16 clients that are not kept apart [`race`].
 //!
 //! * [`cluster`]: hosts, services, mounts; [`faults`]: trouble between them;
-//! * [`op`]: operations and answers; [`model`]: what they ought to be; [`draw`]: which come next; [`perform`]: doing them;
+//! * [`op`]: operations and answers; [`striping`]: how files are striped; [`model`]: what they ought to be; [`draw`]: which come next; [`perform`]: doing them;
 //! * [`run`]: programs that do all this; [`promise`]: what a crash may take and what not; [`tree`]: the outcome as it is read back;
 //! * [`race`]: clients that meet, and whether a legal order of what they did explains all they were told;
 //! * [`scenario`]: the stories that the tests tell, and their seeds.
@@ -23,6 +23,7 @@ pub mod promise;
 pub mod race;
 pub mod run;
 pub mod scenario;
+pub mod striping;
 pub mod tree;
 
 pub use cluster::{CLIENTS, MDS, OSSES};

@@ -12,7 +12,10 @@ use sheen_wire::{
     mds::{flags, rename, xattr},
 };
 
-use super::op::{Answer, Op, Outcome, Striping, View};
+use super::{
+    op::{Answer, Op, Outcome, View},
+    striping::Striping,
+};
 
 /// What a file holds.
 #[derive(Clone, PartialEq, Debug)]
@@ -99,10 +102,11 @@ impl Inode {
 }
 
 impl Inode {
-    /// Empties a regular file.
+    /// Empties a regular file, and forgets how many stripes it has: there are fewer where an OST was down.
     pub fn forget_bytes(&mut self) {
         if let Content::File(bytes) = &mut self.content {
             bytes.clear();
+            self.striping = self.striping.map(Striping::without_counts);
         }
     }
 }

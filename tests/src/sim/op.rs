@@ -6,6 +6,7 @@ use bytes::Bytes;
 use sheen_client::EntryAttr;
 use sheen_wire::{Errno, Fid, FileKind, mds::flags};
 
+use super::striping::Striping;
 use crate::noise;
 
 /// One operation of a program. Directories and files are named as a kernel would: by what a lookup gave before.
@@ -67,20 +68,6 @@ pub enum Op {
     Fsync { handle: u64 },
     /// sync.
     SyncFs,
-}
-
-/// How a file is striped, or those made in a directory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Striping {
-    /// Stripes.
-    pub count: u16,
-    /// Bytes.
-    pub size: u32,
-}
-
-impl Striping {
-    /// What nobody asked for.
-    pub const DEFAULT: Striping = Striping { count: 1, size: sheen_layout::STRIPE_SIZE_DEFAULT };
 }
 
 /// What stat shows, as far as it does not depend on clocks.
@@ -166,6 +153,8 @@ impl Outcome {
             Outcome::Entries(entries) => Outcome::Entries(
                 entries.into_iter().map(|(name, (fid, kind, view))| (name, (fid, kind, view.map(empty)))).collect(),
             ),
+            // While it was down, what got its objects got none there.
+            Outcome::Striped(striping) => Outcome::Striped(striping.without_counts()),
             other => other,
         }
     }

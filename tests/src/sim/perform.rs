@@ -4,10 +4,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use sheen_client::{Caller, Client, DirItem, OpenFile, falloc};
-use sheen_layout::{Count, Layout, Spec};
+use sheen_layout::{Asked, Layout};
 use sheen_wire::{Bulk, Errno, Fid, FileKind, fid::ROOT, mds::SetAttr};
 
-use super::op::{Answer, Op, Outcome, Striping, View};
+use super::{
+    op::{Answer, Op, Outcome, View},
+    striping::Striping,
+};
 
 const ROOT_USER: &Caller = &Caller::ROOT;
 static LOV: Bytes = Bytes::from_static(b"lustre.lov");
@@ -110,7 +113,7 @@ async fn answer(client: &Client, op: &Op, file: Option<Arc<OpenFile>>, made: &mu
             Outcome::Done
         }
         Op::SetStripe { fid, striping } => {
-            client.setxattr(ROOT_USER, *fid, &LOV, &spec(*striping).encode().into(), 0).await?;
+            client.setxattr(ROOT_USER, *fid, &LOV, &striping.asked().encode().into(), 0).await?;
             Outcome::Done
         }
         Op::GetStripe { fid } => Outcome::Striped(striping(client, *fid).await?),
@@ -156,16 +159,6 @@ pub async fn entries(
     result.map(|()| all)
 }
 
-/// What a user would ask for; more stripes than OSTs overstripe.
-fn spec(striping: Striping) -> Spec {
-    Spec {
-        stripe_size: Some(striping.size),
-        count: Some(Count::Stripes(striping.count)),
-        overstripe: usize::from(striping.count) > super::OSSES.len(),
-        ..Spec::default()
-    }
-}
-
 /// A file's layout.
 pub async fn layout(client: &Client, fid: Fid) -> Result<Layout, Errno> {
     let value = client.getxattr(ROOT_USER, fid, &LOV).await?;
@@ -175,11 +168,10 @@ pub async fn layout(client: &Client, fid: Fid) -> Result<Layout, Errno> {
 async fn striping(client: &Client, fid: Fid) -> Result<Striping, Errno> {
     if client.getattr(fid, None).await?.attr.kind == FileKind::Dir {
         let value = client.getxattr(ROOT_USER, fid, &LOV).await?;
-        let spec = Spec::decode(&value).map_err(|_| Errno::EBADMSG)?;
-        let Some(Count::Stripes(count)) = spec.count else { return Err(Errno::EBADMSG) };
-        return Ok(Striping { count, size: spec.stripe_size.ok_or(Errno::EBADMSG)? });
+        let asked = Asked::decode(&value).map_err(|_| Errno::EBADMSG)?;
+        return Striping::of_asked(&asked).ok_or(Errno::EBADMSG);
     }
     let layout = layout(client, fid).await?;
     assert_eq!(layout.fid(), fid, "a layout names its file");
-    Ok(Striping { count: layout.stripe_count() as u16, size: layout.stripe_size() })
+    Ok(Striping::of_layout(&layout))
 }

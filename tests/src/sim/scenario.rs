@@ -24,6 +24,7 @@ use super::{
     op::Op,
     perform::layout,
     run::{Rule, Run},
+    striping::STRIPINGS,
     tree::{Tree, assert_same, objects, visible, walk},
 };
 
@@ -320,7 +321,8 @@ async fn aftermath(world: &World, run: &Run, victims: Victims) -> (Tree, Objects
             let Some(found) = inode.bytes() else { continue };
             let untouched = victims.ost().is_none_or(|ost| !tree.osts.get(fid).is_some_and(|o| o.contains(&ost)));
             let known = state.model.inodes.get(fid).and_then(|i| i.bytes());
-            let laid_out = inode.striping.is_some();
+            // An MDT may have lost objects of a component that were not synced.
+            let laid_out = inode.striping.is_some_and(|s| !victims.mds() || !s.is_composite());
             match known {
                 Some(known) if untouched && laid_out && !state.doubtful_files.contains(fid) => {
                     assert!(found == known, "{fid} lies on no OST that crashed, and has other bytes");
@@ -330,9 +332,9 @@ async fn aftermath(world: &World, run: &Run, victims: Victims) -> (Tree, Objects
         }
     }
     let left = cleaned(world, &tree, &Objects::new()).await;
-    // A write that was under way to a file which the MDT lost is sent again when the OST comes back, and makes an object that nobody
-    // knows. It is out of use for ever (its id is), but takes space.
-    let laid_out = |fid| tree.model.inodes.get(fid).is_some_and(|i| i.striping.is_some());
+    // A write that was under way to a file which the MDT lost, or to a component whose objects it lost, is sent again when the OST comes
+    // back, and makes an object that nobody knows. It is out of use for ever (its id is), but takes space.
+    let laid_out = |fid| tree.model.inodes.get(fid).is_some_and(|i| i.striping.is_some_and(|s| !s.is_composite()));
     let excused = run.state().doubtful_writes.iter().any(|fid| !laid_out(fid));
     assert!(left.is_empty() || excused, "objects that belong to no file: {left:?}");
     (tree, left)
@@ -381,6 +383,9 @@ pub fn lost_layout(seed: u64, log: usize) -> Trace {
         assert_eq!(client.write(&old, 0, data("lost")).await, Ok(4));
         world.crash_host(MDS);
         restart(world, Victims::Mds, &mut nodes).await;
+        if seed % 2 == 1 {
+            assert_eq!(client.fsync(&old, false).await, Err(Errno::ESTALE), "nobody has told it yet");
+        }
         let new = other.open(who, fid, flags::RDWR).await.expect("the file itself was synced");
         assert_eq!(other.write(&new, 0, data("new content")).await, Ok(11));
         // As above.
@@ -390,6 +395,50 @@ pub fn lost_layout(seed: u64, log: usize) -> Trace {
         let again = client.open(who, fid, flags::RDONLY).await.expect("it can be opened anew");
         let read = client.read(&again, 0, 100).await.expect("and read").into_bytes();
         assert_eq!(&read[..], b"new content");
+    })
+}
+
+/// An MDT that loses the objects of a component, and gives it others: no client goes on with the old ones, and who wrote there hears of it.
+/// Of some seeds it asks first: by fsync, or a durable write.
+pub fn lost_component(seed: u64, log: usize) -> Trace {
+    simulate(seed, log, weather(seed), async |world| {
+        let (mut nodes, run) = boot(world, seed).await;
+        let [client, other, _] = &run.clients[..] else { panic!("three clients") };
+        let who = &Caller::ROOT;
+        let regular = sheen_wire::FileKind::Regular.mode_bits();
+        let made = client.mknod(who, ROOT, &"new".into(), regular | 0o644, 0, 0).await.expect("it can be made");
+        let fid = made.attr.fid;
+        let steps = STRIPINGS.iter().find(|striping| striping.is_composite()).expect("there is one");
+        let set = client.setxattr(who, fid, &"lustre.lov".into(), &steps.asked().encode().into(), 0).await;
+        assert_eq!(set, Ok(()));
+        let end = steps.parts().next().expect("it has parts").end;
+        let old = client.open(who, fid, flags::RDWR).await.expect("it can be opened");
+        let data = |text: &'static str| Bulk::from(bytes::Bytes::from_static(text.as_bytes()));
+        assert_eq!(client.write(&old, 0, data("kept")).await, Ok(4));
+        assert_eq!(client.fsync(&old, false).await, Ok(()));
+        assert_eq!(client.write(&old, end, data("lost")).await, Ok(4));
+        world.crash_host(MDS);
+        restart(world, Victims::Mds, &mut nodes).await;
+        let synced = match seed % 3 {
+            0 => Err(Errno::ESTALE),
+            1 => client.fsync(&old, false).await,
+            _ => client.write_as(&old, end, data("gone"), false, true).await.map(drop),
+        };
+        let there = other.getattr(fid, None).await.map(|a| a.attr.size);
+        assert!(synced.is_err() || there == Ok(end + 4), "it is told {synced:?}, and then there are {there:?} bytes");
+        let new = other.open(who, fid, flags::RDWR).await.expect("the file itself was synced");
+        assert_eq!(other.write(&new, end, data("new content")).await, Ok(11));
+        // As above.
+        assert_eq!(client.lookup(who, ROOT, &"none".into()).await.err(), Some(Errno::ENOENT));
+        assert_eq!(client.getattr(fid, None).await.map(|a| a.attr.size), Ok(end + 11));
+        let again = client.open(who, fid, flags::RDONLY).await.expect("it can be opened anew");
+        let read = client.read(&again, end, 100).await.expect("and read").into_bytes();
+        assert_eq!(&read[..], b"new content");
+        let kept = client.read(&again, 0, 4).await.expect("and read").into_bytes();
+        assert_eq!(&kept[..], b"kept");
+        if synced.is_err() {
+            assert!(client.fsync(&old, false).await.is_err(), "what it wrote is gone");
+        }
     })
 }
 

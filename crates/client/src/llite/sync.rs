@@ -25,10 +25,22 @@ impl Client {
                 }
             }
         };
-        let inode = self.mdc.call(Request::Sync { fid: Some(file.fid()) });
-        let (objects, inode) = tokio::join!(objects, inode);
-        mdc::done(inode?)?;
+        let (objects, inode) = tokio::join!(objects, self.sync_inode(file));
+        inode?;
         objects
+    }
+
+    /// The file is durable, and the objects that it was known to have are its.
+    ///
+    /// # Errors
+    /// ESTALE: the MDT has lost it, or them.
+    pub(super) async fn sync_inode(&self, file: &OpenFile) -> Result<()> {
+        mdc::done(self.mdc.call(Request::Sync { fid: Some(file.fid()) }).await?)?;
+        if file.is_unsure() {
+            // It was a restarted MDT that answered. What it knows of objects that were written before was durable already.
+            drop(Box::pin(self.place(file)).await?);
+        }
+        Ok(())
     }
 
     /// fsync of a directory: its entries are durable.

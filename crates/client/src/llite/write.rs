@@ -6,18 +6,14 @@
 use std::{pin::pin, sync::atomic::Ordering::Relaxed};
 
 use sheen_layout::Layout;
-use sheen_wire::{
-    Bulk, Errno, Fid, Result,
-    bulk::BULK_BYTES_MAX,
-    mds::{Request, flags},
-};
+use sheen_wire::{Bulk, Errno, Fid, Result, bulk::BULK_BYTES_MAX, mds::flags};
 
 use super::{
     mirrors::{AGAIN_MAX, Began},
     place::Placed,
     swap::Begun,
 };
-use crate::{Client, OpenFile, cache::data::Reads, lov::How, mdc, stats::Op};
+use crate::{Client, OpenFile, cache::data::Reads, lov::How, stats::Op};
 
 /// Times that an append finds the end anew because the file got objects meanwhile.
 const APPENDS_MAX: usize = 64;
@@ -79,7 +75,7 @@ impl Client {
         let durable = u64::from(generation) + 1;
         if sync && file.durable.load(Relaxed) != durable {
             // The bytes are durable; the file that they belong to, and which objects are its, must be as well.
-            mdc::done(self.mdc.call(Request::Sync { fid: Some(file.fid()) }).await?)?;
+            Box::pin(self.sync_inode(file)).await?;
             file.durable.store(durable, Relaxed);
         }
         Ok(written)

@@ -91,7 +91,9 @@ impl Lov {
             ..Enqueue::new(Resource::extent(*object), mode, *policy, asking.cookie())
         };
         let locks = wants.iter().zip(&asking).map(lock).collect();
-        let want = if mode.writes() { osc.writeback().want() } else { 0 };
+        // Who locks all of an object to write appends, and nothing of that is kept: space is not to be promised in vain.
+        let keeps = mode.writes() && wants.iter().any(|(_, _, policy, _)| *policy != WHOLE);
+        let want = if keeps { osc.writeback().want() } else { 0 };
         let request = Request::Enqueue { locks, want };
         let Reply::Enqueued { locks: answers, granted } = osc.call(request, Bulk::new()).await?.0 else {
             return Err(Errno::EPROTO);

@@ -129,7 +129,8 @@ impl Lov {
         let How { sync, guarded, .. } = how;
         let osc = self.osc(ost).await?;
         let before = if sync { self.unsynced.before(file, ost) } else { None };
-        let grant = Grant { used: 0, want: osc.writeback().want() };
+        // What is appended is never kept, and a promise that is not used is space that nobody has.
+        let grant = Grant { used: 0, want: if guarded { 0 } else { osc.writeback().want() } };
         let request = Request::Write { parts, sync, mtime: None, grant };
         let answer = if guarded { osc.call_guarded(request, bulk).await } else { osc.call(request, bulk).await };
         match answer?.0 {

@@ -324,6 +324,12 @@ pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
             intend(state, fid, start, end)?;
             Ok(Reply::Entry(entry(state, fid)?))
         }
+        Request::LayoutMoved { fid, .. } => {
+            if let Some(layout) = state.moving.remove(&fid) {
+                change(state, fid, |_| layout);
+            }
+            Ok(Reply::Entry(entry(state, fid)?))
+        }
         Request::Cancel => Ok(Reply::Ok),
         Request::Enqueue(lock) => Ok(Reply::Enqueued(state.locks.flock(&lock))),
         _ => Err(Errno::ENOSYS),

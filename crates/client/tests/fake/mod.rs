@@ -58,6 +58,8 @@ pub struct State {
     pub layout: Option<(u32, Vec<u32>)>,
     /// Components of new files, instead.
     pub template: Option<sheen_layout::Template>,
+    /// Layouts that files have when the MDT is asked where their bytes are.
+    pub moving: BTreeMap<Fid, sheen_layout::Layout>,
     pub config: Config,
     pub next: u64,
     pub open: BTreeMap<u64, Fid>,
@@ -264,6 +266,7 @@ impl Mounted {
             objects: BTreeMap::new(),
             layout: Some((stripe_size, osts.to_vec())),
             template: None,
+            moving: BTreeMap::new(),
             config: Config { fsname: FSNAME.into(), version: 1, targets, pools: Vec::new() },
             next: 100,
             open: BTreeMap::new(),

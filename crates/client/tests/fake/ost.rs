@@ -36,6 +36,8 @@ pub struct Habits {
     pub glimpsed: Vec<(LockId, Option<ObjectAttr>)>,
     /// How often they were.
     pub restarts: u64,
+    /// Objects that files have left.
+    pub closed: BTreeSet<Fid>,
 }
 
 impl Habits {
@@ -103,6 +105,9 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
         _ => String::new(),
     };
     state.log.push(format!("ost{index} {}{detail}", request.op()));
+    if meets(&state.habits.closed, &request) {
+        return Err(Errno::MOVED);
+    }
     let now = World::tick(state);
     match request {
         Request::Read { parts } => {
@@ -188,6 +193,17 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
             let statfs = StatFs { bsize: 4096, blocks: 1000, bfree: 900, bavail: 800, files: 500, ffree: 400 };
             Ok(Reply::StatFs(statfs).into())
         }
+    }
+}
+
+/// Whether a request is about an object that is closed.
+fn meets(closed: &BTreeSet<Fid>, request: &Request) -> bool {
+    match request {
+        Request::Read { parts } | Request::Write { parts, .. } => parts.iter().any(|p| closed.contains(&p.object)),
+        Request::Attrs { objects } | Request::Sync { objects } => objects.iter().any(|o| closed.contains(o)),
+        Request::Truncate { objects } => objects.iter().any(|(o, _)| closed.contains(o)),
+        Request::Enqueue { locks, .. } => locks.iter().any(|lock| closed.contains(&lock.resource.fid)),
+        _ => false,
     }
 }
 

@@ -106,6 +106,35 @@ fn the_last_one_is_repeated() {
 }
 
 #[test]
+fn where_no_whole_extension_fits_a_part_of_it_may() {
+    let before = layout(&[(EOF, 1, 64 * M)]);
+    // So many bytes are left on the OST that it is on, so many elsewhere.
+    let left =
+        |here: u64, there: u64| move |c: &Component, bytes| bytes <= if c.is_instantiated() { here } else { there };
+    let after = grown(&before, 64 * M, left(20 * M, 15 * M));
+    assert_eq!(shape(&after), [(1, 0, 80, false), (2, 80, 0, true)]);
+    let after = grown(&before, 64 * M, left(15 * M, 20 * M));
+    assert_eq!(shape(&after), [(1, 0, 64, false), (3, 64, 80, false), (2, 80, 0, true)]);
+    // Stripes of 4 MiB are not cut.
+    let after = grown(&before, 64 * M, left(3 * M, 3 * M));
+    assert_eq!(shape(&after), [(1, 0, 128, false), (2, 128, 0, true)]);
+}
+
+#[test]
+fn a_layout_does_not_end_by_small_steps() {
+    let mut log = layout(&[(EOF, 1, 64 * M)]);
+    let mut end = 64 * M;
+    for ost in 0..2000 {
+        log = grown(&log, end, |c, bytes| !c.is_instantiated() && bytes <= 16 * M);
+        let wanting = log.wanting(end, M);
+        let objects = wanting.into_iter().map(|c| (c, vec![Stripe { object: Fid::new(7, ost + 2), ost }])).collect();
+        log.instantiate(objects).unwrap();
+        end = log.components().iter().rev().nth(1).map(|c| c.end).unwrap();
+    }
+    assert_eq!(log.components().len(), SMALL_STEPS_COMPONENTS_MAX);
+}
+
+#[test]
 fn nobody_has_room() {
     let before = layout(&[(EOF, 2, 64 * M)]);
     let after = grown(&before, 70 * M, full);

@@ -20,7 +20,8 @@ fn osts(free_gib: &[u64]) -> Vec<Ost> {
 }
 
 fn stripes(n: u16) -> Wanted {
-    Wanted { stripe_size: 1 << 20, count: Count::Stripes(n), overstripe: false, start: None, osts: vec![], pool: None }
+    let (stripe_size, count) = (1 << 20, Count::Stripes(n));
+    Wanted { stripe_size, count, overstripe: false, start: None, osts: vec![], pool: None, room: 0 }
 }
 
 fn over(count: Count) -> Wanted {
@@ -97,6 +98,25 @@ fn weighted_stripes_of_a_file_are_on_different_osts() {
         chosen.sort_unstable();
         assert_eq!(chosen, [0, 1, 2, 3]);
     }
+}
+
+#[test]
+fn what_grows_goes_where_it_has_room_with_fewer_stripes_if_need_be() {
+    let osts = osts(&[90, 10, 50, 5]);
+    let growing = |n, gib| Wanted { room: gib * GIB, ..stripes(n) };
+    let chosen = |wanted: Wanted| {
+        let mut chosen = place(&mut Placer::new(3), &wanted, &osts).unwrap();
+        chosen.sort_unstable();
+        chosen
+    };
+    assert_eq!(chosen(growing(4, 16)), [0, 1, 2, 3]);
+    assert_eq!(chosen(growing(4, 24)), [0, 1, 2], "8 each; with four it would have been 6");
+    assert_eq!(chosen(growing(4, 60)), [0, 2]);
+    assert_eq!(chosen(growing(1, 60)), [0]);
+    assert_eq!(chosen(Wanted { start: Some(1), ..growing(1, 60) }), [0]);
+    assert_eq!(chosen(Wanted { room: 60 * GIB, ..over(Count::Stripes(4)) }), [0, 0, 2, 2]);
+    assert_eq!(chosen(growing(4, 1000)), [0, 1, 2, 3], "nobody has room for that");
+    assert_eq!(room_each(osts.iter(), 4, 1000 * GIB, &Limits::default()), None);
 }
 
 #[test]

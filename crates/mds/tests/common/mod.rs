@@ -7,7 +7,7 @@ pub mod client;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -27,6 +27,8 @@ use sheen_wire::{Bulk, Cred, Errno, Fid, Mds, Ost, Result, StatFs, fid, ost};
 #[derive(Default)]
 pub struct FakeOst {
     pub asked: Mutex<Vec<ost::Request>>,
+    /// Bytes that are not available.
+    pub used_bytes: AtomicU64,
     /// Answers destroys with EIO.
     pub broken: AtomicBool,
 }
@@ -51,8 +53,8 @@ impl Service<Ost> for FakeOst {
         let reply = match &request {
             ost::Request::StatFs => {
                 let blocks = 1 << 20;
-                let space =
-                    StatFs { bsize: 4096, blocks, bfree: blocks, bavail: blocks, files: 1 << 20, ffree: 1 << 20 };
+                let bavail = blocks - self.used_bytes.load(Relaxed) / 4096;
+                let space = StatFs { bsize: 4096, blocks, bfree: blocks, bavail, files: 1 << 20, ffree: 1 << 20 };
                 Ok(ost::Reply::StatFs(space))
             }
             _ if self.broken.load(Relaxed) => Err(Errno::EIO),

@@ -12,7 +12,7 @@
 //!   reaches past the end is cut there. EINVAL for what is no regular file.
 //! * Sets no times: the write does.
 
-use sheen_layout::{Layout, Wanted};
+use sheen_layout::{Component, Layout, Wanted};
 use sheen_wire::{self as wire, Errno, Fid, FileKind, mds::Reply};
 
 use super::nodes::entry;
@@ -71,6 +71,9 @@ impl<S: Store> Namespace<S> {
         let now = grown.as_ref().unwrap_or(layout);
         let wanting = now.wanting(offset, len);
         if wanting.is_empty() {
+            if let Some(new) = &grown {
+                tell_of_extended(cx, layout, new);
+            }
             return Ok(grown);
         }
         let wanted: Vec<(usize, Wanted)> =
@@ -79,6 +82,21 @@ impl<S: Store> Namespace<S> {
         let objects = self.allot(cx, &wanted)?;
         let mut new = now.clone();
         new.instantiate(objects)?;
+        tell_of_extended(cx, layout, &new);
         Ok(Some(new))
+    }
+}
+
+/// Space that components took from their extensions will be used: others are not to count on it.
+fn tell_of_extended(cx: &mut Cx, old: &Layout, new: &Layout) {
+    for (i, c) in new.components().iter().enumerate() {
+        let before = old.components().iter().find(|o| o.id == c.id && o.is_instantiated());
+        let grew_itself =
+            old.components().iter().skip_while(|o| o.id != c.id).nth(1).is_some_and(Component::is_extension);
+        let grows = new.components().get(i + 1).is_some_and(Component::is_extension);
+        let bytes = c.end.saturating_sub(before.map_or(c.start, |o| o.end));
+        if c.is_instantiated() && bytes > 0 && (grew_itself || grows) {
+            cx.env.extended(c, bytes);
+        }
     }
 }

@@ -6,12 +6,14 @@ use sheen_wire::{Result, StatFs};
 use super::Store;
 
 impl Store {
-    /// Space and inodes of the OST.
+    /// Space and inodes of the OST. What is promised to clients is free, but not available.
     ///
     /// # Errors
     /// What the local file system says.
     pub fn statfs(&self) -> Result<StatFs> {
-        Ok(self.share.of(self.rt.disk().statvfs(self.home.dir())?))
+        let device = self.rt.disk().statvfs(self.home.dir())?;
+        let promised = self.share.grants().set_aside().div_ceil(u64::from(device.bsize).max(1));
+        Ok(self.share.of(StatFs { bavail: device.bavail.saturating_sub(promised), ..device }))
     }
 
     /// Bytes free on the device, for all that lie on it.

@@ -35,8 +35,8 @@ const LOG_MAX: usize = 1 << 20;
 const TROUBLES: [Errno; 6] =
     [Errno::EBADF, Errno::EIO, Errno::ESTALE, Errno::ENOTCONN, Errno::ETIMEDOUT, Errno::ESHUTDOWN];
 
-/// What needs room that may not be there.
-const GROWS: [&str; 3] = ["Write", "append", "counting"];
+/// What needs room that may not be there. A cut does where the range of the file that has the new end has no objects yet.
+const GROWS: [&str; 4] = ["Write", "Cut", "append", "counting"];
 
 /// Ways to open a file.
 const OPENS: [u32; 5] =

@@ -27,9 +27,9 @@ use super::{
 use crate::sim::{
     MDS, OSSES,
     cluster::{Node, mount, start_some},
-    draw::STRIPINGS,
     op::Op,
     perform::perform,
+    striping::STRIPINGS,
 };
 
 /// The first client's host; the others follow.
@@ -209,7 +209,7 @@ impl Stage {
             // OSTs have looked again by then.
             world.rt(DEMON).sleep(FILLED).await;
         }
-        let striped = plan.osts > 1 && striping.count > 1;
+        let striped = striping.spreads(plan.osts);
         let files = vec![History { striped, ..History::default() }; plan.files];
         let record = Record { files, seqs, ..Record::default() };
         Arc::new(Stage {
