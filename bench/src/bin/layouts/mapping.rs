@@ -135,6 +135,7 @@ fn layout(steps: &[(u64, u16)]) -> io::Result<Layout> {
             start: None,
             osts: Vec::new(),
             pool: None,
+            room: 0,
         }),
     };
     let components: Vec<WantedComponent> = starts.zip(steps).map(component).collect();
