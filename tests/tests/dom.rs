@@ -332,9 +332,9 @@ const CHANGES: [(&str, Changing); 10] = [
     ("written here twice", |_, at, name, mut data| {
         let file = OpenOptions::new().write(true).open(at.b(name)).unwrap();
         for i in 0..3 {
-            data[i] = 4;
-            file.write_all_at(&[4], i as u64).unwrap();
+            file.write_all_at(&[4], i).unwrap();
         }
+        data[..3].fill(4);
         data
     }),
     ("cut here", |_, at, name, data| {
