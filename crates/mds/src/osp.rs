@@ -108,11 +108,12 @@ impl Osp {
         state.taken_at = now;
     }
 
-    /// Whether it is connected, and what was known of it at `now` is too old to say where a file can grow.
-    pub fn is_view_old(&self, now: Instant) -> bool {
+    /// Whether it is connected, and what was known of it at `now` is too old to say whether it takes objects; `grows`: whether a file can
+    /// grow there.
+    pub fn is_view_old(&self, now: Instant, grows: bool) -> bool {
         let state = self.state.lock();
         let known = state.statfs.map_or(0, |statfs| free_bytes(&statfs));
-        let age_max = if known < FILLED_SOON_BYTES { Duration::from_nanos(1) } else { STATFS_AGE };
+        let age_max = if grows && known < FILLED_SOON_BYTES { Duration::from_nanos(1) } else { STATFS_AGE };
         state.connected && now.since(state.looked) >= age_max
     }
 

@@ -138,11 +138,11 @@ impl Osts {
         }
     }
 
-    /// Waits until what placement sees of connected OSTs is no older than [`STATFS_AGE`], of those that could be filled meanwhile not
-    /// older than this call; or the OST is found not to answer.
-    pub async fn look(&self, mdt: &Mdt) {
+    /// Waits until what placement sees of connected OSTs is no older than [`STATFS_AGE`], or the OST is found not to answer. `grows`: it is for a
+    /// file that grows by what there is; of OSTs that could be filled meanwhile it is not to be older than this call.
+    pub async fn look(&self, mdt: &Mdt, grows: bool) {
         let now = mdt.rt.now();
-        let old = || self.all().into_iter().filter(|osp| osp.is_view_old(now)).collect::<Vec<_>>();
+        let old = || self.all().into_iter().filter(|osp| osp.is_view_old(now, grows)).collect::<Vec<_>>();
         old().iter().for_each(|osp| osp.look());
         let looked = async {
             loop {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use sheen_layout::Layout;
+use sheen_layout::{Component, Layout};
 use sheen_namespace::{ClientId, Done, NEED_COMMIT};
 use sheen_rpc::{BoxFuture, Export, Response, Service};
 use sheen_wire::ast::Grant;
@@ -73,8 +73,9 @@ impl Service<Mds> for Mdt {
                     Box::pin(self.settle_layout(*fid, *generation)).await?;
                     self.execute(export, &call).await
                 }
-                Request::LayoutIntent { .. } => {
-                    Box::pin(self.osts.look(self)).await;
+                Request::LayoutIntent { fid, .. } => {
+                    let grows = self.grows(*fid);
+                    Box::pin(self.osts.look(self, grows)).await;
                     self.execute(export, &call).await
                 }
                 _ => self.execute(export, &call).await,
@@ -146,6 +147,12 @@ enum Not {
 }
 
 impl Mdt {
+    /// Whether a file has components that grow by themselves.
+    fn grows(&self, fid: Fid) -> bool {
+        let layout = self.core.lock().ns.layout(fid);
+        layout.is_ok_and(|layout| layout.is_some_and(|l| l.components().iter().any(Component::is_extension)))
+    }
+
     async fn execute(&self, export: &Arc<Export>, call: &Call) -> Result<Response<Answer>> {
         let Executed { result, grants, change, lasting, dir } = self.execute_once(export, call).await?;
         let no_more = match (change, lasting) {
