@@ -1,7 +1,7 @@
 //! What layouts cost, and what they are worth: writing across the boundaries of components, creating a file of 2,000 stripes, small files
 //! kept on the MDT, and mapping.
 //!
-//! `layouts [--rounds 5] [--only boundaries|create|small|mapping] [--mib 512] [--creates 50] [--delay-us 2000] [--files 20000] [--bytes
+//! `layouts [--rounds 5] [--only boundaries|create|small|default|mapping] [--mib 512] [--creates 50] [--delay-us 2000] [--files 20000] [--bytes
 //! 3901] [--json FILE]`. Both sides of a ratio are measured one after the other in each round, in turns the one and the other first;
 //! the median over the rounds is shown.
 //!
@@ -12,6 +12,7 @@
 //! * *small*: `--files` files of `--bytes` bytes are written, and then read on another mount, which knows nothing of them; kept on the
 //!   MDT (`-E 64K -L mdt -E -1 -c 1`), against one stripe. `lo`: they are written over `lo`; the mount that reads them is over tcp. Over tcp
 //!   once more with a twentieth of them and every message delayed by 1 ms.
+//! * *default*: see [`usual`].
 //! * *mapping*: see [`mapping`].
 
 use std::{fs, io, path::PathBuf, process::ExitCode};
@@ -27,11 +28,12 @@ use sheen_bench::{
 };
 
 mod mapping;
+mod usual;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What layouts cost: watermarks, 2,000 stripes, small files on the MDT, mapping
+/// What layouts cost: watermarks, 2,000 stripes, small files on the MDT, the default layout, mapping
 #[derive(Parser)]
 struct Args {
     #[command(flatten)]
@@ -82,10 +84,10 @@ fn run() -> io::Result<()> {
     let columns = ["work", "this", "measured", "compared with", "ratio (min–max)", "asked"];
     let mut table = Table::new(&columns);
     let wants = |name: &str| args.options.wants(name);
-    if wants("boundaries") || wants("create") || wants("small") {
+    if ["boundaries", "create", "small", "default"].into_iter().any(wants) {
         let place = Place::claim(&args.options.base, "layouts", &args.options.sheen)?;
         for (name, lo) in [("lo", true), ("tcp", false)] {
-            if !lo || wants("boundaries") || wants("small") {
+            if !lo || ["boundaries", "small", "default"].into_iter().any(wants) {
                 let plan = Plan { name, osts: OSTS, mounts: 2, lo, threads: args.options.threads };
                 mounted(&args, &Cluster::up(&place, plan)?, &mut table)?;
             }
@@ -111,6 +113,9 @@ fn mounted(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> 
         if !cluster.plan.lo {
             small(args, cluster, table, SMALL_DELAY_US)?;
         }
+    }
+    if args.options.wants("default") {
+        usual::measure(args, cluster, table)?;
     }
     Ok(())
 }
