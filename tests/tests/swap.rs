@@ -212,7 +212,7 @@ fn no_write_is_lost_or_done_twice_while_files_are_exchanged() {
     const PAGE: usize = 4096;
     let (two, at) = two_mounts!(LIMIT, "d");
     let names = ["one", "other"];
-    for (name, options) in names.into_iter().zip(["-c 2 -S 64K", "-c 4 -S 128K"]) {
+    for (name, options) in names.into_iter().zip(["-E 64K -L mdt -E -1 -c 2 -S 64K", "-c 4 -S 128K"]) {
         setstripe(options, &at.a(name));
     }
     for name in ["log", "log2"] {
@@ -318,7 +318,7 @@ fn a_write_over_many_stripes_is_whole_in_one_of_the_two() {
     let (_two, at) = two_mounts!(LIMIT, "d");
     let (one, other) = (at.a("one"), at.a("other"));
     setstripe("-c 4 -S 64K", &one);
-    setstripe("-C 7 -S 64K", &other);
+    setstripe("-E 64K -L mdt -E -1 -C 7 -S 64K", &other);
     // Large ones, which go to the OSTs as they are, and such that are kept for a while.
     for (len, name) in [(700_000, "large"), (150_000, "small")] {
         fs::write(&one, "").unwrap();
@@ -367,7 +367,7 @@ fn a_hole_or_a_cut_over_many_stripes_is_made_in_one_of_the_two() {
     let (_two, at) = two_mounts!(LIMIT, "d");
     let (one, other) = (at.a("one"), at.a("other"));
     setstripe("-c 4 -S 64K", &one);
-    setstripe("-C 7 -S 64K", &other);
+    setstripe("-E 64K -L mdt -E -1 -C 7 -S 64K", &other);
     let full = vec![7u8; PIECE * 60];
     let fill = || {
         fs::write(&one, &full).unwrap();
@@ -430,15 +430,50 @@ fn a_hole_or_a_cut_over_many_stripes_is_made_in_one_of_the_two() {
 }
 
 #[test]
+fn what_lies_on_the_mdt_is_exchanged_as_well() {
+    const DOM: &str = "-E 64K -L mdt -E -1 -c 2 -S 64K";
+    let (_two, at) = two_mounts!(LIMIT, "d");
+    for (n, (layouts, sizes)) in [
+        ([DOM, DOM], [3000, 10_000]),
+        ([DOM, DOM], [3000, 400_000]),
+        ([DOM, "-c 2"], [3000, 300_000]),
+        ([DOM, "-c 1"], [500_000, 100]),
+        ([DOM, DOM], [0, 5000]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let names = [format!("one{n}"), format!("other{n}")];
+        let mut data: Vec<Vec<u8>> = sizes.iter().map(|len| noise(n as u64 + *len as u64, *len)).collect();
+        for i in 0..2 {
+            setstripe(layouts[i], &at.a(&names[i]));
+            fs::write(at.a(&names[i]), &data[i]).unwrap();
+            assert!(fs::read(at.b(&names[i])).unwrap() == data[i]);
+        }
+        let open: Vec<File> = names.iter().map(|name| rw(&at.b(name))).collect();
+        for round in 0..3 {
+            swap(&at.a(&names[0]), &at.a(&names[1])).ok();
+            data.swap(0, 1);
+            for i in 0..2 {
+                let what = format!("{n}, {round}, {i}");
+                assert_eq!(fs::metadata(at.b(&names[i])).unwrap().len(), data[i].len() as u64, "{what}");
+                assert!(fs::read(at.b(&names[i])).unwrap() == data[i], "{what}");
+                assert!(fs::read(at.a(&names[i])).unwrap() == data[i], "{what}, by who did it");
+                // Through who has it open since before, and on from there.
+                open[i].write_all_at(&[round + 1; 70_000], 20).unwrap();
+                let len = data[i].len().max(70_020);
+                data[i].resize(len, 0);
+                data[i][20..70_020].fill(round + 1);
+                assert!(fs::read(at.a(&names[i])).unwrap() == data[i], "{what}, written");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_may_not_be_is_refused_and_nothing_changes() {
     let (two, at) = two_mounts!(LIMIT, "d");
-    for (name, options) in [
-        ("one", "-c 1"),
-        ("other", "-c 2"),
-        ("theirs", "-c 1"),
-        ("dom", "-E 64K -L mdt -E -1 -c 1"),
-        ("mirrored", "-N2 -c 1"),
-    ] {
+    for (name, options) in [("one", "-c 1"), ("other", "-c 2"), ("theirs", "-c 1"), ("mirrored", "-N2 -c 1")] {
         if name == "mirrored" {
             two.fs.lfs("mirror create -N2 d/mirrored").ok();
         } else {
@@ -453,7 +488,6 @@ fn what_may_not_be_is_refused_and_nothing_changes() {
         }
     };
     let cannot = "cannot swap layout between";
-    both(&at.a("one"), &at.a("dom"), 95, cannot);
     both(&at.a("one"), &at.a("mirrored"), 95, cannot);
     both(&at.a("one"), &at.a, 21, "for write: Is a directory");
     both(&at.a("one"), &at.a("none"), 2, "for write: No such file or directory");
@@ -470,7 +504,7 @@ fn what_may_not_be_is_refused_and_nothing_changes() {
         let ran = run_within(as_nobody(&script), Duration::from_secs(20));
         assert!(ran.code == 13 && ran.err.contains("for write: Permission denied"), "{ran:?}");
     }
-    for name in ["one", "other", "theirs", "dom", "mirrored"] {
+    for name in ["one", "other", "theirs", "mirrored"] {
         assert_eq!(fs::read(at.b(name)).unwrap(), name.as_bytes());
     }
     assert_eq!([osts(&at.a("one")).len(), osts(&at.a("other")).len()], [1, 2]);
@@ -490,7 +524,10 @@ fn nothing_is_lost_or_left_when_servers_are_killed_meanwhile() {
     let data: Vec<Vec<u8>> = (0..4).map(|n| noise(n, M + n as usize)).collect();
     let name = |n: usize| format!("f{n}");
     for (n, data) in data.iter().enumerate() {
-        setstripe(["-c 1", "-c 2 -S 64K", "-E 512K -c 1 -E -1 -c 2", "-c 2"][n], &mount.path(&name(n)));
+        setstripe(
+            ["-E 64K -L mdt -E -1 -c 1", "-c 2 -S 64K", "-E 512K -c 1 -E -1 -c 2", "-c 2"][n],
+            &mount.path(&name(n)),
+        );
         let file = rw(&mount.path(&name(n)));
         file.write_all_at(data, 0).unwrap();
         file.sync_all().unwrap();

@@ -42,9 +42,15 @@ impl Layout {
         (!components.is_empty()).then(|| Layout::assemble(self.composite().cloned(), components))
     }
 
-    /// The same layout with other names of its objects, where there are some.
+    /// The same layout with other names of its objects, where there are some. Those on the MDT are named by their file, which may be another
+    /// one then.
     pub fn renamed(&self, names: &BTreeMap<Fid, Fid>) -> Layout {
         let mut components: Vec<Component> = self.components().to_vec();
+        for c in components.iter_mut().filter(|c| c.is_on_mdt()) {
+            if let Some(name) = names.get(&c.object_on_mdt()) {
+                (c.fid, c.entry_gen) = (Fid { ver: 0, ..*name }, name.ver.saturating_sub(1));
+            }
+        }
         for stripe in components.iter_mut().filter(|c| c.is_instantiated()).flat_map(|c| &mut c.stripes) {
             stripe.object = names.get(&stripe.object).copied().unwrap_or(stripe.object);
         }

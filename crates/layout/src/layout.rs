@@ -349,7 +349,7 @@ impl Component {
     }
 
     /// What its bytes are on the MDT. Its name is the file's, and another one each time that the file gets such a component.
-    fn object_on_mdt(&self) -> Fid {
+    pub(crate) fn object_on_mdt(&self) -> Fid {
         Fid { ver: self.entry_gen.saturating_add(1), ..self.fid }
     }
 

@@ -372,7 +372,7 @@ impl<S: Store> Namespace<S> {
 
     /// Whether an object on the MDT is a file's, also of one without a name that is open still, or is about to become one's.
     pub fn has_object(&mut self, object: Fid) -> wire::Result<bool> {
-        if self.takes.values().any(|begun| begun.object == Some(object)) {
+        if self.takes.values().any(|begun| begun.object == Some(object)) || self.swaps.has_object(object) {
             return Ok(true);
         }
         let inode = self.tables.inode(Fid { ver: 0, ..object })?;

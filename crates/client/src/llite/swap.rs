@@ -37,7 +37,7 @@ impl Client {
     ///
     /// # Errors
     /// EINVAL: one is no regular file with a layout, or the other one is not open here. EACCES: the caller may not write to both. EPERM: they
-    /// are not of the same user and group. EOPNOTSUPP: one is mirrored or begins on the MDT. EBUSY: somebody does not let go of one; nothing
+    /// are not of the same user and group. EOPNOTSUPP: one is mirrored. EBUSY: somebody does not let go of one; nothing
     /// is changed. What the MDT answers.
     pub async fn swap_layouts(&self, who: &Caller, file: &OpenFile, other: Fid) -> Result<()> {
         if file.flags() & flags::DIRECTORY != 0 {

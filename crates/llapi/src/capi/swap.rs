@@ -51,7 +51,7 @@ pub unsafe extern "C" fn llapi_swap_layouts(
 /// The same of two open files.
 ///
 /// -EACCES: the caller may not write to both; -EPERM: they are not of the same user and group; -EINVAL: one is no regular file; -EOPNOTSUPP: one
-/// is mirrored or has data on the MDT, or flags say that versions are checked; -EBUSY: somebody does not let go of one. Nothing is changed then.
+/// is mirrored, or flags say that versions are checked; -EBUSY: somebody does not let go of one. Nothing is changed then.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_fswap_layouts(fd1: c_int, fd2: c_int, _version1: u64, _version2: u64, flags: u64) -> c_int {
     or_minus_errno(|| {

@@ -4,8 +4,7 @@
 //!   space that each of them pays for does not change hands). Of a file and itself nothing is exchanged.
 //! * Each has the other's layout from then on, under the next generation of both; its objects have new names, for under the old ones they
 //!   are closed. What has no objects yet stays so. Pools, stripe sizes and components go with the layout.
-//! * EOPNOTSUPP where one is mirrored (its mirrors would have to be closed as well), or begins on the MDT (where an object has the name of
-//!   its file).
+//! * EOPNOTSUPP where one is mirrored (its mirrors would have to be closed as well).
 //! * The modification times stay: the caller says what they are, as with `TakeLayout`, within the same bounds. Sets ctime of both. Takes
 //!   set-user-id, set-group-id and file capabilities away as a write does, for what the file holds is something else.
 //! * ERANGE when a plain layout's 65,535 generations are used up; EAGAIN when a layout has changed since the beginning.
@@ -20,12 +19,13 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use sheen_layout::{Layout, Stripe};
+use sheen_layout::{Layout, MDT_OST, Stripe};
 use sheen_wire::{
     self as wire, Errno, Fid, FileKind,
     mds::{Reply, Request},
 };
 
+use super::take_layout::drawn_version;
 use crate::{
     Namespace, Store, StoreError,
     access::{self, WRITE, is_owner, is_root, without_privilege},
@@ -55,6 +55,8 @@ struct Begun {
     swapped: [Bytes; 2],
     /// Numbers in the unlink log of the new names.
     logged: [u64; 2],
+    /// The new names of what is on the MDT.
+    on_mdt: Vec<Fid>,
 }
 
 /// An object that is going to have another name.
@@ -78,6 +80,11 @@ impl Swaps {
     /// Whether an entry of the unlink log has the names of an exchange under way.
     pub(crate) fn has(&self, seqno: u64) -> bool {
         self.begun.values().any(|begun| begun.logged.contains(&seqno))
+    }
+
+    /// Whether an object on the MDT is one of an exchange under way.
+    pub(crate) fn has_object(&self, object: Fid) -> bool {
+        self.begun.values().any(|begun| begun.on_mdt.contains(&object))
     }
 
     /// Notes one that is done, with what it changes.
@@ -114,13 +121,24 @@ impl<S: Store> Namespace<S> {
         let (fids, stored, layouts) = self.both_to_swap(request)?;
         let next = layouts.iter().map(Layout::generation).max().unwrap_or(0).checked_add(1).ok_or(Errno::ERANGE)?;
         let stripes: Vec<Stripe> = layouts.iter().flat_map(|l| l.stripes()).copied().collect();
+        let (on_mdt, on_osts): (Vec<Stripe>, Vec<Stripe>) = stripes.iter().partition(|s| s.ost == MDT_OST);
         // What can be refused comes before what cannot be taken back.
         layouts[1].adopted(fids[0], next)?;
         layouts[0].adopted(fids[1], next)?;
-        let osts: Vec<u32> = stripes.iter().map(|s| s.ost).collect();
+        let osts: Vec<u32> = on_osts.iter().map(|s| s.ost).collect();
         let objects = self.objects.take(&osts)?;
-        let names: BTreeMap<Fid, Fid> = stripes.iter().map(|s| s.object).zip(objects).collect();
-        let swapped = |from: &Layout, to| Ok::<Bytes, Errno>(from.adopted(to, next)?.renamed(&names).encode().into());
+        let mut names: BTreeMap<Fid, Fid> = on_osts.iter().map(|s| s.object).zip(objects).collect();
+        // What is on the MDT has the name of its file: it gets the other one's.
+        let version = drawn_version(self.counters.destroy);
+        for (n, layout) in layouts.iter().enumerate() {
+            let mine = layout.stripes().iter().filter(|s| s.ost == MDT_OST);
+            names.extend(mine.map(|s| (s.object, Fid { ver: version, ..fids[1 - n] })));
+        }
+        let on_mdt = on_mdt.iter().filter_map(|s| names.get(&s.object).copied()).collect();
+        let swapped = |from: &Layout, to| {
+            let taken = from.adopted(to, next)?.on_mdt_as(version).renamed(&names);
+            Ok::<Bytes, Errno>(taken.encode().into())
+        };
         let swapped = [swapped(&layouts[1], fids[0])?, swapped(&layouts[0], fids[1])?];
         let mut logged = [0; 2];
         for (layout, number) in swapped.iter().zip(&mut logged) {
@@ -129,7 +147,7 @@ impl<S: Store> Namespace<S> {
         }
         let renamed = |s: &Stripe| Some(Renamed { ost: s.ost, old: s.object, new: *names.get(&s.object)? });
         let names = stripes.iter().filter_map(renamed).collect();
-        Ok((Begun { stored, swapped, logged }, names))
+        Ok((Begun { stored, swapped, logged, on_mdt }, names))
     }
 
     /// It is over: the names that were reserved are the files', or go.
@@ -153,7 +171,7 @@ impl<S: Store> Namespace<S> {
         let stored = |n: usize| inodes[n].layout.clone().ok_or(Errno::EINVAL);
         let stored = [stored(0)?, stored(1)?];
         let layouts = [Layout::decode(&stored[0])?, Layout::decode(&stored[1])?];
-        if layouts.iter().any(|l| l.mdt_end() > 0 || l.is_mirrored()) {
+        if layouts.iter().any(Layout::is_mirrored) {
             return Err(Errno::EOPNOTSUPP);
         }
         Ok((*fids, stored, layouts))

@@ -66,6 +66,12 @@ pub(crate) struct BegunTake {
 /// Versions that are drawn have this bit, those that follow from generations have not.
 const DRAWN: u32 = 1 << 31;
 
+/// A version for an object on the MDT that its file has not used: by the number in the unlink log that its name gets next, which is another
+/// one each time.
+pub(crate) fn drawn_version(logged: u64) -> u32 {
+    DRAWN | (logged.wrapping_add(1) as u32 & !DRAWN)
+}
+
 impl<S: Store> Namespace<S> {
     /// Begins a [`Request::TakeLayout`]. [`Namespace::end_take`] has to follow, whatever becomes of it, unless this fails.
     ///
@@ -80,8 +86,7 @@ impl<S: Store> Namespace<S> {
             return Ok(Taking { leaving, renamed: Vec::new() });
         }
         let stored = self.live(*from)?.layout.clone().ok_or(Errno::EINVAL)?;
-        // The number in the unlink log is another one each time.
-        let version = DRAWN | (self.counters.destroy.wrapping_add(1) as u32 & !DRAWN);
+        let version = drawn_version(self.counters.destroy);
         let named = new.adopted(*fid, new.generation())?.on_mdt_as(version);
         let part = named.part_on_mdt().ok_or(Errno::EINVAL)?;
         let logged = self.log_destroy(&part.encode().into());
