@@ -70,6 +70,7 @@ pub struct Mdt {
     pub(crate) stopped: AtomicBool,
     /// Its data service has no objects of files that a crash lost.
     pub(crate) is_clean: AtomicBool,
+    /// Who serves what lies on the MDT, once it does.
     pub(crate) data_service: OnceLock<Arc<dyn DataService>>,
     /// A rename has replaced a file.
     pub(crate) replaced: Notify,

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use sheen_client::{Caller, OpenFile};
+use sheen_client::{Caller, Client, OpenFile};
 use sheen_rt::sim::{Sim, SimConfig, World};
 use sheen_wire::{Bulk, Errno, Fid, fid::ROOT, mds::flags};
 
@@ -368,15 +368,20 @@ pub fn lost_file(seed: u64, log: usize) -> Trace {
     })
 }
 
+/// A new file that has no objects yet.
+async fn file_without_layout(client: &Client) -> Fid {
+    let regular = sheen_wire::FileKind::Regular.mode_bits();
+    let made = client.mknod(&Caller::ROOT, ROOT, &"new".into(), regular | 0o644, 0, 0).await;
+    made.expect("it can be made").attr.fid
+}
+
 /// An MDT that loses the layout of a file and gives it another one: no client goes on with the old one.
 pub fn lost_layout(seed: u64, log: usize) -> Trace {
     simulate(seed, log, weather(seed), async |world| {
         let (mut nodes, run) = boot(world, seed).await;
         let [client, other, _] = &run.clients[..] else { panic!("three clients") };
         let who = &Caller::ROOT;
-        let regular = sheen_wire::FileKind::Regular.mode_bits();
-        let made = client.mknod(who, ROOT, &"new".into(), regular | 0o644, 0, 0).await.expect("it can be made");
-        let fid = made.attr.fid;
+        let fid = file_without_layout(client).await;
         run.alone(0, Op::SyncFs).await;
         let old = client.open(who, fid, flags::RDWR).await.expect("it can be opened");
         let data = |text: &'static str| Bulk::from(bytes::Bytes::from_static(text.as_bytes()));
@@ -405,9 +410,7 @@ pub fn lost_component(seed: u64, log: usize) -> Trace {
         let (mut nodes, run) = boot(world, seed).await;
         let [client, other, _] = &run.clients[..] else { panic!("three clients") };
         let who = &Caller::ROOT;
-        let regular = sheen_wire::FileKind::Regular.mode_bits();
-        let made = client.mknod(who, ROOT, &"new".into(), regular | 0o644, 0, 0).await.expect("it can be made");
-        let fid = made.attr.fid;
+        let fid = file_without_layout(client).await;
         let steps = STRIPINGS.iter().find(|striping| striping.is_composite()).expect("there is one");
         let set = client.setxattr(who, fid, &"lustre.lov".into(), &steps.asked().encode().into(), 0).await;
         assert_eq!(set, Ok(()));
