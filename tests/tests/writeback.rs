@@ -61,6 +61,7 @@ macro_rules! statements {
 
 statements! {
     small_writes_travel_together
+    the_rests_of_large_writes_stand_in_nobodys_way
     overwrites_in_any_order_are_what_was_written_last
     a_stat_elsewhere_sees_each_write
     sizes_never_go_back

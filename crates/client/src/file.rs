@@ -36,6 +36,7 @@ use crate::{
         moved::Migration,
         scan::Scan,
     },
+    lov::KEEP_BYTES_MAX,
     mdc::Mdc,
     statahead::Listing,
 };
@@ -108,6 +109,8 @@ pub struct OpenFile {
     pub(crate) migration: Mutex<Option<Migration>>,
     /// To be moved: who reads it does so for nobody.
     unread: AtomicBool,
+    /// Where the last large write through it ended; 0: there was none.
+    large_end: AtomicU64,
 }
 
 impl Inode {
@@ -287,6 +290,7 @@ impl OpenFile {
             mirror: AtomicU64::new(0),
             migration: Mutex::default(),
             unread: AtomicBool::new(false),
+            large_end: AtomicU64::new(0),
         }
     }
 
@@ -361,6 +365,15 @@ impl OpenFile {
 
     pub(crate) fn note_write(&self) {
         self.wrote.store(true, Relaxed);
+    }
+
+    /// Notes a write that is about to be done. Whether it is a small one that goes on where a large one ended.
+    pub(crate) fn goes_on(&self, offset: u64, len: usize) -> bool {
+        if len >= KEEP_BYTES_MAX {
+            self.large_end.store(offset.saturating_add(len as u64), Relaxed);
+            return false;
+        }
+        offset > 0 && self.large_end.load(Relaxed) == offset
     }
 
     pub(crate) fn was_read(&self) -> bool {

@@ -129,7 +129,8 @@ impl InitConfig {
         let max_write =
             self.max_write.clamp(MAX_WRITE_BYTES_MIN, MAX_WRITE_BYTES_MAX).min(pages_limit.saturating_mul(page));
         let max_write = max_write / page * page;
-        let max_pages = max_write / page;
+        // Memory that does not begin with a page takes one more; where the kernel does not allow it, such writes come in two requests.
+        let max_pages = (max_write / page + 1).min(pages_limit);
         let negotiated = Negotiated {
             minor: self.minor,
             flags,
@@ -252,7 +253,7 @@ mod tests {
         config.max_write = 8 << 20;
         assert_eq!(config.conclude(&offer, 256).0.max_write, 1 << 20);
         let (n, out) = config.conclude(&offer, 65535);
-        assert_eq!((n.max_write, out.max_pages), (8 << 20, 2048));
+        assert_eq!((n.max_write, out.max_pages), (8 << 20, 2049));
         config.max_write = u32::MAX;
         assert_eq!(config.conclude(&offer, 65535).0.max_write, MAX_WRITE_BYTES_MAX);
         config.max_write = 0;

@@ -449,7 +449,7 @@ fn what_was_agreed_on_is_visible() {
         return;
     };
     let n = m.session.negotiated();
-    assert_eq!((n.max_write, n.max_pages), (128 << 10, 32));
+    assert_eq!((n.max_write, n.max_pages), (128 << 10, 33));
     assert!(n.has(flags::init::BIG_WRITES | flags::init::PARALLEL_DIROPS));
     assert!(!n.has(flags::init::ASYNC_READ) && !n.has(flags::init::WRITEBACK_CACHE));
     fs::write(m.path("f"), vec![1; 1 << 20]).unwrap();

@@ -29,6 +29,30 @@ pub fn small_writes_travel_together(on: &Stage<'_>) {
     }
 }
 
+/// The kernel sends a write of 1 MiB from memory that does not begin with a page in two pieces (unless `fs.fuse.max_pages_limit` is raised). Of a writer by itself
+/// the second ones are kept; of two that take turns few cost a lock.
+pub fn the_rests_of_large_writes_stand_in_nobodys_way(on: &Stage<'_>) {
+    const BLOCK: usize = 1 << 20;
+    const COUNT: usize = 48;
+    let data = noise(5, COUNT * BLOCK + 4096);
+    // Memory that does not begin with a page.
+    let from = data.as_ptr().align_offset(4096) + 16;
+    let data = &data[from..][..(COUNT - 1) * BLOCK];
+    let write = |file: &File, i: usize| file.write_all_at(&data[i * BLOCK..][..BLOCK], (i * BLOCK) as u64).unwrap();
+    let alone = on.create("alone", LAYOUTS[0]);
+    let asked = on.costs(" write", || (0..COUNT - 1).for_each(|i| write(&alone, i)));
+    assert!(asked < COUNT as u64 + 8, "{asked} requests for {COUNT} writes of a writer by itself");
+    let (a, b) = (on.create("shared", LAYOUTS[0]), rw(&on.b("shared")));
+    let locks = counted(on.two, "grants");
+    (0..COUNT - 1).for_each(|i| write(if i % 2 == 0 { &a } else { &b }, i));
+    let locks = counted(on.two, "grants") - locks;
+    assert!(locks < COUNT as u64 / 2, "{locks} locks for {COUNT} writes of two in turns");
+    for name in ["alone", "shared"] {
+        same(&all(&on.a(name)), data, name);
+        same(&all(&on.b(name)), data, name);
+    }
+}
+
 pub fn overwrites_in_any_order_are_what_was_written_last(on: &Stage<'_>) {
     const SPACE: usize = 1 << 20;
     let mut rng = fastrand::Rng::with_seed(7);

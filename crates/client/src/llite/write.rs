@@ -122,7 +122,7 @@ impl Client {
         let changes = file.inode.changes();
         let Placed { layout, guard } = self.place_for_writing(file, offset, len as u64, page).await?;
         let began = self.began(file, &layout, changes);
-        let work = pin!(self.write_at(file, &layout, offset, data.clone(), self.how(file, len, sync, page)));
+        let work = pin!(self.write_at(file, &layout, offset, data.clone(), self.how(file, offset, len, sync, page)));
         let answer = self.under(file.fid(), guard, work).await.0;
         if answer == Err(Errno::MOVED_PARTLY) {
             return Box::pin(self.finish_write(file, &layout, offset, data)).await;
@@ -183,14 +183,15 @@ impl Client {
 
     /// How a write at a place is done. The first one through an inode's open files goes to the OSTs as it is, without a lock of this client:
     /// a small file that is written in one go costs one request. Pages of the kernel's are not kept a second time.
-    fn how(&self, file: &OpenFile, len: usize, sync: bool, page: bool) -> How {
+    fn how(&self, file: &OpenFile, offset: u64, len: usize, sync: bool, page: bool) -> How {
+        let rest = file.goes_on(offset, len);
         let first = !file.inode.written.swap(true, Relaxed);
         let direct = file.flags() & flags::DIRECT != 0;
         if first || sync || page || direct {
             return How { sync, ..How::default() };
         }
         let keep = self.lov.keeping() && !file.inode.through.load(Relaxed);
-        How { sync, keep, lock: self.lov.locks_write(len), guarded: false }
+        How { sync, keep, rest, lock: self.lov.locks_write(len), guarded: false }
     }
 
     pub(super) async fn write_at(

@@ -47,7 +47,8 @@ impl Lov {
         self.kept.load(Relaxed) > 0
     }
 
-    /// Keeps a write. `false`: it has to go to the OSTs. `begun`: parts of it are kept all the same.
+    /// Keeps a write. `false`: it has to go to the OSTs. `rest`: it is that of a large write, which has none of a small one's patterns. `begun`: parts of
+    /// it are kept all the same.
     ///
     /// # Errors
     /// What the OSTs answer who are asked for locks.
@@ -57,15 +58,17 @@ impl Lov {
         split: &Split,
         offset: u64,
         data: &Bulk,
+        rest: bool,
         begun: &mut bool,
     ) -> Result<bool> {
         if !self.may_keep(layout, split) {
             return Ok(false);
         }
-        let stride = self.note_write(layout, split);
+        let stride = if rest { None } else { self.note_write(layout, split) };
         for _ in 0..ROUNDS_MAX {
             let locks = match stride {
                 Some(stride) => self.lock_ahead_of(layout, split, stride).await?,
+                None if rest => self.lock_rest(layout, split).await?,
                 None => self.lock_runs(layout, split, true).await?,
             };
             let Some(locks) = locks else { return Ok(false) };
@@ -113,6 +116,15 @@ impl Lov {
             }
         }
         Ok(None)
+    }
+
+    /// PW on the rest of a large write: what is there, or what is worth asking for ([`super::rests`]).
+    async fn lock_rest(&self, layout: &Layout, split: &Split) -> Result<Option<Vec<LockRef>>> {
+        let there: Option<Vec<_>> = split.runs.iter().map(|run| self.lock_on(layout, run)).collect();
+        if self.note_rest(layout.fid(), there.is_some()) {
+            return self.lock_runs(layout, split, true).await;
+        }
+        Ok(there)
     }
 
     /// Whether the OSTs have promised the space: else locks for it would be of no use.

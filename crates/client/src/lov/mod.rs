@@ -17,6 +17,7 @@ mod group;
 mod inside;
 mod mirrors;
 mod read;
+mod rests;
 mod seek;
 mod split;
 mod sync;
@@ -33,16 +34,20 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::RwLock;
+use lru::LruCache;
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxBuildHasher;
 use sheen_layout::{Layout, MDT_OST};
 use sheen_rt::Rt;
 use sheen_wire::{Bulk, Errno, Fid, Result, mgs::TARGETS_MAX, ost};
 use tokio::sync::Notify;
 
 use crate::{cache::Cache, osc::Osc};
+use rests::Rests;
+
 pub use glimpse::{Look, Seen, merge};
 pub use unsynced::Unsynced;
-pub use write::How;
+pub use write::{How, KEEP_BYTES_MAX};
 
 /// How long an action waits for an OST that its layout names and the configuration does not: it was just added, and the
 /// configuration is on its way.
@@ -65,6 +70,8 @@ pub struct Lov {
     keeping: AtomicBool,
     /// From so many bytes on a write goes without a lock of this client; 0: none does.
     lockless_bytes: AtomicU64,
+    /// What became of the locks for the rests of large writes, by file.
+    rests: Mutex<LruCache<Fid, Rests, FxBuildHasher>>,
     /// Reads under way.
     reads: AtomicUsize,
     /// Which of several mirrors this client reads.
@@ -93,6 +100,7 @@ impl Lov {
             kept,
             keeping: AtomicBool::new(true),
             lockless_bytes: AtomicU64::new(LOCKLESS_BYTES_DEFAULT),
+            rests: Mutex::new(LruCache::with_hasher(rests::FILES_MAX, FxBuildHasher)),
             reads,
             spread,
         }

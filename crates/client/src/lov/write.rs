@@ -27,6 +27,8 @@ pub struct How {
     pub sync: bool,
     /// A small one may be kept for a while.
     pub keep: bool,
+    /// A small one that goes on where a large one ended, most likely as its rest: the kernel takes only so many pages at a time.
+    pub rest: bool,
     /// Under locks of this client, unless the objects are contended. Else the OSTs lock for it.
     pub lock: bool,
     /// At a place that is right only under locks which the caller has: not once they are lost.
@@ -65,7 +67,7 @@ impl Lov {
         how: How,
         begun: &mut bool,
     ) -> Result<usize> {
-        if how.keep && data.len() < KEEP_BYTES_MAX && self.keep(layout, split, offset, &data, begun).await? {
+        if how.keep && data.len() < KEEP_BYTES_MAX && self.keep(layout, split, offset, &data, how.rest, begun).await? {
             return Ok(data.len());
         }
         let mut locks = if how.lock { self.lock_runs(layout, split, true).await? } else { None };
