@@ -7,6 +7,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufRead, BufReader, Read, Write},
+    ops::{Deref, DerefMut},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
@@ -18,6 +19,8 @@ use serde::{Deserialize, Serialize};
 use crate::stop;
 
 const WORD: &str = "crew";
+/// A page of memory.
+const PAGE: usize = 4096;
 
 /// Records of one process in a file: at `first`, `first + stride`, …
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -34,6 +37,38 @@ pub struct Records {
     pub count: usize,
     /// Whose they are: part of the content.
     pub rank: usize,
+    /// Where the memory begins that they are written from, counted from the beginning of a page: 0 is what IOR has, 16 what `malloc` gives.
+    pub aside: usize,
+}
+
+/// Bytes in memory that begins where it is to.
+struct Memory {
+    bytes: Vec<u8>,
+    from: usize,
+}
+
+impl Memory {
+    fn new(content: impl ExactSizeIterator<Item = u8>, aside: usize) -> Memory {
+        let mut bytes = Vec::<u8>::with_capacity(content.len() + PAGE + aside);
+        let from = bytes.as_ptr().align_offset(PAGE) + aside;
+        bytes.resize(from, 0);
+        bytes.extend(content);
+        Memory { bytes, from }
+    }
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.from..]
+    }
+}
+
+impl DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.from..]
+    }
 }
 
 impl Records {
@@ -44,8 +79,8 @@ impl Records {
         }
     }
 
-    fn buffer(&self) -> Vec<u8> {
-        (0..self.bytes).map(|i| (i * 31 + self.rank) as u8).collect()
+    fn buffer(&self) -> Memory {
+        Memory::new((0..self.bytes).map(|i| (i * 31 + self.rank) as u8), self.aside)
     }
 
     fn offset(&self, index: usize) -> u64 {
@@ -66,7 +101,7 @@ impl Records {
         for index in 0..self.count {
             self.fill(&mut want, index);
             file.read_exact_at(&mut got, self.offset(index))?;
-            if got != want {
+            if got[..] != want[..] {
                 let (path, rank) = (self.path.display(), self.rank);
                 return Err(io::Error::other(format!(
                     "{path}: record {index} of process {rank} is not what was written"
@@ -256,6 +291,7 @@ mod tests {
             stride: 2000,
             count: 3,
             rank,
+            aside: 16,
         };
         of(0).write(&file).unwrap();
         assert!(of(1).check(&file).is_err(), "the other's records are not there yet");

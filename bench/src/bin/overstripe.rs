@@ -35,6 +35,9 @@ struct Args {
     /// Delay of each message over tcp, in microseconds
     #[arg(long, default_value_t = 0)]
     delay_us: u64,
+    /// Where the memory begins that is written, counted from the beginning of a page: 0 as IOR's, 16 as what malloc gives
+    #[arg(long, default_value_t = 0)]
+    aside: usize,
     /// Where the pictures go
     #[arg(long, default_value = "docs/pictures")]
     pictures: PathBuf,
@@ -148,6 +151,7 @@ fn write(args: &Args, cluster: &Cluster, stripes: usize, check: bool) -> io::Res
         stride: (args.mounts * BLOCK) as u64,
         count: args.mib,
         rank,
+        aside: args.aside,
     };
     let jobs: Vec<Job> = (0..args.mounts).map(|rank| Job::Write(records(rank, rank))).collect();
     cluster.sheen.set_param("lnet.delay_us", args.delay_us)?;

@@ -125,6 +125,7 @@ fn write(args: &Args, cluster: &Cluster, shape: Shape, round: u32) -> io::Result
         stride: (args.record * if shape == Shape::FilePerProcess { 1 } else { args.mounts }) as u64,
         count: args.count,
         rank,
+        aside: 0,
     };
     let jobs: Vec<Job> = (0..args.mounts).map(|rank| Job::Write(records(rank, rank))).collect();
     let before = cluster.counters()?;

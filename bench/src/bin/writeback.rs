@@ -70,7 +70,7 @@ fn run() -> io::Result<()> {
 fn write(args: &Args, path: PathBuf) -> io::Result<(Took, f64)> {
     let (bytes, stride) = (args.bytes, args.bytes as u64);
     let count = (args.mib << 20) / args.bytes.max(1);
-    let took = crew::run(&[Job::Write(Records { path, bytes, first: 0, stride, count, rank: 0 })])?;
+    let took = crew::run(&[Job::Write(Records { path, bytes, first: 0, stride, count, rank: 0, aside: 0 })])?;
     Ok((took, count as f64))
 }
 

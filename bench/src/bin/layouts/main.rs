@@ -141,8 +141,15 @@ fn boundaries(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<(
         let name = format!("boundaries.{round}.{which}");
         let path = cluster.mounts[0].join(&name);
         cluster.setstripe(&path, [STEPS, FINAL][which])?;
-        let records =
-            |path: PathBuf| Records { path, bytes: M as usize, first: 0, stride: M, count: args.mib, rank: 0 };
+        let records = |path: PathBuf| Records {
+            path,
+            bytes: M as usize,
+            first: 0,
+            stride: M,
+            count: args.mib,
+            rank: 0,
+            aside: 0,
+        };
         let took = crew::run(&[Job::Write(records(path.clone()))])?;
         if round == 0 {
             crew::run(&[Job::Check(records(cluster.mounts[1].join(&name)))])?;

@@ -34,6 +34,7 @@ pub fn measure(args: &Args, cluster: &Cluster) -> io::Result<Table> {
             stride: BLOCK,
             count,
             rank,
+            aside: args.aside,
         };
         (0..tasks).map(|rank| job(records(rank))).collect()
     };

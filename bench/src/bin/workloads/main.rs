@@ -45,6 +45,9 @@ struct Args {
     /// BLAST: where the protein sets DB.fasta.gz and QUERY.fasta.gz are, as Debian's mmseqs2-examples brings them
     #[arg(long, default_value = "/usr/share/doc/mmseqs2/example-data")]
     proteins: PathBuf,
+    /// IOR: where the memory begins that is written, counted from the beginning of a page: 0 as IOR's, 16 as what malloc gives
+    #[arg(long, default_value_t = 0)]
+    aside: usize,
     /// Where the pictures go
     #[arg(long, default_value = "docs/pictures")]
     pictures: PathBuf,
