@@ -6,6 +6,7 @@ use std::{
     io::Write,
     os::unix::fs::{FileExt, PermissionsExt, symlink},
     path::Path,
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -15,13 +16,17 @@ use sheen_tests::{
     mounts::{EVICTION_MAX, Two, TwoMounts, between},
     noise,
     posix::Map,
-    run_within, two_mounts,
+    run_command, run_within, sheen, two_mounts,
 };
 
 const LIMIT: Duration = Duration::from_secs(180);
 const FILES: usize = 50;
 /// A name in a directory and what is below it, of several stripes.
 const LEN: usize = 300_000;
+const SMALL_FILES: usize = 300;
+const SMALL_LAYOUTS: [&str; 2] = ["-c 1", "-E 64K -L mdt -E -1 -c 1"];
+/// Files between one that is read and one that is changed.
+const AHEAD: usize = 10;
 
 fn name(i: usize) -> String {
     format!("tree/sub{}/f{i}", i % 5)
@@ -385,5 +390,81 @@ fn locks_of_removed_files_are_given_back() {
     while locks() > before + 20 {
         assert!(start.elapsed() < Duration::from_secs(20), "{} locks are left, {cached} of {before} before", locks());
         thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// What A does to a file of a directory, which is to hold these bytes then.
+type Change = dyn Fn(&Two, &str, &[u8]);
+
+/// What small files hold, by number, and how often they were changed.
+fn small(i: usize, round: u64) -> Vec<u8> {
+    noise(round << 32 | i as u64, 1 + i * 37 % 9000)
+}
+
+/// Small files of a layout, the first time that B reads them in the order in which it lists them. `change`: what A does to some of those that come [`AHEAD`] later.
+fn read_in_order(two: &TwoMounts, layout: &str, name: &str, change: Option<&Change>) -> BTreeMap<String, u64> {
+    let at = two.dir(name);
+    let mut setstripe = Command::new(sheen());
+    setstripe.args(["lfs", "setstripe"]).args(layout.split(' ')).arg(&at.a);
+    run_command(setstripe).ok();
+    for i in 0..SMALL_FILES {
+        fs::write(at.a(&format!("f{i}")), small(i, 0)).unwrap();
+    }
+    let number = |name: &str| name[1..].parse::<usize>().unwrap();
+    cost(two, || {
+        let listed = fs::read_dir(&at.b).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+        let names: Vec<String> = listed.collect();
+        assert_eq!(names.len(), SMALL_FILES);
+        for (i, name) in names.iter().enumerate() {
+            let found = fs::read(at.b(name)).unwrap();
+            let is_changed = change.is_some() && i >= AHEAD && i % 3 == 0;
+            assert!(found == small(number(name), is_changed.into()), "{layout}, {name}: {} bytes", found.len());
+            if let (Some(change), Some(later)) = (change, names.get(i + AHEAD))
+                && (i + AHEAD).is_multiple_of(3)
+            {
+                change(&at, later, &small(number(later), 1));
+            }
+        }
+    })
+}
+
+#[test]
+fn small_files_that_are_read_in_order_are_read_many_at_a_time() {
+    let two = two_mounts!(LIMIT);
+    for layout in SMALL_LAYOUTS {
+        let asked = read_in_order(&two, layout, &format!("d{}", layout.len()), None);
+        let of = |what: &str| asked.iter().filter(|(name, _)| name.ends_with(what)).map(|(_, n)| n).sum::<u64>();
+        let (reads, lookups) = (of(" read"), of(" lookup"));
+        assert!(reads + lookups < SMALL_FILES as u64 / 4, "{layout}: {reads} reads and {lookups} lookups: {asked:?}");
+    }
+}
+
+#[test]
+fn what_is_read_ahead_of_a_reader_is_never_older_than_the_file() {
+    let two = two_mounts!(LIMIT);
+    for layout in SMALL_LAYOUTS {
+        let dir = |way: &str| format!("{way}{}", layout.len());
+        read_in_order(&two, layout, &dir("write"), Some(&|at, name, bytes| fs::write(at.a(name), bytes).unwrap()));
+        read_in_order(
+            &two,
+            layout,
+            &dir("replace"),
+            Some(&|at, name, bytes| {
+                fs::write(at.a("new"), bytes).unwrap();
+                fs::rename(at.a("new"), at.a(name)).unwrap();
+            }),
+        );
+        read_in_order(&two, layout, &dir("here"), Some(&|at, name, bytes| fs::write(at.b(name), bytes).unwrap()));
+        read_in_order(
+            &two,
+            layout,
+            &dir("migrate"),
+            Some(&|at, name, bytes| {
+                fs::write(at.a(name), bytes).unwrap();
+                let mut migrate = Command::new(sheen());
+                migrate.args(["lfs", "migrate", "-c", "2"]).arg(at.a(name));
+                run_command(migrate).ok();
+            }),
+        );
     }
 }

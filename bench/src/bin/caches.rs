@@ -64,6 +64,10 @@ fn main() -> io::Result<()> {
     if wanted("ls") {
         cold_list(&args)?;
     }
+    if wanted("small files") {
+        cold_read(&args, 0)?;
+        cold_read(&args, args.delay_us)?;
+    }
     Ok(())
 }
 
@@ -206,4 +210,61 @@ fn cold_list(args: &Args) -> io::Result<()> {
         "",
     );
     Ok(())
+}
+
+/// Bytes of a small file.
+const SMALL_BYTES: usize = 4096;
+
+/// Small files with nothing known of them, read in the order in which their directory lists them; a fifth of the files.
+fn cold_read(args: &Args, delay_us: u64) -> io::Result<()> {
+    let mut sheen = Stage::sheen_tcp(&args.base, &args.sheen, args.threads)?;
+    let dir = sheen.mount.join("small");
+    fs::create_dir(&dir)?;
+    let count = args.files.div_ceil(5);
+    for i in 0..count {
+        fs::write(dir.join(format!("file.{i:08}")), vec![i as u8; SMALL_BYTES])?;
+    }
+    let (mut seconds, mut ratios) = ((Vec::new(), Vec::new()), Vec::new());
+    for _ in 0..args.rounds {
+        let mut took = [0.0; 2];
+        for (with, took) in took.iter_mut().enumerate() {
+            sheen.remount(args.threads, if with == 1 { &[] } else { &["-o", "nordplus"] })?;
+            if with == 0 {
+                sheen.sheen.set_param("llite.*.statahead_max", 0)?;
+            }
+            sheen.sheen.set_param("lnet.delay_us", delay_us)?;
+            let start = Instant::now();
+            let read = read_in_order(&dir);
+            *took = start.elapsed().as_secs_f64();
+            sheen.sheen.set_param("lnet.delay_us", 0)?;
+            if read? != count {
+                return Err(io::Error::other("files are missing"));
+            }
+        }
+        ratios.push(took[0] / took[1]);
+        seconds.0.push(took[1]);
+        seconds.1.push(took[0]);
+    }
+    let show = |seconds: &[f64]| format!("{:.0} /s", count as f64 / median(seconds));
+    row(
+        &format!("reading {count} small files in their order, cold, tcp with {delay_us} us delay"),
+        &show(&seconds.0),
+        &format!("{} without anything ahead", show(&seconds.1)),
+        &ratios,
+        "",
+        "",
+    );
+    Ok(())
+}
+
+/// How many there are.
+fn read_in_order(dir: &Path) -> io::Result<usize> {
+    let names = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<PathBuf>>>()?;
+    for name in &names {
+        let content = fs::read(name)?;
+        if content.len() != SMALL_BYTES || content.iter().any(|byte| *byte != content[0]) {
+            return Err(io::Error::other(format!("{} is not what was written", name.display())));
+        }
+    }
+    Ok(names.len())
 }

@@ -4,7 +4,8 @@
 //! A [`Listing`] is what an open directory remembers of the answers that it got: pages of names in the directory's order, from the
 //! last rewind on. Programs are handed their entries from it; and a name that is looked up is searched for just after the one before.
 //! Where names are looked up one after the other, the attributes of those that follow are asked for, twice as many each time, up to
-//! [`Statahead::max`]. A lookup of a name whose attributes are on their way waits for them.
+//! [`Statahead::max`]. A lookup of a name whose attributes are on their way waits for them. Where most of the files looked up last were read,
+//! those that follow are asked for with their bytes, if they are small ([`Contents`]).
 //!
 //! Invariants:
 //! * a listing is begun again at every rewind, so a program that rewinds sees the directory as it is;
@@ -45,6 +46,11 @@ const MISSES_MAX: u32 = 8;
 const WINDOW_MIN: usize = 64;
 /// Requests for attributes under way for one listing.
 const FLIGHTS_MAX: usize = 2;
+/// Files that are asked for their bytes at first, and later at most: 4 MiB, half of what is kept.
+const CONTENTS_MIN: usize = 32;
+const CONTENTS_MAX: usize = 256;
+/// Files looked up last by which it is judged whether a program reads what it looks up.
+const RECENT: usize = 4;
 /// What an entry takes in an answer with attributes beside its name, in bytes: a guess, with a layout of some stripes.
 const ENTRY_BYTES: usize = 24 + 128 + 128;
 
@@ -147,6 +153,13 @@ struct State {
     asked: usize,
     /// Names before this one were asked for, or known anyway.
     looked_at: usize,
+    /// Files looked up in order last.
+    recent: VecDeque<Fid>,
+    /// Files before this one were asked for their bytes.
+    contents: usize,
+    /// So many were asked last.
+    contents_asked: usize,
+    fetching: Option<Arc<Flight>>,
 }
 
 /// Where a reader goes on.
@@ -172,9 +185,28 @@ pub struct Launch {
     pub landing: Landing,
 }
 
+/// Files whose bytes are to be asked for, as far as they are small.
+#[derive(Debug)]
+pub struct Contents {
+    pub files: Vec<Fid>,
+    /// Their attributes are there when these are over.
+    pub after: Vec<Arc<Flight>>,
+    pub landing: Landing,
+}
+
+/// What is known of what a listing names.
+pub trait Names {
+    /// Whether a name's attributes are there.
+    fn is_known(&self, name: &Bytes) -> bool;
+    /// Whether a file was read.
+    fn was_read(&self, file: Fid) -> bool;
+}
+
 /// A name that is looked up in order.
 #[derive(Debug, Default)]
 pub struct Step {
+    /// To be asked for their bytes now.
+    pub contents: Option<Contents>,
     /// To be asked for now.
     pub launches: Vec<Launch>,
     /// The first of a pattern.
@@ -261,7 +293,7 @@ impl Listing {
     }
 
     /// A name is looked up; at most `max` others are asked for at a time, from the next that is not known on.
-    fn looked_up(&self, name: &[u8], max: usize, known: &dyn Fn(&Bytes) -> bool) -> Option<Step> {
+    fn looked_up(&self, name: &[u8], max: usize, names: &dyn Names) -> Option<Step> {
         let mut state = self.state.lock();
         let from = state.next;
         let found = (from..from + SKIPPED_MAX).find(|i| state.name(*i).is_some_and(|listed| listed.name == name));
@@ -276,14 +308,15 @@ impl Listing {
         state.windows.retain(|window| window.to > at);
         let (mut launches, fresh) = (Vec::new(), state.asked == 0);
         if state.hits >= HITS_MIN {
-            while let Some(launch) = state.launch(self.fid, at, max, known) {
+            while let Some(launch) = state.launch(self.fid, at, max, names) {
                 launches.push(launch);
             }
         }
         let window = state.windows.iter().find(|window| (window.from..window.to).contains(&at));
         let flight = window.filter(|window| !window.flight.is_over()).map(|window| window.flight.clone());
         let ahead = window.is_some() || at < state.looked_at;
-        Some(Step { began: fresh && !launches.is_empty(), launches, flight, ahead })
+        let contents = state.contents(at, max, names);
+        Some(Step { contents, began: fresh && !launches.is_empty(), launches, flight, ahead })
     }
 }
 
@@ -305,12 +338,12 @@ impl State {
     }
 
     /// What is to be asked for next, with a program at the name `at`.
-    fn launch(&mut self, dir: Fid, at: usize, max: usize, known: &dyn Fn(&Bytes) -> bool) -> Option<Launch> {
+    fn launch(&mut self, dir: Fid, at: usize, max: usize, names: &dyn Names) -> Option<Launch> {
         let covered = self.windows.iter().map(|window| window.to).max().unwrap_or(0);
         let under_way = self.windows.iter().filter(|window| !window.flight.is_over()).count();
         // Asked for when half of what was asked before is left.
         let (mut from, end) = (covered.max(at).max(self.looked_at), self.total().min(at + self.asked / 2 + 1));
-        while from < end && self.name(from).is_some_and(|listed| known(&listed.name)) {
+        while from < end && self.name(from).is_some_and(|listed| names.is_known(&listed.name)) {
             from += 1;
         }
         self.looked_at = from;
@@ -327,13 +360,44 @@ impl State {
             },
             None => 0,
         };
-        let names = (from..to).filter_map(|i| self.name(i));
-        let bytes: usize = names.map(|listed| listed.name.len().next_multiple_of(8) + ENTRY_BYTES).sum();
+        let asked = (from..to).filter_map(|i| self.name(i));
+        let bytes: usize = asked.map(|listed| listed.name.len().next_multiple_of(8) + ENTRY_BYTES).sum();
         let until = self.name(to - 1)?.cookie;
         let flight = Arc::<Flight>::default();
         self.windows.push(Window { from, to, flight: flight.clone() });
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         Some(Launch { dir, after, until, bytes, count: to - from, landing: Landing(flight) })
+    }
+
+    /// Which files to ask for their bytes next, with a program at the name `at`: when half of those that were asked for are left.
+    fn contents(&mut self, at: usize, max: usize, names: &dyn Names) -> Option<Contents> {
+        let read = self.recent.iter().filter(|file| names.was_read(**file)).count();
+        let reads = self.recent.len() >= HITS_MIN as usize && 2 * read > self.recent.len();
+        if let Some(Listed { fid, kind: FileKind::Regular, .. }) = self.name(at).cloned() {
+            self.recent.push_back(fid);
+            if self.recent.len() > RECENT {
+                self.recent.pop_front();
+            }
+        }
+        let from = self.contents.max(at + 1);
+        let is_early = from > at + 1 + self.contents_asked / 2;
+        if !reads || is_early || self.fetching.as_ref().is_some_and(|flight| !flight.is_over()) {
+            return None;
+        }
+        let asked = (2 * self.contents_asked).clamp(CONTENTS_MIN, CONTENTS_MAX).min(max);
+        // Of the others nothing is known yet.
+        let covered = self.windows.iter().map(|window| window.to).fold(self.looked_at, usize::max);
+        let to = (from + asked).min(covered).max(from);
+        let regular = |i| self.name(i).filter(|listed| listed.kind == FileKind::Regular).map(|listed| listed.fid);
+        let files: Vec<Fid> = (from..to).filter_map(regular).collect();
+        if files.is_empty() {
+            return None;
+        }
+        let overlaps = |window: &&Window| window.from < to && from < window.to && !window.flight.is_over();
+        let after = self.windows.iter().filter(overlaps).map(|window| window.flight.clone()).collect();
+        let flight = Arc::<Flight>::default();
+        (self.contents, self.contents_asked, self.fetching) = (to, asked, Some(flight.clone()));
+        Some(Contents { files, after, landing: Landing(flight) })
     }
 }
 
@@ -351,6 +415,8 @@ pub struct Statahead {
     pages: AtomicU64,
     /// Files whose sizes were asked for ahead.
     sizes: AtomicU64,
+    /// Files whose bytes came ahead.
+    contents: AtomicU64,
     /// Names looked up in order that were known when they were, and not.
     hits: AtomicU64,
     misses: AtomicU64,
@@ -367,6 +433,7 @@ impl Statahead {
             names: zero(),
             pages: zero(),
             sizes: zero(),
+            contents: zero(),
             hits: zero(),
             misses: zero(),
         }
@@ -405,20 +472,20 @@ impl Statahead {
         }
     }
 
-    /// A name is looked up. `None`: nobody goes through the directory in order. `known` tells of which names nothing is to be asked.
-    pub fn looked_up(&self, dir: Fid, name: &[u8], known: &dyn Fn(&Bytes) -> bool) -> Option<Step> {
+    /// A name is looked up. `None`: nobody goes through the directory in order.
+    pub fn looked_up(&self, dir: Fid, name: &[u8], names: &dyn Names) -> Option<Step> {
         let max = self.max() as usize;
         if max == 0 {
             return None;
         }
         let listings = self.listings.lock();
         let mut of_dir = listings.iter().rev().filter(|listing| listing.fid == dir);
-        let step = of_dir.find_map(|listing| listing.looked_up(name, max, known));
+        let step = of_dir.find_map(|listing| listing.looked_up(name, max, names));
         drop(listings);
         if let Some(step) = &step {
             self.total.fetch_add(u64::from(step.began), Relaxed);
-            let names: usize = step.launches.iter().map(|launch| launch.count).sum();
-            self.names.fetch_add(names as u64, Relaxed);
+            let asked: usize = step.launches.iter().map(|launch| launch.count).sum();
+            self.names.fetch_add(asked as u64, Relaxed);
         }
         step
     }
@@ -433,20 +500,26 @@ impl Statahead {
         self.sizes.fetch_add(files as u64, Relaxed);
     }
 
+    /// Bytes of files came ahead.
+    pub fn note_contents(&self, files: usize) {
+        self.contents.fetch_add(files as u64, Relaxed);
+    }
+
     /// A name whose attributes were asked for was looked up.
     pub fn note_use(&self, known: bool) {
         (if known { &self.hits } else { &self.misses }).fetch_add(1, Relaxed);
     }
 
-    /// For a parameter, in Lustre's words and one more for pages.
+    /// For a parameter, in Lustre's words and two more.
     pub fn render(&self) -> String {
         let get = |counter: &AtomicU64| counter.load(Relaxed);
         format!(
-            "statahead total: {}\nlist_total: {}\nreaddir pages: {}\nagl total: {}\nhit_total: {}\nmiss_total: {}\n",
+            "statahead total: {}\nlist_total: {}\nreaddir pages: {}\nagl total: {}\ncontents total: {}\nhit_total: {}\nmiss_total: {}\n",
             get(&self.total),
             get(&self.names),
             get(&self.pages),
             get(&self.sizes),
+            get(&self.contents),
             get(&self.hits),
             get(&self.misses),
         )
@@ -458,6 +531,21 @@ mod tests {
     use super::*;
 
     const DIR: Fid = Fid::new(0x2_0000_0401, 1);
+
+    /// All names are known but one, or none is; files are read or not.
+    struct Seen(Option<&'static str>, bool);
+
+    impl Names for Seen {
+        fn is_known(&self, name: &Bytes) -> bool {
+            self.0.is_some_and(|unknown| name != unknown)
+        }
+
+        fn was_read(&self, _file: Fid) -> bool {
+            self.1
+        }
+    }
+
+    const NOTHING: Seen = Seen(None, false);
 
     fn page(after: u64, count: u64, eof: bool) -> Arc<Page> {
         let listed = |i: u64| Listed {
@@ -497,7 +585,7 @@ mod tests {
         let (ahead, listing) = (Statahead::new(), Listing::new(DIR));
         ahead.begin(&listing);
         listing.push(listing.rewinds(), &page(0, 1000, true), false);
-        let look = |i: u64| ahead.looked_up(DIR, format!("f{i}").as_bytes(), &|_| false);
+        let look = |i: u64| ahead.looked_up(DIR, format!("f{i}").as_bytes(), &NOTHING);
         assert!(look(500).is_none(), "not in order");
         let first = look(0).expect("in order");
         assert!(first.launches.is_empty() && !first.ahead, "one name is no pattern");
@@ -516,7 +604,7 @@ mod tests {
         ahead.begin(&listing);
         listing.push(listing.rewinds(), &page(0, 1000, true), false);
         for i in 0..1000 {
-            let step = ahead.looked_up(DIR, format!("f{i}").as_bytes(), &|name| name != "f700").expect("in order");
+            let step = ahead.looked_up(DIR, format!("f{i}").as_bytes(), &Seen(Some("f700"), false)).expect("in order");
             let from: Vec<u64> = step.launches.iter().map(|launch| launch.after).collect();
             assert_eq!(from, if i == 700 { vec![10 + 699] } else { vec![] }, "{i}: only one is not known");
         }
@@ -530,7 +618,7 @@ mod tests {
         let (ahead, listing) = (Statahead::new(), Listing::new(DIR));
         ahead.begin(&listing);
         let landing = listing.push(listing.rewinds(), &page(0, 10, false), true).expect("with attributes");
-        let look = |i: u64| ahead.looked_up(DIR, format!("f{i}").as_bytes(), &|_| false).expect("in order");
+        let look = |i: u64| ahead.looked_up(DIR, format!("f{i}").as_bytes(), &NOTHING).expect("in order");
         assert!(look(0).flight.is_some());
         drop(landing);
         for i in 1..10 {
@@ -539,5 +627,29 @@ mod tests {
         }
         listing.push(listing.rewinds(), &page(19, 10, true), false);
         assert_eq!(look(10).launches.len(), 1, "these came without");
+    }
+
+    #[test]
+    fn who_reads_what_it_looks_up_has_the_bytes_of_what_follows() {
+        let (ahead, listing) = (Statahead::new(), Listing::new(DIR));
+        ahead.begin(&listing);
+        drop(listing.push(listing.rewinds(), &page(0, 1000, true), true));
+        let look =
+            |i: u64, reads| ahead.looked_up(DIR, format!("f{i}").as_bytes(), &Seen(None, reads)).expect("in order");
+        (0..10).for_each(|i| assert!(look(i, false).contents.is_none(), "it only looks"));
+        let first = look(10, true).contents.expect("it reads");
+        let file = |i: u32| Fid::new(0x2_0000_0401, i + 2);
+        assert_eq!((first.files[0], first.files.len()), (file(11), CONTENTS_MIN));
+        assert!(look(20, true).contents.is_none(), "they are on their way");
+        drop(first);
+        let mut asked = 11 + CONTENTS_MIN as u32;
+        for i in 21..1000 {
+            if let Some(contents) = look(i, true).contents {
+                assert_eq!(contents.files[0], file(asked), "each once, in order");
+                asked += contents.files.len() as u32;
+            }
+            assert!(u64::from(asked) > i, "{i} was asked for before it was looked up");
+        }
+        assert_eq!(asked, 1000);
     }
 }

@@ -275,6 +275,11 @@ impl FileData {
         Reads { under_way: state.reading, begun: state.begun }
     }
 
+    /// Whether the kernel may have pages.
+    pub fn has_pages(&self) -> bool {
+        self.state.lock().pages
+    }
+
     /// Whether the kernel's pages are all under locks.
     pub fn is_guarded(&self) -> bool {
         let state = self.state.lock();

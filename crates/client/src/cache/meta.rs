@@ -241,6 +241,11 @@ impl Meta {
         }
     }
 
+    /// Whether a small file's bytes are here.
+    pub fn has_content(&self, fid: Fid) -> bool {
+        self.inodes.peek(&fid).is_some_and(|inode| inode.content.is_some())
+    }
+
     /// A range of a small file whose layout is of this generation, up to its end. The caller uses the lock on its object. Who asks for all of it has it from
     /// then on.
     pub fn content(&mut self, fid: Fid, generation: u32, offset: u64, len: u64) -> Option<Bulk> {

@@ -71,9 +71,9 @@ impl Client {
         Some(Came { attr, lock: lock.cookie(), content })
     }
 
-    /// A range of a small file whose bytes came with its name.
+    /// A range of a small file whose bytes came with its name, or ahead.
     pub(crate) fn known_content(&self, layout: &Layout, offset: u64, len: u64) -> Option<Bulk> {
-        if layout.mdt_end() == 0 || layout.stripe_count() != 1 {
+        if layout.stripe_count() != 1 {
             return None;
         }
         let _lock = self.lov.matching(layout, 0)?;

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     Client, DirItem, DirPage, OpenDir,
-    statahead::{At, Launch, Listed, Listing, Page},
+    statahead::{At, Launch, Listed, Listing, Names, Page},
     stats::Op,
 };
 
@@ -34,6 +34,22 @@ const NAMES_BYTES: u32 = 256 << 10;
 const DIRENT_BYTES: usize = 24;
 /// Longest that a lookup waits for what others asked for.
 const AHEAD_WAIT: Duration = Duration::from_secs(2);
+
+/// What is known of a directory's names.
+struct Known<'a> {
+    client: &'a Client,
+    dir: Fid,
+}
+
+impl Names for Known<'_> {
+    fn is_known(&self, name: &Bytes) -> bool {
+        self.client.cache.meta.lock().name(self.dir, name).is_some()
+    }
+
+    fn was_read(&self, file: Fid) -> bool {
+        self.client.cache.data.get(file).is_some_and(|data| data.has_pages())
+    }
+}
 
 impl Client {
     /// Entries after `cookie` (0: from the start), as many as fit `max_bytes` in the kernel's form, without attributes. `plus`: the
@@ -144,8 +160,10 @@ impl Client {
 
     /// Notes that a name is looked up, asks ahead for those after it, and waits for what is on its way. Whether it was asked for.
     pub(crate) async fn await_statahead(&self, dir: Fid, name: &Bytes) -> bool {
-        let known = |name: &Bytes| self.cache.meta.lock().name(dir, name).is_some();
-        let Some(step) = self.statahead.looked_up(dir, name, &known) else { return false };
+        let Some(step) = self.statahead.looked_up(dir, name, &Known { client: self, dir }) else { return false };
+        if let (Some(contents), Some(client)) = (step.contents, self.statahead.client()) {
+            drop(self.rt.spawn("statahead", async move { client.fetch_contents(contents).await }));
+        }
         for launch in step.launches {
             if let Some(client) = self.statahead.client() {
                 drop(self.rt.spawn("statahead", async move { client.run_ahead(launch).await }));

@@ -5,6 +5,7 @@
 
 mod attr;
 mod beginning;
+mod contents;
 mod control;
 mod copy;
 mod create;

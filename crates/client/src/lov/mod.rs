@@ -46,6 +46,7 @@ use crate::{cache::Cache, osc::Osc};
 use rests::Rests;
 
 pub use glimpse::{Look, Seen, merge};
+pub use split::Split;
 pub use unsynced::Unsynced;
 pub use write::{How, KEEP_BYTES_MAX};
 

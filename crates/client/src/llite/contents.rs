@@ -1,0 +1,122 @@
+//! Bytes of small files ahead of their reads, many in one request ([`crate::statahead`] says when, and of which).
+//!
+//! They go where bytes that come with a name go ([`crate::cache::meta::Meta::content`]), and until they are read once they go by the same rules: with the merged
+//! attributes of their file.
+//!
+//! Invariants:
+//! * asked is for what is known completely: under a lock on the inode, and one on its only object. If one of them is gone when the
+//!   bytes are here, or this client has begun to change the file, they are thrown away;
+//! * a failure is nobody's: who reads the file asks again.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use sheen_layout::Layout;
+use sheen_wire::{
+    Bulk, Fid, FileKind,
+    ldlm::Cookie,
+    mds::BEGINNING_BYTES_MAX,
+    ost::{Part, Reply, Request},
+};
+
+use crate::{
+    Client,
+    cache::meta::{Known, Token},
+    join::join_all,
+    lov::Split,
+    statahead::Contents,
+};
+
+/// Files in one request: 2 MiB at most.
+const FILES_MAX: usize = 128;
+
+/// A small file that is known but for its bytes.
+struct Small {
+    fid: Fid,
+    layout: Arc<Layout>,
+    /// Handle of the lock on its object.
+    lock: Cookie,
+    part: Part,
+}
+
+impl Client {
+    /// Fetches the bytes of those that are small, when their attributes are here.
+    pub(crate) async fn fetch_contents(&self, contents: Contents) {
+        let Contents { files, after, landing } = contents;
+        for flight in after {
+            flight.ended().await;
+        }
+        let Some(token) = self.cache.token() else { return };
+        let mut osts: BTreeMap<u32, Vec<Small>> = BTreeMap::new();
+        for (ost, small) in files.into_iter().filter_map(|file| self.small(file)) {
+            osts.entry(ost).or_default().push(small);
+        }
+        let token = &token;
+        let requests = osts.iter().flat_map(|(ost, files)| files.chunks(FILES_MAX).map(move |files| (*ost, files)));
+        join_all(requests.map(|(ost, files)| self.fetch_some(ost, files, token))).await;
+        drop(landing);
+    }
+
+    /// A file whose bytes are worth asking for, and where they are.
+    fn small(&self, fid: Fid) -> Option<(u32, Small)> {
+        self.inode_lock(fid)?;
+        let (known, has_content) = {
+            let mut meta = self.cache.meta.lock();
+            (meta.get(fid)?, meta.has_content(fid))
+        };
+        let (attr, layout) = (known.merged?, known.layout?);
+        let fits = attr.kind == FileKind::Regular && (1..=BEGINNING_BYTES_MAX).contains(&attr.size);
+        if !fits
+            || has_content
+            || layout.is_mirrored()
+            || layout.stripe_count() != 1
+            || self.cache.data.get(fid).is_some_and(|data| data.has_pages())
+        {
+            return None;
+        }
+        let split = Split::new(&layout, 0, attr.size);
+        let [run] = &split.runs[..] else { return None };
+        if run.len != attr.size {
+            return None;
+        }
+        let stripe = layout.stripes().get(run.stripe)?;
+        let [lock] = self.lov.all_locked(&layout)?[..] else { return None };
+        if self.lov.get(stripe.ost)?.writeback().holds(stripe.object, (0, u64::MAX)) {
+            return None;
+        }
+        let part = Part { object: stripe.object, offset: run.offset, len: u32::try_from(run.len).ok()? };
+        Some((stripe.ost, Small { fid, layout: layout.clone(), lock, part }))
+    }
+
+    async fn fetch_some(&self, ost: u32, files: &[Small], token: &Token) {
+        let Some(osc) = self.lov.get(ost) else { return };
+        let parts = files.iter().map(|small| small.part).collect();
+        let Ok((Reply::Read(lens), bulk)) = osc.call(Request::Read { parts }, Bulk::new()).await else { return };
+        if lens.len() != files.len() || lens.iter().map(|len| *len as usize).sum::<usize>() != bulk.len() {
+            return;
+        }
+        let (mut at, mut came) = (0, 0);
+        for (small, len) in files.iter().zip(lens) {
+            let content = bulk.slice(at, len as usize);
+            at += len as usize;
+            came += usize::from(len == small.part.len && self.put_content(small, content, token));
+        }
+        self.statahead.note_contents(came);
+    }
+
+    /// Puts in what came of a file, if that is what the file is still.
+    fn put_content(&self, small: &Small, content: Bulk, token: &Token) -> bool {
+        // In use while it is put in.
+        let Some(_locks) = self.lov.lock_again(&small.layout, &[small.lock]) else { return false };
+        let mut meta = self.cache.meta.lock();
+        let same = |known: &Known| {
+            let layout = known.layout.as_ref().map(|layout| layout.generation());
+            layout == Some(small.layout.generation())
+                && known.merged.is_some_and(|merged| merged.size == content.len() as u64)
+        };
+        let is_there = meta.get(small.fid).is_some_and(|known| same(&known)) && !meta.has_content(small.fid);
+        if is_there {
+            meta.put_content(small.fid, content, token);
+        }
+        is_there
+    }
+}
