@@ -45,6 +45,8 @@ const RECORD: usize = 47_008;
 const ROUNDS: u64 = 4;
 /// Few objects and many, on one OST and on several.
 const LAYOUTS: [&str; 3] = ["-c 1", "-c 4 -S 64K", "-C 8 -S 64K"];
+/// Of a file of any of them.
+const OBJECTS_MAX: u64 = 8;
 const O_DIRECT: i32 = 0o40000;
 const O_SYNC: i32 = 0o4010000;
 
@@ -126,6 +128,11 @@ fn setstripe(dir: &Path, layout: &str, name: &str) {
     let mut command = Command::new(sheen());
     command.args(["lfs", "setstripe"]).args(layout.split(' ')).arg(name).current_dir(dir);
     sheen_tests::run_command(command).ok();
+}
+
+/// Requests that were sent since because something was a second old, at most: on a busy machine some seconds pass.
+fn aged(begun: Instant) -> u64 {
+    begun.elapsed().as_secs() * OBJECTS_MAX
 }
 
 /// A file name for a layout.
