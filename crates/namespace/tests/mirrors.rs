@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use sheen_layout::{Composite, Count, Layout, Spec, Template, TemplateComponent};
+use sheen_layout::{Composite, Count, Layout, MDT_OST, Spec, Template, TemplateComponent};
 use sheen_namespace::ClientId;
 use sheen_wire::{
     Cred, Errno, Fid, Result,
@@ -187,4 +187,35 @@ fn limits_and_refusals() {
     let many = Template { mirrors: 17, ..template(17) };
     let g = bare(&mut fs, "g");
     assert_eq!(fs.set(&ROOT_USER, g, "lustre.lov", &many.encode(), CREATE), Err(Errno::EINVAL));
+}
+
+/// One that begins on the MDT beside one that does not, in either order.
+#[test]
+fn a_mirror_begins_on_the_mdt_from_the_start() {
+    let mut fs = Fs::new();
+    let dom = || [TemplateComponent::on_mdt(64 << 10), TemplateComponent::striped(64 << 10, EOF, spec(1))];
+    let whole = || TemplateComponent::striped(0, EOF, spec(2));
+    let object = |layout: &Layout| layout.all_objects().find(|s| s.ost == MDT_OST).map(|s| s.object);
+    for (name, components) in
+        [("first", [dom().to_vec(), vec![whole()]].concat()), ("second", [vec![whole()], dom().to_vec()].concat())]
+    {
+        let f = bare(&mut fs, name);
+        let template = Template { components, mirrors: 2 };
+        fs.set(&ROOT_USER, f, "lustre.lov", &template.encode(), CREATE).unwrap();
+        let made = layout(&mut fs, f);
+        let first = object(&made).unwrap();
+        assert_eq!((fresh(&made), made.check_usable()), (vec![1, 2], Ok(())));
+        assert!(fs.ns.has_object(first).unwrap(), "it is not an orphan");
+        let id = made.mirrors().iter().find(|m| m.mdt_end() > 0).unwrap().mirror_id();
+        // It goes, and comes again as another object, which is not taken for the one on its way out.
+        change(&mut fs, f, &Change::Split { mirror: id, into: None }).unwrap();
+        assert!(!fs.ns.has_object(first).unwrap());
+        let again = Change::Extend { template: Template::new(dom().to_vec()).encode() };
+        let extended = change(&mut fs, f, &again).unwrap();
+        let second = object(&extended).unwrap();
+        assert!(second != first && fs.ns.has_object(second).unwrap());
+        assert_eq!(change(&mut fs, f, &again), Err(Errno::EOPNOTSUPP), "there is one already");
+        let gone = destroyed(&mut fs);
+        assert!(gone.contains(&(MDT_OST, first)) && !gone.contains(&(MDT_OST, second)), "{gone:?}");
+    }
 }
