@@ -19,6 +19,7 @@ use rustix::{
 use sheen_layout::Composite;
 use sheen_tests::{Fs, Ran, can_mount, cluster::Cluster, noise, posix::layout, sheen, two_mounts};
 use sheen_wire::{
+    Time,
     ioctl::SET_MIRROR,
     mirror::{Change, XATTR},
 };
@@ -60,10 +61,20 @@ fn a_write_makes_the_other_stale_and_a_resync_brings_it_back() {
     assert_eq!((fresh(&path), layout(&path).mirror_state()), (vec![1], Composite::WRITE_PENDING));
     assert!(fs.lfs("getstripe f").ok().contains("init,stale"));
     assert_eq!(fs.lfs("mirror verify f").code, 116, "a mirror is stale");
+    let written = |at: &Path| fs::metadata(at).unwrap().modified().unwrap();
+    let when = written(&path);
     fs.lfs("mirror resync f").ok();
     assert_eq!((fresh(&path), layout(&path).mirror_state()), (vec![1, 2], Composite::READ_ONLY));
     for id in [1, 2] {
         assert!(mirror(fs, id, "f") == data, "mirror {id}");
+        // Whichever is read: it was not written.
+        let component = layout(&path).mirrors()[id as usize - 1].components()[0].id;
+        let prefer = |what: &str| {
+            fs.lfs(&format!("setstripe --component-set -I {component} --component-flags={what}prefer f")).ok();
+        };
+        prefer("");
+        assert_eq!((written(&path), written(&two.second.path("f"))), (when, when), "mirror {id}");
+        prefer("^");
     }
     fs.lfs("mirror verify f").ok();
     assert!(fs::read(two.second.path("f")).unwrap() == data);
@@ -312,7 +323,8 @@ fn of_two_tools_the_last_one_writes_and_none_writes_what_is_fresh() {
         assert!(refused(&old), "its copy is another one's now");
         let new = as_mirror(&path, 2).unwrap();
         new.write_all_at(&data, 0).unwrap();
-        let done = Change::Resynced { generation: layout(&path).generation(), mirrors: vec![2] };
+        let done =
+            Change::Resynced { generation: layout(&path).generation(), mirrors: vec![2], mtime: Time::default() };
         change(&path, &done).unwrap();
         assert_eq!(fresh(&path), [1, 2]);
         assert!(refused(&old) && refused(&new), "it is fresh");
@@ -333,7 +345,8 @@ fn of_two_tools_the_last_one_writes_and_none_writes_what_is_fresh() {
     for offset in [3 << 20, 0] {
         file.write_all_at(&data[..4096], offset).unwrap();
     }
-    let done = |generation| change(&at.b("g"), &Change::Resynced { generation, mirrors: vec![2] });
+    let done =
+        |generation| change(&at.b("g"), &Change::Resynced { generation, mirrors: vec![2], mtime: Time::default() });
     assert_eq!(done(ticket), Err(rustix::io::Errno::BUSY), "the ticket is that of the layout without them");
     done(layout(&path).generation()).unwrap();
     assert!(mirror(&two.fs, 2, "d/g")[3 << 20..] == data[..4096]);
