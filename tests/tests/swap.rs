@@ -488,7 +488,7 @@ fn what_may_not_be_is_refused_and_nothing_changes() {
         }
     };
     let cannot = "cannot swap layout between";
-    both(&at.a("one"), &at.a("mirrored"), 95, cannot);
+    both(&at.a("one"), &at.a("mirrored"), 95, "mirrored' is mirrored; lfs migrate gives it a layout without mirrors");
     both(&at.a("one"), &at.a, 21, "for write: Is a directory");
     both(&at.a("one"), &at.a("none"), 2, "for write: No such file or directory");
     both(&at.a("one"), &at.b("other"), 18, cannot);

@@ -269,9 +269,9 @@ pub enum Request {
     /// ask at once wait for each other.
     LayoutIntent { fid: Fid, start: u64, end: u64 },
     /// The file leaves its objects for those of `from`, a nameless file of the caller's, to which its bytes were copied (`lfs migrate`).
-    /// `versions`: its objects, all of them, and the data version of each as of before the copy; `group`, as in
-    /// [`crate::ost::Request::Close`]; `mtime`: when the file was last changed. EBUSY, and nothing is done: somebody has written to it
-    /// since, or is at it, or uses a group lock.
+    /// `versions`: its objects, all of them, and the data version of each as of before the copy; of a mirrored file also its own FID with the
+    /// generation of its layout. `group`, as in [`crate::ost::Request::Close`]; `mtime`: when the file was last changed. EBUSY, and nothing
+    /// is done: somebody has written to it since, or is at it, or uses a group lock.
     ///
     /// Answered when it is durable, and others have given up LAYOUT. Who comes with the old layout hears `Errno::MOVED` of the OSTs.
     TakeLayout { cred: Cred, fid: Fid, from: Fid, versions: Vec<(Fid, u64)>, group: Option<u64>, mtime: Time },
