@@ -282,8 +282,9 @@ pub enum Request {
     /// swap_layouts). `mtimes`: when each was last changed. `nonce`: drawn for this exchange, so that a request which comes again after a
     /// restart does not exchange them back.
     ///
-    /// EPERM: they do not belong to the same user and group. EOPNOTSUPP: one is mirrored. EBUSY: somebody does not
-    /// let go of one, or gives it objects; nothing is done. Answered as `TakeLayout`.
+    /// EPERM: they do not belong to the same user and group. EBUSY: somebody does not
+    /// let go of one, or gives it objects, or one is mirrored and somebody has one open beside the caller; nothing is done. Answered
+    /// as `TakeLayout`.
     SwapLayouts { cred: Cred, fids: [Fid; 2], mtimes: [Time; 2], nonce: u64 },
 }
 

@@ -41,10 +41,8 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         }
         Err(NotSwapped::Swap(e)) => {
             let is_mirrored = |path: &&Path| mirror::layout_of(tool, path).is_ok_and(|layout| layout.is_mirrored());
-            let why = match paths.iter().find(|path| e == Errno::EOPNOTSUPP && is_mirrored(path)) {
-                Some(path) => {
-                    format!(": '{}' is mirrored; lfs migrate gives it a layout without mirrors", path.display())
-                }
+            let why = match paths.iter().find(|path| e == Errno::EBUSY && is_mirrored(path)) {
+                Some(path) => format!(": '{}' is mirrored, and one of the two is open elsewhere", path.display()),
                 None => String::new(),
             };
             let [one, other] = paths.map(Path::display);
