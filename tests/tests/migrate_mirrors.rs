@@ -12,6 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::fs::{XattrFlags, setxattr};
+use sheen_layout::{Mark, flags};
 use sheen_tests::{
     Ran, can_mount,
     cluster::Cluster,
@@ -313,6 +315,33 @@ fn a_resync_beside_a_migration_makes_no_mirror_wrong() {
     assert!(migrated > 2);
     lfs("mirror resync", &path).ok();
     expect_mirrors(&path, &data);
+}
+
+/// Nobody writes, but another mirror is what counts when the copy is ready.
+#[test]
+fn what_the_file_holds_at_the_end_is_what_is_migrated() {
+    let (_two, at) = two_mounts!(LIMIT, "d");
+    let path = at.a("f");
+    lfs("mirror create -N -c 1 -N -c 1", &path).ok();
+    let (older, newer) = (noise(1, 3 * M), noise(2, 3 * M));
+    fs::write(&path, &older).unwrap();
+    lfs("mirror resync", &path).ok();
+    fs::write(&path, &newer).unwrap();
+    let mut command = Command::new(sheen());
+    // So slow that the other mirror is chosen in between.
+    command.args(["lfs", "migrate", "-W", "2M", "-c", "2"]).arg(&path);
+    let running = command.spawn().unwrap();
+    thread::sleep(Duration::from_millis(700));
+    // As `lfs mirror copy -i 2` begins.
+    let mark = |id, negative| Mark { id, flags: flags::STALE, negative };
+    let marks = Mark::encode(&[mark(131_074, true), mark(65_537, false)]);
+    setxattr(at.b("f"), "lustre.lov.set.flags", &marks, XattrFlags::empty()).unwrap();
+    assert!(fs::read(at.b("f")).unwrap() == older && layout(&path).is_mirrored());
+    assert!(running.wait_with_output().unwrap().status.success());
+    assert!(!layout(&path).is_mirrored());
+    for look in [&path, &at.b("f")] {
+        assert!(fs::read(look).unwrap() == older, "{}", look.display());
+    }
 }
 
 #[test]
