@@ -174,7 +174,7 @@ fn what_cannot_be_had_is_refused() {
     let all = two.fs.lfs("setstripe --component-del --component-flags init dir/only");
     assert!(all.code != 0 && all.err.contains("Operation not supported"), "{all:?}");
     assert!(fs::read(at.b("only")).unwrap() == data);
-    let mirrored = two.fs.lfs("setstripe -N -E 64K -L mdt -E -1 -c 1 -N -E -1 -c 1 dir/mirrored");
+    let mirrored = two.fs.lfs("setstripe -N2 -E 64K -L mdt -E -1 -c 1 dir/mirrored");
     assert_ne!(mirrored.code, 0, "{mirrored:?}");
 }
 

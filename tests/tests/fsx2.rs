@@ -363,12 +363,20 @@ const LAYOUTS: [&str; 6] = [
     "-c 3 -S 128K",
     "-c 4 -S 64K",
 ];
+/// The same with mirrors now and then, which are resynced beside the program.
+const MIRRORED: [&str; 5] = [
+    "-N -c 4 -S 64K -N -c 1",
+    "-c 3 -S 128K",
+    "-N2 -c 2 -S 64K",
+    "-N -E 64K -L mdt -E -1 -c 2 -S 64K -N -c 4 -S 64K",
+    "-E 64K -L mdt -E -1 -c 2 -S 64K",
+];
 /// Between two migrations: enough that the program gets on.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Migrates a file, on one mount and on the other, with and without a group lock, until it is told to stop: how often it was done, and how
 /// often somebody wrote meanwhile.
-fn migrate(paths: &[PathBuf; 2], stop: &AtomicBool) -> (u32, u32) {
+fn migrate(paths: &[PathBuf; 2], layouts: &[&str], stop: &AtomicBool) -> (u32, u32) {
     let (mut done, mut spoilt) = (0, 0);
     for turn in 0.. {
         if stop.load(SeqCst) {
@@ -376,11 +384,11 @@ fn migrate(paths: &[PathBuf; 2], stop: &AtomicBool) -> (u32, u32) {
         }
         let mut command = Command::new(sheen());
         let how = ["--block", "--non-block"][turn / 2 % 2];
-        command.args(["lfs", "migrate", how]).args(LAYOUTS[turn % LAYOUTS.len()].split(' ')).arg(&paths[turn % 2]);
+        command.args(["lfs", "migrate", how]).args(layouts[turn % layouts.len()].split(' ')).arg(&paths[turn % 2]);
         let ran = run_within(command, Duration::from_secs(60));
         match ran.code {
             0 => done += 1,
-            // Written meanwhile, every time.
+            // Written meanwhile, every time; or before its mirrors were up to date.
             16 | 11 => spoilt += 1,
             _ => panic!("{ran:?}"),
         }
@@ -391,6 +399,15 @@ fn migrate(paths: &[PathBuf; 2], stop: &AtomicBool) -> (u32, u32) {
 
 #[test]
 fn one_file_that_is_migrated_meanwhile() {
+    migrated_meanwhile(&LAYOUTS);
+}
+
+#[test]
+fn one_file_that_gets_mirrors_and_loses_them_meanwhile() {
+    migrated_meanwhile(&MIRRORED);
+}
+
+fn migrated_meanwhile(layouts: &[&str]) {
     if !can_mount() {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
@@ -403,7 +420,7 @@ fn one_file_that_is_migrated_meanwhile() {
     let mut file = OneFile { model: Vec::new(), views, history: VecDeque::new(), rng: Rng::with_seed(seed) };
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        let migrating = scope.spawn(|| migrate(&paths, &stop));
+        let migrating = scope.spawn(|| migrate(&paths, layouts, &stop));
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| file.run(ops)));
         stop.store(true, SeqCst);
         let (done, spoilt) = migrating.join().unwrap();

@@ -19,6 +19,7 @@ use rustix::{
 use sheen_layout::Composite;
 use sheen_tests::{Fs, Ran, can_mount, cluster::Cluster, noise, posix::layout, sheen, two_mounts};
 use sheen_wire::{
+    Time,
     ioctl::SET_MIRROR,
     mirror::{Change, XATTR},
 };
@@ -60,10 +61,20 @@ fn a_write_makes_the_other_stale_and_a_resync_brings_it_back() {
     assert_eq!((fresh(&path), layout(&path).mirror_state()), (vec![1], Composite::WRITE_PENDING));
     assert!(fs.lfs("getstripe f").ok().contains("init,stale"));
     assert_eq!(fs.lfs("mirror verify f").code, 116, "a mirror is stale");
+    let written = |at: &Path| fs::metadata(at).unwrap().modified().unwrap();
+    let when = written(&path);
     fs.lfs("mirror resync f").ok();
     assert_eq!((fresh(&path), layout(&path).mirror_state()), (vec![1, 2], Composite::READ_ONLY));
     for id in [1, 2] {
         assert!(mirror(fs, id, "f") == data, "mirror {id}");
+        // Whichever is read: it was not written.
+        let component = layout(&path).mirrors()[id as usize - 1].components()[0].id;
+        let prefer = |what: &str| {
+            fs.lfs(&format!("setstripe --component-set -I {component} --component-flags={what}prefer f")).ok();
+        };
+        prefer("");
+        assert_eq!((written(&path), written(&two.second.path("f"))), (when, when), "mirror {id}");
+        prefer("^");
     }
     fs.lfs("mirror verify f").ok();
     assert!(fs::read(two.second.path("f")).unwrap() == data);
@@ -312,7 +323,8 @@ fn of_two_tools_the_last_one_writes_and_none_writes_what_is_fresh() {
         assert!(refused(&old), "its copy is another one's now");
         let new = as_mirror(&path, 2).unwrap();
         new.write_all_at(&data, 0).unwrap();
-        let done = Change::Resynced { generation: layout(&path).generation(), mirrors: vec![2] };
+        let done =
+            Change::Resynced { generation: layout(&path).generation(), mirrors: vec![2], mtime: Time::default() };
         change(&path, &done).unwrap();
         assert_eq!(fresh(&path), [1, 2]);
         assert!(refused(&old) && refused(&new), "it is fresh");
@@ -333,7 +345,8 @@ fn of_two_tools_the_last_one_writes_and_none_writes_what_is_fresh() {
     for offset in [3 << 20, 0] {
         file.write_all_at(&data[..4096], offset).unwrap();
     }
-    let done = |generation| change(&at.b("g"), &Change::Resynced { generation, mirrors: vec![2] });
+    let done =
+        |generation| change(&at.b("g"), &Change::Resynced { generation, mirrors: vec![2], mtime: Time::default() });
     assert_eq!(done(ticket), Err(rustix::io::Errno::BUSY), "the ticket is that of the layout without them");
     done(layout(&path).generation()).unwrap();
     assert!(mirror(&two.fs, 2, "d/g")[3 << 20..] == data[..4096]);
@@ -585,6 +598,78 @@ fn a_file_that_begins_on_the_mdt_gets_mirrors_elsewhere() {
         fs::write(at.b(name), "new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
     }
-    // A mirror on the MDT beside another is refused as ever.
-    assert_ne!(fs.lfs("mirror create -N -c 1 -N -E 64K -L mdt -E -1 -c 1 d/refused").code, 0);
+}
+
+/// A mirror that begins on the MDT beside one that does not, from the start: by name, and as a directory's default.
+#[test]
+fn a_mirror_may_begin_on_the_mdt_from_the_start() {
+    let (two, at) = two_mounts!(LIMIT, "d");
+    let fs = &two.fs;
+    const DOM: &str = "-N -E 64K -L mdt -E -1 -c 1";
+    for (n, options) in [format!("{DOM} -N -c 2 -S 128K"), format!("-N -c 2 -S 128K {DOM}")].iter().enumerate() {
+        let (id, name) = (n as u16 + 1, format!("f{n}"));
+        fs.lfs(&format!("mirror create {options} d/{name}")).ok();
+        let (a, b) = (at.a(&name), at.b(&name));
+        assert_eq!((fresh(&a), layout(&a).mirrors()[n].mdt_end()), (vec![1, 2], 64 << 10));
+        let mut data = noise(n as u64, 3901);
+        // Small, then beyond what is on the MDT, then small again.
+        for (round, len) in [3901, 200_000, 100].into_iter().enumerate() {
+            data = [&data[..], &noise(round as u64, len)].concat();
+            data.truncate(len);
+            fs::write(if round % 2 == 0 { &a } else { &b }, &data).unwrap();
+            assert_eq!(fresh(&a), [1], "{options}");
+            assert!(fs::read(&a).unwrap() == data && fs::read(&b).unwrap() == data, "{options}, {len} bytes");
+            fs.lfs(&format!("mirror resync d/{name}")).ok();
+            fs.lfs(&format!("mirror verify d/{name}")).ok();
+            for id in [1, 2] {
+                assert!(mirror(fs, id, &format!("d/{name}")) == data, "{options}, mirror {id}, {len} bytes");
+            }
+            // Each of them is read, and written first.
+            for id in [1, 2] {
+                let component = layout(&a).mirrors()[id - 1].components()[0].id;
+                let prefer = |what: &str| {
+                    let line =
+                        format!("setstripe --component-set -I {component} --component-flags={what}prefer d/{name}");
+                    fs.lfs(&line).ok();
+                };
+                prefer("");
+                assert!(fs::read(&b).unwrap() == data, "{options}, mirror {id}, {len} bytes");
+                data[50..60].fill(id as u8);
+                OpenOptions::new().write(true).open(&b).unwrap().write_all_at(&data[50..60], 50).unwrap();
+                assert_eq!(fresh(&a), [id as u16]);
+                assert!(fs::read(&a).unwrap() == data);
+                fs.lfs(&format!("mirror resync d/{name}")).ok();
+                prefer("^");
+            }
+        }
+        // It goes and comes again, with nothing of what it was.
+        fs.lfs(&format!("mirror delete --mirror-id {id} d/{name}")).ok();
+        assert!(fs::read(&b).unwrap() == data);
+        fs::write(&b, "other bytes").unwrap();
+        fs.lfs(&format!("mirror extend {DOM} d/{name}")).ok();
+        let again = *layout(&a).mirror_ids().last().unwrap();
+        assert_eq!((mirror(fs, again, &format!("d/{name}")), fresh(&b).len()), (b"other bytes".to_vec(), 2));
+        fs.lfs(&format!("mirror verify d/{name}")).ok();
+        fs::remove_file(&a).unwrap();
+        // What is made in a directory.
+        fs::create_dir(at.a("by-default")).unwrap();
+        fs.lfs(&format!("setstripe {options} d/by-default")).ok();
+        fs::write(at.b("by-default/f"), &data).unwrap();
+        assert_eq!(layout(&at.a("by-default/f")).mirrors()[n].mdt_end(), 64 << 10);
+        assert!(fs::read(at.a("by-default/f")).unwrap() == data);
+        fs::remove_dir_all(at.a("by-default")).unwrap();
+    }
+    // Two of them are told before anything is made.
+    for line in [format!("mirror create {DOM} {DOM} d/no"), format!("mirror create -N2{} d/no", &DOM[2..])] {
+        let Ran { code, err, .. } = fs.lfs(&line);
+        assert!(code == 22 && err.contains("Only one mirror of a file can begin on the MDT"), "{code} {err}");
+        assert!(!at.a("no").exists());
+    }
+    // Nothing is left of any of them.
+    let left = || two.fs.sh("find ../fs -path '*/O/*' -type f -size +0 | wc -l").ok();
+    let end = Instant::now() + Duration::from_secs(20);
+    while left() != "0\n" {
+        assert!(Instant::now() < end, "{} objects are left", left());
+        thread::sleep(Duration::from_millis(50));
+    }
 }

@@ -473,12 +473,8 @@ fn what_lies_on_the_mdt_is_exchanged_as_well() {
 #[test]
 fn what_may_not_be_is_refused_and_nothing_changes() {
     let (two, at) = two_mounts!(LIMIT, "d");
-    for (name, options) in [("one", "-c 1"), ("other", "-c 2"), ("theirs", "-c 1"), ("mirrored", "-N2 -c 1")] {
-        if name == "mirrored" {
-            two.fs.lfs("mirror create -N2 d/mirrored").ok();
-        } else {
-            setstripe(options, &at.a(name));
-        }
+    for (name, options) in [("one", "-c 1"), ("other", "-c 2"), ("theirs", "-c 1")] {
+        setstripe(options, &at.a(name));
         fs::write(at.a(name), name).unwrap();
     }
     let both = |one: &Path, other: &Path, code: i32, what: &str| {
@@ -488,7 +484,6 @@ fn what_may_not_be_is_refused_and_nothing_changes() {
         }
     };
     let cannot = "cannot swap layout between";
-    both(&at.a("one"), &at.a("mirrored"), 95, cannot);
     both(&at.a("one"), &at.a, 21, "for write: Is a directory");
     both(&at.a("one"), &at.a("none"), 2, "for write: No such file or directory");
     both(&at.a("one"), &at.b("other"), 18, cannot);
@@ -504,7 +499,7 @@ fn what_may_not_be_is_refused_and_nothing_changes() {
         let ran = run_within(as_nobody(&script), Duration::from_secs(20));
         assert!(ran.code == 13 && ran.err.contains("for write: Permission denied"), "{ran:?}");
     }
-    for name in ["one", "other", "theirs", "mirrored"] {
+    for name in ["one", "other", "theirs"] {
         assert_eq!(fs::read(at.b(name)).unwrap(), name.as_bytes());
     }
     assert_eq!([osts(&at.a("one")).len(), osts(&at.a("other")).len()], [1, 2]);

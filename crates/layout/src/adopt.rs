@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use sheen_wire::Fid;
 
-use crate::{Layout, LayoutError, layout::Component};
+use crate::{Composite, Layout, LayoutError, layout::Component};
 
 impl Layout {
     /// The same objects as the layout of `file`, but for those on the MDT, which are named by their file, as its layout number `generation` (see [`Layout::generation`]).
@@ -39,7 +39,8 @@ impl Layout {
     /// What of the layout lies on the MDT, for who removes it. `None`: nothing.
     pub fn part_on_mdt(&self) -> Option<Layout> {
         let components: Vec<Component> = self.components().iter().filter(|c| c.is_on_mdt()).cloned().collect();
-        (!components.is_empty()).then(|| Layout::assemble(self.composite().cloned(), components))
+        let alone = |c: Composite| Composite { flags: 0, mirror_count: 1, ..c };
+        (!components.is_empty()).then(|| Layout::assemble(self.composite().cloned().map(alone), components))
     }
 
     /// The same layout with other names of its objects, where there are some. Those on the MDT are named by their file, which may be another

@@ -125,6 +125,9 @@ pub enum LayoutError {
     /// What lies on the MDT stays with its file: it becomes no other file's mirror, and no file of its own.
     #[error("what begins on the MDT cannot become another file's")]
     MirrorOnMdt,
+    /// An object on the MDT has its file's name, so there is one of them.
+    #[error("only one mirror of a file can begin on the MDT")]
+    SecondOnMdt,
     /// The last mirror that has all data cannot be declared stale.
     #[error("no other mirror would be left that is up to date")]
     LastFresh,
@@ -147,7 +150,7 @@ impl LayoutError {
     pub fn errno(&self) -> Errno {
         match self {
             LayoutError::TooLarge(_) => Errno::ERANGE,
-            LayoutError::Unsupported(_) | LayoutError::MirrorOnMdt => Errno::EOPNOTSUPP,
+            LayoutError::Unsupported(_) | LayoutError::MirrorOnMdt | LayoutError::SecondOnMdt => Errno::EOPNOTSUPP,
             LayoutError::InactiveOst(_) => EREMOTEIO,
             LayoutError::NoSpace => Errno::ENOSPC,
             LayoutError::Mirrored | LayoutError::Outdated(_) => Errno::EBUSY,

@@ -167,19 +167,25 @@ impl Layout {
         Layout::assemble(Some(composite), components.collect()).checked()
     }
 
-    /// The layout with another one's components as one more mirror, which is stale.
+    /// The layout with another one's components as one more mirror, which is stale. What of one that was made for this file lies on the MDT
+    /// has a name there that the file has not used: that of the new generation.
     ///
     /// # Errors
     /// EINVAL: the other one has several mirrors, or there would be more than 16. ERANGE: too large. EOPNOTSUPP: the other one begins on
-    /// the MDT, where an object has the name of its file.
+    /// the MDT, where an object has the name of its file, and is another file's; or a mirror begins there already.
     pub fn with_merged(&self, other: &Layout) -> Result<Layout, LayoutError> {
         if other.is_mirrored() {
             return Err(LayoutError::Mirrored);
         }
-        if other.mdt_end() > 0 {
-            return Err(LayoutError::MirrorOnMdt);
-        }
         let file = self.fid();
+        if other.part_on_mdt().is_some() {
+            if other.fid() != file {
+                return Err(LayoutError::MirrorOnMdt);
+            }
+            if self.part_on_mdt().is_some() {
+                return Err(LayoutError::SecondOnMdt);
+            }
+        }
         let mut components: Vec<Component> =
             self.as_mirror(1).into_iter().map(|c| Component { fid: file, ..c }).collect();
         let ids = mirror_ids(&components);
@@ -189,15 +195,16 @@ impl Layout {
         let last = ids.iter().copied().max().unwrap_or(0);
         let mut free = (last + 1..=MIRROR_ID_MAX).chain(1..last);
         let id = free.find(|id| !ids.contains(id)).ok_or(LayoutError::Mirrors(MIRROR_ID_MAX))?;
+        let plain = Composite { layout_gen: self.generation(), flags: 0, mirror_count: 1, rest: [0; 14] };
+        let mut composite = self.composite().cloned().unwrap_or(plain);
+        composite.raise();
         components.extend(other.as_mirror(id).into_iter().map(|c| Component {
             id: (u32::from(id) << MIRROR_SHIFT) | (c.id & LOW),
             flags: c.flags | flags::STALE,
             fid: file,
+            entry_gen: if c.is_on_mdt() { composite.layout_gen } else { c.entry_gen },
             ..c
         }));
-        let plain = Composite { layout_gen: self.generation(), flags: 0, mirror_count: 1, rest: [0; 14] };
-        let mut composite = self.composite().cloned().unwrap_or(plain);
-        composite.raise();
         composite.mirror_count = ids.len() as u16 + 1;
         if composite.flags & Composite::STATE == 0 {
             composite.flags |= Composite::READ_ONLY;

@@ -142,6 +142,11 @@ impl Template {
         codec::encode_template(self)
     }
 
+    /// How many of the mirrors begin on the MDT: a file has one such at most.
+    pub fn on_mdt(&self) -> usize {
+        self.components.iter().filter(|c| c.is_on_mdt()).count()
+    }
+
     /// Lustre's limits and rules for a new file or a directory's default.
     pub fn check(&self) -> Result<(), LayoutError> {
         if !(1..=MIRRORS_MAX).contains(&self.mirrors) {

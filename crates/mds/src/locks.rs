@@ -169,17 +169,19 @@ impl Change {
 
     /// As [`Change::revoke`]; the change is not over before `durable` is, whose outcome this returns.
     pub async fn revoke_when<T>(mut self, durable: impl Future<Output = T>) -> T {
-        let heard = async {
-            let Some(held) = self.held.as_mut() else { return };
-            tokio::select! {
-                biased;
-                () = held.wait() => {}
-                _ = self.going.wait_for(|going| *going) => {}
-            }
-        };
-        let ((), durable) = tokio::join!(heard, durable);
+        let ((), durable) = tokio::join!(self.heard(), durable);
         self.held.take().and_then(Held::end);
         durable
+    }
+
+    /// Calls back whoever keeps what is being changed, and waits until all have cancelled, or the MDT stops. The change goes on.
+    pub async fn heard(&mut self) {
+        let Some(held) = self.held.as_mut() else { return };
+        tokio::select! {
+            biased;
+            () = held.wait() => {}
+            _ = self.going.wait_for(|going| *going) => {}
+        }
     }
 }
 
@@ -238,6 +240,14 @@ impl Mdt {
         let want = |&(fid, bits): &(Fid, u64)| (Resource::bits(fid), Mode::Ex, Policy::bits(bits));
         let wants: Vec<_> = touched.iter().map(want).collect();
         self.held(self.locks.server.local(&wants, Some(export)), None)
+    }
+
+    /// Has everybody, the requester included, give up what leads to these files' bytes without asking: their layouts, and that they can be
+    /// opened. Who has one open says so. Until it is over others wait who want it again; with the core lock held.
+    pub(crate) fn asking_all(&self, fids: &[Fid]) -> Change {
+        let bits = bits::OPEN | bits::LAYOUT;
+        let wants: Vec<_> = fids.iter().map(|fid| (Resource::bits(*fid), Mode::Ex, Policy::bits(bits))).collect();
+        self.held(self.locks.server.local(&wants, None), None)
     }
 
     fn held(&self, local: Local, nameless: Option<(Nameless, Local)>) -> Change {

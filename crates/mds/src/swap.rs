@@ -8,6 +8,11 @@
 //! are opened again, by whoever fails or by the first client that meets one; the new names are in the unlink log from the moment of
 //! their reservation. From then on it has: every object has its new name durably.
 //!
+//! **Mirrored files** are exchanged while nobody else uses either: a writer of one looks at its end whether the file has still the layout by
+//! which it wrote, and if not writes by the other one, too, which after an exchange is that of other bytes. So before the objects are closed all
+//! clients give up what lets them open the files and know their layouts; who has one open says so, and is in the way. When the
+//! objects are closed, whoever comes does nothing by an old layout any more.
+//!
 //! Invariants:
 //! * the OSTs are asked for new names when every object is closed: what an object holds then, it holds under either name;
 //! * both files are [`Moving`] all the time, taken in the order of their FIDs, so that two swaps do not wait for each other;
@@ -15,8 +20,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
-use sheen_namespace::{NEED_COMMIT, Renamed};
+use sheen_namespace::{ClientId, NEED_COMMIT, Renamed};
 use sheen_rpc::{Export, Response};
 use sheen_wire::mds::{Answer, Call, Reply, Request};
 use sheen_wire::ost;
@@ -30,6 +36,10 @@ use crate::migrate::CLOSE_TIMEOUT;
 
 /// Times that it is begun because one of the files was given objects meanwhile, or had closed ones left.
 const TRIES: u32 = 4;
+
+/// How often it is looked whether a mirrored file is in use, for a program that has just closed it; and the pause in between.
+const LOOKS: u32 = 20;
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
 /// What the beginning of a swap waits for.
 enum Wait {
@@ -106,8 +116,10 @@ impl Mdt {
     }
 
     async fn swap_begun(&self, export: &Export, request: &Request, names: &[Renamed]) -> Result<(u64, Change)> {
+        let quiet = self.quiet(export, request).await?;
         let old: Vec<_> = names.iter().map(|n| (n.ost, (n.old, None))).collect();
         self.each_ost(&old, CLOSE_TIMEOUT, |objects| ost::Request::Close { objects, group: None }).await?;
+        drop(quiet);
         let both: Vec<_> = names.iter().map(|n| (n.ost, (n.old, n.new))).collect();
         let linked = self.each_ost(&both, CLOSE_TIMEOUT, |objects| ost::Request::Link { objects }).await;
         if let Err(errno) = linked {
@@ -115,5 +127,29 @@ impl Mdt {
             return Err(errno);
         }
         self.execute_take(export, request).await
+    }
+
+    /// Where one of the files is mirrored: nobody else uses either of them, nor begins to before this is dropped.
+    ///
+    /// # Errors
+    /// EBUSY: somebody does. ETIMEDOUT: somebody does not say.
+    async fn quiet(&self, export: &Export, request: &Request) -> Result<Option<Change>> {
+        let Request::SwapLayouts { fids, .. } = request else { return Err(Errno::EPROTO) };
+        let mut asking = {
+            let mut core = self.core.lock();
+            if !core.ns.is_any_mirrored(fids)? {
+                return Ok(None);
+            }
+            self.asking_all(fids)
+        };
+        self.rt.timeout(CLOSE_TIMEOUT, asking.heard()).await.map_err(|_| Errno::ETIMEDOUT)?;
+        for _ in 0..LOOKS {
+            let is_in_use = |fid: &Fid| self.core.lock().ns.is_in_use(*fid, ClientId(export.id()));
+            if !fids.iter().any(is_in_use) {
+                return Ok(Some(asking));
+            }
+            self.rt.sleep(LOOK_PAUSE).await;
+        }
+        Err(Errno::EBUSY)
     }
 }

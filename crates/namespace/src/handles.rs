@@ -131,6 +131,12 @@ impl Handles {
         self.opens.get(&fid).is_some_and(|opens| opens.clients().any(|(client, _)| of(*client)))
     }
 
+    /// Whether somebody other than these two has the file open, or the first of them more than once.
+    pub(crate) fn is_open_but(&self, fid: Fid, once: ClientId, nobody: ClientId) -> bool {
+        let counts = |(client, opens): &(ClientId, u32)| *client != nobody && (*client != once || *opens > 1);
+        self.opens.get(&fid).is_some_and(|opens| opens.clients().any(counts))
+    }
+
     /// Handles of a client with their files, in order of opening.
     pub(crate) fn of(&self, client: ClientId) -> Vec<(u64, Fid)> {
         let handles = self.by_client.get(&client).into_iter().flatten();
@@ -155,6 +161,10 @@ mod tests {
         assert_eq!(by(&handles, f), [false, true, true]);
         assert!(!handles.close(opens[2]) && !handles.close(opens[4]) && !handles.close(opens[4]));
         assert_eq!(by(&handles, f), [false, true, false]);
+        assert!(!handles.is_open_but(f, ClientId(2), ClientId(0)) && handles.is_open_but(f, ClientId(3), ClientId(0)));
+        assert!(!handles.is_open_but(f, ClientId(3), ClientId(2)));
+        let again = handles.open(ClientId(2), f, 0);
+        assert!(handles.is_open_but(f, ClientId(2), ClientId(0)) && !handles.close(again));
         assert!(handles.close(opens[1]) && !handles.is_open(f) && handles.close(other));
         assert_eq!((by(&handles, f), by(&handles, g)), ([false; 3], [false; 3]));
     }

@@ -4,10 +4,10 @@
 mod common;
 
 use common::*;
-use sheen_layout::{Composite, Count, Layout, Spec, Template, TemplateComponent};
+use sheen_layout::{Composite, Count, Layout, MDT_OST, Spec, Template, TemplateComponent};
 use sheen_namespace::ClientId;
 use sheen_wire::{
-    Cred, Errno, Fid, Result,
+    Cred, Errno, Fid, Result, Time,
     fid::ROOT,
     ldlm::bits::LAYOUT,
     mds::{Reply, Request, flags, xattr::CREATE},
@@ -17,6 +17,7 @@ use sheen_wire::{
 const ROOT_USER: Cred = Cred::ROOT;
 const MIB: u64 = 1 << 20;
 const EOF: u64 = u64::MAX;
+const NEVER: Time = Time { sec: 0, nsec: 0 };
 
 fn spec(count: i64) -> Spec {
     Spec { count: Count::from_number(count).unwrap(), ..Spec::default() }
@@ -76,20 +77,27 @@ fn a_write_goes_to_one_mirror_and_a_resync_brings_the_others_back() {
     assert!(begun.follows(&written), "one change, though there are new objects");
     assert_eq!((begun.mirror_state(), begun.mirrors()[1].missing(0, 3 * MIB)), (Composite::SYNC_PENDING, None));
     assert!(begun.mirrors()[2].missing(0, 3 * MIB).is_some(), "what is not brought up to date needs none");
-    let done = Change::Resynced { generation: begun.generation(), mirrors: vec![2] };
+    let done = Change::Resynced { generation: begun.generation(), mirrors: vec![2], mtime: NEVER };
     // Somebody writes.
     intent(&mut fs, f, 0, 1);
     assert_eq!(change(&mut fs, f, &done), Err(Errno::EBUSY));
     let begun = change(&mut fs, f, &Change::Resync { mirrors: vec![2], end: 3 * MIB }).unwrap();
-    let done = Change::Resynced { generation: begun.generation(), mirrors: vec![2] };
+    let done = Change::Resynced { generation: begun.generation(), mirrors: vec![2], mtime: NEVER };
+    let before = fs.attr(f);
     let done = change(&mut fs, f, &done).unwrap();
     assert_eq!((fresh(&done), done.mirror_state()), (vec![1, 2], Composite::READ_ONLY));
+    let after = fs.attr(f);
+    assert_eq!(after.mtime, before.mtime);
+    assert!(after.mtime_set > before.mtime_set, "the times of the copies do not show");
 
     // One that is fresh is not while it is copied to; not all can be.
     let again = change(&mut fs, f, &Change::Resync { mirrors: vec![1], end: 0 }).unwrap();
     assert_eq!(fresh(&again), [2]);
-    let done = Change::Resynced { generation: again.generation(), mirrors: vec![1] };
+    let late = Time { sec: i64::MAX, nsec: u32::MAX };
+    let done = Change::Resynced { generation: again.generation(), mirrors: vec![1], mtime: late };
     let done = change(&mut fs, f, &done).unwrap();
+    let now = fs.attr(f);
+    assert!(now.mtime == now.ctime && now.mtime > after.mtime, "no time of the future");
     assert_eq!(change(&mut fs, f, &Change::Resync { mirrors: vec![1, 2], end: 0 }), Err(Errno::EUCLEAN));
 
     // The first one's OSTs are away: another one is written.
@@ -175,7 +183,7 @@ fn limits_and_refusals() {
     let many = [vec![1; 17], (1..=17).collect()];
     for mirrors in many {
         assert_eq!(change(&mut fs, f, &Change::Resync { mirrors: mirrors.clone(), end: 1 }), Err(Errno::EINVAL));
-        assert_eq!(change(&mut fs, f, &Change::Resynced { generation: 1, mirrors }), Err(Errno::EINVAL));
+        assert_eq!(change(&mut fs, f, &Change::Resynced { generation: 1, mirrors, mtime: NEVER }), Err(Errno::EINVAL));
     }
     assert_eq!(change(&mut fs, f, &Change::Objects { mirror: 99, start: 0, end: 1 }), Err(Errno::EINVAL));
     assert_eq!(fs.layout(f), before);
@@ -187,4 +195,35 @@ fn limits_and_refusals() {
     let many = Template { mirrors: 17, ..template(17) };
     let g = bare(&mut fs, "g");
     assert_eq!(fs.set(&ROOT_USER, g, "lustre.lov", &many.encode(), CREATE), Err(Errno::EINVAL));
+}
+
+/// One that begins on the MDT beside one that does not, in either order.
+#[test]
+fn a_mirror_begins_on_the_mdt_from_the_start() {
+    let mut fs = Fs::new();
+    let dom = || [TemplateComponent::on_mdt(64 << 10), TemplateComponent::striped(64 << 10, EOF, spec(1))];
+    let whole = || TemplateComponent::striped(0, EOF, spec(2));
+    let object = |layout: &Layout| layout.all_objects().find(|s| s.ost == MDT_OST).map(|s| s.object);
+    for (name, components) in
+        [("first", [dom().to_vec(), vec![whole()]].concat()), ("second", [vec![whole()], dom().to_vec()].concat())]
+    {
+        let f = bare(&mut fs, name);
+        let template = Template { components, mirrors: 2 };
+        fs.set(&ROOT_USER, f, "lustre.lov", &template.encode(), CREATE).unwrap();
+        let made = layout(&mut fs, f);
+        let first = object(&made).unwrap();
+        assert_eq!((fresh(&made), made.check_usable()), (vec![1, 2], Ok(())));
+        assert!(fs.ns.has_object(first).unwrap(), "it is not an orphan");
+        let id = made.mirrors().iter().find(|m| m.mdt_end() > 0).unwrap().mirror_id();
+        // It goes, and comes again as another object, which is not taken for the one on its way out.
+        change(&mut fs, f, &Change::Split { mirror: id, into: None }).unwrap();
+        assert!(!fs.ns.has_object(first).unwrap());
+        let again = Change::Extend { template: Template::new(dom().to_vec()).encode() };
+        let extended = change(&mut fs, f, &again).unwrap();
+        let second = object(&extended).unwrap();
+        assert!(second != first && fs.ns.has_object(second).unwrap());
+        assert_eq!(change(&mut fs, f, &again), Err(Errno::EOPNOTSUPP), "there is one already");
+        let gone = destroyed(&mut fs);
+        assert!(gone.contains(&(MDT_OST, first)) && !gone.contains(&(MDT_OST, second)), "{gone:?}");
+    }
 }

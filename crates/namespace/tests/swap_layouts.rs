@@ -5,12 +5,12 @@ mod common;
 
 use common::*;
 use sheen_layout::{Asked, Count, Layout, Spec, Template, TemplateComponent};
-use sheen_namespace::{NEED_COMMIT, Renamed};
+use sheen_namespace::{ClientId, NEED_COMMIT, Renamed};
 use sheen_wire::{
     Cred, Errno, Fid, Result, Time,
     fid::ROOT,
     ldlm::bits::LAYOUT,
-    mds::{Request, xattr::CREATE},
+    mds::{Request, flags, xattr::CREATE},
 };
 
 const ROOT_USER: Cred = Cred::ROOT;
@@ -216,4 +216,52 @@ fn privilege_goes_with_bytes_that_another_one_chose() {
         swap(&mut fs, &request(who, files, nonce as u64)).unwrap();
         assert_eq!(files.map(|fid| fs.attr(fid).perm), [left; 2], "{}", who.uid);
     }
+}
+
+#[test]
+fn mirrors_go_over_all_and_as_fresh_as_they_are() {
+    let mut fs = Fs::new();
+    let [one, other] = two(&mut fs, &ROOT_USER);
+    let f = fs.mknod(&ROOT_USER, ROOT, "f", 0o644).unwrap();
+    let dom = vec![
+        TemplateComponent::on_mdt(64 << 10),
+        TemplateComponent::striped(64 << 10, u64::MAX, Spec::default()),
+        TemplateComponent::striped(0, u64::MAX, Spec::default()),
+    ];
+    let asked = Template { components: dom, mirrors: 2 };
+    fs.set(&ROOT_USER, f, "lustre.lov", &asked.encode(), CREATE).unwrap();
+    fs.call(Request::LayoutIntent { fid: f, start: 0, end: MIB }).unwrap();
+    assert!(!fs.ns.is_any_mirrored(&[one, other]).unwrap() && fs.ns.is_any_mirrored(&[one, f]).unwrap());
+    let all = |fs: &mut Fs, fid| -> Vec<Fid> { layout(fs, fid).all_objects().map(|s| s.object).collect() };
+    let state = |fs: &mut Fs, fid| {
+        let layout = layout(fs, fid);
+        let fresh: Vec<u16> = layout.fresh_mirrors().iter().map(|m| m.mirror_id()).collect();
+        (layout.mirror_state(), fresh, layout.mirrors().len())
+    };
+    let (had, states) = ([all(&mut fs, one), all(&mut fs, f)], [state(&mut fs, one), state(&mut fs, f)]);
+    let ask = request(&ROOT_USER, [one, f], 7);
+    let renamed = begin(&mut fs, &ask).unwrap().unwrap();
+    assert_eq!(renamed.iter().map(|r| r.old).collect::<Vec<_>>(), had.concat(), "those of stale mirrors as well");
+    fs.call(ask.clone()).unwrap();
+    fs.ns.end_swap(&ask);
+    assert_eq!([state(&mut fs, f), state(&mut fs, one)], states);
+    let now = [all(&mut fs, f), all(&mut fs, one)].concat();
+    assert_eq!(now, renamed.iter().map(|r| r.new).collect::<Vec<_>>());
+    assert!(layout(&mut fs, one).check_usable().is_ok());
+    let on_mdt = now.iter().copied().find(|object| object.ver > 0).unwrap();
+    assert!(on_mdt.oid == one.oid && fs.ns.has_object(on_mdt).unwrap());
+    let gone = going(&mut fs);
+    assert!(had.concat().iter().all(|old| gone.contains(old)) && now.iter().all(|new| !gone.contains(new)));
+    // Who may have a file open is in the way, but for who asks, once.
+    let me = fs.client;
+    assert!(!fs.ns.is_in_use(one, me));
+    let open = |fs: &mut Fs| fs.opened(Request::Open { cred: ROOT_USER, fid: one, flags: flags::RDWR }).unwrap();
+    let first = open(&mut fs);
+    assert!(!fs.ns.is_in_use(one, me) && fs.ns.is_in_use(one, ClientId(99)));
+    let second = open(&mut fs);
+    assert!(fs.ns.is_in_use(one, me));
+    fs.close(second).unwrap();
+    assert!(!fs.ns.is_in_use(one, me));
+    fs.close(first).unwrap();
+    fs.check();
 }

@@ -12,7 +12,10 @@ use sheen_wire::{
     Cred, Errno, Fid, Result, Time,
     fid::ROOT,
     ldlm::bits::LAYOUT,
-    mds::{Request, flags, xattr::REPLACE},
+    mds::{
+        Request, flags,
+        xattr::{CREATE, REPLACE},
+    },
 };
 
 const ME: Cred = Cred::ROOT;
@@ -169,4 +172,68 @@ fn privilege_goes_with_bytes_that_another_one_chose() {
         take(&mut fs, who, f, t).unwrap();
         assert_eq!(fs.attr(f).perm, left, "{}", who.uid);
     }
+}
+
+/// All objects of all mirrors, and the layout's generation, as who begins to copy notes them.
+fn state(fs: &mut Fs, fid: Fid) -> Vec<(Fid, u64)> {
+    let layout = layout(fs, fid);
+    let objects = layout.all_objects().map(|s| (s.object, 1));
+    objects.chain([(fid, u64::from(layout.generation()))]).collect()
+}
+
+fn take_as(fs: &mut Fs, fid: Fid, from: Fid, versions: &[(Fid, u64)]) -> Result<Vec<Renamed>> {
+    let versions = versions.to_vec();
+    let request = Request::TakeLayout { cred: ME, fid, from, versions, group: None, mtime: NEVER };
+    let taking = fs.ns.begin_take(&request)?;
+    let done = fs.call(request);
+    fs.ns.end_take(fid);
+    done.map(|_| taking.renamed)
+}
+
+#[test]
+fn a_mirrored_file_leaves_all_its_mirrors_and_takes_those_of_a_copy() {
+    let mut fs = Fs::new();
+    let f = fs.mknod(&ME, ROOT, "f", 0o644).unwrap();
+    let plain = || TemplateComponent::striped(0, u64::MAX, Spec::default());
+    let two = Template { components: vec![plain(), plain()], mirrors: 2 };
+    fs.set(&ME, f, LOV, &two.encode(), CREATE).unwrap();
+    let write = |fs: &mut Fs, fid| drop(fs.call(Request::LayoutIntent { fid, start: 0, end: 1 }).unwrap());
+    let (t, handle) = nameless(&mut fs, &ME);
+    let before = state(&mut fs, f);
+    let objects_alone = &before[..before.len() - 1];
+    assert_eq!(take_as(&mut fs, f, t, objects_alone), Err(Errno::EBUSY), "its state is not known");
+    write(&mut fs, f);
+    assert_eq!(take_as(&mut fs, f, t, &before), Err(Errno::EBUSY), "another mirror may be the one that counts");
+    let before = state(&mut fs, f);
+    let has = objects(&mut fs, t);
+    take_as(&mut fs, f, t, &before).unwrap();
+    let now = layout(&mut fs, f);
+    assert_eq!((now.is_mirrored(), now.stripes().len(), objects(&mut fs, f)), (false, 1, has));
+    fs.close((t, handle)).unwrap();
+    let gone = destroyed(&mut fs);
+    assert!(before.iter().all(|(object, _)| gone.contains(object) || *object == f), "the stale one's as well");
+
+    // And a copy that is mirrored, in part on the MDT.
+    let dom = [TemplateComponent::on_mdt(64 << 10), TemplateComponent::striped(64 << 10, u64::MAX, Spec::default())];
+    let copy = Template { components: [vec![plain()], dom.to_vec()].concat(), mirrors: 2 };
+    let (t, handle) = nameless(&mut fs, &ME);
+    fs.set(&ME, t, LOV, &copy.encode(), REPLACE).unwrap();
+    write(&mut fs, t);
+    let had: Vec<_> = objects(&mut fs, f).into_iter().map(|object| (object, 1)).collect();
+    let theirs: Vec<Fid> = layout(&mut fs, t).all_objects().map(|s| s.object).collect();
+    let renamed = take_as(&mut fs, f, t, &had).unwrap();
+    let [Renamed { ost: MDT_OST, old, new }] = renamed[..] else { panic!("{renamed:?}") };
+    let now = layout(&mut fs, f);
+    let fresh: Vec<u16> = now.fresh_mirrors().iter().map(|m| m.mirror_id()).collect();
+    assert_eq!((now.mirrors().len(), fresh, now.check_usable()), (2, vec![1], Ok(())), "the other one was not written");
+    let named = |object: Fid| if object == old { new } else { object };
+    assert!(now.all_objects().map(|s| s.object).eq(theirs.into_iter().map(named)));
+    assert!(fs.ns.has_object(new).unwrap() && new.oid == f.oid);
+    fs.close((t, handle)).unwrap();
+    fs.commit();
+    let mut fs = fs.crash();
+    assert_eq!(layout(&mut fs, f), now);
+    let gone = destroyed(&mut fs);
+    assert!(now.all_objects().all(|s| !gone.contains(&s.object)) && gone.contains(&old));
+    fs.check();
 }

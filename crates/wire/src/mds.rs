@@ -269,9 +269,9 @@ pub enum Request {
     /// ask at once wait for each other.
     LayoutIntent { fid: Fid, start: u64, end: u64 },
     /// The file leaves its objects for those of `from`, a nameless file of the caller's, to which its bytes were copied (`lfs migrate`).
-    /// `versions`: its objects, all of them, and the data version of each as of before the copy; `group`, as in
-    /// [`crate::ost::Request::Close`]; `mtime`: when the file was last changed. EBUSY, and nothing is done: somebody has written to it
-    /// since, or is at it, or uses a group lock.
+    /// `versions`: its objects, all of them, and the data version of each as of before the copy; of a mirrored file also its own FID with the
+    /// generation of its layout. `group`, as in [`crate::ost::Request::Close`]; `mtime`: when the file was last changed. EBUSY, and nothing
+    /// is done: somebody has written to it since, or is at it, or uses a group lock.
     ///
     /// Answered when it is durable, and others have given up LAYOUT. Who comes with the old layout hears `Errno::MOVED` of the OSTs.
     TakeLayout { cred: Cred, fid: Fid, from: Fid, versions: Vec<(Fid, u64)>, group: Option<u64>, mtime: Time },
@@ -282,8 +282,9 @@ pub enum Request {
     /// swap_layouts). `mtimes`: when each was last changed. `nonce`: drawn for this exchange, so that a request which comes again after a
     /// restart does not exchange them back.
     ///
-    /// EPERM: they do not belong to the same user and group. EOPNOTSUPP: one is mirrored. EBUSY: somebody does not
-    /// let go of one, or gives it objects; nothing is done. Answered as `TakeLayout`.
+    /// EPERM: they do not belong to the same user and group. EBUSY: somebody does not
+    /// let go of one, or gives it objects, or one is mirrored and somebody has one open beside the caller; nothing is done. Answered
+    /// as `TakeLayout`.
     SwapLayouts { cred: Cred, fids: [Fid; 2], mtimes: [Time; 2], nonce: u64 },
 }
 

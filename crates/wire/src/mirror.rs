@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Errno, Fid, Result};
+use crate::{Errno, Fid, Result, Time};
 
 /// The attribute's name.
 pub const XATTR: &str = "lustre.lov.mirror";
@@ -43,6 +43,8 @@ pub enum Change {
         generation: u32,
         /// Their ids.
         mirrors: Vec<u16>,
+        /// When the file was last changed: the copies are younger.
+        mtime: Time,
     },
     /// Bytes `[start, end)` of one mirror are about to be written, and of no other one: it gets objects there.
     Objects {
@@ -97,7 +99,7 @@ mod tests {
             Change::Split { mirror: 3, into: Some(Fid::new(1, 2)) },
             Change::Split { mirror: 3, into: None },
             Change::Resync { mirrors: vec![1, 2], end: u64::MAX },
-            Change::Resynced { generation: 7, mirrors: vec![2] },
+            Change::Resynced { generation: 7, mirrors: vec![2], mtime: Time { sec: -1, nsec: 2 } },
             Change::Objects { mirror: 2, start: 0, end: 1 << 40 },
         ] {
             let mut bytes = change.encode().unwrap();

@@ -3,7 +3,10 @@
 use std::{
     ffi::{OsStr, OsString},
     fs, io,
-    os::unix::ffi::{OsStrExt, OsStringExt},
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        fs::MetadataExt,
+    },
     path::{Path, PathBuf},
 };
 
@@ -11,7 +14,7 @@ use rustix::{
     fs::{CWD, FileType, Gid, Mode, OFlags, Uid, XattrFlags},
     ioctl::{Setter, Updater, ioctl},
 };
-use sheen_wire::{Errno, Fid, FileKind, Result, control, ioctl::Ladvise};
+use sheen_wire::{Errno, Fid, FileKind, Result, Time, control, ioctl::Ladvise};
 
 use super::{
     migrate::copy::{self, Failure, How},
@@ -51,6 +54,8 @@ pub trait FileSystem {
     fn mirror(&self, path: &Path, id: u16, write: bool) -> Result<fs::File>;
     /// Bytes of a file.
     fn size(&self, path: &Path) -> Result<u64>;
+    /// When a file was last changed.
+    fn mtime(&self, path: &Path) -> Result<Time>;
     /// Gives a file that this user has just made another one's permissions, group and, if root does so, owner. EEXIST: it is another by now.
     fn adopt(&self, path: &Path, from: &Path) -> Result<()>;
     /// Removes a file.
@@ -150,6 +155,12 @@ impl FileSystem for System {
 
     fn size(&self, path: &Path) -> Result<u64> {
         fs::metadata(path).map(|m| m.len()).map_err(io_errno)
+    }
+
+    fn mtime(&self, path: &Path) -> Result<Time> {
+        let metadata = fs::metadata(path).map_err(io_errno)?;
+        // Always below a second's.
+        Ok(Time { sec: metadata.mtime(), nsec: u32::try_from(metadata.mtime_nsec()).unwrap_or(0) })
     }
 
     fn adopt(&self, path: &Path, from: &Path) -> Result<()> {

@@ -2,7 +2,8 @@
 //!
 //! Without options that say what layout is wanted, it is the file's own, on OSTs that are chosen anew. The bytes are copied to a nameless
 //! file beside; then the file takes over its objects in one step ([`copy`]). Where somebody wrote meanwhile the copy begins anew, a
-//! few times; with `--block` writers wait instead.
+//! few times; with `--block` writers wait instead. If the layout has mirrors, the first gets the copy, and the others are brought up to date
+//! afterwards, as after any write.
 
 pub mod copy;
 mod options;
@@ -20,11 +21,11 @@ use sheen_wire::{Errno, Result};
 use super::{
     Tool,
     getopt::Item,
-    keep_first,
+    keep_first, mirror,
     setstripe::{Call, Wrong, asked_again, wanted},
     text,
 };
-use copy::How;
+use copy::{Failure, How};
 use options::OPTIONS;
 pub use options::USAGE;
 use progress::Progress;
@@ -185,7 +186,12 @@ fn migrate(tool: &mut Tool, path: &Path, job: &Job) -> Result<()> {
     let mut progress = Progress::begin(path, job.stats);
     let done = tool.fs.migrate(path, &how, &mut |copied, total| progress.note(copied, total));
     progress.end();
-    match done {
+    // One mirror has the copy.
+    let synced = |()| {
+        mirror::resync(tool, path)
+            .map_err(|errno| Failure { what: "it is migrated, but its mirrors are not up to date", errno })
+    };
+    match done.and_then(synced) {
         Ok(()) => {
             if job.verbose {
                 tool.print_bytes(path.as_os_str().as_encoded_bytes());

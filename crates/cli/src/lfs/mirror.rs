@@ -76,9 +76,18 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
 }
 
 /// The layout of a file; ENODATA where it has none.
-fn layout_of(tool: &Tool, path: &Path) -> Result<Layout> {
+pub fn layout_of(tool: &Tool, path: &Path) -> Result<Layout> {
     let value = tool.fs.get(&tool.fs.resolve(path)?, "lustre.lov")?;
     Ok(Layout::decode(&value)?)
+}
+
+/// Brings all mirrors of a file up to date that have missed something. Nothing is to do where there are none.
+///
+/// # Errors
+/// As [`copy::bring_up`].
+pub fn resync(tool: &mut Tool, path: &Path) -> Result<()> {
+    let stale = layout_of(tool, path).map(|layout| layout.stale_mirrors()).unwrap_or_default();
+    if stale.is_empty() { Ok(()) } else { copy::bring_up(tool, path, None, &stale) }
 }
 
 /// The layout of a mirrored file; EINVAL, which was told in Lustre's words, where it is none. `command`: whose words.

@@ -72,7 +72,12 @@ pub fn mirrored(tool: &mut Tool, args: &[OsString]) -> Result<Mirrored, i32> {
     let (mut asked, paths) = read(tool, args)?;
     let (mode, pools) = (asked.mode.unwrap_or(MODE_DEFAULT), std::mem::take(&mut asked.pools));
     let template = match finish(tool, asked, &paths) {
-        Ok(Work::Composite(template)) => Some(template),
+        Ok(Work::Composite(template)) => match sanity::check_on_mdt(&template) {
+            Ok(()) => Some(template),
+            Err(what) => {
+                return Err(report(tool, invalid(format_args!("lfs mirror mirror: Invalid layout: {what}"))));
+            }
+        },
         Ok(_) => None,
         Err(wrong) => return Err(report(tool, wrong)),
     };

@@ -11,7 +11,7 @@ use sheen_wire::{
     ioctl::{self, FileId},
 };
 
-use super::{Tool, migrate::copy::fid_of};
+use super::{Tool, migrate::copy::fid_of, mirror};
 
 /// `swap_layouts`
 pub const USAGE: &str = "\
@@ -40,9 +40,14 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
             e.0
         }
         Err(NotSwapped::Swap(e)) => {
+            let is_mirrored = |path: &&Path| mirror::layout_of(tool, path).is_ok_and(|layout| layout.is_mirrored());
+            let why = match paths.iter().find(|path| e == Errno::EBUSY && is_mirrored(path)) {
+                Some(path) => format!(": '{}' is mirrored, and one of the two is open elsewhere", path.display()),
+                None => String::new(),
+            };
             let [one, other] = paths.map(Path::display);
             let what = "error: cannot swap layout between";
-            tool.complain(format_args!("lfs swap_layouts: {what} '{one}' and '{other}': {e} ({})", e.0));
+            tool.complain(format_args!("lfs swap_layouts: {what} '{one}' and '{other}': {e} ({}){why}", e.0));
             e.0
         }
     }

@@ -11,7 +11,7 @@ use sheen_layout::{
     Asked, Defaults, Layout, Limits, Mark, Ost, Placer, Stripe, Template, Wanted, WantedLayout, resolve_asked,
 };
 use sheen_wire::{
-    Errno, Fid, FileKind, Result, StatFs,
+    Errno, Fid, FileKind, Result, StatFs, Time,
     control::{self, ImportInfo, ImportKind, MountInfo, TargetInfo},
     fid,
     ioctl::Ladvise,
@@ -337,6 +337,10 @@ impl FileSystem for Fake {
 
     fn size(&self, path: &Path) -> Result<u64> {
         self.resolve(path).map(|_| 0)
+    }
+
+    fn mtime(&self, path: &Path) -> Result<Time> {
+        self.resolve(path).map(|_| Time::default())
     }
 
     fn adopt(&self, path: &Path, from: &Path) -> Result<()> {

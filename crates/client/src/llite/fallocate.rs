@@ -51,13 +51,13 @@ impl Client {
             let (answer, _) = self.under(file.fid(), guard, self.lov.allocate(&layout, mode, offset, len)).await;
             change.end(&answer);
             match answer {
-                Err(Errno::MOVED_PARTLY) => {
+                Err(Errno::MOVED_PARTLY) if file.mirror() == 0 => {
                     let begun = Begun::Allocate(mode, offset, len);
                     if Box::pin(self.finish(file.fid(), &layout, &begun)).await?.is_some() {
                         return Ok(());
                     }
                 }
-                Err(Errno::MOVED) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
+                Err(Errno::MOVED | Errno::MOVED_PARTLY) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
                 Err(errno) => return Err(errno),
                 Ok(()) if !self.is_overtaken(file, &layout, began).await? => return Ok(()),
                 Ok(()) if again == AGAIN_MAX => return Err(Errno::EIO),

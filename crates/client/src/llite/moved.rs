@@ -41,7 +41,7 @@ const MOVES_PAUSE: Duration = Duration::from_millis(10);
 /// A migration under way, kept with the open file.
 #[derive(Debug)]
 pub(crate) struct Migration {
-    /// All objects, and their data versions.
+    /// All objects, and their data versions; of a mirrored file also its own FID and the generation of its layout.
     versions: Vec<(Fid, u64)>,
     /// When the file was last changed.
     mtime: Time,
@@ -115,7 +115,7 @@ impl Client {
         let versions = loop {
             let layout = self.place(file).await?.map(|placed| placed.layout);
             let versions = match layout {
-                Some(layout) => self.versions(&layout).await,
+                Some(layout) => self.versions(file.fid(), &layout).await,
                 None => Ok(Vec::new()),
             };
             match versions {
@@ -129,10 +129,10 @@ impl Client {
         Ok(())
     }
 
-    async fn versions(&self, layout: &Layout) -> Result<Vec<(Fid, u64)>> {
+    async fn versions(&self, fid: Fid, layout: &Layout) -> Result<Vec<(Fid, u64)>> {
         self.lov.settle_file(layout).await;
         let mut per_ost: BTreeMap<u32, Vec<Fid>> = BTreeMap::new();
-        layout.stripes().iter().for_each(|s| per_ost.entry(s.ost).or_default().push(s.object));
+        layout.all_objects().for_each(|s| per_ost.entry(s.ost).or_default().push(s.object));
         let asks = per_ost.into_iter().map(|(ost, objects)| async move {
             let request = ost::Request::Versions { objects: objects.clone() };
             match self.lov.call(ost, request, Bulk::new()).await?.0 {
@@ -143,7 +143,8 @@ impl Client {
             }
         });
         let answers = join_all(asks).await.into_iter().collect::<Result<Vec<_>>>()?;
-        Ok(answers.into_iter().flatten().collect())
+        let state = layout.is_mirrored().then(|| (fid, u64::from(layout.generation())));
+        Ok(answers.into_iter().flatten().chain(state).collect())
     }
 
     /// Gives a file the objects of `from`, a nameless file that is open here, to which its bytes were copied and which is durable.
@@ -167,7 +168,7 @@ impl Client {
         // Before anybody can read the file here by locks that came through the other one.
         // (What the copy has on the MDT gets another name.)
         let kept = |layout: &Layout| -> Vec<Fid> {
-            layout.stripes().iter().filter(|s| s.ost != MDT_OST).map(|s| s.object).collect()
+            layout.all_objects().filter(|s| s.ost != MDT_OST).map(|s| s.object).collect()
         };
         self.cache.data.hand_over(kept(&copy).into_iter(), fid);
         let before = self.last_layout(fid).map(|layout| layout.generation());

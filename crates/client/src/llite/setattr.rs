@@ -126,6 +126,9 @@ impl Client {
     }
 
     /// Cuts one mirror of a file; the file's attributes stay as they are.
+    ///
+    /// # Errors
+    /// EBUSY: it may not be written, see [`super::mirrors`]; or the file has left that mirror.
     async fn cut_mirror(&self, file: &OpenFile, size: u64) -> Result<()> {
         let _turn = self.repairing(file).await;
         let changes = file.inode.changes();
@@ -134,7 +137,8 @@ impl Client {
         let change = self.cache.change(&[file.fid()], true);
         let (answer, _) = self.under(file.fid(), placed.guard, self.lov.truncate(&placed.layout, size)).await;
         change.end(&answer);
-        answer?;
+        answer
+            .map_err(|errno| if matches!(errno, Errno::MOVED | Errno::MOVED_PARTLY) { Errno::EBUSY } else { errno })?;
         self.is_overtaken(file, &placed.layout, began).await.map(drop)
     }
 

@@ -5,7 +5,8 @@
 //!
 //! **A change of several objects** may be under way meanwhile: some are changed before they are closed, the others are not. It came before
 //! the swap then, for all of it, and the others have to be changed where they are now, in the other file ([`Client::finish`]). Doing it once
-//! more in the file as it is now, as after a migration, would leave a part of it in the other one.
+//! more in the file as it is now, as after a migration, would leave a part of it in the other one. Mirrored files are not open elsewhere when
+//! they are exchanged, so of them nothing is to be finished.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +38,7 @@ impl Client {
     ///
     /// # Errors
     /// EINVAL: one is no regular file with a layout, or the other one is not open here. EACCES: the caller may not write to both. EPERM: they
-    /// are not of the same user and group. EOPNOTSUPP: one is mirrored. EBUSY: somebody does not let go of one; nothing
+    /// are not of the same user and group. EBUSY: somebody does not let go of one, or one is mirrored and one is open elsewhere; nothing
     /// is changed. What the MDT answers.
     pub async fn swap_layouts(&self, who: &Caller, file: &OpenFile, other: Fid) -> Result<()> {
         if file.flags() & flags::DIRECTORY != 0 {
@@ -72,7 +73,7 @@ impl Client {
     /// that the file has.
     ///
     /// # Errors
-    /// EIO: they go on and on. What the change answers, and the OSTs.
+    /// EIO: they go on and on; or it was a mirrored file's layout. What the change answers, and the OSTs.
     pub(crate) async fn finish(&self, fid: Fid, layout: &Layout, begun: &Begun<'_>) -> Result<Option<usize>> {
         let mut moves = 0;
         for _ in 0..FOLLOWS_MAX {
@@ -84,6 +85,7 @@ impl Client {
             let there = match self.lov.follow(layout).await {
                 Err(Errno::MOVED) => return Ok(None),
                 Err(Errno::EAGAIN) => continue,
+                Ok(there) if layout.is_mirrored() => return finished_mirror(layout, &there),
                 there => there?,
             };
             let owners: BTreeSet<Fid> =
@@ -129,4 +131,11 @@ impl Client {
         }
         self.cache.data.tidy(&data);
     }
+}
+
+/// What becomes of a change that was done in part to a mirror. It is done again by the file's layout, as if nothing were done, unless the
+/// objects are another file's now: it was not open when it went there ([`Client::swap_layouts`]), but cut by its name just then. Who
+/// finished that would make one of several mirrors differ from the others.
+fn finished_mirror(layout: &Layout, there: &Layout) -> Result<Option<usize>> {
+    if there.stripes() == layout.stripes() { Ok(None) } else { Err(Errno::EIO) }
 }

@@ -134,8 +134,12 @@ impl Client {
         }
     }
 
-    /// Writes where the objects are that a write was done to in part. MOVED: they are nowhere; it is to be done by the file's layout.
+    /// Writes where the objects are that a write was done to in part. MOVED: they are nowhere; it is to be done by the file's layout. So is one
+    /// of a single mirror, if that may be written still.
     async fn finish_write(&self, file: &OpenFile, layout: &Layout, offset: u64, data: Bulk) -> Result<(usize, u32)> {
+        if file.mirror() != 0 {
+            return Err(Errno::MOVED);
+        }
         let begun = Begun::Write(file, offset, data);
         let written = self.finish(file.fid(), layout, &begun).await?.ok_or(Errno::MOVED)?;
         Ok((written, layout.generation()))

@@ -211,3 +211,33 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn one_mirror_begins_on_the_mdt_under_another_name_each_time() {
+    let dom = Template::new(vec![
+        TemplateComponent::on_mdt(64 << 10),
+        TemplateComponent::striped(64 << 10, u64::MAX, Spec::default()),
+    ]);
+    let WantedLayout::Composite(wanted) =
+        resolve_asked(&Asked::Composite(dom), None, None, &Defaults::default(), crate::MDT_BYTES_DEFAULT)
+    else {
+        panic!()
+    };
+    let made = |file| Layout::from_template(file, &wanted, Vec::new()).unwrap();
+    let name = |layout: &Layout| layout.all_objects().find(|s| s.ost == crate::MDT_OST).map(|s| s.object);
+    let mut names = BTreeSet::from([name(&made(FILE))]);
+    let mut file = layout(2, 1);
+    for round in 0..4 {
+        let merged = file.with_merged(&made(FILE)).unwrap();
+        assert!(names.insert(name(&merged)), "round {round}");
+        assert_eq!(merged.with_merged(&made(FILE)).unwrap_err(), LayoutError::SecondOnMdt);
+        assert_eq!(state(&merged).1, [1, 2], "it is stale");
+        let decoded = Layout::decode(&merged.encode()).unwrap();
+        assert_eq!(name(&decoded), name(&merged));
+        let part = Layout::decode(&merged.part_on_mdt().unwrap().encode()).unwrap();
+        assert_eq!(part.all_objects().map(|s| Some(s.object)).collect::<Vec<_>>(), [name(&merged)]);
+        file = merged.split(3, FILE).unwrap().0;
+    }
+    let other = Layout::from_template(OTHER, &wanted, Vec::new()).unwrap();
+    assert_eq!(file.with_merged(&other).unwrap_err(), LayoutError::MirrorOnMdt);
+}

@@ -1,7 +1,7 @@
 //! Layouts of files: from the default of directory and root, or from what a user asks; and the objects of their components.
 
 use bytes::Bytes;
-use sheen_layout::{Asked, Layout, Stripe, Wanted, WantedLayout};
+use sheen_layout::{Asked, Layout, LayoutError, Stripe, Wanted, WantedLayout};
 use sheen_wire::{self as wire, Errno, Fid, fid};
 
 use crate::{Ask, Namespace, Store, engine::Cx, record::Inode};
@@ -83,10 +83,10 @@ pub(crate) fn following(inode: &Inode, file: Fid, layout: Layout) -> wire::Resul
     }
 }
 
-/// EOPNOTSUPP for what this version stores but does not serve: mirrors of what begins on the MDT.
+/// EOPNOTSUPP for what this version does not serve: several mirrors that begin on the MDT, where they would have one name.
 pub(crate) fn check_served(asked: &Asked) -> wire::Result<()> {
-    let served = |t: &sheen_layout::Template| t.mirrors == 1 || t.components.iter().all(|c| !c.is_on_mdt());
-    if asked.composite().is_none_or(served) { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
+    let on_mdt = asked.composite().map_or(0, sheen_layout::Template::on_mdt);
+    if on_mdt > 1 { Err(LayoutError::SecondOnMdt.into()) } else { Ok(()) }
 }
 
 /// Where a file of this layout cannot be so large: ENODATA if that is because the layout ends before, else EFBIG.

@@ -4,7 +4,8 @@
 //!   space that each of them pays for does not change hands). Of a file and itself nothing is exchanged.
 //! * Each has the other's layout from then on, under the next generation of both; its objects have new names, for under the old ones they
 //!   are closed. What has no objects yet stays so. Pools, stripe sizes and components go with the layout.
-//! * EOPNOTSUPP where one is mirrored (its mirrors would have to be closed as well).
+//! * Where one is mirrored all its mirrors go over, as fresh as they are; nobody but the caller may have either file open then, who once
+//!   ([`Namespace::is_in_use`]; EBUSY): a writer who finds that a mirrored file has another layout writes by that one as well.
 //! * The modification times stay: the caller says what they are, as with `TakeLayout`, within the same bounds. Sets ctime of both. Takes
 //!   set-user-id, set-group-id and file capabilities away as a write does, for what the file holds is something else.
 //! * ERANGE when a plain layout's 65,535 generations are used up; EAGAIN when a layout has changed since the beginning.
@@ -27,11 +28,12 @@ use sheen_wire::{
 
 use super::take_layout::drawn_version;
 use crate::{
-    Namespace, Store, StoreError,
+    ClientId, Namespace, Store, StoreError,
     access::{self, WRITE, is_owner, is_root, without_privilege},
     engine::Cx,
     key,
     record::encode,
+    replaced::NOBODY,
     tables::{Tables, read},
 };
 
@@ -120,7 +122,7 @@ impl<S: Store> Namespace<S> {
     fn reserve_names(&mut self, request: &Request) -> wire::Result<(Begun, Vec<Renamed>)> {
         let (fids, stored, layouts) = self.both_to_swap(request)?;
         let next = layouts.iter().map(Layout::generation).max().unwrap_or(0).checked_add(1).ok_or(Errno::ERANGE)?;
-        let stripes: Vec<Stripe> = layouts.iter().flat_map(|l| l.stripes()).copied().collect();
+        let stripes: Vec<Stripe> = layouts.iter().flat_map(Layout::all_objects).collect();
         let (on_mdt, on_osts): (Vec<Stripe>, Vec<Stripe>) = stripes.iter().partition(|s| s.ost == MDT_OST);
         // What can be refused comes before what cannot be taken back.
         layouts[1].adopted(fids[0], next)?;
@@ -131,7 +133,7 @@ impl<S: Store> Namespace<S> {
         // What is on the MDT has the name of its file: it gets the other one's.
         let version = drawn_version(self.counters.destroy);
         for (n, layout) in layouts.iter().enumerate() {
-            let mine = layout.stripes().iter().filter(|s| s.ost == MDT_OST);
+            let mine = layout.all_objects().filter(|s| s.ost == MDT_OST);
             names.extend(mine.map(|s| (s.object, Fid { ver: version, ..fids[1 - n] })));
         }
         let on_mdt = on_mdt.iter().filter_map(|s| names.get(&s.object).copied()).collect();
@@ -171,10 +173,22 @@ impl<S: Store> Namespace<S> {
         let stored = |n: usize| inodes[n].layout.clone().ok_or(Errno::EINVAL);
         let stored = [stored(0)?, stored(1)?];
         let layouts = [Layout::decode(&stored[0])?, Layout::decode(&stored[1])?];
-        if layouts.iter().any(Layout::is_mirrored) {
-            return Err(Errno::EOPNOTSUPP);
-        }
         Ok((*fids, stored, layouts))
+    }
+
+    /// Whether one of two files that exchange their layouts is mirrored. Then nobody else may use either ([`Namespace::is_in_use`]).
+    ///
+    /// # Errors
+    /// ENOENT; EIO: a layout cannot be read.
+    pub fn is_any_mirrored(&mut self, fids: &[Fid; 2]) -> wire::Result<bool> {
+        let one = self.layout(fids[0])?;
+        let other = self.layout(fids[1])?;
+        Ok(one.iter().chain(&other).any(Layout::is_mirrored))
+    }
+
+    /// Whether a client other than this one is known to have a file open, or this one more than once.
+    pub fn is_in_use(&self, fid: Fid, but: ClientId) -> bool {
+        self.handles.is_open_but(fid, but, NOBODY)
     }
 
     pub(crate) fn swap_layouts(&mut self, cx: &Cx, request: &Request) -> wire::Result<Reply> {

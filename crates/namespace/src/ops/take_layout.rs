@@ -4,8 +4,9 @@
 //!   (EACCES).
 //! * The file's layout is `from`'s from then on, under the next generation. `from` has no layout any more, and is of no use but to be
 //!   closed. The file's former objects go as those of an unlinked file do.
-//! * EOPNOTSUPP where one of them is mirrored (its mirrors would have to be closed as well).
-//! * EBUSY unless the objects that were closed are all that the file has: it got others meanwhile.
+//! * EBUSY unless the objects that were closed are all that the file has, in all mirrors: it got others meanwhile. EBUSY also if the layout of
+//!   a mirrored file is of another generation than when the copy began: another mirror may be the one that counts.
+//! * Of a mirrored copy its mirrors are as fresh as they were: that which the bytes were written to, and no other one.
 //! * The modification time stays what it was: the copies are younger, so the caller says what that is. It is taken for as
 //!   much as somebody who may write can do anyway: nothing before the last time that was set, nothing in the future. Sets ctime.
 //! * Takes set-user-id, set-group-id and file capabilities away as a write does; from the owner (superuser) only capabilities (nothing).
@@ -81,18 +82,17 @@ impl<S: Store> Namespace<S> {
         let (Both { old, new }, Request::TakeLayout { fid, from, .. }) = (self.both(request)?, request) else {
             return Err(Errno::EINVAL);
         };
-        let leaving = old.iter().flat_map(|old| old.stripes()).map(|s| (s.ost, s.object)).collect();
-        if new.mdt_end() == 0 {
-            return Ok(Taking { leaving, renamed: Vec::new() });
-        }
-        let stored = self.live(*from)?.layout.clone().ok_or(Errno::EINVAL)?;
+        let leaving = old.iter().flat_map(Layout::all_objects).map(|s| (s.ost, s.object)).collect();
         let version = drawn_version(self.counters.destroy);
         let named = new.adopted(*fid, new.generation())?.on_mdt_as(version);
-        let part = named.part_on_mdt().ok_or(Errno::EINVAL)?;
+        let Some(part) = named.part_on_mdt() else {
+            return Ok(Taking { leaving, renamed: Vec::new() });
+        };
+        let stored = self.live(*from)?.layout.clone().ok_or(Errno::EINVAL)?;
         let logged = self.log_destroy(&part.encode().into());
         self.tables.end();
         logged?;
-        let pairs = new.stripes().iter().zip(named.stripes()).filter(|(old, new)| old.object != new.object);
+        let pairs = new.all_objects().zip(named.all_objects()).filter(|(old, new)| old.object != new.object);
         let renamed: Vec<Renamed> =
             pairs.map(|(old, new)| Renamed { ost: old.ost, old: old.object, new: new.object }).collect();
         let object = renamed.first().map(|name| name.new);
@@ -127,12 +127,13 @@ impl<S: Store> Namespace<S> {
         }
         let old = self.layout(*fid)?;
         let new = self.layout(*from)?.ok_or(Errno::EINVAL)?;
-        if old.iter().chain([&new]).any(Layout::is_mirrored) {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        let has: BTreeSet<Fid> = old.iter().flat_map(|old| old.stripes()).map(|s| s.object).collect();
+        // Which mirrors count may become otherwise though nobody writes.
+        let state = old.as_ref().filter(|old| old.is_mirrored()).map(|old| (*fid, u64::from(old.generation())));
+        let is_as_known = state.is_none_or(|state| versions.contains(&state));
+        let objects = old.iter().flat_map(Layout::all_objects).map(|s| s.object);
+        let has: BTreeSet<Fid> = objects.chain(state.map(|(fid, _)| fid)).collect();
         let closed: BTreeSet<Fid> = versions.iter().map(|(object, _)| *object).collect();
-        if has == closed { Ok(Both { old, new }) } else { Err(Errno::EBUSY) }
+        if has == closed && is_as_known { Ok(Both { old, new }) } else { Err(Errno::EBUSY) }
     }
 
     pub(crate) fn take_layout(&mut self, cx: &Cx, request: &Request, mtime: Time) -> wire::Result<Reply> {
@@ -141,7 +142,10 @@ impl<S: Store> Namespace<S> {
         // Above all that anybody knows of either.
         let last = old.as_ref().map_or(0, Layout::generation).max(new.generation());
         let taken = new.adopted(*fid, last.checked_add(1).ok_or(Errno::ERANGE)?)?;
-        let taken = if new.mdt_end() == 0 { taken } else { self.with_begun_name(*fid, *from, &new, &taken)? };
+        let taken = match new.part_on_mdt() {
+            None => taken,
+            Some(part) => self.with_begun_name(*fid, *from, &part, &taken)?,
+        };
         // It may hold anything now, as after a write. The owner could set the bits again.
         let file = self.live(*fid)?;
         let perm = if is_owner(cred, &file) { file.perm } else { without_privilege(&file, cred)? };
@@ -161,16 +165,14 @@ impl<S: Store> Namespace<S> {
         Ok(Reply::Ok)
     }
 
-    /// The layout with what it has on the MDT under the name that was reserved, which is the file's now; what it was is to go.
-    fn with_begun_name(&mut self, fid: Fid, from: Fid, new: &Layout, taken: &Layout) -> wire::Result<Layout> {
+    /// The layout with what it has on the MDT under the name that was reserved, which is the file's now; what it was, `part`, is to go.
+    fn with_begun_name(&mut self, fid: Fid, from: Fid, part: &Layout, taken: &Layout) -> wire::Result<Layout> {
         let begun = self.takes.get(&fid).cloned().ok_or(Errno::EPROTO)?;
         if self.live(from)?.layout.as_ref() != Some(&begun.stored) {
             return Err(Errno::EBUSY);
         }
         self.tables.put_raw(key::destroy(begun.logged), None);
-        if let Some(part) = new.part_on_mdt() {
-            self.log_destroy(&part.encode().into())?;
-        }
+        self.log_destroy(&part.encode().into())?;
         Ok(taken.on_mdt_as(begun.version))
     }
 }

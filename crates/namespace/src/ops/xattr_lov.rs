@@ -11,7 +11,7 @@
 //! * With REPLACE, on a nameless file (O_TMPFILE): the layout becomes another one. Its objects go: it is for a file that was just made.
 //! * On a directory: the default for what is made in it, EINVAL if it names OSTs that do not exist. A value that asks for
 //!   nothing removes the default.
-//! * EOPNOTSUPP for any other file, for mirrors of what begins on the MDT, and for data on an MDT that has no place for it
+//! * EOPNOTSUPP for any other file, for several mirrors that begin on the MDT, and for data on an MDT that has no place for it
 //!   ([`crate::Env::check`]).
 //!
 //! Removing: the default of a directory, with no error if there is none; of a file it is accepted and does nothing.

@@ -9,13 +9,17 @@
 //! * **Split**: the mirror becomes the layout of a file that has none (EEXIST), or its objects go as those of an unlinked file.
 //! * **Resync**, **resynced**: between the two nobody reads the mirrors that are copied to (EUCLEAN if no other is fresh), nor writes
 //!   without asking, and who asks makes another generation (EBUSY). The first is one generation, so that a tool sees whether it is its own.
+//!   The modification time stays: the caller says what it is, as with `TakeLayout`, within the same bounds.
 //! * The value cannot be read (ENODATA) nor removed (EOPNOTSUPP). Sets ctime; of both files.
 
 use sheen_layout::{Asked, Layout, LayoutError, MIRRORS_MAX, WantedComponent, WantedLayout};
-use sheen_wire::{self as wire, Cred, Errno, Fid, FileKind, ldlm::bits, mirror::Change};
+use sheen_wire::{self as wire, Cred, Errno, Fid, FileKind, Time, ldlm::bits, mirror::Change};
 
 use super::striping::{following, leave_layout};
 use crate::{Namespace, Store, access::is_owner, engine::Cx, record::Inode, replaced::NOBODY};
+
+/// Most nanoseconds of a time.
+const NSEC_MAX: u32 = 999_999_999;
 
 impl<S: Store> Namespace<S> {
     pub(crate) fn change_mirrors(
@@ -47,7 +51,16 @@ impl<S: Store> Namespace<S> {
                 }
                 begun.as_one_change_of(&layout)
             }
-            Change::Resynced { generation, mirrors } => layout.resynced(generation, &several(mirrors)?)?,
+            Change::Resynced { generation, mirrors, mtime } => {
+                let resynced = layout.resynced(generation, &several(mirrors)?)?;
+                let mtime = Time { nsec: mtime.nsec.min(NSEC_MAX), ..mtime };
+                self.edit(fid, |i| {
+                    i.mtime = mtime.clamp(i.mtime, cx.now.max(i.mtime));
+                    // So that the times of the copies, which are younger, do not show.
+                    i.mtime_set = cx.now;
+                })?;
+                resynced
+            }
             Change::Objects { mirror, start, end } => {
                 self.with_mirrors_objects(cx, &layout, mirror, start, end.saturating_sub(start))?
             }

@@ -105,6 +105,7 @@ Usage: migrate   [--component-end|-E END_OFFSET]\n\
 \t\t[--extension-size|--ext-size|-z EXT_SIZE]\n\
 \t\t[--help|-h]\n\
 \t\t[--layout|-L PATTERN]\n\
+\t\t[--mirror-count|-N[MIRROR_COUNT]]\n\
 \t\t[--ost|-o OST_INDEX[,OST_INDEX,...]]\n\
 \t\t[--overstripe-count|-C STRIPE_COUNT]\n\
 \t\t[--pool|-p POOL_NAME]\n\

@@ -157,7 +157,9 @@ impl Ticket {
     /// EBUSY: the ticket is void.
     pub fn end(&self, tool: &Tool, path: &Path, mirrors: &[u16]) -> Result<()> {
         let generation = self.begun.generation();
-        change(tool, path, &Change::Resynced { generation, mirrors: mirrors.to_vec() })
+        // Of those that were not copied to: the others are not looked at yet.
+        let mtime = tool.fs.mtime(path)?;
+        change(tool, path, &Change::Resynced { generation, mirrors: mirrors.to_vec(), mtime })
     }
 }
 

@@ -9,7 +9,17 @@ pub fn check(template: &Template) -> Result<(), &'static str> {
     if template.mirrors > MIRRORS_MAX {
         return Err("A file has at most 16 mirrors");
     }
-    check_chain(template, 0)
+    check_chain(template, 0)?;
+    check_on_mdt(template)
+}
+
+/// What begins on the MDT has its file's name there, so one mirror alone can.
+pub fn check_on_mdt(template: &Template) -> Result<(), &'static str> {
+    if template.on_mdt() > 1 && template.mirrors > 1 {
+        Err("Only one mirror of a file can begin on the MDT")
+    } else {
+        Ok(())
+    }
 }
 
 /// The same for components that are added to a file whose last one ends at `end`.

@@ -383,6 +383,7 @@ fn mirrors_have_limits() {
         ("-N4000000000", "A file has at most 16 mirrors"),
         ("-N -E 1M -N -E -1", "Incomplete mirror - must go to EOF"),
         ("-N2 -E 1M -L mdt -E 64M -L raid0", "Incomplete mirror - must go to EOF"),
+        ("-N2 -E 1M -L mdt -E -1 -L raid0", "Only one mirror of a file can begin on the MDT"),
     ] {
         check_case(
             fake,

@@ -1,0 +1,411 @@
+//! `lfs migrate` of mirrored files, and to mirrored layouts: what is up to date is what is copied, what missed it goes, and nobody who uses
+//! the file on this or another mount notices.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::Write,
+    os::unix::fs::{FileExt, MetadataExt},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::fs::{XattrFlags, setxattr};
+use sheen_layout::{Mark, flags};
+use sheen_tests::{
+    Ran, can_mount,
+    cluster::Cluster,
+    noise,
+    posix::{Map, layout},
+    run_within, sheen, two_mounts,
+};
+
+const LIMIT: Duration = Duration::from_secs(120);
+const M: usize = 1 << 20;
+/// What files are migrated to in turn: with mirrors and without.
+const LAYOUTS: [&str; 6] = [
+    "-N -c 2 -S 64K -N -E 1M -c 1 -E -1 -c 2",
+    "-c 3 -S 128K",
+    "-N2 -c 1",
+    "-E 64K -L mdt -E -1 -c 2",
+    "-N -E 64K -L mdt -E -1 -c 1 -N -c 4 -S 64K",
+    "-N -c 1 -N -E 64K -L mdt -E -1 -c 2 -N -c 2",
+];
+
+fn lfs(line: &str, path: &Path) -> Ran {
+    let mut command = Command::new(sheen());
+    command.arg("lfs").args(line.split_whitespace()).arg(path);
+    run_within(command, Duration::from_secs(60))
+}
+
+fn migrate(options: &str, path: &Path) -> Ran {
+    lfs(&format!("migrate {options}"), path)
+}
+
+fn objects(path: &Path) -> Vec<(u32, u32, u32)> {
+    layout(path).all_objects().map(|s| (s.ost, s.object.oid, s.object.ver)).collect()
+}
+
+fn fresh(path: &Path) -> Vec<u16> {
+    layout(path).fresh_mirrors().iter().map(|m| m.mirror_id()).collect()
+}
+
+fn rw(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
+}
+
+/// Every mirror is up to date and holds the file's bytes.
+fn expect_mirrors(path: &Path, data: &[u8]) {
+    let ids = layout(path).mirror_ids();
+    assert_eq!(fresh(path), ids);
+    lfs("mirror verify", path).ok();
+    let out = Path::new("/dev/shm").join(format!("sheen-mirror-{}-{:?}", std::process::id(), thread::current().id()));
+    for id in ids {
+        lfs(&format!("mirror read -N {id} -o {}", out.display()), path).ok();
+        let read = fs::read(&out).unwrap();
+        fs::remove_file(&out).unwrap();
+        assert!(read == data, "mirror {id} of {}", path.display());
+    }
+}
+
+#[test]
+fn a_mirrored_file_gets_the_layout_that_is_asked_for() {
+    let (two, at) = two_mounts!(LIMIT, "d");
+    let path = at.a("f");
+    let stat = |path: &Path| {
+        let m = fs::metadata(path).unwrap();
+        (m.ino(), m.mode(), m.nlink(), m.len(), m.mtime(), m.mtime_nsec())
+    };
+    lfs("mirror create -N -c 1 -N -c 2 -S 64K", &path).ok();
+    for (n, options) in LAYOUTS.into_iter().chain([""]).cycle().take(14).enumerate() {
+        let was = layout(&path).mirrors().len();
+        // In turn: all mirrors hold the file; one alone does, and the others something older.
+        let mut data = noise(n as u64, M + 4321 * n);
+        fs::write(&path, &data).unwrap();
+        if was > 0 {
+            lfs("mirror resync", &path).ok();
+        }
+        if n % 2 == 1 {
+            data[70_000..80_000].fill(n as u8);
+            rw(&at.b("f")).write_all_at(&data[70_000..80_000], 70_000).unwrap();
+            assert!(was == 0 || fresh(&path).len() == 1);
+        }
+        let before = (stat(&path), objects(&path));
+        assert!(fs::read(at.b("f")).unwrap() == data);
+        assert_eq!(migrate(options, &path).ok(), "");
+        for look in [&path, &at.b("f")] {
+            assert_eq!(stat(look), before.0, "{n}: {options}");
+            assert!(fs::read(look).unwrap() == data, "{n}: {options}: {}", look.display());
+            assert!(objects(look).iter().all(|object| !before.1.contains(object)), "{n}: {options}");
+        }
+        // Without options as many as there were.
+        let mirrors = options.matches("-N").count() + usize::from(options.contains("-N2"));
+        assert_eq!(layout(&path).mirrors().len(), if options.is_empty() { was } else { mirrors }, "{n}: {options}");
+        if mirrors > 0 {
+            expect_mirrors(&at.b("f"), &data);
+        }
+    }
+    fs::remove_file(&path).unwrap();
+    let left = || two.fs.sh("find ../fs -path '*/O/*' -type f -size +0 | wc -l").ok();
+    let end = Instant::now() + Duration::from_secs(20);
+    while left() != "0\n" {
+        assert!(Instant::now() < end, "{} objects are left", left());
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn empty_files_and_holes_and_lists_are_taken() {
+    let (_two, at) = two_mounts!(LIMIT, "d");
+    let (empty, sparse) = (at.a("empty"), at.a("sparse"));
+    for path in [&empty, &sparse] {
+        lfs("mirror create -N2 -c 1", path).ok();
+    }
+    let file = rw(&sparse);
+    file.write_all_at(b"x", 40 * M as u64).unwrap();
+    file.set_len(90 * M as u64).unwrap();
+    for options in ["-N -c 1 -N -c 2", "--block -c 2", "-N -E 64K -L mdt -E -1 -c 1 -N -c 2", "--checksum -N2 -c 1"] {
+        let mut command = Command::new(sheen());
+        command.args(["lfs", "migrate"]).args(options.split_whitespace()).args([&empty, &sparse]);
+        run_within(command, Duration::from_secs(60)).ok();
+        assert_eq!(fs::metadata(at.b("empty")).unwrap().len(), 0, "{options}");
+        let sparse = fs::metadata(at.b("sparse")).unwrap();
+        assert_eq!(sparse.len(), 90 * M as u64);
+        assert!(sparse.blocks() * 512 < 2 * M as u64, "{options}: {} blocks", sparse.blocks());
+        let mut byte = [0];
+        File::open(at.b("sparse")).unwrap().read_exact_at(&mut byte, 40 * M as u64).unwrap();
+        assert_eq!(byte, *b"x", "{options}");
+    }
+    fs::write(at.b("empty"), "not any more").unwrap();
+    assert_eq!(fs::read(at.a("empty")).unwrap(), b"not any more");
+}
+
+#[test]
+fn who_has_the_file_open_elsewhere_goes_on() {
+    let (_two, at) = two_mounts!(LIMIT, "d");
+    let (mut data, path) = (noise(3, 3 * M), at.a("f"));
+    lfs("mirror create -N -c 4 -S 128K -N -c 2 -S 64K", &path).ok();
+    fs::write(&path, &data).unwrap();
+    lfs("mirror resync", &path).ok();
+    let (reader, writer) = (File::open(at.b("f")).unwrap(), rw(&at.b("f")));
+    let mut appender = OpenOptions::new().append(true).open(at.b("f")).unwrap();
+    let map = Map::new(&writer, 3 * M);
+    let mut read = vec![0; 3 * M];
+    reader.read_exact_at(&mut read, 0).unwrap();
+    assert!(read == data && map.read(0, 4096) == data[..4096]);
+    for (i, options) in LAYOUTS.into_iter().cycle().skip(1).take(7).enumerate() {
+        migrate(options, &path).ok();
+        // Each kind of use is the first of its open file after the migration.
+        match i {
+            0 => {
+                reader.read_exact_at(&mut read, 0).unwrap();
+                assert!(read == data[..3 * M], "{options}");
+            }
+            1 => {
+                writer.write_all_at(b"written", 100_000).unwrap();
+                data[100_000..100_007].copy_from_slice(b"written");
+            }
+            2 => {
+                appender.write_all(b"appended").unwrap();
+                data.extend_from_slice(b"appended");
+            }
+            3 => {
+                map.write(200_000, b"mapped");
+                map.sync().unwrap();
+                data[200_000..200_006].copy_from_slice(b"mapped");
+            }
+            4 => {
+                writer.set_len(2 * M as u64).unwrap();
+                writer.set_len(3 * M as u64 + 8).unwrap();
+                data.truncate(2 * M);
+                data.resize(3 * M + 8, 0);
+            }
+            _ => {
+                let punch = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+                rustix::fs::fallocate(&writer, punch, 300_000, 100_000).unwrap();
+                data[300_000..400_000].fill(0);
+            }
+        }
+        assert_eq!(fs::metadata(at.b("f")).unwrap().len(), data.len() as u64, "{options}");
+        for look in [&path, &at.b("f")] {
+            assert!(fs::read(look).unwrap() == data, "{options}: {}", look.display());
+        }
+        assert!(map.read(0, M) == data[..M], "{options}: the map");
+    }
+}
+
+#[test]
+fn no_write_is_lost_while_mirrors_come_and_go() {
+    let (_two, at) = two_mounts!(LIMIT, "d");
+    let (path, done, count) = (at.a("f"), AtomicBool::new(false), AtomicU32::new(0));
+    for name in ["f", "log"] {
+        lfs("mirror create -N -c 2 -S 64K -N -c 1", &at.a(name)).ok();
+    }
+    fs::write(&path, vec![0u8; M / 2]).unwrap();
+    thread::scope(|scope| {
+        // Counters at places that all stripes have, overwritten again and again, through two mounts; and a log that grows.
+        let places =
+            |who: usize| (0..64usize).map(move |n| ((n * 32_749 + who * 16_001) % (M / 2 - 4)) / 4 * 4 + who * 2);
+        for (who, dir) in [&at.a, &at.b].into_iter().enumerate() {
+            let (file, count, done) = (rw(&dir.join("f")), &count, &done);
+            scope.spawn(move || {
+                let mut n = 0u16;
+                while !done.load(SeqCst) {
+                    n = n.wrapping_add(1);
+                    for place in places(who) {
+                        file.write_all_at(&n.to_le_bytes(), place as u64).unwrap();
+                    }
+                    count.fetch_add(1, SeqCst);
+                    thread::sleep(Duration::from_millis(300));
+                }
+                for place in places(who) {
+                    let mut got = [0; 2];
+                    file.read_exact_at(&mut got, place as u64).unwrap();
+                    assert_eq!(u16::from_le_bytes(got), n, "mount {who}, {place}");
+                }
+            });
+        }
+        let (log, done_too) = (at.b("log"), &done);
+        let appends = scope.spawn(move || {
+            let mut n = 0u32;
+            while !done_too.load(SeqCst) {
+                let mut file = OpenOptions::new().append(true).open(&log).unwrap();
+                file.write_all(&n.to_le_bytes()).unwrap();
+                n += 1;
+                thread::sleep(Duration::from_millis(20));
+            }
+            n
+        });
+        let (mut migrated, mut behind) = ([0; 3], 0);
+        let end = Instant::now() + Duration::from_secs(14);
+        for options in LAYOUTS.iter().cycle() {
+            for (i, (name, how)) in [("f", "-n"), ("log", "-b"), ("f", "-b")].into_iter().enumerate() {
+                let ran = migrate(&format!("{how} {options}"), &at.a(name));
+                match ran.code {
+                    0 => migrated[i] += 1,
+                    16 if ran.err.contains("its mirrors are not up to date: Device or resource busy") => {
+                        (migrated[i], behind) = (migrated[i] + 1, behind + 1);
+                    }
+                    16 => assert!(ran.err.contains("cannot swap layout: Device or resource busy"), "{}", ran.err),
+                    _ => panic!("{ran:?}"),
+                }
+            }
+            if Instant::now() > end {
+                break;
+            }
+        }
+        done.store(true, SeqCst);
+        let n = appends.join().unwrap();
+        let writes = count.load(SeqCst);
+        println!("{migrated:?} migrations, {behind} not resynced, beside {writes} rounds of writes and {n} appends");
+        assert!(migrated[0] + migrated[2] >= 3 && migrated[1] >= 3 && writes > 20);
+        for log in [at.a("log"), at.b("log")] {
+            let got = fs::read(&log).unwrap();
+            assert_eq!(got.len(), 4 * n as usize);
+            let numbers = got.chunks(4).map(|c| u32::from_le_bytes(c.try_into().unwrap()));
+            assert!(numbers.eq(0..n), "the log is what was appended");
+        }
+    });
+    for name in ["f", "log"] {
+        migrate(LAYOUTS[0], &at.a(name)).ok();
+        expect_mirrors(&at.a(name), &fs::read(at.b(name)).unwrap());
+    }
+}
+
+/// A resync by another tool, and a migration, at the same time.
+#[test]
+fn a_resync_beside_a_migration_makes_no_mirror_wrong() {
+    let (_two, at) = two_mounts!(LIMIT, "d");
+    let path = at.a("f");
+    lfs("mirror create -N -c 2 -S 64K -N -c 1", &path).ok();
+    let mut data = noise(5, 2 * M);
+    fs::write(&path, &data).unwrap();
+    let done = AtomicBool::new(false);
+    let (mut migrated, mut n) = (0, 0u8);
+    thread::scope(|scope| {
+        let (done, b) = (&done, at.b("f"));
+        scope.spawn(move || {
+            let mut synced = 0;
+            while !done.load(SeqCst) {
+                let ran = lfs("mirror resync", &b);
+                // Done; somebody else changes its mirrors; those that it was told are gone.
+                assert!(matches!(ran.code, 0 | 16 | 22), "{ran:?}");
+                synced += u32::from(ran.code == 0);
+            }
+            println!("{synced} resyncs");
+        });
+        let end = Instant::now() + Duration::from_secs(10);
+        for options in [LAYOUTS[0], LAYOUTS[2], LAYOUTS[4]].iter().cycle() {
+            let ran = migrate(options, &path);
+            assert!(matches!(ran.code, 0 | 16 | 22), "{ran:?}");
+            migrated += u32::from(ran.code == 0);
+            n = n.wrapping_add(1);
+            data[100..200].fill(n);
+            rw(&path).write_all_at(&data[100..200], 100).unwrap();
+            assert!(fs::read(at.b("f")).unwrap() == data);
+            if Instant::now() > end {
+                break;
+            }
+        }
+        done.store(true, SeqCst);
+    });
+    println!("{migrated} migrations");
+    assert!(migrated > 2);
+    lfs("mirror resync", &path).ok();
+    expect_mirrors(&path, &data);
+}
+
+/// Nobody writes, but another mirror is what counts when the copy is ready.
+#[test]
+fn what_the_file_holds_at_the_end_is_what_is_migrated() {
+    let (_two, at) = two_mounts!(LIMIT, "d");
+    let path = at.a("f");
+    lfs("mirror create -N -c 1 -N -c 1", &path).ok();
+    let (older, newer) = (noise(1, 3 * M), noise(2, 3 * M));
+    fs::write(&path, &older).unwrap();
+    lfs("mirror resync", &path).ok();
+    fs::write(&path, &newer).unwrap();
+    let mut command = Command::new(sheen());
+    // So slow that the other mirror is chosen in between.
+    command.args(["lfs", "migrate", "-W", "2M", "-c", "2"]).arg(&path);
+    let running = command.spawn().unwrap();
+    thread::sleep(Duration::from_millis(700));
+    // As `lfs mirror copy -i 2` begins.
+    let mark = |id, negative| Mark { id, flags: flags::STALE, negative };
+    let marks = Mark::encode(&[mark(131_074, true), mark(65_537, false)]);
+    setxattr(at.b("f"), "lustre.lov.set.flags", &marks, XattrFlags::empty()).unwrap();
+    assert!(fs::read(at.b("f")).unwrap() == older && layout(&path).is_mirrored());
+    assert!(running.wait_with_output().unwrap().status.success());
+    assert!(!layout(&path).is_mirrored());
+    for look in [&path, &at.b("f")] {
+        assert!(fs::read(look).unwrap() == older, "{}", look.display());
+    }
+}
+
+#[test]
+fn nothing_is_lost_when_servers_are_killed_meanwhile() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let mut cluster = Cluster::start();
+    let (mount, other) = (cluster.mount(), cluster.mount_as("other"));
+    let data: Vec<Vec<u8>> = (0..3).map(|n| noise(n, 2 * M)).collect();
+    let name = |n: usize| format!("f{n}");
+    for (n, data) in data.iter().enumerate() {
+        let path = mount.path(&name(n));
+        lfs("mirror create -N -c 1 -N -c 2 -S 64K", &path).ok();
+        fs::write(&path, data).unwrap();
+        File::open(&path).unwrap().sync_all().unwrap();
+        lfs("mirror resync", &path).ok();
+    }
+    // Its layout is known there from before everything.
+    let open: Vec<File> = (0..3).map(|n| rw(&other.path(&name(n)))).collect();
+    let mut read = vec![0; 2 * M];
+    open.iter().for_each(|file| file.read_exact_at(&mut read, 0).unwrap());
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let paths: Vec<PathBuf> = (0..3).map(|n| mount.path(&name(n))).collect();
+        let done = &done;
+        let migrates = scope.spawn(move || {
+            let mut counts = (0, 0);
+            for round in 0.. {
+                for (n, path) in paths.iter().enumerate() {
+                    match migrate(LAYOUTS[(n * 2 + round) % LAYOUTS.len()], path).code {
+                        0 => counts.0 += 1,
+                        _ => counts.1 += 1,
+                    }
+                }
+                if done.load(SeqCst) {
+                    break;
+                }
+            }
+            counts
+        });
+        for kind in ["mds", "oss", "mds", "mds"] {
+            thread::sleep(Duration::from_millis(1200));
+            cluster.kill(kind);
+            thread::sleep(Duration::from_millis(300));
+            cluster.spawn(kind);
+        }
+        thread::sleep(Duration::from_millis(1500));
+        done.store(true, SeqCst);
+        let (done, failed) = migrates.join().unwrap();
+        println!("{done} migrations, {failed} failed");
+        assert!(done > 0);
+    });
+    for n in 0..3 {
+        open[n].read_exact_at(&mut read, 0).unwrap();
+        assert!(read == data[n], "file {n} through what was open all the time");
+        open[n].write_all_at(b"new", 5).unwrap();
+        let mut want = data[n].clone();
+        want[5..8].copy_from_slice(b"new");
+        assert!(fs::read(mount.path(&name(n))).unwrap() == want, "file {n} here");
+        assert!(fs::read(other.path(&name(n))).unwrap() == want, "file {n} there");
+        lfs("mirror resync", &mount.path(&name(n)));
+        if layout(&mount.path(&name(n))).is_mirrored() {
+            expect_mirrors(&other.path(&name(n)), &want);
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! `lfs swap_layouts` of mirrored files: all mirrors go over in one step, while nobody else has either file open.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    os::unix::fs::{FileExt, MetadataExt},
+    path::Path,
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    thread,
+    time::{Duration, Instant},
+};
+
+use sheen_tests::{
+    Ran, can_mount,
+    cluster::Cluster,
+    noise,
+    posix::{Map, layout},
+    run_within, sheen, two_mounts,
+};
+
+const LIMIT: Duration = Duration::from_secs(120);
+const M: usize = 1 << 20;
+const MIRRORS: [&str; 3] =
+    ["-N -c 2 -S 64K -N -c 1", "-N -E 64K -L mdt -E -1 -c 1 -N -c 4 -S 64K", "-N -c 1 -N -E 64K -L mdt -E -1 -c 2"];
+
+fn lfs(line: &str, path: &Path) -> Ran {
+    let mut command = Command::new(sheen());
+    command.arg("lfs").args(line.split_whitespace()).arg(path);
+    run_within(command, Duration::from_secs(60))
+}
+
+fn swap(one: &Path, other: &Path) -> Ran {
+    let mut command = Command::new(sheen());
+    command.args(["lfs", "swap_layouts"]).args([one, other]);
+    run_within(command, Duration::from_secs(60))
+}
+
+fn fresh(path: &Path) -> Vec<u16> {
+    layout(path).fresh_mirrors().iter().map(|m| m.mirror_id()).collect()
+}
+
+fn rw(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
+}
+
+/// Brings all mirrors up to date; they hold the file's bytes.
+fn expect_mirrors(path: &Path, data: &[u8]) {
+    lfs("mirror resync", path);
+    assert_eq!(fresh(path), if layout(path).is_mirrored() { layout(path).mirror_ids() } else { Vec::new() });
+    lfs("mirror verify", path).ok();
+    assert!(fs::read(path).unwrap() == data, "{}", path.display());
+}
+
+fn expect_nothing(two: &sheen_tests::mounts::TwoMounts) {
+    let left = || two.fs.sh("find ../fs -path '*/O/*' -type f -size +0 | wc -l").ok();
+    let end = Instant::now() + Duration::from_secs(20);
+    while left() != "0\n" {
+        assert!(Instant::now() < end, "{} objects are left", left());
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn mirrors_go_over_with_their_states() {
+    let (two, at) = two_mounts!(LIMIT, "d");
+    let names = ["one", "other", "plain"];
+    let mut data = [noise(1, 2 * M + 77), noise(2, 3901), noise(3, M)];
+    for (name, options) in names.into_iter().zip(["mirror create -N -c 2 -S 64K -N -c 1", "", "setstripe -c 3"]) {
+        let options = if options.is_empty() { format!("mirror create {}", MIRRORS[1]) } else { options.to_owned() };
+        lfs(&options, &at.a(name)).ok();
+    }
+    for (name, data) in names.into_iter().zip(&data) {
+        fs::write(at.b(name), data).unwrap();
+    }
+    // One with all mirrors up to date, one with a stale one.
+    lfs("mirror resync", &at.a("one")).ok();
+    let state = |name: &str| (layout(&at.b(name)).mirrors().len(), fresh(&at.b(name)).len());
+    assert_eq!(names.map(state), [(2, 2), (2, 1), (0, 0)]);
+    let mut states = names.map(state);
+    let when = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
+    let times = names.map(|name| when(&at.b(name)));
+    for (n, m) in [(0, 1), (1, 2), (2, 0), (0, 1), (0, 2), (1, 0)] {
+        for name in names {
+            fs::read(at.b(name)).unwrap(); // so that the other mount keeps it
+        }
+        assert_eq!(swap(&at.a(names[n]), &at.a(names[m])).ok(), "");
+        data.swap(n, m);
+        states.swap(n, m);
+        assert_eq!(names.map(state), states);
+        for (i, name) in names.into_iter().enumerate() {
+            for path in [at.a(name), at.b(name)] {
+                assert!(fs::read(&path).unwrap() == data[i], "{n} {m}: {}", path.display());
+                assert_eq!((fs::metadata(&path).unwrap().len(), when(&path)), (data[i].len() as u64, times[i]));
+            }
+        }
+    }
+    // They are mirrors as ever.
+    for (i, name) in names.into_iter().enumerate() {
+        rw(&at.b(name)).write_all_at(b"changed", 100).unwrap();
+        data[i][100..107].copy_from_slice(b"changed");
+        assert!(fs::read(at.a(name)).unwrap() == data[i]);
+        expect_mirrors(&at.a(name), &data[i]);
+        fs::remove_file(at.b(name)).unwrap();
+    }
+    expect_nothing(&two);
+}
+
+#[test]
+fn whoever_has_one_open_is_in_the_way() {
+    let (_two, at) = two_mounts!(LIMIT, "d");
+    lfs(&format!("mirror create {}", MIRRORS[0]), &at.a("one")).ok();
+    lfs("setstripe -c 2", &at.a("other")).ok();
+    fs::write(at.a("one"), "one").unwrap();
+    fs::write(at.b("other"), "other").unwrap();
+    let refused = |what: &str| {
+        let Ran { code, err, .. } = swap(&at.a("one"), &at.a("other"));
+        assert!(code == 16 && err.contains("one' is mirrored, and one of the two is open elsewhere"), "{what}: {err}");
+        for dir in at.both() {
+            assert_eq!(fs::read(dir.join("one")).unwrap(), b"one", "{what}");
+            assert_eq!(fs::read(dir.join("other")).unwrap(), b"other", "{what}");
+        }
+    };
+    for (what, path) in [
+        ("the mirrored one, there", at.b("one")),
+        ("the other, there", at.b("other")),
+        ("the mirrored one, here", at.a("one")),
+        ("the other, here", at.a("other")),
+    ] {
+        let open = rw(&path);
+        refused(what);
+        // A mapping stays when the file is closed.
+        let map = Map::new(&open, 4096);
+        drop(open);
+        refused(what);
+        drop(map);
+    }
+    swap(&at.a("one"), &at.a("other")).ok();
+    for dir in at.both() {
+        assert_eq!(fs::read(dir.join("one")).unwrap(), b"other");
+        assert_eq!(fs::read(dir.join("other")).unwrap(), b"one");
+    }
+    assert!(layout(&at.b("other")).is_mirrored() && !layout(&at.b("one")).is_mirrored());
+}
+
+/// Programs on both mounts open, write and close: each record comes into one of the two files, once.
+#[test]
+fn no_write_is_lost_or_done_twice_between_openings() {
+    // Over several objects of one mirror, in places of their own.
+    const LEN: usize = 130_000;
+    const STEP: usize = 128 << 10;
+    let (two, at) = two_mounts!(LIMIT, "d");
+    let names = ["one", "other"];
+    for (name, options) in names.into_iter().zip(MIRRORS) {
+        lfs(&format!("mirror create {options}"), &at.a(name)).ok();
+    }
+    let done = AtomicBool::new(false);
+    let (mut swaps, mut refused, done) = (0, 0, &done);
+    let written: Vec<usize> = thread::scope(|scope| {
+        let writers: Vec<_> = at
+            .both()
+            .into_iter()
+            .enumerate()
+            .map(|(who, dir)| {
+                scope.spawn(move || {
+                    let mut n = 0;
+                    while !done.load(SeqCst) && n < 250 {
+                        let record = vec![(n * 2 + who) as u8 | 1; LEN];
+                        let file = rw(&dir.join(names[(n / 3) % 2]));
+                        file.write_all_at(&record, ((n * 2 + who) * STEP) as u64).unwrap();
+                        drop(file);
+                        n += 1;
+                        thread::sleep(Duration::from_millis(10));
+                    }
+                    n
+                })
+            })
+            .collect();
+        let end = Instant::now() + Duration::from_secs(12);
+        while Instant::now() < end {
+            let ran = swap(&at.a("one"), &at.a("other"));
+            assert!(matches!(ran.code, 0 | 16), "{ran:?}");
+            *(if ran.code == 0 { &mut swaps } else { &mut refused }) += 1;
+            if swaps % 4 == 3 {
+                lfs("mirror resync", &at.b("one"));
+            }
+        }
+        done.store(true, SeqCst);
+        writers.into_iter().map(|w| w.join().unwrap()).collect()
+    });
+    println!("{swaps} swaps, {refused} refused, beside {written:?} writes");
+    assert!(swaps >= 3 && written.iter().all(|n| *n > 20));
+    for dir in at.both() {
+        let both = names.map(|name| fs::read(dir.join(name)).unwrap());
+        for (who, count) in written.iter().enumerate() {
+            for n in 0..*count {
+                let (byte, place) = ((n * 2 + who) as u8 | 1, (n * 2 + who) * STEP);
+                let found = |data: &Vec<u8>| {
+                    let end = data.len().min(place + LEN);
+                    let bytes = data.get(place..end).unwrap_or_default();
+                    (bytes.iter().filter(|b| **b == byte).count(), bytes.iter().filter(|b| **b != 0).count())
+                };
+                let mut found: Vec<_> = both.iter().map(found).collect();
+                found.sort_unstable();
+                assert_eq!(found, [(0, 0), (LEN, LEN)], "write {n} of {who}, seen in {}", dir.display());
+            }
+        }
+    }
+    for name in names {
+        expect_mirrors(&at.a(name), &fs::read(at.b(name)).unwrap());
+        fs::remove_file(at.a(name)).unwrap();
+    }
+    expect_nothing(&two);
+}
+
+#[test]
+fn nothing_is_lost_when_servers_are_killed_meanwhile() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let mut cluster = Cluster::start();
+    let (mount, other) = (cluster.mount(), cluster.mount_as("other"));
+    let data = [noise(1, 2 * M), noise(2, 300_000)];
+    let paths = ["one", "two"].map(|name| mount.path(name));
+    for ((path, data), options) in paths.iter().zip(&data).zip(["-N -c 1 -N -c 2 -S 64K", MIRRORS[2]]) {
+        lfs(&format!("mirror create {options}"), path).ok();
+        fs::write(path, data).unwrap();
+        File::open(path).unwrap().sync_all().unwrap();
+        lfs("mirror resync", path).ok();
+    }
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (paths, done) = (&paths, &done);
+        let swaps = scope.spawn(move || {
+            let mut counts = (0, 0);
+            while !done.load(SeqCst) {
+                match swap(&paths[0], &paths[1]).code {
+                    0 => counts.0 += 1,
+                    _ => counts.1 += 1,
+                }
+            }
+            counts
+        });
+        for kind in ["mds", "oss", "mds", "mds"] {
+            thread::sleep(Duration::from_millis(1100));
+            cluster.kill(kind);
+            thread::sleep(Duration::from_millis(300));
+            cluster.spawn(kind);
+        }
+        thread::sleep(Duration::from_millis(1500));
+        done.store(true, SeqCst);
+        let (done, failed) = swaps.join().unwrap();
+        println!("{done} swaps, {failed} failed");
+        assert!(done > 0);
+    });
+    // Either way round, and the same everywhere.
+    let is_first = fs::metadata(&paths[0]).unwrap().size() == data[0].len() as u64;
+    let now = if is_first { [&data[0], &data[1]] } else { [&data[1], &data[0]] };
+    for (path, now) in paths.iter().zip(now) {
+        let there = other.path(path.file_name().unwrap().to_str().unwrap());
+        assert!(fs::read(&there).unwrap() == *now && fs::read(path).unwrap() == *now);
+        assert_eq!(fresh(path), [1, 2], "both are up to date");
+        expect_mirrors(path, now);
+    }
+}
