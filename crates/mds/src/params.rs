@@ -10,7 +10,7 @@ use sheen_wire::{Errno, StatFs};
 
 use crate::dom;
 use crate::mdt::Mdt;
-use crate::osp::Osp;
+use crate::osp::{MAX_CREATE_COUNT, Osp};
 use crate::service;
 
 /// Registers what there is for as long as the MDT runs.
@@ -56,6 +56,19 @@ pub(crate) fn register_osp(mdt: &Arc<Mdt>, osp: &Arc<Osp>) {
             move || read.switched_on.load(Relaxed),
             move |on| {
                 set.switched_on.store(on, Relaxed);
+                weak.upgrade().inspect(|mdt| mdt.osts.rebuild());
+                Ok(())
+            },
+        ),
+    );
+    let (weak, read, set) = (Arc::downgrade(mdt), osp.clone(), osp.clone());
+    put(
+        "max_create_count",
+        Param::u64(
+            0..=MAX_CREATE_COUNT,
+            move || read.max_create_count.load(Relaxed),
+            move |count| {
+                set.max_create_count.store(count, Relaxed);
                 weak.upgrade().inspect(|mdt| mdt.osts.rebuild());
                 Ok(())
             },
@@ -154,7 +167,7 @@ fn register_lod(mdt: &Arc<Mdt>) {
     put("qos_prio_free", percent(mdt, |mdt| &mdt.tunables.qos_prio_free_percent));
     dom::register(mdt, put);
     put("numobd", number(mdt, |mdt| mdt.osts.all().len() as u64));
-    put("activeobd", number(mdt, |mdt| mdt.osts.view().iter().filter(|o| o.active).count() as u64));
+    put("activeobd", number(mdt, |mdt| mdt.osts.all().iter().filter(|o| o.active()).count() as u64));
     let weak = Arc::downgrade(mdt);
     put(
         "target_obd",
