@@ -99,11 +99,15 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         }
     }
     let mut code = 0;
+    let mut progress = Progress::new(names.count(), job.stats);
     let failed = names.each(|name| {
-        if let Err(e) = migrate(tool, name, &job) {
+        progress.begin(name);
+        if let Err(e) = migrate(tool, name, &job, &mut progress) {
             keep_first(&mut code, e);
         }
+        progress.end();
     });
+    progress.clear();
     if let Err(e) = failed {
         let e = Errno::from(e);
         tool.complain(format_args!("lfs migrate: cannot read the list of files: {e}"));
@@ -148,6 +152,14 @@ fn names(paths: Vec<PathBuf>, null: bool, list: Option<&OsStr>) -> Result<Names,
 }
 
 impl Names {
+    /// How many there are, if that is known before.
+    fn count(&self) -> Option<usize> {
+        match self {
+            Names::Operands(paths) => Some(paths.len()),
+            Names::List(..) => None,
+        }
+    }
+
     /// Calls `f` with each.
     fn each(self, mut f: impl FnMut(&Path)) -> io::Result<()> {
         let (mut list, end) = match self {
@@ -174,29 +186,31 @@ impl Names {
 }
 
 /// One file. What went wrong was told.
-fn migrate(tool: &mut Tool, path: &Path, job: &Job) -> Result<()> {
+fn migrate(tool: &mut Tool, path: &Path, job: &Job, progress: &mut Progress) -> Result<()> {
     let mut how = How { layout: job.layout.clone(), ..job.how.clone() };
     if how.layout.is_none() {
         how.layout = asked_again(tool, path).inspect_err(|e| {
+            progress.clear();
             let path = path.display();
             tool.complain(format_args!("lfs migrate: can't create composite layout from file {path}: {e}"));
         })?;
     }
-    let mut progress = Progress::begin(path, job.stats);
-    let done = tool.fs.migrate(path, &how, &mut |copied, total| progress.note(copied, total));
-    progress.end();
-    match done {
+    match tool.fs.migrate(path, &how, &mut |copied, total| progress.note(copied, total)) {
         Ok(()) => {
+            if job.verbose || job.stats {
+                progress.clear();
+            }
             if job.verbose {
                 tool.print_bytes(path.as_os_str().as_encoded_bytes());
                 tool.print(format_args!("\n"));
             }
             if job.stats {
-                tool.print(format_args!("{}:\n{}\n", path.display(), progress.line()));
+                tool.print(format_args!("{}:\n{}\n", path.display(), progress.stats()));
             }
             Ok(())
         }
         Err(failed) => {
+            progress.clear();
             tool.complain(format_args!("error: lfs migrate: {}: {}: {}", path.display(), failed.what, failed.errno));
             Err(failed.errno)
         }
