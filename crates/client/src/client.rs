@@ -35,6 +35,7 @@ use crate::{
     mdc::Mdc,
     params::Registered,
     pools::Pools,
+    read_ahead::ReadAhead,
     statahead::Statahead,
     stats::OpStats,
     targets::Targets,
@@ -67,6 +68,7 @@ pub struct Client {
     pub(crate) layouts: Arc<Layouts>,
     pub(crate) files: Arc<OpenFiles>,
     pub(crate) stats: Arc<OpStats>,
+    pub(crate) read_ahead: ReadAhead,
     pub(crate) statahead: Statahead,
     pub(crate) scans: ScanPages,
     watch: Mutex<Option<JoinHandle<()>>>,
@@ -109,6 +111,7 @@ impl Client {
         files.stay_open(&mdc, &layouts);
         let client = Arc::new(Client {
             stats: Arc::new(OpStats::new(&rt)),
+            read_ahead: ReadAhead::new(&rt),
             rt: rt.clone(),
             fsname: fsname.to_owned(),
             instance,
