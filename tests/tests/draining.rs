@@ -12,7 +12,14 @@ use std::{
 };
 
 use rustix::io::Errno;
-use sheen_tests::{Ran, cluster::bash, mounts::TwoMounts, noise, posix::layout, run_within, sheen, two_mounts};
+use sheen_tests::{
+    Ran, can_mount,
+    cluster::{Cluster, bash},
+    mounts::TwoMounts,
+    noise,
+    posix::layout,
+    run_within, sheen, two_mounts,
+};
 
 const LIMIT: Duration = Duration::from_secs(120);
 const M: usize = 1 << 20;
@@ -174,4 +181,35 @@ fn an_ost_is_emptied_beside_writers() {
     create_count(&two, "20000").ok();
     run("lfs setstripe -c 1 -i 1 again");
     assert_eq!(osts(&at.b("again")), [on(&[1])]);
+}
+
+/// Who asks what lies on an OST that is away does not wait for it, not even on a mount that knows nothing yet.
+#[test]
+fn what_is_on_an_ost_that_is_down_can_be_seen() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let mut cluster = Cluster::start();
+    let (mount, cold) = (cluster.mount(), cluster.mount_as("cold"));
+    let _watch = sheen_tests::mounts::Watch::over(&[&mount.mnt, &cold.mnt], LIMIT);
+    fs::create_dir(mount.path("d")).unwrap();
+    let lfs = |at: &Path, line: &str| {
+        let mut command = Command::new(sheen());
+        command.arg("lfs").args(line.split(' ')).current_dir(at);
+        run_within(command, Duration::from_secs(20)).ok()
+    };
+    for (name, options) in [("d/zero", "-c 1 -i 0"), ("d/one", "-c 1 -i 1"), ("d/both", "-c 2")] {
+        lfs(&mount.mnt, &format!("setstripe {options} {name}"));
+        fs::write(mount.path(name), noise(4, M)).unwrap();
+        File::open(mount.path(name)).unwrap().sync_all().unwrap();
+    }
+    cluster.kill("oss");
+    // The one knows the files and loses its connections, the other one has never had any.
+    for at in [&mount.mnt, &cold.mnt] {
+        let found = lfs(at, "find . --type f --ost 1");
+        assert_eq!(found.lines().collect::<BTreeSet<_>>(), ["./d/both", "./d/one"].into());
+        assert_eq!(lfs(at, "find . --type f -c 2 -printf %p:%Lo"), "./d/both:[0,1]");
+    }
+    cluster.spawn("oss");
+    assert!(fs::read(cold.path("d/both")).unwrap() == noise(4, M));
 }

@@ -79,6 +79,11 @@ fn a_file_keeps_all_but_its_objects() {
     // Without options: the same layout, other objects.
     migrate("", &path).ok();
     assert_eq!((layout(&path).stripe_count(), layout(&path).stripe_size()), (2, M as u32));
+    // By its size.
+    migrate("-A", &path).ok();
+    assert_eq!((layout(&path).stripe_count(), fs::read(at.b("f")).unwrap() == data), (1, true));
+    let refused = migrate("-A -c 2", &path);
+    assert!(refused.code == 4 && refused.err.contains("-A chooses stripes by size"), "{refused:?}");
     // What was written last shows its time again.
     fs::write(at.b("f"), "new").unwrap();
     assert!(fs::metadata(&path).unwrap().modified().unwrap().elapsed().unwrap() < Duration::from_secs(60));

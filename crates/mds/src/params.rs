@@ -78,8 +78,11 @@ pub(crate) fn register_osp(mdt: &Arc<Mdt>, osp: &Arc<Osp>) {
         let osp = osp.clone();
         move || osp.statfs()
     });
-    let (device, lod) = (name.clone(), format!("{}_UUID", lod_name(mdt)));
-    mdt.params.add_device(&name, move || Device::new("osp", &device, &lod));
+    let (device, lod, osp) = (name.clone(), format!("{}_UUID", lod_name(mdt)), osp.clone());
+    mdt.params.add_device(&name, move || {
+        let status = if osp.switched_on.load(Relaxed) { "UP" } else { "IN" };
+        Device { status: status.into(), ..Device::new("osp", &device, &lod) }
+    });
 }
 
 /// Registers the pools that there are, each with its OSTs a line, and takes those of `old` back that are gone.

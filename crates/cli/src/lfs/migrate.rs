@@ -4,6 +4,7 @@
 //! file beside; then the file takes over its objects in one step ([`copy`]). Where somebody wrote meanwhile the copy begins anew, a
 //! few times; with `--block` writers wait instead.
 
+mod auto;
 pub mod copy;
 mod options;
 mod progress;
@@ -37,6 +38,8 @@ const NAME_BYTES_MAX: u64 = 4096;
 struct Job {
     /// `None`: as the file's own.
     layout: Option<Vec<u8>>,
+    /// By the file's size.
+    auto: bool,
     how: How,
     verbose: bool,
     stats: bool,
@@ -91,6 +94,10 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     };
     if asked.delete || asked.add || asked.del || asked.set {
         return report(tool, Wrong::Call("lfs migrate migrate: components are not changed by migrating".to_owned()));
+    }
+    if asked.sets && job.auto {
+        let text = "lfs migrate migrate: -A chooses stripes by size, and goes with no option that says what is wanted";
+        return report(tool, Wrong::Call(text.to_owned()));
     }
     if asked.sets {
         match wanted(tool, asked) {
@@ -189,7 +196,9 @@ impl Names {
 fn migrate(tool: &mut Tool, path: &Path, job: &Job, progress: &mut Progress) -> Result<()> {
     let mut how = How { layout: job.layout.clone(), ..job.how.clone() };
     if how.layout.is_none() {
-        how.layout = asked_again(tool, path).inspect_err(|e| {
+        let own = asked_again(tool, path);
+        let layout = if job.auto { own.and_then(|own| auto::by_size(tool, path, own)) } else { own };
+        how.layout = layout.inspect_err(|e| {
             progress.clear();
             let path = path.display();
             tool.complain(format_args!("lfs migrate: can't create composite layout from file {path}: {e}"));

@@ -193,10 +193,7 @@ mod tests {
             progress.end();
         }
         // The first draws; the others come too soon after it.
-        assert_eq!(
-            screen.take(),
-            "\r0 files, 2 MB; …tory/with/a/long/name/0 [====================] 100% 2/2 MB\x1b[K"
-        );
+        assert_eq!(screen.take(), "\r0 files, 2 MB; …tory/with/a/long/name/0 [====================] 100% 2/2 MB\x1b[K");
         assert_eq!(progress.line(), "3 files, 6 MB; …tory/with/a/long/name/2 [====================] 100% 0/0 MB");
         progress.files_max = Some(12);
         progress.begin(Path::new("ä"));
