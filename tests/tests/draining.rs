@@ -103,6 +103,8 @@ fn new_objects_keep_away_and_old_ones_go_on() {
     rw(&at.b("grows")).write_all_at(b"grown", 64 * M as u64).unwrap();
     assert!(osts(&at.a("grows"))[1].is_disjoint(&on(&[1])), "{:?}", osts(&at.a("grows")));
 
+    // The older name for it.
+    assert!(two.param("osc.{}-OST0001-osc-MDT0000.max_create_count").ends_with("=0\n"));
     // A change of the configuration is no reason to forget it.
     tool("lctl", &format!("pool_new {}.p", two.fsname)).ok();
     tool("lctl", &format!("pool_add {}.p OST0001", two.fsname)).ok();

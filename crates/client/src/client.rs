@@ -41,6 +41,9 @@ use crate::{
     targets::Targets,
 };
 
+/// Set in the number that tells a mount from others: Lustre's are addresses of the kernel, so names with them come behind those with `MDT0000`.
+const INSTANCE_BITS: u64 = 0xff << 56;
+
 /// How long mounting waits for the MGS, and then for the MDT.
 const MOUNT_WAIT: Duration = Duration::from_secs(20);
 /// How long unmounting waits for the MDT to hear of the files that are still open.
@@ -99,7 +102,7 @@ impl Client {
         if mgs.is_empty() {
             return Err(MountError::NoMgs);
         }
-        let (uuid, instance) = (new_uuid(&rt), format!("{:016x}", rt.random_u64()));
+        let (uuid, instance) = (new_uuid(&rt), format!("{:016x}", rt.random_u64() | INSTANCE_BITS));
         let mgc = Mgc::new(net.clone(), mgs.clone(), &uuid);
         let config = read_config(&rt, &mgc, &mgs, fsname).await?;
         let cache = Cache::new(&rt, options.inodes_max);
