@@ -22,7 +22,7 @@ use super::{
     Tool,
     getopt::Item,
     keep_first,
-    setstripe::{Call, Wrong, asked_again, wanted},
+    setstripe::{Call, Wrong, asked_again, pools_exist, wanted},
     text,
 };
 use copy::How;
@@ -40,6 +40,8 @@ struct Job {
     layout: Option<Vec<u8>>,
     /// By the file's size.
     auto: bool,
+    /// Pools that were named.
+    pools: Vec<String>,
     how: How,
     verbose: bool,
     stats: bool,
@@ -100,6 +102,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         return report(tool, Wrong::Call(text.to_owned()));
     }
     if asked.sets {
+        job.pools = std::mem::take(&mut asked.pools);
         match wanted(tool, asked) {
             Ok(layout) => job.layout = Some(layout),
             Err(wrong) => return report(tool, wrong),
@@ -220,7 +223,9 @@ fn migrate(tool: &mut Tool, path: &Path, job: &Job, progress: &mut Progress) -> 
         }
         Err(failed) => {
             progress.clear();
-            tool.complain(format_args!("error: lfs migrate: {}: {}: {}", path.display(), failed.what, failed.errno));
+            let lacks_pool = failed.errno == Errno::EINVAL && !pools_exist(tool, path, &job.pools);
+            let what = if lacks_pool { "no such pool, or none with OSTs" } else { failed.what };
+            tool.complain(format_args!("error: lfs migrate: {}: {what}: {}", path.display(), failed.errno));
             Err(failed.errno)
         }
     }
