@@ -468,3 +468,53 @@ fn what_is_read_ahead_of_a_reader_is_never_older_than_the_file() {
         );
     }
 }
+
+/// Statistics say how a file is read, and begin anew when something is written to them, as a measurement wants it.
+#[test]
+fn statistics_begin_anew() {
+    let (two, at) = two_mounts!(LIMIT, "d");
+    const BYTES: usize = 8 << 20;
+    fs::write(at.a("f"), noise(1, BYTES)).unwrap();
+    // Nothing is to travel later.
+    File::open(at.a("f")).unwrap().sync_all().unwrap();
+    let set = |what: &str| {
+        let mut lctl = Command::new(sheen());
+        lctl.args(["lctl", "set_param", "-n", &what.replace("{}", &two.fsname)]);
+        run_within(lctl, Duration::from_secs(20)).ok()
+    };
+    let pages = |of: &str| -> u64 {
+        let text = two.param("llite.{}-*.read_ahead_stats");
+        let lines = text.lines().filter(|line| line.split_whitespace().next() == Some(of));
+        lines.map(|line| line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()).sum()
+    };
+    let requests = || two.requests().values().sum::<u64>();
+    let large = || two.param("osc.{}-*.rpc_stats").lines().filter(|line| line.starts_with("16:")).count();
+    assert!(requests() > 0);
+    for stats in ["osc.{}-*.stats", "dom.{}-*.stats", "mdc.{}-*.stats", "osc.{}-*.rpc_stats", "llite.{}-*.stats"] {
+        assert_eq!(set(&format!("{stats}=clear")), "");
+    }
+    for stats in ["read_ahead_stats", "statahead_stats", "cache_stats"] {
+        set(&format!("llite.{{}}-*.{stats}=0"));
+    }
+    assert_eq!((requests(), large(), pages("hits"), pages("misses")), (0, 0, 0, 0));
+    assert!(!two.param("llite.{}-*.cache_stats").lines().any(|line| line.ends_with(|c| ('1'..='9').contains(&c))));
+
+    assert_eq!(fs::read(at.b("f")).unwrap().len(), BYTES);
+    let (hits, misses) = (pages("hits"), pages("misses"));
+    assert!(hits > 4 * misses && hits + misses >= BYTES as u64 / 4096, "{hits} pages in order, {misses} not");
+    assert!(requests() > 0 && large() > 0, "{}", two.param("osc.{}-*.rpc_stats"));
+    set("llite.{}-*.read_ahead_stats=0");
+    set("osc.{}-*.max_dirty_mb=32M");
+    assert!(two.param("osc.{}-OST0000-*.max_dirty_mb").lines().all(|line| line.ends_with("=32")));
+    set("lod.{}-*.dom_stripesize_max_kb=128K");
+    assert!(two.param("lod.{}-*.dom_stripesize").ends_with("=131072\n"));
+
+    // Here and there, past the pages that the kernel has.
+    set("ldlm.namespaces.{}-OST*.lru_size=clear");
+    let file = File::open(at.b("f")).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+    for place in [5, 0, 7, 1, 6] {
+        file.read_exact_at(&mut [0; 4096], (place << 20) + 4096).unwrap();
+    }
+    assert_eq!(pages("misses"), 5, "the first, and each that is more than 4 MiB from where the last one ended");
+}

@@ -158,7 +158,7 @@ fn a_program_reads_the_attribute_itself() {
         "file pattern 0x201 size 131072 count 3: {}
 plain, mirrors 1, state 0
 id 0 mirror 0 flags 0 [0, EOF) pattern 4 size 131072 count 3 osts 2 0 2
-components 1
+components 1, the last with objects 0
 ",
         objects.join(" ")
     );
@@ -208,7 +208,7 @@ composite, mirrors 1, state 0
 id 1 mirror 0 flags 0x10 [0, 1048576) pattern 0 size 1048576 count 1 osts 0
 id 2 mirror 0 flags 0x10 [1048576, 4294967296) pattern 0 size 4194304 count 4 osts 2 3 1 0
 id 3 mirror 0 flags 0 [4294967296, EOF) pattern 0 size 4194304 count all osts
-components 3
+components 3, the last with objects 2
 "
     );
     let mirrored = print(MIRRORED);
@@ -220,7 +220,7 @@ id 1 mirror 1 flags 0x16 [0, 1048576) pattern 0 size 1048576 count 1 osts 3
 id 2 mirror 1 flags 0 [1048576, EOF) pattern 0 size 4194304 count 2 osts
 id 3 mirror 2 flags 0x10 [0, 4194304) pattern 0 size 4194304 count 1 osts 0
 id 4 mirror 2 flags 0 [4194304, EOF) pattern 0 size 4194304 count 4 osts
-components 4
+components 4, the last with objects 131075
 "
     );
 }
@@ -274,7 +274,7 @@ fn mounts_and_targets_have_names() {
     let fs = fs4!("--fsname", "names");
     let mnt = fs.mnt.to_str().unwrap();
     let lctl = format!("{} lctl", sheen().display());
-    for words in ["pool_new names.none", "pool_new names.some", "pool_add names.some OST0002 OST0000 OST0001"] {
+    for words in ["pool_new names.bare", "pool_new names.some", "pool_add names.some OST0002 OST0000 OST0001"] {
         fs.sh(&format!("{lctl} {words} 2>&1")).ok();
     }
     let out = Program::compile("mounts", false).run(&[mnt, "names"]).ok();
@@ -300,6 +300,21 @@ fn files_exchange_their_bytes() {
     fs::write(fs.path("g"), "other").unwrap();
     let paths = [fs.path("f"), fs.path("g")];
     Program::compile("swap", false).run(&paths.each_ref().map(|path| path.to_str().unwrap())).ok();
+}
+
+/// As migration tools other than `lfs migrate` do it.
+#[test]
+fn a_program_restripes_a_file_itself() {
+    let fs = fs4!();
+    fs.lfs("setstripe -c 1 -i 0 f").ok();
+    let bytes = sheen_tests::noise(1, 300_000);
+    fs::write(fs.path("f"), &bytes).unwrap();
+    Program::compile("restripe", false).run(&[fs.mnt.to_str().unwrap(), "f"]).ok();
+    assert!(fs::read(fs.path("f")).unwrap() == bytes);
+    let layout = layout(&fs.path("f"));
+    assert_eq!(layout.stripe_size(), 131_072);
+    assert_eq!(layout.stripes().iter().map(|s| s.ost).collect::<Vec<_>>(), [3, 1]);
+    assert_eq!(fs.sh("ls -A").ok(), "f\n", "nothing is left behind");
 }
 
 /// A process in (or on its way into) a group; ended when dropped.

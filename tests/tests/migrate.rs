@@ -79,6 +79,11 @@ fn a_file_keeps_all_but_its_objects() {
     // Without options: the same layout, other objects.
     migrate("", &path).ok();
     assert_eq!((layout(&path).stripe_count(), layout(&path).stripe_size()), (2, M as u32));
+    // By its size.
+    migrate("-A", &path).ok();
+    assert_eq!((layout(&path).stripe_count(), fs::read(at.b("f")).unwrap() == data), (1, true));
+    let refused = migrate("-A -c 2", &path);
+    assert!(refused.code == 4 && refused.err.contains("-A chooses stripes by size"), "{refused:?}");
     // What was written last shows its time again.
     fs::write(at.b("f"), "new").unwrap();
     assert!(fs::metadata(&path).unwrap().modified().unwrap().elapsed().unwrap() < Duration::from_secs(60));
@@ -388,6 +393,7 @@ fn what_may_not_be_is_refused() {
         ("-c 1", ".", 21, "cannot open source file: Is a directory"),
         ("-c 1", "none", 2, "cannot open source file: No such file or directory"),
         ("-o 9", "f", 22, "cannot create volatile file: Invalid argument"),
+        ("-p nopool", "f", 22, "f: no such pool, or none with OSTs: Invalid argument"),
         ("-E 1M -c 1", "f", 0, ""),
     ] {
         let ran = migrate(options, &at.a(name));

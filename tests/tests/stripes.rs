@@ -292,3 +292,25 @@ fn an_oss_joins_a_running_file_system() {
     assert!(all, "the new OSTs are used");
     assert!(same, "and hold their data");
 }
+
+#[test]
+fn bash_completes_commands_options_and_parameters() {
+    let fs = fs4!();
+    let bin = tempfile::tempdir().unwrap();
+    for tool in ["lfs", "lctl"] {
+        std::os::unix::fs::symlink(sheen(), bin.path().join(tool)).unwrap();
+    }
+    let script = format!(
+        "PATH={}:$PATH; source <({} completions bash)
+        offers() {{ COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _sheen_tool \"$1\" \"${{!#}}\" \"\"; echo \"${{COMPREPLY[*]}}\"; }}
+        offers lfs migr; offers lfs getstripe --dr; offers lfs setstripe --stripe-; offers lctl pool_d
+        offers lctl set_param osp.sheen-OST0001; offers lfs getstripe fi; complete -p lfs",
+        bin.path().display(),
+        sheen().display()
+    );
+    let said = fs.sh(&script).ok();
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[..4], ["migrate", "--draw", "--stripe-count --stripe-index --stripe-size", "pool_destroy"]);
+    assert!(lines[4].split(' ').any(|name| name == "osp.sheen-OST0001-osc-MDT0000"), "{}", lines[4]);
+    assert!(lines[5].is_empty() && lines[6].contains("-o default"), "names of files are bash's own: {said}");
+}

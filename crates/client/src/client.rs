@@ -35,10 +35,14 @@ use crate::{
     mdc::Mdc,
     params::Registered,
     pools::Pools,
+    read_ahead::ReadAhead,
     statahead::Statahead,
     stats::OpStats,
     targets::Targets,
 };
+
+/// Set in the number that tells a mount from others: Lustre's are addresses of the kernel, so names with them come behind those with `MDT0000`.
+const INSTANCE_BITS: u64 = 0xff << 56;
 
 /// How long mounting waits for the MGS, and then for the MDT.
 const MOUNT_WAIT: Duration = Duration::from_secs(20);
@@ -67,6 +71,7 @@ pub struct Client {
     pub(crate) layouts: Arc<Layouts>,
     pub(crate) files: Arc<OpenFiles>,
     pub(crate) stats: Arc<OpStats>,
+    pub(crate) read_ahead: ReadAhead,
     pub(crate) statahead: Statahead,
     pub(crate) scans: ScanPages,
     watch: Mutex<Option<JoinHandle<()>>>,
@@ -97,7 +102,7 @@ impl Client {
         if mgs.is_empty() {
             return Err(MountError::NoMgs);
         }
-        let (uuid, instance) = (new_uuid(&rt), format!("{:016x}", rt.random_u64()));
+        let (uuid, instance) = (new_uuid(&rt), format!("{:016x}", rt.random_u64() | INSTANCE_BITS));
         let mgc = Mgc::new(net.clone(), mgs.clone(), &uuid);
         let config = read_config(&rt, &mgc, &mgs, fsname).await?;
         let cache = Cache::new(&rt, options.inodes_max);
@@ -109,6 +114,7 @@ impl Client {
         files.stay_open(&mdc, &layouts);
         let client = Arc::new(Client {
             stats: Arc::new(OpStats::new(&rt)),
+            read_ahead: ReadAhead::new(&rt),
             rt: rt.clone(),
             fsname: fsname.to_owned(),
             instance,

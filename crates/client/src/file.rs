@@ -38,6 +38,7 @@ use crate::{
     },
     lov::KEEP_BYTES_MAX,
     mdc::Mdc,
+    read_ahead::ReadEnd,
     statahead::Listing,
 };
 
@@ -95,6 +96,8 @@ pub struct OpenFile {
     /// Names the open file at the MDT; another one after the MDT was restarted. [`NO_HANDLE`]: it was opened under a lock.
     handle: AtomicU64,
     read: AtomicBool,
+    /// Where it was read last.
+    pub(crate) read_end: ReadEnd,
     wrote: AtomicBool,
     /// 1 + the generation of the layout with which the file is known to be durable; 0: it is not.
     pub(crate) durable: AtomicU64,
@@ -282,6 +285,7 @@ impl OpenFile {
             inode,
             handle: AtomicU64::new(handle),
             read: AtomicBool::new(false),
+            read_end: ReadEnd::default(),
             wrote: AtomicBool::new(false),
             durable: AtomicU64::new(0),
             lost: AtomicBool::new(false),

@@ -41,6 +41,7 @@ mod mdc;
 mod osc;
 mod params;
 mod pools;
+mod read_ahead;
 mod rpc_stats;
 mod statahead;
 mod stats;

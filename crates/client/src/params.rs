@@ -130,9 +130,11 @@ pub fn register_osc(params: &Params, osc: &Arc<Osc>, client_uuid: &str, rt: &Rt)
     put("import", text(osc, |osc| render_import(osc.import(), osc.name(), osc.active())));
     put("state", text(osc, |osc| format!("current_state: {}\n", state_name(osc.import().state()))));
     let clock = rt.clone();
-    put("stats", text(osc, move |osc| render_stats(&osc.import().stats(), &clock)));
+    let stats = move |osc: &Osc| render_stats(&osc.import().stats(), &clock);
+    put("stats", counts(osc, stats, |osc| osc.import().clear_stats()));
     let clock = rt.clone();
-    put("rpc_stats", text(osc, move |osc| osc.pages().render(osc.import().stats().in_flight, clock.wall())));
+    let rpc_stats = move |osc: &Osc| osc.pages().render(osc.import().stats().in_flight, clock.wall());
+    put("rpc_stats", counts(osc, rpc_stats, |osc| osc.pages().clear()));
     let (get, set) = (Arc::downgrade(osc), Arc::downgrade(osc));
     let active = Param::bool(
         move || get.upgrade().is_some_and(|osc| osc.active()),
@@ -148,7 +150,8 @@ pub fn register_osc(params: &Params, osc: &Arc<Osc>, client_uuid: &str, rt: &Rt)
             1..=MAX_DIRTY_MB_LIMIT,
             move || get.upgrade().map_or(0, |osc| osc.writeback().max_dirty_mb()),
             move |mb| set.upgrade().map(|osc| osc.writeback().set_max_dirty_mb(mb)).ok_or(Errno::ENODEV),
-        ),
+        )
+        .unit(1 << 20),
     );
     register_space(params, &dir, osc, |osc| osc.space());
     register_locks(params, osc.name(), osc.locks());
@@ -171,7 +174,8 @@ fn register_mdc(params: &Params, dir: &str, mdc: &Arc<Mdc>, rt: &Rt) {
     put("state", text(mdc, |mdc| format!("current_state: {}\n", state_name(mdc.import().state()))));
     for name in ["md_stats", "stats"] {
         let clock = rt.clone();
-        put(name, text(mdc, move |mdc| render_stats(&mdc.import().stats(), &clock)));
+        let stats = move |mdc: &Mdc| render_stats(&mdc.import().stats(), &clock);
+        put(name, counts(mdc, stats, |mdc| mdc.import().clear_stats()));
     }
     put("active", Param::u64_ro(|| 1));
     register_space(params, dir, mdc, |mdc| mdc.space());
@@ -217,7 +221,7 @@ fn register_llite(params: &Params, dir: &str, client: &Arc<Client>) {
     put("root_fid", Param::text(|| ROOT.to_string()));
     put("open_files", number(client, |c| c.files.len() as u64));
     put("cached_inodes", number(client, |c| c.cache.meta.lock().len() as u64));
-    put("cache_stats", text(client, |c| c.cache.hits.render()));
+    put("cache_stats", counts(client, |c| c.cache.hits.render(), |c| c.cache.hits.clear()));
     let (get, set) = (Arc::downgrade(client), Arc::downgrade(client));
     put(
         "statahead_max",
@@ -240,9 +244,11 @@ fn register_llite(params: &Params, dir: &str, client: &Arc<Client>) {
             0..=LOCKLESS_WRITE_KB_LIMIT,
             move || get.upgrade().map_or(0, |c| c.lov.lockless_bytes() >> 10),
             move |kb| set.upgrade().map(|c| c.lov.set_lockless_bytes(kb << 10)).ok_or(Errno::ENODEV),
-        ),
+        )
+        .unit(1 << 10),
     );
-    put("statahead_stats", text(client, |c| c.statahead.render()));
+    put("read_ahead_stats", counts(client, |c| c.read_ahead.render(), |c| c.read_ahead.clear()));
+    put("statahead_stats", counts(client, |c| c.statahead.render(), |c| c.statahead.clear()));
     put("cached_layouts", number(client, |c| c.layouts.len() as u64));
     register_space(params, dir, client, |c| {
         summary(&c.mdc.space(), c.lov.osts().into_iter().filter(|o| o.active()).map(|o| o.space()))
@@ -280,6 +286,19 @@ fn number<T: Send + Sync + 'static>(owner: &Arc<T>, get: impl Fn(&T) -> u64 + Se
 fn text<T: Send + Sync + 'static>(owner: &Arc<T>, get: impl Fn(&T) -> String + Send + Sync + 'static) -> Param {
     let owner = Arc::downgrade(owner);
     Param::text(move || owner.upgrade().map_or_else(String::new, |o| get(&o)))
+}
+
+/// Statistics, which begin anew with whatever is written to them, as Lustre's.
+fn counts<T: Send + Sync + 'static>(
+    owner: &Arc<T>,
+    get: impl Fn(&T) -> String + Send + Sync + 'static,
+    clear: impl Fn(&T) + Send + Sync + 'static,
+) -> Param {
+    let (read, write) = (Arc::downgrade(owner), Arc::downgrade(owner));
+    Param::text_rw(
+        move || read.upgrade().map_or_else(String::new, |o| get(&o)),
+        move |_| write.upgrade().map(|o| clear(&o)).ok_or(Errno::ENODEV),
+    )
 }
 
 /// A number of an import that can be set.

@@ -42,6 +42,11 @@ impl PagesPerRpc {
         self.write[bucket(bytes)].fetch_add(1, Relaxed);
     }
 
+    /// Back to nothing.
+    pub fn clear(&self) {
+        self.read.iter().chain(&self.write).for_each(|count| count.store(0, Relaxed));
+    }
+
     /// The text of the file, in Lustre's form.
     pub fn render(&self, in_flight: usize, now: Time) -> String {
         let load = |counts: &[AtomicU64; BUCKETS]| -> [u64; BUCKETS] { array::from_fn(|i| counts[i].load(Relaxed)) };

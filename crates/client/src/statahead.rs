@@ -510,6 +510,12 @@ impl Statahead {
         (if known { &self.hits } else { &self.misses }).fetch_add(1, Relaxed);
     }
 
+    /// All counts back to nothing.
+    pub fn clear(&self) {
+        let counts = [&self.total, &self.names, &self.pages, &self.sizes, &self.contents, &self.hits, &self.misses];
+        counts.iter().for_each(|count| count.store(0, Relaxed));
+    }
+
     /// For a parameter, in Lustre's words and two more.
     pub fn render(&self) -> String {
         let get = |counter: &AtomicU64| counter.load(Relaxed);

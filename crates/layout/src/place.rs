@@ -21,7 +21,7 @@ use crate::{Count, LayoutError, STRIPES_MAX, Wanted};
 pub struct Ost {
     /// Index.
     pub index: u32,
-    /// Connected and not switched off.
+    /// Takes new objects: connected, not switched off, not being emptied.
     pub active: bool,
     /// Bytes free for ordinary users.
     pub free_bytes: u64,

@@ -306,6 +306,12 @@ impl Layout {
         Ok(())
     }
 
+    /// Goes to the last one that has its objects, if one has.
+    pub fn go_to_last_init(&mut self) {
+        let last = self.components.iter().rposition(|c| c.flags & flag::INIT != 0);
+        self.current = last.filter(|_| self.composite).unwrap_or(self.current);
+    }
+
     /// Sets where the current one begins and ends, which makes the layout composite. EINVAL: it ends before it begins, or begins elsewhere
     /// than where the one before it, of the same mirror, ends.
     pub fn set_extent(&mut self, start: u64, end: u64) -> Result<()> {

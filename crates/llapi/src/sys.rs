@@ -56,6 +56,11 @@ pub fn set(at: At<'_>, name: &str, value: &[u8], create: bool) -> Result<()> {
     .map_err(errno)
 }
 
+/// Gives a file without a name another layout than the one that it got with its directory. EINVAL: no file can have it.
+pub fn replace_layout(file: BorrowedFd<'_>, layout: &[u8]) -> Result<()> {
+    rustix::fs::fsetxattr(file, LOV, layout, XattrFlags::REPLACE).map_err(errno)
+}
+
 /// One that every file of a mount has. ENOTTY: it is not on one, as Lustre's ioctls say.
 pub fn ask(at: At<'_>, name: &str) -> Result<Vec<u8>> {
     get(at, name).map_err(|e| match e {

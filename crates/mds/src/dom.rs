@@ -162,17 +162,19 @@ fn lost(mdt: &Mdt, objects: &[Fid]) -> Result<Vec<Fid>> {
 
 /// `lod.*.dom_*`, by Lustre's names.
 pub(crate) fn register(mdt: &Arc<Mdt>, put: impl Fn(&str, Param)) {
-    let field = |max: u64, unit: u64, of: fn(&Mdt) -> &AtomicU64, taken: fn(u64) -> u64| {
+    // `unit`: what is kept, of the number's steps; `bytes`: those of a step.
+    let field = |max: u64, unit: u64, bytes: u64, of: fn(&Mdt) -> &AtomicU64, taken: fn(u64) -> u64| {
         let (read, write) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
         Param::u64(
             0..=max / unit,
             move || read.upgrade().map_or(0, |mdt| of(&mdt).load(Relaxed) / unit),
             move |v| write.upgrade().map(|mdt| of(&mdt).store(taken(v * unit), Relaxed)).ok_or(Errno::ENODEV),
         )
+        .unit(bytes)
     };
-    put("dom_stripesize", field(DOM_BYTES_LIMIT, 1, |mdt| &mdt.tunables.dom_bytes_max, rounded));
-    put("dom_stripesize_max_kb", field(DOM_BYTES_LIMIT, 1024, |mdt| &mdt.tunables.dom_bytes_max, rounded));
-    put("dom_threshold_free_mb", field(u64::MAX, 1, |mdt| &mdt.tunables.dom_threshold_free_mb, |mb| mb));
+    put("dom_stripesize", field(DOM_BYTES_LIMIT, 1, 1, |mdt| &mdt.tunables.dom_bytes_max, rounded));
+    put("dom_stripesize_max_kb", field(DOM_BYTES_LIMIT, 1024, 1024, |mdt| &mdt.tunables.dom_bytes_max, rounded));
+    put("dom_threshold_free_mb", field(u64::MAX, 1, 1 << 20, |mdt| &mdt.tunables.dom_threshold_free_mb, |mb| mb));
 }
 
 /// As Lustre takes it: down to whole units of 64 KiB, but one at least unless it is to be none.

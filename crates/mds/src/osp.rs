@@ -6,7 +6,7 @@
 //! What files that grow were given counts as used until it is, so that they are not given the same bytes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -27,6 +27,8 @@ const FILLED_SOON_BYTES: u64 = 4 << 30;
 pub(crate) const STATFS_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long what a growing file was given and did not use counts as used: who stopped writing does not keep it for ever.
 const TAKEN_AGE_MAX: Duration = Duration::from_secs(60);
+/// Lustre's most objects that an OST makes ahead at once, and how many it may make where nobody says.
+pub(crate) const MAX_CREATE_COUNT: u64 = 20_000;
 /// Wait between two attempts to reach an OST.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -42,6 +44,8 @@ pub(crate) struct Osp {
     pub import: Arc<Import<Ost>>,
     /// Not switched off by `osp.*.active=0`.
     pub switched_on: AtomicBool,
+    /// `osp.*.max_create_count`: 0, and no new objects are placed on it. Objects are not made ahead, so any other number is as good as another.
+    pub max_create_count: AtomicU64,
     state: Mutex<State>,
     refresh: Notify,
     urgent: Notify,
@@ -72,6 +76,7 @@ impl Osp {
             oss,
             import,
             switched_on: AtomicBool::new(true),
+            max_create_count: AtomicU64::new(MAX_CREATE_COUNT),
             state: Mutex::new(State::default()),
             refresh: Notify::new(),
             urgent: Notify::new(),
@@ -122,9 +127,19 @@ impl Osp {
         self.urgent.notify_one();
     }
 
-    /// Whether objects may be placed on it.
+    /// Whether it is in use.
     pub fn active(&self) -> bool {
         self.connected() && self.switched_on.load(Relaxed)
+    }
+
+    /// Whether it is to take new objects when it can be reached.
+    pub fn is_wanted(&self) -> bool {
+        self.switched_on.load(Relaxed) && self.max_create_count.load(Relaxed) > 0
+    }
+
+    /// Whether objects may be placed on it.
+    pub fn takes_objects(&self) -> bool {
+        self.connected() && self.is_wanted()
     }
 
     /// Asks for a fresh look at the OST, soon.

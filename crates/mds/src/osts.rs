@@ -119,9 +119,9 @@ impl Osts {
         self.known() && self.map.lock().values().all(|(osp, _)| osp.tried())
     }
 
-    /// Whether every OST that is to be used has answered since the start.
+    /// Whether every OST that is to take new objects has answered since the start.
     pub fn heard_of_all(&self) -> bool {
-        self.map.lock().values().all(|(osp, _)| osp.heard() || !osp.switched_on.load(Relaxed))
+        self.map.lock().values().all(|(osp, _)| osp.heard() || !osp.is_wanted())
     }
 
     /// Ready when something changed after the call.
@@ -227,6 +227,7 @@ impl Osts {
         info!("{}: {name} is at {}", mdt.name, target.nids.join(","));
         if let Some(old) = &old {
             osp.switched_on.store(old.switched_on.load(Relaxed), Relaxed);
+            osp.max_create_count.store(old.max_create_count.load(Relaxed), Relaxed);
         }
         crate::params::register_osp(mdt, &osp);
         let task = mdt.rt.spawn("osp", osp::run(mdt.clone(), osp.clone()));
@@ -250,7 +251,7 @@ fn seen(osp: &Osp) -> Ost {
     let bytes = |blocks: u64| blocks.saturating_mul(u64::from(statfs.bsize));
     Ost {
         index: osp.index,
-        active: osp.active(),
+        active: osp.takes_objects(),
         free_bytes: osp.free_bytes(),
         total_bytes: bytes(statfs.blocks),
         free_objects: statfs.ffree,

@@ -10,7 +10,7 @@ use sheen_wire::{Errno, StatFs};
 
 use crate::dom;
 use crate::mdt::Mdt;
-use crate::osp::Osp;
+use crate::osp::{MAX_CREATE_COUNT, Osp};
 use crate::service;
 
 /// Registers what there is for as long as the MDT runs.
@@ -37,7 +37,9 @@ pub(crate) fn unregister(mdt: &Mdt) {
     params.unregister(&format!("lod.{}", lod_name(mdt)));
     params.unregister(&format!("lov.{}", lod_name(mdt)));
     for osp in mdt.osts.all() {
-        params.unregister(&format!("osp.{}", osp_name(mdt, &osp)));
+        for kind in ["osp", "osc"] {
+            params.unregister(&format!("{kind}.{}", osp_name(mdt, &osp)));
+        }
         params.remove_device(&osp_name(mdt, &osp));
     }
     for device in ["MDS", &lod_name(mdt), &mdt.name] {
@@ -45,28 +47,50 @@ pub(crate) fn unregister(mdt: &Mdt) {
     }
 }
 
-/// Registers an OST's side of it.
+/// Registers an OST's side of it. What says whether it takes objects has Lustre's older name as well, so that `osc.*.active` is that of an OST
+/// wherever it is used.
 pub(crate) fn register_osp(mdt: &Arc<Mdt>, osp: &Arc<Osp>) {
     let name = osp_name(mdt, osp);
+    for kind in ["osp", "osc"] {
+        let put = |field: &str, param| mdt.params.register(&format!("{kind}.{name}.{field}"), param);
+        put("active", active(mdt, osp));
+        put("max_create_count", max_create_count(mdt, osp));
+    }
     let put = |field: &str, param| mdt.params.register(&format!("osp.{name}.{field}"), param);
-    let (weak, read, set) = (Arc::downgrade(mdt), osp.clone(), osp.clone());
-    put(
-        "active",
-        Param::bool(
-            move || read.switched_on.load(Relaxed),
-            move |on| {
-                set.switched_on.store(on, Relaxed);
-                weak.upgrade().inspect(|mdt| mdt.osts.rebuild());
-                Ok(())
-            },
-        ),
-    );
     space(put, {
         let osp = osp.clone();
         move || osp.statfs()
     });
-    let (device, lod) = (name.clone(), format!("{}_UUID", lod_name(mdt)));
-    mdt.params.add_device(&name, move || Device::new("osp", &device, &lod));
+    let (device, lod, osp) = (name.clone(), format!("{}_UUID", lod_name(mdt)), osp.clone());
+    mdt.params.add_device(&name, move || {
+        let status = if osp.switched_on.load(Relaxed) { "UP" } else { "IN" };
+        Device { status: status.into(), ..Device::new("osp", &device, &lod) }
+    });
+}
+
+fn active(mdt: &Arc<Mdt>, osp: &Arc<Osp>) -> Param {
+    let (weak, read, set) = (Arc::downgrade(mdt), osp.clone(), osp.clone());
+    Param::bool(
+        move || read.switched_on.load(Relaxed),
+        move |on| {
+            set.switched_on.store(on, Relaxed);
+            weak.upgrade().inspect(|mdt| mdt.osts.rebuild());
+            Ok(())
+        },
+    )
+}
+
+fn max_create_count(mdt: &Arc<Mdt>, osp: &Arc<Osp>) -> Param {
+    let (weak, read, set) = (Arc::downgrade(mdt), osp.clone(), osp.clone());
+    Param::u64(
+        0..=MAX_CREATE_COUNT,
+        move || read.max_create_count.load(Relaxed),
+        move |count| {
+            set.max_create_count.store(count, Relaxed);
+            weak.upgrade().inspect(|mdt| mdt.osts.rebuild());
+            Ok(())
+        },
+    )
 }
 
 /// Registers the pools that there are, each with its OSTs a line, and takes those of `old` back that are gone.
@@ -154,7 +178,7 @@ fn register_lod(mdt: &Arc<Mdt>) {
     put("qos_prio_free", percent(mdt, |mdt| &mdt.tunables.qos_prio_free_percent));
     dom::register(mdt, put);
     put("numobd", number(mdt, |mdt| mdt.osts.all().len() as u64));
-    put("activeobd", number(mdt, |mdt| mdt.osts.view().iter().filter(|o| o.active).count() as u64));
+    put("activeobd", number(mdt, |mdt| mdt.osts.all().iter().filter(|o| o.active()).count() as u64));
     let weak = Arc::downgrade(mdt);
     put(
         "target_obd",

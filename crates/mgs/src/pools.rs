@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use sheen_wire::mgs::{
-    Config, POOL_MEMBERS_MAX, POOL_NAME_MAX, POOLS_MAX, Pool, PoolChange, TargetKind, parse_ost, target_name,
+    Config, NO_POOLS, POOL_MEMBERS_MAX, POOL_NAME_MAX, POOLS_MAX, Pool, PoolChange, TargetKind, parse_ost, target_name,
 };
 use sheen_wire::{Errno, Result};
 
@@ -29,7 +29,7 @@ pub fn check_name(name: &str) -> Result<()> {
 ///
 /// # Errors
 /// As [`check_name`]; further
-/// * new: EEXIST where there is one of that name, ENOSPC where there are [`POOLS_MAX`];
+/// * new: EEXIST where there is one of that name, EINVAL for one of [`NO_POOLS`], ENOSPC where there are [`POOLS_MAX`];
 /// * add: [`ENOMEDIUM`] where there is no such pool, ENODEV where there is no such OST, EEXIST where it is in the pool already, ENOSPC
 ///   where pools have [`POOL_MEMBERS_MAX`] members;
 /// * remove: ENOENT where the OST is not in the pool, or there is no such pool;
@@ -40,6 +40,7 @@ pub fn apply(config: &mut Config, name: &str, change: PoolChange) -> Result<()> 
     let at = config.pools.binary_search_by(|p| p.name.as_str().cmp(name));
     match (change, at) {
         (PoolChange::New, Ok(_)) => Err(Errno::EEXIST),
+        (PoolChange::New, Err(_)) if NO_POOLS.contains(&name) => Err(Errno::EINVAL),
         (PoolChange::New, Err(_)) if config.pools.len() >= POOLS_MAX => Err(Errno::ENOSPC),
         (PoolChange::New, Err(at)) => {
             config.pools.insert(at, Pool { name: name.to_string(), osts: Vec::new() });
@@ -178,6 +179,8 @@ mod tests {
             ("a.b", NEW, Errno::EINVAL),
             ("a b", NEW, Errno::EINVAL),
             ("ü", NEW, Errno::EINVAL),
+            ("none", NEW, Errno::EINVAL),
+            ("inherit", NEW, Errno::EINVAL),
             ("sixteencharslong", NEW, Errno::ENAMETOOLONG),
             ("nopool", add(1), ENOMEDIUM),
             ("p1", add(1), Errno::EEXIST),

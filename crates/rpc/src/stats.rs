@@ -72,6 +72,11 @@ impl Stats {
         s.time_ns_max = s.time_ns_max.max(ns);
     }
 
+    /// Counts of requests begin anew; what is known of the way to the server stays.
+    pub(crate) fn clear(&self) {
+        self.ops.lock().clear();
+    }
+
     pub(crate) fn snapshot(&self) -> ImportStats {
         let mut ops = self.ops.lock().clone();
         ops.sort_unstable_by_key(|(name, _)| *name);

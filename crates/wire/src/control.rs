@@ -22,6 +22,8 @@ pub const CHECK: &str = "sheen.check";
 pub const FID: &str = "sheen.fid";
 /// The index of the MDT that holds the path's inode, as decimal text.
 pub const MDT: &str = "sheen.mdt";
+/// The generation of the path's layout, as decimal text: `lustre.lov` of a plain one does not tell it. ENODATA: it has no layout.
+pub const GENERATION: &str = "sheen.layout_gen";
 /// Under which names the path's inode lies: [`encode_parents`].
 pub const PARENTS: &str = "sheen.parents";
 /// Followed by a FID as text: the paths of that file from the root, without leading `/` (so the root itself is an empty

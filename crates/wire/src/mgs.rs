@@ -10,6 +10,8 @@ pub const FSNAME_MAX: usize = 8;
 pub const TARGETS_MAX: usize = 65535;
 /// Longest name of a pool, as in Lustre: 15 characters of `[A-Za-z0-9_-]`.
 pub const POOL_NAME_MAX: usize = 15;
+/// Words that stand where a pool may be named and mean that there is none: no pool has such a name.
+pub const NO_POOLS: [&str; 3] = ["none", "ignore", "inherit"];
 /// Most pools of a file system.
 pub const POOLS_MAX: usize = 256;
 /// Most members of all pools of a file system together, so that pools are the smaller part of a configuration.

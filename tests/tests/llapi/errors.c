@@ -156,6 +156,25 @@ static void bad_bytes(void)
 	FAILS(llapi_layout_set_by_xattr(0, (void *)"this is not a layout, but long enough"), ERANGE);
 }
 
+static void numbers(void)
+{
+	unsigned long long size, units = 1 << 10;
+
+	CHECK(llapi_parse_size("64", &size, &units, 0) == 0 && size == 64 << 10 && units == 1 << 10);
+	CHECK(llapi_parse_size("3M", &size, &units, 0) == 0 && size == 3 << 20 && units == 1 << 20);
+	FAILS(llapi_parse_size("3X", &size, &units, 0), EINVAL);
+	FAILS(llapi_parse_size(NULL, &size, &units, 0), EINVAL);
+	FAILS(llapi_parse_size("3", &size, NULL, 0), EINVAL);
+	FAILS(llapi_layout_get_last_init_comp(NULL), EINVAL);
+	llapi_msg_set_level(LLAPI_MSG_OFF);
+	CHECK(llapi_stripe_limit_check(1 << 20, -1, 4, LOV_PATTERN_RAID0) == 0);
+	CHECK(llapi_stripe_limit_check(0, 0, 0, 0) == 0);
+	REFUSES(llapi_stripe_limit_check(100 << 10, -1, 4, LOV_PATTERN_RAID0), EINVAL);
+	REFUSES(llapi_stripe_limit_check(0, -2, 4, LOV_PATTERN_RAID0), EINVAL);
+	REFUSES(llapi_stripe_limit_check(0, -1, 2001, LOV_PATTERN_RAID0), EINVAL);
+	llapi_msg_set_level(LLAPI_MSG_MAX);
+}
+
 static void elsewhere(const char *dir)
 {
 	struct llapi_layout *layout = llapi_layout_alloc();
@@ -254,6 +273,7 @@ int main(int argc, char **argv)
 	nothing_given();
 	bad_numbers();
 	bad_bytes();
+	numbers();
 	elsewhere(argv[1]);
 	if (argc == 3)
 		on_a_mount(argv[2]);

@@ -1,4 +1,4 @@
-/* What the library says of a mount. Arguments: MOUNT FSNAME. Its pools: "none", and "some" on OSTs 2, 0 and 1. */
+/* What the library says of a mount. Arguments: MOUNT FSNAME. Its pools: "bare", and "some" on OSTs 2, 0 and 1. */
 #include "check.h"
 
 int main(int argc, char **argv)
@@ -45,7 +45,7 @@ int main(int argc, char **argv)
 	char *list[4], buffer[64];
 	CHECK(llapi_get_poollist(argv[1], list, 4, buffer, sizeof(buffer)) == 2);
 	CHECK(llapi_get_poollist(argv[2], list, 2, buffer, 22) == 2);
-	snprintf(both, sizeof(both), "%.9s.none %.9s.some", fsname, fsname);
+	snprintf(both, sizeof(both), "%.9s.bare %.9s.some", fsname, fsname);
 	snprintf(name, sizeof(name), "%s %s", list[0], list[1]);
 	CHECK(strcmp(name, both) == 0);
 	REFUSES(llapi_get_poollist(argv[2], list, 1, buffer, sizeof(buffer)), EOVERFLOW);
@@ -61,5 +61,19 @@ int main(int argc, char **argv)
 	snprintf(both, sizeof(both), "%.9s.other", fsname);
 	REFUSES(llapi_get_poolmembers(both, list, 4, buffer, sizeof(buffer)), ENOENT);
 	REFUSES(llapi_get_poolmembers("nodot", list, 4, buffer, sizeof(buffer)), EINVAL);
+
+	snprintf(both, sizeof(both), "%.9s-OST0003_UUID", fsname);
+	CHECK(llapi_search_ost(argv[2], NULL, both) == 1 && llapi_search_ost(argv[1], "some", both) == 0);
+	snprintf(both, sizeof(both), "%.9s-OST0002", fsname);
+	CHECK(llapi_search_ost(argv[2], "some", both) == 1 && llapi_search_ost(argv[2], NULL, "OST0002") == 0);
+	CHECK(llapi_search_ost(argv[2], "some", NULL) == 1 && llapi_search_ost(argv[2], "bare", NULL) == 0);
+	REFUSES(llapi_search_ost(argv[2], "nosuch", NULL), ENOENT);
+	REFUSES(llapi_search_ost("nosuchfs", NULL, both), ENODEV);
+
+	struct stat root, mount;
+	CHECK(llapi_root_path_open(argv[2], &fd) == 0 && fstat(fd, &root) == 0 && stat(argv[1], &mount) == 0);
+	CHECK(root.st_dev == mount.st_dev && root.st_ino == mount.st_ino && close(fd) == 0);
+	REFUSES(llapi_root_path_open("nosuchfs", &fd), ENODEV);
+	REFUSES(llapi_root_path_open("/tmp", &fd), ENOTTY);
 	return 0;
 }

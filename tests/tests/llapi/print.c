@@ -96,7 +96,10 @@ int main(int argc, char **argv)
 	       llapi_layout_flags_string(flags));
 	CHECK(llapi_layout_comp_iterate(layout, component, &count) == 0);
 	CHECK(llapi_layout_sanity(layout, false, mirrors > 1) == 0);
-	printf("components %d\n", count);
+	printf("components %d", count);
+	CHECK(llapi_layout_comp_use(layout, LLAPI_LAYOUT_COMP_USE_FIRST) == 0);
+	CHECK(llapi_layout_get_last_init_comp(layout) == 0 && llapi_layout_comp_id_get(layout, &flags) == 0);
+	printf(", the last with objects %u\n", flags);
 	llapi_layout_free(layout);
 	return 0;
 }

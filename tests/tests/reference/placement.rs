@@ -38,6 +38,9 @@ impl Placement {
                             && !options.ends_with(&["-i", "-1"]);
                     self.set(path, chooses || self.parent_chose(path));
                 }
+                ["lfs", "migrate", options @ .., path] => {
+                    self.set(path, options.iter().any(|w| ["-i", "-o"].contains(w)))
+                }
                 ["touch" | "mkdir", path] if self.parent_chose(path) => self.set(path, true),
                 _ => {}
             }

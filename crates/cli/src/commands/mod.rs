@@ -1,5 +1,6 @@
 //! One file a command.
 
+pub mod completions;
 pub mod down;
 pub mod mount;
 pub mod serve;
@@ -9,7 +10,7 @@ pub mod up;
 
 use std::ffi::OsString;
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 
 use crate::{
     args::{Cli, Command},
@@ -51,7 +52,7 @@ fn run(command: Command, words: &[OsString]) -> Result {
         Command::Mount(args) => mount::run(&args, words),
         Command::Umount(args) => umount::run(&args),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "sheen", &mut std::io::stdout());
+            completions::run(shell);
             Ok(())
         }
         // main() hands these to the tools before clap sees them.

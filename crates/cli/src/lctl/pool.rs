@@ -11,7 +11,7 @@ use std::{fmt, thread, time::Duration};
 use sheen_mgs::pools;
 use sheen_params::control::{Reply, Request};
 use sheen_wire::Errno;
-use sheen_wire::mgs::{Pool, PoolChange, TARGETS_MAX, TargetKind, parse_ost, target_name};
+use sheen_wire::mgs::{NO_POOLS, Pool, PoolChange, TARGETS_MAX, TargetKind, parse_ost, target_name};
 
 use super::{Tool, usage};
 use crate::lfs::pool_list;
@@ -199,6 +199,9 @@ fn make(command: &str, named: &Named, change: PoolChange, tool: &mut Tool<'_>) -
                 (pools::ENOMEDIUM, _) | (Errno::ENOENT, PoolChange::Destroy) => format!("pool {named} not found"),
                 (Errno::ENOENT, PoolChange::Remove { ost: index }) => {
                     format!("{} not found in pool {named}", ost(index))
+                }
+                (Errno::EINVAL, PoolChange::New) if NO_POOLS.contains(&named.pool.as_str()) => {
+                    format!("poolname cannot be '{}': it stands for no pool", named.pool)
                 }
                 (errno, _) => errno.to_string(),
             };

@@ -287,7 +287,11 @@ fn show(tool: &mut Tool, path: &Path, kind: FileKind, asked: &Asked) -> Result<(
     let picture = match kind {
         FileKind::Dir => dir_picture(tool, path, fid, asked.raw)?,
         FileKind::Regular => match file_layout(tool, path)? {
-            Some(layout) => Picture::of_file(&layout, fid, mdt_of(tool, path, &layout)),
+            Some(layout) => {
+                let picture = Picture::of_file(&layout, fid, mdt_of(tool, path, &layout));
+                let told = picture.is_composite() || !asked.fields.has(Fields::GENERATION);
+                if told { picture } else { picture.of_generation(generation(tool, path)) }
+            }
             None => return no_stripes(tool, path),
         },
         _ => return no_stripes(tool, path),
@@ -334,6 +338,12 @@ fn file_layout(tool: &Tool, path: &Path) -> Result<Option<Layout>> {
         Err(Errno::ENODATA) => Ok(None),
         Err(e) => Err(e),
     }
+}
+
+/// The generation of a plain layout.
+fn generation(tool: &Tool, path: &Path) -> u16 {
+    let text = tool.fs.get(path, control::GENERATION).unwrap_or_default();
+    std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 /// The index of the MDT that holds a file's data; 0 where it holds none of them.

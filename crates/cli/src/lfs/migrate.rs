@@ -5,6 +5,7 @@
 //! few times; with `--block` writers wait instead. If the layout has mirrors, the first gets the copy, and the others are brought up to date
 //! afterwards, as after any write.
 
+mod auto;
 pub mod copy;
 mod options;
 mod progress;
@@ -22,7 +23,7 @@ use super::{
     Tool,
     getopt::Item,
     keep_first, mirror,
-    setstripe::{Call, Wrong, asked_again, wanted},
+    setstripe::{Call, Wrong, asked_again, pools_exist, wanted},
     text,
 };
 use copy::{Failure, How};
@@ -38,6 +39,10 @@ const NAME_BYTES_MAX: u64 = 4096;
 struct Job {
     /// `None`: as the file's own.
     layout: Option<Vec<u8>>,
+    /// By the file's size.
+    auto: bool,
+    /// Pools that were named.
+    pools: Vec<String>,
     how: How,
     verbose: bool,
     stats: bool,
@@ -93,18 +98,27 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     if asked.delete || asked.add || asked.del || asked.set {
         return report(tool, Wrong::Call("lfs migrate migrate: components are not changed by migrating".to_owned()));
     }
+    if asked.sets && job.auto {
+        let text = "lfs migrate migrate: -A chooses stripes by size, and goes with no option that says what is wanted";
+        return report(tool, Wrong::Call(text.to_owned()));
+    }
     if asked.sets {
+        job.pools = std::mem::take(&mut asked.pools);
         match wanted(tool, asked) {
             Ok(layout) => job.layout = Some(layout),
             Err(wrong) => return report(tool, wrong),
         }
     }
     let mut code = 0;
+    let mut progress = Progress::new(names.count(), job.stats);
     let failed = names.each(|name| {
-        if let Err(e) = migrate(tool, name, &job) {
+        progress.begin(name);
+        if let Err(e) = migrate(tool, name, &job, &mut progress) {
             keep_first(&mut code, e);
         }
+        progress.end();
     });
+    progress.clear();
     if let Err(e) = failed {
         let e = Errno::from(e);
         tool.complain(format_args!("lfs migrate: cannot read the list of files: {e}"));
@@ -149,6 +163,14 @@ fn names(paths: Vec<PathBuf>, null: bool, list: Option<&OsStr>) -> Result<Names,
 }
 
 impl Names {
+    /// How many there are, if that is known before.
+    fn count(&self) -> Option<usize> {
+        match self {
+            Names::Operands(paths) => Some(paths.len()),
+            Names::List(..) => None,
+        }
+    }
+
     /// Calls `f` with each.
     fn each(self, mut f: impl FnMut(&Path)) -> io::Result<()> {
         let (mut list, end) = match self {
@@ -175,35 +197,42 @@ impl Names {
 }
 
 /// One file. What went wrong was told.
-fn migrate(tool: &mut Tool, path: &Path, job: &Job) -> Result<()> {
+fn migrate(tool: &mut Tool, path: &Path, job: &Job, progress: &mut Progress) -> Result<()> {
     let mut how = How { layout: job.layout.clone(), ..job.how.clone() };
     if how.layout.is_none() {
-        how.layout = asked_again(tool, path).inspect_err(|e| {
+        let own = asked_again(tool, path);
+        let layout = if job.auto { own.and_then(|own| auto::by_size(tool, path, own)) } else { own };
+        how.layout = layout.inspect_err(|e| {
+            progress.clear();
             let path = path.display();
             tool.complain(format_args!("lfs migrate: can't create composite layout from file {path}: {e}"));
         })?;
     }
-    let mut progress = Progress::begin(path, job.stats);
     let done = tool.fs.migrate(path, &how, &mut |copied, total| progress.note(copied, total));
-    progress.end();
     // One mirror has the copy.
     let synced = |()| {
-        mirror::resync(tool, path)
+        mirror::resync(tool, path, || progress.clear())
             .map_err(|errno| Failure { what: "it is migrated, but its mirrors are not up to date", errno })
     };
     match done.and_then(synced) {
         Ok(()) => {
+            if job.verbose || job.stats {
+                progress.clear();
+            }
             if job.verbose {
                 tool.print_bytes(path.as_os_str().as_encoded_bytes());
                 tool.print(format_args!("\n"));
             }
             if job.stats {
-                tool.print(format_args!("{}:\n{}\n", path.display(), progress.line()));
+                tool.print(format_args!("{}:\n{}\n", path.display(), progress.stats()));
             }
             Ok(())
         }
         Err(failed) => {
-            tool.complain(format_args!("error: lfs migrate: {}: {}: {}", path.display(), failed.what, failed.errno));
+            progress.clear();
+            let lacks_pool = failed.errno == Errno::EINVAL && !pools_exist(tool, path, &job.pools);
+            let what = if lacks_pool { "no such pool, or none with OSTs" } else { failed.what };
+            tool.complain(format_args!("error: lfs migrate: {}: {what}: {}", path.display(), failed.errno));
             Err(failed.errno)
         }
     }

@@ -81,13 +81,17 @@ pub fn layout_of(tool: &Tool, path: &Path) -> Result<Layout> {
     Ok(Layout::decode(&value)?)
 }
 
-/// Brings all mirrors of a file up to date that have missed something. Nothing is to do where there are none.
+/// Brings all mirrors of a file up to date that have missed something, once it `begins`. Nothing is to do where there are none.
 ///
 /// # Errors
 /// As [`copy::bring_up`].
-pub fn resync(tool: &mut Tool, path: &Path) -> Result<()> {
+pub fn resync(tool: &mut Tool, path: &Path, begins: impl FnOnce()) -> Result<()> {
     let stale = layout_of(tool, path).map(|layout| layout.stale_mirrors()).unwrap_or_default();
-    if stale.is_empty() { Ok(()) } else { copy::bring_up(tool, path, None, &stale) }
+    if stale.is_empty() {
+        return Ok(());
+    }
+    begins();
+    copy::bring_up(tool, path, None, &stale)
 }
 
 /// The layout of a mirrored file; EINVAL, which was told in Lustre's words, where it is none. `command`: whose words.

@@ -76,7 +76,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "list-commands", usage: "list the commands\nusage: list-commands\n", run: list_commands },
     Command { name: "--list-commands", usage: "list the commands\nusage: list-commands\n", run: list_commands },
     Command { name: "setstripe", usage: usage::SETSTRIPE, run: setstripe::run },
-    Command { name: "getstripe", usage: usage::GETSTRIPE, run: getstripe::run },
+    Command { name: "getstripe", usage: usage::GETSTRIPE_HELP, run: getstripe::run },
     Command { name: "check", usage: usage::CHECK, run: check::run },
     Command { name: "osts", usage: usage::OSTS, run: targets::osts },
     Command { name: "mdts", usage: usage::MDTS, run: targets::mdts },

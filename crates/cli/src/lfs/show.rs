@@ -157,6 +157,14 @@ impl Picture {
         Picture { is_dir: false, fid, mdt, header, parts }
     }
 
+    /// The same with the generation of a plain layout, which its bytes do not tell.
+    pub fn of_generation(mut self, generation: u16) -> Picture {
+        if let (None, [only]) = (&self.header, &mut self.parts[..]) {
+            only.generation = generation;
+        }
+        self
+    }
+
     /// A directory's default, `None` where it has none; what it leaves open is shown as `count` and `size`.
     pub fn of_dir(default: Option<&Asked>, fid: Fid, count: i32, size: u32) -> Picture {
         let (header, mut parts) = match default {

@@ -25,8 +25,11 @@ Usage: setstripe   [--component-add|--component-del|--delete|-d]\n\
 \n\
 ";
 
-/// `getstripe`
-pub const GETSTRIPE: &str = "\
+/// Lustre's words, and what comes before its last line.
+macro_rules! getstripe {
+    ($more:literal) => {
+        concat!(
+            "\
 List the layout pattern for a given file or files in a\n\
 directory or recursively for all files in a directory tree.\n\
 Usage: getstripe [--ost|-O OST_NAME] [--quiet|-q] [--verbose|-v]\n\
@@ -43,9 +46,18 @@ Usage: getstripe [--ost|-O OST_NAME] [--quiet|-q] [--verbose|-v]\n\
 \t\t   [--component-end|-E[[+-]END_OFFSET]]\n\
 \t\t   [[!] --mirror-index=[+-]MIRROR_INDEX |\n\
 \t\t   [!] --mirror-id=[+-]MIRROR_ID] [--mirror-count|-N]\n\
-\t\t   [--no-follow]\n\
-\t\t   FILENAME|DIRECTORY\n\
-";
+\t\t   [--no-follow]\n",
+            $more,
+            "\t\t   FILENAME|DIRECTORY\n"
+        )
+    };
+}
+
+/// `getstripe`, called wrongly or with `--help`
+pub const GETSTRIPE: &str = getstripe!("");
+
+/// `lfs help getstripe`: what Lustre has not, too
+pub const GETSTRIPE_HELP: &str = getstripe!("\t\t   [--draw[=FILE.svg]]\n");
 
 /// `df`
 pub const DF: &str = "\

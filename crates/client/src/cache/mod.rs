@@ -88,6 +88,11 @@ impl Hits {
         counter.fetch_add(1, Relaxed);
     }
 
+    /// Back to nothing.
+    pub fn clear(&self) {
+        [&self.attr, &self.name, &self.absent, &self.open, &self.miss].iter().for_each(|count| count.store(0, Relaxed));
+    }
+
     /// For a parameter.
     pub fn render(&self) -> String {
         let get = |counter: &AtomicU64| counter.load(Relaxed);

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
-use sheen_layout::{STRIPE_SIZE_DEFAULT, Spec};
+use sheen_layout::{Layout, STRIPE_SIZE_DEFAULT, Spec};
 use sheen_wire::{
-    Errno, Fid, Result,
+    Errno, Fid, FileKind, Result,
     control::{self, ImportInfo, ImportKind, MountInfo, TargetInfo},
     fid::ROOT,
     mds::{Reply, Request},
@@ -40,6 +40,7 @@ impl Client {
             control::CHECK => json(&self.import_infos().await),
             control::FID => Ok(fid.to_string().into()),
             control::MDT => Ok(Bytes::from_static(b"0")),
+            control::GENERATION => self.generation(fid).await,
             control::PARENTS => match self.mdc.call(Request::Parents { fid }).await? {
                 Reply::Parents(parents) => Ok(control::encode_parents(&parents).into()),
                 _ => Err(Errno::EPROTO),
@@ -53,6 +54,14 @@ impl Client {
                 }
             }
         }
+    }
+
+    async fn generation(&self, fid: Fid) -> Result<Bytes> {
+        let Reply::Entry(entry) = self.mdc.call(Request::GetAttr { fid, layout_known: false }).await? else {
+            return Err(Errno::EPROTO);
+        };
+        let bytes = entry.layout.filter(|_| entry.attr.kind == FileKind::Regular).ok_or(Errno::ENODATA)?;
+        Ok(Layout::decode(&bytes)?.generation().to_string().into())
     }
 
     async fn mount_info(&self) -> MountInfo {

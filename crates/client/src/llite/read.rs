@@ -59,6 +59,7 @@ impl Client {
         in_place: bool,
     ) -> Result<ReadData> {
         let _timer = self.stats.time(Op::Read);
+        self.read_ahead.note(&file.read_end, offset, len as u64);
         let mut moves = 0;
         loop {
             match self.read_once(file, offset, len, pages, in_place).await {

@@ -98,6 +98,8 @@ int llapi_file_open(const char *name, int flags, int mode, unsigned long long st
 int llapi_file_open_pool(const char *name, int flags, int mode, unsigned long long stripe_size, int stripe_offset,
 			 int stripe_count, int stripe_pattern, char *pool_name);
 int llapi_file_open_param(const char *name, int flags, mode_t mode, const struct llapi_stripe_param *param);
+/* 0, or -EINVAL: no file can have such stripes. */
+int llapi_stripe_limit_check(unsigned long long stripe_size, int stripe_offset, int stripe_count, int stripe_pattern);
 /* The same with O_CREAT | O_WRONLY and 0644, and closes it. */
 int llapi_file_create(const char *name, unsigned long long stripe_size, int stripe_offset, int stripe_count,
 		      int stripe_pattern);
@@ -106,6 +108,15 @@ int llapi_file_create_pool(const char *name, unsigned long long stripe_size, int
 /* The layout of a file or directory; room for lov_user_md_size(LOV_MAX_STRIPE_COUNT, LOV_USER_MAGIC_V3) bytes, 65536 if composite. */
 int llapi_file_get_stripe(const char *path, struct lov_user_md *lum);
 int llapi_file_fget_mdtidx(int fd, int *mdtidx);
+/* A new file without a name in a directory, open for reading and writing; null: the layout of files there. mdt_idx: -1. */
+int llapi_create_volatile_param(const char *directory, int mdt_idx, int open_flags, mode_t mode,
+				const struct llapi_stripe_param *stripe_param);
+int llapi_create_volatile_idx(const char *directory, int mdt_idx, int open_flags);
+__attribute__((__unused__))
+static inline int llapi_create_volatile(const char *directory, int open_flags)
+{
+	return llapi_create_volatile_idx(directory, -1, open_flags);
+}
 
 /* raid0,overstriped and the like; null: no room */
 char *llapi_lov_pattern_string(enum lov_pattern pattern, char *buf, size_t buflen);
@@ -205,6 +216,7 @@ int llapi_layout_add_first_comp(struct llapi_layout *layout);
 int llapi_layout_comp_del(struct llapi_layout *layout);
 int llapi_layout_comp_use(struct llapi_layout *layout, uint32_t pos);
 int llapi_layout_comp_use_id(struct llapi_layout *layout, uint32_t id);
+int llapi_layout_get_last_init_comp(struct llapi_layout *layout); /* goes to the last one that has its objects */
 int llapi_layout_merge(struct llapi_layout **dst_layout, const struct llapi_layout *src_layout);
 
 enum {
@@ -269,6 +281,15 @@ int llapi_lmv_get_uuids(int fd, struct obd_uuid *uuidp, int *mdt_count);
 /* By the file system's name or a path on it. EOVERFLOW: more than there is room for. */
 int llapi_get_poollist(const char *name, char **poollist, int list_size, char *buffer, int buffer_size);
 int llapi_get_poolmembers(const char *poolname, char **members, int list_size, char *buffer, int buffer_size);
+/* Whether the file system or its pool (null: none) has an OST (null: any): 1 or 0. */
+int llapi_search_ost(const char *fsname, const char *poolname, const char *ostname);
+/* By the file system's name or a path on it. */
+int llapi_root_path_open(const char *device, int *outfd);
+
+/* ---- other: -1 ---- */
+
+/* 64k, 1M and the like; a number alone counts in *size_units, which then has what was taken. bytes_spec: b stands for bytes. */
+int llapi_parse_size(const char *string, unsigned long long *size, unsigned long long *size_units, int bytes_spec);
 
 #if defined(__cplusplus)
 }

@@ -61,6 +61,15 @@ pub unsafe extern "C" fn llapi_layout_comp_use_id(layout: *mut Layout, id: u32) 
     or_minus_one(|| unsafe { exclusive(layout)? }.go_to(id).map(|()| 0))
 }
 
+/// Goes to the last component that has its objects; where none has them, or the layout is plain, it stays where it is. 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_layout_get_last_init_comp(layout: *mut Layout) -> c_int {
+    or_minus_one(|| {
+        unsafe { exclusive(layout)? }.go_to_last_init();
+        Ok(0)
+    })
+}
+
 /// Calls for each component until told to stop: the first answer that is not `LLAPI_LAYOUT_ITER_CONT`, or that. EINVAL, returned as -1:
 /// null.
 #[unsafe(no_mangle)]

@@ -46,7 +46,7 @@ pub struct StripeParam {
 }
 
 /// How a file shall be striped, as the older calls say it.
-struct Striping<'a> {
+pub(super) struct Striping<'a> {
     size: u64,
     offset: c_int,
     count: c_int,
@@ -63,7 +63,7 @@ const MODE: u32 = 0o644;
 
 impl Striping<'_> {
     /// EINVAL: one of the numbers.
-    fn layout(&self) -> Result<Layout> {
+    pub fn layout(&self) -> Result<Layout> {
         let mut c = Component::default();
         c.set_pattern(match self.pattern {
             0 | PATTERN_RAID0 => RAID0,
@@ -163,17 +163,47 @@ pub unsafe extern "C" fn llapi_file_open_param(
     param: *const StripeParam,
 ) -> c_int {
     or_minus_errno(|| {
-        let (name, p) = unsafe { (text(name)?, shared(param)?) };
-        let count = usize::try_from(p.lsp_stripe_count).ok().filter(|n| (1..=STRIPES_MAX).contains(n));
-        let osts: &[u32] = match (p.lsp_is_specific, count) {
-            (false, _) => &[],
-            (true, None) => return Err(Errno::EINVAL),
-            // SAFETY: as many follow the struct, as C promises. The pointer is from the whole of it.
-            (true, Some(count)) => unsafe { slice::from_raw_parts((&raw const (*param).lsp_osts).cast(), count) },
-        };
-        let (offset, pattern) = (p.lsp_stripe_offset, p.lsp_stripe_pattern);
-        let striping = unsafe { striped(p.lsp_stripe_size, offset, p.lsp_stripe_count, pattern, p.lsp_pool) };
-        open(name, OFlags::from_bits_retain(flags as u32), mode, &Striping { osts, ..striping })
+        let (name, striping) = unsafe { (text(name)?, striping(param)?) };
+        open(name, OFlags::from_bits_retain(flags as u32), mode, &striping)
+    })
+}
+
+/// What a struct says. EINVAL: null, or a list without a length.
+///
+/// # Safety
+/// It is null or points to such a struct, with as many OSTs behind it as it says.
+pub(super) unsafe fn striping<'a>(param: *const StripeParam) -> Result<Striping<'a>> {
+    // SAFETY: the caller's promise.
+    let p = unsafe { shared(param)? };
+    let count = usize::try_from(p.lsp_stripe_count).ok().filter(|n| (1..=STRIPES_MAX).contains(n));
+    let osts: &[u32] = match (p.lsp_is_specific, count) {
+        (false, _) => &[],
+        (true, None) => return Err(Errno::EINVAL),
+        // SAFETY: as many follow the struct, as C promises. The pointer is from the whole of it.
+        (true, Some(count)) => unsafe { slice::from_raw_parts((&raw const (*param).lsp_osts).cast(), count) },
+    };
+    let (offset, pattern) = (p.lsp_stripe_offset, p.lsp_stripe_pattern);
+    let striping = unsafe { striped(p.lsp_stripe_size, offset, p.lsp_stripe_count, pattern, p.lsp_pool) };
+    Ok(Striping { osts, ..striping })
+}
+
+/// Whether files can have such stripes: 0, or -EINVAL, and says so on standard error.
+#[unsafe(no_mangle)]
+pub extern "C" fn llapi_stripe_limit_check(
+    stripe_size: c_ulonglong,
+    stripe_offset: c_int,
+    stripe_count: c_int,
+    stripe_pattern: c_int,
+) -> c_int {
+    or_minus_errno(|| {
+        // SAFETY: no pool is named.
+        let striping = unsafe { striped(stripe_size, stripe_offset, stripe_count, stripe_pattern, ptr::null()) };
+        striping.layout().map(|_| 0).inspect_err(|e| {
+            let text = format!(
+                "error: invalid stripes: size {stripe_size}, offset {stripe_offset}, count {stripe_count}, pattern {stripe_pattern:#x}"
+            );
+            messages::say(messages::ERROR, Some(*e), &text);
+        })
     })
 }
 

@@ -13,6 +13,8 @@ pub mod layouts;
 pub mod locks;
 pub mod messages;
 pub mod mount;
+pub mod nameless;
+pub mod numbers;
 pub mod swap;
 
 /// `struct lu_fid`.

@@ -8,6 +8,7 @@ use std::{
     ptr,
 };
 
+use rustix::fs::OFlags;
 use sheen_wire::{
     Errno, Result,
     mgs::{TargetKind, target_name},
@@ -16,6 +17,7 @@ use sheen_wire::{
 use crate::{
     border::{file, optional, or_else, or_minus_errno, put, put_text, text},
     mounts::{self, MOUNT_TYPE, Mounted},
+    open,
     sys::{At, errno},
 };
 
@@ -219,6 +221,44 @@ pub unsafe extern "C" fn llapi_get_poolmembers(
         let pool = pools.into_iter().find(|pool| pool.name == name).ok_or(Errno::ENOENT)?;
         let uuids = pool.osts.iter().map(|ost| format!("{}_UUID", target_name(fsname, TargetKind::Ost, *ost)));
         unsafe { put_list(uuids, members, list_size, buffer, buffer_size) }
+    })
+}
+
+/// Whether a file system has an OST (by its name or uuid), or a pool of it has; with no OST, whether there is any: 1 or 0. -ENOENT: there is no such pool.
+/// -EINVAL: no file system. -ENODEV as [`llapi_get_poollist`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_search_ost(fsname: *const c_char, pool: *const c_char, ost: *const c_char) -> c_int {
+    or_minus_errno(|| {
+        let fsname = unsafe { text(fsname)? };
+        let root = mounts::root_of(fsname)?;
+        let fsname = mounts::info(At::Path(&root))?.fsname;
+        let osts: Vec<u32> = match unsafe { optional(pool) } {
+            None => mounts::targets(At::Path(&root), TargetKind::Ost)?.iter().map(|ost| ost.index).collect(),
+            Some(name) => {
+                let mut pools = mounts::pools(At::Path(&root))?.into_iter();
+                pools.find(|pool| pool.name.as_bytes() == name.to_bytes()).ok_or(Errno::ENOENT)?.osts
+            }
+        };
+        let wanted = unsafe { optional(ost) }.map(CStr::to_bytes);
+        let wanted = wanted.map(|name| name.strip_suffix(b"_UUID").unwrap_or(name));
+        let is_it =
+            |index: &u32| wanted.is_none_or(|name| target_name(&fsname, TargetKind::Ost, *index).as_bytes() == name);
+        Ok(c_int::from(osts.iter().any(is_it)))
+    })
+}
+
+/// Opens the root of a mount, by its file system's name or a path on it, for functions that end in `_at`. 0; -ENODEV, -ENOTTY: there is no such
+/// mount.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_root_path_open(device: *const c_char, fd: *mut c_int) -> c_int {
+    or_minus_errno(|| {
+        let root = mounts::root_of(unsafe { text(device)? })?;
+        let root = CString::new(mounts::info(At::Path(&root))?.mountpoint).map_err(|_| Errno::EINVAL)?;
+        if fd.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        let file = open::plain(&root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, 0)?;
+        unsafe { put(fd, open::give(file)) }.map(|()| 0)
     })
 }
 

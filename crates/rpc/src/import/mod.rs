@@ -334,6 +334,11 @@ impl<P: Protocol> Import<P> {
         ImportStats { in_flight: slots.used(), in_flight_max: slots.used_max(), ..self.inner.stats.snapshot() }
     }
 
+    /// Counts of requests begin anew.
+    pub fn clear_stats(&self) {
+        self.inner.stats.clear();
+    }
+
     /// Requests under way at a time.
     pub fn max_rpcs_in_flight(&self) -> usize {
         self.inner.slots.limit()

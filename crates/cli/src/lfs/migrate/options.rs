@@ -86,9 +86,11 @@ impl Job {
                     return Some(Err(Wrong::Call(text)));
                 }
             },
-            "A" | "m" => {
-                let (e, what) = (Errno::EOPNOTSUPP, if id == "A" { "-A" } else { "moving files between MDTs" });
-                return Some(Err(Wrong::Value(format!("lfs migrate: {what}: {e} ({})", e.0), e)));
+            "A" => self.auto = true,
+            "m" => {
+                let e = Errno::EOPNOTSUPP;
+                let text = format!("lfs migrate: moving files between MDTs: {e} ({})", e.0);
+                return Some(Err(Wrong::Value(text, e)));
             }
             _ => return None,
         }
@@ -113,6 +115,7 @@ Usage: migrate   [--component-end|-E END_OFFSET]\n\
 \t\t[--stripe-index|-i START_OST_IDX]\n\
 \t\t[--stripe-size|-S STRIPE_SIZE]\n\
 \t\t[--bandwidth|-W BANDWIDTH_MB[MG]]\n\
+\t\t[--auto|--auto-stripe|-A]\n\
 \t\t[--block|-b] [--non-block|-n] [--checksum]\n\
 \t\t[--non-direct|-D] [--verbose|-v]\n\
 \t\t[--restripe] [--stats]\n\

@@ -1,4 +1,6 @@
-//! How far a copy is, for who watches: a bar on a terminal, where it takes a while.
+//! How far the command is, for who watches: a bar on a terminal, where it takes a while.
+//!
+//! One line that is drawn over itself: the files that are done, if there are several, and the one that is being copied.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -6,45 +8,97 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A copy that is done sooner shows no bar.
+/// A command that is done sooner shows no bar.
 const BAR_AFTER: Duration = Duration::from_secs(2);
 /// How often the bar is drawn.
 const BAR_INTERVAL: Duration = Duration::from_millis(200);
 /// Its length in characters.
-const BAR_CHARS: usize = 30;
+const BAR_CHARS: usize = 20;
+/// Characters of a name that are shown, its last ones: the line is to fit a terminal.
+const NAME_CHARS: usize = 24;
 const MB: u64 = 1 << 20;
 
 /// See the module.
 pub struct Progress {
-    name: String,
+    /// Where it is drawn, if it is.
+    to: Option<Box<dyn Write>>,
+    /// When the command began.
     began: Instant,
+    bar_after: Duration,
     drawn: Option<Instant>,
-    draws: bool,
+    /// Whether the bar stands on the line.
+    shown: bool,
+    /// Files to come, where that is known: `None` for a list that is read as it comes.
+    files_max: Option<usize>,
+    /// Files that are through, in whatever way, and the bytes that were copied of them.
+    files: usize,
+    bytes: u64,
+    name: String,
+    file_began: Instant,
     copied: u64,
     total: u64,
 }
 
 impl Progress {
-    /// Of one file; `stats`: it is told otherwise.
-    pub fn begin(path: &Path, stats: bool) -> Progress {
+    /// Of a command for so many files, or for as many as a list has; `stats`: it is told otherwise.
+    pub fn new(files_max: Option<usize>, stats: bool) -> Progress {
         let draws = !stats && io::stderr().is_terminal();
-        Progress { name: path.display().to_string(), began: Instant::now(), drawn: None, draws, copied: 0, total: 0 }
+        Progress::on(draws.then(|| Box::new(io::stderr()) as Box<dyn Write>), BAR_AFTER, files_max)
     }
 
-    /// So many bytes are copied.
-    pub fn note(&mut self, copied: u64, total: u64) {
-        (self.copied, self.total) = (copied, total);
-        let due = self.began.elapsed() >= BAR_AFTER && self.drawn.is_none_or(|at| at.elapsed() >= BAR_INTERVAL);
-        if self.draws && due {
-            self.drawn = Some(Instant::now());
-            let _ = write!(io::stderr(), "\r{}", self.bar());
+    fn on(to: Option<Box<dyn Write>>, bar_after: Duration, files_max: Option<usize>) -> Progress {
+        let now = Instant::now();
+        Progress {
+            to,
+            began: now,
+            bar_after,
+            drawn: None,
+            shown: false,
+            files_max,
+            files: 0,
+            bytes: 0,
+            name: String::new(),
+            file_began: now,
+            copied: 0,
+            total: 0,
         }
     }
 
-    /// It is over: the bar goes.
+    /// A file begins.
+    pub fn begin(&mut self, path: &Path) {
+        let name = path.display().to_string();
+        let cut = name.chars().count().saturating_sub(NAME_CHARS);
+        self.name = if cut == 0 { name } else { format!("…{}", name.chars().skip(cut + 1).collect::<String>()) };
+        (self.file_began, self.copied, self.total) = (Instant::now(), 0, 0);
+    }
+
+    /// So many bytes of it are copied.
+    pub fn note(&mut self, copied: u64, total: u64) {
+        (self.copied, self.total) = (copied, total);
+        let due = self.began.elapsed() >= self.bar_after && self.drawn.is_none_or(|at| at.elapsed() >= BAR_INTERVAL);
+        if due && self.to.is_some() {
+            (self.drawn, self.shown) = (Some(Instant::now()), true);
+            self.write(format!("\r{}\x1b[K", self.line()));
+        }
+    }
+
+    /// It is through.
     pub fn end(&mut self) {
-        if self.drawn.take().is_some() {
-            let _ = write!(io::stderr(), "\r\x1b[K");
+        self.files += 1;
+        self.bytes += self.copied;
+        (self.copied, self.total) = (0, 0);
+    }
+
+    /// Something else is to be said on the terminal, or the command is over: the bar goes.
+    pub fn clear(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            self.write("\r\x1b[K".to_owned());
+        }
+    }
+
+    fn write(&mut self, text: String) {
+        if let Some(to) = &mut self.to {
+            let _ = to.write_all(text.as_bytes()).and_then(|()| to.flush());
         }
     }
 
@@ -52,15 +106,27 @@ impl Progress {
         (self.copied.min(self.total) * 100).checked_div(self.total).unwrap_or(100)
     }
 
+    /// The whole line.
+    fn line(&self) -> String {
+        let mb = (self.bytes + self.copied) / MB;
+        let done = match self.files_max {
+            Some(1) => String::new(),
+            Some(max) => format!("{} of {max} files, {mb} MB; ", self.files),
+            None => format!("{} files, {mb} MB; ", self.files),
+        };
+        done + &self.bar()
+    }
+
+    /// That of the file.
     fn bar(&self) -> String {
         let full = BAR_CHARS * self.percent() as usize / 100;
         let (copied, total) = (self.copied / MB, self.total / MB);
         format!("{} [{:<BAR_CHARS$}] {:>3}% {copied}/{total} MB", self.name, "=".repeat(full), self.percent())
     }
 
-    /// Lustre's line of `--stats`.
-    pub fn line(&self) -> String {
-        let seconds = self.began.elapsed().as_secs_f64();
+    /// Lustre's line of `--stats`, of the file.
+    pub fn stats(&self) -> String {
+        let seconds = self.file_began.elapsed().as_secs_f64();
         let rate = (self.copied as f64 / MB as f64 / seconds.max(1e-6)) as u64;
         let (seconds, copied, total, percent) = (seconds as u64, self.copied / MB, self.total / MB, self.percent());
         format!(
@@ -71,18 +137,76 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
+    use std::{cell::RefCell, rc::Rc};
+
     use super::*;
 
+    /// What a terminal was sent.
+    #[derive(Clone, Default)]
+    struct Screen(Rc<RefCell<Vec<u8>>>);
+
+    impl Write for Screen {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.borrow_mut().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Screen {
+        fn take(&self) -> String {
+            String::from_utf8(std::mem::take(&mut *self.0.borrow_mut())).unwrap()
+        }
+    }
+
+    fn progress(files_max: Option<usize>, bar_after: Duration) -> (Screen, Progress) {
+        let screen = Screen::default();
+        (screen.clone(), Progress::on(Some(Box::new(screen)), bar_after, files_max))
+    }
+
     #[test]
-    fn shows_how_far_it_is() {
-        let mut progress = Progress::begin(Path::new("f"), true);
+    fn one_file_is_a_bar() {
+        let (screen, mut progress) = progress(Some(1), Duration::ZERO);
+        progress.begin(Path::new("f"));
         assert_eq!(progress.percent(), 100, "of nothing");
         progress.note(3 * MB, 4 * MB);
-        assert_eq!(progress.bar(), "f [======================        ]  75% 3/4 MB");
-        let line = progress.line();
+        assert_eq!(screen.take(), "\rf [===============     ]  75% 3/4 MB\x1b[K");
+        let stats = progress.stats();
         assert!(
-            line.starts_with("- { seconds: 0, rmbps: ") && line.ends_with(", copied: 3, total: 4, pct: 75% }"),
-            "{line}"
+            stats.starts_with("- { seconds: 0, rmbps: ") && stats.ends_with(", copied: 3, total: 4, pct: 75% }"),
+            "{stats}"
         );
+        progress.clear();
+        progress.clear();
+        assert_eq!(screen.take(), "\r\x1b[K", "taken away once");
+    }
+
+    #[test]
+    fn a_tree_counts_files() {
+        let (screen, mut progress) = progress(None, Duration::ZERO);
+        for n in 0..3 {
+            progress.begin(Path::new(&format!("some/directory/with/a/long/name/{n}")));
+            progress.note(2 * MB, 2 * MB);
+            progress.end();
+        }
+        // The first draws; the others come too soon after it.
+        assert_eq!(screen.take(), "\r0 files, 2 MB; …tory/with/a/long/name/0 [====================] 100% 2/2 MB\x1b[K");
+        assert_eq!(progress.line(), "3 files, 6 MB; …tory/with/a/long/name/2 [====================] 100% 0/0 MB");
+        progress.files_max = Some(12);
+        progress.begin(Path::new("ä"));
+        assert_eq!(progress.line(), "3 of 12 files, 6 MB; ä [====================] 100% 0/0 MB");
+    }
+
+    #[test]
+    fn what_is_done_soon_shows_nothing() {
+        let (screen, mut progress) = progress(None, BAR_AFTER);
+        progress.begin(Path::new("f"));
+        progress.note(1, 2);
+        progress.end();
+        progress.clear();
+        assert_eq!(screen.take(), "");
     }
 }

@@ -3,7 +3,7 @@
 use std::{fmt, path::PathBuf};
 
 use sheen_layout::{Count, POOL_NAME_MAX, STRIPE_SIZE_UNIT, STRIPES_MAX};
-use sheen_wire::{Errno, Result};
+use sheen_wire::{Errno, Result, mgs::NO_POOLS};
 
 use super::{
     super::{
@@ -367,5 +367,5 @@ fn pool_name(value: &str) -> Result<String, Wrong> {
         let e = Errno::EINVAL;
         return Err(invalid(format_args!("lfs setstripe: Invalid Poolname '{value}': {e} ({})", e.0)));
     }
-    Ok(if matches!(name, "none" | "ignore" | "inherit") { String::new() } else { name.to_owned() })
+    Ok(if NO_POOLS.contains(&name) { String::new() } else { name.to_owned() })
 }

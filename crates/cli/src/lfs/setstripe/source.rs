@@ -92,17 +92,42 @@ struct Lines {
     is_extension: bool,
 }
 
-/// The YAML that getstripe writes: nothing nests but as it does there, so lines are read one by one. `lcme_id` begins a component. Keys
-/// that say nothing of a new file are passed over.
+/// What getstripe writes and says nothing of a new file.
+const PASSED_OVER: &[&str] = &[
+    "composite_header",
+    "components",
+    "sub_layout",
+    "lcm_magic",
+    "lcm_size",
+    "lcm_flags",
+    "lcm_layout_gen",
+    "lcm_entry_count",
+    "lcme_mirror_id",
+    "lcme_timestamp",
+    "lcme_offset",
+    "lcme_size",
+    "magic",
+    "seq",
+    "object_id",
+    "fid",
+    "layout_gen",
+    "mdt_index",
+    "objects",
+    "l_fid",
+];
+
+/// The YAML that getstripe writes: nothing nests but as it does there, so lines are read one by one. `lcme_id` begins a component. Keys that
+/// getstripe never writes are refused: a wanted count that is misspelt would else be no count.
 fn parse(text: &str) -> Result<Asked, String> {
     let mut mirrors = 1;
     let mut components: Vec<Lines> = Vec::new();
-    let mut plain = Lines::default();
+    let (mut plain, mut lines) = (Lines::default(), 0);
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim().trim_start_matches("- ").trim_start();
         if line.is_empty() || line.starts_with('#') || line == "---" {
             continue;
         }
+        lines += 1;
         let wrong = || format!("line {number}: '{line}'");
         let (key, value) = line.split_once(':').ok_or_else(wrong)?;
         let value = value.trim();
@@ -111,6 +136,9 @@ fn parse(text: &str) -> Result<Asked, String> {
             "lcme_id" => components.push(Lines::default()),
             _ => components.last_mut().unwrap_or(&mut plain).set(key, value).ok_or_else(wrong)?,
         }
+    }
+    if lines == 0 {
+        return Err("it says nothing".to_owned());
     }
     if components.is_empty() {
         return Ok(Asked::Plain(plain.finish().spec));
@@ -123,7 +151,8 @@ impl Lines {
     fn set(&mut self, key: &str, value: &str) -> Option<()> {
         let c = &mut self.component;
         match key.strip_prefix("lmm_").unwrap_or(key) {
-            "lcme_flags" if value != "0" => {
+            "lcme_flags" if value == "0" => {}
+            "lcme_flags" => {
                 c.flags = flag::parse(value).ok()?.0 & flag::ASKABLE;
                 self.is_extension = c.flags & flag::EXTENSION != 0;
             }
@@ -141,7 +170,8 @@ impl Lines {
             "stripe_offset" => c.spec.start = u32::try_from(parse_signed(value)?).ok(),
             "pool" => c.spec.pool = Some(Pool::new(value).ok()?),
             "l_ost_idx" => c.spec.osts.push(u32::try_from(parse_signed(value)?).ok()?),
-            _ => {}
+            key if PASSED_OVER.contains(&key) => {}
+            _ => return None,
         }
         Some(())
     }
@@ -222,6 +252,12 @@ components:
     #[test]
     fn what_is_no_layout_is_named() {
         assert_eq!(parse("stripe_count: 2\nnonsense\n"), Err("line 2: 'nonsense'".to_owned()));
+        assert_eq!(parse("stripe_cuont: 2\n"), Err("line 1: 'stripe_cuont: 2'".to_owned()));
+        assert_eq!(
+            parse("root:x:0:0:root:/root:/bin/bash\n"),
+            Err("line 1: 'root:x:0:0:root:/root:/bin/bash'".to_owned())
+        );
+        assert_eq!(parse("# nothing\n\n"), Err("it says nothing".to_owned()));
         assert_eq!(parse("stripe_count: 2001\n"), Err("line 1: 'stripe_count: 2001'".to_owned()));
         assert_eq!(parse("lmm_pattern: foreign\n"), Err("line 1: 'lmm_pattern: foreign'".to_owned()));
         assert_eq!(parse("lcme_id: 1\nlcme_extent.e_end: x\n"), Err("line 2: 'lcme_extent.e_end: x'".to_owned()));

@@ -1,0 +1,38 @@
+//! `sheen completions`: what a shell offers when a word is not finished.
+//!
+//! For `sheen` itself that follows from its arguments. `lfs` and `lctl` have options in Lustre's form, which nobody lists but their help; so bash,
+//! which is told how, asks them: for commands, for the options of a command, and `lctl` for the names of parameters.
+
+use std::io::{self, Write};
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::args::Cli;
+
+/// What bash is told of `lfs` and `lctl`.
+const TOOLS: &str = r#"
+_sheen_tool() {
+    local tool="$1" word="$2" command="${COMP_WORDS[1]}" words=
+    if [ "$COMP_CWORD" -eq 1 ]; then
+        words="$("$tool" --list-commands 2>/dev/null)"
+    elif [[ "$word" == -* ]]; then
+        words="$("$tool" help "$command" 2>/dev/null | grep -oE -- '--[a-z][a-z0-9_-]+' | sort -u)"
+    elif [[ "$command" == *_param ]]; then
+        words="$("$tool" list_param "$word*" 2>/dev/null)"
+    fi
+    COMPREPLY=($(compgen -W "$words" -- "$word"))
+}
+complete -o default -o bashdefault -F _sheen_tool lfs lctl
+"#;
+
+/// Prints it.
+pub fn run(shell: Shell) {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "sheen", &mut text);
+    if shell == Shell::Bash {
+        text.extend_from_slice(TOOLS.as_bytes());
+    }
+    // A reader that went away is no failure.
+    let _ = io::stdout().write_all(&text);
+}

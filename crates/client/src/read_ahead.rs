@@ -1,0 +1,120 @@
+//! `llite.*.read_ahead_stats`: how many pages were read where the reader was expected, and how many elsewhere.
+//!
+//! It is the kernel that reads ahead on a FUSE mount: what programs read of its pages is not seen here, only what it asks for. A request that goes on
+//! where the last one of the open file ended is part of a window that it reads ahead; what is elsewhere was missed.
+
+use std::{
+    fmt::Write,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use sheen_params::Stats;
+use sheen_rt::Rt;
+
+use crate::osc::PAGE_BYTES;
+
+/// Requests of one window are under way together and overtake each other: so far from where the last one ended they go on.
+const NEAR_BYTES: u64 = 4 << 20;
+/// The size of each request that goes on.
+const REQUESTS: (&str, &str) = ("readahead_pages", "pages");
+
+/// Where an open file was read last.
+pub struct ReadEnd(AtomicU64);
+
+impl Default for ReadEnd {
+    fn default() -> ReadEnd {
+        ReadEnd(AtomicU64::new(u64::MAX))
+    }
+}
+
+impl ReadEnd {
+    /// A read; whether it goes on where the last one ended.
+    fn goes_on(&self, offset: u64, len: u64) -> bool {
+        let last = self.0.swap(offset.saturating_add(len), Relaxed);
+        last != u64::MAX && offset.abs_diff(last) <= NEAR_BYTES
+    }
+}
+
+/// The counts of a mount.
+pub struct ReadAhead {
+    rt: Rt,
+    requests: Stats,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl ReadAhead {
+    /// All zero.
+    pub fn new(rt: &Rt) -> ReadAhead {
+        let zero = || AtomicU64::new(0);
+        ReadAhead { rt: rt.clone(), requests: Stats::new(&[REQUESTS], rt.wall()), hits: zero(), misses: zero() }
+    }
+
+    /// Counts a read of an open file.
+    pub fn note(&self, file: &ReadEnd, offset: u64, len: u64) {
+        let pages = len.div_ceil(PAGE_BYTES);
+        if file.goes_on(offset, len) {
+            self.hits.fetch_add(pages, Relaxed);
+            self.requests.record_at(0, pages);
+        } else {
+            self.misses.fetch_add(pages, Relaxed);
+        }
+    }
+
+    /// Back to nothing.
+    pub fn clear(&self) {
+        self.requests.clear(self.rt.wall());
+        self.hits.store(0, Relaxed);
+        self.misses.store(0, Relaxed);
+    }
+
+    /// The text of the file, in Lustre's form: what has no sample is left out.
+    pub fn render(&self) -> String {
+        let text = self.requests.render(self.rt.wall());
+        let (times, requests) = text.split_at(text.find(REQUESTS.0).unwrap_or(text.len()));
+        let mut out = times.to_owned();
+        for (name, pages) in [("hits", &self.hits), ("misses", &self.misses)] {
+            let pages = pages.load(Relaxed);
+            if pages > 0 {
+                let _ = writeln!(out, "{name:<25} {pages} samples [pages]");
+            }
+        }
+        if let Some(rest) = requests.strip_prefix(REQUESTS.0) {
+            let _ = writeln!(out, "{:<25} {}", REQUESTS.0, rest.trim());
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sheen_rt::sim::{Sim, SimConfig};
+
+    use super::*;
+
+    #[test]
+    fn what_goes_on_is_told_from_what_does_not() {
+        let sim = Sim::new(1, SimConfig::default());
+        let counts = ReadAhead::new(&sim.rt(1));
+        let lines = || counts.render().lines().skip(3).map(str::to_owned).collect::<Vec<_>>();
+        assert!(lines().is_empty());
+        let (file, other) = (ReadEnd::default(), ReadEnd::default());
+        const M: u64 = 1 << 20;
+        // The window's requests come in another order.
+        for mib in [0, 2, 1, 3] {
+            counts.note(&file, mib * M, M);
+        }
+        counts.note(&other, 0, 100);
+        counts.note(&other, 100 * M, 5000);
+        assert_eq!(
+            lines(),
+            [
+                "hits                      768 samples [pages]",
+                "misses                    259 samples [pages]",
+                "readahead_pages           3 samples [pages] 256 256 768 196608",
+            ]
+        );
+        counts.clear();
+        assert!(lines().is_empty());
+    }
+}

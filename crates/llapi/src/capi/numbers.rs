@@ -1,0 +1,78 @@
+//! `llapi_parse_size`: sizes as command lines have them.
+
+use std::ffi::{c_char, c_int, c_ulonglong};
+
+use sheen_wire::{Errno, Result};
+
+use crate::border::{or_minus_one, put, shared, text};
+
+/// A size, and what one of its units has. `bytes`: `b` stands for bytes, and not for blocks of 512. `unit`: of a number alone.
+fn parse(text: &str, unit: u64, bytes: bool) -> Result<(u64, u64)> {
+    let (digits, radix) = match text.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (&text[2..], 16),
+        [b'0', _, ..] => (&text[1..], 8),
+        _ => (text, 10),
+    };
+    let end = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len());
+    let (digits, suffix) = digits.split_at(end);
+    // `0k`: the nought is the number.
+    let number = if digits.is_empty() && radix == 8 { Ok(0) } else { u64::from_str_radix(digits, radix) };
+    let unit = match suffix {
+        "" => unit,
+        "b" if bytes => 1,
+        "b" => 1 << 9,
+        "k" | "K" => 1 << 10,
+        "m" | "M" => 1 << 20,
+        "g" | "G" => 1 << 30,
+        "t" | "T" => 1 << 40,
+        "p" | "P" => 1 << 50,
+        "e" | "E" => 1 << 60,
+        _ => return Err(Errno::EINVAL),
+    };
+    let size = number.ok().and_then(|number| number.checked_mul(unit)).ok_or(Errno::EINVAL)?;
+    Ok((size, unit))
+}
+
+/// Reads a size such as `64k` or `0x10M`, from blocks of 512 (`b`; with `bytes_spec` bytes) to exabytes (`e`); one without a letter is of `*units`, which
+/// then holds what was taken. 0, or -1 with EINVAL: it is none, is negative, or too large.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_parse_size(
+    string: *const c_char,
+    size: *mut c_ulonglong,
+    units: *mut c_ulonglong,
+    bytes_spec: c_int,
+) -> c_int {
+    or_minus_one(|| {
+        let text = unsafe { text(string)? }.to_str().map_err(|_| Errno::EINVAL)?;
+        let (found, unit) = parse(text, *unsafe { shared(units)? }, bytes_spec != 0)?;
+        unsafe {
+            put(size, found)?;
+            put(units, unit)?;
+        }
+        Ok(0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_lustre_reads_them() {
+        for (text, bytes, want) in [
+            ("5", false, (5 << 10, 1 << 10)),
+            ("0", false, (0, 1 << 10)),
+            ("0k", false, (0, 1 << 10)),
+            ("010k", false, (8 << 10, 1 << 10)),
+            ("0x10M", false, (16 << 20, 1 << 20)),
+            ("3b", false, (1536, 512)),
+            ("3b", true, (3, 1)),
+            ("1E", true, (1 << 60, 1 << 60)),
+        ] {
+            assert_eq!(parse(text, 1 << 10, bytes), Ok(want), "{text}");
+        }
+        for text in ["", "-1", "k", "0x", "1kk", "1 k", "16E", "99999999999999999999"] {
+            assert_eq!(parse(text, 1, true), Err(Errno::EINVAL), "{text}");
+        }
+    }
+}

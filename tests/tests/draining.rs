@@ -1,0 +1,217 @@
+//! Emptying an OST while its files are used: `osp.*.max_create_count=0` keeps new objects away, `lfs migrate` moves what is there.
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, File, OpenOptions},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    thread,
+    time::Duration,
+};
+
+use rustix::io::Errno;
+use sheen_tests::{
+    Ran, can_mount,
+    cluster::{Cluster, bash},
+    mounts::TwoMounts,
+    noise,
+    posix::layout,
+    run_within, sheen, two_mounts,
+};
+
+const LIMIT: Duration = Duration::from_secs(120);
+const M: usize = 1 << 20;
+
+fn tool(of: &str, line: &str) -> Ran {
+    let mut command = Command::new(sheen());
+    command.arg(of).args(line.split(' '));
+    run_within(command, Duration::from_secs(60))
+}
+
+/// Whether OST 1 takes new objects.
+fn create_count(two: &TwoMounts, count: &str) -> Ran {
+    tool("lctl", &format!("set_param osp.{}-OST0001-osc-MDT0000.max_create_count={count}", two.fsname))
+}
+
+/// The OSTs of each component that has objects.
+fn osts(path: &Path) -> Vec<BTreeSet<u32>> {
+    let of = |objects: &[sheen_layout::Stripe]| objects.iter().map(|o| o.ost).collect::<BTreeSet<_>>();
+    layout(path).components().iter().map(|c| of(c.objects())).filter(|osts| !osts.is_empty()).collect()
+}
+
+fn on(osts: &[u32]) -> BTreeSet<u32> {
+    osts.iter().copied().collect()
+}
+
+fn rw(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
+}
+
+#[test]
+fn new_objects_keep_away_and_old_ones_go_on() {
+    let (two, at) = two_mounts!(LIMIT, "d");
+    let lfs = |line: &str| tool("lfs", &line.replace("@", at.a.to_str().unwrap()));
+    lfs("setstripe -c 4 -S 64K @/old").ok();
+    lfs("setstripe -E 1M -c 1 -S 64K -E 2M -c 4 -S 64K -E -1 -C 8 -S 64K @/steps").ok();
+    lfs("setstripe -E 64M -c 1 -S 64K -i 0 -E -1 -z 64M -c 1 -i 1 -S 64K @/grows").ok();
+    lfs("setstripe -E 1M -c 1 -i 0 -E -1 -o 1,2 @/listed").ok();
+    let data = noise(1, M);
+    let (old, elsewhere) = (rw(&at.a("old")), rw(&at.b("old")));
+    old.write_all_at(&data, 0).unwrap();
+
+    assert!(create_count(&two, "0").ok().ends_with("max_create_count=0\n"));
+    // Files that are there go on, also with objects on it that nobody has written to.
+    old.write_all_at(&data, M as u64).unwrap();
+    elsewhere.write_all_at(&data, 2 * M as u64).unwrap();
+    elsewhere.sync_all().unwrap();
+    let read = fs::read(at.a("old")).unwrap();
+    assert!(read.chunks(M).all(|part| part == data) && read.len() == 3 * M);
+    // It is in use as before.
+    for (param, value) in [("lod.{}-*.activeobd", "4"), ("osp.{}-OST0001-*.active", "1")] {
+        assert!(two.param(param).ends_with(&format!("={value}\n")), "{param}");
+    }
+    assert!(lfs("osts @").ok().contains(&format!("1: {}-OST0001_UUID ACTIVE", two.fsname)));
+    assert!(lfs("df @").ok().contains("[OST:1]"));
+
+    // What is new goes elsewhere: by whichever mount, however it is asked for.
+    for n in 0..12 {
+        fs::write(if n % 2 == 0 { at.a(&format!("f{n}")) } else { at.b(&format!("f{n}")) }, "new").unwrap();
+        assert_eq!(osts(&at.a(&format!("f{n}"))), [on(&[0, 2, 3])]);
+    }
+    for (options, osts_now, stripes) in
+        [("-c -1", &[0, 2, 3][..], 3), ("-c 4", &[0, 2, 3], 3), ("-C 8", &[0, 2, 3], 8), ("-C -2", &[0, 2, 3], 6)]
+    {
+        lfs(&format!("setstripe {options} @/new")).ok();
+        assert_eq!(osts(&at.b("new")), [on(osts_now)], "{options}");
+        assert_eq!(layout(&at.b("new")).stripe_count(), stripes, "{options}");
+        fs::remove_file(at.a("new")).unwrap();
+    }
+    // A first OST is a hint, a list is not.
+    lfs("setstripe -i 1 -c 1 @/hinted").ok();
+    assert_eq!(osts(&at.a("hinted")), [on(&[2])]);
+    let refused = lfs("setstripe -o 1,2 @/insisted");
+    assert!(refused.code == 121 && refused.err.contains("inactive OST among your specified 2 OST(s)"), "{refused:?}");
+    // So do components that get their objects now.
+    let steps = rw(&at.b("steps"));
+    steps.write_all_at(&data, M as u64).unwrap();
+    steps.write_all_at(&data, 2 * M as u64).unwrap();
+    assert_eq!(osts(&at.a("steps"))[1..], [on(&[0, 2, 3]), on(&[0, 2, 3])]);
+    let listed = rw(&at.a("listed")).write_at(b"x", M as u64).map_err(|e| Errno::from_io_error(&e));
+    assert_eq!(listed, Err(Some(Errno::from_raw_os_error(121))), "EREMOTEIO: there or nowhere");
+    rw(&at.b("grows")).write_all_at(b"grown", 64 * M as u64).unwrap();
+    assert!(osts(&at.a("grows"))[1].is_disjoint(&on(&[1])), "{:?}", osts(&at.a("grows")));
+
+    // The older name for it.
+    assert!(two.param("osc.{}-OST0001-osc-MDT0000.max_create_count").ends_with("=0\n"));
+    // A change of the configuration is no reason to forget it.
+    tool("lctl", &format!("pool_new {}.p", two.fsname)).ok();
+    tool("lctl", &format!("pool_add {}.p OST0001", two.fsname)).ok();
+    assert!(two.param("osp.{}-OST0001-*.max_create_count").ends_with("=0\n"));
+    let refused = lfs("setstripe -p p @/pooled");
+    assert_eq!(refused.code, 28, "ENOSPC: nothing in the pool takes it; {refused:?}");
+    for bad in ["-1", "20001"] {
+        let refused = create_count(&two, bad);
+        assert!(refused.code == 34 && refused.err.contains("accepts 0 to 20000"), "{bad}: {refused:?}");
+    }
+
+    // And back.
+    create_count(&two, "20000").ok();
+    lfs("setstripe -c -1 @/wide").ok();
+    assert_eq!(osts(&at.b("wide")), [on(&[0, 1, 2, 3])]);
+    rw(&at.b("listed")).write_all_at(b"x", M as u64).unwrap();
+    assert_eq!(osts(&at.a("listed"))[1], on(&[1, 2]));
+}
+
+/// What `docs/operations.md` says, on the layout that files of a new file system have and on others, beside writers.
+#[test]
+fn an_ost_is_emptied_beside_writers() {
+    let (two, at) = two_mounts!(LIMIT, "d");
+    let run = |script: &str| {
+        let script = script.replace("lfs ", &format!("{} lfs ", sheen().display()));
+        bash(&at.a, &script).ok()
+    };
+    run(
+        "lfs setstripe -E 64K -L mdt -E 1M -c 1 -i 1 -S 64K -E -1 -c 4 -S 64K . && mkdir sub && lfs setstripe -c 1 -i 1 sub",
+    );
+    let names: Vec<PathBuf> =
+        (0..6).map(|n| ["small", "sub/f", "large"][n % 3].to_owned() + &n.to_string()).map(PathBuf::from).collect();
+    let data = |n: usize| noise(n as u64, [1000, 300_000, 3 * M + 5][n % 3]);
+    for (n, name) in names.iter().enumerate() {
+        fs::write(at.a.join(name), data(n)).unwrap();
+    }
+    let log = rw(&at.b("sub/log"));
+    assert_eq!(run("lfs find . --type f --ost 1 | wc -l"), "5\n");
+
+    create_count(&two, "0").ok();
+    let (done, mut lines) = (AtomicBool::new(false), 0);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut lines = 0;
+            while !done.load(SeqCst) {
+                log.write_all_at(&[b'a' + (lines % 26) as u8; 1000], 1000 * lines).unwrap();
+                lines += 1;
+                // Long enough to be overtaken by a copy.
+                thread::sleep(Duration::from_millis(200));
+            }
+            lines
+        });
+        let end = std::time::Instant::now() + Duration::from_secs(60);
+        while run("lfs find . --type f --ost 1 --print0 | lfs migrate -0 --block; lfs find . --type f --ost 1 | wc -l")
+            != "0\n"
+        {
+            assert!(std::time::Instant::now() < end, "the OST does not become empty");
+        }
+        done.store(true, SeqCst);
+        lines = writer.join().unwrap();
+    });
+    for (n, name) in names.iter().enumerate() {
+        assert!(fs::read(at.b.join(name)).unwrap() == data(n), "{}", name.display());
+    }
+    let written = fs::read(at.a("sub/log")).unwrap();
+    assert!(written.chunks(1000).zip(0..).all(|(line, i)| line == [b'a' + (i % 26) as u8; 1000]));
+    assert_eq!(written.len() as u64, 1000 * lines);
+    assert!(osts(&at.a("large2")).iter().all(|osts| osts.is_disjoint(&on(&[1]))));
+    // Its objects are gone from it a moment later.
+    let end = std::time::Instant::now() + Duration::from_secs(20);
+    let left = || two.fs.sh("find ../fs/ost1 -path '*/O/*' -type f -size +0 | wc -l").ok();
+    while left() != "0\n" {
+        assert!(std::time::Instant::now() < end, "{} objects are left", left());
+        thread::sleep(Duration::from_millis(50));
+    }
+    create_count(&two, "20000").ok();
+    run("lfs setstripe -c 1 -i 1 again");
+    assert_eq!(osts(&at.b("again")), [on(&[1])]);
+}
+
+/// Who asks what lies on an OST that is away does not wait for it, not even on a mount that knows nothing yet.
+#[test]
+fn what_is_on_an_ost_that_is_down_can_be_seen() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let mut cluster = Cluster::start();
+    let (mount, cold) = (cluster.mount(), cluster.mount_as("cold"));
+    let _watch = sheen_tests::mounts::Watch::over(&[&mount.mnt, &cold.mnt], LIMIT);
+    fs::create_dir(mount.path("d")).unwrap();
+    let lfs = |at: &Path, line: &str| {
+        let mut command = Command::new(sheen());
+        command.arg("lfs").args(line.split(' ')).current_dir(at);
+        run_within(command, Duration::from_secs(20)).ok()
+    };
+    for (name, options) in [("d/zero", "-c 1 -i 0"), ("d/one", "-c 1 -i 1"), ("d/both", "-c 2")] {
+        lfs(&mount.mnt, &format!("setstripe {options} {name}"));
+        fs::write(mount.path(name), noise(4, M)).unwrap();
+        File::open(mount.path(name)).unwrap().sync_all().unwrap();
+    }
+    cluster.kill("oss");
+    // The one knows the files and loses its connections, the other one has never had any.
+    for at in [&mount.mnt, &cold.mnt] {
+        let found = lfs(at, "find . --type f --ost 1");
+        assert_eq!(found.lines().collect::<BTreeSet<_>>(), ["./d/both", "./d/one"].into());
+        assert_eq!(lfs(at, "find . --type f -c 2 -printf %p:%Lo"), "./d/both:[0,1]");
+    }
+    cluster.spawn("oss");
+    assert!(fs::read(cold.path("d/both")).unwrap() == noise(4, M));
+}
