@@ -19,7 +19,7 @@ use sheen_wire::{
 };
 
 use super::{
-    bytes::History,
+    bytes::{History, Redone},
     kernel::Kernel,
     record::{Record, Trouble},
     span::{Clock, Span},
@@ -141,6 +141,15 @@ impl Plan {
     /// Whether files have two mirrors from the start. Those that begin on the MDT may get some later.
     pub fn begins_mirrored(&self) -> bool {
         !self.on_mdt && self.has_mirrors()
+    }
+
+    /// Which changes of files may be done twice.
+    fn redone(&self) -> Redone {
+        match &self.tools {
+            None => Redone::None,
+            Some(tools) if tools.mirrors() => Redone::Any,
+            Some(_) => Redone::OfSeveral,
+        }
     }
 
     /// Whether they may have some.
@@ -265,7 +274,7 @@ impl Stage {
             world.rt(DEMON).sleep(FILLED).await;
         }
         let striped = striping.spreads(plan.osts) || plan.tools.is_some();
-        let files = vec![History { striped, redone: plan.has_mirrors(), ..History::default() }; plan.files];
+        let files = vec![History { striped, redone: plan.redone(), ..History::default() }; plan.files];
         let record = Record { files, seqs, ..Record::default() };
         Arc::new(Stage {
             world: world.clone(),

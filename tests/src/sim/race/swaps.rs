@@ -15,9 +15,6 @@ use super::{
 /// Choices after which the search for one byte is given up.
 const CHOICES_MAX: usize = 20_000;
 
-/// No stripe is shorter, and none has its ends elsewhere.
-const UNIT: u64 = 64 << 10;
-
 /// What was done to a byte of two files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum What {
@@ -146,9 +143,8 @@ fn events(files: &[History; 2], swaps: &[(usize, Span)], at: u64) -> Vec<Event> 
 
 /// Whether an exchange may meet it half done: then what is done is done once more with the rest, where the objects are that it was begun on.
 fn may_be_done_twice(c: &Changed, swaps: &[(usize, Span)]) -> bool {
-    let (start, end) = c.change.range();
     let meets = |(_, span): &(usize, Span)| !c.span.before(span) && !span.before(&c.span);
-    start / UNIT != (end - 1).max(start) / UNIT && swaps.iter().any(meets)
+    c.change.is_of_several() && swaps.iter().any(meets)
 }
 
 /// Whether it was seen that the byte is behind the end. While a file is cut one object after the other, this says nothing.
