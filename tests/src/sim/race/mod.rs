@@ -5,7 +5,8 @@
 //! several answers may be right. So operations are written down with the moments at which they were asked and answered ([`span`]),
 //! and judged at the end:
 //! * [`bytes`]: each byte of a file is a register, its size is bounded by what was written and cut, [`swaps`]: also where two files
-//!   exchange them; [`log`]: appended records are there once, whole, in order; [`names`]: a directory has a legal order, which is searched for ([`search`]); [`turns`]: fcntl locks exclude;
+//!   exchange them; [`log`]: appended records are there once, whole, in order; [`names`]: a directory has a legal
+//!   order, which is searched for ([`search`]); [`turns`]: fcntl locks exclude;
 //! * [`locks`]: while all goes on, no two locks that are granted exclude each other, clients hold what servers say, and no OST
 //!   promises more than it has;
 //! * [`program`]: what the programs do; [`tools`]: what is done to the same files meanwhile, of which programs must see nothing; [`stage`]:

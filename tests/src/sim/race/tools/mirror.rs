@@ -125,7 +125,11 @@ pub async fn check_mirrors(stage: &Arc<Stage>, seed: u64) {
             continue;
         }
         if !known.stale_mirrors().is_empty() {
-            let done = resync(tool.mount(), tool.rt(), fid, &known.stale_mirrors()).await;
+            let mut done = resync(tool.mount(), tool.rt(), fid, &known.stale_mirrors()).await;
+            if done == Err(Errno::EIO) && stage.record().troubles.iter().any(|t| t.client == client) {
+                // What the client lost it is told once.
+                done = resync(tool.mount(), tool.rt(), fid, &known.stale_mirrors()).await;
+            }
             let full = done == Err(Errno::ENOSPC) && stage.plan.tight.is_some();
             assert!(full || done.is_ok(), "{fid} cannot be brought up to date: {done:?}; {:?}", stage.plan);
         }
