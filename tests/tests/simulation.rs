@@ -4,8 +4,12 @@
 //! --nocapture`.
 
 use sheen_tests::sim::{
-    race::story::race,
-    scenario::{bad_network, lost_bytes, lost_component, lost_file, lost_layout, power_failure, replays, seeds},
+    outage::read_through_outages,
+    race::story::{race, race_beside_migrations, race_beside_swaps, race_for_mirrors, race_on_mdt},
+    scenario::{
+        bad_network, bad_network_as, lost_bytes, lost_component, lost_file, lost_layout, power_failure,
+        power_failure_as, replays, seeds,
+    },
 };
 
 /// Operations of a run.
@@ -47,14 +51,54 @@ fn an_fsync_after_an_ost_lost_bytes_does_not_call_them_safe() {
 }
 
 #[test]
+fn migrations_are_done_once_or_not_at_all() {
+    seeds("migrations_are_done_once", 20, |seed, log| bad_network_as(seed, OPS, log, true));
+}
+
+#[test]
+fn what_was_synced_survives_a_power_failure_while_files_are_migrated() {
+    seeds("what_was_synced_survives_a_power_failure_while", 20, |seed, log| {
+        power_failure_as(seed, OPS_AROUND_A_CRASH, log, true)
+    });
+}
+
+#[test]
 fn clients_that_race_see_one_file_system() {
-    seeds("clients_that_race", 1000, race);
+    seeds("clients_that_race", 800, race);
+}
+
+#[test]
+fn clients_race_for_files_on_the_mdt() {
+    seeds("clients_race_for_files_on_the_mdt", 80, race_on_mdt);
+}
+
+#[test]
+fn clients_race_while_files_are_migrated() {
+    seeds("clients_race_while_files_are_migrated", 120, race_beside_migrations);
+}
+
+#[test]
+fn clients_race_for_files_with_mirrors() {
+    seeds("clients_race_for_files_with_mirrors", 140, race_for_mirrors);
+}
+
+#[test]
+fn mirrored_files_are_read_and_written_while_an_ost_is_down() {
+    seeds("mirrored_files_are_read", 30, read_through_outages);
+}
+
+#[test]
+fn clients_race_while_files_are_swapped() {
+    seeds("clients_race_while_files_are_swapped", 100, race_beside_swaps);
 }
 
 #[test]
 fn a_seed_replays() {
     for seed in 0..5 {
         replays(seed, race);
+        replays(seed, race_beside_migrations);
+        replays(seed, race_for_mirrors);
+        replays(seed, race_beside_swaps);
         replays(seed, |seed, log| bad_network(seed, OPS, log));
         replays(seed, |seed, log| power_failure(seed, OPS_AROUND_A_CRASH, log));
     }

@@ -236,10 +236,10 @@ impl Mdt {
     }
 
     /// As [`Mdt::change`], for what nobody is to see before it is durable ([`Change::revoke_when`]).
-    pub(crate) fn lasting_change(&self, export: &Export, touched: &[(Fid, u64)]) -> Change {
+    pub(crate) fn lasting_change(&self, spared: Option<&Export>, touched: &[(Fid, u64)]) -> Change {
         let want = |&(fid, bits): &(Fid, u64)| (Resource::bits(fid), Mode::Ex, Policy::bits(bits));
         let wants: Vec<_> = touched.iter().map(want).collect();
-        self.held(self.locks.server.local(&wants, Some(export)), None)
+        self.held(self.locks.server.local(&wants, spared), None)
     }
 
     /// Has everybody, the requester included, give up what leads to these files' bytes without asking: their layouts, and that they can be

@@ -167,7 +167,7 @@ impl Mdt {
             error!("{}: {} failed: {fault}", self.name, request.op());
         }
         let Done { transno, touched, .. } = done?;
-        let change = self.lasting_change(export, &touched);
+        let change = self.lasting_change(Some(export), &touched);
         self.touched(core);
         Ok((transno, change))
     }

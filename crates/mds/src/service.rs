@@ -254,7 +254,7 @@ impl Mdt {
         let fault = if matches!(result, Err(Errno::EIO)) { ns.take_fault() } else { None };
         let lasting = result.as_ref().ok().filter(|done| chooses_mirrors(request, done)).map(|done| done.transno);
         let change = result.as_ref().ok().and_then(|done| match lasting {
-            Some(_) => Some(self.lasting_change(export, &done.touched)),
+            Some(_) => Some(self.lasting_change(spared(export, request), &done.touched)),
             None => self.change(export, &done.touched, done.nameless),
         });
         let dir = result.as_ref().ok().and_then(|done| core.ns.changed_dir(request, done));
@@ -281,6 +281,12 @@ fn chooses_mirrors(request: &Request, done: &Done) -> bool {
         (Request::LayoutIntent { .. }, Reply::Entry(entry)) => entry.layout.as_ref().is_some_and(|l| is_mirrored(l)),
         _ => false,
     }
+}
+
+/// Whose own locks are not in the way of a change of mirrors. Of a tool that changes them nobody's: programs of the same client may be changing the
+/// file by the layout of before, and have to hear of it as all others.
+fn spared<'a>(export: &'a Export, request: &Request) -> Option<&'a Export> {
+    if matches!(request, Request::SetXattr { .. }) { None } else { Some(export) }
 }
 
 /// Space and inodes of the MDT.

@@ -98,3 +98,17 @@ fn how_full_an_ost_is_is_asked_before_a_file_grows_there() {
         assert_eq!(after[before.len()..], [(256, 320, 1 - ost)]);
     });
 }
+
+/// Found by the simulated migrations: for a minute no file got objects anywhere.
+#[test]
+fn a_hole_does_not_fill_the_file_system() {
+    with_room([1000, 1000], async |_, _, a| {
+        for (name, from, to) in [("far", 1 << 40, (1 << 40) + MIB), ("whole", 0, u64::MAX)] {
+            let fid = growing(&a, name).await;
+            // A write after a long hole; a lock on all of the file, for a group.
+            a.ask(Request::LayoutIntent { fid, start: from, end: to }).await.unwrap();
+            let other = growing(&a, &format!("beside {name}")).await;
+            assert_eq!(grown(&a, other, 0).await, [(0, 64, 0)]);
+        }
+    });
+}

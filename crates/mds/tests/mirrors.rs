@@ -105,3 +105,31 @@ fn a_choice_that_cannot_be_kept_is_not_answered_until_it_can() {
     })
     .unwrap();
 }
+
+/// Found by simulated races: a cut that took longer than a resync by the same client was missing from a mirror that counted as fresh.
+#[test]
+fn who_brings_mirrors_up_to_date_hears_of_it_as_others_do() {
+    let sim = Sim::new(3, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let host = Host::start(&rt, config()).await;
+        host.add_ost(0).await;
+        let a = Client::lo(&host, "a").await;
+        let f = file(&a, "f").await;
+        // A program of this client changes the file by its layout; a tool of the same client brings a mirror up to date.
+        let Answer { grants, .. } = a.keep(get(f)).await.unwrap();
+        let kept: Vec<_> = grants.iter().map(|grant| grant.id).collect();
+        let begun = Change::Resync { mirrors: vec![2], end: 0 }.encode().unwrap();
+        let resync = a.spawn(set(f, XATTR, begun));
+        a.a_while().await;
+        assert!(!resync.is_finished(), "what the program does is over first");
+        assert_eq!(a.asked(), kept);
+        a.cancel(&kept).await;
+        resync.await.unwrap().unwrap();
+        // What one program asks for itself is in nobody's way.
+        let grants = a.keep(get(f)).await.unwrap().grants;
+        a.ask(Request::LayoutIntent { fid: f, start: 0, end: 1 }).await.unwrap();
+        assert!(!grants.is_empty() && a.asked().is_empty());
+    })
+    .unwrap();
+}

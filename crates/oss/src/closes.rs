@@ -81,4 +81,13 @@ impl Ost {
         }
         done
     }
+
+    /// Gives closed objects second names ([`Store::link`]). The markers that say so take room.
+    ///
+    /// # Errors
+    /// ENOSPC: what is left is promised to clients. As [`Store::link`].
+    pub(crate) async fn link(&self, export: &Export, objects: &[(Fid, Fid)]) -> Result<()> {
+        let _room = self.room_for_files(export, objects.len())?;
+        self.store.link(objects).await
+    }
 }

@@ -128,7 +128,7 @@ impl Ost {
                     return Ok(Reply::LockFirst.into());
                 }
                 if sync {
-                    self.sync_parts(&parts).await.map_err(partly)?;
+                    self.sync_parts(&parts).await?;
                 }
                 Reply::Done { epoch: self.rt.boot_id(), granted: self.promise(export, grant.want) }
             }
@@ -185,7 +185,7 @@ impl Ost {
             }
             Request::Follow { objects } => Reply::Objects(self.store.follow(&objects)?),
             Request::Link { objects } => {
-                Box::pin(self.store.link(&objects)).await?;
+                Box::pin(self.link(export, &objects)).await?;
                 Reply::Ok
             }
         };
@@ -289,8 +289,7 @@ impl Ost {
         let mut objects: Vec<Fid> = parts.iter().map(|p| p.object).collect();
         objects.sort_unstable();
         objects.dedup();
-        // An empty list would mean everything.
-        if objects.is_empty() { Ok(()) } else { self.store.sync(&objects).await }
+        self.store.sync_written(&objects).await
     }
 
     pub(crate) fn perhaps_blocking<T>(&self, blocking: bool, f: impl FnOnce() -> T) -> T {

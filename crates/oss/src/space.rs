@@ -86,6 +86,15 @@ impl Ost {
         self.room(export, blocks, 0, || blocks)
     }
 
+    /// Room for small files of the OST's own.
+    ///
+    /// # Errors
+    /// As [`Ost::room_to_write`].
+    pub(crate) fn room_for_files(&self, export: &Export, count: usize) -> Result<Space<'_>> {
+        let bytes = (count as u64).saturating_mul(grants::BLOCK_BYTES);
+        self.room(export, bytes, 0, || bytes)
+    }
+
     fn room(&self, export: &Export, bytes: u64, used: u64, fresh: impl FnOnce() -> u64) -> Result<Space<'_>> {
         let who = self.account(export);
         let room = self.look(bytes.saturating_sub(used))?.begin_write(who, bytes, used, fresh)?;

@@ -206,3 +206,21 @@ fn who_writes_on_is_promised_more_with_each_answer() {
         }
     });
 }
+
+/// Found by simulated swaps of layouts.
+#[test]
+fn what_an_ost_notes_of_exchanged_objects_takes_no_promised_space() {
+    run(async |process| {
+        let ost = process.start(0).await;
+        let (a, b) = (process.client(&ost, "a"), process.client(&ost, "b"));
+        let granted = a.want(ALL).await;
+        b.fill(1, 0, MIB).await;
+        b.fill(2, 0, 4096).await;
+        let (object, other) = (Fid::new(0x2_8000_0401, 1), Fid::new(0x2_8000_0401, 9));
+        let close = Request::Close { objects: vec![(object, None)], group: None };
+        b.0.call(close, Bulk::new()).await.unwrap();
+        let link = Request::Link { objects: vec![(object, other)] };
+        assert_eq!(b.0.call(link, Bulk::new()).await.unwrap_err(), Errno::ENOSPC);
+        assert!(granted <= ost.store().free().unwrap());
+    });
+}

@@ -71,3 +71,17 @@ fn an_object_that_is_there_is_remembered_longer() {
     };
     sim.run(run).unwrap();
 }
+
+/// Found by simulated swaps of layouts: such a write was done twice, the second time over what others had written meanwhile.
+#[test]
+fn what_was_written_before_an_object_was_closed_is_synced_there() {
+    let sim = Sim::new(1, SimConfig::default());
+    let rt = sim.rt(1);
+    let run = async {
+        let store = store(&rt).await;
+        close(&store, 1).unwrap();
+        assert_eq!(store.sync(&[fid(1)]).await, Err(Errno::MOVED), "who wrote it may have written elsewhere since");
+        assert_eq!(store.sync_written(&[fid(1)]).await, Ok(()));
+    };
+    sim.run(run).unwrap();
+}

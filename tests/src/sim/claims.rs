@@ -22,6 +22,8 @@ pub enum Key {
     Chunk(Fid, u64),
     /// An open file, by its number.
     Handle(u64),
+    /// How a file is striped, which changes nothing else.
+    Layout(Fid),
 }
 
 /// How. Claims of one mode fit each other, of different modes they do not; `Alone` fits nothing.

@@ -4,15 +4,16 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use sheen_client::{Client, ClientOptions};
 use sheen_lnet::{DEFAULT_PORT, Net, Nid};
-use sheen_mds::{Mdt, MdtConfig};
+use sheen_mds::{DATA_DIR, DataService, Mdt, MdtConfig};
 use sheen_mgs::Mgs;
-use sheen_oss::{Ost, OstConfig};
+use sheen_oss::{DataConfig, OPEN_FILES_MAX, Ost, OstConfig, Sharing};
 use sheen_params::Params;
 use sheen_rpc::Server;
 use sheen_rt::{
     Rt,
     sim::{SimConfig, World},
 };
+use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::Beginning};
 
 /// Hosts with a mount each.
 pub const CLIENTS: [u32; 3] = [1, 2, 3];
@@ -23,6 +24,8 @@ pub const OSSES: [u32; 4] = [20, 21, 22, 23];
 const FSNAME: &str = "sheen";
 /// Where an OST keeps its objects.
 pub const OST_DIR: &str = "/ost";
+/// Where the MDT keeps its files, and in a directory of it what they have there.
+pub const MDT_DIR: &str = "/mdt";
 
 /// A network that is slow, uneven, and loses packets; parts of it are different for each seed.
 pub fn weather(seed: u64) -> SimConfig {
@@ -41,10 +44,19 @@ pub fn weather(seed: u64) -> SimConfig {
 
 /// What runs on a server host. Dropping it does not stop it in order: that is what crashes are for.
 pub enum Node {
-    /// MGS and MDT.
-    Mds(Arc<Server>, Arc<Mgs>, Arc<Mdt>),
+    /// MGS and MDT, and its data service if it has one.
+    Mds(Arc<Server>, Arc<Mgs>, Arc<Mdt>, Option<Arc<Ost>>),
     /// An OST.
     Oss(Arc<Server>, Arc<Ost>),
+}
+
+/// An MDT's data service, as the MDT asks it.
+struct Beside(Arc<Ost>);
+
+impl DataService for Beside {
+    fn beginning(&self, client: &str, object: Fid, cookie: Cookie) -> Option<(Beginning, Bulk)> {
+        self.0.beginning(client, object, cookie)
+    }
 }
 
 fn nid(world: &World, host: u32) -> Nid {
@@ -60,6 +72,11 @@ async fn listen(rt: &Rt, world: &World, host: u32) -> (Arc<Net>, Arc<Server>) {
 
 /// Starts the services of a server host, in its present life, on whatever its disk holds. `None`: it crashed meanwhile.
 pub async fn start(world: &World, host: u32) -> Option<Node> {
+    start_as(world, host, false).await
+}
+
+/// As [`start`]; `holds_data`: an MDT has a data service.
+pub async fn start_as(world: &World, host: u32, holds_data: bool) -> Option<Node> {
     let (rt, inside) = (world.rt(host), world.clone());
     let starting = world.rt(host).spawn("start", async move {
         let (net, server) = listen(&rt, &inside, host).await;
@@ -68,9 +85,14 @@ pub async fn start(world: &World, host: u32) -> Option<Node> {
             let started = Mgs::start(rt.clone(), Path::new("/mgs"), params.clone()).await.expect("the MGS starts");
             server.add::<sheen_wire::Mgs>(sheen_mgc::MGS_TARGET, started.clone());
             // The model knows no file that is gone and can still be opened.
-            let config = MdtConfig { keep_replaced_ms: 0, ..MdtConfig::new("/mdt", FSNAME, 0, vec![mgs], vec![me]) };
-            let mdt = Mdt::start(rt, net, &server, config, params).await.expect("the MDT starts");
-            return Node::Mds(server, started, mdt);
+            let config = MdtConfig {
+                keep_replaced_ms: 0,
+                holds_data,
+                ..MdtConfig::new(MDT_DIR, FSNAME, 0, vec![mgs], vec![me])
+            };
+            let mdt = Mdt::start(rt, net.clone(), &server, config, params.clone()).await.expect("the MDT starts");
+            let data = if holds_data { Some(start_data(&net, &server, &mdt, params).await) } else { None };
+            return Node::Mds(server, started, mdt, data);
         }
         let index = OSSES.iter().position(|h| *h == host).expect("a server host") as u32;
         let config = OstConfig::new(OST_DIR, FSNAME, Some(index), vec![mgs], vec![me]);
@@ -80,19 +102,34 @@ pub async fn start(world: &World, host: u32) -> Option<Node> {
     starting.await.ok()
 }
 
-/// Starts all servers and waits until the MDT uses all OSTs.
-pub async fn start_all(world: &World) -> Vec<Node> {
-    start_some(world, OSSES.len()).await
+async fn start_data(net: &Arc<Net>, server: &Arc<Server>, mdt: &Mdt, params: Params) -> Arc<Ost> {
+    let config = DataConfig {
+        dir: Path::new(MDT_DIR).join(DATA_DIR),
+        fsname: FSNAME.to_owned(),
+        index: 0,
+        mdt: mdt.name().to_owned(),
+        uuid: mdt.uuid().to_owned(),
+        sharing: Sharing::new(),
+        open_files_max: OPEN_FILES_MAX,
+    };
+    let data = Ost::start_data(net, server, config, params).await.expect("the data service starts");
+    mdt.set_data_service(Arc::new(Beside(data.clone())));
+    data
 }
 
-/// As [`start_all`], with fewer OSTs.
-pub async fn start_some(world: &World, osts: usize) -> Vec<Node> {
-    let mds = start(world, MDS).await.expect("nothing crashes yet");
+/// Starts all servers and waits until the MDT uses all OSTs.
+pub async fn start_all(world: &World) -> Vec<Node> {
+    start_some(world, OSSES.len(), false).await
+}
+
+/// As [`start_all`], with fewer OSTs, and perhaps with a data service.
+pub async fn start_some(world: &World, osts: usize, holds_data: bool) -> Vec<Node> {
+    let mds = start_as(world, MDS, holds_data).await.expect("nothing crashes yet");
     let mut nodes = Vec::new();
     for host in &OSSES[..osts] {
         nodes.push(start(world, *host).await.expect("nothing crashes yet"));
     }
-    if let Node::Mds(_, _, mdt) = &mds {
+    if let Node::Mds(_, _, mdt, _) = &mds {
         mdt.wait_osts(osts).await;
     }
     nodes.push(mds);

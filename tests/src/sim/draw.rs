@@ -29,6 +29,9 @@ const OFFSET_MAX: u64 = 400 << 10;
 /// Chunks within which writes exclude each other, in bytes: no writes share a stripe's boundary.
 const CHUNK: u64 = 16 << 10;
 
+/// Migrations among a hundred operations, where there are any.
+const MIGRATIONS: u32 = 8;
+
 /// Draws operations of one client.
 pub struct Draw<'a> {
     /// Chance.
@@ -37,6 +40,8 @@ pub struct Draw<'a> {
     pub model: &'a Model,
     /// Whose operation.
     pub client: usize,
+    /// Whether files are migrated.
+    pub migrates: bool,
 }
 
 impl Draw<'_> {
@@ -121,6 +126,9 @@ impl Draw<'_> {
         let open = self.model.handles.values().filter(|h| h.client == self.client).count();
         let dirs = self.model.inodes.values().filter(|i| i.is_dir()).count();
         let room = open < HANDLES_MAX;
+        if self.migrates && self.chance(MIGRATIONS) {
+            return self.migration();
+        }
         let sparse = self.model.names().count() < NAMES_MIN && self.chance(60);
         Some(match self.rng.u32(0..if sparse { 25 } else { 100 }) {
             0..16 if room => self.create(),
@@ -244,6 +252,17 @@ impl Draw<'_> {
         self.chance(60).then_some(Op::SetStripe { fid: ROOT, striping })
     }
 
+    fn migration(&mut self) -> Option<Op> {
+        let fid = self.of_kind(FileKind::Regular)?;
+        // Of a file without a layout it is not said whether the copy's comes first.
+        self.model.inode(fid).ok()?.striping?;
+        let striping = STRIPINGS[self.rng.usize(0..STRIPINGS.len())];
+        let group = self.rng.bool().then(|| self.rng.u64(1..1 << 40));
+        // A group's lock is on all of the file, which has grown as far as it can then, whatever becomes of the migration.
+        let group = group.filter(|_| !self.model.inode(fid).is_ok_and(|i| i.striping.is_some_and(|s| s.grows())));
+        Some(Op::Migrate { fid, striping, group })
+    }
+
     fn xattr(&mut self) -> Op {
         let there = self.model.inodes.iter().flat_map(|(f, i)| i.xattrs.keys().map(|name| (*f, name.clone())));
         let there: Vec<(Fid, String)> = there.collect();
@@ -330,9 +349,13 @@ impl Want<'_> {
                     at = child;
                 }
             }
-            Op::GetAttr { fid } | Op::ReadLink { fid } | Op::GetXattr { fid, .. } | Op::GetStripe { fid } => {
+            Op::GetAttr { fid } | Op::ReadLink { fid } | Op::GetXattr { fid, .. } => self.inode(*fid, Mode::Look),
+            Op::GetStripe { fid } => {
                 self.inode(*fid, Mode::Look);
+                self.all.push((Key::Layout(*fid), Mode::Look));
             }
+            // Whatever else is done to the file comes out the same.
+            Op::Migrate { fid, .. } => self.all.push((Key::Layout(*fid), Mode::Alone)),
             Op::Create { dir, name, flags, .. } => {
                 self.inode(*dir, Mode::Entries);
                 self.all.push((Key::Name(*dir, name.clone()), Mode::Alone));

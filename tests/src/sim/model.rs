@@ -260,6 +260,13 @@ impl Model {
             },
             Op::SetStripe { fid, striping } => self.set_stripe(*fid, *striping),
             Op::GetStripe { fid } => self.inode(*fid)?.striping.map(Outcome::Striped).ok_or(Errno::ENODATA),
+            Op::Migrate { fid, striping, .. } => {
+                // It may have been removed meanwhile.
+                if let Ok(inode) = self.edit(*fid) {
+                    inode.striping = Some(*striping);
+                }
+                Ok(Outcome::Done)
+            }
         }
         .inspect(|_| self.note_handles(client, op, new, handle))
     }

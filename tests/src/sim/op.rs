@@ -64,6 +64,8 @@ pub enum Op {
     SetStripe { fid: Fid, striping: Striping },
     /// `lfs getstripe`.
     GetStripe { fid: Fid },
+    /// `lfs migrate`; in a group of this number, so that others wait meanwhile.
+    Migrate { fid: Fid, striping: Striping, group: Option<u64> },
     /// fsync.
     Fsync { handle: u64 },
     /// sync.

@@ -8,6 +8,7 @@ use sheen_layout::{Asked, Layout};
 use sheen_wire::{Bulk, Errno, Fid, FileKind, fid::ROOT, mds::SetAttr};
 
 use super::{
+    copy::migrate,
     op::{Answer, Op, Outcome, View},
     striping::Striping,
 };
@@ -117,6 +118,10 @@ async fn answer(client: &Client, op: &Op, file: Option<Arc<OpenFile>>, made: &mu
             Outcome::Done
         }
         Op::GetStripe { fid } => Outcome::Striped(striping(client, *fid).await?),
+        Op::Migrate { fid, striping, group } => {
+            migrate(client, *fid, striping.asked().encode().into(), *group).await?;
+            Outcome::Done
+        }
         Op::Fsync { .. } => {
             client.fsync(&*file()?, false).await?;
             Outcome::Done

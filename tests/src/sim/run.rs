@@ -62,6 +62,8 @@ pub struct State {
     pub promises: Promises,
     /// How answers are judged.
     pub rule: Rule,
+    /// Whether files are migrated.
+    pub migrates: bool,
     /// Operations whose answers were not judged.
     pub doubtful: Vec<Op>,
     /// Files that such operations may have changed.
@@ -92,6 +94,7 @@ impl Run {
             promises: Promises::default(),
             model,
             rule: Rule::Exact,
+            migrates: false,
             doubtful: Vec::new(),
             doubtful_files: BTreeSet::new(),
             doubtful_writes: BTreeSet::new(),
@@ -202,7 +205,8 @@ impl Run {
 impl State {
     fn start(&mut self, client: usize) -> Option<Started> {
         for _ in 0..DRAWS {
-            let drawn = Draw { rng: &mut self.rng, model: &self.model, client }.op();
+            let migrates = self.migrates;
+            let drawn = Draw { rng: &mut self.rng, model: &self.model, client, migrates }.op();
             if let Some(op) = drawn
                 && let Some(started) = self.admit(op)
             {
@@ -232,7 +236,7 @@ impl State {
         if self.rule == Rule::Doubtful {
             self.strays.extend(made.file.map(|f| (client, f)));
             let touched = granted.keys().filter_map(|k| match k {
-                Key::Inode(fid) => Some(*fid),
+                Key::Inode(fid) | Key::Layout(fid) => Some(*fid),
                 _ => None,
             });
             let touched: Vec<Fid> = touched.collect();
@@ -250,6 +254,15 @@ impl State {
             Ok(Outcome::Seen(view)) => view.fid,
             _ => Fid::ZERO,
         };
+        if let (Op::Migrate { fid, .. }, Rule::DataLost) = (&op, self.rule) {
+            // It may have been on the OST that lost bytes.
+            self.doubtful_files.insert(*fid);
+        }
+        if let (Op::Migrate { .. }, Err(errno)) = (&op, &answer) {
+            let why = [Errno::EBUSY, Errno::ENOENT, Errno::ESTALE, Errno::EIO, Errno::ETIMEDOUT, Errno::ENOLCK];
+            assert!(why.contains(errno), "{op:?} failed with {errno}");
+            return self.claims.give_back(granted);
+        }
         self.promises.ends(&op, &self.model, self.rule);
         let expected = self.model.apply(client, &op, new, number);
         self.judge(&op, &answer, expected);

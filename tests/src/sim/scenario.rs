@@ -87,7 +87,7 @@ async fn boot(world: &World, seed: u64) -> (Vec<Node>, Arc<Run>) {
     let striping = {
         let mut state = run.state();
         let model = state.model.clone();
-        Draw { rng: &mut state.rng, model: &model, client: 0 }.root_striping()
+        Draw { rng: &mut state.rng, model: &model, client: 0, migrates: false }.root_striping()
     };
     if let Some(op) = striping {
         run.alone(0, op).await;
@@ -156,8 +156,14 @@ async fn cleaned(world: &World, tree: &Tree, waste: &Objects) -> Objects {
 
 /// Operations in bad weather with breaking connections; each done exactly once, and in the end all is as it ought to be.
 pub fn bad_network(seed: u64, ops: usize, log: usize) -> Trace {
+    bad_network_as(seed, ops, log, false)
+}
+
+/// As [`bad_network`], perhaps with migrations among the operations.
+pub fn bad_network_as(seed: u64, ops: usize, log: usize, migrates: bool) -> Trace {
     simulate(seed, log, weather(seed), async |world| {
         let (_nodes, run) = boot(world, seed).await;
+        run.state().migrates = migrates;
         storm(world, &run, seed, ops).await;
         settle(world, &run, &Objects::new()).await;
     })
@@ -207,8 +213,14 @@ impl Victims {
 /// Operations; everything synced; more operations, some files synced; the power fails at servers; they come back. What was synced
 /// is there, nothing is mixed up, and all goes on.
 pub fn power_failure(seed: u64, ops: usize, log: usize) -> Trace {
+    power_failure_as(seed, ops, log, false)
+}
+
+/// As [`power_failure`], perhaps with migrations among the operations.
+pub fn power_failure_as(seed: u64, ops: usize, log: usize, migrates: bool) -> Trace {
     simulate(seed, log, weather(seed), async |world| {
         let (mut nodes, run) = boot(world, seed).await;
+        run.state().migrates = migrates;
         let programs = run.begin(ops);
         run.end(programs).await;
         // Each client knows what it keeps.
@@ -227,6 +239,7 @@ pub fn power_failure(seed: u64, ops: usize, log: usize) -> Trace {
         run.end(programs).await;
         let (tree, waste) = aftermath(world, &run, victims).await;
         let again = Run::new(world, run.clients.clone(), seed + 1, tree.model);
+        again.state().migrates = migrates;
         let programs = again.begin(ops);
         again.end(programs).await;
         settle(world, &again, &waste).await;
@@ -261,7 +274,7 @@ async fn restart(world: &World, victims: Victims, nodes: &mut Vec<Node>) {
     }
     // Until then a new file may get fewer stripes than were asked for.
     for node in &*nodes {
-        if let Node::Mds(_, _, mdt) = node {
+        if let Node::Mds(_, _, mdt, _) = node {
             let _ = rt.timeout(CLEANUP, mdt.wait_osts(OSSES.len())).await;
         }
     }
@@ -335,7 +348,9 @@ async fn aftermath(world: &World, run: &Run, victims: Victims) -> (Tree, Objects
     // A write that was under way to a file which the MDT lost, or to a component whose objects it lost, is sent again when the OST comes
     // back, and makes an object that nobody knows. It is out of use for ever (its id is), but takes space.
     let laid_out = |fid| tree.model.inodes.get(fid).is_some_and(|i| i.striping.is_some_and(|s| !s.is_composite()));
-    let excused = run.state().doubtful_writes.iter().any(|fid| !laid_out(fid));
+    // A migration writes to a copy, which may be lost.
+    let migrated = run.state().doubtful.iter().any(|op| matches!(op, Op::Migrate { .. }));
+    let excused = migrated || run.state().doubtful_writes.iter().any(|fid| !laid_out(fid));
     assert!(left.is_empty() || excused, "objects that belong to no file: {left:?}");
     (tree, left)
 }

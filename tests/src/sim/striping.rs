@@ -1,4 +1,5 @@
-//! How files of the simulation are striped: plainly, overstriped, and by ranges of the file that are small enough for writes to cross.
+//! How files of the simulation are striped: plainly, overstriped, and by ranges of the file that are small enough for writes to cross; where
+//! the MDT has a data service the first of them may lie there.
 
 use std::fmt;
 
@@ -23,8 +24,19 @@ pub struct Part {
     pub count: u16,
     /// Bytes of a stripe.
     pub size: u32,
-    /// Whether it grows by itself.
-    pub grows: bool,
+    /// Where its bytes are.
+    pub kind: Kind,
+}
+
+/// Where the bytes of a range are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// On OSTs.
+    Striped,
+    /// On OSTs; it grows by itself.
+    Growing,
+    /// On the MDT.
+    OnMdt,
 }
 
 /// How a file is striped, or those made in a directory.
@@ -35,11 +47,15 @@ pub struct Striping {
 }
 
 const fn part(end: u64, count: u16, size: u64) -> Part {
-    Part { end, count, size: size as u32, grows: false }
+    Part { end, count, size: size as u32, kind: Kind::Striped }
 }
 
 const fn growing(count: u16, size: u64) -> Part {
-    Part { grows: true, ..part(EOF, count, size) }
+    Part { kind: Kind::Growing, ..part(EOF, count, size) }
+}
+
+const fn on_mdt(end: u64) -> Part {
+    Part { kind: Kind::OnMdt, ..part(end, 1, end) }
 }
 
 const NONE: Part = part(EOF, 0, 0);
@@ -60,6 +76,14 @@ pub const STRIPINGS: [Striping; 12] = [
     Striping { parts: [part(64 * K, 1, 64 * K), part(256 * K, 1, 128 * K), growing(1, 64 * K)] },
 ];
 
+/// Those that are asked for where the MDT has a data service, as well.
+pub const ON_MDT: [Striping; 4] = [
+    Striping { parts: [on_mdt(64 * K), part(EOF, 1, 64 * K), NONE] },
+    Striping { parts: [on_mdt(64 * K), part(192 * K, 2, 64 * K), part(EOF, 4, 64 * K)] },
+    Striping { parts: [on_mdt(128 * K), part(EOF, 7, 64 * K), NONE] },
+    Striping { parts: [on_mdt(64 * K), part(256 * K, 1, 64 * K), growing(2, 128 * K)] },
+];
+
 impl Striping {
     /// What nobody asked for.
     pub const DEFAULT: Striping = Striping::plain(1, sheen_layout::STRIPE_SIZE_DEFAULT as u64);
@@ -72,6 +96,11 @@ impl Striping {
     /// Its ranges.
     pub fn parts(&self) -> impl Iterator<Item = &Part> {
         self.parts.iter().filter(|part| part.count > 0)
+    }
+
+    /// Whether one of them grows by itself.
+    pub fn grows(&self) -> bool {
+        self.parts().any(|part| part.kind == Kind::Growing)
     }
 
     /// Whether it has several.
@@ -89,21 +118,32 @@ impl Striping {
         if !self.is_composite() {
             return Asked::Plain(self.parts[0].spec());
         }
+        Asked::Composite(Template::new(self.components()))
+    }
+
+    /// What a user asks for who wants a mirror each.
+    pub fn mirrors(all: &[Striping]) -> Asked {
+        let components = all.iter().flat_map(Striping::components).collect();
+        Asked::Composite(Template { components, mirrors: all.len() as u16 })
+    }
+
+    fn components(&self) -> Vec<TemplateComponent> {
         let (mut start, mut components) = (0, Vec::new());
         for part in self.parts() {
             let component = TemplateComponent::striped(start, part.end, part.spec());
-            match part.grows {
-                true => components.extend(component.extendable(EXTENSION)),
-                false => components.push(component),
+            match part.kind {
+                Kind::OnMdt => components.push(TemplateComponent::on_mdt(part.end)),
+                Kind::Growing => components.extend(component.extendable(EXTENSION)),
+                Kind::Striped => components.push(component),
             }
             start = part.end;
         }
-        Asked::Composite(Template::new(components))
+        components
     }
 
     /// What a directory passes on. `None`: nothing that was asked for.
     pub fn of_asked(asked: &Asked) -> Option<Striping> {
-        STRIPINGS.into_iter().find(|striping| striping.asked() == *asked)
+        STRIPINGS.into_iter().chain(ON_MDT).find(|striping| striping.asked() == *asked)
     }
 
     /// A file's. Extensions count as part of what grows into them, and so does what was repeated because it could not grow where it was.
@@ -115,7 +155,8 @@ impl Striping {
         let mut parts: Vec<Part> = Vec::new();
         for c in layout.components() {
             match parts.last_mut() {
-                Some(last) if c.is_extension() => (last.end, last.grows) = (c.end, true),
+                Some(last) if c.is_extension() => (last.end, last.kind) = (c.end, Kind::Growing),
+                None if c.is_on_mdt() => parts.push(on_mdt(c.end)),
                 Some(last) if grows && last.size == c.stripe_size => last.end = c.end,
                 _ => parts.push(part(c.end, c.stripe_count, u64::from(c.stripe_size))),
             }
@@ -146,9 +187,12 @@ impl Part {
 
 impl fmt::Debug for Striping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Part { end, count, size, grows } in self.parts() {
-            let grows = if *grows { " growing" } else { "" };
-            write!(f, "[{count} x {size}{grows}")?;
+        for Part { end, count, size, kind } in self.parts() {
+            match kind {
+                Kind::Striped => write!(f, "[{count} x {size}")?,
+                Kind::Growing => write!(f, "[{count} x {size} growing")?,
+                Kind::OnMdt => write!(f, "[on the MDT")?,
+            }
             if *end < EOF { write!(f, " to {end}]")? } else { write!(f, "]")? }
         }
         Ok(())

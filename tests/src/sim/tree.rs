@@ -6,12 +6,14 @@ use std::{
 };
 
 use sheen_client::{Caller, Client};
+use sheen_layout::MDT_OST;
+use sheen_mds::DATA_DIR;
 use sheen_rt::{Disk, sim::World};
 use sheen_wire::{Errno, Fid, FileKind, control, fid::ROOT, mds::flags};
 
 use super::{
-    OSSES,
-    cluster::OST_DIR,
+    MDS, OSSES,
+    cluster::{MDT_DIR, OST_DIR},
     model::{Content, Inode, Model},
     op::{Op, Outcome, View},
     perform::{entries, layout, perform},
@@ -178,6 +180,21 @@ pub fn objects(world: &World) -> BTreeSet<(u32, Fid)> {
                     found.insert((ost as u32, Fid::new(number(&seq), number(&object) as u32)));
                 }
             }
+        }
+    }
+    found
+}
+
+/// The objects that lie on the MDT's disk.
+pub fn data_objects(world: &World) -> BTreeSet<(u32, Fid)> {
+    let disk = world.rt(MDS).disk();
+    let mut found = BTreeSet::new();
+    for slot in names(&disk, &Path::new(MDT_DIR).join(DATA_DIR).join("O/files")) {
+        for object in names(&disk, &slot) {
+            let name = object.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+            let numbers: Vec<u64> = name.split(':').filter_map(|n| u64::from_str_radix(n, 16).ok()).collect();
+            let [seq, oid, ver] = numbers[..] else { panic!("{name} is no object's name") };
+            found.insert((MDT_OST, Fid { seq, oid: oid as u32, ver: ver as u32 }));
         }
     }
     found

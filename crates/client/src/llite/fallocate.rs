@@ -38,11 +38,7 @@ impl Client {
         loop {
             let changes = file.inode.changes();
             let Placed { layout, guard } = match mode {
-                // Where there are no objects there is a hole already.
-                Allocate::PunchHole if file.mirror() == 0 => match self.place(file).await?.ok_or(Errno::EIO)? {
-                    placed if placed.layout.takes_writes() => placed,
-                    _ => self.place_for_writing(file, offset, len, false).await?,
-                },
+                Allocate::PunchHole if file.mirror() == 0 => self.place_for_punching(file, offset, len).await?,
                 _ => self.place_for_writing(file, offset, len, false).await?,
             };
             let began = self.began(file, &layout, changes);
@@ -64,5 +60,16 @@ impl Client {
                 Ok(()) => again += 1,
             }
         }
+    }
+
+    /// Where there are no objects there is a hole already.
+    async fn place_for_punching(&self, file: &OpenFile, offset: u64, len: u64) -> Result<Placed> {
+        let placed = self.place(file).await?.ok_or(Errno::EIO)?;
+        if placed.layout.takes_writes() {
+            return Ok(placed);
+        }
+        // Not in use while the MDT is asked: others who ask wait for it.
+        drop(placed);
+        self.place_for_writing(file, offset, len, false).await
     }
 }

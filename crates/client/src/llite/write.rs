@@ -17,6 +17,9 @@ use crate::{Client, OpenFile, cache::data::Reads, lov::How, stats::Op};
 
 /// Times that an append finds the end anew because the file got objects meanwhile.
 const APPENDS_MAX: usize = 64;
+/// Times that it wants a lock on the layout of a mirrored file before it goes on without: where the end is would else be asked of a mirror that
+/// may be brought up to date meanwhile, and has no end yet.
+const GUARDED_MAX: usize = 8;
 
 impl Client {
     /// Writes `data` at `offset`, or at the end of a file that is open for appending; returns the number of bytes written, at
@@ -152,9 +155,12 @@ impl Client {
         }
         let (fid, len) = (file.fid(), data.len() as u64);
         let _turn = file.inode.append.lock().await;
-        for _ in 0..APPENDS_MAX {
+        for round in 0..APPENDS_MAX {
             let changes = file.inode.changes();
             let Placed { layout, guard } = self.place(file).await?.ok_or(Errno::EIO)?;
+            if guard.is_none() && layout.is_mirrored() && round < GUARDED_MAX {
+                continue;
+            }
             // The OSTs' locks may be long in coming.
             let guarded = guard.map(|guard| guard.cookie());
             let (end, locks) = self.lov.lock_end(&layout).await?;
@@ -179,10 +185,24 @@ impl Client {
                 return Box::pin(self.finish_write(file, &layout, end, data)).await;
             }
             let done = (answer?, layout.generation());
-            return Box::pin(self.write_overtaken(file, &layout, began, end, data, sync, done)).await;
+            // By another layout the end may be elsewhere.
+            if !Box::pin(self.is_overtaken(file, &layout, began)).await?
+                || Box::pin(self.is_there(file, end, &data)).await?
+            {
+                return Ok(done);
+            }
         }
         tracing::warn!("{fid}: its layout changes too often for appending");
         Err(Errno::ENOLCK)
+    }
+
+    /// Whether the mirror that counts from now on has these bytes at this place.
+    async fn is_there(&self, file: &OpenFile, offset: u64, data: &Bulk) -> Result<bool> {
+        let len = data.len() as u64;
+        let Placed { layout, guard } = self.place_for_writing(file, offset, len, false).await?;
+        let read = pin!(self.lov.read(&layout, offset, len, false));
+        let (found, _) = self.under(file.fid(), guard, read).await.0?;
+        Ok(found.into_bytes() == data.clone().into_bytes())
     }
 
     /// How a write at a place is done. The first one through an inode's open files goes to the OSTs as it is, without a lock of this client:

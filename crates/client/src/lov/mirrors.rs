@@ -14,6 +14,16 @@ use super::Lov;
 /// How often it is looked whether the OSTs of a mirror that is being read can still be reached. Two looks in a row that say no make
 /// another mirror be read: a connection that was only broken is back by then.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often one that was found away may be asked again, for it may be back: its connection was only slow to come.
+const RETURNS_MAX: usize = 4;
+
+/// Mirrors that were asked for one read.
+struct Tried {
+    /// The last of them is being asked.
+    ids: Vec<u16>,
+    /// How often one may be asked again.
+    returns: usize,
+}
 
 /// Whether it may be the OST's absence that made something fail, and not what was asked.
 fn is_away(errno: Errno) -> bool {
@@ -57,26 +67,36 @@ impl Lov {
         if !layout.is_mirrored() {
             return work(layout.clone()).await;
         }
-        let mut tried = Vec::new();
         let mut now = self.readable(layout);
+        let mut tried = Tried { ids: vec![now.mirror_id()], returns: RETURNS_MAX };
         loop {
-            tried.push(now.mirror_id());
             let answer = self.while_up(layout, &tried, &now, work(now.clone())).await;
             match answer {
-                Err(errno) if is_away(errno) => match self.readable_but(layout, &tried) {
+                Err(errno) if is_away(errno) => match self.another(layout, &tried) {
                     Some(next) => now = next,
                     None => return Err(errno),
                 },
                 answer => return answer,
             }
+            if tried.ids.contains(&now.mirror_id()) {
+                tried.returns -= 1;
+                tried.ids.clear();
+            }
+            tried.ids.push(now.mirror_id());
         }
+    }
+
+    /// Another mirror than the one that is being asked: one that was not asked yet, or that can be reached again.
+    fn another(&self, layout: &Layout, tried: &Tried) -> Option<Arc<Layout>> {
+        let last = tried.ids.last().filter(|_| tried.returns > 0);
+        self.readable_but(layout, &tried.ids).or_else(|| self.readable_but(layout, &[*last?]))
     }
 
     /// Does it; ENOTCONN as soon as an OST of the mirror is away and there is another mirror that is not.
     async fn while_up<T>(
         &self,
         layout: &Layout,
-        tried: &[u16],
+        tried: &Tried,
         now: &Layout,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
@@ -87,7 +107,7 @@ impl Lov {
                 return answer;
             }
             let is_up = self.is_up(now);
-            if !is_up && !was_up && self.readable_but(layout, tried).is_some() {
+            if !is_up && !was_up && self.another(layout, tried).is_some() {
                 tracing::info!("{}: mirror {} is away, another one is read", layout.fid(), now.mirror_id());
                 return Err(Errno::ENOTCONN);
             }

@@ -87,16 +87,17 @@ impl<S: Store> Namespace<S> {
     }
 }
 
-/// Space that components took from their extensions will be used: others are not to count on it.
+/// Space that components took from their extensions will be used: others are not to count on it. Of a long range at once most stays a hole (it was
+/// sought past, cut to, or locked for a group), so it counts as one extension.
 fn tell_of_extended(cx: &mut Cx, old: &Layout, new: &Layout) {
     for (i, c) in new.components().iter().enumerate() {
         let before = old.components().iter().find(|o| o.id == c.id && o.is_instantiated());
-        let grew_itself =
-            old.components().iter().skip_while(|o| o.id != c.id).nth(1).is_some_and(Component::is_extension);
-        let grows = new.components().get(i + 1).is_some_and(Component::is_extension);
+        let had = old.components().iter().skip_while(|o| o.id != c.id).nth(1);
+        let has = new.components().get(i + 1);
+        let extension = [had, has].into_iter().flatten().find_map(Component::extension_size);
         let bytes = c.end.saturating_sub(before.map_or(c.start, |o| o.end));
-        if c.is_instantiated() && bytes > 0 && (grew_itself || grows) {
-            cx.env.extended(c, bytes);
+        if let Some(extension) = extension.filter(|_| c.is_instantiated() && bytes > 0) {
+            cx.env.extended(c, bytes.min(extension));
         }
     }
 }

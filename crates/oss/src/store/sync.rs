@@ -19,6 +19,17 @@ impl Store {
         if objects.is_empty() {
             return self.sync_all().await;
         }
+        self.sync_written(objects).await?;
+        // What was written to a file that left them lies elsewhere.
+        self.check_open(objects.iter().copied())
+    }
+
+    /// As [`Store::sync`], for who has just written to these very objects. If they are closed since, what was written is among what the file took
+    /// along, and not to be written once more: somebody may have written over it meanwhile.
+    ///
+    /// # Errors
+    /// What the local file system says.
+    pub async fn sync_written(&self, objects: &[Fid]) -> Result<()> {
         for batch in objects.chunks(BATCH) {
             let mut open = Vec::with_capacity(batch.len());
             for &object in batch {
@@ -27,8 +38,7 @@ impl Store {
             }
             self.sync_files(&open).await?;
         }
-        // What was written to a file that left them lies elsewhere.
-        self.check_open(objects.iter().copied())
+        Ok(())
     }
 
     pub(super) async fn sync_files(&self, objects: &[Arc<Object>]) -> io::Result<()> {

@@ -20,6 +20,9 @@ use super::span::Span;
 /// Numbers of writes: 1 to this.
 pub const NUMBERS: u8 = 255;
 
+/// In bytes: no stripe is shorter, and none ends elsewhere than at a multiple of this.
+const UNIT: u64 = 64 << 10;
+
 /// What a change does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
@@ -74,11 +77,36 @@ pub struct Seen {
     pub size: Option<(u64, bool)>,
 }
 
+/// Changes that may be done twice, with those of others in between.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Redone {
+    /// None.
+    #[default]
+    None,
+    /// Those of several objects, of a file that is migrated: some objects are closed before they are changed, and all of it is done again.
+    OfSeveral,
+    /// Any that takes long, of a file that has mirrors: others count by then.
+    Any,
+}
+
+impl Redone {
+    /// Whether this one may.
+    pub fn may(self, change: &Change) -> bool {
+        match self {
+            Redone::None => false,
+            Redone::OfSeveral => change.is_of_several(),
+            Redone::Any => true,
+        }
+    }
+}
+
 /// What was done to a file, and seen of it.
 #[derive(Clone, Default, Debug)]
 pub struct History {
     /// It lies on several OSTs: of two cuts at the same time each may win on one of them.
     pub striped: bool,
+    /// Which changes may be done once more at their end, so that what was seen of them before says nothing.
+    pub redone: Redone,
     /// In any order.
     pub changes: Vec<Changed>,
     /// In any order.
@@ -124,8 +152,14 @@ impl Change {
         }
     }
 
+    /// Whether it may be one of several objects.
+    pub fn is_of_several(&self) -> bool {
+        let (start, end) = self.range();
+        start / UNIT != (end - 1).max(start) / UNIT
+    }
+
     /// What it makes of them.
-    fn number(&self) -> u8 {
+    pub fn number(&self) -> u8 {
         match self {
             Change::Write { number, .. } => *number,
             _ => 0,
@@ -133,7 +167,7 @@ impl Change {
     }
 
     /// The size that the file has afterwards, at least.
-    fn end(&self) -> Option<u64> {
+    pub fn end(&self) -> Option<u64> {
         match *self {
             Change::Write { len: 0, .. } | Change::Hole { .. } => None,
             Change::Write { offset, len, .. } => Some(offset + len),
@@ -151,7 +185,8 @@ impl Seen {
         self.runs.last().map_or(self.offset, |run| run.0)
     }
 
-    fn at(&self, at: u64) -> Option<u8> {
+    /// From which write a byte was that was read; `None`: it was not read.
+    pub fn at(&self, at: u64) -> Option<u8> {
         if at < self.offset {
             return None;
         }
@@ -176,7 +211,7 @@ impl History {
         let covers = |c: &&Changed| (c.change.range().0..c.change.range().1).contains(&at);
         let changes: Vec<&Changed> = self.changes.iter().filter(covers).collect();
         let reads: Vec<(u8, &Seen)> = self.seen.iter().filter_map(|s| Some((s.at(at)?, s))).collect();
-        Byte { changes, reads }
+        Byte { changes, reads, redone: self.redone }
     }
 
     fn check_sizes(&self) -> Result<(), String> {
@@ -227,6 +262,7 @@ impl History {
 struct Byte<'a> {
     changes: Vec<&'a Changed>,
     reads: Vec<(u8, &'a Seen)>,
+    redone: Redone,
 }
 
 /// From when to when a byte has one value for certain, if `from < to`; else from `to` to `from` it has it at some moment.
@@ -288,7 +324,8 @@ impl Byte<'_> {
             if let Some(read) = reads.iter().find(|r| r.span.to < write.span.from) {
                 return Err(self.told(&format!("{number} was read at {:?}, before it was written", read.span)));
             }
-            let spans = || reads.iter().map(|r| r.span).chain([write.span]);
+            let counts = |span: &Span| !self.redone.may(&write.change) || write.span.before(span);
+            let spans = || reads.iter().map(|r| r.span).filter(counts).chain([write.span]);
             let (from, to) = (spans().map(|s| s.to).min(), spans().map(|s| s.from).max());
             zones.push(Zone { number, from: from.unwrap_or(0), to: to.unwrap_or(0) });
         }
@@ -349,7 +386,9 @@ mod tests {
     }
 
     fn legal(changes: &[Changed], seen: &[Seen]) -> bool {
-        History { striped: false, changes: changes.to_vec(), seen: seen.to_vec() }.check().is_ok()
+        let history = History { changes: changes.to_vec(), seen: seen.to_vec(), ..History::default() };
+        assert!(history.check().is_err() || History { redone: Redone::Any, ..history.clone() }.check().is_ok());
+        history.check().is_ok()
     }
 
     #[test]

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use sheen_wire::Fid;
 
 use super::{
-    names::{self, Ask, Asked, Told, Verdict},
+    names::{self, Ask, Asked, Told},
     record::{LOG, Record, Synced, Trouble},
+    search::Verdict,
     span::Span,
-    turns,
+    swaps, turns,
 };
 
 impl Trouble {
@@ -42,7 +43,16 @@ pub fn judge(record: &mut Record) -> Result<Judged, String> {
         for change in &mut file.changes {
             change.lost = lost(number, change.client, change.span);
         }
-        file.check().map_err(|what| format!("file {number}, {what}\n{troubles:#?}"))?;
+    }
+    let mut undecided = false;
+    match &record.files[..] {
+        [one, other] if !record.swaps.is_empty() => {
+            let known = swaps::check(&[one.clone(), other.clone()], &record.swaps);
+            undecided = !known.map_err(|what| format!("files that were swapped, {what}\n{troubles:#?}"))?;
+        }
+        files => files.iter().enumerate().try_for_each(|(number, file)| {
+            file.check().map_err(|what| format!("file {number}, {what}\n{troubles:#?}"))
+        })?,
     }
     for append in &mut record.log.appends {
         append.lost = lost(LOG, append.client, append.span).is_some();
@@ -53,7 +63,8 @@ pub fn judge(record: &mut Record) -> Result<Judged, String> {
         turn.lost = troubled(turn.client, turn.span);
     }
     turns::check(&record.turns)?;
-    check_names(record, troubled)
+    let names = check_names(record, troubled)?;
+    Ok(Judged { undecided: undecided || names.undecided })
 }
 
 fn check_names(record: &mut Record, troubled: impl Fn(usize, Span) -> bool) -> Result<Judged, String> {

@@ -8,7 +8,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use fastrand::Rng;
+use sheen_layout::MDT_OST;
 use sheen_ldlm::{Info, SERVER, client::Held};
+use sheen_oss::Ost;
 use sheen_rt::JoinHandle;
 use sheen_wire::ldlm::{Policy, Resource, conflict};
 
@@ -43,25 +45,35 @@ pub fn watch(stage: &std::sync::Arc<Stage>, seed: u64) -> JoinHandle<()> {
 /// What must not be.
 pub fn look(stage: &Stage) -> Result<(), String> {
     for node in &stage.nodes {
-        let (target, ost, locks) = match node {
-            Node::Mds(_, _, mdt) => (mdt.name(), None, mdt.lockd().all_locks()),
-            Node::Oss(_, ost) => (ost.name(), Some(ost.index()), ost.lockd().all_locks()),
-        };
-        if let Node::Oss(_, ost) = node {
-            let (granted, free) = (ost.granted(), ost.store().free().unwrap_or(0));
-            if granted > free {
-                return Err(format!("{target} promises {granted} bytes and has {free}"));
+        match node {
+            Node::Mds(_, _, mdt, data) => {
+                look_at(stage, mdt.name(), None, &mdt.lockd().all_locks())?;
+                data.iter().try_for_each(|data| look_at_ost(stage, data, MDT_OST))?;
             }
+            Node::Oss(_, ost) => look_at_ost(stage, ost, ost.index())?,
         }
-        exclude(&locks).map_err(|what| format!("{target}: {what}"))?;
-        let known: BTreeMap<u64, &Info> = locks.iter().map(|info| (info.lock.id.0, info)).collect();
-        for (client, seat) in stage.seats.iter().enumerate() {
-            if !stage.is_unsure(client) {
-                let held = seat.client.locks_held(ost);
-                held.iter().try_for_each(|held| {
-                    is_known(held, &known).map_err(|what| format!("{target}, client {client}: {what}"))
-                })?;
-            }
+    }
+    Ok(())
+}
+
+fn look_at_ost(stage: &Stage, ost: &Ost, index: u32) -> Result<(), String> {
+    let (granted, free) = (ost.granted(), ost.store().free().unwrap_or(0));
+    if granted > free {
+        return Err(format!("{} promises {granted} bytes and has {free}", ost.name()));
+    }
+    look_at(stage, ost.name(), Some(index), &ost.lockd().all_locks())
+}
+
+/// `ost`: which one the clients know the target as; none, the MDT.
+fn look_at(stage: &Stage, target: &str, ost: Option<u32>, locks: &[Info]) -> Result<(), String> {
+    exclude(locks).map_err(|what| format!("{target}: {what}"))?;
+    let known: BTreeMap<u64, &Info> = locks.iter().map(|info| (info.lock.id.0, info)).collect();
+    for (client, seat) in stage.seats.iter().enumerate() {
+        if !stage.is_unsure(client) {
+            let held = seat.client.locks_held(ost);
+            held.iter().try_for_each(|held| {
+                is_known(held, &known).map_err(|what| format!("{target}, client {client}: {what}"))
+            })?;
         }
     }
     Ok(())

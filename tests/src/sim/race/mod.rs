@@ -4,11 +4,13 @@
 //! The [model](super::model) next door knows the one right answer, and keeps apart what could meet; here everything meets, and
 //! several answers may be right. So operations are written down with the moments at which they were asked and answered ([`span`]),
 //! and judged at the end:
-//! * [`bytes`]: each byte of a file is a register, its size is bounded by what was written and cut; [`log`]: appended records are
-//!   there once, whole, in order; [`names`]: a directory has a legal order, which is searched for; [`turns`]: fcntl locks exclude;
+//! * [`bytes`]: each byte of a file is a register, its size is bounded by what was written and cut, [`swaps`]: also where two files
+//!   exchange them; [`log`]: appended records are there once, whole, in order; [`names`]: a directory has a legal
+//!   order, which is searched for ([`search`]); [`turns`]: fcntl locks exclude;
 //! * [`locks`]: while all goes on, no two locks that are granted exclude each other, clients hold what servers say, and no OST
 //!   promises more than it has;
-//! * [`program`]: what the programs do; [`stage`]: hosts, mounts, faults; [`kernel`]: the page cache above a mount;
+//! * [`program`]: what the programs do; [`tools`]: what is done to the same files meanwhile, of which programs must see nothing; [`stage`]:
+//!   hosts, mounts, faults; [`kernel`]: the page cache above a mount;
 //! * [`story`]: what happens in the run of a seed.
 
 pub mod bytes;
@@ -19,7 +21,10 @@ pub mod log;
 pub mod names;
 pub mod program;
 pub mod record;
+pub mod search;
 pub mod span;
 pub mod stage;
 pub mod story;
+pub mod swaps;
+pub mod tools;
 pub mod turns;

@@ -1,17 +1,15 @@
 //! Whether there is a legal order of what was done to names, and seen of them.
 //!
-//! The search of Wing and Gong with Lowe's memory: of the operations that nobody else's answer precedes, one is taken whose answer fits
-//! the present state, and so on; at a dead end the last choice is taken back. What only looks is taken as soon as it fits, which is
-//! never wrong. A listing is a look at each name, one by one: it need not be of one moment.
+//! A listing is a look at each name, one by one: it need not be of one moment.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, hash_map::DefaultHasher},
-    hash::{Hash, Hasher},
-};
+use std::collections::BTreeMap;
 
 use sheen_wire::{Errno, Fid, mds::rename};
 
-use super::span::Span;
+use super::{
+    search::{Step, Verdict, search},
+    span::Span,
+};
 
 /// Choices after which a search is given up. Real histories take some hundreds; one in which hundreds of operations are under way at once could
 /// take for ever.
@@ -62,8 +60,8 @@ pub struct Asked {
 }
 
 /// Names and what they lead to.
-#[derive(Clone, Default, Debug)]
-struct State {
+#[derive(Clone, Default, Hash, Debug)]
+pub struct State {
     names: BTreeMap<Name, Fid>,
 }
 
@@ -149,155 +147,29 @@ impl Ask {
     }
 }
 
-/// What a search found.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// There is a legal order.
-    Legal,
-    /// There is none; this is as far as the longest attempt got.
-    Illegal(String),
-    /// Nobody knows: it would take too long.
-    Unknown,
-}
+impl Step for Asked {
+    type State = State;
 
-/// A point to come back to.
-struct Choice {
-    state: State,
-    done: Done,
-    /// Operations that may come next, and how many of them were tried.
-    next: Vec<usize>,
-    tried: usize,
-}
-
-/// Which operations are done: a bit each, and before which all are.
-#[derive(Clone)]
-struct Done {
-    bits: Vec<u64>,
-    first: usize,
-    count: usize,
-}
-
-impl Done {
-    fn has(&self, i: usize) -> bool {
-        self.bits[i / 64] >> (i % 64) & 1 == 1
+    fn span(&self) -> Span {
+        self.span
     }
 
-    fn put(&mut self, i: usize) {
-        self.bits[i / 64] |= 1 << (i % 64);
-        self.count += 1;
-        while self.first / 64 < self.bits.len() && self.has(self.first) {
-            self.first += 1;
-        }
+    fn fits(&self, state: &mut State) -> bool {
+        state.fits(self)
+    }
+
+    fn changes(&self) -> bool {
+        self.ask.changes(self.answer)
+    }
+
+    fn is_certain(&self) -> bool {
+        self.answer.is_some()
     }
 }
 
 /// Searches for a legal order. Directories are empty at first.
 pub fn check(history: &[Asked]) -> Verdict {
-    let mut all = history.to_vec();
-    // What nobody knows and what would change nothing says nothing.
-    all.retain(|a| a.answer.is_some() || a.ask.changes(a.answer));
-    all.sort_by_key(|a| a.span.from);
-    let search = Search { all };
-    search.run()
-}
-
-struct Search {
-    all: Vec<Asked>,
-}
-
-impl Search {
-    fn run(&self) -> Verdict {
-        let mut seen = BTreeSet::new();
-        let mut best: (usize, Option<(State, Done)>) = (0, None);
-        let done = Done { bits: vec![0; self.all.len() / 64 + 1], first: 0, count: 0 };
-        let mut stack = vec![self.choice(State::default(), done)];
-        while let Some(top) = stack.last_mut() {
-            if self.is_over(&top.done) {
-                return Verdict::Legal;
-            }
-            if top.done.count >= best.0 && top.tried == 0 {
-                best = (top.done.count, Some((top.state.clone(), top.done.clone())));
-            }
-            let Some(&i) = top.next.get(top.tried) else {
-                stack.pop();
-                continue;
-            };
-            top.tried += 1;
-            let (mut state, mut done) = (top.state.clone(), top.done.clone());
-            if !state.fits(&self.all[i]) {
-                continue;
-            }
-            done.put(i);
-            let choice = self.choice(state, done);
-            if seen.insert(digest(&choice)) {
-                stack.push(choice);
-            }
-            if seen.len() > CHOICES_MAX {
-                return Verdict::Unknown;
-            }
-        }
-        Verdict::Illegal(best.1.map_or_else(String::new, |(state, done)| self.told(&state, &done)))
-    }
-
-    /// All that was answered is done.
-    fn is_over(&self, done: &Done) -> bool {
-        (done.first..self.all.len()).all(|i| done.has(i) || self.all[i].answer.is_none())
-    }
-
-    /// Takes what fits and changes nothing, and finds what may come next.
-    fn choice(&self, state: State, mut done: Done) -> Choice {
-        loop {
-            let next = self.next(&done);
-            let same = |i: &&usize| {
-                let asked = &self.all[**i];
-                !asked.ask.changes(asked.answer) && state.clone().fits(asked)
-            };
-            let looks: Vec<usize> = next.iter().filter(same).copied().collect();
-            if looks.is_empty() {
-                let next = next.into_iter().filter(|i| self.all[*i].ask.changes(self.all[*i].answer)).collect();
-                return Choice { state, done, next, tried: 0 };
-            }
-            looks.into_iter().for_each(|i| done.put(i));
-        }
-    }
-
-    /// What nobody's answer precedes, in the order of the answers.
-    fn next(&self, done: &Done) -> Vec<usize> {
-        let (mut next, mut end) = (Vec::new(), Span::NEVER);
-        for i in (done.first..self.all.len()).filter(|i| !done.has(*i)) {
-            if self.all[i].span.from > end {
-                break;
-            }
-            end = end.min(self.all[i].span.to);
-            next.push(i);
-        }
-        next.retain(|i| self.all[*i].span.from <= end);
-        next.sort_by_key(|i| self.all[*i].span.to);
-        next
-    }
-
-    fn told(&self, state: &State, done: &Done) -> String {
-        let mut lines = vec!["no legal order; as far as one can get:".to_owned()];
-        let next = self.next(done);
-        let until = next.iter().copied().max().unwrap_or(0);
-        for i in done.first.saturating_sub(20)..self.all.len().min(until + 10) {
-            let mark = match (done.has(i), next.contains(&i)) {
-                (true, _) => "done",
-                (false, true) => "next",
-                _ => "",
-            };
-            let Asked { span, client, ask, answer } = &self.all[i];
-            lines.push(format!("{mark:5} {span:?} client {client} {ask:?} -> {answer:?}"));
-        }
-        lines.push(format!("with {:?}", state.names));
-        lines.join("\n")
-    }
-}
-
-fn digest(choice: &Choice) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (&choice.done.bits, &choice.state.names).hash(&mut hasher);
-    hasher.finish()
+    search(history.to_vec(), CHOICES_MAX)
 }
 
 #[cfg(test)]

@@ -24,6 +24,10 @@ pub struct Synced {
     pub done: bool,
 }
 
+/// Errors that a client may tell a program which has been given up, or is cut off.
+pub const TROUBLES: [Errno; 6] =
+    [Errno::EBADF, Errno::EIO, Errno::ESTALE, Errno::ENOTCONN, Errno::ETIMEDOUT, Errno::ESHUTDOWN];
+
 /// The log's number among the files.
 pub const LOG: usize = usize::MAX;
 
@@ -55,6 +59,8 @@ pub struct Record {
     pub seqs: Vec<u64>,
     /// What befell clients.
     pub troubles: Vec<Trouble>,
+    /// The first two files exchanged their bytes: whose doing, and when.
+    pub swaps: Vec<(usize, Span)>,
 }
 
 impl Record {
@@ -63,6 +69,13 @@ impl Record {
         let span = Span { from, to: Span::NEVER };
         self.files[file].changes.push(Changed { span, client, change, lost: None });
         self.files[file].changes.len() - 1
+    }
+
+    /// Writes to a file; to all, if they may exchange their bytes.
+    pub fn writes(&self, file: usize, swaps: bool) -> usize {
+        let files = self.files.iter().enumerate().filter(|(n, _)| swaps || *n == file);
+        let changes = files.flat_map(|(_, history)| &history.changes);
+        changes.filter(|c| matches!(c.change, Change::Write { .. })).count()
     }
 
     /// It was done. (Of one that failed nobody knows what it did: it stays unanswered.)
@@ -102,5 +115,13 @@ impl Record {
     /// Whether the client's operations may fail at present.
     pub fn is_troubled(&self, client: usize, span: Span) -> bool {
         self.troubles.iter().any(|t| t.client == client && t.from < span.to && span.from < t.until)
+    }
+
+    /// Whether what befell the client explains the error.
+    pub fn excuses(&self, client: usize, span: Span, errno: Errno) -> bool {
+        let may = TROUBLES.contains(&errno) && self.is_troubled(client, span);
+        // Later it is still told that files which were open then are not any more, and by a sync what was lost.
+        let told = [Errno::EIO, Errno::EBADF].contains(&errno);
+        may || told && self.troubles.iter().any(|t| t.client == client)
     }
 }

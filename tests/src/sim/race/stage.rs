@@ -19,17 +19,18 @@ use sheen_wire::{
 };
 
 use super::{
-    bytes::History,
+    bytes::{History, Redone},
     kernel::Kernel,
     record::{Record, Trouble},
     span::{Clock, Span},
+    tools::Tools,
 };
 use crate::sim::{
     MDS, OSSES,
     cluster::{Node, mount, start_some},
     op::Op,
     perform::perform,
-    striping::STRIPINGS,
+    striping::{ON_MDT, STRIPINGS, Striping},
 };
 
 /// The first client's host; the others follow.
@@ -76,6 +77,10 @@ pub struct Plan {
     pub reach: u64,
     /// Bytes that are left on an OST's disk, where these are so few that it gets full.
     pub tight: Option<u64>,
+    /// The MDT has a data service, and files may begin there.
+    pub on_mdt: bool,
+    /// What is done to the files meanwhile that leaves them as they are to programs.
+    pub tools: Option<Tools>,
 }
 
 impl Plan {
@@ -111,6 +116,59 @@ impl Plan {
             kernels: rng.bool(),
             reach: [8 << 10, 100 << 10, 260 << 10][rng.usize(0..3)],
             tight,
+            on_mdt: false,
+            tools: None,
+        }
+    }
+
+    /// Of a seed, for files that tools are used on, and that may begin on the MDT.
+    pub fn beside(seed: u64, tools: Option<Tools>) -> Plan {
+        let plan = Plan::of(seed);
+        let mut rng = Rng::with_seed(seed ^ 0x7001);
+        let weights = match rng.u32(0..8) {
+            0..4 => [10, 0, 0, 0],
+            4 => [0, 0, 10, 2],
+            _ if plan.tight.is_some() => [8, 0, 2, 0],
+            _ => [6, 2, 3, 1],
+        };
+        let tools = tools.map(|tools| Tools { hands: rng.usize(1..=2), ..tools });
+        let files = if tools.as_ref().is_some_and(Tools::swaps) { 2 } else { plan.files };
+        Plan { weights, files, osts: rng.usize(1..=OSSES.len()), on_mdt: rng.bool() || tools.is_none(), tools, ..plan }
+    }
+}
+
+impl Plan {
+    /// Whether files have two mirrors from the start. Those that begin on the MDT may get some later.
+    pub fn begins_mirrored(&self) -> bool {
+        !self.on_mdt && self.has_mirrors()
+    }
+
+    /// Which changes of files may be done twice.
+    fn redone(&self) -> Redone {
+        match &self.tools {
+            None => Redone::None,
+            Some(tools) if tools.mirrors() => Redone::Any,
+            Some(_) => Redone::OfSeveral,
+        }
+    }
+
+    /// Whether they may have some.
+    pub fn has_mirrors(&self) -> bool {
+        self.tools.as_ref().is_some_and(Tools::mirrors)
+    }
+
+    /// Whether the first two files exchange their bytes now and then.
+    pub fn swaps(&self) -> bool {
+        self.tools.as_ref().is_some_and(Tools::swaps)
+    }
+
+    /// One of those that files may have.
+    pub fn striping(&self, rng: &mut Rng) -> Striping {
+        let beginning = if self.on_mdt { ON_MDT.len() } else { 0 };
+        // Half of the files then do begin there.
+        match rng.usize(0..STRIPINGS.len() + beginning * 3) {
+            n if n < STRIPINGS.len() => STRIPINGS[n],
+            n => ON_MDT[(n - STRIPINGS.len()) % ON_MDT.len()],
         }
     }
 }
@@ -175,7 +233,7 @@ impl Stage {
             osses.iter().for_each(|host| drop(world.rt(*host)));
             world.configure(|config| config.disk_bytes = before);
         }
-        let nodes = start_some(world, plan.osts).await;
+        let nodes = start_some(world, plan.osts, plan.on_mdt).await;
         let (mut seats, mut seqs) = (Vec::new(), Vec::new());
         for n in 0..plan.clients {
             let host = FIRST_HOST + n as u32;
@@ -191,8 +249,14 @@ impl Stage {
         }
         let client = &seats[0].client;
         let mut rng = Rng::with_seed(seed ^ 0x57a6);
-        let striping = STRIPINGS[rng.usize(0..STRIPINGS.len())];
-        perform(client, &Op::SetStripe { fid: ROOT, striping }, None).await.0.expect("the root can be striped");
+        let striping = plan.striping(&mut rng);
+        if plan.begins_mirrored() {
+            let asked = Striping::mirrors(&[striping, plan.striping(&mut rng)]).encode().into();
+            let name = Bytes::from_static(b"lustre.lov");
+            client.setxattr(&Caller::ROOT, ROOT, &name, &asked, 0).await.expect("the root can be striped");
+        } else {
+            perform(client, &Op::SetStripe { fid: ROOT, striping }, None).await.0.expect("the root can be striped");
+        }
         let mut fids = Vec::new();
         for n in 0..plan.files {
             fids.push(make(client, &format!("file{n}")).await);
@@ -209,8 +273,8 @@ impl Stage {
             // OSTs have looked again by then.
             world.rt(DEMON).sleep(FILLED).await;
         }
-        let striped = striping.spreads(plan.osts);
-        let files = vec![History { striped, ..History::default() }; plan.files];
+        let striped = striping.spreads(plan.osts) || plan.tools.is_some();
+        let files = vec![History { striped, redone: plan.redone(), ..History::default() }; plan.files];
         let record = Record { files, seqs, ..Record::default() };
         Arc::new(Stage {
             world: world.clone(),
@@ -256,6 +320,16 @@ impl Stage {
         OSSES[..self.plan.osts].iter().copied().chain([MDS]).collect()
     }
 
+    /// Which of these servers a client may be cut off from. Who has mirrored files is not cut off from the MDT: a client that the MDT has given up,
+    /// and that does not know yet, may write by a layout of before to an OST that does not know either.
+    fn may_be_cut_off(&self, servers: Vec<u32>) -> Vec<u32> {
+        if !self.plan.has_mirrors() {
+            return servers;
+        }
+        let osts: Vec<u32> = servers.into_iter().filter(|server| *server != MDS).collect();
+        if osts.is_empty() { vec![OSSES[0]] } else { osts }
+    }
+
     /// Makes trouble until it is aborted, or there is nobody left for it.
     pub fn trouble(self: &Arc<Stage>, seed: u64) -> JoinHandle<()> {
         let (stage, mut rng) = (self.clone(), Rng::with_seed(seed ^ 0xdeb));
@@ -272,7 +346,7 @@ impl Stage {
                 if cut.is_some_and(|at| stage.left() <= at) {
                     cut = None;
                     let all = rng.bool();
-                    stage.cut_off(client, if all { servers } else { vec![server] });
+                    stage.cut_off(client, stage.may_be_cut_off(if all { servers } else { vec![server] }));
                 } else if death.is_some_and(|at| stage.left() <= at) && stage.living().len() > 1 {
                     death = None;
                     stage.kill(client);

@@ -9,6 +9,7 @@ use super::{
     locks,
     program::{Numbers, Program},
     stage::{Plan, Stage},
+    tools::{self, Tool, Tools},
 };
 use crate::sim::{
     cluster::weather,
@@ -26,6 +27,26 @@ pub fn race(seed: u64, log: usize) -> Trace {
     race_as(seed, Plan::of(seed), log)
 }
 
+/// As [`race`], of files that may begin on the MDT.
+pub fn race_on_mdt(seed: u64, log: usize) -> Trace {
+    race_as(seed, Plan::beside(seed, None), log)
+}
+
+/// As [`race`], while files are migrated.
+pub fn race_beside_migrations(seed: u64, log: usize) -> Trace {
+    race_as(seed, Plan::beside(seed, Some(Tools::MIGRATE)), log)
+}
+
+/// As [`race`], for files that have mirrors.
+pub fn race_for_mirrors(seed: u64, log: usize) -> Trace {
+    race_as(seed, Plan::beside(seed, Some(Tools::MIRROR)), log)
+}
+
+/// As [`race`], while two files exchange their bytes.
+pub fn race_beside_swaps(seed: u64, log: usize) -> Trace {
+    race_as(seed, Plan::beside(seed, Some(Tools::SWAP)), log)
+}
+
 /// The same with a plan that is not the seed's.
 pub fn race_as(seed: u64, plan: Plan, log: usize) -> Trace {
     simulate(seed, log, weather(seed), async |world| {
@@ -34,6 +55,12 @@ pub fn race_as(seed: u64, plan: Plan, log: usize) -> Trace {
         let watch = locks::watch(&stage, seed);
         run(world, &stage, &numbers, seed).await;
         look(&stage, &numbers, seed).await;
+        if stage.plan.tools.is_some() || stage.plan.on_mdt {
+            if stage.plan.has_mirrors() {
+                tools::mirror::check_mirrors(&stage, seed).await;
+            }
+            tools::left::check_objects(&stage).await;
+        }
         watch.abort();
         let mut record = std::mem::take(&mut *stage.record());
         match judge(&mut record) {
@@ -48,13 +75,18 @@ async fn run(world: &World, stage: &Arc<Stage>, numbers: &Arc<Numbers>, seed: u6
     let start = world.now();
     let plan = &stage.plan;
     let all = (0..plan.clients).flat_map(|client| (0..plan.programs).map(move |n| (client, n)));
-    let programs: Vec<JoinHandle<()>> = all
+    let mut programs: Vec<JoinHandle<()>> = all
         .map(|(client, n)| {
             let id = (client * plan.programs + n) as u64;
             let program = Program::new(stage, numbers, client, id, seed);
             stage.seats[client].rt.spawn("program", program.run())
         })
         .collect();
+    let hands = plan.tools.as_ref().map_or(0, |tools| tools.hands);
+    programs.extend((0..hands).map(|hand| {
+        let tool = Tool::new(stage, hand, seed);
+        stage.seats[tool.client()].rt.spawn("tool", tool.run())
+    }));
     let trouble = stage.trouble(seed);
     while stage.left() > 0 && world.now().since(start) < STORM_MAX {
         stage.demon().sleep(Duration::from_millis(20)).await;

@@ -1,0 +1,208 @@
+//! What may have been seen of two files that exchanged their bytes meanwhile (swap_layouts).
+//!
+//! A byte of both files together has two values, which an exchange swaps; every write of either file has a number of its own. For each byte a
+//! legal order of writes, reads and exchanges is searched for. Of sizes it is asked that nothing that must be there is behind the end, and that
+//! the end is no further than anybody wrote.
+
+use std::collections::BTreeSet;
+
+use super::{
+    bytes::{Change, Changed, History, Seen},
+    search::{Step, Verdict, search},
+    span::Span,
+};
+
+/// Choices after which the search for one byte is given up.
+const CHOICES_MAX: usize = 20_000;
+
+/// What was done to a byte of two files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum What {
+    /// A file's was given this value.
+    Put(usize, u8),
+    /// A file's was found to have it.
+    Got(usize, u8),
+    /// They were exchanged.
+    Swap,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Event {
+    span: Span,
+    client: usize,
+    what: What,
+    is_certain: bool,
+}
+
+impl Step for Event {
+    type State = [u8; 2];
+
+    fn span(&self) -> Span {
+        self.span
+    }
+
+    fn fits(&self, state: &mut [u8; 2]) -> bool {
+        match self.what {
+            What::Put(file, value) => state[file] = value,
+            What::Got(file, value) => return state[file] == value,
+            What::Swap => state.swap(0, 1),
+        }
+        true
+    }
+
+    fn changes(&self) -> bool {
+        !matches!(self.what, What::Got(..))
+    }
+
+    fn is_certain(&self) -> bool {
+        self.is_certain
+    }
+}
+
+/// Whether some legal order explains everything; `false`: it would take too long to find out.
+///
+/// # Errors
+/// What cannot be.
+pub fn check(files: &[History; 2], swaps: &[(usize, Span)]) -> Result<bool, String> {
+    check_sizes(files)?;
+    let changes = || files.iter().flat_map(|file| &file.changes);
+    let seen = || files.iter().flat_map(|file| &file.seen);
+    let ranges = changes().flat_map(|c| [c.change.range().0, c.change.range().1]);
+    let ends = seen().flat_map(|s| s.runs.iter().map(|r| r.0).chain([s.offset]).chain(s.size.map(|size| size.0)));
+    let edges: BTreeSet<u64> = ranges.chain(ends).filter(|at| *at != u64::MAX).collect();
+    let (mut before, mut all_known) = (Vec::new(), true);
+    for at in edges {
+        let events = events(files, swaps, at);
+        if events == before {
+            continue;
+        }
+        match search(events.clone(), CHOICES_MAX) {
+            Verdict::Legal => {}
+            Verdict::Illegal(what) => return Err(format!("byte {at}: {what}")),
+            Verdict::Unknown => all_known = false,
+        }
+        before = events;
+    }
+    Ok(all_known)
+}
+
+fn check_sizes(files: &[History; 2]) -> Result<(), String> {
+    let ends = |look: Span| {
+        let before = move |c: &&Changed| c.span.from < look.to;
+        files.iter().flat_map(|file| &file.changes).filter(before).filter_map(|c| c.change.end())
+    };
+    for seen in files.iter().flat_map(|file| &file.seen) {
+        let most = ends(seen.span).max().unwrap_or(0);
+        if seen.size.is_some_and(|(size, _)| size > most) {
+            return Err(format!("{seen:?}: nobody wrote beyond {most}"));
+        }
+    }
+    Ok(())
+}
+
+fn events(files: &[History; 2], swaps: &[(usize, Span)], at: u64) -> Vec<Event> {
+    let swap = |(client, span): &(usize, Span)| Event {
+        span: *span,
+        client: *client,
+        what: What::Swap,
+        is_certain: span.to != Span::NEVER,
+    };
+    let mut events: Vec<Event> = swaps.iter().map(swap).collect();
+    let got = |seen: &Seen| seen.at(at).or_else(|| is_behind(files, seen, at).then_some(0));
+    let gots = || files.iter().flat_map(|file| &file.seen).filter_map(|seen| Some((got(seen)?, seen)));
+    // What was lost, and nobody else is any the wiser of.
+    let mut forgotten = BTreeSet::new();
+    for (number, file) in files.iter().enumerate() {
+        for c in file.changes.iter().filter(|c| (c.change.range().0..c.change.range().1).contains(&at)) {
+            let value = c.change.number();
+            let own = |seen: &Seen| c.lost.is_some_and(|until| seen.client == c.client && seen.span.from < until);
+            if value != 0 && c.lost.is_some() && gots().filter(|(n, _)| *n == value).all(|(_, seen)| own(seen)) {
+                forgotten.insert(value);
+                continue;
+            }
+            let span = if c.lost.is_some() { c.span.unanswered() } else { c.span };
+            let is_certain = span.to != Span::NEVER;
+            events.push(Event { span, client: c.client, what: What::Put(number, value), is_certain });
+            if may_be_done_twice(c, swaps) {
+                let twice = |file| Event { span, client: c.client, what: What::Put(file, value), is_certain: false };
+                events.extend([twice(number), twice(1 - number)]);
+            }
+        }
+    }
+    for (number, file) in files.iter().enumerate() {
+        let gots = file.seen.iter().filter_map(|seen| Some((got(seen)?, seen)));
+        events.extend(gots.filter(|(value, _)| !forgotten.contains(value)).map(|(value, seen)| Event {
+            span: seen.span,
+            client: seen.client,
+            what: What::Got(number, value),
+            is_certain: true,
+        }));
+    }
+    events
+}
+
+/// Whether an exchange may meet it half done: then what is done is done once more with the rest, where the objects are that it was begun on.
+fn may_be_done_twice(c: &Changed, swaps: &[(usize, Span)]) -> bool {
+    let meets = |(_, span): &(usize, Span)| !c.span.before(span) && !span.before(&c.span);
+    c.change.is_of_several() && swaps.iter().any(meets)
+}
+
+/// Whether it was seen that the byte is behind the end. While a file is cut one object after the other, this says nothing.
+fn is_behind(files: &[History; 2], seen: &Seen, at: u64) -> bool {
+    let ends = seen.size.is_some_and(|(size, or_more)| !or_more && at >= size);
+    let cuts = |c: &Changed| matches!(c.change, Change::Cut { .. });
+    let meets = |c: &Changed| !c.span.before(&seen.span) && !seen.span.before(&c.span);
+    ends && !files.iter().flat_map(|file| &file.changes).any(|c| cuts(c) && (meets(c) || c.lost.is_some()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(from: u64, to: u64, number: u8) -> Changed {
+        let change = Change::Write { offset: 10, len: 10, number };
+        Changed { span: Span { from, to }, client: 0, change, lost: None }
+    }
+
+    fn read(from: u64, to: u64, number: u8) -> Seen {
+        Seen { span: Span { from, to }, client: 1, offset: 10, runs: vec![(20, number)], size: Some((20, true)) }
+    }
+
+    fn empty(from: u64, to: u64) -> Seen {
+        Seen { span: Span { from, to }, client: 1, offset: 0, runs: vec![], size: Some((0, false)) }
+    }
+
+    fn file(changes: &[Changed], seen: &[Seen]) -> History {
+        History { changes: changes.to_vec(), seen: seen.to_vec(), ..History::default() }
+    }
+
+    fn legal(one: History, other: History, swaps: &[(u64, u64)]) -> bool {
+        let swaps: Vec<(usize, Span)> = swaps.iter().map(|&(from, to)| (2, Span { from, to })).collect();
+        check(&[one, other], &swaps).is_ok()
+    }
+
+    #[test]
+    fn bytes_go_to_the_other_file_once() {
+        let one = |seen: &[Seen]| file(&[write(1, 2, 1)], seen);
+        let swap = [(5, 6)];
+        assert!(legal(one(&[read(3, 4, 1), empty(7, 8)]), file(&[], &[empty(3, 4), read(7, 8, 1)]), &swap));
+        assert!(!legal(one(&[read(7, 8, 1)]), file(&[], &[]), &swap), "they stayed");
+        assert!(!legal(one(&[]), file(&[], &[empty(7, 8)]), &swap), "they are lost");
+        assert!(!legal(one(&[empty(3, 4)]), file(&[], &[]), &swap), "they went too early");
+        assert!(legal(one(&[read(7, 8, 1)]), file(&[], &[]), &[(5, Span::NEVER)]), "nobody knows");
+        let twice = [(5, 6), (9, 10)];
+        assert!(legal(one(&[empty(7, 8), read(11, 12, 1)]), file(&[], &[]), &twice));
+    }
+
+    #[test]
+    fn a_write_meanwhile_is_in_one_of_the_two() {
+        let swap = [(3, 9)];
+        let one = |seen: &[Seen]| file(&[write(4, 8, 1)], seen);
+        assert!(legal(one(&[read(10, 11, 1)]), file(&[], &[empty(10, 11)]), &swap));
+        assert!(legal(one(&[empty(10, 11)]), file(&[], &[read(10, 11, 1)]), &swap));
+        assert!(!legal(one(&[read(10, 11, 1)]), file(&[], &[read(10, 11, 1)]), &swap), "in both");
+        assert!(!legal(one(&[empty(10, 11)]), file(&[], &[empty(10, 11)]), &swap), "in neither");
+        let before = file(&[write(1, 2, 2)], &[read(10, 11, 2)]);
+        assert!(!legal(one(&[read(10, 11, 1)]), before, &swap), "half an exchange");
+    }
+}

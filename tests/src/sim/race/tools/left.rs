@@ -1,0 +1,46 @@
+//! After the race no objects are there but those of files.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use sheen_wire::{Errno, Fid};
+
+use crate::sim::{
+    perform::{entries, layout},
+    race::stage::Stage,
+    tree::{data_objects, objects},
+};
+
+/// Objects of files that are gone are gone within this time: what the dead had open is closed when they are given up.
+const CLEANUP: Duration = Duration::from_secs(120);
+/// Bytes of a page of entries: all of them.
+const PAGE: u32 = 4000;
+
+/// Waits until there are no objects but those of files.
+///
+/// # Panics
+/// If there are, and nobody removes them.
+pub async fn check_objects(stage: &Stage) {
+    let client = &stage.seats[*stage.living().first().expect("one lives")].client;
+    let mut files: BTreeSet<Fid> = stage.files.iter().copied().chain([stage.log, stage.counter]).collect();
+    for dir in &stage.dirs {
+        let found = entries(client, *dir, PAGE, false).await.expect("the race is over");
+        files.extend(found.iter().filter(|(name, _)| !name.starts_with('.')).map(|(_, entry)| entry.0));
+    }
+    let mut known = BTreeSet::new();
+    for fid in files {
+        match layout(client, fid).await {
+            Ok(layout) => known.extend(layout.all_objects().map(|s| (s.ost, s.object))),
+            Err(errno) => assert_eq!(errno, Errno::ENODATA, "the layout of {fid}"),
+        }
+    }
+    let end = stage.world.now() + CLEANUP;
+    loop {
+        let there = objects(&stage.world).into_iter().chain(data_objects(&stage.world));
+        let left: Vec<_> = there.filter(|object| !known.contains(object)).collect();
+        if left.is_empty() {
+            return;
+        }
+        assert!(stage.world.now() < end, "objects that belong to no file: {left:?}; {:?}", stage.plan);
+        stage.demon().sleep(Duration::from_millis(200)).await;
+    }
+}
