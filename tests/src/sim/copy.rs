@@ -182,7 +182,8 @@ async fn resync_once(client: &Client, fid: Fid, to: &[u16]) -> Result<()> {
         done = done.and(client.release(file).await);
     }
     done?;
-    change(client, fid, Change::Resynced { generation: begun.generation(), mirrors: to.to_vec() }).await
+    let mtime = client.getattr(fid, None).await?.attr.mtime;
+    change(client, fid, Change::Resynced { generation: begun.generation(), mirrors: to.to_vec(), mtime }).await
 }
 
 async fn copy_mirror(
