@@ -54,7 +54,7 @@ impl Client {
                     }
                 }
                 Err(Errno::MOVED | Errno::MOVED_PARTLY) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
-                Err(errno) => return Err(errno),
+                Err(errno) => return self.unless_failed(file.fid(), &layout, offset, Err(errno)).await,
                 Ok(()) if !self.is_overtaken(file, &layout, began).await? => return Ok(()),
                 Ok(()) if again == AGAIN_MAX => return Err(Errno::EIO),
                 Ok(()) => again += 1,

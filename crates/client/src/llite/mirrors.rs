@@ -161,6 +161,21 @@ impl Client {
         Ok(was != is || is && now.layout.generation() != layout.generation())
     }
 
+    /// What became of a change of a file's bytes around `at`, by this layout. One that failed may have been done to a mirror all the same (the OST gave this
+    /// client up before its answer was here), and that after others were made from this one: so one mirror is chosen anew, and none counts that
+    /// differs from it.
+    pub(crate) async fn unless_failed<T>(&self, fid: Fid, layout: &Layout, at: u64, answer: Result<T>) -> Result<T> {
+        match answer {
+            Err(errno) if layout.is_mirrored() && !matches!(errno, Errno::MOVED | Errno::MOVED_PARTLY) => {
+                if let Err(again) = Box::pin(self.ask_objects(fid, at, at.saturating_add(1))).await {
+                    tracing::error!("{fid}: a change failed ({errno}), and no mirror could be chosen since: {again}");
+                }
+                Err(errno)
+            }
+            answer => answer,
+        }
+    }
+
     /// Reads a mirrored file, from any fresh mirror. Also the lock on LAYOUT, if it was there all the time.
     pub(crate) async fn read_mirrored(
         &self,

@@ -10,7 +10,7 @@ use sheen_wire::{
 };
 
 use super::{mirrors::AGAIN_MAX, swap::Begun};
-use crate::{Caller, Client, EntryAttr, OpenFile, layouts::is_settled, mdc, stats::Op};
+use crate::{Caller, Client, EntryAttr, OpenFile, mdc, stats::Op};
 
 /// S_ISUID, S_ISGID and the group's x, which together with S_ISGID makes the bit mean what it says.
 const SUID: u32 = 0o4000;
@@ -96,7 +96,7 @@ impl Client {
     pub(super) async fn cut(&self, fid: Fid, mut layout: Arc<Layout>, size: u64) -> Result<Arc<Layout>> {
         let (mut moves, mut again) = (0, 0);
         while again < AGAIN_MAX {
-            let guard = if is_settled(&layout) { None } else { self.layout_lock(fid) };
+            let guard = self.layout_lock(fid);
             let guarded = guard.is_some();
             let (cut, guard) = self.under(fid, guard, self.lov.truncate(&layout, size)).await;
             if matches!(cut, Err(Errno::MOVED | Errno::MOVED_PARTLY)) {
@@ -110,8 +110,12 @@ impl Client {
                 layout = self.place_for_cutting(fid, moved, size).await?;
                 continue;
             }
-            cut?;
-            if !layout.is_mirrored() || guarded && guard.is_some() {
+            self.unless_failed(fid, &layout, size.saturating_sub(1), cut).await?;
+            if guarded && guard.is_some() {
+                return Ok(layout);
+            }
+            // It may have got mirrors meanwhile, of which only one is cut now.
+            if !layout.is_mirrored() && !Box::pin(self.got_mirrors(fid)).await? {
                 return Ok(layout);
             }
             // Nobody else brings it up to date without making another generation, and neither does this where nothing has changed.
@@ -123,6 +127,16 @@ impl Client {
             (layout, again) = (now, again + 1);
         }
         Err(Errno::EIO)
+    }
+
+    /// Whether a file is mirrored now, as the MDT says.
+    async fn got_mirrors(&self, fid: Fid) -> Result<bool> {
+        match self.ask_attr(fid, None).await {
+            Ok(told) => Ok(told.layout.is_some_and(|layout| layout.is_mirrored())),
+            // It is gone.
+            Err(Errno::ENOENT | Errno::ESTALE) => Ok(false),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// Cuts one mirror of a file; the file's attributes stay as they are.

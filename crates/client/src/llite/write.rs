@@ -106,7 +106,8 @@ impl Client {
             let layout = placed.layout;
             began = self.began(file, &layout, changes);
             let work = pin!(self.write_at(file, &layout, offset, data.clone(), How { sync, ..How::default() }));
-            done = (self.under(file.fid(), placed.guard, work).await.0?, layout.generation());
+            let answer = self.under(file.fid(), placed.guard, work).await.0;
+            done = (self.unless_failed(file.fid(), &layout, offset, answer).await?, layout.generation());
             by = Some(layout.clone());
         }
         Err(Errno::EIO)
@@ -130,7 +131,7 @@ impl Client {
         if answer == Err(Errno::MOVED_PARTLY) {
             return Box::pin(self.finish_write(file, &layout, offset, data)).await;
         }
-        let done = (answer?, layout.generation());
+        let done = (self.unless_failed(file.fid(), &layout, offset, answer).await?, layout.generation());
         match began.is_now(file) {
             true => Ok(done),
             false => Box::pin(self.write_overtaken(file, &layout, began, offset, data, sync, done)).await,
@@ -184,7 +185,7 @@ impl Client {
             if answer == Err(Errno::MOVED_PARTLY) {
                 return Box::pin(self.finish_write(file, &layout, end, data)).await;
             }
-            let done = (answer?, layout.generation());
+            let done = (self.unless_failed(fid, &layout, end, answer).await?, layout.generation());
             // By another layout the end may be elsewhere.
             if !Box::pin(self.is_overtaken(file, &layout, began)).await?
                 || Box::pin(self.is_there(file, end, &data)).await?
