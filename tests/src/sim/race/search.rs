@@ -2,7 +2,7 @@
 //!
 //! The search of Wing and Gong with Lowe's memory: of the operations that nobody else's answer precedes, one is taken whose answer fits
 //! the present state, and so on; at a dead end the last choice is taken back. What only looks is taken as soon as it fits, which is
-//! never wrong.
+//! never wrong, unless something that was done perhaps could not have been done any more after it.
 
 use std::{
     collections::{BTreeSet, hash_map::DefaultHasher},
@@ -130,11 +130,13 @@ impl<T: Step> Search<T> {
     /// Takes what fits and changes nothing, and finds what may come next.
     fn choice(&self, state: T::State, mut done: Done) -> Choice<T> {
         loop {
-            let next = self.next(&done);
-            let same = |i: &&usize| !self.all[**i].changes() && self.all[**i].fits(&mut state.clone());
-            let looks: Vec<usize> = next.iter().filter(same).copied().collect();
+            let mut next = self.next(&done);
+            let perhaps = next.iter().filter(|i| !self.all[**i].is_certain()).map(|i| self.all[*i].span().to);
+            let until = perhaps.min().unwrap_or(Span::NEVER);
+            next.retain(|i| self.all[*i].changes() || self.all[*i].fits(&mut state.clone()));
+            let free = |i: &&usize| !self.all[**i].changes() && self.all[**i].span().from <= until;
+            let looks: Vec<usize> = next.iter().filter(free).copied().collect();
             if looks.is_empty() {
-                let next = next.into_iter().filter(|i| self.all[*i].changes()).collect();
                 return Choice { state, done, next, tried: 0 };
             }
             looks.into_iter().for_each(|i| done.put(i, self.all[i].span()));
@@ -182,4 +184,57 @@ fn digest<T: Step>(choice: &Choice<T>) -> u64 {
     let mut hasher = DefaultHasher::new();
     (&choice.done.bits, &choice.state).hash(&mut hasher);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One of two values is given, or found.
+    #[derive(Clone, Copy, Debug)]
+    struct Op {
+        span: Span,
+        at: usize,
+        value: u8,
+        puts: bool,
+        is_certain: bool,
+    }
+
+    impl Step for Op {
+        type State = [u8; 2];
+
+        fn span(&self) -> Span {
+            self.span
+        }
+
+        fn fits(&self, state: &mut [u8; 2]) -> bool {
+            if self.puts {
+                state[self.at] = self.value;
+            }
+            state[self.at] == self.value
+        }
+
+        fn changes(&self) -> bool {
+            self.puts
+        }
+
+        fn is_certain(&self) -> bool {
+            self.is_certain
+        }
+    }
+
+    fn op((from, to): (u64, u64), at: usize, value: u8, puts: bool) -> Op {
+        Op { span: Span { from, to }, at, value, puts, is_certain: true }
+    }
+
+    /// Found by seed 1792 of the races beside swaps: a look that came after it was taken first.
+    #[test]
+    fn what_was_done_perhaps_is_tried_before_what_comes_after_it() {
+        let perhaps = |to| Op { is_certain: false, ..op((1, to), 1, 3, true) };
+        let rest =
+            [op((0, 5), 0, 1, true), op((6, 7), 1, 2, true), op((25, 26), 0, 1, false), op((30, 31), 1, 3, false)];
+        let all = |to| rest.iter().copied().chain([perhaps(to)]).collect::<Vec<Op>>();
+        assert_eq!(search(all(20), 1000), Verdict::Legal);
+        assert!(matches!(search(all(4), 1000), Verdict::Illegal(_)), "it was over before the other was begun");
+    }
 }
