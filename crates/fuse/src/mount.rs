@@ -13,6 +13,7 @@ use std::{
 };
 
 use rustix::{
+    fs::{AtFlags, StatxFlags},
     io::{FdFlags, IoSliceMut, fcntl_setfd},
     mount::{MountFlags, UnmountFlags},
     net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType},
@@ -350,6 +351,15 @@ fn unmount_by_helper(path: &Path, lazy: bool) -> io::Result<()> {
 /// the file system, which may not answer.
 pub(crate) fn connection_number(mountpoint: &Path) -> Option<u32> {
     find_connection(&std::fs::read_to_string("/proc/self/mountinfo").ok()?, mountpoint)
+}
+
+/// The number of a mount, which no other one ever has; `None` before Linux 6.8. Does not ask the file system, which may not answer.
+pub(crate) fn unique_id(mountpoint: &Path) -> Option<u64> {
+    /// STATX_MNT_ID_UNIQUE.
+    const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let found = rustix::fs::statx(rustix::fs::CWD, mountpoint, flags, UNIQUE).ok()?;
+    (found.stx_mask & UNIQUE.bits() != 0).then_some(found.stx_mnt_id)
 }
 
 /// Sets how far the kernel reads ahead on the mount of a connection. What is agreed on at INIT can only make it less.

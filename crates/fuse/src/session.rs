@@ -141,6 +141,8 @@ pub struct Session {
     notifier: Notifier,
     mountpoint: PathBuf,
     connection: Option<u32>,
+    /// Of all mounts there ever were, this one; Linux 6.8 and later tell it.
+    unique_id: Option<u64>,
 }
 
 /// What the workers share.
@@ -207,7 +209,8 @@ impl Session {
             tracing::debug!("the kernel reads ahead as it likes: {e}");
         }
         // From here on the drop of the session unmounts, should a thread fail to start.
-        let session = Session { shared, notifier, mountpoint, connection };
+        let unique_id = mount::unique_id(&mountpoint);
+        let session = Session { shared, notifier, mountpoint, connection, unique_id };
         for i in 0..options.notify_threads.min(THREADS_MAX) {
             let notifier = session.notifier.clone();
             spawn(format!("fuse-notify-{i}"), move || notifier.serve())?;
@@ -266,7 +269,11 @@ impl Session {
     /// Whether this very mount is still in the tree (of this process's mount namespace), dead or alive.
     pub fn is_mounted(&self) -> bool {
         match self.connection {
-            Some(_) => mount::connection_number(&self.mountpoint) == self.connection,
+            // Numbers of connections are given again, at once: it may be another one's by now.
+            Some(_) => {
+                mount::connection_number(&self.mountpoint) == self.connection
+                    && mount::unique_id(&self.mountpoint) == self.unique_id
+            }
             None => !self.has_ended(),
         }
     }

@@ -14,7 +14,7 @@ use std::{
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     path::PathBuf,
     process::{Command, Stdio},
-    sync::{atomic::Ordering::SeqCst, mpsc},
+    sync::{Arc, atomic::Ordering::SeqCst, mpsc},
     thread,
     time::Duration,
 };
@@ -437,6 +437,21 @@ fn unmount_says_busy_and_the_helper_works_on_paths() {
     assert_eq!(fs::read_dir(&m.root).unwrap().count(), 0, "the directory below");
     assert!(unmount(&m.root, false).is_err(), "nothing is mounted any more");
     m.session.unmount().unwrap();
+}
+
+/// The kernel gives the number of a mount's device to the next one.
+#[test]
+fn who_mounts_where_another_has_just_been_unmounted_stays_mounted() {
+    let Some(m) = Mounted::new(plain) else { return };
+    sheen_fuse::unmount(&m.root, false).unwrap();
+    let next = Arc::new(MemFs::new(plain));
+    let next = Session::mount(MountOptions::new(&m.root, "memfs"), SessionOptions::default(), next).unwrap();
+    assert!(!m.session.is_mounted());
+    // As its drop does, which may come late.
+    m.session.unmount().unwrap();
+    assert!(next.is_mounted());
+    fs::write(m.path("f"), "still there").unwrap();
+    next.unmount().unwrap();
 }
 
 #[test]
