@@ -24,6 +24,7 @@ impl Client {
 
     /// Attributes of a file that is no directory of [`super::dot_lustre`].
     pub(crate) async fn getattr_of(&self, fid: Fid, file: Option<&OpenFile>) -> Result<EntryAttr> {
+        self.accessed.tell_of(fid).await;
         let unsure = file.is_some_and(OpenFile::is_unsure);
         if !unsure && let Some(known) = self.known_attr(fid).await {
             return known;
