@@ -107,6 +107,11 @@ impl ReadRefs {
         self.locks.push(lock);
     }
 
+    /// The locks are not in use any more.
+    pub(crate) fn release(&mut self) {
+        self.locks.clear();
+    }
+
     /// The reading for pages, if it is one that has its locks.
     pub(crate) fn reading(&mut self) -> Option<&mut Reading> {
         self.reading.as_mut().filter(|reading| !reading.unlocked)

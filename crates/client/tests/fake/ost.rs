@@ -30,6 +30,8 @@ pub struct Habits {
     pub used: u64,
     /// They begin no write.
     pub hold: bool,
+    /// They answer nobody who looks at objects.
+    pub blind: bool,
     /// So many writes are told to come under a lock.
     pub lock_first: usize,
     /// What they were answered.
@@ -49,7 +51,10 @@ impl Habits {
 impl World {
     /// Resolves when a request may be executed.
     pub async fn hold(&self, request: &Request) {
-        while matches!(request, Request::Write { .. }) && self.state.lock().habits.hold {
+        let writes = matches!(request, Request::Write { .. });
+        let looks = matches!(request, Request::Read { .. } | Request::Attrs { .. } | Request::Seek { .. });
+        let waits = |habits: &Habits| writes && habits.hold || looks && habits.blind;
+        while waits(&self.state.lock().habits) {
             self.rt.sleep(Duration::from_millis(1)).await;
         }
     }
