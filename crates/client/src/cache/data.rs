@@ -107,6 +107,11 @@ impl ReadRefs {
         self.locks.push(lock);
     }
 
+    /// Whether no lock is in use.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.locks.is_empty()
+    }
+
     /// The locks are not in use any more.
     pub(crate) fn release(&mut self) {
         self.locks.clear();

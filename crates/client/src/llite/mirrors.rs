@@ -173,7 +173,7 @@ impl Client {
         placed: Placed,
         reading: Option<Reading>,
     ) -> Result<ReadData> {
-        let Range { offset, len, in_place } = range;
+        let Range { offset, len, .. } = range;
         let (pages, mut first) = (reading.is_some(), reading);
         let Placed { layout, guard } = placed;
         let one = |mirror: Arc<Layout>| {
@@ -183,8 +183,7 @@ impl Client {
                     Some(reading) => self.read_locks(&mirror, offset, len, reading).await?,
                     None => ReadRefs::default(),
                 };
-                let (bulk, live) = self.lov.read(&mirror, offset, len, in_place).await?;
-                Ok::<_, Errno>(ReadData { bulk, live, refs })
+                self.read_under(&mirror, range, refs).await
             }
         };
         let (read, guard) = self.under(fid, guard, self.lov.by_any(&layout, one)).await;

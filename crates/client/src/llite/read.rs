@@ -5,7 +5,10 @@ use std::{pin::pin, sync::Arc};
 use sheen_layout::Layout;
 use sheen_wire::{Bulk, Errno, Fid, Result, bulk::BULK_BYTES_MAX, mds::flags};
 
-use super::{mirrors::AGAIN_MAX, place::Placed};
+use super::{
+    mirrors::AGAIN_MAX,
+    place::{HOLD_MAX, Placed},
+};
 use crate::{
     Client, OpenFile, ReadData, ReadRefs,
     cache::data::{PATIENCE, Reading},
@@ -125,18 +128,17 @@ impl Client {
         if placed.layout.is_mirrored() {
             return Box::pin(self.read_mirrored(fid, range, placed, reading)).await;
         }
-        let (Placed { layout, guard }, Range { offset, len, in_place }) = (placed, range);
+        let (Placed { layout, guard }, Range { offset, len, .. }) = (placed, range);
         let pages = reading.is_some();
         let work = pin!(async {
             let refs = match reading {
                 Some(reading) => self.read_locks(&layout, offset, len, reading).await?,
                 None => ReadRefs::default(),
             };
-            if let Some(bulk) = self.known_content(&layout, offset, len) {
-                return Ok(ReadData { bulk, live: None, refs });
+            match self.known_content(&layout, offset, len) {
+                Some(bulk) => Ok(ReadData { bulk, live: None, refs }),
+                None => self.read_under(&layout, range, refs).await,
             }
-            let (bulk, live) = self.lov.read(&layout, offset, len, in_place).await?;
-            Ok::<_, Errno>(ReadData { bulk, live, refs })
         });
         let (read, guard) = self.under(fid, guard, work).await;
         let mut read = read?;
@@ -158,8 +160,7 @@ impl Client {
     ) -> Result<ReadData> {
         let (fid, mut layout, mut read) = (file.fid(), layout, read);
         for _ in 0..AGAIN_MAX {
-            self.keep_holes(&mut read.refs, None);
-            read.refs.release();
+            self.keep_none(&mut read.refs);
             let mut reading = pages.then(|| self.cache.data.reading(fid, range.offset, range.len));
             let changes = file.inode.changes();
             let placed = match &mut reading {
@@ -229,6 +230,32 @@ impl Client {
         // Too many want to write.
         self.keep_nothing(&mut reading);
         Ok(ReadRefs::new(Vec::new(), reading))
+    }
+
+    /// Reads with locks in use, but not for long: somebody else may be asked how far the file reaches, who does not answer.
+    pub(super) async fn read_under(&self, layout: &Layout, range: Range, mut refs: ReadRefs) -> Result<ReadData> {
+        let Range { offset, len, in_place } = range;
+        let mut work = pin!(self.lov.read(layout, offset, len, in_place));
+        let read = match refs.is_empty() {
+            true => work.await,
+            false => match self.rt.timeout(HOLD_MAX, work.as_mut()).await {
+                Ok(read) => read,
+                Err(_) => {
+                    self.keep_none(&mut refs);
+                    work.await
+                }
+            },
+        };
+        let (bulk, live) = read?;
+        Ok(ReadData { bulk, live, refs })
+    }
+
+    /// Of what is read nothing is kept, and no lock is in use for it any more.
+    fn keep_none(&self, refs: &mut ReadRefs) {
+        if let Some(reading) = refs.reading() {
+            self.keep_nothing(reading);
+        }
+        refs.release();
     }
 
     /// The kernel may keep holes for want of objects under the layout's lock.
