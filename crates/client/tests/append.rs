@@ -5,9 +5,9 @@ mod fake;
 
 use std::{sync::Arc, time::Duration};
 
-use fake::{Mounted, ROOT, bulk, name, root, with};
+use fake::{Mounted, ROOT, bulk, name, root, with, with_tcp};
 use sheen_client::OpenFile;
-use sheen_wire::{Fid, ldlm::Resource, mds::flags};
+use sheen_wire::{Errno, Fid, ldlm::Resource, mds::flags};
 
 async fn create(m: &Mounted) -> Arc<OpenFile> {
     let flags = flags::RDWR | flags::CREAT | flags::APPEND;
@@ -70,5 +70,31 @@ fn a_lock_that_is_asked_for_goes_when_the_append_is_done() {
         rt.sleep(Duration::from_millis(200)).await;
         let order = ["ost0 getattr objects=1", "ost0 write parts=1 len=10 sync=false", "ost0 ldlm_cancel locks=1"];
         assert_eq!(m.world.asked(), order);
+    });
+}
+
+/// The end was where it was under a lock that is gone: sent again to the OST, the bytes would lie over what others have appended since.
+#[test]
+fn an_append_is_not_sent_again_after_the_ost_gave_its_client_up() {
+    with_tcp(1, 65536, &[0], async |m| {
+        m.world.state.lock().locks.on = true;
+        let file = create(&m).await;
+        append(&m, &file, 10).await;
+        m.world.state.lock().habits.hold = true;
+        let (client, tail, rt) = (m.client.clone(), file.clone(), m.net.rt().clone());
+        let appending = rt.spawn("append", async move { client.write(&tail, 0, bulk(&[8; 10])).await });
+        rt.sleep(Duration::from_millis(50)).await;
+        assert!(!appending.is_finished());
+        let export = m.world.state.lock().locks.osts[&0].clone();
+        export.evict();
+        let other = m.client.open(&ROOT, file.fid(), flags::RDWR).await.unwrap();
+        let client = m.client.clone();
+        let writing = rt.spawn("write", async move { client.write(&other, 10, bulk(&[9; 5])).await });
+        rt.sleep(Duration::from_secs(1)).await;
+        m.world.state.lock().habits.hold = false;
+        assert_eq!(appending.await.unwrap(), Err(Errno::EIO));
+        assert_eq!(writing.await.unwrap(), Ok(5), "a write at a place is");
+        let there = m.world.state.lock().objects.values().next().unwrap().data.clone();
+        assert_eq!(there, [[7; 5], [7; 5], [9; 5]].concat());
     });
 }
