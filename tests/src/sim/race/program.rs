@@ -97,7 +97,7 @@ impl Program {
     fn failed(&self, what: &str, from: u64, errno: Errno) {
         let span = Span { from, to: self.tick() };
         self.note(|| format!("{what} failed: {errno}"));
-        let excused = self.stage.record().excuses(self.client, span, errno);
+        let excused = self.stage.record().excuses(self.client, span, errno) || self.stage.may_be_unreached(errno);
         // What was kept was promised room: no sync meets ENOSPC.
         let plan = &self.stage.plan;
         // The mirror that a hole is made in may have no objects yet.
