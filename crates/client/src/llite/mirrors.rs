@@ -6,7 +6,7 @@
 //! An operation that took so long that the lock was lost meanwhile, or that had none, may have gone to a mirror that counts no more. So
 //! a write looks at its end whether the layout is still the one by which it was done, and if not is done once more
 //! ([`Client::is_overtaken`]): whoever brings mirrors up to date then hears that it has to begin again. It has not returned, so nobody may
-//! rely on it yet.
+//! rely on it yet. Who reads, or asks for the size or for holes, does the same: the mirror may have been cut, to be copied to.
 //!
 //! **One mirror**: tools that compare, copy and repair mirrors name one ([`Client::use_mirror`]). It is read, stale or not, and written if
 //! it is stale, which makes no other one stale; nothing is kept of it. It is written as long as the layout is of the generation in
