@@ -98,3 +98,32 @@ fn an_append_is_not_sent_again_after_the_ost_gave_its_client_up() {
         assert_eq!(there, [[7; 5], [7; 5], [9; 5]].concat());
     });
 }
+
+/// Found by seed 5818 of the simulated races beside swaps: an OST that did its part gave the client up, because another one was away.
+#[test]
+fn an_append_holds_up_nobody_at_osts_that_have_done_their_part() {
+    with(2, 65536, &[0, 1], async |m| {
+        m.world.state.lock().locks.on = true;
+        let file = create(&m).await;
+        append(&m, &file, 131_072).await;
+        let locks = [object(&m, 0), object(&m, 1)].map(Resource::extent);
+        let held = |n: usize| m.world.state.lock().locks.count(locks[n]);
+        // One whose part is done, and one that has none.
+        for (len, away) in [(131_072, 1), (10, 0)] {
+            m.world.state.lock().habits.away = Some(away);
+            let (client, tail, rt) = (m.client.clone(), file.clone(), m.net.rt().clone());
+            let appending = rt.spawn("append", async move { client.write(&tail, 0, bulk(&vec![7; len])).await });
+            rt.sleep(Duration::from_millis(50)).await;
+            assert_eq!((held(0), held(1)), (1, 1));
+            locks.iter().for_each(|lock| assert_eq!(m.world.call_back(*lock), 1));
+            rt.sleep(Duration::from_millis(50)).await;
+            let left = if away == 1 { (0, 1) } else { (1, 0) };
+            assert_eq!((held(0), held(1)), left, "nobody else finds the end yet");
+            m.world.state.lock().habits.away = None;
+            assert_eq!(appending.await.unwrap(), Ok(len));
+            rt.sleep(Duration::from_millis(50)).await;
+            assert_eq!((held(0), held(1)), (0, 0));
+        }
+        assert_eq!(m.client.getattr(file.fid(), None).await.unwrap().attr.size, 262_154);
+    });
+}

@@ -32,6 +32,8 @@ pub struct Habits {
     pub hold: bool,
     /// They answer nobody who looks at objects.
     pub blind: bool,
+    /// One of them begins no write.
+    pub away: Option<u32>,
     /// So many writes are told to come under a lock.
     pub lock_first: usize,
     /// What they were answered.
@@ -50,10 +52,10 @@ impl Habits {
 
 impl World {
     /// Resolves when a request may be executed.
-    pub async fn hold(&self, request: &Request) {
+    pub async fn hold(&self, ost: u32, request: &Request) {
         let writes = matches!(request, Request::Write { .. });
         let looks = matches!(request, Request::Read { .. } | Request::Attrs { .. } | Request::Seek { .. });
-        let waits = |habits: &Habits| writes && habits.hold || looks && habits.blind;
+        let waits = |habits: &Habits| writes && (habits.hold || habits.away == Some(ost)) || looks && habits.blind;
         while waits(&self.state.lock().habits) {
             self.rt.sleep(Duration::from_millis(1)).await;
         }
