@@ -127,3 +127,26 @@ fn an_append_holds_up_nobody_at_osts_that_have_done_their_part() {
         assert_eq!(m.client.getattr(file.fid(), None).await.unwrap().attr.size, 262_154);
     });
 }
+
+#[test]
+fn an_append_that_waits_for_the_end_holds_up_nobody_for_long() {
+    with(2, 65536, &[0, 1], async |m| {
+        m.world.state.lock().locks.on = true;
+        let file = create(&m).await;
+        append(&m, &file, 131_072).await;
+        let locks = [object(&m, 0), object(&m, 1)].map(Resource::extent);
+        let held = || locks.map(|lock| m.world.state.lock().locks.count(lock));
+        m.world.state.lock().habits.blind = true;
+        let (client, tail, rt) = (m.client.clone(), file.clone(), m.net.rt().clone());
+        let appending = rt.spawn("append", async move { client.write(&tail, 0, bulk(&[7; 10])).await });
+        rt.sleep(Duration::from_millis(50)).await;
+        locks.iter().for_each(|lock| assert_eq!(m.world.call_back(*lock), 1));
+        rt.sleep(Duration::from_millis(50)).await;
+        assert_eq!(held(), [1, 1], "in use");
+        rt.sleep(Duration::from_secs(6)).await;
+        assert_eq!(held(), [0, 0]);
+        m.world.state.lock().habits.blind = false;
+        assert_eq!(appending.await.unwrap(), Ok(10));
+        assert_eq!(m.client.getattr(file.fid(), None).await.unwrap().attr.size, 131_082);
+    });
+}
