@@ -10,7 +10,7 @@ use sheen_wire::{Bulk, Errno, Fid, Result, bulk::BULK_BYTES_MAX, mds::flags};
 
 use super::{
     mirrors::{AGAIN_MAX, Began},
-    place::Placed,
+    place::{HOLD_MAX, Placed},
     swap::Begun,
 };
 use crate::{
@@ -156,6 +156,43 @@ impl Client {
         Ok((written, layout.generation()))
     }
 
+    /// As [`Client::finish_write`], of an append. Where the file has its objects still (who moved it, in the same group, was refused), the rest belongs
+    /// behind the part that is there: nobody may append meanwhile, so the locks stay in use, as long as they may.
+    async fn finish_append(
+        &self,
+        file: &OpenFile,
+        layout: &Layout,
+        end: u64,
+        data: Bulk,
+        how: How,
+        locks: InUse,
+    ) -> Result<(usize, u32)> {
+        for _ in 0..AGAIN_MAX {
+            let mut finish = pin!(self.finish_write(file, layout, end, data.clone()));
+            let done = match self.rt.timeout(HOLD_MAX, finish.as_mut()).await {
+                Ok(done) => done,
+                Err(_) => {
+                    drop(locks);
+                    return finish.await;
+                }
+            };
+            if done != Err(Errno::MOVED) || layout.is_mirrored() || !self.has_objects_of(file, layout).await? {
+                return done;
+            }
+            match self.write_at(file, layout, end, data.clone(), how, &locks).await {
+                Err(Errno::MOVED | Errno::MOVED_PARTLY) => {}
+                written => return Ok((written?, layout.generation())),
+            }
+        }
+        Err(Errno::EIO)
+    }
+
+    /// Whether a file has the objects of this layout.
+    async fn has_objects_of(&self, file: &OpenFile, layout: &Layout) -> Result<bool> {
+        let now = self.place(file).await?;
+        Ok(now.is_some_and(|now| now.layout.stripes().first() == layout.stripes().first()))
+    }
+
     /// Writes at the end; how many bytes, and the generation of the layout by which they were written.
     async fn append(&self, file: &OpenFile, data: Bulk, sync: bool) -> Result<(usize, u32)> {
         if file.mirror() != 0 {
@@ -190,10 +227,10 @@ impl Client {
                 (How { sync, guarded: true, ..How::default() }, InUse::new(&layout, locks.into_iter().enumerate()));
             let work = self.write_at(file, &layout, end, data.clone(), how, &locks);
             let answer = self.under(fid, guard, work).await.0;
-            drop(locks);
             if answer == Err(Errno::MOVED_PARTLY) {
-                return Box::pin(self.finish_write(file, &layout, end, data)).await;
+                return Box::pin(self.finish_append(file, &layout, end, data, how, locks)).await;
             }
+            drop(locks);
             let done = (self.unless_failed(fid, &layout, end, answer).await?, layout.generation());
             // By another layout the end may be elsewhere.
             if !Box::pin(self.is_overtaken(file, &layout, began)).await?

@@ -53,7 +53,7 @@ impl InUse {
         drop(idle);
     }
 
-    /// One of them is answered.
+    /// One of them is done. (Where one fails the rest of the write may have to follow.)
     pub fn done(&self, ost: u32) {
         let mut osts = self.0.lock();
         let Some(of) = osts.get_mut(&ost) else { return };

@@ -111,9 +111,9 @@ impl Lov {
         let calls = rpcs.into_iter().map(|Rpc { ost, parts, pieces, .. }| async move {
             let mut bulk = Bulk::new();
             pieces.iter().for_each(|p| bulk.append(runs[p.run].slice(p.pos as usize, p.len as usize)));
-            let answer = self.write_rpc(file, ost, parts, how, bulk).await;
+            self.write_rpc(file, ost, parts, how, bulk).await.map_err(|errno| (errno, pieces))?;
             held.done(ost);
-            answer.map_err(|errno| (errno, pieces))
+            Ok(())
         });
         // Of each run, how much is certainly written.
         let mut written: Vec<u64> = split.runs.iter().map(|r| r.len).collect();
