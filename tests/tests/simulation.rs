@@ -91,10 +91,11 @@ fn what_new_mirrors_overtake_is_done_to_all_of_them() {
     }
 }
 
-/// Seeds of the above that failed: a read (2415) and a stat (5801) went by a mirror that was cut meanwhile, to be copied to.
+/// Seeds of the above that failed: a read (2415) and a stat (5801) went by a mirror that was cut meanwhile, to be copied to; a stat that looked again had
+/// locks in use for which the MDT waited (12309).
 #[test]
 fn who_looks_at_a_mirror_that_is_cut_looks_again() {
-    for seed in [2415, 5801] {
+    for seed in [2415, 5801, 12309] {
         race_for_mirrors(seed, 0);
     }
 }

@@ -307,7 +307,12 @@ impl Client {
         let by = told.by();
         match self.completed_once(told).await {
             Err(Errno::MOVED) => Box::pin(self.completed_elsewhere(by.fid)).await,
-            Ok(entry) if self.may_be_overtaken(&by) => Box::pin(self.completed_again(by, entry.attr)).await,
+            Ok(entry) if self.may_be_overtaken(&by) => {
+                let seen = entry.attr;
+                // No lock is in use while the MDT is asked.
+                drop(entry);
+                Box::pin(self.completed_again(by, seen)).await
+            }
             answer => answer,
         }
     }

@@ -176,7 +176,10 @@ impl Client {
                     return finish.await;
                 }
             };
-            if done != Err(Errno::MOVED) || layout.is_mirrored() || !self.has_objects_of(file, layout).await? {
+            // As the MDT has just said.
+            let now = file.inode.last();
+            let has_left = now.is_none_or(|now| now.stripes().first() != layout.stripes().first());
+            if done != Err(Errno::MOVED) || layout.is_mirrored() || has_left {
                 return done;
             }
             match self.write_at(file, layout, end, data.clone(), how, &locks).await {
@@ -185,12 +188,6 @@ impl Client {
             }
         }
         Err(Errno::EIO)
-    }
-
-    /// Whether a file has the objects of this layout.
-    async fn has_objects_of(&self, file: &OpenFile, layout: &Layout) -> Result<bool> {
-        let now = self.place(file).await?;
-        Ok(now.is_some_and(|now| now.layout.stripes().first() == layout.stripes().first()))
     }
 
     /// Writes at the end; how many bytes, and the generation of the layout by which they were written.

@@ -26,7 +26,7 @@ use crate::locks::LockRef;
 
 /// Longest that locks of one OST are in use while another one is waited for. A quarter of the time after which a
 /// server gives up a client that keeps a lock.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Times that the locks are asked for, where they are lost or take long.
 const ROUNDS_MAX: usize = 16;
 

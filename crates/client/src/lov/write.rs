@@ -1,5 +1,7 @@
 //! Writing a range of a file: kept for a while (`cached`), or at once.
 
+use std::pin::pin;
+
 use sheen_layout::Layout;
 use sheen_wire::{
     Bulk, Errno, Fid, Result,
@@ -8,6 +10,7 @@ use sheen_wire::{
 
 use super::{
     Lov,
+    append::PATIENCE,
     follow::after,
     in_use::InUse,
     split::{Rpc, Split},
@@ -76,7 +79,14 @@ impl Lov {
         let in_use = |locks: Vec<LockRef>| InUse::new(layout, split.runs.iter().map(|run| run.stripe).zip(locks));
         let mut locks = if how.lock { self.lock_runs(layout, split, true).await?.map(in_use) } else { None };
         for _ in 0..ROUNDS_MAX {
-            self.settle(layout, split).await;
+            let mut settling = pin!(self.settle(layout, split));
+            if locks.is_some() && self.rt.timeout(PATIENCE, settling.as_mut()).await.is_err() {
+                // The OSTs lock for it.
+                locks = None;
+            }
+            if locks.is_none() {
+                settling.await;
+            }
             match self.write_through(layout, split, offset, &data, how, locks.as_ref().unwrap_or(held), begun).await {
                 Err(LOCK_FIRST) => {}
                 answer => return answer,
