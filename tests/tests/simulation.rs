@@ -91,6 +91,15 @@ fn what_new_mirrors_overtake_is_done_to_all_of_them() {
     }
 }
 
+/// Seeds of the above that failed: a read (2415) and a stat (5801) went by a mirror that was cut meanwhile, to be copied to; a stat that looked again had
+/// locks in use for which the MDT waited (12309).
+#[test]
+fn who_looks_at_a_mirror_that_is_cut_looks_again() {
+    for seed in [2415, 5801, 12309] {
+        race_for_mirrors(seed, 0);
+    }
+}
+
 #[test]
 fn mirrored_files_are_read_and_written_while_an_ost_is_down() {
     seeds("mirrored_files_are_read", 30, read_through_outages);
@@ -99,6 +108,12 @@ fn mirrored_files_are_read_and_written_while_an_ost_is_down() {
 #[test]
 fn clients_race_while_files_are_swapped() {
     seeds("clients_race_while_files_are_swapped", 100, race_beside_swaps);
+}
+
+/// Found by seed 646 of the above: who read and waited for a client, which waited behind a lost connection for the reader's locks, was given up.
+#[test]
+fn who_reads_is_not_given_up_for_whom_it_waits() {
+    race_beside_swaps(646, 0);
 }
 
 #[test]

@@ -400,3 +400,31 @@ fn programs_wait_for_locks_until_they_get_them_or_are_interrupted() {
         assert!(m.world.asked().is_empty(), "nothing to give up");
     });
 }
+
+/// Found by seed 646 of the simulated races beside swaps: a read asked how far the file reaches, who was to say so waited for a lock under which
+/// the read went on, and the reader was given up.
+#[test]
+fn a_read_that_is_long_in_coming_does_not_hold_up_who_wants_its_locks() {
+    with(2, 65536, &[0, 1], async |m| {
+        let fid = file(&m, "f", &[1; 100_000]).await;
+        locked(&m);
+        let open = m.client.open(&ROOT, fid, flags::RDONLY).await.unwrap();
+        m.world.state.lock().habits.blind = true;
+        let (client, reader) = (m.client.clone(), open.clone());
+        let read =
+            m.net.rt().spawn("read", async move { client.read(&reader, 0, 200_000).await.map(|read| read.len()) });
+        settle(&m).await;
+        for index in [0, 1] {
+            assert_eq!(m.world.want(object(&m, index), Mode::Pw, Policy::extent(0, u64::MAX)), 1);
+        }
+        settle(&m).await;
+        let first = Resource::extent(object(&m, 0));
+        let held = || m.world.state.lock().locks.count(first);
+        assert_eq!(held(), 1, "in use");
+        m.net.rt().sleep(Duration::from_secs(6)).await;
+        assert_eq!(held(), 0, "not for ever");
+        assert!(!read.is_finished());
+        m.world.state.lock().habits.blind = false;
+        assert_eq!(read.await.unwrap(), Ok(100_000));
+    });
+}

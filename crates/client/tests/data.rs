@@ -481,3 +481,21 @@ fn a_file_without_a_layout_is_empty_until_it_gets_one() {
         assert_eq!(m.client.read(&writer, 0, 100).await.unwrap_err(), Errno::EBADF);
     });
 }
+
+/// Who looks meanwhile sees a size between the old one and the new one: here the old one. Were the first object cut first, it would be 65,636 bytes.
+#[test]
+fn a_truncate_changes_the_object_with_the_new_end_before_the_others() {
+    with(2, 65536, &[0, 1], async |m| {
+        let file = create(&m, "f", 0).await;
+        for at in [65536, 131_072] {
+            assert_eq!(m.client.write(&file, at, bulk(&[1; 100])).await, Ok(100));
+        }
+        m.world.asked();
+        let cut = SetAttr { size: Some(131_000), ..SetAttr::default() };
+        assert_eq!(m.client.setattr(&ROOT, file.fid(), cut, Some(&file)).await.unwrap().attr.size, 131_000);
+        let log = m.world.asked();
+        let cuts: Vec<_> = log.iter().filter(|line| line.contains("punch")).collect();
+        assert_eq!(cuts, ["ost1 punch objects=1", "ost0 punch objects=1"]);
+        assert_eq!((m.size_of_object(0), m.size_of_object(1)), (Some(65536), Some(65464)));
+    });
+}

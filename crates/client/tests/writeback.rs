@@ -407,3 +407,30 @@ fn no_more_is_kept_than_may_be() {
         assert!(stored(&m) == want);
     });
 }
+
+#[test]
+fn a_write_that_waits_for_one_ost_holds_up_nobody_at_another_for_long() {
+    with(2, 65536, &[0, 1], async |m| {
+        let file = file(&m, "f").await;
+        m.params.set("llite.*.lockless_write_kb", "0").unwrap()[0].result.clone().unwrap();
+        write(&m, &file, 65_536, &[1; 300_000]).await;
+        // Kept, for the OST that is away then.
+        write(&m, &file, 65_536, &[2; PIECE]).await;
+        m.world.state.lock().habits.away = Some(1);
+        let (client, writer) = (m.client.clone(), file.clone());
+        let writing = m.net.rt().spawn("write", async move { client.write(&writer, 0, bulk(&vec![3; 300_000])).await });
+        pause(&m, Duration::from_millis(50)).await;
+        let other = m.world.state.lock().objects.keys().find(|(ost, _)| *ost == 0).expect("an object").1;
+        let held = || m.world.state.lock().locks.count(Resource::extent(other));
+        assert_eq!(m.world.want(other, Mode::Pw, WHOLE), 1);
+        pause(&m, Duration::from_millis(50)).await;
+        assert_eq!(held(), 1, "in use");
+        pause(&m, Duration::from_secs(6)).await;
+        assert_eq!(held(), 0);
+        assert!(!writing.is_finished());
+        m.world.state.lock().habits.away = None;
+        assert_eq!(writing.await.unwrap(), Ok(300_000));
+        let read = m.client.read_as(&file, 0, 400_000, false).await.unwrap().into_bytes();
+        assert_eq!(read[..], [vec![3; 300_000], vec![1; 65_536]].concat());
+    });
+}

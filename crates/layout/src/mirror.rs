@@ -271,6 +271,13 @@ impl Layout {
         self.generation() == before.next_generation()
     }
 
+    /// Whether what was done to a file by the layout `before` may have gone to a mirror that counts no more, this one being the file's now.
+    pub fn overtakes(&self, before: &Layout) -> bool {
+        // Without mirrors, objects may come, and those that there are stay; one that lost its mirrors may have the generation of before.
+        let (was, is) = (before.is_mirrored(), self.is_mirrored());
+        was != is || is && self.generation() != before.generation()
+    }
+
     fn next_generation(&self) -> u32 {
         let mut next = Composite { layout_gen: self.generation(), flags: 0, mirror_count: 1, rest: [0; 14] };
         next.raise();

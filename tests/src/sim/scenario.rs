@@ -32,6 +32,8 @@ use super::{
 pub const SEED_VARIABLE: &str = "SHEEN_SIM_SEED";
 /// Says how many seeds to run instead of the usual number, for a long search.
 pub const SEEDS_VARIABLE: &str = "SHEEN_SIM_SEEDS";
+/// Names the first of them, for a search that goes on where another one ended.
+pub const FROM_VARIABLE: &str = "SHEEN_SIM_FROM";
 /// Events shown when a single seed is run.
 const EVENTS_SHOWN: usize = 200_000;
 /// How long trouble lasts at most: a client that a server does not hear of for 30 seconds is given up, which is right and not what
@@ -522,23 +524,25 @@ pub fn lost_bytes(seed: u64, log: usize) -> Trace {
     })
 }
 
-/// Runs seeds `0..count`, as many at a time as there are processors; or the one that the environment names, with its log.
+/// Runs `count` seeds from 0 on, as many at a time as there are processors: from another one, or more, if the environment says so; or the one that
+/// it names, with its log.
 ///
 /// # Panics
 /// If any seed fails; says which and how to run it again.
 pub fn seeds(test: &str, count: u64, scenario: impl Fn(u64, usize) -> Trace + Sync) {
-    if let Some(seed) = std::env::var(SEED_VARIABLE).ok().and_then(|s| s.parse().ok()) {
+    let number = |variable| std::env::var(variable).ok()?.parse::<u64>().ok();
+    if let Some(seed) = number(SEED_VARIABLE) {
         let _ = tracing_subscriber::fmt().with_test_writer().with_env_filter("info").without_time().try_init();
         let trace = scenario(seed, EVENTS_SHOWN);
         trace.log.iter().for_each(|line| println!("{line}"));
         println!("seed {seed}: fine, trace {:016x}", trace.hash);
         return;
     }
-    let count = std::env::var(SEEDS_VARIABLE).ok().and_then(|n| n.parse().ok()).unwrap_or(count);
-    let (next, failed) = (AtomicU64::new(0), Mutex::new(Vec::new()));
+    let (count, from) = (number(SEEDS_VARIABLE).unwrap_or(count), number(FROM_VARIABLE).unwrap_or(0));
+    let (next, failed) = (AtomicU64::new(from), Mutex::new(Vec::new()));
     let one = || {
         while let seed = next.fetch_add(1, Ordering::Relaxed)
-            && seed < count
+            && seed < from + count
         {
             if catch_unwind(AssertUnwindSafe(|| scenario(seed, 0))).is_err() {
                 eprintln!(

@@ -107,6 +107,16 @@ impl ReadRefs {
         self.locks.push(lock);
     }
 
+    /// Whether no lock is in use.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.locks.is_empty()
+    }
+
+    /// The locks are not in use any more.
+    pub(crate) fn release(&mut self) {
+        self.locks.clear();
+    }
+
     /// The reading for pages, if it is one that has its locks.
     pub(crate) fn reading(&mut self) -> Option<&mut Reading> {
         self.reading.as_mut().filter(|reading| !reading.unlocked)

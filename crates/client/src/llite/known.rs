@@ -14,7 +14,7 @@ use sheen_wire::{
     mds::{self, Entry, flags},
 };
 
-use super::beginning::Came;
+use super::{beginning::Came, mirrors::AGAIN_MAX};
 use crate::{
     Caller, Client, EntryAttr, Keep, OpenFile,
     cache::{
@@ -42,6 +42,22 @@ pub(crate) struct Told {
     pub token: Option<Token>,
     /// What its data service has of the file, which is all that there is.
     pub beginning: Option<Came>,
+}
+
+impl Told {
+    fn by(&self) -> By {
+        let mirrored = self.layout.clone().filter(|layout| layout.is_mirrored());
+        By { fid: self.attr.fid, mirrored, lock: self.lock }
+    }
+}
+
+/// By which layout a file's objects are looked at.
+struct By {
+    fid: Fid,
+    /// If it has mirrors.
+    mirrored: Option<Arc<Layout>>,
+    /// As with [`Told`].
+    lock: Option<Cookie>,
 }
 
 /// When the MDT was asked, and which lock was there already.
@@ -288,11 +304,51 @@ impl Client {
 
     /// The MDT's attributes with those of the objects merged in.
     pub(crate) async fn completed(&self, told: Told) -> Result<EntryAttr> {
-        let fid = told.attr.fid;
+        let by = told.by();
         match self.completed_once(told).await {
-            Err(Errno::MOVED) => Box::pin(self.completed_elsewhere(fid)).await,
+            Err(Errno::MOVED) => Box::pin(self.completed_elsewhere(by.fid)).await,
+            Ok(entry) if self.may_be_overtaken(&by) => {
+                let seen = entry.attr;
+                // No lock is in use while the MDT is asked.
+                drop(entry);
+                Box::pin(self.completed_again(by, seen)).await
+            }
             answer => answer,
         }
+    }
+
+    /// Whether a mirror was looked at that may count no more, and be cut: the layout was not locked all the time.
+    fn may_be_overtaken(&self, by: &By) -> bool {
+        let is_held = |lock| self.mdc.locks().is_held(lock, &Policy::bits(bits::LAYOUT));
+        by.mirrored.is_some() && !by.lock.is_some_and(is_held)
+    }
+
+    /// Looks once more until it was the same layout before and after.
+    async fn completed_again(&self, by: By, seen: Attr) -> Result<EntryAttr> {
+        let (mut by, mut seen) = (by, EntryAttr::from(seen));
+        for _ in 0..AGAIN_MAX {
+            let told = match self.ask_attr(by.fid, None).await {
+                // It is gone since.
+                Err(Errno::ENOENT | Errno::ESTALE) => return Ok(seen),
+                told => told?,
+            };
+            let is_same = |(was, now): (&Arc<Layout>, &Arc<Layout>)| !now.overtakes(was);
+            if by.mirrored.as_ref().zip(told.layout.as_ref()).is_none_or(is_same) {
+                return Ok(seen);
+            }
+            by = told.by();
+            seen = match self.completed_once(told).await {
+                Err(Errno::MOVED) => return self.completed_elsewhere(by.fid).await,
+                entry => entry?,
+            };
+            if !self.may_be_overtaken(&by) {
+                return Ok(seen);
+            }
+            // No lock is in use while the MDT is asked.
+            seen.keep = Keep::default();
+        }
+        tracing::warn!("{}: its layout changes too often for its size", by.fid);
+        Err(Errno::EIO)
     }
 
     /// The same for a file that was moved to other objects since the MDT told of it.
@@ -337,10 +393,22 @@ impl Client {
 
     /// As [`Client::completed`] for several, with as few requests as the OSTs allow.
     pub(crate) async fn all_completed(&self, all: Vec<Result<Told>>) -> Vec<Result<EntryAttr>> {
-        self.all_looked_at(all, |fid| self.locks_sizes(fid)).await
+        let by: Vec<Option<By>> = all.iter().map(|told| told.as_ref().ok().map(Told::by)).collect();
+        let mut all = self.all_looked_at(all, |fid| self.locks_sizes(fid)).await;
+        let unsure = |by: &Option<By>| by.as_ref().is_some_and(|by| self.may_be_overtaken(by));
+        if by.iter().any(unsure) {
+            // No lock is in use while the MDT is asked.
+            all.iter_mut().flatten().for_each(|entry| entry.keep = Keep::default());
+            for (answer, by) in all.iter_mut().zip(by) {
+                if let (Ok(entry), Some(by)) = (&*answer, by.filter(|by| self.may_be_overtaken(by))) {
+                    *answer = Box::pin(self.completed_again(by, entry.attr)).await;
+                }
+            }
+        }
+        all
     }
 
-    /// The same without locks on objects, for answers that are not kept.
+    /// The same without locks on objects, for answers that are not kept and may be of a moment ago.
     pub(crate) async fn all_glimpsed(&self, all: Vec<Result<Told>>) -> Vec<Result<EntryAttr>> {
         self.all_looked_at(all, |_| false).await
     }

@@ -6,7 +6,7 @@
 //! An operation that took so long that the lock was lost meanwhile, or that had none, may have gone to a mirror that counts no more. So
 //! a write looks at its end whether the layout is still the one by which it was done, and if not is done once more
 //! ([`Client::is_overtaken`]): whoever brings mirrors up to date then hears that it has to begin again. It has not returned, so nobody may
-//! rely on it yet.
+//! rely on it yet. Who reads, or asks for the size or for holes, does the same: the mirror may have been cut, to be copied to.
 //!
 //! **One mirror**: tools that compare, copy and repair mirrors name one ([`Client::use_mirror`]). It is read, stale or not, and written if
 //! it is stale, which makes no other one stale; nothing is kept of it. It is written as long as the layout is of the generation in
@@ -24,21 +24,11 @@ use sheen_wire::{
 };
 use tokio::sync::RwLockReadGuard;
 
-use super::place::Placed;
-use crate::{
-    Caller, Client, OpenFile, ReadData, ReadRefs, cache::data::Reading, layouts::is_settled, locks::LockRef, mdc,
-};
+use super::{place::Placed, read::Range};
+use crate::{Caller, Client, OpenFile, ReadData, ReadRefs, cache::data::Reading, layouts::is_settled, mdc};
 
 /// Times that something is done anew because the layout changed meanwhile.
 pub(crate) const AGAIN_MAX: usize = 16;
-
-/// A read of a mirrored file.
-pub(crate) struct MirrorRead<'a> {
-    pub file: &'a OpenFile,
-    pub offset: u64,
-    pub len: u64,
-    pub in_place: bool,
-}
 
 /// What an operation knows of its layout when it begins, by which it sees at its end whether that is the file's still.
 #[derive(Clone, Copy, Debug)]
@@ -157,8 +147,7 @@ impl Client {
         if file.mirror() != 0 {
             return check_repairable(file, &now.layout).map(|()| false);
         }
-        let (was, is) = (layout.is_mirrored(), now.layout.is_mirrored());
-        Ok(was != is || is && now.layout.generation() != layout.generation())
+        Ok(now.layout.overtakes(layout))
     }
 
     /// What became of a change of a file's bytes around `at`, by this layout. One that failed may have been done to a mirror all the same (the OST gave this
@@ -176,15 +165,16 @@ impl Client {
         }
     }
 
-    /// Reads a mirrored file, from any fresh mirror. Also the lock on LAYOUT, if it was there all the time.
+    /// Reads a mirrored file, from any fresh mirror.
     pub(crate) async fn read_mirrored(
         &self,
-        read: &MirrorRead<'_>,
+        fid: Fid,
+        range: Range,
         placed: Placed,
         reading: Option<Reading>,
-    ) -> Result<(ReadData, Option<LockRef>)> {
-        let MirrorRead { file, offset, len, in_place } = *read;
-        let (fid, pages, mut first) = (file.fid(), reading.is_some(), reading);
+    ) -> Result<ReadData> {
+        let Range { offset, len, .. } = range;
+        let (pages, mut first) = (reading.is_some(), reading);
         let Placed { layout, guard } = placed;
         let one = |mirror: Arc<Layout>| {
             let reading = first.take().or_else(|| pages.then(|| self.cache.data.reading(fid, offset, len)));
@@ -193,12 +183,14 @@ impl Client {
                     Some(reading) => self.read_locks(&mirror, offset, len, reading).await?,
                     None => ReadRefs::default(),
                 };
-                let (bulk, live) = self.lov.read(&mirror, offset, len, in_place).await?;
-                Ok::<_, Errno>(ReadData { bulk, live, refs })
+                self.read_under(&mirror, range, refs).await
             }
         };
         let (read, guard) = self.under(fid, guard, self.lov.by_any(&layout, one)).await;
-        Ok((read?, guard))
+        let mut read = read?;
+        // Which mirror counts is so under the layout's lock.
+        self.keep_holes(&mut read.refs, guard);
+        Ok(read)
     }
 
     /// The layout by which a file is cut to `size` bytes: with objects for the last of them, and other mirrors stale.

@@ -18,7 +18,7 @@ use std::{pin::pin, sync::Arc};
 use sheen_layout::Layout;
 use sheen_wire::{Bulk, Errno, Result};
 
-use super::place::Placed;
+use super::{mirrors::AGAIN_MAX, place::Placed};
 use crate::{Client, OpenFile};
 
 impl Client {
@@ -47,17 +47,25 @@ impl Client {
 
     /// How many of `len` bytes at `offset` lie in the file, and by which generation of its layout.
     async fn inside(&self, file: &OpenFile, offset: u64, len: u64) -> Result<(usize, u32)> {
-        let held = if file.is_unsure() { None } else { file.inode.held() };
-        let Placed { layout, guard } = match held {
-            Some(layout) => {
-                file.check_not_lost()?;
-                Placed { layout, guard: self.layout_lock(file.fid()) }
+        for _ in 0..AGAIN_MAX {
+            let changes = file.inode.changes();
+            let held = if file.is_unsure() { None } else { file.inode.held() };
+            let Placed { layout, guard } = match held {
+                Some(layout) => {
+                    file.check_not_lost()?;
+                    Placed { layout, guard: self.layout_lock(file.fid()) }
+                }
+                None => self.place(file).await?.ok_or(Errno::EIO)?,
+            };
+            let began = self.began(file, &layout, changes);
+            let look = |layout: Arc<Layout>| async move { self.lov.inside(&layout, offset, len).await };
+            let work = pin!(self.lov.by_any(&layout, look));
+            let inside = self.under(file.fid(), guard, work).await.0?;
+            // A mirror that counts no more may have been cut.
+            if inside == len || !self.is_overtaken(file, &layout, began).await? {
+                return Ok((inside as usize, layout.generation()));
             }
-            None => self.place(file).await?.ok_or(Errno::EIO)?,
-        };
-        let look = |layout: Arc<Layout>| async move { self.lov.inside(&layout, offset, len).await };
-        let work = pin!(self.lov.by_any(&layout, look));
-        let inside = self.under(file.fid(), guard, work).await.0?;
-        Ok((inside as usize, layout.generation()))
+        }
+        Err(Errno::EIO)
     }
 }

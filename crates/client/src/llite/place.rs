@@ -30,9 +30,9 @@ use crate::{
     mdc,
 };
 
-/// Longest that a lock on LAYOUT is in use while an OST is waited for. A quarter of the time after which a server gives up a
-/// client that keeps a lock.
-const HOLD_MAX: Duration = Duration::from_secs(5);
+/// Longest that a lock on LAYOUT, or those under which is read, are in use while an OST is waited for. A quarter of the time after which a
+/// server gives up a client that keeps a lock.
+pub(super) const HOLD_MAX: Duration = Duration::from_secs(5);
 /// Times that objects are asked for one write: each time the MDT gives some, or all are there.
 const INTENTS_MAX: usize = 8;
 /// Times that a read for pages looks whether its layout is about to go.

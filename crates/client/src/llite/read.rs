@@ -1,13 +1,13 @@
 //! pread(2).
 
-use std::pin::pin;
+use std::{pin::pin, sync::Arc};
 
 use sheen_layout::Layout;
-use sheen_wire::{Bulk, Errno, Result, bulk::BULK_BYTES_MAX, mds::flags};
+use sheen_wire::{Bulk, Errno, Fid, Result, bulk::BULK_BYTES_MAX, mds::flags};
 
 use super::{
-    mirrors::{AGAIN_MAX, MirrorRead},
-    place::Placed,
+    mirrors::AGAIN_MAX,
+    place::{HOLD_MAX, Placed},
 };
 use crate::{
     Client, OpenFile, ReadData, ReadRefs,
@@ -18,6 +18,15 @@ use crate::{
 
 /// Times that a read asks for its locks before it goes on without.
 const ROUNDS_MAX: usize = 4;
+
+/// What of a file is read.
+#[derive(Clone, Copy)]
+pub(crate) struct Range {
+    pub offset: u64,
+    pub len: u64,
+    /// Bytes of a server in this process may be left where they lie.
+    pub in_place: bool,
+}
 
 impl Client {
     /// Reads `len` bytes at `offset`, fewer at the end of the file; at most 16 MiB in one call. Nothing is copied: the pieces
@@ -68,7 +77,9 @@ impl Client {
                     let _stalled = pages.then(|| self.cache.data.stall(file.fid(), offset, len as u64));
                     drop(Box::pin(self.moved(file.fid(), &mut moves)).await?);
                 }
-                answer => return answer,
+                answer => {
+                    return answer.inspect(|read| self.stats.record(Op::ReadBytes, read.len() as u64));
+                }
             }
         }
     }
@@ -88,66 +99,87 @@ impl Client {
             return Err(Errno::EINVAL);
         }
         file.note_read();
-        let (fid, len) = (file.fid(), len.min(BULK_BYTES_MAX) as u64);
+        let (fid, range) = (file.fid(), Range { offset, len: len.min(BULK_BYTES_MAX) as u64, in_place });
         // Before the layout is looked up, for this client itself may ask for objects meanwhile, and writes there.
-        let mut reading = pages.then(|| self.cache.data.reading(fid, offset, len));
+        let mut reading = pages.then(|| self.cache.data.reading(fid, offset, range.len));
+        let changes = file.inode.changes();
         let placed = match &mut reading {
             Some(reading) => self.place_for_pages(file, reading).await?,
             None => self.place(file).await?,
         };
-        let Some(Placed { layout, guard }) = placed else {
+        let Some(placed) = placed else {
             // A file without a layout was never written.
             if let Some(data) = reading.map(|reading| reading.file.clone()) {
                 self.cache.data.tidy(&data);
             }
             return Ok(ReadData { bulk: Bulk::new(), live: None, refs: ReadRefs::default() });
         };
-        if layout.is_mirrored() {
-            let read = MirrorRead { file, offset, len, in_place };
-            return Box::pin(self.read_again(read, Placed { layout, guard }, reading)).await;
+        let layout = placed.layout.clone();
+        let began = self.began(file, &layout, changes);
+        let read = self.read_placed(fid, range, placed, reading).await?;
+        match file.mirror() != 0 || began.is_now(file) {
+            true => Ok(read),
+            false => Box::pin(self.read_overtaken(file, range, pages, layout, read)).await,
         }
+    }
+
+    /// Reads by a layout.
+    async fn read_placed(&self, fid: Fid, range: Range, placed: Placed, reading: Option<Reading>) -> Result<ReadData> {
+        if placed.layout.is_mirrored() {
+            return Box::pin(self.read_mirrored(fid, range, placed, reading)).await;
+        }
+        let (Placed { layout, guard }, Range { offset, len, .. }) = (placed, range);
+        let pages = reading.is_some();
         let work = pin!(async {
             let refs = match reading {
                 Some(reading) => self.read_locks(&layout, offset, len, reading).await?,
                 None => ReadRefs::default(),
             };
-            if let Some(bulk) = self.known_content(&layout, offset, len) {
-                return Ok(ReadData { bulk, live: None, refs });
+            match self.known_content(&layout, offset, len) {
+                Some(bulk) => Ok(ReadData { bulk, live: None, refs }),
+                None => self.read_under(&layout, range, refs).await,
             }
-            let (bulk, live) = self.lov.read(&layout, offset, len, in_place).await?;
-            Ok::<_, Errno>(ReadData { bulk, live, refs })
         });
         let (read, guard) = self.under(fid, guard, work).await;
         let mut read = read?;
         if pages && layout.missing(offset, len).is_some() {
             self.keep_holes(&mut read.refs, guard);
         }
-        self.stats.record(Op::ReadBytes, read.len() as u64);
         Ok(read)
     }
 
-    /// Reads a mirrored file; once more where its layout may have become another one meanwhile.
-    async fn read_again(&self, what: MirrorRead<'_>, placed: Placed, reading: Option<Reading>) -> Result<ReadData> {
-        let (file, pages) = (what.file, reading.is_some());
-        let (mut placed, mut reading) = (placed, reading);
-        for left in (0..AGAIN_MAX).rev() {
-            let (changes, guarded) = (file.inode.changes(), placed.guard.is_some());
-            let layout = placed.layout.clone();
+    /// A read is done, and the layout may have become another one meanwhile: reads once more where it may have been a mirror that counts no
+    /// more, or one that was just copied to. Nothing of such a read is kept, and no lock is in use while the MDT is asked.
+    async fn read_overtaken(
+        &self,
+        file: &OpenFile,
+        range: Range,
+        pages: bool,
+        layout: Arc<Layout>,
+        read: ReadData,
+    ) -> Result<ReadData> {
+        let (fid, mut layout, mut read) = (file.fid(), layout, read);
+        for _ in 0..AGAIN_MAX {
+            self.keep_none(&mut read.refs);
+            let mut reading = pages.then(|| self.cache.data.reading(fid, range.offset, range.len));
+            let changes = file.inode.changes();
+            let placed = match &mut reading {
+                Some(reading) => self.place_for_pages(file, reading).await?,
+                None => self.place(file).await?,
+            };
+            let placed = match placed {
+                Some(placed) if placed.layout.overtakes(&layout) => placed,
+                None if layout.is_mirrored() => return Err(Errno::EIO),
+                _ => return Ok(read),
+            };
+            layout = placed.layout.clone();
             let began = self.began(file, &layout, changes);
-            let (mut read, guard) = self.read_mirrored(&what, placed, reading.take()).await?;
-            // For pages the MDT is not asked without need: who changes the layout may wait for them.
-            let unsure = if guarded { guard.is_none() } else { !pages };
-            if left > 0 && unsure && self.is_overtaken(file, &layout, began).await? {
-                reading = pages.then(|| self.cache.data.reading(file.fid(), what.offset, what.len));
-                placed = self.place(file).await?.ok_or(Errno::EIO)?;
-                continue;
+            read = self.read_placed(fid, range, placed, reading).await?;
+            if began.is_now(file) {
+                return Ok(read);
             }
-            if pages {
-                self.keep_holes(&mut read.refs, guard);
-            }
-            self.stats.record(Op::ReadBytes, read.len() as u64);
-            return Ok(read);
         }
+        tracing::warn!("{fid}: its layout changes too often for reading");
         Err(Errno::EIO)
     }
 
@@ -200,8 +232,34 @@ impl Client {
         Ok(ReadRefs::new(Vec::new(), reading))
     }
 
+    /// Reads with locks in use, but not for long: somebody else may be asked how far the file reaches, who does not answer.
+    pub(super) async fn read_under(&self, layout: &Layout, range: Range, mut refs: ReadRefs) -> Result<ReadData> {
+        let Range { offset, len, in_place } = range;
+        let mut work = pin!(self.lov.read(layout, offset, len, in_place));
+        let read = match refs.is_empty() {
+            true => work.await,
+            false => match self.rt.timeout(HOLD_MAX, work.as_mut()).await {
+                Ok(read) => read,
+                Err(_) => {
+                    self.keep_none(&mut refs);
+                    work.await
+                }
+            },
+        };
+        let (bulk, live) = read?;
+        Ok(ReadData { bulk, live, refs })
+    }
+
+    /// Of what is read nothing is kept, and no lock is in use for it any more.
+    fn keep_none(&self, refs: &mut ReadRefs) {
+        if let Some(reading) = refs.reading() {
+            self.keep_nothing(reading);
+        }
+        refs.release();
+    }
+
     /// The kernel may keep holes for want of objects under the layout's lock.
-    fn keep_holes(&self, refs: &mut ReadRefs, guard: Option<LockRef>) {
+    pub(super) fn keep_holes(&self, refs: &mut ReadRefs, guard: Option<LockRef>) {
         match (guard, refs.reading()) {
             (_, None) => {}
             (Some(guard), Some(_)) => refs.add_layout(guard),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sheen_layout::Layout;
 use sheen_wire::{Errno, Result};
 
-use super::place::Placed;
+use super::{mirrors::AGAIN_MAX, place::Placed};
 use crate::{Client, OpenFile, Seek, stats::Op};
 
 impl Client {
@@ -15,14 +15,23 @@ impl Client {
     /// ENXIO: `offset` is at or past the end, or no data follows it.
     pub async fn lseek(&self, file: &OpenFile, offset: u64, what: Seek) -> Result<u64> {
         let _timer = self.stats.time(Op::Seek);
-        let mut moves = 0;
+        let (mut moves, mut again) = (0, 0);
         loop {
+            let changes = file.inode.changes();
             let Placed { layout, guard } = self.place(file).await?.ok_or(Errno::ENXIO)?;
+            let began = self.began(file, &layout, changes);
             let seek = |layout: Arc<Layout>| async move { self.lov.seek(&layout, offset, what).await };
             let (answer, guard) = self.under(file.fid(), guard, Box::pin(self.lov.by_any(&layout, seek))).await;
             drop(guard);
             match answer {
                 Err(Errno::MOVED) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
+                // In a mirror that counts no more there may be no data.
+                _ if file.mirror() == 0 && self.is_overtaken(file, &layout, began).await? => {
+                    again += 1;
+                    if again == AGAIN_MAX {
+                        return Err(Errno::EIO);
+                    }
+                }
                 answer => return answer,
             }
         }

@@ -17,7 +17,11 @@ use sheen_wire::{
     ost::Allocate,
 };
 
-use crate::{Caller, Client, OpenFile, lov::How, mdc};
+use crate::{
+    Caller, Client, OpenFile,
+    lov::{How, InUse},
+    mdc,
+};
 
 /// How often objects are followed that go on under other names again and again.
 const FOLLOWS_MAX: usize = 32;
@@ -113,7 +117,7 @@ impl Client {
     async fn change_by(&self, layout: &Layout, begun: &Begun<'_>) -> Result<usize> {
         match begun {
             Begun::Write(file, offset, data) => {
-                self.write_at(file, layout, *offset, data.clone(), How::default()).await
+                self.write_at(file, layout, *offset, data.clone(), How::default(), &InUse::default()).await
             }
             Begun::Truncate(size) => self.lov.truncate(layout, *size).await.map(|()| 0),
             Begun::Allocate(mode, offset, len) => self.lov.allocate(layout, *mode, *offset, *len).await.map(|()| 0),

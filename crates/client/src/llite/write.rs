@@ -10,10 +10,15 @@ use sheen_wire::{Bulk, Errno, Fid, Result, bulk::BULK_BYTES_MAX, mds::flags};
 
 use super::{
     mirrors::{AGAIN_MAX, Began},
-    place::Placed,
+    place::{HOLD_MAX, Placed},
     swap::Begun,
 };
-use crate::{Client, OpenFile, cache::data::Reads, lov::How, stats::Op};
+use crate::{
+    Client, OpenFile,
+    cache::data::Reads,
+    lov::{How, InUse},
+    stats::Op,
+};
 
 /// Times that an append finds the end anew because the file got objects meanwhile.
 const APPENDS_MAX: usize = 64;
@@ -105,7 +110,8 @@ impl Client {
             let placed = self.place_for_writing(file, offset, data.len() as u64, false).await?;
             let layout = placed.layout;
             began = self.began(file, &layout, changes);
-            let work = pin!(self.write_at(file, &layout, offset, data.clone(), How { sync, ..How::default() }));
+            let (how, none) = (How { sync, ..How::default() }, InUse::default());
+            let work = pin!(self.write_at(file, &layout, offset, data.clone(), how, &none));
             let answer = self.under(file.fid(), placed.guard, work).await.0;
             done = (self.unless_failed(file.fid(), &layout, offset, answer).await?, layout.generation());
             by = Some(layout.clone());
@@ -126,7 +132,8 @@ impl Client {
         let changes = file.inode.changes();
         let Placed { layout, guard } = self.place_for_writing(file, offset, len as u64, page).await?;
         let began = self.began(file, &layout, changes);
-        let work = pin!(self.write_at(file, &layout, offset, data.clone(), self.how(file, offset, len, sync, page)));
+        let (how, none) = (self.how(file, offset, len, sync, page), InUse::default());
+        let work = pin!(self.write_at(file, &layout, offset, data.clone(), how, &none));
         let answer = self.under(file.fid(), guard, work).await.0;
         if answer == Err(Errno::MOVED_PARTLY) {
             return Box::pin(self.finish_write(file, &layout, offset, data)).await;
@@ -147,6 +154,40 @@ impl Client {
         let begun = Begun::Write(file, offset, data);
         let written = self.finish(file.fid(), layout, &begun).await?.ok_or(Errno::MOVED)?;
         Ok((written, layout.generation()))
+    }
+
+    /// As [`Client::finish_write`], of an append. Where the file has its objects still (who moved it, in the same group, was refused), the rest belongs
+    /// behind the part that is there: nobody may append meanwhile, so the locks stay in use, as long as they may.
+    async fn finish_append(
+        &self,
+        file: &OpenFile,
+        layout: &Layout,
+        end: u64,
+        data: Bulk,
+        how: How,
+        locks: InUse,
+    ) -> Result<(usize, u32)> {
+        for _ in 0..AGAIN_MAX {
+            let mut finish = pin!(self.finish_write(file, layout, end, data.clone()));
+            let done = match self.rt.timeout(HOLD_MAX, finish.as_mut()).await {
+                Ok(done) => done,
+                Err(_) => {
+                    drop(locks);
+                    return finish.await;
+                }
+            };
+            // As the MDT has just said.
+            let now = file.inode.last();
+            let has_left = now.is_none_or(|now| now.stripes().first() != layout.stripes().first());
+            if done != Err(Errno::MOVED) || layout.is_mirrored() || has_left {
+                return done;
+            }
+            match self.write_at(file, layout, end, data.clone(), how, &locks).await {
+                Err(Errno::MOVED | Errno::MOVED_PARTLY) => {}
+                written => return Ok((written?, layout.generation())),
+            }
+        }
+        Err(Errno::EIO)
     }
 
     /// Writes at the end; how many bytes, and the generation of the layout by which they were written.
@@ -179,12 +220,14 @@ impl Client {
                 continue;
             }
             let began = self.began(file, &layout, changes);
-            let work = self.write_at(file, &layout, end, data.clone(), How { sync, guarded: true, ..How::default() });
+            let (how, locks) =
+                (How { sync, guarded: true, ..How::default() }, InUse::new(&layout, locks.into_iter().enumerate()));
+            let work = self.write_at(file, &layout, end, data.clone(), how, &locks);
             let answer = self.under(fid, guard, work).await.0;
-            drop(locks);
             if answer == Err(Errno::MOVED_PARTLY) {
-                return Box::pin(self.finish_write(file, &layout, end, data)).await;
+                return Box::pin(self.finish_append(file, &layout, end, data, how, locks)).await;
             }
+            drop(locks);
             let done = (self.unless_failed(fid, &layout, end, answer).await?, layout.generation());
             // By another layout the end may be elsewhere.
             if !Box::pin(self.is_overtaken(file, &layout, began)).await?
@@ -199,11 +242,17 @@ impl Client {
 
     /// Whether the mirror that counts from now on has these bytes at this place.
     async fn is_there(&self, file: &OpenFile, offset: u64, data: &Bulk) -> Result<bool> {
-        let len = data.len() as u64;
-        let Placed { layout, guard } = self.place_for_writing(file, offset, len, false).await?;
-        let read = pin!(self.lov.read(&layout, offset, len, false));
-        let (found, _) = self.under(file.fid(), guard, read).await.0?;
-        Ok(found.into_bytes() == data.clone().into_bytes())
+        for _ in 0..AGAIN_MAX {
+            let (len, changes) = (data.len() as u64, file.inode.changes());
+            let Placed { layout, guard } = self.place_for_writing(file, offset, len, false).await?;
+            let began = self.began(file, &layout, changes);
+            let read = pin!(self.lov.read(&layout, offset, len, false));
+            let (found, _) = self.under(file.fid(), guard, read).await.0?;
+            if !self.is_overtaken(file, &layout, began).await? {
+                return Ok(found.into_bytes() == data.clone().into_bytes());
+            }
+        }
+        Err(Errno::EIO)
     }
 
     /// How a write at a place is done. The first one through an inode's open files goes to the OSTs as it is, without a lock of this client:
@@ -226,11 +275,12 @@ impl Client {
         offset: u64,
         data: Bulk,
         how: How,
+        locks: &InUse,
     ) -> Result<usize> {
         // Also where it fails: a part may have been written.
         file.note_write();
         let change = self.cache.change(&[file.fid()], true);
-        let answer = self.lov.write(layout, offset, data, how).await;
+        let answer = self.lov.write(layout, offset, data, how, locks).await;
         change.end(&answer);
         answer
     }

@@ -24,9 +24,9 @@ use sheen_wire::{
 use super::{Lov, enqueue::WHOLE, split::by_ost, stripe};
 use crate::locks::LockRef;
 
-/// Longest that locks of one OST are in use while those of another one are waited for. A quarter of the time after which a
+/// Longest that locks of one OST are in use while another one is waited for. A quarter of the time after which a
 /// server gives up a client that keeps a lock.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Times that the locks are asked for, where they are lost or take long.
 const ROUNDS_MAX: usize = 16;
 
@@ -40,7 +40,14 @@ impl Lov {
         self.settle_file(layout).await;
         for _ in 0..ROUNDS_MAX {
             let Some(locks) = self.lock_for_writing(layout).await? else { continue };
-            let end = self.size(layout).await?;
+            let mut size = pin!(self.size(layout));
+            let Ok(end) = self.rt.timeout(PATIENCE, size.as_mut()).await else {
+                drop(locks);
+                // For the next round, when all can be reached again.
+                size.await?;
+                continue;
+            };
+            let end = end?;
             if self.are_held(layout, &locks) {
                 return Ok((end, locks));
             }

@@ -14,6 +14,7 @@ mod enqueue;
 mod follow;
 mod glimpse;
 mod group;
+mod in_use;
 mod inside;
 mod mirrors;
 mod read;
@@ -46,6 +47,7 @@ use crate::{cache::Cache, osc::Osc};
 use rests::Rests;
 
 pub use glimpse::{Look, Seen, merge};
+pub use in_use::InUse;
 pub use split::Split;
 pub use unsynced::Unsynced;
 pub use write::{How, KEEP_BYTES_MAX};

@@ -1,5 +1,7 @@
 //! Writing a range of a file: kept for a while (`cached`), or at once.
 
+use std::pin::pin;
+
 use sheen_layout::Layout;
 use sheen_wire::{
     Bulk, Errno, Fid, Result,
@@ -8,10 +10,12 @@ use sheen_wire::{
 
 use super::{
     Lov,
+    append::PATIENCE,
     follow::after,
+    in_use::InUse,
     split::{Rpc, Split},
 };
-use crate::join::join_all;
+use crate::{join::join_all, locks::LockRef};
 
 /// From this size on a write is not kept: gathering would cost more than it saves.
 pub const KEEP_BYTES_MAX: usize = 256 << 10;
@@ -36,13 +40,13 @@ pub struct How {
 }
 
 impl Lov {
-    /// Writes `data` at `offset` and returns how many bytes from its start are in the file: all, or fewer where an OST refused the
+    /// Writes `data` at `offset`, under the locks that the caller has, and returns how many bytes from its start are in the file: all, or fewer where an OST refused the
     /// rest, or where the layout's largest file size cuts it (as write(2) does).
     ///
     /// # Errors
     /// EFBIG: at or past the largest size. MOVED: objects are closed, and nothing is written; MOVED_PARTLY: something may be. EIO, with `sync`: what was written without it before may be lost (told once). What an OST
     /// answers, if not even the first byte was written.
-    pub async fn write(&self, layout: &Layout, offset: u64, data: Bulk, how: How) -> Result<usize> {
+    pub async fn write(&self, layout: &Layout, offset: u64, data: Bulk, how: How, held: &InUse) -> Result<usize> {
         let room = layout.max_file_size().saturating_sub(offset);
         if data.is_empty() {
             return Ok(0);
@@ -53,11 +57,12 @@ impl Lov {
         let data = if data.len() as u64 > room { data.slice(0, room as usize) } else { data };
         let split = Split::new(layout, offset, data.len() as u64);
         let mut begun = false;
-        let answer = self.write_split(layout, &split, offset, data, how, &mut begun).await;
+        let answer = self.write_split(layout, &split, offset, data, how, held, &mut begun).await;
         after(begun, answer)
     }
 
     /// `begun`: set when a part is in the file, or on its way there, and the rest is not certain to follow.
+    #[allow(clippy::too_many_arguments, reason = "what the write is")]
     async fn write_split(
         &self,
         layout: &Layout,
@@ -65,24 +70,34 @@ impl Lov {
         offset: u64,
         data: Bulk,
         how: How,
+        held: &InUse,
         begun: &mut bool,
     ) -> Result<usize> {
         if how.keep && data.len() < KEEP_BYTES_MAX && self.keep(layout, split, offset, &data, how.rest, begun).await? {
             return Ok(data.len());
         }
-        let mut locks = if how.lock { self.lock_runs(layout, split, true).await? } else { None };
+        let in_use = |locks: Vec<LockRef>| InUse::new(layout, split.runs.iter().map(|run| run.stripe).zip(locks));
+        let mut locks = if how.lock { self.lock_runs(layout, split, true).await?.map(in_use) } else { None };
         for _ in 0..ROUNDS_MAX {
-            self.settle(layout, split).await;
-            match self.write_through(layout, split, offset, &data, how, begun).await {
+            let mut settling = pin!(self.settle(layout, split));
+            if locks.is_some() && self.rt.timeout(PATIENCE, settling.as_mut()).await.is_err() {
+                // The OSTs lock for it.
+                locks = None;
+            }
+            if locks.is_none() {
+                settling.await;
+            }
+            match self.write_through(layout, split, offset, &data, how, locks.as_ref().unwrap_or(held), begun).await {
                 Err(LOCK_FIRST) => {}
                 answer => return answer,
             }
             drop(locks.take());
-            locks = self.lock_runs(layout, split, false).await?;
+            locks = self.lock_runs(layout, split, false).await?.map(in_use);
         }
         Err(Errno::EIO)
     }
 
+    #[allow(clippy::too_many_arguments, reason = "what the write is")]
     async fn write_through(
         &self,
         layout: &Layout,
@@ -90,10 +105,12 @@ impl Lov {
         offset: u64,
         data: &Bulk,
         how: How,
+        held: &InUse,
         begun: &mut bool,
     ) -> Result<usize> {
         let (file, len) = (layout.fid(), data.len());
         let mut rpcs = split.rpcs(layout, |ost| self.max_bytes(ost))?;
+        held.begin(rpcs.iter().map(|rpc| rpc.ost));
         if rpcs.len() == 1 && split.runs.len() == 1 {
             let Rpc { ost, parts, .. } = rpcs.swap_remove(0);
             self.write_rpc(file, ost, parts, how, data.clone()).await?;
@@ -104,7 +121,9 @@ impl Lov {
         let calls = rpcs.into_iter().map(|Rpc { ost, parts, pieces, .. }| async move {
             let mut bulk = Bulk::new();
             pieces.iter().for_each(|p| bulk.append(runs[p.run].slice(p.pos as usize, p.len as usize)));
-            self.write_rpc(file, ost, parts, how, bulk).await.map_err(|errno| (errno, pieces))
+            self.write_rpc(file, ost, parts, how, bulk).await.map_err(|errno| (errno, pieces))?;
+            held.done(ost);
+            Ok(())
         });
         // Of each run, how much is certainly written.
         let mut written: Vec<u64> = split.runs.iter().map(|r| r.len).collect();

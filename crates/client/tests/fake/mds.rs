@@ -330,6 +330,9 @@ pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
             Ok(Reply::Entry(entry(state, fid)?))
         }
         Request::LayoutMoved { fid, .. } => {
+            if state.habits.reopens {
+                state.habits.closed.clear();
+            }
             if let Some(layout) = state.moving.remove(&fid) {
                 change(state, fid, |_| layout);
             }

@@ -187,7 +187,7 @@ impl Service<Ost> for FakeOst {
     ) -> BoxFuture<'a, Result<Response<wire_ost::Reply>>> {
         Box::pin(async move {
             self.0.pause().await;
-            self.0.hold(&request).await;
+            self.0.hold(self.1, &request).await;
             let mut state = self.0.state.lock();
             state.locks.osts.insert(self.1, export.clone());
             ost::execute(&mut state, self.1, request, bulk)

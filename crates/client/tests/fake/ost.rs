@@ -30,6 +30,10 @@ pub struct Habits {
     pub used: u64,
     /// They begin no write.
     pub hold: bool,
+    /// They answer nobody who looks at objects.
+    pub blind: bool,
+    /// One of them begins no write.
+    pub away: Option<u32>,
     /// So many writes are told to come under a lock.
     pub lock_first: usize,
     /// What they were answered.
@@ -38,6 +42,8 @@ pub struct Habits {
     pub restarts: u64,
     /// Objects that files have left.
     pub closed: BTreeSet<Fid>,
+    /// They are open again when the MDT is asked where the bytes are: whoever moves a file was refused.
+    pub reopens: bool,
 }
 
 impl Habits {
@@ -48,8 +54,11 @@ impl Habits {
 
 impl World {
     /// Resolves when a request may be executed.
-    pub async fn hold(&self, request: &Request) {
-        while matches!(request, Request::Write { .. }) && self.state.lock().habits.hold {
+    pub async fn hold(&self, ost: u32, request: &Request) {
+        let writes = matches!(request, Request::Write { .. });
+        let looks = matches!(request, Request::Read { .. } | Request::Attrs { .. } | Request::Seek { .. });
+        let waits = |habits: &Habits| writes && (habits.hold || habits.away == Some(ost)) || looks && habits.blind;
+        while waits(&self.state.lock().habits) {
             self.rt.sleep(Duration::from_millis(1)).await;
         }
     }

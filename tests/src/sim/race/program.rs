@@ -97,7 +97,7 @@ impl Program {
     fn failed(&self, what: &str, from: u64, errno: Errno) {
         let span = Span { from, to: self.tick() };
         self.note(|| format!("{what} failed: {errno}"));
-        let excused = self.stage.record().excuses(self.client, span, errno);
+        let excused = self.stage.record().excuses(self.client, span, errno) || self.stage.may_be_unreached(errno);
         // What was kept was promised room: no sync meets ENOSPC.
         let plan = &self.stage.plan;
         // The mirror that a hole is made in may have no objects yet.
@@ -227,12 +227,15 @@ impl Program {
         }
     }
 
-    /// A write is done whole, but where there is no room for it.
+    /// A write is done whole, but where there is no room for it, or one of its OSTs is not reached: how it ended nobody knows then.
     fn whole(&self, written: Result<usize>, len: usize) -> Result<()> {
         match written? {
             n if n == len => Ok(()),
             n if self.stage.plan.tight.is_some() && n < len => Err(Errno::ENOSPC),
-            n => panic!("{n} bytes of {len} were written"),
+            n => {
+                self.note(|| format!("{n} bytes of {len} were written"));
+                Err(Errno::EIO)
+            }
         }
     }
 

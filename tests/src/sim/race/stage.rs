@@ -13,7 +13,7 @@ use fastrand::Rng;
 use sheen_client::{Caller, Client};
 use sheen_rt::{JoinHandle, Rt, sim::World};
 use sheen_wire::{
-    Fid, FileKind,
+    Errno, Fid, FileKind,
     fid::ROOT,
     mds::{flags, rename},
 };
@@ -238,7 +238,7 @@ impl Stage {
         for n in 0..plan.clients {
             let host = FIRST_HOST + n as u32;
             let client = mount(world, host).await;
-            // It has reached all servers once: of those that it never reached a mount says so soon.
+            // It has reached all servers once, but the MDT's data service: of those that it never reached a mount says so soon.
             client.syncfs().await.expect("nothing breaks yet");
             seqs.push(first_fid(&client).await.seq);
             let kernel = plan.kernels.then(Arc::<Kernel>::default);
@@ -414,6 +414,12 @@ impl Stage {
                 stage.record().troubles[number].until = until;
             }
         }));
+    }
+
+    /// Whether that may be said of a server that the client has never reached, while connections break: of the MDT's data service, that is, as all
+    /// others were reached in the beginning.
+    pub fn may_be_unreached(&self, errno: Errno) -> bool {
+        errno == Errno::ENOTCONN && self.plan.on_mdt && self.plan.breaks
     }
 
     /// Whether nobody is cut off.

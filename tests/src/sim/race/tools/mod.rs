@@ -118,7 +118,7 @@ impl Tool {
         self.note(&format!("{what}: {done:?}"));
         if let Err(errno) = done {
             let full = errno == Errno::ENOSPC && self.stage.plan.tight.is_some();
-            let excused = self.stage.record().excuses(self.client, span, errno);
+            let excused = self.stage.record().excuses(self.client, span, errno) || self.stage.may_be_unreached(errno);
             // A lock that was asked for, or a file without a name, was lost with the client.
             let lost = [Errno::ENOLCK, Errno::ENOENT].contains(&errno);
             let lost = lost && self.stage.record().is_troubled(self.client, span);
