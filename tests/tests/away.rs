@@ -169,10 +169,13 @@ fn names_layouts_and_removals_need_no_ost() {
     for (of, mount) in mounts {
         go_on(&mount.mnt, of);
     }
-    // What was looked at only in part shows no wrong size: who asks waits.
-    let waiting: Vec<Child> = ["stat -c %s known-linked", "stat -c %s known-chmod", "cat known-read", "rm known-later"]
-        .map(|line| begin(&known.mnt, line))
-        .into();
+    // What was told without a size shows none: who asks waits, rm as well. (Changed, so that nothing is known of its objects.)
+    let path = known.path("known-later");
+    does("chmod", move || fs::set_permissions(path, Permissions::from_mode(0o600))).unwrap();
+    let mut waiting: Vec<Child> =
+        ["stat -c %s known-linked", "stat -c %s known-chmod", "cat known-read", "rm known-later"]
+            .map(|line| begin(&known.mnt, line))
+            .into();
     // A file that is open keeps its size and its pages, although its name is looked up once more, as all are after one of them went.
     at_once(&maker.mnt, "mv maker-read elsewhere; mv elsewhere maker-read");
     at_once(&known.mnt, "lfs getstripe -c open");
@@ -180,7 +183,6 @@ fn names_layouts_and_removals_need_no_ost() {
     let seen = does("a look at a mapped page", move || said.next().unwrap().unwrap());
     assert_eq!(seen, "b'stored' b'\\x00'");
     thread::sleep(Duration::from_millis(500));
-    let mut waiting = waiting;
     assert!(waiting.iter_mut().all(|program| program.try_wait().unwrap().is_none()), "they need the OST");
 
     cluster.spawn("oss");
