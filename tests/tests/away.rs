@@ -79,6 +79,8 @@ const MAPS: &str = "
 import mmap, os, sys
 file = os.open('open', os.O_RDWR)
 map = mmap.mmap(file, 300000)
+os.pwrite(file, b'end', 299997) # by which its size is to be asked for again
+os.fsync(file)
 map[7:13] = b'stored'
 print('mapped', flush=True)
 sys.stdin.readline()
@@ -195,6 +197,7 @@ fn names_layouts_and_removals_need_no_ost() {
     assert!(maps.wait().unwrap().success());
     let mut stored = vec![0; LEN];
     stored[7..13].copy_from_slice(b"stored");
+    stored[LEN - 3..].copy_from_slice(b"end");
     assert!(fs::read(maker.path("open")).unwrap() == stored);
     // Of each mount: unlink, both in the directory, what was replaced.
     wait_for_objects(&cluster.base.join("oss"), before - 2 * (3 * 4 + 1));
