@@ -47,7 +47,7 @@ const PERMISSION_CALLS: [i64; 6] = [
 
 /// Whether a task waits in a system call that wants to know of a file's attributes only what permissions are checked by, and not its size:
 /// link(2), access(2), getxattr(2). Where that cannot be seen from here, or the task does not wait, it is not said to. (The numbers of 32-bit
-/// programs mean others, none of which looks at a file.)
+/// programs mean others, none of which goes by the size of a file.)
 pub fn checks_permissions(pid: u32) -> bool {
     std::fs::read(format!("/proc/{pid}/syscall")).is_ok_and(|line| is_permission_call(&String::from_utf8_lossy(&line)))
 }

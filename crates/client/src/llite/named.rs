@@ -17,16 +17,15 @@ use crate::{Client, EntryAttr, lov::is_absence};
 impl Client {
     /// As [`Client::completed`], for an answer that brings a name.
     pub(crate) async fn named(&self, told: Told) -> Result<EntryAttr> {
-        let Some(layout) = told.layout.clone() else { return self.completed(told).await };
+        let asks = self.cache.kernel().filter(|kernel| kernel.asks_for_sizes());
+        let (Some(kernel), Some(layout)) = (asks, told.layout.clone()) else { return self.completed(told).await };
         let (attr, lock) = (told.attr, told.lock);
         match self.lov.unless_away(std::slice::from_ref(&layout), self.completed(told)).await {
             Some(Err(errno)) if is_absence(errno) => {}
             Some(answer) => return answer,
             None => {}
         }
-        if let Some(kernel) = self.cache.kernel() {
-            kernel.attr(attr.fid);
-        }
+        kernel.attr(attr.fid);
         Ok(self.without_size(attr, lock))
     }
 
