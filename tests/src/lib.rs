@@ -5,6 +5,7 @@
 
 pub mod cluster;
 pub mod mounts;
+pub mod moving;
 pub mod posix;
 pub mod sandbox;
 pub mod sim;

@@ -1,6 +1,11 @@
 //! Calls that the standard library does not make: fcntl(2) locks, shared mappings, a file's layout.
 
-use std::{ffi::c_int, os::fd::AsRawFd, path::Path};
+use std::{
+    ffi::c_int,
+    fs::{File, OpenOptions},
+    os::fd::AsRawFd,
+    path::Path,
+};
 
 use rustix::{io::Errno, mm};
 use sheen_layout::Layout;
@@ -152,6 +157,15 @@ impl Drop for Map {
 
 // SAFETY: an address; whoever reads and writes through it does so byte by byte.
 unsafe impl Send for Map {}
+
+/// A file open for reading and writing, made if it is not there.
+///
+/// # Panics
+/// It cannot be opened.
+#[track_caller]
+pub fn rw(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).expect("opened for writing")
+}
 
 /// A file's layout, as its attribute has it.
 ///

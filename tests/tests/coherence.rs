@@ -103,17 +103,13 @@ mod says {
         is_root,
         mounts::{Two, as_nobody},
         noise,
-        posix::Map,
+        posix::{Map, rw},
         run_command,
     };
 
     /// Over several stripes, and no multiple of anything.
     const LEN: usize = 300_017;
     const ROUNDS: u64 = 10;
-
-    fn rw(path: &Path) -> File {
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
-    }
 
     fn times(path: &Path) -> [(i64, i64); 2] {
         let m = fs::metadata(path).unwrap();

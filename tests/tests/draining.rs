@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::Command,
@@ -17,7 +17,7 @@ use sheen_tests::{
     cluster::{Cluster, bash},
     mounts::TwoMounts,
     noise,
-    posix::layout,
+    posix::{layout, rw},
     run_within, sheen, two_mounts,
 };
 
@@ -43,10 +43,6 @@ fn osts(path: &Path) -> Vec<BTreeSet<u32>> {
 
 fn on(osts: &[u32]) -> BTreeSet<u32> {
     osts.iter().copied().collect()
-}
-
-fn rw(path: &Path) -> File {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
 }
 
 #[test]

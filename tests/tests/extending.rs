@@ -24,7 +24,7 @@ use sheen_tests::{
     cluster::{Cluster, bash},
     mounts::Watch,
     noise,
-    posix::layout,
+    posix::{layout, rw},
     sandbox::Sandbox,
     sheen,
 };
@@ -93,10 +93,6 @@ fn shape(path: &Path) -> Vec<(u64, u64, Vec<u32>)> {
         shape.push((mib(c.start), mib(c.end), c.objects().iter().map(|s| s.ost).collect()));
     }
     shape
-}
-
-fn rw(path: &Path) -> File {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
 }
 
 /// Bytes that do not come again where a stripe or an object would put them.

@@ -5,16 +5,17 @@ use std::{
     os::unix::fs::{FileExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
     thread,
     time::{Duration, Instant},
 };
 
 use sheen_tests::{
-    Ran, can_mount,
+    can_mount,
     cluster::{Cluster, bash},
+    moving::{Busy, migrate, objects, while_killed},
     noise,
-    posix::{Map, layout},
+    posix::{Map, layout, rw},
     run_within, sheen, two_mounts,
 };
 
@@ -30,20 +31,6 @@ const LAYOUTS: [&str; 7] = [
     "-C 8 -S 64K",
     "-c 2 -S 1M",
 ];
-
-fn migrate(options: &str, path: &Path) -> Ran {
-    let mut command = Command::new(sheen());
-    command.args(["lfs", "migrate"]).args(options.split_whitespace()).arg(path);
-    run_within(command, Duration::from_secs(60))
-}
-
-fn objects(path: &Path) -> Vec<(u32, u32, u32)> {
-    layout(path).stripes().iter().map(|s| (s.ost, s.object.oid, s.object.ver)).collect()
-}
-
-fn rw(path: &Path) -> File {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
-}
 
 #[test]
 fn a_file_keeps_all_but_its_objects() {
@@ -158,44 +145,10 @@ fn who_has_the_file_open_elsewhere_goes_on() {
 #[test]
 fn no_write_is_lost_while_a_file_is_migrated_back_and_forth() {
     let (_two, at) = two_mounts!(LIMIT, "d");
-    let (path, done, count) = (at.a("f"), AtomicBool::new(false), AtomicU32::new(0));
-    fs::write(&path, vec![0u8; M / 2]).unwrap();
     fs::write(at.a("log"), "").unwrap();
-    thread::scope(|scope| {
-        // Counters at places that all stripes have, overwritten again and again, through two mounts; and a log that grows.
-        let places =
-            |who: usize| (0..64usize).map(move |n| ((n * 32_749 + who * 16_001) % (M / 2 - 4)) / 4 * 4 + who * 2);
-        for (who, dir) in [&at.a, &at.b].into_iter().enumerate() {
-            let (file, count, done) = (rw(&dir.join("f")), &count, &done);
-            scope.spawn(move || {
-                let mut n = 0u16;
-                while !done.load(SeqCst) {
-                    n = n.wrapping_add(1);
-                    for place in places(who) {
-                        file.write_all_at(&n.to_le_bytes(), place as u64).unwrap();
-                    }
-                    count.fetch_add(1, SeqCst);
-                    thread::sleep(Duration::from_millis(200));
-                }
-                for place in places(who) {
-                    let mut got = [0; 2];
-                    file.read_exact_at(&mut got, place as u64).unwrap();
-                    assert_eq!(u16::from_le_bytes(got), n, "mount {who}, {place}");
-                }
-            });
-        }
-        let (log, done_too) = (at.b("log"), &done);
-        let appends = scope.spawn(move || {
-            let mut n = 0u32;
-            while !done_too.load(SeqCst) {
-                let mut file = OpenOptions::new().append(true).open(&log).unwrap();
-                std::io::Write::write_all(&mut file, &n.to_le_bytes()).unwrap();
-                n += 1;
-                thread::sleep(Duration::from_millis(3));
-            }
-            n
-        });
-        let mut migrated = [0; 3];
+    let mut migrated = [0; 3];
+    let busy = Busy { at: &at, pauses: [200, 3].map(Duration::from_millis) };
+    let (rounds, appends) = busy.during(|| {
         let end = Instant::now() + Duration::from_secs(12);
         for options in LAYOUTS.iter().cycle() {
             for (i, (name, how)) in [("f", "-n"), ("log", "-b"), ("f", "-b")].into_iter().enumerate() {
@@ -210,17 +163,9 @@ fn no_write_is_lost_while_a_file_is_migrated_back_and_forth() {
                 break;
             }
         }
-        done.store(true, SeqCst);
-        let n = appends.join().unwrap();
-        println!("{migrated:?} migrations beside {} rounds of writes and {n} appends", count.load(SeqCst));
-        assert!(migrated[0] + migrated[2] >= 3 && migrated[1] >= 3 && count.load(SeqCst) > 20);
-        for log in [at.a("log"), at.b("log")] {
-            let got = fs::read(&log).unwrap();
-            assert_eq!(got.len(), 4 * n as usize);
-            let numbers = got.chunks(4).map(|c| u32::from_le_bytes(c.try_into().unwrap()));
-            assert!(numbers.eq(0..n), "the log is what was appended");
-        }
     });
+    println!("{migrated:?} migrations beside {rounds} rounds of writes and {appends} appends");
+    assert!(migrated[0] + migrated[2] >= 3 && migrated[1] >= 3 && rounds > 20);
 }
 
 #[test]
@@ -422,34 +367,11 @@ fn nothing_is_lost_when_servers_are_killed_meanwhile() {
     let open: Vec<File> = (0..4).map(|n| rw(&other.path(&name(n)))).collect();
     let mut read = vec![0; 3 * M];
     open.iter().for_each(|file| file.read_exact_at(&mut read, 0).unwrap());
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let paths: Vec<PathBuf> = (0..4).map(|n| mount.path(&name(n))).collect();
-        let done = &done;
-        let migrates = scope.spawn(move || {
-            let mut counts = (0, 0);
-            while !done.load(SeqCst) {
-                for (path, options) in paths.iter().zip(LAYOUTS) {
-                    match migrate(options, path).code {
-                        0 => counts.0 += 1,
-                        _ => counts.1 += 1,
-                    }
-                }
-            }
-            counts
-        });
-        for kind in ["mds", "oss", "mds", "oss"] {
-            thread::sleep(Duration::from_millis(1200));
-            cluster.kill(kind);
-            thread::sleep(Duration::from_millis(300));
-            cluster.spawn(kind);
-        }
-        thread::sleep(Duration::from_millis(1500));
-        done.store(true, SeqCst);
-        let (done, failed) = migrates.join().unwrap();
-        println!("{done} migrations, {failed} failed");
-        assert!(done > 0);
-    });
+    let paths: Vec<PathBuf> = (0..4).map(|n| mount.path(&name(n))).collect();
+    let step = |n: usize| migrate(LAYOUTS[n % 4], &paths[n % 4]).code == 0;
+    let (done, failed) = while_killed(&mut cluster, &["mds", "oss", "mds", "oss"], step);
+    println!("{done} migrations, {failed} failed");
+    assert!(done > 0);
     for n in 0..4 {
         open[n].read_exact_at(&mut read, 0).unwrap();
         assert!(read == data[n], "file {n} through what was open all the time");

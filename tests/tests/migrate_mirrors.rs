@@ -7,7 +7,7 @@ use std::{
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     process::Command,
-    sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
     thread,
     time::{Duration, Instant},
 };
@@ -15,10 +15,11 @@ use std::{
 use rustix::fs::{XattrFlags, setxattr};
 use sheen_layout::{Mark, flags};
 use sheen_tests::{
-    Ran, can_mount,
+    can_mount,
     cluster::Cluster,
+    moving::{Busy, fresh, lfs, migrate, objects, while_killed},
     noise,
-    posix::{Map, layout},
+    posix::{Map, layout, rw},
     run_within, sheen, two_mounts,
 };
 
@@ -33,28 +34,6 @@ const LAYOUTS: [&str; 6] = [
     "-N -E 64K -L mdt -E -1 -c 1 -N -c 4 -S 64K",
     "-N -c 1 -N -E 64K -L mdt -E -1 -c 2 -N -c 2",
 ];
-
-fn lfs(line: &str, path: &Path) -> Ran {
-    let mut command = Command::new(sheen());
-    command.arg("lfs").args(line.split_whitespace()).arg(path);
-    run_within(command, Duration::from_secs(60))
-}
-
-fn migrate(options: &str, path: &Path) -> Ran {
-    lfs(&format!("migrate {options}"), path)
-}
-
-fn objects(path: &Path) -> Vec<(u32, u32, u32)> {
-    layout(path).all_objects().map(|s| (s.ost, s.object.oid, s.object.ver)).collect()
-}
-
-fn fresh(path: &Path) -> Vec<u16> {
-    layout(path).fresh_mirrors().iter().map(|m| m.mirror_id()).collect()
-}
-
-fn rw(path: &Path) -> File {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
-}
 
 /// Every mirror is up to date and holds the file's bytes.
 fn expect_mirrors(path: &Path, data: &[u8]) {
@@ -199,46 +178,12 @@ fn who_has_the_file_open_elsewhere_goes_on() {
 #[test]
 fn no_write_is_lost_while_mirrors_come_and_go() {
     let (_two, at) = two_mounts!(LIMIT, "d");
-    let (path, done, count) = (at.a("f"), AtomicBool::new(false), AtomicU32::new(0));
     for name in ["f", "log"] {
         lfs("mirror create -N -c 2 -S 64K -N -c 1", &at.a(name)).ok();
     }
-    fs::write(&path, vec![0u8; M / 2]).unwrap();
-    thread::scope(|scope| {
-        // Counters at places that all stripes have, overwritten again and again, through two mounts; and a log that grows.
-        let places =
-            |who: usize| (0..64usize).map(move |n| ((n * 32_749 + who * 16_001) % (M / 2 - 4)) / 4 * 4 + who * 2);
-        for (who, dir) in [&at.a, &at.b].into_iter().enumerate() {
-            let (file, count, done) = (rw(&dir.join("f")), &count, &done);
-            scope.spawn(move || {
-                let mut n = 0u16;
-                while !done.load(SeqCst) {
-                    n = n.wrapping_add(1);
-                    for place in places(who) {
-                        file.write_all_at(&n.to_le_bytes(), place as u64).unwrap();
-                    }
-                    count.fetch_add(1, SeqCst);
-                    thread::sleep(Duration::from_millis(300));
-                }
-                for place in places(who) {
-                    let mut got = [0; 2];
-                    file.read_exact_at(&mut got, place as u64).unwrap();
-                    assert_eq!(u16::from_le_bytes(got), n, "mount {who}, {place}");
-                }
-            });
-        }
-        let (log, done_too) = (at.b("log"), &done);
-        let appends = scope.spawn(move || {
-            let mut n = 0u32;
-            while !done_too.load(SeqCst) {
-                let mut file = OpenOptions::new().append(true).open(&log).unwrap();
-                file.write_all(&n.to_le_bytes()).unwrap();
-                n += 1;
-                thread::sleep(Duration::from_millis(20));
-            }
-            n
-        });
-        let (mut migrated, mut behind) = ([0; 3], 0);
+    let (mut migrated, mut behind) = ([0; 3], 0);
+    let busy = Busy { at: &at, pauses: [300, 20].map(Duration::from_millis) };
+    let (rounds, appends) = busy.during(|| {
         let end = Instant::now() + Duration::from_secs(14);
         for options in LAYOUTS.iter().cycle() {
             for (i, (name, how)) in [("f", "-n"), ("log", "-b"), ("f", "-b")].into_iter().enumerate() {
@@ -256,18 +201,9 @@ fn no_write_is_lost_while_mirrors_come_and_go() {
                 break;
             }
         }
-        done.store(true, SeqCst);
-        let n = appends.join().unwrap();
-        let writes = count.load(SeqCst);
-        println!("{migrated:?} migrations, {behind} not resynced, beside {writes} rounds of writes and {n} appends");
-        assert!(migrated[0] + migrated[2] >= 3 && migrated[1] >= 3 && writes > 20);
-        for log in [at.a("log"), at.b("log")] {
-            let got = fs::read(&log).unwrap();
-            assert_eq!(got.len(), 4 * n as usize);
-            let numbers = got.chunks(4).map(|c| u32::from_le_bytes(c.try_into().unwrap()));
-            assert!(numbers.eq(0..n), "the log is what was appended");
-        }
     });
+    println!("{migrated:?} migrations, {behind} not resynced, beside {rounds} rounds of writes and {appends} appends");
+    assert!(migrated[0] + migrated[2] >= 3 && migrated[1] >= 3 && rounds > 20);
     for name in ["f", "log"] {
         migrate(LAYOUTS[0], &at.a(name)).ok();
         expect_mirrors(&at.a(name), &fs::read(at.b(name)).unwrap());
@@ -364,37 +300,11 @@ fn nothing_is_lost_when_servers_are_killed_meanwhile() {
     let open: Vec<File> = (0..3).map(|n| rw(&other.path(&name(n)))).collect();
     let mut read = vec![0; 2 * M];
     open.iter().for_each(|file| file.read_exact_at(&mut read, 0).unwrap());
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let paths: Vec<PathBuf> = (0..3).map(|n| mount.path(&name(n))).collect();
-        let done = &done;
-        let migrates = scope.spawn(move || {
-            let mut counts = (0, 0);
-            for round in 0.. {
-                for (n, path) in paths.iter().enumerate() {
-                    match migrate(LAYOUTS[(n * 2 + round) % LAYOUTS.len()], path).code {
-                        0 => counts.0 += 1,
-                        _ => counts.1 += 1,
-                    }
-                }
-                if done.load(SeqCst) {
-                    break;
-                }
-            }
-            counts
-        });
-        for kind in ["mds", "oss", "mds", "mds"] {
-            thread::sleep(Duration::from_millis(1200));
-            cluster.kill(kind);
-            thread::sleep(Duration::from_millis(300));
-            cluster.spawn(kind);
-        }
-        thread::sleep(Duration::from_millis(1500));
-        done.store(true, SeqCst);
-        let (done, failed) = migrates.join().unwrap();
-        println!("{done} migrations, {failed} failed");
-        assert!(done > 0);
-    });
+    let paths: Vec<PathBuf> = (0..3).map(|n| mount.path(&name(n))).collect();
+    let step = |n: usize| migrate(LAYOUTS[(n % 3 * 2 + n / 3) % LAYOUTS.len()], &paths[n % 3]).code == 0;
+    let (done, failed) = while_killed(&mut cluster, &["mds", "oss", "mds", "mds"], step);
+    println!("{done} migrations, {failed} failed");
+    assert!(done > 0);
     for n in 0..3 {
         open[n].read_exact_at(&mut read, 0).unwrap();
         assert!(read == data[n], "file {n} through what was open all the time");

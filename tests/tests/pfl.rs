@@ -19,7 +19,7 @@ use sheen_tests::{
     Fs, can_mount,
     mounts::{Two, TwoMounts},
     noise,
-    posix::{Map, layout},
+    posix::{Map, layout, rw},
 };
 
 const LIMIT: Duration = Duration::from_secs(90);
@@ -89,10 +89,6 @@ on_two_mounts! {
 /// Which components have objects.
 fn with_objects(path: &Path) -> Vec<bool> {
     layout(path).components().iter().map(|c| c.is_instantiated()).collect()
-}
-
-fn rw(path: &Path) -> File {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
 }
 
 fn size(path: &Path) -> u64 {

@@ -6,43 +6,27 @@ use std::{
     io::Write,
     os::unix::fs::{FileExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
-    process::Command,
     sync::atomic::{AtomicBool, Ordering::SeqCst},
     thread,
     time::{Duration, Instant},
 };
 
 use sheen_tests::{
-    Ran, can_mount,
+    can_mount,
     cluster::{Cluster, bash},
     is_root,
     mounts::as_nobody,
+    moving::{setstripe, swap, while_killed},
     noise,
-    posix::{Map, layout},
+    posix::{Map, layout, rw},
     run_within, sheen, two_mounts,
 };
 
 const LIMIT: Duration = Duration::from_secs(120);
 const M: usize = 1 << 20;
 
-fn swap(one: &Path, other: &Path) -> Ran {
-    let mut command = Command::new(sheen());
-    command.args(["lfs", "swap_layouts"]).args([one, other]);
-    run_within(command, Duration::from_secs(60))
-}
-
-fn setstripe(options: &str, path: &Path) {
-    let mut command = Command::new(sheen());
-    command.args(["lfs", "setstripe"]).args(options.split_whitespace()).arg(path);
-    run_within(command, Duration::from_secs(20)).ok();
-}
-
 fn osts(path: &Path) -> Vec<u32> {
     layout(path).stripes().iter().map(|s| s.ost).collect()
-}
-
-fn rw(path: &Path) -> File {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
 }
 
 /// Files that hold bytes of objects below a directory, and how many of them have several names.
@@ -536,30 +520,14 @@ fn nothing_is_lost_or_left_when_servers_are_killed_meanwhile() {
         bytes
     };
     open.iter().enumerate().for_each(|(n, file)| assert!(whole(file) == data[n]));
-    let done = AtomicBool::new(false);
-    let (odd, counts) = thread::scope(|scope| {
-        let paths: Vec<PathBuf> = (0..4).map(|n| mount.path(&name(n))).collect();
-        let done = &done;
-        let swaps = scope.spawn(move || {
-            let (mut odd, mut counts) = ([false; 2], BTreeMap::new());
-            while !done.load(SeqCst) {
-                for (pair, paths) in paths.chunks(2).enumerate() {
-                    let code = swap(&paths[0], &paths[1]).code;
-                    odd[pair] ^= code == 0;
-                    *counts.entry(code).or_insert(0) += 1;
-                }
-            }
-            (odd, counts)
-        });
-        for kind in ["mds", "oss", "mds", "oss", "mds", "mds"] {
-            thread::sleep(Duration::from_millis(1100));
-            cluster.kill(kind);
-            thread::sleep(Duration::from_millis(300));
-            cluster.spawn(kind);
-        }
-        thread::sleep(Duration::from_millis(1500));
-        done.store(true, SeqCst);
-        swaps.join().unwrap()
+    let paths: Vec<PathBuf> = (0..4).map(|n| mount.path(&name(n))).collect();
+    let (mut odd, mut counts) = ([false; 2], BTreeMap::new());
+    while_killed(&mut cluster, &["mds", "oss", "mds", "oss", "mds", "mds"], |n| {
+        let pair = n % 2;
+        let code = swap(&paths[pair * 2], &paths[pair * 2 + 1]).code;
+        odd[pair] ^= code == 0;
+        *counts.entry(code).or_insert(0) += 1;
+        code == 0
     });
     println!("results: {counts:?}");
     assert!(counts[&0] > 3 && written > 4);

@@ -1,10 +1,9 @@
 //! `lfs swap_layouts` of mirrored files: all mirrors go over in one step, while nobody else has either file open.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     os::unix::fs::{FileExt, MetadataExt},
     path::Path,
-    process::Command,
     sync::atomic::{AtomicBool, Ordering::SeqCst},
     thread,
     time::{Duration, Instant},
@@ -13,35 +12,16 @@ use std::{
 use sheen_tests::{
     Ran, can_mount,
     cluster::Cluster,
+    moving::{fresh, lfs, swap, while_killed},
     noise,
-    posix::{Map, layout},
-    run_within, sheen, two_mounts,
+    posix::{Map, layout, rw},
+    two_mounts,
 };
 
 const LIMIT: Duration = Duration::from_secs(120);
 const M: usize = 1 << 20;
 const MIRRORS: [&str; 3] =
     ["-N -c 2 -S 64K -N -c 1", "-N -E 64K -L mdt -E -1 -c 1 -N -c 4 -S 64K", "-N -c 1 -N -E 64K -L mdt -E -1 -c 2"];
-
-fn lfs(line: &str, path: &Path) -> Ran {
-    let mut command = Command::new(sheen());
-    command.arg("lfs").args(line.split_whitespace()).arg(path);
-    run_within(command, Duration::from_secs(60))
-}
-
-fn swap(one: &Path, other: &Path) -> Ran {
-    let mut command = Command::new(sheen());
-    command.args(["lfs", "swap_layouts"]).args([one, other]);
-    run_within(command, Duration::from_secs(60))
-}
-
-fn fresh(path: &Path) -> Vec<u16> {
-    layout(path).fresh_mirrors().iter().map(|m| m.mirror_id()).collect()
-}
-
-fn rw(path: &Path) -> File {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
-}
 
 /// Brings all mirrors up to date; they hold the file's bytes.
 fn expect_mirrors(path: &Path, data: &[u8]) {
@@ -227,31 +207,10 @@ fn nothing_is_lost_when_servers_are_killed_meanwhile() {
         File::open(path).unwrap().sync_all().unwrap();
         lfs("mirror resync", path).ok();
     }
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let (paths, done) = (&paths, &done);
-        let swaps = scope.spawn(move || {
-            let mut counts = (0, 0);
-            while !done.load(SeqCst) {
-                match swap(&paths[0], &paths[1]).code {
-                    0 => counts.0 += 1,
-                    _ => counts.1 += 1,
-                }
-            }
-            counts
-        });
-        for kind in ["mds", "oss", "mds", "mds"] {
-            thread::sleep(Duration::from_millis(1100));
-            cluster.kill(kind);
-            thread::sleep(Duration::from_millis(300));
-            cluster.spawn(kind);
-        }
-        thread::sleep(Duration::from_millis(1500));
-        done.store(true, SeqCst);
-        let (done, failed) = swaps.join().unwrap();
-        println!("{done} swaps, {failed} failed");
-        assert!(done > 0);
-    });
+    let step = |_| swap(&paths[0], &paths[1]).code == 0;
+    let (done, failed) = while_killed(&mut cluster, &["mds", "oss", "mds", "mds"], step);
+    println!("{done} swaps, {failed} failed");
+    assert!(done > 0);
     // Either way round, and the same everywhere.
     let is_first = fs::metadata(&paths[0]).unwrap().size() == data[0].len() as u64;
     let now = if is_first { [&data[0], &data[1]] } else { [&data[1], &data[0]] };

@@ -26,7 +26,7 @@ use sheen_tests::{
     is_mounted, is_root,
     mounts::{EVICTION_MAX, Two, TwoMounts, Watch, between},
     noise,
-    posix::Map,
+    posix::{Map, rw},
     run_within, sh, sheen,
 };
 
@@ -163,10 +163,6 @@ fn counted(two: &TwoMounts, what: &str) -> u64 {
 
 fn set(two: &TwoMounts, what: &str) {
     sheen_tests::run(sheen(), ["lctl", "set_param", &what.replace("{}", &two.fsname)]).ok();
-}
-
-fn rw(path: &Path) -> File {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
 }
 
 fn direct(path: &Path) -> File {

@@ -26,6 +26,7 @@ use sheen_wire::{
 
 use crate::{
     ClientOptions, Invalidate, MountError,
+    accessed::Accessed,
     cache::Cache,
     file::OpenFiles,
     join::{join_all, join_batches},
@@ -72,6 +73,7 @@ pub struct Client {
     pub(crate) files: Arc<OpenFiles>,
     pub(crate) stats: Arc<OpStats>,
     pub(crate) read_ahead: ReadAhead,
+    pub(crate) accessed: Arc<Accessed>,
     pub(crate) statahead: Statahead,
     pub(crate) scans: ScanPages,
     watch: Mutex<Option<JoinHandle<()>>>,
@@ -109,6 +111,7 @@ impl Client {
         let lov = Arc::new(Lov::new(rt.clone(), cache.clone()));
         let targets = Targets::new(net, fsname, &instance, &uuid, lov.clone(), params.clone());
         let mdc = targets.mdc(&config, options.groups)?;
+        let accessed = Accessed::new(&rt, &mdc, &cache);
         let files = Arc::new(OpenFiles::default());
         let layouts = Arc::new(Layouts::new(options.layouts_max));
         files.stay_open(&mdc, &layouts);
@@ -128,6 +131,7 @@ impl Client {
             cache,
             layouts,
             files,
+            accessed,
             statahead: Statahead::new(),
             scans: ScanPages::default(),
             watch: Mutex::new(None),
@@ -186,7 +190,11 @@ impl Client {
             tracing::error!("{}: an OST does not answer: what was written last is lost", self.fsname);
         }
         let closes = self.files.all().into_iter().map(|file| self.release(file));
-        if self.rt.timeout(UMOUNT_WAIT, join_batches(closes.collect(), CLOSES_AT_ONCE)).await.is_err() {
+        let closed = async {
+            join_batches(closes.collect(), CLOSES_AT_ONCE).await;
+            let _ = self.accessed.tell_all().await;
+        };
+        if self.rt.timeout(UMOUNT_WAIT, closed).await.is_err() {
             tracing::warn!(
                 "{}: the MDT did not hear of all open files; it will when it gives this client up",
                 self.fsname

@@ -62,12 +62,50 @@ fn a_known_file_is_opened_and_closed_without_asking() {
         assert_eq!(asked(&m), [""; 0]);
         // It was read for the first time.
         m.client.release(first).await.unwrap();
-        assert_eq!(asked(&m), ["mds close", "mds closed wrote=false"]);
+        assert_eq!(asked(&m), ["mds close", "mds accessed 1"]);
         let again = open(&m, fid).await;
         m.client.read(&again, 0, 10).await.unwrap();
         m.client.release(again).await.unwrap();
         assert_eq!(asked(&m), [""; 0], "its access time is newer than its last change");
         assert_eq!(at_mdt(&m), []);
+    });
+}
+
+#[test]
+fn many_files_that_were_read_are_told_together() {
+    with(1, 65536, &[0], async |m| {
+        let mut files = Vec::new();
+        for i in 0..20 {
+            files.push(known(&m, &format!("f{i}")).await);
+        }
+        let read = async |i: usize| {
+            let file = open(&m, files[i]).await;
+            m.client.read(&file, 0, 10).await.unwrap();
+            m.client.release(file).await.unwrap();
+        };
+        read(0).await;
+        assert_eq!(asked(&m), ["mds close", "mds accessed 1"], "the first at once");
+        for i in 1..10 {
+            read(i).await;
+        }
+        assert_eq!(asked(&m), [""; 0], "those of the next moment wait for each other");
+        settle(&m).await;
+        assert_eq!(asked(&m), ["mds close", "mds accessed 9"]);
+        for i in [10, 11] {
+            read(i).await;
+        }
+        asked(&m);
+        let atime = async |i: usize| m.client.getattr(files[i], None).await.unwrap().attr.atime.sec;
+        assert_ne!(atime(12).await, i64::MAX);
+        assert_eq!(asked(&m), [""; 0]);
+        assert_eq!(atime(11).await, i64::MAX, "who looks sees it");
+        assert_eq!(asked(&m), ["mds close", "mds accessed 1"]);
+        settle(&m).await;
+        for i in [13, 14] {
+            read(i).await;
+        }
+        m.client.umount().await;
+        assert!(asked(&m).ends_with(&["mds close".into(), "mds accessed 1".into()]));
     });
 }
 

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use common::*;
 use sheen_namespace::{Done, Nameless};
 use sheen_wire::{
-    Cred, Fid,
+    Attr, Cred, Errno, Fid, Time,
     fid::ROOT,
-    mds::{NO_HANDLE, Reply, Request, flags},
+    mds::{ACCESSED_MAX, NO_HANDLE, Reply, Request, SetAttr, SetTime, flags},
 };
 
 fn unlink(fs: &mut Fs, name: &'static str) -> Done {
@@ -105,14 +105,35 @@ fn one_of_several_names_is_nobodys_business() {
 #[test]
 fn reading_without_a_handle_moves_the_access_time_by_the_same_rules() {
     let mut fs = Fs::new();
-    let f = fs.touch(&Cred::ROOT, ROOT, "f", 0o644).unwrap();
+    let [f, g] = ["f", "g"].map(|name| fs.touch(&Cred::ROOT, ROOT, name, 0o644).unwrap());
     let before = fs.attr(f).atime;
-    let mut close = |read| fs.call(Request::Close { fid: f, handle: NO_HANDLE, read, wrote: false }).unwrap();
-    assert!(matches!(close(false), Reply::Ok));
-    let Reply::Entry(first) = close(true) else { panic!() };
-    assert!(first.attr.atime > before);
-    let Reply::Entry(second) = close(true) else { panic!() };
-    assert_eq!(second.attr.atime, first.attr.atime, "it is newer than the last change");
+    let [first, other] = accessed(&mut fs, &[(f, 0), (g, 0)])[..] else { panic!() };
+    assert!(first.atime > before && other.fid == g && other.atime > before);
+    assert_eq!(accessed(&mut fs, &[(f, 0)])[0].atime, first.atime, "it is newer than the last change");
     fs.unlink(&Cred::ROOT, ROOT, "f").unwrap();
-    assert!(matches!(fs.call(Request::Close { fid: f, handle: NO_HANDLE, read: true, wrote: false }), Ok(Reply::Ok)));
+    assert_eq!(accessed(&mut fs, &[(f, 0), (g, 0)]).iter().map(|attr| attr.fid).collect::<Vec<_>>(), [g]);
+    let many = vec![(g, 0); ACCESSED_MAX + 1];
+    assert_eq!(fs.call(Request::Accessed { files: many }).unwrap_err(), Errno::EINVAL);
+}
+
+#[test]
+fn the_access_time_is_that_of_the_close_and_a_later_change_of_it_stays() {
+    let mut fs = Fs::new();
+    let f = fs.touch(&Cred::ROOT, ROOT, "f", 0o644).unwrap();
+    fs.env.now.sec += 10;
+    let [read] = accessed(&mut fs, &[(f, 4_000_000)])[..] else { panic!() };
+    assert_eq!(read.atime.sec, fs.env.now.sec - 4, "so long ago");
+    let set = SetAttr { atime: Some(SetTime::At(Time { sec: 5, nsec: 0 })), ..SetAttr::default() };
+    fs.setattr(&Cred::ROOT, f, set).unwrap();
+    let [told] = accessed(&mut fs, &[(f, 4_000_000)])[..] else { panic!() };
+    assert_eq!(told.atime.sec, 5, "it was read before its times were set");
+    let [again] = accessed(&mut fs, &[(f, 0)])[..] else { panic!() };
+    assert_eq!(again.atime, fs.env.now, "and once more after that");
+}
+
+fn accessed(fs: &mut Fs, files: &[(Fid, u32)]) -> Vec<Attr> {
+    match fs.call(Request::Accessed { files: files.to_vec() }).unwrap() {
+        Reply::Attrs(attrs) => attrs,
+        other => panic!("{other:?}"),
+    }
 }

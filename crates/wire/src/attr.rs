@@ -13,6 +13,17 @@ pub struct Time {
     pub nsec: u32,
 }
 
+impl Time {
+    /// The time so many microseconds ago.
+    pub fn micros_ago(self, micros: u32) -> Time {
+        let (sec, nsec) = (i64::from(micros / 1_000_000), micros % 1_000_000 * 1000);
+        match self.nsec.checked_sub(nsec) {
+            Some(nsec) => Time { sec: self.sec.saturating_sub(sec), nsec },
+            None => Time { sec: self.sec.saturating_sub(sec + 1), nsec: self.nsec + 1_000_000_000 - nsec },
+        }
+    }
+}
+
 /// The file type bits of a mode (`S_IFMT`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[repr(u8)]

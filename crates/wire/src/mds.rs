@@ -32,6 +32,9 @@ pub const NO_HANDLE: u64 = 0;
 /// Access times older than this are renewed by a read even if newer than the last change, in seconds: a day, as on Linux.
 pub const RELATIME_SECS: u64 = 24 * 3600;
 
+/// Most files of one `Accessed`.
+pub const ACCESSED_MAX: usize = 256;
+
 /// Whether reading a file at `now` moves its access time, by the rules of `relatime`: if it is not newer than the last change of content
 /// or attributes, or older than `relatime_secs`.
 pub fn reading_shows(attr: &Attr, now: Time, relatime_secs: u64) -> bool {
@@ -222,8 +225,7 @@ pub enum Request {
     OpenCreate { cred: Cred, parent: Fid, name: Bytes, fid: Fid, flags: u32, mode: u32, umask: u32 },
     /// open(O_TMPFILE): a nameless file, gone at its last close unless linked before.
     TmpFile { cred: Cred, parent: Fid, fid: Fid, flags: u32, mode: u32, umask: u32 },
-    /// The last close of an open file. `read`, `wrote`: whether anything was, for the access time and the size. With [`NO_HANDLE`]: of one
-    /// that the MDT did not know to be open, to say that it was read.
+    /// The last close of an open file. `read`, `wrote`: whether anything was, for the access time and the size.
     Close { fid: Fid, handle: u64, read: bool, wrote: bool },
     /// unlink (`dir` false) or rmdir (`dir` true).
     Unlink { cred: Cred, parent: Fid, name: Bytes, dir: bool },
@@ -286,6 +288,9 @@ pub enum Request {
     /// let go of one, or gives it objects, or one is mirrored and somebody has one open beside the caller; nothing is done. Answered
     /// as `TakeLayout`.
     SwapLayouts { cred: Cred, fids: [Fid; 2], mtimes: [Time; 2], nonce: u64 },
+    /// Files that the client had opened by itself, and has read and closed since: so many microseconds ago, for their access times. At most
+    /// [`ACCESSED_MAX`]; those that are gone are left out of the answer.
+    Accessed { files: Vec<(Fid, u32)> },
 }
 
 /// A file's attributes and, for a regular file that has one, its layout in Lustre's binary form.
@@ -353,6 +358,8 @@ pub enum Reply {
     Handles(Vec<Result<u64, Errno>>),
     /// To `Enqueue`.
     Enqueued(Enqueued),
+    /// To `Accessed`, in the same order.
+    Attrs(Vec<Attr>),
 }
 
 impl Request {
@@ -398,7 +405,7 @@ impl Request {
             Open { .. } => "open",
             OpenCreate { .. } => "create",
             TmpFile { .. } => "tmpfile",
-            Close { .. } => "close",
+            Close { .. } | Accessed { .. } => "close",
             Unlink { dir: false, .. } => "unlink",
             Unlink { dir: true, .. } => "rmdir",
             Rename { .. } => "rename",

@@ -13,7 +13,8 @@ impl Client {
     /// Closes a file; a second time does nothing. The MDT learns whether it was read, for its access time; where that does not matter, and
     /// the file was opened without asking, it is not told.
     ///
-    /// The request is on its way when the future is first polled, before anything that is asked afterwards.
+    /// A request is on its way when the future is first polled, before anything that is asked afterwards. Of reads alone it may be told some
+    /// moments later, with others ([`crate::accessed`]).
     ///
     /// # Errors
     /// What the MDT answers; the file is closed for this client in any case.
@@ -26,8 +27,8 @@ impl Client {
         if let Some(layout) = file.inode.last().filter(|_| wrote && !nameless) {
             self.lov.begin_settle(&layout);
         }
-        if handle == NO_HANDLE && !(read && self.reading_shows(fid)) {
-            return Ok(());
+        if handle == NO_HANDLE {
+            return if read && self.reading_shows(fid) { self.accessed.note(fid).await } else { Ok(()) };
         }
         match self.mdc.call(Request::Close { fid, handle, read, wrote }).await? {
             // Whether the access time moves, the MDT decides: by what it was before.

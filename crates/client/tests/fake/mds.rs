@@ -7,7 +7,7 @@ use sheen_layout::{Asked, Count, Defaults, Layout, Stripe, resolve_asked};
 use sheen_wire::{
     Attr, Cred, Errno, Fid, FileKind, Result, StatFs, Time, fid,
     ldlm::bits,
-    mds::{DirEntry, Entry, NO_HANDLE, NewNode, Reply, Request, SetTime, flags},
+    mds::{DirEntry, Entry, NewNode, Reply, Request, SetTime, flags},
 };
 
 use super::{Node, State, World};
@@ -239,12 +239,17 @@ pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
         }
         Request::Close { fid, handle, wrote, .. } => {
             state.log.push(format!("mds closed wrote={wrote}"));
-            if handle == NO_HANDLE {
+            if state.open.remove(&handle) == Some(fid) { Ok(Reply::Ok) } else { Err(Errno::EBADF) }
+        }
+        Request::Accessed { files } => {
+            state.log.push(format!("mds accessed {}", files.len()));
+            let mut attrs = Vec::new();
+            for (fid, _) in files {
                 // Later than anything that follows, also by the client's clock.
                 state.nodes.get_mut(&fid).ok_or(Errno::ESTALE)?.attr.atime = Time { sec: i64::MAX, nsec: 0 };
-                return Ok(Reply::Entry(entry(state, fid)?));
+                attrs.push(entry(state, fid)?.attr);
             }
-            if state.open.remove(&handle) == Some(fid) { Ok(Reply::Ok) } else { Err(Errno::EBADF) }
+            Ok(Reply::Attrs(attrs))
         }
         Request::Unlink { parent, name, .. } => {
             let entries = &mut state.nodes.get_mut(&parent).ok_or(Errno::ENOENT)?.entries;
