@@ -113,6 +113,11 @@ impl Osc {
         if self.active() { import_state(&self.import) } else { Err(Errno::ESHUTDOWN) }
     }
 
+    /// Whether it is known that a request would not be answered now: it is out of use, or away.
+    pub fn is_away(&self) -> bool {
+        !self.active() || self.import.is_away()
+    }
+
     /// Largest bulk of a request, in bytes.
     pub fn max_bytes_per_rpc(&self) -> u64 {
         self.import.max_bulk_bytes() as u64

@@ -98,6 +98,12 @@ pub trait Invalidate: Send + Sync + 'static {
 
     /// Whether names may be cached at all: only where [`Invalidate::names`] works.
     fn keeps_names(&self) -> bool;
+
+    /// Whether it goes by no size that came with a name, but asks for it first; and takes no attributes from an answer to a lookup
+    /// if [`Invalidate::attr`] was called since it asked. Then names are told although an OST is away that knows the size.
+    fn asks_for_sizes(&self) -> bool {
+        false
+    }
 }
 
 /// What of an answer may be cached, until [`Invalidate`] says otherwise.

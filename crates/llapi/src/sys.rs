@@ -35,7 +35,7 @@ pub fn errno(e: rustix::io::Errno) -> Errno {
 /// An extended attribute. ENODATA: there is none.
 pub fn get(at: At<'_>, name: &str) -> Result<Vec<u8>> {
     let mut value = vec![0; VALUE_BYTES_MAX];
-    let room = &mut value[..];
+    let (name, room) = (&*control::open_name(name), &mut value[..]);
     let len = match at {
         At::Path(path) => rustix::fs::getxattr(path, name, room),
         At::Name(path) => rustix::fs::lgetxattr(path, name, room),

@@ -51,6 +51,10 @@ impl Invalidate for Kernel {
     fn keeps_names(&self) -> bool {
         self.0.has_epochs()
     }
+
+    fn asks_for_sizes(&self) -> bool {
+        true
+    }
 }
 
 /// A kernel that does not take an invalidation has no mount any more, or keeps nothing of the kind.

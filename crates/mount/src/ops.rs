@@ -197,8 +197,10 @@ async fn getattr(fs: &Inner, pid: u32, fid: Fid, fh: Option<u64>) -> Result<shee
     if let Some(said) = fs.made.take(pid, fid, fs.rt.now()) {
         return Ok(said);
     }
-    let file = fh.and_then(|fh| fs.files.get(fh));
-    fs.client.getattr(fid, file.as_deref().map(|f| &**f)).await
+    match fh.and_then(|fh| fs.files.get(fh)) {
+        Some(file) => fs.client.getattr(fid, Some(&**file)).await,
+        None => fs.client.getattr_for(fid, || !sheen_rt::proc::checks_permissions(pid)).await,
+    }
 }
 
 async fn setattr(fs: &Inner, who: &Caller, fid: Fid, set: &SetAttr) -> Result<Answer> {
@@ -331,7 +333,7 @@ async fn copy(fs: &Inner, c: &CopyFileRange) -> Result<Answer> {
 /// The kernel keeps access control lists, which it asks for to check permissions, until its attributes of the file are invalidated. It
 /// does not keep one that it is waiting for when that happens. So where no lock will have it invalidated, that is done now.
 async fn getxattr(fs: &Inner, who: &Caller, fid: Fid, name: &Bytes, room: u32) -> Result<Answer> {
-    if name.starts_with(ACL_PREFIX) && !fs.client.getattr(fid, None).await.is_ok_and(|e| e.keep.attr) {
+    if name.starts_with(ACL_PREFIX) && !fs.client.is_kept(fid).await.is_ok_and(|kept| kept) {
         fs.changed_unseen(fid);
     }
     sized(fs.client.getxattr(who, fid, name).await?, room)

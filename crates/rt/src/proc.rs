@@ -31,6 +31,32 @@ fn kill_is_pending(status: &str) -> bool {
     masks.filter_map(|m| u64::from_str_radix(m.trim(), 16).ok()).any(|m| m & (1 << 8) != 0)
 }
 
+/// System calls that ask for no more of a file than whether somebody may do something to it, or for one extended attribute.
+#[cfg(target_arch = "x86_64")]
+const OLD_PERMISSION_CALLS: [i64; 2] = [libc::SYS_link, libc::SYS_access];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_PERMISSION_CALLS: [i64; 0] = [];
+const PERMISSION_CALLS: [i64; 6] = [
+    libc::SYS_linkat,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_getxattr,
+    libc::SYS_lgetxattr,
+    libc::SYS_fgetxattr,
+];
+
+/// Whether a task waits in a system call that wants to know of a file's attributes only what permissions are checked by, and not its size:
+/// link(2), access(2), getxattr(2). Where that cannot be seen from here, or the task does not wait, it is not said to. (The numbers of 32-bit
+/// programs mean others, none of which goes by the size of a file.)
+pub fn checks_permissions(pid: u32) -> bool {
+    std::fs::read(format!("/proc/{pid}/syscall")).is_ok_and(|line| is_permission_call(&String::from_utf8_lossy(&line)))
+}
+
+fn is_permission_call(line: &str) -> bool {
+    let number = line.split_ascii_whitespace().next().and_then(|number| number.parse().ok());
+    number.is_some_and(|number| PERMISSION_CALLS.contains(&number) || OLD_PERMISSION_CALLS.contains(&number))
+}
+
 /// This machine's name, as `uname -n` shows it.
 pub fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
@@ -60,6 +86,15 @@ mod tests {
         assert!(kill_is_pending("SigQ:\t0/1\nSigPnd:\t0000000000000100\nShdPnd:\t0000000000000000\n"));
         assert!(kill_is_pending("SigPnd:\t0000000000000000\nShdPnd:\t0000000000004100\n"));
         assert!(!kill_is_pending("SigPnd:\t0000000000004000\nShdPnd:\t0000000000000000\nSigBlk:\t0000000000000100\n"));
+    }
+
+    #[test]
+    fn knows_who_checks_permissions() {
+        let line = |number: i64| format!("{number} 0xffffff9c 0x7ffe 0x0 0x0 0x0 0x0 0x7ffe 0x7f61\n");
+        assert!([libc::SYS_linkat, libc::SYS_lgetxattr].iter().all(|number| is_permission_call(&line(*number))));
+        assert!([libc::SYS_statx, libc::SYS_openat].iter().all(|number| !is_permission_call(&line(*number))));
+        assert!(!is_permission_call("running\n") && !is_permission_call("-1 0x0 0x0") && !is_permission_call(""));
+        assert!(!checks_permissions(std::process::id()) && !checks_permissions(u32::MAX));
     }
 
     #[test]

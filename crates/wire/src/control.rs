@@ -4,6 +4,8 @@
 //! presence is also how a tool knows that a path lies on Sheen; other file systems answer EOPNOTSUPP or ENODATA.
 //! Structs travel as JSON; names and paths, which are bytes and not text, NUL-terminated.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +35,27 @@ pub const PATHS_PREFIX: &str = "sheen.paths.";
 pub const POOLS: &str = "sheen.pools";
 /// What all of the above begin with.
 pub const PREFIX: &str = "sheen.";
+/// In front of these names, and of `lustre.`'s, where they are read: the same attribute, with nobody's permissions but the directories' asked
+/// for. The kernel lets everybody read what begins so. For other names it looks at the file's mode first and has the mount tell all of its
+/// attributes for that, the size as well, for which an OST that is away would be waited for. As in Lustre a layout is no secret.
+const OPEN_PREFIX: &str = "system.";
+
+/// The name by which a program reads an attribute of a mount without waiting for OSTs.
+pub fn open_name(name: &str) -> Cow<'_, str> {
+    if is_ours(name.as_bytes()) { format!("{OPEN_PREFIX}{name}").into() } else { name.into() }
+}
+
+/// The name of the attribute that a program reads by this name.
+pub fn attribute_name(name: &Bytes) -> Bytes {
+    match name.strip_prefix(OPEN_PREFIX.as_bytes()) {
+        Some(ours) if is_ours(ours) => name.slice(OPEN_PREFIX.len()..),
+        _ => name.clone(),
+    }
+}
+
+fn is_ours(name: &[u8]) -> bool {
+    name.starts_with(PREFIX.as_bytes()) || name.starts_with(b"lustre.")
+}
 
 /// A mount.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -157,6 +180,19 @@ pub fn decode_pools(value: &[u8]) -> Option<Vec<Pool>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn attributes_of_a_mount_are_read_by_names_that_the_kernel_lets_through() {
+        for ours in [FID, "lustre.lov", MOUNT] {
+            let open = open_name(ours);
+            assert!(open.starts_with("system.") && attribute_name(&Bytes::from(open.into_owned())) == ours);
+            assert_eq!(attribute_name(&Bytes::from_static(ours.as_bytes())), ours);
+        }
+        for other in ["user.x", "system.posix_acl_access", "trusted.lov", "system.", "lustre"] {
+            assert_eq!(open_name(other), other);
+            assert_eq!(attribute_name(&Bytes::from(other)), other);
+        }
+    }
 
     #[test]
     fn pools_are_lines_and_runs_of_osts_are_short() {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{CWD, FileType, Gid, Mode, OFlags, Uid, XattrFlags},
+    fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, StatxFlags, Uid, XattrFlags},
     ioctl::{Setter, Updater, ioctl},
 };
 use sheen_wire::{Errno, Fid, FileKind, Result, Time, control, ioctl::Ladvise};
@@ -83,7 +83,7 @@ fn io_errno(e: io::Error) -> Errno {
 impl FileSystem for System {
     fn get(&self, path: &Path, name: &str) -> Result<Vec<u8>> {
         let mut value = vec![0; VALUE_BYTES_MAX];
-        let len = rustix::fs::lgetxattr(path, name, &mut value[..]).map_err(errno)?;
+        let len = rustix::fs::lgetxattr(path, &*control::open_name(name), &mut value[..]).map_err(errno)?;
         value.truncate(len);
         Ok(value)
     }
@@ -98,8 +98,10 @@ impl FileSystem for System {
     }
 
     fn kind(&self, path: &Path, follow: bool) -> Result<FileKind> {
-        let stat = if follow { rustix::fs::stat(path) } else { rustix::fs::lstat(path) }.map_err(errno)?;
-        FileKind::from_mode(stat.st_mode).ok_or(Errno::EINVAL)
+        // What a file is never changes: as the kernel knows it will do, and no OST is asked for the size.
+        let link = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        let stat = rustix::fs::statx(CWD, path, link | AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE).map_err(errno)?;
+        FileKind::from_mode(stat.stx_mode.into()).ok_or(Errno::EINVAL)
     }
 
     fn read_link(&self, path: &Path) -> Result<PathBuf> {

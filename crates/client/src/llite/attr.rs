@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sheen_layout::Layout;
 use sheen_wire::{Attr, Fid, FileKind, Result, mds::Request};
 
-use super::known::Told;
+use super::known::{Heard, Told};
 use crate::{Caller, Client, EntryAttr, OpenFile, cache::Hits, mdc, stats::Op};
 
 impl Client {
@@ -22,12 +22,38 @@ impl Client {
         self.getattr_of(fid, file).await
     }
 
+    /// As [`Client::getattr`], for somebody who may not care for the size: then an OST that is away is not waited for.
+    ///
+    /// # Errors
+    /// As [`Client::getattr`].
+    pub async fn getattr_for(&self, fid: Fid, wants_size: impl FnOnce() -> bool) -> Result<EntryAttr> {
+        let _timer = self.stats.time(Op::Getattr);
+        if let Some(attr) = self.virtual_attr(fid) {
+            return Ok(attr);
+        }
+        match self.told_attr(fid, None).await? {
+            Heard::Whole(entry) => Ok(entry),
+            Heard::Told(told) => match self.told_alone(&told).filter(|_| !wants_size()) {
+                Some(entry) => Ok(entry),
+                None => self.completed(told).await,
+            },
+        }
+    }
+
     /// Attributes of a file that is no directory of [`super::dot_lustre`].
     pub(crate) async fn getattr_of(&self, fid: Fid, file: Option<&OpenFile>) -> Result<EntryAttr> {
+        match self.told_attr(fid, file).await? {
+            Heard::Whole(entry) => Ok(entry),
+            Heard::Told(told) => self.completed(told).await,
+        }
+    }
+
+    /// As [`Client::getattr_of`], as far as no OST has to be asked.
+    pub(super) async fn told_attr(&self, fid: Fid, file: Option<&OpenFile>) -> Result<Heard> {
         self.accessed.tell_of(fid).await;
         let unsure = file.is_some_and(OpenFile::is_unsure);
-        if !unsure && let Some(known) = self.known_attr(fid).await {
-            return known;
+        if !unsure && let Some(known) = self.known_attr(fid) {
+            return Ok(known);
         }
         Hits::add(&self.cache.hits.miss);
         let cleared = self.layouts.cleared();
@@ -43,7 +69,7 @@ impl Client {
             // The MDT was restarted in between.
             told = self.ask_attr(fid, None).await?;
         }
-        self.completed(told).await
+        Ok(Heard::Told(told))
     }
 
     /// Attributes from the MDT; `known`: the layout, if it need not be told.

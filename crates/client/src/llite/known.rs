@@ -60,6 +60,14 @@ struct By {
     lock: Option<Cookie>,
 }
 
+/// What is known of a file's attributes while no OST is asked.
+pub(crate) enum Heard {
+    /// All of it.
+    Whole(EntryAttr),
+    /// What the MDT says.
+    Told(Told),
+}
+
 /// When the MDT was asked, and which lock was there already.
 pub(crate) struct Asking {
     pub token: Option<Token>,
@@ -191,22 +199,19 @@ impl Client {
         Asking { token: self.cache.token(), held, cleared: self.layouts.cleared(), layout: None }
     }
 
-    /// Attributes from the caches; the objects may have to be asked. `None`: the MDT must be asked.
-    pub(crate) async fn known_attr(&self, fid: Fid) -> Option<Result<EntryAttr>> {
+    /// Attributes from the caches. `None`: the MDT must be asked.
+    pub(crate) fn known_attr(&self, fid: Fid) -> Option<Heard> {
         let token = self.cache.token();
-        let told = {
-            let lock = self.inode_lock(fid)?;
-            let known = self.cache.meta.lock().get(fid)?;
-            if !guards(&lock, known.layout.as_deref()) {
-                return None;
-            }
-            Hits::add(&self.cache.hits.attr);
-            if let Some(entry) = self.whole(&known.layout, &known.attr, &lock) {
-                return Some(Ok(entry));
-            }
-            Told { attr: known.attr, layout: known.layout, lock: Some(lock.cookie()), token, beginning: None }
-        };
-        Some(self.completed(told).await)
+        let lock = self.inode_lock(fid)?;
+        let Known { attr, layout, .. } = self.cache.meta.lock().get(fid)?;
+        if !guards(&lock, layout.as_deref()) {
+            return None;
+        }
+        Hits::add(&self.cache.hits.attr);
+        if let Some(entry) = self.whole(&layout, &attr, &lock) {
+            return Some(Heard::Whole(entry));
+        }
+        Some(Heard::Told(Told { attr, layout, lock: Some(lock.cookie()), token, beginning: None }))
     }
 
     /// Attributes that need no request: of what has no objects, or of a file whose objects are all locked and were asked before.

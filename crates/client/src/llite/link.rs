@@ -23,7 +23,7 @@ impl Client {
         let told = self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
         drop(kept.locks);
         self.told_name(parent, name, &told);
-        self.completed(told).await
+        self.changed(told).await
     }
 
     /// The target of a symbolic link.

@@ -150,12 +150,17 @@ impl Client {
     async fn look_ahead(&self, told: Vec<Result<Told>>) {
         let wants = |told: &Result<Told>| {
             let Ok(told) = told else { return false };
+            if told.layout.as_ref().is_some_and(|layout| self.lov.is_away(layout)) {
+                return false;
+            }
             let lock = told.lock.and_then(|cookie| self.inode_lock_again(told.attr.fid, cookie));
             lock.is_some_and(|lock| self.whole(&told.layout, &told.attr, &lock).is_none())
         };
         let told: Vec<_> = told.into_iter().filter(wants).collect();
         self.statahead.note_sizes(told.len());
-        drop(self.all_completed(told).await);
+        let layouts: Vec<_> = told.iter().filter_map(|told| told.as_ref().ok()?.layout.clone()).collect();
+        // Where an OST goes away meanwhile, lookups ask for each file by itself.
+        drop(self.lov.unless_away(&layouts, self.all_completed(told)).await);
     }
 
     /// Notes that a name is looked up, asks ahead for those after it, and waits for what is on its way. Whether it was asked for.

@@ -6,7 +6,7 @@ use sheen_wire::{
     mds::{Reply, Request},
 };
 
-use super::known::Told;
+use super::known::{Heard, Told};
 use crate::{Caller, Client, EntryAttr, cache::Hits, mdc, stats::Op};
 
 impl Client {
@@ -21,7 +21,10 @@ impl Client {
             return answer;
         }
         if &name[..] == b"." {
-            return self.getattr_of(parent, None).await;
+            return match self.told_attr(parent, None).await? {
+                Heard::Whole(entry) => Ok(entry),
+                Heard::Told(told) => self.named(told).await,
+            };
         }
         if &name[..] == b".." {
             return match self.ask_name(who, parent, name).await {
@@ -37,8 +40,10 @@ impl Client {
         match known {
             Some(Ok(fid)) => {
                 Hits::add(&self.cache.hits.name);
-                if let Some(known) = self.known_attr(fid).await {
-                    return known;
+                match self.known_attr(fid) {
+                    Some(Heard::Whole(entry)) => return Ok(entry),
+                    Some(Heard::Told(told)) => return self.named(told).await,
+                    None => {}
                 }
             }
             Some(Err(errno)) => {
@@ -57,7 +62,7 @@ impl Client {
             told => told?,
         };
         self.told_name(parent, name, &told);
-        self.completed(told).await
+        self.named(told).await
     }
 
     async fn ask_name(&self, who: &Caller, parent: Fid, name: &Bytes) -> Result<Told> {

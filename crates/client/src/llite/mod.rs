@@ -20,6 +20,7 @@ mod lock;
 mod lookup;
 mod mirrors;
 pub(crate) mod moved;
+mod named;
 mod open;
 mod page;
 mod place;

@@ -49,7 +49,10 @@ impl Client {
         let asking = asking.changed(change.end(&answer));
         let (entry, lock) = answer?;
         let told = self.told_under(&entry, lock, &asking)?;
-        self.completed(told).await
+        match set.size {
+            Some(_) => self.completed(told).await,
+            None => self.changed(told).await,
+        }
     }
 
     /// The MDT's part and that of the objects. Also the handle of the lock that came.

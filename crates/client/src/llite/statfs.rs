@@ -26,9 +26,11 @@ impl Client {
         Ok(summary(&mdt?, osts.into_iter().flatten()))
     }
 
-    /// Space of one OST; ETIMEDOUT after a while.
+    /// Space of one OST; ETIMEDOUT after a while, and at once where it is away. (rm -r and find ask for space only to know the type of a file
+    /// system, and are not to wait for it.)
     pub(crate) async fn statfs_ost(&self, ost: u32) -> Result<StatFs> {
-        self.rt.timeout(TARGET_WAIT, self.lov.statfs_ost(ost)).await.unwrap_or(Err(Errno::ETIMEDOUT))
+        let answer = self.lov.unless_ost_away(ost, self.lov.statfs_ost(ost));
+        self.rt.timeout(TARGET_WAIT, answer).await.ok().flatten().unwrap_or(Err(Errno::ETIMEDOUT))
     }
 
     /// Space and inodes of the MDT; ETIMEDOUT after a while.

@@ -31,6 +31,7 @@ impl Client {
     /// ENODATA: no such attribute. EACCES, EOPNOTSUPP.
     pub async fn getxattr(&self, who: &Caller, fid: Fid, name: &Bytes) -> Result<Bytes> {
         let _timer = self.stats.time(Op::Getxattr);
+        let name = &control::attribute_name(name);
         if is_control(name) {
             return self.control(who, fid, name).await;
         }

@@ -9,7 +9,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use sheen_layout::{Layout, flags};
 use sheen_wire::{Errno, Result};
 
-use super::Lov;
+use super::{Lov, is_absence};
 
 /// How often it is looked whether the OSTs of a mirror that is being read can still be reached. Two looks in a row that say no make
 /// another mirror be read: a connection that was only broken is back by then.
@@ -23,11 +23,6 @@ struct Tried {
     ids: Vec<u16>,
     /// How often one may be asked again.
     returns: usize,
-}
-
-/// Whether it may be the OST's absence that made something fail, and not what was asked.
-fn is_away(errno: Errno) -> bool {
-    matches!(errno, Errno::ENOTCONN | Errno::ETIMEDOUT | Errno::ESHUTDOWN | Errno::EIO)
 }
 
 impl Lov {
@@ -72,7 +67,7 @@ impl Lov {
         loop {
             let answer = self.while_up(layout, &tried, &now, work(now.clone())).await;
             match answer {
-                Err(errno) if is_away(errno) => match self.another(layout, &tried) {
+                Err(errno) if is_absence(errno) => match self.another(layout, &tried) {
                     Some(next) => now = next,
                     None => return Err(errno),
                 },

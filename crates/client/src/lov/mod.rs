@@ -9,6 +9,7 @@
 mod ahead;
 mod allocate;
 mod append;
+mod away;
 mod cached;
 mod enqueue;
 mod follow;
@@ -46,6 +47,7 @@ use tokio::sync::Notify;
 use crate::{cache::Cache, osc::Osc};
 use rests::Rests;
 
+pub use away::is_absence;
 pub use glimpse::{Look, Seen, merge};
 pub use in_use::InUse;
 pub use split::Split;

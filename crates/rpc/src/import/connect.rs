@@ -221,6 +221,7 @@ impl<P: Protocol> Inner<P> {
     /// Fails what has waited too long; whether to stop looking (only if the target was never reached).
     fn gives_up(&self, began: Instant, now: Instant, reason: &str) -> bool {
         let mut link = self.link.lock();
+        link.missed = true;
         // A request waits from when it was sent or from when the connection was lost, whichever is later.
         let limit = self.recovery_timeout;
         link.fail(Errno::ETIMEDOUT, |p| now.since(began.max(p.since())) >= limit);

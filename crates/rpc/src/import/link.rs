@@ -76,6 +76,8 @@ pub(super) struct Link {
     evictions: u64,
     /// It did once more, and the restart hook has not been through since.
     given_up: bool,
+    /// It was looked for at all addresses, in vain, at least once.
+    pub(super) missed: bool,
     /// Attempts to connect that were given up, and why the last one was.
     pub(super) failures: u64,
     pub(super) failure: Option<ConnectError>,

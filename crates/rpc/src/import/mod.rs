@@ -292,6 +292,13 @@ impl<P: Protocol> Import<P> {
         self.inner.link.lock().state
     }
 
+    /// Whether the target is known to be away: its connection is lost, or there was none to be had so far. One that was never needed is not.
+    pub fn is_away(&self) -> bool {
+        self.inner.lo_peer();
+        let link = self.inner.link.lock();
+        link.state != ImportState::Full && (link.incarnation.is_some() || link.missed)
+    }
+
     /// The target's name.
     pub fn target(&self) -> &str {
         &self.inner.target
