@@ -47,6 +47,16 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// Objects in the directories of OSTs (and of data services of MDTs) at or below this one.
+pub fn objects_below(dir: &Path) -> usize {
+    fn count(dir: &Path, inside: bool) -> usize {
+        let Ok(entries) = fs::read_dir(dir) else { return 0 };
+        let of = |path: &Path| if path.is_dir() { count(path, inside || path.ends_with("O")) } else { inside.into() };
+        entries.flatten().map(|e| of(&e.path())).sum()
+    }
+    count(dir, false)
+}
+
 /// What a command printed and how it ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ran {

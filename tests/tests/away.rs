@@ -16,7 +16,7 @@ use sheen_tests::{
     Mount, can_mount,
     cluster::{Cluster, bash},
     mounts::TwoMounts,
-    noise,
+    noise, objects_below,
     posix::layout,
     run, run_within, sheen, two_mounts,
 };
@@ -107,22 +107,12 @@ fn make(dir: &Path, of: &str, data: &[u8]) {
     NAMES.iter().for_each(|name| fs::write(dir.join(format!("{of}-{name}")), data).unwrap());
 }
 
-/// Objects in the directories of OSTs somewhere below.
-fn objects(dir: &Path) -> usize {
-    fn count(dir: &Path, inside: bool) -> usize {
-        let Ok(entries) = fs::read_dir(dir) else { return 0 };
-        let of = |path: &Path| if path.is_dir() { count(path, inside || path.ends_with("O")) } else { inside.into() };
-        entries.flatten().map(|e| of(&e.path())).sum()
-    }
-    count(dir, false)
-}
-
 /// Waits until all objects of what was removed are destroyed, and no others are.
 #[track_caller]
 fn wait_for_objects(dir: &Path, wanted: usize) {
     let end = Instant::now() + Duration::from_secs(60);
-    while objects(dir) != wanted {
-        assert!(Instant::now() < end, "{} objects instead of {wanted}", objects(dir));
+    while objects_below(dir) != wanted {
+        assert!(Instant::now() < end, "{} objects instead of {wanted}", objects_below(dir));
         thread::sleep(Duration::from_millis(50));
     }
 }
@@ -164,7 +154,7 @@ fn names_layouts_and_removals_need_no_ost() {
     let mut maps = maps.spawn().unwrap();
     let mut said = BufReader::new(maps.stdout.take().unwrap()).lines();
     assert_eq!(said.next().unwrap().unwrap(), "mapped");
-    let before = objects(&cluster.base.join("oss"));
+    let before = objects_below(&cluster.base.join("oss"));
     assert_eq!(before, 2 * (3 * NAMES.len() + 1));
 
     cluster.kill("oss");
@@ -215,7 +205,7 @@ fn an_ost_out_of_use_keeps_nobody_from_names_layouts_and_removals() {
     let mounts: [(&str, PathBuf); 2] = [("here", at.a.clone()), ("there", at.b.clone())];
     mounts.iter().for_each(|(of, _)| make(&at.a, of, &data));
     bash(&at.a, "sync .").ok();
-    let before = objects(&two.fs.dir());
+    let before = objects_below(&two.fs.dir());
     assert_eq!(before, 4 * 2 * NAMES.len());
 
     activate(&two, 0);

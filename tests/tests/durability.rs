@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sheen_tests::{Fs, can_mount, noise};
+use sheen_tests::{Fs, can_mount, noise, objects_below};
 
 /// Durability is tested on a disk, not in memory.
 fn on_disk(osts: u32) -> Option<Fs> {
@@ -184,9 +184,5 @@ fn a_file_unlinked_while_open_is_gone_after_its_client_died() {
 
 /// Object files that all OSTs hold.
 fn objects(fs: &Fs) -> usize {
-    fn count(dir: &Path) -> usize {
-        let Ok(entries) = fs::read_dir(dir) else { return 0 };
-        entries.flatten().map(|e| if e.path().is_dir() { count(&e.path()) } else { 1 }).sum()
-    }
-    (0..4).map(|i| count(&fs.dir().join(format!("ost{i}/O")))).sum()
+    (0..4).map(|i| objects_below(&fs.dir().join(format!("ost{i}")))).sum()
 }

@@ -15,7 +15,7 @@ use sheen_tests::{
     cluster::{Cluster, bash},
     is_root,
     mounts::{EVICTION_MAX, Two, TwoMounts, as_nobody},
-    noise, run_command, sheen,
+    noise, objects_below, run_command, sheen,
 };
 
 const LIMIT: Duration = Duration::from_secs(180);
@@ -49,21 +49,11 @@ fn read(file: &File) -> Vec<u8> {
     bytes
 }
 
-/// Objects in the directories of OSTs somewhere below.
-fn objects(dir: &Path) -> usize {
-    fn count(dir: &Path, inside: bool) -> usize {
-        let Ok(entries) = fs::read_dir(dir) else { return 0 };
-        let of = |path: &Path| if path.is_dir() { count(path, inside || path.ends_with("O")) } else { inside.into() };
-        entries.flatten().map(|e| of(&e.path())).sum()
-    }
-    count(dir, false)
-}
-
 #[track_caller]
 fn none_left(dir: &Path, within: Duration) {
     let start = Instant::now();
-    while objects(dir) > 0 {
-        assert!(start.elapsed() < within, "{} objects are left behind", objects(dir));
+    while objects_below(dir) > 0 {
+        assert!(start.elapsed() < within, "{} objects are left behind", objects_below(dir));
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -93,7 +83,7 @@ fn an_unlinked_file_keeps_its_bytes_until_it_is_closed() {
             // Not only at once.
             thread::sleep(Duration::from_millis(800));
             assert!(read(&open) == noise(seed, LEN), "case {seed}");
-            assert!(objects(&disk) > 0);
+            assert!(objects_below(&disk) > 0);
             drop(open);
             none_left(&disk, Duration::from_secs(5));
         }
@@ -146,7 +136,7 @@ fn what_a_killed_mount_had_open_is_given_back() {
             fs::remove_file(at.a("f")).unwrap();
             assert!(read(&open) == noise(1, LEN));
         }
-        assert!(objects(&two.fs.dir()) > 0);
+        assert!(objects_below(&two.fs.dir()) > 0);
         two.second.kill();
         if !unlink_first {
             let start = Instant::now();

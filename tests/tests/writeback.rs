@@ -25,7 +25,7 @@ use sheen_tests::{
     cluster::Cluster,
     is_mounted, is_root,
     mounts::{EVICTION_MAX, Two, TwoMounts, Watch, between},
-    noise,
+    noise, objects_below,
     posix::{Map, rw},
     run_within, sh, sheen,
 };
@@ -220,11 +220,7 @@ fn until(limit: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Object files that a file system's OSTs hold.
 fn objects(fs: &Fs) -> usize {
-    fn count(dir: &Path) -> usize {
-        let Ok(entries) = fs::read_dir(dir) else { return 0 };
-        entries.flatten().map(|e| if e.path().is_dir() { count(&e.path()) } else { 1 }).sum()
-    }
-    (0..4).map(|i| count(&fs.dir().join(format!("ost{i}/O")))).sum()
+    (0..4).map(|i| objects_below(&fs.dir().join(format!("ost{i}")))).sum()
 }
 
 /// Bytes that mounts have sent to OSTs in writes.

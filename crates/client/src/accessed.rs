@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! * each is told with its age, so that the access time is that of the close, and a later change of it is not undone;
-//! * who asks this client for a file's attributes has it told first; at most [`ACCESSED_MAX`] wait.
+//! * who asks this client for a file's attributes has it told first, if it still waits; at most [`ACCESSED_MAX`] do.
 
 use std::{
     sync::{
