@@ -40,7 +40,7 @@ install: build ## into /usr/local: sheen, lfs, lctl, mount.fuse.sheen, liblustre
 	install -D -m 644 target/release/liblustreapi.so $(DESTDIR)/usr/local/lib/liblustreapi.so.1
 	ln -sf liblustreapi.so.1 $(DESTDIR)/usr/local/lib/liblustreapi.so
 	install -D -m 644 target/release/liblustreapi.a $(DESTDIR)/usr/local/lib/liblustreapi.a
-	install -D -m 644 -t $(DESTDIR)/usr/local/include/lustre crates/llapi/include/lustre/lustreapi.h
+	install -D -m 644 -t $(DESTDIR)/usr/local/include/lustre $(wildcard crates/llapi/include/lustre/*.h)
 	install -D -m 644 -t $(DESTDIR)/usr/local/include/linux/lustre crates/llapi/include/linux/lustre/lustre_user.h
 
 clean: ## what was built

@@ -40,6 +40,8 @@ fn plant(at: &Two) {
         fs::write(at.a(&name(i)), noise(i as u64, if i % 5 == 0 { LEN } else { 100 })).unwrap();
         symlink(format!("f{i}"), at.a(&format!("{}.link", name(i)))).unwrap();
     }
+    // Closes are told together, some moments later.
+    thread::sleep(Duration::from_millis(100));
 }
 
 /// What `look` costs in requests to the servers.
@@ -145,6 +147,35 @@ fn read_all(at: &Two) {
     }
 }
 
+/// Reads until that asks nobody, and a moment later neither. What is read while the writer gives back its locks may go again, on a busy machine after it
+/// was read a second time.
+fn read_until_kept(two: &TwoMounts, at: &Two) {
+    let began = Instant::now();
+    let mut kept = 0;
+    while kept < 2 {
+        assert!(began.elapsed() < LIMIT / 4, "what is read is not kept");
+        kept = if cost(two, || read_all(at)) == none() { kept + 1 } else { 0 };
+        quiet(two);
+    }
+}
+
+/// Shows something of pages that stay in the kernel, in one direction and the other. Who runs the machine may have the kernel let go of pages at any
+/// moment, which counts like a failure of ours: so it must come out in one of some tries, each in a directory of its own.
+fn in_one_of_some_tries(two: &TwoMounts, show: impl Fn(&Two)) {
+    const TRIES: usize = 6;
+    for (name, swapped) in [("d", false), ("e", true)] {
+        for n in 1..=TRIES {
+            let at = two.dir(&format!("{name}{n}"));
+            let at = if swapped { at.swapped() } else { at };
+            match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| show(&at))) {
+                Ok(()) => break,
+                Err(panic) if n == TRIES => std::panic::resume_unwind(panic),
+                Err(_) => println!("once more"),
+            }
+        }
+    }
+}
+
 /// Of requests, those to the MDT, by operation.
 fn to_mdt(asked: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     let of_mdt = asked.into_iter().filter(|(what, _)| what.contains("-mdc-"));
@@ -163,12 +194,11 @@ fn quiet(two: &TwoMounts) {
 #[test]
 fn a_second_open_asks_no_server() {
     let two = two_mounts!(LIMIT);
-    for at in [two.dir("d"), two.dir("e").swapped()] {
-        plant(&at);
-        read_all(&at);
-        read_all(&at);
+    in_one_of_some_tries(&two, |at| {
+        plant(at);
+        read_until_kept(&two, at);
         quiet(&two);
-        assert_eq!(cost(&two, || read_all(&at)), none(), "nor does a second read: it does not move the access time");
+        assert_eq!(cost(&two, || read_all(at)), none(), "nor does a second read: it does not move the access time");
         let open_all = |open: &dyn Fn(&Path) -> File| (0..FILES).for_each(|i| drop(open(&at.b(&name(i)))));
         open_all(&|path| File::open(path).unwrap());
         assert_eq!(cost(&two, || open_all(&|path| File::open(path).unwrap())), none());
@@ -185,7 +215,7 @@ fn a_second_open_asks_no_server() {
         assert_eq!(cost(&two, || drop(rw(&at.b(&name(2))))), none());
         assert_ne!(cost(&two, || drop(rw(&at.b(&name(1))))), none());
         assert_eq!(cost(&two, || drop(rw(&at.b(&name(1))))), none(), "known again");
-    }
+    });
 }
 
 #[test]
@@ -196,6 +226,7 @@ fn a_first_open_is_one_request_to_the_mdt() {
         for i in 0..5 {
             fs::metadata(at.b(&format!("tree/sub{i}"))).unwrap();
         }
+        quiet(&two);
         let open = |path: &Path| drop(File::open(path).unwrap());
         assert_eq!(to_mdt(cost(&two, || open(&at.b(&name(3))))), of([("lookup", 1)]));
         assert_eq!(to_mdt(cost(&two, || drop(rw(&at.b(&name(4)))))), of([("lookup", 1)]), "for writing");
@@ -219,8 +250,28 @@ fn a_first_open_is_one_request_to_the_mdt() {
     }
 }
 
+/// The kernel asks once where it would have to ask twice: for the name, and for what it is.
 #[test]
-fn a_new_file_in_a_new_directory_is_two_requests() {
+fn a_name_brings_what_stat_tells() {
+    let two = two_mounts!(LIMIT);
+    for at in [two.dir("d"), two.dir("e").swapped()] {
+        plant(&at);
+        quiet(&two);
+        fs::metadata(at.b("tree/sub0")).unwrap();
+        let before = two.operations();
+        for i in (0..FILES).step_by(5) {
+            // Not statx(2), which asks for the time of birth as well: names do not bring that.
+            rustix::fs::stat(at.b(&name(i))).unwrap();
+        }
+        let asked = between(&before, &two.operations());
+        let of = |what: &str| asked.iter().filter(|(name, _)| name.ends_with(what)).map(|(_, n)| n).sum::<u64>();
+        assert_eq!(of(" lookup"), (FILES / 5) as u64, "{asked:?}");
+        assert!(of(" getattr") < 3, "the directory's: {asked:?}");
+    }
+}
+
+#[test]
+fn new_files_in_a_new_directory_are_a_request_each_and_some_for_all() {
     let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("e").swapped()] {
         fs::create_dir(at.a("new")).unwrap();
@@ -230,7 +281,9 @@ fn a_new_file_in_a_new_directory_is_two_requests() {
             quiet(&two);
         });
         assert!(asked.keys().all(|what| what.contains("-mdc-")), "no OST: {asked:?}");
-        assert_eq!(to_mdt(asked), of([("close", 10), ("create", 10)]));
+        let asked = to_mdt(asked);
+        assert_eq!(asked["create"], 10);
+        assert!(asked["close"] < 8 && asked.len() == 2, "closes are told together: {asked:?}");
         // What the directory holds is known, as long as nobody else puts something there.
         assert_eq!(cost(&two, || assert!(!at.a("new/none").exists())), none());
         fs::write(at.b("new/none"), "some").unwrap();
@@ -260,11 +313,10 @@ fn a_new_file_that_another_mount_writes_to_shows_it_at_once() {
 #[test]
 fn a_second_read_asks_no_ost() {
     let two = two_mounts!(LIMIT);
-    for at in [two.dir("d"), two.dir("e").swapped()] {
-        plant(&at);
-        read_all(&at);
-        read_all(&at);
-        assert_eq!(cost(&two, || read_all(&at)), none());
+    in_one_of_some_tries(&two, |at| {
+        plant(at);
+        read_until_kept(&two, at);
+        assert_eq!(cost(&two, || read_all(at)), none());
         let file = File::open(at.b(&name(5))).unwrap();
         let mut bytes = vec![0; LEN];
         let mut again = || file.read_exact_at(&mut bytes, 0).unwrap();
@@ -273,27 +325,27 @@ fn a_second_read_asks_no_ost() {
         let map = Map::new(&rw(&at.b(&name(10))), LEN);
         map.read(0, LEN);
         assert_eq!(cost(&two, || drop(map.read(0, LEN))), none(), "a mapping");
-    }
+    });
 }
 
 /// What others do to other things leaves a file's pages where they are.
 #[test]
 fn work_elsewhere_leaves_pages_cached() {
     let two = two_mounts!(LIMIT);
-    for at in [two.dir("d"), two.dir("e").swapped()] {
-        plant(&at);
-        read_all(&at);
-        read_all(&at);
+    in_one_of_some_tries(&two, |at| {
+        plant(at);
+        read_until_kept(&two, at);
         fs::write(at.a("elsewhere"), noise(1, LEN)).unwrap();
         // What A keeps of it would go to the servers at any time.
         File::open(at.a("elsewhere")).unwrap().sync_all().unwrap();
+        quiet(&two);
         // The directory itself changed, and the kernel wants its attributes to pass it.
         let asked = cost(&two, || assert!(fs::metadata(at.b("")).unwrap().is_dir()));
         assert_eq!(asked.values().sum::<u64>(), 1, "{asked:?}");
-        assert_eq!(cost(&two, || read_all(&at)), none(), "after A made another file");
+        assert_eq!(cost(&two, || read_all(at)), none(), "after A made another file");
         rw(&at.a(&name(1))).write_all_at(b"short", 0).unwrap();
-        assert_eq!(cost(&two, || read_all(&at)), none(), "after A wrote to another file");
-    }
+        assert_eq!(cost(&two, || read_all(at)), none(), "after A wrote to another file");
+    });
 }
 
 /// A mount dies with everything cached and files open.

@@ -176,6 +176,38 @@ fn others_wait_until_the_last_member_leaves() {
     }
 }
 
+/// Who joins the group may itself wait for them: the kernel has the pages locked that are read, and the file that is written.
+#[test]
+fn who_waits_while_its_mount_joins_a_group_goes_on() {
+    let two = two_mounts!(LIMIT);
+    for (at, n) in [two.dir("d"), two.dir("d").swapped()].into_iter().zip(0..) {
+        let name = format!("f{n}");
+        fs::write(at.a(&name), vec![1; 100_000]).unwrap();
+        let other = open(&at.b(&name), 0);
+        group_lock(&other, 1).unwrap();
+        let path = at.a(&name);
+        let member = begin(move || {
+            let file = open(&path, 0);
+            group_lock(&file, 2).map(|()| file)
+        });
+        waits(&member);
+        // They ask the OST behind it.
+        let path = at.a(&name);
+        let reader = begin(move || fs::read(path).unwrap());
+        let path = at.a(&name);
+        let appender = begin(move || OpenOptions::new().append(true).open(path).unwrap().write_all(b"at the end"));
+        waits(&reader);
+        waits(&appender);
+        group_unlock(&other, 1).unwrap();
+        let member = soon(member).unwrap();
+        let read = soon(reader);
+        assert!(read.len() >= 100_000 && read[..100_000].iter().all(|b| *b == 1), "{} bytes", read.len());
+        soon(appender).unwrap();
+        drop(member);
+        assert!(fs::read(at.b(&name)).unwrap().ends_with(b"at the end"));
+    }
+}
+
 #[test]
 fn readers_see_all_that_a_group_wrote() {
     let two = two_mounts!(LIMIT);

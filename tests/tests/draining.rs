@@ -1,4 +1,5 @@
-//! Emptying an OST while its files are used: `osp.*.max_create_count=0` keeps new objects away, `lfs migrate` moves what is there.
+//! Emptying an OST while its files are used: `osp.*.max_create_count=0` keeps new objects away, `lfs migrate` moves what is there. And
+//! sparing one whose disks are being repaired: `obdfilter.*.degraded=1`.
 
 use std::{
     collections::BTreeSet,
@@ -179,6 +180,58 @@ fn an_ost_is_emptied_beside_writers() {
     create_count(&two, "20000").ok();
     run("lfs setstripe -c 1 -i 1 again");
     assert_eq!(osts(&at.b("again")), [on(&[1])]);
+}
+
+#[test]
+fn a_degraded_ost_is_spared_and_says_so() {
+    let (two, at) = two_mounts!(LIMIT, "d");
+    let lfs = |line: &str| tool("lfs", &line.replace("@", at.a.to_str().unwrap()));
+    let degraded = |on: u8| tool("lctl", &format!("set_param obdfilter.{}-OST0001.degraded={on}", two.fsname)).ok();
+    let marked = |line: &str| {
+        let out = lfs(line).ok();
+        out.lines().filter(|l| l.ends_with(" D")).map(|l| l.split('[').nth(1).map(str::to_owned)).collect::<Vec<_>>()
+    };
+    fs::write(at.a("before"), noise(2, M)).unwrap();
+    assert_eq!(marked("df @"), []);
+    assert!(degraded(1).ends_with("OST0001.degraded=1\n"));
+    for df in ["df @", "df -i @", "df -hv @"] {
+        assert_eq!(marked(df), [Some("OST:1] D".to_owned())], "{df}");
+    }
+    // The MDT hears of it when it asks for space again, a second after it did.
+    let end = std::time::Instant::now() + Duration::from_secs(20);
+    let mut made = 0;
+    let one = |n: i32| {
+        lfs(&format!("setstripe -c 1 @/f{n}")).ok();
+        osts(&at.b(&format!("f{n}"))) == [on(&[1])]
+    };
+    let mut spared = 0;
+    while spared < 12 {
+        assert!(std::time::Instant::now() < end, "it still gets objects");
+        spared = if one(made) { 0 } else { spared + 1 };
+        made += 1;
+        thread::sleep(Duration::from_millis(20));
+    }
+    for (options, osts_now) in [
+        ("-c 3", &[0, 2, 3][..]),
+        ("-c -1", &[0, 1, 2, 3]),
+        ("-c 4", &[0, 1, 2, 3]),
+        ("-i 1 -c 1", &[1]),
+        ("-o 1,2", &[1, 2]),
+    ] {
+        lfs(&format!("setstripe {options} @/new")).ok();
+        assert_eq!(osts(&at.b("new")), [on(osts_now)], "{options}");
+        fs::remove_file(at.a("new")).unwrap();
+    }
+    // What is there goes on.
+    assert!(fs::read(at.b("before")).unwrap() == noise(2, M));
+    rw(&at.b("before")).write_all_at(b"more", M as u64).unwrap();
+    degraded(0);
+    assert_eq!(marked("df @"), []);
+    while !one(made) {
+        assert!(std::time::Instant::now() < end + Duration::from_secs(20), "it gets no objects any more");
+        made += 1;
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Who asks what lies on an OST that is away does not wait for it, not even on a mount that knows nothing yet.

@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use sheen_layout::Composite;
 use sheen_tests::{Fs, Ran, can_mount, is_root, posix::layout, run, run_command, sheen};
 
 /// Who waits has stopped waiting within this time, also on a busy machine.
@@ -285,11 +286,65 @@ fn mounts_and_targets_have_names() {
     assert_eq!(uuids, want + "names-MDT0000_UUID\n" + pool);
 }
 
+/// Space as programs like `lfs df` ask for it, target after target.
+#[test]
+fn targets_tell_their_space() {
+    let fs = fs4!("--fsname", "space");
+    let mnt = fs.mnt.to_str().unwrap();
+    fs.sh(&format!("{} lctl set_param osc.*OST0002*.active=0", sheen().display())).ok();
+    let out = Program::compile("space", false).run(&[mnt]).ok();
+    let df = fs.lfs(&format!("df -v {mnt}")).ok();
+    let said = |name: &str| df.lines().find(|line| line.starts_with(name)).unwrap().split_whitespace().nth(1).unwrap();
+    let mut lines = out.lines();
+    for target in ["space-MDT0000_UUID", "space-OST0000_UUID", "space-OST0001_UUID", "space-OST0003_UUID"] {
+        let want = format!("{target} {}", said(target));
+        assert!(lines.any(|line| line == want), "no line '{want}' in:\n{out}");
+    }
+    assert!(out.contains("\nspace-OST0002_UUID inactive\n"), "{out}");
+    let instance = fs.lfs(&format!("getname -i {mnt}")).ok();
+    let instance = instance.split_whitespace().next().unwrap().to_owned();
+    assert!(out.ends_with(&format!("space-clilov-{instance}\nspace-clilmv-{instance}\n")), "{out}");
+}
+
+/// What a tool that walks a tree asks for every name: attributes and layout at once.
+#[test]
+fn attributes_and_layouts_come_together() {
+    let fs = fs4!();
+    fs.lfs("setstripe -c 3 -S 128K f").ok();
+    fs::write(fs.path("f"), vec![1; 70_000]).unwrap();
+    fs::create_dir(fs.path("d")).unwrap();
+    fs.lfs("setstripe -c 2 d").ok();
+    fs.lfs("setstripe -E 1M -c 1 -E -1 -c 4 d/composite").ok();
+    std::os::unix::fs::symlink("nowhere", fs.path("link")).unwrap();
+    Program::compile("lum", false).run(&[fs.mnt.to_str().unwrap()]).ok();
+}
+
+#[test]
+fn handles_open_files_by_their_fid() {
+    let fs = fs4!();
+    fs::create_dir(fs.path("d")).unwrap();
+    fs::write(fs.path("d/file"), "bytes").unwrap();
+    // A mount whose kernel knows nothing of the file yet.
+    let second = fs.second_mount();
+    let fid = fs.lfs("path2fid d/file").ok();
+    let program = Program::compile("handle", false);
+    program.run(&[fs.mnt.to_str().unwrap(), fid.trim(), "d/file"]).ok();
+    program.run(&[second.mnt.to_str().unwrap(), fid.trim()]).ok();
+}
+
 #[test]
 fn advice_is_taken() {
     let fs = fs4!();
     fs.lfs("setstripe -c 1 f").ok();
     Program::compile("advise", false).run(&[fs.path("f").to_str().unwrap()]).ok();
+}
+
+#[test]
+fn a_data_version_tells_of_changes() {
+    let fs = fs4!();
+    fs.lfs("setstripe -c 2 f").ok();
+    fs::write(fs.path("f"), [0; 5000]).unwrap();
+    Program::compile("version", false).run(&[fs.path("f").to_str().unwrap()]).ok();
 }
 
 #[test]
@@ -315,6 +370,97 @@ fn a_program_restripes_a_file_itself() {
     assert_eq!(layout.stripe_size(), 131_072);
     assert_eq!(layout.stripes().iter().map(|s| s.ost).collect::<Vec<_>>(), [3, 1]);
     assert_eq!(fs.sh("ls -A").ok(), "f\n", "nothing is left behind");
+}
+
+/// As IOR and MPI libraries do it, past the library.
+#[test]
+fn files_get_their_layout_by_ioctl() {
+    let fs = fs4!("--fsname", "ioctl");
+    let lctl = format!("{} lctl", sheen().display());
+    fs.sh(&format!("{lctl} pool_new ioctl.some 2>&1 && {lctl} pool_add ioctl.some OST0001 OST0003 2>&1")).ok();
+    let second = fs.second_mount();
+    let program = Program::compile("ioctl", false);
+    program.run(&[fs.mnt.to_str().unwrap(), second.mnt.to_str().unwrap()]).ok();
+    let found = |name: &str| layout(&fs.path(name));
+    assert_eq!((found("striped").stripe_count(), found("striped").stripe_size()), (3, 131_072));
+    assert_eq!(found("striped").stripes()[0].ost, 2);
+    assert_eq!(fs::read(fs.path("striped")).unwrap(), vec![3; 500_000]);
+    assert_eq!(fs::read(second.path("striped")).unwrap(), vec![3; 500_000]);
+    assert_eq!(fs.lfs("getstripe -p pooled").ok().trim(), "some");
+    // Nobody said anything: as any other file there.
+    fs::write(fs.path("usual"), "x").unwrap();
+    for name in ["written", "appended", "cut", "mapped", "reserved"] {
+        assert_eq!(found(name).stripes().len(), found("usual").stripes().len(), "{name}");
+        assert_eq!(found(name).components().len(), found("usual").components().len(), "{name}");
+    }
+    assert_eq!(fs::read(second.path("written")).unwrap(), b"written");
+    assert_eq!(fs::read(second.path("appended")).unwrap(), b"appended");
+    assert_eq!(fs::read(second.path("cut")).unwrap(), vec![0; 1000]);
+    assert_eq!(fs::read(second.path("mapped")).unwrap()[..6], *b"mapped");
+    let untouched = fs.lfs("getstripe -c untouched");
+    assert_eq!(untouched.ok(), "untouched has no stripe info\n");
+}
+
+#[test]
+fn directories_are_laid_out() {
+    let fs = fs4!();
+    Program::compile("directories", false).run(&[fs.mnt.to_str().unwrap()]).ok();
+    let mode = |name: &str| fs::metadata(fs.path(name)).unwrap().permissions().mode() & 0o7777;
+    assert_eq!((mode("made"), mode("closed"), mode("numbers")), (0o750, 0o500, 0o755));
+    let said = |what: &str| fs.lfs(&format!("getdirstripe {what}")).ok();
+    assert_eq!(said("-c made").trim(), "0");
+    assert_eq!(said("-H spread").trim(), "crush,overstriped");
+    assert_eq!(said("-c spread").trim(), "2");
+    assert_eq!(said("-D -c made").trim(), "1");
+    assert_eq!(said("-D --max-inherit made").trim(), "3");
+    assert_eq!(said("-D -i made").trim(), "0");
+    assert_eq!(said("-D -c numbers"), said("-D -c closed"), "deleted");
+    assert!(!fs.path("refused").exists() && !fs.path("elsewhere").exists());
+}
+
+/// As tools that bring mirrors up to date do it, which take a lease for that and give it back.
+#[test]
+fn a_program_brings_mirrors_up_to_date() {
+    let fs = fs4!();
+    let program = Program::compile("mirrors", false);
+    let begin = || {
+        let bytes = sheen_tests::noise(7, 5_000_000);
+        fs.lfs("mirror create -N -c 2 -S 64K -N -E 1M -c 1 -E -1 -c 2 -N -c 1 f").ok();
+        fs::write(fs.path("f"), &bytes).unwrap();
+        bytes
+    };
+    let states = || {
+        let layout = layout(&fs.path("f"));
+        (layout.fresh_mirrors().iter().map(|m| m.mirror_id()).collect::<Vec<_>>(), layout.mirror_state())
+    };
+    let file = fs.path("f");
+    let file = file.to_str().unwrap();
+    let bytes = begin();
+    assert_eq!(states(), (vec![1], Composite::WRITE_PENDING));
+    program.run(&[file, "resync"]).ok();
+    assert_eq!(states(), (vec![1, 2, 3], Composite::READ_ONLY));
+    fs.lfs("mirror verify -v f").ok();
+    assert!(fs::read(file).unwrap() == bytes);
+
+    // A write while the copy is under way: nothing is lost, and nothing counts that missed it.
+    fs::remove_file(file).unwrap();
+    begin();
+    program.run(&[file, "lost"]).ok();
+    assert_eq!(states(), (vec![1], Composite::WRITE_PENDING));
+    assert_eq!(fs::read(file).unwrap()[..7], *b"another");
+    fs.lfs("mirror resync f").ok();
+    fs.lfs("mirror verify -v f").ok();
+
+    // A file with holes, copied to one mirror and to another piece by piece.
+    fs::remove_file(file).unwrap();
+    begin();
+    fs.sh("truncate -s 0 f; truncate -s 3000000 f; printf data | dd of=f bs=1 seek=2000000 conv=notrunc status=none")
+        .ok();
+    let holes = fs::read(file).unwrap();
+    program.run(&[file, "copy"]).ok();
+    assert_eq!(states(), (vec![1, 2, 3], Composite::READ_ONLY));
+    fs.lfs("mirror verify -v f").ok();
+    assert!(fs::read(file).unwrap() == holes);
 }
 
 /// A process in (or on its way into) a group; ended when dropped.
@@ -430,6 +576,12 @@ IS(sizeof(struct lov_user_md_v3), 48);
 IS(sizeof(struct lov_comp_md_v1), 32);
 IS(sizeof(struct lov_comp_md_entry_v1), 48);
 IS(sizeof(struct llapi_lu_ladvise), 32);
+IS(sizeof(struct obd_statfs), 144);
+IS(sizeof(struct llapi_resync_comp), 32);
+IS(sizeof(struct ll_ioc_lease), 12);
+IS(offsetof(struct llapi_resync_comp, lrc_synced), 24);
+IS(offsetof(struct obd_statfs, os_bsize), 88);
+IS(offsetof(struct obd_statfs, os_state), 104);
 IS(offsetof(struct lov_user_md_v1, lmm_stripe_offset), 30);
 IS(offsetof(struct lov_comp_md_entry_v1, lcme_timestamp), 36);
 IS(offsetof(struct lov_comp_md_v1, lcm_mirror_count), 16);

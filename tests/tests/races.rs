@@ -2,19 +2,23 @@
 
 use std::{
     collections::BTreeSet,
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, Permissions},
     io::{ErrorKind, Write},
-    os::unix::fs::{FileExt, MetadataExt, symlink},
+    os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
     sync::{
-        Barrier,
+        Barrier, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     thread,
     time::{Duration, Instant},
 };
 
-use rustix::{fs::RenameFlags, io::Errno};
+use rustix::{
+    fs::RenameFlags,
+    io::Errno,
+    thread::{CpuSet, sched_getaffinity, sched_setaffinity},
+};
 use sheen_tests::{
     mounts::{Two, Watch},
     noise,
@@ -46,6 +50,68 @@ fn exists<T>(result: Result<T, std::io::Error>) -> bool {
         Ok(_) => true,
         Err(e) if e.kind() == ErrorKind::AlreadyExists => false,
         Err(e) => panic!("{e}"),
+    }
+}
+
+/// The calling thread runs on one processor, which it shares with a busy one, and seldom gets its turn.
+fn on_a_busy_processor(is_busy: bool) {
+    let allowed = sched_getaffinity(None).unwrap();
+    let mut one = CpuSet::new();
+    one.set((0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap());
+    sched_setaffinity(None, &one).unwrap();
+    if !is_busy {
+        rustix::process::nice(19).unwrap();
+    }
+}
+
+/// Also where the kernel takes an answer apart long after it was given: whoever looked is waiting for its turn.
+#[test]
+fn what_comes_with_a_name_is_not_kept_from_before_a_change() {
+    let two = two_mounts!(LIMIT);
+    for at in [two.dir("d"), two.dir("e").swapped()] {
+        let at = &at;
+        let (until, over) = (Instant::now() + A_WHILE, &AtomicBool::new(false));
+        let (rounds, barrier) = (&AtomicU64::new(0), &Barrier::new(2));
+        let hog = || {
+            on_a_busy_processor(true);
+            while !over.load(SeqCst) {
+                std::hint::spin_loop();
+            }
+        };
+        let look = || {
+            on_a_busy_processor(false);
+            while !over.load(SeqCst) {
+                barrier.wait();
+                let _ = rustix::fs::stat(at.b(&format!("f{}", rounds.load(SeqCst)))).unwrap();
+                barrier.wait();
+                barrier.wait();
+            }
+        };
+        let old = &Mutex::new(Vec::new());
+        let change = || {
+            while !over.load(SeqCst) {
+                let round = rounds.fetch_add(1, SeqCst) + 1;
+                let name = format!("f{round}");
+                fs::write(at.a(&name), "old").unwrap();
+                let file = OpenOptions::new().append(true).open(at.a(&name)).unwrap();
+                barrier.wait();
+                // At one moment or another of the lookup.
+                thread::sleep(Duration::from_micros(round % 20 * 500));
+                (&file).write_all(b", and new").unwrap();
+                fs::set_permissions(at.a(&name), Permissions::from_mode(0o600)).unwrap();
+                barrier.wait();
+                let seen = rustix::fs::stat(at.b(&name)).unwrap();
+                if (seen.st_size, seen.st_mode & 0o777) != (12, 0o600) {
+                    old.lock().unwrap().push((round, seen.st_size, seen.st_mode));
+                }
+                over.store(Instant::now() > until, SeqCst);
+                barrier.wait();
+            }
+        };
+        let jobs: Vec<Box<dyn FnOnce() + Send>> = vec![Box::new(hog), Box::new(change), Box::new(look)];
+        together(jobs);
+        assert_eq!(*old.lock().unwrap(), [], "known from before, of {rounds:?}");
+        assert!(rounds.load(SeqCst) > 20, "{rounds:?} rounds are no race");
     }
 }
 

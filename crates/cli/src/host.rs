@@ -2,20 +2,21 @@
 //!
 //! All services of a process share one listening socket and one set of parameters; among themselves they talk over `lo`.
 
-use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use sheen_client::{Client, ClientOptions};
 use sheen_layout::Asked;
 use sheen_lnet::{DEFAULT_PORT, Fault, Net, Nid, NidName, parse_source};
 use sheen_mds::{DATA_DIR, DataService, Mdt, MdtConfig};
+use sheen_mgc::Mgc;
 use sheen_mgs::Mgs;
 use sheen_mount::{Mount, ProcGroups};
 use sheen_oss::{DataConfig, OPEN_FILES_MAX, Ost, OstConfig, Sharing};
 use sheen_params::{Param, Params, control::Control};
 use sheen_rpc::Server;
-use sheen_rt::{RealOptions, Rt, Runtime};
-use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::Beginning};
+use sheen_rt::{JoinHandle, RealOptions, Rt, Runtime};
+use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::Beginning, mgs::Config};
 
 use crate::error::{Context, Failure, Result};
 
@@ -26,6 +27,12 @@ const MOUNT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a start waits for its OSTs to take new objects: as long as the MDT lets creates wait for them.
 const OSTS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long an OST waits, before it starts, for the MGS to say what lasts: long enough for an MGS that is there, and an OST need not wait
+/// for one that is not.
+const SETTINGS_WAIT: Duration = Duration::from_secs(1);
+/// Wait before the MGS is asked again after it refused.
+const SETTINGS_RETRY: Duration = Duration::from_secs(5);
 
 /// There is one MDT for now.
 const MDT_INDEX: u32 = 0;
@@ -46,6 +53,8 @@ pub struct Host {
     osts: Mutex<Vec<Arc<Ost>>>,
     /// The data services of the MDTs.
     data: Mutex<Vec<Arc<Ost>>>,
+    /// For the OSTs of a file system, by its name: the task that hears of settings that last.
+    hears: Mutex<BTreeMap<String, JoinHandle<()>>>,
     _control: Option<Control>,
 }
 
@@ -109,6 +118,7 @@ impl Host {
             mdts: Mutex::default(),
             osts: Mutex::default(),
             data: Mutex::default(),
+            hears: Mutex::default(),
             _control: control,
         }
     }
@@ -200,6 +210,7 @@ impl Host {
 
     /// Serves an OST from a directory; returns when it is ready.
     pub async fn ost(&self, dir: &Path, fsname: &str, index: Option<u32>, mgs: &[Nid], me: Nid) -> Result {
+        self.hear_settings(fsname, mgs).await;
         let config = OstConfig {
             dir: dir.to_owned(),
             fsname: fsname.to_owned(),
@@ -214,6 +225,38 @@ impl Host {
             .context(format!("cannot start the OST in {}", dir.display()))?;
         self.osts.lock().push(ost);
         Ok(())
+    }
+
+    /// Has parameters of OSTs follow the settings that last, as MDTs and mounts do by themselves: one task for all OSTs of a file system.
+    async fn hear_settings(&self, fsname: &str, mgs: &[Nid]) {
+        if self.hears.lock().contains_key(fsname) {
+            return;
+        }
+        let uuid = format!("oss-{:016x}", self.rt.random_u64());
+        let mgc = Mgc::new(self.net.clone(), mgs.to_vec(), &uuid);
+        let first = self.rt.timeout(SETTINGS_WAIT, mgc.config(fsname)).await;
+        let first = first.ok().and_then(|config| config.ok());
+        if let Some(config) = &first {
+            self.params.keep(fsname, config.version, &config.params);
+        }
+        let (rt, params, fsname) = (self.rt.clone(), self.params.clone(), fsname.to_owned());
+        let mut version = first.map_or(0, |config| config.version);
+        let of = fsname.clone();
+        let hear = async move {
+            loop {
+                match mgc.watch(&of, version).await {
+                    Ok(Config { version: newer, params: settings, .. }) => {
+                        version = newer;
+                        params.keep(&of, version, &settings);
+                    }
+                    Err(e) => {
+                        tracing::warn!("{of}: the MGS does not say which parameters last ({e}); trying again");
+                        rt.sleep(SETTINGS_RETRY).await;
+                    }
+                }
+            }
+        };
+        self.hears.lock().insert(fsname, self.rt.spawn("settings", hear));
     }
 
     /// Mounts a file system.
@@ -249,6 +292,7 @@ impl Host {
 
     /// Ends all services in order: what they hold is committed and synced.
     pub async fn stop(&self) {
+        std::mem::take(&mut *self.hears.lock()).into_values().for_each(|task| task.abort());
         let mdts = std::mem::take(&mut *self.mdts.lock());
         for mdt in mdts {
             if let Err(e) = mdt.stop().await {

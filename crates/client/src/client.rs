@@ -26,8 +26,8 @@ use sheen_wire::{
 
 use crate::{
     ClientOptions, Invalidate, MountError,
-    accessed::Accessed,
     cache::Cache,
+    closed::Closes,
     file::OpenFiles,
     join::{join_all, join_batches},
     layouts::Layouts,
@@ -73,7 +73,7 @@ pub struct Client {
     pub(crate) files: Arc<OpenFiles>,
     pub(crate) stats: Arc<OpStats>,
     pub(crate) read_ahead: ReadAhead,
-    pub(crate) accessed: Arc<Accessed>,
+    pub(crate) closes: Arc<Closes>,
     pub(crate) statahead: Statahead,
     pub(crate) scans: ScanPages,
     watch: Mutex<Option<JoinHandle<()>>>,
@@ -111,10 +111,11 @@ impl Client {
         let lov = Arc::new(Lov::new(rt.clone(), cache.clone()));
         let targets = Targets::new(net, fsname, &instance, &uuid, lov.clone(), params.clone());
         let mdc = targets.mdc(&config, options.groups)?;
-        let accessed = Accessed::new(&rt, &mdc, &cache);
+        let closes = Closes::new(&rt, &mdc, &cache);
         let files = Arc::new(OpenFiles::default());
         let layouts = Arc::new(Layouts::new(options.layouts_max));
         files.stay_open(&mdc, &layouts);
+        mdc.set_closes(&closes);
         let client = Arc::new(Client {
             stats: Arc::new(OpStats::new(&rt)),
             read_ahead: ReadAhead::new(&rt),
@@ -131,7 +132,7 @@ impl Client {
             cache,
             layouts,
             files,
-            accessed,
+            closes,
             statahead: Statahead::new(),
             scans: ScanPages::default(),
             watch: Mutex::new(None),
@@ -192,7 +193,7 @@ impl Client {
         let closes = self.files.all().into_iter().map(|file| self.release(file));
         let closed = async {
             join_batches(closes.collect(), CLOSES_AT_ONCE).await;
-            let _ = self.accessed.tell_all().await;
+            let _ = self.closes.tell_all().await;
         };
         if self.rt.timeout(UMOUNT_WAIT, closed).await.is_err() {
             tracing::warn!(

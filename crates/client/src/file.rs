@@ -603,7 +603,7 @@ impl OpenFiles {
             let (fid, is_open) = (file.fid, open.contains_key(&(file.fid, file.id)));
             match handle {
                 Ok(handle) if is_open && (anew || file.handle() == NO_HANDLE) => file.handle.store(handle, Relaxed),
-                Ok(handle) => surplus.push(Request::Close { fid, handle, read: false, wrote: false }),
+                Ok(handle) => surplus.push(Request::close(fid, handle)),
                 Err(errno) if is_open => {
                     file.lost.store(true, Relaxed);
                     tracing::warn!("{fid} could not be opened again: {errno}");

@@ -5,7 +5,7 @@
 //! * `locks`: the locks held of each target; `cache`: what is kept under them, here and by the kernel ([`Invalidate`]);
 //! * `writeback`: what was written and an OST does not have yet;
 //! * `mdc`: the MDT, and the FIDs of new files;
-//! * `accessed`: what was read, told to the MDT many files at a time;
+//! * `closed`: closed files, told to the MDT many at a time;
 //! * `statahead`: which names a program goes through, and what to ask ahead for it;
 //! * `targets`: from the MGS's configuration to imports; `params`: Lustre's parameters of all of these.
 //!
@@ -30,9 +30,9 @@
 //! * Over `lo`, an operation whose services answer at once is done at its first poll, with no task spawned.
 //! * All requests that one action sends to several OSTs are under way together.
 
-mod accessed;
 mod cache;
 mod client;
+mod closed;
 mod file;
 mod join;
 mod layouts;

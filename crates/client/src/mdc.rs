@@ -10,7 +10,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use sheen_rpc::Import;
+use sheen_rpc::{Import, RPCS_IN_FLIGHT_LIMIT, Slots};
 use sheen_rt::Rt;
 use sheen_wire::{
     Attr, Bulk, Cred, Errno, Fid, Mds, Result, StatFs,
@@ -21,6 +21,7 @@ use sheen_wire::{
 
 use crate::{
     cache::{Cache, MdtLocks},
+    closed::Closes,
     file::OpenFiles,
     layouts::Layouts,
     locks::{LockRef, LockTable},
@@ -30,11 +31,20 @@ use crate::{
 /// Most cancels that travel with a request: few enough not to be noticed.
 const CANCELS_PER_CALL: usize = 64;
 
+/// Changes under way at a time at first (Lustre's).
+const MOD_RPCS_IN_FLIGHT: usize = 7;
+/// Fewest requests of any kind: one change and one that only asks.
+pub const MDC_RPCS_IN_FLIGHT_MIN: usize = 2;
+
 /// The MDT.
 pub struct Mdc {
     rt: Rt,
     name: String,
     import: Arc<Import<Mds>>,
+    /// Of the import's slots those that requests that change something may take: always fewer, so that who only asks gets through.
+    modifying: Slots,
+    /// Held while either of the limits is changed.
+    limits: Mutex<()>,
     locks: Arc<LockTable>,
     /// Behind the locks, which know it weakly.
     owner: Arc<MdtLocks>,
@@ -126,7 +136,8 @@ impl Mdc {
             }
         });
         let fetching = tokio::sync::Mutex::new(());
-        Mdc { rt, name, import, locks, owner, groups, space, sequence, fetching }
+        let modifying = Slots::new(MOD_RPCS_IN_FLIGHT.min(import.max_rpcs_in_flight() - 1).max(1));
+        Mdc { rt, name, import, modifying, limits: Mutex::default(), locks, owner, groups, space, sequence, fetching }
     }
 
     /// This client's locks.
@@ -139,6 +150,11 @@ impl Mdc {
         self.owner.set_open_files(files.clone(), layouts.clone());
     }
 
+    /// Says which closes wait; once.
+    pub fn set_closes(&self, closes: &Arc<Closes>) {
+        self.owner.set_closes(Arc::downgrade(closes));
+    }
+
     /// Name of the device.
     pub fn name(&self) -> &str {
         &self.name
@@ -147,6 +163,44 @@ impl Mdc {
     /// The connection.
     pub fn import(&self) -> &Arc<Import<Mds>> {
         &self.import
+    }
+
+    /// Most requests under way at a time that change something.
+    pub fn max_mod_rpcs_in_flight(&self) -> usize {
+        self.modifying.limit()
+    }
+
+    /// Changes it, and allows one request more of any kind where there would not be one more.
+    ///
+    /// # Errors
+    /// ERANGE unless there can be one more.
+    pub fn set_max_mod_rpcs_in_flight(&self, n: usize) -> Result<()> {
+        let _one = self.limits.lock();
+        if !(1..RPCS_IN_FLIGHT_LIMIT).contains(&n) {
+            return Err(Errno::ERANGE);
+        }
+        if n >= self.import.max_rpcs_in_flight() {
+            self.import.set_max_rpcs_in_flight(n + 1)?;
+        }
+        self.modifying.set_limit(n);
+        Ok(())
+    }
+
+    /// Changes how many requests of any kind may be under way at a time, and lowers how many of them may change something where that is no
+    /// fewer.
+    ///
+    /// # Errors
+    /// ERANGE unless [`MDC_RPCS_IN_FLIGHT_MIN`] to [`RPCS_IN_FLIGHT_LIMIT`].
+    pub fn set_max_rpcs_in_flight(&self, n: usize) -> Result<()> {
+        let _one = self.limits.lock();
+        if n < MDC_RPCS_IN_FLIGHT_MIN {
+            return Err(Errno::ERANGE);
+        }
+        self.import.set_max_rpcs_in_flight(n)?;
+        if n <= self.modifying.limit() {
+            self.modifying.set_limit(n - 1);
+        }
+        Ok(())
     }
 
     /// Whether it can carry requests, for `lfs check`: ENOTCONN while there is no connection.
@@ -176,6 +230,10 @@ impl Mdc {
     }
 
     async fn send(&self, request: Request, Locking { count, converts, beginning }: Locking<'_>) -> Result<Kept> {
+        let _modifying = match request.modifies() {
+            true => Some(self.modifying.acquire().await?),
+            false => None,
+        };
         let keeping = (count > 0).then(|| self.locks.keep(count));
         let cancels = self.locks.take_cancels(CANCELS_PER_CALL);
         let keep = keeping.as_ref().map(|k| k.cookie());

@@ -19,7 +19,7 @@ use crate::{
     Client,
     llite::summary,
     locks::LockTable,
-    mdc::Mdc,
+    mdc::{MDC_RPCS_IN_FLIGHT_MIN, Mdc},
     osc::{Osc, PAGE_BYTES},
     statahead::STATAHEAD_MAX_LIMIT,
     writeback::MAX_DIRTY_MB_LIMIT,
@@ -125,7 +125,6 @@ pub fn register_osc(params: &Params, osc: &Arc<Osc>, client_uuid: &str, rt: &Rt)
     let put = |name: &str, param| params.register(&format!("{dir}.{name}"), param);
     let import = |osc: &Osc| osc.import().clone();
     put("max_rpcs_in_flight", rpcs_in_flight(osc, import));
-    put("max_pages_per_rpc", pages_per_rpc(osc, import));
     put("checksums", checksums(osc, import));
     put("import", text(osc, |osc| render_import(osc.import(), osc.name(), osc.active())));
     put("state", text(osc, |osc| format!("current_state: {}\n", state_name(osc.import().state()))));
@@ -141,6 +140,25 @@ pub fn register_osc(params: &Params, osc: &Arc<Osc>, client_uuid: &str, rt: &Rt)
         move |on| set.upgrade().map(|osc| osc.set_active(on)).ok_or(Errno::ENODEV),
     );
     put("active", active);
+    register_flow(params, &dir, osc);
+    register_space(params, &dir, osc, |osc| osc.space());
+    register_locks(params, osc.name(), osc.locks());
+    if osc.index() == MDT_OST {
+        // Lustre's name for it: the device through which the MDT is reached for everything.
+        register_flow(params, &format!("mdc.{}", osc.name().replacen("-dom-", "-mdc-", 1)), osc);
+        return;
+    }
+    let (weak, name, uuid) = (Arc::downgrade(osc), osc.name().to_owned(), client_uuid.to_owned());
+    params.add_device(osc.name(), move || {
+        let osc = weak.upgrade();
+        import_device("osc", &name, &uuid, osc.as_ref().is_some_and(|o| o.active()), osc.map(|o| o.import().clone()))
+    });
+}
+
+/// How much is written to a target at a time, and kept for it.
+fn register_flow(params: &Params, dir: &str, osc: &Arc<Osc>) {
+    let put = |name: &str, param| params.register(&format!("{dir}.{name}"), param);
+    put("max_pages_per_rpc", pages_per_rpc(osc, |osc| osc.import().clone()));
     put("cur_dirty_bytes", number(osc, |osc| osc.writeback().dirty_bytes()));
     put("cur_grant_bytes", number(osc, |osc| osc.writeback().grant_bytes()));
     let (get, set) = (Arc::downgrade(osc), Arc::downgrade(osc));
@@ -153,22 +171,29 @@ pub fn register_osc(params: &Params, osc: &Arc<Osc>, client_uuid: &str, rt: &Rt)
         )
         .unit(1 << 20),
     );
-    register_space(params, &dir, osc, |osc| osc.space());
-    register_locks(params, osc.name(), osc.locks());
-    if osc.index() == MDT_OST {
-        return;
-    }
-    let (weak, name, uuid) = (Arc::downgrade(osc), osc.name().to_owned(), client_uuid.to_owned());
-    params.add_device(osc.name(), move || {
-        let osc = weak.upgrade();
-        import_device("osc", &name, &uuid, osc.as_ref().is_some_and(|o| o.active()), osc.map(|o| o.import().clone()))
-    });
 }
 
 fn register_mdc(params: &Params, dir: &str, mdc: &Arc<Mdc>, rt: &Rt) {
     let put = |name: &str, param| params.register(&format!("{dir}.{name}"), param);
     let import = |mdc: &Mdc| mdc.import().clone();
-    put("max_rpcs_in_flight", rpcs_in_flight(mdc, import));
+    let (get, set) = (Arc::downgrade(mdc), Arc::downgrade(mdc));
+    put(
+        "max_rpcs_in_flight",
+        Param::u64(
+            MDC_RPCS_IN_FLIGHT_MIN as u64..=RPCS_IN_FLIGHT_LIMIT as u64,
+            move || get.upgrade().map_or(0, |mdc| mdc.import().max_rpcs_in_flight() as u64),
+            move |n| set.upgrade().ok_or(Errno::ENODEV)?.set_max_rpcs_in_flight(n as usize),
+        ),
+    );
+    let (get, set) = (Arc::downgrade(mdc), Arc::downgrade(mdc));
+    put(
+        "max_mod_rpcs_in_flight",
+        Param::u64(
+            1..=RPCS_IN_FLIGHT_LIMIT as u64 - 1,
+            move || get.upgrade().map_or(0, |mdc| mdc.max_mod_rpcs_in_flight() as u64),
+            move |n| set.upgrade().ok_or(Errno::ENODEV)?.set_max_mod_rpcs_in_flight(n as usize),
+        ),
+    );
     put("checksums", checksums(mdc, import));
     put("import", text(mdc, |mdc| render_import(mdc.import(), mdc.name(), true)));
     put("state", text(mdc, |mdc| format!("current_state: {}\n", state_name(mdc.import().state()))));

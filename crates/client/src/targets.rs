@@ -51,9 +51,10 @@ impl Targets {
         Ok(Arc::new(mdc))
     }
 
-    /// Adds the OSTs (and the MDT's data service) that are new, notes which pools there are, and where those that are known can be found
-    /// now. One whose address cannot be read is left out: the rest of the file system works without it.
+    /// Hears of settings that last, adds the OSTs (and the MDT's data service) that are new, notes which pools there are, and where those that
+    /// are known can be found now. One whose address cannot be read is left out: the rest of the file system works without it.
     pub fn apply(&self, config: &Config) {
+        self.params.keep(&self.fsname, config.version, &config.params);
         for target in &config.targets {
             let name = target_name(&self.fsname, target.kind, target.index);
             let applied = match target.kind {

@@ -87,8 +87,9 @@ pub trait Invalidate: Send + Sync + 'static {
     /// All names are to be looked up again. Must not block.
     fn names(&self);
 
-    /// The attributes of a file are to be asked for again. Must not block.
-    fn attr(&self, fid: Fid);
+    /// The attributes of a file are to be asked for again. Must not block. `false`: an answer that has them is on its way; to be called again
+    /// until it has arrived.
+    fn attr(&self, fid: Fid) -> bool;
 
     /// All data of a file is to be read again. May block; called on a thread for such work, and may be called again before it returned.
     fn data(&self, fid: Fid);
@@ -99,8 +100,8 @@ pub trait Invalidate: Send + Sync + 'static {
     /// Whether names may be cached at all: only where [`Invalidate::names`] works.
     fn keeps_names(&self) -> bool;
 
-    /// Whether it goes by no size that came with a name, but asks for it first; and takes no attributes from an answer to a lookup
-    /// if [`Invalidate::attr`] was called since it asked. Then names are told although an OST is away that knows the size.
+    /// Whether it goes by no size that came with a name and that may not be kept, but asks for it first; and takes no attributes from an answer to a
+    /// lookup if [`Invalidate::attr`] was called since it asked. Then names are told although an OST is away that knows the size.
     fn asks_for_sizes(&self) -> bool {
         false
     }

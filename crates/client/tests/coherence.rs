@@ -4,7 +4,10 @@
 mod fake;
 
 use std::{
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -19,15 +22,17 @@ use sheen_wire::{
 const RDWR_CREATE: u32 = flags::RDWR | flags::CREAT;
 
 /// Writes into the log what it is told.
-struct Kernel(Arc<World>);
+struct Kernel(Arc<World>, AtomicU32);
 
 impl Invalidate for Kernel {
     fn names(&self) {
         self.0.state.lock().log.push("kernel names".into());
     }
 
-    fn attr(&self, fid: Fid) {
+    fn attr(&self, fid: Fid) -> bool {
         self.0.state.lock().log.push(format!("kernel attr {fid}"));
+        // So often an answer is on its way.
+        self.1.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err()
     }
 
     fn data(&self, fid: Fid) {
@@ -45,7 +50,7 @@ impl Invalidate for Kernel {
 
 fn locked(m: &Mounted) {
     m.world.state.lock().locks.on = true;
-    m.client.set_kernel(Arc::new(Kernel(m.world.clone())));
+    m.client.set_kernel(Arc::new(Kernel(m.world.clone(), AtomicU32::new(0))));
 }
 
 async fn create(m: &Mounted, file: &str) -> Arc<OpenFile> {
@@ -246,6 +251,46 @@ fn a_callback_that_overtakes_its_grant_is_heeded() {
         m.world.asked();
         size(&m, fid).await;
         assert_eq!(m.world.asked()[0], "mds getattr");
+    });
+}
+
+#[test]
+fn pages_are_read_under_their_lock_though_others_want_it_already() {
+    with(1, 65536, &[0], async |m| {
+        let fid = file(&m, "f", &[1; 4096]).await;
+        locked(&m);
+        let open = m.client.open(&ROOT, fid, flags::RDONLY).await.unwrap();
+        m.world.hasty.store(true, Relaxed);
+        m.world.asked();
+        let read = m.client.read(&open, 0, 4096).await.unwrap();
+        assert_eq!(m.world.asked(), ["ost0 ldlm_enqueue locks=1", "ost0 read parts=1"], "one lock, and no other");
+        settle(&m).await;
+        let part = Resource::extent(object(&m, 0));
+        assert_eq!(m.world.state.lock().locks.count(part), 1, "the kernel has not got the answer");
+        drop(read);
+        settle(&m).await;
+        let (size, pages) = (format!("kernel attr {fid}"), format!("kernel data {fid}"));
+        assert_eq!(m.world.asked(), [&size, &pages, "ost0 ldlm_cancel locks=1"]);
+        assert_eq!(m.world.state.lock().locks.count(part), 0);
+    });
+}
+
+#[test]
+fn a_lock_goes_when_answers_on_their_way_to_the_kernel_have_arrived() {
+    with(1, 65536, &[0], async |m| {
+        let fid = file(&m, "f", &[1; 4096]).await;
+        m.world.state.lock().locks.on = true;
+        m.client.set_kernel(Arc::new(Kernel(m.world.clone(), AtomicU32::new(3))));
+        size(&m, fid).await;
+        m.world.asked();
+        m.world.call_back(Resource::bits(fid));
+        settle(&m).await;
+        let (attr, names) = (format!("kernel attr {fid}"), "kernel names".to_owned());
+        assert_eq!(m.world.asked(), [&names, &attr, &attr, &attr, &attr, "mds ldlm_cancel"]);
+        let part = Resource::extent(object(&m, 0));
+        assert_eq!((m.world.call_back(part), m.world.asked().len()), (1, 0));
+        settle(&m).await;
+        assert_eq!(m.world.asked(), [&attr, "ost0 ldlm_cancel locks=1"]);
     });
 }
 

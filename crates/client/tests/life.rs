@@ -379,3 +379,58 @@ fn operations_can_move_between_threads() {
         m.umount().await;
     });
 }
+
+#[test]
+fn changes_leave_a_slot_to_who_only_asks() {
+    with(1, 65536, &[0], async |m| {
+        m.world.state.lock().delay = Duration::from_secs(1);
+        let rt = m.net.rt().clone();
+        let value = |pattern: &str| m.params.get(pattern).unwrap()[0].value.clone();
+        let set = |name: &str, value: &str| {
+            let set = m.params.set(&format!("mdc.*.{name}"), value).unwrap().remove(0);
+            set.result.map_err(|e| e.errno)
+        };
+        let limits = || (value("mdc.*.max_rpcs_in_flight"), value("mdc.*.max_mod_rpcs_in_flight"));
+        let both = |all: &str, changes: &str| (all.to_owned(), changes.to_owned());
+        let in_flight = || value("mdc.*.import").split_once("inflight: ").unwrap().1.lines().next().unwrap().to_owned();
+        assert_eq!(limits(), both("8", "7"));
+        // Of ten directories that are to be made so many are on their way; who asks for space gets through.
+        for (changes, dirs) in [("7", 'a'), ("2", 'b')] {
+            set("max_mod_rpcs_in_flight", changes).unwrap();
+            let made: Vec<_> = (0..10)
+                .map(|i| {
+                    let client = m.client.clone();
+                    rt.spawn("mkdir", async move {
+                        client.mkdir(&ROOT, root(), &name(&format!("{dirs}{i}")), 0o755, 0).await.map(drop)
+                    })
+                })
+                .collect();
+            rt.sleep(Duration::from_millis(500)).await;
+            assert_eq!(in_flight(), changes);
+            let client = m.client.clone();
+            let asked = rt.spawn("df", async move { client.statfs().await.map(drop) });
+            rt.sleep(Duration::from_millis(100)).await;
+            assert_eq!(in_flight(), (changes.parse::<u32>().unwrap() + 1).to_string());
+            asked.await.unwrap().unwrap();
+            for made in made {
+                made.await.unwrap().unwrap();
+            }
+        }
+        // There is always one more, whichever of the two is changed.
+        set("max_mod_rpcs_in_flight", "20").unwrap();
+        assert_eq!(limits(), both("21", "20"));
+        set("max_rpcs_in_flight", "5").unwrap();
+        assert_eq!(limits(), both("5", "4"));
+        set("max_rpcs_in_flight", "32").unwrap();
+        assert_eq!(limits(), both("32", "4"));
+        for (param, value) in
+            [("max_rpcs_in_flight", "1"), ("max_mod_rpcs_in_flight", "0"), ("max_mod_rpcs_in_flight", "256")]
+        {
+            assert_eq!(set(param, value), Err(Errno::ERANGE), "{param}={value}");
+        }
+        assert_eq!(limits(), both("32", "4"));
+        // What is written to the MDT goes through the same device, as users see it.
+        set("max_dirty_mb", "5").unwrap();
+        assert_eq!(value("dom.*.max_dirty_mb"), "5");
+    });
+}

@@ -19,6 +19,8 @@ async fn known(m: &Mounted, file: &str) -> Fid {
     let open = m.client.create(&ROOT, root(), &name(file), flags, 0o644, 0).await.unwrap().1;
     m.client.write(&open, 0, bulk(b"bytes")).await.unwrap();
     m.client.release(open).await.unwrap();
+    // What is closed from now on is the first in a while.
+    settle(m).await;
     m.world.state.lock().locks.on = true;
     let fid = m.client.lookup(&ROOT, root(), &name(file)).await.unwrap().attr.fid;
     m.world.asked();
@@ -62,7 +64,7 @@ fn a_known_file_is_opened_and_closed_without_asking() {
         assert_eq!(asked(&m), [""; 0]);
         // It was read for the first time.
         m.client.release(first).await.unwrap();
-        assert_eq!(asked(&m), ["mds close", "mds accessed 1"]);
+        assert_eq!(asked(&m), ["mds close", "mds closed 0 read 1"]);
         let again = open(&m, fid).await;
         m.client.read(&again, 0, 10).await.unwrap();
         m.client.release(again).await.unwrap();
@@ -84,13 +86,13 @@ fn many_files_that_were_read_are_told_together() {
             m.client.release(file).await.unwrap();
         };
         read(0).await;
-        assert_eq!(asked(&m), ["mds close", "mds accessed 1"], "the first at once");
+        assert_eq!(asked(&m), ["mds close", "mds closed 0 read 1"], "the first at once");
         for i in 1..10 {
             read(i).await;
         }
         assert_eq!(asked(&m), [""; 0], "those of the next moment wait for each other");
         settle(&m).await;
-        assert_eq!(asked(&m), ["mds close", "mds accessed 9"]);
+        assert_eq!(asked(&m), ["mds close", "mds closed 0 read 9"]);
         for i in [10, 11] {
             read(i).await;
         }
@@ -99,13 +101,79 @@ fn many_files_that_were_read_are_told_together() {
         assert_ne!(atime(12).await, i64::MAX);
         assert_eq!(asked(&m), [""; 0]);
         assert_eq!(atime(11).await, i64::MAX, "who looks sees it");
-        assert_eq!(asked(&m), ["mds close", "mds accessed 1"]);
+        assert_eq!(asked(&m), ["mds close", "mds closed 0 read 1"]);
         settle(&m).await;
         for i in [13, 14] {
             read(i).await;
         }
         m.client.umount().await;
-        assert!(asked(&m).ends_with(&["mds close".into(), "mds accessed 1".into()]));
+        assert!(asked(&m).ends_with(&["mds close".into(), "mds closed 0 read 1".into()]));
+    });
+}
+
+/// A new file, closed.
+async fn make(m: &Mounted, file: &str) -> Fid {
+    let made = m.client.create(&ROOT, root(), &name(file), flags::RDWR | flags::CREAT, 0o644, 0).await.unwrap().1;
+    let fid = made.fid();
+    m.client.release(made).await.unwrap();
+    fid
+}
+
+#[test]
+fn new_files_are_given_back_together() {
+    with(1, 65536, &[0], async |m| {
+        m.world.state.lock().locks.on = true;
+        for i in 0..10 {
+            make(&m, &format!("f{i}")).await;
+        }
+        let mut log = asked(&m);
+        log.retain(|what| what != "mds create");
+        assert_eq!(log, ["mds close", "mds closed 1 read 0"], "the first at once");
+        assert_eq!(at_mdt(&m).len(), 9);
+        m.client.lookup(&ROOT, root(), &name("f9")).await.unwrap();
+        assert_eq!(asked(&m), [""; 0], "nor does a look at one of them wait for the MDT");
+        settle(&m).await;
+        assert_eq!(asked(&m), ["mds close", "mds closed 9 read 0"]);
+        assert_eq!(at_mdt(&m), []);
+
+        m.world.state.lock().locks.on = false;
+        for file in ["g", "h"] {
+            make(&m, file).await;
+            assert_eq!(at_mdt(&m), [], "nobody would ask for it");
+        }
+        m.world.state.lock().locks.on = true;
+        make(&m, "i").await;
+        assert_eq!(at_mdt(&m).len(), 1);
+        m.client.umount().await;
+        assert_eq!(at_mdt(&m), []);
+    });
+}
+
+#[test]
+fn a_closed_file_is_given_back_before_the_lock_on_its_layout() {
+    with(1, 65536, &[0], async |m| {
+        m.world.state.lock().locks.on = true;
+        make(&m, "first").await;
+        let fid = make(&m, "f").await;
+        asked(&m);
+        m.world.call_back_bits(Resource::bits(fid), bits::UPDATE);
+        m.net.rt().sleep(Duration::from_millis(5)).await;
+        assert_eq!((asked(&m), at_mdt(&m)), (vec!["mds ldlm_cancel".into()], vec![fid]));
+        m.world.call_back_bits(Resource::bits(fid), bits::LAYOUT);
+        m.net.rt().sleep(Duration::from_millis(5)).await;
+        assert_eq!(asked(&m), ["mds close", "mds closed 1 read 0", "mds ldlm_cancel"]);
+        assert_eq!(at_mdt(&m), []);
+
+        make(&m, "g").await;
+        asked(&m);
+        m.client.unlink(&ROOT, root(), &name("g")).await.unwrap();
+        assert_eq!(asked(&m), ["mds close", "mds closed 1 read 0", "mds unlink"], "nothing of it is to be left");
+        let dir = m.client.mkdir(&ROOT, root(), &name("d"), 0o755, 0).await.unwrap().attr.fid;
+        let open = m.client.opendir(&ROOT, dir, 0).await.unwrap();
+        m.client.releasedir(open).await.unwrap();
+        asked(&m);
+        m.client.rmdir(&ROOT, root(), &name("d")).await.unwrap();
+        assert_eq!(asked(&m), ["mds close", "mds closed 1 read 0", "mds rmdir"]);
     });
 }
 
@@ -167,7 +235,7 @@ fn what_is_closed_while_it_is_told_is_closed_there_as_well() {
         m.net.rt().sleep(Duration::from_millis(50)).await;
         m.client.release(closed).await.unwrap();
         m.net.rt().sleep(Duration::from_secs(5)).await;
-        assert_eq!(asked(&m), ["mds reopen", "mds close", "mds closed wrote=false", "mds ldlm_cancel"]);
+        assert_eq!(asked(&m), ["mds reopen", "mds close", "mds closed 1 read 0", "mds ldlm_cancel"]);
         assert_eq!(at_mdt(&m), [fid]);
         m.client.release(kept).await.unwrap();
         assert_eq!(at_mdt(&m), []);

@@ -181,7 +181,9 @@ struct Pages(Arc<World>);
 
 impl Invalidate for Pages {
     fn names(&self) {}
-    fn attr(&self, _: Fid) {}
+    fn attr(&self, _: Fid) -> bool {
+        true
+    }
     fn data(&self, _: Fid) {
         self.0.state.lock().log.push("kernel data".into());
     }

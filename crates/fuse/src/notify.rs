@@ -76,10 +76,15 @@ impl Notifier {
         self.absent_is_fine(notify::INVAL_INODE, &[NotifyInvalInodeOut { ino: nodeid, off, len }.as_bytes()])
     }
 
-    /// Drops a file's cached attributes and ACLs alone. Waits for nothing. A GETATTR under way counts as answered before it; an answer
-    /// that tells the kernel of a file which it did not know counts as given after it, as does one to SETATTR.
-    pub fn inval_attr(&self, nodeid: u64) -> Result<()> {
-        self.absent_is_fine(notify::INVAL_INODE, &[NotifyInvalInodeOut { ino: nodeid, off: -1, len: 0 }.as_bytes()])
+    /// Drops a file's cached attributes and ACLs alone; `false`: the kernel does not know the file. Waits for nothing. An answer under way with attributes of
+    /// a file that the kernel knows counts as given before it, but for one to SETATTR; one that tells the kernel of a file which it did not know counts as
+    /// given after it.
+    pub fn inval_attr(&self, nodeid: u64) -> Result<bool> {
+        match self.send(notify::INVAL_INODE, &[NotifyInvalInodeOut { ino: nodeid, off: -1, len: 0 }.as_bytes()]) {
+            Ok(()) => Ok(true),
+            Err(Errno::ENOENT) => Ok(false),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// Drops a cached name, found or not found. Waits for operations on the directory.

@@ -69,9 +69,9 @@ impl Reply {
     /// FORGET and NOTIFY_REPLY have no answer; for any other request this is EIO.
     pub fn none(self) {}
 
-    /// A name. Counts as a lookup of the node.
-    pub fn entry(mut self, entry: &EntryOut) {
-        self.send(&[entry.to_abi().as_bytes()]);
+    /// A name. Counts as a lookup of the node, if it arrives.
+    pub fn entry(mut self, entry: &EntryOut) -> bool {
+        self.send(&[entry.to_abi().as_bytes()])
     }
 
     /// There is no such name, and the kernel may remember it for `valid`. With zero, the same as ENOENT.
@@ -104,10 +104,10 @@ impl Reply {
         self.send(&[structs::OpenOut { fh, open_flags: flags, backing_id: 0 }.as_bytes()]);
     }
 
-    /// A new file, open.
-    pub fn create(mut self, entry: &EntryOut, fh: u64, flags: u32) {
+    /// A new file, open. Counts as a lookup of the node, if it arrives.
+    pub fn create(mut self, entry: &EntryOut, fh: u64, flags: u32) -> bool {
         let open = structs::OpenOut { fh, open_flags: flags, backing_id: 0 };
-        self.send(&[entry.to_abi().as_bytes(), open.as_bytes()]);
+        self.send(&[entry.to_abi().as_bytes(), open.as_bytes()])
     }
 
     /// What was read: at most as many bytes as asked for; fewer mean the end of the file. The pieces go out in one writev(2);
@@ -146,13 +146,11 @@ impl Reply {
             let header = OutHeader { len, error: 0, unique: self.unique };
             device.splice(header.as_bytes(), runs)
         });
-        match sent {
-            Some(result) => settle(&device, self.unique, result),
-            None => {
-                self.device = Some(device);
-                return Err(self);
-            }
-        }
+        let Some(result) = sent else {
+            self.device = Some(device);
+            return Err(self);
+        };
+        settle(&device, self.unique, result);
         Ok(())
     }
 
@@ -251,13 +249,14 @@ impl Reply {
         settle(&device, self.unique, result);
     }
 
-    /// Sends a success of these parts (fewer than [`IOV_MAX`]).
-    fn send(&mut self, parts: &[&[u8]]) {
-        let Some(device) = self.device.take() else { return };
+    /// Sends a success of these parts (fewer than [`IOV_MAX`]). Whether the kernel took it.
+    fn send(&mut self, parts: &[&[u8]]) -> bool {
+        let Some(device) = self.device.take() else { return false };
         let bytes = size_of::<OutHeader>() + parts.iter().map(|p| p.len()).sum::<usize>();
         let Ok(len) = u32::try_from(bytes) else {
             self.device = Some(device);
-            return self.send_error(Errno::EIO);
+            self.send_error(Errno::EIO);
+            return false;
         };
         let header = OutHeader { len, error: 0, unique: self.unique };
         let result = if parts.len() <= PIECES_ON_STACK {
@@ -273,12 +272,12 @@ impl Reply {
             pieces.extend(parts.iter().map(|p| IoSlice::new(p)));
             device.write(&pieces)
         };
-        settle(&device, self.unique, result);
+        settle(&device, self.unique, result)
     }
 }
 
-/// Counts an answer. That the kernel no longer waits for it is normal: the request was aborted, or the mount is gone.
-fn settle(device: &Device, unique: u64, result: Result<(), Errno>) {
+/// Counts an answer; whether it arrived. That the kernel no longer waits for it is normal: the request was aborted, or the mount is gone.
+fn settle(device: &Device, unique: u64, result: Result<(), Errno>) -> bool {
     match result {
         Ok(()) => device.counters.replies.fetch_add(1, Relaxed),
         Err(e) => {
@@ -289,6 +288,7 @@ fn settle(device: &Device, unique: u64, result: Result<(), Errno>) {
             device.counters.lost_replies.fetch_add(1, Relaxed)
         }
     };
+    result.is_ok()
 }
 
 impl Drop for Reply {

@@ -335,7 +335,7 @@ fn deferred_notifications_run_and_end_with_the_session() {
     }
     let mut done: Vec<_> = (0..10).map(|_| told.recv_timeout(SOON).unwrap()).collect();
     done.sort_by_key(|d| d.0);
-    assert!(done.iter().enumerate().all(|(i, d)| *d == (i, Ok(()))), "{done:?}");
+    assert!(done.iter().enumerate().all(|(i, d)| *d == (i, Ok(true))), "{done:?}");
     let notifier = m.notifier().clone();
     drop(m);
     assert_eq!(notifier.defer(|_| ()).err().map(|e| e.0), Some(19));

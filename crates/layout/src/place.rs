@@ -8,6 +8,9 @@
 //! * else **weighted**: a random choice by free space, in which an OST (and its server) that was just chosen is held back for a
 //!   while by a penalty, so that files spread and do not all fall onto the emptiest.
 //!
+//! A degraded OST (its disks are being repaired) is passed over where there are enough others for as many OSTs as the file is spread over
+//! without it, or where it was named.
+//!
 //! Overstripes go round the chosen OSTs again and again, so no OST has more than one stripe more than another.
 //!
 //! Random numbers come from a generator seeded by the caller: the same seed and the same calls choose the same OSTs.
@@ -23,6 +26,8 @@ pub struct Ost {
     pub index: u32,
     /// Takes new objects: connected, not switched off, not being emptied.
     pub active: bool,
+    /// Its disks are being repaired: better not.
+    pub degraded: bool,
     /// Bytes free for ordinary users.
     pub free_bytes: u64,
     /// Bytes in total.
@@ -99,6 +104,7 @@ impl Placer {
         }
         let stripes = stripe_count(wanted, good.len())?;
         let distinct = stripes.min(good.len());
+        spare_degraded(&mut good, distinct, wanted.start);
         let round = match wanted.start {
             Some(start) => from_start(&good, start, distinct),
             // Where every OST gets the same share there is nothing to weigh, only whose turn is first.
@@ -222,6 +228,16 @@ pub fn room_each<'a>(osts: impl Iterator<Item = &'a Ost>, stripes: usize, bytes:
     free.sort_unstable_by(|a, b| b.cmp(a));
     let least = |n: usize| bytes.div_ceil(n as u64).saturating_add(limits.free_bytes_min);
     (1..=stripes.min(free.len())).rev().find(|n| free[n - 1] > least(*n)).map(least)
+}
+
+/// Leaves degraded OSTs out, as far as `n` are left without them; of those that are needed the emptiest, and the one that was named.
+fn spare_degraded(good: &mut Vec<&Ost>, n: usize, named: Option<u32>) {
+    let sound = |o: &Ost| !o.degraded || Some(o.index) == named;
+    let missing = n.saturating_sub(good.iter().filter(|o| sound(o)).count());
+    let mut degraded: Vec<&Ost> = good.iter().copied().filter(|o| !sound(o)).collect();
+    degraded.sort_by_key(|o| (std::cmp::Reverse(o.free_bytes), o.index));
+    degraded.truncate(missing);
+    good.retain(|o| sound(o) || degraded.iter().any(|d| d.index == o.index));
 }
 
 /// Exactly what was listed, beginning with the start where one is named too.

@@ -142,6 +142,13 @@ impl Template {
         codec::encode_template(self)
     }
 
+    /// Where the bytes end that all mirrors have a place for.
+    pub fn end(&self) -> u64 {
+        let is_last = |i: usize| self.components.get(i + 1).is_none_or(|next| next.start == 0);
+        let ends = self.components.iter().enumerate().filter(|(i, _)| is_last(*i)).map(|(_, c)| c.end);
+        ends.min().unwrap_or(0)
+    }
+
     /// How many of the mirrors begin on the MDT: a file has one such at most.
     pub fn on_mdt(&self) -> usize {
         self.components.iter().filter(|c| c.is_on_mdt()).count()

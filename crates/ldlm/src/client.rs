@@ -501,6 +501,11 @@ impl Locks {
     pub fn held(&self, cookie: Cookie) -> Option<Held> {
         self.find(cookie).filter(|n| self.locks[*n].state != State::Pending).map(|n| self.locks[n].held)
     }
+
+    /// Whether the server has asked for a lock, or it is gone: who uses it still holds somebody up.
+    pub fn is_wanted(&self, cookie: Cookie) -> bool {
+        self.find(cookie).is_none_or(|n| self.locks[n].asked)
+    }
 }
 
 impl Locks {

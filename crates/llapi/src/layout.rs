@@ -7,6 +7,8 @@
 use sheen_layout::{PER_OST_MAX, POOL_NAME_MAX, STRIPE_SIZE_MAX, STRIPE_SIZE_UNIT, STRIPES_MAX};
 use sheen_wire::{Errno, Result};
 
+mod mirrors;
+
 /// No number of anything.
 pub const INVALID: u64 = 0x1000_0000_0000_0001;
 /// Left to the file system.

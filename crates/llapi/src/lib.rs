@@ -5,7 +5,7 @@
 //! `lfs` does), so that a program needs no privilege and no configuration, and a hung server hangs a system call and not the library.
 //!
 //! * [`layout`]: a layout being read or built; [`lum`]: as bytes; [`sanity`]: whether its components fit together. Pure.
-//! * [`sys`]: the system calls; [`mounts`]: what a mount says of itself; [`open`]: files with a layout.
+//! * [`sys`]: the system calls; [`mounts`]: what a mount says of itself; [`open`]: files with a layout; [`mirror`]: single mirrors.
 //! * [`capi`]: the exported functions. They translate and call.
 //!
 //! Invariants of [`capi`], kept by [`border`]: a null pointer is EINVAL unless its meaning is defined; no panic crosses into C; what failed
@@ -17,6 +17,7 @@ pub mod border;
 pub mod capi;
 pub mod layout;
 pub mod lum;
+pub mod mirror;
 pub mod mounts;
 pub mod open;
 pub mod sanity;

@@ -15,7 +15,7 @@ use sheen_wire::{
 
 use crate::sys::{self, At};
 
-/// The type of Sheen's mounts in `/proc/mounts`.
+/// The type of Sheen's mounts in the table of mounts.
 pub const MOUNT_TYPE: &str = "fuse.sheen";
 
 /// The mount on which a file is. ENOTTY: none.
@@ -32,6 +32,12 @@ pub fn targets(at: At<'_>, kind: TargetKind) -> Result<Vec<TargetInfo>> {
 /// The pools of its file system, by name. ENOTTY: it is on no mount. E2BIG: they are too many for the mount to say.
 pub fn pools(at: At<'_>) -> Result<Vec<Pool>> {
     control::decode_pools(&sys::ask(at, control::POOLS)?).ok_or(Errno::ENOTTY)
+}
+
+/// The indices of the OSTs of a pool. ENOENT: there is no such pool. Otherwise as [`pools`].
+pub fn pool_of(at: At<'_>, name: &[u8]) -> Result<Vec<u32>> {
+    let pool = pools(at)?.into_iter().find(|pool| pool.name.as_bytes() == name);
+    pool.map(|pool| pool.osts).ok_or(Errno::ENOENT)
 }
 
 /// The mount of a path, or of where it shall be. ENOTTY: none.
@@ -57,23 +63,29 @@ pub struct Mounted {
     pub point: Vec<u8>,
     /// The file system's name.
     pub fsname: String,
+    /// What stat(2) says of its files.
+    pub device: u64,
 }
 
 /// All mounts of this host, without touching them: one of a dead server would hang.
 pub fn all() -> Vec<Mounted> {
     #[allow(clippy::disallowed_methods, reason = "the library is a part of other programs, which have no `Rt`")]
-    let table = fs::read("/proc/mounts").unwrap_or_default();
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
     table.split(|b| *b == b'\n').filter_map(mounted).collect()
 }
 
-/// `10.0.2.15@tcp:/sheen /mnt/c1 fuse.sheen rw 0 0`
+/// `36 35 0:45 / /mnt/c1 rw,nosuid shared:1 - fuse.sheen 10.0.2.15@tcp:/sheen rw`
 fn mounted(line: &[u8]) -> Option<Mounted> {
     let mut fields = line.split(|b| *b == b' ');
-    let (source, point, kind) = (fields.next()?, fields.next()?, fields.next()?);
+    let (device, point) = (fields.nth(2)?, fields.nth(1)?);
+    let mut kind = fields.skip_while(|field| *field != b"-").skip(1);
+    let (kind, source) = (kind.next()?, kind.next()?);
     let source = String::from_utf8(unescape(source)).ok().filter(|_| kind == MOUNT_TYPE.as_bytes())?;
     let (_, path) = source.split_once(":/")?;
     let fsname = path.split('/').next().unwrap_or(path).to_owned();
-    Some(Mounted { point: unescape(point), fsname })
+    let (major, minor) = std::str::from_utf8(device).ok()?.split_once(':')?;
+    let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
+    Some(Mounted { point: unescape(point), fsname, device })
 }
 
 /// The mount that holds a path, by the longest mount point that begins it: its place in [`all`].
@@ -123,16 +135,20 @@ mod tests {
 
     #[test]
     fn reads_the_table_of_mounts() {
-        let found = mounted(b"10.0.2.15@tcp:10.0.2.16@tcp:/sheen /mnt/a\\040b fuse.sheen rw,nosuid 0 0").unwrap();
+        let line = b"36 35 0:45 / /mnt/a\\040b rw,nosuid shared:1 - fuse.sheen 10.0.2.15@tcp:10.0.2.16@tcp:/sheen rw";
+        let found = mounted(line).unwrap();
         assert_eq!((found.point.as_slice(), found.fsname.as_str()), (&b"/mnt/a b"[..], "sheen"));
-        assert_eq!(mounted(b"0@lo:/one/sub /m fuse.sheen rw 0 0").unwrap().fsname, "one");
-        assert_eq!(mounted(b"tmpfs /tmp tmpfs rw 0 0"), None);
+        assert_eq!(found.device, rustix::fs::makedev(0, 45));
+        // Without a field between, and with two.
+        assert_eq!(mounted(b"1 2 0:3 / /m rw - fuse.sheen 0@lo:/one/sub rw").unwrap().fsname, "one");
+        assert_eq!(mounted(b"1 2 0:3 / /m rw shared:1 master:2 - fuse.sheen 0@lo:/one rw").unwrap().fsname, "one");
+        assert_eq!(mounted(b"23 1 0:21 / /tmp rw - tmpfs tmpfs rw"), None);
         assert_eq!(mounted(b"broken"), None);
     }
 
     #[test]
     fn the_innermost_mount_holds_a_path() {
-        let mount = |point: &str| Mounted { point: point.into(), fsname: point.into() };
+        let mount = |point: &str| Mounted { point: point.into(), fsname: point.into(), device: 0 };
         let mounts = [mount("/mnt"), mount("/mnt/inner"), mount("/mnt2")];
         let of = |path: &str| holding(&mounts, Path::new(path)).map(|m| m.fsname.as_str());
         assert_eq!(

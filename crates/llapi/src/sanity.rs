@@ -1,8 +1,9 @@
-//! Whether the components of a layout fit together, as far as can be known without the file system.
+//! Whether the components of a layout fit together, and whether a file system has what they name.
 //!
 //! Components of a mirror follow each other from byte 0 without gaps; another mirror begins where one begins at byte 0 again.
 
 use sheen_layout::STRIPE_SIZE_UNIT;
+use sheen_wire::mgs::Pool;
 
 use crate::layout::{Component, DEFAULT, EOF, Layout, MDT, OST_UNSET, flag};
 
@@ -40,10 +41,14 @@ pub enum Wrong {
     AlignExtension,
     /// A list of OSTs with gaps.
     UnknownOst,
+    /// A pool that the file system has not.
+    NoSuchPool,
+    /// An OST that the file system has not, or not in the pool.
+    NoSuchOst,
 }
 
 impl Wrong {
-    const ALL: [(Wrong, &str); 15] = [
+    const ALL: [(Wrong, &str); 17] = [
         (Wrong::IncompleteMirror, "a mirror must reach to the end of file"),
         (Wrong::AdjacentExtension, "extension space cannot follow extension space"),
         (Wrong::InitExtension, "extension space cannot have objects"),
@@ -59,6 +64,8 @@ impl Wrong {
         (Wrong::AlignStripe, "a component's end must be a multiple of its stripe size"),
         (Wrong::AlignExtension, "an extension size must be a multiple of 64 KiB"),
         (Wrong::UnknownOst, "an OST must be given for each stripe"),
+        (Wrong::NoSuchPool, "the file system has no such pool"),
+        (Wrong::NoSuchOst, "the file system, or the pool, has no such OST"),
     ];
 
     /// For people. `None`: the number means nothing.
@@ -96,6 +103,24 @@ pub fn check(layout: &Layout, incomplete: bool, mirrors: bool) -> Result<(), Wro
         before = Some(c);
     }
     ends(before, incomplete || !mirrors)
+}
+
+/// The first name of an OST or a pool that is not one of these.
+pub fn check_names(layout: &Layout, osts: &[u32], pools: &[Pool]) -> Result<(), Wrong> {
+    for c in layout.components() {
+        let members = match pools.iter().find(|pool| pool.name.as_bytes() == c.pool) {
+            Some(pool) => &pool.osts,
+            None if c.pool.is_empty() => osts,
+            None => return Err(Wrong::NoSuchPool),
+        };
+        let named = c.osts.iter().filter(|ost| **ost != OST_UNSET).map(|ost| u64::from(*ost));
+        let first = Some(c.start_ost).filter(|ost| *ost != DEFAULT);
+        let has = |ost: u64| members.iter().any(|member| u64::from(*member) == ost);
+        if !named.chain(first).all(has) {
+            return Err(Wrong::NoSuchOst);
+        }
+    }
+    Ok(())
 }
 
 fn ends(last: Option<&Component>, incomplete: bool) -> Result<(), Wrong> {
@@ -206,5 +231,20 @@ mod tests {
         }
         assert_eq!(Wrong::text_of(0), None);
         assert_eq!(check(&Layout::composite(vec![c(4, 8)]).unwrap(), true, false), Ok(()), "to be added to a file");
+    }
+
+    #[test]
+    fn names_are_of_what_there_is() {
+        let pools = [Pool { name: "fast".into(), osts: vec![2, 3] }];
+        let judge = |c: Component| check_names(&Layout::plain(c), &[0, 1, 2, 3], &pools);
+        let c = Component::default();
+        let pool = |name: &[u8]| name.to_vec();
+        assert_eq!(judge(c.clone()), Ok(()));
+        assert_eq!(judge(Component { osts: vec![3, OST_UNSET, 0], ..c.clone() }), Ok(()));
+        assert_eq!(judge(Component { osts: vec![3, 4], ..c.clone() }), Err(Wrong::NoSuchOst));
+        assert_eq!(judge(Component { start_ost: 7, ..c.clone() }), Err(Wrong::NoSuchOst));
+        assert_eq!(judge(Component { pool: pool(b"fast"), start_ost: 2, ..c.clone() }), Ok(()));
+        assert_eq!(judge(Component { pool: pool(b"fast"), osts: vec![2, 1], ..c.clone() }), Err(Wrong::NoSuchOst));
+        assert_eq!(judge(Component { pool: pool(b"slow"), ..c }), Err(Wrong::NoSuchPool));
     }
 }

@@ -8,7 +8,7 @@ use rustix::{
 };
 use sheen_wire::{
     Errno, Fid, Result, control,
-    ioctl::{self as number, FileId, Ladvise},
+    ioctl::{self as number, DataVersion, FileId, Ladvise},
 };
 
 /// The layout of a file, or the default of a directory.
@@ -75,6 +75,12 @@ pub fn fid(at: At<'_>) -> Result<Fid> {
     std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok()).ok_or(Errno::ENOTTY)
 }
 
+/// The index of the MDT that holds a file. ENOTTY: it is not on a mount.
+pub fn mdt(at: At<'_>) -> Result<i32> {
+    let text = ask(at, control::MDT)?;
+    std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok()).ok_or(Errno::ENOTTY)
+}
+
 /// The layout, as bytes; `None`: it has none. ENOTTY: it is not on a mount.
 pub fn layout(at: At<'_>) -> Result<Option<Vec<u8>>> {
     match get(at, LOV) {
@@ -97,6 +103,12 @@ pub fn group_unlock(file: BorrowedFd<'_>, group: u64) -> Result<()> {
     unsafe { ioctl(file, Setter::<{ number::GROUP_UNLOCK }, u64>::new(group)) }.map_err(errno)
 }
 
+/// Makes an open file one of its mirrors, or (0) the file again. Errors: [`number::SET_MIRROR`].
+pub fn use_mirror(file: BorrowedFd<'_>, id: u16) -> Result<()> {
+    // SAFETY: as for `group_lock`.
+    unsafe { ioctl(file, Setter::<{ number::SET_MIRROR }, u64>::new(u64::from(id))) }.map_err(errno)
+}
+
 /// Exchanges the layouts of two open files of one mount (EXDEV). Errors: [`number::SWAP_LAYOUTS`]; ENOTTY: one is not on a mount.
 pub fn swap_layouts(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Result<()> {
     fid(At::File(one))?;
@@ -107,6 +119,18 @@ pub fn swap_layouts(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Result<()> {
     }
     // SAFETY: the number says that its argument is read and how large it is, which is the size of `FileId`.
     unsafe { ioctl(one, Setter::<{ number::SWAP_LAYOUTS }, FileId>::new(second)) }.map_err(errno)
+}
+
+/// A file's data version. Errors: [`number::DATA_VERSION`]; ENOTTY: it is not on a mount.
+pub fn data_version(file: BorrowedFd<'_>, flush: u32) -> Result<u64> {
+    fid(At::File(file))?;
+    if flush != 0 {
+        rustix::fs::fdatasync(file).map_err(errno)?;
+    }
+    let mut version = DataVersion { flags: flush, ..DataVersion::default() };
+    // SAFETY: the number says that its argument is read and written and how large it is, which is the size of `DataVersion`.
+    unsafe { ioctl(file, Updater::<{ number::DATA_VERSION }, DataVersion>::new(&mut version)) }.map_err(errno)?;
+    Ok(version.version)
 }
 
 /// Gives one piece of advice, whose result is filled in.

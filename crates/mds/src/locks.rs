@@ -10,7 +10,9 @@
 //!
 //! **Open files**: who has OPEN of a file opens it without asking. So when a file's last name goes, OPEN is taken as well, from the
 //! requester, too; who has the file open says so (`Reopen`) before giving it up. Until then the file is held open here, and if nobody said
-//! so it goes then ([`sheen_namespace::Nameless`]).
+//! so it goes then ([`sheen_namespace::Nameless`]). An open to run a program asks the others for OPEN, for nobody else may have the file open
+//! for writing; while a program runs OPEN is granted to nobody else, and of a file that may be run only to who has opened it: most such files
+//! are run, and then nobody has to be asked.
 //!
 //! **An answer**: whoever would keep it gets a PR lock on each inode in it, in the step in which it was made, if nobody is in the way
 //! ([`Mdt::grants`]). A callback may thus overtake the answer. An error brings no locks: that a name does not exist may be kept by who
@@ -32,8 +34,8 @@ use sheen_rpc::Export;
 use sheen_rt::Rt;
 use sheen_wire::ast::Grant;
 use sheen_wire::ldlm::{Cookie, Enqueue, Enqueued, Flags, Kind, Mode, Policy, Resource, bits};
-use sheen_wire::mds::{Answer, Call, DirEntry, Entry, Reply, Request};
-use sheen_wire::{Errno, Fid, FileKind, Mds, Result};
+use sheen_wire::mds::{Answer, Call, DirEntry, Entry, Reply, Request, flags};
+use sheen_wire::{Attr, Errno, Fid, FileKind, Mds, Result};
 use tokio::sync::watch;
 
 use crate::mdt::{Core, Mdt};
@@ -42,6 +44,8 @@ use crate::mdt::{Core, Mdt};
 /// attributes from now on. (A file with a name it may also open.)
 const KEPT: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
 const OPEN: Policy = Policy::bits(bits::OPEN);
+/// x of owner, group and others.
+const ANY_X: u32 = 0o111;
 
 /// Of what was touched, the inodes that are no more.
 pub(crate) fn gone(touched: &[(Fid, u64)]) -> impl Iterator<Item = Fid> {
@@ -271,9 +275,27 @@ impl Mdt {
 
     /// Locks for what the answer says, with the core lock held. Attributes in a listing of inodes that somebody is changing are left
     /// out of it.
-    pub(crate) fn grants(&self, export: &Arc<Export>, call: &Call, result: &mut Result<Done>) -> Vec<Grant> {
-        let mut grants =
-            Granter { locks: &self.locks, export, keep: call.keep, grants: Vec::new(), linked: FxHashSet::default() };
+    pub(crate) fn grants(
+        &self,
+        core: &Core,
+        export: &Arc<Export>,
+        call: &Call,
+        result: &mut Result<Done>,
+    ) -> Vec<Grant> {
+        let opens = match &call.request {
+            // Refused it may still be, and an error brings no locks.
+            Request::Open { flags, .. } if flags & flags::EXEC != 0 => return Vec::new(),
+            Request::Open { .. } | Request::OpenCreate { .. } => true,
+            _ => false,
+        };
+        let client = ClientId(export.id());
+        // What has a name is not removed behind the back of who may open it.
+        let may_open = |attr: &Attr| {
+            let is_file = attr.kind == FileKind::Regular && attr.nlink > 0;
+            is_file && (opens || attr.perm & ANY_X == 0) && !core.ns.is_run_elsewhere(client, attr.fid)
+        };
+        let (locks, keep) = (&self.locks, call.keep);
+        let mut grants = Granter { locks, export, keep, may_open, grants: Vec::new(), linked: FxHashSet::default() };
         // What an answer left out it does not vouch for.
         let no_layout = matches!(call.request, Request::GetAttr { layout_known: true, .. });
         let kept = if no_layout { KEPT & !bits::LAYOUT } else { KEPT };
@@ -304,25 +326,26 @@ impl Mdt {
 }
 
 /// Grants the locks of one answer.
-struct Granter<'a> {
+struct Granter<'a, F> {
     locks: &'a Locks,
     export: &'a Arc<Export>,
     keep: Option<Cookie>,
+    /// Whether OPEN is granted.
+    may_open: F,
     grants: Vec<Grant>,
     /// Files with several names that have a lock already: a listing may show them more than once.
     linked: FxHashSet<Fid>,
 }
 
-impl Granter<'_> {
+impl<F: Fn(&Attr) -> bool> Granter<'_, F> {
     /// The n-th inode of the answer.
     fn entry(&mut self, n: usize, entry: &Entry, kept: u64) {
         let attr = &entry.attr;
         if self.keep.is_none() || attr.nlink > 1 && attr.kind != FileKind::Dir && !self.linked.insert(attr.fid) {
             return;
         }
-        // What has a name is not removed behind the back of who may open it.
-        let opens = attr.kind == FileKind::Regular && attr.nlink > 0;
-        self.grant(n, attr.fid, if opens { kept | bits::OPEN } else { kept });
+        let kept = if (self.may_open)(attr) { kept | bits::OPEN } else { kept };
+        self.grant(n, attr.fid, kept);
     }
 
     /// The inode that was made.

@@ -232,12 +232,12 @@ impl Mdt {
         (*answer).unwrap_or(Err(Errno::ESHUTDOWN))
     }
 
-    /// Answers once so many OSTs take new objects.
+    /// Answers once so many OSTs take new objects, or are there and are not to take any.
     pub async fn wait_osts(&self, count: usize) {
         loop {
             let mut changed = std::pin::pin!(self.osts.changed());
             changed.as_mut().enable();
-            if self.osts.view().iter().filter(|o| o.active).count() >= count {
+            if self.osts.ready() >= count {
                 return;
             }
             changed.await;

@@ -14,8 +14,8 @@ use sheen_lnet::Nid;
 use sheen_mgc::Mgc;
 use sheen_rpc::{Import, ImportConfig};
 use sheen_rt::{Instant, JoinHandle};
-use sheen_wire::Result;
 use sheen_wire::mgs::{Config, Target, TargetKind};
+use sheen_wire::{Result, STATE_DEGRADED};
 use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
@@ -124,6 +124,12 @@ impl Osts {
         self.map.lock().values().all(|(osp, _)| osp.heard() || !osp.is_wanted())
     }
 
+    /// How many OSTs take new objects, or are not to take any.
+    pub fn ready(&self) -> usize {
+        let kept_from_it = self.all().iter().filter(|osp| !osp.is_wanted()).count();
+        self.view().iter().filter(|ost| ost.active).count() + kept_from_it
+    }
+
     /// Ready when something changed after the call.
     pub fn changed(&self) -> tokio::sync::futures::Notified<'_> {
         self.changed.notified()
@@ -184,8 +190,9 @@ impl Osts {
         self.rebuild();
     }
 
-    /// Takes over what the MGS says.
+    /// Takes over what the MGS says: settings that last first, so that an OST that is to take no objects is not seen to take some.
     fn update(&self, mdt: &Arc<Mdt>, config: &Config) {
+        mdt.params.keep(&config.fsname, config.version, &config.params);
         let mut servers = BTreeMap::new();
         let osts: Vec<_> = config.targets.iter().filter(|t| t.kind == TargetKind::Ost).collect();
         for target in &osts {
@@ -217,8 +224,7 @@ impl Osts {
     }
 
     fn put(&self, mdt: &Arc<Mdt>, target: &Target, oss: u32) {
-        let mut map = self.map.lock();
-        let old = map.get(&target.index).map(|(osp, _)| osp.clone());
+        let old = self.map.lock().get(&target.index).map(|(osp, _)| osp.clone());
         if old.as_ref().is_some_and(|o| o.uuid == target.uuid && o.nids == target.nids && o.oss == oss) {
             return;
         }
@@ -229,9 +235,10 @@ impl Osts {
             osp.switched_on.store(old.switched_on.load(Relaxed), Relaxed);
             osp.max_create_count.store(old.max_create_count.load(Relaxed), Relaxed);
         }
+        // Before anything can be placed there, and without the map's lock, for parameters that settings set look at the map.
         crate::params::register_osp(mdt, &osp);
         let task = mdt.rt.spawn("osp", osp::run(mdt.clone(), osp.clone()));
-        if let Some((_, old_task)) = map.insert(target.index, (osp, task)) {
+        if let Some((_, old_task)) = self.map.lock().insert(target.index, (osp, task)) {
             old_task.abort();
         }
     }
@@ -252,6 +259,7 @@ fn seen(osp: &Osp) -> Ost {
     Ost {
         index: osp.index,
         active: osp.takes_objects(),
+        degraded: statfs.state & STATE_DEGRADED != 0,
         free_bytes: osp.free_bytes(),
         total_bytes: bytes(statfs.blocks),
         free_objects: statfs.ffree,

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use sheen_layout::{Component, Layout};
 use sheen_namespace::{ClientId, Done, NEED_COMMIT};
 use sheen_rpc::{BoxFuture, Export, Response, Service};
 use sheen_wire::ast::Grant;
-use sheen_wire::mds::{Answer, BEGINNING_BYTES_MAX, Call, Reply, Request};
+use sheen_wire::mds::{Answer, BEGINNING_BYTES_MAX, Call, Reply, Request, flags};
 use sheen_wire::{Attr, Bulk, Errno, Fid, Mds, Result, StatFs, mirror};
 use tracing::error;
 
@@ -20,6 +21,10 @@ use crate::osts::SETTLE;
 /// Disk space that one more inode with its entry takes, in bytes, for the number of free inodes: an inode and an entry are about
 /// 300 bytes, doubled by half-full pages of the B-tree, and doubled again for the pages that a commit copies.
 const BYTES_PER_INODE: u64 = 1024;
+/// How often, and after which pause each time, it is looked once more whether a program still runs from a file that somebody wants to
+/// write, or is written that somebody wants to run: who ended it a moment ago may not have told yet.
+const BUSY_LOOKS: u32 = 10;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// What `md_stats` counts, in the order in which Lustre prints them.
 pub(crate) const STATS: &[(&str, &str)] = &[
@@ -144,6 +149,8 @@ enum Not {
     WithoutOsts,
     /// To be tried again when nobody else is changing this inode.
     DuringChange(Fid),
+    /// To be tried again for a moment: a program is being run from the file.
+    WhileRunning,
 }
 
 impl Mdt {
@@ -164,8 +171,12 @@ impl Mdt {
             }
             (None, _) => None,
         };
-        if let (Ok(_), Request::Sync { fid }) = (&result, &call.request) {
-            Box::pin(self.sync(*fid)).await?;
+        match (&result, &call.request) {
+            (Ok(_), Request::Sync { fid }) => Box::pin(self.sync(*fid)).await?,
+            (Ok(done), Request::Open { fid, flags, .. }) if flags & flags::EXEC != 0 => {
+                Box::pin(self.may_run(export, *fid, done)).await?;
+            }
+            _ => {}
         }
         result.map(|Done { reply, transno, touched, .. }| {
             let (beginning, bulk) = self.beginning(export, call, &reply).unzip();
@@ -175,6 +186,26 @@ impl Mdt {
             let answer = Answer { reply, grants, gone, dir, touched, beginning };
             Response { bulk: bulk.unwrap_or_default(), ..Response::with_transno(answer, transno) }
         })
+    }
+
+    /// A file was opened to be run, and everybody else has told what is open there: it is closed again if somebody else writes it.
+    ///
+    /// # Errors
+    /// ETXTBSY.
+    async fn may_run(&self, export: &Export, fid: Fid, done: &Done) -> Result<()> {
+        let client = ClientId(export.id());
+        for _ in 0..BUSY_LOOKS {
+            if !self.core.lock().ns.is_written_elsewhere(client, fid) {
+                return Ok(());
+            }
+            self.rt.sleep(BUSY_PAUSE).await;
+        }
+        if let Reply::Opened { handle, .. } = done.reply {
+            let mut core = self.core.lock();
+            core.ns.refuse_run(client, fid, handle);
+            self.touched(&core);
+        }
+        Err(Errno::ETXTBSY)
     }
 
     /// Waits until a change is durable and all have heard of it: also if who asked for it goes.
@@ -188,6 +219,7 @@ impl Mdt {
         // A client can always give up what it has.
         let gives_up = matches!(call.request, Request::Close { .. } | Request::Reopen { .. });
         let changes = call.request.modifies() && !gives_up;
+        let mut looks = 0;
         loop {
             if changes {
                 self.commits.admit().await?;
@@ -197,6 +229,11 @@ impl Mdt {
                 Err(Not::Possible) => return Err(Errno::ESHUTDOWN),
                 Err(Not::BeforeRound(round)) => self.commits.reach(Goal::Round(round)).await?,
                 Err(Not::DuringChange(fid)) => self.locks.settled(fid).await,
+                Err(Not::WhileRunning) if looks == BUSY_LOOKS => return Err(Errno::ETXTBSY),
+                Err(Not::WhileRunning) => {
+                    looks += 1;
+                    self.rt.sleep(BUSY_PAUSE).await;
+                }
                 Err(Not::WithoutOsts) => {
                     if let Some(result) = Box::pin(self.attempt_with_osts(export, call)).await {
                         return result;
@@ -214,7 +251,7 @@ impl Mdt {
         match self.attempt(export, call) {
             Ok(executed) => return Some(Ok(executed)),
             Err(Not::Possible) => return Some(Err(Errno::ESHUTDOWN)),
-            Err(Not::BeforeRound(_) | Not::DuringChange(_)) => {}
+            Err(Not::BeforeRound(_) | Not::DuringChange(_) | Not::WhileRunning) => {}
             Err(Not::WithoutOsts) => {
                 let left = (self.started + SETTLE).since(self.rt.now());
                 let _ = self.rt.timeout(left, changed).await;
@@ -245,6 +282,7 @@ impl Mdt {
                 self.touched(&core);
                 return Err(Not::BeforeRound(next_round));
             }
+            Err(Errno::ETXTBSY) => return Err(Not::WhileRunning),
             Err(_) if wait => {
                 self.touched(&core);
                 return Err(Not::WithoutOsts);
@@ -258,7 +296,7 @@ impl Mdt {
             None => self.change(export, &done.touched, done.nameless),
         });
         let dir = result.as_ref().ok().and_then(|done| core.ns.changed_dir(request, done));
-        let grants = self.grants(export, call, &mut result);
+        let grants = self.grants(&core, export, call, &mut result);
         if core.ns.has_replaced() {
             self.replaced.notify_one();
         }

@@ -185,7 +185,7 @@ async fn open_after_the_fact(client: &Client, fid: Fid) -> u64 {
 }
 
 fn close(fid: Fid, handle: u64) -> Request {
-    Request::Close { fid, handle, read: false, wrote: false }
+    Request::close(fid, handle)
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn an_open_file_keeps_its_objects_until_the_last_close() {
         host.unlink("f").await.unwrap();
         rt.sleep(Duration::from_secs(2)).await;
         assert!(ost.destroyed().is_empty());
-        host.ask(Request::Close { fid: entry.attr.fid, handle, read: false, wrote: false }).await.unwrap();
+        host.ask(Request::close(entry.attr.fid, handle)).await.unwrap();
         rt.sleep(Duration::from_secs(2)).await;
         assert_eq!(ost.destroyed(), [objects(&entry)[0].1]);
     })

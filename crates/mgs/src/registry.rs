@@ -1,15 +1,17 @@
-//! What the MGS knows: the targets and pools of every file system. A pure state machine; `service.rs` persists and serves it.
+//! What the MGS knows: the targets and pools of every file system, and the settings of parameters. A pure state machine; `service.rs` persists and serves it.
 //!
 //! Invariants: within a file system and kind an index has one uuid and a uuid one index, for ever; `version` rises with every
-//! change and with nothing else; targets are sorted by kind, then index.
+//! change and with nothing else (a change of a setting raises all of them); targets are sorted by kind, then index; every file system's
+//! `params` are the settings.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use sheen_wire::mgs::{Config, FSNAME_MAX, PoolChange, TARGETS_MAX, Target, TargetKind};
+use sheen_wire::mgs::{Config, FSNAME_MAX, PoolChange, Setting, TARGETS_MAX, Target, TargetKind};
 use sheen_wire::{Errno, Result};
 
 use crate::pools;
+use crate::settings::{self, SettingChange};
 
 /// Most file systems of one MGS.
 pub const FILE_SYSTEMS_MAX: usize = 1024;
@@ -19,8 +21,8 @@ pub const UUID_BYTES_MAX: usize = 39;
 pub const NIDS_MAX: usize = 32;
 /// See [`NIDS_MAX`].
 pub const NID_BYTES_MAX: usize = 280;
-/// Version of the form on disk: 2 has pools.
-const FORMAT: u32 = 2;
+/// Version of the form on disk: 2 has pools, 3 has settings.
+const FORMAT: u32 = 3;
 /// The oldest one that is read.
 const FORMAT_MIN: u32 = 1;
 
@@ -28,13 +30,21 @@ const FORMAT_MIN: u32 = 1;
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Registry {
     systems: BTreeMap<String, Config>,
+    settings: Vec<Setting>,
+    /// The largest index that a setting ever had.
+    last_setting: u64,
 }
 
 /// The form on disk.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     format: u32,
+    /// Without settings, which are here once.
     file_systems: Vec<Config>,
+    #[serde(default)]
+    settings: Vec<Setting>,
+    #[serde(default)]
+    last_setting: u64,
 }
 
 /// A target that registers.
@@ -92,6 +102,7 @@ impl Registry {
             version: 0,
             targets: Vec::new(),
             pools: Vec::new(),
+            params: self.settings.clone(),
         });
         let target = Target { kind: new.kind, index, uuid: new.uuid.to_string(), nids: new.nids.to_vec() };
         let at = config.targets.partition_point(|t| (t.kind, t.index) < (target.kind, index));
@@ -111,12 +122,36 @@ impl Registry {
         Ok(())
     }
 
+    /// The settings, by index.
+    pub fn settings(&self) -> &[Setting] {
+        &self.settings
+    }
+
+    /// Makes a setting, or takes one back.
+    ///
+    /// # Errors
+    /// As [`settings::apply`]. Nothing is changed then.
+    pub fn change_setting(&mut self, change: SettingChange<'_>) -> Result<()> {
+        settings::apply(&mut self.settings, &mut self.last_setting, change)?;
+        for config in self.systems.values_mut() {
+            config.params.clone_from(&self.settings);
+            config.version += 1;
+        }
+        Ok(())
+    }
+
     /// As kept on disk.
     ///
     /// # Errors
     /// None in practice: plain data always serialises.
     pub fn encode(&self) -> Result<Vec<u8>, RegistryError> {
-        let stored = Stored { format: FORMAT, file_systems: self.systems.values().cloned().collect() };
+        let bare = |config: &Config| Config { params: Vec::new(), ..config.clone() };
+        let stored = Stored {
+            format: FORMAT,
+            file_systems: self.systems.values().map(bare).collect(),
+            settings: self.settings.clone(),
+            last_setting: self.last_setting,
+        };
         let mut bytes = serde_json::to_vec_pretty(&stored)?;
         bytes.push(b'\n');
         Ok(bytes)
@@ -131,12 +166,17 @@ impl Registry {
         if !(FORMAT_MIN..=FORMAT).contains(&stored.format) {
             return Err(RegistryError::Format(stored.format));
         }
+        let mut settings = stored.settings;
+        settings.sort_by_key(|s| s.index);
         let systems = stored.file_systems.into_iter().map(|mut config| {
             config.targets.sort_by_key(|t| (t.kind, t.index));
             config.pools.sort_by(|a, b| a.name.cmp(&b.name));
+            config.params.clone_from(&settings);
             (config.fsname.clone(), config)
         });
-        Ok(Registry { systems: systems.collect() })
+        let systems = systems.collect();
+        let last_setting = settings.last().map_or(0, |s| s.index).max(stored.last_setting);
+        Ok(Registry { systems, settings, last_setting })
     }
 }
 
@@ -248,10 +288,11 @@ mod tests {
         register(&mut r, TargetKind::Ost, None, "a", "10.0.0.1@tcp").unwrap();
         r.change_pool("sheen", "p1", PoolChange::New).unwrap();
         r.change_pool("sheen", "p1", PoolChange::Add { ost: 0 }).unwrap();
+        r.change_setting(SettingChange::Set { pattern: "osc.*.active", value: "0" }).unwrap();
         let bytes = r.encode().unwrap();
         assert_eq!(Registry::decode(&bytes).unwrap(), r);
-        let later = String::from_utf8(bytes.clone()).unwrap().replace("\"format\": 2", "\"format\": 3");
-        assert!(matches!(Registry::decode(later.as_bytes()), Err(RegistryError::Format(3))));
+        let later = String::from_utf8(bytes.clone()).unwrap().replace("\"format\": 3", "\"format\": 4");
+        assert!(matches!(Registry::decode(later.as_bytes()), Err(RegistryError::Format(4))));
         assert!(matches!(Registry::decode(&bytes[..20]), Err(RegistryError::Damaged(_))));
     }
 
@@ -275,6 +316,51 @@ mod tests {
         assert_eq!(r.config("sheen").map(|c| (c.version, c.targets.len(), c.pools.len())), Some((3, 2, 0)));
         r.change_pool("sheen", "p1", PoolChange::New).unwrap();
         assert_eq!(r.config("sheen").map(|c| (c.version, c.pools.len())), Some((4, 1)));
+    }
+
+    /// As it was written when there were pools and no settings.
+    #[test]
+    fn a_registry_from_before_there_were_settings_still_opens() {
+        let bytes = br#"{
+  "format": 2,
+  "file_systems": [
+    {
+      "fsname": "sheen",
+      "version": 7,
+      "targets": [ { "kind": "Ost", "index": 0, "uuid": "a", "nids": ["10.0.0.1@tcp"] } ],
+      "pools": [ { "name": "p1", "osts": [0] } ]
+    }
+  ]
+}"#;
+        let mut r = Registry::decode(bytes).unwrap();
+        assert_eq!(r.config("sheen").map(|c| (c.version, c.pools.len(), c.params.len())), Some((7, 1, 0)));
+        r.change_setting(SettingChange::Set { pattern: "a", value: "1" }).unwrap();
+        assert_eq!(Registry::decode(&r.encode().unwrap()).unwrap(), r);
+    }
+
+    #[test]
+    fn settings_are_those_of_every_file_system_also_of_later_ones() {
+        let mut r = Registry::default();
+        r.change_setting(SettingChange::Set { pattern: "a", value: "1" }).unwrap();
+        register(&mut r, TargetKind::Ost, None, "a", "n1").unwrap();
+        let nids = ["n1".to_string()];
+        let other = Registration { fsname: "other", kind: TargetKind::Ost, index: None, uuid: "b", nids: &nids };
+        r.register(other).unwrap();
+        let patterns = |r: &Registry, fsname| {
+            let config = r.config(fsname).unwrap();
+            (config.version, config.params.iter().map(|s| s.pattern.clone()).collect::<Vec<_>>())
+        };
+        r.change_setting(SettingChange::Set { pattern: "b", value: "1" }).unwrap();
+        for fsname in ["sheen", "other"] {
+            assert_eq!(patterns(&r, fsname), (2, vec!["a".to_string(), "b".to_string()]));
+        }
+        assert_eq!(r.change_setting(SettingChange::Delete { pattern: "c" }), Err(Errno::ENOENT));
+        r.change_setting(SettingChange::Delete { pattern: "b" }).unwrap();
+        assert_eq!(patterns(&r, "other"), (3, vec!["a".to_string()]));
+        // The index of what is gone does not come again, whatever happened in between.
+        let mut r = Registry::decode(&r.encode().unwrap()).unwrap();
+        r.change_setting(SettingChange::Set { pattern: "c", value: "1" }).unwrap();
+        assert_eq!(r.settings().last().map(|s| s.index), Some(3));
     }
 
     #[test]

@@ -20,6 +20,7 @@ use tracing::{error, info, warn};
 
 use crate::pools;
 use crate::registry::{Registration, Registry, RegistryError};
+use crate::settings::{self, SettingChange};
 
 /// Longest time that a `Watch` waits.
 pub const WATCH_MAX: Duration = Duration::from_secs(60);
@@ -126,9 +127,15 @@ impl Mgs {
             names.into_iter().map(|name| name + "\n").collect()
         };
         self.params.register("mgs.MGS.filesystems", Param::text(names));
+        self.register_settings("params");
         self.params.add_device("MGS", || Device::new("mgs", "MGS", "MGS"));
         let names = self.registry.lock().names();
-        names.iter().for_each(|fsname| self.register_pools(fsname));
+        names.iter().for_each(|fsname| self.register_system(fsname));
+    }
+
+    fn register_system(&self, fsname: &str) {
+        self.register_pools(fsname);
+        self.register_settings(fsname);
     }
 
     /// `mgs.MGS.pools.FSNAME` shows the pools of a file system; it is set to a change of one, as [`pools::write`] writes it, which is how
@@ -146,12 +153,26 @@ impl Mgs {
             let mgs = changed.upgrade().ok_or(Errno::ENODEV)?;
             let (pool, change) = pools::read(&name, text)?;
             let (rt, fsname, pool) = (mgs.rt.clone(), name.clone(), pool.to_string());
-            // A task of its own: it ends by itself where nobody waits for it any more.
-            let task = rt.spawn("pool", async move { mgs.change_pool(&fsname, &pool, change).await });
-            let done = rt.block_on_thread(rt.timeout(SET_MAX, task)).map_err(|_| Errno::EOPNOTSUPP)?;
-            done.map_err(|_| Errno::ETIMEDOUT)?.map_err(|_| Errno::ESHUTDOWN)?
+            wait_for(&rt, async move { mgs.change_pool(&fsname, &pool, change).await })
         };
-        self.params.register(&format!("mgs.MGS.pools.{fsname}"), Param::text_rw(show, change));
+        self.params.register(&format!("mgs.MGS.pools.{fsname}"), Param::order(show, change));
+    }
+
+    /// `mgs.MGS.live.params` shows the settings; it is set to a change of one, as [`settings::write`] writes it. The same under the name
+    /// of each file system, by which `lctl` can tell one MGS of a machine from another. Otherwise as [`Mgs::register_pools`].
+    fn register_settings(&self, name: &str) {
+        let (shown, changed) = (self.me.clone(), self.me.clone());
+        let show = move || {
+            let settings = shown.upgrade().map(|mgs| mgs.registry.lock().settings().to_vec()).unwrap_or_default();
+            settings.iter().map(|setting| format!("{setting}\n")).collect()
+        };
+        let change = move |text: &str| {
+            let mgs = changed.upgrade().ok_or(Errno::ENODEV)?;
+            settings::read(text)?;
+            let (rt, text) = (mgs.rt.clone(), text.to_string());
+            wait_for(&rt, async move { mgs.change_setting(settings::read(&text)?).await })
+        };
+        self.params.register(&format!("mgs.MGS.live.{name}"), Param::order(show, change));
     }
 
     async fn execute(&self, request: Request) -> Result<Reply> {
@@ -183,7 +204,7 @@ impl Mgs {
             let _one = self.save(&next, one).await?;
             info!("{} ({}) is at {}", target_name(new.fsname, new.kind, index), new.uuid, new.nids.join(","));
             self.publish(next);
-            self.register_pools(new.fsname);
+            self.register_system(new.fsname);
         }
         Ok(index)
     }
@@ -195,6 +216,17 @@ impl Mgs {
         next.change_pool(fsname, pool, change)?;
         let _one = self.save(&next, one).await?;
         info!("{fsname}: {}", pools::write(fsname, pool, change));
+        self.publish(next);
+        Ok(())
+    }
+
+    async fn change_setting(&self, change: SettingChange<'_>) -> Result<()> {
+        let one = self.change.clone().lock_owned().await;
+        self.check_running()?;
+        let mut next = self.registry.lock().clone();
+        next.change_setting(change)?;
+        let _one = self.save(&next, one).await?;
+        info!("parameters: {}", settings::write(change));
         self.publish(next);
         Ok(())
     }
@@ -240,9 +272,23 @@ impl Mgs {
 
     /// The configuration, empty where nothing is known.
     fn current(&self, fsname: &str) -> Config {
-        let nothing = || Config { fsname: fsname.to_string(), version: 0, targets: Vec::new(), pools: Vec::new() };
+        let nothing = || Config {
+            fsname: fsname.to_string(),
+            version: 0,
+            targets: Vec::new(),
+            pools: Vec::new(),
+            params: Vec::new(),
+        };
         self.config(fsname).unwrap_or_else(nothing)
     }
+}
+
+/// Waits on this thread until a change that `lctl` asked for is made, for [`SET_MAX`].
+fn wait_for(rt: &Rt, change: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
+    // A task of its own: it ends by itself where nobody waits for it any more.
+    let task = rt.spawn("change", change);
+    let done = rt.block_on_thread(rt.timeout(SET_MAX, task)).map_err(|_| Errno::EOPNOTSUPP)?;
+    done.map_err(|_| Errno::ETIMEDOUT)?.map_err(|_| Errno::ESHUTDOWN)?
 }
 
 fn refuse(new: &Registration<'_>, errno: Errno) {

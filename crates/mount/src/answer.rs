@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sheen_client::{EntryAttr, ReadData};
-use sheen_fuse::{DirBuffer, DirPlusBuffer, FileRun, Lock, Reply, StatFs};
+use sheen_fuse::{DirBuffer, DirPlusBuffer, EntryOut, FileRun, Lock, Reply, StatFs};
 use sheen_wire::{Errno, Fid, Result, ldlm::Flock};
 
-use crate::node;
+use crate::{
+    kernel::{Kernel, Moment},
+    node,
+};
 
 /// A successful answer.
 pub enum Answer {
@@ -18,8 +21,8 @@ pub enum Answer {
     Ok,
     /// The request has no answer (FORGET).
     None,
-    /// A name.
-    Entry(EntryAttr),
+    /// A name, and when it was looked up.
+    Entry(EntryAttr, Moment),
     /// Attributes.
     Attr(EntryAttr),
     /// Attributes that were just changed.
@@ -42,6 +45,8 @@ pub enum Answer {
     Create {
         /// The name.
         entry: EntryAttr,
+        /// When it was looked up.
+        since: Moment,
         /// Its number.
         fh: u64,
         /// `FOPEN_*`.
@@ -81,19 +86,21 @@ pub enum Answer {
 }
 
 /// Writes the outcome to the kernel.
-pub fn send(outcome: Result<Answer>, reply: Reply) {
+pub fn send(kernel: &Kernel, outcome: Result<Answer>, reply: Reply) {
     match outcome {
         Err(errno) => reply.error(errno),
         Ok(answer) => match answer {
             Answer::Ok => reply.ok(),
             Answer::None => reply.none(),
-            Answer::Entry(e) => reply.entry(&node::entry(&e)),
+            Answer::Entry(e, since) => bring(kernel, &e, since, |entry| reply.entry(entry)),
             Answer::Attr(e) => reply.attr(&node::attr(&e), node::attr_valid(&e)),
             Answer::Changed(e) => reply.attr(&node::attr(&e), Duration::ZERO),
             Answer::Statx(e) => reply.statx(&node::statx(&e), node::attr_valid(&e)),
             Answer::OpenDir { fh } => reply.open(fh, 0),
             Answer::Open { fh, flags } => reply.open(fh, flags),
-            Answer::Create { entry, fh, flags } => reply.create(&node::entry(&entry), fh, flags),
+            Answer::Create { entry, since, fh, flags } => {
+                bring(kernel, &entry, since, |entry| reply.create(entry, fh, flags));
+            }
             Answer::Data(read) => data(&read, reply),
             Answer::Written(n) => reply.written(n),
             Answer::Copied(n) => reply.copied(n),
@@ -108,6 +115,14 @@ pub fn send(outcome: Result<Answer>, reply: Reply) {
             Answer::Lock(lock) => reply.lock(&lock),
             Answer::Ioctl(output) => reply.ioctl(0, &output),
         },
+    }
+}
+
+/// Writes an answer that brings a file.
+fn bring(kernel: &Kernel, entry: &EntryAttr, since: Moment, send: impl FnOnce(&EntryOut) -> bool) {
+    let attr_valid = kernel.brings(entry, since);
+    if !send(&node::entry(entry, attr_valid)) {
+        kernel.brought_none(entry.attr.fid);
     }
 }
 

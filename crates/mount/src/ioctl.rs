@@ -1,11 +1,12 @@
-//! ioctl(2): group locks, advice, entries of directories, which mirror a file is, migration, and swaps of layouts ([`sheen_wire::ioctl`]).
+//! ioctl(2): layouts, group locks, advice, data versions, entries of directories, which mirror a file is, migration, and swaps of layouts ([`sheen_wire::ioctl`]).
 
 use bytes::Bytes;
 use sheen_client::{Caller, LockedAhead, Seek};
 use sheen_fuse::{Ioctl, abi::flags::ioctl::DIR};
 use sheen_wire::{
     Errno, Fid, FileKind, Result, entries,
-    ioctl::{self, FileId, Ladvise, MigrateEnd, MigrateSeek},
+    ioctl::{self, DataVersion, FileId, Ladvise, MigrateEnd, MigrateSeek},
+    mds::{flags, xattr},
 };
 
 use crate::{
@@ -14,12 +15,16 @@ use crate::{
     serve::{Inner, Signal},
 };
 
+/// A file's layout.
+const LOV: &[u8] = b"lustre.lov";
+
 /// Whether it may wait for a program.
 pub fn waits(ioctl: &Ioctl) -> bool {
     matches!(
         ioctl.cmd,
         ioctl::GROUP_LOCK
             | ioctl::LADVISE
+            | ioctl::DATA_VERSION
             | ioctl::MIGRATE_BEGIN
             | ioctl::MIGRATE_SEEK
             | ioctl::MIGRATE_END
@@ -37,7 +42,10 @@ pub async fn run(fs: &Inner, who: &Caller, ioctl: &Ioctl, signal: Option<Signal>
         ioctl::GROUP_LOCK
             | ioctl::GROUP_UNLOCK
             | ioctl::LADVISE
+            | ioctl::DATA_VERSION
             | ioctl::SET_MIRROR
+            | ioctl::LOV_SETSTRIPE
+            | ioctl::LOV_GETSTRIPE
             | ioctl::MIGRATE_BEGIN
             | ioctl::MIGRATE_SEEK
             | ioctl::MIGRATE_END
@@ -74,11 +82,25 @@ pub async fn run(fs: &Inner, who: &Caller, ioctl: &Ioctl, signal: Option<Signal>
                 seek.offset = fs.client.lseek(&file, seek.offset, what).await?;
                 return Ok(Answer::Ioctl(Bytes::copy_from_slice(seek.encode())));
             }
+            ioctl::DATA_VERSION => {
+                let mut asked = DataVersion::decode(&ioctl.input).ok_or(Errno::EINVAL)?;
+                if asked.flags & !(ioctl::READ_FLUSH | ioctl::WRITE_FLUSH) != 0 {
+                    return Err(Errno::EINVAL);
+                }
+                (asked.version, asked.layout_version) = fs.client.data_version(&file, asked.flags != 0).await?;
+                return Ok(Answer::Ioctl(Bytes::copy_from_slice(asked.encode())));
+            }
             ioctl::MIGRATE_BEGIN => fs.client.migrate_begin(&file).await?,
             ioctl::GROUP_UNLOCK => fs.client.group_unlock(&file, number(&ioctl.input)?)?,
             ioctl::SET_MIRROR => {
                 let id = u16::try_from(number(&ioctl.input)?).map_err(|_| Errno::EINVAL)?;
                 fs.client.use_mirror(who, &file, id).await?;
+            }
+            ioctl::LOV_SETSTRIPE => set_layout(fs, who, &file, &ioctl.input).await?,
+            ioctl::LOV_GETSTRIPE => {
+                let layout = fs.client.getxattr(who, file.fid(), &Bytes::from_static(LOV)).await?;
+                let fits = layout.len() <= ioctl.out_size as usize;
+                return if fits { Ok(Answer::Ioctl(layout)) } else { Err(Errno::ERANGE) };
             }
             _ => return advise(fs, &file, &ioctl.input).await,
         }
@@ -89,6 +111,14 @@ pub async fn run(fs: &Inner, who: &Caller, ioctl: &Ioctl, signal: Option<Signal>
         answer = work => answer,
         () = interrupted => Err(Errno::EINTR),
     }
+}
+
+/// Gives a file without a layout one.
+async fn set_layout(fs: &Inner, who: &Caller, file: &File, input: &Bytes) -> Result<()> {
+    let value = ioctl::plain_layout(input).ok_or(Errno::EINVAL)?;
+    // Who may write by this open file may say where to.
+    let who = if flags::writes(file.flags()) { &Caller::ROOT } else { who };
+    fs.client.setxattr(who, file.fid(), &Bytes::from_static(LOV), &input.slice_ref(value), xattr::CREATE).await
 }
 
 /// A page of a directory. What does not fit is handed on when it is asked for.

@@ -5,11 +5,11 @@
 //! * [`parked`]: a request that waits for a server;
 //! * [`ops`]: one function an operation, from the kernel's words to the client's;
 //! * [`answer`]: what an operation comes to, before it is written to the kernel;
-//! * [`kernel`]: what the kernel keeps, and how it is made to forget;
+//! * [`kernel`], [`known`]: what the kernel keeps, and how it is made to forget;
 //! * [`file`], [`locks`], [`ioctl`]: open files, locks of programs, and what else they ask of open files.
 //!
-//! Node ids are inode numbers ([`sheen_wire::Fid::ino`]), which name a FID one to one: there is no table of nodes, and
-//! FORGET has nothing to do. The root is 1 to the kernel.
+//! Node ids are inode numbers ([`sheen_wire::Fid::ino`]), which name a FID one to one: there is no table of nodes, only a count of what the kernel
+//! was told of ([`known`]). The root is 1 to the kernel.
 //!
 //! The kernel keeps names, attributes and pages for as long as the client holds the locks that guard them; the client has it forget them
 //! first when a lock is called back. Names that are not there it does not keep.
@@ -19,6 +19,7 @@ mod file;
 mod handles;
 mod ioctl;
 mod kernel;
+mod known;
 mod locks;
 mod made;
 mod node;

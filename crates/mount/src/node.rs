@@ -42,16 +42,15 @@ pub fn attr(e: &EntryAttr) -> FileAttr {
     }
 }
 
-/// How long attributes may be believed. Only for answers to GETATTR and STATX: see [`crate::kernel`].
+/// How long attributes may be believed. See [`crate::kernel`] for those that bring a file.
 pub fn attr_valid(e: &EntryAttr) -> Duration {
     if e.keep.attr { LONG } else { Duration::ZERO }
 }
 
-/// An entry for the kernel, whose attributes it has to ask for again: see [`crate::kernel`]. FIDs are never used twice, so the
-/// generation is always 0.
-pub fn entry(e: &EntryAttr) -> EntryOut {
+/// An entry for the kernel, whose attributes it may believe for so long. FIDs are never used twice, so the generation is always 0.
+pub fn entry(e: &EntryAttr, attr_valid: Duration) -> EntryOut {
     let entry_valid = if e.keep.name { LONG } else { Duration::ZERO };
-    EntryOut { nodeid: nodeid(e.attr.fid), generation: 0, entry_valid, attr_valid: Duration::ZERO, attr: attr(e) }
+    EntryOut { nodeid: nodeid(e.attr.fid), generation: 0, entry_valid, attr_valid, attr: attr(e) }
 }
 
 /// Attributes with birth time.
@@ -91,9 +90,8 @@ mod tests {
             mtime_set: t,
         };
         let mut e = EntryAttr::from(attr);
-        assert_eq!((entry(&e).entry_valid, attr_valid(&e)), (Duration::ZERO, Duration::ZERO));
+        assert_eq!((entry(&e, LONG).entry_valid, attr_valid(&e)), (Duration::ZERO, Duration::ZERO));
         (e.keep.name, e.keep.attr) = (true, true);
-        assert_eq!((entry(&e).entry_valid, attr_valid(&e)), (LONG, LONG));
-        assert_eq!(entry(&e).attr_valid, Duration::ZERO, "the kernel may not know the file yet");
+        assert_eq!((entry(&e, Duration::ZERO).entry_valid, attr_valid(&e)), (LONG, LONG));
     }
 }

@@ -31,6 +31,7 @@ const SERVER_FLAGS: u32 = flags::ACCMODE
     | flags::DIRECTORY
     | flags::EXCL
     | flags::CREAT
+    | flags::LAYOUT_LATER
     | flags::EXEC;
 /// `system.posix_acl_access` and `system.posix_acl_default`.
 const ACL_PREFIX: &[u8] = b"system.posix_acl_";
@@ -73,18 +74,21 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
     let who = Caller::new(h.uid, h.gid, h.pid);
     let fid = node::fid(h.nodeid);
     let client = &fs.client;
+    let since = fs.moment();
+    let named = |entry| Answer::Entry(entry, since);
     match op {
-        Op::Lookup { name } => client.lookup(&who, fid, &name).await.map(Answer::Entry),
-        Op::Forget(_) => Ok(Answer::None),
+        Op::Lookup { name } => client.lookup(&who, fid, &name).await.map(named),
+        Op::Forget(files) => {
+            fs.forgotten(&files);
+            Ok(Answer::None)
+        }
         Op::GetAttr { fh } => getattr(&fs, h.pid, fid, fh).await.map(Answer::Attr),
         Op::Statx { fh, .. } => getattr(&fs, h.pid, fid, fh).await.map(Answer::Statx),
         Op::SetAttr(set) => Box::pin(setattr(&fs, &who, fid, &set)).await,
         Op::ReadLink => client.readlink(fid).await.map(Answer::ReadLink),
-        Op::Symlink { name, target } => client.symlink(&who, fid, &name, &target).await.map(Answer::Entry),
-        Op::Mknod { name, mode, rdev, umask } => {
-            client.mknod(&who, fid, &name, mode, rdev, umask).await.map(Answer::Entry)
-        }
-        Op::Mkdir { name, mode, umask } => client.mkdir(&who, fid, &name, mode, umask).await.map(Answer::Entry),
+        Op::Symlink { name, target } => client.symlink(&who, fid, &name, &target).await.map(named),
+        Op::Mknod { name, mode, rdev, umask } => client.mknod(&who, fid, &name, mode, rdev, umask).await.map(named),
+        Op::Mkdir { name, mode, umask } => client.mkdir(&who, fid, &name, mode, umask).await.map(named),
         Op::Unlink { name } => client.unlink(&who, fid, &name).await.map(|()| Answer::Ok),
         Op::Rmdir { name } => client.rmdir(&who, fid, &name).await.map(|()| Answer::Ok),
         Op::Rename { name, new_parent, new_name, flags } => {
@@ -93,7 +97,7 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
         }
         Op::Link { target, name } => {
             let target = node::fid(target);
-            Box::pin(client.link(&who, target, fid, &name)).await.map(Answer::Entry)
+            Box::pin(client.link(&who, target, fid, &name)).await.map(named)
         }
         Op::Open { flags, .. } => {
             let (fh, flags) = fs.opened(Box::pin(client.open(&who, fid, flags & SERVER_FLAGS)).await?, flags);
@@ -104,7 +108,7 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
             let flags = c.flags & SERVER_FLAGS & !flags::DIRECTORY;
             let (entry, file) = client.tmpfile(&who, fid, flags, c.mode, c.umask).await?;
             let (fh, flags) = fs.opened(file, c.flags);
-            Ok(Answer::Create { entry, fh, flags })
+            Ok(Answer::Create { entry, since, fh, flags })
         }
         Op::Read(read) => {
             let file = fs.file(read.fh)?;
@@ -223,13 +227,13 @@ async fn setattr(fs: &Inner, who: &Caller, fid: Fid, set: &SetAttr) -> Result<An
 }
 
 async fn create(fs: &Inner, who: &Caller, parent: Fid, c: &Create) -> Result<Answer> {
-    let flags = c.flags & SERVER_FLAGS | flags::CREAT;
+    let (since, flags) = (fs.moment(), c.flags & SERVER_FLAGS | flags::CREAT);
     let (entry, file) = fs.client.create(who, parent, &c.name, flags, c.mode, c.umask).await?;
     if !entry.keep.attr {
         fs.made.say(who.pid, &entry.attr, fs.rt.now());
     }
     let (fh, flags) = fs.opened(file, c.flags);
-    Ok(Answer::Create { entry, fh, flags })
+    Ok(Answer::Create { entry, since, fh, flags })
 }
 
 async fn write(fs: &Inner, who: &Caller, w: Write) -> Result<Answer> {

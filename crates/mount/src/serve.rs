@@ -21,7 +21,7 @@ use std::{
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use sheen_client::{Client, Invalidate, OpenDir};
-use sheen_fuse::{Filesystem, InitConfig, Negotiated, Notifier, Op, Reply, Request, abi::flags::init};
+use sheen_fuse::{Filesystem, Forget, InitConfig, Negotiated, Notifier, Op, Reply, Request, abi::flags::init};
 use sheen_rt::Rt;
 use sheen_wire::{Errno, Fid, Result, ldlm::Mode};
 use tokio::sync::watch;
@@ -31,7 +31,7 @@ use crate::{
     file::File,
     handles::Handles,
     ioctl,
-    kernel::Kernel,
+    kernel::{Kernel, Moment},
     made::Made,
     ops, parked,
 };
@@ -154,6 +154,8 @@ impl Filesystem for Face {
     }
 
     fn request(&self, request: Request, reply: Reply) {
+        // There is one before the first request.
+        let Some(kernel) = self.0.kernel.get() else { return reply.error(Errno::EIO) };
         let (unique, pid) = (request.header.unique, request.header.pid);
         let waits = match &request.op {
             Op::SetLk { wait, .. } => *wait,
@@ -167,9 +169,9 @@ impl Filesystem for Face {
                 if signal.is_some() {
                     self.0.waiting.lock().remove(&unique);
                 }
-                answer::send(outcome, reply);
+                answer::send(kernel, outcome, reply);
             }
-            Poll::Pending => self.0.go_on(unique, pid, work, reply, signal),
+            Poll::Pending => self.0.go_on(kernel.clone(), unique, pid, work, reply, signal),
         }
     }
 
@@ -185,7 +187,20 @@ impl Inner {
     /// they make old; what this client changes calls nobody's locks back here.
     pub fn changed_unseen(&self, fid: Fid) {
         if let Some(kernel) = self.kernel.get() {
+            // The kernel knows the file: it is what the request is about.
             kernel.attr(fid);
+        }
+    }
+
+    /// To be taken before an answer that brings the kernel a file is looked up.
+    pub fn moment(&self) -> Moment {
+        self.kernel.get().map(|kernel| kernel.moment()).unwrap_or_default()
+    }
+
+    /// The kernel forgets files.
+    pub fn forgotten(&self, files: &[Forget]) {
+        if let Some(kernel) = self.kernel.get() {
+            kernel.forgets(files);
         }
     }
 
@@ -202,7 +217,15 @@ impl Inner {
     }
 
     /// Lets the runtime finish what the thread began.
-    fn go_on(self: &Arc<Inner>, unique: u64, pid: u32, work: Work, reply: Reply, signal: Option<Signal>) {
+    fn go_on(
+        self: &Arc<Inner>,
+        kernel: Arc<Kernel>,
+        unique: u64,
+        pid: u32,
+        work: Work,
+        reply: Reply,
+        signal: Option<Signal>,
+    ) {
         let signal = signal.unwrap_or_else(|| self.signal(unique));
         let me = self.clone();
         let rest = async move {
@@ -210,9 +233,9 @@ impl Inner {
             let outcome = me.until_done_or_killed(&mut work, pid, signal).await;
             me.waiting.lock().remove(&unique);
             match outcome {
-                Some(outcome) => answer::send(outcome, reply),
+                Some(outcome) => answer::send(&kernel, outcome, reply),
                 None => {
-                    answer::send(Err(Errno::EINTR), reply);
+                    answer::send(&kernel, Err(Errno::EINTR), reply);
                     me.take_back(work.await).await;
                 }
             }

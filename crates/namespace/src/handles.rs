@@ -1,9 +1,9 @@
 //! Open files. They live in memory only: after a restart clients open them anew (`Reopen`).
 
-use std::collections::{BTreeSet, hash_map::Entry};
+use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
-use sheen_wire::{self as wire, Errno, Fid};
+use sheen_wire::{self as wire, Errno, Fid, mds::flags};
 
 use crate::ClientId;
 
@@ -23,35 +23,71 @@ pub(crate) struct Handles {
     files: FxHashMap<u64, OpenFile>,
     by_client: FxHashMap<ClientId, BTreeSet<u64>>,
     opens: FxHashMap<Fid, Opens>,
+    /// How many of `files` are open to be run.
+    running: usize,
+}
+
+/// How often a client has a file open: in all, for writing, to run it.
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    client: ClientId,
+    opens: u32,
+    writes: u32,
+    runs: u32,
+}
+
+impl Count {
+    fn none(client: ClientId) -> Count {
+        Count { client, opens: 0, writes: 0, runs: 0 }
+    }
+
+    fn add(&mut self, flags: u32) {
+        self.opens += 1;
+        self.writes += u32::from(flags::writes(flags));
+        self.runs += u32::from(flags & flags::EXEC != 0);
+    }
+
+    fn remove(&mut self, flags: u32) {
+        self.opens -= 1;
+        self.writes -= u32::from(flags::writes(flags));
+        self.runs -= u32::from(flags & flags::EXEC != 0);
+    }
 }
 
 /// By whom a file is open how often. Most files by one client alone, which takes no memory of its own.
 #[derive(Debug)]
 struct Opens {
-    first: (ClientId, u32),
-    others: Vec<(ClientId, u32)>,
+    first: Count,
+    others: Vec<Count>,
 }
 
 impl Opens {
-    fn clients(&self) -> impl Iterator<Item = &(ClientId, u32)> {
+    fn counts(&self) -> impl Iterator<Item = &Count> {
         std::iter::once(&self.first).chain(&self.others)
     }
 
-    fn add(&mut self, client: ClientId) {
-        match std::iter::once(&mut self.first).chain(&mut self.others).find(|(of, _)| *of == client) {
-            Some((_, opens)) => *opens += 1,
-            None => self.others.push((client, 1)),
+    fn of(&mut self, client: ClientId) -> Option<&mut Count> {
+        std::iter::once(&mut self.first).chain(&mut self.others).find(|count| count.client == client)
+    }
+
+    fn add(&mut self, client: ClientId, flags: u32) {
+        match self.of(client) {
+            Some(count) => count.add(flags),
+            None => {
+                let mut count = Count::none(client);
+                count.add(flags);
+                self.others.push(count);
+            }
         }
     }
 
     /// Whether none is left.
-    fn remove(&mut self, client: ClientId) -> bool {
-        if let Some((_, opens)) = std::iter::once(&mut self.first).chain(&mut self.others).find(|(of, _)| *of == client)
-        {
-            *opens -= 1;
+    fn remove(&mut self, client: ClientId, flags: u32) -> bool {
+        if let Some(count) = self.of(client) {
+            count.remove(flags);
         }
-        self.others.retain(|(_, opens)| *opens > 0);
-        if self.first.1 > 0 {
+        self.others.retain(|count| count.opens > 0);
+        if self.first.opens > 0 {
             return false;
         }
         match self.others.pop() {
@@ -71,6 +107,7 @@ impl Handles {
             files: FxHashMap::default(),
             by_client: FxHashMap::default(),
             opens: FxHashMap::default(),
+            running: 0,
         }
     }
 
@@ -90,10 +127,9 @@ impl Handles {
         }
         self.files.insert(self.next, OpenFile { client, fid, flags });
         self.by_client.entry(client).or_default().insert(self.next);
-        match self.opens.entry(fid) {
-            Entry::Occupied(mut opens) => opens.get_mut().add(client),
-            Entry::Vacant(none) => drop(none.insert(Opens { first: (client, 1), others: Vec::new() })),
-        }
+        let none = || Opens { first: Count::none(client), others: Vec::new() };
+        self.opens.entry(fid).or_insert_with(none).add(client, flags);
+        self.running += usize::from(flags & flags::EXEC != 0);
         self.next
     }
 
@@ -115,7 +151,8 @@ impl Handles {
             }
         }
         let Some(opens) = self.opens.get_mut(&file.fid) else { return false };
-        let last = opens.remove(file.client);
+        let last = opens.remove(file.client, file.flags);
+        self.running -= usize::from(file.flags & flags::EXEC != 0);
         if last {
             self.opens.remove(&file.fid);
         }
@@ -128,13 +165,26 @@ impl Handles {
 
     /// Whether a client of which `of` holds has the file open.
     pub(crate) fn is_open_by(&self, fid: Fid, of: impl Fn(ClientId) -> bool) -> bool {
-        self.opens.get(&fid).is_some_and(|opens| opens.clients().any(|(client, _)| of(*client)))
+        self.opens.get(&fid).is_some_and(|opens| opens.counts().any(|count| of(count.client)))
     }
 
     /// Whether somebody other than these two has the file open, or the first of them more than once.
     pub(crate) fn is_open_but(&self, fid: Fid, once: ClientId, nobody: ClientId) -> bool {
-        let counts = |(client, opens): &(ClientId, u32)| *client != nobody && (*client != once || *opens > 1);
-        self.opens.get(&fid).is_some_and(|opens| opens.clients().any(counts))
+        let counts = |count: &Count| count.client != nobody && (count.client != once || count.opens > 1);
+        self.opens.get(&fid).is_some_and(|opens| opens.counts().any(counts))
+    }
+
+    /// Whether a client other than this one has the file open for writing.
+    pub(crate) fn is_written_but(&self, fid: Fid, client: ClientId) -> bool {
+        let counts = |count: &Count| count.client != client && count.writes > 0;
+        self.opens.get(&fid).is_some_and(|opens| opens.counts().any(counts))
+    }
+
+    /// Whether a client, other than the one given, has the file open to run it.
+    pub(crate) fn is_run_but(&self, fid: Fid, client: Option<ClientId>) -> bool {
+        let counts = |count: &Count| Some(count.client) != client && count.runs > 0;
+        // Asked for each file of a listing.
+        self.running > 0 && self.opens.get(&fid).is_some_and(|opens| opens.counts().any(counts))
     }
 
     /// Handles of a client with their files, in order of opening.
@@ -167,5 +217,20 @@ mod tests {
         assert!(handles.is_open_but(f, ClientId(2), ClientId(0)) && !handles.close(again));
         assert!(handles.close(opens[1]) && !handles.is_open(f) && handles.close(other));
         assert_eq!((by(&handles, f), by(&handles, g)), ([false; 3], [false; 3]));
+    }
+
+    #[test]
+    fn who_runs_and_who_writes_a_file_is_known_until_the_close() {
+        let mut handles = Handles::new(7, 100);
+        let (f, me, other) = (Fid::new(1, 1), ClientId(1), ClientId(2));
+        let plain = handles.open(me, f, flags::RDONLY);
+        let runs = [handles.open(me, f, flags::EXEC), handles.open(me, f, flags::EXEC)];
+        let writes = handles.open(other, f, flags::RDWR);
+        assert!(handles.is_run_but(f, None) && handles.is_run_but(f, Some(other)) && !handles.is_run_but(f, Some(me)));
+        assert!(handles.is_written_but(f, me) && !handles.is_written_but(f, other));
+        assert!(!handles.close(runs[0]) && handles.is_run_but(f, None), "once more");
+        assert!(!handles.close(runs[1]) && !handles.is_run_but(f, None));
+        assert!(!handles.close(writes) && !handles.is_written_but(f, me));
+        assert!(handles.close(plain) && handles.running == 0);
     }
 }

@@ -50,7 +50,7 @@ impl<S: Store> Namespace<S> {
                 f(*from);
             }
             SwapLayouts { fids, .. } => fids.iter().copied().for_each(f),
-            AllocSeq | Close { .. } | Accessed { .. } | StatFs | Sync { .. } | Reopen { .. } | Cancel | Enqueue(_) => {}
+            AllocSeq | Close { .. } | StatFs | Sync { .. } | Reopen { .. } | Cancel | Enqueue(_) => {}
         }
     }
 

@@ -123,6 +123,11 @@ impl<S: Store> Tables<S> {
         &self.store
     }
 
+    /// Others may no longer keep this of an inode ([`sheen_wire::ldlm::bits`]), though none of its records changes.
+    pub(crate) fn recall(&mut self, fid: Fid, bits: u64) {
+        self.touched.note(fid, bits);
+    }
+
     /// Ends an operation: its transno, or 0 if it changed nothing; and what it touched of which inode.
     pub(crate) fn end(&mut self) -> (u64, Vec<(Fid, u64)>) {
         let touched = self.touched.take();

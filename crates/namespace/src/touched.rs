@@ -14,7 +14,7 @@
 //! | the inode goes with its last name | all of these |
 //!
 //! OPEN is not among them: a file stays as it is for who has it open. What becomes of one that loses its last name says
-//! [`crate::nameless`].
+//! [`crate::nameless`]. An open to run a program asks for it (`ops::open`), so that the MDT knows who writes the file.
 //!
 //! Nothing is touched by an access time alone, which others may see late (as in Lustre), nor by bookkeeping of open files; nor when a
 //! file that has lost its names before goes at its last close, for only those saw it who had it open.

@@ -412,3 +412,46 @@ fn an_extension_goes_to_its_component_as_it_is_written() {
     fs.unlink(&ME, ROOT, "sel").unwrap();
     assert_eq!(destroyed(&mut fs), all_objects(&spilt));
 }
+
+#[test]
+fn a_layout_comes_later_where_that_is_asked_for() {
+    let mut fs = Fs::new();
+    let later = flags::RDWR | flags::LAYOUT_LATER;
+    let made = fs.create(&ME, ROOT, "f", later, 0o644).unwrap();
+    let (f, _) = made;
+    assert_eq!(fs.layout(f), None);
+    let again = fs.open(&ME, f, later).unwrap();
+    assert_eq!(fs.layout(f), None, "nor by another open of the kind");
+    // Somebody sets one.
+    fs.set(&ME, f, LOV, &value(three()), CREATE).unwrap();
+    let third = fs.open(&ME, f, later).unwrap();
+    assert_eq!(objects(&mut fs, f), [1, 0, 0]);
+    // Nobody does: the first who is to write, who opens it otherwise, or who cuts it.
+    type Way = fn(&mut Fs, Fid);
+    let ways: [(&str, Way); 3] = [
+        ("write", |fs, f| drop(intent(fs, f, 0, 0).unwrap())),
+        ("open", |fs, f| fs.open(&ME, f, flags::WRONLY).and_then(|open| fs.close(open)).unwrap()),
+        ("cut", |fs, f| fs.open(&ME, f, later_and_cut()).and_then(|open| fs.close(open)).unwrap()),
+    ];
+    let usual = fs.touch(&ME, ROOT, "usual", 0o644).unwrap();
+    let usual = layout(&mut fs, usual);
+    for (name, way) in ways {
+        let open = fs.create(&ME, ROOT, name, later, 0o644).unwrap();
+        assert_eq!(fs.layout(open.0), None, "{name}");
+        way(&mut fs, open.0);
+        let given = layout(&mut fs, open.0);
+        assert_eq!(
+            (given.components().len(), given.stripe_size()),
+            (usual.components().len(), usual.stripe_size()),
+            "{name}"
+        );
+        fs.close(open).unwrap();
+    }
+    for open in [made, again, third] {
+        fs.close(open).unwrap();
+    }
+}
+
+fn later_and_cut() -> u32 {
+    flags::RDWR | flags::LAYOUT_LATER | flags::TRUNC
+}

@@ -168,7 +168,7 @@ fn who_would_not_hear_of_it_is_in_the_way() {
     fs.env.locks.clear();
     change(&mut fs, f, &extend).expect("a mirrored file nobody takes for settled");
     fs.client = deaf;
-    fs.call(Request::Close { fid: f, handle, read: false, wrote: false }).unwrap();
+    fs.call(Request::close(f, handle)).unwrap();
 }
 
 #[test]

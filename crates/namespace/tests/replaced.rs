@@ -29,7 +29,7 @@ fn a_replaced_file_can_be_opened_for_a_moment() {
     let now = later(&fs);
     assert!(!fs.ns.drop_replaced(now));
     assert!(open(&mut fs, old).is_ok(), "it is open");
-    fs.call(Request::Close { fid: old, handle, read: false, wrote: false }).unwrap();
+    fs.call(Request::close(old, handle)).unwrap();
     fs.ns.disconnect(ME);
     assert!(matches!(open(&mut fs, old), Err(Errno::ENOENT)));
     // What is only unlinked is gone: its name is, too.

@@ -11,7 +11,7 @@ use sheen_wire::{
     Attr, Cred, Errno, Fid, FileKind, Time,
     fid::ROOT,
     ldlm::bits::{LAYOUT, LOOKUP, PERM, UPDATE, XATTR},
-    mds::{Reply, Request, SetAttr, SetTime, flags, rename},
+    mds::{Closed, Reply, Request, SetAttr, SetTime, flags, rename},
 };
 
 const ALL: u64 = LOOKUP | UPDATE | PERM | XATTR | LAYOUT;
@@ -55,7 +55,7 @@ fn reading_opening_and_closing_touch_nothing() {
     let (_, handle) = fs.open(&ME, f, flags::RDWR).unwrap();
     expect(&fs, &[]);
     let atime = fs.attr(f).atime;
-    fs.call(Request::Close { fid: f, handle, read: true, wrote: true }).unwrap();
+    fs.call(Request::Close { files: vec![Closed { fid: f, handle, read: Some(0) }] }).unwrap();
     expect(&fs, &[]);
     assert!(fs.attr(f).atime > atime, "the access time did move");
     fs.lookup(&ME, ROOT, "f").unwrap();
@@ -141,7 +141,7 @@ fn a_request_involves_the_inodes_that_it_names() {
     let (cred, flags) = (ME, 0);
     let mv = Request::Rename { cred, parent: ROOT, name: name("f"), new_parent: d, new_name: name("x"), flags };
     assert_eq!(involved(mv), [ROOT, d, f]);
-    assert_eq!(involved(Request::Close { fid: f, handle: 1, read: false, wrote: false }), []);
+    assert_eq!(involved(Request::close(f, 1)), []);
 }
 
 /// All that a client could keep of an inode, by the bits under which it would.

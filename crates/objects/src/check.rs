@@ -58,7 +58,7 @@ pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
         Request::Attrs { objects }
         | Request::Sync { objects }
         | Request::Destroy { objects }
-        | Request::Versions { objects }
+        | Request::Versions { objects, .. }
         | Request::Follow { objects }
         | Request::Reopen { objects } => names(objects),
         Request::Link { objects } => {

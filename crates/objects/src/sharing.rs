@@ -96,6 +96,7 @@ impl Share {
             bavail: device.bavail / n,
             files: device.files / n,
             ffree: device.ffree / n,
+            state: device.state,
         }
     }
 }
@@ -120,7 +121,7 @@ mod tests {
 
     #[test]
     fn shares_add_up_to_the_device() {
-        let device = StatFs { bsize: 4096, blocks: 4000, bfree: 2000, bavail: 1000, files: 400, ffree: 200 };
+        let device = StatFs { bsize: 4096, blocks: 4000, bfree: 2000, bavail: 1000, files: 400, ffree: 200, state: 0 };
         let all = Sharing::new();
         let first = all.join(7);
         assert_eq!(first.of(device), device, "alone on a device: all of it");
@@ -130,7 +131,7 @@ mod tests {
         assert_eq!(sum, device.blocks);
         assert_eq!(
             first.of(device),
-            StatFs { bsize: 4096, blocks: 1000, bfree: 500, bavail: 250, files: 100, ffree: 50 }
+            StatFs { bsize: 4096, blocks: 1000, bfree: 500, bavail: 250, files: 100, ffree: 50, state: 0 }
         );
         assert_eq!(elsewhere.of(device), device);
         drop(others);

@@ -2,7 +2,7 @@
 //! written to them meanwhile.
 //!
 //! Invariants:
-//! * a version is told when all that others had in their caches is written; one that is the same later means the same bytes;
+//! * a version is told, to who wants it so, when all that others had in their caches is written; one that is the same later means the same bytes;
 //! * an object is closed while nobody else has a lock on it: whoever kept something has written and forgotten it. Each object is
 //!   closed by itself, so that the OST waits for no lock while it holds another: what is closed does not change any more;
 //! * it is not closed by EX: who is called back for that throws away what it has to write;
@@ -46,13 +46,15 @@ impl Change for CloseOne<'_> {
 }
 
 impl Ost {
-    /// The data versions of objects.
+    /// The data versions of objects; `flush`: of all that clients have, and not only of what they wrote so far.
     ///
     /// # Errors
     /// MOVED. What the local file system says. ESHUTDOWN: the OST stops.
-    pub(crate) async fn versions(&self, export: &Arc<Export>, objects: &[Fid]) -> Result<Vec<u64>> {
+    pub(crate) async fn versions(&self, export: &Arc<Export>, objects: &[Fid], flush: bool) -> Result<Vec<u64>> {
         let each = objects.iter().map(async |&object| {
-            self.write_back(export, object).await?;
+            if flush {
+                self.write_back(export, object).await?;
+            }
             self.store.version(object)
         });
         self.locks.unless_stopping(locks::all(each)).await?.into_iter().collect()

@@ -1,5 +1,6 @@
 //! An OST: its start, its life as a target, its end.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use parking_lot::RwLock;
@@ -10,6 +11,7 @@ use sheen_params::{Params, Stats};
 use sheen_rpc::{Gate, Server};
 use sheen_rt::Rt;
 use sheen_wire::mgs::{TargetKind, data_name, target_name};
+use sheen_wire::{STATE_DEGRADED, StatFs};
 use tracing::{info, warn};
 
 use crate::{
@@ -31,6 +33,8 @@ pub struct Ost {
     pub(crate) waiting: Waiting,
     pub(crate) gate: Gate,
     pub(crate) stats: Stats,
+    /// `obdfilter.*.degraded`: who watches its disks says that they are being repaired.
+    pub(crate) degraded: AtomicBool,
     /// Exports that asked for something and are not gone, by id.
     pub(crate) exports: RwLock<Exports>,
     server: Weak<Server>,
@@ -118,6 +122,7 @@ impl Ost {
         let ost = Arc::new(Ost {
             incarnation: rt.random_u64(),
             stats: Stats::new(service::COUNTERS, rt.wall()),
+            degraded: AtomicBool::new(false),
             locks: Locks::new(&rt, &name),
             waiting: Waiting::default(),
             gate: Gate::default(),
@@ -144,6 +149,15 @@ impl Ost {
     /// Index among the OSTs, or of the MDT.
     pub fn index(&self) -> u32 {
         self.index
+    }
+
+    /// Space, and what is amiss.
+    ///
+    /// # Errors
+    /// What the disk answers.
+    pub(crate) fn statfs(&self) -> sheen_wire::Result<StatFs> {
+        let state = if self.degraded.load(Relaxed) { STATE_DEGRADED } else { 0 };
+        Ok(StatFs { state, ..self.store.statfs()? })
     }
 
     /// The objects, for tests and tools of this process.

@@ -1,5 +1,6 @@
 //! What `lctl` shows of an OST (and of an MDT's data service, as `dom` and as no device): `obdfilter.<target>.*`, `ldlm.namespaces.filter-<target>_UUID.*`, and the devices `OSS` and the target.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 
 use sheen_params::{Device, Param, Params};
@@ -41,6 +42,7 @@ pub fn register(ost: &Arc<Ost>, params: &Params) {
     params.register(&format!("{dir}.stats"), stats(&weak));
     ost.locks.register(params);
     if !ost.is_of_mdt {
+        params.register(&format!("{dir}.degraded"), degraded(&weak));
         devices(ost, params);
     }
 }
@@ -62,6 +64,15 @@ fn stats(weak: &Weak<Ost>) -> Param {
             ost.stats.clear(ost.rt.wall());
             Ok(())
         },
+    )
+}
+
+/// For who watches the disks below: 1 while they are being repaired.
+fn degraded(weak: &Weak<Ost>) -> Param {
+    let (get, set) = (weak.clone(), weak.clone());
+    Param::bool(
+        move || read(&get, |ost| ost.degraded.load(Relaxed)),
+        move |on| set.upgrade().map(|ost| ost.degraded.store(on, Relaxed)).ok_or(Errno::ENODEV),
     )
 }
 

@@ -170,11 +170,13 @@ impl Ost {
                 self.store.destroy_range(seq, first, last).await?;
                 Reply::Ok
             }
-            Request::StatFs => Reply::StatFs(self.store.statfs()?),
+            Request::StatFs => Reply::StatFs(self.statfs()?),
             Request::List { after } => {
                 Reply::Objects(self.perhaps_blocking(true, || self.store.objects_after(after, PARTS_MAX))?)
             }
-            Request::Versions { objects } => Reply::Versions(Box::pin(self.versions(export, &objects)).await?),
+            Request::Versions { objects, flush } => {
+                Reply::Versions(Box::pin(self.versions(export, &objects, flush)).await?)
+            }
             Request::Close { objects, group } => {
                 Box::pin(self.close(export, &objects, group)).await?;
                 Reply::Ok

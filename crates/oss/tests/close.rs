@@ -14,7 +14,7 @@ use sheen_wire::{
 const OTHER: Fid = Fid::new(OBJECT.seq, OBJECT.oid + 1);
 
 fn versions(client: &Caller<'_>) -> Vec<(Fid, Option<u64>)> {
-    match client.call(Request::Versions { objects: vec![OBJECT, OTHER] }) {
+    match client.call(Request::Versions { objects: vec![OBJECT, OTHER], flush: true }) {
         Reply::Versions(versions) => [OBJECT, OTHER].into_iter().zip(versions.into_iter().map(Some)).collect(),
         other => panic!("{other:?}"),
     }
@@ -78,7 +78,7 @@ fn nobody_uses_a_closed_object_until_it_is_open_again() {
         (Request::Allocate { mode: Allocate::PunchHole, runs: vec![(OBJECT, 0, 4096)] }, b""),
         (Request::Seek { object: OBJECT, offset: 0, what: Seek::Data }, b""),
         (Request::Sync { objects: vec![OBJECT] }, b""),
-        (Request::Versions { objects: vec![OBJECT] }, b""),
+        (Request::Versions { objects: vec![OBJECT], flush: true }, b""),
         (Request::Enqueue { locks: vec![pr(OBJECT, ALL)], want: 0 }, b""),
         // Never written, and closed all the same.
         (Request::Read { parts: vec![Part { object: OTHER, ..part(0, 100) }] }, b""),
@@ -135,7 +135,7 @@ fn what_is_in_caches_is_written_before_and_counts() {
     let [(answer, _)] = holder.enqueue(vec![pw(OBJECT)])[..] else { panic!("one answer") };
     let Enqueued::Granted { id, .. } = answer else { panic!("{answer:?}") };
     // The versions wait for what is kept, the close for the lock; and it is not asked back as one of an object that is going to be removed.
-    let asking = mover.begin(Request::Versions { objects: vec![OBJECT, OTHER] }, bytes::Bytes::new());
+    let asking = mover.begin(Request::Versions { objects: vec![OBJECT, OTHER], flush: true }, bytes::Bytes::new());
     assert_eq!(holder.asked(), id);
     holder.write(OBJECT, 0, b"dirty");
     holder.cancel(id);

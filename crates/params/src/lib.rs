@@ -2,7 +2,8 @@
 //! `lctl` reaches all three.
 //!
 //! A process has one [`Params`]; services and mounts register what they let others see or turn, as `osc.<name>.max_rpcs_in_flight`.
-//! Nothing is stored here: a [`Param`] reads and sets its owner's own field, so there is one truth.
+//! No value is stored here: a [`Param`] reads and sets its owner's own field, so there is one truth. Settings that last ([`Params::keep`]) are
+//! what such fields are set to when they come to be.
 //!
 //! Invariants:
 //! * a getter or setter runs without any lock of this crate held, so it may take its owner's;
@@ -12,6 +13,7 @@
 pub mod control;
 mod devices;
 mod glob;
+mod kept;
 mod param;
 mod registry;
 pub mod stats;

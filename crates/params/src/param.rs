@@ -30,6 +30,8 @@ impl From<Errno> for ParamError {
 /// A parameter, to be given to [`crate::Params::register`].
 pub struct Param {
     kind: Kind,
+    /// What is written to it is done once: there is no value for a setting to give it.
+    is_order: bool,
 }
 
 /// Numbers are carried as i128, which holds every u64 and i64.
@@ -118,7 +120,7 @@ impl Param {
 
     /// Text that can only be read. Where it has several lines, such as statistics, each ends with a newline.
     pub fn text(get: impl Fn() -> String + Send + Sync + 'static) -> Param {
-        Param { kind: Kind::Text { get: Box::new(get), set: None } }
+        Param::of(Kind::Text { get: Box::new(get), set: None })
     }
 
     /// Text that can be set; the owner checks the value.
@@ -126,7 +128,15 @@ impl Param {
         get: impl Fn() -> String + Send + Sync + 'static,
         set: impl Fn(&str) -> Result<(), Errno> + Send + Sync + 'static,
     ) -> Param {
-        Param { kind: Kind::Text { get: Box::new(get), set: Some(Box::new(set)) } }
+        Param::of(Kind::Text { get: Box::new(get), set: Some(Box::new(set)) })
+    }
+
+    /// As [`Param::text_rw`], where what is written is an order that is carried out then. No setting that lasts is ever written to it.
+    pub fn order(
+        get: impl Fn() -> String + Send + Sync + 'static,
+        set: impl Fn(&str) -> Result<(), Errno> + Send + Sync + 'static,
+    ) -> Param {
+        Param { is_order: true, ..Param::text_rw(get, set) }
     }
 
     /// One step of this number in bytes: with 4096, `4M` sets 1024. Must not be 0 (taken as 1).
@@ -142,7 +152,16 @@ impl Param {
         get: impl Fn() -> i128 + Send + Sync + 'static,
         set: Option<SetFn<i128>>,
     ) -> Param {
-        Param { kind: Kind::Number { range, unit: 1, suffix: "", get: Box::new(get), set } }
+        Param::of(Kind::Number { range, unit: 1, suffix: "", get: Box::new(get), set })
+    }
+
+    fn of(kind: Kind) -> Param {
+        Param { kind, is_order: false }
+    }
+
+    /// Whether it was made by [`Param::order`].
+    pub fn is_order(&self) -> bool {
+        self.is_order
     }
 
     /// Whether it can be set.

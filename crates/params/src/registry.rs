@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 use sheen_wire::Errno;
 
+use crate::kept::Kept;
 use crate::{Device, Param, ParamError, glob};
 
 /// A parameter's name and value.
@@ -45,6 +46,15 @@ pub struct Set {
 #[derive(Clone, Default)]
 pub struct Params(Arc<Inner>);
 
+/// A handle that keeps nothing alive.
+pub(crate) struct WeakParams(Weak<Inner>);
+
+impl WeakParams {
+    pub(crate) fn upgrade(&self) -> Option<Params> {
+        self.0.upgrade().map(Params)
+    }
+}
+
 #[derive(Default)]
 struct Inner {
     /// By name with `/` between components.
@@ -52,6 +62,7 @@ struct Inner {
     /// In order of registration.
     devices: RwLock<Vec<Source>>,
     nids: RwLock<Vec<String>>,
+    kept: Mutex<Kept>,
 }
 
 struct Source {
@@ -75,8 +86,15 @@ impl Params {
 
     /// Makes a parameter known, or replaces the one of that name. `name` has dots between its components; where a component
     /// holds dots itself, write `/` between all of them.
+    ///
+    /// One that is new is set at once to what lasts for its name ([`Params::keep`]), so its owner's setter must be ready, and no lock that it
+    /// takes be held. One that replaces another has the value that its owner gave it.
     pub fn register(&self, name: &str, param: Param) {
-        self.0.params.write().insert(path(name), Arc::new(param));
+        let (path, param) = (path(name), Arc::new(param));
+        let known = self.0.params.write().insert(path.clone(), param.clone()).is_some();
+        if !known {
+            self.settle_new(&path, &param);
+        }
     }
 
     /// Forgets the parameter `name` and all below it.
@@ -165,6 +183,19 @@ impl Params {
     /// The NIDs of this process.
     pub fn nids(&self) -> Vec<String> {
         self.0.nids.read().clone()
+    }
+
+    pub(crate) fn kept(&self) -> &Mutex<Kept> {
+        &self.0.kept
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakParams {
+        WeakParams(Arc::downgrade(&self.0))
+    }
+
+    /// All parameters, by path.
+    pub(crate) fn all(&self) -> Vec<(String, Arc<Param>)> {
+        self.0.params.read().iter().map(|(path, param)| (path.clone(), param.clone())).collect()
     }
 
     fn find(&self, pattern: &str) -> Result<Vec<(String, Arc<Param>)>, ParamError> {

@@ -33,4 +33,5 @@ pub use import::{
 };
 pub use server::{Server, ServerConfig};
 pub use service::{BoxFuture, Export, Response, Service};
+pub use slots::{Slot, Slots};
 pub use stats::{ImportStats, OpStats};

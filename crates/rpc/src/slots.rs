@@ -1,4 +1,5 @@
-//! How many requests of an import are under way at a time: a limit that can be changed while they are.
+//! How many requests of a kind are under way at a time: a limit that can be changed while they are. An import has one for all of its
+//! requests; who sends them may set narrower ones.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -6,8 +7,9 @@ use parking_lot::Mutex;
 use sheen_wire::Errno;
 use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
 
-/// The slots of an import. Waiters get them in the order in which they came.
-pub(crate) struct Slots {
+/// Slots for requests. Waiters get them in the order in which they came.
+#[derive(Debug)]
+pub struct Slots {
     semaphore: Semaphore,
     limit: Mutex<usize>,
     /// Slots in use that are to vanish when they are given back, because the limit was lowered.
@@ -17,13 +19,15 @@ pub(crate) struct Slots {
 }
 
 /// A slot, until dropped.
-pub(crate) struct Slot<'a> {
+#[derive(Debug)]
+pub struct Slot<'a> {
     slots: &'a Slots,
     permit: Option<SemaphorePermit<'a>>,
 }
 
 impl Slots {
-    pub(crate) fn new(limit: usize) -> Slots {
+    /// So many.
+    pub fn new(limit: usize) -> Slots {
         Slots {
             semaphore: Semaphore::new(limit),
             limit: Mutex::new(limit),
@@ -33,8 +37,11 @@ impl Slots {
         }
     }
 
-    /// Waits for a free slot; takes no time if there is one. ESHUTDOWN after [`Slots::close`].
-    pub(crate) async fn acquire(&self) -> sheen_wire::Result<Slot<'_>> {
+    /// Waits for a free slot; takes no time if there is one.
+    ///
+    /// # Errors
+    /// ESHUTDOWN after [`Slots::close`].
+    pub async fn acquire(&self) -> sheen_wire::Result<Slot<'_>> {
         let permit = match self.semaphore.try_acquire() {
             Ok(permit) => permit,
             Err(TryAcquireError::NoPermits) => self.semaphore.acquire().await.map_err(|_| Errno::ESHUTDOWN)?,
@@ -46,7 +53,7 @@ impl Slots {
     }
 
     /// Changes the limit. Requests under way over the new limit are not disturbed.
-    pub(crate) fn set_limit(&self, limit: usize) {
+    pub fn set_limit(&self, limit: usize) {
         let mut now = self.limit.lock();
         if limit > *now {
             let more = limit - *now;
@@ -66,20 +73,23 @@ impl Slots {
         paid.map_or(0, |before| before.min(n))
     }
 
-    pub(crate) fn limit(&self) -> usize {
+    /// How many there are.
+    pub fn limit(&self) -> usize {
         *self.limit.lock()
     }
 
-    pub(crate) fn used(&self) -> usize {
+    /// How many are in use.
+    pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn used_max(&self) -> usize {
+    /// How many were in use at most.
+    pub fn used_max(&self) -> usize {
         self.used_max.load(Ordering::Relaxed)
     }
 
     /// Who waits for a slot, or asks for one, is refused.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.semaphore.close();
     }
 }

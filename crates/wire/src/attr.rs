@@ -144,4 +144,9 @@ pub struct StatFs {
     pub files: u64,
     /// Inodes free.
     pub ffree: u64,
+    /// What is amiss with a target, as Lustre's `os_state`: bits such as [`STATE_DEGRADED`].
+    pub state: u32,
 }
+
+/// In [`StatFs::state`]: the target's disks are being repaired, so it is slow; new objects go elsewhere if they can. (`OS_STATFS_DEGRADED`.)
+pub const STATE_DEGRADED: u32 = 1;

@@ -12,6 +12,8 @@ use crate::{Fid, entries};
 const NONE: u32 = 0;
 /// The argument is read by the file system.
 const IN: u32 = 1;
+/// The argument is written.
+const OUT: u32 = 2;
 /// The argument is read and written.
 const INOUT: u32 = 3;
 
@@ -32,6 +34,37 @@ pub const GROUP_UNLOCK: u32 = number(IN, 159, size_of::<u64>());
 /// EINVAL: there is no such mirror, or the file is open for reading alone without O_DIRECT. EPERM: it is open for writing, and somebody
 /// else's.
 pub const SET_MIRROR: u32 = number(IN, 237, size_of::<u64>());
+/// Tells a file's data version, a [`DataVersion`], which is filled in: Lustre's `LL_IOC_DATA_VERSION`.
+///
+/// EINVAL: a flag that there is not.
+pub const DATA_VERSION: u32 = number(INOUT, 218, size_of::<DataVersion>());
+
+/// Gives an open file without a layout one, as programs do that open it with [`crate::mds::flags::LAYOUT_LATER`]: `LL_IOC_LOV_SETSTRIPE`. The argument points to
+/// a plain layout, `lov_user_md_v1` or `_v3`, after which as many bytes are read as the larger one has.
+///
+/// EINVAL: it is none of those, or no file can have it. EEXIST: the file has a layout. EACCES: the file is not open for writing, nor may the caller write to it.
+pub const LOV_SETSTRIPE: u32 = number(IN, 154, LOV_V3_BYTES);
+/// Tells an open file's layout, the value of `lustre.lov`: `LL_IOC_LOV_GETSTRIPE`. As much is written as it has. ENODATA: it has none. ERANGE: it is too
+/// large for an ioctl.
+pub const LOV_GETSTRIPE: u32 = number(OUT, 155, BYTES_MAX);
+/// The magic numbers of `lov_user_md_v1` and `_v3`, and the bytes that these have without objects.
+const LOV_MAGIC_V1: u32 = 0x0bd1_0bd0;
+const LOV_MAGIC_V3: u32 = 0x0bd3_0bd0;
+const LOV_V1_BYTES: usize = 32;
+const LOV_V3_BYTES: usize = 48;
+/// What a number of an ioctl can say.
+const BYTES_MAX: usize = (1 << 14) - 1;
+
+/// What a program passed with [`LOV_SETSTRIPE`]; `None` where that is no plain layout.
+pub fn plain_layout(input: &[u8]) -> Option<&[u8]> {
+    let magic = input.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))?;
+    match magic {
+        LOV_MAGIC_V1 => input.get(..LOV_V1_BYTES),
+        LOV_MAGIC_V3 => input.get(..LOV_V3_BYTES),
+        _ => None,
+    }
+}
+
 /// Gives one piece of advice, a [`Ladvise`]: Lustre's `LL_IOC_LADVISE` without its header.
 pub const LADVISE: u32 = number(INOUT, 250, size_of::<Ladvise>());
 
@@ -134,6 +167,35 @@ impl MigrateEnd {
     }
 }
 
+/// A file's data version: Lustre's `struct ioc_data_version`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct DataVersion {
+    /// The answer: as long as it is the same, the file's bytes are. 0: nothing was written to it yet.
+    pub version: u64,
+    /// The answer: the generation of its layout.
+    pub layout_version: u32,
+    /// [`READ_FLUSH`], [`WRITE_FLUSH`], or none: what is kept to be written does not count yet.
+    pub flags: u32,
+}
+
+impl DataVersion {
+    /// As a program passed it; `None` where the length is not that of one.
+    pub fn decode(bytes: &[u8]) -> Option<DataVersion> {
+        DataVersion::read_from_bytes(bytes).ok()
+    }
+
+    /// As it is given back.
+    pub fn encode(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+/// What is kept to be written is written first: `LL_DV_RD_FLUSH`.
+pub const READ_FLUSH: u32 = 1;
+/// And what others have read is forgotten: `LL_DV_WR_FLUSH`. Here it need not be, for who keeps it hears of changes.
+pub const WRITE_FLUSH: u32 = 2;
+
 /// A piece of advice: Lustre's `struct llapi_lu_ladvise`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -197,7 +259,19 @@ mod tests {
     #[test]
     fn numbers_are_lustres_but_for_the_way_of_the_argument() {
         assert_eq!((GROUP_LOCK, GROUP_UNLOCK), (0x4008_669e, 0x4008_669f));
+        assert_eq!((LOV_SETSTRIPE, LOV_GETSTRIPE), (0x4030_669a, 0xbfff_669b));
+        // _IOR('f', 218, struct ioc_data_version)
+        assert_eq!((DATA_VERSION & !0xc000_0000, size_of::<DataVersion>()), (0x8010_66da & !0xc000_0000, 16));
         assert_eq!((LADVISE & !0xc000_0000, size_of::<Ladvise>()), (0x0020_66fa, 32));
+    }
+
+    #[test]
+    fn layouts_are_as_long_as_their_kind_is() {
+        let with = |magic: u32, len: usize| [&magic.to_le_bytes()[..], &[0; 44]].concat()[..len].to_vec();
+        assert_eq!(plain_layout(&with(LOV_MAGIC_V1, 48)).map(<[u8]>::len), Some(32));
+        assert_eq!(plain_layout(&with(LOV_MAGIC_V3, 48)).map(<[u8]>::len), Some(48));
+        assert_eq!((plain_layout(&with(LOV_MAGIC_V3, 47)), plain_layout(&with(0x0bd6_0bd0, 48))), (None, None));
+        assert_eq!(plain_layout(b"x"), None);
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub mod mirror;
 pub mod ost;
 pub mod protocol;
 
-pub use attr::{Attr, Cred, FileKind, StatFs, Time};
+pub use attr::{Attr, Cred, FileKind, STATE_DEGRADED, StatFs, Time};
 pub use bulk::Bulk;
 pub use errno::{Errno, Result};
 pub use fid::Fid;

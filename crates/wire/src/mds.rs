@@ -32,8 +32,8 @@ pub const NO_HANDLE: u64 = 0;
 /// Access times older than this are renewed by a read even if newer than the last change, in seconds: a day, as on Linux.
 pub const RELATIME_SECS: u64 = 24 * 3600;
 
-/// Most files of one `Accessed`.
-pub const ACCESSED_MAX: usize = 256;
+/// Most files of one `Close`.
+pub const CLOSED_MAX: usize = 256;
 
 /// Whether reading a file at `now` moves its access time, by the rules of `relatime`: if it is not newer than the last change of content
 /// or attributes, or older than `relatime_secs`.
@@ -69,6 +69,9 @@ pub mod flags {
     pub const DIRECTORY: u32 = 0o200000;
     /// Data and attributes durable before a write returns (includes DSYNC).
     pub const SYNC: u32 = 0o4010000;
+    /// For writing without giving the file a layout, if it has none: somebody is about to set one (Lustre's `O_LOV_DELAY_CREATE`; to the kernel it is
+    /// O_ASYNC, which means nothing for files). If nobody does, the first write does.
+    pub const LAYOUT_LATER: u32 = 0o20000;
     /// Opened for execution (`FMODE_EXEC`, set by the kernel for exec).
     pub const EXEC: u32 = 0o40;
 
@@ -225,8 +228,8 @@ pub enum Request {
     OpenCreate { cred: Cred, parent: Fid, name: Bytes, fid: Fid, flags: u32, mode: u32, umask: u32 },
     /// open(O_TMPFILE): a nameless file, gone at its last close unless linked before.
     TmpFile { cred: Cred, parent: Fid, fid: Fid, flags: u32, mode: u32, umask: u32 },
-    /// The last close of an open file. `read`, `wrote`: whether anything was, for the access time and the size.
-    Close { fid: Fid, handle: u64, read: bool, wrote: bool },
+    /// Last closes of open files, some moments ago. At most [`CLOSED_MAX`]; handles that are not the client's are passed over.
+    Close { files: Vec<Closed> },
     /// unlink (`dir` false) or rmdir (`dir` true).
     Unlink { cred: Cred, parent: Fid, name: Bytes, dir: bool },
     /// renameat2.
@@ -288,9 +291,17 @@ pub enum Request {
     /// let go of one, or gives it objects, or one is mirrored and somebody has one open beside the caller; nothing is done. Answered
     /// as `TakeLayout`.
     SwapLayouts { cred: Cred, fids: [Fid; 2], mtimes: [Time; 2], nonce: u64 },
-    /// Files that the client had opened by itself, and has read and closed since: so many microseconds ago, for their access times. At most
-    /// [`ACCESSED_MAX`]; those that are gone are left out of the answer.
-    Accessed { files: Vec<(Fid, u32)> },
+}
+
+/// A file that a client has closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Closed {
+    /// Which.
+    pub fid: Fid,
+    /// The MDT's handle of it, or [`NO_HANDLE`]: the client had opened it by itself.
+    pub handle: u64,
+    /// If it was read: how many microseconds ago it was closed, for the access time.
+    pub read: Option<u32>,
 }
 
 /// A file's attributes and, for a regular file that has one, its layout in Lustre's binary form.
@@ -326,7 +337,7 @@ pub enum Reply {
     Ok,
     /// To `AllocSeq`.
     Seq(u64),
-    /// To `Lookup`, `GetAttr`, `SetAttr`, `Create`, `Link`, `LayoutIntent`, `LayoutMoved`; to `Close` of a file that was read.
+    /// To `Lookup`, `GetAttr`, `SetAttr`, `Create`, `Link`, `LayoutIntent`, `LayoutMoved`.
     Entry(Entry),
     /// To `Open`, `OpenCreate`, `TmpFile`.
     Opened {
@@ -358,11 +369,16 @@ pub enum Reply {
     Handles(Vec<Result<u64, Errno>>),
     /// To `Enqueue`.
     Enqueued(Enqueued),
-    /// To `Accessed`, in the same order.
+    /// To `Close`: those that were read and have a name still, in the same order.
     Attrs(Vec<Attr>),
 }
 
 impl Request {
+    /// Gives one open file back, of which nothing was read.
+    pub fn close(fid: Fid, handle: u64) -> Request {
+        Request::Close { files: vec![Closed { fid, handle, read: None }] }
+    }
+
     /// Whether it takes names away, so that only the answer knows for certain what was behind them ([`Answer::touched`]).
     pub fn takes_names(&self) -> bool {
         matches!(self, Request::Unlink { .. } | Request::Rename { .. })
@@ -405,7 +421,7 @@ impl Request {
             Open { .. } => "open",
             OpenCreate { .. } => "create",
             TmpFile { .. } => "tmpfile",
-            Close { .. } | Accessed { .. } => "close",
+            Close { .. } => "close",
             Unlink { dir: false, .. } => "unlink",
             Unlink { dir: true, .. } => "rmdir",
             Rename { .. } => "rename",

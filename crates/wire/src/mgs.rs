@@ -1,4 +1,7 @@
-//! The management protocol: which targets a file system has and where they are, and into which pools its OSTs are put.
+//! The management protocol: which targets a file system has and where they are, into which pools its OSTs are put, and how parameters
+//! are set wherever they are.
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +19,10 @@ pub const NO_POOLS: [&str; 3] = ["none", "ignore", "inherit"];
 pub const POOLS_MAX: usize = 256;
 /// Most members of all pools of a file system together, so that pools are the smaller part of a configuration.
 pub const POOL_MEMBERS_MAX: usize = 1 << 16;
+/// Most settings of an MGS: with [`SETTING_BYTES_MAX`] they are a small part of what a message holds.
+pub const SETTINGS_MAX: usize = 1024;
+/// Longest pattern of a setting, and longest value, in bytes.
+pub const SETTING_BYTES_MAX: usize = 256;
 
 /// What a target stores.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -95,6 +102,26 @@ pub enum PoolChange {
     Destroy,
 }
 
+/// A value that parameters have for good (`lctl set_param -P`): every process that knows the MGS gives it to its parameters that match, now
+/// and when they come to be.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Setting {
+    /// Rises with every setting that is made; never used again. One that is made anew has another one.
+    pub index: u64,
+    /// Which parameters, as a shell pattern: `osc.*.max_dirty_mb`. At most [`SETTING_BYTES_MAX`].
+    pub pattern: String,
+    /// As text. At most [`SETTING_BYTES_MAX`].
+    pub value: String,
+}
+
+/// As Lustre's `llog_print` shows it.
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Setting { index, pattern, value } = self;
+        write!(f, "- {{ index: {index}, event: set_param, device: general, parameter: {pattern}, value: {value} }}")
+    }
+}
+
 /// A file system as the MGS knows it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Config {
@@ -107,6 +134,9 @@ pub struct Config {
     /// Sorted by name. Absent from what was stored before there were pools.
     #[serde(default)]
     pub pools: Vec<Pool>,
+    /// By index; of two that match a parameter the later one counts. They are the MGS's, so the same for all of its file systems.
+    #[serde(default)]
+    pub params: Vec<Setting>,
 }
 
 impl Config {

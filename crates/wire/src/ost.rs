@@ -88,9 +88,9 @@ pub enum Request {
     /// Objects that there are, in an order of the OST's own: at most [`PARTS_MAX`], those that follow this one; [`Fid::ZERO`]: from the
     /// first on. None follow the last.
     List { after: Fid },
-    /// The data versions of objects, when all who keep something unwritten of them have written it. An object's version is another one
+    /// The data versions of objects; `flush`: when all who keep something unwritten of them have written it. An object's version is another one
     /// after each change of its bytes or size: the same version means the same bytes; another one means nothing. 0: never written.
-    Versions { objects: Vec<Fid> },
+    Versions { objects: Vec<Fid>, flush: bool },
     /// Closes objects whose versions are still these (`None`: whichever): nobody reads, writes or locks them any more (`Errno::MOVED`), also after a restart
     /// and after they are destroyed, until `Reopen`. Whoever keeps anything of them has written and forgotten it before. `group`: a group
     /// whose locks are not in the way, and which nobody writes in meanwhile. EBUSY, and none is closed: one has another version, or

@@ -240,7 +240,9 @@ impl State {
                 _ => None,
             });
             let touched: Vec<Fid> = touched.collect();
-            if matches!(op, Op::Write { .. } | Op::Punch { .. } | Op::Truncate { .. }) {
+            // A close or an fsync sends what is kept of earlier writes.
+            let sends = matches!(op, Op::Close { .. } | Op::Fsync { .. });
+            if sends || matches!(op, Op::Write { .. } | Op::Punch { .. } | Op::Truncate { .. }) {
                 self.doubtful_writes.extend(&touched);
             }
             self.doubtful_files.extend(touched);

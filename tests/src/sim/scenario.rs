@@ -445,7 +445,9 @@ pub fn lost_component(seed: u64, log: usize) -> Trace {
             _ => client.write_as(&old, end, data("gone"), false, true).await.map(drop),
         };
         let there = other.getattr(fid, None).await.map(|a| a.attr.size);
-        assert!(synced.is_err() || there == Ok(end + 4), "it is told {synced:?}, and then there are {there:?} bytes");
+        // Where the network is slow the MDT has committed the layout before it crashes.
+        let is_lost = there != Ok(end + 4);
+        assert!(synced.is_err() || !is_lost, "it is told {synced:?}, and then there are {there:?} bytes");
         let new = other.open(who, fid, flags::RDWR).await.expect("the file itself was synced");
         assert_eq!(other.write(&new, end, data("new content")).await, Ok(11));
         // As above.
@@ -456,7 +458,7 @@ pub fn lost_component(seed: u64, log: usize) -> Trace {
         assert_eq!(&read[..], b"new content");
         let kept = client.read(&again, 0, 4).await.expect("and read").into_bytes();
         assert_eq!(&kept[..], b"kept");
-        if synced.is_err() {
+        if is_lost {
             assert!(client.fsync(&old, false).await.is_err(), "what it wrote is gone");
         }
     })

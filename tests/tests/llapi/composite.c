@@ -137,6 +137,12 @@ int main(void)
 	CHECK(seen == 6);
 	CHECK(llapi_layout_add_first_comp(layout) == 0);
 	expect(layout, 0, LUSTRE_EOF, LLAPI_LAYOUT_DEFAULT, LLAPI_LAYOUT_DEFAULT, "");
+	CHECK(llapi_layout_comp_use(other, LLAPI_LAYOUT_COMP_USE_FIRST) == 0);
+	CHECK(llapi_layout_comp_use(other, LLAPI_LAYOUT_COMP_USE_NEXT) == 0);
+	CHECK(llapi_layout_mirror_inherit(other, layout) == 0);
+	expect(layout, 0, LUSTRE_EOF, 4, MIB, "");
+	REFUSES(llapi_layout_mirror_inherit(NULL, layout), EINVAL);
+	REFUSES(llapi_layout_mirror_inherit(other, NULL), EINVAL);
 	llapi_layout_free(other);
 	llapi_layout_free(layout);
 	return 0;

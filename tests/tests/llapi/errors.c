@@ -187,6 +187,10 @@ static void elsewhere(const char *dir)
 	CHECK(chdir(dir) == 0);
 	llapi_msg_set_level(LLAPI_MSG_OFF);
 	CHECK(llapi_msg_get_level() == LLAPI_MSG_OFF);
+	CHECK(strcmp(llapi_msg_level2str(LLAPI_MSG_WARN), "WARNING") == 0 && llapi_msg_level2str(LLAPI_MSG_MAX) == NULL);
+	CHECK(llapi_get_version_string(text, sizeof(text)) == 0 && strchr(text, '.') != NULL);
+	FAILS(llapi_get_version_string(text, 2), EOVERFLOW);
+	FAILS(llapi_get_version_string(NULL, 2), EINVAL);
 	FAILS(llapi_layout_file_create("f", O_RDWR, 0600, layout), ENOTTY);
 	REFUSES(llapi_file_create("f", 0, -1, 1, 0), ENOTTY);
 	CHECK(stat("f", &st) == -1 && errno == ENOENT);

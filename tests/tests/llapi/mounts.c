@@ -1,5 +1,24 @@
 /* What the library says of a mount. Arguments: MOUNT FSNAME. Its pools: "bare", and "some" on OSTs 2, 0 and 1. */
 #include "check.h"
+#include <mntent.h>
+
+/* Of the table of mounts the one of a directory, as programs look for mounts themselves. */
+static int is_listed(const char *dir)
+{
+	FILE *table = setmntent("/proc/mounts", "r");
+	struct mntent *entry;
+	int found = 0;
+
+	CHECK(table != NULL);
+	while ((entry = getmntent(table)) != NULL) {
+		if (strcmp(entry->mnt_dir, dir) == 0)
+			found = llapi_is_lustre_mnt(entry);
+		else if (strcmp(entry->mnt_dir, "/proc") == 0)
+			CHECK(llapi_is_lustre_mnt(entry) == 0);
+	}
+	endmntent(table);
+	return found;
+}
 
 int main(int argc, char **argv)
 {
@@ -28,6 +47,10 @@ int main(int argc, char **argv)
 	CHECK(found > 0);
 	CHECK(llapi_search_rootpath(point, argv[2]) == 0 && strcmp(point, argv[1]) == 0);
 	CHECK(llapi_is_lustre_mnttype("fuse.sheen") == 1);
+	found = 0;
+	for (int turn = 0; turn < 100 && found == 0; turn++)
+		found = is_listed(argv[1]);
+	CHECK(found == 1 && llapi_is_lustre_mnt(NULL) == 0);
 
 	CHECK(llapi_get_obd_count(argv[1], &count, 0) == 0 && count == 4);
 	CHECK(llapi_get_obd_count(argv[1], &count, 1) == 0 && count == 1);
@@ -70,9 +93,30 @@ int main(int argc, char **argv)
 	REFUSES(llapi_search_ost(argv[2], "nosuch", NULL), ENOENT);
 	REFUSES(llapi_search_ost("nosuchfs", NULL, both), ENODEV);
 
+	REFUSES(llapi_search_ost(argv[2], NULL, NULL), EINVAL);
+	snprintf(both, sizeof(both), "%.9s-MDT0000", fsname);
+	CHECK(llapi_search_mdt(argv[2], NULL, both) == 1 && llapi_search_tgt(argv[2], NULL, both, false) == 0);
+	REFUSES(llapi_search_mdt(argv[2], "some", both), ENOENT);
+
+	/* Layouts that name what there is, and what there is not. */
+	struct llapi_layout *layout = llapi_layout_alloc();
+	CHECK(llapi_layout_ost_index_set(layout, 0, 3) == 0 && llapi_layout_v2_sanity(layout, false, false, argv[2]) == 0);
+	CHECK(llapi_layout_pool_name_set(layout, "some") == 0);
+	CHECK(llapi_layout_v2_sanity(layout, false, false, NULL) == 0);
+	CHECK(llapi_layout_v2_sanity(layout, false, false, argv[2]) > 0);
+	CHECK(llapi_layout_ost_index_set(layout, 0, 2) == 0 && llapi_layout_v2_sanity(layout, false, false, argv[2]) == 0);
+	CHECK(llapi_layout_pool_name_set(layout, "nosuch") == 0);
+	CHECK(llapi_layout_v2_sanity(layout, false, false, argv[1]) > 0);
+	FAILS(llapi_layout_v2_sanity(layout, false, false, (char *)"nosuchfs"), ENODEV);
+	FAILS(llapi_layout_v2_sanity(NULL, false, false, NULL), EINVAL);
+	llapi_layout_free(layout);
+
 	struct stat root, mount;
 	CHECK(llapi_root_path_open(argv[2], &fd) == 0 && fstat(fd, &root) == 0 && stat(argv[1], &mount) == 0);
 	CHECK(root.st_dev == mount.st_dev && root.st_ino == mount.st_ino && close(fd) == 0);
+	CHECK(llapi_search_rootpath_by_dev(point, root.st_dev) == 0 && strcmp(point, argv[1]) == 0);
+	CHECK(stat("/proc", &root) == 0);
+	REFUSES(llapi_search_rootpath_by_dev(point, root.st_dev), ENODEV);
 	REFUSES(llapi_root_path_open("nosuchfs", &fd), ENODEV);
 	REFUSES(llapi_root_path_open("/tmp", &fd), ENOTTY);
 	return 0;

@@ -27,8 +27,11 @@ int main(int argc, char **argv)
 	CHECK(llapi_fswap_layouts(one, other, 0, 0, keep) == 0);
 	CHECK(holds(argv[1], "one") && holds(argv[2], "other"));
 	CHECK(llapi_fswap_layouts(one, one, 0, 0, 0) == 0);
+	CHECK(llapi_fswap_layouts_grouplock(one, other, 0, 0, 0, 0) == 0);
+	CHECK(llapi_fswap_layouts_grouplock(one, other, 0, 0, 0, keep) == 0);
 	llapi_msg_set_level(LLAPI_MSG_OFF);
 	REFUSES(llapi_fswap_layouts(one, other, 1, 1, SWAP_LAYOUTS_CHECK_DV1), EOPNOTSUPP);
+	REFUSES(llapi_fswap_layouts_grouplock(one, other, 0, 0, 7, 0), EOPNOTSUPP);
 	REFUSES(llapi_fswap_layouts(one, -1, 0, 0, 0), EBADF);
 	REFUSES(llapi_swap_layouts(argv[1], "/dev/null", 0, 0, 0), ENOTTY);
 	REFUSES(llapi_swap_layouts(argv[1], "/nosuch", 0, 0, 0), ENOENT);

@@ -4,7 +4,9 @@
 //! so that one process or ten look alike. Options, output and exit codes are Lustre's: a failure exits with its errno (2, 13,
 //! 22, 34), a usage error with 4 and the usage on standard output.
 
+mod conf_param;
 mod devices;
+mod lasting;
 mod options;
 mod param;
 mod pool;
@@ -61,6 +63,10 @@ pub fn run(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         "get_param" => param::get(rest, tool),
         "set_param" => param::set(rest, tool),
         "list_param" => param::list(rest, tool),
+        "conf_param" => conf_param::run(rest, tool),
+        "llog_print" => lasting::print(rest, tool),
+        // The only device with commands of its own, and they find it by themselves.
+        "--device" if rest.first().is_some_and(|device| device == "MGS") => run(&rest[1..], tool),
         "pool_new" => pool::new(rest, tool),
         "pool_add" => pool::add(rest, tool),
         "pool_remove" => pool::remove(rest, tool),

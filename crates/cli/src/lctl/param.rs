@@ -7,7 +7,7 @@ use sheen_params::{Found, Node};
 use sheen_wire::Errno;
 
 use super::options::{self, Given};
-use super::{Tool, usage};
+use super::{Tool, lasting, usage};
 use crate::lfs::getopt::{Spec, Value};
 
 const GET: Spec = Spec {
@@ -22,8 +22,10 @@ const GET: Spec = Spec {
         ("yaml", Value::No, "y"),
     ],
 };
-const SET: Spec =
-    Spec { short: "nPd", long: &[("no-name", Value::No, "n"), ("perm", Value::No, "P"), ("delete", Value::No, "d")] };
+const SET: Spec = Spec {
+    short: "nPd",
+    long: &[("no-name", Value::No, "n"), ("permanent", Value::No, "P"), ("delete", Value::No, "d")],
+};
 const LIST: Spec = Spec {
     short: "FRD",
     long: &[("classify", Value::No, "F"), ("recursive", Value::No, "R"), ("dir-only", Value::No, "D")],
@@ -87,12 +89,11 @@ fn show(found: &Found, given: &Given, out: &mut dyn Write) -> io::Result<()> {
 /// The output cannot be written.
 pub fn set(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     let Some(given) = patterns("set_param", &SET, args, tool)? else { return Ok(usage::EXIT) };
+    if given.has("d") && !given.has("P") {
+        writeln!(tool.err, "warning: setting '-P' option with '-d'")?;
+    }
     if given.has("P") || given.has("d") {
-        writeln!(
-            tool.err,
-            "error: set_param: -P and -d are not supported yet; without -P a value holds until its process ends"
-        )?;
-        return Ok(Errno::EOPNOTSUPP.0);
+        return lasting::set(&given.rest, given.has("d"), given.has("n"), tool);
     }
     let mut code = 0;
     for arg in &given.rest {
@@ -101,15 +102,30 @@ pub fn set(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
             code = first(code, Errno::EINVAL);
             continue;
         };
-        if let Err(errno) = set_one(pattern, value, given.has("n"), tool)? {
+        let set = set_here(pattern, value, given.has("n"), tool)?;
+        if set == (SetHere { done: 0, refused: None }) {
+            missing("set_param", pattern, tool)?;
+            writeln!(tool.err, "error: set_param: setting '{}'='{value}': {}", slashes(pattern), Errno::ENOENT)?;
+            code = first(code, Errno::ENOENT);
+        }
+        if let Some(errno) = set.refused {
             code = first(code, errno);
         }
     }
     Ok(code)
 }
 
-/// Sets what matches one pattern: a line for each that was set, an error for each that was not, and one for the whole.
-fn set_one(pattern: &str, value: &str, quiet: bool, tool: &mut Tool<'_>) -> io::Result<Result<(), Errno>> {
+/// What became of the parameters of this machine that match a pattern.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct SetHere {
+    /// How many were set.
+    pub done: usize,
+    /// Why the first of those that were not.
+    pub refused: Option<Errno>,
+}
+
+/// Sets what matches one pattern on this machine: a line for each that was set, an error for each that was not, and one for the whole.
+pub(super) fn set_here(pattern: &str, value: &str, quiet: bool, tool: &mut Tool<'_>) -> io::Result<SetHere> {
     let request = Request::Set { pattern: pattern.to_string(), value: value.to_string() };
     let mut results: Vec<SetResult> = Vec::new();
     for reply in (tool.ask)(&request) {
@@ -118,12 +134,6 @@ fn set_one(pattern: &str, value: &str, quiet: bool, tool: &mut Tool<'_>) -> io::
         }
     }
     results.sort_by(|a, b| a.name.cmp(&b.name));
-    let path = slashes(pattern);
-    if results.is_empty() {
-        missing("set_param", pattern, tool)?;
-        writeln!(tool.err, "error: set_param: setting '{path}'='{value}': {}", Errno::ENOENT)?;
-        return Ok(Err(Errno::ENOENT));
-    }
     for r in &results {
         match Errno(r.errno) {
             Errno(0) if quiet => {}
@@ -131,13 +141,14 @@ fn set_one(pattern: &str, value: &str, quiet: bool, tool: &mut Tool<'_>) -> io::
             errno => writeln!(tool.err, "error: set_param: setting {}={value}: {errno}", slashes(&r.name))?,
         }
     }
-    let Some(failed) = results.iter().find(|r| r.errno != 0) else { return Ok(Ok(())) };
+    let done = results.iter().filter(|r| r.errno == 0).count();
+    let Some(failed) = results.iter().find(|r| r.errno != 0) else { return Ok(SetHere { done, refused: None }) };
     let errno = Errno(failed.errno);
-    writeln!(tool.err, "error: set_param: setting '{path}'='{value}': {errno}")?;
+    writeln!(tool.err, "error: set_param: setting '{}'='{value}': {errno}", slashes(pattern))?;
     if let Some(accepts) = &failed.accepts {
         writeln!(tool.err, "{pattern} accepts {accepts}")?;
     }
-    Ok(Err(errno))
+    Ok(SetHere { done, refused: Some(errno) })
 }
 
 /// Prints names.
@@ -199,11 +210,11 @@ fn missing(command: &str, pattern: &str, tool: &mut Tool<'_>) -> io::Result<()> 
 }
 
 /// Lustre's messages name a parameter by its path.
-fn slashes(name: &str) -> String {
+pub(super) fn slashes(name: &str) -> String {
     name.replace('.', "/")
 }
 
 /// The first error decides the exit code.
-fn first(code: i32, errno: Errno) -> i32 {
+pub(super) fn first(code: i32, errno: Errno) -> i32 {
     if code == 0 { errno.0 } else { code }
 }

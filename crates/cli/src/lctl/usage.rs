@@ -13,6 +13,7 @@ Shows and sets what the Sheen processes of this machine have to show and set.
   set_param    set parameters
   list_param   names of parameters
   list_nids    network identifiers of this machine
+  llog_print   the settings that last
   pool_new     make a pool of OSTs; pool_add, pool_remove, pool_destroy, pool_list
 
 Try 'lctl help COMMAND', or 'lctl --list-commands' for a list of commands.
@@ -41,8 +42,11 @@ const SET_PARAM: &str = "\
 set the Lustre or LNET parameter
 set value of Lustre or LNet parameter(s) at the specified path,
 which can contain shell-style filename patterns. A size may be
-given as 64K, 4M or 1G.
-usage: set_param [--no-name|-n] PARAM1=VALUE1 [PARAM2=VALUE2 ...]
+given as 64K, 4M or 1G. With -P, on the MGS, the value lasts: it is
+set wherever the pattern matches, and again whenever a process starts;
+-d takes such a setting back, and leaves the value as it is.
+usage: set_param [--no-name|-n] [--permanent|-P] PARAM1=VALUE1 [PARAM2=VALUE2 ...]
+       set_param --permanent|-P --delete|-d PARAM1 [PARAM2 ...]
 
 ";
 const LIST_PARAM: &str = "\
@@ -51,6 +55,16 @@ which can contain shell-style filename patterns.
 usage: list_param [--classify|-F] [--dir-only|-D] [--recursive|-R]
                   PARAM1 [PARAM2 ...]
 
+";
+const CONF_PARAM: &str = "\
+set a permanent config parameter.
+This command must be run on the MGS node
+usage: conf_param [--delete|-d] <target.keyword=val>
+  -d  Delete the permanent setting from the configuration.
+";
+const LLOG_PRINT: &str = "\
+print the settings that last (set_param -P)
+usage: [--device MGS] llog_print params
 ";
 const POOL_NEW: &str = "\
 add a new pool
@@ -86,6 +100,8 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("get_param", GET_PARAM),
     ("set_param", SET_PARAM),
     ("list_param", LIST_PARAM),
+    ("conf_param", CONF_PARAM),
+    ("llog_print", LLOG_PRINT),
     ("pool_new", POOL_NEW),
     ("pool_add", POOL_ADD),
     ("pool_remove", POOL_REMOVE),

@@ -1,8 +1,10 @@
 //! `lfs df`: space and inodes of every target, and of the file system.
 
+mod output;
+
 use std::{ffi::OsString, path::Path};
 
-use sheen_wire::{Errno, Result, StatFs, control, control::TargetInfo, mgs::TargetKind};
+use sheen_wire::{Errno, Result, STATE_DEGRADED, StatFs, control, control::TargetInfo, mgs::TargetKind};
 
 use super::{
     Tool,
@@ -12,9 +14,10 @@ use super::{
     pool_list::pools_of,
     text, usage,
 };
+use output::{Field, Row};
 
 const OPTIONS: getopt::Spec = getopt::Spec {
-    short: "hHilm::Nso::p:v",
+    short: "hHilm::Nso::p:u:v",
     long: &[
         ("human-readable", Value::No, "h"),
         ("si", Value::No, "H"),
@@ -24,6 +27,7 @@ const OPTIONS: getopt::Spec = getopt::Spec {
         ("no-header", Value::No, "N"),
         ("only-summary", Value::No, "s"),
         ("ost", Value::Optional, "o"),
+        ("output", Value::Required, "u"),
         ("pool", Value::Required, "p"),
         ("verbose", Value::No, "v"),
     ],
@@ -38,6 +42,8 @@ struct Asked {
     verbose: bool,
     no_header: bool,
     only_summary: bool,
+    /// These columns alone.
+    output: Option<Vec<Field>>,
     /// MDTs alone, of which only this one if any.
     mdt: Option<Option<u64>>,
     /// OSTs alone, likewise.
@@ -47,6 +53,12 @@ struct Asked {
 }
 
 impl Asked {
+    /// Whether only numbers are wanted, for a program to read: no headline, and no summary.
+    fn is_bare(&self) -> bool {
+        let one = |wanted: &Option<Option<u64>>| wanted.is_some_and(|index| index.is_some());
+        self.output.is_some() && (self.no_header || one(&self.mdt) || one(&self.ost))
+    }
+
     /// Whether a target is shown; `pool`: the OSTs that may be.
     fn shows(&self, target: &TargetInfo, pool: Option<&[u32]>) -> bool {
         let fits = |wanted: &Option<u64>| wanted.is_none_or(|index| index == u64::from(target.index));
@@ -77,6 +89,10 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
                     "N" => asked.no_header = true,
                     "s" => asked.only_summary = true,
                     "p" => asked.pool = value.as_deref().map(|v| pool_name(text(v))),
+                    "u" => match output::parse(value.as_deref().map_or("", text)) {
+                        Ok(fields) => asked.output = Some(fields),
+                        Err(wrong) => return tool.usage(usage::DF, format_args!("lfs df: {wrong}")),
+                    },
                     "v" => asked.verbose = true,
                     _ => {}
                 }
@@ -132,7 +148,7 @@ fn df(tool: &mut Tool, mount: &Path, asked: &Asked) -> Result<()> {
     }
     let targets: Vec<TargetInfo> = tool.ask(mount, control::DF)?;
     let place = mount.display().to_string();
-    if !asked.no_header {
+    if !asked.no_header && !asked.only_summary && !asked.is_bare() {
         tool.print(format_args!("{}", header(asked)));
     }
     let mut sums = Sums::default();
@@ -147,20 +163,27 @@ fn df(tool: &mut Tool, mount: &Path, asked: &Asked) -> Result<()> {
             Err(e) => format!("{:<20}: {e}\n", target.uuid),
             Ok(statfs) => {
                 sums.add(target.kind, statfs);
-                let numbers = Numbers::of(statfs, asked.inodes);
-                row(&target.uuid, &numbers, &format!("{place}[{kind}:{}]", target.index), asked)
+                let place = format!("{place}[{kind}:{}]", target.index);
+                row(&target.uuid, &place, state(statfs), |inodes| Numbers::of(statfs, inodes), asked)
             }
         };
         if !asked.only_summary {
             tool.print(format_args!("{line}"));
         }
     }
-    let summary = row("filesystem_summary:", &sums.total(asked), &place, asked);
-    tool.print(format_args!("\n{summary}\n"));
+    let summary = row("filesystem_summary:", &place, "", |inodes| sums.total(asked, inodes), asked);
+    match asked.only_summary {
+        true => tool.print(format_args!("{summary}")),
+        false if asked.is_bare() => {}
+        false => tool.print(format_args!("\n{summary}\n")),
+    }
     Ok(())
 }
 
 fn header(asked: &Asked) -> String {
+    if let Some(fields) = &asked.output {
+        return output::header(fields, asked.base);
+    }
     let names = match (asked.inodes, asked.base) {
         (true, _) => ["Inodes", "IUsed", "IFree", "IUse%"],
         (false, None) => ["1K-blocks", "Used", "Available", "Use%"],
@@ -170,15 +193,25 @@ fn header(asked: &Asked) -> String {
     format!("{:<20} {total:>11} {used:>11} {free:>11} {percent:>4}  Mounted on\n", "UUID")
 }
 
-/// A line of the table: ends with a space, after which a target's state would stand.
-fn row(name: &str, n: &Numbers, place: &str, asked: &Asked) -> String {
+/// What is amiss with a target, in Lustre's letters.
+fn state(statfs: &StatFs) -> &'static str {
+    if statfs.state & STATE_DEGRADED != 0 { "D" } else { "" }
+}
+
+/// A line of the table, with its space or its inodes: a space comes before a target's state, also where there is nothing to say.
+fn row(name: &str, place: &str, state: &str, numbers: impl Fn(bool) -> Numbers, asked: &Asked) -> String {
+    if let Some(fields) = &asked.output {
+        let row = Row { source: name, space: numbers(false), inodes: numbers(true), target: place };
+        return output::row(fields, &row, asked.base);
+    }
+    let n = numbers(asked.inodes);
     let cell = |value: u64| match (asked.base, asked.inodes) {
         (None, true) => format!("{value:>11}"),
         (None, false) => format!("{:>11}", value >> 10),
         (Some(base), _) => cooked(value, base),
     };
     let (total, used, free) = (cell(n.total), cell(n.used), cell(n.free));
-    format!("{name:<20} {total} {used} {free} {:>3}%  {place} \n", n.percent())
+    format!("{name:<20} {total} {used} {free} {:>3}%  {place} {state}\n", n.percent())
 }
 
 /// `716.8M`, as a column. Two narrower than a plain number's, as in Lustre.
@@ -250,10 +283,10 @@ impl Sums {
     }
 
     /// Files take an inode on an MDT and at least one object: no more can be made than either side has left.
-    fn total(&self, asked: &Asked) -> Numbers {
+    fn total(&self, asked: &Asked, inodes: bool) -> Numbers {
         let only_mdts = asked.mdt.is_some() && asked.ost.is_none();
         let only_osts = asked.ost.is_some() && asked.mdt.is_none();
-        match (asked.inodes, only_mdts, only_osts) {
+        match (inodes, only_mdts, only_osts) {
             (false, true, _) => self.mdt_space,
             (false, false, _) => self.ost_space,
             (true, true, _) => self.mdt_inodes,
@@ -283,6 +316,7 @@ mod tests {
             bavail: free / 4,
             files,
             ffree,
+            state: 0,
         };
         let mut fake = Fake::new("/mnt/c1");
         fake.set_targets(&[
@@ -386,6 +420,56 @@ lfs: unrecognized option '-y'
             "$ lfs df /nosuch\n[exit 2]\n--- stderr\nerror: invalid path '/nosuch': No such file or directory\n",
         ] {
             check_case(&mut fake, case);
+        }
+    }
+
+    #[test]
+    fn columns_are_those_that_were_asked_for() {
+        let mut fake = lustre();
+        for case in [
+            "$ lfs df --output=source,size,used,itotal,iused -h -o1 -m1 /mnt/c1\n[exit 0]\n--- stdout
+lustre-MDT0001_UUID       268.1M        1.8M      195.3K         287
+lustre-OST0001_UUID       716.8M        7.5M       48.8K        1.0K
+",
+            "$ lfs df -u source,avail,pcent,iavail,ipcent /mnt/c1\n[exit 0]\n--- stdout
+UUID                   Available Use%       IFree IUse%
+lustre-MDT0000_UUID       238736   1%      199558   1%
+lustre-MDT0001_UUID       239160   1%      199689   1%
+lustre-OST0000_UUID       671332   1%       48976   3%
+lustre-OST0001_UUID       670308   2%       48972   3%
+lustre-OST0002_UUID       667044   2%       48975   3%
+lustre-OST0003_UUID       673380   1%       48943   3%
+
+filesystem_summary:      2682064   2%      195866   1%
+
+",
+            "$ lfs df --output=pct,bavail,bfree,device,target,state,domain -m /mnt/c1\n[exit 0]\n--- stdout
+Use%   Available        Free UUID                 Mounted on State Domain
+  1%      238736      272304 lustre-MDT0000_UUID  /mnt/c1[MDT:0] - -
+  1%      239160      272728 lustre-MDT0001_UUID  /mnt/c1[MDT:1] - -
+
+  1%      477896      545032 filesystem_summary:  /mnt/c1 - -
+
+",
+            "$ lfs df -N -o --output avail /mnt/c1\n[exit 0]\n--- stdout
+     671332
+     670308
+     667044
+     673380
+",
+            "$ lfs df --output=total --ost=1 /mnt/c1\n[exit 0]\n--- stdout\n     733980\n",
+            "$ lfs df -s --output=size /mnt/c1\n[exit 0]\n--- stdout\n    2935920\n",
+            "$ lfs df -s /mnt/c1\n[exit 0]\n--- stdout
+filesystem_summary:      2935920       29856     2682064   2%  /mnt/c1 
+",
+        ] {
+            check_case(&mut fake, case);
+        }
+        for (list, field) in [("avail,free_space", "free_space"), ("avail,", ""), ("", "")] {
+            let (code, out, err) = super::super::testing::lfs(&mut fake, &format!("lfs df --output={list} /mnt/c1"));
+            assert!(code == 4 && out.starts_with("report filesystem"), "{list}: {code} {out}");
+            let known = "source,size,used,free,avail,pcent,itotal,iused,iavail,ipcent,domain,target,state";
+            assert_eq!(err, format!("lfs df: unknown output field '{field}', the fields are: {known}\n"));
         }
     }
 

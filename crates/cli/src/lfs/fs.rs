@@ -17,6 +17,7 @@ use rustix::{
 use sheen_wire::{Errno, Fid, FileKind, Result, Time, control, ioctl::Ladvise};
 
 use super::{
+    data_version,
     migrate::copy::{self, Failure, How},
     swap_layouts::{self, NotSwapped},
 };
@@ -54,6 +55,10 @@ pub trait FileSystem {
     fn mirror(&self, path: &Path, id: u16, write: bool) -> Result<fs::File>;
     /// Bytes of a file.
     fn size(&self, path: &Path) -> Result<u64>;
+    /// Blocks of 512 bytes that a file takes.
+    fn blocks(&self, path: &Path) -> Result<u64>;
+    /// A file's data version; `flush`: as [`sheen_wire::ioctl::DataVersion::flags`].
+    fn data_version(&self, path: &Path, flush: u32) -> Result<u64>;
     /// When a file was last changed.
     fn mtime(&self, path: &Path) -> Result<Time>;
     /// Gives a file that this user has just made another one's permissions, group and, if root does so, owner. EEXIST: it is another by now.
@@ -157,6 +162,14 @@ impl FileSystem for System {
 
     fn size(&self, path: &Path) -> Result<u64> {
         fs::metadata(path).map(|m| m.len()).map_err(io_errno)
+    }
+
+    fn blocks(&self, path: &Path) -> Result<u64> {
+        fs::metadata(path).map(|m| m.blocks()).map_err(io_errno)
+    }
+
+    fn data_version(&self, path: &Path, flush: u32) -> Result<u64> {
+        data_version::ask(path, flush)
     }
 
     fn mtime(&self, path: &Path) -> Result<Time> {

@@ -7,6 +7,7 @@
 
 mod auto;
 pub mod copy;
+mod mdt;
 mod options;
 mod progress;
 
@@ -17,12 +18,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sheen_wire::{Errno, Result};
+use sheen_layout::Asked;
+use sheen_wire::{Errno, FileKind, Result};
 
 use super::{
     Tool,
     getopt::Item,
     keep_first, mirror,
+    pace::{Manner, Stats},
     setstripe::{Call, Wrong, asked_again, pools_exist, wanted},
     text,
 };
@@ -45,7 +48,9 @@ struct Job {
     pools: Vec<String>,
     how: How,
     verbose: bool,
-    stats: bool,
+    manner: Manner,
+    /// To these MDTs, -1 for any: directories, and no other objects.
+    mdts: Vec<i64>,
 }
 
 /// Where the names of files come from.
@@ -95,6 +100,10 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         Ok(names) => names,
         Err(wrong) => return report(tool, wrong),
     };
+    if !job.mdts.is_empty() {
+        // With -m they are stripes over MDTs.
+        return mdt::run(tool, names, &job, asked.sets && asked.draft.count != Some(1));
+    }
     if asked.delete || asked.add || asked.del || asked.set {
         return report(tool, Wrong::Call("lfs migrate migrate: components are not changed by migrating".to_owned()));
     }
@@ -110,7 +119,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         }
     }
     let mut code = 0;
-    let mut progress = Progress::new(names.count(), job.stats);
+    let mut progress = Progress::new(names.count(), job.manner.stats.is_some());
     let failed = names.each(|name| {
         progress.begin(name);
         if let Err(e) = migrate(tool, name, &job, &mut progress) {
@@ -119,7 +128,12 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         progress.end();
     });
     progress.clear();
-    if let Err(e) = failed {
+    told(tool, failed, code)
+}
+
+/// Says that not all names could be read, if so; the exit code.
+fn told(tool: &mut Tool, read: io::Result<()>, mut code: i32) -> i32 {
+    if let Err(e) = read {
         let e = Errno::from(e);
         tool.complain(format_args!("lfs migrate: cannot read the list of files: {e}"));
         keep_first(&mut code, e);
@@ -198,7 +212,7 @@ impl Names {
 
 /// One file. What went wrong was told.
 fn migrate(tool: &mut Tool, path: &Path, job: &Job, progress: &mut Progress) -> Result<()> {
-    let mut how = How { layout: job.layout.clone(), ..job.how.clone() };
+    let mut how = How { layout: job.layout.clone(), bandwidth: job.manner.bandwidth, ..job.how.clone() };
     if how.layout.is_none() {
         let own = asked_again(tool, path);
         let layout = if job.auto { own.and_then(|own| auto::by_size(tool, path, own)) } else { own };
@@ -208,23 +222,29 @@ fn migrate(tool: &mut Tool, path: &Path, job: &Job, progress: &mut Progress) -> 
             tool.complain(format_args!("lfs migrate: can't create composite layout from file {path}: {e}"));
         })?;
     }
-    let done = tool.fs.migrate(path, &how, &mut |copied, total| progress.note(copied, total));
+    reaches_end(tool, path, how.layout.as_deref()).inspect_err(|_| progress.clear())?;
+    let mut stats = job.manner.stats.map(|every| Stats::new(path, every));
+    let fs = tool.fs;
+    let done = fs.migrate(path, &how, &mut |copied, total| {
+        progress.note(copied, total);
+        if let Some(line) = stats.as_mut().and_then(|stats| stats.note(copied, total)) {
+            tool.print_now(&line);
+        }
+    });
     // One mirror has the copy.
     let synced = |()| {
-        mirror::resync(tool, path, || progress.clear())
+        mirror::resync(tool, path, job.manner.bandwidth, || progress.clear())
             .map_err(|errno| Failure { what: "it is migrated, but its mirrors are not up to date", errno })
     };
     match done.and_then(synced) {
         Ok(()) => {
-            if job.verbose || job.stats {
-                progress.clear();
-            }
             if job.verbose {
+                progress.clear();
                 tool.print_bytes(path.as_os_str().as_encoded_bytes());
                 tool.print(format_args!("\n"));
             }
-            if job.stats {
-                tool.print(format_args!("{}:\n{}\n", path.display(), progress.stats()));
+            if let Some(mut stats) = stats {
+                tool.print_now(&stats.line());
             }
             Ok(())
         }
@@ -235,6 +255,23 @@ fn migrate(tool: &mut Tool, path: &Path, job: &Job, progress: &mut Progress) -> 
             tool.complain(format_args!("error: lfs migrate: {}: {what}: {}", path.display(), failed.errno));
             Err(failed.errno)
         }
+    }
+}
+
+/// Refuses a layout that ends before the file does: what lies behind would have no place. It was told.
+fn reaches_end(tool: &mut Tool, path: &Path, layout: Option<&[u8]>) -> Result<()> {
+    let Some(Ok(Asked::Composite(template))) = layout.map(Asked::decode) else { return Ok(()) };
+    let end = template.end();
+    // What else is wrong with the file is told by who opens it.
+    let is_file = end < u64::MAX && tool.fs.kind(path, true) == Ok(FileKind::Regular);
+    match if is_file { tool.fs.size(path) } else { Ok(0) } {
+        Ok(size) if size > end => {
+            let (path, e) = (path.display(), Errno::ENODATA);
+            let what = format!("the layout ends at {end}, and the file only at {size}: let it end with '-E -1'");
+            tool.complain(format_args!("error: lfs migrate: {path}: {what}: {e}"));
+            Err(e)
+        }
+        _ => Ok(()),
     }
 }
 

@@ -26,6 +26,7 @@ use super::{
     Command, Tool,
     fs::{self},
     numbers::parse_unsigned,
+    pace::Manner,
     text,
 };
 
@@ -33,10 +34,12 @@ use super::{
 pub const USAGE: &str = "\
 lfs commands used to manage files with mirrored components:\n\
 usage: lfs mirror create [--mirror-count|-N[COUNT]] [SETSTRIPE_OPTIONS] ... <FILE|DIRECTORY> ...\n\
-       lfs mirror extend [--mirror-count|-N[COUNT]] [SETSTRIPE_OPTIONS|-f VICTIM_FILE [--no-verify]] ... <FILE> ...\n\
+       lfs mirror extend [--mirror-count|-N[COUNT]] [SETSTRIPE_OPTIONS|-f VICTIM_FILE [--no-verify]] ...\n\
+                         [--bandwidth|-W BANDWIDTH_MB[MG]] [--stats] [--stats-interval SECONDS] <FILE> ...\n\
        lfs mirror split {--mirror-id MIRROR_ID} [--destroy|-d] [-f NEW_FILE] <FILE>\n\
        lfs mirror delete {--mirror-id MIRROR_ID} <FILE>\n\
-       lfs mirror resync [--only MIRROR_ID[,...]] <FILE> ...\n\
+       lfs mirror resync [--only MIRROR_ID[,...]] [--bandwidth|-W BANDWIDTH_MB[MG]]\n\
+                         [--stats] [--stats-interval SECONDS] <FILE> ...\n\
        lfs mirror verify [--only MIRROR_ID,MIRROR_ID[,...]] [--verbose|-v] <FILE> ...\n\
        lfs mirror read {--mirror-id|-N MIRROR_ID} [--outfile|-o FILE] <FILE>\n\
        lfs mirror write {--mirror-id|-N MIRROR_ID} [--inputfile|-i FILE] <FILE>\n\
@@ -81,17 +84,18 @@ pub fn layout_of(tool: &Tool, path: &Path) -> Result<Layout> {
     Ok(Layout::decode(&value)?)
 }
 
-/// Brings all mirrors of a file up to date that have missed something, once it `begins`. Nothing is to do where there are none.
+/// Brings all mirrors of a file up to date that have missed something, once it `begins`; at so many bytes a second at most. Nothing is to do
+/// where there are none.
 ///
 /// # Errors
 /// As [`copy::bring_up`].
-pub fn resync(tool: &mut Tool, path: &Path, begins: impl FnOnce()) -> Result<()> {
+pub fn resync(tool: &mut Tool, path: &Path, bandwidth: Option<u64>, begins: impl FnOnce()) -> Result<()> {
     let stale = layout_of(tool, path).map(|layout| layout.stale_mirrors()).unwrap_or_default();
     if stale.is_empty() {
         return Ok(());
     }
     begins();
-    copy::bring_up(tool, path, None, &stale)
+    copy::bring_up(tool, path, None, &stale, Manner { bandwidth, stats: None })
 }
 
 /// The layout of a mirrored file; EINVAL, which was told in Lustre's words, where it is none. `command`: whose words.

@@ -6,21 +6,26 @@
 //! stderr, and exits 4; a failure exits with its errno; of several operands the first failure decides.
 
 mod check;
+mod data_version;
 mod df;
 mod fid2path;
 mod find;
+mod flushctx;
 mod fs;
 mod getdirstripe;
 mod getname;
 pub mod getopt;
+mod getsom;
 mod getstripe;
 mod group_lock;
 mod ladvise;
 mod migrate;
 mod mirror;
 mod numbers;
+mod pace;
 mod path2fid;
 pub mod pool_list;
+mod rm_entry;
 mod setdirstripe;
 mod setstripe;
 mod show;
@@ -93,6 +98,11 @@ const COMMANDS: &[Command] = &[
     Command { name: "getdirstripe", usage: getdirstripe::USAGE, run: getdirstripe::run },
     Command { name: "migrate", usage: migrate::USAGE, run: migrate::run },
     Command { name: "swap_layouts", usage: swap_layouts::USAGE, run: swap_layouts::run },
+    Command { name: "rm_entry", usage: rm_entry::USAGE, run: rm_entry::run },
+    Command { name: "rmentry", usage: rm_entry::USAGE, run: rm_entry::run },
+    Command { name: "flushctx", usage: flushctx::USAGE, run: flushctx::run },
+    Command { name: "data_version", usage: data_version::USAGE, run: data_version::run },
+    Command { name: "getsom", usage: getsom::USAGE, run: getsom::run },
     Command { name: "pool_list", usage: pool_list::USAGE, run: pool_list::run },
 ];
 
@@ -107,6 +117,12 @@ impl Tool<'_> {
     /// Prints to stdout. A reader that went away is no failure.
     fn print(&mut self, text: fmt::Arguments<'_>) {
         let _ = self.out.write_fmt(text);
+    }
+
+    /// Prints to stdout what is to be read while the command goes on.
+    fn print_now(&mut self, text: &str) {
+        self.print(format_args!("{text}"));
+        let _ = self.out.flush();
     }
 
     /// Prints bytes, such as names that are not text, to stdout.

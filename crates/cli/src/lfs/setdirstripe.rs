@@ -246,7 +246,7 @@ fn depth(command: &str, name: &str, value: &str) -> Result<Option<i16>, String> 
 }
 
 /// `0,2`, `0-3`, or `-1` for any; so many are listed before.
-fn mdt_list(value: &str, before: usize) -> Option<Vec<i64>> {
+pub fn mdt_list(value: &str, before: usize) -> Option<Vec<i64>> {
     if value == "-1" {
         return (before == 0).then(|| vec![-1]);
     }

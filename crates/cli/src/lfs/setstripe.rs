@@ -28,6 +28,7 @@ use components::Draft;
 use edit::Edit;
 pub use options::{Call, Wrong};
 use options::{OPTIONS, call, invalid};
+pub use sanity::{check, check_beside};
 
 /// Mode of created files before the umask.
 const MODE_DEFAULT: u32 = 0o644;
@@ -72,12 +73,7 @@ pub fn mirrored(tool: &mut Tool, args: &[OsString]) -> Result<Mirrored, i32> {
     let (mut asked, paths) = read(tool, args)?;
     let (mode, pools) = (asked.mode.unwrap_or(MODE_DEFAULT), std::mem::take(&mut asked.pools));
     let template = match finish(tool, asked, &paths) {
-        Ok(Work::Composite(template)) => match sanity::check_on_mdt(&template) {
-            Ok(()) => Some(template),
-            Err(what) => {
-                return Err(report(tool, invalid(format_args!("lfs mirror mirror: Invalid layout: {what}"))));
-            }
-        },
+        Ok(Work::Composite(template)) => Some(template),
         Ok(_) => None,
         Err(wrong) => return Err(report(tool, wrong)),
     };

@@ -46,7 +46,15 @@ pub struct Fake {
 
 impl Fake {
     pub fn new(mount: &str) -> Fake {
-        let space = StatFs { bsize: 4096, blocks: 1 << 20, bfree: 1 << 20, bavail: 1 << 20, files: 1000, ffree: 1000 };
+        let space = StatFs {
+            bsize: 4096,
+            blocks: 1 << 20,
+            bfree: 1 << 20,
+            bavail: 1 << 20,
+            files: 1000,
+            ffree: 1000,
+            state: 0,
+        };
         let kinds =
             [TargetKind::Mdt, TargetKind::Mdt, TargetKind::Ost, TargetKind::Ost, TargetKind::Ost, TargetKind::Ost];
         let mut fake = Fake {
@@ -239,7 +247,7 @@ impl Fake {
 
 fn as_ost(t: &TargetInfo) -> Ost {
     let (index, active) = (t.index, t.active);
-    Ost { index, active, free_bytes: 1 << 40, total_bytes: 1 << 40, free_objects: 1000, oss: 0 }
+    Ost { index, active, degraded: false, free_bytes: 1 << 40, total_bytes: 1 << 40, free_objects: 1000, oss: 0 }
 }
 
 fn absolute(path: &Path) -> PathBuf {
@@ -337,6 +345,14 @@ impl FileSystem for Fake {
 
     fn size(&self, path: &Path) -> Result<u64> {
         self.resolve(path).map(|_| 0)
+    }
+
+    fn blocks(&self, path: &Path) -> Result<u64> {
+        self.resolve(path).map(|_| 0)
+    }
+
+    fn data_version(&self, path: &Path, flush: u32) -> Result<u64> {
+        self.note(path, &format!("data version, flush {flush}")).map(|()| 0)
     }
 
     fn mtime(&self, path: &Path) -> Result<Time> {

@@ -3,13 +3,14 @@
 //! The kernel's pages cannot be asked for one lock: they go all at once, per file. An invalidation waits for pages that reads under way
 //! have locked. So a read that comes while a lock of its file is being given up never waits for a new one: it is served *unlocked*, under
 //! the lock that is on its way out, and the invalidation is done again until no read was served so since it began. To let it
-//! come to an end reads that arrive meanwhile are held back for a moment ([`PATIENCE`]).
+//! come to an end reads that arrive meanwhile are held back for a moment ([`PATIENCE`]), and the pages that they are to fill, in which there is nothing yet,
+//! are left out of it ([`super::stalls`]).
 //!
 //! Pages may also be holes because the file has no objects there (yet): they are kept under the lock on its LAYOUT, and go with it in the
 //! same way.
 //!
-//! A read that finds its file leaving its objects waits for just these locks to be given up. An invalidation leaves its pages out
-//! ([`super::stalls`]), also one that had begun before: it is done by another thread once more, without them.
+//! A read that finds its file leaving its objects waits for just these locks to be given up, and its pages are left out as well, also of an
+//! invalidation that had begun before: it is done by another thread once more, without them.
 //!
 //! Two clients that write to pages which they also keep could wait for each other in the kernel, out of reach of all this. So an
 //! invalidation that takes longer than [`INVALIDATE_MAX`] holds up the lock no longer, and goes on by itself.
@@ -25,8 +26,11 @@ use tokio::sync::Notify;
 use super::stalls::Stalls;
 use crate::{Invalidate, locks::LockRef};
 
-/// How long a read waits for an invalidation to end, once: far less than anybody notices, far more than dropping pages takes.
-pub const PATIENCE: Duration = Duration::from_millis(2);
+/// How long a read waits for an invalidation to end, once: far more than dropping pages takes, also on a busy machine. (With 2 ms, and pages that an
+/// invalidation had to wait for, two programs that read all the time kept one from ending for half a second.)
+pub const PATIENCE: Duration = Duration::from_millis(50);
+/// Pause before an invalidation is done again.
+const AGAIN_PAUSE: Duration = Duration::from_micros(500);
 /// Longest that an invalidation holds up a lock. Well below the time after which a server gives up a client.
 const INVALIDATE_MAX: Duration = Duration::from_secs(2);
 /// Times that an invalidation is done because reads went on meanwhile.
@@ -389,7 +393,7 @@ impl FileData {
                     return;
                 }
             }
-            rt.sleep(PATIENCE / 4).await;
+            rt.sleep(AGAIN_PAUSE).await;
         }
         if rounds == ROUNDS_MAX {
             tracing::debug!("{}: reads do not pause; a lock may be given up before their pages are dropped", self.fid);
@@ -442,7 +446,9 @@ mod tests {
 
     impl Invalidate for Kernel {
         fn names(&self) {}
-        fn attr(&self, _: Fid) {}
+        fn attr(&self, _: Fid) -> bool {
+            true
+        }
         fn data(&self, _: Fid) {
             self.0.fetch_add(1, Relaxed);
         }
@@ -503,7 +509,9 @@ mod tests {
 
     impl Invalidate for Locked {
         fn names(&self) {}
-        fn attr(&self, _: Fid) {}
+        fn attr(&self, _: Fid) -> bool {
+            true
+        }
         fn data(&self, _: Fid) {
             self.asked.send(()).expect("the test waits");
             // Also where the test has failed.

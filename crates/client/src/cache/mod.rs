@@ -33,6 +33,7 @@ use sheen_wire::{
 
 use crate::{
     Invalidate,
+    closed::Closes,
     file::OpenFiles,
     layouts::{Layouts, is_settled},
     locks::{Flush, LockTable, Owner},
@@ -46,6 +47,10 @@ use meta::{Begun, Meta, Token};
 /// How long nothing is put in after a change of which it is not known whether it was executed: its request may still be on its way.
 /// As long as a request may live (the import's recovery timeout), and some.
 const UNSURE_FOR: Duration = Duration::from_secs(120);
+/// How often an answer that is on its way to the kernel is looked after, and how long at most: a thread that was answered takes the answer apart as
+/// soon as it runs.
+const ATTR_PAUSE: Duration = Duration::from_millis(1);
+const ATTR_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Files noted as contended.
 const CONTENDED_MAX: std::num::NonZeroUsize = std::num::NonZeroUsize::new(4096).unwrap();
 /// How often, and how many times, it is looked whether reads are over that began under locks lost since.
@@ -228,11 +233,36 @@ impl Cache {
         if file.has_holes() { self.flush_pages(file) } else { None }
     }
 
-    /// The attributes of a file that were kept with its objects' are to be asked for again.
-    fn drop_sizes(&self, fid: Fid) {
+    /// The attributes of a file that were kept with its objects' are to be asked for again. As [`Cache::drop_attr`].
+    fn drop_sizes(&self, fid: Fid) -> Option<BoxFuture<'static, ()>> {
         self.meta.lock().unmerge(fid);
-        if let Some(kernel) = self.kernel() {
-            kernel.attr(fid);
+        self.drop_attr(fid)
+    }
+
+    /// Has the kernel ask for a file's attributes again. What is returned is over when it does: an answer that has them may be on its way.
+    pub fn drop_attr(&self, fid: Fid) -> Option<BoxFuture<'static, ()>> {
+        let kernel = self.kernel().filter(|kernel| !kernel.attr(fid))?.clone();
+        let rt = self.rt.clone();
+        Some(Box::pin(async move {
+            let until = rt.now() + ATTR_WAIT_MAX;
+            while !kernel.attr(fid) {
+                if rt.now() >= until {
+                    tracing::warn!("{fid}: the kernel takes long to take an answer apart");
+                    break;
+                }
+                rt.sleep(ATTR_PAUSE).await;
+            }
+        }))
+    }
+
+    /// As [`Cache::drop_attr`], for who cannot wait: it goes on by itself.
+    pub fn begin_drop_attr(&self, fid: Fid) {
+        self.go_on(self.drop_attr(fid));
+    }
+
+    fn go_on(&self, dropped: Option<BoxFuture<'static, ()>>) {
+        if let Some(dropped) = dropped {
+            drop(self.rt.spawn("ldlm_invalidate", dropped));
         }
     }
 }
@@ -275,18 +305,34 @@ pub struct MdtLocks {
     cache: Arc<Cache>,
     import: Weak<Import<Mds>>,
     opened: OnceLock<(Arc<OpenFiles>, Arc<Layouts>)>,
+    closes: OnceLock<Weak<Closes>>,
 }
 
 impl MdtLocks {
     /// For the MDT behind this import.
     pub fn new(cache: &Arc<Cache>, import: &Arc<Import<Mds>>) -> Arc<MdtLocks> {
-        Arc::new(MdtLocks { cache: cache.clone(), import: Arc::downgrade(import), opened: OnceLock::new() })
+        let (opened, closes) = (OnceLock::new(), OnceLock::new());
+        Arc::new(MdtLocks { cache: cache.clone(), import: Arc::downgrade(import), opened, closes })
     }
 
     /// Says which files are open, and which layouts are kept; once.
     pub fn set_open_files(&self, files: Arc<OpenFiles>, layouts: Arc<Layouts>) {
         // A second one would be a mistake of this crate; the first stays.
         let _ = self.opened.set((files, layouts));
+    }
+
+    /// Says which closes wait; once.
+    pub fn set_closes(&self, closes: Weak<Closes>) {
+        // As above.
+        let _ = self.closes.set(closes);
+    }
+
+    /// Where LAYOUT of a file goes, handles of it that wait to be given back are.
+    fn tell_closes(&self, flush: &Flush) -> Option<BoxFuture<'static, ()>> {
+        if flush.bits() & bits::LAYOUT == 0 {
+            return None;
+        }
+        self.closes.get()?.upgrade()?.give_back(flush.resource.fid)
     }
 
     /// Where OPEN of a file goes, the MDT must know of what is open of it under that lock alone. Should it not be told, it does not know
@@ -330,25 +376,32 @@ impl MdtLocks {
     }
 }
 
+/// What is over when both are.
+fn both(one: Option<BoxFuture<'static, ()>>, other: Option<BoxFuture<'static, ()>>) -> Option<BoxFuture<'static, ()>> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(Box::pin(async move {
+            tokio::join!(one, other);
+        })),
+        (one, other) => one.or(other),
+    }
+}
+
 impl Owner for MdtLocks {
     fn drop_cached(&self, flushes: &[Flush]) -> Vec<Option<BoxFuture<'static, ()>>> {
         {
             let mut meta = self.cache.meta.lock();
             flushes.iter().for_each(|flush| meta.drop_bits(flush.resource.fid, flush.bits()));
         }
+        let known = |flush: &&Flush| flush.bits() != 0 && !flush.gone;
         if let Some(kernel) = self.cache.kernel() {
-            let known = |flush: &&Flush| flush.bits() != 0 && !flush.gone;
             let lookup = |flush: &Flush| flush.bits() & bits::LOOKUP != 0;
             if kernel.keeps_names() && flushes.iter().filter(known).any(lookup) {
                 kernel.names();
             }
-            flushes.iter().filter(known).for_each(|flush| kernel.attr(flush.resource.fid));
         }
-        let waits = |flush: &Flush| match (self.tell_opens(flush), self.drop_layout(flush)) {
-            (Some(told), Some(dropped)) => Some(Box::pin(async move {
-                tokio::join!(told, dropped);
-            }) as BoxFuture<'static, ()>),
-            (told, dropped) => told.or(dropped),
+        let waits = |flush: &Flush| {
+            let attr = if known(&flush) { self.cache.drop_attr(flush.resource.fid) } else { None };
+            both(both(attr, self.tell_closes(flush)), both(self.tell_opens(flush), self.drop_layout(flush)))
         };
         flushes.iter().map(waits).collect()
     }
@@ -359,7 +412,7 @@ impl Owner for MdtLocks {
             if kernel.keeps_names() && !resources.is_empty() {
                 kernel.names();
             }
-            resources.iter().for_each(|resource| kernel.attr(resource.fid));
+            resources.iter().for_each(|resource| self.cache.begin_drop_attr(resource.fid));
         }
         let Some((files, layouts)) = self.opened.get() else { return };
         for fid in resources.iter().filter(|resource| resource.kind == Kind::Bits).map(|resource| resource.fid) {
@@ -406,7 +459,7 @@ impl OstLocks {
     /// One object's lock goes.
     fn drop_object(&self, resource: Resource) -> Option<BoxFuture<'static, ()>> {
         let fid = self.cache.data.owner(resource.fid)?;
-        self.cache.drop_sizes(fid);
+        let sizes = self.cache.drop_sizes(fid);
         self.cache.taken_away(fid);
         let file = self.cache.data.get(fid);
         let waits = file.as_ref().and_then(|file| self.cache.flush_pages(file));
@@ -414,12 +467,13 @@ impl OstLocks {
         if !self.table.upgrade().is_some_and(|table| table.covered(resource, &all)) {
             self.cache.data.disown(resource.fid);
         }
-        let (cache, file) = (self.cache.clone(), file?);
-        let waits = waits?;
-        Some(Box::pin(async move {
+        let Some((file, waits)) = file.zip(waits) else { return sizes };
+        let cache = self.cache.clone();
+        let dropped: BoxFuture<'static, ()> = Box::pin(async move {
             waits.await;
             cache.data.tidy(&file);
-        }))
+        });
+        both(sizes, Some(dropped))
     }
 }
 
@@ -431,12 +485,7 @@ impl Owner for OstLocks {
             // Sizes and pages are kept under locks on all of an object alone.
             let whole = flush.policy.contains(&Policy::extent(0, u64::MAX));
             let dropped = if whole { self.drop_object(flush.resource) } else { None };
-            match (written, dropped) {
-                (Some(written), Some(dropped)) => Some(Box::pin(async move {
-                    tokio::join!(written, dropped);
-                }) as BoxFuture<'static, ()>),
-                (written, dropped) => written.or(dropped),
-            }
+            both(written, dropped)
         };
         flushes.iter().map(drop_one).collect()
     }
@@ -459,7 +508,7 @@ impl Owner for OstLocks {
         for resource in resources.iter().filter(|r| r.kind == Kind::Extent) {
             let Some(fid) = self.cache.data.owner(resource.fid) else { continue };
             if told.insert(fid) {
-                self.cache.drop_sizes(fid);
+                self.cache.go_on(self.cache.drop_sizes(fid));
                 if let Some(file) = self.cache.data.get(fid) {
                     // On a task: the kernel may wait for reads that wait for this target.
                     drop(self.cache.rt.spawn("ldlm_invalidate", drop_lost_pages(self.cache.clone(), file)));

@@ -1,6 +1,6 @@
-//! Reads for the kernel's pages that wait until their file is elsewhere, and which of its pages those are.
+//! Reads for the kernel's pages that wait until their file is elsewhere, or until an invalidation has ended, and which of its pages those are.
 //!
-//! Such a read met an object that the file leaves (a migration, an exchange of objects). It goes on when the MDT says where the file is, and
+//! A read of the first kind met an object that the file leaves (a migration, an exchange of objects). It goes on when the MDT says where the file is, and
 //! that is when all of the objects are closed: when this client has given up its locks on the others as well. Before a lock is given up the
 //! kernel drops the file's pages, and it cannot drop those that the read is to fill, which it has locked. So an invalidation leaves
 //! them out: there is nothing in them, and what they will hold is read where the file is then, under locks that are looked up after

@@ -50,7 +50,7 @@ impl Client {
 
     /// As [`Client::getattr_of`], as far as no OST has to be asked.
     pub(super) async fn told_attr(&self, fid: Fid, file: Option<&OpenFile>) -> Result<Heard> {
-        self.accessed.tell_of(fid).await;
+        self.closes.tell_reads_of(fid).await;
         let unsure = file.is_some_and(OpenFile::is_unsure);
         if !unsure && let Some(known) = self.known_attr(fid) {
             return Ok(known);

@@ -64,7 +64,7 @@ impl Client {
 
     /// Where there are no objects there is a hole already.
     async fn place_for_punching(&self, file: &OpenFile, offset: u64, len: u64) -> Result<Placed> {
-        let placed = self.place(file).await?.ok_or(Errno::EIO)?;
+        let placed = self.place_given(file).await?;
         if placed.layout.takes_writes() {
             return Ok(placed);
         }

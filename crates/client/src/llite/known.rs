@@ -132,7 +132,7 @@ impl Client {
 
     /// Opens a regular file without asking. `None`: the MDT must be asked, because it must do something, or may refuse.
     pub(crate) fn open_known(&self, who: &Caller, fid: Fid, flags: u32) -> Option<Arc<OpenFile>> {
-        if flags & (flags::TRUNC | flags::DIRECTORY) != 0 || flags & flags::ACCMODE == flags::ACCMODE {
+        if flags & (flags::TRUNC | flags::DIRECTORY | flags::EXEC) != 0 || flags & flags::ACCMODE == flags::ACCMODE {
             return None;
         }
         // In use until the file is among those that are told of when it is given up.

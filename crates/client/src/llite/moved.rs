@@ -111,30 +111,49 @@ impl Client {
         if file.is_in_group() {
             file.inode.through.store(true, Relaxed);
         }
-        let mut moves = 0;
-        let versions = loop {
-            let layout = self.place(file).await?.map(|placed| placed.layout);
-            let versions = match layout {
-                Some(layout) => self.versions(file.fid(), &layout).await,
-                None => Ok(Vec::new()),
-            };
-            match versions {
-                Err(Errno::MOVED) => drop(self.moved(file.fid(), &mut moves).await?),
-                versions => break versions?,
-            }
-        };
+        let (_, versions) = self.versions_now(file, true).await?;
         // After the versions: a time that is too new is one of a change that is seen.
         let mtime = self.getattr(file.fid(), Some(file)).await?.attr.mtime;
         *file.migration.lock() = Some(Migration { versions, mtime });
         Ok(())
     }
 
-    async fn versions(&self, fid: Fid, layout: &Layout) -> Result<Vec<(Fid, u64)>> {
-        self.lov.settle_file(layout).await;
+    /// A number that is another one after each change of the file's bytes, and the generation of its layout. With `flush` what this client and
+    /// others keep to be written is written first; else it counts when it is. It may be another one though nobody wrote: when an OST was restarted, or the file was moved. 0: nothing was
+    /// written to it yet.
+    ///
+    /// # Errors
+    /// What MDT and OSTs answer.
+    pub async fn data_version(&self, file: &OpenFile, flush: bool) -> Result<(u64, u32)> {
+        let (layout, versions) = self.versions_now(file, flush).await?;
+        // As in Lustre: each of them only grows while its OST lives.
+        let sum = versions.iter().fold(0, |sum: u64, (_, version)| sum.wrapping_add(*version));
+        Ok((sum, layout.map_or(0, |layout| layout.generation())))
+    }
+
+    /// The versions of all objects that the file has at the moment.
+    async fn versions_now(&self, file: &OpenFile, flush: bool) -> Result<(Option<Arc<Layout>>, Vec<(Fid, u64)>)> {
+        let mut moves = 0;
+        loop {
+            let Some(placed) = self.place(file).await? else { return Ok((None, Vec::new())) };
+            let layout = placed.layout;
+            // Who moves the file waits for the lock.
+            drop(placed.guard);
+            match self.versions(file.fid(), &layout, flush).await {
+                Err(Errno::MOVED) => drop(self.moved(file.fid(), &mut moves).await?),
+                versions => return Ok((Some(layout), versions?)),
+            }
+        }
+    }
+
+    async fn versions(&self, fid: Fid, layout: &Layout, flush: bool) -> Result<Vec<(Fid, u64)>> {
+        if flush {
+            self.lov.settle_file(layout).await;
+        }
         let mut per_ost: BTreeMap<u32, Vec<Fid>> = BTreeMap::new();
         layout.all_objects().for_each(|s| per_ost.entry(s.ost).or_default().push(s.object));
         let asks = per_ost.into_iter().map(|(ost, objects)| async move {
-            let request = ost::Request::Versions { objects: objects.clone() };
+            let request = ost::Request::Versions { objects: objects.clone(), flush };
             match self.lov.call(ost, request, Bulk::new()).await?.0 {
                 ost::Reply::Versions(versions) if versions.len() == objects.len() => {
                     Ok(objects.into_iter().zip(versions).collect::<Vec<_>>())

@@ -18,14 +18,14 @@ impl Client {
     /// As [`Client::completed`], for an answer that brings a name.
     pub(crate) async fn named(&self, told: Told) -> Result<EntryAttr> {
         let asks = self.cache.kernel().filter(|kernel| kernel.asks_for_sizes());
-        let (Some(kernel), Some(layout)) = (asks, told.layout.clone()) else { return self.completed(told).await };
+        let (Some(_), Some(layout)) = (asks, told.layout.clone()) else { return self.completed(told).await };
         let (attr, lock) = (told.attr, told.lock);
         match self.lov.unless_away(std::slice::from_ref(&layout), self.completed(told)).await {
             Some(Err(errno)) if is_absence(errno) => {}
             Some(answer) => return answer,
             None => {}
         }
-        kernel.attr(attr.fid);
+        self.cache.begin_drop_attr(attr.fid);
         Ok(self.without_size(attr, lock))
     }
 

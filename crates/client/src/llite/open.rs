@@ -29,7 +29,8 @@ impl Client {
             self.note_pages(&file);
             return Ok(file);
         }
-        let asking = self.asking_open(fid);
+        // An open to run it brings no lock, and is not made under one.
+        let asking = if flags & flags::EXEC == 0 { self.asking_open(fid) } else { self.asking(fid) };
         // An open for writing may give the file its layout.
         let change = (flags::writes(flags) || flags & flags::TRUNC != 0).then(|| self.cache.change(&[fid], false));
         let work = async {

@@ -55,7 +55,7 @@ impl Client {
                     file.check_not_lost()?;
                     Placed { layout, guard: self.layout_lock(file.fid()) }
                 }
-                None => self.place(file).await?.ok_or(Errno::EIO)?,
+                None => self.place_given(file).await?,
             };
             let began = self.began(file, &layout, changes);
             let look = |layout: Arc<Layout>| async move { self.lov.inside(&layout, offset, len).await };

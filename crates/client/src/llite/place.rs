@@ -33,6 +33,9 @@ use crate::{
 /// Longest that a lock on LAYOUT, or those under which is read, are in use while an OST is waited for. A quarter of the time after which a
 /// server gives up a client that keeps a lock.
 pub(super) const HOLD_MAX: Duration = Duration::from_secs(5);
+/// The same of a lock on LAYOUT that somebody wants. What OSTs do by themselves is done by then, as a rule; what waits for locks of other clients
+/// may wait for whoever wants this one (who migrates a file with a group's lock).
+const WANTED_MAX: Duration = Duration::from_millis(200);
 /// Times that objects are asked for one write: each time the MDT gives some, or all are there.
 const INTENTS_MAX: usize = 8;
 /// Times that a read for pages looks whether its layout is about to go.
@@ -193,11 +196,23 @@ impl Client {
         }
     }
 
+    /// As [`Client::place`], of a file that is open for writing: one that has no layout, for it was opened with [`sheen_wire::mds::flags::LAYOUT_LATER`], gets one.
+    ///
+    /// # Errors
+    /// Also those of [`Client::ask_objects`].
+    pub(crate) async fn place_given(&self, file: &OpenFile) -> Result<Placed> {
+        if let Some(placed) = self.place(file).await? {
+            return Ok(placed);
+        }
+        Box::pin(self.ask_objects(file.fid(), 0, 0)).await?;
+        self.place(file).await?.ok_or(Errno::EIO)
+    }
+
     /// The layout of an open file, with objects for all of `[offset, offset + len)` that there can be. `page`: for a page of the kernel's,
     /// for which the lock on LAYOUT may have to wait before it is given up: the MDT is not waited for if there are objects.
     ///
     /// # Errors
-    /// ENODATA: the layout ends before that. As [`Client::place`] and [`Client::ask_objects`]; EIO: the file has no layout.
+    /// ENODATA: the layout ends before that. As [`Client::place`] and [`Client::ask_objects`].
     pub(crate) async fn place_for_writing(&self, file: &OpenFile, offset: u64, len: u64, page: bool) -> Result<Placed> {
         if file.mirror() != 0 {
             return Box::pin(self.place_in_mirror(file, offset, len)).await;
@@ -208,8 +223,7 @@ impl Client {
             return Ok(Placed { layout, guard: self.layout_lock(file.fid()) });
         }
         for _ in 0..INTENTS_MAX {
-            // The MDT gives a file its layout when it is opened for writing.
-            let placed = self.place(file).await?.ok_or(Errno::EIO)?;
+            let placed = self.place_given(file).await?;
             if !placed.layout.needs_intent(offset, len) {
                 return if len > 0 && offset >= placed.layout.end() { Err(Errno::ENODATA) } else { Ok(placed) };
             }
@@ -263,9 +277,7 @@ impl Client {
             self.files.learn_past(fid, layout);
         }
         // What it has of the size was guarded by the locks on the objects that there were.
-        if let Some(kernel) = self.cache.kernel() {
-            kernel.attr(fid);
-        }
+        self.cache.begin_drop_attr(fid);
     }
 
     /// Pages that were holes for want of objects, or are read beside the request for them, are under no lock any more. `page`: the
@@ -308,8 +320,8 @@ impl Client {
         known.into_iter().flatten().reduce(|last, other| if is_as_new(&last, &other) { last } else { other })
     }
 
-    /// Does something by a layout with its lock in use: if the lock is not wanted for longer than [`HOLD_MAX`]. Also the lock, if
-    /// it was there all the time.
+    /// Does something by a layout with its lock in use, for [`HOLD_MAX`] at most, and not for much longer than [`WANTED_MAX`] while it is wanted. Also the
+    /// lock, if it was there all the time.
     pub(crate) async fn under<T>(
         &self,
         fid: Fid,
@@ -318,13 +330,17 @@ impl Client {
     ) -> (T, Option<LockRef>) {
         let mut work = pin!(work);
         let Some(guard) = guard else { return (work.await, None) };
-        match self.rt.timeout(HOLD_MAX, work.as_mut()).await {
-            Ok(answer) => (answer, Some(guard)),
-            Err(_) => {
-                let cookie = guard.cookie();
-                drop(guard);
-                (work.await, self.guard_again(fid, cookie))
+        let until = self.rt.now() + HOLD_MAX;
+        loop {
+            if let Ok(answer) = self.rt.timeout(WANTED_MAX, work.as_mut()).await {
+                return (answer, Some(guard));
+            }
+            if guard.is_wanted() || self.rt.now() >= until {
+                break;
             }
         }
+        let cookie = guard.cookie();
+        drop(guard);
+        (work.await, self.guard_again(fid, cookie))
     }
 }

@@ -202,15 +202,20 @@ impl Client {
         };
         stripes.sort_unstable();
         stripes.dedup();
-        // What others of the group write nobody has to tell.
-        let rounds = if stripes.iter().any(|s| self.lov.in_group(layout, *s)) { 0 } else { ROUNDS_MAX };
-        for _ in 0..rounds {
+        for _ in 0..ROUNDS_MAX {
+            // What others of the group write nobody has to tell. Another program may join it while this waits.
+            if stripes.iter().any(|s| self.lov.in_group(layout, *s)) {
+                break;
+            }
             let locks: Option<Vec<LockRef>> = stripes.iter().map(|s| self.lov.matching(layout, *s)).collect();
             if let Some(locks) = locks {
                 return Ok(ReadRefs::new(locks, reading));
             }
             if !data.is_guarded() {
+                // What this is to fill is left out of the invalidation, which need not wait for it so.
+                let stalled = self.cache.data.stall(layout.fid(), offset, len);
                 let _ = self.rt.timeout(PATIENCE, data.flush_ends()).await;
+                drop(stalled);
                 if reading.unlock_if_flushing() {
                     return Ok(ReadRefs::new(Vec::new(), reading));
                 }
@@ -222,12 +227,15 @@ impl Client {
                     locked = self.lov.lock(layout, *stripe) => Some(locked?),
                     () = data.flush_begins() => None,
                 };
-                if locked.is_none() {
-                    break;
+                match locked {
+                    // The only one: in use from its grant on, though it may have been asked for already.
+                    Some(Some(lock)) if stripes.len() == 1 => return Ok(ReadRefs::new(vec![lock], reading)),
+                    Some(_) => {}
+                    None => break,
                 }
             }
         }
-        // Too many want to write.
+        // Too many want to write, or a group does.
         self.keep_nothing(&mut reading);
         Ok(ReadRefs::new(Vec::new(), reading))
     }

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use sheen_wire::{
     Result,
-    mds::{NO_HANDLE, Reply, Request},
+    mds::{NO_HANDLE, flags},
 };
 
-use crate::{Client, OpenDir, OpenFile, mdc, stats::Op};
+use crate::{Client, OpenDir, OpenFile, stats::Op};
 
 impl Client {
     /// Closes a file; a second time does nothing. The MDT learns whether it was read, for its access time; where that does not matter, and
     /// the file was opened without asking, it is not told.
     ///
-    /// A request is on its way when the future is first polled, before anything that is asked afterwards. Of reads alone it may be told some
-    /// moments later, with others ([`crate::accessed`]).
+    /// It may be told some moments later, with others ([`crate::closed`]). Else the request is on its way when the future is first polled, before
+    /// anything that is asked afterwards.
     ///
     /// # Errors
     /// What the MDT answers; the file is closed for this client in any case.
@@ -28,16 +28,16 @@ impl Client {
             self.lov.begin_settle(&layout);
         }
         if handle == NO_HANDLE {
-            return if read && self.reading_shows(fid) { self.accessed.note(fid).await } else { Ok(()) };
-        }
-        match self.mdc.call(Request::Close { fid, handle, read, wrote }).await? {
-            // Whether the access time moves, the MDT decides: by what it was before.
-            Reply::Entry(entry) => {
-                self.cache.meta.lock().accessed(&entry.attr);
+            return if read && self.reading_shows(fid) {
+                self.closes.note(fid, handle, read, None).await
+            } else {
                 Ok(())
-            }
-            reply => mdc::done(reply),
+            };
         }
+        // Of a file without a name the MDT waits for the last close, to remove it; of a program somebody may, to write it.
+        let waited = nameless || file.flags() & flags::EXEC != 0;
+        let lock = if waited { None } else { self.layout_lock(fid) };
+        self.closes.note(fid, handle, read, lock).await
     }
 
     /// Closes a directory.

@@ -171,8 +171,8 @@ impl Client {
         let answer = self.set_attr(who, file.fid(), &set, Some(file), 0).await;
         change.end(&answer);
         self.files.note(&answer?.0.attr);
-        if let Some(kernel) = self.cache.kernel() {
-            kernel.attr(file.fid());
+        if let Some(dropped) = self.cache.drop_attr(file.fid()) {
+            dropped.await;
         }
         Ok(())
     }

@@ -76,8 +76,8 @@ mod tests {
     #[test]
     fn adds_up_as_lustre_does() {
         let mdt = StatFs { files: 1000, ffree: 600, bsize: 4096, ..StatFs::default() };
-        let small = StatFs { bsize: 1024, blocks: 400, bfree: 200, bavail: 100, files: 500, ffree: 100 };
-        let large = StatFs { bsize: 8192, blocks: 10, bfree: 5, bavail: 5, files: 500, ffree: 100 };
+        let small = StatFs { bsize: 1024, blocks: 400, bfree: 200, bavail: 100, files: 500, ffree: 100, state: 0 };
+        let large = StatFs { bsize: 8192, blocks: 10, bfree: 5, bavail: 5, files: 500, ffree: 100, state: 0 };
         let sum = summary(&mdt, [small, large].into_iter());
         assert_eq!((sum.bsize, sum.blocks, sum.bfree, sum.bavail), (4096, 120, 60, 35));
         assert_eq!((sum.files, sum.ffree), (600, 200), "400 in use, 200 more can be made");

@@ -126,8 +126,8 @@ impl Client {
 
     /// Another file's bytes were changed by this client, whose own locks on them were not in the way.
     async fn drop_changed(&self, fid: Fid) {
-        if let Some(kernel) = self.cache.kernel() {
-            kernel.attr(fid);
+        if let Some(dropped) = self.cache.drop_attr(fid) {
+            dropped.await;
         }
         let Some(data) = self.cache.data.get(fid) else { return };
         if let Some(dropped) = self.cache.flush_pages(&data) {

@@ -28,10 +28,17 @@ impl Client {
         self.check_not_virtual(parent)?;
         let request = |cred| Request::Unlink { cred, parent, name: name.clone(), dir };
         let last = if dir { None } else { self.only_name(parent, name) };
+        let closed = self.closes.any().then(|| self.cache.meta.lock().name(parent, name)).flatten();
         let given_up = last.map(|fid| self.without_open(fid)).unwrap_or_default();
         let dir = self.asking(parent);
         let change = self.cache.change_names(&[(parent, name)]);
-        let answer = self.mdc.call_giving_up(who, request, &given_up).await;
+        // First, where it was closed just now: the MDT would keep it until that is told.
+        let closed = async {
+            if let Some(fid) = closed {
+                self.closes.tell_of(fid).await
+            }
+        };
+        let ((), answer) = tokio::join!(biased; closed, self.mdc.call_giving_up(who, request, &given_up));
         let dir = dir.changed(change.end_told(&answer));
         let answer = answer?;
         self.told_dir(answer.dir, &dir);

@@ -199,7 +199,7 @@ impl Client {
         let _turn = file.inode.append.lock().await;
         for round in 0..APPENDS_MAX {
             let changes = file.inode.changes();
-            let Placed { layout, guard } = self.place(file).await?.ok_or(Errno::EIO)?;
+            let Placed { layout, guard } = self.place_given(file).await?;
             if guard.is_none() && layout.is_mirrored() && round < GUARDED_MAX {
                 continue;
             }

@@ -85,8 +85,8 @@ impl Client {
             if let Some(other) = other {
                 Box::pin(self.edited(other)).await;
                 // It has another size now, of which its own locks do not tell.
-                if let Some(kernel) = self.cache.kernel() {
-                    kernel.attr(other);
+                if let Some(dropped) = self.cache.drop_attr(other) {
+                    dropped.await;
                 }
             }
         }

@@ -19,6 +19,7 @@ mod keeping;
 use std::{
     collections::BTreeMap,
     fmt,
+    pin::pin,
     sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
@@ -31,6 +32,7 @@ use sheen_wire::{
     ast::Callback,
     ldlm::{Cookie, Enqueued, Kind, LockId, Mode, Policy, Resource},
 };
+use tokio::sync::Notify;
 
 use flock::Flocks;
 pub use flush::Flush;
@@ -66,6 +68,8 @@ pub struct LockTable {
     travels: bool,
     state: Mutex<State>,
     owner: OnceLock<Weak<dyn Owner>>,
+    /// A group's lock was granted.
+    grouped: Notify,
     /// Locks of programs.
     pub flocks: Flocks,
 }
@@ -115,6 +119,11 @@ impl LockRef {
         self.policy.range()
     }
 
+    /// Whether the target has asked for it: somebody waits.
+    pub fn is_wanted(&self) -> bool {
+        self.table.state.lock().locks.is_wanted(self.cookie)
+    }
+
     /// The bits of a lock on an inode; 0 of another one.
     pub fn bits(&self) -> u64 {
         if let Policy::Bits { bits, .. } = self.policy { bits } else { 0 }
@@ -150,7 +159,7 @@ impl LockTable {
             last_handle: 0,
         };
         let (state, owner, flocks) = (Mutex::new(state), OnceLock::new(), Flocks::default());
-        Arc::new(LockTable { rt: rt.clone(), travels, state, owner, flocks })
+        Arc::new(LockTable { rt: rt.clone(), travels, state, owner, grouped: Notify::new(), flocks })
     }
 
     /// Says whose locks they are; once, before the first.
@@ -178,6 +187,18 @@ impl LockTable {
     pub fn in_group(self: &Arc<Self>, resource: Resource) -> Option<LockRef> {
         let held = self.state.lock().locks.in_group(resource)?;
         Some(LockRef { table: self.clone(), cookie: held.cookie, policy: held.policy })
+    }
+
+    /// Resolves when this client holds a group's lock on one of these objects. Until the group is left the target grants no other there.
+    pub async fn joins_group(self: &Arc<Self>, objects: &[Resource]) {
+        loop {
+            let mut grouped = pin!(self.grouped.notified());
+            grouped.as_mut().enable();
+            if objects.iter().any(|object| self.in_group(*object).is_some()) {
+                return;
+            }
+            grouped.await;
+        }
     }
 
     /// Whether [`LockTable::matching`] would find one.
@@ -243,12 +264,20 @@ impl LockTable {
                 self.with(|locks, actions| {
                     locks.granted(cookie, id, mode, policy, actions);
                 });
+                self.tell_grouped(mode);
             }
             Callback::Glimpse { id, resource, .. } => {
                 if let Some(owner) = self.owner() {
                     drop(self.rt.spawn("ldlm_glimpse", owner.glimpsed(id, resource)));
                 }
             }
+        }
+    }
+
+    /// A lock was granted.
+    fn tell_grouped(&self, mode: Mode) {
+        if mode == Mode::Group {
+            self.grouped.notify_waiters();
         }
     }
 
@@ -361,6 +390,7 @@ impl Asking {
         let mut news = false;
         let cookie = self.cookie;
         table.done(state, |locks, actions| news = locks.granted(cookie, id, mode, policy, actions));
+        table.tell_grouped(mode);
         news.then(|| LockRef { table, cookie, policy })
     }
 }

@@ -3,6 +3,11 @@
 //! Who keeps the size of a file, or its data, holds PR on the whole of each object that matters; who appends, PW (`append`). A request for
 //! several PR locks never waits for others ([`Lov::try_lock`]): what it had got already would be in somebody's way meanwhile, who might hold
 //! what it waits for. One lock by itself may be waited for ([`Lov::lock`]).
+//!
+//! **Who waits while this client joins a group** on the object gets no lock, and needs none any more: the OST would grant it when the group is left. The
+//! program that is to leave it may well wait for who waits here (the kernel has the pages of a read, and the file of a write, locked).
+
+use std::sync::Arc;
 
 use sheen_layout::Layout;
 use sheen_wire::{
@@ -12,10 +17,17 @@ use sheen_wire::{
 };
 
 use super::{Lov, stripe};
-use crate::locks::LockRef;
+use crate::{
+    cache::Cache,
+    locks::{Asking, LockRef},
+    osc::Osc,
+};
 
 /// A lock that is wanted: file, object, part of it, how.
 pub type Want = (Fid, Fid, Policy, Flags);
+
+/// What an answer is where this client has joined a group on the object instead.
+const IN_GROUP: Enqueued = Enqueued::Refused(Errno::EAGAIN);
 
 /// All of an object.
 pub const WHOLE: Policy = Policy::extent(0, u64::MAX);
@@ -86,7 +98,7 @@ impl Lov {
         let osc = self.osc(ost).await?;
         let begin = |(_, object, policy, _): &Want| osc.locks().begin(Resource::extent(*object), mode, *policy);
         let asking: Vec<_> = wants.iter().map(begin).collect();
-        let lock = |((_, object, policy, flags), asking): (&Want, &crate::locks::Asking)| Enqueue {
+        let lock = |((_, object, policy, flags), asking): (&Want, &Asking)| Enqueue {
             flags: *flags,
             ..Enqueue::new(Resource::extent(*object), mode, *policy, asking.cookie())
         };
@@ -95,22 +107,63 @@ impl Lov {
         let keeps = mode.writes() && wants.iter().any(|(_, _, policy, _)| *policy != WHOLE);
         let want = if keeps { osc.writeback().want() } else { 0 };
         let request = Request::Enqueue { locks, want };
-        let Reply::Enqueued { locks: answers, granted } = osc.call(request, Bulk::new()).await?.0 else {
-            return Err(Errno::EPROTO);
+        let may_wait = mode != Mode::Group && wants.iter().any(|(.., flags)| !flags.nowait);
+        let answered = match may_wait {
+            true => self.ask_unless_joining(&osc, request, asking, wants).await?,
+            false => Some((osc.call(request, Bulk::new()).await?.0, asking)),
         };
+        let Some((reply, asking)) = answered else {
+            return Ok(wants.iter().map(|_| (None, IN_GROUP, ObjectAttr::default())).collect());
+        };
+        let Reply::Enqueued { locks: answers, granted } = reply else { return Err(Errno::EPROTO) };
         osc.writeback().granted(granted);
         if answers.len() != wants.len() {
             return Err(Errno::EPROTO);
         }
         let mut got = Vec::with_capacity(answers.len());
-        for ((asking, (file, object, ..)), (answer, attr)) in asking.into_iter().zip(wants).zip(answers) {
-            let lock = asking.answered(&answer);
-            if lock.is_some() {
-                self.cache.data.own(*object, *file);
-                self.cache.locked(*file);
-            }
-            got.push((lock, answer, attr));
+        for ((asking, want), (answer, attr)) in asking.into_iter().zip(wants).zip(answers) {
+            got.push((take(&self.cache, asking, want, &answer), answer, attr));
         }
         Ok(got)
     }
+
+    /// Asks for locks, and waits for them until this client is in a group on one of the objects: then `None`. What comes all the same, when the group
+    /// is left, is taken: locks as if they had been used, and promises of space.
+    async fn ask_unless_joining(
+        &self,
+        osc: &Arc<Osc>,
+        request: Request,
+        asking: Vec<Asking>,
+        wants: &[Want],
+    ) -> Result<Option<(Reply, Vec<Asking>)>> {
+        let caller = osc.clone();
+        let mut call = Box::pin(async move { Ok::<_, Errno>(caller.call(request, Bulk::new()).await?.0) });
+        let joins = async {
+            let objects: Vec<_> = wants.iter().map(|(_, object, ..)| Resource::extent(*object)).collect();
+            osc.locks().joins_group(&objects).await;
+        };
+        tokio::select! {
+            biased;
+            reply = &mut call => return Ok(Some((reply?, asking))),
+            () = joins => {}
+        }
+        let (osc, cache, wants) = (osc.clone(), self.cache.clone(), wants.to_vec());
+        let late = async move {
+            let Ok(Reply::Enqueued { locks, granted }) = call.await else { return };
+            osc.writeback().granted(granted);
+            for ((asking, want), (answer, _)) in asking.into_iter().zip(&wants).zip(locks) {
+                drop(take(&cache, asking, want, &answer));
+            }
+        };
+        drop(self.rt.spawn("ldlm_late", late));
+        Ok(None)
+    }
+}
+
+/// Takes the answer to what was asked for, and the lock if there is one.
+fn take(cache: &Cache, asking: Asking, (file, object, ..): &Want, answer: &Enqueued) -> Option<LockRef> {
+    let lock = asking.answered(answer)?;
+    cache.data.own(*object, *file);
+    cache.locked(*file);
+    Some(lock)
 }

@@ -7,7 +7,7 @@ use sheen_layout::{Asked, Count, Defaults, Layout, Stripe, resolve_asked};
 use sheen_wire::{
     Attr, Cred, Errno, Fid, FileKind, Result, StatFs, Time, fid,
     ldlm::bits,
-    mds::{DirEntry, Entry, NewNode, Reply, Request, SetTime, flags},
+    mds::{Closed, DirEntry, Entry, NO_HANDLE, NewNode, Reply, Request, SetTime, flags},
 };
 
 use super::{Node, State, World};
@@ -237,17 +237,20 @@ pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
             give_layout(state, fid);
             open(state, fid, flags, true)
         }
-        Request::Close { fid, handle, wrote, .. } => {
-            state.log.push(format!("mds closed wrote={wrote}"));
-            if state.open.remove(&handle) == Some(fid) { Ok(Reply::Ok) } else { Err(Errno::EBADF) }
-        }
-        Request::Accessed { files } => {
-            state.log.push(format!("mds accessed {}", files.len()));
+        Request::Close { files } => {
+            let given_back = files.iter().filter(|closed| closed.handle != NO_HANDLE).count();
+            let read = files.iter().filter(|closed| closed.read.is_some()).count();
+            state.log.push(format!("mds closed {given_back} read {read}"));
             let mut attrs = Vec::new();
-            for (fid, _) in files {
-                // Later than anything that follows, also by the client's clock.
-                state.nodes.get_mut(&fid).ok_or(Errno::ESTALE)?.attr.atime = Time { sec: i64::MAX, nsec: 0 };
-                attrs.push(entry(state, fid)?.attr);
+            for Closed { fid, handle, read } in files {
+                if state.open.get(&handle) == Some(&fid) {
+                    state.open.remove(&handle);
+                }
+                if read.is_some() {
+                    // Later than anything that follows, also by the client's clock.
+                    state.nodes.get_mut(&fid).ok_or(Errno::ESTALE)?.attr.atime = Time { sec: i64::MAX, nsec: 0 };
+                    attrs.push(entry(state, fid)?.attr);
+                }
             }
             Ok(Reply::Attrs(attrs))
         }

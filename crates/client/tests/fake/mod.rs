@@ -188,9 +188,18 @@ impl Service<Ost> for FakeOst {
         Box::pin(async move {
             self.0.pause().await;
             self.0.hold(self.1, &request).await;
+            let wanted: Vec<Resource> = match &request {
+                wire_ost::Request::Enqueue { locks, .. } => locks.iter().map(|lock| lock.resource).collect(),
+                _ => Vec::new(),
+            };
             let mut state = self.0.state.lock();
             state.locks.osts.insert(self.1, export.clone());
-            ost::execute(&mut state, self.1, request, bulk)
+            let answer = ost::execute(&mut state, self.1, request, bulk);
+            drop(state);
+            if self.0.hasty.load(Relaxed) {
+                wanted.into_iter().for_each(|resource| _ = self.0.call_back(resource));
+            }
+            answer
         })
     }
 
@@ -212,7 +221,9 @@ pub struct Kernel;
 
 impl Invalidate for Kernel {
     fn names(&self) {}
-    fn attr(&self, _: Fid) {}
+    fn attr(&self, _: Fid) -> bool {
+        true
+    }
     fn data(&self, _: Fid) {}
     fn part(&self, _: Fid, _: u64, _: u64) {}
     fn keeps_names(&self) -> bool {
@@ -267,7 +278,7 @@ impl Mounted {
             layout: Some((stripe_size, osts.to_vec())),
             template: None,
             moving: BTreeMap::new(),
-            config: Config { fsname: FSNAME.into(), version: 1, targets, pools: Vec::new() },
+            config: Config { fsname: FSNAME.into(), version: 1, targets, pools: Vec::new(), params: Vec::new() },
             next: 100,
             open: BTreeMap::new(),
             log: Vec::new(),

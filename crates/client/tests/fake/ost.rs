@@ -199,7 +199,8 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
         | Request::Link { .. }
         | Request::Follow { .. } => Err(Errno::EOPNOTSUPP),
         Request::StatFs => {
-            let statfs = StatFs { bsize: 4096, blocks: 1000, bfree: 900, bavail: 800, files: 500, ffree: 400 };
+            let statfs =
+                StatFs { bsize: 4096, blocks: 1000, bfree: 900, bavail: 800, files: 500, ffree: 400, state: 0 };
             Ok(Reply::StatFs(statfs).into())
         }
     }

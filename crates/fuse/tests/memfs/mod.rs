@@ -319,7 +319,7 @@ impl MemFs {
             s.node(id).map(|n| n.attr.nlink = 0).map(|()| id)
         };
         let entry = made.and_then(|id| s.entry(id, self.valid));
-        answer!(reply, entry, e => reply.create(&e, e.nodeid, self.open_flags))
+        answer!(reply, entry, e => _ = reply.create(&e, e.nodeid, self.open_flags))
     }
 
     /// Operations that make or remove names.
@@ -348,7 +348,7 @@ impl MemFs {
             return reply.negative(self.valid);
         }
         let entry = made.and_then(|id| s.entry(id, self.valid));
-        answer!(reply, entry, e => reply.entry(&e))
+        answer!(reply, entry, e => _ = reply.entry(&e))
     }
 }
 

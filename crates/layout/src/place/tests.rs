@@ -11,6 +11,7 @@ fn osts(free_gib: &[u64]) -> Vec<Ost> {
     let ost = |(i, gib): (usize, &u64)| Ost {
         index: i as u32,
         active: true,
+        degraded: false,
         free_bytes: gib * GIB,
         total_bytes: 100 * GIB,
         free_objects: 1000,
@@ -226,4 +227,35 @@ fn an_ost_taken_away_or_added_does_not_disturb() {
         let known = all.len() as u32;
         assert!(place(&mut placer, &stripes(3), &all).unwrap().iter().all(|o| *o < known));
     }
+}
+
+#[test]
+fn a_degraded_ost_is_used_only_where_it_must_be() {
+    let mut osts = osts(&[90; 4]);
+    osts[1].degraded = true;
+    assert_eq!(tally(&stripes(1), &osts, 300), [100, 0, 100, 100]);
+    assert_eq!(tally(&stripes(3), &osts, 10), [10, 0, 10, 10]);
+    assert_eq!(tally(&stripes(4), &osts, 10), [10; 4], "a wide file needs it");
+    assert_eq!(tally(&over(Count::PerOst(2)), &osts, 1), [2; 4]);
+    // Also when OSTs are unevenly full, however much is free there.
+    osts[0].free_bytes = 10 * GIB;
+    assert_eq!(tally(&stripes(1), &osts, 100)[1], 0);
+    // Who names it gets it, and what follows avoids it.
+    let named = |start, n| Wanted { start: Some(start), ..stripes(n) };
+    let mut placer = Placer::new(1);
+    assert_eq!(place(&mut placer, &named(1, 2), &osts), Ok(vec![1, 2]));
+    assert_eq!(place(&mut placer, &named(0, 2), &osts), Ok(vec![0, 2]));
+    assert_eq!(place(&mut placer, &Wanted { osts: vec![1, 3], ..stripes(2) }, &osts), Ok(vec![1, 3]));
+    // Of several the emptiest comes first; where all are, nothing is gained by waiting.
+    osts[3].degraded = true;
+    osts[3].free_bytes = 20 * GIB;
+    assert_eq!(tally(&stripes(3), &osts, 10), [10, 10, 10, 0]);
+    osts.iter_mut().for_each(|o| o.degraded = true);
+    assert_eq!(tally(&stripes(1), &osts, 100).iter().sum::<usize>(), 100);
+    // It counts as room where no other has it.
+    let mut osts = self::osts(&[2, 90]);
+    osts[1].degraded = true;
+    let grows = |room| Wanted { room, ..stripes(1) };
+    assert_eq!(place(&mut placer, &grows(GIB), &osts), Ok(vec![0]));
+    assert_eq!(place(&mut placer, &grows(50 * GIB), &osts), Ok(vec![1]));
 }

@@ -23,6 +23,12 @@ extern "C" {
 
 #define lustre_fid struct lu_fid
 
+/* Of statx(2), with _GNU_SOURCE of <sys/stat.h>. */
+typedef struct statx lstatx_t;
+/* With _GNU_SOURCE of <fcntl.h>, and of <mntent.h>. */
+struct file_handle;
+struct mntent;
+
 /* ---- messages on standard error ---- */
 
 enum llapi_message_level {
@@ -37,6 +43,13 @@ enum llapi_message_level {
 };
 #define LLAPI_MSG_MASK 0x00000007
 #define LLAPI_MSG_NO_ERRNO 0x00000010 /* with a level: the text alone */
+
+static inline const char *llapi_msg_level2str(enum llapi_message_level level)
+{
+	static const char *const names[LLAPI_MSG_MAX] = {"OFF", "FATAL", "ERROR", "WARNING", "NORMAL", "INFO", "DEBUG"};
+
+	return (unsigned int)level < LLAPI_MSG_MAX ? names[level] : NULL;
+}
 
 /* What is above the level is not said; at first everything is. */
 void llapi_msg_set_level(int level);
@@ -108,6 +121,15 @@ int llapi_file_create_pool(const char *name, unsigned long long stripe_size, int
 /* The layout of a file or directory; room for lov_user_md_size(LOV_MAX_STRIPE_COUNT, LOV_USER_MAGIC_V3) bytes, 65536 if composite. */
 int llapi_file_get_stripe(const char *path, struct lov_user_md *lum);
 int llapi_file_fget_mdtidx(int fd, int *mdtidx);
+/*
+ * Attributes, which of them are told (OBD_MD_FL...), and layout of a name, be it a symbolic link, or of what is open; any pointer may be
+ * null. lmm_magic is 0 where there is no layout. EOVERFLOW: lumsize is too small.
+ */
+int llapi_get_lum_file(const char *path, __u64 *valid, lstatx_t *statx, struct lov_user_md *lum, size_t lumsize);
+int llapi_get_lum_dir(const char *path, __u64 *valid, lstatx_t *statx, struct lov_user_md *lum, size_t lumsize);
+int llapi_get_lum_file_fd(int dir_fd, const char *fname, __u64 *valid, lstatx_t *statx, struct lov_user_md *lum,
+			  size_t lumsize);
+int llapi_get_lum_dir_fd(int dir_fd, __u64 *valid, lstatx_t *statx, struct lov_user_md *lum, size_t lumsize);
 /* A new file without a name in a directory, open for reading and writing; null: the layout of files there. mdt_idx: -1. */
 int llapi_create_volatile_param(const char *directory, int mdt_idx, int open_flags, mode_t mode,
 				const struct llapi_stripe_param *stripe_param);
@@ -117,6 +139,19 @@ static inline int llapi_create_volatile(const char *directory, int open_flags)
 {
 	return llapi_create_volatile_idx(directory, -1, open_flags);
 }
+
+/* ---- directories over MDTs: -errno ---- */
+
+/*
+ * Of the struct lsp_stripe_offset is the first MDT (-1: any), lsp_osts lists MDTs, lsp_stripe_pattern is an enum lmv_hash_type, and lsp_max_inherit and
+ * lsp_max_inherit_rr are of defaults. A default of count 0 and offset -1 deletes the one that is there. Pools: null.
+ */
+int llapi_dir_create(const char *name, mode_t mode, const struct llapi_stripe_param *param);
+int llapi_dir_create_pool(const char *name, int flags, int stripe_offset, int stripe_count, int stripe_pattern,
+			  const char *poolname); /* flags: the mode */
+int llapi_dir_set_default_lmv(const char *name, const struct llapi_stripe_param *param);
+int llapi_dir_set_default_lmv_stripe(const char *name, int stripe_offset, int stripe_count, int stripe_pattern,
+				     const char *pool_name);
 
 /* raid0,overstriped and the like; null: no room */
 char *llapi_lov_pattern_string(enum lov_pattern pattern, char *buf, size_t buflen);
@@ -219,6 +254,9 @@ int llapi_layout_comp_use_id(struct llapi_layout *layout, uint32_t id);
 int llapi_layout_get_last_init_comp(struct llapi_layout *layout); /* goes to the last one that has its objects */
 int llapi_layout_merge(struct llapi_layout **dst_layout, const struct llapi_layout *src_layout);
 
+/* Stripe size and count of the current component of one for that of the other; -errno. */
+int llapi_layout_mirror_inherit(struct llapi_layout *f_layout, struct llapi_layout *m_layout);
+
 enum {
 	LLAPI_LAYOUT_ITER_CONT = 0,
 	LLAPI_LAYOUT_ITER_STOP = 1,
@@ -228,12 +266,59 @@ int llapi_layout_comp_iterate(struct llapi_layout *layout, llapi_layout_iter_cb 
 
 /* 0, or a number for what does not fit together. */
 int llapi_layout_sanity(struct llapi_layout *layout, bool incomplete, bool flr);
+/* And whether the file system (null: not asked) has the pools and OSTs that are named. */
+int llapi_layout_v2_sanity(struct llapi_layout *layout, bool incomplete, bool flr, char *fsname);
 void llapi_layout_sanity_perror(int error);
 
 /* Of a file that is there. */
 int llapi_layout_file_comp_add(const char *path, const struct llapi_layout *layout);
 int llapi_layout_file_comp_del(const char *path, uint32_t id, uint32_t flags);
 int llapi_layout_file_comp_set(const char *path, uint32_t *ids, uint32_t *flags, size_t count);
+
+/* ---- single mirrors, of a file that was opened with O_DIRECT or for writing: -errno ---- */
+
+/* From now on the open file is that mirror, stale or not; 0: the file again. */
+int llapi_mirror_set(int fd, unsigned int id);
+int llapi_mirror_clear(int fd);
+ssize_t llapi_mirror_read(int fd, unsigned int id, void *buf, size_t count, off_t pos);
+off_t llapi_mirror_data_seek(int fd, unsigned int id, off_t pos, size_t *size);
+bool llapi_mirror_is_sparse(int fd, unsigned int id);
+
+/* Of a layout: one that is up to date and has the bytes from file_start on, and up to where; all components of those that are not. */
+struct llapi_resync_comp {
+	uint64_t lrc_start;
+	uint64_t lrc_end;
+	uint32_t lrc_mirror_id;
+	uint32_t lrc_id; /* of the component */
+	bool lrc_synced;
+};
+int llapi_mirror_find(struct llapi_layout *layout, uint64_t file_start, uint64_t file_end, uint64_t *endp);
+int llapi_mirror_find_stale(struct llapi_layout *layout, struct llapi_resync_comp *comp, size_t comp_size,
+			    __u16 *mirror_ids, int ids_nr);
+
+/*
+ * A mirror is written under a lease (EBUSY: there is none), from which on it is stale. LL_LEASE_WRLCK with LL_LEASE_RESYNC takes one, on the mirrors
+ * of these ids or all stale ones (EALREADY: none is). It is lost when somebody writes to the file. LL_LEASE_UNLCK with LL_LEASE_RESYNC_DONE and
+ * the ids of the components that were copied gives it back: LL_LEASE_WRLCK, or 0 if it was lost. Other leases: EOPNOTSUPP.
+ */
+int llapi_lease_set(int fd, const struct ll_ioc_lease *data);
+int llapi_lease_check(int fd); /* LL_LEASE_WRLCK or 0 */
+int llapi_lease_release(int fd);
+int llapi_lease_acquire(int fd, enum ll_lease_mode mode);
+ssize_t llapi_mirror_write(int fd, unsigned int id, const void *buf, size_t count, off_t pos);
+int llapi_mirror_truncate(int fd, unsigned int id, off_t length);
+int llapi_mirror_punch(int fd, unsigned int id, off_t start, size_t length);
+/* How many are done, which come first in dst then. */
+ssize_t llapi_mirror_copy_many(int fd, __u16 src, __u16 *dst, size_t count);
+int llapi_mirror_copy(int fd, unsigned int src, unsigned int dst, off_t pos, size_t count); /* src 0: the file; bytes */
+int llapi_mirror_resync_many(int fd, struct llapi_layout *layout, struct llapi_resync_comp *comp_array, int comp_size,
+			     uint64_t start, uint64_t end);
+
+/* ---- holes of any open file: -errno ---- */
+
+bool llapi_file_is_sparse(int fd);
+off_t llapi_data_seek(int src_fd, off_t offset, size_t *length); /* no more data: the end, and 0 */
+int llapi_hole_punch(int fd, off_t start, size_t length);
 
 /* ---- files by FID: -errno ---- */
 
@@ -248,6 +333,10 @@ int llapi_fd2parent(int fd, unsigned int linkno, struct lu_fid *parent_fid, char
 int llapi_open_by_fid(const char *dir, const struct lu_fid *fid, int open_flags); /* -1 */
 int llapi_open_by_fid_at(int dir_fd, const struct lu_fid *fid, int open_flags); /* -1 */
 
+/* For open_by_handle_at(2), which is the superuser's; to be freed. */
+int llapi_fid_to_handle(struct file_handle **handle, const struct lu_fid *fid);
+int llapi_get_mdt_index_by_fid(int fd, const struct lu_fid *fid, int *mdt_index);
+
 /* ---- group locks: -errno; advice: -1 ---- */
 
 int llapi_group_lock(int fd, int gid);
@@ -258,18 +347,28 @@ int llapi_group_unlock64(int fd, __u64 gid);
 /* lla_end: the byte after the last where it is a multiple of 4096, else the last. */
 int llapi_ladvise(int fd, unsigned long long flags, int num_advise, struct llapi_lu_ladvise *ladvise);
 
+/* ---- data versions: -errno ---- */
+
+/* Another number after each change of the file's bytes, and perhaps without one: after a restart of an OST. flags:
+ * LL_DV_RD_FLUSH, LL_DV_WR_FLUSH, or 0: what mounts keep to be written does not count yet. */
+int llapi_get_data_version(int fd, __u64 *data_version, __u64 flags);
+
 /* ---- swap of layouts: -errno ---- */
 
 /* Times always stay; versions that are to be checked are refused (EOPNOTSUPP). */
 int llapi_swap_layouts(const char *path1, const char *path2, __u64 dv1, __u64 dv2, __u64 flags);
 int llapi_fswap_layouts(int fd1, int fd2, __u64 dv1, __u64 dv2, __u64 flags);
+int llapi_fswap_layouts_grouplock(int fd1, int fd2, __u64 dv1, __u64 dv2, int gid, __u64 flags); /* gid: 0 */
 
 /* ---- mounts and targets: -errno ---- */
 
 int llapi_search_fsname(const char *pathname, char *fsname);
 int llapi_search_rootpath(char *pathname, const char *fsname);
+int llapi_search_rootpath_by_dev(char *pathname, dev_t dev);
 int llapi_search_mounts(const char *pathname, int index, char *mntdir, char *fsname);
 int llapi_is_lustre_mnttype(const char *type);
+#define HAVE_LLAPI_IS_LUSTRE_MNT
+int llapi_is_lustre_mnt(struct mntent *mnt);
 int llapi_getname(const char *path, char *name, size_t namelen);
 int llapi_get_fsname_instance(const char *path, char *fsname, size_t fsname_len, char *instance, size_t instance_len);
 int llapi_get_fsname(const char *path, char *fsname, size_t fsname_len);
@@ -278,10 +377,23 @@ int llapi_get_obd_count(char *mnt, int *count, int is_mdt);
 /* Room for *count of them; then *count is how many there are. */
 int llapi_lov_get_uuids(int fd, struct obd_uuid *uuidp, int *ost_count);
 int llapi_lmv_get_uuids(int fd, struct obd_uuid *uuidp, int *mdt_count);
+/*
+ * type: LL_STATFS_LMV or LL_STATFS_LOV. ENODEV: past the last target; EAGAIN: none of this index. ENODATA: not active; as with other errors of
+ * the target its uuid is stored.
+ */
+int llapi_obd_statfs(char *path, __u32 type, __u32 index, struct obd_statfs *stat_buf, struct obd_uuid *uuid_buf);
+int llapi_obd_fstatfs(int fd, __u32 type, __u32 index, struct obd_statfs *stat_buf, struct obd_uuid *uuid_buf);
+/* What a mount's OSTs, or MDTs, are called together. */
+int llapi_file_get_lov_uuid(const char *path, struct obd_uuid *lov_uuid);
+int llapi_file_fget_lov_uuid(int fd, struct obd_uuid *lov_uuid);
+int llapi_file_get_lmv_uuid(const char *path, struct obd_uuid *lmv_uuid);
+int llapi_uuid_match(char *real_uuid, char *search_uuid); /* 1 or 0 */
 /* By the file system's name or a path on it. EOVERFLOW: more than there is room for. */
 int llapi_get_poollist(const char *name, char **poollist, int list_size, char *buffer, int buffer_size);
 int llapi_get_poolmembers(const char *poolname, char **members, int list_size, char *buffer, int buffer_size);
-/* Whether the file system or its pool (null: none) has an OST (null: any): 1 or 0. */
+/* Whether the file system, or its pool, has the target, or the pool any: 1 or 0. Of pool and target one may be null. */
+int llapi_search_tgt(const char *fsname, const char *poolname, const char *tgtname, bool is_mdt);
+int llapi_search_mdt(const char *fsname, const char *poolname, const char *mdtname);
 int llapi_search_ost(const char *fsname, const char *poolname, const char *ostname);
 /* By the file system's name or a path on it. */
 int llapi_root_path_open(const char *device, int *outfd);
@@ -290,6 +402,9 @@ int llapi_root_path_open(const char *device, int *outfd);
 
 /* 64k, 1M and the like; a number alone counts in *size_units, which then has what was taken. bytes_spec: b stands for bytes. */
 int llapi_parse_size(const char *string, unsigned long long *size, unsigned long long *size_units, int bytes_spec);
+
+/* Sheen's version, as lctl get_param version says it. */
+int llapi_get_version_string(char *version, unsigned int version_size);
 
 #if defined(__cplusplus)
 }

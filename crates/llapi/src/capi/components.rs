@@ -1,14 +1,19 @@
 //! `llapi_layout_comp_*` and its like: components of a layout being read or built.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::{
+    ffi::{CStr, c_char, c_int, c_void},
+    ptr,
+};
 
-use sheen_wire::{Errno, Result};
+use sheen_wire::{Errno, Result, mgs::TargetKind};
 
 use crate::{
-    border::{exclusive, or_minus_one, shared},
+    border::{exclusive, optional, or_minus_errno, or_minus_one, shared},
     capi::messages,
     layout::{Layout, Move},
+    mounts,
     sanity::{self, Wrong},
+    sys::At,
 };
 
 /// `LLAPI_LAYOUT_ITER_CONT`.
@@ -110,6 +115,53 @@ pub unsafe extern "C" fn llapi_layout_merge(into: *mut *mut Layout, from: *const
 pub unsafe extern "C" fn llapi_layout_sanity(layout: *const Layout, incomplete: bool, mirrors: bool) -> c_int {
     or_minus_one(|| {
         Ok(sanity::check(unsafe { shared(layout)? }, incomplete, mirrors).map_or_else(|e| e as c_int, |()| 0))
+    })
+}
+
+/// The same, and whether the file system of that name (or of an absolute path; null: it is not asked) has the pools and OSTs that are named.
+///
+/// -1 with ENODEV: it is not mounted here; ENOTTY, ENOENT: the path; EINVAL: no layout.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_layout_v2_sanity(
+    layout: *const Layout,
+    incomplete: bool,
+    mirrors: bool,
+    fsname: *const c_char,
+) -> c_int {
+    or_minus_one(|| {
+        let layout = unsafe { shared(layout)? };
+        let found = match sanity::check(layout, incomplete, mirrors) {
+            Ok(()) => match unsafe { optional(fsname) } {
+                Some(name) => check_names(layout, &mounts::root_of(name)?)?,
+                None => Ok(()),
+            },
+            wrong => wrong,
+        };
+        Ok(found.map_or_else(|e| e as c_int, |()| 0))
+    })
+}
+
+fn check_names(layout: &Layout, root: &CStr) -> Result<Result<(), Wrong>> {
+    let osts = mounts::targets(At::Path(root), TargetKind::Ost)?;
+    let osts: Vec<u32> = osts.iter().map(|ost| ost.index).collect();
+    Ok(sanity::check_names(layout, &osts, &mounts::pools(At::Path(root))?))
+}
+
+/// Gives the current component of a layout the stripe size and count of the current one of another, as a new mirror that is asked for without saying
+/// them has those of the file. -EINVAL: null, or one of them is extension space.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_layout_mirror_inherit(file: *const Layout, mirror: *mut Layout) -> c_int {
+    or_minus_errno(|| {
+        if ptr::eq(file, mirror) {
+            return unsafe { shared(file) }.map(|_| 0);
+        }
+        let (from, to) = unsafe { (shared(file)?.current(), exclusive(mirror)?.current_mut()) };
+        // What an extension has for a stripe size is none.
+        if from.is_extension() || to.is_extension() {
+            return Err(Errno::EINVAL);
+        }
+        (to.stripe_size, to.stripe_count) = (from.stripe_size, from.stripe_count);
+        Ok(0)
     })
 }
 

@@ -1,9 +1,9 @@
 //! Names of files: `llapi_path2fid`, `_fd2fid`, `_fid2path`, `_fid_parse` and their like. They return an errno negated.
 
-use std::ffi::{c_char, c_int, c_longlong, c_uint};
+use std::ffi::{c_char, c_int, c_longlong, c_uint, c_void};
 
 use rustix::fs::{Mode, OFlags};
-use sheen_wire::{Errno, Fid, Result, control};
+use sheen_wire::{Errno, Fid, Result, control, fid::ROOT};
 
 use crate::{
     border::{file, or_minus_errno, or_minus_one, put, put_text, shared, text},
@@ -189,6 +189,56 @@ fn open_by(place: At<'_>, fid: LuFid, flags: c_int) -> Result<c_int> {
     opened.map(open::give).map_err(sys::errno)
 }
 
+/// `struct file_handle` with what the kernel keeps of a file on FUSE: its node, and that node's generation, which is always 0.
+#[repr(C)]
+struct Handle {
+    bytes: u32,
+    kind: c_int,
+    node: [u32; 2],
+    generation: u32,
+}
+
+/// `FILEID_INO64_GEN`, and the bytes of it.
+const NODE_AND_GENERATION: c_int = 0x81;
+const NODE_AND_GENERATION_BYTES: u32 = 12;
+/// The root's node, which the kernel chose. All others are inode numbers.
+const ROOT_NODE: u64 = 1;
+
+/// The handle of a file for open_by_handle_at(2), by its FID, in memory to be freed with `free`. Nobody is asked whether there is such a file.
+///
+/// -EINVAL: no file can have that FID. -ENOMEM.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_fid_to_handle(handle: *mut *mut c_void, fid: *const LuFid) -> c_int {
+    or_minus_errno(|| {
+        if handle.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        let node = node_of(unsafe { *shared(fid)? }.into()).ok_or(Errno::EINVAL)?;
+        // SAFETY: any size may be asked for; it is not 0.
+        let room = unsafe { libc::malloc(size_of::<Handle>()) };
+        if room.is_null() {
+            return Err(Errno::ENOMEM);
+        }
+        let made = Handle {
+            bytes: NODE_AND_GENERATION_BYTES,
+            kind: NODE_AND_GENERATION,
+            node: [(node >> 32) as u32, node as u32],
+            generation: 0,
+        };
+        // SAFETY: it is as large as that, aligned for anything, and nobody else's.
+        unsafe { room.cast::<Handle>().write(made) };
+        unsafe { put(handle, room) }.map(|()| 0)
+    })
+}
+
+/// By what number the kernel knows a file. `None`: there can be no such file.
+fn node_of(fid: Fid) -> Option<u64> {
+    if fid == ROOT {
+        return Some(ROOT_NODE);
+    }
+    Some(fid.ino()).filter(|node| !fid.is_zero() && Fid::from_ino(*node) == fid)
+}
+
 #[cfg(test)]
 mod tests {
     use std::ffi::CStr;
@@ -210,6 +260,15 @@ mod tests {
             ("nothing", 0, Errno::EINVAL),
         ] {
             assert_eq!(parse(bad.as_bytes()), (at, Err(e)), "{bad}");
+        }
+    }
+
+    #[test]
+    fn handles_name_nodes() {
+        assert_eq!(node_of(Fid::new(0x2_0000_0401, 5)), Some(0x0200_0004_0100_0005));
+        assert_eq!(node_of(ROOT), Some(1));
+        for none in [Fid::ZERO, Fid::new(0x2_0000_0401, 1 << 24), Fid::new(1 << 40, 1), Fid { ver: 1, ..ROOT }] {
+            assert_eq!(node_of(none), None, "{none}");
         }
     }
 

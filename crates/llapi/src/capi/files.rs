@@ -8,7 +8,7 @@ use std::{
 
 use rustix::fs::OFlags;
 use sheen_layout::{PER_OST_MAX, STRIPES_MAX};
-use sheen_wire::{Errno, Result, control};
+use sheen_wire::{Errno, Result};
 
 use crate::{
     border::{file, optional, or_minus_errno, put, shared, text},
@@ -168,20 +168,44 @@ pub unsafe extern "C" fn llapi_file_open_param(
     })
 }
 
-/// What a struct says. EINVAL: null, or a list without a length.
+impl StripeParam {
+    /// One without a size and a list.
+    pub(super) fn plain(pool: *const c_char, offset: c_int, count: c_int, pattern: c_int) -> StripeParam {
+        StripeParam {
+            lsp_stripe_size: 0,
+            lsp_pool: pool,
+            lsp_stripe_offset: offset,
+            lsp_stripe_pattern: pattern,
+            lsp_stripe_count: count,
+            lsp_is_specific: false,
+            lsp_is_create: false,
+            lsp_max_inherit: 0,
+            lsp_max_inherit_rr: 0,
+            lsp_osts: [],
+        }
+    }
+}
+
+/// A struct and its list, which is empty where it is not to be used. EINVAL: null, or a list without a length.
 ///
 /// # Safety
-/// It is null or points to such a struct, with as many OSTs behind it as it says.
-pub(super) unsafe fn striping<'a>(param: *const StripeParam) -> Result<Striping<'a>> {
+/// It is null or points to such a struct, with as many targets behind it as it says.
+pub(super) unsafe fn with_list<'a>(param: *const StripeParam) -> Result<(&'a StripeParam, &'a [u32])> {
     // SAFETY: the caller's promise.
     let p = unsafe { shared(param)? };
     let count = usize::try_from(p.lsp_stripe_count).ok().filter(|n| (1..=STRIPES_MAX).contains(n));
-    let osts: &[u32] = match (p.lsp_is_specific, count) {
-        (false, _) => &[],
-        (true, None) => return Err(Errno::EINVAL),
+    match (p.lsp_is_specific, count) {
+        (false, _) => Ok((p, &[])),
+        (true, None) => Err(Errno::EINVAL),
         // SAFETY: as many follow the struct, as C promises. The pointer is from the whole of it.
-        (true, Some(count)) => unsafe { slice::from_raw_parts((&raw const (*param).lsp_osts).cast(), count) },
-    };
+        (true, Some(count)) => Ok((p, unsafe { slice::from_raw_parts((&raw const (*param).lsp_osts).cast(), count) })),
+    }
+}
+
+/// What a struct says of a file. Errors and safety: [`with_list`].
+pub(super) unsafe fn striping<'a>(param: *const StripeParam) -> Result<Striping<'a>> {
+    // SAFETY: the caller's promise.
+    let (p, osts) = unsafe { with_list(param)? };
     let (offset, pattern) = (p.lsp_stripe_offset, p.lsp_stripe_pattern);
     let striping = unsafe { striped(p.lsp_stripe_size, offset, p.lsp_stripe_count, pattern, p.lsp_pool) };
     Ok(Striping { osts, ..striping })
@@ -268,11 +292,7 @@ pub unsafe extern "C" fn llapi_file_get_stripe(path: *const c_char, value: *mut 
 /// The index of the MDT that holds an open file. 0, or an errno negated: -ENOTTY, -EBADF.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_file_fget_mdtidx(fd: c_int, index: *mut c_int) -> c_int {
-    or_minus_errno(|| {
-        let answer = sys::ask(At::File(unsafe { file(fd)? }), control::MDT)?;
-        let number = std::str::from_utf8(&answer).ok().and_then(|text| text.parse().ok()).ok_or(Errno::ENOTTY)?;
-        unsafe { put(index, number) }.map(|()| 0)
-    })
+    or_minus_errno(|| unsafe { put(index, sys::mdt(At::File(file(fd)?))?) }.map(|()| 0))
 }
 
 /// Names of bits of `lmm_pattern`.

@@ -1,17 +1,17 @@
-//! What is said on standard error, and how much: `llapi_msg_set_level`, and what `llapi_error` of the header ends in.
+//! What is said on standard error, and how much: `llapi_msg_set_level`, and what `llapi_error` of the header ends in. And which version this is.
 //!
 //! A function of C with as many arguments as one likes cannot be written in Rust, so `llapi_error` and `llapi_printf` are inline functions of
 //! the header: they put the text together, and it comes here.
 
 use std::{
-    ffi::{c_char, c_int},
+    ffi::{c_char, c_int, c_uint},
     io::Write,
     sync::atomic::{AtomicI32, Ordering::Relaxed},
 };
 
 use sheen_wire::Errno;
 
-use crate::border::{or_minus_one, text};
+use crate::border::{or_minus_one, put_text, text};
 
 /// `LLAPI_MSG_ERROR`.
 pub const ERROR: c_int = 2;
@@ -48,6 +48,13 @@ pub extern "C" fn llapi_msg_set_level(level: c_int) {
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_msg_get_level() -> c_int {
     LEVEL.load(Relaxed)
+}
+
+/// This library's version: 0, or -1 with `errno`. EINVAL: null. EOVERFLOW: it does not fit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_get_version_string(version: *mut c_char, room: c_uint) -> c_int {
+    let text = env!("CARGO_PKG_VERSION").as_bytes();
+    or_minus_one(|| unsafe { put_text(version, room as usize, text, Errno::EOVERFLOW) }.map(|()| 0))
 }
 
 /// What `llapi_error` of the header calls: `error` is an errno, also negated.

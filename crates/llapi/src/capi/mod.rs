@@ -7,15 +7,22 @@
 
 pub mod attributes;
 pub mod components;
+pub mod directories;
 pub mod fids;
 pub mod files;
 pub mod layouts;
+pub mod leases;
 pub mod locks;
 pub mod messages;
+pub mod mirrors;
 pub mod mount;
 pub mod nameless;
 pub mod numbers;
+pub mod sparse;
+pub mod stat;
 pub mod swap;
+pub mod targets;
+pub mod versions;
 
 /// `struct lu_fid`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

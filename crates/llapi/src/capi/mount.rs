@@ -1,11 +1,9 @@
-//! Mounts and their targets: `llapi_search_fsname`, `_getname`, `_get_obd_count`, `_lov_get_uuids` and their like. They return an errno
-//! negated.
+//! Mounts and their pools: `llapi_search_fsname`, `_getname`, `_get_poollist` and their like. They return an errno negated.
 
 use std::{
     ffi::{CStr, CString, OsStr, c_char, c_int},
     os::unix::ffi::OsStrExt,
     path::Path,
-    ptr,
 };
 
 use rustix::fs::OFlags;
@@ -15,18 +13,16 @@ use sheen_wire::{
 };
 
 use crate::{
-    border::{file, optional, or_else, or_minus_errno, put, put_text, text},
+    border::{optional, or_else, or_minus_errno, put, put_text, shared, text},
     mounts::{self, MOUNT_TYPE, Mounted},
     open,
-    sys::{At, errno},
+    sys::At,
 };
 
 /// What a buffer without a length holds: a path with its NUL.
 const PATH_BYTES: usize = 4096;
 /// The same for a file system's name, which is at most 8 characters.
 const FSNAME_BYTES: usize = 9;
-/// `struct obd_uuid`.
-const UUID_BYTES: usize = 40;
 
 /// The name of the file system on which a path is or shall be, into a buffer of `LUSTRE_MAXFSNAME + 1` bytes. -ENOTTY, -ENOENT.
 #[unsafe(no_mangle)]
@@ -48,7 +44,19 @@ pub unsafe extern "C" fn llapi_search_rootpath(path: *mut c_char, fsname: *const
     })
 }
 
-/// The mount that holds a path (`index` 0), or with no path (null or empty) that of the index, in the order of `/proc/mounts`: where it is, and
+/// Where a file system is mounted, by the device number that stat(2) says of its files, into a buffer of `PATH_MAX` bytes. -ENODEV: nowhere.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_search_rootpath_by_dev(path: *mut c_char, device: libc::dev_t) -> c_int {
+    or_minus_errno(|| {
+        if path.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        let found = mounts::all().into_iter().find(|mount| mount.device == device).ok_or(Errno::ENODEV)?;
+        unsafe { put_text(path, PATH_BYTES, &found.point, Errno::ENAMETOOLONG) }.map(|()| 0)
+    })
+}
+
+/// The mount that holds a path (`index` 0), or with no path (null or empty) that of the index, in the order of the table of mounts: where it is, and
 /// its file system's name, in buffers of `PATH_MAX` and `LUSTRE_MAXFSNAME + 1` bytes, either of which may be null. -ENODEV: there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_search_mounts(
@@ -87,6 +95,12 @@ unsafe fn put_if(pointer: *mut c_char, room: usize, value: &[u8]) -> Result<()> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_is_lustre_mnttype(kind: *const c_char) -> c_int {
     or_else(0, || Ok(c_int::from(unsafe { text(kind)? }.to_bytes() == MOUNT_TYPE.as_bytes())))
+}
+
+/// The same of an entry of a table of mounts, as getmntent(3) gives it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_is_lustre_mnt(entry: *const libc::mntent) -> c_int {
+    or_else(0, || Ok(unsafe { llapi_is_lustre_mnttype(shared(entry)?.mnt_type) }))
 }
 
 /// `fsname-instance`, as in names of parameters. -ENOTTY, -ENOENT, -ENAMETOOLONG.
@@ -142,49 +156,6 @@ pub unsafe extern "C" fn llapi_get_instance(path: *const c_char, instance: *mut 
     })
 }
 
-/// How many OSTs, or with `is_mdt` MDTs, the file system of a directory has. -ENOENT, -ENOTDIR, -ENOTTY.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn llapi_get_obd_count(dir: *const c_char, count: *mut c_int, is_mdt: c_int) -> c_int {
-    or_minus_errno(|| {
-        let dir = unsafe { text(dir)? };
-        let stat = rustix::fs::stat(dir).map_err(errno)?;
-        if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Directory {
-            return Err(Errno::ENOTDIR);
-        }
-        let kind = if is_mdt == 0 { TargetKind::Ost } else { TargetKind::Mdt };
-        unsafe { put(count, mounts::targets(At::Path(dir), kind)?.len() as c_int) }.map(|()| 0)
-    })
-}
-
-/// The uuids of the OSTs, by index, as many as `*count` says that there is room for (none if `uuids` is null); then `*count` is how many there
-/// are. -ENOTTY, -EBADF.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn llapi_lov_get_uuids(fd: c_int, uuids: *mut [u8; UUID_BYTES], count: *mut c_int) -> c_int {
-    or_minus_errno(|| unsafe { put_uuids(fd, TargetKind::Ost, uuids, count) })
-}
-
-/// The same of the MDTs.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn llapi_lmv_get_uuids(fd: c_int, uuids: *mut [u8; UUID_BYTES], count: *mut c_int) -> c_int {
-    or_minus_errno(|| unsafe { put_uuids(fd, TargetKind::Mdt, uuids, count) })
-}
-
-/// # Safety
-/// `uuids` is null or points to room for `*count` of them.
-unsafe fn put_uuids(fd: c_int, kind: TargetKind, uuids: *mut [u8; UUID_BYTES], count: *mut c_int) -> Result<c_int> {
-    let targets = mounts::targets(At::File(unsafe { file(fd)? }), kind)?;
-    if count.is_null() {
-        return Err(Errno::EINVAL);
-    }
-    // SAFETY: not null; C set it.
-    let room = usize::try_from(unsafe { ptr::read_unaligned(count) }).unwrap_or(0);
-    for (i, target) in targets.iter().take(if uuids.is_null() { 0 } else { room }).enumerate() {
-        // SAFETY: within the room that C says.
-        unsafe { put_text(uuids.add(i).cast(), UUID_BYTES, target.uuid.as_bytes(), Errno::ENAMETOOLONG)? };
-    }
-    unsafe { put(count, targets.len() as c_int) }.map(|()| 0)
-}
-
 /// The pools of a file system, by its name or a path on it: how many, each as `fsname.pool` in `buffer`, to which `list` points. -EOVERFLOW: they are
 /// too many or too long for the room given. -ENODEV, -ENOTTY, -ENOENT: there is no such mount.
 #[unsafe(no_mangle)]
@@ -217,33 +188,9 @@ pub unsafe extern "C" fn llapi_get_poolmembers(
         let name = unsafe { text(pool)? }.to_str().map_err(|_| Errno::EINVAL)?;
         let (fsname, name) = name.split_once('.').ok_or(Errno::EINVAL)?;
         let root = mounts::root_of(&CString::new(fsname).map_err(|_| Errno::EINVAL)?)?;
-        let pools = mounts::pools(At::Path(&root))?;
-        let pool = pools.into_iter().find(|pool| pool.name == name).ok_or(Errno::ENOENT)?;
-        let uuids = pool.osts.iter().map(|ost| format!("{}_UUID", target_name(fsname, TargetKind::Ost, *ost)));
+        let osts = mounts::pool_of(At::Path(&root), name.as_bytes())?;
+        let uuids = osts.iter().map(|ost| format!("{}_UUID", target_name(fsname, TargetKind::Ost, *ost)));
         unsafe { put_list(uuids, members, list_size, buffer, buffer_size) }
-    })
-}
-
-/// Whether a file system has an OST (by its name or uuid), or a pool of it has; with no OST, whether there is any: 1 or 0. -ENOENT: there is no such pool.
-/// -EINVAL: no file system. -ENODEV as [`llapi_get_poollist`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn llapi_search_ost(fsname: *const c_char, pool: *const c_char, ost: *const c_char) -> c_int {
-    or_minus_errno(|| {
-        let fsname = unsafe { text(fsname)? };
-        let root = mounts::root_of(fsname)?;
-        let fsname = mounts::info(At::Path(&root))?.fsname;
-        let osts: Vec<u32> = match unsafe { optional(pool) } {
-            None => mounts::targets(At::Path(&root), TargetKind::Ost)?.iter().map(|ost| ost.index).collect(),
-            Some(name) => {
-                let mut pools = mounts::pools(At::Path(&root))?.into_iter();
-                pools.find(|pool| pool.name.as_bytes() == name.to_bytes()).ok_or(Errno::ENOENT)?.osts
-            }
-        };
-        let wanted = unsafe { optional(ost) }.map(CStr::to_bytes);
-        let wanted = wanted.map(|name| name.strip_suffix(b"_UUID").unwrap_or(name));
-        let is_it =
-            |index: &u32| wanted.is_none_or(|name| target_name(&fsname, TargetKind::Ost, *index).as_bytes() == name);
-        Ok(c_int::from(osts.iter().any(is_it)))
     })
 }
 

@@ -61,6 +61,23 @@ pub extern "C" fn llapi_fswap_layouts(fd1: c_int, fd2: c_int, _version1: u64, _v
     })
 }
 
+/// The same with a group's lock on both, with which nobody else comes in between: here nobody does anyway, so that only 0, no group, is taken (else
+/// -EOPNOTSUPP).
+#[unsafe(no_mangle)]
+pub extern "C" fn llapi_fswap_layouts_grouplock(
+    fd1: c_int,
+    fd2: c_int,
+    version1: u64,
+    version2: u64,
+    group: c_int,
+    flags: u64,
+) -> c_int {
+    if group != 0 {
+        return or_minus_errno(|| Err(Errno::EOPNOTSUPP));
+    }
+    llapi_fswap_layouts(fd1, fd2, version1, version2, flags)
+}
+
 fn check(flags: u64) -> Result<()> {
     if flags & !KEEP == 0 { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
 }

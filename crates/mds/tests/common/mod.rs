@@ -54,7 +54,8 @@ impl Service<Ost> for FakeOst {
             ost::Request::StatFs => {
                 let blocks = 1 << 20;
                 let bavail = blocks - self.used_bytes.load(Relaxed) / 4096;
-                let space = StatFs { bsize: 4096, blocks, bfree: blocks, bavail, files: 1 << 20, ffree: 1 << 20 };
+                let space =
+                    StatFs { bsize: 4096, blocks, bfree: blocks, bavail, files: 1 << 20, ffree: 1 << 20, state: 0 };
                 Ok(ost::Reply::StatFs(space))
             }
             _ if self.broken.load(Relaxed) => Err(Errno::EIO),
@@ -177,7 +178,7 @@ impl Host {
     /// Creates and closes a file: its objects by OST.
     pub async fn create_closed(&self, name: &str) -> Result<Vec<(u32, Fid)>> {
         let (entry, handle) = self.create(name).await?;
-        self.ask(Request::Close { fid: entry.attr.fid, handle, read: false, wrote: false }).await?;
+        self.ask(Request::close(entry.attr.fid, handle)).await?;
         Ok(objects(&entry))
     }
 

@@ -1,23 +1,38 @@
-//! close: the end of an open file.
+//! close: the end of open files, some moments ago.
 //!
-//! * EBADF for a handle that is not the client's, or not of this file.
-//! * If anything was read, the access time is renewed ([`super::accessed`]). The answer shows the attributes then.
+//! * A handle that is not the client's, or not of the file, is passed over: it may be one of before a restart. So is [`NO_HANDLE`], of a file
+//!   that the client had opened by itself.
 //! * The last close of a file without a name removes it and lets its objects be destroyed.
+//! * Where anything was read, the access time is renewed as the relatime mount option does: when it is not newer than the last change of content
+//!   or attributes, or older than a day. Where the attributes were changed after the file was closed, nothing is done: the change may have
+//!   set the access time. The answer shows the attributes then, of what has a name.
+//! * EINVAL for more than [`CLOSED_MAX`] files.
 
-use sheen_wire::{self as wire, Fid, mds::Reply};
+use sheen_wire::{
+    self as wire, Errno,
+    mds::{CLOSED_MAX, Closed, NO_HANDLE, Reply, reading_shows},
+};
 
-use super::nodes::entry;
 use crate::{Namespace, Store, engine::Cx};
 
 impl<S: Store> Namespace<S> {
-    pub(crate) fn close(&mut self, cx: &Cx, fid: Fid, handle: u64, read: bool) -> wire::Result<Reply> {
-        self.handles.get(cx.client, fid, handle)?;
-        let is_named = self.tables.inode(fid)?.is_some_and(|inode| inode.nlink > 0);
-        self.close_handle(handle, fid)?;
-        if !is_named || !read {
-            return Ok(Reply::Ok);
+    pub(crate) fn close(&mut self, cx: &Cx, files: &[Closed]) -> wire::Result<Reply> {
+        if files.len() > CLOSED_MAX {
+            return Err(Errno::EINVAL);
         }
-        self.note_read(fid, cx.now)?;
-        Ok(Reply::Entry(entry(fid, &*self.live(fid)?)))
+        let mut attrs = Vec::new();
+        for Closed { fid, handle, read } in files {
+            if *handle != NO_HANDLE && self.handles.get(cx.client, *fid, *handle).is_ok() {
+                self.close_handle(*handle, *fid)?;
+            }
+            let Some(micros_ago) = read else { continue };
+            let Some(inode) = self.tables.inode(*fid)?.filter(|inode| inode.nlink > 0) else { continue };
+            let at = cx.now.micros_ago(*micros_ago);
+            if inode.ctime <= at && reading_shows(&inode.attr(*fid), at, self.config.relatime.as_secs()) {
+                self.edit(*fid, |inode| inode.atime = at)?;
+            }
+            attrs.push(self.live(*fid)?.attr(*fid));
+        }
+        Ok(Reply::Attrs(attrs))
     }
 }

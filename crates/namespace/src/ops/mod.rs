@@ -2,7 +2,6 @@
 //! directories), [`nodes`] (birth and death of files) and [`striping`] (layouts).
 
 mod access;
-mod accessed;
 mod alloc_seq;
 mod close;
 mod create;
@@ -67,8 +66,7 @@ pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Re
             let new = create::New { cred, parent: *parent, fid: *fid, mode: *mode, umask: *umask };
             ns.tmpfile(cx, &new, *flags)
         }
-        Close { fid, handle, read, wrote: _ } => ns.close(cx, *fid, *handle, *read),
-        Accessed { files } => ns.accessed(cx, files),
+        Close { files } => ns.close(cx, files),
         Unlink { cred, parent, name, dir } => ns.unlink(cx, cred, *parent, name, *dir),
         Rename { cred, parent, name, new_parent, new_name, flags } => {
             let from = rename::End { dir: *parent, name };

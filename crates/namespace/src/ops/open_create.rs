@@ -5,14 +5,14 @@
 //! * A name that names the very FID that the request brings is its own work, of a first execution that outlived a crash while
 //!   the answer did not: it is opened as new.
 //! * An existing file is opened as [`super::open`] says; no permission on the directory but search is needed then.
-//! * A new file needs write permission on the directory as [`super::create`] says, gets its layout at once, and is opened as
-//!   asked whatever its mode.
+//! * A new file needs write permission on the directory as [`super::create`] says, gets its layout at once (not with
+//!   LAYOUT_LATER), and is opened as asked whatever its mode.
 
 use sheen_wire::{
     self as wire, Errno, FileKind,
     mds::{
         Reply,
-        flags::{DIRECTORY, EXCL},
+        flags::{DIRECTORY, EXCL, LAYOUT_LATER},
     },
 };
 
@@ -47,8 +47,11 @@ impl<S: Store> Namespace<S> {
         let inode = new_inode(cx, new, &dir, FileKind::Regular)?;
         self.handles.check_room(cx.client)?;
         self.check_new_fid(new.fid)?;
-        let layout = self.new_layout(cx, new.fid, Some(new.parent), Default::default())?;
-        self.enter(cx, new, name, Inode { layout: Some(layout.encode().into()), ..inode })?;
+        let layout = match flags & LAYOUT_LATER {
+            0 => Some(self.new_layout(cx, new.fid, Some(new.parent), Default::default())?.encode().into()),
+            _ => None,
+        };
+        self.enter(cx, new, name, Inode { layout, ..inode })?;
         self.opened(cx, new.fid, flags, true)
     }
 }

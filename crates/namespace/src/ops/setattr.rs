@@ -7,7 +7,8 @@
 //!   for members). `chown(-1, -1)` sets nothing but ctime.
 //! * utimensat: both times to the present, owner or write permission (EACCES); anything else, the owner (EPERM).
 //! * truncate: EISDIR for a directory, EINVAL for what is no regular file, EACCES without write permission; by handle
-//!   EINVAL unless open for writing. EFBIG past what the layout can hold, ENODATA past its end. Sets mtime; gives the file its layout; takes privilege away unless
+//!   EINVAL unless open for writing. EFBIG past what the layout can hold, ENODATA past its end, ETXTBSY for what
+//!   another client runs a program from. Sets mtime; gives the file its layout; takes privilege away unless
 //!   superuser.
 
 use sheen_wire::{
@@ -38,6 +39,9 @@ impl<S: Store> Namespace<S> {
             None => None,
         };
         check_size(&inode, cred, set, by_handle)?;
+        if set.size.is_some() && self.is_run_elsewhere(cx.client, fid) {
+            return Err(Errno::ETXTBSY);
+        }
         check_chown(&inode, cred, set)?;
         check_times(&inode, cred, set)?;
         let mut perm = new_perm(&inode, cred, set)?;

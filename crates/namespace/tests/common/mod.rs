@@ -250,7 +250,7 @@ impl Fs {
     }
 
     pub fn close(&mut self, (fid, handle): (Fid, u64)) -> Result<()> {
-        self.call(Request::Close { fid, handle, read: false, wrote: false }).map(drop)
+        self.call(Request::close(fid, handle)).map(drop)
     }
 
     /// Creates, closes.

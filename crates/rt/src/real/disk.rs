@@ -92,6 +92,7 @@ impl Disk {
             bavail: s.f_bavail,
             files: s.f_files,
             ffree: s.f_ffree,
+            state: 0,
         })
     }
 

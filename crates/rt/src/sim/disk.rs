@@ -282,6 +282,7 @@ impl DiskState {
             bavail: free,
             files: INODES,
             ffree: INODES.saturating_sub(self.files().count() as u64),
+            state: 0,
         }
     }
 

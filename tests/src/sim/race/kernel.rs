@@ -30,11 +30,12 @@ struct Kept {
 impl Invalidate for Kernel {
     fn names(&self) {}
 
-    fn attr(&self, fid: Fid) {
+    fn attr(&self, fid: Fid) -> bool {
         let mut all = self.all();
         let kept = all.entry(fid).or_default();
         kept.size = None;
         kept.drops.1 += 1;
+        true
     }
 
     fn data(&self, fid: Fid) {

@@ -13,8 +13,13 @@ use super::expand;
 /// A process with an MGS that knows the file system `lustre` of 4 OSTs.
 fn mgs() -> Params {
     let target = |index| Target { kind: TargetKind::Ost, index, uuid: format!("u{index}"), nids: vec![] };
-    let config =
-        Config { fsname: "lustre".into(), version: 1, targets: (0..4).map(target).collect(), pools: Vec::new() };
+    let config = Config {
+        fsname: "lustre".into(),
+        version: 1,
+        targets: (0..4).map(target).collect(),
+        pools: Vec::new(),
+        params: Vec::new(),
+    };
     let config = Arc::new(Mutex::new(config));
     let params = Params::new();
     let shown = config.clone();

@@ -11,7 +11,7 @@ use std::{
     io,
     os::fd::{AsFd, OwnedFd},
     path::Path,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::{
@@ -24,7 +24,10 @@ use sheen_wire::{
     ioctl::{self, MigrateEnd, MigrateSeek},
 };
 
-use super::super::fs::{not_sheen, parent_of};
+use super::super::{
+    fs::{not_sheen, parent_of},
+    pace::Pace,
+};
 
 /// Bytes copied at once.
 const CHUNK_BYTES: usize = 4 << 20;
@@ -159,8 +162,8 @@ impl Copy<'_> {
         // SAFETY: the number says that there is no argument.
         unsafe { call(&self.source, NoArg::<{ ioctl::MIGRATE_BEGIN }>::new()) }.map_err(failed("cannot begin"))?;
         let total = fstat(&self.source).map_err(failed("cannot stat"))?.st_size as u64;
-        let (mut sums, mut buffer, mut at, mut moved) = (Vec::new(), vec![0; CHUNK_BYTES], 0, 0u64);
-        let began = Instant::now();
+        let (mut sums, mut buffer, mut at) = (Vec::new(), vec![0; CHUNK_BYTES], 0);
+        let mut pace = Pace::new(self.how.bandwidth);
         progress(0, total);
         while at < total {
             let data = match self.seek(at, false) {
@@ -181,9 +184,8 @@ impl Copy<'_> {
                     sums.push((at, got, hash(&buffer[..got])));
                 }
                 at += got as u64;
-                moved += got as u64;
                 progress(at, total);
-                self.slow_down(moved, began);
+                pace.moved(got as u64, || progress(at, total));
             }
             if at < hole {
                 break;
@@ -193,14 +195,6 @@ impl Copy<'_> {
         fsync(&self.volatile).map_err(failed("cannot sync"))?;
         progress(total, total);
         Ok(sums)
-    }
-
-    /// Waits, where it went faster than it may.
-    fn slow_down(&self, moved: u64, began: Instant) {
-        if let Some(bandwidth) = self.how.bandwidth {
-            let due = Duration::from_secs_f64(moved as f64 / bandwidth as f64);
-            std::thread::sleep(due.saturating_sub(began.elapsed()));
-        }
     }
 
     /// Reads the copy again.

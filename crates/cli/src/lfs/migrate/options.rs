@@ -1,11 +1,10 @@
 //! The options of `lfs migrate`: those of `setstripe` and its own.
 
-use sheen_wire::{Errno, Result};
-
 use super::{
     super::{
         getopt::{self, Value},
-        numbers::parse_size,
+        pace,
+        setdirstripe::mdt_list,
         setstripe::Wrong,
     },
     Job,
@@ -48,15 +47,15 @@ pub const OPTIONS: getopt::Spec = getopt::Spec {
         ("xattr", Value::Required, "x"),
         ("auto", Value::No, "A"),
         ("auto-stripe", Value::No, "A"),
-        ("bandwidth", Value::Required, "W"),
-        ("bandwidth-limit", Value::Required, "W"),
         ("block", Value::No, "b"),
         ("non-block", Value::No, "n"),
         ("non-direct", Value::No, "D"),
         ("verbose", Value::No, "v"),
         ("restripe", Value::No, "restripe"),
-        ("stats", Value::No, "stats"),
-        ("stats-interval", Value::Required, "stats-interval"),
+        pace::LONG[0],
+        pace::LONG[1],
+        pace::LONG[2],
+        pace::LONG[3],
         ("checksum", Value::No, "checksum"),
         ("null", Value::No, "0"),
         ("files-from", Value::Required, "files-from"),
@@ -64,9 +63,6 @@ pub const OPTIONS: getopt::Spec = getopt::Spec {
         ("mdt", Value::Required, "m"),
     ],
 };
-
-/// A bandwidth below this is in MB/s, whatever is said.
-const MIB_BELOW: u64 = 1 << 20;
 
 impl Job {
     /// Takes an option that is not `setstripe`'s; `None`: it is.
@@ -76,23 +72,21 @@ impl Job {
             "n" => self.how.block = false,
             "D" => self.how.direct = false,
             "v" => self.verbose = true,
-            "stats" | "stats-interval" => self.stats = true,
             "checksum" => self.how.checksum = true,
             "restripe" => {}
-            "W" => match value.and_then(parse_size).filter(|bytes| *bytes > 0) {
-                Some(bytes) => self.how.bandwidth = Some(if bytes < MIB_BELOW { bytes << 20 } else { bytes }),
+            "A" => self.auto = true,
+            "m" => match mdt_list(value.unwrap_or_default(), self.mdts.len()) {
+                Some(list) => self.mdts.extend(list),
                 None => {
-                    let text = format!("lfs migrate migrate: invalid bandwidth '{}'", value.unwrap_or_default());
+                    let text = format!("lfs migrate: invalid MDT target(s) '{}'", value.unwrap_or_default());
                     return Some(Err(Wrong::Call(text)));
                 }
             },
-            "A" => self.auto = true,
-            "m" => {
-                let e = Errno::EOPNOTSUPP;
-                let text = format!("lfs migrate: moving files between MDTs: {e} ({})", e.0);
-                return Some(Err(Wrong::Value(text, e)));
-            }
-            _ => return None,
+            _ => match self.manner.option(id, value) {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(wrong) => return Some(Err(Wrong::Call(format!("lfs migrate migrate: {wrong}")))),
+            },
         }
         Some(Ok(()))
     }
@@ -100,6 +94,9 @@ impl Job {
 
 /// `migrate`
 pub const USAGE: &str = "\
+migrate directories and their inodes between MDTs.\n\
+usage: migrate --mdt-index|-m MDT_INDEX[,MDT_INDEX,...] [--verbose|-v] DIRECTORY ...\n\
+\n\
 migrate file objects from one OST layout to another\n\
 (safe while others read and write the files).\n\
 Usage: migrate   [--component-end|-E END_OFFSET]\n\
@@ -118,7 +115,7 @@ Usage: migrate   [--component-end|-E END_OFFSET]\n\
 \t\t[--auto|--auto-stripe|-A]\n\
 \t\t[--block|-b] [--non-block|-n] [--checksum]\n\
 \t\t[--non-direct|-D] [--verbose|-v]\n\
-\t\t[--restripe] [--stats]\n\
+\t\t[--restripe] [--stats] [--stats-interval SECONDS]\n\
 \t\t-0|--null|--files-from=LIST_FILE|FILENAME ...\n\
 \n\
 ";

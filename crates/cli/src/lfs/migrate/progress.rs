@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::super::pace::percent;
+
 /// A command that is done sooner shows no bar.
 const BAR_AFTER: Duration = Duration::from_secs(2);
 /// How often the bar is drawn.
@@ -34,7 +36,6 @@ pub struct Progress {
     files: usize,
     bytes: u64,
     name: String,
-    file_began: Instant,
     copied: u64,
     total: u64,
 }
@@ -47,10 +48,9 @@ impl Progress {
     }
 
     fn on(to: Option<Box<dyn Write>>, bar_after: Duration, files_max: Option<usize>) -> Progress {
-        let now = Instant::now();
         Progress {
             to,
-            began: now,
+            began: Instant::now(),
             bar_after,
             drawn: None,
             shown: false,
@@ -58,7 +58,6 @@ impl Progress {
             files: 0,
             bytes: 0,
             name: String::new(),
-            file_began: now,
             copied: 0,
             total: 0,
         }
@@ -69,7 +68,7 @@ impl Progress {
         let name = path.display().to_string();
         let cut = name.chars().count().saturating_sub(NAME_CHARS);
         self.name = if cut == 0 { name } else { format!("…{}", name.chars().skip(cut + 1).collect::<String>()) };
-        (self.file_began, self.copied, self.total) = (Instant::now(), 0, 0);
+        (self.copied, self.total) = (0, 0);
     }
 
     /// So many bytes of it are copied.
@@ -103,7 +102,7 @@ impl Progress {
     }
 
     fn percent(&self) -> u64 {
-        (self.copied.min(self.total) * 100).checked_div(self.total).unwrap_or(100)
+        percent(self.copied, self.total)
     }
 
     /// The whole line.
@@ -122,16 +121,6 @@ impl Progress {
         let full = BAR_CHARS * self.percent() as usize / 100;
         let (copied, total) = (self.copied / MB, self.total / MB);
         format!("{} [{:<BAR_CHARS$}] {:>3}% {copied}/{total} MB", self.name, "=".repeat(full), self.percent())
-    }
-
-    /// Lustre's line of `--stats`, of the file.
-    pub fn stats(&self) -> String {
-        let seconds = self.file_began.elapsed().as_secs_f64();
-        let rate = (self.copied as f64 / MB as f64 / seconds.max(1e-6)) as u64;
-        let (seconds, copied, total, percent) = (seconds as u64, self.copied / MB, self.total / MB, self.percent());
-        format!(
-            "- {{ seconds: {seconds}, rmbps: {rate:>5}, wmbps: {rate:>5}, copied: {copied}, total: {total}, pct: {percent}% }}"
-        )
     }
 }
 
@@ -174,11 +163,6 @@ mod tests {
         assert_eq!(progress.percent(), 100, "of nothing");
         progress.note(3 * MB, 4 * MB);
         assert_eq!(screen.take(), "\rf [===============     ]  75% 3/4 MB\x1b[K");
-        let stats = progress.stats();
-        assert!(
-            stats.starts_with("- { seconds: 0, rmbps: ") && stats.ends_with(", copied: 3, total: 4, pct: 75% }"),
-            "{stats}"
-        );
         progress.clear();
         progress.clear();
         assert_eq!(screen.take(), "\r\x1b[K", "taken away once");

@@ -40,6 +40,8 @@ error: lfs migrate: .: cannot open source file: Is a directory
         ("lfs migrate -S 100 mg", "lfs migrate migrate: invalid stripe size '100'"),
         ("lfs migrate -c 4", "lfs migrate migrate: FILE must be specified"),
         ("lfs migrate -W 0 mg", "lfs migrate migrate: invalid bandwidth '0'"),
+        ("lfs migrate --stats-interval 0 mg", "lfs migrate migrate: invalid stats interval '0'"),
+        ("lfs migrate -m x mg", "lfs migrate: invalid MDT target(s) 'x'"),
         ("lfs migrate --bogus mg", "lfs migrate: unrecognized option '--bogus'"),
         ("lfs migrate -d mg", "lfs migrate migrate: components are not changed by migrating"),
     ] {
@@ -47,7 +49,31 @@ error: lfs migrate: .: cannot open source file: Is a directory
         assert_eq!((code, err.trim_end()), (4, what), "{line}");
         assert!(out.contains("Usage: migrate "), "{out}");
     }
-    let (code, _, err) = lfs(&mut fake, "lfs migrate -m 1 mg");
-    assert_eq!((code, err.as_str()), (95, "lfs migrate: moving files between MDTs: Operation not supported (95)\n"));
+    assert!(fake.advised().is_empty());
+}
+
+#[test]
+fn directories_stay_on_their_mdt() {
+    let mut fake = fake();
+    fake.dir("mgd");
+    fake.attribute("mgd", "sheen.mdt", b"0");
+    for (line, code, said) in [
+        ("-m 9 mgd", 19, "lfs migrate: mgd migrate failed: No such device (19)\n"),
+        ("-m 0,9 mgd", 19, "lfs migrate: mgd migrate failed: No such device (19)\n"),
+        ("-m 0 nosuch", 2, "lfs migrate: nosuch migrate failed: No such file or directory (2)\n"),
+        ("-m 0 /tmp", 25, "lfs migrate: /tmp migrate failed: Inappropriate ioctl for device (25)\n"),
+        // They are there already, and in one piece.
+        ("-m 0 mgd", 0, ""),
+        ("-m -1 mgd", 0, ""),
+        ("-m 0 -c 1 mgd", 0, ""),
+    ] {
+        let (exit, _, err) = lfs(&mut fake, &format!("lfs migrate {line}"));
+        assert_eq!((exit, err.as_str()), (code, said), "{line}");
+    }
+    let (code, out, err) = lfs(&mut fake, "lfs migrate -v -m 1 mgd");
+    assert_eq!((code, out.as_str()), (95, ""), "{err}");
+    assert!(err.contains("directories are not moved or spread anew yet"), "{err}");
+    assert_eq!(lfs(&mut fake, "lfs migrate -m 0 -c 2 mgd").0, 95);
+    assert_eq!(lfs(&mut fake, "lfs migrate -v -m 0 mgd").1, "mgd\n");
     assert!(fake.advised().is_empty());
 }

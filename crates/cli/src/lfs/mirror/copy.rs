@@ -26,6 +26,7 @@ use super::{
     super::{
         Tool,
         getopt::{self, Item, Value},
+        pace::{Manner, Pace, Stats},
     },
     change, id, ids, layout_of, mirrored, wrong,
 };
@@ -85,7 +86,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     // Once: if it becomes stale again, by what somebody writes meanwhile, that is not to be lost.
     let stale = !layout.fresh_mirrors().iter().any(|m| m.mirror_id() == from);
     let chosen = if stale { choose(tool, path, &layout, from) } else { Ok(()) };
-    match chosen.and_then(|()| bring_up(tool, path, Some(from), &to)) {
+    match chosen.and_then(|()| bring_up(tool, path, Some(from), &to, Manner::default())) {
         Ok(()) => {
             tool.print(format_args!("mirror copied successfully: "));
             to.iter().for_each(|id| tool.print(format_args!("{id} ")));
@@ -102,14 +103,21 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
 /// Copies mirror `from`, which is fresh (`None`: one that is), to others, which are fresh afterwards.
 ///
 /// EBUSY: the file was written all the time, or another tool is at it. EUCLEAN: none of the others is fresh.
-pub fn bring_up(tool: &mut Tool, path: &Path, from: Option<u16>, to: &[u16]) -> Result<()> {
+pub fn bring_up(tool: &mut Tool, path: &Path, from: Option<u16>, to: &[u16], manner: Manner) -> Result<()> {
+    let mut stats = manner.stats.map(|every| Stats::new(path, every));
     for round in 0..ROUNDS_MAX {
         if round > 0 {
             // Not in step with another tool.
             thread::sleep(PAUSE + PAUSE * (std::process::id() % 8) / 4);
         }
-        match once(tool, path, from, to) {
+        match once(tool, path, (from, to), manner.bandwidth, &mut stats) {
             Err(Errno::EBUSY) => {}
+            Ok(()) => {
+                if let Some(stats) = &mut stats {
+                    tool.print_now(&stats.line());
+                }
+                return Ok(());
+            }
             done => return done,
         }
     }
@@ -163,7 +171,13 @@ impl Ticket {
     }
 }
 
-fn once(tool: &mut Tool, path: &Path, from: Option<u16>, to: &[u16]) -> Result<()> {
+fn once(
+    tool: &mut Tool,
+    path: &Path,
+    (from, to): (Option<u16>, &[u16]),
+    bandwidth: Option<u64>,
+    stats: &mut Option<Stats>,
+) -> Result<()> {
     let end = tool.fs.size(path)?;
     let ticket = Ticket::take(tool, path, to, end)?;
     let fresh: Vec<u16> = ticket.begun.fresh_mirrors().iter().map(|m| m.mirror_id()).collect();
@@ -173,7 +187,8 @@ fn once(tool: &mut Tool, path: &Path, from: Option<u16>, to: &[u16]) -> Result<(
     let size = tool.fs.size(path)?;
     let source = tool.fs.mirror(path, source, false)?;
     let targets = ticket.open(tool, path, to)?;
-    copy(tool, path, &source, &targets, size)?;
+    let progress = Progress::new(path, size, stats);
+    copy(tool, &source, &targets, Pace::new(bandwidth), progress)?;
     ticket.end(tool, path, to)
 }
 
@@ -185,12 +200,12 @@ fn choose(tool: &Tool, path: &Path, layout: &Layout, mirror: u16) -> Result<()> 
 }
 
 /// Makes the targets hold what the source does, holes included.
-fn copy(tool: &mut Tool, path: &Path, source: &File, targets: &[File], size: u64) -> Result<()> {
+fn copy(tool: &mut Tool, source: &File, targets: &[File], mut pace: Pace, mut progress: Progress) -> Result<()> {
+    let size = progress.size;
     for target in targets {
         target.set_len(0).map_err(Errno::from)?;
     }
     let mut buffer = vec![0; CHUNK_BYTES];
-    let mut progress = Progress::new(size);
     let mut at = 0;
     while let Some((start, end)) = data(source, at, size)? {
         at = start;
@@ -204,12 +219,14 @@ fn copy(tool: &mut Tool, path: &Path, source: &File, targets: &[File], size: u64
                 target.write_all_at(&buffer[..n], at).map_err(Errno::from)?;
             }
             at += n as u64;
-            progress.at(tool, path, at);
+            progress.at(tool, at);
+            pace.moved(n as u64, || progress.at(tool, at));
         }
         if at < end {
             break;
         }
     }
+    progress.at(tool, size);
     progress.end(tool);
     // What was read may not be durable yet, and must not be less so than its copies.
     source.sync_all().map_err(Errno::from)?;
@@ -225,30 +242,35 @@ fn data(file: &File, at: u64, size: u64) -> Result<Option<(u64, u64)>> {
     if at >= size {
         return Ok(None);
     }
-    let start = match seek(file, SeekFrom::Data(at)) {
-        Ok(start) => start,
-        Err(IoErrno::NXIO) => return Ok(None),
-        Err(e) => return Err(Errno(e.raw_os_error())),
-    };
-    let end = seek(file, SeekFrom::Hole(start)).map_err(|e| Errno(e.raw_os_error()))?;
-    Ok((start < size).then_some((start, end.min(size))))
+    let found = seek(file, SeekFrom::Data(at)).and_then(|start| Ok((start, seek(file, SeekFrom::Hole(start))?)));
+    match found {
+        Ok((start, end)) => Ok((start < size).then_some((start, end.min(size)))),
+        // Also where somebody cuts the file between the two: then the copy does not count.
+        Err(IoErrno::NXIO) => Ok(None),
+        Err(e) => Err(Errno(e.raw_os_error())),
+    }
 }
 
-/// How far a copy is, on a terminal.
-struct Progress {
+/// How far a copy is: on a terminal, or for who wants it said.
+struct Progress<'a> {
+    path: &'a Path,
     size: u64,
     began: Instant,
     said: Option<Instant>,
     shown: bool,
+    stats: &'a mut Option<Stats>,
 }
 
-impl Progress {
-    fn new(size: u64) -> Progress {
-        let shown = std::io::IsTerminal::is_terminal(&std::io::stderr());
-        Progress { size, began: Instant::now(), said: None, shown }
+impl<'a> Progress<'a> {
+    fn new(path: &'a Path, size: u64, stats: &'a mut Option<Stats>) -> Progress<'a> {
+        let shown = stats.is_none() && std::io::IsTerminal::is_terminal(&std::io::stderr());
+        Progress { path, size, began: Instant::now(), said: None, shown, stats }
     }
 
-    fn at(&mut self, tool: &mut Tool, path: &Path, at: u64) {
+    fn at(&mut self, tool: &mut Tool, at: u64) {
+        if let Some(line) = self.stats.as_mut().and_then(|stats| stats.note(at, self.size)) {
+            tool.print_now(&line);
+        }
         let now = Instant::now();
         let due = self.said.is_none_or(|said| now - said >= SAY_EVERY);
         if !self.shown || now - self.began < QUIET || !due {
@@ -256,7 +278,7 @@ impl Progress {
         }
         self.said = Some(now);
         let percent = at * 100 / self.size.max(1);
-        let _ = write!(tool.err, "\r{}: {percent:3}% of {} MiB", path.display(), self.size >> 20);
+        let _ = write!(tool.err, "\r{}: {percent:3}% of {} MiB", self.path.display(), self.size >> 20);
     }
 
     fn end(&self, tool: &mut Tool) {

@@ -30,7 +30,12 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
             continue;
         }
         let Some(template) = &asked.template else { continue };
-        if let Err(e) = create(tool, path, template, &asked) {
+        // Before there is a file.
+        let sane = setstripe::check(template).map_err(|what| {
+            tool.complain(format_args!("lfs mirror mirror: Invalid layout: {what}"));
+            Errno::EINVAL
+        });
+        if let Err(e) = sane.and_then(|()| create(tool, path, template, &asked)) {
             let what = match tool.fs.kind(path, true) {
                 Ok(FileKind::Dir) => "set default composite layout for",
                 _ => "create composite file",

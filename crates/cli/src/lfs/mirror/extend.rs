@@ -10,12 +10,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sheen_layout::{Asked, Layout};
+use sheen_layout::{Asked, Layout, MIRRORS_MAX, Template};
 use sheen_wire::{Errno, Result, mirror::Change};
 
 use super::{
-    super::{Tool, fs, keep_first, setstripe},
-    change, copy, layout_of,
+    super::{Tool, fs, keep_first, pace::Manner, setstripe},
+    change, copy, layout_of, wrong,
 };
 
 /// Bytes that are compared at a time.
@@ -26,11 +26,15 @@ const CHUNK_BYTES: usize = 1 << 20;
 struct Own {
     victim: Option<PathBuf>,
     no_verify: bool,
+    manner: Manner,
 }
 
 /// Runs the command.
 pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
-    let (own, rest) = own(args);
+    let (own, rest) = match own(args) {
+        Ok(read) => read,
+        Err(what) => return wrong(tool, "extend", &what),
+    };
     let asked = match setstripe::mirrored(tool, &rest) {
         Ok(asked) => asked,
         Err(code) => return code,
@@ -47,15 +51,20 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
             keep_first(&mut code, Errno(1));
             continue;
         }
-        let done = match (&own.victim, &asked.template) {
-            (Some(victim), _) => merge(tool, path, victim, own.no_verify),
+        let template = asked.template.as_ref().filter(|_| own.victim.is_none());
+        let fits = check(tool, path, template).map_err(|what| {
+            tool.complain(format_args!("lfs mirror mirror: Invalid layout: {what}"));
+            Errno::EINVAL
+        });
+        let mut add = || match (&own.victim, template) {
+            (Some(victim), _) => merge(tool, path, victim, &own),
             (None, Some(template)) => {
                 let template = Asked::Composite(template.clone()).encode();
-                extend(tool, path, &Change::Extend { template }, false)
+                extend(tool, path, &Change::Extend { template }, false, own.manner)
             }
             (None, None) => Err(Errno::EINVAL),
         };
-        if let Err(e) = done {
+        if let Err(e) = fits.and_then(|()| add()) {
             let (path, busy) = (path.display(), e == Errno::EBUSY);
             let why = if busy { ": it is in use" } else { "" };
             tool.complain(format_args!("error: lfs extend: cannot extend '{path}': {e}{why}"));
@@ -65,31 +74,54 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     code
 }
 
-/// Takes this command's own options out.
-fn own(args: &[OsString]) -> (Own, Vec<OsString>) {
+/// Takes this command's own options out. An error says what is wrong with them.
+fn own(args: &[OsString]) -> Result<(Own, Vec<OsString>), String> {
     let (mut own, mut rest) = (Own::default(), Vec::new());
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let text = arg.to_string_lossy();
+        // `--name VALUE`, `--name=VALUE` or `-nVALUE`.
+        let mut value = |names: &[&str]| -> Option<OsString> {
+            let name = names.iter().find(|name| text.starts_with(**name))?;
+            match text.strip_prefix(name)? {
+                "" => args.next().cloned().or_else(|| Some(OsString::new())),
+                glued if name.starts_with("--") => glued.strip_prefix('=').map(OsString::from),
+                glued => Some(OsString::from(glued)),
+            }
+        };
         if text == "--no-verify" {
             own.no_verify = true;
-        } else if text == "-f" || text == "--file" {
-            own.victim = args.next().map(PathBuf::from);
-        } else if let Some(file) = text.strip_prefix("--file=").or_else(|| text.strip_prefix("-f")) {
+        } else if text == "--stats" {
+            own.manner.option("stats", None)?;
+        } else if let Some(every) = value(&["--stats-interval"]) {
+            own.manner.option("stats-interval", every.to_str())?;
+        } else if let Some(bandwidth) = value(&["--bandwidth-limit", "--bandwidth", "-W"]) {
+            own.manner.option("W", bandwidth.to_str())?;
+        } else if let Some(file) = value(&["--file", "-f"]) {
             own.victim = Some(PathBuf::from(file));
         } else {
             rest.push(arg.clone());
         }
     }
-    (own, rest)
+    Ok((own, rest))
+}
+
+/// What is wrong with the mirrors that a file shall get (`None`: that which another file becomes), before anything is compared or copied.
+fn check(tool: &Tool, path: &Path, template: Option<&Template>) -> Result<(), String> {
+    let there = layout_of(tool, path).map_or(1, |layout| layout.mirror_ids().len()).max(1) as u16;
+    if template.map_or(1, |t| t.mirrors).saturating_add(there) > MIRRORS_MAX {
+        let what = "ask for fewer with -N, or remove some with 'lfs mirror delete'";
+        return Err(format!("A file has at most {MIRRORS_MAX} mirrors, and this one has {there}; {what}"));
+    }
+    template.map_or(Ok(()), |t| setstripe::check_beside(t, there)).map_err(str::to_owned)
 }
 
 /// Adds mirrors and makes them hold what the file does, unless they are known to.
-fn extend(tool: &mut Tool, path: &Path, what: &Change, same: bool) -> Result<()> {
+fn extend(tool: &mut Tool, path: &Path, what: &Change, same: bool, manner: Manner) -> Result<()> {
     let before = layout_of(tool, path).map(|layout| ids(&layout)).unwrap_or_default();
     change(tool, path, what)?;
     let added: Vec<u16> = ids(&layout_of(tool, path)?).into_iter().filter(|id| !before.contains(id)).collect();
-    let done = if same { copy::declare(tool, path, &added) } else { copy::bring_up(tool, path, None, &added) };
+    let done = if same { copy::declare(tool, path, &added) } else { copy::bring_up(tool, path, None, &added, manner) };
     if done.is_err() {
         for mirror in added {
             let _ = change(tool, path, &Change::Split { mirror, into: None });
@@ -104,15 +136,15 @@ fn ids(layout: &Layout) -> Vec<u16> {
 }
 
 /// Another file becomes a mirror. It must hold the same bytes.
-fn merge(tool: &mut Tool, path: &Path, victim: &Path, no_verify: bool) -> Result<()> {
-    if !no_verify && !is_same(path, victim)? {
+fn merge(tool: &mut Tool, path: &Path, victim: &Path, own: &Own) -> Result<()> {
+    if !own.no_verify && !is_same(path, victim)? {
         let (path, victim) = (path.display(), victim.display());
         tool.complain(format_args!("lfs mirror extend: '{path}' and '{victim}' have different contents"));
         return Err(Errno::EINVAL);
     }
     let other = fs::fid_of(tool.fs, &tool.fs.resolve(victim)?)?;
     // Somebody may have written since they were compared: then it is copied.
-    extend(tool, path, &Change::Merge { other }, no_verify)
+    extend(tool, path, &Change::Merge { other }, own.no_verify, own.manner)
 }
 
 fn is_same(one: &Path, other: &Path) -> Result<bool> {

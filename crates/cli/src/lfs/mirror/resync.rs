@@ -9,24 +9,30 @@ use super::{
         Tool,
         getopt::{self, Item, Value},
         keep_first,
+        pace::{self, Manner},
+        text,
     },
     copy::bring_up,
     ids, mirrored, why, wrong,
 };
 
 const OPTIONS: getopt::Spec = getopt::Spec {
-    short: "fho:v",
+    short: "fho:vW:",
     long: &[
         ("force-resync", Value::No, "f"),
         ("help", Value::No, "h"),
         ("only", Value::Required, "o"),
         ("verbose", Value::No, "v"),
+        pace::LONG[0],
+        pace::LONG[1],
+        pace::LONG[2],
+        pace::LONG[3],
     ],
 };
 
 /// Runs the command.
 pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
-    let (mut force, mut only, mut paths) = (false, Vec::new(), Vec::new());
+    let (mut force, mut only, mut paths, mut manner) = (false, Vec::new(), Vec::new(), Manner::default());
     for item in OPTIONS.parse(args) {
         match item {
             Item::Option { id: "f", .. } => force = true,
@@ -35,7 +41,12 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
                 None => return wrong(tool, "resync", "invalid mirror ID"),
             },
             Item::Option { id: "v", .. } => {}
-            Item::Option { .. } => return tool.help(super::USAGE),
+            Item::Option { id: "h", .. } => return tool.help(super::USAGE),
+            Item::Option { id, value, .. } => {
+                if let Err(what) = manner.option(id, value.as_deref().map(text)) {
+                    return wrong(tool, "resync", &what);
+                }
+            }
             Item::Operand(path) => paths.push(path),
             Item::Unrecognized(arg) => {
                 return wrong(tool, "resync", &format!("unrecognized option '{}'", arg.display()));
@@ -51,7 +62,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     }
     let mut code = 0;
     for path in &paths {
-        if let Err(e) = resync(tool, Path::new(path), &only, force) {
+        if let Err(e) = resync(tool, Path::new(path), &only, force, manner) {
             keep_first(&mut code, e);
         }
     }
@@ -59,7 +70,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
 }
 
 /// One file. What went wrong was told.
-fn resync(tool: &mut Tool, path: &Path, only: &[u16], force: bool) -> Result<()> {
+fn resync(tool: &mut Tool, path: &Path, only: &[u16], force: bool, manner: Manner) -> Result<()> {
     let layout = mirrored(tool, path, "")?;
     if let Some(unknown) = only.iter().find(|id| !layout.mirror_ids().contains(id)) {
         let path = path.display();
@@ -71,7 +82,7 @@ fn resync(tool: &mut Tool, path: &Path, only: &[u16], force: bool) -> Result<()>
     if targets.is_empty() {
         return Ok(());
     }
-    bring_up(tool, path, None, &targets).inspect_err(|e| {
+    bring_up(tool, path, None, &targets, manner).inspect_err(|e| {
         tool.complain(format_args!("lfs resync: cannot resync '{}': {e}{}", path.display(), why(*e)));
     })
 }

@@ -48,6 +48,39 @@ error: lfs extend: nosuch: cannot open source file: No such file or directory
 }
 
 #[test]
+fn more_mirrors_than_can_be_are_refused_before_there_are_any() {
+    let mut fake = Fake::new("/mnt/c1");
+    for (options, what) in [
+        ("-N17", "A file has at most 16 mirrors; ask for fewer with -N"),
+        ("-N -N16 -c 2", "A file has at most 16 mirrors; ask for fewer with -N"),
+        ("-N -E 1M -N", "Incomplete mirror - must go to EOF"),
+        ("-N2 -E 64K -L mdt -E -1", "Only one mirror of a file can begin on the MDT"),
+    ] {
+        check_case(
+            &mut fake,
+            &format!(
+                "$ lfs mirror create {options} m\n[exit 1]\n--- stderr\nlfs mirror mirror: Invalid layout: {what}
+lfs mirror mirror: lfs create: cannot create composite file 'm': Invalid argument (22)\n"
+            ),
+        );
+        assert!(!fake.exists("m"), "{options}");
+    }
+    fake.file("f", "[0x200000402:0x1:0x0]", None);
+    let too_many = "A file has at most 16 mirrors, and this one has 1; ask for fewer with -N, or remove some with 'lfs mirror delete'";
+    for (options, what) in
+        [("-N16", too_many), ("-N17 -c 1", too_many), ("-N -E 1M", "Incomplete mirror - must go to EOF")]
+    {
+        check_case(
+            &mut fake,
+            &format!(
+                "$ lfs mirror extend {options} f\n[exit 22]\n--- stderr\nlfs mirror mirror: Invalid layout: {what}
+error: lfs extend: cannot extend 'f': Invalid argument\n"
+            ),
+        );
+    }
+}
+
+#[test]
 fn wrong_calls_show_the_usage() {
     let mut fake = Fake::new("/mnt/c1");
     fake.file("f", "[0x200000402:0x1:0x0]", None);
@@ -59,6 +92,10 @@ fn wrong_calls_show_the_usage() {
         ("lfs mirror copy -i 1 f", "copy: a file, -i and -o must be given"),
         ("lfs mirror verify --only 1 f", "verify: at least two mirror IDs must be given with --only"),
         ("lfs mirror resync", "resync: no file name given"),
+        ("lfs mirror resync --stats-interval=x f", "resync: invalid stats interval 'x'"),
+        ("lfs mirror resync -W 0 f", "resync: invalid bandwidth '0'"),
+        ("lfs mirror extend -N --stats-interval 0 f", "extend: invalid stats interval '0'"),
+        ("lfs mirror extend -N --bandwidth=x f", "extend: invalid bandwidth 'x'"),
     ] {
         let (code, out, err) = lfs(&mut fake, line);
         assert_eq!((code, err), (4, format!("lfs mirror {what}\n")), "{line}");

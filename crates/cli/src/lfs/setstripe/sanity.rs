@@ -7,28 +7,28 @@ use super::super::getstripe::flag;
 /// What is wrong with a layout, if anything is.
 pub fn check(template: &Template) -> Result<(), &'static str> {
     if template.mirrors > MIRRORS_MAX {
-        return Err("A file has at most 16 mirrors");
+        return Err("A file has at most 16 mirrors; ask for fewer with -N");
     }
-    check_chain(template, 0)?;
-    check_on_mdt(template)
+    check_beside(template, 0)
 }
 
-/// What begins on the MDT has its file's name there, so one mirror alone can.
-pub fn check_on_mdt(template: &Template) -> Result<(), &'static str> {
-    if template.on_mdt() > 1 && template.mirrors > 1 {
-        Err("Only one mirror of a file can begin on the MDT")
-    } else {
-        Ok(())
+/// The same, but for their number, of mirrors that a file gets beside so many that it has.
+pub fn check_beside(template: &Template, there: u16) -> Result<(), &'static str> {
+    let mirrored = template.mirrors > 1 || there > 0;
+    check_chain(template, 0, mirrored)?;
+    // What begins on the MDT has its file's name there, so one mirror alone can.
+    if template.on_mdt() > 1 && mirrored {
+        return Err("Only one mirror of a file can begin on the MDT");
     }
+    Ok(())
 }
 
 /// The same for components that are added to a file whose last one ends at `end`.
 pub fn check_added(added: &Template, end: u64) -> Result<(), &'static str> {
-    check_chain(added, end)
+    check_chain(added, end, added.mirrors > 1)
 }
 
-fn check_chain(template: &Template, first: u64) -> Result<(), &'static str> {
-    let mirrored = template.mirrors > 1;
+fn check_chain(template: &Template, first: u64, mirrored: bool) -> Result<(), &'static str> {
     let allowed = if mirrored { flag::ASKABLE } else { flag::EXTENSION | flag::PREFER };
     // Mirrors follow each other; each begins at 0.
     let mut previous: Option<&TemplateComponent> = None;

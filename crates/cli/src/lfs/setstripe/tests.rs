@@ -379,8 +379,8 @@ fn wrong_combinations_print_the_usage() {
 fn mirrors_have_limits() {
     let fake = &mut Fake::new("/mnt/c1");
     for (options, want) in [
-        ("-N17", "A file has at most 16 mirrors"),
-        ("-N4000000000", "A file has at most 16 mirrors"),
+        ("-N17", "A file has at most 16 mirrors; ask for fewer with -N"),
+        ("-N4000000000", "A file has at most 16 mirrors; ask for fewer with -N"),
         ("-N -E 1M -N -E -1", "Incomplete mirror - must go to EOF"),
         ("-N2 -E 1M -L mdt -E 64M -L raid0", "Incomplete mirror - must go to EOF"),
         ("-N2 -E 1M -L mdt -E -1 -L raid0", "Only one mirror of a file can begin on the MDT"),

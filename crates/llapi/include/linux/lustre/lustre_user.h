@@ -60,6 +60,56 @@ static inline char *obd_uuid2str(const struct obd_uuid *uuid)
 	return (char *)uuid->uuid;
 }
 
+/* ---- space and attributes ---- */
+
+/* For llapi_obd_statfs(): MDTs, OSTs; the third changes nothing. */
+#define LL_STATFS_LMV 1
+#define LL_STATFS_LOV 2
+#define LL_STATFS_NODELAY 4
+
+/* Space of a target: 144 bytes. */
+struct obd_statfs {
+	__u64 os_type;
+	__u64 os_blocks; /* of os_bsize bytes, as all here */
+	__u64 os_bfree;
+	__u64 os_bavail;
+	__u64 os_files;
+	__u64 os_ffree;
+	__u8 os_fsid[40];
+	__u32 os_bsize;
+	__u32 os_namelen;
+	__u64 os_maxbytes;
+	__u32 os_state; /* 1: degraded */
+	__u32 os_fprecreated; /* 0 */
+	__u32 os_granted; /* 0 */
+	__u32 os_spare3;
+	__u32 os_spare4;
+	__u32 os_spare5;
+	__u32 os_spare6;
+	__u32 os_spare7;
+	__u32 os_spare8;
+	__u32 os_spare9;
+};
+
+/* Which attributes llapi_get_lum_file() tells. (A size is never lazy here.) */
+#define OBD_MD_FLID 0x00000001ULL
+#define OBD_MD_FLATIME 0x00000002ULL
+#define OBD_MD_FLMTIME 0x00000004ULL
+#define OBD_MD_FLCTIME 0x00000008ULL
+#define OBD_MD_FLSIZE 0x00000010ULL
+#define OBD_MD_FLBLOCKS 0x00000020ULL
+#define OBD_MD_FLBLKSZ 0x00000040ULL
+#define OBD_MD_FLMODE 0x00000080ULL
+#define OBD_MD_FLTYPE 0x00000100ULL
+#define OBD_MD_FLUID 0x00000200ULL
+#define OBD_MD_FLGID 0x00000400ULL
+#define OBD_MD_FLFLAGS 0x00000800ULL
+#define OBD_MD_FLNLINK 0x00002000ULL
+#define OBD_MD_FLRDEV 0x00010000ULL
+#define OBD_MD_FLLAZYSIZE 0x0400000000000000ULL
+#define OBD_MD_FLLAZYBLOCKS 0x0800000000000000ULL
+#define OBD_MD_FLBTIME 0x1000000000000000ULL
+
 /* ---- limits ---- */
 
 #define LUSTRE_MAXFSNAME 8
@@ -217,6 +267,73 @@ struct lov_comp_md_v1 {
 	__u64 lcm_padding2;
 	struct lov_comp_md_entry_v1 lcm_entries[];
 } __attribute__((packed));
+
+/* ---- layouts by ioctl(2), of open files ---- */
+
+/*
+ * Open a new file for writing with this flag, and it has no layout until LL_IOC_LOV_SETSTRIPE, or the first write, gives it one. The
+ * first ioctl takes a struct lov_user_md_v1 or _v3 (EEXIST: the file has a layout), the second gives what the attribute lustre.lov holds.
+ */
+#define O_LOV_DELAY_CREATE (O_NOCTTY | FASYNC)
+#define LL_IOC_LOV_SETSTRIPE 0x4030669aU
+#define LL_IOC_LOV_GETSTRIPE 0xbfff669bU
+/* Files without locks, which there are none of here: ENOTTY. */
+#define LL_IOC_SETFLAGS 0x40086698U
+#define LL_FILE_IGNORE_LOCK 0x00000001
+
+/* ---- directories ---- */
+
+/* How names are spread over the stripes of a directory. */
+enum lmv_hash_type {
+	LMV_HASH_TYPE_UNKNOWN = 0, /* the MDT chooses */
+	LMV_HASH_TYPE_ALL_CHARS = 1,
+	LMV_HASH_TYPE_FNV_1A_64 = 2,
+	LMV_HASH_TYPE_CRUSH = 3,
+	LMV_HASH_TYPE_CRUSH2 = 4,
+};
+/* To how many levels a default is handed on, and for how many of them new directories go round-robin. */
+enum {
+	LMV_INHERIT_UNLIMITED = 0,
+	LMV_INHERIT_END = 1,
+	LMV_INHERIT_MAX = 250,
+	LMV_INHERIT_NONE = 255,
+};
+enum {
+	LMV_INHERIT_RR_NONE = 0,
+	LMV_INHERIT_RR_MAX = 250,
+	LMV_INHERIT_RR_UNLIMITED = 255,
+};
+
+/* ---- leases ---- */
+
+enum ll_lease_mode {
+	LL_LEASE_RDLCK = 0x01,
+	LL_LEASE_WRLCK = 0x02,
+	LL_LEASE_UNLCK = 0x04,
+};
+
+enum ll_lease_flags {
+	LL_LEASE_RESYNC = 0x1,
+	LL_LEASE_RESYNC_DONE = 0x2,
+	LL_LEASE_LAYOUT_MERGE = 0x4,
+	LL_LEASE_LAYOUT_SPLIT = 0x8,
+	LL_LEASE_PCC_ATTACH = 0x10,
+};
+
+#define IOC_IDS_MAX 4096
+struct ll_ioc_lease {
+	__u32 lil_mode; /* enum ll_lease_mode */
+	__u32 lil_flags; /* enum ll_lease_flags */
+	__u32 lil_count;
+	__u32 lil_ids[];
+};
+
+/* ---- data versions ---- */
+
+enum ioc_data_version_flags {
+	LL_DV_RD_FLUSH = (1 << 0),
+	LL_DV_WR_FLUSH = (1 << 1),
+};
 
 /* ---- advice ---- */
 

@@ -1,0 +1,97 @@
+//! `lctl conf_param`: Lustre's older way to say a value that lasts, by the target and the kind of device: `sheen-OST0001.osc.active=0` is
+//! `set_param -P osc.sheen-OST0001-osc-*.active=0`.
+
+use std::io;
+
+use sheen_wire::Errno;
+use sheen_wire::mgs::{TARGETS_MAX, parse_ost};
+
+use super::options;
+use super::{Tool, lasting, usage};
+use crate::lfs::getopt::{Spec, Value};
+
+const OPTIONS: Spec = Spec { short: "d", long: &[("delete", Value::No, "d")] };
+
+/// `conf_param TARGET.DEVICE.PARAM=VALUE`, `conf_param -d TARGET.DEVICE.PARAM`
+///
+/// # Errors
+/// The output cannot be written.
+pub fn run(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
+    let Some(given) = options::parse("conf_param", &OPTIONS, args, tool)? else { return Ok(usage::EXIT) };
+    let [arg] = &given.rest[..] else {
+        tool.out.write_all(usage::of("conf_param").unwrap_or_default().as_bytes())?;
+        return Ok(usage::EXIT);
+    };
+    let (keyword, value) = arg.split_once('=').map_or((&arg[..], None), |(keyword, value)| (keyword, Some(value)));
+    let Some(pattern) = pattern(keyword) else {
+        writeln!(
+            tool.err,
+            "error: conf_param: '{keyword}' is none of FSNAME-OST0000.{{osc,ost}}.PARAM, FSNAME-MDT0000.{{mdc,mdt,lov}}.PARAM, \
+             FSNAME.{{osc,mdc,llite}}.PARAM; 'set_param -P' takes any pattern"
+        )?;
+        return Ok(Errno::EINVAL.0);
+    };
+    let arg = value.map_or_else(|| pattern.clone(), |value| format!("{pattern}={value}"));
+    lasting::set(&[arg], given.has("d"), true, tool)
+}
+
+/// The pattern that names the same parameters.
+fn pattern(keyword: &str) -> Option<String> {
+    let (target, rest) = keyword.split_once('.')?;
+    let (device, param) = rest.split_once('.').filter(|(_, param)| !param.is_empty())?;
+    // A file system may have a `-` in its name.
+    let (fsname, name) = match target.rsplit_once('-') {
+        Some((fsname, name)) if name.starts_with("OST") || name.starts_with("MDT") => (fsname, Some(name)),
+        _ => (target, None),
+    };
+    if fsname.is_empty() {
+        return None;
+    }
+    let devices = match (name, device) {
+        (None, "osc") => format!("osc.{fsname}-OST*-osc-*"),
+        (None, "mdc") => format!("mdc.{fsname}-MDT*-mdc-*"),
+        (None, "llite") => format!("llite.{fsname}-*"),
+        (Some(name), "osc") if parse_ost(fsname, name).is_some() => format!("osc.{target}-osc-*"),
+        (Some(name), "ost" | "obdfilter") if parse_ost(fsname, name).is_some() => format!("obdfilter.{target}"),
+        (Some(name), "mdc") if is_mdt(name) => format!("mdc.{target}-mdc-*"),
+        (Some(name), "mdt") if is_mdt(name) => format!("mdt.{target}"),
+        (Some(name), "lov" | "lod") if is_mdt(name) => format!("lod.{target}-mdtlov"),
+        _ => return None,
+    };
+    Some(format!("{devices}.{param}"))
+}
+
+fn is_mdt(name: &str) -> bool {
+    let digits = name.strip_prefix("MDT").filter(|digits| digits.len() == 4);
+    digits.and_then(|digits| usize::from_str_radix(digits, 16).ok()).is_some_and(|index| index < TARGETS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pattern;
+
+    #[test]
+    fn keywords_are_patterns() {
+        for (keyword, want) in [
+            ("sheen-OST0001.osc.active", "osc.sheen-OST0001-osc-*.active"),
+            ("sheen-OST001f.ost.degraded", "obdfilter.sheen-OST001f.degraded"),
+            ("sheen-MDT0000.mdt.commit_interval_ms", "mdt.sheen-MDT0000.commit_interval_ms"),
+            ("sheen-MDT0000.lov.stripecount", "lod.sheen-MDT0000-mdtlov.stripecount"),
+            ("sheen-MDT0000.mdc.max_rpcs_in_flight", "mdc.sheen-MDT0000-mdc-*.max_rpcs_in_flight"),
+            ("sheen.llite.statahead_max", "llite.sheen-*.statahead_max"),
+            ("sheen.osc.max_dirty_mb", "osc.sheen-OST*-osc-*.max_dirty_mb"),
+            ("a-b-OST0000.ost.degraded", "obdfilter.a-b-OST0000.degraded"),
+            ("a-b.llite.statahead_max", "llite.a-b-*.statahead_max"),
+        ] {
+            assert_eq!(pattern(keyword).as_deref(), Some(want), "{keyword}");
+        }
+        for keyword in
+            ["", "sheen", "sheen.osc", "sheen.osc.", "sheen.sys.timeout", "sheen-OST1.osc.a", "sheen-MDT0.mdt.a"]
+        {
+            assert_eq!(pattern(keyword), None, "{keyword}");
+        }
+        for keyword in ["-OST0000.osc.a", "sheen-OST0000.mdt.a", "sheen-MDT0000.osc.a", "sheen-MDTffff.mdt.a"] {
+            assert_eq!(pattern(keyword), None, "{keyword}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! `lctl set_param -P` and `-d`: settings that last; and `llog_print params`, which shows them.
+//!
+//! A value is first set as without `-P` on this machine, so that one that no parameter takes is refused at once, and is not kept. Then the MGS keeps
+//! it: the process that serves it has a parameter `mgs.MGS.live.params`, which shows the settings and is set to what is to be done
+//! (`sheen_mgs::settings`). So `lctl` does this for those who may reach that process's control socket. At last the command waits until the
+//! processes of this machine have heard of it; those elsewhere hear of it a moment later.
+
+use std::{io, thread, time::Duration};
+
+use sheen_mgs::settings::{self, SettingChange};
+use sheen_params::control::{Reply, Request};
+use sheen_wire::Errno;
+use sheen_wire::mgs::{SETTING_BYTES_MAX, SETTINGS_MAX};
+
+use super::param::{SetHere, first, set_here, slashes};
+use super::{Tool, usage};
+
+/// How long to wait for the processes of this machine.
+const HEARD_MAX: Duration = Duration::from_secs(5);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// `set_param -P PATTERN=VALUE...`; with `delete` `set_param -P -d PATTERN...`. A value that is empty takes the setting back, too.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn set(args: &[String], delete: bool, quiet: bool, tool: &mut Tool<'_>) -> io::Result<i32> {
+    let mut code = 0;
+    for arg in args {
+        let change = match arg.split_once('=') {
+            Some((pattern, value)) if !delete && !value.is_empty() => SettingChange::Set { pattern, value },
+            Some((pattern, _)) => SettingChange::Delete { pattern },
+            None if delete => SettingChange::Delete { pattern: arg },
+            None => {
+                writeln!(tool.err, "error: set_param: setting {arg}: {}", Errno::EINVAL)?;
+                code = first(code, Errno::EINVAL);
+                continue;
+            }
+        };
+        if let Err(errno) = one(change, quiet, tool)? {
+            code = first(code, errno);
+        }
+    }
+    Ok(code)
+}
+
+/// `llog_print params`
+///
+/// # Errors
+/// The output cannot be written.
+pub fn print(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
+    let [log] = args else {
+        tool.out.write_all(usage::of("llog_print").unwrap_or_default().as_bytes())?;
+        return Ok(usage::EXIT);
+    };
+    if log != "params" {
+        writeln!(tool.err, "llog_print: there is no log '{log}': the one that there is is called 'params'")?;
+        return Ok(Errno::ENOENT.0);
+    }
+    let mgs = match mgs_of("llog_print", None, tool)? {
+        Ok(mgs) => mgs,
+        Err(errno) => return Ok(errno.0),
+    };
+    for settings in values(&mgs.param, tool) {
+        tool.out.write_all(settings.as_bytes())?;
+    }
+    Ok(0)
+}
+
+/// An MGS of this machine.
+struct Reached {
+    /// Its parameter that shows the settings.
+    param: String,
+    /// The file systems that it knows.
+    fsnames: Vec<String>,
+}
+
+fn one(change: SettingChange<'_>, quiet: bool, tool: &mut Tool<'_>) -> io::Result<Result<(), Errno>> {
+    let (SettingChange::Set { pattern, .. } | SettingChange::Delete { pattern }) = change;
+    let mgs = match mgs_of("set_param", Some(pattern), tool)? {
+        Ok(mgs) => mgs,
+        Err(errno) => return Ok(Err(errno)),
+    };
+    // Where some parameters take the value and others do not, it is kept for those that do.
+    let mut partly = None;
+    if let SettingChange::Set { pattern, value } = change {
+        if let Err(errno) = settings::check(pattern, value) {
+            return refuse(change, errno, tool);
+        }
+        match set_here(pattern, value, quiet, tool)? {
+            SetHere { done: 0, refused: Some(errno) } => return Ok(Err(errno)),
+            SetHere { done: 0, refused: None } => writeln!(
+                tool.err,
+                "warning: set_param: no parameter of this machine matches '{}' now; those elsewhere, and those that come, will be set",
+                slashes(pattern)
+            )?,
+            SetHere { refused, .. } => partly = refused,
+        }
+    }
+    let request = Request::Set { pattern: mgs.param.clone(), value: settings::write(change) };
+    let results = (tool.ask)(&request).into_iter().find_map(|r| if let Reply::Results(r) = r { Some(r) } else { None });
+    let errno = results.and_then(|r| r.first().map(|set| Errno(set.errno))).unwrap_or(Errno::ENODEV);
+    if errno != Errno(0) {
+        return refuse(change, errno, tool);
+    }
+    wait_until_heard(&mgs, tool)?;
+    Ok(partly.map_or(Ok(()), Err))
+}
+
+fn refuse(change: SettingChange<'_>, errno: Errno, tool: &mut Tool<'_>) -> io::Result<Result<(), Errno>> {
+    let why = match (change, errno) {
+        (SettingChange::Delete { .. }, Errno::ENOENT) => {
+            "it has no setting that lasts; 'lctl llog_print params' shows those that there are".to_owned()
+        }
+        (_, Errno::ENOSPC) => format!("the MGS keeps {SETTINGS_MAX} settings already; take some back with -d"),
+        (_, Errno::ENAMETOOLONG) => format!("more than {SETTING_BYTES_MAX} characters"),
+        (_, Errno::EINVAL) => {
+            "a parameter of the MGS itself, or a pattern or value with other than plain characters".to_owned()
+        }
+        (_, Errno::ETIMEDOUT) => "the MGS's disk takes long; it is kept when that is done".to_owned(),
+        (_, errno) => errno.to_string(),
+    };
+    let (SettingChange::Set { pattern, .. } | SettingChange::Delete { pattern }) = change;
+    let what = if matches!(change, SettingChange::Set { .. }) { "keeping" } else { "deleting" };
+    writeln!(tool.err, "error: set_param: {what} '{}': {why}", slashes(pattern))?;
+    Ok(Err(errno))
+}
+
+/// The MGS of this machine; of several the one with the file system that the pattern names. What is wrong has been said.
+fn mgs_of(command: &str, pattern: Option<&str>, tool: &mut Tool<'_>) -> io::Result<Result<Reached, Errno>> {
+    let known: Vec<Vec<String>> = values("mgs.MGS.filesystems", tool)
+        .iter()
+        .map(|names| names.lines().map(ToString::to_string).collect())
+        .collect();
+    if let [fsnames] = &known[..] {
+        return Ok(Ok(Reached { param: "mgs.MGS.live.params".into(), fsnames: fsnames.clone() }));
+    }
+    if known.is_empty() {
+        writeln!(tool.err, "This command must be run on the MGS.\nerror: {command}: {}", Errno::ENODEV)?;
+        writeln!(
+            tool.err,
+            "no MGS that you may reach runs on this machine; call this where 'sheen up' or 'sheen mgs' runs"
+        )?;
+        return Ok(Err(Errno::ENODEV));
+    }
+    let named = |fsname: &&String| pattern.is_some_and(|p| p.split(['.', '/']).any(|part| is_of(part, fsname)));
+    let mut meant = known.iter().filter_map(|fsnames| fsnames.iter().find(named).map(|fsname| (fsname, fsnames)));
+    match (meant.next(), meant.next()) {
+        (Some((fsname, fsnames)), None) => {
+            Ok(Ok(Reached { param: format!("mgs.MGS.live.{fsname}"), fsnames: fsnames.clone() }))
+        }
+        _ => {
+            let hint =
+                if pattern.is_some() { "name the file system in the pattern (osc.FSNAME-*.active), or " } else { "" };
+            writeln!(
+                tool.err,
+                "error: {command}: several MGSs run on this machine; {hint}say with SHEEN_RUNTIME_DIR which is meant"
+            )?;
+            Ok(Err(Errno::EINVAL))
+        }
+    }
+}
+
+/// Whether a part of a parameter's name is that of a target or mount of a file system.
+fn is_of(part: &str, fsname: &str) -> bool {
+    part.strip_prefix(fsname).is_some_and(|rest| rest.starts_with('-'))
+}
+
+/// Waits until the processes of this machine that follow the MGS have set what it keeps.
+fn wait_until_heard(mgs: &Reached, tool: &mut Tool<'_>) -> io::Result<()> {
+    let kept = values(&mgs.param, tool);
+    for _ in 0..HEARD_MAX.as_millis() / LOOK.as_millis() {
+        let heard = |fsname: &String| values(&format!("mgc/{fsname}/params"), tool).iter().all(|h| kept.contains(h));
+        if mgs.fsnames.iter().all(heard) {
+            return Ok(());
+        }
+        thread::sleep(LOOK);
+    }
+    writeln!(tool.err, "warning: set_param: not all processes of this machine have heard of it yet")
+}
+
+fn values(pattern: &str, tool: &Tool<'_>) -> Vec<String> {
+    let replies = (tool.ask)(&Request::Get { pattern: pattern.to_string() });
+    let found = replies.into_iter().flat_map(|reply| if let Reply::Values(found) = reply { found } else { Vec::new() });
+    found.map(|f| f.value).collect()
+}
+
+#[cfg(test)]
+mod tests;

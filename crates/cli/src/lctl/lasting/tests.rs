@@ -1,0 +1,129 @@
+//! What `set_param -P` says and how it ends, where an MGS, a server and a mount are processes of one machine.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::Mutex;
+use sheen_mgs::{Registry, settings};
+use sheen_params::{Param, Params, control};
+
+use super::super::{Tool, run};
+
+/// An MGS that knows a file system; `followers` hear of what it keeps before it answers.
+fn mgs(fsname: &'static str, followers: Vec<Params>) -> Params {
+    let registry = Arc::new(Mutex::new((Registry::default(), 0)));
+    let params = Params::new();
+    params.register("mgs.MGS.filesystems", Param::text(move || format!("{fsname}\n")));
+    for name in ["params", fsname] {
+        let (shown, registry, followers) = (registry.clone(), registry.clone(), followers.clone());
+        let show = move || shown.lock().0.settings().iter().map(|s| format!("{s}\n")).collect();
+        let change = move |text: &str| {
+            let (registry, version) = &mut *registry.lock();
+            registry.change_setting(settings::read(text)?)?;
+            *version += 1;
+            followers.iter().for_each(|params| params.keep(fsname, *version, registry.settings()));
+            Ok(())
+        };
+        params.register(&format!("mgs.MGS.live.{name}"), Param::order(show, change));
+    }
+    params
+}
+
+fn mount(fsname: &str) -> Params {
+    let params = Params::new();
+    for ost in 0..2 {
+        let name = |field| format!("osc.{fsname}-OST000{ost}-osc-ff00.{field}");
+        params.register(&name("max_rpcs_in_flight"), Param::atomic(1..=256, Arc::new(AtomicU64::new(8))));
+        params.register(&name("state"), Param::text(|| "FULL".into()));
+    }
+    params
+}
+
+fn lctl(processes: &[Params], line: &str) -> (i32, String, String) {
+    let args: Vec<String> = line.split(' ').map(str::to_string).collect();
+    let ask = |request: &control::Request| processes.iter().map(|p| control::answer(request, p)).collect();
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let code = run(&args, &mut Tool { ask: &ask, out: &mut out, err: &mut err }).unwrap();
+    (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+}
+
+fn one() -> [Params; 2] {
+    let mount = mount("sheen");
+    [mgs("sheen", vec![mount.clone()]), mount]
+}
+
+#[test]
+fn what_is_set_is_kept_and_shown_and_can_be_taken_back() {
+    let p = one();
+    let both = "osc.sheen-OST0000-osc-ff00.max_rpcs_in_flight=16\nosc.sheen-OST0001-osc-ff00.max_rpcs_in_flight=16\n";
+    assert_eq!(lctl(&p, "set_param -P osc.*.max_rpcs_in_flight=16"), (0, both.into(), String::new()));
+    assert_eq!(lctl(&p, "set_param -n -P osc.*OST0001*.max_rpcs_in_flight=32"), (0, String::new(), String::new()));
+    let first = "- { index: 1, event: set_param, device: general, parameter: osc.*.max_rpcs_in_flight, value: 16 }\n";
+    let second = first.replace("1,", "2,").replace("osc.*.", "osc.*OST0001*.").replace("16", "32");
+    for print in ["llog_print params", "--device MGS llog_print params"] {
+        assert_eq!(lctl(&p, print), (0, format!("{first}{second}"), String::new()));
+    }
+    assert_eq!(lctl(&p, "get_param -n osc.*.max_rpcs_in_flight").1, "16\n32\n");
+    // -d alone means -P -d; a value behind the name does not count; what has the value keeps it.
+    let warned = "warning: setting '-P' option with '-d'\n";
+    assert_eq!(lctl(&p, "set_param -d osc.*.max_rpcs_in_flight=16"), (0, String::new(), warned.into()));
+    assert_eq!(lctl(&p, "set_param -P osc.*OST0001*.max_rpcs_in_flight="), (0, String::new(), String::new()));
+    assert_eq!(lctl(&p, "llog_print params"), (0, String::new(), String::new()));
+    assert_eq!(lctl(&p, "get_param -n osc.*.max_rpcs_in_flight").1, "16\n32\n");
+    let (code, _, err) = lctl(&p, "set_param -P -d osc.*.max_rpcs_in_flight");
+    assert!(code == 2 && err.contains("deleting 'osc/*/max_rpcs_in_flight': it has no setting that lasts"), "{err}");
+}
+
+#[test]
+fn what_nobody_takes_is_not_kept_and_what_nobody_has_yet_is() {
+    let p = one();
+    let (code, out, err) = lctl(&p, "set_param -P osc.*.max_rpcs_in_flight=0");
+    assert_eq!((code, out.as_str()), (34, ""));
+    assert!(err.contains("Numerical result out of range") && err.contains("accepts 1 to 256"), "{err}");
+    assert_eq!(lctl(&p, "set_param -P osc.*.state=x").0, 13);
+    for (line, code) in [("mgs.MGS.live.params=x", 22), ("a\tb=1", 22), ("a", 22), ("=1", 22)] {
+        assert_eq!(lctl(&p, &format!("set_param -P {line}")).0, code, "{line}");
+    }
+    assert_eq!(lctl(&p, &format!("set_param -P {}=1", "x".repeat(300))).0, 36);
+    assert_eq!(lctl(&p, "llog_print params").1, "");
+    let (code, out, err) = lctl(&p, "set_param -P obdfilter.*.nosuch=1");
+    assert!((code, out.as_str()) == (0, "") && err.starts_with("warning: set_param: no parameter"), "{err}");
+    // Some take it, some do not: it is kept, and said.
+    let (code, out, err) = lctl(&p, "set_param -P osc.*OST0000*.*=9");
+    assert!(code == 13 && out.ends_with("max_rpcs_in_flight=9\n") && err.contains("Permission denied"), "{err}");
+    assert_eq!(lctl(&p, "llog_print params").1.lines().count(), 2);
+    assert_eq!(lctl(&p, "llog_print sheen-client").0, 2);
+    assert_eq!(lctl(&p, "llog_print").0, 4);
+}
+
+#[test]
+fn the_older_command_sets_the_same() {
+    let p = one();
+    assert_eq!(lctl(&p, "conf_param sheen.osc.max_rpcs_in_flight=16"), (0, String::new(), String::new()));
+    assert_eq!(lctl(&p, "conf_param sheen-OST0001.osc.max_rpcs_in_flight=32").0, 0);
+    assert_eq!(lctl(&p, "get_param -n osc.*.max_rpcs_in_flight").1, "16\n32\n");
+    assert!(
+        lctl(&p, "llog_print params").1.contains("parameter: osc.sheen-OST0001-osc-*.max_rpcs_in_flight, value: 32")
+    );
+    assert_eq!(lctl(&p, "conf_param -d sheen-OST0001.osc.max_rpcs_in_flight"), (0, String::new(), String::new()));
+    assert_eq!(lctl(&p, "llog_print params").1.lines().count(), 1);
+    let (code, _, err) = lctl(&p, "conf_param sheen.sys.timeout=40");
+    assert!(code == 22 && err.contains("'sheen.sys.timeout' is none of"), "{err}");
+    assert_eq!(lctl(&p, "conf_param").0, 4);
+    assert_eq!(lctl(&p, "conf_param sheen.osc.max_rpcs_in_flight").0, 22);
+}
+
+#[test]
+fn where_there_is_no_mgs_or_more_than_one() {
+    let (code, out, err) = lctl(&[mount("sheen")], "set_param -P osc.*.max_rpcs_in_flight=16");
+    assert_eq!((code, out.as_str()), (19, ""));
+    assert!(err.starts_with("This command must be run on the MGS.\nerror: set_param: No such device\n"), "{err}");
+    let (a, b) = (mount("a"), mount("b"));
+    let p = [mgs("a", vec![a.clone()]), mgs("b", vec![b.clone()]), a, b];
+    let (code, _, err) = lctl(&p, "set_param -P osc.*.max_rpcs_in_flight=16");
+    assert!(code == 22 && err.contains("name the file system in the pattern"), "{err}");
+    assert_eq!(lctl(&p, "set_param -P osc.b-*.max_rpcs_in_flight=16").0, 0);
+    assert_eq!(lctl(&p, "get_param -n osc.*.max_rpcs_in_flight").1, "8\n8\n16\n16\n");
+    let kept = lctl(&p, "get_param mgs.MGS.live.[ab]").1;
+    assert!(kept.starts_with("mgs.MGS.live.a=\nmgs.MGS.live.b=\n- {"), "{kept}");
+}

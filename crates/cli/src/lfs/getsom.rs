@@ -1,0 +1,108 @@
+//! `lfs getsom`: what the MDT by itself knows of a file's size.
+//!
+//! The MDT keeps no sizes of files whose bytes are on OSTs, so it has none to be out of date. Of a file that lies on the MDT as a whole
+//! it has the bytes.
+
+use std::{ffi::OsString, path::Path};
+
+use sheen_layout::{Layout, flags};
+use sheen_wire::{Errno, FileKind, Result};
+
+use super::{
+    Tool,
+    fs::not_sheen,
+    getopt::{self, Item},
+    keep_first,
+};
+
+const OPTIONS: getopt::Spec = getopt::Spec { short: "bfhs", long: &[("help", getopt::Value::No, "h")] };
+
+/// `getsom`
+pub const USAGE: &str = "\
+List the size and the blocks of a file that the MDT knows, and how good they are.\n\
+usage: getsom [-s] [-b] [-f] FILENAME ...\n\
+\t-s: the size alone\n\
+\t-b: the blocks alone\n\
+\t-f: the flags alone: 1 is strictly correct\n\
+";
+
+/// Strictly correct: of Lustre's flags the only one that is used here.
+const STRICT: u32 = 1;
+
+/// Runs the command.
+pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
+    let (mut only, mut paths) = (None, Vec::new());
+    for item in OPTIONS.parse(args) {
+        match item {
+            Item::Option { id: "h", .. } => return tool.help(USAGE),
+            Item::Option { id, .. } => only = Some(id),
+            Item::Operand(path) => paths.push(path),
+            Item::Unrecognized(arg) => {
+                return tool.usage(USAGE, format_args!("lfs getsom: unrecognized option '{}'", arg.display()));
+            }
+        }
+    }
+    if paths.is_empty() {
+        return tool.usage(USAGE, format_args!("lfs getsom: FILE must be specified"));
+    }
+    let mut code = 0;
+    for path in &paths {
+        let name = path.display();
+        match known(tool, Path::new(path)) {
+            Ok((size, blocks)) => match only {
+                Some("s") => tool.print(format_args!("{size}\n")),
+                Some("b") => tool.print(format_args!("{blocks}\n")),
+                Some(_) => tool.print(format_args!("{STRICT}\n")),
+                None => tool.print(format_args!("file: {name} size: {size} blocks: {blocks} flags: {STRICT}\n")),
+            },
+            Err(e) => {
+                let why = if e == Errno::ENODATA { ": its size is known to its OSTs, which stat(1) asks" } else { "" };
+                tool.complain(format_args!("{name} failed to get som xattr: {e} ({}){why}", e.0));
+                keep_first(&mut code, e);
+            }
+        }
+    }
+    code
+}
+
+/// Size and blocks of 512 bytes; ENODATA where some of the file may be on an OST.
+fn known(tool: &Tool, path: &Path) -> Result<(u64, u64)> {
+    if tool.fs.kind(path, true)? != FileKind::Regular {
+        return Err(Errno::EINVAL);
+    }
+    let value = match tool.fs.get(&tool.fs.resolve(path)?, "lustre.lov") {
+        Err(Errno::ENODATA) => Err(Errno::ENODATA),
+        value => value.map_err(not_sheen),
+    }?;
+    let layout = Layout::decode(&value)?;
+    let on_mdt = |c: &sheen_layout::Component| c.is_on_mdt() || c.flags & flags::INIT == 0;
+    let is_there = layout.part_on_mdt().is_some() && !layout.is_mirrored() && layout.components().iter().all(on_mdt);
+    if is_there { Ok((tool.fs.size(path)?, tool.fs.blocks(path)?)) } else { Err(Errno::ENODATA) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Fake, check_case, lfs};
+
+    #[test]
+    fn what_is_on_the_mdt_is_known_and_nothing_else() {
+        let mut fake = Fake::new("/mnt/c1");
+        for line in ["lfs setstripe -E 64K -L mdt -E -1 -c 1 dom", "lfs setstripe -c 1 plain"] {
+            assert_eq!(lfs(&mut fake, line).0, 0, "{line}");
+        }
+        check_case(&mut fake, "$ lfs getsom dom\n[exit 0]\n--- stdout\nfile: dom size: 0 blocks: 0 flags: 1\n");
+        for (option, value) in [("-s", 0), ("-b", 0), ("-f", 1)] {
+            check_case(&mut fake, &format!("$ lfs getsom {option} dom\n[exit 0]\n--- stdout\n{value}\n"));
+        }
+        check_case(
+            &mut fake,
+            "$ lfs getsom plain nosuch .\n[exit 61]\n--- stderr
+plain failed to get som xattr: No data available (61): its size is known to its OSTs, which stat(1) asks
+nosuch failed to get som xattr: No such file or directory (2)
+. failed to get som xattr: Invalid argument (22)
+",
+        );
+        let (code, out, err) = lfs(&mut fake, "lfs getsom -x dom");
+        assert_eq!((code, out.as_str(), err.as_str()), (4, super::USAGE, "lfs getsom: unrecognized option '-x'\n"));
+    }
+}

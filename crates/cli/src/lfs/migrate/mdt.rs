@@ -1,0 +1,49 @@
+//! `lfs migrate -m`: directories go to other MDTs.
+//!
+//! There is one MDT yet. So what is asked for is either so already, or on an MDT that there is not, and is refused as Lustre refuses it.
+
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
+
+use sheen_wire::{Errno, Result, control, control::TargetInfo, mgs::TargetKind};
+
+use super::{
+    super::{Tool, keep_first, text},
+    Job, Names,
+};
+
+/// Does it with each directory. `spread`: over so many MDTs, by such a hash, which cannot be.
+pub fn run(tool: &mut Tool, names: Names, job: &Job, spread: bool) -> i32 {
+    let mut code = 0;
+    let failed = names.each(|path| {
+        let done = migrate(tool, path, &job.mdts, spread);
+        match done {
+            Ok(()) if job.verbose => {
+                tool.print_bytes(path.as_os_str().as_encoded_bytes());
+                tool.print(format_args!("\n"));
+            }
+            Ok(()) => {}
+            Err(e) => {
+                let why = if e == Errno::EOPNOTSUPP { ": directories are not moved or spread anew yet" } else { "" };
+                tool.complain(format_args!("lfs migrate: {} migrate failed: {e} ({}){why}", path.display(), e.0));
+                keep_first(&mut code, e);
+            }
+        }
+    });
+    super::told(tool, failed, code)
+}
+
+/// ENODEV: there is no such MDT. EOPNOTSUPP: it is on another one.
+fn migrate(tool: &Tool, path: &Path, mdts: &[i64], spread: bool) -> Result<()> {
+    tool.mount_of(path)?;
+    let path = tool.fs.resolve(path)?;
+    let targets: Vec<TargetInfo> = tool.ask(&path, control::DF)?;
+    let is_there = |mdt: i64| targets.iter().any(|t| t.kind == TargetKind::Mdt && i64::from(t.index) == mdt);
+    // -1: any.
+    let mut named = mdts.iter().copied().filter(|mdt| *mdt >= 0);
+    if !named.clone().all(is_there) {
+        return Err(Errno::ENODEV);
+    }
+    let own = tool.fs.get(&path, control::MDT)?;
+    let own = text(OsStr::from_bytes(&own)).trim_end().parse::<i64>().map_err(|_| Errno::EPROTO)?;
+    if spread || named.any(|mdt| mdt != own) { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
+}

@@ -1,0 +1,184 @@
+//! How fast a command copies bytes, and how often it says how far it is: `-W`, `--stats` and `--stats-interval` of `lfs migrate` and
+//! `lfs mirror`.
+//!
+//! What it says are Lustre's lines of YAML: the file's name, and below it a line every few seconds and one at its end.
+
+use std::{
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    getopt::Value,
+    numbers::{parse_size, parse_unsigned},
+};
+
+/// A bandwidth below this is in MB/s, whatever is said.
+const MIB_BELOW: u64 = 1 << 20;
+/// `--stats` without a `--stats-interval`, as in Lustre.
+const STATS_INTERVAL: Duration = Duration::from_secs(5);
+/// While a copy waits, so that it does not become too fast, it says this often how far it is.
+const TICK: Duration = Duration::from_millis(100);
+const MB: u64 = 1 << 20;
+
+/// How a command copies.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manner {
+    /// Bytes a second at most.
+    pub bandwidth: Option<u64>,
+    /// How often it says how far it is.
+    pub stats: Option<Duration>,
+}
+
+/// Its options, for a command's [`super::getopt::Spec`].
+pub const LONG: [(&str, Value, &str); 4] = [
+    ("bandwidth", Value::Required, "W"),
+    ("bandwidth-limit", Value::Required, "W"),
+    ("stats", Value::No, "stats"),
+    ("stats-interval", Value::Required, "stats-interval"),
+];
+
+impl Manner {
+    /// Takes an option; false: it is none of these. An error says what is wrong with it.
+    pub fn option(&mut self, id: &str, value: Option<&str>) -> Result<bool, String> {
+        let given = value.unwrap_or_default();
+        match id {
+            "W" => self.bandwidth = Some(bandwidth(given).ok_or_else(|| format!("invalid bandwidth '{given}'"))?),
+            "stats" => drop(self.stats.get_or_insert(STATS_INTERVAL)),
+            "stats-interval" => {
+                self.stats = Some(interval(given).ok_or_else(|| format!("invalid stats interval '{given}'"))?);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// Bytes a second.
+fn bandwidth(text: &str) -> Option<u64> {
+    let bytes = parse_size(text).filter(|bytes| *bytes > 0)?;
+    if bytes < MIB_BELOW { bytes.checked_mul(MB) } else { Some(bytes) }
+}
+
+/// Seconds, at least one.
+fn interval(text: &str) -> Option<Duration> {
+    parse_unsigned(text).filter(|seconds| *seconds > 0).map(Duration::from_secs)
+}
+
+/// Keeps a copy from going faster than it may.
+#[derive(Debug)]
+pub struct Pace {
+    /// Bytes a second at most.
+    bandwidth: Option<u64>,
+    began: Instant,
+    moved: u64,
+}
+
+impl Pace {
+    /// The copy begins.
+    pub fn new(bandwidth: Option<u64>) -> Pace {
+        Pace { bandwidth, began: Instant::now(), moved: 0 }
+    }
+
+    /// So many bytes more: waits, where it went too fast, and calls `tick` now and then meanwhile.
+    pub fn moved(&mut self, bytes: u64, mut tick: impl FnMut()) {
+        self.moved += bytes;
+        let Some(bandwidth) = self.bandwidth else { return };
+        let due = Duration::from_secs_f64(self.moved as f64 / bandwidth as f64);
+        while let Some(left) = due.checked_sub(self.began.elapsed()).filter(|left| !left.is_zero()) {
+            thread::sleep(left.min(TICK));
+            tick();
+        }
+    }
+}
+
+/// The lines of one file.
+#[derive(Debug)]
+pub struct Stats {
+    /// What is to be said once, before them.
+    name: Option<String>,
+    every: Duration,
+    began: Instant,
+    said: Instant,
+    copied: u64,
+    total: u64,
+}
+
+impl Stats {
+    /// A file begins.
+    pub fn new(path: &Path, every: Duration) -> Stats {
+        let now = Instant::now();
+        Stats { name: Some(format!("{}:\n", path.display())), every, began: now, said: now, copied: 0, total: 0 }
+    }
+
+    /// So many bytes of it are copied: a line, if it is time for one.
+    pub fn note(&mut self, copied: u64, total: u64) -> Option<String> {
+        (self.copied, self.total) = (copied, total);
+        (self.said.elapsed() >= self.every).then(|| self.line())
+    }
+
+    /// How far it is now.
+    pub fn line(&mut self) -> String {
+        self.said = Instant::now();
+        let seconds = self.began.elapsed().as_secs_f64();
+        let rate = (self.copied as f64 / MB as f64 / seconds.max(1e-6)) as u64;
+        let (seconds, copied, total) = (seconds as u64, self.copied / MB, self.total / MB);
+        let percent = percent(self.copied, self.total);
+        let name = self.name.take().unwrap_or_default();
+        format!(
+            "{name}- {{ seconds: {seconds}, rmbps: {rate:>5}, wmbps: {rate:>5}, copied: {copied}, total: {total}, pct: {percent}% }}\n"
+        )
+    }
+}
+
+/// Of nothing all is done.
+pub fn percent(copied: u64, total: u64) -> u64 {
+    (copied.min(total) * 100).checked_div(total).unwrap_or(100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read() {
+        for (text, want) in [("1", Some(MB)), ("64k", Some(64 << 30)), ("2M", Some(2 * MB)), ("0", None), ("x", None)] {
+            assert_eq!(bandwidth(text), want, "{text}");
+        }
+        let stats = |options: &[(&str, &str)]| {
+            let mut manner = Manner::default();
+            let done =
+                options.iter().try_for_each(|(id, value)| manner.option(id, Some(value)).map(|known| assert!(known)));
+            done.map(|()| manner.stats.map(|every| every.as_secs()))
+        };
+        assert_eq!(stats(&[("stats", "")]), Ok(Some(5)));
+        assert_eq!(stats(&[("stats-interval", "3"), ("stats", "")]), Ok(Some(3)));
+        for wrong in ["0", "1s", ""] {
+            assert_eq!(stats(&[("stats-interval", wrong)]), Err(format!("invalid stats interval '{wrong}'")));
+        }
+        assert_eq!(Manner::default().option("b", None), Ok(false));
+    }
+
+    #[test]
+    fn a_copy_that_is_too_fast_waits_and_says_so() {
+        let mut ticks = 0;
+        let mut pace = Pace::new(Some(10 * MB));
+        pace.moved(2 * MB, || ticks += 1);
+        assert!(pace.began.elapsed() >= Duration::from_millis(200) && ticks >= 2, "{ticks}");
+        let mut free = Pace::new(None);
+        free.moved(u64::MAX / 2, || panic!("it does not wait"));
+    }
+
+    #[test]
+    fn lines_are_lustres_and_come_in_time() {
+        let mut stats = Stats::new(Path::new("mg"), Duration::from_secs(3600));
+        assert_eq!(stats.note(3 * MB, 4 * MB), None);
+        let line = stats.line();
+        assert!(line.starts_with("mg:\n- { seconds: 0, rmbps: "), "{line}");
+        assert!(line.ends_with(", copied: 3, total: 4, pct: 75% }\n"), "{line}");
+        assert!(stats.line().starts_with("- { "), "the name stands there once");
+        let mut often = Stats::new(Path::new("mg"), Duration::ZERO);
+        assert!(often.note(0, 0).is_some_and(|line| line.ends_with(", copied: 0, total: 0, pct: 100% }\n")));
+    }
+}

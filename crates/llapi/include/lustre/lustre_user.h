@@ -1,0 +1,2 @@
+/* An older name of this header. */
+#include <linux/lustre/lustre_user.h>

@@ -1,0 +1,129 @@
+//! Directories that are spread over MDTs: `llapi_dir_create`, `llapi_dir_set_default_lmv` and their like. They return an errno negated.
+//!
+//! As `lfs mkdir` a directory is made, and then laid out; one that the MDT does not lay out as asked is not left behind.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use rustix::fs::{CWD, FileType, Mode};
+use sheen_layout::lmv::{HashType, LmvUser};
+use sheen_wire::{Errno, Result, mgs::TargetKind};
+
+use super::files::{StripeParam, with_list};
+use crate::{
+    border::{optional, or_minus_errno, text},
+    mounts,
+    sys::{self, At, errno},
+};
+
+/// The layout of a directory, and the default of those that are made in it.
+const LMV: &str = "lustre.lmv";
+const DEFAULT_LMV: &str = "lustre.dmv";
+/// What an owner needs to lay out a directory.
+const OWNER: u32 = 0o700;
+
+/// Makes a directory; the umask is taken off its mode. Of the struct the offset is the first MDT (-1: any), the list is of MDTs, and the pattern is the hash of
+/// names; it may not be null.
+///
+/// -EEXIST; -ENODEV: there is no such MDT; -EINVAL: a number that cannot be, or a pool; -ENOENT, -ENOTTY, and what mkdir(2) says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_dir_create(name: *const c_char, mode: libc::mode_t, param: *const StripeParam) -> c_int {
+    or_minus_errno(|| {
+        let (name, wanted) = unsafe { (text(name)?, wanted(param)?) };
+        verify(&mounts::parent(name), &wanted)?;
+        rustix::fs::mkdirat(CWD, name, Mode::from_raw_mode(mode & 0o7777)).map_err(errno)?;
+        lay_out(name, &wanted).map(|()| 0).inspect_err(|_| {
+            // If somebody uses it by now, it stays.
+            let _ = rustix::fs::rmdir(name);
+        })
+    })
+}
+
+/// The same by numbers, with no list. `pool`: null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_dir_create_pool(
+    name: *const c_char,
+    mode: c_int,
+    offset: c_int,
+    count: c_int,
+    pattern: c_int,
+    pool: *const c_char,
+) -> c_int {
+    let param = StripeParam::plain(pool, offset, count, pattern);
+    unsafe { llapi_dir_create(name, mode as libc::mode_t, &raw const param) }
+}
+
+/// Sets what is made in a directory gets, or with offset -1 and count 0 deletes that. Of the struct `lsp_max_inherit` and `lsp_max_inherit_rr` count, too.
+///
+/// -ENOTDIR; -EPERM: it is somebody else's; otherwise as [`llapi_dir_create`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_dir_set_default_lmv(name: *const c_char, param: *const StripeParam) -> c_int {
+    or_minus_errno(|| {
+        let (name, wanted) = unsafe { (text(name)?, wanted(param)?) };
+        let stat = rustix::fs::stat(name).map_err(errno)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        verify(name, &wanted)?;
+        sys::set(At::Path(name), DEFAULT_LMV, &wanted.encode(), false).map(|()| 0)
+    })
+}
+
+/// The same by numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_dir_set_default_lmv_stripe(
+    name: *const c_char,
+    offset: c_int,
+    count: c_int,
+    pattern: c_int,
+    pool: *const c_char,
+) -> c_int {
+    let param = StripeParam::plain(pool, offset, count, pattern);
+    unsafe { llapi_dir_set_default_lmv(name, &raw const param) }
+}
+
+/// The value to send.
+///
+/// # Safety
+/// As [`with_list`].
+unsafe fn wanted(param: *const StripeParam) -> Result<LmvUser> {
+    // SAFETY: the caller's promise.
+    let (p, mdts) = unsafe { with_list(param)? };
+    if unsafe { optional(p.lsp_pool) }.is_some() {
+        return Err(Errno::EINVAL);
+    }
+    let first = match p.lsp_stripe_offset {
+        -1 => mdts.first().copied(),
+        offset => Some(u32::try_from(offset).map_err(|_| Errno::EINVAL)?),
+    };
+    let one = LmvUser {
+        mdt: first,
+        hash: HashType(p.lsp_stripe_pattern as u32),
+        max_inherit: p.lsp_max_inherit,
+        max_inherit_rr: p.lsp_max_inherit_rr,
+        ..LmvUser::new(p.lsp_stripe_count)
+    };
+    Ok(if mdts.len() > 1 { one.with_mdts(mdts) } else { one })
+}
+
+/// The directory must be on a mount, and what is asked for on MDTs that there are. ENODEV: it is not.
+fn verify(directory: &CStr, wanted: &LmvUser) -> Result<()> {
+    let there = mounts::targets(At::Path(directory), TargetKind::Mdt)?;
+    let mut named = wanted.mdt.into_iter().chain(wanted.stripes.iter().map(|stripe| stripe.mdt));
+    if named.all(|mdt| there.iter().any(|target| target.index == mdt)) { Ok(()) } else { Err(Errno::ENODEV) }
+}
+
+/// Lays out a directory that was just made, also one with a mode that keeps its owner out.
+fn lay_out(name: &CStr, wanted: &LmvUser) -> Result<()> {
+    let set = || sys::set(At::Path(name), LMV, &wanted.encode(), false);
+    match set() {
+        Err(Errno::EACCES) => {
+            let mode = rustix::fs::stat(name).map_err(errno)?.st_mode & 0o7777;
+            let chmod = |mode| rustix::fs::chmod(name, Mode::from_raw_mode(mode)).map_err(errno);
+            chmod(mode | OWNER)?;
+            let done = set();
+            chmod(mode)?;
+            done
+        }
+        done => done,
+    }
+}

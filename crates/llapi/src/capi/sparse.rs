@@ -1,0 +1,56 @@
+//! Holes of an open file: `llapi_file_is_sparse`, `_data_seek`, `_hole_punch`. They are of any file system.
+
+use std::ffi::c_int;
+
+use rustix::fs::FallocateFlags;
+use sheen_wire::{Errno, Result};
+
+use crate::{
+    border::{file, or_else, or_minus_errno, put},
+    mirror, sys,
+};
+
+/// What a block of `st_blocks` has.
+const BLOCK_BYTES: i64 = 512;
+
+/// Whether a file has fewer blocks than bytes. False where that cannot be told, with `errno`.
+#[unsafe(no_mangle)]
+pub extern "C" fn llapi_file_is_sparse(fd: c_int) -> bool {
+    or_else(false, || {
+        // SAFETY: the file is C's to keep open.
+        let stat = rustix::fs::fstat(unsafe { file(fd)? }).map_err(sys::errno)?;
+        Ok(stat.st_blocks.saturating_mul(BLOCK_BYTES) < stat.st_size)
+    })
+}
+
+/// The first data from `offset` on, whose length is stored; where there is none the end of the file, and 0. An errno negated: -EBADF, -EINVAL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_data_seek(fd: c_int, offset: libc::off_t, length: *mut usize) -> libc::off_t {
+    placed(|| {
+        let offset = u64::try_from(offset).map_err(|_| Errno::EINVAL)?;
+        let (start, len) = mirror::data(unsafe { file(fd)? }, offset)?;
+        unsafe { put(length, usize::try_from(len).unwrap_or(usize::MAX))? };
+        Ok(start)
+    })
+}
+
+/// Makes a hole; the file's size stays. 0, or an errno negated: what fallocate(2) says.
+#[unsafe(no_mangle)]
+pub extern "C" fn llapi_hole_punch(fd: c_int, start: libc::off_t, length: usize) -> c_int {
+    or_minus_errno(|| {
+        let start = u64::try_from(start).map_err(|_| Errno::EINVAL)?;
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // SAFETY: the file is C's to keep open.
+        rustix::fs::fallocate(unsafe { file(fd)? }, how, start, length as u64).map_err(sys::errno).map(|()| 0)
+    })
+}
+
+/// For functions that return a place in a file or an errno negated.
+pub(super) fn placed(body: impl FnOnce() -> Result<u64>) -> libc::off_t {
+    let mut at = 0;
+    let code = or_minus_errno(|| {
+        at = libc::off_t::try_from(body()?).map_err(|_| Errno::EOVERFLOW)?;
+        Ok(0)
+    });
+    if code < 0 { libc::off_t::from(code) } else { at }
+}

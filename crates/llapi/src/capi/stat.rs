@@ -1,0 +1,174 @@
+//! Attributes and layout of a file in one call: `llapi_get_lum_file`, `_dir` and their like. They return an errno negated.
+//!
+//! Sizes are always those of the objects: what Lustre calls lazy, a size that may be wrong, is not kept.
+
+use std::{
+    ffi::{CStr, CString, c_char, c_int, c_void},
+    os::fd::{AsRawFd, BorrowedFd},
+    ptr,
+};
+
+use rustix::fs::{AtFlags, CWD, Statx, StatxFlags};
+use sheen_wire::{Errno, Result};
+
+use crate::{
+    border::{file, optional, or_minus_errno, text},
+    sys::{self, At, errno},
+};
+
+const _: () = assert!(size_of::<Statx>() == 256);
+
+/// Bytes of the smallest layout, `struct lov_user_md`.
+const LUM_BYTES: usize = 32;
+/// `OBD_MD_FLBLKSZ`, `OBD_MD_FLRDEV`: what statx(2) always tells.
+const ALWAYS: u64 = 0x40 | 0x1_0000;
+/// What statx(2) told, and `OBD_MD_FL…` for it.
+const VALID: [(StatxFlags, u64); 12] = [
+    (StatxFlags::INO, 0x1),
+    (StatxFlags::ATIME, 0x2),
+    (StatxFlags::MTIME, 0x4),
+    (StatxFlags::CTIME, 0x8),
+    (StatxFlags::SIZE, 0x10),
+    (StatxFlags::BLOCKS, 0x20),
+    (StatxFlags::MODE, 0x80),
+    (StatxFlags::TYPE, 0x100),
+    (StatxFlags::UID, 0x200),
+    (StatxFlags::GID, 0x400),
+    (StatxFlags::NLINK, 0x2000),
+    (StatxFlags::BTIME, 0x1000_0000_0000_0000),
+];
+
+/// Where answers go; null is nowhere.
+struct Room {
+    valid: *mut u64,
+    stat: *mut Statx,
+    lum: *mut c_void,
+    lum_bytes: usize,
+}
+
+/// Attributes and layout of what a path names, be it a symbolic link. Any of the pointers may be null. `valid`: which attributes (`OBD_MD_FL…`) are told.
+/// What has no layout has a `lmm_magic` of 0 in `lum`, which has room for `lum_bytes` bytes.
+///
+/// -ENOENT, -ENOTTY; -EINVAL: less room than for `struct lov_user_md`; -EOVERFLOW: less than the layout needs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_get_lum_file(
+    path: *const c_char,
+    valid: *mut u64,
+    stat: *mut Statx,
+    lum: *mut c_void,
+    lum_bytes: usize,
+) -> c_int {
+    or_minus_errno(|| unsafe { tell(At::Name(text(path)?), Room { valid, stat, lum, lum_bytes }) })
+}
+
+/// The same, for a directory, whose layout is its default.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_get_lum_dir(
+    path: *const c_char,
+    valid: *mut u64,
+    stat: *mut Statx,
+    lum: *mut c_void,
+    lum_bytes: usize,
+) -> c_int {
+    unsafe { llapi_get_lum_file(path, valid, stat, lum, lum_bytes) }
+}
+
+/// The same of a name in an open directory; without a name (null or empty) of what is open. -EBADF.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_get_lum_file_fd(
+    dir: c_int,
+    name: *const c_char,
+    valid: *mut u64,
+    stat: *mut Statx,
+    lum: *mut c_void,
+    lum_bytes: usize,
+) -> c_int {
+    or_minus_errno(|| unsafe {
+        let (dir, room) = (file(dir)?, Room { valid, stat, lum, lum_bytes });
+        match optional(name) {
+            Some(name) => tell(At::Name(&place(dir, name)?), room),
+            None => tell(At::File(dir), room),
+        }
+    })
+}
+
+/// The same of an open directory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_get_lum_dir_fd(
+    dir: c_int,
+    valid: *mut u64,
+    stat: *mut Statx,
+    lum: *mut c_void,
+    lum_bytes: usize,
+) -> c_int {
+    unsafe { llapi_get_lum_file_fd(dir, ptr::null(), valid, stat, lum, lum_bytes) }
+}
+
+/// The path of a name in an open directory: no system call reads an attribute of such a name on kernels before 6.13.
+fn place(dir: BorrowedFd<'_>, name: &CStr) -> Result<CString> {
+    if name.to_bytes().starts_with(b"/") {
+        return Ok(name.to_owned());
+    }
+    rustix::io::fcntl_getfd(dir).map_err(errno)?;
+    let path = [format!("/proc/self/fd/{}/", dir.as_raw_fd()).as_bytes(), name.to_bytes()].concat();
+    CString::new(path).map_err(|_| Errno::EINVAL)
+}
+
+/// # Safety
+/// The pointers of `room` are null or point to room for what they are to hold.
+unsafe fn tell(at: At<'_>, room: Room) -> Result<c_int> {
+    if !room.lum.is_null() && room.lum_bytes < LUM_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    let found = sys::layout(at)?.unwrap_or_else(|| vec![0; LUM_BYTES]);
+    if !room.lum.is_null() && found.len() > room.lum_bytes {
+        return Err(Errno::EOVERFLOW);
+    }
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    let stat = match at {
+        At::Path(path) => rustix::fs::statx(CWD, path, AtFlags::empty(), wanted),
+        At::Name(path) => rustix::fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, wanted),
+        At::File(file) => rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted),
+    };
+    let stat = stat.map_err(errno)?;
+    // SAFETY: as the caller promises; `found` fits, and is ours.
+    unsafe {
+        if !room.lum.is_null() {
+            ptr::copy_nonoverlapping(found.as_ptr(), room.lum.cast(), found.len());
+        }
+        if !room.valid.is_null() {
+            room.valid.write_unaligned(valid(StatxFlags::from_bits_retain(stat.stx_mask)));
+        }
+        if !room.stat.is_null() {
+            room.stat.write_unaligned(stat);
+        }
+    }
+    Ok(0)
+}
+
+fn valid(told: StatxFlags) -> u64 {
+    VALID.iter().filter(|(flag, _)| told.contains(*flag)).fold(ALWAYS, |bits, (_, bit)| bits | bit)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use rustix::fs::{Mode, OFlags};
+
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_said() {
+        assert_eq!(valid(StatxFlags::empty()), 0x1_0040);
+        assert_eq!(valid(StatxFlags::SIZE | StatxFlags::NLINK), 0x1_0040 | 0x10 | 0x2000);
+    }
+
+    #[test]
+    fn names_are_of_the_open_directory() {
+        let dir = rustix::fs::open(c"/", OFlags::RDONLY, Mode::empty()).unwrap();
+        let path = place(dir.as_fd(), c"f").unwrap();
+        assert_eq!(path.to_str().unwrap(), format!("/proc/self/fd/{}/f", dir.as_raw_fd()));
+        assert_eq!(place(dir.as_fd(), c"/f").unwrap().as_c_str(), c"/f");
+    }
+}

@@ -1,0 +1,300 @@
+//! Targets: how many, their uuids and space, which there are: `llapi_get_obd_count`, `_lov_get_uuids`, `_obd_statfs`, `_search_tgt` and their
+//! like. They return an errno negated.
+
+use std::{
+    ffi::{c_char, c_int},
+    ptr,
+};
+
+use sheen_wire::{
+    Errno, Result, StatFs,
+    control::TargetInfo,
+    mgs::{TargetKind, target_name},
+};
+
+use crate::{
+    border::{file, optional, or_else, or_minus_errno, put, put_text, shared, text},
+    capi::LuFid,
+    mounts,
+    sys::{self, At, errno},
+};
+
+/// `struct obd_uuid`.
+const UUID_BYTES: usize = 40;
+/// `LL_STATFS_LMV`, `LL_STATFS_LOV`: of an MDT, of an OST. (`LL_STATFS_NODELAY` beside them changes nothing.)
+const STATFS_MDT: u32 = 1;
+const STATFS_OST: u32 = 2;
+/// `os_type`: the magic of a file system as statfs(2) says it.
+const SUPER_MAGIC: u64 = 0x0BD0_0BD0;
+/// Bytes of a name.
+const NAME_MAX: u32 = 255;
+
+/// `struct obd_statfs`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct ObdStatFs {
+    os_type: u64,
+    os_blocks: u64,
+    os_bfree: u64,
+    os_bavail: u64,
+    os_files: u64,
+    os_ffree: u64,
+    os_fsid: [u64; 5],
+    os_bsize: u32,
+    os_namelen: u32,
+    os_maxbytes: u64,
+    /// 1 where the target is degraded; nothing else is told.
+    os_state: u32,
+    os_fprecreated: u32,
+    os_granted: u32,
+    os_spare: [u32; 7],
+}
+
+const _: () = assert!(size_of::<ObdStatFs>() == 144);
+
+impl From<StatFs> for ObdStatFs {
+    fn from(s: StatFs) -> ObdStatFs {
+        ObdStatFs {
+            os_type: SUPER_MAGIC,
+            os_blocks: s.blocks,
+            os_bfree: s.bfree,
+            os_bavail: s.bavail,
+            os_files: s.files,
+            os_ffree: s.ffree,
+            os_bsize: s.bsize,
+            os_namelen: NAME_MAX,
+            os_maxbytes: i64::MAX as u64,
+            os_state: s.state,
+            ..ObdStatFs::default()
+        }
+    }
+}
+
+/// How many OSTs, or with `is_mdt` MDTs, the file system of a directory has. -ENOENT, -ENOTDIR, -ENOTTY.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_get_obd_count(dir: *const c_char, count: *mut c_int, is_mdt: c_int) -> c_int {
+    or_minus_errno(|| {
+        let dir = unsafe { text(dir)? };
+        let stat = rustix::fs::stat(dir).map_err(errno)?;
+        if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        let kind = if is_mdt == 0 { TargetKind::Ost } else { TargetKind::Mdt };
+        unsafe { put(count, mounts::targets(At::Path(dir), kind)?.len() as c_int) }.map(|()| 0)
+    })
+}
+
+/// The uuids of the OSTs, by index, as many as `*count` says that there is room for (none if `uuids` is null); then `*count` is how many there
+/// are. -ENOTTY, -EBADF.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_lov_get_uuids(fd: c_int, uuids: *mut [u8; UUID_BYTES], count: *mut c_int) -> c_int {
+    or_minus_errno(|| unsafe { put_uuids(fd, TargetKind::Ost, uuids, count) })
+}
+
+/// The same of the MDTs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_lmv_get_uuids(fd: c_int, uuids: *mut [u8; UUID_BYTES], count: *mut c_int) -> c_int {
+    or_minus_errno(|| unsafe { put_uuids(fd, TargetKind::Mdt, uuids, count) })
+}
+
+/// # Safety
+/// `uuids` is null or points to room for `*count` of them.
+unsafe fn put_uuids(fd: c_int, kind: TargetKind, uuids: *mut [u8; UUID_BYTES], count: *mut c_int) -> Result<c_int> {
+    let targets = mounts::targets(At::File(unsafe { file(fd)? }), kind)?;
+    if count.is_null() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: not null; C set it.
+    let room = usize::try_from(unsafe { ptr::read_unaligned(count) }).unwrap_or(0);
+    for (i, target) in targets.iter().take(if uuids.is_null() { 0 } else { room }).enumerate() {
+        // SAFETY: within the room that C says.
+        unsafe { put_text(uuids.add(i).cast(), UUID_BYTES, target.uuid.as_bytes(), Errno::ENAMETOOLONG)? };
+    }
+    unsafe { put(count, targets.len() as c_int) }.map(|()| 0)
+}
+
+/// The space of the target of an index on the mount of a path, and its uuid; `kind`: `LL_STATFS_LMV` or `LL_STATFS_LOV`.
+///
+/// -ENODEV: there is none of this or a larger index; -EAGAIN: none of this one. -ENODATA: it is not active; its uuid is stored. What it answers or why
+/// it does not; its uuid is stored. -ENOENT, -ENOTTY.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_obd_statfs(
+    path: *const c_char,
+    kind: u32,
+    index: u32,
+    space: *mut ObdStatFs,
+    uuid: *mut [u8; UUID_BYTES],
+) -> c_int {
+    or_minus_errno(|| unsafe { statfs(At::Path(text(path)?), kind, index, space, uuid) })
+}
+
+/// The same by an open file of the mount.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_obd_fstatfs(
+    fd: c_int,
+    kind: u32,
+    index: u32,
+    space: *mut ObdStatFs,
+    uuid: *mut [u8; UUID_BYTES],
+) -> c_int {
+    or_minus_errno(|| unsafe { statfs(At::File(file(fd)?), kind, index, space, uuid) })
+}
+
+/// # Safety
+/// Both pointers are null or point to room for what they are to hold.
+unsafe fn statfs(
+    at: At<'_>,
+    kind: u32,
+    index: u32,
+    space: *mut ObdStatFs,
+    uuid: *mut [u8; UUID_BYTES],
+) -> Result<c_int> {
+    let kind = match kind & (STATFS_MDT | STATFS_OST) {
+        STATFS_MDT => TargetKind::Mdt,
+        STATFS_OST => TargetKind::Ost,
+        _ => return Err(Errno::EINVAL),
+    };
+    if space.is_null() || uuid.is_null() {
+        return Err(Errno::EINVAL);
+    }
+    let target = nth(mounts::targets(at, kind)?, index)?;
+    unsafe { put_text(uuid.cast(), UUID_BYTES, target.uuid.as_bytes(), Errno::ENAMETOOLONG)? };
+    if !target.active {
+        return Err(Errno::ENODATA);
+    }
+    unsafe { put(space, target.statfs?.into()) }.map(|()| 0)
+}
+
+/// The one of that index. EAGAIN: it is not there, but others are behind it. ENODEV: it is past the last.
+fn nth(targets: Vec<TargetInfo>, index: u32) -> Result<TargetInfo> {
+    let e = if targets.iter().any(|target| target.index > index) { Errno::EAGAIN } else { Errno::ENODEV };
+    targets.into_iter().find(|target| target.index == index).ok_or(e)
+}
+
+/// What a mount's OSTs are called together (`fsname-clilov-instance`, as in names of parameters), by a path on it. -ENOENT, -ENOTTY.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_file_get_lov_uuid(path: *const c_char, uuid: *mut [u8; UUID_BYTES]) -> c_int {
+    or_minus_errno(|| unsafe { put_group(At::Path(text(path)?), "clilov", uuid) })
+}
+
+/// The same by an open file. -EBADF, -ENOTTY.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_file_fget_lov_uuid(fd: c_int, uuid: *mut [u8; UUID_BYTES]) -> c_int {
+    or_minus_errno(|| unsafe { put_group(At::File(file(fd)?), "clilov", uuid) })
+}
+
+/// What its MDTs are called together.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_file_get_lmv_uuid(path: *const c_char, uuid: *mut [u8; UUID_BYTES]) -> c_int {
+    or_minus_errno(|| unsafe { put_group(At::Path(text(path)?), "clilmv", uuid) })
+}
+
+/// # Safety
+/// `uuid` is null or points to room for one.
+unsafe fn put_group(at: At<'_>, kind: &str, uuid: *mut [u8; UUID_BYTES]) -> Result<c_int> {
+    let mount = mounts::info(at)?;
+    let name = format!("{}-{kind}-{}", mount.fsname, mount.instance);
+    unsafe { put_text(uuid.cast(), UUID_BYTES, name.as_bytes(), Errno::ENAMETOOLONG) }.map(|()| 0)
+}
+
+/// The index of the MDT that holds a file, by its FID and an open file of the mount. -EINVAL: that is no file's FID. -EBADF, -ENOTTY.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_get_mdt_index_by_fid(fd: c_int, fid: *const LuFid, index: *mut c_int) -> c_int {
+    or_minus_errno(|| {
+        let (file, fid) = unsafe { (file(fd)?, *shared(fid)?) };
+        if fid.f_seq == 0 || fid.f_oid == 0 {
+            return Err(Errno::EINVAL);
+        }
+        // All files are on the one that holds this one while there is but one MDT.
+        unsafe { put(index, sys::mdt(At::File(file))?) }.map(|()| 0)
+    })
+}
+
+/// 1 if both are the uuid of the same target, or one is empty (any), else 0; `_UUID` may be missing at the end.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_uuid_match(one: *const c_char, other: *const c_char) -> c_int {
+    or_else(0, || Ok(c_int::from(unsafe { matches(text(one)?.to_bytes(), text(other)?.to_bytes()) })))
+}
+
+/// Whether a file system has a target (by its name or uuid), or a pool of it has; with no target, whether there is any in the pool: 1 or 0. No
+/// MDT is in a pool.
+///
+/// -ENOENT: there is no such pool. -EINVAL: no file system, or neither a pool nor a target. -ENODEV as `llapi_get_poollist`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_search_tgt(
+    fsname: *const c_char,
+    pool: *const c_char,
+    target: *const c_char,
+    is_mdt: bool,
+) -> c_int {
+    or_minus_errno(|| {
+        let (root, pool, target) = unsafe { (mounts::root_of(text(fsname)?)?, optional(pool), optional(target)) };
+        if pool.is_none() && target.is_none() {
+            return Err(Errno::EINVAL);
+        }
+        let kind = if is_mdt { TargetKind::Mdt } else { TargetKind::Ost };
+        let members = match pool {
+            None => mounts::targets(At::Path(&root), kind)?.iter().map(|target| target.index).collect(),
+            Some(_) if is_mdt => return Err(Errno::ENOENT),
+            Some(pool) => mounts::pool_of(At::Path(&root), pool.to_bytes())?,
+        };
+        let fsname = mounts::info(At::Path(&root))?.fsname;
+        let wanted = target.map(|name| plain_name(name.to_bytes()));
+        let is_it = |index: &u32| wanted.is_none_or(|name| target_name(&fsname, kind, *index).as_bytes() == name);
+        Ok(c_int::from(members.iter().any(is_it)))
+    })
+}
+
+/// The same of an OST.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_search_ost(fsname: *const c_char, pool: *const c_char, ost: *const c_char) -> c_int {
+    unsafe { llapi_search_tgt(fsname, pool, ost, false) }
+}
+
+/// The same of an MDT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llapi_search_mdt(fsname: *const c_char, pool: *const c_char, mdt: *const c_char) -> c_int {
+    unsafe { llapi_search_tgt(fsname, pool, mdt, true) }
+}
+
+/// A uuid without what all of them end in.
+fn plain_name(uuid: &[u8]) -> &[u8] {
+    uuid.strip_suffix(b"_UUID").unwrap_or(uuid)
+}
+
+fn matches(one: &[u8], other: &[u8]) -> bool {
+    one.is_empty() || other.is_empty() || plain_name(one) == plain_name(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_found_by_index_and_gaps_are_told_from_the_end() {
+        let target = |index| TargetInfo {
+            kind: TargetKind::Ost,
+            index,
+            uuid: String::new(),
+            active: true,
+            statfs: Err(Errno::EIO),
+        };
+        let all = || vec![target(0), target(2)];
+        assert_eq!(nth(all(), 2).map(|found| found.index), Ok(2));
+        assert_eq!(nth(all(), 1), Err(Errno::EAGAIN));
+        assert_eq!((nth(all(), 3), nth(Vec::new(), 0)), (Err(Errno::ENODEV), Err(Errno::ENODEV)));
+    }
+
+    #[test]
+    fn uuids_match_with_and_without_their_end() {
+        for (one, other, same) in [
+            ("fs-OST0001_UUID", "fs-OST0001", true),
+            ("fs-OST0001_UUID", "fs-OST0001_UUID", true),
+            ("fs-OST0001_UUID", "fs-OST0002_UUID", false),
+            ("fs-OST0001_UUID", "fs-OST000", false),
+            ("", "fs-OST0001", true),
+        ] {
+            assert_eq!(matches(one.as_bytes(), other.as_bytes()), same, "{one} {other}");
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Settings that last (`lctl set_param -P`), as this process has heard of them: each parameter that matches gets the value once when the
+//! setting is heard of, and once when the parameter comes to be. In between it can be set to something else.
+//!
+//! Invariants: an older configuration never takes the place of a newer one; of several settings that match a parameter the one with the
+//! largest index is the last that reaches it, also where configurations and parameters come at the same moment; what is an order
+//! ([`Param::is_order`]) gets none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::sync::Arc;
+
+use sheen_wire::mgs::Setting;
+use tracing::warn;
+
+use crate::{Param, Params, glob};
+
+/// The settings of every file system that this process has to do with.
+#[derive(Default)]
+pub(crate) struct Kept {
+    by_fsname: BTreeMap<String, Heard>,
+    /// Raised with every change of a list.
+    generation: u64,
+}
+
+/// What was heard of one file system.
+#[derive(Default)]
+struct Heard {
+    /// Of the configuration.
+    version: u64,
+    settings: Arc<[Setting]>,
+    /// The largest index so far.
+    last: u64,
+    /// The newest list that has reached all parameters, and the version that it came with.
+    done: (u64, Arc<[Setting]>),
+    /// By index: those of which it was said that a parameter refuses them.
+    refused: BTreeSet<u64>,
+}
+
+/// Which settings a parameter is to get.
+#[derive(Clone, Copy)]
+enum Which<'a> {
+    All,
+    /// Those of a file system that come after an index.
+    After(&'a str, u64),
+}
+
+impl Kept {
+    /// Takes a list over. The index after which settings are new; `None` where this list is no newer than what is known.
+    fn adopt(&mut self, fsname: &str, version: u64, settings: &Arc<[Setting]>) -> Option<u64> {
+        let heard = self.by_fsname.entry(fsname.to_owned()).or_default();
+        if version <= heard.version {
+            return None;
+        }
+        let after = heard.last;
+        heard.version = version;
+        heard.settings = settings.clone();
+        heard.last = settings.iter().map(|s| s.index).fold(after, u64::max);
+        heard.refused.retain(|index| settings.iter().any(|s| s.index == *index));
+        self.generation += 1;
+        Some(after)
+    }
+
+    /// What a parameter is to get, in order.
+    fn matching(&self, path: &str, which: Which<'_>) -> Vec<Setting> {
+        let wanted = |fsname: &str, setting: &Setting| match which {
+            Which::All => true,
+            Which::After(of, after) => fsname == of && setting.index > after,
+        };
+        let all = self.by_fsname.iter().flat_map(|(fsname, heard)| heard.settings.iter().map(move |s| (fsname, s)));
+        all.filter(|(fsname, s)| wanted(fsname, s) && glob::matches(&s.pattern, path)).map(|(_, s)| s.clone()).collect()
+    }
+
+    /// Whether this is the first time that a setting is refused.
+    fn note_refused(&mut self, setting: &Setting) -> bool {
+        let of = self.by_fsname.values_mut().find(|heard| heard.settings.contains(setting));
+        of.is_some_and(|heard| heard.refused.insert(setting.index))
+    }
+}
+
+impl Params {
+    /// Hears of the settings of a file system's configuration of this version: what is new among them is set wherever it matches, now, and
+    /// all of them in parameters that are registered later. `mgc.FSNAME.params` shows them from then on.
+    pub fn keep(&self, fsname: &str, version: u64, settings: &[Setting]) {
+        let settings: Arc<[Setting]> = settings.into();
+        let Some(after) = self.kept().lock().adopt(fsname, version, &settings) else { return };
+        if settings.iter().any(|s| s.index > after) {
+            for (path, param) in self.all() {
+                self.settle(&path, &param, Which::After(fsname, after));
+            }
+        }
+        if let Some(heard) = self.kept().lock().by_fsname.get_mut(fsname)
+            && heard.done.0 < version
+        {
+            heard.done = (version, settings);
+        }
+        let (weak, of) = (self.downgrade(), fsname.to_owned());
+        let show = move || weak.upgrade().map(|params| params.shown(&of)).unwrap_or_default();
+        self.register(&format!("mgc/{fsname}/params"), Param::text(show));
+    }
+
+    /// A parameter that came to be gets what lasts.
+    pub(crate) fn settle_new(&self, path: &str, param: &Param) {
+        self.settle(path, param, Which::All);
+    }
+
+    /// Sets a parameter as the settings say; once more where they have changed meanwhile.
+    fn settle(&self, path: &str, param: &Param, which: Which<'_>) {
+        let mut done = None;
+        loop {
+            let (generation, settings) = {
+                let kept = self.kept().lock();
+                if param.is_order() || done == Some(kept.generation) {
+                    return;
+                }
+                (kept.generation, kept.matching(path, which))
+            };
+            for setting in &settings {
+                if let Err(e) = param.set(&setting.value)
+                    && self.kept().lock().note_refused(setting)
+                {
+                    let accepts = e.accepts.map(|a| format!("; it accepts {a}")).unwrap_or_default();
+                    warn!(
+                        "{} does not take the value '{}' of 'lctl set_param -P {}': {}{accepts}",
+                        path.replace('/', "."),
+                        setting.value,
+                        setting.pattern,
+                        e.errno
+                    );
+                }
+            }
+            done = Some(generation);
+        }
+    }
+
+    fn shown(&self, fsname: &str) -> String {
+        let done = self.kept().lock().by_fsname.get(fsname).map(|heard| heard.done.1.clone()).unwrap_or_default();
+        done.iter().fold(String::new(), |mut out, setting| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "{setting}");
+            out
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    use sheen_wire::Errno;
+
+    use super::*;
+
+    fn setting(index: u64, pattern: &str, value: &str) -> Setting {
+        Setting { index, pattern: pattern.into(), value: value.into() }
+    }
+
+    fn number(params: &Params, name: &str) -> Arc<AtomicU64> {
+        let cell = Arc::new(AtomicU64::new(8));
+        params.register(name, Param::atomic(1..=256, cell.clone()));
+        cell
+    }
+
+    fn get(params: &Params, name: &str) -> String {
+        params.get(name).unwrap().remove(0).value
+    }
+
+    #[test]
+    fn what_is_there_and_what_comes_later_is_set_once_and_stays_free() {
+        let params = Params::new();
+        let here = number(&params, "osc.a.max");
+        let first = [setting(1, "osc.*.max", "16"), setting(2, "osc.b.max", "32")];
+        params.keep("sheen", 5, &first);
+        let later = number(&params, "osc.b.max");
+        assert_eq!((here.load(Relaxed), later.load(Relaxed)), (16, 32), "the later setting counts");
+        params.set("osc.*.max", "9").unwrap();
+        // Another change of the configuration is no reason to set it again, nor is an old configuration that comes late.
+        params.keep("sheen", 6, &first);
+        params.keep("sheen", 4, &[setting(1, "osc.*.max", "16")]);
+        assert_eq!((here.load(Relaxed), later.load(Relaxed)), (9, 9));
+        // Given again it is a new one, and the last word.
+        params.keep("sheen", 7, &[setting(2, "osc.b.max", "32"), setting(3, "osc.*.max", "16")]);
+        assert_eq!((here.load(Relaxed), later.load(Relaxed)), (16, 16));
+        assert_eq!(number(&params, "osc.c.max").load(Relaxed), 16);
+        // Taken back: what has it keeps it.
+        params.keep("sheen", 8, &[]);
+        assert_eq!((here.load(Relaxed), number(&params, "osc.d.max").load(Relaxed)), (16, 8));
+    }
+
+    #[test]
+    fn one_that_is_registered_again_has_its_owners_value() {
+        let params = Params::new();
+        params.keep("sheen", 1, &[setting(1, "osc.*.max", "16")]);
+        number(&params, "osc.a.max");
+        assert_eq!(number(&params, "osc.a.max").load(Relaxed), 8);
+        params.unregister("osc.a");
+        assert_eq!(number(&params, "osc.a.max").load(Relaxed), 16, "it went and came again");
+    }
+
+    #[test]
+    fn orders_and_refusals() {
+        let params = Params::new();
+        params.register("mgs.MGS.live.params", Param::order(String::new, |_| panic!("an order was given")));
+        let cell = number(&params, "osc.a.max");
+        let all = [setting(1, "*.*.live.params", "set a=b"), setting(2, "osc.*.max", "0"), setting(3, "no.such", "1")];
+        params.keep("sheen", 1, &all);
+        assert_eq!(cell.load(Relaxed), 8);
+        assert!(params.kept().lock().by_fsname["sheen"].refused.contains(&2));
+        let shown = get(&params, "mgc.sheen.params");
+        assert_eq!(shown.lines().count(), 3);
+        assert!(shown.ends_with("\n- { index: 3, event: set_param, device: general, parameter: no.such, value: 1 }\n"));
+        assert_eq!(params.set("mgc.sheen.params", "x").unwrap()[0].result.as_ref().unwrap_err().errno, Errno::EACCES);
+    }
+
+    /// A setter that lets a newer list in while it runs: the newer one's value is what stays.
+    #[test]
+    fn the_newest_value_stays_when_lists_overtake_each_other() {
+        let (params, cell) = (Params::new(), Arc::new(AtomicU64::new(8)));
+        let (weak, read, write) = (params.downgrade(), cell.clone(), cell.clone());
+        let set = move |v| {
+            if v == 16 {
+                weak.upgrade().unwrap().keep("sheen", 2, &[setting(2, "osc.*.max", "32")]);
+            }
+            write.store(v, Relaxed);
+            Ok(())
+        };
+        params.register("osc.a.max", Param::u64(1..=256, move || read.load(Relaxed), set));
+        params.keep("sheen", 1, &[setting(1, "osc.*.max", "16")]);
+        assert_eq!(cell.load(Relaxed), 32);
+        assert!(get(&params, "mgc.sheen.params").contains("value: 32"), "the list that is shown is the newest one");
+    }
+}

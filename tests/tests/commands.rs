@@ -1,0 +1,292 @@
+//! `lfs` through mounts, where it tells something of files, or says no before it does anything: data versions, what the MDT knows of sizes,
+//! how far a copy is, and layouts that no file can have.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    os::unix::fs::FileExt,
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use sheen_tests::{
+    mounts::{TwoMounts, between},
+    moving::{lfs, migrate, objects, setstripe, swap},
+    noise,
+    posix::{Map, layout, rw},
+    sheen, two_mounts,
+};
+
+const LIMIT: Duration = Duration::from_secs(120);
+const M: usize = 1 << 20;
+
+/// What `lfs data_version` prints.
+#[track_caller]
+fn version(options: &str, path: &Path) -> u64 {
+    lfs(&format!("data_version {options}"), path).ok().trim().parse().expect("a number")
+}
+
+#[test]
+fn a_data_version_changes_with_the_bytes_and_not_by_looking() {
+    let (_two, at) = two_mounts!(LIMIT, "d");
+    for (name, options) in [
+        ("plain", "-c 1"),
+        ("striped", "-c 4 -S 64K"),
+        ("dom", "-E 64K -L mdt -E -1 -c 2"),
+        ("mirrored", "-N -c 1 -N -c 2"),
+    ] {
+        let (a, b) = (at.a(name), at.b(name));
+        setstripe(options, &a);
+        let mut seen = vec![version("", &b)];
+        let mut changed = |what: &str, change: &mut dyn FnMut()| {
+            change();
+            let now = version("", &a);
+            assert!(!seen.contains(&now), "{name}: {what}: {now} again, {seen:?}");
+            for look in ["", "-n", "-r", "-w", "--nosync", "--read-lock", "--write-lock"] {
+                assert_eq!((version(look, &a), version(look, &b)), (now, now), "{name}: {what}, {look}");
+            }
+            seen.push(now);
+        };
+        // What is written stays in the writer's memory for a while.
+        let (one, other) = (rw(&a), rw(&b));
+        changed("the first bytes", &mut || one.write_all_at(&noise(1, 200_000), 0).unwrap());
+        changed("others in their place", &mut || other.write_all_at(&noise(2, 200_000), 0).unwrap());
+        changed("one more byte", &mut || other.write_all_at(b"x", 200_000).unwrap());
+        changed("one byte less", &mut || one.set_len(200_000).unwrap());
+        changed("a stripe that was there", &mut || one.write_all_at(b"y", 130_000).unwrap());
+        let now = *seen.last().unwrap();
+        let mut read = vec![0; 200_000];
+        for file in [&one, &other] {
+            file.read_exact_at(&mut read, 0).unwrap();
+            file.sync_all().unwrap();
+        }
+        fs::rename(&a, at.a("renamed")).unwrap();
+        fs::rename(at.a("renamed"), &a).unwrap();
+        fs::set_permissions(&b, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        assert_eq!(version("", &a), now, "{name}: nobody wrote");
+    }
+}
+
+#[test]
+fn a_data_version_without_a_flush_makes_nobody_write() {
+    let (two, at) = two_mounts!(LIMIT, "d");
+    setstripe("-c 1", &at.a("f"));
+    let file = rw(&at.a("f"));
+    file.write_all_at(b"written", 0).unwrap();
+    let writes = |before: &BTreeMap<String, u64>| -> u64 {
+        between(before, &two.requests()).iter().filter(|(name, _)| name.ends_with(" write")).map(|(_, n)| n).sum()
+    };
+    // Whether it is as before, and how often somebody wrote. What is kept travels by itself after a second: so once more, if that came between.
+    let asked = |options: &str| loop {
+        let synced = version("", &at.b("f"));
+        let began = Instant::now();
+        file.write_all_at(b"kept", 0).unwrap();
+        let before = two.requests();
+        let told = (version(options, &at.b("f")) == synced, writes(&before));
+        if began.elapsed() < Duration::from_millis(500) {
+            break told;
+        }
+    };
+    assert_eq!((asked("-n"), asked("-r"), asked("-w")), ((true, 0), (false, 1), (false, 1)));
+}
+
+#[test]
+fn a_store_into_a_mapping_changes_the_data_version() {
+    let (_two, at) = two_mounts!(LIMIT, "d");
+    let path = at.a("f");
+    fs::write(&path, [0; 8192]).unwrap();
+    let file = rw(&path);
+    let map = Map::new(&file, 8192);
+    for n in 1..4 {
+        let before = version("", &path);
+        map.write(n * 1000, &[n as u8]);
+        assert_ne!(version("", &path), before, "store {n}");
+    }
+}
+
+#[test]
+fn who_has_no_bytes_has_no_data_version() {
+    let (_two, at) = two_mounts!(LIMIT, "d");
+    setstripe("-c 2", &at.a("new"));
+    assert_eq!((version("", &at.a("new")), version("-n", &at.b("new"))), (0, 0));
+    for (path, code) in [(at.a("none"), 2), (at.a.clone(), 21), ("/dev/shm".into(), 25), ("/proc/version".into(), 25)] {
+        let ran = lfs("data_version", &path);
+        assert!(ran.code == code && ran.err.starts_with("lfs data_version: cannot get version for '"), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_data_version_follows_the_bytes_when_objects_are_exchanged() {
+    let (_two, at) = two_mounts!(LIMIT, "d");
+    let (one, other) = (at.a("one"), at.a("other"));
+    fs::write(&one, noise(1, 300_000)).unwrap();
+    fs::write(&other, noise(2, 300_000)).unwrap();
+    let before = [version("", &one), version("", &other)];
+    swap(&one, &other).ok();
+    assert!(version("", &at.b("one")) != before[0] && version("", &at.b("other")) != before[1]);
+}
+
+#[test]
+fn the_mdt_knows_the_size_of_what_lies_there() {
+    let (_two, at) = two_mounts!(LIMIT, "d");
+    let (a, b) = (at.a("dom"), at.b("dom"));
+    setstripe("-E 64K -L mdt -E -1 -c 1", &a);
+    let som = |options: &str| lfs(&format!("getsom {options}"), &b).ok();
+    let told = || (som("-s"), som("-f"));
+    assert_eq!(told(), ("0\n".into(), "1\n".into()));
+    let file = rw(&a);
+    for len in [1u64, 5000, 65_536] {
+        file.write_all_at(b"x", len - 1).unwrap();
+        assert_eq!(told(), (format!("{len}\n"), "1\n".into()), "as soon as it is written elsewhere");
+    }
+    file.set_len(10).unwrap();
+    assert_eq!(told().0, "10\n");
+    let blocks: u64 = som("-b").trim().parse().unwrap();
+    assert_eq!(som(""), format!("file: {} size: 10 blocks: {blocks} flags: 1\n", b.display()));
+    // As soon as a byte may be on an OST, the MDT does not know any more.
+    file.write_all_at(b"x", 65_536).unwrap();
+    let gone = lfs("getsom", &b);
+    assert!(
+        gone.code == 61 && gone.out.is_empty() && gone.err.contains("failed to get som xattr: No data"),
+        "{gone:?}"
+    );
+    fs::write(at.a("plain"), "x").unwrap();
+    assert_eq!(lfs("getsom -s", &at.b("plain")).code, 61);
+}
+
+/// Requests by which something is made or written.
+fn changes(two: &TwoMounts, before: &BTreeMap<String, u64>) -> Vec<String> {
+    let makes = |name: &String| [" create", " write", " punch", " setxattr"].iter().any(|op| name.ends_with(op));
+    between(before, &two.requests()).into_keys().filter(makes).collect()
+}
+
+#[test]
+fn a_migration_to_a_layout_that_ends_too_early_copies_nothing() {
+    let (two, at) = two_mounts!(LIMIT, "d");
+    let path = at.a("f");
+    fs::write(&path, noise(1, 3 * M + 1)).unwrap();
+    File::open(&path).unwrap().sync_all().unwrap();
+    setstripe("-E 2M -c 1", &at.a("ends"));
+    let (held, before) = (objects(&path), two.requests());
+    let copy = format!("--copy={}", at.a("ends").display());
+    for (options, end) in
+        [("-E 1M -c 1", M), ("-E 1M -c 1 -E 3M -c 2", 3 * M), (&copy, 2 * M), ("-E 64K -L mdt -E 2M", 2 * M)]
+    {
+        let ran = migrate(options, &path);
+        let said = format!("the layout ends at {end}, and the file only at {}: let it end with '-E -1'", 3 * M + 1);
+        assert!(ran.code == 61 && ran.err.contains(&said), "{options}: {ran:?}");
+    }
+    assert_eq!(changes(&two, &before), [""; 0]);
+    assert_eq!(objects(&path), held);
+    // One that ends where the file does is fine, and so is one of the others of a list.
+    migrate("-E 4M -c 1", &path).ok();
+    let list = two.fs.mnt.with_extension("list");
+    fs::write(&list, format!("{}\n{}\n", path.display(), at.a("small").display())).unwrap();
+    fs::write(at.a("small"), "small").unwrap();
+    let ran = two.fs.lfs(&format!("migrate -E 1M -c 2 --files-from {}", list.display()));
+    fs::remove_file(&list).unwrap();
+    assert_eq!((ran.code, layout(&at.b("small")).end()), (61, M as u64), "{}", ran.err);
+    assert_eq!(fs::read(at.b("f")).unwrap(), noise(1, 3 * M + 1));
+}
+
+#[test]
+fn no_file_gets_a_seventeenth_mirror() {
+    let (two, at) = two_mounts!(LIMIT, "d");
+    fs::write(at.a("f"), noise(1, 100_000)).unwrap();
+    fs::write(at.a("other"), noise(1, 100_000)).unwrap();
+    setstripe("-N2 -c 1", &at.a("two"));
+    setstripe("-N16 -c 1", &at.a("full"));
+    [at.a("f"), at.a("other")].iter().for_each(|path| File::open(path).unwrap().sync_all().unwrap());
+    let before = two.requests();
+    for (line, name, code, what) in [
+        ("setstripe -N17 -c 1", "new", 1, "at most 16 mirrors; ask for fewer with -N"),
+        ("mirror create -N17", "new", 1, "at most 16 mirrors; ask for fewer with -N"),
+        ("mirror create -N9 -c 1 -N8 -c 2", "new", 1, "at most 16 mirrors; ask for fewer with -N"),
+        ("mirror extend -N16", "f", 22, "at most 16 mirrors, and this one has 1; ask for fewer with -N"),
+        ("mirror extend -N15 -c 1", "two", 22, "at most 16 mirrors, and this one has 2; ask for fewer with -N"),
+        (
+            "mirror extend -N",
+            "full",
+            22,
+            "and this one has 16; ask for fewer with -N, or remove some with 'lfs mirror delete'",
+        ),
+        ("migrate -N17 -c 1", "f", 22, "at most 16 mirrors; ask for fewer with -N"),
+    ] {
+        let ran = lfs(line, &at.a(name));
+        assert!(ran.code == code && ran.err.contains(what), "{line} {name}: {ran:?}");
+    }
+    let victim = format!("mirror extend -N -f {}", at.a("other").display());
+    let ran = lfs(&victim, &at.a("full"));
+    assert!(ran.code == 22 && ran.err.contains("this one has 16"), "{ran:?}");
+    assert!(!at.b("new").exists());
+    assert_eq!(changes(&two, &before), [""; 0]);
+    assert_eq!(layout(&at.b("f")).mirror_ids().len(), 1);
+    // Up to there it goes.
+    lfs("mirror extend -N14 -c 1", &at.a("two")).ok();
+    assert_eq!(layout(&at.b("two")).mirror_ids().len(), 16);
+}
+
+/// Runs `lfs`, and says when each line of what it printed came, and how it ended.
+fn watched(line: &str, path: &Path) -> (Vec<(Duration, String)>, bool) {
+    let mut command = Command::new(sheen());
+    command.arg("lfs").args(line.split_whitespace()).arg(path).stdout(Stdio::piped());
+    let began = Instant::now();
+    let mut child = command.spawn().expect("lfs starts");
+    let out = BufReader::new(child.stdout.take().expect("a pipe"));
+    let lines = out.lines().map(|line| (began.elapsed(), line.expect("a line"))).collect();
+    (lines, child.wait().expect("lfs ends").success())
+}
+
+#[test]
+fn a_copy_says_every_other_moment_how_far_it_is() {
+    let (_two, at) = two_mounts!(LIMIT, "d");
+    let path = at.a("f");
+    let data = noise(1, 12 * M);
+    fs::write(&path, &data).unwrap();
+    let stale = || fs::write(at.b("f"), &data).unwrap();
+    let mut makes_stale: [(&str, &dyn Fn()); 3] = [
+        ("migrate -c 2 -W 4 --stats-interval 1", &|| {}),
+        ("mirror extend -N -c 1 -W 4 --stats-interval=1", &|| {}),
+        ("mirror resync --bandwidth 4 --stats-interval 1", &stale),
+    ];
+    for (line, before) in &mut makes_stale {
+        before();
+        let (lines, done) = watched(line, &path);
+        assert!(done, "{line}: {lines:?}");
+        let [(_, name), told @ ..] = &lines[..] else { panic!("{line} says nothing") };
+        assert_eq!(*name, format!("{}:", path.display()));
+        // It takes three seconds, and says so while it goes on: not all at its end.
+        assert!(told.len() >= 3 && told.last().unwrap().0 - told[0].0 >= Duration::from_secs(1), "{line}: {told:?}");
+        let copied = |said: &str| -> u64 {
+            let rest = said.split_once("copied: ").unwrap_or_else(|| panic!("{line}: {said}")).1;
+            rest.split_once(',').unwrap().0.parse().unwrap()
+        };
+        assert!(told.iter().all(|(_, said)| said.starts_with("- { seconds: ") && said.contains(", total: 12, pct: ")));
+        assert!(told.windows(2).all(|two| copied(&two[0].1) <= copied(&two[1].1)), "{line}: {told:?}");
+        assert!(copied(&told[0].1) < 12 && told.last().unwrap().1.ends_with("copied: 12, total: 12, pct: 100% }"));
+    }
+    assert!(fs::read(at.b("f")).unwrap() == data);
+    // Every five seconds, if nothing else is said: of a short one how it ended.
+    let (lines, done) = watched("migrate --stats -c 1", &path);
+    assert!(done && lines.len() == 2, "{lines:?}");
+}
+
+#[test]
+fn directories_go_to_no_mdt_that_there_is_not() {
+    let (_two, at) = two_mounts!(LIMIT, "d");
+    fs::create_dir(at.a("mgd")).unwrap();
+    let path = at.a("mgd");
+    let ran = lfs("migrate -m 9", &path);
+    let said = format!("lfs migrate: {} migrate failed: No such device (19)\n", path.display());
+    assert_eq!((ran.code, ran.err), (19, said));
+    assert_eq!(lfs("migrate -v -m 0", &path).ok(), format!("{}\n", path.display()));
+    assert_eq!(lfs("migrate -m 0 -c 2", &path).code, 95);
+    // A name leads to what is there, so that nothing is removed but by rmdir.
+    for command in ["rm_entry", "rmentry"] {
+        let ran = lfs(command, &path);
+        assert!(ran.code == 95 && ran.err.contains("remove that with rmdir(1) or rm(1)"), "{ran:?}");
+    }
+    assert!(at.b("mgd").is_dir());
+}

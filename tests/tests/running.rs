@@ -1,0 +1,160 @@
+//! Programs that run from a file of the mount: nobody writes it meanwhile, on whatever mount (ETXTBSY), and what is being written is not run.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, ErrorKind},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::fs::{Mode, OFlags};
+use sheen_tests::{
+    can_mount,
+    cluster::{Cluster, bash},
+    mounts::{EVICTION_MAX, TwoMounts},
+};
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+macro_rules! skip_unless_mountable {
+    () => {
+        if !can_mount() {
+            return println!("skipped: /dev/fuse cannot be opened here");
+        }
+    };
+}
+
+/// A program that waits, copied to `path`. Its bytes.
+fn install(path: &Path) -> Vec<u8> {
+    let bytes = fs::read("/bin/sleep").unwrap();
+    fs::write(path, &bytes).unwrap();
+    fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+    bytes
+}
+
+fn start(path: &Path) -> io::Result<Child> {
+    Command::new(path).arg("100").stdout(Stdio::null()).spawn()
+}
+
+fn end(mut program: Child) {
+    program.kill().unwrap();
+    program.wait().unwrap();
+}
+
+#[track_caller]
+fn is_busy<T>(what: &str, outcome: io::Result<T>) {
+    assert_eq!(outcome.err().map(|e| e.kind()), Some(ErrorKind::ExecutableFileBusy), "{what}");
+}
+
+/// Everything by which a file's bytes could become others.
+#[track_caller]
+fn nobody_writes(path: &Path) {
+    let cut = |access| rustix::fs::open(path, access | OFlags::TRUNC, Mode::empty()).map(drop).map_err(io::Error::from);
+    is_busy("write", OpenOptions::new().write(true).open(path));
+    is_busy("append", OpenOptions::new().append(true).open(path));
+    is_busy("create", File::create(path));
+    is_busy("open for reading and cut", cut(OFlags::RDONLY));
+    is_busy("open for writing and cut", cut(OFlags::WRONLY));
+    is_busy("truncate", truncate(path));
+}
+
+/// truncate(2), to one byte.
+fn truncate(path: &Path) -> io::Result<()> {
+    let script = "import os, sys\ntry: os.truncate(sys.argv[1], 1)\nexcept OSError as e: sys.exit(e.errno)";
+    match Command::new("python3").arg("-c").arg(script).arg(path).status()?.code() {
+        Some(0) => Ok(()),
+        Some(errno) => Err(io::Error::from_raw_os_error(errno)),
+        None => Err(ErrorKind::Other.into()),
+    }
+}
+
+#[test]
+fn a_file_that_a_program_runs_from_is_written_by_nobody() {
+    skip_unless_mountable!();
+    let two = TwoMounts::up(LIMIT);
+    for (name, at) in [("d", two.dir("d")), ("e", two.dir("e").swapped())] {
+        let bytes = install(&at.a("p"));
+        // Another name of it, that the kernel has to look up.
+        fs::hard_link(at.a("p"), at.a("q")).unwrap();
+        // Known on the other mount, which could write it without asking.
+        assert!(fs::read(at.b("p")).unwrap() == bytes);
+        drop(OpenOptions::new().write(true).open(at.b("p")).unwrap());
+        let mut program = start(&at.a("p")).unwrap();
+        let again = start(&at.b("p")).unwrap();
+        for path in [at.a("p"), at.b("p"), at.a("q"), at.b("q")] {
+            nobody_writes(&path);
+        }
+        // As long as one runs.
+        end(again);
+        nobody_writes(&at.b("p"));
+        nobody_writes(&at.a("q"));
+        assert_eq!(program.try_wait().unwrap(), None, "it goes on");
+        assert!(fs::read(at.b("q")).unwrap() == bytes, "{name}: nothing was cut");
+        end(program);
+        fs::write(at.b("p"), "other").unwrap();
+        assert_eq!(fs::read(at.a("q")).unwrap(), b"other");
+    }
+}
+
+#[test]
+fn what_somebody_writes_is_not_run() {
+    skip_unless_mountable!();
+    let two = TwoMounts::up(LIMIT);
+    for at in [two.dir("d"), two.dir("e").swapped()] {
+        for n in 0..20 {
+            let (a, b) = (at.a(&format!("p{n}")), at.b(&format!("p{n}")));
+            let bytes = install(&a);
+            // The moment after it was closed it is run elsewhere.
+            end(start(&b).unwrap());
+            // Opened with the MDT's knowledge and without.
+            let first = OpenOptions::new().write(true).open(&a).unwrap();
+            let second = OpenOptions::new().append(true).open(&a).unwrap();
+            is_busy("run", start(&b));
+            drop(first);
+            is_busy("run", start(&b));
+            drop(second);
+            end(start(&b).unwrap());
+            assert!(fs::read(&b).unwrap() == bytes);
+        }
+    }
+}
+
+#[test]
+fn a_restart_of_the_mds_forgets_no_program() {
+    skip_unless_mountable!();
+    let mut cluster = Cluster::start();
+    let (a, b) = (cluster.mount(), cluster.mount_as("mnt2"));
+    let bytes = install(&a.path("p"));
+    bash(&a.mnt, "sync .").ok();
+    let program = start(&a.path("p")).unwrap();
+    cluster.kill("mds");
+    cluster.spawn("mds");
+    // Both are back: they made something.
+    fs::write(a.path("a"), "").unwrap();
+    fs::write(b.path("b"), "").unwrap();
+    nobody_writes(&b.path("p"));
+    assert!(fs::read(b.path("p")).unwrap() == bytes);
+    end(program);
+    fs::write(b.path("p"), "other").unwrap();
+}
+
+#[test]
+fn a_killed_mount_runs_nothing_any_more() {
+    skip_unless_mountable!();
+    let two = TwoMounts::up(LIMIT);
+    let at = two.dir("d");
+    install(&at.a("p"));
+    let program = start(&at.b("p")).unwrap();
+    nobody_writes(&at.a("p"));
+    two.second.kill();
+    let began = Instant::now();
+    while let Err(e) = OpenOptions::new().write(true).open(at.a("p")) {
+        assert_eq!(e.kind(), ErrorKind::ExecutableFileBusy);
+        assert!(began.elapsed() < EVICTION_MAX, "nobody could write it for {:?}", began.elapsed());
+        thread::sleep(Duration::from_millis(200));
+    }
+    end(program);
+}
