@@ -2,7 +2,7 @@
 CARGO ?= cargo
 DEMO ?= ./demo
 
-.PHONY: help build demo demo-stop test bench lint install clean
+.PHONY: help build demo demo-stop test soak bench lint install clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -18,9 +18,12 @@ demo: ## a file system with four layouts under ./demo, filled and checked; stays
 demo-stop: ## ends the demonstration's file system; its data stays
 	@target/release/sheen down --dir $(DEMO)/fs
 
-test: ## the whole test suite
+test: ## the gate: every test that must pass, about 8 minutes (docs/testing.md)
 	@scripts/deps.sh test
 	@scripts/test.sh
+
+soak: ## random seeds and long races for SOAK_MINUTES (60), with a report in target/soak
+	@scripts/soak.sh
 
 bench: ## speed against the baseline, as in docs/performance.md
 	$(CARGO) build --release -p sheen -p sheen-bench
@@ -32,12 +35,12 @@ lint: ## format, warnings, licences and advisories of dependencies
 	$(CARGO) deny --log-level error check
 
 install: build ## into /usr/local: sheen, lfs, lctl, mount.fuse.sheen, liblustreapi with its headers
-	install -D target/release/sheen $(DESTDIR)/usr/local/bin/sheen
+	install -D -s target/release/sheen $(DESTDIR)/usr/local/bin/sheen
 	ln -sf sheen $(DESTDIR)/usr/local/bin/lfs
 	ln -sf sheen $(DESTDIR)/usr/local/bin/lctl
 	install -d $(DESTDIR)/sbin
 	ln -sf /usr/local/bin/sheen $(DESTDIR)/sbin/mount.fuse.sheen
-	install -D -m 644 target/release/liblustreapi.so $(DESTDIR)/usr/local/lib/liblustreapi.so.1
+	install -D -s -m 644 target/release/liblustreapi.so $(DESTDIR)/usr/local/lib/liblustreapi.so.1
 	ln -sf liblustreapi.so.1 $(DESTDIR)/usr/local/lib/liblustreapi.so
 	install -D -m 644 target/release/liblustreapi.a $(DESTDIR)/usr/local/lib/liblustreapi.a
 	install -D -m 644 -t $(DESTDIR)/usr/local/include/lustre $(wildcard crates/llapi/include/lustre/*.h)

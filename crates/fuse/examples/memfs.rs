@@ -11,7 +11,7 @@ use std::{error::Error, sync::Arc};
 
 use sheen_fuse::{MountOptions, Session, SessionOptions, abi::flags};
 
-#[path = "../tests/memfs/mod.rs"]
+#[path = "../tests/it/memfs/mod.rs"]
 mod memfs;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -6,17 +6,34 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use sheen_lnet::{Acceptor, Connection, Fault, Frame, Limits, Net, RecvError};
-use sheen_rt::{RealOptions, Rt};
+use sheen_rt::{
+    RealOptions, Rt,
+    sim::{Sim, SimConfig},
+};
 use sheen_wire::{
     Bulk,
     frame::{FLAG_BULK_CRC, Kind},
 };
 
+/// Simulations of each test.
+const SEEDS: u64 = 4;
+/// For real sockets: more than any busy machine takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs a test in several simulations, on one host.
+fn run(test: impl AsyncFn(Rt)) {
+    for seed in 0..SEEDS {
+        let sim = Sim::new(seed, SimConfig::default());
+        sim.run(test(sim.rt(1))).unwrap();
+    }
+}
+
+/// Runs a test on real threads and sockets.
 fn real<F: Future<Output = ()>>(test: impl FnOnce(Rt) -> F) {
     let (runtime, rt) = Rt::real(RealOptions { worker_threads: 2, ..RealOptions::default() }).unwrap();
     let guard = rt.clone();
     let run = test(rt);
-    runtime.block_on(async move { guard.timeout(Duration::from_secs(20), run).await.expect("the test hangs") });
+    runtime.block_on(async move { guard.timeout(PATIENCE, run).await.expect("the test hangs") });
     runtime.shutdown(Duration::from_millis(100));
 }
 
@@ -103,7 +120,7 @@ fn frames_posted_by_several_threads_do_not_mix() {
 
 #[test]
 fn a_frame_over_the_limit_is_refused_and_the_connection_lives() {
-    real(async |rt| {
+    run(async |rt| {
         let net = Net::new(rt.clone());
         let (a, mut b) = pair(&net, &net).await;
         assert!(a.sender.post(frame(1, (4 << 20) + 1, 0)).is_err());
@@ -115,7 +132,7 @@ fn a_frame_over_the_limit_is_refused_and_the_connection_lives() {
 
 #[test]
 fn closing_ends_both_directions_at_both_ends() {
-    real(async |rt| {
+    run(async |rt| {
         let net = Net::new(rt.clone());
         let (mut a, mut b) = pair(&net, &net).await;
         let sender = a.sender.clone();
@@ -131,7 +148,7 @@ fn closing_ends_both_directions_at_both_ends() {
 
 #[test]
 fn a_peer_that_does_not_read_or_stops_in_a_frame_is_given_up() {
-    real(async |rt| {
+    run(async |rt| {
         let limits = Limits { write_timeout_ms: 100, stall_timeout_ms: 100, ..Limits::default() };
         let net = Net::with_limits(rt.clone(), limits);
         let (a, b) = pair(&net, &net).await;
@@ -161,7 +178,7 @@ fn a_peer_that_does_not_read_or_stops_in_a_frame_is_given_up() {
 
 #[test]
 fn connections_over_the_limit_are_closed() {
-    real(async |rt| {
+    run(async |rt| {
         let net = Net::with_limits(rt.clone(), Limits { connections_max: 2, ..Limits::default() });
         let client = Net::new(rt.clone());
         let (acceptor, addr) = listen(&net).await;
@@ -180,7 +197,7 @@ fn connections_over_the_limit_are_closed() {
 
 #[test]
 fn delayed_frames_keep_their_order_and_lost_ones_break_the_connection() {
-    real(async |rt| {
+    run(async |rt| {
         let net = Net::new(rt.clone());
         let other = Net::new(rt.clone());
         let (a, mut b) = pair(&net, &other).await;

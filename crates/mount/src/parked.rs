@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     fn with_runtime(test: impl FnOnce(&Rt)) {
         let (runtime, rt) = Rt::real(RealOptions { worker_threads: 1, ..RealOptions::default() }).unwrap();

@@ -510,7 +510,7 @@ impl Stored {
 
 #[cfg(test)]
 mod tests {
-    use sheen_rt::RealOptions;
+    use sheen_rt::sim::{Sim, SimConfig};
     use sheen_wire::{Ost, ost};
     use tokio::sync::Semaphore;
 
@@ -535,8 +535,9 @@ mod tests {
 
     #[test]
     fn nothing_starts_for_a_connection_that_was_replaced_or_a_target_that_is_gone() {
-        let (runtime, rt) = Rt::real(RealOptions { worker_threads: 1, ..RealOptions::default() }).unwrap();
-        runtime.block_on(async {
+        let sim = Sim::new(1, SimConfig::default());
+        let rt = sim.rt(1);
+        sim.run(async {
             let net = Net::new(rt.clone());
             let acceptor = net.listen(([127, 0, 0, 1], 0).into()).await.unwrap();
             let connection = net.connect(acceptor.local_addr()).await.unwrap();
@@ -567,6 +568,7 @@ mod tests {
             target.remove();
             assert!(!starts(&second, 4));
             assert_eq!(target.attach(&hello, Nid::Lo, None).err(), Some(Errno::ENODEV));
-        });
+        })
+        .unwrap();
     }
 }

@@ -16,6 +16,9 @@ use std::{
 
 use sheen_rt::{Elapsed, JoinError, RealOptions, Rt, Runtime};
 
+/// More than any busy machine takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 fn start() -> (Runtime, Rt) {
     Rt::real(RealOptions { worker_threads: 2, name: "test".into() }).unwrap()
 }
@@ -172,7 +175,7 @@ fn a_large_read_gets_what_comes_in_dribbles_and_small_ones_after_it_wait_for_not
             back.write_all_vectored(&[IoSlice::new(b"a")]).await.unwrap();
             assert_eq!(r.read_exact(&mut got).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
         };
-        rt.timeout(Duration::from_secs(20), reading).await.expect("a reader that waits for more than comes");
+        rt.timeout(PATIENCE, reading).await.expect("a reader that waits for more than comes");
         writer.await.unwrap();
     });
 }
@@ -192,7 +195,7 @@ fn a_stopping_runtime_ends_its_tasks() {
         let _flag = flag;
         std::future::pending::<()>().await
     });
-    runtime.shutdown(Duration::from_secs(5));
+    runtime.shutdown(PATIENCE);
     assert!(ended.load(Ordering::Acquire));
 }
 

@@ -16,7 +16,10 @@ use parking_lot::Mutex;
 use sheen_lnet::{Net, Nid};
 use sheen_lockd::{Glimpse, Lockd};
 use sheen_rpc::{BoxFuture, Export, Import, ImportConfig, Response, Server, ServerConfig, Service};
-use sheen_rt::{RealOptions, Rt};
+use sheen_rt::{
+    Rt,
+    sim::{Sim, SimConfig},
+};
 use sheen_wire::{
     Bulk, Errno, Fid, Ost,
     ast::Callback,
@@ -26,6 +29,10 @@ use sheen_wire::{
 
 pub const TARGET: &str = "sheen-OST0000";
 pub const EOF: u64 = u64::MAX;
+/// Simulations of each test.
+const SEEDS: u64 = 4;
+/// More virtual time than any test takes.
+const TIME_MAX: Duration = Duration::from_secs(600);
 
 /// Object number `n`.
 pub fn object(n: u32) -> Resource {
@@ -341,13 +348,15 @@ pub async fn until(rt: &Rt, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// Runs a test on the real thing, with a server at a free port; a test that hangs fails.
-pub fn real<F: Future<Output = ()>>(test: impl FnOnce(Scene) -> F) {
-    let (runtime, rt) = Rt::real(RealOptions { worker_threads: 2, ..RealOptions::default() }).unwrap();
-    let guard = rt.clone();
-    runtime.block_on(async move {
-        let scene = Scene::new(&rt, ([127, 0, 0, 1], 0).into()).await;
-        guard.timeout(Duration::from_secs(20), test(scene)).await.expect("the test hangs")
-    });
-    runtime.shutdown(Duration::from_millis(100));
+/// Runs a test in several simulations. The server and its clients, over `lo` and over tcp, are on
+/// one host. A test that hangs fails.
+pub fn run(test: impl AsyncFn(Scene)) {
+    for seed in 0..SEEDS {
+        let sim = Sim::new(seed, SimConfig { time_max: TIME_MAX, ..SimConfig::default() });
+        sim.run(async {
+            let scene = Scene::new(&sim.rt(1), ([127, 0, 0, 1], 0).into()).await;
+            test(scene).await;
+        })
+        .unwrap();
+    }
 }

@@ -9,7 +9,7 @@ use crate::common::*;
 
 #[test]
 fn a_change_waits_until_all_who_hold_locks_have_cancelled() {
-    real(async |s| {
+    run(async |s| {
         for lo in [true, false] {
             let lockd = s.service.lockd.clone();
             let (a, b) = (s.client("a", lo, Answer::Never).await, s.client("b", lo, Answer::Never).await);
@@ -57,7 +57,7 @@ fn a_change_waits_until_all_who_hold_locks_have_cancelled() {
 
 #[test]
 fn the_requesters_own_locks_stay() {
-    real(async |s| {
+    run(async |s| {
         for lo in [true, false] {
             let (a, b) = (s.client("a", lo, Answer::Soon).await, s.client("b", lo, Answer::Soon).await);
             let id = a.lock(Mode::Pr, 1).await;
@@ -76,7 +76,7 @@ fn the_requesters_own_locks_stay() {
 
 #[test]
 fn a_client_of_this_process_may_answer_from_its_handler() {
-    real(async |s| {
+    run(async |s| {
         let clients = [s.client("a", true, Answer::Inline).await, s.client("b", true, Answer::Inline).await];
         for client in &clients {
             client.lock(Mode::Pr, 1).await;
@@ -91,7 +91,7 @@ fn a_client_of_this_process_may_answer_from_its_handler() {
 
 #[test]
 fn parts_that_overlap_do_not_wait_for_each_other() {
-    real(async |s| {
+    run(async |s| {
         let a = s.client("a", true, Answer::Soon).await;
         let part = |n, start, end| (object(n), Mode::Pw, Policy::extent(start, end));
         let wants = [part(1, 0, 9), part(2, 0, EOF), part(1, 5, 20), part(1, 100, EOF)];
@@ -117,7 +117,7 @@ fn parts_that_overlap_do_not_wait_for_each_other() {
 
 #[test]
 fn changes_of_the_same_things_do_not_wait_in_a_circle() {
-    real(async |s| {
+    run(async |s| {
         let lockd = &s.service.lockd;
         let part = |n| (object(n), Mode::Ex, whole());
         let first = lockd.local(&[part(1), part(2)], None);
@@ -137,7 +137,7 @@ fn changes_of_the_same_things_do_not_wait_in_a_circle() {
 
 #[test]
 fn who_gives_up_waiting_leaves_nothing_behind() {
-    real(async |s| {
+    run(async |s| {
         let a = s.client("a", false, Answer::Never).await;
         let id = a.lock(Mode::Pr, 1).await;
         let mut local = s.local(1, None);
@@ -151,7 +151,7 @@ fn who_gives_up_waiting_leaves_nothing_behind() {
 
 #[test]
 fn parameters_are_lustres() {
-    real(async |s| {
+    run(async |s| {
         let params = Params::new();
         s.service.lockd.register(&params);
         let get = |field: &str| {
@@ -175,7 +175,7 @@ fn parameters_are_lustres() {
 
 #[test]
 fn how_locks_are_granted_can_be_set_and_what_happened_be_counted() {
-    real(async |s| {
+    run(async |s| {
         let params = Params::new();
         s.service.lockd.register(&params);
         let name = |field: &str| format!("ldlm.namespaces.filter-*.{field}");
@@ -223,7 +223,7 @@ fn how_locks_are_granted_can_be_set_and_what_happened_be_counted() {
 
 #[test]
 fn those_of_a_group_write_at_once() {
-    real(async |s| {
+    run(async |s| {
         for lo in [true, false] {
             let (a, b) = (s.client("a", lo, Answer::Never).await, s.client("b", lo, Answer::Never).await);
             let c = s.client("c", lo, Answer::Never).await;
@@ -252,7 +252,7 @@ fn those_of_a_group_write_at_once() {
 
 #[test]
 fn a_request_that_comes_again_takes_the_place_of_the_first() {
-    real(async |s| {
+    run(async |s| {
         let client = s.client("a", true, Answer::Never).await;
         client.lock(Mode::Pr, 2).await;
         let (lockd, export) = (s.service.lockd.clone(), s.service.export("a"));

@@ -1,4 +1,4 @@
-//! Clients and a lock server over `lo`, over real sockets, and in the simulator.
+//! Clients and a lock server over `lo` and over tcp, in the simulator.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

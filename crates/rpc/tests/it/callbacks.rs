@@ -122,7 +122,7 @@ async fn pair(rt: &Rt, bell: &Arc<Bell>, lo: bool) -> (Arc<Server>, Arc<Import<M
 
 #[test]
 fn callbacks_arrive_in_order() {
-    real(async |rt| {
+    run(async |rt| {
         for lo in [true, false] {
             let bell = Arc::new(Bell::default());
             let (_server, import) = pair(&rt, &bell, lo).await;
@@ -147,7 +147,7 @@ fn callbacks_arrive_in_order() {
 
 #[test]
 fn who_does_not_listen_is_not_disturbed() {
-    real(async |rt| {
+    run(async |rt| {
         for lo in [true, false] {
             let bell = Arc::new(Bell::default());
             let (_server, import) = pair(&rt, &bell, lo).await;
@@ -161,7 +161,7 @@ fn who_does_not_listen_is_not_disturbed() {
 
 #[test]
 fn urgent_calls_pass_those_that_wait_for_a_slot() {
-    real(async |rt| {
+    run(async |rt| {
         for lo in [true, false] {
             let bell = Arc::new(Bell::gated());
             let (_server, import) = pair(&rt, &bell, lo).await;
@@ -185,7 +185,7 @@ fn urgent_calls_pass_those_that_wait_for_a_slot() {
 
 #[test]
 fn a_client_that_is_given_up_starts_anew() {
-    real(async |rt| {
+    run(async |rt| {
         for lo in [true, false] {
             let bell = Arc::new(Bell::default());
             let (_server, import) = pair(&rt, &bell, lo).await;
@@ -218,7 +218,7 @@ fn a_client_that_is_given_up_starts_anew() {
 
 #[test]
 fn a_client_learns_at_once_that_its_target_was_restarted() {
-    real(async |rt| {
+    run(async |rt| {
         for lo in [true, false] {
             let bell = Arc::new(Bell::default());
             let (server, import) = pair(&rt, &bell, lo).await;

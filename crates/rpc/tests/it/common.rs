@@ -14,11 +14,20 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use sheen_lnet::{Net, Nid};
 use sheen_rpc::{BoxFuture, Export, Import, ImportConfig, Response, Server, ServerConfig, Service};
-use sheen_rt::{RealOptions, Rt};
+use sheen_rt::{
+    RealOptions, Rt,
+    sim::{Sim, SimConfig},
+};
 use sheen_wire::{Bulk, Errno, Fid, Mds, Ost, mds, ost};
 use tokio::sync::Semaphore;
 
 pub const TARGET: &str = "sheen-MDT0000";
+/// Simulations of each test.
+const SEEDS: u64 = 3;
+/// More virtual time than any test takes.
+const TIME_MAX: Duration = Duration::from_secs(600);
+/// Limits for real sockets, which no busy machine reaches.
+pub const PATIENT_MS: u64 = 60_000;
 
 /// Answers `AllocSeq` (once) with 1, 2, 3, …; `Sync` when it is let through the gate. Reads and writes echo their bulk.
 pub struct Echo {
@@ -167,18 +176,31 @@ impl Service<Ost> for Echo {
     }
 }
 
-/// Runs a test on the real thing; a test that hangs fails.
+/// Runs a test in several simulations, on one host. A test that hangs fails.
+pub fn run(test: impl AsyncFn(Rt)) {
+    for seed in 0..SEEDS {
+        let sim = Sim::new(seed, SimConfig { time_max: TIME_MAX, ..SimConfig::default() });
+        sim.run(test(sim.rt(1))).unwrap();
+    }
+}
+
+/// Runs a test on real threads and sockets. A test that hangs fails.
 pub fn real<F: Future<Output = ()>>(test: impl FnOnce(Rt) -> F) {
     let options = RealOptions { worker_threads: 2, ..RealOptions::default() };
     let (runtime, rt) = Rt::real(options).unwrap();
     let guard = rt.clone();
-    let run = test(rt);
-    runtime.block_on(async move { guard.timeout(Duration::from_secs(20), run).await.expect("the test hangs") });
+    let (run, patience) = (test(rt), Duration::from_millis(PATIENT_MS));
+    runtime.block_on(async move { guard.timeout(patience, run).await.expect("the test hangs") });
     runtime.shutdown(Duration::from_millis(100));
 }
 
 pub fn config(export_timeout_ms: u64) -> ServerConfig {
     ServerConfig { export_timeout_ms, hello_timeout_ms: 100, ..ServerConfig::default() }
+}
+
+/// For real sockets.
+pub fn patient_config() -> ServerConfig {
+    ServerConfig { export_timeout_ms: PATIENT_MS, hello_timeout_ms: PATIENT_MS, ..ServerConfig::default() }
 }
 
 /// A server of `echo` as a metadata service at a loopback port.
@@ -195,6 +217,13 @@ pub fn import_config(client: &str, addr: Option<SocketAddr>) -> ImportConfig {
     let mut config = ImportConfig::new(client, TARGET, addr.map(Nid::Tcp).into_iter().collect());
     config.features = 0b011;
     config.params.connect_timeout_ms = 300;
+    config
+}
+
+/// The same for real sockets.
+pub fn patient_import_config(client: &str, addr: Option<SocketAddr>) -> ImportConfig {
+    let mut config = import_config(client, addr);
+    (config.params.connect_timeout_ms, config.params.ping_interval_ms) = (PATIENT_MS, PATIENT_MS);
     config
 }
 

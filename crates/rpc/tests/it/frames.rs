@@ -48,7 +48,7 @@ async fn answer_to(rt: &Rt, addr: SocketAddr, bytes: &[u8]) -> usize {
 
 #[test]
 fn what_is_no_frame_closes_that_connection_alone() {
-    real(async |rt| {
+    run(async |rt| {
         let echo = Arc::new(Echo::new(1));
         let (_net, server, addr) = serve(&rt, &echo, config(1000), 0).await;
         let import = import(Net::new(rt.clone()), addr);
@@ -111,7 +111,7 @@ fn what_is_no_frame_closes_that_connection_alone() {
 
 #[test]
 fn a_client_that_does_not_come_back_is_given_up() {
-    real(async |rt| {
+    run(async |rt| {
         let echo = Arc::new(Echo::new(1));
         let (_net, _server, addr) = serve(&rt, &echo, config(100), 0).await;
         let net = Net::new(rt.clone());
@@ -134,7 +134,7 @@ fn a_client_that_does_not_come_back_is_given_up() {
 
 #[test]
 fn a_client_that_does_not_read_is_not_worked_for() {
-    real(async |rt| {
+    run(async |rt| {
         let echo = Arc::new(Echo { inline: false, ..Echo::new(1) });
         let net = Net::new(rt.clone());
         let limit = ServerConfig { requests_in_flight_max: 4, ..config(1000) };

@@ -9,8 +9,8 @@ use std::{
     },
 };
 
-use sheen_lnet::{Live, Net, Nid, Source, Stretch};
-use sheen_rpc::{BoxFuture, Export, Import, ImportConfig, Response, Server, Service};
+use sheen_lnet::{Live, Net, Source, Stretch};
+use sheen_rpc::{BoxFuture, Export, Import, Response, Server, Service};
 use sheen_rt::{
     File, OpenOptions, Rt,
     sim::{Sim, SimConfig},
@@ -75,10 +75,10 @@ async fn read_back(place: &Place, change: impl Fn(&File), checksums: bool) -> (V
     file.write_all_vectored_at(0, before.segments()).unwrap();
     change(&file);
     let pages = Arc::new(Pages { file, stale: AtomicUsize::new(0) });
-    let server = Server::new(Net::new(server_rt.clone()));
+    let server = Server::with_config(Net::new(server_rt.clone()), patient_config());
     server.add::<Ost>(TARGET, Arc::new(Files { pages: pages.clone(), crc: before.crc() }));
     let addr = server.listen(([0, 0, 0, 0], 0).into()).await.unwrap();
-    let config = ImportConfig::new("c", TARGET, vec![Nid::Tcp((*host, addr.port()).into())]);
+    let config = patient_import_config("c", Some((*host, addr.port()).into()));
     let import = Import::<Ost>::new(Net::new(client_rt.clone()), config);
     import.set_checksums(checksums);
     let got = import.call(read(), Bulk::new()).await.unwrap();

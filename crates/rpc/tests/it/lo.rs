@@ -23,7 +23,7 @@ fn now<F: Future>(f: F) -> Option<F::Output> {
 
 #[test]
 fn a_call_is_done_at_its_first_poll_and_copies_nothing() {
-    real(async |rt| {
+    run(async |rt| {
         let net = Net::new(rt);
         let server = Server::new(net.clone());
         server.add::<Ost>(TARGET, Arc::new(Echo::new(1)));
@@ -43,7 +43,7 @@ fn a_call_is_done_at_its_first_poll_and_copies_nothing() {
 
 #[test]
 fn a_call_is_small() {
-    real(async |rt| {
+    run(async |rt| {
         let import = Import::<Mds>::new(Net::new(rt), import_config("c", None));
         let call = import.call(mds::Request::AllocSeq.into(), Bulk::new());
         let bytes = size_of_val(&call);
@@ -53,7 +53,7 @@ fn a_call_is_small() {
 
 #[test]
 fn a_target_that_goes_in_order_ends_what_it_began_and_begins_nothing() {
-    real(async |rt| {
+    run(async |rt| {
         let net = Net::new(rt.clone());
         let (first, second) = (Arc::new(Echo::gated(1)), Arc::new(Echo::new(2)));
         let server = Server::new(net.clone());
@@ -82,7 +82,7 @@ fn a_target_that_goes_in_order_ends_what_it_began_and_begins_nothing() {
 
 #[test]
 fn features_and_last_committed_arrive() {
-    real(async |rt| {
+    run(async |rt| {
         let net = Net::new(rt);
         let server = Server::new(net.clone());
         server.add::<Mds>(TARGET, Arc::new(Echo::new(1)));
@@ -96,7 +96,7 @@ fn features_and_last_committed_arrive() {
 
 #[test]
 fn a_service_of_another_protocol_is_not_called() {
-    real(async |rt| {
+    run(async |rt| {
         let net = Net::new(rt);
         let server = Server::new(net.clone());
         server.add::<Ost>(TARGET, Arc::new(Echo::new(1)));
@@ -107,7 +107,7 @@ fn a_service_of_another_protocol_is_not_called() {
 
 #[test]
 fn a_call_waits_for_a_target_that_comes_later_and_survives_its_restart() {
-    real(async |rt| {
+    run(async |rt| {
         let net = Net::new(rt.clone());
         let server = Server::new(net.clone());
         let import = Import::<Mds>::new(net, import_config("c", None));
@@ -144,7 +144,7 @@ fn a_call_waits_for_a_target_that_comes_later_and_survives_its_restart() {
 
 #[test]
 fn closing_ends_what_waits_and_what_comes() {
-    real(async |rt| {
+    run(async |rt| {
         let net = Net::new(rt.clone());
         let server = Server::new(net.clone());
         let echo = Arc::new(Echo::gated(1));
@@ -168,7 +168,7 @@ fn closing_ends_what_waits_and_what_comes() {
 
 #[test]
 fn no_more_than_max_rpcs_in_flight() {
-    real(async |rt| {
+    run(async |rt| {
         let net = Net::new(rt.clone());
         let server = Server::new(net.clone());
         let echo = Arc::new(Echo::gated(1));

@@ -1,4 +1,4 @@
-//! Real sockets.
+//! Over tcp: in the simulator, and over real sockets where these matter.
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -19,10 +19,10 @@ const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 #[test]
 fn bulk_of_all_sizes_comes_back_whole() {
     real(async |rt| {
-        let server = Server::new(Net::new(rt.clone()));
+        let server = Server::with_config(Net::new(rt.clone()), patient_config());
         server.add::<Ost>(TARGET, Arc::new(Echo { inline: false, ..Echo::new(1) }));
         let addr = server.listen(LOOPBACK.into()).await.unwrap();
-        let import = Import::<Ost>::new(Net::new(rt), import_config("c", Some(addr)));
+        let import = Import::<Ost>::new(Net::new(rt), patient_import_config("c", Some(addr)));
         for checksums in [true, false] {
             import.set_checksums(checksums);
             for len in [0, 1, 4095, 65_537, 1 << 20, (3 << 20) + 7, 16 << 20] {
@@ -43,7 +43,7 @@ fn bulk_of_all_sizes_comes_back_whole() {
 /// A port goes from one process to another, and names of file systems repeat.
 #[test]
 fn another_target_of_the_same_name_is_not_taken_for_ones_own() {
-    real(async |rt| {
+    run(async |rt| {
         let (own, other) =
             (Arc::new(Echo { uuid: "own", ..Echo::new(1) }), Arc::new(Echo { uuid: "other", ..Echo::new(2) }));
         let (_other_net, _other_server, there) = serve(&rt, &other, config(5000), 0).await;
@@ -59,40 +59,46 @@ fn another_target_of_the_same_name_is_not_taken_for_ones_own() {
     });
 }
 
+/// Returns how many were in flight at most.
+async fn many_calls(rt: Rt) -> usize {
+    let echo = Arc::new(Echo::new(1));
+    let (_net, _server, addr) = serve(&rt, &echo, patient_config(), 0).await;
+    let import = Import::<Mds>::new(Net::new(rt.clone()), patient_import_config("client", Some(addr)));
+    let calls: Vec<_> = (0..64)
+        .map(|_| {
+            let i = import.clone();
+            rt.spawn("calls", async move {
+                let mut got = vec![];
+                for _ in 0..20 {
+                    got.push(seq(&i).await.unwrap());
+                }
+                got
+            })
+        })
+        .collect();
+    let mut all = BTreeSet::new();
+    for call in calls {
+        let got = call.await.unwrap();
+        assert!(got.is_sorted());
+        all.extend(got);
+    }
+    assert_eq!(all, (1..=1280).collect());
+    let stats = import.stats();
+    assert_eq!((stats.connects, stats.resent), (1, 0));
+    assert!(stats.round_trip > Duration::ZERO);
+    stats.in_flight_max
+}
+
 #[test]
 fn many_concurrent_calls_each_get_their_own_answer() {
-    real(async |rt| {
-        let echo = Arc::new(Echo::new(1));
-        let (_net, _server, addr) = serve(&rt, &echo, config(1000), 0).await;
-        let import = import(Net::new(rt.clone()), addr);
-        let calls: Vec<_> = (0..64)
-            .map(|_| {
-                let i = import.clone();
-                rt.spawn("calls", async move {
-                    let mut got = vec![];
-                    for _ in 0..20 {
-                        got.push(seq(&i).await.unwrap());
-                    }
-                    got
-                })
-            })
-            .collect();
-        let mut all = BTreeSet::new();
-        for call in calls {
-            let got = call.await.unwrap();
-            assert!(got.is_sorted());
-            all.extend(got);
-        }
-        assert_eq!(all, (1..=1280).collect());
-        let stats = import.stats();
-        assert_eq!((stats.in_flight_max, stats.connects, stats.resent), (8, 1, 0));
-        assert!(stats.round_trip > Duration::ZERO);
-    });
+    run(async |rt| assert_eq!(many_calls(rt).await, 8));
+    // Threads may be so slow that the calls never meet.
+    real(async |rt| assert!(many_calls(rt).await <= 8));
 }
 
 #[test]
 fn a_lost_reply_is_sent_again_and_nothing_is_executed_twice() {
-    real(async |rt| {
+    run(async |rt| {
         let echo = Arc::new(Echo::gated(1));
         let (net, _server, addr) = serve(&rt, &echo, config(5000), 0).await;
         let import = import(Net::new(rt.clone()), addr);
@@ -115,7 +121,7 @@ fn a_lost_reply_is_sent_again_and_nothing_is_executed_twice() {
 
 #[test]
 fn a_resend_waits_for_the_execution_that_runs() {
-    real(async |rt| {
+    run(async |rt| {
         let echo = Arc::new(Echo::gated(1));
         let (_net, _server, addr) = serve(&rt, &echo, config(5000), 0).await;
         let import = import(Net::new(rt.clone()), addr);
@@ -150,7 +156,7 @@ fn a_resend_waits_for_the_execution_that_runs() {
 
 #[test]
 fn a_restarted_server_is_recovered_before_requests_are_sent_again() {
-    real(async |rt| {
+    run(async |rt| {
         let first = Arc::new(Echo::gated(1));
         let (_net, server, addr) = serve(&rt, &first, config(5000), 0).await;
         let import = import(Net::new(rt.clone()), addr);
@@ -177,7 +183,7 @@ fn a_restarted_server_is_recovered_before_requests_are_sent_again() {
 
 #[test]
 fn a_server_that_goes_in_order_answers_what_it_executes() {
-    real(async |rt| {
+    run(async |rt| {
         let first = Arc::new(Echo::gated(1));
         let (_net, server, addr) = serve(&rt, &first, config(5000), 0).await;
         let import = import(Net::new(rt.clone()), addr);
@@ -206,7 +212,7 @@ fn a_server_that_goes_in_order_answers_what_it_executes() {
 
 #[test]
 fn closing_says_goodbye_and_ends_what_waits() {
-    real(async |rt| {
+    run(async |rt| {
         let echo = Arc::new(Echo::gated(1));
         let (_net, server, addr) = serve(&rt, &echo, config(60_000), 0).await;
         let import = import(Net::new(rt.clone()), addr);
@@ -227,7 +233,7 @@ fn closing_says_goodbye_and_ends_what_waits() {
 
 #[test]
 fn dropping_an_import_says_goodbye() {
-    real(async |rt| {
+    run(async |rt| {
         let echo = Arc::new(Echo::new(1));
         let (_net, server, addr) = serve(&rt, &echo, config(60_000), 0).await;
         let import = import(Net::new(rt.clone()), addr);
@@ -239,7 +245,7 @@ fn dropping_an_import_says_goodbye() {
 
 #[test]
 fn what_is_wrong_is_said() {
-    real(async |rt| {
+    run(async |rt| {
         let net = Net::new(rt.clone());
         let free = net.listen(LOOPBACK.into()).await.unwrap().local_addr();
         let nobody = Import::<Mds>::new(Net::new(rt.clone()), import_config("c", Some(free)));
@@ -263,7 +269,7 @@ fn what_is_wrong_is_said() {
 
 #[test]
 fn a_second_address_is_tried() {
-    real(async |rt| {
+    run(async |rt| {
         let net = Net::new(rt.clone());
         let free = net.listen(LOOPBACK.into()).await.unwrap().local_addr();
         let echo = Arc::new(Echo::new(1));
@@ -278,7 +284,7 @@ fn a_second_address_is_tried() {
 
 #[test]
 fn an_own_address_is_called_directly() {
-    real(async |rt| {
+    run(async |rt| {
         let echo = Arc::new(Echo::new(1));
         let (net, server, addr) = serve(&rt, &echo, config(1000), 0).await;
         let import = Import::<Mds>::new(net, import_config("c", Some(addr)));
@@ -289,7 +295,7 @@ fn an_own_address_is_called_directly() {
 
 #[test]
 fn a_connection_executes_no_more_than_its_limit() {
-    real(async |rt| {
+    run(async |rt| {
         let echo = Arc::new(Echo::gated(1));
         let limit = ServerConfig { requests_in_flight_max: 4, ..config(1000) };
         let (_net, _server, addr) = serve(&rt, &echo, limit, 0).await;
@@ -324,7 +330,7 @@ fn reads(rt: &Rt, import: &Arc<Import<Ost>>, count: usize) -> Vec<JoinHandle<usi
 
 #[test]
 fn replies_are_not_made_before_there_is_room_for_them() {
-    real(async |rt| {
+    run(async |rt| {
         let echo = Arc::new(Echo { reply_bytes: 16 << 20, ..Echo::gated(1) });
         let server = Server::with_config(
             Net::new(rt.clone()),
@@ -370,7 +376,7 @@ async fn deaf(rt: &Rt, addr: SocketAddr, name: &str, reads: u64) -> Connection {
 #[test]
 fn room_is_taken_until_a_reply_is_sent() {
     const LEN: usize = 1 << 20;
-    real(async |rt| {
+    run(async |rt| {
         let echo = Arc::new(Echo { reply_bytes: LEN, data: Mutex::new(data(LEN, 1)), ..Echo::new(1) });
         let limit = ServerConfig { bulk_total_max_bytes: 32 << 20, ..config(1000) };
         let server = Server::with_config(Net::new(rt.clone()), limit);
@@ -396,7 +402,7 @@ fn room_is_taken_until_a_reply_is_sent() {
 
 #[test]
 fn a_delay_is_seen_in_the_round_trip() {
-    real(async |rt| {
+    run(async |rt| {
         let echo = Arc::new(Echo::new(1));
         let (_net, _server, addr) = serve(&rt, &echo, config(1000), 0).await;
         let net = Net::new(rt.clone());

@@ -1,6 +1,6 @@
 //! What the pool commands print and how they end, against the captures of Lustre's.
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
 use parking_lot::Mutex;
 use sheen_mgs::pools;
@@ -143,19 +143,25 @@ fn who_has_no_mgs_or_several_is_told() {
 
 #[test]
 fn a_change_is_over_when_the_mdts_of_this_machine_have_heard_of_it() {
+    /// The MDT has heard when the command looks for the last time.
+    const LOOKS: u32 = 5;
     let (mgs, mds) = (mgs(), Params::new());
     mds.register("lod.lustre-MDT0000-mdtlov.numobd", Param::u64_ro(|| 4));
     let p = [mgs, mds.clone()];
-    let (told, heard) = (mds.clone(), Arc::new(Mutex::new(false)));
-    let late = heard.clone();
-    let hears = std::thread::spawn(move || {
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        *late.lock() = true;
-        told.register("lov.lustre-MDT0000-mdtlov.pools.p1", Param::text(String::new));
-    });
-    assert_eq!(lctl(&p, "pool_new lustre.p1").0, 0);
-    assert!(*heard.lock(), "it came back before the MDT had heard");
-    hears.join().unwrap();
+    let looks = Cell::new(0);
+    let ask = |request: &control::Request| {
+        if matches!(request, control::Request::Get { pattern } if pattern.starts_with("lov.")) {
+            looks.set(looks.get() + 1);
+            if looks.get() == LOOKS {
+                mds.register("lov.lustre-MDT0000-mdtlov.pools.p1", Param::text(String::new));
+            }
+        }
+        p.iter().map(|p| control::answer(request, p)).collect()
+    };
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let args = ["pool_new", "lustre.p1"].map(str::to_owned);
+    assert_eq!(run(&args, &mut Tool { ask: &ask, out: &mut out, err: &mut err }).unwrap(), 0);
+    assert_eq!((looks.get(), err.as_slice()), (LOOKS, &b"Pool lustre.p1 created\n"[..]));
     mds.unregister("lov.lustre-MDT0000-mdtlov.pools.p1");
     assert_eq!(lctl(&p, "pool_destroy lustre.p1").0, 0);
 }

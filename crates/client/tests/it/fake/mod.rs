@@ -1,0 +1,368 @@
+//! A file system in memory: an MGS, an MDT and OSTs, just good enough to test the client against, with everything that the client
+//! asked written down.
+
+mod locks;
+pub mod mds;
+mod ost;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use sheen_client::{Caller, Client, ClientOptions, GroupSource, Invalidate};
+use sheen_lnet::{Net, Nid};
+use sheen_params::Params;
+use sheen_rpc::{BoxFuture, Export, Response, Server, Service};
+use sheen_rt::{
+    Rt,
+    sim::{Sim, SimConfig},
+};
+use sheen_wire::{
+    Attr, Bulk, Errno, Fid, Mds, Mgs, Ost, Result, Time,
+    ast::Grant,
+    fid,
+    ldlm::Resource,
+    mds as wire_mds, mgs,
+    mgs::{Config, Target, TargetKind},
+    ost as wire_ost,
+};
+use tokio::sync::Notify;
+
+pub use ost::Object;
+
+pub const FSNAME: &str = "sheen";
+
+/// A file or directory of the fake MDT.
+pub struct Node {
+    pub attr: Attr,
+    pub layout: Option<bytes::Bytes>,
+    pub entries: BTreeMap<bytes::Bytes, (Fid, u64)>,
+    pub parent: Fid,
+    pub target: bytes::Bytes,
+    pub xattrs: BTreeMap<bytes::Bytes, bytes::Bytes>,
+}
+
+/// Everything.
+pub struct State {
+    pub clock: i64,
+    pub nodes: BTreeMap<Fid, Node>,
+    pub objects: BTreeMap<(u32, Fid), Object>,
+    /// Stripe size and OSTs of new files; `None`: they get no layout.
+    pub layout: Option<(u32, Vec<u32>)>,
+    /// Components of new files, instead.
+    pub template: Option<sheen_layout::Template>,
+    /// Layouts that files have when the MDT is asked where their bytes are.
+    pub moving: BTreeMap<Fid, sheen_layout::Layout>,
+    pub config: Config,
+    pub next: u64,
+    pub open: BTreeMap<u64, Fid>,
+    /// What was asked: `ost1 write sync=false parts=2 len=131072`.
+    pub log: Vec<String>,
+    /// OSTs that refuse writes.
+    pub full: BTreeSet<u32>,
+    /// Lives of the OSTs' hosts, where they are not the first.
+    pub epochs: BTreeMap<u32, u64>,
+    /// The MDT wants groups, and these.
+    pub groups_wanted: Option<Vec<u32>>,
+    /// How long services take; zero: they answer at once.
+    pub delay: Duration,
+    pub incarnation: u64,
+    pub locks: locks::FakeLocks,
+    pub habits: ost::Habits,
+}
+
+pub struct World {
+    pub state: Mutex<State>,
+    pub config_changed: Notify,
+    pub rt: Rt,
+    /// Locks that come with answers are asked for before the answer.
+    pub hasty: AtomicBool,
+}
+
+impl World {
+    pub fn tick(state: &mut State) -> Time {
+        state.clock += 1;
+        Time { sec: state.clock, nsec: 0 }
+    }
+
+    /// What was asked since the last call.
+    pub fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().log)
+    }
+
+    /// A grant was made: a test may have it asked for before the answer is there.
+    fn granted(&self, grants: &[Grant]) {
+        if self.hasty.load(Relaxed) {
+            for grant in grants {
+                self.call_back(Resource::bits(grant.fid));
+            }
+        }
+    }
+
+    async fn pause(&self) {
+        let delay = self.state.lock().delay;
+        if !delay.is_zero() {
+            self.rt.sleep(delay * (1 + self.rt.random_u64() % 5) as u32).await;
+        }
+    }
+}
+
+pub struct FakeMgs(pub Arc<World>);
+pub struct FakeMds(pub Arc<World>);
+pub struct FakeOst(pub Arc<World>, pub u32);
+
+impl Service<Mgs> for FakeMgs {
+    fn call<'a>(
+        &'a self,
+        _: &'a Arc<Export>,
+        request: mgs::Request,
+        _: Bulk,
+    ) -> BoxFuture<'a, Result<Response<mgs::Reply>>> {
+        Box::pin(async move {
+            let (name, version) = match &request {
+                mgs::Request::GetConfig { fsname } => (fsname, 0),
+                mgs::Request::Watch { fsname, version } => (fsname, *version),
+                _ => return Err(Errno::EINVAL),
+            };
+            if name != FSNAME {
+                return Err(Errno::ENOENT);
+            }
+            loop {
+                let changed = self.0.config_changed.notified();
+                let config = self.0.state.lock().config.clone();
+                if config.version > version {
+                    return Ok(mgs::Reply::Config(config).into());
+                }
+                changed.await;
+            }
+        })
+    }
+
+    fn incarnation(&self) -> u64 {
+        1
+    }
+}
+
+impl Service<Mds> for FakeMds {
+    fn call<'a>(
+        &'a self,
+        export: &'a Arc<Export>,
+        call: wire_mds::Call,
+        _: Bulk,
+    ) -> BoxFuture<'a, Result<Response<wire_mds::Answer>>> {
+        Box::pin(async move {
+            self.0.pause().await;
+            let mut state = self.0.state.lock();
+            state.log.push(format!("mds {}", call.request.op()));
+            state.locks.mds = Some(export.clone());
+            state.locks.cancel(None, &call.cancels);
+            state.locks.converted.extend(call.converts);
+            let touched = mds::behind(&state, &call.request);
+            let reply = mds::execute(&mut state, call.request)?;
+            let grants = state.locks.keep(call.keep, &mds::inodes(&reply));
+            drop(state);
+            self.0.granted(&grants);
+            Ok(wire_mds::Answer { grants, touched, ..reply.into() }.into())
+        })
+    }
+
+    fn incarnation(&self) -> u64 {
+        self.0.state.lock().incarnation
+    }
+}
+
+impl Service<Ost> for FakeOst {
+    fn call<'a>(
+        &'a self,
+        export: &'a Arc<Export>,
+        request: wire_ost::Request,
+        bulk: Bulk,
+    ) -> BoxFuture<'a, Result<Response<wire_ost::Reply>>> {
+        Box::pin(async move {
+            self.0.pause().await;
+            self.0.hold(self.1, &request).await;
+            let wanted: Vec<Resource> = match &request {
+                wire_ost::Request::Enqueue { locks, .. } => locks.iter().map(|lock| lock.resource).collect(),
+                _ => Vec::new(),
+            };
+            let mut state = self.0.state.lock();
+            state.locks.osts.insert(self.1, export.clone());
+            let answer = ost::execute(&mut state, self.1, request, bulk);
+            drop(state);
+            if self.0.hasty.load(Relaxed) {
+                wanted.into_iter().for_each(|resource| _ = self.0.call_back(resource));
+            }
+            answer
+        })
+    }
+
+    fn incarnation(&self) -> u64 {
+        1 + self.0.state.lock().habits.restarts
+    }
+}
+
+struct TestGroups;
+
+impl GroupSource for TestGroups {
+    fn groups(&self, pid: u32) -> Option<Vec<u32>> {
+        (pid == 42).then(|| vec![7, 8])
+    }
+}
+
+/// A kernel that keeps nothing, and checks permissions.
+pub struct Kernel;
+
+impl Invalidate for Kernel {
+    fn names(&self) {}
+    fn attr(&self, _: Fid) -> bool {
+        true
+    }
+    fn data(&self, _: Fid) {}
+    fn part(&self, _: Fid, _: u64, _: u64) {}
+    fn keeps_names(&self) -> bool {
+        true
+    }
+}
+
+/// A mounted file system with everything that belongs to it.
+pub struct Mounted {
+    pub world: Arc<World>,
+    pub client: Arc<Client>,
+    pub net: Arc<Net>,
+    pub server: Arc<Server>,
+    pub params: Params,
+}
+
+pub const ROOT: Caller = Caller::ROOT;
+
+impl Mounted {
+    /// With so many OSTs, new files having `stripe_size` and stripes on `osts`.
+    pub async fn new(rt: Rt, ost_count: u32, stripe_size: u32, osts: &[u32]) -> Mounted {
+        let net = Net::new(rt);
+        Mounted::between(net.clone(), net, Nid::Lo, ost_count, stripe_size, osts).await
+    }
+
+    /// As [`Mounted::new`], the servers being reachable over tcp alone.
+    pub async fn over_tcp(server: Rt, client: Rt, ost_count: u32, stripe_size: u32, osts: &[u32]) -> Mounted {
+        let at = std::net::SocketAddr::from(([10, 0, 0, 1], 988));
+        Mounted::between(Net::new(server), Net::new(client), Nid::Tcp(at), ost_count, stripe_size, osts).await
+    }
+
+    async fn between(
+        serving: Arc<Net>,
+        net: Arc<Net>,
+        nid: Nid,
+        ost_count: u32,
+        stripe_size: u32,
+        osts: &[u32],
+    ) -> Mounted {
+        let rt = net.rt().clone();
+        let server = Server::new(serving);
+        if let Nid::Tcp(at) = nid {
+            server.listen(at).await.expect("it listens");
+        }
+        let target = |kind, index| Target { nids: vec![nid.to_string()], ..target(kind, index) };
+        let mut targets = vec![target(TargetKind::Mdt, 0)];
+        targets.extend((0..ost_count).map(|i| target(TargetKind::Ost, i)));
+        let state = State {
+            clock: 1_000,
+            nodes: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            layout: Some((stripe_size, osts.to_vec())),
+            template: None,
+            moving: BTreeMap::new(),
+            config: Config { fsname: FSNAME.into(), version: 1, targets, pools: Vec::new(), params: Vec::new() },
+            next: 100,
+            open: BTreeMap::new(),
+            log: Vec::new(),
+            full: BTreeSet::new(),
+            epochs: BTreeMap::new(),
+            groups_wanted: None,
+            delay: Duration::ZERO,
+            incarnation: 1,
+            locks: locks::FakeLocks::default(),
+            habits: ost::Habits::default(),
+        };
+        let world = Arc::new(World {
+            state: Mutex::new(state),
+            config_changed: Notify::new(),
+            rt: rt.clone(),
+            hasty: AtomicBool::new(false),
+        });
+        mds::format(&mut world.state.lock());
+        server.add::<Mgs>("MGS", Arc::new(FakeMgs(world.clone())));
+        server.add::<Mds>("sheen-MDT0000", Arc::new(FakeMds(world.clone())));
+        (0..ost_count).for_each(|i| add_ost(&server, &world, i));
+        let params = Params::new();
+        let options = ClientOptions { groups: Arc::new(TestGroups), ..ClientOptions::default() };
+        let client =
+            Client::mount(rt, net.clone(), vec![nid], FSNAME, options, params.clone()).await.expect("it mounts");
+        world.asked();
+        Mounted { world, client, net, server, params }
+    }
+
+    /// A further OST, registered.
+    pub fn grow(&self) -> u32 {
+        let mut state = self.world.state.lock();
+        let index = state.config.targets.len() as u32 - 1;
+        add_ost(&self.server, &self.world, index);
+        state.config.targets.push(target(TargetKind::Ost, index));
+        state.config.version += 1;
+        drop(state);
+        self.world.config_changed.notify_waiters();
+        index
+    }
+
+    pub fn size_of_object(&self, index: usize) -> Option<usize> {
+        self.world.state.lock().objects.values().nth(index).map(|o| o.data.len())
+    }
+}
+
+fn target(kind: TargetKind, index: u32) -> Target {
+    Target { kind, index, uuid: format!("uuid-{index}"), nids: vec!["0@lo".into()] }
+}
+
+fn add_ost(server: &Server, world: &Arc<World>, index: u32) {
+    server.add::<Ost>(&format!("sheen-OST{index:04x}"), Arc::new(FakeOst(world.clone(), index)));
+}
+
+/// Runs a test against a fresh file system of `ost_count` OSTs, in virtual time.
+pub fn with<F: Future<Output = ()>>(ost_count: u32, stripe_size: u32, osts: &[u32], test: impl FnOnce(Mounted) -> F) {
+    let sim = Sim::new(1, SimConfig::default());
+    let rt = sim.rt(1);
+    let run = async { test(Mounted::new(rt, ost_count, stripe_size, osts).await).await };
+    sim.run(run).expect("the simulation ends");
+}
+
+/// As [`with`], over tcp between two hosts.
+pub fn with_tcp<F: Future<Output = ()>>(
+    ost_count: u32,
+    stripe_size: u32,
+    osts: &[u32],
+    test: impl FnOnce(Mounted) -> F,
+) {
+    let sim = Sim::new(1, SimConfig::default());
+    let (server, client) = (sim.rt(1), sim.rt(2));
+    let run = async { test(Mounted::over_tcp(server, client, ost_count, stripe_size, osts).await).await };
+    sim.run(run).expect("the simulation ends");
+}
+
+pub fn name(s: &str) -> bytes::Bytes {
+    bytes::Bytes::copy_from_slice(s.as_bytes())
+}
+
+pub fn bulk(data: &[u8]) -> Bulk {
+    // In two pieces, so that nothing may rely on one.
+    let cut = data.len() / 3;
+    [&data[..cut], &data[cut..]].into_iter().map(bytes::Bytes::copy_from_slice).collect()
+}
+
+pub fn root() -> Fid {
+    fid::ROOT
+}

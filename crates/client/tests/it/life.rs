@@ -1,0 +1,433 @@
+//! Mounting, following the configuration, names, and what tools ask, over fake servers.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::fake::{FakeMds, Mounted, ROOT, bulk, name, root, with, with_tcp};
+use sheen_client::{Caller, Client, ClientOptions, DirItem, MountError, OpenDir};
+use sheen_lnet::{Net, Nid};
+use sheen_params::Params;
+
+use sheen_rt::sim::{Sim, SimConfig};
+use sheen_wire::{
+    Errno, Fid, FileKind, Mds,
+    control::{self, ImportInfo, MountInfo, TargetInfo},
+    mds::{SetAttr, flags},
+};
+
+const RDWR_CREATE: u32 = flags::RDWR | flags::CREAT;
+
+async fn create(m: &Mounted, file: &str) -> Arc<sheen_client::OpenFile> {
+    m.client.create(&ROOT, root(), &name(file), RDWR_CREATE, 0o644, 0).await.expect("create").1
+}
+
+#[test]
+fn a_mount_that_cannot_be_says_why() {
+    let sim = Sim::new(1, SimConfig::default());
+    let rt = sim.rt(1);
+    let run = async {
+        let mount = async |net: &Arc<Net>, mgs: Vec<Nid>, fsname: &str| {
+            let options = ClientOptions::default();
+            Client::mount(rt.clone(), net.clone(), mgs, fsname, options, Params::new()).await.expect_err("no mount")
+        };
+        let net = Net::new(rt.clone());
+        assert!(matches!(mount(&net, vec![], "sheen").await, MountError::NoMgs));
+        let silent = mount(&net, vec![Nid::Tcp(sim.addr(9, 988))], "sheen").await;
+        assert_eq!(silent.errno(), Errno::ETIMEDOUT);
+        assert!(silent.to_string().contains("10.0.0.9"), "{silent}");
+
+        let m = Mounted::new(sim.rt(2), 1, 65536, &[0]).await;
+        let unknown = mount(&m.net, vec![Nid::Lo], "other").await;
+        assert_eq!(unknown.errno(), Errno::ENOENT);
+        assert!(unknown.to_string().contains("'other'"), "{unknown}");
+        let targets = std::mem::take(&mut m.world.state.lock().config.targets);
+        assert!(matches!(mount(&m.net, vec![Nid::Lo], "sheen").await, MountError::NoMdt(_)));
+        m.world.state.lock().config.targets = targets;
+        m.server.remove("sheen-MDT0000");
+        assert!(matches!(mount(&m.net, vec![Nid::Lo], "sheen").await, MountError::Root { .. }));
+    };
+    sim.run(run).expect("the simulation ends");
+}
+
+#[test]
+fn an_ost_that_joins_is_used_without_a_restart() {
+    with(1, 65536, &[0], async |m| {
+        let index = m.grow();
+        m.world.state.lock().layout = Some((65536, vec![0, index]));
+        // At once, before the client can have heard of it.
+        let file = create(&m, "f").await;
+        assert_eq!(m.client.write(&file, 65536, bulk(b"there")).await, Ok(5));
+        assert_eq!(m.client.read(&file, 65536, 100).await.unwrap().into_bytes(), "there");
+        assert_eq!(m.params.get("lov.*.numobd").unwrap()[0].value, "2");
+    });
+}
+
+#[test]
+fn a_layout_on_an_ost_that_never_appears_is_an_error_in_the_end() {
+    with(1, 65536, &[7], async |m| {
+        let file = create(&m, "f").await;
+        assert_eq!(m.client.write(&file, 0, bulk(b"x")).await, Err(Errno::EIO));
+    });
+}
+
+#[test]
+fn an_ost_out_of_use_refuses_io_and_space() {
+    with(2, 65536, &[1], async |m| {
+        let file = create(&m, "f").await;
+        let before = m.client.statfs().await.unwrap();
+        m.params.set("osc.*OST0001*.active", "0").unwrap();
+        assert_eq!(m.client.write(&file, 0, bulk(b"x")).await, Err(Errno::EIO));
+        assert_eq!(m.client.statfs().await.unwrap().blocks * 2, before.blocks);
+        assert_eq!(m.params.get("lov.*.activeobd").unwrap()[0].value, "1");
+        let check = m.client.getxattr(&ROOT, root(), &name(control::CHECK)).await.unwrap();
+        let check: Vec<ImportInfo> = serde_json::from_slice(&check).unwrap();
+        assert_eq!(check[1].state, Err(Errno::ESHUTDOWN));
+        m.params.set("osc.*OST0001*.active", "1").unwrap();
+        assert_eq!(m.client.write(&file, 0, bulk(b"x")).await, Ok(1));
+    });
+}
+
+#[test]
+fn unmounting_closes_files_and_takes_the_parameters_away() {
+    with(2, 65536, &[0, 1], async |m| {
+        create(&m, "f").await;
+        m.client.opendir(&ROOT, root(), 0).await.unwrap();
+        assert_eq!(m.world.state.lock().open.len(), 2);
+        assert_eq!(m.params.get("*.*.max_rpcs_in_flight").unwrap().len(), 4);
+        let kinds = |m: &Mounted| m.params.devices().into_iter().map(|d| d.kind).collect::<Vec<_>>();
+        assert_eq!(kinds(&m), ["mgc", "lov", "mdc", "osc", "osc"]);
+        m.client.umount().await;
+        assert!(m.world.state.lock().open.is_empty());
+        assert!(m.params.get("*.*.max_rpcs_in_flight").is_err());
+        assert!(m.params.devices().is_empty());
+        assert_eq!(m.client.getattr(root(), None).await.unwrap_err(), Errno::ESHUTDOWN);
+    });
+}
+
+#[test]
+fn open_files_survive_a_restart_of_the_mdt() {
+    with(1, 65536, &[0], async |m| {
+        let file = create(&m, "f").await;
+        m.client.write(&file, 0, bulk(b"kept")).await.unwrap();
+        m.server.remove("sheen-MDT0000");
+        {
+            let mut state = m.world.state.lock();
+            state.incarnation = 2;
+            state.open.clear();
+        }
+        let (server, world, rt) = (m.server.clone(), m.world.clone(), m.net.rt().clone());
+        let back = m.net.rt().spawn("restart", async move {
+            rt.sleep(Duration::from_secs(3)).await;
+            server.add::<Mds>("sheen-MDT0000", Arc::new(FakeMds(world)));
+        });
+        // Waits until the MDT is back.
+        m.client.getattr(file.fid(), Some(&file)).await.unwrap();
+        back.await.unwrap();
+        assert_eq!(m.world.state.lock().open.values().collect::<Vec<_>>(), [&file.fid()]);
+        assert_eq!(m.client.read(&file, 0, 10).await.unwrap().into_bytes(), "kept");
+        assert_eq!(m.client.release(file).await, Ok(()), "by its new handle");
+        assert!(m.world.state.lock().open.is_empty());
+    });
+}
+
+#[test]
+fn what_is_changed_through_an_open_file_goes_on_after_a_restart_of_the_mdt() {
+    with_tcp(1, 65536, &[0], async |m| {
+        let file = create(&m, "f").await;
+        let chmod = SetAttr { perm: Some(0o4755), ..SetAttr::default() };
+        m.client.setattr(&ROOT, file.fid(), chmod, None).await.unwrap();
+        m.world.state.lock().delay = Duration::from_secs(1);
+        let rt = m.net.rt().clone();
+        let changing = rt.spawn("changes", {
+            let (client, file) = (m.client.clone(), file.clone());
+            async move {
+                let cut = SetAttr { size: Some(7), ..SetAttr::default() };
+                let stranger = Caller::new(1000, 1000, 42);
+                let root = ROOT;
+                tokio::join!(client.setattr(&root, file.fid(), cut, Some(&file)), client.kill_priv(&stranger, &file))
+            }
+        });
+        // Both are under way, by the handle that the MDT then forgets.
+        rt.sleep(Duration::from_millis(500)).await;
+        m.server.remove("sheen-MDT0000");
+        {
+            let mut state = m.world.state.lock();
+            state.incarnation = 2;
+            state.open.clear();
+        }
+        m.server.add::<Mds>("sheen-MDT0000", Arc::new(FakeMds(m.world.clone())));
+        let (cut, kill) = changing.await.unwrap();
+        assert_eq!((cut.unwrap().attr.size, kill), (7, Ok(())));
+        assert_eq!(m.client.getattr(file.fid(), None).await.unwrap().attr.perm, 0o755);
+        // A handle that is really bad stays so.
+        m.world.state.lock().open.clear();
+        let cut = SetAttr { size: Some(8), ..SetAttr::default() };
+        assert_eq!(m.client.setattr(&ROOT, file.fid(), cut, Some(&file)).await.unwrap_err(), Errno::EBADF);
+    });
+}
+
+#[test]
+fn a_file_known_by_number_alone_is_found_with_its_directory() {
+    with(1, 65536, &[0], async |m| {
+        let dir = m.client.mkdir(&ROOT, root(), &name("d"), 0o755, 0).await.unwrap().attr.fid;
+        let (entry, file) = m.client.create(&ROOT, dir, &name("f"), RDWR_CREATE, 0o644, 0).await.unwrap();
+        let fid = entry.attr.fid;
+        m.client.write(&file, 0, bulk(b"four")).await.unwrap();
+        let lookup = async |fid, which| m.client.lookup(&ROOT, fid, &name(which)).await.map(|e| e.attr);
+        let itself = lookup(fid, ".").await.unwrap();
+        assert_eq!((itself.fid, itself.size), (fid, 4));
+        assert_eq!(lookup(dir, ".").await.unwrap().fid, dir);
+        assert_eq!(lookup(fid, "..").await.unwrap().fid, dir);
+        assert_eq!(lookup(dir, "..").await.unwrap().fid, root());
+        assert_eq!(lookup(fid, "x").await.err(), Some(Errno::ENOTDIR));
+        m.client.unlink(&ROOT, dir, &name("f")).await.unwrap();
+        assert_eq!(lookup(fid, ".").await.unwrap().fid, fid);
+        assert_eq!(lookup(fid, "..").await.err(), Some(Errno::ESTALE));
+    });
+}
+
+#[test]
+fn groups_are_looked_up_only_when_the_mdt_needs_them() {
+    with(1, 65536, &[0], async |m| {
+        create(&m, "f").await;
+        m.world.asked();
+        let who = Caller::new(1000, 1000, 42);
+        m.client.lookup(&who, root(), &name("f")).await.unwrap();
+        assert_eq!(m.world.asked(), ["mds lookup", "ost0 getattr objects=1"]);
+        m.world.state.lock().groups_wanted = Some(vec![7, 8]);
+        m.client.lookup(&who, root(), &name("f")).await.unwrap();
+        assert_eq!(m.world.asked().len(), 3, "asked again with the groups");
+        let stranger = Caller::new(1000, 1000, 43);
+        assert_eq!(m.client.lookup(&stranger, root(), &name("f")).await.unwrap_err(), Errno::EACCES);
+    });
+}
+
+async fn list(m: &Mounted, dir: &OpenDir, max_bytes: u32, plus: bool) -> Vec<DirItem> {
+    let (mut all, mut cookie) = (Vec::new(), 0);
+    loop {
+        let page = m.client.readdir(dir, cookie, max_bytes, plus).await.unwrap();
+        cookie = page.entries.last().map_or(cookie, |e| e.cookie);
+        all.extend(page.entries);
+        if page.eof {
+            return all;
+        }
+    }
+}
+
+#[test]
+fn directories_list_everything_once_with_attributes_where_asked() {
+    with(2, 65536, &[0, 1], async |m| {
+        let dir = m.client.mkdir(&ROOT, root(), &name("d"), 0o755, 0).await.unwrap().attr.fid;
+        for i in 0..30u64 {
+            let made = m.client.create(&ROOT, dir, &name(&format!("f{i:02}")), RDWR_CREATE, 0o644, 0).await;
+            let file = made.unwrap().1;
+            m.client.write(&file, i * 10_000, bulk(b"x")).await.unwrap();
+        }
+        m.client.symlink(&ROOT, dir, &name("link"), &name("f00")).await.unwrap();
+        let open = m.client.opendir(&ROOT, dir, 0).await.unwrap();
+        let names = list(&m, &open, 512, false).await;
+        let want = [".", ".."].into_iter().map(String::from).chain((0..30).map(|i| format!("f{i:02}")));
+        let want: Vec<String> = want.chain(["link".into()]).collect();
+        assert_eq!(names.iter().map(|e| String::from_utf8_lossy(&e.name).into_owned()).collect::<Vec<_>>(), want);
+        assert_eq!((names[0].fid, names[1].fid), (dir, root()));
+        assert_eq!((names[0].cookie, names[1].cookie), (1, 2));
+        assert!(names.iter().all(|e| e.attr.is_none()));
+
+        m.world.asked();
+        let page = m.client.readdir(&open, 2, 1 << 20, true).await.unwrap();
+        let asked = m.world.asked();
+        assert_eq!(asked, ["mds readdir", "ost0 getattr objects=30", "ost1 getattr objects=30"]);
+        for (i, item) in page.entries.iter().take(30).enumerate() {
+            assert_eq!(item.attr.as_ref().unwrap().attr.size, i as u64 * 10_000 + 1);
+        }
+        assert_eq!(page.entries[30].attr.as_ref().unwrap().attr.kind, FileKind::Symlink);
+        m.params.set("osc.*OST0001*.active", "0").unwrap();
+        let page = m.client.readdir(&open, 2, 1 << 20, true).await.unwrap();
+        assert_eq!((page.entries.len(), page.entries[0].attr.clone()), (31, None), "names are shown even so");
+        m.client.releasedir(open).await.unwrap();
+    });
+}
+
+#[test]
+fn set_user_id_goes_with_a_write_and_costs_nothing_otherwise() {
+    with(1, 65536, &[0], async |m| {
+        let file = create(&m, "f").await;
+        let who = Caller::new(1000, 1000, 42);
+        m.world.asked();
+        m.client.kill_priv(&who, &file).await.unwrap();
+        assert!(m.world.asked().is_empty());
+        let chmod = SetAttr { perm: Some(0o6755), ..SetAttr::default() };
+        m.client.setattr(&ROOT, file.fid(), chmod, None).await.unwrap();
+        m.client.kill_priv(&who, &file).await.unwrap();
+        assert_eq!(m.client.getattr(file.fid(), None).await.unwrap().attr.perm, 0o755);
+        m.world.asked();
+        m.client.kill_priv(&who, &file).await.unwrap();
+        assert!(m.world.asked().is_empty());
+    });
+}
+
+#[test]
+fn tools_learn_what_they_ask() {
+    with(2, 65536, &[0], async |m| {
+        let file = create(&m, "f").await;
+        let ask = async |attr: &str| m.client.getxattr(&ROOT, file.fid(), &name(attr)).await;
+        let info: MountInfo = serde_json::from_slice(&ask(control::MOUNT).await.unwrap()).unwrap();
+        assert_eq!((&info.fsname[..], &info.instance[..]), ("sheen", m.client.instance()));
+        assert_eq!((info.default_stripe_count, info.default_stripe_size), (1, 4 << 20));
+        assert_eq!((info.instance.len(), info.client_uuid.len()), (16, 36));
+        let df: Vec<TargetInfo> = serde_json::from_slice(&ask(control::DF).await.unwrap()).unwrap();
+        let uuids: Vec<_> = df.iter().map(|t| &t.uuid[..]).collect();
+        assert_eq!(uuids, ["sheen-MDT0000_UUID", "sheen-OST0000_UUID", "sheen-OST0001_UUID"]);
+        assert!(df.iter().all(|t| t.statfs.is_ok()));
+        let check: Vec<ImportInfo> = serde_json::from_slice(&ask(control::CHECK).await.unwrap()).unwrap();
+        assert_eq!(check[0].name, format!("sheen-OST0000-osc-{}", info.instance));
+        assert_eq!(check.last().unwrap().name, "MGC0@lo");
+        assert!(check.iter().all(|i| i.state.is_ok()));
+        assert_eq!(ask(control::FID).await.unwrap(), file.fid().to_string());
+        assert_eq!(ask(control::PARENTS).await.unwrap(), format!("{}/b\0", root()));
+        assert_eq!(ask(&format!("sheen.paths.{}", file.fid())).await.unwrap(), "a/b\0");
+        assert_eq!(ask("sheen.paths.[0x1:0x2:0x0]").await, Err(Errno::ENOENT));
+        assert_eq!(ask("sheen.paths.x").await, Err(Errno::EINVAL));
+        let stranger = Caller::new(1000, 1000, 42);
+        for secret in [control::PARENTS.to_owned(), format!("sheen.paths.{}", file.fid())] {
+            let answer = m.client.getxattr(&stranger, file.fid(), &name(&secret)).await;
+            assert_eq!(answer, Err(Errno::EPERM), "where a file lies is the superuser's to know");
+        }
+        assert_eq!(ask("sheen.nonsense").await, Err(Errno::ENODATA));
+        let set = m.client.setxattr(&ROOT, file.fid(), &name("sheen.df"), &name("1"), 0).await;
+        assert_eq!(set, Err(Errno::EPERM));
+        m.client.setxattr(&ROOT, file.fid(), &name("user.a"), &name("1"), 0).await.unwrap();
+        assert_eq!(m.client.listxattr(&ROOT, file.fid()).await.unwrap(), ["user.a"]);
+        assert_eq!(ask("lustre.lov").await.unwrap().len(), 32 + 24);
+    });
+}
+
+#[test]
+fn parameters_act_and_report() {
+    with(2, 65536, &[0, 1], async |m| {
+        let file = create(&m, "f").await;
+        m.client.write(&file, 0, bulk(&[1; 131072])).await.unwrap();
+        m.client.read(&file, 0, 131072).await.unwrap();
+        m.client.statfs().await.unwrap();
+        let get = |p: &str| m.params.get(p).unwrap()[0].value.clone();
+        assert_eq!(get("osc.*OST0000*.max_pages_per_rpc"), "1024");
+        m.params.set("osc.*OST0000*.max_pages_per_rpc", "4M").unwrap()[0].result.clone().unwrap();
+        assert_eq!(get("osc.*OST0000*.max_pages_per_rpc"), "1024");
+        let refused = m.params.set("osc.*.max_rpcs_in_flight", "0").unwrap()[0].result.clone().unwrap_err();
+        assert_eq!(refused.errno, Errno::ERANGE);
+        assert_eq!(get("osc.*OST0000*.kbytestotal"), "4000");
+        assert_eq!(get("llite.*.kbytesavail"), "6400");
+        assert!(get("llite.*.stats").contains("write_bytes"));
+        assert!(get("osc.*OST0001*.stats").contains("write"));
+        assert!(get("osc.*OST0001*.rpc_stats").lines().any(|l| l.starts_with("16:")));
+        assert!(get("mdc.*.md_stats").contains("create"));
+        assert!(get("osc.*OST0000*.import").contains("state: FULL"));
+        m.params.set("llite.*.stats", "clear").unwrap();
+        assert!(!get("llite.*.stats").contains("write_bytes"));
+    });
+}
+
+#[test]
+fn the_superuser_reaches_files_by_fid() {
+    with(1, 65536, &[0], async |m| {
+        let file = create(&m, "f").await;
+        m.client.write(&file, 0, bulk(b"abc")).await.unwrap();
+        let by = async |who: &Caller, dir: Fid, entry: &str| m.client.lookup(who, dir, &name(entry)).await;
+        let dot = by(&ROOT, root(), ".lustre").await.unwrap().attr.fid;
+        let fids = by(&ROOT, dot, "fid").await.unwrap().attr.fid;
+        let found = by(&ROOT, fids, &file.fid().to_string()).await.unwrap().attr;
+        assert_eq!((found.fid, found.size), (file.fid(), 3));
+        assert_eq!(by(&ROOT, fids, "..").await.unwrap().attr.fid, dot);
+        assert_eq!(by(&ROOT, dot, "..").await.unwrap().attr.fid, root());
+        assert_eq!(by(&ROOT, fids, "nonsense").await.unwrap_err(), Errno::ENOENT);
+        assert_eq!(by(&Caller::new(1, 1, 1), fids, &file.fid().to_string()).await.unwrap_err(), Errno::EACCES);
+        assert_eq!(m.client.mkdir(&ROOT, fids, &name("x"), 0o755, 0).await.unwrap_err(), Errno::EPERM);
+        assert_eq!(m.client.getattr(dot, None).await.unwrap().attr.kind, FileKind::Dir);
+        let dir = m.client.opendir(&ROOT, fids, 0).await.unwrap();
+        assert_eq!(list(&m, &dir, 4096, true).await.len(), 2);
+        m.client.releasedir(dir).await.unwrap();
+    });
+}
+
+/// The face polls operations on one thread and moves those that wait to others.
+#[test]
+fn operations_can_move_between_threads() {
+    fn check(_: impl Future<Output = ()> + Send + 'static) {}
+    check(async {
+        let m: Arc<Client> = std::future::pending().await;
+        let who = Caller::ROOT;
+        let (n, root) = (name("f"), m.root());
+        let _ = m.lookup(&who, root, &n).await;
+        let Ok((attr, file)) = m.create(&who, root, &n, RDWR_CREATE, 0o644, 0).await else { return };
+        let _ = m.getattr(attr.attr.fid, Some(&file)).await;
+        let _ = m.setattr(&who, root, SetAttr::default(), None).await;
+        let _ = m.write(&file, 0, bulk(b"x")).await;
+        let _ = m.read(&file, 0, 1).await;
+        let _ = m.fsync(&file, true).await;
+        let _ = m.syncfs().await;
+        let _ = m.statfs().await;
+        let _ = m.fallocate(&file, 0, 0, 1).await;
+        let _ = m.lseek(&file, 0, sheen_client::Seek::Data).await;
+        let _ = m.copy_file_range(&file, 0, &file, 1, 1).await;
+        let _ = m.kill_priv(&who, &file).await;
+        let _ = m.release(file).await;
+        let Ok(dir) = m.opendir(&who, root, 0).await else { return };
+        let _ = m.readdir(&dir, 0, 4096, true).await;
+        let _ = m.getxattr(&who, root, &n).await;
+        m.umount().await;
+    });
+}
+
+#[test]
+fn changes_leave_a_slot_to_who_only_asks() {
+    with(1, 65536, &[0], async |m| {
+        m.world.state.lock().delay = Duration::from_secs(1);
+        let rt = m.net.rt().clone();
+        let value = |pattern: &str| m.params.get(pattern).unwrap()[0].value.clone();
+        let set = |name: &str, value: &str| {
+            let set = m.params.set(&format!("mdc.*.{name}"), value).unwrap().remove(0);
+            set.result.map_err(|e| e.errno)
+        };
+        let limits = || (value("mdc.*.max_rpcs_in_flight"), value("mdc.*.max_mod_rpcs_in_flight"));
+        let both = |all: &str, changes: &str| (all.to_owned(), changes.to_owned());
+        let in_flight = || value("mdc.*.import").split_once("inflight: ").unwrap().1.lines().next().unwrap().to_owned();
+        assert_eq!(limits(), both("8", "7"));
+        // Of ten directories that are to be made so many are on their way; who asks for space gets through.
+        for (changes, dirs) in [("7", 'a'), ("2", 'b')] {
+            set("max_mod_rpcs_in_flight", changes).unwrap();
+            let made: Vec<_> = (0..10)
+                .map(|i| {
+                    let client = m.client.clone();
+                    rt.spawn("mkdir", async move {
+                        client.mkdir(&ROOT, root(), &name(&format!("{dirs}{i}")), 0o755, 0).await.map(drop)
+                    })
+                })
+                .collect();
+            rt.sleep(Duration::from_millis(500)).await;
+            assert_eq!(in_flight(), changes);
+            let client = m.client.clone();
+            let asked = rt.spawn("df", async move { client.statfs().await.map(drop) });
+            rt.sleep(Duration::from_millis(100)).await;
+            assert_eq!(in_flight(), (changes.parse::<u32>().unwrap() + 1).to_string());
+            asked.await.unwrap().unwrap();
+            for made in made {
+                made.await.unwrap().unwrap();
+            }
+        }
+        // There is always one more, whichever of the two is changed.
+        set("max_mod_rpcs_in_flight", "20").unwrap();
+        assert_eq!(limits(), both("21", "20"));
+        set("max_rpcs_in_flight", "5").unwrap();
+        assert_eq!(limits(), both("5", "4"));
+        set("max_rpcs_in_flight", "32").unwrap();
+        assert_eq!(limits(), both("32", "4"));
+        for (param, value) in
+            [("max_rpcs_in_flight", "1"), ("max_mod_rpcs_in_flight", "0"), ("max_mod_rpcs_in_flight", "256")]
+        {
+            assert_eq!(set(param, value), Err(Errno::ERANGE), "{param}={value}");
+        }
+        assert_eq!(limits(), both("32", "4"));
+        // What is written to the MDT goes through the same device, as users see it.
+        set("max_dirty_mb", "5").unwrap();
+        assert_eq!(value("dom.*.max_dirty_mb"), "5");
+    });
+}

@@ -1,0 +1,16 @@
+//! The client over fake servers, in the simulator.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod append;
+mod coherence;
+mod data;
+mod fake;
+mod life;
+mod mirrors;
+mod moved;
+mod opens;
+mod pages;
+mod pfl;
+mod statahead;
+mod writeback;

@@ -1,0 +1,84 @@
+//! Files that somebody else moves to other objects while this client looks at many, over fake servers.
+
+use crate::fake::{Mounted, Object, ROOT, bulk, name, root, with};
+use sheen_layout::{Layout, Stripe};
+use sheen_wire::{Fid, mds::flags};
+
+/// Files with a byte each.
+async fn files(m: &Mounted, count: usize) -> Vec<Fid> {
+    let mut fids = Vec::new();
+    for i in 0..count {
+        let flags = flags::RDWR | flags::CREAT;
+        let file = m.client.create(&ROOT, root(), &name(&format!("f{i:04}")), flags, 0o644, 0).await.unwrap().1;
+        m.client.write(&file, 0, bulk(b"x")).await.unwrap();
+        fids.push(file.fid());
+        m.client.release(file).await.unwrap();
+    }
+    fids
+}
+
+fn layout(m: &Mounted, fid: Fid) -> Layout {
+    Layout::decode(m.world.state.lock().nodes[&fid].layout.as_ref().unwrap()).unwrap()
+}
+
+/// Somebody moves a file to an object of 3 bytes on the second OST: who goes by what the MDT said before hears of it.
+fn move_away(m: &Mounted, fid: Fid) {
+    let (before, object) = (layout(m, fid), Fid::new(0x77, 1));
+    let after = Layout::new(fid, 65536, None, vec![Stripe { object, ost: 1 }]).unwrap();
+    let after = after.adopted(fid, before.generation() + 1).unwrap();
+    let mut state = m.world.state.lock();
+    state.habits.closed.extend(before.stripes().iter().map(|s| s.object));
+    state.objects.insert((1, object), Object { data: b"xyz".to_vec(), ..Object::default() });
+    state.moving.insert(fid, after);
+}
+
+fn count(asked: &[String], what: &str) -> usize {
+    asked.iter().filter(|a| a.contains(what)).count()
+}
+
+#[test]
+fn of_a_listing_the_file_that_has_moved_is_asked_for_again_and_no_other() {
+    with(2, 65536, &[0], async |m| {
+        let fids = files(&m, 60).await;
+        for moved in [None, Some(fids[17])] {
+            if let Some(fid) = moved {
+                move_away(&m, fid);
+            }
+            let dir = m.client.opendir(&ROOT, root(), 0).await.unwrap();
+            m.world.asked();
+            let page = m.client.readdir(&dir, 0, 1 << 20, true).await.unwrap();
+            assert!(page.eof);
+            let found =
+                page.entries.iter().filter_map(|item| item.attr.as_ref()).filter(|a| fids.contains(&a.attr.fid));
+            let sizes: Vec<(Fid, u64)> = found.map(|a| (a.attr.fid, a.attr.size)).collect();
+            let size = |fid: &Fid| if Some(*fid) == moved { 3 } else { 1 };
+            assert_eq!(sizes, fids.iter().map(|fid| (*fid, size(fid))).collect::<Vec<_>>());
+            let asked = m.world.asked();
+            let times = moved.iter().count();
+            assert_eq!(count(&asked, "mds readdir"), 1, "{asked:?}");
+            assert_eq!(count(&asked, "mds layout_moved"), times, "{asked:?}");
+            assert_eq!(count(&asked, "mds getattr"), times, "{asked:?}");
+        }
+    });
+}
+
+#[test]
+fn who_looks_at_all_of_a_directory_keeps_no_layouts() {
+    with(1, 65536, &[0], async |m| {
+        let fids = files(&m, 60).await;
+        m.world.state.lock().locks.on = true;
+        let kept = || m.params.get("llite.*.cached_layouts").unwrap()[0].value.parse::<usize>().unwrap();
+        assert_eq!(kept(), 0);
+        let dir = m.client.opendir(&ROOT, root(), 0).await.unwrap();
+        let locks = || m.world.state.lock().locks.held.len();
+        let before = locks();
+        let page = m.client.scan(&ROOT, &dir, 0, true, false).await.unwrap();
+        let found: Vec<_> = page.after(0).iter().map(|item| (item.attr.unwrap().size, item.layout.clone())).collect();
+        assert_eq!(found, fids.iter().map(|fid| (1, Some(layout(&m, *fid).encode().into()))).collect::<Vec<_>>());
+        assert_eq!(kept(), 0);
+        assert_eq!(locks(), before, "nor locks");
+        // Who asks for one does.
+        m.client.lookup(&ROOT, root(), &name("f0003")).await.unwrap();
+        assert_eq!(kept(), 1);
+    });
+}

@@ -1,0 +1,291 @@
+//! Files opened without asking the MDT, and when it is told of them, over a fake one that grants locks and calls them back.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::fake::{FakeMds, Kernel, Mounted, ROOT, bulk, name, root, with};
+use sheen_client::{Caller, OpenFile};
+use sheen_wire::{
+    Fid, Mds,
+    ldlm::{Resource, bits},
+    mds::flags,
+};
+
+/// A closed file with some bytes, looked up after locks were switched on: what is asked from then on is what this costs.
+async fn known(m: &Mounted, file: &str) -> Fid {
+    let flags = flags::RDWR | flags::CREAT;
+    let open = m.client.create(&ROOT, root(), &name(file), flags, 0o644, 0).await.unwrap().1;
+    m.client.write(&open, 0, bulk(b"bytes")).await.unwrap();
+    m.client.release(open).await.unwrap();
+    // What is closed from now on is the first in a while.
+    settle(m).await;
+    m.world.state.lock().locks.on = true;
+    let fid = m.client.lookup(&ROOT, root(), &name(file)).await.unwrap().attr.fid;
+    m.world.asked();
+    fid
+}
+
+async fn open_as(m: &Mounted, who: &Caller, fid: Fid, flags: u32) -> Arc<OpenFile> {
+    m.client.open(who, fid, flags).await.unwrap()
+}
+
+async fn open(m: &Mounted, fid: Fid) -> Arc<OpenFile> {
+    open_as(m, &ROOT, fid, flags::RDWR).await
+}
+
+/// What was asked of the MDT.
+fn asked(m: &Mounted) -> Vec<String> {
+    let mut asked = m.world.asked();
+    asked.retain(|what| what.starts_with("mds"));
+    asked
+}
+
+/// What the MDT knows to be open.
+fn at_mdt(m: &Mounted) -> Vec<Fid> {
+    m.world.state.lock().open.values().copied().collect()
+}
+
+async fn settle(m: &Mounted) {
+    m.net.rt().sleep(Duration::from_millis(50)).await;
+}
+
+#[test]
+fn a_known_file_is_opened_and_closed_without_asking() {
+    with(1, 65536, &[0], async |m| {
+        let fid = known(&m, "f").await;
+        let files = [open(&m, fid).await, open_as(&m, &ROOT, fid, flags::RDONLY).await];
+        assert_eq!(m.params.get("llite.*.open_files").unwrap()[0].value, "2");
+        assert_eq!(m.client.read(&files[0], 0, 10).await.unwrap().into_bytes(), "bytes");
+        assert_eq!(asked(&m), [""; 0]);
+        let [first, second] = files;
+        m.client.release(second).await.unwrap();
+        assert_eq!(asked(&m), [""; 0]);
+        // It was read for the first time.
+        m.client.release(first).await.unwrap();
+        assert_eq!(asked(&m), ["mds close", "mds closed 0 read 1"]);
+        let again = open(&m, fid).await;
+        m.client.read(&again, 0, 10).await.unwrap();
+        m.client.release(again).await.unwrap();
+        assert_eq!(asked(&m), [""; 0], "its access time is newer than its last change");
+        assert_eq!(at_mdt(&m), []);
+    });
+}
+
+#[test]
+fn many_files_that_were_read_are_told_together() {
+    with(1, 65536, &[0], async |m| {
+        let mut files = Vec::new();
+        for i in 0..20 {
+            files.push(known(&m, &format!("f{i}")).await);
+        }
+        let read = async |i: usize| {
+            let file = open(&m, files[i]).await;
+            m.client.read(&file, 0, 10).await.unwrap();
+            m.client.release(file).await.unwrap();
+        };
+        read(0).await;
+        assert_eq!(asked(&m), ["mds close", "mds closed 0 read 1"], "the first at once");
+        for i in 1..10 {
+            read(i).await;
+        }
+        assert_eq!(asked(&m), [""; 0], "those of the next moment wait for each other");
+        settle(&m).await;
+        assert_eq!(asked(&m), ["mds close", "mds closed 0 read 9"]);
+        for i in [10, 11] {
+            read(i).await;
+        }
+        asked(&m);
+        let atime = async |i: usize| m.client.getattr(files[i], None).await.unwrap().attr.atime.sec;
+        assert_ne!(atime(12).await, i64::MAX);
+        assert_eq!(asked(&m), [""; 0]);
+        assert_eq!(atime(11).await, i64::MAX, "who looks sees it");
+        assert_eq!(asked(&m), ["mds close", "mds closed 0 read 1"]);
+        settle(&m).await;
+        for i in [13, 14] {
+            read(i).await;
+        }
+        m.client.umount().await;
+        assert!(asked(&m).ends_with(&["mds close".into(), "mds closed 0 read 1".into()]));
+    });
+}
+
+/// A new file, closed.
+async fn make(m: &Mounted, file: &str) -> Fid {
+    let made = m.client.create(&ROOT, root(), &name(file), flags::RDWR | flags::CREAT, 0o644, 0).await.unwrap().1;
+    let fid = made.fid();
+    m.client.release(made).await.unwrap();
+    fid
+}
+
+#[test]
+fn new_files_are_given_back_together() {
+    with(1, 65536, &[0], async |m| {
+        m.world.state.lock().locks.on = true;
+        for i in 0..10 {
+            make(&m, &format!("f{i}")).await;
+        }
+        let mut log = asked(&m);
+        log.retain(|what| what != "mds create");
+        assert_eq!(log, ["mds close", "mds closed 1 read 0"], "the first at once");
+        assert_eq!(at_mdt(&m).len(), 9);
+        m.client.lookup(&ROOT, root(), &name("f9")).await.unwrap();
+        assert_eq!(asked(&m), [""; 0], "nor does a look at one of them wait for the MDT");
+        settle(&m).await;
+        assert_eq!(asked(&m), ["mds close", "mds closed 9 read 0"]);
+        assert_eq!(at_mdt(&m), []);
+
+        m.world.state.lock().locks.on = false;
+        for file in ["g", "h"] {
+            make(&m, file).await;
+            assert_eq!(at_mdt(&m), [], "nobody would ask for it");
+        }
+        m.world.state.lock().locks.on = true;
+        make(&m, "i").await;
+        assert_eq!(at_mdt(&m).len(), 1);
+        m.client.umount().await;
+        assert_eq!(at_mdt(&m), []);
+    });
+}
+
+#[test]
+fn a_closed_file_is_given_back_before_the_lock_on_its_layout() {
+    with(1, 65536, &[0], async |m| {
+        m.world.state.lock().locks.on = true;
+        make(&m, "first").await;
+        let fid = make(&m, "f").await;
+        asked(&m);
+        m.world.call_back_bits(Resource::bits(fid), bits::UPDATE);
+        m.net.rt().sleep(Duration::from_millis(5)).await;
+        assert_eq!((asked(&m), at_mdt(&m)), (vec!["mds ldlm_cancel".into()], vec![fid]));
+        m.world.call_back_bits(Resource::bits(fid), bits::LAYOUT);
+        m.net.rt().sleep(Duration::from_millis(5)).await;
+        assert_eq!(asked(&m), ["mds close", "mds closed 1 read 0", "mds ldlm_cancel"]);
+        assert_eq!(at_mdt(&m), []);
+
+        make(&m, "g").await;
+        asked(&m);
+        m.client.unlink(&ROOT, root(), &name("g")).await.unwrap();
+        assert_eq!(asked(&m), ["mds close", "mds closed 1 read 0", "mds unlink"], "nothing of it is to be left");
+        let dir = m.client.mkdir(&ROOT, root(), &name("d"), 0o755, 0).await.unwrap().attr.fid;
+        let open = m.client.opendir(&ROOT, dir, 0).await.unwrap();
+        m.client.releasedir(open).await.unwrap();
+        asked(&m);
+        m.client.rmdir(&ROOT, root(), &name("d")).await.unwrap();
+        assert_eq!(asked(&m), ["mds close", "mds closed 1 read 0", "mds rmdir"]);
+    });
+}
+
+#[test]
+fn the_mdt_is_asked_where_it_has_something_to_do_or_to_say() {
+    with(1, 65536, &[0], async |m| {
+        let fid = known(&m, "f").await;
+        let (owner, other) = (Caller::new(0, 0, 0), Caller::new(1000, 1000, 42));
+        for (who, flags) in [(&owner, flags::RDWR | flags::TRUNC), (&other, flags::RDONLY), (&owner, flags::EXEC)] {
+            let file = open_as(&m, who, fid, flags).await;
+            assert_eq!(asked(&m), ["mds open"], "{who:?} {flags:#o}");
+            m.client.release(file).await.unwrap();
+            m.client.lookup(&ROOT, root(), &name("f")).await.unwrap();
+            asked(&m);
+        }
+        // What others may do is the kernel's to know, if there is one; to look for capabilities is not.
+        m.client.set_kernel(Arc::new(Kernel));
+        open_as(&m, &other, fid, flags::RDWR).await;
+        assert_eq!(asked(&m), [""; 0], "there are none");
+        m.client.setxattr(&ROOT, fid, &name("security.capability"), &name("x"), 0).await.unwrap();
+        m.client.getattr(fid, None).await.unwrap();
+        asked(&m);
+        open_as(&m, &other, fid, flags::RDWR).await;
+        assert_eq!(asked(&m), ["mds open"], "there may be some");
+    });
+}
+
+#[test]
+fn what_is_open_is_told_before_the_lock_is_given_up() {
+    with(1, 65536, &[0], async |m| {
+        let fid = known(&m, "f").await;
+        let (one, two) = (open(&m, fid).await, open(&m, fid).await);
+        // Permissions are asked for: it stays open here alone.
+        m.world.call_back_bits(Resource::bits(fid), bits::UPDATE | bits::PERM);
+        settle(&m).await;
+        assert_eq!(asked(&m), ["mds ldlm_cancel"]);
+        m.world.call_back(Resource::bits(fid));
+        settle(&m).await;
+        assert_eq!(asked(&m), ["mds reopen", "mds ldlm_cancel"]);
+        assert_eq!(at_mdt(&m), [fid, fid]);
+        m.client.release(one).await.unwrap();
+        m.client.release(two).await.unwrap();
+        assert_eq!(at_mdt(&m), []);
+        asked(&m);
+        open(&m, fid).await;
+        assert_eq!(asked(&m), ["mds open"], "the lock is gone, and comes again");
+        open(&m, fid).await;
+        assert_eq!(asked(&m), [""; 0]);
+    });
+}
+
+#[test]
+fn what_is_closed_while_it_is_told_is_closed_there_as_well() {
+    with(1, 65536, &[0], async |m| {
+        let fid = known(&m, "f").await;
+        let (closed, kept) = (open(&m, fid).await, open(&m, fid).await);
+        m.world.state.lock().delay = Duration::from_millis(100);
+        m.world.call_back(Resource::bits(fid));
+        m.net.rt().sleep(Duration::from_millis(50)).await;
+        m.client.release(closed).await.unwrap();
+        m.net.rt().sleep(Duration::from_secs(5)).await;
+        assert_eq!(asked(&m), ["mds reopen", "mds close", "mds closed 1 read 0", "mds ldlm_cancel"]);
+        assert_eq!(at_mdt(&m), [fid]);
+        m.client.release(kept).await.unwrap();
+        assert_eq!(at_mdt(&m), []);
+    });
+}
+
+#[test]
+fn a_restarted_mdt_is_told_of_what_the_former_one_did_not_know() {
+    with(1, 65536, &[0], async |m| {
+        let fid = known(&m, "f").await;
+        let (file, closed) = (open(&m, fid).await, open(&m, fid).await);
+        m.server.remove("sheen-MDT0000");
+        m.world.state.lock().incarnation = 2;
+        m.client.release(closed).await.unwrap();
+        m.server.add::<Mds>("sheen-MDT0000", Arc::new(FakeMds(m.world.clone())));
+        m.client.getattr(root(), None).await.unwrap();
+        assert_eq!(at_mdt(&m), [fid]);
+        assert_eq!(m.client.read(&file, 0, 10).await.unwrap().into_bytes(), "bytes");
+        m.client.release(file).await.unwrap();
+        assert_eq!(at_mdt(&m), []);
+    });
+}
+
+#[test]
+fn a_name_is_removed_together_with_the_right_to_open() {
+    with(1, 65536, &[0], async |m| {
+        for (file, remove) in [("f", true), ("g", false)] {
+            let fid = known(&m, file).await;
+            let other = known(&m, "other").await;
+            if remove {
+                m.client.unlink(&ROOT, root(), &name(file)).await.unwrap();
+            } else {
+                m.client.rename(&ROOT, root(), &name("other"), root(), &name(file), 0).await.unwrap();
+            }
+            let converted = std::mem::take(&mut m.world.state.lock().locks.converted);
+            let kept = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
+            let of = |id| m.world.state.lock().locks.held[id].resource;
+            let locks: Vec<_> = converted.iter().map(|(id, bits)| (of(id), *bits)).collect();
+            assert_eq!(locks, [(Resource::bits(fid), kept)]);
+            assert_eq!(asked(&m).len(), 1, "with the same request");
+            if m.client.lookup(&ROOT, root(), &name(file)).await.is_ok() {
+                asked(&m);
+                open(&m, other).await;
+                assert_eq!(asked(&m), [""; 0], "the other may be opened as before");
+            }
+        }
+        // Who has it open waits to be asked.
+        let fid = known(&m, "f").await;
+        let _file = open(&m, fid).await;
+        m.client.unlink(&ROOT, root(), &name("f")).await.unwrap();
+        assert_eq!(m.world.state.lock().locks.converted, []);
+        m.world.call_back_bits(Resource::bits(fid), bits::OPEN);
+        settle(&m).await;
+        assert_eq!(at_mdt(&m), [fid]);
+    });
+}

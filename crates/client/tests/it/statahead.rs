@@ -1,0 +1,114 @@
+//! Listings for a kernel, and what is asked ahead of its lookups, over fake servers that write down what they were asked.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::fake::{Kernel, Mounted, ROOT, bulk, name, root, with};
+use sheen_client::{DirItem, OpenDir};
+use sheen_wire::{Errno, mds::flags};
+
+/// A directory of so many files with a byte each, of which nothing is known.
+async fn directory(m: &Mounted, files: usize) -> Arc<OpenDir> {
+    for i in 0..files {
+        let flags = flags::RDWR | flags::CREAT;
+        let file = m.client.create(&ROOT, root(), &name(&format!("f{i:04}")), flags, 0o644, 0).await.unwrap().1;
+        m.client.write(&file, 0, bulk(b"x")).await.unwrap();
+        m.client.release(file).await.unwrap();
+    }
+    m.world.state.lock().locks.on = true;
+    m.client.set_kernel(Arc::new(Kernel));
+    let dir = m.client.opendir(&ROOT, root(), 0).await.unwrap();
+    m.world.asked();
+    dir
+}
+
+async fn settle(m: &Mounted) {
+    m.net.rt().sleep(Duration::from_millis(50)).await;
+}
+
+/// Goes through a directory as `ls -l` does, a few names at a time.
+async fn list_and_look(m: &Mounted, dir: &OpenDir, plus: bool) -> Vec<DirItem> {
+    let (mut all, mut cookie) = (Vec::new(), 0);
+    loop {
+        let page = m.client.list(dir, cookie, 640, plus).await.unwrap();
+        let Some(last) = page.entries.last() else { return all };
+        cookie = last.cookie;
+        for item in page.entries {
+            if item.cookie > 2 {
+                let found = m.client.lookup(&ROOT, root(), &item.name).await.unwrap();
+                assert_eq!((found.attr.fid, found.attr.size), (item.fid, 1));
+                assert_eq!(m.client.getattr(item.fid, None).await.unwrap().attr.size, 1);
+                for xattr in ["security.selinux", "system.posix_acl_access"] {
+                    assert_eq!(m.client.getxattr(&ROOT, item.fid, &name(xattr)).await.unwrap_err(), Errno::ENODATA);
+                }
+            }
+            all.push(item);
+        }
+    }
+}
+
+fn count(asked: &[String], what: &str) -> usize {
+    asked.iter().filter(|a| a.contains(what)).count()
+}
+
+#[test]
+fn a_listing_with_attributes_makes_lookups_cost_nothing() {
+    with(2, 65536, &[0, 1], async |m| {
+        let dir = directory(&m, 300).await;
+        let all = list_and_look(&m, &dir, true).await;
+        assert_eq!(all.len(), 302);
+        let asked = m.world.asked();
+        assert_eq!(count(&asked, "mds readdir"), 1, "{asked:?}");
+        assert_eq!(count(&asked, "mds lookup"), 0, "{asked:?}");
+        assert!(asked.len() <= 4, "and one request an OST: {asked:?}");
+        let stats = m.params.get("llite.*.statahead_stats").unwrap()[0].value.clone();
+        assert!(stats.contains("hit_total: 300\nmiss_total: 0\n"), "{stats}");
+    });
+}
+
+#[test]
+fn lookups_in_the_order_of_a_plain_listing_are_run_ahead_of() {
+    with(1, 65536, &[0], async |m| {
+        let dir = directory(&m, 1000).await;
+        assert_eq!(list_and_look(&m, &dir, false).await.len(), 1002);
+        let asked = m.world.asked();
+        assert_eq!(count(&asked, "mds lookup"), 1, "the first: {asked:?}");
+        assert!(asked.len() < 40, "{} {asked:?}", asked.len());
+        assert_eq!(count(&asked, "getxattr"), 0);
+        list_and_look(&m, &dir, false).await;
+        assert_eq!(m.world.asked(), ["mds readdir"], "all is known");
+
+        m.params.set("llite.*.statahead_max", "0").unwrap()[0].result.clone().unwrap();
+        m.params.set("ldlm.namespaces.*.lru_size", "clear").unwrap();
+        settle(&m).await;
+        m.world.asked();
+        list_and_look(&m, &dir, true).await;
+        assert_eq!(count(&m.world.asked(), "mds lookup"), 1000, "switched off");
+    });
+}
+
+#[test]
+fn a_listing_goes_on_with_what_it_got_and_begins_again_at_a_rewind() {
+    with(1, 65536, &[0], async |m| {
+        let dir = directory(&m, 100).await;
+        let first = m.client.list(&dir, 0, 640, false).await.unwrap();
+        assert!(!first.eof && first.entries.len() < 30);
+        m.client.unlink(&ROOT, root(), &name("f0099")).await.unwrap();
+        m.world.asked();
+        let (mut rest, mut cookie) = (Vec::new(), first.entries.last().unwrap().cookie);
+        loop {
+            let page = m.client.list(&dir, cookie, 640, false).await.unwrap();
+            cookie = page.entries.last().map_or(cookie, |e| e.cookie);
+            rest.extend(page.entries);
+            if page.eof {
+                break;
+            }
+        }
+        assert_eq!(first.entries.len() + rest.len(), 102, "as it was when it was read");
+        assert!(m.world.asked().is_empty(), "one answer was enough");
+        let again = m.client.list(&dir, 0, 1 << 20, false).await.unwrap();
+        assert_eq!((again.entries.len(), again.eof), (101, true));
+        let from_the_middle = m.client.list(&dir, rest[0].cookie, 1 << 20, false).await.unwrap();
+        assert_eq!(from_the_middle.entries[0].name, rest[1].name, "seekdir");
+        m.client.lookup(&ROOT, root(), &name("f0099")).await.expect_err("what a listing showed is not believed");
+    });
+}

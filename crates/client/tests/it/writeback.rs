@@ -1,0 +1,433 @@
+//! Writes that are kept for a while, over fake OSTs that are slow, full, forgetful, or ask for locks.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::fake::{FakeOst, Mounted, ROOT, bulk, name, root, with, with_tcp};
+use sheen_client::OpenFile;
+use sheen_wire::{
+    Errno, Fid, Ost,
+    ldlm::{Mode, Policy, Resource},
+    mds::{SetAttr, flags},
+};
+
+const PIECE: usize = 4096;
+const WHOLE: Policy = Policy::extent(0, u64::MAX);
+/// Longer than anything is kept.
+const LONG: Duration = Duration::from_secs(2);
+
+/// A file of which the first bytes are written, so that its OSTs have promised space.
+async fn file(m: &Mounted, called: &str) -> Arc<OpenFile> {
+    {
+        let mut state = m.world.state.lock();
+        state.habits.promise = true;
+        state.locks.on = true;
+    }
+    let flags = flags::RDWR | flags::CREAT;
+    let file = m.client.create(&ROOT, root(), &name(called), flags, 0o644, 0).await.expect("create").1;
+    write(m, &file, 0, &[1; PIECE]).await;
+    m.world.asked();
+    file
+}
+
+async fn write(m: &Mounted, file: &OpenFile, at: usize, bytes: &[u8]) {
+    assert_eq!(m.client.write(file, at as u64, bulk(bytes)).await, Ok(bytes.len()));
+}
+
+async fn pause(m: &Mounted, time: Duration) {
+    m.net.rt().sleep(time).await;
+}
+
+async fn size(m: &Mounted, file: &OpenFile) -> u64 {
+    m.client.getattr(file.fid(), None).await.expect("stat").attr.size
+}
+
+/// The only object.
+fn object(m: &Mounted) -> Fid {
+    m.world.state.lock().objects.keys().next().expect("an object").1
+}
+
+/// What the OST has of the only object.
+fn stored(m: &Mounted) -> Vec<u8> {
+    m.world.state.lock().objects.values().next().expect("an object").data.clone()
+}
+
+fn number(m: &Mounted, param: &str) -> u64 {
+    let found = m.params.get(&format!("osc.*.{param}")).expect("a parameter");
+    found.iter().map(|p| p.value.trim().parse::<u64>().expect("a number")).sum()
+}
+
+fn writes(log: &[String]) -> Vec<&str> {
+    log.iter().filter(|line| line.contains(" write ")).map(String::as_str).collect()
+}
+
+#[test]
+fn small_writes_travel_together_when_they_get_old() {
+    with(1, 65536, &[0], async |m| {
+        let file = file(&m, "f").await;
+        for i in 1..100 {
+            write(&m, &file, i * PIECE, &[i as u8; PIECE]).await;
+        }
+        let log = m.world.asked();
+        assert_eq!(log, ["ost0 ldlm_enqueue locks=1"], "one lock for all");
+        assert_eq!(number(&m, "cur_dirty_bytes"), 99 * PIECE as u64);
+        let promised = number(&m, "cur_grant_bytes");
+        assert_eq!(size(&m, &file).await, 100 * PIECE as u64, "the mount knows what it keeps");
+        m.world.asked();
+        pause(&m, LONG).await;
+        assert_eq!(m.world.asked(), ["ost0 write parts=1 len=405504 sync=false"]);
+        assert_eq!(number(&m, "cur_dirty_bytes"), 0);
+        assert!(number(&m, "cur_grant_bytes") >= promised, "space that was used is not promised any more");
+        assert_eq!(m.world.state.lock().habits.used, 99 * PIECE as u64);
+        let want: Vec<u8> = (0..100).flat_map(|i| [i.max(1); PIECE]).collect();
+        assert!(stored(&m) == want);
+    });
+}
+
+#[test]
+fn without_a_promise_nothing_is_kept() {
+    with(1, 65536, &[0], async |m| {
+        let file = file(&m, "f").await;
+        // What was promised at first is not enough for ever.
+        m.world.state.lock().habits.promise = false;
+        for i in 1..4096 {
+            write(&m, &file, i * PIECE, &[i as u8; PIECE]).await;
+            let (dirty, grant) = (number(&m, "cur_dirty_bytes"), number(&m, "cur_grant_bytes"));
+            assert!(dirty + grant <= 8 << 20, "{dirty} bytes are kept, and {grant} may be");
+        }
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()));
+        m.world.asked();
+        for i in 0..5 {
+            write(&m, &file, i * PIECE, &[7; PIECE]).await;
+        }
+        assert_eq!(writes(&m.world.asked()), ["ost0 write parts=1 len=4096 sync=false"; 5]);
+    });
+}
+
+/// Requests overtake one another; the bytes in them must not.
+#[test]
+fn of_two_writes_to_the_same_bytes_the_later_one_stays() {
+    const SPACE: usize = 100_000;
+    with(1, 65536, &[0], async |m| {
+        let file = file(&m, "f").await;
+        m.params.set("osc.*.max_pages_per_rpc", "4").unwrap();
+        m.world.state.lock().delay = Duration::from_millis(20);
+        let rt = m.net.rt().clone();
+        let below = |n: usize| (rt.random_u64() % n as u64) as usize;
+        let mut want = vec![0; SPACE];
+        write(&m, &file, 0, &want).await;
+        for round in 0..600 {
+            let (at, len) = (below(SPACE - 9000), 1 + below(9000));
+            let bytes = vec![round as u8; len];
+            write(&m, &file, at, &bytes).await;
+            want[at..at + len].copy_from_slice(&bytes);
+            match below(20) {
+                0 => pause(&m, Duration::from_millis(below(800) as u64)).await,
+                // A flush that nobody waits for: more is written while its requests are under way.
+                1 => {
+                    let (client, file) = (m.client.clone(), file.clone());
+                    drop(rt.spawn("fsync", async move { client.fsync(&file, false).await }));
+                }
+                2 => {
+                    let (from, len) = (below(SPACE), 1 + below(20_000));
+                    let back = m.client.read(&file, from as u64, len).await.unwrap().into_bytes();
+                    assert!(back == want[from..SPACE.min(from + len)], "round {round}: reads what was written last");
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()));
+        assert!(stored(&m) == want);
+        assert_eq!(number(&m, "cur_dirty_bytes"), 0);
+    });
+}
+
+#[test]
+fn what_could_not_be_written_is_told_once() {
+    with(1, 65536, &[0], async |m| {
+        let (file, other) = (file(&m, "f").await, file(&m, "g").await);
+        write(&m, &file, PIECE, &[2; PIECE]).await;
+        m.world.state.lock().full.insert(0);
+        pause(&m, LONG).await;
+        assert_eq!(number(&m, "cur_dirty_bytes"), 0, "it is not tried for ever");
+        assert_eq!(m.client.fsync(&other, false).await, Ok(()), "another file is none of it");
+        assert_eq!(m.client.fsync(&file, false).await, Err(Errno::ENOSPC));
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()));
+        assert_eq!(m.client.syncfs().await, Err(Errno::EIO), "a sync of everything tells it as well");
+        assert_eq!(m.client.syncfs().await, Ok(()));
+        m.world.state.lock().full.clear();
+        write(&m, &file, PIECE, &[3; PIECE]).await;
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()));
+        assert!(stored(&m)[PIECE..] == [3; PIECE]);
+    });
+}
+
+/// An error is the file's, not the descriptor's.
+#[test]
+fn an_error_outlives_a_close() {
+    with(1, 65536, &[0], async |m| {
+        let open = file(&m, "f").await;
+        let fid = open.fid();
+        write(&m, &open, PIECE, &[2; PIECE]).await;
+        m.world.state.lock().full.insert(0);
+        m.client.release(open).await.unwrap();
+        pause(&m, LONG).await;
+        let again = m.client.open(&ROOT, fid, flags::RDWR).await.unwrap();
+        assert_eq!(m.client.fsync(&again, false).await, Err(Errno::ENOSPC));
+    });
+}
+
+#[test]
+fn a_write_that_may_not_wait_takes_its_lock_and_comes_again() {
+    with(1, 65536, &[0], async |m| {
+        let file = file(&m, "f").await;
+        let large = vec![5; 1 << 20];
+        m.world.state.lock().habits.lock_first = 1;
+        write(&m, &file, 0, &large).await;
+        let write_rpc = "ost0 write parts=1 len=1048576 sync=false";
+        assert_eq!(m.world.asked(), [write_rpc, "ost0 ldlm_enqueue locks=1", write_rpc]);
+        assert!(stored(&m) == large);
+        // What was kept has its lock: it is tried again.
+        write(&m, &file, 0, &[6; PIECE]).await;
+        m.world.state.lock().habits.lock_first = 3;
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()));
+        assert_eq!(writes(&m.world.asked()).len(), 4);
+        assert!(stored(&m)[..PIECE] == [6; PIECE]);
+    });
+}
+
+#[test]
+fn a_glimpse_is_answered_and_nothing_is_written_for_it() {
+    with(1, 65536, &[0], async |m| {
+        let file = file(&m, "f").await;
+        let before = m.net.rt().wall();
+        write(&m, &file, 10 * PIECE, &[2; 5000]).await;
+        m.world.asked();
+        assert_eq!(m.world.glimpse(object(&m)), 1);
+        pause(&m, Duration::from_millis(10)).await;
+        assert_eq!(m.world.asked(), ["ost0 ldlm_glimpse"]);
+        let answers = std::mem::take(&mut m.world.state.lock().habits.glimpsed);
+        let [(_, Some(known))] = answers[..] else { panic!("{answers:?}") };
+        assert_eq!((known.size, known.blocks), (10 * PIECE as u64 + 5000, 16));
+        assert!(known.mtime >= Some(before) && known.mtime <= Some(m.net.rt().wall()));
+        assert_eq!(
+            m.client.getattr(file.fid(), None).await.unwrap().attr.mtime,
+            known.mtime.unwrap(),
+            "told here, too"
+        );
+
+        // Also while it is on its way, for it is not there yet.
+        m.world.state.lock().habits.hold = true;
+        pause(&m, LONG).await;
+        assert_eq!(m.world.glimpse(object(&m)), 1);
+        pause(&m, Duration::from_millis(10)).await;
+        let answers = std::mem::take(&mut m.world.state.lock().habits.glimpsed);
+        assert!(matches!(answers[..], [(_, Some(attr))] if attr.size == known.size && attr.mtime == known.mtime));
+        assert_eq!(size(&m, &file).await, known.size);
+
+        m.world.state.lock().habits.hold = false;
+        pause(&m, LONG).await;
+        assert_eq!(m.world.glimpse(object(&m)), 1);
+        pause(&m, Duration::from_millis(10)).await;
+        let answers = std::mem::take(&mut m.world.state.lock().habits.glimpsed);
+        assert!(matches!(answers[..], [(_, None)]), "the OST knows it all: {answers:?}");
+        assert_eq!(
+            m.client.getattr(file.fid(), None).await.unwrap().attr.mtime,
+            known.mtime.unwrap(),
+            "written, not moved"
+        );
+    });
+}
+
+#[test]
+fn what_is_kept_is_written_before_its_lock_goes() {
+    with(1, 65536, &[0], async |m| {
+        let file = file(&m, "f").await;
+        write(&m, &file, PIECE, &[2; PIECE]).await;
+        m.world.state.lock().delay = Duration::from_millis(50);
+        m.world.asked();
+        assert_eq!(m.world.want(object(&m), Mode::Pr, WHOLE), 1);
+        pause(&m, Duration::from_millis(600)).await;
+        assert_eq!(m.world.asked(), ["ost0 write parts=1 len=4096 sync=false", "ost0 ldlm_cancel locks=1"]);
+        let object = Resource::extent(object(&m));
+        assert_eq!(m.world.state.lock().locks.count(object), 0);
+        // And the next write asks for one again.
+        write(&m, &file, PIECE, &[3; PIECE]).await;
+        assert!(m.world.asked().contains(&"ost0 ldlm_enqueue locks=1".into()));
+    });
+}
+
+#[test]
+fn what_nobody_will_read_is_not_written() {
+    with(1, 65536, &[0], async |m| {
+        let file = file(&m, "f").await;
+        let promised = number(&m, "cur_grant_bytes");
+        for i in 1..50 {
+            write(&m, &file, i * PIECE, &[2; PIECE]).await;
+        }
+        assert_eq!(number(&m, "cur_dirty_bytes"), 49 * PIECE as u64);
+        m.world.asked();
+        assert_eq!(m.world.want(object(&m), Mode::Ex, WHOLE), 1);
+        pause(&m, LONG).await;
+        assert_eq!(m.world.asked(), ["ost0 ldlm_cancel locks=1"], "the object is removed");
+        assert_eq!(number(&m, "cur_dirty_bytes"), 0);
+        assert!(number(&m, "cur_grant_bytes") >= promised, "the space is there for others");
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()), "nothing went wrong");
+    });
+}
+
+#[test]
+fn what_goes_past_the_cache_comes_after_what_is_kept() {
+    with(1, 65536, &[0], async |m| {
+        let file = file(&m, "f").await;
+        let ops = |log: &[String]| -> Vec<String> {
+            let osts = log.iter().filter_map(|l| l.strip_prefix("ost0 ")).map(|l| l.split(' ').next().unwrap());
+            osts.filter(|op| !op.starts_with("ldlm")).map(str::to_owned).collect()
+        };
+        let keep = async || {
+            write(&m, &file, PIECE, &[2; PIECE]).await;
+            m.world.asked();
+        };
+        keep().await;
+        assert!(m.client.read(&file, 0, 3 * PIECE).await.unwrap().into_bytes()[PIECE..] == [2; PIECE]);
+        assert_eq!(ops(&m.world.asked())[..2], ["write", "read"]);
+        keep().await;
+        let set = SetAttr { size: Some(PIECE as u64 + 10), ..SetAttr::default() };
+        m.client.setattr(&ROOT, file.fid(), set, None).await.unwrap();
+        assert_eq!(ops(&m.world.asked())[..2], ["write", "punch"]);
+        assert_eq!(size(&m, &file).await, PIECE as u64 + 10);
+        keep().await;
+        m.client.fallocate(&file, 3, PIECE as u64, 100).await.unwrap();
+        assert_eq!(ops(&m.world.asked())[..2], ["write", "fallocate"]);
+        assert!(stored(&m)[PIECE..PIECE + 100] == [0; 100]);
+        keep().await;
+        write(&m, &file, 0, &vec![9; 1 << 20]).await;
+        assert_eq!(ops(&m.world.asked())[..2], ["write", "write"]);
+        assert!(stored(&m) == vec![9; 1 << 20]);
+        keep().await;
+        assert_eq!(m.client.write_as(&file, 0, bulk(b"tail"), true, false).await, Ok(4));
+        assert_eq!(&stored(&m)[1 << 20..], b"tail");
+        keep().await;
+        assert_eq!(m.client.write_as(&file, PIECE as u64, bulk(b"sync"), false, true).await, Ok(4));
+        assert_eq!(&stored(&m)[PIECE..PIECE + 4], b"sync");
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()));
+        assert_eq!(&stored(&m)[PIECE..PIECE + 6], b"sync\x02\x02", "what was kept around it");
+    });
+}
+
+/// A client that was given up: others may have written since.
+#[test]
+fn what_was_kept_for_a_server_that_gave_this_client_up_is_lost_and_told() {
+    with_tcp(1, 65536, &[0], async |m| {
+        let (file, other) = (file(&m, "f").await, file(&m, "g").await);
+        m.world.state.lock().habits.hold = true;
+        // Some of it is on its way, some is not.
+        write(&m, &file, PIECE, &[2; PIECE]).await;
+        pause(&m, LONG).await;
+        write(&m, &file, PIECE, &[3; PIECE]).await;
+        write(&m, &file, 9 * PIECE, &[3; PIECE]).await;
+        let object = object(&m);
+        {
+            let mut state = m.world.state.lock();
+            state.locks.held.clear();
+            let export = state.locks.osts.remove(&0).expect("somebody asked");
+            drop(state);
+            export.evict();
+        }
+        pause(&m, Duration::from_millis(500)).await;
+        m.world.state.lock().habits.hold = false;
+        pause(&m, LONG).await;
+        // The one that the server had begun may be done; what was not there comes no more.
+        assert_eq!(number(&m, "cur_dirty_bytes"), 0);
+        let stored = || m.world.state.lock().objects[&(0, object)].data.clone();
+        assert!(stored().len() <= 2 * PIECE && !stored().contains(&3), "nothing comes after all");
+        assert_eq!(m.client.fsync(&other, false).await, Ok(()), "another file is none of it");
+        assert_eq!(m.client.fsync(&file, false).await, Err(Errno::EIO));
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()), "told once");
+        // And it works anew.
+        for i in 0..10 {
+            write(&m, &file, i * PIECE, &[4; PIECE]).await;
+        }
+        assert!(number(&m, "cur_dirty_bytes") > 0, "and keeps again");
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()));
+        assert!(stored() == vec![4; 10 * PIECE]);
+    });
+}
+
+#[test]
+fn what_was_kept_for_a_server_that_was_restarted_is_written_to_its_next_life() {
+    with(1, 65536, &[0], async |m| {
+        let file = file(&m, "f").await;
+        for i in 1..10 {
+            write(&m, &file, i * PIECE, &[2; PIECE]).await;
+        }
+        m.server.remove("sheen-OST0000");
+        {
+            let mut state = m.world.state.lock();
+            state.habits.restarts = 1;
+            state.locks.held.clear();
+        }
+        pause(&m, LONG).await;
+        assert_eq!(number(&m, "cur_dirty_bytes"), 9 * PIECE as u64, "kept as long as nobody takes it");
+        m.server.add::<Ost>("sheen-OST0000", Arc::new(FakeOst(m.world.clone(), 0)));
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()));
+        let mut want = vec![2; 10 * PIECE];
+        want[..PIECE].fill(1);
+        assert!(stored(&m) == want);
+    });
+}
+
+#[test]
+fn an_unmount_writes_what_is_kept() {
+    with(1, 65536, &[0], async |m| {
+        let file = file(&m, "f").await;
+        write(&m, &file, PIECE, &[2; PIECE]).await;
+        m.client.umount().await;
+        assert!(stored(&m)[PIECE..] == [2; PIECE]);
+    });
+}
+
+/// Who writes faster than the OST takes it waits.
+#[test]
+fn no_more_is_kept_than_may_be() {
+    with(1, 65536, &[0], async |m| {
+        let file = file(&m, "f").await;
+        m.params.set("osc.*.max_dirty_mb", "1").unwrap();
+        m.world.state.lock().delay = Duration::from_millis(10);
+        let mut most = 0;
+        for i in 0..2000 {
+            write(&m, &file, i * PIECE, &[i as u8; PIECE]).await;
+            most = most.max(number(&m, "cur_dirty_bytes"));
+        }
+        assert!((512 << 10..=1 << 20).contains(&most), "{most} bytes");
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()));
+        let want: Vec<u8> = (0..2000).flat_map(|i| [i as u8; PIECE]).collect();
+        assert!(stored(&m) == want);
+    });
+}
+
+#[test]
+fn a_write_that_waits_for_one_ost_holds_up_nobody_at_another_for_long() {
+    with(2, 65536, &[0, 1], async |m| {
+        let file = file(&m, "f").await;
+        m.params.set("llite.*.lockless_write_kb", "0").unwrap()[0].result.clone().unwrap();
+        write(&m, &file, 65_536, &[1; 300_000]).await;
+        // Kept, for the OST that is away then.
+        write(&m, &file, 65_536, &[2; PIECE]).await;
+        m.world.state.lock().habits.away = Some(1);
+        let (client, writer) = (m.client.clone(), file.clone());
+        let writing = m.net.rt().spawn("write", async move { client.write(&writer, 0, bulk(&vec![3; 300_000])).await });
+        pause(&m, Duration::from_millis(50)).await;
+        let other = m.world.state.lock().objects.keys().find(|(ost, _)| *ost == 0).expect("an object").1;
+        let held = || m.world.state.lock().locks.count(Resource::extent(other));
+        assert_eq!(m.world.want(other, Mode::Pw, WHOLE), 1);
+        pause(&m, Duration::from_millis(50)).await;
+        assert_eq!(held(), 1, "in use");
+        pause(&m, Duration::from_secs(6)).await;
+        assert_eq!(held(), 0);
+        assert!(!writing.is_finished());
+        m.world.state.lock().habits.away = None;
+        assert_eq!(writing.await.unwrap(), Ok(300_000));
+        let read = m.client.read_as(&file, 0, 400_000, false).await.unwrap().into_bytes();
+        assert_eq!(read[..], [vec![3; 300_000], vec![1; 65_536]].concat());
+    });
+}

@@ -1,0 +1,217 @@
+//! Replies, commits, crashes and a store that cannot be written.
+
+use std::time::Duration;
+
+use crate::common::{Host, config};
+use sheen_mds::MdtConfig;
+use sheen_rt::OpenOptions;
+use sheen_rt::sim::{Sim, SimConfig};
+use sheen_wire::{Errno, fid, mds::Request};
+
+/// An MDT that commits late.
+fn slow() -> MdtConfig {
+    MdtConfig { commit_interval_ms: 10_000, ..config() }
+}
+
+#[test]
+fn replies_come_before_the_commit_and_sync_after_it() {
+    let sim = Sim::new(1, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let host = Host::start(&rt, slow()).await;
+        let before = rt.now();
+        let transno = host.mkdir("a").await.unwrap();
+        assert_eq!(rt.now(), before, "a reply waited for something");
+        let response = host.ask(Request::Lookup { cred: sheen_wire::Cred::ROOT, parent: fid::ROOT, name: "a".into() });
+        assert!(response.await.unwrap().last_committed < transno);
+        host.sync().await.unwrap();
+        assert!(rt.now().since(before) < Duration::from_secs(1), "sync waited for the interval");
+        let committed: u64 = host.param("mdt.*.last_committed").parse().unwrap();
+        assert!(committed >= transno);
+
+        // Nothing to wait for: no commit, no time.
+        let before = rt.now();
+        host.sync().await.unwrap();
+        assert_eq!(rt.now(), before);
+    })
+    .unwrap();
+}
+
+#[test]
+fn sync_of_a_file_waits_for_that_file_alone() {
+    let sim = Sim::new(2, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let host = Host::start(&rt, slow()).await;
+        host.mkdir("other").await.unwrap();
+        host.sync().await.unwrap();
+        let other = fid_of(&host, "other").await;
+        host.mkdir("new").await.unwrap();
+        let new = fid_of(&host, "new").await;
+        let before = rt.now();
+        host.ask(Request::Sync { fid: Some(other) }).await.unwrap();
+        assert_eq!(rt.now(), before);
+        host.ask(Request::Sync { fid: Some(new) }).await.unwrap();
+        assert!(rt.now() > before);
+    })
+    .unwrap();
+}
+
+async fn fid_of(host: &Host, name: &'static str) -> sheen_wire::Fid {
+    let lookup = Request::Lookup { cred: sheen_wire::Cred::ROOT, parent: fid::ROOT, name: name.into() };
+    match host.ask(lookup).await.unwrap().body.reply {
+        sheen_wire::mds::Reply::Entry(entry) => entry.attr.fid,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn changes_are_committed_together() {
+    let sim = Sim::new(3, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let host = Host::start(&rt, slow()).await;
+        host.sync().await.unwrap();
+        let committed = || host.param("mdt.*.last_committed").parse::<u64>().unwrap();
+        let before = committed();
+        let mut last = 0;
+        for i in 0..1000 {
+            last = host.mkdir(&format!("d{i}")).await.unwrap();
+        }
+        rt.sleep(Duration::from_secs(9)).await;
+        assert_eq!(committed(), before, "committed before the interval");
+        rt.sleep(Duration::from_secs(2)).await;
+        assert!(committed() >= last);
+
+        // A bound on their number brings the commit forward.
+        host.params.set("mdt.*.commit_ops_max", "100").unwrap();
+        for i in 0..100 {
+            last = host.mkdir(&format!("e{i}")).await.unwrap();
+        }
+        rt.sleep(Duration::from_secs(1)).await;
+        assert!(committed() >= last);
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_crash_loses_nothing_synced_and_leaves_a_prefix() {
+    for seed in 0..40 {
+        let sim = Sim::new(seed, SimConfig::default());
+        let rt = sim.rt(1);
+        sim.run(async {
+            let host = Host::start(&rt, config()).await;
+            host.mkdir("synced").await.unwrap();
+            host.sync().await.unwrap();
+            for i in 0..200 {
+                host.mkdir(&format!("d{i}")).await.unwrap();
+                // Some of them are in a commit that is under way.
+                rt.sleep(Duration::from_micros(rt.random_u64() % 4000)).await;
+            }
+            sim.crash_host(1);
+            drop(host);
+
+            let rt = sim.rt(1);
+            let host = Host::start(&rt, config()).await;
+            assert!(host.exists("synced").await, "seed {seed}");
+            let mut lost = false;
+            for i in 0..200 {
+                let there = host.exists(&format!("d{i}")).await;
+                assert!(!(lost && there), "seed {seed}: d{i} outlived an earlier one");
+                lost = !there;
+            }
+            host.mkdir("after").await.unwrap();
+            host.sync().await.unwrap();
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn a_clean_stop_keeps_everything() {
+    let sim = Sim::new(5, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let host = Host::start(&rt, slow()).await;
+        host.mkdir("a").await.unwrap();
+        host.server.remove(host.mdt.name());
+        host.mdt.stop().await.unwrap();
+        host.mdt.stop().await.unwrap();
+        assert!(host.params.get("mdt.*.*").is_err(), "parameters of a stopped MDT");
+        host.mgs.stop();
+        let host = Host::start(&rt, slow()).await;
+        assert!(host.exists("a").await);
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_full_disk_makes_it_read_only_until_there_is_room() {
+    let sim = Sim::new(6, SimConfig { disk_bytes: 64 << 20, ..SimConfig::default() });
+    let rt = sim.rt(1);
+    sim.run(async {
+        let host = Host::start(&rt, config()).await;
+        host.mkdir("before").await.unwrap();
+        host.sync().await.unwrap();
+        let ballast = rt.disk().open("/ballast", OpenOptions::CREATE).unwrap();
+        let filled = (0..).find(|mib| ballast.write_all_at(mib << 20, &[1; 1 << 20]).is_err()).unwrap();
+        assert!(filled > 32);
+        // More than the store has room for.
+        let mut answered = Vec::new();
+        let refused = loop {
+            let name = format!("d{}-{}", answered.len(), "x".repeat(200));
+            match host.mkdir(&name).await {
+                Ok(_) => answered.push(name),
+                Err(e) => break e,
+            }
+            if answered.len() % 1000 == 0 {
+                let _ = host.sync().await;
+            }
+            assert!(answered.len() < 100_000, "the disk is never full");
+        };
+        assert_eq!(refused, Errno::EROFS);
+        assert_eq!(host.sync().await, Err(Errno::EIO));
+        assert!(host.exists("before").await && host.exists(&answered[0]).await);
+        assert!(host.param("mdt.*.health").starts_with("read-only"));
+
+        ballast.set_len(0).unwrap();
+        ballast.sync_data_blocking().unwrap();
+        rt.sleep(Duration::from_secs(3)).await;
+        assert_eq!(host.param("mdt.*.health"), "healthy");
+        host.mkdir("after").await.unwrap();
+        host.sync().await.unwrap();
+        sim.crash_host(1);
+        drop(host);
+        let host = Host::start(&sim.rt(1), config()).await;
+        assert!(host.exists("after").await);
+        for name in &answered {
+            assert!(host.exists(name).await, "{name} was answered and is lost");
+        }
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_seed_replays() {
+    let run = |seed| {
+        let sim = Sim::new(seed, SimConfig::default());
+        let rt = sim.rt(1);
+        sim.run(async {
+            let host = Host::start(&rt, config()).await;
+            host.add_ost(0).await;
+            for i in 0..300 {
+                host.mkdir(&format!("d{i}")).await.unwrap();
+                host.create_closed(&format!("f{i}")).await.unwrap();
+                if i % 3 == 0 {
+                    host.unlink(&format!("f{i}")).await.unwrap();
+                }
+                rt.sleep(Duration::from_millis(rt.random_u64() % 20)).await;
+            }
+            host.mdt.stop().await.unwrap();
+        })
+        .unwrap();
+        sim.trace_hash()
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}

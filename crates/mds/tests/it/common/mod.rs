@@ -1,0 +1,202 @@
+//! One host with an MGS, an MDT and fake OSTs that write down what they are asked.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by them")]
+
+pub mod client;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use sheen_layout::Layout;
+use sheen_lnet::{Net, Nid};
+use sheen_mds::{Mdt, MdtConfig};
+use sheen_mgc::{MGS_TARGET, Mgc};
+use sheen_mgs::Mgs;
+use sheen_params::Params;
+use sheen_rpc::{BoxFuture, Export, Import, ImportConfig, Response, Server, Service};
+use sheen_rt::Rt;
+use sheen_wire::mds::{Answer, Entry, NewNode, Reply, Request, flags};
+use sheen_wire::mgs::{TargetKind, target_name};
+use sheen_wire::{Bulk, Cred, Errno, Fid, Mds, Ost, Result, StatFs, fid, ost};
+
+/// An OST that stores nothing.
+#[derive(Default)]
+pub struct FakeOst {
+    pub asked: Mutex<Vec<ost::Request>>,
+    /// Bytes that are not available.
+    pub used_bytes: AtomicU64,
+    /// Answers destroys with EIO.
+    pub broken: AtomicBool,
+}
+
+impl FakeOst {
+    /// Objects destroyed so far, in order.
+    pub fn destroyed(&self) -> Vec<Fid> {
+        let asked = self.asked.lock();
+        let objects =
+            |r: &ost::Request| if let ost::Request::Destroy { objects } = r { objects.clone() } else { vec![] };
+        asked.iter().flat_map(objects).collect()
+    }
+}
+
+impl Service<Ost> for FakeOst {
+    fn call<'a>(
+        &'a self,
+        _: &'a Arc<Export>,
+        request: ost::Request,
+        _: Bulk,
+    ) -> BoxFuture<'a, Result<Response<ost::Reply>>> {
+        let reply = match &request {
+            ost::Request::StatFs => {
+                let blocks = 1 << 20;
+                let bavail = blocks - self.used_bytes.load(Relaxed) / 4096;
+                let space =
+                    StatFs { bsize: 4096, blocks, bfree: blocks, bavail, files: 1 << 20, ffree: 1 << 20, state: 0 };
+                Ok(ost::Reply::StatFs(space))
+            }
+            _ if self.broken.load(Relaxed) => Err(Errno::EIO),
+            _ => Ok(ost::Reply::Ok),
+        };
+        if reply.is_ok() {
+            self.asked.lock().push(request);
+        }
+        Box::pin(async move { reply.map(Response::from) })
+    }
+
+    fn incarnation(&self) -> u64 {
+        1
+    }
+}
+
+/// What runs on the host.
+pub struct Host {
+    pub rt: Rt,
+    pub net: Arc<Net>,
+    pub server: Arc<Server>,
+    pub mgs: Arc<Mgs>,
+    pub mdt: Arc<Mdt>,
+    pub params: Params,
+    pub import: Arc<Import<Mds>>,
+    pub mgc: Arc<Mgc>,
+    seq: u64,
+    oid: AtomicU32,
+}
+
+/// The MDT's configuration, to be changed by tests.
+pub fn config() -> MdtConfig {
+    MdtConfig::new("/mdt", "sheen", 0, vec![Nid::Lo], vec!["0@lo".into()])
+}
+
+impl Host {
+    /// Starts everything but OSTs.
+    pub async fn start(rt: &Rt, config: MdtConfig) -> Host {
+        Host::start_in(rt, Path::new("/mgs"), config).await
+    }
+
+    /// The same with the MGS in a directory of choice.
+    pub async fn start_in(rt: &Rt, mgs: &Path, config: MdtConfig) -> Host {
+        let net = Net::new(rt.clone());
+        let server = Server::new(net.clone());
+        let params = Params::new();
+        let mgs = Mgs::start(rt.clone(), mgs, params.clone()).await.unwrap();
+        server.add::<sheen_wire::Mgs>(MGS_TARGET, mgs.clone());
+        let mdt = Mdt::start(rt.clone(), net.clone(), &server, config, params.clone()).await.unwrap();
+        mdt.registered().await.unwrap();
+        let import = Import::<Mds>::new(net.clone(), ImportConfig::new("client", mdt.name(), vec![Nid::Lo]));
+        let Reply::Seq(seq) = import.call(Request::AllocSeq.into(), Bulk::new()).await.unwrap().body.reply else {
+            panic!()
+        };
+        let mgc = Mgc::new(net.clone(), vec![Nid::Lo], "osts");
+        Host { rt: rt.clone(), net, server, mgs, mdt, params, import, mgc, seq, oid: AtomicU32::new(1) }
+    }
+
+    /// Adds an OST and waits until the MDT uses it.
+    pub async fn add_ost(&self, index: u32) -> Arc<FakeOst> {
+        let ost = Arc::new(FakeOst::default());
+        self.add_ost_again(index, &ost).await;
+        self.mdt.wait_osts(1).await;
+        ost
+    }
+
+    /// Adds an OST or brings one back.
+    pub async fn add_ost_again(&self, index: u32, ost: &Arc<FakeOst>) {
+        self.server.add::<Ost>(&target_name("sheen", TargetKind::Ost, index), ost.clone());
+        let (uuid, nids) = (format!("ost{index}"), vec!["0@lo".to_string()]);
+        self.mgc.register("sheen", TargetKind::Ost, Some(index), &uuid, &nids).await.unwrap();
+    }
+
+    pub fn new_fid(&self) -> Fid {
+        Fid::new(self.seq, self.oid.fetch_add(1, Relaxed))
+    }
+
+    pub async fn ask(&self, request: Request) -> Result<Response<Answer>> {
+        self.import.call(request.into(), Bulk::new()).await
+    }
+
+    /// Makes a directory in the root; answers the transno.
+    pub async fn mkdir(&self, name: &str) -> Result<u64> {
+        let fid = self.new_fid();
+        let name = Bytes::copy_from_slice(name.as_bytes());
+        let create = Request::Create {
+            cred: Cred::ROOT,
+            parent: fid::ROOT,
+            name,
+            fid,
+            node: NewNode::Dir,
+            mode: 0o755,
+            umask: 0,
+        };
+        Ok(self.ask(create).await?.transno)
+    }
+
+    /// Whether the root has an entry.
+    pub async fn exists(&self, name: &str) -> bool {
+        let name = Bytes::copy_from_slice(name.as_bytes());
+        match self.ask(Request::Lookup { cred: Cred::ROOT, parent: fid::ROOT, name }).await {
+            Ok(_) => true,
+            Err(Errno::ENOENT) => false,
+            Err(e) => panic!("{e:?}"),
+        }
+    }
+
+    /// Creates a file in the root, open for writing: its entry and handle.
+    pub async fn create(&self, name: &str) -> Result<(Entry, u64)> {
+        let name = Bytes::copy_from_slice(name.as_bytes());
+        let (fid, flags) = (self.new_fid(), flags::CREAT | flags::RDWR);
+        let create =
+            Request::OpenCreate { cred: Cred::ROOT, parent: fid::ROOT, name, fid, flags, mode: 0o644, umask: 0 };
+        match self.ask(create).await?.body.reply {
+            Reply::Opened { entry, handle, .. } => Ok((entry, handle)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Creates and closes a file: its objects by OST.
+    pub async fn create_closed(&self, name: &str) -> Result<Vec<(u32, Fid)>> {
+        let (entry, handle) = self.create(name).await?;
+        self.ask(Request::close(entry.attr.fid, handle)).await?;
+        Ok(objects(&entry))
+    }
+
+    pub async fn unlink(&self, name: &str) -> Result<()> {
+        let name = Bytes::copy_from_slice(name.as_bytes());
+        self.ask(Request::Unlink { cred: Cred::ROOT, parent: fid::ROOT, name, dir: false }).await.map(drop)
+    }
+
+    pub async fn sync(&self) -> Result<()> {
+        self.ask(Request::Sync { fid: None }).await.map(drop)
+    }
+
+    pub fn param(&self, name: &str) -> String {
+        self.params.get(name).unwrap()[0].value.clone()
+    }
+}
+
+/// The objects of a file by OST.
+pub fn objects(entry: &Entry) -> Vec<(u32, Fid)> {
+    let layout = Layout::decode(entry.layout.as_ref().unwrap()).unwrap();
+    layout.components()[0].stripes.iter().map(|s| (s.ost, s.object)).collect()
+}

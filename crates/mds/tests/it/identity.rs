@@ -1,0 +1,116 @@
+//! Whose directory it is.
+
+use std::sync::Arc;
+
+use crate::common::{Host, config};
+use sheen_lnet::Net;
+use sheen_mds::{IdentityError, Mdt, MdtConfig, MdtError};
+use sheen_objects::Sharing;
+use sheen_params::Params;
+use sheen_rpc::Server;
+use sheen_rt::Rt;
+use sheen_rt::sim::{Sim, SimConfig};
+use sheen_wire::fid;
+use sheen_wire::mds::{Reply, Request};
+
+async fn start(rt: &Rt, config: MdtConfig) -> Result<Arc<Mdt>, MdtError> {
+    let net = Net::new(rt.clone());
+    let server = Server::new(net.clone());
+    Mdt::start(rt.clone(), net, &server, config, Params::new()).await
+}
+
+#[test]
+fn a_directory_is_served_once_and_as_what_it_is() {
+    let sim = Sim::new(1, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let host = Host::start(&rt, config()).await;
+        assert!(matches!(start(&rt, config()).await, Err(MdtError::InUse(_))));
+        host.mdt.stop().await.unwrap();
+
+        let other = MdtConfig { fsname: "other".into(), ..config() };
+        let error = start(&rt, other).await.err().unwrap();
+        assert!(matches!(error, MdtError::Identity { error: IdentityError::Other { .. }, .. }), "{error}");
+        assert!(error.to_string().contains("it holds sheen-MDT0000, not other-MDT0000"), "{error}");
+
+        rt.disk().remove_file("/mdt/store.redb").unwrap();
+        assert!(matches!(start(&rt, config()).await, Err(MdtError::StoreMissing(_))));
+    })
+    .unwrap();
+}
+
+#[test]
+fn the_root_belongs_to_who_formatted_it() {
+    let sim = Sim::new(4, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let owner = async |host: &Host| {
+            let request = Request::GetAttr { fid: fid::ROOT, layout_known: false };
+            match host.ask(request).await.unwrap().body.reply {
+                Reply::Entry(entry) => (entry.attr.uid, entry.attr.gid),
+                other => panic!("{other:?}"),
+            }
+        };
+        let host = Host::start(&rt, MdtConfig { root_uid: 1000, root_gid: 100, ..config() }).await;
+        assert_eq!(owner(&host).await, (1000, 100));
+        host.mdt.stop().await.unwrap();
+        host.mgs.stop();
+        let host = Host::start(&rt, MdtConfig { root_uid: 7, root_gid: 7, ..config() }).await;
+        assert_eq!(owner(&host).await, (1000, 100), "whoever starts it later");
+    })
+    .unwrap();
+}
+
+#[test]
+fn targets_of_one_device_share_its_space() {
+    let sim = Sim::new(5, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let sharing = Sharing::new();
+        let host = Host::start(&rt, MdtConfig { sharing: sharing.clone(), ..config() }).await;
+        let space = async || match host.ask(Request::StatFs).await.unwrap().body.reply {
+            Reply::StatFs(space) => space,
+            other => panic!("{other:?}"),
+        };
+        let alone = space().await;
+        let device = rt.disk().device("/mdt").unwrap();
+        let others = [sharing.join(device), sharing.join(device), sharing.join(device)];
+        let shared = space().await;
+        assert_eq!((shared.blocks, shared.bfree), (alone.blocks / 4, alone.bfree / 4));
+        assert_eq!((shared.ffree, shared.files), (alone.ffree / 4, alone.ffree / 4 + 1), "and one inode in use");
+        drop(others);
+        assert_eq!(space().await, alone);
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_directory_with_other_files_is_not_formatted() {
+    let sim = Sim::new(2, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        rt.disk().create_dir_all("/mdt").unwrap();
+        rt.disk().write_atomic("/mdt/thesis.tex", b"years of work").unwrap();
+        assert!(matches!(start(&rt, config()).await, Err(MdtError::Foreign(_))));
+        assert_eq!(rt.disk().read_dir("/mdt").unwrap().len(), 2, "the file and the lock");
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_crash_while_formatting_is_made_good_at_the_next_start() {
+    for seed in 0..30 {
+        let sim = Sim::new(seed, SimConfig::default());
+        let rt = sim.rt(1);
+        sim.run(async {
+            let starting = rt.clone();
+            let task = rt.spawn("start", async move { drop(start(&starting, config()).await) });
+            rt.sleep(std::time::Duration::from_micros(rt.random_u64() % 300)).await;
+            sim.crash_host(1);
+            drop(task);
+            let host = Host::start(&sim.rt(1), config()).await;
+            host.mkdir("a").await.unwrap();
+        })
+        .unwrap();
+    }
+}

@@ -1,0 +1,472 @@
+//! What clients of an MDT keep, and when they are made to forget it.
+
+use std::time::Duration;
+
+use crate::common::client::{Client, MDS, PORT, chmod, link, list, lookup, mknod, open_create, reply, unlink};
+use crate::common::{Host, config};
+use sheen_rt::sim::{Sim, SimConfig};
+use sheen_wire::ast::Callback;
+use sheen_wire::ldlm::{Mode, Policy, Resource, bits};
+use sheen_wire::mds::{Answer, Call, NO_HANDLE, Reply, Request, flags};
+use sheen_wire::{Cred, Errno, Fid, fid};
+
+/// All that a lookup lets a client keep.
+const KEPT: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
+/// And of a file that has a name.
+const KEPT_OF_FILE: u64 = KEPT | bits::OPEN;
+const LOCK_COUNT: &str = "ldlm.namespaces.mdt-sheen-MDT0000_UUID.lock_count";
+
+/// Runs a test with the MDT's host and three clients there, then with three clients of hosts of their own.
+fn with_clients(test: impl AsyncFn(&Sim, &Host, [Client; 3])) {
+    for tcp in [false, true] {
+        let sim = Sim::new(1, SimConfig::default());
+        let rt = sim.rt(MDS);
+        sim.run(async {
+            let host = Host::start(&rt, config()).await;
+            host.server.listen(sim.addr(MDS, PORT)).await.unwrap();
+            let clients = if tcp {
+                [
+                    Client::tcp(&sim, &host, 2).await,
+                    Client::tcp(&sim, &host, 3).await,
+                    Client::tcp(&sim, &host, 4).await,
+                ]
+            } else {
+                [Client::lo(&host, "a").await, Client::lo(&host, "b").await, Client::lo(&host, "c").await]
+            };
+            test(&sim, &host, clients).await;
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn what_one_keeps_is_called_back_before_the_change_of_another_is_answered() {
+    with_clients(async |_, _, [a, b, _]| {
+        a.make("f").await;
+        let (f, grant) = a.look("f").await;
+        assert_eq!(grant.bits, KEPT_OF_FILE);
+        let change = b.spawn(chmod(f, 0o600));
+        b.a_while().await;
+        assert!(!change.is_finished(), "answered while another keeps what was before");
+        let called = a.called();
+        let [Callback::Blocking { id, cookie, resource, wanted }] = called[..] else { panic!("{called:?}") };
+        assert_eq!((id, cookie, resource), (grant.id, grant.cookie, Resource::bits(f)));
+        assert_eq!(wanted, (Mode::Ex, Policy::bits(bits::UPDATE | bits::PERM)));
+        a.cancel(&[id]).await;
+        assert!(matches!(change.await.unwrap().unwrap().reply, Reply::Entry(e) if e.attr.perm == 0o600));
+        assert_eq!(b.called(), [], "it kept nothing");
+    });
+}
+
+#[test]
+fn nobody_sees_a_change_while_another_may_see_what_was_before() {
+    with_clients(async |_, _, [a, b, c]| {
+        let (f, other) = (a.make("f").await, a.make("other").await);
+        let grant = a.look("f").await.1;
+        let change = b.spawn(chmod(f, 0o600));
+        b.a_while().await;
+        let readers = [
+            c.spawn(Request::GetAttr { fid: f, layout_known: true }),
+            c.spawn(lookup("f")),
+            c.spawn(open_create("f", c.new_fid())),
+            c.spawn(Request::Access { cred: Cred::ROOT, fid: f, mask: 4 }),
+        ];
+        let second = c.spawn(chmod(f, 0o601));
+        c.a_while().await;
+        assert!(readers.iter().all(|r| !r.is_finished()) && !second.is_finished());
+        assert_eq!(c.perm(other).await, Ok(0o644), "other inodes are not concerned");
+        let Answer { reply: Reply::Entries { entries, .. }, .. } = c.keep(list()).await.unwrap() else { panic!() };
+        let with_attrs = |fid| entries.iter().find(|e| e.fid == fid).unwrap().entry.is_some();
+        assert!(with_attrs(other) && !with_attrs(f), "a listing leaves out what is about to change");
+        a.cancel(&[grant.id]).await;
+        change.await.unwrap().unwrap();
+        for reader in readers {
+            match reply(reader.await.unwrap()) {
+                Ok(Reply::Entry(e) | Reply::Opened { entry: e, .. }) => assert_ne!(e.attr.perm, 0o644),
+                Ok(Reply::Ok) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        second.await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn ones_own_change_leaves_ones_own_locks() {
+    with_clients(async |_, _, [a, b, _]| {
+        a.make("f").await;
+        let (f, grant) = a.look("f").await;
+        a.ask(chmod(f, 0o600)).await.unwrap();
+        assert_eq!(a.called(), []);
+        let change = b.spawn(chmod(f, 0o640));
+        b.a_while().await;
+        assert_eq!(a.asked(), [grant.id], "the lock was still there");
+        // Given up together with a request that concerns the same inode.
+        let call = Call { cancels: vec![grant.id], ..Request::GetAttr { fid: f, layout_known: true }.into() };
+        assert!(matches!(a.call(call).await.unwrap().reply, Reply::Entry(e) if e.attr.perm == 0o640));
+        change.await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn what_nobody_asked_for_may_be_kept() {
+    with_clients(async |_, _, [a, b, c]| {
+        a.make("f").await;
+        let (f, grant) = a.look("f").await;
+        let change = b.spawn(chmod(f, 0o600));
+        b.a_while().await;
+        assert_eq!(a.asked(), [grant.id]);
+        let keep = |bits| Call { converts: vec![(grant.id, bits)], ..Request::Cancel.into() };
+        a.call(keep(KEPT & !(bits::UPDATE | bits::PERM))).await.unwrap();
+        change.await.unwrap().unwrap();
+        b.ask(chmod(f, 0o640)).await.unwrap();
+        // What is not held cannot be kept.
+        a.call(keep(KEPT)).await.unwrap();
+        b.ask(chmod(f, 0o600)).await.unwrap();
+        assert_eq!(a.asked(), [], "it kept nothing of what was changed");
+        let removal = c.spawn(unlink("f"));
+        c.a_while().await;
+        assert_eq!(a.asked(), [grant.id], "but the name");
+        a.cancel(&[grant.id]).await;
+        assert_eq!(removal.await.unwrap().unwrap().gone, [f]);
+    });
+}
+
+#[test]
+fn that_a_name_does_not_exist_is_kept_under_the_directory() {
+    with_clients(async |_, host, [a, b, c]| {
+        let answer = a.keep(Request::GetAttr { fid: fid::ROOT, layout_known: false }).await.unwrap();
+        let [grant] = answer.grants[..] else { panic!("{:?}", answer.grants) };
+        assert_eq!((grant.fid, grant.bits), (fid::ROOT, KEPT));
+        assert_eq!(reply(a.keep(lookup("f")).await).err(), Some(Errno::ENOENT));
+        let creation = b.spawn(mknod("f", b.new_fid()));
+        b.a_while().await;
+        assert_eq!(a.asked(), [grant.id]);
+        let looking = c.spawn(lookup("f"));
+        // Nor does anybody learn by a refusal that it exists now.
+        let refused = c.spawn(mknod("f", c.new_fid()));
+        c.a_while().await;
+        assert!(!looking.is_finished() && !refused.is_finished() && !creation.is_finished());
+        a.cancel(&[grant.id]).await;
+        creation.await.unwrap().unwrap();
+        assert!(matches!(looking.await.unwrap().unwrap().reply, Reply::Entry(_)));
+        assert_eq!(reply(refused.await.unwrap()).err(), Some(Errno::EEXIST));
+        assert_eq!(host.param(LOCK_COUNT), "0");
+    });
+}
+
+#[test]
+fn an_unlink_takes_the_name_from_all() {
+    with_clients(async |_, _, [a, b, c]| {
+        a.make("f").await;
+        let (by_a, by_c) = (a.look("f").await.1, c.look("f").await.1);
+        let removal = b.spawn(unlink("f"));
+        b.a_while().await;
+        assert_eq!((a.asked(), c.asked()), (vec![by_a.id], vec![by_c.id]));
+        a.cancel(&[by_a.id]).await;
+        b.a_while().await;
+        assert!(!removal.is_finished(), "one of two still keeps the name");
+        c.cancel(&[by_c.id]).await;
+        removal.await.unwrap().unwrap();
+    });
+}
+
+/// A client opens a file by itself, under OPEN; it opens it here when that is asked back.
+async fn open_after_the_fact(client: &Client, fid: Fid) -> u64 {
+    let files = vec![(fid, flags::RDONLY, NO_HANDLE)];
+    match client.ask(Request::Reopen { files }).await.unwrap().reply {
+        Reply::Handles(handles) => handles[0].unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn close(fid: Fid, handle: u64) -> Request {
+    Request::close(fid, handle)
+}
+
+#[test]
+fn who_may_have_a_file_open_says_so_before_its_last_name_goes() {
+    with_clients(async |_, _, [a, b, c]| {
+        for opens in [true, false] {
+            a.make("f").await;
+            let (f, grant) = a.look("f").await;
+            let removal = b.spawn(unlink("f"));
+            b.a_while().await;
+            assert!(!removal.is_finished());
+            assert_eq!(a.asked(), [grant.id]);
+            let handle = if opens { Some(open_after_the_fact(&a, f).await) } else { None };
+            assert!(!removal.is_finished());
+            a.cancel(&[grant.id]).await;
+            assert_eq!(removal.await.unwrap().unwrap().gone.contains(&f), !opens);
+            assert_eq!(c.perm(f).await.is_ok(), opens);
+            let Some(handle) = handle else { continue };
+            let grants = a.keep(Request::GetAttr { fid: f, layout_known: true }).await.unwrap().grants;
+            assert!(grants.iter().all(|g| g.bits & bits::OPEN == 0), "without a name it is opened by asking");
+            a.ask(close(f, handle)).await.unwrap();
+            assert_eq!(c.perm(f).await, Err(Errno::ENOENT));
+        }
+    });
+}
+
+#[test]
+fn who_removes_a_name_is_asked_whether_the_file_is_open() {
+    with_clients(async |_, host, [a, _, c]| {
+        for opens in [true, false] {
+            a.make("f").await;
+            let (f, grant) = a.look("f").await;
+            let removal = a.spawn(unlink("f"));
+            a.a_while().await;
+            let called = a.called();
+            let [Callback::Blocking { id, wanted, .. }] = called[..] else { panic!("{called:?}") };
+            assert_eq!((id, wanted), (grant.id, (Mode::Ex, Policy::bits(bits::OPEN))), "the rest is its own business");
+            let handle = if opens { Some(open_after_the_fact(&a, f).await) } else { None };
+            a.call(Call { converts: vec![(grant.id, KEPT)], ..Request::Cancel.into() }).await.unwrap();
+            assert_eq!(removal.await.unwrap().unwrap().gone.contains(&f), !opens);
+            assert_eq!(c.perm(f).await.is_ok(), opens);
+            a.cancel(&[grant.id]).await;
+            if let Some(handle) = handle {
+                a.ask(close(f, handle)).await.unwrap();
+            }
+            // Given up before, nothing is asked.
+            a.make("g").await;
+            let (g, grant) = a.look("g").await;
+            let call = Call { converts: vec![(grant.id, KEPT)], ..unlink("g").into() };
+            assert_eq!(a.call(call).await.unwrap().gone, [g]);
+            a.cancel(&[grant.id]).await;
+            assert_eq!((a.asked(), host.param(LOCK_COUNT).as_str()), (vec![], "0"));
+        }
+    });
+}
+
+#[test]
+fn a_file_of_which_nobody_answers_goes_with_the_last_who_may_have_it_open() {
+    with_clients(async |_, _, [a, b, c]| {
+        a.make("f").await;
+        let (f, _) = a.look("f").await;
+        let removal = b.spawn(unlink("f"));
+        b.a_while().await;
+        // The requester goes first.
+        removal.abort();
+        b.import.close().await;
+        let look = c.spawn(Request::GetAttr { fid: f, layout_known: true });
+        c.a_while().await;
+        assert!(!look.is_finished());
+        a.import.close().await;
+        assert_eq!(reply(look.await.unwrap()).err(), Some(Errno::ENOENT));
+    });
+}
+
+#[test]
+fn a_rename_over_a_file_asks_who_may_have_it_open() {
+    with_clients(async |_, _, [a, b, c]| {
+        a.make("f").await;
+        a.make("g").await;
+        let (f, grant) = a.look("f").await;
+        let (cred, name) = (Cred::ROOT, |s: &'static str| bytes::Bytes::from_static(s.as_bytes()));
+        let (parent, new_parent) = (fid::ROOT, fid::ROOT);
+        let over = Request::Rename { cred, parent, name: name("g"), new_parent, new_name: name("f"), flags: 0 };
+        let rename = b.spawn(over);
+        // Longer than what was replaced is kept for who looked it up before.
+        b.rt.sleep(Duration::from_secs(2)).await;
+        assert!(!rename.is_finished());
+        let handle = open_after_the_fact(&a, f).await;
+        a.cancel(&[grant.id]).await;
+        rename.await.unwrap().unwrap();
+        b.rt.sleep(Duration::from_secs(2)).await;
+        assert!(c.perm(f).await.is_ok(), "it is open");
+        a.ask(close(f, handle)).await.unwrap();
+        assert_eq!(c.perm(f).await, Err(Errno::ENOENT));
+    });
+}
+
+#[test]
+fn what_a_stop_left_without_a_name_goes_after_the_next_start() {
+    let sim = Sim::new(5, SimConfig::default());
+    let rt = sim.rt(MDS);
+    sim.run(async {
+        let host = Host::start(&rt, config()).await;
+        let (a, b) = (Client::lo(&host, "a").await, Client::lo(&host, "b").await);
+        let files = [a.make("f").await, a.make("g").await];
+        for name in ["f", "g"] {
+            a.look(name).await;
+            drop(b.spawn(unlink(name)));
+        }
+        b.a_while().await;
+        host.mdt.stop().await.unwrap();
+        host.mgs.stop();
+        let again = Host::start(&rt, config()).await;
+        let a = Client::lo(&again, "a").await;
+        let handle = open_after_the_fact(&a, files[0]).await;
+        rt.sleep(Duration::from_secs(120)).await;
+        assert!(a.perm(files[0]).await.is_ok(), "it was open all the time");
+        assert_eq!(a.perm(files[1]).await, Err(Errno::ENOENT));
+        a.ask(close(files[0], handle)).await.unwrap();
+        assert_eq!(a.perm(files[0]).await, Err(Errno::ENOENT));
+    })
+    .unwrap();
+}
+
+#[test]
+fn answers_come_with_locks_on_all_inodes_in_them() {
+    with_clients(async |_, _, [a, b, _]| {
+        // What one has just made is one's own to keep, while another keeps the directory.
+        let root = b.keep(Request::GetAttr { fid: fid::ROOT, layout_known: true }).await.unwrap().grants[0];
+        assert_eq!((root.fid, root.bits), (fid::ROOT, KEPT & !bits::LAYOUT), "the answer has no layout");
+        let f = a.new_fid();
+        let made = a.rt.spawn("make", {
+            let (import, call) = (a.import.clone(), Call { keep: Some(a.new_cookie()), ..mknod("f", f).into() });
+            async move { import.call(call, Default::default()).await.unwrap().body }
+        });
+        a.a_while().await;
+        b.cancel(&b.asked()).await;
+        let grants = made.await.unwrap().grants;
+        assert_eq!(grants.iter().map(|g| (g.fid, g.bits)).collect::<Vec<_>>(), [(f, KEPT_OF_FILE)]);
+        a.cancel(&[grants[0].id]).await;
+
+        let g = a.make("g").await;
+        a.ask(link(g, "h")).await.unwrap();
+        let answer = a.keep(list()).await.unwrap();
+        let mut fids: Vec<_> = answer.grants.iter().map(|g| (g.fid, g.bits)).collect();
+        fids.sort();
+        assert_eq!(fids, [(f, KEPT_OF_FILE), (g, KEPT_OF_FILE)], "one lock for an inode with two names");
+        let first = answer.grants.iter().map(|g| g.cookie).min().unwrap();
+        assert!(answer.grants.iter().all(|g| g.cookie.0 - first.0 < 3));
+        a.cancel(&answer.grants.iter().map(|g| g.id).collect::<Vec<_>>()).await;
+
+        assert!(a.ask(list()).await.unwrap().grants.is_empty(), "without keeping it");
+    });
+}
+
+#[test]
+fn a_dead_client_holds_others_up_no_longer_than_its_eviction() {
+    let sim = Sim::new(2, SimConfig::default());
+    let rt = sim.rt(MDS);
+    sim.run(async {
+        let host = Host::start(&rt, config()).await;
+        host.server.listen(sim.addr(MDS, PORT)).await.unwrap();
+        let (a, b) = (Client::tcp(&sim, &host, 2).await, Client::tcp(&sim, &host, 3).await);
+        a.make("f").await;
+        let (f, _) = a.look("f").await;
+        std::mem::forget(a); // the crash takes it, not a destructor
+        sim.crash_host(2);
+        let began = rt.now();
+        b.ask(chmod(f, 0o600)).await.unwrap();
+        let took = rt.now().since(began);
+        assert!(took > Duration::from_secs(1) && took < Duration::from_secs(25), "{took:?}");
+        assert_eq!(host.param(LOCK_COUNT), "0");
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_change_of_a_client_that_went_is_still_told_to_all() {
+    with_clients(async |_, host, [a, b, c]| {
+        a.make("f").await;
+        let (f, grant) = a.look("f").await;
+        let change = b.spawn(chmod(f, 0o600));
+        b.a_while().await;
+        change.abort();
+        b.import.close().await;
+        let reader = c.spawn(Request::GetAttr { fid: f, layout_known: true });
+        c.a_while().await;
+        assert!(!reader.is_finished(), "the first may still see what was before");
+        a.cancel(&[grant.id]).await;
+        assert!(matches!(reader.await.unwrap().unwrap().reply, Reply::Entry(e) if e.attr.perm == 0o600));
+        assert_eq!(host.param(LOCK_COUNT), "0", "nothing is left behind");
+        let quick = c.rt.timeout(Duration::from_secs(1), c.ask(chmod(f, 0o640))).await;
+        assert!(quick.is_ok_and(|answer| answer.is_ok()));
+    });
+}
+
+#[test]
+fn a_callback_that_a_broken_connection_swallowed_comes_again() {
+    let sim = Sim::new(3, SimConfig::default());
+    let rt = sim.rt(MDS);
+    sim.run(async {
+        let host = Host::start(&rt, config()).await;
+        host.server.listen(sim.addr(MDS, PORT)).await.unwrap();
+        let (a, b) = (Client::tcp(&sim, &host, 2).await, Client::lo(&host, "b").await);
+        a.make("f").await;
+        let (f, grant) = a.look("f").await;
+        sim.reset_connections(MDS, 2);
+        sim.partition(MDS, 2);
+        let change = b.spawn(chmod(f, 0o600));
+        b.a_while().await;
+        assert_eq!(a.asked(), []);
+        sim.heal(MDS, 2);
+        rt.sleep(Duration::from_secs(10)).await;
+        assert_eq!(a.asked(), [grant.id], "the lock survived, and was asked back");
+        a.cancel(&[grant.id]).await;
+        change.await.unwrap().unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_stop_does_not_wait_for_those_that_keep() {
+    let sim = Sim::new(4, SimConfig::default());
+    let rt = sim.rt(MDS);
+    sim.run(async {
+        let host = Host::start(&rt, config()).await;
+        let (a, b) = (Client::lo(&host, "a").await, Client::lo(&host, "b").await);
+        a.make("f").await;
+        let (f, _) = a.look("f").await;
+        let change = b.spawn(chmod(f, 0o600));
+        b.a_while().await;
+        let began = rt.now();
+        host.mdt.stop().await.unwrap();
+        assert!(change.await.unwrap().is_ok(), "it is done");
+        assert!(rt.now().since(began) < Duration::from_secs(2));
+        host.mgs.stop();
+        let again = Host::start(&rt, config()).await;
+        assert_eq!(Client::lo(&again, "c").await.perm(f).await, Ok(0o600), "and durable");
+    })
+    .unwrap();
+}
+
+#[test]
+fn clients_that_keep_and_change_the_same_never_get_stuck() {
+    with_clients(async |_, host, clients| {
+        let names = ["x", "y", "z"];
+        for name in names {
+            clients[0].make(name).await;
+        }
+        let tasks = clients.iter().enumerate().map(|(n, client)| {
+            let (import, rt) = (client.import.clone(), client.rt.clone());
+            let cookies: Vec<_> = (0..60).map(|_| client.new_cookie()).collect();
+            client.rt.spawn("busy", async move {
+                let mut held = Vec::new();
+                for (i, keep) in cookies.into_iter().enumerate() {
+                    let (from, to) = (names[(n + i) % 3], names[(i * 2 + n * n) % 3]);
+                    let name = |s: &'static str| bytes::Bytes::from_static(s.as_bytes());
+                    let request = match i % 3 {
+                        0 => Request::Rename {
+                            cred: Cred::ROOT,
+                            parent: fid::ROOT,
+                            name: name(from),
+                            new_parent: fid::ROOT,
+                            new_name: name(to),
+                            flags: sheen_wire::mds::rename::EXCHANGE,
+                        },
+                        1 => lookup(from),
+                        _ => list(),
+                    };
+                    // Locks are given back with the next request, not when they are asked for.
+                    let call = Call { keep: Some(keep), cancels: std::mem::take(&mut held), ..request.into() };
+                    let answer = import.call(call, Default::default()).await.unwrap().body;
+                    held.extend(answer.grants.iter().map(|g| g.id));
+                    rt.sleep(Duration::from_millis(i as u64 % 5)).await;
+                }
+                let call = Call { cancels: held, ..Request::Cancel.into() };
+                import.call(call, Default::default()).await.unwrap();
+            })
+        });
+        let all = async {
+            for task in tasks.collect::<Vec<_>>() {
+                task.await.unwrap();
+            }
+        };
+        assert!(host.rt.timeout(Duration::from_secs(10), all).await.is_ok(), "stuck");
+        assert_eq!(host.param(LOCK_COUNT), "0");
+    });
+}

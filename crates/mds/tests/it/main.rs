@@ -1,0 +1,17 @@
+//! The MDS over fake OSTs, in the simulator.
+
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod commit;
+mod common;
+mod composite;
+mod dom;
+mod extending;
+mod flock;
+mod identity;
+mod locks;
+mod mirrors;
+mod osts;
+mod pools;
+mod real;
+mod restart;

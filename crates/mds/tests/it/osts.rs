@@ -1,0 +1,241 @@
+//! Placement on OSTs, destroys, orphans.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use crate::common::{FakeOst, Host, config, objects};
+use sheen_mds::MdtConfig;
+use sheen_rt::sim::{Sim, SimConfig};
+use sheen_wire::{Errno, mds::Request, ost};
+
+#[test]
+fn objects_are_destroyed_after_the_unlink_is_durable() {
+    let sim = Sim::new(1, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let host = Host::start(&rt, MdtConfig { commit_interval_ms: 10_000, ..config() }).await;
+        let ost = host.add_ost(0).await;
+        let file = host.create_closed("f").await.unwrap();
+        assert_eq!(file.len(), 1);
+        host.sync().await.unwrap();
+        host.unlink("f").await.unwrap();
+        rt.sleep(Duration::from_secs(5)).await;
+        assert!(ost.destroyed().is_empty(), "destroyed before the unlink was durable");
+        host.sync().await.unwrap();
+        rt.sleep(Duration::from_millis(100)).await;
+        assert_eq!(ost.destroyed(), [file[0].1]);
+        // And once only.
+        rt.sleep(Duration::from_secs(60)).await;
+        assert_eq!(ost.destroyed().len(), 1);
+    })
+    .unwrap();
+}
+
+#[test]
+fn an_open_file_keeps_its_objects_until_the_last_close() {
+    let sim = Sim::new(2, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let host = Host::start(&rt, config()).await;
+        let ost = host.add_ost(0).await;
+        let (entry, handle) = host.create("f").await.unwrap();
+        host.unlink("f").await.unwrap();
+        rt.sleep(Duration::from_secs(2)).await;
+        assert!(ost.destroyed().is_empty());
+        host.ask(Request::close(entry.attr.fid, handle)).await.unwrap();
+        rt.sleep(Duration::from_secs(2)).await;
+        assert_eq!(ost.destroyed(), [objects(&entry)[0].1]);
+    })
+    .unwrap();
+}
+
+#[test]
+fn destroys_wait_for_an_ost_that_fails_and_not_for_others() {
+    let sim = Sim::new(3, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let host = Host::start(&rt, config()).await;
+        let osts = [host.add_ost(0).await, host.add_ost(1).await];
+        host.mdt.wait_osts(2).await;
+        osts[1].broken.store(true, Relaxed);
+        let mut files = Vec::new();
+        for i in 0..10 {
+            files.extend(host.create_closed(&format!("f{i}")).await.unwrap());
+        }
+        for i in 0..10 {
+            host.unlink(&format!("f{i}")).await.unwrap();
+        }
+        rt.sleep(Duration::from_secs(10)).await;
+        let on = |ost: u32| files.iter().filter(move |f| f.0 == ost).map(|f| f.1).collect::<Vec<_>>();
+        assert_eq!((on(0).len(), on(1).len()), (5, 5), "round robin");
+        assert_eq!(sorted(&osts[0]), on(0));
+        assert!(osts[1].destroyed().is_empty());
+        osts[1].broken.store(false, Relaxed);
+        rt.sleep(Duration::from_secs(10)).await;
+        assert_eq!(sorted(&osts[1]), on(1));
+    })
+    .unwrap();
+}
+
+fn sorted(ost: &FakeOst) -> Vec<sheen_wire::Fid> {
+    let mut all = ost.destroyed();
+    all.sort();
+    all
+}
+
+#[test]
+fn destroys_survive_a_crash() {
+    let sim = Sim::new(4, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let host = Host::start(&rt, config()).await;
+        let ost = host.add_ost(0).await;
+        let file = host.create_closed("f").await.unwrap();
+        ost.broken.store(true, Relaxed);
+        host.unlink("f").await.unwrap();
+        host.sync().await.unwrap();
+        sim.crash_host(1);
+        drop(host);
+        let host = Host::start(&sim.rt(1), config()).await;
+        let ost = Arc::new(FakeOst::default());
+        host.add_ost_again(0, &ost).await;
+        host.rt.sleep(Duration::from_secs(20)).await;
+        assert!(ost.destroyed().contains(&file[0].1));
+    })
+    .unwrap();
+}
+
+#[test]
+fn objects_of_lost_creates_are_removed_before_new_ones_are_placed() {
+    for seed in 0..20 {
+        let sim = Sim::new(seed, SimConfig::default());
+        let rt = sim.rt(1);
+        sim.run(async {
+            let host = Host::start(&rt, MdtConfig { commit_interval_ms: 10_000, ..config() }).await;
+            host.add_ost(0).await;
+            host.create_closed("kept").await.unwrap();
+            host.sync().await.unwrap();
+            let lost = host.create_closed("lost").await.unwrap();
+            sim.crash_host(1);
+            drop(host);
+
+            let host = Host::start(&sim.rt(1), config()).await;
+            assert!(!host.exists("lost").await);
+            let ost = Arc::new(FakeOst::default());
+            host.add_ost_again(0, &ost).await;
+            let new = host.create_closed("new").await.unwrap();
+            let (_, object) = lost[0];
+            let covers = |r: &ost::Request| {
+                matches!(r, ost::Request::DestroyRange { seq, first, last }
+                    if *seq == object.seq && (*first..=*last).contains(&object.oid))
+            };
+            assert!(ost.asked.lock().iter().any(covers), "seed {seed}: {:?}", ost.asked.lock());
+            assert!(!ost.asked.lock().iter().any(|r| matches!(r, ost::Request::DestroyRange { seq, first, last }
+                if *seq == new[0].1.seq && (*first..=*last).contains(&new[0].1.oid))));
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn creates_wait_for_the_first_ost_and_fail_without_any() {
+    let sim = Sim::new(6, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let host = Host::start(&rt, config()).await;
+        // The MGS has said that there are none: no point in waiting.
+        rt.sleep(Duration::from_secs(1)).await;
+        assert_eq!(host.create("f").await.unwrap_err(), Errno::ENOSPC);
+        host.add_ost(0).await;
+        host.create_closed("g").await.unwrap();
+        sim.crash_host(1);
+        drop(host);
+        // Known to the MGS, but not yet there.
+        let host = Host::start(&sim.rt(1), config()).await;
+        let ost = Arc::new(FakeOst::default());
+        let (created, ()) = tokio::join!(host.create_closed("h"), async {
+            host.rt.sleep(Duration::from_secs(2)).await;
+            host.add_ost_again(0, &ost).await;
+        });
+        created.unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
+fn creates_after_a_start_wait_for_osts_that_they_would_do_without() {
+    let sim = Sim::new(8, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let host = Host::start(&rt, config()).await;
+        for index in 0..3 {
+            host.add_ost(index).await;
+        }
+        host.mdt.wait_osts(3).await;
+        sim.crash_host(1);
+        drop(host);
+        let host = Host::start(&sim.rt(1), config()).await;
+        let ost = Arc::new(FakeOst::default());
+        host.add_ost_again(0, &ost).await;
+        host.mdt.wait_osts(1).await;
+        let stripes = async |name: &str, count: &str| {
+            host.params.set("lod.*.stripecount", count).unwrap();
+            host.create_closed(name).await.unwrap().len()
+        };
+        let began = host.rt.now();
+        assert_eq!(stripes("narrow", "1").await, 1);
+        assert!(host.rt.now().since(began) < Duration::from_millis(100), "one OST is enough for one stripe");
+        let (wide, ()) = tokio::join!(stripes("wide", "3"), async {
+            host.rt.sleep(Duration::from_secs(3)).await;
+            host.add_ost_again(1, &ost).await;
+            host.rt.sleep(Duration::from_secs(3)).await;
+            host.add_ost_again(2, &ost).await;
+        });
+        assert_eq!(wide, 3);
+
+        // One that does not come back holds up nobody for long.
+        sim.crash_host(1);
+        drop(host);
+        let host = Host::start(&sim.rt(1), config()).await;
+        host.add_ost_again(0, &ost).await;
+        host.add_ost_again(1, &ost).await;
+        host.mdt.wait_osts(2).await;
+        host.params.set("lod.*.stripecount", "-1").unwrap();
+        let began = host.rt.now();
+        assert_eq!(host.create_closed("all").await.unwrap().len(), 2);
+        assert!(host.rt.now().since(began) <= Duration::from_secs(10));
+        let began = host.rt.now();
+        assert_eq!(host.create_closed("more").await.unwrap().len(), 2);
+        assert!(host.rt.now().since(began) < Duration::from_millis(100));
+    })
+    .unwrap();
+}
+
+#[test]
+fn parameters_steer_placement() {
+    let sim = Sim::new(7, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let host = Host::start(&rt, config()).await;
+        for index in 0..3 {
+            host.add_ost(index).await;
+        }
+        host.mdt.wait_osts(3).await;
+        assert_eq!(host.param("lod.*.numobd"), "3");
+        host.params.set("lod.*.stripecount", "-1").unwrap();
+        assert_eq!(host.create_closed("wide").await.unwrap().len(), 3);
+        let off = host.params.set("osp.sheen-OST0001-osc-MDT0000.active", "0").unwrap();
+        assert!(off[0].result.is_ok());
+        assert_eq!(host.param("lod.*.activeobd"), "2");
+        let osts: Vec<u32> = host.create_closed("narrow").await.unwrap().iter().map(|o| o.0).collect();
+        assert!(osts.len() == 2 && !osts.contains(&1), "{osts:?}");
+        let bad = |name, value| host.params.set(name, value).unwrap()[0].result.as_ref().unwrap_err().errno;
+        assert_eq!(bad("lod.*.stripesize", "100000"), Errno::EINVAL);
+        assert_eq!(bad("lod.*.stripecount", "2001"), Errno::ERANGE);
+        assert_eq!(host.param("lod.*.qos_threshold_rr"), "17%");
+        assert!(host.param("mdt.*.md_stats").contains("create                              2 samples [usecs]"));
+        assert_eq!(host.param("mdt.*.num_exports"), "1");
+    })
+    .unwrap();
+}

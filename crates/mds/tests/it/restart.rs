@@ -1,0 +1,239 @@
+//! What clients of an MDT see of its end and its return.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::common::{FakeOst, Host, config};
+use bytes::Bytes;
+use sheen_lnet::{Net, Nid};
+use sheen_mds::{Mdt, MdtConfig};
+use sheen_mgc::{MGS_TARGET, Mgc};
+use sheen_mgs::Mgs;
+use sheen_params::Params;
+use sheen_rpc::{Import, ImportConfig, Server};
+use sheen_rt::Rt;
+use sheen_rt::sim::{Sim, SimConfig, World};
+use sheen_wire::ldlm::{Cookie, Enqueue, Enqueued, Flags, Flock, FlockKind, Mode, Policy, Resource};
+use sheen_wire::mds::{Call, Reply, Request, flags};
+use sheen_wire::mgs::TargetKind;
+use sheen_wire::{Bulk, Cred, Errno, Fid, Mds, Ost, Result, fid};
+
+const PORT: u16 = 7988;
+const MDS: u32 = 1;
+/// MGS and OST.
+const OTHERS: u32 = 2;
+const CLIENT: u32 = 3;
+
+fn create(fid: Fid, name: &str) -> Request {
+    let (name, flags) = (Bytes::copy_from_slice(name.as_bytes()), flags::CREAT | flags::EXCL | flags::RDWR);
+    Request::OpenCreate { cred: Cred::ROOT, parent: fid::ROOT, name, fid, flags, mode: 0o644, umask: 0 }
+}
+
+async fn seq(import: &Import<Mds>) -> u64 {
+    match import.call(Request::AllocSeq.into(), Bulk::new()).await.unwrap().body.reply {
+        Reply::Seq(seq) => seq,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn opened(import: &Import<Mds>, request: Request) -> Result<bool> {
+    match import.call(request.into(), Bulk::new()).await?.body.reply {
+        Reply::Opened { created, .. } => Ok(created),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Makes creates wait: there is an OST, which is not there yet.
+async fn announce_ost(host: &Host) {
+    host.mgc.register("sheen", TargetKind::Ost, Some(0), "ost0", &["0@lo".to_string()]).await.unwrap();
+    host.rt.sleep(Duration::from_millis(100)).await;
+}
+
+#[test]
+fn a_stop_answers_what_runs_and_keeps_it() {
+    let sim = Sim::new(1, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let host = Host::start(&rt, config()).await;
+        announce_ost(&host).await;
+        let (import, request) = (host.import.clone(), create(host.new_fid(), "f"));
+        let create = rt.spawn("create", async move { opened(&import, request).await });
+        rt.sleep(Duration::from_millis(100)).await;
+        let mdt = host.mdt.clone();
+        let stop = rt.spawn("stop", async move { mdt.stop().await });
+        rt.sleep(Duration::from_millis(100)).await;
+        assert!(!create.is_finished() && !stop.is_finished());
+        host.add_ost_again(0, &Arc::new(FakeOst::default())).await;
+        assert_eq!(create.await.unwrap(), Ok(true));
+        stop.await.unwrap().unwrap();
+        host.mgs.stop();
+        assert!(Host::start(&rt, config()).await.exists("f").await, "it was answered and lost");
+    })
+    .unwrap();
+}
+
+#[test]
+fn an_open_that_comes_through_after_its_client_went_opens_nothing() {
+    let sim = Sim::new(2, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let host = Host::start(&rt, config()).await;
+        announce_ost(&host).await;
+        let import = Import::new(host.net.clone(), ImportConfig::new("short", host.mdt.name(), vec![Nid::Lo]));
+        let waiting = create(Fid::new(seq(&import).await, 1), "f");
+        let create = rt.spawn("create", {
+            let import = import.clone();
+            async move { opened(&import, waiting).await }
+        });
+        rt.sleep(Duration::from_millis(100)).await;
+        import.close().await;
+        host.add_ost(0).await;
+        assert_eq!(create.await.unwrap(), Err(Errno::ESHUTDOWN));
+        assert!(!host.exists("f").await);
+    })
+    .unwrap();
+}
+
+/// An MGS and an OST for a life of the whole test.
+async fn others(world: &World, rt: &Rt) -> (Arc<Mgs>, Arc<Server>) {
+    let net = Net::new(rt.clone());
+    let server = Server::new(net.clone());
+    let mgs = Mgs::start(rt.clone(), Path::new("/mgs"), Params::new()).await.unwrap();
+    server.add::<sheen_wire::Mgs>(MGS_TARGET, mgs.clone());
+    server.add::<Ost>("sheen-OST0000", Arc::new(FakeOst::default()));
+    server.listen(world.addr(OTHERS, PORT)).await.unwrap();
+    let nids = [Nid::Tcp(world.addr(OTHERS, PORT)).to_string()];
+    Mgc::new(net, vec![Nid::Lo], "ost").register("sheen", TargetKind::Ost, Some(0), "ost", &nids).await.unwrap();
+    (mgs, server)
+}
+
+async fn start_mdt(world: &World) -> (Arc<Mdt>, Arc<Server>) {
+    let rt = world.rt(MDS);
+    let net = Net::new(rt.clone());
+    let server = Server::new(net.clone());
+    server.listen(world.addr(MDS, PORT)).await.unwrap();
+    let nid = |host| Nid::Tcp(world.addr(host, PORT));
+    let config = MdtConfig::new("/mdt", "sheen", 0, vec![nid(OTHERS)], vec![nid(MDS).to_string()]);
+    (Mdt::start(rt, net, &server, config, Params::new()).await.unwrap(), server)
+}
+
+#[test]
+fn an_mdt_that_was_killed_and_started_at_once_takes_creates_at_once() {
+    let sim = Sim::new(3, SimConfig::default());
+    let rt = sim.rt(CLIENT);
+    sim.run(async {
+        let _others = others(&sim, &sim.rt(OTHERS)).await;
+        let life = start_mdt(&sim).await;
+        let nid = Nid::Tcp(sim.addr(MDS, PORT));
+        let import = Import::new(Net::new(rt.clone()), ImportConfig::new("client", life.0.name(), vec![nid]));
+        let seq = seq(&import).await;
+        // Long enough to have asked MGS and OST for many things.
+        for i in 0..20 {
+            opened(&import, create(Fid::new(seq, 1 + i), &format!("before{i}"))).await.unwrap();
+            rt.sleep(Duration::from_secs(1)).await;
+        }
+        std::mem::forget(life); // the crash takes it, not a destructor
+        sim.crash_host(MDS);
+        let _life = start_mdt(&sim).await;
+        let began = rt.now();
+        assert_eq!(opened(&import, create(Fid::new(seq, 100), "after")).await, Ok(true));
+        let took = rt.now().since(began);
+        assert!(took < Duration::from_secs(2), "{took:?}");
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_create_that_was_kept_but_not_answered_is_found_by_its_resend() {
+    let sim = Sim::new(4, SimConfig::default());
+    let rt = sim.rt(CLIENT);
+    sim.run(async {
+        let _others = others(&sim, &sim.rt(OTHERS)).await;
+        let life = start_mdt(&sim).await;
+        let nid = Nid::Tcp(sim.addr(MDS, PORT));
+        let import = Import::new(Net::new(rt.clone()), ImportConfig::new("client", life.0.name(), vec![nid]));
+        let request = create(Fid::new(seq(&import).await, 1), "f");
+        assert_eq!(opened(&import, request.clone()).await, Ok(true));
+        import.call(Request::Sync { fid: None }.into(), Bulk::new()).await.unwrap();
+        std::mem::forget(life);
+        sim.crash_host(MDS);
+        let _life = start_mdt(&sim).await;
+        // As if the answer had been lost with the MDT.
+        assert_eq!(opened(&import, request).await, Ok(true));
+        let other = create(Fid::new(seq(&import).await, 2), "f");
+        assert_eq!(opened(&import, other).await, Err(Errno::EEXIST), "another's file is not one's own");
+    })
+    .unwrap();
+}
+
+#[test]
+fn an_unlinked_open_file_waits_for_a_client_that_notices_the_restart_late() {
+    let sim = Sim::new(5, SimConfig::default());
+    let rt = sim.rt(CLIENT);
+    sim.run(async {
+        let _others = others(&sim, &sim.rt(OTHERS)).await;
+        let life = start_mdt(&sim).await;
+        let nid = Nid::Tcp(sim.addr(MDS, PORT));
+        let import = Import::new(Net::new(rt.clone()), ImportConfig::new("client", life.0.name(), vec![nid]));
+        let seq = seq(&import).await;
+        let files = [Fid::new(seq, 1), Fid::new(seq, 2)];
+        for (fid, name) in files.into_iter().zip(["late", "never"]) {
+            opened(&import, create(fid, name)).await.unwrap();
+            let name = Bytes::copy_from_slice(name.as_bytes());
+            let unlink = Request::Unlink { cred: Cred::ROOT, parent: fid::ROOT, name, dir: false };
+            import.call(unlink.into(), Bulk::new()).await.unwrap();
+        }
+        import.call(Request::Sync { fid: None }.into(), Bulk::new()).await.unwrap();
+        std::mem::forget(life);
+        sim.crash_host(MDS);
+        let _life = start_mdt(&sim).await;
+        // As long as keepalive may take, and then some.
+        rt.sleep(Duration::from_secs(75)).await;
+        let reopen = Request::Reopen { files: vec![(files[0], flags::RDWR, 1)] };
+        let Reply::Handles(handles) = import.call(reopen.into(), Bulk::new()).await.unwrap().body.reply else {
+            panic!()
+        };
+        assert!(handles[0].is_ok(), "{handles:?}");
+        rt.sleep(Duration::from_secs(30)).await;
+        let there =
+            async |fid| import.call(Request::GetAttr { fid, layout_known: true }.into(), Bulk::new()).await.is_ok();
+        assert!(there(files[0]).await && !there(files[1]).await);
+    })
+    .unwrap();
+}
+
+#[test]
+fn locks_do_not_outlive_the_mdt() {
+    let sim = Sim::new(6, SimConfig::default());
+    let rt = sim.rt(CLIENT);
+    sim.run(async {
+        let _others = others(&sim, &sim.rt(OTHERS)).await;
+        let life = start_mdt(&sim).await;
+        let nid = Nid::Tcp(sim.addr(MDS, PORT));
+        let import = |name| Import::<Mds>::new(Net::new(rt.clone()), ImportConfig::new(name, life.0.name(), vec![nid]));
+        let (a, b) = (import("a"), import("b"));
+        let flock = Flock { start: 0, end: 9, owner: 1, pid: 1, kind: FlockKind::Posix };
+        let resource = Resource::flock(fid::ROOT);
+        let want = Enqueue::new(resource, Mode::Pw, Policy::Flock(flock), Cookie(1));
+        let enqueue = async |import: &Import<Mds>| {
+            let nowait = Flags { nowait: true, ..Flags::default() };
+            let request = Request::Enqueue(Enqueue { flags: nowait, ..want });
+            match import.call(request.into(), Bulk::new()).await.unwrap().body.reply {
+                Reply::Enqueued(answer) => answer,
+                other => panic!("{other:?}"),
+            }
+        };
+        let Enqueued::Granted { id, .. } = enqueue(&a).await else { panic!() };
+        assert!(matches!(enqueue(&b).await, Enqueued::WouldBlock { .. }));
+        std::mem::forget(life);
+        sim.crash_host(MDS);
+        let _life = start_mdt(&sim).await;
+        assert!(matches!(enqueue(&b).await, Enqueued::Granted { .. }));
+        // Handles of the earlier life mean nothing in this one.
+        let cancel = Call { cancels: vec![id], ..Request::Cancel.into() };
+        a.call_urgent(cancel, Bulk::new()).await.unwrap();
+        assert!(matches!(enqueue(&a).await, Enqueued::WouldBlock { .. }));
+    })
+    .unwrap();
+}

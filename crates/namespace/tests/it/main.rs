@@ -1,0 +1,20 @@
+//! The namespace against its rules, a model, and crashes of its store.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+mod composite;
+mod crash;
+mod dirstripe;
+mod generations;
+mod mirrors;
+mod model;
+mod nameless;
+mod ops;
+mod readdir;
+mod replaced;
+mod running;
+mod swap_layouts;
+mod take_layout;
+mod touched;
+mod xattrs;

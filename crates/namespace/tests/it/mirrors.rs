@@ -1,0 +1,226 @@
+//! Mirrored files: made, written through one mirror, brought up to date, extended, merged, split.
+
+use crate::common::*;
+use sheen_layout::{Composite, Count, Layout, MDT_OST, Spec, Template, TemplateComponent};
+use sheen_namespace::ClientId;
+use sheen_wire::{
+    Cred, Errno, Fid, Result, Time,
+    fid::ROOT,
+    ldlm::bits::LAYOUT,
+    mds::{Reply, Request, flags, xattr::CREATE},
+    mirror::{Change, XATTR},
+};
+
+const ROOT_USER: Cred = Cred::ROOT;
+const MIB: u64 = 1 << 20;
+const EOF: u64 = u64::MAX;
+const NEVER: Time = Time { sec: 0, nsec: 0 };
+
+fn spec(count: i64) -> Spec {
+    Spec { count: Count::from_number(count).unwrap(), ..Spec::default() }
+}
+
+/// So many mirrors of two components.
+fn template(mirrors: u16) -> Template {
+    let one = vec![TemplateComponent::striped(0, MIB, spec(1)), TemplateComponent::striped(MIB, EOF, spec(2))];
+    Template { components: vec![one; usize::from(mirrors)].concat(), mirrors }
+}
+
+fn bare(fs: &mut Fs, name: &str) -> Fid {
+    fs.mknod(&ROOT_USER, ROOT, name, 0o644).unwrap()
+}
+
+fn mirrored(fs: &mut Fs, name: &str, mirrors: u16) -> Fid {
+    let f = bare(fs, name);
+    fs.set(&ROOT_USER, f, "lustre.lov", &template(mirrors).encode(), CREATE).unwrap();
+    f
+}
+
+fn layout(fs: &mut Fs, fid: Fid) -> Layout {
+    Layout::decode(&fs.layout(fid).expect("it has a layout")).unwrap()
+}
+
+fn fresh(layout: &Layout) -> Vec<u16> {
+    layout.fresh_mirrors().iter().map(|m| m.mirror_id()).collect()
+}
+
+fn change(fs: &mut Fs, fid: Fid, change: &Change) -> Result<Layout> {
+    fs.set(&ROOT_USER, fid, XATTR, &change.encode().unwrap(), 0)?;
+    Ok(layout(fs, fid))
+}
+
+fn intent(fs: &mut Fs, fid: Fid, start: u64, end: u64) -> Layout {
+    match fs.call(Request::LayoutIntent { fid, start, end }).unwrap() {
+        Reply::Entry(entry) => Layout::decode(&entry.layout.unwrap()).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_write_goes_to_one_mirror_and_a_resync_brings_the_others_back() {
+    let mut fs = Fs::new();
+    let f = mirrored(&mut fs, "f", 3);
+    assert_eq!(fresh(&layout(&mut fs, f)), [1, 2, 3]);
+
+    let written = intent(&mut fs, f, 2 * MIB, 3 * MIB);
+    assert!(fs.touched.contains(&(f, fs.touched[0].1)) && fs.touched[0].1 & LAYOUT != 0, "others forget the layout");
+    assert_eq!((fresh(&written), written.mirror_state()), (vec![1], Composite::WRITE_PENDING));
+    let counts: Vec<usize> = written.components().iter().map(|c| c.objects().len()).collect();
+    assert_eq!(counts, [1, 2, 1, 0, 1, 0], "the primary alone got objects");
+    assert_eq!(intent(&mut fs, f, 2 * MIB, 3 * MIB), written, "the next writer finds it so");
+    assert!(fs.touched.is_empty());
+
+    let begun = change(&mut fs, f, &Change::Resync { mirrors: vec![2, 2], end: 3 * MIB }).unwrap();
+    assert!(begun.follows(&written), "one change, though there are new objects");
+    assert_eq!((begun.mirror_state(), begun.mirrors()[1].missing(0, 3 * MIB)), (Composite::SYNC_PENDING, None));
+    assert!(begun.mirrors()[2].missing(0, 3 * MIB).is_some(), "what is not brought up to date needs none");
+    let done = Change::Resynced { generation: begun.generation(), mirrors: vec![2], mtime: NEVER };
+    // Somebody writes.
+    intent(&mut fs, f, 0, 1);
+    assert_eq!(change(&mut fs, f, &done), Err(Errno::EBUSY));
+    let begun = change(&mut fs, f, &Change::Resync { mirrors: vec![2], end: 3 * MIB }).unwrap();
+    let done = Change::Resynced { generation: begun.generation(), mirrors: vec![2], mtime: NEVER };
+    let before = fs.attr(f);
+    let done = change(&mut fs, f, &done).unwrap();
+    assert_eq!((fresh(&done), done.mirror_state()), (vec![1, 2], Composite::READ_ONLY));
+    let after = fs.attr(f);
+    assert_eq!(after.mtime, before.mtime);
+    assert!(after.mtime_set > before.mtime_set, "the times of the copies do not show");
+
+    // One that is fresh is not while it is copied to; not all can be.
+    let again = change(&mut fs, f, &Change::Resync { mirrors: vec![1], end: 0 }).unwrap();
+    assert_eq!(fresh(&again), [2]);
+    let late = Time { sec: i64::MAX, nsec: u32::MAX };
+    let done = Change::Resynced { generation: again.generation(), mirrors: vec![1], mtime: late };
+    let done = change(&mut fs, f, &done).unwrap();
+    let now = fs.attr(f);
+    assert!(now.mtime == now.ctime && now.mtime > after.mtime, "no time of the future");
+    assert_eq!(change(&mut fs, f, &Change::Resync { mirrors: vec![1, 2], end: 0 }), Err(Errno::EUCLEAN));
+
+    // The first one's OSTs are away: another one is written.
+    fs.env.down = done.mirrors()[0].stripes().iter().map(|s| s.ost).collect();
+    let others = done.mirrors()[1].stripes().iter().all(|s| !fs.env.down.contains(&s.ost));
+    assert_eq!(fresh(&intent(&mut fs, f, 0, 1)), [if others { 2 } else { 1 }]);
+}
+
+#[test]
+fn mirrors_are_added_merged_and_split() {
+    let mut fs = Fs::new();
+    let (f, other, target) = (bare(&mut fs, "f"), bare(&mut fs, "other"), bare(&mut fs, "target"));
+    fs.set(&ROOT_USER, f, "lustre.lov", &spec(2).encode(), CREATE).unwrap();
+    fs.set(&ROOT_USER, other, "lustre.lov", &template(1).encode(), CREATE).unwrap();
+    let before = layout(&mut fs, f);
+    let extended = change(&mut fs, f, &Change::Extend { template: template(2).encode() }).unwrap();
+    assert_eq!((fresh(&extended), extended.mirrors().len()), (vec![1], 3));
+    assert_eq!(extended.stripes(), before.stripes(), "its bytes are where they were");
+
+    let theirs = layout(&mut fs, other);
+    let merged = change(&mut fs, f, &Change::Merge { other }).unwrap();
+    assert_eq!(merged.mirrors()[3].stripes(), theirs.stripes());
+    assert_eq!(fs.layout(other), None, "what it had it has no more");
+    assert_eq!(change(&mut fs, f, &Change::Merge { other }), Err(Errno::EINVAL));
+    assert_eq!(change(&mut fs, f, &Change::Merge { other: f }), Err(Errno::EINVAL));
+
+    let (four, three) = (merged.mirrors()[3].mirror_id(), merged.mirrors()[2].mirror_id());
+    change(&mut fs, f, &Change::Split { mirror: four, into: Some(target) }).unwrap();
+    let split = layout(&mut fs, target);
+    assert_eq!((split.fid(), split.stripes()), (target, theirs.stripes()));
+    let into_full = Change::Split { mirror: three, into: Some(target) };
+    assert_eq!(change(&mut fs, f, &into_full), Err(Errno::EEXIST));
+    let gone: Vec<(u32, Fid)> = merged.mirrors()[2].stripes().iter().map(|s| (s.ost, s.object)).collect();
+    change(&mut fs, f, &Change::Split { mirror: three, into: None }).unwrap();
+    assert_eq!(change(&mut fs, f, &Change::Split { mirror: 1, into: None }), Err(Errno::EUCLEAN), "the last fresh one");
+    let left = layout(&mut fs, f);
+    assert_eq!(left.mirrors().len(), 2);
+    assert_eq!(destroyed(&mut fs), gone);
+
+    // With the file all that is left goes, of all mirrors.
+    let all: Vec<(u32, Fid)> = left.all_objects().map(|s| (s.ost, s.object)).collect();
+    fs.unlink(&ROOT_USER, ROOT, "f").unwrap();
+    assert!(destroyed(&mut fs).ends_with(&all));
+}
+
+/// What is to be destroyed, once all is committed.
+fn destroyed(fs: &mut Fs) -> Vec<(u32, Fid)> {
+    fs.commit();
+    fs.ns.destroys(0, 100).unwrap().into_iter().flat_map(|d| d.objects).collect()
+}
+
+#[test]
+fn who_would_not_hear_of_it_is_in_the_way() {
+    let mut fs = Fs::new();
+    let f = bare(&mut fs, "f");
+    fs.set(&ROOT_USER, f, "lustre.lov", &spec(1).encode(), CREATE).unwrap();
+    let extend = Change::Extend { template: template(1).encode() };
+    let (me, deaf) = (fs.client, ClientId(99));
+    fs.client = deaf;
+    let Reply::Opened { handle, .. } = fs.call(Request::Open { cred: ROOT_USER, fid: f, flags: flags::RDWR }).unwrap()
+    else {
+        panic!()
+    };
+    fs.client = me;
+    assert_eq!(change(&mut fs, f, &extend), Err(Errno::EBUSY));
+    fs.env.locks = vec![(deaf, LAYOUT)];
+    assert_eq!(change(&mut fs, f, &extend).unwrap().mirrors().len(), 2, "it hears");
+    fs.env.locks.clear();
+    change(&mut fs, f, &extend).expect("a mirrored file nobody takes for settled");
+    fs.client = deaf;
+    fs.call(Request::close(f, handle)).unwrap();
+}
+
+#[test]
+fn limits_and_refusals() {
+    let mut fs = Fs::new();
+    let f = mirrored(&mut fs, "f", 16);
+    let before = fs.layout(f);
+    let one = Change::Extend { template: template(1).encode() };
+    assert_eq!(change(&mut fs, f, &one), Err(Errno::EINVAL), "sixteen at most");
+    assert_eq!(change(&mut fs, f, &Change::Split { mirror: 99, into: None }), Err(Errno::EINVAL));
+    assert_eq!(change(&mut fs, f, &Change::Resync { mirrors: vec![99], end: 1 }), Err(Errno::EINVAL));
+    let many = [vec![1; 17], (1..=17).collect()];
+    for mirrors in many {
+        assert_eq!(change(&mut fs, f, &Change::Resync { mirrors: mirrors.clone(), end: 1 }), Err(Errno::EINVAL));
+        assert_eq!(change(&mut fs, f, &Change::Resynced { generation: 1, mirrors, mtime: NEVER }), Err(Errno::EINVAL));
+    }
+    assert_eq!(change(&mut fs, f, &Change::Objects { mirror: 99, start: 0, end: 1 }), Err(Errno::EINVAL));
+    assert_eq!(fs.layout(f), before);
+    assert_eq!(fs.set(&user(1), f, XATTR, &one.encode().unwrap(), 0), Err(Errno::EPERM));
+    assert_eq!(fs.set(&ROOT_USER, f, XATTR, b"rubbish", 0), Err(Errno::EINVAL));
+    assert_eq!(fs.get(&ROOT_USER, f, XATTR), Err(Errno::ENODATA));
+    assert_eq!(fs.unset(&ROOT_USER, f, XATTR), Err(Errno::EOPNOTSUPP));
+    assert_eq!(fs.set(&ROOT_USER, ROOT, XATTR, &one.encode().unwrap(), 0), Err(Errno::EOPNOTSUPP));
+    let many = Template { mirrors: 17, ..template(17) };
+    let g = bare(&mut fs, "g");
+    assert_eq!(fs.set(&ROOT_USER, g, "lustre.lov", &many.encode(), CREATE), Err(Errno::EINVAL));
+}
+
+/// One that begins on the MDT beside one that does not, in either order.
+#[test]
+fn a_mirror_begins_on_the_mdt_from_the_start() {
+    let mut fs = Fs::new();
+    let dom = || [TemplateComponent::on_mdt(64 << 10), TemplateComponent::striped(64 << 10, EOF, spec(1))];
+    let whole = || TemplateComponent::striped(0, EOF, spec(2));
+    let object = |layout: &Layout| layout.all_objects().find(|s| s.ost == MDT_OST).map(|s| s.object);
+    for (name, components) in
+        [("first", [dom().to_vec(), vec![whole()]].concat()), ("second", [vec![whole()], dom().to_vec()].concat())]
+    {
+        let f = bare(&mut fs, name);
+        let template = Template { components, mirrors: 2 };
+        fs.set(&ROOT_USER, f, "lustre.lov", &template.encode(), CREATE).unwrap();
+        let made = layout(&mut fs, f);
+        let first = object(&made).unwrap();
+        assert_eq!((fresh(&made), made.check_usable()), (vec![1, 2], Ok(())));
+        assert!(fs.ns.has_object(first).unwrap(), "it is not an orphan");
+        let id = made.mirrors().iter().find(|m| m.mdt_end() > 0).unwrap().mirror_id();
+        // It goes, and comes again as another object, which is not taken for the one on its way out.
+        change(&mut fs, f, &Change::Split { mirror: id, into: None }).unwrap();
+        assert!(!fs.ns.has_object(first).unwrap());
+        let again = Change::Extend { template: Template::new(dom().to_vec()).encode() };
+        let extended = change(&mut fs, f, &again).unwrap();
+        let second = object(&extended).unwrap();
+        assert!(second != first && fs.ns.has_object(second).unwrap());
+        assert_eq!(change(&mut fs, f, &again), Err(Errno::EOPNOTSUPP), "there is one already");
+        let gone = destroyed(&mut fs);
+        assert!(gone.contains(&(MDT_OST, first)) && !gone.contains(&(MDT_OST, second)), "{gone:?}");
+    }
+}

@@ -1,0 +1,137 @@
+//! A file that loses its last name while clients may have it open unknown to the MDT.
+
+use crate::common::*;
+use bytes::Bytes;
+use sheen_namespace::{Done, Nameless};
+use sheen_wire::{
+    Attr, Cred, Errno, Fid, Time,
+    fid::ROOT,
+    mds::{CLOSED_MAX, Closed, NO_HANDLE, Reply, Request, SetAttr, SetTime, flags},
+};
+
+fn unlink(fs: &mut Fs, name: &'static str) -> Done {
+    let name = Bytes::from_static(name.as_bytes());
+    fs.execute(&Request::Unlink { cred: Cred::ROOT, parent: ROOT, name, dir: false }).unwrap()
+}
+
+/// With a file "f" of which clients have the lock on OPEN, and which has just lost its name.
+fn nameless() -> (Fs, Fid, Nameless) {
+    let mut fs = Fs::new();
+    let f = fs.touch(&Cred::ROOT, ROOT, "f", 0o644).unwrap();
+    fs.env.may_be_open = true;
+    let nameless = unlink(&mut fs, "f").nameless.unwrap();
+    assert_eq!(nameless.fid, f);
+    (fs, f, nameless)
+}
+
+fn reopen(fs: &mut Fs, fid: Fid) -> u64 {
+    match fs.call(Request::Reopen { files: vec![(fid, flags::RDONLY, NO_HANDLE)] }).unwrap() {
+        Reply::Handles(handles) => handles[0].unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn lives(fs: &mut Fs, fid: Fid) -> bool {
+    fs.call(Request::GetAttr { fid, layout_known: true }).is_ok()
+}
+
+/// Files whose objects are to be destroyed.
+fn destroyed(fs: &mut Fs) -> usize {
+    fs.commit();
+    fs.ns.destroys(0, 10).unwrap().len()
+}
+
+#[test]
+fn it_lives_until_all_have_said_whether_they_have_it_open() {
+    let (mut fs, f, nameless) = nameless();
+    assert!(lives(&mut fs, f));
+    assert_eq!(destroyed(&mut fs), 0);
+    assert!(fs.ns.revoked(nameless), "nobody has");
+    assert!(!lives(&mut fs, f));
+    assert_eq!(destroyed(&mut fs), 1);
+}
+
+#[test]
+fn it_lives_on_for_who_has_it_open() {
+    let (mut fs, f, nameless) = nameless();
+    let handle = reopen(&mut fs, f);
+    assert!(!fs.ns.revoked(nameless));
+    assert!(lives(&mut fs, f));
+    fs.close((f, handle)).unwrap();
+    assert!(!lives(&mut fs, f));
+    assert_eq!(destroyed(&mut fs), 1);
+}
+
+#[test]
+fn a_close_before_all_have_said_so_does_not_remove_it() {
+    let (mut fs, f, nameless) = nameless();
+    let handle = reopen(&mut fs, f);
+    fs.close((f, handle)).unwrap();
+    fs.ns.disconnect(ME);
+    assert!(lives(&mut fs, f));
+    assert!(fs.ns.revoked(nameless));
+}
+
+#[test]
+fn a_crash_before_that_leaves_it_to_recovery() {
+    let (mut fs, f, _) = nameless();
+    fs.commit();
+    let mut fs = fs.crash();
+    let handle = reopen(&mut fs, f);
+    fs.ns.finish_recovery().unwrap();
+    assert!(lives(&mut fs, f), "open again");
+    let mut fs = fs.crash();
+    assert!(lives(&mut fs, f), "it may be opened again");
+    fs.ns.finish_recovery().unwrap();
+    assert!(!lives(&mut fs, f));
+    // Of before the crash.
+    fs.close((f, handle)).unwrap();
+    assert_eq!(destroyed(&mut fs), 1);
+}
+
+#[test]
+fn one_of_several_names_is_nobodys_business() {
+    let mut fs = Fs::new();
+    let f = fs.touch(&Cred::ROOT, ROOT, "f", 0o644).unwrap();
+    fs.link(&Cred::ROOT, f, ROOT, "g").unwrap();
+    fs.env.may_be_open = true;
+    assert_eq!(unlink(&mut fs, "f").nameless, None);
+    assert!(unlink(&mut fs, "g").nameless.is_some());
+}
+
+#[test]
+fn reading_without_a_handle_moves_the_access_time_by_the_same_rules() {
+    let mut fs = Fs::new();
+    let [f, g] = ["f", "g"].map(|name| fs.touch(&Cred::ROOT, ROOT, name, 0o644).unwrap());
+    let before = fs.attr(f).atime;
+    let [first, other] = accessed(&mut fs, &[(f, 0), (g, 0)])[..] else { panic!() };
+    assert!(first.atime > before && other.fid == g && other.atime > before);
+    assert_eq!(accessed(&mut fs, &[(f, 0)])[0].atime, first.atime, "it is newer than the last change");
+    fs.unlink(&Cred::ROOT, ROOT, "f").unwrap();
+    assert_eq!(accessed(&mut fs, &[(f, 0), (g, 0)]).iter().map(|attr| attr.fid).collect::<Vec<_>>(), [g]);
+    let many = vec![Closed { fid: g, handle: NO_HANDLE, read: Some(0) }; CLOSED_MAX + 1];
+    assert_eq!(fs.call(Request::Close { files: many }).unwrap_err(), Errno::EINVAL);
+}
+
+#[test]
+fn the_access_time_is_that_of_the_close_and_a_later_change_of_it_stays() {
+    let mut fs = Fs::new();
+    let f = fs.touch(&Cred::ROOT, ROOT, "f", 0o644).unwrap();
+    fs.env.now.sec += 10;
+    let [read] = accessed(&mut fs, &[(f, 4_000_000)])[..] else { panic!() };
+    assert_eq!(read.atime.sec, fs.env.now.sec - 4, "so long ago");
+    let set = SetAttr { atime: Some(SetTime::At(Time { sec: 5, nsec: 0 })), ..SetAttr::default() };
+    fs.setattr(&Cred::ROOT, f, set).unwrap();
+    let [told] = accessed(&mut fs, &[(f, 4_000_000)])[..] else { panic!() };
+    assert_eq!(told.atime.sec, 5, "it was read before its times were set");
+    let [again] = accessed(&mut fs, &[(f, 0)])[..] else { panic!() };
+    assert_eq!(again.atime, fs.env.now, "and once more after that");
+}
+
+fn accessed(fs: &mut Fs, files: &[(Fid, u32)]) -> Vec<Attr> {
+    let closed = |(fid, micros): &(Fid, u32)| Closed { fid: *fid, handle: NO_HANDLE, read: Some(*micros) };
+    match fs.call(Request::Close { files: files.iter().map(closed).collect() }).unwrap() {
+        Reply::Attrs(attrs) => attrs,
+        other => panic!("{other:?}"),
+    }
+}

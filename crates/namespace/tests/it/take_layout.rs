@@ -1,0 +1,236 @@
+//! A file takes over the objects of a nameless one.
+
+use std::collections::BTreeSet;
+
+use crate::common::*;
+use sheen_layout::{Asked, Count, Layout, MDT_OST, Spec, Template, TemplateComponent};
+use sheen_namespace::Renamed;
+use sheen_wire::{
+    Cred, Errno, Fid, Result, Time,
+    fid::ROOT,
+    ldlm::bits::LAYOUT,
+    mds::{
+        Request, flags,
+        xattr::{CREATE, REPLACE},
+    },
+};
+
+const ME: Cred = Cred::ROOT;
+const LOV: &str = "lustre.lov";
+const NEVER: Time = Time { sec: 0, nsec: 0 };
+const DOOMSDAY: Time = Time { sec: i64::MAX, nsec: 0 };
+
+fn layout(fs: &mut Fs, fid: Fid) -> Layout {
+    Layout::decode(&fs.layout(fid).expect("it has a layout")).unwrap()
+}
+
+fn objects(fs: &mut Fs, fid: Fid) -> Vec<Fid> {
+    layout(fs, fid).stripes().iter().map(|s| s.object).collect()
+}
+
+fn nameless(fs: &mut Fs, cred: &Cred) -> (Fid, u64) {
+    let fid = fs.fid();
+    let request = |cred| Request::TmpFile { cred, parent: ROOT, fid, flags: flags::RDWR, mode: 0o600, umask: 0 };
+    fs.opened(request(cred.clone())).unwrap()
+}
+
+fn request(cred: &Cred, fid: Fid, from: Fid, objects: &[Fid], mtime: Time) -> Request {
+    let versions = objects.iter().map(|object| (*object, 1)).collect();
+    Request::TakeLayout { cred: cred.clone(), fid, from, versions, group: None, mtime }
+}
+
+fn take(fs: &mut Fs, cred: &Cred, fid: Fid, from: Fid) -> Result<()> {
+    let had = objects(fs, fid);
+    fs.call(request(cred, fid, from, &had, NEVER)).map(drop)
+}
+
+#[test]
+fn the_objects_are_those_of_the_copy_and_the_former_ones_go() {
+    let mut fs = Fs::new();
+    fs.chmod(&ME, ROOT, 0o777).unwrap();
+    let f = fs.touch(&ME, ROOT, "f", 0o644).unwrap();
+    let (t, handle) = nameless(&mut fs, &ME);
+    let asked = Asked::Plain(Spec { count: Count::from_number(3).unwrap(), ..Spec::default() });
+    let first = objects(&mut fs, t);
+    fs.set(&ME, t, LOV, &asked.encode(), REPLACE).unwrap();
+    let (had, has, before) = (objects(&mut fs, f), objects(&mut fs, t), fs.attr(f));
+    assert!(has.len() == 3 && has.iter().all(|object| !first.contains(object)));
+    let taking = fs.ns.begin_take(&request(&ME, f, t, &had, NEVER)).unwrap();
+    assert_eq!((taking.leaving.len(), taking.renamed.len()), (had.len(), 0));
+    let done = fs.execute(&request(&ME, f, t, &had, DOOMSDAY)).unwrap();
+    assert!(done.touched.iter().any(|(fid, bits)| *fid == f && bits & LAYOUT != 0), "others hear of it");
+    let now = layout(&mut fs, f);
+    assert_eq!((objects(&mut fs, f), now.fid()), (has, f));
+    assert!(now.generation() > 1, "above what anybody knew of both files");
+    assert_eq!(fs.layout(t), None);
+    let after = fs.attr(f);
+    assert!(after.mtime >= before.mtime && after.mtime <= after.ctime, "no time of the future");
+    fs.close((t, handle)).unwrap();
+    fs.commit();
+    let gone: Vec<Fid> =
+        fs.ns.destroys(0, 100).unwrap().into_iter().flat_map(|d| d.objects).map(|(_, object)| object).collect();
+    assert_eq!(gone, [first, had].concat(), "and nothing else");
+    // It is durable as one change.
+    let mut fs = fs.crash();
+    assert_eq!(layout(&mut fs, f), now);
+    fs.check();
+}
+
+/// A file that begins on the MDT.
+fn on_mdt() -> Vec<u8> {
+    let rest = TemplateComponent::striped(64 << 10, u64::MAX, Spec::default());
+    Template::new(vec![TemplateComponent::on_mdt(64 << 10), rest]).encode()
+}
+
+/// Objects that are to be destroyed, durably.
+fn destroyed(fs: &mut Fs) -> BTreeSet<Fid> {
+    fs.commit();
+    fs.ns.destroys(0, 100).unwrap().into_iter().flat_map(|d| d.objects).map(|(_, object)| object).collect()
+}
+
+#[test]
+fn what_a_copy_has_on_the_mdt_gets_a_name_after_the_file() {
+    let mut fs = Fs::new();
+    let f = fs.touch(&ME, ROOT, "f", 0o644).unwrap();
+    let mut names = BTreeSet::new();
+    for round in 0..3 {
+        let (t, handle) = nameless(&mut fs, &ME);
+        fs.set(&ME, t, LOV, &on_mdt(), REPLACE).unwrap();
+        let had = objects(&mut fs, f);
+        let request = request(&ME, f, t, &had, NEVER);
+        assert_eq!(fs.call(request.clone()).map(drop), Err(Errno::EPROTO), "its name has not been reserved");
+        // The first time it comes to nothing.
+        let first = fs.ns.begin_take(&request).unwrap();
+        fs.ns.end_take(f);
+        let taking = fs.ns.begin_take(&request).unwrap();
+        let [Renamed { ost: MDT_OST, old, new }] = taking.renamed[..] else { panic!("{taking:?}") };
+        assert_eq!((old, new.oid, new.seq), (objects(&mut fs, t)[0], f.oid, f.seq));
+        assert!(fs.ns.has_object(old).unwrap() && fs.ns.has_object(new).unwrap());
+        fs.call(request).unwrap();
+        fs.ns.end_take(f);
+        assert_eq!(objects(&mut fs, f)[0], new);
+        assert!(fs.ns.has_object(new).unwrap() && !fs.ns.has_object(old).unwrap());
+        fs.close((t, handle)).unwrap();
+        let gone = destroyed(&mut fs);
+        assert!(gone.contains(&old) && gone.contains(&first.renamed[0].new) && had.iter().all(|o| gone.contains(o)));
+        assert!(!gone.contains(&new) && names.insert(new), "round {round}");
+        fs = fs.crash();
+        assert_eq!(objects(&mut fs, f)[0], new);
+        assert!(!destroyed(&mut fs).contains(&new));
+    }
+    fs.check();
+}
+
+/// The copy is given other objects between the beginning and the end.
+#[test]
+fn a_copy_that_changes_meanwhile_is_not_taken() {
+    let mut fs = Fs::new();
+    let f = fs.touch(&ME, ROOT, "f", 0o644).unwrap();
+    let (t, _) = nameless(&mut fs, &ME);
+    fs.set(&ME, t, LOV, &on_mdt(), REPLACE).unwrap();
+    let had = objects(&mut fs, f);
+    fs.ns.begin_take(&request(&ME, f, t, &had, NEVER)).unwrap();
+    fs.set(&ME, t, LOV, &on_mdt(), REPLACE).unwrap();
+    assert_eq!(take(&mut fs, &ME, f, t), Err(Errno::EBUSY));
+    assert_eq!(objects(&mut fs, f), had);
+}
+
+#[test]
+fn who_may_not_is_refused_and_nothing_changes() {
+    let mut fs = Fs::new();
+    fs.chmod(&ME, ROOT, 0o777).unwrap();
+    let (me, other) = (user(1), user(2));
+    let f = fs.touch(&me, ROOT, "f", 0o644).unwrap();
+    let named = fs.touch(&me, ROOT, "named", 0o644).unwrap();
+    let dir = fs.mkdir(&me, ROOT, "dir", 0o777).unwrap();
+    let ((mine, _), (theirs, _)) = (nameless(&mut fs, &me), nameless(&mut fs, &other));
+    let had = objects(&mut fs, f);
+    assert_eq!(take(&mut fs, &other, f, theirs), Err(Errno::EACCES));
+    assert_eq!(take(&mut fs, &me, f, theirs), Err(Errno::EINVAL));
+    assert_eq!(take(&mut fs, &me, f, named), Err(Errno::EINVAL));
+    assert_eq!(take(&mut fs, &me, f, f), Err(Errno::EINVAL));
+    assert_eq!(fs.call(request(&me, dir, mine, &[], NEVER)).map(drop), Err(Errno::EINVAL));
+    assert_eq!(fs.call(request(&me, f, mine, &[], NEVER)).map(drop), Err(Errno::EBUSY), "not all was closed");
+    assert_eq!(fs.call(request(&me, f, mine, &[had[0], Fid::new(9, 9)], NEVER)).map(drop), Err(Errno::EBUSY));
+    assert_eq!(objects(&mut fs, f), had);
+    take(&mut fs, &me, f, mine).unwrap();
+    assert_eq!(take(&mut fs, &me, f, mine), Err(Errno::EINVAL), "it has nothing any more");
+}
+
+#[test]
+fn privilege_goes_with_bytes_that_another_one_chose() {
+    let mut fs = Fs::new();
+    fs.chmod(&ME, ROOT, 0o777).unwrap();
+    let (owner, other) = (user(1), user(2));
+    let f = fs.touch(&owner, ROOT, "f", 0o777).unwrap();
+    for (who, left) in [(&owner, 0o6777), (&ME, 0o6777), (&other, 0o777)] {
+        fs.chmod(&ME, f, 0o6777).unwrap();
+        let (t, _) = nameless(&mut fs, who);
+        take(&mut fs, who, f, t).unwrap();
+        assert_eq!(fs.attr(f).perm, left, "{}", who.uid);
+    }
+}
+
+/// All objects of all mirrors, and the layout's generation, as who begins to copy notes them.
+fn state(fs: &mut Fs, fid: Fid) -> Vec<(Fid, u64)> {
+    let layout = layout(fs, fid);
+    let objects = layout.all_objects().map(|s| (s.object, 1));
+    objects.chain([(fid, u64::from(layout.generation()))]).collect()
+}
+
+fn take_as(fs: &mut Fs, fid: Fid, from: Fid, versions: &[(Fid, u64)]) -> Result<Vec<Renamed>> {
+    let versions = versions.to_vec();
+    let request = Request::TakeLayout { cred: ME, fid, from, versions, group: None, mtime: NEVER };
+    let taking = fs.ns.begin_take(&request)?;
+    let done = fs.call(request);
+    fs.ns.end_take(fid);
+    done.map(|_| taking.renamed)
+}
+
+#[test]
+fn a_mirrored_file_leaves_all_its_mirrors_and_takes_those_of_a_copy() {
+    let mut fs = Fs::new();
+    let f = fs.mknod(&ME, ROOT, "f", 0o644).unwrap();
+    let plain = || TemplateComponent::striped(0, u64::MAX, Spec::default());
+    let two = Template { components: vec![plain(), plain()], mirrors: 2 };
+    fs.set(&ME, f, LOV, &two.encode(), CREATE).unwrap();
+    let write = |fs: &mut Fs, fid| drop(fs.call(Request::LayoutIntent { fid, start: 0, end: 1 }).unwrap());
+    let (t, handle) = nameless(&mut fs, &ME);
+    let before = state(&mut fs, f);
+    let objects_alone = &before[..before.len() - 1];
+    assert_eq!(take_as(&mut fs, f, t, objects_alone), Err(Errno::EBUSY), "its state is not known");
+    write(&mut fs, f);
+    assert_eq!(take_as(&mut fs, f, t, &before), Err(Errno::EBUSY), "another mirror may be the one that counts");
+    let before = state(&mut fs, f);
+    let has = objects(&mut fs, t);
+    take_as(&mut fs, f, t, &before).unwrap();
+    let now = layout(&mut fs, f);
+    assert_eq!((now.is_mirrored(), now.stripes().len(), objects(&mut fs, f)), (false, 1, has));
+    fs.close((t, handle)).unwrap();
+    let gone = destroyed(&mut fs);
+    assert!(before.iter().all(|(object, _)| gone.contains(object) || *object == f), "the stale one's as well");
+
+    // And a copy that is mirrored, in part on the MDT.
+    let dom = [TemplateComponent::on_mdt(64 << 10), TemplateComponent::striped(64 << 10, u64::MAX, Spec::default())];
+    let copy = Template { components: [vec![plain()], dom.to_vec()].concat(), mirrors: 2 };
+    let (t, handle) = nameless(&mut fs, &ME);
+    fs.set(&ME, t, LOV, &copy.encode(), REPLACE).unwrap();
+    write(&mut fs, t);
+    let had: Vec<_> = objects(&mut fs, f).into_iter().map(|object| (object, 1)).collect();
+    let theirs: Vec<Fid> = layout(&mut fs, t).all_objects().map(|s| s.object).collect();
+    let renamed = take_as(&mut fs, f, t, &had).unwrap();
+    let [Renamed { ost: MDT_OST, old, new }] = renamed[..] else { panic!("{renamed:?}") };
+    let now = layout(&mut fs, f);
+    let fresh: Vec<u16> = now.fresh_mirrors().iter().map(|m| m.mirror_id()).collect();
+    assert_eq!((now.mirrors().len(), fresh, now.check_usable()), (2, vec![1], Ok(())), "the other one was not written");
+    let named = |object: Fid| if object == old { new } else { object };
+    assert!(now.all_objects().map(|s| s.object).eq(theirs.into_iter().map(named)));
+    assert!(fs.ns.has_object(new).unwrap() && new.oid == f.oid);
+    fs.close((t, handle)).unwrap();
+    fs.commit();
+    let mut fs = fs.crash();
+    assert_eq!(layout(&mut fs, f), now);
+    let gone = destroyed(&mut fs);
+    assert!(now.all_objects().all(|s| !gone.contains(&s.object)) && gone.contains(&old));
+    fs.check();
+}

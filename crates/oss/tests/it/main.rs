@@ -1,0 +1,16 @@
+//! An OSS and its store: in the simulator, and on a real disk.
+
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod close;
+mod common;
+mod crash;
+#[allow(clippy::disallowed_methods, reason = "it looks at the real disk")]
+mod descriptors;
+mod glimpse;
+mod grants;
+mod locks;
+mod markers;
+mod service;
+#[allow(clippy::disallowed_methods, reason = "it looks at the real disk")]
+mod store;

@@ -1,0 +1,202 @@
+//! An OST as its clients see it: over lo and tcp, registered with an MGS, stopped and started again.
+
+use crate::common::{Client, OBJECT, Process, part};
+use sheen_lnet::{Net, Nid};
+use sheen_oss::{DataConfig, Ost, Sharing};
+use sheen_rpc::Service;
+use sheen_wire::{
+    Errno, Fid,
+    ost::{Allocate, Grant, OBJECT_SIZE_MAX, PARTS_MAX, Part, Reply, Request, Seek},
+};
+
+/// Every request once, with what it is to answer.
+fn exercise(client: &Client<'_>) {
+    let data = vec![0xab; 3 << 20];
+    assert!(matches!(client.write(&data, false).unwrap().body, Reply::Done { .. }));
+    assert_eq!(client.read(8 << 20), data);
+    assert!(matches!(client.write(b"cd", true).unwrap().body, Reply::Done { .. }));
+    let ok = |request| match client.call(request, b"").unwrap().body {
+        Reply::Ok | Reply::Done { .. } => {}
+        other => panic!("{other:?}"),
+    };
+    ok(Request::Sync { objects: vec![OBJECT] });
+    ok(Request::Sync { objects: vec![] });
+    ok(Request::Truncate { objects: vec![(OBJECT, 1 << 20)] });
+    ok(Request::Allocate { mode: Allocate::PunchHole, runs: vec![(OBJECT, 0, 4096)] });
+    match client.call(Request::Attrs { objects: vec![OBJECT, Fid::new(5, 5)] }, b"").unwrap().body {
+        Reply::Attrs(attrs) => {
+            assert_eq!((attrs[0].size, attrs[1].size, attrs[1].mtime), (1 << 20, 0, None));
+            assert!(attrs[0].mtime.unwrap() <= client.process.net.rt().wall());
+        }
+        other => panic!("{other:?}"),
+    }
+    let seek = Request::Seek { object: OBJECT, offset: 0, what: Seek::Data };
+    assert!(matches!(client.call(seek, b"").unwrap().body, Reply::Offset(Some(4096))));
+    match client.call(Request::StatFs, b"").unwrap().body {
+        Reply::StatFs(s) => assert!(s.blocks > s.bfree && s.bfree >= s.bavail && s.bavail > 0),
+        other => panic!("{other:?}"),
+    }
+    ok(Request::Destroy { objects: vec![Fid::new(OBJECT.seq, 77)] });
+    ok(Request::DestroyRange { seq: OBJECT.seq, first: 1, last: 100 });
+    assert!(client.read(100).is_empty());
+}
+
+#[test]
+fn serves_every_request_over_lo_and_tcp() {
+    let process = Process::real();
+    let ost = process.start(None).unwrap();
+    assert_eq!(ost.name(), "sheen-OST0007");
+    exercise(&process.client(&process.net, "sheen-OST0007", Nid::Lo));
+    let elsewhere = Net::new(process.net.rt().clone());
+    exercise(&process.client(&elsewhere, "sheen-OST0007", process.listen()));
+}
+
+#[test]
+fn an_mdts_data_service_is_an_ost_that_no_mgs_knows() {
+    let process = Process::real();
+    let config = DataConfig {
+        dir: process.dir.join("mdt/dom"),
+        fsname: "sheen".into(),
+        index: 0,
+        mdt: "sheen-MDT0000".into(),
+        uuid: "the MDT's".into(),
+        sharing: Sharing::new(),
+        open_files_max: 100,
+    };
+    let start = || {
+        let started = Ost::start_data(&process.net, &process.server, config.clone(), process.params.clone());
+        process.run(started).unwrap()
+    };
+    let data = start();
+    assert_eq!((data.name(), data.uuid()), ("sheen-MDT0000-dom", "the MDT's"));
+    let client = process.client(&process.net, "sheen-MDT0000-dom", Nid::Lo);
+    exercise(&client);
+    assert_eq!(process.value("dom.sheen-MDT0000-dom.uuid"), "sheen-MDT0000-dom_UUID");
+    assert!(process.params.get("obdfilter.*.uuid").is_err() && process.mgs.found.lock().unwrap().is_empty());
+    client.write(b"kept", true).unwrap();
+    process.run(data.stop());
+    let again = start();
+    assert_eq!(process.client(&process.net, "sheen-MDT0000-dom", Nid::Lo).read(10), "kept");
+    process.run(again.stop());
+}
+
+#[test]
+fn all_objects_are_listed_once_however_many_there_are() {
+    let process = Process::real();
+    let ost = process.start(None).unwrap();
+    let client = process.client(&process.net, "sheen-OST0007", Nid::Lo);
+    let list = |after| match client.call(Request::List { after }, b"").unwrap().body {
+        Reply::Objects(objects) => objects,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(list(Fid::ZERO), []);
+    let mut made: Vec<Fid> = (1..=PARTS_MAX as u32 + 10).map(|oid| Fid::new(0x2_8000_0401, oid)).collect();
+    made.extend((1..70).map(|oid| Fid::new(0x2_0000_0402, oid)));
+    for some in made.chunks(PARTS_MAX) {
+        let objects = some.iter().map(|object| (*object, 1)).collect();
+        client.call(Request::Truncate { objects }, b"").unwrap();
+    }
+    let (mut found, mut after) = (Vec::new(), Fid::ZERO);
+    loop {
+        let some = list(after);
+        let Some(last) = some.last() else { break };
+        assert!(some.len() <= PARTS_MAX);
+        after = *last;
+        found.extend(some);
+    }
+    found.sort_unstable();
+    made.sort_unstable();
+    assert!(found == made, "{} of {}", found.len(), made.len());
+    process.run(ost.stop());
+}
+
+#[test]
+fn it_says_how_much_a_reply_may_hold() {
+    let process = Process::real();
+    let ost = process.start(None).unwrap();
+    let bytes = |request| ost.reply_bytes(&request);
+    assert_eq!(bytes(Request::Read { parts: vec![part(0, 4096), part(1 << 30, 100)] }), 4196);
+    assert!(bytes(Request::Read { parts: vec![part(0, u32::MAX as usize); 3] }) > 16 << 20, "it does not wrap");
+    assert_eq!(
+        bytes(Request::Write { parts: vec![part(0, 4096)], sync: false, mtime: None, grant: Grant::default() }),
+        0
+    );
+}
+
+#[test]
+fn bad_requests_are_refused_and_change_nothing() {
+    let process = Process::real();
+    let ost = process.start(Some(0)).unwrap();
+    let client = process.client(&process.net, ost.name(), Nid::Lo);
+    let refused = |request, bulk: &[u8]| client.call(request, bulk).unwrap_err();
+    let write = |parts| Request::Write { parts, sync: false, mtime: None, grant: Grant::default() };
+    assert_eq!(refused(write(vec![part(0, 4)]), b"abc"), Errno::EPROTO);
+    assert_eq!(refused(write(vec![part(OBJECT_SIZE_MAX, 3)]), b"abc"), Errno::EFBIG);
+    assert_eq!(refused(write(vec![part(u64::MAX - 1, 3)]), b"abc"), Errno::EFBIG);
+    assert_eq!(refused(write(vec![Part { object: Fid::ZERO, ..part(0, 3) }]), b"abc"), Errno::EINVAL);
+    assert_eq!(refused(Request::Read { parts: vec![part(0, 1); PARTS_MAX + 1] }, b""), Errno::E2BIG);
+    assert_eq!(refused(Request::Read { parts: vec![part(0, 16 << 20), part(0, 1)] }, b""), Errno::E2BIG);
+    assert_eq!(refused(Request::Truncate { objects: vec![(OBJECT, u64::MAX)] }, b""), Errno::EFBIG);
+    assert!(client.read(1).is_empty());
+    assert!(!process.dir.join("ost/O/280000401").exists());
+    assert!(client.write(b"fine", false).is_ok(), "the service lives on");
+}
+
+#[test]
+fn a_stopped_ost_comes_back_with_its_index_and_its_data() {
+    let process = Process::real();
+    let ost = process.start(None).unwrap();
+    let client = process.client(&process.net, ost.name(), Nid::Lo);
+    client.write(b"kept", false).unwrap();
+    assert!(process.start(None).unwrap_err().to_string().contains("served by another process"));
+    process.run(ost.stop());
+    process.run(ost.stop());
+    assert!(process.params.get("obdfilter.*.stats").is_err());
+    let again = process.start(None).unwrap();
+    assert_eq!(again.index(), 7, "the index of its directory, not the next free one");
+    let client = process.client(&process.net, again.name(), Nid::Lo);
+    assert_eq!(client.read(9), &b"kept"[..]);
+}
+
+#[test]
+fn what_the_mgs_refuses_does_not_start() {
+    let process = Process::real();
+    let error = process.start(Some(99)).unwrap_err().to_string();
+    assert!(error.contains("File exists") && error.contains("leave the index out"), "{error}");
+    assert!(process.params.get("obdfilter.*.stats").is_err());
+    let again = process.start(Some(99)).unwrap_err().to_string();
+    assert_eq!(again, error, "its directory is free");
+}
+
+#[test]
+fn who_hears_of_it_from_the_mgs_finds_it() {
+    let process = Process::real();
+    let ost = process.start(Some(3)).unwrap();
+    process.run(ost.stop());
+    process.start(None).unwrap();
+    assert_eq!(*process.mgs.found.lock().unwrap(), [true, true]);
+}
+
+#[test]
+fn parameters_tell_what_happens() {
+    let process = Process::real();
+    let ost = process.start(Some(2)).unwrap();
+    let client = process.client(&process.net, ost.name(), Nid::Lo);
+    client.write(&[1; 4096], false).unwrap();
+    client.write(&[1; 8192], false).unwrap();
+    client.read(100);
+    let stats = process.value("obdfilter.sheen-OST0002.stats");
+    let line = |name: &str| stats.lines().find(|l| l.split(' ').next() == Some(name)).unwrap().to_owned();
+    assert!(line("write_bytes").ends_with(" 2 samples [bytes] 4096 8192 12288 83886080"), "{stats}");
+    assert!(line("read_bytes").ends_with(" 1 samples [bytes] 100 100 100 10000"), "{stats}");
+    assert!(line("write").contains(" 2 samples [usecs] "), "{stats}");
+    process.params.set("obdfilter.*.stats", "clear").unwrap();
+    assert!(!process.value("obdfilter.sheen-OST0002.stats").contains("write_bytes"));
+    assert_eq!(process.value("obdfilter.sheen-OST0002.num_exports"), "1");
+    let number = |name: &str| process.value(&format!("obdfilter.sheen-OST0002.{name}")).parse::<u64>().unwrap();
+    assert!(number("kbytestotal") > number("kbytesfree") && number("kbytesfree") >= number("kbytesavail"));
+    assert!(number("filestotal") >= number("filesfree"));
+    assert_eq!(number("brw_size"), 16);
+    let devices = process.params.devices();
+    assert!(devices.iter().any(|d| d.kind == "obdfilter" && d.name == "sheen-OST0002"));
+}

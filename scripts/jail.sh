@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Runs one test program in namespaces of its own, and leaves nothing behind.
+#   scripts/jail.sh PROGRAM [ARGUMENT...]
+# The program sees its own mounts (an empty /dev/shm and /run/sheen), its own processes and its own loopback network;
+# TMPDIR is a directory on disk of its own.
+# When it ends, or is told to end, its mounts are aborted and its processes killed. A program that is told to end is
+# hanging: the kernel stacks of its processes are printed first.
+# Without root the program runs as it is, with a runtime directory of its own.
+set -u
+
+# The FUSE connections of this mount namespace end, so that no process waits for a server that died or hangs.
+abort_mounts() {
+  local minor
+  awk '/ - fuse\.sheen / { split($3, dev, ":"); print dev[2] }' /proc/self/mountinfo | while read -r minor; do
+    echo 1 >"/sys/fs/fuse/connections/$minor/abort"
+  done 2>/dev/null
+}
+
+print_stacks() { # the processes of the namespace whose first process is $1
+  local space task
+  space=$(readlink "/proc/$1/ns/pid_for_children")
+  for task in /proc/[0-9]*/task/[0-9]*; do
+    [ "$(readlink "${task%/task/*}/ns/pid")" = "$space" ] || continue
+    echo "-- $(cat "$task/comm") (${task##*/}) $(tr '\0' ' ' <"${task%/task/*}/cmdline" | cut -c1-120)"
+    cat "$task/stack"
+  done 2>/dev/null
+}
+
+case ${1:-} in
+--namespace)
+  shift
+  set -e
+  mount --make-rprivate /
+  awk '$3 == "fuse.sheen" { print $2 }' /proc/mounts | while read -r at; do
+    umount -l "$(printf %b "$at")" 2>/dev/null || true
+  done
+  mount -t tmpfs -o mode=1777 none /dev/shm
+  mkdir -p /run/sheen
+  mount -t tmpfs -o mode=700 none /run/sheen
+  [ -d /sys/fs/fuse/connections ] && [ -z "$(ls /sys/fs/fuse/connections)" ] &&
+    mount -t fusectl none /sys/fs/fuse/connections 2>/dev/null || true
+  ip link set lo up
+  set +e
+  unshare --pid --fork --kill-child --mount-proc -- bash "$0" --first "$@" &
+  child=$!
+  # What waits on a mount cannot be killed before the mount is aborted.
+  trap 'print_stacks $child; abort_mounts; kill -9 $child; exit 143' TERM INT
+  trap 'rm -rf --one-file-system "$TMPDIR"' EXIT
+  wait $child
+  exit $?
+  ;;
+--first)
+  # The first process of the namespace: it reaps what the test leaves, and its end kills all others.
+  shift
+  "$@"
+  code=$?
+  abort_mounts
+  exit $code
+  ;;
+*)
+  TMPDIR=$(mktemp -d)
+  chmod 1777 "$TMPDIR"
+  export TMPDIR
+  if [ "$(id -u)" = 0 ] && unshare --mount --net --pid --fork true 2>/dev/null; then
+    exec unshare --mount --net -- bash "$0" --namespace "$@"
+  fi
+  trap 'rm -rf --one-file-system "$TMPDIR"' EXIT
+  export SHEEN_RUNTIME_DIR=$TMPDIR/run
+  mkdir -m 700 "$SHEEN_RUNTIME_DIR"
+  "$@"
+  ;;
+esac

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# What needs luck or time: random seeds, long races, kills, counts that need a warm page cache.
+#   SOAK_MINUTES=60 scripts/soak.sh [ARGUMENT...]     the arguments go to `cargo nextest run`
+# Runs rounds until the time is over, each with seeds of its own, prints the seeds, and writes target/soak/report.md.
+# The end of the time does not break a round off.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+scripts/deps.sh test && scripts/tools.sh nextest pjdfstest fsx || exit 1
+export PATH=$PWD/target/tools/bin:$PATH
+minutes=${SOAK_MINUTES:-60}
+out=target/soak
+mkdir -p "$out"
+report=$out/report.md
+cargo build --quiet --workspace && cargo nextest run --workspace --no-run --cargo-quiet || exit 1
+{
+  echo "# Soak of $(git rev-parse --short HEAD 2>/dev/null || echo 'an unknown commit'), $(date -u +%F)"
+  echo
+  echo "$(nproc) processors, Linux $(uname -r), $minutes minutes asked."
+  echo
+  echo "| round | seed | seconds | result |"
+  echo "|---|---|---|---|"
+} >"$report"
+export SHEEN_SOAK=1
+failed=0
+for ((round = 1; round == 1 || SECONDS < minutes * 60; round++)); do
+  seed=${SOAK_SEED:-$((RANDOM << 15 | RANDOM))}
+  echo "== round $round: SOAK_SEED=$seed (${SECONDS} s of $((minutes * 60)))"
+  export PROPTEST_RNG_SEED=$seed SHEEN_FSX_SEED=$seed SHEEN_SIM_FROM=$seed
+  begun=$SECONDS
+  cargo nextest run --workspace --profile soak "$@" 2>&1 | tee "$out/round-$round.log"
+  if [ "${PIPESTATUS[0]}" -ne 0 ]; then failed=$((failed + 1)); fi
+  summary=$(grep -E '^ +Summary' "$out/round-$round.log" | tail -1 | sed 's/^ *Summary *//')
+  echo "| $round | $seed | $((SECONDS - begun)) | ${summary:-did not run} |" >>"$report"
+  grep -hoE '^ +(FAIL|TIMEOUT|SIG[A-Z]+) .*' "$out/round-$round.log" | sort -u | sed 's/^ */* /' >>"$out/failed.$$"
+done
+if [ -s "$out/failed.$$" ]; then
+  { echo; echo "Failed (a round is repeated with SOAK_SEED and one round: SOAK_MINUTES=0):"; echo; cat "$out/failed.$$"; } >>"$report"
+fi
+rm -f "$out/failed.$$"
+echo
+cat "$report"
+[ $failed -eq 0 ]
