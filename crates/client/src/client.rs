@@ -2,7 +2,7 @@
 //!
 //! Mounting asks the MGS for the configuration, makes an import for the MDT and each OST (they connect when first used), and asks
 //! the MDT for the root and for a sequence of FIDs, so that a mount that succeeds also works. From then on a task waits at the MGS
-//! for changes: an OST that is added is used without a restart.
+//! for changes: OSTs that are added, and targets at new addresses, are used without a restart.
 
 use std::{
     fmt,
@@ -141,10 +141,10 @@ impl Client {
         });
         client.statahead.set_client(&client);
         let registered = Registered::new(params, &client);
-        targets.apply(&config);
+        targets.apply(&config, &client.mdc);
         client.first_contact().await?;
         *client.registered.lock() = Some(registered);
-        *client.watch.lock() = Some(rt.spawn("config", watch(rt.clone(), mgc, config, targets)));
+        *client.watch.lock() = Some(rt.spawn("config", watch(rt.clone(), mgc, config, targets, client.mdc.clone())));
         *client.distrust.lock() = Some(rt.spawn("layouts", distrust(rt.clone(), Arc::downgrade(&client))));
         Ok(client)
     }
@@ -247,13 +247,13 @@ async fn read_config(rt: &Rt, mgc: &Mgc, nids: &[Nid], fsname: &str) -> Result<C
 }
 
 /// Follows the configuration until aborted.
-async fn watch(rt: Rt, mgc: Arc<Mgc>, config: Config, targets: Targets) {
+async fn watch(rt: Rt, mgc: Arc<Mgc>, config: Config, targets: Targets, mdc: Arc<Mdc>) {
     let (fsname, mut version) = (config.fsname, config.version);
     loop {
         match mgc.watch(&fsname, version).await {
             Ok(config) => {
                 version = config.version;
-                targets.apply(&config);
+                targets.apply(&config, &mdc);
             }
             Err(errno) => {
                 tracing::warn!("{fsname}: the MGS does not tell of changes: {errno}");

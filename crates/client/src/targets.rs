@@ -7,7 +7,7 @@ use sheen_lnet::{Net, Nid};
 use sheen_params::Params;
 use sheen_rpc::{Import, ImportConfig};
 use sheen_wire::{
-    Mds, Ost,
+    Mds, Ost, Protocol,
     mgs::{Config, Target, TargetKind, data_name, target_name},
 };
 
@@ -51,16 +51,15 @@ impl Targets {
         Ok(Arc::new(mdc))
     }
 
-    /// Hears of settings that last, adds the OSTs (and the MDT's data service) that are new, notes which pools there are, and where those that
-    /// are known can be found now. One whose address cannot be read is left out: the rest of the file system works without it.
-    pub fn apply(&self, config: &Config) {
+    /// Takes over a configuration: lasting settings, the addresses of all targets, new OSTs (and the MDT's data
+    /// service), pools. A target whose address cannot be read is left out: the others work without it.
+    pub fn apply(&self, config: &Config, mdc: &Mdc) {
         self.params.keep(&self.fsname, config.version, &config.params);
         for target in &config.targets {
             let name = target_name(&self.fsname, target.kind, target.index);
             let applied = match target.kind {
                 TargetKind::Ost => self.apply_ost(target, target.index, &name),
-                // Its data service is at its side.
-                TargetKind::Mdt if target.index == 0 => self.apply_ost(target, MDT_OST, &data_name(&name)),
+                TargetKind::Mdt if target.index == 0 => self.apply_mdt(target, &name, mdc),
                 TargetKind::Mdt => Ok(()),
             };
             if let Err(e) = applied {
@@ -70,12 +69,16 @@ impl Targets {
         self.pools.apply(&config.pools);
     }
 
+    /// Its data service has the same addresses.
+    fn apply_mdt(&self, target: &Target, name: &str, mdc: &Mdc) -> Result<(), MountError> {
+        renew(mdc.import(), self.import_config(target, name)?.nids);
+        self.apply_ost(target, MDT_OST, &data_name(name))
+    }
+
     fn apply_ost(&self, target: &Target, index: u32, name: &str) -> Result<(), MountError> {
         let config = self.import_config(target, name)?;
         if let Some(osc) = self.lov.get(index) {
-            if osc.import().nids() != config.nids {
-                osc.import().set_nids(config.nids);
-            }
+            renew(osc.import(), config.nids);
             return Ok(());
         }
         let import: Arc<Import<Ost>> = Import::new(self.net.clone(), config);
@@ -93,5 +96,14 @@ impl Targets {
         };
         let nids = target.nids.iter().map(nid).collect::<Result<Vec<_>, _>>()?;
         Ok(ImportConfig::new(&self.uuid, name, nids).of(&target.uuid))
+    }
+}
+
+/// Tells an import where its target is now. A connection stays where nothing changed.
+fn renew<P: Protocol>(import: &Import<P>, nids: Vec<Nid>) {
+    if import.nids() != nids {
+        let at: Vec<String> = nids.iter().map(Nid::to_string).collect();
+        tracing::info!("{} is now at {}", import.target(), at.join(","));
+        import.set_nids(nids);
     }
 }

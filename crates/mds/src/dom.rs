@@ -81,7 +81,7 @@ pub(crate) fn connect(mdt: &Arc<Mdt>) {
     // As to an OST, another client in each life.
     let life = format!("{}-{:016x}", mdt.uuid, mdt.incarnation);
     let import = Import::new(mdt.net.clone(), ImportConfig::new(&life, &name, vec![Nid::Lo]).of(&mdt.uuid));
-    let osp = Osp::new(MDT_OST, name, mdt.uuid.clone(), vec![Nid::Lo.to_string()], 0, import);
+    let osp = Osp::new(MDT_OST, name, mdt.uuid.clone(), 0, import);
     mdt.osts.set_data(mdt, Arc::new(osp));
 }
 

@@ -1,6 +1,7 @@
 //! What the namespace's operations need from around them: the time, the file system's defaults, OSTs for new objects.
 //!
-//! Shortly after a start it is not yet known which OSTs and pools there are. What cannot be done for that reason is refused with
+//! Shortly after a start the MDT does not know yet which OSTs and pools there are. When an OST has just lost its
+//! connection, the MDT does not know whether it comes back. What cannot be done for such a reason is refused with
 //! [`MdtEnv::wait`] set, and tried again when more is known.
 
 use std::collections::BTreeMap;
@@ -78,7 +79,7 @@ impl Env for MdtEnv<'_> {
             // An OST to begin with that was taken out of the pool since, or that the pool never had.
             wanted.start = wanted.start.filter(|index| pool.has(*index));
         }
-        if starting && is_short(&wanted, &view) && !osts.heard_of_all() {
+        if is_short(&wanted, &view) && (osts.reconnecting() || (starting && !osts.heard_of_all())) {
             self.wait = true;
             return Err(Errno::ENOSPC);
         }
@@ -87,7 +88,7 @@ impl Env for MdtEnv<'_> {
             Some(pool) => pool.placer.lock().place(&wanted, &view, &limits),
             None => self.placer.place(&wanted, &view, &limits),
         };
-        self.wait |= starting && placed.is_err() && !osts.settled();
+        self.wait |= placed.is_err() && (osts.reconnecting() || (starting && !osts.settled()));
         Ok(placed?)
     }
 
@@ -187,8 +188,11 @@ impl MdtEnv<'_> {
     }
 }
 
-/// Whether a file would have more stripes if all OSTs were active.
+/// Whether a file would have more stripes, or begin where it is to, if all OSTs were active.
 fn is_short(wanted: &Wanted, osts: &[Ost]) -> bool {
+    if wanted.start.is_some_and(|index| osts.iter().any(|o| o.index == index && !o.active)) {
+        return true;
+    }
     let distinct = match wanted.count {
         _ if !wanted.osts.is_empty() => return false,
         Count::Stripes(_) if wanted.overstripe => return false,

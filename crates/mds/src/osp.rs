@@ -3,10 +3,14 @@
 //! The task of an OST connects, removes orphans, asks for free space, and sleeps until someone places objects or fails to reach
 //! the OST. It then asks again, at most once per [`STATFS_AGE`]; at once for who has to know whether a file can grow there.
 //!
+//! A lost connection ends that sleep, however idle the MDT is. The OST is then *reconnecting* until the look that follows
+//! ends: it takes no objects, and a create that would fail or get fewer stripes without it waits. After a look that failed
+//! it is disconnected: creates do without it.
+//!
 //! What files that grow were given counts as used until it is, so that they are not given the same bytes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -38,9 +42,8 @@ pub(crate) struct Osp {
     /// Such as `sheen-OST0000`.
     pub target: String,
     pub uuid: String,
-    pub nids: Vec<String>,
     /// Which server it is on: OSTs with the same first NID share a number.
-    pub oss: u32,
+    pub oss: AtomicU32,
     pub import: Arc<Import<Ost>>,
     /// Not switched off by `osp.*.active=0`.
     pub switched_on: AtomicBool,
@@ -55,6 +58,8 @@ pub(crate) struct Osp {
 struct State {
     /// Answered the last time, and is clean.
     connected: bool,
+    /// Lost its connection since that answer; the look under way says whether it comes back.
+    reconnecting: bool,
     /// Was tried, with whatever result.
     tried: bool,
     statfs: Option<StatFs>,
@@ -67,13 +72,12 @@ struct State {
 }
 
 impl Osp {
-    pub fn new(index: u32, target: String, uuid: String, nids: Vec<String>, oss: u32, import: Arc<Import<Ost>>) -> Osp {
+    pub fn new(index: u32, target: String, uuid: String, oss: u32, import: Arc<Import<Ost>>) -> Osp {
         Osp {
             index,
             target,
             uuid,
-            nids,
-            oss,
+            oss: AtomicU32::new(oss),
             import,
             switched_on: AtomicBool::new(true),
             max_create_count: AtomicU64::new(MAX_CREATE_COUNT),
@@ -85,6 +89,11 @@ impl Osp {
 
     pub fn connected(&self) -> bool {
         self.state.lock().connected
+    }
+
+    /// Whether it lost its connection and may be back in a moment.
+    pub fn is_reconnecting(&self) -> bool {
+        self.state.lock().reconnecting
     }
 
     pub fn tried(&self) -> bool {
@@ -119,7 +128,7 @@ impl Osp {
         let state = self.state.lock();
         let known = state.statfs.map_or(0, |statfs| free_bytes(&statfs));
         let age_max = if grows && known < FILLED_SOON_BYTES { Duration::from_nanos(1) } else { STATFS_AGE };
-        state.connected && now.since(state.looked) >= age_max
+        state.connected && (state.reconnecting || now.since(state.looked) >= age_max)
     }
 
     /// Asks for a fresh look at the OST, now.
@@ -139,7 +148,8 @@ impl Osp {
 
     /// Whether objects may be placed on it.
     pub fn takes_objects(&self) -> bool {
-        self.connected() && self.is_wanted()
+        let State { connected, reconnecting, .. } = *self.state.lock();
+        connected && !reconnecting && self.is_wanted()
     }
 
     /// Asks for a fresh look at the OST, soon.
@@ -166,10 +176,18 @@ impl Osp {
         }
     }
 
+    /// Its connection is lost. Whether that is news.
+    fn disconnected(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_news = state.connected && !state.reconnecting;
+        state.reconnecting |= is_news;
+        is_news
+    }
+
     /// A look that began at `at` came to this.
     fn note(&self, at: Instant, result: Result<StatFs>) {
         let mut state = self.state.lock();
-        (state.connected, state.tried) = (result.is_ok(), true);
+        (state.connected, state.reconnecting, state.tried) = (result.is_ok(), false, true);
         let Ok(statfs) = result else { return };
         let used = state.statfs.map_or(0, |last| free_bytes(&last).saturating_sub(free_bytes(&statfs)));
         let forgotten = at.since(state.taken_at) >= TAKEN_AGE_MAX;
@@ -189,11 +207,11 @@ fn free_bytes(statfs: &StatFs) -> u64 {
     statfs.bavail.saturating_mul(u64::from(statfs.bsize))
 }
 
-/// The task of one OST; aborted when the OST goes or moves.
+/// The task of one OST; aborted when the MDT stops, or another OST takes its index.
 pub(crate) async fn run(mdt: Arc<Mdt>, osp: Arc<Osp>) {
     loop {
         let began = mdt.rt.now();
-        let looked = mdt.rt.timeout(STATFS_TIMEOUT, osp.fetch()).await.unwrap_or(Err(Errno::ETIMEDOUT));
+        let looked = look(&mdt, &osp).await;
         let was = osp.connected();
         let result = match looked {
             Ok(statfs) if was => Ok(statfs),
@@ -216,19 +234,39 @@ pub(crate) async fn run(mdt: Arc<Mdt>, osp: Arc<Osp>) {
                     // Destroys may have waited for it.
                     mdt.destroyer.rescan();
                 }
-                let at = mdt.rt.now();
-                let used = async {
-                    osp.refresh.notified().await;
-                    mdt.rt.sleep(STATFS_AGE.saturating_sub(mdt.rt.now().since(at))).await;
-                };
-                tokio::select! {
-                    biased;
-                    () = osp.urgent.notified() => {}
-                    () = used => {}
-                }
+                idle(&mdt, &osp).await;
             }
             Err(_) => mdt.rt.sleep(RETRY).await,
         }
+    }
+}
+
+/// Asks an OST how full it is. It takes no objects from the moment at which its connection is lost.
+async fn look(mdt: &Mdt, osp: &Osp) -> Result<StatFs> {
+    let mut answer = std::pin::pin!(mdt.rt.timeout(STATFS_TIMEOUT, osp.fetch()));
+    tokio::select! {
+        biased;
+        looked = &mut answer => return looked.unwrap_or(Err(Errno::ETIMEDOUT)),
+        () = osp.import.disconnected() => {}
+    }
+    if osp.disconnected() {
+        mdt.osts.rebuild();
+    }
+    answer.await.unwrap_or(Err(Errno::ETIMEDOUT))
+}
+
+/// Waits until an OST that answered is to be looked at again.
+async fn idle(mdt: &Mdt, osp: &Osp) {
+    let at = mdt.rt.now();
+    let used = async {
+        osp.refresh.notified().await;
+        mdt.rt.sleep(STATFS_AGE.saturating_sub(mdt.rt.now().since(at))).await;
+    };
+    tokio::select! {
+        biased;
+        () = osp.import.disconnected() => {}
+        () = osp.urgent.notified() => {}
+        () = used => {}
     }
 }
 

@@ -124,6 +124,11 @@ impl Osts {
         self.map.lock().values().all(|(osp, _)| osp.heard() || !osp.is_wanted())
     }
 
+    /// Whether an OST that is to take new objects lost its connection and may be back in a moment.
+    pub fn reconnecting(&self) -> bool {
+        self.all().iter().any(|osp| osp.is_reconnecting() && osp.is_wanted())
+    }
+
     /// How many OSTs take new objects, or are not to take any.
     pub fn ready(&self) -> usize {
         let kept_from_it = self.all().iter().filter(|osp| !osp.is_wanted()).count();
@@ -223,14 +228,22 @@ impl Osts {
         crate::params::register_pools(mdt, &config.pools, old.keys().map(String::as_str));
     }
 
+    /// Adds an OST, or renews where it is. A known OST keeps its import: a second one of this life would count its
+    /// requests from 1 again, and an OST that never went away would not answer them.
     fn put(&self, mdt: &Arc<Mdt>, target: &Target, oss: u32) {
+        let name = target.name(&mdt.config.fsname);
+        let nids = nids(target, &name);
         let old = self.map.lock().get(&target.index).map(|(osp, _)| osp.clone());
-        if old.as_ref().is_some_and(|o| o.uuid == target.uuid && o.nids == target.nids && o.oss == oss) {
+        if let Some(known) = old.as_ref().filter(|osp| osp.uuid == target.uuid) {
+            known.oss.store(oss, Relaxed);
+            if known.import.nids() != nids {
+                info!("{}: {name} is now at {}", mdt.name, target.nids.join(","));
+                known.import.set_nids(nids);
+            }
             return;
         }
-        let name = target.name(&mdt.config.fsname);
-        let osp = Arc::new(connect(mdt, target, &name, oss));
         info!("{}: {name} is at {}", mdt.name, target.nids.join(","));
+        let osp = Arc::new(connect(mdt, target, &name, nids, oss));
         if let Some(old) = &old {
             osp.switched_on.store(old.switched_on.load(Relaxed), Relaxed);
             osp.max_create_count.store(old.max_create_count.load(Relaxed), Relaxed);
@@ -244,13 +257,17 @@ impl Osts {
     }
 }
 
-fn connect(mdt: &Arc<Mdt>, target: &Target, name: &str, oss: u32) -> Osp {
+/// Where a target is, as far as it can be read.
+fn nids(target: &Target, name: &str) -> Vec<Nid> {
     let parsed = |nid: &String| nid.parse::<Nid>().inspect_err(|e| warn!("{name}: {e}")).ok();
-    let nids = target.nids.iter().filter_map(parsed).collect();
+    target.nids.iter().filter_map(parsed).collect()
+}
+
+fn connect(mdt: &Arc<Mdt>, target: &Target, name: &str, nids: Vec<Nid>, oss: u32) -> Osp {
     // Another client in each life of this MDT: its requests count from 1 again, which the OST must not take for old ones.
     let life = format!("{}-{:016x}", mdt.uuid, mdt.incarnation);
     let import = Import::new(mdt.net.clone(), ImportConfig::new(&life, name, nids).of(&target.uuid));
-    Osp::new(target.index, name.to_string(), target.uuid.clone(), target.nids.clone(), oss, import)
+    Osp::new(target.index, name.to_string(), target.uuid.clone(), oss, import)
 }
 
 fn seen(osp: &Osp) -> Ost {
@@ -263,7 +280,7 @@ fn seen(osp: &Osp) -> Ost {
         free_bytes: osp.free_bytes(),
         total_bytes: bytes(statfs.blocks),
         free_objects: statfs.ffree,
-        oss: osp.oss,
+        oss: osp.oss.load(Relaxed),
     }
 }
 

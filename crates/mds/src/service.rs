@@ -16,6 +16,7 @@ use crate::commit::Goal;
 use crate::env::MdtEnv;
 use crate::locks::{self, Change};
 use crate::mdt::{Core, Mdt};
+use crate::osp::STATFS_TIMEOUT;
 use crate::osts::SETTLE;
 
 /// Disk space that one more inode with its entry takes, in bytes, for the number of free inodes: an inode and an entry are about
@@ -253,8 +254,10 @@ impl Mdt {
             Err(Not::Possible) => return Some(Err(Errno::ESHUTDOWN)),
             Err(Not::BeforeRound(_) | Not::DuringChange(_) | Not::WhileRunning) => {}
             Err(Not::WithoutOsts) => {
-                let left = (self.started + SETTLE).since(self.rt.now());
-                let _ = self.rt.timeout(left, changed).await;
+                let settling = (self.started + SETTLE).since(self.rt.now());
+                // Later only an OST that reconnects is waited for, and that is decided when the look at it ends.
+                let limit = if settling.is_zero() { STATFS_TIMEOUT } else { settling };
+                let _ = self.rt.timeout(limit, changed).await;
             }
         }
         None

@@ -6,7 +6,7 @@ use crate::fake::{FakeMds, Mounted, ROOT, bulk, name, root, with, with_tcp};
 use sheen_client::{Caller, Client, ClientOptions, DirItem, MountError, OpenDir};
 use sheen_lnet::{Net, Nid};
 use sheen_params::Params;
-
+use sheen_rpc::Server;
 use sheen_rt::sim::{Sim, SimConfig};
 use sheen_wire::{
     Errno, Fid, FileKind, Mds,
@@ -163,6 +163,34 @@ fn what_is_changed_through_an_open_file_goes_on_after_a_restart_of_the_mdt() {
         let cut = SetAttr { size: Some(8), ..SetAttr::default() };
         assert_eq!(m.client.setattr(&ROOT, file.fid(), cut, Some(&file)).await.unwrap_err(), Errno::EBADF);
     });
+}
+
+#[test]
+fn operations_go_on_when_the_mdt_comes_back_at_another_address() {
+    let sim = Sim::new(1, SimConfig::default());
+    let (serving, rt) = (sim.rt(1), sim.rt(2));
+    let run = async {
+        let m = Mounted::over_tcp(serving.clone(), rt.clone(), 1, 65536, &[0]).await;
+        m.server.remove("sheen-MDT0000");
+        m.world.state.lock().incarnation = 2;
+        let (elsewhere, at) = (Server::new(Net::new(serving)), sim.addr(1, 989));
+        elsewhere.add::<Mds>("sheen-MDT0000", Arc::new(FakeMds(m.world.clone())));
+        elsewhere.listen(at).await.unwrap();
+        let client = m.client.clone();
+        let mkdir = async move { client.mkdir(&ROOT, root(), &name("d"), 0o755, 0).await.map(drop) };
+        let making = rt.spawn("mkdir", mkdir);
+        rt.sleep(Duration::from_secs(5)).await;
+        assert!(!making.is_finished(), "nobody said where the MDT is");
+        {
+            let mut state = m.world.state.lock();
+            state.config.targets[0].nids = vec![Nid::Tcp(at).to_string()];
+            state.config.version += 1;
+        }
+        m.world.config_changed.notify_waiters();
+        let made = rt.timeout(Duration::from_secs(10), making).await.expect("the mount knows where it is");
+        assert_eq!(made.unwrap(), Ok(()));
+    };
+    sim.run(run).expect("the simulation ends");
 }
 
 #[test]

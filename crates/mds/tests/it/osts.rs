@@ -5,9 +5,19 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::common::{FakeOst, Host, config, objects};
+use sheen_lnet::{Net, Nid};
 use sheen_mds::MdtConfig;
-use sheen_rt::sim::{Sim, SimConfig};
-use sheen_wire::{Errno, mds::Request, ost};
+use sheen_rpc::Server;
+use sheen_rt::sim::{Sim, SimConfig, World};
+use sheen_wire::mgs::{TargetKind, target_name};
+use sheen_wire::{Errno, Ost, mds::Request, ost};
+
+/// Where the servers of OSTs listen.
+const PORT: u16 = 7988;
+/// The MDT's host.
+const MDS: u32 = 1;
+/// Hosts of OSTs.
+const OSSES: [u32; 3] = [20, 21, 22];
 
 #[test]
 fn objects_are_destroyed_after_the_unlink_is_durable() {
@@ -238,4 +248,108 @@ fn parameters_steer_placement() {
         assert_eq!(host.param("mdt.*.num_exports"), "1");
     })
     .unwrap();
+}
+
+/// OSTs on a host of their own, which all write down what they are asked in the same place.
+struct Oss {
+    _server: Arc<Server>,
+    nid: String,
+    ost: Arc<FakeOst>,
+}
+
+async fn serve(world: &World, number: u32, osts: &[u32]) -> Oss {
+    let (server, ost) = (Server::new(Net::new(world.rt(number))), Arc::new(FakeOst::default()));
+    for index in osts {
+        server.add::<Ost>(&target_name("sheen", TargetKind::Ost, *index), ost.clone());
+    }
+    let at = world.addr(number, PORT);
+    server.listen(at).await.unwrap();
+    Oss { _server: server, nid: Nid::Tcp(at).to_string(), ost }
+}
+
+/// Tells the MGS where an OST is.
+async fn register(host: &Host, index: u32, nid: &str) {
+    let nids = [nid.to_string()];
+    host.mgc.register("sheen", TargetKind::Ost, Some(index), &format!("ost{index}"), &nids).await.unwrap();
+}
+
+/// The OSTs of a new file, sorted.
+async fn osts_of_new(host: &Host, name: &str) -> Vec<u32> {
+    let mut osts: Vec<u32> = host.create_closed(name).await.unwrap().iter().map(|object| object.0).collect();
+    osts.sort_unstable();
+    osts
+}
+
+/// Runs a test in which new files lie on all OSTs, some time after the start of the MDT.
+fn with_wide_files(seed: u64, test: impl AsyncFn(&Sim, &Host)) {
+    let sim = Sim::new(seed, SimConfig::default());
+    let rt = sim.rt(MDS);
+    sim.run(async {
+        let host = Host::start(&rt, config()).await;
+        host.params.set("lod.*.stripecount", "-1").unwrap();
+        rt.sleep(Duration::from_secs(20)).await;
+        test(&sim, &host).await;
+    })
+    .unwrap();
+}
+
+#[test]
+fn create_does_without_an_ost_that_disconnected_just_now_or_long_ago() {
+    with_wide_files(9, async |sim, host| {
+        let mut servers = vec![serve(sim, OSSES[0], &[0]).await, serve(sim, OSSES[1], &[1]).await];
+        register(host, 0, &servers[0].nid).await;
+        register(host, 1, &servers[1].nid).await;
+        let (moment, long) = (Duration::from_millis(10), Duration::from_secs(39 * 60));
+        // How long the MDT is idle before and after the crash, and how long the create may take then.
+        let cases = [(long, Duration::from_millis(100)), (moment, Duration::from_secs(6))];
+        for (n, (idle, limit)) in cases.into_iter().enumerate() {
+            host.mdt.wait_osts(2).await;
+            assert_eq!(osts_of_new(host, &format!("both{n}")).await, [0, 1]);
+            host.rt.sleep(idle).await;
+            sim.crash_host(OSSES[1]);
+            host.rt.sleep(idle).await;
+            let began = host.rt.now();
+            assert_eq!(osts_of_new(host, &format!("one{n}")).await, [0], "idle for {idle:?}");
+            assert!(host.rt.now().since(began) <= limit, "{:?}", host.rt.now().since(began));
+            servers.push(serve(sim, OSSES[1], &[1]).await);
+        }
+        host.mdt.wait_osts(2).await;
+        assert_eq!(osts_of_new(host, "both again").await, [0, 1]);
+    });
+}
+
+#[test]
+fn create_waits_for_osts_that_reconnect_at_once() {
+    with_wide_files(10, async |sim, host| {
+        let servers = [serve(sim, OSSES[0], &[0]).await, serve(sim, OSSES[1], &[1]).await];
+        register(host, 0, &servers[0].nid).await;
+        register(host, 1, &servers[1].nid).await;
+        host.mdt.wait_osts(2).await;
+        for n in 0..60usize {
+            // One of them, or both.
+            OSSES[n % 2..2].iter().for_each(|oss| sim.reset_connections(MDS, *oss));
+            host.rt.sleep(Duration::from_micros(n as u64 * 50)).await;
+            assert_eq!(osts_of_new(host, &format!("f{n}")).await, [0, 1]);
+            host.rt.sleep(Duration::from_secs(2)).await;
+        }
+    });
+}
+
+#[test]
+fn ost_that_moves_takes_objects_at_its_new_address_and_others_stay_connected() {
+    with_wide_files(11, async |sim, host| {
+        // When OST 0 moves, the MDT numbers the servers of the other two anew.
+        let servers = [serve(sim, OSSES[0], &[0, 1]).await, serve(sim, OSSES[1], &[2]).await];
+        for (index, server) in [(0, 0), (1, 0), (2, 1)] {
+            register(host, index, &servers[server].nid).await;
+        }
+        host.mdt.wait_osts(3).await;
+        let there = serve(sim, OSSES[2], &[0]).await;
+        register(host, 0, &there.nid).await;
+        for n in 0..60 {
+            assert_eq!(osts_of_new(host, &format!("f{n}")).await, [0, 1, 2]);
+            host.rt.sleep(Duration::from_micros(100)).await;
+        }
+        assert!(!there.ost.asked.lock().is_empty(), "it is asked where it is now");
+    });
 }

@@ -299,6 +299,25 @@ impl<P: Protocol> Import<P> {
         link.state != ImportState::Full && (link.incarnation.is_some() || link.missed)
     }
 
+    /// Resolves when there is no connection; at once where there is none.
+    pub async fn disconnected(&self) {
+        loop {
+            let mut services = std::pin::pin!(self.inner.net.changed());
+            services.as_mut().enable();
+            let mut changed = std::pin::pin!(self.inner.changed.notified());
+            changed.as_mut().enable();
+            if self.state() != ImportState::Full {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = changed => {}
+                // A target of this process goes without a word.
+                () = services => {}
+            }
+        }
+    }
+
     /// The target's name.
     pub fn target(&self) -> &str {
         &self.inner.target
@@ -314,9 +333,17 @@ impl<P: Protocol> Import<P> {
         self.inner.nids.lock().clone()
     }
 
-    /// Changes where the target may be found, from the next connection on.
+    /// Changes where the target may be found. A connection to any other address is closed and made anew, because a
+    /// target that moved may have left a host that says nothing.
     pub fn set_nids(&self, nids: Vec<Nid>) {
-        *self.inner.nids.lock() = nids;
+        self.inner.nids.lock().clone_from(&nids);
+        let stale = {
+            let link = self.inner.link.lock();
+            link.connection.clone().filter(|_| link.nid.is_some_and(|nid| !nids.contains(&nid)))
+        };
+        if let Some(connection) = stale {
+            connection.close();
+        }
         self.inner.changed.notify_waiters();
     }
 

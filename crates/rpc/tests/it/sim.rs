@@ -328,3 +328,50 @@ fn a_crashed_server_that_comes_back_is_recovered() {
     })
     .unwrap();
 }
+
+#[test]
+fn call_goes_to_the_new_address_of_a_target_that_left_a_silent_host() {
+    let sim = Sim::new(9, SimConfig { partition_timeout: Duration::from_secs(100_000), ..SimConfig::default() });
+    let echo = Arc::new(Echo::new(1));
+    sim.run(async {
+        let _server = server(&sim, &echo).await;
+        let (import, rt) = (client(&sim, 2), sim.rt(2));
+        assert_eq!(seq(&import).await, Ok(1));
+        sim.partition(1, 2);
+        let call = rt.spawn("call", {
+            let i = import.clone();
+            async move { seq(&i).await }
+        });
+        rt.sleep(Duration::from_secs(1)).await;
+        let elsewhere = Server::new(Net::new(sim.rt(3)));
+        elsewhere.add::<Mds>(TARGET, echo.clone());
+        elsewhere.listen(sim.addr(3, PORT)).await.unwrap();
+        let began = rt.now();
+        import.set_nids(vec![Nid::Tcp(sim.addr(3, PORT))]);
+        assert_eq!(call.await.unwrap(), Ok(2));
+        assert!(rt.now().since(began) < Duration::from_secs(1));
+    })
+    .unwrap();
+}
+
+#[test]
+fn disconnected_resolves_when_a_connection_ends_and_not_before() {
+    let sim = Sim::new(10, SimConfig::default());
+    let echo = Arc::new(Echo::new(1));
+    sim.run(async {
+        let _server = server(&sim, &echo).await;
+        let (import, rt) = (client(&sim, 2), sim.rt(2));
+        let at_once = Duration::from_millis(1);
+        assert!(rt.timeout(at_once, import.disconnected()).await.is_ok(), "it never was connected");
+        import.connect().await.unwrap();
+        assert!(rt.timeout(Duration::from_secs(3600), import.disconnected()).await.is_err());
+        let ended = rt.spawn("ended", {
+            let i = import.clone();
+            async move { i.disconnected().await }
+        });
+        rt.sleep(at_once).await;
+        sim.crash_host(1);
+        assert!(rt.timeout(Duration::from_millis(100), ended).await.is_ok());
+    })
+    .unwrap();
+}
