@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Mount, Ran, run_within, sheen};
+use crate::{Mount, Ran, new_dir, run_within, sheen};
 
 /// A file system of one MGS, one MDT and two OSTs, each kind in a process of its own.
 pub struct Cluster {
@@ -23,8 +23,7 @@ impl Cluster {
     /// Starts the servers and waits until a client finds them.
     #[track_caller]
     pub fn start() -> Cluster {
-        let base = PathBuf::from(format!("/dev/shm/sheen-servers-{}-{}", std::process::id(), free_port()));
-        fs::create_dir_all(&base).expect("a directory for the test");
+        let base = new_dir(Path::new("/dev/shm"));
         let mut cluster = Cluster { base, ports: free_port(), children: Vec::new() };
         for kind in ["mgs", "mds", "oss"] {
             cluster.spawn(kind);
@@ -52,8 +51,15 @@ impl Cluster {
     /// Starts the servers of a kind (again).
     #[track_caller]
     pub fn spawn(&mut self, kind: &'static str) {
+        let nid = self.nid(kind);
+        self.spawn_at(kind, &nid);
+    }
+
+    /// Starts the servers of a kind again, at another address than [`Cluster::nid`] says.
+    #[track_caller]
+    pub fn spawn_at(&mut self, kind: &'static str, listen: &str) {
         let mut command = Command::new(sheen());
-        command.arg(kind).arg("--dir").arg(self.base.join(kind)).args(["--listen", &self.nid(kind)]);
+        command.arg(kind).arg("--dir").arg(self.base.join(kind)).args(["--listen", listen]);
         if kind != "mgs" {
             command.args(["--mgs", &self.nid("mgs"), "--fsname", "many"]);
         }

@@ -7,9 +7,11 @@ pub mod cluster;
 pub mod mounts;
 pub mod moving;
 pub mod posix;
+pub mod progress;
 pub mod sandbox;
 pub mod sim;
 pub mod transcript;
+pub mod wait;
 
 use std::{
     ffi::OsStr,
@@ -147,6 +149,14 @@ fn default_layout() -> String {
     std::env::var("SHEEN_TEST_LAYOUT").unwrap_or_else(|_| "plain".into())
 }
 
+/// A new directory below `place`; the caller removes it. Its name is unique also between process namespaces, where numbers of
+/// processes are not.
+pub fn new_dir(place: &Path) -> PathBuf {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    let made = tempfile::Builder::new().prefix("sheen-test-").permissions(mode).tempdir_in(place);
+    made.unwrap_or_else(|e| panic!("a directory below {}: {e}", place.display())).keep()
+}
+
 /// A file system made by `sheen up` in a directory of its own; stopped and removed when dropped.
 pub struct Fs {
     base: PathBuf,
@@ -166,9 +176,7 @@ impl Fs {
     /// With its bytes below `place`, and further options of `sheen up`.
     #[track_caller]
     pub fn up_in(place: &Path, osts: u32, options: &[&str]) -> Fs {
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let base = place.join(format!("sheen-test-{}-{n}", std::process::id()));
-        fs::create_dir_all(&base).expect("a directory for the test");
+        let base = new_dir(place);
         let fs = Fs { mnt: base.join("mnt"), base };
         let osts = osts.to_string();
         let mut words = vec!["--osts", &osts, "--listen", "127.0.0.1:0"];

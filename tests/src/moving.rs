@@ -3,10 +3,10 @@
 use std::{
     fs::{self, OpenOptions},
     io::Write,
-    os::unix::fs::FileExt,
-    path::{Path, PathBuf},
+    ops::RangeInclusive,
+    os::unix::fs::{FileExt, MetadataExt},
+    path::Path,
     process::Command,
-    sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
     thread,
     time::Duration,
 };
@@ -16,14 +16,22 @@ use crate::{
     cluster::Cluster,
     mounts::Two,
     posix::{layout, rw},
+    progress::{Party, Race, at_least},
     run_within, sheen,
+    wait::eventually,
 };
 
-/// How long a command may take: it copies files of some MiB, and waits for others.
-const COMMAND_MAX: Duration = Duration::from_secs(60);
-/// How long servers are left in peace before the next one is killed, and how long that one is gone.
-const PEACE: Duration = Duration::from_millis(1200);
-const GONE: Duration = Duration::from_millis(300);
+/// A command that takes longer hangs. Less than a test's limit: so the message names the command.
+pub const COMMAND_MAX: Duration = Duration::from_secs(240);
+/// Steps that succeed between two kills. The first may have begun before the servers were back.
+const STEPS_BETWEEN: u64 = 2;
+/// After these steps and before the next kill, which so comes at any moment of a step.
+const PEACE: Duration = Duration::from_millis(400);
+/// How long killed servers are down.
+const DOWN: Duration = Duration::from_millis(300);
+/// Rounds of counters on each mount, and appends, that make [`Busy`] programs busy.
+const ROUNDS: RangeInclusive<u64> = at_least(11);
+const APPENDS: RangeInclusive<u64> = at_least(50);
 /// Bytes of a file of [`Busy`].
 const BUSY_BYTES: usize = 1 << 19;
 
@@ -62,34 +70,72 @@ pub fn fresh(path: &Path) -> Vec<u16> {
     layout(path).fresh_mirrors().iter().map(|m| m.mirror_id()).collect()
 }
 
-/// Does `step` again and again while these servers are killed and started again, one after the other. How often it was done, and how
-/// often not.
+/// Files that hold bytes of objects below a directory, and how many of them have several names.
+pub fn stored_objects(place: &Path) -> (usize, usize) {
+    let mut count = (0, 0);
+    let mut dirs = vec![place.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            match entry.metadata() {
+                Ok(m) if m.is_dir() => dirs.push(entry.path()),
+                Ok(m) if m.len() > 0 && entry.path().to_string_lossy().contains("/O/") => {
+                    count.0 += 1;
+                    count.1 += usize::from(m.nlink() > 1);
+                }
+                _ => {}
+            }
+        }
+    }
+    count
+}
+
+/// Waits until so many objects below a directory hold bytes, each of them with one name.
+#[track_caller]
+pub fn expect_stored_objects(place: &Path, wanted: usize) {
+    let mut last = None;
+    eventually(format!("{wanted} objects hold bytes, each with one name"), || {
+        let now = stored_objects(place);
+        if last.replace(now) != Some(now) {
+            println!("{} objects hold bytes, {} of them have several names", now.0, now.1);
+        }
+        now == (wanted, 0)
+    });
+}
+
+/// Does `step` again and again while these servers are killed and started again, one after another.
+/// Between two kills, and after the last, some steps succeed. Returns how many did and did not.
 pub fn while_killed(
     cluster: &mut Cluster,
     kinds: &[&'static str],
     mut step: impl FnMut(usize) -> bool + Send,
 ) -> (u32, u32) {
-    let done = AtomicBool::new(false);
+    const KILLING: usize = 0;
+    const STEPPING: usize = 1;
+    // The killing counts once, when all of it is done.
+    let race = Race::new([at_least(1), at_least(1)]);
     thread::scope(|scope| {
         let steps = scope.spawn(|| {
-            let mut counts = (0, 0);
+            let (steps, mut failed) = (race.party(STEPPING), 0);
             for n in 0.. {
-                *(if step(n) { &mut counts.0 } else { &mut counts.1 }) += 1;
-                if done.load(SeqCst) {
+                if !steps.goes_on() {
                     break;
                 }
+                if step(n) { steps.did_one() } else { failed += 1 }
             }
-            counts
+            failed
         });
+        let killing = race.party(KILLING);
         for kind in kinds {
+            race.wait_for(STEPPING, STEPS_BETWEEN);
             thread::sleep(PEACE);
             cluster.kill(kind);
-            thread::sleep(GONE);
+            thread::sleep(DOWN);
             cluster.spawn(kind);
         }
-        thread::sleep(PEACE);
-        done.store(true, SeqCst);
-        steps.join().expect("no step panics")
+        race.wait_for(STEPPING, STEPS_BETWEEN);
+        killing.did_one();
+        let failed = steps.join().expect("no step panics");
+        (race.count(STEPPING) as u32, failed)
     })
 }
 
@@ -102,41 +148,41 @@ pub struct Busy<'a> {
 }
 
 impl Busy<'_> {
-    /// Has them write while `work` is done, and finds nothing lost afterwards, on either mount. Rounds of counters, and appends.
-    pub fn during(&self, work: impl FnOnce()) -> (u32, u32) {
+    /// Has them write while `work` is done, and finds nothing lost afterwards, on either mount.
+    /// `parts`: those of the race that `work` does. Returns the rounds of counters and the appends.
+    pub fn during(&self, parts: &[RangeInclusive<u64>], work: impl FnOnce(&Race)) -> (u64, u64) {
         fs::write(self.at.a("f"), vec![0u8; BUSY_BYTES]).expect("f is written");
-        let (done, rounds) = (AtomicBool::new(false), AtomicU32::new(0));
-        let appended = thread::scope(|scope| {
-            for who in 0..2 {
-                let (done, rounds) = (&done, &rounds);
-                scope.spawn(move || self.count(who, done, rounds));
+        let (counting, appending) = ([parts.len(), parts.len() + 1], parts.len() + 2);
+        let race = Race::new(parts.iter().cloned().chain([ROUNDS, ROUNDS, APPENDS]));
+        thread::scope(|scope| {
+            for (who, part) in counting.into_iter().enumerate() {
+                let rounds = race.party(part);
+                scope.spawn(move || self.count(who, &rounds));
             }
-            let appends = scope.spawn(|| self.append(&done));
-            // Also where it panics: nobody would be waited for in vain.
-            let _end = End(&done);
-            work();
-            done.store(true, SeqCst);
-            appends.join().expect("nothing is in the way of appends")
+            let appends = race.party(appending);
+            scope.spawn(move || self.append(&appends));
+            work(&race);
         });
+        let appended = race.count(appending);
         for log in [self.at.a("log"), self.at.b("log")] {
             let got = fs::read(&log).expect("the log is read");
-            assert_eq!(got.len(), 4 * appended as usize, "{}", log.display());
+            assert_eq!(got.len() as u64, 4 * appended, "{}", log.display());
             let numbers = got.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]]));
-            assert!(numbers.eq(0..appended), "{} is what was appended", log.display());
+            assert!(numbers.eq(0..appended as u32), "{} is what was appended", log.display());
         }
-        (rounds.into_inner(), appended)
+        (counting.map(|part| race.count(part)).iter().sum(), appended)
     }
 
-    fn count(&self, who: usize, done: &AtomicBool, rounds: &AtomicU32) {
+    fn count(&self, who: usize, rounds: &Party) {
         let places = || (0..64).map(|n| ((n * 32_749 + who * 16_001) % (BUSY_BYTES - 4)) / 4 * 4 + who * 2);
         let file = rw(&self.at.both()[who].join("f"));
         let mut n = 0u16;
-        while !done.load(SeqCst) {
+        while rounds.goes_on() {
             n = n.wrapping_add(1);
             for place in places() {
                 file.write_all_at(&n.to_le_bytes(), place as u64).expect("a counter is written");
             }
-            rounds.fetch_add(1, SeqCst);
+            rounds.did_one();
             thread::sleep(self.pauses[0]);
         }
         for place in places() {
@@ -146,23 +192,13 @@ impl Busy<'_> {
         }
     }
 
-    fn append(&self, done: &AtomicBool) -> u32 {
-        let (log, mut n): (PathBuf, u32) = (self.at.b("log"), 0);
-        while !done.load(SeqCst) {
+    fn append(&self, appends: &Party) {
+        let log = self.at.b("log");
+        while appends.goes_on() {
             let mut file = OpenOptions::new().append(true).open(&log).expect("the log is opened");
-            file.write_all(&n.to_le_bytes()).expect("a record is appended");
-            n += 1;
+            file.write_all(&(appends.count() as u32).to_le_bytes()).expect("a record is appended");
+            appends.did_one();
             thread::sleep(self.pauses[1]);
         }
-        n
-    }
-}
-
-/// Says that it is over when dropped.
-struct End<'a>(&'a AtomicBool);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
     }
 }

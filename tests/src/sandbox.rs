@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Ran, can_mount, copy_program, is_root, run_within, sheen};
+use crate::{Ran, can_mount, copy_program, is_root, new_dir, run_within, sheen};
 
 /// A command of a comparison may take this long.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
@@ -32,9 +32,9 @@ impl Sandbox {
         if !can_mount() || !is_root() {
             return println!("skipped: needs root and /dev/fuse");
         }
-        let base = PathBuf::from(format!("/dev/shm/sheen-{name}-{}", std::process::id()));
+        let base = new_dir(Path::new("/dev/shm"));
         // A namespace belongs to a thread and to the processes that it starts.
-        let thread = thread::spawn(move || {
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
             // SAFETY: nothing is unshared but the view of mounts; file descriptors and memory stay as they are.
             unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }
                 .expect("root may unshare mounts");
@@ -42,6 +42,7 @@ impl Sandbox {
             sandbox.furnish();
             test(&sandbox);
         });
+        let thread = thread.expect("a thread");
         if let Err(panic) = thread.join() {
             std::panic::resume_unwind(panic);
         }

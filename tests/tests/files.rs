@@ -471,8 +471,7 @@ fn df_follows_a_delete_within_a_second() {
     if !(can_mount() && is_root()) {
         return println!("skipped: needs root for a tmpfs that nobody else uses");
     }
-    let place = std::path::PathBuf::from(format!("/dev/shm/sheen-df-{}", std::process::id()));
-    fs::create_dir_all(&place).unwrap();
+    let place = sheen_tests::new_dir(std::path::Path::new("/dev/shm"));
     sh(&format!("mount -t tmpfs -o size=512m tmpfs {}", place.display())).ok();
     let outcome = std::panic::catch_unwind(|| follow_a_delete(&Fs::up_in(&place, 4, &[])));
     sh(&format!("umount {p} && rmdir {p}", p = place.display())).ok();

@@ -5,7 +5,8 @@
 //! * A tree: creates, removals, renames, links, modes, listings; the model is a directory of this machine's own file system, to which
 //!   the same is done.
 //!
-//! `SHEEN_FSX_OPS` says how many operations (200,000 for a full run), `SHEEN_FSX_SEED` repeats a run: a failure prints its seed.
+//! The operations are the same in each run. With `SHEEN_SOAK` they are more, from a random seed,
+//! which is printed. `SHEEN_FSX_OPS` sets how many operations, `SHEEN_FSX_SEED` the seed.
 
 use std::{
     collections::VecDeque,
@@ -14,9 +15,8 @@ use std::{
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::Command,
-    sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use fastrand::Rng;
@@ -24,10 +24,25 @@ use rustix::{
     fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags},
     io::Errno,
 };
-use sheen_tests::{can_mount, mounts::TwoMounts, posix::Map, run_within, sheen};
+use sheen_tests::{
+    can_mount,
+    mounts::TwoMounts,
+    moving::COMMAND_MAX,
+    posix::Map,
+    progress::{Party, Race, at_least},
+    run_within, sheen,
+};
 
-/// So many that each test takes about a minute.
-const OPS_DEFAULT: u64 = 45_000;
+/// So many that each test takes less than half a minute.
+const OPS_DEFAULT: u64 = 9_000;
+/// With `SHEEN_SOAK`: so many that each takes more than a minute.
+const OPS_SOAK: u64 = 45_000;
+/// Without `SHEEN_SOAK`.
+const SEED_DEFAULT: u64 = 20_261_123;
+/// A test hangs if it takes longer than this, or than `OP_MAX` for each operation.
+const LIMIT: Duration = Duration::from_secs(280);
+/// Ten times what an operation takes.
+const OP_MAX: Duration = Duration::from_millis(20);
 /// The file's largest size: four stripes on each of four OSTs.
 const SIZE_MAX: usize = 1 << 20;
 /// The last operations, printed at a failure.
@@ -41,13 +56,15 @@ fn setting(name: &str) -> Option<u64> {
 
 /// How many operations, how long they may take, and from which seed.
 fn plan() -> (u64, Duration, u64) {
-    let ops = setting("SHEEN_FSX_OPS").unwrap_or(OPS_DEFAULT);
-    let seed = setting("SHEEN_FSX_SEED").unwrap_or_else(|| {
+    let is_soak = std::env::var_os("SHEEN_SOAK").is_some();
+    let ops = setting("SHEEN_FSX_OPS").unwrap_or(if is_soak { OPS_SOAK } else { OPS_DEFAULT });
+    let random = || {
         let now = std::time::UNIX_EPOCH.elapsed().expect("a clock after 1970");
         u64::from(now.subsec_nanos() ^ now.as_secs() as u32)
-    });
+    };
+    let seed = setting("SHEEN_FSX_SEED").unwrap_or_else(|| if is_soak { random() } else { SEED_DEFAULT });
     println!("SHEEN_FSX_SEED={seed} SHEEN_FSX_OPS={ops}");
-    (ops, Duration::from_secs(120) + Duration::from_millis(20) * ops as u32, seed)
+    (ops, LIMIT.max(OP_MAX * ops as u32), seed)
 }
 
 /// An operation on the file.
@@ -105,11 +122,17 @@ impl View {
 struct OneFile {
     model: Vec<u8>,
     views: [View; 2],
+    /// Operations so far.
+    count: u64,
     history: VecDeque<(u64, usize, Op)>,
     rng: Rng,
 }
 
 impl OneFile {
+    fn new(views: [View; 2], seed: u64) -> OneFile {
+        OneFile { model: Vec::new(), views, count: 0, history: VecDeque::new(), rng: Rng::with_seed(seed) }
+    }
+
     fn pick(&mut self) -> Op {
         let size = self.model.len();
         let rng = &mut self.rng;
@@ -249,8 +272,7 @@ impl OneFile {
     }
 
     fn run(&mut self, ops: u64) {
-        let start = Instant::now();
-        for n in 0..ops {
+        for n in self.count..self.count + ops {
             let (op, who) = (self.pick(), self.rng.usize(..2));
             if self.history.len() == HISTORY {
                 self.history.pop_front();
@@ -264,7 +286,7 @@ impl OneFile {
                 panic!("operation {n} on {}: {what}; the size is {}", ["A", "B"][who], self.model.len());
             }
         }
-        println!("{ops} operations in {:?}", start.elapsed());
+        self.count += ops;
     }
 
     /// Everything, on both mounts.
@@ -339,7 +361,7 @@ fn one_file(two: &TwoMounts, layout: &str, ops: u64, seed: u64) {
     two.fs.lfs(&format!("setstripe {layout} {}", at.a.display())).ok();
     println!("{layout}");
     let views = [at.a("f"), at.b("f")].map(View::open);
-    OneFile { model: Vec::new(), views, history: VecDeque::new(), rng: Rng::with_seed(seed) }.run(ops);
+    OneFile::new(views, seed).run(ops);
 }
 
 #[test]
@@ -374,23 +396,27 @@ const MIRRORED: [&str; 5] = [
 /// Between two migrations: enough that the program gets on.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A file is migrated so often at least.
-const DONE_MIN: u32 = 3;
+/// A file is migrated so often at least. Writers wait for those with a group lock: these are done.
+const DONE_MIN: u64 = 6;
+/// The program beside the migrations does a fraction of the operations, for each takes longer.
+const MIGRATED_OPS_SHARE: u64 = 3;
+/// So many of its operations are a step of the race.
+const STEP_OPS: u64 = 100;
 
-/// Migrates a file, on one mount and on the other, with and without a group lock, until it is told to stop; counts how often it was done. How
-/// often somebody wrote meanwhile.
-fn migrate(paths: &[PathBuf; 2], layouts: &[&str], stop: &AtomicBool, done: &AtomicU32) -> u32 {
+/// Migrates a file, on one mount and on the other, with and without a group lock, as long as the
+/// race goes on. Returns how often the program wrote meanwhile.
+fn migrate(paths: &[PathBuf; 2], layouts: &[&str], done: &Party) -> u32 {
     let mut spoilt = 0;
     for turn in 0.. {
-        if stop.load(SeqCst) {
+        if !done.goes_on() {
             break;
         }
         let mut command = Command::new(sheen());
         let how = ["--block", "--non-block"][turn / 2 % 2];
         command.args(["lfs", "migrate", how]).args(layouts[turn % layouts.len()].split(' ')).arg(&paths[turn % 2]);
-        let ran = run_within(command, Duration::from_secs(60));
+        let ran = run_within(command, COMMAND_MAX);
         match ran.code {
-            0 => _ = done.fetch_add(1, SeqCst),
+            0 => done.did_one(),
             // Written meanwhile, every time; or before its mirrors were up to date.
             16 | 11 => spoilt += 1,
             _ => panic!("{ran:?}"),
@@ -415,28 +441,24 @@ fn migrated_meanwhile(layouts: &[&str]) {
         return println!("skipped: /dev/fuse cannot be opened here");
     }
     let (ops, limit, seed) = plan();
-    let ops = if setting("SHEEN_FSX_OPS").is_some() { ops } else { ops / 9 };
-    let two = TwoMounts::up(limit * 2);
+    let ops = if setting("SHEEN_FSX_OPS").is_some() { ops } else { ops / MIGRATED_OPS_SHARE };
+    let two = TwoMounts::up(limit);
     let at = two.dir("migrated");
     let paths = [at.a("f"), at.b("f")];
-    let views = paths.clone().map(View::open);
-    let mut file = OneFile { model: Vec::new(), views, history: VecDeque::new(), rng: Rng::with_seed(seed) };
-    let (stop, done) = (AtomicBool::new(false), AtomicU32::new(0));
+    let mut file = OneFile::new(paths.clone().map(View::open), seed);
+    let race = Race::new([at_least(DONE_MIN), at_least(ops.div_ceil(STEP_OPS))]);
     thread::scope(|scope| {
-        let migrating = scope.spawn(|| migrate(&paths, layouts, &stop, &done));
-        let run = || {
-            file.run(ops);
-            // (The mounts' limit ends this.)
-            while done.load(SeqCst) < DONE_MIN && !migrating.is_finished() {
-                file.run(100);
-            }
-        };
-        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
-        stop.store(true, SeqCst);
+        let migrating = scope.spawn(|| migrate(&paths, layouts, &race.party(0)));
+        let steps = race.party(1);
+        while steps.goes_on() {
+            file.run(STEP_OPS);
+            steps.did_one();
+        }
         let spoilt = migrating.join().unwrap();
-        println!("{} migrations, {spoilt} that somebody spoilt", done.load(SeqCst));
-        ran.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let done = race.count(0);
+        println!("{} operations beside {done} migrations, and {spoilt} that somebody spoilt", file.count);
     });
+    file.all().unwrap();
 }
 
 /// An operation on the tree. Names are paths below its root.
@@ -645,7 +667,6 @@ fn a_tree_through_two_mounts() {
 fn follow(views: &[&Path; 2], model: &Path, ops: u64, seed: u64) {
     let mut rng = Rng::with_seed(seed);
     let mut history = VecDeque::new();
-    let start = Instant::now();
     for n in 0..ops {
         let (act, who) = (Act::pick(&mut rng), rng.usize(..2));
         let (found, want) = (act.perform(views[who]), act.perform(model));
@@ -662,5 +683,4 @@ fn follow(views: &[&Path; 2], model: &Path, ops: u64, seed: u64) {
             }
         }
     }
-    println!("{ops} operations in {:?}", start.elapsed());
 }

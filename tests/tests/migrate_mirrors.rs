@@ -3,13 +3,13 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::Write,
+    io::{BufRead, BufReader, Write},
+    ops::RangeInclusive,
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
-    process::Command,
-    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    process::{Command, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::fs::{XattrFlags, setxattr};
@@ -17,13 +17,14 @@ use sheen_layout::{Mark, flags};
 use sheen_tests::{
     can_mount,
     cluster::Cluster,
-    moving::{Busy, fresh, lfs, migrate, objects, while_killed},
+    moving::{Busy, COMMAND_MAX, expect_stored_objects, fresh, lfs, migrate, objects, while_killed},
     noise,
     posix::{Map, layout, rw},
+    progress::{Race, at_least},
     run_within, sheen, two_mounts,
 };
 
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(280);
 const M: usize = 1 << 20;
 /// What files are migrated to in turn: with mirrors and without.
 const LAYOUTS: [&str; 6] = [
@@ -40,7 +41,8 @@ fn expect_mirrors(path: &Path, data: &[u8]) {
     let ids = layout(path).mirror_ids();
     assert_eq!(fresh(path), ids);
     lfs("mirror verify", path).ok();
-    let out = Path::new("/dev/shm").join(format!("sheen-mirror-{}-{:?}", std::process::id(), thread::current().id()));
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("mirror");
     for id in ids {
         lfs(&format!("mirror read -N {id} -o {}", out.display()), path).ok();
         let read = fs::read(&out).unwrap();
@@ -87,12 +89,7 @@ fn a_mirrored_file_gets_the_layout_that_is_asked_for() {
         }
     }
     fs::remove_file(&path).unwrap();
-    let left = || two.fs.sh("find ../fs -path '*/O/*' -type f -size +0 | wc -l").ok();
-    let end = Instant::now() + Duration::from_secs(20);
-    while left() != "0\n" {
-        assert!(Instant::now() < end, "{} objects are left", left());
-        thread::sleep(Duration::from_millis(50));
-    }
+    expect_stored_objects(&two.fs.dir(), 0);
 }
 
 #[test]
@@ -108,7 +105,7 @@ fn empty_files_and_holes_and_lists_are_taken() {
     for options in ["-N -c 1 -N -c 2", "--block -c 2", "-N -E 64K -L mdt -E -1 -c 1 -N -c 2", "--checksum -N2 -c 1"] {
         let mut command = Command::new(sheen());
         command.args(["lfs", "migrate"]).args(options.split_whitespace()).args([&empty, &sparse]);
-        run_within(command, Duration::from_secs(60)).ok();
+        run_within(command, COMMAND_MAX).ok();
         assert_eq!(fs::metadata(at.b("empty")).unwrap().len(), 0, "{options}");
         let sparse = fs::metadata(at.b("sparse")).unwrap();
         assert_eq!(sparse.len(), 90 * M as u64);
@@ -177,33 +174,35 @@ fn who_has_the_file_open_elsewhere_goes_on() {
 
 #[test]
 fn no_write_is_lost_while_mirrors_come_and_go() {
+    /// Of each of the two files: as many as there are layouts.
+    const MIGRATIONS: u64 = LAYOUTS.len() as u64;
     let (_two, at) = two_mounts!(LIMIT, "d");
     for name in ["f", "log"] {
         lfs("mirror create -N -c 2 -S 64K -N -c 1", &at.a(name)).ok();
     }
     let (mut migrated, mut behind) = ([0; 3], 0);
     let busy = Busy { at: &at, pauses: [300, 20].map(Duration::from_millis) };
-    let (rounds, appends) = busy.during(|| {
-        let end = Instant::now() + Duration::from_secs(14);
-        for options in LAYOUTS.iter().cycle() {
-            for (i, (name, how)) in [("f", "-n"), ("log", "-b"), ("f", "-b")].into_iter().enumerate() {
+    let (rounds, appends) = busy.during(&[at_least(MIGRATIONS), at_least(MIGRATIONS)], |race| {
+        let parties = [0, 1].map(|part| race.party(part));
+        for options in LAYOUTS.iter().cycle().take_while(|_| race.goes_on()) {
+            for (i, (part, name, how)) in [(0, "f", "-n"), (1, "log", "-b"), (0, "f", "-b")].into_iter().enumerate() {
                 let ran = migrate(&format!("{how} {options}"), &at.a(name));
+                let is_behind = ran.err.contains("its mirrors are not up to date: Device or resource busy");
                 match ran.code {
-                    0 => migrated[i] += 1,
-                    16 if ran.err.contains("its mirrors are not up to date: Device or resource busy") => {
-                        (migrated[i], behind) = (migrated[i] + 1, behind + 1);
+                    0 => {}
+                    16 if is_behind => behind += 1,
+                    16 => {
+                        assert!(ran.err.contains("cannot swap layout: Device or resource busy"), "{}", ran.err);
+                        continue;
                     }
-                    16 => assert!(ran.err.contains("cannot swap layout: Device or resource busy"), "{}", ran.err),
                     _ => panic!("{ran:?}"),
                 }
-            }
-            if Instant::now() > end {
-                break;
+                migrated[i] += 1;
+                parties[part].did_one();
             }
         }
     });
     println!("{migrated:?} migrations, {behind} not resynced, beside {rounds} rounds of writes and {appends} appends");
-    assert!(migrated[0] + migrated[2] >= 3 && migrated[1] >= 3 && rounds > 20);
     for name in ["f", "log"] {
         migrate(LAYOUTS[0], &at.a(name)).ok();
         expect_mirrors(&at.a(name), &fs::read(at.b(name)).unwrap());
@@ -213,42 +212,43 @@ fn no_write_is_lost_while_mirrors_come_and_go() {
 /// A resync by another tool, and a migration, at the same time.
 #[test]
 fn a_resync_beside_a_migration_makes_no_mirror_wrong() {
+    /// Those that are done.
+    const MIGRATIONS: u64 = 5;
+    /// Done or not. With a maximum, so that they do not spoil all migrations.
+    const RESYNCS: RangeInclusive<u64> = 5..=100;
     let (_two, at) = two_mounts!(LIMIT, "d");
     let path = at.a("f");
     lfs("mirror create -N -c 2 -S 64K -N -c 1", &path).ok();
     let mut data = noise(5, 2 * M);
     fs::write(&path, &data).unwrap();
-    let done = AtomicBool::new(false);
-    let (mut migrated, mut n) = (0, 0u8);
+    let (race, mut n) = (Race::new([at_least(MIGRATIONS), RESYNCS]), 0u8);
     thread::scope(|scope| {
-        let (done, b) = (&done, at.b("f"));
+        let (resyncs, b) = (race.party(1), at.b("f"));
         scope.spawn(move || {
             let mut synced = 0;
-            while !done.load(SeqCst) {
+            while resyncs.goes_on() {
                 let ran = lfs("mirror resync", &b);
                 // Done; somebody else changes its mirrors; those that it was told are gone.
                 assert!(matches!(ran.code, 0 | 16 | 22), "{ran:?}");
                 synced += u32::from(ran.code == 0);
+                resyncs.did_one();
             }
-            println!("{synced} resyncs");
+            println!("{synced} of {} resyncs done", resyncs.count());
         });
-        let end = Instant::now() + Duration::from_secs(10);
-        for options in [LAYOUTS[0], LAYOUTS[2], LAYOUTS[4]].iter().cycle() {
+        let migrations = race.party(0);
+        for options in [LAYOUTS[0], LAYOUTS[2], LAYOUTS[4]].iter().cycle().take_while(|_| migrations.goes_on()) {
             let ran = migrate(options, &path);
             assert!(matches!(ran.code, 0 | 16 | 22), "{ran:?}");
-            migrated += u32::from(ran.code == 0);
             n = n.wrapping_add(1);
             data[100..200].fill(n);
             rw(&path).write_all_at(&data[100..200], 100).unwrap();
             assert!(fs::read(at.b("f")).unwrap() == data);
-            if Instant::now() > end {
-                break;
+            if ran.code == 0 {
+                migrations.did_one();
             }
         }
-        done.store(true, SeqCst);
     });
-    println!("{migrated} migrations");
-    assert!(migrated > 2);
+    println!("{} migrations", race.count(0));
     lfs("mirror resync", &path).ok();
     expect_mirrors(&path, &data);
 }
@@ -257,26 +257,38 @@ fn a_resync_beside_a_migration_makes_no_mirror_wrong() {
 #[test]
 fn what_the_file_holds_at_the_end_is_what_is_migrated() {
     let (_two, at) = two_mounts!(LIMIT, "d");
-    let path = at.a("f");
-    lfs("mirror create -N -c 1 -N -c 1", &path).ok();
     let (older, newer) = (noise(1, 3 * M), noise(2, 3 * M));
-    fs::write(&path, &older).unwrap();
-    lfs("mirror resync", &path).ok();
-    fs::write(&path, &newer).unwrap();
-    let mut command = Command::new(sheen());
-    // So slow that the other mirror is chosen in between.
-    command.args(["lfs", "migrate", "-W", "2M", "-c", "2"]).arg(&path);
-    let running = command.spawn().unwrap();
-    thread::sleep(Duration::from_millis(700));
-    // As `lfs mirror copy -i 2` begins.
-    let mark = |id, negative| Mark { id, flags: flags::STALE, negative };
-    let marks = Mark::encode(&[mark(131_074, true), mark(65_537, false)]);
-    setxattr(at.b("f"), "lustre.lov.set.flags", &marks, XattrFlags::empty()).unwrap();
-    assert!(fs::read(at.b("f")).unwrap() == older && layout(&path).is_mirrored());
-    assert!(running.wait_with_output().unwrap().status.success());
-    assert!(!layout(&path).is_mirrored());
-    for look in [&path, &at.b("f")] {
-        assert!(fs::read(look).unwrap() == older, "{}", look.display());
+    // Returns whether the other mirror was chosen in between: a slow machine may be too late.
+    let chosen_in_between = |name: &str| {
+        let path = at.a(name);
+        lfs("mirror create -N -c 1 -N -c 1", &path).ok();
+        fs::write(&path, &older).unwrap();
+        lfs("mirror resync", &path).ok();
+        fs::write(&path, &newer).unwrap();
+        let mut command = Command::new(sheen());
+        // The copy takes 1.5 s. Its first line comes after 1 s.
+        command.args(["lfs", "migrate", "-W", "2M", "--stats-interval", "1", "-c", "2"]).arg(&path);
+        let mut running = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
+        lines.next().expect("it is copying").unwrap();
+        // As `lfs mirror copy -i 2` begins.
+        let mark = |id, negative| Mark { id, flags: flags::STALE, negative };
+        let marks = Mark::encode(&[mark(131_074, true), mark(65_537, false)]);
+        let marked = setxattr(at.b(name), "lustre.lov.set.flags", &marks, XattrFlags::empty());
+        let is_in_between = marked.is_ok();
+        assert!(is_in_between || !layout(&path).is_mirrored(), "{marked:?}");
+        let holds = if is_in_between { &older } else { &newer };
+        assert!(fs::read(at.b(name)).unwrap() == *holds);
+        assert!(running.wait().unwrap().success());
+        assert!(!layout(&path).is_mirrored());
+        for look in [&path, &at.b(name)] {
+            assert!(fs::read(look).unwrap() == *holds, "{}", look.display());
+        }
+        is_in_between
+    };
+    let mut tries = 1;
+    while !chosen_in_between(&format!("f{tries}")) {
+        tries += 1;
     }
 }
 
@@ -304,7 +316,6 @@ fn nothing_is_lost_when_servers_are_killed_meanwhile() {
     let step = |n: usize| migrate(LAYOUTS[(n % 3 * 2 + n / 3) % LAYOUTS.len()], &paths[n % 3]).code == 0;
     let (done, failed) = while_killed(&mut cluster, &["mds", "oss", "mds", "mds"], step);
     println!("{done} migrations, {failed} failed");
-    assert!(done > 0);
     for n in 0..3 {
         open[n].read_exact_at(&mut read, 0).unwrap();
         assert!(read == data[n], "file {n} through what was open all the time");

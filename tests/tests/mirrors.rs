@@ -7,9 +7,8 @@ use std::{
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::Path,
     process::{Command, Stdio},
-    sync::atomic::{AtomicBool, Ordering},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::{
@@ -17,14 +16,23 @@ use rustix::{
     ioctl::{Setter, ioctl},
 };
 use sheen_layout::Composite;
-use sheen_tests::{Fs, Ran, can_mount, cluster::Cluster, noise, posix::layout, sheen, two_mounts};
+use sheen_tests::{
+    Fs, Ran, can_mount,
+    cluster::Cluster,
+    moving::expect_stored_objects,
+    noise,
+    posix::layout,
+    progress::{Race, at_least},
+    sheen, two_mounts,
+    wait::{eventually, while_down},
+};
 use sheen_wire::{
     Time,
     ioctl::SET_MIRROR,
     mirror::{Change, XATTR},
 };
 
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(280);
 /// Over several chunks, and no multiple of anything.
 const LEN: usize = (5 << 20) + 4321;
 /// Two mirrors that have nothing in common but the file.
@@ -136,35 +144,35 @@ fn nobody_reads_what_a_write_of_another_mount_made_old() {
 
 #[test]
 fn a_resync_loses_nothing_that_is_written_meanwhile() {
+    const RESYNCS: u64 = 4;
+    /// By each of the writers.
+    const WRITES: u64 = 100;
+    const WRITE_PAUSE: Duration = Duration::from_millis(3);
     let (two, at) = two_mounts!(LIMIT, "d");
     create(&two.fs, "d/f");
     fs::write(at.a("f"), vec![0; 2 << 20]).unwrap();
-    let done = AtomicBool::new(false);
-    let last = thread::scope(|scope| {
-        let writers: Vec<_> = [at.a("f"), at.b("f")]
-            .into_iter()
-            .zip([0, 1])
-            .map(|(path, n)| {
-                let done = &done;
-                scope.spawn(move || {
-                    let file = OpenOptions::new().write(true).open(path).unwrap();
-                    let mut count = 0_u64;
-                    while !done.load(Ordering::Relaxed) {
-                        count += 1;
-                        file.write_all_at(&count.to_le_bytes(), n * (1 << 20) + count % 1000 * 16).unwrap();
-                        thread::sleep(Duration::from_millis(3));
-                    }
-                    count
-                })
-            })
-            .collect();
-        for _ in 0..4 {
+    let race = Race::new([at_least(RESYNCS), at_least(WRITES), at_least(WRITES)]);
+    thread::scope(|scope| {
+        for (n, path) in (0_u64..).zip([at.a("f"), at.b("f")]) {
+            let writes = race.party(1 + n as usize);
+            scope.spawn(move || {
+                let file = OpenOptions::new().write(true).open(path).unwrap();
+                while writes.goes_on() {
+                    let count = writes.count() + 1;
+                    file.write_all_at(&count.to_le_bytes(), n * (1 << 20) + count % 1000 * 16).unwrap();
+                    writes.did_one();
+                    thread::sleep(WRITE_PAUSE);
+                }
+            });
+        }
+        let resyncs = race.party(0);
+        while resyncs.goes_on() {
             let ran = two.fs.lfs("mirror resync d/f");
             assert!(matches!(ran.code, 0 | 16), "done, or somebody wrote all the time: {}", ran.err);
+            resyncs.did_one();
         }
-        done.store(true, Ordering::Relaxed);
-        writers.into_iter().map(|w| w.join().unwrap()).collect::<Vec<_>>()
     });
+    let last = [1, 2].map(|part| race.count(part));
     two.fs.lfs("mirror resync d/f").ok();
     two.fs.lfs("mirror verify d/f").ok();
     for id in [1, 2] {
@@ -268,10 +276,7 @@ fn nobody_reads_a_mirror_that_is_being_copied_to() {
         let other = noise(8, LEN);
         let mut pipe = tool.stdin.take().unwrap();
         pipe.write_all(&other).unwrap();
-        let end = Instant::now() + Duration::from_secs(20);
-        while mirror(&two.fs, 2, "d/f")[..1000] != other[..1000] {
-            assert!(Instant::now() < end, "nothing is written");
-        }
+        eventually("its first bytes are written", || mirror(&two.fs, 2, "d/f")[..1000] == other[..1000]);
         for path in [at.a("f"), at.b("f")] {
             assert!(fs::read(&path).unwrap() == data, "half of a copy is read");
             assert_eq!(fresh(&path), [1]);
@@ -302,6 +307,9 @@ fn nobody_reads_a_mirror_that_is_being_copied_to() {
 
 #[test]
 fn of_two_tools_the_last_one_writes_and_none_writes_what_is_fresh() {
+    /// By each tool.
+    const COPIES: u64 = 4;
+    const WRITE_PAUSE: Duration = Duration::from_millis(100);
     let (two, at) = two_mounts!(LIMIT, "d");
     create(&two.fs, "d/f");
     let data = noise(9, LEN);
@@ -352,30 +360,28 @@ fn of_two_tools_the_last_one_writes_and_none_writes_what_is_fresh() {
     assert!(mirror(&two.fs, 2, "d/g")[3 << 20..] == data[..4096]);
 
     // Both at once, with somebody who writes: all goes well, or is told.
-    let done = AtomicBool::new(false);
+    let race = Race::new([at_least(COPIES), at_least(COPIES), at_least(1)]);
     thread::scope(|scope| {
-        let done = &done;
-        for command in ["mirror resync -f --only 2 d/f", "mirror copy -i 1 -o 2 d/f"] {
-            let fs = &two.fs;
+        for (part, command) in ["mirror resync -f --only 2 d/f", "mirror copy -i 1 -o 2 d/f"].into_iter().enumerate() {
+            let (fs, copies) = (&two.fs, race.party(part));
             scope.spawn(move || {
-                for _ in 0..4 {
+                for _ in 0..COPIES {
                     let ran = fs.lfs(command);
                     assert!(matches!(ran.code, 0 | 16 | 117), "{} {}", ran.code, ran.err);
+                    copies.did_one();
                 }
-                done.store(true, Ordering::Relaxed);
             });
         }
-        let file = OpenOptions::new().write(true).open(at.b("f")).unwrap();
-        for count in 1_u64.. {
+        let (writes, file) = (race.party(2), OpenOptions::new().write(true).open(at.b("f")).unwrap());
+        while writes.goes_on() {
+            let count = writes.count() + 1;
             file.write_all_at(&count.to_le_bytes(), 4096).unwrap();
             let mut read = [0; 8];
             File::open(at.a("f")).unwrap().read_exact_at(&mut read, 4096).unwrap();
             assert_eq!(u64::from_le_bytes(read), count);
             assert_eq!(fs::metadata(at.a("f")).unwrap().len(), LEN as u64);
-            if done.load(Ordering::Relaxed) {
-                break;
-            }
-            thread::sleep(Duration::from_millis(100));
+            writes.did_one();
+            thread::sleep(WRITE_PAUSE);
         }
     });
     let now = fs::read(at.b("f")).unwrap();
@@ -541,11 +547,7 @@ fn reading_goes_on_when_the_osts_of_a_mirror_die() {
         let lfs = |line: &str| {
             sheen_tests::cluster::bash(mount.path("").as_path(), &format!("{} lfs {line}", sheen().display()))
         };
-        let end = Instant::now() + Duration::from_secs(30);
-        while lfs("df").out.matches("OST").count() < 4 {
-            assert!(Instant::now() < end, "the second process's OSTs do not come");
-            thread::sleep(Duration::from_millis(100));
-        }
+        eventually("the second process's OSTs are there", || lfs("df").out.matches("OST").count() >= 4);
         lfs("mirror create -N -c 2 -o 0,1 -N -c 2 -o 2,3 f").ok();
         let data = noise(6, LEN);
         fs::write(&path, &data).unwrap();
@@ -556,12 +558,13 @@ fn reading_goes_on_when_the_osts_of_a_mirror_die() {
     oss.wait().unwrap();
     killed.unwrap();
     let (path, data) = outcome.unwrap();
-    let (began, mut read) = (Instant::now(), vec![0; LEN]);
-    let file = OpenOptions::new().read(true).custom_flags(libc_direct()).open(&path).unwrap();
-    file.read_exact_at(&mut read, 0).unwrap();
-    assert!(read == data);
-    assert_eq!(fs::metadata(&path).unwrap().len(), LEN as u64);
-    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    while_down("a read of a file with a mirror on other OSTs", move || {
+        let mut read = vec![0; LEN];
+        let file = OpenOptions::new().read(true).custom_flags(libc_direct()).open(&path).unwrap();
+        file.read_exact_at(&mut read, 0).unwrap();
+        assert!(read == data);
+        assert_eq!(fs::metadata(&path).unwrap().len(), LEN as u64);
+    });
 }
 
 /// As most files of a new file system are that somebody makes safe later.
@@ -666,10 +669,5 @@ fn a_mirror_may_begin_on_the_mdt_from_the_start() {
         assert!(!at.a("no").exists());
     }
     // Nothing is left of any of them.
-    let left = || two.fs.sh("find ../fs -path '*/O/*' -type f -size +0 | wc -l").ok();
-    let end = Instant::now() + Duration::from_secs(20);
-    while left() != "0\n" {
-        assert!(Instant::now() < end, "{} objects are left", left());
-        thread::sleep(Duration::from_millis(50));
-    }
+    expect_stored_objects(&two.fs.dir(), 0);
 }

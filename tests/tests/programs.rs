@@ -1,8 +1,8 @@
 //! Real programs on the mount.
 
-use std::{fs, process::Command, time::Duration};
+use std::{fs, process::Command};
 
-use sheen_tests::{Fs, can_mount, run_within, sh, sheen};
+use sheen_tests::{Fs, Ran, can_mount, moving::COMMAND_MAX, run_within, sh, sheen};
 
 macro_rules! fs4 {
     () => {
@@ -11,6 +11,14 @@ macro_rules! fs4 {
             None => return println!("skipped: /dev/fuse cannot be opened here"),
         }
     };
+}
+
+/// Runs a shell script in the root of the mount. It may take minutes: it unpacks source trees.
+#[track_caller]
+fn in_root(fs: &Fs, script: &str) -> Ran {
+    let mut command = Command::new("bash");
+    command.args(["-c", script]).current_dir(&fs.mnt);
+    run_within(command, COMMAND_MAX)
 }
 
 #[test]
@@ -30,13 +38,13 @@ git log --oneline | wc -l
 git status --short | wc -l
 git gc -q && git fsck --full
 cd .. && diff -r --exclude=.git origin copy && rm -rf origin";
-    assert_eq!(fs.sh(script).ok(), "1\n0\n");
+    assert_eq!(in_root(&fs, script).ok(), "1\n0\n");
     let mut build = Command::new("bash");
     build
         .args(["-c", "cd copy && cargo build --offline -q && ./target/debug/small"])
         .current_dir(&fs.mnt)
         .env_remove("CARGO_TARGET_DIR");
-    assert_eq!(run_within(build, Duration::from_secs(180)).ok(), "built on Sheen\n");
+    assert_eq!(run_within(build, COMMAND_MAX).ok(), "built on Sheen\n");
 }
 
 #[test]
@@ -45,12 +53,12 @@ fn a_database_under_load() {
     let script = "
 set -e
 sqlite3 db 'PRAGMA journal_mode=WAL; CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT);' >/dev/null
-writer() { for i in $(seq 60); do echo \"INSERT INTO t(v) VALUES(hex(randomblob(500)));\"; done | sqlite3 -cmd '.timeout 20000' db; }
+writer() { for i in $(seq 60); do echo \"INSERT INTO t(v) VALUES(hex(randomblob(500)));\"; done | sqlite3 -cmd '.timeout 240000' db; }
 for w in 1 2 3; do writer & done; wait
 sqlite3 db 'SELECT count(*) FROM t; PRAGMA integrity_check; PRAGMA wal_checkpoint(TRUNCATE);'
 sqlite3 db 'PRAGMA journal_mode=DELETE;' >/dev/null
 sqlite3 db 'BEGIN; DELETE FROM t WHERE id % 2; COMMIT; VACUUM; SELECT count(*) FROM t; PRAGMA integrity_check;'";
-    assert_eq!(fs.sh(script).ok(), "180\nok\n0|0|0\n90\nok\n");
+    assert_eq!(in_root(&fs, script).ok(), "180\nok\n0|0|0\n90\nok\n");
 }
 
 #[test]
@@ -66,7 +74,7 @@ fn fio_verifies_what_it_wrote() {
         let line = format!(
             "fio --name=v --filename=f --verify=crc32c --do_verify=1 --verify_fatal=1 --randseed=1 {options} > fio.log 2>&1 || {{ cat fio.log; exit 1; }}; rm f"
         );
-        let ran = fs.sh(&line);
+        let ran = in_root(&fs, &line);
         assert_eq!(ran.code, 0, "{options}\n{}{}", ran.out, ran.err);
     }
 }
@@ -78,8 +86,8 @@ fn a_source_tree_unpacked_and_compared() {
     let script = format!(
         "tar cf - -C {from} . 2>/dev/null | tar xf - && diff -r --no-dereference {from} . > diff.log; grep -v '^Only in .*: diff.log' diff.log | grep -v 'is a \\(socket\\|fifo\\)' | wc -l"
     );
-    assert_eq!(fs.sh(&script).ok(), "0\n");
-    assert!(fs.sh("find . | wc -l").ok().trim().parse::<u32>().unwrap() > 100);
+    assert_eq!(in_root(&fs, &script).ok(), "0\n");
+    assert!(in_root(&fs, "find . | wc -l").ok().trim().parse::<u32>().unwrap() > 100);
 }
 
 #[test]
@@ -99,7 +107,7 @@ for i in $(seq 50); do
 done
 echo coherent"
     );
-    assert_eq!(fs.sh(&script).ok(), "coherent\n");
+    assert_eq!(in_root(&fs, &script).ok(), "coherent\n");
 }
 
 #[test]
@@ -112,10 +120,9 @@ fn an_ordinary_user_can_do_it_all() {
     }
     // Distributions give /dev/fuse to everybody; a bare container may not.
     sh("chmod 666 /dev/fuse").ok();
-    let dir = format!("/tmp/sheen-user-{}", std::process::id());
+    let dir = sheen_tests::new_dir(&std::env::temp_dir()).display().to_string();
     let program = sheen();
     let copy = format!("{dir}/sheen");
-    fs::create_dir_all(&dir).unwrap();
     sheen_tests::copy_program(&program, copy.as_ref());
     let script = format!(
         "
@@ -129,7 +136,7 @@ user '{copy} down --dir {dir}/fs > /dev/null'
     );
     let mut command = Command::new("bash");
     command.args(["-c", &script]);
-    let ran = run_within(command, Duration::from_secs(60));
+    let ran = run_within(command, COMMAND_MAX);
     let log = fs::read_to_string(format!("{dir}/fs/sheen.log")).unwrap_or_default();
     let mnt = std::path::PathBuf::from(format!("{dir}/mnt"));
     if sheen_tests::is_mounted(&mnt) {
