@@ -127,8 +127,8 @@ fn an_ordinary_user_can_do_it_all() {
     let script = format!(
         "
 set -e
-chown -R nobody {dir}; chmod 755 {dir}
-user() {{ setpriv --reuid nobody --regid nogroup --clear-groups env HOME={dir} XDG_RUNTIME_DIR= bash -ec \"$1\"; }}
+mkdir -m 700 {dir}/run; chown -R nobody {dir}; chmod 755 {dir}
+user() {{ setpriv --reuid nobody --regid nogroup --clear-groups env HOME={dir} XDG_RUNTIME_DIR={dir}/run bash -ec \"$1\"; }}
 user '{copy} up --dir {dir}/fs --mount {dir}/mnt --osts 2 --listen 127.0.0.1:0 > {dir}/up.log'
 user 'echo mine > {dir}/mnt/f; cat {dir}/mnt/f; cd {dir}/mnt; {copy} lfs getstripe --component-count f; {copy} lfs osts {dir}/mnt | wc -l'
 user '{copy} down --dir {dir}/fs > /dev/null'

@@ -3,14 +3,24 @@
 //! A process listens on `<pid>.sock` in its runtime directory. A connection carries one request and one reply, each a line of
 //! JSON. The socket can be reached by its owner (and root) alone: the directory has mode 0700, the socket 0600.
 //!
-//! Served by a thread of its own that sleeps in `accept`: it costs nothing while idle and answers even when the runtime
-//! is stuck, which is when one wants to look. One connection at a time; a peer that stalls is cut off after [`STALL`].
+//! A thread of its own sleeps in `accept`: it costs nothing while idle and answers even when the
+//! runtime is stuck, which is when one wants to look. Each connection gets a thread, up to a bound.
+//! A peer that stalls is cut off after [`STALL`].
+//!
+//! A process that runs accepts at once, a process that is stopped does not. So the server sends a
+//! greeting before it reads the request, and a client gives up after [`GREETING_WAIT`] without it.
+//! A request that takes long in a living process has until [`STALL`]. The greeting is white space
+//! before the JSON of the reply, which older clients skip; an older server sends the reply alone.
+//!
+//! Invariant: a process does not carry out a request whose sender gave up before the greeting. When
+//! the process is resumed, the greeting fails, and the request is not read.
 
 #![allow(
     clippy::disallowed_methods,
     reason = "a control socket lies outside the simulated world: no file system data passes here"
 )]
 
+use std::fmt;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
@@ -18,12 +28,15 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 use std::time::Duration;
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 use sheen_wire::Errno;
 
-use crate::{Device, Found, Node, ParamError, Params};
+use crate::fsname::fsname_of;
+use crate::{Device, Found, Node, ParamError, Params, Set};
 
 /// Longest request, in bytes: a pattern and a value.
 pub const REQUEST_BYTES_MAX: u64 = 64 << 10;
@@ -31,6 +44,18 @@ pub const REQUEST_BYTES_MAX: u64 = 64 << 10;
 pub const REPLY_BYTES_MAX: u64 = 16 << 20;
 /// How long a peer may keep the other waiting for its next bytes.
 pub const STALL: Duration = Duration::from_secs(5);
+/// How long a process may take to greet. Its thread waits for nothing but a processor, so this is
+/// ample on a loaded host, and a user hardly notices it.
+pub const GREETING_WAIT: Duration = Duration::from_millis(300);
+/// That wait consists of so many: a pause of the whole machine (of a virtual one, say) uses up one
+/// of them, and the process still has the others.
+const GREETING_WAIT_PARTS: u32 = 3;
+/// Sent to a peer at once, before its request is read.
+const GREETING: &[u8] = b" ";
+/// Connections that a process serves at once; further ones wait for the first of these.
+const SERVED_AT_ONCE_MAX: usize = 16;
+/// Processes that are asked at once; with more than these they are asked in turns.
+const ASKED_AT_ONCE_MAX: usize = 64;
 /// Names the runtime directory, for tests and for several systems side by side.
 pub const DIR_ENV: &str = "SHEEN_RUNTIME_DIR";
 
@@ -59,6 +84,14 @@ pub enum Request {
     Devices,
     /// The NIDs of the process.
     Nids,
+    /// The same of one file system alone. A request of its own, so that a process that does not
+    /// know it refuses it rather than set parameters of other file systems.
+    Of {
+        /// The file system.
+        fsname: String,
+        /// Any other request.
+        request: Box<Request>,
+    },
 }
 
 /// What a process answers.
@@ -91,6 +124,9 @@ pub struct SetResult {
     pub errno: i32,
     /// What would be accepted, where that is known.
     pub accepts: Option<String>,
+    /// The file systems that the parameter belongs to: all of the process if the name holds none.
+    #[serde(default)]
+    pub fsnames: Vec<String>,
 }
 
 /// The control socket of this process; closed and removed when dropped.
@@ -98,7 +134,7 @@ pub struct SetResult {
 pub struct Control {
     path: PathBuf,
     stop: Arc<AtomicBool>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Control {
@@ -126,8 +162,7 @@ impl Control {
         fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         let stop = Arc::new(AtomicBool::new(false));
         let (seen, params) = (stop.clone(), params.clone());
-        let thread =
-            std::thread::Builder::new().name("control".into()).spawn(move || run(&listener, &params, &seen))?;
+        let thread = thread::Builder::new().name("control".into()).spawn(move || run(&listener, &params, &seen))?;
         Ok(Control { path, stop, thread: Some(thread) })
     }
 
@@ -150,23 +185,40 @@ impl Drop for Control {
 }
 
 fn run(listener: &UnixListener, params: &Params, stop: &AtomicBool) {
-    loop {
-        let peer = listener.accept();
-        if stop.load(Relaxed) {
-            return;
+    // Held once more by each connection that is being served.
+    let served = Arc::new(());
+    thread::scope(|scope| {
+        loop {
+            let peer = listener.accept();
+            if stop.load(Relaxed) {
+                return;
+            }
+            let Ok((stream, _)) = peer else {
+                // Out of file descriptors: wait for some to be closed rather than spin.
+                thread::sleep(Duration::from_millis(100));
+                continue;
+            };
+            let is_full = Arc::strong_count(&served) > SERVED_AT_ONCE_MAX;
+            let ticket = served.clone();
+            let serve = move || {
+                // A failure is the peer's loss: it went away, stalled or sent nonsense.
+                let _ = serve_one(&stream, params);
+                drop(ticket);
+            };
+            if is_full {
+                serve();
+            } else {
+                // Without a thread the peer finds its connection closed.
+                let _ = thread::Builder::new().name("control".into()).spawn_scoped(scope, serve);
+            }
         }
-        match peer {
-            // A failure is the peer's loss: it went away, stalled or sent nonsense.
-            Ok((stream, _)) => drop(serve_one(&stream, params)),
-            // Out of file descriptors: wait for some to be closed rather than spin.
-            Err(_) => std::thread::sleep(Duration::from_millis(100)),
-        }
-    }
+    });
 }
 
-fn serve_one(stream: &UnixStream, params: &Params) -> io::Result<()> {
+fn serve_one(mut stream: &UnixStream, params: &Params) -> io::Result<()> {
     stream.set_read_timeout(Some(STALL))?;
     stream.set_write_timeout(Some(STALL))?;
+    stream.write_all(GREETING)?;
     let reply = match serde_json::from_str(&read_line(stream, REQUEST_BYTES_MAX)?) {
         Ok(request) => answer(&request, params),
         Err(_) => Reply::Error { errno: Errno::EPROTO.0 },
@@ -176,37 +228,169 @@ fn serve_one(stream: &UnixStream, params: &Params) -> io::Result<()> {
 
 /// Executes a request on the parameters of this process.
 pub fn answer(request: &Request, params: &Params) -> Reply {
+    let (request, fsname) = match request {
+        Request::Of { fsname, request } => (&**request, Some(&fsname[..])),
+        request => (request, None),
+    };
     let reply = match request {
-        Request::List { pattern } => params.list(pattern).map(Reply::Nodes),
-        Request::Get { pattern } => params.get(pattern).map(Reply::Values),
-        Request::Set { pattern, value } => params.set(pattern, value).map(|results| {
-            let result = |set: crate::Set| {
-                let (errno, accepts) = set.result.err().map_or((0, None), |e| (e.errno.0, e.accepts));
-                SetResult { name: set.name, errno, accepts }
-            };
-            Reply::Results(results.into_iter().map(result).collect())
-        }),
-        Request::Devices => Ok(Reply::Devices(params.devices())),
+        Request::List { pattern } => params.list_of(pattern, fsname).map(Reply::Nodes),
+        Request::Get { pattern } => params.get_of(pattern, fsname).map(Reply::Values),
+        Request::Set { pattern, value } => params
+            .set_of(pattern, value, fsname)
+            .map(|results| Reply::Results(results.into_iter().map(|set| result_of(set, params)).collect())),
+        Request::Devices => Ok(Reply::Devices(params.devices_of(fsname))),
+        Request::Nids if fsname.is_some_and(|fsname| !params.fsnames().contains(fsname)) => Err(Errno::ENOENT.into()),
         Request::Nids => Ok(Reply::Nids(params.nids())),
+        Request::Of { .. } => Err(Errno::EPROTO.into()),
     };
     reply.unwrap_or_else(|ParamError { errno, .. }| Reply::Error { errno: errno.0 })
+}
+
+fn result_of(set: Set, params: &Params) -> SetResult {
+    let fsnames = match fsname_of(&set.name) {
+        Some(fsname) => vec![fsname.to_owned()],
+        None => params.fsnames().into_iter().collect(),
+    };
+    let (errno, accepts) = set.result.err().map_or((0, None), |e| (e.errno.0, e.accepts));
+    SetResult { name: set.name, errno, accepts, fsnames }
+}
+
+/// Why there is no reply of a process.
+#[derive(Debug, thiserror::Error)]
+pub enum NoReply {
+    /// The process did not go on for so long: it is stopped, or it hangs.
+    #[error("no answer within {} ms", .0.as_millis())]
+    Silent(Duration),
+    /// ConnectionRefused, NotFound: that process has ended. PermissionDenied: it is another user's.
+    /// InvalidData: not a Sheen process.
+    #[error(transparent)]
+    Failed(#[from] io::Error),
+}
+
+/// A process that did not answer in time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Silent {
+    /// Its control socket.
+    pub socket: PathBuf,
+    /// How long it was waited for.
+    pub waited: Duration,
+}
+
+impl Silent {
+    /// The process, by the name of its socket.
+    pub fn pid(&self) -> Option<u32> {
+        self.socket.file_stem()?.to_str()?.parse().ok()
+    }
+}
+
+impl fmt::Display for Silent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pid() {
+            Some(pid) => write!(f, "process {pid}")?,
+            None => write!(f, "the process of {}", self.socket.display())?,
+        }
+        write!(f, " does not answer within {} ms", self.waited.as_millis())
+    }
+}
+
+/// What came of a request to several processes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Replies {
+    /// In the order of the sockets.
+    pub replies: Vec<Reply>,
+    /// Those that did not answer in time, in the same order.
+    pub silent: Vec<Silent>,
+}
+
+/// Asks the processes behind several sockets at once, so that all together take as long as the
+/// slowest one. A process that ended, or is another user's, is passed over.
+pub fn ask_all(sockets: &[PathBuf], request: &Request) -> Replies {
+    let mut all = Replies::default();
+    for sockets in sockets.chunks(ASKED_AT_ONCE_MAX) {
+        for (socket, reply) in sockets.iter().zip(ask_together(sockets, request)) {
+            match reply {
+                Ok(reply) => all.replies.push(reply),
+                Err(NoReply::Silent(waited)) => all.silent.push(Silent { socket: socket.clone(), waited }),
+                Err(NoReply::Failed(_)) => {}
+            }
+        }
+    }
+    all
+}
+
+/// A thread for each socket.
+fn ask_together(sockets: &[PathBuf], request: &Request) -> Vec<Result<Reply, NoReply>> {
+    if let [socket] = sockets {
+        return vec![ask(socket, request)];
+    }
+    thread::scope(|scope| {
+        let threads: Vec<_> = sockets
+            .iter()
+            .map(|socket| thread::Builder::new().spawn_scoped(scope, move || ask(socket, request)))
+            .collect();
+        let replies = threads.into_iter().zip(sockets).map(|(thread, socket)| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::Other).into())),
+            // No thread is to be had: in turn.
+            Err(_) => ask(socket, request),
+        });
+        replies.collect()
+    })
 }
 
 /// Asks the process behind a socket.
 ///
 /// # Errors
-/// ConnectionRefused, NotFound: that process has ended. PermissionDenied: it is another user's. InvalidData: not a Sheen process.
-pub fn ask(socket: &Path, request: &Request) -> io::Result<Reply> {
-    let stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(STALL))?;
-    stream.set_write_timeout(Some(STALL))?;
-    write_line(&stream, request)?;
-    Ok(serde_json::from_str(&read_line(&stream, REPLY_BYTES_MAX)?)?)
+/// [`NoReply`].
+pub fn ask(socket: &Path, request: &Request) -> Result<Reply, NoReply> {
+    let (stream, first) = begin(socket, request).map_err(|e| after(GREETING_WAIT, e))?;
+    finish(&stream, first).map_err(|e| after(STALL, e))
 }
 
-fn read_line(stream: &UnixStream, max: u64) -> io::Result<String> {
+fn after(waited: Duration, error: io::Error) -> NoReply {
+    if is_timeout(&error) { NoReply::Silent(waited) } else { NoReply::Failed(error) }
+}
+
+/// Sends the request and waits for the first byte: the greeting, or an older server's reply.
+fn begin(socket: &Path, request: &Request) -> io::Result<(UnixStream, [u8; 1])> {
+    let stream = connect(socket)?;
+    stream.set_read_timeout(Some(GREETING_WAIT / GREETING_WAIT_PARTS))?;
+    stream.set_write_timeout(Some(GREETING_WAIT))?;
+    write_line(&stream, request)?;
+    let mut first = [0];
+    for _ in 1..GREETING_WAIT_PARTS {
+        match (&stream).read_exact(&mut first) {
+            Err(e) if is_timeout(&e) => {}
+            read => return read.map(|()| (stream, first)),
+        }
+    }
+    (&stream).read_exact(&mut first)?;
+    Ok((stream, first))
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+fn finish(stream: &UnixStream, first: [u8; 1]) -> io::Result<Reply> {
+    stream.set_read_timeout(Some(STALL))?;
+    let line = read_line((&first[..]).chain(stream), REPLY_BYTES_MAX)?;
+    Ok(serde_json::from_str(&line)?)
+}
+
+/// Connects without waiting. A stopped process accepts nothing: once its queue is full, the kernel
+/// would block this connect for ever. Now it fails with WouldBlock.
+fn connect(socket: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&fd, &SocketAddrUnix::new(socket)?)?;
+    let stream = UnixStream::from(fd);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+fn read_line(from: impl Read, max: u64) -> io::Result<String> {
     let mut line = String::new();
-    BufReader::new(stream).take(max).read_line(&mut line)?;
+    BufReader::new(from).take(max).read_line(&mut line)?;
     if line.ends_with('\n') { Ok(line) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
@@ -232,7 +416,9 @@ pub fn runtime_dir() -> PathBuf {
     }
 }
 
-/// The control sockets that this user may reach, sorted; root reaches everybody's.
+/// The control sockets that this user may reach, sorted. Root reaches everybody's, of all file
+/// systems, unless `$SHEEN_RUNTIME_DIR` names one directory. (`$XDG_RUNTIME_DIR` does not confine
+/// root: it only says where an ordinary user's processes listen.)
 pub fn sockets() -> Vec<PathBuf> {
     let mut dirs = vec![runtime_dir()];
     if std::env::var_os(DIR_ENV).is_none() {
@@ -286,7 +472,7 @@ fn private_dir(dir: &Path) -> io::Result<()> {
 /// Removes what processes that were killed left behind.
 fn remove_stale(dir: &Path) {
     for socket in sockets_in(dir) {
-        if UnixStream::connect(&socket).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
+        if connect(&socket).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
             let _ = fs::remove_file(&socket);
         }
     }
@@ -295,6 +481,9 @@ fn remove_stale(dir: &Path) {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicU64;
+    use std::sync::mpsc;
+
+    use parking_lot::Mutex;
 
     use super::*;
     use crate::Param;
@@ -337,12 +526,116 @@ mod tests {
         let control = Control::serve_in(&dir.path().join("run"), &Params::new()).unwrap();
         let stream = UnixStream::connect(control.path()).unwrap();
         (&stream).write_all(b"{\"op\":\"explode\"}\n").unwrap();
-        assert_eq!(read_line(&stream, 1000).unwrap(), "{\"error\":{\"errno\":71}}\n");
+        assert_eq!(read_line(&stream, 1000).unwrap(), " {\"error\":{\"errno\":71}}\n");
         drop(UnixStream::connect(control.path()).unwrap());
         let mut flood = UnixStream::connect(control.path()).unwrap();
         // The service stops reading at its bound, so the rest may meet a closed socket.
         let _ = flood.write_all(&vec![b'x'; 2 * REQUEST_BYTES_MAX as usize]);
         assert_eq!(ask(control.path(), &Request::Nids).unwrap(), Reply::Nids(vec![]));
+    }
+
+    #[test]
+    fn a_process_that_hangs_is_named_and_the_others_answer() {
+        let dir = tempfile::tempdir().unwrap();
+        let control = Control::serve_in(dir.path(), &Params::new()).unwrap();
+        let (hung, full) = (dir.path().join("4000000001.sock"), dir.path().join("4000000002.sock"));
+        // The kernel takes connections for a process that is stopped, until its queue is full.
+        let listeners = [UnixListener::bind(&hung).unwrap(), UnixListener::bind(&full).unwrap()];
+        rustix::net::listen(&listeners[1], 0).unwrap();
+        let _waiting = UnixStream::connect(&full).unwrap();
+        // Ended, and no process of ours.
+        drop(UnixListener::bind(dir.path().join("4000000003.sock")).unwrap());
+        let asked = ask_all(&sockets_in(dir.path()), &Request::Nids);
+        assert_eq!(asked.replies, [Reply::Nids(vec![])]);
+        let said: Vec<_> = asked.silent.iter().map(Silent::to_string).collect();
+        let want = [4_000_000_001_u32, 4_000_000_002].map(|pid| format!("process {pid} does not answer within 300 ms"));
+        assert_eq!(said, want);
+        drop((control, listeners));
+    }
+
+    #[test]
+    fn a_set_that_takes_long_gets_its_reply_and_keeps_nobody_waiting() {
+        let dir = tempfile::tempdir().unwrap();
+        let params = Params::new();
+        let control = Control::serve_in(dir.path(), &params).unwrap();
+        let ((begins, begun), (go_on, goes_on)) = (mpsc::channel(), mpsc::channel::<()>());
+        let goes_on = Mutex::new(goes_on);
+        let set = move |_: &str| {
+            begins.send(()).unwrap();
+            // A test that fails drops the sender and leaves nobody waiting.
+            let _ = goes_on.lock().recv();
+            Ok(())
+        };
+        params.register("llite.sheen-ff00.slow", Param::text_rw(String::new, set));
+        let socket = control.path().to_path_buf();
+        let slow =
+            thread::spawn(move || ask(&socket, &Request::Set { pattern: "llite.*.slow".into(), value: "1".into() }));
+        begun.recv_timeout(STALL).unwrap();
+        let get = Request::Get { pattern: "version".into() };
+        assert!(matches!(ask(control.path(), &get).unwrap(), Reply::Values(_)));
+        thread::sleep(GREETING_WAIT);
+        go_on.send(()).unwrap();
+        let Reply::Results(results) = slow.join().unwrap().unwrap() else { panic!() };
+        assert_eq!((results[0].errno, &results[0].fsnames[..]), (0, &["sheen".to_owned()][..]));
+    }
+
+    #[test]
+    fn a_request_whose_sender_gave_up_is_not_carried_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("1.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let set = Request::Set { pattern: "a.b".into(), value: "16".into() };
+        assert!(matches!(ask(&socket, &set), Err(NoReply::Silent(waited)) if waited == GREETING_WAIT));
+        let params = Params::new();
+        params.register("a.b", Param::atomic(1..=100, Arc::new(AtomicU64::new(8))));
+        // The process is resumed.
+        let (peer, _) = listener.accept().unwrap();
+        assert!(serve_one(&peer, &params).is_err());
+        assert_eq!(params.get("a.b").unwrap()[0].value, "8");
+    }
+
+    #[test]
+    fn a_request_for_one_file_system_leaves_the_others() {
+        let params = Params::new();
+        for name in ["osc.a-OST0000-osc-ff00.max", "osc.b-OST0000-osc-ff00.max", "lnet.delay_us"] {
+            params.register(name, Param::atomic(1..=100, Arc::new(AtomicU64::new(8))));
+        }
+        params.add_device("a-OST0000", || Device::new("obdfilter", "a-OST0000", "a-OST0000_UUID"));
+        let of =
+            |fsname: &str, request| answer(&Request::Of { fsname: fsname.into(), request: Box::new(request) }, &params);
+        let set = |pattern: &str| Request::Set { pattern: pattern.into(), value: "16".into() };
+        let Reply::Results(results) = of("b", set("*.*.max")) else { panic!() };
+        assert_eq!((results.len(), &results[0].name[..]), (1, "osc.b-OST0000-osc-ff00.max"));
+        assert_eq!(params.get("osc.a-*.max").unwrap()[0].value, "8");
+        // The process has two, so what is the process's is neither's.
+        assert_eq!(of("b", set("lnet.delay_us")), Reply::Error { errno: 2 });
+        let Reply::Results(results) = answer(&set("lnet.delay_us"), &params) else { panic!() };
+        assert_eq!(results[0].fsnames, ["a", "b"]);
+        assert_eq!(of("b", Request::Devices), Reply::Devices(vec![]));
+        assert_eq!(of("b", Request::Nids), Reply::Nids(vec![]));
+        assert_eq!(of("c", Request::Nids), Reply::Error { errno: 2 });
+        let twice = Request::Of { fsname: "a".into(), request: Box::new(Request::Nids) };
+        assert_eq!(of("a", twice), Reply::Error { errno: 71 });
+        let text = r#"{"op":"of","fsname":"a","request":{"op":"set","pattern":"p","value":"1"}}"#;
+        let want = Request::Of {
+            fsname: "a".into(),
+            request: Box::new(Request::Set { pattern: "p".into(), value: "1".into() }),
+        };
+        assert_eq!(serde_json::from_str::<Request>(text).unwrap(), want);
+    }
+
+    #[test]
+    fn a_reply_without_a_greeting_is_understood() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("1.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let old = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            read_line(&stream, REQUEST_BYTES_MAX).unwrap();
+            stream.write_all(b"{\"nids\":[\"0@lo\"]}\n").unwrap();
+        });
+        assert_eq!(ask(&socket, &Request::Nids).unwrap(), Reply::Nids(vec!["0@lo".into()]));
+        old.join().unwrap();
     }
 
     #[test]

@@ -8,10 +8,12 @@
 //! Invariants:
 //! * a getter or setter runs without any lock of this crate held, so it may take its owner's;
 //! * results come sorted by name, whatever the order of registration;
-//! * a value outside its range never reaches its setter.
+//! * a value outside its range never reaches its setter;
+//! * a request for one file system sees and sets what belongs to it alone ([`Params::get_of`]).
 
 pub mod control;
 mod devices;
+mod fsname;
 mod glob;
 mod kept;
 mod param;

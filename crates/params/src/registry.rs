@@ -1,6 +1,6 @@
 //! All parameters and devices of one process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -8,6 +8,7 @@ use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 use sheen_wire::Errno;
 
+use crate::fsname::fsname_of;
 use crate::kept::Kept;
 use crate::{Device, Param, ParamError, glob};
 
@@ -40,6 +41,21 @@ pub struct Set {
     pub name: String,
     /// Done, or why not.
     pub result: Result<(), ParamError>,
+}
+
+/// Which names are meant: all, or those of one file system.
+#[derive(Clone, Copy)]
+struct Scope<'a> {
+    fsname: Option<&'a str>,
+    /// The process has no other file system, so what belongs to the process belongs to it.
+    is_alone: bool,
+}
+
+impl Scope<'_> {
+    fn has(&self, name: &str) -> bool {
+        let Some(wanted) = self.fsname else { return true };
+        fsname_of(name).map_or(self.is_alone, |fsname| fsname == wanted)
+    }
 }
 
 /// The parameters and devices of one process. A cheap handle.
@@ -111,8 +127,17 @@ impl Params {
     /// # Errors
     /// ENOENT: nothing matches.
     pub fn get(&self, pattern: &str) -> Result<Vec<Found>, ParamError> {
+        self.get_of(pattern, None)
+    }
+
+    /// As [`Params::get`], of one file system alone if it is named. A parameter of the whole
+    /// process, such as `version`, belongs to a file system if the process has no other one.
+    ///
+    /// # Errors
+    /// As [`Params::get`].
+    pub fn get_of(&self, pattern: &str, fsname: Option<&str>) -> Result<Vec<Found>, ParamError> {
         Ok(self
-            .find(pattern)?
+            .find(pattern, fsname)?
             .into_iter()
             .map(|(name, param)| Found { name: dotted(&name), value: param.get(), writable: param.writable() })
             .collect())
@@ -123,8 +148,16 @@ impl Params {
     /// # Errors
     /// ENOENT: nothing matches.
     pub fn set(&self, pattern: &str, value: &str) -> Result<Vec<Set>, ParamError> {
+        self.set_of(pattern, value, None)
+    }
+
+    /// As [`Params::set`], of one file system alone if it is named, as in [`Params::get_of`].
+    ///
+    /// # Errors
+    /// As [`Params::set`].
+    pub fn set_of(&self, pattern: &str, value: &str, fsname: Option<&str>) -> Result<Vec<Set>, ParamError> {
         Ok(self
-            .find(pattern)?
+            .find(pattern, fsname)?
             .into_iter()
             .map(|(name, param)| Set { name: dotted(&name), result: param.set(value) })
             .collect())
@@ -135,9 +168,18 @@ impl Params {
     /// # Errors
     /// ENOENT: nothing matches.
     pub fn list(&self, pattern: &str) -> Result<Vec<Node>, ParamError> {
+        self.list_of(pattern, None)
+    }
+
+    /// As [`Params::list`], of one file system alone if it is named, as in [`Params::get_of`].
+    ///
+    /// # Errors
+    /// As [`Params::list`].
+    pub fn list_of(&self, pattern: &str, fsname: Option<&str>) -> Result<Vec<Node>, ParamError> {
+        let scope = self.scope(fsname);
         let params = self.0.params.read();
         let mut nodes = BTreeMap::new();
-        for (name, param) in params.iter() {
+        for (name, param) in params.iter().filter(|(name, _)| scope.has(name)) {
             let ends = name.match_indices('/').map(|(at, _)| (at, true)).chain([(name.len(), false)]);
             for (end, dir) in ends {
                 let prefix = &name[..end];
@@ -148,6 +190,11 @@ impl Params {
             }
         }
         if nodes.is_empty() { Err(Errno::ENOENT.into()) } else { Ok(nodes.into_values().collect()) }
+    }
+
+    /// The file systems that the parameters of this process belong to, sorted.
+    pub fn fsnames(&self) -> BTreeSet<String> {
+        self.0.params.read().keys().filter_map(|name| fsname_of(name)).map(str::to_owned).collect()
     }
 
     /// Puts a device on the list of `lctl dl`, or replaces the one of that name; `read` says how it is now.
@@ -167,7 +214,16 @@ impl Params {
 
     /// All devices, in order of registration.
     pub fn devices(&self) -> Vec<Device> {
-        let read: Vec<_> = self.0.devices.read().iter().map(|d| d.read.clone()).collect();
+        self.devices_of(None)
+    }
+
+    /// As [`Params::devices`], of one file system alone if it is named, as in [`Params::get_of`].
+    pub fn devices_of(&self, fsname: Option<&str>) -> Vec<Device> {
+        let scope = self.scope(fsname);
+        let devices = self.0.devices.read();
+        let read: Vec<_> = devices.iter().filter(|d| scope.has(&d.name)).map(|d| d.read.clone()).collect();
+        // As for parameters: no lock is held while a device is read.
+        drop(devices);
         read.into_iter().map(|read| read()).collect()
     }
 
@@ -198,10 +254,16 @@ impl Params {
         self.0.params.read().iter().map(|(path, param)| (path.clone(), param.clone())).collect()
     }
 
-    fn find(&self, pattern: &str) -> Result<Vec<(String, Arc<Param>)>, ParamError> {
+    fn scope<'a>(&self, fsname: Option<&'a str>) -> Scope<'a> {
+        let is_alone = fsname.is_some_and(|fsname| self.fsnames().into_iter().eq([fsname]));
+        Scope { fsname, is_alone }
+    }
+
+    fn find(&self, pattern: &str, fsname: Option<&str>) -> Result<Vec<(String, Arc<Param>)>, ParamError> {
+        let scope = self.scope(fsname);
         let params = self.0.params.read();
-        let found: Vec<_> =
-            params.iter().filter(|(k, _)| glob::matches(pattern, k)).map(|(k, v)| (k.clone(), v.clone())).collect();
+        let matching = params.iter().filter(|(name, _)| glob::matches(pattern, name) && scope.has(name));
+        let found: Vec<_> = matching.map(|(name, param)| (name.clone(), param.clone())).collect();
         if found.is_empty() { Err(Errno::ENOENT.into()) } else { Ok(found) }
     }
 }
@@ -261,6 +323,27 @@ mod tests {
         assert_eq!(params.list("nosuch.*").unwrap_err().errno, Errno::ENOENT);
         let set = params.set("osc.*.active", "0").unwrap();
         assert_eq!(set[0].result.as_ref().unwrap_err().errno, Errno::EACCES);
+    }
+
+    #[test]
+    fn one_file_system_is_seen_and_set_alone() {
+        let (params, cells) = sample();
+        let other = Arc::new(AtomicU64::new(8));
+        params.register("osc.a-b-OST0000-osc-2.max_rpcs_in_flight", Param::atomic(1..=256, other.clone()));
+        assert!(params.fsnames().into_iter().eq(["a-b", "sheen"]));
+        let set = params.set_of("osc.*.max_rpcs_in_flight", "16", Some("a-b")).unwrap();
+        assert_eq!((set.len(), other.load(Relaxed)), (1, 16));
+        assert!(cells.iter().all(|cell| cell.load(Relaxed) == 8));
+        let list = params.list_of("osc.*", Some("a-b")).unwrap();
+        assert_eq!(list.iter().map(|n| &n.name[..]).collect::<Vec<_>>(), ["osc.a-b-OST0000-osc-2"]);
+        for fsname in ["a", "a-b-OST0000", "none", ""] {
+            assert_eq!(params.get_of("osc.*.*", Some(fsname)).unwrap_err().errno, Errno::ENOENT, "{fsname}");
+        }
+        // What belongs to the process belongs to its only file system.
+        assert_eq!(params.get_of("version", Some("sheen")).unwrap_err().errno, Errno::ENOENT);
+        params.unregister("osc.a-b-OST0000-osc-2");
+        assert_eq!(names(params.get_of("version", Some("sheen")).unwrap()), ["version"]);
+        assert_eq!(params.get_of("version", Some("a-b")).unwrap_err().errno, Errno::ENOENT);
     }
 
     #[test]

@@ -4,11 +4,12 @@ use std::io;
 
 use sheen_params::control::{Reply, Request};
 
-use super::{Tool, options, usage};
+use super::options::{self, FSNAME};
+use super::{Tool, usage};
 use crate::lfs::getopt::{Spec, Value};
 
-const DL: Spec = Spec { short: "t", long: &[("target", Value::No, "t")] };
-const LIST_NIDS: Spec = Spec { short: "", long: &[] };
+const DL: Spec = Spec { short: "t", long: &[("target", Value::No, "t"), FSNAME] };
+const LIST_NIDS: Spec = Spec { short: "", long: &[FSNAME] };
 
 /// The devices of all processes, numbered through.
 ///
@@ -16,7 +17,7 @@ const LIST_NIDS: Spec = Spec { short: "", long: &[] };
 /// The output cannot be written.
 pub fn dl(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     let Some(given) = options::parse("dl", &DL, args, tool)? else { return Ok(usage::EXIT) };
-    let replies = (tool.ask)(&Request::Devices);
+    let replies = tool.ask(Request::Devices);
     let devices = replies.into_iter().flat_map(|reply| if let Reply::Devices(d) = reply { d } else { Vec::new() });
     for (index, d) in devices.enumerate() {
         write!(tool.out, "{index:3} {} {} {} {} {}", d.status, d.kind, d.name, d.uuid, d.refcount)?;
@@ -36,7 +37,7 @@ pub fn list_nids(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     if options::parse("list_nids", &LIST_NIDS, args, tool)?.is_none() {
         return Ok(usage::EXIT);
     }
-    let replies = (tool.ask)(&Request::Nids);
+    let replies = tool.ask(Request::Nids);
     let mut nids: Vec<String> =
         replies.into_iter().flat_map(|reply| if let Reply::Nids(n) = reply { n } else { Vec::new() }).collect();
     nids.sort();

@@ -81,6 +81,15 @@ fn one(change: SettingChange<'_>, quiet: bool, tool: &mut Tool<'_>) -> io::Resul
         Ok(mgs) => mgs,
         Err(errno) => return Ok(Err(errno)),
     };
+    if let Some(fsname) = tool.fsname.as_ref().filter(|fsname| mgs.fsnames.len() > 1 && !names(pattern, fsname)) {
+        writeln!(
+            tool.err,
+            "error: set_param: the MGS keeps '{}' for its other file systems, too: name '{fsname}' in the pattern \
+             (osc.{fsname}-*.active)",
+            slashes(pattern)
+        )?;
+        return Ok(Err(Errno::EINVAL));
+    }
     // Where some parameters take the value and others do not, it is kept for those that do.
     let mut partly = None;
     if let SettingChange::Set { pattern, value } = change {
@@ -98,7 +107,8 @@ fn one(change: SettingChange<'_>, quiet: bool, tool: &mut Tool<'_>) -> io::Resul
         }
     }
     let request = Request::Set { pattern: mgs.param.clone(), value: settings::write(change) };
-    let results = (tool.ask)(&request).into_iter().find_map(|r| if let Reply::Results(r) = r { Some(r) } else { None });
+    let results =
+        tool.processes.ask(&request).into_iter().find_map(|r| if let Reply::Results(r) = r { Some(r) } else { None });
     let errno = results.and_then(|r| r.first().map(|set| Errno(set.errno))).unwrap_or(Errno::ENODEV);
     if errno != Errno(0) {
         return refuse(change, errno, tool);
@@ -126,24 +136,30 @@ fn refuse(change: SettingChange<'_>, errno: Errno, tool: &mut Tool<'_>) -> io::R
     Ok(Err(errno))
 }
 
-/// The MGS of this machine; of several the one with the file system that the pattern names. What is wrong has been said.
+/// The MGS of this machine; of several the one with the file system that `--fsname` or the pattern
+/// names. What is wrong has been said.
 fn mgs_of(command: &str, pattern: Option<&str>, tool: &mut Tool<'_>) -> io::Result<Result<Reached, Errno>> {
-    let known: Vec<Vec<String>> = values("mgs.MGS.filesystems", tool)
+    let mut known: Vec<Vec<String>> = values("mgs.MGS.filesystems", tool)
         .iter()
         .map(|names| names.lines().map(ToString::to_string).collect())
         .collect();
+    if let Some(fsname) = &tool.fsname {
+        known.retain(|fsnames| fsnames.contains(fsname));
+    }
     if let [fsnames] = &known[..] {
-        return Ok(Ok(Reached { param: "mgs.MGS.live.params".into(), fsnames: fsnames.clone() }));
+        let param = format!("mgs.MGS.live.{}", tool.fsname.as_deref().unwrap_or("params"));
+        return Ok(Ok(Reached { param, fsnames: fsnames.clone() }));
     }
     if known.is_empty() {
+        let of = tool.fsname.as_ref().map(|fsname| format!(" of the file system '{fsname}'")).unwrap_or_default();
         writeln!(tool.err, "This command must be run on the MGS.\nerror: {command}: {}", Errno::ENODEV)?;
         writeln!(
             tool.err,
-            "no MGS that you may reach runs on this machine; call this where 'sheen up' or 'sheen mgs' runs"
+            "no MGS{of} that you may reach runs on this machine; call this where 'sheen up' or 'sheen mgs' runs"
         )?;
         return Ok(Err(Errno::ENODEV));
     }
-    let named = |fsname: &&String| pattern.is_some_and(|p| p.split(['.', '/']).any(|part| is_of(part, fsname)));
+    let named = |fsname: &&String| pattern.is_some_and(|pattern| names(pattern, fsname));
     let mut meant = known.iter().filter_map(|fsnames| fsnames.iter().find(named).map(|fsname| (fsname, fsnames)));
     match (meant.next(), meant.next()) {
         (Some((fsname, fsnames)), None) => {
@@ -154,16 +170,20 @@ fn mgs_of(command: &str, pattern: Option<&str>, tool: &mut Tool<'_>) -> io::Resu
                 if pattern.is_some() { "name the file system in the pattern (osc.FSNAME-*.active), or " } else { "" };
             writeln!(
                 tool.err,
-                "error: {command}: several MGSs run on this machine; {hint}say with SHEEN_RUNTIME_DIR which is meant"
+                "error: {command}: several MGSs run on this machine; {hint}say with --fsname or SHEEN_RUNTIME_DIR \
+                 which is meant"
             )?;
             Ok(Err(Errno::EINVAL))
         }
     }
 }
 
-/// Whether a part of a parameter's name is that of a target or mount of a file system.
-fn is_of(part: &str, fsname: &str) -> bool {
-    part.strip_prefix(fsname).is_some_and(|rest| rest.starts_with('-'))
+/// Whether a part of a pattern is that of a target or mount of a file system.
+fn names(pattern: &str, fsname: &str) -> bool {
+    let is_of = |part: &str| part.strip_prefix(fsname).is_some_and(|rest| rest.starts_with('-'));
+    // A server's locks are `filter-TARGET_UUID` or `mdt-TARGET_UUID`.
+    let is_locks = |part: &str| ["filter-", "mdt-"].iter().any(|kind| part.strip_prefix(kind).is_some_and(is_of));
+    pattern.split(['.', '/']).any(|part| is_of(part) || is_locks(part))
 }
 
 /// Waits until the processes of this machine that follow the MGS have set what it keeps.
@@ -180,7 +200,7 @@ fn wait_until_heard(mgs: &Reached, tool: &mut Tool<'_>) -> io::Result<()> {
 }
 
 fn values(pattern: &str, tool: &Tool<'_>) -> Vec<String> {
-    let replies = (tool.ask)(&Request::Get { pattern: pattern.to_string() });
+    let replies = tool.processes.ask(&Request::Get { pattern: pattern.to_string() });
     let found = replies.into_iter().flat_map(|reply| if let Reply::Values(found) = reply { found } else { Vec::new() });
     found.map(|f| f.value).collect()
 }

@@ -1,8 +1,13 @@
 //! `lctl`: parameters, devices and NIDs of every Sheen process of this machine that the user may reach, and pools of OSTs.
 //!
-//! Each process answers on a control socket ([`sheen_params::control`]); `lctl` asks them all and merges what they say, sorted by name,
-//! so that one process or ten look alike. Options, output and exit codes are Lustre's: a failure exits with its errno (2, 13,
-//! 22, 34), a usage error with 4 and the usage on standard output.
+//! Each process answers on a control socket ([`sheen_params::control`]); `lctl` asks them all at
+//! once and merges what they say, sorted by name, so that one process or ten look alike. A process
+//! that does not answer is named and left out. Options, output and exit codes are Lustre's: a
+//! failure exits with its errno (2, 13, 22, 34), a usage error with 4 and the usage on standard
+//! output.
+//!
+//! Lustre has no `--fsname`. Its `lctl` speaks to one kernel's modules; this one reaches every file
+//! system of the machine, so a user must be able to mean one.
 
 mod conf_param;
 mod devices;
@@ -10,28 +15,49 @@ mod lasting;
 mod options;
 mod param;
 mod pool;
+mod processes;
 mod usage;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
 
 use sheen_params::control::{self, Reply, Request};
+use sheen_wire::Errno;
+
+use processes::{Processes, Running};
+
+/// The commands that `--fsname` confines. The others name their file system themselves.
+const CONFINED: [&str; 7] = ["get_param", "set_param", "list_param", "llog_print", "dl", "device_list", "list_nids"];
 
 /// What a command works with; injected so that tests need no process.
 pub struct Tool<'a> {
-    /// Asks all processes.
-    pub ask: &'a dyn Fn(&Request) -> Vec<Reply>,
+    /// The processes of this machine.
+    pub processes: &'a dyn Processes,
+    /// The only file system that is meant (`--fsname`).
+    pub fsname: Option<String>,
     /// Standard output.
     pub out: &'a mut dyn Write,
     /// Standard error.
     pub err: &'a mut dyn Write,
 }
 
+impl Tool<'_> {
+    /// Asks all processes for what they have, or for what they have of the file system that
+    /// `--fsname` names.
+    fn ask(&self, request: Request) -> Vec<Reply> {
+        match &self.fsname {
+            Some(fsname) => self.processes.ask(&Request::Of { fsname: fsname.clone(), request: Box::new(request) }),
+            None => self.processes.ask(&request),
+        }
+    }
+}
+
 /// Runs `lctl` with its arguments, the first being its name. Answers the exit code.
 pub fn main(args: Vec<OsString>) -> i32 {
     let args: Vec<String> = args.into_iter().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
     let (mut out, mut err) = (io::BufWriter::new(io::stdout().lock()), io::stderr().lock());
-    let code = run(&args, &mut Tool { ask: &ask_all, out: &mut out, err: &mut err });
+    let processes = Running::new(control::sockets);
+    let code = run(&args, &mut Tool { processes: &processes, fsname: None, out: &mut out, err: &mut err });
     match (code, out.flush()) {
         // Whoever read the output has seen enough, as `head` does.
         (Ok(code), Ok(())) => code,
@@ -43,21 +69,32 @@ pub fn main(args: Vec<OsString>) -> i32 {
     }
 }
 
-/// Asks every process that answers. One that ended, or is another user's, is passed over.
-fn ask_all(request: &Request) -> Vec<Reply> {
-    control::sockets().iter().filter_map(|socket| control::ask(socket, request).ok()).collect()
-}
-
-/// Runs one command; answers the exit code.
+/// Runs one command and names the processes that did not answer; answers the exit code.
 ///
 /// # Errors
 /// The output cannot be written.
 pub fn run(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
-    let Some((command, rest)) = args.split_first() else {
+    let code = command(args, tool)?;
+    let silent = tool.processes.silent();
+    if silent.is_empty() {
+        return Ok(code);
+    }
+    tool.out.flush()?;
+    for process in &silent {
+        let resume = process.pid().map(|pid| format!(" ('kill -CONT {pid}' resumes a stopped one)"));
+        let resume = resume.unwrap_or_default();
+        writeln!(tool.err, "lctl: {process} and is left out: it may be stopped or hang{resume}")?;
+    }
+    let nobody_answers = tool.processes.ask(&Request::Nids).is_empty();
+    Ok(if code == 0 && nobody_answers { Errno::ETIMEDOUT.0 } else { code })
+}
+
+fn command(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
+    let Some((name, rest)) = args.split_first() else {
         tool.out.write_all(usage::TOP.as_bytes())?;
         return Ok(0);
     };
-    match command.as_str() {
+    match name.as_str() {
         "dl" | "device_list" => devices::dl(rest, tool),
         "list_nids" => devices::list_nids(rest, tool),
         "get_param" => param::get(rest, tool),
@@ -66,7 +103,9 @@ pub fn run(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         "conf_param" => conf_param::run(rest, tool),
         "llog_print" => lasting::print(rest, tool),
         // The only device with commands of its own, and they find it by themselves.
-        "--device" if rest.first().is_some_and(|device| device == "MGS") => run(&rest[1..], tool),
+        "--device" if rest.first().is_some_and(|device| device == "MGS") => command(&rest[1..], tool),
+        "--fsname" => confined(rest.first().map(String::as_str), rest.get(1..).unwrap_or_default(), tool),
+        option if option.starts_with("--fsname=") => confined(option.split_once('=').map(|(_, name)| name), rest, tool),
         "pool_new" => pool::new(rest, tool),
         "pool_add" => pool::add(rest, tool),
         "pool_remove" => pool::remove(rest, tool),
@@ -89,6 +128,17 @@ pub fn run(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
             Ok(1)
         }
     }
+}
+
+/// `--fsname NAME COMMAND...`
+fn confined(fsname: Option<&str>, args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
+    let fsname = fsname.filter(|_| args.first().is_some_and(|command| CONFINED.contains(&command.as_str())));
+    let Some(fsname) = fsname else {
+        writeln!(tool.err, "lctl: '--fsname NAME' goes before one of {}", CONFINED.join(", "))?;
+        return Ok(usage::EXIT);
+    };
+    tool.fsname = Some(fsname.to_owned());
+    command(args, tool)
 }
 
 fn help(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {

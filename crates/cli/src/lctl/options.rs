@@ -4,7 +4,10 @@ use std::ffi::OsString;
 use std::io;
 
 use super::{Tool, usage};
-use crate::lfs::getopt::{Item, Spec};
+use crate::lfs::getopt::{Item, Spec, Value};
+
+/// `--fsname NAME`, for [`Spec::long`] of the commands that it confines.
+pub const FSNAME: (&str, Value, &str) = ("fsname", Value::Required, "fsname");
 
 /// What was given.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,7 +24,8 @@ impl Given {
     }
 }
 
-/// Reads the arguments of a command; `None` after a usage error, which has then been printed.
+/// Reads the arguments of a command; `None` after a usage error, which has then been printed. Notes
+/// [`FSNAME`] in `tool`.
 ///
 /// # Errors
 /// The output cannot be written.
@@ -30,6 +34,7 @@ pub fn parse(command: &str, spec: &Spec, args: &[String], tool: &mut Tool<'_>) -
     let mut given = Given { options: Vec::new(), rest: Vec::new() };
     for item in spec.parse(&args) {
         match item {
+            Item::Option { id: "fsname", value, .. } => tool.fsname = value.map(|v| v.to_string_lossy().into_owned()),
             Item::Option { id, .. } => given.options.push(id),
             Item::Operand(operand) => given.rest.push(operand.to_string_lossy().into_owned()),
             Item::Unrecognized(arg) => {

@@ -1,12 +1,13 @@
 //! `lctl get_param`, `set_param` and `list_param`.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use sheen_params::control::{Reply, Request, SetResult};
 use sheen_params::{Found, Node};
 use sheen_wire::Errno;
 
-use super::options::{self, Given};
+use super::options::{self, FSNAME, Given};
 use super::{Tool, lasting, usage};
 use crate::lfs::getopt::{Spec, Value};
 
@@ -20,15 +21,16 @@ const GET: Spec = Spec {
         ("only-tunable", Value::No, "t"),
         ("writable", Value::No, "w"),
         ("yaml", Value::No, "y"),
+        FSNAME,
     ],
 };
 const SET: Spec = Spec {
     short: "nPd",
-    long: &[("no-name", Value::No, "n"), ("permanent", Value::No, "P"), ("delete", Value::No, "d")],
+    long: &[("no-name", Value::No, "n"), ("permanent", Value::No, "P"), ("delete", Value::No, "d"), FSNAME],
 };
 const LIST: Spec = Spec {
     short: "FRD",
-    long: &[("classify", Value::No, "F"), ("recursive", Value::No, "R"), ("dir-only", Value::No, "D")],
+    long: &[("classify", Value::No, "F"), ("recursive", Value::No, "R"), ("dir-only", Value::No, "D"), FSNAME],
 };
 
 /// Components that a recursive listing goes down at most; no parameter lies deeper.
@@ -45,7 +47,7 @@ pub fn get(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
         let mut found: Vec<Found> = Vec::new();
         let mut seen = false;
         for pattern in deeper(pattern, given.has("R")) {
-            for reply in (tool.ask)(&Request::Get { pattern }) {
+            for reply in tool.ask(Request::Get { pattern }) {
                 if let Reply::Values(values) = reply {
                     seen = true;
                     found.extend(values);
@@ -128,7 +130,7 @@ pub(super) struct SetHere {
 pub(super) fn set_here(pattern: &str, value: &str, quiet: bool, tool: &mut Tool<'_>) -> io::Result<SetHere> {
     let request = Request::Set { pattern: pattern.to_string(), value: value.to_string() };
     let mut results: Vec<SetResult> = Vec::new();
-    for reply in (tool.ask)(&request) {
+    for reply in tool.ask(request) {
         if let Reply::Results(some) = reply {
             results.extend(some);
         }
@@ -141,6 +143,7 @@ pub(super) fn set_here(pattern: &str, value: &str, quiet: bool, tool: &mut Tool<
             errno => writeln!(tool.err, "error: set_param: setting {}={value}: {errno}", slashes(&r.name))?,
         }
     }
+    name_systems(pattern, &results, tool)?;
     let done = results.iter().filter(|r| r.errno == 0).count();
     let Some(failed) = results.iter().find(|r| r.errno != 0) else { return Ok(SetHere { done, refused: None }) };
     let errno = Errno(failed.errno);
@@ -149,6 +152,22 @@ pub(super) fn set_here(pattern: &str, value: &str, quiet: bool, tool: &mut Tool<
         writeln!(tool.err, "{pattern} accepts {accepts}")?;
     }
     Ok(SetHere { done, refused: Some(errno) })
+}
+
+/// Says which file systems were touched, if there is more than one: a pattern reaches every file
+/// system of the machine, which the user may not have in mind.
+fn name_systems(pattern: &str, results: &[SetResult], tool: &mut Tool<'_>) -> io::Result<()> {
+    let set = results.iter().filter(|r| r.errno == 0);
+    let fsnames: BTreeSet<&str> = set.flat_map(|r| &r.fsnames).map(String::as_str).collect();
+    if fsnames.len() < 2 {
+        return Ok(());
+    }
+    let (count, names) = (fsnames.len(), fsnames.into_iter().collect::<Vec<_>>().join(", "));
+    writeln!(
+        tool.err,
+        "warning: set_param: '{}' was set in {count} file systems: {names}; --fsname NAME confines it to one",
+        slashes(pattern)
+    )
 }
 
 /// Prints names.
@@ -161,7 +180,7 @@ pub fn list(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     for pattern in &given.rest {
         let mut nodes: Vec<Node> = Vec::new();
         for pattern in deeper(pattern, given.has("R")) {
-            for reply in (tool.ask)(&Request::List { pattern }) {
+            for reply in tool.ask(Request::List { pattern }) {
                 if let Reply::Nodes(some) = reply {
                     nodes.extend(some);
                 }
@@ -203,10 +222,19 @@ fn deeper(pattern: &str, recursive: bool) -> Vec<String> {
 
 fn missing(command: &str, pattern: &str, tool: &mut Tool<'_>) -> io::Result<()> {
     writeln!(tool.err, "error: {command}: param_path '{}': {}", slashes(pattern), Errno::ENOENT)?;
-    if (tool.ask)(&Request::Nids).is_empty() {
-        writeln!(tool.err, "no Sheen process that you may reach runs here; 'sheen up' or 'sheen mount' starts one")?;
+    if tool.ask(Request::Nids).iter().any(|reply| matches!(reply, Reply::Nids(_))) {
+        return Ok(());
     }
-    Ok(())
+    match &tool.fsname {
+        Some(fsname) => {
+            writeln!(tool.err, "no Sheen process that you may reach here serves or mounts the file system '{fsname}'")
+        }
+        None if tool.processes.silent().is_empty() => {
+            writeln!(tool.err, "no Sheen process that you may reach runs here; 'sheen up' or 'sheen mount' starts one")
+        }
+        // They are named at the end.
+        None => Ok(()),
+    }
 }
 
 /// Lustre's messages name a parameter by its path.

@@ -156,7 +156,7 @@ fn named(command: &str, name: &str, tool: &mut Tool<'_>) -> io::Result<Result<Na
     }
     match pools_of(fsname, tool).len() {
         1 => Ok(Ok(Named { fsname: fsname.to_string(), pool: pool.to_string() })),
-        0 if (tool.ask)(&get("mgs.*.filesystems")).iter().any(|r| matches!(r, Reply::Values(_))) => {
+        0 if tool.processes.ask(&get("mgs.*.filesystems")).iter().any(|r| matches!(r, Reply::Values(_))) => {
             refuse(command, Errno::EINVAL, &format!("the MGS knows no file system '{fsname}'"), tool)
         }
         0 => {
@@ -181,7 +181,8 @@ fn refuse(command: &str, errno: Errno, what: &str, tool: &mut Tool<'_>) -> io::R
 fn make(command: &str, named: &Named, change: PoolChange, tool: &mut Tool<'_>) -> io::Result<i32> {
     let value = pools::write(&named.fsname, &named.pool, change);
     let request = Request::Set { pattern: format!("mgs.*.pools.{}", named.fsname), value };
-    let results = (tool.ask)(&request).into_iter().find_map(|r| if let Reply::Results(r) = r { Some(r) } else { None });
+    let results =
+        tool.processes.ask(&request).into_iter().find_map(|r| if let Reply::Results(r) = r { Some(r) } else { None });
     let errno = results.and_then(|r| r.first().map(|set| Errno(set.errno))).unwrap_or(Errno::ENODEV);
     let ost = |ost| format!("{}_UUID", target_name(&named.fsname, TargetKind::Ost, ost));
     let text = match (errno, change) {
@@ -243,7 +244,7 @@ fn get(pattern: &str) -> Request {
 }
 
 fn values(pattern: &str, tool: &Tool<'_>) -> Vec<String> {
-    let replies = (tool.ask)(&get(pattern));
+    let replies = tool.processes.ask(&get(pattern));
     let found = replies.into_iter().flat_map(|reply| if let Reply::Values(found) = reply { found } else { Vec::new() });
     found.map(|f| f.value).collect()
 }

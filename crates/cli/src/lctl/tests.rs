@@ -1,8 +1,10 @@
 //! What lctl prints and how it ends, against the captures of Lustre's.
 
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use sheen_params::control::{Control, Silent};
 use sheen_params::{Device, Param, Params, control};
 
 use super::*;
@@ -23,13 +25,29 @@ fn processes() -> [Params; 2] {
     [mount, server]
 }
 
+/// Processes that are asked without a socket.
+pub(super) struct Fakes<'a>(pub(super) &'a [Params]);
+
+impl Processes for Fakes<'_> {
+    fn ask(&self, request: &Request) -> Vec<Reply> {
+        self.0.iter().map(|p| control::answer(request, p)).collect()
+    }
+
+    fn silent(&self) -> Vec<Silent> {
+        Vec::new()
+    }
+}
+
 /// Runs a command line; answers exit code, output and errors.
+pub(super) fn run_with(processes: &dyn Processes, args: &[String]) -> (i32, String, String) {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let code = run(args, &mut Tool { processes, fsname: None, out: &mut out, err: &mut err }).unwrap();
+    (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+}
+
 fn lctl(processes: &[Params], line: &str) -> (i32, String, String) {
     let args: Vec<String> = line.split_whitespace().map(str::to_string).collect();
-    let ask = |request: &Request| processes.iter().map(|p| control::answer(request, p)).collect();
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let code = run(&args, &mut Tool { ask: &ask, out: &mut out, err: &mut err }).unwrap();
-    (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+    run_with(&Fakes(processes), &args)
 }
 
 #[test]
@@ -121,4 +139,83 @@ fn usage_errors_exit_4_with_the_usage() {
     assert_eq!(lctl(&p, "nosuchcmd").0, 1);
     assert_eq!(lctl(&p, "--version").1, format!("lctl {}\n", env!("CARGO_PKG_VERSION")));
     assert!(lctl(&p, "help dl").1.contains("usage: dl"));
+}
+
+/// A mount of each of two file systems, and a server that has both.
+fn two_systems() -> [Params; 3] {
+    let mount = |fsname: &str| {
+        let params = Params::new();
+        let name = format!("osc.{fsname}-OST0000-osc-ff00.max_rpcs_in_flight");
+        params.register(&name, Param::atomic(1..=256, Arc::new(AtomicU64::new(8))));
+        params.register("lnet.delay_us", Param::atomic(0..=256, Arc::new(AtomicU64::new(0))));
+        params
+    };
+    let server = Params::new();
+    for fsname in ["home", "scratch"] {
+        server.register(&format!("obdfilter.{fsname}-OST0000.blocksize"), Param::u64_ro(|| 4096));
+    }
+    [mount("home"), mount("scratch"), server]
+}
+
+#[test]
+fn one_file_system_is_meant_with_fsname() {
+    let p = two_systems();
+    let name = "osc.scratch-OST0000-osc-ff00.max_rpcs_in_flight";
+    for line in [
+        "--fsname scratch set_param *.*.max_rpcs_in_flight=16",
+        "--fsname=scratch set_param *.*.max_rpcs_in_flight=16",
+        "set_param --fsname scratch *.*.max_rpcs_in_flight=16",
+    ] {
+        assert_eq!(lctl(&p, line), (0, format!("{name}=16\n"), String::new()), "{line}");
+    }
+    assert_eq!(lctl(&p, "get_param -n osc.*.max_rpcs_in_flight").1, "8\n16\n");
+    assert_eq!(lctl(&p, "--fsname home get_param -n *.*.max_rpcs_in_flight").1, "8\n");
+    assert_eq!(lctl(&p, "--fsname scratch list_param obdfilter.*").1, "obdfilter.scratch-OST0000\n");
+    // A parameter of a process belongs to the only file system of the process.
+    assert_eq!(lctl(&p, "--fsname home set_param lnet.delay_us=5").1, "lnet.delay_us=5\n");
+    assert_eq!(lctl(&p, "get_param -n lnet.delay_us").1, "5\n0\n");
+    let (code, out, err) = lctl(&p, "--fsname none get_param osc.*.*");
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.contains("serves or mounts the file system 'none'"), "{err}");
+    for line in ["--fsname", "--fsname home", "--fsname home pool_new home.p", "--fsname= nosuchcmd"] {
+        let (code, _, err) = lctl(&p, line);
+        assert!(code == 4 && err.contains("'--fsname NAME' goes before"), "{line}: {err}");
+    }
+    assert_eq!(lctl(&p, "get_param --fsname").0, 4);
+}
+
+#[test]
+fn set_param_names_the_file_systems_that_it_touched() {
+    let p = two_systems();
+    let both = "osc.home-OST0000-osc-ff00.max_rpcs_in_flight=9\nosc.scratch-OST0000-osc-ff00.max_rpcs_in_flight=9\n";
+    let warned = "warning: set_param: 'osc/*/max_rpcs_in_flight' was set in 2 file systems: home, scratch; \
+                  --fsname NAME confines it to one\n";
+    assert_eq!(lctl(&p, "set_param osc.*.max_rpcs_in_flight=9"), (0, both.into(), warned.into()));
+    assert!(lctl(&p, "set_param -n lnet.delay_us=5").2.contains("in 2 file systems: home, scratch;"));
+    assert_eq!(lctl(&p, "set_param -n osc.home-*.max_rpcs_in_flight=7"), (0, String::new(), String::new()));
+}
+
+#[test]
+fn a_process_that_does_not_answer_is_named_and_the_others_are_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let control = Control::serve_in(dir.path(), &processes()[1]).unwrap();
+    // The kernel takes connections for a process that is stopped.
+    let hung = UnixListener::bind(dir.path().join("4000000001.sock")).unwrap();
+    let run = |line: &str| {
+        let args: Vec<String> = line.split_whitespace().map(str::to_string).collect();
+        run_with(&Running::new(|| control::sockets_in(dir.path())), &args)
+    };
+    let named = "lctl: process 4000000001 does not answer within 300 ms and is left out: it may be stopped or hang \
+                 ('kill -CONT 4000000001' resumes a stopped one)\n";
+    let blocksize = "obdfilter.sheen-OST0000.blocksize=4096\n";
+    assert_eq!(run("get_param obdfilter.*.blocksize"), (0, blocksize.into(), named.into()));
+    // Asked once for all components, so it is named once.
+    assert_eq!(run("get_param -R obdfilter"), (0, blocksize.into(), named.into()));
+    assert_eq!(run("help dl").2, "");
+    drop(control);
+    assert_eq!(run("list_nids"), (110, String::new(), named.into()));
+    let (code, _, err) = run("get_param version");
+    assert!(code == 2 && err.ends_with(named) && !err.contains("no Sheen process"), "{err}");
+    drop(hung);
+    assert!(run("get_param version").2.contains("no Sheen process"));
 }

@@ -5,8 +5,9 @@ pub const EXIT: i32 = 4;
 
 /// Without arguments.
 pub const TOP: &str = "\
-usage: lctl COMMAND [OPTIONS]... [ARGS]
-Shows and sets what the Sheen processes of this machine have to show and set.
+usage: lctl [--fsname NAME] COMMAND [OPTIONS]... [ARGS]
+Shows and sets what the Sheen processes of this machine have to show and set:
+of all file systems, or of one with --fsname.
 
   dl           devices: targets, services and clients' ends of them
   get_param    values of parameters, by name or pattern
@@ -21,12 +22,12 @@ Try 'lctl help COMMAND', or 'lctl --list-commands' for a list of commands.
 
 const DL: &str = "\
 show all the devices
-usage: dl [--target|-t]
+usage: dl [--target|-t] [--fsname NAME]
    -t   with the NID of the other end
 ";
 const LIST_NIDS: &str = "\
 print local NIDs
-usage: list_nids
+usage: list_nids [--fsname NAME]
 ";
 const GET_PARAM: &str = "\
 get the Lustre or LNET parameter
@@ -34,7 +35,7 @@ get value of Lustre or LNet parameter(s) from specified path,
 which can contain shell-style filename patterns.
 usage: get_param [--classify|-F] [--no-name|-n] [--only-name|-N]
                  [--recursive|-R] [--only-tunable|-t] [--writable|-w]
-                 [--yaml|-y]
+                 [--yaml|-y] [--fsname NAME]
                  PARAM1 [PARAM2 ...]
 
 ";
@@ -45,7 +46,10 @@ which can contain shell-style filename patterns. A size may be
 given as 64K, 4M or 1G. With -P, on the MGS, the value lasts: it is
 set wherever the pattern matches, and again whenever a process starts;
 -d takes such a setting back, and leaves the value as it is.
-usage: set_param [--no-name|-n] [--permanent|-P] PARAM1=VALUE1 [PARAM2=VALUE2 ...]
+A pattern reaches all file systems of this machine; with --fsname
+it reaches that one alone.
+usage: set_param [--no-name|-n] [--permanent|-P] [--fsname NAME]
+                 PARAM1=VALUE1 [PARAM2=VALUE2 ...]
        set_param --permanent|-P --delete|-d PARAM1 [PARAM2 ...]
 
 ";
@@ -53,6 +57,7 @@ const LIST_PARAM: &str = "\
 list the Lustre or LNET parameter names
 which can contain shell-style filename patterns.
 usage: list_param [--classify|-F] [--dir-only|-D] [--recursive|-R]
+                  [--fsname NAME]
                   PARAM1 [PARAM2 ...]
 
 ";
@@ -64,7 +69,7 @@ usage: conf_param [--delete|-d] <target.keyword=val>
 ";
 const LLOG_PRINT: &str = "\
 print the settings that last (set_param -P)
-usage: [--device MGS] llog_print params
+usage: [--device MGS | --fsname NAME] llog_print params
 ";
 const POOL_NEW: &str = "\
 add a new pool

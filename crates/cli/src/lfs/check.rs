@@ -9,7 +9,8 @@ use sheen_wire::{
 
 use super::{Tool, text, usage};
 
-/// `lfs check {mgts|osts|mdts|all} [PATH]`. Says for each server whether it is active; exits 0 also if some are not.
+/// `lfs check {mgts|osts|mdts|all} [PATH]`. Says for each server whether it is active; exits 0 also
+/// if some are not, and with ETIMEDOUT if a mount does not answer.
 pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     let Some(what) = args.first() else {
         return tool.usage(usage::CHECK, format_args!("lfs check: server type must be specified"));
@@ -22,7 +23,8 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         "-h" | "--help" => return tool.help(usage::CHECK),
         other => return tool.usage(usage::CHECK, format_args!("lfs check: unrecognized option '{other}'")),
     };
-    let imports = tool.mounts(args.get(1).map(OsString::as_os_str)).and_then(|mounts| {
+    let mut code = 0;
+    let imports = tool.mounts("check", args.get(1).map(OsString::as_os_str), &mut code).and_then(|mounts| {
         let mut all = Vec::new();
         for mount in mounts {
             all.extend(tool.ask::<Vec<ImportInfo>>(&mount, control::CHECK)?);
@@ -50,7 +52,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
             }
         }
     }
-    0
+    code
 }
 
 #[cfg(test)]

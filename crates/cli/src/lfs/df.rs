@@ -103,7 +103,8 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
             }
         }
     }
-    let mounts = match tool.mounts(path.as_deref()) {
+    let mut code = 0;
+    let mounts = match tool.mounts("df", path.as_deref(), &mut code) {
         Ok(mounts) => mounts,
         Err(Errno::ENOTTY) => {
             let path = path.unwrap_or_default();
@@ -116,7 +117,6 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
             return e.0;
         }
     };
-    let mut code = 0;
     for mount in mounts {
         if let Err(e) = df(tool, &mount, &asked) {
             tool.complain(format_args!("lfs df: cannot read '{}': {e} ({})", mount.display(), e.0));
@@ -489,6 +489,17 @@ filesystem_summary:      1467960       14320     1341640   2%  /mnt/c1
             check_case(&mut fake, &format!("$ lfs df {line}\n[exit 0]\n--- stdout\n{p1}"));
         }
         check_case(&mut fake, "$ lfs df -p other.p1\n[exit 0]\n");
+    }
+
+    #[test]
+    fn a_mount_that_does_not_answer_is_named_and_the_others_are_shown() {
+        let mut fake = lustre();
+        fake.stop_mount("/mnt/stopped", "other");
+        let summary = "filesystem_summary:      2935920       29856     2682064   2%  /mnt/c1 \n";
+        let named = "lfs df: '/mnt/stopped' does not answer within 2 s and is left out: \
+                     its process may be stopped, hang or wait for a server\n";
+        check_case(&mut fake, &format!("$ lfs df -s\n[exit 110]\n--- stdout\n{summary}--- stderr\n{named}"));
+        check_case(&mut fake, &format!("$ lfs df -s /mnt/c1\n[exit 0]\n--- stdout\n{summary}"));
     }
 
     #[test]

@@ -100,7 +100,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
 }
 
 /// An absolute path on a mount, before whose paths its mount point is printed; or a file system's name, before whose is not.
-fn find_root(tool: &Tool, device: &OsStr) -> Option<Root> {
+fn find_root(tool: &mut Tool, device: &OsStr) -> Option<Root> {
     if Path::new(device).is_absolute() {
         let mount = PathBuf::from(tool.mount_of(Path::new(device)).ok()?.mountpoint);
         let mut prefix = mount.as_os_str().as_bytes().to_vec();
@@ -109,8 +109,10 @@ fn find_root(tool: &Tool, device: &OsStr) -> Option<Root> {
         }
         return Some(Root { mount, prefix });
     }
+    // That some do not answer has been said; without any the caller says that there is no mount.
+    let points = tool.answering("fid2path", control::MOUNT, Some(text(device)), &mut 0);
     let is_it = |mount: &PathBuf| tool.mount_of(mount).is_ok_and(|info| device == info.fsname.as_str());
-    tool.fs.mounts().into_iter().find(is_it).map(|mount| Root { mount, prefix: Vec::new() })
+    points.into_iter().find(is_it).map(|mount| Root { mount, prefix: Vec::new() })
 }
 
 fn fid2path(tool: &mut Tool, root: &Root, fid: Fid, asked: &Asked) -> Result<()> {

@@ -8,6 +8,9 @@ use std::{
         fs::MetadataExt,
     },
     path::{Path, PathBuf},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -28,6 +31,21 @@ const MOUNT_TYPE: &str = "fuse.sheen";
 const VALUE_BYTES_MAX: usize = 65536;
 /// An access control list.
 const ACCESS_LIST: &str = "system.posix_acl_access";
+
+/// How long a mount may take to answer before the others are shown without it. It answers at once
+/// unless its process is stopped, hangs or waits for a server.
+pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
+/// Mounts that are asked at once; with more than these they are asked in turns.
+const ASKED_AT_ONCE_MAX: usize = 64;
+
+/// A mount of Sheen on this host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mount {
+    /// Where.
+    pub point: PathBuf,
+    /// The file system's name.
+    pub fsname: String,
+}
 
 /// What lfs needs of the system.
 pub trait FileSystem {
@@ -69,8 +87,11 @@ pub trait FileSystem {
     fn migrate(&self, path: &Path, how: &How, progress: &mut dyn FnMut(u64, u64)) -> Result<(), Failure>;
     /// Two files exchange their layouts.
     fn swap_layouts(&self, paths: [&Path; 2]) -> Result<(), NotSwapped>;
-    /// Where Sheen is mounted.
-    fn mounts(&self) -> Vec<PathBuf>;
+    /// Where Sheen is mounted. No mount is asked: one whose process is stopped would hang.
+    fn mounts(&self) -> Vec<Mount>;
+    /// Whether the mounts at these points answer a request for an attribute within [`ANSWER_WAIT`],
+    /// be it with an error.
+    fn answers(&self, points: &[PathBuf], name: &'static str) -> Vec<bool>;
 }
 
 /// The system itself.
@@ -213,19 +234,58 @@ impl FileSystem for System {
         swap_layouts::swap(paths)
     }
 
-    fn mounts(&self) -> Vec<PathBuf> {
+    fn mounts(&self) -> Vec<Mount> {
         mounts_of(&fs::read("/proc/mounts").unwrap_or_default())
+    }
+
+    fn answers(&self, points: &[PathBuf], name: &'static str) -> Vec<bool> {
+        let ask = move |point: &Path| drop(System.get(point, name));
+        points.chunks(ASKED_AT_ONCE_MAX).flat_map(|points| answers_within(ANSWER_WAIT, points, ask)).collect()
     }
 }
 
-/// Mount points of Sheen among the lines of `/proc/mounts`.
-fn mounts_of(table: &[u8]) -> Vec<PathBuf> {
+/// Whether `ask` returns for each path within `limit`; all are asked at once.
+///
+/// The thread of one that does not return is left behind. A request to a mount cannot be taken
+/// back; if the mount has not read it, the kernel drops it when this program ends.
+fn answers_within(limit: Duration, paths: &[PathBuf], ask: impl Fn(&Path) + Copy + Send + 'static) -> Vec<bool> {
+    let (tell, hear) = mpsc::channel();
+    let mut answers = vec![false; paths.len()];
+    for (i, path) in paths.iter().cloned().enumerate() {
+        let tell = tell.clone();
+        let ask_one = move || {
+            ask(&path);
+            // Too late for anybody to hear is fine.
+            let _ = tell.send(i);
+        };
+        // Without a thread the path counts as answering, so that it is asked without a limit.
+        answers[i] = thread::Builder::new().spawn(ask_one).is_err();
+    }
+    drop(tell);
+    let until = Instant::now() + limit;
+    while let Ok(i) = hear.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        answers[i] = true;
+    }
+    answers
+}
+
+/// The mounts of Sheen among the lines of `/proc/mounts`.
+fn mounts_of(table: &[u8]) -> Vec<Mount> {
     let mount = |line: &[u8]| {
         let mut fields = line.split(|b| *b == b' ');
-        let (_, point, kind) = (fields.next()?, fields.next()?, fields.next()?);
-        (kind == MOUNT_TYPE.as_bytes()).then(|| PathBuf::from(OsString::from_vec(unescape(point))))
+        let (source, point, kind) = (fields.next()?, fields.next()?, fields.next()?);
+        let is_ours = kind == MOUNT_TYPE.as_bytes();
+        is_ours
+            .then(|| Mount { point: OsString::from_vec(unescape(point)).into(), fsname: fsname_of(&unescape(source)) })
     };
     table.split(|b| *b == b'\n').filter_map(mount).collect()
+}
+
+/// `sheen` of `10.0.2.15@tcp:/sheen`; empty where the source is none of Sheen's.
+fn fsname_of(source: &[u8]) -> String {
+    let source = String::from_utf8_lossy(source);
+    let path = source.split_once(":/").map_or("", |(_, path)| path);
+    path.split('/').next().unwrap_or_default().to_owned()
 }
 
 /// Undoes the kernel's `\040` for a space and the like.
@@ -295,7 +355,24 @@ mod tests {
             10.0.2.15@tcp:/sheen /mnt/c1 fuse.sheen rw,nosuid 0 0\n\
             0@lo:/x /home/a\\040b/m\\134 fuse.sheen rw 0 0\n\
             x /mnt/other fuse.other rw 0 0\nbroken\n";
-        assert_eq!(mounts_of(table), [Path::new("/mnt/c1"), Path::new("/home/a b/m\\")]);
+        let mount = |point: &str, fsname: &str| Mount { point: point.into(), fsname: fsname.into() };
+        assert_eq!(mounts_of(table), [mount("/mnt/c1", "sheen"), mount("/home/a b/m\\", "x")]);
+        assert_eq!(fsname_of(b"a@tcp:b:1@tcp:/one/sub"), "one");
+        assert_eq!(fsname_of(b"other"), "");
+    }
+
+    #[test]
+    fn a_path_that_does_not_answer_keeps_nobody_waiting() {
+        let paths = ["/fine", "/stopped", "/broken"].map(PathBuf::from);
+        let ask = |path: &Path| {
+            while path.ends_with("stopped") {
+                thread::park();
+            }
+        };
+        assert_eq!(answers_within(Duration::from_millis(100), &paths[1..2], ask), [false]);
+        // Those that answer are all heard, so the limit is only reached for the one that does not.
+        assert_eq!(answers_within(Duration::from_secs(1), &paths, ask), [true, false, true]);
+        assert_eq!(answers_within(Duration::from_secs(60), &paths[..1], ask), [true]);
     }
 
     #[test]

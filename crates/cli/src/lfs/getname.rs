@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::Path};
 
-use sheen_wire::control::MountInfo;
+use sheen_wire::control::{self, MountInfo};
 
 use super::{
     Tool,
@@ -36,10 +36,10 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     }
     // A lone path needs not be repeated.
     let named = paths.len() != 1;
-    if paths.is_empty() {
-        paths = tool.fs.mounts().into_iter().map(OsString::from).collect();
-    }
     let mut code = 0;
+    if paths.is_empty() {
+        paths = tool.answering("getname", control::MOUNT, None, &mut code).into_iter().map(OsString::from).collect();
+    }
     for path in paths {
         match tool.mount_of(Path::new(&path)) {
             Ok(info) if named => tool.print(format_args!("{} {}\n", name(&info, what), path.display())),
@@ -90,5 +90,12 @@ lfs: unrecognized option '-U'
         ] {
             check_case(&mut fake, case);
         }
+        fake.stop_mount("/mnt/stopped", "lustre");
+        check_case(
+            &mut fake,
+            "$ lfs getname\n[exit 110]\n--- stdout\nlustre-ff3298de21e05800 /mnt/c1\n--- stderr
+lfs getname: '/mnt/stopped' does not answer within 2 s and is left out: its process may be stopped, hang or wait for a server
+",
+        );
     }
 }

@@ -196,12 +196,33 @@ impl Tool<'_> {
         self.ask(&self.fs.resolve(path)?, control::MOUNT)
     }
 
-    /// All mounts, or the one that `path` lies on.
-    fn mounts(&self, path: Option<&OsStr>) -> Result<Vec<PathBuf>, Errno> {
+    /// All mounts that answer, as [`Tool::answering`], or the one that `path` lies on.
+    fn mounts(&mut self, command: &str, path: Option<&OsStr>, code: &mut i32) -> Result<Vec<PathBuf>, Errno> {
         match path {
-            None => Ok(self.fs.mounts()),
+            // The mount knows the FID of its root by itself. What servers are asked for has limits.
+            None => Ok(self.answering(command, control::FID, None, code)),
             Some(path) => Ok(vec![PathBuf::from(self.mount_of(Path::new(path))?.mountpoint)]),
         }
+    }
+
+    /// The mounts of this host, or of one file system, that answer a request for the attribute
+    /// `name`. The others are named, and are a failure in `code`: they must not hide those.
+    fn answering(&mut self, command: &str, name: &'static str, fsname: Option<&str>, code: &mut i32) -> Vec<PathBuf> {
+        let mut mounts = self.fs.mounts();
+        mounts.retain(|mount| fsname.is_none_or(|fsname| mount.fsname == fsname));
+        let points: Vec<PathBuf> = mounts.into_iter().map(|mount| mount.point).collect();
+        let answers = self.fs.answers(&points, name);
+        let (answering, silent): (Vec<_>, Vec<_>) = points.into_iter().zip(answers).partition(|(_, answers)| *answers);
+        for (point, _) in silent {
+            self.complain(format_args!(
+                "lfs {command}: '{}' does not answer within {} s and is left out: \
+                 its process may be stopped, hang or wait for a server",
+                point.display(),
+                fs::ANSWER_WAIT.as_secs()
+            ));
+            keep_first(code, Errno::ETIMEDOUT);
+        }
+        answering.into_iter().map(|(point, _)| point).collect()
     }
 }
 

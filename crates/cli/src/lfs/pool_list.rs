@@ -51,9 +51,9 @@ pub(super) fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     } else {
         let (fsname, pool) = what.split_once('.').map_or((what, None), |(fsname, pool)| (fsname, Some(pool)));
         match mounted(tool, fsname) {
-            Some(mount) => Ok((mount, pool)),
-            // As Lustre: without a word.
-            None => return Errno::ENOENT.0,
+            Ok(mount) => Ok((mount, pool)),
+            // As Lustre: without a word that there is none.
+            Err(e) => return e.0,
         }
     };
     let result = found.and_then(|(mount, pool)| pools_of(tool, &mount).map(|pools| (mount.fsname, pool, pools)));
@@ -101,10 +101,14 @@ fn failed(tool: &mut Tool, what: &str, e: Errno) -> i32 {
     e.0
 }
 
-/// A mount of the file system of that name.
-fn mounted(tool: &Tool, fsname: &str) -> Option<MountInfo> {
+/// A mount of the file system of that name. ENOENT: there is none. ETIMEDOUT: there is none that
+/// answers, and the user has been told.
+fn mounted(tool: &mut Tool, fsname: &str) -> Result<MountInfo> {
+    let mut code = 0;
+    let points = tool.answering("pool_list", control::MOUNT, Some(fsname), &mut code);
     let of = |at: PathBuf| tool.ask::<MountInfo>(&at, control::MOUNT).ok();
-    tool.fs.mounts().into_iter().filter_map(of).find(|mount| mount.fsname == fsname)
+    let none = if code == 0 { Errno::ENOENT } else { Errno(code) };
+    points.into_iter().find_map(of).ok_or(none)
 }
 
 /// The MGS of paper that goes with [`super::testing::Fake`]: it has the pools of the captures, and an empty one.
@@ -149,6 +153,20 @@ usage: pool_list <fsname>[.<pool>] | <pathname>
         ] {
             check_case(&mut fake, case);
         }
+    }
+
+    #[test]
+    fn a_mount_that_does_not_answer_is_named_if_it_is_of_the_file_system() {
+        let mut fake = Fake::new("/mnt/c1");
+        fake.stop_mount("/mnt/other", "other");
+        check_case(&mut fake, "$ lfs pool_list lustre.empty\n[exit 0]\n--- stdout\nPool: lustre.empty\n");
+        let named = "lfs pool_list: '/mnt/other' does not answer within 2 s and is left out: \
+                     its process may be stopped, hang or wait for a server\n";
+        check_case(&mut fake, &format!("$ lfs pool_list other\n[exit 110]\n--- stderr\n{named}"));
+        fake.stop_mount("/mnt/again", "lustre");
+        let named = named.replace("other", "again");
+        let found = format!("[exit 0]\n--- stdout\nPool: lustre.empty\n--- stderr\n{named}");
+        check_case(&mut fake, &format!("$ lfs pool_list lustre.empty\n{found}"));
     }
 
     #[test]

@@ -19,7 +19,8 @@ pub fn mdts(tool: &mut Tool, args: &[OsString]) -> i32 {
 fn list(tool: &mut Tool, args: &[OsString], kind: TargetKind, title: &str) -> i32 {
     let path = args.first();
     let command = if kind == TargetKind::Ost { "osts" } else { "mdts" };
-    let mounts = match tool.mounts(path.map(OsString::as_os_str)) {
+    let mut code = 0;
+    let mounts = match tool.mounts(command, path.map(OsString::as_os_str), &mut code) {
         Ok(mounts) => mounts,
         // As Lustre: a path elsewhere has no targets.
         Err(Errno::ENOTTY) => return 0,
@@ -29,7 +30,6 @@ fn list(tool: &mut Tool, args: &[OsString], kind: TargetKind, title: &str) -> i3
             return e.0;
         }
     };
-    let mut code = 0;
     for mount in mounts {
         match tool.ask::<Vec<TargetInfo>>(&mount, control::DF) {
             Ok(targets) => {

@@ -20,7 +20,7 @@ use sheen_wire::{
 
 use super::{
     Tool,
-    fs::FileSystem,
+    fs::{FileSystem, Mount},
     migrate::copy::{Failure, How},
     swap_layouts::NotSwapped,
 };
@@ -42,6 +42,8 @@ pub struct Fake {
     placer: RefCell<Placer>,
     next_oid: RefCell<u32>,
     advised: RefCell<Vec<String>>,
+    /// Mounts whose processes are stopped.
+    stopped: Vec<Mount>,
 }
 
 impl Fake {
@@ -64,6 +66,7 @@ impl Fake {
             placer: RefCell::new(Placer::new(1)),
             next_oid: RefCell::new(1),
             advised: RefCell::default(),
+            stopped: Vec::new(),
         };
         fake.set_targets(&kinds.map(|k| (k, space)));
         for dir in ["/", "/tmp", mount, CWD] {
@@ -87,6 +90,11 @@ impl Fake {
     pub fn deactivate_ost(&mut self, index: u32) {
         let ost = self.targets.iter_mut().find(|t| t.kind == TargetKind::Ost && t.index == index).unwrap();
         (ost.active, ost.statfs) = (false, Err(Errno::ENODATA));
+    }
+
+    /// Another mount, which comes first in the table and whose process does not answer.
+    pub fn stop_mount(&mut self, point: &str, fsname: &str) {
+        self.stopped.push(Mount { point: point.into(), fsname: fsname.into() });
     }
 
     pub fn node(&mut self, path: &str, kind: FileKind, target: &str) {
@@ -266,6 +274,7 @@ fn absolute(path: &Path) -> PathBuf {
 
 impl FileSystem for Fake {
     fn get(&self, path: &Path, name: &str) -> Result<Vec<u8>> {
+        assert!(self.stopped.iter().all(|mount| mount.point != path), "hangs on {}", path.display());
         self.kind(path, false)?;
         let path = absolute(path);
         if !path.starts_with(&self.mount) {
@@ -404,8 +413,13 @@ impl FileSystem for Fake {
         Ok(())
     }
 
-    fn mounts(&self) -> Vec<PathBuf> {
-        vec![self.mount.clone()]
+    fn mounts(&self) -> Vec<Mount> {
+        let own = Mount { point: self.mount.clone(), fsname: "lustre".into() };
+        self.stopped.iter().cloned().chain([own]).collect()
+    }
+
+    fn answers(&self, points: &[PathBuf], _: &'static str) -> Vec<bool> {
+        points.iter().map(|point| self.stopped.iter().all(|mount| mount.point != *point)).collect()
     }
 }
 

@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
 use sheen_mgs::{Registry, settings};
-use sheen_params::{Param, Params, control};
+use sheen_params::{Param, Params};
 
-use super::super::{Tool, run};
+use super::super::tests::{Fakes, run_with};
 
 /// An MGS that knows a file system; `followers` hear of what it keeps before it answers.
 fn mgs(fsname: &'static str, followers: Vec<Params>) -> Params {
@@ -41,10 +41,7 @@ fn mount(fsname: &str) -> Params {
 
 fn lctl(processes: &[Params], line: &str) -> (i32, String, String) {
     let args: Vec<String> = line.split(' ').map(str::to_string).collect();
-    let ask = |request: &control::Request| processes.iter().map(|p| control::answer(request, p)).collect();
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let code = run(&args, &mut Tool { ask: &ask, out: &mut out, err: &mut err }).unwrap();
-    (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+    run_with(&Fakes(processes), &args)
 }
 
 fn one() -> [Params; 2] {
@@ -126,4 +123,27 @@ fn where_there_is_no_mgs_or_more_than_one() {
     assert_eq!(lctl(&p, "get_param -n osc.*.max_rpcs_in_flight").1, "8\n8\n16\n16\n");
     let kept = lctl(&p, "get_param mgs.MGS.live.[ab]").1;
     assert!(kept.starts_with("mgs.MGS.live.a=\nmgs.MGS.live.b=\n- {"), "{kept}");
+}
+
+#[test]
+fn fsname_chooses_the_mgs_and_asks_for_a_pattern_of_that_file_system() {
+    let (a, b) = (mount("a"), mount("b"));
+    let p = [mgs("a", vec![a.clone()]), mgs("b", vec![b.clone()]), a, b];
+    assert_eq!(lctl(&p, "--fsname b set_param -n -P osc.*.max_rpcs_in_flight=16"), (0, String::new(), String::new()));
+    assert_eq!(lctl(&p, "get_param -n osc.*.max_rpcs_in_flight").1, "8\n8\n16\n16\n");
+    assert_eq!(lctl(&p, "--fsname b llog_print params").1.lines().count(), 1);
+    assert_eq!(lctl(&p, "--fsname a llog_print params").1, "");
+    let (code, _, err) = lctl(&p, "--fsname c llog_print params");
+    assert!(code == 19 && err.contains("no MGS of the file system 'c'"), "{err}");
+
+    // An MGS with several file systems sets a pattern in all of them.
+    let shared = mgs("a", vec![]);
+    shared.register("mgs.MGS.filesystems", Param::text(|| "a\nb\n".into()));
+    let p = [shared, mount("a"), mount("b")];
+    let (code, _, err) = lctl(&p, "--fsname a set_param -P osc.*.max_rpcs_in_flight=16");
+    assert!(code == 22 && err.contains("name 'a' in the pattern"), "{err}");
+    assert_eq!(lctl(&p, "llog_print params").1, "");
+    for pattern in ["osc.a-*.max_rpcs_in_flight", "ldlm.namespaces.filter-a-OST*.nosuch"] {
+        assert_eq!(lctl(&p, &format!("--fsname a set_param -P {pattern}=16")).0, 0, "{pattern}");
+    }
 }

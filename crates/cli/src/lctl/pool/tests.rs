@@ -4,10 +4,16 @@ use std::{cell::Cell, sync::Arc};
 
 use parking_lot::Mutex;
 use sheen_mgs::pools;
-use sheen_params::{Param, Params, control};
+use sheen_params::{
+    Param, Params,
+    control::{Reply, Request, Silent},
+};
 use sheen_wire::mgs::{Config, Target, TargetKind};
 
-use super::super::{Tool, run};
+use super::super::{
+    processes::Processes,
+    tests::{Fakes, run_with},
+};
 use super::expand;
 
 /// A process with an MGS that knows the file system `lustre` of 4 OSTs.
@@ -35,10 +41,7 @@ fn mgs() -> Params {
 
 fn lctl(processes: &[Params], line: &str) -> (i32, String, String) {
     let args: Vec<String> = line.split_whitespace().map(str::to_string).collect();
-    let ask = |request: &control::Request| processes.iter().map(|p| control::answer(request, p)).collect();
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let code = run(&args, &mut Tool { ask: &ask, out: &mut out, err: &mut err }).unwrap();
-    (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+    run_with(&Fakes(processes), &args)
 }
 
 #[test]
@@ -141,27 +144,40 @@ fn who_has_no_mgs_or_several_is_told() {
     }
 }
 
+/// How often a command looks before the MDT of [`LateMdt`] has heard of a pool.
+const LOOKS: u32 = 5;
+
+/// Processes of which the MDT hears of a new pool late.
+struct LateMdt<'a> {
+    processes: Fakes<'a>,
+    mds: &'a Params,
+    looks: Cell<u32>,
+}
+
+impl Processes for LateMdt<'_> {
+    fn ask(&self, request: &Request) -> Vec<Reply> {
+        if matches!(request, Request::Get { pattern } if pattern.starts_with("lov.")) {
+            self.looks.set(self.looks.get() + 1);
+            if self.looks.get() == LOOKS {
+                self.mds.register("lov.lustre-MDT0000-mdtlov.pools.p1", Param::text(String::new));
+            }
+        }
+        self.processes.ask(request)
+    }
+
+    fn silent(&self) -> Vec<Silent> {
+        Vec::new()
+    }
+}
+
 #[test]
 fn a_change_is_over_when_the_mdts_of_this_machine_have_heard_of_it() {
-    /// The MDT has heard when the command looks for the last time.
-    const LOOKS: u32 = 5;
     let (mgs, mds) = (mgs(), Params::new());
     mds.register("lod.lustre-MDT0000-mdtlov.numobd", Param::u64_ro(|| 4));
     let p = [mgs, mds.clone()];
-    let looks = Cell::new(0);
-    let ask = |request: &control::Request| {
-        if matches!(request, control::Request::Get { pattern } if pattern.starts_with("lov.")) {
-            looks.set(looks.get() + 1);
-            if looks.get() == LOOKS {
-                mds.register("lov.lustre-MDT0000-mdtlov.pools.p1", Param::text(String::new));
-            }
-        }
-        p.iter().map(|p| control::answer(request, p)).collect()
-    };
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let args = ["pool_new", "lustre.p1"].map(str::to_owned);
-    assert_eq!(run(&args, &mut Tool { ask: &ask, out: &mut out, err: &mut err }).unwrap(), 0);
-    assert_eq!((looks.get(), err.as_slice()), (LOOKS, &b"Pool lustre.p1 created\n"[..]));
+    let late = LateMdt { processes: Fakes(&p), mds: &mds, looks: Cell::new(0) };
+    let (code, _, err) = run_with(&late, &["pool_new", "lustre.p1"].map(str::to_owned));
+    assert_eq!((code, late.looks.get(), &err[..]), (0, LOOKS, "Pool lustre.p1 created\n"));
     mds.unregister("lov.lustre-MDT0000-mdtlov.pools.p1");
     assert_eq!(lctl(&p, "pool_destroy lustre.p1").0, 0);
 }

@@ -1,0 +1,78 @@
+//! The file system of a parameter or device, read from its name.
+//!
+//! Names are Lustre's. The component that names a target, a mount or one of its devices begins with
+//! the name of the file system: `osc.scratch-OST0000-osc-ff00.active`, `llite.scratch-ff00.stats`,
+//! `ldlm.namespaces.filter-scratch-OST0000_UUID.stats`. A file system's name has letters, digits,
+//! `_` and `-`; so the first `-OST0000` and the like ends it, not the first `-`.
+
+/// The file system that a name belongs to. `None`: the name belongs to the whole process, such as
+/// `version` and `lnet.delay_us`.
+pub fn fsname_of(name: &str) -> Option<&str> {
+    // A registered name has `/` between components, a printed one `.`.
+    let parts: Vec<&str> = name.split(['.', '/']).collect();
+    match parts[..] {
+        ["mgs", "MGS", "live", "params"] => None,
+        ["mgs", "MGS", "live" | "pools", fsname] | ["mgc", fsname, "params"] => Some(fsname),
+        ["llite", mount, ..] => mount.rsplit_once('-').map(|(fsname, _)| fsname),
+        ["ldlm", "namespaces", locks, ..] => fsname_of_device(target_of_locks(locks)),
+        _ => parts.iter().find_map(|part| fsname_of_device(part)),
+    }
+}
+
+/// A server names its locks `filter-TARGET_UUID` or `mdt-TARGET_UUID`, a client as its device.
+fn target_of_locks(name: &str) -> &str {
+    let server = name.strip_suffix("_UUID");
+    server.and_then(|name| name.strip_prefix("filter-").or_else(|| name.strip_prefix("mdt-"))).unwrap_or(name)
+}
+
+/// `scratch` of `scratch-OST0000-osc-ff00`, `scratch-MDT0000` and `scratch-clilov-ff00`.
+fn fsname_of_device(name: &str) -> Option<&str> {
+    let mut parts = name.match_indices('-').map(|(at, _)| name.split_at(at));
+    parts.find(|(fsname, rest)| !fsname.is_empty() && ends_fsname(rest)).map(|(fsname, _)| fsname)
+}
+
+/// `-OST0000…`, `-MDT0000…`, `-clilov-…`
+fn ends_fsname(rest: &str) -> bool {
+    let index = rest.strip_prefix("-OST").or_else(|| rest.strip_prefix("-MDT")).and_then(|index| index.get(..4));
+    index.is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit())) || rest.starts_with("-clilov-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fsname_of;
+
+    #[test]
+    fn names_of_targets_mounts_and_the_mgs_hold_their_file_system() {
+        for (name, fsname) in [
+            ("osc.sheen-OST0000-osc-ff00.active", "sheen"),
+            ("osc/a-b-OST001f-osc-MDT0000/active", "a-b"),
+            ("osp.sheen-OST0003-osc-MDT0000.max_create_count", "sheen"),
+            ("mdc.sheen-MDT0000-mdc-ff00.stats", "sheen"),
+            ("dom.sheen-MDT0000-dom-ff00.stats", "sheen"),
+            ("obdfilter.sheen-OST0000.degraded", "sheen"),
+            ("mdt.sheen-MDT0000.md_stats", "sheen"),
+            ("lod.sheen-MDT0000-mdtlov.stripecount", "sheen"),
+            ("lov.sheen-clilov-ff00.pools.fast", "sheen"),
+            ("llite.a-b-ff3298de21e05800.stats", "a-b"),
+            ("ldlm.namespaces.filter-sheen-OST0000_UUID.stats", "sheen"),
+            ("ldlm.namespaces.mdt-sheen-MDT0000_UUID.stats", "sheen"),
+            ("ldlm.namespaces.filter-a-OST0000-osc-ff00.lru_size", "filter-a"),
+            ("mgc.sheen.params", "sheen"),
+            ("mgs.MGS.live.sheen", "sheen"),
+            ("mgs.MGS.pools.sheen", "sheen"),
+            ("sheen-OST0000-osc-ff00", "sheen"),
+        ] {
+            assert_eq!(fsname_of(name), Some(fsname), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_of_the_process_hold_none() {
+        for name in ["version", "lnet.delay_us", "mgs.MGS.live.params", "mgs.MGS.filesystems", "MGC10.0.2.15@tcp", ""] {
+            assert_eq!(fsname_of(name), None, "{name}");
+        }
+        for odd in ["osc.-OST0000.a", "osc.sheen-OST1.a", "osc.sheen-OSTé00.a", "mdt.sheen-MDT.a"] {
+            assert_eq!(fsname_of(odd), None, "{odd}");
+        }
+    }
+}
