@@ -27,7 +27,7 @@ use sheen_tests::{
     mounts::{EVICTION_MAX, Two, TwoMounts, Watch, between},
     noise, objects_below,
     posix::{Map, rw},
-    run_within, sh, sheen,
+    run_within, sh, sheen, wait,
 };
 
 #[path = "writeback/says.rs"]
@@ -455,5 +455,7 @@ fn what_was_kept_never_meets_a_full_ost() {
         });
         fs::remove_file(second.path("b")).unwrap();
         fs::remove_file(second.path("c")).unwrap();
+        // Objects are destroyed some moments after their file is removed.
+        wait::eventually("the OSTs are empty again", || objects_below(&small.fs.dir()) == 0);
     }
 }
