@@ -2,13 +2,21 @@
 
 use std::{
     fs,
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
     thread,
-    time::{Duration, Instant},
 };
 
-use crate::{Mount, Ran, new_dir, run_within, sheen};
+use crate::{
+    Mount, Ran, new_dir, run_within, sheen,
+    wait::{EVENTUALLY, eventually},
+};
+
+/// Ports of the servers, by kind: below those that the kernel gives away, so that nobody takes one
+/// while its server is down.
+const PORTS: [(&str, u16); 3] = [("mgs", 9880), ("mds", 9881), ("oss", 9882)];
 
 /// A file system of one MGS, one MDT and two OSTs, each kind in a process of its own.
 pub struct Cluster {
@@ -16,7 +24,8 @@ pub struct Cluster {
     pub base: PathBuf,
     /// The processes of its servers.
     pub children: Vec<(&'static str, Child)>,
-    ports: u16,
+    /// Where its servers listen: an address of its own.
+    address: Ipv4Addr,
 }
 
 impl Cluster {
@@ -24,16 +33,14 @@ impl Cluster {
     #[track_caller]
     pub fn start() -> Cluster {
         let base = new_dir(Path::new("/dev/shm"));
-        let mut cluster = Cluster { base, ports: free_port(), children: Vec::new() };
+        let mut cluster = Cluster { base, address: own_address(), children: Vec::new() };
         for kind in ["mgs", "mds", "oss"] {
             cluster.spawn(kind);
         }
         // A mount does not wait for servers that the MGS has never heard of.
-        let end = Instant::now() + Duration::from_secs(30);
-        while !["many-MDT0000 (", "OSTs of many ready"].iter().all(|said| cluster.log().contains(said)) {
-            assert!(Instant::now() < end, "the servers do not start");
-            thread::sleep(Duration::from_millis(10));
-        }
+        eventually("the servers are ready", || {
+            ["many-MDT0000 (", "OSTs of many ready"].iter().all(|said| cluster.log().contains(said))
+        });
         cluster
     }
 
@@ -44,8 +51,8 @@ impl Cluster {
 
     /// Where the servers of a kind listen.
     pub fn nid(&self, kind: &str) -> String {
-        let offset = ["mgs", "mds", "oss"].iter().position(|k| *k == kind).expect("a kind") as u16;
-        format!("127.0.0.1:{}@tcp", self.ports + offset)
+        let (_, port) = PORTS.iter().find(|(k, _)| *k == kind).expect("a kind");
+        format!("{}:{port}@tcp", self.address)
     }
 
     /// Starts the servers of a kind (again).
@@ -109,21 +116,23 @@ impl Drop for Cluster {
     }
 }
 
-/// The first of three ports that are free now.
-fn free_port() -> u16 {
-    loop {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = listener.local_addr().expect("it is bound").port();
-        if port < 60000 && (1..3).all(|i| std::net::TcpListener::bind(("127.0.0.1", port + i)).is_ok()) {
-            return port;
-        }
-    }
+/// An address of the loopback network that no other cluster has: neither one of this process nor
+/// one of another process on this machine.
+fn own_address() -> Ipv4Addr {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    /// Of the 24 bits of such an address, those that tell the clusters of one process apart; a
+    /// process number has 22 at most.
+    const CLUSTER_BITS: u32 = 2;
+    let host = std::process::id() << CLUSTER_BITS | NEXT.fetch_add(1, Relaxed) & ((1 << CLUSTER_BITS) - 1);
+    let [_, b, c, d] = host.to_be_bytes();
+    Ipv4Addr::new(127, b, c, d)
 }
 
-/// Runs a script that ends at its first failure, within a minute.
+/// Runs a script that ends at its first failure. It is to end within [`EVENTUALLY`], which is less
+/// than a request lives whose server does not come back.
 #[track_caller]
 pub fn bash(dir: &Path, script: &str) -> Ran {
     let mut command = Command::new("bash");
     command.args(["-ec", script]).current_dir(dir);
-    run_within(command, Duration::from_secs(60))
+    run_within(command, EVENTUALLY)
 }

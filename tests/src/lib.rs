@@ -11,6 +11,7 @@ pub mod progress;
 pub mod sandbox;
 pub mod sim;
 pub mod transcript;
+pub mod tree;
 pub mod wait;
 
 use std::{
@@ -18,14 +19,21 @@ use std::{
     fs,
     io::Read,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
     sync::atomic::{AtomicU32, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::wait::eventually;
+
 /// A command on a mount may take this long before the mount counts as stuck.
 pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A command that cleans up may take this long before what it waits for is killed.
+const CLEAN_UP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The sheen program beside the running test.
 pub fn sheen() -> PathBuf {
@@ -137,6 +145,54 @@ pub fn run_within(mut command: Command, limit: Duration) -> Ran {
     }
 }
 
+/// Runs a command of a guard: without its output, for at most [`CLEAN_UP_TIMEOUT`], and without a
+/// panic, which would end the whole test program. Whether it succeeded.
+pub fn clean_up(command: &mut Command) -> bool {
+    let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let Ok(mut child) = started else { return false };
+    let start = Instant::now();
+    while start.elapsed() < CLEAN_UP_TIMEOUT {
+        match child.try_wait() {
+            Ok(None) => thread::sleep(Duration::from_millis(5)),
+            Ok(Some(status)) => return status.success(),
+            Err(_) => return false,
+        }
+    }
+    // Not waited for: it may hang in the kernel until its mount is aborted.
+    let _ = child.kill();
+    eprintln!("{command:?} hangs and is killed");
+    false
+}
+
+/// Processes whose command lines have all of these words.
+pub fn processes(words: &[&OsStr]) -> Vec<Pid> {
+    let is_one = |pid: &Pid| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.iter().all(|word| line.split(|byte| *byte == 0).any(|found| found == word.as_encoded_bytes()))
+    };
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    pids.filter(is_one).collect()
+}
+
+/// Sends a signal to each of the [`processes`] that have these words.
+pub fn signal_all(words: &[&OsStr], signal: Signal) {
+    for pid in processes(words) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// A process of a test, which is killed when this is dropped.
+#[derive(Debug)]
+pub struct Guarded(pub Child);
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Copies a program to where every user may run it. By another process: while this one has it open for writing, a child that another test is just
 /// starting has it open as well, and nobody can run it (ETXTBSY).
 #[track_caller]
@@ -194,7 +250,7 @@ impl Fs {
             command.args(["--default-layout", &default_layout()]);
         }
         command.args(options);
-        run_within(command, Duration::from_secs(30))
+        run_command(command)
     }
 
     /// Stops it.
@@ -202,7 +258,7 @@ impl Fs {
     pub fn stop(&self) -> Ran {
         let mut command = Command::new(sheen());
         command.arg("down").arg("--dir").arg(self.dir());
-        run_within(command, Duration::from_secs(60))
+        run_command(command)
     }
 
     /// Its directory.
@@ -250,29 +306,27 @@ impl Fs {
     #[track_caller]
     pub fn kill(&self) {
         let pid = self.status()["pid"].as_u64().expect("it runs");
-        let pid = rustix::process::Pid::from_raw(pid as i32).expect("a pid");
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("kills its own child");
-        let start = Instant::now();
-        while self.status()["running"].as_bool() == Some(true) {
-            assert!(start.elapsed() < Duration::from_secs(20), "the killed process lingers");
-            thread::sleep(Duration::from_millis(10));
-        }
+        let pid = Pid::from_raw(pid as i32).expect("a pid");
+        kill_process(pid, Signal::KILL).expect("kills its own child");
+        eventually("the killed process is gone", || self.status()["running"].as_bool() != Some(true));
         detach(&self.mnt);
+    }
+
+    /// Ends it, whatever it takes. For guards.
+    pub fn end(&self) {
+        let dir = self.dir();
+        let ended = clean_up(Command::new(sheen()).args(["down", "--force", "--dir"]).arg(&dir));
+        if !ended || is_mounted(&self.mnt) {
+            abort(&self.mnt);
+            signal_all(&[OsStr::new("up"), dir.as_os_str()], Signal::KILL);
+            detach(&self.mnt);
+        }
     }
 }
 
 impl Drop for Fs {
     fn drop(&mut self) {
-        let stopped = Command::new(sheen())
-            .args(["down", "--force", "--dir"])
-            .arg(self.dir())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        if !stopped.is_ok_and(|s| s.success()) || is_mounted(&self.mnt) {
-            abort(&self.mnt);
-            detach(&self.mnt);
-        }
+        self.end();
         if !thread::panicking() || std::env::var_os("SHEEN_TEST_KEEP").is_none() {
             let _ = fs::remove_dir_all(&self.base);
         }
@@ -292,8 +346,10 @@ impl Mount {
         fs::create_dir_all(&at).expect("a mount point");
         let mut command = Command::new(sheen());
         command.args(["mount", source]).arg(&at);
-        run_within(command, Duration::from_secs(30)).ok();
-        Mount { mnt: at }
+        // Before the command: a mount that hangs on its way is cleaned up as well.
+        let mount = Mount { mnt: at };
+        run_command(command).ok();
+        mount
     }
 
     /// A path on the mount.
@@ -304,9 +360,13 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        let _ = Command::new(sheen()).args(["umount", "--force"]).arg(&self.mnt).status();
-        if is_mounted(&self.mnt) {
+        let words = [OsStr::new("mount"), self.mnt.as_os_str()];
+        // A test may have stopped it.
+        signal_all(&words, Signal::CONT);
+        let unmounted = clean_up(Command::new(sheen()).args(["umount", "--force"]).arg(&self.mnt));
+        if !unmounted || is_mounted(&self.mnt) || thread::panicking() {
             abort(&self.mnt);
+            signal_all(&words, Signal::KILL);
             detach(&self.mnt);
         }
     }
@@ -321,7 +381,7 @@ pub fn is_mounted(at: &Path) -> bool {
 /// Ends the kernel's side of a stuck mount, so that nothing on it stays unkillable.
 pub fn abort(at: &Path) {
     if is_root() && !fs::read_dir("/sys/fs/fuse/connections").is_ok_and(|mut d| d.next().is_some()) {
-        let _ = Command::new("mount").args(["-t", "fusectl", "none", "/sys/fs/fuse/connections"]).status();
+        clean_up(Command::new("mount").args(["-t", "fusectl", "none", "/sys/fs/fuse/connections"]));
     }
     let Ok(info) = fs::read_to_string("/proc/self/mountinfo") else { return };
     let at = at.to_string_lossy();
@@ -334,8 +394,8 @@ pub fn abort(at: &Path) {
 
 /// Takes a dead mount out of the way.
 pub fn detach(at: &Path) {
-    let _ = Command::new("umount").arg("-l").arg(at).stderr(Stdio::null()).status();
-    let _ = Command::new("fusermount3").args(["-u", "-z"]).arg(at).stderr(Stdio::null()).status();
+    clean_up(Command::new("umount").arg("-l").arg(at));
+    clean_up(Command::new("fusermount3").args(["-u", "-z"]).arg(at));
 }
 
 /// Pseudo-random bytes from a seed: the same for the same seed.

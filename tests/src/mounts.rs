@@ -1,7 +1,10 @@
 //! Several mounts of one file system: set up, watched so that nothing hangs, and asked what they send to the servers.
 
 use std::{
+    cell::RefCell,
     collections::BTreeMap,
+    ffi::OsStr,
+    fmt::Display,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -16,10 +19,20 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{Fs, Mount, abort, run, sheen};
+use crate::{
+    Fs, Mount, abort, processes, run, sheen,
+    wait::{eventually, eventually_some},
+};
 
-/// How long a mount that died or went silent may hold others up: 30 s in which it may come back, and what a busy machine adds.
-pub const EVICTION_MAX: Duration = Duration::from_secs(45);
+/// What a test with a [`Watch`] may take: less than the runner gives it, so that the test itself
+/// says what hangs.
+pub const LIMIT: Duration = Duration::from_secs(280);
+
+/// Closes are told some 20 ms after they returned, many at a time.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// What was counted: by device and operation.
+pub type Counts = BTreeMap<String, u64>;
 
 /// A file system with two mounts: one in the process that serves it, one in a process of its own over tcp.
 pub struct TwoMounts {
@@ -60,13 +73,13 @@ impl TwoMounts {
     /// What `lctl get_param` prints of parameters of this file system, the pattern's `{}` standing for its name.
     #[track_caller]
     pub fn param(&self, pattern: &str) -> String {
-        run(sheen(), ["lctl", "get_param", &pattern.replace("{}", &self.fsname)]).ok()
+        get_param(&pattern.replace("{}", &self.fsname))
     }
 
     /// Requests that all mounts have sent to the servers so far, by device and operation. How full the targets are is asked now and
     /// then by itself, and is left out.
     #[track_caller]
-    pub fn requests(&self) -> BTreeMap<String, u64> {
+    pub fn requests(&self) -> Counts {
         let mut found = self.counters("mdc.{}-*.stats", "[reqs]");
         found.extend(self.counters("osc.{}-*.stats", "[reqs]"));
         found.extend(self.counters("dom.{}-*.stats", "[reqs]"));
@@ -76,12 +89,55 @@ impl TwoMounts {
 
     /// Requests of the kernel that all mounts have executed so far, by mount and operation.
     #[track_caller]
-    pub fn operations(&self) -> BTreeMap<String, u64> {
+    pub fn operations(&self) -> Counts {
         self.counters("llite.{}-*.stats", "[usecs]")
     }
 
+    /// The requests that are sent to the servers while `work` is done.
     #[track_caller]
-    fn counters(&self, pattern: &str, unit: &str) -> BTreeMap<String, u64> {
+    pub fn cost(&self, work: impl FnOnce()) -> Counts {
+        let before = self.requests();
+        work();
+        between(&before, &self.requests())
+    }
+
+    /// Does `work` again and again until `is_so` holds for the requests of one pass. Mounts send
+    /// some by themselves (closes, dirty data that got old), which may fall into any pass. `work`
+    /// gets the number of the pass: where it can be done once only, it does it to another file in
+    /// each pass.
+    #[track_caller]
+    pub fn cost_settles(&self, what: impl Display, work: impl FnMut(usize), is_so: impl FnMut(&Counts) -> bool) {
+        settles(what, || self.requests(), work, is_so);
+    }
+
+    /// As [`TwoMounts::cost_settles`], for what the kernel asks the mounts.
+    #[track_caller]
+    pub fn operations_settle(&self, what: impl Display, work: impl FnMut(usize), is_so: impl FnMut(&Counts) -> bool) {
+        settles(what, || self.operations(), work, is_so);
+    }
+
+    /// Waits until no mount has dirty data, and none sends a request for a while.
+    #[track_caller]
+    pub fn quiet(&self) {
+        eventually("no mount sends a request", || {
+            let dirty = self.param("osc.{}-*.cur_dirty_bytes") + &self.param("dom.{}-*.cur_dirty_bytes");
+            dirty.lines().all(|line| line.ends_with("=0")) && self.cost(|| thread::sleep(QUIET)).is_empty()
+        });
+    }
+
+    /// How often each server has evicted a client.
+    pub fn evictions(&self) -> Counts {
+        let log = fs::read_to_string(self.fs.dir().join("sheen.log")).expect("the log of the servers");
+        let mut found = Counts::new();
+        for line in log.lines().filter(|line| line.contains("evicting a client")) {
+            let target = line.split_once("target_name=").map_or(line, |(_, rest)| rest);
+            *found.entry(target.split(' ').next().unwrap_or(target).to_owned()).or_default() += 1;
+        }
+        found
+    }
+
+    #[track_caller]
+    fn counters(&self, pattern: &str, unit: &str) -> Counts {
         let text = self.param(pattern);
         assert!(text.contains("snapshot_time"), "{pattern} shows no statistics: {text}");
         let mut device = "";
@@ -99,8 +155,36 @@ impl TwoMounts {
     }
 }
 
+/// What `lctl get_param` prints of parameters, which all processes tell that have them: lctl does
+/// without one that does not answer for 300 ms, and a slow machine may keep it waiting as long.
+#[track_caller]
+pub fn get_param(pattern: &str) -> String {
+    eventually_some(format!("all processes tell {pattern}"), || {
+        let ran = run(sheen(), ["lctl", "get_param", pattern]);
+        (!ran.err.contains("is left out")).then(|| ran.ok())
+    })
+}
+
+/// Does `work` until `is_so` holds for what one pass adds to `count`.
+#[track_caller]
+fn settles(
+    what: impl Display,
+    count: impl Fn() -> Counts,
+    mut work: impl FnMut(usize),
+    mut is_so: impl FnMut(&Counts) -> bool,
+) {
+    let last = RefCell::new(Counts::new());
+    let mut passes = 0..;
+    eventually(format_args!("{what}: the last pass cost {last:?}"), || {
+        let before = count();
+        work(passes.next().unwrap_or_default());
+        *last.borrow_mut() = between(&before, &count());
+        is_so(&last.borrow())
+    });
+}
+
 /// What was counted between two looks.
-pub fn between(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+pub fn between(before: &Counts, after: &Counts) -> Counts {
     let more = |(name, n): (&String, &u64)| {
         let more = n - before.get(name).copied().unwrap_or(0);
         (more > 0).then(|| (name.clone(), more))
@@ -177,18 +261,8 @@ impl Mount {
     /// The process that serves it.
     #[track_caller]
     pub fn pid(&self) -> Pid {
-        let at = self.mnt.to_string_lossy().into_owned();
-        for entry in fs::read_dir("/proc").expect("/proc").flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse().ok()).and_then(Pid::from_raw) else {
-                continue;
-            };
-            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            let words: Vec<_> = line.split(|b| *b == 0).map(String::from_utf8_lossy).collect();
-            if words.iter().any(|w| *w == "mount") && words.iter().any(|w| *w == at.as_str()) {
-                return pid;
-            }
-        }
-        panic!("no process serves {at}");
+        let found = processes(&[OsStr::new("mount"), self.mnt.as_os_str()]);
+        *found.first().unwrap_or_else(|| panic!("no process serves {}", self.mnt.display()))
     }
 
     /// `kill -9` of the process that serves it.
@@ -196,12 +270,13 @@ impl Mount {
     pub fn kill(&self) {
         let pid = self.pid();
         kill_process(pid, Signal::KILL).expect("kills what it started");
-        while fs::exists(format!("/proc/{pid}/stat")).unwrap_or(false) && !is_zombie(pid) {
-            thread::sleep(Duration::from_millis(5));
-        }
+        eventually("the killed process is gone", || {
+            !fs::exists(format!("/proc/{pid}/stat")).unwrap_or(false) || is_zombie(pid)
+        });
     }
 
-    /// Stops the process that serves it in its tracks, until [`Mount::go_on`].
+    /// Stops the process that serves it in its tracks, until [`Mount::go_on`] or the end of the
+    /// test.
     #[track_caller]
     pub fn freeze(&self) {
         kill_process(self.pid(), Signal::STOP).expect("stops what it started");

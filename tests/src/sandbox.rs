@@ -9,13 +9,13 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     thread,
-    time::Duration,
 };
 
-use crate::{Ran, can_mount, copy_program, is_root, new_dir, run_within, sheen};
+use rustix::process::Signal;
 
-/// A command of a comparison may take this long.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
+use crate::{
+    Ran, can_mount, clean_up, copy_program, is_root, new_dir, run_within, sheen, signal_all, wait::EVENTUALLY,
+};
 
 /// Space of the file system: its own, so that no other test makes its OSTs unevenly full. Of this, memory is used as it fills.
 const SPACE: &str = "4g";
@@ -86,11 +86,15 @@ mount -t tmpfs -o mode=755,size={SPACE} none {}",
     /// Runs a script in a directory, with the tools on the path and messages in English.
     #[track_caller]
     pub fn sh(&self, cwd: &Path, script: &str) -> Ran {
+        run_within(self.script(cwd, script), EVENTUALLY)
+    }
+
+    fn script(&self, cwd: &Path, script: &str) -> Command {
         let path = format!("{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", self.bin().display());
         let mut command = Command::new("bash");
         command.args(["-c", script]).current_dir(cwd).env("PATH", path).env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
         command.env_remove("SHEEN_RUNTIME_DIR").env_remove("XDG_DATA_HOME");
-        run_within(command, COMMAND_TIMEOUT)
+        command
     }
 
     /// Starts a file system of 4 OSTs and mounts it; files have one stripe by default, as Lustre's.
@@ -121,14 +125,23 @@ mount -t tmpfs -o mode=755,size={SPACE} none {}",
     }
 }
 
+/// Ends the kernel's side of the mounts, so that nobody waits for a process that hangs or is
+/// stopped.
+const ABORT: &str =
+    "awk '/ - fuse[.]sheen / { split($3, dev, \":\"); print dev[2] }' /proc/self/mountinfo | while read -r minor; do
+  echo 1 >/sys/fs/fuse/connections/$minor/abort
+done";
+
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        let script = format!(
-            "awk '$3 == \"fuse.sheen\" {{ print $2 }}' /proc/mounts | while read -r at; do sheen umount --force \"$at\"; done
-sheen down --force --dir {}",
-            self.dir().display()
-        );
-        self.sh(Path::new("/"), &script);
-        self.sh(Path::new("/"), &format!("umount -l {0}; rmdir {0}", self.base.display()));
+        let (root, base) = (Path::new("/"), self.base.display());
+        let unmount = "awk '$3 == \"fuse.sheen\" { print $2 }' /proc/mounts | while read -r at; do sheen umount --force \"$at\"; done";
+        let down = format!("sheen down --force --dir {}", self.dir().display());
+        if !clean_up(&mut self.script(root, &format!("{unmount}; {down}"))) || thread::panicking() {
+            clean_up(&mut self.script(root, ABORT));
+            signal_all(&[self.bin().join("sheen").as_os_str()], Signal::KILL);
+            clean_up(&mut self.script(root, unmount));
+        }
+        clean_up(&mut self.script(root, &format!("umount -l {base}; rmdir {base}")));
     }
 }

@@ -6,71 +6,60 @@ use std::{
     os::unix::fs::{FileExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::mpsc,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::io::Errno;
 use sheen_tests::{
     Mount, can_mount,
     cluster::{Cluster, bash},
-    mounts::TwoMounts,
+    mounts::{LIMIT, TwoMounts},
     noise, objects_below,
     posix::layout,
-    run, run_within, sheen, two_mounts,
+    run, sheen, two_mounts,
+    wait::{eventually, while_down},
 };
 
-/// What does not wait for an OST takes no longer than this on a busy machine.
-const AT_ONCE: Duration = Duration::from_secs(2);
-const LIMIT: Duration = Duration::from_secs(180);
+/// What waits for an OST still waits after this time.
+const A_WHILE: Duration = Duration::from_millis(500);
 /// Over several stripes.
 const LEN: usize = 300_000;
 
 /// The files of which each mount does something to its own.
 const NAMES: [&str; 11] = ["unlink", "mv", "ln", "chmod", "over", "under", "dir/a", "dir/b", "read", "layout", "later"];
 
-/// Runs a script in a directory, which is to end well and at once.
+/// Runs a script in a directory, which ends well although an OST is down, and stays down.
 #[track_caller]
-fn at_once(dir: &Path, script: &str) -> String {
+fn answered(dir: &Path, script: &str) -> String {
     let lfs = format!("{} lfs ", sheen().display());
-    let mut command = Command::new("bash");
-    command.args(["-ec", &script.replace("lfs ", &lfs)]).current_dir(dir);
-    run_within(command, AT_ONCE).ok()
-}
-
-/// Does something that is to be done at once.
-#[track_caller]
-fn does<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
-    let (done, wait) = mpsc::channel();
-    thread::spawn(move || done.send(work()));
-    wait.recv_timeout(AT_ONCE).unwrap_or_else(|_| panic!("{what} waits"))
+    bash(dir, &script.replace("lfs ", &lfs)).ok()
 }
 
 /// All that names, layouts and the MDT's attributes allow, to the files of one mount, in a directory on it.
 #[track_caller]
 fn go_on(dir: &Path, of: &str) {
     let own = |name: &str| dir.join(format!("{of}-{name}"));
-    assert!(at_once(dir, "ls").contains(&format!("{of}-read\n")));
-    assert!(at_once(dir, "ls -U --color=never").contains(&format!("{of}-mv\n")));
-    at_once(dir, "df .");
-    at_once(dir, &format!("unlink {of}-unlink"));
-    at_once(dir, &format!("rm -r {of}-dir"));
-    at_once(dir, &format!("mv {of}-mv {of}-moved"));
-    at_once(dir, &format!("ln {of}-ln {of}-linked"));
+    assert!(answered(dir, "ls").contains(&format!("{of}-read\n")));
+    assert!(answered(dir, "ls -U --color=never").contains(&format!("{of}-mv\n")));
+    answered(dir, "df .");
+    answered(dir, &format!("unlink {of}-unlink"));
+    answered(dir, &format!("rm -r {of}-dir"));
+    answered(dir, &format!("mv {of}-mv {of}-moved"));
+    answered(dir, &format!("ln {of}-ln {of}-linked"));
     let (from, to) = (own("under"), own("over"));
-    does("a rename onto a file", move || fs::rename(from, to)).unwrap();
+    while_down("a rename onto a file", move || fs::rename(from, to)).unwrap();
     let path = own("chmod");
-    does("chmod", move || fs::set_permissions(path, Permissions::from_mode(0o600))).unwrap();
+    while_down("chmod", move || fs::set_permissions(path, Permissions::from_mode(0o600))).unwrap();
     let path = own("layout");
-    assert!(does("getxattr", move || layout(&path)).stripe_count() > 1);
+    assert!(while_down("getxattr", move || layout(&path)).stripe_count() > 1);
     assert_eq!(
-        at_once(dir, &format!("lfs getstripe -c {of}-linked")).trim(),
+        answered(dir, &format!("lfs getstripe -c {of}-linked")).trim(),
         layout(&own("layout")).stripe_count().to_string()
     );
-    assert!(at_once(dir, "lfs getstripe .").contains(&format!("{of}-layout")));
-    assert_eq!(at_once(dir, &format!("lfs find . -name '{of}-m*'")), format!("./{of}-moved\n"));
-    assert_eq!(at_once(dir, &format!("find . -name '{of}-m*'")), format!("./{of}-moved\n"));
+    assert!(answered(dir, "lfs getstripe .").contains(&format!("{of}-layout")));
+    assert_eq!(answered(dir, &format!("lfs find . -name '{of}-m*'")), format!("./{of}-moved\n"));
+    assert_eq!(answered(dir, &format!("find . -name '{of}-m*'")), format!("./{of}-moved\n"));
 }
 
 /// Maps a file and stores into it; when told to, shows what is mapped, and writes it back. A process of its own: whoever starts programs has
@@ -110,11 +99,7 @@ fn make(dir: &Path, of: &str, data: &[u8]) {
 /// Waits until all objects of what was removed are destroyed, and no others are.
 #[track_caller]
 fn wait_for_objects(dir: &Path, wanted: usize) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while objects_below(dir) != wanted {
-        assert!(Instant::now() < end, "{} objects instead of {wanted}", objects_below(dir));
-        thread::sleep(Duration::from_millis(50));
-    }
+    eventually(format!("{wanted} objects are left"), || objects_below(dir) == wanted);
 }
 
 /// A program that will have to wait.
@@ -127,9 +112,9 @@ fn begin(dir: &Path, line: &str) -> Child {
 /// What a program that waited printed in the end.
 #[track_caller]
 fn end(program: Child) -> Vec<u8> {
-    let (done, wait) = mpsc::channel();
-    thread::spawn(move || done.send(program.wait_with_output().unwrap()));
-    let output = wait.recv_timeout(Duration::from_secs(60)).expect("it goes on");
+    let output = thread::spawn(move || program.wait_with_output().unwrap());
+    eventually("a program that waited goes on", || output.is_finished());
+    let output = output.join().unwrap();
     assert!(output.status.success(), "{output:?}");
     output.stdout
 }
@@ -142,7 +127,7 @@ fn names_layouts_and_removals_need_no_ost() {
     let mut cluster = Cluster::start();
     let (maker, known, new) = (cluster.mount(), cluster.mount_as("known"), cluster.mount_as("new"));
     let mounts: [(&str, &Mount); 3] = [("maker", &maker), ("known", &known), ("new", &new)];
-    at_once(&maker.mnt, "lfs setstripe -c 2 -S 64K .");
+    answered(&maker.mnt, "lfs setstripe -c 2 -S 64K .");
     let data = noise(1, LEN);
     mounts.iter().for_each(|(of, _)| make(&maker.mnt, of, &data));
     fs::write(maker.path("open"), vec![0; LEN]).unwrap();
@@ -163,18 +148,18 @@ fn names_layouts_and_removals_need_no_ost() {
     }
     // What was told without a size shows none: who asks waits, rm as well. (Changed, so that nothing is known of its objects.)
     let path = known.path("known-later");
-    does("chmod", move || fs::set_permissions(path, Permissions::from_mode(0o600))).unwrap();
+    while_down("chmod", move || fs::set_permissions(path, Permissions::from_mode(0o600))).unwrap();
     let mut waiting: Vec<Child> =
         ["stat -c %s known-linked", "stat -c %s known-chmod", "cat known-read", "rm known-later"]
             .map(|line| begin(&known.mnt, line))
             .into();
     // A file that is open keeps its size and its pages, although its name is looked up once more, as all are after one of them went.
-    at_once(&maker.mnt, "mv maker-read elsewhere; mv elsewhere maker-read");
-    at_once(&known.mnt, "lfs getstripe -c open");
+    answered(&maker.mnt, "mv maker-read elsewhere; mv elsewhere maker-read");
+    answered(&known.mnt, "lfs getstripe -c open");
     drop(maps.stdin.take());
-    let seen = does("a look at a mapped page", move || said.next().unwrap().unwrap());
+    let seen = while_down("a look at a mapped page", move || said.next().unwrap().unwrap());
     assert_eq!(seen, "b'stored' b'\\x00'");
-    thread::sleep(Duration::from_millis(500));
+    thread::sleep(A_WHILE);
     assert!(waiting.iter_mut().all(|program| program.try_wait().unwrap().is_none()), "they need the OST");
 
     cluster.spawn("oss");
@@ -214,7 +199,7 @@ fn an_ost_out_of_use_keeps_nobody_from_names_layouts_and_removals() {
         let read = fs::metadata(dir.join(format!("{of}-ln"))).map_err(|e| Errno::from_io_error(&e));
         assert_eq!(read.err(), Some(Some(Errno::IO)), "the size is not known");
         // The usual commands make do without.
-        at_once(dir, &format!("rm {of}-later"));
+        answered(dir, &format!("rm {of}-later"));
     }
 
     activate(&two, 1);

@@ -1,98 +1,49 @@
 //! What is cached costs no request, and a mount that is gone does not keep others from changing what it cached.
 
 use std::{
-    collections::BTreeMap,
     fs::{self, File, OpenOptions},
     io::Write,
-    os::unix::fs::{FileExt, PermissionsExt, symlink},
+    os::unix::fs::{FileExt, PermissionsExt},
     path::Path,
     process::Command,
-    thread,
-    time::{Duration, Instant},
 };
 
 use sheen_tests::{
     is_mounted,
-    mounts::{EVICTION_MAX, Two, TwoMounts, between},
-    noise,
-    posix::Map,
-    run_command, run_within, sheen, two_mounts,
+    mounts::{Counts, LIMIT, Two, TwoMounts},
+    noise, run_command, sheen,
+    tree::{DIRS, FILES, LEN, SHORT, name, plant, read_all, stat_all},
+    two_mounts,
+    wait::eventually,
 };
 
-const LIMIT: Duration = Duration::from_secs(180);
-const FILES: usize = 50;
-/// A name in a directory and what is below it, of several stripes.
-const LEN: usize = 300_000;
 const SMALL_FILES: usize = 300;
 const SMALL_LAYOUTS: [&str; 2] = ["-c 1", "-E 64K -L mdt -E -1 -c 1"];
 /// Files between one that is read and one that is changed.
 const AHEAD: usize = 10;
 
-fn name(i: usize) -> String {
-    format!("tree/sub{}/f{i}", i % 5)
-}
-
-fn plant(at: &Two) {
-    for i in 0..5 {
-        fs::create_dir_all(at.a(&format!("tree/sub{i}"))).unwrap();
-    }
-    for i in 0..FILES {
-        fs::write(at.a(&name(i)), noise(i as u64, if i % 5 == 0 { LEN } else { 100 })).unwrap();
-        symlink(format!("f{i}"), at.a(&format!("{}.link", name(i)))).unwrap();
-    }
-    // Closes are told together, some moments later.
-    thread::sleep(Duration::from_millis(100));
-}
-
-/// What `look` costs in requests to the servers.
-#[track_caller]
-fn cost(two: &TwoMounts, look: impl FnOnce()) -> BTreeMap<String, u64> {
-    let before = two.requests();
-    look();
-    between(&before, &two.requests())
-}
-
-fn none() -> BTreeMap<String, u64> {
-    BTreeMap::new()
-}
-
-fn stat_all(at: &Two) {
-    for i in 0..FILES {
-        let len = fs::metadata(at.b(&name(i))).unwrap().len();
-        assert_eq!(len as usize, if i % 5 == 0 { LEN } else { 100 });
-        assert!(fs::symlink_metadata(at.b(&format!("{}.link", name(i)))).unwrap().is_symlink());
-    }
-}
-
 #[test]
 fn a_second_stat_asks_no_server() {
     let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("e").swapped()] {
-        plant(&at);
-        assert!(!cost(&two, || stat_all(&at)).is_empty(), "the first look asks: the counters count");
-        stat_all(&at);
-        assert_eq!(cost(&two, || stat_all(&at)), none());
+        plant(&two, &at);
+        assert!(!two.cost(|| stat_all(&at)).is_empty(), "the first look asks: the counters count");
+        two.cost_settles("a second stat asks nobody", |_| stat_all(&at), Counts::is_empty);
         // Others' work on other things changes nothing about it.
         fs::write(at.a("elsewhere"), noise(1, LEN)).unwrap();
         fs::create_dir(at.a("dir")).unwrap();
         fs::rename(at.a("elsewhere"), at.a("dir/f")).unwrap();
-        stat_all(&at);
-        assert_eq!(cost(&two, || stat_all(&at)), none(), "after A did something else");
+        two.cost_settles("nor does it after A did something else", |_| stat_all(&at), Counts::is_empty);
         // What A changes is asked for once, the rest not at all.
         OpenOptions::new().append(true).open(at.a(&name(1))).unwrap().write_all(b"x").unwrap();
-        let asked = cost(&two, || assert_eq!(fs::metadata(at.b(&name(1))).unwrap().len(), 101));
-        assert!(!asked.is_empty(), "changed, so asked for");
+        two.quiet();
+        let look = || assert_eq!(fs::metadata(at.b(&name(1))).unwrap().len(), SHORT as u64 + 1);
+        assert!(!two.cost(look).is_empty(), "changed, so asked for");
         // A lock that is taken away as soon as it was granted may be let be for a while, but not for long.
-        let start = Instant::now();
-        while cost(&two, || assert_eq!(fs::metadata(at.b(&name(1))).unwrap().len(), 101)) != none() {
-            assert!(start.elapsed() < Duration::from_secs(10), "it is kept again");
-            thread::sleep(Duration::from_millis(100));
-        }
-        assert_eq!(
-            cost(&two, || assert!(fs::metadata(at.b(&name(2))).unwrap().is_file())),
-            none(),
-            "its neighbour was kept"
-        );
+        two.cost_settles("it is kept again", |_| look(), Counts::is_empty);
+        // One of several, in case that a mount sends something by itself meanwhile.
+        let stat = |i: usize| assert_eq!(fs::metadata(at.b(&name(i))).unwrap().len(), SHORT as u64);
+        assert!((2..DIRS).any(|i| two.cost(|| stat(i)).is_empty()), "its neighbours were kept");
     }
 }
 
@@ -106,12 +57,8 @@ fn a_second_stat_does_not_even_reach_the_mount() {
         return println!("skipped: this kernel ({release}) cannot be told to forget names");
     }
     for at in [two.dir("d"), two.dir("e").swapped()] {
-        plant(&at);
-        stat_all(&at);
-        stat_all(&at);
-        let before = two.operations();
-        stat_all(&at);
-        assert_eq!(between(&before, &two.operations()), none());
+        plant(&two, &at);
+        two.operations_settle("a second stat stays in the kernel", |_| stat_all(&at), Counts::is_empty);
     }
 }
 
@@ -119,10 +66,9 @@ fn a_second_stat_does_not_even_reach_the_mount() {
 fn a_second_look_at_a_missing_name_asks_no_server() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
-    plant(&at);
-    let look = || (0..20).for_each(|i| assert!(!at.b(&format!("tree/missing{i}")).exists()));
-    look();
-    assert_eq!(cost(&two, look), none());
+    plant(&two, &at);
+    let look = |_| (0..20).for_each(|i| assert!(!at.b(&format!("tree/missing{i}")).exists()));
+    two.cost_settles("a second look asks nobody", look, Counts::is_empty);
     fs::write(at.a("tree/missing7"), "x").unwrap();
     assert!(at.b("tree/missing7").exists());
 }
@@ -131,122 +77,87 @@ fn a_second_look_at_a_missing_name_asks_no_server() {
 fn a_second_readlink_asks_no_server() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
-    plant(&at);
-    let look = || (0..FILES).for_each(|i| drop(fs::read_link(at.b(&format!("{}.link", name(i)))).unwrap()));
-    look();
-    assert_eq!(cost(&two, look), none());
+    plant(&two, &at);
+    let look = |_| (0..FILES).for_each(|i| drop(fs::read_link(at.b(&format!("{}.link", name(i)))).unwrap()));
+    two.cost_settles("a second readlink asks nobody", look, Counts::is_empty);
 }
 
 fn rw(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(path).unwrap()
 }
 
-fn read_all(at: &Two) {
-    for i in (0..FILES).step_by(5) {
-        assert!(fs::read(at.b(&name(i))).unwrap() == noise(i as u64, LEN));
-    }
-}
-
-/// Reads until that asks nobody, and a moment later neither. What is read while the writer gives back its locks may go again, on a busy machine after it
-/// was read a second time.
-fn read_until_kept(two: &TwoMounts, at: &Two) {
-    let began = Instant::now();
-    let mut kept = 0;
-    while kept < 2 {
-        assert!(began.elapsed() < LIMIT / 4, "what is read is not kept");
-        kept = if cost(two, || read_all(at)) == none() { kept + 1 } else { 0 };
-        quiet(two);
-    }
-}
-
-/// Shows something of pages that stay in the kernel, in one direction and the other. Who runs the machine may have the kernel let go of pages at any
-/// moment, which counts like a failure of ours: so it must come out in one of some tries, each in a directory of its own.
-fn in_one_of_some_tries(two: &TwoMounts, show: impl Fn(&Two)) {
-    const TRIES: usize = 6;
-    for (name, swapped) in [("d", false), ("e", true)] {
-        for n in 1..=TRIES {
-            let at = two.dir(&format!("{name}{n}"));
-            let at = if swapped { at.swapped() } else { at };
-            match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| show(&at))) {
-                Ok(()) => break,
-                Err(panic) if n == TRIES => std::panic::resume_unwind(panic),
-                Err(_) => println!("once more"),
-            }
-        }
-    }
-}
-
 /// Of requests, those to the MDT, by operation.
-fn to_mdt(asked: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
-    let of_mdt = asked.into_iter().filter(|(what, _)| what.contains("-mdc-"));
-    of_mdt.filter_map(|(what, n)| Some((what.rsplit_once(' ')?.1.to_owned(), n))).collect()
+fn to_mdt(asked: &Counts) -> Counts {
+    let of_mdt = asked.iter().filter(|(what, _)| what.contains("-mdc-"));
+    of_mdt.filter_map(|(what, n)| Some((what.rsplit_once(' ')?.1.to_owned(), *n))).collect()
 }
 
-fn of<const N: usize>(requests: [(&str, u64); N]) -> BTreeMap<String, u64> {
+fn of<const N: usize>(requests: [(&str, u64); N]) -> Counts {
     requests.into_iter().map(|(what, n)| (what.to_owned(), n)).collect()
 }
 
-/// Waits until the end of what programs do not wait for: closes.
-fn quiet(two: &TwoMounts) {
-    while cost(two, || thread::sleep(Duration::from_millis(100))) != none() {}
-}
-
+/// What is read meanwhile is a matter of `soak_caches`.
 #[test]
-fn a_second_open_asks_no_server() {
+fn a_second_open_of_a_known_file_asks_no_server() {
     let two = two_mounts!(LIMIT);
-    in_one_of_some_tries(&two, |at| {
-        plant(at);
-        read_until_kept(&two, at);
-        quiet(&two);
-        assert_eq!(cost(&two, || read_all(at)), none(), "nor does a second read: it does not move the access time");
+    for at in [two.dir("d"), two.dir("e").swapped()] {
+        plant(&two, &at);
         let open_all = |open: &dyn Fn(&Path) -> File| (0..FILES).for_each(|i| drop(open(&at.b(&name(i)))));
-        open_all(&|path| File::open(path).unwrap());
-        assert_eq!(cost(&two, || open_all(&|path| File::open(path).unwrap())), none());
-        assert_eq!(cost(&two, || open_all(&rw)), none(), "for writing");
+        let read = |_| open_all(&|path| File::open(path).unwrap());
+        two.cost_settles("a second open asks nobody", read, Counts::is_empty);
+        two.cost_settles("nor does one for writing", |_| open_all(&rw), Counts::is_empty);
         // As long as it is open, too.
         let file = File::open(at.b(&name(5))).unwrap();
-        assert_eq!(cost(&two, || open_all(&rw)), none());
+        two.cost_settles("nor does one of an open file", |_| open_all(&rw), Counts::is_empty);
         drop(file);
-        // What A does elsewhere does not matter, but what it does to the file.
-        fs::write(at.a("tree/new"), "x").unwrap();
-        fs::remove_file(at.a("tree/new")).unwrap();
-        fs::set_permissions(at.a(&name(1)), fs::Permissions::from_mode(0o600)).unwrap();
-        fs::metadata(at.b("tree")).unwrap();
-        assert_eq!(cost(&two, || drop(rw(&at.b(&name(2))))), none());
-        assert_ne!(cost(&two, || drop(rw(&at.b(&name(1))))), none());
-        assert_eq!(cost(&two, || drop(rw(&at.b(&name(1))))), none(), "known again");
-    });
+        // What A does to the file matters.
+        fs::set_permissions(at.a(&name(1)), PermissionsExt::from_mode(0o600)).unwrap();
+        two.quiet();
+        assert!(!two.cost(|| drop(rw(&at.b(&name(1))))).is_empty(), "changed, so asked for");
+        two.cost_settles("it is known again", |_| drop(rw(&at.b(&name(1)))), Counts::is_empty);
+    }
 }
 
 #[test]
 fn a_first_open_is_one_request_to_the_mdt() {
     let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("e").swapped()] {
-        plant(&at);
-        for i in 0..5 {
+        plant(&two, &at);
+        for i in 0..DIRS {
             fs::metadata(at.b(&format!("tree/sub{i}"))).unwrap();
         }
-        quiet(&two);
+        two.quiet();
         let open = |path: &Path| drop(File::open(path).unwrap());
-        assert_eq!(to_mdt(cost(&two, || open(&at.b(&name(3))))), of([("lookup", 1)]));
-        assert_eq!(to_mdt(cost(&two, || drop(rw(&at.b(&name(4)))))), of([("lookup", 1)]), "for writing");
-        let create = |name: &str| drop(File::create_new(at.b(name)).unwrap());
+        // Each pass takes a file that is not known yet, and each kind of open has a directory of
+        // its own.
+        let next = |sub: usize, pass: usize| at.b(&name(sub + DIRS * (pass % (FILES / DIRS))));
+        let one = of([("lookup", 1)]);
+        two.cost_settles("an open is a lookup", |pass| open(&next(3, pass)), |asked| to_mdt(asked) == one);
+        let write = |pass| drop(rw(&next(4, pass)));
+        two.cost_settles("so is one for writing", write, |asked| to_mdt(asked) == one);
         // Takes the directory from A.
+        let create = |name: &str| drop(File::create_new(at.b(name)).unwrap());
         create("tree/sub0/first");
-        fs::metadata(at.b("tree/sub0")).unwrap();
-        quiet(&two);
-        let asked = to_mdt(cost(&two, || {
-            create("tree/sub0/new");
-            quiet(&two);
-        }));
-        assert_eq!(asked, of([("close", 1), ("create", 1), ("lookup", 1)]), "the kernel looks first");
-        fs::metadata(at.b("tree/sub0")).unwrap();
-        let first = to_mdt(cost(&two, || {
-            open(&at.b("tree/sub0/new"));
-            quiet(&two);
-        }));
-        assert_eq!(first, of([("close", 1), ("open", 1)]), "who made it asks once");
-        assert_eq!(to_mdt(cost(&two, || open(&at.b("tree/sub0/new")))), none(), "and knows it then");
+        let mut n = 0;
+        eventually("a new file costs what it should, and is known once it was opened", || {
+            n += 1;
+            let name = format!("tree/sub0/new{n}");
+            let cost = |work: &dyn Fn()| {
+                fs::metadata(at.b("tree/sub0")).unwrap();
+                two.quiet();
+                let asked = two.cost(|| {
+                    work();
+                    two.quiet();
+                });
+                println!("{name}: {asked:?}");
+                to_mdt(&asked)
+            };
+            // The kernel looks first.
+            let made = cost(&|| create(&name)) == of([("close", 1), ("create", 1), ("lookup", 1)]);
+            // The mount that made it asks once, and knows it then.
+            let first = cost(&|| open(&at.b(&name))) == of([("close", 1), ("open", 1)]);
+            made && first && cost(&|| open(&at.b(&name))).is_empty()
+        });
     }
 }
 
@@ -255,18 +166,22 @@ fn a_first_open_is_one_request_to_the_mdt() {
 fn a_name_brings_what_stat_tells() {
     let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("e").swapped()] {
-        plant(&at);
-        quiet(&two);
-        fs::metadata(at.b("tree/sub0")).unwrap();
-        let before = two.operations();
-        for i in (0..FILES).step_by(5) {
-            // Not statx(2), which asks for the time of birth as well: names do not bring that.
-            rustix::fs::stat(at.b(&name(i))).unwrap();
+        plant(&two, &at);
+        for i in 0..DIRS {
+            fs::metadata(at.b(&format!("tree/sub{i}"))).unwrap();
         }
-        let asked = between(&before, &two.operations());
-        let of = |what: &str| asked.iter().filter(|(name, _)| name.ends_with(what)).map(|(_, n)| n).sum::<u64>();
-        assert_eq!(of(" lookup"), (FILES / 5) as u64, "{asked:?}");
-        assert!(of(" getattr") < 3, "the directory's: {asked:?}");
+        // Each pass looks at another directory, whose names are not known yet.
+        let look = |pass: usize| {
+            for i in (pass % DIRS..FILES).step_by(DIRS) {
+                // Not statx(2), which asks for the time of birth as well: names do not bring that.
+                rustix::fs::stat(at.b(&name(i))).unwrap();
+            }
+        };
+        two.operations_settle("a stat is a lookup", look, |asked| {
+            let of = |what: &str| asked.iter().filter(|(name, _)| name.ends_with(what)).map(|(_, n)| n).sum::<u64>();
+            // The attributes that are asked for are the directory's.
+            of(" lookup") == (FILES / DIRS) as u64 && of(" getattr") < 3
+        });
     }
 }
 
@@ -274,24 +189,34 @@ fn a_name_brings_what_stat_tells() {
 fn new_files_in_a_new_directory_are_a_request_each_and_some_for_all() {
     let two = two_mounts!(LIMIT);
     for at in [two.dir("d"), two.dir("e").swapped()] {
-        fs::create_dir(at.a("new")).unwrap();
-        quiet(&two);
-        let asked = cost(&two, || {
-            (0..10).for_each(|i| drop(File::create_new(at.a(&format!("new/{i}"))).unwrap()));
-            quiet(&two);
+        let mut n = 0;
+        // Each pass in a directory of its own. Closes with 20 ms between them are not told
+        // together.
+        eventually("ten creates are a request each, and closes are told together", || {
+            n += 1;
+            let dir = at.a(&format!("new{n}"));
+            fs::create_dir(&dir).unwrap();
+            two.quiet();
+            let asked = two.cost(|| {
+                (0..10).for_each(|i| drop(File::create_new(dir.join(i.to_string())).unwrap()));
+                two.quiet();
+            });
+            println!("{asked:?}");
+            let of_mdt = to_mdt(&asked);
+            let closes = of_mdt.get("close").is_some_and(|closes| *closes < 8);
+            // No OST.
+            let is_mdt_alone = asked.keys().all(|what| what.contains("-mdc-"));
+            is_mdt_alone && closes && of_mdt.get("create") == Some(&10) && of_mdt.len() == 2
         });
-        assert!(asked.keys().all(|what| what.contains("-mdc-")), "no OST: {asked:?}");
-        let asked = to_mdt(asked);
-        assert_eq!(asked["create"], 10);
-        assert!(asked["close"] < 8 && asked.len() == 2, "closes are told together: {asked:?}");
         // What the directory holds is known, as long as nobody else puts something there.
-        assert_eq!(cost(&two, || assert!(!at.a("new/none").exists())), none());
-        fs::write(at.b("new/none"), "some").unwrap();
-        assert_eq!(fs::read(at.a("new/none")).unwrap(), b"some");
-        fs::rename(at.a("new/3"), at.a("new/moved")).unwrap();
-        fs::hard_link(at.a("new/4"), at.a("new/linked")).unwrap();
-        assert!(at.a("new/moved").exists() && at.a("new/linked").exists() && !at.a("new/3").exists());
-        assert_eq!(fs::read_dir(at.a("new")).unwrap().count(), 12);
+        let (a, b) = (at.a(&format!("new{n}")), at.b(&format!("new{n}")));
+        two.cost_settles("a missing name is known", |_| assert!(!a.join("none").exists()), Counts::is_empty);
+        fs::write(b.join("none"), "some").unwrap();
+        assert_eq!(fs::read(a.join("none")).unwrap(), b"some");
+        fs::rename(a.join("3"), a.join("moved")).unwrap();
+        fs::hard_link(a.join("4"), a.join("linked")).unwrap();
+        assert!(a.join("moved").exists() && a.join("linked").exists() && !a.join("3").exists());
+        assert_eq!(fs::read_dir(&a).unwrap().count(), 12);
     }
 }
 
@@ -310,61 +235,21 @@ fn a_new_file_that_another_mount_writes_to_shows_it_at_once() {
     }
 }
 
-#[test]
-fn a_second_read_asks_no_ost() {
-    let two = two_mounts!(LIMIT);
-    in_one_of_some_tries(&two, |at| {
-        plant(at);
-        read_until_kept(&two, at);
-        assert_eq!(cost(&two, || read_all(at)), none());
-        let file = File::open(at.b(&name(5))).unwrap();
-        let mut bytes = vec![0; LEN];
-        let mut again = || file.read_exact_at(&mut bytes, 0).unwrap();
-        again();
-        assert_eq!(cost(&two, again), none(), "a file that stays open");
-        let map = Map::new(&rw(&at.b(&name(10))), LEN);
-        map.read(0, LEN);
-        assert_eq!(cost(&two, || drop(map.read(0, LEN))), none(), "a mapping");
-    });
-}
-
-/// What others do to other things leaves a file's pages where they are.
-#[test]
-fn work_elsewhere_leaves_pages_cached() {
-    let two = two_mounts!(LIMIT);
-    in_one_of_some_tries(&two, |at| {
-        plant(at);
-        read_until_kept(&two, at);
-        fs::write(at.a("elsewhere"), noise(1, LEN)).unwrap();
-        // What A keeps of it would go to the servers at any time.
-        File::open(at.a("elsewhere")).unwrap().sync_all().unwrap();
-        quiet(&two);
-        // The directory itself changed, and the kernel wants its attributes to pass it.
-        let asked = cost(&two, || assert!(fs::metadata(at.b("")).unwrap().is_dir()));
-        assert_eq!(asked.values().sum::<u64>(), 1, "{asked:?}");
-        assert_eq!(cost(&two, || read_all(at)), none(), "after A made another file");
-        rw(&at.a(&name(1))).write_all_at(b"short", 0).unwrap();
-        assert_eq!(cost(&two, || read_all(at)), none(), "after A wrote to another file");
-    });
-}
-
 /// A mount dies with everything cached and files open.
 #[test]
 fn a_killed_mount_holds_nobody_up_for_long() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
-    plant(&at);
+    plant(&two, &at);
     stat_all(&at);
     read_all(&at);
     let open = File::open(at.b(&name(5))).unwrap();
     two.second.kill();
-    let start = Instant::now();
+    // The mount stays dead: the end of each change proves that nobody waits for it for ever.
     change_all(&at);
-    let took = start.elapsed();
-    assert!(took < EVICTION_MAX, "held up for {took:?}");
-    let start = Instant::now();
     change_all(&at);
-    assert!(start.elapsed() < EVICTION_MAX / 4, "given up once and for all: {:?}", start.elapsed());
+    let evicted = two.evictions();
+    assert!(!evicted.is_empty() && evicted.values().all(|n| *n == 1), "once and for all: {evicted:?}");
     drop(open);
 }
 
@@ -382,23 +267,16 @@ fn change_all(at: &Two) {
 fn a_frozen_mount_is_given_up_and_comes_back_clean() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
-    plant(&at);
+    plant(&two, &at);
     stat_all(&at);
     read_all(&at);
     two.second.freeze();
-    let start = Instant::now();
+    // It stands still all the time: the end of this proves that nobody waits for it for ever.
     change_all(&at);
-    let took = start.elapsed();
-    // Goes on before anything is asserted: nothing of this test may stay stopped.
     two.second.go_on();
-    assert!(took < EVICTION_MAX, "held up for {took:?}");
     // It may serve what it cached until it notices; soon it does.
-    let start = Instant::now();
     let fresh = |i: usize| fs::read(at.b(&name(i))).is_ok_and(|b| b == noise(1000 + i as u64, LEN));
-    while !(0..FILES).all(fresh) {
-        assert!(start.elapsed() < Duration::from_secs(30), "the past is still shown");
-        thread::sleep(Duration::from_millis(50));
-    }
+    eventually("the mount shows what is there now", || (0..FILES).all(fresh));
     fs::write(at.b("again"), "goes on").unwrap();
     assert_eq!(fs::read_to_string(at.a("again")).unwrap(), "goes on");
     fs::write(at.a(&name(5)), "and is called back").unwrap();
@@ -410,16 +288,16 @@ fn a_frozen_mount_is_given_up_and_comes_back_clean() {
 fn an_unmount_holds_nobody_up() {
     let two = two_mounts!(LIMIT);
     let at = two.dir("d");
-    plant(&at);
+    plant(&two, &at);
     stat_all(&at);
     read_all(&at);
-    let mut umount = std::process::Command::new(sheen_tests::sheen());
+    let mut umount = Command::new(sheen());
     umount.arg("umount").arg(&two.second.mnt);
-    run_within(umount, Duration::from_secs(20)).ok();
+    run_command(umount).ok();
     assert!(!is_mounted(&two.second.mnt));
-    let start = Instant::now();
     change_all(&at);
-    assert!(start.elapsed() < EVICTION_MAX / 4, "held up for {:?}", start.elapsed());
+    // A server that had to wait would have evicted it in the end.
+    assert_eq!(two.evictions(), Counts::new());
 }
 
 /// Locks are not kept for what is gone: the tables of both sides shrink again.
@@ -432,17 +310,13 @@ fn locks_of_removed_files_are_given_back() {
         text.lines().filter_map(|l| l.rsplit_once('=')).map(|(_, n)| n.trim().parse::<u64>().unwrap()).sum()
     };
     let before = locks();
-    plant(&at);
+    plant(&two, &at);
     stat_all(&at);
     read_all(&at);
     let cached = locks();
     assert!(cached > before + FILES as u64, "caching takes locks: {before}, {cached}");
     fs::remove_dir_all(at.a("tree")).unwrap();
-    let start = Instant::now();
-    while locks() > before + 20 {
-        assert!(start.elapsed() < Duration::from_secs(20), "{} locks are left, {cached} of {before} before", locks());
-        thread::sleep(Duration::from_millis(50));
-    }
+    eventually(format!("of {cached} locks no more are left than before, {before}"), || locks() <= before + 20);
 }
 
 /// What A does to a file of a directory, which is to hold these bytes then.
@@ -454,7 +328,7 @@ fn small(i: usize, round: u64) -> Vec<u8> {
 }
 
 /// Small files of a layout, the first time that B reads them in the order in which it lists them. `change`: what A does to some of those that come [`AHEAD`] later.
-fn read_in_order(two: &TwoMounts, layout: &str, name: &str, change: Option<&Change>) -> BTreeMap<String, u64> {
+fn read_in_order(two: &TwoMounts, layout: &str, name: &str, change: Option<&Change>) -> Counts {
     let at = two.dir(name);
     let mut setstripe = Command::new(sheen());
     setstripe.args(["lfs", "setstripe"]).args(layout.split(' ')).arg(&at.a);
@@ -463,7 +337,7 @@ fn read_in_order(two: &TwoMounts, layout: &str, name: &str, change: Option<&Chan
         fs::write(at.a(&format!("f{i}")), small(i, 0)).unwrap();
     }
     let number = |name: &str| name[1..].parse::<usize>().unwrap();
-    cost(two, || {
+    two.cost(|| {
         let listed = fs::read_dir(&at.b).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
         let names: Vec<String> = listed.collect();
         assert_eq!(names.len(), SMALL_FILES);
@@ -484,10 +358,15 @@ fn read_in_order(two: &TwoMounts, layout: &str, name: &str, change: Option<&Chan
 fn small_files_that_are_read_in_order_are_read_many_at_a_time() {
     let two = two_mounts!(LIMIT);
     for layout in SMALL_LAYOUTS {
-        let asked = read_in_order(&two, layout, &format!("d{}", layout.len()), None);
-        let of = |what: &str| asked.iter().filter(|(name, _)| name.ends_with(what)).map(|(_, n)| n).sum::<u64>();
-        let (reads, lookups) = (of(" read"), of(" lookup"));
-        assert!(reads + lookups < SMALL_FILES as u64 / 4, "{layout}: {reads} reads and {lookups} lookups: {asked:?}");
+        let mut n = 0;
+        // Each pass in a directory of its own.
+        eventually("small files are read many at a time", || {
+            n += 1;
+            let asked = read_in_order(&two, layout, &format!("d{}.{n}", layout.len()), None);
+            let of = |what: &str| asked.iter().filter(|(name, _)| name.ends_with(what)).map(|(_, n)| n).sum::<u64>();
+            println!("{layout}: {} reads and {} lookups: {asked:?}", of(" read"), of(" lookup"));
+            of(" read") + of(" lookup") < SMALL_FILES as u64 / 4
+        });
     }
 }
 
@@ -529,10 +408,11 @@ fn statistics_begin_anew() {
     fs::write(at.a("f"), noise(1, BYTES)).unwrap();
     // Nothing is to travel later.
     File::open(at.a("f")).unwrap().sync_all().unwrap();
+    two.quiet();
     let set = |what: &str| {
         let mut lctl = Command::new(sheen());
         lctl.args(["lctl", "set_param", "-n", &what.replace("{}", &two.fsname)]);
-        run_within(lctl, Duration::from_secs(20)).ok()
+        run_command(lctl).ok()
     };
     let pages = |of: &str| -> u64 {
         let text = two.param("llite.{}-*.read_ahead_stats");
@@ -542,31 +422,36 @@ fn statistics_begin_anew() {
     let requests = || two.requests().values().sum::<u64>();
     let large = || two.param("osc.{}-*.rpc_stats").lines().filter(|line| line.starts_with("16:")).count();
     assert!(requests() > 0);
-    for stats in ["osc.{}-*.stats", "dom.{}-*.stats", "mdc.{}-*.stats", "osc.{}-*.rpc_stats", "llite.{}-*.stats"] {
-        assert_eq!(set(&format!("{stats}=clear")), "");
-    }
-    for stats in ["read_ahead_stats", "statahead_stats", "cache_stats"] {
-        set(&format!("llite.{{}}-*.{stats}=0"));
-    }
-    assert_eq!((requests(), large(), pages("hits"), pages("misses")), (0, 0, 0, 0));
+    // A mount may send something by itself right after that.
+    eventually("the counters begin at 0", || {
+        for stats in ["osc.{}-*.stats", "dom.{}-*.stats", "mdc.{}-*.stats", "osc.{}-*.rpc_stats", "llite.{}-*.stats"] {
+            assert_eq!(set(&format!("{stats}=clear")), "");
+        }
+        for stats in ["read_ahead_stats", "statahead_stats", "cache_stats"] {
+            set(&format!("llite.{{}}-*.{stats}=0"));
+        }
+        (requests(), large(), pages("hits"), pages("misses")) == (0, 0, 0, 0)
+    });
     assert!(!two.param("llite.{}-*.cache_stats").lines().any(|line| line.ends_with(|c| ('1'..='9').contains(&c))));
 
     assert_eq!(fs::read(at.b("f")).unwrap().len(), BYTES);
     let (hits, misses) = (pages("hits"), pages("misses"));
     assert!(hits > 4 * misses && hits + misses >= BYTES as u64 / 4096, "{hits} pages in order, {misses} not");
     assert!(requests() > 0 && large() > 0, "{}", two.param("osc.{}-*.rpc_stats"));
-    set("llite.{}-*.read_ahead_stats=0");
     set("osc.{}-*.max_dirty_mb=32M");
     assert!(two.param("osc.{}-OST0000-*.max_dirty_mb").lines().all(|line| line.ends_with("=32")));
     set("lod.{}-*.dom_stripesize_max_kb=128K");
     assert!(two.param("lod.{}-*.dom_stripesize").ends_with("=131072\n"));
 
-    // Here and there, past the pages that the kernel has.
-    set("ldlm.namespaces.{}-OST*.lru_size=clear");
-    let file = File::open(at.b("f")).unwrap();
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
-    for place in [5, 0, 7, 1, 6] {
-        file.read_exact_at(&mut [0; 4096], (place << 20) + 4096).unwrap();
-    }
-    assert_eq!(pages("misses"), 5, "the first, and each that is more than 4 MiB from where the last one ended");
+    // Here and there, past the pages that the kernel has: it may drop them some moments later.
+    eventually("missed are the first, and each that is more than 4 MiB from where the last one ended", || {
+        set("ldlm.namespaces.{}-OST*.lru_size=clear");
+        let file = File::open(at.b("f")).unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+        set("llite.{}-*.read_ahead_stats=0");
+        for place in [5, 0, 7, 1, 6] {
+            file.read_exact_at(&mut [0; 4096], (place << 20) + 4096).unwrap();
+        }
+        pages("misses") == 5
+    });
 }

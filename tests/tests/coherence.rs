@@ -4,17 +4,12 @@
 //! process and one over tcp; and once more with servers in processes of their own. In all of them, B knows (and so has cached) the
 //! old state before A changes it.
 
-use std::time::Duration;
-
 use sheen_tests::{
     Mount, can_mount,
     cluster::Cluster,
-    mounts::{Two, TwoMounts, Watch},
+    mounts::{LIMIT, Two, TwoMounts, Watch},
     sheen,
 };
-
-/// What one statement may take.
-const LIMIT: Duration = Duration::from_secs(90);
 
 macro_rules! statements {
     ($($name:ident)*) => {
@@ -76,7 +71,7 @@ fn servers_on_many_hosts_keep_every_statement() {
         sheen_tests::run_command(command).ok()
     };
     stripe(&first);
-    let _watch = Watch::over(&[&first.mnt, &second.mnt], LIMIT * 4);
+    let _watch = Watch::over(&[&first.mnt, &second.mnt], LIMIT);
     for (name, statement) in ALL {
         std::fs::create_dir(first.path(name)).unwrap();
         eprintln!("{name}");

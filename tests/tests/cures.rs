@@ -5,7 +5,7 @@ use std::{
     io::{Read, Write},
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::mpsc,
     thread,
     time::Duration,
@@ -15,12 +15,14 @@ use rustix::{
     io::Errno,
     ioctl::{Setter, Updater, ioctl},
 };
-use sheen_tests::{mounts::TwoMounts, run, sheen, two_mounts};
+use sheen_tests::{
+    Guarded,
+    mounts::{LIMIT, TwoMounts},
+    run, sheen, two_mounts,
+    wait::EVENTUALLY,
+};
 use sheen_wire::ioctl::{self as number, Ladvise};
 
-const LIMIT: Duration = Duration::from_secs(120);
-/// Who waits has stopped waiting within this time, also on a busy machine.
-const SOON: Duration = Duration::from_secs(20);
 /// Who waits still waits after this time.
 const A_WHILE: Duration = Duration::from_millis(300);
 /// A record: neither its size nor where it begins has anything to do with pages.
@@ -105,7 +107,7 @@ fn waits<T>(told: &mpsc::Receiver<T>) {
 
 #[track_caller]
 fn soon<T>(told: mpsc::Receiver<T>) -> T {
-    told.recv_timeout(SOON).expect("the wait ends")
+    told.recv_timeout(EVENTUALLY).expect("the wait ends")
 }
 
 #[test]
@@ -273,14 +275,14 @@ fn a_wait_for_a_group_ends_with_its_program() {
         let path = path.display().to_string();
         let mut command = Command::new(sheen());
         command.args(["lfs", "group_lock", "-g", "4", &path, "true"]);
-        command.stdout(Stdio::null()).spawn().unwrap()
+        Guarded(command.stdout(Stdio::null()).spawn().unwrap())
     };
-    let mut waiters: Vec<Child> = [at.a("f"), at.b("f")].iter().map(|path| waiter(path)).collect();
+    let mut waiters: Vec<Guarded> = [at.a("f"), at.b("f")].iter().map(|path| waiter(path)).collect();
     thread::sleep(A_WHILE);
     for waiter in &mut waiters {
-        assert_eq!(waiter.try_wait().unwrap(), None, "it did not wait");
-        waiter.kill().unwrap();
-        waiter.wait().unwrap();
+        assert_eq!(waiter.0.try_wait().unwrap(), None, "it did not wait");
+        waiter.0.kill().unwrap();
+        waiter.0.wait().unwrap();
     }
     group_unlock(&a, 3).unwrap();
     let path = at.b("f");
@@ -293,22 +295,23 @@ fn lfs_runs_commands_in_a_group() {
     let at = two.dir("d");
     let (path, seen) = (at.a("f").display().to_string(), at.b("f").display().to_string());
     fs::write(&path, "old\n").unwrap();
-    let mut first = Command::new(sheen())
+    let first = Command::new(sheen())
         .args(["lfs", "group_lock", "-g", "11", &path, "sh", "-c", "echo in; read go; echo new >$0", &path])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
+    let mut first = Guarded(first);
     let mut said = [0; 3];
-    first.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    first.0.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
     assert_eq!(&said, b"in\n");
     let refused = run(sheen(), ["lfs", "group_lock", "-n", "-g", "12", &seen, "true"]);
     assert_eq!(refused.code, Errno::AGAIN.raw_os_error(), "{}", refused.err);
     assert_eq!(run(sheen(), ["lfs", "group_lock", "-n", "-g", "11", &seen, "sh", "-c", "exit 3"]).code, 3);
     let reader = begin(move || fs::read_to_string(seen).unwrap());
     waits(&reader);
-    first.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
-    assert!(first.wait().unwrap().success());
+    first.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    assert!(first.0.wait().unwrap().success());
     assert_eq!(soon(reader), "new\n");
 }
 

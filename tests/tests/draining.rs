@@ -7,7 +7,6 @@ use std::{
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::Command,
-    sync::atomic::{AtomicBool, Ordering::SeqCst},
     thread,
     time::Duration,
 };
@@ -16,19 +15,22 @@ use rustix::io::Errno;
 use sheen_tests::{
     Ran, can_mount,
     cluster::{Cluster, bash},
-    mounts::TwoMounts,
+    mounts::{LIMIT, TwoMounts, Watch},
     noise,
     posix::{layout, rw},
-    run_within, sheen, two_mounts,
+    progress::{Race, at_least},
+    run_command, sheen, two_mounts,
+    wait::eventually,
 };
 
-const LIMIT: Duration = Duration::from_secs(120);
+/// Between two lines of a log that is copied meanwhile.
+const LOG_PAUSE: Duration = Duration::from_millis(200);
 const M: usize = 1 << 20;
 
 fn tool(of: &str, line: &str) -> Ran {
     let mut command = Command::new(sheen());
     command.arg(of).args(line.split(' '));
-    run_within(command, Duration::from_secs(60))
+    run_command(command)
 }
 
 /// Whether OST 1 takes new objects.
@@ -142,25 +144,22 @@ fn an_ost_is_emptied_beside_writers() {
     assert_eq!(run("lfs find . --type f --ost 1 | wc -l"), "5\n");
 
     create_count(&two, "0").ok();
-    let (done, mut lines) = (AtomicBool::new(false), 0);
+    let (race, mut lines) = (Race::new([at_least(1)]), 0);
     thread::scope(|scope| {
+        let emptying = race.party(0);
         let writer = scope.spawn(|| {
             let mut lines = 0;
-            while !done.load(SeqCst) {
+            while race.goes_on() {
                 log.write_all_at(&[b'a' + (lines % 26) as u8; 1000], 1000 * lines).unwrap();
                 lines += 1;
-                // Long enough to be overtaken by a copy.
-                thread::sleep(Duration::from_millis(200));
+                thread::sleep(LOG_PAUSE);
             }
             lines
         });
-        let end = std::time::Instant::now() + Duration::from_secs(60);
-        while run("lfs find . --type f --ost 1 --print0 | lfs migrate -0 --block; lfs find . --type f --ost 1 | wc -l")
-            != "0\n"
-        {
-            assert!(std::time::Instant::now() < end, "the OST does not become empty");
-        }
-        done.store(true, SeqCst);
+        let empty =
+            "lfs find . --type f --ost 1 --print0 | lfs migrate -0 --block; lfs find . --type f --ost 1 | wc -l";
+        eventually("the OST becomes empty", || run(empty) == "0\n");
+        emptying.did_one();
         lines = writer.join().unwrap();
     });
     for (n, name) in names.iter().enumerate() {
@@ -171,12 +170,8 @@ fn an_ost_is_emptied_beside_writers() {
     assert_eq!(written.len() as u64, 1000 * lines);
     assert!(osts(&at.a("large2")).iter().all(|osts| osts.is_disjoint(&on(&[1]))));
     // Its objects are gone from it a moment later.
-    let end = std::time::Instant::now() + Duration::from_secs(20);
     let left = || two.fs.sh("find ../fs/ost1 -path '*/O/*' -type f -size +0 | wc -l").ok();
-    while left() != "0\n" {
-        assert!(std::time::Instant::now() < end, "{} objects are left", left());
-        thread::sleep(Duration::from_millis(50));
-    }
+    eventually("no objects are left", || left() == "0\n");
     create_count(&two, "20000").ok();
     run("lfs setstripe -c 1 -i 1 again");
     assert_eq!(osts(&at.b("again")), [on(&[1])]);
@@ -198,19 +193,14 @@ fn a_degraded_ost_is_spared_and_says_so() {
         assert_eq!(marked(df), [Some("OST:1] D".to_owned())], "{df}");
     }
     // The MDT hears of it when it asks for space again, a second after it did.
-    let end = std::time::Instant::now() + Duration::from_secs(20);
     let mut made = 0;
-    let one = |n: i32| {
-        lfs(&format!("setstripe -c 1 @/f{n}")).ok();
-        osts(&at.b(&format!("f{n}"))) == [on(&[1])]
-    };
-    let mut spared = 0;
-    while spared < 12 {
-        assert!(std::time::Instant::now() < end, "it still gets objects");
-        spared = if one(made) { 0 } else { spared + 1 };
+    let mut gets_one = || {
         made += 1;
-        thread::sleep(Duration::from_millis(20));
-    }
+        lfs(&format!("setstripe -c 1 @/f{made}")).ok();
+        osts(&at.b(&format!("f{made}"))) == [on(&[1])]
+    };
+    // More files than there are OSTs, which are alike and take turns.
+    eventually("the OST is spared", || (0..12).all(|_| !gets_one()));
     for (options, osts_now) in [
         ("-c 3", &[0, 2, 3][..]),
         ("-c -1", &[0, 1, 2, 3]),
@@ -227,11 +217,7 @@ fn a_degraded_ost_is_spared_and_says_so() {
     rw(&at.b("before")).write_all_at(b"more", M as u64).unwrap();
     degraded(0);
     assert_eq!(marked("df @"), []);
-    while !one(made) {
-        assert!(std::time::Instant::now() < end + Duration::from_secs(20), "it gets no objects any more");
-        made += 1;
-        thread::sleep(Duration::from_millis(20));
-    }
+    eventually("the OST gets objects again", gets_one);
 }
 
 /// Who asks what lies on an OST that is away does not wait for it, not even on a mount that knows nothing yet.
@@ -242,12 +228,12 @@ fn what_is_on_an_ost_that_is_down_can_be_seen() {
     }
     let mut cluster = Cluster::start();
     let (mount, cold) = (cluster.mount(), cluster.mount_as("cold"));
-    let _watch = sheen_tests::mounts::Watch::over(&[&mount.mnt, &cold.mnt], LIMIT);
+    let _watch = Watch::over(&[&mount.mnt, &cold.mnt], LIMIT);
     fs::create_dir(mount.path("d")).unwrap();
     let lfs = |at: &Path, line: &str| {
         let mut command = Command::new(sheen());
         command.arg("lfs").args(line.split(' ')).current_dir(at);
-        run_within(command, Duration::from_secs(20)).ok()
+        run_command(command).ok()
     };
     for (name, options) in [("d/zero", "-c 1 -i 0"), ("d/one", "-c 1 -i 1"), ("d/both", "-c 2")] {
         lfs(&mount.mnt, &format!("setstripe {options} {name}"));
@@ -255,7 +241,8 @@ fn what_is_on_an_ost_that_is_down_can_be_seen() {
         File::open(mount.path(name)).unwrap().sync_all().unwrap();
     }
     cluster.kill("oss");
-    // The one knows the files and loses its connections, the other one has never had any.
+    // The one knows the files and loses its connections, the other one has never had any. The OSTs
+    // stay down until both are done.
     for at in [&mount.mnt, &cold.mnt] {
         let found = lfs(at, "find . --type f --ost 1");
         assert_eq!(found.lines().collect::<BTreeSet<_>>(), ["./d/both", "./d/one"].into());

@@ -5,11 +5,20 @@ use std::{
     io::Write,
     os::unix::fs::FileExt,
     path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use sheen_tests::{Fs, can_mount, noise, objects_below};
+use sheen_tests::{Fs, can_mount, mounts::get_param, noise, objects_below, wait::eventually};
+
+/// Files that a writer has made when its process is killed.
+const FILES_WHEN_KILLED: u32 = 5;
+/// The MDT commits much more often than that.
+const COMMITTED_AFTER: Duration = Duration::from_secs(1);
 
 /// Durability is tested on a disk, not in memory.
 fn on_disk(osts: u32) -> Option<Fs> {
@@ -34,9 +43,7 @@ fn a_stop_and_a_start_keep_everything() {
     let listing = "find . -printf '%p %y %m %n %s %T@ %i\\n' | sort; getfattr -d a/b/f; sheen=1";
     let before = fs.sh(listing).ok();
     let stripes = fs.lfs("getstripe over").ok();
-    let stopped = Instant::now();
     fs.stop().ok();
-    assert!(stopped.elapsed() < Duration::from_secs(10));
     assert!(!sheen_tests::is_mounted(&fs.mnt));
     fs.start(&[]).ok();
     assert_eq!(fs.sh(listing).ok(), before);
@@ -61,15 +68,18 @@ fn kill_minus_nine_loses_nothing_that_was_synced() {
         }
         // Under way when the process dies.
         let busy = fs.path(&format!("busy{round}"));
+        let made = Arc::new(AtomicU32::new(0));
+        let count = made.clone();
         let writer = thread::spawn(move || {
             for i in 0.. {
                 let Ok(mut file) = File::create(busy.with_extension(i.to_string())) else { return };
                 if file.write_all(&[7; 50_000]).is_err() {
                     return;
                 }
+                count.fetch_add(1, SeqCst);
             }
         });
-        thread::sleep(Duration::from_millis(150));
+        eventually("the writer is busy", || made.load(SeqCst) >= FILES_WHEN_KILLED);
         fs.kill();
         writer.join().unwrap();
         fs.start(&[]).ok();
@@ -95,11 +105,19 @@ fn assert_whole(mnt: &Path) {
 #[test]
 fn what_is_older_than_the_commit_interval_survives_without_sync() {
     let fs = disk!();
+    let value = |name: &str| get_param(name).trim().rsplit_once('=').unwrap().1.parse::<u64>().unwrap();
+    let committed = || value("mdt.sheen-MDT0000.last_committed");
+    fs.sh("sync .").ok();
+    let before = committed();
     fs.sh(
         "mkdir -p old/dir && for i in $(seq 200); do echo $i > old/f$i; done && mv old/f1 old/dir/moved && rm old/f2",
     )
     .ok();
-    thread::sleep(Duration::from_secs(1));
+    // Each of these operations is a change; a file that is made and written may be several.
+    eventually("the MDT commits by itself", || committed() >= before + 2 + 200 + 2);
+    let dirty = || get_param("osc.sheen-*.cur_dirty_bytes").lines().any(|line| !line.ends_with("=0"));
+    eventually("the bytes are written by themselves", || !dirty());
+    thread::sleep(COMMITTED_AFTER);
     fs.kill();
     fs.start(&[]).ok();
     assert_eq!(fs.sh("ls old | wc -l; cat old/dir/moved; ls old/f2 2>/dev/null; cat old/f200").ok(), "199\n1\n200\n");
@@ -130,12 +148,8 @@ fn starting_is_quick_and_ready_means_ready() {
     let fs = disk!();
     fs.sh("for i in $(seq 2000); do : > f$i; done").ok();
     fs.stop().ok();
-    let start = Instant::now();
     fs.start(&[]).ok();
-    let took = start.elapsed();
     assert_eq!(fs.sh("ls | wc -l").ok(), "2000\n");
-    // Generous: the point is that nothing scales with what is stored.
-    assert!(took < Duration::from_secs(5), "{took:?}");
     let again = fs.start(&[]);
     assert_eq!(again.code, 0, "up on what runs already is no error: {}", again.err);
 }
@@ -175,11 +189,7 @@ fn a_file_unlinked_while_open_is_gone_after_its_client_died() {
     assert!(objects(&fs) > 0, "an open file keeps its objects");
     drop(second);
     drop(file);
-    let start = Instant::now();
-    while objects(&fs) > 0 {
-        assert!(start.elapsed() < Duration::from_secs(45), "objects are left behind");
-        thread::sleep(Duration::from_millis(100));
-    }
+    eventually("no objects are left behind", || objects(&fs) == 0);
 }
 
 /// Object files that all OSTs hold.

@@ -11,7 +11,12 @@ use rustix::{
     fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, XattrFlags},
     io::Errno,
 };
-use sheen_tests::{Fs, can_mount, is_root, noise, sh};
+use sheen_tests::{
+    Fs, can_mount, is_root, noise,
+    progress::{Race, at_least},
+    sh,
+    wait::eventually,
+};
 
 fn fs4() -> Option<Fs> {
     can_mount().then(|| Fs::up(4))
@@ -141,15 +146,16 @@ fn cut_while_read(fs: &Fs, name: &str) {
     fs::write(&path, &want).unwrap();
     let other = fs.second_mount();
     let writer = OpenOptions::new().write(true).open(other.path(name)).unwrap();
-    let done = std::sync::atomic::AtomicBool::new(false);
+    let race = Race::new([at_least(1)]);
     std::thread::scope(|scope| {
+        let cuts = race.party(0);
         for _ in 0..2 {
             scope.spawn(|| {
                 let file = direct(&path);
                 let mut space = vec![1_u8; LEN + 4096];
                 let skip = space.as_ptr().align_offset(4096);
                 let page = &mut space[skip..skip + LEN];
-                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                while race.goes_on() {
                     let n = file.read_at(page, 0).unwrap();
                     assert!(n >= CUT, "{n} bytes");
                     let wrong = page[..n].iter().zip(&want).position(|(got, want)| got != want);
@@ -161,7 +167,7 @@ fn cut_while_read(fs: &Fs, name: &str) {
             writer.set_len(CUT as u64).unwrap();
             writer.write_all_at(&want[CUT..], CUT as u64).unwrap();
         }
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        cuts.did_one();
     });
     assert!(fs::read(&path).unwrap() == want);
 }
@@ -485,9 +491,7 @@ fn follow_a_delete(fs: &Fs) {
     let full = free();
     assert!(full + (60 << 20) / 4096 < before, "64 MiB show");
     fs::remove_file(fs.path("f")).unwrap();
-    std::thread::sleep(std::time::Duration::from_secs(1));
-    let after = free();
-    assert!(after > full + (60 << 20) / 4096, "space is back: {before} {full} {after}");
+    eventually(format!("space is back: {before} {full}"), || free() > full + (60 << 20) / 4096);
 }
 
 #[test]

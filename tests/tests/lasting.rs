@@ -1,14 +1,10 @@
 //! Values that last (`lctl set_param -P`): kept by the MGS, set in every process that has such parameters, also after it was killed, and in
 //! those that come later.
 
-use std::{
-    path::Path,
-    thread,
-    time::{Duration, Instant},
-};
+use std::path::Path;
 
 use sheen_layout::Layout;
-use sheen_tests::{Ran, can_mount, cluster::Cluster, is_root, sandbox::Sandbox};
+use sheen_tests::{Ran, can_mount, cluster::Cluster, is_root, sandbox::Sandbox, wait::eventually};
 
 const MNT: &str = "/mnt/c1";
 
@@ -25,18 +21,19 @@ fn osts(path: impl AsRef<Path>) -> Vec<u32> {
     osts
 }
 
-/// What a command prints, once that is `want`, which may take other processes some moments.
+/// Waits until a command prints `want`, which may take other processes some moments.
 #[track_caller]
 fn becomes(sandbox: &Sandbox, command: &str, want: &str) {
-    let end = Instant::now() + Duration::from_secs(20);
-    loop {
+    let mut last = None;
+    eventually(format!("{command} prints {want:?}"), || {
         let ran = sandbox.sh(Path::new("/"), command);
-        if ran.out == want {
-            return;
+        let is_so = ran.out == want;
+        if last.as_ref() != Some(&ran) {
+            println!("{ran:?}");
+            last = Some(ran);
         }
-        assert!(Instant::now() < end, "{command}: {ran:?}");
-        thread::sleep(Duration::from_millis(50));
-    }
+        is_so
+    });
 }
 
 #[test]
@@ -68,8 +65,9 @@ fn values_last_over_restarts_and_reach_what_comes_later() {
 
         s.sh(Path::new("/"), "sheen umount /mnt/c2").ok();
         let dir = s.dir().display().to_string();
+        // The process has a lock on this file as long as it lives.
         let kill = format!(
-            "kill -9 $(sed -n 's/.*\"pid\": *\\([0-9]*\\).*/\\1/p' {dir}/run.json); sleep 0.2; umount -l {MNT}"
+            "kill -9 $(sed -n 's/.*\"pid\": *\\([0-9]*\\).*/\\1/p' {dir}/run.json); flock {dir}/run.json true; umount -l {MNT}"
         );
         for (stop, osts_now) in [(format!("sheen down --dir {dir}"), 4), (kill, 5)] {
             s.sh(Path::new("/"), &stop);
@@ -154,11 +152,7 @@ fn servers_and_mounts_of_their_own_hear_of_values_that_last() {
         lctl("lctl set_param -n -P mdt.many-MDT0000.commit_interval_ms=0 2>/dev/null");
         cluster.spawn("mds");
         let refusals = || cluster.log().matches("does not take the value '0' of 'lctl set_param -P mdt.many").count();
-        let end = Instant::now() + Duration::from_secs(20);
-        while refusals() == 0 {
-            assert!(Instant::now() < end, "{}", cluster.log());
-            thread::sleep(Duration::from_millis(50));
-        }
+        eventually("the parameter refuses the value", || refusals() > 0);
         ok("lctl pool_new many.p");
         assert_eq!(refusals(), 1);
     });

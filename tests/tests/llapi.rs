@@ -6,17 +6,15 @@ use std::{
     io::{BufRead, BufReader, Write},
     os::unix::{fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{ChildStdout, Command, Stdio},
     sync::mpsc,
     thread,
     time::Duration,
 };
 
 use sheen_layout::Composite;
-use sheen_tests::{Fs, Ran, can_mount, is_root, posix::layout, run, run_command, sheen};
+use sheen_tests::{Fs, Guarded, Ran, can_mount, is_root, posix::layout, run, run_command, sheen, wait::EVENTUALLY};
 
-/// Who waits has stopped waiting within this time, also on a busy machine.
-const SOON: Duration = Duration::from_secs(20);
 /// Who waits still waits after this time.
 const A_WHILE: Duration = Duration::from_millis(300);
 /// Who is neither the superuser nor the owner of a mount.
@@ -465,7 +463,7 @@ fn a_program_brings_mirrors_up_to_date() {
 
 /// A process in (or on its way into) a group; ended when dropped.
 struct Member {
-    child: Child,
+    child: Guarded,
     said: mpsc::Receiver<String>,
 }
 
@@ -473,16 +471,16 @@ impl Member {
     fn start(program: &Program, file: &Path, group: u32, offset: i64) -> Member {
         let mut command = Command::new(program.path());
         command.arg(file).args([group.to_string(), offset.to_string()]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = Guarded(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
         let (tell, said) = mpsc::channel();
-        let out: ChildStdout = child.stdout.take().unwrap();
+        let out: ChildStdout = child.0.stdout.take().unwrap();
         thread::spawn(move || BufReader::new(out).lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
         Member { child, said }
     }
 
     #[track_caller]
     fn says(&self, want: &str) {
-        assert_eq!(self.said.recv_timeout(SOON).as_deref(), Ok(want));
+        assert_eq!(self.said.recv_timeout(EVENTUALLY).as_deref(), Ok(want));
     }
 
     #[track_caller]
@@ -493,16 +491,9 @@ impl Member {
     /// Writes a line, gives the lock back, and ends well.
     #[track_caller]
     fn finish(mut self, line: &str) {
-        self.child.stdin.take().unwrap().write_all(format!("{line}\n").as_bytes()).unwrap();
+        self.child.0.stdin.take().unwrap().write_all(format!("{line}\n").as_bytes()).unwrap();
         self.says("unlocked");
-        assert!(self.child.wait().unwrap().success());
-    }
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        assert!(self.child.0.wait().unwrap().success());
     }
 }
 

@@ -6,23 +6,20 @@ use std::{
     io::Write,
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     path::Path,
-    sync::{
-        Barrier,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Barrier,
     thread,
-    time::{Duration, Instant},
 };
 
 use rustix::{fs::FallocateFlags, io::Errno};
 use sheen_tests::{
     Fs, can_mount,
-    mounts::{Two, TwoMounts},
+    mounts::{LIMIT, Two, TwoMounts},
     noise,
     posix::{Map, layout, rw},
+    progress::{Race, at_least},
+    wait::eventually,
 };
 
-const LIMIT: Duration = Duration::from_secs(90);
 const M: u64 = 1 << 20;
 /// Three steps: one stripe, two, four.
 const STEPS: &str = "-E 1M -c 1 -S 64K -E 4M -c 2 -S 128K -E -1 -c 4 -S 64K";
@@ -134,26 +131,27 @@ mod says {
 
     pub fn two_writers_and_a_reader_at_once(at: &Two) {
         let data = noise(5, LEN);
-        let (start, done) = (Barrier::new(3), AtomicBool::new(false));
+        let (start, race) = (Barrier::new(3), Race::new([at_least(1), at_least(1)]));
         drop(rw(&at.a("f")));
         thread::scope(|scope| {
             let writer = |path: std::path::PathBuf, turn: usize| {
-                let (data, start) = (&data, &start);
+                let (data, start, writes) = (&data, &start, race.party(turn));
                 scope.spawn(move || {
                     let file = rw(&path);
                     start.wait();
                     for from in (0..LEN).step_by(RECORD).skip(turn).step_by(2) {
                         file.write_all_at(&data[from..LEN.min(from + RECORD)], from as u64).unwrap();
                     }
+                    writes.did_one();
                 })
             };
             let writers = [writer(at.a("f"), 0), writer(at.b("f"), 1)];
-            let (data, start, done) = (&data, &start, &done);
+            let (data, start, race) = (&data, &start, &race);
             let reader = scope.spawn(move || {
                 let file = File::open(at.b("f")).unwrap();
                 start.wait();
                 let mut known = 0;
-                while !done.load(Ordering::SeqCst) {
+                while race.goes_on() {
                     let size = file.metadata().unwrap().len();
                     assert!(size >= known, "a file that is only written does not shrink");
                     known = size;
@@ -164,7 +162,6 @@ mod says {
                 }
             });
             writers.into_iter().for_each(|w| w.join().unwrap());
-            done.store(true, Ordering::SeqCst);
             reader.join().unwrap();
         });
         for path in [at.a("f"), at.b("f")] {
@@ -299,10 +296,7 @@ mod says {
             assert_eq!(&all[place..place + 6], b"mapped", "at {place}");
         }
         rw(&at.b("f")).write_all_at(b"again!", 2 * M).unwrap();
-        let start = Instant::now();
-        while map.read(2 << 20, 6) != b"again!" {
-            assert!(start.elapsed() < Duration::from_secs(5), "a mapping shows what others wrote");
-        }
+        eventually("a mapping shows what others wrote", || map.read(2 << 20, 6) == b"again!");
     }
 
     pub fn a_reader_sees_components_come(at: &Two) {
@@ -415,12 +409,8 @@ fn what_was_written_is_there_after_a_restart() {
     assert!(fs::read(fs.path("f")).unwrap() == data);
     fs::remove_file(second.path("f")).unwrap();
     let objects = || fs.dir().to_string_lossy().into_owned();
-    let start = Instant::now();
     let left = || sheen_tests::run("find", [&objects(), "-path", "*/ost*/O/*", "-type", "f"]).ok().lines().count();
-    while left() > 0 {
-        assert!(start.elapsed() < Duration::from_secs(5), "objects of components are left behind");
-        thread::sleep(Duration::from_millis(20));
-    }
+    eventually("no objects of components are left behind", || left() == 0);
 }
 
 #[test]

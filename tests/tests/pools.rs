@@ -1,9 +1,9 @@
 //! Pools of OSTs, as an administrator makes them and users put files into them.
 
-use std::{path::Path, thread, time::Duration};
+use std::path::Path;
 
 use sheen_layout::Layout;
-use sheen_tests::{Ran, can_mount, cluster::Cluster, is_root, run_within, sandbox::Sandbox, sheen};
+use sheen_tests::{Ran, can_mount, cluster::Cluster, is_root, run, sandbox::Sandbox, sheen, wait::eventually};
 
 const MNT: &str = "/mnt/c1";
 
@@ -30,17 +30,10 @@ fn says(sandbox: &Sandbox, command: &str, code: i32, out: &str, err: &str) {
     assert_eq!(on_mount(sandbox, command), want, "{command}");
 }
 
-/// What a command prints, once that is `want`, which may take mounts some moments.
-fn once(sandbox: &Sandbox, command: &str, want: &str) -> String {
-    let mut out = String::new();
-    for _ in 0..100 {
-        out = on_mount(sandbox, command).out;
-        if out == want {
-            break;
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
-    out
+/// Waits until a command prints `want`, which may take mounts some moments.
+#[track_caller]
+fn becomes(sandbox: &Sandbox, command: &str, want: &str) {
+    eventually(format!("{command} prints {want:?}"), || on_mount(sandbox, command).out == want);
 }
 
 /// The pools `p1` on OSTs 0 and 1, and `p2` on 2 and 3, of a fresh file system.
@@ -84,7 +77,8 @@ fn lctl_and_lfs_print_what_lustre_prints() {
         says(s, "lctl get_param lov.*-mdtlov.pools.*", 0, values, "");
         let each = "lov.lustre-clilov-*.pools.p1=\nlustre-OST0000_UUID\nlustre-OST0001_UUID\n";
         let of_mounts = "lctl get_param lov.*-clilov-*.pools.* | sed 's/-[0-9a-f]*[.]pools/-*.pools/'";
-        assert_eq!(once(s, of_mounts, &each.repeat(2)), each.repeat(2), "both mounts hear of it");
+        // Both mounts hear of it.
+        becomes(s, of_mounts, &each.repeat(2));
         for mount in [MNT, "/mnt/c2"] {
             says(s, &format!("getfattr --absolute-names -n sheen.pools --only-values {mount}"), 0, "p1 0-1\n", "");
         }
@@ -107,7 +101,8 @@ fn lctl_and_lfs_print_what_lustre_prints() {
         says(s, "lctl pool_destroy lustre.p1", 2, "", "pool_destroy: pool lustre.p1 not found\n");
         says(s, "lfs pool_list lustre", 0, "Pools from lustre:\n", "");
         assert_eq!(on_mount(s, "lctl get_param lov.*-mdtlov.pools.*").code, 2);
-        assert_eq!(once(s, of_mounts, ""), "", "both mounts hear that it is gone");
+        // Both mounts hear that it is deleted.
+        becomes(s, of_mounts, "");
         says(s, "getfattr -n sheen.pools --only-values .", 0, "", "");
     });
 }
@@ -201,17 +196,8 @@ fn servers_of_their_own_hear_of_pools() {
         let none = s.sh(&mount.mnt, "lctl pool_destroy many.p");
         assert_eq!(none.code, 19, "{}", none.err);
         cluster.spawn("mgs");
-        let listed = || {
-            let mut lctl = std::process::Command::new(sheen());
-            lctl.args(["lctl", "pool_list", "many.p"]);
-            run_within(lctl, Duration::from_secs(20)).out
-        };
-        for _ in 0..200 {
-            if listed() == "Pool: many.p\nmany-OST0001_UUID\n" {
-                break;
-            }
-            thread::sleep(Duration::from_millis(50));
-        }
+        let listed = || run(sheen(), ["lctl", "pool_list", "many.p"]).out;
+        eventually("the MGS tells of its pools", || listed() == "Pool: many.p\nmany-OST0001_UUID\n");
         s.sh(&mount.mnt, "lctl pool_add many.p OST0000 && lfs setstripe -p p -c -1 both").ok();
         assert_eq!(placed(mount.path("both")), in_pool("p", &[0, 1]));
         // So does an MDT that is killed.

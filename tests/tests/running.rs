@@ -5,19 +5,16 @@ use std::{
     io::{self, ErrorKind},
     os::unix::fs::PermissionsExt,
     path::Path,
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
+    process::{Command, Stdio},
 };
 
 use rustix::fs::{Mode, OFlags};
 use sheen_tests::{
-    can_mount,
+    Guarded, can_mount,
     cluster::{Cluster, bash},
-    mounts::{EVICTION_MAX, TwoMounts},
+    mounts::{LIMIT, TwoMounts},
+    wait::eventually,
 };
-
-const LIMIT: Duration = Duration::from_secs(120);
 
 macro_rules! skip_unless_mountable {
     () => {
@@ -35,13 +32,16 @@ fn install(path: &Path) -> Vec<u8> {
     bytes
 }
 
-fn start(path: &Path) -> io::Result<Child> {
-    Command::new(path).arg("100").stdout(Stdio::null()).spawn()
+/// Longer than a test takes.
+const SLEEP_SECONDS: &str = "1000";
+
+fn start(path: &Path) -> io::Result<Guarded> {
+    Command::new(path).arg(SLEEP_SECONDS).stdout(Stdio::null()).spawn().map(Guarded)
 }
 
-fn end(mut program: Child) {
-    program.kill().unwrap();
-    program.wait().unwrap();
+/// Ends a program: kills it and waits for its end.
+fn end(program: Guarded) {
+    drop(program);
 }
 
 #[track_caller]
@@ -91,7 +91,7 @@ fn a_file_that_a_program_runs_from_is_written_by_nobody() {
         end(again);
         nobody_writes(&at.b("p"));
         nobody_writes(&at.a("q"));
-        assert_eq!(program.try_wait().unwrap(), None, "it goes on");
+        assert_eq!(program.0.try_wait().unwrap(), None, "it goes on");
         assert!(fs::read(at.b("q")).unwrap() == bytes, "{name}: nothing was cut");
         end(program);
         fs::write(at.b("p"), "other").unwrap();
@@ -150,11 +150,9 @@ fn a_killed_mount_runs_nothing_any_more() {
     let program = start(&at.b("p")).unwrap();
     nobody_writes(&at.a("p"));
     two.second.kill();
-    let began = Instant::now();
-    while let Err(e) = OpenOptions::new().write(true).open(at.a("p")) {
-        assert_eq!(e.kind(), ErrorKind::ExecutableFileBusy);
-        assert!(began.elapsed() < EVICTION_MAX, "nobody could write it for {:?}", began.elapsed());
-        thread::sleep(Duration::from_millis(200));
-    }
+    eventually("the servers evict the mount, and others may write the file", || {
+        let opened = OpenOptions::new().write(true).open(at.a("p"));
+        opened.inspect_err(|e| assert_eq!(e.kind(), ErrorKind::ExecutableFileBusy)).is_ok()
+    });
     end(program);
 }

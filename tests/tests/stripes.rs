@@ -6,7 +6,7 @@ use std::{
 };
 
 use sheen_layout::Layout;
-use sheen_tests::{Fs, can_mount, noise, run, sheen};
+use sheen_tests::{Fs, Guarded, can_mount, noise, run, sheen, wait::eventually};
 
 macro_rules! fs4 {
     () => {
@@ -142,11 +142,7 @@ fn objects_exist_from_their_first_write_and_go_with_the_file() {
     assert!(file.metadata().unwrap().blocks() * 512 < 1 << 20, "sparse where the file is");
     drop(file);
     fs::remove_file(fs.path("f")).unwrap();
-    let start = std::time::Instant::now();
-    while objects() > 0 {
-        assert!(start.elapsed().as_secs() < 5, "objects are left behind");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    eventually("no objects are left behind", || objects() == 0);
 }
 
 #[test]
@@ -263,34 +259,30 @@ fn an_oss_joins_a_running_file_system() {
     let fs = fs4!();
     let mgs = fs.status()["mgs"].as_str().unwrap().to_owned();
     let dir = fs.dir().parent().unwrap().join("more");
-    let mut oss = std::process::Command::new(sheen())
+    let oss = std::process::Command::new(sheen())
         .args(["oss", "--mgs", &mgs, "--osts", "2", "--listen", "127.0.0.1:0@tcp", "--dir"])
         .arg(&dir)
         .spawn()
         .unwrap();
-    let start = std::time::Instant::now();
-    let all = loop {
+    let mut oss = Guarded(oss);
+    eventually("the new OSTs are used", || {
         let ran = fs.lfs(&format!("osts {}", fs.mnt.display()));
-        if ran.out.contains("5: sheen-OST0005_UUID ACTIVE") {
-            fs.lfs("setstripe -c -1 wide").ok();
-            if osts(&fs, "wide").len() == 6 {
-                break true;
-            }
+        if !ran.out.contains("5: sheen-OST0005_UUID ACTIVE") {
+            return false;
+        }
+        fs.lfs("setstripe -c -1 wide").ok();
+        let is_wide = osts(&fs, "wide").len() == 6;
+        if !is_wide {
             fs::remove_file(fs.path("wide")).unwrap();
         }
-        if start.elapsed().as_secs() > 20 {
-            break false;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    };
+        is_wide
+    });
     let data = noise(8, 20 << 20);
-    let wrote = all.then(|| fs::write(fs.path("wide"), &data)).is_some_and(|r| r.is_ok());
-    let same = wrote && fs::read(fs.path("wide")).unwrap() == data;
+    fs::write(fs.path("wide"), &data).unwrap();
+    assert!(fs::read(fs.path("wide")).unwrap() == data, "they hold their data");
     fs.stop().ok();
-    rustix::process::kill_process(rustix::process::Pid::from_child(&oss), rustix::process::Signal::TERM).unwrap();
-    oss.wait().unwrap();
-    assert!(all, "the new OSTs are used");
-    assert!(same, "and hold their data");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&oss.0), rustix::process::Signal::TERM).unwrap();
+    oss.0.wait().unwrap();
 }
 
 #[test]

@@ -1,0 +1,120 @@
+//! What is cached costs no request, also where that needs pages in the kernel's page cache. A
+//! kernel may drop any page at any time, so these tests belong to soak and not to the gate.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    os::unix::fs::{FileExt, PermissionsExt},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    path::Path,
+};
+
+use sheen_tests::{
+    mounts::{Counts, LIMIT, Two, TwoMounts},
+    noise,
+    posix::Map,
+    tree::{FILES, LEN, name, plant, read_all},
+    two_mounts,
+    wait::eventually,
+};
+
+fn rw(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).open(path).unwrap()
+}
+
+/// Reads until that asks nobody, twice. What is read while the writer cancels its locks may be
+/// dropped again.
+fn read_until_kept(two: &TwoMounts, at: &Two) {
+    let mut kept = 0;
+    eventually("what is read is kept", || {
+        kept = if two.cost(|| read_all(at)).is_empty() { kept + 1 } else { 0 };
+        two.quiet();
+        kept == 2
+    });
+}
+
+/// Shows something of pages that stay in the kernel, in one direction and the other. It must come
+/// out in one of some tries, each in a directory of its own: a kernel that drops a page meanwhile
+/// counts like a failure of ours.
+fn in_one_of_some_tries(two: &TwoMounts, show: impl Fn(&Two)) {
+    const TRIES: usize = 6;
+    for (name, swapped) in [("d", false), ("e", true)] {
+        for n in 1..=TRIES {
+            let at = two.dir(&format!("{name}{n}"));
+            let at = if swapped { at.swapped() } else { at };
+            match catch_unwind(AssertUnwindSafe(|| show(&at))) {
+                Ok(()) => break,
+                Err(panic) if n == TRIES => resume_unwind(panic),
+                Err(_) => println!("once more"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_second_open_asks_no_server() {
+    let two = two_mounts!(LIMIT);
+    in_one_of_some_tries(&two, |at| {
+        plant(&two, at);
+        read_until_kept(&two, at);
+        two.quiet();
+        assert_eq!(
+            two.cost(|| read_all(at)),
+            Counts::new(),
+            "nor does a second read: it does not move the access time"
+        );
+        let open_all = |open: &dyn Fn(&Path) -> File| (0..FILES).for_each(|i| drop(open(&at.b(&name(i)))));
+        open_all(&|path| File::open(path).unwrap());
+        assert_eq!(two.cost(|| open_all(&|path| File::open(path).unwrap())), Counts::new());
+        assert_eq!(two.cost(|| open_all(&rw)), Counts::new(), "for writing");
+        // As long as it is open, too.
+        let file = File::open(at.b(&name(5))).unwrap();
+        assert_eq!(two.cost(|| open_all(&rw)), Counts::new());
+        drop(file);
+        // What A does elsewhere does not matter, but what it does to the file.
+        fs::write(at.a("tree/new"), "x").unwrap();
+        fs::remove_file(at.a("tree/new")).unwrap();
+        fs::set_permissions(at.a(&name(1)), fs::Permissions::from_mode(0o600)).unwrap();
+        fs::metadata(at.b("tree")).unwrap();
+        assert_eq!(two.cost(|| drop(rw(&at.b(&name(2))))), Counts::new());
+        assert_ne!(two.cost(|| drop(rw(&at.b(&name(1))))), Counts::new());
+        assert_eq!(two.cost(|| drop(rw(&at.b(&name(1))))), Counts::new(), "known again");
+    });
+}
+
+#[test]
+fn a_second_read_asks_no_ost() {
+    let two = two_mounts!(LIMIT);
+    in_one_of_some_tries(&two, |at| {
+        plant(&two, at);
+        read_until_kept(&two, at);
+        assert_eq!(two.cost(|| read_all(at)), Counts::new());
+        let file = File::open(at.b(&name(5))).unwrap();
+        let mut bytes = vec![0; LEN];
+        let mut again = || file.read_exact_at(&mut bytes, 0).unwrap();
+        again();
+        assert_eq!(two.cost(again), Counts::new(), "a file that stays open");
+        let map = Map::new(&rw(&at.b(&name(10))), LEN);
+        map.read(0, LEN);
+        assert_eq!(two.cost(|| drop(map.read(0, LEN))), Counts::new(), "a mapping");
+    });
+}
+
+/// What others do to other things leaves a file's pages where they are.
+#[test]
+fn work_elsewhere_leaves_pages_cached() {
+    let two = two_mounts!(LIMIT);
+    in_one_of_some_tries(&two, |at| {
+        plant(&two, at);
+        read_until_kept(&two, at);
+        fs::write(at.a("elsewhere"), noise(1, LEN)).unwrap();
+        // What A keeps of it would go to the servers at any time.
+        File::open(at.a("elsewhere")).unwrap().sync_all().unwrap();
+        two.quiet();
+        // The directory itself changed, and the kernel wants its attributes to pass it.
+        let asked = two.cost(|| assert!(fs::metadata(at.b("")).unwrap().is_dir()));
+        assert_eq!(asked.values().sum::<u64>(), 1, "{asked:?}");
+        assert_eq!(two.cost(|| read_all(at)), Counts::new(), "after A made another file");
+        rw(&at.a(&name(1))).write_all_at(b"short", 0).unwrap();
+        assert_eq!(two.cost(|| read_all(at)), Counts::new(), "after A wrote to another file");
+    });
+}
