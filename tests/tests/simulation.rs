@@ -1,7 +1,7 @@
 //! The whole system, simulated: clients, MGS and MDT, OSTs over a network that breaks, on disks that forget.
 //!
-//! A seed that fails is run again, with all its events printed, by `SHEEN_SIM_SEED=n cargo test -p sheen-tests --test simulation NAME --
-//! --nocapture`.
+//! A seed that fails is run again, with all its events printed, by `SHEEN_SIM_SEED=n scripts/test.sh -E 'test(NAME)'
+//! --no-capture`.
 
 use sheen_tests::sim::{
     outage::read_through_outages,

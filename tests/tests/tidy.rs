@@ -95,7 +95,9 @@ fn the_tests_that_semantics_names_exist() {
     let mut named = 0;
     for row in text.lines().filter(|l| l.starts_with("| ")) {
         for (file, test) in row.split('`').filter_map(|word| word.split_once("::")) {
-            let source = root().join("tests/tests").join(file).with_extension("rs");
+            let folder = root().join("tests/tests");
+            let folder = if file == "simulation" { folder } else { folder.join("it") };
+            let source = folder.join(file).with_extension("rs");
             let mut text = fs::read_to_string(&source).unwrap_or_else(|e| panic!("{}: {e}", source.display()));
             // What is too long for one file goes on in a folder of its name.
             for part in fs::read_dir(source.with_extension("")).into_iter().flatten().flatten() {

@@ -548,7 +548,7 @@ pub fn seeds(test: &str, count: u64, scenario: impl Fn(u64, usize) -> Trace + Sy
         {
             if catch_unwind(AssertUnwindSafe(|| scenario(seed, 0))).is_err() {
                 eprintln!(
-                    "seed {seed} failed; again, with a log: {SEED_VARIABLE}={seed} cargo test -p sheen-tests --test simulation {test} -- --nocapture"
+                    "seed {seed} failed; again, with a log: {SEED_VARIABLE}={seed} scripts/test.sh -E 'test({test})' --no-capture"
                 );
                 failed.lock().expect("no panic holds it").push(seed);
             }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use crate::placement::Placement;
+use super::placement::Placement;
 
 /// Pattern and replacement. `{}` in the replacement is the rest of the match's width in blanks, for columns.
 const MASKS: &[(&str, &str)] = &[

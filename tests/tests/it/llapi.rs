@@ -59,7 +59,7 @@ impl Program {
         let mut gcc = Command::new("gcc");
         gcc.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(dir.path().join(name));
         gcc.arg("-I").arg(root().join("crates/llapi/include"));
-        gcc.arg(root().join("tests/tests/llapi").join(name).with_extension("c"));
+        gcc.arg(root().join("tests/tests/it/llapi").join(name).with_extension("c"));
         if whole {
             gcc.arg(&built).args(["-lgcc_s", "-lpthread", "-ldl", "-lm", "-lrt", "-lutil"]);
         } else {

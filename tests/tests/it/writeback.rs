@@ -31,7 +31,6 @@ use sheen_tests::{
     wait::eventually,
 };
 
-#[path = "writeback/says.rs"]
 mod says;
 
 /// The write-back cache looks for dirty data that is old so often.

@@ -1,0 +1,36 @@
+//! Sheen on real mounts, as its users meet it: a module for each part of it. docs/testing.md says how such a test is written.
+
+mod away;
+mod caches;
+mod coherence;
+mod commands;
+mod cures;
+mod dirstripe;
+mod docs;
+mod dom;
+mod draining;
+mod durability;
+mod extending;
+mod files;
+mod find;
+mod fsx2;
+mod lasting;
+mod llapi;
+mod locks;
+mod migrate;
+mod migrate_mirrors;
+mod mirrors;
+mod moved_servers;
+mod opens;
+mod pfl;
+mod pools;
+mod programs;
+mod races;
+mod reference;
+mod running;
+mod servers;
+mod stripes;
+mod suites;
+mod swap;
+mod swap_mirrors;
+mod writeback;

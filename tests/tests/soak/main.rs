@@ -1,0 +1,3 @@
+//! What needs luck or time, or the kernel's page cache. Only `make soak` runs it.
+
+mod caches;
