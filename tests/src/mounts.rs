@@ -21,7 +21,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
     Fs, Mount, abort, processes, run, sheen,
-    wait::{eventually, eventually_some},
+    wait::{eventually, eventually_some, let_pass},
 };
 
 /// What a test with a [`Watch`] may take: less than the runner gives it, so that the test itself
@@ -121,7 +121,7 @@ impl TwoMounts {
     pub fn quiet(&self) {
         eventually("no mount sends a request", || {
             let dirty = self.param("osc.{}-*.cur_dirty_bytes") + &self.param("dom.{}-*.cur_dirty_bytes");
-            dirty.lines().all(|line| line.ends_with("=0")) && self.cost(|| thread::sleep(QUIET)).is_empty()
+            dirty.lines().all(|line| line.ends_with("=0")) && self.cost(|| let_pass(QUIET)).is_empty()
         });
     }
 

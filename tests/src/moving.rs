@@ -18,7 +18,7 @@ use crate::{
     posix::{layout, rw},
     progress::{Party, Race, at_least},
     run_within, sheen,
-    wait::eventually,
+    wait::{eventually, let_pass},
 };
 
 /// A command that takes longer hangs. Less than a test's limit: so the message names the command.
@@ -127,9 +127,9 @@ pub fn while_killed(
         let killing = race.party(KILLING);
         for kind in kinds {
             race.wait_for(STEPPING, STEPS_BETWEEN);
-            thread::sleep(PEACE);
+            let_pass(PEACE);
             cluster.kill(kind);
-            thread::sleep(DOWN);
+            let_pass(DOWN);
             cluster.spawn(kind);
         }
         race.wait_for(STEPPING, STEPS_BETWEEN);
@@ -183,7 +183,7 @@ impl Busy<'_> {
                 file.write_all_at(&n.to_le_bytes(), place as u64).expect("a counter is written");
             }
             rounds.did_one();
-            thread::sleep(self.pauses[0]);
+            let_pass(self.pauses[0]);
         }
         for place in places() {
             let mut got = [0; 2];
@@ -198,7 +198,7 @@ impl Busy<'_> {
             let mut file = OpenOptions::new().append(true).open(&log).expect("the log is opened");
             file.write_all(&(appends.count() as u32).to_le_bytes()).expect("a record is appended");
             appends.did_one();
-            thread::sleep(self.pauses[1]);
+            let_pass(self.pauses[1]);
         }
     }
 }

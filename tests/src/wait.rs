@@ -50,6 +50,12 @@ pub fn while_down<T: Send + 'static>(what: impl Display, operation: impl FnOnce(
     }
 }
 
+/// Lets time pass that the program itself counts (an age, a period), or paces a party of a race.
+/// Sound only where more time changes nothing, for a slow machine takes more.
+pub fn let_pass(time: Duration) {
+    thread::sleep(time);
+}
+
 /// Asserts that `operation` waits: it has not returned after `for_a_while`. Sound on a slow machine, too: there it waits all the more.
 /// Returns the thread, which the caller joins once the operation may go on.
 #[track_caller]

@@ -71,6 +71,43 @@ fn files_are_small_and_open_with_their_purpose() {
     }
 }
 
+/// Where tests may look at a real clock: everything that waits for an outcome.
+const CLOCKS: &[&str] = &[
+    "tests/src/wait.rs",
+    "tests/src/progress.rs",
+    "tests/src/lib.rs",
+    "crates/fuse/tests/it/memfs/mount.rs",
+    "crates/rt/tests/sim.rs",
+];
+
+/// A pause or an upper limit of time makes a test fail on a slow machine. docs/testing.md says what to use.
+#[test]
+fn tests_neither_pause_nor_assert_how_long_something_took() {
+    let mut files = Vec::new();
+    sources(&root().join("tests"), &mut files);
+    for entry in fs::read_dir(root().join("crates")).expect("crates/").flatten() {
+        let tests = entry.path().join("tests");
+        if tests.exists() {
+            sources(&tests, &mut files);
+        }
+    }
+    for file in files {
+        let name = file.strip_prefix(root()).expect("below the root").to_str().expect("UTF-8");
+        if CLOCKS.contains(&name) || file.ends_with("tidy.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&file).expect("UTF-8");
+        for (number, line) in (1..).zip(text.lines()) {
+            for refused in ["thread::sleep(", "elapsed() <", "Instant::now() <"] {
+                assert!(
+                    !line.contains(refused),
+                    "{name}:{number} has {refused}…: use wait::eventually or wait::let_pass"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn crates_use_only_what_stands_below_them() {
     for (name, below) in ARROW {
@@ -96,7 +133,8 @@ fn the_tests_that_semantics_names_exist() {
     for row in text.lines().filter(|l| l.starts_with("| ")) {
         for (file, test) in row.split('`').filter_map(|word| word.split_once("::")) {
             let folder = root().join("tests/tests");
-            let folder = if file == "simulation" { folder } else { folder.join("it") };
+            let is_of_another_program = file == "simulation" || file.starts_with("soak/");
+            let folder = if is_of_another_program { folder } else { folder.join("it") };
             let source = folder.join(file).with_extension("rs");
             let mut text = fs::read_to_string(&source).unwrap_or_else(|e| panic!("{}: {e}", source.display()));
             // What is too long for one file goes on in a folder of its name.

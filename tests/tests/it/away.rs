@@ -18,7 +18,7 @@ use sheen_tests::{
     noise, objects_below,
     posix::layout,
     run, sheen, two_mounts,
-    wait::{eventually, while_down},
+    wait::{eventually, let_pass, while_down},
 };
 
 /// What waits for an OST still waits after this time.
@@ -159,7 +159,7 @@ fn names_layouts_and_removals_need_no_ost() {
     drop(maps.stdin.take());
     let seen = while_down("a look at a mapped page", move || said.next().unwrap().unwrap());
     assert_eq!(seen, "b'stored' b'\\x00'");
-    thread::sleep(A_WHILE);
+    let_pass(A_WHILE);
     assert!(waiting.iter_mut().all(|program| program.try_wait().unwrap().is_none()), "they need the OST");
 
     cluster.spawn("oss");

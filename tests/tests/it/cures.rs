@@ -19,7 +19,7 @@ use sheen_tests::{
     Guarded,
     mounts::{LIMIT, TwoMounts},
     run, sheen, two_mounts,
-    wait::EVENTUALLY,
+    wait::{EVENTUALLY, let_pass},
 };
 use sheen_wire::ioctl::{self as number, Ladvise};
 
@@ -278,7 +278,7 @@ fn a_wait_for_a_group_ends_with_its_program() {
         Guarded(command.stdout(Stdio::null()).spawn().unwrap())
     };
     let mut waiters: Vec<Guarded> = [at.a("f"), at.b("f")].iter().map(|path| waiter(path)).collect();
-    thread::sleep(A_WHILE);
+    let_pass(A_WHILE);
     for waiter in &mut waiters {
         assert_eq!(waiter.0.try_wait().unwrap(), None, "it did not wait");
         waiter.0.kill().unwrap();

@@ -20,7 +20,7 @@ use sheen_tests::{
     posix::{layout, rw},
     progress::{Race, at_least},
     run_command, sheen, two_mounts,
-    wait::eventually,
+    wait::{eventually, let_pass},
 };
 
 /// Between two lines of a log that is copied meanwhile.
@@ -152,7 +152,7 @@ fn an_ost_is_emptied_beside_writers() {
             while race.goes_on() {
                 log.write_all_at(&[b'a' + (lines % 26) as u8; 1000], 1000 * lines).unwrap();
                 lines += 1;
-                thread::sleep(LOG_PAUSE);
+                let_pass(LOG_PAUSE);
             }
             lines
         });

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use sheen_tests::{Fs, can_mount, mounts::get_param, noise, objects_below, wait::eventually};
+use sheen_tests::{Fs, can_mount, mounts::get_param, noise, objects_below, wait::eventually, wait::let_pass};
 
 /// Files that a writer has made when its process is killed.
 const FILES_WHEN_KILLED: u32 = 5;
@@ -117,7 +117,7 @@ fn what_is_older_than_the_commit_interval_survives_without_sync() {
     eventually("the MDT commits by itself", || committed() >= before + 2 + 200 + 2);
     let dirty = || get_param("osc.sheen-*.cur_dirty_bytes").lines().any(|line| !line.ends_with("=0"));
     eventually("the bytes are written by themselves", || !dirty());
-    thread::sleep(COMMITTED_AFTER);
+    let_pass(COMMITTED_AFTER);
     fs.kill();
     fs.start(&[]).ok();
     assert_eq!(fs.sh("ls old | wc -l; cat old/dir/moved; ls old/f2 2>/dev/null; cat old/f200").ok(), "199\n1\n200\n");

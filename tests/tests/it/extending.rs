@@ -27,7 +27,7 @@ use sheen_tests::{
     posix::{layout, rw},
     sandbox::Sandbox,
     sheen,
-    wait::{eventually, while_down},
+    wait::{eventually, let_pass, while_down},
 };
 
 const M: u64 = 1 << 20;
@@ -82,7 +82,7 @@ impl Stage<'_> {
         let (filler, free) = (filler.unwrap(), self.free(index));
         let (at, more) = (filler.metadata().unwrap().len(), free.checked_sub(mib).expect("it has less already") * M);
         rustix::fs::fallocate(&filler, FallocateFlags::empty(), at, more).unwrap();
-        thread::sleep(VIEW_AGE);
+        let_pass(VIEW_AGE);
     }
 }
 
@@ -269,7 +269,7 @@ fn components_avoid_osts_that_are_full_or_switched_off() {
         // Back again, they are used again.
         fs::remove_file(stage.ost(1).join("filler")).unwrap();
         stage.sh("lctl set_param osp.small-OST0002-osc-MDT0000.active=1");
-        thread::sleep(VIEW_AGE);
+        let_pass(VIEW_AGE);
         put(&rw(&g), &data, M, 3 * M);
         assert_eq!(osts(&g)[1..], [on(&[0, 1, 2, 3]), on(&[0, 1, 2, 3])]);
         listed.write_all_at(b"x", M).unwrap();
@@ -313,12 +313,12 @@ fn components_avoid_osts_that_are_down() {
         });
     };
     third.signal(Signal::STOP);
-    thread::sleep(VIEW_AGE);
+    let_pass(VIEW_AGE);
     write("stopped", &[0, 1]);
     third.signal(Signal::CONT);
     wait_for_three();
     third.kill();
-    thread::sleep(VIEW_AGE);
+    let_pass(VIEW_AGE);
     write("killed", &[0, 1]);
     let third = Oss::start(&cluster);
     wait_for_three();

@@ -31,6 +31,7 @@ use sheen_tests::{
     posix::Map,
     progress::{Party, Race, at_least},
     run_within, sheen,
+    wait::let_pass,
 };
 
 /// So many that each test takes less than half a minute.
@@ -421,7 +422,7 @@ fn migrate(paths: &[PathBuf; 2], layouts: &[&str], done: &Party) -> u32 {
             16 | 11 => spoilt += 1,
             _ => panic!("{ran:?}"),
         }
-        thread::sleep(PAUSE);
+        let_pass(PAUSE);
     }
     spoilt
 }

@@ -19,7 +19,7 @@ use sheen_tests::{
     mounts::LIMIT,
     posix::{Conflict, Kind, Owner, conflict, lock},
     run_command, run_within, two_mounts,
-    wait::{EVENTUALLY, blocks, eventually},
+    wait::{EVENTUALLY, blocks, eventually, let_pass},
 };
 
 /// Who waits still waits after this time.
@@ -338,7 +338,7 @@ fn open_file_description_locks_hold_across_mounts() {
         assert_eq!(try_lock(&b, Kind::Write, 99, 1), BUSY, "and ordinary fcntl locks respect it");
         ofd(&b, Kind::Write, 100, 0).unwrap();
         drop(a2);
-        thread::sleep(A_WHILE);
+        let_pass(A_WHILE);
         assert_eq!(ofd(&b, Kind::Write, 50, 1), BUSY, "another opening's close does not release it");
         drop(a);
         eventually("released by its own close", || ofd(&b, Kind::Write, 0, 0).is_ok());

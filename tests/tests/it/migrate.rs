@@ -18,6 +18,7 @@ use sheen_tests::{
     posix::{Map, layout, rw},
     progress::{Party, Race, at_least},
     run_within, sheen, two_mounts,
+    wait::let_pass,
 };
 
 const LIMIT: Duration = Duration::from_secs(280);
@@ -259,7 +260,7 @@ fn writers_wait_for_a_blocking_migration_and_spoil_another_one() {
     while running.try_wait().unwrap().is_none() {
         n = n.wrapping_add(1);
         file.write_all_at(&[n], 0).unwrap();
-        thread::sleep(WRITE_PAUSE);
+        let_pass(WRITE_PAUSE);
     }
     let ended = running.wait_with_output().unwrap();
     let err = String::from_utf8_lossy(&ended.stderr).into_owned();

@@ -24,7 +24,7 @@ use sheen_tests::{
     posix::layout,
     progress::{Race, at_least},
     sheen, two_mounts,
-    wait::{eventually, while_down},
+    wait::{eventually, let_pass, while_down},
 };
 use sheen_wire::{
     Time,
@@ -161,7 +161,7 @@ fn a_resync_loses_nothing_that_is_written_meanwhile() {
                     let count = writes.count() + 1;
                     file.write_all_at(&count.to_le_bytes(), n * (1 << 20) + count % 1000 * 16).unwrap();
                     writes.did_one();
-                    thread::sleep(WRITE_PAUSE);
+                    let_pass(WRITE_PAUSE);
                 }
             });
         }
@@ -381,7 +381,7 @@ fn of_two_tools_the_last_one_writes_and_none_writes_what_is_fresh() {
             assert_eq!(u64::from_le_bytes(read), count);
             assert_eq!(fs::metadata(at.a("f")).unwrap().len(), LEN as u64);
             writes.did_one();
-            thread::sleep(WRITE_PAUSE);
+            let_pass(WRITE_PAUSE);
         }
     });
     let now = fs::read(at.b("f")).unwrap();

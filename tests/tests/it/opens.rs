@@ -17,7 +17,7 @@ use sheen_tests::{
     noise, objects_below,
     progress::{Race, at_least},
     run_command, sheen,
-    wait::eventually,
+    wait::{eventually, let_pass},
 };
 
 /// What an open file holds is not only there at once, but also after this time.
@@ -84,7 +84,7 @@ fn an_unlinked_file_keeps_its_bytes_until_it_is_closed() {
             remove(&at);
             assert!(read(&open) == noise(seed, LEN), "case {seed}");
             // Not only at once.
-            thread::sleep(A_WHILE);
+            let_pass(A_WHILE);
             assert!(read(&open) == noise(seed, LEN), "case {seed}");
             assert!(objects_below(&disk) > 0);
             drop(open);
@@ -115,7 +115,7 @@ fn a_restart_of_the_mds_forgets_no_open_file() {
     fs::remove_file(a.path("after")).unwrap();
     fs::remove_file(a.path("closed")).unwrap();
     fs::remove_file(a.path("back")).unwrap();
-    thread::sleep(A_WHILE);
+    let_pass(A_WHILE);
     for (seed, file) in (1..).zip([&before, &after]) {
         assert!(read(file) == noise(seed, LEN));
         file.write_all_at(&noise(seed + 10, 65536), 0).unwrap();
@@ -230,7 +230,7 @@ fn open_files_are_whole_while_their_names_come_and_go() {
                     };
                     match file {
                         Ok(file) => {
-                            thread::sleep(Duration::from_millis(round as u64 % HELD_MAX_MS));
+                            let_pass(Duration::from_millis(round as u64 % HELD_MAX_MS));
                             let bytes = read(&file);
                             assert!(whole.contains(&bytes), "{} bytes of no file, of {path:?}", bytes.len());
                         }
@@ -248,7 +248,7 @@ fn open_files_are_whole_while_their_names_come_and_go() {
                 if i % 5 == 0 {
                     fs::remove_file(by.join(names[(i + 1) % 3])).unwrap_or_default();
                 }
-                thread::sleep(CHANGE_PAUSE);
+                let_pass(CHANGE_PAUSE);
             }
             changes.did_one();
         });

@@ -23,6 +23,7 @@ use sheen_tests::{
     posix::Map,
     progress::{Race, at_least},
     two_mounts,
+    wait::let_pass,
 };
 
 const LIMIT: Duration = Duration::from_secs(280);
@@ -101,7 +102,7 @@ fn what_comes_with_a_name_is_not_kept_from_before_a_change() {
                     break;
                 }
                 // At one moment or another of the lookup.
-                thread::sleep(Duration::from_micros(round % 20 * 500));
+                let_pass(Duration::from_micros(round % 20 * 500));
                 (&file).write_all(b", and new").unwrap();
                 fs::set_permissions(at.a(&name), Permissions::from_mode(0o600)).unwrap();
                 if was_looked_at.recv().is_err() {
@@ -203,7 +204,7 @@ fn append_from_all_sides(stripes: u32) {
                 assert!(found >= least, "{name}: {found} bytes, {least} were there before");
                 // Its locks are in the way of those that append, and wait for theirs.
                 fs::read(dir.join(name)).unwrap();
-                thread::sleep(LOOK_PAUSE);
+                let_pass(LOOK_PAUSE);
             }
         };
         let mut jobs: Vec<Job> = vec![Box::new(|| look(&at.a)), Box::new(|| look(&at.b))];
@@ -374,7 +375,7 @@ fn nobody_sees_the_past() {
                 (thing.change)(&at.a, n);
                 changes.did_one();
                 if n.is_multiple_of(16) {
-                    thread::sleep(CACHING_PAUSE);
+                    let_pass(CACHING_PAUSE);
                 }
             }
         };
@@ -408,7 +409,7 @@ fn a_mapping_never_shows_the_past() {
         while changes.goes_on() {
             file.write_all_at(&[(changes.count() + 1) as u8; 8], 131_072).unwrap();
             changes.did_one();
-            thread::sleep(CHANGE_PAUSE);
+            let_pass(CHANGE_PAUSE);
         }
     };
     let look = |part: usize, dir: &Path| {

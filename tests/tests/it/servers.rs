@@ -15,7 +15,7 @@ use sheen_tests::{
     Guarded, Mount, can_mount,
     cluster::{Cluster, bash},
     noise, run_command, sheen,
-    wait::{blocks, eventually, while_down},
+    wait::{blocks, eventually, let_pass, while_down},
 };
 
 /// MiB of a copy that are written when its OSS is killed, the first and the second time; it has 64.
@@ -46,14 +46,14 @@ fn a_copy_goes_on_when_its_oss_is_killed_and_comes_back() {
         for piece in bytes.chunks(1 << 20) {
             std::io::Write::write_all(&mut file, piece).unwrap();
             count.fetch_add(1, SeqCst);
-            thread::sleep(COPY_PAUSE);
+            let_pass(COPY_PAUSE);
         }
         file.sync_all().unwrap();
     });
     for mib in KILLED_AT {
         eventually(format!("{mib} MiB are written"), || written.load(SeqCst) >= mib);
         cluster.kill("oss");
-        thread::sleep(DOWN);
+        let_pass(DOWN);
         cluster.spawn("oss");
     }
     writer.join().unwrap();
@@ -111,7 +111,7 @@ fn who_waits_for_a_dead_server_can_be_killed_and_other_signals_do_no_harm() {
     cluster.kill("oss");
     let cat = Command::new("cat").arg(mount.path("f")).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let mut cat = Guarded(cat.unwrap());
-    thread::sleep(A_WHILE);
+    let_pass(A_WHILE);
     assert!(cat.0.try_wait().unwrap().is_none(), "it waits for the server");
     while_down("the end of a program that is killed", move || drop(cat));
     let script = "

@@ -52,14 +52,17 @@ fn fsx_is_clean_on_every_layout() {
     let (true, Some(program)) = (can_mount(), tool("fsx")) else {
         return println!("skipped: needs /dev/fuse and fsx (scripts/test.sh installs it)");
     };
+    let is_soak = std::env::var_os("SHEEN_SOAK").is_some();
+    let ops = if is_soak { "50000" } else { "5000" };
+    let seed = std::env::var("SHEEN_FSX_SEED").unwrap_or_else(|_| "1".into());
     let fs = Fs::up(4);
     for (i, layout) in ["-c 1", "-c 4 -S 64K", "-C 8 -S 64K"].into_iter().enumerate() {
         let dir = format!("d{i}");
         std::fs::create_dir(fs.path(&dir)).unwrap();
         fs.lfs(&format!("setstripe {layout} {dir}")).ok();
         let mut command = Command::new(&program);
-        command.args(["-N", "20000", "-S", "1"]).arg(fs.path(&dir).join("f"));
+        command.args(["-N", ops, "-S", &seed]).arg(fs.path(&dir).join("f"));
         let ran = run_within(command, Duration::from_secs(300));
-        assert_eq!(ran.code, 0, "{layout}: {}\n{}", ran.out, ran.err);
+        assert_eq!(ran.code, 0, "{layout}, seed {seed}: {}\n{}", ran.out, ran.err);
     }
 }

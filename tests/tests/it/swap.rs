@@ -21,7 +21,7 @@ use sheen_tests::{
     posix::{Map, layout, rw},
     progress::{Race, at_least},
     run_within, sheen, two_mounts,
-    wait::eventually,
+    wait::{eventually, let_pass},
 };
 
 const LIMIT: Duration = Duration::from_secs(280);
@@ -199,7 +199,7 @@ fn no_write_is_lost_or_done_twice_while_files_are_exchanged() {
                         file.sync_all().unwrap();
                     }
                     writes.did_one();
-                    thread::sleep(WRITE_PAUSE);
+                    let_pass(WRITE_PAUSE);
                 }
             });
         }
@@ -209,7 +209,7 @@ fn no_write_is_lost_or_done_twice_while_files_are_exchanged() {
                 let mut file = OpenOptions::new().append(true).open(&log).unwrap();
                 file.write_all(&(appends.count() as u32).to_le_bytes()).unwrap();
                 appends.did_one();
-                thread::sleep(APPEND_PAUSE);
+                let_pass(APPEND_PAUSE);
             }
         });
         let swaps = race.party(0);
@@ -287,7 +287,7 @@ fn a_write_over_many_stripes_is_whole_in_one_of_the_two() {
                 let record = vec![(n * 2 + who) as u8 + 1; len];
                 files[who].write_all_at(&record, ((n * 2 + who) * len) as u64).unwrap();
                 writes.did_one();
-                thread::sleep(WRITE_PAUSE);
+                let_pass(WRITE_PAUSE);
             }
         };
         swapping(&race, &one, &other, || {
@@ -349,7 +349,7 @@ fn a_hole_or_a_cut_over_many_stripes_is_made_in_one_of_the_two() {
             let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
             rustix::fs::fallocate(&file, flags, holes.count() * PIECE as u64, PIECE as u64).unwrap();
             holes.did_one();
-            thread::sleep(HOLE_PAUSE);
+            let_pass(HOLE_PAUSE);
         }
     });
     let holes = race.count(1) as usize;

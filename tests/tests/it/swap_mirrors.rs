@@ -17,6 +17,7 @@ use sheen_tests::{
     posix::{Map, layout, rw},
     progress::{Race, at_least},
     two_mounts,
+    wait::let_pass,
 };
 
 const LIMIT: Duration = Duration::from_secs(280);
@@ -142,7 +143,7 @@ fn no_write_is_lost_or_done_twice_between_openings() {
                     file.write_all_at(&record, ((n * 2 + who) * STEP) as u64).unwrap();
                     drop(file);
                     writes.did_one();
-                    thread::sleep(WRITE_PAUSE);
+                    let_pass(WRITE_PAUSE);
                 }
             });
         }

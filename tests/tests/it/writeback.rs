@@ -19,6 +19,7 @@ use rustix::{
     fs::{FallocateFlags, SeekFrom as Where},
     io::Errno,
 };
+use sheen_params::control::{Reply, Request, ask_all, sockets};
 use sheen_tests::{
     Fs, can_mount, clean_up,
     cluster::Cluster,
@@ -28,7 +29,7 @@ use sheen_tests::{
     posix::{Map, rw},
     progress::{Race, at_least},
     run_command, sh, sheen,
-    wait::eventually,
+    wait::{eventually, let_pass},
 };
 
 mod says;
@@ -248,11 +249,14 @@ fn sent(two: &TwoMounts) -> u64 {
     lines.filter_map(|l| l.rsplit_once(' ')).map(|(_, n)| n.parse::<u64>().unwrap()).sum()
 }
 
-/// Writes that OSTs have got, also while a mount stands still.
+/// Writes that OSTs have received, also while a mount is stopped. This process asks itself: a child
+/// closes the files of this process when it starts, and a close waits for a stopped mount.
 fn received(two: &TwoMounts) -> u64 {
-    // Without `get_param`, which insists on an answer of all processes.
-    let stats = sheen_tests::run(sheen(), ["lctl", "get_param", &format!("obdfilter.{}-OST*.stats", two.fsname)]).ok();
-    let lines = stats.lines().filter(|l| l.starts_with("write_bytes"));
+    let request = Request::Get { pattern: format!("obdfilter.{}-OST*.stats", two.fsname) };
+    let replies = ask_all(&sockets(), &request).replies;
+    let values = replies.into_iter().filter_map(|reply| if let Reply::Values(v) = reply { Some(v) } else { None });
+    let text: Vec<String> = values.flatten().map(|found| found.value).collect();
+    let lines = text.iter().flat_map(|value| value.lines()).filter(|l| l.starts_with("write_bytes"));
     lines.filter_map(|l| l.split_whitespace().nth(1)).map(|n| n.parse::<u64>().unwrap()).sum()
 }
 
@@ -364,7 +368,7 @@ fn an_ost_that_is_killed_gets_what_was_kept_when_it_comes_back() {
     // Killed with bytes kept, and nobody writes while it is away.
     write_in(PIECE, &file, &noise(1, LEN), 0);
     cluster.kill("oss");
-    thread::sleep(DOWN);
+    let_pass(DOWN);
     cluster.spawn("oss");
     file.sync_all().expect("nothing is lost");
     same(&all(&other.path("f")), &noise(1, LEN), "the other mount");
@@ -373,9 +377,9 @@ fn an_ost_that_is_killed_gets_what_was_kept_when_it_comes_back() {
     thread::scope(|scope| {
         let writer = scope.spawn(|| write_in(PIECE, &file, &data, 0));
         for _ in 0..2 {
-            thread::sleep(DOWN);
+            let_pass(DOWN);
             cluster.kill("oss");
-            thread::sleep(DOWN);
+            let_pass(DOWN);
             cluster.spawn("oss");
         }
         writer.join().unwrap();

@@ -20,7 +20,11 @@ pub fn small_writes_travel_together(on: &Stage<'_>) {
             same(&all(&on.b(&name)), &data, layout);
             assert!(asked < 100 + aged, "{layout}: {asked} requests for {count} writes of {piece} bytes");
             let seen = fs::metadata(on.b(&name)).unwrap();
-            assert_eq!(seen.modified().unwrap(), written, "{layout}: being written moves no time");
+            assert_eq!(
+                seen.modified().unwrap(),
+                written,
+                "{layout}: being written moves no time; written until {end:?}"
+            );
             // Each object may have a page that is not full.
             let full = (data.len() / 512) as u64;
             assert!((full..full + 64).contains(&seen.blocks()), "{layout}: {} blocks for {full}", seen.blocks());
@@ -327,7 +331,7 @@ pub fn times_do_not_move_by_themselves(on: &Stage<'_>) {
     assert_eq!([mtime(&on.a("f")), mtime(&on.b("f"))], [a, a], "when it was written does not show");
     on.write_in(PIECE, &file, &noise(2, LEN), 0);
     let (b, a) = (mtime(&on.b("f")), mtime(&on.a("f")));
-    thread::sleep(LATER);
+    let_pass(LATER);
     file.sync_all().unwrap();
     assert_eq!([mtime(&on.a("f")), mtime(&on.b("f"))], [a, b], "neither does an fsync");
     drop(file);
@@ -346,7 +350,7 @@ pub fn a_time_that_was_set_stays(on: &Stage<'_>) {
         let set = [(1_000_000_000, 5); 2];
         assert_eq!(times(), set, "as it was set");
         on.wait_until_written();
-        thread::sleep(LATER);
+        let_pass(LATER);
         assert_eq!(times(), set, "and so it stays");
         file.sync_all().unwrap();
         assert_eq!(times(), set, "also after an fsync");
