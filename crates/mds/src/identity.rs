@@ -3,14 +3,18 @@
 
 use std::fmt;
 
-/// Version of the layout of an MDT's directory. Raised when an older release could no longer read it.
-pub const FORMAT: u32 = 1;
+/// Version of the layout of an MDT's directory. Raised when an older release could no longer go on
+/// with it. 2: files and objects have sequences of this MDT ([`sheen_wire::seq`]). They are those
+/// of format 1 in MDT 0 alone.
+pub const FORMAT: u32 = 2;
 /// Largest identity file that is read, in bytes.
 pub const BYTES_MAX: usize = 4096;
 
 /// Which MDT a directory holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
+    /// Version of the directory's layout, at most [`FORMAT`].
+    pub format: u32,
     /// File system.
     pub fsname: String,
     /// Index of the MDT.
@@ -23,7 +27,7 @@ pub struct Identity {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IdentityError {
     /// Written by a later release.
-    #[error("it has format {0}, this release reads up to {FORMAT}; serve it with the release that wrote it")]
+    #[error("it has format {0}, this release reads up to {FORMAT}; use the release that wrote it, or a later one")]
     Format(u32),
     /// Another kind of target.
     #[error("it holds a target of kind {0:?}, not an MDT")]
@@ -46,8 +50,8 @@ impl fmt::Display for Identity {
         writeln!(f, "# A Sheen target; do not edit.")?;
         writeln!(
             f,
-            "format = {FORMAT}\nkind = MDT\nfsname = {}\nuuid = {}\nindex = {}",
-            self.fsname, self.uuid, self.index
+            "format = {}\nkind = MDT\nfsname = {}\nuuid = {}\nindex = {}",
+            self.format, self.fsname, self.uuid, self.index
         )
     }
 }
@@ -75,6 +79,7 @@ impl Identity {
         }
         let filled = |key, what| value(key).filter(|v| !v.is_empty()).ok_or(Damaged(what));
         Ok(Identity {
+            format,
             fsname: filled("fsname", "no fsname")?,
             uuid: filled("uuid", "no uuid")?,
             index: filled("index", "no index")?.parse().map_err(|_| Damaged("index is no number"))?,
@@ -88,18 +93,22 @@ mod tests {
 
     const VERSION_1: &str =
         "# A Sheen target; do not edit.\nformat = 1\nkind = MDT\nfsname = sheen\nuuid = c0ffee\nindex = 0\n";
+    const VERSION_2: &str =
+        "# A Sheen target; do not edit.\nformat = 2\nkind = MDT\nfsname = sheen\nuuid = c0ffee\nindex = 0\n";
 
     #[test]
-    fn version_1_still_opens() {
-        let sample = Identity { fsname: "sheen".into(), index: 0, uuid: "c0ffee".into() };
-        assert_eq!(Identity::parse(VERSION_1.as_bytes()), Ok(sample.clone()));
-        assert_eq!(sample.to_string(), VERSION_1);
+    fn every_version_still_opens() {
+        for (format, text) in [(1, VERSION_1), (FORMAT, VERSION_2)] {
+            let sample = Identity { format, fsname: "sheen".into(), index: 0, uuid: "c0ffee".into() };
+            assert_eq!(Identity::parse(text.as_bytes()), Ok(sample.clone()));
+            assert_eq!(sample.to_string(), text);
+        }
     }
 
     #[test]
     fn strangers_are_refused() {
-        let changed = |from: &str, to: &str| Identity::parse(VERSION_1.replace(from, to).as_bytes());
-        assert_eq!(changed("format = 1", "format = 2"), Err(IdentityError::Format(2)));
+        let changed = |from: &str, to: &str| Identity::parse(VERSION_2.replace(from, to).as_bytes());
+        assert_eq!(changed("format = 2", "format = 3"), Err(IdentityError::Format(3)));
         assert_eq!(changed("kind = MDT", "kind = OST"), Err(IdentityError::Kind("OST".into())));
         assert_eq!(changed("index = 0", "index = x"), Err(IdentityError::Damaged("index is no number")));
         assert_eq!(changed("uuid = c0ffee", ""), Err(IdentityError::Damaged("no uuid")));

@@ -17,6 +17,7 @@ use sheen_params::{Params, Stats};
 use sheen_rpc::{Server, Service};
 use sheen_rt::{Disk, Instant, JoinHandle, LockGuard, Rt};
 use sheen_wire::mgs::{TargetKind, target_name};
+use sheen_wire::seq::MdtIndex;
 use sheen_wire::{Errno, Mds, Result as WireResult};
 use tokio::sync::{Notify, watch};
 use tracing::{error, info};
@@ -25,7 +26,7 @@ use crate::commit::Commits;
 use crate::config::{MdtConfig, Tunables};
 use crate::destroy::{self, Destroyer};
 use crate::dom::DataService;
-use crate::identity::{Identity, IdentityError};
+use crate::identity::{FORMAT, Identity, IdentityError};
 use crate::locks::Locks;
 use crate::migrate::Moving;
 use crate::osts::{self, Osts};
@@ -98,6 +99,9 @@ struct Tasks {
 /// Why an MDT does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum MdtError {
+    /// There are no sequences for an MDT of this index.
+    #[error("MDT index {0} is too large; use one from 0 to {max}", max = MdtIndex::MAX)]
+    Index(u32),
     /// Another process serves the directory.
     #[error("{0} is in use by another process; stop that one first")]
     InUse(PathBuf),
@@ -138,7 +142,8 @@ impl Mdt {
     /// connects to the OSTs, the last two in the background: an MGS or OST that is away keeps nobody waiting here.
     ///
     /// # Errors
-    /// The directory is in use, belongs to something else, or cannot be read or written.
+    /// The directory is in use, belongs to something else, or cannot be read or written. The index is
+    /// too large.
     pub async fn start(
         rt: Rt,
         net: Arc<Net>,
@@ -146,6 +151,7 @@ impl Mdt {
         config: MdtConfig,
         params: Params,
     ) -> Result<Arc<Mdt>, MdtError> {
+        MdtIndex::new(config.index).ok_or(MdtError::Index(config.index))?;
         let disk = rt.disk();
         let lock = lock(&disk, &config.dir)?;
         let (uuid, ns, store) = open(&rt, &config).await?;
@@ -346,7 +352,7 @@ async fn open(rt: &Rt, config: &MdtConfig) -> Result<(String, Namespace<RedbStor
         let ns = Namespace::open(store.clone(), settings, now, random).map_err(failed)?;
         // Last, so that a directory with an identity always has a store.
         let uuid = match known {
-            Some(identity) => identity.uuid,
+            Some(identity) => renew_identity(&disk, &config, identity)?,
             None => format_identity(&disk, &config, &uuid)?,
         };
         Ok((uuid, ns, store))
@@ -382,9 +388,24 @@ fn identify(disk: &Disk, config: &MdtConfig) -> Result<Option<Identity>, MdtErro
 fn format_identity(disk: &Disk, config: &MdtConfig, random: &[u8; 16]) -> Result<String, MdtError> {
     let hex = |range: std::ops::Range<usize>| random[range].iter().map(|b| format!("{b:02x}")).collect::<String>();
     let uuid = [hex(0..4), hex(4..6), hex(6..8), hex(8..10), hex(10..16)].join("-");
-    let identity = Identity { fsname: config.fsname.clone(), index: config.index, uuid };
-    let path = config.dir.join(IDENTITY);
-    disk.write_atomic(&path, identity.to_string().as_bytes()).map_err(|error| MdtError::Io { path, error })?;
+    let identity = Identity { format: FORMAT, fsname: config.fsname.clone(), index: config.index, uuid };
+    write_identity(disk, config, &identity)?;
     info!("formatted {} as {}", config.dir.display(), target_name(&config.fsname, TargetKind::Mdt, config.index));
     Ok(identity.uuid)
+}
+
+/// Raises the format of a directory that an earlier release wrote. The store has been raised
+/// before, so that a directory of the present format has a store of it.
+fn renew_identity(disk: &Disk, config: &MdtConfig, found: Identity) -> Result<String, MdtError> {
+    if found.format < FORMAT {
+        write_identity(disk, config, &Identity { format: FORMAT, ..found.clone() })?;
+        let (dir, was) = (config.dir.display(), found.format);
+        info!("raised the format of {dir} from {was} to {FORMAT}; earlier releases refuse it from now on");
+    }
+    Ok(found.uuid)
+}
+
+fn write_identity(disk: &Disk, config: &MdtConfig, identity: &Identity) -> Result<(), MdtError> {
+    let path = config.dir.join(IDENTITY);
+    disk.write_atomic(&path, identity.to_string().as_bytes()).map_err(|error| MdtError::Io { path, error })
 }

@@ -10,7 +10,7 @@ use sheen_wire::{
 use siphasher::sip::SipHasher13;
 
 use crate::{
-    Batch, OrphanRange, Store, StoreError,
+    Batch, OrphanRange, Store, StoreError, format,
     handles::Handles,
     ids::{Objects, Sequences},
     key,
@@ -34,7 +34,8 @@ pub const NEED_COMMIT: Errno = Errno(0x1_0002);
 /// How an MDT is run.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Index of this MDT. A store of another one is refused.
+    /// Index of this MDT, at most [`sheen_wire::seq::MdtIndex::MAX`]. A store of another one is
+    /// refused.
     pub mdt_index: u32,
     /// Secret of directory hashes, stored in the superblock when an empty store is formatted and ignored later. Take it from
     /// the system's randomness: whoever knows it can make a directory's names collide.
@@ -175,18 +176,21 @@ pub struct Namespace<S> {
 }
 
 impl<S: Store> Namespace<S> {
-    /// Opens a store; formats it if it is empty. Commits once before it returns (the reservation of ids, orphan ranges
-    /// found). `random` makes open-file handles of this life differ from those of earlier ones.
+    /// Opens a store; formats it if it is empty. Commits once before it returns (the reservation of
+    /// ids, orphan ranges found, [`crate::STORE_FORMAT`] in a store of an earlier format). `random`
+    /// makes open-file handles of this life differ from those of earlier ones.
     pub fn open(store: Arc<S>, mut config: Config, now: Time, random: u64) -> Result<Self, StoreError> {
+        let known_format = format::check(&*store)?;
         let found: Option<Super> = read(&*store, key::SUPER)?;
+        let mdt = format::mdt(config.mdt_index, found.as_ref(), known_format)?;
         let counters: Counters = read(&*store, key::COUNTERS)?.unwrap_or_default();
         let mut tables = Tables::new(store, config.cache_bytes_max, counters.transno);
         let mut ns = Namespace {
             handles: Handles::new(random, config.open_files_max),
             replaced: Replaced::default(),
             nameless: None,
-            objects: Objects::open(&mut tables)?,
-            sequences: Sequences::open(counters.seq_reserved),
+            objects: Objects::open(&mut tables, mdt)?,
+            sequences: Sequences::open(counters.seq_reserved, mdt),
             swaps: ops::Swaps::open(tables.store())?,
             takes: ops::Takes::new(),
             counters,
@@ -201,6 +205,7 @@ impl<S: Store> Namespace<S> {
             Some(found) => (config.hash_seed, config.hash_bits) = (found.hash_seed, found.hash_bits),
             None => ns.format(now)?,
         }
+        format::mark(&mut ns.tables, known_format)?;
         ns.config = config;
         if let Some(batch) = ns.try_seal()? {
             ns.tables.store().commit(&batch)?;

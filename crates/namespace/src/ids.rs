@@ -6,12 +6,16 @@
 //! the bound may exist on the OST with nobody knowing: an [`OrphanRange`], kept in the store until the OST has removed it.
 //!
 //! FIDs of new files are the client's choice within its sequences; [`Sequences::check`] says which are surely fresh.
+//!
+//! All ids are of sequences of this MDT ([`sheen_wire::seq`]), so that no two MDTs give the same
+//! one.
 
 use std::collections::BTreeMap;
 
 use sheen_wire::{
     self as wire, Errno, Fid,
-    fid::{SEQ_NORMAL, SEQ_WIDTH, ost_seq},
+    fid::SEQ_WIDTH,
+    seq::{MdtIndex, client_seqs, ost_seq},
 };
 
 use crate::{
@@ -25,8 +29,6 @@ use crate::{
 pub(crate) const RESERVE: u32 = 64 << 10;
 /// Sequences reserved at once. One serves a client for 131,072 files.
 pub(crate) const SEQ_RESERVE: u64 = 1024;
-/// Past the last sequence for clients: the OSTs' sequences begin above.
-const SEQ_END: u64 = 0x2_8000_0000;
 /// Sequences whose use is followed; beyond, the oldest are forgotten, which costs a look into the store per create in them.
 const SEQ_TRACKED_MAX: usize = 65536;
 
@@ -36,7 +38,7 @@ const SEQ_TRACKED_MAX: usize = 65536;
 pub struct OrphanRange {
     /// Index of the OST.
     pub ost: u32,
-    /// Sequence of its objects ([`sheen_wire::fid::ost_seq`]).
+    /// Sequence of this MDT's objects on it ([`ost_seq`]).
     pub seq: u64,
     /// First id.
     pub first: u32,
@@ -59,14 +61,16 @@ struct Ost {
 /// Object ids of all OSTs.
 #[derive(Default, Debug)]
 pub(crate) struct Objects {
+    mdt: MdtIndex,
     osts: BTreeMap<u32, Ost>,
     orphans: BTreeMap<(u32, u32), u32>,
 }
 
 impl Objects {
-    /// Reads the store; what the last life reserved and did not use becomes orphan ranges.
-    pub(crate) fn open<S: Store>(tables: &mut Tables<S>) -> Result<Objects, StoreError> {
-        let mut objects = Objects::default();
+    /// Reads the store of an MDT; what the last life reserved and did not use becomes orphan
+    /// ranges.
+    pub(crate) fn open<S: Store>(tables: &mut Tables<S>, mdt: MdtIndex) -> Result<Objects, StoreError> {
+        let mut objects = Objects { mdt, ..Objects::default() };
         let damaged = |key: &[u8]| StoreError::Corrupt { key: format!("{key:02x?}"), why: "malformed key".into() };
         for_each_in(tables.store(), b'r', |key, value| {
             let at = key::ost_index(key).zip(key::orphan_first(key)).ok_or_else(|| damaged(key))?;
@@ -108,11 +112,12 @@ impl Objects {
                 return Err(NEED_COMMIT);
             }
         }
+        let mdt = self.mdt;
         let mut next = |index: &u32| {
             let ost = self.osts.get_mut(index).ok_or(Errno::EIO)?;
             ost.last += 1;
             ost.dirty = true;
-            Ok(Fid::new(ost_seq(*index), ost.last))
+            Ok(Fid::new(ost_seq(mdt, *index), ost.last))
         };
         osts.iter().map(&mut next).collect()
     }
@@ -146,7 +151,10 @@ impl Objects {
     }
 
     pub(crate) fn orphans(&self) -> Vec<OrphanRange> {
-        let range = |(&(ost, first), &last): (&(u32, u32), &u32)| OrphanRange { ost, seq: ost_seq(ost), first, last };
+        let range = |(&(ost, first), &last): (&(u32, u32), &u32)| {
+            let seq = ost_seq(self.mdt, ost);
+            OrphanRange { ost, seq, first, last }
+        };
         self.orphans.iter().map(range).collect()
     }
 
@@ -170,6 +178,10 @@ impl Ost {
 /// Sequences for clients.
 #[derive(Debug)]
 pub(crate) struct Sequences {
+    /// Bounds of the MDT's sequences. The first one is never given out, as in Lustre.
+    first: u64,
+    end: u64,
+    /// The last one given out.
     last: u64,
     reserved: u64,
     sealed: u64,
@@ -179,18 +191,21 @@ pub(crate) struct Sequences {
 }
 
 impl Sequences {
-    /// `reserved` as the store has it; 0 in a new one.
-    pub(crate) fn open(reserved: u64) -> Sequences {
-        let last = reserved.max(SEQ_NORMAL);
-        Sequences { last, reserved: last + SEQ_RESERVE, sealed: 0, durable: 0, fresh: BTreeMap::new() }
+    /// `reserved` as the MDT's store has it; 0 in a new one.
+    pub(crate) fn open(reserved: u64, mdt: MdtIndex) -> Sequences {
+        let (first, end) = client_seqs(mdt).into_inner();
+        // Stores of format 1 could reserve a little beyond the end.
+        let last = reserved.clamp(first, end);
+        let reserved = end.min(last + SEQ_RESERVE);
+        Sequences { first, end, last, reserved, sealed: 0, durable: 0, fresh: BTreeMap::new() }
     }
 
     pub(crate) fn take(&mut self) -> wire::Result<u64> {
-        if self.last + 1 >= SEQ_END {
+        if self.last >= self.end {
             return Err(Errno::ENOSPC);
         }
         if self.durable < self.last + SEQ_RESERVE / 2 {
-            self.reserved = self.reserved.max(self.last + SEQ_RESERVE);
+            self.reserved = self.reserved.max(self.end.min(self.last + SEQ_RESERVE));
         }
         if self.durable <= self.last {
             return Err(NEED_COMMIT);
@@ -205,7 +220,7 @@ impl Sequences {
 
     /// Whether a client may name a new file so (EINVAL), and whether the store must be asked if the name is taken.
     pub(crate) fn check(&mut self, fid: Fid) -> wire::Result<bool> {
-        let ours = (SEQ_NORMAL..=self.last).contains(&fid.seq) && (1..=SEQ_WIDTH).contains(&fid.oid) && fid.ver == 0;
+        let ours = (self.first..=self.last).contains(&fid.seq) && (1..=SEQ_WIDTH).contains(&fid.oid) && fid.ver == 0;
         if !ours {
             return Err(Errno::EINVAL);
         }
@@ -238,5 +253,44 @@ impl Sequences {
     pub(crate) fn give_back(&mut self) {
         self.reserved = self.last;
         self.durable = self.last;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sequences of an MDT whose store has all up to `reserved` reserved.
+    fn opened(reserved: u64, mdt: MdtIndex) -> Sequences {
+        let mut sequences = Sequences::open(reserved, mdt);
+        sequences.sealed();
+        sequences.committed();
+        sequences
+    }
+
+    #[test]
+    fn sequences_end_with_those_of_the_mdt() {
+        for index in [0, 1, MdtIndex::MAX] {
+            let mdt = MdtIndex::new(index).unwrap();
+            let (first, end) = client_seqs(mdt).into_inner();
+            assert_eq!(opened(0, mdt).take(), Ok(first + 1), "MDT {mdt}");
+            let mut last = opened(end - 2, mdt);
+            assert_eq!([last.take(), last.take(), last.take()], [Ok(end - 1), Ok(end), Err(Errno::ENOSPC)]);
+            assert_eq!(last.reserved(), end, "MDT {mdt}");
+            assert_eq!(opened(end + SEQ_RESERVE, mdt).take(), Err(Errno::ENOSPC), "reserved by format 1");
+        }
+    }
+
+    #[test]
+    fn fids_of_another_mdts_sequences_are_refused() {
+        let [mine, other] = [1, 2].map(|index| MdtIndex::new(index).unwrap());
+        let mut sequences = opened(0, other);
+        let given = sequences.take().unwrap();
+        assert_eq!(sequences.check(Fid::new(given, 1)), Ok(false));
+        let mut sequences = opened(0, mine);
+        sequences.take().unwrap();
+        for seq in [given, *client_seqs(MdtIndex::ZERO).start() + 1, ost_seq(mine, 0)] {
+            assert_eq!(sequences.check(Fid::new(seq, 1)), Err(Errno::EINVAL), "{seq:#x}");
+        }
     }
 }

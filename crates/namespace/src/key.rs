@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `s` | | [`crate::record::Super`] |
 //! | `c` | | [`crate::record::Counters`] |
+//! | `f` | | format of the store (u32), module `format`; none in format 1 |
 //! | `o` | OST index (u32) | [`crate::record::OstIds`] |
 //! | `r` | OST index (u32), first id (u32) | last id of an orphan range (u32) |
 //! | `i` | FID | [`crate::record::Inode`] |
@@ -17,6 +18,7 @@ use sheen_wire::Fid;
 
 pub(crate) const SUPER: &[u8] = b"s";
 pub(crate) const COUNTERS: &[u8] = b"c";
+pub(crate) const FORMAT: &[u8] = b"f";
 pub(crate) const SWAPS: &[u8] = b"w";
 /// Largest key: table, FID, hash.
 const _: () = assert!(1 + 16 + 8 <= crate::Batch::KEY_BYTES_MAX);

@@ -25,6 +25,7 @@ mod access;
 mod acl;
 mod cache;
 mod engine;
+mod format;
 mod handles;
 mod ids;
 mod involved;
@@ -38,6 +39,7 @@ mod tables;
 mod touched;
 
 pub use engine::{Ask, ClientId, Config, Destroy, Done, Env, NEED_COMMIT, Namespace};
+pub use format::STORE_FORMAT;
 pub use ids::OrphanRange;
 pub use nameless::Nameless;
 pub use ops::{Renamed, Taking};

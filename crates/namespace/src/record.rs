@@ -335,6 +335,7 @@ mod tests {
         pinned(&Super { mdt_index: 1, hash_seed: u64::MAX, hash_bits: 56 }, "0101ffffffffffffffffff0138");
         pinned(&Counters { transno: 300, files: 2, destroy: 1, seq_reserved: 0x2_0000_0800 }, "01ac0202018090808020");
         pinned(&OstIds { last: 5, reserved: 65541 }, "0105858004");
+        pinned(&crate::STORE_FORMAT, "0102");
         pinned(
             &Bucket { first: dentry(0), rest: vec![dentry(9)] },
             "01000281888080200700046e616d6501090281888080200700046e616d65",

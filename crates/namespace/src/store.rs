@@ -104,6 +104,11 @@ impl MemStore {
     pub fn put(&self, key: Vec<u8>, value: Vec<u8>) {
         self.map.write().unwrap_or_else(PoisonError::into_inner).insert(key, value);
     }
+
+    /// Removes one record, for tests of stores that earlier releases wrote.
+    pub fn remove(&self, key: &[u8]) {
+        self.map.write().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
 }
 
 impl Store for MemStore {

@@ -40,7 +40,7 @@ impl Layer {
         self.inodes.len() + self.entries.len() + self.xattrs.len() + self.raw.len()
     }
 
-    /// Walks the records in key order: tables sort by their letter (`c` `e` `i` `o` `p` `r` `s` `u` `x`), `raw` in between.
+    /// Walks the records in key order: tables sort by their letter (`e` `i` `x`), `raw` in between.
     pub(crate) fn for_each<E: From<StoreError>>(
         &self,
         mut f: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>,

@@ -1,7 +1,8 @@
 //! File identifiers, as Lustre defines them: sequence (u64), object id (u32), version (u32).
 //!
 //! A FID is never used twice. A client is given sequences of [`SEQ_WIDTH`] ids and names new files itself; an MDT names the
-//! objects of a file from one sequence per OST ([`ost_seq`]), so that creating a file asks no OST.
+//! objects of a file from one sequence per OST, so that creating a file asks no OST.
+//! Module [`crate::seq`] says which MDT has which sequences.
 
 use std::{fmt, str::FromStr};
 
@@ -20,20 +21,12 @@ pub struct Fid {
 
 /// Ids in one sequence given to a client (Lustre's LUSTRE_METADATA_SEQ_MAX_WIDTH). Below 2^24, so that [`Fid::ino`] is one to one.
 pub const SEQ_WIDTH: u32 = 0x20000;
-/// First sequence that clients receive (Lustre's FID_SEQ_NORMAL, 0x200000400).
+/// First sequence for files that clients make (Lustre's FID_SEQ_NORMAL).
 pub const SEQ_NORMAL: u64 = 0x2_0000_0400;
 /// Largest sequence that [`Fid::ino`] can carry (40 bits).
 pub const SEQ_MAX: u64 = (1 << 40) - 1;
 /// The root directory's sequence and FID, `[0x200000007:0x1:0x0]`, as in Lustre.
 pub const ROOT: Fid = Fid { seq: 0x2_0000_0007, oid: 1, ver: 0 };
-/// First of the OST object sequences; OST n's is this plus n × 2^30 (what Lustre 2.17 hands out: 0x280000401, 0x2c0000401, …).
-const OST_SEQ_BASE: u64 = 0x2_8000_0401;
-const OST_SEQ_STEP: u64 = 1 << 30;
-
-/// The sequence from which MDT0 names objects of OST `ost`.
-pub fn ost_seq(ost: u32) -> u64 {
-    OST_SEQ_BASE + u64::from(ost) * OST_SEQ_STEP
-}
 
 impl Fid {
     /// No file: all zero.

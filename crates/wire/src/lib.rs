@@ -2,7 +2,7 @@
 //!
 //! This crate is the vocabulary of the whole system and knows nothing of sockets, files or time:
 //!
-//! * [`fid`]: how a file or an object is named;
+//! * [`fid`]: how a file or an object is named; [`seq`]: which MDT gave the name;
 //! * [`errno`]: how a failure is named (Linux's numbers, whatever the host);
 //! * [`attr`]: what `stat` shows, times, credentials;
 //! * [`mds`], [`ost`], [`mgs`]: the three protocols, each a request and a reply enum;
@@ -30,6 +30,7 @@ pub mod mgs;
 pub mod mirror;
 pub mod ost;
 pub mod protocol;
+pub mod seq;
 
 pub use attr::{Attr, Cred, FileKind, STATE_DEGRADED, StatFs, Time};
 pub use bulk::Bulk;

@@ -13,9 +13,9 @@ use sheen_layout::{
 use sheen_wire::{
     Errno, Fid, FileKind, Result, StatFs, Time,
     control::{self, ImportInfo, ImportKind, MountInfo, TargetInfo},
-    fid,
     ioctl::Ladvise,
     mgs::{TargetKind, target_name},
+    seq::{MdtIndex, ost_seq},
 };
 
 use super::{
@@ -194,7 +194,7 @@ impl Fake {
     fn place(&self, wanted: &Wanted) -> Result<Vec<Stripe>> {
         let osts: Vec<Ost> = self.targets.iter().filter(|t| t.kind == TargetKind::Ost).map(as_ost).collect();
         let placed = self.placer.borrow_mut().place(wanted, &osts, &Limits::default())?;
-        Ok(placed.into_iter().map(|ost| Stripe { object: Fid::new(fid::ost_seq(ost), 2), ost }).collect())
+        Ok(placed.into_iter().map(|ost| Stripe { object: Fid::new(ost_seq(MdtIndex::ZERO, ost), 2), ost }).collect())
     }
 
     /// Bytes are written, or the file is made so long: components get their objects.

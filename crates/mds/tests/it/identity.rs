@@ -12,6 +12,7 @@ use sheen_rt::Rt;
 use sheen_rt::sim::{Sim, SimConfig};
 use sheen_wire::fid;
 use sheen_wire::mds::{Reply, Request};
+use sheen_wire::seq::MdtIndex;
 
 async fn start(rt: &Rt, config: MdtConfig) -> Result<Arc<Mdt>, MdtError> {
     let net = Net::new(rt.clone());
@@ -35,6 +36,61 @@ fn a_directory_is_served_once_and_as_what_it_is() {
 
         rt.disk().remove_file("/mdt/store.redb").unwrap();
         assert!(matches!(start(&rt, config()).await, Err(MdtError::StoreMissing(_))));
+    })
+    .unwrap();
+}
+
+/// Another number in the identity file.
+fn set_format(rt: &Rt, from: u32, to: u32) {
+    let text = String::from_utf8(rt.disk().read("/mdt/identity").unwrap()).unwrap();
+    let changed = text.replace(&format!("format = {from}\n"), &format!("format = {to}\n"));
+    assert_ne!(changed, text, "no format {from}");
+    rt.disk().write_atomic("/mdt/identity", changed.as_bytes()).unwrap();
+}
+
+#[test]
+fn directory_of_format_1_is_served_and_raised() {
+    let sim = Sim::new(6, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let host = Host::start(&rt, config()).await;
+        host.mkdir("a").await.unwrap();
+        host.mdt.stop().await.unwrap();
+        host.mgs.stop();
+        let now = rt.disk().read("/mdt/identity").unwrap();
+        set_format(&rt, 2, 1);
+        let host = Host::start(&rt, config()).await;
+        assert!(host.exists("a").await);
+        assert_eq!(rt.disk().read("/mdt/identity").unwrap(), now);
+    })
+    .unwrap();
+}
+
+#[test]
+fn directory_of_a_later_format_is_refused() {
+    let sim = Sim::new(7, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let host = Host::start(&rt, config()).await;
+        host.mdt.stop().await.unwrap();
+        set_format(&rt, 2, 3);
+        let error = start(&rt, config()).await.err().unwrap();
+        assert!(matches!(error, MdtError::Identity { error: IdentityError::Format(3), .. }), "{error}");
+        let says = "it has format 3, this release reads up to 2; use the release that wrote it, or a later one";
+        assert!(error.to_string().ends_with(says), "{error}");
+    })
+    .unwrap();
+}
+
+#[test]
+fn mdt_index_without_sequences_is_refused() {
+    let sim = Sim::new(8, SimConfig::default());
+    let rt = sim.rt(1);
+    sim.run(async {
+        let index = MdtIndex::MAX + 1;
+        let error = start(&rt, MdtConfig { index, ..config() }).await.err().unwrap();
+        assert_eq!(error.to_string(), "MDT index 2029 is too large; use one from 0 to 2028");
+        assert!(rt.disk().metadata("/mdt").is_err(), "nothing was made");
     })
     .unwrap();
 }

@@ -8,8 +8,9 @@ use sheen_layout::{Count, Layout, Spec};
 use sheen_namespace::{Config, MemStore, Namespace, StoreError};
 use sheen_wire::{
     Cred, Errno, Fid, Time,
-    fid::{ROOT, ost_seq},
+    fid::ROOT,
     mds::{NewNode, Reply, Request, flags, rename},
+    seq::{MdtIndex, ost_seq},
 };
 
 const ROOT_CRED: Cred = Cred::ROOT;
@@ -135,7 +136,7 @@ impl Run {
         let log: BTreeSet<Fid> =
             self.fs.ns.destroys(0, 9999).unwrap().iter().flat_map(|d| &d.objects).map(|(_, o)| *o).collect();
         for range in self.fs.ns.orphan_ranges() {
-            assert_eq!(range.seq, ost_seq(range.ost));
+            assert_eq!(range.seq, ost_seq(MdtIndex::ZERO, range.ost));
             let in_range = |o: &&Fid| o.seq == range.seq && (range.first..=range.last).contains(&o.oid);
             assert!(!live.iter().any(|o| in_range(&o)), "a live object would be removed as an orphan");
             assert!(!log.iter().any(|o| in_range(&o)));

@@ -6,6 +6,7 @@ mod common;
 mod composite;
 mod crash;
 mod dirstripe;
+mod formats;
 mod generations;
 mod mirrors;
 mod model;

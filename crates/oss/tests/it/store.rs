@@ -10,6 +10,7 @@ use sheen_wire::{
     Bulk, Errno, Fid, Time,
     bulk::BULK_BYTES_MAX,
     ost::{Allocate, OBJECT_SIZE_MAX, Part, Seek},
+    seq::{MdtIndex, ost_seq},
 };
 
 const SEQ: u64 = 0x2_8000_0401;
@@ -267,6 +268,26 @@ fn destroy_range_takes_the_range_and_nothing_else() {
     f.runtime.block_on(f.store.destroy_range(SEQ, 0, u32::MAX)).unwrap();
     assert_eq!(f.size(1), 0);
     f.runtime.block_on(f.store.destroy_range(SEQ + 7, 1, 9)).unwrap();
+}
+
+#[test]
+fn objects_of_two_mdts_with_the_same_ids_are_apart() {
+    let f = Fixture::new();
+    let [one, two] = [0, 1].map(|mdt| ost_seq(MdtIndex::new(mdt).unwrap(), 3));
+    let part = |seq, oid| Part { object: Fid::new(seq, oid), offset: 0, len: 3 };
+    for oid in 1..=40 {
+        f.try_write(&[part(one, oid), part(two, oid)], b"onetwo").unwrap();
+    }
+    // What the first MDT does after a crash.
+    f.runtime.block_on(f.store.destroy_range(one, 1, 30)).unwrap();
+    let read = |seq, oid| f.store.read(&[part(seq, oid)]).unwrap().1.into_bytes().to_vec();
+    for oid in 1..=40 {
+        let left: &[u8] = if oid <= 30 { b"" } else { b"one" };
+        assert_eq!((&read(one, oid)[..], &read(two, oid)[..]), (left, &b"two"[..]), "{oid}");
+    }
+    let listed = f.store.objects_after(Fid::ZERO, 100).unwrap();
+    let count = |seq| listed.iter().filter(|object| object.seq == seq).count();
+    assert_eq!((count(one), count(two)), (10, 40));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What getstripe prints, against the captures of Lustre's.
 
 use sheen_layout::{Pool, Spec, Stripe};
+use sheen_wire::seq::{MdtIndex, ost_seq};
 
 use super::super::testing::{Fake, check_case, lfs};
 use super::*;
@@ -18,7 +19,8 @@ lmm_stripe_offset: 1
 ";
 
 fn layout(fid: Fid, size: u32, pool: Option<&str>, stripes: &[(u32, u32)]) -> Layout {
-    let stripe = |(ost, oid): &(u32, u32)| Stripe { object: Fid::new(sheen_wire::fid::ost_seq(*ost), *oid), ost: *ost };
+    let object = |ost, oid| Fid::new(ost_seq(MdtIndex::ZERO, ost), oid);
+    let stripe = |(ost, oid): &(u32, u32)| Stripe { object: object(*ost, *oid), ost: *ost };
     let pool = pool.map(|p| Pool::new(p).unwrap());
     Layout::new(fid, size, pool, stripes.iter().map(stripe).collect()).unwrap()
 }
@@ -302,7 +304,7 @@ lmm_stripe_offset: {ost}
 \tobdidx\t\t objid\t\t objid\t\t group
 \t     {ost}\t             5\t          0x5\t   {:#x}
 ",
-            sheen_wire::fid::ost_seq(ost)
+            ost_seq(MdtIndex::ZERO, ost)
         )
     };
     let (f, g) = (file(1), file(2));

@@ -8,6 +8,7 @@ use sheen_wire::{
     Attr, Cred, Errno, Fid, FileKind, Result, StatFs, Time, fid,
     ldlm::bits,
     mds::{Closed, DirEntry, Entry, NO_HANDLE, NewNode, Reply, Request, SetTime, flags},
+    seq::{MdtIndex, ost_seq},
 };
 
 use super::{Node, State, World};
@@ -50,11 +51,15 @@ fn next(state: &mut State) -> u64 {
     state.next
 }
 
+fn object(state: &mut State, ost: u32) -> Fid {
+    Fid::new(ost_seq(MdtIndex::ZERO, ost), next(state) as u32)
+}
+
 /// So many objects, on the first OSTs.
 fn objects(state: &mut State, count: Count) -> Vec<Stripe> {
     let osts = state.config.targets.len() as u16 - 1;
     let count = if let Count::Stripes(n) = count { n.min(osts) } else { osts };
-    (0..u32::from(count)).map(|ost| Stripe { object: Fid::new(fid::ost_seq(ost), next(state) as u32), ost }).collect()
+    (0..u32::from(count)).map(|ost| Stripe { object: object(state, ost), ost }).collect()
 }
 
 /// Another layout for a file.
@@ -91,7 +96,7 @@ fn give_layout(state: &mut State, fid: Fid) {
         return;
     }
     let Some((stripe_size, osts)) = state.layout.clone() else { return };
-    let stripe = |ost: &u32| Stripe { object: Fid::new(fid::ost_seq(*ost), next(state) as u32), ost: *ost };
+    let stripe = |ost: &u32| Stripe { object: object(state, *ost), ost: *ost };
     let stripes = osts.iter().map(stripe).collect();
     let layout = Layout::new(fid, stripe_size, None, stripes).expect("a layout");
     state.nodes.get_mut(&fid).expect("the file").layout = Some(layout.encode().into());
