@@ -20,6 +20,8 @@ use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::Beginning, mgs::Config};
 
 use crate::error::{Context, Failure, Result};
 
+mod registration;
+
 /// Threads of the runtime: enough that a few slow disk writes do not hold up everything else.
 const RUNTIME_THREADS_MIN: usize = 4;
 /// How long a mount waits for the file system's servers to be known and reached.

@@ -11,6 +11,7 @@ mod args;
 mod commands;
 mod config;
 mod daemon;
+mod dir_kind;
 mod error;
 mod host;
 mod lctl;

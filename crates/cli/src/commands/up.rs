@@ -13,6 +13,7 @@ use crate::{
     commands::umount::is_mounted,
     config::{Config, check_fsname},
     daemon::{self, Ready},
+    dir_kind::DirKind,
     error::{Context, Failure, Result},
     host::{self, Host},
     mount_options,
@@ -33,6 +34,7 @@ pub fn run(args: &UpArgs) -> Result {
     let mountpoint = args.mount.as_deref().map(mount_point).transpose()?;
     // What is wrong with the words is said before anything is started.
     let options = mount_options::parse(&args.options)?;
+    DirKind::FileSystem.expect_in(home.dir())?;
     let plan = plan(args, &home)?;
     if args.foreground.foreground {
         return serve_or_say_why(args, options, &home, mountpoint, Ready::from_env());
