@@ -17,6 +17,7 @@ mod host;
 mod lctl;
 mod lfs;
 mod mount_options;
+mod mount_place;
 mod paths;
 mod run_file;
 

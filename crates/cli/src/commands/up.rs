@@ -17,6 +17,7 @@ use crate::{
     error::{Context, Failure, Result},
     host::{self, Host},
     mount_options,
+    mount_place::{check_beside, check_no_server},
     paths::{Home, mount_point, private_dir},
     run_file::{RunLock, Running, State, state},
 };
@@ -35,6 +36,10 @@ pub fn run(args: &UpArgs) -> Result {
     // What is wrong with the words is said before anything is started.
     let options = mount_options::parse(&args.options)?;
     DirKind::FileSystem.expect_in(home.dir())?;
+    if let Some(at) = &mountpoint {
+        check_beside(home.dir(), at)?;
+        check_no_server(at)?;
+    }
     let plan = plan(args, &home)?;
     if args.foreground.foreground {
         return serve_or_say_why(args, options, &home, mountpoint, Ready::from_env());
