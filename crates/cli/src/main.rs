@@ -16,6 +16,7 @@ mod error;
 mod host;
 mod lctl;
 mod lfs;
+mod lost_targets;
 mod mount_options;
 mod mount_place;
 mod paths;

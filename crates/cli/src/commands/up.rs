@@ -16,6 +16,7 @@ use crate::{
     dir_kind::DirKind,
     error::{Context, Failure, Result},
     host::{self, Host},
+    lost_targets::osts_to_serve,
     mount_options,
     mount_place::{check_beside, check_no_server},
     paths::{Home, mount_point, private_dir},
@@ -187,12 +188,13 @@ async fn start(
     config.listen = bound;
     let me = host.announced(bound, None).await?;
     let mgs = [me];
-    for dir in [home.mgs(), home.mdt(0)].into_iter().chain((0..config.osts).map(|i| home.ost(i))) {
-        private_dir(&dir)?;
-    }
+    private_dir(&home.mgs())?;
     host.mgs(&home.mgs()).await?;
+    let osts = osts_to_serve(home, config.osts, host.registered_targets(&config.fsname).as_ref())?;
+    private_dir(&home.mdt(0))?;
     // The MDT last: it then finds every OST in this process, and needs no connection.
-    for index in 0..config.osts {
+    for index in osts {
+        private_dir(&home.ost(index))?;
         host.ost(&home.ost(index), &config.fsname, Some(index), &mgs, me).await?;
     }
     let layout = args.default_layout.default_layout.asked();

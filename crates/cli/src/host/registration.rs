@@ -43,6 +43,11 @@ impl Host {
         Mgc::new(self.net.clone(), mgs.to_vec(), &format!("server-{:016x}", self.rt.random_u64()))
     }
 
+    /// What the MGS of this process knows of a file system.
+    pub fn registered_targets(&self, fsname: &str) -> Option<Config> {
+        self.mgs.lock().as_ref().and_then(|mgs| mgs.config(fsname))
+    }
+
     /// For a directory without an MDT, before one is formatted there: the file system must not
     /// have one. Waits until the MGS answers.
     ///
