@@ -71,7 +71,8 @@ fn target(args: &TargetArgs, start: impl AsyncFnOnce(&Host, &[Nid], Nid) -> Resu
     })
 }
 
-/// Starts what `start` says and serves until asked to end. Each target locks its own directory.
+/// Starts what `start` says and serves until asked to end, or until the directory of a target is
+/// removed. Each target locks its own directory.
 fn serve(dir: &Path, start: impl AsyncFnOnce(&Host) -> Result) -> Result {
     host::log_to_stderr();
     private_dir(dir)?;
@@ -80,7 +81,7 @@ fn serve(dir: &Path, start: impl AsyncFnOnce(&Host) -> Result) -> Result {
         let host = Host::new(rt).await;
         let outcome = tokio::select! {
             started = start(&host) => match started {
-                Ok(()) => host::asked_to_end().await,
+                Ok(()) => host.to_end().await,
                 failed => failed,
             },
             asked = host::asked_to_end() => asked,

@@ -151,7 +151,7 @@ fn serve_or_say_why(
             // An unmount by somebody else does not end the services: other mounts may use them.
             let _detached = host.rt.spawn("mount", ended(mount.clone()));
         }
-        host::asked_to_end().await?;
+        let asked = host.to_end().await;
         tracing::info!("ending");
         if let Some(mount) = mount {
             if let Err(e) = mount.unmount(true) {
@@ -160,7 +160,7 @@ fn serve_or_say_why(
             let _ = host.rt.timeout(SHUTDOWN, mount.ended()).await;
         }
         host.stop().await;
-        Ok(lock)
+        asked.map(|()| lock)
     });
     runtime.shutdown(SHUTDOWN);
     // Last of all, so that whoever waits for the end finds the process all but gone.
