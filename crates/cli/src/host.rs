@@ -20,6 +20,11 @@ use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::Beginning, mgs::Config};
 
 use crate::error::{Context, Failure, Result};
 
+mod held;
+mod registration;
+
+use held::Held;
+
 /// Threads of the runtime: enough that a few slow disk writes do not hold up everything else.
 const RUNTIME_THREADS_MIN: usize = 4;
 /// How long a mount waits for the file system's servers to be known and reached.
@@ -55,6 +60,8 @@ pub struct Host {
     data: Mutex<Vec<Arc<Ost>>>,
     /// For the OSTs of a file system, by its name: the task that hears of settings that last.
     hears: Mutex<BTreeMap<String, JoinHandle<()>>>,
+    /// The directories of its targets.
+    held: Mutex<Vec<Held>>,
     _control: Option<Control>,
 }
 
@@ -119,6 +126,7 @@ impl Host {
             osts: Mutex::default(),
             data: Mutex::default(),
             hears: Mutex::default(),
+            held: Mutex::default(),
             _control: control,
         }
     }
@@ -155,7 +163,7 @@ impl Host {
         let mgs = Mgs::start(self.rt.clone(), dir, self.params.clone()).await.context("cannot start the MGS")?;
         self.server.add::<sheen_wire::Mgs>(sheen_mgc::MGS_TARGET, mgs.clone());
         *self.mgs.lock() = Some(mgs);
-        Ok(())
+        self.hold(dir)
     }
 
     /// Serves an MDT from a directory, with its data service beside it. If it is new, the file system's root belongs to
@@ -187,7 +195,7 @@ impl Host {
             .context(format!("cannot start the data service of the MDT in {}", dir.display()))?;
         mdt.set_data_service(Arc::new(Beside(data.clone())));
         self.data.lock().push(data);
-        Ok(())
+        self.hold(dir)
     }
 
     /// Returns when the MDTs of this process place new objects on so many OSTs.
@@ -224,7 +232,7 @@ impl Host {
             .await
             .context(format!("cannot start the OST in {}", dir.display()))?;
         self.osts.lock().push(ost);
-        Ok(())
+        self.hold(dir)
     }
 
     /// Has parameters of OSTs follow the settings that last, as MDTs and mounts do by themselves: one task for all OSTs of a file system.

@@ -11,11 +11,14 @@ mod args;
 mod commands;
 mod config;
 mod daemon;
+mod dir_kind;
 mod error;
 mod host;
 mod lctl;
 mod lfs;
+mod lost_targets;
 mod mount_options;
+mod mount_place;
 mod paths;
 mod run_file;
 

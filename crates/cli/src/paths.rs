@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Context, Failure, Result};
 
+/// What the file system is.
+pub const CONFIG_FILE: &str = "sheen.toml";
+
 /// The directory of a file system.
 #[derive(Clone, Debug)]
 pub struct Home(PathBuf);
@@ -33,7 +36,13 @@ impl Home {
 
     /// What the file system is.
     pub fn config(&self) -> PathBuf {
-        self.0.join("sheen.toml")
+        self.0.join(CONFIG_FILE)
+    }
+
+    /// Why a command on a file system fails here: there is none.
+    pub fn no_file_system(&self) -> Failure {
+        Failure::new(format!("no file system in {}", self.0.display()))
+            .advise(format!("it has no {CONFIG_FILE}; name the directory that `sheen up` was given, with --dir"))
     }
 
     /// Who serves it.

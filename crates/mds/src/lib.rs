@@ -39,5 +39,5 @@ mod swap;
 pub use config::MdtConfig;
 pub use dom::DataService;
 pub use identity::{Identity, IdentityError};
-pub use mdt::{DATA_DIR, Mdt, MdtError};
+pub use mdt::{DATA_DIR, IDENTITY, Mdt, MdtError};
 pub use store::RedbStore;

@@ -15,7 +15,7 @@ use sheen_namespace::{Namespace, StoreError};
 use sheen_objects::sharing::Share;
 use sheen_params::{Params, Stats};
 use sheen_rpc::{Server, Service};
-use sheen_rt::{Disk, Instant, JoinHandle, LockGuard, Rt};
+use sheen_rt::{Disk, Instant, JoinHandle, LockGuard, OpenDir, Rt};
 use sheen_wire::mgs::{TargetKind, target_name};
 use sheen_wire::seq::MdtIndex;
 use sheen_wire::{Errno, Mds, Result as WireResult};
@@ -34,7 +34,7 @@ use crate::store::RedbStore;
 use crate::{commit, dom, params, service};
 
 /// Which MDT the directory holds.
-const IDENTITY: &str = "identity";
+pub const IDENTITY: &str = "identity";
 /// Held while the directory is served.
 const LOCK: &str = "lock";
 /// The store.
@@ -57,6 +57,8 @@ pub struct Mdt {
     pub(crate) incarnation: u64,
     pub(crate) started: Instant,
     pub(crate) store: Arc<RedbStore>,
+    /// Its directory itself, whatever is mounted over the path since.
+    pub(crate) dir: OpenDir,
     /// Its part of the device that its directory lies on.
     pub(crate) share: Share,
     /// Everything that executing a request changes. Never held across a wait.
@@ -155,7 +157,9 @@ impl Mdt {
         let disk = rt.disk();
         let lock = lock(&disk, &config.dir)?;
         let (uuid, ns, store) = open(&rt, &config).await?;
-        let device = disk.device(&config.dir).map_err(|error| MdtError::Io { path: config.dir.clone(), error })?;
+        let io = |error| MdtError::Io { path: config.dir.clone(), error };
+        let device = disk.device(&config.dir).map_err(io)?;
+        let dir = disk.open_dir(&config.dir).map_err(io)?;
         let name = target_name(&config.fsname, TargetKind::Mdt, config.index);
         let mdt = Arc::new_cyclic(|me| Mdt {
             me: me.clone(),
@@ -169,6 +173,7 @@ impl Mdt {
             }),
             tunables: Tunables::new(&config),
             share: config.sharing.join(device),
+            dir,
             incarnation: rt.random_u64(),
             started: rt.now(),
             destroyer: Destroyer::new(),

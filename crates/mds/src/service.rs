@@ -337,7 +337,7 @@ pub(crate) fn statfs(mdt: &Mdt) -> StatFs {
 }
 
 pub(crate) fn space(mdt: &Mdt, files: u64) -> StatFs {
-    let disk = mdt.share.of(mdt.rt.disk().statvfs(&mdt.config.dir).unwrap_or_default());
+    let disk = mdt.share.of(mdt.dir.statvfs().unwrap_or_default());
     let free = disk.bavail.saturating_mul(u64::from(disk.bsize)) / BYTES_PER_INODE;
     StatFs { files: files.saturating_add(free), ffree: free, ..disk }
 }

@@ -27,7 +27,7 @@ pub const WATCH_MAX: Duration = Duration::from_secs(60);
 /// Longest time that setting a parameter waits for the disk: less than who asks through the control socket waits for its answer.
 const SET_MAX: Duration = Duration::from_secs(4);
 /// The registry's file in the MGS's directory.
-const FILE: &str = "registry.json";
+pub const FILE: &str = "registry.json";
 /// Held while the directory is served.
 const LOCK: &str = "lock";
 

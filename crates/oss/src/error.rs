@@ -43,7 +43,7 @@ pub enum OssError {
         wanted: String,
     },
     /// Formatted as another OST.
-    #[error("{} holds OST {found}, not OST {wanted}; leave the index out or use another directory", dir.display())]
+    #[error("{} holds OST {found}, not OST {wanted}; give each OST its own directory", dir.display())]
     Index {
         /// The OST's directory.
         dir: PathBuf,
@@ -64,7 +64,7 @@ pub enum OssError {
 
 fn hint(errno: Errno) -> &'static str {
     match errno {
-        Errno::EEXIST => " (another OST has this index; leave the index out to be given a free one)",
+        Errno::EEXIST => " (it knows another OST of this index, or this one by another index; is this the right MGS?)",
         Errno::EINVAL => " (check the file system's name and the index)",
         _ => "",
     }

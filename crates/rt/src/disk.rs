@@ -96,6 +96,19 @@ pub(crate) enum DiskInner {
     Sim(sim::Disk),
 }
 
+/// An open directory. Calls reach the directory itself, also after another one was mounted over its
+/// path, or renamed to it. A handle: clones are the same directory.
+///
+/// All calls fail with the errno of the system call that they name.
+#[derive(Clone)]
+pub struct OpenDir(pub(crate) OpenDirInner);
+
+#[derive(Clone)]
+pub(crate) enum OpenDirInner {
+    Real(real::disk::OpenDir),
+    Sim(sim::OpenDir),
+}
+
 /// An advisory lock on a file, given back on drop (or when the process ends, however it ends).
 pub struct LockGuard(#[allow(dead_code, reason = "held for its drop")] pub(crate) LockInner);
 
@@ -122,6 +135,15 @@ impl Disk {
         match &self.0 {
             DiskInner::Real(d) => d.open(path, options).map(|f| File(FileInner::Real(f))),
             DiskInner::Sim(d) => d.open(path, options).map(|f| File(FileInner::Sim(f))),
+        }
+    }
+
+    /// Opens a directory.
+    pub fn open_dir(&self, path: impl AsRef<Path>) -> io::Result<OpenDir> {
+        let path = path.as_ref();
+        match &self.0 {
+            DiskInner::Real(d) => d.open_dir(path).map(|f| OpenDir(OpenDirInner::Real(f))),
+            DiskInner::Sim(d) => d.open_dir(path).map(|f| OpenDir(OpenDirInner::Sim(f))),
         }
     }
 
@@ -200,6 +222,33 @@ impl Disk {
             DiskInner::Real(d) => d.try_lock(path.as_ref()).map(|l| LockGuard(LockInner::Real(l))),
             DiskInner::Sim(d) => d.try_lock(path.as_ref()).map(|l| LockGuard(LockInner::Sim(l))),
         }
+    }
+}
+
+macro_rules! on_dir {
+    ($self:ident, $d:ident => $call:expr) => {
+        match &$self.0 {
+            OpenDirInner::Real($d) => $call,
+            OpenDirInner::Sim($d) => $call,
+        }
+    };
+}
+
+#[allow(clippy::missing_errors_doc, reason = "said once, at the type")]
+impl OpenDir {
+    /// Space of the file system on which it lies (fstatvfs).
+    pub fn statvfs(&self) -> io::Result<StatFs> {
+        on_dir!(self, d => d.statvfs())
+    }
+
+    /// Answers when all that was done on its file system is durable (syncfs).
+    pub async fn sync_fs(&self) -> io::Result<()> {
+        on_dir!(self, d => d.sync_fs().await)
+    }
+
+    /// Whether it was removed: no name leads to it any more.
+    pub fn is_removed(&self) -> bool {
+        on_dir!(self, d => d.is_removed())
     }
 }
 

@@ -28,7 +28,7 @@ mod slab;
 mod task;
 mod time;
 
-pub use disk::{DirEntry, DirEntryKind, Disk, File, LockGuard, Metadata, OpenOptions};
+pub use disk::{DirEntry, DirEntryKind, Disk, File, LockGuard, Metadata, OpenDir, OpenOptions};
 pub use net::{Listener, ReadHalf, Stream, WriteHalf};
 pub use real::{RealOptions, Runtime};
 pub use rt::Rt;

@@ -238,7 +238,17 @@ fn directories_locks_and_durability() {
         let space = disk.statvfs(&sub).unwrap();
         assert!(space.bsize >= 512 && space.blocks >= space.bfree && space.bfree >= space.bavail);
         assert_eq!(disk.device(&sub).unwrap(), disk.device(&dir).unwrap());
+        let held = disk.open_dir(&sub).unwrap();
+        assert_eq!(errno(disk.open_dir(sub.join("c")).map(drop)), Errno::ENOTDIR);
+        assert_eq!(held.statvfs().unwrap().blocks, space.blocks);
+        held.sync_fs().await.unwrap();
+        let moved = dir.join("a/moved");
+        disk.rename(&sub, &moved).unwrap();
+        assert!(!held.is_removed(), "under another name");
+        disk.rename(&moved, &sub).unwrap();
         disk.remove_dir_all(dir.join("a")).unwrap();
+        assert!(held.is_removed());
+        assert!(held.statvfs().is_ok(), "it lies where it lay");
         assert_eq!(Errno::from(disk.metadata(&sub).unwrap_err()), Errno::ENOENT);
     });
 }

@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::{
     args::DownArgs,
     commands::umount::unmount,
+    config::Config,
     error::{Context, Failure, Result},
     paths::Home,
     run_file::{Running, State, state},
@@ -21,9 +22,15 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Runs the command. Nothing to stop is no failure.
+///
+/// # Errors
+/// The directory holds no file system: another one was meant. Or it does not stop.
 pub fn run(args: &DownArgs) -> Result {
     let home = Home::new(args.dir.dir.as_deref())?;
     let Some(running) = settled(&home)? else {
+        if Config::load(&home.config())?.is_none() {
+            return Err(home.no_file_system());
+        }
         println!("nothing runs in {}", home.dir().display());
         return Ok(());
     };

@@ -11,6 +11,7 @@ use crate::{
     error::Result,
     host::{self, Host},
     mount_options,
+    mount_place::check_no_server,
     paths::{self, private_dir},
 };
 
@@ -19,6 +20,7 @@ const SHUTDOWN: Duration = Duration::from_secs(2);
 pub fn run(args: &MountArgs, words: &[OsString]) -> Result {
     let options = mount_options::parse(&args.options)?;
     let mountpoint = paths::mount_point(&args.mountpoint)?;
+    check_no_server(&mountpoint)?;
     if args.foreground.foreground {
         return serve(args, options, mountpoint, Ready::from_env());
     }

@@ -8,6 +8,7 @@ use sheen_lnet::{DEFAULT_PORT, Nid};
 use crate::{
     args::{MdsArgs, MgsArgs, OssArgs, TargetArgs},
     config::check_fsname,
+    dir_kind::DirKind,
     error::Result,
     host::{self, Host},
     paths::private_dir,
@@ -18,6 +19,7 @@ const SHUTDOWN: Duration = Duration::from_secs(2);
 /// `sheen mgs`
 pub fn mgs(args: &MgsArgs) -> Result {
     let listen = host::listen_address(&args.listen, DEFAULT_PORT)?;
+    DirKind::Mgs.expect_in(&args.dir)?;
     serve(&args.dir, async |host: &Host| {
         let bound = host.listen(listen).await?;
         host.mgs(&args.dir).await?;
@@ -26,23 +28,34 @@ pub fn mgs(args: &MgsArgs) -> Result {
     })
 }
 
-/// `sheen mds`
+/// `sheen mds`: ready when the MGS has taken its MDT.
 pub fn mds(args: &MdsArgs) -> Result {
+    let TargetArgs { dir, fsname, .. } = &args.target;
+    DirKind::Mdt.expect_in(dir)?;
     target(&args.target, async |host: &Host, mgs: &[Nid], me: Nid| {
-        let layout = args.default_layout.default_layout.asked();
-        host.mdt(&args.target.dir, &args.target.fsname, layout, mgs, me).await?;
-        println!("{}-MDT0000 ready at {me}", args.target.fsname);
+        if !DirKind::Mdt.is_in(dir) {
+            host.check_first_mdt(fsname, mgs, dir).await?;
+        }
+        host.mdt(dir, fsname, args.default_layout.default_layout.asked(), mgs, me).await?;
+        host.mdts_registered().await?;
+        println!("{fsname}-MDT0000 ready at {me}");
         Ok(())
     })
 }
 
 /// `sheen oss`: its OSTs live in `DIR/0`, `DIR/1`, …; the MGS gives each its index.
 pub fn oss(args: &OssArgs) -> Result {
+    let TargetArgs { dir, fsname, .. } = &args.target;
+    DirKind::Osts.expect_in(dir)?;
     target(&args.target, async |host: &Host, mgs: &[Nid], me: Nid| {
         for slot in 0..args.osts {
-            host.ost(&args.target.dir.join(slot.to_string()), &args.target.fsname, None, mgs, me).await?;
+            let dir = dir.join(slot.to_string());
+            if !DirKind::Ost.is_in(&dir) {
+                host.wait_for_mdt(fsname, mgs, &dir).await?;
+            }
+            host.ost(&dir, fsname, None, mgs, me).await?;
         }
-        println!("{} OSTs of {} ready at {me}", args.osts, args.target.fsname);
+        println!("{} OSTs of {fsname} ready at {me}", args.osts);
         Ok(())
     })
 }
@@ -58,7 +71,8 @@ fn target(args: &TargetArgs, start: impl AsyncFnOnce(&Host, &[Nid], Nid) -> Resu
     })
 }
 
-/// Starts what `start` says and serves until asked to end. Each target locks its own directory.
+/// Starts what `start` says and serves until asked to end, or until the directory of a target is
+/// removed. Each target locks its own directory.
 fn serve(dir: &Path, start: impl AsyncFnOnce(&Host) -> Result) -> Result {
     host::log_to_stderr();
     private_dir(dir)?;
@@ -67,7 +81,7 @@ fn serve(dir: &Path, start: impl AsyncFnOnce(&Host) -> Result) -> Result {
         let host = Host::new(rt).await;
         let outcome = tokio::select! {
             started = start(&host) => match started {
-                Ok(()) => host::asked_to_end().await,
+                Ok(()) => host.to_end().await,
                 failed => failed,
             },
             asked = host::asked_to_end() => asked,

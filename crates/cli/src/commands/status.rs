@@ -29,10 +29,17 @@ struct Report {
 }
 
 /// Runs the command. Exit code 0 whether or not something runs: that is what the answer says.
+///
+/// # Errors
+/// The directory holds no file system: another one was meant.
 pub fn run(args: &StatusArgs) -> Result {
     let home = Home::new(args.dir.dir.as_deref())?;
     let state = state(&home.run())?;
-    let report = Report::new(&home, Config::load(&home.config())?, &state);
+    let config = Config::load(&home.config())?;
+    if config.is_none() && state == State::Down {
+        return Err(home.no_file_system());
+    }
+    let report = Report::new(&home, config, &state);
     if args.json {
         println!("{}", serde_json::to_string_pretty(&report).context("cannot print")?);
     } else {
@@ -61,7 +68,7 @@ impl Report {
 
     fn print(&self) {
         let Some(fsname) = &self.fsname else {
-            println!("no file system in {} yet; `sheen up --dir {} --mount DIRECTORY` makes one", self.dir, self.dir);
+            println!("the file system in {} is just being made", self.dir);
             return;
         };
         let line = |label: &str, value: &str| println!("{label:12}{value}");

@@ -13,9 +13,12 @@ use crate::{
     commands::umount::is_mounted,
     config::{Config, check_fsname},
     daemon::{self, Ready},
+    dir_kind::DirKind,
     error::{Context, Failure, Result},
     host::{self, Host},
+    lost_targets::osts_to_serve,
     mount_options,
+    mount_place::{check_beside, check_no_server},
     paths::{Home, mount_point, private_dir},
     run_file::{RunLock, Running, State, state},
 };
@@ -33,6 +36,11 @@ pub fn run(args: &UpArgs) -> Result {
     let mountpoint = args.mount.as_deref().map(mount_point).transpose()?;
     // What is wrong with the words is said before anything is started.
     let options = mount_options::parse(&args.options)?;
+    DirKind::FileSystem.expect_in(home.dir())?;
+    if let Some(at) = &mountpoint {
+        check_beside(home.dir(), at)?;
+        check_no_server(at)?;
+    }
     let plan = plan(args, &home)?;
     if args.foreground.foreground {
         return serve_or_say_why(args, options, &home, mountpoint, Ready::from_env());
@@ -143,7 +151,7 @@ fn serve_or_say_why(
             // An unmount by somebody else does not end the services: other mounts may use them.
             let _detached = host.rt.spawn("mount", ended(mount.clone()));
         }
-        host::asked_to_end().await?;
+        let asked = host.to_end().await;
         tracing::info!("ending");
         if let Some(mount) = mount {
             if let Err(e) = mount.unmount(true) {
@@ -152,7 +160,7 @@ fn serve_or_say_why(
             let _ = host.rt.timeout(SHUTDOWN, mount.ended()).await;
         }
         host.stop().await;
-        Ok(lock)
+        asked.map(|()| lock)
     });
     runtime.shutdown(SHUTDOWN);
     // Last of all, so that whoever waits for the end finds the process all but gone.
@@ -180,12 +188,13 @@ async fn start(
     config.listen = bound;
     let me = host.announced(bound, None).await?;
     let mgs = [me];
-    for dir in [home.mgs(), home.mdt(0)].into_iter().chain((0..config.osts).map(|i| home.ost(i))) {
-        private_dir(&dir)?;
-    }
+    private_dir(&home.mgs())?;
     host.mgs(&home.mgs()).await?;
+    let osts = osts_to_serve(home, config.osts, host.registered_targets(&config.fsname).as_ref())?;
+    private_dir(&home.mdt(0))?;
     // The MDT last: it then finds every OST in this process, and needs no connection.
-    for index in 0..config.osts {
+    for index in osts {
+        private_dir(&home.ost(index))?;
         host.ost(&home.ost(index), &config.fsname, Some(index), &mgs, me).await?;
     }
     let layout = args.default_layout.default_layout.asked();

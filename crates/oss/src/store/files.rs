@@ -323,9 +323,19 @@ impl Files {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
             Err(_) if !create => Ok(None),
             Err(_) => {
-                self.disk.create_dir_all(self.root.join(Dir::of(object).path()))?;
+                self.make_dir(Dir::of(object))?;
                 self.disk.open(&path, options).map(Some)
             }
+        }
+    }
+
+    /// Makes a directory of objects below `O`, which exists since the format. EIO: `O` was removed,
+    /// and with it the identity. A later OST in this directory would take new objects for its own.
+    fn make_dir(&self, dir: Dir) -> io::Result<()> {
+        match self.disk.metadata(self.root.join(name::ROOT)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(io::Error::from_raw_os_error(Errno::EIO.0)),
+            Err(e) => Err(e),
+            Ok(_) => self.disk.create_dir_all(self.root.join(dir.path())),
         }
     }
 
@@ -367,7 +377,7 @@ impl Files {
         let (from, to) = (self.path(object), self.path(new));
         let linked = match self.disk.hard_link(&from, &to) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                self.disk.create_dir_all(self.root.join(Dir::of(new).path()))?;
+                self.make_dir(Dir::of(new))?;
                 self.disk.hard_link(&from, &to)
             }
             linked => linked,
@@ -459,10 +469,27 @@ mod tests {
     use super::*;
     use sheen_rt::sim::{Sim, SimConfig};
 
+    /// A formatted directory without objects.
+    fn empty(rt: &Rt) -> Files {
+        rt.disk().create_dir_all("/ost/O").unwrap();
+        Files::new(rt, Path::new("/ost"), SHARDS)
+    }
+
+    #[test]
+    fn a_removed_directory_is_not_made_again() {
+        let rt = Sim::new(1, SimConfig::default()).rt(1);
+        let files = empty(&rt);
+        drop(files.create(Fid::new(0x2_8000_0401, 1)).unwrap());
+        rt.disk().remove_dir_all("/ost").unwrap();
+        let refused = files.create(Fid::new(0x2_8000_0401, 2)).err().unwrap();
+        assert_eq!(Errno::from(refused), Errno::EIO);
+        assert!(rt.disk().metadata("/ost").is_err());
+    }
+
     #[test]
     fn a_change_by_one_who_held_the_object_longer_than_the_cache_shows() {
         let rt = Sim::new(1, SimConfig::default()).rt(1);
-        let files = Files::new(&rt, Path::new("/ost"), SHARDS);
+        let files = empty(&rt);
         let fid = |oid| Fid::new(0x2_8000_0401, oid);
         let shown = || files.metadata(fid(1)).unwrap().unwrap().mtime;
         let fill = || (2..2000).for_each(|oid| drop(files.create(fid(oid)).unwrap()));
@@ -486,7 +513,7 @@ mod tests {
     #[test]
     fn a_version_that_was_told_outlives_the_open_file_and_no_change() {
         let rt = Sim::new(1, SimConfig::default()).rt(1);
-        let files = Files::new(&rt, Path::new("/ost"), SHARDS);
+        let files = empty(&rt);
         let fid = |oid| Fid::new(0x2_8000_0401, oid);
         let fill = || (2..2000).for_each(|oid| drop(files.create(fid(oid)).unwrap()));
         let version = || files.version(fid(1)).unwrap();

@@ -11,7 +11,7 @@ use std::{
 
 use parking_lot::Mutex;
 use sheen_objects::{Identity, name};
-use sheen_rt::{LockGuard, Rt};
+use sheen_rt::{LockGuard, OpenDir, Rt};
 
 use crate::OssError;
 
@@ -24,6 +24,7 @@ pub const LOCK: &str = "lock";
 pub struct Home {
     rt: Rt,
     dir: PathBuf,
+    held: OpenDir,
     identity: Identity,
     lock: Mutex<Option<LockGuard>>,
 }
@@ -37,6 +38,7 @@ impl Home {
             move |source| OssError::Io { what, path, source }
         };
         disk.create_dir_all(dir).map_err(failed("create", dir))?;
+        let held = disk.open_dir(dir).map_err(failed("open", dir))?;
         let lock = disk.try_lock(dir.join(LOCK)).map_err(|e| match e.kind() {
             io::ErrorKind::WouldBlock => OssError::Locked(dir.into()),
             _ => failed("lock", dir)(e),
@@ -52,7 +54,7 @@ impl Home {
         };
         let objects = dir.join(name::ROOT);
         disk.create_dir_all(&objects).map_err(failed("create", &objects))?;
-        let home = Home { rt: rt.clone(), dir: dir.into(), identity, lock: Mutex::new(Some(lock)) };
+        let home = Home { rt: rt.clone(), dir: dir.into(), held, identity, lock: Mutex::new(Some(lock)) };
         home.write()?;
         disk.sync_dir(dir).await.map_err(failed("sync", dir))?;
         if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
@@ -68,6 +70,11 @@ impl Home {
     /// Where it is.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// The directory itself, whatever is mounted over its path since.
+    pub fn held(&self) -> &OpenDir {
+        &self.held
     }
 
     /// Who it belongs to.

@@ -11,7 +11,7 @@ impl Store {
     /// # Errors
     /// What the local file system says.
     pub fn statfs(&self) -> Result<StatFs> {
-        let device = self.rt.disk().statvfs(self.home.dir())?;
+        let device = self.home.held().statvfs()?;
         let promised = self.share.grants().set_aside().div_ceil(u64::from(device.bsize).max(1));
         Ok(self.share.of(StatFs { bavail: device.bavail.saturating_sub(promised), ..device }))
     }
@@ -21,7 +21,7 @@ impl Store {
     /// # Errors
     /// What the local file system says.
     pub fn free(&self) -> Result<u64> {
-        let device = self.rt.disk().statvfs(self.home.dir())?;
+        let device = self.home.held().statvfs()?;
         Ok(device.bavail.saturating_mul(device.bsize.into()))
     }
 

@@ -60,6 +60,6 @@ impl Store {
     /// Everything on the file system of the OST's directory.
     async fn sync_all(&self) -> Result<()> {
         self.rt.block_in_place(|| self.files.save_times());
-        Ok(self.rt.disk().sync_fs(self.home.dir()).await?)
+        Ok(self.home.held().sync_fs().await?)
     }
 }

@@ -162,7 +162,7 @@ fn a_stopped_ost_comes_back_with_its_index_and_its_data() {
 fn what_the_mgs_refuses_does_not_start() {
     let process = Process::real();
     let error = process.start(Some(99)).unwrap_err().to_string();
-    assert!(error.contains("File exists") && error.contains("leave the index out"), "{error}");
+    assert!(error.contains("File exists") && error.contains("it knows another OST of this index"), "{error}");
     assert!(process.params.get("obdfilter.*.stats").is_err());
     let again = process.start(Some(99)).unwrap_err().to_string();
     assert_eq!(again, error, "its directory is free");

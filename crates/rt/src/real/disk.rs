@@ -45,6 +45,12 @@ impl Disk {
         Ok(File { fd: Arc::new(file), handle: self.0.clone() })
     }
 
+    pub(crate) fn open_dir(&self, path: &Path) -> io::Result<OpenDir> {
+        let flags = OFlags::DIRECTORY.bits() as i32;
+        let dir = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        Ok(OpenDir { fd: Arc::new(dir), handle: self.0.clone() })
+    }
+
     pub(crate) fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         fs::create_dir_all(path)
     }
@@ -84,16 +90,7 @@ impl Disk {
     }
 
     pub(crate) fn statvfs(&self, path: &Path) -> io::Result<StatFs> {
-        let s = rustix::fs::statvfs(path)?;
-        Ok(StatFs {
-            bsize: u32::try_from(s.f_frsize).unwrap_or(u32::MAX),
-            blocks: s.f_blocks,
-            bfree: s.f_bfree,
-            bavail: s.f_bavail,
-            files: s.f_files,
-            ffree: s.f_ffree,
-            state: 0,
-        })
+        Ok(space(&rustix::fs::statvfs(path)?))
     }
 
     pub(crate) fn device(&self, path: &Path) -> io::Result<u64> {
@@ -127,6 +124,43 @@ impl Disk {
         let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(file)
+    }
+}
+
+fn space(s: &rustix::fs::StatVfs) -> StatFs {
+    StatFs {
+        bsize: u32::try_from(s.f_frsize).unwrap_or(u32::MAX),
+        blocks: s.f_blocks,
+        bfree: s.f_bfree,
+        bavail: s.f_bavail,
+        files: s.f_files,
+        ffree: s.f_ffree,
+        state: 0,
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct OpenDir {
+    fd: Arc<fs::File>,
+    handle: Handle,
+}
+
+impl OpenDir {
+    pub(crate) fn statvfs(&self) -> io::Result<StatFs> {
+        Ok(space(&rustix::fs::fstatvfs(&*self.fd)?))
+    }
+
+    pub(crate) async fn sync_fs(&self) -> io::Result<()> {
+        let fd = self.fd.clone();
+        blocking(&self.handle, move || Ok(rustix::fs::syncfs(&*fd)?)).await
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        match rustix::fs::fstat(&*self.fd) {
+            Ok(found) => found.st_nlink == 0,
+            // So NFS says it. Of other failures nothing follows.
+            Err(e) => e == Errno::STALE,
+        }
     }
 }
 

@@ -340,6 +340,11 @@ impl Disk {
         Ok(File { host: self.0.clone(), inode, read: o.read, write: o.write })
     }
 
+    pub(crate) fn open_dir(&self, path: &Path) -> io::Result<OpenDir> {
+        let id = self.with(|d, _| d.find_dir(path))?;
+        Ok(OpenDir { disk: self.clone(), id })
+    }
+
     pub(crate) fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         self.with(|d, _| d.create_dir_all(path))
     }
@@ -439,6 +444,27 @@ impl Disk {
         let inode = file.inode.id;
         self.with(|d, _| if d.locked.insert(inode) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) })?;
         Ok(Lock { disk: self.clone(), inode })
+    }
+}
+
+/// An open directory of one life of the host.
+#[derive(Clone)]
+pub(crate) struct OpenDir {
+    disk: Disk,
+    id: u64,
+}
+
+impl OpenDir {
+    pub(crate) fn statvfs(&self) -> io::Result<StatFs> {
+        self.disk.with(|d, _| Ok(d.statvfs()))
+    }
+
+    pub(crate) async fn sync_fs(&self) -> io::Result<()> {
+        self.disk.sync_fs(Path::new("/")).await
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.disk.with(|d, _| Ok(!d.now.0.contains_key(&self.id))).unwrap_or(false)
     }
 }
 

@@ -55,7 +55,7 @@ pub use config::{SimConfig, SimError};
 pub use exec::Sim;
 pub use world::World;
 
-pub(crate) use disk::{Disk, Lock};
+pub(crate) use disk::{Disk, Lock, OpenDir};
 pub(crate) use exec::Join;
 pub(crate) use file::File;
 pub(crate) use host::{Host, Sleep};

@@ -1,0 +1,116 @@
+//! Targets of a file system of `sheen up` whose directories are missing. They must not be formatted
+//! anew: the MGS would refuse them, and the new directory would be in the way of a backup.
+
+use std::path::Path;
+
+use sheen_wire::mgs::{Config, TargetKind, target_name};
+
+use crate::{
+    dir_kind::DirKind,
+    error::{Failure, Result},
+    paths::Home,
+};
+
+/// The OSTs to serve of the first `osts`: all but those that are missing and out of use. `known`:
+/// what the MGS knows of the file system.
+///
+/// # Errors
+/// The MDT is missing, or an OST that is in use.
+pub fn osts_to_serve(home: &Home, osts: u32, known: Option<&Config>) -> Result<Vec<u32>> {
+    let Some(known) = known else { return Ok((0..osts).collect()) };
+    let is_known = |kind: TargetKind, index: u32| known.targets.iter().any(|t| t.kind == kind && t.index == index);
+    let mdt = home.mdt(0);
+    if is_known(TargetKind::Mdt, 0) && !DirKind::Mdt.is_in(&mdt) {
+        return Err(
+            missing("the MDT", &mdt).advise("restore it from a backup: without it the names of all files are lost")
+        );
+    }
+    let mut found = Vec::new();
+    for index in 0..osts {
+        let dir = home.ost(index);
+        if DirKind::Ost.is_in(&dir) || !is_known(TargetKind::Ost, index) {
+            found.push(index);
+        } else if is_out_of_use(known, index) {
+            tracing::warn!("OST {index} is out of use, and {} does not hold it: going on without it", dir.display());
+        } else {
+            return Err(missing(&format!("OST {index}"), &dir).advise(advice(home, known, index)));
+        }
+    }
+    Ok(found)
+}
+
+fn missing(target: &str, dir: &Path) -> Failure {
+    if dir.exists() {
+        Failure::new(format!("{} no longer holds {target}", dir.display()))
+    } else {
+        Failure::new(format!("the directory of {target} is missing: {}", dir.display()))
+    }
+}
+
+fn advice(home: &Home, known: &Config, ost: u32) -> String {
+    let name = target_name(&known.fsname, TargetKind::Ost, ost);
+    format!(
+        "restore it from a backup. To go on without it, run `sheen mgs --dir {}`, then beside it\n  \
+         `lctl set_param -P osc.{name}-osc-*.active=0`; end `sheen mgs` and start this again.\n  \
+         If `sheen oss` serves this OST, ask for fewer with --osts",
+        home.mgs().display()
+    )
+}
+
+/// Whether `lctl set_param -P` took the OST out of use, for the MDT at least.
+fn is_out_of_use(known: &Config, ost: u32) -> bool {
+    let name = target_name(&known.fsname, TargetKind::Ost, ost);
+    let params = ["osp", "osc"].map(|kind| format!("{kind}/{name}-osc-MDT0000/active"));
+    let is_meant = |pattern: &str| params.iter().any(|param| sheen_params::matches(pattern, param));
+    // The last one that matches counts.
+    let setting = known.params.iter().rev().find(|setting| is_meant(&setting.pattern));
+    setting.is_some_and(|setting| setting.value.trim() == "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use sheen_wire::mgs::{Setting, Target};
+
+    use super::*;
+
+    fn config(settings: &[(&str, &str)]) -> Config {
+        let target = |kind, index: u32| Target { kind, index, uuid: format!("u{index}"), nids: vec!["n".into()] };
+        let params = settings.iter().zip(1..).map(|((pattern, value), index)| Setting {
+            index,
+            pattern: (*pattern).into(),
+            value: (*value).into(),
+        });
+        let targets = vec![target(TargetKind::Mdt, 0), target(TargetKind::Ost, 0), target(TargetKind::Ost, 1)];
+        Config { fsname: "sheen".into(), version: 1, targets, pools: Vec::new(), params: params.collect() }
+    }
+
+    #[test]
+    fn missing_targets_are_named_and_new_ones_are_not() {
+        let base = tempfile::tempdir().unwrap();
+        let home = Home::new(Some(base.path())).unwrap();
+        let put = |file: &str| {
+            let path = base.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "# A Sheen target; do not edit.\n").unwrap();
+        };
+        assert_eq!(osts_to_serve(&home, 2, None).unwrap(), [0, 1]);
+        let says = |settings: &[(&str, &str)]| match osts_to_serve(&home, 3, Some(&config(settings))) {
+            Ok(osts) => format!("{osts:?}"),
+            Err(failure) => failure.to_string(),
+        };
+        assert!(says(&[]).contains("the directory of the MDT is missing"));
+        put("mdt0/identity");
+        put("ost0/target");
+        assert!(says(&[]).starts_with("the directory of OST 1 is missing"), "{}", says(&[]));
+        let off = ("osc.sheen-OST0001-osc-*.active", "0");
+        assert_eq!(says(&[off]), "[0, 2]");
+        assert!(says(&[off, ("os?.*OST0001*.active", "1")]).contains("OST 1"), "the last setting counts");
+        assert!(says(&[("osc.sheen-OST0002-*.active", "0")]).contains("OST 1"), "that is another OST");
+        fs::create_dir(base.path().join("ost1")).unwrap();
+        assert!(says(&[]).contains("no longer holds OST 1"));
+        put("ost1/target");
+        assert_eq!(says(&[]), "[0, 1, 2]");
+    }
+}

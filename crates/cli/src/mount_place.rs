@@ -1,0 +1,148 @@
+//! Where a file system may be mounted: neither over a directory in which servers keep it, nor inside.
+//!
+//! A server whose directory is covered by the mount asks itself for its own files, and waits: nobody
+//! can end it. A mount inside is copied by a backup of the directory, and emptied by `rm -r`.
+
+use std::{
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    commands::umount::is_mounted,
+    dir_kind::DirKind,
+    error::{Failure, Result},
+};
+
+/// Names in a mount point that are looked at.
+const NAMES_MAX: usize = 1000;
+
+/// Refuses to mount the file system of `sheen up` in `dir` over this directory or inside.
+///
+/// # Errors
+/// The mount point is `dir`, or lies above or below it.
+pub fn check_beside(dir: &Path, mountpoint: &Path) -> Result {
+    let (real_dir, at) = (real(dir), real_mountpoint(mountpoint));
+    let how = if is_at_or_above(&at, &real_dir) {
+        "would cover"
+    } else if is_at_or_above(&real_dir, &at) {
+        "is inside"
+    } else {
+        return Ok(());
+    };
+    let (mountpoint, dir) = (mountpoint.display(), dir.display());
+    Err(Failure::new(format!("the mount point {mountpoint} {how} {dir}, where the file system is kept"))
+        .advise("name a mount point beside that directory with --mount"))
+}
+
+/// Refuses to mount over the directory of a server, inside, or right above, as far as the files
+/// there tell. Servers further below, or in directories of other users, are not seen.
+///
+/// # Errors
+/// There is such a directory.
+pub fn check_no_server(mountpoint: &Path) -> Result {
+    if is_mounted(mountpoint) {
+        return Ok(()); // What is mounted there is refused, or cleared away, later.
+    }
+    let above = mountpoint.ancestors().map(Path::to_owned);
+    match above.chain(names_in(mountpoint)).find_map(|dir| Some((DirKind::of(&dir)?, dir))) {
+        None => Ok(()),
+        Some((kind, dir)) => {
+            let (mountpoint, dir) = (mountpoint.display(), dir.display());
+            Err(Failure::new(format!("cannot mount at {mountpoint}: {dir} holds {kind}"))
+                .advise("name a mount point beside the directories of servers"))
+        }
+    }
+}
+
+/// The directories in a directory.
+fn names_in(dir: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
+    let found = entries.take(NAMES_MAX).flatten();
+    found.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect()
+}
+
+/// The real path of what may not be there yet: that of the part which is there, and the rest.
+fn real(path: &Path) -> PathBuf {
+    let found = path.ancestors().find_map(|above| {
+        let rest = path.strip_prefix(above).ok()?;
+        Some(above.canonicalize().ok()?.join(rest))
+    });
+    found.unwrap_or_else(|| path.to_owned())
+}
+
+/// The real path of a mount point, of which only what lies above is asked.
+fn real_mountpoint(path: &Path) -> PathBuf {
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => real(parent).join(name),
+        _ => path.to_owned(),
+    }
+}
+
+/// Whether `above` is `below`, or a directory above it: by name, or, for links and bind mounts, by
+/// identity.
+fn is_at_or_above(above: &Path, below: &Path) -> bool {
+    if below.starts_with(above) {
+        return true;
+    }
+    let Some(wanted) = identity(above) else { return false };
+    below.ancestors().any(|dir| identity(dir) == Some(wanted))
+}
+
+/// Device and inode of a directory; `None` where there is none, and where Sheen is mounted, which
+/// may not answer.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    if is_mounted(path) {
+        return None;
+    }
+    let found = fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn only_places_beside_the_directory_are_allowed() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().canonicalize().unwrap();
+        let dir = base.join("fs");
+        let is_allowed = |mountpoint: &Path| check_beside(&dir, mountpoint).is_ok();
+        for made in [false, true] {
+            if made {
+                fs::create_dir(&dir).unwrap();
+            } else {
+                symlink(&base, base.join("link")).unwrap();
+            }
+            let linked = [base.join("link/fs"), base.join("link/fs/mnt")];
+            let inside = [dir.clone(), dir.join("mnt"), dir.join("ost0/O")];
+            for refused in inside.iter().chain(&linked).chain(&[base.clone(), "/".into()]) {
+                assert!(!is_allowed(refused), "{}", refused.display());
+            }
+            for allowed in [base.join("mnt"), base.join("fs2"), base.join("f")] {
+                assert!(is_allowed(&allowed), "{}", allowed.display());
+            }
+        }
+        let seen = check_beside(&base.join("link/fs"), &dir).unwrap_err().to_string();
+        assert!(seen.contains("would cover"), "the directory is named by a link: {seen}");
+    }
+
+    #[test]
+    fn the_directories_of_servers_are_no_mount_points() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().canonicalize().unwrap();
+        let ost = base.join("srv/oss/0");
+        fs::create_dir_all(&ost).unwrap();
+        fs::write(ost.join("target"), "# A Sheen target; do not edit.\n").unwrap();
+        for refused in ["srv", "srv/oss", "srv/oss/0", "srv/oss/0/new", "srv/oss/new"] {
+            assert!(check_no_server(&base.join(refused)).is_err(), "{refused}");
+        }
+        for allowed in ["srv/mnt", "mnt"] {
+            assert!(check_no_server(&base.join(allowed)).is_ok(), "{allowed}");
+        }
+    }
+}
