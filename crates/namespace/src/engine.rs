@@ -36,6 +36,9 @@ pub const NEED_COMMIT: Errno = Errno(0x1_0002);
 pub struct Config {
     /// Index of this MDT. A store of another one is refused.
     pub mdt_index: u32,
+    /// The MDT was formatted before: an empty store is refused. Formatting it would give ids out
+    /// again that objects have.
+    pub was_formatted: bool,
     /// Secret of directory hashes, stored in the superblock when an empty store is formatted and ignored later. Take it from
     /// the system's randomness: whoever knows it can make a directory's names collide.
     pub hash_seed: u64,
@@ -66,6 +69,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             mdt_index: 0,
+            was_formatted: false,
             hash_seed: 0,
             hash_bits: Config::HASH_BITS_MAX,
             cache_bytes_max: 256 << 20,
@@ -175,11 +179,17 @@ pub struct Namespace<S> {
 }
 
 impl<S: Store> Namespace<S> {
-    /// Opens a store; formats it if it is empty. Commits once before it returns (the reservation of ids, orphan ranges
+    /// Opens a store; formats it if it is empty and was not formatted before. Commits once before
+    /// it returns (the reservation of ids, orphan ranges
     /// found). `random` makes open-file handles of this life differ from those of earlier ones.
     pub fn open(store: Arc<S>, mut config: Config, now: Time, random: u64) -> Result<Self, StoreError> {
         let found: Option<Super> = read(&*store, key::SUPER)?;
-        let counters: Counters = read(&*store, key::COUNTERS)?.unwrap_or_default();
+        let counters: Option<Counters> = read(&*store, key::COUNTERS)?;
+        match found {
+            Some(_) => check_formatted(&*store, counters.is_some())?,
+            None => check_empty(&*store, config.was_formatted)?,
+        }
+        let counters = counters.unwrap_or_default();
         let mut tables = Tables::new(store, config.cache_bytes_max, counters.transno);
         let mut ns = Namespace {
             handles: Handles::new(random, config.open_files_max),
@@ -400,4 +410,20 @@ impl<S: Store> Namespace<S> {
         hasher.write(name);
         (hasher.finish() >> (64 - self.config.hash_bits.clamp(1, Config::HASH_BITS_MAX))).max(1)
     }
+}
+
+/// Refuses a store that lacks a record which formatting wrote: without the counters, for one, it
+/// would give FIDs out again.
+fn check_formatted(store: &impl Store, has_counters: bool) -> Result<(), StoreError> {
+    if !has_counters {
+        return Err(StoreError::Incomplete("counters"));
+    }
+    let root = store.get(&key::inode(fid::ROOT))?;
+    root.map(drop).ok_or(StoreError::Incomplete("root directory"))
+}
+
+/// Refuses a store without a superblock, unless it is new.
+fn check_empty(store: &impl Store, was_formatted: bool) -> Result<(), StoreError> {
+    let is_new = !was_formatted && store.range(&[0], &[u8::MAX], 1)?.is_empty();
+    if is_new { Ok(()) } else { Err(StoreError::Incomplete("superblock")) }
 }

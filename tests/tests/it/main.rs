@@ -5,6 +5,7 @@ mod caches;
 mod coherence;
 mod commands;
 mod cures;
+mod damage;
 mod dirstripe;
 mod docs;
 mod dom;
