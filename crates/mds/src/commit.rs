@@ -6,6 +6,10 @@
 //! **When the store fails** (disk full, I/O error) the batch is kept and tried again every [`RETRY`] until it succeeds. Meanwhile
 //! [`Commits::admit`] refuses changes with EROFS and waiting syncs end with EIO: what was already answered lives on in memory, and
 //! nobody is told that it is durable.
+//!
+//! **When the store is damaged** nothing is committed any more: the MDT is read-only until it ends
+//! ([`Mdt::damaged`]). What was answered and not committed is lost then. Requests are answered from
+//! memory and from sound pages; one that needs a damaged page gets EIO.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -17,7 +21,7 @@ use tokio::sync::{Notify, watch};
 use tracing::{error, info};
 
 use crate::config::{BACKPRESSURE, COMMIT_BYTES_MAX};
-use crate::mdt::{Core, Mdt};
+use crate::mdt::{Core, Mdt, STORE};
 
 /// Wait between two attempts to commit a batch.
 const RETRY: Duration = Duration::from_secs(1);
@@ -34,6 +38,8 @@ pub(crate) struct Commits {
     full: AtomicBool,
     /// The last attempt failed.
     failed: AtomicBool,
+    /// The store is damaged.
+    damaged: AtomicBool,
     stopping: AtomicBool,
     last_committed: AtomicU64,
     progress: watch::Sender<Progress>,
@@ -70,6 +76,7 @@ impl Commits {
             urgent: Notify::new(),
             full: AtomicBool::new(false),
             failed: AtomicBool::new(false),
+            damaged: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             last_committed: AtomicU64::new(last_committed),
             progress: watch::Sender::new(progress),
@@ -81,9 +88,14 @@ impl Commits {
         self.last_committed.load(Relaxed)
     }
 
-    /// Whether the store cannot be written at present.
+    /// Whether the store cannot be written at present, or not any more.
     pub fn failed(&self) -> bool {
-        self.failed.load(Relaxed)
+        self.failed.load(Relaxed) || self.is_damaged()
+    }
+
+    /// Whether the store is damaged.
+    pub fn is_damaged(&self) -> bool {
+        self.damaged.load(Relaxed)
     }
 
     /// The MDT ends: commit what is left and no more.
@@ -136,7 +148,8 @@ impl Commits {
     /// Waits for a goal, hurrying the committer.
     ///
     /// # Errors
-    /// EIO: an attempt to commit failed meanwhile. ESHUTDOWN: the MDT ended first.
+    /// EIO: an attempt to commit failed meanwhile, or the store is damaged. ESHUTDOWN: the MDT
+    /// ended first.
     pub async fn reach(&self, goal: Goal) -> Result<()> {
         let mut progress = self.progress.subscribe();
         let failures = progress.borrow().failures;
@@ -151,7 +164,7 @@ impl Commits {
             if reached {
                 return Ok(());
             }
-            if now.failures > failures {
+            if now.failures > failures || self.is_damaged() {
                 return Err(Errno::EIO);
             }
             if now.ended || progress.changed().await.is_err() {
@@ -168,6 +181,31 @@ impl Mdt {
         match goal {
             Some(transno) => self.commits.reach(Goal::Transno(transno)).await,
             None => Ok(()),
+        }
+    }
+
+    /// The store is damaged: the MDT is read-only from now on. Only the first call logs it.
+    pub(crate) fn damaged(&self, e: &StoreError) {
+        self.store.freeze(e);
+        if self.commits.damaged.swap(true, Relaxed) {
+            return;
+        }
+        let dir = self.config.dir.display();
+        error!(
+            "{}: {dir}/{STORE} is damaged ({e}); read-only from now on: changes fail with EROFS, those not yet committed are \
+             lost; stop the MDT, and restore the file system from a backup",
+            self.name
+        );
+        // No commit will come for those who wait for one.
+        self.commits.progress.send_modify(|p| p.failures += 1);
+    }
+
+    /// A request or task met a failure of the store.
+    pub(crate) fn store_failed(&self, what: &str, fault: &StoreError) {
+        if fault.is_damage() {
+            self.damaged(fault);
+        } else {
+            error!("{}: {what} failed: {fault}", self.name);
         }
     }
 }
@@ -247,9 +285,17 @@ async fn commit(mdt: &Arc<Mdt>, batch: &Batch) -> Result<()> {
     }
 }
 
-/// Notes a failure and waits for the next attempt.
+/// Notes a failure and waits for the next attempt; of a damaged store there is none.
 async fn failed(mdt: &Mdt, e: &StoreError) -> Result<()> {
     let commits = &mdt.commits;
+    if e.is_damage() {
+        mdt.damaged(e);
+        while !commits.stopping() {
+            commits.dirty.notified().await;
+        }
+        error!("{}: stopped; changes that were not committed are lost: {e}", mdt.name);
+        return Err(Errno::EIO);
+    }
     if !commits.failed.swap(true, Relaxed) {
         error!("{}: cannot commit to {}: {e}; read-only until it can", mdt.name, mdt.config.dir.display());
     }

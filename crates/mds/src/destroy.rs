@@ -16,7 +16,7 @@ use sheen_namespace::Destroy;
 use sheen_wire::ost::{PARTS_MAX, Request};
 use sheen_wire::{Errno, Fid, Result};
 use tokio::sync::Notify;
-use tracing::{error, warn};
+use tracing::warn;
 
 use crate::mdt::Mdt;
 use crate::osp::Osp;
@@ -62,6 +62,10 @@ pub(crate) async fn run(mdt: Arc<Mdt>) {
             () = settled(&mdt, held) => mdt.destroyer.from_start.store(true, Relaxed),
         }
         loop {
+            if mdt.commits.is_damaged() {
+                // A damaged log may name objects of files.
+                return;
+            }
             if mdt.destroyer.from_start.swap(false, Relaxed) {
                 (after, held) = (0, None);
             }
@@ -80,7 +84,7 @@ pub(crate) async fn run(mdt: Arc<Mdt>) {
                     None => break,
                 },
                 Err(e) => {
-                    error!("{}: cannot read the log of unlinks: {e}", mdt.name);
+                    mdt.store_failed("reading the log of unlinks", &e);
                     break;
                 }
             }

@@ -110,6 +110,9 @@ pub(crate) fn clean(mdt: &Arc<Mdt>) -> Option<JoinHandle<()>> {
     let mdt = mdt.clone();
     Some(mdt.rt.clone().spawn("mdt-orphans", async move {
         while let Err(e) = remove_orphans(&mdt, &data).await {
+            if mdt.commits.is_damaged() {
+                return;
+            }
             warn!("{}: objects of lost files are not yet removed from the MDT: {e}", mdt.name);
             mdt.rt.sleep(RETRY).await;
         }
@@ -153,11 +156,19 @@ fn lost(mdt: &Mdt, objects: &[Fid]) -> Result<Vec<Fid>> {
     let mut core = mdt.core.lock();
     let mut lost = Vec::new();
     for object in objects {
-        if !core.ns.has_object(*object)? {
-            lost.push(*object);
+        match core.ns.has_object(*object) {
+            Ok(true) => {}
+            Ok(false) => lost.push(*object),
+            Err(errno) => {
+                if let Some(fault) = core.ns.take_fault() {
+                    mdt.store_failed("looking for the file of an object", &fault);
+                }
+                return Err(errno);
+            }
         }
     }
-    Ok(lost)
+    // A damaged store does not say which files there are.
+    if mdt.commits.is_damaged() { Err(Errno::EIO) } else { Ok(lost) }
 }
 
 /// `lod.*.dom_*`, by Lustre's names.

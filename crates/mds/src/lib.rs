@@ -18,10 +18,13 @@
 //! * A file's layout is another one (module `migrate`) when that is durable and the objects that it leaves are closed, to everybody.
 //! * No new object is placed on an OST before the objects that a crash left on it are removed.
 //! * A store that cannot be written makes the MDT read-only until it can; nothing that was answered is dropped meanwhile.
+//! * A damaged store makes the MDT read-only until it ends: it neither writes to the store nor
+//!   destroys objects. A directory with an identity whose store is lost is refused.
 //! * Idle, nothing here runs: every task waits for an event, none polls.
 
 mod commit;
 mod config;
+mod damage;
 mod destroy;
 mod dom;
 mod env;

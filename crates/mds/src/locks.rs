@@ -79,6 +79,13 @@ impl Locks {
         *self.going.borrow()
     }
 
+    /// Waits until the MDT stops.
+    pub async fn gone(&self) {
+        let mut going = self.going.subscribe();
+        // An error means that the MDT is no more.
+        let _went = going.wait_for(|going| *going).await.is_ok();
+    }
+
     /// Waits until nobody else is changing the inode.
     pub async fn settled(&self, fid: Fid) {
         self.server.settled(Resource::bits(fid), &Policy::bits(bits::ALL)).await;

@@ -18,7 +18,7 @@ use sheen_rpc::{Server, Service};
 use sheen_rt::{Disk, Instant, JoinHandle, LockGuard, OpenDir, Rt};
 use sheen_wire::mgs::{TargetKind, target_name};
 use sheen_wire::seq::MdtIndex;
-use sheen_wire::{Errno, Mds, Result as WireResult};
+use sheen_wire::{Errno, Mds, Result as WireResult, Time};
 use tokio::sync::{Notify, watch};
 use tracing::{error, info};
 
@@ -30,7 +30,7 @@ use crate::identity::{FORMAT, Identity, IdentityError};
 use crate::locks::Locks;
 use crate::migrate::Moving;
 use crate::osts::{self, Osts};
-use crate::store::RedbStore;
+use crate::store::{self, RedbStore};
 use crate::{commit, dom, params, service};
 
 /// Which MDT the directory holds.
@@ -38,7 +38,12 @@ pub const IDENTITY: &str = "identity";
 /// Held while the directory is served.
 const LOCK: &str = "lock";
 /// The store.
-const STORE: &str = "store.redb";
+pub(crate) const STORE: &str = "store.redb";
+
+/// What to do when the store of an MDT is lost. All targets, because an MDT that is older than its
+/// OSTs would give ids out again that objects have.
+const RESTORE: &str = "restore the directories of all targets from one backup, or, if the files are not needed any more, \
+    start a new file system in empty directories";
 
 /// Directory in it that its data service is given.
 pub const DATA_DIR: &str = "dom";
@@ -127,8 +132,19 @@ pub enum MdtError {
     #[error("{0} is not empty and holds no MDT; name an empty directory, or the one of the MDT")]
     Foreign(PathBuf),
     /// The directory holds an MDT without its store.
-    #[error("{0} is missing; restore it from a backup, or remove the directory to begin anew")]
+    #[error("{0} is missing, and with it all names and layouts of the file system; nothing was changed: {RESTORE}")]
     StoreMissing(PathBuf),
+    /// The store of an MDT that was formatted has no bytes.
+    #[error("{0} has 0 bytes: all names and layouts of the file system are lost; nothing was changed: {RESTORE}")]
+    StoreEmpty(PathBuf),
+    /// The store cannot be trusted.
+    #[error("{path} is damaged ({error}); the MDT is not started: {RESTORE}")]
+    StoreDamaged {
+        /// Which.
+        path: PathBuf,
+        /// What was found.
+        error: StoreError,
+    },
     /// The store cannot be used.
     #[error("cannot open {path}: {error}")]
     Store {
@@ -144,8 +160,8 @@ impl Mdt {
     /// connects to the OSTs, the last two in the background: an MGS or OST that is away keeps nobody waiting here.
     ///
     /// # Errors
-    /// The directory is in use, belongs to something else, or cannot be read or written. The index is
-    /// too large.
+    /// The directory is in use, belongs to something else, cannot be read or written, or has lost
+    /// its store. The index is too large.
     pub async fn start(
         rt: Rt,
         net: Arc<Net>,
@@ -278,7 +294,9 @@ impl Mdt {
         self.commits.stop();
         let ended = tasks.committer.await.unwrap_or(Err(Errno::EIO));
         let store = self.store.clone();
-        self.rt.run_blocking(move || store.close()).await;
+        if let Err(e) = self.rt.run_blocking(move || store.close()).await {
+            self.damaged(&e);
+        }
         if ended.is_ok() {
             dom::ended(self);
         }
@@ -313,8 +331,12 @@ async fn drop_replaced(mdt: Arc<Mdt>) {
 async fn recovery(mdt: Arc<Mdt>) {
     mdt.rt.sleep(Duration::from_millis(mdt.config.recovery_window_ms)).await;
     let mut core = mdt.core.lock();
-    if let Err(e) = core.ns.finish_recovery() {
-        error!("{}: cannot remove files that were open and unlinked: {e}; the next start tries again", mdt.name);
+    match core.ns.finish_recovery() {
+        Err(e) if e.is_damage() => mdt.damaged(&e),
+        Err(e) => {
+            error!("{}: cannot remove files that were open and unlinked: {e}; the next start tries again", mdt.name);
+        }
+        Ok(()) => {}
     }
     mdt.touched(&core);
 }
@@ -328,41 +350,82 @@ fn lock(disk: &Disk, dir: &Path) -> Result<LockGuard, MdtError> {
     })
 }
 
-/// Checks whose directory it is and opens the store, on a blocking thread: repairing takes a while.
+/// What a directory held, and its store.
+type Opened = (Option<Identity>, Namespace<RedbStore>, Arc<RedbStore>);
+
+/// Checks whose directory it is and opens the store, formatting a new one.
 async fn open(rt: &Rt, config: &MdtConfig) -> Result<(String, Namespace<RedbStore>, Arc<RedbStore>), MdtError> {
-    let (disk, config, now, random) = (rt.disk(), config.clone(), rt.wall(), rt.random_u64());
+    let (disk, now, random) = (rt.disk(), rt.wall(), rt.random_u64());
     let mut secret = [0; 24];
     rt.fill_random(&mut secret);
-    let opened = rt.run_blocking(move || {
-        let known = identify(&disk, &config)?;
-        let path = config.dir.join(STORE);
-        let failed = |error| MdtError::Store { path: path.clone(), error };
-        if known.is_some() && disk.metadata(&path).is_err() {
-            return Err(MdtError::StoreMissing(path));
+    let [uuid @ .., _, _, _, _, _, _, _, _] = secret;
+    let [_, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, seed @ ..] = secret;
+    let opened = {
+        let (disk, config) = (disk.clone(), config.clone());
+        rt.run_blocking(move || open_store(&disk, &config, u64::from_le_bytes(seed), now, random))
+    };
+    let (known, ns, store) = opened.await?;
+    let uuid = match known {
+        Some(identity) => renew_identity(&disk, config, identity)?,
+        None => {
+            // Last, and after the store's name is durable, so that a directory with an identity
+            // always has a store.
+            sync_names(&disk, &config.dir).await?;
+            format_identity(&disk, config, &uuid)?
         }
-        let store = RedbStore::open(&disk, &path, config.store_cache_bytes).map_err(failed)?;
-        let store = Arc::new(store);
-        let [uuid @ .., _, _, _, _, _, _, _, _] = secret;
-        let [_, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, seed @ ..] = secret;
-        let settings = sheen_namespace::Config {
-            mdt_index: config.index,
-            hash_seed: u64::from_le_bytes(seed),
-            cache_bytes_max: config.cache_bytes,
-            root_uid: config.root_uid,
-            root_gid: config.root_gid,
-            root_layout: config.root_layout.clone(),
-            keep_replaced_ms: config.keep_replaced_ms,
-            ..sheen_namespace::Config::default()
-        };
-        let ns = Namespace::open(store.clone(), settings, now, random).map_err(failed)?;
-        // Last, so that a directory with an identity always has a store.
-        let uuid = match known {
-            Some(identity) => renew_identity(&disk, &config, identity)?,
-            None => format_identity(&disk, &config, &uuid)?,
-        };
-        Ok((uuid, ns, store))
-    });
-    opened.await
+    };
+    Ok((uuid, ns, store))
+}
+
+/// Blocks: repairing a store takes a while.
+fn open_store(disk: &Disk, config: &MdtConfig, hash_seed: u64, now: Time, random: u64) -> Result<Opened, MdtError> {
+    let known = identify(disk, config)?;
+    let path = config.dir.join(STORE);
+    check_store(disk, &path, known.is_some())?;
+    let failed = |error: StoreError| {
+        let path = path.clone();
+        if error.is_damage() { MdtError::StoreDamaged { path, error } } else { MdtError::Store { path, error } }
+    };
+    let store = Arc::new(RedbStore::open(disk, &path, config.store_cache_bytes).map_err(failed)?);
+    let settings = sheen_namespace::Config {
+        mdt_index: config.index,
+        was_formatted: known.is_some(),
+        hash_seed,
+        cache_bytes_max: config.cache_bytes,
+        root_uid: config.root_uid,
+        root_gid: config.root_gid,
+        root_layout: config.root_layout.clone(),
+        keep_replaced_ms: config.keep_replaced_ms,
+        ..sheen_namespace::Config::default()
+    };
+    let ns = Namespace::open(store.clone(), settings, now, random).map_err(failed)?;
+    Ok((known, ns, store))
+}
+
+/// Refuses a directory whose store is lost: a new one in its place would show no files, and give
+/// ids out again that objects of files have. What an interrupted format left is emptied.
+fn check_store(disk: &Disk, path: &Path, was_formatted: bool) -> Result<(), MdtError> {
+    let io = |error| MdtError::Io { path: path.into(), error };
+    match disk.metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound && was_formatted => Err(MdtError::StoreMissing(path.into())),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(io(e)),
+        Ok(_) if !was_formatted => store::discard_unfinished(disk, path).map_err(io),
+        Ok(found) if found.len == 0 => Err(MdtError::StoreEmpty(path.into())),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Makes the names in a new directory durable, and its own.
+async fn sync_names(disk: &Disk, dir: &Path) -> Result<(), MdtError> {
+    let io = |path: &Path, error| MdtError::Io { path: path.into(), error };
+    disk.sync_dir(dir).await.map_err(|e| io(dir, e))?;
+    let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) else { return Ok(()) };
+    match disk.sync_dir(parent).await {
+        // It may be entered but not read: then whoever made the directory in it has to see to it.
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        synced => synced.map_err(|e| io(parent, e)),
+    }
 }
 
 /// What the directory holds: `None` where it is empty, or was left half formatted.

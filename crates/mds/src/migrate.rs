@@ -24,7 +24,7 @@ use sheen_wire::mds::{Answer, Call, Reply, Request};
 use sheen_wire::ost::{self, PARTS_MAX};
 use sheen_wire::{Errno, Fid, Result};
 use tokio::sync::Notify;
-use tracing::{error, warn};
+use tracing::warn;
 
 use crate::commit::Goal;
 use crate::env::MdtEnv;
@@ -164,7 +164,7 @@ impl Mdt {
         let mut env = MdtEnv { mdt: self, placer, now: self.rt.now(), wait: false };
         let done = ns.execute(ClientId(export.id()), request, &mut env);
         if let Some(fault) = if matches!(done, Err(Errno::EIO)) { ns.take_fault() } else { None } {
-            error!("{}: {} failed: {fault}", self.name, request.op());
+            self.store_failed(request.op(), &fault);
         }
         let Done { transno, touched, .. } = done?;
         let change = self.lasting_change(Some(export), &touched);
@@ -173,13 +173,19 @@ impl Mdt {
     }
 
     /// Ready when a change is durable. A store that fails is tried again, unless the MDT stops.
+    /// With a damaged one this waits for that end: nobody is to use a layout that the next life of
+    /// the MDT does not know.
     ///
     /// # Errors
     /// EIO, ESHUTDOWN: the MDT stops and cannot commit it.
     pub(crate) async fn durable(&self, transno: u64) -> Result<()> {
         loop {
             match self.commits.reach(Goal::Transno(transno)).await {
-                Err(Errno::EIO) if !self.locks.is_going() => {}
+                Err(Errno::EIO) if !self.locks.is_going() => {
+                    if self.commits.is_damaged() {
+                        self.locks.gone().await;
+                    }
+                }
                 reached => return reached,
             }
         }

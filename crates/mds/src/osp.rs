@@ -271,6 +271,11 @@ async fn idle(mdt: &Mdt, osp: &Osp) {
 }
 
 async fn remove_orphans(mdt: &Mdt, osp: &Osp) -> Result<()> {
+    // A damaged store may call objects of files lost. It creates no objects, so these need not be
+    // gone first.
+    if mdt.commits.is_damaged() {
+        return Ok(());
+    }
     let ranges = mdt.core.lock().ns.orphan_ranges();
     for range in ranges.iter().filter(|r| r.ost == osp.index) {
         osp.run(Request::DestroyRange { seq: range.seq, first: range.first, last: range.last }).await?;

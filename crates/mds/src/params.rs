@@ -129,6 +129,7 @@ fn register_mdt(mdt: &Arc<Mdt>) {
     put(
         "health",
         Param::text(move || match weak.upgrade() {
+            Some(mdt) if mdt.commits.is_damaged() => "read-only: the store is damaged".into(),
             Some(mdt) if mdt.commits.failed() => "read-only: the store cannot be written".into(),
             Some(_) => "healthy".into(),
             None => "stopped".into(),

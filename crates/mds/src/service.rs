@@ -10,7 +10,6 @@ use sheen_rpc::{BoxFuture, Export, Response, Service};
 use sheen_wire::ast::Grant;
 use sheen_wire::mds::{Answer, BEGINNING_BYTES_MAX, Call, Reply, Request, flags};
 use sheen_wire::{Attr, Bulk, Errno, Fid, Mds, Result, StatFs, mirror};
-use tracing::error;
 
 use crate::commit::Goal;
 use crate::env::MdtEnv;
@@ -219,7 +218,7 @@ impl Mdt {
     async fn execute_once(&self, export: &Arc<Export>, call: &Call) -> Result<Executed> {
         // A client can always give up what it has.
         let gives_up = matches!(call.request, Request::Close { .. } | Request::Reopen { .. });
-        let changes = call.request.modifies() && !gives_up;
+        let changes = call.request.modifies() && !gives_up && !leaves_store(&call.request);
         let mut looks = 0;
         loop {
             if changes {
@@ -306,9 +305,18 @@ impl Mdt {
         self.touched(&core);
         drop(core);
         if let Some(fault) = fault {
-            error!("{}: {} failed: {fault}", self.name, request.op());
+            self.store_failed(request.op(), &fault);
         }
         Ok(Executed { result, grants, change, lasting, dir })
+    }
+}
+
+/// Whether a request that counts as a change leaves the store as it is: opening a file to read it.
+/// A read-only MDT executes it.
+fn leaves_store(request: &Request) -> bool {
+    match request {
+        Request::Open { flags, .. } => !flags::writes(*flags) && flags & flags::TRUNC == 0,
+        _ => false,
     }
 }
 

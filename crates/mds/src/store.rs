@@ -8,18 +8,25 @@
 //! * A commit that fails leaves redb unwilling to write; [`RedbStore::commit`] then closes and reopens it, which brings back the
 //!   last durable state. The caller still holds the batch and commits it again: all it does is put and delete keys, so a batch
 //!   that did reach the disk may be applied twice.
+//! * Damage (module `damage`) ends all writes to the file until the store is opened again. Reads of
+//!   sound pages go on.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use parking_lot::RwLock;
 use redb::{Builder, Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
 use sheen_namespace::{Batch, Store, StoreError};
 use sheen_rt::{Disk, File, OpenOptions};
 
+use crate::damage::Damage;
+
 /// Memory for pages of the store, in bytes. The namespace keeps inodes and entries in a cache of its own in front.
 pub const CACHE_BYTES: usize = 128 << 20;
+/// What the file of a store begins with. redb writes it last when it makes a file.
+const MAGIC_BYTES: usize = 9;
 /// The one table.
 const TABLE: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("mdt");
 
@@ -27,6 +34,7 @@ const TABLE: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefin
 pub struct RedbStore {
     file: File,
     cache_bytes: usize,
+    damage: Arc<Damage>,
     /// `None`: closed, or a reopening after a failed commit failed too.
     open: RwLock<Option<Open>>,
 }
@@ -47,16 +55,36 @@ impl RedbStore {
     /// Opens the store at `path`, or makes an empty one. Blocks; repairs what a crash left.
     ///
     /// # Errors
-    /// The file cannot be opened or is no store.
+    /// The file cannot be opened, is damaged, or is no store.
     pub fn open(disk: &Disk, path: &Path, cache_bytes: usize) -> Result<RedbStore, StoreError> {
-        let file = disk.open(path, OpenOptions::CREATE).map_err(|e| failed(&e))?;
-        let open = open(FileBackend(file.clone()), cache_bytes)?;
-        Ok(RedbStore { file, cache_bytes, open: RwLock::new(Some(open)) })
+        let file = disk.open(path, OpenOptions::CREATE).map_err(failed)?;
+        let damage = Arc::new(Damage::default());
+        let open = damage.guard(|| open(FileBackend::new(&file, &damage), cache_bytes))?;
+        Ok(RedbStore { file, cache_bytes, damage, open: RwLock::new(Some(open)) })
     }
 
     /// Closes the file in order; every later call fails. Also done by dropping.
-    pub fn close(&self) {
-        self.open.write().take();
+    ///
+    /// # Errors
+    /// The file was found to be damaged when it was closed.
+    pub fn close(&self) -> Result<(), StoreError> {
+        let open = self.open.write().take();
+        if self.damage.is_found() {
+            // Not closed: redb would read the file for it, and write to it.
+            std::mem::forget(open);
+            return Ok(());
+        }
+        self.damage.guard(|| {
+            drop(open);
+            Ok(())
+        })
+    }
+
+    /// Writes nothing to the file any more: a record in it is damaged.
+    pub(crate) fn freeze(&self, why: &StoreError) {
+        if !self.damage.is_found() {
+            self.damage.found(why.to_string());
+        }
     }
 
     fn try_commit(&self, batch: &Batch) -> Result<(), StoreError> {
@@ -68,7 +96,7 @@ impl RedbStore {
                     Some(value) => table.insert(key, value),
                     None => table.remove(key),
                 };
-                old.map(drop).map_err(|e| failed(&e))
+                old.map(drop).map_err(failed)
             })
         })
     }
@@ -81,11 +109,23 @@ impl RedbStore {
         Ok(())
     }
 
+    /// # Errors
+    /// The file is damaged, or cannot be opened; only in the second case it is closed then.
     fn reopen(&self) -> Result<(), StoreError> {
         let mut slot = self.open.write();
-        slot.take();
-        *slot = Some(open(FileBackend(self.file.clone()), self.cache_bytes)?);
-        Ok(())
+        self.damage.check()?;
+        self.damage.guard(|| {
+            slot.take();
+            *slot = Some(open(FileBackend::new(&self.file, &self.damage), self.cache_bytes)?);
+            Ok(())
+        })
+    }
+}
+
+impl Drop for RedbStore {
+    fn drop(&mut self) {
+        // Nobody is left to hear of damage; the next start finds it.
+        let _ = self.close();
     }
 }
 
@@ -93,8 +133,10 @@ impl Store for RedbStore {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let open = self.open.read();
         let table = &open.as_ref().ok_or_else(closed)?.table;
-        let value = table.get(key).map_err(|e| failed(&e))?;
-        Ok(value.map(|v| v.value().to_vec()))
+        self.damage.guard(|| {
+            let value = table.get(key).map_err(failed)?;
+            Ok(value.map(|v| v.value().to_vec()))
+        })
     }
 
     fn range(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
@@ -103,18 +145,29 @@ impl Store for RedbStore {
         }
         let open = self.open.read();
         let table = &open.as_ref().ok_or_else(closed)?.table;
-        let range = table.range(from..to).map_err(|e| failed(&e))?;
-        range
-            .take(limit)
-            .map(|record| record.map(|(k, v)| (k.value().to_vec(), v.value().to_vec())).map_err(|e| failed(&e)))
-            .collect()
+        self.damage.guard(|| {
+            let mut records: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+            for record in table.range(from..to).map_err(failed)?.take(limit) {
+                let (key, value) = record.map_err(failed)?;
+                let key = key.value().to_vec();
+                let is_next = records.last().is_none_or(|(last, _)| *last < key);
+                // A caller that walks a table goes on after the last key; an earlier key would make
+                // it walk for ever.
+                if !is_next || *key < *from || *key >= *to {
+                    return Err(StoreError::Damaged("records out of order".to_string()));
+                }
+                records.push((key, value.value().to_vec()));
+            }
+            Ok(records)
+        })
     }
 
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        self.damage.check()?;
         if self.open.read().is_none() {
             self.reopen()?;
         }
-        let done = self.try_commit(batch).and_then(|()| self.refresh());
+        let done = self.damage.guard(|| self.try_commit(batch).and_then(|()| self.refresh()));
         if done.is_err() {
             // What happened to the batch is for the caller to learn; if this fails as well, the next commit tries again.
             let _ = self.reopen();
@@ -123,8 +176,17 @@ impl Store for RedbStore {
     }
 }
 
+/// Empties a file that redb began to make and did not finish, so that it is made anew. Any other
+/// file stays as it is.
+pub(crate) fn discard_unfinished(disk: &Disk, path: &Path) -> io::Result<()> {
+    let file = disk.open(path, OpenOptions::READ_WRITE)?;
+    let mut magic = [0; MAGIC_BYTES];
+    let read = file.read_at(0, &mut magic)?;
+    if read > 0 && magic == [0; MAGIC_BYTES] { file.set_len(0) } else { Ok(()) }
+}
+
 fn open(backend: impl StorageBackend, cache_bytes: usize) -> Result<Open, StoreError> {
-    let database = Builder::new().set_cache_size(cache_bytes).create_with_backend(backend).map_err(|e| failed(&e))?;
+    let database = Builder::new().set_cache_size(cache_bytes).create_with_backend(backend).map_err(failed)?;
     if let Err(redb::TableError::TableDoesNotExist(_)) = read_table_of(&database) {
         write(&database, |_| Ok(()))?;
     }
@@ -137,16 +199,16 @@ fn write(
     database: &Database,
     fill: impl FnOnce(&mut redb::Table<'_, &'static [u8], &'static [u8]>) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let mut transaction = database.begin_write().map_err(|e| failed(&e))?;
+    let mut transaction = database.begin_write().map_err(failed)?;
     transaction.set_quick_repair(true);
-    fill(&mut transaction.open_table(TABLE).map_err(|e| failed(&e))?)?;
-    transaction.commit().map_err(|e| failed(&e))
+    fill(&mut transaction.open_table(TABLE).map_err(failed)?)?;
+    transaction.commit().map_err(failed)
 }
 
 type Table = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 fn read_table(database: &Database) -> Result<Table, StoreError> {
-    read_table_of(database).map_err(|e| failed(&e))
+    read_table_of(database).map_err(failed)
 }
 
 fn read_table_of(database: &Database) -> Result<Table, redb::TableError> {
@@ -157,8 +219,14 @@ fn read_table_of(database: &Database) -> Result<Table, redb::TableError> {
     transaction.open_table(TABLE)
 }
 
-fn failed(error: &dyn fmt::Display) -> StoreError {
-    StoreError::Failed(error.to_string())
+/// An error of redb. An I/O error is one of a write, for [`FileBackend`] answers none for a read.
+fn failed<E: Into<redb::Error>>(error: E) -> StoreError {
+    match error.into() {
+        redb::Error::Corrupted(what) => StoreError::Damaged(what),
+        error @ redb::Error::LockPoisoned(_) => StoreError::Damaged(error.to_string()),
+        redb::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => StoreError::Damaged(error.to_string()),
+        error => StoreError::Failed(error.to_string()),
+    }
 }
 
 fn closed() -> StoreError {
@@ -166,7 +234,22 @@ fn closed() -> StoreError {
 }
 
 /// The file as redb wants it. It is locked by the directory's lock file, not here.
-struct FileBackend(File);
+struct FileBackend {
+    file: File,
+    damage: Arc<Damage>,
+}
+
+impl FileBackend {
+    fn new(file: &File, damage: &Arc<Damage>) -> FileBackend {
+        FileBackend { file: file.clone(), damage: damage.clone() }
+    }
+
+    /// # Errors
+    /// EROFS: the file is damaged.
+    fn writable(&self) -> io::Result<()> {
+        if self.damage.is_found() { Err(io::ErrorKind::ReadOnlyFilesystem.into()) } else { Ok(()) }
+    }
+}
 
 impl fmt::Debug for FileBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -176,26 +259,36 @@ impl fmt::Debug for FileBackend {
 
 impl StorageBackend for FileBackend {
     fn len(&self) -> io::Result<u64> {
-        self.0.len()
+        self.file.len()
     }
 
+    /// A page that cannot be read is damage. It reads as zeros, which redb cannot decode. After an
+    /// error redb would read no page any more, sound ones neither.
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        match self.0.read_at(offset, out)? {
-            n if n == out.len() => Ok(()),
-            _ => Err(io::ErrorKind::UnexpectedEof.into()),
-        }
+        let len = out.len();
+        let why = match self.file.read_at(offset, out) {
+            Ok(read) if read == len => return Ok(()),
+            Ok(_) => format!("page at byte {offset} is beyond the end of the file"),
+            Err(e) => format!("unreadable page at byte {offset}: {e}"),
+        };
+        self.damage.found(why);
+        out.fill(0);
+        Ok(())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.writable()?;
+        self.file.set_len(len)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data_blocking()
+        self.writable()?;
+        self.file.sync_data_blocking()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write_all_at(offset, data)
+        self.writable()?;
+        self.file.write_all_at(offset, data)
     }
 }
 
@@ -254,6 +347,10 @@ mod tests {
         }
     }
 
+    fn backend(disk: &Disk) -> FileBackend {
+        FileBackend::new(&disk.open("/store", OpenOptions::READ_WRITE).unwrap(), &Arc::default())
+    }
+
     /// Keys that every round writes.
     const KEYS: u64 = 200;
 
@@ -262,10 +359,10 @@ mod tests {
         write(database, |table| {
             for key in 0..KEYS {
                 let value = n.to_le_bytes().repeat(10);
-                table.insert(&key.to_be_bytes()[..], &value[..]).map_err(|e| failed(&e))?;
+                table.insert(&key.to_be_bytes()[..], &value[..]).map_err(failed)?;
             }
-            table.remove(&(KEYS + n - 1).to_be_bytes()[..]).map_err(|e| failed(&e))?;
-            table.insert(&(KEYS + n).to_be_bytes()[..], &[][..]).map_err(|e| failed(&e))?;
+            table.remove(&(KEYS + n - 1).to_be_bytes()[..]).map_err(failed)?;
+            table.insert(&(KEYS + n).to_be_bytes()[..], &[][..]).map_err(failed)?;
             Ok(())
         })
     }
@@ -294,9 +391,8 @@ mod tests {
             let disk = sim.rt(1).disk();
             // Its name is durable, its content is redb's business.
             disk.write_atomic("/store", b"").unwrap();
-            let file = |options| FileBackend(disk.open("/store", options).unwrap());
-            drop(open(file(OpenOptions::READ_WRITE), 1 << 20).unwrap());
-            let file = file(OpenOptions::READ_WRITE);
+            drop(open(backend(&disk), 1 << 20).unwrap());
+            let file = backend(&disk);
             let dying = Dying { file, left: AtomicU64::new(1 + seed * 7 % 400), world: (*sim).clone() };
             let mut acknowledged = 0;
             // The power may also fail while it opens.
@@ -306,12 +402,80 @@ mod tests {
                 }
             }
             torn += u64::from((1..20).contains(&acknowledged));
-            let file = FileBackend(sim.rt(1).disk().open("/store", OpenOptions::READ_WRITE).unwrap());
-            let open = open(file, 1 << 20).unwrap();
+            let open = open(backend(&sim.rt(1).disk()), 1 << 20).unwrap();
             let shown = shown(&open);
             assert!(shown == acknowledged || shown == acknowledged + 1, "seed {seed}: {shown} of {acknowledged}");
             round(&open.database, shown + 1).unwrap();
         }
         assert!(torn > 50, "the power failed within commits in only {torn} runs");
+    }
+
+    /// redb's header. What follows are pages.
+    const HEADER_BYTES: usize = 4096;
+    /// Records of a store that is larger than what redb keeps of it: its root and nothing else.
+    const RECORDS: u64 = 2000;
+
+    fn large_store(disk: &Disk) -> RedbStore {
+        let store = RedbStore::open(disk, Path::new("/store"), 0).unwrap();
+        write(&store.open.read().as_ref().unwrap().database, |table| {
+            for key in 0..RECORDS {
+                table.insert(&key.to_be_bytes()[..], &[7u8; 100][..]).map_err(failed)?;
+            }
+            Ok(())
+        })
+        .unwrap();
+        store.refresh().unwrap();
+        store
+    }
+
+    fn key(key: u64) -> Vec<u8> {
+        key.to_be_bytes().to_vec()
+    }
+
+    fn is_damaged<T>(result: Result<T, StoreError>) -> bool {
+        matches!(result, Err(StoreError::Damaged(_)))
+    }
+
+    #[test]
+    fn damaged_pages_fail_reads_and_end_all_writes() {
+        let sim = Sim::new(1, SimConfig::default());
+        let disk = sim.rt(1).disk();
+        let store = large_store(&disk);
+        assert_eq!(store.get(&key(7)), Ok(Some(vec![7; 100])));
+        let file = disk.open("/store", OpenOptions::READ_WRITE).unwrap();
+        let pages = file.len().unwrap() as usize - HEADER_BYTES;
+        file.write_all_at(HEADER_BYTES as u64, &vec![0xA5; pages]).unwrap();
+        let damaged = disk.read("/store").unwrap();
+        assert!(is_damaged(store.get(&key(7))));
+        assert!(is_damaged(store.range(&key(0), &key(RECORDS), 10)));
+        assert!(is_damaged(store.reopen()), "redb writes to a file that it opens");
+        assert_eq!(store.close(), Ok(()));
+        assert!(disk.read("/store").unwrap() == damaged, "something was written");
+        assert!(is_damaged(RedbStore::open(&disk, Path::new("/store"), 0)));
+    }
+
+    #[test]
+    fn a_file_that_was_cut_short_is_damaged() {
+        let sim = Sim::new(2, SimConfig::default());
+        let disk = sim.rt(1).disk();
+        let store = large_store(&disk);
+        disk.open("/store", OpenOptions::READ_WRITE).unwrap().set_len(HEADER_BYTES as u64).unwrap();
+        assert!(is_damaged(store.get(&key(7))));
+        let found = store.damage.check().unwrap_err().to_string();
+        assert!(found.contains("beyond the end of the file"), "{found}");
+    }
+
+    #[test]
+    fn an_unfinished_file_is_emptied_and_others_are_left() {
+        let sim = Sim::new(3, SimConfig::default());
+        let disk = sim.rt(1).disk();
+        for (content, left) in [(&[0; 8192][..], 0), (&b"something else"[..], 14), (&b""[..], 0)] {
+            disk.write_atomic("/store", content).unwrap();
+            discard_unfinished(&disk, Path::new("/store")).unwrap();
+            assert_eq!(disk.metadata("/store").unwrap().len, left);
+        }
+        drop(large_store(&disk));
+        discard_unfinished(&disk, Path::new("/store")).unwrap();
+        assert!(disk.metadata("/store").unwrap().len > 0);
     }
 }

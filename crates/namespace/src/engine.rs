@@ -37,6 +37,9 @@ pub struct Config {
     /// Index of this MDT, at most [`sheen_wire::seq::MdtIndex::MAX`]. A store of another one is
     /// refused.
     pub mdt_index: u32,
+    /// The MDT was formatted before: an empty store is refused. Formatting it would give ids out
+    /// again that objects have.
+    pub was_formatted: bool,
     /// Secret of directory hashes, stored in the superblock when an empty store is formatted and ignored later. Take it from
     /// the system's randomness: whoever knows it can make a directory's names collide.
     pub hash_seed: u64,
@@ -67,6 +70,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             mdt_index: 0,
+            was_formatted: false,
             hash_seed: 0,
             hash_bits: Config::HASH_BITS_MAX,
             cache_bytes_max: 256 << 20,
@@ -176,14 +180,20 @@ pub struct Namespace<S> {
 }
 
 impl<S: Store> Namespace<S> {
-    /// Opens a store; formats it if it is empty. Commits once before it returns (the reservation of
-    /// ids, orphan ranges found, [`crate::STORE_FORMAT`] in a store of an earlier format). `random`
-    /// makes open-file handles of this life differ from those of earlier ones.
+    /// Opens a store; formats it if it is empty and was not formatted before. Commits once before
+    /// it returns (the reservation of ids, orphan ranges found, [`crate::STORE_FORMAT`] in a store
+    /// of an earlier format). `random` makes open-file handles of this life differ from those of
+    /// earlier ones.
     pub fn open(store: Arc<S>, mut config: Config, now: Time, random: u64) -> Result<Self, StoreError> {
         let known_format = format::check(&*store)?;
         let found: Option<Super> = read(&*store, key::SUPER)?;
         let mdt = format::mdt(config.mdt_index, found.as_ref(), known_format)?;
-        let counters: Counters = read(&*store, key::COUNTERS)?.unwrap_or_default();
+        let counters: Option<Counters> = read(&*store, key::COUNTERS)?;
+        match found {
+            Some(_) => check_formatted(&*store, counters.is_some())?,
+            None => check_empty(&*store, config.was_formatted)?,
+        }
+        let counters = counters.unwrap_or_default();
         let mut tables = Tables::new(store, config.cache_bytes_max, counters.transno);
         let mut ns = Namespace {
             handles: Handles::new(random, config.open_files_max),
@@ -405,4 +415,20 @@ impl<S: Store> Namespace<S> {
         hasher.write(name);
         (hasher.finish() >> (64 - self.config.hash_bits.clamp(1, Config::HASH_BITS_MAX))).max(1)
     }
+}
+
+/// Refuses a store that lacks a record which formatting wrote: without the counters, for one, it
+/// would give FIDs out again.
+fn check_formatted(store: &impl Store, has_counters: bool) -> Result<(), StoreError> {
+    if !has_counters {
+        return Err(StoreError::Incomplete("counters"));
+    }
+    let root = store.get(&key::inode(fid::ROOT))?;
+    root.map(drop).ok_or(StoreError::Incomplete("root directory"))
+}
+
+/// Refuses a store without a superblock, unless it is new.
+fn check_empty(store: &impl Store, was_formatted: bool) -> Result<(), StoreError> {
+    let is_new = !was_formatted && store.range(&[0], &[u8::MAX], 1)?.is_empty();
+    if is_new { Ok(()) } else { Err(StoreError::Incomplete("superblock")) }
 }

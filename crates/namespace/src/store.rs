@@ -25,6 +25,20 @@ pub enum StoreError {
     /// The store was written by another version or for another MDT.
     #[error("metadata store: {0}")]
     Incompatible(String),
+    /// Bytes of the store are lost or are not those that were written.
+    #[error("metadata store: {0}")]
+    Damaged(String),
+    /// The store lacks a record that every formatted store has.
+    #[error("metadata store: no {0} record, which every formatted store has")]
+    Incomplete(&'static str),
+}
+
+impl StoreError {
+    /// Whether the store is damaged, so that nothing must be written to it any more: not even what
+    /// it answers is sure.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, StoreError::Corrupt { .. } | StoreError::Damaged(_) | StoreError::Incomplete(_))
+    }
 }
 
 /// Keys and values as [`Store::range`] answers them.
@@ -98,6 +112,11 @@ impl MemStore {
     /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Removes one record, for tests of damaged stores.
+    pub fn remove(&self, key: &[u8]) {
+        self.map.write().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
     /// Overwrites one record, for tests of damaged stores.

@@ -32,6 +32,13 @@ pub enum OssError {
     /// Something else lies there.
     #[error("{} is not empty and holds no Sheen target; give an empty or new directory", .0.display())]
     NotEmpty(PathBuf),
+    /// A formatted directory without its objects.
+    #[error(
+        "{} is missing, and with it all objects of the OST; nothing was changed: restore the directory from a backup, or, if \
+         the objects are not needed, name an empty directory, which becomes another OST",
+        .0.display()
+    )]
+    ObjectsMissing(PathBuf),
     /// Formatted for another file system.
     #[error("{} belongs to the file system '{found}', not '{wanted}'; use --fsname {found} or another directory", dir.display())]
     Fsname {

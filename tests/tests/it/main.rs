@@ -6,6 +6,7 @@ mod coherence;
 mod commands;
 mod cures;
 mod directories;
+mod damage;
 mod dirstripe;
 mod docs;
 mod dom;

@@ -5,6 +5,7 @@
 mod commit;
 mod common;
 mod composite;
+mod damage;
 mod dom;
 mod extending;
 mod flock;

@@ -244,6 +244,30 @@ fn stores_of_others_are_refused() {
 }
 
 #[test]
+fn stores_without_what_formatting_wrote_are_refused() {
+    let open = |store: &Arc<MemStore>, was_formatted| {
+        let config = Config { was_formatted, ..Config::default() };
+        Namespace::open(store.clone(), config, Time::default(), 0).map(drop)
+    };
+    assert_eq!(open(&Arc::new(MemStore::new()), true), Err(StoreError::Incomplete("superblock")));
+    let mut root = b"i".to_vec();
+    root.extend(ROOT.to_key());
+    for (key, what) in [(b"s".to_vec(), "superblock"), (b"c".to_vec(), "counters"), (root, "root directory")] {
+        let store = Arc::new(MemStore::new());
+        assert_eq!(open(&store, false), Ok(()));
+        assert_eq!(open(&store, true), Ok(()));
+        store.remove(&key);
+        let records = store.len();
+        for was_formatted in [false, true] {
+            let refused = open(&store, was_formatted).unwrap_err();
+            assert_eq!(refused, StoreError::Incomplete(what));
+            assert!(refused.is_damage());
+        }
+        assert_eq!(store.len(), records, "something was written");
+    }
+}
+
+#[test]
 fn damaged_records_give_an_error_and_a_reason() {
     let mut fs = Fs::new();
     let f = fs.touch(&ROOT_CRED, ROOT, "f", 0o644).unwrap();

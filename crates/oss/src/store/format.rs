@@ -1,8 +1,13 @@
 //! Who a directory belongs to, and the lock on it.
 //!
-//! A new directory is formatted in an order that survives a crash at any point: the identity (with the uuid) is durable before
-//! the MGS hears of the target, the index is added once the MGS has given it. So a target that crashes in between asks again
-//! under the same uuid, and gets the same index.
+//! A new directory is formatted in an order that survives a crash at any point: the directory of
+//! objects is durable before the identity (with the uuid), the identity before the MGS hears of the
+//! target, and the index is added once the MGS has given it. So a target that crashes in between
+//! asks again under the same uuid, and gets the same index.
+//!
+//! A directory with an identity and without a directory of objects has lost them. It is refused: an
+//! object that is missing counts as one that was never written, so all files would read as zeros
+//! there.
 
 use std::{
     io,
@@ -44,19 +49,23 @@ impl Home {
             _ => failed("lock", dir)(e),
         })?;
         let path = dir.join(IDENTITY);
+        let objects = dir.join(name::ROOT);
         let identity = match disk.read(&path) {
-            Ok(bytes) => known(dir, &path, &bytes, fsname, index)?,
+            Ok(bytes) => {
+                let identity = known(dir, &path, &bytes, fsname, index)?;
+                has_objects(rt, &objects)?;
+                identity
+            }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 refuse_strangers(rt, dir)?;
                 Identity { fsname: fsname.into(), index, uuid: uuid(rt) }
             }
             Err(e) => return Err(failed("read", &path)(e)),
         };
-        let objects = dir.join(name::ROOT);
         disk.create_dir_all(&objects).map_err(failed("create", &objects))?;
+        disk.sync_dir(dir).await.map_err(failed("sync", dir))?;
         let home = Home { rt: rt.clone(), dir: dir.into(), held, identity, lock: Mutex::new(Some(lock)) };
         home.write()?;
-        disk.sync_dir(dir).await.map_err(failed("sync", dir))?;
         if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
             match disk.sync_dir(parent).await {
                 // It may be entered but not read: then whoever made the directory in it has to see to it.
@@ -119,6 +128,15 @@ fn known(dir: &Path, path: &Path, bytes: &[u8], fsname: &str, index: Option<u32>
             found.index = found.index.or(index);
             Ok(found)
         }
+    }
+}
+
+/// Refuses a formatted directory without its directory of objects.
+fn has_objects(rt: &Rt, objects: &Path) -> Result<(), OssError> {
+    match rt.disk().metadata(objects) {
+        Ok(_) => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(OssError::ObjectsMissing(objects.into())),
+        Err(source) => Err(OssError::Io { what: "look at", path: objects.into(), source }),
     }
 }
 

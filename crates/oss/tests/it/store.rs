@@ -429,6 +429,21 @@ fn a_directory_of_someone_else_is_refused_and_left_alone() {
 }
 
 #[test]
+fn a_formatted_directory_without_its_objects_is_refused_and_left_alone() {
+    let f = Fixture::new();
+    f.write(1, 0, b"bytes");
+    let Fixture { store, runtime, _rt: rt, dir } = f;
+    drop(store);
+    let objects = dir.path().join(name::ROOT);
+    fs::rename(&objects, dir.path().join("elsewhere")).unwrap();
+    let refused = runtime.block_on(open(&rt, dir.path(), "sheen", None, 64)).err().map(|e| e.to_string()).unwrap();
+    assert!(refused.contains("is missing, and with it all objects of the OST"), "{refused}");
+    assert!(!objects.exists(), "it was made anew");
+    fs::rename(dir.path().join("elsewhere"), &objects).unwrap();
+    assert!(runtime.block_on(open(&rt, dir.path(), "sheen", None, 64)).is_ok());
+}
+
+#[test]
 fn space_is_shared_by_the_targets_of_a_device() {
     let dir = tempfile::tempdir().unwrap();
     let (runtime, rt) = Rt::real(RealOptions::default()).unwrap();

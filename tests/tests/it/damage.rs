@@ -1,0 +1,93 @@
+//! An MDT whose store is lost or damaged: it is refused with a plain message, nothing is changed,
+//! and a restored store is served.
+
+use std::{fs, path::Path};
+
+use sheen_tests::{
+    Fs, can_mount,
+    cluster::{Cluster, bash},
+    wait::eventually,
+};
+
+/// redb's header. What follows are pages.
+const HEADER_BYTES: usize = 4096;
+
+/// All files below a directory with their sizes, sorted.
+fn listing(dir: &Path) -> Vec<(String, u64)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(listing(&path));
+        } else {
+            found.push((path.display().to_string(), entry.metadata().unwrap().len()));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn sheen_up_refuses_a_lost_or_damaged_store_and_serves_the_restored_one() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let up = Fs::up(2);
+    fs::write(up.path("old"), "old").unwrap();
+    up.stop().ok();
+    let store = up.dir().join("mdt0/store.redb");
+    let sound = fs::read(&store).unwrap();
+    let mut damaged = sound.clone();
+    damaged[HEADER_BYTES..].fill(0xA5);
+    let objects = || [listing(&up.dir().join("ost0/O")), listing(&up.dir().join("ost1/O"))];
+    let before = objects();
+    for (content, says) in [(Vec::new(), "has 0 bytes"), (damaged, "is damaged")] {
+        fs::write(&store, &content).unwrap();
+        let refused = up.start(&[]);
+        assert_ne!(refused.code, 0, "{}", refused.out);
+        let said = format!("{} {says}", store.display());
+        assert!(refused.err.contains(&said) && refused.err.contains("backup"), "no '{said}' in: {}", refused.err);
+        let log = fs::read_to_string(up.dir().join("sheen.log")).unwrap();
+        assert!(!log.contains("panicked"), "{log}");
+        let left = fs::read(&store).unwrap();
+        assert_eq!(left.len(), content.len());
+        assert!(left.iter().zip(&content).skip(HEADER_BYTES).all(|(left, old)| left == old), "pages were written");
+        assert_eq!(objects(), before);
+    }
+    fs::write(&store, &sound).unwrap();
+    up.start(&[]).ok();
+    fs::write(up.path("new"), "new").unwrap();
+    assert_eq!(up.sh("cat old new").ok(), "oldnew");
+}
+
+#[test]
+fn an_mds_refuses_a_directory_without_its_store_and_clients_find_the_restored_one() {
+    if !can_mount() {
+        return println!("skipped: /dev/fuse cannot be opened here");
+    }
+    let mut cluster = Cluster::start();
+    let mount = cluster.mount();
+    bash(&mount.mnt, "echo old > old && sync .").ok();
+    let at = cluster.children.iter().position(|(kind, _)| *kind == "mds").unwrap();
+    let (_, mut mds) = cluster.children.remove(at);
+    bash(&cluster.base, &format!("kill -TERM {}", mds.id())).ok();
+    assert!(mds.wait().unwrap().success());
+
+    let (store, backup) = (cluster.base.join("mds/store.redb"), cluster.base.join("backup"));
+    fs::rename(&store, &backup).unwrap();
+    cluster.spawn("mds");
+    let (_, mut mds) = cluster.children.pop().unwrap();
+    let mut ended = None;
+    eventually("the MDS ends", || {
+        ended = mds.try_wait().unwrap();
+        ended.is_some()
+    });
+    let log = cluster.log();
+    assert!(!ended.unwrap().success(), "{log}");
+    assert!(log.contains(&format!("{} is missing", store.display())) && log.contains("backup"), "{log}");
+    assert!(!store.exists(), "a store was made");
+
+    fs::rename(&backup, &store).unwrap();
+    cluster.spawn("mds");
+    assert_eq!(bash(&mount.mnt, "echo new > new && cat old new").ok(), "old\nnew\n");
+}
