@@ -1,5 +1,6 @@
 //! Sheen on real mounts, as its users meet it: a module for each part of it. docs/testing.md says how such a test is written.
 
+mod addresses;
 mod away;
 mod caches;
 mod coherence;

@@ -6,6 +6,7 @@ use std::{path::Path, time::Duration};
 use sheen_lnet::{DEFAULT_PORT, Nid};
 
 use crate::{
+    announce::{self, MDS_PORT, MgsAt, OSS_PORT},
     args::{MdsArgs, MgsArgs, OssArgs, TargetArgs},
     config::check_fsname,
     error::Result,
@@ -28,7 +29,7 @@ pub fn mgs(args: &MgsArgs) -> Result {
 
 /// `sheen mds`
 pub fn mds(args: &MdsArgs) -> Result {
-    target(&args.target, async |host: &Host, mgs: &[Nid], me: Nid| {
+    target(&args.target, MDS_PORT, async |host: &Host, mgs: &[Nid], me: Nid| {
         let layout = args.default_layout.default_layout.asked();
         host.mdt(&args.target.dir, &args.target.fsname, layout, mgs, me).await?;
         println!("{}-MDT0000 ready at {me}", args.target.fsname);
@@ -38,7 +39,7 @@ pub fn mds(args: &MdsArgs) -> Result {
 
 /// `sheen oss`: its OSTs live in `DIR/0`, `DIR/1`, …; the MGS gives each its index.
 pub fn oss(args: &OssArgs) -> Result {
-    target(&args.target, async |host: &Host, mgs: &[Nid], me: Nid| {
+    target(&args.target, OSS_PORT, async |host: &Host, mgs: &[Nid], me: Nid| {
         for slot in 0..args.osts {
             host.ost(&args.target.dir.join(slot.to_string()), &args.target.fsname, None, mgs, me).await?;
         }
@@ -47,14 +48,14 @@ pub fn oss(args: &OssArgs) -> Result {
     })
 }
 
-fn target(args: &TargetArgs, start: impl AsyncFnOnce(&Host, &[Nid], Nid) -> Result) -> Result {
+fn target(args: &TargetArgs, port: u16, start: impl AsyncFnOnce(&Host, &[Nid], Nid) -> Result) -> Result {
     check_fsname(&args.fsname)?;
-    let listen = host::listen_address(&args.listen, 0)?;
+    let listen = args.listen.as_deref().map(|text| host::listen_address(text, port)).transpose()?;
     serve(&args.dir, async |host: &Host| {
-        let mgs = host::resolve_mgs(&host.rt, &args.mgs).await?;
-        let bound = host.listen(listen).await?;
-        let me = host.announced(bound, args.announce.as_deref()).await?;
-        start(host, &mgs, me).await
+        let mgs = MgsAt::resolve(&host.rt, &args.mgs).await?;
+        let plan = announce::plan(&host.rt, &mgs, listen, port, args.announce.as_deref()).await?;
+        let bound = host.listen(plan.listen).await?;
+        start(host, &mgs.nids, host.announced(&plan, bound)).await
     })
 }
 
