@@ -182,7 +182,7 @@ pub struct MgsArgs {
     /// Where it keeps its registry
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
-    /// Address to listen on, such as 0.0.0.0@tcp or 127.0.0.1:40001@tcp
+    /// Address to listen on, such as 0.0.0.0@tcp for all addresses; its port by default is 7988
     #[arg(long, value_name = "NID", default_value = "127.0.0.1@tcp")]
     pub listen: String,
 }
@@ -199,10 +199,11 @@ pub struct TargetArgs {
     /// The file system to belong to
     #[arg(long, value_name = "NAME", default_value = "sheen")]
     pub fsname: String,
-    /// Address to listen on; port 0 takes any free one
-    #[arg(long, value_name = "NID", default_value = "127.0.0.1:0@tcp")]
-    pub listen: String,
-    /// Address that others reach it at, where that differs from --listen
+    /// Address to listen on; port 0 takes any free one [default: all addresses, or loopback if the MGS is on loopback;
+    /// port 7989 of mds, 7990 of oss]
+    #[arg(long, value_name = "NID")]
+    pub listen: Option<String>,
+    /// Address to register [default: --listen's; of all addresses the one from which this host reaches the MGS]
     #[arg(long, value_name = "NID")]
     pub announce: Option<String>,
 }

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::Path, sync::Arc, time::D
 use parking_lot::Mutex;
 use sheen_client::{Client, ClientOptions};
 use sheen_layout::Asked;
-use sheen_lnet::{DEFAULT_PORT, Fault, Net, Nid, NidName, parse_source};
+use sheen_lnet::{Fault, Net, Nid, parse_source};
 use sheen_mds::{DATA_DIR, DataService, Mdt, MdtConfig};
 use sheen_mgc::Mgc;
 use sheen_mgs::Mgs;
@@ -18,7 +18,10 @@ use sheen_rpc::Server;
 use sheen_rt::{JoinHandle, RealOptions, Rt, Runtime};
 use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::Beginning, mgs::Config};
 
-use crate::error::{Context, Failure, Result};
+use crate::{
+    announce::Plan,
+    error::{Context, Failure, Result},
+};
 
 mod held;
 mod registration;
@@ -38,6 +41,9 @@ const OSTS_TIMEOUT: Duration = Duration::from_secs(10);
 const SETTINGS_WAIT: Duration = Duration::from_secs(1);
 /// Wait before the MGS is asked again after it refused.
 const SETTINGS_RETRY: Duration = Duration::from_secs(5);
+
+/// A port that is in use plus this is suggested instead: beyond the default ports of all servers.
+const OTHER_PORT: u16 = 10;
 
 /// There is one MDT for now.
 const MDT_INDEX: u32 = 0;
@@ -136,9 +142,12 @@ impl Host {
         let bound = self.server.listen(addr).await.map_err(|e| {
             let failure = Failure::new(format!("cannot listen on {addr}: {e}"));
             match e.kind() {
-                std::io::ErrorKind::AddrInUse => {
-                    failure.advise("another program has that port; name another one with --listen")
-                }
+                std::io::ErrorKind::AddrInUse => failure.advise(format!(
+                    "another process has port {port} (`ss -tlnp sport = :{port}` shows it); choose another one, such as \
+                     --listen {}@tcp, or port 0 for any that is free",
+                    SocketAddr::new(addr.ip(), addr.port().saturating_add(OTHER_PORT)),
+                    port = addr.port(),
+                )),
                 std::io::ErrorKind::PermissionDenied => {
                     failure.advise("ports below 1024 are for root; name another one with --listen")
                 }
@@ -151,11 +160,15 @@ impl Host {
         Ok(bound)
     }
 
-    /// The NID that others reach a listening address at; see [`announced`].
-    pub async fn announced(&self, bound: SocketAddr, announce: Option<&str>) -> Result<Nid> {
-        let nid = announced(&self.rt, bound, announce).await?;
+    /// Says that the process, which listens at `bound`, can be reached as planned. Returns its NID.
+    pub fn announced(&self, plan: &Plan, bound: SocketAddr) -> Nid {
+        let nid = plan.nid(bound);
+        // Its own targets are then called directly.
+        if let Nid::Tcp(addr) = nid {
+            self.net.add_address(addr);
+        }
         self.params.add_nid(nid.to_string());
-        Ok(nid)
+        nid
     }
 
     /// Serves the management service from a directory.
@@ -332,42 +345,6 @@ pub fn listen_address(text: &str, default_port: u16) -> Result<SocketAddr> {
     }
     let ip = address.parse().map_err(|_| bad())?;
     Ok(SocketAddr::new(ip, default_port))
-}
-
-/// The NID that others reach a listening address at: the wildcard address stands for this host's name.
-async fn announced(rt: &Rt, bound: SocketAddr, announce: Option<&str>) -> Result<Nid> {
-    if let Some(text) = announce {
-        let name: NidName = text.parse().context(format!("--announce {text}"))?;
-        let nids = name.resolve(rt).await.context(format!("--announce {text}"))?;
-        return match nids.into_iter().next() {
-            Some(Nid::Tcp(addr)) if !text.contains(':') => Ok(Nid::Tcp(SocketAddr::new(addr.ip(), bound.port()))),
-            Some(nid) => Ok(nid),
-            None => Err(Failure::new(format!("{text} has no address"))),
-        };
-    }
-    if bound.ip().is_unspecified() {
-        let host = sheen_rt::proc::hostname();
-        let name: NidName = format!("{host}:{}@tcp", bound.port()).parse().context("this host's name")?;
-        let found = name.resolve(rt).await.ok().and_then(|nids| nids.into_iter().next());
-        return found.ok_or_else(|| {
-            Failure::new(format!("this host's name, {host}, has no address"))
-                .advise("say with --announce where others reach it")
-        });
-    }
-    Ok(Nid::Tcp(bound))
-}
-
-/// The MGS's NIDs from the words of a user.
-pub async fn resolve_mgs(rt: &Rt, text: &str) -> Result<Vec<Nid>> {
-    let mut nids = Vec::new();
-    for word in text.split(',').filter(|w| !w.is_empty()) {
-        let name: NidName = word.parse().map_err(|e| {
-            Failure::new(format!("'{word}' is no NID: {e}"))
-                .advise(format!("write it as HOST@tcp (port {DEFAULT_PORT}) or HOST:PORT@tcp"))
-        })?;
-        nids.extend(name.resolve(rt).await.context(format!("cannot find {word}"))?);
-    }
-    if nids.is_empty() { Err(Failure::new("no MGS was named")) } else { Ok(nids) }
 }
 
 /// Takes `HOST@tcp:/FSNAME` apart.

@@ -7,6 +7,7 @@
     reason = "the process's outer shell: it starts and stops processes before any Rt exists"
 )]
 
+mod announce;
 mod args;
 mod commands;
 mod config;

@@ -14,6 +14,7 @@ use zerocopy::{
 
 use crate::{Component, Composite, LAYOUT_BYTES_MAX, Layout, LayoutError, Pattern, Pool, STRIPES_MAX, Stripe};
 
+mod plain_view;
 mod user;
 
 pub(crate) use user::{decode_marks, decode_template, encode_marks, encode_spec, encode_template, user_spec};

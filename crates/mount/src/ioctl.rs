@@ -98,7 +98,7 @@ pub async fn run(fs: &Inner, who: &Caller, ioctl: &Ioctl, signal: Option<Signal>
             }
             ioctl::LOV_SETSTRIPE => set_layout(fs, who, &file, &ioctl.input).await?,
             ioctl::LOV_GETSTRIPE => {
-                let layout = fs.client.getxattr(who, file.fid(), &Bytes::from_static(LOV)).await?;
+                let layout = fs.client.plain_layout(who, &file).await?;
                 let fits = layout.len() <= ioctl.out_size as usize;
                 return if fits { Ok(Answer::Ioctl(layout)) } else { Err(Errno::ERANGE) };
             }

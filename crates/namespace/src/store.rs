@@ -114,7 +114,7 @@ impl MemStore {
         self.len() == 0
     }
 
-    /// Removes one record, for tests of damaged stores.
+    /// Removes one record, for tests of damaged stores and of stores that earlier releases wrote.
     pub fn remove(&self, key: &[u8]) {
         self.map.write().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
@@ -122,11 +122,6 @@ impl MemStore {
     /// Overwrites one record, for tests of damaged stores.
     pub fn put(&self, key: Vec<u8>, value: Vec<u8>) {
         self.map.write().unwrap_or_else(PoisonError::into_inner).insert(key, value);
-    }
-
-    /// Removes one record, for tests of stores that earlier releases wrote.
-    pub fn remove(&self, key: &[u8]) {
-        self.map.write().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 }
 

@@ -1,6 +1,14 @@
 //! [`Rt`]: the handle through which everything reaches the outside world.
 
-use std::{future::poll_fn, io, net::SocketAddr, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{
+    future::poll_fn,
+    io,
+    net::{IpAddr, SocketAddr},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
 use sheen_wire::Time;
 
@@ -169,6 +177,17 @@ impl Rt {
         match &self.0 {
             Inner::Real(r) => real::net::connect(&r.handle, addr).await.map(|s| Stream(StreamInner::Real(s))),
             Inner::Sim(s) => s.connect(addr).await.map(|s| Stream(StreamInner::Sim(s))),
+        }
+    }
+
+    /// The address of this host from which packets to `to` leave, by its routes. Sends nothing.
+    ///
+    /// # Errors
+    /// ENETUNREACH: there is no route. Else as connect(2).
+    pub fn source_address(&self, to: SocketAddr) -> io::Result<IpAddr> {
+        match &self.0 {
+            Inner::Real(_) => real::net::source_address(to),
+            Inner::Sim(s) => Ok(s.source_address(to)),
         }
     }
 

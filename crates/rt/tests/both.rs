@@ -114,6 +114,17 @@ fn a_dead_peer_and_a_missing_one_are_errors() {
 }
 
 #[test]
+fn the_source_address_is_that_of_the_connection() {
+    on_both(async |rt, _| {
+        let listener = rt.listen(any()).await.unwrap();
+        let to = listener.local_addr().unwrap();
+        let stream = rt.connect(to).await.unwrap();
+        assert_eq!(rt.source_address(to).unwrap(), stream.local_addr().unwrap().ip());
+        assert!(rt.source_address("127.9.9.9:1".parse().unwrap()).unwrap().is_loopback());
+    });
+}
+
+#[test]
 fn files_keep_what_is_written() {
     on_both(async |rt, dir| {
         let disk = rt.disk();

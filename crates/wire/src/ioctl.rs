@@ -44,8 +44,9 @@ pub const DATA_VERSION: u32 = number(INOUT, 218, size_of::<DataVersion>());
 ///
 /// EINVAL: it is none of those, or no file can have it. EEXIST: the file has a layout. EACCES: the file is not open for writing, nor may the caller write to it.
 pub const LOV_SETSTRIPE: u32 = number(IN, 154, LOV_V3_BYTES);
-/// Tells an open file's layout, the value of `lustre.lov`: `LL_IOC_LOV_GETSTRIPE`. As much is written as it has. ENODATA: it has none. ERANGE: it is too
-/// large for an ioctl.
+/// Tells an open file's layout in a plain form: `LL_IOC_LOV_GETSTRIPE`. Of a composite layout it is the
+/// last component with objects, of an empty file the last one, as in Lustre. As much is written as
+/// the layout has. ENODATA: it has none. ERANGE: it is too large for an ioctl.
 pub const LOV_GETSTRIPE: u32 = number(OUT, 155, BYTES_MAX);
 /// The magic numbers of `lov_user_md_v1` and `_v3`, and the bytes that these have without objects.
 const LOV_MAGIC_V1: u32 = 0x0bd1_0bd0;

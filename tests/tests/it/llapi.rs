@@ -399,6 +399,20 @@ fn files_get_their_layout_by_ioctl() {
     assert_eq!(untouched.ok(), "untouched has no stripe info\n");
 }
 
+/// As ROMIO's driver for Lustre does it, which knows nothing of composite layouts.
+#[test]
+fn romio_sets_hinted_stripes_and_reads_those_of_composite_layouts() {
+    let fs = fs4!("--default-layout", "progressive");
+    let second = fs.second_mount();
+    let program = Program::compile("romio", false);
+    program.run(&[fs.mnt.to_str().unwrap(), second.mnt.to_str().unwrap()]).ok();
+    let found = |name: &str| layout(&fs.path(name));
+    assert_eq!((found("hinted").stripe_count(), found("hinted").stripe_size()), (3, 131_072));
+    assert_eq!((found("size").stripe_count(), found("count").stripe_count()), (4, 2));
+    assert_eq!(fs::read(second.path("hinted")).unwrap(), vec![5; 400_000]);
+    assert_eq!(found("usual").components().len(), 4);
+}
+
 #[test]
 fn directories_are_laid_out() {
     let fs = fs4!();

@@ -1,12 +1,13 @@
 //! Sheen on real mounts, as its users meet it: a module for each part of it. docs/testing.md says how such a test is written.
 
+mod addresses;
 mod away;
 mod caches;
 mod coherence;
 mod commands;
 mod cures;
-mod directories;
 mod damage;
+mod directories;
 mod dirstripe;
 mod docs;
 mod dom;

@@ -6,6 +6,7 @@ use std::{path::Path, time::Duration};
 use sheen_lnet::{DEFAULT_PORT, Nid};
 
 use crate::{
+    announce::{self, MDS_PORT, MgsAt, OSS_PORT},
     args::{MdsArgs, MgsArgs, OssArgs, TargetArgs},
     config::check_fsname,
     dir_kind::DirKind,
@@ -32,7 +33,7 @@ pub fn mgs(args: &MgsArgs) -> Result {
 pub fn mds(args: &MdsArgs) -> Result {
     let TargetArgs { dir, fsname, .. } = &args.target;
     DirKind::Mdt.expect_in(dir)?;
-    target(&args.target, async |host: &Host, mgs: &[Nid], me: Nid| {
+    target(&args.target, MDS_PORT, async |host: &Host, mgs: &[Nid], me: Nid| {
         if !DirKind::Mdt.is_in(dir) {
             host.check_first_mdt(fsname, mgs, dir).await?;
         }
@@ -47,7 +48,7 @@ pub fn mds(args: &MdsArgs) -> Result {
 pub fn oss(args: &OssArgs) -> Result {
     let TargetArgs { dir, fsname, .. } = &args.target;
     DirKind::Osts.expect_in(dir)?;
-    target(&args.target, async |host: &Host, mgs: &[Nid], me: Nid| {
+    target(&args.target, OSS_PORT, async |host: &Host, mgs: &[Nid], me: Nid| {
         for slot in 0..args.osts {
             let dir = dir.join(slot.to_string());
             if !DirKind::Ost.is_in(&dir) {
@@ -60,14 +61,14 @@ pub fn oss(args: &OssArgs) -> Result {
     })
 }
 
-fn target(args: &TargetArgs, start: impl AsyncFnOnce(&Host, &[Nid], Nid) -> Result) -> Result {
+fn target(args: &TargetArgs, port: u16, start: impl AsyncFnOnce(&Host, &[Nid], Nid) -> Result) -> Result {
     check_fsname(&args.fsname)?;
-    let listen = host::listen_address(&args.listen, 0)?;
+    let listen = args.listen.as_deref().map(|text| host::listen_address(text, port)).transpose()?;
     serve(&args.dir, async |host: &Host| {
-        let mgs = host::resolve_mgs(&host.rt, &args.mgs).await?;
-        let bound = host.listen(listen).await?;
-        let me = host.announced(bound, args.announce.as_deref()).await?;
-        start(host, &mgs, me).await
+        let mgs = MgsAt::resolve(&host.rt, &args.mgs).await?;
+        let plan = announce::plan(&host.rt, &mgs, listen, port, args.announce.as_deref()).await?;
+        let bound = host.listen(plan.listen).await?;
+        start(host, &mgs.nids, host.announced(&plan, bound)).await
     })
 }
 

@@ -9,6 +9,7 @@ use std::{
 use sheen_lnet::{DEFAULT_PORT, Nid};
 
 use crate::{
+    announce,
     args::UpArgs,
     commands::umount::is_mounted,
     config::{Config, check_fsname},
@@ -186,7 +187,7 @@ async fn start(
     let fresh = !home.config().exists();
     let bound = listen(host, config.listen, fresh && args.listen.is_none()).await?;
     config.listen = bound;
-    let me = host.announced(bound, None).await?;
+    let me = host.announced(&announce::plan_alone(&host.rt, bound).await, bound);
     let mgs = [me];
     private_dir(&home.mgs())?;
     host.mgs(&home.mgs()).await?;

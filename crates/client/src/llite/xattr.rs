@@ -2,6 +2,7 @@
 //! and never lists.
 
 use bytes::Bytes;
+use sheen_layout::Layout;
 use sheen_wire::{
     Errno, Fid, Result, control,
     ldlm::{Policy, Resource, bits},
@@ -9,7 +10,7 @@ use sheen_wire::{
     mirror,
 };
 
-use crate::{Caller, Client, locks::LockRef, mdc, stats::Op};
+use crate::{Caller, Client, OpenFile, locks::LockRef, mdc, stats::Op};
 
 /// What edits the layout begins with this.
 const LAYOUT_PREFIX: &[u8] = b"lustre.lov";
@@ -25,6 +26,20 @@ fn is_for_all(name: &Bytes) -> bool {
 }
 
 impl Client {
+    /// The layout of an open file for programs that know plain layouts alone: `lustre.lov`, and of a
+    /// composite layout [`Layout::encode_plain_view`].
+    ///
+    /// # Errors
+    /// ENODATA: the file has no layout. What MDT and OSTs answer.
+    pub async fn plain_layout(&self, who: &Caller, file: &OpenFile) -> Result<Bytes> {
+        let bytes = self.getxattr(who, file.fid(), &Bytes::from_static(LAYOUT_PREFIX)).await?;
+        let Some(layout) = Layout::decode(&bytes).ok().filter(|layout| !layout.is_plain()) else {
+            return Ok(bytes);
+        };
+        let empty = self.getattr(file.fid(), Some(file)).await?.attr.size == 0;
+        Ok(layout.encode_plain_view(empty, self.lov.osts().len()).into())
+    }
+
     /// The value of an attribute; also `lustre.lov` and its like.
     ///
     /// # Errors

@@ -74,6 +74,29 @@ fn composite_layouts_survive() {
 }
 
 #[test]
+fn plain_view_of_a_composite_layout_is_one_component() {
+    let view = |hex: &str, empty| {
+        let raw = Layout::decode(&bytes(hex)).unwrap().encode_plain_view(empty, 3);
+        let view = Layout::decode(&raw).unwrap();
+        let [c] = view.components() else { panic!("one component") };
+        assert!(view.is_plain());
+        (c.stripe_size, c.stripe_count, c.stripes.len())
+    };
+    // With objects the last component that has some; of an empty file the last one.
+    assert_eq!((view(PFL, false), view(PFL, true)), ((4 << 20, 4, 4), (4 << 20, 3, 0)));
+    assert_eq!((view(DOM, false), view(DOM, true)), ((4 << 20, 2, 2), (4 << 20, 2, 2)));
+    assert_eq!((view(SEL, false), view(SEL, true)), ((4 << 20, 1, 1), (4 << 20, 4, 0)));
+    assert_eq!((view(MIRRORED, false), view(MIRRORED, true)), ((1 << 20, 1, 1), (4 << 20, 2, 0)));
+    // A file that is on the MDT alone; no program divides by 0.
+    let dom = Layout::decode(&bytes(DOM)).unwrap();
+    let on_mdt = Layout::assemble(dom.composite().cloned(), dom.components()[..1].to_vec());
+    let raw = on_mdt.encode_plain_view(false, 3);
+    assert_eq!((raw.len(), &raw[28..30]), (V1_BYTES, &[1, 0][..]));
+    let plain = bytes(PLAIN);
+    assert_eq!(Layout::decode(&plain).unwrap().encode_plain_view(false, 3), plain);
+}
+
+#[test]
 fn directory_default_of_lustre() {
     let raw = bytes(DIR_OVERSTRIPED);
     let spec = Spec::decode(&raw).unwrap();

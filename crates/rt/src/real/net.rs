@@ -3,7 +3,7 @@
 use std::{
     future::poll_fn,
     io::{self, IoSlice},
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     os::fd::{AsFd, AsRawFd, BorrowedFd},
     pin::Pin,
     time::Duration,
@@ -79,6 +79,15 @@ pub(crate) async fn connect(handle: &Handle, addr: SocketAddr) -> io::Result<Str
         connecting.as_mut().poll(cx)
     })
     .await
+}
+
+/// The address of this host from which packets to `to` leave. connect(2) of UDP looks up the route
+/// and sends nothing.
+pub(crate) fn source_address(to: SocketAddr) -> io::Result<IpAddr> {
+    let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(to)?;
+    Ok(socket.local_addr()?.ip())
 }
 
 pub(crate) struct Listener(TcpListener);

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -15,7 +15,7 @@ use super::{
     disk::Disk,
     exec::Join,
     socket::{self, Listener, Stream},
-    world::{Core, Event, EventKey, State},
+    world::{Core, Event, EventKey, State, host_ip},
 };
 use crate::Instant;
 
@@ -79,6 +79,11 @@ impl Host {
 
     pub(crate) async fn connect(&self, addr: SocketAddr) -> io::Result<Stream> {
         socket::connect(self, addr).await
+    }
+
+    /// A host has one address besides those of loopback.
+    pub(crate) fn source_address(&self, to: SocketAddr) -> IpAddr {
+        if to.ip().is_loopback() { to.ip() } else { host_ip(self.id) }
     }
 
     pub(crate) fn disk(&self) -> Disk {

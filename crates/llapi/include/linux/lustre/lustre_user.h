@@ -272,7 +272,8 @@ struct lov_comp_md_v1 {
 
 /*
  * Open a new file for writing with this flag, and it has no layout until LL_IOC_LOV_SETSTRIPE, or the first write, gives it one. The
- * first ioctl takes a struct lov_user_md_v1 or _v3 (EEXIST: the file has a layout), the second gives what the attribute lustre.lov holds.
+ * first ioctl takes a struct lov_user_md_v1 or _v3 (EEXIST: the file has a layout). The second fills one in, with all objects: of a
+ * composite layout the last component with objects, of an empty file the last one. The attribute lustre.lov has all components.
  */
 #define O_LOV_DELAY_CREATE (O_NOCTTY | FASYNC)
 #define LL_IOC_LOV_SETSTRIPE 0x4030669aU

@@ -1,0 +1,351 @@
+//! Where a server listens, and the NID that it registers with the MGS.
+//!
+//! Invariants:
+//! * A server registers a loopback address only if the MGS is on loopback: then all of the file
+//!   system is on this host. `--announce` is the exception, for tunnels.
+//! * A server that listens on a wildcard address registers the source address of its connections
+//!   to the MGS.
+//! * A host's own name may resolve to a loopback address there (Debian: 127.0.1.1). An MGS that is
+//!   named so is not on loopback for other hosts.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
+
+use sheen_lnet::{DEFAULT_PORT, Nid, NidName};
+use sheen_rt::Rt;
+
+use crate::error::{Context, Failure, Result};
+
+/// Port of `sheen mds` where `--listen` names none. The MGS has [`DEFAULT_PORT`].
+pub const MDS_PORT: u16 = DEFAULT_PORT + 1;
+/// Port of `sheen oss`, for all of its OSTs.
+pub const OSS_PORT: u16 = DEFAULT_PORT + 2;
+
+/// How long one NID of the MGS may take to accept a connection, where that decides what is
+/// registered.
+const PROBE: Duration = Duration::from_secs(2);
+/// Wait before all NIDs of the MGS are tried again.
+const PROBE_RETRY: Duration = Duration::from_millis(500);
+/// An address for documentation (RFC 5737), which no host has: its route is the default route.
+/// Nothing is sent there.
+const ELSEWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 9);
+
+/// The MGS, as `--mgs` names it.
+#[derive(Debug, Default)]
+pub struct MgsAt {
+    /// In the order in which they are tried.
+    pub nids: Vec<Nid>,
+    /// A name, other than `localhost`, that resolves to loopback addresses here: this host's own.
+    own_name: Option<String>,
+}
+
+/// Where a server listens, and what it registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// The address that it registers.
+    pub ip: IpAddr,
+    /// The port that it registers; else the one that it listens on.
+    pub port: Option<u16>,
+}
+
+impl Plan {
+    /// The NID to register of a server that listens at `bound`.
+    pub fn nid(&self, bound: SocketAddr) -> Nid {
+        Nid::Tcp(SocketAddr::new(self.ip, self.port.unwrap_or(bound.port())))
+    }
+}
+
+impl MgsAt {
+    /// The MGS's NIDs from the words of a user.
+    pub async fn resolve(rt: &Rt, text: &str) -> Result<MgsAt> {
+        let mut mgs = MgsAt::default();
+        for word in text.split(',').filter(|w| !w.is_empty()) {
+            let name: NidName = word.parse().map_err(|e| {
+                Failure::new(format!("'{word}' is no NID: {e}"))
+                    .advise(format!("write it as HOST@tcp (port {DEFAULT_PORT}) or HOST:PORT@tcp"))
+            })?;
+            let found = name.resolve(rt).await.context(format!("cannot find {word}"))?;
+            if let NidName::Tcp { host, .. } = name
+                && is_host_name(&host)
+                && addresses(&found).all(|addr| is_loopback(addr.ip()))
+            {
+                mgs.own_name = Some(host);
+            }
+            mgs.nids.extend(found);
+        }
+        if mgs.nids.is_empty() { Err(Failure::new("no MGS was named")) } else { Ok(mgs) }
+    }
+
+    /// Its addresses that are not on loopback.
+    fn remote(&self) -> Vec<SocketAddr> {
+        addresses(&self.nids).filter(|addr| !is_loopback(addr.ip())).collect()
+    }
+
+    /// This host's address as others see it. Loopback if the MGS is on loopback.
+    async fn own_address(&self, rt: &Rt) -> Result<IpAddr> {
+        let remote = self.remote();
+        if !remote.is_empty() {
+            return source_address(rt, &remote).await;
+        }
+        if let Some(name) = &self.own_name
+            && let Some(ip) = network_address(rt, |_| true).await
+        {
+            tracing::info!(
+                "{name} is a loopback address on this host: registering {ip}; --announce names another address"
+            );
+            return Ok(ip);
+        }
+        let to = addresses(&self.nids).min_by_key(|addr| addr.is_ipv6());
+        Ok(to.and_then(|to| rt.source_address(to).ok()).unwrap_or(Ipv4Addr::LOCALHOST.into()))
+    }
+}
+
+/// Decides where an MDS or OSS listens and what it registers. `port`: its default port.
+pub async fn plan(rt: &Rt, mgs: &MgsAt, listen: Option<SocketAddr>, port: u16, announce: Option<&str>) -> Result<Plan> {
+    if let Some(text) = announce {
+        let (ip, named) = announced(rt, text).await?;
+        return Ok(Plan { listen: listen.unwrap_or_else(|| listen_by_default(ip, port)), ip, port: named });
+    }
+    let (listen, ip) = match listen {
+        None => {
+            let own = mgs.own_address(rt).await?;
+            (listen_by_default(own, port), own)
+        }
+        Some(listen) if listen.ip().is_unspecified() => (listen, wildcard(listen, mgs.own_address(rt).await?)?),
+        Some(listen) => (listen, listen.ip()),
+    };
+    if is_loopback(ip) {
+        check_loopback(mgs, listen, ip)?;
+    }
+    Ok(Plan { listen, ip, port: None })
+}
+
+/// Refuses a loopback address that other hosts would be told, and warns of one that they might be.
+fn check_loopback(mgs: &MgsAt, listen: SocketAddr, ip: IpAddr) -> Result {
+    if let Some(far) = mgs.remote().first() {
+        let nid = Nid::Tcp(*far);
+        return Err(Failure::new(format!(
+            "other hosts cannot reach a server at {ip}, and the MGS at {nid} is not on loopback"
+        ))
+        .advise(format!(
+            "leave --listen out, or name an address that they reach: --listen 0.0.0.0:{}@tcp",
+            listen.port()
+        )));
+    }
+    if listen.ip().is_unspecified() || mgs.own_name.is_some() {
+        tracing::warn!(
+            "registering {ip}, which only this host reaches, as the MGS is on loopback; for other hosts \
+             name the MGS by an address that they reach, or this server's with --announce"
+        );
+    }
+    Ok(())
+}
+
+/// What `sheen up` announces, whose MGS is in the same process.
+pub async fn plan_alone(rt: &Rt, bound: SocketAddr) -> Plan {
+    let ip = match bound.ip() {
+        ip if !ip.is_unspecified() => ip,
+        ip => {
+            let found = network_address(rt, |own| ip.is_ipv6() || own.is_ipv4()).await;
+            found.unwrap_or_else(|| {
+                tracing::warn!("this host has no address but loopback: others do not reach the file system");
+                if ip.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() }
+            })
+        }
+    };
+    Plan { listen: bound, ip, port: None }
+}
+
+/// What a server registers that listens on a wildcard address and reaches the MGS from `own`.
+fn wildcard(listen: SocketAddr, own: IpAddr) -> Result<IpAddr> {
+    if listen.is_ipv4() && own.is_ipv6() {
+        return Err(Failure::new(format!(
+            "{} takes IPv4 alone, and this host reaches the MGS from {own}",
+            listen.ip()
+        ))
+        .advise(format!("--listen [::]:{}@tcp takes both", listen.port())));
+    }
+    Ok(own)
+}
+
+/// On loopback for loopback, else on all addresses.
+fn listen_by_default(ip: IpAddr, port: u16) -> SocketAddr {
+    match ip {
+        ip if is_loopback(ip) => SocketAddr::new(ip, port),
+        IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, port).into(),
+        IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, port).into(),
+    }
+}
+
+/// The address, and the port if it is named, of `--announce`.
+async fn announced(rt: &Rt, text: &str) -> Result<(IpAddr, Option<u16>)> {
+    let name: NidName = text.parse().context(format!("--announce {text}"))?;
+    let nids = name.resolve(rt).await.context(format!("--announce {text}"))?;
+    match addresses(&nids).next() {
+        Some(addr) => Ok((addr.ip(), names_port(text).then_some(addr.port()))),
+        None => Err(Failure::new(format!("--announce {text} has no address that others reach"))),
+    }
+}
+
+/// Whether a NID that was understood names a port.
+fn names_port(text: &str) -> bool {
+    let address = text.split_once('@').map_or(text, |(address, _)| address);
+    match address.strip_prefix('[') {
+        Some(rest) => rest.contains("]:"),
+        None => address.contains(':') && address.parse::<Ipv6Addr>().is_err(),
+    }
+}
+
+/// From where this host reaches the MGS. If that depends on the NID, by the first one that accepts
+/// a connection.
+async fn source_address(rt: &Rt, mgs: &[SocketAddr]) -> Result<IpAddr> {
+    let route = |to: &SocketAddr| rt.source_address(*to).ok().map(|from| (*to, from));
+    let routes: Vec<(SocketAddr, IpAddr)> = mgs.iter().filter_map(route).collect();
+    let Some((to, first)) = routes.first() else {
+        let nids: Vec<String> = mgs.iter().map(|addr| Nid::Tcp(*addr).to_string()).collect();
+        return Err(Failure::new(format!("this host has no route to the MGS at {}", nids.join(", ")))
+            .advise("bring the network up first, or name an MGS that this host reaches with --mgs"));
+    };
+    let from = match routes.iter().all(|(_, from)| from == first) {
+        true => *first,
+        false => answering(rt, &routes).await,
+    };
+    if is_loopback(from) {
+        return Err(Failure::new(format!(
+            "this host reaches the MGS at {} from {from}, a loopback address",
+            Nid::Tcp(*to)
+        ))
+        .advise("--announce names the address to register"));
+    }
+    Ok(from)
+}
+
+/// The source address of a connection to the first of the MGS's addresses that accepts one. Waits
+/// until one does.
+async fn answering(rt: &Rt, routes: &[(SocketAddr, IpAddr)]) -> IpAddr {
+    let mut said = false;
+    loop {
+        for (to, _) in routes {
+            if let Ok(Ok(stream)) = rt.timeout(PROBE, rt.connect(*to)).await
+                && let Ok(from) = stream.local_addr()
+            {
+                return from.ip();
+            }
+        }
+        if !std::mem::replace(&mut said, true) {
+            tracing::warn!(
+                "no MGS answers yet: waiting, as the one that does decides which address to register; \
+                 --announce names one"
+            );
+        }
+        rt.sleep(PROBE_RETRY).await;
+    }
+}
+
+/// An address of this host that others reach: the one that its name means, else that of the
+/// default route.
+async fn network_address(rt: &Rt, fits: impl Fn(&IpAddr) -> bool) -> Option<IpAddr> {
+    let host = NidName::Tcp { host: sheen_rt::proc::hostname(), port: DEFAULT_PORT };
+    let named = host.resolve(rt).await.unwrap_or_default();
+    // The name may mean an address that the host had once. Packets to an own address leave from it.
+    let is_own = |ip: &IpAddr| rt.source_address(SocketAddr::new(*ip, DEFAULT_PORT)).is_ok_and(|from| from == *ip);
+    let usable = |ip: &IpAddr| !is_loopback(*ip) && fits(ip);
+    let own = addresses(&named).map(|addr| addr.ip()).filter(|ip| usable(ip) && is_own(ip));
+    own.min_by_key(IpAddr::is_ipv6).or_else(|| rt.source_address(ELSEWHERE).ok().filter(usable))
+}
+
+fn addresses(nids: &[Nid]) -> impl Iterator<Item = SocketAddr> {
+    nids.iter().filter_map(|nid| match nid {
+        Nid::Tcp(addr) => Some(*addr),
+        Nid::Lo => None,
+    })
+}
+
+fn is_loopback(ip: IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
+}
+
+/// Whether it names a host, and not loopback or an address.
+fn is_host_name(host: &str) -> bool {
+    let host = host.to_ascii_lowercase();
+    host.parse::<IpAddr>().is_err() && !host.contains("localhost") && host != "ip6-loopback"
+}
+
+#[cfg(test)]
+mod tests {
+    use sheen_rt::sim::{Sim, SimConfig};
+
+    use super::*;
+
+    /// The plan of a server of host 10.0.0.2.
+    fn planned(mgs: &str, listen: Option<&str>, announce: Option<&str>) -> Result<Plan> {
+        let sim = Sim::new(1, SimConfig::default());
+        let rt = sim.rt(2);
+        let listen = listen.map(|addr| addr.parse().unwrap());
+        let planned = async {
+            let mgs = MgsAt::resolve(&rt, mgs).await?;
+            plan(&rt, &mgs, listen, OSS_PORT, announce).await
+        };
+        sim.run(planned).unwrap()
+    }
+
+    /// Where it listens, and what it registers.
+    fn says(mgs: &str, listen: Option<&str>, announce: Option<&str>) -> (String, String) {
+        let plan = planned(mgs, listen, announce).unwrap();
+        (plan.listen.to_string(), plan.nid(plan.listen).to_string())
+    }
+
+    fn both(listen: &str, nid: &str) -> (String, String) {
+        (listen.to_owned(), nid.to_owned())
+    }
+
+    #[test]
+    fn a_server_registers_the_source_address_of_its_connections_to_the_mgs() {
+        assert_eq!(says("10.0.0.1@tcp", None, None), both("0.0.0.0:7990", "10.0.0.2:7990@tcp"));
+        assert_eq!(says("10.0.0.1@tcp", Some("0.0.0.0:40001"), None), both("0.0.0.0:40001", "10.0.0.2:40001@tcp"));
+        assert_eq!(says("10.0.0.1@tcp", Some("[::]:5"), None), both("[::]:5", "10.0.0.2:5@tcp"));
+        assert_eq!(says("10.0.0.1@tcp", Some("10.0.0.9:5"), None), both("10.0.0.9:5", "10.0.0.9:5@tcp"));
+        let mixed = "127.0.0.1@tcp,10.0.0.1@tcp";
+        assert_eq!(says(mixed, None, None), both("0.0.0.0:7990", "10.0.0.2:7990@tcp"));
+    }
+
+    #[test]
+    fn a_server_of_an_mgs_on_loopback_stays_on_loopback() {
+        assert_eq!(says("127.0.0.1@tcp", None, None), both("127.0.0.1:7990", "127.0.0.1:7990@tcp"));
+        assert_eq!(says("127.0.0.1@tcp", Some("0.0.0.0:7"), None), both("0.0.0.0:7", "127.0.0.1:7@tcp"));
+        assert_eq!(says("127.0.0.1@tcp", Some("127.0.0.5:7"), None), both("127.0.0.5:7", "127.0.0.5:7@tcp"));
+        assert_eq!(says("[::1]:7988@tcp", None, None), both("[::1]:7990", "[::1]:7990@tcp"));
+    }
+
+    #[test]
+    fn a_loopback_address_is_refused_for_an_mgs_elsewhere() {
+        let refused = planned("10.0.0.1@tcp", Some("127.0.0.1:7990"), None).unwrap_err().to_string();
+        assert!(refused.contains("127.0.0.1") && refused.contains("10.0.0.1@tcp"), "{refused}");
+        assert!(refused.contains("--listen 0.0.0.0:7990@tcp"), "{refused}");
+        let refused = wildcard("0.0.0.0:5".parse().unwrap(), "fd00::2".parse().unwrap()).unwrap_err().to_string();
+        assert!(refused.contains("--listen [::]:5@tcp"), "{refused}");
+    }
+
+    #[test]
+    fn announce_counts_whatever_the_mgs_is() {
+        let at = |announce| says("10.0.0.1@tcp", None, Some(announce)).1;
+        assert_eq!(at("10.9.9.9@tcp"), "10.9.9.9:7990@tcp");
+        assert_eq!(at("10.9.9.9:5@tcp"), "10.9.9.9:5@tcp");
+        assert_eq!(at("[fd00::9]:5@tcp"), "[fd00::9]:5@tcp");
+        assert_eq!(at("fd00::9@tcp"), "[fd00::9]:7990@tcp");
+        assert_eq!(at("127.0.0.1:5@tcp"), "127.0.0.1:5@tcp");
+    }
+
+    #[test]
+    fn what_names_a_host_and_what_does_not() {
+        assert!(["node1", "node1.cluster", "n-1"].into_iter().all(is_host_name));
+        assert!(
+            !["10.0.0.1", "::1", "localhost", "LocalHost.localdomain", "ip6-loopback"].into_iter().any(is_host_name)
+        );
+        assert!(is_loopback("::ffff:127.0.0.1".parse().unwrap()) && is_loopback("127.0.1.1".parse().unwrap()));
+    }
+}
