@@ -147,6 +147,7 @@ fn of_several_nids_of_the_mgs_the_one_that_answers_decides() {
         servers.start("oss", "oss --mgs 10.77.0.1:7988@tcp,10.88.0.1:7988@tcp --fsname net");
         servers.says("oss", "no MGS answers yet");
         servers.start("mgs", "mgs --listen 10.88.0.1@tcp");
+        servers.start("mds", "mds --mgs 10.88.0.1@tcp --fsname net");
         servers.says("oss", "1 OSTs of net ready at 10.88.0.1:7990@tcp");
     });
 }
@@ -161,6 +162,7 @@ fn a_loopback_address_is_refused_where_the_mgs_is_elsewhere() {
         }
         // Its user knows better.
         servers.start("mgs", "mgs --listen 0.0.0.0@tcp");
+        servers.start("mds", "mds --mgs 10.77.0.1@tcp --fsname net");
         servers.start("oss", "oss --mgs 10.77.0.1@tcp --fsname net --listen 127.0.0.1@tcp --announce 10.88.0.1@tcp");
         servers.says("oss", "1 OSTs of net ready at 10.88.0.1:7990@tcp");
     });
@@ -170,6 +172,7 @@ fn a_loopback_address_is_refused_where_the_mgs_is_elsewhere() {
 fn a_port_in_use_is_named_and_another_one_suggested() {
     Servers::enter(|servers| {
         servers.start("mgs", "mgs --listen 0.0.0.0@tcp");
+        servers.start("mds", "mds --mgs 10.77.0.1@tcp --fsname net");
         servers.start("oss", "oss --mgs 10.77.0.1@tcp --fsname net");
         servers.says("oss", "1 OSTs of net ready");
         let ran = servers.refused("oss2", "oss --mgs 10.77.0.1@tcp --fsname net");

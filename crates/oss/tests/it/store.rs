@@ -299,7 +299,8 @@ fn open_files_are_bounded_and_nothing_is_lost_by_closing_them() {
     assert!((64..=128).contains(&f.store.open_files()), "{}", f.store.open_files());
     let fds = fs::read_dir("/proc/self/fd").unwrap().filter_map(Result::ok);
     let ours = fds.filter(|fd| fs::read_link(fd.path()).is_ok_and(|to| to.starts_with(f.dir.path()))).count();
-    assert!(ours <= 128 + 1, "{ours} descriptors");
+    // The lock of the directory, and the directory itself.
+    assert!(ours <= 128 + 2, "{ours} descriptors");
     for oid in (1..=10_000u32).rev() {
         assert_eq!(f.read(oid, 0, 8), oid.to_le_bytes());
     }
