@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{ErrorKind, Read, Seek, SeekFrom, Write},
-    os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink},
+    os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink},
     path::Path,
 };
 
@@ -219,6 +219,62 @@ fn rename_in_all_its_forms() {
     rename("d/e", "empty", RenameFlags::empty()).unwrap();
     assert_eq!(fs::metadata(at("d")).unwrap().nlink(), 2, "a subdirectory left");
     assert_eq!(rename("nothing", "y", RenameFlags::empty()), Err(Errno::NOENT));
+}
+
+#[test]
+fn a_rename_leaves_a_whiteout() {
+    let fs = fs4!();
+    let other = fs.second_mount();
+    let (a, b) = (fs.path("a"), fs.path("b"));
+    let rename = |flags| rustix::fs::renameat_with(rustix::fs::CWD, &a, rustix::fs::CWD, &b, flags);
+    fs::write(&a, "text").unwrap();
+    fs::write(&b, "replaced").unwrap();
+    assert_eq!(fs::read_to_string(other.path("a")).unwrap(), "text");
+    assert_eq!(rename(RenameFlags::WHITEOUT | RenameFlags::NOREPLACE), Err(Errno::EXIST));
+    assert_eq!(rename(RenameFlags::WHITEOUT | RenameFlags::EXCHANGE), Err(Errno::INVAL));
+    rename(RenameFlags::WHITEOUT).unwrap();
+    for mnt in [&fs.mnt, &other.mnt] {
+        let left = fs::symlink_metadata(mnt.join("a")).unwrap();
+        assert!(left.file_type().is_char_device() && (left.rdev(), left.mode() & 0o7777) == (0, 0), "{left:?}");
+        assert_eq!(fs::read_to_string(mnt.join("b")).unwrap(), "text");
+        assert_eq!(fs::read_dir(mnt).unwrap().count(), 2);
+    }
+    fs::create_dir(fs.path("d")).unwrap();
+    rustix::fs::renameat_with(rustix::fs::CWD, fs.path("d"), rustix::fs::CWD, fs.path("e"), RenameFlags::WHITEOUT)
+        .unwrap();
+    assert!(fs::metadata(other.path("e")).unwrap().is_dir());
+    fs.stop().ok();
+    fs.start(&[]).ok();
+    fs.sh("[ -c a ] && [ -c d ] && [ -d e ] && rm a d && [ \"$(cat b)\" = text ]").ok();
+}
+
+#[test]
+fn overlayfs_takes_a_mount_as_its_upper_layer() {
+    if !(can_mount() && is_root()) {
+        return println!("skipped: needs root");
+    }
+    let fs = Fs::up(2);
+    let beside = |name: &str| fs.dir().parent().unwrap().join(name).display().to_string();
+    let (low, merged) = (beside("low"), beside("merged"));
+    sh(&format!("mkdir -p {low}/d {merged} && cd {low} && echo low | tee f gone moved d/f")).ok();
+    let mount = |upper: &str| {
+        let layers = format!("lowerdir={low},upperdir={upper}/u,workdir={upper}/w");
+        sh(&format!("mkdir -p {upper}/u {upper}/w && mount -t overlay overlay -o {layers} {merged}"))
+    };
+    if mount(&beside("upper")).code != 0 {
+        return println!("skipped: no overlayfs here");
+    }
+    sh(&format!("umount {merged}")).ok();
+    let outcome = std::panic::catch_unwind(|| {
+        mount(&fs.mnt.display().to_string()).ok();
+        let script = "rm gone && echo new >> f && mv moved there && mv d/f d/g && rm -r d && mkdir d && echo x > d/x && cat f there && ls . d";
+        let said = sh(&format!("cd {merged} && {script}")).ok();
+        assert_eq!(said, "low\nnew\nlow\n.:\nd\nf\nthere\n\nd:\nx\n");
+    });
+    sh(&format!("umount {merged}")).ok();
+    outcome.unwrap();
+    fs.sh("cd u && [ -c gone ] && [ -c moved ] && [ \"$(stat -c %t:%T gone moved)\" = $'0:0\\n0:0' ] && [ -f there ]")
+        .ok();
 }
 
 #[test]
