@@ -37,6 +37,8 @@ const SERVER_FLAGS: u32 = flags::ACCMODE
 const ACL_PREFIX: &[u8] = b"system.posix_acl_";
 /// O_NONBLOCK.
 const NONBLOCK: u32 = 0o4000;
+/// O_NOATIME.
+const NOATIME: u32 = 0o1000000;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
@@ -140,11 +142,13 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
         Op::StatFs => client.statfs().await.map(|s| Answer::StatFs(statfs(&s))),
         Op::SyncFs => client.syncfs().await.map(|()| Answer::Ok),
         Op::SetXattr { name, value, flags, .. } => {
+            fs.check_xattr(&name)?;
             client.setxattr(&who, fid, &name, &value, flags).await.map(|()| Answer::Ok)
         }
         Op::GetXattr { name, size } => Box::pin(getxattr(&fs, &who, fid, &name, size)).await,
         Op::ListXattr { size } => {
-            let names = client.listxattr(&who, fid).await?;
+            let mut names = client.listxattr(&who, fid).await?;
+            names.retain(|name| fs.check_xattr(name).is_ok());
             let mut list = Vec::with_capacity(names.iter().map(|n| n.len() + 1).sum());
             for name in names {
                 list.extend_from_slice(&name);
@@ -152,7 +156,10 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
             }
             sized(list.into(), size)
         }
-        Op::RemoveXattr { name } => client.removexattr(&who, fid, &name).await.map(|()| Answer::Ok),
+        Op::RemoveXattr { name } => {
+            fs.check_xattr(&name)?;
+            client.removexattr(&who, fid, &name).await.map(|()| Answer::Ok)
+        }
         Op::Access { mask } => client.access(&who, fid, mask).await.map(|()| Answer::Ok),
         Op::Fallocate { fh, offset, length, mode } => {
             let file = fs.file(fh)?;
@@ -180,6 +187,9 @@ impl Inner {
 
     /// A number and flags for a file that was just opened with these.
     fn opened(&self, file: Arc<OpenFile>, flags: u32) -> (u64, u32) {
+        if flags & NOATIME != 0 {
+            file.leave_atime();
+        }
         let file = File::new(file, flags & NONBLOCK != 0);
         let flags = file.fopen(self.tells_locks());
         (self.files.insert(file), flags)
@@ -258,6 +268,9 @@ async fn write(fs: &Inner, who: &Caller, w: Write) -> Result<Answer> {
 /// Locks that the file itself holds end with it.
 async fn release(fs: &Inner, fh: u64, flock_owner: Option<u64>) -> Result<()> {
     let file = fs.files.remove(fh).ok_or(Errno::EBADF)?;
+    if file.was_read() && !fs.moves_atime() {
+        file.leave_atime();
+    }
     for owner in file.lockers() {
         unlock(fs, file.fid(), owner, FlockKind::Posix).await;
     }
@@ -279,12 +292,14 @@ async fn unlock(fs: &Inner, fid: Fid, owner: u64, kind: FlockKind) {
 }
 
 async fn getlk(fs: &Inner, fid: Fid, request: &LockRequest) -> Result<sheen_fuse::Lock> {
+    fs.check_locks()?;
     let (flock, mode) = locks::wanted(request)?;
     let by = if mode == Mode::Nl { None } else { fs.client.getlk(fid, flock, mode).await? };
     Ok(locks::found(&request.lock, by))
 }
 
 async fn setlk(fs: &Inner, fid: Fid, request: &LockRequest, wait: bool, signal: Option<Signal>) -> Result<Answer> {
+    fs.check_locks()?;
     let (flock, mode) = locks::wanted(request)?;
     if flock.kind == FlockKind::Posix && mode != Mode::Nl {
         fs.file(request.fh)?.locks(flock.owner);
@@ -304,7 +319,7 @@ async fn readdir(fs: &Inner, read: Read) -> Result<Answer> {
     let page = fs.client.list(&dir, read.offset, read.size, false).await?;
     let mut buffer = DirBuffer::new(read.size);
     for item in page.entries {
-        if buffer.add(item.fid.ino(), item.cookie, item.kind, &item.name) {
+        if buffer.add(fs.inos().of(item.fid), item.cookie, item.kind, &item.name) {
             break;
         }
     }
@@ -318,7 +333,7 @@ async fn readdir_plus(fs: &Inner, read: Read) -> Result<Answer> {
     let page = fs.client.list(&dir, read.offset, read.size, true).await?;
     let mut buffer = DirPlusBuffer::new(read.size);
     for item in page.entries {
-        if buffer.add_bare(item.fid.ino(), item.cookie, item.kind, &item.name) {
+        if buffer.add_bare(fs.inos().of(item.fid), item.cookie, item.kind, &item.name) {
             break;
         }
     }
@@ -330,6 +345,7 @@ async fn copy(fs: &Inner, c: &CopyFileRange) -> Result<Answer> {
         return Err(Errno::EINVAL);
     }
     let (from, to) = (fs.file(c.fh_in)?, fs.file(c.fh_out)?);
+    from.note_read();
     let n = fs.client.copy_file_range(&from, c.offset_in, &to, c.offset_out, c.len).await?;
     Ok(Answer::Copied(n))
 }
@@ -337,6 +353,7 @@ async fn copy(fs: &Inner, c: &CopyFileRange) -> Result<Answer> {
 /// The kernel keeps access control lists, which it asks for to check permissions, until its attributes of the file are invalidated. It
 /// does not keep one that it is waiting for when that happens. So where no lock will have it invalidated, that is done now.
 async fn getxattr(fs: &Inner, who: &Caller, fid: Fid, name: &Bytes, room: u32) -> Result<Answer> {
+    fs.check_xattr(name)?;
     if name.starts_with(ACL_PREFIX) && !fs.client.is_kept(fid).await.is_ok_and(|kept| kept) {
         fs.changed_unseen(fid);
     }
