@@ -163,7 +163,7 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
         Op::Access { mask } => client.access(&who, fid, mask).await.map(|()| Answer::Ok),
         Op::Fallocate { fh, offset, length, mode } => {
             let file = fs.file(fh)?;
-            Box::pin(client.fallocate(&file, mode, offset, length)).await.map(|()| Answer::Ok)
+            Box::pin(fallocate(&fs, &who, &file, mode, offset, length)).await.map(|()| Answer::Ok)
         }
         Op::Lseek { fh, offset, whence } => {
             let what = match whence {
@@ -173,7 +173,7 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
             };
             client.lseek(&*fs.file(fh)?, offset, what).await.map(Answer::Offset)
         }
-        Op::CopyFileRange(c) => Box::pin(copy(&fs, &c)).await,
+        Op::CopyFileRange(c) => Box::pin(copy(&fs, &who, &c)).await,
         Op::Ioctl(command) => Box::pin(ioctl::run(&fs, &who, &command, signal)).await,
         // The kernel then does it itself, or tells the program that it cannot be done: BMAP, POLL (files are always ready).
         _ => Err(Errno::ENOSYS),
@@ -248,12 +248,7 @@ async fn create(fs: &Inner, who: &Caller, parent: Fid, c: &Create) -> Result<Ans
 
 async fn write(fs: &Inner, who: &Caller, w: Write) -> Result<Answer> {
     let file = fs.file(w.fh)?;
-    if w.kill_suidgid {
-        fs.client.kill_priv(who, &file).await?;
-        if file.note_unprivileged() {
-            fs.changed_unseen(file.fid());
-        }
-    }
+    drop_privilege(fs, who, &file, w.kill_suidgid).await?;
     let (offset, data) = (w.offset, Bulk::from(w.data));
     // Pages of a mapping belong where they are, whatever the flags of the file that the kernel happens to name.
     let n = if w.cached {
@@ -263,6 +258,24 @@ async fn write(fs: &Inner, who: &Caller, w: Write) -> Result<Answer> {
         fs.client.write_as(&file, offset, data, append, sync).await?
     };
     Ok(Answer::Written(n as u32))
+}
+
+async fn fallocate(fs: &Inner, who: &Caller, file: &File, mode: u32, offset: u64, length: u64) -> Result<()> {
+    drop_privilege(fs, who, file, who.cred.uid != 0).await?;
+    fs.client.fallocate(file, mode, offset, length).await
+}
+
+/// Before a change of what a file holds: if it is `unprivileged`, set-user-id and set-group-id go.
+/// Of a write the kernel says whether it is. Of fallocate(2) and copy_file_range(2) it does not, so
+/// there it is everybody's but root's.
+async fn drop_privilege(fs: &Inner, who: &Caller, file: &File, unprivileged: bool) -> Result<()> {
+    if unprivileged {
+        fs.client.kill_priv(who, file).await?;
+        if file.note_unprivileged() {
+            fs.changed_unseen(file.fid());
+        }
+    }
+    Ok(())
 }
 
 /// Locks that the file itself holds end with it.
@@ -340,11 +353,12 @@ async fn readdir_plus(fs: &Inner, read: Read) -> Result<Answer> {
     Ok(Answer::DirPlus(buffer))
 }
 
-async fn copy(fs: &Inner, c: &CopyFileRange) -> Result<Answer> {
+async fn copy(fs: &Inner, who: &Caller, c: &CopyFileRange) -> Result<Answer> {
     if c.flags != 0 {
         return Err(Errno::EINVAL);
     }
     let (from, to) = (fs.file(c.fh_in)?, fs.file(c.fh_out)?);
+    drop_privilege(fs, who, &to, who.cred.uid != 0).await?;
     from.note_read();
     let n = fs.client.copy_file_range(&from, c.offset_in, &to, c.offset_out, c.len).await?;
     Ok(Answer::Copied(n))

@@ -512,6 +512,58 @@ fn ordinary_users_are_held_to_permissions() {
     fs.sh("[ \"$(stat -c %a suid)\" = 777 ]").ok();
 }
 
+/// Does `work` on a thread that is nobody to file systems.
+fn as_other_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    const NOBODY: libc::c_long = 65534;
+    let become_other = || {
+        // SAFETY: these calls take numbers, and change what this thread alone may do to files.
+        unsafe {
+            libc::syscall(libc::SYS_setfsgid, NOBODY);
+            libc::syscall(libc::SYS_setfsuid, NOBODY);
+        }
+        work()
+    };
+    std::thread::scope(|scope| scope.spawn(become_other).join().unwrap())
+}
+
+/// Changes a file of 64 KiB without a write(2).
+fn change(how: &str, file: &File) {
+    let allocate = |mode, len| rustix::fs::fallocate(file, mode, 0, len).unwrap();
+    match how {
+        "reserve" => allocate(FallocateFlags::empty(), 1 << 20),
+        "reserve behind the end" => allocate(FallocateFlags::KEEP_SIZE, 1 << 20),
+        "punch" => allocate(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 4096),
+        _ => {
+            let copied = rustix::fs::copy_file_range(file, Some(&mut 8192), file, Some(&mut 0), 4096);
+            assert_eq!(copied, Ok(4096));
+        }
+    }
+}
+
+#[test]
+fn fallocate_and_copies_take_set_user_id_away() {
+    let fs = fs4!();
+    if !is_root() {
+        return println!("skipped: needs root to become somebody else");
+    }
+    fs.sh("chmod 755 .").ok();
+    let path = fs.path("f");
+    let rw = || OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let mode = || fs::metadata(&path).unwrap().mode() & 0o7777;
+    for how in ["reserve", "reserve behind the end", "punch", "copy"] {
+        for (before, after) in [(0o6777, 0o777), (0o6666, 0o666), (0o4666, 0o666), (0o2676, 0o676)] {
+            fs::write(&path, noise(7, 65536)).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(before)).unwrap();
+            change(how, &rw());
+            assert_eq!(mode(), before, "{how} by root");
+            as_other_user(|| change(how, &rw()));
+            assert_eq!(mode(), after, "{how} by another user");
+        }
+    }
+    let other = fs.second_mount();
+    assert_eq!(fs::metadata(other.path("f")).unwrap().mode() & 0o7777, 0o676);
+}
+
 #[test]
 fn seek_from_end_and_appends_of_two_openers() {
     let fs = fs4!();
