@@ -34,12 +34,13 @@ lint: ## format, warnings, licences and advisories of dependencies
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) deny --log-level error check
 
-install: build ## into /usr/local: sheen, lfs, lctl, mount.fuse.sheen, liblustreapi with its headers
+install: build ## into /usr/local: sheen, lfs, lctl, liblustreapi with its headers; into /sbin: mount.sheen
 	install -D -s target/release/sheen $(DESTDIR)/usr/local/bin/sheen
 	ln -sf sheen $(DESTDIR)/usr/local/bin/lfs
 	ln -sf sheen $(DESTDIR)/usr/local/bin/lctl
 	install -d $(DESTDIR)/sbin
-	ln -sf /usr/local/bin/sheen $(DESTDIR)/sbin/mount.fuse.sheen
+	ln -sf /usr/local/bin/sheen $(DESTDIR)/sbin/mount.sheen
+	ln -sf mount.sheen $(DESTDIR)/sbin/mount.fuse.sheen
 	install -D -s -m 644 target/release/liblustreapi.so $(DESTDIR)/usr/local/lib/liblustreapi.so.1
 	ln -sf liblustreapi.so.1 $(DESTDIR)/usr/local/lib/liblustreapi.so
 	install -D -m 644 target/release/liblustreapi.a $(DESTDIR)/usr/local/lib/liblustreapi.a

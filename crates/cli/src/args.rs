@@ -47,7 +47,7 @@ pub enum Command {
     Oss(OssArgs),
     /// Mount a file system: HOST@tcp:/FSNAME DIRECTORY
     #[command(
-        after_help = "Examples:\n  sheen mount node1@tcp:/scratch /mnt/scratch\n  sheen mount 127.0.0.1:40001@tcp:/sheen ~/sheen\n  mount -t fuse.sheen node1@tcp:/scratch /mnt/scratch     (where mount.fuse.sheen is installed)"
+        after_help = "Examples:\n  sheen mount node1@tcp:/scratch /mnt/scratch\n  sheen mount 127.0.0.1:40001@tcp:/sheen ~/sheen\n  mount -t fuse.sheen node1@tcp:/scratch /mnt/scratch     (where mount.fuse.sheen is installed)\n  sheen mount -o remount,ro node1@tcp:/scratch /mnt/scratch"
     )]
     Mount(MountArgs),
     /// Unmount
@@ -98,7 +98,8 @@ pub struct MountArgsCommon {
     /// Only the user who mounts may use the mount (ordinary users: unless user_allow_other is set, always so)
     #[arg(long)]
     pub private: bool,
-    /// Options as for mount(8): ro, suid, dev, noexec, noatime, …; what Sheen does not know is refused
+    /// Options as for mount(8) and mount.lustre(8): ro, suid, dev, noexec, noatime, …; what Sheen
+    /// cannot do is refused
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     pub mount_options: Vec<String>,
 }
@@ -234,6 +235,9 @@ pub struct MountArgs {
     pub source: String,
     /// Where to mount it
     pub mountpoint: PathBuf,
+    /// Check everything on this host, ask no server and mount nothing
+    #[arg(long, short = 'f')]
+    pub fake: bool,
     #[command(flatten)]
     pub options: MountArgsCommon,
     #[command(flatten)]

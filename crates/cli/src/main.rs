@@ -30,7 +30,7 @@ fn main() {
     let code = match called_as(&args) {
         Some("lfs") => lfs::main(args),
         Some("lctl") => lctl::main(args),
-        Some("mount.fuse.sheen" | "mount.sheen") => commands::mount::helper(args),
+        Some("mount.fuse.sheen" | "mount.sheen") => commands::mount_helper::main(args),
         _ => match args.get(1).and_then(|a| a.to_str()) {
             Some("lfs") => lfs::main(args[1..].to_vec()),
             Some("lctl") => lctl::main(args[1..].to_vec()),

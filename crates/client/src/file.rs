@@ -357,8 +357,9 @@ impl OpenFile {
         self.read.store(true, Relaxed);
     }
 
-    /// What is read through it, and was, is for nobody.
-    pub(crate) fn read_for_nobody(&self) {
+    /// Its close moves no access time, whatever was read through it: the mount or the open says so,
+    /// or only a migration read.
+    pub fn leave_atime(&self) {
         self.unread.store(true, Relaxed);
     }
 

@@ -5,6 +5,7 @@
 //!
 //! * [`abi`]: numbers and structures of the kernel's interface, 7.31 to 7.45;
 //! * `mount`: mount(2) as root, `fusermount3` otherwise;
+//! * `mount_flags`: read-only, nosuid and their like, and how a remount changes them;
 //! * `session`: the threads, each with its own channel to the kernel;
 //! * `parse`: from the kernel's bytes to a [`Request`];
 //! * `reply`: answers, scattered from where the data lies;
@@ -27,6 +28,7 @@ mod dir;
 mod init;
 mod interrupts;
 mod mount;
+mod mount_flags;
 mod notify;
 mod parse;
 mod pipe;
@@ -38,7 +40,8 @@ mod session;
 pub use attr::{EntryOut, FileAttr, StatFs, Statx};
 pub use dir::{DirBuffer, DirPlusBuffer};
 pub use init::{InitConfig, MAX_WRITE_BYTES_MAX, Negotiated};
-pub use mount::{MountError, MountOptions, unmount};
+pub use mount::{MountError, MountOptions, check_mount, unmount};
+pub use mount_flags::{FlagsWatch, MountFlags, remount};
 pub use notify::Notifier;
 pub use pipe::{FileRun, files_bytes_max};
 pub use reply::Reply;

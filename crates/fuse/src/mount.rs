@@ -15,12 +15,15 @@ use std::{
 use rustix::{
     fs::{AtFlags, StatxFlags},
     io::{FdFlags, IoSliceMut, fcntl_setfd},
-    mount::{MountFlags, UnmountFlags},
+    mount::UnmountFlags,
     net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType},
 };
 use sheen_wire::Errno;
 
-use crate::device::Device;
+use crate::{
+    device::Device,
+    mount_flags::{MOUNT_TABLE, MountFlags},
+};
 
 /// The helper's name; it is looked for in PATH.
 const HELPER: &str = "fusermount3";
@@ -42,22 +45,14 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// The kernel checks permissions by mode, owner and group, too.
     pub default_permissions: bool,
-    /// Read-only.
-    pub read_only: bool,
-    /// setuid bits count. Ordinary users cannot have this.
-    pub suid: bool,
-    /// Device files work. Ordinary users cannot have this.
-    pub dev: bool,
-    /// Programs can be run.
-    pub exec: bool,
-    /// Access times are not asked to be updated.
-    pub noatime: bool,
+    /// What the kernel is to permit.
+    pub flags: MountFlags,
     /// Most bytes of one READ; `None` for the session's `max_write`.
     pub max_read: Option<u32>,
 }
 
 impl MountOptions {
-    /// As fusermount3 has it: nosuid, nodev, exec, read-write, for this user alone.
+    /// As fusermount3 has it: with the usual flags, for this user alone.
     pub fn new(mountpoint: impl Into<PathBuf>, fsname: impl Into<String>) -> MountOptions {
         MountOptions {
             mountpoint: mountpoint.into(),
@@ -65,11 +60,7 @@ impl MountOptions {
             subtype: "sheen".into(),
             allow_other: false,
             default_permissions: false,
-            read_only: false,
-            suid: false,
-            dev: false,
-            exec: true,
-            noatime: false,
+            flags: MountFlags::default(),
             max_read: None,
         }
     }
@@ -156,21 +147,52 @@ impl MountError {
 
 /// Mounts; the device waits for its INIT then. Returns the mount point's full path.
 pub(crate) fn mount(options: &MountOptions, max_read: u32) -> Result<(OwnedFd, PathBuf), MountError> {
-    for (what, value) in [("source name", &options.fsname), ("subtype", &options.subtype)] {
-        if value.is_empty() || value.chars().any(|c| c.is_control() || c == ',' || c == '\\') {
-            return Err(MountError::Option(what));
-        }
-    }
-    let point = std::fs::canonicalize(&options.mountpoint).map_err(|e| point_error(&options.mountpoint, e))?;
-    let mode = rustix::fs::stat(&point).map_err(|e| point_error(&point, e.into()))?.st_mode;
-    if mode & 0o170000 != 0o040000 {
-        return Err(point_error(&point, rustix::io::Errno::NOTDIR.into()));
-    }
+    check_names(options)?;
+    let (point, mode) = directory(&options.mountpoint)?;
     if rustix::process::geteuid().is_root() {
         mount_as_root(options, &point, mode, max_read).map(|fd| (fd, point))
     } else {
         mount_by_helper(options, &point, max_read).map(|fd| (fd, point))
     }
+}
+
+/// Checks what can be checked without mounting: names, the mount point if it is there, and the way
+/// to the kernel.
+///
+/// # Errors
+/// As [`crate::Session::mount`].
+pub fn check_mount(options: &MountOptions) -> Result<(), MountError> {
+    check_names(options)?;
+    match directory(&options.mountpoint) {
+        Err(MountError::Point { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+        found => drop(found?),
+    }
+    if rustix::process::geteuid().is_root() {
+        return Device::open().map(drop).map_err(MountError::Device);
+    }
+    match Command::new(HELPER).arg("-V").stdin(Stdio::null()).output() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(MountError::NoHelper),
+        _ => Ok(()),
+    }
+}
+
+fn check_names(options: &MountOptions) -> Result<(), MountError> {
+    for (what, value) in [("source name", &options.fsname), ("subtype", &options.subtype)] {
+        if value.is_empty() || value.chars().any(|c| c.is_control() || c == ',' || c == '\\') {
+            return Err(MountError::Option(what));
+        }
+    }
+    Ok(())
+}
+
+/// The full path of a mount point, and its mode.
+fn directory(path: &Path) -> Result<(PathBuf, u32), MountError> {
+    let point = std::fs::canonicalize(path).map_err(|e| point_error(path, e))?;
+    let mode = rustix::fs::stat(&point).map_err(|e| point_error(&point, e.into()))?.st_mode;
+    if mode & 0o170000 != 0o040000 {
+        return Err(point_error(&point, rustix::io::Errno::NOTDIR.into()));
+    }
+    Ok((point, mode))
 }
 
 fn point_error(path: &Path, source: io::Error) -> MountError {
@@ -197,15 +219,9 @@ fn mount_as_root(options: &MountOptions, point: &Path, mode: u32, max_read: u32)
             data.push_str(text);
         }
     }
-    let mut flags = MountFlags::empty();
-    flags.set(MountFlags::NOSUID, !options.suid);
-    flags.set(MountFlags::NODEV, !options.dev);
-    flags.set(MountFlags::NOEXEC, !options.exec);
-    flags.set(MountFlags::RDONLY, options.read_only);
-    flags.set(MountFlags::NOATIME, options.noatime);
     let data = CString::new(data).map_err(|_| MountError::Option("source name"))?;
     let kind = format!("fuse.{}", options.subtype);
-    rustix::mount::mount(options.fsname.as_str(), point, kind.as_str(), flags, data.as_c_str())
+    rustix::mount::mount(options.fsname.as_str(), point, kind.as_str(), options.flags.bits(), data.as_c_str())
         .map_err(|e| MountError::Kernel { path: point.into(), source: e.into() })?;
     Ok(fd)
 }
@@ -214,18 +230,11 @@ fn mount_as_root(options: &MountOptions, point: &Path, mode: u32, max_read: u32)
 fn helper_options(options: &MountOptions, max_read: u32) -> String {
     let mut text = format!("fsname={},subtype={}", options.fsname, options.subtype);
     text.push_str(&format!(",max_read={}", options.max_read.unwrap_or(max_read)));
-    for (on, option) in [
-        (options.allow_other, ",allow_other"),
-        (options.default_permissions, ",default_permissions"),
-        (options.read_only, ",ro"),
-        (options.suid, ",suid"),
-        (options.dev, ",dev"),
-        (!options.exec, ",noexec"),
-        (options.noatime, ",noatime"),
-    ] {
-        if on {
-            text.push_str(option);
-        }
+    let own = [(options.allow_other, "allow_other"), (options.default_permissions, "default_permissions")];
+    let own = own.into_iter().filter_map(|(on, word)| on.then_some(word));
+    for word in own.chain(options.flags.words()) {
+        text.push(',');
+        text.push_str(word);
     }
     text
 }
@@ -350,7 +359,7 @@ fn unmount_by_helper(path: &Path, lazy: bool) -> io::Result<()> {
 /// The connection's number under /sys/fs/fuse/connections: the minor number of the mount's device. Asks the mount table, not
 /// the file system, which may not answer.
 pub(crate) fn connection_number(mountpoint: &Path) -> Option<u32> {
-    find_connection(&std::fs::read_to_string("/proc/self/mountinfo").ok()?, mountpoint)
+    find_connection(&std::fs::read_to_string(MOUNT_TABLE).ok()?, mountpoint)
 }
 
 /// The number of a mount, which no other one ever has; `None` before Linux 6.8. Does not ask the file system, which may not answer.
@@ -368,12 +377,15 @@ pub(crate) fn set_readahead(connection: u32, bytes: u32) -> io::Result<()> {
 }
 
 fn find_connection(mountinfo: &str, mountpoint: &Path) -> Option<u32> {
+    line_of(mountinfo, mountpoint)?.split(' ').nth(2)?.split_once(':')?.1.parse().ok()
+}
+
+/// The line of the mount table for what is mounted at a point.
+pub(crate) fn line_of<'a>(mountinfo: &'a str, mountpoint: &Path) -> Option<&'a str> {
     // Lines are: id parent major:minor root mountpoint …; a later mount on the same point hides the earlier ones.
-    mountinfo.lines().rev().find_map(|line| {
-        let mut fields = line.split(' ').skip(2);
-        let (device, point) = (fields.next()?, fields.nth(1)?);
-        let matches = OsStr::from_bytes(&unescape(point.as_bytes())) == mountpoint.as_os_str();
-        matches.then(|| device.split_once(':')?.1.parse().ok())?
+    mountinfo.lines().rev().find(|line| {
+        let point = line.split(' ').nth(4).map(|point| unescape(point.as_bytes()));
+        point.is_some_and(|point| OsStr::from_bytes(&point) == mountpoint.as_os_str())
     })
 }
 
@@ -433,7 +445,7 @@ mod tests {
         let mut options = MountOptions::new("/m", "host@tcp:/fs");
         assert_eq!(helper_options(&options, 4096), "fsname=host@tcp:/fs,subtype=sheen,max_read=4096");
         options.allow_other = true;
-        options.read_only = true;
+        options.flags.read_only = true;
         options.max_read = Some(8192);
         assert_eq!(helper_options(&options, 4096), "fsname=host@tcp:/fs,subtype=sheen,max_read=8192,allow_other,ro");
     }
@@ -465,6 +477,7 @@ mod tests {
         assert_eq!(e.errno(), Errno::ENOENT);
         assert!(e.to_string().ends_with("create the directory first"), "{e}");
         assert_eq!(mount(&MountOptions::new(&file, "x"), 4096).unwrap_err().errno(), Errno::ENOTDIR);
+        assert_eq!(check_mount(&MountOptions::new(&file, "x")).unwrap_err().errno(), Errno::ENOTDIR);
     }
 
     #[test]
@@ -472,6 +485,7 @@ mod tests {
         for bad in ["", "a,suid", "a\\", "a\nb"] {
             let options = MountOptions::new("/", bad);
             assert!(matches!(mount(&options, 4096), Err(MountError::Option(_))), "{bad:?}");
+            assert!(matches!(check_mount(&options), Err(MountError::Option(_))), "{bad:?}");
         }
     }
 }

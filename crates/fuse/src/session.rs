@@ -33,6 +33,7 @@ use crate::{
     init::{InitConfig, Negotiated, Offer, pages_limit},
     interrupts::EarlyInterrupts,
     mount::{self, MountError, MountOptions},
+    mount_flags::{FlagsWatch, MountFlags},
     notify::Notifier,
     parse::{self, Incoming, WRITE_HEAD_BYTES},
     pool::{Buffer, PAGE_BYTES, Pool},
@@ -143,6 +144,7 @@ pub struct Session {
     connection: Option<u32>,
     /// Of all mounts there ever were, this one; Linux 6.8 and later tell it.
     unique_id: Option<u64>,
+    flags: Arc<FlagsWatch>,
 }
 
 /// What the workers share.
@@ -171,7 +173,7 @@ impl Session {
         let (fd, mountpoint) = mount::mount(&mount, max_read)?;
         let device = Arc::new(Device::new(fd));
         match initialise(&device, &*filesystem, &options, limit) {
-            Ok(negotiated) => Session::start(device, negotiated, &options, filesystem, mountpoint),
+            Ok(negotiated) => Session::start(device, negotiated, &options, filesystem, mountpoint, mount.flags),
             Err(e) => {
                 let _ = mount::unmount(&mountpoint, true);
                 Err(e)
@@ -185,6 +187,7 @@ impl Session {
         options: &SessionOptions,
         filesystem: Arc<dyn Filesystem>,
         mountpoint: PathBuf,
+        flags: MountFlags,
     ) -> Result<Session, MountError> {
         let devices = channels(device, threads(options));
         let buffer_bytes = PAGE_BYTES + (negotiated.max_write as usize).max(MESSAGE_BYTES_MIN);
@@ -210,7 +213,8 @@ impl Session {
         }
         // From here on the drop of the session unmounts, should a thread fail to start.
         let unique_id = mount::unique_id(&mountpoint);
-        let session = Session { shared, notifier, mountpoint, connection, unique_id };
+        let flags = Arc::new(FlagsWatch::new(connection, flags));
+        let session = Session { shared, notifier, mountpoint, connection, unique_id, flags };
         for i in 0..options.notify_threads.min(THREADS_MAX) {
             let notifier = session.notifier.clone();
             spawn(format!("fuse-notify-{i}"), move || notifier.serve())?;
@@ -233,6 +237,11 @@ impl Session {
     /// Full path of the mount point.
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
+    }
+
+    /// The flags of the mount, which a remount changes.
+    pub fn flags(&self) -> Arc<FlagsWatch> {
+        self.flags.clone()
     }
 
     /// Tells the kernel about changes.

@@ -149,6 +149,9 @@ impl Core {
         let mut waits = None;
         let answer = self.act(|state, now| {
             let answer = state.enqueue(now, export, want);
+            if let Enqueued::Waiting { id } | Enqueued::Granted { id, .. } = answer {
+                state.ns.withhold(id);
+            }
             if let Enqueued::Waiting { id } = answer {
                 let (sender, receiver) = oneshot::channel();
                 state.waiters.insert(id, Waiter::Client(export.id(), sender));
@@ -163,6 +166,11 @@ impl Core {
         request.id = None;
         // The client sent the request a second time, under another xid: the lock is for that one.
         answer.unwrap_or(Enqueued::Refused(Errno::ESHUTDOWN))
+    }
+
+    pub fn told(self: &Arc<Self>, client: ClientId, ids: &[LockId]) {
+        // Nothing is sent: the callbacks went out before.
+        self.note(|state, now| state.ns.told(now, client, ids));
     }
 
     pub fn cancel(self: &Arc<Self>, client: ClientId, ids: &[LockId]) {

@@ -64,8 +64,17 @@ impl<P> Lockd<P> {
 
     /// A client wants a lock, and the answer is to be given when it has it: never `Waiting`, and no completion callback. A wait ends
     /// with ESHUTDOWN if the client goes or cancels the request. If the future is dropped, the request is withdrawn.
+    ///
+    /// The client need not cancel the lock before [`Lockd::told`], which has to follow, or [`Lockd::cancel`].
     pub async fn enqueue_wait(&self, export: &Arc<Export>, want: &Enqueue) -> Enqueued {
         self.core.enqueue_wait(export, want).await
+    }
+
+    /// An answer tells a client of locks that it waited for ([`Lockd::enqueue_wait`]).
+    pub fn told(&self, export: &Export, ids: &[LockId]) {
+        if !ids.is_empty() {
+            self.core.told(export.id(), ids);
+        }
     }
 
     /// A client gives up locks, or waits no longer for them. Unknown handles are ignored.

@@ -93,9 +93,9 @@ pub fn send(kernel: &Kernel, outcome: Result<Answer>, reply: Reply) {
             Answer::Ok => reply.ok(),
             Answer::None => reply.none(),
             Answer::Entry(e, since) => bring(kernel, &e, since, |entry| reply.entry(entry)),
-            Answer::Attr(e) => reply.attr(&node::attr(&e), node::attr_valid(&e)),
-            Answer::Changed(e) => reply.attr(&node::attr(&e), Duration::ZERO),
-            Answer::Statx(e) => reply.statx(&node::statx(&e), node::attr_valid(&e)),
+            Answer::Attr(e) => reply.attr(&node::attr(&e, kernel.inos), node::attr_valid(&e)),
+            Answer::Changed(e) => reply.attr(&node::attr(&e, kernel.inos), Duration::ZERO),
+            Answer::Statx(e) => reply.statx(&node::statx(&e, kernel.inos), node::attr_valid(&e)),
             Answer::OpenDir { fh } => reply.open(fh, 0),
             Answer::Open { fh, flags } => reply.open(fh, flags),
             Answer::Create { entry, since, fh, flags } => {
@@ -121,7 +121,7 @@ pub fn send(kernel: &Kernel, outcome: Result<Answer>, reply: Reply) {
 /// Writes an answer that brings a file.
 fn bring(kernel: &Kernel, entry: &EntryAttr, since: Moment, send: impl FnOnce(&EntryOut) -> bool) {
     let attr_valid = kernel.brings(entry, since);
-    if !send(&node::entry(entry, attr_valid)) {
+    if !send(&node::entry(entry, attr_valid, kernel.inos)) {
         kernel.brought_none(entry.attr.fid);
     }
 }

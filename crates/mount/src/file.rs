@@ -42,6 +42,11 @@ impl File {
         self.read.store(true, Relaxed);
     }
 
+    /// Whether it was read.
+    pub fn was_read(&self) -> bool {
+        self.read.load(Relaxed)
+    }
+
     /// Somebody writes whose writes take set-user-id away. Whether it is the first time.
     pub fn note_unprivileged(&self) -> bool {
         !self.unprivileged.load(Relaxed) && !self.unprivileged.swap(true, Relaxed)

@@ -32,6 +32,11 @@ pub fn waits(ioctl: &Ioctl) -> bool {
     )
 }
 
+/// Whether it changes the file, also through one that is open for reading alone.
+fn changes(cmd: u32) -> bool {
+    matches!(cmd, ioctl::LOV_SETSTRIPE | ioctl::MIGRATE_BEGIN | ioctl::MIGRATE_END | ioctl::SWAP_LAYOUTS)
+}
+
 /// Does it. `signal`: what ends a wait, with EINTR.
 pub async fn run(fs: &Inner, who: &Caller, ioctl: &Ioctl, signal: Option<Signal>) -> Result<Answer> {
     if ioctl.cmd == ioctl::ENTRIES && ioctl.flags & DIR != 0 {
@@ -55,6 +60,9 @@ pub async fn run(fs: &Inner, who: &Caller, ioctl: &Ioctl, signal: Option<Signal>
         return Err(Errno::ENOTTY);
     }
     let file = fs.files.get(ioctl.fh).ok_or(Errno::EBADF)?;
+    if changes(ioctl.cmd) && fs.is_read_only() {
+        return Err(Errno::EROFS);
+    }
     if ioctl.cmd == ioctl::MIGRATE_END {
         // Not to be interrupted: half of it is no state to be in.
         let MigrateEnd { seq, oid, ver, group } = MigrateEnd::decode(&ioctl.input).ok_or(Errno::EINVAL)?;

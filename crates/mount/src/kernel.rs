@@ -20,11 +20,16 @@ use sheen_client::{EntryAttr, Invalidate};
 use sheen_fuse::{Forget, Notifier};
 use sheen_wire::{Errno, Fid, Result};
 
-use crate::{known::Known, node};
+use crate::{
+    known::Known,
+    node::{self, Inos},
+};
 
 /// The kernel, as the client may call it.
 pub struct Kernel {
     notifier: Notifier,
+    /// The inode numbers that it is told.
+    pub inos: Inos,
     known: Known,
     /// Invalidations of attributes so far.
     dropped: AtomicU64,
@@ -36,8 +41,8 @@ pub struct Moment(u64);
 
 impl Kernel {
     /// The kernel at the other end of a session.
-    pub fn new(notifier: Notifier) -> Kernel {
-        Kernel { notifier, known: Known::default(), dropped: AtomicU64::new(0) }
+    pub fn new(notifier: Notifier, inos: Inos) -> Kernel {
+        Kernel { notifier, inos, known: Known::default(), dropped: AtomicU64::new(0) }
     }
 
     /// To be taken before an answer that brings a file is looked up.

@@ -30,11 +30,11 @@ mod serve;
 use std::{io, path::Path, sync::Arc};
 
 use sheen_client::{Client, GroupSource};
-pub use sheen_fuse::MountError;
 use sheen_fuse::Session;
+pub use sheen_fuse::{MountError, MountFlags, remount};
 use sheen_rt::Rt;
 
-pub use serve::Options;
+pub use serve::{Locks, Options};
 
 /// How far the kernel reads ahead of a sequential reader: four requests of the largest size, so that a server is asked while the answers
 /// of others arrive.
@@ -61,8 +61,7 @@ impl Mount {
         mount.allow_other = options.allow_other;
         // Names that the kernel keeps are passed without asking, so it has to look at permissions itself.
         mount.default_permissions = true;
-        mount.read_only = options.read_only;
-        (mount.suid, mount.dev, mount.exec, mount.noatime) = (options.suid, options.dev, options.exec, options.noatime);
+        mount.flags = options.flags;
         if options.local {
             let most = sheen_fuse::files_bytes_max();
             mount.max_read = (most > 0).then(|| options.max_write_bytes.min(u32::try_from(most).unwrap_or(u32::MAX)));
@@ -73,7 +72,8 @@ impl Mount {
             readahead_bytes: READAHEAD_BYTES,
             ..Default::default()
         };
-        let session = Arc::new(Session::mount(mount, session, face)?);
+        let session = Arc::new(Session::mount(mount, session, face.clone())?);
+        face.mounted(session.flags());
         Ok(Mount { rt, session, client })
     }
 
@@ -88,6 +88,14 @@ impl Mount {
     pub fn unmount(&self, force: bool) -> io::Result<()> {
         if force { self.session.unmount() } else { self.session.try_unmount() }
     }
+}
+
+/// Checks what can be checked of a mount without making it, and without asking a server.
+///
+/// # Errors
+/// As [`Mount::start`]. A mount point that is missing is none: it can be made.
+pub fn check(mountpoint: &Path, source: &str) -> Result<(), MountError> {
+    sheen_fuse::check_mount(&sheen_fuse::MountOptions::new(mountpoint, source))
 }
 
 /// Unmounts whatever lies at a path; see [`Mount::unmount`].

@@ -22,11 +22,45 @@ pub fn nodeid(fid: Fid) -> u64 {
     if fid == ROOT { ROOT_NODE } else { fid.ino() }
 }
 
+/// The inode numbers that programs see. (The kernel knows files by their node ids.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inos {
+    /// Each file's own, of 64 bits.
+    Full,
+    /// Of 32 bits: two files may have the same.
+    Short,
+}
+
+impl Inos {
+    /// A file's inode number.
+    pub fn of(self, fid: Fid) -> u64 {
+        match self {
+            Inos::Full => fid.ino(),
+            Inos::Short => u64::from(short_ino(fid)),
+        }
+    }
+}
+
+/// Lustre's FID_SEQ_START.
+const SEQ_START: u64 = 0x2_0000_0000;
+
+/// As Lustre folds a FID (`fid_flatten32`): files of 4096 sequences, 2^20 of each, do not meet if
+/// they are made one after the other.
+fn short_ino(fid: Fid) -> u32 {
+    let (seq, oid) = (fid.seq.wrapping_sub(SEQ_START), u64::from(fid.oid));
+    let of_seq = ((seq & 0x000f_ffff) << 12) + ((seq >> 8) & 0xffff_f000) + ((seq >> 32) & 0xffff_ff00);
+    let of_oid = (oid & 0xff00_0fff) + ((oid & 0x00ff_f000) << 8);
+    match (of_seq + of_oid) as u32 {
+        0 => fid.oid,
+        ino => ino,
+    }
+}
+
 /// `stat` for the kernel.
-pub fn attr(e: &EntryAttr) -> FileAttr {
+pub fn attr(e: &EntryAttr, inos: Inos) -> FileAttr {
     let a = &e.attr;
     FileAttr {
-        ino: a.fid.ino(),
+        ino: inos.of(a.fid),
         size: a.size,
         blocks: a.blocks,
         atime: a.atime,
@@ -48,14 +82,14 @@ pub fn attr_valid(e: &EntryAttr) -> Duration {
 }
 
 /// An entry for the kernel, whose attributes it may believe for so long. FIDs are never used twice, so the generation is always 0.
-pub fn entry(e: &EntryAttr, attr_valid: Duration) -> EntryOut {
+pub fn entry(e: &EntryAttr, attr_valid: Duration, inos: Inos) -> EntryOut {
     let entry_valid = if e.keep.name { LONG } else { Duration::ZERO };
-    EntryOut { nodeid: nodeid(e.attr.fid), generation: 0, entry_valid, attr_valid, attr: attr(e) }
+    EntryOut { nodeid: nodeid(e.attr.fid), generation: 0, entry_valid, attr_valid, attr: attr(e, inos) }
 }
 
 /// Attributes with birth time.
-pub fn statx(e: &EntryAttr) -> Statx {
-    Statx { attr: attr(e), btime: Some(e.attr.btime), attributes: 0, attributes_mask: 0 }
+pub fn statx(e: &EntryAttr, inos: Inos) -> Statx {
+    Statx { attr: attr(e, inos), btime: Some(e.attr.btime), attributes: 0, attributes_mask: 0 }
 }
 
 #[cfg(test)]
@@ -90,8 +124,20 @@ mod tests {
             mtime_set: t,
         };
         let mut e = EntryAttr::from(attr);
-        assert_eq!((entry(&e, LONG).entry_valid, attr_valid(&e)), (Duration::ZERO, Duration::ZERO));
+        assert_eq!((entry(&e, LONG, Inos::Full).entry_valid, attr_valid(&e)), (Duration::ZERO, Duration::ZERO));
         (e.keep.name, e.keep.attr) = (true, true);
-        assert_eq!((entry(&e, Duration::ZERO).entry_valid, attr_valid(&e)), (LONG, LONG));
+        assert_eq!((entry(&e, Duration::ZERO, Inos::Full).entry_valid, attr_valid(&e)), (LONG, LONG));
+    }
+
+    #[test]
+    fn inode_numbers_of_32_bits_are_lustres() {
+        let first = sheen_wire::fid::SEQ_NORMAL;
+        assert_eq!(Inos::Short.of(Fid::new(first, 1)), 0x40_0001);
+        assert_eq!(Inos::Short.of(Fid::new(first, 0x1_2345)), 0x40_0345 + 0x120_0000);
+        assert_eq!(Inos::Short.of(ROOT), 0x7001);
+        let all: std::collections::BTreeSet<u64> =
+            (0..50).flat_map(|seq| (1..2000).map(move |oid| Inos::Short.of(Fid::new(first + seq, oid)))).collect();
+        assert_eq!((all.len(), all.last().is_some_and(|ino| *ino <= u64::from(u32::MAX))), (50 * 1999, true));
+        assert_eq!(Inos::Full.of(ROOT), ROOT.ino());
     }
 }

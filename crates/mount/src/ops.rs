@@ -37,6 +37,8 @@ const SERVER_FLAGS: u32 = flags::ACCMODE
 const ACL_PREFIX: &[u8] = b"system.posix_acl_";
 /// O_NONBLOCK.
 const NONBLOCK: u32 = 0o4000;
+/// O_NOATIME.
+const NOATIME: u32 = 0o1000000;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
@@ -140,11 +142,13 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
         Op::StatFs => client.statfs().await.map(|s| Answer::StatFs(statfs(&s))),
         Op::SyncFs => client.syncfs().await.map(|()| Answer::Ok),
         Op::SetXattr { name, value, flags, .. } => {
+            fs.check_xattr(&name)?;
             client.setxattr(&who, fid, &name, &value, flags).await.map(|()| Answer::Ok)
         }
         Op::GetXattr { name, size } => Box::pin(getxattr(&fs, &who, fid, &name, size)).await,
         Op::ListXattr { size } => {
-            let names = client.listxattr(&who, fid).await?;
+            let mut names = client.listxattr(&who, fid).await?;
+            names.retain(|name| fs.check_xattr(name).is_ok());
             let mut list = Vec::with_capacity(names.iter().map(|n| n.len() + 1).sum());
             for name in names {
                 list.extend_from_slice(&name);
@@ -152,11 +156,14 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
             }
             sized(list.into(), size)
         }
-        Op::RemoveXattr { name } => client.removexattr(&who, fid, &name).await.map(|()| Answer::Ok),
+        Op::RemoveXattr { name } => {
+            fs.check_xattr(&name)?;
+            client.removexattr(&who, fid, &name).await.map(|()| Answer::Ok)
+        }
         Op::Access { mask } => client.access(&who, fid, mask).await.map(|()| Answer::Ok),
         Op::Fallocate { fh, offset, length, mode } => {
             let file = fs.file(fh)?;
-            Box::pin(client.fallocate(&file, mode, offset, length)).await.map(|()| Answer::Ok)
+            Box::pin(fallocate(&fs, &who, &file, mode, offset, length)).await.map(|()| Answer::Ok)
         }
         Op::Lseek { fh, offset, whence } => {
             let what = match whence {
@@ -166,7 +173,7 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
             };
             client.lseek(&*fs.file(fh)?, offset, what).await.map(Answer::Offset)
         }
-        Op::CopyFileRange(c) => Box::pin(copy(&fs, &c)).await,
+        Op::CopyFileRange(c) => Box::pin(copy(&fs, &who, &c)).await,
         Op::Ioctl(command) => Box::pin(ioctl::run(&fs, &who, &command, signal)).await,
         // The kernel then does it itself, or tells the program that it cannot be done: BMAP, POLL (files are always ready).
         _ => Err(Errno::ENOSYS),
@@ -180,6 +187,9 @@ impl Inner {
 
     /// A number and flags for a file that was just opened with these.
     fn opened(&self, file: Arc<OpenFile>, flags: u32) -> (u64, u32) {
+        if flags & NOATIME != 0 {
+            file.leave_atime();
+        }
         let file = File::new(file, flags & NONBLOCK != 0);
         let flags = file.fopen(self.tells_locks());
         (self.files.insert(file), flags)
@@ -238,12 +248,7 @@ async fn create(fs: &Inner, who: &Caller, parent: Fid, c: &Create) -> Result<Ans
 
 async fn write(fs: &Inner, who: &Caller, w: Write) -> Result<Answer> {
     let file = fs.file(w.fh)?;
-    if w.kill_suidgid {
-        fs.client.kill_priv(who, &file).await?;
-        if file.note_unprivileged() {
-            fs.changed_unseen(file.fid());
-        }
-    }
+    drop_privilege(fs, who, &file, w.kill_suidgid).await?;
     let (offset, data) = (w.offset, Bulk::from(w.data));
     // Pages of a mapping belong where they are, whatever the flags of the file that the kernel happens to name.
     let n = if w.cached {
@@ -255,9 +260,30 @@ async fn write(fs: &Inner, who: &Caller, w: Write) -> Result<Answer> {
     Ok(Answer::Written(n as u32))
 }
 
+async fn fallocate(fs: &Inner, who: &Caller, file: &File, mode: u32, offset: u64, length: u64) -> Result<()> {
+    drop_privilege(fs, who, file, who.cred.uid != 0).await?;
+    fs.client.fallocate(file, mode, offset, length).await
+}
+
+/// Before a change of what a file holds: if it is `unprivileged`, set-user-id and set-group-id go.
+/// Of a write the kernel says whether it is. Of fallocate(2) and copy_file_range(2) it does not, so
+/// there it is everybody's but root's.
+async fn drop_privilege(fs: &Inner, who: &Caller, file: &File, unprivileged: bool) -> Result<()> {
+    if unprivileged {
+        fs.client.kill_priv(who, file).await?;
+        if file.note_unprivileged() {
+            fs.changed_unseen(file.fid());
+        }
+    }
+    Ok(())
+}
+
 /// Locks that the file itself holds end with it.
 async fn release(fs: &Inner, fh: u64, flock_owner: Option<u64>) -> Result<()> {
     let file = fs.files.remove(fh).ok_or(Errno::EBADF)?;
+    if file.was_read() && !fs.moves_atime() {
+        file.leave_atime();
+    }
     for owner in file.lockers() {
         unlock(fs, file.fid(), owner, FlockKind::Posix).await;
     }
@@ -279,12 +305,14 @@ async fn unlock(fs: &Inner, fid: Fid, owner: u64, kind: FlockKind) {
 }
 
 async fn getlk(fs: &Inner, fid: Fid, request: &LockRequest) -> Result<sheen_fuse::Lock> {
+    fs.check_locks()?;
     let (flock, mode) = locks::wanted(request)?;
     let by = if mode == Mode::Nl { None } else { fs.client.getlk(fid, flock, mode).await? };
     Ok(locks::found(&request.lock, by))
 }
 
 async fn setlk(fs: &Inner, fid: Fid, request: &LockRequest, wait: bool, signal: Option<Signal>) -> Result<Answer> {
+    fs.check_locks()?;
     let (flock, mode) = locks::wanted(request)?;
     if flock.kind == FlockKind::Posix && mode != Mode::Nl {
         fs.file(request.fh)?.locks(flock.owner);
@@ -304,7 +332,7 @@ async fn readdir(fs: &Inner, read: Read) -> Result<Answer> {
     let page = fs.client.list(&dir, read.offset, read.size, false).await?;
     let mut buffer = DirBuffer::new(read.size);
     for item in page.entries {
-        if buffer.add(item.fid.ino(), item.cookie, item.kind, &item.name) {
+        if buffer.add(fs.inos().of(item.fid), item.cookie, item.kind, &item.name) {
             break;
         }
     }
@@ -318,18 +346,20 @@ async fn readdir_plus(fs: &Inner, read: Read) -> Result<Answer> {
     let page = fs.client.list(&dir, read.offset, read.size, true).await?;
     let mut buffer = DirPlusBuffer::new(read.size);
     for item in page.entries {
-        if buffer.add_bare(item.fid.ino(), item.cookie, item.kind, &item.name) {
+        if buffer.add_bare(fs.inos().of(item.fid), item.cookie, item.kind, &item.name) {
             break;
         }
     }
     Ok(Answer::DirPlus(buffer))
 }
 
-async fn copy(fs: &Inner, c: &CopyFileRange) -> Result<Answer> {
+async fn copy(fs: &Inner, who: &Caller, c: &CopyFileRange) -> Result<Answer> {
     if c.flags != 0 {
         return Err(Errno::EINVAL);
     }
     let (from, to) = (fs.file(c.fh_in)?, fs.file(c.fh_out)?);
+    drop_privilege(fs, who, &to, who.cred.uid != 0).await?;
+    from.note_read();
     let n = fs.client.copy_file_range(&from, c.offset_in, &to, c.offset_out, c.len).await?;
     Ok(Answer::Copied(n))
 }
@@ -337,6 +367,7 @@ async fn copy(fs: &Inner, c: &CopyFileRange) -> Result<Answer> {
 /// The kernel keeps access control lists, which it asks for to check permissions, until its attributes of the file are invalidated. It
 /// does not keep one that it is waiting for when that happens. So where no lock will have it invalidated, that is done now.
 async fn getxattr(fs: &Inner, who: &Caller, fid: Fid, name: &Bytes, room: u32) -> Result<Answer> {
+    fs.check_xattr(name)?;
     if name.starts_with(ACL_PREFIX) && !fs.client.is_kept(fid).await.is_ok_and(|kept| kept) {
         fs.changed_unseen(fid);
     }

@@ -21,7 +21,9 @@ use std::{
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use sheen_client::{Client, Invalidate, OpenDir};
-use sheen_fuse::{Filesystem, Forget, InitConfig, Negotiated, Notifier, Op, Reply, Request, abi::flags::init};
+use sheen_fuse::{
+    Filesystem, FlagsWatch, Forget, InitConfig, MountFlags, Negotiated, Notifier, Op, Reply, Request, abi::flags::init,
+};
 use sheen_rt::Rt;
 use sheen_wire::{Errno, Fid, Result, ldlm::Mode};
 use tokio::sync::watch;
@@ -33,11 +35,24 @@ use crate::{
     ioctl,
     kernel::{Kernel, Moment},
     made::Made,
+    node::Inos,
     ops, parked,
 };
 
 /// How often it is looked whether whoever waits for an interrupted request is dying.
 pub const INTERRUPT_GRACE: Duration = Duration::from_secs(1);
+
+/// What becomes of flock(2) and fcntl(2) locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Locks {
+    /// They hold on all mounts.
+    Shared,
+    /// They hold among the programs of this mount; the kernel keeps them, and closing a file costs
+    /// one request less.
+    Local,
+    /// They are refused (ENOSYS).
+    Refused,
+}
 
 /// How a mount behaves.
 #[derive(Clone, Debug)]
@@ -50,18 +65,14 @@ pub struct Options {
     pub local: bool,
     /// Whether other users than the one who mounts may use the mount.
     pub allow_other: bool,
-    /// Set-user-id bits count; root alone may mount so.
-    pub suid: bool,
-    /// Device files work; root alone may mount so.
-    pub dev: bool,
-    /// Programs can be run.
-    pub exec: bool,
-    /// Reading does not ask for access times.
-    pub noatime: bool,
-    /// Refuse changes.
-    pub read_only: bool,
-    /// flock(2) and fcntl(2) locks hold on all mounts; if not, among the programs of this mount, and closing a file costs one request less.
-    pub flock: bool,
+    /// What the kernel is to permit; a remount may change it.
+    pub flags: MountFlags,
+    /// Locks of programs.
+    pub locks: Locks,
+    /// There are extended attributes `user.*`.
+    pub user_xattrs: bool,
+    /// Inode numbers have 32 bits, for programs that know no others; two files may have the same.
+    pub short_inos: bool,
     /// The kernel may ask for entries with attributes (READDIRPLUS), which has the client fetch them ahead.
     pub rdplus: bool,
 }
@@ -73,12 +84,10 @@ impl Default for Options {
             max_write_bytes: 1 << 20,
             local: false,
             allow_other: false,
-            suid: false,
-            dev: false,
-            exec: true,
-            noatime: false,
-            read_only: false,
-            flock: true,
+            flags: MountFlags::default(),
+            locks: Locks::Shared,
+            user_xattrs: true,
+            short_inos: false,
             rdplus: true,
         }
     }
@@ -96,6 +105,8 @@ pub struct Inner {
     pub made: Made,
     /// From the start of the session.
     kernel: OnceLock<Arc<Kernel>>,
+    /// From when it is mounted.
+    flags: OnceLock<Arc<FlagsWatch>>,
     options: Options,
     /// Requests that wait, by their number, and how to tell them of a signal. Bounded by the kernel's own limit of requests
     /// under way.
@@ -127,9 +138,16 @@ impl Face {
             dirs: Handles::new(),
             made: Made::default(),
             kernel: OnceLock::new(),
+            flags: OnceLock::new(),
             options,
             waiting: Mutex::new(FxHashMap::default()),
         }))
+    }
+
+    /// It is mounted: `flags` tells what a remount makes of it. Once.
+    pub fn mounted(&self, flags: Arc<FlagsWatch>) {
+        // A second one would be a mistake of this crate; the first stays.
+        let _ = self.0.flags.set(flags);
     }
 }
 
@@ -143,13 +161,14 @@ impl Filesystem for Face {
         if !self.0.options.rdplus {
             config.disable(init::DO_READDIRPLUS | init::READDIRPLUS_AUTO);
         }
-        if self.0.options.flock {
+        // Those that are refused are as well: the kernel would else keep them by itself.
+        if self.0.options.locks != Locks::Local {
             config.enable(init::POSIX_LOCKS | init::FLOCK_LOCKS);
         }
     }
 
     fn started(&self, _: &Negotiated, notifier: &Notifier) {
-        let kernel = self.0.kernel.get_or_init(|| Arc::new(Kernel::new(notifier.clone())));
+        let kernel = self.0.kernel.get_or_init(|| Arc::new(Kernel::new(notifier.clone(), self.0.inos())));
         self.0.client.set_kernel(kernel.clone());
     }
 
@@ -206,7 +225,40 @@ impl Inner {
 
     /// Whether the kernel asks this file system about locks, and has to tell it of closes for their sake.
     pub fn tells_locks(&self) -> bool {
-        self.options.flock
+        self.options.locks == Locks::Shared
+    }
+
+    /// ENOSYS where locks of programs are refused.
+    pub fn check_locks(&self) -> Result<()> {
+        if self.options.locks == Locks::Refused { Err(Errno::ENOSYS) } else { Ok(()) }
+    }
+
+    /// EOPNOTSUPP for an extended attribute that this mount does without.
+    pub fn check_xattr(&self, name: &[u8]) -> Result<()> {
+        let is_refused = !self.options.user_xattrs && name.starts_with(b"user.");
+        if is_refused { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
+    }
+
+    /// The inode numbers that programs see.
+    pub fn inos(&self) -> Inos {
+        if self.options.short_inos { Inos::Short } else { Inos::Full }
+    }
+
+    /// What the kernel permits at the moment.
+    fn mount_flags(&self) -> MountFlags {
+        self.flags.get().map_or(self.options.flags, |flags| flags.now())
+    }
+
+    /// Whether changes are refused. The kernel does that; it does not know which ioctl(2)s are
+    /// changes.
+    pub fn is_read_only(&self) -> bool {
+        self.mount_flags().read_only
+    }
+
+    /// Whether reading moves access times.
+    pub fn moves_atime(&self) -> bool {
+        let flags = self.mount_flags();
+        !flags.noatime && !flags.read_only
     }
 
     /// What will tell the request `unique` of a signal.

@@ -18,7 +18,10 @@ impl<S: Store> Namespace<S> {
                 f(*fid);
                 self.with_entry(*parent, name, f);
             }
-            Rename { parent, name, new_parent, new_name, .. } => {
+            Rename { parent, name, new_parent, new_name, whiteout, .. } => {
+                if let Some(fid) = whiteout {
+                    f(*fid);
+                }
                 self.with_entry(*parent, name, f);
                 self.with_entry(*new_parent, new_name, f);
             }

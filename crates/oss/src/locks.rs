@@ -171,7 +171,8 @@ impl Undelivered<'_> {
 
     /// The client is told now.
     pub fn delivered(self) {
-        self.ids.lock().clear();
+        let ids = std::mem::take(&mut *self.ids.lock());
+        self.locks.lockd.told(self.export, &ids);
     }
 }
 

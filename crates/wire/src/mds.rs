@@ -92,6 +92,8 @@ pub mod rename {
     pub const NOREPLACE: u32 = 1;
     /// Swap the two.
     pub const EXCHANGE: u32 = 2;
+    /// Leave a whiteout, the character device 0:0, under the source's name, as overlayfs wants it.
+    pub const WHITEOUT: u32 = 4;
 }
 
 /// `setxattr` flags.
@@ -232,8 +234,9 @@ pub enum Request {
     Close { files: Vec<Closed> },
     /// unlink (`dir` false) or rmdir (`dir` true).
     Unlink { cred: Cred, parent: Fid, name: Bytes, dir: bool },
-    /// renameat2.
-    Rename { cred: Cred, parent: Fid, name: Bytes, new_parent: Fid, new_name: Bytes, flags: u32 },
+    /// renameat2. `whiteout`: with [`rename::WHITEOUT`], and only with it, the whiteout's FID, the
+    /// client's choice from its sequence.
+    Rename { cred: Cred, parent: Fid, name: Bytes, new_parent: Fid, new_name: Bytes, flags: u32, whiteout: Option<Fid> },
     /// A further name for a file.
     Link { cred: Cred, fid: Fid, parent: Fid, name: Bytes },
     /// The target of a symbolic link.

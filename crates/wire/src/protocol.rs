@@ -8,7 +8,7 @@ use crate::{ast, mds, mgs, ost};
 
 /// Version of all messages. Raised when a message changes its meaning or form; peers of another version refuse each other at
 /// connect with a clear error. (Additions that old peers can do without are announced by feature bits instead.)
-pub const PROTOCOL_VERSION: u16 = 6;
+pub const PROTOCOL_VERSION: u16 = 7;
 
 /// A request type and its reply type, spoken to one kind of service.
 pub trait Protocol: Send + Sync + 'static {

@@ -4,9 +4,10 @@
 use std::{
     fs::{self, File},
     io::{BufRead, BufReader},
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, PermissionsExt},
     path::Path,
     process::{Command, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -16,6 +17,7 @@ use sheen_tests::{
     moving::{lfs, migrate, objects, setstripe, swap},
     noise,
     posix::{Map, layout, rw},
+    progress::{Race, at_least},
     sheen, two_mounts,
     wait::eventually,
 };
@@ -275,6 +277,35 @@ fn a_copy_says_every_other_moment_how_far_it_is() {
     let (lines, done) = watched("migrate --stats -c 1", &path);
     let [_, meanwhile @ .., (end, _)] = &lines[..] else { panic!("{lines:?}") };
     assert!(done && meanwhile.len() as u64 <= end.as_secs() / 5, "{lines:?}");
+}
+
+#[test]
+fn getstripe_tells_of_a_file_that_the_kernel_is_just_learning_of() {
+    let (_two, at) = two_mounts!(LIMIT, "d");
+    fs::write(at.a("x"), "").unwrap();
+    let race = Race::new([at_least(20)]);
+    thread::scope(|scope| {
+        // Names go, so that the mount learns of the files once more, while their attributes change.
+        let others = || {
+            let mode = |mode| fs::Permissions::from_mode(mode);
+            for n in (0..20).cycle().take_while(|_| race.goes_on()) {
+                fs::rename(at.a("x"), at.a("y")).unwrap();
+                // It may not be there yet.
+                let _ = fs::set_permissions(at.a(&format!("f{n}")), mode(0o600 | (n % 8)));
+                fs::rename(at.a("y"), at.a("x")).unwrap();
+            }
+        };
+        scope.spawn(others);
+        let party = race.party(0);
+        for n in 0..20 {
+            let path = at.b(&format!("f{n}"));
+            let refused = lfs("setstripe -i 99", &path);
+            let said = format!("lfs setstripe: setstripe error for '{}': Invalid argument\n", path.display());
+            assert_eq!((refused.code, refused.err), (22, said));
+            assert_eq!(lfs("getstripe", &path).ok(), format!("{} has no stripe info\n", path.display()));
+            party.did_one();
+        }
+    });
 }
 
 #[test]

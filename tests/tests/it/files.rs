@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{ErrorKind, Read, Seek, SeekFrom, Write},
-    os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink},
+    os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink},
     path::Path,
 };
 
@@ -219,6 +219,62 @@ fn rename_in_all_its_forms() {
     rename("d/e", "empty", RenameFlags::empty()).unwrap();
     assert_eq!(fs::metadata(at("d")).unwrap().nlink(), 2, "a subdirectory left");
     assert_eq!(rename("nothing", "y", RenameFlags::empty()), Err(Errno::NOENT));
+}
+
+#[test]
+fn a_rename_leaves_a_whiteout() {
+    let fs = fs4!();
+    let other = fs.second_mount();
+    let (a, b) = (fs.path("a"), fs.path("b"));
+    let rename = |flags| rustix::fs::renameat_with(rustix::fs::CWD, &a, rustix::fs::CWD, &b, flags);
+    fs::write(&a, "text").unwrap();
+    fs::write(&b, "replaced").unwrap();
+    assert_eq!(fs::read_to_string(other.path("a")).unwrap(), "text");
+    assert_eq!(rename(RenameFlags::WHITEOUT | RenameFlags::NOREPLACE), Err(Errno::EXIST));
+    assert_eq!(rename(RenameFlags::WHITEOUT | RenameFlags::EXCHANGE), Err(Errno::INVAL));
+    rename(RenameFlags::WHITEOUT).unwrap();
+    for mnt in [&fs.mnt, &other.mnt] {
+        let left = fs::symlink_metadata(mnt.join("a")).unwrap();
+        assert!(left.file_type().is_char_device() && (left.rdev(), left.mode() & 0o7777) == (0, 0), "{left:?}");
+        assert_eq!(fs::read_to_string(mnt.join("b")).unwrap(), "text");
+        assert_eq!(fs::read_dir(mnt).unwrap().count(), 2);
+    }
+    fs::create_dir(fs.path("d")).unwrap();
+    rustix::fs::renameat_with(rustix::fs::CWD, fs.path("d"), rustix::fs::CWD, fs.path("e"), RenameFlags::WHITEOUT)
+        .unwrap();
+    assert!(fs::metadata(other.path("e")).unwrap().is_dir());
+    fs.stop().ok();
+    fs.start(&[]).ok();
+    fs.sh("[ -c a ] && [ -c d ] && [ -d e ] && rm a d && [ \"$(cat b)\" = text ]").ok();
+}
+
+#[test]
+fn overlayfs_takes_a_mount_as_its_upper_layer() {
+    if !(can_mount() && is_root()) {
+        return println!("skipped: needs root");
+    }
+    let fs = Fs::up(2);
+    let beside = |name: &str| fs.dir().parent().unwrap().join(name).display().to_string();
+    let (low, merged) = (beside("low"), beside("merged"));
+    sh(&format!("mkdir -p {low}/d {merged} && cd {low} && echo low | tee f gone moved d/f")).ok();
+    let mount = |upper: &str| {
+        let layers = format!("lowerdir={low},upperdir={upper}/u,workdir={upper}/w");
+        sh(&format!("mkdir -p {upper}/u {upper}/w && mount -t overlay overlay -o {layers} {merged}"))
+    };
+    if mount(&beside("upper")).code != 0 {
+        return println!("skipped: no overlayfs here");
+    }
+    sh(&format!("umount {merged}")).ok();
+    let outcome = std::panic::catch_unwind(|| {
+        mount(&fs.mnt.display().to_string()).ok();
+        let script = "rm gone && echo new >> f && mv moved there && mv d/f d/g && rm -r d && mkdir d && echo x > d/x && cat f there && ls . d";
+        let said = sh(&format!("cd {merged} && {script}")).ok();
+        assert_eq!(said, "low\nnew\nlow\n.:\nd\nf\nthere\n\nd:\nx\n");
+    });
+    sh(&format!("umount {merged}")).ok();
+    outcome.unwrap();
+    fs.sh("cd u && [ -c gone ] && [ -c moved ] && [ \"$(stat -c %t:%T gone moved)\" = $'0:0\\n0:0' ] && [ -f there ]")
+        .ok();
 }
 
 #[test]
@@ -454,6 +510,58 @@ fn ordinary_users_are_held_to_permissions() {
     fs.sh("cp /bin/true suid && chmod 6777 suid").ok();
     assert_eq!(nobody("echo x >> suid"), 0);
     fs.sh("[ \"$(stat -c %a suid)\" = 777 ]").ok();
+}
+
+/// Does `work` on a thread that is nobody to file systems.
+fn as_other_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    const NOBODY: libc::c_long = 65534;
+    let become_other = || {
+        // SAFETY: these calls take numbers, and change what this thread alone may do to files.
+        unsafe {
+            libc::syscall(libc::SYS_setfsgid, NOBODY);
+            libc::syscall(libc::SYS_setfsuid, NOBODY);
+        }
+        work()
+    };
+    std::thread::scope(|scope| scope.spawn(become_other).join().unwrap())
+}
+
+/// Changes a file of 64 KiB without a write(2).
+fn change(how: &str, file: &File) {
+    let allocate = |mode, len| rustix::fs::fallocate(file, mode, 0, len).unwrap();
+    match how {
+        "reserve" => allocate(FallocateFlags::empty(), 1 << 20),
+        "reserve behind the end" => allocate(FallocateFlags::KEEP_SIZE, 1 << 20),
+        "punch" => allocate(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 4096),
+        _ => {
+            let copied = rustix::fs::copy_file_range(file, Some(&mut 8192), file, Some(&mut 0), 4096);
+            assert_eq!(copied, Ok(4096));
+        }
+    }
+}
+
+#[test]
+fn fallocate_and_copies_take_set_user_id_away() {
+    let fs = fs4!();
+    if !is_root() {
+        return println!("skipped: needs root to become somebody else");
+    }
+    fs.sh("chmod 755 .").ok();
+    let path = fs.path("f");
+    let rw = || OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let mode = || fs::metadata(&path).unwrap().mode() & 0o7777;
+    for how in ["reserve", "reserve behind the end", "punch", "copy"] {
+        for (before, after) in [(0o6777, 0o777), (0o6666, 0o666), (0o4666, 0o666), (0o2676, 0o676)] {
+            fs::write(&path, noise(7, 65536)).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(before)).unwrap();
+            change(how, &rw());
+            assert_eq!(mode(), before, "{how} by root");
+            as_other_user(|| change(how, &rw()));
+            assert_eq!(mode(), after, "{how} by another user");
+        }
+    }
+    let other = fs.second_mount();
+    assert_eq!(fs::metadata(other.path("f")).unwrap().mode() & 0o7777, 0o676);
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod locks;
 mod migrate;
 mod migrate_mirrors;
 mod mirrors;
+mod mount_options;
 mod moved_servers;
 mod opens;
 mod pfl;

@@ -3,6 +3,8 @@
 pub mod completions;
 pub mod down;
 pub mod mount;
+pub mod mount_helper;
+pub mod remount;
 pub mod serve;
 pub mod status;
 pub mod umount;

@@ -1,47 +1,57 @@
-//! `sheen mount`, also as mount(8)'s helper `mount.fuse.sheen`.
+//! `sheen mount`.
 
-use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
-
-use clap::Parser;
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use crate::{
-    args::{Cli, Command, MountArgs},
-    commands::{finish, up::prepare},
+    args::MountArgs,
+    commands::{remount, umount::is_mounted, up::prepare},
     daemon::{self, Ready},
-    error::Result,
+    error::{Context, Failure, Result},
     host::{self, Host},
-    mount_options,
+    mount_options::{self, Asked},
     mount_place::check_no_server,
     paths::{self, private_dir},
 };
 
 const SHUTDOWN: Duration = Duration::from_secs(2);
+/// Before mounting is tried again (`-o retry=N`).
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
 /// Runs the command, given as `words` without the program's name.
 pub fn run(args: &MountArgs, words: &[OsString]) -> Result {
-    let options = mount_options::parse(&args.options)?;
+    let asked = mount_options::asked(&args.options)?;
     let mountpoint = paths::mount_point(&args.mountpoint)?;
+    if asked.remount {
+        return remount::run(args, &asked, &mountpoint);
+    }
     check_no_server(&mountpoint)?;
+    if args.fake {
+        return check(args, &mountpoint);
+    }
     if args.foreground.foreground {
-        return serve(args, options, mountpoint, Ready::from_env());
+        return serve(args, &asked, mountpoint, Ready::from_env());
     }
     prepare(&mountpoint)?;
     daemon::background(words, &log_file()?)?;
     Ok(())
 }
 
-/// `mount.fuse.sheen SOURCE DIR [-sfnv] [-o OPTIONS]`, as mount(8) calls it: the same words without the flags.
-pub fn helper(args: Vec<OsString>) -> i32 {
-    let flags = ["-s", "-f", "-n", "-v"];
-    let words = args.into_iter().skip(1).filter(|a| !flags.iter().any(|f| a == f));
-    let line = ["sheen".into(), "mount".into()].into_iter().chain(words).collect::<Vec<OsString>>();
-    match Cli::try_parse_from(&line) {
-        Ok(Cli { command: Command::Mount(args) }) => finish(run(&args, &line[1..])),
-        Ok(_) => 1,
-        Err(e) => {
-            let _ = e.print();
-            e.exit_code()
-        }
+/// `--fake`: whether mounting could work, as far as this host can tell.
+fn check(args: &MountArgs, mountpoint: &Path) -> Result {
+    if is_mounted(mountpoint) {
+        return Err(Failure::new(format!("something is mounted at {} already", mountpoint.display()))
+            .advise("`sheen umount` takes it away"));
     }
+    sheen_mount::check(mountpoint, &args.source).context(format!("cannot mount at {}", mountpoint.display()))?;
+    let (runtime, rt) = host::runtime()?;
+    let found = runtime.block_on(host::resolve_source(&rt, &args.source));
+    runtime.shutdown(SHUTDOWN);
+    found.map(drop)
 }
 
 /// Where the background process logs: a directory that nobody else can write to.
@@ -51,12 +61,12 @@ fn log_file() -> Result<PathBuf> {
     Ok(dir.join("mount.log"))
 }
 
-fn serve(args: &MountArgs, options: sheen_mount::Options, mountpoint: PathBuf, ready: Ready) -> Result {
+fn serve(args: &MountArgs, asked: &Asked, mountpoint: PathBuf, ready: Ready) -> Result {
     host::log_to_stderr();
     let (runtime, rt) = host::runtime()?;
     let outcome = runtime.block_on(async {
         let host = Host::new(rt).await;
-        let mount = match start(args, options, &mountpoint, &host).await {
+        let mount = match start(args, asked, &mountpoint, &host).await {
             Ok(mount) => Arc::new(mount),
             Err(failure) => {
                 ready.failed(&failure);
@@ -78,12 +88,20 @@ fn serve(args: &MountArgs, options: sheen_mount::Options, mountpoint: PathBuf, r
     outcome
 }
 
-async fn start(
-    args: &MountArgs,
-    options: sheen_mount::Options,
-    mountpoint: &std::path::Path,
-    host: &Host,
-) -> Result<sheen_mount::Mount> {
+/// Mounts, as often as it is to be tried.
+async fn start(args: &MountArgs, asked: &Asked, mountpoint: &Path, host: &Host) -> Result<sheen_mount::Mount> {
+    let mut left = asked.retries;
+    loop {
+        match start_once(args, asked, mountpoint, host).await {
+            Err(failure) if left > 0 => tracing::warn!("{failure}; trying {left} times more"),
+            outcome => return outcome,
+        }
+        left -= 1;
+        host.rt.sleep(RETRY_PAUSE).await;
+    }
+}
+
+async fn start_once(args: &MountArgs, asked: &Asked, mountpoint: &Path, host: &Host) -> Result<sheen_mount::Mount> {
     let (mgs, fsname) = host::resolve_source(&host.rt, &args.source).await?;
-    host.mount(&mgs, &fsname, mountpoint, &args.source, options).await
+    host.mount(&mgs, &fsname, mountpoint, &args.source, asked.options.clone()).await
 }

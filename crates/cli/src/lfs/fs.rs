@@ -124,10 +124,15 @@ impl FileSystem for System {
     }
 
     fn kind(&self, path: &Path, follow: bool) -> Result<FileKind> {
-        // What a file is never changes: as the kernel knows it will do, and no OST is asked for the size.
         let link = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        let stat = rustix::fs::statx(CWD, path, link | AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE).map_err(errno)?;
-        FileKind::from_mode(stat.stx_mode.into()).ok_or(Errno::EINVAL)
+        let ask = |flags: AtFlags| {
+            let stat = rustix::fs::statx(CWD, path, link | flags, StatxFlags::TYPE);
+            stat.map(|stat| u32::from(stat.stx_mode)).map_err(errno)
+        };
+        // What a file is never changes: as the kernel knows it will do, and no OST is asked for the
+        // size.
+        let mode = with_type(AtFlags::STATX_DONT_SYNC, ask, |mode| *mode)?;
+        FileKind::from_mode(mode).ok_or(Errno::EINVAL)
     }
 
     fn read_link(&self, path: &Path) -> Result<PathBuf> {
@@ -327,6 +332,19 @@ pub fn not_sheen(e: Errno) -> Errno {
     }
 }
 
+/// What `ask` tells with these flags of statx(2), and with those of stat(2) if it tells no type of
+/// file.
+///
+/// With STATX_DONT_SYNC the kernel tells what it has. Of a file that it is just learning of it may
+/// have no mode: where attributes are invalidated between the moment at which the inode is in its
+/// tables and that at which it has the attributes of the answer, it drops these. stat(2) then asks
+/// the mount.
+pub fn with_type<T>(flags: AtFlags, ask: impl Fn(AtFlags) -> Result<T>, mode: impl Fn(&T) -> u32) -> Result<T> {
+    let told = ask(flags)?;
+    let has_type = FileKind::from_mode(mode(&told)).is_some();
+    if has_type { Ok(told) } else { ask(flags - AtFlags::STATX_DONT_SYNC) }
+}
+
 /// The directory that holds `path`.
 pub fn parent_of(path: &Path) -> &Path {
     match path.parent() {
@@ -359,6 +377,19 @@ mod tests {
         assert_eq!(mounts_of(table), [mount("/mnt/c1", "sheen"), mount("/home/a b/m\\", "x")]);
         assert_eq!(fsname_of(b"a@tcp:b:1@tcp:/one/sub"), "one");
         assert_eq!(fsname_of(b"other"), "");
+    }
+
+    #[test]
+    fn a_file_whose_type_the_kernel_does_not_have_is_asked_for_again() {
+        let nofollow = AtFlags::SYMLINK_NOFOLLOW;
+        let ask = |flags: AtFlags| Ok((flags, if flags.contains(AtFlags::STATX_DONT_SYNC) { 0 } else { 0o100644 }));
+        let told = with_type(AtFlags::STATX_DONT_SYNC | nofollow, ask, |(_, mode)| *mode);
+        assert_eq!(told, Ok((nofollow, 0o100644)));
+        let known = |flags| Ok((flags, 0o040755));
+        let told = with_type(AtFlags::STATX_DONT_SYNC, known, |(_, mode)| *mode);
+        assert_eq!(told, Ok((AtFlags::STATX_DONT_SYNC, 0o040755)));
+        let gone = |_| Err::<u32, _>(Errno::ENOENT);
+        assert_eq!(with_type(AtFlags::STATX_DONT_SYNC, gone, |mode| *mode), Err(Errno::ENOENT));
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Client {
         if file.flags() & flags::DIRECTORY != 0 {
             return Err(Errno::EINVAL);
         }
-        file.read_for_nobody();
+        file.leave_atime();
         *file.migration.lock() = None;
         if file.is_in_group() {
             file.inode.through.store(true, Relaxed);

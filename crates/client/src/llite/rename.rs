@@ -1,7 +1,10 @@
 //! renameat2(2).
 
 use bytes::Bytes;
-use sheen_wire::{Fid, Result, mds::Request};
+use sheen_wire::{
+    Fid, Result,
+    mds::{Request, rename::WHITEOUT},
+};
 
 use crate::{Caller, Client, mdc, stats::Op};
 
@@ -22,15 +25,16 @@ impl Client {
         let _timer = self.stats.time(Op::Rename);
         self.check_not_virtual(parent)?;
         self.check_not_virtual(new_parent)?;
+        let whiteout = if flags & WHITEOUT == 0 { None } else { Some(self.mdc.next_fid().await?) };
         let request = |cred| {
             let (name, new_name) = (name.clone(), new_name.clone());
-            Request::Rename { cred, parent, name, new_parent, new_name, flags }
+            Request::Rename { cred, parent, name, new_parent, new_name, flags, whiteout }
         };
-        let replaces = flags == 0 && (parent, name) != (new_parent, new_name);
+        let replaces = flags & !WHITEOUT == 0 && (parent, name) != (new_parent, new_name);
         let last = if replaces { self.only_name(new_parent, new_name) } else { None };
         let given_up = last.map(|fid| self.without_open(fid)).unwrap_or_default();
         let change = self.cache.change_names(&[(parent, name), (new_parent, new_name)]);
-        // Either may be there afterwards, should they be exchanged.
+        // Either may be there afterwards: they are exchanged, or the first leads to a whiteout.
         self.cache.adds(parent, name);
         self.cache.adds(new_parent, new_name);
         let answer = self.mdc.call_giving_up(who, request, &given_up).await;

@@ -447,6 +447,31 @@ fn who_mounts_where_another_has_just_been_unmounted_stays_mounted() {
 }
 
 #[test]
+fn a_remount_changes_the_flags_that_a_session_tells() {
+    let Some(m) = Mounted::new(plain) else { return };
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: only root may");
+    }
+    let (watch, usual) = (m.session.flags(), MountFlags::default());
+    assert_eq!((watch.now(), MountFlags::of(&m.root).unwrap()), (usual, Some(usual)));
+    for flags in [
+        MountFlags { noatime: true, nodiratime: true, exec: false, ..usual },
+        MountFlags { read_only: true, suid: true, dev: true, symfollow: false, ..usual },
+        usual,
+    ] {
+        sheen_fuse::remount(&m.root, flags, false).unwrap();
+        assert_eq!((watch.now(), watch.now(), MountFlags::of(&m.root).unwrap()), (flags, flags, Some(flags)));
+    }
+    let file = fs::File::create(m.path("f")).unwrap();
+    let read_only = MountFlags { read_only: true, ..usual };
+    assert_eq!(errno(sheen_fuse::remount(&m.root, read_only, false)), 16, "a file is open for writing");
+    drop(file);
+    wait_for("the file is closed", || sheen_fuse::remount(&m.root, read_only, false).is_ok());
+    assert!(watch.now().read_only);
+    assert_eq!(errno(fs::write(m.path("f"), "x")), 30);
+}
+
+#[test]
 fn what_was_agreed_on_is_visible() {
     let Some(m) = Mounted::new(|c| {
         assert!(c.minor() >= 31);

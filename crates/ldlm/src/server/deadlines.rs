@@ -3,9 +3,12 @@
 //! A lock that was asked back must be cancelled within `lock_timeout`, and a glimpse answered. The time begins anew while I/O
 //! under the lock flows ([`Namespace::prolong`]), as often as it does; and while the client gives back other locks that it was asked for,
 //! for it may have many to flush: then at most [`PATIENCE`] times, lest one stuck lock hides behind others for ever.
+//!
+//! A client cannot cancel a lock that it is not told of yet, because other locks of the same request are
+//! waited for. Such a lock has no deadline ([`Namespace::withhold`]).
 
 use sheen_rt::Instant;
-use sheen_wire::ldlm::{Mode, Policy, Resource};
+use sheen_wire::ldlm::{LockId, Mode, Policy, Resource};
 
 use super::{Action, ClientId, Namespace, SERVER};
 
@@ -26,6 +29,27 @@ impl Namespace {
         for n in found {
             self.locks[n].asked = Some(now);
             self.begin_deadline(now, n);
+        }
+    }
+
+    /// The client is told of this lock, granted or waiting, when all of its request can be answered.
+    pub fn withhold(&mut self, id: LockId) {
+        if let Some(n) = self.find(id) {
+            self.locks[n].withheld = true;
+        }
+    }
+
+    /// The client is told of these locks now: those that somebody wants have their time from here on.
+    /// Handles that name nothing, or another client's lock, are ignored.
+    pub fn told(&mut self, now: Instant, client: ClientId, ids: &[LockId]) {
+        for id in ids {
+            let Some(n) = self.find(*id).filter(|n| self.locks[*n].client == client) else { continue };
+            let lock = &mut self.locks[n];
+            lock.withheld = false;
+            if lock.asked.is_some() {
+                lock.asked = Some(now);
+                self.begin_deadline(now, n);
+            }
         }
     }
 
@@ -74,7 +98,7 @@ impl Namespace {
 
     fn must_return(&self, n: u32) -> bool {
         let lock = &self.locks[n];
-        lock.asked.is_some() && lock.client != SERVER && lock.mode != Mode::Group
+        lock.asked.is_some() && !lock.withheld && lock.client != SERVER && lock.mode != Mode::Group
     }
 
     /// Whether I/O on `io` is under the lock. Data on an MDT is under inodebits locks, which have no ranges.

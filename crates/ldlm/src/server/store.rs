@@ -31,6 +31,8 @@ pub(super) struct Lock {
     pub granted_at: Instant,
     /// The completion callback went out and was not confirmed.
     pub unconfirmed: bool,
+    /// The client is not told of it yet: see [`Namespace::withhold`].
+    pub withheld: bool,
     /// When it was asked back.
     pub asked: Option<Instant>,
     pub glimpse: Glimpse,
@@ -143,6 +145,7 @@ impl Namespace {
             align,
             granted_at: now,
             unconfirmed: false,
+            withheld: false,
             asked: None,
             glimpse: Glimpse::default(),
             deadline: Instant::FAR,

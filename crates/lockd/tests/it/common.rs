@@ -88,6 +88,9 @@ impl Locked {
                 Kind::Flock => self.lockd.enqueue(export, &ask),
                 _ => self.lockd.enqueue_wait(export, &ask).await,
             };
+            if let Enqueued::Granted { id, .. } = answer {
+                self.lockd.told(export, &[id]);
+            }
             answers.push((answer, ObjectAttr::default()));
         }
         ost::Reply::Enqueued { locks: answers, granted: 0 }

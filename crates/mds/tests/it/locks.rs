@@ -264,7 +264,8 @@ fn a_rename_over_a_file_asks_who_may_have_it_open() {
         let (f, grant) = a.look("f").await;
         let (cred, name) = (Cred::ROOT, |s: &'static str| bytes::Bytes::from_static(s.as_bytes()));
         let (parent, new_parent) = (fid::ROOT, fid::ROOT);
-        let over = Request::Rename { cred, parent, name: name("g"), new_parent, new_name: name("f"), flags: 0 };
+        let (new_name, flags, whiteout) = (name("f"), 0, None);
+        let over = Request::Rename { cred, parent, name: name("g"), new_parent, new_name, flags, whiteout };
         let rename = b.spawn(over);
         // Longer than what was replaced is kept for who looked it up before.
         b.rt.sleep(Duration::from_secs(2)).await;
@@ -447,6 +448,7 @@ fn clients_that_keep_and_change_the_same_never_get_stuck() {
                             new_parent: fid::ROOT,
                             new_name: name(to),
                             flags: sheen_wire::mds::rename::EXCHANGE,
+                            whiteout: None,
                         },
                         1 => lookup(from),
                         _ => list(),

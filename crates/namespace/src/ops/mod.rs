@@ -68,9 +68,9 @@ pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Re
         }
         Close { files } => ns.close(cx, files),
         Unlink { cred, parent, name, dir } => ns.unlink(cx, cred, *parent, name, *dir),
-        Rename { cred, parent, name, new_parent, new_name, flags } => {
-            let from = rename::End { dir: *parent, name };
-            ns.rename(cx, cred, from, rename::End { dir: *new_parent, name: new_name }, *flags)
+        Rename { cred, parent, name, new_parent, new_name, flags, whiteout } => {
+            let (from, to) = (rename::End { dir: *parent, name }, rename::End { dir: *new_parent, name: new_name });
+            ns.rename(cx, cred, from, to, *flags, *whiteout)
         }
         Link { cred, fid, parent, name } => ns.link(cx, cred, *fid, *parent, name),
         ReadLink { fid } => ns.readlink(*fid),

@@ -1,9 +1,11 @@
-//! renameat2: moves a name, replaces (default), refuses to replace (NOREPLACE) or swaps (EXCHANGE).
+//! renameat2: moves a name, replaces (default), refuses to replace (NOREPLACE) or swaps (EXCHANGE);
+//! leaves a whiteout (WHITEOUT).
 //!
 //! In this order:
 //!
-//! * EINVAL for unknown flags or NOREPLACE with EXCHANGE; EBUSY for `.` and `..`; ENOENT if the source is missing (with
-//!   EXCHANGE: either); EEXIST with NOREPLACE if the target exists.
+//! * EINVAL for unknown flags, EXCHANGE with another flag, WHITEOUT without a FID for the whiteout
+//!   or the reverse; EBUSY for `.` and `..`; ENOENT if the source is missing (with EXCHANGE:
+//!   either); EEXIST with NOREPLACE if the target exists.
 //! * EINVAL if the source is an ancestor of the target (with EXCHANGE: either of the other).
 //! * Nothing at all if both names are of one file.
 //! * EACCES without write and search permission on both parents; EPERM by stickiness of either parent, for source and
@@ -11,20 +13,28 @@
 //! * EACCES without write permission on a directory that changes its parent: its `..` changes.
 //! * ENOTEMPTY for a directory over one that has entries.
 //!
+//! A whiteout is a character device 0:0 without permissions. If the source's name leads to the very
+//! whiteout that the request brings, the request is a resend whose first execution outlived a crash
+//! and whose answer did not: success.
+//!
 //! Sets mtime and ctime of both parents, ctime of all files concerned. A replaced file loses a name as by unlink. Atomic:
 //! the target name exists all the time.
 
 use std::sync::Arc;
 
 use sheen_wire::{
-    self as wire, Cred, Errno, Fid, fid,
+    self as wire, Cred, Errno, Fid, FileKind, fid,
     mds::{
         Reply,
-        rename::{EXCHANGE, NOREPLACE},
+        rename::{EXCHANGE, NOREPLACE, WHITEOUT},
     },
 };
 
-use super::names::{is_dots, may_add, may_remove};
+use super::{
+    create::New,
+    names::{is_dots, may_add, may_remove},
+    nodes::new_inode,
+};
 use crate::{
     Namespace, Store,
     access::{self, WRITE},
@@ -43,17 +53,30 @@ pub(crate) struct End<'a> {
 }
 
 impl<S: Store> Namespace<S> {
-    pub(crate) fn rename(&mut self, cx: &mut Cx, cred: &Cred, from: End, to: End, flags: u32) -> wire::Result<Reply> {
-        if flags & !(NOREPLACE | EXCHANGE) != 0 || flags == NOREPLACE | EXCHANGE {
+    pub(crate) fn rename(
+        &mut self,
+        cx: &mut Cx,
+        cred: &Cred,
+        from: End,
+        to: End,
+        flags: u32,
+        whiteout: Option<Fid>,
+    ) -> wire::Result<Reply> {
+        let exchange = flags & EXCHANGE != 0;
+        let unknown = flags & !(NOREPLACE | EXCHANGE | WHITEOUT) != 0;
+        let contradicts = exchange && flags != EXCHANGE;
+        if unknown || contradicts || whiteout.is_some() != (flags & WHITEOUT != 0) {
             return Err(Errno::EINVAL);
         }
-        let exchange = flags & EXCHANGE != 0;
         let (from_dir, source) = self.walk(cred, from.dir, from.name)?;
         let (to_dir, target) = self.walk(cred, to.dir, to.name)?;
         if is_dots(from.name) || is_dots(to.name) {
             return Err(Errno::EBUSY);
         }
         let source = source.ok_or(Errno::ENOENT)?;
+        if whiteout == Some(source.fid) {
+            return Ok(Reply::Ok);
+        }
         match &target {
             Some(_) if flags & NOREPLACE != 0 => return Err(Errno::EEXIST),
             None if exchange => return Err(Errno::ENOENT),
@@ -91,9 +114,19 @@ impl<S: Store> Namespace<S> {
         match target {
             Some(target) if exchange => self.exchange(cx, from, to, (inode, source), target)?,
             Some((t, _)) if t.entries > 0 => return Err(Errno::ENOTEMPTY),
-            target => self.replace(cx, from, to, &source, target.map(|(_, t)| t))?,
+            target => {
+                let left = whiteout.map(|fid| self.whiteout(cx, cred, fid, from.dir, &from_dir)).transpose()?;
+                self.replace(cx, from, to, &source, target.map(|(_, t)| t), left)?;
+            }
         }
         Ok(Reply::Ok)
+    }
+
+    /// What is left under a name in `parent`. Changes nothing.
+    fn whiteout(&mut self, cx: &Cx, cred: &Cred, fid: Fid, parent: Fid, dir: &Inode) -> wire::Result<(Fid, Inode)> {
+        self.check_new_fid(fid)?;
+        let inode = new_inode(cx, &New { cred, parent, fid, mode: 0, umask: 0 }, dir, FileKind::Char)?;
+        Ok((fid, inode))
     }
 
     /// Whether `dir` is `above` or lies in it.
@@ -114,8 +147,17 @@ impl<S: Store> Namespace<S> {
         Err(Errno::ELOOP)
     }
 
-    fn replace(&mut self, cx: &Cx, from: End, to: End, source: &Dentry, target: Option<Dentry>) -> wire::Result<()> {
-        let subdir = i64::from(source.kind == wire::FileKind::Dir);
+    /// `left`: the whiteout that takes the source's place.
+    fn replace(
+        &mut self,
+        cx: &Cx,
+        from: End,
+        to: End,
+        source: &Dentry,
+        target: Option<Dentry>,
+        left: Option<(Fid, Inode)>,
+    ) -> wire::Result<()> {
+        let subdir = i64::from(source.kind == FileKind::Dir);
         let name = Name::new(to.name);
         match &target {
             Some(target) => {
@@ -131,8 +173,19 @@ impl<S: Store> Namespace<S> {
             }
         }
         // Last, because adding could fail (a full bucket) and nothing may have changed then.
-        self.remove_entry(from.dir, from.name)?;
-        self.touch_dir(from.dir, cx.now, -1, -subdir)?;
+        match left {
+            None => {
+                self.remove_entry(from.dir, from.name)?;
+                self.touch_dir(from.dir, cx.now, -1, -subdir)?;
+            }
+            Some((fid, mut whiteout)) => {
+                self.change_entry(from.dir, from.name, fid, whiteout.kind)?;
+                self.touch_dir(from.dir, cx.now, 0, -subdir)?;
+                whiteout.add_link(from.dir, Name::new(from.name));
+                self.tables.put_inode(fid, whiteout);
+                self.counters.files += 1;
+            }
+        }
         self.edit(source.fid, |i| {
             i.remove_link(from.dir, from.name);
             i.add_link(to.dir, name);

@@ -18,4 +18,5 @@ mod running;
 mod swap_layouts;
 mod take_layout;
 mod touched;
+mod whiteout;
 mod xattrs;

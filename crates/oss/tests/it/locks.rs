@@ -202,6 +202,28 @@ fn a_dead_holder_is_waited_for_until_it_is_evicted() {
     process.wait_for(|| (process.value("obdfilter.sheen-OST0000.num_exports") == "1").then_some(()));
 }
 
+/// It cannot cancel the one lock before it is told of both.
+#[test]
+fn a_client_that_waits_for_a_dead_one_is_not_evicted_for_another_lock_of_the_request() {
+    let process = Process::new();
+    let ost = process.start(Some(0)).unwrap();
+    process.params.set("ldlm.namespaces.filter-*.lock_timeout_ms", "300").unwrap();
+    let [dead, a, writer] = ["dead", "a", "writer"].map(|name| Caller::local(&process, &ost, name));
+    let (id, _) = dead.keep(OBJECT);
+    let locks = vec![pr(object(1), ALL), Enqueue { mode: Mode::Pw, ..pr(OBJECT, ALL) }];
+    let wants = a.begin(Request::Enqueue { locks, want: 0 }, Bytes::new());
+    process.still_waits(&wants);
+    assert_eq!(dead.asked(), id);
+    let write = writer.begin_write(object(1), 0, b"x");
+    let told = enqueued(a.end(wants).unwrap());
+    let [first, second] = [0, 1].map(|n: usize| granted(told[n].0));
+    assert_eq!(a.asked(), first);
+    a.cancel(first);
+    writer.end(write).unwrap();
+    a.cancel(second);
+    process.until_locks(0);
+}
+
 #[test]
 fn a_client_that_says_goodbye_gives_up_everything_and_waits_for_nothing() {
     let process = Process::new();

@@ -16,6 +16,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, StatxTimestamp};
 use sheen_layout::lmv::LmvUser;
 use sheen_wire::{Errno, Fid, FileKind, Result, Time, control, entries};
 
+use super::super::fs::with_type;
 use super::facts::{Facts, Moment, Stat, Striping};
 
 /// Bytes of a layout that are asked for at first, enough for 160 stripes: the kernel clears as much memory as is offered.
@@ -155,7 +156,8 @@ impl Facts for Entry<'_> {
             Some(stat) => stat,
             None => {
                 let link = if self.place.follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-                statx(self.place.at, self.place.name, self.asking.flags | link, self.asking.mask)?
+                let ask = |flags| statx(self.place.at, self.place.name, flags, self.asking.mask);
+                with_type(self.asking.flags | link, ask, |stat| stat.mode)?
             }
         };
         Ok(self.stat.insert(stat))

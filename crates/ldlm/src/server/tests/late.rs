@@ -85,3 +85,21 @@ fn a_client_that_comes_back_hears_again_what_it_may_have_missed() {
     s.pass(1_000_000);
     assert!(s.done().is_empty(), "so it may stay");
 }
+
+#[test]
+fn a_lock_of_which_the_client_is_not_told_yet_has_no_deadline() {
+    let mut s = Scene::new();
+    let withheld = id(s.extent(1, Mode::Pw, 0, EOF));
+    s.ns.withhold(withheld);
+    waits(s.extent(2, Mode::Pr, 0, 4095));
+    s.done();
+    s.pass(100_000);
+    assert!(s.done().is_empty() && s.ns.next_deadline().is_none(), "it cannot cancel it");
+    s.ns.told(s.now, 2, &[withheld]);
+    assert_eq!(s.ns.next_deadline(), None, "that is another client's");
+    s.ns.told(s.now, 1, &[withheld]);
+    assert_eq!(s.ns.next_deadline(), Some(s.now + Duration::from_secs(20)));
+    s.pass(20_000);
+    let actions = s.done();
+    assert!(matches!(actions[..], [Action::Evict { client: 1 }, Action::Grant { client: 2, .. }]), "{actions:?}");
+}

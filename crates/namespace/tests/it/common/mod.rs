@@ -279,6 +279,7 @@ impl Fs {
             new_parent: to.0,
             new_name: Bytes::copy_from_slice(to.1.as_bytes()),
             flags,
+            whiteout: None,
         };
         self.call(request).map(drop)
     }

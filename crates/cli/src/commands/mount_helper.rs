@@ -1,0 +1,168 @@
+//! mount(8)'s helper, `mount.sheen` or `mount.fuse.sheen`, by which `mount -t sheen` and lines of
+//! /etc/fstab mount.
+//!
+//! `mount.sheen SOURCE DIRECTORY [-sfnvrw] [-o OPTIONS] [-t TYPE]`
+
+use std::ffi::OsString;
+
+use clap::Parser;
+
+use super::{finish, mount};
+use crate::{
+    args::{Cli, Command},
+    mount_options,
+};
+
+/// mount(8)'s exit codes: the call is wrong; mounting failed.
+const WRONG_CALL: i32 = 1;
+const FAILED: i32 = 32;
+const USAGE: &str = "usage: mount.sheen SOURCE DIRECTORY [-sfnvrw] [-o OPTIONS] [-t TYPE]";
+
+/// The helper's words, taken apart.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Call {
+    operands: Vec<OsString>,
+    options: Vec<String>,
+    /// `-s`: unknown options are passed over.
+    sloppy: bool,
+    /// `-f`: nothing is mounted.
+    fake: bool,
+    /// `-v`: what was done is said.
+    verbose: bool,
+}
+
+/// Runs the helper; returns the exit code.
+pub fn main(args: Vec<OsString>) -> i32 {
+    let call = match parse(args.into_iter().skip(1)) {
+        Ok(call) => call,
+        Err(wrong) => {
+            eprintln!("mount.sheen: {wrong}\n{USAGE}");
+            return WRONG_CALL;
+        }
+    };
+    let line = call.line();
+    let args = match Cli::try_parse_from(&line) {
+        Ok(Cli { command: Command::Mount(args) }) => args,
+        Ok(_) => return WRONG_CALL,
+        Err(e) => {
+            let _ = e.print();
+            return WRONG_CALL;
+        }
+    };
+    if finish(mount::run(&args, line.get(1..).unwrap_or_default())) != 0 {
+        return FAILED;
+    }
+    if call.verbose {
+        let not = if call.fake { "not " } else { "" };
+        println!("mount.sheen: {} is {not}mounted on {}", args.source, args.mountpoint.display());
+    }
+    0
+}
+
+impl Call {
+    /// The same as a call of `sheen mount`.
+    fn line(&self) -> Vec<OsString> {
+        let mut line: Vec<OsString> = vec!["sheen".into(), "mount".into()];
+        line.extend(self.operands.iter().cloned());
+        let options = if self.sloppy { mount_options::known(self.options.clone()) } else { self.options.clone() };
+        if !options.is_empty() {
+            line.extend(["-o".into(), options.join(",").into()]);
+        }
+        if self.fake {
+            line.push("--fake".into());
+        }
+        line
+    }
+
+    /// Letters behind one `-`, and what follows. What is wrong with them, if anything is.
+    fn letters(&mut self, letters: &str, rest: &mut impl Iterator<Item = OsString>) -> Result<(), String> {
+        for (at, letter) in letters.char_indices() {
+            match letter {
+                's' => self.sloppy = true,
+                'f' => self.fake = true,
+                'v' => self.verbose = true,
+                'n' => {}
+                'r' => self.options.push("ro".into()),
+                'w' => self.options.push("rw".into()),
+                'o' | 't' => {
+                    let value = match &letters[at + 1..] {
+                        "" => rest.next().ok_or(format!("-{letter} needs a value"))?,
+                        value => value.into(),
+                    };
+                    let value = value.into_string().map_err(|value| format!("'{}' is no option", value.display()))?;
+                    if letter == 'o' {
+                        self.options.extend(value.split(',').filter(|word| !word.is_empty()).map(str::to_owned));
+                    }
+                    return Ok(());
+                }
+                letter => return Err(format!("'-{letter}' is not known")),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Call, String> {
+    let (mut call, mut args) = (Call::default(), args.into_iter());
+    while let Some(arg) = args.next() {
+        match arg.to_str().and_then(|arg| arg.strip_prefix('-')).filter(|letters| !letters.is_empty()) {
+            Some(letters) => call.letters(letters, &mut args)?,
+            None => call.operands.push(arg),
+        }
+    }
+    if call.operands.len() == 2 {
+        return Ok(call);
+    }
+    Err(format!("SOURCE and DIRECTORY, not {}", listed(&call.operands)))
+}
+
+fn listed(words: &[OsString]) -> String {
+    let words: Vec<_> = words.iter().map(|word| format!("'{}'", word.display())).collect();
+    if words.is_empty() { "nothing".into() } else { words.join(" ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn called(line: &str) -> Result<Call, String> {
+        parse(line.split_whitespace().map(OsString::from))
+    }
+
+    fn line(call: &str) -> String {
+        let words: Vec<_> = called(call).unwrap().line().into_iter().map(|word| word.into_string().unwrap()).collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn the_words_of_mount_8_are_understood() {
+        assert_eq!(line("n@tcp:/fs /m"), "sheen mount n@tcp:/fs /m");
+        assert_eq!(line("n@tcp:/fs /m -n -v -o rw,noatime"), "sheen mount n@tcp:/fs /m -o rw,noatime");
+        assert_eq!(line("n@tcp:/fs /m -f -o ro -t fuse.sheen"), "sheen mount n@tcp:/fs /m -o ro --fake");
+        assert_eq!(line("-rfv n@tcp:/fs -oa=1,,b /m"), "sheen mount n@tcp:/fs /m -o ro,a=1,b --fake");
+        assert_eq!(line("n@tcp:/fs /m -s -o ro,bogus,noexec,sync"), "sheen mount n@tcp:/fs /m -o ro,noexec");
+        let call = called("-sv a b").unwrap();
+        assert!(call.sloppy && call.verbose && !call.fake && call.options.is_empty());
+    }
+
+    #[test]
+    fn wrong_calls_say_what_is_wrong() {
+        for (call, wrong) in [
+            ("", "SOURCE and DIRECTORY, not nothing"),
+            ("a", "SOURCE and DIRECTORY, not 'a'"),
+            ("a b c", "SOURCE and DIRECTORY, not 'a' 'b' 'c'"),
+            ("a b -N 3", "'-N' is not known"),
+            ("a b -o", "-o needs a value"),
+        ] {
+            assert_eq!(called(call).unwrap_err(), wrong);
+        }
+    }
+
+    #[test]
+    fn all_that_the_helper_says_is_understood_by_sheen_mount() {
+        let line = called("n@tcp:/fs /m -fr -o rw,nosuid,remount").unwrap().line();
+        let cli = Cli::try_parse_from(line).unwrap();
+        let Command::Mount(args) = cli.command else { panic!("another command") };
+        assert!(args.fake && args.options.mount_options == ["ro", "rw", "nosuid", "remount"]);
+    }
+}

@@ -1,0 +1,224 @@
+//! The flags of a mount that the kernel keeps: read-only, nosuid, noatime and their like.
+//!
+//! They are given to mount(2), changed by a remount, and read back from the mount table. A file
+//! system is not told of a remount: what it does by itself, such as access times, it does by
+//! [`FlagsWatch`].
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek},
+    path::Path,
+};
+
+use parking_lot::Mutex;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec},
+    mount::MountFlags as Bits,
+};
+
+use crate::mount::line_of;
+
+/// The mounts that this process sees.
+pub(crate) const MOUNT_TABLE: &str = "/proc/self/mountinfo";
+
+/// How the kernel treats a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MountFlags {
+    /// Changes are refused.
+    pub read_only: bool,
+    /// Set-user-id bits count. Ordinary users cannot have this.
+    pub suid: bool,
+    /// Device files work. Ordinary users cannot have this.
+    pub dev: bool,
+    /// Programs can be run.
+    pub exec: bool,
+    /// Reading moves no access time.
+    pub noatime: bool,
+    /// Reading a directory moves no access time.
+    pub nodiratime: bool,
+    /// Symbolic links are followed.
+    pub symfollow: bool,
+}
+
+impl Default for MountFlags {
+    /// As fusermount3 has it: read-write, nosuid, nodev.
+    fn default() -> MountFlags {
+        MountFlags {
+            read_only: false,
+            suid: false,
+            dev: false,
+            exec: true,
+            noatime: false,
+            nodiratime: false,
+            symfollow: true,
+        }
+    }
+}
+
+impl MountFlags {
+    /// Those of what is mounted at a point, whose path has no links; `None` where nothing is. Does
+    /// not ask the file system.
+    pub fn of(mountpoint: &Path) -> io::Result<Option<MountFlags>> {
+        let table = std::fs::read(MOUNT_TABLE)?;
+        Ok(line_of(&String::from_utf8_lossy(&table), mountpoint).and_then(of_line))
+    }
+
+    /// For mount(2).
+    pub(crate) fn bits(self) -> Bits {
+        let mut bits = Bits::empty();
+        bits.set(Bits::RDONLY, self.read_only);
+        bits.set(Bits::NOSUID, !self.suid);
+        bits.set(Bits::NODEV, !self.dev);
+        bits.set(Bits::NOEXEC, !self.exec);
+        bits.set(Bits::NOATIME, self.noatime);
+        // A remount without any flag for access times leaves them as they were.
+        bits.set(Bits::RELATIME, !self.noatime);
+        bits.set(Bits::NODIRATIME, self.nodiratime);
+        bits.set(Bits::NOSYMFOLLOW, !self.symfollow);
+        bits
+    }
+
+    /// For fusermount3, which does not know nodiratime. (Sheen moves no access time of a directory
+    /// anyway.)
+    pub(crate) fn words(self) -> impl Iterator<Item = &'static str> {
+        let words = [
+            (self.read_only, "ro"),
+            (self.suid, "suid"),
+            (self.dev, "dev"),
+            (!self.exec, "noexec"),
+            (self.noatime, "noatime"),
+            (!self.symfollow, "nosymfollow"),
+        ];
+        words.into_iter().filter_map(|(on, word)| on.then_some(word))
+    }
+}
+
+/// The flags in a line of the mount table: those of the mount, and read-only also where the
+/// superblock is.
+fn of_line(line: &str) -> Option<MountFlags> {
+    let (mount, superblock) = line.split_once(" - ")?;
+    let (mount, superblock) = (mount.split(' ').nth(5)?, superblock.split(' ').nth(2)?);
+    let has = |words: &str, wanted: &str| words.split(',').any(|word| word == wanted);
+    Some(MountFlags {
+        read_only: has(mount, "ro") || has(superblock, "ro"),
+        suid: !has(mount, "nosuid"),
+        dev: !has(mount, "nodev"),
+        exec: !has(mount, "noexec"),
+        noatime: has(mount, "noatime"),
+        nodiratime: has(mount, "nodiratime"),
+        symfollow: !has(mount, "nosymfollow"),
+    })
+}
+
+/// Changes the flags of what is mounted at a point, as mount(8)'s `remount` does; `bind`: of this
+/// mount point alone, and not of the file system, which bind mounts share. Root's alone (EPERM).
+/// EBUSY: it shall be read-only, and files are open for writing.
+pub fn remount(mountpoint: &Path, flags: MountFlags, bind: bool) -> io::Result<()> {
+    let mut bits = flags.bits();
+    bits.set(Bits::BIND, bind);
+    Ok(rustix::mount::mount_remount(mountpoint, bits, c"")?)
+}
+
+/// The flags of a session's mount, as of now. Of several mount points of one session the first
+/// counts.
+#[derive(Debug)]
+pub struct FlagsWatch(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    /// The mount table, which tells by poll(2) whether it has changed; `None` where it cannot be
+    /// read.
+    table: Option<File>,
+    connection: u32,
+    flags: MountFlags,
+}
+
+impl FlagsWatch {
+    /// Of the mount with this connection. `flags`: what it was mounted with, which holds where the
+    /// mount table does not tell.
+    pub(crate) fn new(connection: Option<u32>, flags: MountFlags) -> FlagsWatch {
+        let table = connection.and_then(|_| File::open(MOUNT_TABLE).ok());
+        let mut state = State { table, connection: connection.unwrap_or_default(), flags };
+        state.read();
+        FlagsWatch(Mutex::new(state))
+    }
+
+    /// The flags. Costs a system call, and a look at the mount table after that has changed.
+    pub fn now(&self) -> MountFlags {
+        let mut state = self.0.lock();
+        if state.has_changed() {
+            state.read();
+        }
+        state.flags
+    }
+}
+
+impl State {
+    fn has_changed(&self) -> bool {
+        let Some(table) = &self.table else { return false };
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut [PollFd::new(table, PollFlags::PRI)], Some(&at_once)).is_ok_and(|ready| ready > 0)
+    }
+
+    fn read(&mut self) {
+        let Some(table) = &mut self.table else { return };
+        let mut text = Vec::new();
+        if let Err(e) = table.rewind().and_then(|()| table.read_to_end(&mut text)) {
+            tracing::warn!("cannot read {MOUNT_TABLE}: {e}; access times go by the flags of before");
+            return;
+        }
+        let device = format!("0:{}", self.connection);
+        let text = String::from_utf8_lossy(&text);
+        let line = text.lines().find(|line| line.split(' ').nth(2) == Some(&*device));
+        // Without a line it is unmounted; what is still open goes on as before.
+        self.flags = line.and_then(of_line).unwrap_or(self.flags);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_mount_table_tells_the_flags() {
+        let line = |mount: &str, superblock: &str| {
+            of_line(&format!("40 22 0:51 / /mnt/a\\040b {mount} shared:3 master:1 - fuse.sheen n@tcp:/fs {superblock}"))
+        };
+        let usual = MountFlags::default();
+        assert_eq!(line("rw,nosuid,nodev,relatime", "rw,user_id=0"), Some(usual));
+        assert_eq!(line("rw,relatime", "rw"), Some(MountFlags { suid: true, dev: true, ..usual }));
+        let read_only = Some(MountFlags { read_only: true, ..usual });
+        assert_eq!(line("ro,nosuid,nodev,relatime", "rw"), read_only);
+        assert_eq!(line("rw,nosuid,nodev,relatime", "ro,user_id=0"), read_only);
+        let all = MountFlags { exec: false, noatime: true, nodiratime: true, symfollow: false, ..usual };
+        assert_eq!(line("rw,nosuid,nodev,noexec,noatime,nodiratime,nosymfollow", "rw"), Some(all));
+        assert_eq!(of_line("broken"), None);
+    }
+
+    #[test]
+    fn flags_are_what_the_kernel_and_the_helper_call_them() {
+        let usual = MountFlags::default();
+        assert_eq!(usual.bits(), Bits::NOSUID | Bits::NODEV | Bits::RELATIME);
+        assert_eq!(usual.words().count(), 0);
+        let other = MountFlags {
+            read_only: true,
+            suid: true,
+            dev: true,
+            exec: false,
+            noatime: true,
+            nodiratime: true,
+            symfollow: false,
+        };
+        assert_eq!(other.bits(), Bits::RDONLY | Bits::NOEXEC | Bits::NOATIME | Bits::NODIRATIME | Bits::NOSYMFOLLOW);
+        assert_eq!(other.words().collect::<Vec<_>>(), ["ro", "suid", "dev", "noexec", "noatime", "nosymfollow"]);
+    }
+
+    #[test]
+    fn what_the_mount_table_does_not_tell_stays() {
+        let flags = MountFlags { noatime: true, ..MountFlags::default() };
+        assert_eq!(FlagsWatch::new(None, flags).now(), flags);
+        // No mount has this number.
+        assert_eq!(FlagsWatch::new(Some(u32::MAX), flags).now(), flags);
+        assert_eq!(MountFlags::of(Path::new("/proc/self/nothing")).unwrap(), None);
+    }
+}

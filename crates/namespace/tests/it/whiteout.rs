@@ -1,0 +1,113 @@
+//! A rename that leaves a whiteout, as overlayfs asks for it (RENAME_WHITEOUT).
+
+use bytes::Bytes;
+use sheen_wire::{
+    Cred, Errno, Fid, FileKind, Result,
+    fid::ROOT,
+    ldlm::bits::{LOOKUP, UPDATE, XATTR},
+    mds::{NewNode, Reply, Request, rename},
+};
+
+use crate::common::*;
+
+const ME: Cred = Cred::ROOT;
+
+fn request(cred: &Cred, from: (Fid, &str), to: (Fid, &str), flags: u32, whiteout: Option<Fid>) -> Request {
+    let (parent, new_parent) = (from.0, to.0);
+    let name = |name: &str| Bytes::copy_from_slice(name.as_bytes());
+    let (name, new_name) = (name(from.1), name(to.1));
+    Request::Rename { cred: cred.clone(), parent, name, new_parent, new_name, flags, whiteout }
+}
+
+/// Renames; the whiteout's FID.
+fn leave(fs: &mut Fs, cred: &Cred, from: (Fid, &str), to: (Fid, &str), flags: u32) -> Result<Fid> {
+    let left = fs.fid();
+    fs.call(request(cred, from, to, flags | rename::WHITEOUT, Some(left))).map(|_| left)
+}
+
+#[test]
+fn a_whiteout_takes_the_place_of_what_is_renamed() {
+    let mut fs = Fs::new();
+    let (a, b) = (fs.mkdir(&ME, ROOT, "a", 0o777).unwrap(), fs.mkdir(&ME, ROOT, "b", 0o777).unwrap());
+    let f = fs.touch(&ME, a, "f", 0o644).unwrap();
+    [a, b].map(|dir| fs.chmod(&ME, dir, 0o777).unwrap());
+    let left = leave(&mut fs, &user(1), (a, "f"), (b, "g"), 0).unwrap();
+    let whiteout = fs.lookup(&ME, a, "f").unwrap();
+    assert_eq!((whiteout.fid, whiteout.kind, whiteout.rdev, whiteout.nlink), (left, FileKind::Char, 0, 1));
+    assert_eq!((whiteout.perm, whiteout.uid, whiteout.gid), (0, 1, 1));
+    assert_eq!(fs.lookup(&ME, b, "g").unwrap().fid, f);
+    assert_eq!((fs.ls(a), fs.ls(b)), (vec!["f".to_owned()], vec!["g".to_owned()]));
+    // Over a file, which goes, and within one directory.
+    let old = fs.touch(&ME, b, "old", 0o644).unwrap();
+    leave(&mut fs, &ME, (b, "g"), (b, "old"), 0).unwrap();
+    assert_eq!((fs.lookup(&ME, b, "old").unwrap().fid, fs.lookup(&ME, b, "g").unwrap().kind), (f, FileKind::Char));
+    assert!(matches!(fs.call(Request::GetAttr { fid: old, layout_known: true }), Err(Errno::ENOENT)));
+    // Of a directory: what it counted for in its parent goes along.
+    let sub = fs.mkdir(&ME, a, "sub", 0o755).unwrap();
+    leave(&mut fs, &ME, (a, "sub"), (b, "sub"), rename::NOREPLACE).unwrap();
+    assert_eq!((fs.attr(a).nlink, fs.attr(b).nlink, fs.lookup(&ME, sub, "..").unwrap().fid), (2, 3, b));
+    fs.check();
+    // It is a file as others.
+    fs.unlink(&ME, a, "f").unwrap();
+    fs.unlink(&ME, a, "sub").unwrap();
+    fs.rmdir(&ME, ROOT, "a").unwrap();
+    fs.check();
+}
+
+#[test]
+fn a_whiteout_is_refused_where_the_rename_is() {
+    let mut fs = Fs::new();
+    let d = fs.mkdir(&ME, ROOT, "d", 0o755).unwrap();
+    let f = fs.touch(&ME, d, "f", 0o644).unwrap();
+    fs.touch(&ME, d, "g", 0o644).unwrap();
+    fs.link(&ME, f, d, "same").unwrap();
+    let left = fs.fid();
+    for (flags, whiteout) in [(0, Some(left)), (rename::WHITEOUT, None), (rename::WHITEOUT | 8, Some(left))] {
+        assert_eq!(fs.call(request(&ME, (d, "f"), (d, "x"), flags, whiteout)).err(), Some(Errno::EINVAL));
+    }
+    assert_eq!(leave(&mut fs, &ME, (d, "f"), (d, "g"), rename::EXCHANGE), Err(Errno::EINVAL));
+    assert_eq!(leave(&mut fs, &ME, (d, "f"), (d, "g"), rename::NOREPLACE), Err(Errno::EEXIST));
+    assert_eq!(leave(&mut fs, &ME, (d, "none"), (d, "x"), 0), Err(Errno::ENOENT));
+    assert_eq!(leave(&mut fs, &user(1), (d, "f"), (d, "x"), 0), Err(Errno::EACCES));
+    let known = request(&ME, (d, "f"), (d, "x"), rename::WHITEOUT, Some(d));
+    assert_eq!(fs.call(known).err(), Some(Errno::EINVAL), "a FID that is another file's");
+    // Two names of one file: nothing happens, as without it.
+    leave(&mut fs, &ME, (d, "f"), (d, "same"), 0).unwrap();
+    assert_eq!(fs.lookup(&ME, d, "f").unwrap().fid, f);
+    fs.check();
+}
+
+#[test]
+fn a_whiteout_and_its_rename_outlive_a_crash_together() {
+    let mut fs = Fs::new();
+    let f = fs.touch(&ME, ROOT, "f", 0o644).unwrap();
+    fs.commit();
+    leave(&mut fs, &ME, (ROOT, "f"), (ROOT, "g"), 0).unwrap();
+    let mut fs = fs.crash();
+    assert_eq!((fs.ls(ROOT), fs.lookup(&ME, ROOT, "f").unwrap().fid), (vec!["f".to_owned()], f));
+    let left = fs.fid();
+    let mv = request(&ME, (ROOT, "f"), (ROOT, "g"), rename::WHITEOUT, Some(left));
+    fs.call(mv.clone()).unwrap();
+    fs.commit();
+    let mut fs = fs.crash();
+    // The answer was lost, and the request comes again.
+    assert!(matches!(fs.call(mv), Ok(Reply::Ok)));
+    assert_eq!((fs.lookup(&ME, ROOT, "f").unwrap().fid, fs.lookup(&ME, ROOT, "g").unwrap().fid), (left, f));
+    assert_eq!(fs.ls(ROOT), ["f", "g"]);
+    fs.check();
+}
+
+#[test]
+fn others_forget_the_name_and_not_the_whiteout() {
+    let mut fs = Fs::new();
+    let (a, b) = (fs.mkdir(&ME, ROOT, "a", 0o755).unwrap(), fs.mkdir(&ME, ROOT, "b", 0o755).unwrap());
+    let f = fs.touch(&ME, a, "f", 0o644).unwrap();
+    leave(&mut fs, &ME, (a, "f"), (b, "f"), 0).unwrap();
+    let touched: std::collections::BTreeMap<_, _> = fs.touched.iter().copied().collect();
+    assert_eq!(touched, [(a, UPDATE), (b, UPDATE), (f, LOOKUP | UPDATE | XATTR)].into_iter().collect());
+    // What was made 0:0 by hand is the same.
+    let node = NewNode::Node { kind: FileKind::Char, rdev: 0 };
+    let made = fs.make(&user(0), a, "made", node, 0).unwrap();
+    let (made, left) = (fs.attr(made), fs.lookup(&ME, a, "f").unwrap());
+    assert_eq!((made.kind, made.rdev, made.perm), (left.kind, left.rdev, left.perm));
+}
