@@ -30,7 +30,9 @@ fn a_whiteout_takes_the_place_of_what_is_renamed() {
     let mut fs = Fs::new();
     let (a, b) = (fs.mkdir(&ME, ROOT, "a", 0o777).unwrap(), fs.mkdir(&ME, ROOT, "b", 0o777).unwrap());
     let f = fs.touch(&ME, a, "f", 0o644).unwrap();
-    [a, b].map(|dir| fs.chmod(&ME, dir, 0o777).unwrap());
+    for dir in [a, b] {
+        fs.chmod(&ME, dir, 0o777).unwrap();
+    }
     let left = leave(&mut fs, &user(1), (a, "f"), (b, "g"), 0).unwrap();
     let whiteout = fs.lookup(&ME, a, "f").unwrap();
     assert_eq!((whiteout.fid, whiteout.kind, whiteout.rdev, whiteout.nlink), (left, FileKind::Char, 0, 1));
