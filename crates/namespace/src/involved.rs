@@ -20,7 +20,7 @@ impl<S: Store> Namespace<S> {
             }
             Rename { parent, name, new_parent, new_name, whiteout, .. } => {
                 if let Some(fid) = whiteout {
-                    f(*fid);
+                    f(**fid);
                 }
                 self.with_entry(*parent, name, f);
                 self.with_entry(*new_parent, new_name, f);

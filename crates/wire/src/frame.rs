@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn the_bytes_of_a_header_do_not_change() {
         let bytes = sample().encode(b"abc");
-        assert_eq!(&bytes[..8], b"SHN\x1b\x06\x00\x04\x01", "magic and version");
+        assert_eq!(&bytes[..8], b"SHN\x1b\x07\x00\x04\x01", "magic and version");
         assert_eq!(bytes[8], 42);
         assert_eq!(&bytes[32..44], &[2, 0, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0]);
     }

@@ -235,8 +235,16 @@ pub enum Request {
     /// unlink (`dir` false) or rmdir (`dir` true).
     Unlink { cred: Cred, parent: Fid, name: Bytes, dir: bool },
     /// renameat2. `whiteout`: with [`rename::WHITEOUT`], and only with it, the whiteout's FID, the
-    /// client's choice from its sequence.
-    Rename { cred: Cred, parent: Fid, name: Bytes, new_parent: Fid, new_name: Bytes, flags: u32, whiteout: Option<Fid> },
+    /// client's choice from its sequence; apart, for it is rare and requests are moved about.
+    Rename {
+        cred: Cred,
+        parent: Fid,
+        name: Bytes,
+        new_parent: Fid,
+        new_name: Bytes,
+        flags: u32,
+        whiteout: Option<Box<Fid>>,
+    },
     /// A further name for a file.
     Link { cred: Cred, fid: Fid, parent: Fid, name: Bytes },
     /// The target of a symbolic link.

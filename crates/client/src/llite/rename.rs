@@ -25,10 +25,10 @@ impl Client {
         let _timer = self.stats.time(Op::Rename);
         self.check_not_virtual(parent)?;
         self.check_not_virtual(new_parent)?;
-        let whiteout = if flags & WHITEOUT == 0 { None } else { Some(self.mdc.next_fid().await?) };
+        let whiteout = if flags & WHITEOUT == 0 { None } else { Some(Box::new(self.mdc.next_fid().await?)) };
         let request = |cred| {
             let (name, new_name) = (name.clone(), new_name.clone());
-            Request::Rename { cred, parent, name, new_parent, new_name, flags, whiteout }
+            Request::Rename { cred, parent, name, new_parent, new_name, flags, whiteout: whiteout.clone() }
         };
         let replaces = flags & !WHITEOUT == 0 && (parent, name) != (new_parent, new_name);
         let last = if replaces { self.only_name(new_parent, new_name) } else { None };

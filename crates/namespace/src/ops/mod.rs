@@ -70,7 +70,7 @@ pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Re
         Unlink { cred, parent, name, dir } => ns.unlink(cx, cred, *parent, name, *dir),
         Rename { cred, parent, name, new_parent, new_name, flags, whiteout } => {
             let (from, to) = (rename::End { dir: *parent, name }, rename::End { dir: *new_parent, name: new_name });
-            ns.rename(cx, cred, from, to, *flags, *whiteout)
+            ns.rename(cx, cred, from, to, *flags, whiteout.as_deref().copied())
         }
         Link { cred, fid, parent, name } => ns.link(cx, cred, *fid, *parent, name),
         ReadLink { fid } => ns.readlink(*fid),

@@ -137,7 +137,8 @@ fn a_request_involves_the_inodes_that_it_names() {
     assert_eq!(involved(lookup(d, "..")), [ROOT, d]);
     let (cred, flags) = (ME, 0);
     let (parent, new_name, left) = (ROOT, name("x"), Fid::new(f.seq, f.oid + 1));
-    let mv = Request::Rename { cred, parent, name: name("f"), new_parent: d, new_name, flags, whiteout: Some(left) };
+    let mv =
+        Request::Rename { cred, parent, name: name("f"), new_parent: d, new_name, flags, whiteout: Some(left.into()) };
     assert_eq!(involved(mv), [ROOT, d, f, left]);
     assert_eq!(involved(Request::close(f, 1)), []);
 }

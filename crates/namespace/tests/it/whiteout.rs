@@ -16,7 +16,7 @@ fn request(cred: &Cred, from: (Fid, &str), to: (Fid, &str), flags: u32, whiteout
     let (parent, new_parent) = (from.0, to.0);
     let name = |name: &str| Bytes::copy_from_slice(name.as_bytes());
     let (name, new_name) = (name(from.1), name(to.1));
-    Request::Rename { cred: cred.clone(), parent, name, new_parent, new_name, flags, whiteout }
+    Request::Rename { cred: cred.clone(), parent, name, new_parent, new_name, flags, whiteout: whiteout.map(Box::new) }
 }
 
 /// Renames; the whiteout's FID.

@@ -47,7 +47,7 @@ fn a_call_is_small() {
         let import = Import::<Mds>::new(Net::new(rt), import_config("c", None));
         let call = import.call(mds::Request::AllocSeq.into(), Bulk::new());
         let bytes = size_of_val(&call);
-        assert!(bytes < 3328, "a call's future has {bytes} bytes, which are moved about with every call");
+        assert!(bytes <= 3328, "a call's future has {bytes} bytes, which are moved about with every call");
     });
 }
 
