@@ -77,7 +77,7 @@ pub struct Object {
 }
 
 const NEVER: i64 = i64::MIN;
-/// Its first bytes are being written, and are older than they look.
+/// It was opened to be changed while it was empty: its first bytes may be older than they look.
 const UNDATED: i64 = NEVER + 1;
 
 impl Object {
@@ -87,11 +87,9 @@ impl Object {
     }
 
     /// Before bytes are written of which the time is not now: remembers the present time, for the kernel is going to change that of the file.
-    /// An empty file has none worth it: it may have been created just now, for these bytes.
     pub fn note_time(&self) -> io::Result<()> {
         if self.changed.load(SeqCst) == NEVER {
-            let found = self.file.metadata()?;
-            let ns = if found.len == 0 { UNDATED } else { nanos(found.mtime) };
+            let ns = nanos(self.file.metadata()?.mtime);
             // Somebody may have changed it meanwhile, and that is later.
             let _ = self.changed.compare_exchange(NEVER, ns, SeqCst, SeqCst);
         }
@@ -204,9 +202,10 @@ impl Files {
 
     /// The object's metadata, without opening it; `None` if it does not exist.
     pub fn metadata(&self, object: Fid) -> io::Result<Option<Metadata>> {
-        let open = self.shard(object).get(&object).cloned();
-        match open {
+        let mut shard = self.shard(object);
+        match shard.get(&object).cloned() {
             Some(open) => {
+                drop(shard);
                 let found = open.file.metadata()?;
                 let mtime = match open.changed.load(SeqCst) {
                     NEVER => found.mtime,
@@ -214,6 +213,8 @@ impl Files {
                 };
                 Ok(Some(Metadata { mtime, ..found }))
             }
+            // With the shard locked: after an open the first write dates the file by the kernel's clock,
+            // and that time must not show.
             None => match self.disk.metadata(self.path(object)) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
                 found => found.map(Some),
@@ -300,7 +301,10 @@ impl Files {
         let dir = self.dir(Dir::of(object));
         // Whether the open created it is not known; counting it as born now costs at most one sync of the directory.
         let born = if create { dir.births.born() } else { dir.births.latest() };
-        let (changed, saved, evicted) = (AtomicI64::new(NEVER), Mutex::new(NEVER), AtomicBool::new(false));
+        // An empty file may have been created just now, for bytes that are older.
+        let undated = create && file.metadata()?.len == 0;
+        let changed = AtomicI64::new(if undated { UNDATED } else { NEVER });
+        let (saved, evicted) = (Mutex::new(NEVER), AtomicBool::new(false));
         let sums = Mutex::new(Sums::new(&self.sums));
         let told = self.told.lock().pop(&object);
         let version = AtomicU64::new(told.unwrap_or_else(|| self.next_version()));
@@ -508,6 +512,21 @@ mod tests {
         fill();
         files.changed(&held, time(3));
         assert_eq!(shown(), time(4));
+    }
+
+    #[test]
+    fn an_object_that_was_just_created_for_older_bytes_does_not_look_newer() {
+        let rt = Sim::new(1, SimConfig::default()).rt(1);
+        let files = empty(&rt);
+        let fid = Fid::new(0x2_8000_0401, 1);
+        let (written, shown) = (rt.wall(), || files.metadata(fid).unwrap().unwrap().mtime);
+        let object = files.create(fid).unwrap();
+        assert!(shown() < written, "before its first bytes");
+        object.note_time().unwrap();
+        object.file.write_all_at(0, b"x").unwrap();
+        assert!(shown() < written, "while they are written");
+        files.changed_before(&object, written);
+        assert_eq!(shown(), written);
     }
 
     #[test]
