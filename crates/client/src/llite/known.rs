@@ -89,6 +89,11 @@ impl Asking {
         Asking { layout, ..self }
     }
 
+    /// The lock under which an answer about `fid` holds: the one that `came` with it, or the one held since before.
+    pub fn lock(&self, fid: Fid, came: Option<Cookie>) -> Option<Cookie> {
+        came.or(self.held.filter(|(of, _)| *of == fid).map(|(_, cookie)| cookie))
+    }
+
     /// What was asked was a change itself, and has ended.
     pub fn changed(self, token: Option<Token>) -> Asking {
         Asking { token, ..self }
@@ -239,8 +244,7 @@ impl Client {
     pub(crate) fn told_under(&self, entry: &Entry, came: Option<Cookie>, asked: &Asking) -> Result<Told> {
         let (attr, fid) = (entry.attr, entry.attr.fid);
         // In use from here on, so that it stays until all is put in.
-        let held = asked.held.filter(|(of, _)| *of == fid).map(|(_, cookie)| cookie);
-        let lock = came.or(held).and_then(|cookie| self.inode_lock_again(fid, cookie));
+        let lock = asked.lock(fid, came).and_then(|cookie| self.inode_lock_again(fid, cookie));
         let same = self.layouts.cleared() == asked.cleared;
         let layout = match attr.kind {
             FileKind::Regular if entry.layout.is_none() => asked.layout.clone().filter(|_| same),

@@ -24,7 +24,10 @@ use sheen_wire::{
 };
 use tokio::sync::RwLockReadGuard;
 
-use super::{place::Placed, read::Range};
+use super::{
+    place::{Located, Placed},
+    read::Range,
+};
 use crate::{Caller, Client, OpenFile, ReadData, ReadRefs, cache::data::Reading, layouts::is_settled, mdc};
 
 /// Times that something is done anew because the layout changed meanwhile.
@@ -197,18 +200,18 @@ impl Client {
     ///
     /// # Errors
     /// ENODATA: the layout ends before. What the MDT answers.
-    pub(crate) async fn place_for_cutting(&self, fid: Fid, layout: Arc<Layout>, size: u64) -> Result<Arc<Layout>> {
-        if size > layout.end() {
+    pub(crate) async fn place_for_cutting(&self, fid: Fid, known: Located, size: u64) -> Result<Located> {
+        if size > known.layout.end() {
             return Err(Errno::ENODATA);
         }
         let last = size.saturating_sub(1);
-        if !layout.needs_intent(last, u64::from(size > 0)) {
-            return Ok(layout);
+        if !known.layout.needs_intent(last, u64::from(size > 0)) {
+            return Ok(known);
         }
         let reads = self.page_reads(fid);
-        let layout = self.ask_objects(fid, last, last + 1).await?;
+        let located = self.ask_objects_locked(fid, last, last + 1).await?;
         self.drop_holes(fid, reads, false).await;
-        Ok(layout)
+        Ok(located)
     }
 }
 

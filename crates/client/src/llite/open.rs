@@ -9,10 +9,11 @@ use bytes::Bytes;
 use sheen_layout::Layout;
 use sheen_wire::{
     Errno, Fid, Result,
+    ldlm::Cookie,
     mds::{Entry, Reply, Request, flags},
 };
 
-use super::known::Told;
+use super::{known::Told, place::Located};
 use crate::{Caller, Client, EntryAttr, OpenDir, OpenFile, stats::Op};
 
 impl Client {
@@ -41,8 +42,9 @@ impl Client {
             let mut locks = kept.locks;
             if truncates {
                 // Not in use while the OSTs are asked.
-                locks.clear();
-                self.or_release(&opened.file, self.empty(&opened)).await?;
+                let came = locks.drain(..).next().map(|(_, lock)| lock.cookie());
+                let lock = asking.lock(fid, came);
+                self.or_release(&opened.file, self.empty(&opened, lock)).await?;
             }
             Ok((opened, locks))
         };
@@ -109,7 +111,7 @@ impl Client {
         let told = told?;
         if flags & flags::TRUNC != 0 {
             let change = self.cache.change(&[told.attr.fid], true);
-            let emptied = self.empty(opened).await;
+            let emptied = self.empty(opened, told.lock).await;
             change.end(&emptied);
             let layout = emptied?;
             return self.completed(Told { layout, ..told }).await;
@@ -177,11 +179,11 @@ impl Client {
         Ok(Opened { file, entry, created })
     }
 
-    /// Cuts all objects to nothing, after the MDT did its part of O_TRUNC. The layout since.
-    async fn empty(&self, opened: &Opened) -> Result<Option<Arc<Layout>>> {
+    /// Truncates all objects to 0 bytes, after the MDT did its part of O_TRUNC. `lock`: came with the layout. Returns the layout since.
+    async fn empty(&self, opened: &Opened, lock: Option<Cookie>) -> Result<Option<Arc<Layout>>> {
         let Some(layout) = self.layout_of(&opened.entry.attr, opened.entry.layout.as_ref())? else { return Ok(None) };
-        let layout = self.place_for_cutting(opened.entry.attr.fid, layout, 0).await?;
-        self.cut(opened.entry.attr.fid, layout, 0).await.map(Some)
+        let located = self.place_for_cutting(opened.entry.attr.fid, Located { layout, lock }, 0).await?;
+        self.cut(opened.entry.attr.fid, located, 0).await.map(Some)
     }
 
     /// Closes the file again where what completes its open fails.

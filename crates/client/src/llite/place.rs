@@ -48,6 +48,14 @@ pub(crate) struct Placed {
     pub guard: Option<LockRef>,
 }
 
+/// A file's layout, and the handle of the LAYOUT lock under which the MDT sent it. While that very lock is held, no other client has
+/// changed the layout; any other LAYOUT lock may belong to a newer layout. `None`: the layout may have changed since.
+#[derive(Clone)]
+pub(crate) struct Located {
+    pub layout: Arc<Layout>,
+    pub lock: Option<Cookie>,
+}
+
 impl Client {
     /// The lock on LAYOUT, if it is there.
     pub(crate) fn layout_lock(&self, fid: Fid) -> Option<LockRef> {
@@ -254,6 +262,11 @@ impl Client {
     /// # Errors
     /// ENOSPC, and what else the MDT answers.
     pub(crate) async fn ask_objects(&self, fid: Fid, start: u64, end: u64) -> Result<Arc<Layout>> {
+        Ok(self.ask_objects_locked(fid, start, end).await?.layout)
+    }
+
+    /// As [`Client::ask_objects`], with the lock under which the layout holds.
+    pub(crate) async fn ask_objects_locked(&self, fid: Fid, start: u64, end: u64) -> Result<Located> {
         let before = self.layout_lock(fid).map(|lock| lock.cookie());
         let asking = self.asking_unknown();
         let change = self.cache.change(&[fid], false);
@@ -265,8 +278,9 @@ impl Client {
         // This client's lock of before is spared by what it asks for itself.
         let again = |cookie| self.guard_again(fid, cookie);
         let lock = told.lock.and_then(again).or_else(|| before.and_then(again));
+        let cookie = lock.as_ref().map(LockRef::cookie);
         self.told_place(fid, &layout, lock);
-        Ok(layout)
+        Ok(Located { layout, lock: cookie })
     }
 
     /// Takes in where a file's bytes are since: other objects, or more. `lock`: on LAYOUT, under which that is so.

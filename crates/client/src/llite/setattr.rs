@@ -9,7 +9,7 @@ use sheen_wire::{
     mds::{Entry, NO_HANDLE, Request, SetAttr, flags},
 };
 
-use super::{mirrors::AGAIN_MAX, swap::Begun};
+use super::{known::Asking, mirrors::AGAIN_MAX, place::Located, swap::Begun};
 use crate::{Caller, Client, EntryAttr, OpenFile, mdc, stats::Op};
 
 /// S_ISUID, S_ISGID and the group's x, which together with S_ISGID makes the bit mean what it says.
@@ -45,7 +45,7 @@ impl Client {
         }
         let asking = self.asking(fid);
         let change = self.cache.change(&[fid], false);
-        let answer = self.set_all(who, fid, &set, file, asking.wants()).await;
+        let answer = self.set_all(who, fid, &set, file, &asking).await;
         let asking = asking.changed(change.end(&answer));
         let (entry, lock) = answer?;
         let told = self.told_under(&entry, lock, &asking)?;
@@ -62,21 +62,22 @@ impl Client {
         fid: Fid,
         set: &SetAttr,
         file: Option<&OpenFile>,
-        keep: u64,
+        asking: &Asking,
     ) -> Result<(Entry, Option<Cookie>)> {
         if let Some(layout) = self.last_layout(fid).filter(|_| set.mtime.is_some()) {
             // What was written before it must not be stamped after it.
             self.lov.settle_file(&layout).await;
         }
-        let (mut entry, lock) = self.set_attr(who, fid, set, file, keep).await?;
+        let (mut entry, lock) = self.set_attr(who, fid, set, file, asking.wants()).await?;
         if let Some(size) = set.size {
             if entry.layout.is_none() {
                 let again = Request::GetAttr { fid, layout_known: false };
                 entry.layout = mdc::entry(self.mdc.call(again).await?)?.layout;
             }
             if let Some(layout) = self.layout_of(&entry.attr, entry.layout.as_ref())? {
-                let layout = self.with_last_byte(&mut entry, layout, size).await?;
-                let cut = self.cut(fid, layout.clone(), size).await?;
+                let known = Located { layout: layout.clone(), lock: asking.lock(fid, lock) };
+                let located = self.place_for_cutting(fid, known, size).await?;
+                let cut = self.cut(fid, located, size).await?;
                 if !Arc::ptr_eq(&cut, &layout) {
                     entry.layout = Some(cut.encode().into());
                 }
@@ -85,21 +86,15 @@ impl Client {
         Ok((entry, lock))
     }
 
-    /// As [`Client::place_for_cutting`], told with the attributes.
-    async fn with_last_byte(&self, entry: &mut Entry, layout: Arc<Layout>, size: u64) -> Result<Arc<Layout>> {
-        let placed = self.place_for_cutting(entry.attr.fid, layout.clone(), size).await?;
-        if !Arc::ptr_eq(&placed, &layout) {
-            entry.layout = Some(placed.encode().into());
-        }
-        Ok(placed)
-    }
-
-    /// The objects' part; the layout by which it was done in the end. Of a file that is moved meanwhile, or of a mirrored one that is
-    /// brought up to date, once more.
-    pub(super) async fn cut(&self, fid: Fid, mut layout: Arc<Layout>, size: u64) -> Result<Arc<Layout>> {
+    /// Truncates the objects of a file. Returns the layout by which it did so in the end.
+    ///
+    /// The truncate is repeated if the file was migrated meanwhile. It is repeated as well if another mirror may have become the one
+    /// that counts: this is excluded only while the LAYOUT lock is held under which the MDT sent `located`.
+    pub(super) async fn cut(&self, fid: Fid, mut located: Located, size: u64) -> Result<Arc<Layout>> {
         let (mut moves, mut again) = (0, 0);
         while again < AGAIN_MAX {
-            let guard = self.layout_lock(fid);
+            let Located { layout, lock } = located;
+            let guard = lock.and_then(|cookie| self.guard_again(fid, cookie));
             let guarded = guard.is_some();
             let (cut, guard) = self.under(fid, guard, self.lov.truncate(&layout, size)).await;
             if matches!(cut, Err(Errno::MOVED | Errno::MOVED_PARTLY)) {
@@ -109,8 +104,8 @@ impl Client {
                 {
                     return Box::pin(self.moved(fid, &mut moves)).await;
                 }
-                let moved = Box::pin(self.moved(fid, &mut moves)).await?;
-                layout = self.place_for_cutting(fid, moved, size).await?;
+                let moved = Located { layout: Box::pin(self.moved(fid, &mut moves)).await?, lock: None };
+                located = self.place_for_cutting(fid, moved, size).await?;
                 continue;
             }
             self.unless_failed(fid, &layout, size.saturating_sub(1), cut).await?;
@@ -123,11 +118,11 @@ impl Client {
             }
             // Nobody else brings it up to date without making another generation, and neither does this where nothing has changed.
             let last = size.saturating_sub(1);
-            let now = self.ask_objects(fid, last, last + 1).await?;
-            if now.generation() == layout.generation() {
+            let now = self.ask_objects_locked(fid, last, last + 1).await?;
+            if now.layout.generation() == layout.generation() {
                 return Ok(layout);
             }
-            (layout, again) = (now, again + 1);
+            (located, again) = (now, again + 1);
         }
         Err(Errno::EIO)
     }

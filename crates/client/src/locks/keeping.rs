@@ -96,10 +96,11 @@ impl Keeping {
         let mut spare = std::mem::take(&mut state.spare);
         table.done(state, |locks, actions| {
             for (id, resource, policy) in grants {
-                let there = locks.matching(resource, Mode::Pr, &policy);
-                let held = match there {
-                    // Asked for meanwhile, and given back.
-                    _ if range.blocked.binary_search(&id).is_ok() => there,
+                // Revoked before the reply was here: the reply may be older than another lock that is there now.
+                if range.blocked.binary_search(&id).is_ok() {
+                    continue;
+                }
+                let held = match locks.matching(resource, Mode::Pr, &policy) {
                     Some(held) => {
                         spare.push(id);
                         Some(held)

@@ -251,6 +251,31 @@ fn a_callback_that_overtakes_its_grant_is_heeded() {
     });
 }
 
+/// The reply is older than the lock that was granted since: nothing of it is cached under that lock.
+#[test]
+fn a_reply_whose_lock_was_revoked_on_the_way_is_not_cached_under_a_newer_lock() {
+    with(1, 65536, &[0], async |m| {
+        locked(&m);
+        let fid = file(&m, "f", b"x").await;
+        m.world.call_back(Resource::bits(fid));
+        settle(&m).await;
+        m.world.state.lock().habits.late = Some("lookup");
+        let client = m.client.clone();
+        let looking = m.net.rt().spawn("lookup", async move { client.lookup(&ROOT, root(), &name("f")).await });
+        settle(&m).await;
+        assert!(!looking.is_finished());
+        m.world.call_back(Resource::bits(fid));
+        settle(&m).await;
+        let perm = |perm| m.world.state.lock().nodes.get_mut(&fid).expect("the file").attr.perm = perm;
+        perm(0o600);
+        let stat = async || m.client.getattr(fid, None).await.expect("stat").attr.perm;
+        assert_eq!(stat().await, 0o600);
+        m.world.state.lock().habits.late = None;
+        assert_eq!(looking.await.unwrap().expect("lookup").attr.perm, 0o644);
+        assert_eq!(stat().await, 0o600);
+    });
+}
+
 #[test]
 fn pages_are_read_under_their_lock_though_others_want_it_already() {
     with(1, 65536, &[0], async |m| {

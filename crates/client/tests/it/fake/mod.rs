@@ -105,6 +105,13 @@ impl World {
         }
     }
 
+    /// Resolves when replies of the MDT to requests of this kind are delivered.
+    async fn delay_reply(&self, op: &str) {
+        while self.state.lock().habits.late == Some(op) {
+            self.rt.sleep(Duration::from_millis(1)).await;
+        }
+    }
+
     async fn pause(&self) {
         let delay = self.state.lock().delay;
         if !delay.is_zero() {
@@ -158,16 +165,20 @@ impl Service<Mds> for FakeMds {
     ) -> BoxFuture<'a, Result<Response<wire_mds::Answer>>> {
         Box::pin(async move {
             self.0.pause().await;
-            let mut state = self.0.state.lock();
-            state.log.push(format!("mds {}", call.request.op()));
-            state.locks.mds = Some(export.clone());
-            state.locks.cancel(None, &call.cancels);
-            state.locks.converted.extend(call.converts);
-            let touched = mds::behind(&state, &call.request);
-            let reply = mds::execute(&mut state, call.request)?;
-            let grants = state.locks.keep(call.keep, &mds::inodes(&reply));
-            drop(state);
+            let op = call.request.op();
+            let (reply, grants, touched) = {
+                let mut state = self.0.state.lock();
+                state.log.push(format!("mds {op}"));
+                state.locks.mds = Some(export.clone());
+                state.locks.cancel(None, &call.cancels);
+                state.locks.converted.extend(call.converts);
+                let touched = mds::behind(&state, &call.request);
+                let reply = mds::execute(&mut state, call.request)?;
+                let grants = state.locks.keep(call.keep, &mds::inodes(&reply));
+                (reply, grants, touched)
+            };
             self.0.granted(&grants);
+            self.0.delay_reply(op).await;
             Ok(wire_mds::Answer { grants, touched, ..reply.into() }.into())
         })
     }

@@ -30,6 +30,8 @@ pub struct Habits {
     pub used: u64,
     /// They begin no write.
     pub hold: bool,
+    /// The MDT executes requests of this kind, and delivers no replies to them yet.
+    pub late: Option<&'static str>,
     /// They answer nobody who looks at objects.
     pub blind: bool,
     /// One of them begins no write.
