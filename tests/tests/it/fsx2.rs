@@ -31,7 +31,7 @@ use sheen_tests::{
     posix::Map,
     progress::{Party, Race, at_least},
     run_within, sheen,
-    wait::let_pass,
+    wait::{eventually_some, let_pass},
 };
 
 /// So many that each test takes less than half a minute.
@@ -328,19 +328,18 @@ fn size_is(file: &File, want: usize) -> Result<(), String> {
     }
 }
 
-/// Touches pages of a mapping. The kernel learns of a new end when it is asked for it, and a mapping reaches no further than the end it
-/// knows; an answer that is overtaken by an invalidation tells the program, but not the mapping (`docs/semantics.md`): once more, then.
+/// Touches pages of a mapping. A mapping ends where the kernel's size of the file ends, and the kernel learns the size by `stat`. It
+/// ignores the size in a reply that an invalidation overtook (`docs/semantics.md`). While a migration goes on, several replies in a
+/// row can meet that: so `stat` and touch are repeated until the touch succeeds.
 fn mapped<T>(file: &File, size: usize, touch: impl Fn() -> Result<T, Errno>) -> Result<T, String> {
-    let mut tries = 0;
-    loop {
-        size_is(file, size)?;
-        tries += 1;
-        match touch() {
-            Ok(done) => return Ok(done),
-            Err(Errno::FAULT) if tries < 3 => println!("a mapping did not know of its file's end"),
-            Err(e) => return Err(format!("a mapped page: {e}, after {tries} tries")),
+    eventually_some("the kernel learns the size of a mapped file", || match size_is(file, size).map(|()| touch()) {
+        Ok(Err(Errno::FAULT)) => {
+            println!("a mapping did not know of its file's end");
+            None
         }
-    }
+        Ok(done) => Some(done.map_err(|e| format!("a mapped page: {e}"))),
+        Err(what) => Some(Err(what)),
+    })
 }
 
 fn same(found: &[u8], want: &[u8], at: usize) -> Result<(), String> {
