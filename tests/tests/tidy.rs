@@ -1,4 +1,5 @@
-//! The tree's own habits, enforced: sizes of files, the arrow of dependency between crates, no leftovers.
+//! The tree's own habits, enforced: sizes of files, the arrow of dependency between crates, no
+//! leftovers.
 
 use std::{
     fs,
@@ -80,7 +81,8 @@ const CLOCKS: &[&str] = &[
     "crates/rt/tests/sim.rs",
 ];
 
-/// A pause or an upper limit of time makes a test fail on a slow machine. docs/testing.md says what to use.
+/// A pause or an upper limit of time makes a test fail on a slow machine. docs/testing.md says what
+/// to use.
 #[test]
 fn tests_neither_pause_nor_assert_how_long_something_took() {
     let mut files = Vec::new();
@@ -125,7 +127,8 @@ fn crates_use_only_what_stands_below_them() {
     }
 }
 
-/// docs/semantics.md promises a test for each statement; a renamed or removed test must not leave the promise behind.
+/// docs/semantics.md promises a test for each statement; a renamed or removed test must not leave
+/// the promise behind.
 #[test]
 fn the_tests_that_semantics_names_exist() {
     let text = fs::read_to_string(root().join("docs/semantics.md")).expect("docs/semantics.md");

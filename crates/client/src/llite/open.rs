@@ -1,7 +1,8 @@
 //! open(2) in its forms.
 //!
-//! One round trip to the MDT does it all. Only O_TRUNC of a file that was there already goes on to the objects. A file that is known, and
-//! of which the lock on OPEN is held, is opened without asking ([`Client::open_known`]).
+//! One round trip to the MDT does it all. Only O_TRUNC of a file that was there already goes on to
+//! the objects. A file that is known, and of which the lock on OPEN is held, is opened without
+//! asking ([`Client::open_known`]).
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -179,7 +180,8 @@ impl Client {
         Ok(Opened { file, entry, created })
     }
 
-    /// Truncates all objects to 0 bytes, after the MDT did its part of O_TRUNC. `lock`: came with the layout. Returns the layout since.
+    /// Truncates all objects to 0 bytes, after the MDT did its part of O_TRUNC. `lock`: came with
+    /// the layout. Returns the layout since.
     async fn empty(&self, opened: &Opened, lock: Option<Cookie>) -> Result<Option<Arc<Layout>>> {
         let Some(layout) = self.layout_of(&opened.entry.attr, opened.entry.layout.as_ref())? else { return Ok(None) };
         let located = self.place_for_cutting(opened.entry.attr.fid, Located { layout, lock }, 0).await?;

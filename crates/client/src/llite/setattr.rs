@@ -18,12 +18,14 @@ const SGID: u32 = 0o2000;
 const GROUP_X: u32 = 0o010;
 
 impl Client {
-    /// Sets attributes. `file`: the open file through which ftruncate came, whose open allows what the mode forbids now.
+    /// Sets attributes. `file`: the open file through which ftruncate came, whose open allows what
+    /// the mode forbids now.
     ///
     /// Truncate goes to the MDT first, which checks and stamps the times, then to the objects.
     ///
     /// # Errors
-    /// EPERM, EACCES: the MDT says no. EFBIG: larger than the layout can hold. ENODATA: past its end.
+    /// EPERM, EACCES: the MDT says no. EFBIG: larger than the layout can hold. ENODATA: past its
+    /// end.
     pub async fn setattr(&self, who: &Caller, fid: Fid, set: SetAttr, file: Option<&OpenFile>) -> Result<EntryAttr> {
         let _timer = self.stats.time(if set.size.is_some() { Op::Truncate } else { Op::Setattr });
         if self.virtual_attr(fid).is_some() {
@@ -88,8 +90,9 @@ impl Client {
 
     /// Truncates the objects of a file. Returns the layout by which it did so in the end.
     ///
-    /// The truncate is repeated if the file was migrated meanwhile. It is repeated as well if another mirror may have become the one
-    /// that counts: this is excluded only while the LAYOUT lock is held under which the MDT sent `located`.
+    /// The truncate is repeated if the file was migrated meanwhile. It is repeated as well if
+    /// another mirror may have become the one that counts: this is excluded only while the LAYOUT
+    /// lock is held under which the MDT sent `located`.
     pub(super) async fn cut(&self, fid: Fid, mut located: Located, size: u64) -> Result<Arc<Layout>> {
         let (mut moves, mut again) = (0, 0);
         while again < AGAIN_MAX {
@@ -116,7 +119,8 @@ impl Client {
             if !layout.is_mirrored() && !Box::pin(self.got_mirrors(fid)).await? {
                 return Ok(layout);
             }
-            // Nobody else brings it up to date without making another generation, and neither does this where nothing has changed.
+            // Nobody else brings it up to date without making another generation, and neither does
+            // this where nothing has changed.
             let last = size.saturating_sub(1);
             let now = self.ask_objects_locked(fid, last, last + 1).await?;
             if now.layout.generation() == layout.generation() {
@@ -154,8 +158,8 @@ impl Client {
         self.is_overtaken(file, &placed.layout, began).await.map(drop)
     }
 
-    /// Before a write by somebody without CAP_FSETID: takes set-user-id and set-group-id away, if the file was last seen with
-    /// them; else it costs nothing.
+    /// Before a write by somebody without CAP_FSETID: takes set-user-id and set-group-id away, if
+    /// the file was last seen with them; else it costs nothing.
     pub async fn kill_priv(&self, who: &Caller, file: &OpenFile) -> Result<()> {
         let perm = file.inode.perm.load(Relaxed);
         if perm & SUID == 0 && perm & (SGID | GROUP_X) != SGID | GROUP_X {
@@ -172,8 +176,8 @@ impl Client {
         Ok(())
     }
 
-    /// The MDT's part. A request that is sent again to a restarted MDT still names the open file as the MDT knew it before: then once
-    /// more by its new handle.
+    /// The MDT's part. A request that is sent again to a restarted MDT still names the open file as
+    /// the MDT knew it before: then once more by its new handle.
     async fn set_attr(
         &self,
         who: &Caller,
@@ -190,7 +194,8 @@ impl Client {
         let handle = present();
         let answer = match (ask(handle).await, file) {
             (Err(Errno::EBADF), _) if present() != handle => ask(present()).await,
-            // What the mode forbids now, the open file may allow: but the MDT does not know that it is open.
+            // What the mode forbids now, the open file may allow: but the MDT does not know that it
+            // is open.
             (Err(Errno::EACCES), Some(file)) if handle.is_none() => {
                 self.register(file).await?;
                 ask(present()).await
