@@ -1,5 +1,5 @@
-//! How often a thread asks for memory: the system's allocator, counted. A program that wants to know makes [`Counting`] its global
-//! allocator.
+//! How often a thread asks for memory: the system's allocator, counted. A program that wants to
+//! know makes [`Counting`] its global allocator.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},

@@ -1,8 +1,10 @@
-//! Charts of a measurement: small panels side by side over one axis of categories, drawn alike as SVG and as PNG.
+//! Charts of a measurement: small panels side by side over one axis of categories, drawn alike as
+//! SVG and as PNG.
 //!
-//! A [`Chart`] is laid out into a [`Scene`] of lines, dots and words, in pixels from the upper left corner; [`Scene::svg`] and
-//! [`Scene::png`] write it down. A line has round ends and a dot is a line without length, so that a backend needs to know little. The
-//! PNG brings its own letters ([`font`]): it looks the same on every machine.
+//! A [`Chart`] is laid out into a [`Scene`] of lines, dots and words, in pixels from the upper left
+//! corner; [`Scene::svg`] and [`Scene::png`] write it down. A line has round ends and a dot is a
+//! line without length, so that a backend needs to know little. The PNG brings its own letters
+//! ([`font`]): it looks the same on every machine.
 
 pub mod font;
 mod png;
@@ -15,7 +17,8 @@ pub type Color = [u8; 3];
 
 const INK: Color = [0x22, 0x22, 0x22];
 const FAINT: Color = [0xdd, 0xdd, 0xdd];
-/// Colours that people who see few colours tell apart (Okabe and Ito), and that differ in brightness too.
+/// Colours that people who see few colours tell apart (Okabe and Ito), and that differ in
+/// brightness too.
 const SERIES: [Color; 4] = [[0x00, 0x72, 0xb2], [0xd5, 0x5e, 0x00], [0x00, 0x9e, 0x73], [0xcc, 0x79, 0xa7]];
 
 const WIDTH: f64 = 960.0;
@@ -23,7 +26,8 @@ const PANEL_HEIGHT: f64 = 300.0;
 const COLUMNS: usize = 2;
 /// Above the panels: title and legend.
 const HEAD: f64 = 78.0;
-/// Around the plot within a panel: left for the numbers, above for its title, below for the categories.
+/// Around the plot within a panel: left for the numbers, above for its title, below for the
+/// categories.
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 20.0;
 const ABOVE: f64 = 34.0;
@@ -49,8 +53,9 @@ pub struct Panel {
     pub scale: Scale,
     /// A curve for each series of the chart: a value for each category, where there is one.
     pub curves: Vec<Vec<Option<f64>>>,
-    /// The smallest and the largest of what each value is the middle of. Where this is not empty, categories do not follow from each
-    /// other: values are dots side by side with a line from the smallest to the largest, and not joined.
+    /// The smallest and the largest of what each value is the middle of. Where this is not empty,
+    /// categories do not follow from each other: values are dots side by side with a line from the
+    /// smallest to the largest, and not joined.
     pub spreads: Vec<Vec<Option<(f64, f64)>>>,
 }
 

@@ -1,6 +1,7 @@
-//! A file system with several mounts: servers in one process of `sheen up`, each mount in a process of its own over tcp, the first
-//! one if wanted in the servers' process over `lo`. All that belongs to a run lies in its [`Place`] and is taken down with it,
-//! also after a failure; what a killed run has left, the next one clears away.
+//! A file system with several mounts: servers in one process of `sheen up`, each mount in a process
+//! of its own over tcp, the first one if wanted in the servers' process over `lo`. All that belongs
+//! to a run lies in its [`Place`] and is taken down with it, also after a failure; what a killed
+//! run has left, the next one clears away.
 
 use std::{
     fs, io,
@@ -149,7 +150,8 @@ impl Cluster {
         self.dir.join("fs").to_string_lossy().into_owned()
     }
 
-    /// Takes a mount away and brings it back, so that its client knows nothing; over `lo` the servers start anew with it.
+    /// Takes a mount away and brings it back, so that its client knows nothing; over `lo` the
+    /// servers start anew with it.
     pub fn remount(&self, index: usize) -> io::Result<()> {
         if self.plan.lo && index == 0 {
             self.sheen.run(["down", "--dir", &self.fs()])?;
@@ -162,8 +164,8 @@ impl Cluster {
         self.mount(at)
     }
 
-    /// Removes a file or a directory with all in it, and waits until its objects are destroyed too: else that would be part of what
-    /// is measured next.
+    /// Removes a file or a directory with all in it, and waits until its objects are destroyed too:
+    /// else that would be part of what is measured next.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
         let destroyed = || Ok::<u64, io::Error>(self.sheen.counters(&["obdfilter.*.stats"])?.get("destroy").count);
         let before = destroyed()?;
@@ -186,7 +188,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// What the OSTs have done so far (`write`, `write_bytes`), and what their locks cost: [`GRANTS`], [`CALLBACKS`], [`OWN`].
+    /// What the OSTs have done so far (`write`, `write_bytes`), and what their locks cost:
+    /// [`GRANTS`], [`CALLBACKS`], [`OWN`].
     ///
     /// # Errors
     /// A server does not count one of these: what is explained by them would be wrong.

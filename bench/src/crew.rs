@@ -1,8 +1,9 @@
 //! Jobs done by processes of their own that start together, on different mounts if wanted.
 //!
-//! The parent ([`run`]) starts this program again as `… crew JOB` for each job, the job written as JSON. A worker opens what it needs,
-//! says `ready`, waits for a line, works, says `wrote` when the last byte is handed over, and `done` when it also is durable.
-//! What is measured is the wall time between the release and the last worker's word.
+//! The parent ([`run`]) starts this program again as `… crew JOB` for each job, the job written as
+//! JSON. A worker opens what it needs, says `ready`, waits for a line, works, says `wrote` when the
+//! last byte is handed over, and `done` when it also is durable. What is measured is the wall time
+//! between the release and the last worker's word.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -37,7 +38,8 @@ pub struct Records {
     pub count: usize,
     /// Whose they are: part of the content.
     pub rank: usize,
-    /// Where the memory begins that they are written from, counted from the beginning of a page: 0 is what IOR has, 16 what `malloc` gives.
+    /// Where the memory begins that they are written from, counted from the beginning of a page: 0
+    /// is what IOR has, 16 what `malloc` gives.
     pub aside: usize,
 }
 
@@ -72,7 +74,8 @@ impl DerefMut for Memory {
 }
 
 impl Records {
-    /// Record `index` of `rank`'s, as it must be in the file: `buffer` with the two numbers in front.
+    /// Record `index` of `rank`'s, as it must be in the file: `buffer` with the two numbers in
+    /// front.
     fn fill(&self, buffer: &mut [u8], index: usize) {
         for (to, number) in buffer.chunks_mut(8).zip([self.rank as u64, index as u64]) {
             to.copy_from_slice(&number.to_le_bytes()[..to.len()]);

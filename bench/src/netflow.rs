@@ -1,15 +1,17 @@
-//! Flow records, as the netflow workload of "Evaluating Dynamic File Striping For Lustre" reads them: generated, indexed, and made into a
-//! model of how each internal host behaves.
+//! Flow records, as the netflow workload of "Evaluating Dynamic File Striping For Lustre" reads
+//! them: generated, indexed, and made into a model of how each internal host behaves.
 //!
-//! A record is a line of comma-separated fields and has any length: `start_ms,duration_ms,protocol,source,sport,destination,dport,bytes`
-//! and then the sizes of its first packets, as many as there were (up to [`PACKETS_MAX`]). One end is an internal host,
+//! A record is a line of comma-separated fields and has any length:
+//! `start_ms,duration_ms,protocol,source,sport,destination,dport,bytes` and then the sizes of its
+//! first packets, as many as there were (up to [`PACKETS_MAX`]). One end is an internal host,
 //! `10.…`. The same number always gives the same records.
 
 use std::{collections::BTreeMap, fmt::Write};
 
 /// Internal hosts; few of them make most of the flows.
 pub const HOSTS: u32 = 512;
-/// Packets of a flow whose sizes are kept: records are about 840 bytes long on average then, the paper's 55 GB over 70 million.
+/// Packets of a flow whose sizes are kept: records are about 840 bytes long on average then, the
+/// paper's 55 GB over 70 million.
 const PACKETS_MAX: u64 = 360;
 /// Bits of the sizes in a model's histogram.
 const SIZE_BITS: usize = 12;
@@ -72,8 +74,9 @@ pub struct Place {
 }
 
 impl Index {
-    /// Notes the records of a segment: those that begin in `text[skip..limit]`, where `text` lies at `offset` in the file. What is cut
-    /// by its end is left out, so `text` must go on beyond `limit` for as long as a record may be.
+    /// Notes the records of a segment: those that begin in `text[skip..limit]`, where `text` lies
+    /// at `offset` in the file. What is cut by its end is left out, so `text` must go on beyond
+    /// `limit` for as long as a record may be.
     pub fn add(&mut self, text: &[u8], offset: u64, skip: usize, limit: usize) {
         let mut at = skip;
         while at < limit {
@@ -114,8 +117,8 @@ impl Index {
     }
 }
 
-/// Where the first record that begins at or after `text[1]` begins, for `text` that begins a byte before the segment; at 1 where a record
-/// begins with the segment.
+/// Where the first record that begins at or after `text[1]` begins, for `text` that begins a byte
+/// before the segment; at 1 where a record begins with the segment.
 pub fn first_record(text: &[u8]) -> usize {
     text.iter().position(|b| *b == b'\n').map_or(text.len(), |n| n + 1)
 }

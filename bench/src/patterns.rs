@@ -1,11 +1,13 @@
-//! The striping patterns of "Evaluating Dynamic File Striping For Lustre": directory types A to J (its Table II) and the experiments of its
-//! Tables III, IV and V, as words of `lfs setstripe` for files that are smaller by a stated factor.
+//! The striping patterns of "Evaluating Dynamic File Striping For Lustre": directory types A to J
+//! (its Table II) and the experiments of its Tables III, IV and V, as words of `lfs setstripe` for
+//! files that are smaller by a stated factor.
 //!
-//! The paper cut files at its watermarks and kept the pieces in directories of different striping; here one file has a component for
-//! each piece. Stripe counts are the paper's. Where there are fewer OSTs than stripes, several stripes lie on an OST. Bytes,
-//! watermarks that is and where it is said stripe widths, are divided by the [`Scale`]: widths to multiples of 64 KiB, which layouts
-//! are made of, and watermarks to multiples of the widths before them, as composite layouts have it.
-//! A component has no more stripes than units.
+//! The paper cut files at its watermarks and kept the pieces in directories of different striping;
+//! here one file has a component for each piece. Stripe counts are the paper's. Where there are
+//! fewer OSTs than stripes, several stripes lie on an OST. Bytes, watermarks that is and where it
+//! is said stripe widths, are divided by the [`Scale`]: widths to multiples of 64 KiB, which
+//! layouts are made of, and watermarks to multiples of the widths before them, as composite layouts
+//! have it. A component has no more stripes than units.
 
 use std::io;
 
@@ -164,7 +166,8 @@ impl Experiment {
         words
     }
 
-    /// Whether a file that is full to `size` bytes is as it should be, by what `lfs getstripe` says of it.
+    /// Whether a file that is full to `size` bytes is as it should be, by what `lfs getstripe` says
+    /// of it.
     ///
     /// # Errors
     /// It is not; the error says how.

@@ -1,5 +1,5 @@
-//! What the measuring programs have in common with each other as programs: how they begin and end, options, a bar that shows how far
-//! they are, tables for people and JSON for programs.
+//! What the measuring programs have in common with each other as programs: how they begin and end,
+//! options, a bar that shows how far they are, tables for people and JSON for programs.
 
 use std::{io, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::{crew, stop};
 
-/// The `main` of a program that measures: does a worker's job if it was started as one, else `measure`; tells what went wrong.
+/// The `main` of a program that measures: does a worker's job if it was started as one, else
+/// `measure`; tells what went wrong.
 pub fn program(measure: impl FnOnce() -> io::Result<()>) -> ExitCode {
     let outcome = crew::maybe_worker().and_then(|worked| {
         if worked {

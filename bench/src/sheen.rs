@@ -1,5 +1,5 @@
-//! The `sheen` program as a user calls it, with a control directory of its own: `lctl` then reaches the processes of this measurement
-//! and no others that happen to run on the machine.
+//! The `sheen` program as a user calls it, with a control directory of its own: `lctl` then reaches
+//! the processes of this measurement and no others that happen to run on the machine.
 
 use std::{
     collections::BTreeMap,
@@ -46,7 +46,8 @@ impl Sheen {
         Err(io::Error::other(format!("{command:?}: {}: {said}", out.status)))
     }
 
-    /// Values of the parameters that match, one after the other; nothing where there is no such parameter.
+    /// Values of the parameters that match, one after the other; nothing where there is no such
+    /// parameter.
     pub fn get_param(&self, pattern: &str) -> io::Result<Option<String>> {
         let out = self.command(["lctl", "get_param", "-n", pattern]).stdin(Stdio::null()).output()?;
         match out.status.code() {
@@ -70,8 +71,9 @@ impl Sheen {
         Ok(all)
     }
 
-    /// Processes that can be controlled: all that were started and have not ended. Each names a path beside its sockets on its
-    /// command line; a pid that is another's by now does not, nor does a process that only waits to be reaped.
+    /// Processes that can be controlled: all that were started and have not ended. Each names a
+    /// path beside its sockets on its command line; a pid that is another's by now does not, nor
+    /// does a process that only waits to be reaped.
     pub fn pids(&self) -> Vec<u32> {
         let beside = self.run.parent().unwrap_or(&self.run).to_string_lossy().into_owned();
         let ours = |pid: &u32| {
@@ -97,7 +99,8 @@ pub struct Counter {
 pub struct Counters(BTreeMap<String, Counter>);
 
 impl Counters {
-    /// Adds what stands in `text`: lines `NAME COUNT samples [UNIT] MIN MAX SUM …` as in Lustre's `stats`, or `NAME COUNT`.
+    /// Adds what stands in `text`: lines `NAME COUNT samples [UNIT] MIN MAX SUM …` as in Lustre's
+    /// `stats`, or `NAME COUNT`.
     fn read(&mut self, text: &str) {
         for line in text.lines() {
             let words: Vec<&str> = line.split_whitespace().collect();

@@ -1,4 +1,5 @@
-//! The file systems to measure, each brought up in a directory of its own and taken down when dropped.
+//! The file systems to measure, each brought up in a directory of its own and taken down when
+//! dropped.
 
 use std::{
     fs, io,
@@ -53,14 +54,16 @@ impl Stage {
         let mut stage = Stage::new("sheen lo", base, sheen)?;
         let mut up = stage.sheen.command(["up"]);
         up.arg("--dir").arg(stage.dir.join("fs")).arg("--mount").arg(&stage.mount);
-        // A daemon has a session of its own, and the kernel shares processors out among sessions first: not what the baseline has.
+        // A daemon has a session of its own, and the kernel shares processors out among sessions
+        // first: not what the baseline has.
         up.args(["--default-layout", "plain", "--osts", "4", "--foreground", "--fuse-threads", &threads.to_string()]);
         stage.children.push(up.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?);
         stage.wait_mounted()?;
         Ok(stage)
     }
 
-    /// MGS and MDT, two servers of two OSTs each, and the mount, in processes of their own over `tcp` on loopback.
+    /// MGS and MDT, two servers of two OSTs each, and the mount, in processes of their own over
+    /// `tcp` on loopback.
     pub fn sheen_tcp(base: &Path, sheen: &Path, threads: usize) -> io::Result<Stage> {
         let mut stage = Stage::new("sheen tcp", base, sheen)?;
         let mgs = format!("127.0.0.1:{}@tcp", free_port()?);

@@ -1,6 +1,7 @@
 //! Medians and their spread. These machines are noisy, so nothing here is a mean.
 
-/// The middle of `values` (the mean of the two middle ones where their number is even). `NaN` for none.
+/// The middle of `values` (the mean of the two middle ones where their number is even). `NaN` for
+/// none.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted: Vec<f64> = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,7 +1,8 @@
 //! Ctrl-C and SIGTERM: a measurement that is broken off takes down all that it brought up.
 //!
-//! Nothing is torn down in the signal's name: workers are killed, which fails whatever waits for them, and the way out through `Drop`
-//! is the one that a failure takes too. A second signal ends the process at once.
+//! Nothing is torn down in the signal's name: workers are killed, which fails whatever waits for
+//! them, and the way out through `Drop` is the one that a failure takes too. A second signal ends
+//! the process at once.
 
 use std::{
     collections::BTreeSet,

@@ -1,8 +1,8 @@
 //! Work on a directory, done by processes of their own that start together.
 //!
-//! The parent ([`run`]) starts this program again as `… worker KIND DIR RANK COUNT` for each rank; a worker opens what it
-//! needs, says `ready`, waits for a line, works, and says `done`. What is measured is the wall time between the release and
-//! the last `done`.
+//! The parent ([`run`]) starts this program again as `… worker KIND DIR RANK COUNT` for each rank;
+//! a worker opens what it needs, says `ready`, waits for a line, works, and says `done`. What is
+//! measured is the wall time between the release and the last `done`.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -63,8 +63,8 @@ impl Kind {
     }
 }
 
-/// Does `kind` in `dir` with `processes` processes, `count` times each; returns operations (or MiB) a second. Each process
-/// has a directory of its own.
+/// Does `kind` in `dir` with `processes` processes, `count` times each; returns operations (or MiB)
+/// a second. Each process has a directory of its own.
 pub fn run(kind: Kind, dir: &Path, processes: usize, count: usize) -> io::Result<f64> {
     start_and_time(kind, dir, processes, count, "worker")
 }

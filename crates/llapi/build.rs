@@ -1,4 +1,5 @@
-//! Names the shared object as Lustre's is named, so that a program linked with either finds the other.
+//! Names the shared object as Lustre's is named, so that a program linked with either finds the
+//! other.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,5 +1,5 @@
-//! `lustre.lov` as anybody may set it: layouts, wishes for layouts, and changes to them. The first byte chooses the magic, which
-//! chance would not find.
+//! `lustre.lov` as anybody may set it: layouts, wishes for layouts, and changes to them. The first
+//! byte chooses the magic, which chance would not find.
 #![no_main]
 
 use sheen_layout::{Asked, Defaults, Layout, Mark, Spec, Template, resolve_asked};

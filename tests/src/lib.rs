@@ -1,7 +1,8 @@
-//! Helpers shared by the tests: a file system brought up as a user does it, and commands that cannot hang.
+//! Helpers shared by the tests: a file system brought up as a user does it, and commands that
+//! cannot hang.
 //!
-//! The tests use the program that `cargo build -p sheen` made for the same profile ([`sheen`]); `scripts/test.sh` builds it
-//! first.
+//! The tests use the program that `cargo build -p sheen` made for the same profile ([`sheen`]);
+//! `scripts/test.sh` builds it first.
 
 pub mod cluster;
 pub mod mounts;
@@ -193,20 +194,22 @@ impl Drop for Guarded {
     }
 }
 
-/// Copies a program to where every user may run it. By another process: while this one has it open for writing, a child that another test is just
-/// starting has it open as well, and nobody can run it (ETXTBSY).
+/// Copies a program to where every user may run it. By another process: while this one has it open
+/// for writing, a child that another test is just starting has it open as well, and nobody can run
+/// it (ETXTBSY).
 #[track_caller]
 pub fn copy_program(from: &Path, to: &Path) {
     run("cp", [from, to]).ok();
 }
 
-/// The layout of files where a test asks for none: one stripe, or what `SHEEN_TEST_LAYOUT` says, to see whether a suite holds for another one.
+/// The layout of files where a test asks for none: one stripe, or what `SHEEN_TEST_LAYOUT` says, to
+/// see whether a suite holds for another one.
 fn default_layout() -> String {
     std::env::var("SHEEN_TEST_LAYOUT").unwrap_or_else(|_| "plain".into())
 }
 
-/// A new directory below `place`; the caller removes it. Its name is unique also between process namespaces, where numbers of
-/// processes are not.
+/// A new directory below `place`; the caller removes it. Its name is unique also between process
+/// namespaces, where numbers of processes are not.
 pub fn new_dir(place: &Path) -> PathBuf {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     let made = tempfile::Builder::new().prefix("sheen-test-").permissions(mode).tempdir_in(place);

@@ -1,4 +1,5 @@
-//! Several mounts of one file system: set up, watched so that nothing hangs, and asked what they send to the servers.
+//! Several mounts of one file system: set up, watched so that nothing hangs, and asked what they
+//! send to the servers.
 
 use std::{
     cell::RefCell,
@@ -34,7 +35,8 @@ const QUIET: Duration = Duration::from_millis(100);
 /// What was counted: by device and operation.
 pub type Counts = BTreeMap<String, u64>;
 
-/// A file system with two mounts: one in the process that serves it, one in a process of its own over tcp.
+/// A file system with two mounts: one in the process that serves it, one in a process of its own
+/// over tcp.
 pub struct TwoMounts {
     /// Its name, unlike those of others on this machine.
     pub fsname: String,
@@ -49,8 +51,8 @@ pub struct TwoMounts {
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 impl TwoMounts {
-    /// With 4 OSTs and small stripes, so that files of 200 KiB have objects on all of them. A test that takes longer than `limit`
-    /// is ended.
+    /// With 4 OSTs and small stripes, so that files of 200 KiB have objects on all of them. A test
+    /// that takes longer than `limit` is ended.
     #[track_caller]
     pub fn up(limit: Duration) -> TwoMounts {
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -70,14 +72,15 @@ impl TwoMounts {
         Two { a: self.fs.path(name), b: self.second.path(name) }
     }
 
-    /// What `lctl get_param` prints of parameters of this file system, the pattern's `{}` standing for its name.
+    /// What `lctl get_param` prints of parameters of this file system, the pattern's `{}` standing
+    /// for its name.
     #[track_caller]
     pub fn param(&self, pattern: &str) -> String {
         get_param(&pattern.replace("{}", &self.fsname))
     }
 
-    /// Requests that all mounts have sent to the servers so far, by device and operation. How full the targets are is asked now and
-    /// then by itself, and is left out.
+    /// Requests that all mounts have sent to the servers so far, by device and operation. How full
+    /// the targets are is asked now and then by itself, and is left out.
     #[track_caller]
     pub fn requests(&self) -> Counts {
         let mut found = self.counters("mdc.{}-*.stats", "[reqs]");
@@ -223,7 +226,8 @@ impl Two {
     }
 }
 
-/// Ends all operations on some mounts when a test takes too long: they fail, the test's threads come back and it fails.
+/// Ends all operations on some mounts when a test takes too long: they fail, the test's threads
+/// come back and it fails.
 #[derive(Debug)]
 pub struct Watch {
     done: Option<mpsc::Sender<()>>,
@@ -300,8 +304,9 @@ pub fn as_nobody(script: &str) -> Command {
     command
 }
 
-/// Two mounts of a new file system ([`TwoMounts::up`] with this limit), and with the name of a directory that directory on both. Where nothing can
-/// be mounted the test ends with a word about it.
+/// Two mounts of a new file system ([`TwoMounts::up`] with this limit), and with the name of a
+/// directory that directory on both. Where nothing can be mounted the test ends with a word about
+/// it.
 #[macro_export]
 macro_rules! two_mounts {
     ($limit:expr) => {

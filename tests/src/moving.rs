@@ -1,4 +1,5 @@
-//! Files whose bytes are moved (`lfs migrate`, `lfs swap_layouts`, mirrors) while programs use them and servers are killed.
+//! Files whose bytes are moved (`lfs migrate`, `lfs swap_layouts`, mirrors) while programs use them
+//! and servers are killed.
 
 use std::{
     fs::{self, OpenOptions},
@@ -139,8 +140,9 @@ pub fn while_killed(
     })
 }
 
-/// Programs that write all the time: counters at places that all stripes have, overwritten again and again through both mounts, in the file
-/// `f`; and numbers that the other mount appends to the file `log`. Both files are there.
+/// Programs that write all the time: counters at places that all stripes have, overwritten again
+/// and again through both mounts, in the file `f`; and numbers that the other mount appends to the
+/// file `log`. Both files are there.
 pub struct Busy<'a> {
     pub at: &'a Two,
     /// Between two rounds of counters, and between two appends.

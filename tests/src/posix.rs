@@ -56,7 +56,8 @@ fn request(kind: Kind, start: i64, len: i64) -> libc::flock {
 }
 
 fn call(file: &impl AsRawFd, command: c_int, lock: &mut libc::flock) -> Result<(), Errno> {
-    // SAFETY: the descriptor is open as long as `file` is borrowed, and the commands used here take a `struct flock`.
+    // SAFETY: the descriptor is open as long as `file` is borrowed, and the commands used here take
+    // a `struct flock`.
     let failed = unsafe { libc::fcntl(file.as_raw_fd(), command, std::ptr::from_mut(lock)) } < 0;
     if failed {
         return Err(Errno::from_io_error(&std::io::Error::last_os_error()).expect("an errno"));
@@ -64,7 +65,8 @@ fn call(file: &impl AsRawFd, command: c_int, lock: &mut libc::flock) -> Result<(
     Ok(())
 }
 
-/// Takes (or gives back) a lock of `len` bytes from `start`, 0 bytes being all; waits for it if told to.
+/// Takes (or gives back) a lock of `len` bytes from `start`, 0 bytes being all; waits for it if
+/// told to.
 pub fn lock(file: &impl AsRawFd, owner: Owner, wait: bool, kind: Kind, start: i64, len: i64) -> Result<(), Errno> {
     let command = match (owner, wait) {
         (Owner::Process, false) => libc::F_SETLK,
@@ -87,7 +89,8 @@ pub fn conflict(file: &impl AsRawFd, kind: Kind, start: i64, len: i64) -> Result
     Ok(Some(Conflict { kind, start: found.l_start, len: found.l_len, pid: found.l_pid }))
 }
 
-/// A shared mapping of the start of a file. Whoever touches bytes past the file's last page is killed by SIGBUS, as ever.
+/// A shared mapping of the start of a file. Whoever touches bytes past the file's last page is
+/// killed by SIGBUS, as ever.
 #[derive(Debug)]
 pub struct Map {
     at: *mut u8,
@@ -114,7 +117,8 @@ impl Map {
     pub fn try_read(&self, offset: usize, len: usize) -> Result<Vec<u8>, Errno> {
         assert!(offset + len <= self.len);
         self.populate(offset, len, mm::Advice::LinuxPopulateRead)?;
-        // SAFETY: within the mapping. Others change these bytes at any time, hence one volatile load a byte.
+        // SAFETY: within the mapping. Others change these bytes at any time, hence one volatile
+        // load a byte.
         Ok((offset..offset + len).map(|i| unsafe { self.at.add(i).read_volatile() }).collect())
     }
 

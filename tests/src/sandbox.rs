@@ -1,8 +1,9 @@
-//! A corner of this machine for tests that compare what commands print: the commands see one file system, at paths of the
-//! test's choice, and no other Sheen process.
+//! A corner of this machine for tests that compare what commands print: the commands see one file
+//! system, at paths of the test's choice, and no other Sheen process.
 //!
-//! The corner is a mount namespace of its own. In it `/mnt` and `/run/sheen` are fresh, its files are in memory of their own, and mounts
-//! of other tests are taken away, so that `lfs df` or `lctl dl`, which show all that there is, show this file system alone. It takes root to make one.
+//! The corner is a mount namespace of its own. In it `/mnt` and `/run/sheen` are fresh, its files
+//! are in memory of their own, and mounts of other tests are taken away, so that `lfs df` or
+//! `lctl dl`, which show all that there is, show this file system alone. It takes root to make one.
 
 use std::{
     fs,
@@ -17,7 +18,8 @@ use crate::{
     Ran, can_mount, clean_up, copy_program, is_root, new_dir, run_within, sheen, signal_all, wait::EVENTUALLY,
 };
 
-/// Space of the file system: its own, so that no other test makes its OSTs unevenly full. Of this, memory is used as it fills.
+/// Space of the file system: its own, so that no other test makes its OSTs unevenly full. Of this,
+/// memory is used as it fills.
 const SPACE: &str = "4g";
 
 /// The corner, with a file system in it if one was started; all of it ends when dropped.
@@ -27,7 +29,8 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Runs a test in a corner of its own. Says so and does nothing where this machine does not allow one.
+    /// Runs a test in a corner of its own. Says so and does nothing where this machine does not
+    /// allow one.
     pub fn enter(name: &str, test: impl FnOnce(&Sandbox) + Send + 'static) {
         if !can_mount() || !is_root() {
             return println!("skipped: needs root and /dev/fuse");
@@ -35,7 +38,8 @@ impl Sandbox {
         let base = new_dir(Path::new("/dev/shm"));
         // A namespace belongs to a thread and to the processes that it starts.
         let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
-            // SAFETY: nothing is unshared but the view of mounts; file descriptors and memory stay as they are.
+            // SAFETY: nothing is unshared but the view of mounts; file descriptors and memory stay
+            // as they are.
             unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }
                 .expect("root may unshare mounts");
             let sandbox = Sandbox { base };

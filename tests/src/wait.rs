@@ -1,4 +1,5 @@
-//! Waiting in tests: for an outcome and never for a fixed time, so that a slow machine fails no test.
+//! Waiting in tests: for an outcome and never for a fixed time, so that a slow machine fails no
+//! test.
 //!
 //! `tidy` keeps other pauses and other upper limits of time out of the tests.
 
@@ -9,7 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// After this long an outcome counts as never coming. Generous: a machine that runs several suites at once is slow.
+/// After this long an outcome counts as never coming. Generous: a machine that runs several suites
+/// at once is slow.
 pub const EVENTUALLY: Duration = Duration::from_secs(60);
 
 /// Between two looks.
@@ -34,8 +36,8 @@ pub fn eventually_some<T>(what: impl Display, mut look: impl FnMut() -> Option<T
     }
 }
 
-/// Runs an operation while a server is down, which stays down: it is answered all the same. Panics with `what` if it is not
-/// within [`EVENTUALLY`]; its thread is then left behind.
+/// Runs an operation while a server is down, which stays down: it is answered all the same. Panics
+/// with `what` if it is not within [`EVENTUALLY`]; its thread is then left behind.
 #[track_caller]
 pub fn while_down<T: Send + 'static>(what: impl Display, operation: impl FnOnce() -> T + Send + 'static) -> T {
     let (answer, answered) = mpsc::channel();
@@ -56,8 +58,9 @@ pub fn let_pass(time: Duration) {
     thread::sleep(time);
 }
 
-/// Asserts that `operation` waits: it has not returned after `for_a_while`. Sound on a slow machine, too: there it waits all the more.
-/// Returns the thread, which the caller joins once the operation may go on.
+/// Asserts that `operation` waits: it has not returned after `for_a_while`. Sound on a slow
+/// machine, too: there it waits all the more. Returns the thread, which the caller joins once the
+/// operation may go on.
 #[track_caller]
 pub fn blocks<T: Send + 'static>(
     what: impl Display,

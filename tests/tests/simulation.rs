@@ -1,7 +1,8 @@
-//! The whole system, simulated: clients, MGS and MDT, OSTs over a network that breaks, on disks that forget.
+//! The whole system, simulated: clients, MGS and MDT, OSTs over a network that breaks, on disks
+//! that forget.
 //!
-//! A seed that fails is run again, with all its events printed, by `SHEEN_SIM_SEED=n scripts/test.sh -E 'test(NAME)'
-//! --no-capture`.
+//! A seed that fails is run again, with all its events printed, by
+//! `SHEEN_SIM_SEED=n scripts/test.sh -E 'test(NAME)' --no-capture`.
 
 use sheen_tests::sim::{
     outage::read_through_outages,
@@ -33,7 +34,8 @@ fn a_file_that_the_mdt_lost_is_not_called_safe() {
     seeds("a_file", 5, lost_file);
 }
 
-/// Found by seed 318 of the above: a client went on with a layout that the MDT had lost, beside the others.
+/// Found by seed 318 of the above: a client went on with a layout that the MDT had lost, beside the
+/// others.
 #[test]
 fn a_layout_that_the_mdt_lost_is_forgotten_by_all() {
     seeds("a_layout", 5, lost_layout);
@@ -82,8 +84,9 @@ fn clients_race_for_files_with_mirrors() {
     seeds("clients_race_for_files_with_mirrors", 140, race_for_mirrors);
 }
 
-/// Seeds of the above that failed: an append that a resync overtook was repeated at an end that it had found in the wrong mirror (909, 912); a file was cut
-/// by a client that knew it without mirrors, and got some meanwhile (1795).
+/// Seeds of the above that failed: an append that a resync overtook was repeated at an end that it
+/// had found in the wrong mirror (909, 912); a file was cut by a client that knew it without
+/// mirrors, and got some meanwhile (1795).
 #[test]
 fn what_new_mirrors_overtake_is_done_to_all_of_them() {
     for seed in [909, 912, 1795] {
@@ -91,8 +94,9 @@ fn what_new_mirrors_overtake_is_done_to_all_of_them() {
     }
 }
 
-/// Seeds of the above that failed: a read (2415) and a stat (5801) went by a mirror that was cut meanwhile, to be copied to; a stat that looked again had
-/// locks in use for which the MDT waited (12309).
+/// Seeds of the above that failed: a read (2415) and a stat (5801) went by a mirror that was cut
+/// meanwhile, to be copied to; a stat that looked again had locks in use for which the MDT waited
+/// (12309).
 #[test]
 fn who_looks_at_a_mirror_that_is_cut_looks_again() {
     for seed in [2415, 5801, 12309] {
@@ -110,7 +114,8 @@ fn clients_race_while_files_are_swapped() {
     seeds("clients_race_while_files_are_swapped", 100, race_beside_swaps);
 }
 
-/// Found by seed 646 of the above: who read and waited for a client, which waited behind a lost connection for the reader's locks, was given up.
+/// Found by seed 646 of the above: who read and waited for a client, which waited behind a lost
+/// connection for the reader's locks, was given up.
 #[test]
 fn who_reads_is_not_given_up_for_whom_it_waits() {
     race_beside_swaps(646, 0);

@@ -1,5 +1,6 @@
-//! The baseline: the least that a FUSE file system can be, on fuser. Names in a hash map, file bytes in memory, nothing
-//! cached by the kernel (with `--cache`: names and attributes). What it takes is what FUSE itself costs; Sheen is measured as a ratio to it.
+//! The baseline: the least that a FUSE file system can be, on fuser. Names in a hash map, file
+//! bytes in memory, nothing cached by the kernel (with `--cache`: names and attributes). What it
+//! takes is what FUSE itself costs; Sheen is measured as a ratio to it.
 //!
 //! `baseline MOUNTPOINT [--threads N] [--cache]` serves until it is unmounted.
 

@@ -1,7 +1,8 @@
 //! What caches under locks are worth: the table of the caches in `docs/performance.md`.
 //!
-//! `caches [--rounds 5] [--files 10000] [--mib 1024] [--delay-us 1000] [--sheen PATH] [--base DIR] [--only NAME]`. Each work is a ratio
-//! within a round; the median over the rounds is shown, with the requests that reached the servers where there should be none.
+//! `caches [--rounds 5] [--files 10000] [--mib 1024] [--delay-us 1000] [--sheen PATH] [--base DIR] [--only NAME]`.
+//! Each work is a ratio within a round; the median over the rounds is shown, with the requests that
+//! reached the servers where there should be none.
 
 use std::{
     fs::{self, File},
@@ -215,7 +216,8 @@ fn cold_list(args: &Args) -> io::Result<()> {
 /// Bytes of a small file.
 const SMALL_BYTES: usize = 4096;
 
-/// Small files with nothing known of them, read in the order in which their directory lists them; a fifth of the files.
+/// Small files with nothing known of them, read in the order in which their directory lists them; a
+/// fifth of the files.
 fn cold_read(args: &Args, delay_us: u64) -> io::Result<()> {
     let mut sheen = Stage::sheen_tcp(&args.base, &args.sheen, args.threads)?;
     let dir = sheen.mount.join("small");

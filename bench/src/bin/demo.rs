@@ -1,7 +1,9 @@
-//! The demonstration behind `make demo`: a file system with four layouts, real data in each, every byte checked after a
-//! remount. Prints each command before it runs it, so that a newcomer can go on by hand.
+//! The demonstration behind `make demo`: a file system with four layouts, real data in each, every
+//! byte checked after a remount. Prints each command before it runs it, so that a newcomer can go
+//! on by hand.
 //!
-//! `demo DIR [--sheen PATH]` leaves the file system up and mounted at DIR/mnt; `make demo-stop` ends it.
+//! `demo DIR [--sheen PATH]` leaves the file system up and mounted at DIR/mnt; `make demo-stop`
+//! ends it.
 
 use std::{
     fs::{self, File},
@@ -199,7 +201,8 @@ fn rate(bytes: u64, start: Instant) -> f64 {
     bytes as f64 / (1 << 20) as f64 / start.elapsed().as_secs_f64()
 }
 
-/// A real file of at least 1 GiB: the Rust toolchain that built this program, as one archive, as often as it takes.
+/// A real file of at least 1 GiB: the Rust toolchain that built this program, as one archive, as
+/// often as it takes.
 fn large_file(dir: &Path) -> io::Result<PathBuf> {
     let path = dir.join("large.tar");
     if fs::metadata(&path).is_ok_and(|m| m.len() >= LARGE_BYTES) {
@@ -221,7 +224,8 @@ fn large_file(dir: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Files of a source tree that is on every machine that can build Sheen: the crates it was built from.
+/// Files of a source tree that is on every machine that can build Sheen: the crates it was built
+/// from.
 fn tree() -> io::Result<Vec<Sample>> {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let cargo = std::env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);

@@ -1,12 +1,14 @@
-//! `lfs find` against find(1): entries of a tree by size, and by size and stripe count, on a mount that knows nothing and on one that
-//! was searched twice by find(1) before.
+//! `lfs find` against find(1): entries of a tree by size, and by size and stripe count, on a mount
+//! that knows nothing and on one that was searched twice by find(1) before.
 //!
-//! `find [--rounds 5] [--entries 200000] [--only lo|tcp] [--json FILE]`. The tree has 500 files in each directory, of four sizes, striped
-//! over one, two and four OSTs; every file was written. Before each cold search the file system is mounted anew (over `lo` the servers start anew with it). Ratios
-//! are formed within a round: the time of find(1) over that of `lfs find`. What is found is counted, and must be what was made.
+//! `find [--rounds 5] [--entries 200000] [--only lo|tcp] [--json FILE]`. The tree has 500 files in
+//! each directory, of four sizes, striped over one, two and four OSTs; every file was written.
+//! Before each cold search the file system is mounted anew (over `lo` the servers start anew with
+//! it). Ratios are formed within a round: the time of find(1) over that of `lfs find`. What is
+//! found is counted, and must be what was made.
 //!
-//! find(1) has no test of stripes: with `-exec lfs getstripe -c` it would start a process for each file. So it is given the size alone, and has
-//! the less to do.
+//! find(1) has no test of stripes: with `-exec lfs getstripe -c` it would start a process for each
+//! file. So it is given the size alone, and has the less to do.
 
 use std::{
     fs::{self, File},

@@ -1,7 +1,9 @@
-//! What a million files cost: memory of the server, time to list them and to start again, memory of an idle client.
+//! What a million files cost: memory of the server, time to list them and to start again, memory of
+//! an idle client.
 //!
-//! `million [--files 1000000] [--sheen PATH] [--base DIR]`. The server is the all-in-one process of `sheen up`, so its memory
-//! includes MDT, OSTs and a client; the idle client is a further mount by a process of its own.
+//! `million [--files 1000000] [--sheen PATH] [--base DIR]`. The server is the all-in-one process of
+//! `sheen up`, so its memory includes MDT, OSTs and a client; the idle client is a further mount by
+//! a process of its own.
 
 use std::{
     fs, io,
@@ -15,7 +17,8 @@ use sheen_bench::work::{self, Kind};
 
 #[derive(Parser)]
 struct Args {
-    /// Files, in one directory for each of four processes, and as many again as entries of one directory.
+    /// Files, in one directory for each of four processes, and as many again as entries of one
+    /// directory.
     #[arg(long, default_value_t = 1_000_000)]
     files: usize,
     /// The sheen program.

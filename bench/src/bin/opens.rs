@@ -1,9 +1,10 @@
-//! Opening, reading and closing small files, and `stat` of them: with nothing known, and again when all is known, with the requests that
-//! the servers saw.
+//! Opening, reading and closing small files, and `stat` of them: with nothing known, and again when
+//! all is known, with the requests that the servers saw.
 //!
-//! `opens [--rounds 5] [--files 10000] [--bytes 1024] [--only lo|tcp] [--json FILE]`. Before the cold pass the file system is mounted
-//! anew (over `lo` the servers start anew with it). The warm pass is also shown as a ratio to the null FUSE baseline with names and
-//! attributes kept by the kernel, formed within a round.
+//! `opens [--rounds 5] [--files 10000] [--bytes 1024] [--only lo|tcp] [--json FILE]`. Before the
+//! cold pass the file system is mounted anew (over `lo` the servers start anew with it). The warm
+//! pass is also shown as a ratio to the null FUSE baseline with names and attributes kept by the
+//! kernel, formed within a round.
 
 use std::{io, process::ExitCode};
 
@@ -17,7 +18,8 @@ use sheen_bench::{
     stats::{median, range},
 };
 
-/// Opening, reading, closing and stat of small files, cold and again, with the requests that servers see
+/// Opening, reading, closing and stat of small files, cold and again, with the requests that
+/// servers see
 #[derive(Parser)]
 struct Args {
     #[command(flatten)]

@@ -1,10 +1,11 @@
-//! False sharing, and its cures: processes on mounts of their own write blocks of 1 MiB in turn into one file on one OST, over 1, 2, 4, …
-//! overstripes; with locks that grow as Lustre's do, with locks that do not grow, and with contention-adaptive locking.
+//! False sharing, and its cures: processes on mounts of their own write blocks of 1 MiB in turn
+//! into one file on one OST, over 1, 2, 4, … overstripes; with locks that grow as Lustre's do, with
+//! locks that do not grow, and with contention-adaptive locking.
 //!
-//! `overstripe [--rounds 5] [--mounts 8] [--mib 64] [--stripes 1,2,4,8,16,32] [--delay-us 0] [--pictures docs/pictures] [--only NAME]
-//! [--json FILE]`. Draws the curve, and the counters that explain it, as `overstripe.svg` and `overstripe.png`: locks granted, blocking
-//! callbacks, and bytes written per callback. A measurement ends when all processes have fsynced. `--delay-us` puts all
-//! processes so far apart.
+//! `overstripe [--rounds 5] [--mounts 8] [--mib 64] [--stripes 1,2,4,8,16,32] [--delay-us 0] [--pictures docs/pictures] [--only NAME] [--json FILE]`.
+//! Draws the curve, and the counters that explain it, as `overstripe.svg` and `overstripe.png`:
+//! locks granted, blocking callbacks, and bytes written per callback. A measurement ends when all
+//! processes have fsynced. `--delay-us` puts all processes so far apart.
 
 use std::{collections::BTreeMap, io, path::PathBuf, process::ExitCode};
 
@@ -18,7 +19,8 @@ use sheen_bench::{
     stats::{median, range},
 };
 
-/// False sharing and its cures: shared strided writes over more and more stripes on one OST; draws the curve
+/// False sharing and its cures: shared strided writes over more and more stripes on one OST; draws
+/// the curve
 #[derive(Parser)]
 struct Args {
     #[command(flatten)]
@@ -35,7 +37,8 @@ struct Args {
     /// Delay of each message over tcp, in microseconds
     #[arg(long, default_value_t = 0)]
     delay_us: u64,
-    /// Where the memory begins that is written, counted from the beginning of a page: 0 as IOR's, 16 as what malloc gives
+    /// Where the memory begins that is written, counted from the beginning of a page: 0 as IOR's,
+    /// 16 as what malloc gives
     #[arg(long, default_value_t = 0)]
     aside: usize,
     /// Where the pictures go
@@ -71,7 +74,8 @@ impl Policy {
             |name: &str, on: bool| cluster.sheen.set_param(&format!("ldlm.namespaces.filter-*.{name}"), u8::from(on));
         set("lock_expand", self != Policy::Exact)?;
         set("lock_adaptive", self == Policy::Adaptive)?;
-        // Large writes lock for themselves, as Lustre's do; or leave it to the OST, as they do by default.
+        // Large writes lock for themselves, as Lustre's do; or leave it to the OST, as they do by
+        // default.
         let from_kb = if self == Policy::Adaptive { LOCKLESS_KB } else { 0 };
         cluster.sheen.set_param("llite.*.lockless_write_kb", from_kb)
     }
@@ -245,7 +249,8 @@ fn show(args: &Args, policies: &[Policy], points: &Points) -> io::Result<()> {
     Ok(())
 }
 
-/// The fewest stripes with adaptive locking against the overstriped point without that is best in the median, by rounds.
+/// The fewest stripes with adaptive locking against the overstriped point without that is best in
+/// the median, by rounds.
 fn against_best(args: &Args, points: &Points) -> Option<Vec<f64>> {
     let first = args.stripes.first()?;
     let rate = |stripes: usize| Some(Point::median(points.get(&(Policy::Growing, stripes))?).mib_per_s);

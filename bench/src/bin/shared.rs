@@ -1,9 +1,11 @@
-//! Records of several processes on as many mounts, one after the other in one file of one stripe (IOR's "hard" shape), against the
-//! same bytes in a file for each process; with contention-adaptive locking and without.
+//! Records of several processes on as many mounts, one after the other in one file of one stripe
+//! (IOR's "hard" shape), against the same bytes in a file for each process; with
+//! contention-adaptive locking and without.
 //!
-//! `shared [--rounds 5] [--record 47008] [--count 2000] [--mounts 4] [--only tcp|lo] [--json FILE]`. Record `i` of process `p` lies at
-//! `(i × processes + p) × record`. Processes start together and fsync at the end, which is part of the time. What was written is read
-//! and compared on another mount. A ratio is formed within a round.
+//! `shared [--rounds 5] [--record 47008] [--count 2000] [--mounts 4] [--only tcp|lo] [--json FILE]`.
+//! Record `i` of process `p` lies at `(i × processes + p) × record`. Processes start together and
+//! fsync at the end, which is part of the time. What was written is read and compared on another
+//! mount. A ratio is formed within a round.
 
 use std::{collections::BTreeMap, io, path::PathBuf, process::ExitCode};
 
@@ -17,7 +19,8 @@ use sheen_bench::{
     stats::{median, range},
 };
 
-/// Records of several mounts, one after the other in one file of one stripe, against a file for each process
+/// Records of several mounts, one after the other in one file of one stripe, against a file for
+/// each process
 #[derive(Parser)]
 struct Args {
     #[command(flatten)]
@@ -55,7 +58,8 @@ impl Shape {
     }
 }
 
-/// One measurement: MiB/s written, and read back on other mounts, and what the servers counted while it was written.
+/// One measurement: MiB/s written, and read back on other mounts, and what the servers counted
+/// while it was written.
 struct Point {
     rate: f64,
     read_rate: f64,

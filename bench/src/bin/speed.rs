@@ -1,8 +1,9 @@
 //! Sheen against the baseline, in one run, as ratios: the table of `docs/performance.md`.
 //!
-//! `speed [--rounds 5] [--sheen PATH] [--base DIR] [--json FILE] [--only NAME] [--stage lo|tcp]`. Every round measures each work once
-//! on each file system, one after the other, so that what the machine does meanwhile hits them alike; a ratio is formed within
-//! a round and the median over the rounds is shown.
+//! `speed [--rounds 5] [--sheen PATH] [--base DIR] [--json FILE] [--only NAME] [--stage lo|tcp]`.
+//! Every round measures each work once on each file system, one after the other, so that what the
+//! machine does meanwhile hits them alike; a ratio is formed within a round and the median over the
+//! rounds is shown.
 
 use std::{collections::BTreeMap, io, path::PathBuf, process::Command};
 

@@ -1,9 +1,10 @@
-//! What write-back is worth: 4 KiB sequential buffered writes of one process, gathered by the client, against the same written
-//! through (`llite.*.writeback=0`), over `lo` and over tcp.
+//! What write-back is worth: 4 KiB sequential buffered writes of one process, gathered by the
+//! client, against the same written through (`llite.*.writeback=0`), over `lo` and over tcp.
 //!
-//! `writeback [--rounds 5] [--mib 64] [--only lo|tcp] [--json FILE]`. A ratio is formed within a round; the median over the rounds is
-//! shown, once until the last byte is handed over and once until it is durable too. The null FUSE baseline, which keeps what it
-//! is given in memory, says what a request of 4 KiB costs at least.
+//! `writeback [--rounds 5] [--mib 64] [--only lo|tcp] [--json FILE]`. A ratio is formed within a
+//! round; the median over the rounds is shown, once until the last byte is handed over and once
+//! until it is durable too. The null FUSE baseline, which keeps what it is given in memory, says
+//! what a request of 4 KiB costs at least.
 
 use std::{
     io,
@@ -22,7 +23,8 @@ use sheen_bench::{
     stats::{median, range},
 };
 
-/// What write-back is worth: 4 KiB sequential writes, gathered by the client, against the same written through
+/// What write-back is worth: 4 KiB sequential writes, gathered by the client, against the same
+/// written through
 #[derive(Parser)]
 struct Args {
     #[command(flatten)]
@@ -37,7 +39,8 @@ struct Args {
 
 const SWITCH: &str = "llite.*.writeback";
 
-/// One measurement: how many writes a second until handed over and until durable, and the requests that carried them.
+/// One measurement: how many writes a second until handed over and until durable, and the requests
+/// that carried them.
 #[derive(Clone, Copy)]
 struct Point {
     wrote: f64,

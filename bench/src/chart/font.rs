@@ -1,7 +1,8 @@
 //! Letters as a plotter draws them: polylines on a grid, enough for the words of a chart.
 //!
-//! A glyph is written as digits: `03 07 18` goes from x = 0, y = 3 by (0, 7) to (1, 8); `;` lifts the pen; a single point is a dot.
-//! y grows upwards: 0 is how far `g` reaches down, 2 the line that letters stand on, 6 the height of `x`, 8 that of `H`.
+//! A glyph is written as digits: `03 07 18` goes from x = 0, y = 3 by (0, 7) to (1, 8); `;` lifts
+//! the pen; a single point is a dot. y grows upwards: 0 is how far `g` reaches down, 2 the line
+//! that letters stand on, 6 the height of `x`, 8 that of `H`.
 
 /// Height that letters stand on.
 const BASE: f64 = 2.0;

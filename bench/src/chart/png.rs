@@ -1,4 +1,5 @@
-//! A scene as PNG: every line is a stroke with round ends, covering each pixel as far as the pixel's centre lies within it.
+//! A scene as PNG: every line is a stroke with round ends, covering each pixel as far as the
+//! pixel's centre lies within it.
 
 use std::io;
 

@@ -66,7 +66,8 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Print completions for a shell, such as: sheen completions bash > /etc/bash_completion.d/sheen
+    /// Print completions for a shell, such as: sheen completions bash >
+    /// /etc/bash_completion.d/sheen
     Completions {
         /// bash, zsh, fish, elvish or powershell
         shell: clap_complete::Shell,
@@ -95,7 +96,8 @@ pub struct MountArgsCommon {
     /// Threads that take requests from the kernel
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub fuse_threads: u32,
-    /// Only the user who mounts may use the mount (ordinary users: unless user_allow_other is set, always so)
+    /// Only the user who mounts may use the mount (ordinary users: unless user_allow_other is set,
+    /// always so)
     #[arg(long)]
     pub private: bool,
     /// Options as for mount(8) and mount.lustre(8): ro, suid, dev, noexec, noatime, …; what Sheen
@@ -120,7 +122,8 @@ pub struct UpArgs {
     pub fsname: Option<String>,
     #[command(flatten)]
     pub default_layout: DefaultLayoutArg,
-    /// Address and port for further mounts and servers [default: 127.0.0.1:7988, or another port if that is taken]
+    /// Address and port for further mounts and servers [default: 127.0.0.1:7988, or another port if
+    /// that is taken]
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     pub listen: Option<String>,
     #[command(flatten)]
@@ -132,8 +135,8 @@ pub struct UpArgs {
 /// The layout of files where their directories say nothing.
 #[derive(Debug, Args)]
 pub struct DefaultLayoutArg {
-    /// Layout of files in a new file system, where their directory says nothing; later `lfs setstripe` on the mount point
-    /// changes it
+    /// Layout of files in a new file system, where their directory says nothing; later
+    /// `lfs setstripe` on the mount point changes it
     #[arg(long, value_enum, value_name = "LAYOUT", default_value_t = DefaultLayout::Progressive)]
     pub default_layout: DefaultLayout,
 }
@@ -200,11 +203,12 @@ pub struct TargetArgs {
     /// The file system to belong to
     #[arg(long, value_name = "NAME", default_value = "sheen")]
     pub fsname: String,
-    /// Address to listen on; port 0 takes any free one [default: all addresses, or loopback if the MGS is on loopback;
-    /// port 7989 of mds, 7990 of oss]
+    /// Address to listen on; port 0 takes any free one [default: all addresses, or loopback if the
+    /// MGS is on loopback; port 7989 of mds, 7990 of oss]
     #[arg(long, value_name = "NID")]
     pub listen: Option<String>,
-    /// Address to register [default: --listen's; of all addresses the one from which this host reaches the MGS]
+    /// Address to register [default: --listen's; of all addresses the one from which this host
+    /// reaches the MGS]
     #[arg(long, value_name = "NID")]
     pub announce: Option<String>,
 }

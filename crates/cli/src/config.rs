@@ -1,5 +1,5 @@
-//! `sheen.toml`: what a directory of `sheen up` holds. Written at the first start, read at every further one, and open to
-//! the user's editor.
+//! `sheen.toml`: what a directory of `sheen up` holds. Written at the first start, read at every
+//! further one, and open to the user's editor.
 
 use std::{net::SocketAddr, path::Path};
 

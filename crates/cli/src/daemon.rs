@@ -1,5 +1,6 @@
-//! Going to the background without a fork: the command starts this program again with `--foreground` in a session of its own, its
-//! output in a log file, and waits until the new process says on a pipe that it is ready, or why it is not.
+//! Going to the background without a fork: the command starts this program again with
+//! `--foreground` in a session of its own, its output in a log file, and waits until the new
+//! process says on a pipe that it is ready, or why it is not.
 
 use std::{
     ffi::OsString,
@@ -60,7 +61,8 @@ pub fn background(words: &[OsString], log: &Path) -> Result<u32> {
 pub struct Ready(Option<std::fs::File>);
 
 impl Ready {
-    /// Takes the pipe that the parent named. Call it once, early: what inherits it would keep the parent waiting.
+    /// Takes the pipe that the parent named. Call it once, early: what inherits it would keep the
+    /// parent waiting.
     pub fn from_env() -> Ready {
         let fd = std::env::var(READY_FD).ok().and_then(|v| v.parse::<i32>().ok()).filter(|fd| *fd > 2);
         // SAFETY: the parent made this descriptor for us and nothing else in this process knows it.

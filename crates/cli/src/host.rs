@@ -1,6 +1,7 @@
 //! What a process hosts: any set of services and mounts, put together from the same parts.
 //!
-//! All services of a process share one listening socket and one set of parameters; among themselves they talk over `lo`.
+//! All services of a process share one listening socket and one set of parameters; among themselves
+//! they talk over `lo`.
 
 use std::{collections::BTreeMap, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
@@ -33,11 +34,12 @@ const RUNTIME_THREADS_MIN: usize = 4;
 /// How long a mount waits for the file system's servers to be known and reached.
 const MOUNT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a start waits for its OSTs to take new objects: as long as the MDT lets creates wait for them.
+/// How long a start waits for its OSTs to take new objects: as long as the MDT lets creates wait
+/// for them.
 const OSTS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long an OST waits, before it starts, for the MGS to say what lasts: long enough for an MGS that is there, and an OST need not wait
-/// for one that is not.
+/// How long an OST waits, before it starts, for the MGS to say what lasts: long enough for an MGS
+/// that is there, and an OST need not wait for one that is not.
 const SETTINGS_WAIT: Duration = Duration::from_secs(1);
 /// Wait before the MGS is asked again after it refused.
 const SETTINGS_RETRY: Duration = Duration::from_secs(5);
@@ -56,7 +58,8 @@ pub struct Host {
     pub net: Arc<Net>,
     pub params: Params,
     server: Arc<Server>,
-    /// OSTs and MDTs count apart: `df` adds up the OSTs alone, and a file is to show there with all its bytes.
+    /// OSTs and MDTs count apart: `df` adds up the OSTs alone, and a file is to show there with all
+    /// its bytes.
     ost_sharing: Sharing,
     mdt_sharing: Sharing,
     mgs: Mutex<Option<Arc<Mgs>>>,
@@ -87,7 +90,8 @@ fn raise_open_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// `lnet.delay_us`: how long each frame that this process sends over tcp is held back, for measuring what distance costs.
+/// `lnet.delay_us`: how long each frame that this process sends over tcp is held back, for
+/// measuring what distance costs.
 fn register_delay(params: &Params, net: &Arc<Net>) {
     let (get, set) = (net.clone(), net.clone());
     let read = move || get.fault().delay.as_micros() as u64;
@@ -179,8 +183,8 @@ impl Host {
         self.hold(dir)
     }
 
-    /// Serves an MDT from a directory, with its data service beside it. If it is new, the file system's root belongs to
-    /// who runs this process, and has this default layout.
+    /// Serves an MDT from a directory, with its data service beside it. If it is new, the file
+    /// system's root belongs to who runs this process, and has this default layout.
     pub async fn mdt(&self, dir: &Path, fsname: &str, root_layout: Asked, mgs: &[Nid], me: Nid) -> Result {
         let config = MdtConfig {
             sharing: self.mdt_sharing.clone(),
@@ -213,7 +217,8 @@ impl Host {
 
     /// Returns when the MDTs of this process place new objects on so many OSTs.
     ///
-    /// An OST that takes long, because it has much to clean up after a crash, only delays this: creates wait for it, too.
+    /// An OST that takes long, because it has much to clean up after a crash, only delays this:
+    /// creates wait for it, too.
     pub async fn takes_creates(&self, osts: u32) -> Result {
         let mdts = self.mdts.lock().clone();
         let ready = async {
@@ -248,7 +253,8 @@ impl Host {
         self.hold(dir)
     }
 
-    /// Has parameters of OSTs follow the settings that last, as MDTs and mounts do by themselves: one task for all OSTs of a file system.
+    /// Has parameters of OSTs follow the settings that last, as MDTs and mounts do by themselves:
+    /// one task for all OSTs of a file system.
     async fn hear_settings(&self, fsname: &str, mgs: &[Nid]) {
         if self.hears.lock().contains_key(fsname) {
             return;
@@ -369,7 +375,8 @@ pub async fn asked_to_end() -> Result {
     Ok(())
 }
 
-/// Logs to standard error, as RUST_LOG says, else warnings and what the services report of themselves.
+/// Logs to standard error, as RUST_LOG says, else warnings and what the services report of
+/// themselves.
 pub fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).try_init();

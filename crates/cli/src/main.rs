@@ -1,5 +1,5 @@
-//! The sheen binary: one program that serves metadata and objects, mounts, and brings the tools `lfs` and `lctl`, which it
-//! becomes when called by their names.
+//! The sheen binary: one program that serves metadata and objects, mounts, and brings the tools
+//! `lfs` and `lctl`, which it becomes when called by their names.
 //!
 //! Each command is a file under `commands/`; what a process hosts is put together in [`host`].
 #![allow(

@@ -204,7 +204,8 @@ fn refusal(name: &str, value: Option<&str>) -> Failure {
     )
 }
 
-/// Whether fusermount3 lets this user open a mount to others: root always, others if /etc/fuse.conf says user_allow_other.
+/// Whether fusermount3 lets this user open a mount to others: root always, others if /etc/fuse.conf
+/// says user_allow_other.
 fn may_allow_other() -> bool {
     rustix::process::geteuid().is_root()
         || std::fs::read_to_string("/etc/fuse.conf").is_ok_and(|t| t.lines().any(|l| l.trim() == "user_allow_other"))

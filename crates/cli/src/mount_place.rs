@@ -1,7 +1,9 @@
-//! Where a file system may be mounted: neither over a directory in which servers keep it, nor inside.
+//! Where a file system may be mounted: neither over a directory in which servers keep it, nor
+//! inside.
 //!
-//! A server whose directory is covered by the mount asks itself for its own files, and waits: nobody
-//! can end it. A mount inside is copied by a backup of the directory, and emptied by `rm -r`.
+//! A server whose directory is covered by the mount asks itself for its own files, and waits:
+//! nobody can end it. A mount inside is copied by a backup of the directory, and emptied by
+//! `rm -r`.
 
 use std::{
     fs,

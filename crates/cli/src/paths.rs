@@ -79,8 +79,8 @@ fn default_dir() -> PathBuf {
     home.join(".local/share/sheen")
 }
 
-/// The real path of a mount point, as the kernel shows it in /proc/mounts. Touches only what lies above it: what is mounted
-/// there may be dead. The directory need not exist.
+/// The real path of a mount point, as the kernel shows it in /proc/mounts. Touches only what lies
+/// above it: what is mounted there may be dead. The directory need not exist.
 pub fn mount_point(path: &Path) -> Result<PathBuf> {
     let mut path = std::path::absolute(path).context(path.display())?;
     // A link as the last component is followed by hand, as often as the kernel would.
@@ -96,8 +96,8 @@ pub fn mount_point(path: &Path) -> Result<PathBuf> {
     Err(Failure::new(format!("{}: too many levels of symbolic links", path.display())))
 }
 
-/// Makes a directory that only its owner can enter, unless it is there: on a server's disk, everybody's bytes lie as plain
-/// files, whatever mode they have on the mount.
+/// Makes a directory that only its owner can enter, unless it is there: on a server's disk,
+/// everybody's bytes lie as plain files, whatever mode they have on the mount.
 pub fn private_dir(dir: &Path) -> Result {
     use std::os::unix::fs::DirBuilderExt;
     if let Some(parent) = dir.parent() {

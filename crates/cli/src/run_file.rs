@@ -1,5 +1,6 @@
-//! `run.json`: who serves a directory right now. A process holds a lock on it for as long as it lives, so that a killed one
-//! is told from a living one without believing a pid that may long belong to another program.
+//! `run.json`: who serves a directory right now. A process holds a lock on it for as long as it
+//! lives, so that a killed one is told from a living one without believing a pid that may long
+//! belong to another program.
 
 use std::{
     fs::{File, OpenOptions},
@@ -38,7 +39,8 @@ impl Running {
         format!("{}:/{}", self.mgs, self.fsname)
     }
 
-    /// Where this process has it mounted still: somebody may have unmounted it, or have mounted another one there.
+    /// Where this process has it mounted still: somebody may have unmounted it, or have mounted
+    /// another one there.
     pub fn mounted(&self) -> Option<&Path> {
         let at = self.mount.as_deref()?;
         mounted_from(at).is_some_and(|source| source == self.source()).then_some(at)

@@ -1,8 +1,9 @@
 //! A mounted file system: how it comes to be, follows its configuration, and ends.
 //!
-//! Mounting asks the MGS for the configuration, makes an import for the MDT and each OST (they connect when first used), and asks
-//! the MDT for the root and for a sequence of FIDs, so that a mount that succeeds also works. From then on a task waits at the MGS
-//! for changes: OSTs that are added, and targets at new addresses, are used without a restart.
+//! Mounting asks the MGS for the configuration, makes an import for the MDT and each OST (they
+//! connect when first used), and asks the MDT for the root and for a sequence of FIDs, so that a
+//! mount that succeeds also works. From then on a task waits at the MGS for changes: OSTs that are
+//! added, and targets at new addresses, are used without a restart.
 
 use std::{
     fmt,
@@ -42,7 +43,8 @@ use crate::{
     targets::Targets,
 };
 
-/// Set in the number that tells a mount from others: Lustre's are addresses of the kernel, so names with them come behind those with `MDT0000`.
+/// Set in the number that tells a mount from others: Lustre's are addresses of the kernel, so names
+/// with them come behind those with `MDT0000`.
 const INSTANCE_BITS: u64 = 0xff << 56;
 
 /// How long mounting waits for the MGS, and then for the MDT.
@@ -172,13 +174,15 @@ impl Client {
         }
     }
 
-    /// Says who else caches what this client answers, and is to be told before it gives up a lock. Once, before it is asked anything. It
-    /// must check permissions itself where it keeps names. Without it only the client itself caches.
+    /// Says who else caches what this client answers, and is to be told before it gives up a lock.
+    /// Once, before it is asked anything. It must check permissions itself where it keeps names.
+    /// Without it only the client itself caches.
     pub fn set_kernel(&self, kernel: Arc<dyn Invalidate>) {
         self.cache.set_kernel(kernel);
     }
 
-    /// Closes what is still open and says goodbye to every target. Afterwards every operation fails with ESHUTDOWN.
+    /// Closes what is still open and says goodbye to every target. Afterwards every operation fails
+    /// with ESHUTDOWN.
     pub async fn umount(&self) {
         for task in [&self.watch, &self.distrust] {
             if let Some(task) = task.lock().take() {

@@ -1,14 +1,20 @@
 //! Closed files, told to the MDT many at a time where many are closed.
 //!
-//! Of a file that is opened without asking the MDT it hears only if it was read, for the access time; of one that it has opened itself (a new one, a
-//! directory) it gets the handle back. The first such close is told at once. Those of the next moment ([`GATHER`]) wait for each
-//! other: a program that goes through small files, or makes them, costs the MDT a request for hundreds of them.
+//! Of a file that is opened without asking the MDT it hears only if it was read, for the access
+//! time; of one that it has opened itself (a new one, a directory) it gets the handle back. The
+//! first such close is told at once. Those of the next moment ([`GATHER`]) wait for each other: a
+//! program that goes through small files, or makes them, costs the MDT a request for hundreds of
+//! them.
 //!
 //! Invariants:
-//! * each is told with its age, so that the access time is that of the close, and a later change of it is not undone;
-//! * who asks this client for the attributes of a file that was read has it told first, if it still waits; at most [`CLOSED_MAX`] do;
-//! * a handle waits only under a lock on the file's LAYOUT, and does not wait any longer when that is given up ([`crate::cache::MdtLocks`]): for somebody who
-//!   removes the file, exchanges its layout or adds a mirror it is closed, or its close is on its way, as if it had been told at once.
+//! * each is told with its age, so that the access time is that of the close, and a later change of
+//!   it is not undone;
+//! * who asks this client for the attributes of a file that was read has it told first, if it still
+//!   waits; at most [`CLOSED_MAX`] do;
+//! * a handle waits only under a lock on the file's LAYOUT, and does not wait any longer when that
+//!   is given up ([`crate::cache::MdtLocks`]): for somebody who removes the file, exchanges its
+//!   layout or adds a mirror it is closed, or its close is on its way, as if it had been told at
+//!   once.
 
 use std::{
     sync::{
@@ -28,7 +34,8 @@ use sheen_wire::{
 
 use crate::{cache::Cache, locks::LockRef, mdc::Mdc};
 
-/// How long closes wait for each other: little for who looks at an access time elsewhere, and some hundred small files.
+/// How long closes wait for each other: little for who looks at an access time elsewhere, and some
+/// hundred small files.
 const GATHER: Duration = Duration::from_millis(20);
 
 /// A file that was closed.
@@ -108,7 +115,8 @@ impl Closes {
         let _ = self.tell(files).await; // as above
     }
 
-    /// Gives handles back that wait, if one of `fid` is among them: the lock on its LAYOUT goes, and somebody may wait for it.
+    /// Gives handles back that wait, if one of `fid` is among them: the lock on its LAYOUT goes,
+    /// and somebody may wait for it.
     pub fn give_back(self: &Arc<Self>, fid: Fid) -> Option<BoxFuture<'static, ()>> {
         let files = self.with(fid, |close| close.handle != NO_HANDLE);
         if files.is_empty() {

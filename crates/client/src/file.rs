@@ -1,11 +1,14 @@
 //! Open files and directories.
 //!
-//! Who has a lock on a file's OPEN bit opens the file without asking the MDT, which then knows of no handle. When the lock goes, and
-//! whenever else the MDT must know, the file is opened there after the fact ([`OpenFiles::register`]).
+//! Who has a lock on a file's OPEN bit opens the file without asking the MDT, which then knows of
+//! no handle. When the lock goes, and whenever else the MDT must know, the file is opened there
+//! after the fact ([`OpenFiles::register`]).
 //!
 //! Invariants:
-//! * a file is in [`OpenFiles`] from its open to its release; all open files of one inode share one [`Inode`];
-//! * of each file in it the MDT knows a handle, or this client has the lock on OPEN, which is given back after the MDT knows.
+//! * a file is in [`OpenFiles`] from its open to its release; all open files of one inode share one
+//!   [`Inode`];
+//! * of each file in it the MDT knows a handle, or this client has the lock on OPEN, which is given
+//!   back after the MDT knows.
 
 use std::{
     collections::BTreeMap,
@@ -52,7 +55,8 @@ enum Place {
     Unknown,
     /// There, and they stay there.
     Settled(Arc<Layout>),
-    /// There, as long as a lock on LAYOUT is held: [`Inode::outdate`] comes before the MDT hears that it is given up.
+    /// There, as long as a lock on LAYOUT is held: [`Inode::outdate`] comes before the MDT hears
+    /// that it is given up.
     Held(Arc<Layout>),
     /// They were there: objects may have come since.
     Past(Arc<Layout>),
@@ -82,18 +86,21 @@ pub(crate) struct Inode {
     pub(crate) through: AtomicBool,
     /// Which group's lock open files of this client have.
     pub(crate) groups: Groups,
-    /// Shared by writes to single mirrors; whoever edits the layout waits for them, whom this client's own locks do not stop.
+    /// Shared by writes to single mirrors; whoever edits the layout waits for them, whom this
+    /// client's own locks do not stop.
     pub(crate) repairs: tokio::sync::RwLock<()>,
 }
 
-/// An open file. Made by [`crate::Client::open`], [`crate::Client::create`] and [`crate::Client::tmpfile`]; ends with
-/// [`crate::Client::release`] (dropping it does not close it).
+/// An open file. Made by [`crate::Client::open`], [`crate::Client::create`] and
+/// [`crate::Client::tmpfile`]; ends with [`crate::Client::release`] (dropping it does not close
+/// it).
 pub struct OpenFile {
     fid: Fid,
     flags: u32,
     id: u64,
     pub(crate) inode: Arc<Inode>,
-    /// Names the open file at the MDT; another one after the MDT was restarted. [`NO_HANDLE`]: it was opened under a lock.
+    /// Names the open file at the MDT; another one after the MDT was restarted. [`NO_HANDLE`]: it
+    /// was opened under a lock.
     handle: AtomicU64,
     read: AtomicBool,
     /// Where it was read last.
@@ -106,7 +113,8 @@ pub struct OpenFile {
     pub(crate) keep_cache: AtomicBool,
     /// The group's lock that was taken through it.
     pub(crate) group: Mutex<Group>,
-    /// The mirror that it is, and in the upper half the generation of the layout in which it may be written; 0: it is the file.
+    /// The mirror that it is, and in the upper half the generation of the layout in which it may be
+    /// written; 0: it is the file.
     mirror: AtomicU64,
     /// It is being moved through this open file.
     pub(crate) migration: Mutex<Option<Migration>>,
@@ -138,7 +146,8 @@ impl Inode {
         }
     }
 
-    /// Takes a layout in: one that is settled, or one that is so under a lock on LAYOUT in use. Not if a newer one is known.
+    /// Takes a layout in: one that is settled, or one that is so under a lock on LAYOUT in use. Not
+    /// if a newer one is known.
     pub(crate) fn learn(&self, layout: &Arc<Layout>) {
         let good = if is_settled(layout) { Place::Settled } else { Place::Held };
         self.replace(layout, good);
@@ -180,8 +189,9 @@ impl Inode {
         }
     }
 
-    /// How often the layout may have become another one. Who asks before it looks the layout up, and again later, has missed nothing: it
-    /// is counted before the layout can be seen to be outdated.
+    /// How often the layout may have become another one. Who asks before it looks the layout up,
+    /// and again later, has missed nothing: it is counted before the layout can be seen to be
+    /// outdated.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Acquire)
     }
@@ -211,8 +221,9 @@ impl Inode {
         layout.is_some_and(|layout| self.can_be(&known, &layout))
     }
 
-    /// Whether the file whose layout was known can be one with this layout: what was asked before may be told later, and somebody
-    /// may have moved it, but not after a restart of the MDT, which may have forgotten objects.
+    /// Whether the file whose layout was known can be one with this layout: what was asked before
+    /// may be told later, and somebody may have moved it, but not after a restart of the MDT, which
+    /// may have forgotten objects.
     fn can_be(&self, known: &Layout, layout: &Layout) -> bool {
         let other = || goes_on(layout, known) || known.generation() != layout.generation();
         goes_on(known, layout) || !self.unsure.load(Relaxed) && other()
@@ -224,7 +235,8 @@ impl Inode {
     }
 }
 
-/// Whether a file's layout can have become another one: objects have come, and none has gone, but with their mirrors.
+/// Whether a file's layout can have become another one: objects have come, and none has gone, but
+/// with their mirrors.
 fn goes_on(from: &Layout, to: &Layout) -> bool {
     if to.is_plain() {
         return from == to;
@@ -256,8 +268,9 @@ impl OpenFile {
         self.flags & flags::APPEND != 0
     }
 
-    /// Whether the kernel may read it through its page cache: opened for reading alone, and not past the caches. (A program that
-    /// writes is served best directly; two that also keep what they write could wait for each other in the kernel.)
+    /// Whether the kernel may read it through its page cache: opened for reading alone, and not
+    /// past the caches. (A program that writes is served best directly; two that also keep what
+    /// they write could wait for each other in the kernel.)
     pub fn cached(&self) -> bool {
         self.flags & (flags::ACCMODE | flags::DIRECT | flags::APPEND | flags::DIRECTORY) == flags::RDONLY
     }
@@ -316,7 +329,8 @@ impl OpenFile {
         self.mirror.store(u64::from(generation) << 32 | u64::from(id), Relaxed);
     }
 
-    /// ESTALE if the MDT has lost the file: its objects belong to nobody, so nothing may be written to them and nothing be promised.
+    /// ESTALE if the MDT has lost the file: its objects belong to nobody, so nothing may be written
+    /// to them and nothing be promised.
     pub(crate) fn check_not_lost(&self) -> Result<()> {
         if self.lost.load(Relaxed) { Err(Errno::ESTALE) } else { Ok(()) }
     }
@@ -326,7 +340,8 @@ impl OpenFile {
         self.inode.unsure.load(Relaxed)
     }
 
-    /// What a restarted MDT says of the layout: whether it can have become that of the one known. The latter, if not.
+    /// What a restarted MDT says of the layout: whether it can have become that of the one known.
+    /// The latter, if not.
     pub(crate) fn confirm(&self, layout: Option<&Bytes>) -> Option<Arc<Layout>> {
         let now = layout.and_then(|bytes| Layout::decode(bytes).ok());
         let known = self.inode.known().filter(|known| !now.as_ref().is_some_and(|now| goes_on(known, now)));
@@ -372,7 +387,8 @@ impl OpenFile {
         self.wrote.store(true, Relaxed);
     }
 
-    /// Notes a write that is about to be done. Whether it is a small one that goes on where a large one ended.
+    /// Notes a write that is about to be done. Whether it is a small one that goes on where a large
+    /// one ended.
     pub(crate) fn goes_on(&self, offset: u64, len: usize) -> bool {
         if len >= KEEP_BYTES_MAX {
             self.large_end.store(offset.saturating_add(len as u64), Relaxed);
@@ -412,7 +428,8 @@ impl OpenDir {
     }
 }
 
-/// All open files, by file and order of opening. Bounded by the open files of the programs on the mount.
+/// All open files, by file and order of opening. Bounded by the open files of the programs on the
+/// mount.
 #[derive(Default)]
 pub(crate) struct OpenFiles {
     last_id: AtomicU64,
@@ -423,7 +440,8 @@ impl OpenFiles {
     /// Takes a file in that the MDT has opened.
     pub(crate) fn insert(&self, attr: &Attr, layout: Option<Bytes>, flags: u32, handle: u64) -> Arc<OpenFile> {
         let mut files = self.files.lock();
-        // An open from before a restart of the MDT may have another layout, which is not the file's any more.
+        // An open from before a restart of the MDT may have another layout, which is not the file's
+        // any more.
         let same = |inode: &Inode| inode.is_with(layout.as_ref());
         let inode = find(&files, attr.fid).map(|f| &f.inode).filter(|i| same(i)).cloned().unwrap_or_default();
         if let Some(layout) = layout {
@@ -542,13 +560,15 @@ impl OpenFiles {
 }
 
 impl OpenFiles {
-    /// Sees to it that the MDT is told of all open files when it has forgotten them, so that what is unlinked lives on for them, and of
-    /// those that it does not know before their lock is given up.
+    /// Sees to it that the MDT is told of all open files when it has forgotten them, so that what
+    /// is unlinked lives on for them, and of those that it does not know before their lock is given
+    /// up.
     pub(crate) fn stay_open(self: &Arc<Self>, mdc: &Mdc, layouts: &Arc<Layouts>) {
         mdc.set_open_files(self, layouts);
         let (files, layouts, locks) = (self.clone(), layouts.clone(), mdc.locks().clone());
         mdc.import().on_restart(move |mdt| {
-            // Before the files are looked through: one that is opened under a lock from now on is known to be there.
+            // Before the files are looked through: one that is opened under a lock from now on is
+            // known to be there.
             locks.forget();
             layouts.clear();
             let files = files.clone();
@@ -591,8 +611,8 @@ impl OpenFiles {
         }))
     }
 
-    /// The MDT has opened these files. Returns how to close what is not needed: of files that were released meanwhile, and, unless it
-    /// is `anew`, of those that it knows already.
+    /// The MDT has opened these files. Returns how to close what is not needed: of files that were
+    /// released meanwhile, and, unless it is `anew`, of those that it knows already.
     fn opened(&self, files: &[Arc<OpenFile>], reply: Reply, anew: bool) -> Result<Vec<Request>> {
         let Reply::Handles(handles) = reply else { return Err(Errno::EPROTO) };
         if handles.len() != files.len() {

@@ -1,8 +1,9 @@
 //! Waiting for several futures at once, on one task.
 //!
-//! Invariants: every future is polled at least once before the first wait, so all requests are on their way together; answers come
-//! back in the order of the futures; a single future costs no more than itself. Each wake-up polls all that are unfinished, which is
-//! right for the number of OSTs that one action meets.
+//! Invariants: every future is polled at least once before the first wait, so all requests are on
+//! their way together; answers come back in the order of the futures; a single future costs no more
+//! than itself. Each wake-up polls all that are unfinished, which is right for the number of OSTs
+//! that one action meets.
 
 use std::{
     future::Future,
@@ -44,8 +45,9 @@ impl<F: Future> Future for JoinAll<F> {
     }
 }
 
-/// All outputs, in the order of the futures. The iterator is used up before the first poll, so that a caller's closures are no
-/// part of what waits (the compiler cannot prove such a future to be `Send`).
+/// All outputs, in the order of the futures. The iterator is used up before the first poll, so that
+/// a caller's closures are no part of what waits (the compiler cannot prove such a future to be
+/// `Send`).
 pub fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> JoinAll<F> {
     JoinAll(futures.into_iter().map(|f| Slot::Waiting(Box::pin(f))).collect())
 }

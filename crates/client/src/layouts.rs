@@ -1,11 +1,14 @@
 //! Decoded layouts by file, of those that are settled ([`is_settled`]).
 //!
-//! A settled layout does not change by itself, and a FID is never used twice; so an entry is right until it leaves to make room, or
-//! until the MDT is restarted: that may have forgotten a layout which it had not committed, and give the file another one. Where
-//! its owner edits components, gives it a mirror or moves it to other objects, this client hears of it if it has a lock on LAYOUT; of the
-//! last from the OSTs at the latest, which know what was moved ([`crate::llite`]'s `moved`) for many times as long as anything is kept here.
+//! A settled layout does not change by itself, and a FID is never used twice; so an entry is right
+//! until it leaves to make room, or until the MDT is restarted: that may have forgotten a layout
+//! which it had not committed, and give the file another one. Where its owner edits components,
+//! gives it a mirror or moves it to other objects, this client hears of it if it has a lock on
+//! LAYOUT; of the last from the OSTs at the latest, which know what was moved ([`crate::llite`]'s
+//! `moved`) for many times as long as anything is kept here.
 //!
-//! A layout that will change when it is written somewhere, [`crate::file::Inode`] knows for open files, under that lock.
+//! A layout that will change when it is written somewhere, [`crate::file::Inode`] knows for open
+//! files, under that lock.
 
 use std::{
     num::NonZeroUsize,
@@ -22,17 +25,20 @@ use rustc_hash::FxBuildHasher;
 use sheen_layout::{Layout, codec::Magic};
 use sheen_wire::{Errno, Fid, Result};
 
-/// Whether a layout stays as it is: it is not composite, or all of it has objects and it does not end. What is mirrored does not.
+/// Whether a layout stays as it is: it is not composite, or all of it has objects and it does not
+/// end. What is mirrored does not.
 pub fn is_settled(layout: &Layout) -> bool {
     layout.is_plain() || !layout.is_mirrored() && layout.end() == u64::MAX && layout.missing(0, u64::MAX).is_none()
 }
 
-/// Whether a layout is at least as new as another one of the same file. Generations count up, and begin again some day.
+/// Whether a layout is at least as new as another one of the same file. Generations count up, and
+/// begin again some day.
 pub fn is_as_new(layout: &Layout, than: &Layout) -> bool {
     layout.generation().wrapping_sub(than.generation()) <= u32::MAX / 2
 }
 
-/// Whether these bytes are a plain layout of the same generation as this plain layout: then they are this one.
+/// Whether these bytes are a plain layout of the same generation as this plain layout: then they
+/// are this one.
 fn is_plain_generation(bytes: &Bytes, known: &Layout) -> bool {
     /// Where `lmm_layout_gen` lies in the v1 and v3 forms.
     const GENERATION: std::ops::Range<usize> = 30..32;
@@ -60,7 +66,8 @@ impl Layouts {
         self.kept.lock().get(&fid).cloned()
     }
 
-    /// A file's layout, from memory or from what the MDT sent. It is kept if it is settled, so a lock on LAYOUT must have come with it.
+    /// A file's layout, from memory or from what the MDT sent. It is kept if it is settled, so a
+    /// lock on LAYOUT must have come with it.
     ///
     /// # Errors
     /// As [`Layouts::read`].

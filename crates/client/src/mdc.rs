@@ -1,8 +1,8 @@
-//! The MDT as a client sees it (Lustre's mdc): its import, the names for new files, and the second try where the MDT needs to know
-//! the caller's groups.
+//! The MDT as a client sees it (Lustre's mdc): its import, the names for new files, and the second
+//! try where the MDT needs to know the caller's groups.
 //!
-//! Invariants: a FID is handed out once; a new sequence is asked for while half of the present one is left, so creating a file does
-//! not wait for one.
+//! Invariants: a FID is handed out once; a new sequence is asked for while half of the present one
+//! is left, so creating a file does not wait for one.
 
 use std::{
     fmt,
@@ -41,7 +41,8 @@ pub struct Mdc {
     rt: Rt,
     name: String,
     import: Arc<Import<Mds>>,
-    /// Of the import's slots those that requests that change something may take: always fewer, so that who only asks gets through.
+    /// Of the import's slots those that requests that change something may take: always fewer, so
+    /// that who only asks gets through.
     modifying: Slots,
     /// Held while either of the limits is changed.
     limits: Mutex<()>,
@@ -62,7 +63,8 @@ pub struct Kept {
     pub reply: Reply,
     /// Locks on inodes in it.
     pub locks: Vec<(Fid, LockRef)>,
-    /// Inodes that the request made go. Whoever made it gives up the locks on them ([`LockTable::gone`]) when it has dropped the names.
+    /// Inodes that the request made go. Whoever made it gives up the locks on them
+    /// ([`LockTable::gone`]) when it has dropped the names.
     pub gone: Vec<Fid>,
     /// The directory in which it made or removed an entry, as it is since.
     pub dir: Option<Attr>,
@@ -186,8 +188,8 @@ impl Mdc {
         Ok(())
     }
 
-    /// Changes how many requests of any kind may be under way at a time, and lowers how many of them may change something where that is no
-    /// fewer.
+    /// Changes how many requests of any kind may be under way at a time, and lowers how many of
+    /// them may change something where that is no fewer.
     ///
     /// # Errors
     /// ERANGE unless [`MDC_RPCS_IN_FLIGHT_MIN`] to [`RPCS_IN_FLIGHT_LIMIT`].
@@ -223,8 +225,9 @@ impl Mdc {
         Ok(self.call_keeping(request, 0).await?.reply)
     }
 
-    /// As [`Mdc::call`], for an answer about up to `count` inodes that is to be kept. The locks that come with it are in use until
-    /// they are dropped: that must be before anything is waited for.
+    /// As [`Mdc::call`], for an answer about up to `count` inodes that is to be kept. The locks
+    /// that come with it are in use until they are dropped: that must be before anything is waited
+    /// for.
     pub async fn call_keeping(&self, request: Request, count: u64) -> Result<Kept> {
         self.send(request, Locking { count, ..Locking::default() }).await
     }
@@ -238,14 +241,16 @@ impl Mdc {
         let cancels = self.locks.take_cancels(CANCELS_PER_CALL);
         let keep = keeping.as_ref().map(|k| k.cookie());
         let call = Call { request, keep, beginning, cancels, converts: converts.to_vec() };
-        // In memory of its own: else every operation, also one that needs no request, has room in its state for the many layers below.
+        // In memory of its own: else every operation, also one that needs no request, has room in
+        // its state for the many layers below.
         let response = Box::pin(self.import.call(call, Bulk::new())).await?;
         let Answer { reply, grants, gone, dir, touched, beginning } = response.body;
         let locks = keeping.map(|keeping| keeping.granted(&grants)).unwrap_or_default();
         Ok(Kept { reply, locks, gone, dir, touched, beginning: beginning.map(|came| (came, response.bulk)) })
     }
 
-    /// Sends a request in somebody's name; once more with all the groups if the MDT says that they matter.
+    /// Sends a request in somebody's name; once more with all the groups if the MDT says that they
+    /// matter.
     pub async fn call_as(&self, who: &Caller, request: impl Fn(Cred) -> Request) -> Result<Reply> {
         Ok(self.call_keeping_as(who, request, 0).await?.reply)
     }
@@ -265,7 +270,8 @@ impl Mdc {
         self.send_as(who, request, Locking { converts, ..Locking::default() }).await
     }
 
-    /// As [`Mdc::call_keeping_as`], for an answer about one inode; with what the MDT's data service has of it, under a lock of this handle.
+    /// As [`Mdc::call_keeping_as`], for an answer about one inode; with what the MDT's data service
+    /// has of it, under a lock of this handle.
     pub async fn call_beginning_as(
         &self,
         who: &Caller,

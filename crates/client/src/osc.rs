@@ -1,4 +1,5 @@
-//! One OST as a client sees it (Lustre's osc): its import, whether it is in use, and what was last heard of its space.
+//! One OST as a client sees it (Lustre's osc): its import, whether it is in use, and what was last
+//! heard of its space.
 
 use std::{
     fmt,
@@ -108,7 +109,8 @@ impl Osc {
         self.active.store(active, Relaxed);
     }
 
-    /// Whether it can carry requests, for `lfs check`: ESHUTDOWN where it is out of use, ENOTCONN while there is no connection.
+    /// Whether it can carry requests, for `lfs check`: ESHUTDOWN where it is out of use, ENOTCONN
+    /// while there is no connection.
     pub fn state(&self) -> Result<()> {
         if self.active() { import_state(&self.import) } else { Err(Errno::ESHUTDOWN) }
     }

@@ -1,7 +1,7 @@
 //! The client's parameters and devices, by Lustre's names.
 //!
-//! A parameter reads and sets through a weak reference, so that parameters do not keep an unmounted file system alive; what belongs
-//! to a mount is taken off the list when [`Registered`] is dropped.
+//! A parameter reads and sets through a weak reference, so that parameters do not keep an unmounted
+//! file system alive; what belongs to a mount is taken off the list when [`Registered`] is dropped.
 
 use std::{
     fmt::Write,

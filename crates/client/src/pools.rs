@@ -1,7 +1,8 @@
-//! The pools that a mount has heard of: what it says of them to `lfs` and to programs, and as parameters.
+//! The pools that a mount has heard of: what it says of them to `lfs` and to programs, and as
+//! parameters.
 //!
-//! A mount needs none of it: the MDT alone chooses OSTs. What is heard comes with the configuration that is watched, moments after the
-//! change.
+//! A mount needs none of it: the MDT alone chooses OSTs. What is heard comes with the configuration
+//! that is watched, moments after the change.
 
 use parking_lot::Mutex;
 use sheen_params::{Param, Params};

@@ -1,7 +1,9 @@
-//! `llite.*.read_ahead_stats`: how many pages were read where the reader was expected, and how many elsewhere.
+//! `llite.*.read_ahead_stats`: how many pages were read where the reader was expected, and how many
+//! elsewhere.
 //!
-//! It is the kernel that reads ahead on a FUSE mount: what programs read of its pages is not seen here, only what it asks for. A request that goes on
-//! where the last one of the open file ended is part of a window that it reads ahead; what is elsewhere was missed.
+//! It is the kernel that reads ahead on a FUSE mount: what programs read of its pages is not seen
+//! here, only what it asks for. A request that goes on where the last one of the open file ended is
+//! part of a window that it reads ahead; what is elsewhere was missed.
 
 use std::{
     fmt::Write,
@@ -13,7 +15,8 @@ use sheen_rt::Rt;
 
 use crate::osc::PAGE_BYTES;
 
-/// Requests of one window are under way together and overtake each other: so far from where the last one ended they go on.
+/// Requests of one window are under way together and overtake each other: so far from where the
+/// last one ended they go on.
 const NEAR_BYTES: u64 = 4 << 20;
 /// The size of each request that goes on.
 const REQUESTS: (&str, &str) = ("readahead_pages", "pages");

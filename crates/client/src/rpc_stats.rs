@@ -1,5 +1,5 @@
-//! `osc.*.rpc_stats`: how large reads and writes travelled. Many small ones where large ones were wanted is the first thing to look
-//! for when a file system is slow.
+//! `osc.*.rpc_stats`: how large reads and writes travelled. Many small ones where large ones were
+//! wanted is the first thing to look for when a file system is slow.
 
 use std::{
     array,

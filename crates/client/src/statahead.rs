@@ -1,15 +1,19 @@
-//! Which names of a directory a program goes through, and what to ask ahead for it (Lustre's statahead). Knows only names and numbers:
-//! the requests are [`crate::llite`]'s (`list.rs`).
+//! Which names of a directory a program goes through, and what to ask ahead for it (Lustre's
+//! statahead). Knows only names and numbers: the requests are [`crate::llite`]'s (`list.rs`).
 //!
-//! A [`Listing`] is what an open directory remembers of the answers that it got: pages of names in the directory's order, from the
-//! last rewind on. Programs are handed their entries from it; and a name that is looked up is searched for just after the one before.
-//! Where names are looked up one after the other, the attributes of those that follow are asked for, twice as many each time, up to
-//! [`Statahead::max`]. A lookup of a name whose attributes are on their way waits for them. Where most of the files looked up last were read,
-//! those that follow are asked for with their bytes, if they are small ([`Contents`]).
+//! A [`Listing`] is what an open directory remembers of the answers that it got: pages of names in
+//! the directory's order, from the last rewind on. Programs are handed their entries from it; and a
+//! name that is looked up is searched for just after the one before. Where names are looked up one
+//! after the other, the attributes of those that follow are asked for, twice as many each time, up
+//! to [`Statahead::max`]. A lookup of a name whose attributes are on their way waits for them.
+//! Where most of the files looked up last were read, those that follow are asked for with their
+//! bytes, if they are small ([`Contents`]).
 //!
 //! Invariants:
-//! * a listing is begun again at every rewind, so a program that rewinds sees the directory as it is;
-//! * nothing is believed because it is in a listing: names go from the answers into the cache, under locks;
+//! * a listing is begun again at every rewind, so a program that rewinds sees the directory as it
+//!   is;
+//! * nothing is believed because it is in a listing: names go from the answers into the cache,
+//!   under locks;
 //! * at most [`LISTINGS_MAX`] listings remember anything, each at most [`PAGES_MAX`] pages.
 
 use std::{
@@ -27,8 +31,8 @@ use tokio::sync::Notify;
 
 use crate::Client;
 
-/// Names asked for at a time unless set otherwise: their attributes arrive well before a program has gone through as many again, also
-/// over a long distance.
+/// Names asked for at a time unless set otherwise: their attributes arrive well before a program
+/// has gone through as many again, also over a long distance.
 pub const STATAHEAD_MAX_DEFAULT: u64 = 1024;
 /// As many as fit one answer.
 pub const STATAHEAD_MAX_LIMIT: u64 = 4096;
@@ -51,7 +55,8 @@ const CONTENTS_MIN: usize = 32;
 const CONTENTS_MAX: usize = 256;
 /// Files looked up last by which it is judged whether a program reads what it looks up.
 const RECENT: usize = 4;
-/// What an entry takes in an answer with attributes beside its name, in bytes: a guess, with a layout of some stripes.
+/// What an entry takes in an answer with attributes beside its name, in bytes: a guess, with a
+/// layout of some stripes.
 const ENTRY_BYTES: usize = 24 + 128 + 128;
 
 /// An entry of a listing.
@@ -119,7 +124,8 @@ impl Drop for Landing {
     }
 }
 
-/// Names whose attributes were asked for: those from `from` to before `to`, counted from the start of the listing.
+/// Names whose attributes were asked for: those from `from` to before `to`, counted from the start
+/// of the listing.
 #[derive(Debug)]
 struct Window {
     from: usize,
@@ -266,7 +272,8 @@ impl Listing {
         }
     }
 
-    /// Takes a page in, unless it is from before a rewind. `attrs`: attributes come with it, and are all there when the landing is dropped.
+    /// Takes a page in, unless it is from before a rewind. `attrs`: attributes come with it, and
+    /// are all there when the landing is dropped.
     pub fn push(&self, rewinds: u64, page: &Arc<Page>, attrs: bool) -> Option<Landing> {
         let mut state = self.state.lock();
         if state.rewinds != rewinds {
@@ -292,7 +299,8 @@ impl Listing {
         Some(Landing(flight))
     }
 
-    /// A name is looked up; at most `max` others are asked for at a time, from the next that is not known on.
+    /// A name is looked up; at most `max` others are asked for at a time, from the next that is not
+    /// known on.
     fn looked_up(&self, name: &[u8], max: usize, names: &dyn Names) -> Option<Step> {
         let mut state = self.state.lock();
         let from = state.next;
@@ -369,7 +377,8 @@ impl State {
         Some(Launch { dir, after, until, bytes, count: to - from, landing: Landing(flight) })
     }
 
-    /// Which files to ask for their bytes next, with a program at the name `at`: when half of those that were asked for are left.
+    /// Which files to ask for their bytes next, with a program at the name `at`: when half of those
+    /// that were asked for are left.
     fn contents(&mut self, at: usize, max: usize, names: &dyn Names) -> Option<Contents> {
         let read = self.recent.iter().filter(|file| names.was_read(**file)).count();
         let reads = self.recent.len() >= HITS_MIN as usize && 2 * read > self.recent.len();

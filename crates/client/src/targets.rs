@@ -51,8 +51,9 @@ impl Targets {
         Ok(Arc::new(mdc))
     }
 
-    /// Takes over a configuration: lasting settings, the addresses of all targets, new OSTs (and the MDT's data
-    /// service), pools. A target whose address cannot be read is left out: the others work without it.
+    /// Takes over a configuration: lasting settings, the addresses of all targets, new OSTs (and
+    /// the MDT's data service), pools. A target whose address cannot be read is left out: the
+    /// others work without it.
     pub fn apply(&self, config: &Config, mdc: &Mdc) {
         self.params.keep(&self.fsname, config.version, &config.params);
         for target in &config.targets {

@@ -9,7 +9,8 @@ use sheen_wire::{Attr, Bulk, Cred, Errno, Fid, FileKind};
 pub use crate::cache::ReadRefs;
 use crate::locks::LockRef;
 
-/// `st_blksize` of a file: the default stripe size, whatever stripe size the file has (as in Lustre).
+/// `st_blksize` of a file: the default stripe size, whatever stripe size the file has (as in
+/// Lustre).
 pub const FILE_BLKSIZE: u32 = 4 << 20;
 /// `st_blksize` of everything else.
 pub const OTHER_BLKSIZE: u32 = 1 << 20;
@@ -17,8 +18,9 @@ pub const OTHER_BLKSIZE: u32 = 1 << 20;
 /// Who asks: credentials, and the process in whose name they are looked up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Caller {
-    /// User and groups. Leave `groups` at `None` where they are not at hand: the client looks them up with its
-    /// [`GroupSource`] when, and only when, the MDT says that its answer depends on them.
+    /// User and groups. Leave `groups` at `None` where they are not at hand: the client looks them
+    /// up with its [`GroupSource`] when, and only when, the MDT says that its answer depends on
+    /// them.
     pub cred: Cred,
     /// The process, for the [`GroupSource`].
     pub pid: u32,
@@ -40,13 +42,16 @@ impl From<Cred> for Caller {
     }
 }
 
-/// Finds the supplementary groups of a process. Called on the request's path, so it should not block for long.
+/// Finds the supplementary groups of a process. Called on the request's path, so it should not
+/// block for long.
 pub trait GroupSource: Send + Sync + 'static {
-    /// The groups of `pid`, or `None` where there is no such process (it is then treated as having none).
+    /// The groups of `pid`, or `None` where there is no such process (it is then treated as having
+    /// none).
     fn groups(&self, pid: u32) -> Option<Vec<u32>>;
 }
 
-/// A [`GroupSource`] that knows nobody: for tests and for programs that fill in `Cred::groups` themselves.
+/// A [`GroupSource`] that knows nobody: for tests and for programs that fill in `Cred::groups`
+/// themselves.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoGroups;
 
@@ -80,28 +85,33 @@ impl Default for ClientOptions {
     }
 }
 
-/// What keeps things from other clients as well: whatever caches what this client says (the kernel of a mount).
+/// What keeps things from other clients as well: whatever caches what this client says (the kernel
+/// of a mount).
 ///
-/// What came with a [`Keep`] may be cached until one of these calls says otherwise; the lock is given up after the call has returned.
+/// What came with a [`Keep`] may be cached until one of these calls says otherwise; the lock is
+/// given up after the call has returned.
 pub trait Invalidate: Send + Sync + 'static {
     /// All names are to be looked up again. Must not block.
     fn names(&self);
 
-    /// The attributes of a file are to be asked for again. Must not block. `false`: an answer that has them is on its way; to be called again
-    /// until it has arrived.
+    /// The attributes of a file are to be asked for again. Must not block. `false`: an answer that
+    /// has them is on its way; to be called again until it has arrived.
     fn attr(&self, fid: Fid) -> bool;
 
-    /// All data of a file is to be read again. May block; called on a thread for such work, and may be called again before it returned.
+    /// All data of a file is to be read again. May block; called on a thread for such work, and may
+    /// be called again before it returned.
     fn data(&self, fid: Fid);
 
-    /// As [`Invalidate::data`], of the bytes from `start` up to `end` alone; [`u64::MAX`]: all behind.
+    /// As [`Invalidate::data`], of the bytes from `start` up to `end` alone; [`u64::MAX`]: all
+    /// behind.
     fn part(&self, fid: Fid, start: u64, end: u64);
 
     /// Whether names may be cached at all: only where [`Invalidate::names`] works.
     fn keeps_names(&self) -> bool;
 
-    /// Whether it goes by no size that came with a name and that may not be kept, but asks for it first; and takes no attributes from an answer to a
-    /// lookup if [`Invalidate::attr`] was called since it asked. Then names are told although an OST is away that knows the size.
+    /// Whether it goes by no size that came with a name and that may not be kept, but asks for it
+    /// first; and takes no attributes from an answer to a lookup if [`Invalidate::attr`] was called
+    /// since it asked. Then names are told although an OST is away that knows the size.
     fn asks_for_sizes(&self) -> bool {
         false
     }
@@ -109,7 +119,8 @@ pub trait Invalidate: Send + Sync + 'static {
 
 /// What of an answer may be cached, until [`Invalidate`] says otherwise.
 ///
-/// As long as this lives nothing is called back: drop it once the answer is where it will be invalidated, and soon.
+/// As long as this lives nothing is called back: drop it once the answer is where it will be
+/// invalidated, and soon.
 #[derive(Clone, Default)]
 pub struct Keep {
     /// That the name leads to this file.
@@ -131,9 +142,11 @@ impl fmt::Debug for Keep {
 pub struct ReadData {
     /// The bytes.
     pub bulk: Bulk,
-    /// The bytes, if they lie in files of this process still and `bulk` is empty; only for those who ask for it.
+    /// The bytes, if they lie in files of this process still and `bulk` is empty; only for those
+    /// who ask for it.
     pub live: Option<Live>,
-    /// The locks under which they may be cached, in use. Drop them once the bytes are where they will be invalidated, and soon.
+    /// The locks under which they may be cached, in use. Drop them once the bytes are where they
+    /// will be invalidated, and soon.
     pub refs: ReadRefs,
 }
 
@@ -154,7 +167,8 @@ impl ReadData {
     }
 }
 
-/// Attributes of a file as `stat` shows them: size, space and times of a striped file are those of its objects.
+/// Attributes of a file as `stat` shows them: size, space and times of a striped file are those of
+/// its objects.
 #[derive(Clone, Debug)]
 pub struct EntryAttr {
     /// The attributes.
@@ -190,9 +204,11 @@ pub struct DirItem {
     pub fid: Fid,
     /// Its type.
     pub kind: FileKind,
-    /// Where a further `readdir` goes on after this entry: 1 for `.`, 2 for `..`, then above 2 and below 2^63.
+    /// Where a further `readdir` goes on after this entry: 1 for `.`, 2 for `..`, then above 2 and
+    /// below 2^63.
     pub cookie: u64,
-    /// Attributes where they were asked for; never for `.` and `..`. `None` also where they could not be had.
+    /// Attributes where they were asked for; never for `.` and `..`. `None` also where they could
+    /// not be had.
     pub attr: Option<EntryAttr>,
 }
 

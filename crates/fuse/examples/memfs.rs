@@ -1,4 +1,5 @@
-//! Mounts the tests' file system in memory until it is unmounted: `memfs DIRECTORY [THREADS]`, then `umount DIRECTORY`.
+//! Mounts the tests' file system in memory until it is unmounted: `memfs DIRECTORY [THREADS]`, then
+//! `umount DIRECTORY`.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -67,9 +67,11 @@ impl FileAttr {
 /// The answer to LOOKUP and to everything that makes a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryOut {
-    /// How the kernel will name the file; 1 is the root, 0 stands for "there is no such name" (see [`crate::Reply::negative`]).
+    /// How the kernel will name the file; 1 is the root, 0 stands for "there is no such name" (see
+    /// [`crate::Reply::negative`]).
     pub nodeid: u64,
-    /// With `nodeid` unique for the life of the file system; matters only where node ids are used again.
+    /// With `nodeid` unique for the life of the file system; matters only where node ids are used
+    /// again.
     pub generation: u64,
     /// How long the name may be used without asking.
     pub entry_valid: Duration,

@@ -1,7 +1,7 @@
 //! `/dev/fuse`: one open channel to the kernel.
 //!
-//! Invariant: the kernel looks for the request that a reply names only among those read from the same channel, so whoever read
-//! a request answers through the same [`Device`].
+//! Invariant: the kernel looks for the request that a reply names only among those read from the
+//! same channel, so whoever read a request answers through the same [`Device`].
 
 use std::{
     io::{self, IoSlice},
@@ -22,13 +22,15 @@ use crate::pipe::{FileRun, Pipe};
 /// `FUSE_DEV_IOC_CLONE`, `_IOR(229, 0, uint32_t)`.
 const IOC_CLONE: ioctl::Opcode = ioctl::opcode::read::<u32>(229, 0);
 
-/// A channel to the kernel with its own queue of requests in work, and its own counters so that workers share no cache line.
+/// A channel to the kernel with its own queue of requests in work, and its own counters so that
+/// workers share no cache line.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Device {
     fd: OwnedFd,
     pub(crate) counters: Counters,
-    /// For the next answer that is spliced: mostly the worker whose channel this is sends them, one after another.
+    /// For the next answer that is spliced: mostly the worker whose channel this is sends them, one
+    /// after another.
     pipe: Mutex<Option<Pipe>>,
     /// This user can have no more large pipes.
     no_pipes: AtomicBool,
@@ -72,12 +74,14 @@ impl Device {
     pub(crate) fn another(&self) -> io::Result<Device> {
         use std::os::fd::AsRawFd;
         let fd = Device::open()?;
-        // SAFETY: the kernel's FUSE_DEV_IOC_CLONE reads one u32, a descriptor, through the pointer, which is what Setter passes.
+        // SAFETY: the kernel's FUSE_DEV_IOC_CLONE reads one u32, a descriptor, through the pointer,
+        // which is what Setter passes.
         unsafe { ioctl::ioctl(&fd, ioctl::Setter::<IOC_CLONE, u32>::new(self.fd.as_raw_fd() as u32))? };
         Ok(Device::new(fd))
     }
 
-    /// Waits for a request and reads it. `buffer` must hold a WRITE of the agreed size with its headers.
+    /// Waits for a request and reads it. `buffer` must hold a WRITE of the agreed size with its
+    /// headers.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> Result<usize, ReadError> {
         match rustix::io::read(&self.fd, buffer) {
             Ok(n) => {
@@ -106,7 +110,8 @@ impl Device {
         }
     }
 
-    /// Writes one message, a header and bytes of files, without reading these. `None`: it was not taken, and may be tried in another way.
+    /// Writes one message, a header and bytes of files, without reading these. `None`: it was not
+    /// taken, and may be tried in another way.
     pub(crate) fn splice(&self, header: &[u8], runs: &[FileRun<'_>]) -> Option<Result<(), Errno>> {
         let pipe = self.pipe.lock().take().or_else(|| self.open_pipe())?;
         if !pipe.holds(runs) {
@@ -127,7 +132,8 @@ impl Device {
             Ok(false) => None,
             Err(Os::NOENT) => Some(Err(Errno::ENOENT)),
             Err(e) if is_gone(Errno(e.raw_os_error())) => Some(Err(Errno(e.raw_os_error()))),
-            // Such as a lack of memory before the kernel looked at it. If it did look, it will not know the request any more.
+            // Such as a lack of memory before the kernel looked at it. If it did look, it will not
+            // know the request any more.
             Err(_) => None,
         }
     }

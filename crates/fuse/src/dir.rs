@@ -1,4 +1,5 @@
-//! Answers to READDIR and READDIRPLUS, in the kernel's layout, bounded by the size that it asked for.
+//! Answers to READDIR and READDIRPLUS, in the kernel's layout, bounded by the size that it asked
+//! for.
 
 use sheen_wire::FileKind;
 use zerocopy::IntoBytes;
@@ -8,7 +9,8 @@ use crate::{
     attr::EntryOut,
 };
 
-/// Longest name in an answer: what Linux's file systems have; the kernel itself refuses more than 1024.
+/// Longest name in an answer: what Linux's file systems have; the kernel itself refuses more than
+/// 1024.
 const NAME_BYTES_MAX: usize = 255;
 /// Room set aside at once; an answer may grow past it, up to the size asked for.
 const FIRST_BYTES: usize = 4096;
@@ -26,9 +28,9 @@ impl DirBuffer {
         DirBuffer { bytes: Vec::with_capacity((size as usize).min(FIRST_BYTES)), size: size as usize }
     }
 
-    /// Adds an entry. `next` is the offset at which a later READDIR goes on after this entry. Returns whether the buffer is
-    /// full: the entry was not added then, and the answer is to be sent. A name that no directory can hold (empty, or above
-    /// 255 bytes) is left out.
+    /// Adds an entry. `next` is the offset at which a later READDIR goes on after this entry.
+    /// Returns whether the buffer is full: the entry was not added then, and the answer is to be
+    /// sent. A name that no directory can hold (empty, or above 255 bytes) is left out.
     #[must_use]
     pub fn add(&mut self, ino: u64, next: u64, kind: FileKind, name: &[u8]) -> bool {
         push(&mut self.bytes, self.size, &[], ino, next, kind, name)
@@ -57,15 +59,16 @@ impl DirPlusBuffer {
         DirPlusBuffer { bytes: Vec::with_capacity((size as usize).min(FIRST_BYTES)), size: size as usize }
     }
 
-    /// Adds an entry with its attributes, which counts as a lookup of it (the kernel will forget it in time) unless the name is
-    /// `.` or `..`. Otherwise as [`DirBuffer::add`].
+    /// Adds an entry with its attributes, which counts as a lookup of it (the kernel will forget it
+    /// in time) unless the name is `.` or `..`. Otherwise as [`DirBuffer::add`].
     #[must_use]
     pub fn add(&mut self, entry: &EntryOut, next: u64, name: &[u8]) -> bool {
         let out = entry.to_abi();
         push(&mut self.bytes, self.size, out.as_bytes(), entry.attr.ino, next, entry.attr.kind, name)
     }
 
-    /// Adds an entry without attributes: the kernel looks it up when it needs it. Counts as no lookup.
+    /// Adds an entry without attributes: the kernel looks it up when it needs it. Counts as no
+    /// lookup.
     #[must_use]
     pub fn add_bare(&mut self, ino: u64, next: u64, kind: FileKind, name: &[u8]) -> bool {
         push(&mut self.bytes, self.size, structs::EntryOut::default().as_bytes(), ino, next, kind, name)

@@ -1,7 +1,7 @@
 //! INIT: what kernel and file system agree on before the first request.
 //!
-//! The file system starts from defaults ([`InitConfig`]) and changes what it wants to; what is in force afterwards is
-//! [`Negotiated`]. A flag that the kernel does not offer is never asked for.
+//! The file system starts from defaults ([`InitConfig`]) and changes what it wants to; what is in
+//! force afterwards is [`Negotiated`]. A flag that the kernel does not offer is never asked for.
 
 use zerocopy::FromBytes;
 
@@ -14,12 +14,13 @@ use crate::{
     pool::PAGE_BYTES,
 };
 
-/// Most bytes of one WRITE that are ever agreed on: what `max_pages` (16 bits) could carry is 256 MiB, but each worker
-/// holds a buffer of this size, and larger messages gain nothing.
+/// Most bytes of one WRITE that are ever agreed on: what `max_pages` (16 bits) could carry is 256
+/// MiB, but each worker holds a buffer of this size, and larger messages gain nothing.
 pub const MAX_WRITE_BYTES_MAX: u32 = 16 << 20;
 /// Fewest bytes of one WRITE: what Linux itself takes as the least.
 const MAX_WRITE_BYTES_MIN: u32 = PAGE_BYTES as u32;
-/// Pages in one request where the kernel does not say otherwise (FUSE_MAX_MAX_PAGES before the limit was a parameter).
+/// Pages in one request where the kernel does not say otherwise (FUSE_MAX_MAX_PAGES before the
+/// limit was a parameter).
 const PAGES_LIMIT_DEFAULT: u32 = 256;
 
 /// What is asked for unless the file system changes it.
@@ -54,11 +55,13 @@ const IMPOSSIBLE_FLAGS: u64 = SPLICE_WRITE
 
 /// The kernel's offer and the file system's wishes.
 ///
-/// Asked for by default, where offered: ASYNC_READ, BIG_WRITES, MAX_PAGES, ASYNC_DIO, PARALLEL_DIROPS, DO_READDIRPLUS with
-/// READDIRPLUS_AUTO, ATOMIC_O_TRUNC (OPEN truncates), EXPORT_SUPPORT (LOOKUP of `.` and `..` by node id), DONT_MASK (the file
-/// system applies the umask), HANDLE_KILLPRIV_V2 (it drops setuid and setgid bits when told), SETXATTR_EXT, AUTO_INVAL_DATA,
-/// HAS_IOCTL_DIR, HAS_EXPIRE_ONLY, DIRECT_IO_ALLOW_MMAP. Off unless enabled: POSIX_LOCKS, FLOCK_LOCKS, WRITEBACK_CACHE,
-/// POSIX_ACL, CACHE_SYMLINKS, CREATE_SUPP_GROUP, NO_OPEN_SUPPORT, ALLOW_IDMAP and the rest.
+/// Asked for by default, where offered: ASYNC_READ, BIG_WRITES, MAX_PAGES, ASYNC_DIO,
+/// PARALLEL_DIROPS, DO_READDIRPLUS with READDIRPLUS_AUTO, ATOMIC_O_TRUNC (OPEN truncates),
+/// EXPORT_SUPPORT (LOOKUP of `.` and `..` by node id), DONT_MASK (the file system applies the
+/// umask), HANDLE_KILLPRIV_V2 (it drops setuid and setgid bits when told), SETXATTR_EXT,
+/// AUTO_INVAL_DATA, HAS_IOCTL_DIR, HAS_EXPIRE_ONLY, DIRECT_IO_ALLOW_MMAP. Off unless enabled:
+/// POSIX_LOCKS, FLOCK_LOCKS, WRITEBACK_CACHE, POSIX_ACL, CACHE_SYMLINKS, CREATE_SUPP_GROUP,
+/// NO_OPEN_SUPPORT, ALLOW_IDMAP and the rest.
 #[derive(Clone, Debug)]
 pub struct InitConfig {
     minor: u32,
@@ -66,7 +69,8 @@ pub struct InitConfig {
     wanted: u64,
     /// Most bytes of one WRITE. Cut to what the kernel's `max_pages_limit` allows.
     pub max_write: u32,
-    /// Most bytes that the kernel reads ahead; starts as the kernel's own wish and can only be lowered.
+    /// Most bytes that the kernel reads ahead; starts as the kernel's own wish and can only be
+    /// lowered.
     pub max_readahead: u32,
     /// Most requests in the background (readahead, asynchronous direct I/O) at once.
     pub max_background: u16,
@@ -74,7 +78,8 @@ pub struct InitConfig {
     pub congestion_threshold: u16,
     /// Granularity of times, in nanoseconds.
     pub time_gran: u32,
-    /// With REQUEST_TIMEOUT: after how many seconds the kernel aborts the connection for an unanswered request.
+    /// With REQUEST_TIMEOUT: after how many seconds the kernel aborts the connection for an
+    /// unanswered request.
     pub request_timeout_s: u16,
 }
 
@@ -118,7 +123,8 @@ impl InitConfig {
         }
     }
 
-    /// What is in force, and the message that says so. `pages_limit`: the kernel's most pages in one request.
+    /// What is in force, and the message that says so. `pages_limit`: the kernel's most pages in
+    /// one request.
     pub(crate) fn conclude(&self, offer: &Offer, pages_limit: u32) -> (Negotiated, InitOut) {
         let mut flags = self.wanted & self.offered;
         if flags & INIT_EXT == 0 {
@@ -129,7 +135,8 @@ impl InitConfig {
         let max_write =
             self.max_write.clamp(MAX_WRITE_BYTES_MIN, MAX_WRITE_BYTES_MAX).min(pages_limit.saturating_mul(page));
         let max_write = max_write / page * page;
-        // Memory that does not begin with a page takes one more; where the kernel does not allow it, such writes come in two requests.
+        // Memory that does not begin with a page takes one more; where the kernel does not allow
+        // it, such writes come in two requests.
         let max_pages = (max_write / page + 1).min(pages_limit);
         let negotiated = Negotiated {
             minor: self.minor,
@@ -194,7 +201,8 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    /// Reads INIT's body; `None` where it is too short. Kernels before 7.36 send no second word of flags.
+    /// Reads INIT's body; `None` where it is too short. Kernels before 7.36 send no second word of
+    /// flags.
     pub(crate) fn parse(body: &[u8]) -> Option<Offer> {
         let (init, rest) = InitIn::read_from_prefix(body).ok()?;
         let mut flags = u64::from(init.flags);

@@ -1,17 +1,19 @@
 //! Interrupts that overtake their request.
 //!
-//! Request and INTERRUPT are read by different threads, so the INTERRUPT may reach the file system before the request does.
-//! Such an early interrupt is kept here, and given again by the thread that hands the request over, right after it did.
+//! Request and INTERRUPT are read by different threads, so the INTERRUPT may reach the file system
+//! before the request does. Such an early interrupt is kept here, and given again by the thread
+//! that hands the request over, right after it did.
 //!
-//! Why none is lost: the thread with the INTERRUPT first notes it here and then asks the file system; the thread with the
-//! request first hands it to the file system and then looks here. The file system registers and looks up requests under
-//! one lock, so at least one of the two finds the other. No lock is taken here: requests only read a few words that hardly
-//! ever change. The number of notes is bounded; the oldest is overwritten.
+//! Why none is lost: the thread with the INTERRUPT first notes it here and then asks the file
+//! system; the thread with the request first hands it to the file system and then looks here. The
+//! file system registers and looks up requests under one lock, so at least one of the two finds the
+//! other. No lock is taken here: requests only read a few words that hardly ever change. The number
+//! of notes is bounded; the oldest is overwritten.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 
-/// Early interrupts kept. A note matters only for the time between two adjacent steps of another thread; 32 words are four
-/// cache lines.
+/// Early interrupts kept. A note matters only for the time between two adjacent steps of another
+/// thread; 32 words are four cache lines.
 const NOTES: usize = 32;
 
 #[derive(Debug)]
@@ -26,7 +28,8 @@ impl EarlyInterrupts {
         EarlyInterrupts { notes: [const { AtomicU64::new(0) }; NOTES], next: AtomicUsize::new(0) }
     }
 
-    /// An INTERRUPT came: `tell` the file system, and keep the note if it does not know the request (yet).
+    /// An INTERRUPT came: `tell` the file system, and keep the note if it does not know the request
+    /// (yet).
     pub(crate) fn interrupt(&self, unique: u64, tell: impl FnOnce(u64) -> bool) {
         let slot = &self.notes[self.next.fetch_add(1, SeqCst) % NOTES];
         slot.store(unique, SeqCst);

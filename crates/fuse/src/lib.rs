@@ -1,7 +1,8 @@
 //! The kernel's FUSE protocol: sessions, worker threads, buffers, notifications.
 //!
-//! A file system implements [`Filesystem`] and is mounted by [`Session::mount`]. Every operation of the protocol arrives as a
-//! [`Request`] with a [`Reply`], on one of several worker threads, and is answered at once or later from anywhere.
+//! A file system implements [`Filesystem`] and is mounted by [`Session::mount`]. Every operation of
+//! the protocol arrives as a [`Request`] with a [`Reply`], on one of several worker threads, and is
+//! answered at once or later from anywhere.
 //!
 //! * [`abi`]: numbers and structures of the kernel's interface, 7.31 to 7.45;
 //! * `mount`: mount(2) as root, `fusermount3` otherwise;
@@ -14,8 +15,8 @@
 //! * `notify`: invalidations and their deadlock rule;
 //! * `interrupts`: signals that overtake their request.
 //!
-//! What is particular here: a WRITE hands its buffer over, page-aligned; interrupts reach the file system; flock locks can be
-//! told from those of fcntl; SYNCFS, STATX and TMPFILE exist.
+//! What is particular here: a WRITE hands its buffer over, page-aligned; interrupts reach the file
+//! system; flock locks can be told from those of fcntl; SYNCFS, STATX and TMPFILE exist.
 #![allow(
     clippy::disallowed_methods,
     reason = "this crate is the boundary to the kernel: its threads and files are the mount's own"
@@ -48,7 +49,8 @@ pub use reply::Reply;
 pub use request::*;
 pub use session::{COPY_PAYLOAD_BYTES_MAX, Filesystem, Session, SessionOptions, SessionStats};
 
-/// Parses bytes as a message from the kernel and forgets the result: what a fuzz target calls. Any bytes are fine.
+/// Parses bytes as a message from the kernel and forgets the result: what a fuzz target calls. Any
+/// bytes are fine.
 #[doc(hidden)]
 pub fn fuzz_parse(message: &[u8]) {
     for setxattr_ext in [false, true] {

@@ -1,4 +1,5 @@
-//! Mounting and unmounting: as root by mount(2), otherwise through `fusermount3`, the setuid helper of libfuse.
+//! Mounting and unmounting: as root by mount(2), otherwise through `fusermount3`, the setuid helper
+//! of libfuse.
 
 use std::{
     ffi::{CString, OsStr},
@@ -41,7 +42,8 @@ pub struct MountOptions {
     pub fsname: String,
     /// The type shown is `fuse.<subtype>`; letters, digits, `_`, `-`.
     pub subtype: String,
-    /// Other users may use the mount. As an ordinary user this needs `user_allow_other` in /etc/fuse.conf.
+    /// Other users may use the mount. As an ordinary user this needs `user_allow_other` in
+    /// /etc/fuse.conf.
     pub allow_other: bool,
     /// The kernel checks permissions by mode, owner and group, too.
     pub default_permissions: bool,
@@ -248,8 +250,8 @@ fn mount_by_helper(options: &MountOptions, point: &Path, max_read: u32) -> Resul
     command.arg("-o").arg(helper_options(options, max_read)).arg("--").arg(point);
     command.env(HELPER_SOCKET, theirs_raw.to_string());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    // SAFETY: between fork and exec only fcntl is called, which is async-signal-safe and allocates nothing; the descriptor is
-    // open there, because `theirs` lives until after the spawn.
+    // SAFETY: between fork and exec only fcntl is called, which is async-signal-safe and allocates
+    // nothing; the descriptor is open there, because `theirs` lives until after the spawn.
     unsafe {
         command.pre_exec(move || {
             let theirs = std::os::fd::BorrowedFd::borrow_raw(theirs_raw);
@@ -305,9 +307,9 @@ fn receive_fd(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     Ok(received.next())
 }
 
-/// Unmounts what is mounted at `path`, also where its process is dead. EBUSY where it is in use, unless `lazy`: it is then taken
-/// out of the tree now and ends when its last user is gone. EINVAL where nothing is mounted. As an ordinary user this runs
-/// fusermount3.
+/// Unmounts what is mounted at `path`, also where its process is dead. EBUSY where it is in use,
+/// unless `lazy`: it is then taken out of the tree now and ends when its last user is gone. EINVAL
+/// where nothing is mounted. As an ordinary user this runs fusermount3.
 pub fn unmount(path: &Path, lazy: bool) -> io::Result<()> {
     let path = full_path(path);
     let plain = unmount_once(&path, false);
@@ -356,13 +358,14 @@ fn unmount_by_helper(path: &Path, lazy: bool) -> io::Result<()> {
     })
 }
 
-/// The connection's number under /sys/fs/fuse/connections: the minor number of the mount's device. Asks the mount table, not
-/// the file system, which may not answer.
+/// The connection's number under /sys/fs/fuse/connections: the minor number of the mount's device.
+/// Asks the mount table, not the file system, which may not answer.
 pub(crate) fn connection_number(mountpoint: &Path) -> Option<u32> {
     find_connection(&std::fs::read_to_string(MOUNT_TABLE).ok()?, mountpoint)
 }
 
-/// The number of a mount, which no other one ever has; `None` before Linux 6.8. Does not ask the file system, which may not answer.
+/// The number of a mount, which no other one ever has; `None` before Linux 6.8. Does not ask the
+/// file system, which may not answer.
 pub(crate) fn unique_id(mountpoint: &Path) -> Option<u64> {
     /// STATX_MNT_ID_UNIQUE.
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
@@ -371,7 +374,8 @@ pub(crate) fn unique_id(mountpoint: &Path) -> Option<u64> {
     (found.stx_mask & UNIQUE.bits() != 0).then_some(found.stx_mnt_id)
 }
 
-/// Sets how far the kernel reads ahead on the mount of a connection. What is agreed on at INIT can only make it less.
+/// Sets how far the kernel reads ahead on the mount of a connection. What is agreed on at INIT can
+/// only make it less.
 pub(crate) fn set_readahead(connection: u32, bytes: u32) -> io::Result<()> {
     std::fs::write(format!("/sys/class/bdi/0:{connection}/read_ahead_kb"), (bytes >> 10).to_string())
 }
@@ -382,7 +386,8 @@ fn find_connection(mountinfo: &str, mountpoint: &Path) -> Option<u32> {
 
 /// The line of the mount table for what is mounted at a point.
 pub(crate) fn line_of<'a>(mountinfo: &'a str, mountpoint: &Path) -> Option<&'a str> {
-    // Lines are: id parent major:minor root mountpoint …; a later mount on the same point hides the earlier ones.
+    // Lines are: id parent major:minor root mountpoint …; a later mount on the same point hides the
+    // earlier ones.
     mountinfo.lines().rev().find(|line| {
         let point = line.split(' ').nth(4).map(|point| unescape(point.as_bytes()));
         point.is_some_and(|point| OsStr::from_bytes(&point) == mountpoint.as_os_str())

@@ -1,17 +1,21 @@
 //! Notifications: what the file system tells the kernel unasked.
 //!
-//! **The deadlock rule.** A notification is a write to the device that can wait inside the kernel: an invalidation of pages waits
-//! for pages that an in-flight READ or WRITE has locked, an invalidation of a name waits for the directory's lock that an
-//! in-flight LOOKUP, CREATE, UNLINK… holds. Those end only when the file system answers them. So:
+//! **The deadlock rule.** A notification is a write to the device that can wait inside the kernel:
+//! an invalidation of pages waits for pages that an in-flight READ or WRITE has locked, an
+//! invalidation of a name waits for the directory's lock that an in-flight LOOKUP, CREATE, UNLINK…
+//! holds. Those end only when the file system answers them. So:
 //!
-//! [`Notifier::inc_epoch`] and [`Notifier::inval_attr`] wait for nothing and may be called from anywhere. For the others:
+//! [`Notifier::inc_epoch`] and [`Notifier::inval_attr`] wait for nothing and may be called from
+//! anywhere. For the others:
 //!
-//! * never notify from inside [`crate::Filesystem::request`], nor from a task or thread on which an answer may depend;
-//! * hold no lock while notifying that answering a request could need: a READ that reached the file system before a lock is
-//!   given up must be servable meanwhile;
+//! * never notify from inside [`crate::Filesystem::request`], nor from a task or thread on which an
+//!   answer may depend;
+//! * hold no lock while notifying that answering a request could need: a READ that reached the file
+//!   system before a lock is given up must be servable meanwhile;
 //! * wait for an invalidation to return before the lock that guarded the cached data is given up.
 //!
-//! [`Notifier::defer`] runs the call on threads kept for it, which hold no lock and serve no requests.
+//! [`Notifier::defer`] runs the call on threads kept for it, which hold no lock and serve no
+//! requests.
 
 use std::{collections::VecDeque, io::IoSlice, sync::Arc};
 
@@ -32,7 +36,8 @@ use crate::{
 
 /// Most calls that wait for a notification thread.
 const DEFERRED_MAX: usize = 16384;
-/// Most pieces that [`Notifier::store`] sends in one call without copying (UIO_MAXIOV less the headers).
+/// Most pieces that [`Notifier::store`] sends in one call without copying (UIO_MAXIOV less the
+/// headers).
 const STORE_PIECES_MAX: usize = 1000;
 /// Most nodes in one PRUNE: the kernel takes one page of them.
 const PRUNE_NODES_MAX: usize = 512;
@@ -42,8 +47,8 @@ const EPOCH_MINOR: u32 = 44;
 
 type Task = Box<dyn FnOnce(&Notifier) + Send>;
 
-/// Tells the kernel that something changed. Cheap to clone. After the end of the session every method gives ENODEV or another
-/// error; that a file or name is not cached is no error.
+/// Tells the kernel that something changed. Cheap to clone. After the end of the session every
+/// method gives ENODEV or another error; that a file or name is not cached is no error.
 #[derive(Clone)]
 pub struct Notifier {
     shared: Arc<Shared>,
@@ -68,17 +73,18 @@ impl Notifier {
         Notifier { shared: Arc::new(Shared { device, negotiated, queue, wake: Condvar::new() }) }
     }
 
-    /// Drops a file's cached attributes and the cached pages of `[offset, offset + len)`; `len` 0 means to the end. Waits for
-    /// pages that are being read or written.
+    /// Drops a file's cached attributes and the cached pages of `[offset, offset + len)`; `len` 0
+    /// means to the end. Waits for pages that are being read or written.
     pub fn inval_inode(&self, nodeid: u64, offset: u64, len: u64) -> Result<()> {
         let off = i64::try_from(offset).map_err(|_| Errno::EINVAL)?;
         let len = i64::try_from(len).unwrap_or(0);
         self.absent_is_fine(notify::INVAL_INODE, &[NotifyInvalInodeOut { ino: nodeid, off, len }.as_bytes()])
     }
 
-    /// Drops a file's cached attributes and ACLs alone; `false`: the kernel does not know the file. Waits for nothing. An answer under way with attributes of
-    /// a file that the kernel knows counts as given before it, but for one to SETATTR; one that tells the kernel of a file which it did not know counts as
-    /// given after it.
+    /// Drops a file's cached attributes and ACLs alone; `false`: the kernel does not know the file.
+    /// Waits for nothing. An answer under way with attributes of a file that the kernel knows
+    /// counts as given before it, but for one to SETATTR; one that tells the kernel of a file which
+    /// it did not know counts as given after it.
     pub fn inval_attr(&self, nodeid: u64) -> Result<bool> {
         match self.send(notify::INVAL_INODE, &[NotifyInvalInodeOut { ino: nodeid, off: -1, len: 0 }.as_bytes()]) {
             Ok(()) => Ok(true),
@@ -92,8 +98,8 @@ impl Notifier {
         self.entry(parent, name, 0)
     }
 
-    /// Has a cached name asked for again at its next use, without dropping what hangs on it (mounts, working directories).
-    /// ENOSYS where the kernel cannot (before 6.2).
+    /// Has a cached name asked for again at its next use, without dropping what hangs on it
+    /// (mounts, working directories). ENOSYS where the kernel cannot (before 6.2).
     pub fn expire_entry(&self, parent: u64, name: &[u8]) -> Result<()> {
         if !self.shared.negotiated.has(HAS_EXPIRE_ONLY) {
             return Err(Errno::ENOSYS);
@@ -101,8 +107,9 @@ impl Notifier {
         self.entry(parent, name, inval_entry::EXPIRE_ONLY)
     }
 
-    /// Says that a name was removed: inotify watchers are told, and the name is dropped. `child` is what it named; nothing
-    /// happens if the kernel knows it as something else. ENOTEMPTY, EBUSY where a directory is in use.
+    /// Says that a name was removed: inotify watchers are told, and the name is dropped. `child` is
+    /// what it named; nothing happens if the kernel knows it as something else. ENOTEMPTY, EBUSY
+    /// where a directory is in use.
     pub fn delete(&self, parent: u64, child: u64, name: &[u8]) -> Result<()> {
         let out = NotifyDeleteOut { parent, child, namelen: name_len(name)?, padding: 0 };
         self.absent_is_fine(notify::DELETE, &[out.as_bytes(), name, b"\0"])
@@ -124,8 +131,8 @@ impl Notifier {
         Ok(())
     }
 
-    /// Asks for cached bytes; they arrive as [`crate::Op::Retrieved`] whose `header.unique` is the `unique` given here. What is
-    /// not cached is left out from the first gap on.
+    /// Asks for cached bytes; they arrive as [`crate::Op::Retrieved`] whose `header.unique` is the
+    /// `unique` given here. What is not cached is left out from the first gap on.
     pub fn retrieve(&self, unique: u64, nodeid: u64, offset: u64, size: u32) -> Result<()> {
         let out = NotifyRetrieveOut { notify_unique: unique, nodeid, offset, size, padding: 0 };
         self.send(notify::RETRIEVE, &[out.as_bytes()])
@@ -136,9 +143,10 @@ impl Notifier {
         self.absent_is_fine(notify::POLL, &[NotifyPollOut { kh }.as_bytes()])
     }
 
-    /// Has every cached name asked for again at its next use. Waits for nothing. Answers to LOOKUP, CREATE and what else makes
-    /// names that are still under way count as given before it; READDIRPLUS alone does not: its names count from when the kernel
-    /// takes the answer apart. What is mounted on a name is detached when the kernel comes by. ENOSYS before 7.44.
+    /// Has every cached name asked for again at its next use. Waits for nothing. Answers to LOOKUP,
+    /// CREATE and what else makes names that are still under way count as given before it;
+    /// READDIRPLUS alone does not: its names count from when the kernel takes the answer apart.
+    /// What is mounted on a name is detached when the kernel comes by. ENOSYS before 7.44.
     pub fn inc_epoch(&self) -> Result<()> {
         self.needs(EPOCH_MINOR)?;
         self.send(notify::INC_EPOCH, &[])
@@ -159,8 +167,8 @@ impl Notifier {
         Ok(())
     }
 
-    /// Runs `task` on a notification thread, in no promised order. EAGAIN where too many wait (do it on a thread of your own or
-    /// later), ENODEV after the end of the session.
+    /// Runs `task` on a notification thread, in no promised order. EAGAIN where too many wait (do
+    /// it on a thread of your own or later), ENODEV after the end of the session.
     pub fn defer(&self, task: impl FnOnce(&Notifier) + Send + 'static) -> Result<()> {
         let mut queue = self.shared.queue.lock();
         if queue.closed {

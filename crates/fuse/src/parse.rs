@@ -1,7 +1,8 @@
 //! From the kernel's bytes to a [`Request`].
 //!
-//! Invariant: any bytes give a request or [`Malformed`], never a panic, and nothing larger than the message is allocated. The
-//! payload of a WRITE is not touched: the parser says where it lies and the session hands the buffer over.
+//! Invariant: any bytes give a request or [`Malformed`], never a panic, and nothing larger than the
+//! message is allocated. The payload of a WRITE is not touched: the parser says where it lies and
+//! the session hands the buffer over.
 
 use std::ops::Range;
 
@@ -24,8 +25,9 @@ pub(crate) const WRITE_HEAD_BYTES: usize = size_of::<InHeader>() + size_of::<Wri
 /// What a message turned out to be.
 #[derive(Debug)]
 pub(crate) enum Incoming {
-    /// For the file system. `payload`: where in the message the data of `Op::Write` or `Op::Retrieved` lies, which the caller
-    /// puts in with [`attach`]. `answered`: whether the kernel waits for a reply. `wide_copy`: see [`crate::Reply::copied`].
+    /// For the file system. `payload`: where in the message the data of `Op::Write` or
+    /// `Op::Retrieved` lies, which the caller puts in with [`attach`]. `answered`: whether the
+    /// kernel waits for a reply. `wide_copy`: see [`crate::Reply::copied`].
     Request { request: Request, payload: Option<Range<usize>>, answered: bool, wide_copy: bool },
     /// The caller of `target` got a signal.
     Interrupt { target: u64 },
@@ -328,7 +330,8 @@ fn set_attr(a: &SetAttrIn) -> SetAttr {
     }
 }
 
-/// The first supplementary group among a request's extensions; what is broken or unknown there is skipped.
+/// The first supplementary group among a request's extensions; what is broken or unknown there is
+/// skipped.
 fn supplementary_group(mut extensions: &[u8]) -> Option<u32> {
     while let Ok((head, _)) = ExtHeader::read_from_prefix(extensions) {
         let size = (head.size as usize).next_multiple_of(8);
@@ -374,7 +377,8 @@ impl<'a> Args<'a> {
         self.string().filter(|n| !n.is_empty() && !n.contains(&b'/'))
     }
 
-    /// Where in the message the last `len` bytes, and nothing else, remain. Only for messages without extensions.
+    /// Where in the message the last `len` bytes, and nothing else, remain. Only for messages
+    /// without extensions.
     fn payload(&mut self, len: usize) -> Option<Range<usize>> {
         (self.0.len() == len).then_some(WRITE_HEAD_BYTES..WRITE_HEAD_BYTES + len)
     }

@@ -1,7 +1,8 @@
-//! File pages on their way to the kernel without a copy in this process: file → pipe → `/dev/fuse`, by splice(2).
+//! File pages on their way to the kernel without a copy in this process: file → pipe → `/dev/fuse`,
+//! by splice(2).
 //!
-//! Invariants: a pipe that is kept is empty, and whatever goes wrong while there are bytes in one closes it; nothing here waits for
-//! room in a pipe, since what does not fit whole is not begun.
+//! Invariants: a pipe that is kept is empty, and whatever goes wrong while there are bytes in one
+//! closes it; nothing here waits for room in a pipe, since what does not fit whole is not begun.
 
 use std::{
     io,
@@ -49,8 +50,8 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    /// An empty pipe that holds a header and 1 MiB, or nearly as much. Fails where the user has too many large ones already
-    /// (`/proc/sys/fs/pipe-user-pages-soft`).
+    /// An empty pipe that holds a header and 1 MiB, or nearly as much. Fails where the user has too
+    /// many large ones already (`/proc/sys/fs/pipe-user-pages-soft`).
     pub(crate) fn open() -> io::Result<Pipe> {
         let (out, into) = pipe_with(PipeFlags::CLOEXEC)?;
         let bytes =
@@ -63,7 +64,8 @@ impl Pipe {
         runs.iter().fold(1, |sum: usize, run| sum.saturating_add(run.pages())) <= self.pages
     }
 
-    /// Puts a header and the runs in, for which there must be room. Whether all of it is in: a file may have been cut.
+    /// Puts a header and the runs in, for which there must be room. Whether all of it is in: a file
+    /// may have been cut.
     pub(crate) fn fill(&self, header: &[u8], runs: &[FileRun<'_>]) -> io::Result<bool> {
         if rustix::io::write(&self.into, header)? != header.len() {
             return Ok(false);
@@ -89,7 +91,8 @@ impl Pipe {
     }
 }
 
-/// Bytes, a power of two, that [`crate::Reply::files`] can send at once from page-aligned places; 0 where it can send none.
+/// Bytes, a power of two, that [`crate::Reply::files`] can send at once from page-aligned places; 0
+/// where it can send none.
 pub fn files_bytes_max() -> usize {
     let places = Pipe::open().map_or(0, |pipe| pipe.pages.saturating_sub(1));
     let pages = places.checked_ilog2().map_or(0, |log| 1_usize << log);

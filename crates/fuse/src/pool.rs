@@ -1,8 +1,9 @@
 //! Page-aligned buffers that are used again.
 //!
-//! A worker reads each request into one. A WRITE's payload then travels on as [`Bytes`] that own the buffer; when the last of
-//! them is dropped the buffer comes back here. Invariants: a buffer is in one place at a time (pool, worker, or one `Bytes`
-//! owner); the pool keeps at most `max_kept` of them, so a burst gives its memory back.
+//! A worker reads each request into one. A WRITE's payload then travels on as [`Bytes`] that own
+//! the buffer; when the last of them is dropped the buffer comes back here. Invariants: a buffer is
+//! in one place at a time (pool, worker, or one `Bytes` owner); the pool keeps at most `max_kept`
+//! of them, so a burst gives its memory back.
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
@@ -17,7 +18,8 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// Alignment of every buffer: the page size of x86-64, and what O_DIRECT of local file systems asks for at most.
+/// Alignment of every buffer: the page size of x86-64, and what O_DIRECT of local file systems asks
+/// for at most.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
 /// Where buffers of one size come from and go back to.
@@ -30,10 +32,12 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Buffers of `bytes` (rounded up to pages, at least one), of which at most `max_kept` lie idle.
+    /// Buffers of `bytes` (rounded up to pages, at least one), of which at most `max_kept` lie
+    /// idle.
     pub(crate) fn new(bytes: usize, max_kept: usize) -> Arc<Pool> {
         let pages = bytes.div_ceil(PAGE_BYTES).max(1);
-        // A multiple of the alignment, far below isize::MAX for any size that INIT can agree on; the fallback is one page.
+        // A multiple of the alignment, far below isize::MAX for any size that INIT can agree on;
+        // the fallback is one page.
         let layout = Layout::from_size_align(pages * PAGE_BYTES, PAGE_BYTES).unwrap_or(Layout::new::<Page>());
         Arc::new(Pool {
             layout,
@@ -79,7 +83,8 @@ struct Memory {
     layout: Layout,
 }
 
-// SAFETY: Memory owns its allocation exclusively, as Box<[u8]> does, and has no interior mutability.
+// SAFETY: Memory owns its allocation exclusively, as Box<[u8]> does, and has no interior
+// mutability.
 unsafe impl Send for Memory {}
 // SAFETY: as above; a shared reference gives shared bytes only.
 unsafe impl Sync for Memory {}
@@ -93,7 +98,8 @@ impl Memory {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the allocation has layout.size() initialised (zeroed) bytes and lives as long as self.
+        // SAFETY: the allocation has layout.size() initialised (zeroed) bytes and lives as long as
+        // self.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.layout.size()) }
     }
 
@@ -119,7 +125,8 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// The bytes of `range` (cut at the buffer's end), without copying; the buffer goes back when the last clone is dropped.
+    /// The bytes of `range` (cut at the buffer's end), without copying; the buffer goes back when
+    /// the last clone is dropped.
     pub(crate) fn freeze(self, range: Range<usize>) -> Bytes {
         let whole = Bytes::from_owner(self);
         let end = range.end.min(whole.len());

@@ -1,7 +1,8 @@
 //! Answers to the kernel.
 //!
-//! Invariants: a request is answered exactly once (a [`Reply`] dropped unanswered answers EIO); an answer goes through the
-//! channel that brought the request; file data is handed to the kernel from where it lies.
+//! Invariants: a request is answered exactly once (a [`Reply`] dropped unanswered answers EIO); an
+//! answer goes through the channel that brought the request; file data is handed to the kernel from
+//! where it lies.
 
 use std::{io::IoSlice, sync::Arc, sync::atomic::Ordering::Relaxed, time::Duration};
 
@@ -22,10 +23,12 @@ use crate::{
 const IOV_MAX: usize = 1024;
 /// Answers of at most so many pieces are sent without allocating.
 const PIECES_ON_STACK: usize = 32;
-/// Errors are below this; the kernel refuses larger ones and would wait for another answer (its internal codes start here).
+/// Errors are below this; the kernel refuses larger ones and would wait for another answer (its
+/// internal codes start here).
 const ERRNO_END: i32 = 512;
 
-/// The answer to one request, to be given once, from any thread, at any time. Dropping it unanswered answers EIO.
+/// The answer to one request, to be given once, from any thread, at any time. Dropping it
+/// unanswered answers EIO.
 #[derive(Debug)]
 #[must_use = "dropping a reply answers EIO"]
 pub struct Reply {
@@ -74,7 +77,8 @@ impl Reply {
         self.send(&[entry.to_abi().as_bytes()])
     }
 
-    /// There is no such name, and the kernel may remember it for `valid`. With zero, the same as ENOENT.
+    /// There is no such name, and the kernel may remember it for `valid`. With zero, the same as
+    /// ENOENT.
     pub fn negative(mut self, valid: Duration) {
         if valid.is_zero() {
             self.send_error(Errno::ENOENT);
@@ -110,8 +114,9 @@ impl Reply {
         self.send(&[entry.to_abi().as_bytes(), open.as_bytes()])
     }
 
-    /// What was read: at most as many bytes as asked for; fewer mean the end of the file. The pieces go out in one writev(2);
-    /// only what is past the kernel's limit of 1024 pieces is copied together.
+    /// What was read: at most as many bytes as asked for; fewer mean the end of the file. The
+    /// pieces go out in one writev(2); only what is past the kernel's limit of 1024 pieces is
+    /// copied together.
     pub fn data(mut self, pieces: &[Bytes]) {
         let room = IOV_MAX - 1;
         if pieces.len() < PIECES_ON_STACK {
@@ -134,11 +139,12 @@ impl Reply {
         }
     }
 
-    /// What was read, which lies in files still: their pages go to the kernel as they are at this moment, without a copy in this process.
+    /// What was read, which lies in files still: their pages go to the kernel as they are at this
+    /// moment, without a copy in this process.
     ///
     /// # Errors
-    /// It cannot be sent so: a file has fewer bytes, or they are too many for a pipe (see [`crate::files_bytes_max`]), or this user has
-    /// no more pipes. Nothing was sent then.
+    /// It cannot be sent so: a file has fewer bytes, or they are too many for a pipe (see
+    /// [`crate::files_bytes_max`]), or this user has no more pipes. Nothing was sent then.
     pub fn files(mut self, runs: &[FileRun<'_>]) -> Result<(), Reply> {
         let Some(device) = self.device.take() else { return Ok(()) };
         let bytes = runs.iter().fold(size_of::<OutHeader>(), |sum, run| sum.saturating_add(run.len));
@@ -159,8 +165,8 @@ impl Reply {
         self.send(&[structs::WriteOut { size: bytes, padding: 0 }.as_bytes()]);
     }
 
-    /// Bytes that COPY_FILE_RANGE copied. The older form of the request counts in 32 bits: more than 4 GiB minus a page are
-    /// reported as that, and the program goes on from there.
+    /// Bytes that COPY_FILE_RANGE copied. The older form of the request counts in 32 bits: more
+    /// than 4 GiB minus a page are reported as that, and the program goes on from there.
     pub fn copied(mut self, bytes: u64) {
         /// Page-aligned, so that the rest of the copy stays aligned.
         const NARROW_BYTES_MAX: u64 = u32::MAX as u64 & !4095;
@@ -186,7 +192,8 @@ impl Reply {
         self.send(&[value]);
     }
 
-    /// An extended attribute for a request with room for `size` bytes: its length if 0, ERANGE if too small, else its value.
+    /// An extended attribute for a request with room for `size` bytes: its length if 0, ERANGE if
+    /// too small, else its value.
     pub fn xattr(self, size: u32, value: &[u8]) {
         match size {
             0 => self.xattr_size(value.len().try_into().unwrap_or(u32::MAX)),
@@ -276,7 +283,8 @@ impl Reply {
     }
 }
 
-/// Counts an answer; whether it arrived. That the kernel no longer waits for it is normal: the request was aborted, or the mount is gone.
+/// Counts an answer; whether it arrived. That the kernel no longer waits for it is normal: the
+/// request was aborted, or the mount is gone.
 fn settle(device: &Device, unique: u64, result: Result<(), Errno>) -> bool {
     match result {
         Ok(()) => device.counters.replies.fetch_add(1, Relaxed),

@@ -15,17 +15,21 @@ pub struct Request {
 /// What every request carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// Names the request until it is answered; an interrupt refers to it. Never used twice in a session.
+    /// Names the request until it is answered; an interrupt refers to it. Never used twice in a
+    /// session.
     pub unique: u64,
-    /// The file or directory that the operation is about, as an [`crate::EntryOut`] named it; 0 where none applies.
+    /// The file or directory that the operation is about, as an [`crate::EntryOut`] named it; 0
+    /// where none applies.
     pub nodeid: u64,
     /// File system user id of the caller.
     pub uid: u32,
     /// File system group id of the caller.
     pub gid: u32,
-    /// Thread of the caller; 0 where the kernel itself asks or the caller is in a foreign pid namespace.
+    /// Thread of the caller; 0 where the kernel itself asks or the caller is in a foreign pid
+    /// namespace.
     pub pid: u32,
-    /// For creations under `CREATE_SUPP_GROUP`: the caller's supplementary group that is the parent directory's.
+    /// For creations under `CREATE_SUPP_GROUP`: the caller's supplementary group that is the parent
+    /// directory's.
     pub supplementary_group: Option<u32>,
 }
 
@@ -109,8 +113,8 @@ pub struct Read {
     pub size: u32,
     /// open(2) flags of the file.
     pub flags: u32,
-    /// Owner of mandatory locks. A READ for the page cache (readahead, mmap) has none, whatever file the kernel names; one that
-    /// goes past it always has.
+    /// Owner of mandatory locks. A READ for the page cache (readahead, mmap) has none, whatever
+    /// file the kernel names; one that goes past it always has.
     pub lock_owner: Option<u64>,
 }
 
@@ -136,8 +140,8 @@ pub struct Write {
     pub kill_suidgid: bool,
     /// Owner of mandatory locks.
     pub lock_owner: Option<u64>,
-    /// The bytes. Above [`crate::COPY_PAYLOAD_BYTES_MAX`] this is the buffer that the kernel wrote into, page-aligned, which
-    /// goes back to the session's pool when the last clone is dropped.
+    /// The bytes. Above [`crate::COPY_PAYLOAD_BYTES_MAX`] this is the buffer that the kernel wrote
+    /// into, page-aligned, which goes back to the session's pool when the last clone is dropped.
     pub data: Bytes,
 }
 
@@ -173,7 +177,8 @@ pub struct Ioctl {
     pub out_size: u32,
 }
 
-/// COPY_FILE_RANGE and COPY_FILE_RANGE_64; the source is the request's node. Answer with [`crate::Reply::copied`].
+/// COPY_FILE_RANGE and COPY_FILE_RANGE_64; the source is the request's node. Answer with
+/// [`crate::Reply::copied`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyFileRange {
     /// Open source.
@@ -192,7 +197,8 @@ pub struct CopyFileRange {
     pub flags: u64,
 }
 
-/// An operation. Names have no NUL and no `/`; each variant says which [`crate::Reply`] method answers it. `error` always may.
+/// An operation. Names have no NUL and no `/`; each variant says which [`crate::Reply`] method
+/// answers it. `error` always may.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Op {
@@ -324,8 +330,9 @@ pub enum Op {
         /// Name with its prefix.
         name: Bytes,
     },
-    /// One descriptor of an open file is closed: `ok`. The only word of it that fcntl locks are dropped; does not come where the
-    /// file was opened with NOFLUSH. Locks of open file descriptions (F_OFD_SETLK) end with RELEASE, unsaid.
+    /// One descriptor of an open file is closed: `ok`. The only word of it that fcntl locks are
+    /// dropped; does not come where the file was opened with NOFLUSH. Locks of open file
+    /// descriptions (F_OFD_SETLK) end with RELEASE, unsaid.
     Flush {
         /// Open file.
         fh: u64,

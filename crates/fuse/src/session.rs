@@ -1,11 +1,11 @@
 //! A mounted file system: the threads that read requests, and the end.
 //!
-//! Each worker owns a channel to the kernel and a page-aligned buffer. The buffer is filled from [`MESSAGE_START`] on, so that
-//! the headers of a WRITE end at a page boundary and its payload is page-aligned. Workers share no lock but the pool's, which
-//! only large writes take.
+//! Each worker owns a channel to the kernel and a page-aligned buffer. The buffer is filled from
+//! [`MESSAGE_START`] on, so that the headers of a WRITE end at a page boundary and its payload is
+//! page-aligned. Workers share no lock but the pool's, which only large writes take.
 //!
-//! The end: unmounting or aborting makes every read of the device fail with ENODEV; each worker leaves, the last one calls
-//! [`Filesystem::destroy`] and wakes [`Session::join`].
+//! The end: unmounting or aborting makes every read of the device fail with ENODEV; each worker
+//! leaves, the last one calls [`Filesystem::destroy`] and wakes [`Session::join`].
 
 use std::{
     io,
@@ -41,12 +41,14 @@ use crate::{
     request::Request,
 };
 
-/// A payload of at most so many bytes is copied out of the worker's buffer; a larger one takes the buffer along. Copying
-/// 16 KiB takes about a microsecond, while a handed-over buffer occupies `max_write` bytes for as long as the data lives.
+/// A payload of at most so many bytes is copied out of the worker's buffer; a larger one takes the
+/// buffer along. Copying 16 KiB takes about a microsecond, while a handed-over buffer occupies
+/// `max_write` bytes for as long as the data lives.
 pub const COPY_PAYLOAD_BYTES_MAX: usize = 16 << 10;
 /// Where in a buffer a message begins: the payload of a WRITE then lies one page into the buffer.
 const MESSAGE_START: usize = PAGE_BYTES - WRITE_HEAD_BYTES;
-/// Room for any message that is no WRITE: an extended attribute's value may have 64 KiB, with its name and headers.
+/// Room for any message that is no WRITE: an extended attribute's value may have 64 KiB, with its
+/// name and headers.
 const MESSAGE_BYTES_MIN: usize = 128 << 10;
 /// Most worker threads.
 const THREADS_MAX: usize = 256;
@@ -65,13 +67,15 @@ pub trait Filesystem: Send + Sync + 'static {
         let _ = (negotiated, notifier);
     }
 
-    /// Answers a request: now, or later from anywhere. The calling thread serves no other request meanwhile.
+    /// Answers a request: now, or later from anywhere. The calling thread serves no other request
+    /// meanwhile.
     fn request(&self, request: Request, reply: Reply);
 
-    /// Whoever waits for the request `unique` got a signal. Returns whether that request is known here, that is, handed over
-    /// and not answered yet; a false is asked again as soon as the request is handed over. A file system that gives up an
-    /// operation for it answers that request with EINTR; it may also ignore the interrupt. Not called for requests that were
-    /// answered within [`Filesystem::request`], and may be called for ones answered long ago.
+    /// Whoever waits for the request `unique` got a signal. Returns whether that request is known
+    /// here, that is, handed over and not answered yet; a false is asked again as soon as the
+    /// request is handed over. A file system that gives up an operation for it answers that request
+    /// with EINTR; it may also ignore the interrupt. Not called for requests that were answered
+    /// within [`Filesystem::request`], and may be called for ones answered long ago.
     fn interrupt(&self, unique: u64) -> bool {
         let _ = unique;
         true
@@ -88,7 +92,8 @@ pub struct SessionOptions {
     pub threads: usize,
     /// Threads for [`Notifier::defer`].
     pub notify_threads: usize,
-    /// Most bytes of one WRITE; cut to what the kernel allows (`/proc/sys/fs/fuse/max_pages_limit`).
+    /// Most bytes of one WRITE; cut to what the kernel allows
+    /// (`/proc/sys/fs/fuse/max_pages_limit`).
     pub max_write: u32,
     /// Most background requests at once.
     pub max_background: u16,
@@ -96,8 +101,8 @@ pub struct SessionOptions {
     pub congestion_threshold: u16,
     /// Most bytes in buffers that lie idle.
     pub idle_buffer_bytes_max: usize,
-    /// How far the kernel reads ahead of a sequential reader, in bytes; 0 leaves it at the kernel's own 128 KiB. Only root can set it;
-    /// for others it stays as it is.
+    /// How far the kernel reads ahead of a sequential reader, in bytes; 0 leaves it at the kernel's
+    /// own 128 KiB. Only root can set it; for others it stays as it is.
     pub readahead_bytes: u32,
 }
 
@@ -219,7 +224,8 @@ impl Session {
             let notifier = session.notifier.clone();
             spawn(format!("fuse-notify-{i}"), move || notifier.serve())?;
         }
-        // All workers exist before the first starts, so that the count of those at work is right whatever fails.
+        // All workers exist before the first starts, so that the count of those at work is right
+        // whatever fails.
         let devices = session.shared.devices.iter();
         let workers: Vec<Worker> =
             devices.map(|d| Worker { shared: session.shared.clone(), device: d.clone() }).collect();
@@ -265,7 +271,8 @@ impl Session {
         sum
     }
 
-    /// Unmounts; lazily where it is in use. Not to be called from a worker thread. Fine when it is unmounted already.
+    /// Unmounts; lazily where it is in use. Not to be called from a worker thread. Fine when it is
+    /// unmounted already.
     pub fn unmount(&self) -> io::Result<()> {
         if self.is_mounted() { mount::unmount(&self.mountpoint, true) } else { Ok(()) }
     }
@@ -275,7 +282,8 @@ impl Session {
         if self.is_mounted() { mount::unmount(&self.mountpoint, false) } else { Ok(()) }
     }
 
-    /// Whether this very mount is still in the tree (of this process's mount namespace), dead or alive.
+    /// Whether this very mount is still in the tree (of this process's mount namespace), dead or
+    /// alive.
     pub fn is_mounted(&self) -> bool {
         match self.connection {
             // Numbers of connections are given again, at once: it may be another one's by now.
@@ -287,8 +295,8 @@ impl Session {
         }
     }
 
-    /// Cuts the connection: every waiting and later operation on the mount fails, whatever hangs. The mount point stays, dead,
-    /// until it is unmounted.
+    /// Cuts the connection: every waiting and later operation on the mount fails, whatever hangs.
+    /// The mount point stays, dead, until it is unmounted.
     pub fn abort(&self) -> io::Result<()> {
         let by_file = match self.connection {
             Some(n) => std::fs::write(format!("/sys/fs/fuse/connections/{n}/abort"), "1"),
@@ -297,7 +305,8 @@ impl Session {
         if by_file.is_ok() || self.has_ended() || !rustix::process::geteuid().is_root() {
             return by_file;
         }
-        // Without fusectl mounted: a forced unmount aborts, whether or not the unmount itself then succeeds.
+        // Without fusectl mounted: a forced unmount aborts, whether or not the unmount itself then
+        // succeeds.
         match rustix::mount::unmount(&self.mountpoint, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW) {
             Ok(()) | Err(rustix::io::Errno::BUSY) => Ok(()),
             Err(e) => Err(e.into()),
@@ -484,7 +493,8 @@ impl Worker {
         buffer
     }
 
-    /// The payload at `start`, and the buffer for the next message: the same one, or another where the payload keeps it.
+    /// The payload at `start`, and the buffer for the next message: the same one, or another where
+    /// the payload keeps it.
     fn payload(&self, buffer: Buffer, start: usize, len: usize) -> (Bytes, Buffer) {
         if len <= COPY_PAYLOAD_BYTES_MAX {
             self.device.counters.bytes_copied.fetch_add(len as u64, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! A layout that goes over to another file: migration gives a file the objects of a nameless one, a swap those of another one, under other
-//! names.
+//! A layout that goes over to another file: migration gives a file the objects of a nameless one, a
+//! swap those of another one, under other names.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use sheen_wire::Fid;
 use crate::{Composite, Layout, LayoutError, layout::Component};
 
 impl Layout {
-    /// The same objects as the layout of `file`, but for those on the MDT, which are named by their file, as its layout number `generation` (see [`Layout::generation`]).
+    /// The same objects as the layout of `file`, but for those on the MDT, which are named by their
+    /// file, as its layout number `generation` (see [`Layout::generation`]).
     ///
     /// # Errors
     /// ERANGE: a plain layout has no such generation.
@@ -29,7 +30,8 @@ impl Layout {
         Ok(Layout::assemble(composite, components))
     }
 
-    /// The same layout with its objects on the MDT under this version ([`MDT_OST`](crate::MDT_OST)), which the file has not used.
+    /// The same layout with its objects on the MDT under this version
+    /// ([`MDT_OST`](crate::MDT_OST)), which the file has not used.
     pub fn on_mdt_as(&self, version: u32) -> Layout {
         let mut components: Vec<Component> = self.components().to_vec();
         components.iter_mut().filter(|c| c.is_on_mdt()).for_each(|c| c.entry_gen = version.saturating_sub(1));
@@ -43,8 +45,8 @@ impl Layout {
         (!components.is_empty()).then(|| Layout::assemble(self.composite().cloned().map(alone), components))
     }
 
-    /// The same layout with other names of its objects, where there are some. Those on the MDT are named by their file, which may be another
-    /// one then.
+    /// The same layout with other names of its objects, where there are some. Those on the MDT are
+    /// named by their file, which may be another one then.
     pub fn renamed(&self, names: &BTreeMap<Fid, Fid>) -> Layout {
         let mut components: Vec<Component> = self.components().to_vec();
         for c in components.iter_mut().filter(|c| c.is_on_mdt()) {

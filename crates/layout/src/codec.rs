@@ -1,10 +1,13 @@
-//! Lustre's binary forms of layouts: `lov_mds_md_v1`/`_v3`, `lov_user_md`, `lov_comp_md_v1`. Little-endian.
+//! Lustre's binary forms of layouts: `lov_mds_md_v1`/`_v3`, `lov_user_md`, `lov_comp_md_v1`.
+//! Little-endian.
 //!
-//! Sizes: v1 32 + 24·n bytes, v3 48 + 24·n, composite header 32, entry 48. The tests hold what a real Lustre stored.
+//! Sizes: v1 32 + 24·n bytes, v3 48 + 24·n, composite header 32, entry 48. The tests hold what a
+//! real Lustre stored.
 //!
-//! A plain file's bytes end their header with `lmm_layout_gen` where they are stored, but show 0xffff there as `lustre.lov`
-//! ([`Layout::encode_xattr`]): the same two bytes mean `lmm_stripe_offset` when a layout is set, so that a restored layout asks
-//! for any OST and not for one that a generation happens to name.
+//! A plain file's bytes end their header with `lmm_layout_gen` where they are stored, but show
+//! 0xffff there as `lustre.lov` ([`Layout::encode_xattr`]): the same two bytes mean
+//! `lmm_stripe_offset` when a layout is set, so that a restored layout asks for any OST and not for
+//! one that a generation happens to name.
 
 use sheen_wire::Fid;
 use zerocopy::{
@@ -142,8 +145,9 @@ fn write_pool(out: &mut Vec<u8>, pool: Option<&Pool>) {
     out.extend_from_slice(&name);
 }
 
-/// One plain part: a whole plain layout, or what an entry of a composite one points to. Objects are all there or all missing;
-/// where a component that has none yet lists OSTs, they stand in objects without an id.
+/// One plain part: a whole plain layout, or what an entry of a composite one points to. Objects are
+/// all there or all missing; where a component that has none yet lists OSTs, they stand in objects
+/// without an id.
 fn decode_plain(bytes: &[u8]) -> Result<Component, LayoutError> {
     let (head, mut rest) = read::<Head>(bytes)?;
     let mut pool = None;
@@ -217,8 +221,8 @@ fn write_object(out: &mut Vec<u8>, object: Fid, ost: u32) {
 /// An entry of a composite layout, and the bytes that it points to.
 type Part<'a> = (CompEntry, &'a [u8]);
 
-/// A composite layout's header, and its entries, each with the bytes that it points to. Those are together no more than there
-/// are, so that few bytes cannot claim many objects.
+/// A composite layout's header, and its entries, each with the bytes that it points to. Those are
+/// together no more than there are, so that few bytes cannot claim many objects.
 fn read_composite(bytes: &[u8]) -> Result<(CompHeader, Vec<Part<'_>>), LayoutError> {
     let (header, mut entries) = read::<CompHeader>(bytes)?;
     if header.size.get() as usize != bytes.len() {

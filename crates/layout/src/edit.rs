@@ -1,16 +1,20 @@
-//! Changes to the components of a file that exists: `lfs setstripe --component-add`, `--component-del`, `--component-set`.
+//! Changes to the components of a file that exists: `lfs setstripe --component-add`,
+//! `--component-del`, `--component-set`.
 //!
-//! Each makes a new layout of the next generation, or says why not; the one at hand is left as it is. Lustre's rules:
+//! Each makes a new layout of the next generation, or says why not; the one at hand is left as it
+//! is. Lustre's rules:
 //!
-//! * Components are added at the end, where the last one ends, and deleted from the end: there is never a hole. A file whose last
-//!   component is deleted has no layout any more, one whose components with objects are deleted loses their data.
+//! * Components are added at the end, where the last one ends, and deleted from the end: there is
+//!   never a hole. A file whose last component is deleted has no layout any more, one whose
+//!   components with objects are deleted loses their data.
 //! * Neither is possible in a mirrored file (EBUSY), nor in a plain one.
-//! * Of flags, a user sets and clears those that say how mirrors are used. The last mirror that is up to date cannot be declared
-//!   stale (EUCLEAN).
+//! * Of flags, a user sets and clears those that say how mirrors are used. The last mirror that is
+//!   up to date cannot be declared stale (EUCLEAN).
 
 use crate::{Component, Composite, Layout, LayoutError, Stripe, WantedComponent, codec, flags, instantiate::component};
 
-/// Which components are meant, and what is to become of their flags: the value of `lustre.lov.del` and `lustre.lov.set.flags`.
+/// Which components are meant, and what is to become of their flags: the value of `lustre.lov.del`
+/// and `lustre.lov.set.flags`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
     /// The component's id. When components are deleted: 0 for all with these flags.
@@ -22,7 +26,8 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Reads the value of `lustre.lov.del` (of which the first counts) or `lustre.lov.set.flags`; at least one.
+    /// Reads the value of `lustre.lov.del` (of which the first counts) or `lustre.lov.set.flags`;
+    /// at least one.
     pub fn decode(bytes: &[u8]) -> Result<Vec<Mark>, LayoutError> {
         codec::decode_marks(bytes)
     }
@@ -43,8 +48,8 @@ impl Mark {
 }
 
 impl Layout {
-    /// The layout with these components behind its own, without objects. They come from [`crate::Template::check_added`] and
-    /// [`crate::resolve_asked`].
+    /// The layout with these components behind its own, without objects. They come from
+    /// [`crate::Template::check_added`] and [`crate::resolve_asked`].
     ///
     /// # Errors
     /// EINVAL: plain, or not beginning where the layout ends. EBUSY: mirrored. ERANGE: too large.
@@ -68,10 +73,12 @@ impl Layout {
         }
     }
 
-    /// The layout without these components (`None` if nothing is left of it), and the objects that were theirs.
+    /// The layout without these components (`None` if nothing is left of it), and the objects that
+    /// were theirs.
     ///
     /// # Errors
-    /// EINVAL: plain, others follow them, there are none, or id and flags are both given (or neither). EBUSY: mirrored.
+    /// EINVAL: plain, others follow them, there are none, or id and flags are both given (or
+    /// neither). EBUSY: mirrored.
     pub fn without_components(&self, which: &Mark) -> Result<(Option<Layout>, Vec<Stripe>), LayoutError> {
         self.editable()?;
         if (which.id == 0) == (which.flags == 0) {
@@ -94,8 +101,8 @@ impl Layout {
     /// The layout with flags set or cleared, each of the component with that id.
     ///
     /// # Errors
-    /// EINVAL: plain, no such component, flags that are not a user's to set. EUCLEAN: the last mirror that is up to date would be
-    /// stale.
+    /// EINVAL: plain, no such component, flags that are not a user's to set. EUCLEAN: the last
+    /// mirror that is up to date would be stale.
     pub fn with_flags(&self, marks: &[Mark]) -> Result<Layout, LayoutError> {
         if self.is_plain() {
             return Err(LayoutError::NotComposite);

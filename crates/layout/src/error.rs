@@ -122,7 +122,8 @@ pub enum LayoutError {
     /// Components of a mirrored file are not added or deleted one by one.
     #[error("a mirrored file's components cannot be added or deleted: extend or split the file instead")]
     Mirrored,
-    /// What lies on the MDT stays with its file: it becomes no other file's mirror, and no file of its own.
+    /// What lies on the MDT stays with its file: it becomes no other file's mirror, and no file of
+    /// its own.
     #[error("what begins on the MDT cannot become another file's")]
     MirrorOnMdt,
     /// An object on the MDT has its file's name, so there is one of them.

@@ -12,7 +12,8 @@ pub const INIT: u32 = 0x10;
 pub const NOSYNC: u32 = 0x20;
 /// It is the space into which the component before it may grow.
 pub const EXTENSION: u32 = 0x40;
-/// Only where components are chosen or flags are changed: those that lack the other flags, or that lose them.
+/// Only where components are chosen or flags are changed: those that lack the other flags, or that
+/// lose them.
 pub const NEGATIVE: u32 = 0x8000_0000;
 
 /// What a new component may be asked for with.

@@ -2,22 +2,26 @@
 //!
 //! Lustre's policy, in this order:
 //!
-//! 1. **Extend**: the component before the extension takes as many times the extension size as the write needs, if its OSTs have
-//!    room for that.
+//! 1. **Extend**: the component before the extension takes as many times the extension size as the
+//!    write needs, if its OSTs have room for that.
 //! 2. **Spill over**: else the component behind the extension takes all that is left of it.
-//! 3. **Repeat**: else, as there is none, the component is repeated on other OSTs, if those have room.
-//! 4. **Smaller steps**: else 1 and 3 are tried with half the extension size, a quarter, and so on down to [`STEP_BYTES_MIN`], so that no
-//!    OST is left with room behind. (Lustre does not: it comes to 5.)
+//! 3. **Repeat**: else, as there is none, the component is repeated on other OSTs, if those have
+//!    room.
+//! 4. **Smaller steps**: else 1 and 3 are tried with half the extension size, a quarter, and so on
+//!    down to [`STEP_BYTES_MIN`], so that no OST is left with room behind. (Lustre does not: it
+//!    comes to 5.)
 //! 5. Else it is extended all the same: nobody has room, and a hole needs none.
 //!
-//! A component that is empty when it is passed over disappears, and so does an extension that is used up.
+//! A component that is empty when it is passed over disappears, and so does an extension that is
+//! used up.
 
 use crate::{Component, Layout, LayoutError, flags, instantiate::NO_OST};
 
-/// Bytes of the smallest step. Each may make another component and costs a request; an OST with less free than this counts as full anyway.
+/// Bytes of the smallest step. Each may make another component and costs a request; an OST with
+/// less free than this counts as full anyway.
 pub const STEP_BYTES_MIN: u64 = 1 << 20;
-/// Components of a layout that is still repeated for smaller steps: where the space of nearly full OSTs comes and goes, a growing file
-/// could else come to the end of its layout (ERANGE).
+/// Components of a layout that is still repeated for smaller steps: where the space of nearly full
+/// OSTs comes and goes, a growing file could else come to the end of its layout (ERANGE).
 const SMALL_STEPS_COMPONENTS_MAX: usize = 128;
 
 /// What happens to the last component.
@@ -29,10 +33,11 @@ enum Step {
 }
 
 impl Layout {
-    /// The layout of the next generation in which no extension lies in `[offset, offset + len)`. `None`: it is this one.
+    /// The layout of the next generation in which no extension lies in `[offset, offset + len)`.
+    /// `None`: it is this one.
     ///
-    /// `has_room` says whether the OSTs of a component have room for so many more bytes; of one without objects, whether the OSTs
-    /// that it could be placed on have.
+    /// `has_room` says whether the OSTs of a component have room for so many more bytes; of one
+    /// without objects, whether the OSTs that it could be placed on have.
     ///
     /// # Errors
     /// EINVAL: an extension follows nothing. ERANGE: the layout would be too large.
@@ -49,7 +54,8 @@ impl Layout {
         };
         let mut composite = composite.clone();
         let mut components = self.components().to_vec();
-        // Each round an extension goes, or ends to be written, or gets another component in front of it that has room.
+        // Each round an extension goes, or ends to be written, or gets another component in front
+        // of it that has room.
         while let Some(at) = components.iter().position(written) {
             let Some((grower, extension)) = at.checked_sub(1).map(|i| (&components[i], &components[at])) else {
                 return Err(LayoutError::Malformed("an extension follows no component that could grow"));
@@ -76,14 +82,16 @@ impl Layout {
     }
 }
 
-/// Up to where the component before an extension takes from it in steps of `size` bytes, so that it reaches `end`.
+/// Up to where the component before an extension takes from it in steps of `size` bytes, so that it
+/// reaches `end`.
 fn extended(extension: &Component, end: u64, size: u64) -> u64 {
     let size = size.max(1);
     let times = (end.min(extension.end) - extension.start).div_ceil(size);
     extension.start.saturating_add(times.saturating_mul(size)).min(extension.end)
 }
 
-/// What the last component of a file comes to that has no room for a whole extension: the largest step that somebody has room for.
+/// What the last component of a file comes to that has no room for a whole extension: the largest
+/// step that somebody has room for.
 fn last_step(
     grower: &Component,
     extension: &Component,
@@ -138,8 +146,8 @@ fn spill(components: &mut Vec<Component>, at: usize) {
     }
 }
 
-/// Another component like the one that cannot grow: without objects, empty as yet, between it and the extension. That remembers
-/// how many stripes were asked for.
+/// Another component like the one that cannot grow: without objects, empty as yet, between it and
+/// the extension. That remembers how many stripes were asked for.
 fn repeated(grower: &Component, extension: &Component) -> Component {
     Component {
         flags: grower.flags & !(flags::INIT | flags::STALE),

@@ -1,7 +1,9 @@
-//! A composite layout's life: made with the objects of its first component, given the others' when they are first written into.
+//! A composite layout's life: made with the objects of its first component, given the others' when
+//! they are first written into.
 //!
-//! Ids of components rise with the layout's generation, which counts what has happened to it: so a new file's generation is its
-//! number of components, and every later change raises it once (as in Lustre).
+//! Ids of components rise with the layout's generation, which counts what has happened to it: so a
+//! new file's generation is its number of components, and every later change raises it once (as in
+//! Lustre).
 
 use std::collections::BTreeSet;
 
@@ -15,7 +17,8 @@ use crate::{
 };
 
 impl Layout {
-    /// A new file's layout. `objects` are those of the components that get them at once: see [`crate::WantedLayout::first`].
+    /// A new file's layout. `objects` are those of the components that get them at once: see
+    /// [`crate::WantedLayout::first`].
     ///
     /// # Errors
     /// EINVAL: no components, or objects of others than those. ERANGE: the layout is too large.
@@ -46,25 +49,28 @@ impl Layout {
         Layout::assemble(Some(composite), made).checked()
     }
 
-    /// What is wanted of a component that has no objects yet. `None`: it has them, or never has any.
+    /// What is wanted of a component that has no objects yet. `None`: it has them, or never has
+    /// any.
     pub fn wanted_of(&self, component: usize) -> Option<Wanted> {
         let c = self.components().get(component)?;
         let grows = self.components().get(component + 1).is_some_and(Component::is_extension);
         Some(Wanted { room: if grows { c.end - c.start } else { 0 }, ..c.wanted()? })
     }
 
-    /// Components that must get objects before `[offset, offset + len)` can be written; of all mirrors. Extensions are not among
-    /// them.
+    /// Components that must get objects before `[offset, offset + len)` can be written; of all
+    /// mirrors. Extensions are not among them.
     pub fn wanting(&self, offset: u64, len: u64) -> Vec<usize> {
         let end = offset.saturating_add(len);
         let inside = |i: &usize| !self.components()[*i].is_outside(offset, end);
         (0..self.components().len()).filter(|i| inside(i) && self.wanted_of(*i).is_some()).collect()
     }
 
-    /// Gives components their objects, and raises the generation by one. The layout is unchanged if that fails.
+    /// Gives components their objects, and raises the generation by one. The layout is unchanged if
+    /// that fails.
     ///
     /// # Errors
-    /// EINVAL: a component that takes none, or not 1 to 2000 of them. ERANGE: the layout would be too large.
+    /// EINVAL: a component that takes none, or not 1 to 2000 of them. ERANGE: the layout would be
+    /// too large.
     pub fn instantiate(&mut self, objects: Vec<(usize, Vec<Stripe>)>) -> Result<(), LayoutError> {
         let mut components = self.components().to_vec();
         give(&mut components, objects)?;

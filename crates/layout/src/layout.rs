@@ -1,9 +1,11 @@
 //! A file's layout: which objects hold its bytes.
 //!
-//! A plain layout is one [`Component`] that covers the whole file. A composite one is several behind a header ([`Composite`]): each
-//! covers a range, and gets its objects when it is first written into. Mirrors follow each other in one list; bytes are mapped
-//! through one of them: each is a layout of its own ([`Layout::mirrors`]), and the layout of the whole file maps through the fresh one
-//! that readers prefer, or the first fresh one: the only one that there is where the file is being written.
+//! A plain layout is one [`Component`] that covers the whole file. A composite one is several
+//! behind a header ([`Composite`]): each covers a range, and gets its objects when it is first
+//! written into. Mirrors follow each other in one list; bytes are mapped through one of them: each
+//! is a layout of its own ([`Layout::mirrors`]), and the layout of the whole file maps through the
+//! fresh one that readers prefer, or the first fresh one: the only one that there is where the file
+//! is being written.
 //!
 //! Invariant: a layout has at least one component.
 
@@ -36,7 +38,8 @@ impl Pattern {
 }
 
 impl fmt::Display for Pattern {
-    /// As lfs prints it: `raid0`, `raid0,overstriped`, `mdt`; nothing for no pattern; hex for what has no name.
+    /// As lfs prints it: `raid0`, `raid0,overstriped`, `mdt`; nothing for no pattern; hex for what
+    /// has no name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match *self {
             Pattern(0) => "",
@@ -95,7 +98,8 @@ pub struct Component {
     pub start: u64,
     /// Byte after the last; `u64::MAX` for no end.
     pub end: u64,
-    /// `lcme_layout_gen`. On the MDT: the layout's generation when the file got the component, if it had a layout before.
+    /// `lcme_layout_gen`. On the MDT: the layout's generation when the file got the component, if
+    /// it had a layout before.
     pub entry_gen: u32,
     /// Where the entry says that its part lies in the encoded layout. Rewritten by encoding.
     pub offset: u32,
@@ -105,15 +109,18 @@ pub struct Component {
     pub pattern: Pattern,
     /// The file, as `lmm_oi` has it.
     pub fid: Fid,
-    /// Bytes of a stripe before the next object's turn. Of an extension, bytes by which the one before it grows, in KiB.
+    /// Bytes of a stripe before the next object's turn. Of an extension, bytes by which the one
+    /// before it grows, in KiB.
     pub stripe_size: u32,
-    /// As stored: the number of stripes once there are objects; before that also 0 (default) and negative values.
+    /// As stored: the number of stripes once there are objects; before that also 0 (default) and
+    /// negative values.
     pub stripe_count: u16,
     /// `lmm_layout_gen`; before there are objects, `lmm_stripe_offset` (0xffff: any).
     pub layout_gen: u16,
     /// Pool from which OSTs were taken. A layout with a pool is of Lustre's v3 form, else v1.
     pub pool: Option<Pool>,
-    /// The objects. Where they are not yet allotted: none, or the OSTs that were asked for, with objects without an id.
+    /// The objects. Where they are not yet allotted: none, or the OSTs that were asked for, with
+    /// objects without an id.
     pub stripes: Vec<Stripe>,
 }
 
@@ -157,7 +164,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// A plain layout of 1 to 2000 stripes. The overstriping flag is set where an OST occurs more than once, as in Lustre.
+    /// A plain layout of 1 to 2000 stripes. The overstriping flag is set where an OST occurs more
+    /// than once, as in Lustre.
     pub fn new(fid: Fid, stripe_size: u32, pool: Option<Pool>, stripes: Vec<Stripe>) -> Result<Layout, LayoutError> {
         check_stripe_size(u64::from(stripe_size))?;
         if stripes.is_empty() || stripes.len() > STRIPES_MAX {
@@ -205,8 +213,9 @@ impl Layout {
         &self.components[0]
     }
 
-    /// Whether a file of this layout can be read and written through [`Layout::map`]: RAID0 everywhere but for a beginning
-    /// on the MDT ([`Layout::mdt_end`]), in each mirror. Components without objects are fine, see [`Layout::missing`].
+    /// Whether a file of this layout can be read and written through [`Layout::map`]: RAID0
+    /// everywhere but for a beginning on the MDT ([`Layout::mdt_end`]), in each mirror. Components
+    /// without objects are fine, see [`Layout::missing`].
     ///
     /// # Errors
     /// [`LayoutError::Unsupported`] (EOPNOTSUPP): foreign, released. EINVAL: malformed.
@@ -230,12 +239,14 @@ impl Layout {
         self.composite.is_none()
     }
 
-    /// Raised whenever objects or components change: `lcm_layout_gen`, or a plain layout's [`Layout::layout_gen`].
+    /// Raised whenever objects or components change: `lcm_layout_gen`, or a plain layout's
+    /// [`Layout::layout_gen`].
     pub fn generation(&self) -> u32 {
         self.composite.as_ref().map_or(u32::from(self.layout_gen()), |c| c.layout_gen)
     }
 
-    /// Where it ends: writing there is ENODATA. `u64::MAX` if it does not end. Of a mirrored one where the first of its mirrors ends.
+    /// Where it ends: writing there is ENODATA. `u64::MAX` if it does not end. Of a mirrored one
+    /// where the first of its mirrors ends.
     pub fn end(&self) -> u64 {
         match &self.mirrors[..] {
             [] => self.components.last().map_or(0, |c| c.end),
@@ -248,7 +259,8 @@ impl Layout {
         mirror::mirror_ids(&self.components)
     }
 
-    /// One mirror as a layout of its own, through which bytes can be mapped. `None`: there is none with that id.
+    /// One mirror as a layout of its own, through which bytes can be mapped. `None`: there is none
+    /// with that id.
     pub fn mirror(&self, id: u16) -> Option<Layout> {
         let composite = Composite { mirror_count: 1, flags: 0, ..self.composite.clone()? };
         let components: Vec<_> = self.components.iter().filter(|c| c.mirror_id() == id).cloned().collect();
@@ -285,8 +297,10 @@ impl Layout {
         self.first().fid
     }
 
-    /// The objects through which bytes are mapped: by component, then in stripe order. Their positions are what mapping calls stripes.
-    /// In a plain layout, the file's stripes. A component on the MDT counts as one stripe, of [`MDT_OST`]. Those of all mirrors are [`Layout::all_objects`].
+    /// The objects through which bytes are mapped: by component, then in stripe order. Their
+    /// positions are what mapping calls stripes. In a plain layout, the file's stripes. A component
+    /// on the MDT counts as one stripe, of [`MDT_OST`]. Those of all mirrors are
+    /// [`Layout::all_objects`].
     pub fn stripes(&self) -> &[Stripe] {
         match &self.composite {
             Some(_) => self.index.stripes(),
@@ -327,7 +341,8 @@ impl Component {
 
     /// Whether its objects are allotted, or its bytes lie on the MDT.
     pub fn is_instantiated(&self) -> bool {
-        // Only components of files have ids; a directory's have neither, and a plain layout's nothing but objects.
+        // Only components of files have ids; a directory's have neither, and a plain layout's
+        // nothing but objects.
         if self.id == 0 {
             self.flags & flags::EXTENSION == 0 && !self.stripes.is_empty()
         } else {
@@ -340,7 +355,8 @@ impl Component {
         if self.is_instantiated() { &self.stripes } else { &[] }
     }
 
-    /// What its bytes are mapped to: its objects, or the one that the MDT's data service has of the file.
+    /// What its bytes are mapped to: its objects, or the one that the MDT's data service has of the
+    /// file.
     pub(crate) fn stripe_list(&self) -> Cow<'_, [Stripe]> {
         match self.is_on_mdt() {
             true => Cow::Owned(vec![Stripe { object: self.object_on_mdt(), ost: MDT_OST }]),
@@ -348,7 +364,8 @@ impl Component {
         }
     }
 
-    /// What its bytes are on the MDT. Its name is the file's, and another one each time that the file gets such a component.
+    /// What its bytes are on the MDT. Its name is the file's, and another one each time that the
+    /// file gets such a component.
     pub(crate) fn object_on_mdt(&self) -> Fid {
         Fid { ver: self.entry_gen.saturating_add(1), ..self.fid }
     }

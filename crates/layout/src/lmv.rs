@@ -1,14 +1,17 @@
-//! Layouts of directories, in Lustre's bytes: which MDTs hold a directory's entries, and what its subdirectories get.
+//! Layouts of directories, in Lustre's bytes: which MDTs hold a directory's entries, and what its
+//! subdirectories get.
 //!
 //! | struct | Lustre's | kept as |
 //! |---|---|---|
 //! | [`LmvUser`] | `lmv_user_md_v1`: what is asked for, a directory's default, or the answer to a tool | `trusted.dmv`, the default |
 //! | [`LmvMds`] | `lmv_mds_md_v1`: the stripes that there are | `trusted.lmv`, of striped directories alone |
 //!
-//! Invariants: bytes from users and peers are refused with an [`LmvError`], never a panic; what was decoded encodes to the same
-//! bytes, what this version does not use included. Little-endian; 48 bytes + 24 a stripe, and 56 bytes + 16 a stripe.
+//! Invariants: bytes from users and peers are refused with an [`LmvError`], never a panic; what was
+//! decoded encodes to the same bytes, what this version does not use included. Little-endian; 48
+//! bytes + 24 a stripe, and 56 bytes + 16 a stripe.
 //!
-//! What [`LmvUser::decode`] accepts has a sound form; whether it makes sense on this file system is [`LmvUser::check`]'s to say.
+//! What [`LmvUser::decode`] accepts has a sound form; whether it makes sense on this file system is
+//! [`LmvUser::check`]'s to say.
 
 use std::fmt;
 
@@ -18,7 +21,8 @@ use zerocopy::{
     byteorder::{I32, U32, U64},
 };
 
-/// The magic number of [`LmvMds`], and of a [`LmvUser`] that answers what stripes there are (LMV_MAGIC_V1).
+/// The magic number of [`LmvMds`], and of a [`LmvUser`] that answers what stripes there are
+/// (LMV_MAGIC_V1).
 pub const MAGIC_V1: u32 = 0x0CD2_0CD0;
 /// The magic number of what is asked for, and of defaults (LMV_USER_MAGIC).
 pub const MAGIC_USER: u32 = 0x0CD3_0CD0;
@@ -142,7 +146,8 @@ impl HashType {
         (0x0200_0000, "fixed"),
     ];
 
-    /// The hash without flags that a user names, or numbers by one digit: `crush`, `3`. `none` cannot be asked for.
+    /// The hash without flags that a user names, or numbers by one digit: `crush`, `3`. `none`
+    /// cannot be asked for.
     pub fn parse(text: &str) -> Option<HashType> {
         let named = HashType::NAMES.iter().position(|name| *name == text);
         let index = named.or_else(|| text.parse().ok().filter(|_| text.len() == 1))?;
@@ -289,9 +294,11 @@ pub struct LmvUser {
     pub hash: HashType,
     /// `lum_type`, of no use here.
     pub kind: u32,
-    /// Of a default, to how many levels it is handed on: [`INHERIT_UNLIMITED`], 1 for no further one, [`INHERIT_NONE`].
+    /// Of a default, to how many levels it is handed on: [`INHERIT_UNLIMITED`], 1 for no further
+    /// one, [`INHERIT_NONE`].
     pub max_inherit: u8,
-    /// Of a default, for how many levels subdirectories are spread round-robin: [`INHERIT_RR_NONE`], [`INHERIT_RR_UNLIMITED`].
+    /// Of a default, for how many levels subdirectories are spread round-robin:
+    /// [`INHERIT_RR_NONE`], [`INHERIT_RR_UNLIMITED`].
     pub max_inherit_rr: u8,
     /// Of no use yet.
     pub rest: [u8; 10],
@@ -323,8 +330,8 @@ impl LmvUser {
         LmvUser { magic: MAGIC_V1, mdt: Some(mdt), ..LmvUser::new(0) }
     }
 
-    /// The default of a root directory for which nobody has set one: subdirectories of one stripe, spread over the MDTs by
-    /// space, round-robin near the root.
+    /// The default of a root directory for which nobody has set one: subdirectories of one stripe,
+    /// spread over the MDTs by space, round-robin near the root.
     pub fn root_default() -> LmvUser {
         LmvUser { max_inherit_rr: INHERIT_RR_ROOT, ..LmvUser::new(1) }
     }
@@ -436,8 +443,9 @@ impl LmvUser {
         self.stripe_count == 0 && self.mdt.is_none()
     }
 
-    /// How many stripes a directory that asks for this gets on `mdts` MDTs; less than 2: it is not striped. More than one to an
-    /// MDT takes [`HashType::OVERSTRIPED`] or a negative count, and at most [`STRIPES_PER_MDT_MAX`].
+    /// How many stripes a directory that asks for this gets on `mdts` MDTs; less than 2: it is not
+    /// striped. More than one to an MDT takes [`HashType::OVERSTRIPED`] or a negative count, and at
+    /// most [`STRIPES_PER_MDT_MAX`].
     pub fn stripes_on(&self, mdts: u32) -> u32 {
         let over = self.stripe_count < 0 || self.hash.has(HashType::OVERSTRIPED);
         let most = mdts.saturating_mul(if over { STRIPES_PER_MDT_MAX } else { 1 });
@@ -502,7 +510,8 @@ impl LmvMds {
     /// Reads a stored one.
     ///
     /// # Errors
-    /// EINVAL for what is malformed, EOPNOTSUPP for what a foreign directory or a single stripe of one keeps.
+    /// EINVAL for what is malformed, EOPNOTSUPP for what a foreign directory or a single stripe of
+    /// one keeps.
     pub fn decode(bytes: &[u8]) -> Result<LmvMds, LmvError> {
         match magic_of(bytes)? {
             MAGIC_V1 => {}

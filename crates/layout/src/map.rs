@@ -1,15 +1,19 @@
-//! Which bytes of a file lie where in its objects, and what sizes of objects say about the size of the file.
+//! Which bytes of a file lie where in its objects, and what sizes of objects say about the size of
+//! the file.
 //!
-//! RAID0: stripe units of `stripe_size` bytes go round robin over the objects. They are counted from the beginning of the file in
-//! every component, so an object of a component that starts later is sparse before that (as in Lustre): offsets in an object and
-//! in the file rise together. A component's objects hold nothing outside of its extent.
+//! RAID0: stripe units of `stripe_size` bytes go round robin over the objects. They are counted
+//! from the beginning of the file in every component, so an object of a component that starts later
+//! is sparse before that (as in Lustre): offsets in an object and in the file rise together. A
+//! component's objects hold nothing outside of its extent.
 //!
-//! Stripes are positions in [`Layout::stripes`]. What lies in components without objects maps to nothing: it is a hole to readers,
-//! and [`Layout::missing`] to writers. Bytes on the MDT ([`Layout::mdt_end`]) map to one stripe, whose object has the file's FID and
-//! whose OST is [`MDT_OST`](crate::MDT_OST). A layout that is not usable ([`Layout::check_usable`]) maps nothing at all. Of a mirrored
-//! layout one mirror is mapped.
+//! Stripes are positions in [`Layout::stripes`]. What lies in components without objects maps to
+//! nothing: it is a hole to readers, and [`Layout::missing`] to writers. Bytes on the MDT
+//! ([`Layout::mdt_end`]) map to one stripe, whose object has the file's FID and whose OST is
+//! [`MDT_OST`](crate::MDT_OST). A layout that is not usable ([`Layout::check_usable`]) maps nothing
+//! at all. Of a mirrored layout one mirror is mapped.
 //!
-//! Nothing here allocates but the index that a layout is given when it is made. Offsets are below 2^63.
+//! Nothing here allocates but the index that a layout is given when it is made. Offsets are below
+//! 2^63.
 
 use std::ops::Range;
 
@@ -29,7 +33,8 @@ pub struct Chunk {
     pub object_offset: u64,
     /// First byte inside the file.
     pub file_offset: u64,
-    /// Bytes, above 0. At most up to the end of the stripe unit, except where a component has one stripe: there up to its end.
+    /// Bytes, above 0. At most up to the end of the stripe unit, except where a component has one
+    /// stripe: there up to its end.
     pub len: u64,
 }
 
@@ -51,7 +56,8 @@ pub struct Place {
 /// What mapping needs of a layout.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Index {
-    /// Non-empty ones, ascending, each beginning where the one before it ends; none in a layout that is not usable.
+    /// Non-empty ones, ascending, each beginning where the one before it ends; none in a layout
+    /// that is not usable.
     extents: Vec<Extent>,
     /// All objects of a composite layout. A plain one's are in its component.
     stripes: Vec<Stripe>,
@@ -77,15 +83,16 @@ struct Extent {
 /// log2 of [`STRIPE_SIZE_UNIT`], of which all stripe sizes are multiples.
 const UNIT_SHIFT: u32 = STRIPE_SIZE_UNIT.trailing_zeros();
 
-/// So many extents are counted, which takes no branch that depends on the offset; more are searched. Twice as fast at random
-/// offsets with 3 to 6 extents.
+/// So many extents are counted, which takes no branch that depends on the offset; more are
+/// searched. Twice as fast at random offsets with 3 to 6 extents.
 const FEW: usize = 8;
 
 /// Divides by a multiplication.
 ///
-/// With m = floor(2^63 / d) + 1 = (2^63 + e) / d, 0 < e <= d, it is floor(n * m / 2^63) = floor(n / d + n * e / (d * 2^63)), which is
-/// floor(n / d) while n * e < 2^63. So it is exact for n < 2^47 and d <= 2^16: offsets below 2^63 in units of 64 KiB, stripe sizes in
-/// those units, numbers of stripes.
+/// With m = floor(2^63 / d) + 1 = (2^63 + e) / d, 0 < e <= d, it is floor(n * m / 2^63) = floor(n /
+/// d + n * e / (d * 2^63)), which is floor(n / d) while n * e < 2^63. So it is exact for n < 2^47
+/// and d <= 2^16: offsets below 2^63 in units of 64 KiB, stripe sizes in those units, numbers of
+/// stripes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Divisor {
     by: u64,
@@ -157,7 +164,8 @@ impl Index {
     }
 }
 
-/// Largest size of a file that ends in this component, or where it starts, so that no object exceeds [`OBJECT_SIZE_MAX`].
+/// Largest size of a file that ends in this component, or where it starts, so that no object
+/// exceeds [`OBJECT_SIZE_MAX`].
 fn file_size_max(c: &Component) -> u64 {
     if c.is_on_mdt() || c.is_extension() {
         return c.end;
@@ -188,7 +196,8 @@ impl Extent {
         (self.unit.by << UNIT_SHIFT).max(1)
     }
 
-    /// Whose turn the byte is, and where in that object it lies. Only where there are objects; `offset` is below 2^63.
+    /// Whose turn the byte is, and where in that object it lies. Only where there are objects;
+    /// `offset` is below 2^63.
     fn place(&self, offset: u64) -> (u64, u64) {
         let (unit, _) = self.unit.divide(offset >> UNIT_SHIFT);
         let (row, turn) = self.count.divide(unit);
@@ -209,7 +218,8 @@ impl Extent {
             }
     }
 
-    /// Where in the file a byte of the object whose turn it is lies, extent or not; [`FILE_SIZE_MAX`] if beyond that.
+    /// Where in the file a byte of the object whose turn it is lies, extent or not;
+    /// [`FILE_SIZE_MAX`] if beyond that.
     fn after(&self, object_offset: u64, turn: u64) -> u64 {
         let unit = self.stripe_size();
         let (row, within) = (object_offset / unit, object_offset % unit);
@@ -265,7 +275,8 @@ impl Chunks<'_> {
 }
 
 impl Layout {
-    /// Where the bytes `[offset, offset + len)` lie. Left out is what has no objects (a hole), and what is past 2^63.
+    /// Where the bytes `[offset, offset + len)` lie. Left out is what has no objects (a hole), and
+    /// what is past 2^63.
     pub fn map(&self, offset: u64, len: u64) -> Chunks<'_> {
         let end = offset.saturating_add(len).min(FILE_SIZE_MAX);
         Chunks { extents: self.index().from(offset), offset, end: end.max(offset) }
@@ -283,8 +294,9 @@ impl Layout {
         Some(Place { component: extent.component, stripe, object, ost, offset })
     }
 
-    /// The extent of the first component in `[offset, offset + len)` that has no objects yet: what a writer must ask the MDT for
-    /// before it writes there. What lies past [`Layout::end`] is not missing, it cannot be had (ENODATA).
+    /// The extent of the first component in `[offset, offset + len)` that has no objects yet: what
+    /// a writer must ask the MDT for before it writes there. What lies past [`Layout::end`] is not
+    /// missing, it cannot be had (ENODATA).
     pub fn missing(&self, offset: u64, len: u64) -> Option<(u64, u64)> {
         let end = offset.saturating_add(len);
         let mut inside = self.index().from(offset).iter().take_while(|e| e.start < end && offset < end);
@@ -296,8 +308,8 @@ impl Layout {
         self.index().extents.first().map_or(0, |e| if e.on_mdt { e.end } else { 0 })
     }
 
-    /// Size of the object of stripe `stripe` in a file of `file_size` bytes without holes: behind the last byte of the file that
-    /// lies in it, 0 if none does.
+    /// Size of the object of stripe `stripe` in a file of `file_size` bytes without holes: behind
+    /// the last byte of the file that lies in it, 0 if none does.
     pub fn object_size(&self, file_size: u64, stripe: usize) -> u64 {
         let Some((extent, turn)) = self.index().of_stripe(stripe) else { return 0 };
         let size = extent.before(file_size.min(extent.end), turn);
@@ -305,22 +317,23 @@ impl Layout {
         if file_size > extent.start && size > extent.before(extent.start, turn) { size } else { 0 }
     }
 
-    /// Where in the object of stripe `stripe` its first byte at or after file offset `offset` lies. Of a component that lies
-    /// before `offset`, behind its last byte.
+    /// Where in the object of stripe `stripe` its first byte at or after file offset `offset` lies.
+    /// Of a component that lies before `offset`, behind its last byte.
     pub fn object_offset(&self, offset: u64, stripe: usize) -> u64 {
         let Some((extent, turn)) = self.index().of_stripe(stripe) else { return 0 };
         extent.before(offset.clamp(extent.start, extent.end), turn)
     }
 
-    /// Where in the file byte `object_offset` of the object of stripe `stripe` lies; [`FILE_SIZE_MAX`] if beyond that. Bytes before
-    /// the component's extent count as its start, those behind it as its end.
+    /// Where in the file byte `object_offset` of the object of stripe `stripe` lies;
+    /// [`FILE_SIZE_MAX`] if beyond that. Bytes before the component's extent count as its start,
+    /// those behind it as its end.
     pub fn file_offset(&self, stripe: usize, object_offset: u64) -> u64 {
         let Some((extent, turn)) = self.index().of_stripe(stripe) else { return FILE_SIZE_MAX };
         extent.after(object_offset, turn).clamp(extent.start, extent.end).min(FILE_SIZE_MAX)
     }
 
-    /// How large the file is at least, given the size of one of its objects: 0 if that has no byte of its component. The file's
-    /// size is the largest over all stripes.
+    /// How large the file is at least, given the size of one of its objects: 0 if that has no byte
+    /// of its component. The file's size is the largest over all stripes.
     pub fn file_size(&self, stripe: usize, object_size: u64) -> u64 {
         let (Some(last), Some((extent, turn))) = (object_size.checked_sub(1), self.index().of_stripe(stripe)) else {
             return 0;
@@ -329,9 +342,9 @@ impl Layout {
         if last < extent.start { 0 } else { (last + 1).min(extent.end).min(FILE_SIZE_MAX) }
     }
 
-    /// Largest size of a file of this layout: no object exceeds [`OBJECT_SIZE_MAX`], nor the file 2^63 - 1, nor [`Layout::end`].
-    /// As long as it is not known how many objects a component gets, they are taken to be enough. Of a mirrored one, what all
-    /// mirrors hold.
+    /// Largest size of a file of this layout: no object exceeds [`OBJECT_SIZE_MAX`], nor the file
+    /// 2^63 - 1, nor [`Layout::end`]. As long as it is not known how many objects a component gets,
+    /// they are taken to be enough. Of a mirrored one, what all mirrors hold.
     pub fn max_file_size(&self) -> u64 {
         if self.is_mirrored() {
             return self.mirrors().iter().map(|mirror| mirror.max_file_size()).min().unwrap_or(0);

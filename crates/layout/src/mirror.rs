@@ -1,18 +1,22 @@
 //! Mirrors: which of them a file's bytes are read from and written to, and how mirrors come and go.
 //!
-//! A mirror is *fresh* if none of its components is stale. A file that is only read has the state [`Composite::READ_ONLY`] and may have
-//! many fresh mirrors, which hold the same bytes. Before it is written one of them is chosen, the primary, and all others become stale
-//! ([`Layout::with_stale_others`]): the state is [`Composite::WRITE_PENDING`], and everybody reads and writes that mirror. Bringing the
-//! others up to date takes two steps: [`Layout::resync_begun`] ([`Composite::SYNC_PENDING`]) makes every writer choose again and those that
-//! are copied to stale, if they are not, and [`Layout::resynced`] makes the copies fresh, if the generation says that nobody did.
+//! A mirror is *fresh* if none of its components is stale. A file that is only read has the state
+//! [`Composite::READ_ONLY`] and may have many fresh mirrors, which hold the same bytes. Before it
+//! is written one of them is chosen, the primary, and all others become stale
+//! ([`Layout::with_stale_others`]): the state is [`Composite::WRITE_PENDING`], and everybody reads
+//! and writes that mirror. Bringing the others up to date takes two steps: [`Layout::resync_begun`]
+//! ([`Composite::SYNC_PENDING`]) makes every writer choose again and those that are copied to
+//! stale, if they are not, and [`Layout::resynced`] makes the copies fresh, if the generation says
+//! that nobody did.
 //!
-//! Of Lustre this differs in that a write makes whole mirrors stale, not only the components that it touches.
+//! Of Lustre this differs in that a write makes whole mirrors stale, not only the components that
+//! it touches.
 //!
 //! Invariants:
-//! * a mirrored layout has at least one fresh mirror, and one alone where the state is [`Composite::WRITE_PENDING`]; nothing here
-//!   makes another one;
-//! * components keep the lower half of their id for life, the upper half is their mirror's: a mirror that is split off and merged in
-//!   again gets another one.
+//! * a mirrored layout has at least one fresh mirror, and one alone where the state is
+//!   [`Composite::WRITE_PENDING`]; nothing here makes another one;
+//! * components keep the lower half of their id for life, the upper half is their mirror's: a
+//!   mirror that is split off and merged in again gets another one.
 
 use std::sync::Arc;
 
@@ -47,8 +51,8 @@ pub(crate) fn check(composite: Option<&Composite>, mirrors: &[Arc<Layout>]) -> R
     mirrors.iter().try_for_each(|m| check_components(true, m.components().iter()))
 }
 
-/// The mirror through which bytes are mapped where nobody says which: the fresh one that readers prefer, or the first. None of those
-/// that cannot be used.
+/// The mirror through which bytes are mapped where nobody says which: the fresh one that readers
+/// prefer, or the first. None of those that cannot be used.
 pub(crate) fn mapped(composite: Option<&Composite>, mirrors: &[Arc<Layout>]) -> Option<u16> {
     check(composite, mirrors).ok()?;
     let fresh = |m: &&Arc<Layout>| m.is_fresh();
@@ -97,7 +101,8 @@ impl Layout {
         fresh
     }
 
-    /// Ids of the stale mirrors that are to be brought up to date: those that are not left out of it ([`flags::NOSYNC`]).
+    /// Ids of the stale mirrors that are to be brought up to date: those that are not left out of
+    /// it ([`flags::NOSYNC`]).
     pub fn stale_mirrors(&self) -> Vec<u16> {
         let stale = |m: &&Arc<Layout>| !m.is_fresh() && !m.is_preferred(flags::NOSYNC);
         self.views().iter().filter(stale).map(|m| m.mirror_id()).collect()
@@ -108,19 +113,20 @@ impl Layout {
         self.composite().filter(|_| self.is_mirrored()).map_or(0, |c| c.flags & Composite::STATE)
     }
 
-    /// Whether what is written through [`Layout::map`] is what everybody reads: always where there is one mirror, else once the
-    /// others are stale.
+    /// Whether what is written through [`Layout::map`] is what everybody reads: always where there
+    /// is one mirror, else once the others are stale.
     pub fn takes_writes(&self) -> bool {
         !self.is_mirrored() || self.mirror_state() == Composite::WRITE_PENDING
     }
 
-    /// Whether a writer of `[offset, offset + len)` must ask the MDT first: for objects, or to have other mirrors declared stale.
+    /// Whether a writer of `[offset, offset + len)` must ask the MDT first: for objects, or to have
+    /// other mirrors declared stale.
     pub fn needs_intent(&self, offset: u64, len: u64) -> bool {
         !self.takes_writes() || self.missing(offset, len).is_some()
     }
 
-    /// The mirror to write to: of those that are fresh and whose OSTs are up the one that writers prefer, or the first. If none is up,
-    /// likewise of the fresh ones. `None`: not mirrored.
+    /// The mirror to write to: of those that are fresh and whose OSTs are up the one that writers
+    /// prefer, or the first. If none is up, likewise of the fresh ones. `None`: not mirrored.
     pub fn primary(&self, is_up: impl Fn(u32) -> bool) -> Option<u16> {
         let fresh = || self.views().iter().filter(|m| m.is_fresh());
         let up = |m: &&Arc<Layout>| m.stripes().iter().all(|s| is_up(s.ost));
@@ -131,7 +137,8 @@ impl Layout {
         best(fresh().filter(up).collect()).or_else(|| best(fresh().collect()))
     }
 
-    /// The layout in which this mirror alone is fresh, for writing to it. This one, if it is so already.
+    /// The layout in which this mirror alone is fresh, for writing to it. This one, if it is so
+    /// already.
     ///
     /// # Errors
     /// EINVAL: no such mirror, or a stale one.
@@ -167,12 +174,14 @@ impl Layout {
         Layout::assemble(Some(composite), components.collect()).checked()
     }
 
-    /// The layout with another one's components as one more mirror, which is stale. What of one that was made for this file lies on the MDT
-    /// has a name there that the file has not used: that of the new generation.
+    /// The layout with another one's components as one more mirror, which is stale. What of one
+    /// that was made for this file lies on the MDT has a name there that the file has not used:
+    /// that of the new generation.
     ///
     /// # Errors
-    /// EINVAL: the other one has several mirrors, or there would be more than 16. ERANGE: too large. EOPNOTSUPP: the other one begins on
-    /// the MDT, where an object has the name of its file, and is another file's; or a mirror begins there already.
+    /// EINVAL: the other one has several mirrors, or there would be more than 16. ERANGE: too
+    /// large. EOPNOTSUPP: the other one begins on the MDT, where an object has the name of its
+    /// file, and is another file's; or a mirror begins there already.
     pub fn with_merged(&self, other: &Layout) -> Result<Layout, LayoutError> {
         if other.is_mirrored() {
             return Err(LayoutError::Mirrored);
@@ -215,7 +224,8 @@ impl Layout {
     /// The layout without a mirror, and the mirror as the layout of `file`.
     ///
     /// # Errors
-    /// EINVAL: not mirrored, no such mirror. EUCLEAN: no fresh mirror would be left. EOPNOTSUPP: it begins on the MDT, and would be another file's.
+    /// EINVAL: not mirrored, no such mirror. EUCLEAN: no fresh mirror would be left. EOPNOTSUPP: it
+    /// begins on the MDT, and would be another file's.
     pub fn split(&self, id: u16, file: Fid) -> Result<(Layout, Layout), LayoutError> {
         let gone = self.view(id)?;
         if gone.mdt_end() > 0 && file != self.fid() {
@@ -237,8 +247,8 @@ impl Layout {
         Ok((Layout::assemble(Some(composite), rest), Layout::assemble(Some(alone), split)))
     }
 
-    /// The layout of the next generation while these mirrors are brought up to date: they are stale until they are, and who writes has to
-    /// ask first, which makes another generation.
+    /// The layout of the next generation while these mirrors are brought up to date: they are stale
+    /// until they are, and who writes has to ask first, which makes another generation.
     ///
     /// # Errors
     /// EINVAL: not mirrored, no such mirror. EUCLEAN: no fresh mirror would be left.
@@ -259,8 +269,8 @@ impl Layout {
         self.in_state(Composite::SYNC_PENDING, components)
     }
 
-    /// The same with the generation after that of `before`, however many changes of it this is made of: who knows both then knows
-    /// whether there was another change between them.
+    /// The same with the generation after that of `before`, however many changes of it this is made
+    /// of: who knows both then knows whether there was another change between them.
     pub fn as_one_change_of(&self, before: &Layout) -> Layout {
         let next = |c: Composite| Composite { layout_gen: before.next_generation(), ..c };
         Layout::assemble(self.composite().cloned().map(next), self.components().to_vec())
@@ -271,9 +281,11 @@ impl Layout {
         self.generation() == before.next_generation()
     }
 
-    /// Whether what was done to a file by the layout `before` may have gone to a mirror that counts no more, this one being the file's now.
+    /// Whether what was done to a file by the layout `before` may have gone to a mirror that counts
+    /// no more, this one being the file's now.
     pub fn overtakes(&self, before: &Layout) -> bool {
-        // Without mirrors, objects may come, and those that there are stay; one that lost its mirrors may have the generation of before.
+        // Without mirrors, objects may come, and those that there are stay; one that lost its
+        // mirrors may have the generation of before.
         let (was, is) = (before.is_mirrored(), self.is_mirrored());
         was != is || is && self.generation() != before.generation()
     }
@@ -284,10 +296,12 @@ impl Layout {
         next.layout_gen
     }
 
-    /// The layout in which these mirrors are fresh, which were brought up to date since the generation `ticket`.
+    /// The layout in which these mirrors are fresh, which were brought up to date since the
+    /// generation `ticket`.
     ///
     /// # Errors
-    /// EBUSY: it is of another generation: somebody wrote, or changed the layout. EINVAL: not mirrored, no such mirror.
+    /// EBUSY: it is of another generation: somebody wrote, or changed the layout. EINVAL: not
+    /// mirrored, no such mirror.
     pub fn resynced(&self, ticket: u32, ids: &[u16]) -> Result<Layout, LayoutError> {
         for id in ids {
             self.view(*id)?;
@@ -329,7 +343,8 @@ impl Layout {
         Layout::assemble(self.composite().cloned().map(read_only), self.components().to_vec())
     }
 
-    /// Its components as they are in a mirrored layout: where they are of none they become those of mirror `id`.
+    /// Its components as they are in a mirrored layout: where they are of none they become those of
+    /// mirror `id`.
     fn as_mirror(&self, id: u16) -> Vec<Component> {
         let own = |(at, c): (usize, &Component)| {
             let low = if c.id & LOW == 0 { at as u32 + 1 } else { c.id & LOW };

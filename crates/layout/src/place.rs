@@ -2,18 +2,23 @@
 //!
 //! * A list (`-o`) is taken as it is.
 //! * A start (`-i`) is a hint: from there in order of index, passing over what is full or inactive.
-//! * What grows by itself ([`Wanted::room`]) goes to OSTs that have room for what it takes, even if it gets fewer stripes by that.
-//! * Otherwise **round robin** while the OSTs are about evenly full (the emptiest and the fullest are less than
-//!   [`Limits::threshold_percent`] apart), going on where the last file ended, servers taking turns;
-//! * else **weighted**: a random choice by free space, in which an OST (and its server) that was just chosen is held back for a
-//!   while by a penalty, so that files spread and do not all fall onto the emptiest.
+//! * What grows by itself ([`Wanted::room`]) goes to OSTs that have room for what it takes, even if
+//!   it gets fewer stripes by that.
+//! * Otherwise **round robin** while the OSTs are about evenly full (the emptiest and the fullest
+//!   are less than [`Limits::threshold_percent`] apart), going on where the last file ended,
+//!   servers taking turns;
+//! * else **weighted**: a random choice by free space, in which an OST (and its server) that was
+//!   just chosen is held back for a while by a penalty, so that files spread and do not all fall
+//!   onto the emptiest.
 //!
-//! A degraded OST (its disks are being repaired) is passed over where there are enough others for as many OSTs as the file is spread over
-//! without it, or where it was named.
+//! A degraded OST (its disks are being repaired) is passed over where there are enough others for
+//! as many OSTs as the file is spread over without it, or where it was named.
 //!
-//! Overstripes go round the chosen OSTs again and again, so no OST has more than one stripe more than another.
+//! Overstripes go round the chosen OSTs again and again, so no OST has more than one stripe more
+//! than another.
 //!
-//! Random numbers come from a generator seeded by the caller: the same seed and the same calls choose the same OSTs.
+//! Random numbers come from a generator seeded by the caller: the same seed and the same calls
+//! choose the same OSTs.
 
 use std::collections::BTreeMap;
 
@@ -43,10 +48,11 @@ pub struct Ost {
 pub struct Limits {
     /// Round robin while free space differs by less than this (Lustre's `qos_threshold_rr`).
     pub threshold_percent: u32,
-    /// How much free space counts against spreading over servers and OSTs, in percent (Lustre's `qos_prio_free`).
+    /// How much free space counts against spreading over servers and OSTs, in percent (Lustre's
+    /// `qos_prio_free`).
     pub prio_free_percent: u32,
-    /// An OST with less than a thousandth of its space free counts as full, and so does one with fewer bytes free than this
-    /// (Lustre's `reserved_mb_low`).
+    /// An OST with less than a thousandth of its space free counts as full, and so does one with
+    /// fewer bytes free than this (Lustre's `reserved_mb_low`).
     pub free_bytes_min: u64,
 }
 
@@ -69,7 +75,8 @@ pub struct Placer {
     oss_penalty: BTreeMap<u32, u64>,
 }
 
-/// Weights are free space in KiB: fine enough for the smallest OST, and their sum fits 64 bits below 16 ZiB.
+/// Weights are free space in KiB: fine enough for the smallest OST, and their sum fits 64 bits
+/// below 16 ZiB.
 const WEIGHT_SHIFT: u32 = 10;
 
 impl Placer {
@@ -78,11 +85,11 @@ impl Placer {
         Placer { random: seed, next: 0, ost_penalty: BTreeMap::new(), oss_penalty: BTreeMap::new() }
     }
 
-    /// The OST of each stripe. Fewer than `wanted.count` where there are not so many OSTs and overstriping was not asked for.
-    /// `osts` are those of the file system, or of the pool.
+    /// The OST of each stripe. Fewer than `wanted.count` where there are not so many OSTs and
+    /// overstriping was not asked for. `osts` are those of the file system, or of the pool.
     ///
-    /// EINVAL for a listed or starting OST that does not exist, EREMOTEIO for a listed one that is inactive, ENOSPC if no
-    /// OST can take a stripe.
+    /// EINVAL for a listed or starting OST that does not exist, EREMOTEIO for a listed one that is
+    /// inactive, ENOSPC if no OST can take a stripe.
     pub fn place(&mut self, wanted: &Wanted, osts: &[Ost], limits: &Limits) -> Result<Vec<u32>, LayoutError> {
         if !wanted.osts.is_empty() {
             return place_listed(wanted, osts);
@@ -107,7 +114,8 @@ impl Placer {
         spare_degraded(&mut good, distinct, wanted.start);
         let round = match wanted.start {
             Some(start) => from_start(&good, start, distinct),
-            // Where every OST gets the same share there is nothing to weigh, only whose turn is first.
+            // Where every OST gets the same share there is nothing to weigh, only whose turn is
+            // first.
             None if stripes.is_multiple_of(good.len()) || is_even(&good, limits) => self.round_robin(&good, distinct),
             None => self.weighted(&good, distinct, limits),
         };
@@ -163,8 +171,9 @@ impl Placer {
         weights.len() - 1
     }
 
-    /// Lustre's `lqos_recalc`: the chosen one and its server are held back, then everyone recovers by one step. Halving what was
-    /// left from before bounds a penalty to twice the steps added: the share of its weight that spreading may cost.
+    /// Lustre's `lqos_recalc`: the chosen one and its server are held back, then everyone recovers
+    /// by one step. Halving what was left from before bounds a penalty to twice the steps added:
+    /// the share of its weight that spreading may cost.
     fn charge(&mut self, chosen: &Ost, good: &[&Ost], penalties: &Penalties) {
         let sides = [
             (&mut self.ost_penalty, &penalties.per_ost, chosen.index, good.len()),
@@ -198,8 +207,9 @@ struct Penalties {
 }
 
 impl Penalties {
-    /// Lustre's `lqos_calc_penalties`: for an OST half of its free space, times the priority of spreading, over the number of
-    /// OSTs; for a server half of its OSTs' mean, over the number of servers. Recovering takes as many other choices.
+    /// Lustre's `lqos_calc_penalties`: for an OST half of its free space, times the priority of
+    /// spreading, over the number of OSTs; for a server half of its OSTs' mean, over the number of
+    /// servers. Recovering takes as many other choices.
     fn of(good: &[&Ost], limits: &Limits) -> Penalties {
         let spread_percent = u64::from(100 - limits.prio_free_percent.min(100));
         let scaled = |kib: u64, over: usize| {
@@ -221,8 +231,9 @@ impl Penalties {
     }
 }
 
-/// What must be free on each of the OSTs that a component of `bytes` bytes is spread over, so that its `stripes` stripes have room there;
-/// fewer stripes, which need more room each, where there are not so many such OSTs. `None`: not even one OST has room for all of it.
+/// What must be free on each of the OSTs that a component of `bytes` bytes is spread over, so that
+/// its `stripes` stripes have room there; fewer stripes, which need more room each, where there are
+/// not so many such OSTs. `None`: not even one OST has room for all of it.
 pub fn room_each<'a>(osts: impl Iterator<Item = &'a Ost>, stripes: usize, bytes: u64, limits: &Limits) -> Option<u64> {
     let mut free: Vec<u64> = osts.filter(|o| o.active && !is_full(o, limits)).map(|o| o.free_bytes).collect();
     free.sort_unstable_by(|a, b| b.cmp(a));
@@ -230,7 +241,8 @@ pub fn room_each<'a>(osts: impl Iterator<Item = &'a Ost>, stripes: usize, bytes:
     (1..=stripes.min(free.len())).rev().find(|n| free[n - 1] > least(*n)).map(least)
 }
 
-/// Leaves degraded OSTs out, as far as `n` are left without them; of those that are needed the emptiest, and the one that was named.
+/// Leaves degraded OSTs out, as far as `n` are left without them; of those that are needed the
+/// emptiest, and the one that was named.
 fn spare_degraded(good: &mut Vec<&Ost>, n: usize, named: Option<u32>) {
     let sound = |o: &Ost| !o.degraded || Some(o.index) == named;
     let missing = n.saturating_sub(good.iter().filter(|o| sound(o)).count());
@@ -269,7 +281,8 @@ fn from_start(good: &[&Ost], start: u32, n: usize) -> Vec<u32> {
     order
 }
 
-/// An order in which the servers take turns, each as often as it has OSTs: indices are spread evenly over the circle.
+/// An order in which the servers take turns, each as often as it has OSTs: indices are spread
+/// evenly over the circle.
 fn take_turns(good: &[&Ost]) -> Vec<u32> {
     let mut by_oss: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for o in good {

@@ -1,8 +1,10 @@
 //! The layout of files in a new file system, where nobody has chosen one.
 //!
-//! Nobody knows when a file is made how large it will be (`dynamic-striping`), so its layout goes on with its size: bytes of a small file lie with its name on the MDT, those of
-//! a larger one on one OST, those of a large one on four, and only of very large ones on all. Whoever writes small files asks no OST; whoever writes large
-//! ones need not choose; and no OST has to be asked for the size of a file that has nothing there. The figures and the reasons are in decision 018.
+//! Nobody knows when a file is made how large it will be (`dynamic-striping`), so its layout goes
+//! on with its size: bytes of a small file lie with its name on the MDT, those of a larger one on
+//! one OST, those of a large one on four, and only of very large ones on all. Whoever writes small
+//! files asks no OST; whoever writes large ones need not choose; and no OST has to be asked for the
+//! size of a file that has nothing there. The figures and the reasons are in decision 018.
 
 use crate::{Count, Pattern, Spec, Template, TemplateComponent};
 

@@ -1,8 +1,9 @@
 //! What a new file's layout shall be, once everyone has been asked.
 //!
-//! Each of stripe size, count (with overstriping) and pool comes from the first that says something: the user, the directory,
-//! the root directory, the file system's defaults. So a directory default without a size passes the root's size on. The OST to
-//! begin with and a list of OSTs belong to the count that they were given with, and count only there.
+//! Each of stripe size, count (with overstriping) and pool comes from the first that says
+//! something: the user, the directory, the root directory, the file system's defaults. So a
+//! directory default without a size passes the root's size on. The OST to begin with and a list of
+//! OSTs belong to the count that they were given with, and count only there.
 
 use crate::{Count, Pool, STRIPE_SIZE_DEFAULT, Spec};
 
@@ -36,7 +37,8 @@ pub struct Wanted {
     pub osts: Vec<u32>,
     /// Choose from this pool.
     pub pool: Option<Pool>,
-    /// Bytes that all stripes together shall have room for, where it can be said: OSTs with less are avoided.
+    /// Bytes that all stripes together shall have room for, where it can be said: OSTs with less
+    /// are avoided.
     pub room: u64,
 }
 
@@ -44,7 +46,8 @@ pub struct Wanted {
 pub fn resolve(asked: &Spec, directory: Option<&Spec>, root: Option<&Spec>, defaults: &Defaults) -> Wanted {
     let asked = (!asked.is_default()).then_some(asked);
     let levels = || [asked, directory, root].into_iter().flatten();
-    // Whoever speaks first also says where: a start or list from further up would contradict the count from here.
+    // Whoever speaks first also says where: a start or list from further up would contradict the
+    // count from here.
     let placing = levels().next();
     let counting = levels().find(|s| s.count.is_some() || !s.osts.is_empty());
     let osts = match (placing, counting) {

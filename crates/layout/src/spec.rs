@@ -1,4 +1,5 @@
-//! What a user asks for the whole file, or what a directory passes on to new files: Lustre's `lov_user_md`.
+//! What a user asks for the whole file, or what a directory passes on to new files: Lustre's
+//! `lov_user_md`.
 
 use crate::{LayoutError, PER_OST_MAX, Pattern, Pool, STRIPE_SIZE_MAX, STRIPES_MAX, codec, layout::check_stripe_size};
 
@@ -14,7 +15,8 @@ pub enum Count {
 }
 
 impl Count {
-    /// From Lustre's 16-bit field: 0 is `None` (default), 0xffff all, 0xfffe … 0xffe0 that many per OST.
+    /// From Lustre's 16-bit field: 0 is `None` (default), 0xffff all, 0xfffe … 0xffe0 that many per
+    /// OST.
     pub fn from_raw(raw: u16) -> Option<Count> {
         Some(match raw {
             0 => return None,
@@ -42,8 +44,8 @@ impl Count {
         }
     }
 
-    /// From what a user wrote. 0 is `None` (default); whether it is in bounds is [`Spec::check`]'s to say, except for what the
-    /// type cannot hold.
+    /// From what a user wrote. 0 is `None` (default); whether it is in bounds is [`Spec::check`]'s
+    /// to say, except for what the type cannot hold.
     pub fn from_number(n: i64) -> Result<Option<Count>, LayoutError> {
         Ok(match n {
             0 => None,
@@ -112,8 +114,9 @@ impl Spec {
         if self.overstripe { Pattern::RAID0_OVERSTRIPED } else { Pattern::RAID0 }
     }
 
-    /// Reads the value of a `setxattr lustre.lov`, or a directory's stored default. A whole file layout is accepted too, its
-    /// objects ignored: so a layout is copied with `getfattr | setfattr`, and restored by archivers.
+    /// Reads the value of a `setxattr lustre.lov`, or a directory's stored default. A whole file
+    /// layout is accepted too, its objects ignored: so a layout is copied with
+    /// `getfattr | setfattr`, and restored by archivers.
     pub fn decode(bytes: &[u8]) -> Result<Spec, LayoutError> {
         let (pattern, spec) = codec::user_spec(bytes)?;
         if pattern.0 & !Pattern::RAID0_OVERSTRIPED.0 != 0 {

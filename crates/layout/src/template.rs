@@ -1,11 +1,14 @@
-//! What a user asks for as a composite layout, or what a directory passes on: Lustre's `lov_user_md` in a `lov_comp_md_v1`.
+//! What a user asks for as a composite layout, or what a directory passes on: Lustre's
+//! `lov_user_md` in a `lov_comp_md_v1`.
 //!
-//! A [`Template`] says which range of a file is kept how; it names neither objects nor, but where a user insists, OSTs. Mirrors
-//! follow each other in one list, each beginning with a component that starts at 0.
+//! A [`Template`] says which range of a file is kept how; it names neither objects nor, but where a
+//! user insists, OSTs. Mirrors follow each other in one list, each beginning with a component that
+//! starts at 0.
 //!
-//! A **self-extending** component (`-z`) is a pair: the component, and behind it one with [`flags::EXTENSION`] that has no objects
-//! ever: the space from which the first takes [`TemplateComponent::extension_size`] bytes whenever it is full. The first may be
-//! empty, but not at the beginning of a file.
+//! A **self-extending** component (`-z`) is a pair: the component, and behind it one with
+//! [`flags::EXTENSION`] that has no objects ever: the space from which the first takes
+//! [`TemplateComponent::extension_size`] bytes whenever it is full. The first may be empty, but not
+//! at the beginning of a file.
 //!
 //! Invariant: what [`Asked::decode`] returns has passed [`Asked::check`].
 
@@ -43,7 +46,8 @@ pub struct TemplateComponent {
     pub end: u64,
     /// Of [`flags::ASKABLE`]. [`flags::EXTENSION`] exactly where there is an `extension_size`.
     pub flags: u32,
-    /// [`Pattern::RAID0`] (overstriped where `spec` says so), or [`Pattern::MDT`] in the first component.
+    /// [`Pattern::RAID0`] (overstriped where `spec` says so), or [`Pattern::MDT`] in the first
+    /// component.
     pub pattern: Pattern,
     /// Stripes; nothing for data on the MDT.
     pub spec: Spec,
@@ -94,8 +98,9 @@ impl Asked {
         }
     }
 
-    /// Reads and checks the value of a `setxattr lustre.lov`, or a directory's stored default. The layout of a file is accepted
-    /// too, its objects and ids ignored: so a layout is copied with `getfattr | setfattr`, and restored by archivers.
+    /// Reads and checks the value of a `setxattr lustre.lov`, or a directory's stored default. The
+    /// layout of a file is accepted too, its objects and ids ignored: so a layout is copied with
+    /// `getfattr | setfattr`, and restored by archivers.
     pub fn decode(bytes: &[u8]) -> Result<Asked, LayoutError> {
         match Magic::of(bytes)? {
             Magic::CompV1 | Magic::Sel => {
@@ -167,7 +172,8 @@ impl Template {
         Ok(())
     }
 
-    /// Reads and checks the value of a `setxattr lustre.lov.add`: components for a file whose present ones end at `end`.
+    /// Reads and checks the value of a `setxattr lustre.lov.add`: components for a file whose
+    /// present ones end at `end`.
     pub fn decode_added(bytes: &[u8], end: u64) -> Result<Template, LayoutError> {
         match Magic::of(bytes)? {
             Magic::CompV1 | Magic::Sel => {}
@@ -178,7 +184,8 @@ impl Template {
         Ok(template)
     }
 
-    /// Lustre's rules for components that are added to a file whose present ones end at `end`, which is not 0.
+    /// Lustre's rules for components that are added to a file whose present ones end at `end`,
+    /// which is not 0.
     pub fn check_added(&self, end: u64) -> Result<(), LayoutError> {
         if self.mirrors != 1 {
             return Err(LayoutError::Mirrored);
@@ -210,8 +217,8 @@ impl Template {
         if bytes > LAYOUT_BYTES_MAX { Err(LayoutError::TooLarge(bytes)) } else { Ok(()) }
     }
 
-    /// Bytes of a file's layout once all components have their objects; each might lie in a pool. Where their number depends on
-    /// the OSTs, one is counted.
+    /// Bytes of a file's layout once all components have their objects; each might lie in a pool.
+    /// Where their number depends on the OSTs, one is counted.
     fn bytes_max(&self) -> usize {
         let stripes: usize = self.components.iter().map(TemplateComponent::stripes_max).sum();
         COMP_HEADER_BYTES + self.components.len() * COMP_BYTES_MAX + stripes * OBJECT_BYTES
@@ -243,8 +250,9 @@ impl TemplateComponent {
         TemplateComponent { end, pattern: Pattern::MDT, ..TemplateComponent::default() }
     }
 
-    /// What `-z size` makes of a component: one that begins with `size` bytes at the beginning of a file, else with none, and
-    /// the space into which it grows. Only the component where there is nothing left to grow into.
+    /// What `-z size` makes of a component: one that begins with `size` bytes at the beginning of a
+    /// file, else with none, and the space into which it grows. Only the component where there is
+    /// nothing left to grow into.
     pub fn extendable(self, size: u64) -> Vec<TemplateComponent> {
         let full = if self.start == 0 { size.min(self.end) } else { self.start };
         if full == self.end {
@@ -364,7 +372,8 @@ impl TemplateComponent {
     }
 }
 
-/// The stripe size for a component with that end: `size`, or the largest power of two that divides the end, as in Lustre.
+/// The stripe size for a component with that end: `size`, or the largest power of two that divides
+/// the end, as in Lustre.
 pub(crate) fn stripe_size_within(end: u64, size: u32) -> u32 {
     if end == u64::MAX || size == 0 || end.is_multiple_of(u64::from(size)) {
         return size;
@@ -373,8 +382,8 @@ pub(crate) fn stripe_size_within(end: u64, size: u32) -> u32 {
     1 << end.trailing_zeros().min(31)
 }
 
-/// More stripes than this would stay empty in a component of that length: it has so many stripe units (rounded up). `None`
-/// where it has no end, or has yet to grow.
+/// More stripes than this would stay empty in a component of that length: it has so many stripe
+/// units (rounded up). `None` where it has no end, or has yet to grow.
 pub(crate) fn stripes_within(start: u64, end: u64, stripe_size: u32) -> Option<u16> {
     if end == u64::MAX || end <= start {
         return None;

@@ -1,11 +1,13 @@
 //! What a new file's layout shall be once everyone has been asked, composite or not.
 //!
-//! The first that asks for anything decides of which kind the layout is: the user, the directory, the root directory. A composite
-//! layout is taken from there as a whole, and a plain one replaces the composite ones further up as a whole (as in Lustre). Stripe
-//! size and pool of a component that names none come from the plain ones further up, its number of stripes from the file system.
+//! The first that asks for anything decides of which kind the layout is: the user, the directory,
+//! the root directory. A composite layout is taken from there as a whole, and a plain one replaces
+//! the composite ones further up as a whole (as in Lustre). Stripe size and pool of a component
+//! that names none come from the plain ones further up, its number of stripes from the file system.
 //!
-//! Sizes then follow the components, as in Lustre: a stripe size that nobody asked for is cut so that it divides the component's
-//! end, stripes that a component is too short for are left out, data on the MDT ends at the MDT's limit.
+//! Sizes then follow the components, as in Lustre: a stripe size that nobody asked for is cut so
+//! that it divides the component's end, stripes that a component is too short for are left out,
+//! data on the MDT ends at the MDT's limit.
 
 use sheen_wire::Fid;
 
@@ -20,7 +22,8 @@ use crate::{
 pub enum WantedLayout {
     /// The same for the whole file.
     Plain(Wanted),
-    /// By ranges of the file; in order of mirrors, each beginning with a component that starts at 0.
+    /// By ranges of the file; in order of mirrors, each beginning with a component that starts at
+    /// 0.
     Composite(Vec<WantedComponent>),
 }
 
@@ -49,8 +52,8 @@ pub enum Holds {
 }
 
 impl WantedLayout {
-    /// What needs objects when the file is made, each with its position in the layout: the first component of each mirror, if it
-    /// is not on the MDT.
+    /// What needs objects when the file is made, each with its position in the layout: the first
+    /// component of each mirror, if it is not on the MDT.
     pub fn first(&self) -> Vec<(usize, &Wanted)> {
         match self {
             WantedLayout::Plain(wanted) => vec![(0, wanted)],
@@ -90,8 +93,9 @@ fn objects((at, c): (usize, &WantedComponent)) -> Option<(usize, &Wanted)> {
     }
 }
 
-/// Fills what `asked` leaves open. All of them must have passed [`Asked::check`]. Data on the MDT is cut at `mdt_bytes_max`, rounded
-/// down to 64 KiB (Lustre's `dom_stripesize`); 0: none goes there.
+/// Fills what `asked` leaves open. All of them must have passed [`Asked::check`]. Data on the MDT
+/// is cut at `mdt_bytes_max`, rounded down to 64 KiB (Lustre's `dom_stripesize`); 0: none goes
+/// there.
 pub fn resolve_asked(
     asked: &Asked,
     directory: Option<&Asked>,
@@ -158,8 +162,8 @@ impl TemplateComponent {
     }
 }
 
-/// Cuts what is on the MDT to `max` bytes: the component behind it then begins there. Where the MDT takes none, that component
-/// begins the file, or, if there is none, the file is made of objects.
+/// Cuts what is on the MDT to `max` bytes: the component behind it then begins there. Where the MDT
+/// takes none, that component begins the file, or, if there is none, the file is made of objects.
 fn cut_mdt(components: &[TemplateComponent], max: u64) -> Vec<TemplateComponent> {
     let mut out: Vec<TemplateComponent> = Vec::with_capacity(components.len());
     let mut cut: Option<(u64, u64)> = None;

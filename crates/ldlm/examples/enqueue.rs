@@ -1,7 +1,9 @@
-//! How many locks a second the server's side makes and cancels, on one core: `cargo run --release -p sheen-ldlm --example enqueue`.
+//! How many locks a second the server's side makes and cancels, on one core:
+//! `cargo run --release -p sheen-ldlm --example enqueue`.
 //!
-//! Each figure is for an enqueue and its cancel. "Among n" has n other locks on the same object; the places where locks come and go
-//! are taken at random, so that no path through the tree stays in the processor's cache.
+//! Each figure is for an enqueue and its cancel. "Among n" has n other locks on the same object;
+//! the places where locks come and go are taken at random, so that no path through the tree stays
+//! in the processor's cache.
 
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
 

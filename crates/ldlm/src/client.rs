@@ -1,18 +1,22 @@
 //! The client's side: the locks that one client holds of one target.
 //!
-//! A lock begins as a request under way ([`Locks::begin`]), becomes granted ([`Locks::granted`]) and is then used by as many as find it with
-//! [`Locks::matching`], each of whom holds a reference until [`Locks::release`]. It goes when the server asks for it
-//! ([`Locks::blocked`]), when it is unused for too long or one of too many ([`Locks::shrink`]), or when the client knows better
-//! ([`Locks::cancel_resource`]): then [`Action::Flush`] tells its owner to write back and drop what it guards, after which
-//! [`Locks::cancelled`] ends it. Invariants:
+//! A lock begins as a request under way ([`Locks::begin`]), becomes granted ([`Locks::granted`])
+//! and is then used by as many as find it with [`Locks::matching`], each of whom holds a reference
+//! until [`Locks::release`]. It goes when the server asks for it ([`Locks::blocked`]), when it is
+//! unused for too long or one of too many ([`Locks::shrink`]), or when the client knows better
+//! ([`Locks::cancel_resource`]): then [`Action::Flush`] tells its owner to write back and drop what
+//! it guards, after which [`Locks::cancelled`] ends it. Invariants:
 //!
-//! * [`Action::Flush`] comes once for a lock (again only after [`Locks::converted`]), and only when nobody holds a reference;
+//! * [`Action::Flush`] comes once for a lock (again only after [`Locks::converted`]), and only when
+//!   nobody holds a reference;
 //! * from the moment that a lock is asked for, nobody new finds it; those that use it go on;
-//! * messages may arrive in any order and twice: a blocking callback before the grant is remembered; one for an unknown lock, or a grant
-//!   that nobody waits for, is answered with [`Action::Cancel`].
+//! * messages may arrive in any order and twice: a blocking callback before the grant is
+//!   remembered; one for an unknown lock, or a grant that nobody waits for, is answered with
+//!   [`Action::Cancel`].
 //!
-//! Requests of one client for overlapping locks conflict like those of strangers. Who wants several locks on a resource does
-//! well to ask for one after the other ([`Locks::pending`]): the first often covers the others.
+//! Requests of one client for overlapping locks conflict like those of strangers. Who wants several
+//! locks on a resource does well to ask for one after the other ([`Locks::pending`]): the first
+//! often covers the others.
 
 mod lru;
 #[cfg(test)]
@@ -29,7 +33,8 @@ use crate::{
     slab::{self, NIL, Slab},
 };
 
-/// Cancels that wait for another request to travel with; with more, [`Locks::cancelled`] says to send at once.
+/// Cancels that wait for another request to travel with; with more, [`Locks::cancelled`] says to
+/// send at once.
 pub const CANCELS_QUEUED_MAX: usize = 1024;
 
 /// What can be set while it runs.
@@ -43,8 +48,8 @@ pub struct Tunables {
 
 impl Default for Tunables {
     fn default() -> Tunables {
-        // Some 200 bytes each, and the server's share is as large: enough for a tree of 100,000 files and their directories. The
-        // age is Lustre's 65 minutes.
+        // Some 200 bytes each, and the server's share is as large: enough for a tree of 100,000
+        // files and their directories. The age is Lustre's 65 minutes.
         Tunables { lru_size: 128 << 10, lru_max_age_ms: 65 * 60 * 1000 }
     }
 }
@@ -52,8 +57,8 @@ impl Default for Tunables {
 /// What the owner of [`Locks`] is to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Write back and drop what only this lock guards, then call [`Locks::cancelled`] (or [`Locks::converted`]). Other locks may still
-    /// guard a part of it: [`Locks::matching`] tells.
+    /// Write back and drop what only this lock guards, then call [`Locks::cancelled`] (or
+    /// [`Locks::converted`]). Other locks may still guard a part of it: [`Locks::matching`] tells.
     Flush {
         /// The lock.
         cookie: Cookie,
@@ -63,7 +68,8 @@ pub enum Action {
         mode: Mode,
         /// Its part.
         policy: Policy,
-        /// Those of its bits that nobody has asked for: the owner may keep what they guard, and call [`Locks::converted`]. 0: nothing.
+        /// Those of its bits that nobody has asked for: the owner may keep what they guard, and
+        /// call [`Locks::converted`]. 0: nothing.
         spare: u64,
     },
     /// Tell the server that of the lock these bits are left: it asked for others.
@@ -201,8 +207,8 @@ impl Locks {
         self.stats
     }
 
-    /// A lock held already that permits `mode` on `policy`, with a reference that [`Locks::release`] gives back. Locks that are to go
-    /// are not found.
+    /// A lock held already that permits `mode` on `policy`, with a reference that
+    /// [`Locks::release`] gives back. Locks that are to go are not found.
     pub fn matching(&mut self, resource: Resource, mode: Mode, policy: &Policy) -> Option<Held> {
         let n = self.ready(resource, mode, policy)?;
         self.unlink(n);
@@ -217,8 +223,9 @@ impl Locks {
         self.ready(resource, mode, policy).is_some()
     }
 
-    /// The lock of a group that this client has on an extent, with a reference. It is found also after it was asked for: it is kept
-    /// for as long as a program says, and serves whatever this client does until then.
+    /// The lock of a group that this client has on an extent, with a reference. It is found also
+    /// after it was asked for: it is kept for as long as a program says, and serves whatever this
+    /// client does until then.
     pub fn in_group(&mut self, resource: Resource) -> Option<Held> {
         if self.groups == 0 {
             return None;
@@ -258,8 +265,8 @@ impl Locks {
         cookie
     }
 
-    /// The server granted the request, in its answer or later. Returns whether this is news; where nobody waits for it, the lock is
-    /// given back.
+    /// The server granted the request, in its answer or later. Returns whether this is news; where
+    /// nobody waits for it, the lock is given back.
     pub fn granted(
         &mut self,
         cookie: Cookie,
@@ -289,8 +296,9 @@ impl Locks {
         true
     }
 
-    /// The request failed, or who sent it does not wait for it any longer. A grant that arrives later is answered with a cancel; so is, now,
-    /// the callback that came for the lock before its answer did, for the server asks only once.
+    /// The request failed, or who sent it does not wait for it any longer. A grant that arrives
+    /// later is answered with a cancel; so is, now, the callback that came for the lock before its
+    /// answer did, for the server asks only once.
     pub fn failed(&mut self, cookie: Cookie, actions: &mut Vec<Action>) {
         let Some(n) = self.find(cookie).filter(|n| self.locks[*n].state == State::Pending) else { return };
         let Lock { held, asked, .. } = self.locks[n];
@@ -315,7 +323,8 @@ impl Locks {
         if lock.asked {
             self.flush(n, actions);
         } else if group {
-            // A group's lock is held for as long as a program says, not for as long as it may be of use.
+            // A group's lock is held for as long as a program says, not for as long as it may be of
+            // use.
             self.give_up(n, actions);
         } else {
             self.link(now, n);
@@ -351,8 +360,8 @@ impl Locks {
         self.locks[n].asked = true;
     }
 
-    /// What the lock guarded is written back and dropped: it is no more. Returns its handle if the server is to be told at once; else
-    /// it is among those that [`Locks::take_cancels`] gives.
+    /// What the lock guarded is written back and dropped: it is no more. Returns its handle if the
+    /// server is to be told at once; else it is among those that [`Locks::take_cancels`] gives.
     pub fn cancelled(&mut self, cookie: Cookie) -> Option<LockId> {
         let n = self.find(cookie).filter(|n| self.locks[*n].state == State::Flushing)?;
         let Lock { held, asked, .. } = self.locks[n];
@@ -364,9 +373,10 @@ impl Locks {
         None
     }
 
-    /// The lock's owner keeps a part of it instead of all (what it gives up is written back and dropped): from now on it is that part, and
-    /// counts as not asked for. To be called before the server is told. Returns the server's handle; `None` if there is no such lock
-    /// or it is no part.
+    /// The lock's owner keeps a part of it instead of all (what it gives up is written back and
+    /// dropped): from now on it is that part, and counts as not asked for. To be called before the
+    /// server is told. Returns the server's handle; `None` if there is no such lock or it is no
+    /// part.
     pub fn converted(&mut self, now: Instant, cookie: Cookie, mode: Mode, policy: Policy) -> Option<LockId> {
         let n = self.find(cookie).filter(|n| self.locks[*n].state != State::Pending)?;
         let lock = &self.locks[n];
@@ -388,8 +398,8 @@ impl Locks {
         Some(id)
     }
 
-    /// Ends, without a flush, unused locks of which this one covers all: it guards what they did. Their handles, for the server to be told
-    /// when there is occasion.
+    /// Ends, without a flush, unused locks of which this one covers all: it guards what they did.
+    /// Their handles, for the server to be told when there is occasion.
     pub fn supersedes(&mut self, cookie: Cookie) -> Vec<LockId> {
         let Some(n) = self.find(cookie).filter(|n| self.is_ready(*n)) else { return Vec::new() };
         let Lock { held, resource, .. } = self.locks[n];
@@ -433,8 +443,8 @@ impl Locks {
         self.cancels.len()
     }
 
-    /// Gives up the unused locks of a resource (of bits those that have one of `bits`), because what the client is about to do would make the
-    /// server ask for them.
+    /// Gives up the unused locks of a resource (of bits those that have one of `bits`), because
+    /// what the client is about to do would make the server ask for them.
     pub fn cancel_resource(&mut self, resource: Resource, bits: u64, actions: &mut Vec<Action>) {
         let Some(r) = self.by_name.get(&resource) else { return };
         let mut found: Vec<Cookie> = Vec::new();
@@ -454,8 +464,9 @@ impl Locks {
         }
     }
 
-    /// The server has evicted this client: it holds nothing any more. Returns the resources on which it held something, in order: what is
-    /// cached under them is to be dropped, and what is dirty there is lost. Requests under way are forgotten, too.
+    /// The server has evicted this client: it holds nothing any more. Returns the resources on
+    /// which it held something, in order: what is cached under them is to be dropped, and what is
+    /// dirty there is lost. Requests under way are forgotten, too.
     pub fn evicted(&mut self) -> Vec<Resource> {
         let mut held = BTreeSet::new();
         let mut all: Vec<u32> = self.by_name.values().flat_map(|r| &self.resources[*r].all).copied().collect();
@@ -485,7 +496,8 @@ impl Locks {
         held.into_iter().map(|h| h.1).collect()
     }
 
-    /// All locks held, those that are to go included, in the order of their resources, for dumps and checkers.
+    /// All locks held, those that are to go included, in the order of their resources, for dumps
+    /// and checkers.
     pub fn all_locks(&self) -> Vec<(Resource, Held)> {
         let mut names: Vec<Resource> = self.by_name.keys().copied().collect();
         names.sort_unstable();
@@ -572,7 +584,8 @@ impl Locks {
         }
     }
 
-    /// A granted lock that can be found is to go: nobody finds it any more, and if nobody uses it, it is flushed.
+    /// A granted lock that can be found is to go: nobody finds it any more, and if nobody uses it,
+    /// it is flushed.
     fn give_up(&mut self, n: u32, actions: &mut Vec<Action>) {
         self.leave(n);
         self.unlink(n);

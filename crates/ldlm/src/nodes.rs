@@ -1,12 +1,14 @@
 //! The sets that locks lie in: interval trees for ranges, rings for bits.
 //!
-//! A lock is in one set at a time, so the links lie in one array beside the locks: node n belongs to the lock at place n, a set is
-//! a [`Root`], and neither insertion nor removal allocates.
+//! A lock is in one set at a time, so the links lie in one array beside the locks: node n belongs
+//! to the lock at place n, a set is a [`Root`], and neither insertion nor removal allocates.
 //!
-//! **Trees** are AVL trees ordered by (start, place), each node of which knows the largest end and the smallest rank below it. AVL and not
-//! something random, because clients choose what is inserted: the depth must not be theirs to choose. The rank is the owner's
-//! number; searches see only nodes of ranks below a limit. Granted locks have 0, or 1 once they were asked back, so that those still
-//! to be asked are found quickly; waiting ones have their place in the queue, so that those before a request are found.
+//! **Trees** are AVL trees ordered by (start, place), each node of which knows the largest end and
+//! the smallest rank below it. AVL and not something random, because clients choose what is
+//! inserted: the depth must not be theirs to choose. The rank is the owner's number; searches see
+//! only nodes of ranks below a limit. Granted locks have 0, or 1 once they were asked back, so that
+//! those still to be asked are found quickly; waiting ones have their place in the queue, so that
+//! those before a request are found.
 //!
 //! **Rings** keep the order of insertion, ignore ranges, and are searched from end to end.
 
@@ -102,7 +104,8 @@ impl Nodes {
         self.update_path(root.top, n);
     }
 
-    /// Calls `f` with members of ranks below `limit` that touch `start..=end`, in order, until it breaks.
+    /// Calls `f` with members of ranks below `limit` that touch `start..=end`, in order, until it
+    /// breaks.
     pub fn overlapping(
         &self,
         root: &Root,
@@ -191,8 +194,8 @@ impl Nodes {
         (self.at(a).start, a) < (self.at(b).start, b)
     }
 
-    /// Returns the new top, and whether it is higher than the old one. Reads no node beside the path where nothing rotates:
-    /// in a large tree each costs a cache miss.
+    /// Returns the new top, and whether it is higher than the old one. Reads no node beside the
+    /// path where nothing rotates: in a large tree each costs a cache miss.
     fn insert_below(&mut self, top: u32, n: u32) -> (u32, bool) {
         if top == NIL {
             return (n, true);
@@ -246,7 +249,8 @@ impl Nodes {
         (top, first, shrank)
     }
 
-    /// Lock `n` was removed somewhere below `top`, on a side that is lower now if `shrank`. Like [`Nodes::remove_below`].
+    /// Lock `n` was removed somewhere below `top`, on a side that is lower now if `shrank`. Like
+    /// [`Nodes::remove_below`].
     fn after_removal(&mut self, top: u32, n: u32, shrank: bool) -> (u32, bool) {
         let (node, gone) = (self.at(top), self.at(n));
         let end_stale = gone.end == node.end_max && node.end != node.end_max;
@@ -295,7 +299,8 @@ impl Nodes {
         if n == NIL { 0 } else { i32::from(self.at(n).height) }
     }
 
-    /// Rotates where one side of `n` is two higher than the other; updates `n`. Returns the new top.
+    /// Rotates where one side of `n` is two higher than the other; updates `n`. Returns the new
+    /// top.
     fn balance(&mut self, n: u32) -> u32 {
         let Node { left, right, .. } = *self.at(n);
         let lean = self.height(left) - self.height(right);
@@ -379,7 +384,8 @@ mod tests {
     use super::*;
 
     impl Nodes {
-        /// Heights differ by at most one, and nodes know the truth about those below. Returns the members in order.
+        /// Heights differ by at most one, and nodes know the truth about those below. Returns the
+        /// members in order.
         fn check(&self, n: u32, out: &mut Vec<u32>) -> (i32, u64, u64) {
             if n == NIL {
                 return (0, 0, u64::MAX);

@@ -1,17 +1,19 @@
 //! The server's side: all locks of one target.
 //!
-//! A lock is granted or waits. A request that excludes a granted lock, or an earlier request that waits, waits behind them
-//! (flock requests look at granted ones only, as POSIX has no queue); the holders are asked to give their locks back. Invariants:
+//! A lock is granted or waits. A request that excludes a granted lock, or an earlier request that
+//! waits, waits behind them (flock requests look at granted ones only, as POSIX has no queue); the
+//! holders are asked to give their locks back. Invariants:
 //!
 //! * no two granted locks of a resource exclude each other;
-//! * every waiting lock *watches* one lock that it waits for: an earlier waiting or a granted one. When that one goes or gets weaker, and
-//!   only then, the waiting one is looked at again. So a release costs what it frees, not what waits;
+//! * every waiting lock *watches* one lock that it waits for: an earlier waiting or a granted one.
+//!   When that one goes or gets weaker, and only then, the waiting one is looked at again. So a
+//!   release costs what it frees, not what waits;
 //! * a granted extent or bits lock that excludes a waiting one has been asked back;
-//! * a lock that was asked back has a deadline, unless it is the server's own or a GROUP lock, which stays until its holder
-//!   is done.
+//! * a lock that was asked back has a deadline, unless it is the server's own or a GROUP lock,
+//!   which stays until its holder is done.
 //!
-//! One file an operation: [`enqueue`], [`cancel`], [`convert`], [`glimpse`], …; what they share is in `queue` (granting and asking
-//! back), `conflict` (searching) and `store` (where locks lie).
+//! One file an operation: [`enqueue`], [`cancel`], [`convert`], [`glimpse`], …; what they share is
+//! in `queue` (granting and asking back), `conflict` (searching) and `store` (where locks lie).
 
 mod cancel;
 mod conflict;
@@ -81,7 +83,8 @@ impl Default for Tunables {
             lock_timeout_ms: 20_000,
             expand: true,
             adaptive: true,
-            // Two programs that hand a file over now and then stay below; writers that take turns pass it in milliseconds.
+            // Two programs that hand a file over now and then stay below; writers that take turns
+            // pass it in milliseconds.
             contended_locks: 8,
             contention_window_ms: 1_000,
             // Lustre's.
@@ -128,7 +131,8 @@ pub enum Action {
         /// Part of the request that waits for it.
         policy: Policy,
     },
-    /// Glimpse callback: how large is the object, as far as you know? Answered with [`Namespace::glimpse_answered`].
+    /// Glimpse callback: how large is the object, as far as you know? Answered with
+    /// [`Namespace::glimpse_answered`].
     Glimpse {
         /// Who holds it.
         client: ClientId,
@@ -137,8 +141,8 @@ pub enum Action {
         /// The lock.
         id: LockId,
     },
-    /// One of the clients that were asked for the ticket's sake has answered, or has nothing to tell: what it wrote has reached the
-    /// server.
+    /// One of the clients that were asked for the ticket's sake has answered, or has nothing to
+    /// tell: what it wrote has reached the server.
     Glimpsed {
         /// Who waits.
         ticket: Ticket,
@@ -228,7 +232,8 @@ pub struct Namespace {
     disturbed: BTreeSet<(u64, u32)>,
     /// When which lock must have been given back or a glimpse answered.
     deadlines: BTreeSet<(Instant, u32)>,
-    /// Glimpses under way. One of the locks of such a client on such an object says so ([`glimpse::Glimpse::now`]).
+    /// Glimpses under way. One of the locks of such a client on such an object says so
+    /// ([`glimpse::Glimpse::now`]).
     glimpses: BTreeMap<(Resource, ClientId), glimpse::Asked>,
     /// Those of which that lock went; empty between events.
     unglimpsed: Vec<(Resource, ClientId)>,
@@ -240,7 +245,8 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// No locks. `incarnation`: another number in each life of the target, so that handles of an earlier one lead nowhere.
+    /// No locks. `incarnation`: another number in each life of the target, so that handles of an
+    /// earlier one lead nowhere.
     pub fn new(tunables: Tunables, incarnation: u64) -> Namespace {
         Namespace {
             tunables,

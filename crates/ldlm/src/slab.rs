@@ -1,10 +1,12 @@
 //! Where locks lie: numbered places that are used again, and handles that are not.
 //!
-//! A handle is the place (low [`PLACE_BITS`] bits) and a count that goes up with every lock made (the others). So it leads to its lock
-//! without a search, and a stale one leads nowhere: its count returns after 2^35 locks, which takes nine hours at a million a
-//! second, while a message that old is long gone.
+//! A handle is the place (low [`PLACE_BITS`] bits) and a count that goes up with every lock made
+//! (the others). So it leads to its lock without a search, and a stale one leads nowhere: its count
+//! returns after 2^35 locks, which takes nine hours at a million a second, while a message that old
+//! is long gone.
 
-/// Bits of a handle that name the place: 268 million locks at once, more than the memory of a host holds.
+/// Bits of a handle that name the place: 268 million locks at once, more than the memory of a host
+/// holds.
 const PLACE_BITS: u32 = 28;
 
 /// No place.
@@ -61,7 +63,8 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Gives the place up. What lies there stays until the place is used again: the caller marks it as dead.
+    /// Gives the place up. What lies there stays until the place is used again: the caller marks it
+    /// as dead.
     pub fn free(&mut self, place: u32) {
         self.free.push(place);
     }

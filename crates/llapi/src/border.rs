@@ -1,6 +1,7 @@
 //! The border to C: pointers in, `errno` and return values out, panics kept inside.
 //!
-//! Invariant: nothing here believes more of a pointer than what C can promise: that it is null or points to what the header says.
+//! Invariant: nothing here believes more of a pointer than what C can promise: that it is null or
+//! points to what the header says.
 
 use std::{
     ffi::{CStr, c_char, c_int},
@@ -12,7 +13,8 @@ use std::{
 use sheen_wire::{Errno, Result};
 
 fn set_errno(e: Errno) {
-    // SAFETY: the C library gives each thread an `errno` of its own, which lives as long as the thread.
+    // SAFETY: the C library gives each thread an `errno` of its own, which lives as long as the
+    // thread.
     unsafe { *libc::__errno_location() = e.0 }
 }
 
@@ -71,7 +73,8 @@ pub unsafe fn put<T>(pointer: *mut T, value: T) -> Result<()> {
     if pointer.is_null() {
         return Err(Errno::EINVAL);
     }
-    // SAFETY: the caller's promise. A C program may pack what it likes, so nothing is said of alignment.
+    // SAFETY: the caller's promise. A C program may pack what it likes, so nothing is said of
+    // alignment.
     unsafe { pointer.write_unaligned(value) };
     Ok(())
 }
@@ -97,7 +100,8 @@ pub unsafe fn optional<'a>(pointer: *const c_char) -> Option<&'a CStr> {
     unsafe { text(pointer) }.ok().filter(|text| !text.is_empty())
 }
 
-/// Writes a string and its NUL into `room` bytes. EINVAL: null. `too_small`: it does not fit; nothing is written.
+/// Writes a string and its NUL into `room` bytes. EINVAL: null. `too_small`: it does not fit;
+/// nothing is written.
 ///
 /// # Safety
 /// `pointer` is null or points to room for that many bytes.
@@ -108,7 +112,8 @@ pub unsafe fn put_text(pointer: *mut c_char, room: usize, text: &[u8], too_small
     if text.len() >= room {
         return Err(too_small);
     }
-    // SAFETY: the caller's promise, and `text` and the NUL are not more than `room`. They do not overlap: `text` is ours.
+    // SAFETY: the caller's promise, and `text` and the NUL are not more than `room`. They do not
+    // overlap: `text` is ours.
     unsafe {
         ptr::copy_nonoverlapping(text.as_ptr(), pointer.cast(), text.len());
         pointer.add(text.len()).write(0);
@@ -119,7 +124,8 @@ pub unsafe fn put_text(pointer: *mut c_char, room: usize, text: &[u8], too_small
 /// An open file. EBADF: it cannot be one.
 ///
 /// # Safety
-/// It stays open during `'a`. (If it does not, a system call says so; nothing else is done with it.)
+/// It stays open during `'a`. (If it does not, a system call says so; nothing else is done with
+/// it.)
 pub unsafe fn file<'a>(fd: c_int) -> Result<BorrowedFd<'a>> {
     if fd < 0 {
         return Err(Errno::EBADF);

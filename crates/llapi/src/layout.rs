@@ -1,8 +1,10 @@
-//! A layout as a C program holds it: components, and which of them the getters and setters speak of.
+//! A layout as a C program holds it: components, and which of them the getters and setters speak
+//! of.
 //!
-//! Numbers are those of the interface: [`DEFAULT`] for what is left open, [`WIDE`] for all OSTs. Invariants: there is at least one component,
-//! and `current` is one of them; setters take only what can be encoded ([`crate::lum`]); whether components fit together is asked when a
-//! layout is used ([`crate::sanity`]), so that they can be built in any order.
+//! Numbers are those of the interface: [`DEFAULT`] for what is left open, [`WIDE`] for all OSTs.
+//! Invariants: there is at least one component, and `current` is one of them; setters take only
+//! what can be encoded ([`crate::lum`]); whether components fit together is asked when a layout is
+//! used ([`crate::sanity`]), so that they can be built in any order.
 
 use sheen_layout::{PER_OST_MAX, POOL_NAME_MAX, STRIPE_SIZE_MAX, STRIPE_SIZE_UNIT, STRIPES_MAX};
 use sheen_wire::{Errno, Result};
@@ -13,7 +15,8 @@ mod mirrors;
 pub const INVALID: u64 = 0x1000_0000_0000_0001;
 /// Left to the file system.
 pub const DEFAULT: u64 = INVALID + 1;
-/// A stripe on every OST; the numbers after it up to [`WIDE_MAX`]: two on every OST, three, and so on.
+/// A stripe on every OST; the numbers after it up to [`WIDE_MAX`]: two on every OST, three, and so
+/// on.
 pub const WIDE: u64 = INVALID + 2;
 /// As many on every OST as can be asked for.
 pub const WIDE_MAX: u64 = WIDE + PER_OST_MAX as u64 - 1;
@@ -157,9 +160,11 @@ impl Component {
         Ok(())
     }
 
-    /// The first OST alone is where to begin; any other makes a list of them all. [`DEFAULT`] as the first forgets them.
+    /// The first OST alone is where to begin; any other makes a list of them all. [`DEFAULT`] as
+    /// the first forgets them.
     ///
-    /// EINVAL: a stripe past the 2,000th, an index past the largest, or [`DEFAULT`] elsewhere than at first.
+    /// EINVAL: a stripe past the 2,000th, an index past the largest, or [`DEFAULT`] elsewhere than
+    /// at first.
     pub fn set_ost(&mut self, stripe: usize, ost: u64) -> Result<()> {
         if ost == DEFAULT && stripe == 0 {
             self.reset_osts();
@@ -194,7 +199,8 @@ impl Component {
         self.specific = false;
     }
 
-    /// Takes `pool` or `fsname.pool`; empty: none. EINVAL: longer than 15 bytes, or of other signs than letters, digits, `-` and `_`.
+    /// Takes `pool` or `fsname.pool`; empty: none. EINVAL: longer than 15 bytes, or of other signs
+    /// than letters, digits, `-` and `_`.
     pub fn set_pool(&mut self, name: &[u8]) -> Result<()> {
         let name = name.iter().position(|b| *b == b'.').map_or(name, |dot| &name[dot + 1..]);
         let sign = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
@@ -314,8 +320,9 @@ impl Layout {
         self.current = last.filter(|_| self.composite).unwrap_or(self.current);
     }
 
-    /// Sets where the current one begins and ends, which makes the layout composite. EINVAL: it ends before it begins, or begins elsewhere
-    /// than where the one before it, of the same mirror, ends.
+    /// Sets where the current one begins and ends, which makes the layout composite. EINVAL: it
+    /// ends before it begins, or begins elsewhere than where the one before it, of the same mirror,
+    /// ends.
     pub fn set_extent(&mut self, start: u64, end: u64) -> Result<()> {
         let before = self.current.checked_sub(1).map(|at| &self.components[at]);
         let fits = start == 0 || before.is_none_or(|before| before.end == start);
@@ -328,8 +335,9 @@ impl Layout {
         Ok(())
     }
 
-    /// Appends a component that goes on where the last one ends, to the end of all files, with its stripes' size, number and pool; it is the
-    /// current one then. EINVAL: the last one has no end. E2BIG: there are too many to encode.
+    /// Appends a component that goes on where the last one ends, to the end of all files, with its
+    /// stripes' size, number and pool; it is the current one then. EINVAL: the last one has no end.
+    /// E2BIG: there are too many to encode.
     pub fn add(&mut self) -> Result<()> {
         let last = self.components.last().ok_or(Errno::EINVAL)?;
         if last.end == EOF {
@@ -346,7 +354,8 @@ impl Layout {
         self.push(added)
     }
 
-    /// Appends the first component of another mirror; it is the current one then. E2BIG: there are too many to encode.
+    /// Appends the first component of another mirror; it is the current one then. E2BIG: there are
+    /// too many to encode.
     pub fn add_first_of_mirror(&mut self) -> Result<()> {
         self.push(Component::default())
     }
@@ -361,7 +370,8 @@ impl Layout {
         Ok(())
     }
 
-    /// Takes the current one out, which must be the last (else there would be a gap). EINVAL: it is not, or the only one.
+    /// Takes the current one out, which must be the last (else there would be a gap). EINVAL: it is
+    /// not, or the only one.
     pub fn remove(&mut self) -> Result<()> {
         if !self.composite || self.components.len() == 1 || self.current + 1 != self.components.len() {
             return Err(Errno::EINVAL);
@@ -371,7 +381,8 @@ impl Layout {
         Ok(())
     }
 
-    /// Appends another's components. EINVAL: one of them is plain. E2BIG: there are too many to encode.
+    /// Appends another's components. EINVAL: one of them is plain. E2BIG: there are too many to
+    /// encode.
     pub fn merge(&mut self, other: &Layout) -> Result<()> {
         if !self.composite || !other.composite {
             return Err(Errno::EINVAL);
@@ -384,7 +395,8 @@ impl Layout {
         Ok(())
     }
 
-    /// What to ask for to get a file like this one: without what only a file has (ids, objects, what became of them).
+    /// What to ask for to get a file like this one: without what only a file has (ids, objects,
+    /// what became of them).
     pub fn as_request(&self) -> Layout {
         let mut asked = self.clone();
         asked.generation = 0;

@@ -1,8 +1,9 @@
-//! Layouts as bytes: `lov_user_md` v1, v3 and with a list of OSTs, `lov_comp_md_v1`. Little-endian, whatever the machine, as the
-//! attribute `lustre.lov` holds them.
+//! Layouts as bytes: `lov_user_md` v1, v3 and with a list of OSTs, `lov_comp_md_v1`. Little-endian,
+//! whatever the machine, as the attribute `lustre.lov` holds them.
 //!
-//! Sizes: v1 32 bytes, v3 48, an object 24; composite header 32, entry 48. What is decoded may come from anywhere: it is refused with an
-//! errno, never believed. What is encoded is what to ask for; objects are not, but a list of OSTs is.
+//! Sizes: v1 32 bytes, v3 48, an object 24; composite header 32, entry 48. What is decoded may come
+//! from anywhere: it is refused with an errno, never believed. What is encoded is what to ask for;
+//! objects are not, but a list of OSTs is.
 
 use sheen_layout::{LAYOUT_BYTES_MAX, STRIPES_MAX, codec::Magic};
 use sheen_wire::{Errno, Result};
@@ -118,7 +119,8 @@ pub fn length(first: &[u8; HEADER_BYTES]) -> Result<usize> {
 /// Reads a layout. `check`: of a file whose objects must be as many as its stripes.
 ///
 /// # Errors
-/// ERANGE: cut short, or no layout. EOPNOTSUPP: another system's. EINVAL: it contradicts itself. [`EBADSLT`]: the check fails.
+/// ERANGE: cut short, or no layout. EOPNOTSUPP: another system's. EINVAL: it contradicts itself.
+/// [`EBADSLT`]: the check fails.
 pub fn decode(bytes: &[u8], check: bool) -> Result<Layout> {
     match magic(bytes)? {
         Magic::CompV1 | Magic::Sel => decode_composite(bytes, check),
@@ -253,8 +255,8 @@ pub fn pattern_to(pattern: u64) -> u32 {
 /// What to ask for.
 ///
 /// # Errors
-/// EINVAL: a list of OSTs with gaps or of another length than the stripe count, a component in the MDT without an end, a pattern of nothing.
-/// E2BIG: more than 65,536 bytes.
+/// EINVAL: a list of OSTs with gaps or of another length than the stripe count, a component in the
+/// MDT without an end, a pattern of nothing. E2BIG: more than 65,536 bytes.
 pub fn encode(layout: &Layout) -> Result<Vec<u8>> {
     let components = layout.components();
     let mut parts = Vec::new();
@@ -291,7 +293,8 @@ pub fn encode(layout: &Layout) -> Result<Vec<u8>> {
     within_bounds([header.as_bytes(), entries.as_bytes(), &parts].concat())
 }
 
-/// What names components by id and flags, each with nothing else: how they are taken out of a file's layout, or marked.
+/// What names components by id and flags, each with nothing else: how they are taken out of a
+/// file's layout, or marked.
 pub fn encode_selection(chosen: &[(u32, u32)]) -> Result<Vec<u8>> {
     let entry = |(id, flags): &(u32, u32)| Entry { id: U32::new(*id), flags: U32::new(*flags), ..Entry::default() };
     let entries: Vec<Entry> = chosen.iter().map(entry).collect();

@@ -1,11 +1,14 @@
-//! Single mirrors of an open file: reading and writing one, copying one to others, and the lease under which that is done.
+//! Single mirrors of an open file: reading and writing one, copying one to others, and the lease
+//! under which that is done.
 //!
-//! A lease is the MDT's ticket (decision 017): the layout's generation, from which on the leased mirrors are stale and every writer has to
-//! ask first. It is lost when anybody writes to the file, and costs nobody a wait. It is kept here, by descriptor and FID: a descriptor that
-//! was closed without giving it back, and is another file's now, has none.
+//! A lease is the MDT's ticket (decision 017): the layout's generation, from which on the leased
+//! mirrors are stale and every writer has to ask first. It is lost when anybody writes to the file,
+//! and costs nobody a wait. It is kept here, by descriptor and FID: a descriptor that was closed
+//! without giving it back, and is another file's now, has none.
 //!
-//! Invariant: a mirror is written only under a lease, while the layout is of its generation ([`write_to`]): the mount itself refuses what comes later
-//! than the next change of the layout. So what is declared fresh ([`end`]) was written by nobody else.
+//! Invariant: a mirror is written only under a lease, while the layout is of its generation
+//! ([`write_to`]): the mount itself refuses what comes later than the next change of the layout. So
+//! what is declared fresh ([`end`]) was written by nobody else.
 
 use std::{
     collections::BTreeMap,
@@ -61,8 +64,9 @@ fn size(file: BorrowedFd<'_>) -> Result<u64> {
 
 /// Takes a lease: the mirrors named, or with none all stale ones, are to be written.
 ///
-/// EINVAL: the file has no mirrors, or not these. EALREADY: none is stale. EBUSY: somebody else changed the layout at the same moment. EUCLEAN: no
-/// other mirror is up to date. EPERM: the file is somebody else's.
+/// EINVAL: the file has no mirrors, or not these. EALREADY: none is stale. EBUSY: somebody else
+/// changed the layout at the same moment. EUCLEAN: no other mirror is up to date. EPERM: the file
+/// is somebody else's.
 pub fn begin(file: BorrowedFd<'_>, named: &[u16]) -> Result<()> {
     let before = layout(file)?;
     let known = before.mirror_ids();
@@ -95,8 +99,8 @@ pub fn holds(file: BorrowedFd<'_>) -> Result<bool> {
     }
 }
 
-/// Gives a lease back, and declares those mirrors up to date of which all components are listed. Whether it was held until now: if not, none
-/// of them is. ENOLCK: there is none.
+/// Gives a lease back, and declares those mirrors up to date of which all components are listed.
+/// Whether it was held until now: if not, none of them is. ENOLCK: there is none.
 pub fn end(file: BorrowedFd<'_>, components: &[u32]) -> Result<bool> {
     let lease = lease(file)?;
     leases().remove(&file.as_raw_fd());
@@ -124,7 +128,8 @@ pub fn end(file: BorrowedFd<'_>, components: &[u32]) -> Result<bool> {
     }
 }
 
-/// Does something while an open file is one of its mirrors; afterwards it is itself again. Errors: [`sheen_wire::ioctl::SET_MIRROR`], and what is done.
+/// Does something while an open file is one of its mirrors; afterwards it is itself again. Errors:
+/// [`sheen_wire::ioctl::SET_MIRROR`], and what is done.
 pub fn as_mirror<T>(file: BorrowedFd<'_>, id: u16, what: impl FnOnce() -> Result<T>) -> Result<T> {
     sys::use_mirror(file, id)?;
     let done = what();
@@ -174,8 +179,8 @@ pub fn truncate(file: BorrowedFd<'_>, id: u16, size: u64) -> Result<()> {
     write_to(file, id, || rustix::fs::ftruncate(file, size).map_err(errno))
 }
 
-/// The first data from `at` on, and how long it is; where there is no more the end of the file, and 0. (The file's offset is moved, as
-/// lseek(2) does.)
+/// The first data from `at` on, and how long it is; where there is no more the end of the file, and
+/// 0. (The file's offset is moved, as lseek(2) does.)
 pub fn data(file: BorrowedFd<'_>, at: u64) -> Result<(u64, u64)> {
     let seek = |to| rustix::fs::seek(file, to);
     match seek(SeekFrom::Data(at)).and_then(|start| Ok((start, seek(SeekFrom::Hole(start))?))) {
@@ -186,8 +191,8 @@ pub fn data(file: BorrowedFd<'_>, at: u64) -> Result<(u64, u64)> {
     }
 }
 
-/// Makes mirrors hold what one does (`None`: one that is up to date), holes included. Those on which it failed are taken out of `targets`; why
-/// is told if none is left.
+/// Makes mirrors hold what one does (`None`: one that is up to date), holes included. Those on
+/// which it failed are taken out of `targets`; why is told if none is left.
 pub fn copy(file: BorrowedFd<'_>, source: Option<u16>, targets: &mut Vec<u16>) -> Result<()> {
     let source = match source {
         Some(id) => id,
@@ -222,8 +227,8 @@ pub fn copy(file: BorrowedFd<'_>, source: Option<u16>, targets: &mut Vec<u16>) -
     each(targets, &mut |id| truncate(file, id, end))
 }
 
-/// Makes a range of a mirror hold what another one (0: the file) does: how many bytes, fewer than asked for where the file ends, at which the copy
-/// ends then, too.
+/// Makes a range of a mirror hold what another one (0: the file) does: how many bytes, fewer than
+/// asked for where the file ends, at which the copy ends then, too.
 pub fn copy_range(file: BorrowedFd<'_>, source: u16, target: u16, at: u64, count: u64) -> Result<u64> {
     let mut buffer = vec![0; CHUNK_BYTES];
     let mut done = 0;

@@ -29,7 +29,8 @@ pub fn targets(at: At<'_>, kind: TargetKind) -> Result<Vec<TargetInfo>> {
     Ok(all.into_iter().filter(|target| target.kind == kind).collect())
 }
 
-/// The pools of its file system, by name. ENOTTY: it is on no mount. E2BIG: they are too many for the mount to say.
+/// The pools of its file system, by name. ENOTTY: it is on no mount. E2BIG: they are too many for
+/// the mount to say.
 pub fn pools(at: At<'_>) -> Result<Vec<Pool>> {
     control::decode_pools(&sys::ask(at, control::POOLS)?).ok_or(Errno::ENOTTY)
 }
@@ -113,7 +114,8 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Where a file system's name or an absolute path on a mount says to ask. ENODEV: there is no such mount.
+/// Where a file system's name or an absolute path on a mount says to ask. ENODEV: there is no such
+/// mount.
 pub fn root_of(device: &CStr) -> Result<CString> {
     let path = Path::new(OsStr::from_bytes(device.to_bytes()));
     if path.components().next() == Some(Component::RootDir) {

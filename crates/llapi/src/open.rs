@@ -1,7 +1,8 @@
 //! Opens files and gives new ones a layout, and reads the layout that a file has or would get.
 //!
-//! A file gets its layout between being made and being opened, so that nobody who finds it open finds it with another. Where its layout is
-//! refused it stays behind empty and without one, as in Lustre; it gets the directory's when it is first written.
+//! A file gets its layout between being made and being opened, so that nobody who finds it open
+//! finds it with another. Where its layout is refused it stays behind empty and without one, as in
+//! Lustre; it gets the directory's when it is first written.
 
 use std::{
     ffi::{CStr, CString, OsStr},
@@ -38,7 +39,8 @@ pub enum Onto {
 /// Opens a file as open(2) does; a new one gets a layout, given as `lustre.lov` has it.
 ///
 /// # Errors
-/// ENOTTY: not on a mount. EINVAL: the layout. EOPNOTSUPP: a file without a name. EEXIST, and whatever open(2) and mknod(2) say.
+/// ENOTTY: not on a mount. EINVAL: the layout. EOPNOTSUPP: a file without a name. EEXIST, and
+/// whatever open(2) and mknod(2) say.
 pub fn open(path: &CStr, flags: OFlags, mode: u32, layout: &[u8], onto: Onto) -> Result<OwnedFd> {
     if flags.contains(OFlags::TMPFILE) {
         return Err(Errno::EOPNOTSUPP);
@@ -83,7 +85,8 @@ pub fn give(file: OwnedFd) -> i32 {
     file.into_raw_fd()
 }
 
-/// Gives what was just made its layout and opens it, also with a mode that keeps its owner out: of open(2), which makes a file, none is asked.
+/// Gives what was just made its layout and opens it, also with a mode that keeps its owner out: of
+/// open(2), which makes a file, none is asked.
 fn open_made(path: &CStr, flags: OFlags, layout: &[u8]) -> Result<OwnedFd> {
     let attempt = |new| sys::set(At::Path(path), LOV, layout, new).and_then(|()| plain(path, flags, 0));
     match attempt(true) {
@@ -122,7 +125,8 @@ fn beside(link: &CStr, target: &CStr) -> Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)
 }
 
-/// The layout of a file or a directory; with nothing in it where there is none. ENOTTY: not on a mount. [`lum::decode`]'s.
+/// The layout of a file or a directory; with nothing in it where there is none. ENOTTY: not on a
+/// mount. [`lum::decode`]'s.
 pub fn layout_of(at: At<'_>) -> Result<Layout> {
     match sys::layout(at)? {
         Some(value) => lum::decode(&value, false),
@@ -130,8 +134,9 @@ pub fn layout_of(at: At<'_>) -> Result<Layout> {
     }
 }
 
-/// The same with what is left open filled from the directory, the root and the file system: what a file there gets. The path needs not
-/// lead to anything yet, but its directory must. ENOENT: it does not.
+/// The same with what is left open filled from the directory, the root and the file system: what a
+/// file there gets. The path needs not lead to anything yet, but its directory must. ENOENT: it
+/// does not.
 pub fn expected_layout_of(path: &CStr) -> Result<Layout> {
     let (own, is_dir) = match sys::layout(At::Path(path)) {
         Err(Errno::ENOENT) => (None, false),
@@ -164,7 +169,8 @@ pub fn expected_layout_of(path: &CStr) -> Result<Layout> {
     Ok(layout)
 }
 
-/// Size, number (with the right to several an OST) and pool come from the first that says something.
+/// Size, number (with the right to several an OST) and pool come from the first that says
+/// something.
 fn fill(c: &mut Component, from: &Component) {
     if c.stripe_size == DEFAULT {
         c.stripe_size = from.stripe_size;

@@ -1,6 +1,7 @@
 //! Whether the components of a layout fit together, and whether a file system has what they name.
 //!
-//! Components of a mirror follow each other from byte 0 without gaps; another mirror begins where one begins at byte 0 again.
+//! Components of a mirror follow each other from byte 0 without gaps; another mirror begins where
+//! one begins at byte 0 again.
 
 use sheen_layout::STRIPE_SIZE_UNIT;
 use sheen_wire::mgs::Pool;
@@ -74,8 +75,8 @@ impl Wrong {
     }
 }
 
-/// The first thing that is wrong. `incomplete`: the end may be missing, as where components are added to a file. `mirrors`: each mirror must
-/// reach to the end.
+/// The first thing that is wrong. `incomplete`: the end may be missing, as where components are
+/// added to a file. `mirrors`: each mirror must reach to the end.
 pub fn check(layout: &Layout, incomplete: bool, mirrors: bool) -> Result<(), Wrong> {
     if !layout.composite {
         return alone(layout.current());

@@ -1,4 +1,5 @@
-//! The system calls: extended attributes of paths and open files, and the ioctls of a mount ([`sheen_wire::ioctl`]).
+//! The system calls: extended attributes of paths and open files, and the ioctls of a mount
+//! ([`sheen_wire::ioctl`]).
 
 use std::{ffi::CStr, os::fd::BorrowedFd};
 
@@ -56,7 +57,8 @@ pub fn set(at: At<'_>, name: &str, value: &[u8], create: bool) -> Result<()> {
     .map_err(errno)
 }
 
-/// Gives a file without a name another layout than the one that it got with its directory. EINVAL: no file can have it.
+/// Gives a file without a name another layout than the one that it got with its directory. EINVAL:
+/// no file can have it.
 pub fn replace_layout(file: BorrowedFd<'_>, layout: &[u8]) -> Result<()> {
     rustix::fs::fsetxattr(file, LOV, layout, XattrFlags::REPLACE).map_err(errno)
 }
@@ -93,7 +95,8 @@ pub fn layout(at: At<'_>) -> Result<Option<Vec<u8>>> {
 
 /// Takes a group lock. Errors: [`number::GROUP_LOCK`].
 pub fn group_lock(file: BorrowedFd<'_>, group: u64) -> Result<()> {
-    // SAFETY: the number says that its argument is read and how large it is, which is the size of a `u64`.
+    // SAFETY: the number says that its argument is read and how large it is, which is the size of a
+    // `u64`.
     unsafe { ioctl(file, Setter::<{ number::GROUP_LOCK }, u64>::new(group)) }.map_err(errno)
 }
 
@@ -109,7 +112,8 @@ pub fn use_mirror(file: BorrowedFd<'_>, id: u16) -> Result<()> {
     unsafe { ioctl(file, Setter::<{ number::SET_MIRROR }, u64>::new(u64::from(id))) }.map_err(errno)
 }
 
-/// Exchanges the layouts of two open files of one mount (EXDEV). Errors: [`number::SWAP_LAYOUTS`]; ENOTTY: one is not on a mount.
+/// Exchanges the layouts of two open files of one mount (EXDEV). Errors: [`number::SWAP_LAYOUTS`];
+/// ENOTTY: one is not on a mount.
 pub fn swap_layouts(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Result<()> {
     fid(At::File(one))?;
     let second = FileId::from(fid(At::File(other))?);
@@ -117,7 +121,8 @@ pub fn swap_layouts(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Result<()> {
     if device(one)? != device(other)? {
         return Err(Errno::EXDEV);
     }
-    // SAFETY: the number says that its argument is read and how large it is, which is the size of `FileId`.
+    // SAFETY: the number says that its argument is read and how large it is, which is the size of
+    // `FileId`.
     unsafe { ioctl(one, Setter::<{ number::SWAP_LAYOUTS }, FileId>::new(second)) }.map_err(errno)
 }
 
@@ -128,13 +133,15 @@ pub fn data_version(file: BorrowedFd<'_>, flush: u32) -> Result<u64> {
         rustix::fs::fdatasync(file).map_err(errno)?;
     }
     let mut version = DataVersion { flags: flush, ..DataVersion::default() };
-    // SAFETY: the number says that its argument is read and written and how large it is, which is the size of `DataVersion`.
+    // SAFETY: the number says that its argument is read and written and how large it is, which is
+    // the size of `DataVersion`.
     unsafe { ioctl(file, Updater::<{ number::DATA_VERSION }, DataVersion>::new(&mut version)) }.map_err(errno)?;
     Ok(version.version)
 }
 
 /// Gives one piece of advice, whose result is filled in.
 pub fn advise(file: BorrowedFd<'_>, advice: &mut Ladvise) -> Result<()> {
-    // SAFETY: the number says that its argument is read and written and how large it is, which is the size of `Ladvise`.
+    // SAFETY: the number says that its argument is read and written and how large it is, which is
+    // the size of `Ladvise`.
     unsafe { ioctl(file, Updater::<{ number::LADVISE }, Ladvise>::new(advice)) }.map_err(errno)
 }

@@ -11,9 +11,11 @@ use sheen_rt::Rt;
 /// What happens to every outgoing frame of the process's tcp connections. The default is nothing.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Fault {
-    /// How much later each frame is sent. The order is kept. (Timers have the run-time's resolution, about 1 ms.)
+    /// How much later each frame is sent. The order is kept. (Timers have the run-time's
+    /// resolution, about 1 ms.)
     pub delay: Duration,
-    /// Probability, 0 to 1, that a frame is lost. A stream cannot lose one frame and go on, so the connection breaks.
+    /// Probability, 0 to 1, that a frame is lost. A stream cannot lose one frame and go on, so the
+    /// connection breaks.
     pub drop_probability: f64,
 }
 

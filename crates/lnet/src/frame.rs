@@ -23,8 +23,8 @@ pub trait Source: Send + Sync {
     /// The file.
     fn file(&self) -> &File;
 
-    /// What was sent of it did not have the checksum that was promised, or it could not be read: the checksums are not to be relied
-    /// on any more.
+    /// What was sent of it did not have the checksum that was promised, or it could not be read:
+    /// the checksums are not to be relied on any more.
     fn stale(&self);
 }
 
@@ -55,7 +55,8 @@ pub struct Live {
     pub stretches: Vec<Stretch>,
     /// CRC-32C of all of it; `None` for one that stays in this process.
     pub crc: Option<u32>,
-    /// What keeps the files as they are, dropped with the last clone; nothing where changes are noticed by the checksum.
+    /// What keeps the files as they are, dropped with the last clone; nothing where changes are
+    /// noticed by the checksum.
     pub held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -73,7 +74,8 @@ impl Live {
         self.len() == 0
     }
 
-    /// Reads it into memory, and gives up the checksums that were known of it. Where a file was cut meanwhile there are zeros.
+    /// Reads it into memory, and gives up the checksums that were known of it. Where a file was cut
+    /// meanwhile there are zeros.
     ///
     /// Errors: as pread(2).
     pub fn copy(&self) -> io::Result<Bulk> {
@@ -89,7 +91,8 @@ impl Live {
         Ok(bulk)
     }
 
-    /// Reads it into memory, as far as the files go: what follows one that was cut meanwhile is left out.
+    /// Reads it into memory, as far as the files go: what follows one that was cut meanwhile is
+    /// left out.
     ///
     /// Errors: as pread(2).
     pub fn read(&self) -> io::Result<Bulk> {
@@ -111,8 +114,8 @@ impl fmt::Debug for Live {
     }
 }
 
-/// A header, the body and the bulk. `body_len`, `bulk_len` and `bulk_crc` of the header need not be filled in before sending;
-/// set [`FLAG_BULK_CRC`] to have the bulk checksummed.
+/// A header, the body and the bulk. `body_len`, `bulk_len` and `bulk_crc` of the header need not be
+/// filled in before sending; set [`FLAG_BULK_CRC`] to have the bulk checksummed.
 #[derive(Clone, Debug)]
 pub struct Frame {
     /// The fixed part.
@@ -121,7 +124,8 @@ pub struct Frame {
     pub body: Bytes,
     /// File data.
     pub bulk: Bulk,
-    /// To be sent: file data that follows the bulk, which has to be empty if this is to be checksummed.
+    /// To be sent: file data that follows the bulk, which has to be empty if this is to be
+    /// checksummed.
     pub live: Option<Live>,
     /// Received: the bulk was sent live and does not match its checksum.
     pub damaged: bool,
@@ -145,7 +149,8 @@ impl From<Header> for Frame {
     }
 }
 
-/// Slices given to one system call: header, body and the 16 segments of 1 MiB that the largest bulk usually has.
+/// Slices given to one system call: header, body and the 16 segments of 1 MiB that the largest bulk
+/// usually has.
 const SLICES_MAX: usize = 18;
 
 /// A frame being written.
@@ -178,7 +183,8 @@ impl Encoded {
         header.flags |= if live.is_some() { FLAG_BULK_LIVE } else { 0 };
         header.bulk_crc = match &live {
             _ if header.flags & FLAG_BULK_CRC == 0 => 0,
-            // One without is not meant to go anywhere; if it does, the peer will find it damaged and ask for a copy.
+            // One without is not meant to go anywhere; if it does, the peer will find it damaged
+            // and ask for a copy.
             Some(live) => live.crc.unwrap_or(0),
             None => bulk.crc(),
         };
@@ -233,8 +239,8 @@ impl Encoded {
         }
     }
 
-    /// Sends of the files what comes next. Where one cannot be read, or has become shorter, zeros go instead: the length is
-    /// announced, and the checksum tells the receiver to ask again.
+    /// Sends of the files what comes next. Where one cannot be read, or has become shorter, zeros
+    /// go instead: the length is announced, and the checksum tells the receiver to ask again.
     fn send_live(&self, half: &WriteHalf) -> io::Result<usize> {
         let mut skip = self.written - self.plain;
         for Stretch { source, offset, len } in self.live.iter().flat_map(|live| &live.stretches) {
@@ -247,7 +253,8 @@ impl Encoded {
             match sent {
                 Ok(1..) => return sent,
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => return Err(e),
-                // Which of the two had an error is not always clear; from now on the file is read, which tells.
+                // Which of the two had an error is not always clear; from now on the file is read,
+                // which tells.
                 _ => source.stale(),
             }
             let unreadable = sent.as_ref().is_err_and(|e| e.raw_os_error() == Some(Errno::EIO.0));

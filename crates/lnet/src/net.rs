@@ -32,7 +32,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Bounds of a process's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections accepted at a time; more are closed at once. Each costs a file descriptor and a small buffer.
+    /// Connections accepted at a time; more are closed at once. Each costs a file descriptor and a
+    /// small buffer.
     pub connections_max: usize,
     /// How long a peer may take to read one frame (at most 20 MiB: 340 KB/s).
     pub write_timeout_ms: u64,
@@ -46,8 +47,8 @@ impl Default for Limits {
     }
 }
 
-/// What one process has of the network: its services, its addresses, the faults to inject. One for each process, or simulated
-/// host.
+/// What one process has of the network: its services, its addresses, the faults to inject. One for
+/// each process, or simulated host.
 pub struct Net {
     rt: Rt,
     limits: Limits,
@@ -111,7 +112,8 @@ impl Net {
         &self.rt
     }
 
-    /// Makes a service reachable over `lo` under a target's name. Returns the one that had the name before.
+    /// Makes a service reachable over `lo` under a target's name. Returns the one that had the name
+    /// before.
     pub fn register(&self, target: &str, service: Local) -> Option<Local> {
         let before = self.services.write().insert(target.to_owned(), service);
         self.announce();
@@ -150,8 +152,9 @@ impl Net {
         self.changed.notify_waiters();
     }
 
-    /// Says that this process can be reached at `addr` (beyond the addresses that it listens on, such as those of a host
-    /// that listens on all its interfaces), so that its targets are called directly from within.
+    /// Says that this process can be reached at `addr` (beyond the addresses that it listens on,
+    /// such as those of a host that listens on all its interfaces), so that its targets are called
+    /// directly from within.
     pub fn add_address(&self, addr: SocketAddr) {
         let mut addresses = self.addresses.lock();
         if !addresses.contains(&addr) {
@@ -184,8 +187,8 @@ impl Net {
         self.faults.get()
     }
 
-    /// Listens at an address; port 0 takes a free one. The address (for a wildcard: the loopback address) becomes one of this
-    /// process's own.
+    /// Listens at an address; port 0 takes a free one. The address (for a wildcard: the loopback
+    /// address) becomes one of this process's own.
     ///
     /// Errors: as bind(2), such as EADDRINUSE.
     pub async fn listen(self: &Arc<Net>, addr: SocketAddr) -> io::Result<Acceptor> {
@@ -224,7 +227,8 @@ impl Acceptor {
         self.addr
     }
 
-    /// The next connection. Errors of single connections are passed over, as are those over the limit.
+    /// The next connection. Errors of single connections are passed over, as are those over the
+    /// limit.
     pub async fn accept(&self) -> Connection {
         let mut complained = false;
         loop {

@@ -1,8 +1,9 @@
 //! Network identifiers: where a process can be reached.
 //!
-//! Lustre writes a NID as `address@network`. Sheen knows the networks `lo` (the same process) and `tcp`, and adds a port to the
-//! address, so that several processes share a host: `10.0.0.1@tcp` means port [`DEFAULT_PORT`], `127.0.0.1:40001@tcp` names one.
-//! A number behind `tcp` (`tcp0`, `tcp1`) is accepted and means the same network: Sheen has one.
+//! Lustre writes a NID as `address@network`. Sheen knows the networks `lo` (the same process) and
+//! `tcp`, and adds a port to the address, so that several processes share a host: `10.0.0.1@tcp`
+//! means port [`DEFAULT_PORT`], `127.0.0.1:40001@tcp` names one. A number behind `tcp` (`tcp0`,
+//! `tcp1`) is accepted and means the same network: Sheen has one.
 
 use std::{
     fmt, io,
@@ -170,9 +171,9 @@ fn host_port(s: &str) -> Option<NidName> {
     Some(NidName::Tcp { host: host.to_owned(), port })
 }
 
-/// Reads a mount source, `NID[:NID...]:/FSNAME`: the NIDs of the MGS, in the order to try them, and the file system's name.
-/// Several NIDs are separated by `:` (Lustre's failover nodes) or `,` (Lustre's addresses of one node). `@tcp` may be left out
-/// where there is a single NID.
+/// Reads a mount source, `NID[:NID...]:/FSNAME`: the NIDs of the MGS, in the order to try them, and
+/// the file system's name. Several NIDs are separated by `:` (Lustre's failover nodes) or `,`
+/// (Lustre's addresses of one node). `@tcp` may be left out where there is a single NID.
 ///
 /// ```
 /// let (nids, fsname) = sheen_lnet::parse_source("mgs1:40001@tcp:mgs2@tcp:/sheen")?;

@@ -1,12 +1,12 @@
 //! The receiving direction of a connection.
 //!
-//! A small buffer takes in what the socket has: usually a header and its body with one system call. Bulk goes straight from the socket
-//! into pooled, page-aligned buffers (but for the beginning that the small buffer may have caught), and is handed on without a
-//! further copy.
+//! A small buffer takes in what the socket has: usually a header and its body with one system call.
+//! Bulk goes straight from the socket into pooled, page-aligned buffers (but for the beginning that
+//! the small buffer may have caught), and is handed on without a further copy.
 //!
-//! A frame is checked as early as possible: the header before anything is allocated for it, the rest before it is handed on. Until the
-//! handshake is over ([`Receiver::handshaken`]) only short frames without bulk are accepted, so that a stranger cannot make this
-//! process hold much.
+//! A frame is checked as early as possible: the header before anything is allocated for it, the
+//! rest before it is handed on. Until the handshake is over ([`Receiver::handshaken`]) only short
+//! frames without bulk are accepted, so that a stranger cannot make this process hold much.
 
 use std::{
     io,
@@ -23,15 +23,17 @@ use sheen_wire::{
 
 use crate::{frame::Frame, sender::Shared};
 
-/// Bytes of the small buffer: a page, more than a header and the body of nearly all requests and replies. Larger would mean
-/// to copy more of each bulk.
+/// Bytes of the small buffer: a page, more than a header and the body of nearly all requests and
+/// replies. Larger would mean to copy more of each bulk.
 const AHEAD_BYTES: usize = 4096;
 /// Largest body before the handshake is over, in bytes: names and numbers.
 const HANDSHAKE_BODY_MAX: u32 = 4096;
-/// Pieces in which bulk arrives, in bytes: the usual size of one request of a program, and a small one.
+/// Pieces in which bulk arrives, in bytes: the usual size of one request of a program, and a small
+/// one.
 const LARGE_BYTES: usize = 1 << 20;
 const SMALL_BYTES: usize = 64 << 10;
-/// Unused buffers that a process keeps: 64 MiB of the large ones and 4 MiB of the small ones at most.
+/// Unused buffers that a process keeps: 64 MiB of the large ones and 4 MiB of the small ones at
+/// most.
 const BUFFERS_KEPT: usize = 64;
 
 /// Where bulk is received to; one for all connections of a process.
@@ -101,7 +103,8 @@ impl Receiver {
         self.handshaken = true;
     }
 
-    /// The next frame, whole and checked; waits without limit for it to begin, and a limited time for its rest.
+    /// The next frame, whole and checked; waits without limit for it to begin, and a limited time
+    /// for its rest.
     ///
     /// Not to be dropped half way: the connection is then out of step and must be closed.
     pub async fn recv(&mut self) -> Result<Frame, RecvError> {

@@ -1,12 +1,15 @@
 //! The sending direction of a connection.
 //!
-//! Whoever posts a frame writes it to the socket himself, if nobody else is writing and the socket has room: no other task is
-//! woken. The right to write is the possession of the [`WriteHalf`]: it is taken out of the shared state, used without the lock, and put
-//! back. Who finds it taken leaves his frame in the queue, which the one who has it empties. Where the socket is full, a task
-//! is spawned that takes the half and the queue over, and ends when the queue is empty. So an idle connection has no task.
+//! Whoever posts a frame writes it to the socket himself, if nobody else is writing and the socket
+//! has room: no other task is woken. The right to write is the possession of the [`WriteHalf`]: it
+//! is taken out of the shared state, used without the lock, and put back. Who finds it taken leaves
+//! his frame in the queue, which the one who has it empties. Where the socket is full, a task is
+//! spawned that takes the half and the queue over, and ends when the queue is empty. So an idle
+//! connection has no task.
 //!
-//! The queue is bounded for those who [`Sender::send`] (servers: bytes that a peer does not fetch pile up no further);
-//! [`Sender::post`] never waits and is for frames that are bounded elsewhere (a client's requests by its slots; pings).
+//! The queue is bounded for those who [`Sender::send`] (servers: bytes that a peer does not fetch
+//! pile up no further); [`Sender::post`] never waits and is for frames that are bounded elsewhere
+//! (a client's requests by its slots; pings).
 
 use std::{
     collections::VecDeque,
@@ -28,9 +31,11 @@ use crate::{
     frame::{Encoded, Frame},
 };
 
-/// Bytes waiting for a connection's socket above which [`Sender::send`] waits: two of the largest frames.
+/// Bytes waiting for a connection's socket above which [`Sender::send`] waits: two of the largest
+/// frames.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
-/// Frames that a poster writes for others before a task takes over, so that no caller is held up for long.
+/// Frames that a poster writes for others before a task takes over, so that no caller is held up
+/// for long.
 const DRAFTED_FRAMES_MAX: usize = 8;
 
 /// Sends frames over a connection. Cheap to clone; usable from any thread.
@@ -109,8 +114,9 @@ impl Sender {
 
     /// Sends a frame without waiting: writes it, or leaves it in the queue.
     ///
-    /// Errors: `InvalidInput` for a frame over the wire's limits (the connection lives on), `NotConnected` or the socket's own error once the
-    /// connection has ended. That it succeeded does not mean that the peer received the frame.
+    /// Errors: `InvalidInput` for a frame over the wire's limits (the connection lives on),
+    /// `NotConnected` or the socket's own error once the connection has ended. That it succeeded
+    /// does not mean that the peer received the frame.
     pub fn post(&self, frame: Frame) -> io::Result<()> {
         let encoded = Encoded::new(frame).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
         let fault = self.0.faults.get();
@@ -151,7 +157,8 @@ impl Sender {
         self.0.out.lock().queue_bytes < QUEUE_BYTES_MAX || self.is_closed()
     }
 
-    /// Ends the sending direction once all that was posted is sent. The receiving direction goes on.
+    /// Ends the sending direction once all that was posted is sent. The receiving direction goes
+    /// on.
     pub fn finish(&self) {
         let idle = {
             let mut out = self.0.out.lock();
@@ -209,7 +216,8 @@ impl Shared {
         self.write(half, frame)
     }
 
-    /// Writes `frame` and what others queue meanwhile, as far as that goes without waiting; a task does the rest.
+    /// Writes `frame` and what others queue meanwhile, as far as that goes without waiting; a task
+    /// does the rest.
     fn write(self: &Arc<Self>, mut half: WriteHalf, mut frame: Encoded) -> io::Result<()> {
         for _ in 0..DRAFTED_FRAMES_MAX {
             match frame.try_write(&half) {
@@ -252,7 +260,8 @@ impl Shared {
         }
     }
 
-    /// A frame was written: takes the next of the queue. `None`: there is none, and the half was put back or shut down.
+    /// A frame was written: takes the next of the queue. `None`: there is none, and the half was
+    /// put back or shut down.
     fn next(self: &Arc<Self>, half: WriteHalf) -> Option<(WriteHalf, Encoded)> {
         let mut out = self.out.lock();
         if let Some(frame) = out.queue.pop_front() {

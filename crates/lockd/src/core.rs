@@ -1,9 +1,11 @@
 //! The engine in its mutex, and what becomes of its actions.
 //!
-//! Every event is told to the engine under the mutex, and the engine's actions become errands in the outbox ([`Core::note`]). After
-//! that, without the mutex, one thread at a time runs the errands ([`Core::deliver`]). A thread that finds another running them leaves
-//! its own to it (or to itself, further up its stack, if it got here from a client's handler), so the depth of the stack does not
-//! depend on the locks. Clients are given up by a task: a service's `disconnected` may want what the thread here holds.
+//! Every event is told to the engine under the mutex, and the engine's actions become errands in
+//! the outbox ([`Core::note`]). After that, without the mutex, one thread at a time runs the
+//! errands ([`Core::deliver`]). A thread that finds another running them leaves its own to it (or
+//! to itself, further up its stack, if it got here from a client's handler), so the depth of the
+//! stack does not depend on the locks. Clients are given up by a task: a service's `disconnected`
+//! may want what the thread here holds.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -353,7 +355,8 @@ impl State {
         Some(Errand::Tell(self.clients.get(&client)?.clone(), callback))
     }
 
-    /// Sees to it that the timer looks when the engine has something to do. True: there is none yet.
+    /// Sees to it that the timer looks when the engine has something to do. True: there is none
+    /// yet.
     fn arm(&mut self, rearm: &Notify) -> bool {
         let Some(at) = self.ns.next_deadline() else { return false };
         match self.timer {

@@ -1,4 +1,5 @@
-//! Asking writers how large objects are, and waiting for what they answer. Whom to ask, and what an answer is worth, the engine decides.
+//! Asking writers how large objects are, and waiting for what they answer. Whom to ask, and what an
+//! answer is worth, the engine decides.
 
 use std::sync::Arc;
 

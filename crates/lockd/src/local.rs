@@ -1,9 +1,11 @@
 //! The server's own locks.
 //!
-//! A client that holds a lock on all that the server is about to change for it needs none of the server: nobody else can be in the way.
-//! The server takes one all the same. It pins what the client's lock guards, should the client lose that lock while the server is
-//! at it; and it costs little, as the search for conflicts passes over the client's own locks. But it neither queues behind others that
-//! wait for that lock (they wait for this change, too), nor waits for those of the client's group.
+//! A client that holds a lock on all that the server is about to change for it needs none of the
+//! server: nobody else can be in the way. The server takes one all the same. It pins what the
+//! client's lock guards, should the client lose that lock while the server is at it; and it costs
+//! little, as the search for conflicts passes over the client's own locks. But it neither queues
+//! behind others that wait for that lock (they wait for this change, too), nor waits for those of
+//! the client's group.
 
 use std::{
     fmt,
@@ -26,8 +28,8 @@ use crate::{
 
 /// Locks of the server itself, granted or waited for; dropping it gives them back.
 ///
-/// Clients in the way are called back by the first [`Local::wait`], not before: so that it may be made while the caller holds
-/// what a client's handler could lead to.
+/// Clients in the way are called back by the first [`Local::wait`], not before: so that it may be
+/// made while the caller holds what a client's handler could lead to.
 pub struct Local {
     core: Arc<Core>,
     /// Most have one; that needs no memory of its own.
@@ -96,7 +98,8 @@ impl Local {
                 id
             }
             refused => {
-                // What the server asks for makes sense, and no limit holds for it but that of handles.
+                // What the server asks for makes sense, and no limit holds for it but that of
+                // handles.
                 tracing::error!(?ask, ?refused, "going on without a lock");
                 return;
             }

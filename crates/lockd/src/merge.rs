@@ -1,4 +1,5 @@
-//! Parts of one request that overlap become one lock: locks of one request would else wait for each other.
+//! Parts of one request that overlap become one lock: locks of one request would else wait for each
+//! other.
 
 use sheen_wire::ldlm::{Mode, Policy, Resource};
 

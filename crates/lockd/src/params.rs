@@ -1,5 +1,5 @@
-//! `ldlm.namespaces.<name>.*`, as Lustre names them, and the tunables that only Sheen has. A client's have the same names where they
-//! mean the same, so that one pattern is for both.
+//! `ldlm.namespaces.<name>.*`, as Lustre names them, and the tunables that only Sheen has. A
+//! client's have the same names where they mean the same, so that one pattern is for both.
 
 use std::sync::{Arc, Weak};
 
@@ -81,8 +81,8 @@ fn lru_size(value: &str) -> Result<(), Errno> {
     if valid { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-/// Counters that explain what locking costs, one a line: first what there is at present, then what happened since they were cleared, by the
-/// names of Lustre's requests where there are.
+/// Counters that explain what locking costs, one a line: first what there is at present, then what
+/// happened since they were cleared, by the names of Lustre's requests where there are.
 fn render(s: &Stats) -> String {
     let rows = [
         ("granted", s.granted),

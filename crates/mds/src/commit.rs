@@ -1,11 +1,12 @@
 //! Group commit: what executed since the last time becomes durable together.
 //!
-//! A commit begins an interval after the first change, or at once when much has gathered or someone waits. It runs on a
-//! blocking thread while further requests execute; there is one at a time.
+//! A commit begins an interval after the first change, or at once when much has gathered or someone
+//! waits. It runs on a blocking thread while further requests execute; there is one at a time.
 //!
-//! **When the store fails** (disk full, I/O error) the batch is kept and tried again every [`RETRY`] until it succeeds. Meanwhile
-//! [`Commits::admit`] refuses changes with EROFS and waiting syncs end with EIO: what was already answered lives on in memory, and
-//! nobody is told that it is durable.
+//! **When the store fails** (disk full, I/O error) the batch is kept and tried again every
+//! [`RETRY`] until it succeeds. Meanwhile [`Commits::admit`] refuses changes with EROFS and waiting
+//! syncs end with EIO: what was already answered lives on in memory, and nobody is told that it is
+//! durable.
 //!
 //! **When the store is damaged** nothing is committed any more: the MDT is read-only until it ends
 //! ([`Mdt::damaged`]). What was answered and not committed is lost then. Requests are answered from
@@ -175,7 +176,8 @@ impl Commits {
 }
 
 impl Mdt {
-    /// Answers when everything executed so far is durable; with a FID, when that file's metadata is.
+    /// Answers when everything executed so far is durable; with a FID, when that file's metadata
+    /// is.
     pub(crate) async fn sync(&self, fid: Option<Fid>) -> Result<()> {
         let goal = self.core.lock().ns.needs_commit(fid);
         match goal {
@@ -225,7 +227,8 @@ pub(crate) async fn run(mdt: Arc<Mdt>) -> Result<()> {
         }
         let done = round(&mdt).await;
         if commits.stopping() {
-            // The first of these rounds may have begun before the MDT stopped; the second holds what is left.
+            // The first of these rounds may have begun before the MDT stopped; the second holds
+            // what is left.
             break match done {
                 Ok(()) => round(&mdt).await,
                 failed => failed,

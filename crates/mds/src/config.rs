@@ -7,26 +7,32 @@ use sheen_layout::{Asked, Count, Defaults, Limits, MDT_BYTES_DEFAULT, STRIPE_SIZ
 use sheen_lnet::Nid;
 use sheen_objects::Sharing;
 
-/// How long changes gather before they are committed, in milliseconds: what a crash of the whole host may take from those who did
-/// not fsync. A commit costs a few milliseconds of disk time, so five a second leave the disk to others.
+/// How long changes gather before they are committed, in milliseconds: what a crash of the whole
+/// host may take from those who did not fsync. A commit costs a few milliseconds of disk time, so
+/// five a second leave the disk to others.
 pub const COMMIT_INTERVAL_MS: u64 = 200;
-/// Operations after which a commit does not wait for the interval: bounds the memory of what is not committed.
+/// Operations after which a commit does not wait for the interval: bounds the memory of what is not
+/// committed.
 pub const COMMIT_OPS_MAX: u64 = 16384;
 /// Bytes of changes after which a commit does not wait for the interval.
 pub const COMMIT_BYTES_MAX: usize = 32 << 20;
-/// While a commit runs the next batch may grow to this many times the bounds above; then changes wait.
+/// While a commit runs the next batch may grow to this many times the bounds above; then changes
+/// wait.
 pub const BACKPRESSURE: u64 = 4;
-/// How long after a restart clients may say which files they have open, in milliseconds: until then what is unlinked and may be open
-/// is kept, and nobody waits. A client that asks for nothing notices that a server's host was lost when TCP's keepalive does, after
-/// 30 to 60 s; then it has to find the server, in rounds of up to 7 s.
+/// How long after a restart clients may say which files they have open, in milliseconds: until then
+/// what is unlinked and may be open is kept, and nobody waits. A client that asks for nothing
+/// notices that a server's host was lost when TCP's keepalive does, after 30 to 60 s; then it has
+/// to find the server, in rounds of up to 7 s.
 pub const RECOVERY_WINDOW_MS: u64 = 90_000;
 
-/// How long a file that a rename replaced can still be opened by a client that looked its name up before, in milliseconds: more than
-/// a round trip between the two, and little enough that its space is free within a second.
+/// How long a file that a rename replaced can still be opened by a client that looked its name up
+/// before, in milliseconds: more than a round trip between the two, and little enough that its
+/// space is free within a second.
 pub const KEEP_REPLACED_MS: u32 = 300;
 
-/// Free space of the MDT, in MiB, below which new files have no data there: inodes and names, without which there are no files at all,
-/// need the rest. A small MDT of a few GiB has most of its space for data all the same.
+/// Free space of the MDT, in MiB, below which new files have no data there: inodes and names,
+/// without which there are no files at all, need the rest. A small MDT of a few GiB has most of its
+/// space for data all the same.
 pub const DOM_THRESHOLD_FREE_MB: u64 = 256;
 
 /// How an MDT is run. The fields with defaults can be left to [`MdtConfig::new`].
@@ -44,7 +50,8 @@ pub struct MdtConfig {
     pub nids: Vec<String>,
     /// How many MDTs of this process lie on which device: one value for all of them.
     pub sharing: Sharing,
-    /// Whether a data service stands beside it in this process, for files whose beginning is on the MDT. Without one they are refused.
+    /// Whether a data service stands beside it in this process, for files whose beginning is on the
+    /// MDT. Without one they are refused.
     pub holds_data: bool,
     /// Owner of the root directory, when the MDT is formatted.
     pub root_uid: u32,
@@ -102,7 +109,8 @@ pub(crate) struct Tunables {
     pub stripe_offset: AtomicI64,
     pub qos_threshold_percent: AtomicU64,
     pub qos_prio_free_percent: AtomicU64,
-    /// Bytes of a new file that lie on the MDT at most (`lod.*.dom_stripesize`), a multiple of 64 KiB; 0: none.
+    /// Bytes of a new file that lie on the MDT at most (`lod.*.dom_stripesize`), a multiple of 64
+    /// KiB; 0: none.
     pub dom_bytes_max: AtomicU64,
     /// While the MDT has less than so much free, new files have nothing there.
     pub dom_threshold_free_mb: AtomicU64,

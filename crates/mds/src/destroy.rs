@@ -1,11 +1,13 @@
 //! The destroyer: removes the objects of files that are gone for good.
 //!
-//! It reads the log of durable unlinks, sends the objects to their OSTs, all OSTs at once, and takes an entry off the log when
-//! every one of its objects is gone. Entries whose OST is away are passed over and looked at again when an OST comes back. A
-//! crash between the two repeats a destroy, which does no harm.
+//! It reads the log of durable unlinks, sends the objects to their OSTs, all OSTs at once, and
+//! takes an entry off the log when every one of its objects is gone. Entries whose OST is away are
+//! passed over and looked at again when an OST comes back. A crash between the two repeats a
+//! destroy, which does no harm.
 //!
-//! Passed over are also the objects of a file that somebody is changing, until that is done: they may have been cut off a file
-//! that lives, and whoever does not know yet may still be writing there, which would make the object anew.
+//! Passed over are also the objects of a file that somebody is changing, until that is done: they
+//! may have been cut off a file that lives, and whoever does not know yet may still be writing
+//! there, which would make the object anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,8 +25,8 @@ use crate::osp::Osp;
 
 /// Entries of the log taken at once: a few thousand objects, unless they have many stripes.
 const ENTRIES: usize = 1024;
-/// How long an OST may take for its share before it counts as away, so that one that died does not hold up the others. It
-/// may still do the work; doing it again does no harm.
+/// How long an OST may take for its share before it counts as away, so that one that died does not
+/// hold up the others. It may still do the work; doing it again does no harm.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Wakes the destroyer task.

@@ -1,14 +1,17 @@
-//! Data on the MDT (Lustre's DoM): the beginnings of files, which a data service beside the MDT keeps, in the same process.
+//! Data on the MDT (Lustre's DoM): the beginnings of files, which a data service beside the MDT
+//! keeps, in the same process.
 //!
-//! That service is an OST in all but this: it is found at the MDT's own addresses, as `<fsname>-MDTxxxx-dom` with the MDT's uuid, the
-//! MGS does not know it, and nothing is placed on it: a file's object there has the file's own FID, with a
-//! version above 0 that is another one each time that the file begins here. The MDT sees it as it sees OSTs
-//! ([`crate::osp::Osp`], of index [`MDT_OST`]), so objects of files that are gone go by the same way.
+//! That service is an OST in all but this: it is found at the MDT's own addresses, as
+//! `<fsname>-MDTxxxx-dom` with the MDT's uuid, the MGS does not know it, and nothing is placed on
+//! it: a file's object there has the file's own FID, with a version above 0 that is another one
+//! each time that the file begins here. The MDT sees it as it sees OSTs ([`crate::osp::Osp`], of
+//! index [`MDT_OST`]), so objects of files that are gone go by the same way.
 //!
 //! Invariants:
 //! * a new file has nothing on the MDT while the MDT has less free space than its threshold;
-//! * after an end that was not in order the objects of files that it lost go. FIDs are never used twice, and an object is made by a write
-//!   to a file that the MDT has told of: so what has no file when it is looked for, after the object was seen, never gets one.
+//! * after an end that was not in order the objects of files that it lost go. FIDs are never used
+//!   twice, and an object is made by a write to a file that the MDT has told of: so what has no
+//!   file when it is looked for, after the object was seen, never gets one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -31,17 +34,19 @@ use crate::osp::Osp;
 
 /// In the MDT's directory while it is served, and until what a crash left is removed.
 pub(crate) const RUNNING: &str = "running";
-/// Files that are looked for at once: the MDT does nothing else meanwhile. After a crash each may have to be read from the disk.
+/// Files that are looked for at once: the MDT does nothing else meanwhile. After a crash each may
+/// have to be read from the disk.
 const AT_ONCE: usize = 16;
 /// Wait before what could not be removed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// Most bytes of a file on the MDT that can be asked for: Lustre's limit.
 const DOM_BYTES_LIMIT: u64 = 1 << 30;
 
-/// The data service as far as the MDT asks it for something in clients' names: in this process, without a request.
+/// The data service as far as the MDT asks it for something in clients' names: in this process,
+/// without a request.
 pub trait DataService: Send + Sync {
-    /// A lock on all of an object for the client of a uuid, what the object is, and its bytes, if they are few. `None`: not now. It does not wait
-    /// for anybody.
+    /// A lock on all of an object for the client of a uuid, what the object is, and its bytes, if
+    /// they are few. `None`: not now. It does not wait for anybody.
     fn beginning(&self, client: &str, object: Fid, cookie: Cookie) -> Option<(Beginning, Bulk)>;
 }
 
@@ -53,11 +58,13 @@ fn is_composite(layout: &[u8]) -> bool {
 impl Mdt {
     /// Says who serves what lies on the MDT; once.
     pub fn set_data_service(&self, service: Arc<dyn DataService>) {
-        // There is one to an MDT; a second one would be a mistake of who starts it, and the first stays.
+        // There is one to an MDT; a second one would be a mistake of who starts it, and the first
+        // stays.
         let _ = self.data_service.set(service);
     }
 
-    /// What is to go with the answer that tells of a file, if all that there is of the file lies on the MDT.
+    /// What is to go with the answer that tells of a file, if all that there is of the file lies on
+    /// the MDT.
     pub(crate) fn beginning(&self, export: &Export, call: &Call, reply: &Reply) -> Option<(Beginning, Bulk)> {
         let (Some(cookie), mds::Request::Lookup { .. }, Reply::Entry(entry)) = (call.beginning, &call.request, reply)
         else {
@@ -85,7 +92,8 @@ pub(crate) fn connect(mdt: &Arc<Mdt>) {
     mdt.osts.set_data(mdt, Arc::new(osp));
 }
 
-/// Bytes of a file that is made now which lie on the MDT, at most; 0 where it has no data service, or is low on space.
+/// Bytes of a file that is made now which lie on the MDT, at most; 0 where it has no data service,
+/// or is low on space.
 pub(crate) fn bytes_max(mdt: &Mdt) -> u64 {
     let Some(data) = mdt.osts.data() else { return 0 };
     mdt.osts.used(mdt.rt.now());
@@ -95,7 +103,8 @@ pub(crate) fn bytes_max(mdt: &Mdt) -> u64 {
     if low { 0 } else { mdt.tunables.dom_bytes_max.load(Relaxed) }
 }
 
-/// Begins to remove what belongs to nobody, if the last end was not in order. Until it is through, no end counts as such.
+/// Begins to remove what belongs to nobody, if the last end was not in order. Until it is through,
+/// no end counts as such.
 pub(crate) fn clean(mdt: &Arc<Mdt>) -> Option<JoinHandle<()>> {
     let data = mdt.osts.data()?;
     let path = mdt.config.dir.join(RUNNING);

@@ -1,8 +1,9 @@
-//! What the namespace's operations need from around them: the time, the file system's defaults, OSTs for new objects.
+//! What the namespace's operations need from around them: the time, the file system's defaults,
+//! OSTs for new objects.
 //!
-//! Shortly after a start the MDT does not know yet which OSTs and pools there are. When an OST has just lost its
-//! connection, the MDT does not know whether it comes back. What cannot be done for such a reason is refused with
-//! [`MdtEnv::wait`] set, and tried again when more is known.
+//! Shortly after a start the MDT does not know yet which OSTs and pools there are. When an OST has
+//! just lost its connection, the MDT does not know whether it comes back. What cannot be done for
+//! such a reason is refused with [`MdtEnv::wait`] set, and tried again when more is known.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +23,8 @@ pub(crate) struct MdtEnv<'a> {
     pub mdt: &'a Mdt,
     pub placer: &'a mut Placer,
     pub now: Instant,
-    /// Objects could not be placed, or not as many as asked for, and it may be otherwise when more is known of the OSTs.
+    /// Objects could not be placed, or not as many as asked for, and it may be otherwise when more
+    /// is known of the OSTs.
     pub wait: bool,
 }
 
@@ -76,7 +78,8 @@ impl Env for MdtEnv<'_> {
         tunables.place(&mut wanted);
         let (pool, view) = self.view(&wanted);
         if let Some(pool) = &pool {
-            // An OST to begin with that was taken out of the pool since, or that the pool never had.
+            // An OST to begin with that was taken out of the pool since, or that the pool never
+            // had.
             wanted.start = wanted.start.filter(|index| pool.has(*index));
         }
         if is_short(&wanted, &view) && (osts.reconnecting() || (starting && !osts.heard_of_all())) {
@@ -155,9 +158,9 @@ impl MdtEnv<'_> {
 
     /// A pool that the user himself named (`own`) must exist and have OSTs (EINVAL).
     ///
-    /// An inherited one gives way: a default outlives its pool, and then the file is made on any OSTs and names no pool, as Lustre's; so
-    /// it does where exact OSTs are asked for that are not in the pool. An OST to begin with leads out of a pool only if the user
-    /// himself named it.
+    /// An inherited one gives way: a default outlives its pool, and then the file is made on any
+    /// OSTs and names no pool, as Lustre's; so it does where exact OSTs are asked for that are not
+    /// in the pool. An OST to begin with leads out of a pool only if the user himself named it.
     fn settle_pool(&mut self, own: Option<&Spec>, wanted: &mut Wanted) -> Result<()> {
         let Some(name) = &wanted.pool else { return Ok(()) };
         if self.is_starting() && !self.mdt.osts.known() {

@@ -1,5 +1,6 @@
-//! The file that says which MDT a directory holds, so that it is never served under another name, by another file system, or by
-//! a release that cannot read it. Text, one `key = value` a line, as in an OST's directory.
+//! The file that says which MDT a directory holds, so that it is never served under another name,
+//! by another file system, or by a release that cannot read it. Text, one `key = value` a line, as
+//! in an OST's directory.
 
 use std::fmt;
 

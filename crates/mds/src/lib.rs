@@ -12,12 +12,17 @@
 //!
 //! Invariants:
 //! * A reply goes out before its change is durable; a `Sync` reply never does.
-//! * A reply to a change goes out after every other client has given up what it kept of what was changed (module `locks`).
-//! * Locks live in memory: a restarted MDT knows none, neither of what clients keep nor of programs (flock, fcntl).
-//! * An object is destroyed only after the change that took it off its file is durable and known to all, and forgotten only after it is destroyed for good.
-//! * A file's layout is another one (module `migrate`) when that is durable and the objects that it leaves are closed, to everybody.
+//! * A reply to a change goes out after every other client has given up what it kept of what was
+//!   changed (module `locks`).
+//! * Locks live in memory: a restarted MDT knows none, neither of what clients keep nor of programs
+//!   (flock, fcntl).
+//! * An object is destroyed only after the change that took it off its file is durable and known to
+//!   all, and forgotten only after it is destroyed for good.
+//! * A file's layout is another one (module `migrate`) when that is durable and the objects that it
+//!   leaves are closed, to everybody.
 //! * No new object is placed on an OST before the objects that a crash left on it are removed.
-//! * A store that cannot be written makes the MDT read-only until it can; nothing that was answered is dropped meanwhile.
+//! * A store that cannot be written makes the MDT read-only until it can; nothing that was answered
+//!   is dropped meanwhile.
 //! * A damaged store makes the MDT read-only until it ends: it neither writes to the store nor
 //!   destroys objects. A directory with an identity whose store is lost is refused.
 //! * Idle, nothing here runs: every task waits for an event, none polls.

@@ -1,28 +1,36 @@
 //! What clients keep, and how they are made to forget it.
 //!
-//! **A change**: execute, revoke, reply. The request is executed in memory; with the core lock still held the MDT takes EX locks of its
-//! own on what it touched, past the requester's own locks, which are the requester's business. If others are in the way they are
-//! called back, and the reply waits until all have cancelled ([`Change`]). Meanwhile every request that involves one of these inodes
-//! waits before it is executed ([`Mdt::unsettled`]), so nobody sees the new state while somebody else may see the old one. As nothing is
-//! executed on an inode under change, changes of one inode happen one after the other; and as all locks of a change are enqueued in
-//! one step and a request that waits holds none, nothing waits in a circle. A change by which somebody writes to an OST what a restart of the
-//! MDT would make unseen (another layout of a mirrored file, other objects) is not over before it is durable ([`Change::revoke_when`]).
+//! **A change**: execute, revoke, reply. The request is executed in memory; with the core lock
+//! still held the MDT takes EX locks of its own on what it touched, past the requester's own locks,
+//! which are the requester's business. If others are in the way they are called back, and the reply
+//! waits until all have cancelled ([`Change`]). Meanwhile every request that involves one of these
+//! inodes waits before it is executed ([`Mdt::unsettled`]), so nobody sees the new state while
+//! somebody else may see the old one. As nothing is executed on an inode under change, changes of
+//! one inode happen one after the other; and as all locks of a change are enqueued in one step and
+//! a request that waits holds none, nothing waits in a circle. A change by which somebody writes to
+//! an OST what a restart of the MDT would make unseen (another layout of a mirrored file, other
+//! objects) is not over before it is durable ([`Change::revoke_when`]).
 //!
-//! **Open files**: who has OPEN of a file opens it without asking. So when a file's last name goes, OPEN is taken as well, from the
-//! requester, too; who has the file open says so (`Reopen`) before giving it up. Until then the file is held open here, and if nobody said
-//! so it goes then ([`sheen_namespace::Nameless`]). An open to run a program asks the others for OPEN, for nobody else may have the file open
-//! for writing; while a program runs OPEN is granted to nobody else, and of a file that may be run only to who has opened it: most such files
-//! are run, and then nobody has to be asked.
+//! **Open files**: who has OPEN of a file opens it without asking. So when a file's last name goes,
+//! OPEN is taken as well, from the requester, too; who has the file open says so (`Reopen`) before
+//! giving it up. Until then the file is held open here, and if nobody said so it goes then
+//! ([`sheen_namespace::Nameless`]). An open to run a program asks the others for OPEN, for nobody
+//! else may have the file open for writing; while a program runs OPEN is granted to nobody else,
+//! and of a file that may be run only to who has opened it: most such files are run, and then
+//! nobody has to be asked.
 //!
-//! **An answer**: whoever would keep it gets a PR lock on each inode in it, in the step in which it was made, if nobody is in the way
-//! ([`Mdt::grants`]). A callback may thus overtake the answer. An error brings no locks: that a name does not exist may be kept by who
-//! holds a lock on the directory from before it asked.
+//! **An answer**: whoever would keep it gets a PR lock on each inode in it, in the step in which it
+//! was made, if nobody is in the way ([`Mdt::grants`]). A callback may thus overtake the answer. An
+//! error brings no locks: that a name does not exist may be kept by who holds a lock on the
+//! directory from before it asked.
 //!
-//! **Locks of programs** (flock, fcntl) are taken as asked; whoever has to wait is told by a completion callback.
+//! **Locks of programs** (flock, fcntl) are taken as asked; whoever has to wait is told by a
+//! completion callback.
 //!
-//! All locks live in memory only. A client keeps them over a broken connection; they go when it says goodbye or is evicted. A restarted
-//! MDT knows none, also none of programs, which are lost: clients notice by its incarnation when they reconnect, and drop what they
-//! keep. Until one notices, it does not hear of what others change through the restarted MDT.
+//! All locks live in memory only. A client keeps them over a broken connection; they go when it
+//! says goodbye or is evicted. A restarted MDT knows none, also none of programs, which are lost:
+//! clients notice by its incarnation when they reconnect, and drop what they keep. Until one
+//! notices, it does not hear of what others change through the restarted MDT.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -40,8 +48,8 @@ use tokio::sync::watch;
 
 use crate::mdt::{Core, Mdt};
 
-/// What an answer with attributes and layout lets the client keep: those, the name that led to it, and what it learns of extended
-/// attributes from now on. (A file with a name it may also open.)
+/// What an answer with attributes and layout lets the client keep: those, the name that led to it,
+/// and what it learns of extended attributes from now on. (A file with a name it may also open.)
 const KEPT: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
 const OPEN: Policy = Policy::bits(bits::OPEN);
 /// x of owner, group and others.
@@ -56,7 +64,8 @@ pub(crate) fn gone(touched: &[(Fid, u64)]) -> impl Iterator<Item = Fid> {
 /// The locks of an MDT.
 pub(crate) struct Locks {
     pub server: Arc<Lockd<Mds>>,
-    /// Changes that wait for others to forget. Only while there are some must requests be looked at. Raised with the core lock held.
+    /// Changes that wait for others to forget. Only while there are some must requests be looked
+    /// at. Raised with the core lock held.
     changes: Arc<AtomicUsize>,
     /// The MDT goes: nobody waits any more.
     going: watch::Sender<bool>,
@@ -68,8 +77,8 @@ impl Locks {
         Locks { server, changes: Arc::default(), going: watch::Sender::new(false) }
     }
 
-    /// The MDT stops: changes that wait are answered now. They are done and will be durable; and whoever keeps what they made
-    /// untrue learns of the end as of any restart.
+    /// The MDT stops: changes that wait are answered now. They are done and will be durable; and
+    /// whoever keeps what they made untrue learns of the end as of any restart.
     pub fn stop(&self) {
         self.going.send_replace(true);
     }
@@ -108,7 +117,8 @@ impl Locks {
         held.into_iter().filter(|l| l.granted).map(|l| (ClientId(l.lock.client), part(l.lock.policy))).collect()
     }
 
-    /// A listing does not wait for each inode in it; the client asks for what is missing. (Their names do not change: the directory would.)
+    /// A listing does not wait for each inode in it; the client asks for what is missing. (Their
+    /// names do not change: the directory would.)
     fn leave_out_changing(&self, entries: &mut [DirEntry]) {
         if self.changes.load(Relaxed) == 0 {
             return;
@@ -166,7 +176,8 @@ impl Held {
 }
 
 impl Change {
-    /// Calls back whoever keeps what was changed, and waits until all have cancelled. Returns the file that is no more since then.
+    /// Calls back whoever keeps what was changed, and waits until all have cancelled. Returns the
+    /// file that is no more since then.
     pub async fn revoke(mut self) -> Option<Fid> {
         let held = self.held.as_mut()?;
         tokio::select! {
@@ -178,14 +189,16 @@ impl Change {
         self.held.take().and_then(Held::end)
     }
 
-    /// As [`Change::revoke`]; the change is not over before `durable` is, whose outcome this returns.
+    /// As [`Change::revoke`]; the change is not over before `durable` is, whose outcome this
+    /// returns.
     pub async fn revoke_when<T>(mut self, durable: impl Future<Output = T>) -> T {
         let ((), durable) = tokio::join!(self.heard(), durable);
         self.held.take().and_then(Held::end);
         durable
     }
 
-    /// Calls back whoever keeps what is being changed, and waits until all have cancelled, or the MDT stops. The change goes on.
+    /// Calls back whoever keeps what is being changed, and waits until all have cancelled, or the
+    /// MDT stops. The change goes on.
     pub async fn heard(&mut self) {
         let Some(held) = self.held.as_mut() else { return };
         tokio::select! {
@@ -202,7 +215,8 @@ impl Drop for Change {
         if held.is_granted() || *self.going.borrow() {
             held.end();
         } else {
-            // The requester went. What it changed is changed: the others must still hear of it before anybody sees it.
+            // The requester went. What it changed is changed: the others must still hear of it
+            // before anybody sees it.
             drop(self.rt.spawn("mdt-revoke", async move {
                 held.wait().await;
                 held.end();
@@ -212,7 +226,8 @@ impl Drop for Change {
 }
 
 impl Mdt {
-    /// An inode that the request involves and that somebody is changing: it is to wait, and to be looked at again.
+    /// An inode that the request involves and that somebody is changing: it is to wait, and to be
+    /// looked at again.
     pub(crate) fn unsettled(&self, core: &mut Core, request: &Request) -> Option<Fid> {
         if self.locks.changes.load(Relaxed) == 0 {
             return None;
@@ -226,8 +241,9 @@ impl Mdt {
         found
     }
 
-    /// What was touched is locked, with the core lock held; `None` if nobody else keeps any of it. The OPEN of a file without a name is
-    /// asked of everybody, for only who has it knows whether the file is open.
+    /// What was touched is locked, with the core lock held; `None` if nobody else keeps any of it.
+    /// The OPEN of a file without a name is asked of everybody, for only who has it knows whether
+    /// the file is open.
     pub(crate) fn change(&self, export: &Export, touched: &[(Fid, u64)], nameless: Option<Nameless>) -> Option<Change> {
         let want = |&(fid, bits): &(Fid, u64)| (Resource::bits(fid), Mode::Ex, Policy::bits(bits));
         let local = match touched {
@@ -246,15 +262,17 @@ impl Mdt {
         Some(self.held(local, nameless))
     }
 
-    /// As [`Mdt::change`], for what nobody is to see before it is durable ([`Change::revoke_when`]).
+    /// As [`Mdt::change`], for what nobody is to see before it is durable
+    /// ([`Change::revoke_when`]).
     pub(crate) fn lasting_change(&self, spared: Option<&Export>, touched: &[(Fid, u64)]) -> Change {
         let want = |&(fid, bits): &(Fid, u64)| (Resource::bits(fid), Mode::Ex, Policy::bits(bits));
         let wants: Vec<_> = touched.iter().map(want).collect();
         self.held(self.locks.server.local(&wants, spared), None)
     }
 
-    /// Has everybody, the requester included, give up what leads to these files' bytes without asking: their layouts, and that they can be
-    /// opened. Who has one open says so. Until it is over others wait who want it again; with the core lock held.
+    /// Has everybody, the requester included, give up what leads to these files' bytes without
+    /// asking: their layouts, and that they can be opened. Who has one open says so. Until it is
+    /// over others wait who want it again; with the core lock held.
     pub(crate) fn asking_all(&self, fids: &[Fid]) -> Change {
         let bits = bits::OPEN | bits::LAYOUT;
         let wants: Vec<_> = fids.iter().map(|fid| (Resource::bits(*fid), Mode::Ex, Policy::bits(bits))).collect();
@@ -280,8 +298,8 @@ impl Mdt {
         gone
     }
 
-    /// Locks for what the answer says, with the core lock held. Attributes in a listing of inodes that somebody is changing are left
-    /// out of it.
+    /// Locks for what the answer says, with the core lock held. Attributes in a listing of inodes
+    /// that somebody is changing are left out of it.
     pub(crate) fn grants(
         &self,
         core: &Core,
@@ -311,8 +329,8 @@ impl Mdt {
                 self.locks.leave_out_changing(entries);
                 entries.iter().enumerate().for_each(|(n, e)| e.entry.iter().for_each(|e| grants.entry(n, e, kept)));
             }
-            // Of a file just made OPEN is not granted: many are removed again before anybody opens them, and it would have to be given
-            // back first.
+            // Of a file just made OPEN is not granted: many are removed again before anybody opens
+            // them, and it would have to be given back first.
             Ok(Done { reply: Reply::Opened { entry, created: true, .. }, .. }) => grants.made(entry, kept),
             Ok(Done { reply: Reply::Entry(entry) | Reply::Opened { entry, .. }, .. }) => grants.entry(0, entry, kept),
             _ => {}

@@ -156,8 +156,9 @@ pub enum MdtError {
 }
 
 impl Mdt {
-    /// Opens the MDT in a directory (formatting an empty one), serves it as a target of `server`, registers it with the MGS and
-    /// connects to the OSTs, the last two in the background: an MGS or OST that is away keeps nobody waiting here.
+    /// Opens the MDT in a directory (formatting an empty one), serves it as a target of `server`,
+    /// registers it with the MGS and connects to the OSTs, the last two in the background: an MGS
+    /// or OST that is away keeps nobody waiting here.
     ///
     /// # Errors
     /// The directory is in use, belongs to something else, cannot be read or written, or has lost
@@ -252,7 +253,8 @@ impl Mdt {
     /// Answers once the MGS has accepted this MDT.
     ///
     /// # Errors
-    /// EEXIST: the index belongs to another MDT. Others as [`sheen_mgc::Mgc::register`]. ESHUTDOWN: stopped before.
+    /// EEXIST: the index belongs to another MDT. Others as [`sheen_mgc::Mgc::register`]. ESHUTDOWN:
+    /// stopped before.
     pub async fn registered(&self) -> WireResult<()> {
         let mut answer = self.registered.subscribe();
         let answer = answer.wait_for(Option::is_some).await.map_err(|_| Errno::ESHUTDOWN)?;
@@ -271,8 +273,9 @@ impl Mdt {
         }
     }
 
-    /// Stops in order: lets no new requests in (their clients wait for its return), answers those that run, commits what executed,
-    /// closes the store, gives the directory back. A second call does nothing.
+    /// Stops in order: lets no new requests in (their clients wait for its return), answers those
+    /// that run, commits what executed, closes the store, gives the directory back. A second call
+    /// does nothing.
     ///
     /// # Errors
     /// EIO: the last commit failed; what was not committed is lost.

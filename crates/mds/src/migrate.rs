@@ -1,16 +1,20 @@
-//! Migration: a file leaves its objects for those of a nameless file ([`Request::TakeLayout`]), while others have it open.
+//! Migration: a file leaves its objects for those of a nameless file ([`Request::TakeLayout`]),
+//! while others have it open.
 //!
-//! Others keep the layout without a lock, and come to the OSTs with it at any time. So the OSTs close the objects first: whoever had
-//! something cached has written it by then, and if anybody wrote since the copy began, nothing is done. Then the namespace changes,
-//! durably, before anybody may see it: what was written to the new objects must not be lost with the change. Who met a closed object
-//! asks here where the file's bytes are ([`Request::LayoutMoved`]).
+//! Others keep the layout without a lock, and come to the OSTs with it at any time. So the OSTs
+//! close the objects first: whoever had something cached has written it by then, and if anybody
+//! wrote since the copy began, nothing is done. Then the namespace changes, durably, before anybody
+//! may see it: what was written to the new objects must not be lost with the change. Who met a
+//! closed object asks here where the file's bytes are ([`Request::LayoutMoved`]).
 //!
-//! Nothing of this is logged. If the MDT dies between the close and the commit, or an OST does not answer, objects of a file that keeps
-//! them stay closed: whoever meets one says so, and they are opened again. It is the MDT alone that decides: an object that is in
-//! the file's layout while nobody is moving it is to be open.
+//! Nothing of this is logged. If the MDT dies between the close and the commit, or an OST does not
+//! answer, objects of a file that keeps them stay closed: whoever meets one says so, and they are
+//! opened again. It is the MDT alone that decides: an object that is in the file's layout while
+//! nobody is moving it is to be open.
 //!
 //! Invariants:
-//! * a file is moved by one at a time ([`Moving`]); while it is, nobody has its objects opened again;
+//! * a file is moved by one at a time ([`Moving`]); while it is, nobody has its objects opened
+//!   again;
 //! * it goes on when the client that asked for it goes: half of it is not left.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -131,7 +135,8 @@ impl Mdt {
         self.execute_take(export, request).await
     }
 
-    /// Before a [`Request::LayoutMoved`] is answered: nobody moves the file, and if its layout is this one still, its objects are open.
+    /// Before a [`Request::LayoutMoved`] is answered: nobody moves the file, and if its layout is
+    /// this one still, its objects are open.
     pub(crate) async fn settle_layout(&self, fid: Fid, generation: u32) -> Result<()> {
         let _mover = self.moving.turn(fid).await;
         let layout = self.core.lock().ns.layout(fid)?;
@@ -201,7 +206,8 @@ impl Mdt {
         self.each_ost(objects, CLOSE_TIMEOUT, request).await
     }
 
-    /// Has them open objects again. Those that cannot be reached now are, when somebody misses them.
+    /// Has them open objects again. Those that cannot be reached now are, when somebody misses
+    /// them.
     pub(crate) async fn reopen(&self, objects: &[(u32, Fid)]) {
         let request = |objects| ost::Request::Reopen { objects };
         if let Err(errno) = self.each_ost(objects, REOPEN_TIMEOUT, request).await {
@@ -209,7 +215,8 @@ impl Mdt {
         }
     }
 
-    /// Sends each OST of these objects requests, as many as it takes, all at once; the first error of any.
+    /// Sends each OST of these objects requests, as many as it takes, all at once; the first error
+    /// of any.
     pub(crate) async fn each_ost<T: Copy>(
         &self,
         objects: &[(u32, T)],

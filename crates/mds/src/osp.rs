@@ -1,13 +1,16 @@
-//! One OST as the MDT sees it (Lustre's osp): its connection, its free space, what is left to clean up on it.
+//! One OST as the MDT sees it (Lustre's osp): its connection, its free space, what is left to clean
+//! up on it.
 //!
-//! The task of an OST connects, removes orphans, asks for free space, and sleeps until someone places objects or fails to reach
-//! the OST. It then asks again, at most once per [`STATFS_AGE`]; at once for who has to know whether a file can grow there.
+//! The task of an OST connects, removes orphans, asks for free space, and sleeps until someone
+//! places objects or fails to reach the OST. It then asks again, at most once per [`STATFS_AGE`];
+//! at once for who has to know whether a file can grow there.
 //!
-//! A lost connection ends that sleep, however idle the MDT is. The OST is then *reconnecting* until the look that follows
-//! ends: it takes no objects, and a create that would fail or get fewer stripes without it waits. After a look that failed
-//! it is disconnected: creates do without it.
+//! A lost connection ends that sleep, however idle the MDT is. The OST is then *reconnecting* until
+//! the look that follows ends: it takes no objects, and a create that would fail or get fewer
+//! stripes without it waits. After a look that failed it is disconnected: creates do without it.
 //!
-//! What files that grow were given counts as used until it is, so that they are not given the same bytes.
+//! What files that grow were given counts as used until it is, so that they are not given the same
+//! bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -29,9 +32,11 @@ pub(crate) const STATFS_AGE: Duration = Duration::from_secs(1);
 const FILLED_SOON_BYTES: u64 = 4 << 30;
 /// How long an OST may take to say how full it is before no new objects are placed on it.
 pub(crate) const STATFS_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long what a growing file was given and did not use counts as used: who stopped writing does not keep it for ever.
+/// How long what a growing file was given and did not use counts as used: who stopped writing does
+/// not keep it for ever.
 const TAKEN_AGE_MAX: Duration = Duration::from_secs(60);
-/// Lustre's most objects that an OST makes ahead at once, and how many it may make where nobody says.
+/// Lustre's most objects that an OST makes ahead at once, and how many it may make where nobody
+/// says.
 pub(crate) const MAX_CREATE_COUNT: u64 = 20_000;
 /// Wait between two attempts to reach an OST.
 const RETRY: Duration = Duration::from_secs(1);
@@ -47,7 +52,8 @@ pub(crate) struct Osp {
     pub import: Arc<Import<Ost>>,
     /// Not switched off by `osp.*.active=0`.
     pub switched_on: AtomicBool,
-    /// `osp.*.max_create_count`: 0, and no new objects are placed on it. Objects are not made ahead, so any other number is as good as another.
+    /// `osp.*.max_create_count`: 0, and no new objects are placed on it. Objects are not made
+    /// ahead, so any other number is as good as another.
     pub max_create_count: AtomicU64,
     state: Mutex<State>,
     refresh: Notify,
@@ -122,8 +128,8 @@ impl Osp {
         state.taken_at = now;
     }
 
-    /// Whether it is connected, and what was known of it at `now` is too old to say whether it takes objects; `grows`: whether a file can
-    /// grow there.
+    /// Whether it is connected, and what was known of it at `now` is too old to say whether it
+    /// takes objects; `grows`: whether a file can grow there.
     pub fn is_view_old(&self, now: Instant, grows: bool) -> bool {
         let state = self.state.lock();
         let known = state.statfs.map_or(0, |statfs| free_bytes(&statfs));
@@ -157,7 +163,8 @@ impl Osp {
         self.refresh.notify_one();
     }
 
-    /// Something it was asked failed: look whether it is still there. When it answers again, destroys go on.
+    /// Something it was asked failed: look whether it is still there. When it answers again,
+    /// destroys go on.
     pub fn lost(&self) {
         self.state.lock().connected = false;
         self.refresh();

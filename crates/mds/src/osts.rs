@@ -1,4 +1,5 @@
-//! The OSTs of the file system and their pools: kept in step with the MGS, and what the allocator sees of them.
+//! The OSTs of the file system and their pools: kept in step with the MGS, and what the allocator
+//! sees of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,8 +23,8 @@ use tracing::{error, info, warn};
 use crate::mdt::Mdt;
 use crate::osp::{self, Osp, STATFS_AGE, STATFS_TIMEOUT};
 
-/// How long after its start the MDT lets creates wait for OSTs to answer, rather than refuse them for want of space or give
-/// files fewer stripes than were asked for.
+/// How long after its start the MDT lets creates wait for OSTs to answer, rather than refuse them
+/// for want of space or give files fewer stripes than were asked for.
 pub(crate) const SETTLE: Duration = Duration::from_secs(10);
 
 /// By index, each with its task.
@@ -50,7 +51,8 @@ pub(crate) struct Osts {
 pub(crate) struct PoolOsts {
     /// Indices, rising.
     members: Vec<u32>,
-    /// Round robin goes on within the pool: files of other pools in between would make all of its files begin on the same OST.
+    /// Round robin goes on within the pool: files of other pools in between would make all of its
+    /// files begin on the same OST.
     pub placer: Mutex<Placer>,
 }
 
@@ -93,7 +95,8 @@ impl Osts {
         self.map.lock().get(&MDT_OST).map(|(osp, _)| osp.clone())
     }
 
-    /// Takes the MDT's own data service in: nothing is placed on it, but it is reached and cleaned up like an OST.
+    /// Takes the MDT's own data service in: nothing is placed on it, but it is reached and cleaned
+    /// up like an OST.
     pub fn set_data(&self, mdt: &Arc<Mdt>, osp: Arc<Osp>) {
         let task = mdt.rt.spawn("osp", osp::run(mdt.clone(), osp.clone()));
         self.map.lock().insert(MDT_OST, (osp, task));
@@ -149,8 +152,9 @@ impl Osts {
         }
     }
 
-    /// Waits until what placement sees of connected OSTs is no older than [`STATFS_AGE`], or the OST is found not to answer. `grows`: it is for a
-    /// file that grows by what there is; of OSTs that could be filled meanwhile it is not to be older than this call.
+    /// Waits until what placement sees of connected OSTs is no older than [`STATFS_AGE`], or the
+    /// OST is found not to answer. `grows`: it is for a file that grows by what there is; of OSTs
+    /// that could be filled meanwhile it is not to be older than this call.
     pub async fn look(&self, mdt: &Mdt, grows: bool) {
         let now = mdt.rt.now();
         let old = || self.all().into_iter().filter(|osp| osp.is_view_old(now, grows)).collect::<Vec<_>>();
@@ -180,7 +184,8 @@ impl Osts {
 
     /// Renews what placement sees.
     pub fn rebuild(&self) {
-        // Looked at under the lock: of two at once, the later one must not be overwritten by what the earlier one saw.
+        // Looked at under the lock: of two at once, the later one must not be overwritten by what
+        // the earlier one saw.
         let mut view = self.view.write();
         *view = Arc::new(self.map.lock().range(..MDT_OST).map(|(_, (osp, _))| seen(osp)).collect());
         drop(view);
@@ -195,7 +200,8 @@ impl Osts {
         self.rebuild();
     }
 
-    /// Takes over what the MGS says: settings that last first, so that an OST that is to take no objects is not seen to take some.
+    /// Takes over what the MGS says: settings that last first, so that an OST that is to take no
+    /// objects is not seen to take some.
     fn update(&self, mdt: &Arc<Mdt>, config: &Config) {
         mdt.params.keep(&config.fsname, config.version, &config.params);
         let mut servers = BTreeMap::new();
@@ -228,8 +234,9 @@ impl Osts {
         crate::params::register_pools(mdt, &config.pools, old.keys().map(String::as_str));
     }
 
-    /// Adds an OST, or renews where it is. A known OST keeps its import: a second one of this life would count its
-    /// requests from 1 again, and an OST that never went away would not answer them.
+    /// Adds an OST, or renews where it is. A known OST keeps its import: a second one of this life
+    /// would count its requests from 1 again, and an OST that never went away would not answer
+    /// them.
     fn put(&self, mdt: &Arc<Mdt>, target: &Target, oss: u32) {
         let name = target.name(&mdt.config.fsname);
         let nids = nids(target, &name);
@@ -248,7 +255,8 @@ impl Osts {
             osp.switched_on.store(old.switched_on.load(Relaxed), Relaxed);
             osp.max_create_count.store(old.max_create_count.load(Relaxed), Relaxed);
         }
-        // Before anything can be placed there, and without the map's lock, for parameters that settings set look at the map.
+        // Before anything can be placed there, and without the map's lock, for parameters that
+        // settings set look at the map.
         crate::params::register_osp(mdt, &osp);
         let task = mdt.rt.spawn("osp", osp::run(mdt.clone(), osp.clone()));
         if let Some((_, old_task)) = self.map.lock().insert(target.index, (osp, task)) {
@@ -264,7 +272,8 @@ fn nids(target: &Target, name: &str) -> Vec<Nid> {
 }
 
 fn connect(mdt: &Arc<Mdt>, target: &Target, name: &str, nids: Vec<Nid>, oss: u32) -> Osp {
-    // Another client in each life of this MDT: its requests count from 1 again, which the OST must not take for old ones.
+    // Another client in each life of this MDT: its requests count from 1 again, which the OST must
+    // not take for old ones.
     let life = format!("{}-{:016x}", mdt.uuid, mdt.incarnation);
     let import = Import::new(mdt.net.clone(), ImportConfig::new(&life, name, nids).of(&target.uuid));
     Osp::new(target.index, name.to_string(), target.uuid.clone(), oss, import)
@@ -284,7 +293,8 @@ fn seen(osp: &Osp) -> Ost {
     }
 }
 
-/// The task that registers the MDT and follows the configuration. Ends only if the MGS refuses the MDT.
+/// The task that registers the MDT and follows the configuration. Ends only if the MGS refuses the
+/// MDT.
 pub(crate) async fn follow(mdt: Arc<Mdt>) -> Result<()> {
     let config = &mdt.config;
     let mgc = Mgc::new(mdt.net.clone(), config.mgs.clone(), &mdt.uuid);

@@ -1,4 +1,5 @@
-//! The parameters and devices of an MDT, by Lustre's names: `mdt.*`, `lod.*`, `osp.*`, and its pools: `lov.*-mdtlov.pools.*`.
+//! The parameters and devices of an MDT, by Lustre's names: `mdt.*`, `lod.*`, `osp.*`, and its
+//! pools: `lov.*-mdtlov.pools.*`.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -47,8 +48,8 @@ pub(crate) fn unregister(mdt: &Mdt) {
     }
 }
 
-/// Registers an OST's side of it. What says whether it takes objects has Lustre's older name as well, so that `osc.*.active` is that of an OST
-/// wherever it is used.
+/// Registers an OST's side of it. What says whether it takes objects has Lustre's older name as
+/// well, so that `osc.*.active` is that of an OST wherever it is used.
 pub(crate) fn register_osp(mdt: &Arc<Mdt>, osp: &Arc<Osp>) {
     let name = osp_name(mdt, osp);
     for kind in ["osp", "osc"] {
@@ -93,7 +94,8 @@ fn max_create_count(mdt: &Arc<Mdt>, osp: &Arc<Osp>) -> Param {
     )
 }
 
-/// Registers the pools that there are, each with its OSTs a line, and takes those of `old` back that are gone.
+/// Registers the pools that there are, each with its OSTs a line, and takes those of `old` back
+/// that are gone.
 pub(crate) fn register_pools<'a>(mdt: &Arc<Mdt>, pools: &[Pool], old: impl Iterator<Item = &'a str>) {
     let dir = format!("lov.{}.pools", lod_name(mdt));
     for pool in pools {

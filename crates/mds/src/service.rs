@@ -1,4 +1,5 @@
-//! The MDT as a service: executes requests one after another, inline, and replies before they are durable.
+//! The MDT as a service: executes requests one after another, inline, and replies before they are
+//! durable.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,11 +19,13 @@ use crate::mdt::{Core, Mdt};
 use crate::osp::STATFS_TIMEOUT;
 use crate::osts::SETTLE;
 
-/// Disk space that one more inode with its entry takes, in bytes, for the number of free inodes: an inode and an entry are about
-/// 300 bytes, doubled by half-full pages of the B-tree, and doubled again for the pages that a commit copies.
+/// Disk space that one more inode with its entry takes, in bytes, for the number of free inodes: an
+/// inode and an entry are about 300 bytes, doubled by half-full pages of the B-tree, and doubled
+/// again for the pages that a commit copies.
 const BYTES_PER_INODE: u64 = 1024;
-/// How often, and after which pause each time, it is looked once more whether a program still runs from a file that somebody wants to
-/// write, or is written that somebody wants to run: who ended it a moment ago may not have told yet.
+/// How often, and after which pause each time, it is looked once more whether a program still runs
+/// from a file that somebody wants to write, or is written that somebody wants to run: who ended it
+/// a moment ago may not have told yet.
 const BUSY_LOOKS: u32 = 10;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -188,7 +191,8 @@ impl Mdt {
         })
     }
 
-    /// A file was opened to be run, and everybody else has told what is open there: it is closed again if somebody else writes it.
+    /// A file was opened to be run, and everybody else has told what is open there: it is closed
+    /// again if somebody else writes it.
     ///
     /// # Errors
     /// ETXTBSY.
@@ -243,7 +247,8 @@ impl Mdt {
         }
     }
 
-    /// Tries again, and waits for news of the OSTs if that does not do; `None`: to be tried once more.
+    /// Tries again, and waits for news of the OSTs if that does not do; `None`: to be tried once
+    /// more.
     async fn attempt_with_osts(&self, export: &Arc<Export>, call: &Call) -> Option<Result<Executed>> {
         // Listen first: news that came before the attempt are in it, those after it end the wait.
         let mut changed = std::pin::pin!(self.osts.changed());
@@ -254,7 +259,8 @@ impl Mdt {
             Err(Not::BeforeRound(_) | Not::DuringChange(_) | Not::WhileRunning) => {}
             Err(Not::WithoutOsts) => {
                 let settling = (self.started + SETTLE).since(self.rt.now());
-                // Later only an OST that reconnects is waited for, and that is decided when the look at it ends.
+                // Later only an OST that reconnects is waited for, and that is decided when the
+                // look at it ends.
                 let limit = if settling.is_zero() { STATFS_TIMEOUT } else { settling };
                 let _ = self.rt.timeout(limit, changed).await;
             }
@@ -265,7 +271,8 @@ impl Mdt {
     fn attempt(&self, export: &Arc<Export>, call: &Call) -> std::result::Result<Executed, Not> {
         let (now, request) = (self.rt.now(), &call.request);
         let mut core = self.core.lock();
-        // With the lock held: whoever goes later is reported by `disconnected`, which closes what is opened here.
+        // With the lock held: whoever goes later is reported by `disconnected`, which closes what
+        // is opened here.
         if self.stopped.load(Relaxed) || export.is_gone() {
             return Err(Not::Possible);
         }
@@ -320,8 +327,9 @@ fn leaves_store(request: &Request) -> bool {
     }
 }
 
-/// Whether a request changed the mirrors of a file. Which of them miss what is written next must not be forgotten in a restart, for the
-/// OSTs do not forget what was written; so nobody sees it, and writes by it, before it is durable. (Seldom: the first write after a resync.)
+/// Whether a request changed the mirrors of a file. Which of them miss what is written next must
+/// not be forgotten in a restart, for the OSTs do not forget what was written; so nobody sees it,
+/// and writes by it, before it is durable. (Seldom: the first write after a resync.)
 fn chooses_mirrors(request: &Request, done: &Done) -> bool {
     let is_mirrored = |layout: &[u8]| Layout::decode(layout).is_ok_and(|layout| layout.is_mirrored());
     match (request, &done.reply) {
@@ -332,8 +340,9 @@ fn chooses_mirrors(request: &Request, done: &Done) -> bool {
     }
 }
 
-/// Whose own locks are not in the way of a change of mirrors. Of a tool that changes them nobody's: programs of the same client may be changing the
-/// file by the layout of before, and have to hear of it as all others.
+/// Whose own locks are not in the way of a change of mirrors. Of a tool that changes them nobody's:
+/// programs of the same client may be changing the file by the layout of before, and have to hear
+/// of it as all others.
 fn spared<'a>(export: &'a Export, request: &Request) -> Option<&'a Export> {
     if matches!(request, Request::SetXattr { .. }) { None } else { Some(export) }
 }

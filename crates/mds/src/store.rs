@@ -1,13 +1,15 @@
 //! The MDT's store: one redb table from keys to values in one file.
 //!
-//! Why redb: it reads like a B-tree (no compaction pauses), its commit is atomic, and with quick repair it reopens in
-//! about a millisecond whatever happened (docs/decisions). It reaches its file through [`sheen_rt::File`], so the same code runs
-//! on a disk of the simulator that forgets what was not synced.
+//! Why redb: it reads like a B-tree (no compaction pauses), its commit is atomic, and with quick
+//! repair it reopens in about a millisecond whatever happened (docs/decisions). It reaches its file
+//! through [`sheen_rt::File`], so the same code runs on a disk of the simulator that forgets what
+//! was not synced.
 //!
 //! * A read uses a table that was opened at the last commit: no transaction is begun for a lookup.
-//! * A commit that fails leaves redb unwilling to write; [`RedbStore::commit`] then closes and reopens it, which brings back the
-//!   last durable state. The caller still holds the batch and commits it again: all it does is put and delete keys, so a batch
-//!   that did reach the disk may be applied twice.
+//! * A commit that fails leaves redb unwilling to write; [`RedbStore::commit`] then closes and
+//!   reopens it, which brings back the last durable state. The caller still holds the batch and
+//!   commits it again: all it does is put and delete keys, so a batch that did reach the disk may
+//!   be applied twice.
 //! * Damage (module `damage`) ends all writes to the file until the store is opened again. Reads of
 //!   sound pages go on.
 
@@ -23,7 +25,8 @@ use sheen_rt::{Disk, File, OpenOptions};
 
 use crate::damage::Damage;
 
-/// Memory for pages of the store, in bytes. The namespace keeps inodes and entries in a cache of its own in front.
+/// Memory for pages of the store, in bytes. The namespace keeps inodes and entries in a cache of
+/// its own in front.
 pub const CACHE_BYTES: usize = 128 << 20;
 /// What the file of a store begins with. redb writes it last when it makes a file.
 const MAGIC_BYTES: usize = 9;
@@ -169,7 +172,8 @@ impl Store for RedbStore {
         }
         let done = self.damage.guard(|| self.try_commit(batch).and_then(|()| self.refresh()));
         if done.is_err() {
-            // What happened to the batch is for the caller to learn; if this fails as well, the next commit tries again.
+            // What happened to the batch is for the caller to learn; if this fails as well, the
+            // next commit tries again.
             let _ = self.reopen();
         }
         done

@@ -1,21 +1,28 @@
-//! Swaps of layouts: two files exchange their objects ([`Request::SwapLayouts`]) while others have them open.
+//! Swaps of layouts: two files exchange their objects ([`Request::SwapLayouts`]) while others have
+//! them open.
 //!
-//! As in a migration the OSTs close the objects of both files, so that nobody who keeps an old layout uses them by it ([`crate::migrate`]).
-//! Then each object goes on under a new name, a second one for the same bytes, and the namespace exchanges the layouts, durably, before
-//! anybody may see it. The old names are removed like those of an unlinked file.
+//! As in a migration the OSTs close the objects of both files, so that nobody who keeps an old
+//! layout uses them by it ([`crate::migrate`]). Then each object goes on under a new name, a second
+//! one for the same bytes, and the namespace exchanges the layouts, durably, before anybody may see
+//! it. The old names are removed like those of an unlinked file.
 //!
-//! It may end anywhere, by an error or a crash. Until the exchange is in the store it has not happened: the old names are what counts, and
-//! are opened again, by whoever fails or by the first client that meets one; the new names are in the unlink log from the moment of
-//! their reservation. From then on it has: every object has its new name durably.
+//! It may end anywhere, by an error or a crash. Until the exchange is in the store it has not
+//! happened: the old names are what counts, and are opened again, by whoever fails or by the first
+//! client that meets one; the new names are in the unlink log from the moment of their reservation.
+//! From then on it has: every object has its new name durably.
 //!
-//! **Mirrored files** are exchanged while nobody else uses either: a writer of one looks at its end whether the file has still the layout by
-//! which it wrote, and if not writes by the other one, too, which after an exchange is that of other bytes. So before the objects are closed all
-//! clients give up what lets them open the files and know their layouts; who has one open says so, and is in the way. When the
-//! objects are closed, whoever comes does nothing by an old layout any more.
+//! **Mirrored files** are exchanged while nobody else uses either: a writer of one looks at its end
+//! whether the file has still the layout by which it wrote, and if not writes by the other one,
+//! too, which after an exchange is that of other bytes. So before the objects are closed all
+//! clients give up what lets them open the files and know their layouts; who has one open says so,
+//! and is in the way. When the objects are closed, whoever comes does nothing by an old layout any
+//! more.
 //!
 //! Invariants:
-//! * the OSTs are asked for new names when every object is closed: what an object holds then, it holds under either name;
-//! * both files are [`Moving`] all the time, taken in the order of their FIDs, so that two swaps do not wait for each other;
+//! * the OSTs are asked for new names when every object is closed: what an object holds then, it
+//!   holds under either name;
+//! * both files are [`Moving`] all the time, taken in the order of their FIDs, so that two swaps do
+//!   not wait for each other;
 //! * it goes on when the client that asked for it goes: half of it is not left.
 
 use std::sync::Arc;
@@ -34,10 +41,12 @@ use crate::locks::Change;
 use crate::mdt::Mdt;
 use crate::migrate::CLOSE_TIMEOUT;
 
-/// Times that it is begun because one of the files was given objects meanwhile, or had closed ones left.
+/// Times that it is begun because one of the files was given objects meanwhile, or had closed ones
+/// left.
 const TRIES: u32 = 4;
 
-/// How often it is looked whether a mirrored file is in use, for a program that has just closed it; and the pause in between.
+/// How often it is looked whether a mirrored file is in use, for a program that has just closed it;
+/// and the pause in between.
 const LOOKS: u32 = 20;
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
@@ -129,7 +138,8 @@ impl Mdt {
         self.execute_take(export, request).await
     }
 
-    /// Where one of the files is mirrored: nobody else uses either of them, nor begins to before this is dropped.
+    /// Where one of the files is mirrored: nobody else uses either of them, nor begins to before
+    /// this is dropped.
     ///
     /// # Errors
     /// EBUSY: somebody does. ETIMEDOUT: somebody does not say.

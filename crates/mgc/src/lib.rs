@@ -1,7 +1,9 @@
-//! The management client (Lustre's mgc): how targets register with the MGS and how everyone follows a file system's configuration.
+//! The management client (Lustre's mgc): how targets register with the MGS and how everyone follows
+//! a file system's configuration.
 //!
-//! The MGS is found by its NIDs alone. It may be down or not yet up: every call here retries until it answers, so a target or a
-//! mount can be started before the MGS. Callers that want to give up put a timeout around the call.
+//! The MGS is found by its NIDs alone. It may be down or not yet up: every call here retries until
+//! it answers, so a target or a mount can be started before the MGS. Callers that want to give up
+//! put a timeout around the call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,17 +30,20 @@ impl Mgc {
     /// A client of the MGS at `nids`, on behalf of `uuid`. Connects at the first call.
     pub fn new(net: Arc<Net>, nids: Vec<Nid>, uuid: &str) -> Arc<Mgc> {
         let rt = net.rt().clone();
-        // A target's uuid outlives its process, but a restarted process counts its requests from 1 again: it must not be taken
-        // for its life before, whose requests the MGS may still remember.
+        // A target's uuid outlives its process, but a restarted process counts its requests from 1
+        // again: it must not be taken for its life before, whose requests the MGS may still
+        // remember.
         let config = ImportConfig::new(&format!("{uuid}-{:016x}", rt.random_u64()), MGS_TARGET, nids);
         Arc::new(Mgc { rt, import: Import::new(net, config) })
     }
 
-    /// Makes a target known, or says where it is now; answers its index. `index`: `None` for the next free one.
+    /// Makes a target known, or says where it is now; answers its index. `index`: `None` for the
+    /// next free one.
     ///
     /// # Errors
-    /// EEXIST: the index belongs to a target of another uuid, or the uuid has another index. EINVAL: a name, NID or index that
-    /// cannot be. ENOSPC: no index is free. EIO: the MGS cannot write its registry.
+    /// EEXIST: the index belongs to a target of another uuid, or the uuid has another index.
+    /// EINVAL: a name, NID or index that cannot be. ENOSPC: no index is free. EIO: the MGS cannot
+    /// write its registry.
     pub async fn register(
         &self,
         fsname: &str,
@@ -65,8 +70,8 @@ impl Mgc {
         }
     }
 
-    /// The configuration as soon as its version is above `version`; waits until then, also for a file system of which nothing
-    /// is known yet.
+    /// The configuration as soon as its version is above `version`; waits until then, also for a
+    /// file system of which nothing is known yet.
     ///
     /// # Errors
     /// EINVAL: a name that cannot be.
@@ -96,8 +101,8 @@ impl Mgc {
     /// Changes a pool of OSTs; answers when the change is durable. Who watches hears of it.
     ///
     /// # Errors
-    /// EINVAL: no such file system, or a name that cannot be. Others are the MGS's (its module `pools`). EIO: the MGS cannot write its
-    /// registry.
+    /// EINVAL: no such file system, or a name that cannot be. Others are the MGS's (its module
+    /// `pools`). EIO: the MGS cannot write its registry.
     pub async fn change_pool(&self, fsname: &str, pool: &str, change: PoolChange) -> Result<()> {
         let request = Request::ChangePool { fsname: fsname.into(), pool: pool.into(), change };
         match self.call(request).await? {

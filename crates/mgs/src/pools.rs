@@ -1,7 +1,8 @@
 //! Pools of OSTs: what may be done to them, and the line of text in which `lctl` asks for it.
 //!
-//! Invariants: pools are sorted by name; a name has 1 to [`POOL_NAME_MAX`] characters of `[A-Za-z0-9_-]`; a member is an OST of the file
-//! system, once. A refused change changes nothing. The errnos are those of Lustre's `lctl`.
+//! Invariants: pools are sorted by name; a name has 1 to [`POOL_NAME_MAX`] characters of
+//! `[A-Za-z0-9_-]`; a member is an OST of the file system, once. A refused change changes nothing.
+//! The errnos are those of Lustre's `lctl`.
 
 use std::fmt::Write;
 
@@ -16,7 +17,8 @@ pub const ENOMEDIUM: Errno = Errno(123);
 /// Whether a pool may have this name.
 ///
 /// # Errors
-/// ENAMETOOLONG: more than [`POOL_NAME_MAX`] characters. EINVAL: none, or other than letters, digits, `_` and `-`.
+/// ENAMETOOLONG: more than [`POOL_NAME_MAX`] characters. EINVAL: none, or other than letters,
+/// digits, `_` and `-`.
 pub fn check_name(name: &str) -> Result<()> {
     if name.len() > POOL_NAME_MAX {
         return Err(Errno::ENAMETOOLONG);
@@ -29,9 +31,10 @@ pub fn check_name(name: &str) -> Result<()> {
 ///
 /// # Errors
 /// As [`check_name`]; further
-/// * new: EEXIST where there is one of that name, EINVAL for one of [`NO_POOLS`], ENOSPC where there are [`POOLS_MAX`];
-/// * add: [`ENOMEDIUM`] where there is no such pool, ENODEV where there is no such OST, EEXIST where it is in the pool already, ENOSPC
-///   where pools have [`POOL_MEMBERS_MAX`] members;
+/// * new: EEXIST where there is one of that name, EINVAL for one of [`NO_POOLS`], ENOSPC where
+///   there are [`POOLS_MAX`];
+/// * add: [`ENOMEDIUM`] where there is no such pool, ENODEV where there is no such OST, EEXIST
+///   where it is in the pool already, ENOSPC where pools have [`POOL_MEMBERS_MAX`] members;
 /// * remove: ENOENT where the OST is not in the pool, or there is no such pool;
 /// * destroy: ENOENT where there is no such pool.
 pub fn apply(config: &mut Config, name: &str, change: PoolChange) -> Result<()> {
@@ -74,8 +77,8 @@ pub fn apply(config: &mut Config, name: &str, change: PoolChange) -> Result<()> 
     }
 }
 
-/// A change as text, for the parameter `mgs.MGS.pools.FSNAME`: `pool_new POOL`, `pool_add POOL OST`, `pool_remove POOL OST`,
-/// `pool_destroy POOL`.
+/// A change as text, for the parameter `mgs.MGS.pools.FSNAME`: `pool_new POOL`,
+/// `pool_add POOL OST`, `pool_remove POOL OST`, `pool_destroy POOL`.
 pub fn write(fsname: &str, pool: &str, change: PoolChange) -> String {
     let with = |command: &str, ost| format!("{command} {pool} {}_UUID", target_name(fsname, TargetKind::Ost, ost));
     match change {

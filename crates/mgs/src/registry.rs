@@ -1,8 +1,9 @@
-//! What the MGS knows: the targets and pools of every file system, and the settings of parameters. A pure state machine; `service.rs` persists and serves it.
+//! What the MGS knows: the targets and pools of every file system, and the settings of parameters.
+//! A pure state machine; `service.rs` persists and serves it.
 //!
-//! Invariants: within a file system and kind an index has one uuid and a uuid one index, for ever; `version` rises with every
-//! change and with nothing else (a change of a setting raises all of them); targets are sorted by kind, then index; every file system's
-//! `params` are the settings.
+//! Invariants: within a file system and kind an index has one uuid and a uuid one index, for ever;
+//! `version` rises with every change and with nothing else (a change of a setting raises all of
+//! them); targets are sorted by kind, then index; every file system's `params` are the settings.
 
 use std::collections::BTreeMap;
 
@@ -76,8 +77,8 @@ impl Registry {
     /// Enters a target or updates where it is. Answers its index and whether anything changed.
     ///
     /// # Errors
-    /// EINVAL: a name, uuid, NID or index that cannot be. EEXIST: the index has another uuid, or the uuid another index.
-    /// ENOSPC: no room. Nothing is changed then.
+    /// EINVAL: a name, uuid, NID or index that cannot be. EEXIST: the index has another uuid, or
+    /// the uuid another index. ENOSPC: no room. Nothing is changed then.
     pub fn register(&mut self, new: Registration<'_>) -> Result<(u32, bool)> {
         check(&new)?;
         if !self.systems.contains_key(new.fsname) && self.systems.len() >= FILE_SYSTEMS_MAX {

@@ -1,8 +1,9 @@
 //! The target `MGS`.
 //!
-//! A change is on disk before it is answered or seen by anyone. A watch that waits is a future on a channel and costs nothing
-//! until something changes; after [`WATCH_MAX`] it is answered with what the caller already has, so that no request
-//! is pending without end and a dead peer's watch goes away.
+//! A change is on disk before it is answered or seen by anyone. A watch that waits is a future on a
+//! channel and costs nothing until something changes; after [`WATCH_MAX`] it is answered with what
+//! the caller already has, so that no request is pending without end and a dead peer's watch goes
+//! away.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,8 @@ use crate::settings::{self, SettingChange};
 
 /// Longest time that a `Watch` waits.
 pub const WATCH_MAX: Duration = Duration::from_secs(60);
-/// Longest time that setting a parameter waits for the disk: less than who asks through the control socket waits for its answer.
+/// Longest time that setting a parameter waits for the disk: less than who asks through the control
+/// socket waits for its answer.
 const SET_MAX: Duration = Duration::from_secs(4);
 /// The registry's file in the MGS's directory.
 pub const FILE: &str = "registry.json";
@@ -38,8 +40,8 @@ pub struct Mgs {
     file: PathBuf,
     params: Params,
     incarnation: u64,
-    /// Taken by the one change that is being made, for as long as its file is being written: also where the one who asked for
-    /// it has gone meanwhile.
+    /// Taken by the one change that is being made, for as long as its file is being written: also
+    /// where the one who asked for it has gone meanwhile.
     change: Arc<tokio::sync::Mutex<()>>,
     registry: Mutex<Registry>,
     /// Raised after every change.
@@ -75,7 +77,8 @@ impl Mgs {
     /// Opens the MGS in `dir`, which is created if missing.
     ///
     /// # Errors
-    /// The directory is in use, cannot be read or written, or holds what this release does not understand.
+    /// The directory is in use, cannot be read or written, or holds what this release does not
+    /// understand.
     pub async fn start(rt: Rt, dir: &Path, params: Params) -> Result<Arc<Mgs>, MgsError> {
         let disk = rt.disk();
         let io = |error| MgsError::Io { path: dir.into(), error };
@@ -105,8 +108,9 @@ impl Mgs {
         Ok(mgs)
     }
 
-    /// Gives the directory back. Requests are refused from now on with ESHUTDOWN; watches that wait are answered with what there is.
-    /// Follow it by `rpc::Server::drain`, so that their callers read the answer.
+    /// Gives the directory back. Requests are refused from now on with ESHUTDOWN; watches that wait
+    /// are answered with what there is. Follow it by `rpc::Server::drain`, so that their callers
+    /// read the answer.
     pub fn stop(&self) {
         self.lock.lock().take();
         self.params.unregister("mgs.MGS");
@@ -138,8 +142,9 @@ impl Mgs {
         self.register_settings(fsname);
     }
 
-    /// `mgs.MGS.pools.FSNAME` shows the pools of a file system; it is set to a change of one, as [`pools::write`] writes it, which is how
-    /// `lctl` asks for changes. Setting it returns when the change is durable; ETIMEDOUT if that takes longer than [`SET_MAX`].
+    /// `mgs.MGS.pools.FSNAME` shows the pools of a file system; it is set to a change of one, as
+    /// [`pools::write`] writes it, which is how `lctl` asks for changes. Setting it returns when
+    /// the change is durable; ETIMEDOUT if that takes longer than [`SET_MAX`].
     fn register_pools(&self, fsname: &str) {
         let (shown, changed, name) = (self.me.clone(), self.me.clone(), fsname.to_string());
         let show = {
@@ -158,8 +163,9 @@ impl Mgs {
         self.params.register(&format!("mgs.MGS.pools.{fsname}"), Param::order(show, change));
     }
 
-    /// `mgs.MGS.live.params` shows the settings; it is set to a change of one, as [`settings::write`] writes it. The same under the name
-    /// of each file system, by which `lctl` can tell one MGS of a machine from another. Otherwise as [`Mgs::register_pools`].
+    /// `mgs.MGS.live.params` shows the settings; it is set to a change of one, as
+    /// [`settings::write`] writes it. The same under the name of each file system, by which `lctl`
+    /// can tell one MGS of a machine from another. Otherwise as [`Mgs::register_pools`].
     fn register_settings(&self, name: &str) {
         let (shown, changed) = (self.me.clone(), self.me.clone());
         let show = move || {

@@ -1,8 +1,10 @@
-//! Settings of parameters that last (`lctl set_param -P`): what may be done to them, and the line of text in which `lctl` asks for it.
+//! Settings of parameters that last (`lctl set_param -P`): what may be done to them, and the line
+//! of text in which `lctl` asks for it.
 //!
-//! Invariants: settings are sorted by index; a pattern has one setting at most; there are at most [`SETTINGS_MAX`]. A pattern that is set
-//! again goes to the end, as in Lustre's log: of several that match a parameter the one given last counts, now and after every start.
-//! A refused change changes nothing.
+//! Invariants: settings are sorted by index; a pattern has one setting at most; there are at most
+//! [`SETTINGS_MAX`]. A pattern that is set again goes to the end, as in Lustre's log: of several
+//! that match a parameter the one given last counts, now and after every start. A refused change
+//! changes nothing.
 
 use sheen_wire::mgs::{SETTING_BYTES_MAX, SETTINGS_MAX, Setting};
 use sheen_wire::{Errno, Result};
@@ -17,7 +19,8 @@ pub enum SettingChange<'a> {
         /// Which value.
         value: &'a str,
     },
-    /// The pattern's setting goes. Parameters keep the value that they have until their process ends.
+    /// The pattern's setting goes. Parameters keep the value that they have until their process
+    /// ends.
     Delete {
         /// Which.
         pattern: &'a str,
@@ -27,9 +30,10 @@ pub enum SettingChange<'a> {
 /// Changes the settings; `last` is the largest index that there ever was.
 ///
 /// # Errors
-/// EINVAL: the pattern is empty, has a space or `=`, or names the MGS's own parameters (to write to those is an order, not a value); the
-/// value is empty or has several lines. ENAMETOOLONG: the pattern or the value is longer than [`SETTING_BYTES_MAX`]. ENOSPC: there are
-/// [`SETTINGS_MAX`] already. ENOENT: the pattern that is to go has no setting.
+/// EINVAL: the pattern is empty, has a space or `=`, or names the MGS's own parameters (to write to
+/// those is an order, not a value); the value is empty or has several lines. ENAMETOOLONG: the
+/// pattern or the value is longer than [`SETTING_BYTES_MAX`]. ENOSPC: there are [`SETTINGS_MAX`]
+/// already. ENOENT: the pattern that is to go has no setting.
 pub fn apply(settings: &mut Vec<Setting>, last: &mut u64, change: SettingChange<'_>) -> Result<()> {
     match change {
         SettingChange::Set { pattern, value } => {
@@ -64,7 +68,8 @@ pub fn check(pattern: &str, value: &str) -> Result<()> {
     if fine && !value.is_empty() && !value.contains(char::is_control) { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-/// A change as text, for the parameter `mgs.MGS.live.params`: `set PATTERN=VALUE`, `delete PATTERN`.
+/// A change as text, for the parameter `mgs.MGS.live.params`: `set PATTERN=VALUE`,
+/// `delete PATTERN`.
 pub fn write(change: SettingChange<'_>) -> String {
     match change {
         SettingChange::Set { pattern, value } => format!("set {pattern}={value}"),

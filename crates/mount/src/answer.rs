@@ -1,7 +1,8 @@
-//! What an operation comes to. Kept apart from the [`Reply`] so that a request that is given up can still be answered.
+//! What an operation comes to. Kept apart from the [`Reply`] so that a request that is given up can
+//! still be answered.
 //!
-//! What may be cached comes with the locks that it is kept under, in use. They are let go when the kernel has the answer, so that the
-//! answer is there to be revoked.
+//! What may be cached comes with the locks that it is kept under, in use. They are let go when the
+//! kernel has the answer, so that the answer is there to be revoked.
 
 use std::time::Duration;
 
@@ -126,7 +127,8 @@ fn bring(kernel: &Kernel, entry: &EntryAttr, since: Moment, send: impl FnOnce(&E
     }
 }
 
-/// Data of a server in this process goes to the kernel from where it lies; what cannot is read, as far as the file goes by now.
+/// Data of a server in this process goes to the kernel from where it lies; what cannot is read, as
+/// far as the file goes by now.
 fn data(read: &ReadData, reply: Reply) {
     let Some(live) = &read.live else { return reply.data(read.bulk.segments()) };
     let runs =

@@ -14,12 +14,14 @@ use sheen_fuse::abi::flags::fopen;
 
 /// An open file of the client, and who has locked through it.
 ///
-/// The kernel says when a program closes a file (FLUSH, with the owner of its fcntl locks). Of the end of an open file (RELEASE) it does
-/// not say that the file's own locks (F_OFD_SETLK) end with it. So it is kept here who has locked and not closed.
+/// The kernel says when a program closes a file (FLUSH, with the owner of its fcntl locks). Of the
+/// end of an open file (RELEASE) it does not say that the file's own locks (F_OFD_SETLK) end with
+/// it. So it is kept here who has locked and not closed.
 pub struct File {
     open: Arc<OpenFile>,
     nonblocking: bool,
-    /// Owners of fcntl locks, each once: few, as most files are never locked. Bounded by the processes that have the file open.
+    /// Owners of fcntl locks, each once: few, as most files are never locked. Bounded by the
+    /// processes that have the file open.
     lockers: Mutex<Vec<u64>>,
     read: AtomicBool,
     unprivileged: AtomicBool,
@@ -82,7 +84,8 @@ impl File {
 
     /// How the kernel is to treat it (`FOPEN_*`). `flush`: whether closes must be told, for locks.
     ///
-    /// A mapping of a file that goes past the page cache is served from it all the same (DIRECT_IO_ALLOW_MMAP).
+    /// A mapping of a file that goes past the page cache is served from it all the same
+    /// (DIRECT_IO_ALLOW_MMAP).
     pub fn fopen(&self, flush: bool) -> u32 {
         let flush = if flush { 0 } else { fopen::NOFLUSH };
         flush

@@ -1,4 +1,5 @@
-//! Open files by the number that the kernel knows them by. As many as programs hold open, which the kernel bounds.
+//! Open files by the number that the kernel knows them by. As many as programs hold open, which the
+//! kernel bounds.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! ioctl(2): layouts, group locks, advice, data versions, entries of directories, which mirror a file is, migration, and swaps of layouts ([`sheen_wire::ioctl`]).
+//! ioctl(2): layouts, group locks, advice, data versions, entries of directories, which mirror a
+//! file is, migration, and swaps of layouts ([`sheen_wire::ioctl`]).
 
 use bytes::Bytes;
 use sheen_client::{Caller, LockedAhead, Seek};

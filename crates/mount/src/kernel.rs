@@ -1,15 +1,20 @@
-//! What the client has the kernel forget, before it gives up the locks under which the kernel was told.
+//! What the client has the kernel forget, before it gives up the locks under which the kernel was
+//! told.
 //!
-//! Why no answer outlives its lock, given that the kernel may still have to take an answer apart when it was written to the device
-//! long ago:
+//! Why no answer outlives its lock, given that the kernel may still have to take an answer apart
+//! when it was written to the device long ago:
 //!
-//! * *names* carry the epoch in which they were asked for, so those that are still under way when the epoch ends are out of date at
-//!   once. Those of READDIRPLUS alone carry that in which the answer is taken apart: it gets none ([`crate::ops`]);
-//! * *attributes*: an invalidation makes answers under way void where the kernel knows the file. One that brings the file to the kernel is not reached by
-//!   an invalidation before the kernel has taken it apart. So it is known here, from before it is sent, which files the kernel is told of ([`Known`]): an
-//!   invalidation that finds none of them is done once more. An answer that was looked up before an invalidation and is sent after it gives its
-//!   attributes no time ([`Kernel::moment`]);
-//! * *pages* are locked from before they are asked for until they hold the answer, and an invalidation waits for them.
+//! * *names* carry the epoch in which they were asked for, so those that are still under way when
+//!   the epoch ends are out of date at once. Those of READDIRPLUS alone carry that in which the
+//!   answer is taken apart: it gets none ([`crate::ops`]);
+//! * *attributes*: an invalidation makes answers under way void where the kernel knows the file.
+//!   One that brings the file to the kernel is not reached by an invalidation before the kernel has
+//!   taken it apart. So it is known here, from before it is sent, which files the kernel is told of
+//!   ([`Known`]): an invalidation that finds none of them is done once more. An answer that was
+//!   looked up before an invalidation and is sent after it gives its attributes no time
+//!   ([`Kernel::moment`]);
+//! * *pages* are locked from before they are asked for until they hold the answer, and an
+//!   invalidation waits for them.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::SeqCst},

@@ -1,7 +1,8 @@
-//! The files that the kernel knows, or is about to know, by its own count: an answer that brings it a file counts as a lookup of that file, and FORGET
-//! gives lookups back.
+//! The files that the kernel knows, or is about to know, by its own count: an answer that brings it
+//! a file counts as a lookup of that file, and FORGET gives lookups back.
 //!
-//! Invariant: a file is here from before the answer that brings it is sent until the kernel has said that it forgot it.
+//! Invariant: a file is here from before the answer that brings it is sent until the kernel has
+//! said that it forgot it.
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;

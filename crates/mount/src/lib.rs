@@ -1,18 +1,22 @@
-//! A mounted file system: translates FUSE requests into calls of the client. File-system behaviour lives in the client;
-//! what is decided here is only what concerns the kernel: node ids, handles, flags of an open, sizes of buffers.
+//! A mounted file system: translates FUSE requests into calls of the client. File-system behaviour
+//! lives in the client; what is decided here is only what concerns the kernel: node ids, handles,
+//! flags of an open, sizes of buffers.
 //!
 //! * [`serve`]: which thread does the work of a request, and what an interrupt does;
 //! * [`parked`]: a request that waits for a server;
 //! * [`ops`]: one function an operation, from the kernel's words to the client's;
 //! * [`answer`]: what an operation comes to, before it is written to the kernel;
 //! * [`kernel`], [`known`]: what the kernel keeps, and how it is made to forget;
-//! * [`file`], [`locks`], [`ioctl`]: open files, locks of programs, and what else they ask of open files.
+//! * [`file`], [`locks`], [`ioctl`]: open files, locks of programs, and what else they ask of open
+//!   files.
 //!
-//! Node ids are inode numbers ([`sheen_wire::Fid::ino`]), which name a FID one to one: there is no table of nodes, only a count of what the kernel
-//! was told of ([`known`]). The root is 1 to the kernel.
+//! Node ids are inode numbers ([`sheen_wire::Fid::ino`]), which name a FID one to one: there is no
+//! table of nodes, only a count of what the kernel was told of ([`known`]). The root is 1 to the
+//! kernel.
 //!
-//! The kernel keeps names, attributes and pages for as long as the client holds the locks that guard them; the client has it forget them
-//! first when a lock is called back. Names that are not there it does not keep.
+//! The kernel keeps names, attributes and pages for as long as the client holds the locks that
+//! guard them; the client has it forget them first when a lock is called back. Names that are not
+//! there it does not keep.
 
 mod answer;
 mod file;
@@ -36,8 +40,8 @@ use sheen_rt::Rt;
 
 pub use serve::{Locks, Options};
 
-/// How far the kernel reads ahead of a sequential reader: four requests of the largest size, so that a server is asked while the answers
-/// of others arrive.
+/// How far the kernel reads ahead of a sequential reader: four requests of the largest size, so
+/// that a server is asked while the answers of others arrive.
 const READAHEAD_BYTES: u32 = 4 << 20;
 
 /// A running mount.
@@ -59,7 +63,8 @@ impl Mount {
         let face = Arc::new(serve::Face::new(rt.clone(), client.clone(), options.clone()));
         let mut mount = sheen_fuse::MountOptions::new(mountpoint, source);
         mount.allow_other = options.allow_other;
-        // Names that the kernel keeps are passed without asking, so it has to look at permissions itself.
+        // Names that the kernel keeps are passed without asking, so it has to look at permissions
+        // itself.
         mount.default_permissions = true;
         mount.flags = options.flags;
         if options.local {

@@ -1,8 +1,10 @@
 //! The kernel's question about a file that it has just made.
 //!
-//! What CREATE answers of a file that others may already change must not be kept, so the kernel asks once more, before open(2) returns: its
-//! check of permissions wants attributes. Until then the thread that opens does nothing else. So its first GETATTR is that question, nobody
-//! but the check sees the answer, and what CREATE has said will do. Without this each new file would cost a look at its objects.
+//! What CREATE answers of a file that others may already change must not be kept, so the kernel
+//! asks once more, before open(2) returns: its check of permissions wants attributes. Until then
+//! the thread that opens does nothing else. So its first GETATTR is that question, nobody but the
+//! check sees the answer, and what CREATE has said will do. Without this each new file would cost a
+//! look at its objects.
 
 use std::time::Duration;
 
@@ -27,7 +29,8 @@ struct Said {
 }
 
 impl Made {
-    /// CREATE is answered to thread `pid` with attributes that are not to be kept. 0 is a thread that has no number here.
+    /// CREATE is answered to thread `pid` with attributes that are not to be kept. 0 is a thread
+    /// that has no number here.
     pub fn say(&self, pid: u32, attr: &Attr, now: Instant) {
         if pid == 0 {
             return;

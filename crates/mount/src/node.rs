@@ -8,8 +8,8 @@ use sheen_wire::{Fid, fid::ROOT};
 
 /// The kernel's name for the root directory.
 pub const ROOT_NODE: u64 = 1;
-/// How long the kernel may believe what it was told under a lock. Any time would do, since it is told when that ends; that it
-/// ends at all bounds what a mistake could cost.
+/// How long the kernel may believe what it was told under a lock. Any time would do, since it is
+/// told when that ends; that it ends at all bounds what a mistake could cost.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// The file that a node id names.
@@ -81,7 +81,8 @@ pub fn attr_valid(e: &EntryAttr) -> Duration {
     if e.keep.attr { LONG } else { Duration::ZERO }
 }
 
-/// An entry for the kernel, whose attributes it may believe for so long. FIDs are never used twice, so the generation is always 0.
+/// An entry for the kernel, whose attributes it may believe for so long. FIDs are never used twice,
+/// so the generation is always 0.
 pub fn entry(e: &EntryAttr, attr_valid: Duration, inos: Inos) -> EntryOut {
     let entry_valid = if e.keep.name { LONG } else { Duration::ZERO };
     EntryOut { nodeid: nodeid(e.attr.fid), generation: 0, entry_valid, attr_valid, attr: attr(e, inos) }

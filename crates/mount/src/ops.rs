@@ -42,11 +42,13 @@ const NOATIME: u32 = 0o1000000;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
-/// Does what a request asks for. `signal`: for a request that waits for a program, what ends the wait.
+/// Does what a request asks for. `signal`: for a request that waits for a program, what ends the
+/// wait.
 ///
-/// Between the kernel's look at a name and what it does with the inode another mount may have removed the inode, or put another one in
-/// its place. ESTALE makes the kernel walk the path once more, without what it keeps, which tells the truth; ENOENT would be
-/// believed, also of a name that was there all the time.
+/// Between the kernel's look at a name and what it does with the inode another mount may have
+/// removed the inode, or put another one in its place. ESTALE makes the kernel walk the path once
+/// more, without what it keeps, which tells the truth; ENOENT would be believed, also of a name
+/// that was there all the time.
 pub async fn run(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Result<Answer> {
     let of_inode = is_of_inode(&request.op);
     match perform(fs, request, signal).await {
@@ -55,8 +57,8 @@ pub async fn run(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
     }
 }
 
-/// Whether a request is about an inode that the kernel knows, and not about a name. (Not those of extended attributes: some of them ask
-/// for other files.)
+/// Whether a request is about an inode that the kernel knows, and not about a name. (Not those of
+/// extended attributes: some of them ask for other files.)
 fn is_of_inode(op: &Op) -> bool {
     matches!(
         op,
@@ -70,7 +72,8 @@ fn is_of_inode(op: &Op) -> bool {
     )
 }
 
-/// Its state is moved into memory of its own for each request, so what is large and not asked for all the time is put aside.
+/// Its state is moved into memory of its own for each request, so what is large and not asked for
+/// all the time is put aside.
 async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Result<Answer> {
     let Request { header: h, op } = request;
     let who = Caller::new(h.uid, h.gid, h.pid);
@@ -175,7 +178,8 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
         }
         Op::CopyFileRange(c) => Box::pin(copy(&fs, &who, &c)).await,
         Op::Ioctl(command) => Box::pin(ioctl::run(&fs, &who, &command, signal)).await,
-        // The kernel then does it itself, or tells the program that it cannot be done: BMAP, POLL (files are always ready).
+        // The kernel then does it itself, or tells the program that it cannot be done: BMAP, POLL
+        // (files are always ready).
         _ => Err(Errno::ENOSYS),
     }
 }
@@ -200,8 +204,9 @@ impl Inner {
     }
 }
 
-/// The kernel does not tell an ordinary FUSE file system of sync(2) and syncfs(2) (only virtiofs is told), so fsync of the
-/// root directory stands for them: `sync MOUNTPOINT` makes everything durable.
+/// The kernel does not tell an ordinary FUSE file system of sync(2) and syncfs(2) (only virtiofs is
+/// told), so fsync of the root directory stands for them: `sync MOUNTPOINT` makes everything
+/// durable.
 async fn fsyncdir(fs: &Inner, fh: u64) -> Result<()> {
     let dir = fs.dir(fh)?;
     if dir.fid() == fs.client.root() { fs.client.syncfs().await } else { fs.client.fsyncdir(&dir).await }
@@ -250,7 +255,8 @@ async fn write(fs: &Inner, who: &Caller, w: Write) -> Result<Answer> {
     let file = fs.file(w.fh)?;
     drop_privilege(fs, who, &file, w.kill_suidgid).await?;
     let (offset, data) = (w.offset, Bulk::from(w.data));
-    // Pages of a mapping belong where they are, whatever the flags of the file that the kernel happens to name.
+    // Pages of a mapping belong where they are, whatever the flags of the file that the kernel
+    // happens to name.
     let n = if w.cached {
         fs.client.write_page(&file, offset, data).await?
     } else {
@@ -297,7 +303,8 @@ async fn release(fs: &Inner, fh: u64, flock_owner: Option<u64>) -> Result<()> {
     answer
 }
 
-/// Gives an owner's locks back. A close is no less a close where that fails: the MDT drops them with the client.
+/// Gives an owner's locks back. A close is no less a close where that fails: the MDT drops them
+/// with the client.
 async fn unlock(fs: &Inner, fid: Fid, owner: u64, kind: FlockKind) {
     if let Err(e) = fs.client.unlock_owner(fid, owner, kind).await {
         tracing::warn!("{fid}: locks of a file that is closed may stay: {e}");
@@ -339,8 +346,9 @@ async fn readdir(fs: &Inner, read: Read) -> Result<Answer> {
     Ok(Answer::Dir(buffer))
 }
 
-/// The kernel asks for attributes because it saw names of the directory being looked up. It is given none: it could not be made to
-/// forget those names ([`crate::kernel`]). But the client has them when the kernel comes for them, which costs no server anything.
+/// The kernel asks for attributes because it saw names of the directory being looked up. It is
+/// given none: it could not be made to forget those names ([`crate::kernel`]). But the client has
+/// them when the kernel comes for them, which costs no server anything.
 async fn readdir_plus(fs: &Inner, read: Read) -> Result<Answer> {
     let dir = fs.dir(read.fh)?;
     let page = fs.client.list(&dir, read.offset, read.size, true).await?;
@@ -364,8 +372,9 @@ async fn copy(fs: &Inner, who: &Caller, c: &CopyFileRange) -> Result<Answer> {
     Ok(Answer::Copied(n))
 }
 
-/// The kernel keeps access control lists, which it asks for to check permissions, until its attributes of the file are invalidated. It
-/// does not keep one that it is waiting for when that happens. So where no lock will have it invalidated, that is done now.
+/// The kernel keeps access control lists, which it asks for to check permissions, until its
+/// attributes of the file are invalidated. It does not keep one that it is waiting for when that
+/// happens. So where no lock will have it invalidated, that is done now.
 async fn getxattr(fs: &Inner, who: &Caller, fid: Fid, name: &Bytes, room: u32) -> Result<Answer> {
     fs.check_xattr(name)?;
     if name.starts_with(ACL_PREFIX) && !fs.client.is_kept(fid).await.is_ok_and(|kept| kept) {

@@ -1,10 +1,12 @@
 //! A future that waits where it was begun, and becomes a task when there is something for it to do.
 //!
-//! Handing a future that waits to the runtime at once would wake a thread of the runtime only to find it waiting. Here its first
-//! wake-up spawns it instead: over tcp that is the thread that received the reply, which then goes on with it itself.
+//! Handing a future that waits to the runtime at once would wake a thread of the runtime only to
+//! find it waiting. Here its first wake-up spawns it instead: over tcp that is the thread that
+//! received the reply, which then goes on with it itself.
 //!
-//! Invariants: the future is polled by one at a time, first by [`go_on`] and then by the task; a wake-up is never lost: one that
-//! comes while [`go_on`] polls spawns the task as soon as it has polled.
+//! Invariants: the future is polled by one at a time, first by [`go_on`] and then by the task; a
+//! wake-up is never lost: one that comes while [`go_on`] polls spawns the task as soon as it has
+//! polled.
 
 use std::{
     mem,

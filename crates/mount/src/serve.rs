@@ -1,15 +1,18 @@
 //! Which thread does the work of a request.
 //!
-//! The thread that read the request polls its future once. Over `lo` it is done then, and the same thread answers: no
-//! wake-up, no other thread. Where it pends, waiting for a server over `tcp`, it stays where it is until the answer comes, then
-//! moves to the runtime ([`parked`]), and the thread takes the kernel's next request; so the number of threads bounds nothing
-//! but the work that is really done at once.
+//! The thread that read the request polls its future once. Over `lo` it is done then, and the same
+//! thread answers: no wake-up, no other thread. Where it pends, waiting for a server over `tcp`, it
+//! stays where it is until the answer comes, then moves to the runtime ([`parked`]), and the thread
+//! takes the kernel's next request; so the number of threads bounds nothing but the work that is
+//! really done at once.
 //!
-//! A signal makes the kernel send INTERRUPT. Programs get signals all the time, and on a local file system none but a deadly one
-//! ends an operation; but a process that waits for a dead server must be killable. So an interrupt is taken as a reason to look,
-//! each [`INTERRUPT_GRACE`], whether the process is dying. If it is, the kernel is answered EINTR and the work goes on to its end
-//! without anybody waiting: dropped half way, a write could still land on what is written after it. A wait for somebody else's lock
-//! is another matter: any signal ends it, with EINTR, and the request for the lock is withdrawn.
+//! A signal makes the kernel send INTERRUPT. Programs get signals all the time, and on a local file
+//! system none but a deadly one ends an operation; but a process that waits for a dead server must
+//! be killable. So an interrupt is taken as a reason to look, each [`INTERRUPT_GRACE`], whether the
+//! process is dying. If it is, the kernel is answered EINTR and the work goes on to its end without
+//! anybody waiting: dropped half way, a write could still land on what is written after it. A wait
+//! for somebody else's lock is another matter: any signal ends it, with EINTR, and the request for
+//! the lock is withdrawn.
 
 use std::{
     pin::Pin,
@@ -61,7 +64,8 @@ pub struct Options {
     pub threads: u32,
     /// Largest read or write of one request, in bytes; the kernel may allow less.
     pub max_write_bytes: u32,
-    /// The servers are in this process: what is read goes to the kernel from where it lies, if pipes hold it.
+    /// The servers are in this process: what is read goes to the kernel from where it lies, if
+    /// pipes hold it.
     pub local: bool,
     /// Whether other users than the one who mounts may use the mount.
     pub allow_other: bool,
@@ -73,7 +77,8 @@ pub struct Options {
     pub user_xattrs: bool,
     /// Inode numbers have 32 bits, for programs that know no others; two files may have the same.
     pub short_inos: bool,
-    /// The kernel may ask for entries with attributes (READDIRPLUS), which has the client fetch them ahead.
+    /// The kernel may ask for entries with attributes (READDIRPLUS), which has the client fetch
+    /// them ahead.
     pub rdplus: bool,
 }
 
@@ -108,8 +113,8 @@ pub struct Inner {
     /// From when it is mounted.
     flags: OnceLock<Arc<FlagsWatch>>,
     options: Options,
-    /// Requests that wait, by their number, and how to tell them of a signal. Bounded by the kernel's own limit of requests
-    /// under way.
+    /// Requests that wait, by their number, and how to tell them of a signal. Bounded by the
+    /// kernel's own limit of requests under way.
     waiting: Mutex<FxHashMap<u64, watch::Sender<bool>>>,
 }
 
@@ -152,8 +157,9 @@ impl Face {
 }
 
 impl Filesystem for Face {
-    /// What the kernel keeps is dropped when the client says so, and not when some attribute looks new. POSIX_ACL also makes the
-    /// kernel check permissions, as it must where it uses names without asking; the MDT goes on checking by itself.
+    /// What the kernel keeps is dropped when the client says so, and not when some attribute looks
+    /// new. POSIX_ACL also makes the kernel check permissions, as it must where it uses names
+    /// without asking; the MDT goes on checking by itself.
     fn init(&self, config: &mut InitConfig) {
         config.disable(init::AUTO_INVAL_DATA);
         // The target of a symbolic link never changes.
@@ -202,8 +208,9 @@ impl Filesystem for Face {
 }
 
 impl Inner {
-    /// This mount changed attributes of a file in a way that the kernel does not expect. It knows of its own changes, and drops what
-    /// they make old; what this client changes calls nobody's locks back here.
+    /// This mount changed attributes of a file in a way that the kernel does not expect. It knows
+    /// of its own changes, and drops what they make old; what this client changes calls nobody's
+    /// locks back here.
     pub fn changed_unseen(&self, fid: Fid) {
         if let Some(kernel) = self.kernel.get() {
             // The kernel knows the file: it is what the request is about.
@@ -223,7 +230,8 @@ impl Inner {
         }
     }
 
-    /// Whether the kernel asks this file system about locks, and has to tell it of closes for their sake.
+    /// Whether the kernel asks this file system about locks, and has to tell it of closes for their
+    /// sake.
     pub fn tells_locks(&self) -> bool {
         self.options.locks == Locks::Shared
     }
@@ -312,7 +320,8 @@ impl Inner {
         }
     }
 
-    /// Closes what was opened for a process that is no more, and gives its lock back: the kernel does not know of them and will not.
+    /// Closes what was opened for a process that is no more, and gives its lock back: the kernel
+    /// does not know of them and will not.
     async fn take_back(&self, outcome: Result<Answer>) {
         let closed = match outcome {
             Ok(Answer::Open { fh, .. } | Answer::Create { fh, .. }) => match self.files.remove(fh) {

@@ -1,7 +1,8 @@
 //! Who may do what: Linux's `generic_permission` and its relatives.
 //!
-//! The superuser (uid 0) has the capabilities that matter here: DAC_OVERRIDE, FOWNER, FSETID, CHOWN, MKNOD, SYS_ADMIN,
-//! SETFCAP. A request may leave out the supplementary groups; [`Errno::NEED_GROUPS`] is answered exactly where they decide.
+//! The superuser (uid 0) has the capabilities that matter here: DAC_OVERRIDE, FOWNER, FSETID,
+//! CHOWN, MKNOD, SYS_ADMIN, SETFCAP. A request may leave out the supplementary groups;
+//! [`Errno::NEED_GROUPS`] is answered exactly where they decide.
 
 use sheen_wire::{self as wire, Cred, Errno};
 
@@ -65,7 +66,8 @@ fn acl_allows(acl: &Acl, gid: u32, cred: &Cred, mask: u32) -> wire::Result<bool>
     if let Some(user) = acl.entries.iter().find(|e| e.tag == acl::USER && e.id == cred.uid) {
         return Ok(u32::from(user.perm) & masked & mask == mask);
     }
-    // The groups that the caller is in: does one grant it, is there any? And the same for those that nobody looked up.
+    // The groups that the caller is in: does one grant it, is there any? And the same for those
+    // that nobody looked up.
     let (mut grants, mut found, mut may_grant, mut may_be_found) = (false, false, false, false);
     for e in acl.entries.iter().filter(|e| matches!(e.tag, acl::GROUP_OBJ | acl::GROUP)) {
         let granted = u32::from(e.perm) & masked & mask == mask;
@@ -90,9 +92,9 @@ pub(crate) fn check_sticky(dir: &Inode, victim: &Inode, cred: &Cred) -> wire::Re
     Ok(())
 }
 
-/// What is left of the permission bits once privilege is taken away, as after a write or a change of owner: no set-user-id;
-/// no set-group-id if it is executable by the group (else it is a mark for mandatory locks), or the caller is not in the
-/// group.
+/// What is left of the permission bits once privilege is taken away, as after a write or a change
+/// of owner: no set-user-id; no set-group-id if it is executable by the group (else it is a mark
+/// for mandatory locks), or the caller is not in the group.
 pub(crate) fn without_privilege(inode: &Inode, cred: &Cred) -> wire::Result<u32> {
     let mut perm = inode.perm & !SUID;
     if perm & SGID != 0 && (perm & 0o010 != 0 || !may_keep_sgid(cred, inode.gid)?) {

@@ -1,8 +1,8 @@
-//! POSIX ACLs: their xattr form, what they mean, and how they keep step with the permission bits (POSIX 1003.1e draft 17, as
-//! Linux has it).
+//! POSIX ACLs: their xattr form, what they mean, and how they keep step with the permission bits
+//! (POSIX 1003.1e draft 17, as Linux has it).
 //!
-//! An [`Acl`] is always valid: entries in canonical order, exactly one for owner, group and others, a mask if anyone is
-//! named.
+//! An [`Acl`] is always valid: entries in canonical order, exactly one for owner, group and others,
+//! a mask if anyone is named.
 
 use serde::{Deserialize, Serialize};
 use sheen_wire::{self as wire, Errno};
@@ -37,8 +37,8 @@ pub(crate) struct Acl {
 }
 
 impl Acl {
-    /// Reads the xattr's value. `None`: no entries, which removes the ACL. EINVAL for what is no valid ACL, EOPNOTSUPP for
-    /// another version, ENOSPC for too many entries.
+    /// Reads the xattr's value. `None`: no entries, which removes the ACL. EINVAL for what is no
+    /// valid ACL, EOPNOTSUPP for another version, ENOSPC for too many entries.
     pub(crate) fn decode(value: &[u8]) -> wire::Result<Option<Acl>> {
         if value.is_empty() {
             return Ok(None);
@@ -105,7 +105,8 @@ impl Acl {
         self.entries.iter().find(|e| e.tag == tag).map(|e| u32::from(e.perm))
     }
 
-    /// The permission bits (0o777) that stand for it, and whether they say it all (`posix_acl_equiv_mode`).
+    /// The permission bits (0o777) that stand for it, and whether they say it all
+    /// (`posix_acl_equiv_mode`).
     pub(crate) fn mode(&self) -> (u32, bool) {
         let perm = |tag| self.perm_of(tag).unwrap_or(0);
         let group = self.perm_of(MASK).unwrap_or_else(|| perm(GROUP_OBJ));
@@ -113,7 +114,8 @@ impl Acl {
         (perm(USER_OBJ) << 6 | group << 3 | perm(OTHER), minimal)
     }
 
-    /// After a chmod to `perm` (`posix_acl_chmod`): owner, others, and the mask, or without one the group.
+    /// After a chmod to `perm` (`posix_acl_chmod`): owner, others, and the mask, or without one the
+    /// group.
     pub(crate) fn chmod(&mut self, perm: u32) {
         let class = if self.perm_of(MASK).is_some() { MASK } else { GROUP_OBJ };
         for e in &mut self.entries {
@@ -126,8 +128,8 @@ impl Acl {
         }
     }
 
-    /// For a new file of mode `perm` that inherits this default ACL (`posix_acl_create`): both keep only what both allow.
-    /// Answers the new permission bits (the bits above 0o777 stay).
+    /// For a new file of mode `perm` that inherits this default ACL (`posix_acl_create`): both keep
+    /// only what both allow. Answers the new permission bits (the bits above 0o777 stay).
     pub(crate) fn inherit(&mut self, perm: u32) -> u32 {
         let class = if self.perm_of(MASK).is_some() { MASK } else { GROUP_OBJ };
         for e in &mut self.entries {

@@ -1,7 +1,8 @@
 //! A cache bounded by bytes, least recently used out first.
 //!
-//! It is trimmed only when asked ([`Cache::trim`]), which the engine does between operations: what an operation has read
-//! once it reads again without the store, so that nothing can fail once it began to change things.
+//! It is trimmed only when asked ([`Cache::trim`]), which the engine does between operations: what
+//! an operation has read once it reads again without the store, so that nothing can fail once it
+//! began to change things.
 
 use std::hash::Hash;
 

@@ -25,10 +25,11 @@ use crate::{
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClientId(pub u64);
 
-/// Not an error of Linux: [`Namespace::execute`] changed nothing that matters and must be called again after the next
-/// commit, because ids that it needs are reserved but the reservation is not durable yet. The service seals, commits,
-/// repeats (where a batch is being committed already, `seal` answers `None`: wait for that one first); no client ever sees
-/// this value. Happens for the first object on an OST, and when 32Ki objects of one OST are used in one commit interval.
+/// Not an error of Linux: [`Namespace::execute`] changed nothing that matters and must be called
+/// again after the next commit, because ids that it needs are reserved but the reservation is not
+/// durable yet. The service seals, commits, repeats (where a batch is being committed already,
+/// `seal` answers `None`: wait for that one first); no client ever sees this value. Happens for the
+/// first object on an OST, and when 32Ki objects of one OST are used in one commit interval.
 pub const NEED_COMMIT: Errno = Errno(0x1_0002);
 
 /// How an MDT is run.
@@ -40,10 +41,12 @@ pub struct Config {
     /// The MDT was formatted before: an empty store is refused. Formatting it would give ids out
     /// again that objects have.
     pub was_formatted: bool,
-    /// Secret of directory hashes, stored in the superblock when an empty store is formatted and ignored later. Take it from
-    /// the system's randomness: whoever knows it can make a directory's names collide.
+    /// Secret of directory hashes, stored in the superblock when an empty store is formatted and
+    /// ignored later. Take it from the system's randomness: whoever knows it can make a directory's
+    /// names collide.
     pub hash_seed: u64,
-    /// Bits of a name's hash, stored like the seed: 56 ([`Config::HASH_BITS_MAX`]); fewer make tests of collisions.
+    /// Bits of a name's hash, stored like the seed: 56 ([`Config::HASH_BITS_MAX`]); fewer make
+    /// tests of collisions.
     pub hash_bits: u32,
     /// Bound of the caches of clean inodes and entries, in bytes.
     pub cache_bytes_max: usize,
@@ -57,12 +60,14 @@ pub struct Config {
     pub root_layout: Asked,
     /// Access times older than this are renewed by a read even if newer than the last change.
     pub relatime: Duration,
-    /// How long a file that a rename replaced can still be opened, in milliseconds, by who looked it up before. 0: not at all.
+    /// How long a file that a rename replaced can still be opened, in milliseconds, by who looked
+    /// it up before. 0: not at all.
     pub keep_replaced_ms: u32,
 }
 
 impl Config {
-    /// A cookie has 63 bits, 7 of which tell names of one hash apart. A million names then collide once in 10^5 directories.
+    /// A cookie has 63 bits, 7 of which tell names of one hash apart. A million names then collide
+    /// once in 10^5 directories.
     pub const HASH_BITS_MAX: u32 = 56;
 }
 
@@ -84,8 +89,8 @@ impl Default for Config {
     }
 }
 
-/// What is wanted of a new layout: to be resolved in this order (`sheen_layout::resolve_asked`), then from the file system's
-/// defaults.
+/// What is wanted of a new layout: to be resolved in this order (`sheen_layout::resolve_asked`),
+/// then from the file system's defaults.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ask {
     /// What the user set on the file itself; empty where nothing.
@@ -100,15 +105,17 @@ pub struct Ask {
 pub trait Env {
     /// Real time.
     fn now(&self) -> Time;
-    /// Whether a user may ask for this: do all OSTs and pools in it exist (EINVAL), can the MDT hold data (EOPNOTSUPP)?
+    /// Whether a user may ask for this: do all OSTs and pools in it exist (EINVAL), can the MDT
+    /// hold data (EOPNOTSUPP)?
     fn check(&mut self, asked: &Asked) -> wire::Result<()>;
     /// Fills in what is left open. What the user himself asked for has been checked.
     fn resolve(&mut self, ask: &Ask) -> wire::Result<WantedLayout>;
-    /// The OST of each stripe of a component (or of a plain layout), of those that are active and have space at this moment. ENOSPC,
-    /// EINVAL and so on as `sheen_layout::LayoutError::errno` says. Called before the operation changes anything; the operation may
-    /// still fail afterwards.
+    /// The OST of each stripe of a component (or of a plain layout), of those that are active and
+    /// have space at this moment. ENOSPC, EINVAL and so on as `sheen_layout::LayoutError::errno`
+    /// says. Called before the operation changes anything; the operation may still fail afterwards.
     fn place(&mut self, wanted: &Wanted) -> wire::Result<Vec<u32>>;
-    /// Whether the OSTs of a component have room for so many more bytes; of one without objects, those that it could be placed on.
+    /// Whether the OSTs of a component have room for so many more bytes; of one without objects,
+    /// those that it could be placed on.
     fn has_room(&self, _component: &Component, _bytes: u64) -> bool {
         true
     }
@@ -124,8 +131,8 @@ pub trait Env {
     }
     /// The answer to `StatFs`, given the number of inodes in use.
     fn statfs(&self, files: u64) -> StatFs;
-    /// Whether clients may have opened the file by themselves, without a handle: one of them has a lock on
-    /// [`sheen_wire::ldlm::bits::OPEN`].
+    /// Whether clients may have opened the file by themselves, without a handle: one of them has a
+    /// lock on [`sheen_wire::ldlm::bits::OPEN`].
     fn may_be_open(&self, _fid: Fid) -> bool {
         false
     }
@@ -138,14 +145,15 @@ pub struct Done {
     pub reply: Reply,
     /// Number of the change, rising; 0 if nothing changed that a crash could lose.
     pub transno: u64,
-    /// What it changed of which inode, each inode once: [`sheen_wire::ldlm::bits`] that others may no longer keep. Module `touched`
-    /// says what counts.
+    /// What it changed of which inode, each inode once: [`sheen_wire::ldlm::bits`] that others may
+    /// no longer keep. Module `touched` says what counts.
     pub touched: Vec<(Fid, u64)>,
     /// A file that it took the last name of, and that clients may have open unknown to the MDT.
     pub nameless: Option<Nameless>,
 }
 
-/// Objects of a file that is gone for good, or that were cut off one, to be removed from their OSTs.
+/// Objects of a file that is gone for good, or that were cut off one, to be removed from their
+/// OSTs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Destroy {
     /// Number in the unlink log, rising.
@@ -237,9 +245,9 @@ impl<S: Store> Namespace<S> {
         Ok(())
     }
 
-    /// Executes one request. An error changed nothing. `StatFs` is answered from [`Env::statfs`]; `Sync` answers `Ok` at
-    /// once: waiting is the service's part ([`Namespace::needs_commit`]). [`NEED_COMMIT`] asks for a commit and a second
-    /// call.
+    /// Executes one request. An error changed nothing. `StatFs` is answered from [`Env::statfs`];
+    /// `Sync` answers `Ok` at once: waiting is the service's part ([`Namespace::needs_commit`]).
+    /// [`NEED_COMMIT`] asks for a commit and a second call.
     pub fn execute(&mut self, client: ClientId, request: &Request, env: &mut dyn Env) -> wire::Result<Done> {
         let mut cx = Cx { client, now: env.now(), env };
         let result = ops::execute(self, &mut cx, request);
@@ -251,17 +259,19 @@ impl<S: Store> Namespace<S> {
         result.map(|reply| Done { reply, transno, touched, nameless })
     }
 
-    /// Closes all files of a client that left or was evicted. The last close of an unlinked file destroys it.
+    /// Closes all files of a client that left or was evicted. The last close of an unlinked file
+    /// destroys it.
     pub fn disconnect(&mut self, client: ClientId) {
         for (handle, fid) in self.handles.of(client) {
-            // A store that fails here leaves the orphan's record, for the next recovery; the fault is kept.
+            // A store that fails here leaves the orphan's record, for the next recovery; the fault
+            // is kept.
             let _ = self.close_handle(handle, fid);
         }
         self.tables.end();
     }
 
-    /// Everything since the last seal, as one batch to commit. `None` if nothing changed, or while the last batch is not yet
-    /// reported [`Namespace::committed`].
+    /// Everything since the last seal, as one batch to commit. `None` if nothing changed, or while
+    /// the last batch is not yet reported [`Namespace::committed`].
     pub fn seal(&mut self) -> Option<Batch> {
         let sealed = self.try_seal();
         self.tables.fail(sealed).ok().flatten()
@@ -301,14 +311,15 @@ impl<S: Store> Namespace<S> {
         self.tables.last_transno()
     }
 
-    /// What the next seal would hold: (operations, bytes, roughly). Bookkeeping such as [`Namespace::destroyed`] counts
-    /// only in bytes; with 0 bytes there is nothing that waits for a commit, unless [`NEED_COMMIT`] was answered.
+    /// What the next seal would hold: (operations, bytes, roughly). Bookkeeping such as
+    /// [`Namespace::destroyed`] counts only in bytes; with 0 bytes there is nothing that waits for
+    /// a commit, unless [`NEED_COMMIT`] was answered.
     pub fn dirty(&self) -> (u64, usize) {
         self.tables.dirty()
     }
 
-    /// For `Sync { fid }`: the transno up to which must be committed for the file (with `None`: everything) to be durable;
-    /// `None` if it is already.
+    /// For `Sync { fid }`: the transno up to which must be committed for the file (with `None`:
+    /// everything) to be durable; `None` if it is already.
     pub fn needs_commit(&self, fid: Option<Fid>) -> Option<u64> {
         match fid {
             Some(fid) => self.tables.uncommitted(fid),
@@ -316,8 +327,9 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// Up to `limit` entries of the unlink log with a number above `after` whose unlink is durable and that are not yet
-    /// [`Namespace::destroyed`]; without the names of a swap of layouts that is under way. Start with 0; go on from the last; start over to retry.
+    /// Up to `limit` entries of the unlink log with a number above `after` whose unlink is durable
+    /// and that are not yet [`Namespace::destroyed`]; without the names of a swap of layouts that
+    /// is under way. Start with 0; go on from the last; start over to retry.
     pub fn destroys(&self, after: u64, limit: usize) -> Result<Vec<Destroy>, StoreError> {
         let to = key::table(b'u').1;
         let (mut after, mut out) = (after, Vec::new());
@@ -331,7 +343,8 @@ impl<S: Store> Namespace<S> {
                 if !self.tables.raw_deleted(&key) && !self.is_naming(after) {
                     let layout: bytes::Bytes = decode(&key, &value)?;
                     let layout = Layout::decode(&layout).map_err(|e| corrupt(e.to_string()))?;
-                    // Of all components: those that were never written into have none. The one on the MDT always counts.
+                    // Of all components: those that were never written into have none. The one on
+                    // the MDT always counts.
                     let objects = layout.all_objects().map(|s| (s.ost, s.object)).collect();
                     out.push(Destroy { seqno: after, file: layout.fid(), objects });
                 }
@@ -350,7 +363,8 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// Ranges of object ids that may hold objects of creates which a crash lost: to be removed with `DestroyRange`.
+    /// Ranges of object ids that may hold objects of creates which a crash lost: to be removed with
+    /// `DestroyRange`.
     pub fn orphan_ranges(&self) -> Vec<OrphanRange> {
         self.objects.orphans()
     }
@@ -374,7 +388,8 @@ impl<S: Store> Namespace<S> {
         Ok(())
     }
 
-    /// Before the last seal of a clean stop: gives unused reservations back. Nothing may be executed afterwards.
+    /// Before the last seal of a clean stop: gives unused reservations back. Nothing may be
+    /// executed afterwards.
     pub fn stop(&mut self) {
         self.objects.give_back();
         self.sequences.give_back();
@@ -385,7 +400,8 @@ impl<S: Store> Namespace<S> {
         self.swaps.has(seqno) || self.takes.values().any(|begun| begun.logged == seqno)
     }
 
-    /// Whether an object on the MDT is a file's, also of one without a name that is open still, or is about to become one's.
+    /// Whether an object on the MDT is a file's, also of one without a name that is open still, or
+    /// is about to become one's.
     pub fn has_object(&mut self, object: Fid) -> wire::Result<bool> {
         if self.takes.values().any(|begun| begun.object == Some(object)) || self.swaps.has_object(object) {
             return Ok(true);
@@ -408,8 +424,8 @@ impl<S: Store> Namespace<S> {
         self.tables.take_fault()
     }
 
-    /// Where a name stands in its directory: a keyed hash, so that nobody can choose names that collide; not 0, so that
-    /// cookies are above those of `.` and `..`.
+    /// Where a name stands in its directory: a keyed hash, so that nobody can choose names that
+    /// collide; not 0, so that cookies are above those of `.` and `..`.
     pub(crate) fn hash(&self, name: &[u8]) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(self.config.hash_seed, !self.config.hash_seed.rotate_left(32));
         hasher.write(name);

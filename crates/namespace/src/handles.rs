@@ -54,7 +54,8 @@ impl Count {
     }
 }
 
-/// By whom a file is open how often. Most files by one client alone, which takes no memory of its own.
+/// By whom a file is open how often. Most files by one client alone, which takes no memory of its
+/// own.
 #[derive(Debug)]
 struct Opens {
     first: Count,
@@ -99,7 +100,8 @@ impl Opens {
 }
 
 impl Handles {
-    /// `random`: where numbering starts, so that handles of an earlier life mean nothing in this one.
+    /// `random`: where numbering starts, so that handles of an earlier life mean nothing in this
+    /// one.
     pub(crate) fn new(random: u64, per_client_max: usize) -> Handles {
         Handles {
             next: random,
@@ -168,7 +170,8 @@ impl Handles {
         self.opens.get(&fid).is_some_and(|opens| opens.counts().any(|count| of(count.client)))
     }
 
-    /// Whether somebody other than these two has the file open, or the first of them more than once.
+    /// Whether somebody other than these two has the file open, or the first of them more than
+    /// once.
     pub(crate) fn is_open_but(&self, fid: Fid, once: ClientId, nobody: ClientId) -> bool {
         let counts = |count: &Count| count.client != nobody && (count.client != once || count.opens > 1);
         self.opens.get(&fid).is_some_and(|opens| opens.counts().any(counts))

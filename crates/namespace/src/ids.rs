@@ -1,11 +1,13 @@
 //! Names that must never be given twice: sequences of FIDs for clients, ids of objects on each OST.
 //!
-//! A client may write an object, or send a FID, before the create that named it is committed; then a crash loses the create
-//! and not the object. So only ids up to a bound that is durable are given out, the bound is raised in large steps ahead of
-//! use ([`RESERVE`]), and a restart goes on above the bound. What lies between the last id that a committed layout uses and
-//! the bound may exist on the OST with nobody knowing: an [`OrphanRange`], kept in the store until the OST has removed it.
+//! A client may write an object, or send a FID, before the create that named it is committed; then
+//! a crash loses the create and not the object. So only ids up to a bound that is durable are given
+//! out, the bound is raised in large steps ahead of use ([`RESERVE`]), and a restart goes on above
+//! the bound. What lies between the last id that a committed layout uses and the bound may exist on
+//! the OST with nobody knowing: an [`OrphanRange`], kept in the store until the OST has removed it.
 //!
-//! FIDs of new files are the client's choice within its sequences; [`Sequences::check`] says which are surely fresh.
+//! FIDs of new files are the client's choice within its sequences; [`Sequences::check`] says which
+//! are surely fresh.
 //!
 //! All ids are of sequences of this MDT ([`sheen_wire::seq`]), so that no two MDTs give the same
 //! one.
@@ -24,16 +26,17 @@ use crate::{
     tables::{Tables, for_each_in},
 };
 
-/// Object ids reserved at once on one OST: 32 files of 2000 stripes on that OST between two commits, and a restart wastes
-/// little of 2^32.
+/// Object ids reserved at once on one OST: 32 files of 2000 stripes on that OST between two
+/// commits, and a restart wastes little of 2^32.
 pub(crate) const RESERVE: u32 = 64 << 10;
 /// Sequences reserved at once. One serves a client for 131,072 files.
 pub(crate) const SEQ_RESERVE: u64 = 1024;
-/// Sequences whose use is followed; beyond, the oldest are forgotten, which costs a look into the store per create in them.
+/// Sequences whose use is followed; beyond, the oldest are forgotten, which costs a look into the
+/// store per create in them.
 const SEQ_TRACKED_MAX: usize = 65536;
 
-/// Object ids of one OST that were reserved before a crash and not known to be used after it: `first <= oid <= last` of
-/// `seq`.
+/// Object ids of one OST that were reserved before a crash and not known to be used after it:
+/// `first <= oid <= last` of `seq`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct OrphanRange {
     /// Index of the OST.
@@ -90,7 +93,8 @@ impl Objects {
         for (&(ost, first), last) in &objects.orphans {
             tables.set_raw(key::orphan_range(ost, first), Some(encode(last, Vec::new())?));
         }
-        // The new bounds go into the same batch, so that requests after a restart find room without a further commit.
+        // The new bounds go into the same batch, so that requests after a restart find room without
+        // a further commit.
         objects.osts.values_mut().for_each(Ost::raise);
         Ok(objects)
     }
@@ -142,8 +146,8 @@ impl Objects {
         self.osts.values_mut().for_each(|ost| ost.durable = ost.sealed);
     }
 
-    /// For a clean stop: nothing above the last id was given out. Takes effect with the next batch; nothing may be taken
-    /// any more.
+    /// For a clean stop: nothing above the last id was given out. Takes effect with the next batch;
+    /// nothing may be taken any more.
     pub(crate) fn give_back(&mut self) {
         for ost in self.osts.values_mut() {
             *ost = Ost { reserved: ost.last, durable: ost.last, dirty: true, ..*ost };
@@ -218,7 +222,8 @@ impl Sequences {
         Ok(self.last)
     }
 
-    /// Whether a client may name a new file so (EINVAL), and whether the store must be asked if the name is taken.
+    /// Whether a client may name a new file so (EINVAL), and whether the store must be asked if the
+    /// name is taken.
     pub(crate) fn check(&mut self, fid: Fid) -> wire::Result<bool> {
         let ours = (self.first..=self.last).contains(&fid.seq) && (1..=SEQ_WIDTH).contains(&fid.oid) && fid.ver == 0;
         if !ours {

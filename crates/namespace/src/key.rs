@@ -1,4 +1,5 @@
-//! Keys of the store. The first byte says which table; numbers are big-endian, so that keys sort as numbers do.
+//! Keys of the store. The first byte says which table; numbers are big-endian, so that keys sort as
+//! numbers do.
 //!
 //! | table | key after the table byte | value |
 //! |---|---|---|

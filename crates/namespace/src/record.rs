@@ -1,7 +1,8 @@
 //! What the store holds, as types and as bytes.
 //!
-//! Every value is one byte of format version and then the type in postcard. A new version adds a type and a branch in
-//! [`decode`]; records of old versions stay readable. The byte forms are pinned by tests.
+//! Every value is one byte of format version and then the type in postcard. A new version adds a
+//! type and a branch in [`decode`]; records of old versions stay readable. The byte forms are
+//! pinned by tests.
 
 use std::{fmt, sync::Arc};
 
@@ -16,8 +17,9 @@ pub const FORMAT_VERSION: u8 = 1;
 
 /// `st_size` of every directory, as ext4 shows small ones.
 const DIR_SIZE: u64 = 4096;
-/// Bytes of names and parents kept per file for fid2path, as Lustre's MAX_LINKEA_SIZE: hard links beyond it work, but their
-/// names cannot be found from the file. A directory's only name always fits.
+/// Bytes of names and parents kept per file for fid2path, as Lustre's MAX_LINKEA_SIZE: hard links
+/// beyond it work, but their names cannot be found from the file. A directory's only name always
+/// fits.
 pub(crate) const LINKS_BYTES_MAX: usize = 4096;
 /// What Lustre's link xattr spends on an entry beside the name.
 pub(crate) const LINK_ENTRY_BYTES: usize = 18;
@@ -81,7 +83,8 @@ pub(crate) struct Inode {
     pub kind: FileKind,
     /// 0o7777.
     pub perm: u32,
-    /// Number of names (directory: 2 + subdirectories); 0: gone from the tree, alive only while open.
+    /// Number of names (directory: 2 + subdirectories); 0: gone from the tree, alive only while
+    /// open.
     pub nlink: u32,
     pub uid: u32,
     pub gid: u32,
@@ -93,7 +96,8 @@ pub(crate) struct Inode {
     pub btime: Time,
     /// When `mtime` was last set: see [`Attr::mtime_set`].
     pub mtime_set: Time,
-    /// Directory: number of entries. Regular file that has no layout any more: how many generations its layouts have used.
+    /// Directory: number of entries. Regular file that has no layout any more: how many generations
+    /// its layouts have used.
     pub entries: u64,
     /// Bytes of names and values in the file's xattr record; 0: there is no record.
     pub xattr_bytes: u32,
@@ -103,7 +107,8 @@ pub(crate) struct Inode {
     pub links: Vec<Link>,
     /// Target of a symbolic link.
     pub target: Option<Bytes>,
-    /// Regular file: its layout in Lustre's binary form. Directory: the default for new entries, likewise.
+    /// Regular file: its layout in Lustre's binary form. Directory: the default for new entries,
+    /// likewise.
     pub layout: Option<Bytes>,
     /// Present only if it says more than `perm` does.
     pub access_acl: Option<Acl>,

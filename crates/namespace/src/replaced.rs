@@ -1,9 +1,10 @@
 //! Files that a rename has just replaced.
 //!
-//! `open(2)` on another host is a look at the name and then an open of the inode that it named. A rename in between takes that inode away,
-//! although the name was there all the time. POSIX promises that a name which a rename replaces never seems to be missing, so a
-//! replaced file stays for a moment as if it were open: it can be opened by who looked it up before, and goes when
-//! the moment is over ([`crate::Config::keep_replaced_ms`]) and nobody has it open.
+//! `open(2)` on another host is a look at the name and then an open of the inode that it named. A
+//! rename in between takes that inode away, although the name was there all the time. POSIX
+//! promises that a name which a rename replaces never seems to be missing, so a replaced file stays
+//! for a moment as if it were open: it can be opened by who looked it up before, and goes when the
+//! moment is over ([`crate::Config::keep_replaced_ms`]) and nobody has it open.
 //!
 //! Invariant: at most [`REPLACED_MAX`] files are kept so; beyond that the oldest goes early.
 
@@ -58,7 +59,8 @@ impl<S: Store> Namespace<S> {
 
     fn drop_oldest(&mut self) {
         if let Some((_, handle, fid)) = self.replaced.0.pop_front() {
-            // A store that fails here leaves the orphan's record, for the next recovery; the fault is kept.
+            // A store that fails here leaves the orphan's record, for the next recovery; the fault
+            // is kept.
             let _ = self.close_handle(handle, fid);
         }
     }

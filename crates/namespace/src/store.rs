@@ -7,8 +7,8 @@ use std::{
 
 use crate::tables::Layer;
 
-/// Why the store could not do it. Requests that run into one are answered with EIO; a commit that fails must stop the MDT,
-/// since what was answered would be lost.
+/// Why the store could not do it. Requests that run into one are answered with EIO; a commit that
+/// fails must stop the MDT, since what was answered would be lost.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StoreError {
     /// The store itself failed.
@@ -44,19 +44,21 @@ impl StoreError {
 /// Keys and values as [`Store::range`] answers them.
 pub type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// An ordered map from keys (at most [`crate::Batch::KEY_BYTES_MAX`] bytes) to values that outlives the process.
+/// An ordered map from keys (at most [`crate::Batch::KEY_BYTES_MAX`] bytes) to values that outlives
+/// the process.
 pub trait Store: Send + Sync {
     /// The value of a key, as of the last commit.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
     /// Up to `limit` records with `from <= key < to`, in order of key.
     fn range(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Records, StoreError>;
-    /// Applies all records of the batch or none, and returns when they are durable. Called off the engine, one at a time,
-    /// in order; reads go on meanwhile and may see the state before or after.
+    /// Applies all records of the batch or none, and returns when they are durable. Called off the
+    /// engine, one at a time, in order; reads go on meanwhile and may see the state before or
+    /// after.
     fn commit(&self, batch: &Batch) -> Result<(), StoreError>;
 }
 
-/// All changes since the last seal. Cheap to clone; encoded while [`Batch::for_each`] walks it, that is on the committing
-/// thread.
+/// All changes since the last seal. Cheap to clone; encoded while [`Batch::for_each`] walks it,
+/// that is on the committing thread.
 #[derive(Clone, Debug)]
 pub struct Batch {
     pub(crate) layer: Arc<Layer>,
@@ -86,13 +88,15 @@ impl Batch {
         self.len() == 0
     }
 
-    /// Every record in order of key: its value, or `None` where the key goes. Stops at the first error.
+    /// Every record in order of key: its value, or `None` where the key goes. Stops at the first
+    /// error.
     pub fn for_each<E: From<StoreError>>(&self, f: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>) -> Result<(), E> {
         self.layer.for_each(f)
     }
 }
 
-/// A store in memory. "Durable" as long as the value lives: tests keep it across a [`crate::Namespace`].
+/// A store in memory. "Durable" as long as the value lives: tests keep it across a
+/// [`crate::Namespace`].
 #[derive(Default, Debug)]
 pub struct MemStore {
     map: RwLock<BTreeMap<Vec<u8>, Vec<u8>>>,

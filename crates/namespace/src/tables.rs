@@ -1,8 +1,8 @@
 //! The tables over the store: two layers of changes, and caches of what is current.
 //!
-//! A read looks into the cache, the active layer, the committing layer, the store, in this order. Every write goes to the
-//! active layer and the cache, so that a cached value is always the current one. Values stay typed until the batch is
-//! written.
+//! A read looks into the cache, the active layer, the committing layer, the store, in this order.
+//! Every write goes to the active layer and the cache, so that a cached value is always the current
+//! one. Values stay typed until the batch is written.
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
@@ -123,12 +123,14 @@ impl<S: Store> Tables<S> {
         &self.store
     }
 
-    /// Others may no longer keep this of an inode ([`sheen_wire::ldlm::bits`]), though none of its records changes.
+    /// Others may no longer keep this of an inode ([`sheen_wire::ldlm::bits`]), though none of its
+    /// records changes.
     pub(crate) fn recall(&mut self, fid: Fid, bits: u64) {
         self.touched.note(fid, bits);
     }
 
-    /// Ends an operation: its transno, or 0 if it changed nothing; and what it touched of which inode.
+    /// Ends an operation: its transno, or 0 if it changed nothing; and what it touched of which
+    /// inode.
     pub(crate) fn end(&mut self) -> (u64, Vec<(Fid, u64)>) {
         let touched = self.touched.take();
         self.inodes.trim();
@@ -232,7 +234,8 @@ impl<S: Store> Tables<S> {
         let weight = inode.weight();
         let inode = Arc::new(inode);
         self.touch(weight / 2);
-        // What an operation changes it has read, so it is in the cache (which is trimmed between operations only); but a new one.
+        // What an operation changes it has read, so it is in the cache (which is trimmed between
+        // operations only); but a new one.
         self.touched.inode(fid, self.inodes.get(&fid).map(|i| &**i), Some(&inode));
         self.inodes.put(fid, inode.clone(), weight);
         self.active.inodes.insert(fid, (Some(inode), self.next));
@@ -281,7 +284,8 @@ impl<S: Store> Tables<S> {
         let mut from = hash;
         loop {
             let stored = self.store.range(&key::entry(dir, from), &key::entry(dir, u64::MAX), limit)?;
-            // Names in the layers count only up to where the store was read: beyond may be stored names between them.
+            // Names in the layers count only up to where the store was read: beyond may be stored
+            // names between them.
             let to = if stored.len() < limit { u64::MAX } else { stored.last().map_or(u64::MAX, |l| hash_of(&l.0)) };
             let range = (Bound::Included((dir, from)), Bound::Included((dir, to)));
             let mut stored = stored.iter().peekable();

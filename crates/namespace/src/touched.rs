@@ -1,7 +1,8 @@
-//! What an operation changed of which inode, as inodebits: whoever keeps these parts of it must forget them.
+//! What an operation changed of which inode, as inodebits: whoever keeps these parts of it must
+//! forget them.
 //!
-//! It is derived where records are written, by comparing the new record with the old one, so that no operation can forget to
-//! tell:
+//! It is derived where records are written, by comparing the new record with the old one, so that
+//! no operation can forget to tell:
 //!
 //! | what changed | bits |
 //! |---|---|
@@ -13,11 +14,13 @@
 //! | an entry was removed or names another file | LOOKUP of the inode that it named |
 //! | the inode goes with its last name | all of these |
 //!
-//! OPEN is not among them: a file stays as it is for who has it open. What becomes of one that loses its last name says
-//! [`crate::nameless`]. An open to run a program asks for it (`ops::open`), so that the MDT knows who writes the file.
+//! OPEN is not among them: a file stays as it is for who has it open. What becomes of one that
+//! loses its last name says [`crate::nameless`]. An open to run a program asks for it
+//! (`ops::open`), so that the MDT knows who writes the file.
 //!
-//! Nothing is touched by an access time alone, which others may see late (as in Lustre), nor by bookkeeping of open files; nor when a
-//! file that has lost its names before goes at its last close, for only those saw it who had it open.
+//! Nothing is touched by an access time alone, which others may see late (as in Lustre), nor by
+//! bookkeeping of open files; nor when a file that has lost its names before goes at its last
+//! close, for only those saw it who had it open.
 
 use sheen_wire::{Fid, Time, ldlm::bits};
 
@@ -26,7 +29,8 @@ use crate::record::{Bucket, Inode};
 /// Parts of an inode that somebody may keep.
 const ALL: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
 
-/// Each inode once, in the order in which they were changed. An operation touches a handful, so the search is linear.
+/// Each inode once, in the order in which they were changed. An operation touches a handful, so the
+/// search is linear.
 #[derive(Debug, Default)]
 pub(crate) struct Touched(Vec<(Fid, u64)>);
 

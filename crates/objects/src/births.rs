@@ -1,10 +1,12 @@
-//! Which directory entries are durable. `fdatasync` of a new file makes its bytes durable but not necessarily its name; only a
-//! sync of the directory does. [`Births`] numbers the creations in one directory, so that a sync of the directory is paid
-//! once for all that were created before it, and never for an object whose name is durable already.
+//! Which directory entries are durable. `fdatasync` of a new file makes its bytes durable but not
+//! necessarily its name; only a sync of the directory does. [`Births`] numbers the creations in one
+//! directory, so that a sync of the directory is paid once for all that were created before it, and
+//! never for an object whose name is durable already.
 //!
-//! Invariants: a creation is counted after the entry exists; [`Births::begin_sync`] is read before the directory is synced.
-//! Hence every entry numbered up to the mark that is handed to [`Births::synced`] was there when the sync began.
-//! An object whose number is not known (opened, not created) counts as born just now: that is never too early.
+//! Invariants: a creation is counted after the entry exists; [`Births::begin_sync`] is read before
+//! the directory is synced. Hence every entry numbered up to the mark that is handed to
+//! [`Births::synced`] was there when the sync began. An object whose number is not known (opened,
+//! not created) counts as born just now: that is never too early.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,8 +24,8 @@ impl Default for Births {
 }
 
 impl Births {
-    /// A directory of which nothing is known: what is in it may have been created by a process that crashed before it synced
-    /// the directory, so the first sync is due.
+    /// A directory of which nothing is known: what is in it may have been created by a process that
+    /// crashed before it synced the directory, so the first sync is due.
     pub fn new() -> Births {
         Births { born: AtomicU64::new(1), durable: AtomicU64::new(0) }
     }
@@ -43,12 +45,14 @@ impl Births {
         number <= self.durable.load(Ordering::Acquire)
     }
 
-    /// Whether no sync of the directory has been noted yet: its own entry in its parent may not be durable either.
+    /// Whether no sync of the directory has been noted yet: its own entry in its parent may not be
+    /// durable either.
     pub fn is_fresh(&self) -> bool {
         self.durable.load(Ordering::Acquire) == 0
     }
 
-    /// Call before the directory is synced; hand the mark to [`Births::synced`] when that succeeded.
+    /// Call before the directory is synced; hand the mark to [`Births::synced`] when that
+    /// succeeded.
     pub fn begin_sync(&self) -> u64 {
         self.latest()
     }

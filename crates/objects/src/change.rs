@@ -1,12 +1,14 @@
 //! What a change touches, so that whoever relies on it can be told before.
 //!
-//! A client that holds a lock on a range keeps the bytes in it; past the object's end they are zeros to it. The object's size it keeps only
-//! under locks on all of the object, up to the end of all objects: then every change of others, wherever, is in the way of them. So
+//! A client that holds a lock on a range keeps the bytes in it; past the object's end they are
+//! zeros to it. The object's size it keeps only under locks on all of the object, up to the end of
+//! all objects: then every change of others, wherever, is in the way of them. So
 //! * a change inside of a range touches its bytes and no others, also if it moves the end;
 //! * a cut touches everything from the new end on.
 //!
-//! That a write past the end touches no more is needed, not only cheap: two clients that hold locks on different ranges, and write both
-//! past the end, would else be in each other's way with what they have to write before they can give their locks back.
+//! That a write past the end touches no more is needed, not only cheap: two clients that hold locks
+//! on different ranges, and write both past the end, would else be in each other's way with what
+//! they have to write before they can give their locks back.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +61,8 @@ mod tests {
     }
 
     proptest! {
-        /// What a client with a lock sees, zeros past the end, differs after a change only in what that is said to touch.
+        /// What a client with a lock sees, zeros past the end, differs after a change only in what
+        /// that is said to touch.
         #[test]
         fn nothing_changes_outside(offset in 0u64..20, len in 1u64..10, size in 0u64..20) {
             let before = |at: u64| at < size;

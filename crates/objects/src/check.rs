@@ -1,10 +1,15 @@
-//! Bounds on requests. A service calls [`request`] before it does anything, so that what follows can rely on them:
+//! Bounds on requests. A service calls [`request`] before it does anything, so that what follows
+//! can rely on them:
 //!
 //! * at most [`PARTS_MAX`] parts, runs or objects;
-//! * the bytes of a read or write are at most [`BULK_BYTES_MAX`], and a write's are exactly its bulk;
-//! * the time that comes with a write is one (that it is not in the future is for those to see to who have a clock);
-//! * every `offset + len` of a change is at most [`OBJECT_SIZE_MAX`], hence fits `i64` and cannot overflow;
-//! * every object is one that [`name::path`] can name; locks are checked one by one ([`lock`]), for each has an answer of its own.
+//! * the bytes of a read or write are at most [`BULK_BYTES_MAX`], and a write's are exactly its
+//!   bulk;
+//! * the time that comes with a write is one (that it is not in the future is for those to see to
+//!   who have a clock);
+//! * every `offset + len` of a change is at most [`OBJECT_SIZE_MAX`], hence fits `i64` and cannot
+//!   overflow;
+//! * every object is one that [`name::path`] can name; locks are checked one by one ([`lock`]), for
+//!   each has an answer of its own.
 
 use sheen_wire::{
     Errno, Fid, Result,
@@ -22,8 +27,8 @@ const NSEC_PER_SEC: u32 = 1_000_000_000;
 /// Checks `request`, which came with `bulk_len` bytes.
 ///
 /// # Errors
-/// E2BIG: too many parts, or too many bytes for one request. EFBIG: past an object's largest size. EPROTO: bulk and parts do
-/// not agree. EINVAL: anything else that no client of this version sends.
+/// E2BIG: too many parts, or too many bytes for one request. EFBIG: past an object's largest size.
+/// EPROTO: bulk and parts do not agree. EINVAL: anything else that no client of this version sends.
 pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
     if bulk_len != 0 && !matches!(request, Request::Write { .. }) {
         return Err(Errno::EPROTO);

@@ -1,13 +1,16 @@
-//! Grants: space of a device that is promised to clients, so that what they keep and have not written yet never meets a full disk.
+//! Grants: space of a device that is promised to clients, so that what they keep and have not
+//! written yet never meets a full disk.
 //!
-//! One [`Grants`] is for all targets of a process that lie on one device: they use up the same space. It does not look at the disk itself:
-//! it says when somebody should ([`Grants::is_look_due`]), and is told what was found.
+//! One [`Grants`] is for all targets of a process that lie on one device: they use up the same
+//! space. It does not look at the disk itself: it says when somebody should
+//! ([`Grants::is_look_due`]), and is told what was found.
 //!
 //! Invariants:
-//! * promises are made only of what is left when everything is counted that is promised, being written, or written since the last look;
-//!   so all promises together never exceed what is free, as long as others than these targets leave the device alone;
-//! * who writes without a promise gets what is left only. His own promises count too: the bytes that they are for are in his cache
-//!   already;
+//! * promises are made only of what is left when everything is counted that is promised, being
+//!   written, or written since the last look; so all promises together never exceed what is free,
+//!   as long as others than these targets leave the device alone;
+//! * who writes without a promise gets what is left only. His own promises count too: the bytes
+//!   that they are for are in his cache already;
 //! * a promise ends when bytes are written under it, or with its client. It is never taken back.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -18,8 +21,9 @@ use sheen_wire::{Errno, Result};
 pub const BLOCK_BYTES: u64 = 4096;
 /// Most that is promised to one client of a target: Lustre's largest `max_dirty_mb` is 2047.
 const CLIENT_BYTES_MAX: u64 = 2 << 30;
-/// With each promise of 64 bytes another one is set aside for what the local file system needs besides, 1.6 %: extent trees take up to
-/// 12 bytes a block (0.3 %), checksums as much, and trees are down to half full.
+/// With each promise of 64 bytes another one is set aside for what the local file system needs
+/// besides, 1.6 %: extent trees take up to 12 bytes a block (0.3 %), checksums as much, and trees
+/// are down to half full.
 const ASIDE: u64 = 64;
 /// With less than this left, space is short: who asks first shall not get all of it.
 const SHORT_BYTES: u64 = 1 << 30;
@@ -50,7 +54,8 @@ struct Look {
     written: u64,
 }
 
-/// What had been written when a look began ([`Grants::begin_look`]): what is written from then on may not be part of what it finds.
+/// What had been written when a look began ([`Grants::begin_look`]): what is written from then on
+/// may not be part of what it finds.
 #[derive(Debug)]
 pub struct Mark(u64);
 
@@ -115,14 +120,16 @@ impl Grants {
         self.promised = self.promised.saturating_sub(gone);
     }
 
-    /// Whether what is known of the disk does not do for a promise of `want` bytes, or for a write that takes as much beyond promises: it is
-    /// old; or an eighth of what was left is written, so that the looks come more often the less there is; or it would be refused.
+    /// Whether what is known of the disk does not do for a promise of `want` bytes, or for a write
+    /// that takes as much beyond promises: it is old; or an eighth of what was left is written, so
+    /// that the looks come more often the less there is; or it would be refused.
     pub fn is_look_due(&self, now: Duration, want: u64) -> bool {
         self.look.is_none_or(|look| {
             let spent = self.spent();
             let used = spent >= look.left / SHARE && spent > 0;
             let old = now.saturating_sub(look.at) >= LOOK_AGE_MAX;
-            // A promise that is cut short by a look of this very moment will not be longer after another one.
+            // A promise that is cut short by a look of this very moment will not be longer after
+            // another one.
             old || used || (aside(want) > self.left() && (now > look.at || spent > 0))
         })
     }
@@ -169,7 +176,8 @@ impl Grants {
         self.accounts.range(all).map(|(_, bytes)| bytes).sum()
     }
 
-    /// Promises more to a client: at most `want` bytes, of what is left at most its share. Returns how much.
+    /// Promises more to a client: at most `want` bytes, of what is left at most its share. Returns
+    /// how much.
     pub fn promise(&mut self, who: Account, want: u64) -> u64 {
         let has = self.accounts.get(&who).copied().unwrap_or(0);
         let more = share(self.left()).min(CLIENT_BYTES_MAX).saturating_sub(has).min(want);
@@ -181,11 +189,12 @@ impl Grants {
         more
     }
 
-    /// A client begins to write `bytes`, of which it says that `used` are under its promise. `fresh`: how many of them need new space, asked
-    /// only where space is short.
+    /// A client begins to write `bytes`, of which it says that `used` are under its promise.
+    /// `fresh`: how many of them need new space, asked only where space is short.
     ///
     /// # Errors
-    /// ENOSPC: what it takes beyond its promise is promised to somebody. (With nothing promised the local file system decides.)
+    /// ENOSPC: what it takes beyond its promise is promised to somebody. (With nothing promised the
+    /// local file system decides.)
     pub fn begin_write(&mut self, who: Account, bytes: u64, used: u64, fresh: impl FnOnce() -> u64) -> Result<Room> {
         let used = self.accounts.get(&who).map_or(0, |has| used.min(*has));
         let mut extra = bytes.saturating_sub(used);
@@ -400,7 +409,8 @@ mod tests {
     }
 
     proptest! {
-        /// On a disk of 16 MiB: promises never exceed what is free, and what is written under one is never refused.
+        /// On a disk of 16 MiB: promises never exceed what is free, and what is written under one
+        /// is never refused.
         #[test]
         fn granted_bytes_always_fit(events in events()) {
             let (mut grants, mut now, mut free) = (Grants::default(), NOW, 16 * MIB);

@@ -1,11 +1,12 @@
-//! The file that says which target a directory holds, so that a directory is never served under another name, by another file
-//! system, or by a release that cannot read it.
+//! The file that says which target a directory holds, so that a directory is never served under
+//! another name, by another file system, or by a release that cannot read it.
 //!
 //! It is text, one `key = value` a line, for the administrator's eyes; `#` opens a comment.
 
 use std::fmt;
 
-/// Version of the layout of an OST's directory. Raised when an older release could no longer read it.
+/// Version of the layout of an OST's directory. Raised when an older release could no longer read
+/// it.
 pub const FORMAT: u32 = 1;
 /// Largest identity file that is read, in bytes.
 pub const BYTES_MAX: usize = 4096;

@@ -1,4 +1,5 @@
-//! The OST's object engine: what an object is called, what may be asked of it, and what is known to be durable.
+//! The OST's object engine: what an object is called, what may be asked of it, and what is known to
+//! be durable.
 //!
 //! * [`name`]: object FID ↔ path below the OST's directory, as Lustre's ldiskfs lays them out;
 //! * [`check`]: bounds on requests, before anything is done for them;
@@ -10,7 +11,8 @@
 //! * [`identity`]: the file that says which target a directory holds;
 //! * [`sharing`]: how targets on one device divide what `statfs` says of it.
 //!
-//! Invariants: no I/O, no clock, no threads; nothing here panics or allocates by what a peer or a disk says.
+//! Invariants: no I/O, no clock, no threads; nothing here panics or allocates by what a peer or a
+//! disk says.
 
 pub mod births;
 pub mod change;

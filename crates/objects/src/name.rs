@@ -1,11 +1,13 @@
-//! Where an object lies: `O/<seq>/d<oid % 32>/<oid>`, sequence and oid in hexadecimal, as Lustre's ldiskfs does for FID
-//! sequences. Someone who knows Lustre finds an object by hand, and a directory holds a thirty-second of the objects.
+//! Where an object lies: `O/<seq>/d<oid % 32>/<oid>`, sequence and oid in hexadecimal, as Lustre's
+//! ldiskfs does for FID sequences. Someone who knows Lustre finds an object by hand, and a
+//! directory holds a thirty-second of the objects.
 //!
-//! What a file has on an MDT is named by the file: its FID, with a version above 0 that says which of several. Files are of very many
-//! sequences (each client has its own), so these objects share a few directories: `O/files/d<n>/<seq>:<oid>:<version>`.
+//! What a file has on an MDT is named by the file: its FID, with a version above 0 that says which
+//! of several. Files are of very many sequences (each client has its own), so these objects share a
+//! few directories: `O/files/d<n>/<seq>:<oid>:<version>`.
 //!
-//! Invariant: [`path`] and [`parse`] are inverse to each other; a name that [`path`] would not produce does not parse, so a
-//! stray file is never taken for an object.
+//! Invariant: [`path`] and [`parse`] are inverse to each other; a name that [`path`] would not
+//! produce does not parse, so a stray file is never taken for an object.
 
 use std::path::PathBuf;
 

@@ -1,8 +1,10 @@
-//! Fewer, larger system calls: neighbouring parts of a request that lie one after the other in one object become one run.
+//! Fewer, larger system calls: neighbouring parts of a request that lie one after the other in one
+//! object become one run.
 //!
-//! A client sends a run of a striped file as one part per stripe unit; what a single object gets of it is contiguous in the
-//! object. Invariants: runs keep the order of the parts and cover exactly their bytes, so bulk offsets simply add up; where
-//! two parts of a write overlap, the later one wins, as without merging.
+//! A client sends a run of a striped file as one part per stripe unit; what a single object gets of
+//! it is contiguous in the object. Invariants: runs keep the order of the parts and cover exactly
+//! their bytes, so bulk offsets simply add up; where two parts of a write overlap, the later one
+//! wins, as without merging.
 
 use sheen_wire::{Fid, ost::Part};
 
@@ -37,7 +39,8 @@ pub fn runs(parts: &[Part]) -> impl Iterator<Item = Run> {
     })
 }
 
-/// How many bytes each of a run's parts got when the run as a whole got `read` bytes before its object ended.
+/// How many bytes each of a run's parts got when the run as a whole got `read` bytes before its
+/// object ended.
 pub fn spread(parts: &[Part], read: usize) -> impl Iterator<Item = u32> {
     let mut left = read;
     parts.iter().map(move |part| {

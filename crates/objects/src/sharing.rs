@@ -1,7 +1,9 @@
-//! Targets of one process that lie on one device divide its space among them, so that the sum that `df` shows is true. What they
-//! promise to clients they promise of the whole device, and together: each uses up what the others promise.
+//! Targets of one process that lie on one device divide its space among them, so that the sum that
+//! `df` shows is true. What they promise to clients they promise of the whole device, and together:
+//! each uses up what the others promise.
 //!
-//! A process makes one [`Sharing`] and hands it to all of its targets; each joins with the device that its directory is on.
+//! A process makes one [`Sharing`] and hands it to all of its targets; each joins with the device
+//! that its directory is on.
 
 use std::{
     collections::BTreeMap,
@@ -48,8 +50,8 @@ impl Sharing {
         self.enter(device, 1)
     }
 
-    /// A target on `device` that promises with the others, but whose space is not a part of what the others show: that of an MDT's data
-    /// service shows as the MDT's.
+    /// A target on `device` that promises with the others, but whose space is not a part of what
+    /// the others show: that of an MDT's data service shows as the MDT's.
     pub fn join_uncounted(&self, device: u64) -> Share {
         self.enter(device, 0)
     }

@@ -1,12 +1,14 @@
 //! Checksums of what an object's file holds, so that it can be sent without being read.
 //!
-//! A sum is the CRC-32C of a *chunk*: 64 KiB at a multiple of 64 KiB. It is noted by whoever had the bytes in hand (a write that
-//! came over the network, a read that went there), and the sums of neighbours are combined to that of a whole run.
+//! A sum is the CRC-32C of a *chunk*: 64 KiB at a multiple of 64 KiB. It is noted by whoever had
+//! the bytes in hand (a write that came over the network, a read that went there), and the sums of
+//! neighbours are combined to that of a whole run.
 //!
-//! Invariant: a sum is kept only while the chunk is what it was made of. Whoever changes or reads bytes says so before and
-//! after ([`Sums::begin`], [`Sums::end`]); a change forgets the sums of what it touches, and sums are noted only by those
-//! during whose stay nobody (else) changed the same chunks. A sum that is wrong all the same, because the file was changed behind the
-//! OST's back, does no harm: the receiver finds out, and asks for a copy.
+//! Invariant: a sum is kept only while the chunk is what it was made of. Whoever changes or reads
+//! bytes says so before and after ([`Sums::begin`], [`Sums::end`]); a change forgets the sums of
+//! what it touches, and sums are noted only by those during whose stay nobody (else) changed the
+//! same chunks. A sum that is wrong all the same, because the file was changed behind the OST's
+//! back, does no harm: the receiver finds out, and asks for a copy.
 
 use std::{
     ops::Range,
@@ -23,7 +25,8 @@ use rustc_hash::FxHashMap;
 pub const CHUNK_BYTES: u64 = 64 << 10;
 /// Chunks whose sums are kept together: 1 MiB, the usual stripe.
 const GROUP_CHUNKS: u64 = 16;
-/// Groups that an OST keeps, 20 MiB of memory: sums of 256 GiB, more than its host's page cache usually holds.
+/// Groups that an OST keeps, 20 MiB of memory: sums of 256 GiB, more than its host's page cache
+/// usually holds.
 const GROUPS_MAX: usize = 256 << 10;
 
 /// What all objects of an OST have together: how many groups there are.
@@ -67,8 +70,8 @@ impl Sums {
         Sums { groups: FxHashMap::default(), busy: Vec::new(), next: 0, budget: budget.clone() }
     }
 
-    /// The sum of bytes that have the sum `before` (none: 0) and then `[offset, offset + len)`, if these are whole chunks whose
-    /// sums are all known.
+    /// The sum of bytes that have the sum `before` (none: 0) and then `[offset, offset + len)`, if
+    /// these are whole chunks whose sums are all known.
     pub fn combined(&self, before: u32, offset: u64, len: u64) -> Option<u32> {
         if !offset.is_multiple_of(CHUNK_BYTES) || !len.is_multiple_of(CHUNK_BYTES) {
             return None;
@@ -95,7 +98,8 @@ impl Sums {
         Claim(self.next)
     }
 
-    /// It is done; `sums` are those of whole chunks, as it wrote or read them. They must lie in the range that was claimed.
+    /// It is done; `sums` are those of whole chunks, as it wrote or read them. They must lie in the
+    /// range that was claimed.
     pub fn end(&mut self, claim: Claim, sums: impl IntoIterator<Item = (u64, u32)>) {
         let Some(at) = self.busy.iter().position(|b| b.id == claim.0) else { return };
         if !self.busy.swap_remove(at).mixed {
@@ -119,7 +123,8 @@ impl Sums {
         let (key, at) = (chunk / GROUP_CHUNKS, chunk % GROUP_CHUNKS);
         if !self.groups.contains_key(&key) {
             if self.budget.0.load(Ordering::Relaxed) >= GROUPS_MAX {
-                // Those of this object are the ones at hand; others give theirs up when they get here, or are closed.
+                // Those of this object are the ones at hand; others give theirs up when they get
+                // here, or are closed.
                 self.clear();
             }
             self.budget.0.fetch_add(1, Ordering::Relaxed);

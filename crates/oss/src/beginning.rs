@@ -1,7 +1,9 @@
-//! What the data service of an MDT says to the MDT itself, in a client's name: all of a small file, to go with the file's name.
+//! What the data service of an MDT says to the MDT itself, in a client's name: all of a small file,
+//! to go with the file's name.
 //!
-//! It is what the client would ask for next: a lock on the object, what the object is, its bytes. Invariants: the lock is the client's, as if it
-//! had asked for it; attributes and bytes are looked at under it; nobody is waited for, or called back.
+//! It is what the client would ask for next: a lock on the object, what the object is, its bytes.
+//! Invariants: the lock is the client's, as if it had asked for it; attributes and bytes are looked
+//! at under it; nobody is waited for, or called back.
 
 use std::sync::Arc;
 
@@ -51,9 +53,10 @@ impl Exports {
 }
 
 impl Ost {
-    /// A lock (PR) on all of an object for the client of that uuid, under the client's handle `cookie`, with what the object is; and its bytes, if they are not more
-    /// than [`BEGINNING_BYTES_MAX`]. `None`: somebody is in the way, the client has not asked for anything here yet, or the object cannot
-    /// be read.
+    /// A lock (PR) on all of an object for the client of that uuid, under the client's handle
+    /// `cookie`, with what the object is; and its bytes, if they are not more than
+    /// [`BEGINNING_BYTES_MAX`]. `None`: somebody is in the way, the client has not asked for
+    /// anything here yet, or the object cannot be read.
     pub fn beginning(&self, client: &str, object: Fid, cookie: Cookie) -> Option<(Beginning, Bulk)> {
         let _pass = self.gate.enter()?;
         let start = self.rt.now();

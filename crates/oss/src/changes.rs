@@ -1,14 +1,18 @@
 //! Changes of objects, each made under the OST's own locks on what it touches.
 //!
-//! So whoever else has that cached has given it up before, and nobody is granted a lock on it meanwhile. The locks of the client that
-//! asks for the change are not in the way: what it has cached is its own business.
+//! So whoever else has that cached has given it up before, and nobody is granted a lock on it
+//! meanwhile. The locks of the client that asks for the change are not in the way: what it has
+//! cached is its own business.
 //!
 //! Invariants:
-//! * writes take CW, so they do not exclude each other: the local file system orders them. What makes an object shorter takes PW. What
-//!   removes it takes EX, which nothing else does: who is called back for that has nothing to write any more;
-//! * a write keeps its bytes in memory while it waits; there is a bound on how many do so ([`crate::waiting`]);
-//! * the part of a request that is on one object is made as soon as its own locks are granted, and they are given back with it. So the
-//!   OST waits for no lock while it holds another, and a client may hold locks on some objects and wait for others in any order.
+//! * writes take CW, so they do not exclude each other: the local file system orders them. What
+//!   makes an object shorter takes PW. What removes it takes EX, which nothing else does: who is
+//!   called back for that has nothing to write any more;
+//! * a write keeps its bytes in memory while it waits; there is a bound on how many do so
+//!   ([`crate::waiting`]);
+//! * the part of a request that is on one object is made as soon as its own locks are granted, and
+//!   they are given back with it. So the OST waits for no lock while it holds another, and a client
+//!   may hold locks on some objects and wait for others in any order.
 
 use sheen_lockd::Local;
 use sheen_objects::{Run, change, runs};
@@ -122,7 +126,8 @@ impl Ost {
     /// Makes a change for the client. `blocking`: it may take long.
     ///
     /// # Errors
-    /// What the local file system says. ESHUTDOWN: the OST stops or the client goes, and somebody was in the way.
+    /// What the local file system says. ESHUTDOWN: the OST stops or the client goes, and somebody
+    /// was in the way.
     pub(crate) async fn change(&self, export: &Export, change: impl Change, blocking: bool) -> Result<Outcome> {
         let mut lock = self.lock(export, &change);
         let mut waits = None;
@@ -138,7 +143,8 @@ impl Ost {
         done.map(|()| Outcome::Made)
     }
 
-    /// Makes changes for the client, those that nobody is in the way of at once, each of the others when its time has come.
+    /// Makes changes for the client, those that nobody is in the way of at once, each of the others
+    /// when its time has come.
     ///
     /// # Errors
     /// As [`Ost::change`]; some of the changes may be made then.

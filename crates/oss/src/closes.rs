@@ -1,10 +1,12 @@
-//! Closing objects that a file leaves (a migration, Lustre's swap of layouts), and the data versions that tell whether somebody has
-//! written to them meanwhile.
+//! Closing objects that a file leaves (a migration, Lustre's swap of layouts), and the data
+//! versions that tell whether somebody has written to them meanwhile.
 //!
 //! Invariants:
-//! * a version is told, to who wants it so, when all that others had in their caches is written; one that is the same later means the same bytes;
-//! * an object is closed while nobody else has a lock on it: whoever kept something has written and forgotten it. Each object is
-//!   closed by itself, so that the OST waits for no lock while it holds another: what is closed does not change any more;
+//! * a version is told, to who wants it so, when all that others had in their caches is written;
+//!   one that is the same later means the same bytes;
+//! * an object is closed while nobody else has a lock on it: whoever kept something has written and
+//!   forgotten it. Each object is closed by itself, so that the OST waits for no lock while it
+//!   holds another: what is closed does not change any more;
 //! * it is not closed by EX: who is called back for that throws away what it has to write;
 //! * who asks does not wait longer than [`CLOSE_WAIT_MAX`]: others queue behind.
 
@@ -24,7 +26,8 @@ const CLOSE_WAIT_MAX: Duration = Duration::from_secs(20);
 /// All of an object.
 const WHOLE: Policy = Policy::extent(0, u64::MAX);
 
-/// An object, the version that it shall have (`None`: any), and what was closed so far of the same request.
+/// An object, the version that it shall have (`None`: any), and what was closed so far of the same
+/// request.
 struct CloseOne<'a> {
     object: Fid,
     version: Option<u64>,
@@ -46,7 +49,8 @@ impl Change for CloseOne<'_> {
 }
 
 impl Ost {
-    /// The data versions of objects; `flush`: of all that clients have, and not only of what they wrote so far.
+    /// The data versions of objects; `flush`: of all that clients have, and not only of what they
+    /// wrote so far.
     ///
     /// # Errors
     /// MOVED. What the local file system says. ESHUTDOWN: the OST stops.

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use sheen_lnet::Nid;
 use sheen_objects::Sharing;
 
-/// Files that an OST keeps open unless told otherwise: enough that a busy set of some thousand objects is not opened again and
-/// again, and a small part of the 20,000 to 1,000,000 descriptors that distributions allow a process.
+/// Files that an OST keeps open unless told otherwise: enough that a busy set of some thousand
+/// objects is not opened again and again, and a small part of the 20,000 to 1,000,000 descriptors
+/// that distributions allow a process.
 pub const OPEN_FILES_MAX: usize = 4096;
 
 /// What an OST is told when it starts.
@@ -24,7 +25,8 @@ pub struct OstConfig {
     pub nids: Vec<String>,
     /// How many targets of this process lie on which device: one value for all of them.
     pub sharing: Sharing,
-    /// Most files to keep open; [`OPEN_FILES_MAX`] unless the process's limit of descriptors is low.
+    /// Most files to keep open; [`OPEN_FILES_MAX`] unless the process's limit of descriptors is
+    /// low.
     pub open_files_max: usize,
 }
 
@@ -41,8 +43,8 @@ pub struct DataConfig {
     pub mdt: String,
     /// Its uuid, by which clients know that they reached the right one.
     pub uuid: String,
-    /// As an OST's: the space that it promises to clients is promised once, whoever else is on the device. It takes no part of what
-    /// the OSTs there show as theirs.
+    /// As an OST's: the space that it promises to clients is promised once, whoever else is on the
+    /// device. It takes no part of what the OSTs there show as theirs.
     pub sharing: Sharing,
     /// As an OST's.
     pub open_files_max: usize,

@@ -1,9 +1,11 @@
-//! Glimpses: sizes, space and times of objects that others may have changed and not written yet. They are asked, and keep their locks.
+//! Glimpses: sizes, space and times of objects that others may have changed and not written yet.
+//! They are asked, and keep their locks.
 //!
 //! Invariants:
 //! * what is told holds everything that anybody had done when the request came, also in caches;
-//! * writers are asked first, and the object is looked at after they have answered: what one of them writes in between is in his answer or
-//!   in the object, never in neither. (Its space may be counted twice, for the moment.)
+//! * writers are asked first, and the object is looked at after they have answered: what one of
+//!   them writes in between is in his answer or in the object, never in neither. (Its space may be
+//!   counted twice, for the moment.)
 
 use sheen_lockd::Glimpse;
 use sheen_rpc::Export;
@@ -15,8 +17,9 @@ use sheen_wire::{
 
 use crate::{Ost, service::BLOCKING_OBJECTS};
 
-/// The size up to which writers need not be asked: none. One who writes inside of the object changes its time all the same. What it costs is
-/// a callback for each client that may be writing, however many locks it has.
+/// The size up to which writers need not be asked: none. One who writes inside of the object
+/// changes its time all the same. What it costs is a callback for each client that may be writing,
+/// however many locks it has.
 const KNOWN: u64 = 0;
 
 impl Ost {
@@ -32,8 +35,9 @@ impl Ost {
         Ok(attrs)
     }
 
-    /// The attributes that go with answers to requests for locks: where a lock was refused because somebody is in the way, with what he
-    /// knows. Others need not be asked: what a lock on all of an object vouches for they have written.
+    /// The attributes that go with answers to requests for locks: where a lock was refused because
+    /// somebody is in the way, with what he knows. Others need not be asked: what a lock on all of
+    /// an object vouches for they have written.
     ///
     /// # Errors
     /// As [`Ost::attrs`].

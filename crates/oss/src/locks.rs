@@ -1,11 +1,12 @@
-//! Locks: those under which clients keep what they know of objects. What the OST does to them when it changes objects is in
-//! [`crate::changes`].
+//! Locks: those under which clients keep what they know of objects. What the OST does to them when
+//! it changes objects is in [`crate::changes`].
 //!
 //! Invariants:
 //! * a client that is granted a lock is told, or has it no more;
-//! * the locks of one request are asked for in one step, before or after all those of another one. A client cannot give back locks
-//!   that it has not been told of, and it is told when it has all that it asked for; so of two requests, with somebody who writes
-//!   queued between them on one object and on another, each would else wait for the other;
+//! * the locks of one request are asked for in one step, before or after all those of another one.
+//!   A client cannot give back locks that it has not been told of, and it is told when it has all
+//!   that it asked for; so of two requests, with somebody who writes queued between them on one
+//!   object and on another, each would else wait for the other;
 //! * a wait ends when the client goes (its requests are dropped then) or the OST stops.
 
 use std::{
@@ -67,7 +68,8 @@ impl Locks {
         self.stopping.close();
     }
 
-    /// Locks for a client. None of the answers is `Waiting`: it ends when all are granted or refused.
+    /// Locks for a client. None of the answers is `Waiting`: it ends when all are granted or
+    /// refused.
     ///
     /// # Errors
     /// ESHUTDOWN.
@@ -85,8 +87,8 @@ impl Locks {
         Ok((answers, undelivered))
     }
 
-    /// Whether nobody but the client has a lock under which the extent may be written, so that all that was written there is here. Those
-    /// that wait for locks have written nothing.
+    /// Whether nobody but the client has a lock under which the extent may be written, so that all
+    /// that was written there is here. Those that wait for locks have written nothing.
     pub fn nobody_writes(&self, export: &Arc<Export>, resource: Resource, extent: &Policy) -> bool {
         let flags = Flags { test: true, ..Flags::default() };
         let test = Enqueue { flags, ..Enqueue::new(resource, Mode::Pr, *extent, Cookie::NONE) };
@@ -100,7 +102,8 @@ impl Locks {
         })
     }
 
-    /// What others know of objects beyond what they have written, in the order asked: the largest size and time, and all space.
+    /// What others know of objects beyond what they have written, in the order asked: the largest
+    /// size and time, and all space.
     ///
     /// # Errors
     /// ESHUTDOWN.
@@ -108,7 +111,8 @@ impl Locks {
         self.unless_stopping(self.lockd.glimpse(export, wants)).await
     }
 
-    /// The client writes the parts: locks on them that it was asked for it may keep until that is done.
+    /// The client writes the parts: locks on them that it was asked for it may keep until that is
+    /// done.
     pub fn prolong(&self, export: &Export, parts: &[Part]) {
         for run in runs(parts).filter(|run| run.len > 0) {
             let last = run.offset.saturating_add(run.len as u64 - 1);
@@ -128,7 +132,8 @@ impl Locks {
         }
     }
 
-    /// What `wait` says, or ESHUTDOWN if the OST stops before, or the client goes: what it wanted to change is not changed after that.
+    /// What `wait` says, or ESHUTDOWN if the OST stops before, or the client goes: what it wanted
+    /// to change is not changed after that.
     pub async fn unless_gone<T>(&self, export: &Export, wait: impl Future<Output = T>) -> Result<T> {
         tokio::select! {
             biased;
@@ -147,8 +152,9 @@ impl Locks {
     }
 }
 
-/// Locks that were granted to a client that has not been told yet. Dropped as such they are taken back: nobody else would give them
-/// back, for only an answer tells the client what they are called.
+/// Locks that were granted to a client that has not been told yet. Dropped as such they are taken
+/// back: nobody else would give them back, for only an answer tells the client what they are
+/// called.
 pub struct Undelivered<'a> {
     locks: &'a Locks,
     export: &'a Arc<Export>,
@@ -182,7 +188,8 @@ impl Drop for Undelivered<'_> {
     }
 }
 
-/// All outputs, in the order of the futures, which go on together. Each wake-up polls all that are unfinished.
+/// All outputs, in the order of the futures, which go on together. Each wake-up polls all that are
+/// unfinished.
 pub async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut futures: Vec<Pin<Box<F>>> = futures.map(Box::pin).collect();
     let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();

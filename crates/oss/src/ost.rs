@@ -48,11 +48,12 @@ impl std::fmt::Debug for Ost {
 }
 
 impl Ost {
-    /// Starts the OST in `config.dir`, formatting it if it is new: takes the directory's lock, serves requests as
-    /// `<fsname>-OSTxxxx` of `server`, and registers with the MGS (waiting until it answers).
+    /// Starts the OST in `config.dir`, formatting it if it is new: takes the directory's lock,
+    /// serves requests as `<fsname>-OSTxxxx` of `server`, and registers with the MGS (waiting until
+    /// it answers).
     ///
-    /// It serves before it registers, so that who hears of it from the MGS finds it. A new OST without an index is the exception: it
-    /// has no name before the MGS gives it one.
+    /// It serves before it registers, so that who hears of it from the MGS finds it. A new OST
+    /// without an index is the exception: it has no name before the MGS gives it one.
     ///
     /// # Errors
     /// The directory cannot be used, or the MGS refuses the target; the message says what to do.
@@ -89,8 +90,8 @@ impl Ost {
         Ok(ost)
     }
 
-    /// Starts the data service of an MDT in `config.dir`, formatting it if it is new, as `<fsname>-MDTxxxx-dom` of `server`. The MGS does
-    /// not hear of it.
+    /// Starts the data service of an MDT in `config.dir`, formatting it if it is new, as
+    /// `<fsname>-MDTxxxx-dom` of `server`. The MGS does not hear of it.
     ///
     /// # Errors
     /// The directory cannot be used; the message says what to do.
@@ -109,7 +110,8 @@ impl Ost {
         Ok(ost)
     }
 
-    /// Serves an open store as a target of that name; also whether it is the data service of an MDT.
+    /// Serves an open store as a target of that name; also whether it is the data service of an
+    /// MDT.
     fn begin(
         rt: Rt,
         server: &Arc<Server>,
@@ -170,13 +172,14 @@ impl Ost {
         self.locks.lockd()
     }
 
-    /// Stops in order: no new requests, those that run are finished and answered, everything is durable, the directory is free. Fine
-    /// to call twice.
+    /// Stops in order: no new requests, those that run are finished and answered, everything is
+    /// durable, the directory is free. Fine to call twice.
     pub async fn stop(&self) {
         if let Some(server) = self.server.upgrade() {
             server.drain(&self.name).await;
         }
-        // Only now, when no answer goes out any more: a client asks the OST's successor for what it waited for.
+        // Only now, when no answer goes out any more: a client asks the OST's successor for what it
+        // waited for.
         self.locks.stop();
         self.gate.close().await;
         if let Err(errno) = self.store.close().await {

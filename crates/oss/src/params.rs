@@ -1,4 +1,6 @@
-//! What `lctl` shows of an OST (and of an MDT's data service, as `dom` and as no device): `obdfilter.<target>.*`, `ldlm.namespaces.filter-<target>_UUID.*`, and the devices `OSS` and the target.
+//! What `lctl` shows of an OST (and of an MDT's data service, as `dom` and as no device):
+//! `obdfilter.<target>.*`, `ldlm.namespaces.filter-<target>_UUID.*`, and the devices `OSS` and the
+//! target.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};

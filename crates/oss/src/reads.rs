@@ -1,12 +1,14 @@
-//! Reads, and looks for data and holes, of what others may have in their caches: whoever has locks under which there may be something
-//! unwritten is made to write it first. So who reads without locks of his own, past all caches, reads what others have written.
+//! Reads, and looks for data and holes, of what others may have in their caches: whoever has locks
+//! under which there may be something unwritten is made to write it first. So who reads without
+//! locks of his own, past all caches, reads what others have written.
 //!
 //! Invariants:
 //! * a read returns what everybody had written before it began, of each byte;
-//! * the objects of one request are read one by one where somebody is in the way, each as soon as its own locks are granted, which are
-//!   given back then. So the OST waits for no lock while it holds another;
-//! * nobody waits who has no writer before him: a client may give its lock back only after it has read under it, and those that wait
-//!   wait for that.
+//! * the objects of one request are read one by one where somebody is in the way, each as soon as
+//!   its own locks are granted, which are given back then. So the OST waits for no lock while it
+//!   holds another;
+//! * nobody waits who has no writer before him: a client may give its lock back only after it has
+//!   read under it, and those that wait wait for that.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -31,8 +33,9 @@ impl Ost {
         })
     }
 
-    /// A read of a client in this process, which hands the file's pages on itself. Nobody changes them until it has: a truncate blanks the
-    /// rest of the last page that it leaves, whoever may hold it. `None`: to be read here.
+    /// A read of a client in this process, which hands the file's pages on itself. Nobody changes
+    /// them until it has: a truncate blanks the rest of the last page that it leaves, whoever may
+    /// hold it. `None`: to be read here.
     ///
     /// # Errors
     /// As [`Ost::read_written`].
@@ -40,7 +43,8 @@ impl Ost {
         let Some(part) = Store::for_in_place(parts).filter(|_| export.nid() == Nid::Lo) else { return Ok(None) };
         let Some(extent) = change::inside(part.offset, part.len.into()) else { return Ok(None) };
         let lock = self.locks.lockd().local(&[(Resource::extent(part.object), Mode::Pr, extent)], Some(export));
-        // Not waited for: those before it may wait for a lock under which the client reads just this.
+        // Not waited for: those before it may wait for a lock under which the client reads just
+        // this.
         if !lock.is_granted() {
             return Ok(None);
         }
@@ -87,8 +91,9 @@ impl Ost {
         Ok(Response::with_bulk(Reply::Read(lens), bulk))
     }
 
-    /// Whether somebody who has locks for writing to an object also keeps something that is not here. Who holds locks for an append has
-    /// nothing, and waits for further ones meanwhile: that must not hold up who reads.
+    /// Whether somebody who has locks for writing to an object also keeps something that is not
+    /// here. Who holds locks for an append has nothing, and waits for further ones meanwhile: that
+    /// must not hold up who reads.
     async fn has_unwritten(&self, export: &Arc<Export>, object: Fid) -> Result<bool> {
         let known = self.locks.glimpse(export, &[(Resource::extent(object), 0)]).await?;
         Ok(known.iter().any(|known| *known != Glimpse::default()))

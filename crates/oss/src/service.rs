@@ -1,4 +1,5 @@
-//! Requests to an OST: checked, counted, handed to the [`crate::Store`] when nobody has cached what they change.
+//! Requests to an OST: checked, counted, handed to the [`crate::Store`] when nobody has cached what
+//! they change.
 
 use std::sync::Arc;
 
@@ -16,13 +17,15 @@ use crate::{
     changes::{Change, Fallocate, Outcome, Revoke, Truncate, Write},
 };
 
-/// From this many bytes on a read or write is announced to the runtime as blocking, so that other tasks of the thread move to
-/// another one meanwhile. Below, the announcement costs more than the copy.
+/// From this many bytes on a read or write is announced to the runtime as blocking, so that other
+/// tasks of the thread move to another one meanwhile. Below, the announcement costs more than the
+/// copy.
 const BLOCKING_BYTES: usize = 1 << 20;
 /// From this many objects on a request is announced as blocking: some microseconds each.
 pub const BLOCKING_OBJECTS: usize = 256;
 
-/// Up to here the attributes of objects are looked up by the task that reads the connection: some ten microseconds.
+/// Up to here the attributes of objects are looked up by the task that reads the connection: some
+/// ten microseconds.
 const INLINE_OBJECTS: usize = 8;
 
 /// Counters of `obdfilter.*.stats`, by Lustre's names.
@@ -256,7 +259,8 @@ impl Ost {
         Ok(outcome)
     }
 
-    /// Changes of objects. If one is closed while there are several, others may be changed: MOVED_PARTLY.
+    /// Changes of objects. If one is closed while there are several, others may be changed:
+    /// MOVED_PARTLY.
     async fn change_some<C: Change>(&self, export: &Export, changes: Vec<(Fid, C)>, blocking: bool) -> Result<Outcome> {
         let several = changes.len() > 1;
         self.store.check_open(changes.iter().map(|(object, _)| *object))?;
@@ -268,7 +272,8 @@ impl Ost {
         self.change_each(export, objects.iter().copied().map(Revoke), false).await.map(drop)
     }
 
-    /// Revokes what [`crate::Store::destroy_range`] is going to remove. Objects that do not exist read as empty before and after.
+    /// Revokes what [`crate::Store::destroy_range`] is going to remove. Objects that do not exist
+    /// read as empty before and after.
     async fn revoke_range(&self, export: &Export, seq: u64, first: u32, last: u32) -> Result<()> {
         for dir in Dir::all(seq) {
             for objects in self.store.list(dir, first, last)?.chunks(PARTS_MAX) {

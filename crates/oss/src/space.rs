@@ -1,6 +1,8 @@
-//! Space: who may write without being promised any, and who is promised how much ([`sheen_objects::Grants`]).
+//! Space: who may write without being promised any, and who is promised how much
+//! ([`sheen_objects::Grants`]).
 //!
-//! Invariant: a write takes its room before it begins, and gives it back when it is done, however it ends.
+//! Invariant: a write takes its room before it begins, and gives it back when it is done, however
+//! it ends.
 
 use std::{sync::MutexGuard, time::Duration};
 
@@ -42,7 +44,8 @@ impl Drop for Space<'_> {
 }
 
 impl Ost {
-    /// Bytes promised to clients. Those of all OSTs of a process that lie on one device are together never more than what is free there.
+    /// Bytes promised to clients. Those of all OSTs of a process that lie on one device are
+    /// together never more than what is free there.
     pub fn granted(&self) -> u64 {
         let share = self.store.share();
         share.grants().promised_by(share.target())
@@ -125,7 +128,8 @@ impl Ost {
         Account { target: self.store.share().target(), client: export.id() }
     }
 
-    /// What is promised, after a look at how much is free if what is known of that does not do for `want` bytes more.
+    /// What is promised, after a look at how much is free if what is known of that does not do for
+    /// `want` bytes more.
     fn look(&self, want: u64) -> Result<MutexGuard<'_, Grants>> {
         let now = Duration::from_nanos(self.rt.now().as_nanos());
         let share = self.store.share();

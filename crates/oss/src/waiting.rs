@@ -1,7 +1,8 @@
 //! Writes that wait for locks, and how many bytes they keep in memory meanwhile.
 //!
-//! Invariant: they keep no more than the bounds here. A write beyond is not begun: its client asks for a lock first, for whose waiting
-//! nothing is kept. So there is always room for what others have to write before they can give back the locks that are waited for.
+//! Invariant: they keep no more than the bounds here. A write beyond is not begun: its client asks
+//! for a lock first, for whose waiting nothing is kept. So there is always room for what others
+//! have to write before they can give back the locks that are waited for.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +11,8 @@ use sheen_wire::bulk::BULK_BYTES_MAX;
 
 /// Of one client: a largest request's.
 const CLIENT_BYTES_MAX: usize = BULK_BYTES_MAX;
-/// Of all clients of an OST: four of them. A sixteenth of the bytes that rpc holds for requests under way in a whole process (1 GiB), and
-/// seldom is a process more than a few OSTs.
+/// Of all clients of an OST: four of them. A sixteenth of the bytes that rpc holds for requests
+/// under way in a whole process (1 GiB), and seldom is a process more than a few OSTs.
 const TOTAL_BYTES_MAX: usize = 64 << 20;
 
 /// See the module.

@@ -1,7 +1,8 @@
 //! The control socket: how `lctl` reaches the parameters of every process of this machine.
 //!
-//! A process listens on `<pid>.sock` in its runtime directory. A connection carries one request and one reply, each a line of
-//! JSON. The socket can be reached by its owner (and root) alone: the directory has mode 0700, the socket 0600.
+//! A process listens on `<pid>.sock` in its runtime directory. A connection carries one request and
+//! one reply, each a line of JSON. The socket can be reached by its owner (and root) alone: the
+//! directory has mode 0700, the socket 0600.
 //!
 //! A thread of its own sleeps in `accept`: it costs nothing while idle and answers even when the
 //! runtime is stuck, which is when one wants to look. Each connection gets a thread, up to a bound.
@@ -400,8 +401,8 @@ fn write_line<T: Serialize>(mut stream: &UnixStream, message: &T) -> io::Result<
     stream.write_all(&line)
 }
 
-/// The directory of this user's control sockets: `$SHEEN_RUNTIME_DIR`; for root `/run/sheen`; else `$XDG_RUNTIME_DIR/sheen`; else
-/// `/tmp/sheen-<uid>`.
+/// The directory of this user's control sockets: `$SHEEN_RUNTIME_DIR`; for root `/run/sheen`; else
+/// `$XDG_RUNTIME_DIR/sheen`; else `/tmp/sheen-<uid>`.
 pub fn runtime_dir() -> PathBuf {
     let uid = rustix::process::geteuid();
     if let Some(dir) = std::env::var_os(DIR_ENV).filter(|d| !d.is_empty()) {
@@ -454,7 +455,8 @@ fn name_of(path: &Path) -> std::borrow::Cow<'_, str> {
     path.file_name().unwrap_or_default().to_string_lossy()
 }
 
-/// Makes `dir` with mode 0700. One that exists must be ours and closed to others: whoever may write there could pose as us.
+/// Makes `dir` with mode 0700. One that exists must be ours and closed to others: whoever may write
+/// there could pose as us.
 fn private_dir(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let meta = fs::symlink_metadata(dir)?;

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 pub struct Device {
     /// `UP`, or what else Lustre calls a state (`AT`, `IN`, `ST`).
     pub status: String,
-    /// Lustre's type: `mgs`, `mgc`, `mds`, `mdt`, `ost`, `obdfilter`, `lod`, `osp`, `lov`, `lmv`, `mdc`, `osc`.
+    /// Lustre's type: `mgs`, `mgc`, `mds`, `mdt`, `ost`, `obdfilter`, `lod`, `osp`, `lov`, `lmv`,
+    /// `mdc`, `osc`.
     pub kind: String,
     /// Such as `sheen-OST0000` or `sheen-OST0000-osc-ff3298de21e05800`.
     pub name: String,

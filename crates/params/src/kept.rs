@@ -1,9 +1,11 @@
-//! Settings that last (`lctl set_param -P`), as this process has heard of them: each parameter that matches gets the value once when the
-//! setting is heard of, and once when the parameter comes to be. In between it can be set to something else.
+//! Settings that last (`lctl set_param -P`), as this process has heard of them: each parameter that
+//! matches gets the value once when the setting is heard of, and once when the parameter comes to
+//! be. In between it can be set to something else.
 //!
-//! Invariants: an older configuration never takes the place of a newer one; of several settings that match a parameter the one with the
-//! largest index is the last that reaches it, also where configurations and parameters come at the same moment; what is an order
-//! ([`Param::is_order`]) gets none.
+//! Invariants: an older configuration never takes the place of a newer one; of several settings
+//! that match a parameter the one with the largest index is the last that reaches it, also where
+//! configurations and parameters come at the same moment; what is an order ([`Param::is_order`])
+//! gets none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -45,7 +47,8 @@ enum Which<'a> {
 }
 
 impl Kept {
-    /// Takes a list over. The index after which settings are new; `None` where this list is no newer than what is known.
+    /// Takes a list over. The index after which settings are new; `None` where this list is no
+    /// newer than what is known.
     fn adopt(&mut self, fsname: &str, version: u64, settings: &Arc<[Setting]>) -> Option<u64> {
         let heard = self.by_fsname.entry(fsname.to_owned()).or_default();
         if version <= heard.version {
@@ -78,8 +81,9 @@ impl Kept {
 }
 
 impl Params {
-    /// Hears of the settings of a file system's configuration of this version: what is new among them is set wherever it matches, now, and
-    /// all of them in parameters that are registered later. `mgc.FSNAME.params` shows them from then on.
+    /// Hears of the settings of a file system's configuration of this version: what is new among
+    /// them is set wherever it matches, now, and all of them in parameters that are registered
+    /// later. `mgc.FSNAME.params` shows them from then on.
     pub fn keep(&self, fsname: &str, version: u64, settings: &[Setting]) {
         let settings: Arc<[Setting]> = settings.into();
         let Some(after) = self.kept().lock().adopt(fsname, version, &settings) else { return };
@@ -173,7 +177,8 @@ mod tests {
         let later = number(&params, "osc.b.max");
         assert_eq!((here.load(Relaxed), later.load(Relaxed)), (16, 32), "the later setting counts");
         params.set("osc.*.max", "9").unwrap();
-        // Another change of the configuration is no reason to set it again, nor is an old configuration that comes late.
+        // Another change of the configuration is no reason to set it again, nor is an old
+        // configuration that comes late.
         params.keep("sheen", 6, &first);
         params.keep("sheen", 4, &[setting(1, "osc.*.max", "16")]);
         assert_eq!((here.load(Relaxed), later.load(Relaxed)), (9, 9));

@@ -10,12 +10,13 @@ type Get<T> = Box<dyn Fn() -> T + Send + Sync>;
 type SetFn<T> = Box<dyn Fn(T) -> Result<(), Errno> + Send + Sync>;
 type SetText = Box<dyn Fn(&str) -> Result<(), Errno> + Send + Sync>;
 
-/// A value that could not be read or set: the errno that `lctl` exits with, and what would be accepted.
+/// A value that could not be read or set: the errno that `lctl` exits with, and what would be
+/// accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{errno}")]
 pub struct ParamError {
-    /// ENOENT: no such parameter. EACCES: read only. EINVAL: not a value of this kind. ERANGE: outside the range. Else what the
-    /// owner of the parameter answered.
+    /// ENOENT: no such parameter. EACCES: read only. EINVAL: not a value of this kind. ERANGE:
+    /// outside the range. Else what the owner of the parameter answered.
     pub errno: Errno,
     /// What is accepted, such as `1 to 256`, where that is known.
     pub accepts: Option<String>,
@@ -41,8 +42,8 @@ enum Kind {
 }
 
 impl Param {
-    /// A number that can be set within `range`. A value with `K`, `M`, `G`, `T` (powers of 1024) is taken as that many, or,
-    /// after [`Param::unit`], as bytes.
+    /// A number that can be set within `range`. A value with `K`, `M`, `G`, `T` (powers of 1024) is
+    /// taken as that many, or, after [`Param::unit`], as bytes.
     pub fn u64(
         range: RangeInclusive<u64>,
         get: impl Fn() -> u64 + Send + Sync + 'static,
@@ -118,7 +119,8 @@ impl Param {
         param
     }
 
-    /// Text that can only be read. Where it has several lines, such as statistics, each ends with a newline.
+    /// Text that can only be read. Where it has several lines, such as statistics, each ends with a
+    /// newline.
     pub fn text(get: impl Fn() -> String + Send + Sync + 'static) -> Param {
         Param::of(Kind::Text { get: Box::new(get), set: None })
     }
@@ -131,7 +133,8 @@ impl Param {
         Param::of(Kind::Text { get: Box::new(get), set: Some(Box::new(set)) })
     }
 
-    /// As [`Param::text_rw`], where what is written is an order that is carried out then. No setting that lasts is ever written to it.
+    /// As [`Param::text_rw`], where what is written is an order that is carried out then. No
+    /// setting that lasts is ever written to it.
     pub fn order(
         get: impl Fn() -> String + Send + Sync + 'static,
         set: impl Fn(&str) -> Result<(), Errno> + Send + Sync + 'static,
@@ -183,7 +186,8 @@ impl Param {
     /// Sets the value from text.
     ///
     /// # Errors
-    /// EACCES: read only. EINVAL: not such a value. ERANGE: outside the range. Others are the owner's.
+    /// EACCES: read only. EINVAL: not such a value. ERANGE: outside the range. Others are the
+    /// owner's.
     pub fn set(&self, value: &str) -> Result<(), ParamError> {
         match &self.kind {
             Kind::Number { set: None, .. } | Kind::Text { set: None, .. } => Err(Errno::EACCES.into()),

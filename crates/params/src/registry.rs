@@ -100,11 +100,12 @@ impl Params {
         params
     }
 
-    /// Makes a parameter known, or replaces the one of that name. `name` has dots between its components; where a component
-    /// holds dots itself, write `/` between all of them.
+    /// Makes a parameter known, or replaces the one of that name. `name` has dots between its
+    /// components; where a component holds dots itself, write `/` between all of them.
     ///
-    /// One that is new is set at once to what lasts for its name ([`Params::keep`]), so its owner's setter must be ready, and no lock that it
-    /// takes be held. One that replaces another has the value that its owner gave it.
+    /// One that is new is set at once to what lasts for its name ([`Params::keep`]), so its owner's
+    /// setter must be ready, and no lock that it takes be held. One that replaces another has the
+    /// value that its owner gave it.
     pub fn register(&self, name: &str, param: Param) {
         let (path, param) = (path(name), Arc::new(param));
         let known = self.0.params.write().insert(path.clone(), param.clone()).is_some();
@@ -163,7 +164,8 @@ impl Params {
             .collect())
     }
 
-    /// The names that match, also those that only have others below them (`osc.*` lists the OSCs), sorted.
+    /// The names that match, also those that only have others below them (`osc.*` lists the OSCs),
+    /// sorted.
     ///
     /// # Errors
     /// ENOENT: nothing matches.
@@ -197,7 +199,8 @@ impl Params {
         self.0.params.read().keys().filter_map(|name| fsname_of(name)).map(str::to_owned).collect()
     }
 
-    /// Puts a device on the list of `lctl dl`, or replaces the one of that name; `read` says how it is now.
+    /// Puts a device on the list of `lctl dl`, or replaces the one of that name; `read` says how it
+    /// is now.
     pub fn add_device(&self, name: &str, read: impl Fn() -> Device + Send + Sync + 'static) {
         let mut devices = self.0.devices.write();
         let source = Source { name: name.to_string(), read: Arc::new(read) };

@@ -7,8 +7,8 @@
 //! open                                129 samples [usecs] 365 32900 333235 2244011785
 //! ```
 //!
-//! A line is: name, count, unit, least, most, sum, sum of squares. Recording takes no lock; a reader may see a sample's count a
-//! moment before its sum.
+//! A line is: name, count, unit, least, most, sum, sum of squares. Recording takes no lock; a
+//! reader may see a sample's count a moment before its sum.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -33,7 +33,8 @@ struct Counter {
 }
 
 impl Stats {
-    /// Counters by `(name, unit)`, the unit such as `usecs`, `bytes` or `reqs`, printed in this order. `now`: real time.
+    /// Counters by `(name, unit)`, the unit such as `usecs`, `bytes` or `reqs`, printed in this
+    /// order. `now`: real time.
     pub fn new(counters: &[(&'static str, &'static str)], now: Time) -> Stats {
         let counters = counters.iter().map(|&(name, unit)| Counter::new(name, unit)).collect();
         Stats { counters, start: Mutex::new(now) }

@@ -1,24 +1,26 @@
 //! Replies kept for clients that ask again.
 //!
-//! A request is named by its client and its xid. It goes through `begin` → executing → `finish`; where the reply has to be kept
-//! (executing twice would differ from once) it stays until the client has acknowledged it.
+//! A request is named by its client and its xid. It goes through `begin` → executing → `finish`;
+//! where the reply has to be kept (executing twice would differ from once) it stays until the
+//! client has acknowledged it.
 //!
 //! Invariants:
-//! * `begin` answers [`Begin::Execute`] at most once for a (client, xid) whose reply is kept, as long as the client keeps to its side: at
-//!   most [`REPLIES_PER_CLIENT_MAX`] requests without an answer, and no acknowledgement of what it has not received.
+//! * `begin` answers [`Begin::Execute`] at most once for a (client, xid) whose reply is kept, as
+//!   long as the client keeps to its side: at most [`REPLIES_PER_CLIENT_MAX`] requests without an
+//!   answer, and no acknowledgement of what it has not received.
 //! * One execution at a time for a (client, xid), whether its reply is kept or not.
 //! * A reply goes to the place that asked last: a resend takes the execution's reply over.
 //!
-//! Memory: at most [`REPLIES_PER_CLIENT_MAX`] replies of at most [`CLIENTS_MAX`] clients; of more, the ones longest silent are
-//! forgotten.
+//! Memory: at most [`REPLIES_PER_CLIENT_MAX`] replies of at most [`CLIENTS_MAX`] clients; of more,
+//! the ones longest silent are forgotten.
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-/// Replies kept for one client: twice the largest number of requests in flight (256). Replies leave a server in the order in
-/// which they were finished, give or take those being sent; so what a client may not have received is among the youngest
-/// 256, and the others serve those being sent.
+/// Replies kept for one client: twice the largest number of requests in flight (256). Replies leave
+/// a server in the order in which they were finished, give or take those being sent; so what a
+/// client may not have received is among the youngest 256, and the others serve those being sent.
 pub const REPLIES_PER_CLIENT_MAX: usize = 512;
 /// Clients remembered by one target.
 pub const CLIENTS_MAX: usize = 16384;
@@ -28,16 +30,18 @@ pub const CLIENTS_MAX: usize = 16384;
 pub enum Begin<R, W> {
     /// It is new: execute it, then call [`ReplyCache::finish`].
     Execute,
-    /// It is being executed; its reply will go to the caller's place. The place where it would have gone is given back.
+    /// It is being executed; its reply will go to the caller's place. The place where it would have
+    /// gone is given back.
     Joined(W),
     /// It has been executed: here is the reply, and the caller's place back.
     Done(R, W),
-    /// The client has acknowledged the reply; nobody waits for it. The caller's place is given back.
+    /// The client has acknowledged the reply; nobody waits for it. The caller's place is given
+    /// back.
     Stale(W),
 }
 
-/// The requests of all clients of one target: those executing, and the replies kept. `R` is a reply, `W` the place where a reply
-/// is awaited (such as a connection).
+/// The requests of all clients of one target: those executing, and the replies kept. `R` is a
+/// reply, `W` the place where a reply is awaited (such as a connection).
 #[derive(Debug)]
 pub struct ReplyCache<R, W> {
     clients: FxHashMap<String, Client<R, W>>,
@@ -66,13 +70,15 @@ impl<R: Clone, W> Default for ReplyCache<R, W> {
 }
 
 impl<R: Clone, W> ReplyCache<R, W> {
-    /// Remembers up to `clients_max` clients (and more for as long as all of them have something executing).
+    /// Remembers up to `clients_max` clients (and more for as long as all of them have something
+    /// executing).
     pub fn new(clients_max: usize) -> ReplyCache<R, W> {
         ReplyCache { clients: FxHashMap::default(), clients_max: clients_max.max(1), tick: 0 }
     }
 
-    /// A request arrived. `acknowledged`: the client has received the replies to all its xids up to this one.
-    /// `place`: where the reply is awaited; kept if the answer is [`Begin::Execute`] or [`Begin::Joined`].
+    /// A request arrived. `acknowledged`: the client has received the replies to all its xids up to
+    /// this one. `place`: where the reply is awaited; kept if the answer is [`Begin::Execute`] or
+    /// [`Begin::Joined`].
     pub fn begin(&mut self, client: &str, xid: u64, acknowledged: u64, place: W) -> Begin<R, W> {
         self.tick += 1;
         if !self.clients.contains_key(client) {
@@ -95,8 +101,8 @@ impl<R: Clone, W> ReplyCache<R, W> {
         Begin::Execute
     }
 
-    /// The request was executed. Returns where its reply is awaited; `None` if nothing of it was executing. `keep`: the
-    /// reply, if it must be kept for a resend.
+    /// The request was executed. Returns where its reply is awaited; `None` if nothing of it was
+    /// executing. `keep`: the reply, if it must be kept for a resend.
     pub fn finish(&mut self, client: &str, xid: u64, keep: Option<R>) -> Option<W> {
         let c = self.clients.get_mut(client)?;
         let place = c.executing.remove(&xid)?;
@@ -131,7 +137,8 @@ impl<R: Clone, W> ReplyCache<R, W> {
         self.clients.len()
     }
 
-    /// Forgets the client longest silent, if there are too many. (`heard` is unique, so the map's order does not show.)
+    /// Forgets the client longest silent, if there are too many. (`heard` is unique, so the map's
+    /// order does not show.)
     fn make_room(&mut self) {
         if self.clients.len() < self.clients_max {
             return;
@@ -242,7 +249,8 @@ mod tests {
         assert_eq!(cache.finish("a", 2, None), Some(()), "what executes goes on");
     }
 
-    /// A client with a window of requests over a connection that breaks at any moment and then loses what was under way.
+    /// A client with a window of requests over a connection that breaks at any moment and then
+    /// loses what was under way.
     #[derive(Clone, Debug)]
     enum Step {
         Send,

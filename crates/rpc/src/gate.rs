@@ -1,5 +1,5 @@
-//! Lets requests in until it is shut; closing waits until the last one is out. So a target that goes answers all that it let in, and
-//! a stopping service finishes what it began.
+//! Lets requests in until it is shut; closing waits until the last one is out. So a target that
+//! goes answers all that it let in, and a stopping service finishes what it began.
 
 use std::sync::{
     Arc,

@@ -30,10 +30,11 @@ use crate::{
 /// A server's bounds and times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Requests of one connection that are executed at a time; the next one is not read before one of them is answered.
+    /// Requests of one connection that are executed at a time; the next one is not read before one
+    /// of them is answered.
     pub requests_in_flight_max: usize,
-    /// Bulk bytes of one connection's requests being executed and replies being sent, at least one largest request's with its
-    /// reply: what a client can make the server hold.
+    /// Bulk bytes of one connection's requests being executed and replies being sent, at least one
+    /// largest request's with its reply: what a client can make the server hold.
     pub bulk_in_flight_max_bytes: usize,
     /// The same for all connections of the process together.
     pub bulk_total_max_bytes: usize,
@@ -107,25 +108,26 @@ impl Server {
         }
     }
 
-    /// Takes a target away at once: its connections are closed, requests being executed go on and their replies are lost, new ones
-    /// wait at the client until a target of that name is there again (here or elsewhere). [`Service::disconnected`] is not
-    /// called.
+    /// Takes a target away at once: its connections are closed, requests being executed go on and
+    /// their replies are lost, new ones wait at the client until a target of that name is there
+    /// again (here or elsewhere). [`Service::disconnected`] is not called.
     pub fn remove(&self, target: &str) {
         if let Some(target) = self.inner.take(target) {
             target.remove();
         }
     }
 
-    /// Takes a target away in order: as [`Server::remove`], but what is being executed ends first (for up to 5 s) and clients
-    /// read the replies (for up to 1 s), so that nothing is executed again by the target's successor. Fine to call when there is no
-    /// such target.
+    /// Takes a target away in order: as [`Server::remove`], but what is being executed ends first
+    /// (for up to 5 s) and clients read the replies (for up to 1 s), so that nothing is executed
+    /// again by the target's successor. Fine to call when there is no such target.
     pub async fn drain(&self, target: &str) {
         if let Some(target) = self.inner.take(target) {
             target.drain().await;
         }
     }
 
-    /// Accepts connections at an address, port 0 taking a free one, for all services of the process. Returns where it listens.
+    /// Accepts connections at an address, port 0 taking a free one, for all services of the
+    /// process. Returns where it listens.
     ///
     /// Errors: as bind(2), such as EADDRINUSE.
     pub async fn listen(&self, addr: SocketAddr) -> io::Result<SocketAddr> {
@@ -161,7 +163,8 @@ impl Drop for Server {
     }
 }
 
-/// Permits for so many bytes: at least for a largest request with its reply, so that each gets its turn.
+/// Permits for so many bytes: at least for a largest request with its reply, so that each gets its
+/// turn.
 fn bulk_max(bytes: usize) -> usize {
     bytes.clamp(2 * BULK_BYTES_MAX, u32::MAX as usize)
 }

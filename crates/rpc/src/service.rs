@@ -28,12 +28,13 @@ pub struct Response<R> {
     pub body: R,
     /// File data that goes with it.
     pub bulk: Bulk,
-    /// The file data, if it lies in files still and `bulk` is empty: over tcp it is sent from there, over `lo` it is for those who ask
-    /// by [`crate::Import::call_in_place`].
+    /// The file data, if it lies in files still and `bulk` is empty: over tcp it is sent from
+    /// there, over `lo` it is for those who ask by [`crate::Import::call_in_place`].
     pub live: Option<Live>,
     /// The transaction that the request became, 0 for one that changed nothing.
     pub transno: u64,
-    /// All transactions up to this one are durable. A service may leave it 0: then [`Service::last_committed`] is asked.
+    /// All transactions up to this one are durable. A service may leave it 0: then
+    /// [`Service::last_committed`] is asked.
     pub last_committed: u64,
 }
 
@@ -72,8 +73,9 @@ impl<R> Response<R> {
 
 /// What stands behind a target.
 ///
-/// Calls of one client and of several run concurrently, in no particular order. A call may be dropped before it is done, at any
-/// `await`, when the one who waits for it has gone; what must not stay half done belongs between two awaits or into a task.
+/// Calls of one client and of several run concurrently, in no particular order. A call may be
+/// dropped before it is done, at any `await`, when the one who waits for it has gone; what must not
+/// stay half done belongs between two awaits or into a task.
 pub trait Service<P: Protocol>: Send + Sync + 'static {
     /// Executes a request of the client behind `export`.
     ///
@@ -85,12 +87,12 @@ pub trait Service<P: Protocol>: Send + Sync + 'static {
         bulk: Bulk,
     ) -> BoxFuture<'a, sheen_wire::Result<Response<P::Reply>>>;
 
-    /// The client said goodbye or was given up (evicted): nothing comes from it under this export any more. Called once, without
-    /// any lock held; must not block.
+    /// The client said goodbye or was given up (evicted): nothing comes from it under this export
+    /// any more. Called once, without any lock held; must not block.
     fn disconnected(&self, _export: &Export) {}
 
-    /// The client came back over a new connection: callbacks that the old one may have swallowed are to be made again. Must not
-    /// block.
+    /// The client came back over a new connection: callbacks that the old one may have swallowed
+    /// are to be made again. Must not block.
     fn reconnected(&self, _export: &Arc<Export>) {}
 
     /// All transactions up to this one are durable.
@@ -98,7 +100,8 @@ pub trait Service<P: Protocol>: Send + Sync + 'static {
         0
     }
 
-    /// Changes whenever the service is started, so that clients notice that it forgot what was not durable.
+    /// Changes whenever the service is started, so that clients notice that it forgot what was not
+    /// durable.
     fn incarnation(&self) -> u64;
 
     /// What tells the target from any other of its name; empty: there is no other.
@@ -106,26 +109,29 @@ pub trait Service<P: Protocol>: Send + Sync + 'static {
         ""
     }
 
-    /// Feature bits that the service has. Client and service use those that both have ([`Export::features`]).
+    /// Feature bits that the service has. Client and service use those that both have
+    /// ([`Export::features`]).
     fn features(&self) -> u64 {
         0
     }
 
-    /// Most bytes of bulk that the reply may have, up to [`sheen_wire::bulk::BULK_BYTES_MAX`]. Over tcp they are reserved before the
-    /// request is executed, until they are sent: what a client that does not read can make the server hold.
+    /// Most bytes of bulk that the reply may have, up to [`sheen_wire::bulk::BULK_BYTES_MAX`]. Over
+    /// tcp they are reserved before the request is executed, until they are sent: what a client
+    /// that does not read can make the server hold.
     fn reply_bytes(&self, _request: &P::Request) -> usize {
         0
     }
 
-    /// Whether the request usually takes so little that the task which reads the connection may begin it itself. False: it is
-    /// executed in a task of its own (over tcp; over `lo` the caller always executes it), so that the reading goes on meanwhile
-    /// on another processor.
+    /// Whether the request usually takes so little that the task which reads the connection may
+    /// begin it itself. False: it is executed in a task of its own (over tcp; over `lo` the caller
+    /// always executes it), so that the reading goes on meanwhile on another processor.
     fn inline(&self, _request: &P::Request) -> bool {
         true
     }
 }
 
-/// A target's end of the way to one client. Lives over reconnects, until the client says goodbye or is given up.
+/// A target's end of the way to one client. Lives over reconnects, until the client says goodbye or
+/// is given up.
 pub struct Export {
     client: String,
     id: u64,
@@ -152,7 +158,8 @@ pub(crate) enum CallbackWay {
     Lo {
         /// A [`Handler`] of the protocol.
         handler: Arc<dyn Any + Send + Sync>,
-        /// Tells the client that the target has given it up, or is gone itself: as the end of its connection would over tcp.
+        /// Tells the client that the target has given it up, or is gone itself: as the end of its
+        /// connection would over tcp.
         lost: Arc<dyn Fn() + Send + Sync>,
     },
 }
@@ -214,9 +221,10 @@ impl Export {
         *self.callbacks.lock() = way;
     }
 
-    /// Tells the client something unasked. False: there is no connection at the moment; [`Service::reconnected`] will tell when
-    /// there is one. True does not mean that it arrived. Never waits; over `lo` the client's handler runs on this thread, so no
-    /// lock may be held that it could want.
+    /// Tells the client something unasked. False: there is no connection at the moment;
+    /// [`Service::reconnected`] will tell when there is one. True does not mean that it arrived.
+    /// Never waits; over `lo` the client's handler runs on this thread, so no lock may be held that
+    /// it could want.
     pub fn callback<P: Protocol>(&self, callback: P::Callback) -> bool {
         let way = self.callbacks.lock().clone();
         match way {
@@ -235,8 +243,9 @@ impl Export {
         }
     }
 
-    /// Gives the client up: its connection is closed, [`Service::disconnected`] is called, and should it come back it is a new client that
-    /// nothing is known of. For one that does not do what others wait for. Done twice it does nothing.
+    /// Gives the client up: its connection is closed, [`Service::disconnected`] is called, and
+    /// should it come back it is a new client that nothing is known of. For one that does not do
+    /// what others wait for. Done twice it does nothing.
     pub fn evict(&self) {
         match self.target.as_ref().map(Weak::upgrade) {
             Some(Some(target)) => target.evict(self),
@@ -251,7 +260,8 @@ impl Export {
         self.going.notify_waiters();
     }
 
-    /// What tells a client of this process that the target has lost it; to be called without any lock held.
+    /// What tells a client of this process that the target has lost it; to be called without any
+    /// lock held.
     pub(crate) fn lost(&self) -> Option<Arc<dyn Fn() + Send + Sync>> {
         match &*self.callbacks.lock() {
             Some(CallbackWay::Lo { lost, .. }) => Some(lost.clone()),

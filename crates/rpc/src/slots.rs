@@ -1,5 +1,5 @@
-//! How many requests of a kind are under way at a time: a limit that can be changed while they are. An import has one for all of its
-//! requests; who sends them may set narrower ones.
+//! How many requests of a kind are under way at a time: a limit that can be changed while they are.
+//! An import has one for all of its requests; who sends them may set narrower ones.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

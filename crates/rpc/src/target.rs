@@ -63,7 +63,8 @@ struct Client {
     connection: Option<Sender>,
 }
 
-/// Where a reply is awaited. Holds the connection's permission for one more request, so that it is given back with the reply.
+/// Where a reply is awaited. Holds the connection's permission for one more request, so that it is
+/// given back with the reply.
 pub(crate) struct Place {
     sender: Sender,
     flags: u8,
@@ -139,7 +140,8 @@ pub(crate) trait AnyTarget: Any + Send + Sync {
     /// The target goes at once: connections are closed, clients may come back to its successor.
     fn remove(&self);
 
-    /// The target goes in order: what is being executed ends, its replies are read, then it is removed.
+    /// The target goes in order: what is being executed ends, its replies are read, then it is
+    /// removed.
     fn drain(self: Arc<Self>) -> BoxFuture<'static, ()>;
 }
 
@@ -187,8 +189,9 @@ impl<P: Protocol> Target<P> {
         Arc::new_cyclic(|me| Target { name, rt, me: me.clone(), service, export_timeout, gate, hung_up, state })
     }
 
-    /// The service's answer, with `last_committed` filled in; ESHUTDOWN if the client goes meanwhile (unless the request is
-    /// one of those that change things once: these go on to their end).
+    /// The service's answer, with `last_committed` filled in; ESHUTDOWN if the client goes
+    /// meanwhile (unless the request is one of those that change things once: these go on to their
+    /// end).
     pub(crate) async fn execute(
         &self,
         export: &Arc<Export>,
@@ -314,7 +317,8 @@ impl<P: Protocol> AnyTarget for Target<P> {
     }
 
     fn welcomed(&self, session: &Session, way: Option<CallbackWay>) {
-        // Under the lock, so that the way of an older attachment does not follow that of a newer one.
+        // Under the lock, so that the way of an older attachment does not follow that of a newer
+        // one.
         let state = self.state.lock();
         if state.exports.get(session.export.client()).is_none_or(|c| c.session != session.id) {
             return;
@@ -373,7 +377,8 @@ impl<P: Protocol> AnyTarget for Target<P> {
             let mut state = self.state.lock();
             let current = state.exports.get(client).is_some_and(|c| c.session == session.id);
             if !current || state.removed {
-                // The client has come back over another connection; it asks there for whatever it still wants.
+                // The client has come back over another connection; it asks there for whatever it
+                // still wants.
                 return Ok(None);
             }
             state.replies.begin(client, header.xid, header.last_committed, place)
@@ -435,7 +440,8 @@ impl<P: Protocol> AnyTarget for Target<P> {
     }
 }
 
-/// A request that must not stay "executing" for ever if its execution is dropped or panics: its client gets EIO.
+/// A request that must not stay "executing" for ever if its execution is dropped or panics: its
+/// client gets EIO.
 struct Unfinished<'a, P: Protocol> {
     target: &'a Target<P>,
     client: &'a str,

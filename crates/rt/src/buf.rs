@@ -1,12 +1,13 @@
 //! Page-aligned buffers that are used again.
 //!
-//! File data enters the process into such a buffer (from the kernel or from a socket), travels on as [`Bytes`] without being
-//! copied, and returns to its pool when the last [`Bytes`] is dropped.
+//! File data enters the process into such a buffer (from the kernel or from a socket), travels on
+//! as [`Bytes`] without being copied, and returns to its pool when the last [`Bytes`] is dropped.
 //!
-//! Invariants: memory is zeroed once, when it is allocated, and never again: a buffer fresh from the pool shows what its last
-//! user left there, but never uninitialised memory. A pool keeps at most `max_kept` unused buffers; what is in use is bounded by
-//! whoever takes buffers (requests in flight, dirty limits). Large buffers are cut from huge pages, a few from each: the memory
-//! goes back to the system when all of them are gone.
+//! Invariants: memory is zeroed once, when it is allocated, and never again: a buffer fresh from
+//! the pool shows what its last user left there, but never uninitialised memory. A pool keeps at
+//! most `max_kept` unused buffers; what is in use is bounded by whoever takes buffers (requests in
+//! flight, dirty limits). Large buffers are cut from huge pages, a few from each: the memory goes
+//! back to the system when all of them are gone.
 
 use std::{
     ops::{Deref, DerefMut, Range},
@@ -19,14 +20,16 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::slab::{self, Piece};
 
-/// Alignment of every buffer and unit of its capacity, in bytes: a page, which is also enough for direct I/O.
+/// Alignment of every buffer and unit of its capacity, in bytes: a page, which is also enough for
+/// direct I/O.
 pub const PAGE: usize = 4096;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(4096))]
 struct Page([u8; PAGE]);
 
-/// From this size on the buffers of a pool are cut from huge pages: below, one that stays in use would hold on to many others.
+/// From this size on the buffers of a pool are cut from huge pages: below, one that stays in use
+/// would hold on to many others.
 const HUGE_BYTES_MIN: usize = 512 << 10;
 
 /// Where a buffer's bytes lie.
@@ -64,12 +67,14 @@ pub struct BufferPool(Arc<Shared>);
 struct Shared {
     pages: usize,
     max_kept: usize,
-    // Last in, first out: the buffer that was used last is the likeliest to be in the processor's caches.
+    // Last in, first out: the buffer that was used last is the likeliest to be in the processor's
+    // caches.
     free: Mutex<Vec<Pages>>,
 }
 
 impl BufferPool {
-    /// Buffers of `buffer_bytes` (rounded up to whole pages, at least one), of which at most `max_kept` lie unused.
+    /// Buffers of `buffer_bytes` (rounded up to whole pages, at least one), of which at most
+    /// `max_kept` lie unused.
     pub fn new(buffer_bytes: usize, max_kept: usize) -> BufferPool {
         let pages = buffer_bytes.div_ceil(PAGE).max(1);
         BufferPool(Arc::new(Shared { pages, max_kept, free: Mutex::default() }))
@@ -105,8 +110,8 @@ impl BufferPool {
         first
     }
 
-    /// A buffer of `len` bytes: one of the pool's if they are large enough, else one that is freed after use. Its content is
-    /// unspecified.
+    /// A buffer of `len` bytes: one of the pool's if they are large enough, else one that is freed
+    /// after use. Its content is unspecified.
     pub fn take(&self, len: usize) -> Buffer {
         if len > self.buffer_bytes() {
             return Buffer::unpooled(len);
@@ -145,14 +150,15 @@ impl Buffer {
         self.pages.bytes().len()
     }
 
-    /// Makes `len` bytes visible, at most the capacity. What becomes visible keeps its (unspecified) content.
+    /// Makes `len` bytes visible, at most the capacity. What becomes visible keeps its
+    /// (unspecified) content.
     pub fn set_len(&mut self, len: usize) {
         debug_assert!(len <= self.capacity());
         self.len = len.min(self.capacity());
     }
 
-    /// Hands the bytes in `range` on for reading, without a copy; what lies past the length is left out. The memory goes back to
-    /// its pool when the last clone or slice of the answer is dropped.
+    /// Hands the bytes in `range` on for reading, without a copy; what lies past the length is left
+    /// out. The memory goes back to its pool when the last clone or slice of the answer is dropped.
     pub fn freeze(mut self, range: Range<usize>) -> Bytes {
         let end = range.end.min(self.len);
         let start = range.start.min(end);

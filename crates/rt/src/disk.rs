@@ -1,10 +1,12 @@
 //! Files and directories of this host.
 //!
-//! Reading and writing are plain calls on the calling thread: they end in the page cache, where a task switch would cost more
-//! than the call. What has to wait for the device, durability, is asynchronous.
+//! Reading and writing are plain calls on the calling thread: they end in the page cache, where a
+//! task switch would cost more than the call. What has to wait for the device, durability, is
+//! asynchronous.
 //!
-//! What survives a crash of the host: of a file, all that was written before a [`File::sync_data`] that returned; of a directory,
-//! all entries made, renamed or removed in it before a [`Disk::sync_dir`] that returned. Anything else may survive in part.
+//! What survives a crash of the host: of a file, all that was written before a [`File::sync_data`]
+//! that returned; of a directory, all entries made, renamed or removed in it before a
+//! [`Disk::sync_dir`] that returned. Anything else may survive in part.
 
 use std::{
     ffi::OsString,
@@ -34,7 +36,8 @@ pub struct OpenOptions {
     pub create_new: bool,
     /// Cut it to nothing.
     pub truncate: bool,
-    /// Past the page cache; offsets, lengths and memory must then be aligned to the device's blocks.
+    /// Past the page cache; offsets, lengths and memory must then be aligned to the device's
+    /// blocks.
     pub direct: bool,
 }
 
@@ -83,8 +86,8 @@ pub enum DirEntryKind {
     Other,
 }
 
-/// The host's disk. A handle: clones are the same disk. Paths are relative to the process's directory, or absolute; in a
-/// simulation both start at the host's root.
+/// The host's disk. A handle: clones are the same disk. Paths are relative to the process's
+/// directory, or absolute; in a simulation both start at the host's root.
 ///
 /// All calls fail with the errno of the system call that they name.
 #[derive(Clone)]
@@ -199,8 +202,8 @@ impl Disk {
         on_disk!(self, d => d.read(path.as_ref()))
     }
 
-    /// Replaces a file's content so that after a crash it is either the old or the new one; durable on return. It goes by way of
-    /// `.NAME.tmp` beside it. One writer of a path at a time.
+    /// Replaces a file's content so that after a crash it is either the old or the new one; durable
+    /// on return. It goes by way of `.NAME.tmp` beside it. One writer of a path at a time.
     pub fn write_atomic(&self, path: impl AsRef<Path>, content: &[u8]) -> io::Result<()> {
         on_disk!(self, d => d.write_atomic(path.as_ref(), content))
     }
@@ -215,8 +218,8 @@ impl Disk {
         on_disk!(self, d => d.sync_fs(path.as_ref()).await)
     }
 
-    /// Locks the file at `path`, created if missing, against other processes (and against other calls in this one).
-    /// [`io::ErrorKind::WouldBlock`] if somebody holds it.
+    /// Locks the file at `path`, created if missing, against other processes (and against other
+    /// calls in this one). [`io::ErrorKind::WouldBlock`] if somebody holds it.
     pub fn try_lock(&self, path: impl AsRef<Path>) -> io::Result<LockGuard> {
         match &self.0 {
             DiskInner::Real(d) => d.try_lock(path.as_ref()).map(|l| LockGuard(LockInner::Real(l))),
@@ -281,13 +284,14 @@ impl File {
         self.read_vectored_at(offset, &mut [IoSliceMut::new(buf)])
     }
 
-    /// Reads into the buffers, one after another, until they are full or the file ends; answers the bytes read. The list is used
-    /// up in doing so.
+    /// Reads into the buffers, one after another, until they are full or the file ends; answers the
+    /// bytes read. The list is used up in doing so.
     pub fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         on_file!(self, f => f.read_vectored_at(offset, bufs))
     }
 
-    /// The host's descriptor of it, to hand its pages on within the kernel; a simulated file has none.
+    /// The host's descriptor of it, to hand its pages on within the kernel; a simulated file has
+    /// none.
     pub fn host_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.0 {
             FileInner::Real(f) => Some(f.fd().as_fd()),
@@ -310,13 +314,14 @@ impl File {
         on_file!(self, f => f.set_len(len))
     }
 
-    /// fallocate(2). Zeroing is made of punching and reserving where the file system does not know it (tmpfs).
+    /// fallocate(2). Zeroing is made of punching and reserving where the file system does not know
+    /// it (tmpfs).
     pub fn allocate(&self, mode: Allocate, offset: u64, len: u64) -> io::Result<()> {
         on_file!(self, f => f.allocate(mode, offset, len))
     }
 
-    /// The next data or hole at or after `offset`; the end of the file counts as a hole. `None` where there is none, which for a
-    /// hole means that `offset` is at or past the end.
+    /// The next data or hole at or after `offset`; the end of the file counts as a hole. `None`
+    /// where there is none, which for a hole means that `offset` is at or past the end.
     pub fn seek(&self, what: Seek, offset: u64) -> io::Result<Option<u64>> {
         on_file!(self, f => f.seek(what, offset))
     }
@@ -326,8 +331,8 @@ impl File {
         on_file!(self, f => f.metadata())
     }
 
-    /// Sets the time of the last change of content, with all its nanoseconds; the kernel's own lags by up to a tick.
-    /// [`File::sync_data`] need not make it durable.
+    /// Sets the time of the last change of content, with all its nanoseconds; the kernel's own lags
+    /// by up to a tick. [`File::sync_data`] need not make it durable.
     pub fn set_mtime(&self, mtime: Time) -> io::Result<()> {
         on_file!(self, f => f.set_mtime(mtime))
     }
@@ -342,7 +347,8 @@ impl File {
         on_file!(self, f => f.sync_data().await)
     }
 
-    /// The same on the calling thread; for storage engines that have a thread of their own for this.
+    /// The same on the calling thread; for storage engines that have a thread of their own for
+    /// this.
     pub fn sync_data_blocking(&self) -> io::Result<()> {
         on_file!(self, f => f.sync_data_blocking())
     }

@@ -1,7 +1,7 @@
 //! Byte streams between addresses.
 //!
-//! A stream is reliable and ordered until it breaks; then both directions fail. Writers may be on any thread: a
-//! [`WriteHalf::try_write_vectored`] that accepts bytes costs no task switch.
+//! A stream is reliable and ordered until it breaks; then both directions fail. Writers may be on
+//! any thread: a [`WriteHalf::try_write_vectored`] that accepts bytes costs no task switch.
 
 use std::{
     io::{self, IoSlice},
@@ -25,7 +25,8 @@ impl Listener {
     /// The next stream and who opened it. May be dropped while waiting without losing a stream.
     ///
     /// # Errors
-    /// What accept(2) says; errors of a single connection are passed over. After EMFILE and the like, wait a moment and try again.
+    /// What accept(2) says; errors of a single connection are passed over. After EMFILE and the
+    /// like, wait a moment and try again.
     pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
         match &self.0 {
             ListenerInner::Real(l) => l.accept().await.map(|(s, a)| (Stream(StreamInner::Real(s)), a)),
@@ -54,7 +55,8 @@ pub(crate) enum StreamInner {
 }
 
 impl Stream {
-    /// The two directions. The connection is closed when both are dropped; dropping the write half ends what the peer reads.
+    /// The two directions. The connection is closed when both are dropped; dropping the write half
+    /// ends what the peer reads.
     pub fn split(self) -> (ReadHalf, WriteHalf) {
         match self.0 {
             StreamInner::Real(s) => {
@@ -100,8 +102,8 @@ enum ReadInner {
 }
 
 impl ReadHalf {
-    /// Reads what is there, waiting for at least one byte; 0 at the end of the stream (or for an empty `buf`). Safe to drop while
-    /// waiting: no byte is lost.
+    /// Reads what is there, waiting for at least one byte; 0 at the end of the stream (or for an
+    /// empty `buf`). Safe to drop while waiting: no byte is lost.
     ///
     /// # Errors
     /// ECONNRESET, ETIMEDOUT and the like when the connection broke.
@@ -112,10 +114,12 @@ impl ReadHalf {
         }
     }
 
-    /// Fills `buf`; wakes up for large parts of a large one only. Not to be dropped half way: the bytes read so far would be lost.
+    /// Fills `buf`; wakes up for large parts of a large one only. Not to be dropped half way: the
+    /// bytes read so far would be lost.
     ///
     /// # Errors
-    /// As [`ReadHalf::read_some`]; [`io::ErrorKind::UnexpectedEof`] if the stream ended before `buf` was full.
+    /// As [`ReadHalf::read_some`]; [`io::ErrorKind::UnexpectedEof`] if the stream ended before
+    /// `buf` was full.
     pub async fn read_exact(&mut self, mut buf: &mut [u8]) -> io::Result<()> {
         while !buf.is_empty() {
             let read = match &mut self.0 {
@@ -143,7 +147,8 @@ impl WriteHalf {
     /// Sends the buffers one after another. Not to be dropped half way: the peer would see a part.
     ///
     /// # Errors
-    /// EPIPE, ECONNRESET, ETIMEDOUT and the like when the connection broke; how much was sent is then unknown.
+    /// EPIPE, ECONNRESET, ETIMEDOUT and the like when the connection broke; how much was sent is
+    /// then unknown.
     pub async fn write_all_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<()> {
         let mut left: usize = bufs.iter().map(|b| b.len()).sum();
         if left == 0 {
@@ -175,12 +180,12 @@ impl WriteHalf {
         if sent == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(sent) }
     }
 
-    /// Sends as much as there is room for now, without waiting; from any thread. The caller sees to it that writers do not
-    /// interleave.
+    /// Sends as much as there is room for now, without waiting; from any thread. The caller sees to
+    /// it that writers do not interleave.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] where there is no room (or where that is not known yet, just after `accept`); else as
-    /// [`WriteHalf::write_all_vectored`].
+    /// [`io::ErrorKind::WouldBlock`] where there is no room (or where that is not known yet, just
+    /// after `accept`); else as [`WriteHalf::write_all_vectored`].
     pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         match &self.0 {
             WriteInner::Real(w) => w.try_write_vectored(bufs),
@@ -188,7 +193,8 @@ impl WriteHalf {
         }
     }
 
-    /// As [`WriteHalf::try_write_vectored`], for what more follows right after: the last packet may wait for it.
+    /// As [`WriteHalf::try_write_vectored`], for what more follows right after: the last packet may
+    /// wait for it.
     ///
     /// # Errors
     /// As there.
@@ -199,9 +205,10 @@ impl WriteHalf {
         }
     }
 
-    /// Sends up to `len` bytes of a file from `offset` on, as much as there is room for now, without waiting for the peer. The pages of
-    /// the file are sent as they are, without a copy (sendfile): what is written to them before the peer has received them may
-    /// be what it gets. 0: the file ends at `offset`.
+    /// Sends up to `len` bytes of a file from `offset` on, as much as there is room for now,
+    /// without waiting for the peer. The pages of the file are sent as they are, without a copy
+    /// (sendfile): what is written to them before the peer has received them may be what it gets.
+    /// 0: the file ends at `offset`.
     ///
     /// # Errors
     /// As [`WriteHalf::try_write_vectored`]; and EIO and the like where the file cannot be read.

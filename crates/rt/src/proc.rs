@@ -16,8 +16,9 @@ fn parse_groups(status: &str) -> Option<Vec<u32>> {
     line.split_ascii_whitespace().map(|g| g.parse().ok()).collect()
 }
 
-/// Whether a task is about to end: it is gone, or a deadly signal waits for it (the kernel marks every such with SIGKILL). A task
-/// that cannot be seen from here counts as dying: whoever asks does so to not keep it for ever.
+/// Whether a task is about to end: it is gone, or a deadly signal waits for it (the kernel marks
+/// every such with SIGKILL). A task that cannot be seen from here counts as dying: whoever asks
+/// does so to not keep it for ever.
 pub fn is_dying(pid: u32) -> bool {
     match std::fs::read(format!("/proc/{pid}/status")) {
         Ok(status) => kill_is_pending(&String::from_utf8_lossy(&status)),
@@ -31,7 +32,8 @@ fn kill_is_pending(status: &str) -> bool {
     masks.filter_map(|m| u64::from_str_radix(m.trim(), 16).ok()).any(|m| m & (1 << 8) != 0)
 }
 
-/// System calls that ask for no more of a file than whether somebody may do something to it, or for one extended attribute.
+/// System calls that ask for no more of a file than whether somebody may do something to it, or for
+/// one extended attribute.
 #[cfg(target_arch = "x86_64")]
 const OLD_PERMISSION_CALLS: [i64; 2] = [libc::SYS_link, libc::SYS_access];
 #[cfg(not(target_arch = "x86_64"))]
@@ -45,9 +47,10 @@ const PERMISSION_CALLS: [i64; 6] = [
     libc::SYS_fgetxattr,
 ];
 
-/// Whether a task waits in a system call that wants to know of a file's attributes only what permissions are checked by, and not its size:
-/// link(2), access(2), getxattr(2). Where that cannot be seen from here, or the task does not wait, it is not said to. (The numbers of 32-bit
-/// programs mean others, none of which goes by the size of a file.)
+/// Whether a task waits in a system call that wants to know of a file's attributes only what
+/// permissions are checked by, and not its size: link(2), access(2), getxattr(2). Where that cannot
+/// be seen from here, or the task does not wait, it is not said to. (The numbers of 32-bit programs
+/// mean others, none of which goes by the size of a file.)
 pub fn checks_permissions(pid: u32) -> bool {
     std::fs::read(format!("/proc/{pid}/syscall")).is_ok_and(|line| is_permission_call(&String::from_utf8_lossy(&line)))
 }

@@ -72,10 +72,12 @@ impl Rt {
         }
     }
 
-    /// Which life of the host this is: another number after each boot (simulated: after each crash of the host), the same for all
-    /// processes in between. What was written to a disk and not synced is still there as long as it does not change.
+    /// Which life of the host this is: another number after each boot (simulated: after each crash
+    /// of the host), the same for all processes in between. What was written to a disk and not
+    /// synced is still there as long as it does not change.
     ///
-    /// Where the kernel does not tell, it is another one for each [`Rt`]: that errs on the side of loss.
+    /// Where the kernel does not tell, it is another one for each [`Rt`]: that errs on the side of
+    /// loss.
     pub fn boot_id(&self) -> u64 {
         match &self.0 {
             Inner::Real(r) => r.boot_id,
@@ -101,7 +103,8 @@ impl Rt {
         }
     }
 
-    /// The future's output, or [`Elapsed`] (and the future dropped) if it takes longer than `duration`.
+    /// The future's output, or [`Elapsed`] (and the future dropped) if it takes longer than
+    /// `duration`.
     ///
     /// # Errors
     /// Time ran out.
@@ -130,8 +133,8 @@ impl Rt {
         }
     }
 
-    /// Runs what blocks on a thread for such work. If the future is dropped the work still ends by itself. Simulated: after a
-    /// short virtual delay, at once.
+    /// Runs what blocks on a thread for such work. If the future is dropped the work still ends by
+    /// itself. Simulated: after a short virtual delay, at once.
     pub async fn run_blocking<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> T {
         match &self.0 {
             Inner::Real(r) => r.run_blocking(f).await,
@@ -139,7 +142,8 @@ impl Rt {
         }
     }
 
-    /// Runs what may block for a short while on this thread, letting other tasks move to other threads meanwhile.
+    /// Runs what may block for a short while on this thread, letting other tasks move to other
+    /// threads meanwhile.
     pub fn block_in_place<T>(&self, f: impl FnOnce() -> T) -> T {
         match &self.0 {
             Inner::Real(r) => r.block_in_place(f),
@@ -147,7 +151,8 @@ impl Rt {
         }
     }
 
-    /// Waits for a future on a plain thread (a FUSE worker, say). On a thread of the runtime other tasks move away first.
+    /// Waits for a future on a plain thread (a FUSE worker, say). On a thread of the runtime other
+    /// tasks move away first.
     ///
     /// # Errors
     /// [`io::ErrorKind::Unsupported`] in a simulation, where there are no threads.

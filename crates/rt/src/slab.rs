@@ -1,10 +1,12 @@
 //! Memory in huge pages, cut into pieces.
 //!
-//! File data is copied into a buffer and out of it again; from pages of 4 KiB that costs a fault for each at first and then more
-//! misses of the processor's address cache than the copy itself needs to. Linux gives huge pages to whoever asks for them
-//! (`madvise`, the usual setting of transparent huge pages); where it does not, everything works with small ones.
+//! File data is copied into a buffer and out of it again; from pages of 4 KiB that costs a fault
+//! for each at first and then more misses of the processor's address cache than the copy itself
+//! needs to. Linux gives huge pages to whoever asks for them (`madvise`, the usual setting of
+//! transparent huge pages); where it does not, everything works with small ones.
 //!
-//! Invariants: the pieces of a slab do not overlap; a slab is unmapped when its last piece is dropped.
+//! Invariants: the pieces of a slab do not overlap; a slab is unmapped when its last piece is
+//! dropped.
 
 use std::{
     ptr::{self, NonNull},
@@ -15,7 +17,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Bytes of a huge page, and of a slab's usable memory: x86-64, and arm64 with pages of 4 KiB.
 pub(crate) const SLAB_BYTES: usize = 2 << 20;
-/// Mapped for a slab, so that an aligned one lies within: what is not touched costs only address space.
+/// Mapped for a slab, so that an aligned one lies within: what is not touched costs only address
+/// space.
 const MAPPED_BYTES: usize = 2 * SLAB_BYTES;
 
 /// A mapping.
@@ -28,7 +31,8 @@ unsafe impl Sync for Slab {}
 
 impl Drop for Slab {
     fn drop(&mut self) {
-        // SAFETY: mapped in `cut` with this length; no piece lives any more, since each holds the slab.
+        // SAFETY: mapped in `cut` with this length; no piece lives any more, since each holds the
+        // slab.
         let unmapped = unsafe { munmap(self.0.as_ptr().cast(), MAPPED_BYTES) };
         debug_assert!(unmapped.is_ok());
     }
@@ -46,7 +50,8 @@ unsafe impl Send for Piece {}
 // SAFETY: as above; a shared reference gives shared bytes only.
 unsafe impl Sync for Piece {}
 
-/// A new slab cut into as many pieces of `len` bytes as it holds; none where there is no memory to map, or `len` is 0 or too large.
+/// A new slab cut into as many pieces of `len` bytes as it holds; none where there is no memory to
+/// map, or `len` is 0 or too large.
 pub(crate) fn cut(len: usize) -> Vec<Piece> {
     let count = SLAB_BYTES.checked_div(len).unwrap_or(0);
     if count == 0 {

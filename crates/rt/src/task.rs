@@ -27,7 +27,8 @@ pub(crate) enum Inner<T> {
 }
 
 impl<T> JoinHandle<T> {
-    /// Ends the task at its next point of waiting (at once, if it waits now). Does nothing to one that has ended.
+    /// Ends the task at its next point of waiting (at once, if it waits now). Does nothing to one
+    /// that has ended.
     pub fn abort(&self) {
         match &self.0 {
             Inner::Real(h) => h.abort(),

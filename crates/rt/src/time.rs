@@ -6,7 +6,8 @@ use std::{
     time::Duration,
 };
 
-/// A point in monotonic time, in nanoseconds from a start that says nothing. Comparable within one machine (or simulation) only.
+/// A point in monotonic time, in nanoseconds from a start that says nothing. Comparable within one
+/// machine (or simulation) only.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 

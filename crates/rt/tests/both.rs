@@ -1,4 +1,5 @@
-//! Disk and network, as their users see them: the real ones and the simulated ones keep the same contract.
+//! Disk and network, as their users see them: the real ones and the simulated ones keep the same
+//! contract.
 
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
@@ -59,7 +60,8 @@ fn vectored_bytes_arrive_in_order_through_partial_writes() {
     on_both(async |rt, _| {
         let listener = rt.listen(any()).await.unwrap();
         let addr = listener.local_addr().unwrap();
-        // More than any socket buffer holds, in pieces of odd sizes, more pieces than the kernel takes at once.
+        // More than any socket buffer holds, in pieces of odd sizes, more pieces than the kernel
+        // takes at once.
         let data = Arc::new(pattern(11 << 20));
         let sent = data.clone();
         let inner = rt.clone();

@@ -86,7 +86,8 @@ fn everything_can_be_used_from_a_plain_thread() {
     used.join().unwrap().unwrap();
 }
 
-/// A future that is polled first on a thread that is none of the runtime's, as FUSE workers do, then goes on as a task.
+/// A future that is polled first on a thread that is none of the runtime's, as FUSE workers do,
+/// then goes on as a task.
 #[test]
 fn a_connect_begun_on_a_plain_thread_is_finished_by_a_task() {
     let (runtime, rt) = start();
@@ -144,7 +145,8 @@ fn a_large_read_gets_what_comes_in_dribbles_and_small_ones_after_it_wait_for_not
         let data: Vec<u8> = (0..LARGE).map(|i| (i % 253) as u8).collect();
         let (sent, timer) = (data.clone(), rt.clone());
         let writer = rt.spawn("writer", async move {
-            // Neither a divisor nor a multiple of any mark; the pauses make the reader sleep at many places.
+            // Neither a divisor nor a multiple of any mark; the pauses make the reader sleep at
+            // many places.
             for (i, piece) in sent.chunks(70_001).enumerate() {
                 w.write_all_vectored(&[IoSlice::new(piece)]).await.unwrap();
                 if i % 3 == 0 {

@@ -54,7 +54,8 @@ async fn echo(rt: Rt, world: World) {
     }
 }
 
-/// Three tasks that talk, sleep, sync and draw numbers; the trace of it and the order in which they ended.
+/// Three tasks that talk, sleep, sync and draw numbers; the trace of it and the order in which they
+/// ended.
 fn busy_run(seed: u64) -> (u64, Vec<u64>, Vec<String>) {
     let sim = Sim::new(seed, SimConfig { loss: 0.05, log_events_max: 50, ..SimConfig::default() });
     let ended = Arc::new(Mutex::new(Vec::new()));
@@ -334,7 +335,8 @@ fn a_listener_that_goes_takes_its_waiting_connections_along() {
     .unwrap();
 }
 
-/// Writes sectors of 1s, syncs, then sectors of 2s over them, unsynced; what a crash leaves of each sector.
+/// Writes sectors of 1s, syncs, then sectors of 2s over them, unsynced; what a crash leaves of each
+/// sector.
 fn crashed_sectors(seed: u64) -> Vec<u8> {
     let sim = sim(seed);
     let world = sim.clone();

@@ -1,8 +1,9 @@
 //! What a target tells a client of its locks, unasked: Lustre's ASTs (asynchronous system traps).
 //!
-//! A callback goes one way. What the client has to say to it is a request like others: it cancels the lock. A callback that a broken
-//! connection swallowed is sent again over the next one, so one may come twice, and one may come for a lock whose grant has not
-//! arrived yet, or that is cancelled already.
+//! A callback goes one way. What the client has to say to it is a request like others: it cancels
+//! the lock. A callback that a broken connection swallowed is sent again over the next one, so one
+//! may come twice, and one may come for a lock whose grant has not arrived yet, or that is
+//! cancelled already.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,8 @@ use crate::{
 /// A callback.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Callback {
-    /// Somebody wants the lock. The client stops using it, writes back and forgets what it keeps under it, and cancels it.
+    /// Somebody wants the lock. The client stops using it, writes back and forgets what it keeps
+    /// under it, and cancels it.
     Blocking {
         /// The lock.
         id: LockId,
@@ -49,7 +51,8 @@ pub enum Callback {
     },
 }
 
-/// A lock (PR on some bits of an inode) that came with an answer, so that what the answer says may be kept.
+/// A lock (PR on some bits of an inode) that came with an answer, so that what the answer says may
+/// be kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Grant {
     /// The lock.

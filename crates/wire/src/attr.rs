@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Fid;
 
-/// A point in real time, as `struct timespec`: seconds since 1970 (may be negative) and nanoseconds (0..1e9).
+/// A point in real time, as `struct timespec`: seconds since 1970 (may be negative) and nanoseconds
+/// (0..1e9).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
 pub struct Time {
     /// Seconds since the epoch.
@@ -78,8 +79,9 @@ impl FileKind {
     }
 }
 
-/// What `stat` shows. The MDT fills everything; `size`, `blocks`, and possibly later times of a striped regular file come from
-/// its objects and are merged in by the client ([`crate::ost::ObjectAttr`]).
+/// What `stat` shows. The MDT fills everything; `size`, `blocks`, and possibly later times of a
+/// striped regular file come from its objects and are merged in by the client
+/// ([`crate::ost::ObjectAttr`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Attr {
     /// Which file.
@@ -108,8 +110,9 @@ pub struct Attr {
     pub ctime: Time,
     /// Birth.
     pub btime: Time,
-    /// When `mtime` was last set at the MDT (by creation, truncate or utimensat), by the MDT's clock: whatever was written to
-    /// the objects after it is newer than `mtime`. Unlike `ctime` it does not move with names and other attributes.
+    /// When `mtime` was last set at the MDT (by creation, truncate or utimensat), by the MDT's
+    /// clock: whatever was written to the objects after it is newer than `mtime`. Unlike `ctime` it
+    /// does not move with names and other attributes.
     pub mtime_set: Time,
 }
 
@@ -120,7 +123,8 @@ pub struct Cred {
     pub uid: u32,
     /// File system group id.
     pub gid: u32,
-    /// Supplementary groups. `None`: not looked up yet; the MDT answers [`crate::Errno::NEED_GROUPS`] where they matter.
+    /// Supplementary groups. `None`: not looked up yet; the MDT answers
+    /// [`crate::Errno::NEED_GROUPS`] where they matter.
     pub groups: Option<Vec<u32>>,
 }
 
@@ -148,5 +152,6 @@ pub struct StatFs {
     pub state: u32,
 }
 
-/// In [`StatFs::state`]: the target's disks are being repaired, so it is slow; new objects go elsewhere if they can. (`OS_STATFS_DEGRADED`.)
+/// In [`StatFs::state`]: the target's disks are being repaired, so it is slow; new objects go
+/// elsewhere if they can. (`OS_STATFS_DEGRADED`.)
 pub const STATE_DEGRADED: u32 = 1;

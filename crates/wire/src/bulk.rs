@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 
-/// Largest bulk of one message, in bytes: what `max_pages_per_rpc` may be raised to (16 MiB, Lustre's limit).
+/// Largest bulk of one message, in bytes: what `max_pages_per_rpc` may be raised to (16 MiB,
+/// Lustre's limit).
 pub const BULK_BYTES_MAX: usize = 16 << 20;
 
 /// Bytes in order, in as many pieces as they happened to arrive.
@@ -47,7 +48,8 @@ impl Bulk {
         &self.segments
     }
 
-    /// Bytes `[start, start + len)`, sharing memory with this bulk. What lies past the end is left out.
+    /// Bytes `[start, start + len)`, sharing memory with this bulk. What lies past the end is left
+    /// out.
     pub fn slice(&self, start: usize, len: usize) -> Bulk {
         let mut out = Bulk::new();
         let (mut skip, mut want) = (start, len);

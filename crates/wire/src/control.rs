@@ -1,8 +1,9 @@
 //! What `lfs` asks of a mount: virtual extended attributes of every path of it.
 //!
-//! `lfs` needs no ioctl and no socket: it reads these attributes, which the client answers itself and never lists. Their
-//! presence is also how a tool knows that a path lies on Sheen; other file systems answer EOPNOTSUPP or ENODATA.
-//! Structs travel as JSON; names and paths, which are bytes and not text, NUL-terminated.
+//! `lfs` needs no ioctl and no socket: it reads these attributes, which the client answers itself
+//! and never lists. Their presence is also how a tool knows that a path lies on Sheen; other file
+//! systems answer EOPNOTSUPP or ENODATA. Structs travel as JSON; names and paths, which are bytes
+//! and not text, NUL-terminated.
 
 use std::borrow::Cow;
 
@@ -24,20 +25,25 @@ pub const CHECK: &str = "sheen.check";
 pub const FID: &str = "sheen.fid";
 /// The index of the MDT that holds the path's inode, as decimal text.
 pub const MDT: &str = "sheen.mdt";
-/// The generation of the path's layout, as decimal text: `lustre.lov` of a plain one does not tell it. ENODATA: it has no layout.
+/// The generation of the path's layout, as decimal text: `lustre.lov` of a plain one does not tell
+/// it. ENODATA: it has no layout.
 pub const GENERATION: &str = "sheen.layout_gen";
 /// Under which names the path's inode lies: [`encode_parents`].
 pub const PARENTS: &str = "sheen.parents";
-/// Followed by a FID as text: the paths of that file from the root, without leading `/` (so the root itself is an empty
-/// path): [`encode_paths`]. ENOENT for no such file, EPERM for one who is not the superuser.
+/// Followed by a FID as text: the paths of that file from the root, without leading `/` (so the
+/// root itself is an empty path): [`encode_paths`]. ENOENT for no such file, EPERM for one who is
+/// not the superuser.
 pub const PATHS_PREFIX: &str = "sheen.paths.";
-/// The pools of the file system: [`encode_pools`]. E2BIG: they do not fit an extended attribute; the MGS tells.
+/// The pools of the file system: [`encode_pools`]. E2BIG: they do not fit an extended attribute;
+/// the MGS tells.
 pub const POOLS: &str = "sheen.pools";
 /// What all of the above begin with.
 pub const PREFIX: &str = "sheen.";
-/// In front of these names, and of `lustre.`'s, where they are read: the same attribute, with nobody's permissions but the directories' asked
-/// for. The kernel lets everybody read what begins so. For other names it looks at the file's mode first and has the mount tell all of its
-/// attributes for that, the size as well, for which an OST that is away would be waited for. As in Lustre a layout is no secret.
+/// In front of these names, and of `lustre.`'s, where they are read: the same attribute, with
+/// nobody's permissions but the directories' asked for. The kernel lets everybody read what begins
+/// so. For other names it looks at the file's mode first and has the mount tell all of its
+/// attributes for that, the size as well, for which an OST that is away would be waited for. As in
+/// Lustre a layout is no secret.
 const OPEN_PREFIX: &str = "system.";
 
 /// The name by which a program reads an attribute of a mount without waiting for OSTs.
@@ -62,7 +68,8 @@ fn is_ours(name: &[u8]) -> bool {
 pub struct MountInfo {
     /// File system.
     pub fsname: String,
-    /// Tells this mount from others of the process or host, in names of parameters: 16 hex digits, `ff3298de21e05800`.
+    /// Tells this mount from others of the process or host, in names of parameters: 16 hex digits,
+    /// `ff3298de21e05800`.
     pub instance: String,
     /// The client's uuid, `a0804f4e-2ee2-4146-8b63-d3b44aeb271d`.
     pub client_uuid: String,
@@ -70,7 +77,8 @@ pub struct MountInfo {
     pub mgs_nids: Vec<String>,
     /// Where it is mounted.
     pub mountpoint: String,
-    /// Stripes of a file for which nobody set anything; -1 is all OSTs. The root's default where it has one.
+    /// Stripes of a file for which nobody set anything; -1 is all OSTs. The root's default where it
+    /// has one.
     pub default_stripe_count: i32,
     /// Stripe size of such a file, in bytes. The root's default where it has one.
     pub default_stripe_size: u32,
@@ -107,9 +115,11 @@ pub enum ImportKind {
 pub struct ImportInfo {
     /// To what.
     pub kind: ImportKind,
-    /// `sheen-OST0000-osc-ff3298de21e05800`, `sheen-MDT0000-mdc-ff3298de21e05800`, `MGC10.0.0.1@tcp`.
+    /// `sheen-OST0000-osc-ff3298de21e05800`, `sheen-MDT0000-mdc-ff3298de21e05800`,
+    /// `MGC10.0.0.1@tcp`.
     pub name: String,
-    /// `Ok` while it can carry requests, else why not: ESHUTDOWN where it was deactivated, ENOTCONN while it reconnects.
+    /// `Ok` while it can carry requests, else why not: ESHUTDOWN where it was deactivated, ENOTCONN
+    /// while it reconnects.
     pub state: Result<(), Errno>,
 }
 
@@ -142,8 +152,8 @@ pub fn encode_parents(parents: &[(Fid, Bytes)]) -> Vec<u8> {
     out
 }
 
-/// The value of [`POOLS`]: a line for each pool, in the order of their names: `fast 1,3-5`, with the indices of its OSTs in the order in which
-/// they were added. An empty pool has none: `fast `.
+/// The value of [`POOLS`]: a line for each pool, in the order of their names: `fast 1,3-5`, with
+/// the indices of its OSTs in the order in which they were added. An empty pool has none: `fast `.
 pub fn encode_pools(pools: &[Pool]) -> String {
     let mut out = String::new();
     for pool in pools {

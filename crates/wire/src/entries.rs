@@ -1,11 +1,14 @@
-//! What [`crate::ioctl::ENTRIES`] asks of an open directory and is answered: entries with attributes and layouts, packed into one page.
+//! What [`crate::ioctl::ENTRIES`] asks of an open directory and is answered: entries with
+//! attributes and layouts, packed into one page.
 //!
-//! A page is a [`Head`], then entries one after another: eight bytes that say how long its parts are, [`Stat`] if it is there, the
-//! layout in Lustre's binary form, the name, and zeros up to a multiple of eight. Numbers are in the host's own order: a page goes from
-//! a mount to a program on the same host and nowhere else.
+//! A page is a [`Head`], then entries one after another: eight bytes that say how long its parts
+//! are, [`Stat`] if it is there, the layout in Lustre's binary form, the name, and zeros up to a
+//! multiple of eight. Numbers are in the host's own order: a page goes from a mount to a program on
+//! the same host and nowhere else.
 //!
-//! Invariants: a page is never longer than it was asked to be; what does not fit is left to the next one, and a layout that fits no page
-//! is left out, which shows. A reader takes any bytes: what is no entry ends the page.
+//! Invariants: a page is never longer than it was asked to be; what does not fit is left to the
+//! next one, and a layout that fits no page is left out, which shows. A reader takes any bytes:
+//! what is no entry ends the page.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -157,7 +160,8 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// A page of at most `room` bytes that goes on after `cookie`, until something is put in. `None`: too few for anything.
+    /// A page of at most `room` bytes that goes on after `cookie`, until something is put in.
+    /// `None`: too few for anything.
     pub fn new(room: usize, cookie: u64) -> Option<Packer> {
         let room = room.min(PAGE_BYTES);
         let bytes = vec![0; size_of::<Head>()];

@@ -83,13 +83,16 @@ errnos! {
 }
 
 impl Errno {
-    /// Not an error of Linux: the MDT's answer depends on the caller's supplementary groups, which the request did not carry
-    /// (`Cred::groups` is `None`). The client reads them and asks again; no program ever sees this value.
+    /// Not an error of Linux: the MDT's answer depends on the caller's supplementary groups, which
+    /// the request did not carry (`Cred::groups` is `None`). The client reads them and asks again;
+    /// no program ever sees this value.
     pub const NEED_GROUPS: Errno = Errno(0x1_0001);
-    /// Not an error of Linux: an OST has closed the object ([`crate::ost::Request::Close`]). The file's bytes lie elsewhere, or are about
-    /// to: the client asks the MDT where, and does there what it was doing; no program ever sees this value.
+    /// Not an error of Linux: an OST has closed the object ([`crate::ost::Request::Close`]). The
+    /// file's bytes lie elsewhere, or are about to: the client asks the MDT where, and does there
+    /// what it was doing; no program ever sees this value.
     pub const MOVED: Errno = Errno(0x1_0003);
-    /// Never seen by a program: as [`Errno::MOVED`], but something of what was asked for may have been done before.
+    /// Never seen by a program: as [`Errno::MOVED`], but something of what was asked for may have
+    /// been done before.
     pub const MOVED_PARTLY: Errno = Errno(0x1_0004);
 }
 

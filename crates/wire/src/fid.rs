@@ -1,8 +1,8 @@
 //! File identifiers, as Lustre defines them: sequence (u64), object id (u32), version (u32).
 //!
-//! A FID is never used twice. A client is given sequences of [`SEQ_WIDTH`] ids and names new files itself; an MDT names the
-//! objects of a file from one sequence per OST, so that creating a file asks no OST.
-//! Module [`crate::seq`] says which MDT has which sequences.
+//! A FID is never used twice. A client is given sequences of [`SEQ_WIDTH`] ids and names new files
+//! itself; an MDT names the objects of a file from one sequence per OST, so that creating a file
+//! asks no OST. Module [`crate::seq`] says which MDT has which sequences.
 
 use std::{fmt, str::FromStr};
 
@@ -19,7 +19,8 @@ pub struct Fid {
     pub ver: u32,
 }
 
-/// Ids in one sequence given to a client (Lustre's LUSTRE_METADATA_SEQ_MAX_WIDTH). Below 2^24, so that [`Fid::ino`] is one to one.
+/// Ids in one sequence given to a client (Lustre's LUSTRE_METADATA_SEQ_MAX_WIDTH). Below 2^24, so
+/// that [`Fid::ino`] is one to one.
 pub const SEQ_WIDTH: u32 = 0x20000;
 /// First sequence for files that clients make (Lustre's FID_SEQ_NORMAL).
 pub const SEQ_NORMAL: u64 = 0x2_0000_0400;
@@ -42,8 +43,9 @@ impl Fid {
         self == Fid::ZERO
     }
 
-    /// The inode number that `stat` shows: Lustre's flattening, `seq << 24 | oid`. One to one for every FID that Sheen hands
-    /// out (seq < 2^40, oid < 2^24), so [`Fid::from_ino`] can undo it and no table of inode numbers is needed.
+    /// The inode number that `stat` shows: Lustre's flattening, `seq << 24 | oid`. One to one for
+    /// every FID that Sheen hands out (seq < 2^40, oid < 2^24), so [`Fid::from_ino`] can undo it
+    /// and no table of inode numbers is needed.
     pub fn ino(self) -> u64 {
         (self.seq << 24).wrapping_add(u64::from(self.oid))
     }
@@ -93,7 +95,8 @@ pub struct ParseFidError(String);
 impl FromStr for Fid {
     type Err = ParseFidError;
 
-    /// Accepts `[0x1:0x2:0x0]` and the same without brackets, each number in hex with or without `0x`.
+    /// Accepts `[0x1:0x2:0x0]` and the same without brackets, each number in hex with or without
+    /// `0x`.
     fn from_str(s: &str) -> Result<Fid, ParseFidError> {
         let bad = || ParseFidError(s.to_owned());
         let inner = match s.strip_prefix('[') {
@@ -129,7 +132,8 @@ mod tests {
 
     #[test]
     fn inode_numbers_are_lustres_and_reversible() {
-        // 071-posix.txt of the reference shows inode 144115205289279829 for [0x200000402:0x155:0x0].
+        // 071-posix.txt of the reference shows inode 144115205289279829 for
+        // [0x200000402:0x155:0x0].
         assert_eq!(Fid::new(0x200000402, 0x155).ino(), 144115205289279829);
         for fid in [ROOT, Fid::new(SEQ_NORMAL, 1), Fid::new(SEQ_MAX, SEQ_WIDTH)] {
             assert_eq!(Fid::from_ino(fid.ino()), fid);

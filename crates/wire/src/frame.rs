@@ -4,9 +4,10 @@
 //! header (64 bytes, little-endian) · body (postcard, `body_len`) · bulk (raw bytes, `bulk_len`)
 //! ```
 //!
-//! `header_crc` is CRC-32C over the header with that field zero, and the body. `bulk_crc` covers the bulk when flag
-//! [`FLAG_BULK_CRC`] is set (parameter `osc.*.checksums`). A reader checks magic, version and lengths before it believes
-//! anything else, so that a stranger's bytes cost at most one header.
+//! `header_crc` is CRC-32C over the header with that field zero, and the body. `bulk_crc` covers
+//! the bulk when flag [`FLAG_BULK_CRC`] is set (parameter `osc.*.checksums`). A reader checks
+//! magic, version and lengths before it believes anything else, so that a stranger's bytes cost at
+//! most one header.
 
 use serde::{Serialize, de::DeserializeOwned};
 use zerocopy::{
@@ -20,15 +21,17 @@ use crate::{bulk::BULK_BYTES_MAX, protocol::PROTOCOL_VERSION};
 pub const MAGIC: u32 = u32::from_le_bytes(*b"SHN\x1b");
 /// Bytes of a header.
 pub const HEADER_LEN: usize = 64;
-/// Largest body, in bytes: a readdir answer of 1 MiB, or 65,536 bytes of layout beside an xattr of the same size, with room.
+/// Largest body, in bytes: a readdir answer of 1 MiB, or 65,536 bytes of layout beside an xattr of
+/// the same size, with room.
 pub const BODY_BYTES_MAX: usize = 4 << 20;
 
 /// Bulk checksum is present and must match.
 pub const FLAG_BULK_CRC: u8 = 1;
 /// The request was sent before on another connection: look for its reply first.
 pub const FLAG_RESENT: u8 = 2;
-/// In a reply: the bulk was sent from a file's pages, without a copy. A write to them at the same time shows as a checksum that does
-/// not match; the client then asks again, with [`FLAG_BULK_COPY`].
+/// In a reply: the bulk was sent from a file's pages, without a copy. A write to them at the same
+/// time shows as a checksum that does not match; the client then asks again, with
+/// [`FLAG_BULK_COPY`].
 pub const FLAG_BULK_LIVE: u8 = 4;
 /// In a request: the reply's bulk has to be a copy that nobody changes.
 pub const FLAG_BULK_COPY: u8 = 8;
@@ -80,12 +83,13 @@ pub struct Hello {
     pub protocol: String,
     /// Which target: `sheen-OST0000`, or `MGS`.
     pub target: String,
-    /// Its uuid, so that a target of another file system of the same name, at an address that this one once had, is not taken for it. Empty:
-    /// whichever has the name.
+    /// Its uuid, so that a target of another file system of the same name, at an address that this
+    /// one once had, is not taken for it. Empty: whichever has the name.
     pub target_uuid: String,
     /// Feature bits that the client has.
     pub features: u64,
-    /// Whether the client had a connection to this target before (so that a server that does not know it says so).
+    /// Whether the client had a connection to this target before (so that a server that does not
+    /// know it says so).
     pub reconnect: bool,
 }
 
@@ -96,7 +100,8 @@ pub struct Welcome {
     pub features: u64,
     /// Changes whenever the service is started: tells a broken connection from a restarted server.
     pub incarnation: u64,
-    /// Whether the server knew the client: requests without a reply may be resent and are executed once.
+    /// Whether the server knew the client: requests without a reply may be resent and are executed
+    /// once.
     pub known: bool,
     /// All transactions up to this one are durable.
     pub last_committed: u64,
@@ -134,8 +139,9 @@ pub struct Header {
     pub xid: u64,
     /// In a reply: the transaction that the request became, 0 for one that changed nothing.
     pub transno: u64,
-    /// In a reply: all transactions up to this one are durable. In a request: the client has received the replies to all its
-    /// xids up to this one (Lustre's `pb_last_xid`), so the server may forget them.
+    /// In a reply: all transactions up to this one are durable. In a request: the client has
+    /// received the replies to all its xids up to this one (Lustre's `pb_last_xid`), so the server
+    /// may forget them.
     pub last_committed: u64,
     /// In a reply: 0, or an errno.
     pub status: i32,
@@ -183,7 +189,8 @@ impl Header {
         Header { kind, flags: 0, xid, transno: 0, last_committed: 0, status: 0, body_len: 0, bulk_len: 0, bulk_crc: 0 }
     }
 
-    /// The 64 bytes for the wire, checksummed together with `body` (which must be the frame's body).
+    /// The 64 bytes for the wire, checksummed together with `body` (which must be the frame's
+    /// body).
     pub fn encode(&self, body: &[u8]) -> [u8; HEADER_LEN] {
         let mut raw = self.raw();
         raw.header_crc = U32::new(header_crc(&raw, body));
@@ -210,8 +217,8 @@ impl Header {
         }
     }
 
-    /// Reads a header and checks all but the checksums. Returns it with the header checksum to give to [`Header::verify`]
-    /// once the body is there.
+    /// Reads a header and checks all but the checksums. Returns it with the header checksum to give
+    /// to [`Header::verify`] once the body is there.
     pub fn decode(bytes: &[u8; HEADER_LEN]) -> Result<(Header, u32), FrameError> {
         let raw = RawHeader::read_from_bytes(bytes).map_err(|_| FrameError::Body)?;
         if raw.magic.get() != MAGIC {

@@ -1,8 +1,10 @@
-//! What programs ask of an open file of a mount by ioctl(2): group locks and advice, under Lustre's numbers.
+//! What programs ask of an open file of a mount by ioctl(2): group locks and advice, under Lustre's
+//! numbers.
 //!
-//! The kernel copies the argument of a FUSE file system's ioctl as its number says: how large it is, and whether it is read, written or
-//! both. So what Lustre passes by value is passed by a pointer here ([`GROUP_LOCK`]), and what Lustre's number calls read-only is
-//! called read and written ([`LADVISE`]); `docs/semantics.md` says so to users.
+//! The kernel copies the argument of a FUSE file system's ioctl as its number says: how large it
+//! is, and whether it is read, written or both. So what Lustre passes by value is passed by a
+//! pointer here ([`GROUP_LOCK`]), and what Lustre's number calls read-only is called read and
+//! written ([`LADVISE`]); `docs/semantics.md` says so to users.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -23,30 +25,34 @@ const fn number(direction: u32, nr: u32, bytes: usize) -> u32 {
 
 /// Takes a group lock: `LL_IOC_GROUP_LOCK`. The argument points to the group's id, a `u64`.
 ///
-/// EINVAL: the id is 0, the file is in a group already, or it has no objects yet. EAGAIN: opened with O_NONBLOCK, and others are in the
-/// way. EINTR: a signal came.
+/// EINVAL: the id is 0, the file is in a group already, or it has no objects yet. EAGAIN: opened
+/// with O_NONBLOCK, and others are in the way. EINTR: a signal came.
 pub const GROUP_LOCK: u32 = number(IN, 158, size_of::<u64>());
 /// Gives it back: `LL_IOC_GROUP_UNLOCK`. EINVAL: it has none, or that of another group.
 pub const GROUP_UNLOCK: u32 = number(IN, 159, size_of::<u64>());
-/// Makes an open file one mirror of its file: `LL_IOC_FLR_SET_MIRROR`. The argument points to the mirror's id, a `u64`; 0 for the file
-/// again. It may be written while it is stale and the layout stays as it is: else EBUSY.
+/// Makes an open file one mirror of its file: `LL_IOC_FLR_SET_MIRROR`. The argument points to the
+/// mirror's id, a `u64`; 0 for the file again. It may be written while it is stale and the layout
+/// stays as it is: else EBUSY.
 ///
-/// EINVAL: there is no such mirror, or the file is open for reading alone without O_DIRECT. EPERM: it is open for writing, and somebody
-/// else's.
+/// EINVAL: there is no such mirror, or the file is open for reading alone without O_DIRECT. EPERM:
+/// it is open for writing, and somebody else's.
 pub const SET_MIRROR: u32 = number(IN, 237, size_of::<u64>());
-/// Tells a file's data version, a [`DataVersion`], which is filled in: Lustre's `LL_IOC_DATA_VERSION`.
+/// Tells a file's data version, a [`DataVersion`], which is filled in: Lustre's
+/// `LL_IOC_DATA_VERSION`.
 ///
 /// EINVAL: a flag that there is not.
 pub const DATA_VERSION: u32 = number(INOUT, 218, size_of::<DataVersion>());
 
-/// Gives an open file without a layout one, as programs do that open it with [`crate::mds::flags::LAYOUT_LATER`]: `LL_IOC_LOV_SETSTRIPE`. The argument points to
-/// a plain layout, `lov_user_md_v1` or `_v3`, after which as many bytes are read as the larger one has.
+/// Gives an open file without a layout one, as programs do that open it with
+/// [`crate::mds::flags::LAYOUT_LATER`]: `LL_IOC_LOV_SETSTRIPE`. The argument points to a plain
+/// layout, `lov_user_md_v1` or `_v3`, after which as many bytes are read as the larger one has.
 ///
-/// EINVAL: it is none of those, or no file can have it. EEXIST: the file has a layout. EACCES: the file is not open for writing, nor may the caller write to it.
+/// EINVAL: it is none of those, or no file can have it. EEXIST: the file has a layout. EACCES: the
+/// file is not open for writing, nor may the caller write to it.
 pub const LOV_SETSTRIPE: u32 = number(IN, 154, LOV_V3_BYTES);
-/// Tells an open file's layout in a plain form: `LL_IOC_LOV_GETSTRIPE`. Of a composite layout it is the
-/// last component with objects, of an empty file the last one, as in Lustre. As much is written as
-/// the layout has. ENODATA: it has none. ERANGE: it is too large for an ioctl.
+/// Tells an open file's layout in a plain form: `LL_IOC_LOV_GETSTRIPE`. Of a composite layout it is
+/// the last component with objects, of an empty file the last one, as in Lustre. As much is written
+/// as the layout has. ENODATA: it has none. ERANGE: it is too large for an ioctl.
 pub const LOV_GETSTRIPE: u32 = number(OUT, 155, BYTES_MAX);
 /// The magic numbers of `lov_user_md_v1` and `_v3`, and the bytes that these have without objects.
 const LOV_MAGIC_V1: u32 = 0x0bd1_0bd0;
@@ -69,29 +75,36 @@ pub fn plain_layout(input: &[u8]) -> Option<&[u8]> {
 /// Gives one piece of advice, a [`Ladvise`]: Lustre's `LL_IOC_LADVISE` without its header.
 pub const LADVISE: u32 = number(INOUT, 250, size_of::<Ladvise>());
 
-/// Entries of an open directory with attributes and layouts, a page at a time: [`entries`]. Sheen's own. The argument points to
-/// [`entries::PAGE_BYTES`] bytes, which begin with an [`entries::Ask`], and is answered with a page.
+/// Entries of an open directory with attributes and layouts, a page at a time: [`entries`]. Sheen's
+/// own. The argument points to [`entries::PAGE_BYTES`] bytes, which begin with an [`entries::Ask`],
+/// and is answered with a page.
 ///
-/// EACCES: the caller may not both list and search the directory. EOPNOTSUPP: it is one of `.lustre`. EINVAL: see [`entries::Ask::decode`].
+/// EACCES: the caller may not both list and search the directory. EOPNOTSUPP: it is one of
+/// `.lustre`. EINVAL: see [`entries::Ask::decode`].
 pub const ENTRIES: u32 = number(INOUT, 230, entries::PAGE_BYTES);
-/// Begins to move an open file to other objects (`lfs migrate`): notes what state its objects are in. Sheen's own.
+/// Begins to move an open file to other objects (`lfs migrate`): notes what state its objects are
+/// in. Sheen's own.
 pub const MIGRATE_BEGIN: u32 = number(NONE, 0xd0, 0);
-/// Gives the file the objects of another one, to which its bytes were copied since; a [`MigrateEnd`]. Sheen's own.
+/// Gives the file the objects of another one, to which its bytes were copied since; a
+/// [`MigrateEnd`]. Sheen's own.
 ///
-/// EBUSY: somebody wrote to the file since, or keeps a group lock; nothing is changed. EINVAL: it was not begun, or the other file is
-/// not a nameless file of the caller's that is open on this mount.
+/// EBUSY: somebody wrote to the file since, or keeps a group lock; nothing is changed. EINVAL: it
+/// was not begun, or the other file is not a nameless file of the caller's that is open on this
+/// mount.
 pub const MIGRATE_END: u32 = number(IN, 0xd1, size_of::<MigrateEnd>());
 
-/// As lseek(2) with SEEK_DATA and SEEK_HOLE; a [`MigrateSeek`], which is filled in. Sheen's own: lseek itself waits in the kernel for
-/// writes to the file, and those may wait for who asks. ENXIO: there is no more data.
+/// As lseek(2) with SEEK_DATA and SEEK_HOLE; a [`MigrateSeek`], which is filled in. Sheen's own:
+/// lseek itself waits in the kernel for writes to the file, and those may wait for who asks. ENXIO:
+/// there is no more data.
 pub const MIGRATE_SEEK: u32 = number(INOUT, 0xd2, size_of::<MigrateSeek>());
 
-/// Exchanges the layouts of the file and another one that is open on this mount; a [`FileId`]: Lustre's `LL_IOC_LOV_SWAP_LAYOUTS`, which
-/// names the other by a descriptor. Sheen's own.
+/// Exchanges the layouts of the file and another one that is open on this mount; a [`FileId`]:
+/// Lustre's `LL_IOC_LOV_SWAP_LAYOUTS`, which names the other by a descriptor. Sheen's own.
 ///
-/// EINVAL: one is no regular file with a layout, or the other is not open on this mount. EACCES: the caller may not write to both. EPERM:
-/// they are not of the same user and group. EOPNOTSUPP: one is mirrored, or has data on the MDT. EBUSY: somebody keeps a group lock, or
-/// gives one of them objects all the time; nothing is changed.
+/// EINVAL: one is no regular file with a layout, or the other is not open on this mount. EACCES:
+/// the caller may not write to both. EPERM: they are not of the same user and group. EOPNOTSUPP:
+/// one is mirrored, or has data on the MDT. EBUSY: somebody keeps a group lock, or gives one of
+/// them objects all the time; nothing is changed.
 pub const SWAP_LAYOUTS: u32 = number(IN, 0xd3, size_of::<FileId>());
 
 /// A file, by its FID.
@@ -172,7 +185,8 @@ impl MigrateEnd {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct DataVersion {
-    /// The answer: as long as it is the same, the file's bytes are. 0: nothing was written to it yet.
+    /// The answer: as long as it is the same, the file's bytes are. 0: nothing was written to it
+    /// yet.
     pub version: u64,
     /// The answer: the generation of its layout.
     pub layout_version: u32,
@@ -194,7 +208,8 @@ impl DataVersion {
 
 /// What is kept to be written is written first: `LL_DV_RD_FLUSH`.
 pub const READ_FLUSH: u32 = 1;
-/// And what others have read is forgotten: `LL_DV_WR_FLUSH`. Here it need not be, for who keeps it hears of changes.
+/// And what others have read is forgotten: `LL_DV_WR_FLUSH`. Here it need not be, for who keeps it
+/// hears of changes.
 pub const WRITE_FLUSH: u32 = 2;
 
 /// A piece of advice: Lustre's `struct llapi_lu_ladvise`.

@@ -1,8 +1,9 @@
-//! The lock manager's words: what a lock is on, how it excludes others, how server and client name it.
+//! The lock manager's words: what a lock is on, how it excludes others, how server and client name
+//! it.
 //!
-//! A client asks a target for a lock ([`Enqueue`]); the target answers [`Enqueued`], and calls the client back when a lock that had
-//! to wait is granted (completion), when somebody else wants one (blocking), or to learn an object's size (glimpse).
-//! The rules live in the crate `sheen-ldlm`.
+//! A client asks a target for a lock ([`Enqueue`]); the target answers [`Enqueued`], and calls the
+//! client back when a lock that had to wait is granted (completion), when somebody else wants one
+//! (blocking), or to learn an object's size (glimpse). The rules live in the crate `sheen-ldlm`.
 
 use serde::{Deserialize, Serialize};
 
@@ -47,13 +48,14 @@ impl Mode {
     /// All modes, in the order of their numbers.
     pub const ALL: [Mode; MODES] = [Mode::Ex, Mode::Pw, Mode::Pr, Mode::Cw, Mode::Cr, Mode::Nl, Mode::Group];
 
-    /// Whether two locks on the same thing may be granted in these modes at once. Two GROUP locks also need the same group id.
+    /// Whether two locks on the same thing may be granted in these modes at once. Two GROUP locks
+    /// also need the same group id.
     pub const fn compatible(a: Mode, b: Mode) -> bool {
         COMPATIBLE[a as usize] >> b as u8 & 1 == 1
     }
 
-    /// Whether who holds `self` may do what `want` permits: it excludes at least as much. GROUP covers, and is covered by, only
-    /// GROUP, for it is asked for and given up explicitly.
+    /// Whether who holds `self` may do what `want` permits: it excludes at least as much. GROUP
+    /// covers, and is covered by, only GROUP, for it is asked for and given up explicitly.
     pub const fn covers(self, want: Mode) -> bool {
         let group = matches!(self, Mode::Group) == matches!(want, Mode::Group);
         group && COMPATIBLE[self as usize] & !COMPATIBLE[want as usize] == 0
@@ -116,7 +118,8 @@ pub mod bits {
     pub const ALL: u64 = 0x7f;
 }
 
-/// Which of a resource's users a flock lock is for. Those of fcntl(2) and flock(2) do not see each other.
+/// Which of a resource's users a flock lock is for. Those of fcntl(2) and flock(2) do not see each
+/// other.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum FlockKind {
     /// fcntl(2): byte ranges, split and merged per owner.
@@ -188,7 +191,8 @@ impl Policy {
         }
     }
 
-    /// Whether both touch a common byte or bit. Those of different kinds never do; fcntl's and flock's neither.
+    /// Whether both touch a common byte or bit. Those of different kinds never do; fcntl's and
+    /// flock's neither.
     pub fn overlaps(&self, other: &Policy) -> bool {
         match (self, other) {
             (Policy::Extent { start: a, end: b, .. }, Policy::Extent { start: c, end: d, .. }) => a <= d && c <= b,
@@ -198,7 +202,8 @@ impl Policy {
         }
     }
 
-    /// Whether a lock on `self` is one on all of `want` (the bits that it only tries for do not count).
+    /// Whether a lock on `self` is one on all of `want` (the bits that it only tries for do not
+    /// count).
     pub fn contains(&self, want: &Policy) -> bool {
         match (self, want) {
             (Policy::Extent { start, end, gid }, Policy::Extent { start: s, end: e, gid: g }) => {
@@ -213,8 +218,8 @@ impl Policy {
     }
 }
 
-/// Whether two locks of one resource exclude each other. The owners of flock locks are not looked at: that two of one owner do
-/// not, only the server can tell, which knows their clients.
+/// Whether two locks of one resource exclude each other. The owners of flock locks are not looked
+/// at: that two of one owner do not, only the server can tell, which knows their clients.
 pub fn conflict(a: Mode, a_policy: &Policy, b: Mode, b_policy: &Policy) -> bool {
     if !a_policy.overlaps(b_policy) {
         return false;
@@ -234,7 +239,8 @@ impl LockId {
     pub const NONE: LockId = LockId(0);
 }
 
-/// The client's handle of a lock. Never used twice within the life of a client's connection to a target; 0 is none.
+/// The client's handle of a lock. Never used twice within the life of a client's connection to a
+/// target; 0 is none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct Cookie(pub u64);
 
@@ -271,7 +277,8 @@ pub struct Enqueue {
     pub cookie: Cookie,
     /// How to treat it.
     pub flags: Flags,
-    /// A grown extent begins and ends at multiples of this many bytes, a power of two; 0: as the request is aligned.
+    /// A grown extent begins and ends at multiples of this many bytes, a power of two; 0: as the
+    /// request is aligned.
     pub align: u64,
 }
 
@@ -298,7 +305,8 @@ pub struct Conflict {
 /// The answer to [`Enqueue`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Enqueued {
-    /// The client holds it; `policy` may be more than it asked for. [`LockId::NONE`] after a test or an unlock.
+    /// The client holds it; `policy` may be more than it asked for. [`LockId::NONE`] after a test
+    /// or an unlock.
     Granted {
         /// The lock.
         id: LockId,

@@ -12,8 +12,9 @@
 //! * [`control`], [`ioctl`], [`entries`], [`mirror`]: what `lfs`, and programs, ask of a mount;
 //! * [`bulk`]: file data that travels beside a message without being copied into it.
 //!
-//! Invariants: every decoder takes arbitrary bytes and answers with an error, never a panic (fuzz targets in `fuzz/`);
-//! every format carries a version; numbers on the wire are little-endian and of fixed width in headers, postcard in bodies.
+//! Invariants: every decoder takes arbitrary bytes and answers with an error, never a panic (fuzz
+//! targets in `fuzz/`); every format carries a version; numbers on the wire are little-endian and
+//! of fixed width in headers, postcard in bodies.
 
 pub mod ast;
 pub mod attr;

@@ -1,7 +1,8 @@
 //! The metadata protocol: what a client asks of an MDT.
 //!
-//! One request is one action of a user (design, section 6): `OpenCreate` is lookup, create, layout and open in one round trip.
-//! The MDT checks permissions itself from [`Cred`]; times are the MDT's own.
+//! One request is one action of a user (design, section 6): `OpenCreate` is lookup, create, layout
+//! and open in one round trip. The MDT checks permissions itself from [`Cred`]; times are the MDT's
+//! own.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -17,26 +18,30 @@ use crate::{
 pub const NAME_MAX: usize = 255;
 /// Longest target of a symbolic link, in bytes (PATH_MAX with its NUL is 4096).
 pub const SYMLINK_MAX: usize = 4095;
-/// Longest name and value of an extended attribute, in bytes (Linux's XATTR_NAME_MAX and XATTR_SIZE_MAX).
+/// Longest name and value of an extended attribute, in bytes (Linux's XATTR_NAME_MAX and
+/// XATTR_SIZE_MAX).
 pub const XATTR_NAME_MAX: usize = 255;
 /// See [`XATTR_NAME_MAX`].
 pub const XATTR_SIZE_MAX: usize = 65536;
 /// Most hard links of one file, as Lustre on ldiskfs.
 pub const LINK_MAX: u32 = 65000;
 
-/// Most bytes of a file on the MDT that come with its name ([`Beginning`]): about what a fast network carries in the time that a request takes.
+/// Most bytes of a file on the MDT that come with its name ([`Beginning`]): about what a fast
+/// network carries in the time that a request takes.
 pub const BEGINNING_BYTES_MAX: u64 = 16 << 10;
 
-/// No open file of the MDT: the handle of a file that a client opened by itself, under a lock on [`crate::ldlm::bits::OPEN`].
+/// No open file of the MDT: the handle of a file that a client opened by itself, under a lock on
+/// [`crate::ldlm::bits::OPEN`].
 pub const NO_HANDLE: u64 = 0;
-/// Access times older than this are renewed by a read even if newer than the last change, in seconds: a day, as on Linux.
+/// Access times older than this are renewed by a read even if newer than the last change, in
+/// seconds: a day, as on Linux.
 pub const RELATIME_SECS: u64 = 24 * 3600;
 
 /// Most files of one `Close`.
 pub const CLOSED_MAX: usize = 256;
 
-/// Whether reading a file at `now` moves its access time, by the rules of `relatime`: if it is not newer than the last change of content
-/// or attributes, or older than `relatime_secs`.
+/// Whether reading a file at `now` moves its access time, by the rules of `relatime`: if it is not
+/// newer than the last change of content or attributes, or older than `relatime_secs`.
 pub fn reading_shows(attr: &Attr, now: Time, relatime_secs: u64) -> bool {
     attr.atime <= attr.mtime
         || attr.atime <= attr.ctime
@@ -69,8 +74,9 @@ pub mod flags {
     pub const DIRECTORY: u32 = 0o200000;
     /// Data and attributes durable before a write returns (includes DSYNC).
     pub const SYNC: u32 = 0o4010000;
-    /// For writing without giving the file a layout, if it has none: somebody is about to set one (Lustre's `O_LOV_DELAY_CREATE`; to the kernel it is
-    /// O_ASYNC, which means nothing for files). If nobody does, the first write does.
+    /// For writing without giving the file a layout, if it has none: somebody is about to set one
+    /// (Lustre's `O_LOV_DELAY_CREATE`; to the kernel it is O_ASYNC, which means nothing for files).
+    /// If nobody does, the first write does.
     pub const LAYOUT_LATER: u32 = 0o20000;
     /// Opened for execution (`FMODE_EXEC`, set by the kernel for exec).
     pub const EXEC: u32 = 0o40;
@@ -122,8 +128,8 @@ pub struct SetAttr {
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// New size. The MDT checks and stamps the times, gives the file its layout if it has none, and answers the layout; the
-    /// client then cuts or extends the objects.
+    /// New size. The MDT checks and stamps the times, gives the file its layout if it has none, and
+    /// answers the layout; the client then cuts or extends the objects.
     pub size: Option<u64>,
     /// Last access.
     pub atime: Option<SetTime>,
@@ -140,8 +146,8 @@ pub enum NewNode {
     Dir,
     /// symlink, with its target.
     Symlink(Bytes),
-    /// mknod: fifo, socket, device, or a regular file that gets its layout later (at `SetXattr lustre.lov`, or at its first
-    /// open for writing).
+    /// mknod: fifo, socket, device, or a regular file that gets its layout later (at
+    /// `SetXattr lustre.lov`, or at its first open for writing).
     Node {
         /// Any kind but `Dir` and `Symlink`.
         kind: FileKind,
@@ -155,14 +161,17 @@ pub enum NewNode {
 pub struct Call {
     /// The request.
     pub request: Request,
-    /// The client would keep what the answer says: the MDT grants locks with it where nobody is in the way. Their handles
-    /// are this one and those that follow it, one for each inode in the answer.
+    /// The client would keep what the answer says: the MDT grants locks with it where nobody is in
+    /// the way. Their handles are this one and those that follow it, one for each inode in the
+    /// answer.
     pub keep: Option<Cookie>,
-    /// The client would keep what the MDT's data service has of the file, too: the handle of a lock there. With [`Request::Lookup`].
+    /// The client would keep what the MDT's data service has of the file, too: the handle of a lock
+    /// there. With [`Request::Lookup`].
     pub beginning: Option<Cookie>,
     /// Locks that the client gives up; done before anything else.
     pub cancels: Vec<LockId>,
-    /// Locks of which it keeps these bits; done next. Unknown ones, and those that have become less since, are fine.
+    /// Locks of which it keeps these bits; done next. Unknown ones, and those that have become less
+    /// since, are fine.
     pub converts: Vec<(LockId, u64)>,
 }
 
@@ -181,17 +190,18 @@ pub struct Answer {
     pub grants: Vec<Grant>,
     /// Inodes that are no more since this request: there is nothing to keep of them.
     pub gone: Vec<Fid>,
-    /// The directory in which it made or removed an entry, as it is since: of [`Request::Create`], [`Request::OpenCreate`] and
-    /// [`Request::Unlink`].
+    /// The directory in which it made or removed an entry, as it is since: of [`Request::Create`],
+    /// [`Request::OpenCreate`] and [`Request::Unlink`].
     pub dir: Option<Attr>,
     /// The inodes that it changed, in any part: of [`Request::Unlink`] and [`Request::Rename`].
     pub touched: Vec<Fid>,
-    /// What the MDT's data service has of the file, where that is all there is of it and nobody was in the way.
+    /// What the MDT's data service has of the file, where that is all there is of it and nobody was
+    /// in the way.
     pub beginning: Option<Beginning>,
 }
 
-/// A lock (PR) on all of an object of the MDT's data service, and what the object is. Its bytes are the answer's bulk, if they are not more than
-/// [`BEGINNING_BYTES_MAX`].
+/// A lock (PR) on all of an object of the MDT's data service, and what the object is. Its bytes are
+/// the answer's bulk, if they are not more than [`BEGINNING_BYTES_MAX`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Beginning {
     /// The lock.
@@ -218,7 +228,8 @@ pub enum Request {
     Lookup { cred: Cred, parent: Fid, name: Bytes },
     /// Attributes. `layout_known` leaves the layout out of the answer.
     GetAttr { fid: Fid, layout_known: bool },
-    /// chmod, chown, utimensat, truncate. `handle`: the open file through which ftruncate came, which was checked at open.
+    /// chmod, chown, utimensat, truncate. `handle`: the open file through which ftruncate came,
+    /// which was checked at open.
     SetAttr { cred: Cred, fid: Fid, set: SetAttr, handle: Option<u64> },
     /// access(2): `mask` is R_OK 4, W_OK 2, X_OK 1.
     Access { cred: Cred, fid: Fid, mask: u32 },
@@ -230,7 +241,8 @@ pub enum Request {
     OpenCreate { cred: Cred, parent: Fid, name: Bytes, fid: Fid, flags: u32, mode: u32, umask: u32 },
     /// open(O_TMPFILE): a nameless file, gone at its last close unless linked before.
     TmpFile { cred: Cred, parent: Fid, fid: Fid, flags: u32, mode: u32, umask: u32 },
-    /// Last closes of open files, some moments ago. At most [`CLOSED_MAX`]; handles that are not the client's are passed over.
+    /// Last closes of open files, some moments ago. At most [`CLOSED_MAX`]; handles that are not
+    /// the client's are passed over.
     Close { files: Vec<Closed> },
     /// unlink (`dir` false) or rmdir (`dir` true).
     Unlink { cred: Cred, parent: Fid, name: Bytes, dir: bool },
@@ -249,10 +261,12 @@ pub enum Request {
     Link { cred: Cred, fid: Fid, parent: Fid, name: Bytes },
     /// The target of a symbolic link.
     ReadLink { fid: Fid },
-    /// Entries after `cookie` (0: from the start), about `max_bytes` of them. Permission was checked at open. `attrs` asks for
-    /// attributes and layouts too. `.` and `..` are not among them: the client adds them.
+    /// Entries after `cookie` (0: from the start), about `max_bytes` of them. Permission was
+    /// checked at open. `attrs` asks for attributes and layouts too. `.` and `..` are not among
+    /// them: the client adds them.
     ReadDir { fid: Fid, cookie: u64, max_bytes: u32, attrs: bool },
-    /// Value of an extended attribute; also `lustre.lov`, `trusted.lov`, `trusted.link`, `trusted.lma`.
+    /// Value of an extended attribute; also `lustre.lov`, `trusted.lov`, `trusted.link`,
+    /// `trusted.lma`.
     GetXattr { cred: Cred, fid: Fid, name: Bytes },
     /// Sets an extended attribute; `flags` from [`xattr`]. `lustre.lov` sets the layout.
     SetXattr { cred: Cred, fid: Fid, name: Bytes, value: Bytes, flags: u32 },
@@ -262,45 +276,55 @@ pub enum Request {
     RemoveXattr { cred: Cred, fid: Fid, name: Bytes },
     /// Space and inodes of the MDT.
     StatFs,
-    /// Answers when everything that this MDT executed before is durable (with a FID: when that file's metadata is).
+    /// Answers when everything that this MDT executed before is durable (with a FID: when that
+    /// file's metadata is).
     Sync { fid: Option<Fid> },
-    /// All paths of a file, from the root, without leading `/`: for fid2path. Superuser only, as in Lustre.
+    /// All paths of a file, from the root, without leading `/`: for fid2path. Superuser only, as in
+    /// Lustre.
     Paths { cred: Cred, fid: Fid },
     /// The (parent, name) pairs of a file: for path2fid --parents.
     Parents { fid: Fid },
-    /// The client's open files, so that what is unlinked stays alive for them: all of them after the MDT was restarted, else those that it
-    /// opened by itself and of which it has to give up the lock. Each is (fid, open flags, the old handle); the answer is `Handles` in the
-    /// same order.
+    /// The client's open files, so that what is unlinked stays alive for them: all of them after
+    /// the MDT was restarted, else those that it opened by itself and of which it has to give up
+    /// the lock. Each is (fid, open flags, the old handle); the answer is `Handles` in the same
+    /// order.
     Reopen { files: Vec<(Fid, u32, u64)> },
     /// Gives locks up (those in [`Call::cancels`] and [`Call::converts`]). Unknown ones are fine.
     Cancel,
-    /// fcntl(2) and flock(2): a lock of a program ([`crate::ldlm::Kind::Flock`]); `Nl` unlocks, `test` asks (F_GETLK). A lock that has
-    /// to wait is answered `Waiting`; cancelling its id gives it up.
+    /// fcntl(2) and flock(2): a lock of a program ([`crate::ldlm::Kind::Flock`]); `Nl` unlocks,
+    /// `test` asks (F_GETLK). A lock that has to wait is answered `Waiting`; cancelling its id
+    /// gives it up.
     Enqueue(Enqueue),
-    /// Bytes `[start, end)` of a regular file are about to be written: every component of its layout that they touch gets its objects,
-    /// if it has none, and extensions among them go to the components that they extend. The answer has the layout, changed or not.
-    /// Permission was checked at open. ENODATA where the layout ends at `start` or before.
+    /// Bytes `[start, end)` of a regular file are about to be written: every component of its
+    /// layout that they touch gets its objects, if it has none, and extensions among them go to the
+    /// components that they extend. The answer has the layout, changed or not. Permission was
+    /// checked at open. ENODATA where the layout ends at `start` or before.
     ///
-    /// Others give up LAYOUT before the answer comes; so whoever asks must let go of what would keep it from giving up its own, or two that
-    /// ask at once wait for each other.
+    /// Others give up LAYOUT before the answer comes; so whoever asks must let go of what would
+    /// keep it from giving up its own, or two that ask at once wait for each other.
     LayoutIntent { fid: Fid, start: u64, end: u64 },
-    /// The file leaves its objects for those of `from`, a nameless file of the caller's, to which its bytes were copied (`lfs migrate`).
-    /// `versions`: its objects, all of them, and the data version of each as of before the copy; of a mirrored file also its own FID with the
-    /// generation of its layout. `group`, as in [`crate::ost::Request::Close`]; `mtime`: when the file was last changed. EBUSY, and nothing
-    /// is done: somebody has written to it since, or is at it, or uses a group lock.
+    /// The file leaves its objects for those of `from`, a nameless file of the caller's, to which
+    /// its bytes were copied (`lfs migrate`). `versions`: its objects, all of them, and the data
+    /// version of each as of before the copy; of a mirrored file also its own FID with the
+    /// generation of its layout. `group`, as in [`crate::ost::Request::Close`]; `mtime`: when the
+    /// file was last changed. EBUSY, and nothing is done: somebody has written to it since, or is
+    /// at it, or uses a group lock.
     ///
-    /// Answered when it is durable, and others have given up LAYOUT. Who comes with the old layout hears `Errno::MOVED` of the OSTs.
+    /// Answered when it is durable, and others have given up LAYOUT. Who comes with the old layout
+    /// hears `Errno::MOVED` of the OSTs.
     TakeLayout { cred: Cred, fid: Fid, from: Fid, versions: Vec<(Fid, u64)>, group: Option<u64>, mtime: Time },
-    /// Of the objects of the file's layout of this generation an OST has closed one. Answered with the layout that the file has when nobody
-    /// is at it any more; should it be this one, its objects are open again.
+    /// Of the objects of the file's layout of this generation an OST has closed one. Answered with
+    /// the layout that the file has when nobody is at it any more; should it be this one, its
+    /// objects are open again.
     LayoutMoved { fid: Fid, generation: u32 },
-    /// Two regular files exchange their objects: each has the other's bytes, size and striping, and stays else what it was (Lustre's
-    /// swap_layouts). `mtimes`: when each was last changed. `nonce`: drawn for this exchange, so that a request which comes again after a
-    /// restart does not exchange them back.
+    /// Two regular files exchange their objects: each has the other's bytes, size and striping, and
+    /// stays else what it was (Lustre's swap_layouts). `mtimes`: when each was last changed.
+    /// `nonce`: drawn for this exchange, so that a request which comes again after a restart does
+    /// not exchange them back.
     ///
-    /// EPERM: they do not belong to the same user and group. EBUSY: somebody does not
-    /// let go of one, or gives it objects, or one is mirrored and somebody has one open beside the caller; nothing is done. Answered
-    /// as `TakeLayout`.
+    /// EPERM: they do not belong to the same user and group. EBUSY: somebody does not let go of
+    /// one, or gives it objects, or one is mirrored and somebody has one open beside the caller;
+    /// nothing is done. Answered as `TakeLayout`.
     SwapLayouts { cred: Cred, fids: [Fid; 2], mtimes: [Time; 2], nonce: u64 },
 }
 
@@ -322,7 +346,8 @@ pub struct Entry {
     pub attr: Attr,
     /// `lustre.lov` bytes.
     pub layout: Option<Bytes>,
-    /// Whether it may have extended attributes of its own, or an access control list; not counted is what is made up (`lustre.lov`).
+    /// Whether it may have extended attributes of its own, or an access control list; not counted
+    /// is what is made up (`lustre.lov`).
     pub xattrs: bool,
 }
 
@@ -335,7 +360,8 @@ pub struct DirEntry {
     pub fid: Fid,
     /// Its type.
     pub kind: FileKind,
-    /// Where to go on after this entry: stable for as long as the entry exists, above 2, below 2^63.
+    /// Where to go on after this entry: stable for as long as the entry exists, above 2, below
+    /// 2^63.
     pub cookie: u64,
     /// Attributes where asked for.
     pub entry: Option<Entry>,
@@ -352,7 +378,8 @@ pub enum Reply {
     Entry(Entry),
     /// To `Open`, `OpenCreate`, `TmpFile`.
     Opened {
-        /// Names the open file in `Close` and `SetAttr`; unique in this MDT's life, and never [`NO_HANDLE`].
+        /// Names the open file in `Close` and `SetAttr`; unique in this MDT's life, and never
+        /// [`NO_HANDLE`].
         handle: u64,
         /// Attributes after the open.
         entry: Entry,
@@ -390,7 +417,8 @@ impl Request {
         Request::Close { files: vec![Closed { fid, handle, read: None }] }
     }
 
-    /// Whether it takes names away, so that only the answer knows for certain what was behind them ([`Answer::touched`]).
+    /// Whether it takes names away, so that only the answer knows for certain what was behind them
+    /// ([`Answer::touched`]).
     pub fn takes_names(&self) -> bool {
         matches!(self, Request::Unlink { .. } | Request::Rename { .. })
     }

@@ -1,5 +1,5 @@
-//! The management protocol: which targets a file system has and where they are, into which pools its OSTs are put, and how parameters
-//! are set wherever they are.
+//! The management protocol: which targets a file system has and where they are, into which pools
+//! its OSTs are put, and how parameters are set wherever they are.
 
 use std::fmt;
 
@@ -17,9 +17,11 @@ pub const POOL_NAME_MAX: usize = 15;
 pub const NO_POOLS: [&str; 3] = ["none", "ignore", "inherit"];
 /// Most pools of a file system.
 pub const POOLS_MAX: usize = 256;
-/// Most members of all pools of a file system together, so that pools are the smaller part of a configuration.
+/// Most members of all pools of a file system together, so that pools are the smaller part of a
+/// configuration.
 pub const POOL_MEMBERS_MAX: usize = 1 << 16;
-/// Most settings of an MGS: with [`SETTING_BYTES_MAX`] they are a small part of what a message holds.
+/// Most settings of an MGS: with [`SETTING_BYTES_MAX`] they are a small part of what a message
+/// holds.
 pub const SETTINGS_MAX: usize = 1024;
 /// Longest pattern of a setting, and longest value, in bytes.
 pub const SETTING_BYTES_MAX: usize = 256;
@@ -61,12 +63,14 @@ pub fn target_name(fsname: &str, kind: TargetKind, index: u32) -> String {
     }
 }
 
-/// Name of the data service of an MDT, under which it is reached at the MDT's addresses: `sheen-MDT0000-dom`.
+/// Name of the data service of an MDT, under which it is reached at the MDT's addresses:
+/// `sheen-MDT0000-dom`.
 pub fn data_name(mdt: &str) -> String {
     format!("{mdt}-dom")
 }
 
-/// The OST that a user names as `sheen-OST0001_UUID`, `sheen-OST0001` or `OST0001`: always four hexadecimal digits, as in Lustre.
+/// The OST that a user names as `sheen-OST0001_UUID`, `sheen-OST0001` or `OST0001`: always four
+/// hexadecimal digits, as in Lustre.
 pub fn parse_ost(fsname: &str, text: &str) -> Option<u32> {
     let text = text.strip_suffix("_UUID").unwrap_or(text);
     let name = text.strip_prefix(fsname).and_then(|rest| rest.strip_prefix('-')).unwrap_or(text);
@@ -102,11 +106,12 @@ pub enum PoolChange {
     Destroy,
 }
 
-/// A value that parameters have for good (`lctl set_param -P`): every process that knows the MGS gives it to its parameters that match, now
-/// and when they come to be.
+/// A value that parameters have for good (`lctl set_param -P`): every process that knows the MGS
+/// gives it to its parameters that match, now and when they come to be.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Setting {
-    /// Rises with every setting that is made; never used again. One that is made anew has another one.
+    /// Rises with every setting that is made; never used again. One that is made anew has another
+    /// one.
     pub index: u64,
     /// Which parameters, as a shell pattern: `osc.*.max_dirty_mb`. At most [`SETTING_BYTES_MAX`].
     pub pattern: String,
@@ -134,7 +139,8 @@ pub struct Config {
     /// Sorted by name. Absent from what was stored before there were pools.
     #[serde(default)]
     pub pools: Vec<Pool>,
-    /// By index; of two that match a parameter the later one counts. They are the MGS's, so the same for all of its file systems.
+    /// By index; of two that match a parameter the later one counts. They are the MGS's, so the
+    /// same for all of its file systems.
     #[serde(default)]
     pub params: Vec<Setting>,
 }
@@ -199,8 +205,8 @@ pub enum Reply {
     Config(Config),
     /// To `List`.
     Names(Vec<String>),
-    /// To `ChangePool`: done, or why not, as the module `pools` of the MGS says. Not the request's own error, since ENODEV as such would say
-    /// that there is no MGS.
+    /// To `ChangePool`: done, or why not, as the module `pools` of the MGS says. Not the request's
+    /// own error, since ENODEV as such would say that there is no MGS.
     PoolChanged(Result<(), Errno>),
 }
 

@@ -12,12 +12,14 @@ pub const XATTR: &str = "lustre.lov.mirror";
 /// A change to the mirrors of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Change {
-    /// More mirrors, as a template of components asks for them (the value of a `setxattr lustre.lov`). They are stale.
+    /// More mirrors, as a template of components asks for them (the value of a
+    /// `setxattr lustre.lov`). They are stale.
     Extend {
         /// Its bytes.
         template: Vec<u8>,
     },
-    /// Another file's components become one more mirror, which is stale; the other file has no layout any more.
+    /// Another file's components become one more mirror, which is stale; the other file has no
+    /// layout any more.
     Merge {
         /// The other file.
         other: Fid,
@@ -29,8 +31,9 @@ pub enum Change {
         /// The file without a layout whose layout it becomes. `None`: its objects are removed.
         into: Option<Fid>,
     },
-    /// Mirrors are about to be brought up to date: they are stale from now on, if they are not, and get objects; and writers have to ask.
-    /// The layout's next generation is the ticket for [`Change::Resynced`]. EUCLEAN: no other mirror is fresh.
+    /// Mirrors are about to be brought up to date: they are stale from now on, if they are not, and
+    /// get objects; and writers have to ask. The layout's next generation is the ticket for
+    /// [`Change::Resynced`]. EUCLEAN: no other mirror is fresh.
     Resync {
         /// Their ids.
         mirrors: Vec<u16>,
@@ -46,7 +49,8 @@ pub enum Change {
         /// When the file was last changed: the copies are younger.
         mtime: Time,
     },
-    /// Bytes `[start, end)` of one mirror are about to be written, and of no other one: it gets objects there.
+    /// Bytes `[start, end)` of one mirror are about to be written, and of no other one: it gets
+    /// objects there.
     Objects {
         /// Its id.
         mirror: u16,

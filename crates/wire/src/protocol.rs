@@ -6,8 +6,9 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{ast, mds, mgs, ost};
 
-/// Version of all messages. Raised when a message changes its meaning or form; peers of another version refuse each other at
-/// connect with a clear error. (Additions that old peers can do without are announced by feature bits instead.)
+/// Version of all messages. Raised when a message changes its meaning or form; peers of another
+/// version refuse each other at connect with a clear error. (Additions that old peers can do
+/// without are announced by feature bits instead.)
 pub const PROTOCOL_VERSION: u16 = 7;
 
 /// A request type and its reply type, spoken to one kind of service.
@@ -21,7 +22,8 @@ pub trait Protocol: Send + Sync + 'static {
     /// Name in handshakes, logs and parameters: `mds`, `ost`, `mgs`.
     const NAME: &'static str;
 
-    /// Whether executing the request twice would differ from once: its reply must be kept for a resend.
+    /// Whether executing the request twice would differ from once: its reply must be kept for a
+    /// resend.
     fn once(request: &Self::Request) -> bool;
 
     /// The request's name for statistics and logs, such as `create`.
@@ -59,7 +61,8 @@ impl Protocol for Ost {
     type Callback = ast::Callback;
     const NAME: &'static str = "ost";
 
-    /// A change that is executed again, because its answer was lost, would undo what others changed in between.
+    /// A change that is executed again, because its answer was lost, would undo what others changed
+    /// in between.
     fn once(request: &ost::Request) -> bool {
         use ost::Request::{Allocate, Close, Truncate, Write};
         matches!(request, Write { .. } | Truncate { .. } | Allocate { .. } | Close { .. })

@@ -1,8 +1,10 @@
-//! Which operations may run at the same time without making each other's results a matter of chance.
+//! Which operations may run at the same time without making each other's results a matter of
+//! chance.
 //!
-//! The model knows one answer to each operation, so the test keeps operations apart that could see each other half done (what
-//! happens when they meet is the subject of [`super::race`]). An operation claims what it looks at and what it changes; it starts
-//! when its claims fit those of the operations under way. What commutes (two creates in one directory, two writes to different
+//! The model knows one answer to each operation, so the test keeps operations apart that could see
+//! each other half done (what happens when they meet is the subject of [`super::race`]). An
+//! operation claims what it looks at and what it changes; it starts when its claims fit those of
+//! the operations under way. What commutes (two creates in one directory, two writes to different
 //! chunks of a file) shares a mode and runs together.
 
 use std::collections::BTreeMap;

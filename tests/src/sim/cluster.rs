@@ -70,7 +70,8 @@ async fn listen(rt: &Rt, world: &World, host: u32) -> (Arc<Net>, Arc<Server>) {
     (net, server)
 }
 
-/// Starts the services of a server host, in its present life, on whatever its disk holds. `None`: it crashed meanwhile.
+/// Starts the services of a server host, in its present life, on whatever its disk holds. `None`:
+/// it crashed meanwhile.
 pub async fn start(world: &World, host: u32) -> Option<Node> {
     start_as(world, host, false).await
 }

@@ -1,5 +1,5 @@
-//! Copies of files' bytes as tools make them, and what tools do with them: `lfs migrate` and `lfs mirror resync`, as
-//! `crates/cli/src/lfs/{migrate,mirror}/copy.rs` do them through a mount.
+//! Copies of files' bytes as tools make them, and what tools do with them: `lfs migrate` and
+//! `lfs mirror resync`, as `crates/cli/src/lfs/{migrate,mirror}/copy.rs` do them through a mount.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,8 @@ const CHUNK: usize = 40_000;
 /// Pause before another one.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Copies to each of several files, and makes that durable. Holes stay holes, and the length is the same.
+/// Copies to each of several files, and makes that durable. Holes stay holes, and the length is the
+/// same.
 ///
 /// # Errors
 /// The client's; ENOSPC: not all of it could be written.
@@ -145,7 +146,8 @@ pub async fn open_mirror(client: &Client, fid: Fid, id: u16, how: u32) -> Result
 /// Brings mirrors up to date.
 ///
 /// # Errors
-/// EBUSY: somebody wrote, again and again, or another tool is at it. EUCLEAN: no other mirror is fresh. EINVAL: one is gone. The client's.
+/// EBUSY: somebody wrote, again and again, or another tool is at it. EUCLEAN: no other mirror is
+/// fresh. EINVAL: one is gone. The client's.
 pub async fn resync(client: &Client, rt: &Rt, fid: Fid, to: &[u16]) -> Result<()> {
     for left in (0..TRIES).rev() {
         match resync_once(client, fid, to).await {

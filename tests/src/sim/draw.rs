@@ -1,6 +1,7 @@
 //! Draws operations at random, and says what they claim.
 //!
-//! Names, sizes and files come from small sets, so that operations meet: most do something, and enough of them are refused.
+//! Names, sizes and files come from small sets, so that operations meet: most do something, and
+//! enough of them are refused.
 
 use bytes::Bytes;
 use fastrand::Rng;
@@ -148,7 +149,8 @@ impl Draw<'_> {
             70..72 => Op::Fsync { handle: self.handle(|_| true)?.0 },
             72..80 => self.rename(),
             80..83 => {
-                // Of several names it is not said whose directory decides on a layout that is yet to come.
+                // Of several names it is not said whose directory decides on a layout that is yet
+                // to come.
                 let fid = self.any();
                 let settled =
                     self.model.inode(fid).is_ok_and(|i| i.striping.is_some() || i.kind() != FileKind::Regular);
@@ -258,7 +260,8 @@ impl Draw<'_> {
         self.model.inode(fid).ok()?.striping?;
         let striping = STRIPINGS[self.rng.usize(0..STRIPINGS.len())];
         let group = self.rng.bool().then(|| self.rng.u64(1..1 << 40));
-        // A group's lock is on all of the file, which has grown as far as it can then, whatever becomes of the migration.
+        // A group's lock is on all of the file, which has grown as far as it can then, whatever
+        // becomes of the migration.
         let group = group.filter(|_| !self.model.inode(fid).is_ok_and(|i| i.striping.is_some_and(|s| s.grows())));
         Some(Op::Migrate { fid, striping, group })
     }

@@ -1,7 +1,9 @@
-//! The file system as it ought to be: a map in memory, and what each operation does to it and answers.
+//! The file system as it ought to be: a map in memory, and what each operation does to it and
+//! answers.
 //!
-//! It is the specification that the real one is held against, so it is as plain as can be: files are vectors, directories are maps,
-//! nothing is shared or cached, and the checks of an operation stand in the order in which POSIX and Linux make them.
+//! It is the specification that the real one is held against, so it is as plain as can be: files
+//! are vectors, directories are maps, nothing is shared or cached, and the checks of an operation
+//! stand in the order in which POSIX and Linux make them.
 
 use std::collections::BTreeMap;
 
@@ -102,7 +104,8 @@ impl Inode {
 }
 
 impl Inode {
-    /// Empties a regular file, and forgets how many stripes it has: there are fewer where an OST was down.
+    /// Empties a regular file, and forgets how many stripes it has: there are fewer where an OST
+    /// was down.
     pub fn forget_bytes(&mut self) {
         if let Content::File(bytes) = &mut self.content {
             bytes.clear();
@@ -196,8 +199,8 @@ impl Model {
 
 /// Operations.
 impl Model {
-    /// Executes an operation of a client. `new`: the FID that the file system gave to what the operation made; `handle`: the
-    /// number that an opened file shall have.
+    /// Executes an operation of a client. `new`: the FID that the file system gave to what the
+    /// operation made; `handle`: the number that an opened file shall have.
     pub fn apply(&mut self, client: usize, op: &Op, new: Fid, handle: u64) -> Answer {
         match op {
             Op::Lookup { dir, name } => self.lookup(*dir, name),

@@ -1,4 +1,5 @@
-//! Operations of programs and what they answer: the words that the model, the client and the generator share.
+//! Operations of programs and what they answer: the words that the model, the client and the
+//! generator share.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,8 @@ use sheen_wire::{Errno, Fid, FileKind, mds::flags};
 use super::striping::Striping;
 use crate::noise;
 
-/// One operation of a program. Directories and files are named as a kernel would: by what a lookup gave before.
+/// One operation of a program. Directories and files are named as a kernel would: by what a lookup
+/// gave before.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Op {
     /// stat of a name.
@@ -134,7 +136,8 @@ fn digest(bytes: &Bytes) -> u32 {
 }
 
 impl Outcome {
-    /// Without the attributes in a listing that `listed` came without: those of a file that somebody was changing meanwhile under another name.
+    /// Without the attributes in a listing that `listed` came without: those of a file that
+    /// somebody was changing meanwhile under another name.
     pub fn as_listed(mut self, listed: &Outcome) -> Outcome {
         if let (Outcome::Entries(all), Outcome::Entries(listed)) = (&mut self, listed) {
             for (name, entry) in all.iter_mut() {

@@ -1,5 +1,5 @@
-//! Mirrored files while an OST is down: all that was brought up to date is read from the others, and what is written meanwhile is where it is read
-//! afterwards.
+//! Mirrored files while an OST is down: all that was brought up to date is read from the others,
+//! and what is written meanwhile is where it is read afterwards.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,8 @@ use crate::noise;
 const ROOT_USER: &Caller = &Caller::ROOT;
 /// Bytes of the file.
 const SIZE: usize = 300_000;
-/// All is read within this time, though the mirror that comes first is down: connections take a while to be found broken.
+/// All is read within this time, though the mirror that comes first is down: connections take a
+/// while to be found broken.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Each of two OSTs with a mirror goes down once; all read meanwhile, and one writes.

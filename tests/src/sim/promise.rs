@@ -1,4 +1,5 @@
-//! What a crash may not take: the bytes and names that an fsync has promised; and what it may, one way or the other.
+//! What a crash may not take: the bytes and names that an fsync has promised; and what it may, one
+//! way or the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,7 +88,8 @@ impl Promises {
             Op::Open { fid, flags } if flags & flags::TRUNC != 0 => self.change(Some(*fid), Change::Size(0)),
             Op::Truncate { fid, size, .. } => self.change(Some(*fid), Change::Size(*size)),
             Op::Punch { offset, len, .. } => self.change(open, Change::Hole(*offset, *len)),
-            // After a crash an fsync knows what its own client lost, not what others did. See `scenario::lost_bytes`.
+            // After a crash an fsync knows what its own client lost, not what others did. See
+            // `scenario::lost_bytes`.
             Op::Fsync { .. } if rule == Rule::Exact => {
                 let Some((fid, inode)) = open.and_then(|f| Some((f, model.inode(f).ok()?))) else { return };
                 self.sync(fid, inode);
@@ -107,8 +109,9 @@ impl Promises {
         }
     }
 
-    /// An operation whose end nobody knows: what it wrote may be there. `seen`: the file that it was done to, which may be another one than
-    /// the model has of that name, where a crash took a rename back.
+    /// An operation whose end nobody knows: what it wrote may be there. `seen`: the file that it
+    /// was done to, which may be another one than the model has of that name, where a crash took a
+    /// rename back.
     pub fn doubtful(&mut self, op: &Op, model: &Model, seen: Option<Fid>) {
         if let Some(fid) = op.handle().and_then(|h| model.handles.get(&h)).map(|h| h.fid) {
             self.files.entry(fid).or_default().anything = true;
@@ -164,8 +167,8 @@ impl Bytewise {
         for change in &self.later {
             match change {
                 Change::Size(size) => {
-                    // A cut may reach the disk of one stripe and not that of the stripe which was to hold the new end. What then
-                    // keeps the file long is its bytes.
+                    // A cut may reach the disk of one stripe and not that of the stripe which was
+                    // to hold the new end. What then keeps the file long is its bytes.
                     let kept = &self.synced[..least.min(*size) as usize];
                     least = kept.iter().rposition(|b| *b != 0).map_or(0, |last| last as u64 + 1);
                     most = most.max(*size);

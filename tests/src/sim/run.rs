@@ -1,4 +1,5 @@
-//! Programs on three clients: they draw operations, run those that fit together, and hold every answer against the model's.
+//! Programs on three clients: they draw operations, run those that fit together, and hold every
+//! answer against the model's.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

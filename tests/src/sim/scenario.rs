@@ -36,10 +36,11 @@ pub const SEEDS_VARIABLE: &str = "SHEEN_SIM_SEEDS";
 pub const FROM_VARIABLE: &str = "SHEEN_SIM_FROM";
 /// Events shown when a single seed is run.
 const EVENTS_SHOWN: usize = 200_000;
-/// How long trouble lasts at most: a client that a server does not hear of for 30 seconds is given up, which is right and not what
-/// is tested.
+/// How long trouble lasts at most: a client that a server does not hear of for 30 seconds is given
+/// up, which is right and not what is tested.
 const STORM_MAX: Duration = Duration::from_secs(20);
-/// Objects of files that are gone are gone within this time: an MDT that comes back keeps those that may be open for 90 s.
+/// Objects of files that are gone are gone within this time: an MDT that comes back keeps those
+/// that may be open for 90 s.
 const CLEANUP: Duration = Duration::from_secs(120);
 
 /// What a run left behind, to be compared with another of the same seed.
@@ -129,7 +130,8 @@ async fn walk_all(world: &World, run: &Run) -> Tree {
     first
 }
 
-/// All is closed; what was removed leaves no objects behind, and all clients see what the model says.
+/// All is closed; what was removed leaves no objects behind, and all clients see what the model
+/// says.
 async fn settle(world: &World, run: &Run, waste: &Objects) {
     run.close_all().await;
     let tree = walk_all(world, run).await;
@@ -142,7 +144,8 @@ async fn settle(world: &World, run: &Run, waste: &Objects) {
 /// Objects by OST.
 type Objects = BTreeSet<(u32, Fid)>;
 
-/// Waits until there are no objects but those of files, and `waste`. Returns those that nobody removes.
+/// Waits until there are no objects but those of files, and `waste`. Returns those that nobody
+/// removes.
 async fn cleaned(world: &World, tree: &Tree, waste: &Objects) -> Objects {
     let rt = world.rt(CLIENTS[0]);
     let left = || objects(world).into_iter().filter(|o| !tree.objects.contains(o) && !waste.contains(o)).collect();
@@ -156,7 +159,8 @@ async fn cleaned(world: &World, tree: &Tree, waste: &Objects) -> Objects {
     }
 }
 
-/// Operations in bad weather with breaking connections; each done exactly once, and in the end all is as it ought to be.
+/// Operations in bad weather with breaking connections; each done exactly once, and in the end all
+/// is as it ought to be.
 pub fn bad_network(seed: u64, ops: usize, log: usize) -> Trace {
     bad_network_as(seed, ops, log, false)
 }
@@ -212,8 +216,8 @@ impl Victims {
     }
 }
 
-/// Operations; everything synced; more operations, some files synced; the power fails at servers; they come back. What was synced
-/// is there, nothing is mixed up, and all goes on.
+/// Operations; everything synced; more operations, some files synced; the power fails at servers;
+/// they come back. What was synced is there, nothing is mixed up, and all goes on.
 pub fn power_failure(seed: u64, ops: usize, log: usize) -> Trace {
     power_failure_as(seed, ops, log, false)
 }
@@ -282,7 +286,8 @@ async fn restart(world: &World, victims: Victims, nodes: &mut Vec<Node>) {
     }
 }
 
-/// A file that an MDT lost lives on at the client that has it open; whoever syncs it there must hear the truth.
+/// A file that an MDT lost lives on at the client that has it open; whoever syncs it there must
+/// hear the truth.
 async fn fsyncs_are_honest(run: &Run) {
     let open: Vec<_> = run.open_files();
     for (client, file) in open {
@@ -294,7 +299,8 @@ async fn fsyncs_are_honest(run: &Run) {
     }
 }
 
-/// Every client syncs every file, which may tell it once that bytes were lost, of files on an OST that crashed.
+/// Every client syncs every file, which may tell it once that bytes were lost, of files on an OST
+/// that crashed.
 async fn hear_of_losses(run: &Run, tree: &Tree, victims: Victims) {
     let on_victim = |fid| victims.ost().is_some_and(|ost| tree.osts.get(fid).is_some_and(|o| o.contains(&ost)));
     for client in &run.clients {
@@ -309,7 +315,8 @@ async fn hear_of_losses(run: &Run, tree: &Tree, victims: Victims) {
     }
 }
 
-/// What there is after the crash: all that was promised, nothing that never was. Returns the tree, and objects that were wasted.
+/// What there is after the crash: all that was promised, nothing that never was. Returns the tree,
+/// and objects that were wasted.
 async fn aftermath(world: &World, run: &Run, victims: Victims) -> (Tree, Objects) {
     for client in &run.clients {
         let synced = client.syncfs().await;
@@ -347,8 +354,9 @@ async fn aftermath(world: &World, run: &Run, victims: Victims) -> (Tree, Objects
         }
     }
     let left = cleaned(world, &tree, &Objects::new()).await;
-    // A write that was under way to a file which the MDT lost, or to a component whose objects it lost, is sent again when the OST comes
-    // back, and makes an object that nobody knows. It is out of use for ever (its id is), but takes space.
+    // A write that was under way to a file which the MDT lost, or to a component whose objects it
+    // lost, is sent again when the OST comes back, and makes an object that nobody knows. It is out
+    // of use for ever (its id is), but takes space.
     let laid_out = |fid| tree.model.inodes.get(fid).is_some_and(|i| i.striping.is_some_and(|s| !s.is_composite()));
     // A migration writes to a copy, which may be lost.
     let migrated = run.state().doubtful.iter().any(|op| matches!(op, Op::Migrate { .. }));
@@ -357,7 +365,8 @@ async fn aftermath(world: &World, run: &Run, victims: Victims) -> (Tree, Objects
     (tree, left)
 }
 
-/// An MDT that loses a file which a client has open: the client hears of it, and leaves nothing behind.
+/// An MDT that loses a file which a client has open: the client hears of it, and leaves nothing
+/// behind.
 pub fn lost_file(seed: u64, log: usize) -> Trace {
     simulate(seed, log, weather(seed), async |world| {
         let (mut nodes, run) = boot(world, seed).await;
@@ -368,7 +377,8 @@ pub fn lost_file(seed: u64, log: usize) -> Trace {
         let (attr, file) = client.create(who, ROOT, &name, flags::RDWR, 0o644, 0).await.expect("it can be created");
         world.crash_host(MDS);
         restart(world, Victims::Mds, &mut nodes).await;
-        // What a client keeps it may answer until it has heard of the restart, with the first answer of the new MDT at the latest.
+        // What a client keeps it may answer until it has heard of the restart, with the first
+        // answer of the new MDT at the latest.
         assert_eq!(client.lookup(who, ROOT, &"none".into()).await.err(), Some(Errno::ENOENT));
         assert_eq!(client.getattr(attr.attr.fid, None).await.err(), Some(Errno::ENOENT), "it was lost");
         let data = || Bulk::from(bytes::Bytes::from_static(b"data"));
@@ -392,7 +402,8 @@ async fn file_without_layout(client: &Client) -> Fid {
     made.expect("it can be made").attr.fid
 }
 
-/// An MDT that loses the layout of a file and gives it another one: no client goes on with the old one.
+/// An MDT that loses the layout of a file and gives it another one: no client goes on with the old
+/// one.
 pub fn lost_layout(seed: u64, log: usize) -> Trace {
     simulate(seed, log, weather(seed), async |world| {
         let (mut nodes, run) = boot(world, seed).await;
@@ -420,8 +431,9 @@ pub fn lost_layout(seed: u64, log: usize) -> Trace {
     })
 }
 
-/// An MDT that loses the objects of a component, and gives it others: no client goes on with the old ones, and who wrote there hears of it.
-/// Of some seeds it asks first: by fsync, or a durable write.
+/// An MDT that loses the objects of a component, and gives it others: no client goes on with the
+/// old ones, and who wrote there hears of it. Of some seeds it asks first: by fsync, or a durable
+/// write.
 pub fn lost_component(seed: u64, log: usize) -> Trace {
     simulate(seed, log, weather(seed), async |world| {
         let (mut nodes, run) = boot(world, seed).await;
@@ -477,8 +489,8 @@ enum Asks {
     DurableWrite,
 }
 
-/// An OST whose host loses bytes that a client wrote: whoever asks then is not told that they are safe. It is told so once; what is
-/// written after is safe when it is synced.
+/// An OST whose host loses bytes that a client wrote: whoever asks then is not told that they are
+/// safe. It is told so once; what is written after is safe when it is synced.
 pub fn lost_bytes(seed: u64, log: usize) -> Trace {
     let asks = [Asks::Fsync, Asks::FsyncLater, Asks::SyncFs, Asks::DurableWrite][(seed % 4) as usize];
     simulate(seed, log, weather(seed), async |world| {
@@ -526,8 +538,8 @@ pub fn lost_bytes(seed: u64, log: usize) -> Trace {
     })
 }
 
-/// Runs `count` seeds from 0 on, as many at a time as there are processors: from another one, or more, if the environment says so; or the one that
-/// it names, with its log.
+/// Runs `count` seeds from 0 on, as many at a time as there are processors: from another one, or
+/// more, if the environment says so; or the one that it names, with its log.
 ///
 /// # Panics
 /// If any seed fails; says which and how to run it again.

@@ -1,5 +1,6 @@
-//! How files of the simulation are striped: plainly, overstriped, and by ranges of the file that are small enough for writes to cross; where
-//! the MDT has a data service the first of them may lie there.
+//! How files of the simulation are striped: plainly, overstriped, and by ranges of the file that
+//! are small enough for writes to cross; where the MDT has a data service the first of them may lie
+//! there.
 
 use std::fmt;
 
@@ -42,7 +43,8 @@ pub enum Kind {
 /// How a file is striped, or those made in a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Striping {
-    /// In order, those that there are before those that there are not. A single one is the whole file, of a plain layout.
+    /// In order, those that there are before those that there are not. A single one is the whole
+    /// file, of a plain layout.
     parts: [Part; PARTS_MAX],
 }
 
@@ -60,7 +62,8 @@ const fn on_mdt(end: u64) -> Part {
 
 const NONE: Part = part(EOF, 0, 0);
 
-/// Stripings that are asked for. No range is too short for its stripes; the sizes of those before one that grows are others than its.
+/// Stripings that are asked for. No range is too short for its stripes; the sizes of those before
+/// one that grows are others than its.
 pub const STRIPINGS: [Striping; 12] = [
     Striping::plain(1, 64 * K),
     Striping::plain(2, 64 * K),
@@ -146,7 +149,8 @@ impl Striping {
         STRIPINGS.into_iter().chain(ON_MDT).find(|striping| striping.asked() == *asked)
     }
 
-    /// A file's. Extensions count as part of what grows into them, and so does what was repeated because it could not grow where it was.
+    /// A file's. Extensions count as part of what grows into them, and so does what was repeated
+    /// because it could not grow where it was.
     ///
     /// # Panics
     /// If no such striping can be asked for.

@@ -1,4 +1,5 @@
-//! The whole file system as a client sees it, read back into a [`Model`]; and the objects that lie on the OSTs.
+//! The whole file system as a client sees it, read back into a [`Model`]; and the objects that lie
+//! on the OSTs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -28,14 +28,16 @@ struct Servers {
 }
 
 impl Servers {
-    /// Runs a test in the namespaces. The host's name, and `node1`, mean 127.0.1.1 there, as on Debian.
+    /// Runs a test in the namespaces. The host's name, and `node1`, mean 127.0.1.1 there, as on
+    /// Debian.
     fn enter(test: impl FnOnce(&mut Servers) + Send + 'static) {
         if !is_root() {
             return println!("skipped: namespaces need root");
         }
         // Namespaces belong to a thread and to the processes that it starts.
         let thread = thread::spawn(move || {
-            // SAFETY: the views of mounts and of the network change for this thread; file descriptors and memory stay as they are.
+            // SAFETY: the views of mounts and of the network change for this thread; file
+            // descriptors and memory stay as they are.
             if unsafe { unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::NEWNET) }.is_err() {
                 return println!("skipped: namespaces cannot be made here");
             }

@@ -1,4 +1,5 @@
-//! A mount one of whose OSTs is away: what needs neither its bytes nor the sizes that it tells goes on at once.
+//! A mount one of whose OSTs is away: what needs neither its bytes nor the sizes that it tells goes
+//! on at once.
 
 use std::{
     fs::{self, OpenOptions, Permissions},
@@ -36,7 +37,8 @@ fn answered(dir: &Path, script: &str) -> String {
     bash(dir, &script.replace("lfs ", &lfs)).ok()
 }
 
-/// All that names, layouts and the MDT's attributes allow, to the files of one mount, in a directory on it.
+/// All that names, layouts and the MDT's attributes allow, to the files of one mount, in a
+/// directory on it.
 #[track_caller]
 fn go_on(dir: &Path, of: &str) {
     let own = |name: &str| dir.join(format!("{of}-{name}"));
@@ -62,8 +64,9 @@ fn go_on(dir: &Path, of: &str) {
     assert_eq!(answered(dir, &format!("find . -name '{of}-m*'")), format!("./{of}-moved\n"));
 }
 
-/// Maps a file and stores into it; when told to, shows what is mapped, and writes it back. A process of its own: whoever starts programs has
-/// them close what it has open, which writes mapped pages back, and waits.
+/// Maps a file and stores into it; when told to, shows what is mapped, and writes it back. A
+/// process of its own: whoever starts programs has them close what it has open, which writes mapped
+/// pages back, and waits.
 const MAPS: &str = "
 import mmap, os, sys
 file = os.open('open', os.O_RDWR)
@@ -132,7 +135,8 @@ fn names_layouts_and_removals_need_no_ost() {
     mounts.iter().for_each(|(of, _)| make(&maker.mnt, of, &data));
     fs::write(maker.path("open"), vec![0; LEN]).unwrap();
     bash(&maker.mnt, "sync .").ok();
-    // One mount has the OSTs' connections and knows nothing of the files, the other one has not even these.
+    // One mount has the OSTs' connections and knows nothing of the files, the other one has not
+    // even these.
     assert!(fs::read(known.path("maker-read")).unwrap() == data);
     let mut maps = Command::new("python3");
     maps.args(["-c", MAPS]).current_dir(&known.mnt).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -146,14 +150,16 @@ fn names_layouts_and_removals_need_no_ost() {
     for (of, mount) in mounts {
         go_on(&mount.mnt, of);
     }
-    // What was told without a size shows none: who asks waits, rm as well. (Changed, so that nothing is known of its objects.)
+    // What was told without a size shows none: who asks waits, rm as well. (Changed, so that
+    // nothing is known of its objects.)
     let path = known.path("known-later");
     while_down("chmod", move || fs::set_permissions(path, Permissions::from_mode(0o600))).unwrap();
     let mut waiting: Vec<Child> =
         ["stat -c %s known-linked", "stat -c %s known-chmod", "cat known-read", "rm known-later"]
             .map(|line| begin(&known.mnt, line))
             .into();
-    // A file that is open keeps its size and its pages, although its name is looked up once more, as all are after one of them went.
+    // A file that is open keeps its size and its pages, although its name is looked up once more,
+    // as all are after one of them went.
     answered(&maker.mnt, "mv maker-read elsewhere; mv elsewhere maker-read");
     answered(&known.mnt, "lfs getstripe -c open");
     drop(maps.stdin.take());

@@ -1,4 +1,5 @@
-//! What is cached costs no request, and a mount that is gone does not keep others from changing what it cached.
+//! What is cached costs no request, and a mount that is gone does not keep others from changing
+//! what it cached.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -39,7 +40,8 @@ fn a_second_stat_asks_no_server() {
         two.quiet();
         let look = || assert_eq!(fs::metadata(at.b(&name(1))).unwrap().len(), SHORT as u64 + 1);
         assert!(!two.cost(look).is_empty(), "changed, so asked for");
-        // A lock that is taken away as soon as it was granted may be let be for a while, but not for long.
+        // A lock that is taken away as soon as it was granted may be let be for a while, but not
+        // for long.
         two.cost_settles("it is kept again", |_| look(), Counts::is_empty);
         // One of several, in case that a mount sends something by itself meanwhile.
         let stat = |i: usize| assert_eq!(fs::metadata(at.b(&name(i))).unwrap().len(), SHORT as u64);
@@ -47,7 +49,8 @@ fn a_second_stat_asks_no_server() {
     }
 }
 
-/// Where the kernel can be told to forget names (FUSE 7.44, Linux 6.16), it keeps them, and attributes.
+/// Where the kernel can be told to forget names (FUSE 7.44, Linux 6.16), it keeps them, and
+/// attributes.
 #[test]
 fn a_second_stat_does_not_even_reach_the_mount() {
     let two = two_mounts!(LIMIT);
@@ -262,7 +265,8 @@ fn change_all(at: &Two) {
     }
 }
 
-/// A mount that stands still for longer than the servers wait is given up; when it goes on it finds out, and shows what is there.
+/// A mount that stands still for longer than the servers wait is given up; when it goes on it finds
+/// out, and shows what is there.
 #[test]
 fn a_frozen_mount_is_given_up_and_comes_back_clean() {
     let two = two_mounts!(LIMIT);
@@ -327,7 +331,8 @@ fn small(i: usize, round: u64) -> Vec<u8> {
     noise(round << 32 | i as u64, 1 + i * 37 % 9000)
 }
 
-/// Small files of a layout, the first time that B reads them in the order in which it lists them. `change`: what A does to some of those that come [`AHEAD`] later.
+/// Small files of a layout, the first time that B reads them in the order in which it lists them.
+/// `change`: what A does to some of those that come [`AHEAD`] later.
 fn read_in_order(two: &TwoMounts, layout: &str, name: &str, change: Option<&Change>) -> Counts {
     let at = two.dir(name);
     let mut setstripe = Command::new(sheen());
@@ -400,7 +405,8 @@ fn what_is_read_ahead_of_a_reader_is_never_older_than_the_file() {
     }
 }
 
-/// Statistics say how a file is read, and begin anew when something is written to them, as a measurement wants it.
+/// Statistics say how a file is read, and begin anew when something is written to them, as a
+/// measurement wants it.
 #[test]
 fn statistics_begin_anew() {
     let (two, at) = two_mounts!(LIMIT, "d");

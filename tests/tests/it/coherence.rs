@@ -1,8 +1,9 @@
 //! What a process on one mount did is what a process on another mount sees, at once.
 //!
-//! Each statement is a function of two views of one directory. It runs with each of two mounts in either role: that of the serving
-//! process and one over tcp; and once more with servers in processes of their own. In all of them, B knows (and so has cached) the
-//! old state before A changes it.
+//! Each statement is a function of two views of one directory. It runs with each of two mounts in
+//! either role: that of the serving process and one over tcp; and once more with servers in
+//! processes of their own. In all of them, B knows (and so has cached) the old state before A
+//! changes it.
 
 use sheen_tests::{
     Mount, can_mount,

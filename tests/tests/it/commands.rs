@@ -1,5 +1,6 @@
-//! `lfs` through mounts, where it tells something of files, or says no before it does anything: data versions, what the MDT knows of sizes,
-//! how far a copy is, and layouts that no file can have.
+//! `lfs` through mounts, where it tells something of files, or says no before it does anything:
+//! data versions, what the MDT knows of sizes, how far a copy is, and layouts that no file can
+//! have.
 
 use std::{
     fs::{self, File},

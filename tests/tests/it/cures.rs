@@ -1,4 +1,5 @@
-//! What Lustre offers against locks that go back and forth between writers of one object: group locks and locks ahead.
+//! What Lustre offers against locks that go back and forth between writers of one object: group
+//! locks and locks ahead.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -178,7 +179,8 @@ fn others_wait_until_the_last_member_leaves() {
     }
 }
 
-/// Who joins the group may itself wait for them: the kernel has the pages locked that are read, and the file that is written.
+/// Who joins the group may itself wait for them: the kernel has the pages locked that are read, and
+/// the file that is written.
 #[test]
 fn who_waits_while_its_mount_joins_a_group_goes_on() {
     let two = two_mounts!(LIMIT);
@@ -353,7 +355,8 @@ fn locks_ahead_tell_what_was_there() {
     one_stripe(&two, &at.a("f"));
     let (a, b) = (open(&at.a("f"), 0), open(&at.b("f"), 0));
     let write = |file: &File, start, len| lock_ahead(file, number::MODE_WRITE, number::ASYNC, start, len);
-    // The other has looked at the file, and keeps how large it is until somebody who may wait asks for that.
+    // The other has looked at the file, and keeps how large it is until somebody who may wait asks
+    // for that.
     assert_eq!(write(&a, 1 << 20, 1 << 20), Ok(number::SENT));
     assert_eq!(lock_ahead(&a, number::MODE_WRITE, 0, 0, 4096), Ok(number::SENT));
     assert_eq!(write(&a, 1 << 20, 1 << 20), Ok(number::SENT));

@@ -1,4 +1,5 @@
-//! Directories over MDTs, as users of Lustre ask for them: `lfs mkdir`, `lfs setdirstripe`, `lfs getdirstripe` on a mount.
+//! Directories over MDTs, as users of Lustre ask for them: `lfs mkdir`, `lfs setdirstripe`,
+//! `lfs getdirstripe` on a mount.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -16,7 +17,8 @@ macro_rules! fs1 {
     };
 }
 
-/// Of what is printed: whether the FIDs that stripes name are all the directory's own, and the rest of it.
+/// Of what is printed: whether the FIDs that stripes name are all the directory's own, and the rest
+/// of it.
 fn shown(fs: &Fs, dir: &str) -> String {
     let fid = fs.lfs(&format!("path2fid {dir}")).ok();
     fs.lfs(&format!("getdirstripe {dir}")).ok().replace(fid.trim(), "OWN")

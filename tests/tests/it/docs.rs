@@ -1,8 +1,9 @@
 //! The examples of the documentation are run, and must print what they say.
 //!
-//! A block fenced as `console` holds commands (`$ …`, continued by `> …`) and below each what it prints, messages included. `…`
-//! stands for anything in a line, a line of `…` alone for any lines. The blocks of a file run in order on a fresh file system
-//! named `sheen` of 4 OSTs, mounted at `/mnt/sheen`, and there.
+//! A block fenced as `console` holds commands (`$ …`, continued by `> …`) and below each what it
+//! prints, messages included. `…` stands for anything in a line, a line of `…` alone for any lines.
+//! The blocks of a file run in order on a fresh file system named `sheen` of 4 OSTs, mounted at
+//! `/mnt/sheen`, and there.
 
 use std::{
     fmt::Write,

@@ -1,5 +1,6 @@
-//! Files that begin on the MDT (Lustre's data on MDT): a small one lies there alone, a larger one goes on on OSTs, and nobody notices
-//! but by what it costs. What two mounts see of such files at once is tested with all other components (`pfl`).
+//! Files that begin on the MDT (Lustre's data on MDT): a small one lies there alone, a larger one
+//! goes on on OSTs, and nobody notices but by what it costs. What two mounts see of such files at
+//! once is tested with all other components (`pfl`).
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -305,7 +306,8 @@ fn cut(path: &Path, len: u64) {
     OpenOptions::new().write(true).open(path).unwrap().set_len(len).unwrap();
 }
 
-/// What is done to a file after its name has been looked up on the second mount, and before it is read there.
+/// What is done to a file after its name has been looked up on the second mount, and before it is
+/// read there.
 const CHANGES: [(&str, Changing); 10] = [
     ("nothing", |_, _, _, data| data),
     ("written elsewhere", |_, at, name, mut data| {

@@ -1,5 +1,6 @@
-//! Emptying an OST while its files are used: `osp.*.max_create_count=0` keeps new objects away, `lfs migrate` moves what is there. And
-//! sparing one whose disks are being repaired: `obdfilter.*.degraded=1`.
+//! Emptying an OST while its files are used: `osp.*.max_create_count=0` keeps new objects away,
+//! `lfs migrate` moves what is there. And sparing one whose disks are being repaired:
+//! `obdfilter.*.degraded=1`.
 
 use std::{
     collections::BTreeSet,
@@ -123,7 +124,8 @@ fn new_objects_keep_away_and_old_ones_go_on() {
     assert_eq!(osts(&at.a("listed"))[1], on(&[1, 2]));
 }
 
-/// What `docs/operations.md` says, on the layout that files of a new file system have and on others, beside writers.
+/// What `docs/operations.md` says, on the layout that files of a new file system have and on
+/// others, beside writers.
 #[test]
 fn an_ost_is_emptied_beside_writers() {
     let (two, at) = two_mounts!(LIMIT, "d");
@@ -220,7 +222,8 @@ fn a_degraded_ost_is_spared_and_says_so() {
     eventually("the OST gets objects again", gets_one);
 }
 
-/// Who asks what lies on an OST that is away does not wait for it, not even on a mount that knows nothing yet.
+/// Who asks what lies on an OST that is away does not wait for it, not even on a mount that knows
+/// nothing yet.
 #[test]
 fn what_is_on_an_ost_that_is_down_can_be_seen() {
     if !can_mount() {

@@ -1,5 +1,5 @@
-//! Self-extending components (`lfs setstripe -z`) on OSTs that are small, nearly full, switched off or down: a file grows as Lustre's do,
-//! and goes elsewhere before the OST that it is on is full.
+//! Self-extending components (`lfs setstripe -z`) on OSTs that are small, nearly full, switched off
+//! or down: a file grows as Lustre's do, and goes elsewhere before the OST that it is on is full.
 //!
 //! Each OST lies on a device of its own, whose space a test can take away.
 
@@ -76,7 +76,8 @@ impl Stage<'_> {
         device.f_bavail * device.f_frsize / M
     }
 
-    /// Takes space away from an OST until it has so many MiB left, and lets the MDT's view of it grow old.
+    /// Takes space away from an OST until it has so many MiB left, and lets the MDT's view of it
+    /// grow old.
     fn leave(&self, index: u32, mib: u64) {
         let filler = OpenOptions::new().write(true).create(true).truncate(false).open(self.ost(index).join("filler"));
         let (filler, free) = (filler.unwrap(), self.free(index));
@@ -86,7 +87,8 @@ impl Stage<'_> {
     }
 }
 
-/// Extents in MiB ([`EOF`] for no end) of the components that are not extensions, and which OSTs they are on.
+/// Extents in MiB ([`EOF`] for no end) of the components that are not extensions, and which OSTs
+/// they are on.
 fn shape(path: &Path) -> Vec<(u64, u64, Vec<u32>)> {
     let mib = |at| if at == u64::MAX { EOF } else { at / M };
     let (layout, mut shape) = (layout(path), Vec::new());
@@ -142,7 +144,8 @@ fn a_component_grows_while_its_ost_has_room_and_is_repeated_on_another_one() {
         let found = shape(&b);
         assert_eq!((found.len(), found[0].clone()), (2, (0, 128, vec![0])));
         assert!(found[1].0 == 128 && found[1].1 == 192 && found[1].2 != [0] && found[1].2.len() == 1, "{found:?}");
-        // The other mount goes on with it, and the component that was repeated grows as the first one did.
+        // The other mount goes on with it, and the component that was repeated grows as the first
+        // one did.
         put(&rw(&b), &data, 130 * M, 200 * M);
         let found = shape(&a);
         assert_eq!((found.len(), found[1].0, found[1].1), (2, 128, 256), "{found:?}");
@@ -168,7 +171,8 @@ fn what_follows_takes_over_where_an_ost_runs_low() {
         assert_eq!((found.len(), &found[0], found[1].0, found[1].1), (3, &(0, 64, vec![0]), 64, 192), "{found:?}");
         let osts: BTreeSet<u32> = found[1].2.iter().copied().collect();
         assert!(osts.len() == 2 && !osts.contains(&0), "{found:?}");
-        // None of the three has another 64 MiB: it is the turn of the third, on OSTs that are not full.
+        // None of the three has another 64 MiB: it is the turn of the third, on OSTs that are not
+        // full.
         for ost in osts {
             stage.leave(ost, 60);
         }
@@ -191,7 +195,8 @@ fn a_log_of_two_mounts_goes_on_until_no_ost_has_room() {
         for (ost, mib) in [(0, 70), (1, 100), (2, 20), (3, 90)] {
             stage.leave(ost, mib);
         }
-        // What a writer got rid of: bytes of the last record are fewer where the space ended within it.
+        // What a writer got rid of: bytes of the last record are fewer where the space ended within
+        // it.
         let append = |path: PathBuf, who: u8| {
             let mut file = OpenOptions::new().append(true).open(path).unwrap();
             let mut written = Vec::new();

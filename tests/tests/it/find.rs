@@ -47,7 +47,8 @@ fn found(fs: &Fs, words: &str) -> String {
     lines.iter().map(|line| line.strip_prefix("./").unwrap_or(line)).collect::<Vec<_>>().join(" ")
 }
 
-/// 60 files of many sizes, modes, times and owners in directories of three levels, and what else a directory may hold.
+/// 60 files of many sizes, modes, times and owners in directories of three levels, and what else a
+/// directory may hold.
 fn fill(root: &Path) {
     for i in 0..60u32 {
         let dir = root.join(format!("d{}/e{}", i % 3, i % 5));

@@ -1,9 +1,10 @@
 //! Random operations through two mounts, each checked against a model.
 //!
-//! * One file, also while it is migrated to one layout after the other: reads, writes, truncates, mappings, holes, appends, with and without `O_DIRECT`, each through one of two mounts; the
+//! * One file, also while it is migrated to one layout after the other: reads, writes, truncates,
+//!   mappings, holes, appends, with and without `O_DIRECT`, each through one of two mounts; the
 //!   model is a vector of bytes.
-//! * A tree: creates, removals, renames, links, modes, listings; the model is a directory of this machine's own file system, to which
-//!   the same is done.
+//! * A tree: creates, removals, renames, links, modes, listings; the model is a directory of this
+//!   machine's own file system, to which the same is done.
 //!
 //! The operations are the same in each run. With `SHEEN_SOAK` they are more, from a random seed,
 //! which is printed. `SHEEN_FSX_OPS` sets how many operations, `SHEEN_FSX_SEED` the seed.
@@ -259,7 +260,8 @@ impl OneFile {
                 let Some((from, to)) = from_to else { return Ok(()) };
                 let (mut source, mut target) = (from as u64, to as u64);
                 let file = &view.cached;
-                // The kernel cuts the request at the size that it last saw, without asking (`docs/semantics.md`): so look first.
+                // The kernel cuts the request at the size that it last saw, without asking
+                // (`docs/semantics.md`): so look first.
                 fs::metadata(&view.path).map_err(failed)?;
                 let done = rustix::fs::copy_file_range(file, Some(&mut source), file, Some(&mut target), len);
                 let done = done.map_err(errno)?;
@@ -328,8 +330,9 @@ fn size_is(file: &File, want: usize) -> Result<(), String> {
     }
 }
 
-/// Touches pages of a mapping. The kernel learns of a new end when it is asked for it, and a mapping reaches no further than the end it
-/// knows; an answer that is overtaken by an invalidation tells the program, but not the mapping (`docs/semantics.md`): once more, then.
+/// Touches pages of a mapping. The kernel learns of a new end when it is asked for it, and a
+/// mapping reaches no further than the end it knows; an answer that is overtaken by an invalidation
+/// tells the program, but not the mapping (`docs/semantics.md`): once more, then.
 fn mapped<T>(file: &File, size: usize, touch: impl Fn() -> Result<T, Errno>) -> Result<T, String> {
     let mut tries = 0;
     loop {
@@ -534,9 +537,9 @@ impl Act {
 
     fn perform(&self, root: &Path) -> Outcome {
         match (self, self.attempt(root)) {
-            // Where the kernel still knows a directory by a name that another mount has taken from it, it refuses to find it under its
-            // new one while it renames (d_splice_alias cannot take the locks that it needs then). A look finds it; docs/semantics.md
-            // lists this.
+            // Where the kernel still knows a directory by a name that another mount has taken from
+            // it, it refuses to find it under its new one while it renames (d_splice_alias cannot
+            // take the locks that it needs then). A look finds it; docs/semantics.md lists this.
             (Act::Rename(p, q, _), Err(Errno::STALE)) => {
                 let _ = (rustix::fs::lstat(root.join(p)), rustix::fs::lstat(root.join(q)));
                 Outcome(self.attempt(root))
@@ -607,7 +610,8 @@ fn open_file(path: &Path, flags: OFlags) -> Result<File, Errno> {
     }
 }
 
-/// Only files and directories carry `user.` attributes, and what the model's file system allows on others is its own matter.
+/// Only files and directories carry `user.` attributes, and what the model's file system allows on
+/// others is its own matter.
 fn regular(path: &Path) -> Result<(), Errno> {
     match FileType::from_raw_mode(rustix::fs::lstat(path)?.st_mode) {
         FileType::RegularFile | FileType::Directory => Ok(()),

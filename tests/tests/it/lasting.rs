@@ -1,5 +1,5 @@
-//! Values that last (`lctl set_param -P`): kept by the MGS, set in every process that has such parameters, also after it was killed, and in
-//! those that come later.
+//! Values that last (`lctl set_param -P`): kept by the MGS, set in every process that has such
+//! parameters, also after it was killed, and in those that come later.
 
 use std::path::Path;
 
@@ -108,7 +108,8 @@ fn servers_and_mounts_of_their_own_hear_of_values_that_last() {
                    mdt.*.commit_interval_ms osc.*-osc-ff*.max_rpcs_in_flight";
         let want = "0\n0\n0\n777\n3\n3\n";
         assert_eq!(ok(all), want);
-        // Each server may be killed; an MDT that comes back places nothing on an OST that is out of use, not even at first.
+        // Each server may be killed; an MDT that comes back places nothing on an OST that is out of
+        // use, not even at first.
         for kind in ["oss", "mds", "mgs"] {
             cluster.kill(kind);
             cluster.spawn(kind);

@@ -1,4 +1,5 @@
-//! `liblustreapi` as programs in C use it: compiled against its header, linked with its shared object, run on a mount.
+//! `liblustreapi` as programs in C use it: compiled against its header, linked with its shared
+//! object, run on a mount.
 
 use std::{
     collections::BTreeSet,
@@ -48,7 +49,8 @@ struct Program {
 }
 
 impl Program {
-    /// Compiles it as a user would, every warning an error, and links it with the shared object or, `whole`, the archive.
+    /// Compiles it as a user would, every warning an error, and links it with the shared object or,
+    /// `whole`, the archive.
     fn compile(name: &'static str, whole: bool) -> Program {
         let dir = tempfile::tempdir().unwrap();
         let built = library(if whole { "liblustreapi.a" } else { "liblustreapi.so" });
@@ -78,7 +80,8 @@ impl Program {
         run(self.path(), args)
     }
 
-    /// Runs it as nobody in particular. The checkout may be closed to others, so that they get a library of their own.
+    /// Runs it as nobody in particular. The checkout may be closed to others, so that they get a
+    /// library of their own.
     #[track_caller]
     fn run_as_nobody(&self, args: &[&str]) -> Ran {
         let object = self.dir.path().join("liblustreapi.so.1");
@@ -164,7 +167,8 @@ components 1, the last with objects 0
     assert_eq!(out, want);
 }
 
-/// `lfs setstripe -E 1M -c 1 -E 4G -c 4 -E -1 -c -1`, written beyond 1 MiB, as a Lustre 2.17 client shows it.
+/// `lfs setstripe -E 1M -c 1 -E 4G -c 4 -E -1 -c -1`, written beyond 1 MiB, as a Lustre 2.17 client
+/// shows it.
 const PFL: &str = "\
     d00bd60b8801000004000000000003000000000000000000000000000000000001000000100000000000000000000000\
     0000100000000000b0000000380000000000000000000000000000000000000002000000100000000000100000000000\

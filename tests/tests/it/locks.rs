@@ -100,7 +100,8 @@ fn fcntl_locks_are_ranges_across_mounts() {
         flock(&b, EXCLUSIVE).expect("flock(2) and fcntl(2) do not see each other");
         flock(&b, UNLOCK).unwrap();
         try_lock(&b, Kind::Unlock, 0, 0).unwrap();
-        // Any close by the process gives up all that it has on the file, through whatever descriptor.
+        // Any close by the process gives up all that it has on the file, through whatever
+        // descriptor.
         drop(open(&at.a("f")));
         eventually("released by a close", || try_lock(&b, Kind::Write, 0, 0).is_ok());
         try_lock(&b, Kind::Unlock, 0, 0).unwrap();
@@ -152,7 +153,8 @@ struct Program {
 }
 
 impl Program {
-    /// Runs Python: `f` is the file, open for reading and writing; `say` prints; the program waits for a line with `hear()`.
+    /// Runs Python: `f` is the file, open for reading and writing; `say` prints; the program waits
+    /// for a line with `hear()`.
     #[track_caller]
     fn start(path: &Path, script: &str) -> Program {
         let frame = "import fcntl, os, signal, sys, errno\n\

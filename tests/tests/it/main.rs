@@ -1,4 +1,5 @@
-//! Sheen on real mounts, as its users meet it: a module for each part of it. docs/testing.md says how such a test is written.
+//! Sheen on real mounts, as its users meet it: a module for each part of it. docs/testing.md says
+//! how such a test is written.
 
 mod addresses;
 mod away;

@@ -1,4 +1,5 @@
-//! `lfs migrate`: files go to other objects while programs on this and other mounts use them, and nobody notices.
+//! `lfs migrate`: files go to other objects while programs on this and other mounts use them, and
+//! nobody notices.
 
 use std::{
     fs::{self, File, OpenOptions},

@@ -1,5 +1,5 @@
-//! `lfs migrate` of mirrored files, and to mirrored layouts: what is up to date is what is copied, what missed it goes, and nobody who uses
-//! the file on this or another mount notices.
+//! `lfs migrate` of mirrored files, and to mirrored layouts: what is up to date is what is copied,
+//! what missed it goes, and nobody who uses the file on this or another mount notices.
 
 use std::{
     fs::{self, File, OpenOptions},

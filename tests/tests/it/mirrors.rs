@@ -1,5 +1,6 @@
-//! Mirrored files, by one mount and by two at once: what is written is read everywhere, mirrors that missed it are not read before they
-//! are brought up to date, and a mirror whose OST is away is not missed.
+//! Mirrored files, by one mount and by two at once: what is written is read everywhere, mirrors
+//! that missed it are not read before they are brought up to date, and a mirror whose OST is away
+//! is not missed.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -251,7 +252,8 @@ fn tools_see_one_mirror_and_tell_differences() {
 /// An open file that is one mirror, as of now.
 fn as_mirror(path: &Path, id: u64) -> rustix::io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).custom_flags(libc_direct()).open(path).unwrap();
-    // SAFETY: the number says that its argument is read and how large it is, which is the size of a `u64`.
+    // SAFETY: the number says that its argument is read and how large it is, which is the size of a
+    // `u64`.
     unsafe { ioctl(&file, Setter::<{ SET_MIRROR }, u64>::new(id)) }.map(|()| file)
 }
 
@@ -603,7 +605,8 @@ fn a_file_that_begins_on_the_mdt_gets_mirrors_elsewhere() {
     }
 }
 
-/// A mirror that begins on the MDT beside one that does not, from the start: by name, and as a directory's default.
+/// A mirror that begins on the MDT beside one that does not, from the start: by name, and as a
+/// directory's default.
 #[test]
 fn a_mirror_may_begin_on_the_mdt_from_the_start() {
     let (two, at) = two_mounts!(LIMIT, "d");

@@ -1,4 +1,5 @@
-//! Servers that come back at other ports, as with `--listen HOST:0@tcp`: mounts and the MDT find them there.
+//! Servers that come back at other ports, as with `--listen HOST:0@tcp`: mounts and the MDT find
+//! them there.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! Files that a mount opened without asking the MDT: they live on as any open file does, whatever becomes of their name, the MDT or the
-//! mount.
+//! Files that a mount opened without asking the MDT: they live on as any open file does, whatever
+//! becomes of their name, the MDT or the mount.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -189,7 +189,8 @@ except OSError: print('refused')
         assert!(child.wait().unwrap().success());
         assert_eq!(rest, "5 5\ndenied\nrefused\n");
     }
-    // Capabilities go when somebody without privilege opens for writing, however well the file is known.
+    // Capabilities go when somebody without privilege opens for writing, however well the file is
+    // known.
     let at = two.dir("d");
     fs::write(at.a("c"), "x").unwrap();
     fs::set_permissions(at.a("c"), fs::Permissions::from_mode(0o666)).unwrap();
@@ -202,7 +203,8 @@ except OSError: print('refused')
     assert_ne!(bash(&at.b(""), "getfattr -n security.capability c").code, 0, "the capability went");
 }
 
-/// Whoever opens a name has the file that it named, whole, however long it is open and whatever happens to the name.
+/// Whoever opens a name has the file that it named, whole, however long it is open and whatever
+/// happens to the name.
 #[test]
 fn open_files_are_whole_while_their_names_come_and_go() {
     skip_unless_mountable!();

@@ -1,5 +1,6 @@
-//! Files of several components (Lustre's progressive file layouts), by one mount and by two at once: objects come where something is
-//! written, nowhere else, and whoever knew the file before sees what is there now.
+//! Files of several components (Lustre's progressive file layouts), by one mount and by two at
+//! once: objects come where something is written, nowhere else, and whoever knew the file before
+//! sees what is there now.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -45,8 +46,8 @@ fn two_with(name: &str, steps: &str) -> Option<(TwoMounts, Two)> {
     Some((two, at))
 }
 
-/// Makes a test of a function of a directory whose files have three steps, as two mounts see it: in either role. And one where the
-/// files begin on the MDT.
+/// Makes a test of a function of a directory whose files have three steps, as two mounts see it: in
+/// either role. And one where the files begin on the MDT.
 macro_rules! on_two_mounts {
     ($($name:ident)*) => {
         $(#[test]

@@ -1,4 +1,5 @@
-//! Two and three mounts at the same time: nothing is lost, nothing is done twice, nothing hangs, nobody sees the past.
+//! Two and three mounts at the same time: nothing is lost, nothing is done twice, nothing hangs,
+//! nobody sees the past.
 
 use std::{
     collections::BTreeSet,
@@ -51,7 +52,8 @@ fn exists<T>(result: Result<T, std::io::Error>) -> bool {
     }
 }
 
-/// The calling thread runs on one processor, which it shares with a busy one, and seldom gets its turn.
+/// The calling thread runs on one processor, which it shares with a busy one, and seldom gets its
+/// turn.
 fn on_a_busy_processor(is_busy: bool) {
     let allowed = sched_getaffinity(None).unwrap();
     let mut one = CpuSet::new();
@@ -62,7 +64,8 @@ fn on_a_busy_processor(is_busy: bool) {
     }
 }
 
-/// Also where the kernel takes an answer apart long after it was given: whoever looked is waiting for its turn.
+/// Also where the kernel takes an answer apart long after it was given: whoever looked is waiting
+/// for its turn.
 #[test]
 fn what_comes_with_a_name_is_not_kept_from_before_a_change() {
     /// Changes on each side: more than there are moments of the lookup at which they come.
@@ -300,7 +303,8 @@ const WATCHED: &[Watched] = &[
         name: "name",
         change: |d, n| fs::write(d.join(format!("name{n}")), "x").unwrap(),
         look: |d| {
-            // Names come in order; looks beyond the last (so that its absence is cached), and finds the last by doubling.
+            // Names come in order; looks beyond the last (so that its absence is cached), and finds
+            // the last by doubling.
             let there = |n: u64| n == 0 || d.join(format!("name{n}")).exists();
             let mut above = 1;
             while there(above) {
@@ -336,7 +340,8 @@ fn number(file: &File, offset: u64) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Whoever looks after a change has returned sees it or a later one, while changes go on all the time; on three mounts.
+/// Whoever looks after a change has returned sees it or a later one, while changes go on all the
+/// time; on three mounts.
 #[test]
 fn nobody_sees_the_past() {
     /// Of each thing. The maximum keeps directories small enough to be listed often.
@@ -419,7 +424,8 @@ fn a_mapping_never_shows_the_past() {
             let least = race.count(0);
             let found = map.read(131_072, 1)[0];
             let latest = race.count(0);
-            // Between the two, or one that is under way; of more than 250 changes one byte does not tell.
+            // Between the two, or one that is under way; of more than 250 changes one byte does not
+            // tell.
             let past = u64::from(found.wrapping_sub(least as u8)) > latest - least + 1;
             let is_past = past && latest - least < 250;
             assert!(!is_past, "the mapping shows {found}; {least} was there before, {latest} after");
@@ -531,7 +537,8 @@ fn directories_move_past_each_other() {
                 let from = format!("{}{name}", places[rng.usize(..7)]);
                 let to = format!("{}{name}", places[rng.usize(..7)]);
                 let _ = fs::metadata(dir.join(&to));
-                // Into itself, onto something that is there, from nowhere: refused, without a cycle and without a hang.
+                // Into itself, onto something that is there, from nowhere: refused, without a cycle
+                // and without a hang.
                 let _ = fs::rename(dir.join(from), dir.join(to));
                 tries.did_one();
             }
@@ -581,7 +588,8 @@ fn a_storm_of_creates_from_both_mounts() {
     }
 }
 
-/// Whoever writes to parts of a page that nobody else writes loses nothing to the others, whatever the page cache of either holds.
+/// Whoever writes to parts of a page that nobody else writes loses nothing to the others, whatever
+/// the page cache of either holds.
 #[test]
 fn neighbours_in_one_page_do_not_disturb_each_other() {
     let two = two_mounts!(LIMIT);

@@ -1,4 +1,5 @@
-//! Programs that run from a file of the mount: nobody writes it meanwhile, on whatever mount (ETXTBSY), and what is being written is not run.
+//! Programs that run from a file of the mount: nobody writes it meanwhile, on whatever mount
+//! (ETXTBSY), and what is being written is not run.
 
 use std::{
     fs::{self, File, OpenOptions},

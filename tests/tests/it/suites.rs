@@ -1,10 +1,12 @@
-//! The test suites that others wrote, run on the mount: pjdfstest and fsx. `scripts/test.sh` installs them.
+//! The test suites that others wrote, run on the mount: pjdfstest and fsx. `scripts/test.sh`
+//! installs them.
 
 use std::{path::PathBuf, process::Command, time::Duration};
 
 use sheen_tests::{Fs, can_mount, is_root, run_within};
 
-/// Cases of pjdfstest that fail, each with its reason in docs/semantics.md. The number may only go down.
+/// Cases of pjdfstest that fail, each with its reason in docs/semantics.md. The number may only go
+/// down.
 const PJDFSTEST_FAILING: &[&str] = &[];
 
 fn tool(name: &str) -> Option<PathBuf> {

@@ -1,4 +1,5 @@
-//! `lfs swap_layouts`: two files exchange their bytes in one step while programs on this and other mounts use them.
+//! `lfs swap_layouts`: two files exchange their bytes in one step while programs on this and other
+//! mounts use them.
 
 use std::{
     collections::BTreeMap,

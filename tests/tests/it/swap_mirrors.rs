@@ -1,4 +1,5 @@
-//! `lfs swap_layouts` of mirrored files: all mirrors go over in one step, while nobody else has either file open.
+//! `lfs swap_layouts` of mirrored files: all mirrors go over in one step, while nobody else has
+//! either file open.
 
 use std::{
     fs::{self, File},
@@ -115,7 +116,8 @@ fn whoever_has_one_open_is_in_the_way() {
     assert!(layout(&at.b("other")).is_mirrored() && !layout(&at.b("one")).is_mirrored());
 }
 
-/// Programs on both mounts open, write and close: each record comes into one of the two files, once.
+/// Programs on both mounts open, write and close: each record comes into one of the two files,
+/// once.
 #[test]
 fn no_write_is_lost_or_done_twice_between_openings() {
     // Over several objects of one mirror, in places of their own.

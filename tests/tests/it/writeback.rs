@@ -1,8 +1,10 @@
-//! Small writes are kept by their mount for a while and travel together. Nobody notices but by the speed: other mounts see them at once, they
-//! find room, and they survive what they would survive on the servers, for as long as their own mount lives.
+//! Small writes are kept by their mount for a while and travel together. Nobody notices but by the
+//! speed: other mounts see them at once, they find room, and they survive what they would survive
+//! on the servers, for as long as their own mount lives.
 //!
-//! A statement is a function of two views of one directory, A writing. It runs with each of two mounts in either role: that of the serving
-//! process and one over tcp. Most end by making sure that bytes were kept at all: else they would say nothing.
+//! A statement is a function of two views of one directory, A writing. It runs with each of two
+//! mounts in either role: that of the serving process and one over tcp. Most end by making sure
+//! that bytes were kept at all: else they would say nothing.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -281,7 +283,8 @@ fn a_killed_mount_loses_no_more_than_what_was_young_and_not_synced() {
     let again = rw(&at.a("again"));
     pieces(&again, 6);
     again.sync_all().unwrap();
-    // Written a second time, and synced in between: what is there is one or the other, byte by byte.
+    // Written a second time, and synced in between: what is there is one or the other, byte by
+    // byte.
     pieces(&again, 7);
     let young = rw(&at.a("young"));
     pieces(&young, 8);
@@ -317,8 +320,9 @@ fn an_unmount_writes_everything() {
     }
 }
 
-/// A mount stands still with bytes that it has not written, and the servers give it up because somebody else writes there. Its bytes are
-/// older than that: they must not come after all. Whoever wrote them learns it.
+/// A mount stands still with bytes that it has not written, and the servers give it up because
+/// somebody else writes there. Its bytes are older than that: they must not come after all. Whoever
+/// wrote them learns it.
 #[test]
 fn a_mount_that_was_given_up_says_so_and_disturbs_nobody() {
     let Some(two) = up() else { return };

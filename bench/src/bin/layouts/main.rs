@@ -1,17 +1,19 @@
-//! What layouts cost, and what they are worth: writing across the boundaries of components, creating a file of 2,000 stripes, small files
-//! kept on the MDT, and mapping.
+//! What layouts cost, and what they are worth: writing across the boundaries of components,
+//! creating a file of 2,000 stripes, small files kept on the MDT, and mapping.
 //!
-//! `layouts [--rounds 5] [--only boundaries|create|small|default|mapping] [--mib 512] [--creates 50] [--delay-us 2000] [--files 20000] [--bytes
-//! 3901] [--json FILE]`. Both sides of a ratio are measured one after the other in each round, in turns the one and the other first;
-//! the median over the rounds is shown.
+//! `layouts [--rounds 5] [--only boundaries|create|small|default|mapping] [--mib 512] [--creates 50] [--delay-us 2000] [--files 20000] [--bytes 3901] [--json FILE]`.
+//! Both sides of a ratio are measured one after the other in each round, in turns the one and the
+//! other first; the median over the rounds is shown.
 //!
-//! * *boundaries*: one process writes a new file of `--mib` MiB and fsyncs; in three steps of 64 MiB, 256 MiB and the rest with 1, 2
-//!   and 4 stripes, against 4 stripes all over. In the first round the file is read and compared on another mount.
-//! * *create*: `--creates` files are made in a directory whose files get 2,000 stripes, against one whose files get one; each
-//!   message over tcp takes `--delay-us`.
-//! * *small*: `--files` files of `--bytes` bytes are written, and then read on another mount, which knows nothing of them; kept on the
-//!   MDT (`-E 64K -L mdt -E -1 -c 1`), against one stripe. `lo`: they are written over `lo`; the mount that reads them is over tcp. Over tcp
-//!   once more with a twentieth of them and every message delayed by 1 ms.
+//! * *boundaries*: one process writes a new file of `--mib` MiB and fsyncs; in three steps of 64
+//!   MiB, 256 MiB and the rest with 1, 2 and 4 stripes, against 4 stripes all over. In the first
+//!   round the file is read and compared on another mount.
+//! * *create*: `--creates` files are made in a directory whose files get 2,000 stripes, against one
+//!   whose files get one; each message over tcp takes `--delay-us`.
+//! * *small*: `--files` files of `--bytes` bytes are written, and then read on another mount, which
+//!   knows nothing of them; kept on the MDT (`-E 64K -L mdt -E -1 -c 1`), against one stripe. `lo`:
+//!   they are written over `lo`; the mount that reads them is over tcp. Over tcp once more with a
+//!   twentieth of them and every message delayed by 1 ms.
 //! * *default*: see [`usual`].
 //! * *mapping*: see [`mapping`].
 
@@ -33,7 +35,8 @@ mod usual;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What layouts cost: watermarks, 2,000 stripes, small files on the MDT, the default layout, mapping
+/// What layouts cost: watermarks, 2,000 stripes, small files on the MDT, the default layout,
+/// mapping
 #[derive(Parser)]
 struct Args {
     #[command(flatten)]
@@ -120,8 +123,8 @@ fn mounted(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> 
     Ok(())
 }
 
-/// Measures this and that in each round, in turns the one and the other first: their figures by rounds. `measure` is told which of them
-/// (0: this, 1: that) and the round.
+/// Measures this and that in each round, in turns the one and the other first: their figures by
+/// rounds. `measure` is told which of them (0: this, 1: that) and the round.
 fn pair<T>(args: &Args, what: &str, mut measure: impl FnMut(usize, u32) -> io::Result<T>) -> io::Result<[Vec<T>; 2]> {
     let mut figures = [Vec::new(), Vec::new()];
     let progress = Progress::new(2 * args.options.rounds as usize);
@@ -215,7 +218,8 @@ fn create(args: &Args, cluster: &Cluster, table: &mut Table) -> io::Result<()> {
     Ok(())
 }
 
-/// Small files, on the MDT and not, with a delay of each message; with one a part of the files will do.
+/// Small files, on the MDT and not, with a delay of each message; with one a part of the files will
+/// do.
 fn small(args: &Args, cluster: &Cluster, table: &mut Table, delay_us: u64) -> io::Result<()> {
     let (mut name, bytes) = (cluster.plan.name.to_owned(), args.bytes);
     let files = if delay_us == 0 { args.files } else { args.files.div_ceil(SMALL_DELAYED_PART) };

@@ -1,7 +1,8 @@
-//! offset → (component, stripe, object, offset), in this process, a second of one core's time: [`Layout::locate`] at random offsets of a
-//! file, with what it allocates counted.
+//! offset → (component, stripe, object, offset), in this process, a second of one core's time:
+//! [`Layout::locate`] at random offsets of a file, with what it allocates counted.
 //!
-//! Random offsets are the hard case: which component and which stripe it is cannot be foretold by the processor.
+//! Random offsets are the hard case: which component and which stripe it is cannot be foretold by
+//! the processor.
 
 use std::{hint::black_box, io, time::Duration};
 
@@ -110,7 +111,8 @@ fn run(layout: &Layout) -> io::Result<(f64, u64)> {
     Ok((done as f64 / took.as_secs_f64() / 1e6, allocs::count() - before))
 }
 
-/// A file's layout whose components end at and have as many stripes as `steps` say, with all its objects; a plain one of one step.
+/// A file's layout whose components end at and have as many stripes as `steps` say, with all its
+/// objects; a plain one of one step.
 fn layout(steps: &[(u64, u16)]) -> io::Result<Layout> {
     let file = Fid::new(1, 1);
     let mut next = 0;

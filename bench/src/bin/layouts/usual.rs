@@ -1,5 +1,5 @@
-//! The default layout of a new file system (decision 018) against one stripe, for files of three sizes: written on one mount, and read on another, which
-//! knows nothing of them.
+//! The default layout of a new file system (decision 018) against one stripe, for files of three
+//! sizes: written on one mount, and read on another, which knows nothing of them.
 
 use std::{fs, io};
 

@@ -1,10 +1,12 @@
-//! BLAST: Debian's `blastp` looks for proteins in a protein database on the file system, a process on each mount with its share of the
-//! queries. It maps the database into memory, scans it sequentially, and then reads at the places where it found something.
+//! BLAST: Debian's `blastp` looks for proteins in a protein database on the file system, a process
+//! on each mount with its share of the queries. It maps the database into memory, scans it
+//! sequentially, and then reads at the places where it found something.
 //!
-//! The database is that of mmseqs2's examples, of about 9 MB where the paper's (of nucleotides) has 79 files of 1 GB: watermarks are
-//! scaled by that, and stripe widths by [`WIDTHS`], so that wide patterns still have several units on each stripe. All of its files
-//! get the pattern, from their directory. What is found is compared with what a database on tmpfs gives, whose time says
-//! what is computing.
+//! The database is that of mmseqs2's examples, of about 9 MB where the paper's (of nucleotides) has
+//! 79 files of 1 GB: watermarks are scaled by that, and stripe widths by [`WIDTHS`], so that wide
+//! patterns still have several units on each stripe. All of its files get the pattern, from their
+//! directory. What is found is compared with what a database on tmpfs gives, whose time says what
+//! is computing.
 
 use std::{
     fs::{self, File},
@@ -87,7 +89,8 @@ fn succeed(status: std::process::ExitStatus, what: &str) -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("{what}: {status}"))) }
 }
 
-/// So many sequences of a FASTA file, evenly spaced, dealt out to so many files; not more files than sequences.
+/// So many sequences of a FASTA file, evenly spaced, dealt out to so many files; not more files
+/// than sequences.
 fn shares(fasta: &str, queries: usize, files: usize) -> Vec<String> {
     let sequences: Vec<String> =
         fasta.split("\n>").map(|one| format!(">{}\n", one.trim_start_matches('>').trim_end())).collect();
@@ -149,7 +152,8 @@ fn copy(cluster: &Cluster, input: &Input, experiment: &Experiment, factors: Fact
     check(cluster, &dir.join(SEQUENCES), experiment, factors)
 }
 
-/// Looks for all queries at once, those of each file in a database of its own: the time, and what was found.
+/// Looks for all queries at once, those of each file in a database of its own: the time, and what
+/// was found.
 fn search(input: &Input, databases: &[PathBuf]) -> io::Result<(Duration, Vec<Vec<u8>>)> {
     let start = Instant::now();
     let mut running = Vec::new();

@@ -1,10 +1,12 @@
-//! The netflow analysis: generated flow records are indexed in one pass over the file (phase 1, large sequential reads), and then each
-//! record is read by itself, host by host, to make a model of each (phase 2, tiny random reads).
+//! The netflow analysis: generated flow records are indexed in one pass over the file (phase 1,
+//! large sequential reads), and then each record is read by itself, host by host, to make a model
+//! of each (phase 2, tiny random reads).
 //!
-//! *Synchronous*: each mount has one task, whose share of the file and of the records is fixed beforehand. *Asynchronous*: each mount has
-//! [`READERS`] tasks, which take the next segment of [`SEGMENT`] bytes, or the next host, whenever they are ready. (The paper has 128
-//! tasks on 16 nodes either way.) The time of a phase includes the computing between the reads. The models are compared with
-//! those of the records as they were generated.
+//! *Synchronous*: each mount has one task, whose share of the file and of the records is fixed
+//! beforehand. *Asynchronous*: each mount has [`READERS`] tasks, which take the next segment of
+//! [`SEGMENT`] bytes, or the next host, whenever they are ready. (The paper has 128 tasks on 16
+//! nodes either way.) The time of a phase includes the computing between the reads. The models are
+//! compared with those of the records as they were generated.
 
 use std::{
     collections::BTreeMap,
@@ -155,7 +157,8 @@ impl Run<'_> {
 
     /// Phase 2: the models.
     fn second(&self, name: &str, hosts: &Hosts, queued: bool) -> io::Result<(Duration, Vec<Models>)> {
-        // What tasks take: all records of a host, or one record each where shares are fixed and as large as each other.
+        // What tasks take: all records of a host, or one record each where shares are fixed and as
+        // large as each other.
         let works: Vec<(u32, &[Place])> = match queued {
             true => hosts.iter().map(|(host, places)| (*host, &places[..])).collect(),
             false => hosts.iter().flat_map(|(host, places)| places.chunks(1).map(|one| (*host, one))).collect(),

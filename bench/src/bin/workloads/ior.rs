@@ -1,6 +1,7 @@
-//! IOR: tasks on all mounts write a block each of one file, 1 MiB at a time, and fsync; then read the block of a task on another
-//! mount, and compare it. The paper's 64 tasks on 16 nodes with 64 GiB each are two tasks on each mount here, with as much as the
-//! factor leaves; stripe widths are the paper's.
+//! IOR: tasks on all mounts write a block each of one file, 1 MiB at a time, and fsync; then read
+//! the block of a task on another mount, and compare it. The paper's 64 tasks on 16 nodes with 64
+//! GiB each are two tasks on each mount here, with as much as the factor leaves; stripe widths are
+//! the paper's.
 
 use std::io;
 

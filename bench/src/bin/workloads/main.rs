@@ -1,11 +1,12 @@
-//! The three workloads of "Evaluating Dynamic File Striping For Lustre", smaller by a stated factor, over its striping patterns: IOR, a
-//! netflow analysis, and BLAST on real proteins.
+//! The three workloads of "Evaluating Dynamic File Striping For Lustre", smaller by a stated
+//! factor, over its striping patterns: IOR, a netflow analysis, and BLAST on real proteins.
 //!
-//! `workloads [--rounds 5] [--only ior|netflow|blast] [--mounts 4] [--osts 64] [--ior-factor 8192] [--netflow-factor 1024] [--queries 4]
-//! [--pictures docs/pictures] [--json FILE]`. Servers are one process, every mount is one of its own over tcp; before whatever is read
-//! all mounts are made anew, so that nothing is in their caches. Patterns are made by `lfs setstripe` and compared with what `lfs
-//! getstripe` says of the full file. Patterns take turns within a round, each round beginning with another one; speedups are formed
-//! within a round, and the median over the rounds is shown. Each workload draws a picture.
+//! `workloads [--rounds 5] [--only ior|netflow|blast] [--mounts 4] [--osts 64] [--ior-factor 8192] [--netflow-factor 1024] [--queries 4] [--pictures docs/pictures] [--json FILE]`.
+//! Servers are one process, every mount is one of its own over tcp; before whatever is read all
+//! mounts are made anew, so that nothing is in their caches. Patterns are made by `lfs setstripe`
+//! and compared with what `lfs getstripe` says of the full file. Patterns take turns within a
+//! round, each round beginning with another one; speedups are formed within a round, and the median
+//! over the rounds is shown. Each workload draws a picture.
 
 use std::{io, path::PathBuf, process::ExitCode};
 
@@ -42,10 +43,12 @@ struct Args {
     /// BLAST: queries, shared out among the mounts
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=500))]
     queries: u16,
-    /// BLAST: where the protein sets DB.fasta.gz and QUERY.fasta.gz are, as Debian's mmseqs2-examples brings them
+    /// BLAST: where the protein sets DB.fasta.gz and QUERY.fasta.gz are, as Debian's
+    /// mmseqs2-examples brings them
     #[arg(long, default_value = "/usr/share/doc/mmseqs2/example-data")]
     proteins: PathBuf,
-    /// IOR: where the memory begins that is written, counted from the beginning of a page: 0 as IOR's, 16 as what malloc gives
+    /// IOR: where the memory begins that is written, counted from the beginning of a page: 0 as
+    /// IOR's, 16 as what malloc gives
     #[arg(long, default_value_t = 0)]
     aside: usize,
     /// Where the pictures go

@@ -1,7 +1,8 @@
 //! `sheen completions`: what a shell offers when a word is not finished.
 //!
-//! For `sheen` itself that follows from its arguments. `lfs` and `lctl` have options in Lustre's form, which nobody lists but their help; so bash,
-//! which is told how, asks them: for commands, for the options of a command, and `lctl` for the names of parameters.
+//! For `sheen` itself that follows from its arguments. `lfs` and `lctl` have options in Lustre's
+//! form, which nobody lists but their help; so bash, which is told how, asks them: for commands,
+//! for the options of a command, and `lctl` for the names of parameters.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,5 @@
-//! `sheen down`: unmounts what the process of a directory mounted, then ends the process, which commits all it holds.
+//! `sheen down`: unmounts what the process of a directory mounted, then ends the process, which
+//! commits all it holds.
 
 use std::{
     thread,

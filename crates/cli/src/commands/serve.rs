@@ -1,5 +1,5 @@
-//! `sheen mgs`, `sheen mds`, `sheen oss`: one kind of service in a process of its own, in the foreground, for a supervisor
-//! such as systemd to start.
+//! `sheen mgs`, `sheen mds`, `sheen oss`: one kind of service in a process of its own, in the
+//! foreground, for a supervisor such as systemd to start.
 
 use std::{path::Path, time::Duration};
 

@@ -42,8 +42,8 @@ pub fn is_mounted(mountpoint: &Path) -> bool {
     mounted_from(mountpoint).is_some()
 }
 
-/// The source of the Sheen file system that is mounted there, by /proc/mounts (asking the path itself could hang). The last
-/// one of several counts: it covers the others.
+/// The source of the Sheen file system that is mounted there, by /proc/mounts (asking the path
+/// itself could hang). The last one of several counts: it covers the others.
 pub fn mounted_from(mountpoint: &Path) -> Option<String> {
     let mounts = std::fs::read_to_string("/proc/mounts").ok()?;
     let here = mounts.lines().rev().find_map(|line| {
@@ -59,7 +59,8 @@ fn unescape(word: &str) -> String {
     word.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }
 
-/// Programs whose working directory or open files lie below, as far as this user may see; at most five.
+/// Programs whose working directory or open files lie below, as far as this user may see; at most
+/// five.
 fn users_of(mountpoint: &Path) -> Vec<String> {
     let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
     let uses = |link: &Path| std::fs::read_link(link).is_ok_and(|to| to.starts_with(mountpoint));

@@ -1,4 +1,5 @@
-//! What servers ask the MGS before they format a new target, and before they say that they are ready.
+//! What servers ask the MGS before they format a new target, and before they say that they are
+//! ready.
 
 use std::{path::Path, sync::Arc};
 

@@ -1,5 +1,5 @@
-//! `lctl conf_param`: Lustre's older way to say a value that lasts, by the target and the kind of device: `sheen-OST0001.osc.active=0` is
-//! `set_param -P osc.sheen-OST0001-osc-*.active=0`.
+//! `lctl conf_param`: Lustre's older way to say a value that lasts, by the target and the kind of
+//! device: `sheen-OST0001.osc.active=0` is `set_param -P osc.sheen-OST0001-osc-*.active=0`.
 
 use std::io;
 

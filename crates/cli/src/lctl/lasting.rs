@@ -1,9 +1,11 @@
 //! `lctl set_param -P` and `-d`: settings that last; and `llog_print params`, which shows them.
 //!
-//! A value is first set as without `-P` on this machine, so that one that no parameter takes is refused at once, and is not kept. Then the MGS keeps
-//! it: the process that serves it has a parameter `mgs.MGS.live.params`, which shows the settings and is set to what is to be done
-//! (`sheen_mgs::settings`). So `lctl` does this for those who may reach that process's control socket. At last the command waits until the
-//! processes of this machine have heard of it; those elsewhere hear of it a moment later.
+//! A value is first set as without `-P` on this machine, so that one that no parameter takes is
+//! refused at once, and is not kept. Then the MGS keeps it: the process that serves it has a
+//! parameter `mgs.MGS.live.params`, which shows the settings and is set to what is to be done
+//! (`sheen_mgs::settings`). So `lctl` does this for those who may reach that process's control
+//! socket. At last the command waits until the processes of this machine have heard of it; those
+//! elsewhere hear of it a moment later.
 
 use std::{io, thread, time::Duration};
 
@@ -20,7 +22,8 @@ const HEARD_MAX: Duration = Duration::from_secs(5);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// `set_param -P PATTERN=VALUE...`; with `delete` `set_param -P -d PATTERN...`. A value that is empty takes the setting back, too.
+/// `set_param -P PATTERN=VALUE...`; with `delete` `set_param -P -d PATTERN...`. A value that is
+/// empty takes the setting back, too.
 ///
 /// # Errors
 /// The output cannot be written.

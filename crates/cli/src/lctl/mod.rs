@@ -1,4 +1,5 @@
-//! `lctl`: parameters, devices and NIDs of every Sheen process of this machine that the user may reach, and pools of OSTs.
+//! `lctl`: parameters, devices and NIDs of every Sheen process of this machine that the user may
+//! reach, and pools of OSTs.
 //!
 //! Each process answers on a control socket ([`sheen_params::control`]); `lctl` asks them all at
 //! once and merges what they say, sorted by name, so that one process or ten look alike. A process

@@ -126,7 +126,8 @@ pub(super) struct SetHere {
     pub refused: Option<Errno>,
 }
 
-/// Sets what matches one pattern on this machine: a line for each that was set, an error for each that was not, and one for the whole.
+/// Sets what matches one pattern on this machine: a line for each that was set, an error for each
+/// that was not, and one for the whole.
 pub(super) fn set_here(pattern: &str, value: &str, quiet: bool, tool: &mut Tool<'_>) -> io::Result<SetHere> {
     let request = Request::Set { pattern: pattern.to_string(), value: value.to_string() };
     let mut results: Vec<SetResult> = Vec::new();

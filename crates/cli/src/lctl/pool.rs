@@ -1,9 +1,10 @@
 //! `lctl pool_new`, `pool_add`, `pool_remove`, `pool_destroy` and `pool_list`.
 //!
-//! A change is made by the MGS: the process that serves it has a parameter `mgs.MGS.pools.FSNAME`, which shows the pools and is set to what
-//! is to be done (`sheen_mgs::pools`). So `lctl` changes pools for those who may reach that process's control socket. When the MGS has done
-//! it, the command waits until the MDTs of this machine have heard of it, so that the next command finds the pool; those elsewhere hear
-//! of it a moment later.
+//! A change is made by the MGS: the process that serves it has a parameter `mgs.MGS.pools.FSNAME`,
+//! which shows the pools and is set to what is to be done (`sheen_mgs::pools`). So `lctl` changes
+//! pools for those who may reach that process's control socket. When the MGS has done it, the
+//! command waits until the MDTs of this machine have heard of it, so that the next command finds
+//! the pool; those elsewhere hear of it a moment later.
 
 use std::io;
 use std::{fmt, thread, time::Duration};
@@ -53,7 +54,8 @@ pub fn remove(args: &[String], tool: &mut Tool<'_>) -> io::Result<i32> {
     several("pool_remove", args, |ost| PoolChange::Remove { ost }, tool)
 }
 
-/// `pool_list FSNAME[.POOL] | PATH`: what the MGS of this machine says, or, where there is none, the one of a mount.
+/// `pool_list FSNAME[.POOL] | PATH`: what the MGS of this machine says, or, where there is none,
+/// the one of a mount.
 ///
 /// # Errors
 /// The output cannot be written.
@@ -138,7 +140,8 @@ fn wrong(command: &str, tool: &mut Tool<'_>) -> io::Result<i32> {
     Ok(usage::EXIT)
 }
 
-/// Takes `FSNAME.POOL` apart and looks whether the MGS of this machine knows the file system; what is wrong has been said.
+/// Takes `FSNAME.POOL` apart and looks whether the MGS of this machine knows the file system; what
+/// is wrong has been said.
 fn named(command: &str, name: &str, tool: &mut Tool<'_>) -> io::Result<Result<Named, Errno>> {
     let Some((fsname, pool)) = name.split_once('.') else {
         return refuse(command, Errno::EINVAL, Errno::EINVAL.text(), tool);
@@ -249,8 +252,9 @@ fn values(pattern: &str, tool: &Tool<'_>) -> Vec<String> {
     found.map(|f| f.value).collect()
 }
 
-/// `OST[0-3,8]`, `sheen-OST[0-10/2]_UUID`: every OST of the list, indices in hexadecimal as in the names themselves, the step in
-/// decimal. Without brackets the text itself. `None`: no such list, or a longer one than there can be OSTs.
+/// `OST[0-3,8]`, `sheen-OST[0-10/2]_UUID`: every OST of the list, indices in hexadecimal as in the
+/// names themselves, the step in decimal. Without brackets the text itself. `None`: no such list,
+/// or a longer one than there can be OSTs.
 fn expand(list: &str) -> Option<Vec<String>> {
     let Some((before, rest)) = list.split_once('[') else { return Some(vec![list.to_string()]) };
     let (ranges, after) = rest.split_once(']')?;

@@ -73,7 +73,8 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     code
 }
 
-/// Asks a mount. With a flush what programs here have stored into mappings of the file, and the kernel keeps, is written before.
+/// Asks a mount. With a flush what programs here have stored into mappings of the file, and the
+/// kernel keeps, is written before.
 ///
 /// # Errors
 /// EISDIR: a directory. ENOTTY: it is on no Sheen mount. What the system calls say.
@@ -89,7 +90,8 @@ pub fn ask(path: &Path, flush: u32) -> Result<u64> {
         fdatasync(&file).map_err(errno)?;
     }
     let mut version = DataVersion { flags: flush, ..DataVersion::default() };
-    // SAFETY: the number says that its argument is read and written and how large it is, which is the size of `DataVersion`.
+    // SAFETY: the number says that its argument is read and written and how large it is, which is
+    // the size of `DataVersion`.
     let asking = unsafe { Updater::<{ ioctl::DATA_VERSION }, DataVersion>::new(&mut version) };
     // SAFETY: as above.
     unsafe { call(&file, asking) }.map_err(errno)?;

@@ -198,7 +198,8 @@ fn state(statfs: &StatFs) -> &'static str {
     if statfs.state & STATE_DEGRADED != 0 { "D" } else { "" }
 }
 
-/// A line of the table, with its space or its inodes: a space comes before a target's state, also where there is nothing to say.
+/// A line of the table, with its space or its inodes: a space comes before a target's state, also
+/// where there is nothing to say.
 fn row(name: &str, place: &str, state: &str, numbers: impl Fn(bool) -> Numbers, asked: &Asked) -> String {
     if let Some(fields) = &asked.output {
         let row = Row { source: name, space: numbers(false), inodes: numbers(true), target: place };
@@ -282,7 +283,8 @@ impl Sums {
         *inodes = inodes.plus(Numbers::of(s, true));
     }
 
-    /// Files take an inode on an MDT and at least one object: no more can be made than either side has left.
+    /// Files take an inode on an MDT and at least one object: no more can be made than either side
+    /// has left.
     fn total(&self, asked: &Asked, inodes: bool) -> Numbers {
         let only_mdts = asked.mdt.is_some() && asked.ost.is_none();
         let only_osts = asked.ost.is_some() && asked.mdt.is_none();

@@ -99,7 +99,8 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     code
 }
 
-/// An absolute path on a mount, before whose paths its mount point is printed; or a file system's name, before whose is not.
+/// An absolute path on a mount, before whose paths its mount point is printed; or a file system's
+/// name, before whose is not.
 fn find_root(tool: &mut Tool, device: &OsStr) -> Option<Root> {
     if Path::new(device).is_absolute() {
         let mount = PathBuf::from(tool.mount_of(Path::new(device)).ok()?.mountpoint);

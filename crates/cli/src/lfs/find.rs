@@ -1,8 +1,10 @@
-//! `lfs find`: entries of directory trees by what they are, how they are striped, and where their objects lie.
+//! `lfs find`: entries of directory trees by what they are, how they are striped, and where their
+//! objects lie.
 //!
-//! Words become a [`query::Query`]: tests that must all hold ([`predicate`]), cheapest first, so that attributes are asked for only where the
-//! name fits and layouts only where the attributes do ([`facts`], [`entry`]). Threads share the directories among themselves
-//! ([`walk`]); what they find is printed here, by one.
+//! Words become a [`query::Query`]: tests that must all hold ([`predicate`]), cheapest first, so
+//! that attributes are asked for only where the name fits and layouts only where the attributes do
+//! ([`facts`], [`entry`]). Threads share the directories among themselves ([`walk`]); what they
+//! find is printed here, by one.
 
 mod entry;
 mod facts;
@@ -35,8 +37,8 @@ use super::{Tool, keep_first};
 
 pub use self::usage::FIND as USAGE;
 
-/// Threads where nobody asks for a number: as many as there are processors, but a few at least, since most of the time they wait for
-/// the file system.
+/// Threads where nobody asks for a number: as many as there are processors, but a few at least,
+/// since most of the time they wait for the file system.
 const THREADS_LEAST: usize = 4;
 /// Most of them unless somebody asks for more: a mount answers no faster for more.
 const THREADS_MOST: usize = 16;
@@ -130,7 +132,8 @@ fn targets_of(tool: &Tool, paths: &[PathBuf]) -> Result<Vec<TargetInfo>, Wrong> 
     asked.map_err(|e| Wrong(format!("lfs: failed for '{}': {e}", path.display()), e))
 }
 
-/// A target goes by its uuid, `sheen-OST0001_UUID`, also without the ending and without the file system's name.
+/// A target goes by its uuid, `sheen-OST0001_UUID`, also without the ending and without the file
+/// system's name.
 fn find_targets<'a>(targets: &mut Targets, known: impl Iterator<Item = &'a TargetInfo> + Clone) -> Result<(), Wrong> {
     for name in std::mem::take(&mut targets.names) {
         let is_it = |t: &&TargetInfo| {

@@ -1,4 +1,5 @@
-//! How lfs reaches a file system: by system calls on paths, nothing else. A trait, so that tests bring their own.
+//! How lfs reaches a file system: by system calls on paths, nothing else. A trait, so that tests
+//! bring their own.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -67,7 +68,8 @@ pub trait FileSystem {
     fn list(&self, path: &Path) -> Result<Vec<OsString>>;
     /// Gives advice on a file ([`sheen_wire::ioctl`]); the answer has the result filled in.
     fn advise(&self, path: &Path, advice: &Ladvise) -> Result<Ladvise>;
-    /// Does `work` while a file is locked for the group `gid`; `nowait`: EAGAIN where others are in the way.
+    /// Does `work` while a file is locked for the group `gid`; `nowait`: EAGAIN where others are in
+    /// the way.
     fn in_group(&self, path: &Path, gid: u64, nowait: bool, work: &mut dyn FnMut()) -> Result<()>;
     /// Opens one mirror of a file, past all caches.
     fn mirror(&self, path: &Path, id: u16, write: bool) -> Result<fs::File>;
@@ -79,7 +81,8 @@ pub trait FileSystem {
     fn data_version(&self, path: &Path, flush: u32) -> Result<u64>;
     /// When a file was last changed.
     fn mtime(&self, path: &Path) -> Result<Time>;
-    /// Gives a file that this user has just made another one's permissions, group and, if root does so, owner. EEXIST: it is another by now.
+    /// Gives a file that this user has just made another one's permissions, group and, if root does
+    /// so, owner. EEXIST: it is another by now.
     fn adopt(&self, path: &Path, from: &Path) -> Result<()>;
     /// Removes a file.
     fn unlink(&self, path: &Path) -> Result<()>;
@@ -156,8 +159,8 @@ impl FileSystem for System {
         let writes = advice.advice == sheen_wire::ioctl::LOCKAHEAD && advice.mode == sheen_wire::ioctl::MODE_WRITE;
         let file = fs::OpenOptions::new().read(true).write(writes).open(path).map_err(io_errno)?;
         let mut advice = *advice;
-        // SAFETY: the number says that its argument is read and written and how large it is, which is the size of `Ladvise`. Other file
-        // systems that have the number take Lustre's.
+        // SAFETY: the number says that its argument is read and written and how large it is, which
+        // is the size of `Ladvise`. Other file systems that have the number take Lustre's.
         let call = unsafe { Updater::<{ sheen_wire::ioctl::LADVISE }, Ladvise>::new(&mut advice) };
         // SAFETY: as above.
         unsafe { ioctl(&file, call) }.map_err(errno)?;
@@ -167,7 +170,8 @@ impl FileSystem for System {
     fn in_group(&self, path: &Path, gid: u64, nowait: bool, work: &mut dyn FnMut()) -> Result<()> {
         let flags = if nowait { OFlags::NONBLOCK } else { OFlags::empty() };
         let file = rustix::fs::open(path, flags | OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(errno)?;
-        // SAFETY: the number says that its argument is read and how large it is, which is the size of a `u64`.
+        // SAFETY: the number says that its argument is read and how large it is, which is the size
+        // of a `u64`.
         let call = unsafe { Setter::<{ sheen_wire::ioctl::GROUP_LOCK }, u64>::new(gid) };
         // SAFETY: as above.
         unsafe { ioctl(&file, call) }.map_err(errno)?;
@@ -179,7 +183,8 @@ impl FileSystem for System {
         let mode = if write { OFlags::RDWR } else { OFlags::RDONLY };
         let flags = mode | OFlags::DIRECT | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::empty()).map_err(errno)?;
-        // SAFETY: the number says that its argument is read and how large it is, which is the size of a `u64`.
+        // SAFETY: the number says that its argument is read and how large it is, which is the size
+        // of a `u64`.
         let call = unsafe { Setter::<{ sheen_wire::ioctl::SET_MIRROR }, u64>::new(u64::from(id)) };
         // SAFETY: as above.
         unsafe { ioctl(&file, call) }.map_err(errno)?;
@@ -318,7 +323,8 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The FID of what lies at a path of a Sheen mount. ENOTTY for a path elsewhere, as Lustre's ioctls say.
+/// The FID of what lies at a path of a Sheen mount. ENOTTY for a path elsewhere, as Lustre's ioctls
+/// say.
 pub fn fid_of(fs: &dyn FileSystem, path: &Path) -> Result<Fid> {
     let text = fs.get(path, control::FID).map_err(not_sheen)?;
     std::str::from_utf8(&text).ok().and_then(|t| t.trim_end().parse().ok()).ok_or(Errno::ENOTTY)

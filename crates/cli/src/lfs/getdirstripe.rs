@@ -235,7 +235,8 @@ fn layout_of(tool: &Tool, place: &Path) -> Result<LmvUser> {
     }
 }
 
-/// The default in force in the directory, or with `raw` (the superuser's) the one kept with it; `None`: nothing to show.
+/// The default in force in the directory, or with `raw` (the superuser's) the one kept with it;
+/// `None`: nothing to show.
 fn default_of(tool: &Tool, place: &Path, raw: bool) -> Result<Option<LmvUser>> {
     match tool.fs.get(place, if raw { "trusted.dmv" } else { "lustre.dmv" }) {
         Ok(value) => Ok(Some(LmvUser::decode(&value)?)),

@@ -1,5 +1,6 @@
-//! Command lines read as glibc's `getopt_long` reads them, for `lfs` and `lctl`: their users' scripts mix options and operands,
-//! shorten long options and glue values to short ones, and their messages name the argument that was not understood.
+//! Command lines read as glibc's `getopt_long` reads them, for `lfs` and `lctl`: their users'
+//! scripts mix options and operands, shorten long options and glue values to short ones, and their
+//! messages name the argument that was not understood.
 
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, os::unix::ffi::OsStringExt};
 
@@ -37,7 +38,8 @@ pub enum Item {
     },
     /// Anything else.
     Operand(OsString),
-    /// An option that the command does not have, that is ambiguous, or that lacks its value. The last item.
+    /// An option that the command does not have, that is ambiguous, or that lacks its value. The
+    /// last item.
     Unrecognized(OsString),
 }
 

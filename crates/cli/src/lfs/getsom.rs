@@ -1,7 +1,7 @@
 //! `lfs getsom`: what the MDT by itself knows of a file's size.
 //!
-//! The MDT keeps no sizes of files whose bytes are on OSTs, so it has none to be out of date. Of a file that lies on the MDT as a whole
-//! it has the bytes.
+//! The MDT keeps no sizes of files whose bytes are on OSTs, so it has none to be out of date. Of a
+//! file that lies on the MDT as a whole it has the bytes.
 
 use std::{ffi::OsString, path::Path};
 

@@ -236,7 +236,8 @@ fn getstripe(tool: &mut Tool, path: &Path, asked: &mut Asked) -> Result<()> {
     first
 }
 
-/// Shows what is in a directory; with `-r` all the way down. Goes on after a failure and keeps the first.
+/// Shows what is in a directory; with `-r` all the way down. Goes on after a failure and keeps the
+/// first.
 fn descend(tool: &mut Tool, path: &Path, asked: &Asked, first: &mut Result<()>) {
     // A stack of its own instead of recursion: how deep a tree is, is the user's to decide.
     let mut stack = vec![children(tool, path, first)];

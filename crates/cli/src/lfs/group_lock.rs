@@ -1,6 +1,8 @@
-//! `lfs group_lock`: runs a command while its programs are in a group on a file, for programs that do not call ioctl(2) themselves.
+//! `lfs group_lock`: runs a command while its programs are in a group on a file, for programs that
+//! do not call ioctl(2) themselves.
 //!
-//! The whole mount is in the group meanwhile, as far as this file goes. Not a command of Lustre's, which has the library call alone.
+//! The whole mount is in the group meanwhile, as far as this file goes. Not a command of Lustre's,
+//! which has the library call alone.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -22,7 +24,8 @@ const OPTIONS: getopt::Spec = getopt::Spec {
     long: &[("gid", Value::Required, "g"), ("help", Value::No, "h"), ("nonblock", Value::No, "n")],
 };
 
-/// Exit codes of shells: a command that cannot be run, one that is not there, and what is added to a signal's number.
+/// Exit codes of shells: a command that cannot be run, one that is not there, and what is added to
+/// a signal's number.
 const EXIT_CANNOT_RUN: i32 = 126;
 const EXIT_NOT_FOUND: i32 = 127;
 const EXIT_SIGNAL: i32 = 128;

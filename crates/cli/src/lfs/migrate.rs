@@ -1,9 +1,10 @@
 //! `lfs migrate`: moves files to other objects while they are in use.
 //!
-//! Without options that say what layout is wanted, it is the file's own, on OSTs that are chosen anew. The bytes are copied to a nameless
-//! file beside; then the file takes over its objects in one step ([`copy`]). Where somebody wrote meanwhile the copy begins anew, a
-//! few times; with `--block` writers wait instead. If the layout has mirrors, the first gets the copy, and the others are brought up to date
-//! afterwards, as after any write.
+//! Without options that say what layout is wanted, it is the file's own, on OSTs that are chosen
+//! anew. The bytes are copied to a nameless file beside; then the file takes over its objects in
+//! one step ([`copy`]). Where somebody wrote meanwhile the copy begins anew, a few times; with
+//! `--block` writers wait instead. If the layout has mirrors, the first gets the copy, and the
+//! others are brought up to date afterwards, as after any write.
 
 mod auto;
 pub mod copy;
@@ -258,7 +259,8 @@ fn migrate(tool: &mut Tool, path: &Path, job: &Job, progress: &mut Progress) -> 
     }
 }
 
-/// Refuses a layout that ends before the file does: what lies behind would have no place. It was told.
+/// Refuses a layout that ends before the file does: what lies behind would have no place. It was
+/// told.
 fn reaches_end(tool: &mut Tool, path: &Path, layout: Option<&[u8]>) -> Result<()> {
     let Some(Ok(Asked::Composite(template))) = layout.map(Asked::decode) else { return Ok(()) };
     let end = template.end();

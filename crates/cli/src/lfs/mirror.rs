@@ -1,6 +1,8 @@
-//! `lfs mirror`: files of several mirrors. One command a file; what travels is [`sheen_wire::mirror`].
+//! `lfs mirror`: files of several mirrors. One command a file; what travels is
+//! [`sheen_wire::mirror`].
 //!
-//! Bytes of one mirror are read and written through an open file that was told to be that mirror ([`super::fs::FileSystem::mirror`]).
+//! Bytes of one mirror are read and written through an open file that was told to be that mirror
+//! ([`super::fs::FileSystem::mirror`]).
 
 mod copy;
 mod crc;
@@ -84,8 +86,8 @@ pub fn layout_of(tool: &Tool, path: &Path) -> Result<Layout> {
     Ok(Layout::decode(&value)?)
 }
 
-/// Brings all mirrors of a file up to date that have missed something, once it `begins`; at so many bytes a second at most. Nothing is to do
-/// where there are none.
+/// Brings all mirrors of a file up to date that have missed something, once it `begins`; at so many
+/// bytes a second at most. Nothing is to do where there are none.
 ///
 /// # Errors
 /// As [`copy::bring_up`].
@@ -98,7 +100,8 @@ pub fn resync(tool: &mut Tool, path: &Path, bandwidth: Option<u64>, begins: impl
     copy::bring_up(tool, path, None, &stale, Manner { bandwidth, stats: None })
 }
 
-/// The layout of a mirrored file; EINVAL, which was told in Lustre's words, where it is none. `command`: whose words.
+/// The layout of a mirrored file; EINVAL, which was told in Lustre's words, where it is none.
+/// `command`: whose words.
 fn mirrored(tool: &mut Tool, path: &Path, command: &str) -> Result<Layout> {
     let layout = match layout_of(tool, path) {
         Err(Errno::ENOENT) => {

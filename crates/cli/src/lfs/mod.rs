@@ -1,9 +1,10 @@
 //! `lfs`: the user's tool, with Lustre's options, output and exit codes.
 //!
-//! It speaks to a mount alone, by extended attributes of its paths (`wire::control`, `lustre.lov`) and a few ioctls of open files
-//! (`wire::ioctl`), and knows no server; pools alone are asked of the MGS that the mount names.
-//! Conventions of Lustre that hold everywhere here: a wrong call prints the command's usage on stdout, what was wrong on
-//! stderr, and exits 4; a failure exits with its errno; of several operands the first failure decides.
+//! It speaks to a mount alone, by extended attributes of its paths (`wire::control`, `lustre.lov`)
+//! and a few ioctls of open files (`wire::ioctl`), and knows no server; pools alone are asked of
+//! the MGS that the mount names. Conventions of Lustre that hold everywhere here: a wrong call
+//! prints the command's usage on stdout, what was wrong on stderr, and exits 4; a failure exits
+//! with its errno; of several operands the first failure decides.
 
 mod check;
 mod data_version;
@@ -269,7 +270,8 @@ fn keep_first(code: &mut i32, e: Errno) {
     }
 }
 
-/// An operand as text, for parsing; what is not UTF-8 is no number, FID or option value and is refused as such.
+/// An operand as text, for parsing; what is not UTF-8 is no number, FID or option value and is
+/// refused as such.
 fn text(arg: &OsStr) -> &str {
     std::str::from_utf8(arg.as_bytes()).unwrap_or("\u{fffd}")
 }

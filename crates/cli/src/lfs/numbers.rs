@@ -22,7 +22,8 @@ pub fn parse_signed(text: &str) -> Option<i64> {
     }
 }
 
-/// A size in bytes with an optional suffix of either case: `64K`, `4m`, `1G`, `2T`, `1P`, `1E`; `b` is a block of 512.
+/// A size in bytes with an optional suffix of either case: `64K`, `4m`, `1G`, `2T`, `1P`, `1E`; `b`
+/// is a block of 512.
 pub fn parse_size(text: &str) -> Option<u64> {
     let shift = match text.chars().last()?.to_ascii_lowercase() {
         // In a hexadecimal number b and e are digits.

@@ -1,7 +1,8 @@
-//! How fast a command copies bytes, and how often it says how far it is: `-W`, `--stats` and `--stats-interval` of `lfs migrate` and
-//! `lfs mirror`.
+//! How fast a command copies bytes, and how often it says how far it is: `-W`, `--stats` and
+//! `--stats-interval` of `lfs migrate` and `lfs mirror`.
 //!
-//! What it says are Lustre's lines of YAML: the file's name, and below it a line every few seconds and one at its end.
+//! What it says are Lustre's lines of YAML: the file's name, and below it a line every few seconds
+//! and one at its end.
 
 use std::{
     path::Path,

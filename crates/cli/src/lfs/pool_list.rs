@@ -1,7 +1,8 @@
 //! `lfs pool_list`: the pools of a file system, and the OSTs of a pool.
 //!
-//! A mount says which there are (`sheen.pools`), so that what is printed is what holds now; where they are too many for that, this asks
-//! the MGS that the mount names. `lctl pool_list` prints the same, and `lfs df --pool` asks the same.
+//! A mount says which there are (`sheen.pools`), so that what is printed is what holds now; where
+//! they are too many for that, this asks the MGS that the mount names. `lctl pool_list` prints the
+//! same, and `lfs df --pool` asks the same.
 
 #[cfg(not(test))]
 mod mgs;
@@ -111,7 +112,8 @@ fn mounted(tool: &mut Tool, fsname: &str) -> Result<MountInfo> {
     points.into_iter().find_map(of).ok_or(none)
 }
 
-/// The MGS of paper that goes with [`super::testing::Fake`]: it has the pools of the captures, and an empty one.
+/// The MGS of paper that goes with [`super::testing::Fake`]: it has the pools of the captures, and
+/// an empty one.
 #[cfg(test)]
 fn mgs_pools_of(mount: &MountInfo) -> Result<Vec<Pool>> {
     let pool = |name: &str, osts: &[u32]| Pool { name: name.into(), osts: osts.into() };

@@ -1,7 +1,8 @@
-//! `lfs rm_entry`, or `rmentry`: in Lustre removes a directory's name where what it leads to, on another MDT, is lost.
+//! `lfs rm_entry`, or `rmentry`: in Lustre removes a directory's name where what it leads to, on
+//! another MDT, is lost.
 //!
-//! There is one MDT, in which a name and what it leads to come and go in one step. So no name leads nowhere, and to remove one alone would lose
-//! what it leads to: nothing is removed.
+//! There is one MDT, in which a name and what it leads to come and go in one step. So no name leads
+//! nowhere, and to remove one alone would lose what it leads to: nothing is removed.
 
 use std::{ffi::OsString, path::Path};
 

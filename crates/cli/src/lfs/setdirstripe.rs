@@ -1,5 +1,5 @@
-//! `lfs setdirstripe` and `lfs mkdir`, which are one: make directories that are spread over MDTs as asked, and set and delete
-//! what subdirectories of existing ones get.
+//! `lfs setdirstripe` and `lfs mkdir`, which are one: make directories that are spread over MDTs as
+//! asked, and set and delete what subdirectories of existing ones get.
 
 use std::{ffi::OsString, fmt, path::Path};
 

@@ -1,4 +1,5 @@
-//! `lfs setstripe`: creates files with a layout, sets and deletes defaults of directories, changes components of files.
+//! `lfs setstripe`: creates files with a layout, sets and deletes defaults of directories, changes
+//! components of files.
 
 mod components;
 mod edit;
@@ -68,7 +69,8 @@ pub struct Mirrored {
     pub paths: Vec<PathBuf>,
 }
 
-/// Reads the options of `lfs mirror create` and `extend`. The exit code, where they are wrong, which was told.
+/// Reads the options of `lfs mirror create` and `extend`. The exit code, where they are wrong,
+/// which was told.
 pub fn mirrored(tool: &mut Tool, args: &[OsString]) -> Result<Mirrored, i32> {
     let (mut asked, paths) = read(tool, args)?;
     let (mode, pools) = (asked.mode.unwrap_or(MODE_DEFAULT), std::mem::take(&mut asked.pools));
@@ -80,7 +82,8 @@ pub fn mirrored(tool: &mut Tool, args: &[OsString]) -> Result<Mirrored, i32> {
     Ok(Mirrored { template, mode, pools, paths })
 }
 
-/// Whether these pools are there where `path` lies or shall lie, with OSTs in them. What is wrong is not told.
+/// Whether these pools are there where `path` lies or shall lie, with OSTs in them. What is wrong
+/// is not told.
 pub fn pools_exist(tool: &mut Tool, path: &Path, pools: &[String]) -> bool {
     let Ok(mount) = ask_at::<MountInfo>(tool, path, control::MOUNT) else { return true };
     let has = |known: &[Pool], name: &String| known.iter().any(|p| p.name == *name && !p.osts.is_empty());
@@ -256,7 +259,8 @@ fn apply(tool: &mut Tool, path: &Path, job: &mut Job) -> Result<()> {
     }
 }
 
-/// Refuses pools that there are not where `path` lies or shall lie, or that have no OSTs, before anything is made.
+/// Refuses pools that there are not where `path` lies or shall lie, or that have no OSTs, before
+/// anything is made.
 fn check_pools(tool: &mut Tool, path: &Path, job: &mut Job) -> Result<()> {
     let Ok(mount) = ask_at::<MountInfo>(tool, path, control::MOUNT) else { return Ok(()) };
     let fsname = mount.fsname.as_str();

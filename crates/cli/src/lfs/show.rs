@@ -1,9 +1,10 @@
-//! Layouts as `lfs getstripe` prints them: labelled lines, the table of objects, YAML; of a composite layout a header and its
-//! components one by one.
+//! Layouts as `lfs getstripe` prints them: labelled lines, the table of objects, YAML; of a
+//! composite layout a header and its components one by one.
 //!
-//! The order of fields, their spacing, and which of them a directory has are Lustre's. A lone field is printed without its
-//! label; a directory's fields lie on one line. Of a composite layout a few fields alone are those of its last component with
-//! objects, unless components were selected; asked for what only components have, a plain layout shows as one of them.
+//! The order of fields, their spacing, and which of them a directory has are Lustre's. A lone field
+//! is printed without its label; a directory's fields lie on one line. Of a composite layout a few
+//! fields alone are those of its last component with objects, unless components were selected;
+//! asked for what only components have, a plain layout shows as one of them.
 
 use std::fmt::Write;
 
@@ -130,7 +131,8 @@ pub struct Part {
     magic: Magic,
     /// -1: all OSTs; -2 … -32: so many per OST.
     pub count: i32,
-    /// Bytes of a stripe; of an extension, by how many bytes it lends itself to the component before it.
+    /// Bytes of a stripe; of an extension, by how many bytes it lends itself to the component
+    /// before it.
     pub size: u64,
     /// How its bytes are kept.
     pub pattern: Pattern,
@@ -138,7 +140,8 @@ pub struct Part {
     /// First OST, -1: any.
     offset: i32,
     pool: Option<String>,
-    /// OST and object; no object where there is but a list of OSTs: in a directory's default, in a component without objects.
+    /// OST and object; no object where there is but a list of OSTs: in a directory's default, in a
+    /// component without objects.
     pub objects: Vec<(u32, Option<Fid>)>,
 }
 
@@ -165,7 +168,8 @@ impl Picture {
         self
     }
 
-    /// A directory's default, `None` where it has none; what it leaves open is shown as `count` and `size`.
+    /// A directory's default, `None` where it has none; what it leaves open is shown as `count` and
+    /// `size`.
     pub fn of_dir(default: Option<&Asked>, fid: Fid, count: i32, size: u32) -> Picture {
         let (header, mut parts) = match default {
             Some(Asked::Composite(template)) => {
@@ -294,7 +298,8 @@ impl Picture {
         }
     }
 
-    /// What the composite layout says of a component; `place` is where its part of the binary form lies, and its bytes.
+    /// What the composite layout says of a component; `place` is where its part of the binary form
+    /// lies, and its bytes.
     fn draw_entry(&self, out: &mut String, part: &Part, place: (usize, usize), fields: Fields, style: Style) {
         let known = |n: u32| if part.id == 0 { "N/A".to_owned() } else { n.to_string() };
         let end = if part.end == u64::MAX { "EOF".to_owned() } else { part.end.to_string() };
@@ -376,8 +381,9 @@ impl Picture {
 /// Before the lines of a component's own layout.
 const SUB_INDENT: &str = "      ";
 
-/// The component whose fields stand for a composite layout's: the last before one without objects; where the first has none, as
-/// in a directory, the last. For the extension size, the first extension.
+/// The component whose fields stand for a composite layout's: the last before one without objects;
+/// where the first has none, as in a directory, the last. For the extension size, the first
+/// extension.
 fn last_of_interest(parts: &[Part], fields: Fields) -> usize {
     let extension = if fields.has(Fields::EXT_SIZE) { parts.iter().position(Part::is_extension) } else { None };
     let last = parts.len().saturating_sub(1);
@@ -396,7 +402,8 @@ impl Part {
     fn of_component(c: &Component, plain: bool) -> Part {
         let has_objects = plain || c.flags & flag::INIT != 0;
         let first = c.stripes.first().map(|s| s.ost as i32);
-        // The two bytes mean the generation where there are objects, hidden behind 0xffff in the attribute, else the first OST.
+        // The two bytes mean the generation where there are objects, hidden behind 0xffff in the
+        // attribute, else the first OST.
         let any = |raw: u16| if raw == u16::MAX { -1 } else { i32::from(raw) };
         let timestamp = c.entry_rest.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let part = Part {
@@ -461,7 +468,8 @@ impl Part {
         self.objects.iter().any(|(index, object)| *index == ost && object.is_some())
     }
 
-    /// Its bytes in the binary form. A file's component without objects has room for one, as Lustre's has.
+    /// Its bytes in the binary form. A file's component without objects has room for one, as
+    /// Lustre's has.
     fn bytes(&self, is_dir: bool) -> usize {
         let head = if self.magic == Magic::V3 { V3_BYTES } else { V1_BYTES };
         let least = !is_dir && self.flags & flag::INIT == 0 && self.pattern != Pattern::MDT;
@@ -528,7 +536,8 @@ impl Style {
     }
 }
 
-/// Where there is no object yet Lustre prints the old form of its id, which begins with the OST's index.
+/// Where there is no object yet Lustre prints the old form of its id, which begins with the OST's
+/// index.
 fn not_yet(ost: u32) -> Fid {
     Fid::new((1 << 32) | u64::from(ost) << 16, 0)
 }

@@ -56,7 +56,8 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
 /// Exchanges the layouts of two files, by system calls on their mount.
 ///
 /// # Errors
-/// What the system calls say. ENOTTY: one is not on a Sheen mount. EXDEV: they are on different ones.
+/// What the system calls say. ENOTTY: one is not on a Sheen mount. EXDEV: they are on different
+/// ones.
 pub fn swap(paths: [&Path; 2]) -> Result<(), NotSwapped> {
     let opened = |n: usize| {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
@@ -71,7 +72,8 @@ pub fn swap(paths: [&Path; 2]) -> Result<(), NotSwapped> {
     if first != second {
         return Err(NotSwapped::Swap(Errno::EXDEV));
     }
-    // SAFETY: the number says that its argument is read and how large it is, which is the size of `FileId`.
+    // SAFETY: the number says that its argument is read and how large it is, which is the size of
+    // `FileId`.
     let swap = unsafe { Setter::<{ ioctl::SWAP_LAYOUTS }, FileId>::new(FileId::from(fid)) };
     // SAFETY: as above.
     unsafe { call(&one, swap) }.map_err(|e| NotSwapped::Swap(Errno(e.raw_os_error())))

@@ -1,4 +1,5 @@
-//! A file system of paper for the tests of lfs, and cases in the form of the captures from a real Lustre.
+//! A file system of paper for the tests of lfs, and cases in the form of the captures from a real
+//! Lustre.
 
 use std::{
     cell::RefCell,
@@ -431,7 +432,8 @@ pub fn lfs(fake: &mut Fake, line: &str) -> (i32, String, String) {
     (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
 }
 
-/// A case as it was captured: `$ command`, `[exit N]`, `--- stdout` and `--- stderr` each followed by exact text.
+/// A case as it was captured: `$ command`, `[exit N]`, `--- stdout` and `--- stderr` each followed
+/// by exact text.
 pub fn check_case(fake: &mut Fake, case: &str) {
     let (command, rest) = case.strip_prefix("$ ").unwrap().split_once('\n').unwrap();
     let (exit, rest) = rest.split_once('\n').unwrap();

@@ -1,19 +1,23 @@
 //! What the kernel keeps of files' data, under PR locks on their objects.
 //!
-//! The kernel's pages cannot be asked for one lock: they go all at once, per file. An invalidation waits for pages that reads under way
-//! have locked. So a read that comes while a lock of its file is being given up never waits for a new one: it is served *unlocked*, under
-//! the lock that is on its way out, and the invalidation is done again until no read was served so since it began. To let it
-//! come to an end reads that arrive meanwhile are held back for a moment ([`PATIENCE`]), and the pages that they are to fill, in which there is nothing yet,
-//! are left out of it ([`super::stalls`]).
+//! The kernel's pages cannot be asked for one lock: they go all at once, per file. An invalidation
+//! waits for pages that reads under way have locked. So a read that comes while a lock of its file
+//! is being given up never waits for a new one: it is served *unlocked*, under the lock that is on
+//! its way out, and the invalidation is done again until no read was served so since it began. To
+//! let it come to an end reads that arrive meanwhile are held back for a moment ([`PATIENCE`]), and
+//! the pages that they are to fill, in which there is nothing yet, are left out of it
+//! ([`super::stalls`]).
 //!
-//! Pages may also be holes because the file has no objects there (yet): they are kept under the lock on its LAYOUT, and go with it in the
-//! same way.
+//! Pages may also be holes because the file has no objects there (yet): they are kept under the
+//! lock on its LAYOUT, and go with it in the same way.
 //!
-//! A read that finds its file leaving its objects waits for just these locks to be given up, and its pages are left out as well, also of an
-//! invalidation that had begun before: it is done by another thread once more, without them.
+//! A read that finds its file leaving its objects waits for just these locks to be given up, and
+//! its pages are left out as well, also of an invalidation that had begun before: it is done by
+//! another thread once more, without them.
 //!
-//! Two clients that write to pages which they also keep could wait for each other in the kernel, out of reach of all this. So an
-//! invalidation that takes longer than [`INVALIDATE_MAX`] holds up the lock no longer, and goes on by itself.
+//! Two clients that write to pages which they also keep could wait for each other in the kernel,
+//! out of reach of all this. So an invalidation that takes longer than [`INVALIDATE_MAX`] holds up
+//! the lock no longer, and goes on by itself.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -26,12 +30,14 @@ use tokio::sync::Notify;
 use super::stalls::Stalls;
 use crate::{Invalidate, locks::LockRef};
 
-/// How long a read waits for an invalidation to end, once: far more than dropping pages takes, also on a busy machine. (With 2 ms, and pages that an
-/// invalidation had to wait for, two programs that read all the time kept one from ending for half a second.)
+/// How long a read waits for an invalidation to end, once: far more than dropping pages takes, also
+/// on a busy machine. (With 2 ms, and pages that an invalidation had to wait for, two programs that
+/// read all the time kept one from ending for half a second.)
 pub const PATIENCE: Duration = Duration::from_millis(50);
 /// Pause before an invalidation is done again.
 const AGAIN_PAUSE: Duration = Duration::from_micros(500);
-/// Longest that an invalidation holds up a lock. Well below the time after which a server gives up a client.
+/// Longest that an invalidation holds up a lock. Well below the time after which a server gives up
+/// a client.
 #[cfg(not(test))]
 const INVALIDATE_MAX: Duration = Duration::from_secs(2);
 /// A unit test has threads of its own, which no busy machine holds up for so long.
@@ -39,8 +45,9 @@ const INVALIDATE_MAX: Duration = Duration::from_secs(2);
 const INVALIDATE_MAX: Duration = Duration::from_secs(120);
 /// Times that an invalidation is done because reads went on meanwhile.
 const ROUNDS_MAX: usize = 64;
-/// Times that it is begun anew because further reads wait for it. Each time but the last leaves a thread with the pages that the first
-/// of them waits for: as many as reads ahead that the kernel has under way, and some.
+/// Times that it is begun anew because further reads wait for it. Each time but the last leaves a
+/// thread with the pages that the first of them waits for: as many as reads ahead that the kernel
+/// has under way, and some.
 const THREADS_MAX: usize = 8;
 
 /// Files of whose objects locks are held or were asked for.
@@ -80,7 +87,8 @@ struct State {
     pages: bool,
     /// Of these, some that are holes for want of objects.
     holes: bool,
-    /// How much of objects there was, seen under a lock: as long as it is held there is no less, but by this client itself.
+    /// How much of objects there was, seen under a lock: as long as it is held there is no less,
+    /// but by this client itself.
     seen: FxHashMap<Fid, (Cookie, u64)>,
     /// Cuts by this client itself: under way, and begun so far.
     cutting: u32,
@@ -320,7 +328,8 @@ impl FileData {
         (state.cutting == 0).then_some(state.cuts)
     }
 
-    /// An object was seen to have `size` bytes, under a lock that was held before. `cuts`: [`FileData::cuts`] of before.
+    /// An object was seen to have `size` bytes, under a lock that was held before. `cuts`:
+    /// [`FileData::cuts`] of before.
     pub fn see(&self, object: Fid, lock: Cookie, size: u64, cuts: u64) {
         let mut state = self.state.lock();
         // Of locked objects alone, which are forgotten with their locks.
@@ -554,7 +563,8 @@ mod tests {
         assert_eq!(std::mem::take(&mut *kernel.parts.lock()), others);
         assert!(file.is_guarded());
 
-        // One that begins later leaves them out at once; none does when somebody asks for them anew.
+        // One that begins later leaves them out at once; none does when somebody asks for them
+        // anew.
         let other = cache.reading(FILE, 0, 4096);
         ends(flush(&file));
         assert_eq!(std::mem::take(&mut *kernel.parts.lock()), others);

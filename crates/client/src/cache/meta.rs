@@ -1,23 +1,27 @@
 //! Attributes, names and link targets of inodes, under inodebits locks.
 //!
-//! An inode's record lives under a lock on [`ATTR`]; names that lead to it live with it (LOOKUP), names that are known to be missing in
-//! it live with the directory (UPDATE), extended attributes with XATTR. When a part of its locks goes, what it guarded is dropped
-//! ([`Meta::drop_bits`]); with LOOKUP all of it.
-//! Whoever uses a record makes sure that the lock is there ([`crate::locks::LockTable::matching`]) first, then looks.
+//! An inode's record lives under a lock on [`ATTR`]; names that lead to it live with it (LOOKUP),
+//! names that are known to be missing in it live with the directory (UPDATE), extended attributes
+//! with XATTR. When a part of its locks goes, what it guarded is dropped ([`Meta::drop_bits`]);
+//! with LOOKUP all of it. Whoever uses a record makes sure that the lock is there
+//! ([`crate::locks::LockTable::matching`]) first, then looks.
 //!
-//! **Own changes** call nobody back here: the server spares the locks of whoever changes. So a change ([`Meta::begin`], [`Meta::end`])
-//! drops what it changed before it returns, and what was asked for before a change ended is not put in after it: the answer may be
-//! from before ([`Token`]). When changes ended is counted in shards, by hash: a collision costs a request.
+//! **Own changes** call nobody back here: the server spares the locks of whoever changes. So a
+//! change ([`Meta::begin`], [`Meta::end`]) drops what it changed before it returns, and what was
+//! asked for before a change ended is not put in after it: the answer may be from before
+//! ([`Token`]). When changes ended is counted in shards, by hash: a collision costs a request.
 //!
-//! **New directories**: of a directory that this client made it knows every name, as long as it holds its lock: those that it put there
-//! itself, noted before it asks for them ([`Meta::adds`]). Any other is missing ([`Meta::is_absent`]). So who unpacks an archive asks
-//! for no name before making it.
+//! **New directories**: of a directory that this client made it knows every name, as long as it
+//! holds its lock: those that it put there itself, noted before it asks for them ([`Meta::adds`]).
+//! Any other is missing ([`Meta::is_absent`]). So who unpacks an archive asks for no name before
+//! making it.
 //!
-//! **Contents** of small files on the MDT come with their names ([`sheen_wire::mds::Beginning`]) and stay until they are read. They live with the
-//! attributes that the objects are merged into: whatever drops these drops them.
+//! **Contents** of small files on the MDT come with their names ([`sheen_wire::mds::Beginning`])
+//! and stay until they are read. They live with the attributes that the objects are merged into:
+//! whatever drops these drops them.
 //!
-//! Bounded: records (LRU), names per record, missing names and names in new directories in total, extended attributes per record, contents in
-//! total.
+//! Bounded: records (LRU), names per record, missing names and names in new directories in total,
+//! extended attributes per record, contents in total.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -58,7 +62,8 @@ const OWN_MAX: usize = 2;
 #[derive(Default)]
 struct Inode {
     known: Option<Known>,
-    /// All bytes of a small file, until they are read. There only if [`Known::merged`] is, and as good.
+    /// All bytes of a small file, until they are read. There only if [`Known::merged`] is, and as
+    /// good.
     content: Option<Bulk>,
     link: Option<Bytes>,
     xattrs: Xattrs,
@@ -179,7 +184,8 @@ impl Meta {
 
     fn fresh(&self, fid: Fid, token: &Token) -> bool {
         let ended = self.ended[shard(fid)];
-        // Another change may have ended in the same shard, of an inode that only the shard has in common with this one's.
+        // Another change may have ended in the same shard, of an inode that only the shard has in
+        // common with this one's.
         let own = || token.own.is_some_and(|(seq, fids)| ended == seq && fids.contains(&fid));
         self.cleared <= token.seq && !self.changing.contains_key(&fid) && (ended <= token.seq || own())
     }
@@ -189,8 +195,8 @@ impl Meta {
         self.inodes.get(&fid)?.known.clone()
     }
 
-    /// Puts attributes in. The caller uses a lock on [`ATTR`], and on LAYOUT if the layout is one that may change. Whether they are from
-    /// after the last own change.
+    /// Puts attributes in. The caller uses a lock on [`ATTR`], and on LAYOUT if the layout is one
+    /// that may change. Whether they are from after the last own change.
     pub fn put(&mut self, fid: Fid, attr: Attr, layout: Option<Arc<Layout>>, token: &Token) -> bool {
         if !self.fresh(fid, token) {
             return false;
@@ -208,7 +214,8 @@ impl Meta {
         true
     }
 
-    /// Puts attributes in with those of the objects merged in. The caller uses the locks on all objects.
+    /// Puts attributes in with those of the objects merged in. The caller uses the locks on all
+    /// objects.
     pub fn put_merged(&mut self, fid: Fid, attr: &Attr, merged: Attr, token: &Token) {
         if self.fresh(fid, token)
             && let Some(known) = self.inodes.get_mut(&fid).and_then(|inode| inode.known.as_mut())
@@ -218,7 +225,8 @@ impl Meta {
         }
     }
 
-    /// Puts in all bytes of a small file, which came with the attributes that were just put in ([`Meta::put_merged`]).
+    /// Puts in all bytes of a small file, which came with the attributes that were just put in
+    /// ([`Meta::put_merged`]).
     pub fn put_content(&mut self, fid: Fid, content: Bulk, token: &Token) {
         let counts = (content.len() as u64).max(CONTENT_MIN);
         if content.len() as u64 > BEGINNING_BYTES_MAX || !self.fresh(fid, token) {
@@ -246,8 +254,8 @@ impl Meta {
         self.inodes.peek(&fid).is_some_and(|inode| inode.content.is_some())
     }
 
-    /// A range of a small file whose layout is of this generation, up to its end. The caller uses the lock on its object. Who asks for all of it has it from
-    /// then on.
+    /// A range of a small file whose layout is of this generation, up to its end. The caller uses
+    /// the lock on its object. Who asks for all of it has it from then on.
     pub fn content(&mut self, fid: Fid, generation: u32, offset: u64, len: u64) -> Option<Bulk> {
         // While it is being changed somebody may have seen it changed.
         if self.changing.contains_key(&fid) {
@@ -266,8 +274,9 @@ impl Meta {
         inode.content.as_ref().map(|content| content.slice(start as usize, len.min(end - start) as usize))
     }
 
-    /// The MDT says when an inode was read last. Where it says something else as well, it may be older than what is known, and is not
-    /// taken. (So may the access time, which the next read sets right.)
+    /// The MDT says when an inode was read last. Where it says something else as well, it may be
+    /// older than what is known, and is not taken. (So may the access time, which the next read
+    /// sets right.)
     pub fn accessed(&mut self, attr: &Attr) {
         if let Some(known) = self.inodes.peek_mut(&attr.fid).and_then(|inode| inode.known.as_mut())
             && known.attr == (Attr { atime: known.attr.atime, ..*attr })
@@ -282,7 +291,8 @@ impl Meta {
         self.names.get(&(parent, name.clone())).copied()
     }
 
-    /// The directory in which an inode has a name that is known: of a directory the only one. The caller makes sure that it is locked.
+    /// The directory in which an inode has a name that is known: of a directory the only one. The
+    /// caller makes sure that it is locked.
     pub fn parent(&self, fid: Fid) -> Option<Fid> {
         self.inodes.peek(&fid)?.names.first().map(|(parent, _)| *parent)
     }
@@ -313,7 +323,8 @@ impl Meta {
         })
     }
 
-    /// A directory was just made: it is empty. The caller uses the lock on [`ATTR`] that came with the answer.
+    /// A directory was just made: it is empty. The caller uses the lock on [`ATTR`] that came with
+    /// the answer.
     pub fn put_empty(&mut self, dir: Fid, token: &Token) {
         if self.fresh(dir, token)
             && let Some(inode) = self.inodes.get_mut(&dir)
@@ -322,8 +333,8 @@ impl Meta {
         }
     }
 
-    /// This client is about to put a name into a directory. To be called when the change has begun and before the MDT is asked, whatever it
-    /// answers.
+    /// This client is about to put a name into a directory. To be called when the change has begun
+    /// and before the MDT is asked, whatever it answers.
     pub fn adds(&mut self, dir: Fid, name: &Bytes) {
         let full = self.noted >= NOTED_MAX;
         if let Some(inode) = self.inodes.peek_mut(&dir)
@@ -367,7 +378,8 @@ impl Meta {
         none.or_else(|| inode.xattrs.kept.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone()))
     }
 
-    /// Puts in that there are no extended attributes, where the inode is known. The caller uses a lock on XATTR.
+    /// Puts in that there are no extended attributes, where the inode is known. The caller uses a
+    /// lock on XATTR.
     pub fn put_no_xattrs(&mut self, fid: Fid, token: &Token) {
         if self.fresh(fid, token)
             && let Some(inode) = self.inodes.get_mut(&fid)
@@ -420,7 +432,8 @@ impl Meta {
         }
     }
 
-    /// Drops what can change of an inode, but not the names that lead to it, nor which may be in it ([`Meta::adds`]).
+    /// Drops what can change of an inode, but not the names that lead to it, nor which may be in it
+    /// ([`Meta::adds`]).
     fn changed(&mut self, fid: Fid) {
         if let Some(inode) = self.inodes.peek_mut(&fid) {
             inode.known = None;
@@ -465,8 +478,8 @@ impl Meta {
         begun
     }
 
-    /// Ends a change: drops what it changed, which may be more than what it was begun with (`also`); `data`: only in the objects. The token is
-    /// for what its answer says.
+    /// Ends a change: drops what it changed, which may be more than what it was begun with
+    /// (`also`); `data`: only in the objects. The token is for what its answer says.
     pub fn end(&mut self, begun: &Begun, data: bool, also: &[Fid]) -> Token {
         self.seq += 1;
         let mut alone = begun.alone;

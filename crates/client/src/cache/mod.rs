@@ -1,12 +1,13 @@
 //! What this client keeps under locks, and how it lets go of it.
 //!
-//! * `meta`: attributes, names, link targets, extended attributes, under inodebits locks of the MDT;
+//! * `meta`: attributes, names, link targets, extended attributes, under inodebits locks of the
+//!   MDT;
 //! * `data`: the kernel's pages, and with them sizes, under extent locks of the OSTs;
 //! * [`MdtLocks`], [`OstLocks`]: what stands behind the lock table of a target;
 //! * [`Change`]: a change by this client itself, which its own locks do not hinder.
 //!
-//! No lock of the MDT is held in use while a request to the MDT is under way: the request may wait for a change by another client, which
-//! waits for this lock.
+//! No lock of the MDT is held in use while a request to the MDT is under way: the request may wait
+//! for a change by another client, which waits for this lock.
 
 pub mod data;
 pub mod meta;
@@ -44,16 +45,18 @@ pub use data::ReadRefs;
 use data::{DataCache, FileData};
 use meta::{Begun, Meta, Token};
 
-/// How long nothing is put in after a change of which it is not known whether it was executed: its request may still be on its way.
-/// As long as a request may live (the import's recovery timeout), and some.
+/// How long nothing is put in after a change of which it is not known whether it was executed: its
+/// request may still be on its way. As long as a request may live (the import's recovery timeout),
+/// and some.
 const UNSURE_FOR: Duration = Duration::from_secs(120);
-/// How often an answer that is on its way to the kernel is looked after, and how long at most: a thread that was answered takes the answer apart as
-/// soon as it runs.
+/// How often an answer that is on its way to the kernel is looked after, and how long at most: a
+/// thread that was answered takes the answer apart as soon as it runs.
 const ATTR_PAUSE: Duration = Duration::from_millis(1);
 const ATTR_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Files noted as contended.
 const CONTENDED_MAX: std::num::NonZeroUsize = std::num::NonZeroUsize::new(4096).unwrap();
-/// How often, and how many times, it is looked whether reads are over that began under locks lost since.
+/// How often, and how many times, it is looked whether reads are over that began under locks lost
+/// since.
 const LOST_READS_POLL: Duration = Duration::from_millis(200);
 const LOST_READS_POLLS: u32 = 150;
 /// A lock that was asked for so soon after it was granted is not worth having for a while.
@@ -140,7 +143,8 @@ impl Cache {
         self.kernel.get()
     }
 
-    /// To be taken before something is asked for that is to be put in. `None`: nothing is put in at present.
+    /// To be taken before something is asked for that is to be put in. `None`: nothing is put in at
+    /// present.
     pub fn token(&self) -> Option<Token> {
         let mut until = self.unsure_until.lock();
         if let Some(at) = *until {
@@ -165,13 +169,15 @@ impl Cache {
             Some(fid) => self.change(&[fid, dir], false),
             None => self.change(&[dir], false),
         };
-        // From here on nobody learns that the directory is empty ([`Meta::put_empty`]); whoever did before has it noted.
+        // From here on nobody learns that the directory is empty ([`Meta::put_empty`]); whoever did
+        // before has it noted.
         self.adds(dir, name);
         change
     }
 
-    /// Begins a change that takes away or replaces names in directories. What is behind them changes, too (links, times), under locks that
-    /// the MDT does not call back; which inodes those are its answer says, as what is believed here need not be so any more.
+    /// Begins a change that takes away or replaces names in directories. What is behind them
+    /// changes, too (links, times), under locks that the MDT does not call back; which inodes those
+    /// are its answer says, as what is believed here need not be so any more.
     pub fn change_names(&self, names: &[(Fid, &Bytes)]) -> Change<'_> {
         let dirs: Vec<Fid> = names.iter().map(|(dir, _)| *dir).collect();
         let change = self.change(&dirs, false);
@@ -233,13 +239,15 @@ impl Cache {
         if file.has_holes() { self.flush_pages(file) } else { None }
     }
 
-    /// The attributes of a file that were kept with its objects' are to be asked for again. As [`Cache::drop_attr`].
+    /// The attributes of a file that were kept with its objects' are to be asked for again. As
+    /// [`Cache::drop_attr`].
     fn drop_sizes(&self, fid: Fid) -> Option<BoxFuture<'static, ()>> {
         self.meta.lock().unmerge(fid);
         self.drop_attr(fid)
     }
 
-    /// Has the kernel ask for a file's attributes again. What is returned is over when it does: an answer that has them may be on its way.
+    /// Has the kernel ask for a file's attributes again. What is returned is over when it does: an
+    /// answer that has them may be on its way.
     pub fn drop_attr(&self, fid: Fid) -> Option<BoxFuture<'static, ()>> {
         let kernel = self.kernel().filter(|kernel| !kernel.attr(fid))?.clone();
         let rt = self.rt.clone();
@@ -335,8 +343,8 @@ impl MdtLocks {
         self.closes.get()?.upgrade()?.give_back(flush.resource.fid)
     }
 
-    /// Where OPEN of a file goes, the MDT must know of what is open of it under that lock alone. Should it not be told, it does not know
-    /// this client any more.
+    /// Where OPEN of a file goes, the MDT must know of what is open of it under that lock alone.
+    /// Should it not be told, it does not know this client any more.
     fn tell_opens(&self, flush: &Flush) -> Option<BoxFuture<'static, ()>> {
         if flush.bits() & bits::OPEN == 0 {
             return None;
@@ -351,8 +359,10 @@ impl MdtLocks {
 }
 
 impl MdtLocks {
-    /// Where LAYOUT of a file goes, others may give it objects where there are none now, or mirrors. The kernel's pages go that are holes for
-    /// want of objects or of a mirror; and all of an open file of whose layout nobody thought that it could change. Who reads them meanwhile still reads by the layout of before, for the MDT hears only afterwards.
+    /// Where LAYOUT of a file goes, others may give it objects where there are none now, or
+    /// mirrors. The kernel's pages go that are holes for want of objects or of a mirror; and all of
+    /// an open file of whose layout nobody thought that it could change. Who reads them meanwhile
+    /// still reads by the layout of before, for the MDT hears only afterwards.
     fn drop_layout(&self, flush: &Flush) -> Option<BoxFuture<'static, ()>> {
         if flush.bits() & bits::LAYOUT == 0 || flush.gone {
             return None;
@@ -529,7 +539,8 @@ impl Owner for OstLocks {
     }
 }
 
-/// Drops the kernel's pages of a file whose locks are lost; once more when the reads are over that took them to be there.
+/// Drops the kernel's pages of a file whose locks are lost; once more when the reads are over that
+/// took them to be there.
 async fn drop_lost_pages(cache: Arc<Cache>, file: Arc<FileData>) {
     if let Some(waits) = cache.flush_pages(&file) {
         waits.await;

@@ -1,13 +1,16 @@
-//! Reads for the kernel's pages that wait until their file is elsewhere, or until an invalidation has ended, and which of its pages those are.
+//! Reads for the kernel's pages that wait until their file is elsewhere, or until an invalidation
+//! has ended, and which of its pages those are.
 //!
-//! A read of the first kind met an object that the file leaves (a migration, an exchange of objects). It goes on when the MDT says where the file is, and
-//! that is when all of the objects are closed: when this client has given up its locks on the others as well. Before a lock is given up the
-//! kernel drops the file's pages, and it cannot drop those that the read is to fill, which it has locked. So an invalidation leaves
-//! them out: there is nothing in them, and what they will hold is read where the file is then, under locks that are looked up after
-//! this wait.
+//! A read of the first kind met an object that the file leaves (a migration, an exchange of
+//! objects). It goes on when the MDT says where the file is, and that is when all of the objects
+//! are closed: when this client has given up its locks on the others as well. Before a lock is
+//! given up the kernel drops the file's pages, and it cannot drop those that the read is to fill,
+//! which it has locked. So an invalidation leaves them out: there is nothing in them, and what they
+//! will hold is read where the file is then, under locks that are looked up after this wait.
 //!
-//! Invariant: in a range that is noted here the kernel has no bytes. It locks the pages, so nobody else asks for them; if somebody does all
-//! the same, the read was given up (its program was killed), and the range is struck out before there can be an answer.
+//! Invariant: in a range that is noted here the kernel has no bytes. It locks the pages, so nobody
+//! else asks for them; if somebody does all the same, the read was given up (its program was
+//! killed), and the range is struck out before there can be an answer.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +20,8 @@ const PAGE: u64 = 4096;
 /// The reads of a file that wait so.
 #[derive(Default)]
 pub struct Stalls {
-    /// What they are to fill, from the first byte to behind the last. Bounded by the reads under way.
+    /// What they are to fill, from the first byte to behind the last. Bounded by the reads under
+    /// way.
     ranges: BTreeMap<u64, (u64, u64)>,
     begun: u64,
 }

@@ -22,7 +22,8 @@ impl Client {
         self.getattr_of(fid, file).await
     }
 
-    /// As [`Client::getattr`], for somebody who may not care for the size: then an OST that is away is not waited for.
+    /// As [`Client::getattr`], for somebody who may not care for the size: then an OST that is away
+    /// is not waited for.
     ///
     /// # Errors
     /// As [`Client::getattr`].
@@ -59,8 +60,8 @@ impl Client {
         let cleared = self.layouts.cleared();
         let sure = file.filter(|f| !f.is_unsure());
         let known = sure.and_then(|f| f.inode.settled()).or_else(|| self.layouts.get(fid));
-        // The answer brings no lock on what it leaves out. Components may be edited, and mirrors come: of the latter this client hears
-        // if it has the file open, or the lock.
+        // The answer brings no lock on what it leaves out. Components may be edited, and mirrors
+        // come: of the latter this client hears if it has the file open, or the lock.
         let hears = || sure.is_some() || self.layout_lock(fid).is_some();
         let known = known.filter(|layout| layout.is_plain() && hears());
         let is_known = known.is_some();
@@ -91,7 +92,8 @@ impl Client {
         mdc::done(self.mdc.call_as(who, |cred| Request::Access { cred, fid, mask }).await?)
     }
 
-    /// The layout that the MDT sent with attributes, if the file is one that can have one. It is good for now.
+    /// The layout that the MDT sent with attributes, if the file is one that can have one. It is
+    /// good for now.
     pub(crate) fn layout_of(&self, attr: &Attr, layout: Option<&Bytes>) -> Result<Option<Arc<Layout>>> {
         match layout {
             Some(bytes) if attr.kind == FileKind::Regular => self.layouts.read(attr.fid, bytes).map(Some),

@@ -1,11 +1,15 @@
-//! Small files that lie on the MDT: all of one comes with its name, and is read without another request.
+//! Small files that lie on the MDT: all of one comes with its name, and is read without another
+//! request.
 //!
-//! What comes is what would be asked for next: a lock (PR) on the file's object at the MDT's data service, what the object is, and its bytes if they are few. The
-//! attributes are merged with it at once, the bytes wait for the read that most likely follows ([`crate::cache::meta::Meta::content`]); then the kernel has them.
+//! What comes is what would be asked for next: a lock (PR) on the file's object at the MDT's data
+//! service, what the object is, and its bytes if they are few. The attributes are merged with it at
+//! once, the bytes wait for the read that most likely follows
+//! ([`crate::cache::meta::Meta::content`]); then the kernel has them.
 //!
 //! Invariants:
-//! * it is asked for only while nothing is kept here that the service does not have: what is kept later ends as a change of this client
-//!   does, after which nothing is put in that was asked for before;
+//! * it is asked for only while nothing is kept here that the service does not have: what is kept
+//!   later ends as a change of this client does, after which nothing is put in that was asked for
+//!   before;
 //! * it is taken in only for the layout that came with it, and under its lock in use.
 
 use std::sync::Arc;
@@ -37,14 +41,16 @@ pub(crate) struct Came {
 }
 
 impl Came {
-    /// The same as an answer to [`crate::lov::Lov::look`], and the file's bytes if they came as well.
+    /// The same as an answer to [`crate::lov::Lov::look`], and the file's bytes if they came as
+    /// well.
     pub fn seen(self) -> (Seen, Option<Bulk>) {
         (Seen { objects: vec![self.attr], locks: Some(vec![self.lock]) }, self.content)
     }
 }
 
 impl Client {
-    /// What the MDT's data service has of a file is wanted with the file's name. `None`: there is no such service, or it does not have all.
+    /// What the MDT's data service has of a file is wanted with the file's name. `None`: there is
+    /// no such service, or it does not have all.
     pub(crate) fn expect_beginning(&self) -> Option<Expected> {
         let osc = self.lov.get(MDT_OST).filter(|osc| osc.writeback().dirty_bytes() == 0)?;
         let keeping = osc.locks().keep(1);

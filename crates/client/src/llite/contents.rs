@@ -1,11 +1,13 @@
-//! Bytes of small files ahead of their reads, many in one request ([`crate::statahead`] says when, and of which).
+//! Bytes of small files ahead of their reads, many in one request ([`crate::statahead`] says when,
+//! and of which).
 //!
-//! They go where bytes that come with a name go ([`crate::cache::meta::Meta::content`]), and until they are read once they go by the same rules: with the merged
-//! attributes of their file.
+//! They go where bytes that come with a name go ([`crate::cache::meta::Meta::content`]), and until
+//! they are read once they go by the same rules: with the merged attributes of their file.
 //!
 //! Invariants:
-//! * asked is for what is known completely: under a lock on the inode, and one on its only object. If one of them is gone when the
-//!   bytes are here, or this client has begun to change the file, they are thrown away;
+//! * asked is for what is known completely: under a lock on the inode, and one on its only object.
+//!   If one of them is gone when the bytes are here, or this client has begun to change the file,
+//!   they are thrown away;
 //! * a failure is nobody's: who reads the file asks again.
 
 use std::{collections::BTreeMap, sync::Arc};

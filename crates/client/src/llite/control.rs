@@ -1,4 +1,5 @@
-//! What `lfs` asks of a mount: virtual extended attributes, whose form [`sheen_wire::control`] gives.
+//! What `lfs` asks of a mount: virtual extended attributes, whose form [`sheen_wire::control`]
+//! gives.
 
 use std::time::Duration;
 
@@ -26,8 +27,9 @@ impl Client {
     /// The value of a `sheen.` attribute.
     ///
     /// # Errors
-    /// ENODATA: there is none of that name. EINVAL: a FID that is none. EPERM: names and places of files are told to the superuser
-    /// alone, as Lustre asks for CAP_DAC_READ_SEARCH: they tell of directories that others may not search. What the MDT answers.
+    /// ENODATA: there is none of that name. EINVAL: a FID that is none. EPERM: names and places of
+    /// files are told to the superuser alone, as Lustre asks for CAP_DAC_READ_SEARCH: they tell of
+    /// directories that others may not search. What the MDT answers.
     pub(crate) async fn control(&self, who: &Caller, fid: Fid, name: &Bytes) -> Result<Bytes> {
         let name = std::str::from_utf8(name).map_err(|_| Errno::ENODATA)?;
         if who.cred.uid != 0 && (name == control::PARENTS || name.starts_with(control::PATHS_PREFIX)) {

@@ -8,11 +8,12 @@ use crate::{Client, OpenFile};
 const COPY_BYTES_MAX: u64 = 64 << 20;
 
 impl Client {
-    /// Copies up to `len` bytes and returns how many: fewer at the end of the source, and at most 64 MiB.
+    /// Copies up to `len` bytes and returns how many: fewer at the end of the source, and at most
+    /// 64 MiB.
     ///
     /// # Errors
-    /// EINVAL: the ranges overlap in one file. EBADF: not open for what is needed. An error of reading or writing, if nothing
-    /// was copied.
+    /// EINVAL: the ranges overlap in one file. EBADF: not open for what is needed. An error of
+    /// reading or writing, if nothing was copied.
     pub async fn copy_file_range(
         &self,
         from: &OpenFile,
@@ -35,7 +36,8 @@ impl Client {
             match self.copy_round(from, from_offset + copied, to, to_offset + copied, round).await {
                 Ok(n) => {
                     copied += n;
-                    // The source ended; within one file, what was just written may lie behind its former end.
+                    // The source ended; within one file, what was just written may lie behind its
+                    // former end.
                     if n < round as u64 {
                         break;
                     }

@@ -1,7 +1,8 @@
 //! `.lustre/fid/<FID>`: every file by its FID, as in Lustre.
 //!
-//! Two directories that exist in no MDT and are listed nowhere: `.lustre` in the root, and `fid` in it. As a name of a file by FID
-//! goes past the permissions of the directories on its path, only the superuser may search them.
+//! Two directories that exist in no MDT and are listed nowhere: `.lustre` in the root, and `fid` in
+//! it. As a name of a file by FID goes past the permissions of the directories on its path, only
+//! the superuser may search them.
 
 use std::sync::Arc;
 

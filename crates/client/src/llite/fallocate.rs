@@ -10,11 +10,13 @@ use crate::{
 };
 
 impl Client {
-    /// Reserves, punches or zeroes `[offset, offset + len)`; `mode` is made of [`crate::falloc`]'s bits.
+    /// Reserves, punches or zeroes `[offset, offset + len)`; `mode` is made of [`crate::falloc`]'s
+    /// bits.
     ///
     /// # Errors
-    /// EBADF: not open for writing. EINVAL: no length. EFBIG: past the layout's largest size. ENODATA: past its end. EOPNOTSUPP: another mode, or one
-    /// that an OST's file system cannot do. ENOSPC.
+    /// EBADF: not open for writing. EINVAL: no length. EFBIG: past the layout's largest size.
+    /// ENODATA: past its end. EOPNOTSUPP: another mode, or one that an OST's file system cannot do.
+    /// ENOSPC.
     pub async fn fallocate(&self, file: &OpenFile, mode: u32, offset: u64, len: u64) -> Result<()> {
         let _timer = self.stats.time(Op::Fallocate);
         if !flags::writes(file.flags()) {

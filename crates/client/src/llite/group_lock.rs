@@ -1,14 +1,19 @@
-//! Group locks (`llapi_group_lock`): programs that name the same group read and write a file as they like, and see to it themselves that
-//! they do not step on each other; everybody else waits until the last of them has left.
+//! Group locks (`llapi_group_lock`): programs that name the same group read and write a file as
+//! they like, and see to it themselves that they do not step on each other; everybody else waits
+//! until the last of them has left.
 //!
-//! A group's locks lie on all objects of the file, and belong to the open file through which they were taken until it leaves the
-//! group or is closed. While an open file of this client is in a group, all that this client does to the file is done in it: no other
-//! locks are asked for, and nobody calls back.
+//! A group's locks lie on all objects of the file, and belong to the open file through which they
+//! were taken until it leaves the group or is closed. While an open file of this client is in a
+//! group, all that this client does to the file is done in it: no other locks are asked for, and
+//! nobody calls back.
 //!
 //! Invariants:
-//! * open files of one client are in one group at a time ([`Groups`]); among clients the OSTs see to that;
-//! * what the kernel kept of the file is dropped before the first lock is granted, for the OST asks for the locks that guard it;
-//! * what is written in a group is kept and gathered as usual, and written when the group is left at the latest.
+//! * open files of one client are in one group at a time ([`Groups`]); among clients the OSTs see
+//!   to that;
+//! * what the kernel kept of the file is dropped before the first lock is granted, for the OST asks
+//!   for the locks that guard it;
+//! * what is written in a group is kept and gathered as usual, and written when the group is left
+//!   at the latest.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -100,12 +105,12 @@ impl Drop for Coming<'_> {
 }
 
 impl Client {
-    /// Takes a lock of the group `gid` on a file. Waits until nobody else uses it; not for other groups with `nowait`. Dropped, it asks
-    /// for nothing any more.
+    /// Takes a lock of the group `gid` on a file. Waits until nobody else uses it; not for other
+    /// groups with `nowait`. Dropped, it asks for nothing any more.
     ///
     /// # Errors
-    /// EINVAL: `gid` is 0, the open file is in a group, or the file has no objects: it was never opened for writing. EAGAIN, with
-    /// `nowait`: others are in the way. What the OSTs answer.
+    /// EINVAL: `gid` is 0, the open file is in a group, or the file has no objects: it was never
+    /// opened for writing. EAGAIN, with `nowait`: others are in the way. What the OSTs answer.
     pub async fn group_lock(&self, file: &OpenFile, gid: u64, nowait: bool) -> Result<()> {
         if gid == 0 || file.flags() & flags::DIRECTORY != 0 {
             return Err(Errno::EINVAL);
@@ -135,8 +140,8 @@ impl Client {
         Ok(())
     }
 
-    /// The layout of a file with objects for all of it: those that came later would be outside of the lock (as in Lustre). Without its lock:
-    /// who waits for a group waits for a program.
+    /// The layout of a file with objects for all of it: those that came later would be outside of
+    /// the lock (as in Lustre). Without its lock: who waits for a group waits for a program.
     async fn place_whole(&self, file: &OpenFile) -> Result<Arc<Layout>> {
         let placed = self.place(file).await?.ok_or(Errno::EINVAL)?;
         // Of mirrors one: others would be read without its locks.
@@ -147,7 +152,8 @@ impl Client {
         Ok(self.place_for_writing(file, 0, u64::MAX, false).await?.layout)
     }
 
-    /// Gives it back. What was written in the group is on its way to the OSTs, which let nobody else at the file before it is there.
+    /// Gives it back. What was written in the group is on its way to the OSTs, which let nobody
+    /// else at the file before it is there.
     ///
     /// # Errors
     /// EINVAL: the open file is not in this group.

@@ -1,8 +1,9 @@
 //! Answers from the caches, and what of an answer is put into them and may be kept by the kernel.
 //!
-//! Everywhere the order is: take the lock in use, then look; put in while the lock is in use, and only what was asked for after the
-//! last own change ended ([`Token`]). A lock is never in use while something is waited for: it is remembered by its handle, and what was
-//! learned under it is kept only if it is still there afterwards.
+//! Everywhere the order is: take the lock in use, then look; put in while the lock is in use, and
+//! only what was asked for after the last own change ended ([`Token`]). A lock is never in use
+//! while something is waited for: it is remembered by its handle, and what was learned under it is
+//! kept only if it is still there afterwards.
 
 use std::sync::Arc;
 
@@ -130,7 +131,8 @@ impl Client {
         self.mdc.locks().matching(Resource::bits(fid), &Policy::bits(ATTR | bits::OPEN))
     }
 
-    /// Opens a regular file without asking. `None`: the MDT must be asked, because it must do something, or may refuse.
+    /// Opens a regular file without asking. `None`: the MDT must be asked, because it must do
+    /// something, or may refuse.
     pub(crate) fn open_known(&self, who: &Caller, fid: Fid, flags: u32) -> Option<Arc<OpenFile>> {
         if flags & (flags::TRUNC | flags::DIRECTORY | flags::EXEC) != 0 || flags & flags::ACCMODE == flags::ACCMODE {
             return None;
@@ -147,8 +149,9 @@ impl Client {
         self.files.insert_local(&attr, layout, flags, || self.mdc.locks().is_held(lock.cookie(), &open))
     }
 
-    /// Whether it is certain, without asking the MDT, that somebody may open a file and that nothing is to be done about it. As with
-    /// [`Client::may_search`]. What the MDT does is to take file capabilities away when somebody unprivileged opens for writing.
+    /// Whether it is certain, without asking the MDT, that somebody may open a file and that
+    /// nothing is to be done about it. As with [`Client::may_search`]. What the MDT does is to take
+    /// file capabilities away when somebody unprivileged opens for writing.
     fn may_open(&self, who: &Caller, attr: &Attr, flags: u32) -> bool {
         let root = who.cred.uid == 0;
         if flags::writes(flags) && !root {
@@ -184,8 +187,9 @@ impl Client {
         meta.get(fid).filter(|known| known.attr.nlink == 1 && known.attr.kind == FileKind::Regular).map(|_| fid)
     }
 
-    /// Gives up OPEN of a file whose last name is about to be taken away: the MDT would ask for it. What is left of the lock, to travel with
-    /// the request. Where the file is open under that lock, the MDT has to ask.
+    /// Gives up OPEN of a file whose last name is about to be taken away: the MDT would ask for it.
+    /// What is left of the lock, to travel with the request. Where the file is open under that
+    /// lock, the MDT has to ask.
     pub(crate) fn without_open(&self, fid: Fid) -> Vec<(LockId, u64)> {
         self.files.unless_local(fid, || self.mdc.locks().without(fid, bits::OPEN)).unwrap_or_default()
     }
@@ -214,7 +218,8 @@ impl Client {
         Some(Heard::Told(Told { attr, layout, lock: Some(lock.cookie()), token, beginning: None }))
     }
 
-    /// Attributes that need no request: of what has no objects, or of a file whose objects are all locked and were asked before.
+    /// Attributes that need no request: of what has no objects, or of a file whose objects are all
+    /// locked and were asked before.
     pub(crate) fn whole(&self, layout: &Option<Arc<Layout>>, attr: &Attr, lock: &LockRef) -> Option<EntryAttr> {
         if !guards(lock, layout.as_deref()) {
             return None;
@@ -247,8 +252,8 @@ impl Client {
             FileKind::Regular if lock.is_some() && same => {
                 entry.layout.as_ref().map(|bytes| self.layouts.decode(fid, bytes)).transpose()?
             }
-            // Nobody would say that it is another one, or the MDT was restarted since and may not know of it any more: it is good for this
-            // answer alone.
+            // Nobody would say that it is another one, or the MDT was restarted since and may not
+            // know of it any more: it is good for this answer alone.
             FileKind::Regular => entry.layout.as_ref().and_then(|bytes| self.layouts.read(fid, bytes).ok()),
             _ => None,
         };
@@ -277,8 +282,8 @@ impl Client {
         }
     }
 
-    /// Puts in that a directory that was just made is empty, unless it was changed since: a restarted MDT says of what it had made before
-    /// that it is made.
+    /// Puts in that a directory that was just made is empty, unless it was changed since: a
+    /// restarted MDT says of what it had made before that it is made.
     pub(crate) fn told_empty(&self, told: &Told) {
         let Attr { btime, mtime, ctime, .. } = told.attr;
         if (btime, btime) == (mtime, ctime)
@@ -289,7 +294,8 @@ impl Client {
         }
     }
 
-    /// Takes in what a change that has ended left of the directory in which it was made. It was asked under the lock that is there still.
+    /// Takes in what a change that has ended left of the directory in which it was made. It was
+    /// asked under the lock that is there still.
     pub(crate) fn told_dir(&self, dir: Option<Attr>, asked: &Asking) {
         if let (Some(attr), Some((of, cookie)), Some(token)) = (dir, asked.held, &asked.token)
             && of == attr.fid
@@ -299,7 +305,8 @@ impl Client {
         }
     }
 
-    /// Puts in that there is no such name, if the directory is known and has been locked since before the MDT was asked.
+    /// Puts in that there is no such name, if the directory is known and has been locked since
+    /// before the MDT was asked.
     pub(crate) fn told_absent(&self, parent: Fid, name: &Bytes, asked: &Asking) {
         let (Some((_, cookie)), Some(token)) = (asked.held, &asked.token) else { return };
         if let Some(_lock) = self.inode_lock_again(parent, cookie) {
@@ -322,7 +329,8 @@ impl Client {
         }
     }
 
-    /// Whether a mirror was looked at that may count no more, and be cut: the layout was not locked all the time.
+    /// Whether a mirror was looked at that may count no more, and be cut: the layout was not locked
+    /// all the time.
     fn may_be_overtaken(&self, by: &By) -> bool {
         let is_held = |lock| self.mdc.locks().is_held(lock, &Policy::bits(bits::LAYOUT));
         by.mirrored.is_some() && !by.lock.is_some_and(is_held)
@@ -390,7 +398,8 @@ impl Client {
         Ok(self.merged(&told, &layout, &seen))
     }
 
-    /// The attributes of a file that was just made: there is no object to ask. Those of its first objects are not locked.
+    /// The attributes of a file that was just made: there is no object to ask. Those of its first
+    /// objects are not locked.
     pub(crate) fn just_made(&self, told: &Told) -> EntryAttr {
         let lock = told.lock.and_then(|cookie| self.inode_lock_again(told.attr.fid, cookie));
         self.entry_attr(told.attr, lock, told.layout.is_none().then(Vec::new))
@@ -458,7 +467,8 @@ impl Client {
         all
     }
 
-    /// Whether a file's objects are worth locking for its size: not while this client itself changes it, or others do.
+    /// Whether a file's objects are worth locking for its size: not while this client itself
+    /// changes it, or others do.
     fn locks_sizes(&self, fid: Fid) -> bool {
         !self.files.is_written(fid) && !self.cache.is_contended(fid)
     }
@@ -505,7 +515,8 @@ impl Client {
         entry
     }
 
-    /// The file behind a name, or that there is none, from the caches. `None`: the MDT must be asked.
+    /// The file behind a name, or that there is none, from the caches. `None`: the MDT must be
+    /// asked.
     pub(crate) fn known_name(&self, who: &Caller, parent: Fid, name: &Bytes) -> Option<Result<Fid>> {
         if !self.may_search(who, parent) {
             return None;
@@ -519,8 +530,9 @@ impl Client {
         self.cache.meta.lock().is_absent(parent, name).then_some(Err(Errno::ENOENT))
     }
 
-    /// Whether it is certain, without asking the MDT, that somebody may search a directory. The kernel has looked before it asks.
-    /// Else the owner's bits are the owner's whatever access control list there is, and the superuser may always.
+    /// Whether it is certain, without asking the MDT, that somebody may search a directory. The
+    /// kernel has looked before it asks. Else the owner's bits are the owner's whatever access
+    /// control list there is, and the superuser may always.
     fn may_search(&self, who: &Caller, dir: Fid) -> bool {
         if self.cache.kernel().is_some() || who.cred.uid == 0 {
             return true;

@@ -1,12 +1,14 @@
 //! Listing a directory for a kernel, which asks for little at a time and then looks the names up.
 //!
-//! The MDT is asked for much, which is handed on bit by bit; the next page is asked for meanwhile. Attributes are in the cache by the time
-//! that the kernel comes for them: they come with the names, where the kernel asked for both, or ahead of lookups in their order
-//! ([`crate::statahead`]). Both by the same request: entries with attributes after a cookie, which brings thousands of names in one
-//! answer, each under a lock that makes it true. Sizes are asked for after that, of all files on an OST at once; lookups wait for
-//! them, listings do not.
+//! The MDT is asked for much, which is handed on bit by bit; the next page is asked for meanwhile.
+//! Attributes are in the cache by the time that the kernel comes for them: they come with the
+//! names, where the kernel asked for both, or ahead of lookups in their order
+//! ([`crate::statahead`]). Both by the same request: entries with attributes after a cookie, which
+//! brings thousands of names in one answer, each under a lock that makes it true. Sizes are asked
+//! for after that, of all files on an OST at once; lookups wait for them, listings do not.
 //!
-//! A listing shows a directory as it was when its pages were read, which may be before the call but never before the last rewind.
+//! A listing shows a directory as it was when its pages were read, which may be before the call but
+//! never before the last rewind.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +28,8 @@ use crate::{
     stats::Op,
 };
 
-/// Most bytes of the first page of a listing with attributes, of which it is not known whether they are wanted: some 500 files.
+/// Most bytes of the first page of a listing with attributes, of which it is not known whether they
+/// are wanted: some 500 files.
 const FIRST_BYTES: u32 = 128 << 10;
 /// The same for names alone: some 6,000.
 const NAMES_BYTES: u32 = 256 << 10;
@@ -52,8 +55,8 @@ impl Names for Known<'_> {
 }
 
 impl Client {
-    /// Entries after `cookie` (0: from the start), as many as fit `max_bytes` in the kernel's form, without attributes. `plus`: the
-    /// caller will look at them.
+    /// Entries after `cookie` (0: from the start), as many as fit `max_bytes` in the kernel's form,
+    /// without attributes. `plus`: the caller will look at them.
     ///
     /// # Errors
     /// What the MDT answers.
@@ -163,7 +166,8 @@ impl Client {
         drop(self.lov.unless_away(&layouts, self.all_completed(told)).await);
     }
 
-    /// Notes that a name is looked up, asks ahead for those after it, and waits for what is on its way. Whether it was asked for.
+    /// Notes that a name is looked up, asks ahead for those after it, and waits for what is on its
+    /// way. Whether it was asked for.
     pub(crate) async fn await_statahead(&self, dir: Fid, name: &Bytes) -> bool {
         let Some(step) = self.statahead.looked_up(dir, name, &Known { client: self, dir }) else { return false };
         if let (Some(contents), Some(client)) = (step.contents, self.statahead.client()) {

@@ -15,13 +15,14 @@ use crate::Client;
 const EDEADLK: Errno = Errno(35);
 
 impl Client {
-    /// Takes a lock for a program (`Pr`: shared, read; `Pw`: exclusive, write), or gives it up (`Nl`). Where it has to wait it does so
-    /// until it is granted or `interrupted` resolves.
+    /// Takes a lock for a program (`Pr`: shared, read; `Pw`: exclusive, write), or gives it up
+    /// (`Nl`). Where it has to wait it does so until it is granted or `interrupted` resolves.
     ///
     /// Locks are lost, with a warning, when the MDT was restarted or has given this client up.
     ///
     /// # Errors
-    /// EAGAIN: somebody holds it, and `wait` is false. EDEADLK: waiting would never end. EINTR: interrupted. ENOLCK: too many locks.
+    /// EAGAIN: somebody holds it, and `wait` is false. EDEADLK: waiting would never end. EINTR:
+    /// interrupted. ENOLCK: too many locks.
     pub async fn lock(
         &self,
         fid: Fid,
@@ -82,7 +83,8 @@ impl Client {
         }
     }
 
-    /// Gives up all locks of an owner on a file, as at a close. Costs nothing for one that never had any.
+    /// Gives up all locks of an owner on a file, as at a close. Costs nothing for one that never
+    /// had any.
     ///
     /// # Errors
     /// What the MDT answers.

@@ -10,11 +10,13 @@ use super::known::{Heard, Told};
 use crate::{Caller, Client, EntryAttr, cache::Hits, mdc, stats::Op};
 
 impl Client {
-    /// The file behind a name; `.` and `..` are understood, also of what is no directory: so the kernel asks for a file that it knows
-    /// by number alone (name_to_handle_at, open_by_handle_at, NFS). `..` is then the directory of its first name.
+    /// The file behind a name; `.` and `..` are understood, also of what is no directory: so the
+    /// kernel asks for a file that it knows by number alone (name_to_handle_at, open_by_handle_at,
+    /// NFS). `..` is then the directory of its first name.
     ///
     /// # Errors
-    /// ENOENT: no such entry. EACCES: the directory may not be searched. ENAMETOOLONG. ESTALE: `..` of a file without a name.
+    /// ENOENT: no such entry. EACCES: the directory may not be searched. ENAMETOOLONG. ESTALE: `..`
+    /// of a file without a name.
     pub async fn lookup(&self, who: &Caller, parent: Fid, name: &Bytes) -> Result<EntryAttr> {
         let _timer = self.stats.time(Op::Lookup);
         if let Some(answer) = self.virtual_lookup(who, parent, name).await {

@@ -1,17 +1,23 @@
-//! Mirrored files: what is particular to them in reading and writing, and files of which one mirror alone is read and written.
+//! Mirrored files: what is particular to them in reading and writing, and files of which one mirror
+//! alone is read and written.
 //!
-//! All that is done to a mirrored file is done under its layout, as with any layout that may change ([`super::place`]); and pages that the
-//! kernel keeps of it go with the lock on LAYOUT, for another mirror may be written then.
+//! All that is done to a mirrored file is done under its layout, as with any layout that may change
+//! ([`super::place`]); and pages that the kernel keeps of it go with the lock on LAYOUT, for
+//! another mirror may be written then.
 //!
-//! An operation that took so long that the lock was lost meanwhile, or that had none, may have gone to a mirror that counts no more. So
-//! a write looks at its end whether the layout is still the one by which it was done, and if not is done once more
-//! ([`Client::is_overtaken`]): whoever brings mirrors up to date then hears that it has to begin again. It has not returned, so nobody may
-//! rely on it yet. Who reads, or asks for the size or for holes, does the same: the mirror may have been cut, to be copied to.
+//! An operation that took so long that the lock was lost meanwhile, or that had none, may have gone
+//! to a mirror that counts no more. So a write looks at its end whether the layout is still the one
+//! by which it was done, and if not is done once more ([`Client::is_overtaken`]): whoever brings
+//! mirrors up to date then hears that it has to begin again. It has not returned, so nobody may
+//! rely on it yet. Who reads, or asks for the size or for holes, does the same: the mirror may have
+//! been cut, to be copied to.
 //!
-//! **One mirror**: tools that compare, copy and repair mirrors name one ([`Client::use_mirror`]). It is read, stale or not, and written if
-//! it is stale, which makes no other one stale; nothing is kept of it. It is written as long as the layout is of the generation in
-//! which it was named, else EBUSY: another tool may be copying to it, or it counts as fresh by now. Who declares it fresh waits for
-//! writes that are under way by the lock on LAYOUT, and in this client by [`crate::file::Inode::repairs`].
+//! **One mirror**: tools that compare, copy and repair mirrors name one ([`Client::use_mirror`]).
+//! It is read, stale or not, and written if it is stale, which makes no other one stale; nothing is
+//! kept of it. It is written as long as the layout is of the generation in which it was named, else
+//! EBUSY: another tool may be copying to it, or it counts as fresh by now. Who declares it fresh
+//! waits for writes that are under way by the lock on LAYOUT, and in this client by
+//! [`crate::file::Inode::repairs`].
 
 use std::sync::Arc;
 
@@ -30,12 +36,14 @@ use crate::{Caller, Client, OpenFile, ReadData, ReadRefs, cache::data::Reading, 
 /// Times that something is done anew because the layout changed meanwhile.
 pub(crate) const AGAIN_MAX: usize = 16;
 
-/// What an operation knows of its layout when it begins, by which it sees at its end whether that is the file's still.
+/// What an operation knows of its layout when it begins, by which it sees at its end whether that
+/// is the file's still.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Began {
     changes: u64,
-    /// Where the layout may become another one, this client has a lock by which it hears of it: changes are counted then. A lock that is
-    /// asked back before its answer is here goes uncounted.
+    /// Where the layout may become another one, this client has a lock by which it hears of it:
+    /// changes are counted then. A lock that is asked back before its answer is here goes
+    /// uncounted.
     hears: bool,
 }
 
@@ -50,8 +58,9 @@ impl Client {
     /// From now on an open file is that mirror, whether it is stale or not; 0: the file again.
     ///
     /// # Errors
-    /// EINVAL: there is no mirror with that id, or what is read of the open file may be kept by the kernel, where others would find it (it
-    /// is to be opened with O_DIRECT, or for writing). EPERM: it is open for writing, and the caller is neither the file's owner nor root.
+    /// EINVAL: there is no mirror with that id, or what is read of the open file may be kept by the
+    /// kernel, where others would find it (it is to be opened with O_DIRECT, or for writing).
+    /// EPERM: it is open for writing, and the caller is neither the file's owner nor root.
     pub async fn use_mirror(&self, who: &Caller, file: &OpenFile, id: u16) -> Result<()> {
         if id != 0 && file.cached() {
             return Err(Errno::EINVAL);
@@ -126,7 +135,8 @@ impl Client {
         Err(Errno::EIO)
     }
 
-    /// Something is to be done to a file by this layout. `changes`: as they were counted before the layout was looked up.
+    /// Something is to be done to a file by this layout. `changes`: as they were counted before the
+    /// layout was looked up.
     pub(crate) fn began(&self, file: &OpenFile, layout: &Layout, changes: u64) -> Began {
         // One that lacks objects may become that of a mirrored file.
         let stays = file.mirror() == 0 && is_settled(layout);
@@ -134,8 +144,8 @@ impl Client {
         Began { changes, hears }
     }
 
-    /// Whether something that was done to a file by this layout has to be done again, because it is mirrored and another layout came
-    /// meanwhile. Of a mirror: no, but see the error.
+    /// Whether something that was done to a file by this layout has to be done again, because it is
+    /// mirrored and another layout came meanwhile. Of a mirror: no, but see the error.
     ///
     /// # Errors
     /// EBUSY: it is a mirror, which should not have been written.
@@ -150,9 +160,10 @@ impl Client {
         Ok(now.layout.overtakes(layout))
     }
 
-    /// What became of a change of a file's bytes around `at`, by this layout. One that failed may have been done to a mirror all the same (the OST gave this
-    /// client up before its answer was here), and that after others were made from this one: so one mirror is chosen anew, and none counts that
-    /// differs from it.
+    /// What became of a change of a file's bytes around `at`, by this layout. One that failed may
+    /// have been done to a mirror all the same (the OST gave this client up before its answer was
+    /// here), and that after others were made from this one: so one mirror is chosen anew, and none
+    /// counts that differs from it.
     pub(crate) async fn unless_failed<T>(&self, fid: Fid, layout: &Layout, at: u64, answer: Result<T>) -> Result<T> {
         match answer {
             Err(errno) if layout.is_mirrored() && !matches!(errno, Errno::MOVED | Errno::MOVED_PARTLY) => {
@@ -193,7 +204,8 @@ impl Client {
         Ok(read)
     }
 
-    /// The layout by which a file is cut to `size` bytes: with objects for the last of them, and other mirrors stale.
+    /// The layout by which a file is cut to `size` bytes: with objects for the last of them, and
+    /// other mirrors stale.
     ///
     /// # Errors
     /// ENODATA: the layout ends before. What the MDT answers.

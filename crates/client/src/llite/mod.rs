@@ -1,7 +1,7 @@
 //! The file system as a program sees it (Lustre's llite): one file an operation.
 //!
-//! Every operation is a method of [`crate::Client`]. What is known under a lock is answered from memory (`known`); else the MDT is
-//! asked, and where size, space or data matter, the OSTs.
+//! Every operation is a method of [`crate::Client`]. What is known under a lock is answered from
+//! memory (`known`); else the MDT is asked, and where size, space or data matter, the OSTs.
 
 mod attr;
 mod beginning;

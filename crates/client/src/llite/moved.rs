@@ -1,19 +1,22 @@
 //! Files that somebody moves to other objects (`lfs migrate`), also while they are in use here.
 //!
-//! **Who uses such a file** hears of it from an OST: an object is closed ([`Errno::MOVED`]). Then the MDT is asked where the bytes are
-//! ([`Client::moved`]), which answers when they have arrived there, and all of what was being done is done again there. No
-//! lock is in use meanwhile: who moves the file waits for them. What was cached of the old objects went with the locks on them.
+//! **Who uses such a file** hears of it from an OST: an object is closed ([`Errno::MOVED`]). Then
+//! the MDT is asked where the bytes are ([`Client::moved`]), which answers when they have arrived
+//! there, and all of what was being done is done again there. No lock is in use meanwhile: who
+//! moves the file waits for them. What was cached of the old objects went with the locks on them.
 //!
-//! **Who moves it** copies the bytes to a nameless file between [`Client::migrate_begin`] and [`Client::migrate_end`].
+//! **Who moves it** copies the bytes to a nameless file between [`Client::migrate_begin`] and
+//! [`Client::migrate_end`].
 //!
 //! Invariants:
-//! * while a group moves a file nothing that is written to it here is kept: the group's lock stays when the objects are closed, and what
-//!   were kept under it would have nowhere to go. So other programs of this mount, which are in the group as well, do not wait: they
-//!   write, and the file is not moved this time;
-//! * nothing is done by halves: what meets a closed object is done again as a whole, or, where another file has the objects now, ended there
-//!   ([`super::swap`]);
-//! * a layout is trusted no longer than [`LAYOUT_TRUST`] without the MDT saying so again; OSTs remember closed objects for many
-//!   times that.
+//! * while a group moves a file nothing that is written to it here is kept: the group's lock stays
+//!   when the objects are closed, and what were kept under it would have nowhere to go. So other
+//!   programs of this mount, which are in the group as well, do not wait: they write, and the file
+//!   is not moved this time;
+//! * nothing is done by halves: what meets a closed object is done again as a whole, or, where
+//!   another file has the objects now, ended there ([`super::swap`]);
+//! * a layout is trusted no longer than [`LAYOUT_TRUST`] without the MDT saying so again; OSTs
+//!   remember closed objects for many times that.
 
 use std::{
     collections::BTreeMap,
@@ -30,8 +33,8 @@ use sheen_wire::{
 
 use crate::{Caller, Client, OpenFile, join::join_all, mdc};
 
-/// How long a layout that stays as it is is kept without a lock. OSTs remember closed objects for 24 hours: that leaves as many for
-/// operations that have begun.
+/// How long a layout that stays as it is is kept without a lock. OSTs remember closed objects for
+/// 24 hours: that leaves as many for operations that have begun.
 pub(crate) const LAYOUT_TRUST: Duration = Duration::from_secs(3600);
 /// Times that one operation follows a file.
 const MOVES_MAX: u32 = 32;
@@ -41,14 +44,16 @@ const MOVES_PAUSE: Duration = Duration::from_millis(10);
 /// A migration under way, kept with the open file.
 #[derive(Debug)]
 pub(crate) struct Migration {
-    /// All objects, and their data versions; of a mirrored file also its own FID and the generation of its layout.
+    /// All objects, and their data versions; of a mirrored file also its own FID and the generation
+    /// of its layout.
     versions: Vec<(Fid, u64)>,
     /// When the file was last changed.
     mtime: Time,
 }
 
 impl Client {
-    /// An OST said that objects of the file are closed: asks where its bytes are. `moves`: how often that was so for this operation.
+    /// An OST said that objects of the file are closed: asks where its bytes are. `moves`: how
+    /// often that was so for this operation.
     ///
     /// # Errors
     /// EIO: too often, or the file has no bytes any more. What the MDT answers.
@@ -78,8 +83,9 @@ impl Client {
         Ok(Some(layout))
     }
 
-    /// What is kept of objects that the file has left is written first, as far as it still can be: who syncs the file from now on goes by
-    /// another layout. There is some only if the OST that closed them had forgotten this client's locks, in a restart.
+    /// What is kept of objects that the file has left is written first, as far as it still can be:
+    /// who syncs the file from now on goes by another layout. There is some only if the OST that
+    /// closed them had forgotten this client's locks, in a restart.
     pub(crate) async fn settle_left(&self, before: Option<Arc<Layout>>, now: &Layout) {
         if let Some(before) = before.filter(|before| before.stripes().first() != now.stripes().first()) {
             self.lov.settle_file(&before).await;
@@ -97,8 +103,8 @@ impl Client {
         self.files.distrust();
     }
 
-    /// Begins to move a file: notes what state its objects are in, all that was written before included. Once more: anew. Reading through
-    /// this open file does not count as an access.
+    /// Begins to move a file: notes what state its objects are in, all that was written before
+    /// included. Once more: anew. Reading through this open file does not count as an access.
     ///
     /// # Errors
     /// EINVAL: a directory. What MDT and OSTs answer.
@@ -118,9 +124,10 @@ impl Client {
         Ok(())
     }
 
-    /// A number that is another one after each change of the file's bytes, and the generation of its layout. With `flush` what this client and
-    /// others keep to be written is written first; else it counts when it is. It may be another one though nobody wrote: when an OST was restarted, or the file was moved. 0: nothing was
-    /// written to it yet.
+    /// A number that is another one after each change of the file's bytes, and the generation of
+    /// its layout. With `flush` what this client and others keep to be written is written first;
+    /// else it counts when it is. It may be another one though nobody wrote: when an OST was
+    /// restarted, or the file was moved. 0: nothing was written to it yet.
     ///
     /// # Errors
     /// What MDT and OSTs answer.
@@ -166,12 +173,14 @@ impl Client {
         Ok(answers.into_iter().flatten().chain(state).collect())
     }
 
-    /// Gives a file the objects of `from`, a nameless file that is open here, to which its bytes were copied and which is durable.
-    /// `group`: the file is locked for this group, whose members do not write meanwhile. `from` is of no use afterwards.
+    /// Gives a file the objects of `from`, a nameless file that is open here, to which its bytes
+    /// were copied and which is durable. `group`: the file is locked for this group, whose members
+    /// do not write meanwhile. `from` is of no use afterwards.
     ///
     /// # Errors
-    /// EINVAL: [`Client::migrate_begin`] did not come before, or `from` is no such file. EBUSY: somebody wrote to the file since, or does
-    /// not let go of it; nothing is changed. EACCES: the caller may not write to the file. What the MDT answers.
+    /// EINVAL: [`Client::migrate_begin`] did not come before, or `from` is no such file. EBUSY:
+    /// somebody wrote to the file since, or does not let go of it; nothing is changed. EACCES: the
+    /// caller may not write to the file. What the MDT answers.
     pub async fn migrate_end(&self, who: &Caller, file: &OpenFile, from: Fid, group: Option<u64>) -> Result<()> {
         let (fid, to) = (file.fid(), self.files.any(from).ok_or(Errno::EINVAL)?);
         let Migration { versions, mtime } = file.migration.lock().take().ok_or(Errno::EINVAL)?;

@@ -1,13 +1,17 @@
-//! Files of which an OST is away. What the MDT says is enough for a name: it can be looked up, removed, moved, linked, and its
-//! attributes can be changed. Only who asks for the size waits for the OST.
+//! Files of which an OST is away. What the MDT says is enough for a name: it can be looked up,
+//! removed, moved, linked, and its attributes can be changed. Only who asks for the size waits for
+//! the OST.
 //!
-//! The kernel knows no file without a size, so it is told one that nobody has said. Why nobody sees it:
-//! * the attributes are good for no time, so stat(2), open(2) and whatever else goes by a size ask for it first (GETATTR), and wait;
-//! * a file that the kernel knows already, which may be open, mapped, and have pages, keeps the size that it has: attributes in the answer
-//!   to LOOKUP are void to the kernel if the file was invalidated since it asked, and so it is. It takes them all the same from answers
-//!   that end a change (LINK, SETATTR): of a file that is open here these wait for the OST;
-//! * GETATTR itself is answered so only to who checks permissions ([`Client::getattr_for`]), of a file that is not open here: this answer is
-//!   to count, for the mode is in it.
+//! The kernel knows no file without a size, so it is told one that nobody has said. Why nobody sees
+//! it:
+//! * the attributes are good for no time, so stat(2), open(2) and whatever else goes by a size ask
+//!   for it first (GETATTR), and wait;
+//! * a file that the kernel knows already, which may be open, mapped, and have pages, keeps the
+//!   size that it has: attributes in the answer to LOOKUP are void to the kernel if the file was
+//!   invalidated since it asked, and so it is. It takes them all the same from answers that end a
+//!   change (LINK, SETATTR): of a file that is open here these wait for the OST;
+//! * GETATTR itself is answered so only to who checks permissions ([`Client::getattr_for`]), of a
+//!   file that is not open here: this answer is to count, for the mode is in it.
 
 use sheen_wire::{Attr, Fid, Result, ldlm::Cookie};
 
@@ -37,7 +41,8 @@ impl Client {
         }
     }
 
-    /// What the MDT says of a file, if it is known that an OST of it is away, and nothing here goes by its size.
+    /// What the MDT says of a file, if it is known that an OST of it is away, and nothing here goes
+    /// by its size.
     pub(super) fn told_alone(&self, told: &Told) -> Option<EntryAttr> {
         let is_away = told.layout.as_ref().is_some_and(|layout| self.lov.is_away(layout));
         (is_away && self.files.any(told.attr.fid).is_none()).then(|| self.without_size(told.attr, told.lock))
@@ -48,7 +53,8 @@ impl Client {
         self.entry_attr(attr, lock, None)
     }
 
-    /// Whether what is told of a file now may be kept until it is called back. Does not wait for an OST that is away.
+    /// Whether what is told of a file now may be kept until it is called back. Does not wait for an
+    /// OST that is away.
     ///
     /// # Errors
     /// As [`Client::getattr`].

@@ -1,7 +1,8 @@
 //! open(2) in its forms.
 //!
-//! One round trip to the MDT does it all. Only O_TRUNC of a file that was there already goes on to the objects. A file that is known, and
-//! of which the lock on OPEN is held, is opened without asking ([`Client::open_known`]).
+//! One round trip to the MDT does it all. Only O_TRUNC of a file that was there already goes on to
+//! the objects. A file that is known, and of which the lock on OPEN is held, is opened without
+//! asking ([`Client::open_known`]).
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 

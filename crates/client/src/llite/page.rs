@@ -1,17 +1,21 @@
 //! Pages of mappings, as the kernel writes them back.
 //!
-//! What a program stores through a mapping changes bytes of the file and never its length. The kernel cuts the last page at the size that
-//! it knows, and that may be an old one: an answer about the size that another mount's truncate has overtaken can arrive after the truncate
-//! was heard of. So it is cut here, at the size that the objects have.
+//! What a program stores through a mapping changes bytes of the file and never its length. The
+//! kernel cuts the last page at the size that it knows, and that may be an old one: an answer about
+//! the size that another mount's truncate has overtaken can arrive after the truncate was heard of.
+//! So it is cut here, at the size that the objects have.
 //!
-//! **Another mount may cut the file between the look and the write.** The kernel has the page under a lock on the object that it lies in,
-//! which is given up when the page is written. Who cuts that object waits for it, so the write comes first, and the cut takes what
-//! it wrote. Only an object that ends before the page, in a file that goes on in others, need not be cut: then the write may come after
-//! the truncate and count as one that came later, as with any write beside a truncate of several objects.
+//! **Another mount may cut the file between the look and the write.** The kernel has the page under
+//! a lock on the object that it lies in, which is given up when the page is written. Who cuts that
+//! object waits for it, so the write comes first, and the cut takes what it wrote. Only an object
+//! that ends before the page, in a file that goes on in others, need not be cut: then the write may
+//! come after the truncate and count as one that came later, as with any write beside a truncate of
+//! several objects.
 //!
-//! **Nothing that a page waits for waits for its page**: an invalidation does, and holds up the locks that the client gives up meanwhile. So no
-//! lock is asked for; those who know more than the OSTs are asked for what they know, and keep their locks; and the MDT is not
-//! waited for where the layout is known.
+//! **Nothing that a page waits for waits for its page**: an invalidation does, and holds up the
+//! locks that the client gives up meanwhile. So no lock is asked for; those who know more than the
+//! OSTs are asked for what they know, and keep their locks; and the MDT is not waited for where the
+//! layout is known.
 
 use std::{pin::pin, sync::Arc};
 
@@ -22,8 +26,9 @@ use super::{mirrors::AGAIN_MAX, place::Placed};
 use crate::{Client, OpenFile};
 
 impl Client {
-    /// Writes a page of the kernel's page cache, which has it already (FUSE_WRITE_CACHE): the kernel is not asked to drop pages, for it
-    /// would wait for this one. What lies beyond the end of the file counts as written, and is not.
+    /// Writes a page of the kernel's page cache, which has it already (FUSE_WRITE_CACHE): the
+    /// kernel is not asked to drop pages, for it would wait for this one. What lies beyond the end
+    /// of the file counts as written, and is not.
     ///
     /// # Errors
     /// As [`Client::write`]. EINVAL: the file is one mirror, of which no page is kept.

@@ -1,17 +1,20 @@
 //! Where a file's bytes are at the moment, and objects for where there are none.
 //!
-//! A layout that is not settled ([`crate::layouts::is_settled`]) is good under a lock on LAYOUT: as long as this client has it, nobody else
-//! gives the file objects. An operation keeps that lock in use while it goes on ([`Client::under`]), but not for long, and never while
-//! the MDT is asked: who asks for objects waits for everybody's use of it. For the same reason no lock on an object is in use while
-//! objects are asked for: who uses the layout may wait for that one.
+//! A layout that is not settled ([`crate::layouts::is_settled`]) is good under a lock on LAYOUT: as
+//! long as this client has it, nobody else gives the file objects. An operation keeps that lock in
+//! use while it goes on ([`Client::under`]), but not for long, and never while the MDT is asked:
+//! who asks for objects waits for everybody's use of it. For the same reason no lock on an object
+//! is in use while objects are asked for: who uses the layout may wait for that one.
 //!
-//! Where no lock is to be had the layout is that of the moment at which the MDT answered: good for one operation, but nothing is kept of
-//! what is read by it.
+//! Where no lock is to be had the layout is that of the moment at which the MDT answered: good for
+//! one operation, but nothing is kept of what is read by it.
 //!
 //! Invariants:
-//! * an open file's [`crate::file::Inode`] has the newest layout that this client has heard of; it is *held* only if this client has had
-//!   a lock on LAYOUT ever since the MDT said so, or asked for the objects itself, which its own locks do not hinder;
-//! * what was read beside a request for objects by this client itself may be from before: the kernel drops such pages.
+//! * an open file's [`crate::file::Inode`] has the newest layout that this client has heard of; it
+//!   is *held* only if this client has had a lock on LAYOUT ever since the MDT said so, or asked
+//!   for the objects itself, which its own locks do not hinder;
+//! * what was read beside a request for objects by this client itself may be from before: the
+//!   kernel drops such pages.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -30,11 +33,12 @@ use crate::{
     mdc,
 };
 
-/// Longest that a lock on LAYOUT, or those under which is read, are in use while an OST is waited for. A quarter of the time after which a
-/// server gives up a client that keeps a lock.
+/// Longest that a lock on LAYOUT, or those under which is read, are in use while an OST is waited
+/// for. A quarter of the time after which a server gives up a client that keeps a lock.
 pub(super) const HOLD_MAX: Duration = Duration::from_secs(5);
-/// The same of a lock on LAYOUT that somebody wants. What OSTs do by themselves is done by then, as a rule; what waits for locks of other clients
-/// may wait for whoever wants this one (who migrates a file with a group's lock).
+/// The same of a lock on LAYOUT that somebody wants. What OSTs do by themselves is done by then, as
+/// a rule; what waits for locks of other clients may wait for whoever wants this one (who migrates
+/// a file with a group's lock).
 const WANTED_MAX: Duration = Duration::from_millis(200);
 /// Times that objects are asked for one write: each time the MDT gives some, or all are there.
 const INTENTS_MAX: usize = 8;
@@ -42,7 +46,8 @@ const INTENTS_MAX: usize = 8;
 const ROUNDS_MAX: usize = 4;
 const LAYOUT: Policy = Policy::bits(bits::LAYOUT);
 
-/// A file's layout, and the lock under which it is good, in use. No lock: it is settled, or was good when the MDT was asked.
+/// A file's layout, and the lock under which it is good, in use. No lock: it is settled, or was
+/// good when the MDT was asked.
 pub(crate) struct Placed {
     pub layout: Arc<Layout>,
     pub guard: Option<LockRef>,
@@ -78,8 +83,9 @@ impl Client {
         }
     }
 
-    /// As [`Client::place`], for a read whose answer goes into the kernel's page cache. If the lock on LAYOUT is being given up, which
-    /// waits for such reads, the MDT is not waited for: it is read by the layout of before, and the pages are dropped once more.
+    /// As [`Client::place`], for a read whose answer goes into the kernel's page cache. If the lock
+    /// on LAYOUT is being given up, which waits for such reads, the MDT is not waited for: it is
+    /// read by the layout of before, and the pages are dropped once more.
     pub(crate) async fn place_for_pages(&self, file: &OpenFile, reading: &mut Reading) -> Result<Option<Placed>> {
         if let Some(layout) = file.inode.settled().filter(|_| !file.is_unsure()) {
             file.check_not_lost()?;
@@ -146,7 +152,8 @@ impl Client {
         Ok(Some(Placed { layout, guard: None }))
     }
 
-    /// The layout that was told with attributes, which are dropped with LAYOUT as well. A lock on it is in use.
+    /// The layout that was told with attributes, which are dropped with LAYOUT as well. A lock on
+    /// it is in use.
     fn learn_told(&self, file: &OpenFile) -> Option<Arc<Layout>> {
         let told = self.cache.meta.lock().get(file.fid())?.layout;
         let layout = told.filter(|layout| !layout.is_plain())?;
@@ -196,7 +203,8 @@ impl Client {
         }
     }
 
-    /// As [`Client::place`], of a file that is open for writing: one that has no layout, for it was opened with [`sheen_wire::mds::flags::LAYOUT_LATER`], gets one.
+    /// As [`Client::place`], of a file that is open for writing: one that has no layout, for it was
+    /// opened with [`sheen_wire::mds::flags::LAYOUT_LATER`], gets one.
     ///
     /// # Errors
     /// Also those of [`Client::ask_objects`].
@@ -208,8 +216,9 @@ impl Client {
         self.place(file).await?.ok_or(Errno::EIO)
     }
 
-    /// The layout of an open file, with objects for all of `[offset, offset + len)` that there can be. `page`: for a page of the kernel's,
-    /// for which the lock on LAYOUT may have to wait before it is given up: the MDT is not waited for if there are objects.
+    /// The layout of an open file, with objects for all of `[offset, offset + len)` that there can
+    /// be. `page`: for a page of the kernel's, for which the lock on LAYOUT may have to wait before
+    /// it is given up: the MDT is not waited for if there are objects.
     ///
     /// # Errors
     /// ENODATA: the layout ends before that. As [`Client::place`] and [`Client::ask_objects`].
@@ -234,7 +243,8 @@ impl Client {
         Err(Errno::EIO)
     }
 
-    /// Objects for what is to be written, and one mirror to write them to, unless another write has asked for them meanwhile.
+    /// Objects for what is to be written, and one mirror to write them to, unless another write has
+    /// asked for them meanwhile.
     pub(crate) async fn intend(&self, file: &OpenFile, offset: u64, len: u64, page: bool) -> Result<()> {
         let turn = file.inode.intents.lock().await;
         let there = self.place_known(file)?.is_some_and(|placed| !placed.layout.needs_intent(offset, len));
@@ -249,7 +259,8 @@ impl Client {
         Ok(())
     }
 
-    /// The layout of a file with objects for `[start, end)`: where there are none, the MDT gives it some.
+    /// The layout of a file with objects for `[start, end)`: where there are none, the MDT gives it
+    /// some.
     ///
     /// # Errors
     /// ENOSPC, and what else the MDT answers.
@@ -269,7 +280,8 @@ impl Client {
         Ok(layout)
     }
 
-    /// Takes in where a file's bytes are since: other objects, or more. `lock`: on LAYOUT, under which that is so.
+    /// Takes in where a file's bytes are since: other objects, or more. `lock`: on LAYOUT, under
+    /// which that is so.
     pub(super) fn told_place(&self, fid: Fid, layout: &Arc<Layout>, lock: Option<LockRef>) {
         if lock.is_some() || is_settled(layout) {
             self.files.learn(fid, layout);
@@ -280,8 +292,9 @@ impl Client {
         self.cache.begin_drop_attr(fid);
     }
 
-    /// Pages that were holes for want of objects, or are read beside the request for them, are under no lock any more. `page`: the
-    /// kernel waits for this write of a page, so it is not waited for.
+    /// Pages that were holes for want of objects, or are read beside the request for them, are
+    /// under no lock any more. `page`: the kernel waits for this write of a page, so it is not
+    /// waited for.
     pub(crate) async fn drop_holes(&self, fid: Fid, before: Reads, page: bool) {
         let Some(data) = self.cache.data.get(fid) else { return };
         let now = data.reads();
@@ -320,8 +333,8 @@ impl Client {
         known.into_iter().flatten().reduce(|last, other| if is_as_new(&last, &other) { last } else { other })
     }
 
-    /// Does something by a layout with its lock in use, for [`HOLD_MAX`] at most, and not for much longer than [`WANTED_MAX`] while it is wanted. Also the
-    /// lock, if it was there all the time.
+    /// Does something by a layout with its lock in use, for [`HOLD_MAX`] at most, and not for much
+    /// longer than [`WANTED_MAX`] while it is wanted. Also the lock, if it was there all the time.
     pub(crate) async fn under<T>(
         &self,
         fid: Fid,

@@ -29,11 +29,12 @@ pub(crate) struct Range {
 }
 
 impl Client {
-    /// Reads `len` bytes at `offset`, fewer at the end of the file; at most 16 MiB in one call. Nothing is copied: the pieces
-    /// are those in which the OSTs' answers arrived, holes are zeros that all share.
+    /// Reads `len` bytes at `offset`, fewer at the end of the file; at most 16 MiB in one call.
+    /// Nothing is copied: the pieces are those in which the OSTs' answers arrived, holes are zeros
+    /// that all share.
     ///
-    /// Of a file that is not open past the caches (O_DIRECT) the kernel may keep what it read, under the locks that come with it:
-    /// [`Client::read_as`] with `pages`.
+    /// Of a file that is not open past the caches (O_DIRECT) the kernel may keep what it read,
+    /// under the locks that come with it: [`Client::read_as`] with `pages`.
     ///
     /// # Errors
     /// EBADF: not open for reading. EIO and what else the OSTs answer.
@@ -42,8 +43,9 @@ impl Client {
         self.read_as(file, offset, len, pages).await
     }
 
-    /// As [`Client::read`]; `pages` says whether the answer goes into the kernel's page cache. Such a read takes locks on the
-    /// objects, which others who write have to wait for: not to be asked for where a program reads past the page cache.
+    /// As [`Client::read`]; `pages` says whether the answer goes into the kernel's page cache. Such
+    /// a read takes locks on the objects, which others who write have to wait for: not to be asked
+    /// for where a program reads past the page cache.
     ///
     /// # Errors
     /// As [`Client::read`]. EINVAL: `pages` of a file that is one mirror: others would find them.
@@ -51,7 +53,8 @@ impl Client {
         self.read_from(file, offset, len, pages, false).await
     }
 
-    /// As [`Client::read_as`]; bytes of a server in this process may be left where they lie ([`ReadData::live`]).
+    /// As [`Client::read_as`]; bytes of a server in this process may be left where they lie
+    /// ([`ReadData::live`]).
     ///
     /// # Errors
     /// As [`Client::read`].
@@ -73,7 +76,8 @@ impl Client {
         loop {
             match self.read_once(file, offset, len, pages, in_place).await {
                 Err(Errno::MOVED) => {
-                    // The kernel keeps the pages locked, which the close of other objects must not wait for.
+                    // The kernel keeps the pages locked, which the close of other objects must not
+                    // wait for.
                     let _stalled = pages.then(|| self.cache.data.stall(file.fid(), offset, len as u64));
                     drop(Box::pin(self.moved(file.fid(), &mut moves)).await?);
                 }
@@ -100,7 +104,8 @@ impl Client {
         }
         file.note_read();
         let (fid, range) = (file.fid(), Range { offset, len: len.min(BULK_BYTES_MAX) as u64, in_place });
-        // Before the layout is looked up, for this client itself may ask for objects meanwhile, and writes there.
+        // Before the layout is looked up, for this client itself may ask for objects meanwhile, and
+        // writes there.
         let mut reading = pages.then(|| self.cache.data.reading(fid, offset, range.len));
         let changes = file.inode.changes();
         let placed = match &mut reading {
@@ -148,8 +153,9 @@ impl Client {
         Ok(read)
     }
 
-    /// A read is done, and the layout may have become another one meanwhile: reads once more where it may have been a mirror that counts no
-    /// more, or one that was just copied to. Nothing of such a read is kept, and no lock is in use while the MDT is asked.
+    /// A read is done, and the layout may have become another one meanwhile: reads once more where
+    /// it may have been a mirror that counts no more, or one that was just copied to. Nothing of
+    /// such a read is kept, and no lock is in use while the MDT is asked.
     async fn read_overtaken(
         &self,
         file: &OpenFile,
@@ -183,8 +189,9 @@ impl Client {
         Err(Errno::EIO)
     }
 
-    /// The locks under which the kernel may keep a range of a file, in use; or, while one of the file's locks is being given up, none:
-    /// the kernel is told to drop what it read as often as somebody does so.
+    /// The locks under which the kernel may keep a range of a file, in use; or, while one of the
+    /// file's locks is being given up, none: the kernel is told to drop what it read as often as
+    /// somebody does so.
     pub(super) async fn read_locks(
         &self,
         layout: &Layout,
@@ -203,7 +210,8 @@ impl Client {
         stripes.sort_unstable();
         stripes.dedup();
         for _ in 0..ROUNDS_MAX {
-            // What others of the group write nobody has to tell. Another program may join it while this waits.
+            // What others of the group write nobody has to tell. Another program may join it while
+            // this waits.
             if stripes.iter().any(|s| self.lov.in_group(layout, *s)) {
                 break;
             }
@@ -212,7 +220,8 @@ impl Client {
                 return Ok(ReadRefs::new(locks, reading));
             }
             if !data.is_guarded() {
-                // What this is to fill is left out of the invalidation, which need not wait for it so.
+                // What this is to fill is left out of the invalidation, which need not wait for it
+                // so.
                 let stalled = self.cache.data.stall(layout.fid(), offset, len);
                 let _ = self.rt.timeout(PATIENCE, data.flush_ends()).await;
                 drop(stalled);
@@ -228,7 +237,8 @@ impl Client {
                     () = data.flush_begins() => None,
                 };
                 match locked {
-                    // The only one: in use from its grant on, though it may have been asked for already.
+                    // The only one: in use from its grant on, though it may have been asked for
+                    // already.
                     Some(Some(lock)) if stripes.len() == 1 => return Ok(ReadRefs::new(vec![lock], reading)),
                     Some(_) => {}
                     None => break,
@@ -240,7 +250,8 @@ impl Client {
         Ok(ReadRefs::new(Vec::new(), reading))
     }
 
-    /// Reads with locks in use, but not for long: somebody else may be asked how far the file reaches, who does not answer.
+    /// Reads with locks in use, but not for long: somebody else may be asked how far the file
+    /// reaches, who does not answer.
     pub(super) async fn read_under(&self, layout: &Layout, range: Range, mut refs: ReadRefs) -> Result<ReadData> {
         let Range { offset, len, in_place } = range;
         let mut work = pin!(self.lov.read(layout, offset, len, in_place));

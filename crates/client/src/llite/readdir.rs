@@ -1,7 +1,8 @@
 //! Reading directories.
 //!
-//! Nothing is remembered: every call goes on at the cookie that it is given, so seekdir(3) works and the entries are those of now. With
-//! attributes, one request per OST asks for the objects of all files of a page. For a kernel there is [`Client::list`].
+//! Nothing is remembered: every call goes on at the cookie that it is given, so seekdir(3) works
+//! and the entries are those of now. With attributes, one request per OST asks for the objects of
+//! all files of a page. For a kernel there is [`Client::list`].
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
@@ -24,7 +25,8 @@ pub(super) const DOT: u64 = 1;
 pub(super) const DOT_DOT: u64 = 2;
 
 impl Client {
-    /// Entries after `cookie` (0: from the start), about as many as fill `max_bytes`. `plus` asks for their attributes too.
+    /// Entries after `cookie` (0: from the start), about as many as fill `max_bytes`. `plus` asks
+    /// for their attributes too.
     ///
     /// # Errors
     /// What the MDT answers. An entry whose attributes cannot be had comes without them.

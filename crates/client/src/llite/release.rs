@@ -10,11 +10,12 @@ use sheen_wire::{
 use crate::{Client, OpenDir, OpenFile, stats::Op};
 
 impl Client {
-    /// Closes a file; a second time does nothing. The MDT learns whether it was read, for its access time; where that does not matter, and
-    /// the file was opened without asking, it is not told.
+    /// Closes a file; a second time does nothing. The MDT learns whether it was read, for its
+    /// access time; where that does not matter, and the file was opened without asking, it is not
+    /// told.
     ///
-    /// It may be told some moments later, with others ([`crate::closed`]). Else the request is on its way when the future is first polled, before
-    /// anything that is asked afterwards.
+    /// It may be told some moments later, with others ([`crate::closed`]). Else the request is on
+    /// its way when the future is first polled, before anything that is asked afterwards.
     ///
     /// # Errors
     /// What the MDT answers; the file is closed for this client in any case.
@@ -34,7 +35,8 @@ impl Client {
                 Ok(())
             };
         }
-        // Of a file without a name the MDT waits for the last close, to remove it; of a program somebody may, to write it.
+        // Of a file without a name the MDT waits for the last close, to remove it; of a program
+        // somebody may, to write it.
         let waited = nameless || file.flags() & flags::EXEC != 0;
         let lock = if waited { None } else { self.layout_lock(fid) };
         self.closes.note(fid, handle, read, lock).await

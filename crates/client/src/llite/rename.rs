@@ -9,7 +9,8 @@ use sheen_wire::{
 use crate::{Caller, Client, mdc, stats::Op};
 
 impl Client {
-    /// Gives a file another name, or with [`sheen_wire::mds::rename`]'s flags another meaning of that.
+    /// Gives a file another name, or with [`sheen_wire::mds::rename`]'s flags another meaning of
+    /// that.
     ///
     /// # Errors
     /// What renameat2(2) gives.

@@ -1,13 +1,18 @@
-//! Whole directories with attributes and layouts, for a program that looks at all entries and wants nothing kept (`lfs find`).
+//! Whole directories with attributes and layouts, for a program that looks at all entries and wants
+//! nothing kept (`lfs find`).
 //!
-//! A page is one request to the MDT and one to each OST that has objects of its files. No lock is asked for, so nothing is revoked
-//! later, and what the caches hold is left in peace; what this mount has written and not sent is counted in, as in stat(2).
+//! A page is one request to the MDT and one to each OST that has objects of its files. No lock is
+//! asked for, so nothing is revoked later, and what the caches hold is left in peace; what this
+//! mount has written and not sent is counted in, as in stat(2).
 //!
 //! Invariants:
-//! * an entry is as it was at some time between the call that asked for its page and now. A page is kept with the open directory for
-//!   those who come for the rest of it, until another page is asked for, the directory is read from the start, or it is closed;
-//! * a page is given only to the one for whom it was asked, after the MDT said that he may both list and search the directory;
-//! * [`PAGES_MAX`] pages are kept by a mount at a time. Beyond that a page is as large as is handed on at once.
+//! * an entry is as it was at some time between the call that asked for its page and now. A page is
+//!   kept with the open directory for those who come for the rest of it, until another page is
+//!   asked for, the directory is read from the start, or it is closed;
+//! * a page is given only to the one for whom it was asked, after the MDT said that he may both
+//!   list and search the directory;
+//! * [`PAGES_MAX`] pages are kept by a mount at a time. Beyond that a page is as large as is handed
+//!   on at once.
 
 use std::sync::{
     Arc,
@@ -24,7 +29,8 @@ use sheen_wire::{
 use super::known::Told;
 use crate::{Caller, Client, OpenDir, mdc, stats::Op};
 
-/// Bytes of a page as the MDT counts: some 1,200 files of one stripe, so that what is asked of each OST at a time is much.
+/// Bytes of a page as the MDT counts: some 1,200 files of one stripe, so that what is asked of each
+/// OST at a time is much.
 const PAGE_BYTES: u32 = 256 << 10;
 /// Pages kept by a mount: some 16 MiB.
 const PAGES_MAX: usize = 32;
@@ -102,12 +108,12 @@ impl Drop for Kept {
 }
 
 impl Client {
-    /// The page with the entries after `cookie` (0: from the start), without `.` and `..`. `sizes`: with what the OSTs say; `lazy`: where
-    /// this mount does not keep it, however old that is.
+    /// The page with the entries after `cookie` (0: from the start), without `.` and `..`. `sizes`:
+    /// with what the OSTs say; `lazy`: where this mount does not keep it, however old that is.
     ///
     /// # Errors
-    /// EACCES: the caller may not both list and search the directory. EOPNOTSUPP: it is one of `.lustre`. What the MDT answers. An entry
-    /// whose attributes cannot be had comes without them.
+    /// EACCES: the caller may not both list and search the directory. EOPNOTSUPP: it is one of
+    /// `.lustre`. What the MDT answers. An entry whose attributes cannot be had comes without them.
     pub async fn scan(
         &self,
         who: &Caller,
@@ -168,7 +174,8 @@ impl Client {
 }
 
 impl Client {
-    /// Attributes with what the OSTs said, as they are kept: under locks that say that they are true, or `lazy` of any age.
+    /// Attributes with what the OSTs said, as they are kept: under locks that say that they are
+    /// true, or `lazy` of any age.
     fn kept_attr(&self, told: &Told, lazy: bool) -> Option<Attr> {
         let merged = self.cache.meta.lock().get(told.attr.fid)?.merged?;
         if lazy {

@@ -18,12 +18,14 @@ const SGID: u32 = 0o2000;
 const GROUP_X: u32 = 0o010;
 
 impl Client {
-    /// Sets attributes. `file`: the open file through which ftruncate came, whose open allows what the mode forbids now.
+    /// Sets attributes. `file`: the open file through which ftruncate came, whose open allows what
+    /// the mode forbids now.
     ///
     /// Truncate goes to the MDT first, which checks and stamps the times, then to the objects.
     ///
     /// # Errors
-    /// EPERM, EACCES: the MDT says no. EFBIG: larger than the layout can hold. ENODATA: past its end.
+    /// EPERM, EACCES: the MDT says no. EFBIG: larger than the layout can hold. ENODATA: past its
+    /// end.
     pub async fn setattr(&self, who: &Caller, fid: Fid, set: SetAttr, file: Option<&OpenFile>) -> Result<EntryAttr> {
         let _timer = self.stats.time(if set.size.is_some() { Op::Truncate } else { Op::Setattr });
         if self.virtual_attr(fid).is_some() {
@@ -94,8 +96,8 @@ impl Client {
         Ok(placed)
     }
 
-    /// The objects' part; the layout by which it was done in the end. Of a file that is moved meanwhile, or of a mirrored one that is
-    /// brought up to date, once more.
+    /// The objects' part; the layout by which it was done in the end. Of a file that is moved
+    /// meanwhile, or of a mirrored one that is brought up to date, once more.
     pub(super) async fn cut(&self, fid: Fid, mut layout: Arc<Layout>, size: u64) -> Result<Arc<Layout>> {
         let (mut moves, mut again) = (0, 0);
         while again < AGAIN_MAX {
@@ -121,7 +123,8 @@ impl Client {
             if !layout.is_mirrored() && !Box::pin(self.got_mirrors(fid)).await? {
                 return Ok(layout);
             }
-            // Nobody else brings it up to date without making another generation, and neither does this where nothing has changed.
+            // Nobody else brings it up to date without making another generation, and neither does
+            // this where nothing has changed.
             let last = size.saturating_sub(1);
             let now = self.ask_objects(fid, last, last + 1).await?;
             if now.generation() == layout.generation() {
@@ -159,8 +162,8 @@ impl Client {
         self.is_overtaken(file, &placed.layout, began).await.map(drop)
     }
 
-    /// Before a write by somebody without CAP_FSETID: takes set-user-id and set-group-id away, if the file was last seen with
-    /// them; else it costs nothing.
+    /// Before a write by somebody without CAP_FSETID: takes set-user-id and set-group-id away, if
+    /// the file was last seen with them; else it costs nothing.
     pub async fn kill_priv(&self, who: &Caller, file: &OpenFile) -> Result<()> {
         let perm = file.inode.perm.load(Relaxed);
         if perm & SUID == 0 && perm & (SGID | GROUP_X) != SGID | GROUP_X {
@@ -177,8 +180,8 @@ impl Client {
         Ok(())
     }
 
-    /// The MDT's part. A request that is sent again to a restarted MDT still names the open file as the MDT knew it before: then once
-    /// more by its new handle.
+    /// The MDT's part. A request that is sent again to a restarted MDT still names the open file as
+    /// the MDT knew it before: then once more by its new handle.
     async fn set_attr(
         &self,
         who: &Caller,
@@ -195,7 +198,8 @@ impl Client {
         let handle = present();
         let answer = match (ask(handle).await, file) {
             (Err(Errno::EBADF), _) if present() != handle => ask(present()).await,
-            // What the mode forbids now, the open file may allow: but the MDT does not know that it is open.
+            // What the mode forbids now, the open file may allow: but the MDT does not know that it
+            // is open.
             (Err(Errno::EACCES), Some(file)) if handle.is_none() => {
                 self.register(file).await?;
                 ask(present()).await

@@ -15,7 +15,8 @@ const BLOCK_BYTES: u32 = 4096;
 const TARGET_WAIT: Duration = Duration::from_secs(5);
 
 impl Client {
-    /// Space and inodes of the file system. An OST that does not answer or is not in use is left out.
+    /// Space and inodes of the file system. An OST that does not answer or is not in use is left
+    /// out.
     ///
     /// # Errors
     /// What the MDT answers.
@@ -26,8 +27,8 @@ impl Client {
         Ok(summary(&mdt?, osts.into_iter().flatten()))
     }
 
-    /// Space of one OST; ETIMEDOUT after a while, and at once where it is away. (rm -r and find ask for space only to know the type of a file
-    /// system, and are not to wait for it.)
+    /// Space of one OST; ETIMEDOUT after a while, and at once where it is away. (rm -r and find ask
+    /// for space only to know the type of a file system, and are not to wait for it.)
     pub(crate) async fn statfs_ost(&self, ost: u32) -> Result<StatFs> {
         let answer = self.lov.unless_ost_away(ost, self.lov.statfs_ost(ost));
         self.rt.timeout(TARGET_WAIT, answer).await.ok().flatten().unwrap_or(Err(Errno::ETIMEDOUT))
@@ -46,8 +47,9 @@ impl Client {
     }
 }
 
-/// Adds up as Lustre does: the blocks are the OSTs'; the inodes are the MDT's, but a file needs an object too, so if the OSTs have
-/// fewer free than the MDT, theirs count, such that the number in use stays right.
+/// Adds up as Lustre does: the blocks are the OSTs'; the inodes are the MDT's, but a file needs an
+/// object too, so if the OSTs have fewer free than the MDT, theirs count, such that the number in
+/// use stays right.
 pub(crate) fn summary(mdt: &StatFs, osts: impl Iterator<Item = StatFs>) -> StatFs {
     let blocks = |s: &StatFs, n: u64| {
         let bytes = u128::from(n) * u128::from(s.bsize);

@@ -1,12 +1,14 @@
 //! swap_layouts: two files exchange their objects, and with them their bytes.
 //!
-//! What others have of them goes as when a file is moved ([`super::moved`]); this client is to the OSTs one of the others. So nothing is
-//! written or dropped here that the OSTs would not ask for, but for what is under locks of the MDT, which spares whoever asks.
+//! What others have of them goes as when a file is moved ([`super::moved`]); this client is to the
+//! OSTs one of the others. So nothing is written or dropped here that the OSTs would not ask for,
+//! but for what is under locks of the MDT, which spares whoever asks.
 //!
-//! **A change of several objects** may be under way meanwhile: some are changed before they are closed, the others are not. It came before
-//! the swap then, for all of it, and the others have to be changed where they are now, in the other file ([`Client::finish`]). Doing it once
-//! more in the file as it is now, as after a migration, would leave a part of it in the other one. Mirrored files are not open elsewhere when
-//! they are exchanged, so of them nothing is to be finished.
+//! **A change of several objects** may be under way meanwhile: some are changed before they are
+//! closed, the others are not. It came before the swap then, for all of it, and the others have to
+//! be changed where they are now, in the other file ([`Client::finish`]). Doing it once more in the
+//! file as it is now, as after a migration, would leave a part of it in the other one. Mirrored
+//! files are not open elsewhere when they are exchanged, so of them nothing is to be finished.
 
 use std::collections::BTreeSet;
 
@@ -37,13 +39,14 @@ pub(crate) enum Begun<'a> {
 }
 
 impl Client {
-    /// Exchanges the layouts of an open file and of another one that is open on this mount. Owner, mode and times stay where they are.
-    /// Nothing is done for one and the same file, as in Lustre.
+    /// Exchanges the layouts of an open file and of another one that is open on this mount. Owner,
+    /// mode and times stay where they are. Nothing is done for one and the same file, as in Lustre.
     ///
     /// # Errors
-    /// EINVAL: one is no regular file with a layout, or the other one is not open here. EACCES: the caller may not write to both. EPERM: they
-    /// are not of the same user and group. EBUSY: somebody does not let go of one, or one is mirrored and one is open elsewhere; nothing
-    /// is changed. What the MDT answers.
+    /// EINVAL: one is no regular file with a layout, or the other one is not open here. EACCES: the
+    /// caller may not write to both. EPERM: they are not of the same user and group. EBUSY:
+    /// somebody does not let go of one, or one is mirrored and one is open elsewhere; nothing is
+    /// changed. What the MDT answers.
     pub async fn swap_layouts(&self, who: &Caller, file: &OpenFile, other: Fid) -> Result<()> {
         if file.flags() & flags::DIRECTORY != 0 {
             return Err(Errno::EINVAL);
@@ -72,12 +75,14 @@ impl Client {
         answer.and_then(mdc::done)
     }
 
-    /// Does a change of a file where the objects of `layout` are now, by which it was done in part ([`Errno::MOVED_PARTLY`]). It is durable
-    /// afterwards: who syncs the file would not sync another one's objects. Bytes written. `None`: they have no other names; it is to be done by the layout
-    /// that the file has.
+    /// Does a change of a file where the objects of `layout` are now, by which it was done in part
+    /// ([`Errno::MOVED_PARTLY`]). It is durable afterwards: who syncs the file would not sync
+    /// another one's objects. Bytes written. `None`: they have no other names; it is to be done by
+    /// the layout that the file has.
     ///
     /// # Errors
-    /// EIO: they go on and on; or it was a mirrored file's layout. What the change answers, and the OSTs.
+    /// EIO: they go on and on; or it was a mirrored file's layout. What the change answers, and the
+    /// OSTs.
     pub(crate) async fn finish(&self, fid: Fid, layout: &Layout, begun: &Begun<'_>) -> Result<Option<usize>> {
         let mut moves = 0;
         for _ in 0..FOLLOWS_MAX {
@@ -124,7 +129,8 @@ impl Client {
         }
     }
 
-    /// Another file's bytes were changed by this client, whose own locks on them were not in the way.
+    /// Another file's bytes were changed by this client, whose own locks on them were not in the
+    /// way.
     async fn drop_changed(&self, fid: Fid) {
         if let Some(dropped) = self.cache.drop_attr(fid) {
             dropped.await;
@@ -137,9 +143,10 @@ impl Client {
     }
 }
 
-/// What becomes of a change that was done in part to a mirror. It is done again by the file's layout, as if nothing were done, unless the
-/// objects are another file's now: it was not open when it went there ([`Client::swap_layouts`]), but cut by its name just then. Who
-/// finished that would make one of several mirrors differ from the others.
+/// What becomes of a change that was done in part to a mirror. It is done again by the file's
+/// layout, as if nothing were done, unless the objects are another file's now: it was not open when
+/// it went there ([`Client::swap_layouts`]), but cut by its name just then. Who finished that would
+/// make one of several mirrors differ from the others.
 fn finished_mirror(layout: &Layout, there: &Layout) -> Result<Option<usize>> {
     if there.stripes() == layout.stripes() { Ok(None) } else { Err(Errno::EIO) }
 }

@@ -1,4 +1,5 @@
-//! Removing entries. The MDT removes a file's objects when the last name and the last open file are gone.
+//! Removing entries. The MDT removes a file's objects when the last name and the last open file are
+//! gone.
 
 use bytes::Bytes;
 use sheen_wire::{Fid, Result, mds::Request};

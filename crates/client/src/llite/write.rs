@@ -1,7 +1,8 @@
 //! pwrite(2).
 //!
-//! Where the file has no objects yet they are asked for first (`place`). An append asks for the file's size and writes there. Within this client appends to one file take turns; other clients are kept out by
-//! locks on all of the file's objects.
+//! Where the file has no objects yet they are asked for first (`place`). An append asks for the
+//! file's size and writes there. Within this client appends to one file take turns; other clients
+//! are kept out by locks on all of the file's objects.
 
 use std::{pin::pin, sync::atomic::Ordering::Relaxed};
 
@@ -22,24 +23,27 @@ use crate::{
 
 /// Times that an append finds the end anew because the file got objects meanwhile.
 const APPENDS_MAX: usize = 64;
-/// Times that it wants a lock on the layout of a mirrored file before it goes on without: where the end is would else be asked of a mirror that
-/// may be brought up to date meanwhile, and has no end yet.
+/// Times that it wants a lock on the layout of a mirrored file before it goes on without: where the
+/// end is would else be asked of a mirror that may be brought up to date meanwhile, and has no end
+/// yet.
 const GUARDED_MAX: usize = 8;
 
 impl Client {
-    /// Writes `data` at `offset`, or at the end of a file that is open for appending; returns the number of bytes written, at
-    /// most 16 MiB in one call. `data` travels on without a copy. With O_SYNC or O_DSYNC it is durable at the return.
+    /// Writes `data` at `offset`, or at the end of a file that is open for appending; returns the
+    /// number of bytes written, at most 16 MiB in one call. `data` travels on without a copy. With
+    /// O_SYNC or O_DSYNC it is durable at the return.
     ///
     /// # Errors
-    /// EBADF: not open for writing. EFBIG: past the layout's largest size. ENODATA: past its end. EIO, with O_SYNC: what was
-    /// written without it before may be lost, as [`Client::fsync`] tells it. ENOSPC, EIO and what else the OSTs answer, if not even
-    /// the first byte was written.
+    /// EBADF: not open for writing. EFBIG: past the layout's largest size. ENODATA: past its end.
+    /// EIO, with O_SYNC: what was written without it before may be lost, as [`Client::fsync`] tells
+    /// it. ENOSPC, EIO and what else the OSTs answer, if not even the first byte was written.
     pub async fn write(&self, file: &OpenFile, offset: u64, data: Bulk) -> Result<usize> {
         self.write_as(file, offset, data, file.appends(), file.syncs()).await
     }
 
-    /// As [`Client::write`], with `append` and `sync` as the caller says instead of as the file was opened: fcntl(F_SETFL) changes
-    /// O_APPEND of an open file, and pages of a mapping never append.
+    /// As [`Client::write`], with `append` and `sync` as the caller says instead of as the file was
+    /// opened: fcntl(F_SETFL) changes O_APPEND of an open file, and pages of a mapping never
+    /// append.
     ///
     /// # Errors
     /// As [`Client::write`].
@@ -82,14 +86,16 @@ impl Client {
         self.stats.record(Op::WriteBytes, written as u64);
         let durable = u64::from(generation) + 1;
         if sync && file.durable.load(Relaxed) != durable {
-            // The bytes are durable; the file that they belong to, and which objects are its, must be as well.
+            // The bytes are durable; the file that they belong to, and which objects are its, must
+            // be as well.
             Box::pin(self.sync_inode(file)).await?;
             file.durable.store(durable, Relaxed);
         }
         Ok(written)
     }
 
-    /// A write is done, and the layout may have become another one meanwhile: writes once more where it counts for nothing.
+    /// A write is done, and the layout may have become another one meanwhile: writes once more
+    /// where it counts for nothing.
     #[allow(clippy::too_many_arguments, reason = "what the write was")]
     async fn write_overtaken(
         &self,
@@ -119,7 +125,8 @@ impl Client {
         Err(Errno::EIO)
     }
 
-    /// Writes at a place; how many bytes, and the generation of the layout by which they were written.
+    /// Writes at a place; how many bytes, and the generation of the layout by which they were
+    /// written.
     pub(super) async fn write_once(
         &self,
         file: &OpenFile,
@@ -145,8 +152,9 @@ impl Client {
         }
     }
 
-    /// Writes where the objects are that a write was done to in part. MOVED: they are nowhere; it is to be done by the file's layout. So is one
-    /// of a single mirror, if that may be written still.
+    /// Writes where the objects are that a write was done to in part. MOVED: they are nowhere; it
+    /// is to be done by the file's layout. So is one of a single mirror, if that may be written
+    /// still.
     async fn finish_write(&self, file: &OpenFile, layout: &Layout, offset: u64, data: Bulk) -> Result<(usize, u32)> {
         if file.mirror() != 0 {
             return Err(Errno::MOVED);
@@ -156,8 +164,9 @@ impl Client {
         Ok((written, layout.generation()))
     }
 
-    /// As [`Client::finish_write`], of an append. Where the file has its objects still (who moved it, in the same group, was refused), the rest belongs
-    /// behind the part that is there: nobody may append meanwhile, so the locks stay in use, as long as they may.
+    /// As [`Client::finish_write`], of an append. Where the file has its objects still (who moved
+    /// it, in the same group, was refused), the rest belongs behind the part that is there: nobody
+    /// may append meanwhile, so the locks stay in use, as long as they may.
     async fn finish_append(
         &self,
         file: &OpenFile,
@@ -190,7 +199,8 @@ impl Client {
         Err(Errno::EIO)
     }
 
-    /// Writes at the end; how many bytes, and the generation of the layout by which they were written.
+    /// Writes at the end; how many bytes, and the generation of the layout by which they were
+    /// written.
     async fn append(&self, file: &OpenFile, data: Bulk, sync: bool) -> Result<(usize, u32)> {
         if file.mirror() != 0 {
             return Err(Errno::EOPNOTSUPP);
@@ -255,8 +265,9 @@ impl Client {
         Err(Errno::EIO)
     }
 
-    /// How a write at a place is done. The first one through an inode's open files goes to the OSTs as it is, without a lock of this client:
-    /// a small file that is written in one go costs one request. Pages of the kernel's are not kept a second time.
+    /// How a write at a place is done. The first one through an inode's open files goes to the OSTs
+    /// as it is, without a lock of this client: a small file that is written in one go costs one
+    /// request. Pages of the kernel's are not kept a second time.
     fn how(&self, file: &OpenFile, offset: u64, len: usize, sync: bool, page: bool) -> How {
         let rest = file.goes_on(offset, len);
         let first = !file.inode.written.swap(true, Relaxed);

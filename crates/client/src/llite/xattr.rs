@@ -1,5 +1,5 @@
-//! Extended attributes. They are the MDT's, but for those that begin with `sheen.`, which the client answers ([`super::control`])
-//! and never lists.
+//! Extended attributes. They are the MDT's, but for those that begin with `sheen.`, which the
+//! client answers ([`super::control`]) and never lists.
 
 use bytes::Bytes;
 use sheen_layout::Layout;
@@ -19,15 +19,15 @@ fn is_control(name: &Bytes) -> bool {
     name.starts_with(control::PREFIX.as_bytes())
 }
 
-/// Attributes that everybody may see, and that the kernel asks for all the time: capabilities before writes, access control lists before
-/// lookups.
+/// Attributes that everybody may see, and that the kernel asks for all the time: capabilities
+/// before writes, access control lists before lookups.
 fn is_for_all(name: &Bytes) -> bool {
     name.starts_with(b"security.") || name.starts_with(b"system.posix_acl_")
 }
 
 impl Client {
-    /// The layout of an open file for programs that know plain layouts alone: `lustre.lov`, and of a
-    /// composite layout [`Layout::encode_plain_view`].
+    /// The layout of an open file for programs that know plain layouts alone: `lustre.lov`, and of
+    /// a composite layout [`Layout::encode_plain_view`].
     ///
     /// # Errors
     /// ENODATA: the file has no layout. What MDT and OSTs answer.

@@ -18,7 +18,8 @@ const FLOCK: u64 = 1 << 61;
 /// Most owners kept in mind; with more, each close asks the MDT to drop locks.
 const OWNERS_MAX: usize = 65_536;
 
-/// Most requests kept in mind that were given up: a grant that crossed the giving up is told within a round trip.
+/// Most requests kept in mind that were given up: a grant that crossed the giving up is told within
+/// a round trip.
 const ABANDONED_MAX: usize = 256;
 
 /// Who waits for locks, and who may hold some.
@@ -39,7 +40,8 @@ struct State {
 }
 
 impl Flocks {
-    /// A handle for a request, and what tells of its grant; that ends without telling when the MDT has forgotten this client.
+    /// A handle for a request, and what tells of its grant; that ends without telling when the MDT
+    /// has forgotten this client.
     pub fn begin(&self) -> (Cookie, oneshot::Receiver<()>) {
         let (grant, granted) = oneshot::channel();
         let mut state = self.state.lock();
@@ -67,7 +69,8 @@ impl Flocks {
         true
     }
 
-    /// A lock that was waited for is there. False: nobody waits for it any more. (The MDT may tell of one twice.)
+    /// A lock that was waited for is there. False: nobody waits for it any more. (The MDT may tell
+    /// of one twice.)
     pub fn granted(&self, cookie: Cookie) -> bool {
         let mut state = self.state.lock();
         if let Some(grant) = state.waiting.remove(&cookie) {

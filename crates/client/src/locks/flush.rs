@@ -1,11 +1,13 @@
 //! Letting go of locks.
 //!
-//! What the engine asks for is noted under the table's lock and done on a task: first all that needs no waiting, for all locks that are
-//! to go; then each that had to wait (for the kernel to drop pages) by itself, so that none holds up the others. Cancels travel
-//! together, past the requests that wait for a slot, because others wait for them.
+//! What the engine asks for is noted under the table's lock and done on a task: first all that
+//! needs no waiting, for all locks that are to go; then each that had to wait (for the kernel to
+//! drop pages) by itself, so that none holds up the others. Cancels travel together, past the
+//! requests that wait for a slot, because others wait for them.
 //!
-//! Of a lock on an inode only those bits go that were asked for, as long as it keeps LOOKUP: who creates files in a directory wants
-//! its UPDATE, and the names in it stay good. What another lock guards as well is not dropped.
+//! Of a lock on an inode only those bits go that were asked for, as long as it keeps LOOKUP: who
+//! creates files in a directory wants its UPDATE, and the names in it stay good. What another lock
+//! guards as well is not dropped.
 
 use std::sync::Arc;
 
@@ -77,7 +79,8 @@ impl LockTable {
         self.begin_work(state);
     }
 
-    /// Gives up the locks on inodes that this client itself made go. Those in use at the moment stay until they are old.
+    /// Gives up the locks on inodes that this client itself made go. Those in use at the moment
+    /// stay until they are old.
     pub fn gone(self: &Arc<Self>, inodes: &[Fid]) {
         if inodes.is_empty() {
             return;
@@ -95,8 +98,8 @@ impl LockTable {
         }
     }
 
-    /// Gives up bits of an inode under which nothing is kept, and that the server would ask for next. What is left of the locks, to travel
-    /// with the request.
+    /// Gives up bits of an inode under which nothing is kept, and that the server would ask for
+    /// next. What is left of the locks, to travel with the request.
     pub fn without(self: &Arc<Self>, inode: Fid, bits: u64) -> Vec<(LockId, u64)> {
         let (resource, part) = (Resource::bits(inode), Policy::bits(bits));
         let (now, mut left) = (self.rt.now(), Vec::new());
@@ -157,7 +160,8 @@ impl LockTable {
         }
     }
 
-    /// What these locks guarded is dropped. The requests are on their way in the order of the calls; nobody waits for the answers.
+    /// What these locks guarded is dropped. The requests are on their way in the order of the
+    /// calls; nobody waits for the answers.
     fn cancelled(self: &Arc<Self>, flushes: &[Flush], mut ids: Vec<LockId>, mut converts: Vec<(LockId, u64)>) {
         {
             let mut state = self.state.lock();

@@ -1,9 +1,10 @@
 //! Locks that come with answers.
 //!
-//! Which inodes an answer is about is known when it arrives, so the request names a range of handles, and the answer's locks have
-//! handles of the range. A callback for one of them may overtake the answer: the lock is given back at once, and it is noted in the
-//! [`Range`] that it is not to be used. Once the answer is there the engine's own handles are used, and a callback finds the lock by its
-//! resource and the server's handle.
+//! Which inodes an answer is about is known when it arrives, so the request names a range of
+//! handles, and the answer's locks have handles of the range. A callback for one of them may
+//! overtake the answer: the lock is given back at once, and it is noted in the [`Range`] that it is
+//! not to be used. Once the answer is there the engine's own handles are used, and a callback finds
+//! the lock by its resource and the server's handle.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,8 +19,8 @@ use super::{LockRef, LockTable};
 
 /// Handles of this module begin with these two bits (0, 1); the engine's begin with 1.
 const KEPT: u64 = 1 << 62;
-/// Callbacks noted for one answer: as many as a page of a directory has entries. What is beyond is told again when the server asks
-/// again.
+/// Callbacks noted for one answer: as many as a page of a directory has entries. What is beyond is
+/// told again when the server asks again.
 const BLOCKED_MAX: usize = 65_536;
 
 /// Superfluous locks that wait for a request with which to be given back.
@@ -51,7 +52,8 @@ pub fn range_of(ranges: &mut BTreeMap<u64, Range>, cookie: Cookie) -> Option<&mu
     (cookie.0 - first < range.count).then_some(range)
 }
 
-/// A request under way whose answer may bring locks. Dropped without the answer, they are given back when the server asks.
+/// A request under way whose answer may bring locks. Dropped without the answer, they are given
+/// back when the server asks.
 #[derive(Debug)]
 pub struct Keeping {
     table: Arc<LockTable>,
@@ -75,7 +77,8 @@ impl Keeping {
         Cookie(self.first)
     }
 
-    /// Takes the answer's locks on inodes. Those that were asked for meanwhile, or lost, are not among them.
+    /// Takes the answer's locks on inodes. Those that were asked for meanwhile, or lost, are not
+    /// among them.
     pub fn granted(self, grants: &[Grant]) -> Vec<(Fid, LockRef)> {
         self.taken(grants.iter().map(|g| (g.id, Resource::bits(g.fid), Policy::bits(g.bits))))
     }

@@ -1,16 +1,21 @@
-//! The locks that this client holds of one target: [`sheen_ldlm::client::Locks`] with what it needs of the outside world.
+//! The locks that this client holds of one target: [`sheen_ldlm::client::Locks`] with what it needs
+//! of the outside world.
 //!
-//! * [`LockTable`]: finds locks, takes in grants and callbacks, and lets go of locks on a task: the caches are dropped and the kernel is told
-//!   ([`Owner::drop_cached`]), then the target ([`Owner::cancel`]);
+//! * [`LockTable`]: finds locks, takes in grants and callbacks, and lets go of locks on a task: the
+//!   caches are dropped and the kernel is told ([`Owner::drop_cached`]), then the target
+//!   ([`Owner::cancel`]);
 //! * [`LockRef`]: a lock in use; while there is one, the lock is not given up;
-//! * [`Keeping`]: locks that come with an answer, under handles that were named before it was known what they are on;
+//! * [`Keeping`]: locks that come with an answer, under handles that were named before it was known
+//!   what they are on;
 //! * [`flock`]: locks of programs.
 //!
 //! Invariants:
-//! * what is cached under a lock is put there while a [`LockRef`] on the lock is held, and is dropped before the target hears of the
-//!   cancel; so a cached thing is guarded for as long as it is there;
+//! * what is cached under a lock is put there while a [`LockRef`] on the lock is held, and is
+//!   dropped before the target hears of the cancel; so a cached thing is guarded for as long as it
+//!   is there;
 //! * a callback only notes and spawns: over `lo` it runs on the thread of the service;
-//! * when the target has forgotten this client ([`LockTable::forget`]) no lock from before counts any more, whatever answer arrives.
+//! * when the target has forgotten this client ([`LockTable::forget`]) no lock from before counts
+//!   any more, whatever answer arrives.
 
 pub mod flock;
 mod flush;
@@ -44,7 +49,8 @@ const LRU_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What stands around the locks of a target.
 pub trait Owner: Send + Sync + 'static {
-    /// Drops what is cached under these locks and tells the kernel. What that has to wait for is returned, one for each lock.
+    /// Drops what is cached under these locks and tells the kernel. What that has to wait for is
+    /// returned, one for each lock.
     fn drop_cached(&self, flushes: &[Flush]) -> Vec<Option<BoxFuture<'static, ()>>>;
 
     /// An object is going to be removed: what was written to it need not be.
@@ -144,7 +150,8 @@ impl Drop for LockRef {
 }
 
 impl LockTable {
-    /// Without locks. `travels`: cancels that are not urgent go with other requests ([`LockTable::take_cancels`]).
+    /// Without locks. `travels`: cancels that are not urgent go with other requests
+    /// ([`LockTable::take_cancels`]).
     pub fn new(rt: &Rt, travels: bool) -> Arc<LockTable> {
         let state = State {
             locks: Locks::new(Tunables::default()),
@@ -173,7 +180,8 @@ impl LockTable {
         self.matching_in(resource, Mode::Pr, policy)
     }
 
-    /// A lock held already that permits `mode` on `policy`. A group's lock permits to write, and guards nothing that is kept.
+    /// A lock held already that permits `mode` on `policy`. A group's lock permits to write, and
+    /// guards nothing that is kept.
     pub fn matching_in(self: &Arc<Self>, resource: Resource, mode: Mode, policy: &Policy) -> Option<LockRef> {
         let mut state = self.state.lock();
         let held = match state.locks.matching(resource, mode, policy) {
@@ -189,7 +197,8 @@ impl LockTable {
         Some(LockRef { table: self.clone(), cookie: held.cookie, policy: held.policy })
     }
 
-    /// Resolves when this client holds a group's lock on one of these objects. Until the group is left the target grants no other there.
+    /// Resolves when this client holds a group's lock on one of these objects. Until the group is
+    /// left the target grants no other there.
     pub async fn joins_group(self: &Arc<Self>, objects: &[Resource]) {
         loop {
             let mut grouped = pin!(self.grouped.notified());
@@ -206,7 +215,8 @@ impl LockTable {
         self.state.lock().locks.covered(resource, Mode::Pr, policy)
     }
 
-    /// A lock of before, if it is still there and was not asked for: what was learned under it then is still true.
+    /// A lock of before, if it is still there and was not asked for: what was learned under it then
+    /// is still true.
     pub fn again(self: &Arc<Self>, resource: Resource, policy: &Policy, cookie: Cookie) -> Option<LockRef> {
         self.matching(resource, policy).filter(|lock| lock.cookie == cookie)
     }
@@ -287,8 +297,9 @@ impl LockTable {
             return self.done(state, |locks, actions| locks.blocked(cookie, id, wanted, actions));
         }
         if let Some(range) = keeping::range_of(&mut state.ranges, cookie) {
-            // The answer that brings the lock is on its way: it will not be used. It is given back at once, for the answer may be lost and
-            // the request executed again, which then waits for who wants the lock.
+            // The answer that brings the lock is on its way: it will not be used. It is given back
+            // at once, for the answer may be lost and the request executed again, which then waits
+            // for who wants the lock.
             range.blocked(id);
             return self.done(state, |_, actions| actions.push(Action::Cancel { id }));
         }
@@ -300,7 +311,8 @@ impl LockTable {
         });
     }
 
-    /// The target has forgotten this client: all locks are lost, and what is cached under them is dropped before this returns.
+    /// The target has forgotten this client: all locks are lost, and what is cached under them is
+    /// dropped before this returns.
     pub fn forget(self: &Arc<Self>) {
         let resources = {
             let mut state = self.state.lock();
@@ -355,7 +367,8 @@ impl LockTable {
     }
 }
 
-/// A request for a lock under way. Dropped without an answer, the lock is given back when it arrives.
+/// A request for a lock under way. Dropped without an answer, the lock is given back when it
+/// arrives.
 #[derive(Debug)]
 pub struct Asking {
     table: Arc<LockTable>,

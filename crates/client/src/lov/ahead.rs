@@ -1,5 +1,5 @@
-//! Locks on exactly what a program says, ahead of its use (Lustre's lockahead): writers that know who writes where take disjoint locks, and
-//! never ask each other for them.
+//! Locks on exactly what a program says, ahead of its use (Lustre's lockahead): writers that know
+//! who writes where take disjoint locks, and never ask each other for them.
 
 use sheen_layout::Layout;
 use sheen_wire::{
@@ -11,8 +11,8 @@ use super::{Lov, stripe};
 use crate::{LockedAhead, join::join_all};
 
 impl Lov {
-    /// Asks for `mode` on what the bytes `start..=last` are in each object. `wait`: until it is there; else others who are in the way
-    /// stay, and are not asked to give way.
+    /// Asks for `mode` on what the bytes `start..=last` are in each object. `wait`: until it is
+    /// there; else others who are in the way stay, and are not asked to give way.
     ///
     /// # Errors
     /// ENOLCK: too many locks. What else the OSTs answer.

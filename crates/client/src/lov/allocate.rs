@@ -10,11 +10,12 @@ use super::{Lov, follow::together, split::Split, split::by_ost, stripe};
 use crate::join::join_all;
 
 impl Lov {
-    /// fallocate on `[offset, offset + len)`. Where the mode moves the end of the file, the object that holds the range's last byte
-    /// grows to exactly that byte, so the file's size is exact.
+    /// fallocate on `[offset, offset + len)`. Where the mode moves the end of the file, the object
+    /// that holds the range's last byte grows to exactly that byte, so the file's size is exact.
     ///
     /// # Errors
-    /// EFBIG: the range reaches past what the layout can hold. EOPNOTSUPP: an OST's file system cannot do it.
+    /// EFBIG: the range reaches past what the layout can hold. EOPNOTSUPP: an OST's file system
+    /// cannot do it.
     pub async fn allocate(&self, layout: &Layout, mode: Allocate, offset: u64, len: u64) -> Result<()> {
         let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
         let max = layout.max_file_size();

@@ -1,17 +1,20 @@
 //! Finding the end of a file, so that it stays where it is until the caller has written there.
 //!
-//! The end is known while PW is held on all objects, so that no other client writes, cuts or appends. Locks are taken from one OST after
-//! the other by index, all of an OST in one request, which the OST enqueues in one step; so no two clients wait for each other in a circle.
-//! They stay afterwards until somebody wants them: who appends alone asks once.
+//! The end is known while PW is held on all objects, so that no other client writes, cuts or
+//! appends. Locks are taken from one OST after the other by index, all of an OST in one request,
+//! which the OST enqueues in one step; so no two clients wait for each other in a circle. They stay
+//! afterwards until somebody wants them: who appends alone asks once.
 //!
 //! Invariants:
-//! * while locks of an OST are waited for, only locks of OSTs before it are in use: of those of the OST itself none, for another one may
-//!   have been enqueued between;
-//! * locks are not kept in use for long while others are waited for ([`PATIENCE`]): a client that is slow to give back what another one
-//!   waits for is given up, and so would be one that waits for a client that has died.
+//! * while locks of an OST are waited for, only locks of OSTs before it are in use: of those of the
+//!   OST itself none, for another one may have been enqueued between;
+//! * locks are not kept in use for long while others are waited for ([`PATIENCE`]): a client that
+//!   is slow to give back what another one waits for is given up, and so would be one that waits
+//!   for a client that has died.
 //!
-//! What goes on at the OST under these locks does not wait: its own locks spare those of the client that asks, and pass those that
-//! wait for them. An OST that is restarted while the write is on its way has forgotten the locks; that append may meet another one.
+//! What goes on at the OST under these locks does not wait: its own locks spare those of the client
+//! that asks, and pass those that wait for them. An OST that is restarted while the write is on its
+//! way has forgotten the locks; that append may meet another one.
 
 use std::{pin::pin, time::Duration};
 
@@ -24,19 +27,21 @@ use sheen_wire::{
 use super::{Lov, enqueue::WHOLE, split::by_ost, stripe};
 use crate::locks::LockRef;
 
-/// Longest that locks of one OST are in use while another one is waited for. A quarter of the time after which a
-/// server gives up a client that keeps a lock.
+/// Longest that locks of one OST are in use while another one is waited for. A quarter of the time
+/// after which a server gives up a client that keeps a lock.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Times that the locks are asked for, where they are lost or take long.
 const ROUNDS_MAX: usize = 16;
 
 impl Lov {
-    /// The file's size in bytes, and the locks (PW on each object, by stripe) under which it stays that as long as they are in use.
+    /// The file's size in bytes, and the locks (PW on each object, by stripe) under which it stays
+    /// that as long as they are in use.
     ///
     /// # Errors
     /// ENOLCK: the locks could not be had, or were lost again and again. What else the OSTs answer.
     pub async fn lock_end(&self, layout: &Layout) -> Result<(u64, Vec<LockRef>)> {
-        // While the locks are waited for, who reads must not have to wait for what is kept under those that are there.
+        // While the locks are waited for, who reads must not have to wait for what is kept under
+        // those that are there.
         self.settle_file(layout).await;
         for _ in 0..ROUNDS_MAX {
             let Some(locks) = self.lock_for_writing(layout).await? else { continue };

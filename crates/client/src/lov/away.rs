@@ -1,5 +1,5 @@
-//! What can be known of a file, and done, while an OST that has a part of it is away: lost its connection, never had one, or is out of use
-//! (`osc.*.active=0`).
+//! What can be known of a file, and done, while an OST that has a part of it is away: lost its
+//! connection, never had one, or is out of use (`osc.*.active=0`).
 
 use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
@@ -26,7 +26,8 @@ impl Lov {
         self.lacks(layout, Osc::is_away)
     }
 
-    /// Does `work`, which asks for objects of these files. `None`: it is given up, for an OST of one of them is away.
+    /// Does `work`, which asks for objects of these files. `None`: it is given up, for an OST of
+    /// one of them is away.
     pub async fn unless_away<T>(&self, layouts: &[Arc<Layout>], work: impl Future<Output = T>) -> Option<T> {
         self.unless(|is_gone| layouts.iter().any(|layout| self.lacks(layout, is_gone)), work).await
     }
@@ -53,7 +54,8 @@ impl Lov {
         None
     }
 
-    /// Whether such an OST has a part of a file; of one with mirrors that are up to date, a part of each of them.
+    /// Whether such an OST has a part of a file; of one with mirrors that are up to date, a part of
+    /// each of them.
     fn lacks(&self, layout: &Layout, is_gone: IsGone) -> bool {
         let lacks = |l: &Layout| l.stripes().iter().any(|s| self.get(s.ost).is_some_and(|osc| is_gone(&osc)));
         if layout.is_mirrored() { layout.fresh_mirrors().iter().all(|m| lacks(m)) } else { lacks(layout) }

@@ -1,9 +1,11 @@
-//! Writes that are kept ([`crate::writeback`]), and what has to come before other things are done to what is kept.
+//! Writes that are kept ([`crate::writeback`]), and what has to come before other things are done
+//! to what is kept.
 //!
 //! Invariants:
 //! * a write is kept under PW locks on all that it touches, in use until it is in;
 //! * while a lock is waited for no other one is in use;
-//! * what goes past the cache (larger writes, reads, truncates, …) first has written what is kept of the same bytes.
+//! * what goes past the cache (larger writes, reads, truncates, …) first has written what is kept
+//!   of the same bytes.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -47,8 +49,8 @@ impl Lov {
         self.kept.load(Relaxed) > 0
     }
 
-    /// Keeps a write. `false`: it has to go to the OSTs. `rest`: it is that of a large write, which has none of a small one's patterns. `begun`: parts of
-    /// it are kept all the same.
+    /// Keeps a write. `false`: it has to go to the OSTs. `rest`: it is that of a large write, which
+    /// has none of a small one's patterns. `begun`: parts of it are kept all the same.
     ///
     /// # Errors
     /// What the OSTs answer who are asked for locks.
@@ -91,8 +93,9 @@ impl Lov {
         self.get(stripe.ost)?.writeback().note_write(stripe.object, run.offset, run.len)
     }
 
-    /// PW on what a write touches, which goes on with a stride: with it locks on the records that follow are asked for, of exactly their size,
-    /// if nobody is in the way. So writers whose records interleave do not meet in their locks.
+    /// PW on what a write touches, which goes on with a stride: with it locks on the records that
+    /// follow are asked for, of exactly their size, if nobody is in the way. So writers whose
+    /// records interleave do not meet in their locks.
     async fn lock_ahead_of(&self, layout: &Layout, split: &Split, stride: Stride) -> Result<Option<Vec<LockRef>>> {
         let [run] = &split.runs[..] else { return Ok(None) };
         for _ in 0..ROUNDS_MAX {
@@ -118,7 +121,8 @@ impl Lov {
         Ok(None)
     }
 
-    /// PW on the rest of a large write: what is there, or what is worth asking for ([`super::rests`]).
+    /// PW on the rest of a large write: what is there, or what is worth asking for
+    /// ([`super::rests`]).
     async fn lock_rest(&self, layout: &Layout, split: &Split) -> Result<Option<Vec<LockRef>>> {
         let there: Option<Vec<_>> = split.runs.iter().map(|run| self.lock_on(layout, run)).collect();
         if self.note_rest(layout.fid(), there.is_some()) {
@@ -161,8 +165,9 @@ impl Lov {
         Ok(Ok(()))
     }
 
-    /// PW on all that a write touches, in use. `None`: it goes without, because an object is contended (`lockless`: if so, no lock is
-    /// wanted) or locks are taken away faster than they come.
+    /// PW on all that a write touches, in use. `None`: it goes without, because an object is
+    /// contended (`lockless`: if so, no lock is wanted) or locks are taken away faster than they
+    /// come.
     ///
     /// # Errors
     /// What the OSTs answer.
@@ -189,7 +194,8 @@ impl Lov {
         self.get(stripe.ost)?.locks().matching_in(resource, Mode::Pw, &policy)
     }
 
-    /// Asks for PW on what a run is, and waits for it. Whether it came: it need not be there any longer.
+    /// Asks for PW on what a run is, and waits for it. Whether it came: it need not be there any
+    /// longer.
     async fn lock_run(&self, layout: &Layout, run: &Run, lockless: bool) -> Result<bool> {
         let stripe = stripe(layout, run.stripe)?;
         let osc = self.osc(stripe.ost).await?;
@@ -225,7 +231,8 @@ impl Lov {
         }
     }
 
-    /// Has written what is kept of a file, and waits for it. What could not be written is told by [`Lov::take_error`].
+    /// Has written what is kept of a file, and waits for it. What could not be written is told by
+    /// [`Lov::take_error`].
     pub async fn settle_file(&self, layout: &Layout) {
         let flushes = self.kept_of(layout).into_iter().map(|(osc, object)| async move {
             osc.writeback().flush(object, WHOLE).await;
@@ -254,7 +261,8 @@ impl Lov {
         errors.into_iter().next()
     }
 
-    /// What is kept of objects, by stripe; to be taken before the OSTs are asked, for it may be written meanwhile. Empty: nothing.
+    /// What is kept of objects, by stripe; to be taken before the OSTs are asked, for it may be
+    /// written meanwhile. Empty: nothing.
     pub fn kept_attrs(&self, layout: &Layout) -> Vec<Option<ObjectAttr>> {
         if !self.keeps_writes() {
             return Vec::new();

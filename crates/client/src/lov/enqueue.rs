@@ -1,11 +1,13 @@
 //! Locks on objects.
 //!
-//! Who keeps the size of a file, or its data, holds PR on the whole of each object that matters; who appends, PW (`append`). A request for
-//! several PR locks never waits for others ([`Lov::try_lock`]): what it had got already would be in somebody's way meanwhile, who might hold
-//! what it waits for. One lock by itself may be waited for ([`Lov::lock`]).
+//! Who keeps the size of a file, or its data, holds PR on the whole of each object that matters;
+//! who appends, PW (`append`). A request for several PR locks never waits for others
+//! ([`Lov::try_lock`]): what it had got already would be in somebody's way meanwhile, who might
+//! hold what it waits for. One lock by itself may be waited for ([`Lov::lock`]).
 //!
-//! **Who waits while this client joins a group** on the object gets no lock, and needs none any more: the OST would grant it when the group is left. The
-//! program that is to leave it may well wait for who waits here (the kernel has the pages of a read, and the file of a write, locked).
+//! **Who waits while this client joins a group** on the object gets no lock, and needs none any
+//! more: the OST would grant it when the group is left. The program that is to leave it may well
+//! wait for who waits here (the kernel has the pages of a read, and the file of a write, locked).
 
 use std::sync::Arc;
 
@@ -50,7 +52,8 @@ impl Lov {
         cookies.iter().enumerate().map(again).collect()
     }
 
-    /// Whether all these locks are held still. Public knowledge is dropped after the locks, so it is to be asked where it is put in.
+    /// Whether all these locks are held still. Public knowledge is dropped after the locks, so it
+    /// is to be asked where it is put in.
     pub fn are_held(&self, layout: &Layout, locks: &[LockRef]) -> bool {
         let held = |(stripe, lock): (&sheen_layout::Stripe, &LockRef)| {
             self.get(stripe.ost).is_some_and(|osc| osc.locks().is_held(lock.cookie(), &WHOLE))
@@ -58,8 +61,8 @@ impl Lov {
         layout.stripes().iter().zip(locks).all(held)
     }
 
-    /// Asks for locks on objects of one OST, each given with its file, without waiting for others. Those that were had, and what the
-    /// objects are.
+    /// Asks for locks on objects of one OST, each given with its file, without waiting for others.
+    /// Those that were had, and what the objects are.
     pub async fn try_lock(&self, ost: u32, objects: &[(Fid, Fid)]) -> Result<Vec<(Option<LockRef>, ObjectAttr)>> {
         // Somebody who appends keeps its lock until it is asked for it.
         let flags = Flags { nowait: true, ask: true, ..Flags::default() };
@@ -75,7 +78,8 @@ impl Lov {
         Ok(answer.into_iter().next().and_then(|(lock, ..)| lock))
     }
 
-    /// Asks for locks on objects of one OST, each given with its file. Those that were had, what was answered, and what the objects are.
+    /// Asks for locks on objects of one OST, each given with its file. Those that were had, what
+    /// was answered, and what the objects are.
     pub(super) async fn enqueue(
         &self,
         ost: u32,
@@ -103,7 +107,8 @@ impl Lov {
             ..Enqueue::new(Resource::extent(*object), mode, *policy, asking.cookie())
         };
         let locks = wants.iter().zip(&asking).map(lock).collect();
-        // Who locks all of an object to write appends, and nothing of that is kept: space is not to be promised in vain.
+        // Who locks all of an object to write appends, and nothing of that is kept: space is not to
+        // be promised in vain.
         let keeps = mode.writes() && wants.iter().any(|(_, _, policy, _)| *policy != WHOLE);
         let want = if keeps { osc.writeback().want() } else { 0 };
         let request = Request::Enqueue { locks, want };
@@ -127,8 +132,9 @@ impl Lov {
         Ok(got)
     }
 
-    /// Asks for locks, and waits for them until this client is in a group on one of the objects: then `None`. What comes all the same, when the group
-    /// is left, is taken: locks as if they had been used, and promises of space.
+    /// Asks for locks, and waits for them until this client is in a group on one of the objects:
+    /// then `None`. What comes all the same, when the group is left, is taken: locks as if they had
+    /// been used, and promises of space.
     async fn ask_unless_joining(
         &self,
         osc: &Arc<Osc>,

@@ -1,4 +1,5 @@
-//! What a change of several objects comes to when some of them are closed meanwhile, and where such objects went.
+//! What a change of several objects comes to when some of them are closed meanwhile, and where such
+//! objects went.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,8 @@ use sheen_wire::{
 use super::{Lov, split::by_ost};
 use crate::join::join_all;
 
-/// What parts that were asked for at once come to. MOVED: none is done, for objects are closed. MOVED_PARTLY: some may be.
+/// What parts that were asked for at once come to. MOVED: none is done, for objects are closed.
+/// MOVED_PARTLY: some may be.
 pub(super) fn together(answers: Vec<Result<()>>) -> Result<()> {
     let is_closed = |answer: &Result<()>| matches!(answer, Err(Errno::MOVED | Errno::MOVED_PARTLY));
     if !answers.iter().any(is_closed) {
@@ -30,7 +32,8 @@ impl Lov {
     /// The layout with the names that its objects have now, whichever file's they are.
     ///
     /// # Errors
-    /// MOVED: one is closed, and has no other name. EAGAIN: one has, and is being closed under that, too. What else the OSTs answer.
+    /// MOVED: one is closed, and has no other name. EAGAIN: one has, and is being closed under
+    /// that, too. What else the OSTs answer.
     pub async fn follow(&self, layout: &Layout) -> Result<Layout> {
         let groups = by_ost(layout, 0..layout.stripe_count())?;
         let calls = groups.into_iter().map(|(ost, stripes)| async move {

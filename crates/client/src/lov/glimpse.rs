@@ -1,4 +1,5 @@
-//! Sizes, space and times of a file's objects (Lustre's glimpse), and what they make of the file's attributes.
+//! Sizes, space and times of a file's objects (Lustre's glimpse), and what they make of the file's
+//! attributes.
 
 use sheen_layout::Layout;
 use sheen_wire::{
@@ -24,7 +25,8 @@ pub struct Look<'a> {
 pub struct Seen {
     /// By stripe.
     pub objects: Vec<ObjectAttr>,
-    /// The locks under which this was so, if there is one on each object. They need not be there any more.
+    /// The locks under which this was so, if there is one on each object. They need not be there
+    /// any more.
     pub locks: Option<Vec<Cookie>>,
 }
 
@@ -56,8 +58,8 @@ impl Lov {
         Ok(size(layout, &self.glimpse(layout).await?))
     }
 
-    /// What the OSTs say of several files, with as few requests as they allow. A file whose objects cannot be asked gets the
-    /// error of its own.
+    /// What the OSTs say of several files, with as few requests as they allow. A file whose objects
+    /// cannot be asked gets the error of its own.
     pub async fn look(&self, files: &[Look<'_>]) -> Vec<Result<Seen>> {
         let mut seen: Vec<Result<Seen>> = Vec::with_capacity(files.len());
         let mut wanted: Vec<Wanted> = Vec::new();
@@ -100,7 +102,8 @@ impl Lov {
         seen
     }
 
-    /// Asks one OST for objects that are all to be locked or all not; answers the lock's handle and what the object is.
+    /// Asks one OST for objects that are all to be locked or all not; answers the lock's handle and
+    /// what the object is.
     async fn ask(&self, group: &[Wanted]) -> Result<Vec<(Option<Cookie>, ObjectAttr)>> {
         let Some(first) = group.first() else { return Ok(Vec::new()) };
         if first.lock {
@@ -141,10 +144,11 @@ pub fn size(layout: &Layout, objects: &[ObjectAttr]) -> u64 {
 
 /// Puts the objects' size, space and times into the attributes that the MDT gave.
 ///
-/// Content changes at the OSTs, attributes at the MDT, each stamped by its own clock. A write after the MDT's mtime was set (by
-/// creation, truncate or utimensat) is newer than [`Attr::mtime_set`] and shows; a utimensat after a write made `mtime_set` the
-/// newer one and sticks. Changes of names and other attributes touch neither. So the times that a file shows follow from what is
-/// stored alone, and do not move by themselves.
+/// Content changes at the OSTs, attributes at the MDT, each stamped by its own clock. A write after
+/// the MDT's mtime was set (by creation, truncate or utimensat) is newer than [`Attr::mtime_set`]
+/// and shows; a utimensat after a write made `mtime_set` the newer one and sticks. Changes of names
+/// and other attributes touch neither. So the times that a file shows follow from what is stored
+/// alone, and do not move by themselves.
 pub fn merge(attr: &mut Attr, layout: &Layout, objects: &[ObjectAttr]) {
     attr.size = size(layout, objects);
     attr.blocks = objects.iter().fold(0, |sum: u64, o| sum.saturating_add(o.blocks));

@@ -1,7 +1,8 @@
 //! Locks of a group on all objects of a file.
 //!
-//! They are taken from one OST after the other by index, all of an OST in one request, as those for appending are: so no two groups wait
-//! for each other in a circle. They stay in use, and go when they are no longer. Who waits for them waits for a program.
+//! They are taken from one OST after the other by index, all of an OST in one request, as those for
+//! appending are: so no two groups wait for each other in a circle. They stay in use, and go when
+//! they are no longer. Who waits for them waits for a program.
 
 use std::time::Duration;
 
@@ -14,14 +15,15 @@ use sheen_wire::{
 use super::{Lov, split::by_ost, stripe};
 use crate::locks::LockRef;
 
-/// Pause after which a lock that may not be waited for is asked for again: in the way were locks under which somebody caches, who
-/// was asked for them.
+/// Pause after which a lock that may not be waited for is asked for again: in the way were locks
+/// under which somebody caches, who was asked for them.
 const ASK_PAUSE: Duration = Duration::from_millis(20);
 /// Times that this is done: for as long as writing back may take.
 const ASKS_MAX: usize = 250;
 
 impl Lov {
-    /// GROUP on all objects. `nowait`: not if another group has one, or somebody does not stop using one.
+    /// GROUP on all objects. `nowait`: not if another group has one, or somebody does not stop
+    /// using one.
     ///
     /// # Errors
     /// EAGAIN, with `nowait`. ENOLCK: a lock was lost. What else the OSTs answer.

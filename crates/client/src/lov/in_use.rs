@@ -1,10 +1,12 @@
 //! Locks in use for a write, given back OST by OST.
 //!
-//! A part of a write takes as long as its OST is away. Who wants what other OSTs have locked for the write does not wait that long: they would give
-//! this client up, with all that it has not written there. So the locks of an OST are in use until its part is done; where it has none, until the
-//! write begins.
+//! A part of a write takes as long as its OST is away. Who wants what other OSTs have locked for
+//! the write does not wait that long: they would give this client up, with all that it has not
+//! written there. So the locks of an OST are in use until its part is done; where it has none,
+//! until the write begins.
 //!
-//! To an append that is enough: as long as any of its locks is in use, nobody else finds the end of the file, for who looks for it locks all objects.
+//! To an append that is enough: as long as any of its locks is in use, nobody else finds the end of
+//! the file, for who looks for it locks all objects.
 
 use std::collections::BTreeMap;
 

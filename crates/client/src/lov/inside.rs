@@ -1,7 +1,8 @@
 //! How much of a range lies within the file: of a page of a mapping no more is written.
 //!
-//! The object that has the last byte of the range is asked alone first, for if it reaches so far, so does the file. What it was seen to have
-//! is remembered with the lock on it, under which nobody else can cut it ([`crate::cache::data`]): as long as that is held, nobody is asked.
+//! The object that has the last byte of the range is asked alone first, for if it reaches so far,
+//! so does the file. What it was seen to have is remembered with the lock on it, under which nobody
+//! else can cut it ([`crate::cache::data`]): as long as that is held, nobody is asked.
 
 use sheen_layout::{Chunk, Layout};
 use sheen_wire::{Result, ldlm::Cookie};
@@ -9,7 +10,8 @@ use sheen_wire::{Result, ldlm::Cookie};
 use super::{Lov, cached::with_kept, enqueue::WHOLE, stripe};
 
 impl Lov {
-    /// How many of `len` bytes at `offset` lie before the end of the file, what this client keeps of it included. Waits for nobody's lock.
+    /// How many of `len` bytes at `offset` lie before the end of the file, what this client keeps
+    /// of it included. Waits for nobody's lock.
     ///
     /// # Errors
     /// MOVED: objects are closed. What an OST answers.

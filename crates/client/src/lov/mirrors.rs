@@ -1,8 +1,9 @@
 //! Which mirror of a file is read.
 //!
-//! Any fresh one will do: those that readers prefer come first, then those whose OSTs can all be reached; among several, clients
-//! spread by a number of their own. Where an OST goes away while it is asked, another mirror is asked instead; the import, which knows
-//! that its connection is lost, is what remembers it.
+//! Any fresh one will do: those that readers prefer come first, then those whose OSTs can all be
+//! reached; among several, clients spread by a number of their own. Where an OST goes away while it
+//! is asked, another mirror is asked instead; the import, which knows that its connection is lost,
+//! is what remembers it.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -11,10 +12,12 @@ use sheen_wire::{Errno, Result};
 
 use super::{Lov, is_absence};
 
-/// How often it is looked whether the OSTs of a mirror that is being read can still be reached. Two looks in a row that say no make
-/// another mirror be read: a connection that was only broken is back by then.
+/// How often it is looked whether the OSTs of a mirror that is being read can still be reached. Two
+/// looks in a row that say no make another mirror be read: a connection that was only broken is
+/// back by then.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How often one that was found away may be asked again, for it may be back: its connection was only slow to come.
+/// How often one that was found away may be asked again, for it may be back: its connection was
+/// only slow to come.
 const RETURNS_MAX: usize = 4;
 
 /// Mirrors that were asked for one read.
@@ -50,7 +53,8 @@ impl Lov {
         layout.stripes().iter().all(|s| self.get(s.ost).is_some_and(|osc| osc.state().is_ok()))
     }
 
-    /// Reads something of a file, from another mirror where the OSTs of the first are away: `work` with the layout to read by.
+    /// Reads something of a file, from another mirror where the OSTs of the first are away: `work`
+    /// with the layout to read by.
     ///
     /// # Errors
     /// What `work` answers; of several mirrors, the last one's.
@@ -81,13 +85,15 @@ impl Lov {
         }
     }
 
-    /// Another mirror than the one that is being asked: one that was not asked yet, or that can be reached again.
+    /// Another mirror than the one that is being asked: one that was not asked yet, or that can be
+    /// reached again.
     fn another(&self, layout: &Layout, tried: &Tried) -> Option<Arc<Layout>> {
         let last = tried.ids.last().filter(|_| tried.returns > 0);
         self.readable_but(layout, &tried.ids).or_else(|| self.readable_but(layout, &[*last?]))
     }
 
-    /// Does it; ENOTCONN as soon as an OST of the mirror is away and there is another mirror that is not.
+    /// Does it; ENOTCONN as soon as an OST of the mirror is away and there is another mirror that
+    /// is not.
     async fn while_up<T>(
         &self,
         layout: &Layout,

@@ -1,10 +1,14 @@
-//! Striping (Lustre's lov): turns what happens to a file into requests to the OSTs that hold its objects.
+//! Striping (Lustre's lov): turns what happens to a file into requests to the OSTs that hold its
+//! objects.
 //!
-//! Small writes are kept for a while (`cached`). One request carries all that goes to one OST; requests to several OSTs are on their way together; where there is only one, it is
-//! awaited without anything around it. Kept in mind is which files were changed and not synced (`unsynced`); locks on objects, and what
-//! is kept under them, are `enqueue`'s and [`crate::cache`]'s.
+//! Small writes are kept for a while (`cached`). One request carries all that goes to one OST;
+//! requests to several OSTs are on their way together; where there is only one, it is awaited
+//! without anything around it. Kept in mind is which files were changed and not synced
+//! (`unsynced`); locks on objects, and what is kept under them, are `enqueue`'s and
+//! [`crate::cache`]'s.
 //!
-//! An action that needs two rounds (a read that meets a hole, a truncate) is not atomic against other clients yet; an append is (`append`).
+//! An action that needs two rounds (a read that meets a hole, a truncate) is not atomic against
+//! other clients yet; an append is (`append`).
 
 mod ahead;
 mod allocate;
@@ -54,8 +58,8 @@ pub use split::Split;
 pub use unsynced::Unsynced;
 pub use write::{How, KEEP_BYTES_MAX};
 
-/// How long an action waits for an OST that its layout names and the configuration does not: it was just added, and the
-/// configuration is on its way.
+/// How long an action waits for an OST that its layout names and the configuration does not: it was
+/// just added, and the configuration is on its way.
 const NEW_OST_WAIT: Duration = Duration::from_secs(10);
 /// Larger writes are not kept, so a lock of the client's own would only be in others' way.
 const LOCKLESS_BYTES_DEFAULT: u64 = write::KEEP_BYTES_MAX as u64;
@@ -154,7 +158,8 @@ impl Lov {
         self.lockless_bytes.store(bytes, Relaxed);
     }
 
-    /// Adds an OST, or the MDT's data service; one of the same index is replaced. Indices beyond Lustre's are ignored.
+    /// Adds an OST, or the MDT's data service; one of the same index is replaced. Indices beyond
+    /// Lustre's are ignored.
     pub fn add(&self, osc: Arc<Osc>) {
         if osc.index() == MDT_OST {
             *self.data.write() = Some(osc);

@@ -1,12 +1,14 @@
 //! Reading a range of a file.
 //!
-//! An object that ends early means a hole, or the end of the file. Bytes that follow in another object settle it: the file goes on,
-//! so what is missing before them is zeros. Only where the range ends in missing bytes is the file's size asked for. A file with
-//! one object never needs that: its object's end is its own. What lies in components without objects is missing as well.
+//! An object that ends early means a hole, or the end of the file. Bytes that follow in another
+//! object settle it: the file goes on, so what is missing before them is zeros. Only where the
+//! range ends in missing bytes is the file's size asked for. A file with one object never needs
+//! that: its object's end is its own. What lies in components without objects is missing as well.
 //!
-//! A large read that is the only one, from one object of another process, would use one processor after another: the server reads
-//! and checksums all of it, then sends it, then the client checks it. It goes as two requests at once, so that the halves
-//! overlap (a third faster over tcp on one machine). Where several reads run they overlap by themselves.
+//! A large read that is the only one, from one object of another process, would use one processor
+//! after another: the server reads and checksums all of it, then sends it, then the client checks
+//! it. It goes as two requests at once, so that the halves overlap (a third faster over tcp on one
+//! machine). Where several reads run they overlap by themselves.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -25,10 +27,12 @@ use super::{
 };
 use crate::join::join_all;
 
-/// The zeros that all holes share. 64 KiB: the smallest stripe, so a hole of one stripe is one piece.
+/// The zeros that all holes share. 64 KiB: the smallest stripe, so a hole of one stripe is one
+/// piece.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// From this size on a lone read is halved: smaller ones take less time than a second request costs.
+/// From this size on a lone read is halved: smaller ones take less time than a second request
+/// costs.
 const HALVE_BYTES_MIN: u64 = 512 << 10;
 /// Times that what a read found missing is looked for, because the file becomes longer meanwhile.
 const LOOKS_MAX: usize = 8;
@@ -53,8 +57,8 @@ impl Drop for Reading<'_> {
 }
 
 impl Lov {
-    /// Bytes `[offset, offset + len)`, fewer at the end of the file, without copying. The caller bounds `len`. With `in_place` all of
-    /// them may be left where they are: then there is no bulk.
+    /// Bytes `[offset, offset + len)`, fewer at the end of the file, without copying. The caller
+    /// bounds `len`. With `in_place` all of them may be left where they are: then there is no bulk.
     pub async fn read(&self, layout: &Layout, offset: u64, len: u64, in_place: bool) -> Result<(Bulk, Option<Live>)> {
         let len = len.min(layout.max_file_size().saturating_sub(offset));
         if len == 0 {
@@ -111,8 +115,9 @@ impl Lov {
         Ok((data, None))
     }
 
-    /// What a range has behind the bytes that were found: nothing where the file ends, zeros in a hole, or what was written there since. A
-    /// hole is one if the objects were the same before and after it was looked for: else the file was shorter then, and is longer now.
+    /// What a range has behind the bytes that were found: nothing where the file ends, zeros in a
+    /// hole, or what was written there since. A hole is one if the objects were the same before and
+    /// after it was looked for: else the file was shorter then, and is longer now.
     #[cold]
     async fn append_rest(
         &self,
@@ -122,8 +127,8 @@ impl Lov {
         len: u64,
         data: &mut Bulk,
     ) -> Result<()> {
-        // A lone object's end is the file's, if nobody else can have written there: then this costs nothing. What is kept here the caller looked
-        // up before the read.
+        // A lone object's end is the file's, if nobody else can have written there: then this costs
+        // nothing. What is kept here the caller looked up before the read.
         if layout.stripe_count() == 1 && self.matching(layout, 0).is_some() {
             let end = kept.first().copied().flatten().map_or(0, |kept| layout.file_size(0, kept.size));
             push_zeros(data, end.min(offset + len).saturating_sub(offset + data.len() as u64));

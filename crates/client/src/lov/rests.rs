@@ -1,8 +1,10 @@
 //! When the rest of a large write is worth a lock.
 //!
-//! The kernel sends a write of a megabyte from memory that does not begin with a page in two requests: nearly all of it, and a few bytes. Large
-//! writes need no lock. Under a lock the few bytes can wait, and travel with others; but where several write to one object in turns it stands in
-//! the way of the others' large writes. So it is asked for, and more seldom the more often it was gone when the next rest came.
+//! The kernel sends a write of a megabyte from memory that does not begin with a page in two
+//! requests: nearly all of it, and a few bytes. Large writes need no lock. Under a lock the few
+//! bytes can wait, and travel with others; but where several write to one object in turns it stands
+//! in the way of the others' large writes. So it is asked for, and more seldom the more often it
+//! was gone when the next rest came.
 
 use std::num::NonZeroUsize;
 
@@ -43,7 +45,8 @@ impl Rests {
 }
 
 impl Lov {
-    /// The rest of a large write comes, and all its locks are there, or not: whether they are to be asked for.
+    /// The rest of a large write comes, and all its locks are there, or not: whether they are to be
+    /// asked for.
     pub(super) fn note_rest(&self, file: Fid, found: bool) -> bool {
         let mut files = self.rests.lock();
         let rests = files.get_or_insert_mut(file, Rests::default);

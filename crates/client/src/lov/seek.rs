@@ -1,8 +1,9 @@
 //! SEEK_DATA and SEEK_HOLE.
 //!
-//! Offsets in an object and in the file rise together, so the file's next data (or hole) is the least of the objects' next ones,
-//! each carried over to the file: one question per object, and none to objects that cannot have an answer. An object's end counts
-//! as a hole only where the file goes on behind it, in its component. What has no objects is a hole.
+//! Offsets in an object and in the file rise together, so the file's next data (or hole) is the
+//! least of the objects' next ones, each carried over to the file: one question per object, and
+//! none to objects that cannot have an answer. An object's end counts as a hole only where the file
+//! goes on behind it, in its component. What has no objects is a hole.
 
 use sheen_layout::Layout;
 use sheen_wire::{
@@ -50,7 +51,8 @@ impl Lov {
         found(answers?.into_iter().chain([first, hole]).flatten().min(), size, what)
     }
 
-    /// The answer of one stripe, from `from` in its object, as an offset in the file; `None`: there is none in its component.
+    /// The answer of one stripe, from `from` in its object, as an offset in the file; `None`: there
+    /// is none in its component.
     async fn seek_stripe(
         &self,
         layout: &Layout,

@@ -1,11 +1,13 @@
 //! Which bytes of a range go to which object, and which objects' bytes travel in one request.
 //!
-//! Striping deals a contiguous range of a file to objects so that each object's share is contiguous too: one [`Run`] an object,
-//! however often the range wraps around the stripes. Every component of a layout deals anew, to objects of its own. Runs of one OST
-//! share a request up to its size limit.
+//! Striping deals a contiguous range of a file to objects so that each object's share is contiguous
+//! too: one [`Run`] an object, however often the range wraps around the stripes. Every component of
+//! a layout deals anew, to objects of its own. Runs of one OST share a request up to its size
+//! limit.
 //!
-//! Invariants: runs are non-empty and in the order in which the file meets them; the chunks of the range fill each run from its
-//! start to its end; the pieces of all requests cover every run exactly once, in order. What has no objects is in no run.
+//! Invariants: runs are non-empty and in the order in which the file meets them; the chunks of the
+//! range fill each run from its start to its end; the pieces of all requests cover every run
+//! exactly once, in order. What has no objects is in no run.
 
 use sheen_layout::{Chunk, Layout};
 use sheen_wire::{
@@ -80,7 +82,8 @@ impl Split {
                 (first, next) = (runs.len(), runs.len());
                 deals.push(Deal { from: chunk.file_offset, run: first });
             }
-            // The file meets the stripes in turn: after the last run comes a new one, or the first again.
+            // The file meets the stripes in turn: after the last run comes a new one, or the first
+            // again.
             if next == runs.len() && runs.get(first).is_some_and(|r| r.stripe == chunk.stripe) {
                 next = first;
             }
@@ -93,7 +96,8 @@ impl Split {
         Split { offset, len, runs, deals }
     }
 
-    /// The chunks of the range in file order, each with the index of its run and where it begins in it.
+    /// The chunks of the range in file order, each with the index of its run and where it begins in
+    /// it.
     pub fn chunks<'a>(&'a self, layout: &'a Layout) -> impl Iterator<Item = (usize, u64, Chunk)> + 'a {
         let mut deals = self.deals.iter();
         let mut next = deals.next();
@@ -147,7 +151,8 @@ fn end_of_component(layout: &Layout, offset: u64) -> u64 {
     component.map_or(u64::MAX, |c| c.end)
 }
 
-/// Groups stripes by the OST that holds them: OSTs in ascending order, each with the positions (in `stripes`) of its own.
+/// Groups stripes by the OST that holds them: OSTs in ascending order, each with the positions (in
+/// `stripes`) of its own.
 ///
 /// # Errors
 /// EIO: a stripe that the layout does not have.
@@ -175,7 +180,8 @@ mod tests {
     const UNIT: u64 = 64 << 10;
     const FILE: Fid = Fid::new(0x2_0000_0401, 1);
 
-    /// Components with these ends (in units), stripes and sizes of stripes (in units), and whether they have objects.
+    /// Components with these ends (in units), stripes and sizes of stripes (in units), and whether
+    /// they have objects.
     fn layout(components: &[(u64, u16, u32, bool)]) -> Layout {
         let mut start = 0;
         let striped = |&(end, count, size, _): &(u64, u16, u32, bool)| {

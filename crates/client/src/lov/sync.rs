@@ -11,11 +11,12 @@ use super::{Lov, done, split::by_ost};
 use crate::{join::join_all, osc::Osc};
 
 impl Lov {
-    /// Answers when all that was written to the file's objects is durable: of other mirrors than the one that is written, what this
-    /// client wrote to OSTs that they are on.
+    /// Answers when all that was written to the file's objects is durable: of other mirrors than
+    /// the one that is written, what this client wrote to OSTs that they are on.
     ///
     /// # Errors
-    /// EIO: an OST could not, or something that this client wrote before was lost with its host's power (told once).
+    /// EIO: an OST could not, or something that this client wrote before was lost with its host's
+    /// power (told once).
     pub async fn sync(&self, layout: &Layout) -> Result<()> {
         let mut synced = self.sync_one(layout).await;
         for mirror in layout.mirrors() {
@@ -44,7 +45,8 @@ impl Lov {
         kept.and(synced)
     }
 
-    /// Answers when all that was written to any active OST, and by this client to the MDT's data service, is durable.
+    /// Answers when all that was written to any active OST, and by this client to the MDT's data
+    /// service, is durable.
     ///
     /// # Errors
     /// As [`Lov::sync`].

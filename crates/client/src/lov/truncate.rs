@@ -1,10 +1,12 @@
 //! Setting a file's size, by setting those of its objects.
 //!
-//! Growing creates no object but the one that holds the new last byte (the caller sees to it that it has one to be in); so the objects'
-//! present sizes are asked for first, unless the file has one stripe or becomes empty. A write of another client that comes between the
-//! two rounds counts as a write after the truncate.
+//! Growing creates no object but the one that holds the new last byte (the caller sees to it that
+//! it has one to be in); so the objects' present sizes are asked for first, unless the file has one
+//! stripe or becomes empty. A write of another client that comes between the two rounds counts as a
+//! write after the truncate.
 //!
-//! That object is changed before the others: so who looks meanwhile sees a size between the old one and the new one.
+//! That object is changed before the others: so who looks meanwhile sees a size between the old one
+//! and the new one.
 
 use sheen_layout::Layout;
 use sheen_wire::{
@@ -58,8 +60,8 @@ fn last_stripe(layout: &Layout, size: u64) -> Option<usize> {
     layout.map(size.checked_sub(1)?, 1).next().map(|c| c.stripe)
 }
 
-/// Which stripes' objects must change, and to what size, so that the file has `size` bytes (not 0): those that reach too far are
-/// cut, and the one that holds the last byte is extended to it.
+/// Which stripes' objects must change, and to what size, so that the file has `size` bytes (not 0):
+/// those that reach too far are cut, and the one that holds the last byte is extended to it.
 fn changes(layout: &Layout, size: u64, now: &[ObjectAttr]) -> Vec<(usize, u64)> {
     let last = last_stripe(layout, size);
     let wanted = |(stripe, object): (usize, &ObjectAttr)| {

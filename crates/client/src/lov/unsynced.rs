@@ -1,14 +1,17 @@
-//! What this client changed and has not synced since: as much as it takes to tell, at a sync, that it may be gone.
+//! What this client changed and has not synced since: as much as it takes to tell, at a sync, that
+//! it may be gone.
 //!
-//! An OST says with every change, and with every sync, in which life of its host it was done (the epoch). A change of one life that
-//! was not synced in it may be lost in the next: the host's page cache died. So the epoch of the first change since the last sync is
-//! kept for each file and OST, and a sync that is answered with another one has not made all of it durable: EIO. Whoever is told once
-//! has been told; the file starts anew.
+//! An OST says with every change, and with every sync, in which life of its host it was done (the
+//! epoch). A change of one life that was not synced in it may be lost in the next: the host's page
+//! cache died. So the epoch of the first change since the last sync is kept for each file and OST,
+//! and a sync that is answered with another one has not made all of it durable: EIO. Whoever is
+//! told once has been told; the file starts anew.
 //!
-//! Invariants: a change is noted before its caller hears of it; what a sync forgets was changed before its request was sent;
-//! epochs never come back.
+//! Invariants: a change is noted before its caller hears of it; what a sync forgets was changed
+//! before its request was sent; epochs never come back.
 //!
-//! Bounded: the files that were changed longest ago fall out, and of those a loss is not told. A note takes some 100 bytes.
+//! Bounded: the files that were changed longest ago fall out, and of those a loss is not told. A
+//! note takes some 100 bytes.
 
 use std::num::NonZeroUsize;
 
@@ -83,8 +86,8 @@ impl Unsynced {
         state.judge(file, ost, before, epoch)
     }
 
-    /// A change that was durable at once was done by an OST: says what became of others before it. They stay noted, since it need not
-    /// have made all of them durable.
+    /// A change that was durable at once was done by an OST: says what became of others before it.
+    /// They stay noted, since it need not have made all of them durable.
     ///
     /// # Errors
     /// As [`Unsynced::synced`].
@@ -97,10 +100,12 @@ impl Unsynced {
         self.0.lock().changes
     }
 
-    /// Everything was synced by some OSTs: each with the epoch that it answered, in ascending order.
+    /// Everything was synced by some OSTs: each with the epoch that it answered, in ascending
+    /// order.
     ///
     /// # Errors
-    /// EIO: something that was changed before may be lost. Told once, here; a sync of the file tells it as well.
+    /// EIO: something that was changed before may be lost. Told once, here; a sync of the file
+    /// tells it as well.
     pub fn synced_all(&self, before: u64, osts: &[(u32, u64)]) -> Result<()> {
         let mut state = self.0.lock();
         let (mut durable, mut lost) = (Vec::new(), 0_usize);

@@ -31,7 +31,8 @@ pub struct How {
     pub sync: bool,
     /// A small one may be kept for a while.
     pub keep: bool,
-    /// A small one that goes on where a large one ended, most likely as its rest: the kernel takes only so many pages at a time.
+    /// A small one that goes on where a large one ended, most likely as its rest: the kernel takes
+    /// only so many pages at a time.
     pub rest: bool,
     /// Under locks of this client, unless the objects are contended. Else the OSTs lock for it.
     pub lock: bool,
@@ -40,12 +41,14 @@ pub struct How {
 }
 
 impl Lov {
-    /// Writes `data` at `offset`, under the locks that the caller has, and returns how many bytes from its start are in the file: all, or fewer where an OST refused the
-    /// rest, or where the layout's largest file size cuts it (as write(2) does).
+    /// Writes `data` at `offset`, under the locks that the caller has, and returns how many bytes
+    /// from its start are in the file: all, or fewer where an OST refused the rest, or where the
+    /// layout's largest file size cuts it (as write(2) does).
     ///
     /// # Errors
-    /// EFBIG: at or past the largest size. MOVED: objects are closed, and nothing is written; MOVED_PARTLY: something may be. EIO, with `sync`: what was written without it before may be lost (told once). What an OST
-    /// answers, if not even the first byte was written.
+    /// EFBIG: at or past the largest size. MOVED: objects are closed, and nothing is written;
+    /// MOVED_PARTLY: something may be. EIO, with `sync`: what was written without it before may be
+    /// lost (told once). What an OST answers, if not even the first byte was written.
     pub async fn write(&self, layout: &Layout, offset: u64, data: Bulk, how: How, held: &InUse) -> Result<usize> {
         let room = layout.max_file_size().saturating_sub(offset);
         if data.is_empty() {
@@ -61,7 +64,8 @@ impl Lov {
         after(begun, answer)
     }
 
-    /// `begun`: set when a part is in the file, or on its way there, and the rest is not certain to follow.
+    /// `begun`: set when a part is in the file, or on its way there, and the rest is not certain to
+    /// follow.
     #[allow(clippy::too_many_arguments, reason = "what the write is")]
     async fn write_split(
         &self,

@@ -1,18 +1,23 @@
-//! Which bytes of one object are dirty: written by programs, kept here, not yet written to the OST. No locks, no clock, no I/O.
+//! Which bytes of one object are dirty: written by programs, kept here, not yet written to the OST.
+//! No locks, no clock, no I/O.
 //!
-//! Bytes are copied once, into *chunks* that grow at their end, so that small sequential writes cost neither an allocation nor an
-//! entry of the map each. No chunk crosses a multiple of [`CHUNK_BYTES`]; what goes out in one RPC is a *run*, a few chunks that
-//! follow one another without a gap.
+//! Bytes are copied once, into *chunks* that grow at their end, so that small sequential writes
+//! cost neither an allocation nor an entry of the map each. No chunk crosses a multiple of
+//! [`CHUNK_BYTES`]; what goes out in one RPC is a *run*, a few chunks that follow one another
+//! without a gap.
 //!
 //! Invariants
 //! - Chunks do not overlap and are not empty. A byte is dirty exactly if it lies in one.
-//! - Runs in flight do not overlap one another: a run is identified by where it begins. They may overlap dirty bytes, which are
-//!   newer and stay until the run is done, so that the OST sees the bytes of any place in the order in which they were written.
-//! - What counts against grants is whole blocks of [`BLOCK_BYTES`] in which any byte is dirty, each once. What is in flight has used
-//!   its grant.
-//! - Memory is bounded by what counts: more than [`PIECES_PER_BLOCK_MAX`] chunks a block are not kept back for a full RPC.
+//! - Runs in flight do not overlap one another: a run is identified by where it begins. They may
+//!   overlap dirty bytes, which are newer and stay until the run is done, so that the OST sees the
+//!   bytes of any place in the order in which they were written.
+//! - What counts against grants is whole blocks of [`BLOCK_BYTES`] in which any byte is dirty, each
+//!   once. What is in flight has used its grant.
+//! - Memory is bounded by what counts: more than [`PIECES_PER_BLOCK_MAX`] chunks a block are not
+//!   kept back for a full RPC.
 //!
-//! Offsets are those inside the object, below [`OFFSET_END`]; ranges are inclusive, as those of locks, and may reach to `u64::MAX`.
+//! Offsets are those inside the object, below [`OFFSET_END`]; ranges are inclusive, as those of
+//! locks, and may reach to `u64::MAX`.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -21,22 +26,28 @@ use sheen_wire::{Bulk, Time};
 
 /// What an OST promises space in.
 pub const BLOCK_BYTES: u64 = 4096;
-/// No byte lies here or beyond: far more than any object may have, and far from where sums overflow.
+/// No byte lies here or beyond: far more than any object may have, and far from where sums
+/// overflow.
 pub const OFFSET_END: u64 = 1 << 62;
-/// Where chunks end at the latest: the common size of an RPC, so that a run is few pieces; larger RPCs take several.
+/// Where chunks end at the latest: the common size of an RPC, so that a run is few pieces; larger
+/// RPCs take several.
 pub const CHUNK_BYTES: u64 = 1 << 20;
-/// A chunk up to this size is moved to the end of one that reaches it. Keeps the bytes that writes in falling order copy small.
+/// A chunk up to this size is moved to the end of one that reaches it. Keeps the bytes that writes
+/// in falling order copy small.
 const JOIN_BYTES_MAX: usize = BLOCK_BYTES as usize;
-/// A chunk's buffer becomes so much larger when it is full: a chunk that starts as one block is copied a third of its final size.
+/// A chunk's buffer becomes so much larger when it is full: a chunk that starts as one block is
+/// copied a third of its final size.
 const GROWTH: usize = 4;
-/// Full buffers kept for the next bytes, since new memory is far slower than copying: those of one run of 8 MiB.
+/// Full buffers kept for the next bytes, since new memory is far slower than copying: those of one
+/// run of 8 MiB.
 const SPARE_MAX: usize = 8;
 /// Smallest buffer.
 const ROOM_BYTES_MIN: usize = 64;
-/// Chunks a dirty block, on average, from which on runs go out however small: a chunk costs some 200 bytes besides its own.
+/// Chunks a dirty block, on average, from which on runs go out however small: a chunk costs some
+/// 200 bytes besides its own.
 const PIECES_PER_BLOCK_MAX: u64 = 16;
-/// From this share of an RPC on (one half) a run that ends where an RPC ends is worth sending. Smaller ones are the tip of something
-/// that merely crosses the boundary.
+/// From this share of an RPC on (one half) a run that ends where an RPC ends is worth sending.
+/// Smaller ones are the tip of something that merely crosses the boundary.
 const FULL_SHARE: u64 = 2;
 
 /// Bytes in the making.
@@ -51,7 +62,8 @@ impl Chunk {
         self.bytes.len() as u64
     }
 
-    /// Puts `bytes` at `pos`, which is at most its length; its buffer grows to no more than `limit`, if that suffices.
+    /// Puts `bytes` at `pos`, which is at most its length; its buffer grows to no more than
+    /// `limit`, if that suffices.
     fn put(&mut self, pos: usize, bytes: &[u8], limit: usize) {
         let over = bytes.len().min(self.bytes.len() - pos);
         let (inside, beyond) = bytes.split_at(over);
@@ -141,8 +153,9 @@ impl Extents {
         cost
     }
 
-    /// The first dirty run in a range that overlaps nothing in flight: it ends at the next multiple of `max_bytes`, or before. It is
-    /// in flight then. Unless `whole`, only one that makes a good RPC: see [`Self::next_full`].
+    /// The first dirty run in a range that overlaps nothing in flight: it ends at the next multiple
+    /// of `max_bytes`, or before. It is in flight then. Unless `whole`, only one that makes a good
+    /// RPC: see [`Self::next_full`].
     pub fn take(&mut self, range: (u64, u64), max_bytes: u64, whole: bool) -> Option<Run> {
         let range = half_open(range)?;
         let found = if whole { self.find(range, max_bytes) } else { self.find_full(range, max_bytes) }?;
@@ -156,13 +169,14 @@ impl Extents {
         Some(Run { offset, data, mtime, covered })
     }
 
-    /// Whether there is a run that makes a good RPC: it ends at a multiple of `max_bytes` and has at least half that size, or there
-    /// are too many small pieces. Cheap after each write.
+    /// Whether there is a run that makes a good RPC: it ends at a multiple of `max_bytes` and has
+    /// at least half that size, or there are too many small pieces. Cheap after each write.
     pub fn next_full(&mut self, max_bytes: u64) -> bool {
         self.find_full(0..OFFSET_END, max_bytes).is_some()
     }
 
-    /// The run that was taken from `offset` is written. Buffers of which nobody else has a part any more are used again.
+    /// The run that was taken from `offset` is written. Buffers of which nobody else has a part any
+    /// more are used again.
     pub fn done(&mut self, offset: u64) {
         if let Some(flight) = self.flights.remove(&offset) {
             // What it kept from being sent may be sent now.
@@ -179,7 +193,8 @@ impl Extents {
         self.forget();
     }
 
-    /// Throws dirty bytes away; those in flight stay in flight. Returns the bytes of whole blocks that are no longer covered.
+    /// Throws dirty bytes away; those in flight stay in flight. Returns the bytes of whole blocks
+    /// that are no longer covered.
     pub fn discard(&mut self, range: (u64, u64)) -> u64 {
         let freed = half_open(range).map_or(0, |range| self.remove(range).0);
         self.forget();
@@ -296,7 +311,8 @@ impl Extents {
         None
     }
 
-    /// The run that ends where an RPC's place in the object does, if it is large enough and overlaps nothing in flight.
+    /// The run that ends where an RPC's place in the object does, if it is large enough and
+    /// overlaps nothing in flight.
     fn full(&self, slot: &Range<u64>, from: u64) -> Option<Range<u64>> {
         let from = from.max(slot.start);
         let mut run = slot.end..slot.end;
@@ -310,7 +326,8 @@ impl Extents {
         (worth && !self.in_flight(&run)).then_some(run)
     }
 
-    /// Takes dirty bytes out: the bytes of whole blocks that are no longer covered, and the chunks, in order.
+    /// Takes dirty bytes out: the bytes of whole blocks that are no longer covered, and the chunks,
+    /// in order.
     fn remove(&mut self, range: Range<u64>) -> (u64, Vec<(u64, Chunk)>) {
         let blocks = blocks(range.clone());
         let before = self.covered_in(&blocks);
@@ -369,7 +386,8 @@ impl Extents {
         self.join(slot, start, end);
     }
 
-    /// Makes room for the bytes that a chunk got up to `end`: what they cover goes, what they reach follows or joins them.
+    /// Makes room for the bytes that a chunk got up to `end`: what they cover goes, what they reach
+    /// follows or joins them.
     fn join(&mut self, slot: &Range<u64>, start: u64, end: u64) {
         while let Some((&next, _)) = self.chunks.range(start + 1..slot.end.min(end + 1)).next()
             && let Some(mut older) = self.chunks.remove(&next)
@@ -390,7 +408,8 @@ impl Extents {
         }
     }
 
-    /// A buffer for a chunk that begins with `len` bytes and may get `limit`. One that carries on a long one gets all its room at once.
+    /// A buffer for a chunk that begins with `len` bytes and may get `limit`. One that carries on a
+    /// long one gets all its room at once.
     fn buffer(&mut self, offset: u64, len: usize, limit: usize) -> BytesMut {
         let before = self.chunks.range(..offset).next_back();
         let long = before.is_some_and(|(start, chunk)| start + chunk.len() == offset && chunk.len() >= CHUNK_BYTES / 2);

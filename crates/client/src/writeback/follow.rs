@@ -1,5 +1,6 @@
-//! Bytes that were kept while their OST was restarted, and that come when their object is closed: the OST did not know of the lock under
-//! which they are kept, so nobody waited for them. Where the object goes on under another name (a swap of layouts), so do they.
+//! Bytes that were kept while their OST was restarted, and that come when their object is closed:
+//! the OST did not know of the lock under which they are kept, so nobody waited for them. Where the
+//! object goes on under another name (a swap of layouts), so do they.
 
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ const FOLLOWS_MAX: u32 = 16;
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Writeback {
-    /// Writes bytes of an object, under whichever name it is now; durably under another one, for who syncs the file syncs others.
+    /// Writes bytes of an object, under whichever name it is now; durably under another one, for
+    /// who syncs the file syncs others.
     ///
     /// # Errors
     /// MOVED: it is closed, and goes on nowhere. What the OST answers.

@@ -1,18 +1,23 @@
 //! Write-back: what programs wrote and an OST does not have yet.
 //!
-//! A small write is copied into the dirty extents of its objects ([`extents`]) and answered. It travels later, with its neighbours: when a
-//! request is full, when somebody else wants the lock that it lies under, at fsync, at close, after [`AGE`], and when there is
-//! too much of it. One [`Writeback`] stands beside each OST's lock table.
+//! A small write is copied into the dirty extents of its objects ([`extents`]) and answered. It
+//! travels later, with its neighbours: when a request is full, when somebody else wants the lock
+//! that it lies under, at fsync, at close, after [`AGE`], and when there is too much of it. One
+//! [`Writeback`] stands beside each OST's lock table.
 //!
 //! Invariants:
-//! * bytes are put in while a PW lock on them is in use, and are written before the lock is given up: so nobody else reads around them;
-//! * bytes are put in only if the OST has promised the space (a grant), so they never meet a full OST;
+//! * bytes are put in while a PW lock on them is in use, and are written before the lock is given
+//!   up: so nobody else reads around them;
+//! * bytes are put in only if the OST has promised the space (a grant), so they never meet a full
+//!   OST;
 //! * of two writes to the same bytes, the later one is sent when the earlier one is answered;
-//! * bytes that could not be written are remembered as an error of their file, told by the next fsync;
+//! * bytes that could not be written are remembered as an error of their file, told by the next
+//!   fsync;
 //! * bounded by `max_dirty_mb`: who would exceed it waits.
 //!
-//! When the OST is restarted, what is here is sent to its next life. When the OST has given this client up, somebody else may have
-//! changed the file since: what is here is thrown away, and fsync tells.
+//! When the OST is restarted, what is here is sent to its next life. When the OST has given this
+//! client up, somebody else may have changed the file since: what is here is thrown away, and fsync
+//! tells.
 
 pub mod extents;
 mod follow;
@@ -45,7 +50,8 @@ use crate::{lov::Unsynced, rpc_stats::PagesPerRpc};
 use extents::{Extents, Run};
 use pattern::{Pattern, Stride};
 
-/// Dirty bytes older than this are on their way: what a killed client loses at most, beside what it had synced.
+/// Dirty bytes older than this are on their way: what a killed client loses at most, beside what it
+/// had synced.
 pub const AGE: Duration = Duration::from_secs(1);
 /// Lustre's `max_dirty_mb`: dirty bytes, and those on their way, of one OST.
 pub const MAX_DIRTY_MB_DEFAULT: u64 = 64;
@@ -233,7 +239,8 @@ impl Writeback {
         }
     }
 
-    /// Whether so much space is promised. If not, what is kept is sent on its way: the OST may promise anew what it takes.
+    /// Whether so much space is promised. If not, what is kept is sent on its way: the OST may
+    /// promise anew what it takes.
     pub fn has_grant(self: &Arc<Self>, bytes: u64) -> bool {
         let (enough, dirty) = {
             let state = self.state.lock();
@@ -263,7 +270,8 @@ impl Writeback {
         self.state.lock().objects.get(&object).is_some_and(|o| o.extents.overlaps(range) != (false, false))
     }
 
-    /// Writes what is dirty of the range now; resolves when it, and what was on its way before, is answered.
+    /// Writes what is dirty of the range now; resolves when it, and what was on its way before, is
+    /// answered.
     pub async fn flush(self: &Arc<Self>, object: Fid, range: (u64, u64)) {
         loop {
             let mut changed = pin!(self.changed.notified());
@@ -361,9 +369,10 @@ impl Writeback {
         !state.contended.is_empty() && state.contended.get(&object).is_some_and(|until| self.rt.now() < *until)
     }
 
-    /// The OST has forgotten this client, and its promises. After a restart what is here is sent anew (before others' writes, if they are
-    /// slower). Had the OST `evicted` the client, others may have written since: it is thrown away, and so are requests under way, which
-    /// are over when this returns.
+    /// The OST has forgotten this client, and its promises. After a restart what is here is sent
+    /// anew (before others' writes, if they are slower). Had the OST `evicted` the client, others
+    /// may have written since: it is thrown away, and so are requests under way, which are over
+    /// when this returns.
     pub async fn lost(self: &Arc<Self>, evicted: bool) {
         self.state.lock().grant = 0;
         if !evicted {
@@ -489,7 +498,8 @@ impl Writeback {
                 // The file is gone: removed elsewhere after the OST had forgotten the lock.
                 state.grant += covered;
             } else if let Err(errno) = answer {
-                // Closed after an OST had forgotten the lock: where its bytes went they cannot follow.
+                // Closed after an OST had forgotten the lock: where its bytes went they cannot
+                // follow.
                 let closed = matches!(errno, Errno::MOVED | Errno::MOVED_PARTLY);
                 let errno = if closed { Errno::EIO } else { errno };
                 state.grant += covered;

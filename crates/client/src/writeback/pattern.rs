@@ -1,6 +1,8 @@
-//! Where an object was written last, and whether there is a pattern in it: records at equal distances, as programs write that share a file.
+//! Where an object was written last, and whether there is a pattern in it: records at equal
+//! distances, as programs write that share a file.
 //!
-//! Such writers are best off with locks on exactly what they are going to write, asked for ahead: then they never take each other's.
+//! Such writers are best off with locks on exactly what they are going to write, asked for ahead:
+//! then they never take each other's.
 
 /// Equal distances in a row that make a pattern.
 const SEEN_MIN: u32 = 2;

@@ -40,7 +40,8 @@ fn who_appends_alone_asks_for_locks_once() {
         append(&m, &file, 10).await;
         assert!(m.world.asked().iter().all(|line| !line.contains("ldlm")), "they are there");
 
-        // One of an OST's locks is wanted: both are asked for together again, those of the other OST stay.
+        // One of an OST's locks is wanted: both are asked for together again, those of the other
+        // OST stay.
         assert_eq!(m.world.call_back(Resource::extent(object(&m, 0))), 1);
         m.net.rt().sleep(Duration::from_millis(50)).await;
         assert_eq!(m.world.asked(), ["ost0 ldlm_cancel locks=1"]);
@@ -71,7 +72,8 @@ fn a_lock_that_is_asked_for_goes_when_the_append_is_done() {
     });
 }
 
-/// The end was where it was under a lock that is gone: sent again to the OST, the bytes would lie over what others have appended since.
+/// The end was where it was under a lock that is gone: sent again to the OST, the bytes would lie
+/// over what others have appended since.
 #[test]
 fn an_append_is_not_sent_again_after_the_ost_gave_its_client_up() {
     with_tcp(1, 65536, &[0], async |m| {
@@ -97,7 +99,8 @@ fn an_append_is_not_sent_again_after_the_ost_gave_its_client_up() {
     });
 }
 
-/// Found by seed 5818 of the simulated races beside swaps: an OST that did its part gave the client up, because another one was away.
+/// Found by seed 5818 of the simulated races beside swaps: an OST that did its part gave the client
+/// up, because another one was away.
 #[test]
 fn an_append_holds_up_nobody_at_osts_that_have_done_their_part() {
     with(2, 65536, &[0, 1], async |m| {
@@ -149,8 +152,9 @@ fn an_append_that_waits_for_the_end_holds_up_nobody_for_long() {
     });
 }
 
-/// Found by seed 10023 of the simulated races beside migrations: a group on the same mount moves the file, closes some of its objects, and is refused.
-/// What was appended in part was appended as a whole once more, behind the part.
+/// Found by seed 10023 of the simulated races beside migrations: a group on the same mount moves
+/// the file, closes some of its objects, and is refused. What was appended in part was appended as
+/// a whole once more, behind the part.
 #[test]
 fn an_append_that_met_a_closed_object_goes_on_where_it_began() {
     with(2, 65536, &[0, 1], async |m| {

@@ -1,4 +1,5 @@
-//! What is kept under locks, and how it is let go, over fake servers that grant locks and call them back.
+//! What is kept under locks, and how it is let go, over fake servers that grant locks and call them
+//! back.
 
 use std::{
     sync::{
@@ -443,8 +444,8 @@ fn programs_wait_for_locks_until_they_get_them_or_are_interrupted() {
     });
 }
 
-/// Found by seed 646 of the simulated races beside swaps: a read asked how far the file reaches, who was to say so waited for a lock under which
-/// the read went on, and the reader was given up.
+/// Found by seed 646 of the simulated races beside swaps: a read asked how far the file reaches,
+/// who was to say so waited for a lock under which the read went on, and the reader was given up.
 #[test]
 fn a_read_that_is_long_in_coming_does_not_hold_up_who_wants_its_locks() {
     with(2, 65536, &[0, 1], async |m| {

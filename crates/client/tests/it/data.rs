@@ -166,7 +166,8 @@ async fn run(m: &Mounted, acts: &[Act]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever the layout, the size of requests, and whether the OSTs take their time: the file is an array of bytes.
+    /// Whatever the layout, the size of requests, and whether the OSTs take their time: the file is
+    /// an array of bytes.
     #[test]
     fn a_striped_file_is_an_array_of_bytes(
         osts in prop::collection::vec(0u32..4, 1..9),
@@ -216,7 +217,8 @@ fn a_large_lone_read_over_tcp_goes_in_halves_and_gets_what_one_would() {
             m.client.write(&file, at as u64, bulk(&data[at..data.len().min(at + LEN)])).await.expect("write");
         }
         m.world.asked();
-        // Whole; beginning off any boundary; ending in the second half, in the first, and past the end.
+        // Whole; beginning off any boundary; ending in the second half, in the first, and past the
+        // end.
         for (at, halves) in [(0, 2), (333, 2), (LEN, 2), (2 * LEN - 300 * KIB, 2), (2 * LEN, 2)] {
             let got = m.client.read(&file, at as u64, LEN).await.expect("read").into_bytes();
             assert!(got == data[at.min(data.len())..data.len().min(at + LEN)], "at {at}");
@@ -479,7 +481,8 @@ fn a_file_without_a_layout_is_empty_until_it_gets_one() {
     });
 }
 
-/// Who looks meanwhile sees a size between the old one and the new one: here the old one. Were the first object cut first, it would be 65,636 bytes.
+/// Who looks meanwhile sees a size between the old one and the new one: here the old one. Were the
+/// first object cut first, it would be 65,636 bytes.
 #[test]
 fn a_truncate_changes_the_object_with_the_new_end_before_the_others() {
     with(2, 65536, &[0, 1], async |m| {

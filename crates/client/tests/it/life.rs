@@ -419,7 +419,8 @@ fn changes_leave_a_slot_to_who_only_asks() {
         let both = |all: &str, changes: &str| (all.to_owned(), changes.to_owned());
         let in_flight = || value("mdc.*.import").split_once("inflight: ").unwrap().1.lines().next().unwrap().to_owned();
         assert_eq!(limits(), both("8", "7"));
-        // Of ten directories that are to be made so many are on their way; who asks for space gets through.
+        // Of ten directories that are to be made so many are on their way; who asks for space gets
+        // through.
         for (changes, dirs) in [("7", 'a'), ("2", 'b')] {
             set("max_mod_rpcs_in_flight", changes).unwrap();
             let made: Vec<_> = (0..10)

@@ -1,4 +1,5 @@
-//! Mirrored files over fake servers: a write that another layout overtakes does not get lost on a mirror that counts no more.
+//! Mirrored files over fake servers: a write that another layout overtakes does not get lost on a
+//! mirror that counts no more.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -49,13 +50,15 @@ async fn a_while(m: &Mounted) {
     m.net.rt().sleep(Duration::from_millis(50)).await;
 }
 
-/// What another client's resync and write make of the layout: the second mirror is the one that counts.
+/// What another client's resync and write make of the layout: the second mirror is the one that
+/// counts.
 fn the_second_counts(layout: Layout) -> Layout {
     let begun = layout.resync_begun(&[2]).unwrap();
     begun.resynced(begun.generation(), &[2]).unwrap().with_stale_others(2).unwrap()
 }
 
-/// The lock on LAYOUT is asked back before the answer is here that brings it, or is not granted: the client hears of no change.
+/// The lock on LAYOUT is asked back before the answer is here that brings it, or is not granted:
+/// the client hears of no change.
 #[test]
 fn a_write_that_holds_no_lock_looks_back_before_it_returns() {
     for (hasty, append) in [(false, false), (true, false), (false, true)] {
@@ -88,8 +91,8 @@ fn fill_mirror(m: &Mounted, file: &OpenFile, id: u16, bytes: &[u8]) {
     object.fill(0, bytes);
 }
 
-/// Found by seed 2415 of the simulated races for files with mirrors: a read for pages was so long in coming that the mirror was cut meanwhile, to be
-/// copied to, and found nothing.
+/// Found by seed 2415 of the simulated races for files with mirrors: a read for pages was so long
+/// in coming that the mirror was cut meanwhile, to be copied to, and found nothing.
 #[test]
 fn who_looks_and_holds_no_lock_looks_back_before_it_returns() {
     for (what, answer) in

@@ -1,4 +1,5 @@
-//! Files that somebody else moves to other objects while this client looks at many, over fake servers.
+//! Files that somebody else moves to other objects while this client looks at many, over fake
+//! servers.
 
 use crate::fake::{Mounted, Object, ROOT, bulk, name, root, with};
 use sheen_layout::{Layout, Stripe};
@@ -21,7 +22,8 @@ fn layout(m: &Mounted, fid: Fid) -> Layout {
     Layout::decode(m.world.state.lock().nodes[&fid].layout.as_ref().unwrap()).unwrap()
 }
 
-/// Somebody moves a file to an object of 3 bytes on the second OST: who goes by what the MDT said before hears of it.
+/// Somebody moves a file to an object of 3 bytes on the second OST: who goes by what the MDT said
+/// before hears of it.
 fn move_away(m: &Mounted, fid: Fid) {
     let (before, object) = (layout(m, fid), Fid::new(0x77, 1));
     let after = Layout::new(fid, 65536, None, vec![Stripe { object, ost: 1 }]).unwrap();

@@ -1,4 +1,5 @@
-//! Files opened without asking the MDT, and when it is told of them, over a fake one that grants locks and calls them back.
+//! Files opened without asking the MDT, and when it is told of them, over a fake one that grants
+//! locks and calls them back.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +11,8 @@ use sheen_wire::{
     mds::flags,
 };
 
-/// A closed file with some bytes, looked up after locks were switched on: what is asked from then on is what this costs.
+/// A closed file with some bytes, looked up after locks were switched on: what is asked from then
+/// on is what this costs.
 async fn known(m: &Mounted, file: &str) -> Fid {
     let flags = flags::RDWR | flags::CREAT;
     let open = m.client.create(&ROOT, root(), &name(file), flags, 0o644, 0).await.unwrap().1;
@@ -186,7 +188,8 @@ fn the_mdt_is_asked_where_it_has_something_to_do_or_to_say() {
             m.client.lookup(&ROOT, root(), &name("f")).await.unwrap();
             asked(&m);
         }
-        // What others may do is the kernel's to know, if there is one; to look for capabilities is not.
+        // What others may do is the kernel's to know, if there is one; to look for capabilities is
+        // not.
         m.client.set_kernel(Arc::new(Kernel));
         open_as(&m, &other, fid, flags::RDWR).await;
         assert_eq!(asked(&m), [""; 0], "there are none");

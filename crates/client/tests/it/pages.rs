@@ -1,4 +1,5 @@
-//! Pages of mappings that the kernel writes back, over fake servers: they never make a file longer, whatever the kernel takes its size to be.
+//! Pages of mappings that the kernel writes back, over fake servers: they never make a file longer,
+//! whatever the kernel takes its size to be.
 
 use std::{sync::Arc, time::Duration};
 

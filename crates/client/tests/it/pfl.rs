@@ -1,4 +1,5 @@
-//! Files whose components get their objects when they are written into, over fake servers: what is asked of the MDT, and when not.
+//! Files whose components get their objects when they are written into, over fake servers: what is
+//! asked of the MDT, and when not.
 
 use std::{sync::Arc, time::Duration};
 

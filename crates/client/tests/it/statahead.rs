@@ -1,4 +1,5 @@
-//! Listings for a kernel, and what is asked ahead of its lookups, over fake servers that write down what they were asked.
+//! Listings for a kernel, and what is asked ahead of its lookups, over fake servers that write down
+//! what they were asked.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Writes that are kept for a while, over fake OSTs that are slow, full, forgetful, or ask for locks.
+//! Writes that are kept for a while, over fake OSTs that are slow, full, forgetful, or ask for
+//! locks.
 
 use std::{sync::Arc, time::Duration};
 

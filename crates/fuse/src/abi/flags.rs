@@ -1,6 +1,7 @@
 //! Flag bits of requests and replies, one module for each field that carries them.
 
-/// What kernel and file system agree on at INIT (`FUSE_*` init flags); bits from 32 up travel in `flags2`.
+/// What kernel and file system agree on at INIT (`FUSE_*` init flags); bits from 32 up travel in
+/// `flags2`.
 pub mod init {
     /// Several reads of one file may be in flight.
     pub const ASYNC_READ: u64 = 1 << 0;
@@ -32,7 +33,8 @@ pub mod init {
     pub const READDIRPLUS_AUTO: u64 = 1 << 14;
     /// Direct I/O in parallel pieces.
     pub const ASYNC_DIO: u64 = 1 << 15;
-    /// The kernel delays buffered writes. It would dirty pages without a lock, so it is off by default.
+    /// The kernel delays buffered writes. It would dirty pages without a lock, so it is off by
+    /// default.
     pub const WRITEBACK_CACHE: u64 = 1 << 16;
     /// ENOSYS to OPEN means that opens need no message any more.
     pub const NO_OPEN_SUPPORT: u64 = 1 << 17;

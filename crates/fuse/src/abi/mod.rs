@@ -1,7 +1,9 @@
-//! The kernel's FUSE ABI, version 7.31 to 7.45: numbers and structures exactly as `<linux/fuse.h>` defines them.
+//! The kernel's FUSE ABI, version 7.31 to 7.45: numbers and structures exactly as `<linux/fuse.h>`
+//! defines them.
 //!
-//! Invariants: every structure is `repr(C)` without implicit padding (zerocopy proves it) and its size is pinned by a test;
-//! numbers are in the machine's byte order, because both ends run on the same machine.
+//! Invariants: every structure is `repr(C)` without implicit padding (zerocopy proves it) and its
+//! size is pinned by a test; numbers are in the machine's byte order, because both ends run on the
+//! same machine.
 
 pub mod flags;
 pub(crate) mod structs;

@@ -125,7 +125,8 @@ mod tests {
 
     use super::*;
 
-    /// Sizes alone would not notice two fields of one width exchanged; these are the offsets that matter most.
+    /// Sizes alone would not notice two fields of one width exchanged; these are the offsets that
+    /// matter most.
     #[test]
     fn fields_lie_where_the_kernel_puts_them() {
         assert_eq!(

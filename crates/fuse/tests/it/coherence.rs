@@ -1,4 +1,5 @@
-//! What the kernel keeps, for how long, and how it is told to forget: the rules that coherence between mounts rests on.
+//! What the kernel keeps, for how long, and how it is told to forget: the rules that coherence
+//! between mounts rests on.
 
 use std::{
     ffi::c_int,
@@ -44,7 +45,8 @@ fn asked<T>(m: &Mounted, ops: &[&str], act: impl FnOnce() -> T) -> (T, Vec<u64>)
     (result, ops.iter().zip(before).map(|(op, n)| m.count(op) - n).collect())
 }
 
-/// Runs `act` in a thread until its request `op` waits for an answer, then `meanwhile`, then lets it go on.
+/// Runs `act` in a thread until its request `op` waits for an answer, then `meanwhile`, then lets
+/// it go on.
 fn overtaken<T: Send + 'static>(
     m: &Arc<Mounted>,
     op: &'static str,
@@ -62,7 +64,8 @@ fn overtaken<T: Send + 'static>(
     thread.join().unwrap()
 }
 
-/// The size by stat(2), which is a GETATTR; the standard library also wants the birth time, which is a STATX.
+/// The size by stat(2), which is a GETATTR; the standard library also wants the birth time, which
+/// is a STATX.
 fn len(m: &Mounted, name: &str) -> u64 {
     rustix::fs::stat(m.path(name)).unwrap().st_size as u64
 }
@@ -214,7 +217,8 @@ fn an_invalidation_waits_for_pages_that_are_being_read() {
             }));
             let stat = format!("/proc/self/task/{}/stat", told.recv().unwrap());
             wait_for("the invalidation waits", || !runs(&stat));
-            // The answer was under way when the file changed. Who reads again, because the page went before it was copied, sees the new.
+            // The answer was under way when the file changed. Who reads again, because the page
+            // went before it was copied, sees the new.
             *m.fs.park.lock().unwrap() = None;
             m.fs.state().set_data(id, b"new!".to_vec());
             for (_, reply) in std::mem::take(&mut *m.fs.parked.lock().unwrap()) {
@@ -234,12 +238,14 @@ impl Mapping {
     fn of(file: &fs::File, write: bool) -> Mapping {
         use rustix::mm::{MapFlags, ProtFlags, mmap};
         let prot = if write { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
-        // SAFETY: a fresh mapping at an address of the kernel's choice, which nothing else in this process refers to.
+        // SAFETY: a fresh mapping at an address of the kernel's choice, which nothing else in this
+        // process refers to.
         Mapping(unsafe { mmap(std::ptr::null_mut(), 4096, prot, MapFlags::SHARED, file, 0).unwrap() })
     }
 
     fn first(&self) -> u8 {
-        // SAFETY: the page is mapped for reading as long as `self` lives, and the file has a first byte.
+        // SAFETY: the page is mapped for reading as long as `self` lives, and the file has a first
+        // byte.
         unsafe { self.0.cast::<u8>().read_volatile() }
     }
 

@@ -1,4 +1,5 @@
-//! Real mounts, used by real system calls. Skipped, with a line that says so, where mounting is not permitted.
+//! Real mounts, used by real system calls. Skipped, with a line that says so, where mounting is not
+//! permitted.
 
 #![allow(
     clippy::disallowed_methods,

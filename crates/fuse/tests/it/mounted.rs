@@ -1,4 +1,5 @@
-//! Real mounts, used by real system calls. Skipped, with a line that says so, where /dev/fuse or mounting is not permitted.
+//! Real mounts, used by real system calls. Skipped, with a line that says so, where /dev/fuse or
+//! mounting is not permitted.
 
 use std::{
     collections::BTreeSet,
@@ -221,7 +222,8 @@ fn extended_attributes() {
 #[test]
 fn a_signal_ends_a_process_that_waits() {
     let mut fs = MemFs::new(plain);
-    // Through the page cache it is a page that the process waits for, and the kernel sends no interrupt.
+    // Through the page cache it is a page that the process waits for, and the kernel sends no
+    // interrupt.
     fs.open_flags = flags::fopen::DIRECT_IO;
     let Some(m) = Mounted::with(fs, SessionOptions::default()) else { return };
     let hang = m.fs.state().make(1, &Bytes::from("hang"), FileKind::Regular, 0o644).unwrap();

@@ -1,16 +1,16 @@
 //! A composite layout as programs see it that know plain ones alone.
 //!
 //! MPI libraries read `lmm_stripe_size` and `lmm_stripe_count` where the plain forms have them,
-//! whatever the magic number says, and divide by them. Lustre answers their ioctl with one component
-//! (`lov_getstripe`), so Sheen does, too.
+//! whatever the magic number says, and divide by them. Lustre answers their ioctl with one
+//! component (`lov_getstripe`), so Sheen does, too.
 
 use super::encode_plain;
 use crate::{Component, Count, Layout, STRIPES_MAX};
 
 impl Layout {
-    /// The bytes of a plain layout that stands for this one: of a plain layout, [`Layout::encode_xattr`].
-    /// Of a composite one, a component of its first mirror that is on OSTs: the last one with
-    /// objects, or of an `empty` file the last one.
+    /// The bytes of a plain layout that stands for this one: of a plain layout,
+    /// [`Layout::encode_xattr`]. Of a composite one, a component of its first mirror that is on
+    /// OSTs: the last one with objects, or of an `empty` file the last one.
     ///
     /// `osts`: how many there are. A component without objects has their number if it is to have a
     /// stripe on each.

@@ -232,7 +232,8 @@ proptest! {
 
 #[test]
 fn what_chooses_components_is_lustres() {
-    // `lfs setstripe --component-del --component-flags=^init`: a header and an entry that points to nothing.
+    // `lfs setstripe --component-del --component-flags=^init`: a header and an entry that points to
+    // nothing.
     let raw = Mark::encode(&[Mark { id: 0, flags: flags::INIT, negative: true }]);
     assert_eq!(raw.len(), COMP_HEADER_BYTES + COMP_ENTRY_BYTES);
     assert_eq!(raw[36..40], 0x8000_0010_u32.to_le_bytes());

@@ -1,4 +1,5 @@
-//! What users ask for: `lov_user_md` plain, in a `lov_comp_md_v1`, and the entries that choose components to change.
+//! What users ask for: `lov_user_md` plain, in a `lov_comp_md_v1`, and the entries that choose
+//! components to change.
 //!
 //! A component's extension size travels where its stripe size would, in KiB.
 

@@ -85,7 +85,8 @@ fn full_osts_spill_over() {
     let after = grown(&before, 70 * M, elsewhere);
     assert_eq!(shape(&after), [(1, 0, 64, false), (3, 64, 0, false)]);
     assert_eq!(after.wanting(70 * M, M), [1]);
-    // Into one that grows itself: it begins where there was no room, and takes from its own extension.
+    // Into one that grows itself: it begins where there was no room, and takes from its own
+    // extension.
     let before = layout(&[(128 * M, 1, 64 * M), (EOF, 4, 128 * M)]);
     let after = grown(&before, 70 * M, elsewhere);
     assert_eq!(shape(&after), [(1, 0, 64, false), (3, 64, 192, false), (4, 192, 0, true)]);

@@ -64,7 +64,8 @@ fn layout_with_offsets(layout: &Layout) -> Layout {
 
 #[test]
 fn we_write_what_lustre_would() {
-    // The captured file: its second component was written into, the third was not. Lustre leaves out the file's id.
+    // The captured file: its second component was written into, the third was not. Lustre leaves
+    // out the file's id.
     let theirs = Layout::decode(&fixtures::bytes(fixtures::PFL)).unwrap();
     let mut ours = pfl();
     let all = theirs.stripes();

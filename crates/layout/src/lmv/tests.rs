@@ -10,7 +10,8 @@ fn hex(bytes: &[u8]) -> String {
 
 #[test]
 fn a_default_has_lustres_bytes() {
-    // What mdd stores on a new root directory: one stripe anywhere, handed on without end, round-robin for three levels.
+    // What mdd stores on a new root directory: one stripe anywhere, handed on without end,
+    // round-robin for three levels.
     let root = LmvUser::root_default();
     let want = format!("d00cd30c01000000ffffffff00000000000000000003{}", "00".repeat(26));
     assert_eq!(hex(&root.encode()), want);

@@ -11,7 +11,8 @@ fn layout(stripe_size: u32, count: usize) -> Layout {
     Layout::new(Fid::new(1, 1), stripe_size, None, stripes).unwrap()
 }
 
-/// RAID0 played out: units are dealt to the objects like cards. Where each byte asked for went, and the objects' sizes.
+/// RAID0 played out: units are dealt to the objects like cards. Where each byte asked for went, and
+/// the objects' sizes.
 struct Model {
     dealt: Vec<(usize, u64)>,
     sizes: Vec<u64>,
@@ -112,7 +113,8 @@ struct Part {
 
 const UNIT: u64 = STRIPE_SIZE_UNIT as u64;
 
-/// The same with the first part on the MDT, if it is to have one object: all of it is one stripe there.
+/// The same with the first part on the MDT, if it is to have one object: all of it is one stripe
+/// there.
 fn begun_on_mdt(parts: &[Part], endless: bool) -> Layout {
     let layout = composite(parts, endless);
     let mut components = layout.components().to_vec();
@@ -149,7 +151,8 @@ fn composite(parts: &[Part], endless: bool) -> Layout {
     Layout::assemble(Some(header), components)
 }
 
-/// Every component dealt out from the beginning of the file to its end; what lies outside of its extent is then struck out.
+/// Every component dealt out from the beginning of the file to its end; what lies outside of its
+/// extent is then struck out.
 struct Parts {
     /// Per component: its extent, its first stripe, and the deal.
     dealt: Vec<(u64, u64, usize, Model)>,
@@ -355,7 +358,8 @@ fn many_components_are_searched() {
 
 #[test]
 fn objects_hold_nothing_outside_of_their_component() {
-    // Rows are counted from the beginning of the file: stripe 2's first unit in the second component lies in row 1.
+    // Rows are counted from the beginning of the file: stripe 2's first unit in the second
+    // component lies in row 1.
     let layout = composite(&[Part { unit: 1, len: 5, count: 1 }, Part { unit: 1, len: 9, count: 3 }], true);
     assert_eq!(layout.object_size(u64::MAX, 0), 5 * UNIT, "wholly before: all of it");
     assert_eq!((1..4).map(|s| layout.object_size(5 * UNIT, s)).collect::<Vec<_>>(), [0, 0, 0], "wholly past: nothing");

@@ -8,7 +8,8 @@ use super::{Action, Locks};
 use crate::slab::NIL;
 
 impl Locks {
-    /// Gives up unused locks that are too old or too many. To be called now and then; [`Locks::next_expiry`] tells when.
+    /// Gives up unused locks that are too old or too many. To be called now and then;
+    /// [`Locks::next_expiry`] tells when.
     pub fn shrink(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let age_max = Duration::from_millis(self.tunables.lru_max_age_ms);
         while self.oldest != NIL {

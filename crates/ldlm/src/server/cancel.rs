@@ -1,7 +1,8 @@
 //! Giving locks back.
 //!
-//! Contract: afterwards the locks are gone, granted or waiting, and what waited for them alone is granted. Handles that name nothing,
-//! or another client's lock, are ignored: a cancel may arrive twice, or late.
+//! Contract: afterwards the locks are gone, granted or waiting, and what waited for them alone is
+//! granted. Handles that name nothing, or another client's lock, are ignored: a cancel may arrive
+//! twice, or late.
 
 use sheen_rt::Instant;
 use sheen_wire::ldlm::{LockId, Policy};
@@ -32,7 +33,8 @@ impl Namespace {
         self.settle(now, actions);
     }
 
-    /// A program's lock owner is gone: so are its fcntl and flock locks, in all files, and its requests that wait.
+    /// A program's lock owner is gone: so are its fcntl and flock locks, in all files, and its
+    /// requests that wait.
     pub fn release_owner(&mut self, now: Instant, client: ClientId, owner: u64, actions: &mut Vec<Action>) {
         for n in self.of_client(client) {
             if matches!(self.locks[n].policy, Policy::Flock(f) if f.owner == owner) {

@@ -13,7 +13,8 @@ pub(super) struct Want {
     pub client: ClientId,
     pub mode: Mode,
     pub policy: Policy,
-    /// Whose locks are not in the way: those of the client for which the server takes the lock. [`SERVER`]: nobody's.
+    /// Whose locks are not in the way: those of the client for which the server takes the lock.
+    /// [`SERVER`]: nobody's.
     pub spare: ClientId,
 }
 
@@ -36,8 +37,8 @@ impl Want {
 }
 
 impl Namespace {
-    /// Calls `f` with all locks of `sets`, which are the granted or the waiting ones of a resource of that kind, that are in the way and
-    /// have a rank below `limit`, until it breaks.
+    /// Calls `f` with all locks of `sets`, which are the granted or the waiting ones of a resource
+    /// of that kind, that are in the way and have a rank below `limit`, until it breaks.
     fn conflicts(
         &self,
         kind: Kind,
@@ -61,7 +62,8 @@ impl Namespace {
         ControlFlow::Continue(())
     }
 
-    /// Calls `f` with all granted locks in the way of which the rank is below `limit`, until it breaks.
+    /// Calls `f` with all granted locks in the way of which the rank is below `limit`, until it
+    /// breaks.
     pub(super) fn granted_conflicts(
         &self,
         r: u32,
@@ -126,8 +128,9 @@ impl Namespace {
         found
     }
 
-    /// Whether the server acts for a client that has the extent to itself. It does not queue: what waits cannot be granted before that
-    /// client's locks go, and the client may give them back only after what the server does for it.
+    /// Whether the server acts for a client that has the extent to itself. It does not queue: what
+    /// waits cannot be granted before that client's locks go, and the client may give them back
+    /// only after what the server does for it.
     fn is_shielded(&self, r: u32, want: &Want) -> bool {
         let res = &self.resources[r];
         if want.spare == SERVER || res.waiting_len == 0 || res.name.kind != Kind::Extent {
@@ -136,8 +139,8 @@ impl Namespace {
         self.acts_in_group(r, want) || self.acts_under_locks(r, want)
     }
 
-    /// Whether the server acts for a client that has the object in its group: its fellows are not in the way then, as they are not in
-    /// the way of each other.
+    /// Whether the server acts for a client that has the object in its group: its fellows are not
+    /// in the way then, as they are not in the way of each other.
     fn acts_in_group(&self, r: u32, want: &Want) -> bool {
         let group = &self.resources[r].granted[Mode::Group as usize];
         if want.spare == SERVER || group.is_empty() {
@@ -149,8 +152,9 @@ impl Namespace {
         self.nodes.overlapping(group, (0, u64::MAX), u64::MAX, &mut theirs).is_break()
     }
 
-    /// Whether the server acts for a client of which granted locks, one or several in a row, permit what the server wants, or to read: who
-    /// stored into pages that he read under such a lock has them written before he gives it back.
+    /// Whether the server acts for a client of which granted locks, one or several in a row, permit
+    /// what the server wants, or to read: who stored into pages that he read under such a lock has
+    /// them written before he gives it back.
     fn acts_under_locks(&self, r: u32, want: &Want) -> bool {
         let (mut from, end) = want.policy.range();
         let mut whole = false;
@@ -179,8 +183,8 @@ impl Namespace {
         }
     }
 
-    /// Whether the request is for a group that has the object already. It does not queue: its fellows may be waiting for it while others
-    /// wait for them.
+    /// Whether the request is for a group that has the object already. It does not queue: its
+    /// fellows may be waiting for it while others wait for them.
     fn joins_group(&self, r: u32, want: &Want) -> bool {
         let group = &self.resources[r].granted[Mode::Group as usize];
         want.mode == Mode::Group && !group.is_empty() && self.locks[group.any()].policy == want.policy

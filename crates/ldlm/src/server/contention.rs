@@ -1,17 +1,21 @@
 //! Contention-adaptive locking: objects whose locks are taken away before they were of use.
 //!
-//! A conflict is a lock that another client's request asks back within the contention window after its grant. As many as
-//! `contended_locks` of them within the (sliding) window raise the object's level:
+//! A conflict is a lock that another client's request asks back within the contention window after
+//! its grant. As many as `contended_locks` of them within the (sliding) window raise the object's
+//! level:
 //!
-//! * [`Level::Normal`]: locks grow. Writers of different blocks of an object then take each other's locks away by turns;
-//! * [`Level::NoExpand`]: locks are what was asked. That cures writers whose requests do not touch each other;
+//! * [`Level::Normal`]: locks grow. Writers of different blocks of an object then take each other's
+//!   locks away by turns;
+//! * [`Level::NoExpand`]: locks are what was asked. That cures writers whose requests do not touch
+//!   each other;
 //! * [`Level::Contended`]: those that can write without a lock are told to.
 //!
-//! An object is contended for `contention_seconds` after its last conflict; then locks are tried again, as asked: writers that do not
-//! touch each other (any more) keep them. The level falls back to normal when for as long there was neither a conflict nor a change
-//! of the client that asks or writes (one of both a writer): while clients take turns, letting locks grow would bring the disease back.
-//! None of this matters for correctness. An empty resource that is not normal lingers, so that its level is not forgotten
-//! between writes without locks.
+//! An object is contended for `contention_seconds` after its last conflict; then locks are tried
+//! again, as asked: writers that do not touch each other (any more) keep them. The level falls back
+//! to normal when for as long there was neither a conflict nor a change of the client that asks or
+//! writes (one of both a writer): while clients take turns, letting locks grow would bring the
+//! disease back. None of this matters for correctness. An empty resource that is not normal
+//! lingers, so that its level is not forgotten between writes without locks.
 
 use std::time::Duration;
 
@@ -126,7 +130,8 @@ impl Namespace {
             return;
         }
         if lock.client == SERVER {
-            // Nobody has anything cached under it: taking it back costs nothing. But a lock would be in somebody's way still.
+            // Nobody has anything cached under it: taking it back costs nothing. But a lock would
+            // be in somebody's way still.
             if res.contention.level == Level::Contended {
                 (res.contention.last, res.contention.last_conflict) = (now, now);
             }
@@ -135,7 +140,8 @@ impl Namespace {
         self.stats.contended += u64::from(res.contention.conflict(now, &self.tunables));
     }
 
-    /// Keeps an empty resource for its level's sake, if it has one and there is room. Returns whether it is kept.
+    /// Keeps an empty resource for its level's sake, if it has one and there is room. Returns
+    /// whether it is kept.
     pub(super) fn linger(&mut self, r: u32) -> bool {
         let c = &self.resources[r].contention;
         if c.level == Level::Normal || !self.tunables.adaptive || self.lingering.len() >= LINGERING_MAX {

@@ -1,8 +1,9 @@
 //! Weakening a lock in place: a holder keeps what nobody else wants.
 //!
-//! Contract: the lock is the new one at once, and whoever waited only for what was given up is granted. If others still wait for what
-//! is left, the holder is asked again. What would make the lock stronger or empty is refused and changes nothing: so a conversion that
-//! arrives twice, or after a further one, does no harm.
+//! Contract: the lock is the new one at once, and whoever waited only for what was given up is
+//! granted. If others still wait for what is left, the holder is asked again. What would make the
+//! lock stronger or empty is refused and changes nothing: so a conversion that arrives twice, or
+//! after a further one, does no harm.
 
 use sheen_rt::Instant;
 use sheen_wire::{
@@ -13,7 +14,8 @@ use sheen_wire::{
 use super::{Action, ClientId, Namespace};
 
 impl Namespace {
-    /// A client weakens a lock that it was granted. ENOENT: it has no such lock; EINVAL: that would not be weaker.
+    /// A client weakens a lock that it was granted. ENOENT: it has no such lock; EINVAL: that would
+    /// not be weaker.
     pub fn convert(
         &mut self,
         now: Instant,

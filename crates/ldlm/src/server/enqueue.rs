@@ -1,9 +1,10 @@
 //! A request for a lock.
 //!
-//! Contract: the answer is the lock's state. A request with a cookie that the client used before, for a lock that still exists, changes
-//! nothing and is answered with the present state: the first answer may have been lost; if it is for something else now, the lock of the
-//! lost answer is dropped. What cannot be granted at once waits, unless
-//! the request does not want to; then nobody is asked to give anything back, unless it wants that.
+//! Contract: the answer is the lock's state. A request with a cookie that the client used before,
+//! for a lock that still exists, changes nothing and is answered with the present state: the first
+//! answer may have been lost; if it is for something else now, the lock of the lost answer is
+//! dropped. What cannot be granted at once waits, unless the request does not want to; then nobody
+//! is asked to give anything back, unless it wants that.
 
 use sheen_rt::Instant;
 use sheen_wire::{
@@ -19,7 +20,8 @@ impl Namespace {
         self.enqueue_for(now, client, SERVER, ask, actions)
     }
 
-    /// The server wants a lock to do what the client `spare` asked for: that client's own locks stay, and are not in the way.
+    /// The server wants a lock to do what the client `spare` asked for: that client's own locks
+    /// stay, and are not in the way.
     pub fn enqueue_sparing(
         &mut self,
         now: Instant,
@@ -47,7 +49,8 @@ impl Namespace {
             if self.resources[self.locks[n].resource].name == ask.resource {
                 return self.present(n);
             }
-            // A request that was executed again, because its answer was lost, and found something else under the same name.
+            // A request that was executed again, because its answer was lost, and found something
+            // else under the same name.
             self.drop_lock(n);
             self.settle(now, actions);
         }

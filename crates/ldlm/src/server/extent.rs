@@ -1,10 +1,12 @@
 //! How far an extent lock grows: Lustre's policy.
 //!
-//! A client that writes somewhere will likely write on, so it gets more than it asked for: the largest extent that touches no
-//! conflicting lock, granted or waiting. Downwards it grows only to the end of the nearest conflicting one; not at all where one that
-//! waits touches the very request, or where more than [`WAITERS_MANY`] wait: then whatever it got would be taken from it at
-//! once. Where more than [`CONFLICTS_MANY`] locks conflict, it gets at most [`GROWN_MAX`]. The result begins and ends where the
-//! request's alignment permits (at least pages, so that no page is under two locks), and always contains the request.
+//! A client that writes somewhere will likely write on, so it gets more than it asked for: the
+//! largest extent that touches no conflicting lock, granted or waiting. Downwards it grows only to
+//! the end of the nearest conflicting one; not at all where one that waits touches the very
+//! request, or where more than [`WAITERS_MANY`] wait: then whatever it got would be taken from it
+//! at once. Where more than [`CONFLICTS_MANY`] locks conflict, it gets at most [`GROWN_MAX`]. The
+//! result begins and ends where the request's alignment permits (at least pages, so that no page is
+//! under two locks), and always contains the request.
 
 use sheen_rt::Instant;
 use sheen_wire::ldlm::{Mode, Policy};
@@ -80,7 +82,8 @@ fn aligned(grown: (u64, u64), asked: (u64, u64), align: u64) -> (u64, u64) {
     let edges = asked.0 | asked.1.wrapping_add(1);
     let natural = if edges == 0 { PAGE } else { 1 << edges.trailing_zeros() };
     let align = if align.is_power_of_two() { align } else { natural }.max(PAGE);
-    // A grown extent never begins at other than 0 or behind a lock, so rounding up stays within u64 except at its very end.
+    // A grown extent never begins at other than 0 or behind a lock, so rounding up stays within u64
+    // except at its very end.
     let start = grown.0.checked_next_multiple_of(align).unwrap_or(u64::MAX).min(asked.0);
     let end = match grown.1.checked_add(1) {
         Some(after) => (after & !(align - 1)).wrapping_sub(1),

@@ -2,14 +2,17 @@
 //!
 //! They guard no cache, so nobody is asked to give one back. Contract, as POSIX and Linux have it:
 //!
-//! * fcntl: locks belong to an owner and are a map from bytes to modes. Locking replaces what the owner had in the range: neighbours of one
-//!   mode become one lock, others are cut. Unlocking (mode NL) cuts. A request that would wait in a circle is refused (EDEADLK).
-//! * flock: one lock an owner on the whole file. Changing the mode first gives the old one up, and may then have to wait, or
-//!   fail without it.
-//! * A request waits only for granted locks; when one goes, those that wait are tried in the order of their arrival.
+//! * fcntl: locks belong to an owner and are a map from bytes to modes. Locking replaces what the
+//!   owner had in the range: neighbours of one mode become one lock, others are cut. Unlocking
+//!   (mode NL) cuts. A request that would wait in a circle is refused (EDEADLK).
+//! * flock: one lock an owner on the whole file. Changing the mode first gives the old one up, and
+//!   may then have to wait, or fail without it.
+//! * A request waits only for granted locks; when one goes, those that wait are tried in the order
+//!   of their arrival.
 //!
-//! A lock that absorbs its owner's neighbours replaces them: it has its own handle and cookie, theirs are gone. Locking again what
-//! one holds is harmless, so a client that missed an answer simply asks again.
+//! A lock that absorbs its owner's neighbours replaces them: it has its own handle and cookie,
+//! theirs are gone. Locking again what one holds is harmless, so a client that missed an answer
+//! simply asks again.
 
 use std::ops::ControlFlow;
 
@@ -22,7 +25,8 @@ use sheen_wire::{
 
 use super::{Action, ClientId, Namespace, SERVER, conflict::Want, store::New};
 
-/// Edges of the waits-for graph that are followed. A circle longer than that is not found: its programs wait until interrupted.
+/// Edges of the waits-for graph that are followed. A circle longer than that is not found: its
+/// programs wait until interrupted.
 const DEADLOCK_STEPS_MAX: usize = 16384;
 /// Locks that one request adds at most: itself, and the half of one that it cuts in two.
 const ADDS_MAX: usize = 2;
@@ -131,8 +135,9 @@ impl Namespace {
         found
     }
 
-    /// Cuts the range out of what its owner holds. `mode`: a lock in this mode comes there; the owner's own of the same mode that it
-    /// touches become part of it. Returns the new lock's range.
+    /// Cuts the range out of what its owner holds. `mode`: a lock in this mode comes there; the
+    /// owner's own of the same mode that it touches become part of it. Returns the new lock's
+    /// range.
     pub(super) fn carve(&mut self, now: Instant, r: u32, client: ClientId, f: Flock, mode: Option<Mode>) -> Flock {
         let mut grown = f;
         for n in self.own(r, client, &f) {
@@ -176,7 +181,8 @@ impl Namespace {
         self.make(now, new);
     }
 
-    /// Whether one of those that the request of `owner` would wait for waits, over whatever others, for the owner itself.
+    /// Whether one of those that the request of `owner` would wait for waits, over whatever others,
+    /// for the owner itself.
     fn deadlock(&self, r: u32, want: &Want, owner: u64) -> bool {
         let me = (want.client, owner);
         let mut seen = FxHashSet::default();

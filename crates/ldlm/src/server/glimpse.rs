@@ -1,18 +1,22 @@
 //! Asking writers how large an object is.
 //!
-//! A client with a write lock may have data that the server has not seen. Only a lock that reaches beyond the size that the server
-//! knows can hide a larger one; and a client answers for all of its locks on the object. So each client is asked once, through that of
-//! its locks which reaches furthest. The object's size is the largest of what they answer and of what the server knows *after*
-//! they have answered: a client whose lock is gone has flushed before.
+//! A client with a write lock may have data that the server has not seen. Only a lock that reaches
+//! beyond the size that the server knows can hide a larger one; and a client answers for all of its
+//! locks on the object. So each client is asked once, through that of its locks which reaches
+//! furthest. The object's size is the largest of what they answer and of what the server knows
+//! *after* they have answered: a client whose lock is gone has flushed before.
 //!
 //! Who waits for answers is a [`Ticket`]. Invariants:
 //!
-//! * every client asked ends a ticket once, by [`Action::Glimpsed`]: with its answer, or with nothing when it has no write lock left. If
-//!   the lock through which it was asked goes and it has others, it is asked again through one of these;
-//! * an answer tells what its client knew *after* the ticket came. Answers do not say which callback they are for, so of a client
-//!   and an object there is one callback under way at a time, and all that come meanwhile wait for the next one together;
-//! * a client that comes back may answer twice. From then on nobody can tell what an answer through the same lock is for, so
-//!   that lock is asked back instead: there is only one cancel of it. (GROUP locks are not, for programs hold them.)
+//! * every client asked ends a ticket once, by [`Action::Glimpsed`]: with its answer, or with
+//!   nothing when it has no write lock left. If the lock through which it was asked goes and it has
+//!   others, it is asked again through one of these;
+//! * an answer tells what its client knew *after* the ticket came. Answers do not say which
+//!   callback they are for, so of a client and an object there is one callback under way at a time,
+//!   and all that come meanwhile wait for the next one together;
+//! * a client that comes back may answer twice. From then on nobody can tell what an answer through
+//!   the same lock is for, so that lock is asked back instead: there is only one cancel of it.
+//!   (GROUP locks are not, for programs hold them.)
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
@@ -48,8 +52,9 @@ pub(super) struct Glimpse {
 }
 
 impl Namespace {
-    /// Asks the clients, other than `asker`, whose writes may reach beyond `size` bytes. Returns how many are asked: so often the ticket
-    /// will end. A client that does not answer within the lock timeout is evicted.
+    /// Asks the clients, other than `asker`, whose writes may reach beyond `size` bytes. Returns
+    /// how many are asked: so often the ticket will end. A client that does not answer within the
+    /// lock timeout is evicted.
     pub fn glimpse(
         &mut self,
         now: Instant,
@@ -71,7 +76,8 @@ impl Namespace {
         writers.len()
     }
 
-    /// A client answered: what it knows of the object beyond what it has written, or nothing. An answer that nobody waits for is ignored.
+    /// A client answered: what it knows of the object beyond what it has written, or nothing. An
+    /// answer that nobody waits for is ignored.
     pub fn glimpse_answered(
         &mut self,
         now: Instant,
@@ -101,7 +107,8 @@ impl Namespace {
         }
     }
 
-    /// No callback to the client on the object is under way any more: asks again for those that still wait, or ends their tickets.
+    /// No callback to the client on the object is under way any more: asks again for those that
+    /// still wait, or ends their tickets.
     pub(super) fn glimpse_on(&mut self, now: Instant, resource: Resource, client: ClientId, actions: &mut Vec<Action>) {
         let Some(mut asked) = self.glimpses.remove(&(resource, client)) else { return };
         asked.now.append(&mut asked.next);
@@ -125,7 +132,8 @@ impl Namespace {
         }
     }
 
-    /// The lock's client came back: answers through this lock may come twice, and a callback may be lost.
+    /// The lock's client came back: answers through this lock may come twice, and a callback may be
+    /// lost.
     pub(super) fn glimpse_doubted(&mut self, n: u32) {
         let lock = &mut self.locks[n];
         lock.glimpse.doubtful = lock.glimpse.before && lock.mode != Mode::Group;
@@ -157,7 +165,8 @@ impl Namespace {
         }
     }
 
-    /// By client, of those that `whose` picks: the furthest end of its write locks that reach beyond `size`, and which it is.
+    /// By client, of those that `whose` picks: the furthest end of its write locks that reach
+    /// beyond `size`, and which it is.
     fn writers(
         &self,
         resource: Resource,

@@ -1,7 +1,7 @@
 //! Bits that a request would like to have.
 //!
-//! A request names bits that it needs and bits that it tries for: it gets those of the latter that nobody is in the way of, whether
-//! granted or waiting, and is never kept waiting for them.
+//! A request names bits that it needs and bits that it tries for: it gets those of the latter that
+//! nobody is in the way of, whether granted or waiting, and is never kept waiting for them.
 
 use sheen_wire::ldlm::{Kind, Mode, Policy};
 

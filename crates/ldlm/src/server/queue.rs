@@ -31,8 +31,8 @@ impl Namespace {
         }
     }
 
-    /// Looks at all waiting locks that were disturbed, in the queue's order: grants them, or finds what else they wait for. Then at the
-    /// glimpses of which the locks went.
+    /// Looks at all waiting locks that were disturbed, in the queue's order: grants them, or finds
+    /// what else they wait for. Then at the glimpses of which the locks went.
     pub(super) fn settle(&mut self, now: Instant, actions: &mut Vec<Action>) {
         while let Some((seq, n)) = self.disturbed.pop_first() {
             let lock = &self.locks[n];

@@ -6,8 +6,9 @@ use sheen_wire::ldlm::LockId;
 use super::{Action, ClientId, Namespace};
 
 impl Namespace {
-    /// Sends again what the client may have missed: completions that it has not confirmed, blocking callbacks, with their time
-    /// anew, and glimpses. Requests whose answer it missed it sends again itself.
+    /// Sends again what the client may have missed: completions that it has not confirmed, blocking
+    /// callbacks, with their time anew, and glimpses. Requests whose answer it missed it sends
+    /// again itself.
     pub fn resend(&mut self, now: Instant, client: ClientId, actions: &mut Vec<Action>) {
         for n in self.of_client(client) {
             let lock = &self.locks[n];
@@ -33,7 +34,8 @@ impl Namespace {
         }
     }
 
-    /// Sends a blocking callback again, if somebody still wants the lock; else the lock counts as never asked for.
+    /// Sends a blocking callback again, if somebody still wants the lock; else the lock counts as
+    /// never asked for.
     fn ask_again(&mut self, now: Instant, n: u32, actions: &mut Vec<Action>) {
         let Some(want) = self.wanting(n) else {
             self.set_asked(n, None);

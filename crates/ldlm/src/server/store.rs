@@ -205,7 +205,8 @@ impl Namespace {
         }
     }
 
-    /// Takes a lock out of its resource's set. Its range, mode and rank must be those that it entered with.
+    /// Takes a lock out of its resource's set. Its range, mode and rank must be those that it
+    /// entered with.
     pub(super) fn leave(&mut self, n: u32) {
         let lock = &self.locks[n];
         let res = &mut self.resources[lock.resource];

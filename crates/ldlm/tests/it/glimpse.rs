@@ -1,5 +1,6 @@
-//! Glimpses over random histories: clients write into caches under locks, give locks back, lose and renew their connections. Who asks
-//! how large the object is hears of all that was written before he asked.
+//! Glimpses over random histories: clients write into caches under locks, give locks back, lose and
+//! renew their connections. Who asks how large the object is hears of all that was written before
+//! he asked.
 
 use std::collections::BTreeMap;
 
@@ -41,8 +42,8 @@ enum Step {
     Deliver {
         n: usize,
     },
-    /// The connection breaks and is made anew. Callbacks on their way are lost; requests on their way are sent again, though they may
-    /// have arrived.
+    /// The connection breaks and is made anew. Callbacks on their way are lost; requests on their
+    /// way are sent again, though they may have arrived.
     Reconnect {
         client: ClientId,
     },

@@ -1,4 +1,5 @@
-//! Extent and bits locks over random histories, against rules that are checked the slow way after every step.
+//! Extent and bits locks over random histories, against rules that are checked the slow way after
+//! every step.
 
 use proptest::prelude::*;
 use sheen_ldlm::{Action, Info, Namespace, SERVER, Tunables};
@@ -148,7 +149,8 @@ impl History {
             let age = |id: LockId| self.requests.iter().position(|r| r.id == id).expect("was asked for");
             let conflict =
                 |a: &Info, b: &Info| ldlm::conflict(a.lock.mode, &a.lock.policy, b.lock.mode, &b.lock.policy);
-            // What the server does for a client is not in the way of that one's locks, nor of those of its group.
+            // What the server does for a client is not in the way of that one's locks, nor of those
+            // of its group.
             let spares = |a: &Info, b: &Info| {
                 let spare = self.requests[age(a.lock.id)].spare;
                 spare != SERVER && (spare == b.lock.client || b.lock.mode == Mode::Group)

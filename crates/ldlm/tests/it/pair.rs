@@ -1,7 +1,8 @@
-//! Server and clients over a network that reorders and duplicates: no two clients ever believe that they hold locks that exclude each
-//! other, and when the network calms down, everything finishes.
+//! Server and clients over a network that reorders and duplicates: no two clients ever believe that
+//! they hold locks that exclude each other, and when the network calms down, everything finishes.
 //!
-//! A client holds a lock from `granted` until it says `cancelled`, and all of it until it says `converted`.
+//! A client holds a lock from `granted` until it says `cancelled`, and all of it until it says
+//! `converted`.
 
 use proptest::prelude::*;
 use sheen_ldlm::{

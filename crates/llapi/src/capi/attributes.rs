@@ -1,4 +1,5 @@
-//! `llapi_layout_*_get` and `_set`: what the current component, or the layout as a whole, says. They return 0, or -1 with `errno`.
+//! `llapi_layout_*_get` and `_set`: what the current component, or the layout as a whole, says.
+//! They return 0, or -1 with `errno`.
 
 use std::ffi::{c_char, c_int};
 
@@ -88,9 +89,11 @@ pub unsafe extern "C" fn llapi_layout_ost_index_get(layout: *const Layout, strip
     or_minus_one(|| unsafe { put(ost, shared(layout)?.current().ost(stripe)?) }.map(|()| 0))
 }
 
-/// Chooses it: that of stripe 0 alone is where to begin; with others they are a list. `LLAPI_LAYOUT_DEFAULT` for stripe 0 forgets all.
+/// Chooses it: that of stripe 0 alone is where to begin; with others they are a list.
+/// `LLAPI_LAYOUT_DEFAULT` for stripe 0 forgets all.
 ///
-/// EINVAL: a stripe that cannot be, an index past the largest, `LLAPI_LAYOUT_DEFAULT` for another stripe.
+/// EINVAL: a stripe that cannot be, an index past the largest, `LLAPI_LAYOUT_DEFAULT` for another
+/// stripe.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_ost_index_set(layout: *mut Layout, stripe: c_int, ost: u64) -> c_int {
     or_minus_one(|| {
@@ -114,7 +117,8 @@ pub unsafe extern "C" fn llapi_layout_pool_name_get(layout: *const Layout, name:
     or_minus_one(|| unsafe { put_text(name, room, &shared(layout)?.current().pool, Errno::EINVAL) }.map(|()| 0))
 }
 
-/// Sets it; of `fsname.pool` the last part. EINVAL: longer than 15, or of other signs than letters, digits, `-` and `_`.
+/// Sets it; of `fsname.pool` the last part. EINVAL: longer than 15, or of other signs than letters,
+/// digits, `-` and `_`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_pool_name_set(layout: *mut Layout, name: *const c_char) -> c_int {
     or_minus_one(|| unsafe { exclusive(layout)?.current_mut().set_pool(text(name)?.to_bytes()) }.map(|()| 0))
@@ -132,7 +136,8 @@ pub unsafe extern "C" fn llapi_layout_comp_extent_get(layout: *const Layout, sta
     })
 }
 
-/// Sets them; `LUSTRE_EOF` is no end. The layout is composite then. EINVAL: backwards, or a gap after the component before.
+/// Sets them; `LUSTRE_EOF` is no end. The layout is composite then. EINVAL: backwards, or a gap
+/// after the component before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_comp_extent_set(layout: *mut Layout, start: u64, end: u64) -> c_int {
     or_minus_one(|| unsafe { exclusive(layout)? }.set_extent(start, end).map(|()| 0))

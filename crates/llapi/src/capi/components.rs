@@ -22,8 +22,8 @@ const GO_ON: c_int = 0;
 /// What `llapi_layout_comp_iterate` calls for each component, which is the current one then.
 pub type Visit = unsafe extern "C" fn(layout: *mut Layout, data: *mut c_void) -> c_int;
 
-/// Appends a component that begins where the last one ends, with its stripe size, count and pool, and makes it the current one. EINVAL: the
-/// last one has no end. E2BIG: too many.
+/// Appends a component that begins where the last one ends, with its stripe size, count and pool,
+/// and makes it the current one. EINVAL: the last one has no end. E2BIG: too many.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_comp_add(layout: *mut Layout) -> c_int {
     or_minus_one(|| unsafe { exclusive(layout)? }.add().map(|()| 0))
@@ -41,8 +41,8 @@ pub unsafe extern "C" fn llapi_layout_comp_del(layout: *mut Layout) -> c_int {
     or_minus_one(|| unsafe { exclusive(layout)? }.remove().map(|()| 0))
 }
 
-/// Goes to another component: 1 to the first, 2 the last, 3 the next, 4 the one before. Returns 1, with ENOENT, if there is none; -1 with
-/// EINVAL for anything else.
+/// Goes to another component: 1 to the first, 2 the last, 3 the next, 4 the one before. Returns 1,
+/// with ENOENT, if there is none; -1 with EINVAL for anything else.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_comp_use(layout: *mut Layout, position: u32) -> c_int {
     let mut end = false;
@@ -66,7 +66,8 @@ pub unsafe extern "C" fn llapi_layout_comp_use_id(layout: *mut Layout, id: u32) 
     or_minus_one(|| unsafe { exclusive(layout)? }.go_to(id).map(|()| 0))
 }
 
-/// Goes to the last component that has its objects; where none has them, or the layout is plain, it stays where it is. 0.
+/// Goes to the last component that has its objects; where none has them, or the layout is plain, it
+/// stays where it is. 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_get_last_init_comp(layout: *mut Layout) -> c_int {
     or_minus_one(|| {
@@ -75,8 +76,8 @@ pub unsafe extern "C" fn llapi_layout_get_last_init_comp(layout: *mut Layout) ->
     })
 }
 
-/// Calls for each component until told to stop: the first answer that is not `LLAPI_LAYOUT_ITER_CONT`, or that. EINVAL, returned as -1:
-/// null.
+/// Calls for each component until told to stop: the first answer that is not
+/// `LLAPI_LAYOUT_ITER_CONT`, or that. EINVAL, returned as -1: null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_comp_iterate(
     layout: *mut Layout,
@@ -85,7 +86,8 @@ pub unsafe extern "C" fn llapi_layout_comp_iterate(
 ) -> c_int {
     or_minus_one(|| {
         let visit = visit.ok_or(Errno::EINVAL)?;
-        // No reference is held while the program has its turn: it may go elsewhere in the layout, or add to it.
+        // No reference is held while the program has its turn: it may go elsewhere in the layout,
+        // or add to it.
         let mut more = unsafe { exclusive(layout)? }.go(Move::First);
         while more {
             match unsafe { visit(layout, data) } {
@@ -97,7 +99,8 @@ pub unsafe extern "C" fn llapi_layout_comp_iterate(
     })
 }
 
-/// Appends copies of another's components; where the first is null it becomes a copy. EINVAL: one is plain.
+/// Appends copies of another's components; where the first is null it becomes a copy. EINVAL: one
+/// is plain.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_merge(into: *mut *mut Layout, from: *const Layout) -> c_int {
     or_minus_one(|| {
@@ -110,7 +113,8 @@ pub unsafe extern "C" fn llapi_layout_merge(into: *mut *mut Layout, from: *const
     })
 }
 
-/// 0, or a number for what does not fit together: `llapi_layout_sanity_perror`. -1 with EINVAL: null.
+/// 0, or a number for what does not fit together: `llapi_layout_sanity_perror`. -1 with EINVAL:
+/// null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_sanity(layout: *const Layout, incomplete: bool, mirrors: bool) -> c_int {
     or_minus_one(|| {
@@ -118,7 +122,8 @@ pub unsafe extern "C" fn llapi_layout_sanity(layout: *const Layout, incomplete: 
     })
 }
 
-/// The same, and whether the file system of that name (or of an absolute path; null: it is not asked) has the pools and OSTs that are named.
+/// The same, and whether the file system of that name (or of an absolute path; null: it is not
+/// asked) has the pools and OSTs that are named.
 ///
 /// -1 with ENODEV: it is not mounted here; ENOTTY, ENOENT: the path; EINVAL: no layout.
 #[unsafe(no_mangle)]
@@ -147,8 +152,9 @@ fn check_names(layout: &Layout, root: &CStr) -> Result<Result<(), Wrong>> {
     Ok(sanity::check_names(layout, &osts, &mounts::pools(At::Path(root))?))
 }
 
-/// Gives the current component of a layout the stripe size and count of the current one of another, as a new mirror that is asked for without saying
-/// them has those of the file. -EINVAL: null, or one of them is extension space.
+/// Gives the current component of a layout the stripe size and count of the current one of another,
+/// as a new mirror that is asked for without saying them has those of the file. -EINVAL: null, or
+/// one of them is extension space.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_mirror_inherit(file: *const Layout, mirror: *mut Layout) -> c_int {
     or_minus_errno(|| {

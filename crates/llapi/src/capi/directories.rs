@@ -1,6 +1,8 @@
-//! Directories that are spread over MDTs: `llapi_dir_create`, `llapi_dir_set_default_lmv` and their like. They return an errno negated.
+//! Directories that are spread over MDTs: `llapi_dir_create`, `llapi_dir_set_default_lmv` and their
+//! like. They return an errno negated.
 //!
-//! As `lfs mkdir` a directory is made, and then laid out; one that the MDT does not lay out as asked is not left behind.
+//! As `lfs mkdir` a directory is made, and then laid out; one that the MDT does not lay out as
+//! asked is not left behind.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -21,10 +23,11 @@ const DEFAULT_LMV: &str = "lustre.dmv";
 /// What an owner needs to lay out a directory.
 const OWNER: u32 = 0o700;
 
-/// Makes a directory; the umask is taken off its mode. Of the struct the offset is the first MDT (-1: any), the list is of MDTs, and the pattern is the hash of
-/// names; it may not be null.
+/// Makes a directory; the umask is taken off its mode. Of the struct the offset is the first MDT
+/// (-1: any), the list is of MDTs, and the pattern is the hash of names; it may not be null.
 ///
-/// -EEXIST; -ENODEV: there is no such MDT; -EINVAL: a number that cannot be, or a pool; -ENOENT, -ENOTTY, and what mkdir(2) says.
+/// -EEXIST; -ENODEV: there is no such MDT; -EINVAL: a number that cannot be, or a pool; -ENOENT,
+/// -ENOTTY, and what mkdir(2) says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_dir_create(name: *const c_char, mode: libc::mode_t, param: *const StripeParam) -> c_int {
     or_minus_errno(|| {
@@ -52,7 +55,8 @@ pub unsafe extern "C" fn llapi_dir_create_pool(
     unsafe { llapi_dir_create(name, mode as libc::mode_t, &raw const param) }
 }
 
-/// Sets what is made in a directory gets, or with offset -1 and count 0 deletes that. Of the struct `lsp_max_inherit` and `lsp_max_inherit_rr` count, too.
+/// Sets what is made in a directory gets, or with offset -1 and count 0 deletes that. Of the struct
+/// `lsp_max_inherit` and `lsp_max_inherit_rr` count, too.
 ///
 /// -ENOTDIR; -EPERM: it is somebody else's; otherwise as [`llapi_dir_create`].
 #[unsafe(no_mangle)]
@@ -105,7 +109,8 @@ unsafe fn wanted(param: *const StripeParam) -> Result<LmvUser> {
     Ok(if mdts.len() > 1 { one.with_mdts(mdts) } else { one })
 }
 
-/// The directory must be on a mount, and what is asked for on MDTs that there are. ENODEV: it is not.
+/// The directory must be on a mount, and what is asked for on MDTs that there are. ENODEV: it is
+/// not.
 fn verify(directory: &CStr, wanted: &LmvUser) -> Result<()> {
     let there = mounts::targets(At::Path(directory), TargetKind::Mdt)?;
     let mut named = wanted.mdt.into_iter().chain(wanted.stripes.iter().map(|stripe| stripe.mdt));

@@ -1,4 +1,5 @@
-//! Names of files: `llapi_path2fid`, `_fd2fid`, `_fid2path`, `_fid_parse` and their like. They return an errno negated.
+//! Names of files: `llapi_path2fid`, `_fd2fid`, `_fid2path`, `_fid_parse` and their like. They
+//! return an errno negated.
 
 use std::ffi::{c_char, c_int, c_longlong, c_uint, c_void};
 
@@ -24,7 +25,8 @@ pub unsafe extern "C" fn llapi_fd2fid(fd: c_int, fid: *mut LuFid) -> c_int {
     or_minus_errno(|| unsafe { put(fid, sys::fid(At::File(file(fd)?))?.into()) }.map(|()| 0))
 }
 
-/// Reads a FID, in brackets or not, after any white space; `end`, if not null, is what follows it, or where it goes wrong.
+/// Reads a FID, in brackets or not, after any white space; `end`, if not null, is what follows it,
+/// or where it goes wrong.
 ///
 /// -EINVAL: it is none. -ERANGE: one of its numbers is too large.
 #[unsafe(no_mangle)]
@@ -33,7 +35,8 @@ pub unsafe extern "C" fn llapi_fid_parse(from: *const c_char, fid: *mut LuFid, e
         let bytes = unsafe { text(from)? }.to_bytes();
         let (read, found) = parse(bytes);
         if !end.is_null() {
-            // SAFETY: `read` is at most the string's length. C gets back what it gave, with the right to change it that it had.
+            // SAFETY: `read` is at most the string's length. C gets back what it gave, with the
+            // right to change it that it had.
             unsafe { put(end, from.add(read).cast_mut())? };
         }
         unsafe { put(fid, found?.into()) }.map(|()| 0)
@@ -76,9 +79,10 @@ fn parse(bytes: &[u8]) -> (usize, Result<Fid>) {
     (at, Ok(Fid { seq, oid: oid as u32, ver: ver as u32 }))
 }
 
-/// A path of a file by its FID, for the superuser: from the root of the file system, without a slash before it (the root itself is `/`).
-/// `device`: an absolute path on the mount, or the file system's name. `link`, if not null: which of its names; the number of the next is
-/// stored, that of the last again after the last. `recno` is left as it is.
+/// A path of a file by its FID, for the superuser: from the root of the file system, without a
+/// slash before it (the root itself is `/`). `device`: an absolute path on the mount, or the file
+/// system's name. `link`, if not null: which of its names; the number of the next is stored, that
+/// of the last again after the last. `recno` is left as it is.
 ///
 /// -EINVAL; -ENODEV: no such mount; -ENOENT: no such file; -EPERM; -EOVERFLOW: it does not fit.
 #[unsafe(no_mangle)]
@@ -135,7 +139,8 @@ unsafe fn path_of(at: At<'_>, fid: Fid, path: *mut c_char, room: c_int, link: *m
     Ok(0)
 }
 
-/// The directory in which a file lies and its name there, for the superuser; `link`: which of its names, from 0.
+/// The directory in which a file lies and its name there, for the superuser; `link`: which of its
+/// names, from 0.
 ///
 /// -ENODATA: it has no more. -EPERM, -ENOENT, -ENOTTY. -EOVERFLOW: the name does not fit.
 #[unsafe(no_mangle)]
@@ -171,7 +176,8 @@ unsafe fn parent_of(at: At<'_>, link: c_uint, parent: *mut LuFid, name: *mut c_c
     unsafe { put_text(name, room, rest, Errno::EOVERFLOW) }.map(|()| 0)
 }
 
-/// Opens a file by its FID, for the superuser; `place`: any path on the mount. The open file, or -1 with `errno`.
+/// Opens a file by its FID, for the superuser; `place`: any path on the mount. The open file, or -1
+/// with `errno`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_open_by_fid(place: *const c_char, fid: *const LuFid, flags: c_int) -> c_int {
     or_minus_one(|| open_by(At::Path(unsafe { text(place)? }), unsafe { *shared(fid)? }, flags))
@@ -189,7 +195,8 @@ fn open_by(place: At<'_>, fid: LuFid, flags: c_int) -> Result<c_int> {
     opened.map(open::give).map_err(sys::errno)
 }
 
-/// `struct file_handle` with what the kernel keeps of a file on FUSE: its node, and that node's generation, which is always 0.
+/// `struct file_handle` with what the kernel keeps of a file on FUSE: its node, and that node's
+/// generation, which is always 0.
 #[repr(C)]
 struct Handle {
     bytes: u32,
@@ -204,7 +211,8 @@ const NODE_AND_GENERATION_BYTES: u32 = 12;
 /// The root's node, which the kernel chose. All others are inode numbers.
 const ROOT_NODE: u64 = 1;
 
-/// The handle of a file for open_by_handle_at(2), by its FID, in memory to be freed with `free`. Nobody is asked whether there is such a file.
+/// The handle of a file for open_by_handle_at(2), by its FID, in memory to be freed with `free`.
+/// Nobody is asked whether there is such a file.
 ///
 /// -EINVAL: no file can have that FID. -ENOMEM.
 #[unsafe(no_mangle)]

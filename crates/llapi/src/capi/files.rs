@@ -1,5 +1,6 @@
-//! The older way to make files with a layout, and to see it: `llapi_file_create`, `_open`, `_get_stripe` and their like. They return an errno
-//! negated, and say what went wrong on standard error (`llapi_msg_set_level`).
+//! The older way to make files with a layout, and to see it: `llapi_file_create`, `_open`,
+//! `_get_stripe` and their like. They return an errno negated, and say what went wrong on standard
+//! error (`llapi_msg_set_level`).
 
 use std::{
     ffi::{CStr, c_char, c_int, c_ulonglong, c_void},
@@ -116,10 +117,11 @@ unsafe fn striped<'a>(
     Striping { size, offset, count, pattern, pool: unsafe { optional(pool) }, osts: &[] }
 }
 
-/// Opens a file, which may be made by it (`O_CREAT`), and gives it stripes if it has none; of a directory sets the default. Returns the open
-/// file.
+/// Opens a file, which may be made by it (`O_CREAT`), and gives it stripes if it has none; of a
+/// directory sets the default. Returns the open file.
 ///
-/// -EINVAL: a number that cannot be, a pool that is not there or empty. -EEXIST: it has stripes. -ENOTTY: not on a mount.
+/// -EINVAL: a number that cannot be, a pool that is not there or empty. -EEXIST: it has stripes.
+/// -ENOTTY: not on a mount.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_file_open(
     name: *const c_char,
@@ -186,7 +188,8 @@ impl StripeParam {
     }
 }
 
-/// A struct and its list, which is empty where it is not to be used. EINVAL: null, or a list without a length.
+/// A struct and its list, which is empty where it is not to be used. EINVAL: null, or a list
+/// without a length.
 ///
 /// # Safety
 /// It is null or points to such a struct, with as many targets behind it as it says.
@@ -231,8 +234,8 @@ pub extern "C" fn llapi_stripe_limit_check(
     })
 }
 
-/// Makes a file with stripes, or gives them to one that has none: mode 0644, `O_CREAT | O_WRONLY`, and closed again. 0, or as
-/// [`llapi_file_open`].
+/// Makes a file with stripes, or gives them to one that has none: mode 0644, `O_CREAT | O_WRONLY`,
+/// and closed again. 0, or as [`llapi_file_open`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_file_create(
     name: *const c_char,
@@ -266,8 +269,9 @@ pub unsafe extern "C" fn llapi_file_create_pool(
 /// Where `lmm_stripe_offset` lies in a plain layout.
 const OFFSET_AT: usize = 30;
 
-/// Stores the layout of a file, or the default of a directory, as `lustre.lov` has it (to 65,536 bytes: as many as it has stripes), with the
-/// first OST of a plain file as its `lmm_stripe_offset`. 0, or an errno negated and in `errno`.
+/// Stores the layout of a file, or the default of a directory, as `lustre.lov` has it (to 65,536
+/// bytes: as many as it has stripes), with the first OST of a plain file as its
+/// `lmm_stripe_offset`. 0, or an errno negated and in `errno`.
 ///
 /// -ENOENT, -ENOTTY, -EINVAL; -ENODATA: it has none.
 #[unsafe(no_mangle)]
@@ -299,7 +303,8 @@ pub unsafe extern "C" fn llapi_file_fget_mdtidx(fd: c_int, index: *mut c_int) ->
 const PATTERNS: [(u32, &str); 5] =
     [(1, "raid0"), (0x100, "mdt"), (0x200, "overstriped"), (0x400, "foreign"), (0x8000_0000, "released")];
 
-/// Writes the names of a pattern's bits with commas between, and returns where. Null with EOVERFLOW: they do not fit.
+/// Writes the names of a pattern's bits with commas between, and returns where. Null with
+/// EOVERFLOW: they do not fit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_lov_pattern_string(pattern: u32, buffer: *mut c_char, room: usize) -> *mut c_char {
     crate::border::or_null(|| {

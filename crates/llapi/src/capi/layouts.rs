@@ -1,4 +1,5 @@
-//! Layouts to and from files and bytes: `llapi_layout_get_by_*`, `_file_open`, `_file_create`, `_set_by_*`, `_file_comp_*`.
+//! Layouts to and from files and bytes: `llapi_layout_get_by_*`, `_file_open`, `_file_create`,
+//! `_set_by_*`, `_file_comp_*`.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_uint, c_void},
@@ -48,8 +49,8 @@ fn boxed(layout: Layout) -> *mut Layout {
     Box::into_raw(Box::new(layout))
 }
 
-/// The layout of a file or directory. With `LLAPI_LAYOUT_GET_EXPECTED` what is left open is filled with what a file there gets. Null with
-/// ENOENT, ENOTTY (not on a mount), EINVAL.
+/// The layout of a file or directory. With `LLAPI_LAYOUT_GET_EXPECTED` what is left open is filled
+/// with what a file there gets. Null with ENOENT, ENOTTY (not on a mount), EINVAL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_get_by_path(path: *const c_char, flags: c_uint) -> *mut Layout {
     or_null(|| {
@@ -69,7 +70,8 @@ pub unsafe extern "C" fn llapi_layout_get_by_fd(fd: c_int, _flags: c_uint) -> *m
     or_null(|| open::layout_of(At::File(unsafe { file(fd)? })).map(boxed))
 }
 
-/// The layout of a file by its FID, for the superuser. `place`: any path on the mount. Null with ENOENT, ENOTTY, EACCES, EINVAL.
+/// The layout of a file by its FID, for the superuser. `place`: any path on the mount. Null with
+/// ENOENT, ENOTTY, EACCES, EINVAL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_get_by_fid(
     place: *const c_char,
@@ -83,8 +85,9 @@ pub unsafe extern "C" fn llapi_layout_get_by_fid(
     })
 }
 
-/// The layout that the value of `lustre.lov` holds. Nothing is changed in it, whatever the flags. With `LLAPI_LAYOUT_GET_CHECK` its objects
-/// must be as many as its stripes (EBADSLT), which is not so of a directory's.
+/// The layout that the value of `lustre.lov` holds. Nothing is changed in it, whatever the flags.
+/// With `LLAPI_LAYOUT_GET_CHECK` its objects must be as many as its stripes (EBADSLT), which is not
+/// so of a directory's.
 ///
 /// Null with EINVAL: null, empty, or it contradicts itself. ERANGE: cut short, or no layout.
 #[unsafe(no_mangle)]
@@ -97,8 +100,9 @@ pub unsafe extern "C" fn llapi_layout_get_by_xattr(value: *const c_void, size: i
     })
 }
 
-/// What to ask for to get a file of this layout, as the value of `lustre.lov`, in memory to be freed with `free`; its size is stored. Null with
-/// EINVAL, E2BIG. (In Lustre this function is not exported.)
+/// What to ask for to get a file of this layout, as the value of `lustre.lov`, in memory to be
+/// freed with `free`; its size is stored. Null with EINVAL, E2BIG. (In Lustre this function is not
+/// exported.)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_to_lum(layout: *const Layout, size: *mut usize) -> *mut c_void {
     or_null(|| {
@@ -115,7 +119,8 @@ pub unsafe extern "C" fn llapi_layout_to_lum(layout: *const Layout, size: *mut u
     })
 }
 
-/// The bytes with which to ask for a file of this layout. EINVAL: its components do not fit together.
+/// The bytes with which to ask for a file of this layout. EINVAL: its components do not fit
+/// together.
 fn request(layout: &Layout) -> Result<Vec<u8>> {
     sanity::check(layout, false, layout.mirror_count > 1).map_err(|_| Errno::EINVAL)?;
     lum::encode(&layout.as_request())
@@ -131,9 +136,11 @@ unsafe fn open_file(path: *const c_char, flags: OFlags, mode: u32, layout: *cons
     Ok(open::give(opened))
 }
 
-/// open(2); a file that it makes gets the layout, one that is there keeps its own. A null layout is the directory's.
+/// open(2); a file that it makes gets the layout, one that is there keeps its own. A null layout is
+/// the directory's.
 ///
-/// -1 with ENOTTY: not on a mount. EINVAL: the layout does not fit together, or the file system refuses it (an unknown pool or OST).
+/// -1 with ENOTTY: not on a mount. EINVAL: the layout does not fit together, or the file system
+/// refuses it (an unknown pool or OST).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_file_open(
     path: *const c_char,
@@ -182,7 +189,8 @@ unsafe fn set(fd: c_int, value: &[u8]) -> Result<c_int> {
     sys::set(At::File(file), sys::LOV, value, !is_dir).map(|()| 0)
 }
 
-/// Appends a layout's components to a file's. -1 with EINVAL, ENOENT, and what the file system says.
+/// Appends a layout's components to a file's. -1 with EINVAL, ENOENT, and what the file system
+/// says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_file_comp_add(path: *const c_char, layout: *const Layout) -> c_int {
     or_minus_one(|| {
@@ -194,7 +202,8 @@ pub unsafe extern "C" fn llapi_layout_file_comp_add(path: *const c_char, layout:
     })
 }
 
-/// Takes components out of a file's layout: that of an id, or (id 0) those with flags. -1 with EINVAL: both or neither.
+/// Takes components out of a file's layout: that of an id, or (id 0) those with flags. -1 with
+/// EINVAL: both or neither.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_layout_file_comp_del(path: *const c_char, id: u32, flags: u32) -> c_int {
     or_minus_one(|| {

@@ -1,7 +1,8 @@
-//! Leases for writing single mirrors: `llapi_lease_set`, `_check`, `_release`. They return an errno negated.
+//! Leases for writing single mirrors: `llapi_lease_set`, `_check`, `_release`. They return an errno
+//! negated.
 //!
-//! Lustre's lease also keeps all others from opening a file, which is not so here: it is lost when somebody writes. Leases that are to do more than
-//! guard mirrors are refused.
+//! Lustre's lease also keeps all others from opening a file, which is not so here: it is lost when
+//! somebody writes. Leases that are to do more than guard mirrors are refused.
 
 use std::{
     ffi::{c_int, c_uint},
@@ -36,12 +37,14 @@ pub struct LeaseRequest {
     ids: [u32; 0],
 }
 
-/// `LL_LEASE_WRLCK` with `LL_LEASE_RESYNC`: takes a lease on the mirrors whose ids are given, or with none on all stale ones; 0. `LL_LEASE_UNLCK`:
-/// gives it back, with `LL_LEASE_RESYNC_DONE` after the components of these ids were copied, and returns `LL_LEASE_WRLCK`, or 0 if the lease was lost:
-/// nothing is up to date then that was not.
+/// `LL_LEASE_WRLCK` with `LL_LEASE_RESYNC`: takes a lease on the mirrors whose ids are given, or
+/// with none on all stale ones; 0. `LL_LEASE_UNLCK`: gives it back, with `LL_LEASE_RESYNC_DONE`
+/// after the components of these ids were copied, and returns `LL_LEASE_WRLCK`, or 0 if the lease
+/// was lost: nothing is up to date then that was not.
 ///
-/// -EALREADY: nothing is stale. -EBUSY: others change the file. -EUCLEAN: no other mirror is up to date. -ENOLCK: there is no lease.
-/// -EOPNOTSUPP: any other lease. -EINVAL: no mirrored file, no such mirrors. -EPERM, -EBADF, -ENOTTY.
+/// -EALREADY: nothing is stale. -EBUSY: others change the file. -EUCLEAN: no other mirror is up to
+/// date. -ENOLCK: there is no lease. -EOPNOTSUPP: any other lease. -EINVAL: no mirrored file, no
+/// such mirrors. -EPERM, -EBADF, -ENOTTY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_lease_set(fd: c_int, request: *const LeaseRequest) -> c_int {
     or_minus_errno(|| {

@@ -24,10 +24,12 @@ const UNSET: u32 = 2;
 /// Ranges that end at a multiple of this are taken to name the byte after the last.
 const PAGE: u64 = 4096;
 
-/// Takes a group lock on an open file for a group, whose number is not 0; waits until those of others are given back, unless it was opened
-/// with `O_NONBLOCK`. It ends with the open file. 0, or an errno negated.
+/// Takes a group lock on an open file for a group, whose number is not 0; waits until those of
+/// others are given back, unless it was opened with `O_NONBLOCK`. It ends with the open file. 0, or
+/// an errno negated.
 ///
-/// -EBADF, -ENOTTY; -EINVAL: in a group already, group 0, or no objects yet; -EAGAIN: others are in the way; -EINTR.
+/// -EBADF, -ENOTTY; -EINVAL: in a group already, group 0, or no objects yet; -EAGAIN: others are in
+/// the way; -EINTR.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_group_lock(fd: c_int, group: c_int) -> c_int {
     llapi_group_lock64(fd, i64::from(group) as u64)
@@ -59,10 +61,12 @@ pub extern "C" fn llapi_group_unlock64(fd: c_int, group: u64) -> c_int {
     })
 }
 
-/// Gives advice on an open file; the results of locks ahead are stored in it. 0, or -1 with `errno`.
+/// Gives advice on an open file; the results of locks ahead are stored in it. 0, or -1 with
+/// `errno`.
 ///
-/// `lla_end`: the byte after the last, as the manual page of Lustre has it, or the last, as its header and MPI libraries do: a multiple of 4 KiB is
-/// the former. EINVAL: an empty range, unknown flags, none or more than 1,024. EBADF, ENOTTY, EOPNOTSUPP.
+/// `lla_end`: the byte after the last, as the manual page of Lustre has it, or the last, as its
+/// header and MPI libraries do: a multiple of 4 KiB is the former. EINVAL: an empty range, unknown
+/// flags, none or more than 1,024. EBADF, ENOTTY, EOPNOTSUPP.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_ladvise(fd: c_int, flags: c_ulonglong, count: c_int, advices: *mut Ladvise) -> c_int {
     or_minus_one(|| {

@@ -1,7 +1,9 @@
-//! What is said on standard error, and how much: `llapi_msg_set_level`, and what `llapi_error` of the header ends in. And which version this is.
+//! What is said on standard error, and how much: `llapi_msg_set_level`, and what `llapi_error` of
+//! the header ends in. And which version this is.
 //!
-//! A function of C with as many arguments as one likes cannot be written in Rust, so `llapi_error` and `llapi_printf` are inline functions of
-//! the header: they put the text together, and it comes here.
+//! A function of C with as many arguments as one likes cannot be written in Rust, so `llapi_error`
+//! and `llapi_printf` are inline functions of the header: they put the text together, and it comes
+//! here.
 
 use std::{
     ffi::{c_char, c_int, c_uint},
@@ -68,7 +70,8 @@ pub unsafe extern "C" fn sheen_llapi_error(level: c_int, error: c_int, message: 
     });
 }
 
-/// What `llapi_printf` of the header calls: as it is, on standard output; warnings and worse on standard error.
+/// What `llapi_printf` of the header calls: as it is, on standard output; warnings and worse on
+/// standard error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sheen_llapi_printf(level: c_int, message: *const c_char) {
     let _ = or_minus_one(|| {

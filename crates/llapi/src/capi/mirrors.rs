@@ -1,6 +1,8 @@
-//! Single mirrors of a file: `llapi_mirror_set`, `_read`, `_write`, `_copy` and their like, and which are stale. They return an errno negated.
+//! Single mirrors of a file: `llapi_mirror_set`, `_read`, `_write`, `_copy` and their like, and
+//! which are stale. They return an errno negated.
 //!
-//! A mirror is written under a lease alone ([`super::leases`]): else, and where the lease was lost, -EBUSY.
+//! A mirror is written under a lease alone ([`super::leases`]): else, and where the lease was lost,
+//! -EBUSY.
 
 use std::{
     ffi::{c_int, c_uint, c_void},
@@ -52,9 +54,11 @@ unsafe fn named<'a>(fd: c_int, id: c_uint) -> Result<(BorrowedFd<'a>, u16)> {
     if id == 0 { Err(Errno::EINVAL) } else { Ok((unsafe { file(fd)? }, id)) }
 }
 
-/// From now on an open file is that mirror, stale or not; 0: the file again. It is to be opened with `O_DIRECT`, or for writing.
+/// From now on an open file is that mirror, stale or not; 0: the file again. It is to be opened
+/// with `O_DIRECT`, or for writing.
 ///
-/// -EINVAL: there is no such mirror, or it was opened otherwise. -EPERM: it is open for writing, and somebody else's. -ENOTTY, -EBADF.
+/// -EINVAL: there is no such mirror, or it was opened otherwise. -EPERM: it is open for writing,
+/// and somebody else's. -ENOTTY, -EBADF.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_mirror_set(fd: c_int, mirror: c_uint) -> c_int {
     // SAFETY: the file is C's to keep open.
@@ -67,7 +71,8 @@ pub extern "C" fn llapi_mirror_clear(fd: c_int) -> c_int {
     llapi_mirror_set(fd, 0)
 }
 
-/// Reads from a mirror: how many bytes, fewer than asked for at the end of the file alone. As [`llapi_mirror_set`].
+/// Reads from a mirror: how many bytes, fewer than asked for at the end of the file alone. As
+/// [`llapi_mirror_set`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_mirror_read(
     fd: c_int,
@@ -131,7 +136,8 @@ pub extern "C" fn llapi_mirror_punch(fd: c_int, mirror: c_uint, start: libc::off
     })
 }
 
-/// The first data of a mirror from `at` on, whose length is stored; where there is none the end of the file, and 0.
+/// The first data of a mirror from `at` on, whose length is stored; where there is none the end of
+/// the file, and 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_mirror_data_seek(
     fd: c_int,
@@ -162,7 +168,8 @@ pub extern "C" fn llapi_mirror_is_sparse(fd: c_int, mirror: c_uint) -> bool {
     })
 }
 
-/// Makes mirrors hold what another one does, whole and with its holes. How many are done, which are the first of `targets` then; or why none is.
+/// Makes mirrors hold what another one does, whole and with its holes. How many are done, which are
+/// the first of `targets` then; or why none is.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_mirror_copy_many(fd: c_int, source: u16, targets: *mut u16, count: usize) -> isize {
     sized(|| {
@@ -185,7 +192,8 @@ pub unsafe extern "C" fn llapi_mirror_copy_many(fd: c_int, source: u16, targets:
     })
 }
 
-/// Copies bytes from one mirror (0: the file) to another: how many, fewer than asked for at the end of the file alone, where the copy ends then, too.
+/// Copies bytes from one mirror (0: the file) to another: how many, fewer than asked for at the end
+/// of the file alone, where the copy ends then, too.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_mirror_copy(fd: c_int, source: c_uint, target: c_uint, at: libc::off_t, count: usize) -> c_int {
     let copied = sized(|| {
@@ -200,7 +208,8 @@ pub extern "C" fn llapi_mirror_copy(fd: c_int, source: c_uint, target: c_uint, a
     c_int::try_from(copied).unwrap_or(c_int::MAX)
 }
 
-/// A mirror of a layout that is up to date and has the bytes from `start` on; up to where, at most `end`, is stored. -ENOENT: there is none.
+/// A mirror of a layout that is up to date and has the bytes from `start` on; up to where, at most
+/// `end`, is stored. -ENOENT: there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_mirror_find(layout: *const Layout, start: u64, end: u64, to: *mut u64) -> c_int {
     or_minus_errno(|| {
@@ -210,8 +219,9 @@ pub unsafe extern "C" fn llapi_mirror_find(layout: *const Layout, start: u64, en
     })
 }
 
-/// The components of a layout that have to be brought up to date, of these mirrors or (`count` 0) of all but those that are marked `nosync`: how many.
-/// -EINVAL: there are more than there is room for.
+/// The components of a layout that have to be brought up to date, of these mirrors or (`count` 0)
+/// of all but those that are marked `nosync`: how many. -EINVAL: there are more than there is room
+/// for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_mirror_find_stale(
     layout: *const Layout,
@@ -239,8 +249,9 @@ pub unsafe extern "C" fn llapi_mirror_find_stale(
     })
 }
 
-/// Brings the mirrors of these components up to date, each as a whole (the range is of no account), and marks the components of which that was done.
-/// -EUCLEAN: no mirror to copy from. 0 if one was done, or why none was.
+/// Brings the mirrors of these components up to date, each as a whole (the range is of no account),
+/// and marks the components of which that was done. -EUCLEAN: no mirror to copy from. 0 if one was
+/// done, or why none was.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_mirror_resync_many(
     fd: c_int,

@@ -1,9 +1,11 @@
-//! The exported functions, by what they are about. They translate and call; what each does is said in `include/` and `docs/api.md`.
+//! The exported functions, by what they are about. They translate and call; what each does is said
+//! in `include/` and `docs/api.md`.
 //!
 //! # What C must pass
-//! A pointer is null or points to what the header says, valid and not used by another thread until the function returns; a string ends
-//! with a NUL; a buffer is as large as the length beside it says. A `struct llapi_layout` came from this library and was not freed. An
-//! open file stays open. Null where something is needed is EINVAL.
+//! A pointer is null or points to what the header says, valid and not used by another thread until
+//! the function returns; a string ends with a NUL; a buffer is as large as the length beside it
+//! says. A `struct llapi_layout` came from this library and was not freed. An open file stays open.
+//! Null where something is needed is EINVAL.
 
 pub mod attributes;
 pub mod components;

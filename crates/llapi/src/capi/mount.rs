@@ -1,4 +1,5 @@
-//! Mounts and their pools: `llapi_search_fsname`, `_getname`, `_get_poollist` and their like. They return an errno negated.
+//! Mounts and their pools: `llapi_search_fsname`, `_getname`, `_get_poollist` and their like. They
+//! return an errno negated.
 
 use std::{
     ffi::{CStr, CString, OsStr, c_char, c_int},
@@ -24,7 +25,8 @@ const PATH_BYTES: usize = 4096;
 /// The same for a file system's name, which is at most 8 characters.
 const FSNAME_BYTES: usize = 9;
 
-/// The name of the file system on which a path is or shall be, into a buffer of `LUSTRE_MAXFSNAME + 1` bytes. -ENOTTY, -ENOENT.
+/// The name of the file system on which a path is or shall be, into a buffer of
+/// `LUSTRE_MAXFSNAME + 1` bytes. -ENOTTY, -ENOENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_search_fsname(path: *const c_char, fsname: *mut c_char) -> c_int {
     or_minus_errno(|| {
@@ -33,7 +35,8 @@ pub unsafe extern "C" fn llapi_search_fsname(path: *const c_char, fsname: *mut c
     })
 }
 
-/// Where a file system is mounted, into a buffer of `PATH_MAX` bytes; with no name (null or empty) any. -ENODEV: nowhere.
+/// Where a file system is mounted, into a buffer of `PATH_MAX` bytes; with no name (null or empty)
+/// any. -ENODEV: nowhere.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_search_rootpath(path: *mut c_char, fsname: *const c_char) -> c_int {
     or_minus_errno(|| {
@@ -44,7 +47,8 @@ pub unsafe extern "C" fn llapi_search_rootpath(path: *mut c_char, fsname: *const
     })
 }
 
-/// Where a file system is mounted, by the device number that stat(2) says of its files, into a buffer of `PATH_MAX` bytes. -ENODEV: nowhere.
+/// Where a file system is mounted, by the device number that stat(2) says of its files, into a
+/// buffer of `PATH_MAX` bytes. -ENODEV: nowhere.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_search_rootpath_by_dev(path: *mut c_char, device: libc::dev_t) -> c_int {
     or_minus_errno(|| {
@@ -56,8 +60,10 @@ pub unsafe extern "C" fn llapi_search_rootpath_by_dev(path: *mut c_char, device:
     })
 }
 
-/// The mount that holds a path (`index` 0), or with no path (null or empty) that of the index, in the order of the table of mounts: where it is, and
-/// its file system's name, in buffers of `PATH_MAX` and `LUSTRE_MAXFSNAME + 1` bytes, either of which may be null. -ENODEV: there is none.
+/// The mount that holds a path (`index` 0), or with no path (null or empty) that of the index, in
+/// the order of the table of mounts: where it is, and its file system's name, in buffers of
+/// `PATH_MAX` and `LUSTRE_MAXFSNAME + 1` bytes, either of which may be null. -ENODEV: there is
+/// none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_search_mounts(
     path: *const c_char,
@@ -156,8 +162,9 @@ pub unsafe extern "C" fn llapi_get_instance(path: *const c_char, instance: *mut 
     })
 }
 
-/// The pools of a file system, by its name or a path on it: how many, each as `fsname.pool` in `buffer`, to which `list` points. -EOVERFLOW: they are
-/// too many or too long for the room given. -ENODEV, -ENOTTY, -ENOENT: there is no such mount.
+/// The pools of a file system, by its name or a path on it: how many, each as `fsname.pool` in
+/// `buffer`, to which `list` points. -EOVERFLOW: they are too many or too long for the room given.
+/// -ENODEV, -ENOTTY, -ENOENT: there is no such mount.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_get_poollist(
     name: *const c_char,
@@ -174,8 +181,9 @@ pub unsafe extern "C" fn llapi_get_poollist(
     })
 }
 
-/// The OSTs of a pool, `fsname.pool`: how many, each as a uuid in `buffer`, to which `members` points. -EINVAL: no such name. -ENOENT: no such pool.
-/// -EOVERFLOW, -ENODEV as [`llapi_get_poollist`].
+/// The OSTs of a pool, `fsname.pool`: how many, each as a uuid in `buffer`, to which `members`
+/// points. -EINVAL: no such name. -ENOENT: no such pool. -EOVERFLOW, -ENODEV as
+/// [`llapi_get_poollist`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_get_poolmembers(
     pool: *const c_char,
@@ -194,8 +202,8 @@ pub unsafe extern "C" fn llapi_get_poolmembers(
     })
 }
 
-/// Opens the root of a mount, by its file system's name or a path on it, for functions that end in `_at`. 0; -ENODEV, -ENOTTY: there is no such
-/// mount.
+/// Opens the root of a mount, by its file system's name or a path on it, for functions that end in
+/// `_at`. 0; -ENODEV, -ENOTTY: there is no such mount.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_root_path_open(device: *const c_char, fd: *mut c_int) -> c_int {
     or_minus_errno(|| {
@@ -212,7 +220,8 @@ pub unsafe extern "C" fn llapi_root_path_open(device: *const c_char, fd: *mut c_
 /// Strings one after another into a buffer, and pointers to them into a list; how many.
 ///
 /// # Safety
-/// `list` is null or points to room for so many pointers, `buffer` is null or points to room for so many bytes.
+/// `list` is null or points to room for so many pointers, `buffer` is null or points to room for so
+/// many bytes.
 unsafe fn put_list(
     texts: impl Iterator<Item = String>,
     list: *mut *mut c_char,

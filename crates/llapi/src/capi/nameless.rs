@@ -1,5 +1,6 @@
-//! Files without names (Lustre's volatile files), for programs that move bytes to another layout themselves: make one beside a file, copy, and
-//! exchange the layouts (`llapi_fswap_layouts`). One that is closed is gone. They return an errno negated.
+//! Files without names (Lustre's volatile files), for programs that move bytes to another layout
+//! themselves: make one beside a file, copy, and exchange the layouts (`llapi_fswap_layouts`). One
+//! that is closed is gone. They return an errno negated.
 
 use std::{
     ffi::{c_char, c_int},
@@ -22,9 +23,11 @@ const NEW: OFlags = OFlags::CREATE.union(OFlags::EXCL).union(OFlags::TRUNC);
 /// Index of the one MDT.
 const MDT: c_int = 0;
 
-/// Opens a new file without a name, for reading and writing, in a directory; with a layout, where one is given. Returns the open file.
+/// Opens a new file without a name, for reading and writing, in a directory; with a layout, where
+/// one is given. Returns the open file.
 ///
-/// -ENODEV: no MDT of that index (-1: any); -ENOTDIR, -ENOTTY: not on a mount; -EINVAL: the layout; and whatever open(2) says.
+/// -ENODEV: no MDT of that index (-1: any); -ENOTDIR, -ENOTTY: not on a mount; -EINVAL: the layout;
+/// and whatever open(2) says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_create_volatile_param(
     directory: *const c_char,

@@ -6,7 +6,8 @@ use sheen_wire::{Errno, Result};
 
 use crate::border::{or_minus_one, put, shared, text};
 
-/// A size, and what one of its units has. `bytes`: `b` stands for bytes, and not for blocks of 512. `unit`: of a number alone.
+/// A size, and what one of its units has. `bytes`: `b` stands for bytes, and not for blocks of 512.
+/// `unit`: of a number alone.
 fn parse(text: &str, unit: u64, bytes: bool) -> Result<(u64, u64)> {
     let (digits, radix) = match text.as_bytes() {
         [b'0', b'x' | b'X', ..] => (&text[2..], 16),
@@ -33,8 +34,9 @@ fn parse(text: &str, unit: u64, bytes: bool) -> Result<(u64, u64)> {
     Ok((size, unit))
 }
 
-/// Reads a size such as `64k` or `0x10M`, from blocks of 512 (`b`; with `bytes_spec` bytes) to exabytes (`e`); one without a letter is of `*units`, which
-/// then holds what was taken. 0, or -1 with EINVAL: it is none, is negative, or too large.
+/// Reads a size such as `64k` or `0x10M`, from blocks of 512 (`b`; with `bytes_spec` bytes) to
+/// exabytes (`e`); one without a letter is of `*units`, which then holds what was taken. 0, or -1
+/// with EINVAL: it is none, is negative, or too large.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_parse_size(
     string: *const c_char,

@@ -1,4 +1,5 @@
-//! Holes of an open file: `llapi_file_is_sparse`, `_data_seek`, `_hole_punch`. They are of any file system.
+//! Holes of an open file: `llapi_file_is_sparse`, `_data_seek`, `_hole_punch`. They are of any file
+//! system.
 
 use std::ffi::c_int;
 
@@ -23,7 +24,8 @@ pub extern "C" fn llapi_file_is_sparse(fd: c_int) -> bool {
     })
 }
 
-/// The first data from `offset` on, whose length is stored; where there is none the end of the file, and 0. An errno negated: -EBADF, -EINVAL.
+/// The first data from `offset` on, whose length is stored; where there is none the end of the
+/// file, and 0. An errno negated: -EBADF, -EINVAL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_data_seek(fd: c_int, offset: libc::off_t, length: *mut usize) -> libc::off_t {
     placed(|| {

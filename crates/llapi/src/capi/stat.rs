@@ -1,6 +1,8 @@
-//! Attributes and layout of a file in one call: `llapi_get_lum_file`, `_dir` and their like. They return an errno negated.
+//! Attributes and layout of a file in one call: `llapi_get_lum_file`, `_dir` and their like. They
+//! return an errno negated.
 //!
-//! Sizes are always those of the objects: what Lustre calls lazy, a size that may be wrong, is not kept.
+//! Sizes are always those of the objects: what Lustre calls lazy, a size that may be wrong, is not
+//! kept.
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
@@ -46,10 +48,12 @@ struct Room {
     lum_bytes: usize,
 }
 
-/// Attributes and layout of what a path names, be it a symbolic link. Any of the pointers may be null. `valid`: which attributes (`OBD_MD_FL…`) are told.
-/// What has no layout has a `lmm_magic` of 0 in `lum`, which has room for `lum_bytes` bytes.
+/// Attributes and layout of what a path names, be it a symbolic link. Any of the pointers may be
+/// null. `valid`: which attributes (`OBD_MD_FL…`) are told. What has no layout has a `lmm_magic` of
+/// 0 in `lum`, which has room for `lum_bytes` bytes.
 ///
-/// -ENOENT, -ENOTTY; -EINVAL: less room than for `struct lov_user_md`; -EOVERFLOW: less than the layout needs.
+/// -ENOENT, -ENOTTY; -EINVAL: less room than for `struct lov_user_md`; -EOVERFLOW: less than the
+/// layout needs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_get_lum_file(
     path: *const c_char,
@@ -104,7 +108,8 @@ pub unsafe extern "C" fn llapi_get_lum_dir_fd(
     unsafe { llapi_get_lum_file_fd(dir, ptr::null(), valid, stat, lum, lum_bytes) }
 }
 
-/// The path of a name in an open directory: no system call reads an attribute of such a name on kernels before 6.13.
+/// The path of a name in an open directory: no system call reads an attribute of such a name on
+/// kernels before 6.13.
 fn place(dir: BorrowedFd<'_>, name: &CStr) -> Result<CString> {
     if name.to_bytes().starts_with(b"/") {
         return Ok(name.to_owned());

@@ -1,7 +1,9 @@
-//! `llapi_swap_layouts`, `llapi_fswap_layouts`: two files exchange their bytes. They return an errno negated.
+//! `llapi_swap_layouts`, `llapi_fswap_layouts`: two files exchange their bytes. They return an
+//! errno negated.
 //!
-//! Lustre exchanges times as well unless it is told to keep them, and does nothing where data versions that it is given are not those of
-//! the files. Here times always stay; a version cannot be asked for, so one that is to be checked is refused.
+//! Lustre exchanges times as well unless it is told to keep them, and does nothing where data
+//! versions that it is given are not those of the files. Here times always stay; a version cannot
+//! be asked for, so one that is to be checked is refused.
 
 use std::{
     ffi::{c_char, c_int},
@@ -22,7 +24,8 @@ const KEEP: u64 = 1 << 2 | 1 << 3;
 
 /// Exchanges the layouts of two files of one mount. The versions are of no account.
 ///
-/// What open(2) says of either for writing; -ENOTTY: not on a mount; -EXDEV: on different ones. As [`llapi_fswap_layouts`].
+/// What open(2) says of either for writing; -ENOTTY: not on a mount; -EXDEV: on different ones. As
+/// [`llapi_fswap_layouts`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_swap_layouts(
     one: *const c_char,
@@ -50,8 +53,9 @@ pub unsafe extern "C" fn llapi_swap_layouts(
 
 /// The same of two open files.
 ///
-/// -EACCES: the caller may not write to both; -EPERM: they are not of the same user and group; -EINVAL: one is no regular file; -EOPNOTSUPP: one
-/// is mirrored, or flags say that versions are checked; -EBUSY: somebody does not let go of one. Nothing is changed then.
+/// -EACCES: the caller may not write to both; -EPERM: they are not of the same user and group;
+/// -EINVAL: one is no regular file; -EOPNOTSUPP: one is mirrored, or flags say that versions are
+/// checked; -EBUSY: somebody does not let go of one. Nothing is changed then.
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_fswap_layouts(fd1: c_int, fd2: c_int, _version1: u64, _version2: u64, flags: u64) -> c_int {
     or_minus_errno(|| {
@@ -61,8 +65,8 @@ pub extern "C" fn llapi_fswap_layouts(fd1: c_int, fd2: c_int, _version1: u64, _v
     })
 }
 
-/// The same with a group's lock on both, with which nobody else comes in between: here nobody does anyway, so that only 0, no group, is taken (else
-/// -EOPNOTSUPP).
+/// The same with a group's lock on both, with which nobody else comes in between: here nobody does
+/// anyway, so that only 0, no group, is taken (else -EOPNOTSUPP).
 #[unsafe(no_mangle)]
 pub extern "C" fn llapi_fswap_layouts_grouplock(
     fd1: c_int,

@@ -1,5 +1,5 @@
-//! Targets: how many, their uuids and space, which there are: `llapi_get_obd_count`, `_lov_get_uuids`, `_obd_statfs`, `_search_tgt` and their
-//! like. They return an errno negated.
+//! Targets: how many, their uuids and space, which there are: `llapi_get_obd_count`,
+//! `_lov_get_uuids`, `_obd_statfs`, `_search_tgt` and their like. They return an errno negated.
 
 use std::{
     ffi::{c_char, c_int},
@@ -21,7 +21,8 @@ use crate::{
 
 /// `struct obd_uuid`.
 const UUID_BYTES: usize = 40;
-/// `LL_STATFS_LMV`, `LL_STATFS_LOV`: of an MDT, of an OST. (`LL_STATFS_NODELAY` beside them changes nothing.)
+/// `LL_STATFS_LMV`, `LL_STATFS_LOV`: of an MDT, of an OST. (`LL_STATFS_NODELAY` beside them changes
+/// nothing.)
 const STATFS_MDT: u32 = 1;
 const STATFS_OST: u32 = 2;
 /// `os_type`: the magic of a file system as statfs(2) says it.
@@ -70,7 +71,8 @@ impl From<StatFs> for ObdStatFs {
     }
 }
 
-/// How many OSTs, or with `is_mdt` MDTs, the file system of a directory has. -ENOENT, -ENOTDIR, -ENOTTY.
+/// How many OSTs, or with `is_mdt` MDTs, the file system of a directory has. -ENOENT, -ENOTDIR,
+/// -ENOTTY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_get_obd_count(dir: *const c_char, count: *mut c_int, is_mdt: c_int) -> c_int {
     or_minus_errno(|| {
@@ -84,8 +86,8 @@ pub unsafe extern "C" fn llapi_get_obd_count(dir: *const c_char, count: *mut c_i
     })
 }
 
-/// The uuids of the OSTs, by index, as many as `*count` says that there is room for (none if `uuids` is null); then `*count` is how many there
-/// are. -ENOTTY, -EBADF.
+/// The uuids of the OSTs, by index, as many as `*count` says that there is room for (none if
+/// `uuids` is null); then `*count` is how many there are. -ENOTTY, -EBADF.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_lov_get_uuids(fd: c_int, uuids: *mut [u8; UUID_BYTES], count: *mut c_int) -> c_int {
     or_minus_errno(|| unsafe { put_uuids(fd, TargetKind::Ost, uuids, count) })
@@ -113,10 +115,12 @@ unsafe fn put_uuids(fd: c_int, kind: TargetKind, uuids: *mut [u8; UUID_BYTES], c
     unsafe { put(count, targets.len() as c_int) }.map(|()| 0)
 }
 
-/// The space of the target of an index on the mount of a path, and its uuid; `kind`: `LL_STATFS_LMV` or `LL_STATFS_LOV`.
+/// The space of the target of an index on the mount of a path, and its uuid; `kind`:
+/// `LL_STATFS_LMV` or `LL_STATFS_LOV`.
 ///
-/// -ENODEV: there is none of this or a larger index; -EAGAIN: none of this one. -ENODATA: it is not active; its uuid is stored. What it answers or why
-/// it does not; its uuid is stored. -ENOENT, -ENOTTY.
+/// -ENODEV: there is none of this or a larger index; -EAGAIN: none of this one. -ENODATA: it is not
+/// active; its uuid is stored. What it answers or why it does not; its uuid is stored. -ENOENT,
+/// -ENOTTY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_obd_statfs(
     path: *const c_char,
@@ -165,13 +169,15 @@ unsafe fn statfs(
     unsafe { put(space, target.statfs?.into()) }.map(|()| 0)
 }
 
-/// The one of that index. EAGAIN: it is not there, but others are behind it. ENODEV: it is past the last.
+/// The one of that index. EAGAIN: it is not there, but others are behind it. ENODEV: it is past the
+/// last.
 fn nth(targets: Vec<TargetInfo>, index: u32) -> Result<TargetInfo> {
     let e = if targets.iter().any(|target| target.index > index) { Errno::EAGAIN } else { Errno::ENODEV };
     targets.into_iter().find(|target| target.index == index).ok_or(e)
 }
 
-/// What a mount's OSTs are called together (`fsname-clilov-instance`, as in names of parameters), by a path on it. -ENOENT, -ENOTTY.
+/// What a mount's OSTs are called together (`fsname-clilov-instance`, as in names of parameters),
+/// by a path on it. -ENOENT, -ENOTTY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_file_get_lov_uuid(path: *const c_char, uuid: *mut [u8; UUID_BYTES]) -> c_int {
     or_minus_errno(|| unsafe { put_group(At::Path(text(path)?), "clilov", uuid) })
@@ -197,7 +203,8 @@ unsafe fn put_group(at: At<'_>, kind: &str, uuid: *mut [u8; UUID_BYTES]) -> Resu
     unsafe { put_text(uuid.cast(), UUID_BYTES, name.as_bytes(), Errno::ENAMETOOLONG) }.map(|()| 0)
 }
 
-/// The index of the MDT that holds a file, by its FID and an open file of the mount. -EINVAL: that is no file's FID. -EBADF, -ENOTTY.
+/// The index of the MDT that holds a file, by its FID and an open file of the mount. -EINVAL: that
+/// is no file's FID. -EBADF, -ENOTTY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_get_mdt_index_by_fid(fd: c_int, fid: *const LuFid, index: *mut c_int) -> c_int {
     or_minus_errno(|| {
@@ -210,16 +217,18 @@ pub unsafe extern "C" fn llapi_get_mdt_index_by_fid(fd: c_int, fid: *const LuFid
     })
 }
 
-/// 1 if both are the uuid of the same target, or one is empty (any), else 0; `_UUID` may be missing at the end.
+/// 1 if both are the uuid of the same target, or one is empty (any), else 0; `_UUID` may be missing
+/// at the end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_uuid_match(one: *const c_char, other: *const c_char) -> c_int {
     or_else(0, || Ok(c_int::from(unsafe { matches(text(one)?.to_bytes(), text(other)?.to_bytes()) })))
 }
 
-/// Whether a file system has a target (by its name or uuid), or a pool of it has; with no target, whether there is any in the pool: 1 or 0. No
-/// MDT is in a pool.
+/// Whether a file system has a target (by its name or uuid), or a pool of it has; with no target,
+/// whether there is any in the pool: 1 or 0. No MDT is in a pool.
 ///
-/// -ENOENT: there is no such pool. -EINVAL: no file system, or neither a pool nor a target. -ENODEV as `llapi_get_poollist`.
+/// -ENOENT: there is no such pool. -EINVAL: no file system, or neither a pool nor a target. -ENODEV
+/// as `llapi_get_poollist`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llapi_search_tgt(
     fsname: *const c_char,

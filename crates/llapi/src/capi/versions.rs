@@ -12,8 +12,10 @@ use crate::{
     sys,
 };
 
-/// A number that is another one after each change of an open file's bytes. With flags (`LL_DV_RD_FLUSH`, `LL_DV_WR_FLUSH`) what mounts keep to be
-/// written is written before, and what programs here have stored into mappings of it; else it does not count yet. 0, or an errno negated.
+/// A number that is another one after each change of an open file's bytes. With flags
+/// (`LL_DV_RD_FLUSH`, `LL_DV_WR_FLUSH`) what mounts keep to be written is written before, and what
+/// programs here have stored into mappings of it; else it does not count yet. 0, or an errno
+/// negated.
 ///
 /// -EINVAL: a flag that there is not, or a directory; -EBADF, -ENOTTY.
 #[unsafe(no_mangle)]

@@ -1,4 +1,5 @@
-//! Which mirrors of a layout are up to date. As in the file system a mirror is, if none of its components is stale.
+//! Which mirrors of a layout are up to date. As in the file system a mirror is, if none of its
+//! components is stale.
 
 use super::{Component, Layout, flag};
 
@@ -18,8 +19,8 @@ impl Layout {
         self.of_mirror(id).all(|c| c.flags & flag::STALE == 0)
     }
 
-    /// A mirror that is up to date and has the bytes from `start` on, and up to where, at most `end`: the one that has most of them, of several the
-    /// preferred one.
+    /// A mirror that is up to date and has the bytes from `start` on, and up to where, at most
+    /// `end`: the one that has most of them, of several the preferred one.
     pub fn find_mirror(&self, start: u64, end: u64) -> Option<(u32, u64)> {
         let covered = |id: u32| {
             self.of_mirror(id)
@@ -32,7 +33,8 @@ impl Layout {
         best.map(|id| (id, covered(id))).filter(|(_, to)| *to > start)
     }
 
-    /// The components of stale mirrors: of these, or with none of all that are not to be left out ([`flag::NOSYNC`]).
+    /// The components of stale mirrors: of these, or with none of all that are not to be left out
+    /// ([`flag::NOSYNC`]).
     pub fn stale_components(&self, ids: &[u16]) -> Vec<&Component> {
         let named = |id: u32| ids.iter().any(|named| u32::from(*named) == id);
         let wanted = |id: u32| match ids {

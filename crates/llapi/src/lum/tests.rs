@@ -6,8 +6,9 @@ use sheen_layout::{Asked, Mark};
 use super::*;
 use crate::layout::{EOF, MIRRORS_MAX, Move};
 
-/// `lfs setstripe -C 8`, `-E 1M -c 1 -E 4G -c 4 -E -1 -c -1` with two components in use, `-E 64K -L mdt -E -1 -c 2`, `-E 128M -c 1 -z 64M -E -1
-/// -c 4 -z 128M` grown once, two mirrors, and a file in a pool, as a Lustre 2.17 client shows them in `lustre.lov`.
+/// `lfs setstripe -C 8`, `-E 1M -c 1 -E 4G -c 4 -E -1 -c -1` with two components in use,
+/// `-E 64K -L mdt -E -1 -c 2`, `-E 128M -c 1 -z 64M -E -1 -c 4 -z 128M` grown once, two mirrors,
+/// and a file in a pool, as a Lustre 2.17 client shows them in `lustre.lov`.
 const OVERSTRIPED: &str = "\
     d00bd10b0102000023000000000000000204000002000000000040000800ffff01040000030000000e00000000000000\
     000000000200000001040040030000000d00000000000000000000000300000001040080020000001900000000000000\

@@ -162,7 +162,8 @@ fn however_many_wait_the_stack_does_not_grow() {
         let a = s.client("a", true, Answer::Inline).await;
         let b = s.client("b", true, Answer::Inline).await;
         let exports = [s.service.export("a"), s.service.export("b")];
-        // The clients give each lock back from within the callback that asks for it, which grants the next one.
+        // The clients give each lock back from within the callback that asks for it, which grants
+        // the next one.
         for n in 0..WAITERS {
             let client = [&a, &b][n as usize % 2];
             let ask = client.ask(object(1), Mode::Pw, whole());

@@ -46,12 +46,13 @@ pub fn whole() -> Policy {
 /// What is asked of the service while it writes.
 type Check = Box<dyn Fn(&Export, &Part) + Send + Sync>;
 
-/// Grants locks; writes under locks of its own; knows how large objects are, and asks those that write them. Requests for flock locks
-/// are answered at once, others when they are granted.
+/// Grants locks; writes under locks of its own; knows how large objects are, and asks those that
+/// write them. Requests for flock locks are answered at once, others when they are granted.
 pub struct Locked {
     pub lockd: Arc<Lockd<Ost>>,
     rt: Rt,
-    /// As an MDT has one: held while the server's own locks are enqueued, and wanted by what a client may lead to.
+    /// As an MDT has one: held while the server's own locks are enqueued, and wanted by what a
+    /// client may lead to.
     pub core: Mutex<()>,
     pub exports: Mutex<BTreeMap<String, Arc<Export>>>,
     pub gone: Mutex<Vec<String>>,

@@ -31,7 +31,8 @@ fn what_writers_keep_is_seen_by_others_and_their_locks_stay() {
             assert_eq!((first.mtime, second), (Some(Time { sec: 7, nsec: 0 }), ObjectAttr::default()));
             assert_eq!((a.glimpsed(), b.glimpsed(), c.heard.lock().len()), (vec![la], vec![lb], 0));
 
-            // Who asks knows himself what he keeps; who can write only below the size that is known is not asked.
+            // Who asks knows himself what he keeps; who can write only below the size that is known
+            // is not asked.
             s.service.sizes.lock().insert(object(1).fid, 150_000);
             assert_eq!(a.attrs(&[1]).await[0].size, 200_000);
             assert_eq!(b.attrs(&[1]).await[0].size, 150_000);

@@ -187,7 +187,8 @@ fn forget(view: &Mutex<View>, believed: &Believed, name: &str, cookie: Cookie) {
     }
 }
 
-/// Clients read and write while connections break, and one of them vanishes. Returns how often a writer found a reader gone.
+/// Clients read and write while connections break, and one of them vanishes. Returns how often a
+/// writer found a reader gone.
 fn everybody(seed: u64) -> u64 {
     let sim = Sim::new(seed, SimConfig { loss: 0.01, short_io: 0.2, ..SimConfig::default() });
     let stats = sim.run(async {

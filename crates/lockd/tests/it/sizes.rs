@@ -1,4 +1,5 @@
-//! In the simulator: clients keep writes under locks, others ask how large the object is, while connections break.
+//! In the simulator: clients keep writes under locks, others ask how large the object is, while
+//! connections break.
 
 use std::{
     collections::BTreeSet,

@@ -1,5 +1,5 @@
-//! Composite layouts as clients of an MDT see them: objects where they are written, on OSTs that take them, and nobody with an old
-//! layout.
+//! Composite layouts as clients of an MDT see them: objects where they are written, on OSTs that
+//! take them, and nobody with an old layout.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -94,7 +94,8 @@ fn with_clients(test: impl AsyncFn(&Host, &[Arc<FakeOst>], [Client; 3])) {
     }
 }
 
-/// Locks that a client was asked for on LAYOUT of a file, and on nothing that the intent leaves as it is.
+/// Locks that a client was asked for on LAYOUT of a file, and on nothing that the intent leaves as
+/// it is.
 fn layouts_asked(client: &Client, fid: Fid) -> Vec<LockId> {
     let one = |called| {
         let Callback::Blocking { id, resource, wanted, .. } = called else { panic!("{called:?}") };

@@ -1,5 +1,5 @@
-//! Files that begin on the MDT, as the MDT sees them: made without asking an OST, removed from its data service, which is cleaned after a
-//! crash and only then.
+//! Files that begin on the MDT, as the MDT sees them: made without asking an OST, removed from its
+//! data service, which is cleaned after a crash and only then.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Files that grow by themselves, as clients of an MDT see them: each byte of an OST is given to one of them.
+//! Files that grow by themselves, as clients of an MDT see them: each byte of an OST is given to
+//! one of them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

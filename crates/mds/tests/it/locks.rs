@@ -16,7 +16,8 @@ const KEPT: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits:
 const KEPT_OF_FILE: u64 = KEPT | bits::OPEN;
 const LOCK_COUNT: &str = "ldlm.namespaces.mdt-sheen-MDT0000_UUID.lock_count";
 
-/// Runs a test with the MDT's host and three clients there, then with three clients of hosts of their own.
+/// Runs a test with the MDT's host and three clients there, then with three clients of hosts of
+/// their own.
 fn with_clients(test: impl AsyncFn(&Sim, &Host, [Client; 3])) {
     for tcp in [false, true] {
         let sim = Sim::new(1, SimConfig::default());

@@ -1,4 +1,5 @@
-//! Mirrored files as clients of an MDT see them: which mirrors miss a write nobody learns before it is durable.
+//! Mirrored files as clients of an MDT see them: which mirrors miss a write nobody learns before it
+//! is durable.
 
 use std::time::Duration;
 
@@ -102,7 +103,8 @@ fn a_choice_that_cannot_be_kept_is_not_answered_until_it_can() {
     .unwrap();
 }
 
-/// Found by simulated races: a cut that took longer than a resync by the same client was missing from a mirror that counted as fresh.
+/// Found by simulated races: a cut that took longer than a resync by the same client was missing
+/// from a mirror that counted as fresh.
 #[test]
 fn who_brings_mirrors_up_to_date_hears_of_it_as_others_do() {
     let sim = Sim::new(3, SimConfig::default());
@@ -112,7 +114,8 @@ fn who_brings_mirrors_up_to_date_hears_of_it_as_others_do() {
         host.add_ost(0).await;
         let a = Client::lo(&host, "a").await;
         let f = file(&a, "f").await;
-        // A program of this client changes the file by its layout; a tool of the same client brings a mirror up to date.
+        // A program of this client changes the file by its layout; a tool of the same client brings
+        // a mirror up to date.
         let Answer { grants, .. } = a.keep(get(f)).await.unwrap();
         let kept: Vec<_> = grants.iter().map(|grant| grant.id).collect();
         let begun = Change::Resync { mirrors: vec![2], end: 0 }.encode().unwrap();

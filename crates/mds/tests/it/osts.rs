@@ -300,7 +300,8 @@ fn create_does_without_an_ost_that_disconnected_just_now_or_long_ago() {
         register(host, 0, &servers[0].nid).await;
         register(host, 1, &servers[1].nid).await;
         let (moment, long) = (Duration::from_millis(10), Duration::from_secs(39 * 60));
-        // How long the MDT is idle before and after the crash, and how long the create may take then.
+        // How long the MDT is idle before and after the crash, and how long the create may take
+        // then.
         let cases = [(long, Duration::from_millis(100)), (moment, Duration::from_secs(6))];
         for (n, (idle, limit)) in cases.into_iter().enumerate() {
             host.mdt.wait_osts(2).await;

@@ -1,11 +1,12 @@
 //! close: the end of open files, some moments ago.
 //!
-//! * A handle that is not the client's, or not of the file, is passed over: it may be one of before a restart. So is [`NO_HANDLE`], of a file
-//!   that the client had opened by itself.
+//! * A handle that is not the client's, or not of the file, is passed over: it may be one of before
+//!   a restart. So is [`NO_HANDLE`], of a file that the client had opened by itself.
 //! * The last close of a file without a name removes it and lets its objects be destroyed.
-//! * Where anything was read, the access time is renewed as the relatime mount option does: when it is not newer than the last change of content
-//!   or attributes, or older than a day. Where the attributes were changed after the file was closed, nothing is done: the change may have
-//!   set the access time. The answer shows the attributes then, of what has a name.
+//! * Where anything was read, the access time is renewed as the relatime mount option does: when it
+//!   is not newer than the last change of content or attributes, or older than a day. Where the
+//!   attributes were changed after the file was closed, nothing is done: the change may have set
+//!   the access time. The answer shows the attributes then, of what has a name.
 //! * EINVAL for more than [`CLOSED_MAX`] files.
 
 use sheen_wire::{

@@ -1,14 +1,17 @@
 //! mkdir, mknod, symlink: a new entry for a new file.
 //!
-//! * EEXIST if the name exists (whatever it names, also a dangling symlink), before permission to write is looked at. But if it
-//!   names the very FID that the request brings, this is a resend whose first execution outlived a crash and whose answer did
-//!   not (clients never use a FID twice): success.
+//! * EEXIST if the name exists (whatever it names, also a dangling symlink), before permission to
+//!   write is looked at. But if it names the very FID that the request brings, this is a resend
+//!   whose first execution outlived a crash and whose answer did not (clients never use a FID
+//!   twice): success.
 //! * EACCES without write and search permission on the parent; ENOENT if the parent was removed.
 //! * EPERM for devices unless superuser (but for character device 0:0, overlayfs's whiteout).
 //! * A symlink's target: ENOENT if empty, ENAMETOOLONG past 4095 bytes. Its mode is 0777.
-//! * Owner, group, mode, ACLs: see [`super::nodes::new_inode`]. A directory takes over the parent's default layout, but for
-//!   the root's, which holds for all anyhow. What it gets of how directories are spread over MDTs: see [`super::xattr_lmv`].
-//! * Sets all times of the new file, and mtime and ctime of the parent; a directory adds a link to its parent.
+//! * Owner, group, mode, ACLs: see [`super::nodes::new_inode`]. A directory takes over the parent's
+//!   default layout, but for the root's, which holds for all anyhow. What it gets of how
+//!   directories are spread over MDTs: see [`super::xattr_lmv`].
+//! * Sets all times of the new file, and mtime and ctime of the parent; a directory adds a link to
+//!   its parent.
 //! * A regular file gets its layout only when it is set, truncated or first opened for writing.
 
 use std::sync::Arc;

@@ -17,7 +17,8 @@ impl<S: Store> Namespace<S> {
         Ok(Reply::Entry(entry))
     }
 
-    /// The attributes of the directory in which a request that was executed made or removed an entry.
+    /// The attributes of the directory in which a request that was executed made or removed an
+    /// entry.
     pub fn changed_dir(&mut self, request: &Request, done: &Done) -> Option<Attr> {
         let parent = match request {
             Request::Create { parent, .. } | Request::OpenCreate { parent, .. } | Request::Unlink { parent, .. } => {

@@ -1,15 +1,20 @@
-//! LayoutIntent: a client is about to write (or to cut the file) somewhere, and its layout has no objects there.
+//! LayoutIntent: a client is about to write (or to cut the file) somewhere, and its layout has no
+//! objects there.
 //!
-//! * Every component that has a byte of `[start, end)` gets its objects, placed on the OSTs that are active and have space at this
-//!   moment; an extension among them first goes to the component that it extends, as far as the write needs. All of it happens or,
-//!   with an error (ENOSPC and so on as at creation; ERANGE past the largest layout), nothing.
-//! * Of a mirrored file one mirror alone gets objects, the primary: the one that is fresh, or, where several are, the one that they are
-//!   chosen by ([`Layout::primary`]); then the others become stale.
-//! * Nothing is to do where there are objects, in a plain layout, or in an empty range: the answer is the same, and nothing changes. So
-//!   of several clients that ask at once the first decides, and a request may be repeated.
+//! * Every component that has a byte of `[start, end)` gets its objects, placed on the OSTs that
+//!   are active and have space at this moment; an extension among them first goes to the component
+//!   that it extends, as far as the write needs. All of it happens or, with an error (ENOSPC and so
+//!   on as at creation; ERANGE past the largest layout), nothing.
+//! * Of a mirrored file one mirror alone gets objects, the primary: the one that is fresh, or,
+//!   where several are, the one that they are chosen by ([`Layout::primary`]); then the others
+//!   become stale.
+//! * Nothing is to do where there are objects, in a plain layout, or in an empty range: the answer
+//!   is the same, and nothing changes. So of several clients that ask at once the first decides,
+//!   and a request may be repeated.
 //! * A file without a layout gets one first, as it does when it is opened for writing.
-//! * ENODATA if the layout ends at `start` or before; what lies past its end is no error where something lies before it, as a write that
-//!   reaches past the end is cut there. EINVAL for what is no regular file.
+//! * ENODATA if the layout ends at `start` or before; what lies past its end is no error where
+//!   something lies before it, as a write that reaches past the end is cut there. EINVAL for what
+//!   is no regular file.
 //! * Sets no times: the write does.
 
 use sheen_layout::{Component, Layout, Wanted};
@@ -42,7 +47,8 @@ impl<S: Store> Namespace<S> {
         Ok(Reply::Entry(entry(fid, &*self.live(fid)?)))
     }
 
-    /// The layout to write by: of one mirror, which has objects wherever `[offset, offset + len)` touches it.
+    /// The layout to write by: of one mirror, which has objects wherever `[offset, offset + len)`
+    /// touches it.
     fn with_primary(&mut self, cx: &mut Cx, layout: &Layout, offset: u64, len: u64) -> wire::Result<Layout> {
         let primary = layout.primary(|ost| cx.env.is_up(ost)).ok_or(Errno::EIO)?;
         let marked = if layout.takes_writes() { layout.clone() } else { layout.with_stale_others(primary)? };
@@ -65,7 +71,8 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// The layout with objects wherever `[offset, offset + len)` touches it; `None` if it is this one.
+    /// The layout with objects wherever `[offset, offset + len)` touches it; `None` if it is this
+    /// one.
     fn with_objects(&mut self, cx: &mut Cx, layout: &Layout, offset: u64, len: u64) -> wire::Result<Option<Layout>> {
         let grown = layout.grow(offset, len, |component, bytes| cx.env.has_room(component, bytes))?;
         let now = grown.as_ref().unwrap_or(layout);
@@ -87,8 +94,9 @@ impl<S: Store> Namespace<S> {
     }
 }
 
-/// Space that components took from their extensions will be used: others are not to count on it. Of a long range at once most stays a hole (it was
-/// sought past, cut to, or locked for a group), so it counts as one extension.
+/// Space that components took from their extensions will be used: others are not to count on it. Of
+/// a long range at once most stays a hole (it was sought past, cut to, or locked for a group), so
+/// it counts as one extension.
 fn tell_of_extended(cx: &mut Cx, old: &Layout, new: &Layout) {
     for (i, c) in new.components().iter().enumerate() {
         let before = old.components().iter().find(|o| o.id == c.id && o.is_instantiated());

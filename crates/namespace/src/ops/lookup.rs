@@ -3,7 +3,8 @@
 //! * ENOTDIR if the parent is no directory, ENOENT if it is gone.
 //! * EACCES without search permission on it, also for names that do not exist.
 //! * ENAMETOOLONG past 255 bytes; ENOENT if there is no such entry.
-//! * `.` is the directory, `..` its parent; the root is its own parent; a removed directory has none (ENOENT).
+//! * `.` is the directory, `..` its parent; the root is its own parent; a removed directory has
+//!   none (ENOENT).
 
 use sheen_wire::{self as wire, Cred, Errno, Fid, fid, mds::Reply};
 

@@ -1,5 +1,6 @@
-//! The operations, one a file; each opens with the contract that it keeps. What several share is in [`names`] (entries of
-//! directories), [`nodes`] (birth and death of files) and [`striping`] (layouts).
+//! The operations, one a file; each opens with the contract that it keeps. What several share is in
+//! [`names`] (entries of directories), [`nodes`] (birth and death of files) and [`striping`]
+//! (layouts).
 
 mod access;
 mod alloc_seq;

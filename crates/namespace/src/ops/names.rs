@@ -13,7 +13,8 @@ use crate::{
 /// Bits of a cookie that tell the entries of one bucket apart.
 pub(crate) const COOKIE_INDEX_BITS: u32 = 7;
 
-/// Whether a name can be looked up at all. The kernel never sends an empty one or one with a slash; others might.
+/// Whether a name can be looked up at all. The kernel never sends an empty one or one with a slash;
+/// others might.
 pub(crate) fn check_name(name: &[u8]) -> wire::Result<()> {
     match name.len() {
         0 => Err(Errno::ENOENT),
@@ -40,8 +41,8 @@ impl<S: Store> Namespace<S> {
         if inode.is_dir() { Ok(inode) } else { Err(Errno::ENOTDIR) }
     }
 
-    /// The first steps of every operation on a name: the parent is a directory in which the caller may search (EACCES), the
-    /// name is possible; the entry, if it exists.
+    /// The first steps of every operation on a name: the parent is a directory in which the caller
+    /// may search (EACCES), the name is possible; the entry, if it exists.
     pub(crate) fn walk(&mut self, cred: &Cred, parent: Fid, name: &[u8]) -> wire::Result<(Arc<Inode>, Option<Dentry>)> {
         let dir = self.dir(parent)?;
         access::check(&dir, cred, EXEC)?;
@@ -122,8 +123,8 @@ pub(crate) fn may_add(dir: &Inode, cred: &Cred) -> wire::Result<()> {
     access::check(dir, cred, WRITE | EXEC)
 }
 
-/// Whether the caller may remove the entry of `victim`, expected to be a directory or not (`may_delete`): EACCES, EPERM
-/// (sticky), ENOTDIR, EISDIR.
+/// Whether the caller may remove the entry of `victim`, expected to be a directory or not
+/// (`may_delete`): EACCES, EPERM (sticky), ENOTDIR, EISDIR.
 pub(crate) fn may_remove(dir: &Inode, victim: &Inode, want_dir: bool, cred: &Cred) -> wire::Result<()> {
     access::check(dir, cred, WRITE | EXEC)?;
     access::check_sticky(dir, victim, cred)?;

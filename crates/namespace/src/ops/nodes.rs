@@ -19,9 +19,11 @@ pub(crate) fn entry(fid: Fid, inode: &Inode) -> Entry {
     Entry { attr: inode.attr(fid), layout, xattrs }
 }
 
-/// A new file below `dir`: owner, group, mode and ACLs by the rules of `inode_init_owner` and `posix_acl_create`:
+/// A new file below `dir`: owner, group, mode and ACLs by the rules of `inode_init_owner` and
+/// `posix_acl_create`:
 ///
-/// * the group is the caller's, or the directory's if that has set-group-id, which subdirectories inherit;
+/// * the group is the caller's, or the directory's if that has set-group-id, which subdirectories
+///   inherit;
 /// * a set-group-id executable for a group that the caller is not in loses that bit;
 /// * a default ACL of the directory takes the place of the umask.
 pub(crate) fn new_inode(cx: &Cx, new: &New, dir: &Inode, kind: FileKind) -> wire::Result<Inode> {
@@ -59,7 +61,8 @@ pub(crate) fn new_inode(cx: &Cx, new: &New, dir: &Inode, kind: FileKind) -> wire
 }
 
 impl<S: Store> Namespace<S> {
-    /// Whether a client may name a new file so: EINVAL outside its sequences or if the FID was used.
+    /// Whether a client may name a new file so: EINVAL outside its sequences or if the FID was
+    /// used.
     pub(crate) fn check_new_fid(&mut self, fid: Fid) -> wire::Result<()> {
         if self.sequences.check(fid)? && self.tables.inode(fid)?.is_some() {
             return Err(Errno::EINVAL);

@@ -1,17 +1,21 @@
 //! open: of a file that exists.
 //!
-//! * ELOOP for a symbolic link (the kernel follows links itself, so one that arrives here was not to be followed); ENXIO
-//!   for sockets and other special files (the kernel opens those itself).
+//! * ELOOP for a symbolic link (the kernel follows links itself, so one that arrives here was not
+//!   to be followed); ENXIO for sockets and other special files (the kernel opens those itself).
 //! * ENOTDIR with O_DIRECTORY for what is no directory; EISDIR for writing or truncating one.
-//! * EACCES by the access mode; O_TRUNC needs permission to write whatever the mode; execution needs execute permission
-//!   instead of read permission, and a regular file.
-//! * Opening a regular file for writing gives it its layout, if it has none; not so with LAYOUT_LATER, unless it is truncated.
-//! * O_TRUNC sets mtime and ctime, and takes set-user-id and set-group-id away unless superuser. The client cuts the
-//!   objects.
-//! * Opening for writing takes file capabilities away unless superuser, as the OSTs, which see the writes, know nothing of them.
-//! * ETXTBSY for what a program is being run from, on another client: for writing or with O_TRUNC. The client's own kernel sees to its own
-//!   programs, and has done so before it asks; but not before a mere O_TRUNC, nor of a file whose name it did not know. In turn a file
-//!   that others write is not run: whoever may have it open unknown to the MDT is asked first ([`Namespace::is_written_elsewhere`]).
+//! * EACCES by the access mode; O_TRUNC needs permission to write whatever the mode; execution
+//!   needs execute permission instead of read permission, and a regular file.
+//! * Opening a regular file for writing gives it its layout, if it has none; not so with
+//!   LAYOUT_LATER, unless it is truncated.
+//! * O_TRUNC sets mtime and ctime, and takes set-user-id and set-group-id away unless superuser.
+//!   The client cuts the objects.
+//! * Opening for writing takes file capabilities away unless superuser, as the OSTs, which see the
+//!   writes, know nothing of them.
+//! * ETXTBSY for what a program is being run from, on another client: for writing or with O_TRUNC.
+//!   The client's own kernel sees to its own programs, and has done so before it asks; but not
+//!   before a mere O_TRUNC, nor of a file whose name it did not know. In turn a file that others
+//!   write is not run: whoever may have it open unknown to the MDT is asked first
+//!   ([`Namespace::is_written_elsewhere`]).
 //! * ENFILE past the client's limit of open files.
 
 use sheen_wire::{
@@ -71,7 +75,8 @@ impl<S: Store> Namespace<S> {
     /// Closes a file again that was opened to be run and may not be.
     pub fn refuse_run(&mut self, client: ClientId, fid: Fid, handle: u64) {
         if self.handles.get(client, fid, handle).is_ok() {
-            // A store that fails here leaves the orphan's record, for the next recovery; the fault is kept.
+            // A store that fails here leaves the orphan's record, for the next recovery; the fault
+            // is kept.
             let _ = self.close_handle(handle, fid);
         }
         self.tables.end();
@@ -82,8 +87,8 @@ impl<S: Store> Namespace<S> {
         self.handles.is_run_but(fid, Some(client))
     }
 
-    /// Whether a client other than this one has the file open for writing, as far as is known here: who has a lock on
-    /// [`bits::OPEN`] may have it open as well.
+    /// Whether a client other than this one has the file open for writing, as far as is known here:
+    /// who has a lock on [`bits::OPEN`] may have it open as well.
     pub fn is_written_elsewhere(&self, client: ClientId, fid: Fid) -> bool {
         self.handles.is_written_but(fid, client)
     }

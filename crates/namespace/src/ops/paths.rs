@@ -1,8 +1,10 @@
 //! fid2path: the paths of a file from the root; path2fid --parents: its (parent, name) pairs.
 //!
-//! * Paths are the superuser's (EPERM): they pass directories that others may not search. The root's path is empty.
+//! * Paths are the superuser's (EPERM): they pass directories that others may not search. The
+//!   root's path is empty.
 //! * ENOENT if the file is gone; a file without a name has no path.
-//! * Of a file with very many hard links only the first are known ([`crate::record::LINKS_BYTES_MAX`]).
+//! * Of a file with very many hard links only the first are known
+//!   ([`crate::record::LINKS_BYTES_MAX`]).
 //! * EOVERFLOW for a path that is longer than a path can be (4096 bytes), as in Lustre.
 
 use bytes::Bytes;

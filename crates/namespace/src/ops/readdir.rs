@@ -1,9 +1,11 @@
 //! readdir: entries of a directory, in the order of their cookies.
 //!
-//! * An entry's cookie is the keyed hash of its name and stays for as long as the entry does: a reader that goes on after a
-//!   cookie sees every entry that was there from its first to its last call exactly once, whatever else comes and goes.
+//! * An entry's cookie is the keyed hash of its name and stays for as long as the entry does: a
+//!   reader that goes on after a cookie sees every entry that was there from its first to its last
+//!   call exactly once, whatever else comes and goes.
 //! * `.` and `..` are the client's. A removed directory is empty. ENOTDIR for anything else.
-//! * At least one entry per call until the end, then as many as fit `max_bytes` in the kernel's form.
+//! * At least one entry per call until the end, then as many as fit `max_bytes` in the kernel's
+//!   form.
 
 use sheen_wire::{
     self as wire, Fid,

@@ -8,8 +8,9 @@
 //!   either); EEXIST with NOREPLACE if the target exists.
 //! * EINVAL if the source is an ancestor of the target (with EXCHANGE: either of the other).
 //! * Nothing at all if both names are of one file.
-//! * EACCES without write and search permission on both parents; EPERM by stickiness of either parent, for source and
-//!   replaced target; ENOTDIR for a directory over another file, EISDIR for the reverse (not with EXCHANGE).
+//! * EACCES without write and search permission on both parents; EPERM by stickiness of either
+//!   parent, for source and replaced target; ENOTDIR for a directory over another file, EISDIR for
+//!   the reverse (not with EXCHANGE).
 //! * EACCES without write permission on a directory that changes its parent: its `..` changes.
 //! * ENOTEMPTY for a directory over one that has entries.
 //!
@@ -17,8 +18,8 @@
 //! whiteout that the request brings, the request is a resend whose first execution outlived a crash
 //! and whose answer did not: success.
 //!
-//! Sets mtime and ctime of both parents, ctime of all files concerned. A replaced file loses a name as by unlink. Atomic:
-//! the target name exists all the time.
+//! Sets mtime and ctime of both parents, ctime of all files concerned. A replaced file loses a name
+//! as by unlink. Atomic: the target name exists all the time.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
-//! Reopen: after a restart of the MDT a client opens its files anew, by the right that it got when it opened them first.
+//! Reopen: after a restart of the MDT a client opens its files anew, by the right that it got when
+//! it opened them first.
 //!
-//! Each file answers for itself: a handle, ESTALE if the file is gone (its last name was removed and committed, and
-//! recovery ended, before the client came), ENFILE past the limit. Access is not checked again: an open file stays open
-//! when permissions change.
+//! Each file answers for itself: a handle, ESTALE if the file is gone (its last name was removed
+//! and committed, and recovery ended, before the client came), ENFILE past the limit. Access is not
+//! checked again: an open file stays open when permissions change.
 
 use sheen_wire::{self as wire, Errno, Fid, mds::Reply};
 

@@ -1,15 +1,18 @@
-//! chmod, chown, utimensat, truncate, and taking privilege away after a write. All checks come first; ctime is set by all.
+//! chmod, chown, utimensat, truncate, and taking privilege away after a write. All checks come
+//! first; ctime is set by all.
 //!
-//! * chmod: the owner (EPERM). Set-group-id is dropped silently if the caller is not in the file's group. The ACL follows:
-//!   owner, mask (or group), others. EOPNOTSUPP for a symbolic link.
-//! * chown: the superuser; the owner may "change" the owner to itself, and the group to one that it is in (EPERM). Of files
-//!   other than directories it takes set-user-id away, and set-group-id where the group may execute (else it is no privilege, and stays
-//!   for members). `chown(-1, -1)` sets nothing but ctime.
-//! * utimensat: both times to the present, owner or write permission (EACCES); anything else, the owner (EPERM).
-//! * truncate: EISDIR for a directory, EINVAL for what is no regular file, EACCES without write permission; by handle
-//!   EINVAL unless open for writing. EFBIG past what the layout can hold, ENODATA past its end, ETXTBSY for what
-//!   another client runs a program from. Sets mtime; gives the file its layout; takes privilege away unless
-//!   superuser.
+//! * chmod: the owner (EPERM). Set-group-id is dropped silently if the caller is not in the file's
+//!   group. The ACL follows: owner, mask (or group), others. EOPNOTSUPP for a symbolic link.
+//! * chown: the superuser; the owner may "change" the owner to itself, and the group to one that it
+//!   is in (EPERM). Of files other than directories it takes set-user-id away, and set-group-id
+//!   where the group may execute (else it is no privilege, and stays for members). `chown(-1, -1)`
+//!   sets nothing but ctime.
+//! * utimensat: both times to the present, owner or write permission (EACCES); anything else, the
+//!   owner (EPERM).
+//! * truncate: EISDIR for a directory, EINVAL for what is no regular file, EACCES without write
+//!   permission; by handle EINVAL unless open for writing. EFBIG past what the layout can hold,
+//!   ENODATA past its end, ETXTBSY for what another client runs a program from. Sets mtime; gives
+//!   the file its layout; takes privilege away unless superuser.
 
 use sheen_wire::{
     self as wire, Cred, Errno, Fid, FileKind, Time,

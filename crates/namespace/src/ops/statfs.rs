@@ -1,4 +1,5 @@
-//! statfs: space is the store's matter and known to the service; the number of inodes is known here.
+//! statfs: space is the store's matter and known to the service; the number of inodes is known
+//! here.
 
 use sheen_wire::{self as wire, mds::Reply};
 

@@ -1,4 +1,5 @@
-//! Layouts of files: from the default of directory and root, or from what a user asks; and the objects of their components.
+//! Layouts of files: from the default of directory and root, or from what a user asks; and the
+//! objects of their components.
 
 use bytes::Bytes;
 use sheen_layout::{Asked, Layout, LayoutError, Stripe, Wanted, WantedLayout};
@@ -7,8 +8,9 @@ use sheen_wire::{self as wire, Errno, Fid, fid};
 use crate::{Ask, Namespace, Store, engine::Cx, record::Inode};
 
 impl<S: Store> Namespace<S> {
-    /// Allots a layout for `file` in directory `parent` (`None`: it has no name any more). Of a composite one, the components that
-    /// begin the file get objects. Changes nothing but counters of ids, so it comes before all changes.
+    /// Allots a layout for `file` in directory `parent` (`None`: it has no name any more). Of a
+    /// composite one, the components that begin the file get objects. Changes nothing but counters
+    /// of ids, so it comes before all changes.
     pub(crate) fn new_layout(
         &mut self,
         cx: &mut Cx,
@@ -53,7 +55,8 @@ impl<S: Store> Namespace<S> {
         Ok(inode.and_then(|i| if i.is_dir() { Asked::decode(i.layout.as_ref()?).ok() } else { None }))
     }
 
-    /// The layout of a regular file, allotted now if it has none yet. The caller sets it, once nothing can fail any more.
+    /// The layout of a regular file, allotted now if it has none yet. The caller sets it, once
+    /// nothing can fail any more.
     pub(crate) fn layout_of(&mut self, cx: &mut Cx, file: Fid, inode: &Inode) -> wire::Result<Bytes> {
         match &inode.layout {
             Some(layout) => Ok(layout.clone()),
@@ -68,13 +71,15 @@ impl<S: Store> Namespace<S> {
     }
 }
 
-/// Has a file's layout go. Of generations clients know which layout is the newer one: none is used twice.
+/// Has a file's layout go. Of generations clients know which layout is the newer one: none is used
+/// twice.
 pub(crate) fn leave_layout(inode: &mut Inode, left: &Layout) {
     inode.layout = None;
     inode.entries = u64::from(left.generation()) + 1;
 }
 
-/// The layout for a file that has none, of a generation above those that it had: ERANGE if there is none.
+/// The layout for a file that has none, of a generation above those that it had: ERANGE if there is
+/// none.
 pub(crate) fn following(inode: &Inode, file: Fid, layout: Layout) -> wire::Result<Layout> {
     let used = u32::try_from(inode.entries).map_err(|_| Errno::ERANGE)?;
     match used {
@@ -83,13 +88,15 @@ pub(crate) fn following(inode: &Inode, file: Fid, layout: Layout) -> wire::Resul
     }
 }
 
-/// EOPNOTSUPP for what this version does not serve: several mirrors that begin on the MDT, where they would have one name.
+/// EOPNOTSUPP for what this version does not serve: several mirrors that begin on the MDT, where
+/// they would have one name.
 pub(crate) fn check_served(asked: &Asked) -> wire::Result<()> {
     let on_mdt = asked.composite().map_or(0, sheen_layout::Template::on_mdt);
     if on_mdt > 1 { Err(LayoutError::SecondOnMdt.into()) } else { Ok(()) }
 }
 
-/// Where a file of this layout cannot be so large: ENODATA if that is because the layout ends before, else EFBIG.
+/// Where a file of this layout cannot be so large: ENODATA if that is because the layout ends
+/// before, else EFBIG.
 pub(crate) fn check_size(layout: &[u8], size: u64) -> wire::Result<()> {
     let layout = Layout::decode(layout)?;
     if size > layout.end() {

@@ -1,21 +1,29 @@
 //! SwapLayouts: two files exchange their objects (Lustre's swap of layouts).
 //!
-//! * Both are regular files with layouts (EINVAL) that the caller may write to (EACCES), and of one user and group (EPERM, as in Lustre: the
-//!   space that each of them pays for does not change hands). Of a file and itself nothing is exchanged.
-//! * Each has the other's layout from then on, under the next generation of both; its objects have new names, for under the old ones they
-//!   are closed. What has no objects yet stays so. Pools, stripe sizes and components go with the layout.
-//! * Where one is mirrored all its mirrors go over, as fresh as they are; nobody but the caller may have either file open then, who once
-//!   ([`Namespace::is_in_use`]; EBUSY): a writer who finds that a mirrored file has another layout writes by that one as well.
-//! * The modification times stay: the caller says what they are, as with `TakeLayout`, within the same bounds. Sets ctime of both. Takes
-//!   set-user-id, set-group-id and file capabilities away as a write does, for what the file holds is something else.
-//! * ERANGE when a plain layout's 65,535 generations are used up; EAGAIN when a layout has changed since the beginning.
+//! * Both are regular files with layouts (EINVAL) that the caller may write to (EACCES), and of one
+//!   user and group (EPERM, as in Lustre: the space that each of them pays for does not change
+//!   hands). Of a file and itself nothing is exchanged.
+//! * Each has the other's layout from then on, under the next generation of both; its objects have
+//!   new names, for under the old ones they are closed. What has no objects yet stays so. Pools,
+//!   stripe sizes and components go with the layout.
+//! * Where one is mirrored all its mirrors go over, as fresh as they are; nobody but the caller may
+//!   have either file open then, who once ([`Namespace::is_in_use`]; EBUSY): a writer who finds
+//!   that a mirrored file has another layout writes by that one as well.
+//! * The modification times stay: the caller says what they are, as with `TakeLayout`, within the
+//!   same bounds. Sets ctime of both. Takes set-user-id, set-group-id and file capabilities away as
+//!   a write does, for what the file holds is something else.
+//! * ERANGE when a plain layout's 65,535 generations are used up; EAGAIN when a layout has changed
+//!   since the beginning.
 //!
-//! The objects get their names between [`Namespace::begin_swap`] and the request's execution, and a crash may come at any time. So the new
-//! names go into the unlink log with their reservation, in one batch, and the exchange takes them off it, in one batch with all that it
-//! changes: names that no layout has are removed, whatever becomes of the exchange. As long as it is under way they are passed over.
+//! The objects get their names between [`Namespace::begin_swap`] and the request's execution, and a
+//! crash may come at any time. So the new names go into the unlink log with their reservation, in
+//! one batch, and the exchange takes them off it, in one batch with all that it changes: names that
+//! no layout has are removed, whatever becomes of the exchange. As long as it is under way they are
+//! passed over.
 //!
-//! An exchange that is done twice is undone. So those that were done last are remembered by a number that is drawn for each
-//! ([`DONE_MAX`]), in the store, for requests that come again after a restart.
+//! An exchange that is done twice is undone. So those that were done last are remembered by a
+//! number that is drawn for each ([`DONE_MAX`]), in the store, for requests that come again after a
+//! restart.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -37,7 +45,8 @@ use crate::{
     tables::{Tables, read},
 };
 
-/// Exchanges that are remembered: 2.5 KiB at most, written with each. A request that was under way when the MDT ended comes again within seconds.
+/// Exchanges that are remembered: 2.5 KiB at most, written with each. A request that was under way
+/// when the MDT ended comes again within seconds.
 const DONE_MAX: usize = 256;
 
 /// Exchanges that are under way, and some that were.
@@ -102,8 +111,9 @@ impl Swaps {
 }
 
 impl<S: Store> Namespace<S> {
-    /// Begins a [`Request::SwapLayouts`]: reserves a new name for each object, which all are to have before the request is executed. `None`:
-    /// it was done before. [`Namespace::end_swap`] has to follow, whatever becomes of it, unless this fails.
+    /// Begins a [`Request::SwapLayouts`]: reserves a new name for each object, which all are to
+    /// have before the request is executed. `None`: it was done before. [`Namespace::end_swap`] has
+    /// to follow, whatever becomes of it, unless this fails.
     ///
     /// # Errors
     /// As the request's own; EINVAL for another one. [`crate::NEED_COMMIT`].
@@ -176,7 +186,8 @@ impl<S: Store> Namespace<S> {
         Ok((*fids, stored, layouts))
     }
 
-    /// Whether one of two files that exchange their layouts is mirrored. Then nobody else may use either ([`Namespace::is_in_use`]).
+    /// Whether one of two files that exchange their layouts is mirrored. Then nobody else may use
+    /// either ([`Namespace::is_in_use`]).
     ///
     /// # Errors
     /// ENOENT; EIO: a layout cannot be read.
@@ -186,7 +197,8 @@ impl<S: Store> Namespace<S> {
         Ok(one.iter().chain(&other).any(Layout::is_mirrored))
     }
 
-    /// Whether a client other than this one is known to have a file open, or this one more than once.
+    /// Whether a client other than this one is known to have a file open, or this one more than
+    /// once.
     pub fn is_in_use(&self, fid: Fid, but: ClientId) -> bool {
         self.handles.is_open_but(fid, but, NOBODY)
     }

@@ -1,19 +1,26 @@
-//! TakeLayout: a file leaves its objects for those of a nameless file, to which its bytes were copied (`lfs migrate`).
+//! TakeLayout: a file leaves its objects for those of a nameless file, to which its bytes were
+//! copied (`lfs migrate`).
 //!
-//! * Both are regular files (EINVAL); `from` has no name, is the caller's, and has a layout (EINVAL). The caller may write to the file
-//!   (EACCES).
-//! * The file's layout is `from`'s from then on, under the next generation. `from` has no layout any more, and is of no use but to be
-//!   closed. The file's former objects go as those of an unlinked file do.
-//! * EBUSY unless the objects that were closed are all that the file has, in all mirrors: it got others meanwhile. EBUSY also if the layout of
-//!   a mirrored file is of another generation than when the copy began: another mirror may be the one that counts.
-//! * Of a mirrored copy its mirrors are as fresh as they were: that which the bytes were written to, and no other one.
-//! * The modification time stays what it was: the copies are younger, so the caller says what that is. It is taken for as
-//!   much as somebody who may write can do anyway: nothing before the last time that was set, nothing in the future. Sets ctime.
-//! * Takes set-user-id, set-group-id and file capabilities away as a write does; from the owner (superuser) only capabilities (nothing).
+//! * Both are regular files (EINVAL); `from` has no name, is the caller's, and has a layout
+//!   (EINVAL). The caller may write to the file (EACCES).
+//! * The file's layout is `from`'s from then on, under the next generation. `from` has no layout
+//!   any more, and is of no use but to be closed. The file's former objects go as those of an
+//!   unlinked file do.
+//! * EBUSY unless the objects that were closed are all that the file has, in all mirrors: it got
+//!   others meanwhile. EBUSY also if the layout of a mirrored file is of another generation than
+//!   when the copy began: another mirror may be the one that counts.
+//! * Of a mirrored copy its mirrors are as fresh as they were: that which the bytes were written
+//!   to, and no other one.
+//! * The modification time stays what it was: the copies are younger, so the caller says what that
+//!   is. It is taken for as much as somebody who may write can do anyway: nothing before the last
+//!   time that was set, nothing in the future. Sets ctime.
+//! * Takes set-user-id, set-group-id and file capabilities away as a write does; from the owner
+//!   (superuser) only capabilities (nothing).
 //! * Refused with ERANGE when a plain layout's 65,535 generations are used up.
 //!
-//! What the copy has on the MDT is named after the copy, so it gets a name after the file first ([`Namespace::begin_take`]): a new one each
-//! time. A crash may come before the request is executed. So that name goes into the unlink log when it is reserved, and comes off it in the
+//! What the copy has on the MDT is named after the copy, so it gets a name after the file first
+//! ([`Namespace::begin_take`]): a new one each time. A crash may come before the request is
+//! executed. So that name goes into the unlink log when it is reserved, and comes off it in the
 //! batch in which the file gets it; while it is under way it is passed over.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,14 +74,15 @@ pub(crate) struct BegunTake {
 /// Versions that are drawn have this bit, those that follow from generations have not.
 const DRAWN: u32 = 1 << 31;
 
-/// A version for an object on the MDT that its file has not used: by the number in the unlink log that its name gets next, which is another
-/// one each time.
+/// A version for an object on the MDT that its file has not used: by the number in the unlink log
+/// that its name gets next, which is another one each time.
 pub(crate) fn drawn_version(logged: u64) -> u32 {
     DRAWN | (logged.wrapping_add(1) as u32 & !DRAWN)
 }
 
 impl<S: Store> Namespace<S> {
-    /// Begins a [`Request::TakeLayout`]. [`Namespace::end_take`] has to follow, whatever becomes of it, unless this fails.
+    /// Begins a [`Request::TakeLayout`]. [`Namespace::end_take`] has to follow, whatever becomes of
+    /// it, unless this fails.
     ///
     /// # Errors
     /// As the request's own; EINVAL for another one.
@@ -165,7 +173,8 @@ impl<S: Store> Namespace<S> {
         Ok(Reply::Ok)
     }
 
-    /// The layout with what it has on the MDT under the name that was reserved, which is the file's now; what it was, `part`, is to go.
+    /// The layout with what it has on the MDT under the name that was reserved, which is the file's
+    /// now; what it was, `part`, is to go.
     fn with_begun_name(&mut self, fid: Fid, from: Fid, part: &Layout, taken: &Layout) -> wire::Result<Layout> {
         let begun = self.takes.get(&fid).cloned().ok_or(Errno::EPROTO)?;
         if self.live(from)?.layout.as_ref() != Some(&begun.stored) {

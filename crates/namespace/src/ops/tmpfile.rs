@@ -1,10 +1,13 @@
 //! open(O_TMPFILE): a regular file without a name.
 //!
-//! * Needs write and search permission on the directory (EACCES); ENOTDIR, ENOENT as for any create. EINVAL unless opened
-//!   for writing.
-//! * Owner, group, mode and layout are those of a file created in the directory, whose times do not change.
-//! * A nameless file of the very FID that the request brings is its own work, as [`super::open_create`] says: it is opened.
-//! * Gone at its last close (also if the client dies), unless linked before. O_EXCL: it can never be linked.
+//! * Needs write and search permission on the directory (EACCES); ENOTDIR, ENOENT as for any
+//!   create. EINVAL unless opened for writing.
+//! * Owner, group, mode and layout are those of a file created in the directory, whose times do not
+//!   change.
+//! * A nameless file of the very FID that the request brings is its own work, as
+//!   [`super::open_create`] says: it is opened.
+//! * Gone at its last close (also if the client dies), unless linked before. O_EXCL: it can never
+//!   be linked.
 
 use sheen_wire::{
     self as wire, Errno, Fid, FileKind,

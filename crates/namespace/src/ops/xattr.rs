@@ -12,9 +12,10 @@
 //! | `lustre.lmv`, `lustre.dmv`, `trusted.lmv`, `trusted.dmv` | everybody, the superuser | see [`super::xattr_lmv`] |
 //! | `trusted.link`, `trusted.lma` | the superuser | made up from the inode; setting does nothing, so that archives can be restored |
 //!
-//! * EOPNOTSUPP for other namespaces, EINVAL for a prefix alone, ERANGE for a name past 255 bytes, E2BIG for a value past
-//!   64 KiB.
-//! * CREATE: EEXIST if present; REPLACE, and removing: ENODATA if absent. ENOSPC past 128 KiB of names and values per file.
+//! * EOPNOTSUPP for other namespaces, EINVAL for a prefix alone, ERANGE for a name past 255 bytes,
+//!   E2BIG for a value past 64 KiB.
+//! * CREATE: EEXIST if present; REPLACE, and removing: ENODATA if absent. ENOSPC past 128 KiB of
+//!   names and values per file.
 //! * Changes set ctime.
 
 use bytes::Bytes;

@@ -1,8 +1,10 @@
 //! Setting POSIX ACLs: `system.posix_acl_access` and `system.posix_acl_default`.
 //!
-//! * EOPNOTSUPP for a symbolic link; EACCES for a default ACL on what is no directory; EINVAL for what is no valid ACL.
-//! * The access ACL sets the permission bits that it stands for, and is not kept if they say it all; set-group-id is
-//!   dropped if the caller is not in the file's group. Removing it leaves the bits.
+//! * EOPNOTSUPP for a symbolic link; EACCES for a default ACL on what is no directory; EINVAL for
+//!   what is no valid ACL.
+//! * The access ACL sets the permission bits that it stands for, and is not kept if they say it
+//!   all; set-group-id is dropped if the caller is not in the file's group. Removing it leaves the
+//!   bits.
 //! * Removing what is not there is no error, as on local file systems.
 
 use sheen_wire::{self as wire, Cred, Errno, Fid, FileKind};

@@ -1,11 +1,15 @@
-//! Changes to the components of a file: setting `lustre.lov.add`, `lustre.lov.del`, `lustre.lov.set.flags` (`lfs setstripe
-//! --component-add`, `--component-del`, `--component-set`). What may be changed how says [`sheen_layout::edit`].
+//! Changes to the components of a file: setting `lustre.lov.add`, `lustre.lov.del`,
+//! `lustre.lov.set.flags` (`lfs setstripe --component-add`, `--component-del`, `--component-set`).
+//! What may be changed how says [`sheen_layout::edit`].
 //!
-//! * The owner's (EPERM); of regular files (EOPNOTSUPP). EINVAL for a file without a composite layout.
-//! * Components that are added say what is wanted as a new layout does, and get their objects when they are written into.
-//! * The objects of components that are deleted go as those of an unlinked file do. A file whose last component goes has no layout any
-//!   more, and gets one when it is next opened for writing. Not so where its beginning is on the MDT (EOPNOTSUPP): its next object
-//!   there would have the same name as the one that is about to go.
+//! * The owner's (EPERM); of regular files (EOPNOTSUPP). EINVAL for a file without a composite
+//!   layout.
+//! * Components that are added say what is wanted as a new layout does, and get their objects when
+//!   they are written into.
+//! * The objects of components that are deleted go as those of an unlinked file do. A file whose
+//!   last component goes has no layout any more, and gets one when it is next opened for writing.
+//!   Not so where its beginning is on the MDT (EOPNOTSUPP): its next object there would have the
+//!   same name as the one that is about to go.
 //! * The values cannot be read (ENODATA) nor removed (EOPNOTSUPP). Sets ctime.
 
 use sheen_layout::{Asked, Layout, LayoutError, Mark, STRIPE_SIZE_UNIT, STRIPES_MAX, Template, WantedLayout};

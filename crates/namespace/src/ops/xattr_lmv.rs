@@ -7,18 +7,21 @@
 //! | `lustre.dmv` | the default in force for what is made in the directory, `lmv_user_md` | the directory's own default |
 //! | `trusted.dmv` | the default that was set on it, or that it inherited | likewise |
 //!
-//! * ENOTDIR for what is no directory; the owner's to set (EPERM). An MDT that does not exist is ENODEV, a hash type, a count or a
-//!   list where none can be EINVAL, as `LmvError::errno`.
-//! * What is asked for takes the place of all that the parent's default gave, its handing on included, as `lfs mkdir` does in
-//!   Lustre; EEXIST once there are entries. A value that tells of stripes instead of asking for some is accepted and does nothing,
-//!   so that archives can be restored: its objects are another directory's. So does removing.
+//! * ENOTDIR for what is no directory; the owner's to set (EPERM). An MDT that does not exist is
+//!   ENODEV, a hash type, a count or a list where none can be EINVAL, as `LmvError::errno`.
+//! * What is asked for takes the place of all that the parent's default gave, its handing on
+//!   included, as `lfs mkdir` does in Lustre; EEXIST once there are entries. A value that tells of
+//!   stripes instead of asking for some is accepted and does nothing, so that archives can be
+//!   restored: its objects are another directory's. So does removing.
 //! * A default that asks for nothing deletes the one that is there, with no error if there is none.
-//! * A new directory gets the stripes that the default in force asks for, and the default itself, one level less, if it was set
-//!   on the parent and reaches further. The root's is not copied: it is in force, less by the depth, wherever there is no other.
+//! * A new directory gets the stripes that the default in force asks for, and the default itself,
+//!   one level less, if it was set on the parent and reaches further. The root's is not copied: it
+//!   is in force, less by the depth, wherever there is no other.
 //!
-//! There is one MDT. So a directory is striped only where it asks for several stripes on one MDT, and then each stripe *is* the
-//! directory: its layout names the directory's own FID for all of them. Every entry thus lies in the object that its layout
-//! names, and hash and count are kept for the day when single stripes can move to other MDTs.
+//! There is one MDT. So a directory is striped only where it asks for several stripes on one MDT,
+//! and then each stripe *is* the directory: its layout names the directory's own FID for all of
+//! them. Every entry thus lies in the object that its layout names, and hash and count are kept for
+//! the day when single stripes can move to other MDTs.
 
 use bytes::Bytes;
 use sheen_layout::lmv::{self, HashType, INHERIT_MAX, LmvMds, LmvUser};

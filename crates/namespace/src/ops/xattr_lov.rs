@@ -1,20 +1,24 @@
-//! Lustre's own xattrs: the layout (`lustre.lov`), and what Lustre's OSD keeps of names and FID (`trusted.link`,
-//! `trusted.lma`).
+//! Lustre's own xattrs: the layout (`lustre.lov`), and what Lustre's OSD keeps of names and FID
+//! (`trusted.link`, `trusted.lma`).
 //!
 //! Setting the layout (the owner's, EPERM):
 //!
-//! * On a regular file without one: the value says what is wanted (objects in it are ignored), the rest comes from
-//!   directory, root and file system; EINVAL and so on as `LayoutError::errno`. Then the file is left without a layout. Of a composite
-//!   layout the first component gets its objects at once, the others when they are written into ([`super::layout_intent`]).
-//! * On a regular file that has one: EEXIST with CREATE (which `lfs setstripe` passes); else it is accepted and does
-//!   nothing, so that archives can be restored and `cp -a` copies over what exists.
-//! * With REPLACE, on a nameless file (O_TMPFILE): the layout becomes another one. Its objects go: it is for a file that was just made.
-//! * On a directory: the default for what is made in it, EINVAL if it names OSTs that do not exist. A value that asks for
-//!   nothing removes the default.
-//! * EOPNOTSUPP for any other file, for several mirrors that begin on the MDT, and for data on an MDT that has no place for it
-//!   ([`crate::Env::check`]).
+//! * On a regular file without one: the value says what is wanted (objects in it are ignored), the
+//!   rest comes from directory, root and file system; EINVAL and so on as `LayoutError::errno`.
+//!   Then the file is left without a layout. Of a composite layout the first component gets its
+//!   objects at once, the others when they are written into ([`super::layout_intent`]).
+//! * On a regular file that has one: EEXIST with CREATE (which `lfs setstripe` passes); else it is
+//!   accepted and does nothing, so that archives can be restored and `cp -a` copies over what
+//!   exists.
+//! * With REPLACE, on a nameless file (O_TMPFILE): the layout becomes another one. Its objects go:
+//!   it is for a file that was just made.
+//! * On a directory: the default for what is made in it, EINVAL if it names OSTs that do not exist.
+//!   A value that asks for nothing removes the default.
+//! * EOPNOTSUPP for any other file, for several mirrors that begin on the MDT, and for data on an
+//!   MDT that has no place for it ([`crate::Env::check`]).
 //!
-//! Removing: the default of a directory, with no error if there is none; of a file it is accepted and does nothing.
+//! Removing: the default of a directory, with no error if there is none; of a file it is accepted
+//! and does nothing.
 
 use bytes::{BufMut, Bytes};
 use sheen_layout::{Asked, Layout};
@@ -72,7 +76,8 @@ impl<S: Store> Namespace<S> {
         })
     }
 
-    /// A layout in the place of the one that there is, which is to be forgotten: the generation goes on.
+    /// A layout in the place of the one that there is, which is to be forgotten: the generation
+    /// goes on.
     fn another_layout(&mut self, cx: &mut Cx, fid: Fid, inode: &Inode, value: &[u8]) -> wire::Result<Layout> {
         let asked = self.asked(cx, value)?;
         let new = self.new_layout(cx, fid, None, asked)?;
@@ -99,7 +104,8 @@ pub(crate) fn lov(inode: &Inode) -> wire::Result<Option<Bytes>> {
     }
 }
 
-/// `trusted.link`: the names that are known. Header little-endian, entries big-endian: length (u16), parent's FID, name.
+/// `trusted.link`: the names that are known. Header little-endian, entries big-endian: length
+/// (u16), parent's FID, name.
 pub(crate) fn link_ea(inode: &Inode) -> Option<Bytes> {
     if inode.links.is_empty() {
         return None;

@@ -1,15 +1,19 @@
-//! Changes to the mirrors of a file: setting `lustre.lov.mirror` ([`sheen_wire::mirror`]). What may be changed how says `mirror` of
-//! `sheen_layout`.
+//! Changes to the mirrors of a file: setting `lustre.lov.mirror` ([`sheen_wire::mirror`]). What may
+//! be changed how says `mirror` of `sheen_layout`.
 //!
-//! * The owner's (EPERM), of both files where there are two; of regular files (EOPNOTSUPP); EINVAL for one without a layout where it
-//!   needs one.
-//! * **Extend**, **merge**: the new mirrors are stale. Who has the file open and would not hear that it is mirrored now might go on
-//!   writing to the first mirror alone: EBUSY then (of the other file likewise, whose objects are its own no more). Of a file that
-//!   any client hears of this does not happen.
-//! * **Split**: the mirror becomes the layout of a file that has none (EEXIST), or its objects go as those of an unlinked file.
-//! * **Resync**, **resynced**: between the two nobody reads the mirrors that are copied to (EUCLEAN if no other is fresh), nor writes
-//!   without asking, and who asks makes another generation (EBUSY). The first is one generation, so that a tool sees whether it is its own.
-//!   The modification time stays: the caller says what it is, as with `TakeLayout`, within the same bounds.
+//! * The owner's (EPERM), of both files where there are two; of regular files (EOPNOTSUPP); EINVAL
+//!   for one without a layout where it needs one.
+//! * **Extend**, **merge**: the new mirrors are stale. Who has the file open and would not hear
+//!   that it is mirrored now might go on writing to the first mirror alone: EBUSY then (of the
+//!   other file likewise, whose objects are its own no more). Of a file that any client hears of
+//!   this does not happen.
+//! * **Split**: the mirror becomes the layout of a file that has none (EEXIST), or its objects go
+//!   as those of an unlinked file.
+//! * **Resync**, **resynced**: between the two nobody reads the mirrors that are copied to (EUCLEAN
+//!   if no other is fresh), nor writes without asking, and who asks makes another generation
+//!   (EBUSY). The first is one generation, so that a tool sees whether it is its own. The
+//!   modification time stays: the caller says what it is, as with `TakeLayout`, within the same
+//!   bounds.
 //! * The value cannot be read (ENODATA) nor removed (EOPNOTSUPP). Sets ctime; of both files.
 
 use sheen_layout::{Asked, Layout, LayoutError, MIRRORS_MAX, WantedComponent, WantedLayout};
@@ -137,7 +141,8 @@ impl<S: Store> Namespace<S> {
         Ok(rest)
     }
 
-    /// EBUSY if a client has the file open, believes that its layout stays as it is, and has no lock by which it would hear otherwise.
+    /// EBUSY if a client has the file open, believes that its layout stays as it is, and has no
+    /// lock by which it would hear otherwise.
     pub(super) fn check_heard(&self, cx: &Cx, fid: Fid, layout: &Layout) -> wire::Result<()> {
         let stays = layout.is_plain() || !layout.is_mirrored() && layout.missing(0, u64::MAX).is_none();
         let locks = cx.env.locks(fid);

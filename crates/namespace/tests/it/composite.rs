@@ -1,4 +1,5 @@
-//! Composite layouts: made from templates, given objects where they are written, changed by their owner, gone with all objects.
+//! Composite layouts: made from templates, given objects where they are written, changed by their
+//! owner, gone with all objects.
 
 use std::collections::BTreeSet;
 
@@ -189,7 +190,8 @@ fn a_directory_passes_its_template_on() {
         assert_eq!((l.generation(), objects(&mut fs, f)), (2, vec![1, 0]));
         assert_eq!(l.components()[1].stripe_size, 4 << 20);
     }
-    // What the user asks for takes its place as a whole, and so does the default of a directory that has its own.
+    // What the user asks for takes its place as a whole, and so does the default of a directory
+    // that has its own.
     let plain = fs.mknod(&ME, d, "plain", 0o644).unwrap();
     fs.set(&ME, plain, LOV, &count(3).encode(), CREATE).unwrap();
     assert!(layout(&mut fs, plain).is_plain());

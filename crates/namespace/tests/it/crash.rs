@@ -1,4 +1,5 @@
-//! Crashes at any point between, before and after commits: what is left is consistent, ids are never used again.
+//! Crashes at any point between, before and after commits: what is left is consistent, ids are
+//! never used again.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -50,7 +51,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Runs steps in up to four directories, remembering every object and sequence that was ever handed out.
+/// Runs steps in up to four directories, remembering every object and sequence that was ever handed
+/// out.
 struct Run {
     fs: Fs,
     dirs: Vec<Fid>,
@@ -132,7 +134,8 @@ impl Run {
         let live = self.fs.check();
         let Ok(Reply::Seq(seq)) = self.fs.call(Request::AllocSeq) else { panic!("no sequence") };
         assert!(self.seqs.insert(seq), "sequence {seq:#x} handed out twice");
-        // Every object ever handed out is in a file, in the unlink log, in an orphan range, or was destroyed.
+        // Every object ever handed out is in a file, in the unlink log, in an orphan range, or was
+        // destroyed.
         let log: BTreeSet<Fid> =
             self.fs.ns.destroys(0, 9999).unwrap().iter().flat_map(|d| &d.objects).map(|(_, o)| *o).collect();
         for range in self.fs.ns.orphan_ranges() {

@@ -1,4 +1,5 @@
-//! Layouts of directories and their defaults, through xattrs: `lustre.lmv`, `trusted.lmv`, `lustre.dmv`, `trusted.dmv`.
+//! Layouts of directories and their defaults, through xattrs: `lustre.lmv`, `trusted.lmv`,
+//! `lustre.dmv`, `trusted.dmv`.
 
 use crate::common::*;
 use sheen_layout::lmv::{HashType, INHERIT_NONE, LmvMds, LmvUser, MAGIC_V1};

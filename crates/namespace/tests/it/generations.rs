@@ -1,4 +1,5 @@
-//! Whatever becomes of a file's layout, the next one has a higher generation: by that clients know which of two is the newer one.
+//! Whatever becomes of a file's layout, the next one has a higher generation: by that clients know
+//! which of two is the newer one.
 
 use std::collections::BTreeSet;
 

@@ -212,7 +212,8 @@ fn a_mirror_begins_on_the_mdt_from_the_start() {
         assert_eq!((fresh(&made), made.check_usable()), (vec![1, 2], Ok(())));
         assert!(fs.ns.has_object(first).unwrap(), "it is not an orphan");
         let id = made.mirrors().iter().find(|m| m.mdt_end() > 0).unwrap().mirror_id();
-        // It goes, and comes again as another object, which is not taken for the one on its way out.
+        // It goes, and comes again as another object, which is not taken for the one on its way
+        // out.
         change(&mut fs, f, &Change::Split { mirror: id, into: None }).unwrap();
         assert!(!fs.ns.has_object(first).unwrap());
         let again = Change::Extend { template: Template::new(dom().to_vec()).encode() };

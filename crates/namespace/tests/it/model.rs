@@ -194,7 +194,8 @@ fn run(ops: &[Op], config: Config) {
     let mut fs = Fs::on(Default::default(), config);
     let mut model = Model::default();
     model.nodes.insert(ROOT, Node::Dir { parent: ROOT, entries: BTreeMap::new() });
-    // Every file that ever was, so that operations also meet removed ones and files used as directories.
+    // Every file that ever was, so that operations also meet removed ones and files used as
+    // directories.
     let mut fids = vec![ROOT];
     let c = &ROOT_CRED;
     for op in ops {

@@ -16,7 +16,8 @@ const ROOT_CRED: Cred = Cred::ROOT;
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// A reader sees what was there all the time exactly once, what was not there never, whatever happens between its calls.
+    /// A reader sees what was there all the time exactly once, what was not there never, whatever
+    /// happens between its calls.
     #[test]
     fn readers_see_what_stays(
         stay in 1..150usize,

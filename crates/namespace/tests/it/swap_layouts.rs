@@ -124,7 +124,8 @@ fn whatever_ends_an_exchange_names_without_a_file_go() {
     });
     let seqnos: Vec<_> = fs.ns.destroys(0, 100).unwrap().into_iter().map(|d| d.seqno).collect();
     fs.ns.destroyed(&seqnos);
-    // The MDT ends while it is under way, and others have been committed since; and once more before they were.
+    // The MDT ends while it is under way, and others have been committed since; and once more
+    // before they were.
     let renamed = begin(&mut fs, &request(&ROOT_USER, files, 2)).unwrap().unwrap();
     fs.touch(&ROOT_USER, ROOT, "later", 0o644).unwrap();
     fs.commit();

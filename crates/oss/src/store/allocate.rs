@@ -1,4 +1,5 @@
-//! Allocate: fallocate on runs of objects. Reserving or zeroing creates an object, punching a hole into nothing is nothing.
+//! Allocate: fallocate on runs of objects. Reserving or zeroing creates an object, punching a hole
+//! into nothing is nothing.
 
 use sheen_wire::{Fid, Result, ost::Allocate};
 
@@ -8,8 +9,8 @@ impl Store {
     /// Does `mode` to each run: (object, offset, length).
     ///
     /// # Errors
-    /// What the local file system says: EOPNOTSUPP where it cannot, ENOSPC where there is no room. Runs before the failing one
-    /// are done.
+    /// What the local file system says: EOPNOTSUPP where it cannot, ENOSPC where there is no room.
+    /// Runs before the failing one are done.
     pub fn allocate(&self, mode: Allocate, runs: &[(Fid, u64, u64)]) -> Result<()> {
         for &(object, offset, len) in runs {
             self.check_open([object])?;

@@ -28,8 +28,8 @@ impl Store {
         Ok(attr)
     }
 
-    /// Whether the object has at least `end` bytes and no holes, so that writing to these takes no space. False where that is not
-    /// known.
+    /// Whether the object has at least `end` bytes and no holes, so that writing to these takes no
+    /// space. False where that is not known.
     pub fn is_dense(&self, object: Fid, end: u64) -> bool {
         let found = self.attr(object).unwrap_or_default();
         found.size >= end && found.blocks.saturating_mul(512) >= found.size

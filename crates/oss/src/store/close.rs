@@ -1,15 +1,17 @@
 //! Close: a file has left its objects, and nobody may use them any more ([`Errno::MOVED`]).
 //!
-//! Clients keep a layout without a lock, and an object that is not there reads as empty. So whoever comes with an old layout, however late,
-//! must be told that the file's bytes are elsewhere: a closed object leaves an empty marker in `DIR/C`, which outlives the object.
+//! Clients keep a layout without a lock, and an object that is not there reads as empty. So whoever
+//! comes with an old layout, however late, must be told that the file's bytes are elsewhere: a
+//! closed object leaves an empty marker in `DIR/C`, which outlives the object.
 //!
 //! Invariants:
 //! * a marker is durable before `Close` is answered;
-//! * what is done to an object under the OST's own lock looks for a marker before, what is done without looks after: then it was done
-//!   before the object was closed;
-//! * the marker of an object that goes on under another name ([`super::link`]) says so, as long as it is there;
-//! * markers stay for [`CLOSED_KEPT`], and as long as the object is there. A client trusts a layout for a small part of that time (the
-//!   client's `LAYOUT_TRUST`);
+//! * what is done to an object under the OST's own lock looks for a marker before, what is done
+//!   without looks after: then it was done before the object was closed;
+//! * the marker of an object that goes on under another name ([`super::link`]) says so, as long as
+//!   it is there;
+//! * markers stay for [`CLOSED_KEPT`], and as long as the object is there. A client trusts a layout
+//!   for a small part of that time (the client's `LAYOUT_TRUST`);
 //! * there are at most [`CLOSED_MAX`].
 
 use std::{
@@ -32,7 +34,8 @@ use super::Store;
 const MARKERS: &str = "C";
 /// How long an object that was closed and destroyed is remembered.
 pub const CLOSED_KEPT: Duration = Duration::from_secs(24 * 3600);
-/// Most closed objects: some 64 MiB of memory. Beyond that nothing is closed before others are forgotten.
+/// Most closed objects: some 64 MiB of memory. Beyond that nothing is closed before others are
+/// forgotten.
 pub const CLOSED_MAX: usize = 1 << 20;
 /// Names that an object may have had within a day, for who comes with the first one.
 const FOLLOW_MAX: usize = 4096;
@@ -62,7 +65,8 @@ struct Marker {
 #[derive(Default)]
 struct State {
     objects: FxHashMap<Fid, Marker>,
-    /// When they were closed, about oldest first; also of some that were opened again, or closed anew since.
+    /// When they were closed, about oldest first; also of some that were opened again, or closed
+    /// anew since.
     by_age: VecDeque<(Time, Fid)>,
 }
 
@@ -223,10 +227,12 @@ impl Store {
         Ok(version)
     }
 
-    /// Closes an object that nobody uses at the moment, if its version is still this one (`None`: whichever). Durable after [`Store::settle_closed`].
+    /// Closes an object that nobody uses at the moment, if its version is still this one (`None`:
+    /// whichever). Durable after [`Store::settle_closed`].
     ///
     /// # Errors
-    /// EBUSY: it is another one, or too many objects are closed. MOVED: it is closed already. What the local file system says.
+    /// EBUSY: it is another one, or too many objects are closed. MOVED: it is closed already. What
+    /// the local file system says.
     pub fn close_object(&self, object: Fid, version: Option<u64>) -> Result<()> {
         match version {
             None => self.check_open([object])?,

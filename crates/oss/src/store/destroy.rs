@@ -1,8 +1,9 @@
-//! Destroy: removes objects for good. It is answered when the removal is durable: an MDT forgets an object then, so one that
-//! came back after a crash would be lost space for ever.
+//! Destroy: removes objects for good. It is answered when the removal is durable: an MDT forgets an
+//! object then, so one that came back after a crash would be lost space for ever.
 //!
-//! The files are removed first, then each directory that they lay in is synced once. Missing objects count as removed just now:
-//! an earlier destroy may have removed them and not lived to sync.
+//! The files are removed first, then each directory that they lay in is synced once. Missing
+//! objects count as removed just now: an earlier destroy may have removed them and not lived to
+//! sync.
 
 use std::collections::BTreeSet;
 
@@ -37,8 +38,8 @@ impl Store {
         Ok(self.files.list(dir)?.into_iter().filter(|object| (first..=last).contains(&object.oid)).collect())
     }
 
-    /// Removes all objects of sequence `seq` whose id is in `first..=last`. Reads one directory at a time: a thirty-second of
-    /// the sequence's names is in memory at most.
+    /// Removes all objects of sequence `seq` whose id is in `first..=last`. Reads one directory at
+    /// a time: a thirty-second of the sequence's names is in memory at most.
     ///
     /// # Errors
     /// As [`Store::destroy`].

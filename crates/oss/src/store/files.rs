@@ -1,16 +1,19 @@
 //! Open files of objects, when they were changed, and which names are durable.
 //!
 //! Invariants:
-//! * an object has at most one [`Object`] in the cache, and whatever is opened, created or removed by name is so under the
-//!   lock of the object's shard. Hence who gets an object after [`Files::remove`] returned gets another one than before, and a
-//!   cached file is never one that was removed;
-//! * the cache holds at most `open_files_max` files; in use beside them are at most as many as requests run at once;
-//! * an object's time of the last change never goes back: it is kept in the [`Object`], and written to the file before the
-//!   `Object` leaves the cache. As long as an `Object` knows none it is the file's. The kernel dates the file by when bytes reach it, which
-//!   for those from a client's cache is not when they were written; a process that is killed leaves it at that;
+//! * an object has at most one [`Object`] in the cache, and whatever is opened, created or removed
+//!   by name is so under the lock of the object's shard. Hence who gets an object after
+//!   [`Files::remove`] returned gets another one than before, and a cached file is never one that
+//!   was removed;
+//! * the cache holds at most `open_files_max` files; in use beside them are at most as many as
+//!   requests run at once;
+//! * an object's time of the last change never goes back: it is kept in the [`Object`], and written
+//!   to the file before the `Object` leaves the cache. As long as an `Object` knows none it is the
+//!   file's. The kernel dates the file by when bytes reach it, which for those from a client's
+//!   cache is not when they were written; a process that is killed leaves it at that;
 //! * a data version ([`Files::version`]) is never given twice, to whichever object;
-//! * opening waits under the shard's lock, which holds up one in [`SHARDS`] objects, and never those that are open in other
-//!   shards.
+//! * opening waits under the shard's lock, which holds up one in [`SHARDS`] objects, and never
+//!   those that are open in other shards.
 
 use std::{
     hash::BuildHasher,
@@ -38,14 +41,16 @@ use tracing::debug;
 
 /// Shards of the cache: several times the threads of a server, so that two seldom meet.
 const SHARDS: usize = 64;
-/// Directories whose durability is remembered: 128 sequences. One that is forgotten is synced once more than needed.
+/// Directories whose durability is remembered: 128 sequences. One that is forgotten is synced once
+/// more than needed.
 const DIRS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4096 - 1);
-/// Versions that are remembered of objects that were closed since somebody asked for them: some 4 MiB. Of others it is as if they had been
-/// changed.
+/// Versions that are remembered of objects that were closed since somebody asked for them: some 4
+/// MiB. Of others it is as if they had been changed.
 const TOLD_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(65_536 - 1);
 /// Objects that are remembered after they were destroyed: some 4 MiB.
 const DESTROYED_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(65_536 - 1);
-/// How often an open is tried again after files were closed because the process or the host has no descriptors left.
+/// How often an open is tried again after files were closed because the process or the host has no
+/// descriptors left.
 const SHED_TRIES: u32 = 4;
 
 /// A directory of objects.
@@ -64,9 +69,11 @@ pub struct Object {
     born: u64,
     /// When it was last changed by this process, in ns since 1970; [`NEVER`] if it was not.
     changed: AtomicI64,
-    /// What of that was written to the file. Held while it is being written, so that an older time does not follow a newer one.
+    /// What of that was written to the file. Held while it is being written, so that an older time
+    /// does not follow a newer one.
     saved: Mutex<i64>,
-    /// What is known of its content. Not of what others do who held it when it left the cache and came back: see [`Sums`].
+    /// What is known of its content. Not of what others do who held it when it left the cache and
+    /// came back: see [`Sums`].
     sums: Mutex<Sums>,
     /// No longer in the cache: who changes it now has to write the time itself.
     evicted: AtomicBool,
@@ -86,7 +93,8 @@ impl Object {
         self.sums.lock()
     }
 
-    /// Before bytes are written of which the time is not now: remembers the present time, for the kernel is going to change that of the file.
+    /// Before bytes are written of which the time is not now: remembers the present time, for the
+    /// kernel is going to change that of the file.
     pub fn note_time(&self) -> io::Result<()> {
         if self.changed.load(SeqCst) == NEVER {
             let ns = nanos(self.file.metadata()?.mtime);
@@ -96,8 +104,9 @@ impl Object {
         Ok(())
     }
 
-    /// Writes the time of the last change to the file, if it is not there yet. Without it the file would show the kernel's own
-    /// time, some milliseconds earlier; so a failure is no reason to fail a request.
+    /// Writes the time of the last change to the file, if it is not there yet. Without it the file
+    /// would show the kernel's own time, some milliseconds earlier; so a failure is no reason to
+    /// fail a request.
     pub fn save_time(&self) {
         let mut saved = self.saved.lock();
         let changed = self.changed.load(SeqCst);
@@ -144,7 +153,8 @@ pub struct Files {
     sums: Budget,
     /// The last data version given.
     versions: AtomicU64,
-    /// Versions that somebody was told, of objects that are not open. Taken under the object's shard.
+    /// Versions that somebody was told, of objects that are not open. Taken under the object's
+    /// shard.
     told: Mutex<LruCache<Fid, u64, FxBuildHasher>>,
     /// Objects that are gone for good. Taken under the object's shard.
     destroyed: Mutex<LruCache<Fid, (), FxBuildHasher>>,
@@ -172,9 +182,9 @@ impl Files {
         self.versions.fetch_add(1, SeqCst).wrapping_add(1).max(1)
     }
 
-    /// The object's data version: it is another one after each change of bytes or size, and may be so without any (after a restart, or when
-    /// very many were asked for since). 0: there is no object. To be compared while nobody is changing the object: a change counts when it is
-    /// made.
+    /// The object's data version: it is another one after each change of bytes or size, and may be
+    /// so without any (after a restart, or when very many were asked for since). 0: there is no
+    /// object. To be compared while nobody is changing the object: a change counts when it is made.
     pub fn version(&self, object: Fid) -> io::Result<u64> {
         let Some(open) = self.existing(object)? else { return Ok(0) };
         open.told.store(true, SeqCst);
@@ -213,8 +223,8 @@ impl Files {
                 };
                 Ok(Some(Metadata { mtime, ..found }))
             }
-            // With the shard locked: after an open the first write dates the file by the kernel's clock,
-            // and that time must not show.
+            // With the shard locked: after an open the first write dates the file by the kernel's
+            // clock, and that time must not show.
             None => match self.disk.metadata(self.path(object)) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
                 found => found.map(Some),
@@ -222,9 +232,10 @@ impl Files {
         }
     }
 
-    /// Notes a change of the content. Without it the file's own time would do, but for the kernel's clock for file times: it lags
-    /// up to a tick (10 ms) behind the one that the MDT and this OST read, so a write would seem older than an earlier create.
-    /// [`Object::save_time`] writes it to the file; a process that is killed before loses it, and some milliseconds with it.
+    /// Notes a change of the content. Without it the file's own time would do, but for the kernel's
+    /// clock for file times: it lags up to a tick (10 ms) behind the one that the MDT and this OST
+    /// read, so a write would seem older than an earlier create. [`Object::save_time`] writes it to
+    /// the file; a process that is killed before loses it, and some milliseconds with it.
     pub fn changed(&self, object: &Object, now: Time) {
         let now = nanos(now);
         object.version.store(self.next_version(), SeqCst);
@@ -299,7 +310,8 @@ impl Files {
         }
         let Some(file) = self.open_file(object, create)? else { return Ok(None) };
         let dir = self.dir(Dir::of(object));
-        // Whether the open created it is not known; counting it as born now costs at most one sync of the directory.
+        // Whether the open created it is not known; counting it as born now costs at most one sync
+        // of the directory.
         let born = if create { dir.births.born() } else { dir.births.latest() };
         // An empty file may have been created just now, for bytes that are older.
         let undated = create && file.metadata()?.len == 0;
@@ -343,8 +355,8 @@ impl Files {
         }
     }
 
-    /// As [`Files::remove`], for good: its name is not used again. Bytes that a client kept over a restart, and brings when the file is
-    /// gone, do not make it anew.
+    /// As [`Files::remove`], for good: its name is not used again. Bytes that a client kept over a
+    /// restart, and brings when the file is gone, do not make it anew.
     pub fn destroy(&self, object: Fid) -> io::Result<()> {
         let shard = self.shard(object);
         self.destroyed.lock().put(object, ());
@@ -372,7 +384,8 @@ impl Files {
         }
     }
 
-    /// Gives the object's file a second name, which nobody has used; fine if it has it. ESTALE: the new name was given up meanwhile.
+    /// Gives the object's file a second name, which nobody has used; fine if it has it. ESTALE: the
+    /// new name was given up meanwhile.
     pub fn link(&self, object: Fid, new: Fid) -> io::Result<()> {
         let _shard = self.shard(new);
         if self.destroyed.lock().contains(&new) {
@@ -413,7 +426,8 @@ impl Files {
         let fresh = state.births.is_fresh();
         let mark = state.births.begin_sync();
         match self.disk.sync_dir(self.root.join(state.dir.path())).await {
-            // No such directory, so nothing in it; it stays fresh, since its own entry will have to be synced once there is one.
+            // No such directory, so nothing in it; it stays fresh, since its own entry will have to
+            // be synced once there is one.
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             result => result?,
         }

@@ -68,7 +68,8 @@ impl Home {
         home.write()?;
         if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
             match disk.sync_dir(parent).await {
-                // It may be entered but not read: then whoever made the directory in it has to see to it.
+                // It may be entered but not read: then whoever made the directory in it has to see
+                // to it.
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
                 synced => synced.map_err(failed("sync", parent))?,
             }

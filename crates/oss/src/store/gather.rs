@@ -1,7 +1,8 @@
-//! Buffers for reads: pooled, page-aligned, handed on as `Bytes` and back in the pool when the last of these is dropped.
+//! Buffers for reads: pooled, page-aligned, handed on as `Bytes` and back in the pool when the last
+//! of these is dropped.
 //!
-//! What a request reads is laid down end to end in as few buffers as hold it, so that a reply is a short list of large pieces
-//! whatever the number of parts.
+//! What a request reads is laid down end to end in as few buffers as hold it, so that a reply is a
+//! short list of large pieces whatever the number of parts.
 
 use std::io;
 

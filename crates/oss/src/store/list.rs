@@ -1,7 +1,7 @@
 //! Which objects there are: for who looks for those that belong to nobody.
 //!
-//! In the order of directories: by sequence, then by slot, then by name. One directory's names are in memory at a time. An
-//! object that is made or removed meanwhile may be told of or not.
+//! In the order of directories: by sequence, then by slot, then by name. One directory's names are
+//! in memory at a time. An object that is made or removed meanwhile may be told of or not.
 
 use sheen_objects::name::Dir;
 use sheen_wire::{Fid, Result};

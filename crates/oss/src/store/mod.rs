@@ -3,11 +3,12 @@
 //! * [`format`]: who the directory belongs to, and the lock on it;
 //! * [`files`]: open files of objects, and which names are durable;
 //! * `close`: objects that files have left, which nobody may use any more;
-//! * `read`, `write`, `list`, `link`, `attrs`, `seek`, `truncate`, `allocate`, `sync`, `destroy`, `statfs`: the requests of
-//!   [`sheen_wire::ost::Request`], as methods of [`Store`].
+//! * `read`, `write`, `list`, `link`, `attrs`, `seek`, `truncate`, `allocate`, `sync`, `destroy`,
+//!   `statfs`: the requests of [`sheen_wire::ost::Request`], as methods of [`Store`].
 //!
-//! Methods expect requests that [`sheen_objects::check::request`] let pass. They run on the calling thread, also where they wait
-//! for the disk; only syncs of directories and whole file systems are awaited.
+//! Methods expect requests that [`sheen_objects::check::request`] let pass. They run on the calling
+//! thread, also where they wait for the disk; only syncs of directories and whole file systems are
+//! awaited.
 
 use std::path::Path;
 
@@ -52,7 +53,8 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens the directory `dir` of file system `fsname`, formatting it if it is missing or empty, and takes its lock.
+    /// Opens the directory `dir` of file system `fsname`, formatting it if it is missing or empty,
+    /// and takes its lock.
     ///
     /// # Errors
     /// Another process has it, it belongs to someone else, or the disk fails.
@@ -68,7 +70,8 @@ impl Store {
         Store::joined(rt, home, open_files_max, |device| sharing.join(device))
     }
 
-    /// As [`Store::open`], but the others on the device need not leave it a part of the space ([`Sharing::join_uncounted`]).
+    /// As [`Store::open`], but the others on the device need not leave it a part of the space
+    /// ([`Sharing::join_uncounted`]).
     ///
     /// # Errors
     /// As [`Store::open`].
@@ -113,7 +116,8 @@ impl Store {
         self.home.set_index(index)
     }
 
-    /// Makes everything durable and gives the directory back. Nothing may be asked of the store after it.
+    /// Makes everything durable and gives the directory back. Nothing may be asked of the store
+    /// after it.
     ///
     /// # Errors
     /// What the local file system says; the directory is given back all the same.

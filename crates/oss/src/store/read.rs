@@ -1,8 +1,9 @@
-//! Read: the bytes of several objects, one after another. What lies past an object's end is left out, and an object that does
-//! not exist is empty; holes read as zeros.
+//! Read: the bytes of several objects, one after another. What lies past an object's end is left
+//! out, and an object that does not exist is empty; holes read as zeros.
 //!
-//! What goes to another process and whose checksums are known is not read at all: it is sent from the file's pages (see
-//! [`sheen_objects::sums`]). Nor is a large piece of an object that a client in this process wants: who asked may hand the file's pages on.
+//! What goes to another process and whose checksums are known is not read at all: it is sent from
+//! the file's pages (see [`sheen_objects::sums`]). Nor is a large piece of an object that a client
+//! in this process wants: who asked may hand the file's pages on.
 
 use std::ops::RangeInclusive;
 
@@ -17,13 +18,13 @@ use super::{Store, gather::Gather};
 
 /// Below this many bytes a copy costs less than to send pages.
 const LIVE_BYTES_MIN: usize = 256 << 10;
-/// A read of so many bytes is answered with the place in the file to a client in this process. Below, a copy costs less than to splice
-/// pages; above, there is no pipe that large.
+/// A read of so many bytes is answered with the place in the file to a client in this process.
+/// Below, a copy costs less than to splice pages; above, there is no pipe that large.
 const IN_PLACE_BYTES: RangeInclusive<u32> = 128 << 10..=1 << 20;
 
 impl Store {
-    /// `parts` without reading them: how many bytes each has, and where they are to be sent from. `None` where not all their
-    /// checksums are known, or it is not worth it.
+    /// `parts` without reading them: how many bytes each has, and where they are to be sent from.
+    /// `None` where not all their checksums are known, or it is not worth it.
     ///
     /// # Errors
     /// What the local file system says.
@@ -43,7 +44,8 @@ impl Store {
         Ok(Some((parts.iter().map(|p| p.len).collect(), live)))
     }
 
-    /// The part that a client in this process may be answered with the place of: if it is one piece of one object, and worth it.
+    /// The part that a client in this process may be answered with the place of: if it is one piece
+    /// of one object, and worth it.
     pub fn for_in_place(parts: &[Part]) -> Option<&Part> {
         match parts {
             [part] if IN_PLACE_BYTES.contains(&part.len) => Some(part),
@@ -107,7 +109,8 @@ impl Store {
         let mut lens = Vec::with_capacity(parts.len());
         for run in runs(parts) {
             let here = &parts[lens.len()..lens.len() + run.parts];
-            // Within an object's largest size, so that no offset is one which the system call would refuse.
+            // Within an object's largest size, so that no offset is one which the system call would
+            // refuse.
             let len = run.len.min(OBJECT_SIZE_MAX.saturating_sub(run.offset).min(usize::MAX as u64) as usize);
             let object = if len == 0 { None } else { self.files.existing(run.object)? };
             let got = match object {

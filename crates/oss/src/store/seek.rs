@@ -1,4 +1,5 @@
-//! Seek: the next data or hole of an object. Past its end everything is a hole; an object that does not exist is empty.
+//! Seek: the next data or hole of an object. Past its end everything is a hole; an object that does
+//! not exist is empty.
 
 use sheen_wire::{
     Fid, Result,
@@ -8,7 +9,8 @@ use sheen_wire::{
 use super::Store;
 
 impl Store {
-    /// The first offset at or after `offset` that is data or a hole; `None` where there is no more data.
+    /// The first offset at or after `offset` that is data or a hole; `None` where there is no more
+    /// data.
     ///
     /// # Errors
     /// What the local file system says.

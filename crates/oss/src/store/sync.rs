@@ -1,5 +1,6 @@
-//! Sync: what was written to objects survives a crash of the host: their bytes by fdatasync, and the names of those that are
-//! new by a sync of their directories. The times of their last change are written to the files before.
+//! Sync: what was written to objects survives a crash of the host: their bytes by fdatasync, and
+//! the names of those that are new by a sync of their directories. The times of their last change
+//! are written to the files before.
 
 use std::{io, sync::Arc};
 
@@ -11,7 +12,8 @@ use super::{Store, files::Object};
 pub(super) const BATCH: usize = 256;
 
 impl Store {
-    /// Answers when all that was written to `objects` is durable; none given means all objects. Missing ones are fine.
+    /// Answers when all that was written to `objects` is durable; none given means all objects.
+    /// Missing ones are fine.
     ///
     /// # Errors
     /// What the local file system says; EIO means that data was lost.
@@ -24,8 +26,9 @@ impl Store {
         self.check_open(objects.iter().copied())
     }
 
-    /// As [`Store::sync`], for who has just written to these very objects. If they are closed since, what was written is among what the file took
-    /// along, and not to be written once more: somebody may have written over it meanwhile.
+    /// As [`Store::sync`], for who has just written to these very objects. If they are closed
+    /// since, what was written is among what the file took along, and not to be written once more:
+    /// somebody may have written over it meanwhile.
     ///
     /// # Errors
     /// What the local file system says.

@@ -1,4 +1,5 @@
-//! Truncate: cuts or extends objects to sizes. An object that does not exist is created unless its size shall be 0.
+//! Truncate: cuts or extends objects to sizes. An object that does not exist is created unless its
+//! size shall be 0.
 
 use sheen_wire::{Fid, Result};
 

@@ -1,9 +1,10 @@
 //! Write: bytes to several objects, in order; objects that do not exist are created.
 //!
-//! A write that fails (ENOSPC, EDQUOT, EIO …) may have been done up to some part; where a later part overlaps an earlier one,
-//! the later wins.
+//! A write that fails (ENOSPC, EDQUOT, EIO …) may have been done up to some part; where a later
+//! part overlaps an earlier one, the later wins.
 //!
-//! Bytes that come from a cache were written earlier than they arrive. The object is dated by that then, unless it has changed since.
+//! Bytes that come from a cache were written earlier than they arrive. The object is dated by that
+//! then, unless it has changed since.
 
 use sheen_objects::{runs, sums};
 use sheen_wire::{Bulk, Result, Time, ost::Part};
@@ -11,8 +12,9 @@ use sheen_wire::{Bulk, Result, Time, ost::Part};
 use super::Store;
 
 impl Store {
-    /// Writes `bulk` to `parts`, whose lengths add up to its length. `sum`: it is worth to note checksums, because it may be read
-    /// over a network. `mtime`: when the bytes were written, if not now.
+    /// Writes `bulk` to `parts`, whose lengths add up to its length. `sum`: it is worth to note
+    /// checksums, because it may be read over a network. `mtime`: when the bytes were written, if
+    /// not now.
     ///
     /// # Errors
     /// What the local file system says.

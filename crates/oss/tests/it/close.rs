@@ -132,7 +132,8 @@ fn what_is_in_caches_is_written_before_and_counts() {
     holder.write(OBJECT, 0, b"bytes");
     let [(answer, _)] = holder.enqueue(vec![pw(OBJECT)])[..] else { panic!("one answer") };
     let Enqueued::Granted { id, .. } = answer else { panic!("{answer:?}") };
-    // The versions wait for what is kept, the close for the lock; and it is not asked back as one of an object that is going to be removed.
+    // The versions wait for what is kept, the close for the lock; and it is not asked back as one
+    // of an object that is going to be removed.
     let asking = mover.begin(Request::Versions { objects: vec![OBJECT, OTHER], flush: true }, bytes::Bytes::new());
     assert_eq!(holder.asked(), id);
     holder.write(OBJECT, 0, b"dirty");

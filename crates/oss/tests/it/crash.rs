@@ -1,4 +1,5 @@
-//! A host that loses power, on a simulated disk: what was synced is there again, what was destroyed is not.
+//! A host that loses power, on a simulated disk: what was synced is there again, what was destroyed
+//! is not.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -111,8 +112,9 @@ fn synced_bytes_survive_and_destroyed_objects_do_not() {
                         random_step(&rt, &store, &mut model).await;
                     }
                     sim.crash_host(HOST);
-                    // What was found and not touched was not synced by this life, so it need not be there in the next one; only
-                    // what it synced itself is promised, and that is what `durable` holds.
+                    // What was found and not touched was not synced by this life, so it need not be
+                    // there in the next one; only what it synced itself is promised, and that is
+                    // what `durable` holds.
                 }
                 (model.durable.len(), lost)
             })

@@ -1,5 +1,5 @@
-//! A process that runs out of file descriptors closes objects rather than failing its clients. Alone in its file, since the
-//! limit is the whole process's.
+//! A process that runs out of file descriptors closes objects rather than failing its clients.
+//! Alone in its file, since the limit is the whole process's.
 
 use bytes::Bytes;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -282,7 +282,8 @@ fn who_has_much_to_flush_has_the_time_as_long_as_it_flows() {
     assert_eq!(process.value("ldlm.namespaces.filter-sheen-OST0000_UUID.lock_timeouts"), "0");
 }
 
-/// Who appends holds locks on some objects while it waits for others: nobody who only reads may wait for that.
+/// Who appends holds locks on some objects while it waits for others: nobody who only reads may
+/// wait for that.
 #[test]
 fn a_read_does_not_wait_for_who_has_nothing_to_flush() {
     let process = Process::new();

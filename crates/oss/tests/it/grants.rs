@@ -75,7 +75,8 @@ impl Client {
         }
     }
 
-    /// Writes pieces to new places of an object from `offset` on, until there is no more space. How many bytes.
+    /// Writes pieces to new places of an object from `offset` on, until there is no more space. How
+    /// many bytes.
     async fn fill(&self, oid: u32, offset: u64, piece: u64) -> u64 {
         let mut at = offset;
         loop {

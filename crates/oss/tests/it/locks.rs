@@ -139,8 +139,8 @@ fn a_lock_on_a_range_is_given_up_for_changes_of_that_range_only() {
     assert_eq!(process.locks(), 0);
 }
 
-/// Each writes past the end what it has kept, before it can give its lock back. Were these writes in the way of each other's locks, nobody
-/// would get on.
+/// Each writes past the end what it has kept, before it can give its lock back. Were these writes
+/// in the way of each other's locks, nobody would get on.
 #[test]
 fn two_that_write_past_the_end_under_their_locks_do_not_wait_for_each_other() {
     let process = Process::new();
@@ -159,7 +159,8 @@ fn two_that_write_past_the_end_under_their_locks_do_not_wait_for_each_other() {
     assert_eq!(enqueued(reader.end(wants).unwrap())[0].1.size, MIB + 6);
 }
 
-/// If the OST held the one object's lock while it waits for the other's, the three would wait for each other.
+/// If the OST held the one object's lock while it waits for the other's, the three would wait for
+/// each other.
 #[test]
 fn who_holds_one_object_gets_the_other_that_is_being_written() {
     let process = Process::new();
@@ -269,7 +270,8 @@ fn two_clients_take_many_objects_while_a_third_writes_them() {
     let [a, b] = ["a", "b"].map(|name| Caller::new(&process, &ost, name, &far, nid));
     let writer = Caller::local(&process, &ost, "w");
     for round in 0..5 {
-        // Each client gives all back when it has all: not before, and without waiting for the other.
+        // Each client gives all back when it has all: not before, and without waiting for the
+        // other.
         let take_and_give_back = |of: &Caller<'_>, reverse: bool| {
             let mut locks: Vec<Enqueue> = (0..OBJECTS).map(|n| pr(object(n), ALL)).collect();
             if reverse {
@@ -300,8 +302,9 @@ fn two_clients_take_many_objects_while_a_third_writes_them() {
     }
 }
 
-/// A is granted 1 and then asks for 2; B the other way round. A writer comes to 1 after A's grant, another one to 2 after B's: were B's
-/// requests made between A's two, each would wait behind a writer for the other, who cannot give back what it has not been told of.
+/// A is granted 1 and then asks for 2; B the other way round. A writer comes to 1 after A's grant,
+/// another one to 2 after B's: were B's requests made between A's two, each would wait behind a
+/// writer for the other, who cannot give back what it has not been told of.
 #[test]
 fn requests_for_several_locks_do_not_wait_for_each_other() {
     // Threads, of which one is held up. Nobody is evicted, however busy the machine is.
@@ -309,7 +312,8 @@ fn requests_for_several_locks_do_not_wait_for_each_other() {
     let ost = process.start(Some(0)).unwrap();
     process.params.set("ldlm.namespaces.filter-*.lock_timeout", "600").unwrap();
     let [a, b, w] = ["a", "b", "w"].map(|name| Caller::local(&process, &ost, name));
-    // Somebody whose lock is asked back when A is between its two: on the very thread that asks for them.
+    // Somebody whose lock is asked back when A is between its two: on the very thread that asks for
+    // them.
     let between =
         Import::<sheen_wire::Ost>::new(process.net.clone(), ImportConfig::new("x", ost.name(), vec![Nid::Lo]));
     let ((reached, is_between), (go_on, may_go_on)) = (channel(), channel::<()>());

@@ -70,7 +70,8 @@ fn an_object_that_is_there_is_remembered_longer() {
     sim.run(run).unwrap();
 }
 
-/// Found by simulated swaps of layouts: such a write was done twice, the second time over what others had written meanwhile.
+/// Found by simulated swaps of layouts: such a write was done twice, the second time over what
+/// others had written meanwhile.
 #[test]
 fn what_was_written_before_an_object_was_closed_is_synced_there() {
     let sim = Sim::new(1, SimConfig::default());

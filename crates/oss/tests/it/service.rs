@@ -1,4 +1,5 @@
-//! An OST as its clients see it: over lo and tcp, registered with an MGS, stopped and started again.
+//! An OST as its clients see it: over lo and tcp, registered with an MGS, stopped and started
+//! again.
 
 use crate::common::{Client, OBJECT, Process, part};
 use sheen_lnet::{Net, Nid};

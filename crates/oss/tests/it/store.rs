@@ -1,4 +1,5 @@
-//! An OST's directory on a real disk: what clients write is what they read, and what they destroy is gone.
+//! An OST's directory on a real disk: what clients write is what they read, and what they destroy
+//! is gone.
 
 use std::{collections::BTreeMap, fs, io::Write, os::unix::fs::MetadataExt, path::Path};
 

@@ -71,8 +71,8 @@ struct Welcomed {
 }
 
 impl<P: Protocol> Inner<P> {
-    /// The way, made if there is none. Takes no time if there is one, or if the target is in this process and this is the first
-    /// time.
+    /// The way, made if there is none. Takes no time if there is one, or if the target is in this
+    /// process and this is the first time.
     pub(super) async fn ready(self: &Arc<Self>) -> Result<Way<P>, ConnectError> {
         if let Some(way) = self.way() {
             return way;
@@ -153,7 +153,8 @@ impl<P: Protocol> Inner<P> {
         }
         {
             let mut link = self.link.lock();
-            // Otherwise whoever ended the connector said so, and another may have been started since.
+            // Otherwise whoever ended the connector said so, and another may have been started
+            // since.
             if link.state == ImportState::Closed {
                 link.connecting = false;
             }
@@ -161,8 +162,8 @@ impl<P: Protocol> Inner<P> {
         self.changed.notify_waiters();
     }
 
-    /// Tries `lo` and all NIDs in turn until one is there. `None`: no tcp connection is needed, because the way is `lo`, or the import was
-    /// closed, or it was given up.
+    /// Tries `lo` and all NIDs in turn until one is there. `None`: no tcp connection is needed,
+    /// because the way is `lo`, or the import was closed, or it was given up.
     async fn establish(self: &Arc<Self>) -> Option<Welcomed> {
         let began = self.net.rt().now();
         let mut backoff = BACKOFF_MIN;
@@ -218,11 +219,13 @@ impl<P: Protocol> Inner<P> {
         nids.iter().filter_map(|nid| if let Nid::Tcp(addr) = nid { Some(*addr) } else { None }).collect()
     }
 
-    /// Fails what has waited too long; whether to stop looking (only if the target was never reached).
+    /// Fails what has waited too long; whether to stop looking (only if the target was never
+    /// reached).
     fn gives_up(&self, began: Instant, now: Instant, reason: &str) -> bool {
         let mut link = self.link.lock();
         link.missed = true;
-        // A request waits from when it was sent or from when the connection was lost, whichever is later.
+        // A request waits from when it was sent or from when the connection was lost, whichever is
+        // later.
         let limit = self.recovery_timeout;
         link.fail(Errno::ETIMEDOUT, |p| now.since(began.max(p.since())) >= limit);
         if link.incarnation.is_some() || now.since(began) < self.connect_timeout {
@@ -235,8 +238,8 @@ impl<P: Protocol> Inner<P> {
         true
     }
 
-    /// Waits between two rounds, less if something changes that promises success. A random part keeps the clients of a
-    /// restarted server from coming all at once.
+    /// Waits between two rounds, less if something changes that promises success. A random part
+    /// keeps the clients of a restarted server from coming all at once.
     async fn pause(&self, backoff: Duration) {
         let jitter = self.net.rt().random_u64() % (backoff.as_micros() as u64 / 4 + 1);
         let mut services = std::pin::pin!(self.net.changed());
@@ -252,7 +255,8 @@ impl<P: Protocol> Inner<P> {
         }
     }
 
-    /// Takes the way over `lo`, if the target is in this process. (Requests that were sent over tcp and are not answered stay with tcp.)
+    /// Takes the way over `lo`, if the target is in this process. (Requests that were sent over tcp
+    /// and are not answered stay with tcp.)
     async fn reach_lo(self: &Arc<Self>, reason: &mut String) -> bool {
         let Some(target) = self.local_target() else {
             if self.addresses().is_empty() {
@@ -290,7 +294,8 @@ impl<P: Protocol> Inner<P> {
             return true;
         }
         self.enter_lo(&mut link, &peer);
-        // In the same breath as the state, so that whoever finds it lost can start the next connector.
+        // In the same breath as the state, so that whoever finds it lost can start the next
+        // connector.
         link.connecting = false;
         true
     }
@@ -316,7 +321,8 @@ impl<P: Protocol> Inner<P> {
         Ok(Welcomed { sender, receiver, nid: Nid::Tcp(addr), welcome })
     }
 
-    /// Recovers what the server forgot, resends what it did not answer, and reads replies until the connection ends.
+    /// Recovers what the server forgot, resends what it did not answer, and reads replies until the
+    /// connection ends.
     async fn keep(self: &Arc<Self>, welcomed: Welcomed) {
         let Welcomed { sender, mut receiver, nid, welcome } = welcomed;
         let (forgotten, evicted) = self.link.lock().welcomed(welcome.incarnation, welcome.known);

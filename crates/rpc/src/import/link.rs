@@ -94,7 +94,8 @@ pub(super) struct Pending {
     recovering: bool,
 }
 
-/// A request whose reply is awaited. Dropping it takes the request from those that would be sent again.
+/// A request whose reply is awaited. Dropping it takes the request from those that would be sent
+/// again.
 pub(super) struct Waiting<P: Protocol> {
     inner: Arc<Inner<P>>,
     xid: u64,
@@ -128,8 +129,9 @@ impl Link {
         (xid, receiver)
     }
 
-    /// The frames to send once more over a new connection, in xid order. A request that was sent again and again for longer than
-    /// `limit`, and whose connection broke each time, fails instead: it may be the reason.
+    /// The frames to send once more over a new connection, in xid order. A request that was sent
+    /// again and again for longer than `limit`, and whose connection broke each time, fails
+    /// instead: it may be the reason.
     pub(super) fn unanswered(&mut self, now: Instant, limit: Duration) -> Vec<Frame> {
         self.fail(Errno::ETIMEDOUT, |p| p.resends >= RESENDS_MAX && now.since(p.since) >= limit);
         let resend = |p: &mut Pending| {
@@ -141,16 +143,18 @@ impl Link {
         self.pending.values_mut().filter(|p| !p.recovering).map(resend).collect()
     }
 
-    /// What is to be recovered at a server that welcomes the client with this incarnation, and knows it or not: whether it has forgotten
-    /// the client, and whether it had given the client up. Both are so until [`Link::recovered`], for the server knows the client
-    /// from the next welcome on, whatever becomes of this one.
+    /// What is to be recovered at a server that welcomes the client with this incarnation, and
+    /// knows it or not: whether it has forgotten the client, and whether it had given the client
+    /// up. Both are so until [`Link::recovered`], for the server knows the client from the next
+    /// welcome on, whatever becomes of this one.
     pub(super) fn welcomed(&mut self, incarnation: u64, known: bool) -> (bool, bool) {
         let Some(before) = self.incarnation else { return (false, false) };
         self.given_up |= before == incarnation && !known;
         (before != incarnation || self.given_up, self.given_up)
     }
 
-    /// The server knows again what it has to: what was right only under locks that it has forgotten, having given the client up, fails.
+    /// The server knows again what it has to: what was right only under locks that it has
+    /// forgotten, having given the client up, fails.
     pub(super) fn recovered(&mut self, incarnation: u64) {
         self.incarnation = Some(incarnation);
         if std::mem::take(&mut self.given_up) {
@@ -184,8 +188,8 @@ impl Pending {
 }
 
 impl<P: Protocol> Inner<P> {
-    /// Sends a request if there is a tcp connection. `guarded`: right only under locks of the time when the server had given this client up
-    /// so many times.
+    /// Sends a request if there is a tcp connection. `guarded`: right only under locks of the time
+    /// when the server had given this client up so many times.
     ///
     /// # Errors
     /// EIO: that time is over.
@@ -231,7 +235,8 @@ impl<P: Protocol> Inner<P> {
         xid: u64,
         reply: oneshot::Receiver<sheen_wire::Result<Frame>>,
     ) -> impl Future<Output = sheen_wire::Result<Frame>> + use<P> {
-        // A failure is the connection's end, which the connector learns by itself: the request stays pending.
+        // A failure is the connection's end, which the connector learns by itself: the request
+        // stays pending.
         let _ = connection.post(frame.clone());
         let mut waiting = Waiting { inner: self.clone(), xid, reply };
         async move {
@@ -292,7 +297,8 @@ impl<P: Protocol> Inner<P> {
     }
 }
 
-/// Asks whether the server is there, while requests wait and nothing comes. Exists only while requests wait.
+/// Asks whether the server is there, while requests wait and nothing comes. Exists only while
+/// requests wait.
 struct Pinger<P: Protocol> {
     import: Weak<Inner<P>>,
     heard: u64,

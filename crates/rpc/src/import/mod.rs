@@ -1,12 +1,15 @@
 //! A client's end of the way to one target.
 //!
-//! A call takes a slot, then goes the way that there is: over `lo` it calls the service; over tcp it is entered among the pending
-//! requests and its frame is posted, and the call waits for the reply. Where there is no way, the call waits until there is one.
+//! A call takes a slot, then goes the way that there is: over `lo` it calls the service; over tcp
+//! it is entered among the pending requests and its frame is posted, and the call waits for the
+//! reply. Where there is no way, the call waits until there is one.
 //!
-//! The way is made, kept and made again by one task, the connector (`connect.rs`), which exists while there is no way, and over tcp
-//! also reads the replies. Everything that both sides must agree on lies in [`Link`] under one short lock.
+//! The way is made, kept and made again by one task, the connector (`connect.rs`), which exists
+//! while there is no way, and over tcp also reads the replies. Everything that both sides must
+//! agree on lies in [`Link`] under one short lock.
 //!
-//! The states are Lustre's: NEW → CONNECTING → (RECOVER →) FULL → DISCONN → CONNECTING …, and CLOSED.
+//! The states are Lustre's: NEW → CONNECTING → (RECOVER →) FULL → DISCONN → CONNECTING …, and
+//! CLOSED.
 
 mod connect;
 mod link;
@@ -43,7 +46,8 @@ use crate::{
 use link::Link;
 use lo::LoPeer;
 
-/// Most requests of an import under way at a time (Lustre's OBD_MAX_RIF_MAX is 512; a reply cache keeps twice this).
+/// Most requests of an import under way at a time (Lustre's OBD_MAX_RIF_MAX is 512; a reply cache
+/// keeps twice this).
 pub const RPCS_IN_FLIGHT_LIMIT: usize = 256;
 /// Most requests of [`Import::call_urgent`] under way at a time.
 pub const URGENT_IN_FLIGHT_MAX: usize = 16;
@@ -57,14 +61,15 @@ const PAGES_PER_RPC_LIMIT: u32 = (BULK_BYTES_MAX / PAGE_BYTES) as u32;
 /// What an import is made of.
 #[derive(Clone, Debug)]
 pub struct ImportConfig {
-    /// Names the client: the same for all imports of a mount, made anew at each mount. One import for each target.
+    /// Names the client: the same for all imports of a mount, made anew at each mount. One import
+    /// for each target.
     pub client_uuid: String,
     /// The target: `sheen-OST0000`, `MGS`.
     pub target: String,
     /// Its uuid, if it is to be this one and no other of the name; else empty.
     pub target_uuid: String,
-    /// Where it may be found, in the order to try. A target of this process is called directly if one of the NIDs is `0@lo` or
-    /// an own address, or if there are none.
+    /// Where it may be found, in the order to try. A target of this process is called directly if
+    /// one of the NIDs is `0@lo` or an own address, or if there are none.
     pub nids: Vec<Nid>,
     /// Feature bits that the client has.
     pub features: u64,
@@ -85,8 +90,9 @@ pub struct ImportParams {
     pub connect_timeout_ms: u64,
     /// How long a request waits for a lost connection to come back before it fails with ETIMEDOUT.
     pub recovery_timeout_ms: u64,
-    /// How long a connection may be silent, while requests are waiting, before the server is asked whether it is there. After
-    /// three questions without an answer the connection counts as broken.
+    /// How long a connection may be silent, while requests are waiting, before the server is asked
+    /// whether it is there. After three questions without an answer the connection counts as
+    /// broken.
     pub ping_interval_ms: u64,
 }
 
@@ -193,12 +199,15 @@ impl<P: Protocol> Import<P> {
         Arc::new(Import { inner: Arc::new(inner) })
     }
 
-    /// Sends a request with file data and waits for the answer: first for a slot, then, if there is no connection, for one.
+    /// Sends a request with file data and waits for the answer: first for a slot, then, if there is
+    /// no connection, for one.
     ///
-    /// The request goes on over lost connections and restarted servers. Errors: the service's own; and
-    /// * ENOTCONN: the target was never reached, within `connect_timeout_ms` ([`Import::connect`] says why);
-    /// * ETIMEDOUT: the connection was lost and did not come back within `recovery_timeout_ms`. Whether the request was executed
-    ///   is unknown;
+    /// The request goes on over lost connections and restarted servers. Errors: the service's own;
+    /// and
+    /// * ENOTCONN: the target was never reached, within `connect_timeout_ms` ([`Import::connect`]
+    ///   says why);
+    /// * ETIMEDOUT: the connection was lost and did not come back within `recovery_timeout_ms`.
+    ///   Whether the request was executed is unknown;
     /// * ESHUTDOWN: the import was closed;
     /// * EINVAL: a body or bulk over the wire's limits;
     /// * EPROTO: the answer could not be understood.
@@ -208,34 +217,39 @@ impl<P: Protocol> Import<P> {
         Ok(self.call_in_place(request, bulk).await?.copied()?)
     }
 
-    /// As [`Import::call`]; file data of a server in this process may be [`Response::live`], where it lies.
+    /// As [`Import::call`]; file data of a server in this process may be [`Response::live`], where
+    /// it lies.
     pub async fn call_in_place(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
         self.call_within(&self.inner.slots, request, bulk, false).await
     }
 
-    /// As [`Import::call`], for what is right only under a lock that this client has, such as a write at the end that it looked up. A
-    /// client that the server gave up has no locks: sent again after that it would undo what others did since, so it fails.
+    /// As [`Import::call`], for what is right only under a lock that this client has, such as a
+    /// write at the end that it looked up. A client that the server gave up has no locks: sent
+    /// again after that it would undo what others did since, so it fails.
     ///
     /// # Errors
-    /// As [`Import::call`]; EIO: the server gave this client up (evicted it) before it answered. Whether it was executed is unknown.
+    /// As [`Import::call`]; EIO: the server gave this client up (evicted it) before it answered.
+    /// Whether it was executed is unknown.
     pub async fn call_guarded(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
         Ok(self.call_within(&self.inner.slots, request, bulk, true).await?.copied()?)
     }
 
-    /// As [`Import::call_guarded`], but past the requests that wait for a slot: for what others' requests wait for, such as giving up a
-    /// lock, or writing before what was kept under it. At most [`URGENT_IN_FLIGHT_MAX`] are under way at a time.
+    /// As [`Import::call_guarded`], but past the requests that wait for a slot: for what others'
+    /// requests wait for, such as giving up a lock, or writing before what was kept under it. At
+    /// most [`URGENT_IN_FLIGHT_MAX`] are under way at a time.
     pub async fn call_urgent(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
         Ok(self.call_within(&self.inner.urgent, request, bulk, true).await?.copied()?)
     }
 
-    /// As [`Import::call`], for what may wait long at the server, such as for a lock: it takes no slot that others need in order to end the
-    /// wait. At most [`PATIENT_IN_FLIGHT_MAX`] are under way at a time.
+    /// As [`Import::call`], for what may wait long at the server, such as for a lock: it takes no
+    /// slot that others need in order to end the wait. At most [`PATIENT_IN_FLIGHT_MAX`] are under
+    /// way at a time.
     pub async fn call_patient(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
         Ok(self.call_within(&self.inner.patient, request, bulk, false).await?.copied()?)
     }
 
-    /// Says what is done with callbacks; before the first call, and once. The handler runs on the thread that reads the connection
-    /// (over `lo`: on that of the service): it must not block.
+    /// Says what is done with callbacks; before the first call, and once. The handler runs on the
+    /// thread that reads the connection (over `lo`: on that of the service): it must not block.
     pub fn on_callback(&self, handler: impl Fn(P::Callback) + Send + Sync + 'static) {
         if self.inner.callbacks.set(Arc::new(Handler(Box::new(handler)))).is_err() {
             tracing::error!(target_name = %self.inner.target, "a second handler for callbacks is not used");
@@ -264,9 +278,10 @@ impl<P: Protocol> Import<P> {
         self.inner.ready().await.map(|_| ())
     }
 
-    /// Says what to do when the server has forgotten this client (it was restarted, or gave the client up): `hook` is called
-    /// after the new connection is made and before anything else goes over it, with a handle for calls of its own. If it fails
-    /// the connection is given up and made again.
+    /// Says what to do when the server has forgotten this client (it was restarted, or gave the
+    /// client up): `hook` is called after the new connection is made and before anything else goes
+    /// over it, with a handle for calls of its own. If it fails the connection is given up and made
+    /// again.
     pub fn on_restart<F>(&self, hook: F)
     where
         F: Fn(Recovering<P>) -> BoxFuture<'static, sheen_wire::Result<()>> + Send + Sync + 'static,
@@ -274,8 +289,8 @@ impl<P: Protocol> Import<P> {
         *self.inner.hook.lock() = Some(Arc::new(hook));
     }
 
-    /// Says goodbye. Calls that wait and later ones fail with ESHUTDOWN. Returns when the server has closed the connection, or
-    /// after two seconds.
+    /// Says goodbye. Calls that wait and later ones fail with ESHUTDOWN. Returns when the server
+    /// has closed the connection, or after two seconds.
     pub async fn close(&self) {
         self.inner.shut();
         let ended = async {
@@ -292,7 +307,8 @@ impl<P: Protocol> Import<P> {
         self.inner.link.lock().state
     }
 
-    /// Whether the target is known to be away: its connection is lost, or there was none to be had so far. One that was never needed is not.
+    /// Whether the target is known to be away: its connection is lost, or there was none to be had
+    /// so far. One that was never needed is not.
     pub fn is_away(&self) -> bool {
         self.inner.lo_peer();
         let link = self.inner.link.lock();
@@ -333,8 +349,8 @@ impl<P: Protocol> Import<P> {
         self.inner.nids.lock().clone()
     }
 
-    /// Changes where the target may be found. A connection to any other address is closed and made anew, because a
-    /// target that moved may have left a host that says nothing.
+    /// Changes where the target may be found. A connection to any other address is closed and made
+    /// anew, because a target that moved may have left a host that says nothing.
     pub fn set_nids(&self, nids: Vec<Nid>) {
         self.inner.nids.lock().clone_from(&nids);
         let stale = {
@@ -451,7 +467,8 @@ impl<P: Protocol> Inner<P> {
         loop {
             match self.ready().await.map_err(Errno::from)? {
                 Way::Lo(peer) => {
-                    // If the target is just going, it is known not to be there any more at the next look.
+                    // If the target is just going, it is known not to be there any more at the next
+                    // look.
                     if let Some(_running) = peer.enter() {
                         return self.call_lo(&peer, request, bulk).await;
                     }

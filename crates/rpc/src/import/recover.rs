@@ -8,7 +8,8 @@ use sheen_wire::{Bulk, Protocol, frame::Welcome};
 use super::{Inner, lo::LoPeer};
 use crate::service::Response;
 
-/// A connection to a server that has forgotten this client, given to the hook of [`super::Import::on_restart`].
+/// A connection to a server that has forgotten this client, given to the hook of
+/// [`super::Import::on_restart`].
 pub struct Recovering<P: Protocol> {
     pub(super) inner: Arc<Inner<P>>,
     pub(super) way: RecoveringWay<P>,
@@ -27,13 +28,14 @@ impl<P: Protocol> Recovering<P> {
         &self.welcome
     }
 
-    /// Whether the server is the one of before and gave this client up; else it was restarted, and knows nobody.
+    /// Whether the server is the one of before and gave this client up; else it was restarted, and
+    /// knows nobody.
     pub fn evicted(&self) -> bool {
         self.evicted
     }
 
-    /// Sends a request, without taking a slot. Errors: the service's own, and ENOTCONN if the connection broke: the hook is then
-    /// called again over the next one.
+    /// Sends a request, without taking a slot. Errors: the service's own, and ENOTCONN if the
+    /// connection broke: the hook is then called again over the next one.
     pub async fn call(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
         match &self.way {
             RecoveringWay::Lo(peer) => Ok(self.inner.call_lo(peer, request, bulk).await?.copied()?),

@@ -1,4 +1,5 @@
-//! What a service tells its clients unasked, clients that are given up, and requests that pass others.
+//! What a service tells its clients unasked, clients that are given up, and requests that pass
+//! others.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -241,7 +242,8 @@ fn a_client_learns_at_once_that_its_target_was_restarted() {
     });
 }
 
-/// A service rings; what is not cancelled it rings again when the client is back. Returns how often clients came back.
+/// A service rings; what is not cancelled it rings again when the client is back. Returns how often
+/// clients came back.
 fn ringing(seed: u64) -> usize {
     const PORT: u16 = 7988;
     const RINGS: u64 = 60;

@@ -29,7 +29,8 @@ const TIME_MAX: Duration = Duration::from_secs(600);
 /// Limits for real sockets, which no busy machine reaches.
 pub const PATIENT_MS: u64 = 60_000;
 
-/// Answers `AllocSeq` (once) with 1, 2, 3, …; `Sync` when it is let through the gate. Reads and writes echo their bulk.
+/// Answers `AllocSeq` (once) with 1, 2, 3, …; `Sync` when it is let through the gate. Reads and
+/// writes echo their bulk.
 pub struct Echo {
     pub uuid: &'static str,
     pub incarnation: u64,

@@ -82,7 +82,8 @@ fn what_is_no_frame_closes_that_connection_alone() {
             let came = rt.timeout(Duration::from_secs(2), answer_to(&rt, addr, &bytes)).await;
             assert_eq!(came, Ok(0), "{name}");
         }
-        // And after a proper hello: garbage; a frame that no client sends; a body that is no request; a damaged bulk.
+        // And after a proper hello: garbage; a frame that no client sends; a body that is no
+        // request; a damaged bulk.
         let after = |mut frame: Frame, damage: bool| {
             let mut bytes = good.clone();
             if damage {

@@ -1,4 +1,5 @@
-//! Bulk that is sent from the pages of a file: what the client gets is what is in the file, whatever happens to it meanwhile.
+//! Bulk that is sent from the pages of a file: what the client gets is what is in the file,
+//! whatever happens to it meanwhile.
 
 use std::{
     net::IpAddr,
@@ -36,7 +37,8 @@ impl Source for Pages {
     }
 }
 
-/// Answers every read with the whole file in two stretches, and a checksum that was made some time ago.
+/// Answers every read with the whole file in two stretches, and a checksum that was made some time
+/// ago.
 struct Files {
     pages: Arc<Pages>,
     crc: u32,
@@ -67,7 +69,8 @@ impl Service<Ost> for Files {
     }
 }
 
-/// Reads what `change` left of a file whose checksum was made before. Also how often the checksum was found wrong.
+/// Reads what `change` left of a file whose checksum was made before. Also how often the checksum
+/// was found wrong.
 async fn read_back(place: &Place, change: impl Fn(&File), checksums: bool) -> (Vec<u8>, usize) {
     let Place { server: server_rt, client: client_rt, host, dir } = place;
     let file = server_rt.disk().open(dir.join("pages"), OpenOptions::CREATE).unwrap();

@@ -189,7 +189,8 @@ fn a_client_that_was_given_up_recovers_and_still_executes_nothing_twice() {
     .unwrap();
 }
 
-/// The server knows the client again from the welcome on; the client has not yet recovered what it lost.
+/// The server knows the client again from the welcome on; the client has not yet recovered what it
+/// lost.
 #[test]
 fn a_hook_that_a_broken_connection_cuts_short_is_called_again() {
     let sim = Sim::new(7, SimConfig { partition_timeout: Duration::from_secs(10), ..SimConfig::default() });

@@ -137,7 +137,8 @@ fn a_resend_waits_for_the_execution_that_runs() {
             async move { i.call(again.into(), Bulk::new()).await }
         });
         until(&rt, || echo.executed() == 2).await;
-        // Another connection of the same client takes the first one's place, which breaks. (It does not come back, as an import's would.)
+        // Another connection of the same client takes the first one's place, which breaks. (It does
+        // not come back, as an import's would.)
         let Connection { sender, mut receiver } = Net::new(rt.clone()).connect(addr).await.unwrap();
         let (client, protocol, target) = ("client".into(), "mds".into(), TARGET.into());
         let hello = Hello { client, protocol, target, target_uuid: String::new(), features: 0, reconnect: false };
@@ -386,7 +387,8 @@ fn room_is_taken_until_a_reply_is_sent() {
         until(&rt, || echo.executed() >= 32).await;
         rt.sleep(Duration::from_millis(300)).await;
         let executed = echo.executed();
-        // Some MiB of each are in the sockets' buffers. What waits in queues is in no one's way but for its room.
+        // Some MiB of each are in the sockets' buffers. What waits in queues is in no one's way but
+        // for its room.
         assert!(executed < 80, "{executed} replies of 1 MiB");
         let read = |mut client: Connection| async move {
             for _ in 0..60 {

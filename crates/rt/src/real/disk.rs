@@ -25,7 +25,8 @@ use tokio::runtime::Handle;
 use super::blocking;
 use crate::disk::{DirEntry, DirEntryKind, Metadata, OpenOptions};
 
-/// Buffers handed to the kernel in one call: the list lives on the stack, and longer ones gain nothing (its own limit is 1024).
+/// Buffers handed to the kernel in one call: the list lives on the stack, and longer ones gain
+/// nothing (its own limit is 1024).
 const VECTORS: usize = 64;
 
 #[derive(Clone)]

@@ -41,11 +41,13 @@ impl Default for RealOptions {
     }
 }
 
-/// Owns the threads. When it is dropped, tasks end at their next point of waiting; blocking work is waited for.
+/// Owns the threads. When it is dropped, tasks end at their next point of waiting; blocking work is
+/// waited for.
 pub struct Runtime(tokio::runtime::Runtime);
 
 impl Runtime {
-    /// Runs a future on the calling thread, tasks on the runtime's. Not to be called from within a task.
+    /// Runs a future on the calling thread, tasks on the runtime's. Not to be called from within a
+    /// task.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.0.block_on(future)
     }
@@ -133,7 +135,8 @@ fn boot_id() -> Option<u64> {
     Some(hasher.finish())
 }
 
-/// Runs `f` on the pool for blocking work. Pends for ever if the runtime is going down: then so is the caller.
+/// Runs `f` on the pool for blocking work. Pends for ever if the runtime is going down: then so is
+/// the caller.
 pub(crate) async fn blocking<T: Send + 'static>(handle: &Handle, f: impl FnOnce() -> T + Send + 'static) -> T {
     match handle.spawn_blocking(f).await {
         Ok(out) => out,

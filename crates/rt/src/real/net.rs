@@ -26,11 +26,13 @@ const BACKLOG: u32 = 4096;
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 /// … then at this interval …
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-/// … and given up after so many silent probes: a dead host is noticed within a minute even where nothing is sent.
+/// … and given up after so many silent probes: a dead host is noticed within a minute even where
+/// nothing is sent.
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// While many bytes are expected, the reader sleeps until so many are there (SO_RCVLOWAT; the kernel sizes its buffer for it): the
-/// sender's kernel otherwise wakes it for each packet of 64 KiB. Not more, so that both ends copy at the same time.
+/// While many bytes are expected, the reader sleeps until so many are there (SO_RCVLOWAT; the
+/// kernel sizes its buffer for it): the sender's kernel otherwise wakes it for each packet of 64
+/// KiB. Not more, so that both ends copy at the same time.
 const LOW_WATER_BYTES_MAX: usize = 256 << 10;
 /// Below this it is not worth the system call.
 const LOW_WATER_BYTES_MIN: usize = 64 << 10;
@@ -39,12 +41,14 @@ fn new_socket(addr: SocketAddr) -> io::Result<TcpSocket> {
     if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }
 }
 
-/// Congestion control between processes of one host, where there is nothing to control. A host's default may be one that paces its
-/// packets by timers (BBR), which takes a third of the processor's time at this speed. Any process may choose Reno.
+/// Congestion control between processes of one host, where there is nothing to control. A host's
+/// default may be one that paces its packets by timers (BBR), which takes a third of the
+/// processor's time at this speed. Any process may choose Reno.
 const LOOPBACK_CONGESTION: &str = "reno";
 
-/// No Nagle (a request waits for nobody), keepalive. Socket buffers are left to the kernel on purpose: a size that is set by hand
-/// is cut at `net.core.wmem_max` (208 KiB by default) and switches off the self-sizing, which goes up to 4-6 MiB.
+/// No Nagle (a request waits for nobody), keepalive. Socket buffers are left to the kernel on
+/// purpose: a size that is set by hand is cut at `net.core.wmem_max` (208 KiB by default) and
+/// switches off the self-sizing, which goes up to 4-6 MiB.
 fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;
@@ -73,7 +77,8 @@ pub(crate) async fn connect(handle: &Handle, addr: SocketAddr) -> io::Result<Str
         tune(&stream)?;
         Ok(Stream(stream))
     });
-    // tokio registers the socket with the runtime of the polling thread; that thread may be none of ours (a FUSE worker).
+    // tokio registers the socket with the runtime of the polling thread; that thread may be none of
+    // ours (a FUSE worker).
     poll_fn(|cx| {
         let _context = handle.enter();
         connecting.as_mut().poll(cx)
@@ -134,8 +139,8 @@ pub(crate) struct ReadHalf {
 }
 
 impl ReadHalf {
-    /// Reads as [`ReadHalf::read_some`], in the knowledge that `buf` and no less will come: does not wake up before a good part
-    /// of it is there. (It may return less all the same.)
+    /// Reads as [`ReadHalf::read_some`], in the knowledge that `buf` and no less will come: does
+    /// not wake up before a good part of it is there. (It may return less all the same.)
     pub(crate) async fn read_expected(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         // Never more than what still comes, or the end of it would not wake us.
         let mark = buf.len().min(LOW_WATER_BYTES_MAX);
@@ -148,7 +153,8 @@ impl ReadHalf {
         self.poll(buf).await
     }
 
-    /// Sets how many bytes have to be there for the socket to count as readable. (The kernel looks at once whether they are.)
+    /// Sets how many bytes have to be there for the socket to count as readable. (The kernel looks
+    /// at once whether they are.)
     fn set_low_water(&mut self, bytes: usize) -> io::Result<()> {
         if self.low_water != bytes {
             set_rcvlowat(self.half.as_ref().as_fd(), bytes)?;
@@ -157,8 +163,9 @@ impl ReadHalf {
         Ok(())
     }
 
-    // `poll_read` rather than `try_read`: it takes part in tokio's cooperative budget, so a peer that sends without pause does not
-    // keep this task on its thread for ever, and it skips the system call that would only say EAGAIN.
+    // `poll_read` rather than `try_read`: it takes part in tokio's cooperative budget, so a peer
+    // that sends without pause does not keep this task on its thread for ever, and it skips the
+    // system call that would only say EAGAIN.
     async fn poll(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let mut buf = ReadBuf::new(buf);
         poll_fn(|cx| Pin::new(&mut self.half).poll_read(cx, &mut buf)).await?;

@@ -7,11 +7,13 @@ use crate::Instant;
 /// The physics of a simulated world. Ranges are sampled evenly.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
-    /// How long a packet takes from host to host; its width is the jitter, which reorders packets of different connections.
+    /// How long a packet takes from host to host; its width is the jitter, which reorders packets
+    /// of different connections.
     pub delay: Range<Duration>,
     /// The same within one host.
     pub loopback_delay: Range<Duration>,
-    /// Share of packets between hosts that are lost (0 to 1). A lost packet comes later, after a retransmission.
+    /// Share of packets between hosts that are lost (0 to 1). A lost packet comes later, after a
+    /// retransmission.
     pub loss: f64,
     /// How long until the first retransmission; doubles with each further one.
     pub retransmit_delay: Duration,
@@ -25,7 +27,8 @@ pub struct SimConfig {
     pub window_bytes: usize,
     /// Largest packet, in bytes.
     pub packet_bytes: usize,
-    /// Share of reads and writes on sockets that do less than they could (0 to 1), as real ones may.
+    /// Share of reads and writes on sockets that do less than they could (0 to 1), as real ones
+    /// may.
     pub short_io: f64,
     /// How long an fsync takes.
     pub fsync_delay: Range<Duration>,
@@ -33,7 +36,8 @@ pub struct SimConfig {
     pub blocking_delay: Range<Duration>,
     /// Size of each host's disk, in bytes; beyond it, ENOSPC.
     pub disk_bytes: u64,
-    /// How many of the last events [`super::World::log`] keeps as text. They cost time; 0 for long runs.
+    /// How many of the last events [`super::World::log`] keeps as text. They cost time; 0 for long
+    /// runs.
     pub log_events_max: usize,
     /// A run past this virtual time fails.
     pub time_max: Duration,

@@ -1,8 +1,9 @@
 //! A simulated host's directories, now and durable.
 //!
-//! Changes of names go through a journal in their order, as journalling file systems have it: a crash keeps a prefix of what was
-//! not synced, as long as the seed likes; syncing a directory keeps everything up to its last change. A file's content is a
-//! matter of its own (`file`): syncing a file does not make its name durable.
+//! Changes of names go through a journal in their order, as journalling file systems have it: a
+//! crash keeps a prefix of what was not synced, as long as the seed likes; syncing a directory
+//! keeps everything up to its last change. A file's content is a matter of its own (`file`):
+//! syncing a file does not make its name durable.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -175,7 +176,8 @@ impl DiskState {
         self.made
     }
 
-    /// Makes names durable up to the last change before operation `op_end` for which `last` holds; how many changes that was.
+    /// Makes names durable up to the last change before operation `op_end` for which `last` holds;
+    /// how many changes that was.
     fn commit(&mut self, op_end: u64, last: impl Fn(&Change) -> bool) -> usize {
         let n = self.journal.iter().rposition(|(number, change)| *number < op_end && last(change)).map_or(0, |i| i + 1);
         for (_, change) in self.journal.drain(..n) {

@@ -1,7 +1,7 @@
 //! Tasks, their wakers, and the loop that runs them.
 //!
-//! The seed chooses among the ready tasks. An aborted task is dropped by the loop, not by whoever aborts it, as in the real
-//! runtime: destructors run when no one's lock is held.
+//! The seed chooses among the ready tasks. An aborted task is dropped by the loop, not by whoever
+//! aborts it, as in the real runtime: destructors run when no one's lock is held.
 
 use std::{
     collections::BTreeMap,
@@ -104,7 +104,8 @@ impl Deref for Sim {
 impl Drop for Sim {
     fn drop(&mut self) {
         let core = &self.0.0;
-        // The tasks hold the core and the core them; and destructors may call into it, so they run unlocked.
+        // The tasks hold the core and the core them; and destructors may call into it, so they run
+        // unlocked.
         let tasks = core.with(|s| {
             s.tasks.closed = true;
             std::mem::take(&mut s.tasks.live)
@@ -121,8 +122,8 @@ impl Sim {
         Sim(World(Arc::new(Core::new(seed, config))))
     }
 
-    /// Runs a future, which is on no host, and all tasks, until the future is done. Tasks that are not done by then stay, for the
-    /// next `run`.
+    /// Runs a future, which is on no host, and all tasks, until the future is done. Tasks that are
+    /// not done by then stay, for the next `run`.
     ///
     /// # Errors
     /// The future will never be done, or takes too long: see [`SimError`].
@@ -173,8 +174,9 @@ impl Drop for Announce<'_> {
 }
 
 impl Core {
-    /// Takes one of the ready tasks, as the seed has it. In which order they were woken does not count: `tokio::sync::watch` wakes
-    /// its receivers in an order of its own, which no seed reaches.
+    /// Takes one of the ready tasks, as the seed has it. In which order they were woken does not
+    /// count: `tokio::sync::watch` wakes its receivers in an order of its own, which no seed
+    /// reaches.
     fn choose(&self) -> Option<u64> {
         let n = self.ready.0.lock().len();
         if n == 0 {
@@ -252,7 +254,8 @@ impl Core {
         let cell = Arc::new(Mutex::new(Cell::Running(None)));
         let finish = Finish(cell.clone());
         let future: TaskFuture = Box::pin(async move {
-            // Named first, so that it is part of the future from the start and speaks up if that is dropped unpolled.
+            // Named first, so that it is part of the future from the start and speaks up if that is
+            // dropped unpolled.
             let finish = finish;
             let out = future.await;
             finish.set(Ok(out));

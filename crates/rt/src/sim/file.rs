@@ -1,7 +1,8 @@
-//! A file on a simulated disk: what it holds now, what of that is durable, and the operations in between.
+//! A file on a simulated disk: what it holds now, what of that is durable, and the operations in
+//! between.
 //!
-//! A crash decides for each operation that was not synced whether it is kept, lost, or (a write) torn: some of its sectors kept.
-//! Those that are kept are applied in their order.
+//! A crash decides for each operation that was not synced whether it is kept, lost, or (a write)
+//! torn: some of its sectors kept. Those that are kept are applied in their order.
 
 use std::{
     collections::VecDeque,
@@ -29,8 +30,8 @@ use crate::disk::Metadata;
 
 /// What a disk writes all or nothing, in bytes.
 const SECTOR: u64 = 512;
-/// Unsynced bytes of a file that are kept in memory; the oldest beyond become durable by themselves, as the kernel's write-back
-/// does.
+/// Unsynced bytes of a file that are kept in memory; the oldest beyond become durable by
+/// themselves, as the kernel's write-back does.
 const UNSYNCED_BYTES_MAX: usize = 64 << 20;
 /// Unsynced operations of a file, likewise.
 const UNSYNCED_OPS_MAX: usize = 1 << 16;

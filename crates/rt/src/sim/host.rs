@@ -91,7 +91,8 @@ impl Host {
     }
 }
 
-/// A timer. It always waits at least until no task is ready, even for no time at all, so that a loop around it yields.
+/// A timer. It always waits at least until no task is ready, even for no time at all, so that a
+/// loop around it yields.
 pub(crate) struct Sleep {
     host: Host,
     deadline: Instant,

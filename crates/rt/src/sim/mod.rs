@@ -1,8 +1,10 @@
-//! The simulated outside world: hosts, their disks and the network between them, in one thread, from one seed.
+//! The simulated outside world: hosts, their disks and the network between them, in one thread,
+//! from one seed.
 //!
-//! [`Sim::run`] drives a future and all tasks that it spawns. Time is virtual: it stands still while a task can go on and then
-//! jumps to the next timer or packet, so an hour of timeouts passes in no time. Which of several ready tasks goes next, how long
-//! a packet takes, what an unsynced file looks like after a crash: all comes from one generator, so the same seed gives the same
+//! [`Sim::run`] drives a future and all tasks that it spawns. Time is virtual: it stands still
+//! while a task can go on and then jumps to the next timer or packet, so an hour of timeouts passes
+//! in no time. Which of several ready tasks goes next, how long a packet takes, what an unsynced
+//! file looks like after a crash: all comes from one generator, so the same seed gives the same
 //! run, which [`World::trace_hash`] proves.
 //!
 //! ```
@@ -30,14 +32,17 @@
 //!
 //! Invariants:
 //! * one thread, one generator, ordered maps only; nothing here asks the real clock or the kernel;
-//! * an [`Rt`](crate::Rt) belongs to one life of a host. After [`World::crash_host`] the old ones do nothing any more: their
-//!   disk answers EIO, their timers never fire, what they spawn is dropped. So a destructor cannot undo a crash;
+//! * an [`Rt`](crate::Rt) belongs to one life of a host. After [`World::crash_host`] the old ones
+//!   do nothing any more: their disk answers EIO, their timers never fire, what they spawn is
+//!   dropped. So a destructor cannot undo a crash;
 //! * a panic in any task ends the run: in a simulation it is a bug found.
 //!
-//! What would keep a run from replaying, and must not be in code that is simulated: `tokio::select!` without `biased;`, iterating
-//! over a map with a random order, counters in statics (the second simulation of a process finds them further on), threads.
+//! What would keep a run from replaying, and must not be in code that is simulated:
+//! `tokio::select!` without `biased;`, iterating over a map with a random order, counters in
+//! statics (the second simulation of a process finds them further on), threads.
 //!
-//! * `exec`: tasks, wakers, the run loop; `world`: the state that all share, virtual time, and what a test may do to it;
+//! * `exec`: tasks, wakers, the run loop; `world`: the state that all share, virtual time, and what
+//!   a test may do to it;
 //! * `net`: connections; `disk`, `file`, `sparse`: what a host keeps; `trace`: the record of a run.
 
 mod config;

@@ -1,10 +1,12 @@
 //! Connections between hosts: what happens to packets on their way.
 //!
-//! A connection has two ends (0 opened it, 1 accepted it) and two pipes (pipe `i` carries what end `i` sends). A pipe keeps its
-//! order: the packet at its head waits out its delay, its losses or a partition, and the others wait behind it. So bytes never
-//! come out of order within a connection, but connections overtake each other.
+//! A connection has two ends (0 opened it, 1 accepted it) and two pipes (pipe `i` carries what end
+//! `i` sends). A pipe keeps its order: the packet at its head waits out its delay, its losses or a
+//! partition, and the others wait behind it. So bytes never come out of order within a connection,
+//! but connections overtake each other.
 //!
-//! Invariant: a pipe with packets in flight has either one planned `Deliver` or lies across a partition, whose healing plans one.
+//! Invariant: a pipe with packets in flight has either one planned `Deliver` or lies across a
+//! partition, whose healing plans one.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -25,7 +27,8 @@ use crate::Instant;
 
 /// Connections that wait for `accept`; one more is refused.
 const BACKLOG: usize = 4096;
-/// Whatever cannot pass a partition (an opening, a closing, a window update) tries again after this.
+/// Whatever cannot pass a partition (an opening, a closing, a window update) tries again after
+/// this.
 const RETRY: Duration = Duration::from_secs(1);
 /// First port that is given to whoever does not care.
 const PORTS_FIRST: u16 = 49_152;
@@ -359,8 +362,8 @@ impl State {
         self.net.partitions.contains_key(&pair(a, b))
     }
 
-    /// The hosts of a connection, if somebody at this end still hopes for it. Events for others end here: they would otherwise
-    /// try again for ever across a partition.
+    /// The hosts of a connection, if somebody at this end still hopes for it. Events for others end
+    /// here: they would otherwise try again for ever across a partition.
     fn whole(&self, conn: u64, end: usize) -> Option<(u32, u32)> {
         let c = self.net.conns.get(&conn)?;
         (!c.ends[end].closed && c.ends[end].error.is_none()).then(|| c.hosts())

@@ -10,7 +10,8 @@ use std::{
 
 use super::{file::File, host::Host, world::State};
 
-/// Bytes of a file that are sent at a time: few enough that a transfer is interrupted by what else happens.
+/// Bytes of a file that are sent at a time: few enough that a transfer is interrupted by what else
+/// happens.
 const SEND_FILE_BYTES_MAX: usize = 64 << 10;
 /// Where a connection was whose end is known no more.
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);

@@ -65,7 +65,8 @@ impl Trace {
     }
 }
 
-/// Stands for the content of a packet: two runs whose packets differ in a byte have different traces.
+/// Stands for the content of a packet: two runs whose packets differ in a byte have different
+/// traces.
 pub(crate) fn digest(bytes: &[u8]) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write(bytes);

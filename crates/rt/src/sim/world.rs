@@ -1,4 +1,5 @@
-//! The state that hosts, network and tasks share, virtual time, and what a test may do to the world.
+//! The state that hosts, network and tasks share, virtual time, and what a test may do to the
+//! world.
 
 use std::{
     collections::BTreeMap,
@@ -81,7 +82,8 @@ impl Core {
         Core { ready: Arc::default(), state: Mutex::new(state) }
     }
 
-    /// Works on the state, then wakes whoever that concerns. Never to be nested, never around a poll.
+    /// Works on the state, then wakes whoever that concerns. Never to be nested, never around a
+    /// poll.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.state.lock();
         let out = f(&mut state);
@@ -121,7 +123,8 @@ impl State {
         std::mem::take(&mut self.events)
     }
 
-    /// Jumps to the next point in time at which something happens, and lets it happen. `false` if nothing ever will.
+    /// Jumps to the next point in time at which something happens, and lets it happen. `false` if
+    /// nothing ever will.
     pub(crate) fn advance(&mut self) -> bool {
         let Some((&(at, _), _)) = self.events.first_key_value() else { return false };
         self.now = self.now.max(at);
@@ -163,13 +166,14 @@ impl State {
     }
 }
 
-/// What a test may see of a simulated world and do to it. A handle: give clones to tasks that make faults.
+/// What a test may see of a simulated world and do to it. A handle: give clones to tasks that make
+/// faults.
 #[derive(Clone)]
 pub struct World(pub(crate) Arc<Core>);
 
 impl World {
-    /// The host's present life. Hosts are numbered below 2^24 and come into being when first mentioned, with an empty disk. Its
-    /// address is that of [`World::addr`].
+    /// The host's present life. Hosts are numbered below 2^24 and come into being when first
+    /// mentioned, with an empty disk. Its address is that of [`World::addr`].
     pub fn rt(&self, host: u32) -> Rt {
         let life = self.0.with(|s| s.host(host).life);
         Rt(rt::Inner::Sim(Host { core: self.0.clone(), id: host, life }))
@@ -185,12 +189,14 @@ impl World {
         self.0.with(|s| s.now)
     }
 
-    /// Changes the world's physics from now on, e.g. ends the losses. `log_events_max` stays as it was.
+    /// Changes the world's physics from now on, e.g. ends the losses. `log_events_max` stays as it
+    /// was.
     pub fn configure(&self, change: impl FnOnce(&mut SimConfig)) {
         self.0.with(|s| change(&mut s.config));
     }
 
-    /// Stops the traffic between two hosts. Connections across break after [`SimConfig::partition_timeout`].
+    /// Stops the traffic between two hosts. Connections across break after
+    /// [`SimConfig::partition_timeout`].
     pub fn partition(&self, a: u32, b: u32) {
         self.0.with(|s| s.partition(a, b));
     }
@@ -205,9 +211,9 @@ impl World {
         self.0.with(|s| s.reset_connections(a, b));
     }
 
-    /// The power fails at a host: its tasks end without another poll, its peers see their connections reset after a packet's
-    /// time, its disk forgets what was not synced, as the seed has it. It is up again at once: take a new [`World::rt`] and spawn
-    /// anew.
+    /// The power fails at a host: its tasks end without another poll, its peers see their
+    /// connections reset after a packet's time, its disk forgets what was not synced, as the seed
+    /// has it. It is up again at once: take a new [`World::rt`] and spawn anew.
     pub fn crash_host(&self, host: u32) {
         self.0.with(|s| {
             s.host(host).life += 1;
@@ -223,7 +229,8 @@ impl World {
         self.0.with(|s| s.note(Note::Said { what }));
     }
 
-    /// Stands for all that has happened: tasks, packets with their content, timers, disks. Equal for equal seeds.
+    /// Stands for all that has happened: tasks, packets with their content, timers, disks. Equal
+    /// for equal seeds.
     pub fn trace_hash(&self) -> u64 {
         self.0.with(|s| s.trace.hash())
     }

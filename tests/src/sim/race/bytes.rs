@@ -1,17 +1,20 @@
 //! What reads of a file may have returned, and its size been.
 //!
-//! Every write fills its range with a number of its own ([`fill`]), so a byte that was read tells which write it is from ([`number`]);
-//! zero is from nobody, a cut or a hole. A byte is then a register whose writes are all different, for which "is there a legal order?"
-//! has an exact answer (Gibbons and Korach 1997). All operations on one value belong together and must be consecutive: from the moment at which the
-//! first of them is over to the moment at which the last of them begins, the byte has that value and no other. So these periods of
-//! two values may not overlap, and nothing that gives it another value may lie within one.
+//! Every write fills its range with a number of its own ([`fill`]), so a byte that was read tells
+//! which write it is from ([`number`]); zero is from nobody, a cut or a hole. A byte is then a
+//! register whose writes are all different, for which "is there a legal order?" has an exact answer
+//! (Gibbons and Korach 1997). All operations on one value belong together and must be consecutive:
+//! from the moment at which the first of them is over to the moment at which the last of them
+//! begins, the byte has that value and no other. So these periods of two values may not overlap,
+//! and nothing that gives it another value may lie within one.
 //!
-//! Zeros may come from several operations; of them it is asked whether one of these can explain the read. Of sizes it is asked
-//! whether they lie within what must and what can have been written: writes of several stripes are not atomic, and what a size
-//! was in their midst nobody knows.
+//! Zeros may come from several operations; of them it is asked whether one of these can explain the
+//! read. Of sizes it is asked whether they lie within what must and what can have been written:
+//! writes of several stripes are not atomic, and what a size was in their midst nobody knows.
 //!
-//! **What may be lost.** Of a client that died or was given up, a write that it had not synced may have vanished, byte by byte. If nobody
-//! else has seen it, it counts as if it had never been, and so does what the client itself saw of it.
+//! **What may be lost.** Of a client that died or was given up, a write that it had not synced may
+//! have vanished, byte by byte. If nobody else has seen it, it counts as if it had never been, and
+//! so does what the client itself saw of it.
 
 use std::collections::BTreeSet;
 
@@ -83,7 +86,8 @@ pub enum Redone {
     /// None.
     #[default]
     None,
-    /// Those of several objects, of a file that is migrated: some objects are closed before they are changed, and all of it is done again.
+    /// Those of several objects, of a file that is migrated: some objects are closed before they
+    /// are changed, and all of it is done again.
     OfSeveral,
     /// Any that takes long, of a file that has mirrors: others count by then.
     Any,
@@ -105,7 +109,8 @@ impl Redone {
 pub struct History {
     /// It lies on several OSTs: of two cuts at the same time each may win on one of them.
     pub striped: bool,
-    /// Which changes may be done once more at their end, so that what was seen of them before says nothing.
+    /// Which changes may be done once more at their end, so that what was seen of them before says
+    /// nothing.
     pub redone: Redone,
     /// In any order.
     pub changes: Vec<Changed>,
@@ -225,7 +230,8 @@ impl History {
         Ok(())
     }
 
-    /// What the size was at least, for who looked then: what was there for certain, but for cuts that may have come after.
+    /// What the size was at least, for who looked then: what was there for certain, but for cuts
+    /// that may have come after.
     fn least(&self, look: &Span) -> u64 {
         let mixed = |c: &Changed, t: &Changed| !c.span.before(&t.span) && !t.span.before(&c.span) && c.span != t.span;
         let kept = |c: &Changed| {
@@ -265,7 +271,8 @@ struct Byte<'a> {
     redone: Redone,
 }
 
-/// From when to when a byte has one value for certain, if `from < to`; else from `to` to `from` it has it at some moment.
+/// From when to when a byte has one value for certain, if `from < to`; else from `to` to `from` it
+/// has it at some moment.
 struct Zone {
     number: u8,
     from: u64,
@@ -336,7 +343,8 @@ impl Byte<'_> {
         }
     }
 
-    /// Whether it was zero at some moment of a look: at first, or by a cut or hole after which no other value came for certain.
+    /// Whether it was zero at some moment of a look: at first, or by a cut or hole after which no
+    /// other value came for certain.
     fn may_be_zero(&self, look: &Span, zones: &[Zone]) -> bool {
         let covered = |zero_to: Option<u64>| {
             let after = |zone: &&Zone| zero_to.is_none_or(|to| to < zone.to);

@@ -87,8 +87,9 @@ fn check_names(record: &mut Record, troubled: impl Fn(usize, Span) -> bool) -> R
     }
 }
 
-/// Files of a client that were seen, and that no create is known to have made, are of its creates that nobody heard of. Which is of
-/// which is told only where there is one; `false` where there are more.
+/// Files of a client that were seen, and that no create is known to have made, are of its creates
+/// that nobody heard of. Which is of which is told only where there is one; `false` where there are
+/// more.
 fn find_strangers(names: &mut [Asked], client: usize, seq: u64) -> bool {
     let creates = |a: &Asked| a.client == client && matches!(a.ask, Ask::Create(..));
     let file = |a: &Asked| match a.answer {
@@ -109,8 +110,8 @@ fn find_strangers(names: &mut [Asked], client: usize, seq: u64) -> bool {
     }
 }
 
-/// Whether the first sync after it, by its client, said that all is well. (What is lost is told once.) That a write with O_SYNC was done
-/// promises no more than itself.
+/// Whether the first sync after it, by its client, said that all is well. (What is lost is told
+/// once.) That a write with O_SYNC was done promises no more than itself.
 fn is_promised(synced: &[Synced], file: usize, client: usize, span: Span) -> bool {
     let of_it = synced.iter().filter(|s| s.file == file && s.client == client);
     let after = of_it.filter(|s| s.span == span || span.before(&s.span) && !(s.done && s.write));

@@ -1,8 +1,10 @@
-//! The kernel above a mount, as far as it keeps what the mount says: pages of files that are open for reading alone, and sizes.
+//! The kernel above a mount, as far as it keeps what the mount says: pages of files that are open
+//! for reading alone, and sizes.
 //!
-//! It does as Linux does for FUSE: a page stays until somebody drops it; what is being read when pages are dropped is not kept; a write past the
-//! page cache drops the pages in its way before it is sent, and no others; a cut or hole drops pages when it is done. All the rest is up to
-//! the mount. Whole pages are kept only: where a file ends is asked for each time.
+//! It does as Linux does for FUSE: a page stays until somebody drops it; what is being read when
+//! pages are dropped is not kept; a write past the page cache drops the pages in its way before it
+//! is sent, and no others; a cut or hole drops pages when it is done. All the rest is up to the
+//! mount. Whole pages are kept only: where a file ends is asked for each time.
 
 use std::{
     collections::BTreeMap,

@@ -1,8 +1,10 @@
-//! Looks at all locks again and again while a race goes on: a bug there may show in what programs see only by chance.
+//! Looks at all locks again and again while a race goes on: a bug there may show in what programs
+//! see only by chance.
 //!
-//! * No two locks that a server has granted exclude each other. (Its own aside: they are past those of the client for which it takes
-//!   them. And flock locks of one owner are one lock to programs.)
-//! * A client holds no lock of which the server does not know, unless it has been given up and did not hear of it yet.
+//! * No two locks that a server has granted exclude each other. (Its own aside: they are past those
+//!   of the client for which it takes them. And flock locks of one owner are one lock to programs.)
+//! * A client holds no lock of which the server does not know, unless it has been given up and did
+//!   not hear of it yet.
 //! * An OST promises no more space than it has.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -106,7 +108,8 @@ fn is_known(held: &(Resource, Held), known: &BTreeMap<u64, &Info>) -> Result<(),
 }
 
 impl Stage {
-    /// Whether the client may hold what servers do not know: it is dead, or cut off and not back yet.
+    /// Whether the client may hold what servers do not know: it is dead, or cut off and not back
+    /// yet.
     fn is_unsure(&self, client: usize) -> bool {
         self.record().troubles.iter().any(|t| t.client == client && t.until == Span::NEVER)
     }

@@ -1,5 +1,5 @@
-//! A file to which many append: in the end each record stands there once, whole, and in order; and whoever read meanwhile saw a
-//! beginning of that.
+//! A file to which many append: in the end each record stands there once, whole, and in order; and
+//! whoever read meanwhile saw a beginning of that.
 
 use super::span::Span;
 use crate::noise;

@@ -11,8 +11,8 @@ use super::{
     span::Span,
 };
 
-/// Choices after which a search is given up. Real histories take some hundreds; one in which hundreds of operations are under way at once could
-/// take for ever.
+/// Choices after which a search is given up. Real histories take some hundreds; one in which
+/// hundreds of operations are under way at once could take for ever.
 const CHOICES_MAX: usize = 100_000;
 
 /// A name: directory and number.
@@ -70,7 +70,8 @@ impl State {
         self.names.values().filter(|f| **f == fid).count() as u32
     }
 
-    /// Whether the answer is right in this state; which it changes to what the operation makes of it.
+    /// Whether the answer is right in this state; which it changes to what the operation makes of
+    /// it.
     fn fits(&mut self, asked: &Asked) -> bool {
         let Some(answer) = asked.answer else {
             self.unknown(asked);
@@ -85,7 +86,8 @@ impl State {
             Ask::Create(name, excl) => match (self.names.get(&name), answer) {
                 (Some(_), _) if excl => Err(Errno::EEXIST),
                 (Some(fid), _) => Ok(Told::File(*fid)),
-                // It is the answer that says which file this is. One that had the name before is another one.
+                // It is the answer that says which file this is. One that had the name before is
+                // another one.
                 (None, Ok(Told::File(fid))) if self.links(fid) == 0 => {
                     self.names.insert(name, fid);
                     answer

@@ -1,4 +1,5 @@
-//! A program that races: it does operations at random, one after the other, and writes down what was answered.
+//! A program that races: it does operations at random, one after the other, and writes down what
+//! was answered.
 
 use std::{
     sync::{
@@ -31,7 +32,8 @@ use crate::sim::perform::entries;
 const ROOT_USER: &Caller = &Caller::ROOT;
 /// Bytes read of the log: more than it ever has.
 const LOG_MAX: usize = 1 << 20;
-/// What needs room that may not be there. A cut does where the range of the file that has the new end has no objects yet.
+/// What needs room that may not be there. A cut does where the range of the file that has the new
+/// end has no objects yet.
 const GROWS: [&str; 4] = ["Write", "Cut", "append", "counting"];
 
 /// Ways to open a file.
@@ -227,7 +229,8 @@ impl Program {
         }
     }
 
-    /// A write is done whole, but where there is no room for it, or one of its OSTs is not reached: how it ended nobody knows then.
+    /// A write is done whole, but where there is no room for it, or one of its OSTs is not reached:
+    /// how it ended nobody knows then.
     fn whole(&self, written: Result<usize>, len: usize) -> Result<()> {
         match written? {
             n if n == len => Ok(()),

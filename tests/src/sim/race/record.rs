@@ -31,7 +31,8 @@ pub const TROUBLES: [Errno; 6] =
 /// The log's number among the files.
 pub const LOG: usize = usize::MAX;
 
-/// A time in which a client may not have heard what others did, and after which what it had not synced may be gone.
+/// A time in which a client may not have heard what others did, and after which what it had not
+/// synced may be gone.
 #[derive(Clone, Copy, Debug)]
 pub struct Trouble {
     /// Whose.
@@ -120,7 +121,8 @@ impl Record {
     /// Whether what befell the client explains the error.
     pub fn excuses(&self, client: usize, span: Span, errno: Errno) -> bool {
         let may = TROUBLES.contains(&errno) && self.is_troubled(client, span);
-        // Later it is still told that files which were open then are not any more, and by a sync what was lost.
+        // Later it is still told that files which were open then are not any more, and by a sync
+        // what was lost.
         let told = [Errno::EIO, Errno::EBADF].contains(&errno);
         may || told && self.troubles.iter().any(|t| t.client == client)
     }

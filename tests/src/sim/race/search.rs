@@ -1,8 +1,9 @@
 //! Whether there is a legal order of what was done, for anything that has a state.
 //!
-//! The search of Wing and Gong with Lowe's memory: of the operations that nobody else's answer precedes, one is taken whose answer fits
-//! the present state, and so on; at a dead end the last choice is taken back. What only looks is taken as soon as it fits, which is
-//! never wrong, unless something that was done perhaps could not have been done any more after it.
+//! The search of Wing and Gong with Lowe's memory: of the operations that nobody else's answer
+//! precedes, one is taken whose answer fits the present state, and so on; at a dead end the last
+//! choice is taken back. What only looks is taken as soon as it fits, which is never wrong, unless
+//! something that was done perhaps could not have been done any more after it.
 
 use std::{
     collections::{BTreeSet, hash_map::DefaultHasher},
@@ -20,7 +21,8 @@ pub trait Step: Debug {
     /// From the question to the answer.
     fn span(&self) -> Span;
 
-    /// Whether the answer is right in this state; which it changes to what the operation makes of it.
+    /// Whether the answer is right in this state; which it changes to what the operation makes of
+    /// it.
     fn fits(&self, state: &mut Self::State) -> bool;
 
     /// Whether it may have changed something.
@@ -143,7 +145,8 @@ impl<T: Step> Search<T> {
         }
     }
 
-    /// What nobody's answer precedes, in the order of the answers. What need not have been done precedes nothing, and is not done after its end.
+    /// What nobody's answer precedes, in the order of the answers. What need not have been done
+    /// precedes nothing, and is not done after its end.
     fn next(&self, done: &Done) -> Vec<usize> {
         let (mut next, mut end) = (Vec::new(), Span::NEVER);
         for i in (done.first..self.all.len()).filter(|i| !done.has(*i)) {

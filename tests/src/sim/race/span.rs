@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Span {
     /// When it was asked.
     pub from: u64,
-    /// When it was answered; [`Span::NEVER`] if nobody heard: it may have been done at any time since, or not at all.
+    /// When it was answered; [`Span::NEVER`] if nobody heard: it may have been done at any time
+    /// since, or not at all.
     pub to: u64,
 }
 

@@ -47,7 +47,8 @@ const DEMON: u32 = 99;
 const FILLER: u64 = 5 << 18;
 /// Time in which OSTs notice that somebody else has filled their disks.
 const FILLED: Duration = Duration::from_secs(2);
-/// A server gives a client up that it has not heard of for 30 s, or that has not given a lock back for 20 s.
+/// A server gives a client up that it has not heard of for 30 s, or that has not given a lock back
+/// for 20 s.
 const GIVEN_UP: Duration = Duration::from_secs(40);
 
 /// What a seed decides on.
@@ -63,7 +64,8 @@ pub struct Plan {
     pub files: usize,
     /// Operations altogether.
     pub ops: usize,
-    /// How often operations of a kind are chosen: on bytes, names, the log, and under the program lock.
+    /// How often operations of a kind are chosen: on bytes, names, the log, and under the program
+    /// lock.
     pub weights: [u32; 4],
     /// Connections break.
     pub breaks: bool,
@@ -84,7 +86,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Of a seed. Most have few clients and operations: what goes wrong mostly takes few, and more seeds find more.
+    /// Of a seed. Most have few clients and operations: what goes wrong mostly takes few, and more
+    /// seeds find more.
     pub fn of(seed: u64) -> Plan {
         let mut rng = Rng::with_seed(seed ^ 0x9ace);
         let clients = match rng.u32(0..100) {
@@ -138,7 +141,8 @@ impl Plan {
 }
 
 impl Plan {
-    /// Whether files have two mirrors from the start. Those that begin on the MDT may get some later.
+    /// Whether files have two mirrors from the start. Those that begin on the MDT may get some
+    /// later.
     pub fn begins_mirrored(&self) -> bool {
         !self.on_mdt && self.has_mirrors()
     }
@@ -238,7 +242,8 @@ impl Stage {
         for n in 0..plan.clients {
             let host = FIRST_HOST + n as u32;
             let client = mount(world, host).await;
-            // It has reached all servers once, but the MDT's data service: of those that it never reached a mount says so soon.
+            // It has reached all servers once, but the MDT's data service: of those that it never
+            // reached a mount says so soon.
             client.syncfs().await.expect("nothing breaks yet");
             seqs.push(first_fid(&client).await.seq);
             let kernel = plan.kernels.then(Arc::<Kernel>::default);
@@ -320,8 +325,9 @@ impl Stage {
         OSSES[..self.plan.osts].iter().copied().chain([MDS]).collect()
     }
 
-    /// Which of these servers a client may be cut off from. Who has mirrored files is not cut off from the MDT: a client that the MDT has given up,
-    /// and that does not know yet, may write by a layout of before to an OST that does not know either.
+    /// Which of these servers a client may be cut off from. Who has mirrored files is not cut off
+    /// from the MDT: a client that the MDT has given up, and that does not know yet, may write by a
+    /// layout of before to an OST that does not know either.
     fn may_be_cut_off(&self, servers: Vec<u32>) -> Vec<u32> {
         if !self.plan.has_mirrors() {
             return servers;
@@ -387,7 +393,8 @@ impl Stage {
         self.world.crash_host(seat.host);
     }
 
-    /// A client does not reach servers until they have given it up. When it reaches them again it hears so.
+    /// A client does not reach servers until they have given it up. When it reaches them again it
+    /// hears so.
     fn cut_off(self: &Arc<Stage>, client: usize, servers: Vec<u32>) {
         let (stage, host) = (self.clone(), self.seats[client].host);
         stage.world.note(&format!("client {client} is cut off from {servers:?}"));
@@ -416,8 +423,8 @@ impl Stage {
         }));
     }
 
-    /// Whether that may be said of a server that the client has never reached, while connections break: of the MDT's data service, that is, as all
-    /// others were reached in the beginning.
+    /// Whether that may be said of a server that the client has never reached, while connections
+    /// break: of the MDT's data service, that is, as all others were reached in the beginning.
     pub fn may_be_unreached(&self, errno: Errno) -> bool {
         errno == Errno::ENOTCONN && self.plan.on_mdt && self.plan.breaks
     }

@@ -18,8 +18,8 @@ use crate::sim::{
 
 /// How long trouble lasts at most.
 const STORM_MAX: Duration = Duration::from_secs(10);
-/// All that is under way ends within this (virtual) time once nothing disturbs it any more: who is cut off is back after 40 s, and what
-/// the dead held is free after 30.
+/// All that is under way ends within this (virtual) time once nothing disturbs it any more: who is
+/// cut off is back after 40 s, and what the dead held is free after 30.
 const END: Duration = Duration::from_secs(150);
 
 /// Clients race, amid trouble; then all is calm, ends, and is judged.

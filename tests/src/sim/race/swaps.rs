@@ -1,7 +1,8 @@
 //! What may have been seen of two files that exchanged their bytes meanwhile (swap_layouts).
 //!
-//! A byte of both files together has two values, which an exchange swaps; every write of either file has a number of its own. For each byte a
-//! legal order of writes, reads and exchanges is searched for. Of sizes it is asked that nothing that must be there is behind the end, and that
+//! A byte of both files together has two values, which an exchange swaps; every write of either
+//! file has a number of its own. For each byte a legal order of writes, reads and exchanges is
+//! searched for. Of sizes it is asked that nothing that must be there is behind the end, and that
 //! the end is no further than anybody wrote.
 
 use std::collections::BTreeSet;
@@ -90,8 +91,8 @@ pub fn check(files: &[History; 2], swaps: &[(usize, Span)]) -> Result<bool, Stri
     Ok(all_known)
 }
 
-/// Whether it is legal if some changes that an exchange met half done came to this byte afterwards only: in the other file, which has the objects by
-/// then. One of them, or two.
+/// Whether it is legal if some changes that an exchange met half done came to this byte afterwards
+/// only: in the other file, which has the objects by then. One of them, or two.
 fn finished_elsewhere(files: &[History; 2], swaps: &[(usize, Span)], at: u64) -> Verdict {
     let numbers: Vec<usize> = (0..2)
         .flat_map(|file| (0..files[file].changes.len()).map(move |n| (file, n)))
@@ -128,7 +129,8 @@ fn check_sizes(files: &[History; 2]) -> Result<(), String> {
     Ok(())
 }
 
-/// `elsewhere`: changes that came to the other file; their place among those of their file, times two, and its number.
+/// `elsewhere`: changes that came to the other file; their place among those of their file, times
+/// two, and its number.
 fn events(files: &[History; 2], swaps: &[(usize, Span)], at: u64, elsewhere: &[usize]) -> Vec<Event> {
     let swap = |(client, span): &(usize, Span)| Event {
         span: *span,
@@ -174,13 +176,15 @@ fn events(files: &[History; 2], swaps: &[(usize, Span)], at: u64, elsewhere: &[u
     events
 }
 
-/// Whether an exchange may meet it half done: then what is done is done once more with the rest, where the objects are that it was begun on.
+/// Whether an exchange may meet it half done: then what is done is done once more with the rest,
+/// where the objects are that it was begun on.
 fn may_be_done_twice(c: &Changed, swaps: &[(usize, Span)]) -> bool {
     let meets = |(_, span): &(usize, Span)| !c.span.before(span) && !span.before(&c.span);
     c.change.is_of_several() && swaps.iter().any(meets)
 }
 
-/// Whether it was seen that the byte is behind the end. While a file is cut one object after the other, this says nothing.
+/// Whether it was seen that the byte is behind the end. While a file is cut one object after the
+/// other, this says nothing.
 fn is_behind(files: &[History; 2], seen: &Seen, at: u64) -> bool {
     let ends = seen.size.is_some_and(|(size, or_more)| !or_more && at >= size);
     let cuts = |c: &Changed| matches!(c.change, Change::Cut { .. });

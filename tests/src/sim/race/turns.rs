@@ -1,11 +1,13 @@
-//! Locks of programs (fcntl): who has one exclusively is alone with it, and a counter that is read and written under it misses nobody.
+//! Locks of programs (fcntl): who has one exclusively is alone with it, and a counter that is read
+//! and written under it misses nobody.
 
 use super::span::Span;
 
 /// A program had the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
-    /// From when it was told so to when it gave the lock back. [`Span::NEVER`]: it died, or was given up, with it.
+    /// From when it was told so to when it gave the lock back. [`Span::NEVER`]: it died, or was
+    /// given up, with it.
     pub span: Span,
     /// Which client's.
     pub client: usize,

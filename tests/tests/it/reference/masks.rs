@@ -1,5 +1,5 @@
-//! What differs from run to run, or from host to host, is replaced before two answers are compared: ids, free space, times,
-//! addresses. Nothing else is; spacing and widths of columns stay.
+//! What differs from run to run, or from host to host, is replaced before two answers are compared:
+//! ids, free space, times, addresses. Nothing else is; spacing and widths of columns stay.
 
 use std::sync::LazyLock;
 
@@ -7,9 +7,11 @@ use regex::{Captures, Regex};
 
 use super::placement::Placement;
 
-/// Pattern and replacement. `{}` in the replacement is the rest of the match's width in blanks, for columns.
+/// Pattern and replacement. `{}` in the replacement is the rest of the match's width in blanks, for
+/// columns.
 const MASKS: &[(&str, &str)] = &[
-    // FIDs of files and objects: sequences from 0x200000400 on. Smaller ones, such as those of old objects, are said exactly.
+    // FIDs of files and objects: sequences from 0x200000400 on. Smaller ones, such as those of old
+    // objects, are said exactly.
     (r"\[0x[2-9a-f][0-9a-f]{8,}:0x[0-9a-f]+:0x0\]", "[<fid>]"),
     (r"\b0x[2-9a-f][0-9a-f]{8,}:0x[0-9a-f]+:0x0", "<fid>"),
     (r"(?m)^( *lmm_(?:seq|object_id): +)0x[0-9a-f]+$", "${1}<id>"),
@@ -41,8 +43,8 @@ const MASKS: &[(&str, &str)] = &[
     (r"(?m)^\d+ \d+ \d+:\d+ / /mnt", "# # # / /mnt"),
     // How much a pipe holds here.
     (r"\bmax_read=\d+", "max_read=#"),
-    // A file's own FID and that of the directory for each of its names. In `lma` the bit 4 stands for a parent on another
-    // MDT, and the recorded file system has two.
+    // A file's own FID and that of the directory for each of its names. In `lma` the bit 4 stands
+    // for a parent on another MDT, and the recorded file system has two.
     (r"(?m)^(trusted\.lma=0x00000000)0[04](000000)[0-9a-f]{32}$", "${1}00${2}<fid>"),
     (r"(?m)^(trusted\.link=0xdff1ea11[0-9a-f]{44})[0-9a-f]{32}", "${1}<fid>"),
     // Inode numbers, which follow from FIDs.
@@ -59,8 +61,8 @@ static BLANKS: LazyLock<Regex> = LazyLock::new(|| regex(" +"));
 /// A row of getstripe's table: index, object, object, group.
 static OBJECT_ROW: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?m)^(\t *\S+)\t( *\d+)\t( *0x[0-9a-f]+)\t( *0x[0-9a-f]+)( \*)?$"));
-/// Of components and mirrors: which OSTs they are on. Files that have them are placed by the file system, seldom by the user. And what lies
-/// behind the header and the entries of two mirrors.
+/// Of components and mirrors: which OSTs they are on. Files that have them are placed by the file
+/// system, seldom by the user. And what lies behind the header and the entries of two mirrors.
 static COMPONENTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     let all = [
         (r"(l_ost_idx: +)\d+(, l_fid)", "${1}#${2}"),
@@ -76,7 +78,8 @@ fn regex(pattern: &str) -> Regex {
     Regex::new(pattern).unwrap_or_else(|e| panic!("{pattern}: {e}"))
 }
 
-/// `text` without what varies; `placement` knows whose OSTs were chosen by the user and whose by the file system.
+/// `text` without what varies; `placement` knows whose OSTs were chosen by the user and whose by
+/// the file system.
 pub fn mask(text: &str, command: &str, placement: &Placement) -> String {
     let text = COMPONENTS.iter().fold(text.to_owned(), |text, (r, to)| r.replace_all(&text, *to).into_owned());
     let mut text = placement.mask(&text, command);
@@ -103,7 +106,8 @@ pub fn mask(text: &str, command: &str, placement: &Placement) -> String {
     text
 }
 
-/// What is listed below a directory comes in the directory's own order, which depends on hashes: sorts it.
+/// What is listed below a directory comes in the directory's own order, which depends on hashes:
+/// sorts it.
 fn sort_entries(text: &str, dir: &str) -> String {
     let below = format!("{dir}/");
     let (mut entries, mut rest): (Vec<&str>, Vec<&str>) =

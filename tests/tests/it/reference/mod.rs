@@ -1,8 +1,10 @@
-//! Commands that were given to a real Lustre are given to Sheen, and the answers compared: exit code, output and messages.
+//! Commands that were given to a real Lustre are given to Sheen, and the answers compared: exit
+//! code, output and messages.
 //!
-//! `tests/reference/*.txt` are the records, `tests/reference/differences.txt` lists every answer that is meant to be another, with
-//! the reason and what Sheen says instead. A difference that is not listed fails, and so does a listed one that is none
-//! any more. `SHEEN_REFERENCE_PRINT=1` prints the differences in the form of that list.
+//! `tests/reference/*.txt` are the records, `tests/reference/differences.txt` lists every answer
+//! that is meant to be another, with the reason and what Sheen says instead. A difference that is
+//! not listed fails, and so does a listed one that is none any more. `SHEEN_REFERENCE_PRINT=1`
+//! prints the differences in the form of that list.
 
 mod masks;
 mod placement;
@@ -17,7 +19,8 @@ use sheen_tests::{
     transcript::{self, Case, Step},
 };
 
-/// The order of the cases: later ones use the files of earlier ones, and 060 shows what 061 has set.
+/// The order of the cases: later ones use the files of earlier ones, and 060 shows what 061 has
+/// set.
 const ORDER: &[&str] = &[
     "010-setstripe-basic",
     "011-ostlist",
@@ -56,7 +59,8 @@ const SETUP: &[(&str, &str)] = &[(
     touch -d '3 days ago' one; chown 1000:1000 two; chmod 4755 two",
 )];
 
-/// Lines that Lustre prints and Sheen never does, and why. They are taken out of the record before it is compared.
+/// Lines that Lustre prints and Sheen never does, and why. They are taken out of the record before
+/// it is compared.
 const LINES_LEFT_OUT: &[(&str, &str)] = &[
     (r"\./(?:domx|mir)\b", "files with data on the MDT, and mirrors: not made here"),
     ("MDT0001|MDT:1", "the recorded file system has a second MDT"),

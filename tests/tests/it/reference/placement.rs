@@ -1,6 +1,6 @@
-//! Which OSTs were the user's choice (`-i`, `-o`, or a directory's default that names them). Where they were not, both sides
-//! chose their own first OST: indexes are then compared relative to the first, so that the order in which stripes go
-//! round is still compared.
+//! Which OSTs were the user's choice (`-i`, `-o`, or a directory's default that names them). Where
+//! they were not, both sides chose their own first OST: indexes are then compared relative to the
+//! first, so that the order in which stripes go round is still compared.
 
 use std::{collections::BTreeSet, path::Path, sync::LazyLock};
 
@@ -59,7 +59,8 @@ impl Placement {
         Path::new(path).parent().and_then(Path::to_str).is_some_and(|p| self.chosen.contains(p))
     }
 
-    /// A layout as a number: the ids of file and objects go, OSTs become relative where the file system chose.
+    /// A layout as a number: the ids of file and objects go, OSTs become relative where the file
+    /// system chose.
     fn mask_lov(&self, c: &Captures, file: &str) -> String {
         let ost = |object: &str| u32::from_str_radix(&object[40..42], 16).unwrap_or(0);
         let first = c[5].get(..48).map_or(0, ost);

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// 10,000 writes of 4 KiB, and records of 47,008 bytes, make a handful of requests; the other mount reads all of it right at once.
+/// 10,000 writes of 4 KiB, and records of 47,008 bytes, make a handful of requests; the other mount
+/// reads all of it right at once.
 pub fn small_writes_travel_together(on: &Stage<'_>) {
     for (i, layout) in LAYOUTS.into_iter().enumerate() {
         for (piece, count) in [(PIECE, 10_000), (RECORD, 500)] {
@@ -34,8 +35,9 @@ pub fn small_writes_travel_together(on: &Stage<'_>) {
     }
 }
 
-/// The kernel sends a write of 1 MiB from memory that does not begin with a page in two pieces (unless `fs.fuse.max_pages_limit` is raised). Of a writer by itself
-/// the second ones are kept; of two that take turns few cost a lock.
+/// The kernel sends a write of 1 MiB from memory that does not begin with a page in two pieces
+/// (unless `fs.fuse.max_pages_limit` is raised). Of a writer by itself the second ones are kept; of
+/// two that take turns few cost a lock.
 pub fn the_rests_of_large_writes_stand_in_nobodys_way(on: &Stage<'_>) {
     const BLOCK: usize = 1 << 20;
     const COUNT: usize = 48;
@@ -426,7 +428,8 @@ for i in range(me, {PARTS}, 4):
     }
 }
 
-/// What nobody can read any more need not be written: who removes what it has open itself knows that.
+/// What nobody can read any more need not be written: who removes what it has open itself knows
+/// that.
 pub fn nothing_is_left_of_what_was_removed(on: &Stage<'_>) {
     let before = objects(&on.two.fs);
     for remover in [&on.at.a, &on.at.b] {

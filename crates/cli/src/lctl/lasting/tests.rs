@@ -1,4 +1,5 @@
-//! What `set_param -P` says and how it ends, where an MGS, a server and a mount are processes of one machine.
+//! What `set_param -P` says and how it ends, where an MGS, a server and a mount are processes of
+//! one machine.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -1,5 +1,5 @@
-//! `lfs df --output`: rows of the fields that were asked for, in that order. Names, aliases and columns are Lustre's, of which those that GNU's df
-//! has are the same.
+//! `lfs df --output`: rows of the fields that were asked for, in that order. Names, aliases and
+//! columns are Lustre's, of which those that GNU's df has are the same.
 
 use super::{Numbers, cooked};
 

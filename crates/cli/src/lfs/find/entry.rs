@@ -1,7 +1,7 @@
 //! Entries of directories, asked by as few system calls as their tests need.
 //!
-//! An entry is reached from the open directory that it lies in, so the kernel looks up one name and not a path. The one call
-//! that takes paths alone, lgetxattr(2), goes through `/proc/self/fd`.
+//! An entry is reached from the open directory that it lies in, so the kernel looks up one name and
+//! not a path. The one call that takes paths alone, lgetxattr(2), goes through `/proc/self/fd`.
 
 use std::{
     ffi::CStr,
@@ -19,7 +19,8 @@ use sheen_wire::{Errno, Fid, FileKind, Result, Time, control, entries};
 use super::super::fs::with_type;
 use super::facts::{Facts, Moment, Stat, Striping};
 
-/// Bytes of a layout that are asked for at first, enough for 160 stripes: the kernel clears as much memory as is offered.
+/// Bytes of a layout that are asked for at first, enough for 160 stripes: the kernel clears as much
+/// memory as is offered.
 const VALUE_BYTES: usize = 4096;
 /// Largest value of an extended attribute.
 const VALUE_BYTES_MAX: usize = 65536;
@@ -34,8 +35,8 @@ pub struct Asking {
 }
 
 impl Asking {
-    /// `birth`: when files were created is asked for too, which the kernel does not keep. `lazy`: what the kernel has will do, however
-    /// old it is.
+    /// `birth`: when files were created is asked for too, which the kernel does not keep. `lazy`:
+    /// what the kernel has will do, however old it is.
     pub fn new(birth: bool, lazy: bool) -> Asking {
         let mask = if birth { StatxFlags::BASIC_STATS | StatxFlags::BTIME } else { StatxFlags::BASIC_STATS };
         Asking { mask, flags: if lazy { AtFlags::STATX_DONT_SYNC } else { AtFlags::empty() }, sizes: true }
@@ -89,7 +90,8 @@ impl<'a> Entry<'a> {
         Entry { place, asking, buffer, stat: None, striping: None, dir_striping: None, fid: None, layout: None }
     }
 
-    /// With what its directory told. Attributes that are not complete enough are asked for when they are needed.
+    /// With what its directory told. Attributes that are not complete enough are asked for when
+    /// they are needed.
     pub fn told(self, told: Option<&entries::Entry<'a>>) -> Entry<'a> {
         let Some(told) = told else { return self };
         let stat = told.stat.filter(|_| told.sized || !self.asking.sizes);

@@ -111,7 +111,8 @@ pub enum Striping {
 }
 
 impl Striping {
-    /// From the bytes of `lustre.lov`. What cannot be read is no layout to test: another version's, most likely.
+    /// From the bytes of `lustre.lov`. What cannot be read is no layout to test: another version's,
+    /// most likely.
     pub fn decode(bytes: &[u8], is_dir: bool) -> Striping {
         if Magic::of(bytes) == Ok(Magic::Foreign) {
             return Striping::Foreign;
@@ -134,7 +135,8 @@ impl Striping {
         matches!(self, Striping::Layout(layout) if layout.composite().is_some())
     }
 
-    /// The component that stands for a composite layout in what asks for one number: the last one that has its objects.
+    /// The component that stands for a composite layout in what asks for one number: the last one
+    /// that has its objects.
     pub fn last_in_use(&self) -> Option<&Component> {
         let all = self.components();
         if !self.is_composite() {
@@ -203,7 +205,8 @@ impl Striping {
         }
     }
 
-    /// Flags of the components. What is not composite counts as one: that has its objects, unless it is a directory.
+    /// Flags of the components. What is not composite counts as one: that has its objects, unless
+    /// it is a directory.
     pub fn flags(&self, is_dir: bool) -> impl Iterator<Item = u32> {
         let plain = (!self.is_composite()).then_some(if is_dir { 0 } else { flags::INIT });
         let parts = if plain.is_none() { self.components() } else { &[] };

@@ -1,4 +1,5 @@
-//! Patterns of file names, as glob(7) says: `*`, `?`, `[a-z]`, `[!abc]`, `[[:digit:]]`, `\` before what is meant as it stands.
+//! Patterns of file names, as glob(7) says: `*`, `?`, `[a-z]`, `[!abc]`, `[[:digit:]]`, `\` before
+//! what is meant as it stands.
 //!
 //! Names are bytes. As for find(1), a leading dot is like any other character.
 
@@ -19,7 +20,8 @@ enum Piece {
 }
 
 impl Glob {
-    /// Reads a pattern. Every pattern has a meaning: a bracket that is never closed stands for itself.
+    /// Reads a pattern. Every pattern has a meaning: a bracket that is never closed stands for
+    /// itself.
     pub fn new(pattern: &[u8]) -> Glob {
         let mut pieces = Vec::new();
         let mut rest = pattern;

@@ -5,8 +5,8 @@ use std::{ffi::CString, mem::MaybeUninit};
 /// The id of a user by name or number.
 pub fn user(text: &str) -> Option<u32> {
     let name = CString::new(text).ok()?;
-    // SAFETY: `name` ends with a NUL. The answer lies in the library's own memory until the next such call; this is called while one
-    // thread reads the command line.
+    // SAFETY: `name` ends with a NUL. The answer lies in the library's own memory until the next
+    // such call; this is called while one thread reads the command line.
     let found = unsafe { libc::getpwnam(name.as_ptr()).as_ref() };
     found.map(|entry| entry.pw_uid).or_else(|| text.parse().ok())
 }
@@ -22,7 +22,8 @@ pub fn group(text: &str) -> Option<u32> {
 const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// A time as ctime(3) writes it, `Sat Nov 21 19:50:05 2026`, in local time; the seconds where there is no such year.
+/// A time as ctime(3) writes it, `Sat Nov 21 19:50:05 2026`, in local time; the seconds where there
+/// is no such year.
 pub fn ctime(seconds: i64) -> String {
     let Some(tm) = local(seconds) else { return seconds.to_string() };
     let name =
@@ -34,14 +35,16 @@ pub fn ctime(seconds: i64) -> String {
 
 fn local(seconds: i64) -> Option<libc::tm> {
     let mut tm = MaybeUninit::uninit();
-    // SAFETY: both point to what the call takes; where it answers with a pointer, it has filled `tm` in.
+    // SAFETY: both point to what the call takes; where it answers with a pointer, it has filled
+    // `tm` in.
     unsafe { libc::localtime_r(&seconds, tm.as_mut_ptr()).as_ref().map(|_| tm.assume_init()) }
 }
 
 /// What [`time`] reads, as `lfs` says it.
 pub const TIME_FORMATS: &str = "'%Y-%m-%d %H:%M:%S', '%Y-%m-%d %H:%M', '%Y-%m-%d', '%H:%M:%S', '%H:%M', '@%s', '%s', ";
 
-/// Seconds since the epoch of a time in one of [`TIME_FORMATS`], local; a time without a day is of the day of `now`.
+/// Seconds since the epoch of a time in one of [`TIME_FORMATS`], local; a time without a day is of
+/// the day of `now`.
 pub fn time(text: &str, now: i64) -> Option<i64> {
     let seconds = text.strip_prefix('@').unwrap_or(text);
     if let Ok(seconds) = seconds.parse() {

@@ -1,9 +1,9 @@
-//! The words of `lfs find`: read as glibc's `getopt_long_only` reads them, so that long options may begin with one dash as those of
-//! find(1) do.
+//! The words of `lfs find`: read as glibc's `getopt_long_only` reads them, so that long options may
+//! begin with one dash as those of find(1) do.
 //!
-//! What that entails, and users of Lustre know: `-size` is a long option but `-s5M` is `-s 5M`; a beginning of one long option's name
-//! will do (`-na`), one of several is refused; what is no long option but begins with the letter of a short one is that one, so that
-//! `-mmin` is `-m min`.
+//! What that entails, and users of Lustre know: `-size` is a long option but `-s5M` is `-s 5M`; a
+//! beginning of one long option's name will do (`-na`), one of several is refused; what is no long
+//! option but begins with the letter of a short one is that one, so that `-mmin` is `-m min`.
 
 use std::{
     ffi::{OsStr, OsString},

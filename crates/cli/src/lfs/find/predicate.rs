@@ -1,7 +1,7 @@
 //! The tests of `lfs find`: what must hold of an entry for it to be found.
 //!
-//! All tests must hold; they are tried cheapest first. A test that has no meaning for an entry, such as the state of mirrors that it
-//! does not have, fails whether it is negated or not.
+//! All tests must hold; they are tried cheapest first. A test that has no meaning for an entry,
+//! such as the state of mirrors that it does not have, fails whether it is negated or not.
 
 use std::ops::RangeInclusive;
 
@@ -175,7 +175,8 @@ impl Test {
         matches!(self.cost(), Cost::Stat | Cost::Layout) && !self.needs_sizes()
     }
 
-    /// Whether a later test of the same kind takes this one's place, as Lustre has it; others add up.
+    /// Whether a later test of the same kind takes this one's place, as Lustre has it; others add
+    /// up.
     pub fn replaces(&self, other: &Test) -> bool {
         match (&self.what, &other.what) {
             (What::Newer(..), _) | (What::Xattr(..), _) => false,

@@ -1,4 +1,5 @@
-//! How `lfs find` prints what it found: `-printf` formats, of which `-print`, `-print0` and `-ls` are three.
+//! How `lfs find` prints what it found: `-printf` formats, of which `-print`, `-print0` and `-ls`
+//! are three.
 
 use sheen_wire::{FileKind, Result};
 
@@ -66,7 +67,8 @@ impl Format {
         self.0.iter().any(|piece| matches!(piece, Piece::Time(Stamp::Birth, _)))
     }
 
-    /// Whether it prints attributes (or the FID, which comes with them), and whether something of layouts.
+    /// Whether it prints attributes (or the FID, which comes with them), and whether something of
+    /// layouts.
     pub fn wants(&self) -> (bool, bool) {
         let stat = |piece: &Piece| matches!(piece, Piece::Stat(_) | Piece::Time(..) | Piece::Fid);
         (self.0.iter().any(stat), self.0.iter().any(|piece| matches!(piece, Piece::Layout(_))))

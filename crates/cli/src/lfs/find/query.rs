@@ -111,9 +111,11 @@ impl Query {
         self.format.wants_birth() || self.tests.iter().any(tested)
     }
 
-    /// What is to be asked of directories that tell of their entries ([`sheen_wire::entries`]); `None`: nothing that would save a call.
+    /// What is to be asked of directories that tell of their entries ([`sheen_wire::entries`]);
+    /// `None`: nothing that would save a call.
     ///
-    /// OSTs are not asked where names are tested as well: then they are asked only of those that have the name.
+    /// OSTs are not asked where names are tested as well: then they are asked only of those that
+    /// have the name.
     pub fn wants(&self) -> Option<u32> {
         let (stat, layouts) = self.format.wants();
         let costs = |cost| self.tests.iter().any(|test| test.cost() == cost);
@@ -126,12 +128,14 @@ impl Query {
         (stat || layouts).then_some(flags)
     }
 
-    /// Whether pages that the MDT alone tells show already which entries are not looked for, by attributes or layouts.
+    /// Whether pages that the MDT alone tells show already which entries are not looked for, by
+    /// attributes or layouts.
     pub fn is_narrowed_by_mdt(&self) -> bool {
         self.tests.iter().any(Test::is_of_mdt)
     }
 
-    /// Whether an entry passes the tests that the MDT alone decides. What cannot be told is left to the other tests.
+    /// Whether an entry passes the tests that the MDT alone decides. What cannot be told is left to
+    /// the other tests.
     pub fn passes_by_mdt(&self, entry: &mut impl Facts) -> bool {
         let passes = |test: &Test| !test.is_of_mdt() || test.passes(entry, self.now).unwrap_or(true);
         self.tests.iter().all(passes)
@@ -142,7 +146,8 @@ impl Query {
         self.format.needs_sizes() || self.tests.iter().any(Test::needs_sizes)
     }
 
-    /// Whether an entry passes the tests that cost nothing, so that it is worth looking at the others.
+    /// Whether an entry passes the tests that cost nothing, so that it is worth looking at the
+    /// others.
     pub fn is_worth_it(&self, entry: &mut impl Facts) -> bool {
         let free = self.tests.iter().take_while(|test| test.cost() == Cost::Entry);
         // What fails here is tried and reported again.

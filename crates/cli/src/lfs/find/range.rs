@@ -1,4 +1,5 @@
-//! Numbers to compare with, as find(1) and Lustre write them: `N` is equal, `+N` more, `-N` less, within the bounds of the unit.
+//! Numbers to compare with, as find(1) and Lustre write them: `N` is equal, `+N` more, `-N` less,
+//! within the bounds of the unit.
 
 use super::super::numbers::{parse_size, parse_unsigned};
 
@@ -12,8 +13,9 @@ enum Side {
 
 /// `[+-]N` of a unit.
 ///
-/// Sizes count in whole units, begun ones included: `5M` is more than 4 MiB up to 5 MiB, `-5M` at most 4 MiB, `+5M` more than 5 MiB.
-/// Ages count the units that have passed: `3d` is 72 hours up to 96, `-3d` less than 72 hours, `+3d` 96 hours and more.
+/// Sizes count in whole units, begun ones included: `5M` is more than 4 MiB up to 5 MiB, `-5M` at
+/// most 4 MiB, `+5M` more than 5 MiB. Ages count the units that have passed: `3d` is 72 hours up to
+/// 96, `-3d` less than 72 hours, `+3d` 96 hours and more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
     side: Side,
@@ -39,7 +41,8 @@ impl Range {
         Some(Range { side, value: parse_unsigned(number)?, unit: 1 })
     }
 
-    /// Bytes, with a suffix `c` (bytes), `b` (512 of them), `K`, `M`, `G`, `T`, `P` or `E`; without one in units of `default`.
+    /// Bytes, with a suffix `c` (bytes), `b` (512 of them), `K`, `M`, `G`, `T`, `P` or `E`; without
+    /// one in units of `default`.
     pub fn size(text: &str, default: u64) -> Option<Range> {
         let (side, number) = Range::sided(text);
         if let Some(bytes) = number.strip_suffix('c').filter(|n| !n.starts_with("0x")) {
@@ -61,7 +64,8 @@ impl Range {
         }
     }
 
-    /// Seconds ago: days, or numbers with the letters `s`, `m`, `h`, `d`, `w`, `y`, of which the smallest is the unit: `8h20m`.
+    /// Seconds ago: days, or numbers with the letters `s`, `m`, `h`, `d`, `w`, `y`, of which the
+    /// smallest is the unit: `8h20m`.
     pub fn age(text: &str) -> Option<Range> {
         let (side, number) = Range::sided(text);
         if let Some(days) = parse_unsigned(number) {

@@ -365,7 +365,8 @@ fn wrong_values_are_refused() {
     }
 }
 
-/// Values of letters that mean something somewhere, given to every option: taken or refused, and then applied.
+/// Values of letters that mean something somewhere, given to every option: taken or refused, and
+/// then applied.
 #[test]
 fn no_value_brings_it_down() {
     const LETTERS: [&str; 24] = [

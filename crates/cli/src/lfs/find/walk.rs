@@ -1,12 +1,14 @@
 //! Trees, walked by several threads at a time.
 //!
-//! A piece of work is a subtree, or some entries of a directory that is too large for one thread while others have nothing to do.
-//! Threads take work from a common list and put there what they find, as long as the list has room; beyond that each keeps a list of
-//! its own, of what its own descent left behind. All of these are taken last in, first out, so that they stay short: a tree is
-//! walked into the depth before it is walked into the breadth.
+//! A piece of work is a subtree, or some entries of a directory that is too large for one thread
+//! while others have nothing to do. Threads take work from a common list and put there what they
+//! find, as long as the list has room; beyond that each keeps a list of its own, of what its own
+//! descent left behind. All of these are taken last in, first out, so that they stay short: a tree
+//! is walked into the depth before it is walked into the breadth.
 //!
-//! Invariants: every entry is looked at once, after the directory that it lies in; the lines of an entry come in one piece. One
-//! thread alone keeps to the order of names, each directory followed by what lies in it; several keep to none.
+//! Invariants: every entry is looked at once, after the directory that it lies in; the lines of an
+//! entry come in one piece. One thread alone keeps to the order of names, each directory followed
+//! by what lies in it; several keep to none.
 
 use std::{
     ffi::{CStr, CString},
@@ -34,9 +36,11 @@ mod told;
 
 /// Subtrees and batches that wait for a thread.
 const WAITING_MAX: usize = 4096;
-/// Entries of a directory that go to another thread together: enough that handing them over costs little beside them.
+/// Entries of a directory that go to another thread together: enough that handing them over costs
+/// little beside them.
 const BATCH: usize = 128;
-/// Bytes of a directory that are read at a time. As many entries as fit there have their attributes fetched together.
+/// Bytes of a directory that are read at a time. As many entries as fit there have their attributes
+/// fetched together.
 const READ_BYTES: usize = 128 << 10;
 /// Bytes of lines after which they are printed.
 const LINES_BYTES: usize = 16 << 10;
@@ -54,7 +58,8 @@ pub enum Output {
     Failed(String, Errno),
 }
 
-/// Looks at everything below `roots` with so many threads, and gives what comes of it to `sink` until that answers `false`.
+/// Looks at everything below `roots` with so many threads, and gives what comes of it to `sink`
+/// until that answers `false`.
 pub fn walk(query: &Query, roots: Vec<CString>, threads: usize, sink: impl FnMut(Output) -> bool) {
     // The last is taken first.
     let root = |path| Work::Tree { path, kind: None, depth: 0 };
@@ -124,7 +129,8 @@ struct State {
 }
 
 impl Shared {
-    /// The next piece of work for a thread that has done its last one; none when no thread can find any more.
+    /// The next piece of work for a thread that has done its last one; none when no thread can find
+    /// any more.
     fn next(&self) -> Option<Work> {
         let mut state = self.state.lock();
         state.busy -= 1;
@@ -302,8 +308,9 @@ impl<'a> Worker<'a> {
         self.own.extend(ordered.into_iter().map(|(_, work)| work));
     }
 
-    /// What is left to do of an entry of a directory, for one thread alone. It is looked at now, since the client fetches attributes
-    /// ahead of one who asks for them in the directory's own order, but printed later, in the order of names.
+    /// What is left to do of an entry of a directory, for one thread alone. It is looked at now,
+    /// since the client fetches attributes ahead of one who asks for them in the directory's own
+    /// order, but printed later, in the order of names.
     fn kept(
         &mut self,
         dir: &Dir,
@@ -321,7 +328,8 @@ impl<'a> Worker<'a> {
         (!lines.is_empty()).then_some(Work::Lines(lines))
     }
 
-    /// An entry of a directory, for one thread of several: subtrees are left to whoever comes, other entries gather in `seen`.
+    /// An entry of a directory, for one thread of several: subtrees are left to whoever comes,
+    /// other entries gather in `seen`.
     fn found(&mut self, dir: &Arc<Dir>, name: &CStr, kind: Option<FileKind>, depth: u32, seen: &mut Vec<Seen>) {
         if kind.is_none_or(|kind| kind == FileKind::Dir) {
             return self.leave_tree(dir, name, kind, depth);
@@ -336,7 +344,8 @@ impl<'a> Worker<'a> {
         seen.push((name.to_owned(), kind));
         if seen.len() >= BATCH {
             let entries = std::mem::take(seen);
-            // Left to others only while they wait, so batches are few, and with them open directories.
+            // Left to others only while they wait, so batches are few, and with them open
+            // directories.
             let idle = self.shared.idle.load(Ordering::Relaxed) > 0;
             let batch = Work::Batch { dir: dir.clone(), entries, depth };
             let mine = if idle { self.shared.offer(batch).err() } else { Some(batch) };
@@ -439,7 +448,8 @@ fn prefix(path: &[u8]) -> Vec<u8> {
     prefix
 }
 
-/// What a path leads to, and whether a link was followed: an operand that leads to a directory stands for it.
+/// What a path leads to, and whether a link was followed: an operand that leads to a directory
+/// stands for it.
 fn kind_of(path: &CStr, depth: u32) -> Result<(FileKind, bool), Errno> {
     let kind = |follow| {
         let mut values = Vec::new();
@@ -465,7 +475,8 @@ fn kind(kind: FileType) -> Option<FileKind> {
     })
 }
 
-/// Whether an entry is among those of 100 that are left out: by its path, so that it is so again the next time.
+/// Whether an entry is among those of 100 that are left out: by its path, so that it is so again
+/// the next time.
 fn is_skipped(entry: &impl Facts, skip: u64) -> bool {
     if skip == 0 {
         return false;

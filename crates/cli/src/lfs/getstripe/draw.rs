@@ -1,8 +1,9 @@
 //! `lfs getstripe --draw`: how a file's bytes map to components, stripes and OSTs, as a picture.
 //!
-//! A component is a table: a column is a stripe, headed by the OST that holds it; a cell is a stripe's unit, with the offset in the
-//! file where it begins; rows are the rounds in which units go over the stripes. Rounds count from the beginning of the file
-//! and not of the component, so a component may begin in the middle of one. Only the first rounds and stripes are drawn.
+//! A component is a table: a column is a stripe, headed by the OST that holds it; a cell is a
+//! stripe's unit, with the offset in the file where it begins; rows are the rounds in which units
+//! go over the stripes. Rounds count from the beginning of the file and not of the component, so a
+//! component may begin in the middle of one. Only the first rounds and stripes are drawn.
 
 use std::fmt::Write;
 
@@ -34,7 +35,8 @@ pub struct Band {
     pub columns: Vec<Column>,
     /// Stripes that are left out.
     pub columns_more: usize,
-    /// The first rounds; a cell is an offset in the file, none for a unit that is another component's.
+    /// The first rounds; a cell is an offset in the file, none for a unit that is another
+    /// component's.
     pub rows: Vec<Vec<Option<u64>>>,
     /// Whether rounds are left out.
     pub rows_more: bool,
@@ -156,7 +158,8 @@ pub fn cell(offset: Option<u64>) -> String {
     offset.map_or_else(|| "·".to_owned(), bytes)
 }
 
-/// Where the units of the first rounds begin, of the stripes that are drawn, and whether there are more rounds.
+/// Where the units of the first rounds begin, of the stripes that are drawn, and whether there are
+/// more rounds.
 fn rows(part: &Part, stripes: usize) -> (Vec<Vec<Option<u64>>>, bool) {
     // In 128 bits: a round of 2,000 stripes of 4 GiB at the end of the file is past 2^64.
     let unit = u128::from(part.size.max(1));

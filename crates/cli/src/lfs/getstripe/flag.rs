@@ -36,7 +36,8 @@ pub fn names(flags: u32) -> String {
 /// Flags that are to be set, and flags that are to be clear.
 pub type Wanted = (u32, u32);
 
-/// Reads `init,^stale`. An error names the flag that there is not; it is `None` where none is named, or one both ways.
+/// Reads `init,^stale`. An error names the flag that there is not; it is `None` where none is
+/// named, or one both ways.
 pub fn parse(text: &str) -> Result<Wanted, Option<String>> {
     let (mut set, mut clear) = (0, 0);
     for name in text.split(',').filter(|name| !name.is_empty()) {

@@ -1,5 +1,5 @@
-//! Which components `lfs getstripe` shows: `-I`, `--component-flags`, `--component-start`, `--component-end`, `--mirror-id`,
-//! `--mirror-index`. A component must satisfy all of them.
+//! Which components `lfs getstripe` shows: `-I`, `--component-flags`, `--component-start`,
+//! `--component-end`, `--mirror-id`, `--mirror-index`. A component must satisfy all of them.
 
 use super::{
     super::{
@@ -14,7 +14,8 @@ use super::{
 struct Bound {
     sign: Option<char>,
     number: u64,
-    /// Without a sign, what is less by less than this is equal too: one of the unit that the number was given in.
+    /// Without a sign, what is less by less than this is equal too: one of the unit that the number
+    /// was given in.
     unit: u64,
 }
 
@@ -101,7 +102,8 @@ impl Selection {
     /// Whether component `i` of `parts` was selected.
     pub fn picks(&self, parts: &[Part], i: usize) -> bool {
         let part = &parts[i];
-        // Mirrors are counted from 1 as their components follow each other; a file without mirrors has mirror 0 alone.
+        // Mirrors are counted from 1 as their components follow each other; a file without mirrors
+        // has mirror 0 alone.
         let mirror_index = || parts[..=i].windows(2).filter(|w| w[0].mirror() != w[1].mirror()).count() + first(parts);
         let admits = |bound: Option<(Bound, bool)>, value: u64| bound.is_none_or(|(b, not)| b.admits(value) != not);
         self.id.is_none_or(|id| u64::from(part.id) == id)

@@ -1,4 +1,5 @@
-//! `lfs getstripe --draw=FILE.svg`: the picture as SVG, for documents. An OST has the same colour everywhere.
+//! `lfs getstripe --draw=FILE.svg`: the picture as SVG, for documents. An OST has the same colour
+//! everywhere.
 
 use std::fmt::Write;
 
@@ -79,7 +80,8 @@ fn draw(out: &mut String, band: &Band, y: usize) {
     }
 }
 
-/// Colours far apart for OSTs of neighbouring indices: the golden angle goes round the circle without meeting itself.
+/// Colours far apart for OSTs of neighbouring indices: the golden angle goes round the circle
+/// without meeting itself.
 fn colour(column: Column) -> String {
     match column {
         Column::Ost(index) => format!("hsl({}, 65%, 82%)", u64::from(index) * 137 % 360),

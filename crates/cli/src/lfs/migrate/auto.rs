@@ -9,13 +9,14 @@ use super::super::Tool;
 
 const GIB: u64 = 1 << 30;
 
-/// Lustre's rule: the square root of the size in GiB, so that objects grow with the file, but slower. At least one; more than there are OSTs the MDT
-/// cuts down.
+/// Lustre's rule: the square root of the size in GiB, so that objects grow with the file, but
+/// slower. At least one; more than there are OSTs the MDT cuts down.
 fn stripes(bytes: u64) -> u16 {
     (bytes / GIB).isqrt().clamp(1, STRIPES_MAX as u64) as u16
 }
 
-/// The layout that a file is to get, in the pool that it has; `own`: what its own would be asked for with.
+/// The layout that a file is to get, in the pool that it has; `own`: what its own would be asked
+/// for with.
 ///
 /// # Errors
 /// The file cannot be asked.

@@ -1,10 +1,13 @@
-//! The copy of a file's bytes to a nameless file, and the exchange of the objects, by system calls on the mount.
+//! The copy of a file's bytes to a nameless file, and the exchange of the objects, by system calls
+//! on the mount.
 //!
 //! Invariants:
-//! * the file takes the copy's objects only if nobody has written to it since before the copy began, which the servers check
-//!   ([`ioctl::MIGRATE_BEGIN`], [`ioctl::MIGRATE_END`]); else the copy is made anew;
+//! * the file takes the copy's objects only if nobody has written to it since before the copy
+//!   began, which the servers check ([`ioctl::MIGRATE_BEGIN`], [`ioctl::MIGRATE_END`]); else the
+//!   copy is made anew;
 //! * the copy is durable before that;
-//! * holes stay holes, and the length is the same. Owner, mode, times and names are the file's own and stay.
+//! * holes stay holes, and the length is the same. Owner, mode, times and names are the file's own
+//!   and stay.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -143,14 +146,16 @@ type Sum = (u64, usize, u64);
 
 impl Copy<'_> {
     fn group_lock(&self, group: u64) -> Result<(), Os> {
-        // SAFETY: the number says that its argument is read and how large it is, which is the size of a `u64`.
+        // SAFETY: the number says that its argument is read and how large it is, which is the size
+        // of a `u64`.
         unsafe { call(&self.source, Setter::<{ ioctl::GROUP_LOCK }, u64>::new(group)) }
     }
 
     /// Where the next data, or hole, is.
     fn seek(&self, offset: u64, hole: bool) -> Result<u64, Os> {
         let mut seek = MigrateSeek { offset, hole: hole.into() };
-        // SAFETY: the number says that its argument is read and written and how large it is, which is the size of `MigrateSeek`.
+        // SAFETY: the number says that its argument is read and written and how large it is, which
+        // is the size of `MigrateSeek`.
         let ask = unsafe { Updater::<{ ioctl::MIGRATE_SEEK }, MigrateSeek>::new(&mut seek) };
         // SAFETY: as above.
         unsafe { call(&self.source, ask) }?;
@@ -219,7 +224,8 @@ impl Copy<'_> {
     fn end(&self, group: u64) -> Result<(), Os> {
         let Fid { seq, oid, ver } = self.fid;
         let end = MigrateEnd { seq, oid, ver, group };
-        // SAFETY: the number says that its argument is read and how large it is, which is the size of `MigrateEnd`.
+        // SAFETY: the number says that its argument is read and how large it is, which is the size
+        // of `MigrateEnd`.
         unsafe { call(&self.source, Setter::<{ ioctl::MIGRATE_END }, MigrateEnd>::new(end)) }
     }
 }

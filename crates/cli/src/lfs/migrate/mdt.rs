@@ -1,6 +1,7 @@
 //! `lfs migrate -m`: directories go to other MDTs.
 //!
-//! There is one MDT yet. So what is asked for is either so already, or on an MDT that there is not, and is refused as Lustre refuses it.
+//! There is one MDT yet. So what is asked for is either so already, or on an MDT that there is not,
+//! and is refused as Lustre refuses it.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 

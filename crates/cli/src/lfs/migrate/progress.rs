@@ -1,6 +1,7 @@
 //! How far the command is, for who watches: a bar on a terminal, where it takes a while.
 //!
-//! One line that is drawn over itself: the files that are done, if there are several, and the one that is being copied.
+//! One line that is drawn over itself: the files that are done, if there are several, and the one
+//! that is being copied.
 
 use std::{
     io::{self, IsTerminal, Write},

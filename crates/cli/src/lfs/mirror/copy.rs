@@ -1,10 +1,12 @@
 //! Bringing mirrors up to date: `lfs mirror copy`, and what `resync` and `extend` do.
 //!
-//! The MDT gives a ticket: the layout's generation, under which every writer has to ask it first, and the mirrors that are copied to are
-//! stale. Then one fresh mirror is copied to them, which nobody reads meanwhile, and made durable. If the generation is still the same,
-//! nobody has written, and the copies are fresh; else all is done again, a few times.
+//! The MDT gives a ticket: the layout's generation, under which every writer has to ask it first,
+//! and the mirrors that are copied to are stale. Then one fresh mirror is copied to them, which
+//! nobody reads meanwhile, and made durable. If the generation is still the same, nobody has
+//! written, and the copies are fresh; else all is done again, a few times.
 //!
-//! Of several tools the last that begins has the ticket, and what the others write is refused (EBUSY): they begin again.
+//! Of several tools the last that begins has the ticket, and what the others write is refused
+//! (EBUSY): they begin again.
 
 use std::{
     ffi::OsString,
@@ -100,9 +102,11 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     }
 }
 
-/// Copies mirror `from`, which is fresh (`None`: one that is), to others, which are fresh afterwards.
+/// Copies mirror `from`, which is fresh (`None`: one that is), to others, which are fresh
+/// afterwards.
 ///
-/// EBUSY: the file was written all the time, or another tool is at it. EUCLEAN: none of the others is fresh.
+/// EBUSY: the file was written all the time, or another tool is at it. EUCLEAN: none of the others
+/// is fresh.
 pub fn bring_up(tool: &mut Tool, path: &Path, from: Option<u16>, to: &[u16], manner: Manner) -> Result<()> {
     let mut stats = manner.stats.map(|every| Stats::new(path, every));
     for round in 0..ROUNDS_MAX {

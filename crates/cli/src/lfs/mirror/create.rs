@@ -1,4 +1,5 @@
-//! `lfs mirror create`: files, and defaults of directories, of several mirrors. Also reads the options of `lfs mirror extend`.
+//! `lfs mirror create`: files, and defaults of directories, of several mirrors. Also reads the
+//! options of `lfs mirror extend`.
 
 use std::{
     ffi::OsString,

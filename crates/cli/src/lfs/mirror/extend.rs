@@ -1,7 +1,7 @@
 //! `lfs mirror extend`: gives a file more mirrors, made anew or of another file.
 //!
-//! A new mirror is stale at first and is brought up to date as any other is; so whoever writes meanwhile is not lost. If that fails the
-//! mirror is taken away again.
+//! A new mirror is stale at first and is brought up to date as any other is; so whoever writes
+//! meanwhile is not lost. If that fails the mirror is taken away again.
 
 use std::{
     ffi::OsString,
@@ -106,7 +106,8 @@ fn own(args: &[OsString]) -> Result<(Own, Vec<OsString>), String> {
     Ok((own, rest))
 }
 
-/// What is wrong with the mirrors that a file shall get (`None`: that which another file becomes), before anything is compared or copied.
+/// What is wrong with the mirrors that a file shall get (`None`: that which another file becomes),
+/// before anything is compared or copied.
 fn check(tool: &Tool, path: &Path, template: Option<&Template>) -> Result<(), String> {
     let there = layout_of(tool, path).map_or(1, |layout| layout.mirror_ids().len()).max(1) as u16;
     if template.map_or(1, |t| t.mirrors).saturating_add(there) > MIRRORS_MAX {

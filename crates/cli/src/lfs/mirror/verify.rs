@@ -1,7 +1,8 @@
 //! `lfs mirror verify`: whether the mirrors of a file hold the same bytes.
 //!
-//! A file is compared in chunks, within which no mirror has the end of a component. Of each chunk a checksum is made of what every
-//! mirror holds there; those of stale mirrors are shown and compared with nothing.
+//! A file is compared in chunks, within which no mirror has the end of a component. Of each chunk a
+//! checksum is made of what every mirror holds there; those of stale mirrors are shown and compared
+//! with nothing.
 
 use std::{collections::BTreeSet, ffi::OsString, os::unix::fs::FileExt, path::Path};
 

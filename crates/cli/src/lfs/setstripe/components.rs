@@ -1,8 +1,9 @@
-//! From options to components: `-E`, `-N` and the end of the line each complete the component that the options before described.
+//! From options to components: `-E`, `-N` and the end of the line each complete the component that
+//! the options before described.
 //!
-//! A component begins where the one before ends, and takes over its stripe size, count and pool where it is given none (not from
-//! a component on the MDT, which has none). With `-z` it becomes two: one that begins small, and behind it an extension of which it takes
-//! so much at a time.
+//! A component begins where the one before ends, and takes over its stripe size, count and pool
+//! where it is given none (not from a component on the MDT, which has none). With `-z` it becomes
+//! two: one that begins small, and behind it an extension of which it takes so much at a time.
 
 use sheen_layout::{EXTENSION_SIZE_MIN, MIRRORS_MAX, Pool, STRIPE_SIZE_UNIT, Spec, Template, TemplateComponent};
 
@@ -44,7 +45,8 @@ impl Draft {
         self.count.is_some() || self.size.is_some() || listed || self.is_mdt
     }
 
-    /// The striping, in Lustre's terms complete: a count that only repeats the list's length is the list's.
+    /// The striping, in Lustre's terms complete: a count that only repeats the list's length is the
+    /// list's.
     pub fn spec(&self) -> Spec {
         let mut spec = self.spec.clone();
         if !spec.osts.is_empty() {
@@ -143,7 +145,8 @@ impl Builder {
         self.complete(draft)
     }
 
-    /// Adds the component that `draft` describes, which becomes the next one's. An error says what is wrong with it.
+    /// Adds the component that `draft` describes, which becomes the next one's. An error says what
+    /// is wrong with it.
     pub fn complete(&mut self, draft: &mut Draft) -> Result<(), String> {
         let components = self.mirrors.last_mut().map_or(&mut self.components, |m| &mut m.components);
         let start = components.last().map_or(0, |c| c.end);

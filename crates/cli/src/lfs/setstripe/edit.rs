@@ -1,7 +1,7 @@
 //! `--component-add`, `--component-del`, `--component-set`: components of a file that there is.
 //!
-//! They travel as Lustre's own requests: the value of `lustre.lov.add`, `.del` or `.set.flags`. Components that are added begin
-//! where the file's last one ends.
+//! They travel as Lustre's own requests: the value of `lustre.lov.add`, `.del` or `.set.flags`.
+//! Components that are added begin where the file's last one ends.
 
 use std::path::Path;
 
@@ -49,8 +49,8 @@ impl Edit {
     }
 }
 
-/// The components of `template` where a file's end. ENODATA for a file without a layout, for which they are to be its first.
-/// What is wrong was told.
+/// The components of `template` where a file's end. ENODATA for a file without a layout, for which
+/// they are to be its first. What is wrong was told.
 pub fn append(tool: &mut Tool, path: &Path, template: &Template) -> Result<Template> {
     let value = match tool.fs.resolve(path).and_then(|p| tool.fs.get(&p, "lustre.lov")) {
         Ok(value) => value,

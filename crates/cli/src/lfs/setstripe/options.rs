@@ -165,8 +165,8 @@ impl Call {
         Ok(())
     }
 
-    /// Refuses options that do not go together. `shaped`: some say what a layout shall be; `flags` are those of components; `on_dir`: the
-    /// first operand is a directory.
+    /// Refuses options that do not go together. `shaped`: some say what a layout shall be; `flags`
+    /// are those of components; `on_dir`: the first operand is a directory.
     pub fn check(&self, shaped: bool, flags: u32, on_dir: bool) -> Result<(), Wrong> {
         let Call { delete, add, del, set, id, .. } = *self;
         let from = self.copy.is_some() || self.yaml.is_some();

@@ -1,4 +1,5 @@
-//! What Lustre's tool refuses of a composite layout before it asks the MDT, in its words. Such a call leaves nothing behind.
+//! What Lustre's tool refuses of a composite layout before it asks the MDT, in its words. Such a
+//! call leaves nothing behind.
 
 use sheen_layout::{MIRRORS_MAX, Template, TemplateComponent};
 

@@ -1,6 +1,8 @@
-//! Layouts from elsewhere: `--copy` from a file or directory, `--yaml` from what `lfs getstripe --yaml` printed.
+//! Layouts from elsewhere: `--copy` from a file or directory, `--yaml` from what
+//! `lfs getstripe --yaml` printed.
 //!
-//! A copy takes over how bytes are striped, not where: the MDT chooses OSTs anew. YAML takes over the OSTs too, as it names them.
+//! A copy takes over how bytes are striped, not where: the MDT chooses OSTs anew. YAML takes over
+//! the OSTs too, as it names them.
 
 use std::{fs::File, io::Read, path::Path};
 
@@ -9,7 +11,8 @@ use sheen_wire::{Errno, FileKind, Result};
 
 use super::super::{Tool, getstripe::flag, numbers::parse_signed};
 
-/// Largest YAML file that is read: a layout of 64 KiB has less than 2,800 objects of some 60 characters.
+/// Largest YAML file that is read: a layout of 64 KiB has less than 2,800 objects of some 60
+/// characters.
 const YAML_BYTES_MAX: u64 = 1 << 20;
 
 /// The layout of `path`, or the default of the directory that it is, to be asked for again.
@@ -116,8 +119,9 @@ const PASSED_OVER: &[&str] = &[
     "l_fid",
 ];
 
-/// The YAML that getstripe writes: nothing nests but as it does there, so lines are read one by one. `lcme_id` begins a component. Keys that
-/// getstripe never writes are refused: a wanted count that is misspelt would else be no count.
+/// The YAML that getstripe writes: nothing nests but as it does there, so lines are read one by
+/// one. `lcme_id` begins a component. Keys that getstripe never writes are refused: a wanted count
+/// that is misspelt would else be no count.
 fn parse(text: &str) -> Result<Asked, String> {
     let mut mirrors = 1;
     let mut components: Vec<Lines> = Vec::new();

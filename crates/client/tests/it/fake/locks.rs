@@ -1,4 +1,5 @@
-//! The locks of the fake targets: granted to whoever asks, if they are on, and called back when a test says so.
+//! The locks of the fake targets: granted to whoever asks, if they are on, and called back when a
+//! test says so.
 
 use std::{collections::BTreeMap, sync::Arc};
 

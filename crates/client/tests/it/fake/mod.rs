@@ -1,5 +1,5 @@
-//! A file system in memory: an MGS, an MDT and OSTs, just good enough to test the client against, with everything that the client
-//! asked written down.
+//! A file system in memory: an MGS, an MDT and OSTs, just good enough to test the client against,
+//! with everything that the client asked written down.
 
 mod locks;
 pub mod mds;

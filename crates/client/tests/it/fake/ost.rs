@@ -42,7 +42,8 @@ pub struct Habits {
     pub restarts: u64,
     /// Objects that files have left.
     pub closed: BTreeSet<Fid>,
-    /// They are open again when the MDT is asked where the bytes are: whoever moves a file was refused.
+    /// They are open again when the MDT is asked where the bytes are: whoever moves a file was
+    /// refused.
     pub reopens: bool,
 }
 

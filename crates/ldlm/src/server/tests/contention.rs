@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Two clients write neighbouring blocks by turns, each giving its lock back as soon as it is asked. Returns what the last
-/// requests were answered.
+/// Two clients write neighbouring blocks by turns, each giving its lock back as soon as it is
+/// asked. Returns what the last requests were answered.
 fn take_turns(s: &mut Scene, turns: u64, lockless: bool, apart: bool) -> Vec<Enqueued> {
     let mut answers = Vec::new();
     for n in 0..turns {
@@ -37,7 +37,8 @@ fn writers_of_the_same_block_are_told_to_go_without_locks() {
     let answers = take_turns(&mut s, 40, true, false);
     assert!(answers[30..].iter().all(|a| *a == Enqueued::Contended), "{answers:?}");
     assert_eq!(s.ns.level(s.now, object()), Level::Contended);
-    // The rest of the locks goes: still contended, until nobody takes turns any more; then nothing is left of the object.
+    // The rest of the locks goes: still contended, until nobody takes turns any more; then nothing
+    // is left of the object.
     s.ns.evict(s.now, 1, &mut s.actions);
     s.ns.evict(s.now, 2, &mut s.actions);
     assert_eq!(s.ns.stats().lock_count(), 0);
@@ -57,8 +58,9 @@ fn clients_that_need_locks_get_them_on_contended_objects_too() {
     assert_eq!(off.ns.stats().blocking_callbacks, 59, "switched off, they take turns for ever");
 }
 
-/// Clients write records of 47,008 bytes by turns, each under a lock on the pages of its record; whoever is asked gives back at once, and
-/// writes without a lock where it is told to. Returns the conflicts until the object was contended.
+/// Clients write records of 47,008 bytes by turns, each under a lock on the pages of its record;
+/// whoever is asked gives back at once, and writes without a lock where it is told to. Returns the
+/// conflicts until the object was contended.
 fn interleave(s: &mut Scene, clients: u64, records: u64) -> Option<u64> {
     let mut contended_after = None;
     for n in 0..records {

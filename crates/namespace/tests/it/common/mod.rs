@@ -350,8 +350,8 @@ impl Fs {
         }
     }
 
-    /// What a crash must never break: every entry has its inode, links count names, directories count entries, objects are unique.
-    /// Answers the objects of all files.
+    /// What a crash must never break: every entry has its inode, links count names, directories
+    /// count entries, objects are unique. Answers the objects of all files.
     pub fn check(&mut self) -> Vec<Fid> {
         let mut objects = std::collections::BTreeSet::new();
         let mut names = std::collections::BTreeMap::<Fid, u32>::new();

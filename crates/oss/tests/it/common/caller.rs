@@ -101,7 +101,8 @@ impl<'a> Caller<'a> {
         self.process.wait_for(|| self.callbacks.try_recv().ok())
     }
 
-    /// The lock that is asked back. Should it first be asked what there is under it, there is something.
+    /// The lock that is asked back. Should it first be asked what there is under it, there is
+    /// something.
     pub fn asked(&self) -> LockId {
         self.asked_for().0
     }

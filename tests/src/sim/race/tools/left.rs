@@ -10,7 +10,8 @@ use crate::sim::{
     tree::{data_objects, objects},
 };
 
-/// Objects of files that are gone are gone within this time: what the dead had open is closed when they are given up.
+/// Objects of files that are gone are gone within this time: what the dead had open is closed when
+/// they are given up.
 const CLEANUP: Duration = Duration::from_secs(120);
 /// Bytes of a page of entries: all of them.
 const PAGE: u32 = 4000;

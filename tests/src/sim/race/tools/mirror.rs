@@ -20,8 +20,8 @@ use crate::sim::{
 
 /// Mirrors beyond which no more are made.
 const MIRRORS: usize = 4;
-/// What tools answer whom somebody else is in the way of: writers, programs that would not hear of mirrors, or a tool that takes away
-/// the mirror that is copied to or from.
+/// What tools answer whom somebody else is in the way of: writers, programs that would not hear of
+/// mirrors, or a tool that takes away the mirror that is copied to or from.
 const BUSY: [Errno; 3] = [Errno::EBUSY, Errno::EUCLEAN, Errno::EINVAL];
 
 impl Tool {

@@ -1,10 +1,12 @@
-//! Tools that are used on the files of a race while programs race for them: to programs nothing may be seen of it.
+//! Tools that are used on the files of a race while programs race for them: to programs nothing may
+//! be seen of it.
 //!
-//! They do what `lfs` does through a mount, in the same order, and of what programs may not do meanwhile nothing is kept apart. A tool may
-//! fail, where somebody is in its way, as its documentation says; the file is then what it was before.
+//! They do what `lfs` does through a mount, in the same order, and of what programs may not do
+//! meanwhile nothing is kept apart. A tool may fail, where somebody is in its way, as its
+//! documentation says; the file is then what it was before.
 //!
-//! * [`migrate`]: files get other objects; [`mirror`]: mirrors come, go, and are brought up to date; [`swap`]: files exchange
-//!   their bytes;
+//! * [`migrate`]: files get other objects; [`mirror`]: mirrors come, go, and are brought up to
+//!   date; [`swap`]: files exchange their bytes;
 //! * [`left`]: what is on the disks when all is over.
 
 pub mod left;
@@ -37,7 +39,8 @@ pub struct Tools {
 impl Tools {
     /// `lfs migrate`, with `--block` and without.
     pub const MIGRATE: Tools = Tools { hands: 1, weights: [1, 0, 0] };
-    /// `lfs mirror extend`, `resync`, `split`, and now and then a migration, which is for files that have one mirror.
+    /// `lfs mirror extend`, `resync`, `split`, and now and then a migration, which is for files
+    /// that have one mirror.
     pub const MIRROR: Tools = Tools { hands: 1, weights: [1, 9, 0] };
     /// `lfs swap_layouts`.
     pub const SWAP: Tools = Tools { hands: 1, weights: [0, 0, 1] };

@@ -6,7 +6,8 @@ use super::{ROOT_USER, Tool};
 use crate::sim::race::{record::TROUBLES, span::Span};
 
 impl Tool {
-    /// Exchanges the bytes of the two files that are written at will. (EBUSY: somebody does not let go of one; nothing is changed.)
+    /// Exchanges the bytes of the two files that are written at will. (EBUSY: somebody does not let
+    /// go of one; nothing is changed.)
     pub(super) async fn swap(&mut self) {
         let mut fids = [self.stage.files[0], self.stage.files[1]];
         if self.rng.bool() {

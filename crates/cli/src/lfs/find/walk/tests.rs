@@ -43,7 +43,8 @@ fn lines(root: &Path, words: &str, threads: usize) -> Vec<PathBuf> {
     paths.map(|path| PathBuf::from(OsString::from_vec(path.to_vec()))).collect()
 }
 
-/// 20 directories in each other and beside each other, with 10 files each, and one with more files than a batch.
+/// 20 directories in each other and beside each other, with 10 files each, and one with more files
+/// than a batch.
 fn tree() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for i in 0..20 {

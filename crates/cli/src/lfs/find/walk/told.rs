@@ -1,7 +1,9 @@
-//! Directories of a Sheen mount, which tell of their entries all that tests are likely to ask: attributes, what the OSTs say of
-//! sizes, layouts ([`sheen_wire::entries`]). So a file costs a part of one system call, and of one request, instead of some of each.
+//! Directories of a Sheen mount, which tell of their entries all that tests are likely to ask:
+//! attributes, what the OSTs say of sizes, layouts ([`sheen_wire::entries`]). So a file costs a
+//! part of one system call, and of one request, instead of some of each.
 //!
-//! Where that cannot be had the directory is read as any other; what it leaves open of an entry is asked for as of any other.
+//! Where that cannot be had the directory is read as any other; what it leaves open of an entry is
+//! asked for as of any other.
 
 use std::ffi::{CStr, CString};
 
@@ -27,7 +29,8 @@ pub fn room() -> Room {
 fn read<'a>(dir: &Dir, cookie: u64, flags: u32, room: &'a mut Room) -> Result<Page<'a>> {
     let ask = Ask { cookie, flags, spare: 0 };
     room[..size_of::<Ask>()].copy_from_slice(ask.encode());
-    // SAFETY: the number says that the argument points to so many bytes, read and written, as these are.
+    // SAFETY: the number says that the argument points to so many bytes, read and written, as these
+    // are.
     let call = unsafe { Updater::<{ ENTRIES }, [u8; entries::PAGE_BYTES]>::new(room) };
     // SAFETY: as above.
     unsafe { ioctl(&dir.fd, call) }.map_err(errno)?;
@@ -35,9 +38,11 @@ fn read<'a>(dir: &Dir, cookie: u64, flags: u32, room: &'a mut Room) -> Result<Pa
 }
 
 impl Worker<'_> {
-    /// Looks at the entries of a directory, which are at `depth`, if it tells of them; whether it did.
+    /// Looks at the entries of a directory, which are at `depth`, if it tells of them; whether it
+    /// did.
     ///
-    /// Where other tests narrow the search OSTs are asked only for pages with an entry that passes those.
+    /// Where other tests narrow the search OSTs are asked only for pages with an entry that passes
+    /// those.
     pub(super) fn descend_told(&mut self, dir: &Dir, path: &CStr, depth: u32) -> bool {
         let Some(flags) = self.query.wants() else { return false };
         let narrowed = flags & entries::SIZES != 0 && self.query.is_narrowed_by_mdt();

@@ -1,7 +1,9 @@
-//! Commands that were given to a real Lustre, replayed: what was asked for and what is shown of it, as captured.
+//! Commands that were given to a real Lustre, replayed: what was asked for and what is shown of it,
+//! as captured.
 //!
-//! `../captures/*.txt` are the parts of the captures that make and show composite layouts, in the form of `tests/reference`. Files
-//! are made by the layout engine itself, shown from their bytes. Ids and chosen OSTs differ and are masked.
+//! `../captures/*.txt` are the parts of the captures that make and show composite layouts, in the
+//! form of `tests/reference`. Files are made by the layout engine itself, shown from their bytes.
+//! Ids and chosen OSTs differ and are masked.
 
 use super::super::super::{
     numbers::parse_size,
