@@ -36,7 +36,7 @@ const OPTIONS: getopt::Spec = getopt::Spec {
 /// The options of a call.
 #[derive(Default)]
 struct Asked {
-    /// Base of the unit suffixes, 1024 or 1000. `None`: numbers without suffixes.
+    /// Base of the unit suffixes, 1024 or 1000. `None`: KiB and inodes, without suffixes.
     base: Option<u64>,
     inodes: bool,
     verbose: bool,
@@ -48,7 +48,7 @@ struct Asked {
     mdt: Option<Option<u64>>,
     /// Only OSTs: the one of this index, or all.
     ost: Option<Option<u64>>,
-    /// Only the OSTs of this pool: the file system's name, if given, and the pool's name.
+    /// Of the OSTs, only those of this pool: the file system's name, if given, and the pool's name.
     pool: Option<(Option<String>, String)>,
 }
 

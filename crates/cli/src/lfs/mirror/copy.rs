@@ -7,8 +7,8 @@
 //! 3. If the generation is still the same, no program has written, and the copies become up to
 //!    date. Otherwise all steps are repeated, a few times.
 //!
-//! Of several tools, the one that begins last has the ticket. The MDT refuses the writes of the
-//! others (EBUSY), and they begin again.
+//! Of several tools, the one that begins last has the ticket. The writes of the others are refused
+//! (EBUSY), and they begin again.
 
 use std::{
     ffi::OsString,
@@ -87,7 +87,8 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         tool.complain(format_args!("lfs mirror copy: invalid or duplicate mirror IDs for '{}'", path.display()));
         return Errno::EINVAL.0;
     }
-    // Only once: if a program's write makes the mirror stale again, that write must not be lost.
+    // A stale source is made valid only once. If a program's write makes it stale again, that write
+    // must not be lost.
     let stale = !layout.fresh_mirrors().iter().any(|m| m.mirror_id() == from);
     let chosen = if stale { choose(tool, path, &layout, from) } else { Ok(()) };
     match chosen.and_then(|()| bring_up(tool, path, Some(from), &to, Manner::default())) {
