@@ -32,8 +32,8 @@ const VALUE_BYTES_MAX: usize = 65536;
 /// Extended attribute that holds the POSIX access ACL.
 const ACCESS_LIST: &str = "system.posix_acl_access";
 
-/// How long a mount may take to answer before the command goes on without it. A mount answers at
-/// once, unless its process is stopped, hangs or waits for a server.
+/// Timeout for the answer of a mount. After that the command goes on without the mount. A mount
+/// answers at once, unless its process is stopped, hangs or waits for a server.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
 /// Mounts that are asked at the same time. More mounts are asked in groups of this size.
 const ASKED_AT_ONCE_MAX: usize = 64;
