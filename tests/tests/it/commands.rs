@@ -181,7 +181,7 @@ fn a_migration_to_a_layout_that_ends_too_early_copies_nothing() {
         [("-E 1M -c 1", M), ("-E 1M -c 1 -E 3M -c 2", 3 * M), (&copy, 2 * M), ("-E 64K -L mdt -E 2M", 2 * M)]
     {
         let ran = migrate(options, &path);
-        let said = format!("the layout ends at {end}, and the file only at {}: let it end with '-E -1'", 3 * M + 1);
+        let said = format!("the layout ends at {end}, the file at {}: end the layout with '-E -1'", 3 * M + 1);
         assert!(ran.code == 61 && ran.err.contains(&said), "{options}: {ran:?}");
     }
     assert_eq!(changes(&two, &before), [""; 0]);

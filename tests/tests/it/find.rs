@@ -249,7 +249,7 @@ fn failures_are_told_and_the_rest_is_found() {
         fs::set_permissions(fs.path("d1"), fs::Permissions::from_mode(0o700)).unwrap();
         let script = format!("cd {} && {} lfs find . -name 'f*' -size +0", fs.mnt.display(), sheen().display());
         let ran = run_command(as_nobody(&script));
-        assert_eq!(ran.err, "lfs find: cannot look at './d1': Permission denied (13)\n");
+        assert_eq!(ran.err, "lfs find: cannot access './d1': Permission denied (13)\n");
         assert_eq!(ran.code, 13);
         assert_eq!(ran.out.lines().count(), 39, "those of d0 and d2 but the empty one: {}", ran.out);
     }
@@ -374,8 +374,8 @@ fn who_may_not_search_a_directory_is_told_of_none_of_its_files() {
         let script = format!("cd {} && {} lfs find . {words} --threads 1", fs.mnt.display(), sheen().display());
         let ran = run_command(as_nobody(&script));
         assert_eq!((ran.code, ran.out.as_str()), (13, "./open/f\n"), "{words}");
-        let told = "lfs find: cannot look at './listed/f': Permission denied (13)
-lfs find: cannot look at './searched': Permission denied (13)\n";
+        let told = "lfs find: cannot access './listed/f': Permission denied (13)
+lfs find: cannot access './searched': Permission denied (13)\n";
         assert_eq!(ran.err, told, "{words}");
     }
 }

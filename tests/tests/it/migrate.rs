@@ -335,7 +335,7 @@ fn what_may_not_be_is_refused() {
         ("-c 1", ".", 21, "cannot open source file: Is a directory"),
         ("-c 1", "none", 2, "cannot open source file: No such file or directory"),
         ("-o 9", "f", 22, "cannot create volatile file: Invalid argument"),
-        ("-p nopool", "f", 22, "f: no such pool, or none with OSTs: Invalid argument"),
+        ("-p nopool", "f", 22, "f: the pool does not exist or has no OSTs: Invalid argument"),
         ("-E 1M -c 1", "f", 0, ""),
     ] {
         let ran = migrate(options, &at.a(name));

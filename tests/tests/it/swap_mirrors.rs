@@ -88,7 +88,7 @@ fn whoever_has_one_open_is_in_the_way() {
     fs::write(at.b("other"), "other").unwrap();
     let refused = |what: &str| {
         let Ran { code, err, .. } = swap(&at.a("one"), &at.a("other"));
-        assert!(code == 16 && err.contains("one' is mirrored, and one of the two is open elsewhere"), "{what}: {err}");
+        assert!(code == 16 && err.contains("one' is mirrored, and one file is open elsewhere"), "{what}: {err}");
         for dir in at.both() {
             assert_eq!(fs::read(dir.join("one")).unwrap(), b"one", "{what}");
             assert_eq!(fs::read(dir.join("other")).unwrap(), b"other", "{what}");

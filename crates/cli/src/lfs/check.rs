@@ -1,4 +1,4 @@
-//! `lfs check`: whether the mounts' servers can be reached.
+//! `lfs check`: reports whether the mounts reach their servers.
 
 use std::ffi::OsString;
 
@@ -9,8 +9,8 @@ use sheen_wire::{
 
 use super::{Tool, text, usage};
 
-/// `lfs check {mgts|osts|mdts|all} [PATH]`. Says for each server whether it is active; exits 0 also
-/// if some are not, and with ETIMEDOUT if a mount does not answer.
+/// Runs `lfs check {mgts|osts|mdts|all} [PATH]`: prints for each server whether it is active. Exits
+/// with 0 even if some servers are not active, and with ETIMEDOUT if a mount does not answer.
 pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     let Some(what) = args.first() else {
         return tool.usage(usage::CHECK, format_args!("lfs check: server type must be specified"));
@@ -39,7 +39,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
             return e.0;
         }
     };
-    // By target, then by mount; mounts of one host share their MGS.
+    // The names sort by target, then by mount. Mounts of one host share their MGS.
     imports.sort_by(|a, b| a.name.cmp(&b.name));
     imports.dedup_by(|a, b| a.name == b.name);
     for kind in kinds {

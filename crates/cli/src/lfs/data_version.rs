@@ -1,4 +1,4 @@
-//! `lfs data_version`: a number that tells whether a file's bytes have changed.
+//! `lfs data_version`: prints a number that changes whenever a file's data changes.
 
 use std::{ffi::OsString, path::Path};
 
@@ -47,7 +47,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
             Item::Option { id: "w", .. } => flush = ioctl::WRITE_FLUSH,
             Item::Option { id: "s", .. } => {
                 let e = Errno::EOPNOTSUPP;
-                tool.complain(format_args!("lfs data_version: no file has a state of HSM here: {e} ({})", e.0));
+                tool.complain(format_args!("lfs data_version: --set-hsm: Sheen has no HSM: {e} ({})", e.0));
                 return e.0;
             }
             Item::Option { .. } => return tool.help(USAGE),
@@ -73,11 +73,12 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     code
 }
 
-/// Asks a mount. With a flush what programs here have stored into mappings of the file, and the
-/// kernel keeps, is written before.
+/// Returns the data version of a file. With a flush, first writes the dirty pages that local
+/// programs made through memory mappings and that the kernel still has.
 ///
 /// # Errors
-/// EISDIR: a directory. ENOTTY: it is on no Sheen mount. What the system calls say.
+/// EISDIR: a directory. ENOTTY: not on a Sheen mount. Otherwise the errno of the failed system
+/// call.
 pub fn ask(path: &Path, flush: u32) -> Result<u64> {
     let errno = |e: rustix::io::Errno| Errno(e.raw_os_error());
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
@@ -90,8 +91,8 @@ pub fn ask(path: &Path, flush: u32) -> Result<u64> {
         fdatasync(&file).map_err(errno)?;
     }
     let mut version = DataVersion { flags: flush, ..DataVersion::default() };
-    // SAFETY: the number says that its argument is read and written and how large it is, which is
-    // the size of `DataVersion`.
+    // SAFETY: the ioctl number encodes that the argument is read and written, and its size, which
+    // is that of `DataVersion`.
     let asking = unsafe { Updater::<{ ioctl::DATA_VERSION }, DataVersion>::new(&mut version) };
     // SAFETY: as above.
     unsafe { call(&file, asking) }.map_err(errno)?;

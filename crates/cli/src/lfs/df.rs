@@ -1,4 +1,4 @@
-//! `lfs df`: space and inodes of every target, and of the file system.
+//! `lfs df`: space and inodes of each target and of the file system.
 
 mod output;
 
@@ -33,33 +33,33 @@ const OPTIONS: getopt::Spec = getopt::Spec {
     ],
 };
 
-/// What was asked for.
+/// The options of a call.
 #[derive(Default)]
 struct Asked {
-    /// Units of this many bytes as letters: 1024 or 1000.
+    /// Base of the unit suffixes, 1024 or 1000. `None`: KiB and inodes, without suffixes.
     base: Option<u64>,
     inodes: bool,
     verbose: bool,
     no_header: bool,
     only_summary: bool,
-    /// These columns alone.
+    /// Only these columns.
     output: Option<Vec<Field>>,
-    /// MDTs alone, of which only this one if any.
+    /// Only MDTs: the one of this index, or all.
     mdt: Option<Option<u64>>,
-    /// OSTs alone, likewise.
+    /// Only OSTs: the one of this index, or all.
     ost: Option<Option<u64>>,
-    /// OSTs of this pool alone: of which file system, if that was said, and its name.
+    /// Of the OSTs, only those of this pool: the file system's name, if given, and the pool's name.
     pool: Option<(Option<String>, String)>,
 }
 
 impl Asked {
-    /// Whether only numbers are wanted, for a program to read: no headline, and no summary.
+    /// Whether the output is numbers for a program: no header line and no summary.
     fn is_bare(&self) -> bool {
         let one = |wanted: &Option<Option<u64>>| wanted.is_some_and(|index| index.is_some());
         self.output.is_some() && (self.no_header || one(&self.mdt) || one(&self.ost))
     }
 
-    /// Whether a target is shown; `pool`: the OSTs that may be.
+    /// Whether a target is shown. `pool`: the OSTs of the requested pool.
     fn shows(&self, target: &TargetInfo, pool: Option<&[u32]>) -> bool {
         let fits = |wanted: &Option<u64>| wanted.is_none_or(|index| index == u64::from(target.index));
         match (target.kind, &self.mdt, &self.ost) {
@@ -126,7 +126,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     code
 }
 
-/// `[FSNAME.]POOL`
+/// Splits `[FSNAME.]POOL`.
 fn pool_name(text: &str) -> (Option<String>, String) {
     match text.split_once('.') {
         Some((fsname, pool)) => (Some(fsname.to_owned()), pool.to_owned()),
@@ -134,7 +134,7 @@ fn pool_name(text: &str) -> (Option<String>, String) {
     }
 }
 
-/// One mount.
+/// Prints the table of one mount.
 fn df(tool: &mut Tool, mount: &Path, asked: &Asked) -> Result<()> {
     let mut pool = None;
     if let Some((fsname, name)) = &asked.pool {
@@ -142,7 +142,7 @@ fn df(tool: &mut Tool, mount: &Path, asked: &Asked) -> Result<()> {
         if fsname.as_ref().is_some_and(|wanted| *wanted != info.fsname) {
             return Ok(());
         }
-        // A pool that there is not has no OSTs, as in Lustre.
+        // As in Lustre: a pool that does not exist has no OSTs.
         let found = pools_of(tool, &info)?.into_iter().find(|p| p.name == *name);
         pool = Some(found.map(|p| p.osts).unwrap_or_default());
     }
@@ -193,13 +193,13 @@ fn header(asked: &Asked) -> String {
     format!("{:<20} {total:>11} {used:>11} {free:>11} {percent:>4}  Mounted on\n", "UUID")
 }
 
-/// What is amiss with a target, in Lustre's letters.
+/// State of a target in Lustre's letters. `D`: degraded.
 fn state(statfs: &StatFs) -> &'static str {
     if statfs.state & STATE_DEGRADED != 0 { "D" } else { "" }
 }
 
-/// A line of the table, with its space or its inodes: a space comes before a target's state, also
-/// where there is nothing to say.
+/// Formats a line of the table with space or inodes. The target's state follows a space, which is
+/// printed even if the state is empty.
 fn row(name: &str, place: &str, state: &str, numbers: impl Fn(bool) -> Numbers, asked: &Asked) -> String {
     if let Some(fields) = &asked.output {
         let row = Row { source: name, space: numbers(false), inodes: numbers(true), target: place };
@@ -215,7 +215,8 @@ fn row(name: &str, place: &str, state: &str, numbers: impl Fn(bool) -> Numbers, 
     format!("{name:<20} {total} {used} {free} {:>3}%  {place} {state}\n", n.percent())
 }
 
-/// `716.8M`, as a column. Two narrower than a plain number's, as in Lustre.
+/// Formats a number with its unit as a column, such as `716.8M`. As in Lustre, the column is two
+/// characters narrower than that of a plain number.
 fn cooked(value: u64, base: u64) -> String {
     let suffixes = if base == 1000 { "kMGTPE" } else { "KMGTPE" };
     let (mut scaled, mut suffix) = (value as f64, None);
@@ -232,7 +233,7 @@ fn cooked(value: u64, base: u64) -> String {
     }
 }
 
-/// What a row shows: bytes or inodes.
+/// The numbers of a row: bytes or inodes.
 #[derive(Clone, Copy, Default)]
 struct Numbers {
     total: u64,
@@ -257,14 +258,15 @@ impl Numbers {
         }
     }
 
-    /// Of what users can have, rounded up; space reserved for the superuser does not count.
+    /// Used share of the space for users in percent, rounded up. Space reserved for the superuser
+    /// does not count.
     fn percent(&self) -> u64 {
         let all = u128::from(self.used) + u128::from(self.free);
         if all == 0 { 0 } else { (u128::from(self.used) * 100).div_ceil(all) as u64 }
     }
 }
 
-/// What the targets amount to.
+/// Sums over the targets that are shown.
 #[derive(Default)]
 struct Sums {
     mdt_space: Numbers,
@@ -283,8 +285,8 @@ impl Sums {
         *inodes = inodes.plus(Numbers::of(s, true));
     }
 
-    /// Files take an inode on an MDT and at least one object: no more can be made than either side
-    /// has left.
+    /// Returns the totals of the file system. A new file takes an inode on an MDT and at least one
+    /// object on an OST. The free inodes are therefore the minimum of both.
     fn total(&self, asked: &Asked, inodes: bool) -> Numbers {
         let only_mdts = asked.mdt.is_some() && asked.ost.is_none();
         let only_osts = asked.ost.is_some() && asked.mdt.is_none();
@@ -309,7 +311,7 @@ mod tests {
     use super::super::testing::{Fake, check_case};
     use super::*;
 
-    /// The targets of the captures in `df`'s tables.
+    /// A file system with the targets of the captured tables.
     fn lustre() -> Fake {
         let kib = |total: u64, used: u64, free: u64, files, ffree| StatFs {
             bsize: 4096,

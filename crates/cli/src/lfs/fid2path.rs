@@ -1,4 +1,4 @@
-//! `lfs fid2path`: the paths of a FID.
+//! `lfs fid2path`: prints the paths of a FID.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -28,19 +28,19 @@ const OPTIONS: getopt::Spec = getopt::Spec {
     ],
 };
 
-/// What was asked for.
+/// The options of a call.
 #[derive(Default)]
 struct Asked {
     end_with_nul: bool,
     print_link: bool,
     print_fid: bool,
-    /// This of several names alone.
+    /// Only the link of this number.
     link: Option<u64>,
-    /// The last component alone.
+    /// Only the last component of each path.
     name: bool,
 }
 
-/// Where to ask, and what to print before a path.
+/// The mount to ask, and the prefix that is printed before each path.
 struct Root {
     mount: PathBuf,
     prefix: Vec<u8>,
@@ -99,8 +99,8 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     code
 }
 
-/// An absolute path on a mount, before whose paths its mount point is printed; or a file system's
-/// name, before whose is not.
+/// Finds the mount of an absolute path or of a file system's name. For a path, the mount point is
+/// printed before each result.
 fn find_root(tool: &mut Tool, device: &OsStr) -> Option<Root> {
     if Path::new(device).is_absolute() {
         let mount = PathBuf::from(tool.mount_of(Path::new(device)).ok()?.mountpoint);
@@ -110,7 +110,7 @@ fn find_root(tool: &mut Tool, device: &OsStr) -> Option<Root> {
         }
         return Some(Root { mount, prefix });
     }
-    // That some do not answer has been said; without any the caller says that there is no mount.
+    // Mounts that do not answer have been reported. If no mount is left, the caller reports that.
     let points = tool.answering("fid2path", control::MOUNT, Some(text(device)), &mut 0);
     let is_it = |mount: &PathBuf| tool.mount_of(mount).is_ok_and(|info| device == info.fsname.as_str());
     points.into_iter().find(is_it).map(|mount| Root { mount, prefix: Vec::new() })
@@ -125,17 +125,17 @@ fn fid2path(tool: &mut Tool, root: &Root, fid: Fid, asked: &Asked) -> Result<()>
     if paths.is_empty() {
         return Err(Errno::ENOENT);
     }
-    // Lustre shows the first name for a link that there is not.
+    // As in Lustre: a link number that does not exist prints the first path.
     let only = asked.link.map(|n| usize::try_from(n).ok().filter(|n| *n < paths.len()).unwrap_or(0));
     for (i, path) in paths.iter().enumerate().filter(|(i, _)| only.is_none_or(|only| only == *i)) {
         if asked.print_fid {
             tool.print(format_args!("{fid} "));
         }
         if asked.print_link {
-            // The number of the link that would come next, as Lustre has it.
+            // As in Lustre: the number of the next link.
             tool.print(format_args!("{} ", (i + 1).min(paths.len() - 1)));
         }
-        // The root's path is a slash, also behind the mount point's.
+        // The root's path is a slash, even after the slash of the mount point.
         let path = if path.is_empty() { &b"/"[..] } else { path };
         if asked.name {
             tool.print_bytes(path.rsplit(|b| *b == b'/').next().unwrap_or(path));

@@ -1,10 +1,10 @@
-//! `lfs find`: entries of directory trees by what they are, how they are striped, and where their
-//! objects lie.
+//! `lfs find`: searches directory trees for entries by their attributes, their striping, and the
+//! targets of their objects.
 //!
-//! Words become a [`query::Query`]: tests that must all hold ([`predicate`]), cheapest first, so
-//! that attributes are asked for only where the name fits and layouts only where the attributes do
-//! ([`facts`], [`entry`]). Threads share the directories among themselves ([`walk`]); what they
-//! find is printed here, by one.
+//! The arguments become a [`query::Query`]: tests that must all hold ([`predicate`]). Cheap tests
+//! come first. Attributes are therefore fetched only if the name matches, and layouts only if the
+//! attributes match ([`facts`], [`entry`]). Threads share the directories among themselves
+//! ([`walk`]). One thread prints the results here.
 
 mod entry;
 mod facts;
@@ -37,10 +37,10 @@ use super::{Tool, keep_first};
 
 pub use self::usage::FIND as USAGE;
 
-/// Threads where nobody asks for a number: as many as there are processors, but a few at least,
-/// since most of the time they wait for the file system.
+/// Fewest threads by default. The default is the number of processors, but the threads wait for the
+/// file system most of the time.
 const THREADS_LEAST: usize = 4;
-/// Most of them unless somebody asks for more: a mount answers no faster for more.
+/// Most threads by default: a mount answers no faster with more.
 const THREADS_MOST: usize = 16;
 
 /// Runs the command.
@@ -49,7 +49,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     let mut query = Query::new(now);
     let mut paths: Vec<PathBuf> = Vec::new();
     let mut negated = false;
-    // Changes between options and operands: at most one, or operands lie in the middle.
+    // Changes between options and operands. With more than one, operands lie between options.
     let mut changes = 0;
     let mut last_is_operand = None;
     for word in options::parse(args) {
@@ -92,15 +92,15 @@ fn refuse(tool: &mut Tool, Wrong(text, e): &Wrong) -> i32 {
     e.0
 }
 
-/// Walks and prints.
+/// Walks the trees and prints the results.
 fn search(tool: &mut Tool, query: &Query, paths: Vec<PathBuf>) -> i32 {
     let processors = || std::thread::available_parallelism().map_or(1, |n| n.get());
     let threads = query.threads.unwrap_or_else(|| processors().clamp(THREADS_LEAST, THREADS_MOST));
-    // No path of the command line has a NUL in it.
+    // Paths on a command line contain no NUL.
     let roots = paths.into_iter().filter_map(|path| CString::new(path.into_os_string().into_vec()).ok()).collect();
     let mut code = 0;
     walk::walk(query, roots, threads, |output| match output {
-        // A reader that went away ends the search.
+        // A closed stdout ends the search.
         Output::Lines(lines) => tool.out.write_all(&lines).and_then(|()| tool.out.flush()).is_ok(),
         Output::Failed(text, e) => {
             tool.complain(format_args!("{text}"));
@@ -111,7 +111,7 @@ fn search(tool: &mut Tool, query: &Query, paths: Vec<PathBuf>) -> i32 {
     code
 }
 
-/// Finds the targets that tests name.
+/// Looks up the targets that tests name.
 fn resolve(tool: &Tool, query: &mut Query, paths: &[PathBuf]) -> Result<(), Wrong> {
     let mut known: Option<Vec<TargetInfo>> = None;
     for (is_ost, targets) in query.named() {
@@ -125,15 +125,15 @@ fn resolve(tool: &Tool, query: &mut Query, paths: &[PathBuf]) -> Result<(), Wron
     Ok(())
 }
 
-/// The targets of the first operand's file system.
+/// Returns the targets of the first operand's file system.
 fn targets_of(tool: &Tool, paths: &[PathBuf]) -> Result<Vec<TargetInfo>, Wrong> {
     let path = paths.first().map_or(Path::new("."), PathBuf::as_path);
     let asked = tool.fs.resolve(path).and_then(|path| tool.ask(&path, control::DF));
     asked.map_err(|e| Wrong(format!("lfs: failed for '{}': {e}", path.display()), e))
 }
 
-/// A target goes by its uuid, `sheen-OST0001_UUID`, also without the ending and without the file
-/// system's name.
+/// Looks up targets by UUID, such as `sheen-OST0001_UUID`. The suffix and the file system's name
+/// may be left out.
 fn find_targets<'a>(targets: &mut Targets, known: impl Iterator<Item = &'a TargetInfo> + Clone) -> Result<(), Wrong> {
     for name in std::mem::take(&mut targets.names) {
         let is_it = |t: &&TargetInfo| {

@@ -1,6 +1,6 @@
-//! `lfs flushctx`: in Lustre forgets by which Kerberos tickets a user has been let in.
+//! `lfs flushctx`: in Lustre, drops the Kerberos security contexts of the user.
 //!
-//! Mounts use no such tickets: there is nothing to forget.
+//! Sheen's mounts use no Kerberos tickets, so there is nothing to drop.
 
 use std::{ffi::OsString, path::Path};
 
@@ -25,7 +25,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         match item {
             Item::Option { id: "h", .. } => return tool.help(USAGE),
             Item::Option { id: "k", .. } => tickets = true,
-            Item::Option { .. } => {} // no keys are kept
+            Item::Option { .. } => {} // there are no keys to reap
             Item::Operand(path) => paths.push(path),
             Item::Unrecognized(arg) => {
                 return tool.usage(USAGE, format_args!("lfs flushctx: unrecognized option '{}'", arg.display()));

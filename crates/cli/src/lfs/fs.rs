@@ -1,5 +1,4 @@
-//! How lfs reaches a file system: by system calls on paths, nothing else. A trait, so that tests
-//! bring their own.
+//! File system access of `lfs`: system calls on paths, behind a trait that the tests implement.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -28,76 +27,77 @@ use super::{
 
 /// The type of Sheen's mounts in `/proc/mounts`.
 const MOUNT_TYPE: &str = "fuse.sheen";
-/// Largest value of an extended attribute, and so the largest answer of a mount.
+/// Largest value of an extended attribute in bytes, and so the largest answer of a mount.
 const VALUE_BYTES_MAX: usize = 65536;
-/// An access control list.
+/// Extended attribute that holds the POSIX access ACL.
 const ACCESS_LIST: &str = "system.posix_acl_access";
 
-/// How long a mount may take to answer before the others are shown without it. It answers at once
-/// unless its process is stopped, hangs or waits for a server.
+/// Timeout for the answer of a mount. After that the command goes on without the mount. A mount
+/// answers at once, unless its process is stopped, hangs or waits for a server.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
-/// Mounts that are asked at once; with more than these they are asked in turns.
+/// Mounts that are asked at the same time. More mounts are asked in groups of this size.
 const ASKED_AT_ONCE_MAX: usize = 64;
 
-/// A mount of Sheen on this host.
+/// A Sheen mount on this host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mount {
-    /// Where.
+    /// The mount point.
     pub point: PathBuf,
     /// The file system's name.
     pub fsname: String,
 }
 
-/// What lfs needs of the system.
+/// The system calls that `lfs` needs.
 pub trait FileSystem {
-    /// An extended attribute of a path, of a symbolic link itself.
+    /// Returns an extended attribute of a path. Does not follow a symbolic link.
     fn get(&self, path: &Path, name: &str) -> Result<Vec<u8>>;
-    /// Sets one, following links. `create`: EEXIST if there is one.
+    /// Sets an extended attribute, following symbolic links. `create`: EEXIST if it is already set.
     fn set(&self, path: &Path, name: &str, value: &[u8], create: bool) -> Result<()>;
-    /// Removes one, following links.
+    /// Removes an extended attribute, following symbolic links.
     fn remove(&self, path: &Path, name: &str) -> Result<()>;
-    /// What a path is, after following links if `follow`.
+    /// Returns the file type of a path. `follow`: follows symbolic links.
     fn kind(&self, path: &Path, follow: bool) -> Result<FileKind>;
-    /// Where a symbolic link leads.
+    /// Returns the target of a symbolic link.
     fn read_link(&self, path: &Path) -> Result<PathBuf>;
-    /// The path without links, dots and doubled slashes.
+    /// Returns the absolute path without symbolic links, dots and doubled slashes.
     fn resolve(&self, path: &Path) -> Result<PathBuf>;
-    /// Makes an empty regular file; EEXIST if there is something.
+    /// Creates an empty regular file. EEXIST: the name exists.
     fn make_file(&self, path: &Path, mode: u32) -> Result<()>;
-    /// Names in a directory, in its own order.
+    /// Returns the names in a directory, in the order in which the directory returns them.
     fn list(&self, path: &Path) -> Result<Vec<OsString>>;
-    /// Gives advice on a file ([`sheen_wire::ioctl`]); the answer has the result filled in.
+    /// Gives advice on a file ([`sheen_wire::ioctl`]) and returns it with the result filled in.
     fn advise(&self, path: &Path, advice: &Ladvise) -> Result<Ladvise>;
-    /// Does `work` while a file is locked for the group `gid`; `nowait`: EAGAIN where others are in
-    /// the way.
+    /// Runs `work` while the mount holds a group lock of group `gid` on the file. `nowait`: returns
+    /// EAGAIN instead of waiting for conflicting locks.
     fn in_group(&self, path: &Path, gid: u64, nowait: bool, work: &mut dyn FnMut()) -> Result<()>;
-    /// Opens one mirror of a file, past all caches.
+    /// Opens one mirror of a file. Reads and writes bypass all caches.
     fn mirror(&self, path: &Path, id: u16, write: bool) -> Result<fs::File>;
-    /// Bytes of a file.
+    /// Returns the size of a file in bytes.
     fn size(&self, path: &Path) -> Result<u64>;
-    /// Blocks of 512 bytes that a file takes.
+    /// Returns the allocated blocks of a file, in units of 512 bytes.
     fn blocks(&self, path: &Path) -> Result<u64>;
-    /// A file's data version; `flush`: as [`sheen_wire::ioctl::DataVersion::flags`].
+    /// Returns a file's data version. `flush`: as [`sheen_wire::ioctl::DataVersion::flags`].
     fn data_version(&self, path: &Path, flush: u32) -> Result<u64>;
-    /// When a file was last changed.
+    /// Returns the modification time of a file.
     fn mtime(&self, path: &Path) -> Result<Time>;
-    /// Gives a file that this user has just made another one's permissions, group and, if root does
-    /// so, owner. EEXIST: it is another by now.
+    /// Gives `path`, a file that this user has just created, the permissions and the group of
+    /// `from`. If root calls it, also the owner. EEXIST: `path` now names another file.
     fn adopt(&self, path: &Path, from: &Path) -> Result<()>;
     /// Removes a file.
     fn unlink(&self, path: &Path) -> Result<()>;
-    /// Moves a file to other objects; tells how many bytes of how many are copied.
+    /// Migrates a file to new objects. Calls `progress` with the bytes copied and the total bytes.
     fn migrate(&self, path: &Path, how: &How, progress: &mut dyn FnMut(u64, u64)) -> Result<(), Failure>;
-    /// Two files exchange their layouts.
+    /// Exchanges the layouts of two files.
     fn swap_layouts(&self, paths: [&Path; 2]) -> Result<(), NotSwapped>;
-    /// Where Sheen is mounted. No mount is asked: one whose process is stopped would hang.
+    /// Lists the Sheen mounts of this host. Asks no mount, because a mount whose process is stopped
+    /// would hang the caller.
     fn mounts(&self) -> Vec<Mount>;
-    /// Whether the mounts at these points answer a request for an attribute within [`ANSWER_WAIT`],
-    /// be it with an error.
+    /// Returns for each mount point whether its mount answers a request for an attribute within
+    /// [`ANSWER_WAIT`]. An error counts as an answer.
     fn answers(&self, points: &[PathBuf], name: &'static str) -> Vec<bool>;
 }
 
-/// The system itself.
+/// The real system.
 #[derive(Debug)]
 pub struct System;
 
@@ -132,8 +132,8 @@ impl FileSystem for System {
             let stat = rustix::fs::statx(CWD, path, link | flags, StatxFlags::TYPE);
             stat.map(|stat| u32::from(stat.stx_mode)).map_err(errno)
         };
-        // What a file is never changes: as the kernel knows it will do, and no OST is asked for the
-        // size.
+        // The type of a file never changes, so the kernel's cached attributes suffice. This also
+        // avoids asking the OSTs for the size.
         let mode = with_type(AtFlags::STATX_DONT_SYNC, ask, |mode| *mode)?;
         FileKind::from_mode(mode).ok_or(Errno::EINVAL)
     }
@@ -159,8 +159,9 @@ impl FileSystem for System {
         let writes = advice.advice == sheen_wire::ioctl::LOCKAHEAD && advice.mode == sheen_wire::ioctl::MODE_WRITE;
         let file = fs::OpenOptions::new().read(true).write(writes).open(path).map_err(io_errno)?;
         let mut advice = *advice;
-        // SAFETY: the number says that its argument is read and written and how large it is, which
-        // is the size of `Ladvise`. Other file systems that have the number take Lustre's.
+        // SAFETY: the ioctl number encodes that the argument is read and written, and its size,
+        // which is that of `Ladvise`. Another file system with this number expects Lustre's
+        // structure.
         let call = unsafe { Updater::<{ sheen_wire::ioctl::LADVISE }, Ladvise>::new(&mut advice) };
         // SAFETY: as above.
         unsafe { ioctl(&file, call) }.map_err(errno)?;
@@ -170,7 +171,7 @@ impl FileSystem for System {
     fn in_group(&self, path: &Path, gid: u64, nowait: bool, work: &mut dyn FnMut()) -> Result<()> {
         let flags = if nowait { OFlags::NONBLOCK } else { OFlags::empty() };
         let file = rustix::fs::open(path, flags | OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(errno)?;
-        // SAFETY: the number says that its argument is read and how large it is, which is the size
+        // SAFETY: the ioctl number encodes that the argument is read, and its size, which is that
         // of a `u64`.
         let call = unsafe { Setter::<{ sheen_wire::ioctl::GROUP_LOCK }, u64>::new(gid) };
         // SAFETY: as above.
@@ -183,7 +184,7 @@ impl FileSystem for System {
         let mode = if write { OFlags::RDWR } else { OFlags::RDONLY };
         let flags = mode | OFlags::DIRECT | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::empty()).map_err(errno)?;
-        // SAFETY: the number says that its argument is read and how large it is, which is the size
+        // SAFETY: the ioctl number encodes that the argument is read, and its size, which is that
         // of a `u64`.
         let call = unsafe { Setter::<{ sheen_wire::ioctl::SET_MIRROR }, u64>::new(u64::from(id)) };
         // SAFETY: as above.
@@ -205,7 +206,7 @@ impl FileSystem for System {
 
     fn mtime(&self, path: &Path) -> Result<Time> {
         let metadata = fs::metadata(path).map_err(io_errno)?;
-        // Always below a second's.
+        // Always less than a second.
         Ok(Time { sec: metadata.mtime(), nsec: u32::try_from(metadata.mtime_nsec()).unwrap_or(0) })
     }
 
@@ -219,12 +220,12 @@ impl FileSystem for System {
         }
         let owner = me.is_root().then(|| Uid::from_raw(like.st_uid));
         let has_group = rustix::fs::fchown(&file, owner, Some(Gid::from_raw(like.st_gid))).is_ok();
-        // With an access control list the group's bits say something else.
+        // With an ACL the group bits of the mode are the ACL's mask, so copy the ACL.
         let list = self.get(from, ACCESS_LIST).ok().filter(|_| has_group);
         match list {
             Some(list) => rustix::fs::fsetxattr(&file, ACCESS_LIST, &list, XattrFlags::empty()),
             None => {
-                // What is for one group is not for another.
+                // If the group cannot be set, its permissions must not apply to another group.
                 let all = if has_group { 0o777 } else { 0o700 };
                 rustix::fs::fchmod(&file, Mode::from_raw_mode(like.st_mode & all))
             }
@@ -254,10 +255,10 @@ impl FileSystem for System {
     }
 }
 
-/// Whether `ask` returns for each path within `limit`; all are asked at once.
+/// Returns for each path whether `ask` returns within `limit`. Asks all paths at the same time.
 ///
-/// The thread of one that does not return is left behind. A request to a mount cannot be taken
-/// back; if the mount has not read it, the kernel drops it when this program ends.
+/// The thread of a path that does not answer is abandoned, because a request to a mount cannot be
+/// cancelled. If the mount has not read the request, the kernel drops it when this program ends.
 fn answers_within(limit: Duration, paths: &[PathBuf], ask: impl Fn(&Path) + Copy + Send + 'static) -> Vec<bool> {
     let (tell, hear) = mpsc::channel();
     let mut answers = vec![false; paths.len()];
@@ -265,10 +266,10 @@ fn answers_within(limit: Duration, paths: &[PathBuf], ask: impl Fn(&Path) + Copy
         let tell = tell.clone();
         let ask_one = move || {
             ask(&path);
-            // Too late for anybody to hear is fine.
+            // After the limit there is no receiver any more, which is fine.
             let _ = tell.send(i);
         };
-        // Without a thread the path counts as answering, so that it is asked without a limit.
+        // Without a thread the path counts as answering: the caller then asks it without a limit.
         answers[i] = thread::Builder::new().spawn(ask_one).is_err();
     }
     drop(tell);
@@ -279,7 +280,7 @@ fn answers_within(limit: Duration, paths: &[PathBuf], ask: impl Fn(&Path) + Copy
     answers
 }
 
-/// The mounts of Sheen among the lines of `/proc/mounts`.
+/// Returns the Sheen mounts among the lines of `/proc/mounts`.
 fn mounts_of(table: &[u8]) -> Vec<Mount> {
     let mount = |line: &[u8]| {
         let mut fields = line.split(|b| *b == b' ');
@@ -291,14 +292,14 @@ fn mounts_of(table: &[u8]) -> Vec<Mount> {
     table.split(|b| *b == b'\n').filter_map(mount).collect()
 }
 
-/// `sheen` of `10.0.2.15@tcp:/sheen`; empty where the source is none of Sheen's.
+/// Returns `sheen` for `10.0.2.15@tcp:/sheen`, or an empty name if the source is not Sheen's.
 fn fsname_of(source: &[u8]) -> String {
     let source = String::from_utf8_lossy(source);
     let path = source.split_once(":/").map_or("", |(_, path)| path);
     path.split('/').next().unwrap_or_default().to_owned()
 }
 
-/// Undoes the kernel's `\040` for a space and the like.
+/// Undoes the kernel's octal escapes, such as `\040` for a space.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -323,14 +324,14 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The FID of what lies at a path of a Sheen mount. ENOTTY for a path elsewhere, as Lustre's ioctls
-/// say.
+/// Returns the FID of the file at a path of a Sheen mount. ENOTTY for other paths, like Lustre's
+/// ioctls.
 pub fn fid_of(fs: &dyn FileSystem, path: &Path) -> Result<Fid> {
     let text = fs.get(path, control::FID).map_err(not_sheen)?;
     std::str::from_utf8(&text).ok().and_then(|t| t.trim_end().parse().ok()).ok_or(Errno::ENOTTY)
 }
 
-/// What other file systems say of an attribute that they do not have becomes ENOTTY.
+/// Maps the errors that other file systems return for an unknown attribute to ENOTTY.
 pub fn not_sheen(e: Errno) -> Errno {
     match e {
         Errno::EOPNOTSUPP | Errno::ENODATA | Errno::EINVAL | Errno::ENOSYS => Errno::ENOTTY,
@@ -338,20 +339,20 @@ pub fn not_sheen(e: Errno) -> Errno {
     }
 }
 
-/// What `ask` tells with these flags of statx(2), and with those of stat(2) if it tells no type of
-/// file.
+/// Calls `ask` with the given flags of statx(2). If the result has no file type, calls `ask` again
+/// without STATX_DONT_SYNC, which is stat(2).
 ///
-/// With STATX_DONT_SYNC the kernel tells what it has. Of a file that it is just learning of it may
-/// have no mode: where attributes are invalidated between the moment at which the inode is in its
-/// tables and that at which it has the attributes of the answer, it drops these. stat(2) then asks
-/// the mount.
+/// With STATX_DONT_SYNC the kernel returns its cached attributes. For an inode that it is just
+/// adding, it may have no mode. The reason is an invalidation between two steps: the kernel has
+/// hashed the inode, but has not stored the attributes of the reply yet. The kernel then drops
+/// those attributes. stat(2) asks the mount.
 pub fn with_type<T>(flags: AtFlags, ask: impl Fn(AtFlags) -> Result<T>, mode: impl Fn(&T) -> u32) -> Result<T> {
     let told = ask(flags)?;
     let has_type = FileKind::from_mode(mode(&told)).is_some();
     if has_type { Ok(told) } else { ask(flags - AtFlags::STATX_DONT_SYNC) }
 }
 
-/// The directory that holds `path`.
+/// Returns the directory that holds `path`.
 pub fn parent_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -359,7 +360,7 @@ pub fn parent_of(path: &Path) -> &Path {
     }
 }
 
-/// `directory/name`, with a single slash between.
+/// Returns `directory/name`, with a single slash between them.
 pub fn join(directory: &Path, name: &OsStr) -> PathBuf {
     let mut path = directory.as_os_str().as_bytes().to_vec();
     if path.last() != Some(&b'/') {
@@ -407,7 +408,7 @@ mod tests {
             }
         };
         assert_eq!(answers_within(Duration::from_millis(100), &paths[1..2], ask), [false]);
-        // Those that answer are all heard, so the limit is only reached for the one that does not.
+        // Every path that answers is counted, so only the silent path waits until the limit.
         assert_eq!(answers_within(Duration::from_secs(1), &paths, ask), [true, false, true]);
         assert_eq!(answers_within(Duration::from_secs(60), &paths[..1], ask), [true]);
     }

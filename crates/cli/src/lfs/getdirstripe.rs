@@ -1,4 +1,5 @@
-//! `lfs getdirstripe`: over which MDTs directories are spread, and what their subdirectories get.
+//! `lfs getdirstripe`: prints the striping of directories over MDTs, and the default of their
+//! subdirectories.
 
 use std::{
     ffi::OsString,
@@ -40,7 +41,7 @@ const OPTIONS: getopt::Spec = getopt::Spec {
     ],
 };
 
-/// What it says when called wrongly or asked for help.
+/// Usage of the command.
 pub const USAGE: &str = "\
 To list the layout pattern info for a given directory\n\
 or recursively for all directories in a directory tree.\n\
@@ -53,7 +54,7 @@ usage: getdirstripe [--mdt-count|-c] [--mdt-index|-m|-i]\n\
 \t\t      [--max-inherit-rr] <dir> ...\n\
 ";
 
-/// What to show. One alone is shown without its name.
+/// A set of fields to show. A single field is shown without its name.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Fields(u16);
 
@@ -66,7 +67,7 @@ impl Fields {
     const INHERIT: Fields = Fields(1 << 5);
     const INHERIT_RR: Fields = Fields(1 << 6);
     const OBJECTS: Fields = Fields(1 << 7);
-    /// Where nothing is asked for.
+    /// The fields shown if none is requested.
     const DEFAULT: Fields = Fields(0xfc);
     const VERBOSE: Fields = Fields(0xff);
 
@@ -79,13 +80,13 @@ impl Fields {
     }
 }
 
-/// What was asked for.
+/// The options of a call.
 #[derive(Default)]
 struct Asked {
     fields: Fields,
     /// The default of subdirectories instead of the directory's own layout.
     default: bool,
-    /// Only a default that was set on the directory itself, or that it inherited.
+    /// Only a default that is stored with the directory: set on it, or inherited.
     raw: bool,
     recursive: bool,
     yaml: bool,
@@ -152,7 +153,7 @@ fn option(asked: &mut Asked, id: &str, value: Option<&str>) {
 }
 
 fn getdirstripe(tool: &mut Tool, path: &Path, asked: &Asked) -> Result<()> {
-    // What is no directory has no such layout: nothing is shown, 0.
+    // Other files have no such layout: the command prints nothing and exits with 0.
     if tool.fs.kind(path, true)? != FileKind::Dir {
         return Ok(());
     }
@@ -164,10 +165,10 @@ fn getdirstripe(tool: &mut Tool, path: &Path, asked: &Asked) -> Result<()> {
     if asked.recursive { descend(tool, path, asked, mark) } else { Ok(()) }
 }
 
-/// Shows all directories below. Goes on after a failure and keeps the first.
+/// Shows all directories below `path`. Continues after a failure and returns the first one.
 fn descend(tool: &mut Tool, path: &Path, asked: &Asked, mark: Option<u32>) -> Result<()> {
     let mut first = Ok(());
-    // A stack of its own instead of recursion: how deep a tree is, is the user's to decide.
+    // A stack instead of recursion, because the depth of a user's tree is unbounded.
     let mut stack = vec![children(tool, path, &mut first)];
     while let Some(level) = stack.last_mut() {
         let Some(child) = level.pop() else {
@@ -186,7 +187,7 @@ fn descend(tool: &mut Tool, path: &Path, asked: &Asked, mark: Option<u32>) -> Re
     first
 }
 
-/// Paths of what a directory holds, the first one last.
+/// Returns the paths of a directory's entries in reverse order.
 fn children(tool: &mut Tool, path: &Path, first: &mut Result<()>) -> Vec<PathBuf> {
     match tool.fs.list(path) {
         Ok(names) => names.iter().rev().map(|name| fs::join(path, name)).collect(),
@@ -222,7 +223,7 @@ fn show(tool: &mut Tool, path: &Path, asked: &Asked, mark: Option<u32>) -> Resul
     Ok(())
 }
 
-/// Where the directory's entries are.
+/// Returns the striping of the directory's entries.
 fn layout_of(tool: &Tool, place: &Path) -> Result<LmvUser> {
     match tool.fs.get(place, "lustre.lmv") {
         Ok(value) => Ok(LmvUser::decode(&value)?),
@@ -235,8 +236,8 @@ fn layout_of(tool: &Tool, place: &Path) -> Result<LmvUser> {
     }
 }
 
-/// The default in force in the directory, or with `raw` (the superuser's) the one kept with it;
-/// `None`: nothing to show.
+/// Returns the default in force in the directory, or with `raw` (superuser only) the default that
+/// is stored with it. `None`: nothing to show.
 fn default_of(tool: &Tool, place: &Path, raw: bool) -> Result<Option<LmvUser>> {
     match tool.fs.get(place, if raw { "trusted.dmv" } else { "lustre.dmv" }) {
         Ok(value) => Ok(Some(LmvUser::decode(&value)?)),
@@ -252,7 +253,7 @@ fn is_on(lmv: &LmvUser, mdt: u32) -> bool {
     }
 }
 
-/// The index of an MDT named `fsname-MDT0000` or by its uuid.
+/// Returns the index of an MDT that is given as `fsname-MDT0000` or by UUID.
 fn find_mdt(tool: &mut Tool, path: &Path, name: &str) -> Result<u32> {
     let targets: Vec<TargetInfo> = tool.ask(&tool.fs.resolve(path)?, control::DF)?;
     let is_it = |t: &&TargetInfo| t.uuid == name || t.uuid.strip_suffix("_UUID") == Some(name);
@@ -265,7 +266,7 @@ fn find_mdt(tool: &mut Tool, path: &Path, name: &str) -> Result<u32> {
     }
 }
 
-/// The text, without the path before it.
+/// Formats the layout, without the path before it.
 fn draw(lmv: &LmvUser, fid: Fid, asked: &Asked, mark: Option<u32>) -> String {
     let Asked { fields, yaml, hex, .. } = *asked;
     let is_default = lmv.magic == MAGIC_USER;
@@ -302,7 +303,7 @@ fn draw(lmv: &LmvUser, fid: Fid, asked: &Asked, mark: Option<u32>) -> String {
     out
 }
 
-/// A row for each stripe; as YAML one also for a directory that is not striped.
+/// Prints a row for each stripe. As YAML, a directory that is not striped has one row.
 fn draw_stripes(out: &mut String, lmv: &LmvUser, fid: Fid, asked: &Asked, mark: Option<u32>) {
     let whole = [(lmv.mdt.unwrap_or(0), fid)];
     let stripes: Vec<(u32, Fid)> = lmv.stripes.iter().map(|s| (s.mdt, s.fid)).collect();
@@ -321,7 +322,7 @@ fn draw_stripes(out: &mut String, lmv: &LmvUser, fid: Fid, asked: &Asked, mark: 
     }
 }
 
-/// Levels of inheritance as users write them: -1 without end.
+/// Formats levels of inheritance as users write them. -1: unlimited.
 fn levels(stored: u8, unlimited: u8, none: u8) -> String {
     match stored {
         n if n == unlimited => "-1".to_owned(),
@@ -330,12 +331,12 @@ fn levels(stored: u8, unlimited: u8, none: u8) -> String {
     }
 }
 
-/// C's `%d` or `%#x`, which leaves a zero bare.
+/// Formats like C's `%d` or `%#x`, which prints zero without a prefix.
 fn index(n: u32, hex: bool) -> String {
     if hex && n != 0 { format!("{n:#x}") } else { n.to_string() }
 }
 
-/// A FID without brackets.
+/// Formats a FID without brackets.
 fn bare(fid: Fid) -> String {
     fid.to_string().trim_matches(['[', ']']).to_owned()
 }

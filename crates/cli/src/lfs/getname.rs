@@ -1,4 +1,4 @@
-//! `lfs getname`: the names of mounts in parameters.
+//! `lfs getname`: prints the names of mounts that occur in parameter names.
 
 use std::{ffi::OsString, path::Path};
 
@@ -34,7 +34,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
             }
         }
     }
-    // A lone path needs not be repeated.
+    // A single path is not repeated in the output.
     let named = paths.len() != 1;
     let mut code = 0;
     if paths.is_empty() {

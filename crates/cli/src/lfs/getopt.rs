@@ -1,6 +1,7 @@
-//! Command lines read as glibc's `getopt_long` reads them, for `lfs` and `lctl`: their users'
-//! scripts mix options and operands, shorten long options and glue values to short ones, and their
-//! messages name the argument that was not understood.
+//! Command line parsing like glibc's `getopt_long`, for `lfs` and `lctl`.
+//!
+//! Users' scripts mix options and operands, abbreviate long options, and glue values to short
+//! options. Error messages name the argument that was not recognized.
 
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, os::unix::ffi::OsStringExt};
 
@@ -18,33 +19,35 @@ pub enum Value {
 /// The options of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
-    /// As getopt's: each letter, followed by `:` for a required and `::` for an optional value.
+    /// Short options in getopt's syntax: each letter, followed by `:` for a required and `::` for
+    /// an optional value.
     pub short: &'static str,
-    /// Name, value, and the id reported: the short option's letter, or a name of its own.
+    /// Long options: name, value, and the reported id. The id is the short option's letter, or a
+    /// name of its own.
     pub long: &'static [(&'static str, Value, &'static str)],
 }
 
-/// One thing on the command line.
+/// One item of the command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Item {
     /// An option.
     Option {
-        /// The letter, or what [`Spec::long`] says.
+        /// The short option's letter, or the id from [`Spec::long`].
         id: &'static str,
-        /// Its value.
+        /// The option's value.
         value: Option<OsString>,
-        /// Index of the argument after it.
+        /// Index of the argument after the option.
         next: usize,
     },
-    /// Anything else.
+    /// An argument that is not an option.
     Operand(OsString),
-    /// An option that the command does not have, that is ambiguous, or that lacks its value. The
-    /// last item.
+    /// An option that the command does not have, that is ambiguous, or that lacks its value. Always
+    /// the last item.
     Unrecognized(OsString),
 }
 
 impl Spec {
-    /// Reads `args` (without the command's name), in order, up to the first mistake.
+    /// Parses `args` (without the command's name) in order, up to the first error.
     pub fn parse(&self, args: &[OsString]) -> Vec<Item> {
         let mut items = Vec::new();
         let mut at = 0;
@@ -71,7 +74,7 @@ impl Spec {
         items
     }
 
-    /// `--name[=value]`, the name exact or the beginning of only one option.
+    /// Parses `--name[=value]`. The name is exact or an unambiguous abbreviation.
     fn long(&self, arg: &[u8], args: &[OsString], at: &mut usize, items: &mut Vec<Item>) -> Option<()> {
         let (name, glued) = match arg.iter().position(|b| *b == b'=') {
             Some(i) => (&arg[..i], Some(OsString::from_vec(arg[i + 1..].to_vec()))),
@@ -83,7 +86,7 @@ impl Spec {
             None => {
                 let mut candidates = self.long.iter().filter(|(n, ..)| n.as_bytes().starts_with(name));
                 let first = candidates.next()?;
-                // Several spellings of one option are no ambiguity.
+                // Several spellings of the same option are not ambiguous.
                 candidates.all(|c| c.2 == first.2).then_some(*first)?
             }
         };
@@ -96,7 +99,7 @@ impl Spec {
         Some(())
     }
 
-    /// `-abc` or `-aVALUE`.
+    /// Parses `-abc` or `-aVALUE`.
     fn letters(&self, letters: &[u8], args: &[OsString], at: &mut usize, items: &mut Vec<Item>) -> Option<()> {
         for (i, letter) in letters.iter().enumerate() {
             let place = self.short.bytes().position(|c| c == *letter && c != b':')?;

@@ -1,7 +1,7 @@
-//! `lfs getsom`: what the MDT by itself knows of a file's size.
+//! `lfs getsom`: the size of a file that the MDT itself knows (Lustre's Size on MDT).
 //!
-//! The MDT keeps no sizes of files whose bytes are on OSTs, so it has none to be out of date. Of a
-//! file that lies on the MDT as a whole it has the bytes.
+//! The MDT stores no sizes of files with data on OSTs, so no size can be out of date. For a file
+//! that lies entirely on the MDT, the MDT has the data and so the exact size.
 
 use std::{ffi::OsString, path::Path};
 
@@ -19,14 +19,14 @@ const OPTIONS: getopt::Spec = getopt::Spec { short: "bfhs", long: &[("help", get
 
 /// `getsom`
 pub const USAGE: &str = "\
-List the size and the blocks of a file that the MDT knows, and how good they are.\n\
+Show the size and the blocks that the MDT stores for a file, and their accuracy.\n\
 usage: getsom [-s] [-b] [-f] FILENAME ...\n\
-\t-s: the size alone\n\
-\t-b: the blocks alone\n\
-\t-f: the flags alone: 1 is strictly correct\n\
+\t-s: only the size\n\
+\t-b: only the blocks\n\
+\t-f: only the flags: 1 is strictly correct\n\
 ";
 
-/// Strictly correct: of Lustre's flags the only one that is used here.
+/// The flag for a strictly correct size: the only one of Lustre's flags that Sheen uses.
 const STRICT: u32 = 1;
 
 /// Runs the command.
@@ -56,7 +56,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
                 None => tool.print(format_args!("file: {name} size: {size} blocks: {blocks} flags: {STRICT}\n")),
             },
             Err(e) => {
-                let why = if e == Errno::ENODATA { ": its size is known to its OSTs, which stat(1) asks" } else { "" };
+                let why = if e == Errno::ENODATA { ": only the OSTs know the file's size; use stat(1)" } else { "" };
                 tool.complain(format_args!("{name} failed to get som xattr: {e} ({}){why}", e.0));
                 keep_first(&mut code, e);
             }
@@ -65,7 +65,8 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     code
 }
 
-/// Size and blocks of 512 bytes; ENODATA where some of the file may be on an OST.
+/// Returns the size in bytes and the blocks of 512 bytes. ENODATA: part of the file may be on an
+/// OST.
 fn known(tool: &Tool, path: &Path) -> Result<(u64, u64)> {
     if tool.fs.kind(path, true)? != FileKind::Regular {
         return Err(Errno::EINVAL);
@@ -97,7 +98,7 @@ mod tests {
         check_case(
             &mut fake,
             "$ lfs getsom plain nosuch .\n[exit 61]\n--- stderr
-plain failed to get som xattr: No data available (61): its size is known to its OSTs, which stat(1) asks
+plain failed to get som xattr: No data available (61): only the OSTs know the file's size; use stat(1)
 nosuch failed to get som xattr: No such file or directory (2)
 . failed to get som xattr: Invalid argument (22)
 ",

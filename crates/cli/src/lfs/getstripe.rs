@@ -1,4 +1,5 @@
-//! `lfs getstripe`: layouts of files and defaults of directories, as text, as YAML, or drawn.
+//! `lfs getstripe`: prints layouts of files and defaults of directories, as text, as YAML, or
+//! drawn.
 
 mod draw;
 pub mod flag;
@@ -79,37 +80,37 @@ const OPTIONS: getopt::Spec = getopt::Spec {
     ],
 };
 
-/// What was asked for.
+/// The options of a call.
 #[derive(Default)]
 struct Asked {
     fields: Fields,
     quiet: bool,
-    /// A directory's own default alone, as `-d` and every single field mean.
+    /// Only a directory's own default, as `-d` and every single field imply.
     shallow: bool,
     recursive: bool,
-    /// What is stored in a directory, defaults not filled in.
+    /// A directory's default as stored, without values for what it leaves open.
     raw: bool,
     no_follow: bool,
     mdt: bool,
-    /// Which components.
+    /// The selected components.
     selection: Selection,
     ost: Option<String>,
     style: Style,
     draw: Draw,
 }
 
-/// Whether a picture is wanted in place of the text, and where.
+/// Whether to draw the layout instead of printing text, and where.
 #[derive(Default)]
 enum Draw {
     #[default]
     No,
     Here,
-    /// As SVG.
+    /// Into this file, as SVG.
     File(PathBuf),
 }
 
 impl Asked {
-    /// Whether the path goes before the layout.
+    /// Whether the path is printed before the layout.
     fn names(&self) -> bool {
         !self.style.yaml && (self.recursive || !self.shallow || self.fields.has(Fields::DETAIL))
     }
@@ -148,13 +149,13 @@ impl Asked {
             "no-follow" => self.no_follow = true,
             "O" => self.ost = value.map(str::to_owned),
             "draw" => self.draw = value.map_or(Draw::Here, |file| Draw::File(file.into())),
-            // -D, -M: of no consequence.
+            // -D and -M have no effect.
             _ => {}
         }
     }
 }
 
-/// Options that select components where they have a value.
+/// Options that select components if they have a value.
 const SELECTORS: &[&str] = &["I", "comp-flags", "comp-start", "E", "mirror-id", "mirror-index"];
 
 /// Runs the command.
@@ -162,10 +163,10 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     let items = OPTIONS.parse(args);
     let mut asked = Asked::default();
     let mut paths = Vec::new();
-    // Changes between options and operands: at most one, or operands lie in the middle.
+    // Changes between options and operands. With more than one, operands lie between options.
     let mut changes = 0;
     let mut last_is_operand = None;
-    // A `!` turns the option after it round.
+    // A `!` negates the next selector.
     let mut not = false;
     for item in &items {
         if matches!(item, Item::Operand(arg) if arg == "!") {
@@ -217,7 +218,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
 }
 
 fn getstripe(tool: &mut Tool, path: &Path, asked: &mut Asked) -> Result<()> {
-    // A dangling link is reported as missing, unless it is looked at itself.
+    // A dangling link is reported as missing, unless the link itself is asked for.
     let followed = if asked.no_follow { Ok(FileKind::Symlink) } else { tool.fs.kind(path, true) };
     let kind = tool.fs.kind(path, false).and_then(|kind| followed.map(|_| kind))?;
     if let Some(ost) = &asked.ost {
@@ -236,10 +237,10 @@ fn getstripe(tool: &mut Tool, path: &Path, asked: &mut Asked) -> Result<()> {
     first
 }
 
-/// Shows what is in a directory; with `-r` all the way down. Goes on after a failure and keeps the
-/// first.
+/// Shows the entries of a directory; with `-r` the whole tree. Continues after a failure and stores
+/// the first one in `first`.
 fn descend(tool: &mut Tool, path: &Path, asked: &Asked, first: &mut Result<()>) {
-    // A stack of its own instead of recursion: how deep a tree is, is the user's to decide.
+    // A stack instead of recursion, because the depth of a user's tree is unbounded.
     let mut stack = vec![children(tool, path, first)];
     while let Some(level) = stack.last_mut() {
         let Some(child) = level.pop() else {
@@ -258,7 +259,7 @@ fn descend(tool: &mut Tool, path: &Path, asked: &Asked, first: &mut Result<()>) 
     }
 }
 
-/// Paths of what a directory holds, the first one last.
+/// Returns the paths of a directory's entries in reverse order.
 fn children(tool: &mut Tool, path: &Path, first: &mut Result<()>) -> Vec<PathBuf> {
     match tool.fs.list(path) {
         Ok(names) => names.iter().rev().map(|name| fs::join(path, name)).collect(),
@@ -332,7 +333,7 @@ fn no_stripes(tool: &mut Tool, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The layout of a file, if it has one.
+/// Returns the layout of a file, if it has one.
 fn file_layout(tool: &Tool, path: &Path) -> Result<Option<Layout>> {
     match tool.fs.get(path, "lustre.lov") {
         Ok(value) => Ok(Some(Layout::decode(&value)?)),
@@ -341,13 +342,13 @@ fn file_layout(tool: &Tool, path: &Path) -> Result<Option<Layout>> {
     }
 }
 
-/// The generation of a plain layout.
+/// Returns the generation of a plain layout.
 fn generation(tool: &Tool, path: &Path) -> u16 {
     let text = tool.fs.get(path, control::GENERATION).unwrap_or_default();
     std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// The index of the MDT that holds a file's data; 0 where it holds none of them.
+/// Returns the index of the MDT that holds a file's data; 0 if no data is on an MDT.
 fn mdt_of(tool: &Tool, path: &Path, layout: &Layout) -> i32 {
     if !layout.components().iter().any(|c| c.pattern == Pattern::MDT) {
         return 0;
@@ -373,7 +374,7 @@ fn dir_picture(tool: &Tool, path: &Path, fid: Fid, raw: bool) -> Result<Picture>
     Ok(Picture::of_dir(default.as_ref(), fid, count, size))
 }
 
-/// The index of an OST named by index, `fsname-OST0000` or its uuid.
+/// Returns the index of an OST that is given by index, `fsname-OST0000` or UUID.
 fn find_ost(tool: &mut Tool, path: &Path, name: &str) -> Result<u32> {
     let targets: Vec<TargetInfo> = tool.ask(path, control::DF)?;
     let number = parse_unsigned(name);

@@ -1,8 +1,8 @@
-//! `lfs group_lock`: runs a command while its programs are in a group on a file, for programs that
+//! `lfs group_lock`: runs a command while the mount holds a group lock on a file, for programs that
 //! do not call ioctl(2) themselves.
 //!
-//! The whole mount is in the group meanwhile, as far as this file goes. Not a command of Lustre's,
-//! which has the library call alone.
+//! For this file, the whole mount is a member of the group meanwhile. Lustre has no such command,
+//! only the library call.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -24,8 +24,8 @@ const OPTIONS: getopt::Spec = getopt::Spec {
     long: &[("gid", Value::Required, "g"), ("help", Value::No, "h"), ("nonblock", Value::No, "n")],
 };
 
-/// Exit codes of shells: a command that cannot be run, one that is not there, and what is added to
-/// a signal's number.
+/// Exit codes of shells: a command that cannot be run, a command that does not exist, and the
+/// number that is added to a signal's number.
 const EXIT_CANNOT_RUN: i32 = 126;
 const EXIT_NOT_FOUND: i32 = 127;
 const EXIT_SIGNAL: i32 = 128;
@@ -34,7 +34,7 @@ const EXIT_SIGNAL: i32 = 128;
 pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     let wrong = |tool: &mut Tool, what: &str| tool.usage(usage::GROUP_LOCK, format_args!("lfs group_lock: {what}"));
     let (mut gid, mut nonblock, mut at) = (0, false, 0);
-    // Options end at the file: those after it are the command's.
+    // The options of lfs end at the file. Later options belong to the command.
     while let Some(Item::Option { id, value, next }) = OPTIONS.parse(&args[at..]).into_iter().next()
         && args[at].as_encoded_bytes().starts_with(b"-")
     {
@@ -73,7 +73,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     })
 }
 
-/// What a command exits with.
+/// Runs a command and returns its exit code.
 fn execute(program: &OsStr, arguments: &[OsString]) -> io::Result<i32> {
     let status = Command::new(program).args(arguments).status()?;
     Ok(status.code().unwrap_or_else(|| EXIT_SIGNAL + status.signal().unwrap_or(0)))

@@ -26,10 +26,10 @@ const OPTIONS: getopt::Spec = getopt::Spec {
     ],
 };
 
-/// In the order of their numbers, from 1.
+/// Names of the advice types, in the order of their numbers, from 1.
 const ADVICES: [&str; 4] = ["willread", "dontneed", "noexpand", "lockahead"];
 
-/// What the command line says; offsets as there, the end exclusive.
+/// The parsed command line. Offsets are as given there, with an exclusive end.
 #[derive(Default)]
 struct Call {
     advice: u16,
@@ -41,7 +41,7 @@ struct Call {
     files: Vec<OsString>,
 }
 
-/// Why there is nothing to do.
+/// Reasons to give no advice.
 enum Stop {
     Help,
     Wrong(String),
@@ -97,13 +97,13 @@ fn option(call: &mut Call, id: &str, value: &str) -> Result<(), Stop> {
                 _ => return Err(Stop::Wrong(format!("bad mode '{value}', valid modes are READ or WRITE"))),
             }
         }
-        "u" => {} // of noexpand, which is refused
+        "u" => {} // belongs to noexpand, which is refused
         _ => return Err(Stop::Help),
     }
     Ok(())
 }
 
-/// The advice that is called for.
+/// Returns the advice that a call asks for.
 fn advice(call: &Call) -> Result<Ladvise, Stop> {
     let wrong = |what: &str| Err(Stop::Wrong(what.to_owned()));
     let end = match (call.end, call.length.map(|length| call.start.saturating_add(length))) {
@@ -114,7 +114,7 @@ fn advice(call: &Call) -> Result<Ladvise, Stop> {
     match call.advice {
         0 => return Err(Stop::Wrong(format!("please give an advice type\nValid types: {}", ADVICES.join(" ")))),
         ioctl::LOCKNOEXPAND => {
-            return wrong("advice 'noexpand' is for an open file, so given here it would do nothing");
+            return wrong("advice 'noexpand' applies to one open file and would have no effect from lfs");
         }
         _ if call.files.is_empty() => return wrong("please give one or more file names"),
         _ if end <= call.start => return Err(Stop::Wrong(format!("range [{}, {end}] is invalid", call.start))),
@@ -188,6 +188,6 @@ lfs ladvise: cannot give advice 'willread' to file 'none': No such file or direc
 lfs ladvise: cannot give advice 'willread' to file '/tmp': Inappropriate ioctl for device
 ",
         );
-        assert_eq!(fake.advised().len(), 1, "the others were told");
+        assert_eq!(fake.advised().len(), 1, "only the existing file got the advice");
     }
 }

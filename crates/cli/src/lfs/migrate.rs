@@ -1,10 +1,10 @@
-//! `lfs migrate`: moves files to other objects while they are in use.
+//! `lfs migrate`: moves files to new objects while programs use them.
 //!
-//! Without options that say what layout is wanted, it is the file's own, on OSTs that are chosen
-//! anew. The bytes are copied to a nameless file beside; then the file takes over its objects in
-//! one step ([`copy`]). Where somebody wrote meanwhile the copy begins anew, a few times; with
-//! `--block` writers wait instead. If the layout has mirrors, the first gets the copy, and the
-//! others are brought up to date afterwards, as after any write.
+//! Without layout options, a file gets its own layout again, on newly chosen OSTs. The data is
+//! copied to a volatile file in the same directory. Then the file takes over the copy's objects in
+//! one step ([`copy`]). If a program wrote to the file meanwhile, the copy starts over, a few
+//! times. With `--block`, writers wait instead. If the new layout has mirrors, the first one gets
+//! the copy. The others are resynced afterwards, as after any write.
 
 mod auto;
 pub mod copy;
@@ -35,29 +35,29 @@ use options::OPTIONS;
 pub use options::USAGE;
 use progress::Progress;
 
-/// Longest name in a list of files, in bytes: PATH_MAX.
+/// Longest name in a list of files in bytes, with the byte that ends it: PATH_MAX.
 const NAME_BYTES_MAX: u64 = 4096;
 
-/// What is to be done with each file.
+/// The work on each file.
 #[derive(Default)]
 struct Job {
-    /// `None`: as the file's own.
+    /// The requested layout; `None`: the file's own.
     layout: Option<Vec<u8>>,
-    /// By the file's size.
+    /// Choose the stripe count by the file's size.
     auto: bool,
-    /// Pools that were named.
+    /// Pools that the options name.
     pools: Vec<String>,
     how: How,
     verbose: bool,
     manner: Manner,
-    /// To these MDTs, -1 for any: directories, and no other objects.
+    /// MDTs of `-m`, -1 for any. With them, only directories are migrated, and no objects.
     mdts: Vec<i64>,
 }
 
-/// Where the names of files come from.
+/// Source of the file names.
 enum Names {
     Operands(Vec<PathBuf>),
-    /// A list that ends each name with this byte.
+    /// A list in which this byte ends each name.
     List(Box<dyn BufRead>, u8),
 }
 
@@ -102,14 +102,14 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         Err(wrong) => return report(tool, wrong),
     };
     if !job.mdts.is_empty() {
-        // With -m they are stripes over MDTs.
+        // With -m, the stripe options describe striping over MDTs.
         return mdt::run(tool, names, &job, asked.sets && asked.draft.count != Some(1));
     }
     if asked.delete || asked.add || asked.del || asked.set {
-        return report(tool, Wrong::Call("lfs migrate migrate: components are not changed by migrating".to_owned()));
+        return report(tool, Wrong::Call("lfs migrate migrate: cannot add, delete or change components".to_owned()));
     }
     if asked.sets && job.auto {
-        let text = "lfs migrate migrate: -A chooses stripes by size, and goes with no option that says what is wanted";
+        let text = "lfs migrate migrate: -A chooses stripes by size and cannot be combined with layout options";
         return report(tool, Wrong::Call(text.to_owned()));
     }
     if asked.sets {
@@ -132,7 +132,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     told(tool, failed, code)
 }
 
-/// Says that not all names could be read, if so; the exit code.
+/// Reports if not all names could be read. Returns the exit code.
 fn told(tool: &mut Tool, read: io::Result<()>, mut code: i32) -> i32 {
     if let Err(e) = read {
         let e = Errno::from(e);
@@ -142,7 +142,7 @@ fn told(tool: &mut Tool, read: io::Result<()>, mut code: i32) -> i32 {
     code
 }
 
-/// Says what was wrong, in the words of `setstripe` where the layout was.
+/// Reports an error. Errors of `setstripe` in the layout options name `migrate` instead.
 fn report(tool: &mut Tool, wrong: Wrong) -> i32 {
     let ours =
         |text: String| text.replace("setstripe setstripe", "migrate migrate").replace("lfs setstripe", "lfs migrate");
@@ -161,7 +161,7 @@ fn names(paths: Vec<PathBuf>, null: bool, list: Option<&OsStr>) -> Result<Names,
     let end = if null { 0 } else { b'\n' };
     match (list, &paths[..]) {
         (Some(_), [_, ..]) => {
-            Err(Wrong::Call("lfs migrate migrate: files are either listed or given as operands".to_owned()))
+            Err(Wrong::Call("lfs migrate migrate: give either --files-from or files as operands".to_owned()))
         }
         (Some(list), []) if list == "-" => Ok(Names::List(Box::new(io::BufReader::new(io::stdin())), end)),
         (Some(list), []) => {
@@ -178,7 +178,7 @@ fn names(paths: Vec<PathBuf>, null: bool, list: Option<&OsStr>) -> Result<Names,
 }
 
 impl Names {
-    /// How many there are, if that is known before.
+    /// Returns the number of names, if it is known beforehand.
     fn count(&self) -> Option<usize> {
         match self {
             Names::Operands(paths) => Some(paths.len()),
@@ -186,7 +186,7 @@ impl Names {
         }
     }
 
-    /// Calls `f` with each.
+    /// Calls `f` with each name.
     fn each(self, mut f: impl FnMut(&Path)) -> io::Result<()> {
         let (mut list, end) = match self {
             Names::Operands(paths) => {
@@ -211,7 +211,7 @@ impl Names {
     }
 }
 
-/// One file. What went wrong was told.
+/// Migrates one file. Reports failures.
 fn migrate(tool: &mut Tool, path: &Path, job: &Job, progress: &mut Progress) -> Result<()> {
     let mut how = How { layout: job.layout.clone(), bandwidth: job.manner.bandwidth, ..job.how.clone() };
     if how.layout.is_none() {
@@ -232,10 +232,10 @@ fn migrate(tool: &mut Tool, path: &Path, job: &Job, progress: &mut Progress) -> 
             tool.print_now(&line);
         }
     });
-    // One mirror has the copy.
+    // Only one mirror has the copy.
     let synced = |()| {
         mirror::resync(tool, path, job.manner.bandwidth, || progress.clear())
-            .map_err(|errno| Failure { what: "it is migrated, but its mirrors are not up to date", errno })
+            .map_err(|errno| Failure { what: "the file is migrated, but its mirrors are not up to date", errno })
     };
     match done.and_then(synced) {
         Ok(()) => {
@@ -252,24 +252,24 @@ fn migrate(tool: &mut Tool, path: &Path, job: &Job, progress: &mut Progress) -> 
         Err(failed) => {
             progress.clear();
             let lacks_pool = failed.errno == Errno::EINVAL && !pools_exist(tool, path, &job.pools);
-            let what = if lacks_pool { "no such pool, or none with OSTs" } else { failed.what };
+            let what = if lacks_pool { "the pool does not exist or has no OSTs" } else { failed.what };
             tool.complain(format_args!("error: lfs migrate: {}: {what}: {}", path.display(), failed.errno));
             Err(failed.errno)
         }
     }
 }
 
-/// Refuses a layout that ends before the file does: what lies behind would have no place. It was
-/// told.
+/// Refuses a layout that ends before the file does, because it has no place for the rest of the
+/// data. Reports that.
 fn reaches_end(tool: &mut Tool, path: &Path, layout: Option<&[u8]>) -> Result<()> {
     let Some(Ok(Asked::Composite(template))) = layout.map(Asked::decode) else { return Ok(()) };
     let end = template.end();
-    // What else is wrong with the file is told by who opens it.
+    // Other problems with the file are reported when it is opened.
     let is_file = end < u64::MAX && tool.fs.kind(path, true) == Ok(FileKind::Regular);
     match if is_file { tool.fs.size(path) } else { Ok(0) } {
         Ok(size) if size > end => {
             let (path, e) = (path.display(), Errno::ENODATA);
-            let what = format!("the layout ends at {end}, and the file only at {size}: let it end with '-E -1'");
+            let what = format!("the layout ends at {end}, the file at {size}: end the layout with '-E -1'");
             tool.complain(format_args!("error: lfs migrate: {path}: {what}: {e}"));
             Err(e)
         }

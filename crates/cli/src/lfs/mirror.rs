@@ -1,7 +1,7 @@
-//! `lfs mirror`: files of several mirrors. One command a file; what travels is
-//! [`sheen_wire::mirror`].
+//! `lfs mirror`: commands for mirrored files, one module per command. The requests to the MDT are
+//! those of [`sheen_wire::mirror`].
 //!
-//! Bytes of one mirror are read and written through an open file that was told to be that mirror
+//! The data of one mirror is read and written through an open file that is bound to that mirror
 //! ([`super::fs::FileSystem::mirror`]).
 
 mod copy;
@@ -32,7 +32,7 @@ use super::{
     text,
 };
 
-/// What is said of a wrong call.
+/// Usage of all commands.
 pub const USAGE: &str = "\
 lfs commands used to manage files with mirrored components:\n\
 usage: lfs mirror create [--mirror-count|-N[COUNT]] [SETSTRIPE_OPTIONS] ... <FILE|DIRECTORY> ...\n\
@@ -80,14 +80,14 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     }
 }
 
-/// The layout of a file; ENODATA where it has none.
+/// Returns the layout of a file. ENODATA: it has none.
 pub fn layout_of(tool: &Tool, path: &Path) -> Result<Layout> {
     let value = tool.fs.get(&tool.fs.resolve(path)?, "lustre.lov")?;
     Ok(Layout::decode(&value)?)
 }
 
-/// Brings all mirrors of a file up to date that have missed something, once it `begins`; at so many
-/// bytes a second at most. Nothing is to do where there are none.
+/// Resyncs all stale mirrors of a file, at most `bandwidth` bytes per second. Calls `begins` before
+/// the first copy. Does nothing if no mirror is stale.
 ///
 /// # Errors
 /// As [`copy::bring_up`].
@@ -100,8 +100,8 @@ pub fn resync(tool: &mut Tool, path: &Path, bandwidth: Option<u64>, begins: impl
     copy::bring_up(tool, path, None, &stale, Manner { bandwidth, stats: None })
 }
 
-/// The layout of a mirrored file; EINVAL, which was told in Lustre's words, where it is none.
-/// `command`: whose words.
+/// Returns the layout of a mirrored file. EINVAL: the file is not mirrored. Reports failures in
+/// Lustre's words, under the name `command`.
 fn mirrored(tool: &mut Tool, path: &Path, command: &str) -> Result<Layout> {
     let layout = match layout_of(tool, path) {
         Err(Errno::ENOENT) => {
@@ -116,33 +116,33 @@ fn mirrored(tool: &mut Tool, path: &Path, command: &str) -> Result<Layout> {
     })
 }
 
-/// Asks the MDT for a change.
+/// Sends a change of mirrors to the MDT.
 fn change(tool: &Tool, path: &Path, change: &Change) -> Result<()> {
     let path = tool.fs.resolve(path)?;
     fs::fid_of(tool.fs, &path)?;
     tool.fs.set(&path, XATTR, &change.encode()?, false)
 }
 
-/// The id of a mirror.
+/// Parses the id of a mirror.
 fn id(value: Option<&OsStr>) -> Option<u16> {
     parse_unsigned(text(value?)).and_then(|n| u16::try_from(n).ok()).filter(|n| *n > 0)
 }
 
-/// Ids of mirrors, separated by commas.
+/// Parses ids of mirrors, separated by commas.
 fn ids(value: Option<&OsStr>) -> Option<Vec<u16>> {
     text(value?).split(',').map(|one| id(Some(OsStr::new(one)))).collect()
 }
 
-/// What is in the way of who writes to single mirrors.
+/// Returns the reason why a single mirror cannot be written, for messages.
 fn why(errno: Errno) -> &'static str {
     match errno {
-        Errno::EBUSY => ": it is being written, or resynced by another command",
+        Errno::EBUSY => ": the file is being written, or another command is resyncing it",
         Errno::EUCLEAN => ": no other mirror is up to date",
         _ => "",
     }
 }
 
-/// A wrong call.
+/// Reports a usage error.
 fn wrong(tool: &mut Tool, command: &str, what: &str) -> i32 {
     tool.usage(USAGE, format_args!("lfs mirror {command}: {what}"))
 }

@@ -1,10 +1,13 @@
-//! `lfs`: the user's tool, with Lustre's options, output and exit codes.
+//! `lfs`: the user tool, with Lustre's options, output and exit codes.
 //!
-//! It speaks to a mount alone, by extended attributes of its paths (`wire::control`, `lustre.lov`)
-//! and a few ioctls of open files (`wire::ioctl`), and knows no server; pools alone are asked of
-//! the MGS that the mount names. Conventions of Lustre that hold everywhere here: a wrong call
-//! prints the command's usage on stdout, what was wrong on stderr, and exits 4; a failure exits
-//! with its errno; of several operands the first failure decides.
+//! `lfs` talks to mounts and knows no servers. It uses extended attributes of paths
+//! (`wire::control`, `lustre.lov`) and a few ioctls on open files (`wire::ioctl`). Only the list of
+//! pools may come from a server: the MGS that the mount names.
+//!
+//! Every command follows Lustre's conventions:
+//! * A usage error prints the command's usage on stdout and the error on stderr, and exits with 4.
+//! * A failure exits with its errno.
+//! * With several operands, the first failure decides the exit code.
 
 mod check;
 mod data_version;
@@ -49,10 +52,10 @@ use sheen_wire::{Errno, control, control::MountInfo};
 
 use fs::FileSystem;
 
-/// Exit code of a wrong call (Lustre's CMD_HELP).
+/// Exit code of a usage error (Lustre's CMD_HELP).
 const EXIT_USAGE: i32 = 4;
 
-/// Runs `lfs`; `args` begin with the program's name. The answer is the exit code.
+/// Runs `lfs` and returns the exit code. `args` begins with the program's name.
 pub fn main(args: Vec<OsString>) -> i32 {
     let (stdout, stderr) = (io::stdout(), io::stderr());
     let mut out = io::BufWriter::new(stdout.lock());
@@ -62,12 +65,12 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Some(command) if !command.is_empty() => tool.run(command),
         _ => tool.interactive(),
     };
-    // A reader that went away, as in `lfs getstripe … | head`, is no failure.
+    // A closed stdout, as in `lfs getstripe … | head`, is not a failure.
     let _ = out.flush();
     code
 }
 
-/// A command, what it does when called wrongly, and what it does.
+/// A command: its name, its usage text, and the function that runs it.
 struct Command {
     name: &'static str,
     usage: &'static str,
@@ -107,7 +110,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "pool_list", usage: pool_list::USAGE, run: pool_list::run },
 ];
 
-/// The world as a command sees it.
+/// The environment of a command: the file system and the two output streams.
 struct Tool<'a> {
     fs: &'a dyn FileSystem,
     out: &'a mut dyn Write,
@@ -115,12 +118,12 @@ struct Tool<'a> {
 }
 
 impl Tool<'_> {
-    /// Prints to stdout. A reader that went away is no failure.
+    /// Prints to stdout. A closed stdout is not a failure.
     fn print(&mut self, text: fmt::Arguments<'_>) {
         let _ = self.out.write_fmt(text);
     }
 
-    /// Prints to stdout what is to be read while the command goes on.
+    /// Prints to stdout and flushes, for output that is read while the command runs.
     fn print_now(&mut self, text: &str) {
         self.print(format_args!("{text}"));
         let _ = self.out.flush();
@@ -131,20 +134,20 @@ impl Tool<'_> {
         let _ = self.out.write_all(bytes);
     }
 
-    /// Prints a line to stderr, after what went to stdout before.
+    /// Flushes stdout, then prints a line to stderr.
     fn complain(&mut self, text: fmt::Arguments<'_>) {
         let _ = self.out.flush();
         let _ = writeln!(self.err, "{text}");
     }
 
-    /// A wrong call: usage and what was wrong.
+    /// Reports a usage error: prints the usage and the error, and returns [`EXIT_USAGE`].
     fn usage(&mut self, usage: &str, wrong: fmt::Arguments<'_>) -> i32 {
         self.print(format_args!("{usage}"));
         self.complain(wrong);
         EXIT_USAGE
     }
 
-    /// Asked for help.
+    /// Prints the usage for `--help` and returns [`EXIT_USAGE`].
     fn help(&mut self, usage: &str) -> i32 {
         self.print(format_args!("{usage}"));
         EXIT_USAGE
@@ -164,7 +167,7 @@ impl Tool<'_> {
         }
     }
 
-    /// One command a line from stdin, until its end or `quit`.
+    /// Runs one command per line of stdin, until the end of input, `quit` or `exit`.
     fn interactive(&mut self) -> i32 {
         let stdin = io::stdin();
         let prompt = stdin.is_terminal();
@@ -186,28 +189,30 @@ impl Tool<'_> {
         }
     }
 
-    /// A JSON answer of the mount that `path` lies on.
+    /// Returns the JSON value of the control attribute `name` from the mount that `path` lies on.
     fn ask<T: DeserializeOwned>(&self, path: &Path, name: &str) -> Result<T, Errno> {
         let value = self.fs.get(path, name).map_err(fs::not_sheen)?;
         serde_json::from_slice(&value).map_err(|_| Errno::EPROTO)
     }
 
-    /// The mount that `path` lies on; ENOTTY if that is not Sheen's. A link counts where it leads.
+    /// Returns the mount that `path` lies on, following symbolic links. ENOTTY: not a Sheen mount.
     fn mount_of(&self, path: &Path) -> Result<MountInfo, Errno> {
         self.ask(&self.fs.resolve(path)?, control::MOUNT)
     }
 
-    /// All mounts that answer, as [`Tool::answering`], or the one that `path` lies on.
+    /// Returns the mount that `path` lies on. Without a path, returns all mounts that answer, as
+    /// [`Tool::answering`].
     fn mounts(&mut self, command: &str, path: Option<&OsStr>, code: &mut i32) -> Result<Vec<PathBuf>, Errno> {
         match path {
-            // The mount knows the FID of its root by itself. What servers are asked for has limits.
+            // The FID of the root needs no server. Requests to servers have timeouts of their own.
             None => Ok(self.answering(command, control::FID, None, code)),
             Some(path) => Ok(vec![PathBuf::from(self.mount_of(Path::new(path))?.mountpoint)]),
         }
     }
 
-    /// The mounts of this host, or of one file system, that answer a request for the attribute
-    /// `name`. The others are named, and are a failure in `code`: they must not hide those.
+    /// Returns the mounts of this host, or of one file system, that answer a request for the
+    /// attribute `name` within [`fs::ANSWER_WAIT`]. A mount that does not answer is reported on
+    /// stderr and sets `code`. It does not hide the other mounts.
     fn answering(&mut self, command: &str, name: &'static str, fsname: Option<&str>, code: &mut i32) -> Vec<PathBuf> {
         let mut mounts = self.fs.mounts();
         mounts.retain(|mount| fsname.is_none_or(|fsname| mount.fsname == fsname));
@@ -252,7 +257,7 @@ fn version(tool: &mut Tool, _: &[OsString]) -> i32 {
     0
 }
 
-/// Four columns of 20.
+/// Lists the commands in four columns of 20 characters.
 fn list_commands(tool: &mut Tool, _: &[OsString]) -> i32 {
     for row in COMMANDS.chunks(4) {
         for command in row {
@@ -263,15 +268,15 @@ fn list_commands(tool: &mut Tool, _: &[OsString]) -> i32 {
     0
 }
 
-/// Keeps the first failure's errno as the exit code.
+/// Stores the errno of the first failure as the exit code.
 fn keep_first(code: &mut i32, e: Errno) {
     if *code == 0 {
         *code = e.0;
     }
 }
 
-/// An operand as text, for parsing; what is not UTF-8 is no number, FID or option value and is
-/// refused as such.
+/// Returns an operand as text for parsing. Invalid UTF-8 becomes U+FFFD, which the parsers of
+/// numbers, FIDs and option values refuse.
 fn text(arg: &OsStr) -> &str {
     std::str::from_utf8(arg.as_bytes()).unwrap_or("\u{fffd}")
 }

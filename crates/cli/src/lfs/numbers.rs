@@ -1,6 +1,6 @@
-//! Numbers as users of lfs write them.
+//! Parsing of numbers as users of `lfs` write them.
 
-/// A number like C's `strtoul` with base 0: decimal, `0x` hex or `0` octal.
+/// Parses a number like C's `strtoul` with base 0: decimal, `0x` hexadecimal or `0` octal.
 pub fn parse_unsigned(text: &str) -> Option<u64> {
     let hex = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     let (digits, radix) = match (hex, text.strip_prefix('0')) {
@@ -14,7 +14,7 @@ pub fn parse_unsigned(text: &str) -> Option<u64> {
     u64::from_str_radix(digits, radix).ok()
 }
 
-/// The same with an optional minus.
+/// Parses a number like [`parse_unsigned`], with an optional minus sign.
 pub fn parse_signed(text: &str) -> Option<i64> {
     match text.strip_prefix('-') {
         Some(digits) => i64::try_from(parse_unsigned(digits)?).ok().map(|n| -n),
@@ -22,8 +22,8 @@ pub fn parse_signed(text: &str) -> Option<i64> {
     }
 }
 
-/// A size in bytes with an optional suffix of either case: `64K`, `4m`, `1G`, `2T`, `1P`, `1E`; `b`
-/// is a block of 512.
+/// Parses a size in bytes with an optional suffix in either case: `64K`, `4m`, `1G`, `2T`, `1P`,
+/// `1E`. The suffix `b` is a block of 512 bytes. Returns `None` on overflow.
 pub fn parse_size(text: &str) -> Option<u64> {
     let shift = match text.chars().last()?.to_ascii_lowercase() {
         // In a hexadecimal number b and e are digits.

@@ -1,8 +1,8 @@
-//! How fast a command copies bytes, and how often it says how far it is: `-W`, `--stats` and
-//! `--stats-interval` of `lfs migrate` and `lfs mirror`.
+//! Bandwidth limit and progress reports of a copy: `-W`, `--stats` and `--stats-interval` of
+//! `lfs migrate` and `lfs mirror`.
 //!
-//! What it says are Lustre's lines of YAML: the file's name, and below it a line every few seconds
-//! and one at its end.
+//! The reports are Lustre's lines of YAML: the file's name, then a line every few seconds and one
+//! at the end.
 
 use std::{
     path::Path,
@@ -15,24 +15,24 @@ use super::{
     numbers::{parse_size, parse_unsigned},
 };
 
-/// A bandwidth below this is in MB/s, whatever is said.
+/// A bandwidth below this number of bytes is taken as MB/s, whatever its suffix.
 const MIB_BELOW: u64 = 1 << 20;
-/// `--stats` without a `--stats-interval`, as in Lustre.
+/// Interval of `--stats` without `--stats-interval`, as in Lustre.
 const STATS_INTERVAL: Duration = Duration::from_secs(5);
-/// While a copy waits, so that it does not become too fast, it says this often how far it is.
+/// Interval of progress reports while a copy waits because of its bandwidth limit.
 const TICK: Duration = Duration::from_millis(100);
 const MB: u64 = 1 << 20;
 
-/// How a command copies.
+/// Options of a copy.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Manner {
-    /// Bytes a second at most.
+    /// Bandwidth limit in bytes per second.
     pub bandwidth: Option<u64>,
-    /// How often it says how far it is.
+    /// Interval of the progress reports.
     pub stats: Option<Duration>,
 }
 
-/// Its options, for a command's [`super::getopt::Spec`].
+/// The long options, for a command's [`super::getopt::Spec`].
 pub const LONG: [(&str, Value, &str); 4] = [
     ("bandwidth", Value::Required, "W"),
     ("bandwidth-limit", Value::Required, "W"),
@@ -41,7 +41,8 @@ pub const LONG: [(&str, Value, &str); 4] = [
 ];
 
 impl Manner {
-    /// Takes an option; false: it is none of these. An error says what is wrong with it.
+    /// Takes an option. Returns false if it is not one of these. The error is the message for the
+    /// user.
     pub fn option(&mut self, id: &str, value: Option<&str>) -> Result<bool, String> {
         let given = value.unwrap_or_default();
         match id {
@@ -56,33 +57,34 @@ impl Manner {
     }
 }
 
-/// Bytes a second.
+/// Parses a bandwidth into bytes per second.
 fn bandwidth(text: &str) -> Option<u64> {
     let bytes = parse_size(text).filter(|bytes| *bytes > 0)?;
     if bytes < MIB_BELOW { bytes.checked_mul(MB) } else { Some(bytes) }
 }
 
-/// Seconds, at least one.
+/// Parses an interval in seconds, at least one.
 fn interval(text: &str) -> Option<Duration> {
     parse_unsigned(text).filter(|seconds| *seconds > 0).map(Duration::from_secs)
 }
 
-/// Keeps a copy from going faster than it may.
+/// Limits a copy to a bandwidth.
 #[derive(Debug)]
 pub struct Pace {
-    /// Bytes a second at most.
+    /// Bandwidth limit in bytes per second.
     bandwidth: Option<u64>,
     began: Instant,
     moved: u64,
 }
 
 impl Pace {
-    /// The copy begins.
+    /// Starts the clock at the beginning of a copy.
     pub fn new(bandwidth: Option<u64>) -> Pace {
         Pace { bandwidth, began: Instant::now(), moved: 0 }
     }
 
-    /// So many bytes more: waits, where it went too fast, and calls `tick` now and then meanwhile.
+    /// Counts `bytes` more as copied. If the copy is too fast, waits and calls `tick` every `TICK`
+    /// meanwhile.
     pub fn moved(&mut self, bytes: u64, mut tick: impl FnMut()) {
         self.moved += bytes;
         let Some(bandwidth) = self.bandwidth else { return };
@@ -94,10 +96,10 @@ impl Pace {
     }
 }
 
-/// The lines of one file.
+/// Progress reports of one file.
 #[derive(Debug)]
 pub struct Stats {
-    /// What is to be said once, before them.
+    /// The line with the file's name, until it has been printed.
     name: Option<String>,
     every: Duration,
     began: Instant,
@@ -107,19 +109,19 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// A file begins.
+    /// Starts the reports of a file.
     pub fn new(path: &Path, every: Duration) -> Stats {
         let now = Instant::now();
         Stats { name: Some(format!("{}:\n", path.display())), every, began: now, said: now, copied: 0, total: 0 }
     }
 
-    /// So many bytes of it are copied: a line, if it is time for one.
+    /// Records how many bytes are copied. Returns a line if one is due.
     pub fn note(&mut self, copied: u64, total: u64) -> Option<String> {
         (self.copied, self.total) = (copied, total);
         (self.said.elapsed() >= self.every).then(|| self.line())
     }
 
-    /// How far it is now.
+    /// Returns a line with the present progress.
     pub fn line(&mut self) -> String {
         self.said = Instant::now();
         let seconds = self.began.elapsed().as_secs_f64();
@@ -133,7 +135,7 @@ impl Stats {
     }
 }
 
-/// Of nothing all is done.
+/// Returns the percentage that is copied. An empty file counts as fully copied.
 pub fn percent(copied: u64, total: u64) -> u64 {
     (copied.min(total) * 100).checked_div(total).unwrap_or(100)
 }
@@ -170,7 +172,7 @@ mod tests {
         let mut pace = Pace::new(Some(10 * MB));
         pace.moved(2 * MB, || {});
         assert!(pace.began.elapsed() >= Duration::from_millis(200));
-        // One that waits for hours says so again and again; it is left alone with that.
+        // A copy that waits for hours ticks again and again. Its thread is abandoned.
         let (tick, ticks) = mpsc::channel();
         thread::spawn(move || Pace::new(Some(MB)).moved(u64::MAX / 2, || _ = tick.send(())));
         (0..2).for_each(|_| ticks.recv().unwrap());
@@ -181,7 +183,7 @@ mod tests {
     #[test]
     fn lines_are_lustres_and_come_in_time() {
         let mut stats = Stats::new(Path::new("mg"), Duration::from_secs(3600));
-        // As if no time passed, however long this thread is held up.
+        // A start in the future makes the elapsed time zero, however long this thread is delayed.
         (stats.began, stats.said) = (stats.began + HOUR, stats.said + HOUR);
         assert_eq!(stats.note(3 * MB, 4 * MB), None);
         let line = stats.line();

@@ -1,4 +1,4 @@
-//! `lfs path2fid`: the FID of a path, or under which names in which directories it lies.
+//! `lfs path2fid`: prints the FID of a path, or the names and parent directories of its inode.
 
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::Path};
 
@@ -58,7 +58,7 @@ fn fid_of(tool: &Tool, path: &Path) -> Result<Vec<u8>> {
     Ok(fs::fid_of(tool.fs, path)?.to_string().into_bytes())
 }
 
-/// `[parent FID]/name` of each, tabs between.
+/// Returns `[parent FID]/name` of each link, separated by tabs.
 fn parents_of(tool: &Tool, path: &Path) -> Result<Vec<u8>> {
     let value = tool.fs.get(path, control::PARENTS).map_err(fs::not_sheen)?;
     let parents = control::decode_paths(&value);

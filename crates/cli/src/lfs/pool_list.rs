@@ -1,8 +1,8 @@
-//! `lfs pool_list`: the pools of a file system, and the OSTs of a pool.
+//! `lfs pool_list`: lists the pools of a file system, or the OSTs of a pool.
 //!
-//! A mount says which there are (`sheen.pools`), so that what is printed is what holds now; where
-//! they are too many for that, this asks the MGS that the mount names. `lctl pool_list` prints the
-//! same, and `lfs df --pool` asks the same.
+//! The mount returns the pools (`sheen.pools`), so the output shows the present state. If the mount
+//! cannot, for example because there are too many for an attribute, `lfs` asks the MGS that the
+//! mount names. `lctl pool_list` and `lfs df --pool` use the same source.
 
 #[cfg(not(test))]
 mod mgs;
@@ -21,7 +21,7 @@ use sheen_wire::{
 
 use super::{EXIT_USAGE, Tool, fs, text};
 
-/// The pools of the file system of a mount.
+/// Returns the pools of a mount's file system.
 pub(super) fn pools_of(tool: &Tool, mount: &MountInfo) -> Result<Vec<Pool>> {
     let said = tool.fs.get(Path::new(&mount.mountpoint), control::POOLS);
     match said.ok().and_then(|text| control::decode_pools(&text)) {
@@ -33,7 +33,7 @@ pub(super) fn pools_of(tool: &Tool, mount: &MountInfo) -> Result<Vec<Pool>> {
 #[cfg(not(test))]
 use mgs::ask as mgs_pools_of;
 
-/// What it says when called wrongly.
+/// Usage of the command.
 pub const USAGE: &str = "\
 List pools or pool OSTs\n\
 usage: pool_list <fsname>[.<pool>] | <pathname>\n\
@@ -53,7 +53,7 @@ pub(super) fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         let (fsname, pool) = what.split_once('.').map_or((what, None), |(fsname, pool)| (fsname, Some(pool)));
         match mounted(tool, fsname) {
             Ok(mount) => Ok((mount, pool)),
-            // As Lustre: without a word that there is none.
+            // As in Lustre: no message if the file system is not mounted.
             Err(e) => return e.0,
         }
     };
@@ -76,25 +76,25 @@ pub(super) fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     }
 }
 
-/// The same for `lctl`, by what it was given.
+/// Runs `lctl pool_list` for its operand.
 pub fn for_lctl(what: &str, out: &mut dyn Write, err: &mut dyn Write) -> i32 {
     run(&mut Tool { fs: &fs::System, out, err }, &[what.into()])
 }
 
-/// The pools as they are listed.
+/// Formats the list of pools.
 pub fn names(fsname: &str, pools: &[Pool]) -> String {
     let line = |pool: &Pool| format!("{fsname}.{}\n", pool.name);
     format!("Pools from {fsname}:\n{}", pools.iter().map(line).collect::<String>())
 }
 
-/// The OSTs of a pool, one a line, in the order in which they were added.
+/// Formats the OSTs of a pool, one per line, in the order in which they were added.
 pub fn members(fsname: &str, pool: &Pool) -> String {
     pool.osts.iter().map(|ost| format!("{}_UUID\n", target_name(fsname, TargetKind::Ost, *ost))).collect()
 }
 
 fn failed(tool: &mut Tool, what: &str, e: Errno) -> i32 {
     let said = match e {
-        Errno::ENOTTY => format!("'{what}' is on no Lustre filesystem"),
+        Errno::ENOTTY => format!("'{what}' is not on a Lustre filesystem"),
         Errno::ETIMEDOUT => format!("the MGS of '{what}' does not answer"),
         _ => format!("cannot find '{what}'"),
     };
@@ -102,8 +102,8 @@ fn failed(tool: &mut Tool, what: &str, e: Errno) -> i32 {
     e.0
 }
 
-/// A mount of the file system of that name. ENOENT: there is none. ETIMEDOUT: there is none that
-/// answers, and the user has been told.
+/// Returns a mount of the named file system. ENOENT: there is none. ETIMEDOUT: no mount answers,
+/// which has been reported.
 fn mounted(tool: &mut Tool, fsname: &str) -> Result<MountInfo> {
     let mut code = 0;
     let points = tool.answering("pool_list", control::MOUNT, Some(fsname), &mut code);
@@ -112,8 +112,8 @@ fn mounted(tool: &mut Tool, fsname: &str) -> Result<MountInfo> {
     points.into_iter().find_map(of).ok_or(none)
 }
 
-/// The MGS of paper that goes with [`super::testing::Fake`]: it has the pools of the captures, and
-/// an empty one.
+/// Stands in for the MGS of [`super::testing::Fake`]. It has the pools of the captures, and an
+/// empty one.
 #[cfg(test)]
 fn mgs_pools_of(mount: &MountInfo) -> Result<Vec<Pool>> {
     let pool = |name: &str, osts: &[u32]| Pool { name: name.into(), osts: osts.into() };
@@ -179,7 +179,7 @@ usage: pool_list <fsname>[.<pool>] | <pathname>
 lfs pool_list: cannot find 'lustre.nosuch': No such file or directory (2)
 ",
             "$ lfs pool_list /tmp\n[exit 25]\n--- stderr
-lfs pool_list: '/tmp' is on no Lustre filesystem: Inappropriate ioctl for device (25)
+lfs pool_list: '/tmp' is not on a Lustre filesystem: Inappropriate ioctl for device (25)
 ",
         ] {
             check_case(&mut fake, case);

@@ -1,8 +1,8 @@
-//! `lfs rm_entry`, or `rmentry`: in Lustre removes a directory's name where what it leads to, on
-//! another MDT, is lost.
+//! `lfs rm_entry`, alias `rmentry`: in Lustre, removes the name of a remote directory whose inode
+//! on another MDT is lost.
 //!
-//! There is one MDT, in which a name and what it leads to come and go in one step. So no name leads
-//! nowhere, and to remove one alone would lose what it leads to: nothing is removed.
+//! Sheen has one MDT, which creates and removes a name and its inode in one step. No name dangles,
+//! and removing only a name would lose the inode. The command therefore removes nothing.
 
 use std::{ffi::OsString, path::Path};
 
@@ -28,7 +28,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     for path in args {
         let e = look(tool, Path::new(path)).err().unwrap_or(Errno::EOPNOTSUPP);
         let why = match e {
-            Errno::EOPNOTSUPP => ": it leads to what is there; remove that with rmdir(1) or rm(1)",
+            Errno::EOPNOTSUPP => ": the entry is valid; use rmdir(1) or rm(1)",
             _ => "",
         };
         tool.complain(format_args!("lfs rm_entry: cannot remove the entry '{}': {e} ({}){why}", path.display(), e.0));
@@ -37,7 +37,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     code
 }
 
-/// Whether there is such a name on a mount.
+/// Checks that the name exists on a Sheen mount.
 fn look(tool: &Tool, path: &Path) -> Result<()> {
     tool.fs.kind(path, false)?;
     fs::fid_of(tool.fs, path).map(drop)
@@ -56,7 +56,7 @@ mod tests {
                 &mut fake,
                 &format!(
                     "$ lfs {command} d nosuch /tmp\n[exit 95]\n--- stderr
-lfs rm_entry: cannot remove the entry 'd': Operation not supported (95): it leads to what is there; remove that with rmdir(1) or rm(1)
+lfs rm_entry: cannot remove the entry 'd': Operation not supported (95): the entry is valid; use rmdir(1) or rm(1)
 lfs rm_entry: cannot remove the entry 'nosuch': No such file or directory (2)
 lfs rm_entry: cannot remove the entry '/tmp': Inappropriate ioctl for device (25)
 "

@@ -1,5 +1,5 @@
-//! `lfs setdirstripe` and `lfs mkdir`, which are one: make directories that are spread over MDTs as
-//! asked, and set and delete what subdirectories of existing ones get.
+//! `lfs setdirstripe` and `lfs mkdir`, which do the same: they create directories that are striped
+//! over MDTs, and set or delete the default for subdirectories of existing ones.
 
 use std::{ffi::OsString, fmt, path::Path};
 
@@ -60,14 +60,14 @@ macro_rules! options {
     };
 }
 
-/// What `setdirstripe` says when called wrongly or asked for help: Lustre's words.
+/// Usage of `setdirstripe`, in Lustre's wording.
 pub const USAGE: &str = concat!(
     "Create striped directory on specified MDT, same as mkdir.\n\
     May be restricted to root or group users, depending on settings.\n\
     usage: setdirstripe [OPTION] <directory>\n",
     options!()
 );
-/// The same for `mkdir`.
+/// Usage of `mkdir`.
 pub const MKDIR_USAGE: &str = concat!(
     "Create striped directory on specified MDT, same as setdirstripe.\n\
     usage: mkdir [OPTION] <directory>\n",
@@ -76,16 +76,17 @@ pub const MKDIR_USAGE: &str = concat!(
 
 /// Mode of new directories before the umask.
 const MODE_DEFAULT: u32 = 0o777;
-/// Mode of new directories that get another one: their owner must be able to write to set a layout.
+/// First mode of a new directory for which a mode is given: its owner needs write permission to set
+/// the layout. The given mode is set afterwards.
 const MODE_FIRST: u32 = 0o700;
 
-/// Makes directories: what this command alone does to a file system.
+/// Operations on directories, which only this command uses.
 trait Directories {
-    /// Makes one; the umask is taken off the mode.
+    /// Creates a directory. The umask applies to the mode.
     fn make(&self, path: &Path, mode: u32) -> Result<()>;
-    /// Sets its mode.
+    /// Sets the mode of a directory.
     fn set_mode(&self, path: &Path, mode: u32) -> Result<()>;
-    /// Removes an empty one.
+    /// Removes an empty directory.
     fn remove(&self, path: &Path);
 }
 
@@ -99,19 +100,19 @@ impl Directories for fs::System {
     }
 
     fn remove(&self, path: &Path) {
-        // If somebody uses it by now, it stays.
+        // If another process has put entries into it meanwhile, the directory stays.
         let _ = rustix::fs::rmdir(path);
     }
 }
 
-/// What was asked for.
+/// The options of a call.
 #[derive(Default)]
 struct Asked {
     count: Option<i32>,
-    /// Several stripes may lie on one MDT. Once said it holds, also for a later `-c`.
+    /// Several stripes may lie on one MDT. Once set, this also applies to a later `-c`.
     overstriped: bool,
     hash: HashType,
-    /// -1: any.
+    /// Indices of MDTs. -1: any.
     mdts: Vec<i64>,
     mode: Option<u32>,
     default: bool,
@@ -181,7 +182,7 @@ fn run_as(tool: &mut Tool, args: &[OsString], command: &'static str, directories
     code
 }
 
-/// One option; the error is what was wrong.
+/// Takes one option. The error is the message for the user.
 fn option(asked: &mut Asked, command: &str, id: &str, value: &str) -> Result<(), String> {
     let bad = |what: &str| Err(format!("lfs {command}: {what} '{value}'"));
     match id {
@@ -235,7 +236,7 @@ fn option(asked: &mut Asked, command: &str, id: &str, value: &str) -> Result<(),
     Ok(())
 }
 
-/// How many levels: -1 to 250; -2 is as good as not said.
+/// Parses a number of levels, -1 to 250. -2 means not set.
 fn depth(command: &str, name: &str, value: &str) -> Result<Option<i16>, String> {
     match value.parse::<i64>() {
         Ok(-2) => Ok(None),
@@ -245,7 +246,7 @@ fn depth(command: &str, name: &str, value: &str) -> Result<Option<i16>, String> 
     }
 }
 
-/// `0,2`, `0-3`, or `-1` for any; so many are listed before.
+/// Parses `0,2`, `0-3`, or `-1` for any. `before`: the number of MDTs listed before.
 pub fn mdt_list(value: &str, before: usize) -> Option<Vec<i64>> {
     if value == "-1" {
         return (before == 0).then(|| vec![-1]);
@@ -263,7 +264,7 @@ pub fn mdt_list(value: &str, before: usize) -> Option<Vec<i64>> {
     Some(list)
 }
 
-/// What only the options together tell.
+/// Checks the options against each other. The error is the message for the user.
 fn check(asked: &Asked, command: &str, no_directory: bool) -> Result<(), String> {
     let wrong = |text: &dyn fmt::Display| Err(format!("lfs {command}: {text}"));
     let somewhere = asked.count.is_some() || !asked.mdts.is_empty();
@@ -297,7 +298,7 @@ fn check(asked: &Asked, command: &str, no_directory: bool) -> Result<(), String>
     }
 }
 
-/// What is allowed but hardly meant.
+/// Warns of options that are allowed but probably a mistake.
 fn warn(tool: &mut Tool, asked: &Asked, command: &str) {
     if asked.xattr {
         tool.complain(format_args!("lfs {command}: xattr has been specified for non-foreign layout"));
@@ -311,7 +312,7 @@ fn warn(tool: &mut Tool, asked: &Asked, command: &str) {
     tool.complain(format_args!("lfs {command}: unrecommended max-inherit={depth} when default stripe-count={count}"));
 }
 
-/// The value to send.
+/// Returns the layout request that is sent.
 fn wanted(asked: &Asked) -> LmvUser {
     let first = asked.mdts.first().copied();
     let nothing_said = !asked.delete && first.is_none() && asked.count.is_none();
@@ -331,7 +332,7 @@ fn wanted(asked: &Asked) -> LmvUser {
     if indices.len() > 1 { one.with_mdts(&indices) } else { one }
 }
 
-/// What is done to each operand.
+/// The work on each operand.
 struct Task<'a> {
     command: &'static str,
     directories: &'a dyn Directories,
@@ -340,7 +341,7 @@ struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// The path must be on a mount, and what is asked for on MDTs that there are.
+    /// Checks that the path is on a mount and that the requested MDTs exist.
     fn verify(&self, tool: &mut Tool, path: &Path) -> Result<()> {
         let Task { command, wanted, .. } = self;
         let here = if tool.fs.kind(path, true).is_ok() { path } else { fs::parent_of(path) };
@@ -372,7 +373,7 @@ impl Task<'_> {
         }
     }
 
-    /// Says that the directory or its layout was refused.
+    /// Reports that the directory or its layout was refused.
     fn refused(&self, tool: &mut Tool, kind: &str, path: &Path, e: Errno) -> Errno {
         let what = if e == Errno::EEXIST { "stripe already set".to_owned() } else { e.to_string() };
         tool.complain(format_args!("lfs {}: {kind} error on '{}': {what}", self.command, path.display()));
@@ -380,7 +381,7 @@ impl Task<'_> {
     }
 }
 
-/// Makes a directory. One that the MDT does not lay out as asked is not left behind.
+/// Creates a directory. If the MDT refuses its layout, removes it again.
 fn create(tool: &mut Tool, path: &Path, task: &Task) -> Result<()> {
     task.verify(tool, path)?;
     let made = task.directories.make(path, if task.mode.is_some() { MODE_FIRST } else { MODE_DEFAULT });
@@ -392,7 +393,7 @@ fn create(tool: &mut Tool, path: &Path, task: &Task) -> Result<()> {
     done.map_err(|e| task.refused(tool, "dirstripe", path, e))
 }
 
-/// Sets or deletes the default of a directory that is there.
+/// Sets or deletes the default of an existing directory.
 fn set_default(tool: &mut Tool, path: &Path, task: &Task) -> Result<()> {
     task.verify(tool, path)?;
     if !task.wanted.stripes.is_empty() {
@@ -409,7 +410,7 @@ fn set_default(tool: &mut Tool, path: &Path, task: &Task) -> Result<()> {
         return Err(e);
     }
     let set = tool.fs.set(path, "lustre.dmv", &task.wanted.encode(), false);
-    // Who may not even write to it is told that it is not his, as its writers are.
+    // A user without write permission gets EPERM, like one who may write but is not the owner.
     set.map_err(|e| task.refused(tool, "default dirstripe", path, if e == Errno::EACCES { Errno::EPERM } else { e }))
 }
 

@@ -1,5 +1,5 @@
-//! `lfs setstripe`: creates files with a layout, sets and deletes defaults of directories, changes
-//! components of files.
+//! `lfs setstripe`: creates files with a layout, sets and deletes defaults of directories, and
+//! changes the components of files.
 
 mod components;
 mod edit;
@@ -33,44 +33,44 @@ pub use sanity::{check, check_beside};
 
 /// Mode of created files before the umask.
 const MODE_DEFAULT: u32 = 0o644;
-/// Most links in a row, as the kernel's.
+/// Most symbolic links that are followed in a row, as in the kernel.
 const LINKS_MAX: usize = 40;
 
-/// What is to be done with each operand.
+/// The operation on each operand.
 enum Work {
     Plain(Asked),
     Composite(Template),
     Copy(PathBuf),
     Delete,
-    /// Components are added behind a file's last.
+    /// Adds components after a file's last one.
     Add(Template),
     Edit(Edit),
 }
 
-/// What is to be done with all of them.
+/// The work on all operands.
 struct Job {
     work: Work,
     mode: u32,
-    /// Pools that were named.
+    /// Pools that the options name.
     pools: Vec<String>,
-    /// The pools of the file system that was last asked for them.
+    /// The file system whose pools were fetched last, and its pools.
     known: Option<(String, Result<Vec<Pool>>)>,
 }
 
-/// What `lfs mirror create` and `extend` take of the options.
+/// The options of `lfs mirror create` and `extend`, as far as they are those of `setstripe`.
 pub struct Mirrored {
-    /// The mirrors; `None` where none was asked for.
+    /// The mirrors; `None` if the options describe none.
     pub template: Option<Template>,
-    /// Of created files, before the umask.
+    /// Mode of created files before the umask.
     pub mode: u32,
-    /// Pools that were named.
+    /// Pools that the options name.
     pub pools: Vec<String>,
     /// The operands.
     pub paths: Vec<PathBuf>,
 }
 
-/// Reads the options of `lfs mirror create` and `extend`. The exit code, where they are wrong,
-/// which was told.
+/// Parses the options of `lfs mirror create` and `extend`. Reports wrong options and returns the
+/// exit code as the error.
 pub fn mirrored(tool: &mut Tool, args: &[OsString]) -> Result<Mirrored, i32> {
     let (mut asked, paths) = read(tool, args)?;
     let (mode, pools) = (asked.mode.unwrap_or(MODE_DEFAULT), std::mem::take(&mut asked.pools));
@@ -82,12 +82,12 @@ pub fn mirrored(tool: &mut Tool, args: &[OsString]) -> Result<Mirrored, i32> {
     Ok(Mirrored { template, mode, pools, paths })
 }
 
-/// Whether these pools are there where `path` lies or shall lie, with OSTs in them. What is wrong
-/// is not told.
+/// Whether these pools exist and have OSTs in the file system of `path`, which need not exist yet.
+/// Returns true if that cannot be found out. Reports nothing.
 pub fn pools_exist(tool: &mut Tool, path: &Path, pools: &[String]) -> bool {
     let Ok(mount) = ask_at::<MountInfo>(tool, path, control::MOUNT) else { return true };
     let has = |known: &[Pool], name: &String| known.iter().any(|p| p.name == *name && !p.osts.is_empty());
-    // Where the MGS does not answer, the MDT knows.
+    // If the pools cannot be read, for example because the MGS does not answer, the MDT decides.
     pools.is_empty()
         || pool_list::pools_of(tool, &mount).map_or(true, |known| pools.iter().all(|name| has(&known, name)))
 }
@@ -112,7 +112,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     code
 }
 
-/// Options and operands. The exit code, where they are wrong, which was told.
+/// Parses options and operands. Reports wrong options and returns the exit code as the error.
 fn read(tool: &mut Tool, args: &[OsString]) -> Result<(Call, Vec<PathBuf>), i32> {
     let mut asked = Call::default();
     let mut paths = Vec::new();
@@ -143,10 +143,11 @@ fn read(tool: &mut Tool, args: &[OsString]) -> Result<(Call, Vec<PathBuf>), i32>
     Ok((asked, paths))
 }
 
-/// The layout that options ask for, as `lustre.lov` takes it, for other commands that make files.
+/// Returns the layout that the options request as a value of `lustre.lov`, for other commands that
+/// create files.
 ///
 /// # Errors
-/// What is wrong with them, in the words of this command.
+/// The message of this command about wrong options.
 pub fn wanted(tool: &mut Tool, asked: Call) -> Result<Vec<u8>, Wrong> {
     let asked = match finish(tool, asked, &[])? {
         Work::Plain(asked) => asked,
@@ -164,10 +165,11 @@ pub fn wanted(tool: &mut Tool, asked: Call) -> Result<Vec<u8>, Wrong> {
     if value.len() > LAYOUT_BYTES_MAX { Err(Wrong::Value(String::new(), Errno::ERANGE)) } else { Ok(value) }
 }
 
-/// What to ask for to get a layout as that of `path` once more; `None` where it has none.
+/// Returns a request for the same layout as that of `path`. `None`: a directory, or a file without
+/// a layout.
 ///
 /// # Errors
-/// The file cannot be asked.
+/// The layout cannot be read.
 pub fn asked_again(tool: &Tool, path: &Path) -> Result<Option<Vec<u8>>> {
     if tool.fs.kind(path, true)? == FileKind::Dir {
         return Ok(None);
@@ -188,7 +190,7 @@ fn report(tool: &mut Tool, wrong: Wrong) -> i32 {
     }
 }
 
-/// What all options together mean.
+/// Combines all options into the operation that they describe.
 fn finish(tool: &mut Tool, mut asked: Call, paths: &[PathBuf]) -> Result<Work, Wrong> {
     let striped = asked.draft.is_striped();
     let flags = asked.draft.flags;
@@ -218,7 +220,7 @@ fn finish(tool: &mut Tool, mut asked: Call, paths: &[PathBuf]) -> Result<Work, W
     })
 }
 
-/// A layout of no components.
+/// Returns the request for a layout without components.
 fn whole_file(draft: &Draft) -> Result<Asked, Wrong> {
     if draft.is_mdt {
         let e = Errno::EINVAL;
@@ -232,7 +234,7 @@ fn whole_file(draft: &Draft) -> Result<Asked, Wrong> {
     }
 }
 
-/// One file or directory. What went wrong was told.
+/// Applies the operation to one file or directory. Reports failures.
 fn apply(tool: &mut Tool, path: &Path, job: &mut Job) -> Result<()> {
     check_pools(tool, path, job)?;
     let mode = job.mode;
@@ -241,7 +243,7 @@ fn apply(tool: &mut Tool, path: &Path, job: &mut Job) -> Result<()> {
         Work::Edit(edit) => edit.apply(tool, path),
         Work::Add(template) => match edit::append(tool, path, template) {
             Ok(added) => edit::add(tool, path, added),
-            // Its first components.
+            // The file has no layout yet, so these are its first components.
             Err(Errno::ENODATA) => composite(tool, path, template, mode),
             Err(e) => Err(e),
         },
@@ -259,8 +261,8 @@ fn apply(tool: &mut Tool, path: &Path, job: &mut Job) -> Result<()> {
     }
 }
 
-/// Refuses pools that there are not where `path` lies or shall lie, or that have no OSTs, before
-/// anything is made.
+/// Refuses pools that do not exist in the file system of `path`, or that have no OSTs, before
+/// anything is created.
 fn check_pools(tool: &mut Tool, path: &Path, job: &mut Job) -> Result<()> {
     let Ok(mount) = ask_at::<MountInfo>(tool, path, control::MOUNT) else { return Ok(()) };
     let fsname = mount.fsname.as_str();
@@ -269,7 +271,8 @@ fn check_pools(tool: &mut Tool, path: &Path, job: &mut Job) -> Result<()> {
             Some((of, known)) if of == fsname => known,
             known => &mut known.insert((fsname.to_owned(), pool_list::pools_of(tool, &mount))).1,
         };
-        // Where the MGS does not answer, the MDT knows.
+        // If the pools cannot be read, for example because the MGS does not answer, the MDT
+        // decides.
         let Ok(known) = known else { continue };
         let (e, wrong) = match known.iter().find(|pool| pool.name == *name) {
             None => (Errno::ENOENT, "does not exist"),
@@ -282,7 +285,7 @@ fn check_pools(tool: &mut Tool, path: &Path, job: &mut Job) -> Result<()> {
     Ok(())
 }
 
-/// The same layout for all of a file.
+/// Sets a layout without components.
 fn plain(tool: &mut Tool, path: &Path, asked: &Asked, mode: u32) -> Result<()> {
     let system = tool.fs;
     let set = |path: &Path, create| {
@@ -304,7 +307,7 @@ fn plain(tool: &mut Tool, path: &Path, asked: &Asked, mode: u32) -> Result<()> {
     done.map_err(|e| refused(tool, path, listed, e))
 }
 
-/// A layout of components, which a file that has one already leaves alone.
+/// Sets a composite layout. A file that already has a layout stays as it is.
 fn composite(tool: &mut Tool, path: &Path, template: &Template, mode: u32) -> Result<()> {
     let asked = Asked::Composite(template.clone());
     let value = asked.encode();
@@ -337,12 +340,12 @@ fn composite(tool: &mut Tool, path: &Path, template: &Template, mode: u32) -> Re
         };
         let path = path.display();
         tool.complain(format_args!("lfs setstripe: lfs setstripe: cannot {what} '{path}': {e} ({})", e.0));
-        // Lustre's -1.
+        // The exit code 1 is Lustre's -1.
         Errno::EPERM
     })
 }
 
-/// `-d`.
+/// Deletes the default of a directory (`-d`). A file with a layout is refused.
 fn delete(tool: &mut Tool, path: &Path) -> Result<()> {
     let kind = match tool.fs.kind(path, true) {
         Err(Errno::ENOENT) => return Ok(()),
@@ -362,7 +365,7 @@ fn delete(tool: &mut Tool, path: &Path) -> Result<()> {
     }
 }
 
-/// Only the owner may set a directory's default; the kernel says EACCES, Lustre EPERM.
+/// Maps the kernel's EACCES to Lustre's EPERM: only the owner may set a directory's default.
 fn not_the_owner(e: Errno) -> Errno {
     if e == Errno::EACCES { Errno::EPERM } else { e }
 }
@@ -372,7 +375,8 @@ fn not_opened(tool: &mut Tool, path: &Path, e: Errno) -> Errno {
     e
 }
 
-/// Makes the file without a layout and says where; follows links to where it shall be.
+/// Creates the file without a layout and returns its path. Follows dangling links to the path at
+/// which the file is created.
 pub fn create(fs: &dyn FileSystem, path: &Path, mode: u32) -> Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -392,7 +396,7 @@ pub fn create(fs: &dyn FileSystem, path: &Path, mode: u32) -> Result<PathBuf> {
     Err(Errno::ELOOP)
 }
 
-/// Says that the layout was not accepted. `listed`: OSTs that it named.
+/// Reports that the layout was refused. `listed`: number of OSTs that the layout names.
 fn refused(tool: &mut Tool, path: &Path, listed: usize, e: Errno) -> Errno {
     const EREMOTEIO: Errno = Errno(121);
     let what = match e {
@@ -404,13 +408,14 @@ fn refused(tool: &mut Tool, path: &Path, listed: usize, e: Errno) -> Errno {
     e
 }
 
-/// What the mount on which `path` is or shall be says of `name`.
+/// Returns the attribute `name` of the mount that holds `path` or, if it does not exist, its
+/// parent.
 fn ask_at<T: serde::de::DeserializeOwned>(tool: &Tool, path: &Path, name: &str) -> Result<T> {
     let ask = |path: &Path| tool.ask(&tool.fs.resolve(path)?, name);
     ask(path).or_else(|_| ask(fs::parent_of(path)))
 }
 
-/// The indices of the OSTs there, if that is known.
+/// Returns the indices of the OSTs in the file system of `path`, if they are known.
 fn osts_at(tool: &Tool, path: &Path) -> Option<Vec<u32>> {
     let targets: Vec<TargetInfo> = ask_at(tool, path, control::DF).ok()?;
     Some(targets.iter().filter(|t| t.kind == TargetKind::Ost).map(|t| t.index).collect())

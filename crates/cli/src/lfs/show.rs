@@ -1,10 +1,12 @@
-//! Layouts as `lfs getstripe` prints them: labelled lines, the table of objects, YAML; of a
-//! composite layout a header and its components one by one.
+//! Layouts in the formats of `lfs getstripe`: labelled lines, the table of objects, YAML. A
+//! composite layout has a header, followed by its components.
 //!
-//! The order of fields, their spacing, and which of them a directory has are Lustre's. A lone field
-//! is printed without its label; a directory's fields lie on one line. Of a composite layout a few
-//! fields alone are those of its last component with objects, unless components were selected;
-//! asked for what only components have, a plain layout shows as one of them.
+//! The order of fields, their spacing, and the fields of a directory are Lustre's:
+//! * A single field is printed without its label.
+//! * The fields of a directory are on one line.
+//! * If only a few fields of a composite layout are requested and no component is selected, they
+//!   are those of its last component with objects.
+//! * If a field that only components have is requested, a plain layout is shown as one component.
 
 use std::fmt::Write;
 
@@ -16,7 +18,7 @@ use sheen_wire::Fid;
 
 use super::getstripe::{Selection, flag};
 
-/// What to show: a set of bits.
+/// A set of fields to show, as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Fields(u32);
 
@@ -25,7 +27,7 @@ impl Fields {
     pub const COUNT: Fields = Fields(1);
     /// Stripe size.
     pub const SIZE: Fields = Fields(1 << 1);
-    /// raid0, overstriped, mdt.
+    /// Pattern: raid0, overstriped, mdt.
     pub const PATTERN: Fields = Fields(1 << 2);
     /// Layout generation.
     pub const GENERATION: Fields = Fields(1 << 3);
@@ -51,13 +53,13 @@ impl Fields {
     pub const COMP_END: Fields = Fields(1 << 13);
     /// Number of mirrors.
     pub const MIRROR_COUNT: Fields = Fields(1 << 14);
-    /// Which mirror a component belongs to.
+    /// Mirror that a component belongs to.
     pub const MIRROR_ID: Fields = Fields(1 << 15);
-    /// By how much a component extends itself.
+    /// Extension size of a self-extending component.
     pub const EXT_SIZE: Fields = Fields(1 << 16);
-    /// What is shown where nothing else is asked for.
+    /// The fields shown if none is requested.
     pub const DEFAULT: Fields = Fields(0x1_fe7f);
-    /// What only components have.
+    /// The fields that only components have.
     const OF_COMPONENTS: Fields = Fields(0x3e00);
 
     /// Whether any bit of `other` is set.
@@ -65,23 +67,23 @@ impl Fields {
         self.0 & other.0 != 0
     }
 
-    /// Both.
+    /// Returns the union of both sets.
     pub fn and(self, other: Fields) -> Fields {
         Fields(self.0 | other.0)
     }
 
-    /// Whether nothing is asked for.
+    /// Whether no field is requested.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether a whole layout is to be shown and not a few fields of it.
+    /// Whether the whole layout is shown, not only some of its fields.
     fn is_whole(self) -> bool {
         self.0 & Fields::DEFAULT.0 == Fields::DEFAULT.0
     }
 }
 
-/// How to show it.
+/// Output format.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Style {
     /// As YAML.
@@ -92,33 +94,33 @@ pub struct Style {
     pub mark: Option<u32>,
 }
 
-/// What a composite layout has beyond its components.
+/// The fields of a composite layout that do not belong to a component.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Header {
     magic: u32,
     flags: u16,
     layout_gen: u32,
     mirrors: u16,
-    /// As printed; 0 where a plain layout poses as composite.
+    /// Number of components as printed; 0 for a plain layout that is shown as composite.
     entries: usize,
 }
 
-/// What there is to show of a file or of a directory's default.
+/// The layout of a file, or the default of a directory, in the form in which it is printed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Picture {
     is_dir: bool,
     fid: Fid,
     /// Index of the MDT that holds the file; -1 for any.
     mdt: i32,
-    /// In a composite layout.
+    /// `None` in a plain layout.
     header: Option<Header>,
     parts: Vec<Part>,
 }
 
-/// A component, or all of a plain layout.
+/// A component, or the whole of a plain layout.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// 0 for none: a plain layout's, a directory's.
+    /// Component id; 0 in a plain layout and in a directory's default.
     pub id: u32,
     /// Lustre's `LCME_FL_*`.
     pub flags: u32,
@@ -126,27 +128,26 @@ pub struct Part {
     pub start: u64,
     /// Byte after the last; `u64::MAX` for no end.
     pub end: u64,
-    /// When it was last synchronized, in seconds since 1970; 0 for never.
+    /// Time of the last resync in seconds since 1970; 0 for never.
     timestamp: u64,
     magic: Magic,
-    /// -1: all OSTs; -2 … -32: so many per OST.
+    /// Stripe count. -1: all OSTs; -2 to -32: that many stripes per OST.
     pub count: i32,
-    /// Bytes of a stripe; of an extension, by how many bytes it lends itself to the component
-    /// before it.
+    /// Stripe size in bytes. In an extension: the extension size in bytes.
     pub size: u64,
-    /// How its bytes are kept.
+    /// Layout pattern.
     pub pattern: Pattern,
     generation: u16,
-    /// First OST, -1: any.
+    /// First OST; -1: any.
     offset: i32,
     pool: Option<String>,
-    /// OST and object; no object where there is but a list of OSTs: in a directory's default, in a
-    /// component without objects.
+    /// OST index and object of each stripe. The object is `None` if there is only a list of OSTs:
+    /// in a directory's default and in a component without objects.
     pub objects: Vec<(u32, Option<Fid>)>,
 }
 
 impl Picture {
-    /// A file's. `mdt` is the index of the MDT that holds it.
+    /// Describes a file's layout. `mdt` is the index of the MDT that holds the file.
     pub fn of_file(layout: &Layout, fid: Fid, mdt: i32) -> Picture {
         let header = layout.composite().map(|c| Header {
             magic: Magic::CompV1 as u32,
@@ -160,7 +161,7 @@ impl Picture {
         Picture { is_dir: false, fid, mdt, header, parts }
     }
 
-    /// The same with the generation of a plain layout, which its bytes do not tell.
+    /// Sets the generation of a plain layout, which its bytes in `lustre.lov` do not contain.
     pub fn of_generation(mut self, generation: u16) -> Picture {
         if let (None, [only]) = (&self.header, &mut self.parts[..]) {
             only.generation = generation;
@@ -168,8 +169,8 @@ impl Picture {
         self
     }
 
-    /// A directory's default, `None` where it has none; what it leaves open is shown as `count` and
-    /// `size`.
+    /// Describes a directory's default; `None` if it has none. `count` and `size` stand for values
+    /// that the default leaves open.
     pub fn of_dir(default: Option<&Asked>, fid: Fid, count: i32, size: u32) -> Picture {
         let (header, mut parts) = match default {
             Some(Asked::Composite(template)) => {
@@ -188,12 +189,12 @@ impl Picture {
         Picture { is_dir: true, fid, mdt: -1, header, parts }
     }
 
-    /// Its components; of a plain layout all of it.
+    /// The components. A plain layout has one.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// Whether it is composite.
+    /// Whether the layout is composite.
     pub fn is_composite(&self) -> bool {
         self.header.is_some()
     }
@@ -203,12 +204,12 @@ impl Picture {
         self.mdt
     }
 
-    /// Whether there is an object on this OST.
+    /// Whether the layout has an object on this OST.
     pub fn is_on(&self, ost: u32) -> bool {
         self.parts.iter().any(|p| p.is_on(ost))
     }
 
-    /// The text, without the path before it.
+    /// Formats the layout, without the path before it.
     pub fn draw(&self, fields: Fields, style: Style, selection: &Selection) -> String {
         let mut out = String::new();
         let by_component = selection.is_of_components() || (!fields.is_whole() && fields.has(Fields::OF_COMPONENTS));
@@ -298,8 +299,8 @@ impl Picture {
         }
     }
 
-    /// What the composite layout says of a component; `place` is where its part of the binary form
-    /// lies, and its bytes.
+    /// Prints the entry of a component in the composite layout. `place` is the component's offset
+    /// and size in the binary form, in bytes.
     fn draw_entry(&self, out: &mut String, part: &Part, place: (usize, usize), fields: Fields, style: Style) {
         let known = |n: u32| if part.id == 0 { "N/A".to_owned() } else { n.to_string() };
         let end = if part.end == u64::MAX { "EOF".to_owned() } else { part.end.to_string() };
@@ -378,12 +379,12 @@ impl Picture {
     }
 }
 
-/// Before the lines of a component's own layout.
+/// Indentation of a component's own layout.
 const SUB_INDENT: &str = "      ";
 
-/// The component whose fields stand for a composite layout's: the last before one without objects;
-/// where the first has none, as in a directory, the last. For the extension size, the first
-/// extension.
+/// Returns the index of the component whose fields stand for the composite layout. It is the last
+/// one before the first component without objects. If component 0 has no objects, as in a
+/// directory, it is the last component. For the extension size it is the first extension.
 fn last_of_interest(parts: &[Part], fields: Fields) -> usize {
     let extension = if fields.has(Fields::EXT_SIZE) { parts.iter().position(Part::is_extension) } else { None };
     let last = parts.len().saturating_sub(1);
@@ -402,8 +403,8 @@ impl Part {
     fn of_component(c: &Component, plain: bool) -> Part {
         let has_objects = plain || c.flags & flag::INIT != 0;
         let first = c.stripes.first().map(|s| s.ost as i32);
-        // The two bytes mean the generation where there are objects, hidden behind 0xffff in the
-        // attribute, else the first OST.
+        // `layout_gen` shares its two bytes with the stripe offset. With objects they are the
+        // generation, which the attribute shows as 0xffff. Without objects they are the first OST.
         let any = |raw: u16| if raw == u16::MAX { -1 } else { i32::from(raw) };
         let timestamp = c.entry_rest.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let part = Part {
@@ -454,12 +455,12 @@ impl Part {
         }
     }
 
-    /// Whether it only lends its range to the component before it.
+    /// Whether this is the extension space of the component before it.
     pub fn is_extension(&self) -> bool {
         self.flags & flag::EXTENSION != 0
     }
 
-    /// Which mirror it belongs to; 0 where there is but one.
+    /// Mirror id; 0 in a file without mirrors.
     pub fn mirror(&self) -> u32 {
         self.id >> 16
     }
@@ -468,8 +469,8 @@ impl Part {
         self.objects.iter().any(|(index, object)| *index == ost && object.is_some())
     }
 
-    /// Its bytes in the binary form. A file's component without objects has room for one, as
-    /// Lustre's has.
+    /// Returns the size in the binary form in bytes. As in Lustre, a file's component without
+    /// objects has room for one.
     fn bytes(&self, is_dir: bool) -> usize {
         let head = if self.magic == Magic::V3 { V3_BYTES } else { V1_BYTES };
         let least = !is_dir && self.flags & flag::INIT == 0 && self.pattern != Pattern::MDT;
@@ -477,14 +478,14 @@ impl Part {
     }
 }
 
-/// Every part but a YAML one is followed by an empty line.
+/// Ends a component with an empty line, except in YAML.
 fn end_part(out: &mut String, style: Style) {
     if !style.yaml {
         out.push('\n');
     }
 }
 
-/// State of the mirrors of a file, as `lcm_flags` has it.
+/// Name of a file's mirror state, as stored in `lcm_flags`.
 fn state_name(flags: u16) -> &'static str {
     match flags & 0xf {
         0 => "0",
@@ -507,7 +508,7 @@ fn draw_table(out: &mut String, part: &Part, style: Style) {
     }
 }
 
-/// The objects of a component.
+/// Prints the objects of a component.
 fn draw_objects(out: &mut String, part: &Part, style: Style) {
     let _ = writeln!(out, "{SUB_INDENT}lmm_objects:");
     for (i, (ost, object)) in part.objects.iter().enumerate() {
@@ -536,19 +537,19 @@ impl Style {
     }
 }
 
-/// Where there is no object yet Lustre prints the old form of its id, which begins with the OST's
-/// index.
+/// Returns the FID that Lustre prints for an object that does not exist yet: the old form of an
+/// object id, which begins with the OST's index.
 fn not_yet(ost: u32) -> Fid {
     Fid::new((1 << 32) | u64::from(ost) << 16, 0)
 }
 
-/// A FID without brackets, as in YAML.
+/// Formats a FID without brackets, as in YAML.
 fn bare(fid: Fid) -> String {
     let text = fid.to_string();
     text.trim_matches(['[', ']']).to_owned()
 }
 
-/// C's `%#x`, which leaves a zero bare.
+/// Formats like C's `%#x`, which prints zero without a prefix.
 fn hex(n: u32) -> String {
     if n == 0 { "0".to_owned() } else { format!("{n:#x}") }
 }

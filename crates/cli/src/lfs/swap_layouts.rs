@@ -1,4 +1,4 @@
-//! `lfs swap_layouts`: two files exchange their objects, and with them their bytes.
+//! `lfs swap_layouts`: exchanges the layouts, and so the data, of two files.
 
 use std::{ffi::OsString, path::Path};
 
@@ -19,12 +19,12 @@ Swap layouts between 2 files.\n\
 usage: swap_layouts <path1> <path2>\n\
 ";
 
-/// What could not be done.
+/// Failures of an exchange.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NotSwapped {
     /// The first (0) or second (1) file cannot be opened.
     Open(usize, Errno),
-    /// They cannot be exchanged.
+    /// The layouts cannot be exchanged.
     Swap(Errno),
 }
 
@@ -42,7 +42,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         Err(NotSwapped::Swap(e)) => {
             let is_mirrored = |path: &&Path| mirror::layout_of(tool, path).is_ok_and(|layout| layout.is_mirrored());
             let why = match paths.iter().find(|path| e == Errno::EBUSY && is_mirrored(path)) {
-                Some(path) => format!(": '{}' is mirrored, and one of the two is open elsewhere", path.display()),
+                Some(path) => format!(": '{}' is mirrored, and one file is open elsewhere", path.display()),
                 None => String::new(),
             };
             let [one, other] = paths.map(Path::display);
@@ -53,11 +53,11 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     }
 }
 
-/// Exchanges the layouts of two files, by system calls on their mount.
+/// Exchanges the layouts of two files through system calls on their mount.
 ///
 /// # Errors
-/// What the system calls say. ENOTTY: one is not on a Sheen mount. EXDEV: they are on different
-/// ones.
+/// ENOTTY: a file is not on a Sheen mount. EXDEV: the files are on different mounts. Otherwise the
+/// errno of the failed system call.
 pub fn swap(paths: [&Path; 2]) -> Result<(), NotSwapped> {
     let opened = |n: usize| {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
@@ -72,7 +72,7 @@ pub fn swap(paths: [&Path; 2]) -> Result<(), NotSwapped> {
     if first != second {
         return Err(NotSwapped::Swap(Errno::EXDEV));
     }
-    // SAFETY: the number says that its argument is read and how large it is, which is the size of
+    // SAFETY: the ioctl number encodes that the argument is read, and its size, which is that of
     // `FileId`.
     let swap = unsafe { Setter::<{ ioctl::SWAP_LAYOUTS }, FileId>::new(FileId::from(fid)) };
     // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! `lfs osts` and `lfs mdts`: which targets a mount has.
+//! `lfs osts` and `lfs mdts`: list the targets of a mount.
 
 use std::ffi::OsString;
 
@@ -22,7 +22,7 @@ fn list(tool: &mut Tool, args: &[OsString], kind: TargetKind, title: &str) -> i3
     let mut code = 0;
     let mounts = match tool.mounts(command, path.map(OsString::as_os_str), &mut code) {
         Ok(mounts) => mounts,
-        // As Lustre: a path elsewhere has no targets.
+        // As in Lustre: a path outside a mount lists no targets and is not an error.
         Err(Errno::ENOTTY) => return 0,
         Err(e) => {
             let path = path.map(|p| p.display().to_string()).unwrap_or_default();

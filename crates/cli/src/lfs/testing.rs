@@ -1,5 +1,5 @@
-//! A file system of paper for the tests of lfs, and cases in the form of the captures from a real
-//! Lustre.
+//! An in-memory file system for the tests of `lfs`, and test cases in the format of the captures
+//! from a real Lustre.
 
 use std::{
     cell::RefCell,
@@ -35,7 +35,7 @@ struct Node {
     attributes: BTreeMap<String, Vec<u8>>,
 }
 
-/// Two MDTs, four OSTs, a mount; `/tmp` beside it.
+/// A file system with two MDTs, four OSTs and one mount. `/tmp` lies outside the mount.
 pub struct Fake {
     mount: PathBuf,
     targets: Vec<TargetInfo>,
@@ -93,7 +93,7 @@ impl Fake {
         (ost.active, ost.statfs) = (false, Err(Errno::ENODATA));
     }
 
-    /// Another mount, which comes first in the table and whose process does not answer.
+    /// Adds a mount that comes first in the table and whose process does not answer.
     pub fn stop_mount(&mut self, point: &str, fsname: &str) {
         self.stopped.push(Mount { point: point.into(), fsname: fsname.into() });
     }
@@ -111,7 +111,7 @@ impl Fake {
         self.node(path, FileKind::Dir, "");
     }
 
-    /// A regular file on the mount with a FID and, if any, a layout.
+    /// Adds a regular file on the mount with a FID and, if given, a layout.
     pub fn file(&mut self, path: &str, fid: &str, layout: Option<&Layout>) {
         self.node(path, FileKind::Regular, "");
         self.attribute(path, control::FID, fid.as_bytes());
@@ -126,7 +126,7 @@ impl Fake {
         node.attributes.insert(name.to_owned(), value.to_vec());
     }
 
-    /// The attribute as it is stored.
+    /// Returns an attribute as it is stored.
     pub fn stored(&self, path: &str, name: &str) -> Option<Vec<u8>> {
         self.nodes.borrow().get(&absolute(Path::new(path)))?.attributes.get(name).cloned()
     }
@@ -135,7 +135,7 @@ impl Fake {
         self.nodes.borrow().contains_key(&absolute(Path::new(path)))
     }
 
-    /// The advice that was given, and the groups that were joined.
+    /// Returns the recorded calls: advice, group locks, data versions and migrations.
     pub fn advised(&self) -> Vec<String> {
         self.advised.borrow().clone()
     }
@@ -154,7 +154,7 @@ impl Fake {
         Fid::new(0x200000402, *next)
     }
 
-    /// What the MDT does with a layout asked for; nothing if that is to leave it as it is.
+    /// Applies a layout request like the MDT. Returns the new value, or `None` if the layout stays.
     fn set_layout(&self, path: &Path, name: &str, value: &[u8], create: bool) -> Result<Option<Vec<u8>>> {
         let nodes = self.nodes.borrow();
         let node = nodes.get(path).ok_or(Errno::ENOENT)?;
@@ -198,7 +198,7 @@ impl Fake {
         Ok(placed.into_iter().map(|ost| Stripe { object: Fid::new(ost_seq(MdtIndex::ZERO, ost), 2), ost }).collect())
     }
 
-    /// Bytes are written, or the file is made so long: components get their objects.
+    /// Writes bytes, or sets the size: the components in the range get their objects.
     pub fn write(&mut self, path: &str, offset: u64, len: u64) {
         let mut layout = Layout::decode(&self.stored(path, "lustre.lov").unwrap()).unwrap();
         let wanting = layout.wanting(offset, len).into_iter();
@@ -209,14 +209,14 @@ impl Fake {
         self.attribute(path, "lustre.lov", &layout.encode_xattr());
     }
 
-    /// What an application makes: a file as its directory says.
+    /// Creates a file like an application, with the default of its directory.
     pub fn touch(&mut self, path: &str) {
         let default = self.default_for(path).unwrap_or_else(|| Asked::default().encode());
         self.make_file(Path::new(path), 0o644).unwrap();
         self.set(Path::new(path), "lustre.lov", &default, false).unwrap();
     }
 
-    /// A directory with its parent's default.
+    /// Creates a directory with its parent's default.
     pub fn mkdir(&mut self, path: &str) {
         self.dir(path);
         if let Some(default) = self.default_for(path) {
@@ -424,7 +424,7 @@ impl FileSystem for Fake {
     }
 }
 
-/// Runs a command line, `lfs` and what follows: exit code, stdout, stderr.
+/// Runs a command line that begins with `lfs`. Returns the exit code, stdout and stderr.
 pub fn lfs(fake: &mut Fake, line: &str) -> (i32, String, String) {
     let args: Vec<OsString> = line.split_whitespace().skip(1).map(|a| a.trim_matches('\'').into()).collect();
     let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -432,8 +432,8 @@ pub fn lfs(fake: &mut Fake, line: &str) -> (i32, String, String) {
     (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
 }
 
-/// A case as it was captured: `$ command`, `[exit N]`, `--- stdout` and `--- stderr` each followed
-/// by exact text.
+/// Runs a case in the format of the captures: `$ command`, `[exit N]`, then `--- stdout` and
+/// `--- stderr`, each followed by exact text.
 pub fn check_case(fake: &mut Fake, case: &str) {
     let (command, rest) = case.strip_prefix("$ ").unwrap().split_once('\n').unwrap();
     let (exit, rest) = rest.split_once('\n').unwrap();

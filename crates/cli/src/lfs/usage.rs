@@ -1,4 +1,4 @@
-//! What each command says when called wrongly or asked for help: Lustre's words.
+//! Usage texts of the commands, in Lustre's wording where Lustre has the command.
 
 /// `setstripe`
 pub const SETSTRIPE: &str = "\
@@ -25,7 +25,7 @@ Usage: setstripe   [--component-add|--component-del|--delete|-d]\n\
 \n\
 ";
 
-/// Lustre's words, and what comes before its last line.
+/// Lustre's usage of `getstripe`, with `$more` before its last line.
 macro_rules! getstripe {
     ($more:literal) => {
         concat!(
@@ -53,10 +53,10 @@ Usage: getstripe [--ost|-O OST_NAME] [--quiet|-q] [--verbose|-v]\n\
     };
 }
 
-/// `getstripe`, called wrongly or with `--help`
+/// `getstripe`: for usage errors and `--help`
 pub const GETSTRIPE: &str = getstripe!("");
 
-/// `lfs help getstripe`: what Lustre has not, too
+/// `lfs help getstripe`: also lists the options that Lustre does not have
 pub const GETSTRIPE_HELP: &str = getstripe!("\t\t   [--draw[=FILE.svg]]\n");
 
 /// `df`
@@ -105,7 +105,7 @@ usage: ladvise [--advice|-a ADVICE] [--start|-s START[kMGT]]\n\
 
 /// `group_lock`
 pub const GROUP_LOCK: &str = "\
-Run a command that shares a file with the members of a group, and with nobody else.\n\
+Run a command while this mount holds a group lock on a file.\n\
 usage: group_lock --gid|-g GID [--nonblock|-n] <file> <command> [ARGS]...\n\
 ";
 

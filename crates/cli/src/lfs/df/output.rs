@@ -1,5 +1,5 @@
-//! `lfs df --output`: rows of the fields that were asked for, in that order. Names, aliases and
-//! columns are Lustre's, of which those that GNU's df has are the same.
+//! `lfs df --output`: rows with the requested fields in the requested order. Names, aliases and
+//! columns are Lustre's. The fields that GNU df also has are the same there.
 
 use super::{Numbers, cooked};
 
@@ -21,7 +21,7 @@ pub enum Field {
     State,
 }
 
-/// Their names, the first of each the one that messages list.
+/// Names of the fields. Messages list the first name of each.
 const NAMES: &[(Field, &[&str])] = &[
     (Field::Source, &["source", "device"]),
     (Field::Size, &["size", "total", "btotal"]),
@@ -38,10 +38,10 @@ const NAMES: &[(Field, &[&str])] = &[
     (Field::State, &["state"]),
 ];
 
-/// What is not known of any target yet: its failure domain, and what ails it.
+/// Shown for the failure domain and the state, which no target reports yet.
 const NOTHING: &str = "-";
 
-/// What a row can show.
+/// The values of a row.
 pub struct Row<'a> {
     pub source: &'a str,
     pub space: Numbers,
@@ -49,7 +49,7 @@ pub struct Row<'a> {
     pub target: &'a str,
 }
 
-/// Reads a list such as `source,avail`. An error says what is wrong with it.
+/// Parses a list such as `source,avail`. The error is the message for the user.
 pub fn parse(list: &str) -> Result<Vec<Field>, String> {
     let field = |name: &str| NAMES.iter().find(|(_, names)| names.contains(&name)).map(|(field, _)| *field);
     list.split(',')
@@ -62,7 +62,7 @@ pub fn parse(list: &str) -> Result<Vec<Field>, String> {
         .collect()
 }
 
-/// The headline; `base` as in [`row`].
+/// Formats the header line. `base`: as in [`row`].
 pub fn header(fields: &[Field], base: Option<u64>) -> String {
     let title = |field: &Field| match field {
         Field::Source => "UUID",
@@ -83,7 +83,7 @@ pub fn header(fields: &[Field], base: Option<u64>) -> String {
     line(fields, |field| title(field).to_owned())
 }
 
-/// A target, or all of them; `base`: numbers with letters.
+/// Formats the row of one target, or of the summary. `base`: numbers have unit suffixes.
 pub fn row(fields: &[Field], row: &Row, base: Option<u64>) -> String {
     let bytes = |value: u64| base.map_or_else(|| (value >> 10).to_string(), |base| cooked(value, base));
     let count = |value: u64| base.map_or_else(|| value.to_string(), |base| cooked(value, base));
@@ -103,7 +103,7 @@ pub fn row(fields: &[Field], row: &Row, base: Option<u64>) -> String {
     })
 }
 
-/// The cells in their columns: names to the left, numbers to the right.
+/// Aligns the cells in their columns: names to the left, numbers to the right.
 fn line(fields: &[Field], cell: impl Fn(&Field) -> String) -> String {
     let column = |field: &Field| {
         let cell = cell(field);

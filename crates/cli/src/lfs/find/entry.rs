@@ -1,7 +1,7 @@
-//! Entries of directories, asked by as few system calls as their tests need.
+//! Directory entries, queried with as few system calls as their tests need.
 //!
-//! An entry is reached from the open directory that it lies in, so the kernel looks up one name and
-//! not a path. The one call that takes paths alone, lgetxattr(2), goes through `/proc/self/fd`.
+//! An entry is reached from its open directory, so the kernel looks up one name and not a path.
+//! Only lgetxattr(2) needs a path, which goes through `/proc/self/fd`.
 
 use std::{
     ffi::CStr,
@@ -19,86 +19,86 @@ use sheen_wire::{Errno, Fid, FileKind, Result, Time, control, entries};
 use super::super::fs::with_type;
 use super::facts::{Facts, Moment, Stat, Striping};
 
-/// Bytes of a layout that are asked for at first, enough for 160 stripes: the kernel clears as much
-/// memory as is offered.
+/// Bytes of a layout that are requested at first, enough for 160 stripes. The kernel clears a
+/// buffer of this size, so a larger one costs time.
 const VALUE_BYTES: usize = 4096;
 /// Largest value of an extended attribute.
 const VALUE_BYTES_MAX: usize = 65536;
 
-/// How attributes are asked for.
+/// How attributes are requested.
 #[derive(Clone, Copy, Debug)]
 pub struct Asking {
     mask: StatxFlags,
     flags: AtFlags,
-    /// Whether what the OSTs know matters.
+    /// Whether attributes from the OSTs matter.
     sizes: bool,
 }
 
 impl Asking {
-    /// `birth`: when files were created is asked for too, which the kernel does not keep. `lazy`:
-    /// what the kernel has will do, however old it is.
+    /// Creates a request for attributes. `birth`: also for the creation time, which the kernel does
+    /// not cache. `lazy`: cached attributes are accepted, however old they are.
     pub fn new(birth: bool, lazy: bool) -> Asking {
         let mask = if birth { StatxFlags::BASIC_STATS | StatxFlags::BTIME } else { StatxFlags::BASIC_STATS };
         Asking { mask, flags: if lazy { AtFlags::STATX_DONT_SYNC } else { AtFlags::empty() }, sizes: true }
     }
 
-    /// Whether sizes and times of data matter; they do if nothing is said.
+    /// Sets whether sizes and times of data matter. By default they do.
     pub fn with_sizes(self, sizes: bool) -> Asking {
         Asking { sizes, ..self }
     }
 }
 
-/// What is known of an entry to begin with.
+/// The location of an entry, and its type if known.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// The directory from which `name` leads to it.
+    /// The directory in which `name` is looked up.
     pub at: BorrowedFd<'a>,
-    /// Its name there, or its path.
+    /// The entry's name in that directory, or its path.
     pub name: &'a CStr,
-    /// What its printed path has before `name`.
+    /// The part of the printed path before `name`.
     pub prefix: &'a [u8],
-    /// What it is, if the directory told.
+    /// The file type, if the directory returned it.
     pub kind: Option<FileKind>,
-    /// Whether a symbolic link counts as what it leads to.
+    /// Whether symbolic links are followed.
     pub follow: bool,
 }
 
 impl<'a> Place<'a> {
-    /// What a path leads to.
+    /// Returns the location of a path.
     pub fn path(path: &'a CStr, kind: Option<FileKind>, follow: bool) -> Place<'a> {
         Place { at: CWD, name: path, prefix: b"", kind, follow }
     }
 }
 
-/// An entry, and what was learned of it so far.
+/// An entry, and its properties as far as they were fetched.
 pub struct Entry<'a> {
     place: Place<'a>,
     asking: Asking,
-    /// For values of extended attributes; used again for the next entry.
+    /// Buffer for values of extended attributes, reused for the next entry.
     buffer: &'a mut Vec<u8>,
     stat: Option<Stat>,
     striping: Option<Striping>,
     dir_striping: Option<LmvUser>,
-    /// What its directory told: which file it is, and the bytes of its layout, none if it has none.
+    /// FID and layout from the directory. The layout is empty if the entry has none.
     fid: Option<Fid>,
     layout: Option<&'a [u8]>,
 }
 
 impl<'a> Entry<'a> {
-    /// The entry at a place.
+    /// Creates the entry at a location.
     pub fn new(place: Place<'a>, asking: Asking, buffer: &'a mut Vec<u8>) -> Entry<'a> {
         Entry { place, asking, buffer, stat: None, striping: None, dir_striping: None, fid: None, layout: None }
     }
 
-    /// With what its directory told. Attributes that are not complete enough are asked for when
-    /// they are needed.
+    /// Adds what the directory returned about the entry. Attributes that are not complete enough
+    /// are requested when they are needed.
     pub fn told(self, told: Option<&entries::Entry<'a>>) -> Entry<'a> {
         let Some(told) = told else { return self };
         let stat = told.stat.filter(|_| told.sized || !self.asking.sizes);
         Entry { stat: stat.map(stat_told), fid: told.stat.map(|stat| stat.fid()), layout: told.layout, ..self }
     }
 
-    /// An extended attribute into the buffer; whether there is one.
+    /// Reads an extended attribute into the buffer. Returns whether the attribute exists.
     fn fetch(&mut self, name: &str) -> Result<bool> {
         let path = match self.place.at.as_raw_fd() {
             fd if fd == CWD.as_raw_fd() => self.place.name.to_bytes().to_vec(),
@@ -125,7 +125,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// An attribute in which the mount tells of the entry.
+    /// Returns a control attribute of the mount about the entry.
     fn control(&mut self, name: &str) -> Result<Option<String>> {
         Ok(self.fetch(name)?.then(|| String::from_utf8_lossy(self.buffer).trim_end().to_owned()))
     }
@@ -204,10 +204,10 @@ impl Facts for Entry<'_> {
     }
 }
 
-/// Attributes of what a path leads to, with its birth.
+/// Returns the attributes of a path's target, with its creation time.
 ///
 /// # Errors
-/// ENOENT and the like.
+/// The errno of statx(2).
 pub fn stat_of(path: &Path) -> Result<Stat> {
     let Asking { mask, flags, .. } = Asking::new(true, false);
     statx(CWD, path.as_os_str().as_bytes(), flags, mask)
@@ -232,7 +232,7 @@ fn statx(at: BorrowedFd<'_>, name: impl rustix::path::Arg, flags: AtFlags, mask:
     })
 }
 
-/// Attributes as a directory tells of them.
+/// Converts attributes that a directory returned.
 fn stat_told(stat: entries::Stat) -> Stat {
     let moment = |t: Time| -> Moment { (t.sec, t.nsec) };
     Stat {
@@ -251,7 +251,7 @@ fn stat_told(stat: entries::Stat) -> Stat {
     }
 }
 
-/// The kernel's errno.
+/// Converts an errno of the kernel.
 pub fn errno(e: rustix::io::Errno) -> Errno {
     Errno(e.raw_os_error())
 }

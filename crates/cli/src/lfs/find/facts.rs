@@ -1,16 +1,16 @@
-//! What can be known of an entry, and what it costs to learn it.
+//! The properties of an entry that can be tested, and the cost of fetching them.
 
 use sheen_layout::{Component, Composite, Layout, Spec, codec::Magic, flags, lmv::LmvUser};
 use sheen_wire::{FileKind, Result};
 
-/// What has to be fetched, cheapest first; what is fetched for one test is there for the others.
+/// The request that a test needs, cheapest first. Its result serves all other tests as well.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Cost {
-    /// Nothing: the directory told.
+    /// None: the directory returned the property.
     Entry,
-    /// Attributes, which the client has had since the directory was read.
+    /// Attributes, which the client has cached since the directory was read.
     Stat,
-    /// An extended attribute that the client knows itself.
+    /// An extended attribute that the client answers itself.
     Client,
     /// The layout: a request to the MDT.
     Layout,
@@ -18,23 +18,23 @@ pub enum Cost {
     Xattr,
 }
 
-/// An entry under test. What is asked for the first time may take a request.
+/// An entry under test. The first use of a property may take a request.
 pub trait Facts {
     /// The last part of its path.
     fn name(&self) -> &[u8];
-    /// Prints its path, which begins as the user wrote it.
+    /// Appends its path, which begins as the user wrote it.
     fn write_path(&self, out: &mut Vec<u8>);
-    /// What it is.
+    /// File type.
     fn kind(&mut self) -> Result<FileKind>;
     /// Attributes.
     fn stat(&mut self) -> Result<&Stat>;
-    /// How it is striped.
+    /// Striping.
     fn striping(&mut self) -> Result<&Striping>;
-    /// Over which MDTs a directory is spread; none of anything else, and none outside Sheen.
+    /// Striping of a directory over MDTs. `None` for other files, and outside Sheen.
     fn dir_striping(&mut self) -> Result<Option<&LmvUser>>;
-    /// Index of its MDT; none outside Sheen.
+    /// Index of its MDT. `None` outside Sheen.
     fn mdt(&mut self) -> Result<Option<u32>>;
-    /// FID as text, without brackets; empty outside Sheen.
+    /// FID as text, without brackets. Empty outside Sheen.
     fn fid(&mut self) -> Result<String>;
     /// An extended attribute, if there is one of that name.
     fn xattr(&mut self, name: &str) -> Result<Option<Vec<u8>>>;
@@ -43,7 +43,7 @@ pub trait Facts {
 /// A point in time: seconds since the epoch, nanoseconds.
 pub type Moment = (i64, u32);
 
-/// Which of an inode's times.
+/// One of an inode's times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stamp {
     /// Last read.
@@ -61,13 +61,13 @@ pub enum Stamp {
 pub struct Stat {
     /// Type and permissions.
     pub mode: u32,
-    /// Number.
+    /// Inode number.
     pub ino: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Blocks of 512 bytes.
     pub blocks: u64,
-    /// Names.
+    /// Number of links.
     pub links: u32,
     /// Owner.
     pub uid: u32,
@@ -81,12 +81,12 @@ pub struct Stat {
     pub mtime: Moment,
     /// Attributes changed.
     pub ctime: Moment,
-    /// Created, where that was asked for and is known.
+    /// Created, if that was requested and is known.
     pub btime: Option<Moment>,
 }
 
 impl Stat {
-    /// One of the times.
+    /// Returns one of the times.
     pub fn time(&self, stamp: Stamp) -> Option<Moment> {
         match stamp {
             Stamp::Access => Some(self.atime),
@@ -97,12 +97,12 @@ impl Stat {
     }
 }
 
-/// How a file is striped, or what a directory passes on.
+/// Striping of a file, or the default of a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Striping {
     /// No layout.
     None,
-    /// Data of another system.
+    /// A foreign layout.
     Foreign,
     /// A file's layout, or a directory's composite default.
     Layout(Layout),
@@ -111,8 +111,8 @@ pub enum Striping {
 }
 
 impl Striping {
-    /// From the bytes of `lustre.lov`. What cannot be read is no layout to test: another version's,
-    /// most likely.
+    /// Decodes the bytes of `lustre.lov`. Bytes that cannot be decoded, most likely of another
+    /// version, count as no layout.
     pub fn decode(bytes: &[u8], is_dir: bool) -> Striping {
         if Magic::of(bytes) == Ok(Magic::Foreign) {
             return Striping::Foreign;
@@ -123,7 +123,7 @@ impl Striping {
         Layout::decode(bytes).map_or(Striping::None, Striping::Layout)
     }
 
-    /// Its components; none without a layout, one in a plain one.
+    /// The components. A plain layout has one; a directory's plain default has none.
     pub fn components(&self) -> &[Component] {
         match self {
             Striping::Layout(layout) => layout.components(),
@@ -135,8 +135,8 @@ impl Striping {
         matches!(self, Striping::Layout(layout) if layout.composite().is_some())
     }
 
-    /// The component that stands for a composite layout in what asks for one number: the last one
-    /// that has its objects.
+    /// The component that stands for a composite layout in tests of one number: the last one with
+    /// objects.
     pub fn last_in_use(&self) -> Option<&Component> {
         let all = self.components();
         if !self.is_composite() {
@@ -145,7 +145,7 @@ impl Striping {
         all.iter().rev().find(|c| c.flags & flags::INIT != 0 && !c.is_extension())
     }
 
-    /// Stripes; 0 without any.
+    /// Number of stripes; 0 without a layout.
     pub fn stripe_count(&self) -> u64 {
         match self {
             Striping::Default(spec) => spec.count.map_or(0, |count| u64::from(count.to_raw())),
@@ -153,7 +153,7 @@ impl Striping {
         }
     }
 
-    /// Bytes in one stripe before the next begins; 0 where there is none.
+    /// Stripe size in bytes; 0 without a layout.
     pub fn stripe_size(&self) -> u64 {
         match self {
             Striping::Default(spec) => u64::from(spec.stripe_size.unwrap_or(0)),
@@ -166,13 +166,13 @@ impl Striping {
         self.components().iter().flat_map(|c| c.objects().iter().map(|s| s.ost))
     }
 
-    /// Whether a pool of that name is named; of an empty name, whether none is.
+    /// Whether the layout names the pool `name`. For an empty name: whether it names no pool.
     pub fn is_in_pool(&self, name: &str) -> bool {
         let mut pools = self.pools();
         if name.is_empty() { pools.next().is_none() } else { pools.any(|pool| pool == name) }
     }
 
-    /// Names of pools.
+    /// The pools that the layout names.
     pub fn pools(&self) -> impl Iterator<Item = &str> {
         let default = match self {
             Striping::Default(spec) => spec.pool.as_ref(),
@@ -182,12 +182,12 @@ impl Striping {
         default.into_iter().chain(parts).map(|pool| pool.as_str())
     }
 
-    /// Components of a composite layout; a plain one has none, as Lustre counts.
+    /// Number of components of a composite layout. As in Lustre, a plain layout has 0.
     pub fn component_count(&self) -> u64 {
         if self.is_composite() { self.components().len() as u64 } else { 0 }
     }
 
-    /// Mirrors of a composite layout.
+    /// Number of mirrors of a composite layout.
     pub fn mirror_count(&self) -> u64 {
         match self {
             Striping::Layout(layout) => layout.composite().map_or(0, |c| u64::from(c.mirror_count)),
@@ -195,7 +195,7 @@ impl Striping {
         }
     }
 
-    /// State of a mirrored file, of [`Composite::STATE`].
+    /// State of a mirrored file: one of [`Composite::STATE`].
     pub fn mirror_state(&self) -> Option<u16> {
         match self {
             Striping::Layout(layout) => {
@@ -205,8 +205,8 @@ impl Striping {
         }
     }
 
-    /// Flags of the components. What is not composite counts as one: that has its objects, unless
-    /// it is a directory.
+    /// Flags of the components. A layout that is not composite counts as one component, which has
+    /// objects unless it is a directory's.
     pub fn flags(&self, is_dir: bool) -> impl Iterator<Item = u32> {
         let plain = (!self.is_composite()).then_some(if is_dir { 0 } else { flags::INIT });
         let parts = if plain.is_none() { self.components() } else { &[] };

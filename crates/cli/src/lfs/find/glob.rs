@@ -1,7 +1,7 @@
-//! Patterns of file names, as glob(7) says: `*`, `?`, `[a-z]`, `[!abc]`, `[[:digit:]]`, `\` before
-//! what is meant as it stands.
+//! Patterns of file names as in glob(7): `*`, `?`, `[a-z]`, `[!abc]`, `[[:digit:]]`, and `\` before
+//! a literal character.
 //!
-//! Names are bytes. As for find(1), a leading dot is like any other character.
+//! Names are bytes. As in find(1), a leading dot is an ordinary character.
 
 /// A pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,13 +15,12 @@ enum Piece {
     One,
     /// A byte.
     Byte(u8),
-    /// `[…]`: ranges of bytes, and whether it is meant to hold none of them.
+    /// `[…]`: ranges of bytes, and whether the set is negated.
     Set(Vec<(u8, u8)>, bool),
 }
 
 impl Glob {
-    /// Reads a pattern. Every pattern has a meaning: a bracket that is never closed stands for
-    /// itself.
+    /// Parses a pattern. Every pattern is valid: a bracket that is never closed is literal.
     pub fn new(pattern: &[u8]) -> Glob {
         let mut pieces = Vec::new();
         let mut rest = pattern;
@@ -44,15 +43,15 @@ impl Glob {
                 (byte, _) => Piece::Byte(*byte),
             });
         }
-        // Several stars in a row are one; this keeps matching quadratic.
+        // Several stars in a row equal one. Merging them limits matching to quadratic time.
         pieces.dedup_by(|a, b| *a == Piece::Any && *b == Piece::Any);
         Glob(pieces)
     }
 
-    /// Whether the whole of `name` fits.
+    /// Whether the pattern matches the whole of `name`.
     pub fn matches(&self, name: &[u8]) -> bool {
         let (mut piece, mut at) = (0, 0);
-        // Where to go on if the last star has to take one byte more.
+        // Where matching continues if the last star has to take one more byte.
         let mut retry = None;
         loop {
             match (self.0.get(piece), name.get(at)) {
@@ -89,7 +88,7 @@ impl Piece {
     }
 }
 
-/// What follows a `[`: the set and what comes after its `]`.
+/// Parses a set after its `[`. Returns the set and the text after its `]`.
 fn set(rest: &[u8]) -> Option<(Piece, &[u8])> {
     let not = matches!(rest, [b'!' | b'^', ..]);
     let mut rest = &rest[usize::from(not)..];
@@ -117,7 +116,7 @@ fn set(rest: &[u8]) -> Option<(Piece, &[u8])> {
     }
 }
 
-/// A byte of a set, which may be quoted.
+/// Parses a byte of a set, which may be quoted.
 fn byte(rest: &[u8]) -> Option<(u8, &[u8])> {
     match rest {
         [b'\\', quoted, after @ ..] => Some((*quoted, after)),
@@ -126,7 +125,7 @@ fn byte(rest: &[u8]) -> Option<(u8, &[u8])> {
     }
 }
 
-/// `[:name:]`
+/// Returns the ranges of `[:name:]`.
 fn class(name: &[u8]) -> Option<Vec<(u8, u8)>> {
     Some(match name {
         b"alpha" => vec![(b'a', b'z'), (b'A', b'Z')],

@@ -1,17 +1,17 @@
-//! What the C library knows of this host: its users and groups, and its local time.
+//! Users, groups and local time of this host, from the C library.
 
 use std::{ffi::CString, mem::MaybeUninit};
 
-/// The id of a user by name or number.
+/// Returns the id of a user by name or number.
 pub fn user(text: &str) -> Option<u32> {
     let name = CString::new(text).ok()?;
-    // SAFETY: `name` ends with a NUL. The answer lies in the library's own memory until the next
-    // such call; this is called while one thread reads the command line.
+    // SAFETY: `name` ends with a NUL. The result lies in the library's own memory until the next
+    // such call. Only the thread that parses the command line calls this.
     let found = unsafe { libc::getpwnam(name.as_ptr()).as_ref() };
     found.map(|entry| entry.pw_uid).or_else(|| text.parse().ok())
 }
 
-/// The id of a group by name or number.
+/// Returns the id of a group by name or number.
 pub fn group(text: &str) -> Option<u32> {
     let name = CString::new(text).ok()?;
     // SAFETY: as for `user`.
@@ -22,8 +22,8 @@ pub fn group(text: &str) -> Option<u32> {
 const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// A time as ctime(3) writes it, `Sat Nov 21 19:50:05 2026`, in local time; the seconds where there
-/// is no such year.
+/// Formats a time like ctime(3), such as `Sat Nov 21 19:50:05 2026`, in local time. Returns the
+/// seconds if the year is out of range.
 pub fn ctime(seconds: i64) -> String {
     let Some(tm) = local(seconds) else { return seconds.to_string() };
     let name =
@@ -35,16 +35,16 @@ pub fn ctime(seconds: i64) -> String {
 
 fn local(seconds: i64) -> Option<libc::tm> {
     let mut tm = MaybeUninit::uninit();
-    // SAFETY: both point to what the call takes; where it answers with a pointer, it has filled
-    // `tm` in.
+    // SAFETY: both pointers are valid for the call. If the call returns a pointer, it has filled in
+    // `tm`.
     unsafe { libc::localtime_r(&seconds, tm.as_mut_ptr()).as_ref().map(|_| tm.assume_init()) }
 }
 
-/// What [`time`] reads, as `lfs` says it.
+/// The formats that [`time`] parses, as `lfs` prints them.
 pub const TIME_FORMATS: &str = "'%Y-%m-%d %H:%M:%S', '%Y-%m-%d %H:%M', '%Y-%m-%d', '%H:%M:%S', '%H:%M', '@%s', '%s', ";
 
-/// Seconds since the epoch of a time in one of [`TIME_FORMATS`], local; a time without a day is of
-/// the day of `now`.
+/// Parses a local time in one of [`TIME_FORMATS`] into seconds since the epoch. A time without a
+/// date is on the day of `now`.
 pub fn time(text: &str, now: i64) -> Option<i64> {
     let seconds = text.strip_prefix('@').unwrap_or(text);
     if let Ok(seconds) = seconds.parse() {
@@ -71,13 +71,13 @@ pub fn time(text: &str, now: i64) -> Option<i64> {
         && tm.tm_hour < 24
         && tm.tm_min < 60
         && tm.tm_sec <= 60;
-    // Whether summer time holds then is for the library to find out.
+    // The library finds out whether daylight saving time applies.
     tm.tm_isdst = -1;
     // SAFETY: `tm` is a filled-in `tm`.
     fits.then(|| unsafe { libc::mktime(&mut tm) })
 }
 
-/// Numbers of at most 4 digits with something between.
+/// Parses numbers of at most 4 digits, separated by `between`.
 fn numbers(text: &str, between: char) -> Option<Vec<i32>> {
     let number = |part: &str| {
         let digits = !part.is_empty() && part.len() <= 4 && part.bytes().all(|b| b.is_ascii_digit());
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn times_are_read_as_they_are_written() {
-        // Whatever the time zone is: what is read is written back.
+        // This holds in every time zone: the parsed time is formatted back.
         let now = 1_795_290_605;
         let at = time("2026-11-21 19:50:05", now).unwrap();
         assert_eq!(ctime(at), "Sat Nov 21 19:50:05 2026");

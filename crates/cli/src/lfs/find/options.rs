@@ -1,9 +1,11 @@
-//! The words of `lfs find`: read as glibc's `getopt_long_only` reads them, so that long options may
-//! begin with one dash as those of find(1) do.
+//! Parsing of the arguments of `lfs find` like glibc's `getopt_long_only`, so that long options may
+//! begin with one dash as in find(1).
 //!
-//! What that entails, and users of Lustre know: `-size` is a long option but `-s5M` is `-s 5M`; a
-//! beginning of one long option's name will do (`-na`), one of several is refused; what is no long
-//! option but begins with the letter of a short one is that one, so that `-mmin` is `-m min`.
+//! The consequences are those that users of Lustre know:
+//! * `-size` is a long option, but `-s5M` is `-s 5M`.
+//! * An abbreviation of one long option is accepted (`-na`). An ambiguous one is refused.
+//! * An argument that is not a long option but begins with the letter of a short one is that short
+//!   option. `-mmin` is therefore `-m min`.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -12,22 +14,22 @@ use std::{
 
 use super::super::getopt::Value;
 
-/// One thing on the command line.
+/// One item of the command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Word {
-    /// An option, by the name that stands in the last column of [`LONG`].
+    /// An option, by the name in the last column of [`LONG`].
     Option(&'static str, Option<OsString>),
-    /// `!`: the next option's test is to fail.
+    /// `!`: negates the next option's test.
     Not,
-    /// Anything else.
+    /// An argument that is not an option.
     Operand(OsString),
-    /// What is no option, or lacks its value. The last word.
+    /// An option that is unknown or ambiguous, or that lacks its value. Always the last item.
     Unrecognized(OsString),
 }
 
 const R: Value = Value::Required;
 
-/// Long options: how they are written, whether they take a value, what they are called here.
+/// Long options: spelling, value, and name in this program.
 pub(super) const LONG: &[(&str, Value, &str)] = &[
     ("atime", R, "atime"),
     ("attrs", R, "attrs"),
@@ -114,7 +116,7 @@ pub(super) const LONG: &[(&str, Value, &str)] = &[
     ("ext-size", R, "extension-size"),
 ];
 
-/// Short options: the letter, whether it takes a value, what it is called here.
+/// Short options: letter, value, and name in this program.
 const SHORT: &[(u8, Value, &str)] = &[
     (b'0', Value::No, "print0"),
     (b'A', R, "atime"),
@@ -148,7 +150,7 @@ const SHORT: &[(u8, Value, &str)] = &[
     (b'z', R, "extension-size"),
 ];
 
-/// Reads `args` (without the command's name), in order, up to the first mistake.
+/// Parses `args` (without the command's name) in order, up to the first error.
 pub fn parse(args: &[OsString]) -> Vec<Word> {
     let mut words = Vec::new();
     let mut rest = args.iter();
@@ -163,7 +165,7 @@ pub fn parse(args: &[OsString]) -> Vec<Word> {
                 return words;
             }
             [b'-', b'-', name @ ..] => long(name, &mut rest, &mut words),
-            // A lone letter is the short option, if there is one.
+            // A single letter is the short option, if there is one.
             [b'-', letter] if short(*letter).is_some() => letters(&[*letter], &mut rest, &mut words),
             [b'-', name @ ..] if !name.is_empty() => match find(name_of(name)) {
                 Found::One(..) => long(name, &mut rest, &mut words),
@@ -189,7 +191,7 @@ enum Found {
     Several,
 }
 
-/// The long option of that name, or the only one that begins so.
+/// Returns the long option of this name, or the only one that begins with it.
 fn find(name: &[u8]) -> Found {
     if let Some((_, takes, id)) = LONG.iter().find(|(long, ..)| long.as_bytes() == name) {
         return Found::One(*takes, id);
@@ -198,7 +200,7 @@ fn find(name: &[u8]) -> Found {
     match (beginning.next(), beginning.next()) {
         (None, _) => Found::None,
         (Some((_, takes, id)), None) => Found::One(*takes, id),
-        // Even two spellings of one option, as in glibc.
+        // As in glibc, even two spellings of the same option are ambiguous.
         (Some(_), Some(_)) => Found::Several,
     }
 }
@@ -207,14 +209,14 @@ fn short(letter: u8) -> Option<(Value, &'static str)> {
     SHORT.iter().find(|(short, ..)| *short == letter).map(|(_, takes, id)| (*takes, *id))
 }
 
-/// What stands before `=`.
+/// Returns the part before `=`.
 fn name_of(arg: &[u8]) -> &[u8] {
     arg.split(|b| *b == b'=').next().unwrap_or(arg)
 }
 
 type Rest<'a> = std::slice::Iter<'a, OsString>;
 
-/// `name` or `name=value`.
+/// Parses `name` or `name=value`.
 fn long(arg: &[u8], rest: &mut Rest<'_>, words: &mut Vec<Word>) -> Option<()> {
     let name = name_of(arg);
     let Found::One(takes, id) = find(name) else { return None };
@@ -228,7 +230,7 @@ fn long(arg: &[u8], rest: &mut Rest<'_>, words: &mut Vec<Word>) -> Option<()> {
     Some(())
 }
 
-/// `abc` or `aVALUE`.
+/// Parses `abc` or `aVALUE`.
 fn letters(letters: &[u8], rest: &mut Rest<'_>, words: &mut Vec<Word>) -> Option<()> {
     for (i, letter) in letters.iter().enumerate() {
         let (takes, id) = short(*letter)?;
@@ -260,7 +262,7 @@ mod tests {
         parse(&args).iter().map(show).collect::<Vec<_>>().join(" ")
     }
 
-    /// What the recorded Lustre made of such words.
+    /// The expected results are those of the captured Lustre.
     #[test]
     fn reads_like_getopt_long_only() {
         for (line, want) in [

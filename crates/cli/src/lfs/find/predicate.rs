@@ -1,7 +1,7 @@
-//! The tests of `lfs find`: what must hold of an entry for it to be found.
+//! The tests of `lfs find`, which an entry must pass to be found.
 //!
-//! All tests must hold; they are tried cheapest first. A test that has no meaning for an entry,
-//! such as the state of mirrors that it does not have, fails whether it is negated or not.
+//! All tests must hold. The cheapest test is tried first. A test that has no meaning for an entry
+//! fails, whether it is negated or not. An example is the mirror state of a file without mirrors.
 
 use std::ops::RangeInclusive;
 
@@ -13,14 +13,14 @@ use super::{
     range::Range,
 };
 
-/// How permissions are compared.
+/// Comparison of permissions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Perm {
     /// Exactly these.
     Exactly(u32),
     /// All of these, and perhaps others.
     All(u32),
-    /// Any of these, or anything if there are none.
+    /// Any of these. If there are none, all permissions match.
     Any(u32),
 }
 
@@ -29,28 +29,28 @@ pub enum Perm {
 pub struct Bits<T> {
     /// Must be set.
     pub set: T,
-    /// Must not be.
+    /// Must not be set.
     pub clear: T,
 }
 
-/// What is tested.
+/// A property, and the value that a test compares it with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum What {
     /// The last part of the path.
     Name(Glob),
-    /// What it is.
+    /// File type.
     Type(FileKind),
-    /// Bytes.
+    /// Size in bytes.
     Size(Range),
     /// Allocated bytes.
     Blocks(Range),
-    /// How long ago.
+    /// Age by one of the times.
     Age(Stamp, Range),
-    /// Later than.
+    /// One of the times is later than this one.
     Newer(Stamp, Moment),
     /// Permissions.
     Perm(Perm),
-    /// Number of names.
+    /// Number of links.
     Links(Range),
     /// Owner.
     User(u32),
@@ -64,15 +64,15 @@ pub enum What {
     Mdt(Targets),
     /// Number of MDTs of a striped directory.
     MdtCount(Range),
-    /// How a striped directory spreads its names.
+    /// Hash function of a striped directory.
     MdtHash(Hash),
     /// Number of stripes.
     StripeCount(Range),
-    /// Bytes.
+    /// Stripe size in bytes.
     StripeSize(Range),
     /// OSTs with objects.
     Ost(Targets),
-    /// Pool of any component; of an empty name: none.
+    /// Pool of any component. An empty name: no pool.
     Pool(String),
     /// Pattern of any component.
     Layout(u32),
@@ -86,45 +86,45 @@ pub enum What {
     ComponentFlags(Bits<u32>),
     /// Number of mirrors.
     MirrorCount(Range),
-    /// State of mirrors, and whether it is meant to be another.
+    /// State of the mirrors, and whether it must be another one.
     MirrorState(u16, bool),
     /// Extension size of any component.
     ExtensionSize(Range),
-    /// Data of another system.
+    /// A foreign layout.
     Foreign,
-    /// An extended attribute and perhaps its value.
+    /// An extended attribute and, if given, a pattern for its value.
     Xattr(String, Option<Glob>),
 }
 
-/// Indices of targets. The names among them are looked up before the search begins.
+/// The targets of a test. Names are looked up before the search begins.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Targets {
     /// Indices.
     pub indices: Vec<RangeInclusive<u32>>,
-    /// What is no number.
+    /// Names that are not looked up yet.
     pub names: Vec<String>,
 }
 
 impl Targets {
-    /// Whether it is one of them.
+    /// Whether the target of this index is among them.
     pub fn has(&self, index: u32) -> bool {
         self.indices.iter().any(|range| range.contains(&index))
     }
 }
 
-/// Hashes of striped directories, and their flags.
+/// Hash functions of striped directories, and their flags.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Hash {
-    /// Any of these, or of all if there are none.
+    /// One of these functions. If there are none, all match.
     pub any: Vec<&'static str>,
-    /// Not these.
+    /// None of these functions and flags.
     pub none: Vec<&'static str>,
-    /// With these flags.
+    /// All of these flags.
     pub flags: Vec<&'static str>,
 }
 
 impl Hash {
-    /// Whether `shown`, a hash and its flags with commas between, is meant.
+    /// Whether `shown`, a hash function and its flags separated by commas, matches.
     fn holds(&self, shown: &str) -> bool {
         let has = |name: &&str| shown.split(',').any(|part| part == *name);
         (self.any.is_empty() || self.any.iter().any(has)) && !self.none.iter().any(has) && self.flags.iter().all(has)
@@ -134,14 +134,14 @@ impl Hash {
 /// A test.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Test {
-    /// What is tested.
+    /// The property.
     pub what: What,
-    /// Whether it is to fail.
+    /// Whether the property must not match.
     pub negated: bool,
 }
 
 impl Test {
-    /// What has to be fetched for it.
+    /// Returns the request that the test needs.
     pub fn cost(&self) -> Cost {
         match self.what {
             What::Name(_) | What::Type(_) | What::Project(_) => Cost::Entry,
@@ -160,7 +160,7 @@ impl Test {
         }
     }
 
-    /// Whether it is about what the OSTs know of a file.
+    /// Whether the test needs attributes that only the OSTs know.
     pub fn needs_sizes(&self) -> bool {
         let written = |stamp: &Stamp| matches!(stamp, Stamp::Modify | Stamp::Change);
         match &self.what {
@@ -170,13 +170,13 @@ impl Test {
         }
     }
 
-    /// Whether it is about attributes or the layout as the MDT has them.
+    /// Whether the test needs only attributes or the layout from the MDT.
     pub fn is_of_mdt(&self) -> bool {
         matches!(self.cost(), Cost::Stat | Cost::Layout) && !self.needs_sizes()
     }
 
-    /// Whether a later test of the same kind takes this one's place, as Lustre has it; others add
-    /// up.
+    /// Whether this later test replaces `other`. As in Lustre, a later test of the same kind does.
+    /// Several tests of `-newer` or `-xattr` must all hold.
     pub fn replaces(&self, other: &Test) -> bool {
         match (&self.what, &other.what) {
             (What::Newer(..), _) | (What::Xattr(..), _) => false,
@@ -185,10 +185,10 @@ impl Test {
         }
     }
 
-    /// Whether the entry passes at the time `now`.
+    /// Whether the entry passes at the time `now`, in seconds since the epoch.
     ///
     /// # Errors
-    /// What could not be fetched.
+    /// The errno of a failed request.
     pub fn passes(&self, entry: &mut impl Facts, now: i64) -> Result<bool> {
         let holds = match self.cost() {
             Cost::Entry | Cost::Client | Cost::Xattr => self.of_entry(entry)?,
@@ -202,13 +202,13 @@ impl Test {
         Ok(match &self.what {
             What::Name(glob) => Some(glob.matches(entry.name())),
             What::Type(kind) => Some(entry.kind()? == *kind),
-            // Every file is of project 0 until there are projects.
+            // Without support for projects, every file has project 0.
             What::Project(id) => Some(*id == 0),
             What::Mdt(targets) => entry.mdt()?.map(|index| targets.has(index)),
             What::MdtCount(range) => {
                 entry.dir_striping()?.map(|lmv| range.holds(u64::from(lmv.stripe_count.unsigned_abs())))
             }
-            // A directory that is not striped has no hash.
+            // A directory that is not striped has no hash function.
             What::MdtHash(hash) => {
                 entry.dir_striping()?.map(|lmv| lmv.stripe_count != 0 && hash.holds(&lmv.hash.to_string()))
             }

@@ -1,5 +1,4 @@
-//! How `lfs find` prints what it found: `-printf` formats, of which `-print`, `-print0` and `-ls`
-//! are three.
+//! Output of `lfs find`: `-printf` formats. `-print`, `-print0` and `-ls` are three of them.
 
 use sheen_wire::{FileKind, Result};
 
@@ -18,11 +17,11 @@ enum Piece {
     Path,
     Type,
     Fid,
-    /// Something of the attributes.
+    /// An attribute, by its letter.
     Stat(u8),
-    /// A time, as text or in seconds.
+    /// A time, and whether it is in seconds instead of text.
     Time(Stamp, bool),
-    /// `%L` and this: something of the layout.
+    /// A property of the layout, by the letter after `%L`.
     Layout(u8),
 }
 
@@ -30,7 +29,7 @@ enum Piece {
 pub const LS: &str = "%i\\t%k\\t%M\\t%n\\t%U\\t%G\\t%s\\t%t\\t%p\\n";
 
 impl Format {
-    /// Reads a format; also the directives in it that mean nothing and are printed as they stand.
+    /// Parses a format. Also returns its unknown directives, which are printed literally.
     pub fn new(text: &[u8]) -> (Format, Vec<String>) {
         let (mut pieces, mut unknown) = (Vec::new(), Vec::new());
         let mut rest = text;
@@ -52,29 +51,29 @@ impl Format {
         (Format(pieces), unknown)
     }
 
-    /// The path and what ends it.
+    /// Returns the format of a path with `end` after it.
     pub fn path(end: u8) -> Format {
         Format(vec![Piece::Path, Piece::Text(vec![end])])
     }
 
-    /// Whether it prints what the directory told.
+    /// Whether the format needs only what the directory returned.
     pub fn is_free(&self) -> bool {
         self.0.iter().all(|piece| matches!(piece, Piece::Text(_) | Piece::Path | Piece::Type))
     }
 
-    /// Whether it prints when files were created.
+    /// Whether the format prints creation times.
     pub fn wants_birth(&self) -> bool {
         self.0.iter().any(|piece| matches!(piece, Piece::Time(Stamp::Birth, _)))
     }
 
-    /// Whether it prints attributes (or the FID, which comes with them), and whether something of
-    /// layouts.
+    /// Whether the format prints attributes (or the FID, which comes with them), and whether it
+    /// prints properties of layouts.
     pub fn wants(&self) -> (bool, bool) {
         let stat = |piece: &Piece| matches!(piece, Piece::Stat(_) | Piece::Time(..) | Piece::Fid);
         (self.0.iter().any(stat), self.0.iter().any(|piece| matches!(piece, Piece::Layout(_))))
     }
 
-    /// Whether it prints what the OSTs know of a file.
+    /// Whether the format prints attributes that only the OSTs know.
     pub fn needs_sizes(&self) -> bool {
         let of_osts = |piece: &Piece| {
             matches!(piece, Piece::Stat(b's' | b'k' | b'b') | Piece::Time(Stamp::Modify | Stamp::Change, _))
@@ -82,10 +81,10 @@ impl Format {
         self.0.iter().any(of_osts)
     }
 
-    /// Prints an entry.
+    /// Prints an entry to `out`.
     ///
     /// # Errors
-    /// What could not be fetched; then nothing is printed.
+    /// The errno of a failed request. Nothing is printed then.
     pub fn write(&self, entry: &mut impl Facts, out: &mut Vec<u8>) -> Result<()> {
         let before = out.len();
         let written = self.0.iter().try_for_each(|piece| write(piece, entry, out));
@@ -96,7 +95,8 @@ impl Format {
     }
 }
 
-/// What `%` and `text` mean, and how much of `text` that takes; else how much of it was meant.
+/// Parses a directive after its `%`. Returns it and its length. The error is the length of an
+/// unknown directive.
 fn directive(text: &[u8]) -> Result<(Piece, usize), usize> {
     let time = |letter: &u8| {
         Some(match letter.to_ascii_lowercase() {
@@ -122,7 +122,7 @@ fn directive(text: &[u8]) -> Result<(Piece, usize), usize> {
     }
 }
 
-/// What `\` and `text` mean, and how much of `text` that takes.
+/// Parses an escape after its `\`. Returns its byte and its length.
 fn escape(text: &[u8]) -> (Piece, usize) {
     let (byte, length) = match text {
         [b'0'..=b'7', ..] => {
@@ -138,7 +138,7 @@ fn escape(text: &[u8]) -> (Piece, usize) {
         [b't', ..] => (b'\t', 1),
         [b'v', ..] => (11, 1),
         [b'\\', ..] => (b'\\', 1),
-        // What means nothing stands for itself.
+        // An unknown escape is literal.
         _ => (b'\\', 0),
     };
     (Piece::Text(vec![byte]), length)
@@ -183,7 +183,7 @@ fn of_stat(what: u8, stat: &Stat) -> String {
     }
 }
 
-/// A directory has MDTs where a file has OSTs.
+/// Formats a property of the layout. Of a directory, it is about MDTs instead of OSTs.
 fn of_layout(what: u8, entry: &mut impl Facts) -> Result<String> {
     let is_dir = entry.kind()? == FileKind::Dir;
     Ok(match what {
@@ -194,7 +194,7 @@ fn of_layout(what: u8, entry: &mut impl Facts) -> Result<String> {
         },
         b'i' if is_dir => entry.mdt()?.map_or_else(String::new, |index| index.to_string()),
         b'o' if is_dir => entry.mdt()?.map_or_else(String::new, |index| format!("[{index}]")),
-        // Every file is of project 0 until there are projects.
+        // Without support for projects, every file has project 0.
         b'P' => "0".to_owned(),
         _ => of_striping(what, entry.striping()?),
     })
@@ -212,7 +212,7 @@ fn of_striping(what: u8, striping: &Striping) -> String {
     }
 }
 
-/// As `-type` has it.
+/// Returns the letter of a file type, as in `-type`.
 fn letter(kind: FileKind) -> char {
     match kind {
         FileKind::Regular => 'f',
@@ -225,7 +225,7 @@ fn letter(kind: FileKind) -> char {
     }
 }
 
-/// As `ls -l` has it.
+/// Formats permissions as in `ls -l`.
 fn permissions(mode: u32) -> String {
     let kind = match FileKind::from_mode(mode) {
         Some(FileKind::Regular) => '-',
@@ -247,7 +247,7 @@ fn permissions(mode: u32) -> String {
     text
 }
 
-/// Inode flags by name, their value as `STATX_ATTR_*` and their letter in `%La`.
+/// Inode flags: name, value as `STATX_ATTR_*`, and letter in `%La`.
 pub const ATTRIBUTES: [(&str, u64, char); 6] = [
     ("compressed", 0x4, 'c'),
     ("immutable", 0x10, 'i'),

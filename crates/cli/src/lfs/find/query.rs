@@ -1,4 +1,4 @@
-//! What `lfs find` was asked for, from its words.
+//! The query that the options of `lfs find` describe.
 
 use std::{ffi::OsStr, ops::RangeInclusive, os::unix::ffi::OsStrExt, path::Path};
 
@@ -16,38 +16,38 @@ use super::{
     range::Range,
 };
 
-/// Most threads that may be asked for.
+/// Most threads that may be requested.
 const THREADS_MAX: u64 = 256;
 
-/// What to look for, where, and how to print it.
+/// The tests, bounds and output format of a search.
 #[derive(Clone, Debug)]
 pub struct Query {
-    /// All of these must hold; cheapest first.
+    /// Tests that must all hold, cheapest first.
     tests: Vec<Test>,
-    /// When it was asked, in seconds since the epoch: what ages are measured from.
+    /// Start of the search in seconds since the epoch, from which ages are measured.
     now: i64,
-    /// Levels below an operand from which on something is printed.
+    /// Entries at fewer levels below an operand are not printed.
     pub min_depth: u32,
-    /// Levels below an operand that are looked at.
+    /// Entries at more levels below an operand are not visited.
     pub max_depth: u32,
-    /// How to print.
+    /// Output format.
     pub format: Format,
-    /// Directives of the format that mean nothing.
+    /// Unknown directives of the format.
     pub unknown: Vec<String>,
-    /// Attributes need not be of now.
+    /// Whether cached attributes are accepted, however old.
     pub lazy: bool,
-    /// Of 100 entries found, so many are not printed.
+    /// Percentage of the found entries that is not printed.
     pub skip: u64,
-    /// So many threads; None leaves it to the program.
+    /// Number of threads; `None`: the program chooses.
     pub threads: Option<usize>,
 }
 
-/// What is wrong with a value, as it is told, and the exit code.
+/// A wrong value: the message for the user and the exit code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrong(pub String, pub Errno);
 
 impl Query {
-    /// Everything, asked for at the time `now`.
+    /// Creates a query for all entries. `now`: in seconds since the epoch.
     pub fn new(now: i64) -> Query {
         Query {
             tests: Vec::new(),
@@ -62,7 +62,7 @@ impl Query {
         }
     }
 
-    /// Takes an option in; `negated` after a `!`.
+    /// Takes an option. `negated`: it follows a `!`.
     pub fn option(&mut self, id: &'static str, value: Option<&OsStr>, negated: bool) -> Result<(), Wrong> {
         let value = value.unwrap_or_default();
         match id {
@@ -100,22 +100,22 @@ impl Query {
         self.tests.insert(place, test);
     }
 
-    /// Whether the directory alone tells what is found, and enough to print it.
+    /// Whether directories alone return all that the tests and the format need.
     pub fn is_free(&self) -> bool {
         self.format.is_free() && self.tests.iter().all(|test| test.cost() == Cost::Entry)
     }
 
-    /// Whether anyone wants to know when files were created.
+    /// Whether the tests or the format need creation times.
     pub fn wants_birth(&self) -> bool {
         let tested = |test: &Test| matches!(test.what, What::Age(Stamp::Birth, _) | What::Newer(Stamp::Birth, _));
         self.format.wants_birth() || self.tests.iter().any(tested)
     }
 
-    /// What is to be asked of directories that tell of their entries ([`sheen_wire::entries`]);
-    /// `None`: nothing that would save a call.
+    /// Returns the flags of the request to directories that return attributes of their entries
+    /// ([`sheen_wire::entries`]). `None`: such a request would save no call.
     ///
-    /// OSTs are not asked where names are tested as well: then they are asked only of those that
-    /// have the name.
+    /// If names are tested as well, the flags leave out the OSTs, which are then asked only for
+    /// entries with a matching name.
     pub fn wants(&self) -> Option<u32> {
         let (stat, layouts) = self.format.wants();
         let costs = |cost| self.tests.iter().any(|test| test.cost() == cost);
@@ -128,36 +128,35 @@ impl Query {
         (stat || layouts).then_some(flags)
     }
 
-    /// Whether pages that the MDT alone tells show already which entries are not looked for, by
-    /// attributes or layouts.
+    /// Whether tests of attributes or layouts can exclude entries with data from the MDT alone.
     pub fn is_narrowed_by_mdt(&self) -> bool {
         self.tests.iter().any(Test::is_of_mdt)
     }
 
-    /// Whether an entry passes the tests that the MDT alone decides. What cannot be told is left to
-    /// the other tests.
+    /// Whether an entry passes the tests that the MDT alone decides. A test that fails with an
+    /// error counts as passed, and the other tests decide.
     pub fn passes_by_mdt(&self, entry: &mut impl Facts) -> bool {
         let passes = |test: &Test| !test.is_of_mdt() || test.passes(entry, self.now).unwrap_or(true);
         self.tests.iter().all(passes)
     }
 
-    /// Whether what the OSTs know of files matters: sizes, and when they were written.
+    /// Whether the query needs attributes that only the OSTs know: sizes and times of writes.
     pub fn needs_sizes(&self) -> bool {
         self.format.needs_sizes() || self.tests.iter().any(Test::needs_sizes)
     }
 
-    /// Whether an entry passes the tests that cost nothing, so that it is worth looking at the
-    /// others.
+    /// Whether an entry passes the tests that need no request, so that the other tests are
+    /// worthwhile.
     pub fn is_worth_it(&self, entry: &mut impl Facts) -> bool {
         let free = self.tests.iter().take_while(|test| test.cost() == Cost::Entry);
-        // What fails here is tried and reported again.
+        // An error here counts as passed: the test is repeated later and its error reported then.
         free.map(|test| test.passes(entry, self.now)).all(|passed| passed.unwrap_or(true))
     }
 
     /// Whether an entry passes all tests.
     ///
     /// # Errors
-    /// What could not be fetched.
+    /// The errno of a failed request.
     pub fn matches(&self, entry: &mut impl Facts) -> Result<bool> {
         for test in &self.tests {
             if !test.passes(entry, self.now)? {
@@ -167,7 +166,7 @@ impl Query {
         Ok(true)
     }
 
-    /// The targets that are to be looked up by name: OSTs, and MDTs.
+    /// Returns the targets that must be looked up by name, and whether they are OSTs or MDTs.
     pub fn named(&mut self) -> impl Iterator<Item = (bool, &mut Targets)> {
         let targets = self.tests.iter_mut().filter_map(|test| match &mut test.what {
             What::Ost(targets) => Some((true, targets)),
@@ -178,14 +177,14 @@ impl Query {
     }
 }
 
-/// The test that an option with a value asks for.
+/// Returns the property that an option with a value tests.
 fn what(id: &str, value: &OsStr) -> Option<What> {
     let text = text(value);
     Some(match id {
         "name" => What::Name(Glob::new(value.as_bytes())),
         "type" => What::Type(kind(text)?),
         "size" => What::Size(Range::size(text, 1)?),
-        // As `du` counts.
+        // Numbers without a suffix are KiB, as in du(1).
         "blocks" => What::Blocks(Range::size(text, 1024)?),
         "atime" => What::Age(Stamp::Access, Range::age(text)?),
         "btime" => What::Age(Stamp::Birth, Range::age(text)?),
@@ -223,7 +222,8 @@ fn what(id: &str, value: &OsStr) -> Option<What> {
     })
 }
 
-/// `-newerXY`: X of the file against Y of the one that is named, or the time that is given.
+/// Parses `-newerXY`: time X of an entry must be later than time Y of the named file, or than the
+/// given time.
 fn newer(xy: &str, value: &OsStr, now: i64) -> Result<What, Wrong> {
     let stamp = |letter: &str| match letter {
         "a" => Some(Stamp::Access),
@@ -263,7 +263,7 @@ fn kind(text: &str) -> Option<FileKind> {
     })
 }
 
-/// `[/-]MODE`, octal or `u+x,go=r`.
+/// Parses `[/-]MODE`, in octal or like `u+x,go=r`.
 fn perm(text: &str) -> Option<Perm> {
     Some(match text.as_bytes().first()? {
         b'/' => Perm::Any(mode(&text[1..])?),
@@ -272,7 +272,7 @@ fn perm(text: &str) -> Option<Perm> {
     })
 }
 
-/// Permissions in octal, or changes to none in letters.
+/// Parses permissions in octal, or as symbolic changes to no permissions.
 fn mode(text: &str) -> Option<u32> {
     if text.starts_with(|c: char| c.is_ascii_digit()) {
         return u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
@@ -312,7 +312,7 @@ fn mode(text: &str) -> Option<u32> {
     })
 }
 
-/// `NAME,^NAME,…`
+/// Parses `NAME,^NAME,…`.
 fn bits<T>(text: &str, of: impl Fn(&str) -> Option<T>) -> Option<Bits<T>>
 where
     T: Default + std::ops::BitOrAssign,
@@ -328,7 +328,7 @@ where
 }
 
 fn component_flag(name: &str) -> Option<u32> {
-    /// Not to be used. Lustre shows it, and Sheen keeps what it was given.
+    /// The component must not be used. Lustre shows this flag, and Sheen stores it as given.
     const OFFLINE: u32 = 8;
     Some(match name {
         "init" => flags::INIT,
@@ -343,9 +343,10 @@ fn component_flag(name: &str) -> Option<u32> {
     })
 }
 
-/// `released`, `raid0`, `mdt`, `overstriping`, all of those that are listed.
+/// Parses a list of `released`, `raid0`, `mdt`, `overstriping` and `foreign`. All listed patterns
+/// must be set.
 fn pattern(text: &str) -> Option<u32> {
-    /// Data that only an archive has.
+    /// Data that exists only in an archive.
     const RELEASED: u32 = 0x8000_0000;
     text.split(',').try_fold(0, |bits, name| {
         Some(
@@ -372,7 +373,7 @@ fn mirror_state(text: &str) -> Option<What> {
     Some(What::MirrorState(state, name.is_some()))
 }
 
-/// Hashes and flags of striped directories, `^` before those that are meant to be missing.
+/// Parses hash functions and flags of striped directories. A `^` excludes one.
 fn mdt_hash(text: &str) -> Option<What> {
     const HASHES: [&str; 4] = ["all_char", "fnv_1a_64", "crush", "crush2"];
     const FLAGS: [(&str, &str); 5] =
@@ -393,7 +394,7 @@ fn mdt_hash(text: &str) -> Option<What> {
     Some(What::MdtHash(wanted))
 }
 
-/// `0,2-5,fsname-OST0007_UUID`
+/// Parses `0,2-5,fsname-OST0007_UUID`.
 fn targets(text: &str) -> Option<Targets> {
     let mut targets = Targets::default();
     for part in text.split(',').filter(|part| !part.is_empty()) {

@@ -1,9 +1,9 @@
-//! Numbers to compare with, as find(1) and Lustre write them: `N` is equal, `+N` more, `-N` less,
-//! within the bounds of the unit.
+//! Numbers to compare with, as in find(1) and Lustre: `N` is equal, `+N` is more, `-N` is less,
+//! with the precision of the unit.
 
 use super::super::numbers::{parse_size, parse_unsigned};
 
-/// Which values a number stands for.
+/// The comparison with the number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Side {
     Less,
@@ -13,9 +13,9 @@ enum Side {
 
 /// `[+-]N` of a unit.
 ///
-/// Sizes count in whole units, begun ones included: `5M` is more than 4 MiB up to 5 MiB, `-5M` at
-/// most 4 MiB, `+5M` more than 5 MiB. Ages count the units that have passed: `3d` is 72 hours up to
-/// 96, `-3d` less than 72 hours, `+3d` 96 hours and more.
+/// Sizes count in whole units, rounded up: `5M` is more than 4 MiB up to 5 MiB, `-5M` at most 4
+/// MiB, `+5M` more than 5 MiB. Ages count the units that have passed: `3d` is 72 hours up to 96,
+/// `-3d` less than 72 hours, `+3d` 96 hours and more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
     side: Side,
@@ -35,14 +35,14 @@ impl Range {
         }
     }
 
-    /// A count, such as of stripes.
+    /// Parses a count, such as of stripes.
     pub fn count(text: &str) -> Option<Range> {
         let (side, number) = Range::sided(text);
         Some(Range { side, value: parse_unsigned(number)?, unit: 1 })
     }
 
-    /// Bytes, with a suffix `c` (bytes), `b` (512 of them), `K`, `M`, `G`, `T`, `P` or `E`; without
-    /// one in units of `default`.
+    /// Parses bytes with a suffix `c` (bytes), `b` (512 bytes), `K`, `M`, `G`, `T`, `P` or `E`.
+    /// Without a suffix, the unit is `default` bytes.
     pub fn size(text: &str, default: u64) -> Option<Range> {
         let (side, number) = Range::sided(text);
         if let Some(bytes) = number.strip_suffix('c').filter(|n| !n.starts_with("0x")) {
@@ -55,7 +55,7 @@ impl Range {
         Some(Range { side, value, unit })
     }
 
-    /// An offset in a file: a size, or `eof`.
+    /// Parses an offset in a file: a size, or `eof`.
     pub fn offset(text: &str) -> Option<Range> {
         let (side, number) = Range::sided(text);
         match number.eq_ignore_ascii_case("eof") {
@@ -64,8 +64,8 @@ impl Range {
         }
     }
 
-    /// Seconds ago: days, or numbers with the letters `s`, `m`, `h`, `d`, `w`, `y`, of which the
-    /// smallest is the unit: `8h20m`.
+    /// Parses an age: days, or numbers with the letters `s`, `m`, `h`, `d`, `w`, `y`, such as
+    /// `8h20m`. The smallest letter is the unit.
     pub fn age(text: &str) -> Option<Range> {
         let (side, number) = Range::sided(text);
         if let Some(days) = parse_unsigned(number) {
@@ -88,7 +88,7 @@ impl Range {
         (least < u64::MAX).then_some(Range { side, value, unit: least })
     }
 
-    /// Whether a count or size is meant.
+    /// Whether a count or a size is in the range.
     pub fn holds(self, value: u64) -> bool {
         // In 128 bits nothing overflows.
         let (value, limit, unit) = (u128::from(value), u128::from(self.value), u128::from(self.unit));
@@ -99,7 +99,7 @@ impl Range {
         }
     }
 
-    /// Whether something so many seconds old is meant; what lies ahead is less than 0 old.
+    /// Whether an age in seconds is in the range. A time in the future has a negative age.
     pub fn holds_age(self, seconds: i64) -> bool {
         let (age, limit, unit) = (i128::from(seconds), i128::from(self.value), i128::from(self.unit));
         match self.side {

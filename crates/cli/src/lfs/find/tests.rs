@@ -1,4 +1,5 @@
-//! Words, against what the recorded Lustre answered to them, and tests, against entries of paper.
+//! Tests of the options against the answers of a captured Lustre, and of the predicates against
+//! in-memory entries.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ use super::{
 const NOW: i64 = 1_795_290_605;
 const DAY: i64 = 24 * 3600;
 
-/// An entry that counts what it is asked for.
+/// An in-memory entry that records the requests for its properties.
 #[derive(Default)]
 struct Paper {
     name: &'static str,
@@ -89,7 +90,7 @@ fn striped(osts: &[u32], pool: Option<&str>) -> Striping {
     Striping::decode(&layout.encode_xattr(), false)
 }
 
-/// `lov_comp_md_v1` of components, each its start, end, flags, pattern, stripe size and OSTs.
+/// A component of a `lov_comp_md_v1`: start, end, flags, pattern, stripe size and OSTs.
 type Part<'a> = (u64, u64, u32, u32, u32, &'a [u32]);
 
 fn composite(flags: u16, mirrors: u16, parts: &[Part<'_>]) -> Striping {
@@ -122,7 +123,7 @@ fn composite(flags: u16, mirrors: u16, parts: &[Part<'_>]) -> Striping {
     striping
 }
 
-/// The tree of the recorded case, as far as one can tell.
+/// The tree of the captured case, as far as it is known.
 fn tree() -> Vec<Paper> {
     const M: u64 = 1 << 20;
     let file = |name, mode: u32, size, striping| {
@@ -365,8 +366,8 @@ fn wrong_values_are_refused() {
     }
 }
 
-/// Values of letters that mean something somewhere, given to every option: taken or refused, and
-/// then applied.
+/// Gives every option random values of meaningful letters. Each value is accepted or refused, and
+/// an accepted one is applied.
 #[test]
 fn no_value_brings_it_down() {
     const LETTERS: [&str; 24] = [

@@ -1,4 +1,4 @@
-//! What `lfs find` says when called wrongly or asked for help: Lustre's words.
+//! Usage of `lfs find`, in Lustre's wording.
 
 /// `find`
 pub const FIND: &str = "\

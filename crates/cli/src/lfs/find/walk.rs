@@ -1,14 +1,15 @@
-//! Trees, walked by several threads at a time.
+//! Walks of directory trees by several threads.
 //!
-//! A piece of work is a subtree, or some entries of a directory that is too large for one thread
-//! while others have nothing to do. Threads take work from a common list and put there what they
-//! find, as long as the list has room; beyond that each keeps a list of its own, of what its own
-//! descent left behind. All of these are taken last in, first out, so that they stay short: a tree
-//! is walked into the depth before it is walked into the breadth.
+//! A piece of work is a subtree, or a batch of entries of a directory that is large while other
+//! threads are idle. Threads take work from a shared list. They put new work there as long as the
+//! list has room. Beyond that, each thread has a list of its own for the work that its own descent
+//! leaves. All lists are last in, first out: the walk goes depth-first, so the lists stay short.
 //!
-//! Invariants: every entry is looked at once, after the directory that it lies in; the lines of an
-//! entry come in one piece. One thread alone keeps to the order of names, each directory followed
-//! by what lies in it; several keep to none.
+//! Invariants:
+//! * Every entry is examined once, after the directory that it lies in.
+//! * The lines of an entry are printed in one piece.
+//! * A single thread prints in the order of names, each directory followed by its contents. Several
+//!   threads print in no order.
 
 use std::{
     ffi::{CStr, CString},
@@ -34,34 +35,33 @@ use super::{
 
 mod told;
 
-/// Subtrees and batches that wait for a thread.
+/// Most subtrees and batches that wait for a thread.
 const WAITING_MAX: usize = 4096;
-/// Entries of a directory that go to another thread together: enough that handing them over costs
-/// little beside them.
+/// Entries of a batch: enough that handing it to another thread costs little in comparison.
 const BATCH: usize = 128;
-/// Bytes of a directory that are read at a time. As many entries as fit there have their attributes
-/// fetched together.
+/// Bytes of a directory that are read at a time. The attributes of the entries that fit are fetched
+/// together.
 const READ_BYTES: usize = 128 << 10;
-/// Bytes of lines after which they are printed.
+/// Bytes of lines that are collected before they are printed.
 const LINES_BYTES: usize = 16 << 10;
-/// How long lines wait for others, so that one who watches sees them come.
+/// Longest delay of collected lines, so that users see results soon.
 const LINES_WAIT: Duration = Duration::from_millis(100);
-/// Pieces of output that wait to be printed.
+/// Most pieces of output that wait to be printed.
 const OUTPUT_MAX: usize = 64;
 
-/// What comes of a walk.
+/// The output of a walk.
 #[derive(Debug)]
 pub enum Output {
     /// Whole lines.
     Lines(Vec<u8>),
-    /// What could not be looked at, and why.
+    /// The message about an entry that could not be examined, and its errno.
     Failed(String, Errno),
 }
 
-/// Looks at everything below `roots` with so many threads, and gives what comes of it to `sink`
-/// until that answers `false`.
+/// Examines everything below `roots` with this many threads. Passes the output to `sink` until
+/// `sink` returns false.
 pub fn walk(query: &Query, roots: Vec<CString>, threads: usize, sink: impl FnMut(Output) -> bool) {
-    // The last is taken first.
+    // The list is last in, first out.
     let root = |path| Work::Tree { path, kind: None, depth: 0 };
     let shared = Shared {
         state: Mutex::new(State { waiting: roots.into_iter().rev().map(root).collect(), busy: threads }),
@@ -95,42 +95,42 @@ fn print(from: Receiver<Output>, mut sink: impl FnMut(Output) -> bool) {
 
 /// A piece of work.
 enum Work {
-    /// What a path leads to, and all that lies below.
+    /// A path and everything below it.
     Tree { path: CString, kind: Option<FileKind>, depth: u32 },
-    /// Entries of a directory that are no directories.
+    /// Entries of a directory that are not directories.
     Batch { dir: Arc<Dir>, entries: Vec<Seen>, depth: u32 },
-    /// What is to be printed of an entry when its turn comes.
+    /// Lines of an entry that are printed when its turn comes.
     Lines(Vec<u8>),
 }
 
-/// An entry as a directory tells of it.
+/// Name and file type of an entry, as its directory returned them.
 type Seen = (CString, Option<FileKind>);
 
 /// An open directory.
 struct Dir {
     fd: OwnedFd,
-    /// Its path, as it stands before the names in it.
+    /// Its path with a slash at the end: the prefix of its entries' paths.
     prefix: Vec<u8>,
 }
 
-/// What threads have in common.
+/// The state that the threads share.
 struct Shared {
     state: Mutex<State>,
     more: Condvar,
-    /// Threads that wait for work.
+    /// Number of threads that wait for work.
     idle: AtomicUsize,
     stopped: AtomicBool,
 }
 
 struct State {
     waiting: Vec<Work>,
-    /// Threads that may still find work.
+    /// Number of threads that may still add work.
     busy: usize,
 }
 
 impl Shared {
-    /// The next piece of work for a thread that has done its last one; none when no thread can find
-    /// any more.
+    /// Returns the next piece of work for a thread that has finished its last one. `None`: the walk
+    /// has stopped, or no thread can add work any more.
     fn next(&self) -> Option<Work> {
         let mut state = self.state.lock();
         state.busy -= 1;
@@ -152,7 +152,7 @@ impl Shared {
         }
     }
 
-    /// Leaves work to others, if there is room.
+    /// Puts work on the shared list. Returns the work if the list is full.
     fn offer(&self, work: Work) -> Result<(), Work> {
         let mut state = self.state.lock();
         if state.waiting.len() >= WAITING_MAX {
@@ -166,7 +166,8 @@ impl Shared {
         Ok(())
     }
 
-    /// A thread that did not come to be; whether that leaves work to nobody.
+    /// Counts out a thread that could not be started. Returns whether no thread is left for waiting
+    /// work.
     fn leave(&self) -> bool {
         let mut state = self.state.lock();
         state.busy -= 1;
@@ -176,7 +177,7 @@ impl Shared {
 
     fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
-        // With the lock, so that no thread goes to sleep on the old answer.
+        // Takes the lock, so that no thread goes to sleep after it has read the old value.
         let _state = self.state.lock();
         self.more.notify_all();
     }
@@ -186,26 +187,26 @@ impl Shared {
     }
 }
 
-/// A thread.
+/// A thread of the walk.
 struct Worker<'a> {
     query: &'a Query,
     shared: &'a Shared,
     to: SyncSender<Output>,
     asking: Asking,
-    /// Whether it is the only one, which keeps the order of names.
+    /// Whether it is the only thread, which prints in the order of names.
     alone: bool,
-    /// What the common list had no room for.
+    /// Work that the shared list had no room for.
     own: Vec<Work>,
-    /// Lines to be printed, and since when.
+    /// Collected lines, and the time at which lines were sent last.
     lines: Vec<u8>,
     since: Instant,
-    /// For values of extended attributes.
+    /// Buffer for values of extended attributes.
     values: Vec<u8>,
-    /// For directories.
+    /// Buffer for reading directories.
     read: Vec<u8>,
-    /// For those that tell of their entries.
+    /// Buffer for directories that return attributes of their entries.
     room: Option<told::Room>,
-    /// For a name.
+    /// Buffer for a name.
     name: Vec<u8>,
 }
 
@@ -250,7 +251,7 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Looks at what a path leads to, and at what lies in it.
+    /// Examines a path and everything below it.
     fn tree(&mut self, path: &CStr, kind: Option<FileKind>, depth: u32) {
         let kind = match kind {
             Some(kind) => Ok((kind, false)),
@@ -266,7 +267,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Reads a directory, whose entries are at `depth`.
+    /// Reads a directory whose entries are at `depth`.
     fn descend(&mut self, path: &CStr, follow: bool, depth: u32) {
         let link = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | link;
@@ -302,15 +303,15 @@ impl<'a> Worker<'a> {
         self.take_in_order(ordered);
     }
 
-    /// What is left to do of a directory's entries, the first name first.
+    /// Adds the work of a directory's entries, so that the first name is taken first.
     fn take_in_order(&mut self, mut ordered: Vec<(CString, Work)>) {
         ordered.sort_unstable_by(|(a, _), (b, _)| b.cmp(a));
         self.own.extend(ordered.into_iter().map(|(_, work)| work));
     }
 
-    /// What is left to do of an entry of a directory, for one thread alone. It is looked at now,
-    /// since the client fetches attributes ahead of one who asks for them in the directory's own
-    /// order, but printed later, in the order of names.
+    /// Returns the remaining work of a directory's entry, if this is the only thread. A directory
+    /// is walked later. Any other entry is examined now, because the client's statahead follows the
+    /// directory's own order. Its lines are printed later, in the order of names.
     fn kept(
         &mut self,
         dir: &Dir,
@@ -328,8 +329,8 @@ impl<'a> Worker<'a> {
         (!lines.is_empty()).then_some(Work::Lines(lines))
     }
 
-    /// An entry of a directory, for one thread of several: subtrees are left to whoever comes,
-    /// other entries gather in `seen`.
+    /// Handles an entry of a directory, if there are several threads. Subtrees are offered to all
+    /// threads. Other entries are collected in `seen`.
     fn found(&mut self, dir: &Arc<Dir>, name: &CStr, kind: Option<FileKind>, depth: u32, seen: &mut Vec<Seen>) {
         if kind.is_none_or(|kind| kind == FileKind::Dir) {
             return self.leave_tree(dir, name, kind, depth);
@@ -344,8 +345,8 @@ impl<'a> Worker<'a> {
         seen.push((name.to_owned(), kind));
         if seen.len() >= BATCH {
             let entries = std::mem::take(seen);
-            // Left to others only while they wait, so batches are few, and with them open
-            // directories.
+            // Batches are offered only while threads are idle. They are therefore few, and so are
+            // the directories that they leave open.
             let idle = self.shared.idle.load(Ordering::Relaxed) > 0;
             let batch = Work::Batch { dir: dir.clone(), entries, depth };
             let mine = if idle { self.shared.offer(batch).err() } else { Some(batch) };
@@ -355,7 +356,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Leaves a subtree to whoever comes.
+    /// Offers a subtree to all threads, or adds it to this thread's own list.
     fn leave_tree(&mut self, dir: &Dir, name: &CStr, kind: Option<FileKind>, depth: u32) {
         let tree = Work::Tree { path: dir.path(name), kind, depth };
         if let Err(tree) = self.shared.offer(tree) {
@@ -372,7 +373,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Prints an entry if it is what is looked for.
+    /// Prints an entry if it matches.
     fn look(&mut self, place: Place<'_>, told: Option<&entries::Entry<'_>>, depth: u32) {
         self.examine(place, told, depth);
         self.send_if_due();
@@ -410,14 +411,15 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// What could not be looked at. What went away since its directory was read is no failure.
+    /// Reports a failure. An entry that was deleted after its directory was read is not a failure.
     fn failed(&mut self, path: &CStr, e: Errno, depth: u32) {
         let path = path.to_string_lossy();
         match (e, depth) {
             (e, 0) => self.send(Output::Failed(format!("lfs: failed for '{path}': {e}"), e)),
-            // A directory that is removed and made again all the time is not the one that was read.
+            // ESTALE: the directory is deleted and created again all the time, and is no longer the
+            // one that was read.
             (Errno::ENOENT | Errno::ESTALE, _) => {}
-            (e, _) => self.send(Output::Failed(format!("lfs find: cannot look at '{path}': {e} ({})", e.0), e)),
+            (e, _) => self.send(Output::Failed(format!("lfs find: cannot access '{path}': {e} ({})", e.0), e)),
         }
     }
 
@@ -434,12 +436,12 @@ impl Dir {
     }
 
     fn path(&self, name: &CStr) -> CString {
-        // Neither part has a NUL in it.
+        // Neither part contains a NUL.
         CString::new([&self.prefix, name.to_bytes()].concat()).unwrap_or_default()
     }
 }
 
-/// A directory's path as it stands before the names in it.
+/// Returns a directory's path with a slash at the end.
 fn prefix(path: &[u8]) -> Vec<u8> {
     let mut prefix = path.to_vec();
     if prefix.last() != Some(&b'/') {
@@ -448,8 +450,8 @@ fn prefix(path: &[u8]) -> Vec<u8> {
     prefix
 }
 
-/// What a path leads to, and whether a link was followed: an operand that leads to a directory
-/// stands for it.
+/// Returns the file type of a path, and whether a link was followed. An operand that links to a
+/// directory is followed.
 fn kind_of(path: &CStr, depth: u32) -> Result<(FileKind, bool), Errno> {
     let kind = |follow| {
         let mut values = Vec::new();
@@ -461,7 +463,7 @@ fn kind_of(path: &CStr, depth: u32) -> Result<(FileKind, bool), Errno> {
     }
 }
 
-/// What a directory says of an entry's kind; not all file systems' do.
+/// Converts the file type from a directory. Not all file systems return types.
 fn kind(kind: FileType) -> Option<FileKind> {
     Some(match kind {
         FileType::RegularFile => FileKind::Regular,
@@ -475,8 +477,8 @@ fn kind(kind: FileType) -> Option<FileKind> {
     })
 }
 
-/// Whether an entry is among those of 100 that are left out: by its path, so that it is so again
-/// the next time.
+/// Whether an entry is in the percentage that is skipped. The path alone decides, so the next
+/// search skips the same entries.
 fn is_skipped(entry: &impl Facts, skip: u64) -> bool {
     if skip == 0 {
         return false;

@@ -1,4 +1,4 @@
-//! What a real Lustre printed for such directories.
+//! Tests against the output of a real Lustre for the same directories.
 
 use sheen_layout::lmv::{HashType, INHERIT_OVERSTRIPED, INHERIT_STRIPED, LmvMds};
 
@@ -7,7 +7,7 @@ use super::{
     *,
 };
 
-/// The file system of the record: two MDTs, directories plain and striped.
+/// The file system of the captures: two MDTs, plain and striped directories.
 fn recorded() -> Fake {
     let mut fake = Fake::new("/mnt/c1");
     for (name, mdt) in [("md1", "1"), ("md1/sub2", "1"), ("plain", "0")] {
@@ -126,7 +126,7 @@ lmv_stripe_count: 1 lmv_stripe_offset: 1 lmv_hash_type: none lmv_max_inherit: 3 
 ",
         "$ lfs getdirstripe -D -X mdC3\n[exit 0]\n--- stdout\n3\n",
         "$ lfs getdirstripe -D --max-inherit-rr md1\n[exit 0]\n--- stdout\n2\n",
-        // No default is in force, and none is kept.
+        // No default is in force, and none is stored.
         "$ lfs getdirstripe -D plain\n[exit 0]\n--- stdout
 lmv_stripe_count: 0 lmv_stripe_offset: -1 lmv_hash_type: none lmv_max_inherit: -1 lmv_max_inherit_rr: 0
 ",

@@ -1,9 +1,12 @@
-//! `lfs getstripe --draw`: how a file's bytes map to components, stripes and OSTs, as a picture.
+//! `lfs getstripe --draw`: a picture of how a file's bytes map to components, stripes and OSTs.
 //!
-//! A component is a table: a column is a stripe, headed by the OST that holds it; a cell is a
-//! stripe's unit, with the offset in the file where it begins; rows are the rounds in which units
-//! go over the stripes. Rounds count from the beginning of the file and not of the component, so a
-//! component may begin in the middle of one. Only the first rounds and stripes are drawn.
+//! A component is a table:
+//! * A column is a stripe, with the index of its OST as heading.
+//! * A cell is one stripe unit, labelled with the file offset at which it begins.
+//! * A row is one round of units over all stripes.
+//!
+//! Rounds count from the beginning of the file and not of the component, so a component may begin
+//! in the middle of a round. Only the first rounds and stripes are drawn.
 
 use std::fmt::Write;
 
@@ -14,47 +17,47 @@ use super::{
     flag,
 };
 
-/// Stripes drawn of a component: what fits a terminal.
+/// Stripes drawn per component: as many as fit a terminal.
 const COLUMNS_MAX: usize = 8;
-/// Rounds drawn of a component: enough to see it go round.
+/// Rounds drawn per component: enough to show that they repeat.
 const ROWS_MAX: u64 = 3;
 
-/// A picture, not yet text or SVG.
+/// A picture before it becomes text or SVG.
 pub struct Drawing {
-    /// One a component.
+    /// One band per component.
     pub bands: Vec<Band>,
 }
 
-/// A component's.
+/// The picture of one component.
 pub struct Band {
-    /// Its range and its striping in words.
+    /// The component's range and striping in words.
     pub title: String,
-    /// Where there is nothing to draw: why.
+    /// The reason if there is nothing to draw.
     pub note: Option<String>,
-    /// The stripes from the first.
+    /// The stripes that are drawn, from the first.
     pub columns: Vec<Column>,
-    /// Stripes that are left out.
+    /// Number of stripes that are left out.
     pub columns_more: usize,
-    /// The first rounds; a cell is an offset in the file, none for a unit that is another
-    /// component's.
+    /// The first rounds. A cell is an offset in the file, or `None` for a unit of another
+    /// component.
     pub rows: Vec<Vec<Option<u64>>>,
     /// Whether rounds are left out.
     pub rows_more: bool,
 }
 
-/// Where a stripe lies.
+/// The target that holds a stripe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Column {
-    /// On this OST.
+    /// This OST.
     Ost(u32),
-    /// On an OST that is chosen when something is written.
+    /// An OST that is chosen at the first write.
     AnyOst,
-    /// With the metadata, on the MDT of this index; negative for any.
+    /// The MDT of this index; negative for any.
     Mdt(i32),
 }
 
 impl Column {
-    /// The index.
+    /// Returns the index as text.
     pub fn label(self) -> String {
         match self {
             Column::Ost(index) => index.to_string(),
@@ -71,7 +74,7 @@ impl Drawing {
         Drawing { bands: picture.parts().iter().map(band).collect() }
     }
 
-    /// For a terminal; every component is followed by an empty line but the last.
+    /// Formats the picture for a terminal, with an empty line between components.
     pub fn text(&self) -> String {
         let bands: Vec<String> = self.bands.iter().map(Band::text).collect();
         bands.join("\n")
@@ -91,18 +94,18 @@ impl Band {
         let columns: Vec<Column> = match part.pattern {
             Pattern::MDT => vec![Column::Mdt(mdt)],
             _ if part.is_extension() => {
-                band.note = Some(format!("lent to the component before it, {} at a time", bytes(part.size)));
+                band.note = Some(format!("extends the component before it, {} at a time", bytes(part.size)));
                 return band;
             }
             _ if !part.objects.is_empty() => part.objects.iter().map(|(ost, _)| Column::Ost(*ost)).collect(),
             _ if part.count > 0 => vec![Column::AnyOst; part.count as usize],
             _ => {
-                band.note = Some("as many stripes as there are OSTs when it is first written".to_owned());
+                band.note = Some("stripe count depends on the number of OSTs at the first write".to_owned());
                 return band;
             }
         };
         if part.start >= part.end {
-            band.note = Some("empty until it is extended".to_owned());
+            band.note = Some("empty until extended".to_owned());
             return band;
         }
         (band.rows, band.rows_more) = rows(part, columns.len());
@@ -111,12 +114,12 @@ impl Band {
         band
     }
 
-    /// What the columns are the indices of.
+    /// Returns the type of the targets in the heading.
     pub fn target(&self) -> &'static str {
         if matches!(self.columns.first(), Some(Column::Mdt(_))) { "MDT" } else { "OST" }
     }
 
-    /// The stripes that are left out, in words.
+    /// Returns in words how many stripes are left out.
     pub fn more(&self) -> String {
         if self.columns_more == 0 { String::new() } else { format!("and {} more", self.columns_more) }
     }
@@ -153,15 +156,15 @@ impl Band {
     }
 }
 
-/// What is written into a cell.
+/// Returns the label of a cell.
 pub fn cell(offset: Option<u64>) -> String {
     offset.map_or_else(|| "·".to_owned(), bytes)
 }
 
-/// Where the units of the first rounds begin, of the stripes that are drawn, and whether there are
-/// more rounds.
+/// Returns where the units of the first rounds begin, for the stripes that are drawn, and whether
+/// more rounds follow.
 fn rows(part: &Part, stripes: usize) -> (Vec<Vec<Option<u64>>>, bool) {
-    // In 128 bits: a round of 2,000 stripes of 4 GiB at the end of the file is past 2^64.
+    // 128 bits, because a round of 2,000 stripes of 4 GiB at the end of the file exceeds 2^64.
     let unit = u128::from(part.size.max(1));
     let (start, end) = (u128::from(part.start), u128::from(part.end));
     let round = unit * stripes as u128;
@@ -206,7 +209,7 @@ fn title(part: &Part, composite: bool) -> String {
     title
 }
 
-/// `64K`, `1M`, `EOF`: in the largest unit that says it exactly.
+/// Formats bytes in the largest unit that is exact: `64K`, `1M`. The end of the file is `EOF`.
 fn bytes(n: u64) -> String {
     if n == u64::MAX {
         return "EOF".to_owned();

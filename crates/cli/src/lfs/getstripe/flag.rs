@@ -1,11 +1,12 @@
-//! Names of components' flags, on command lines and in listings.
+//! Names of component flags, on command lines and in listings.
 
 pub use sheen_layout::flags::*;
 
-/// To be read and written first.
+/// Preferred for reads and writes.
 pub const PREFER: u32 = PREF_RD | PREF_WR;
 
-/// In the order in which they are printed; a name of several bits goes before those of each.
+/// The flags in the order in which they are printed. A name for several bits comes before the names
+/// of the single bits.
 const NAMES: &[(u32, &str)] = &[
     (INIT, "init"),
     (STALE, "stale"),
@@ -17,7 +18,7 @@ const NAMES: &[(u32, &str)] = &[
     (EXTENSION, "extension"),
 ];
 
-/// `init,stale`; `0` for none; in hex what has no name.
+/// Formats flags, such as `init,stale`. No flags are `0`. Flags without a name are in hex.
 pub fn names(flags: u32) -> String {
     let mut left = flags;
     let mut names: Vec<String> = Vec::new();
@@ -33,11 +34,11 @@ pub fn names(flags: u32) -> String {
     names.join(",")
 }
 
-/// Flags that are to be set, and flags that are to be clear.
+/// Flags that must be set, and flags that must be clear.
 pub type Wanted = (u32, u32);
 
-/// Reads `init,^stale`. An error names the flag that there is not; it is `None` where none is
-/// named, or one both ways.
+/// Parses `init,^stale`. The error names the unknown flag. It is `None` if no flag is given, or if
+/// one is given both ways.
 pub fn parse(text: &str) -> Result<Wanted, Option<String>> {
     let (mut set, mut clear) = (0, 0);
     for name in text.split(',').filter(|name| !name.is_empty()) {

@@ -1,5 +1,6 @@
-//! Which components `lfs getstripe` shows: `-I`, `--component-flags`, `--component-start`,
-//! `--component-end`, `--mirror-id`, `--mirror-index`. A component must satisfy all of them.
+//! Selection of components for `lfs getstripe`: `-I`, `--component-flags`, `--component-start`,
+//! `--component-end`, `--mirror-id`, `--mirror-index`. A component is shown if it satisfies all of
+//! them.
 
 use super::{
     super::{
@@ -9,18 +10,18 @@ use super::{
     flag,
 };
 
-/// `N`, `+N` (more), `-N` (less).
+/// A bound: `N` (equal), `+N` (more) or `-N` (less).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Bound {
     sign: Option<char>,
     number: u64,
-    /// Without a sign, what is less by less than this is equal too: one of the unit that the number
-    /// was given in.
+    /// Unit in which the number was given. Without a sign, a value less than one unit below the
+    /// number counts as equal.
     unit: u64,
 }
 
 impl Bound {
-    /// An offset in a file: a size with its unit, `EOF` or `-1` for the end.
+    /// Parses an offset in a file: a size with its unit, or `EOF` or `-1` for the end.
     fn offset(text: &str) -> Option<Bound> {
         if matches!(text, "-1" | "EOF" | "eof") {
             return Some(Bound { sign: None, number: u64::MAX, unit: 1 });
@@ -34,7 +35,7 @@ impl Bound {
         Some(Bound { sign, number: parse_size(rest)?, unit })
     }
 
-    /// The number of a mirror, from 1.
+    /// Parses the number of a mirror, from 1.
     fn mirror(text: &str) -> Option<Bound> {
         let (sign, rest) = split_sign(text);
         let number = parse_unsigned(rest).filter(|n| (1..=u64::from(u16::MAX)).contains(n))?;
@@ -57,20 +58,21 @@ fn split_sign(text: &str) -> (Option<char>, &str) {
     }
 }
 
-/// What was selected; nothing means everything.
+/// The given selectors. Without any, all components are selected.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Selection {
     id: Option<u64>,
     flags: Option<flag::Wanted>,
     start: Option<Bound>,
     end: Option<Bound>,
-    /// And whether it is excluded.
+    /// The bound, and whether it is negated.
     mirror_id: Option<(Bound, bool)>,
     mirror_index: Option<(Bound, bool)>,
 }
 
 impl Selection {
-    /// Adds the selector `option`; `not`: a `!` stood before it. An error is what to say of it.
+    /// Adds the selector `option`. `not`: a `!` stood before it. The error is the message for the
+    /// user.
     pub fn add(&mut self, option: &str, value: &str, not: bool) -> Result<(), String> {
         let wrong = |what| format!("lfs getstripe: bad {what} '{value}'");
         match option {
@@ -89,21 +91,21 @@ impl Selection {
         Ok(())
     }
 
-    /// Whether nothing was selected.
+    /// Whether no selector was given.
     pub fn is_everything(&self) -> bool {
         *self == Selection::default()
     }
 
-    /// Whether something was selected that a plain layout has none of.
+    /// Whether a selector was given that applies only to components.
     pub fn is_of_components(&self) -> bool {
         self.id.is_some() || self.flags.is_some() || self.start.is_some() || self.end.is_some()
     }
 
-    /// Whether component `i` of `parts` was selected.
+    /// Whether component `i` of `parts` is selected.
     pub fn picks(&self, parts: &[Part], i: usize) -> bool {
         let part = &parts[i];
-        // Mirrors are counted from 1 as their components follow each other; a file without mirrors
-        // has mirror 0 alone.
+        // Mirrors are numbered from 1 in the order of their components. A file without mirrors has
+        // only mirror 0.
         let mirror_index = || parts[..=i].windows(2).filter(|w| w[0].mirror() != w[1].mirror()).count() + first(parts);
         let admits = |bound: Option<(Bound, bool)>, value: u64| bound.is_none_or(|(b, not)| b.admits(value) != not);
         self.id.is_none_or(|id| u64::from(part.id) == id)
@@ -115,7 +117,7 @@ impl Selection {
     }
 }
 
-/// The index of the first mirror.
+/// Returns the index of the first mirror.
 fn first(parts: &[Part]) -> usize {
     usize::from(parts.first().is_some_and(|p| p.mirror() != 0))
 }

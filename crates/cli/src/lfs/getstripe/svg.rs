@@ -1,26 +1,26 @@
 //! `lfs getstripe --draw=FILE.svg`: the picture as SVG, for documents. An OST has the same colour
-//! everywhere.
+//! in all components.
 
 use std::fmt::Write;
 
 use super::draw::{Band, Column, Drawing, cell};
 
-/// Of a cell, in pixels.
+/// Size of a cell in pixels.
 const CELL_WIDTH: usize = 84;
 const CELL_HEIGHT: usize = 26;
-/// Left of the cells, for the names of lines.
+/// Width of the names of lines to the left of the cells, in pixels.
 const LEFT: usize = 76;
-/// Around everything, and between components.
+/// Margin around the picture and between components, in pixels.
 const MARGIN: usize = 16;
-/// Of a line of text.
+/// Height of a line of text in pixels.
 const LINE: usize = 20;
-/// Wide enough for titles.
+/// Smallest width of the picture in pixels: enough for titles.
 const WIDTH_MIN: usize = 640;
 
 impl Drawing {
-    /// The picture as an SVG document; `name` is its title.
+    /// Returns the picture as an SVG document. `name` is its title.
     pub fn svg(&self, name: &str) -> String {
-        // Where stripes are left out, that is said in the place of one.
+        // If stripes are left out, a note about them takes the width of one column.
         let columns = self.bands.iter().map(|b| b.columns.len() + usize::from(b.columns_more > 0)).max().unwrap_or(0);
         let width = (LEFT + columns * CELL_WIDTH + 2 * MARGIN).max(WIDTH_MIN);
         let height = 2 * MARGIN + LINE + self.bands.iter().map(height_of).sum::<usize>();
@@ -80,8 +80,8 @@ fn draw(out: &mut String, band: &Band, y: usize) {
     }
 }
 
-/// Colours far apart for OSTs of neighbouring indices: the golden angle goes round the circle
-/// without meeting itself.
+/// Returns the colour of a target. OSTs with neighbouring indices get very different colours:
+/// multiples of 137 degrees, the golden angle, repeat only after 360 OSTs.
 fn colour(column: Column) -> String {
     match column {
         Column::Ost(index) => format!("hsl({}, 65%, 82%)", u64::from(index) * 137 % 360),
@@ -100,7 +100,7 @@ fn text(out: &mut String, x: usize, y: usize, attributes: &str, text: &str) {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '&' => out.push_str("&amp;"),
-            // XML has no place for most of them; a name may hold them.
+            // XML does not allow most control characters, but a file name may contain them.
             c if c.is_control() => out.push('\u{fffd}'),
             c => out.push(c),
         }

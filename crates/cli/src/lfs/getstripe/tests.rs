@@ -1,4 +1,4 @@
-//! What getstripe prints, against the captures of Lustre's.
+//! Tests of getstripe's output against the captures of Lustre.
 
 use sheen_layout::{Pool, Spec, Stripe};
 use sheen_wire::seq::{MdtIndex, ost_seq};
@@ -25,7 +25,7 @@ fn layout(fid: Fid, size: u32, pool: Option<&str>, stripes: &[(u32, u32)]) -> La
     Layout::new(fid, size, pool, stripes.iter().map(stripe).collect()).unwrap()
 }
 
-/// The files of the captures.
+/// A file system with the files of the captures.
 fn lustre() -> Fake {
     let mut fake = Fake::new("/mnt/c1");
     let (f3, c2) = (Fid::new(0x200000402, 0x34), Fid::new(0x200000402, 3));
@@ -334,7 +334,8 @@ d1\n{unset}\nd1/f\n{f}\nd1/sub\n{unset}\nd1/sub/g\n{g}\n"
     );
 }
 
-/// A file of three components, the last without objects; and one of two mirrors.
+/// A file system with three files. `pfl` has three components, the last without objects; `mir` has
+/// two mirrors; `dom` begins on the MDT.
 fn composites() -> Fake {
     let mut fake = Fake::new("/mnt/c1");
     for line in [
@@ -348,7 +349,7 @@ fn composites() -> Fake {
     fake
 }
 
-/// Which components are shown.
+/// Returns the ids of the components that are shown.
 fn ids(fake: &mut Fake, options: &str) -> String {
     let (code, text, err) = lfs(fake, &format!("lfs getstripe {options}"));
     assert_eq!((code, err.as_str()), (0, ""), "{options}");
@@ -468,7 +469,7 @@ component 2: from 1M to 16M, 4 stripes of 2M, raid0
          └─────┴─────┴─────┴─────┘
 
 component 3: from 16M to EOF, stripes of 2M, raid0, no objects yet
-  as many stripes as there are OSTs when it is first written
+  stripe count depends on the number of OSTs at the first write
 
 ",
     );
@@ -485,7 +486,7 @@ fn drawn_for_documents() {
     for text in [">pfl<", ">component 2: from 1M to 16M, 4 stripes of 2M, raid0<", ">14M<"] {
         assert!(svg.contains(text), "{text}: {svg}");
     }
-    // An OST has the same colour in each component; 1 + 8 cells have one of four.
+    // An OST has the same colour in each component. The 1 + 8 cells have four colours.
     let colours: std::collections::BTreeSet<&str> =
         svg.split("fill=\"").filter(|f| f.starts_with("hsl")).map(|f| f.split('"').next().unwrap()).collect();
     assert_eq!((svg.matches("hsl").count(), colours.len()), (9, 4));
@@ -502,7 +503,7 @@ fn every_kind_of_component_is_drawn() {
     let (_, text, _) = lfs(fake, "lfs getstripe --draw dom mir");
     for part in [
         "component 1: from 0 to 64K, with the metadata\n  stripe   0\n  MDT      0\n",
-        "extension\n  lent to the component before it, 64M at a time\n",
+        "extension\n  extends the component before it, 64M at a time\n",
         "component 65538 of mirror 1: from 1M to EOF, ",
     ] {
         assert!(text.contains(part), "{part}: {text}");

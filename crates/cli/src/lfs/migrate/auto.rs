@@ -1,4 +1,4 @@
-//! `lfs migrate -A`: how many stripes a file gets by its size.
+//! `lfs migrate -A`: chooses a file's stripe count by its size.
 
 use std::path::Path;
 
@@ -9,24 +9,24 @@ use super::super::Tool;
 
 const GIB: u64 = 1 << 30;
 
-/// Lustre's rule: the square root of the size in GiB, so that objects grow with the file, but
-/// slower. At least one; more than there are OSTs the MDT cuts down.
+/// Returns Lustre's stripe count: the square root of the size in GiB, at least one. Objects thus
+/// grow with the file, but more slowly. The MDT caps the count at the number of OSTs.
 fn stripes(bytes: u64) -> u16 {
     (bytes / GIB).isqrt().clamp(1, STRIPES_MAX as u64) as u16
 }
 
-/// The layout that a file is to get, in the pool that it has; `own`: what its own would be asked
-/// for with.
+/// Returns the layout that a file is to get, in the pool that it has. `own`: the request for its
+/// present layout.
 ///
 /// # Errors
-/// The file cannot be asked.
+/// The file's size cannot be read.
 pub fn by_size(tool: &Tool, path: &Path, own: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
     let pool = own.and_then(|own| pool_of(&Asked::decode(&own).ok()?));
     let count = Some(Count::Stripes(stripes(tool.fs.size(path)?)));
     Ok(Some(Asked::Plain(Spec { count, pool, ..Spec::default() }).encode()))
 }
 
-/// Of several the last one, where most of the file lies.
+/// Returns the pool of a layout. Of several pools it is the last, which holds most of the file.
 fn pool_of(own: &Asked) -> Option<Pool> {
     match own {
         Asked::Plain(spec) => spec.pool.clone(),

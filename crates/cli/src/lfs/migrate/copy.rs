@@ -1,13 +1,13 @@
-//! The copy of a file's bytes to a nameless file, and the exchange of the objects, by system calls
-//! on the mount.
+//! Copies a file's data to a volatile file (O_TMPFILE) and exchanges the objects, through system
+//! calls on the mount.
 //!
 //! Invariants:
-//! * the file takes the copy's objects only if nobody has written to it since before the copy
-//!   began, which the servers check ([`ioctl::MIGRATE_BEGIN`], [`ioctl::MIGRATE_END`]); else the
-//!   copy is made anew;
-//! * the copy is durable before that;
-//! * holes stay holes, and the length is the same. Owner, mode, times and names are the file's own
-//!   and stay.
+//! * The file takes over the copy's objects only if no program has written to it since before the
+//!   copy began. The servers check that ([`ioctl::MIGRATE_BEGIN`], [`ioctl::MIGRATE_END`]).
+//!   Otherwise the copy starts over.
+//! * The copy is durable before the exchange.
+//! * Holes stay holes, and the size stays the same. Owner, mode, times and names of the file do not
+//!   change.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -32,25 +32,25 @@ use super::super::{
     pace::Pace,
 };
 
-/// Bytes copied at once.
+/// Bytes copied at a time.
 const CHUNK_BYTES: usize = 4 << 20;
-/// Times that a copy is made because somebody wrote meanwhile.
+/// Most attempts at a copy, if programs write to the file meanwhile.
 const TRIES: u32 = 5;
-/// Pause before the second; each further one is twice as long.
+/// Pause before the second attempt. Each further pause is twice as long.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How a file is migrated.
+/// Options of a migration.
 #[derive(Clone, Debug)]
 pub struct How {
-    /// What is wanted, as `lustre.lov` takes it; `None`: the defaults.
+    /// The requested layout as a value of `lustre.lov`; `None`: the default.
     pub layout: Option<Vec<u8>>,
-    /// Writers wait.
+    /// Writers wait during the copy.
     pub block: bool,
-    /// Past the kernel's page cache.
+    /// Bypass the kernel's page cache.
     pub direct: bool,
-    /// What was written is read again and compared with what was read.
+    /// Read the copy again and compare its checksums with those of the file.
     pub checksum: bool,
-    /// Bytes a second at most.
+    /// Bandwidth limit in bytes per second.
     pub bandwidth: Option<u64>,
 }
 
@@ -60,12 +60,12 @@ impl Default for How {
     }
 }
 
-/// What could not be done, and why.
+/// The step that failed, and the reason.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// In Lustre's words, such as `cannot open source file`.
+    /// The step in Lustre's words, such as `cannot open source file`.
     pub what: &'static str,
-    /// Why.
+    /// The reason.
     pub errno: Errno,
 }
 
@@ -75,10 +75,11 @@ fn failed<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> Failure {
     move |e| Failure { what, errno: Errno::from(e.into()) }
 }
 
-/// Migrates a file; tells how many bytes of how many are copied.
+/// Migrates a file. Calls `progress` with the bytes copied and the total bytes.
 ///
 /// # Errors
-/// EBUSY: somebody wrote to it, again and again. Else what the system calls say.
+/// EBUSY: programs wrote to the file during every attempt. Otherwise the errno of the failed system
+/// call.
 pub fn run(path: &Path, how: &How, progress: &mut dyn FnMut(u64, u64)) -> Done<()> {
     let direct = if how.direct { OFlags::DIRECT } else { OFlags::empty() };
     let source = open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY | direct, Mode::empty())
@@ -92,7 +93,7 @@ pub fn run(path: &Path, how: &How, progress: &mut dyn FnMut(u64, u64)) -> Done<(
         volatile,
         how,
     };
-    // A group that nobody else is in.
+    // A group id that no other program uses.
     let group = if how.block { fid.seq ^ u64::from(fid.oid) << 32 | 1 << 62 } else { 0 };
     if group != 0 {
         copy.group_lock(group).map_err(failed("cannot get group lock"))?;
@@ -115,7 +116,7 @@ pub fn run(path: &Path, how: &How, progress: &mut dyn FnMut(u64, u64)) -> Done<(
     Ok(())
 }
 
-/// The nameless file that gets the bytes.
+/// Creates the volatile file that receives the data.
 fn nameless(path: &Path, how: &How) -> Done<OwnedFd> {
     let what = "cannot create volatile file";
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
@@ -126,7 +127,7 @@ fn nameless(path: &Path, how: &How) -> Done<OwnedFd> {
     Ok(file)
 }
 
-/// The FID of an open file. ENOTTY where it is not on a Sheen mount.
+/// Returns the FID of an open file. ENOTTY: not on a Sheen mount.
 pub fn fid_of(file: &OwnedFd) -> Result<Fid, Errno> {
     let mut text = [0; 64];
     let len = fgetxattr(file, control::FID, &mut text[..]).map_err(|e| not_sheen(Errno(e.raw_os_error())))?;
@@ -136,35 +137,35 @@ pub fn fid_of(file: &OwnedFd) -> Result<Fid, Errno> {
 struct Copy<'a> {
     source: OwnedFd,
     volatile: OwnedFd,
-    /// Of the nameless file.
+    /// FID of the volatile file.
     fid: Fid,
     how: &'a How,
 }
 
-/// A piece of the file, and what its bytes hash to.
+/// Offset, length and hash of a piece of the file.
 type Sum = (u64, usize, u64);
 
 impl Copy<'_> {
     fn group_lock(&self, group: u64) -> Result<(), Os> {
-        // SAFETY: the number says that its argument is read and how large it is, which is the size
+        // SAFETY: the ioctl number encodes that the argument is read, and its size, which is that
         // of a `u64`.
         unsafe { call(&self.source, Setter::<{ ioctl::GROUP_LOCK }, u64>::new(group)) }
     }
 
-    /// Where the next data, or hole, is.
+    /// Returns the offset of the next data, or of the next hole.
     fn seek(&self, offset: u64, hole: bool) -> Result<u64, Os> {
         let mut seek = MigrateSeek { offset, hole: hole.into() };
-        // SAFETY: the number says that its argument is read and written and how large it is, which
-        // is the size of `MigrateSeek`.
+        // SAFETY: the ioctl number encodes that the argument is read and written, and its size,
+        // which is that of `MigrateSeek`.
         let ask = unsafe { Updater::<{ ioctl::MIGRATE_SEEK }, MigrateSeek>::new(&mut seek) };
         // SAFETY: as above.
         unsafe { call(&self.source, ask) }?;
         Ok(seek.offset)
     }
 
-    /// Copies all, and makes it durable.
+    /// Copies all data and makes the copy durable. Returns the checksums, if they are requested.
     fn bytes(&self, progress: &mut dyn FnMut(u64, u64)) -> Done<Vec<Sum>> {
-        // SAFETY: the number says that there is no argument.
+        // SAFETY: the ioctl number encodes that there is no argument.
         unsafe { call(&self.source, NoArg::<{ ioctl::MIGRATE_BEGIN }>::new()) }.map_err(failed("cannot begin"))?;
         let total = fstat(&self.source).map_err(failed("cannot stat"))?.st_size as u64;
         let (mut sums, mut buffer, mut at) = (Vec::new(), vec![0; CHUNK_BYTES], 0);
@@ -182,7 +183,7 @@ impl Copy<'_> {
                 let len = buffer.len().min((hole - at) as usize);
                 let got = pread(&self.source, &mut buffer[..len], at).map_err(failed("cannot read"))?;
                 if got == 0 {
-                    break; // it was cut meanwhile, which the servers will say
+                    break; // truncated meanwhile: the servers will refuse the exchange
                 }
                 write_all(&self.volatile, &buffer[..got], at)?;
                 if self.how.checksum {
@@ -202,7 +203,7 @@ impl Copy<'_> {
         Ok(sums)
     }
 
-    /// Reads the copy again.
+    /// Reads the copy again and compares it with the checksums.
     fn compare(&self, sums: &[Sum]) -> Done<()> {
         let mut buffer = vec![0; CHUNK_BYTES];
         for &(at, len, sum) in sums {
@@ -220,11 +221,11 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// The file takes over the copy's objects.
+    /// Ends the migration: the file takes over the copy's objects.
     fn end(&self, group: u64) -> Result<(), Os> {
         let Fid { seq, oid, ver } = self.fid;
         let end = MigrateEnd { seq, oid, ver, group };
-        // SAFETY: the number says that its argument is read and how large it is, which is the size
+        // SAFETY: the ioctl number encodes that the argument is read, and its size, which is that
         // of `MigrateEnd`.
         unsafe { call(&self.source, Setter::<{ ioctl::MIGRATE_END }, MigrateEnd>::new(end)) }
     }

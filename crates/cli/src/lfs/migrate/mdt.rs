@@ -1,7 +1,7 @@
-//! `lfs migrate -m`: directories go to other MDTs.
+//! `lfs migrate -m`: moves directories to other MDTs.
 //!
-//! There is one MDT yet. So what is asked for is either so already, or on an MDT that there is not,
-//! and is refused as Lustre refuses it.
+//! Sheen has one MDT as yet. A request is either fulfilled already or refused, for an MDT that does
+//! not exist like in Lustre.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
@@ -12,7 +12,8 @@ use super::{
     Job, Names,
 };
 
-/// Does it with each directory. `spread`: over so many MDTs, by such a hash, which cannot be.
+/// Runs the command for each directory. `spread`: the options ask for striping over MDTs, which is
+/// not supported.
 pub fn run(tool: &mut Tool, names: Names, job: &Job, spread: bool) -> i32 {
     let mut code = 0;
     let failed = names.each(|path| {
@@ -24,7 +25,7 @@ pub fn run(tool: &mut Tool, names: Names, job: &Job, spread: bool) -> i32 {
             }
             Ok(()) => {}
             Err(e) => {
-                let why = if e == Errno::EOPNOTSUPP { ": directories are not moved or spread anew yet" } else { "" };
+                let why = if e == Errno::EOPNOTSUPP { ": directories cannot be moved or restriped yet" } else { "" };
                 tool.complain(format_args!("lfs migrate: {} migrate failed: {e} ({}){why}", path.display(), e.0));
                 keep_first(&mut code, e);
             }
@@ -33,13 +34,13 @@ pub fn run(tool: &mut Tool, names: Names, job: &Job, spread: bool) -> i32 {
     super::told(tool, failed, code)
 }
 
-/// ENODEV: there is no such MDT. EOPNOTSUPP: it is on another one.
+/// ENODEV: a named MDT does not exist. EOPNOTSUPP: the directory is on another MDT, or `spread`.
 fn migrate(tool: &Tool, path: &Path, mdts: &[i64], spread: bool) -> Result<()> {
     tool.mount_of(path)?;
     let path = tool.fs.resolve(path)?;
     let targets: Vec<TargetInfo> = tool.ask(&path, control::DF)?;
     let is_there = |mdt: i64| targets.iter().any(|t| t.kind == TargetKind::Mdt && i64::from(t.index) == mdt);
-    // -1: any.
+    // -1 is any MDT.
     let mut named = mdts.iter().copied().filter(|mdt| *mdt >= 0);
     if !named.clone().all(is_there) {
         return Err(Errno::ENODEV);

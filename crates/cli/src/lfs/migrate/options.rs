@@ -1,4 +1,4 @@
-//! The options of `lfs migrate`: those of `setstripe` and its own.
+//! The options of `lfs migrate`: those of `setstripe`, and its own.
 
 use super::{
     super::{
@@ -10,7 +10,7 @@ use super::{
     Job,
 };
 
-/// As Lustre's.
+/// Lustre's options.
 pub const OPTIONS: getopt::Spec = getopt::Spec {
     short: "0AbBc:C:dDE:hi:I:L:m:nN::o:p:s:S:vW:x:y:z:",
     long: &[
@@ -65,7 +65,7 @@ pub const OPTIONS: getopt::Spec = getopt::Spec {
 };
 
 impl Job {
-    /// Takes an option that is not `setstripe`'s; `None`: it is.
+    /// Takes an option. Returns `None` if it belongs to `setstripe`.
     pub fn option(&mut self, id: &str, value: Option<&str>) -> Option<Result<(), Wrong>> {
         match id {
             "b" => self.how.block = true,

@@ -1,7 +1,7 @@
-//! How far the command is, for who watches: a bar on a terminal, where it takes a while.
+//! The progress bar of `lfs migrate` on a terminal.
 //!
-//! One line that is drawn over itself: the files that are done, if there are several, and the one
-//! that is being copied.
+//! The bar is one line that is redrawn in place. It shows the finished files, if there are several,
+//! and the file that is being copied.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -11,29 +11,29 @@ use std::{
 
 use super::super::pace::percent;
 
-/// A command that is done sooner shows no bar.
+/// A command that ends sooner shows no bar.
 const BAR_AFTER: Duration = Duration::from_secs(2);
-/// How often the bar is drawn.
+/// Interval at which the bar is redrawn.
 const BAR_INTERVAL: Duration = Duration::from_millis(200);
-/// Its length in characters.
+/// Length of the bar in characters.
 const BAR_CHARS: usize = 20;
-/// Characters of a name that are shown, its last ones: the line is to fit a terminal.
+/// Characters of a name that are shown, from its end, so that the line fits a terminal.
 const NAME_CHARS: usize = 24;
 const MB: u64 = 1 << 20;
 
-/// See the module.
+/// The progress bar of a command.
 pub struct Progress {
-    /// Where it is drawn, if it is.
+    /// The terminal; `None`: no bar is drawn.
     to: Option<Box<dyn Write>>,
-    /// When the command began.
+    /// Start of the command.
     began: Instant,
     bar_after: Duration,
     drawn: Option<Instant>,
-    /// Whether the bar stands on the line.
+    /// Whether the bar is on the screen.
     shown: bool,
-    /// Files to come, where that is known: `None` for a list that is read as it comes.
+    /// Number of files; `None` for a list, which is read while it is worked off.
     files_max: Option<usize>,
-    /// Files that are through, in whatever way, and the bytes that were copied of them.
+    /// Files that are finished or have failed, and the bytes that were copied of them.
     files: usize,
     bytes: u64,
     name: String,
@@ -42,7 +42,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of a command for so many files, or for as many as a list has; `stats`: it is told otherwise.
+    /// Starts the bar of a command for `files_max` files (`None`: a list). `stats`: the command
+    /// prints reports instead of a bar.
     pub fn new(files_max: Option<usize>, stats: bool) -> Progress {
         let draws = !stats && io::stderr().is_terminal();
         Progress::on(draws.then(|| Box::new(io::stderr()) as Box<dyn Write>), BAR_AFTER, files_max)
@@ -64,7 +65,7 @@ impl Progress {
         }
     }
 
-    /// A file begins.
+    /// Begins a file.
     pub fn begin(&mut self, path: &Path) {
         let name = path.display().to_string();
         let cut = name.chars().count().saturating_sub(NAME_CHARS);
@@ -72,7 +73,7 @@ impl Progress {
         (self.copied, self.total) = (0, 0);
     }
 
-    /// So many bytes of it are copied.
+    /// Records the bytes copied of the current file. Redraws the bar if that is due.
     pub fn note(&mut self, copied: u64, total: u64) {
         (self.copied, self.total) = (copied, total);
         let due = self.began.elapsed() >= self.bar_after && self.drawn.is_none_or(|at| at.elapsed() >= BAR_INTERVAL);
@@ -82,14 +83,14 @@ impl Progress {
         }
     }
 
-    /// It is through.
+    /// Ends the current file.
     pub fn end(&mut self) {
         self.files += 1;
         self.bytes += self.copied;
         (self.copied, self.total) = (0, 0);
     }
 
-    /// Something else is to be said on the terminal, or the command is over: the bar goes.
+    /// Removes the bar before other output on the terminal and at the end of the command.
     pub fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
             self.write("\r\x1b[K".to_owned());
@@ -106,7 +107,7 @@ impl Progress {
         percent(self.copied, self.total)
     }
 
-    /// The whole line.
+    /// Returns the whole line.
     fn line(&self) -> String {
         let mb = (self.bytes + self.copied) / MB;
         let done = match self.files_max {
@@ -117,7 +118,7 @@ impl Progress {
         done + &self.bar()
     }
 
-    /// That of the file.
+    /// Returns the part of the line for the current file.
     fn bar(&self) -> String {
         let full = BAR_CHARS * self.percent() as usize / 100;
         let (copied, total) = (self.copied / MB, self.total / MB);
@@ -131,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    /// What a terminal was sent.
+    /// Records the output to a terminal.
     #[derive(Clone, Default)]
     struct Screen(Rc<RefCell<Vec<u8>>>);
 
@@ -177,7 +178,7 @@ mod tests {
             progress.note(2 * MB, 2 * MB);
             progress.end();
         }
-        // The first draws; the others come too soon after it.
+        // Only the first call draws. The others come too soon after it.
         assert_eq!(screen.take(), "\r0 files, 2 MB; …tory/with/a/long/name/0 [====================] 100% 2/2 MB\x1b[K");
         assert_eq!(progress.line(), "3 files, 6 MB; …tory/with/a/long/name/2 [====================] 100% 0/0 MB");
         progress.files_max = Some(12);

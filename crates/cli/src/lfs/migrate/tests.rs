@@ -1,4 +1,4 @@
-//! What `lfs migrate` makes of its command line.
+//! Tests of the command line of `lfs migrate`.
 
 use super::super::testing::{Fake, check_case, lfs};
 
@@ -43,7 +43,7 @@ error: lfs migrate: .: cannot open source file: Is a directory
         ("lfs migrate --stats-interval 0 mg", "lfs migrate migrate: invalid stats interval '0'"),
         ("lfs migrate -m x mg", "lfs migrate: invalid MDT target(s) 'x'"),
         ("lfs migrate --bogus mg", "lfs migrate: unrecognized option '--bogus'"),
-        ("lfs migrate -d mg", "lfs migrate migrate: components are not changed by migrating"),
+        ("lfs migrate -d mg", "lfs migrate migrate: cannot add, delete or change components"),
     ] {
         let (code, out, err) = lfs(&mut fake, line);
         assert_eq!((code, err.trim_end()), (4, what), "{line}");
@@ -62,7 +62,7 @@ fn directories_stay_on_their_mdt() {
         ("-m 0,9 mgd", 19, "lfs migrate: mgd migrate failed: No such device (19)\n"),
         ("-m 0 nosuch", 2, "lfs migrate: nosuch migrate failed: No such file or directory (2)\n"),
         ("-m 0 /tmp", 25, "lfs migrate: /tmp migrate failed: Inappropriate ioctl for device (25)\n"),
-        // They are there already, and in one piece.
+        // The directories are on this MDT already, and not striped.
         ("-m 0 mgd", 0, ""),
         ("-m -1 mgd", 0, ""),
         ("-m 0 -c 1 mgd", 0, ""),
@@ -72,7 +72,7 @@ fn directories_stay_on_their_mdt() {
     }
     let (code, out, err) = lfs(&mut fake, "lfs migrate -v -m 1 mgd");
     assert_eq!((code, out.as_str()), (95, ""), "{err}");
-    assert!(err.contains("directories are not moved or spread anew yet"), "{err}");
+    assert!(err.contains("directories cannot be moved or restriped yet"), "{err}");
     assert_eq!(lfs(&mut fake, "lfs migrate -m 0 -c 2 mgd").0, 95);
     assert_eq!(lfs(&mut fake, "lfs migrate -v -m 0 mgd").1, "mgd\n");
     assert!(fake.advised().is_empty());

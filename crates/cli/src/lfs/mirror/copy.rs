@@ -1,12 +1,14 @@
-//! Bringing mirrors up to date: `lfs mirror copy`, and what `resync` and `extend` do.
+//! Resync of mirrors: `lfs mirror copy`, and the copying of `resync` and `extend`.
 //!
-//! The MDT gives a ticket: the layout's generation, under which every writer has to ask it first,
-//! and the mirrors that are copied to are stale. Then one fresh mirror is copied to them, which
-//! nobody reads meanwhile, and made durable. If the generation is still the same, nobody has
-//! written, and the copies are fresh; else all is done again, a few times.
+//! 1. The MDT issues a ticket, which is the layout's generation. From then on every writer must ask
+//!    the MDT first, and the mirrors to be copied to are stale.
+//! 2. One mirror that is up to date is copied to them and made durable. No program reads the copies
+//!    meanwhile.
+//! 3. If the generation is still the same, no program has written, and the copies become up to
+//!    date. Otherwise all steps are repeated, a few times.
 //!
-//! Of several tools the last that begins has the ticket, and what the others write is refused
-//! (EBUSY): they begin again.
+//! Of several tools, the one that begins last has the ticket. The writes of the others are refused
+//! (EBUSY), and they begin again.
 
 use std::{
     ffi::OsString,
@@ -33,15 +35,15 @@ use super::{
     change, id, ids, layout_of, mirrored, wrong,
 };
 
-/// Bytes that are copied at a time: as many as travel in one request.
+/// Bytes copied at a time: as many as one request carries.
 const CHUNK_BYTES: usize = 4 << 20;
-/// Times that a copy is made of a file that is being written meanwhile.
+/// Most attempts at a copy, if programs write to the file meanwhile.
 const ROUNDS_MAX: u32 = 5;
-/// Pause before another one, in which writers may come to an end.
+/// Pause before another attempt, in which writers may finish.
 const PAUSE: Duration = Duration::from_millis(300);
-/// A copy that takes less says nothing of how far it is.
+/// A copy that ends sooner shows no progress.
 const QUIET: Duration = Duration::from_secs(2);
-/// How often it says it after that.
+/// Interval at which progress is shown after that.
 const SAY_EVERY: Duration = Duration::from_millis(200);
 
 const OPTIONS: getopt::Spec = getopt::Spec {
@@ -78,14 +80,15 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         Ok(layout) => layout,
         Err(e) => return e.0,
     };
-    // All others.
+    // `-o -1`: all other mirrors.
     let to = if to.is_empty() { layout.mirror_ids().into_iter().filter(|id| *id != from).collect() } else { to };
     let known = |id: &u16| layout.mirror_ids().contains(id);
     if to.contains(&from) || !known(&from) || !to.iter().all(known) {
-        tool.complain(format_args!("lfs mirror copy: '{}' has no such mirrors", path.display()));
+        tool.complain(format_args!("lfs mirror copy: invalid or duplicate mirror IDs for '{}'", path.display()));
         return Errno::EINVAL.0;
     }
-    // Once: if it becomes stale again, by what somebody writes meanwhile, that is not to be lost.
+    // A stale source is made valid only once. If a program's write makes it stale again, that write
+    // must not be lost.
     let stale = !layout.fresh_mirrors().iter().any(|m| m.mirror_id() == from);
     let chosen = if stale { choose(tool, path, &layout, from) } else { Ok(()) };
     match chosen.and_then(|()| bring_up(tool, path, Some(from), &to, Manner::default())) {
@@ -102,16 +105,16 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     }
 }
 
-/// Copies mirror `from`, which is fresh (`None`: one that is), to others, which are fresh
-/// afterwards.
+/// Copies an up-to-date mirror to others, which are up to date afterwards. `from`: the source;
+/// `None`: any mirror that is up to date.
 ///
-/// EBUSY: the file was written all the time, or another tool is at it. EUCLEAN: none of the others
-/// is fresh.
+/// EBUSY: programs wrote to the file during every attempt, or another tool is resyncing it.
+/// EUCLEAN: no other mirror is up to date.
 pub fn bring_up(tool: &mut Tool, path: &Path, from: Option<u16>, to: &[u16], manner: Manner) -> Result<()> {
     let mut stats = manner.stats.map(|every| Stats::new(path, every));
     for round in 0..ROUNDS_MAX {
         if round > 0 {
-            // Not in step with another tool.
+            // The pause depends on the process, so that two tools do not stay in step.
             thread::sleep(PAUSE + PAUSE * (std::process::id() % 8) / 4);
         }
         match once(tool, path, (from, to), manner.bandwidth, &mut stats) {
@@ -128,22 +131,22 @@ pub fn bring_up(tool: &mut Tool, path: &Path, from: Option<u16>, to: &[u16], man
     Err(Errno::EBUSY)
 }
 
-/// Declares mirrors fresh that are known to hold the same bytes.
+/// Declares mirrors up to date that are known to hold the same data.
 pub fn declare(tool: &Tool, path: &Path, mirrors: &[u16]) -> Result<()> {
     let end = tool.fs.size(path)?;
     Ticket::take(tool, path, mirrors, end)?.end(tool, path, mirrors)
 }
 
-/// Mirrors that this tool alone writes, while nobody writes the file.
+/// The right to write some mirrors, valid as long as no program writes to the file.
 pub struct Ticket {
     before: Layout,
     begun: Layout,
 }
 
 impl Ticket {
-    /// They are stale from now on, with objects up to `end`.
+    /// Makes the mirrors stale and gives them objects up to the offset `end`.
     ///
-    /// EBUSY: somebody else changed the layout at the same moment. EUCLEAN: no other one is fresh.
+    /// EBUSY: the layout was changed at the same moment. EUCLEAN: no other mirror is up to date.
     pub fn take(tool: &Tool, path: &Path, mirrors: &[u16], end: u64) -> Result<Ticket> {
         let before = layout_of(tool, path)?;
         change(tool, path, &Change::Resync { mirrors: mirrors.to_vec(), end })?;
@@ -152,24 +155,24 @@ impl Ticket {
         if is_own { Ok(Ticket { before, begun }) } else { Err(Errno::EBUSY) }
     }
 
-    /// Whether a mirror was fresh before.
+    /// Whether a mirror was up to date before.
     pub fn was_fresh(&self, mirror: u16) -> bool {
         self.before.fresh_mirrors().iter().any(|m| m.mirror_id() == mirror)
     }
 
-    /// Opens mirrors for writing: what is written after the ticket is void is refused (EBUSY).
+    /// Opens mirrors for writing. Writes after the ticket has become void are refused (EBUSY).
     pub fn open(&self, tool: &Tool, path: &Path, mirrors: &[u16]) -> Result<Vec<File>> {
         let files = mirrors.iter().map(|id| tool.fs.mirror(path, *id, true)).collect::<Result<Vec<_>>>()?;
-        // They may be written as long as the layout is what it was then.
+        // The files may be written as long as the layout is the same as when they were opened.
         if layout_of(tool, path)?.generation() == self.begun.generation() { Ok(files) } else { Err(Errno::EBUSY) }
     }
 
-    /// They are up to date.
+    /// Declares the mirrors up to date.
     ///
     /// EBUSY: the ticket is void.
     pub fn end(&self, tool: &Tool, path: &Path, mirrors: &[u16]) -> Result<()> {
         let generation = self.begun.generation();
-        // Of those that were not copied to: the others are not looked at yet.
+        // The time comes from mirrors that were not copied to, because stale mirrors do not count.
         let mtime = tool.fs.mtime(path)?;
         change(tool, path, &Change::Resynced { generation, mirrors: mirrors.to_vec(), mtime })
     }
@@ -186,7 +189,7 @@ fn once(
     let ticket = Ticket::take(tool, path, to, end)?;
     let fresh: Vec<u16> = ticket.begun.fresh_mirrors().iter().map(|m| m.mirror_id()).collect();
     let is_source = |id: &&u16| from.is_none_or(|from| from == **id);
-    // That which was named may be stale by now.
+    // The requested source may be stale by now.
     let source = *fresh.iter().find(is_source).ok_or(Errno::EBUSY)?;
     let size = tool.fs.size(path)?;
     let source = tool.fs.mirror(path, source, false)?;
@@ -196,14 +199,14 @@ fn once(
     ticket.end(tool, path, to)
 }
 
-/// Of a mirror that is stale makes the one that counts: all others are stale then.
+/// Makes a stale mirror the valid one. All other mirrors become stale.
 fn choose(tool: &Tool, path: &Path, layout: &Layout, mirror: u16) -> Result<()> {
     let mark = |c: &Component| Mark { id: c.id, flags: flags::STALE, negative: c.mirror_id() == mirror };
     let marks: Vec<Mark> = layout.components().iter().map(mark).collect();
     tool.fs.set(&tool.fs.resolve(path)?, "lustre.lov.set.flags", &Mark::encode(&marks), false)
 }
 
-/// Makes the targets hold what the source does, holes included.
+/// Makes the targets equal to the source, holes included.
 fn copy(tool: &mut Tool, source: &File, targets: &[File], mut pace: Pace, mut progress: Progress) -> Result<()> {
     let size = progress.size;
     for target in targets {
@@ -232,7 +235,7 @@ fn copy(tool: &mut Tool, source: &File, targets: &[File], mut pace: Pace, mut pr
     }
     progress.at(tool, size);
     progress.end(tool);
-    // What was read may not be durable yet, and must not be less so than its copies.
+    // The source's data may not be durable yet, and must not be less durable than its copies.
     source.sync_all().map_err(Errno::from)?;
     for target in targets {
         target.set_len(size).map_err(Errno::from)?;
@@ -241,7 +244,7 @@ fn copy(tool: &mut Tool, source: &File, targets: &[File], mut pace: Pace, mut pr
     Ok(())
 }
 
-/// The next range of data from `at` on.
+/// Returns the next range of data at or after offset `at`.
 fn data(file: &File, at: u64, size: u64) -> Result<Option<(u64, u64)>> {
     if at >= size {
         return Ok(None);
@@ -249,13 +252,14 @@ fn data(file: &File, at: u64, size: u64) -> Result<Option<(u64, u64)>> {
     let found = seek(file, SeekFrom::Data(at)).and_then(|start| Ok((start, seek(file, SeekFrom::Hole(start))?)));
     match found {
         Ok((start, end)) => Ok((start < size).then_some((start, end.min(size)))),
-        // Also where somebody cuts the file between the two: then the copy does not count.
+        // This also happens if a program truncates the file between the calls. The copy does not
+        // count then.
         Err(IoErrno::NXIO) => Ok(None),
         Err(e) => Err(Errno(e.raw_os_error())),
     }
 }
 
-/// How far a copy is: on a terminal, or for who wants it said.
+/// Progress of a copy: on a terminal, or as reports.
 struct Progress<'a> {
     path: &'a Path,
     size: u64,

@@ -1,4 +1,4 @@
-//! CRC-32 as zlib's, by which Lustre says what a mirror holds.
+//! CRC-32 as in zlib, which Lustre prints as the checksum of a mirror's data.
 
 const TABLE: [u32; 256] = table();
 
@@ -18,18 +18,18 @@ const fn table() -> [u32; 256] {
     table
 }
 
-/// The checksum of what came so far.
+/// The checksum of the bytes so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Crc(u32);
 
 impl Crc {
-    /// More bytes.
+    /// Adds bytes.
     pub fn add(&mut self, bytes: &[u8]) {
         let step = |crc: u32, b: &u8| crc >> 8 ^ TABLE[usize::from(crc as u8 ^ b)];
         self.0 = !bytes.iter().fold(!self.0, step);
     }
 
-    /// As a number.
+    /// Returns the checksum.
     pub fn value(self) -> u32 {
         self.0
     }
@@ -48,7 +48,7 @@ mod tests {
         };
         assert_eq!(of(&[b"123456789"]), 0xcbf4_3926);
         assert_eq!(of(&[b"1234", b"", b"56789"]), 0xcbf4_3926);
-        // What the real tool said of `x` and a line's end.
+        // Lustre's tool printed the last number for 3 MiB of zeros.
         assert_eq!((of(&[]), of(&[b"x\n"]), of(&[&[0; 3 << 20]])), (0, of(&[b"x", b"\n"]), 0x7972_4fc6));
     }
 }

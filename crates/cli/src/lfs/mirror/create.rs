@@ -1,5 +1,4 @@
-//! `lfs mirror create`: files, and defaults of directories, of several mirrors. Also reads the
-//! options of `lfs mirror extend`.
+//! `lfs mirror create`: creates mirrored files, and sets mirrored defaults of directories.
 
 use std::{
     ffi::OsString,
@@ -14,7 +13,7 @@ use super::super::{
     setstripe::{self, Mirrored},
 };
 
-/// Exit code of what failed: Lustre's -1.
+/// Exit code of failures: Lustre's -1.
 const FAILED: i32 = 1;
 
 /// Runs the command.
@@ -31,7 +30,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
             continue;
         }
         let Some(template) = &asked.template else { continue };
-        // Before there is a file.
+        // The check comes before the file is created.
         let sane = setstripe::check(template).map_err(|what| {
             tool.complain(format_args!("lfs mirror mirror: Invalid layout: {what}"));
             Errno::EINVAL
@@ -49,7 +48,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     code
 }
 
-/// A file that has a layout already stays as it is.
+/// Creates the file and sets its layout. A file that has a layout already stays as it is.
 fn create(tool: &Tool, path: &Path, template: &Template, asked: &Mirrored) -> Result<()> {
     let path: PathBuf = match tool.fs.kind(path, true) {
         Ok(FileKind::Dir | FileKind::Regular) => path.to_owned(),
@@ -58,6 +57,6 @@ fn create(tool: &Tool, path: &Path, template: &Template, asked: &Mirrored) -> Re
         Err(e) => return Err(e),
     };
     fs::fid_of(tool.fs, &tool.fs.resolve(&path)?)?;
-    // One mirror alone is a file of components.
+    // With a single mirror, this is a composite file without mirrors.
     tool.fs.set(&path, "lustre.lov", &Asked::Composite(template.clone()).encode(), false)
 }

@@ -1,7 +1,7 @@
-//! `lfs mirror extend`: gives a file more mirrors, made anew or of another file.
+//! `lfs mirror extend`: adds mirrors to a file, either new ones or the objects of another file.
 //!
-//! A new mirror is stale at first and is brought up to date as any other is; so whoever writes
-//! meanwhile is not lost. If that fails the mirror is taken away again.
+//! A new mirror is stale at first and is resynced like any other, so writes during the command are
+//! not lost. If the resync fails, the mirror is removed again.
 
 use std::{
     ffi::OsString,
@@ -18,7 +18,7 @@ use super::{
     change, copy, layout_of, wrong,
 };
 
-/// Bytes that are compared at a time.
+/// Bytes compared at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// The options that `setstripe` does not have.
@@ -66,7 +66,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
         };
         if let Err(e) = fits.and_then(|()| add()) {
             let (path, busy) = (path.display(), e == Errno::EBUSY);
-            let why = if busy { ": it is in use" } else { "" };
+            let why = if busy { ": the file is in use" } else { "" };
             tool.complain(format_args!("error: lfs extend: cannot extend '{path}': {e}{why}"));
             keep_first(&mut code, e);
         }
@@ -74,7 +74,8 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     code
 }
 
-/// Takes this command's own options out. An error says what is wrong with them.
+/// Separates this command's own options from those of `setstripe`. The error is the message for the
+/// user.
 fn own(args: &[OsString]) -> Result<(Own, Vec<OsString>), String> {
     let (mut own, mut rest) = (Own::default(), Vec::new());
     let mut args = args.iter();
@@ -106,8 +107,8 @@ fn own(args: &[OsString]) -> Result<(Own, Vec<OsString>), String> {
     Ok((own, rest))
 }
 
-/// What is wrong with the mirrors that a file shall get (`None`: that which another file becomes),
-/// before anything is compared or copied.
+/// Checks the mirrors that a file is to get, before anything is compared or copied. `None`: the
+/// mirror that another file becomes. The error is the message for the user.
 fn check(tool: &Tool, path: &Path, template: Option<&Template>) -> Result<(), String> {
     let there = layout_of(tool, path).map_or(1, |layout| layout.mirror_ids().len()).max(1) as u16;
     if template.map_or(1, |t| t.mirrors).saturating_add(there) > MIRRORS_MAX {
@@ -117,7 +118,8 @@ fn check(tool: &Tool, path: &Path, template: Option<&Template>) -> Result<(), St
     template.map_or(Ok(()), |t| setstripe::check_beside(t, there)).map_err(str::to_owned)
 }
 
-/// Adds mirrors and makes them hold what the file does, unless they are known to.
+/// Adds mirrors and resyncs them. `same`: they are known to hold the same data and are not copied
+/// to.
 fn extend(tool: &mut Tool, path: &Path, what: &Change, same: bool, manner: Manner) -> Result<()> {
     let before = layout_of(tool, path).map(|layout| ids(&layout)).unwrap_or_default();
     change(tool, path, what)?;
@@ -131,12 +133,12 @@ fn extend(tool: &mut Tool, path: &Path, what: &Change, same: bool, manner: Manne
     done
 }
 
-/// Ids of a file's mirrors, as they are once it is mirrored.
+/// Returns the ids of a file's mirrors, as they will be when the file is mirrored.
 fn ids(layout: &Layout) -> Vec<u16> {
     layout.mirror_ids().into_iter().map(|id| id.max(1)).collect()
 }
 
-/// Another file becomes a mirror. It must hold the same bytes.
+/// Makes another file a mirror. It must hold the same data.
 fn merge(tool: &mut Tool, path: &Path, victim: &Path, own: &Own) -> Result<()> {
     if !own.no_verify && !is_same(path, victim)? {
         let (path, victim) = (path.display(), victim.display());
@@ -144,7 +146,7 @@ fn merge(tool: &mut Tool, path: &Path, victim: &Path, own: &Own) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     let other = fs::fid_of(tool.fs, &tool.fs.resolve(victim)?)?;
-    // Somebody may have written since they were compared: then it is copied.
+    // A program may have written since the comparison, so a compared mirror is copied to as well.
     extend(tool, path, &Change::Merge { other }, own.no_verify, own.manner)
 }
 

@@ -1,4 +1,4 @@
-//! `lfs mirror read` and `lfs mirror write`: the bytes of one mirror, stale or not.
+//! `lfs mirror read` and `lfs mirror write`: read and write the data of one mirror, stale or not.
 
 use std::{
     ffi::OsString,
@@ -19,7 +19,7 @@ use super::{
     id, layout_of, why, wrong,
 };
 
-/// Bytes at a time.
+/// Bytes read or written at a time.
 const CHUNK_BYTES: usize = 4 << 20;
 
 const OPTIONS: getopt::Spec = getopt::Spec {
@@ -32,10 +32,10 @@ const OPTIONS: getopt::Spec = getopt::Spec {
     ],
 };
 
-/// What is to be done.
+/// The parsed command line.
 struct Call {
     mirror: u16,
-    /// The file at the other end; `None`: stdout or stdin.
+    /// The file to write to or to read from; `None`: stdout or stdin.
     other: Option<PathBuf>,
     path: PathBuf,
 }
@@ -59,7 +59,8 @@ pub fn read(tool: &mut Tool, args: &[OsString]) -> i32 {
     })
 }
 
-/// Runs `lfs mirror write`. The mirror is stale while it is written, and as it was afterwards.
+/// Runs `lfs mirror write`. The mirror is stale during the write. Afterwards it is stale only if it
+/// was before.
 pub fn write(tool: &mut Tool, args: &[OsString]) -> i32 {
     run(tool, args, "write", |tool, call| {
         let (mut from, end): (Box<dyn Read>, u64) = match &call.other {
@@ -133,7 +134,7 @@ fn run(tool: &mut Tool, args: &[OsString], command: &str, work: impl FnOnce(&mut
     done.map_or_else(|e| e.0, |()| 0)
 }
 
-/// Whether there is such a mirror. What is wrong was told.
+/// Checks that the file has the mirror. Reports failures.
 fn check(tool: &mut Tool, call: &Call, command: &str) -> Result<()> {
     let path: &Path = &call.path;
     let layout = layout_of(tool, path).inspect_err(|e| {

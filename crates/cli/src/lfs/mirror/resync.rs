@@ -69,7 +69,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     code
 }
 
-/// One file. What went wrong was told.
+/// Resyncs one file. Reports failures.
 fn resync(tool: &mut Tool, path: &Path, only: &[u16], force: bool, manner: Manner) -> Result<()> {
     let layout = mirrored(tool, path, "")?;
     if let Some(unknown) = only.iter().find(|id| !layout.mirror_ids().contains(id)) {

@@ -1,4 +1,4 @@
-//! `lfs mirror split` and `lfs mirror delete`: a mirror becomes a file of its own, or goes.
+//! `lfs mirror split` and `lfs mirror delete`: make a mirror a file of its own, or delete it.
 
 use std::{
     ffi::OsString,
@@ -18,7 +18,8 @@ use super::{
     change, id, mirrored, wrong,
 };
 
-/// Mode of a file that is made for a mirror, until it has that of the file that it was a mirror of.
+/// First mode of a file that is created for a mirror. It gets the mode of the mirrored file at the
+/// end.
 const MODE: u32 = 0o600;
 
 const OPTIONS: getopt::Spec = getopt::Spec {
@@ -33,12 +34,12 @@ const OPTIONS: getopt::Spec = getopt::Spec {
     ],
 };
 
-/// Which mirror.
+/// Selection of a mirror.
 enum Which {
     Mirror(u16),
-    /// The one of this component.
+    /// The mirror that contains this component.
     Component(u32),
-    /// The first that has a component in this pool.
+    /// The first mirror that has a component in this pool.
     Pool(String),
 }
 
@@ -112,7 +113,7 @@ fn run_as(tool: &mut Tool, args: &[OsString], command: &str, mut destroy: bool) 
     }
 }
 
-/// One file. What went wrong was told.
+/// Splits one file. Reports failures.
 fn split(
     tool: &mut Tool,
     path: &Path,
@@ -129,7 +130,7 @@ fn split(
     let Some(mirror) = which.of(&layout) else {
         let (path, what) = (path.display(), which.describe());
         tool.complain(format_args!("error lfs {command}: file '{path}' does not contain {what}"));
-        // Lustre exits with 0.
+        // As in Lustre: exits with 0.
         return Ok(());
     };
     let target = match destroy {
@@ -148,7 +149,7 @@ fn split_into(tool: &Tool, path: &Path, mirror: u16, target: Option<&Path>) -> R
     let Some(target) = target else { return change(tool, path, &Change::Split { mirror, into: None }) };
     let fs = tool.fs;
     fs::fid_of(fs, &fs.resolve(fs::parent_of(target))?)?;
-    // EEXIST, whatever has the name.
+    // EEXIST if the name exists, whatever it is.
     fs.make_file(target, MODE)?;
     let made = fs::fid_of(fs, target)?;
     let done = change(tool, path, &Change::Split { mirror, into: Some(made) });
@@ -156,6 +157,6 @@ fn split_into(tool: &Tool, path: &Path, mirror: u16, target: Option<&Path>) -> R
         let _ = fs.unlink(target);
     }
     done?;
-    // It is the owner's alone if this fails.
+    // If this fails, only the owner has access to the new file.
     fs.adopt(target, &fs.resolve(path)?)
 }

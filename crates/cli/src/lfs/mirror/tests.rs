@@ -1,4 +1,4 @@
-//! What the commands say without a mount.
+//! Tests of the commands' messages without a mount.
 
 use super::super::testing::{Fake, check_case, lfs};
 

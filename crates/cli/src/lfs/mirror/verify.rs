@@ -1,8 +1,8 @@
-//! `lfs mirror verify`: whether the mirrors of a file hold the same bytes.
+//! `lfs mirror verify`: checks that the mirrors of a file hold the same data.
 //!
-//! A file is compared in chunks, within which no mirror has the end of a component. Of each chunk a
-//! checksum is made of what every mirror holds there; those of stale mirrors are shown and compared
-//! with nothing.
+//! A file is compared in chunks. Within a chunk, no component of any mirror ends. For each chunk,
+//! the command calculates a checksum of every mirror. Checksums of stale mirrors are shown, but not
+//! compared.
 
 use std::{collections::BTreeSet, ffi::OsString, os::unix::fs::FileExt, path::Path};
 
@@ -19,7 +19,7 @@ use super::{
     ids, layout_of, wrong,
 };
 
-/// Bytes that are read at a time.
+/// Bytes read at a time.
 const CHUNK_BYTES: usize = 4 << 20;
 
 const OPTIONS: getopt::Spec = getopt::Spec {
@@ -56,7 +56,7 @@ pub fn run(tool: &mut Tool, args: &[OsString]) -> i32 {
     code
 }
 
-/// One file; one that is not mirrored is as it should be. What is wrong was told.
+/// Verifies one file. A file that is not mirrored passes. Reports failures.
 fn file(tool: &mut Tool, path: &Path, only: &[u16], verbose: bool) -> Result<()> {
     let layout = match layout_of(tool, path) {
         Ok(layout) => layout,
@@ -87,7 +87,7 @@ fn file(tool: &mut Tool, path: &Path, only: &[u16], verbose: bool) -> Result<()>
     verdict
 }
 
-/// Ranges within which no mirror has the end of a component.
+/// Returns ranges within which no component of any mirror ends.
 fn chunks(layout: &Layout) -> Vec<(u64, u64)> {
     let ends: BTreeSet<u64> = layout.components().iter().flat_map(|c| [c.start, c.end]).collect();
     let ends: Vec<u64> = ends.into_iter().collect();
@@ -156,7 +156,8 @@ fn show(tool: &mut Tool, (start, end): (u64, u64), sums: &[(u16, u32)], note: &s
     tool.print(format_args!("\n"));
 }
 
-/// What a mirror holds of a range; what it lacks at the end counts for nothing.
+/// Returns the checksum of a range of a mirror. Bytes that the mirror lacks at its end are left
+/// out.
 fn checksum(tool: &Tool, path: &Path, id: u16, start: u64, end: u64) -> Result<u32> {
     let file = tool.fs.mirror(path, id, false)?;
     let mut buffer = vec![0; CHUNK_BYTES];

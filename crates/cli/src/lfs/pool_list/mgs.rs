@@ -7,12 +7,12 @@ use sheen_mgc::Mgc;
 use sheen_rt::{RealOptions, Rt};
 use sheen_wire::{Errno, Result, control::MountInfo, mgs::Pool};
 
-/// How long the MGS may take to answer.
+/// Timeout for the answer of the MGS.
 const MGS_WAIT: Duration = Duration::from_secs(5);
-/// How long the end of the connection may take.
+/// Timeout for closing the connection.
 const END_WAIT: Duration = Duration::from_millis(100);
 
-/// The pools, sorted by name. ETIMEDOUT: the MGS does not answer.
+/// Returns the pools, sorted by name. ETIMEDOUT: the MGS does not answer.
 pub fn ask(mount: &MountInfo) -> Result<Vec<Pool>> {
     let nids = mount.mgs_nids.iter().filter_map(|nid| nid.parse().ok()).collect();
     let (runtime, rt) = Rt::real(RealOptions { worker_threads: 1, ..RealOptions::default() })?;

@@ -1,4 +1,4 @@
-//! Command lines, and what a real Lustre answered.
+//! Tests of command lines against the answers of a real Lustre.
 
 use std::cell::RefCell;
 
@@ -7,7 +7,7 @@ use super::{
     *,
 };
 
-/// Directories that are only noted.
+/// Records the operations on directories instead of executing them.
 struct Noted {
     answer: Result<()>,
     done: RefCell<Vec<String>>,
@@ -29,7 +29,7 @@ impl Directories for Noted {
     }
 }
 
-/// Runs a command whose directories are made like that: exit code, stderr, and what was done.
+/// Runs a command on such directories. Returns the exit code, stderr and the recorded operations.
 fn noted(line: &str, answer: Result<()>) -> (i32, String, Vec<String>) {
     let directories = Noted { answer, done: RefCell::default() };
     let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
@@ -40,7 +40,7 @@ fn noted(line: &str, answer: Result<()>) -> (i32, String, Vec<String>) {
     (code, String::from_utf8(err).unwrap(), directories.done.into_inner())
 }
 
-/// What a command line asks for.
+/// Returns the layout request of a command line.
 fn asks(line: &str) -> LmvUser {
     let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
     let mut asked = Asked::default();
@@ -129,7 +129,7 @@ fn wrong_calls_answer_as_lustre_does() {
         let usage = if line.starts_with("mkdir") { MKDIR_USAGE } else { USAGE };
         check_case(&mut fake, &format!("$ lfs {line}\n[exit 4]\n--- stdout\n{usage}--- stderr\n{err}\n"));
     }
-    // The text itself, as it was recorded.
+    // The usage text itself, as captured.
     check_case(
         &mut fake,
         "$ lfs mkdir -p mdp/a/b
@@ -208,12 +208,12 @@ lfs setdirstripe: cannot create dir 'md1': File exists
 "
         )
     );
-    // The one made is none that the fake knows, so that it refuses to set anything on it.
+    // The fake file system does not have the new directory, so setting its layout fails.
     let (code, err, done) = noted("-o 555 -c 1 new", Ok(()));
     assert_eq!(done, ["make new 700", "remove new"]);
     assert_eq!(code, 2, "{err}");
     assert!(err.starts_with("lfs mkdir: dirstripe error on 'new': No such file or directory\n"), "{err}");
-    // The first failure decides, the others are tried all the same.
+    // The first failure decides the exit code. The other operands are tried as well.
     let (code, _, done) = noted("/tmp/a b nosuch/c", Err(Errno::EACCES));
     assert_eq!((code, done), (19, vec!["make b 777".to_owned()]));
 }

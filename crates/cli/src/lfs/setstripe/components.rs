@@ -1,22 +1,23 @@
-//! From options to components: `-E`, `-N` and the end of the line each complete the component that
-//! the options before described.
+//! Conversion of options to components. `-E`, `-N` and the end of the command line each complete
+//! the component that the options before them describe.
 //!
-//! A component begins where the one before ends, and takes over its stripe size, count and pool
-//! where it is given none (not from a component on the MDT, which has none). With `-z` it becomes
-//! two: one that begins small, and behind it an extension of which it takes so much at a time.
+//! A component begins where the previous one ends. It inherits stripe size, stripe count and pool
+//! from the previous one unless options set them. A component on the MDT has none to inherit. With
+//! `-z` a component becomes two: a small one, and its extension space, of which it takes one
+//! extension size at a time.
 
 use sheen_layout::{EXTENSION_SIZE_MIN, MIRRORS_MAX, Pool, STRIPE_SIZE_UNIT, Spec, Template, TemplateComponent};
 
-/// What the options since the last `-E` or `-N` say.
+/// A component as described by the options since the last `-E` or `-N`.
 #[derive(Clone, Default)]
 pub struct Draft {
-    /// Striping. The pool is in `pool` yet.
+    /// Striping, except for the pool, which is still in `pool`.
     pub spec: Spec,
-    /// `-c` or `-C`, as given here and not taken over.
+    /// `-c` or `-C` of this component; not inherited.
     pub count: Option<i64>,
-    /// `-S`, as given here.
+    /// `-S` of this component; not inherited.
     pub size: Option<u32>,
-    /// `-p`; empty for none.
+    /// `-p`; empty for no pool.
     pub pool: Option<String>,
     /// `-L mdt`.
     pub is_mdt: bool,
@@ -29,7 +30,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// What the component after this one begins with.
+    /// Returns the draft with which the next component begins.
     fn next(&self) -> Draft {
         if self.is_mdt {
             return Draft::default();
@@ -39,25 +40,25 @@ impl Draft {
         Draft { spec, pool: self.pool.clone(), ..Draft::default() }
     }
 
-    /// Whether anything is said of the striping.
+    /// Whether an option describes the striping.
     pub fn is_striped(&self) -> bool {
         let listed = !self.spec.osts.is_empty() || self.spec.start.is_some();
         self.count.is_some() || self.size.is_some() || listed || self.is_mdt
     }
 
-    /// The striping, in Lustre's terms complete: a count that only repeats the list's length is the
-    /// list's.
+    /// Returns the striping in Lustre's terms. With a list of OSTs, the list alone decides the
+    /// count.
     pub fn spec(&self) -> Spec {
         let mut spec = self.spec.clone();
         if !spec.osts.is_empty() {
             spec.count = None;
         }
-        // A name that cannot be a pool's is refused with those that are none.
+        // An invalid name is refused together with the names of pools that do not exist.
         spec.pool = self.pool.as_deref().and_then(|name| Pool::new(name).ok());
         spec
     }
 
-    /// Lists and starts that contradict each other.
+    /// Refuses a list of OSTs that contradicts the stripe count or the first OST.
     pub fn check_list(&self) -> Result<(), String> {
         let listed = self.spec.osts.len();
         match (self.count, self.spec.start) {
@@ -72,7 +73,7 @@ impl Draft {
         }
     }
 
-    /// What a component on the MDT cannot have.
+    /// Refuses options that a component on the MDT cannot have.
     fn check_mdt(&self, bytes: u64) -> Result<(), String> {
         let option = |name: &str, value: String| {
             Err(format!("Option '{name}' can't be specified with Data-on-MDT component: {value}"))
@@ -88,11 +89,11 @@ impl Draft {
     }
 }
 
-/// What `-N` began.
+/// The mirrors that one `-N` describes.
 struct Mirror {
-    /// So many of it.
+    /// Number of mirrors with these components.
     count: u64,
-    /// For its components that have none.
+    /// Flags for those of its components that have none.
     flags: u32,
     components: Vec<TemplateComponent>,
 }
@@ -101,7 +102,7 @@ struct Mirror {
 #[derive(Default)]
 pub struct Builder {
     mirrors: Vec<Mirror>,
-    /// Without `-N`.
+    /// Components without `-N`.
     components: Vec<TemplateComponent>,
 }
 
@@ -121,23 +122,24 @@ impl Builder {
         !self.mirrors.last().map_or(&self.components, |m| &m.components).is_empty()
     }
 
-    /// `-N`: `draft` described the mirror before this one.
+    /// `-N`: completes the previous mirror with the component in `draft` and begins a new one.
     pub fn begin_mirror(&mut self, draft: &mut Draft, count: u64) -> Result<(), String> {
         if self.is_mirrored() {
             self.complete_mirror(draft)?;
         } else if !self.components.is_empty() {
-            return Err("Components before the first mirror belong to none".to_owned());
+            return Err("Components before the first -N belong to no mirror".to_owned());
         }
         self.mirrors.push(Mirror { count, flags: 0, components: Vec::new() });
         Ok(())
     }
 
-    /// Flags of the mirror that is being built; false if there is none.
+    /// Sets the flags of the mirror that is being built. Returns false if there is none.
     pub fn set_mirror_flags(&mut self, flags: u32) -> bool {
         self.mirrors.last_mut().map(|m| m.flags = flags).is_some()
     }
 
-    /// The end of a mirror: it reaches the end of the file unless said otherwise.
+    /// Completes a mirror with the component in `draft`. Without `-E` it ends at the end of the
+    /// file.
     pub fn complete_mirror(&mut self, draft: &mut Draft) -> Result<(), String> {
         if draft.end == 0 {
             draft.end = u64::MAX;
@@ -145,8 +147,8 @@ impl Builder {
         self.complete(draft)
     }
 
-    /// Adds the component that `draft` describes, which becomes the next one's. An error says what
-    /// is wrong with it.
+    /// Adds the component that `draft` describes. `draft` becomes the beginning of the next one.
+    /// The error is the message for the user.
     pub fn complete(&mut self, draft: &mut Draft) -> Result<(), String> {
         let components = self.mirrors.last_mut().map_or(&mut self.components, |m| &mut m.components);
         let start = components.last().map_or(0, |c| c.end);
@@ -176,7 +178,7 @@ impl Builder {
         Ok(())
     }
 
-    /// All of it.
+    /// Returns the finished layout request.
     pub fn finish(self) -> Template {
         if !self.is_mirrored() {
             return Template::new(self.components);
@@ -189,7 +191,7 @@ impl Builder {
                 let flags = if c.flags == 0 { mirror.flags } else { c.flags };
                 TemplateComponent { flags, ..c.clone() }
             };
-            // One more than can be is refused; more than that need not be built for it.
+            // One mirror more than the limit is enough for the check to refuse the layout.
             for _ in 0..mirror.count.min(u64::from(MIRRORS_MAX) + 1) {
                 components.extend(mirror.components.iter().map(flagged));
             }

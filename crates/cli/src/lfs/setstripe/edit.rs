@@ -1,7 +1,8 @@
-//! `--component-add`, `--component-del`, `--component-set`: components of a file that there is.
+//! `--component-add`, `--component-del`, `--component-set`: changes to the components of an
+//! existing file.
 //!
-//! They travel as Lustre's own requests: the value of `lustre.lov.add`, `.del` or `.set.flags`.
-//! Components that are added begin where the file's last one ends.
+//! The requests are Lustre's own: the value of `lustre.lov.add`, `.del` or `.set.flags`. Added
+//! components begin where the file's last one ends.
 
 use std::path::Path;
 
@@ -16,31 +17,32 @@ use super::{
 /// Exit code of a failed component operation: Lustre's -1.
 const FAILED: Errno = Errno(1);
 
-/// What is to be done to a file's components.
+/// A change to a file's components.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Edit {
-    /// The component of this id (0: none) goes, or those with, and without, these flags.
+    /// Deletes the component of this id (0: none), or the components with, and without, these
+    /// flags.
     Del {
-        /// Component.
+        /// Component id.
         id: u32,
         /// Flags that are set.
         with: u32,
         /// Flags that are clear.
         without: u32,
     },
-    /// Flags of a component change.
+    /// Changes flags of a component.
     Set {
-        /// Component.
+        /// Component id.
         id: u32,
-        /// To be set.
+        /// Flags to set.
         set: u32,
-        /// To be cleared.
+        /// Flags to clear.
         clear: u32,
     },
 }
 
 impl Edit {
-    /// Does it. What is wrong was told.
+    /// Applies the change. Reports failures.
     pub fn apply(self, tool: &mut Tool, path: &Path) -> Result<()> {
         match self {
             Edit::Del { id, with, without } => del(tool, path, id, with, without),
@@ -49,8 +51,8 @@ impl Edit {
     }
 }
 
-/// The components of `template` where a file's end. ENODATA for a file without a layout, for which
-/// they are to be its first. What is wrong was told.
+/// Moves the components of `template` to the end of a file's layout. ENODATA: the file has no
+/// layout, so they will be its first components. Reports other failures.
 pub fn append(tool: &mut Tool, path: &Path, template: &Template) -> Result<Template> {
     let value = match tool.fs.resolve(path).and_then(|p| tool.fs.get(&p, "lustre.lov")) {
         Ok(value) => value,
@@ -69,7 +71,7 @@ pub fn append(tool: &mut Tool, path: &Path, template: &Template) -> Result<Templ
     let mut added = template.clone();
     if let [first, rest @ ..] = &mut added.components[..] {
         match rest.first_mut().filter(|next| next.is_extension()) {
-            // It begins empty, unlike at the beginning of a file.
+            // The first component begins empty, unlike at the beginning of a file.
             Some(extension) => (first.end, extension.start) = (end, end),
             None if first.end < end => {
                 let what = format!(
@@ -94,7 +96,7 @@ fn invalid(tool: &mut Tool, what: String) -> Result<Template> {
     Err(Errno::EINVAL)
 }
 
-/// Adds them.
+/// Adds the components.
 pub fn add(tool: &mut Tool, path: &Path, added: Template) -> Result<()> {
     let value = Asked::Composite(added).encode();
     tool.fs.set(path, "lustre.lov.add", &value, false).map_err(|e| failed_to_add(tool, path, e))

@@ -1,4 +1,4 @@
-//! The options of `lfs setstripe`, and what it says of wrong ones.
+//! The options of `lfs setstripe`, and its messages about wrong ones.
 
 use std::{fmt, path::PathBuf};
 
@@ -14,7 +14,7 @@ use super::{
     components::{Builder, Draft},
 };
 
-/// As Lustre's.
+/// Lustre's options.
 pub const OPTIONS: getopt::Spec = getopt::Spec {
     short: "c:C:dE:Fhi:I:L:m:N::o:p:s:S:vx:y:z:",
     long: &[
@@ -62,19 +62,19 @@ pub const OPTIONS: getopt::Spec = getopt::Spec {
     ],
 };
 
-/// Where data-on-MDT cannot end any more, in bytes.
+/// Largest end of a component on the MDT, in bytes.
 const MDT_END_MAX: u64 = 1 << 30;
-/// Sizes below this are in KiB, whatever is said.
+/// A size below this number of bytes is taken as KiB, whatever its suffix.
 const KIB_BELOW: u64 = 4096;
 /// Largest id of a component.
 const ID_MAX: u64 = 0x7fff_ffff;
 
-/// What was asked for.
+/// The parsed options.
 #[derive(Default)]
 pub struct Call {
-    /// The component that the options describe.
+    /// The component that the options are describing.
     pub draft: Draft,
-    /// The components before it.
+    /// The components that are complete.
     pub builder: Builder,
     /// `-d`.
     pub delete: bool,
@@ -86,7 +86,7 @@ pub struct Call {
     pub set: bool,
     /// `-I`; 0 for none.
     pub id: u32,
-    /// `--comp-flags` that begin with `^`.
+    /// Flags of `--comp-flags` that begin with `^`.
     pub clear: u32,
     /// `--copy`.
     pub copy: Option<PathBuf>,
@@ -94,34 +94,34 @@ pub struct Call {
     pub yaml: Option<PathBuf>,
     /// `--mode`.
     pub mode: Option<u32>,
-    /// All that `-p` named.
+    /// All pools that `-p` named.
     pub pools: Vec<String>,
-    /// Anything but `-d`.
+    /// Whether there was any option except `-d`, `-v`, `--mode` and `-x`.
     pub sets: bool,
-    /// `-x` was given, which belongs to foreign layouts alone.
+    /// Whether `-x` was given, which only foreign layouts use.
     pub xattr: bool,
 }
 
-/// How a call was wrong.
+/// Errors of a call.
 pub enum Wrong {
-    /// Print the usage and this.
+    /// A usage error: prints the usage and this message.
     Call(String),
-    /// Print this and fail.
+    /// A wrong value: prints this message and exits with the errno.
     Value(String, Errno),
 }
 
-/// A wrong call.
+/// Returns a usage error with Lustre's prefix.
 pub fn call(text: impl fmt::Display) -> Wrong {
     Wrong::Call(format!("lfs setstripe setstripe: {text}"))
 }
 
-/// What cannot be.
+/// Returns the error of an impossible value: EINVAL.
 pub fn invalid(text: impl fmt::Display) -> Wrong {
     Wrong::Value(text.to_string(), Errno::EINVAL)
 }
 
 impl Call {
-    /// Takes an option; `next` is the argument after it.
+    /// Takes an option. `next` is the argument after it.
     pub fn option(&mut self, id: &str, given: Option<&str>, next: &str) -> Result<(), Wrong> {
         let value = given.unwrap_or("");
         self.sets |= !matches!(id, "d" | "v" | "mode" | "x");
@@ -154,7 +154,7 @@ impl Call {
             "L" => match value {
                 "raid0" => {}
                 "mdt" => on_mdt(self)?,
-                // Lustre names the argument after the wrong one.
+                // Like Lustre, names the argument after the wrong one.
                 _ => {
                     let text = format_args!("error: layout '{next}' is unknown, supported layouts are: 'mdt', 'raid0'");
                     return Err(invalid(text));
@@ -165,8 +165,8 @@ impl Call {
         Ok(())
     }
 
-    /// Refuses options that do not go together. `shaped`: some say what a layout shall be; `flags`
-    /// are those of components; `on_dir`: the first operand is a directory.
+    /// Refuses options that exclude each other. `shaped`: some options describe a layout. `flags`:
+    /// the component flags. `on_dir`: the first operand is a directory.
     pub fn check(&self, shaped: bool, flags: u32, on_dir: bool) -> Result<(), Wrong> {
         let Call { delete, add, del, set, id, .. } = *self;
         let from = self.copy.is_some() || self.yaml.is_some();
@@ -216,7 +216,7 @@ impl Call {
     }
 }
 
-/// Options that say how a component is striped.
+/// Takes an option that describes the striping of a component.
 fn striping(draft: &mut Draft, id: &str, value: &str) -> Result<(), Wrong> {
     match id {
         "C" | "o" if draft.is_mdt => {
@@ -262,7 +262,7 @@ fn striping(draft: &mut Draft, id: &str, value: &str) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// `-E`: completes the component before.
+/// `-E`: completes the previous component and sets the end of the next one.
 fn component_end(asked: &mut Call, value: &str) -> Result<(), Wrong> {
     if asked.draft.end != 0 {
         let invalid = |what| Wrong::Call(format!("{what}\nlfs setstripe: invalid layout"));
@@ -277,7 +277,7 @@ fn component_end(asked: &mut Call, value: &str) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// `-N`: completes the mirror before.
+/// `-N`: completes the previous mirror and begins new ones.
 fn mirror(asked: &mut Call, count: Option<&str>) -> Result<(), Wrong> {
     let bad = |count| invalid(format_args!("error: lfs setstripe: bad mirror count: {count}"));
     let count = match count {
@@ -295,7 +295,7 @@ fn flags(value: &str) -> Result<flag::Wanted, Wrong> {
     })
 }
 
-/// `--flags` after `-N`: for all components of the mirror.
+/// `--flags` after `-N`: sets the flags of all components of the mirror.
 fn mirror_flags(asked: &mut Call, value: &str) -> Result<(), Wrong> {
     if !asked.builder.is_mirrored() {
         return Err(call("hex flags must be specified with --foreign option"));
@@ -325,13 +325,13 @@ fn on_mdt(asked: &mut Call) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// A size in bytes; a small one is in KiB.
+/// Parses a size in bytes. A small number is taken as KiB.
 fn size_in_kib(value: &str) -> Option<u64> {
     let size = parse_size(value)?;
     Some(if size < KIB_BELOW { size * 1024 } else { size })
 }
 
-/// `-S`: 0 is the default.
+/// Parses `-S`. 0 is the default.
 fn stripe_size(value: &str) -> Result<Option<u32>, Wrong> {
     let size = size_in_kib(value).filter(|n| n.is_multiple_of(u64::from(STRIPE_SIZE_UNIT)));
     let size = size.ok_or_else(|| call(format_args!("invalid stripe size '{value}'")))?;
@@ -342,7 +342,7 @@ fn stripe_size(value: &str) -> Result<Option<u32>, Wrong> {
     Ok((size != 0).then_some(size))
 }
 
-/// `0,2`, `0-3`, `0x1,2`. An index that cannot be (`-1`) is left for the MDT to refuse.
+/// Parses `0,2`, `0-3`, `0x1,2`. An impossible index such as `-1` is left for the MDT to refuse.
 fn ost_list(value: &str) -> Option<Vec<u32>> {
     let mut list = Vec::new();
     for part in value.split(',') {
@@ -360,7 +360,7 @@ fn ost_list(value: &str) -> Option<Vec<u32>> {
     (list.len() <= STRIPES_MAX).then_some(list)
 }
 
-/// `[FSNAME.]POOL`; empty for no pool.
+/// Parses `[FSNAME.]POOL`. An empty result means no pool.
 fn pool_name(value: &str) -> Result<String, Wrong> {
     let name = value.split_once('.').map_or(value, |(_, pool)| pool);
     if name.len() > POOL_NAME_MAX {

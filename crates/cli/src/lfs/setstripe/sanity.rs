@@ -1,11 +1,11 @@
-//! What Lustre's tool refuses of a composite layout before it asks the MDT, in its words. Such a
-//! call leaves nothing behind.
+//! Checks of a composite layout that Lustre's tool makes before it asks the MDT, with Lustre's
+//! messages. A refused call leaves nothing behind.
 
 use sheen_layout::{MIRRORS_MAX, Template, TemplateComponent};
 
 use super::super::getstripe::flag;
 
-/// What is wrong with a layout, if anything is.
+/// Checks a layout. The error is the message for the user.
 pub fn check(template: &Template) -> Result<(), &'static str> {
     if template.mirrors > MIRRORS_MAX {
         return Err("A file has at most 16 mirrors; ask for fewer with -N");
@@ -13,25 +13,25 @@ pub fn check(template: &Template) -> Result<(), &'static str> {
     check_beside(template, 0)
 }
 
-/// The same, but for their number, of mirrors that a file gets beside so many that it has.
+/// Checks mirrors that are added to a file with `there` mirrors, except for their number.
 pub fn check_beside(template: &Template, there: u16) -> Result<(), &'static str> {
     let mirrored = template.mirrors > 1 || there > 0;
     check_chain(template, 0, mirrored)?;
-    // What begins on the MDT has its file's name there, so one mirror alone can.
+    // DoM data is stored on the MDT under the file's FID, so only one mirror can have it.
     if template.on_mdt() > 1 && mirrored {
         return Err("Only one mirror of a file can begin on the MDT");
     }
     Ok(())
 }
 
-/// The same for components that are added to a file whose last one ends at `end`.
+/// Checks components that are added to a file whose last one ends at `end`.
 pub fn check_added(added: &Template, end: u64) -> Result<(), &'static str> {
     check_chain(added, end, added.mirrors > 1)
 }
 
 fn check_chain(template: &Template, first: u64, mirrored: bool) -> Result<(), &'static str> {
     let allowed = if mirrored { flag::ASKABLE } else { flag::EXTENSION | flag::PREFER };
-    // Mirrors follow each other; each begins at 0.
+    // The components of one mirror follow those of another. Each mirror begins at 0.
     let mut previous: Option<&TemplateComponent> = None;
     for (i, c) in template.components.iter().enumerate() {
         let next = template.components.get(i + 1).filter(|next| next.start != 0);
@@ -97,7 +97,7 @@ fn check_extent(
     if c.start == c.end && !next.is_some_and(TemplateComponent::is_extension) {
         return Err("Zero length components must be followed by extension");
     }
-    // An extension's range will be the component's before it.
+    // An extension's range will belong to the component before it.
     let striped = if c.is_extension() { previous } else { Some(c) };
     let size = striped.and_then(|c| c.spec.stripe_size).map_or(1, u64::from).max(1);
     if c.end != u64::MAX && c.end != c.start && !c.end.is_multiple_of(size) {

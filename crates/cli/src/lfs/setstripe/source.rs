@@ -1,8 +1,8 @@
-//! Layouts from elsewhere: `--copy` from a file or directory, `--yaml` from what
-//! `lfs getstripe --yaml` printed.
+//! Layouts from other sources: `--copy` from a file or directory, `--yaml` from the output of
+//! `lfs getstripe --yaml`.
 //!
-//! A copy takes over how bytes are striped, not where: the MDT chooses OSTs anew. YAML takes over
-//! the OSTs too, as it names them.
+//! A copy takes over the striping but not the OSTs, which the MDT chooses anew. YAML also takes
+//! over the OSTs that it names.
 
 use std::{fs::File, io::Read, path::Path};
 
@@ -11,11 +11,11 @@ use sheen_wire::{Errno, FileKind, Result};
 
 use super::super::{Tool, getstripe::flag, numbers::parse_signed};
 
-/// Largest YAML file that is read: a layout of 64 KiB has less than 2,800 objects of some 60
-/// characters.
+/// Most bytes of a YAML file that are read. A layout of 64 KiB has fewer than 2,800 objects of
+/// about 60 characters each.
 const YAML_BYTES_MAX: u64 = 1 << 20;
 
-/// The layout of `path`, or the default of the directory that it is, to be asked for again.
+/// Returns a request for the layout of a file, or for the default of a directory.
 pub fn copy(tool: &Tool, path: &Path) -> Result<Asked> {
     let path = tool.fs.resolve(path)?;
     let value = match tool.fs.get(&path, "lustre.lov") {
@@ -62,7 +62,7 @@ fn spec_of(c: &Component) -> Spec {
     }
 }
 
-/// Reads a template file. What was wrong with it was told.
+/// Reads a template file. Reports errors in it.
 pub fn yaml(tool: &mut Tool, file: &Path) -> Result<Asked, ()> {
     let mut text = String::new();
     let read = File::open(file).and_then(|f| f.take(YAML_BYTES_MAX).read_to_string(&mut text));
@@ -88,14 +88,14 @@ error: setstripe: can't create composite layout from template file {name}"
     Err(())
 }
 
-/// A component as its lines say.
+/// A component while its lines are parsed.
 #[derive(Default)]
 struct Lines {
     component: TemplateComponent,
     is_extension: bool,
 }
 
-/// What getstripe writes and says nothing of a new file.
+/// Keys that getstripe writes and that have no meaning for a new file.
 const PASSED_OVER: &[&str] = &[
     "composite_header",
     "components",
@@ -119,9 +119,9 @@ const PASSED_OVER: &[&str] = &[
     "l_fid",
 ];
 
-/// The YAML that getstripe writes: nothing nests but as it does there, so lines are read one by
-/// one. `lcme_id` begins a component. Keys that getstripe never writes are refused: a wanted count
-/// that is misspelt would else be no count.
+/// Parses the YAML that getstripe writes. Its nesting is fixed, so the lines are parsed one by one.
+/// `lcme_id` begins a component. Keys that getstripe never writes are refused, because otherwise a
+/// misspelt stripe count would be ignored.
 fn parse(text: &str) -> Result<Asked, String> {
     let mut mirrors = 1;
     let mut components: Vec<Lines> = Vec::new();
@@ -142,7 +142,7 @@ fn parse(text: &str) -> Result<Asked, String> {
         }
     }
     if lines == 0 {
-        return Err("it says nothing".to_owned());
+        return Err("the file contains no layout".to_owned());
     }
     if components.is_empty() {
         return Ok(Asked::Plain(plain.finish().spec));
@@ -261,7 +261,7 @@ components:
             parse("root:x:0:0:root:/root:/bin/bash\n"),
             Err("line 1: 'root:x:0:0:root:/root:/bin/bash'".to_owned())
         );
-        assert_eq!(parse("# nothing\n\n"), Err("it says nothing".to_owned()));
+        assert_eq!(parse("# nothing\n\n"), Err("the file contains no layout".to_owned()));
         assert_eq!(parse("stripe_count: 2001\n"), Err("line 1: 'stripe_count: 2001'".to_owned()));
         assert_eq!(parse("lmm_pattern: foreign\n"), Err("line 1: 'lmm_pattern: foreign'".to_owned()));
         assert_eq!(parse("lcme_id: 1\nlcme_extent.e_end: x\n"), Err("line 2: 'lcme_extent.e_end: x'".to_owned()));

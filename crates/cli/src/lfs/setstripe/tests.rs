@@ -1,4 +1,4 @@
-//! What setstripe asks for and refuses, against the captures of Lustre's.
+//! Tests of what setstripe requests and refuses, against the captures of Lustre.
 
 mod captures;
 
@@ -9,7 +9,7 @@ fn fine(fake: &mut Fake, line: &str) {
     assert_eq!(lfs(fake, line), (0, String::new(), String::new()), "{line}");
 }
 
-/// Sets, then shows a single field.
+/// Creates a file with these options, then checks a single field of its layout.
 fn sets(fake: &mut Fake, options: &str, show: &str, want: &str) {
     let name = format!("f{}", options.replace([' ', '-', ','], "_"));
     fine(fake, &format!("lfs setstripe {options} {name}"));
@@ -212,7 +212,7 @@ fn defaults_of_directories() {
         default(fake),
         "stripe_count:  -1 stripe_size:   4194304 pattern:       raid0,overstriped stripe_offset: -1"
     );
-    // A default that names an OST that there is not is refused.
+    // A default that names an OST that does not exist is refused.
     let (code, _, err) = lfs(fake, "lfs setstripe -i 99 d1");
     assert_eq!((code, err.as_str()), (22, "lfs setstripe: setstripe error for 'd1': Invalid argument\n"));
     fine(fake, "lfs setstripe -d nosuchdir");
@@ -230,7 +230,7 @@ fn links() {
     assert!(!fake.exists("/tmp/x"), "nothing is made outside of Sheen");
 }
 
-/// The listed components as `id start end count`.
+/// Returns the listed components as `id start end count`.
 fn components(fake: &mut Fake, file: &str) -> Vec<String> {
     let (code, text, err) = lfs(fake, &format!("lfs getstripe {file}"));
     assert_eq!((code, err.as_str()), (0, ""));
@@ -255,7 +255,7 @@ fn components_take_over_what_they_are_not_given() {
     let (_, sizes, _) = lfs(fake, "lfs getstripe in");
     assert_eq!(sizes.matches("lmm_stripe_size:   1048576").count(), 3, "{sizes}");
     assert_eq!(components(fake, "in"), ["1 0 2097152 2", "2 2097152 8388608 6", "3 8388608 EOF 2"]);
-    // Nothing comes from a component on the MDT; a list has its own count.
+    // Nothing is inherited from a component on the MDT. A list of OSTs has its own count.
     fine(fake, "lfs setstripe -E 64K -L mdt -E 1G -c 2 -E -1 -o 3,1,0 in2");
     assert_eq!(components(fake, "in2"), ["1 0 65536 0", "2 65536 1073741824 2", "3 1073741824 EOF 3"]);
 }
@@ -334,7 +334,7 @@ fn components_of_files_that_there_are() {
     assert_eq!(lfs(fake, "lfs getstripe -I2 --component-flags f").1, "prefer\n\n");
     fine(fake, "lfs setstripe --component-set -I 2 --comp-flags=^prefer f");
     assert_eq!(lfs(fake, "lfs getstripe -I2 --component-flags f").1, "0\n\n");
-    // Those with, and those without, flags.
+    // Components can be selected by flags that they do not have.
     fine(fake, "lfs setstripe --component-del --comp-flags=^init f");
     assert_eq!(components(fake, "f"), all[..1]);
     // A file without a layout gets its first components.

@@ -1,4 +1,4 @@
-//! Walks over real directories.
+//! Tests of walks over real directories.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use super::{
     *,
 };
 
-/// What is printed and what fails, with so many threads.
+/// Walks with this many threads. Returns the printed output and the failures.
 fn walked(roots: &[&Path], words: &str, threads: usize) -> (Vec<u8>, Vec<String>) {
     let mut query = Query::new(0);
     let args: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
@@ -43,7 +43,7 @@ fn lines(root: &Path, words: &str, threads: usize) -> Vec<PathBuf> {
     paths.map(|path| PathBuf::from(OsString::from_vec(path.to_vec()))).collect()
 }
 
-/// 20 directories in each other and beside each other, with 10 files each, and one with more files
+/// Creates 20 directories, nested and side by side, with 10 files each, and one with more files
 /// than a batch.
 fn tree() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -103,7 +103,7 @@ fn operands_are_printed_as_they_were_given() {
     assert_eq!(lines(&with_slash, "-name f", 2), std::slice::from_ref(&file));
     assert_eq!(lines(&file, "", 2), std::slice::from_ref(&file));
     assert_eq!(lines(&lost, "-type l", 2), std::slice::from_ref(&lost));
-    // An operand that leads to a directory stands for it; a link below does not.
+    // An operand that links to a directory is followed. A link below it is not.
     let link = dir.path().join("link");
     assert_eq!(lines(&link, "-name f", 2), [link.join("f")]);
     assert_eq!(lines(&link, "-type l", 1), [link.join("link"), link.join("lost")]);

@@ -1,9 +1,9 @@
-//! Directories of a Sheen mount, which tell of their entries all that tests are likely to ask:
-//! attributes, what the OSTs say of sizes, layouts ([`sheen_wire::entries`]). So a file costs a
-//! part of one system call, and of one request, instead of some of each.
+//! Directories of a Sheen mount, which return attributes, sizes from the OSTs, and layouts of their
+//! entries ([`sheen_wire::entries`]). A file therefore costs only a part of one system call and of
+//! one request.
 //!
-//! Where that cannot be had the directory is read as any other; what it leaves open of an entry is
-//! asked for as of any other.
+//! If a directory cannot return them, it is read like any other. Properties that are left out are
+//! requested like those of any other entry.
 
 use std::ffi::{CStr, CString};
 
@@ -17,20 +17,20 @@ use sheen_wire::{
 use super::{Dir, Work, Worker};
 use crate::lfs::find::entry::{Entry, errno};
 
-/// A page and the room for it.
+/// Buffer for a page.
 pub type Room = Box<[u8; entries::PAGE_BYTES]>;
 
-/// Room for a page.
+/// Returns an empty buffer.
 pub fn room() -> Room {
     Box::new([0; entries::PAGE_BYTES])
 }
 
-/// The page after a cookie.
+/// Reads the page after a cookie.
 fn read<'a>(dir: &Dir, cookie: u64, flags: u32, room: &'a mut Room) -> Result<Page<'a>> {
     let ask = Ask { cookie, flags, spare: 0 };
     room[..size_of::<Ask>()].copy_from_slice(ask.encode());
-    // SAFETY: the number says that the argument points to so many bytes, read and written, as these
-    // are.
+    // SAFETY: the ioctl number encodes that the argument is read and written, and its size, which
+    // is that of a page.
     let call = unsafe { Updater::<{ ENTRIES }, [u8; entries::PAGE_BYTES]>::new(room) };
     // SAFETY: as above.
     unsafe { ioctl(&dir.fd, call) }.map_err(errno)?;
@@ -38,17 +38,17 @@ fn read<'a>(dir: &Dir, cookie: u64, flags: u32, room: &'a mut Room) -> Result<Pa
 }
 
 impl Worker<'_> {
-    /// Looks at the entries of a directory, which are at `depth`, if it tells of them; whether it
-    /// did.
+    /// Examines the entries of a directory, which are at `depth`, if the directory returns their
+    /// attributes. Returns whether it did.
     ///
-    /// Where other tests narrow the search OSTs are asked only for pages with an entry that passes
-    /// those.
+    /// If tests by the MDT's data narrow the search, the OSTs are asked only for pages with an
+    /// entry that passes those tests.
     pub(super) fn descend_told(&mut self, dir: &Dir, path: &CStr, depth: u32) -> bool {
         let Some(flags) = self.query.wants() else { return false };
         let narrowed = flags & entries::SIZES != 0 && self.query.is_narrowed_by_mdt();
         let mut room = self.room.take().unwrap_or_else(room);
         let (mut cookie, mut ordered) = (0, Vec::new());
-        // The next page is taken to be as the last one was.
+        // The next page is assumed to be like the last one.
         let mut sized = !narrowed;
         let told = loop {
             let asked = if sized { flags } else { flags & !entries::SIZES };
@@ -70,7 +70,7 @@ impl Worker<'_> {
             for told in page.filter(|told| hopeful || told.kind == FileKind::Dir) {
                 self.take_told(dir, &told, depth, &mut ordered);
             }
-            // A page that goes nowhere would be read for ever.
+            // A page whose cookie does not advance would be read forever.
             if eof || next <= cookie || self.shared.is_stopped() {
                 break true;
             }
@@ -81,11 +81,11 @@ impl Worker<'_> {
         told
     }
 
-    /// Whether an entry may be looked for, as far as the MDT tells.
+    /// Whether an entry may match, as far as the MDT's data shows.
     fn passes_by_mdt(&mut self, dir: &Dir, told: &entries::Entry<'_>, flags: u32) -> bool {
         let knows = told.stat.is_some() && (flags & entries::LAYOUTS == 0 || told.layout.is_some());
         let asking = self.asking.with_sizes(false);
-        // Its name is not tested, and there is nothing to be asked.
+        // These tests use neither the name nor a request.
         let mut entry = Entry::new(dir.place(c"", Some(told.kind)), asking, &mut self.values).told(Some(told));
         told.kind != FileKind::Dir && (!knows || self.query.passes_by_mdt(&mut entry))
     }
@@ -95,7 +95,7 @@ impl Worker<'_> {
         name.clear();
         name.extend_from_slice(told.name);
         name.push(0);
-        // No name has a NUL in it.
+        // A name contains no NUL.
         if let Ok(name) = CStr::from_bytes_with_nul(&name) {
             match (told.kind, self.alone) {
                 (kind, true) => {

@@ -1,9 +1,9 @@
-//! Commands that were given to a real Lustre, replayed: what was asked for and what is shown of it,
-//! as captured.
+//! Replays commands that were run on a real Lustre. Compares the layouts and the output with the
+//! captures.
 //!
-//! `../captures/*.txt` are the parts of the captures that make and show composite layouts, in the
-//! form of `tests/reference`. Files are made by the layout engine itself, shown from their bytes.
-//! Ids and chosen OSTs differ and are masked.
+//! `../captures/*.txt` are the parts of the captures that create and show composite layouts, in the
+//! format of `tests/reference`. The layout engine creates the files, and their stored bytes are
+//! shown. Ids and chosen OSTs differ and are masked.
 
 use super::super::super::{
     numbers::parse_size,
@@ -11,7 +11,7 @@ use super::super::super::{
     usage,
 };
 
-/// FIDs, the parts of a FID, OSTs that the file system chose.
+/// Masks FIDs, the parts of a FID, and OSTs that the file system chose.
 fn mask(line: &str) -> String {
     let mut line = line.to_owned();
     while let Some(colon) = line.find(":0x") {
@@ -41,18 +41,19 @@ fn masked(text: &str, command: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The value of `name=value` or what follows the word `name`.
+/// Returns the value of `name=value`.
 fn word<'a>(command: &'a str, name: &str) -> Option<&'a str> {
     let mut words = command.split_whitespace();
     words.find_map(|w| w.strip_prefix(name).and_then(|w| w.strip_prefix('=')))
 }
 
-/// One shell command of those that occur: exit code, stdout, stderr.
+/// Runs one of the shell commands that occur in the captures. Returns the exit code, stdout and
+/// stderr.
 fn run(fake: &mut Fake, command: &str, last: i32) -> (i32, String, String) {
     let done = (0, String::new(), String::new());
     let (program, rest) = command.split_once(' ').unwrap();
     match program {
-        // Files are created with mirrors by both, from the same options.
+        // Both commands create mirrored files from the same options.
         "lfs" => lfs(fake, &command.replace("lfs mirror create", "lfs setstripe")),
         "echo" => (0, format!("{}\n", rest.replace("$?", &last.to_string())), String::new()),
         "mkdir" => {
