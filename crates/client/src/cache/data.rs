@@ -31,8 +31,8 @@ use super::stalls::Stalls;
 use crate::{Invalidate, locks::LockRef};
 
 /// How long a read waits, once, for an invalidation to end. Much longer than dropping pages takes,
-/// even on a busy machine. With 2 ms, two programs that read all the time kept an invalidation from
-/// ending for half a second.
+/// even on a busy machine. With 2 ms, two programs that read all the time delayed the end of an
+/// invalidation by half a second.
 pub const PATIENCE: Duration = Duration::from_millis(50);
 /// Pause before an invalidation is repeated.
 const AGAIN_PAUSE: Duration = Duration::from_micros(500);
@@ -513,7 +513,7 @@ mod tests {
             let file = cache.get(FILE).expect("it is read");
             assert!(file.begin_flush());
             let flush = file.clone().flush(rt.clone(), Some(Arc::new(Kernel::default())));
-            rt.timeout(INVALIDATE_MAX, flush).await.expect("it gives up");
+            rt.timeout(INVALIDATE_MAX, flush).await.expect("it ends after its last round");
         };
         sim.run(run).expect("the simulation ends");
     }
