@@ -1,9 +1,9 @@
 //! Locks for split-write tails: decides when the tail of a large write is worth a lock.
 //!
 //! If a write of a megabyte comes from memory that is not page-aligned, the kernel splits it into
-//! two requests: nearly all of it, and a tail of a few bytes. Large writes need no lock. Under a
-//! lock, the tail can be cached and sent together with other data. But if several clients write to
-//! one object in turns, the lock blocks the other clients' large writes. So the client requests the
+//! two requests: most of it, and a tail of a few bytes. Large writes need no lock. Under a lock,
+//! the tail can be cached and sent together with other data. But if several clients write to one
+//! object in turns, the lock blocks the other clients' large writes. So the client requests the
 //! lock, and backs off exponentially while it keeps being revoked before the next tail.
 use std::num::NonZeroUsize;
 
