@@ -3,11 +3,11 @@
 //! [`crate::llite`]'s (`list.rs`).
 //!
 //! A [`Listing`] is what an open directory remembers of its readdir replies: pages of names in the
-//! directory's order, since the last rewind. readdir returns entries from it. A looked-up name is
-//! searched for just after the previous one. If names are looked up in order, the attributes of the
-//! following names are requested, twice as many each time, up to [`Statahead::max`]. A lookup of a
-//! name whose attributes are in flight waits for them. If most of the recently looked-up files were
-//! read, the following files are requested with their data, if they are small ([`Contents`]).
+//! directory's order, since the last rewind. Programs get their entries from it. A looked-up name
+//! is searched for just after the previous one. If names are looked up in order, the attributes of
+//! the following names are requested, twice as many each time, up to [`Statahead::max`]. A lookup
+//! of a name whose attributes are in flight waits for them. If most of the recently looked-up files
+//! were read, the following files are requested with their data, if they are small ([`Contents`]).
 //!
 //! Invariants:
 //! * a rewind clears the listing, so a program that rewinds sees the present directory;

@@ -119,8 +119,8 @@ pub trait Invalidate: Send + Sync + 'static {
 
 /// The parts of a reply that may be cached until [`Invalidate`] revokes them.
 ///
-/// No lock behind the reply is revoked while this value lives. Drop it soon: once the reply is
-/// stored where an invalidation reaches it.
+/// The locks behind the reply are not cancelled while this value lives. Drop it soon: once the
+/// reply is stored where an invalidation reaches it.
 #[derive(Clone, Default)]
 pub struct Keep {
     /// Whether the name may be cached.

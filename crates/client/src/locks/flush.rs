@@ -5,9 +5,9 @@
 //! wait until the kernel has dropped pages gets a task of its own, so that no lock delays the
 //! others. Cancels are batched and bypass the request slots, because other clients wait for them.
 //!
-//! An inode lock is converted, not cancelled, if LOOKUP is among the bits that nobody revoked.
-//! Creating files in a directory revokes its UPDATE bit, for example, while its cached name stays
-//! valid. Data that another lock guards as well is not dropped.
+//! An inode lock is converted, not cancelled, if its LOOKUP bit was not revoked. Creating files in
+//! a directory revokes its UPDATE bit, for example, while its cached name stays valid. Data that
+//! another lock guards as well is not dropped.
 
 use std::sync::Arc;
 

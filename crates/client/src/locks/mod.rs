@@ -126,7 +126,7 @@ impl LockRef {
         self.policy.range()
     }
 
-    /// Whether the target has revoked the lock: another client waits for it.
+    /// Whether the target has revoked the lock (another client waits for it), or the lock was lost.
     pub fn is_wanted(&self) -> bool {
         self.table.state.lock().locks.is_wanted(self.cookie)
     }
