@@ -1,9 +1,9 @@
-//! A mounted file system: how it comes to be, follows its configuration, and ends.
+//! The client object: mounting, following the configuration, and unmounting.
 //!
-//! Mounting asks the MGS for the configuration, makes an import for the MDT and each OST (they
-//! connect when first used), and asks the MDT for the root and for a sequence of FIDs, so that a
-//! mount that succeeds also works. From then on a task waits at the MGS for changes: OSTs that are
-//! added, and targets at new addresses, are used without a restart.
+//! Mounting reads the configuration from the MGS and creates an import for the MDT and for each
+//! OST; imports connect at first use. It then reads the root directory and a FID sequence from the
+//! MDT, so a mount that succeeds also works. Afterwards a task waits at the MGS for configuration
+//! changes: new OSTs and new addresses of targets take effect without a restart.
 
 use std::{
     fmt,
@@ -43,19 +43,20 @@ use crate::{
     targets::Targets,
 };
 
-/// Set in the number that tells a mount from others: Lustre's are addresses of the kernel, so names
-/// with them come behind those with `MDT0000`.
+/// Bits set in the random instance number of each mount. Lustre's instance numbers are kernel
+/// addresses, which begin with `ff` as well; so device names with an instance sort after those with
+/// `MDT0000`.
 const INSTANCE_BITS: u64 = 0xff << 56;
 
-/// How long mounting waits for the MGS, and then for the MDT.
+/// How long mounting waits for the MGS, and afterwards for the MDT.
 const MOUNT_WAIT: Duration = Duration::from_secs(20);
-/// How long unmounting waits for the MDT to hear of the files that are still open.
+/// How long unmounting waits for the close requests of files that are still open.
 const UMOUNT_WAIT: Duration = Duration::from_secs(5);
-/// How long unmounting waits for what was written to reach the OSTs.
+/// How long unmounting waits until dirty data has been written to the OSTs.
 const FLUSH_WAIT: Duration = Duration::from_secs(60);
-/// Closes under way at the same time while unmounting.
+/// Maximum number of concurrent close requests while unmounting.
 const CLOSES_AT_ONCE: usize = 16;
-/// Pause after the MGS refused to be watched, so that a broken one is not asked without end.
+/// Pause after the MGS rejected a watch request, so that a broken MGS is not flooded.
 const WATCH_PAUSE: Duration = Duration::from_secs(5);
 
 /// A mounted file system.
@@ -79,7 +80,7 @@ pub struct Client {
     pub(crate) statahead: Statahead,
     pub(crate) scans: ScanPages,
     watch: Mutex<Option<JoinHandle<()>>>,
-    /// Forgets layouts that were not confirmed for long.
+    /// Task that drops layouts which the MDT has not confirmed for a long time.
     distrust: Mutex<Option<JoinHandle<()>>>,
     registered: Mutex<Option<Registered>>,
 }
@@ -161,12 +162,14 @@ impl Client {
         &self.fsname
     }
 
-    /// Tells this mount from others of the process or host, in names of parameters: 16 hex digits.
+    /// Returns the mount's instance number in names of parameters: 16 hex digits, different for
+    /// each mount.
     pub fn instance(&self) -> &str {
         &self.instance
     }
 
-    /// The locks that this client holds of an OST, or of the MDT, for dumps and checkers.
+    /// Returns the locks that this client holds from an OST, or from the MDT (`None`), for dumps
+    /// and checkers.
     pub fn locks_held(&self, ost: Option<u32>) -> Vec<(Resource, Held)> {
         match ost {
             Some(index) => self.lov.get(index).map(|osc| osc.locks().all_locks()).unwrap_or_default(),
@@ -174,15 +177,15 @@ impl Client {
         }
     }
 
-    /// Says who else caches what this client answers, and is to be told before it gives up a lock.
-    /// Once, before it is asked anything. It must check permissions itself where it keeps names.
-    /// Without it only the client itself caches.
+    /// Sets the kernel, whose caches the client invalidates before it cancels a lock. Call it once,
+    /// before the first operation. A kernel that caches names must check permissions itself.
+    /// Without a kernel, only the client itself caches.
     pub fn set_kernel(&self, kernel: Arc<dyn Invalidate>) {
         self.cache.set_kernel(kernel);
     }
 
-    /// Closes what is still open and says goodbye to every target. Afterwards every operation fails
-    /// with ESHUTDOWN.
+    /// Flushes dirty data, closes all open files and disconnects from every target. Afterwards
+    /// every operation fails with ESHUTDOWN.
     pub async fn umount(&self) {
         for task in [&self.watch, &self.distrust] {
             if let Some(task) = task.lock().take() {
@@ -192,7 +195,7 @@ impl Client {
         let registered = self.registered.lock().take();
         drop(registered);
         if self.rt.timeout(FLUSH_WAIT, self.lov.settle_all()).await.is_err() {
-            tracing::error!("{}: an OST does not answer: what was written last is lost", self.fsname);
+            tracing::error!("{}: unmount: an OST did not answer in time: discarded dirty data", self.fsname);
         }
         let closes = self.files.all().into_iter().map(|file| self.release(file));
         let closed = async {
@@ -201,7 +204,7 @@ impl Client {
         };
         if self.rt.timeout(UMOUNT_WAIT, closed).await.is_err() {
             tracing::warn!(
-                "{}: the MDT did not hear of all open files; it will when it gives this client up",
+                "{}: unmount: the MDT did not answer all closes in time: open files stay until it evicts this client",
                 self.fsname
             );
         }
@@ -210,12 +213,12 @@ impl Client {
         self.mdc.import().close().await;
     }
 
-    /// Lustre's name of the client's end of the way to the MGS.
+    /// Returns Lustre's name for the MGC device.
     pub(crate) fn mgc_name(&self) -> String {
         format!("MGC{}", self.mgs_nids.first().map(|nid| nid.to_string()).unwrap_or_default())
     }
 
-    /// The MDT must answer before anyone is told that the file system is mounted.
+    /// Contacts the MDT. The mount succeeds only if the MDT answers.
     async fn first_contact(&self) -> Result<(), MountError> {
         let ask = async {
             self.mdc.reserve_fids().await?;
@@ -250,7 +253,7 @@ async fn read_config(rt: &Rt, mgc: &Mgc, nids: &[Nid], fsname: &str) -> Result<C
     }
 }
 
-/// Follows the configuration until aborted.
+/// Applies configuration changes until aborted.
 async fn watch(rt: Rt, mgc: Arc<Mgc>, config: Config, targets: Targets, mdc: Arc<Mdc>) {
     let (fsname, mut version) = (config.fsname, config.version);
     loop {
@@ -260,14 +263,14 @@ async fn watch(rt: Rt, mgc: Arc<Mgc>, config: Config, targets: Targets, mdc: Arc
                 targets.apply(&config, &mdc);
             }
             Err(errno) => {
-                tracing::warn!("{fsname}: the MGS does not tell of changes: {errno}");
+                tracing::warn!("{fsname}: cannot watch the configuration at the MGS: {errno}; trying again");
                 rt.sleep(WATCH_PAUSE).await;
             }
         }
     }
 }
 
-/// Lets no layout be trusted for longer than [`LAYOUT_TRUST`].
+/// Makes the client confirm layouts again with the MDT every [`LAYOUT_TRUST`].
 async fn distrust(rt: Rt, client: Weak<Client>) {
     loop {
         rt.sleep(LAYOUT_TRUST).await;
@@ -278,7 +281,7 @@ async fn distrust(rt: Rt, client: Weak<Client>) {
     }
 }
 
-/// A random uuid in the usual form (version 4).
+/// Returns a random uuid in the usual form (version 4).
 fn new_uuid(rt: &Rt) -> String {
     let mut b = [0u8; 16];
     rt.fill_random(&mut b);

@@ -1,20 +1,20 @@
-//! Closed files, told to the MDT many at a time where many are closed.
+//! Batched close requests to the MDT.
 //!
-//! Of a file that is opened without asking the MDT it hears only if it was read, for the access
-//! time; of one that it has opened itself (a new one, a directory) it gets the handle back. The
-//! first such close is told at once. Those of the next moment ([`GATHER`]) wait for each other: a
-//! program that goes through small files, or makes them, costs the MDT a request for hundreds of
-//! them.
+//! A file that was opened without a request to the MDT needs a close request only if it was read,
+//! for its access time. A file that the MDT has opened (a new file, a directory) needs one to
+//! release the handle. The first close is sent at once. Further closes wait for [`GATHER`] and then
+//! travel in one request. So a program that reads or creates many small files costs the MDT one
+//! request for hundreds of closes.
 //!
 //! Invariants:
-//! * each is told with its age, so that the access time is that of the close, and a later change of
-//!   it is not undone;
-//! * who asks this client for the attributes of a file that was read has it told first, if it still
-//!   waits; at most [`CLOSED_MAX`] do;
-//! * a handle waits only under a lock on the file's LAYOUT, and does not wait any longer when that
-//!   is given up ([`crate::cache::MdtLocks`]): for somebody who removes the file, exchanges its
-//!   layout or adds a mirror it is closed, or its close is on its way, as if it had been told at
-//!   once.
+//! * each close carries its age, so the access time is the time of the close, and a later change of
+//!   the access time is not undone;
+//! * before this client returns the attributes of a file that was read, it sends the file's pending
+//!   close;
+//! * at most [`CLOSED_MAX`] closes are pending;
+//! * a handle is pending only under a LAYOUT lock on its file, and is released before that lock is
+//!   cancelled ([`crate::cache::MdtLocks`]). So another client that removes the file, swaps its
+//!   layout or adds a mirror sees the same as if the close had been sent at once.
 
 use std::{
     sync::{
@@ -34,47 +34,48 @@ use sheen_wire::{
 
 use crate::{cache::Cache, locks::LockRef, mdc::Mdc};
 
-/// How long closes wait for each other: little for who looks at an access time elsewhere, and some
-/// hundred small files.
+/// How long closes wait for each other. Short for a client that looks at the access time, and long
+/// enough for a few hundred small files.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// A file that was closed.
+/// A pending close.
 #[derive(Clone, Copy)]
 struct Close {
     fid: Fid,
     handle: u64,
-    /// When it was closed, if it was read.
+    /// Time of the close, if the file was read.
     read: Option<Instant>,
 }
 
-/// Files that were closed, of a mount.
+/// The pending closes of a mount.
 pub struct Closes {
     rt: Rt,
     mdc: Arc<Mdc>,
     cache: Arc<Cache>,
     state: Mutex<State>,
-    /// Whether any wait.
+    /// Whether any close is pending.
     some: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
     files: Vec<Close>,
-    /// Somebody comes for them after [`GATHER`].
+    /// Whether a task will send the closes after [`GATHER`].
     gathering: bool,
 }
 
 impl Closes {
-    /// None yet.
+    /// Creates an empty queue.
     pub fn new(rt: &Rt, mdc: &Arc<Mdc>, cache: &Arc<Cache>) -> Arc<Closes> {
         let (rt, mdc, cache) = (rt.clone(), mdc.clone(), cache.clone());
         Arc::new(Closes { rt, mdc, cache, state: Mutex::default(), some: AtomicBool::new(false) })
     }
 
-    /// A file is closed. `lock`: on its LAYOUT; without it a handle does not wait.
+    /// Closes a file: sends the close now, or queues it. `lock`: on the file's LAYOUT; without it,
+    /// a handle is not queued.
     ///
     /// # Errors
-    /// What the MDT answers, where it is told now.
+    /// The error of the MDT, if the close is sent now.
     pub async fn note(self: &Arc<Self>, fid: Fid, handle: u64, read: bool, lock: Option<LockRef>) -> Result<()> {
         let files = {
             let mut state = self.state.lock();
@@ -93,30 +94,31 @@ impl Closes {
             }
             self.take(&mut state)
         };
-        // Not in use while the MDT is asked.
+        // The lock must not be in use while the request to the MDT is in flight.
         drop(lock);
         self.tell(files).await
     }
 
-    /// Whether any wait.
+    /// Whether any close is pending.
     pub fn any(&self) -> bool {
         self.some.load(SeqCst)
     }
 
-    /// Tells what waits, if `fid` is among what was read: somebody asks for its attributes.
+    /// Sends all pending closes if a read of `fid` is among them, before its attributes are
+    /// returned.
     pub async fn tell_reads_of(&self, fid: Fid) {
         let files = self.with(fid, |close| close.read.is_some());
-        let _ = self.tell(files).await; // what is lost is the access time, and handles that the MDT gives up with this client
+        let _ = self.tell(files).await; // a failure loses only access times, and handles that the MDT drops with this client's export
     }
 
-    /// Tells what waits, if `fid` is among it: its name goes.
+    /// Sends all pending closes if one of `fid` is among them, before its name is removed.
     pub async fn tell_of(&self, fid: Fid) {
         let files = self.with(fid, |_| true);
         let _ = self.tell(files).await; // as above
     }
 
-    /// Gives handles back that wait, if one of `fid` is among them: the lock on its LAYOUT goes,
-    /// and somebody may wait for it.
+    /// Sends all pending closes if a handle of `fid` is among them. Called before the LAYOUT lock
+    /// of `fid` is cancelled, for which another client may wait.
     pub fn give_back(self: &Arc<Self>, fid: Fid) -> Option<BoxFuture<'static, ()>> {
         let files = self.with(fid, |close| close.handle != NO_HANDLE);
         if files.is_empty() {
@@ -125,21 +127,21 @@ impl Closes {
         let request = self.request(files);
         let import = self.mdc.import().clone();
         Some(Box::pin(async move {
-            // Should it fail, the MDT does not know this client any more.
+            // If the request fails, the MDT has dropped this client and its handles.
             let _ = import.call_urgent(request.into(), Bulk::new()).await;
         }))
     }
 
-    /// Tells what waits.
+    /// Sends all pending closes.
     ///
     /// # Errors
-    /// What the MDT answers.
+    /// The error of the MDT.
     pub async fn tell_all(&self) -> Result<()> {
         let files = self.take(&mut self.state.lock());
         self.tell(files).await
     }
 
-    /// Comes for those that wait until there are none.
+    /// Sends pending closes every [`GATHER`] until none is left.
     async fn gather(self: Arc<Self>) {
         loop {
             self.rt.sleep(GATHER).await;
@@ -160,7 +162,7 @@ impl Closes {
         std::mem::take(&mut state.files)
     }
 
-    /// All that wait, if one of `fid` that `is` is among them.
+    /// Takes all pending closes if one of `fid` that satisfies `is` is among them.
     fn with(&self, fid: Fid, is: impl Fn(&Close) -> bool) -> Vec<Close> {
         if !self.any() {
             return Vec::new();
@@ -181,7 +183,7 @@ impl Closes {
         if files.is_empty() {
             return Ok(());
         }
-        // Whether access times move, the MDT decides: by what they were before.
+        // The MDT decides whether access times change, because it knows their previous values.
         let Reply::Attrs(attrs) = self.mdc.call(self.request(files)).await? else { return Err(Errno::EPROTO) };
         let mut meta = self.cache.meta.lock();
         attrs.iter().for_each(|attr| meta.accessed(attr));

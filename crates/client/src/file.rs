@@ -1,14 +1,14 @@
 //! Open files and directories.
 //!
-//! Who has a lock on a file's OPEN bit opens the file without asking the MDT, which then knows of
-//! no handle. When the lock goes, and whenever else the MDT must know, the file is opened there
-//! after the fact ([`OpenFiles::register`]).
+//! With a lock on a file's OPEN bit, the client opens the file without a request to the MDT, which
+//! then has no handle for it. Such an open is *local*. Before the lock is cancelled, and whenever
+//! else the MDT must know, the client registers local opens at the MDT ([`OpenFiles::register`]).
 //!
 //! Invariants:
 //! * a file is in [`OpenFiles`] from its open to its release; all open files of one inode share one
 //!   [`Inode`];
-//! * of each file in it the MDT knows a handle, or this client has the lock on OPEN, which is given
-//!   back after the MDT knows.
+//! * for each file in it, the MDT has a handle or this client holds the OPEN lock, which is
+//!   cancelled only after the MDT has a handle.
 
 use std::{
     collections::BTreeMap,
@@ -45,92 +45,95 @@ use crate::{
     statahead::Listing,
 };
 
-/// Open files in one request to a restarted MDT: some 400 kB.
+/// Maximum number of open files in one `Reopen` request: some 400 kB.
 const REOPENS_AT_ONCE: usize = 16384;
 
-/// Where an inode's bytes are, as far as is known.
+/// The client's knowledge of an inode's layout.
 #[derive(Default)]
 enum Place {
     #[default]
     Unknown,
-    /// There, and they stay there.
+    /// A layout that writes no longer change.
     Settled(Arc<Layout>),
-    /// There, as long as a lock on LAYOUT is held: [`Inode::outdate`] comes before the MDT hears
-    /// that it is given up.
+    /// A layout that is valid as long as a LAYOUT lock is held. [`Inode::outdate`] is called before
+    /// the cancel of that lock is sent.
     Held(Arc<Layout>),
-    /// They were there: objects may have come since.
+    /// An outdated layout: objects may have been added since.
     Past(Arc<Layout>),
 }
 
-/// What the open files of one inode have in common.
+/// State shared by the open files of one inode.
 #[derive(Default)]
 pub(crate) struct Inode {
-    /// The layout as the MDT sent it at the first open, decoded at the first read or write.
+    /// Encoded layout from the MDT's reply to the first open; decoded at the first read or write.
     pub(crate) sent: OnceLock<Bytes>,
     place: RwLock<Place>,
-    /// Held by who asks for objects.
+    /// Held during a layout intent, which requests objects.
     pub(crate) intents: tokio::sync::Mutex<()>,
-    /// The MDT was restarted since it sent the layout.
+    /// Whether the MDT was restarted since it sent the layout.
     unsure: AtomicBool,
-    /// How often [`Inode::outdate`] was called.
+    /// Number of calls of [`Inode::outdate`].
     changes: AtomicU64,
-    /// Permission bits as last heard of.
+    /// Permission bits from the last reply.
     pub(crate) perm: AtomicU32,
-    /// This client took its last name away: nobody needs what is written to it.
+    /// Whether this client removed the last name. The data of an orphan need not be flushed at
+    /// close.
     pub(crate) nameless: AtomicBool,
-    /// It was written through an open file.
+    /// Whether the inode was written through an open file.
     pub(crate) written: AtomicBool,
-    /// Held by a write that appends.
+    /// Held by an append.
     pub(crate) append: tokio::sync::Mutex<()>,
-    /// Nothing that is written is kept: a group that moves the file does not hear of it otherwise.
+    /// Whether writes bypass the write-back cache, during a migration under a group lock. Sealing
+    /// does not revoke group locks, so it would not flush cached writes.
     pub(crate) through: AtomicBool,
-    /// Which group's lock open files of this client have.
+    /// The group whose locks this client's open files hold.
     pub(crate) groups: Groups,
-    /// Shared by writes to single mirrors; whoever edits the layout waits for them, whom this
-    /// client's own locks do not stop.
+    /// Held shared by writes to single mirrors. A layout change holds it exclusively to wait for
+    /// them, because this client's own locks do not stop them.
     pub(crate) repairs: tokio::sync::RwLock<()>,
 }
 
-/// An open file. Made by [`crate::Client::open`], [`crate::Client::create`] and
-/// [`crate::Client::tmpfile`]; ends with [`crate::Client::release`] (dropping it does not close
-/// it).
+/// An open file. Created by [`crate::Client::open`], [`crate::Client::create`] and
+/// [`crate::Client::tmpfile`], closed by [`crate::Client::release`]. Dropping it does not close it.
 pub struct OpenFile {
     fid: Fid,
     flags: u32,
     id: u64,
     pub(crate) inode: Arc<Inode>,
-    /// Names the open file at the MDT; another one after the MDT was restarted. [`NO_HANDLE`]: it
-    /// was opened under a lock.
+    /// Handle at the MDT. It changes when the MDT is restarted. [`NO_HANDLE`]: a local open.
     handle: AtomicU64,
     read: AtomicBool,
-    /// Where it was read last.
+    /// End of the last read.
     pub(crate) read_end: ReadEnd,
     wrote: AtomicBool,
-    /// 1 + the generation of the layout with which the file is known to be durable; 0: it is not.
+    /// 1 + the generation of the layout with which the file's metadata is known to be durable; 0:
+    /// none.
     pub(crate) durable: AtomicU64,
-    /// A restarted MDT does not know the file: it was never committed, or its client was given up.
+    /// Whether the file cannot be used any more. Either a restarted MDT does not know it (it was
+    /// never committed, or this client was evicted), or another file has its objects now.
     lost: AtomicBool,
     pub(crate) keep_cache: AtomicBool,
-    /// The group's lock that was taken through it.
+    /// The group lock taken through this open file.
     pub(crate) group: Mutex<Group>,
-    /// The mirror that it is, and in the upper half the generation of the layout in which it may be
-    /// written; 0: it is the file.
+    /// Id of the mirror that this open file is restricted to; 0: the whole file. The upper half has
+    /// the layout generation in which the mirror may be written.
     mirror: AtomicU64,
-    /// It is being moved through this open file.
+    /// The migration through this open file.
     pub(crate) migration: Mutex<Option<Migration>>,
-    /// To be moved: who reads it does so for nobody.
+    /// Whether reads leave the access time unchanged. See [`OpenFile::leave_atime`].
     unread: AtomicBool,
-    /// Where the last large write through it ended; 0: there was none.
+    /// End of the last large write through this open file; 0: none.
     large_end: AtomicU64,
 }
 
 impl Inode {
-    /// The layout, if it stays as it is.
+    /// Returns the layout if it is settled.
     pub(crate) fn settled(&self) -> Option<Arc<Layout>> {
         if let Place::Settled(layout) = &*self.place.read() { Some(layout.clone()) } else { None }
     }
 
-    /// The layout, if it is good as long as a lock on LAYOUT is in use that was taken before.
+    /// Returns the layout if it is valid under a LAYOUT lock. The caller must hold the lock from
+    /// before this call.
     pub(crate) fn held(&self) -> Option<Arc<Layout>> {
         match &*self.place.read() {
             Place::Settled(layout) | Place::Held(layout) => Some(layout.clone()),
@@ -138,7 +141,7 @@ impl Inode {
         }
     }
 
-    /// The layout last heard of, good or not.
+    /// Returns the last known layout, valid or not.
     pub(crate) fn last(&self) -> Option<Arc<Layout>> {
         match &*self.place.read() {
             Place::Settled(layout) | Place::Held(layout) | Place::Past(layout) => Some(layout.clone()),
@@ -146,14 +149,14 @@ impl Inode {
         }
     }
 
-    /// Takes a layout in: one that is settled, or one that is so under a lock on LAYOUT in use. Not
-    /// if a newer one is known.
+    /// Stores a layout that is settled, or that was read under a LAYOUT lock in use. Ignores it if
+    /// a newer one is known.
     pub(crate) fn learn(&self, layout: &Arc<Layout>) {
         let good = if is_settled(layout) { Place::Settled } else { Place::Held };
         self.replace(layout, good);
     }
 
-    /// Takes a layout in that need not be so any more.
+    /// Stores a layout that may be outdated.
     pub(crate) fn learn_past(&self, layout: &Arc<Layout>) {
         self.replace(layout, Place::Past);
     }
@@ -164,20 +167,20 @@ impl Inode {
             Place::Unknown => true,
             Place::Settled(known) | Place::Held(known) | Place::Past(known) => is_as_new(layout, known),
         };
-        // What a restarted MDT says is compared with what is known first.
+        // After a restart of the MDT, `confirm` must first compare its layout with the known one.
         if newer && !self.unsure.load(Relaxed) {
             *place = how(layout.clone());
         }
     }
 
-    /// The lock on LAYOUT is lost, or somebody edits the layout.
+    /// Marks the layout as outdated: the LAYOUT lock is lost, or the layout is being edited.
     pub(crate) fn outdate(&self) {
         let mut place = self.place.write();
         self.changes.fetch_add(1, Release);
         self.doubt(&mut place);
     }
 
-    /// What is known of the layout is not good any more; nor is what came with the open.
+    /// Marks the known layout as outdated, or that from the open.
     fn doubt(&self, place: &mut Place) {
         let known = match &*place {
             Place::Settled(layout) | Place::Held(layout) => Some(layout.clone()),
@@ -189,29 +192,29 @@ impl Inode {
         }
     }
 
-    /// How often the layout may have become another one. Who asks before it looks the layout up,
-    /// and again later, has missed nothing: it is counted before the layout can be seen to be
-    /// outdated.
+    /// Returns how often the layout may have changed. A caller that reads this before the layout
+    /// lookup, and again later, misses no change: the counter is incremented before the layout is
+    /// marked as outdated.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Acquire)
     }
 
-    /// Whether the file was mirrored when it was last heard of.
+    /// Whether the file was mirrored according to its last known layout.
     pub(crate) fn is_mirrored(&self) -> bool {
         self.known().is_some_and(|layout| layout.is_mirrored())
     }
 
-    /// The layout by which the inode is known again.
+    /// Returns the last known layout, or that from the open.
     fn known(&self) -> Option<Arc<Layout>> {
         self.last().or_else(|| self.first())
     }
 
-    /// The layout that came with the open.
+    /// Returns the layout from the open.
     fn first(&self) -> Option<Arc<Layout>> {
         Layout::decode(self.sent.get()?).ok().map(Arc::new)
     }
 
-    /// Whether a file with this layout can be the same.
+    /// Whether a file with this layout can be the same file.
     fn is_with(&self, layout: Option<&Bytes>) -> bool {
         if layout.is_some() && self.sent.get() == layout && !self.unsure.load(Relaxed) {
             return true;
@@ -221,22 +224,22 @@ impl Inode {
         layout.is_some_and(|layout| self.can_be(&known, &layout))
     }
 
-    /// Whether the file whose layout was known can be one with this layout: what was asked before
-    /// may be told later, and somebody may have moved it, but not after a restart of the MDT, which
-    /// may have forgotten objects.
+    /// Whether the file with the layout `known` can now have `layout`. Replies may arrive out of
+    /// order, and the file may have been migrated, so a different generation is accepted. It is not
+    /// after a restart of the MDT, which may have lost objects.
     fn can_be(&self, known: &Layout, layout: &Layout) -> bool {
         let other = || goes_on(layout, known) || known.generation() != layout.generation();
         goes_on(known, layout) || !self.unsure.load(Relaxed) && other()
     }
 
-    /// What is known of the layout is to be asked for again.
+    /// Marks the layout as to be requested again.
     fn distrust(&self) {
         self.doubt(&mut self.place.write());
     }
 }
 
-/// Whether a file's layout can have become another one: objects have come, and none has gone, but
-/// with their mirrors.
+/// Whether the layout `from` can have become `to`: objects were added, and none was removed, except
+/// together with its mirror.
 fn goes_on(from: &Layout, to: &Layout) -> bool {
     if to.is_plain() {
         return from == to;
@@ -253,12 +256,12 @@ impl fmt::Debug for OpenFile {
 }
 
 impl OpenFile {
-    /// Which file.
+    /// Returns the FID of the file.
     pub fn fid(&self) -> Fid {
         self.fid
     }
 
-    /// The flags of the open ([`flags`]).
+    /// Returns the flags of the open ([`flags`]).
     pub fn flags(&self) -> u32 {
         self.flags
     }
@@ -268,14 +271,14 @@ impl OpenFile {
         self.flags & flags::APPEND != 0
     }
 
-    /// Whether the kernel may read it through its page cache: opened for reading alone, and not
-    /// past the caches. (A program that writes is served best directly; two that also keep what
-    /// they write could wait for each other in the kernel.)
+    /// Whether the kernel may cache what it reads: the file was opened only for reading, without
+    /// O_DIRECT. A program that writes is served best directly. Two clients that also cache what
+    /// they write could wait for each other in the kernel.
     pub fn cached(&self) -> bool {
         self.flags & (flags::ACCMODE | flags::DIRECT | flags::APPEND | flags::DIRECTORY) == flags::RDONLY
     }
 
-    /// Whether pages that the kernel had at the open are still the file's.
+    /// Whether pages that the kernel had at the open are still valid.
     pub fn keep_cache(&self) -> bool {
         self.keep_cache.load(Relaxed)
     }
@@ -285,7 +288,7 @@ impl OpenFile {
         self.flags & flags::DSYNC != 0
     }
 
-    /// A file that is open nowhere but here: no MDT knows it.
+    /// Creates an open file that exists only in this client, without a handle at the MDT.
     pub(crate) fn detached(attr: &Attr) -> Arc<OpenFile> {
         Arc::new(OpenFile::new(attr.fid, flags::DIRECTORY, 0, Arc::default(), NO_HANDLE))
     }
@@ -315,12 +318,12 @@ impl OpenFile {
         self.handle.load(Relaxed)
     }
 
-    /// The mirror that it is; 0: it is the file.
+    /// Returns the id of the mirror that this open file is restricted to; 0: the whole file.
     pub(crate) fn mirror(&self) -> u16 {
         self.mirror.load(Relaxed) as u16
     }
 
-    /// The generation of the layout as long as which that mirror may be written.
+    /// Returns the layout generation in which that mirror may be written.
     pub(crate) fn mirror_generation(&self) -> u32 {
         (self.mirror.load(Relaxed) >> 32) as u32
     }
@@ -329,26 +332,27 @@ impl OpenFile {
         self.mirror.store(u64::from(generation) << 32 | u64::from(id), Relaxed);
     }
 
-    /// ESTALE if the MDT has lost the file: its objects belong to nobody, so nothing may be written
-    /// to them and nothing be promised.
+    /// Fails with ESTALE if the MDT has lost the file. Its objects belong to no file then, so they
+    /// must not be written, and a sync must not succeed.
     pub(crate) fn check_not_lost(&self) -> Result<()> {
         if self.lost.load(Relaxed) { Err(Errno::ESTALE) } else { Ok(()) }
     }
 
-    /// Whether the MDT must be asked whether the layout is still the file's.
+    /// Whether the client must ask the restarted MDT to confirm the layout.
     pub(crate) fn is_unsure(&self) -> bool {
         self.inode.unsure.load(Relaxed)
     }
 
-    /// What a restarted MDT says of the layout: whether it can have become that of the one known.
-    /// The latter, if not.
+    /// Compares the known layout with that of a restarted MDT. Accepts the new one if the known one
+    /// can have become it. Otherwise returns the known one.
     pub(crate) fn confirm(&self, layout: Option<&Bytes>) -> Option<Arc<Layout>> {
         let now = layout.and_then(|bytes| Layout::decode(bytes).ok());
         let known = self.inode.known().filter(|known| !now.as_ref().is_some_and(|now| goes_on(known, now)));
         if known.is_none() {
             let mut place = self.inode.place.write();
             if !matches!(&*place, Place::Settled(layout) if layout.is_plain()) {
-                // Not unknown: what came with the open may be older than what was heard since.
+                // As outdated, not as unknown: otherwise the older layout from the open would be
+                // used.
                 *place = now.map_or(Place::Unknown, |now| Place::Past(Arc::new(now)));
             }
             self.inode.unsure.store(false, Relaxed);
@@ -356,15 +360,15 @@ impl OpenFile {
         known
     }
 
-    /// Of the layout known the OSTs say that the file has left it: it is to be asked for.
+    /// Marks the layout as to be requested again, because the OSTs report its objects as sealed.
     pub(crate) fn confirm_moved(&self) {
         self.inode.distrust();
         self.inode.unsure.store(false, Relaxed);
     }
 
-    /// The file's bytes lie in objects that are nobody's.
+    /// Marks the file as lost: its objects belong to no file.
     pub(crate) fn lose(&self) {
-        tracing::warn!("{} lost its layout in a restart of the MDT", self.fid);
+        tracing::warn!("{}: the restarted MDT has lost its layout: operations return ESTALE", self.fid);
         self.lost.store(true, Relaxed);
     }
 
@@ -372,13 +376,13 @@ impl OpenFile {
         self.read.store(true, Relaxed);
     }
 
-    /// Its close moves no access time, whatever was read through it: the mount or the open says so,
-    /// or only a migration read.
+    /// Makes reads leave the access time unchanged: for a migration, or if the mount or the open
+    /// requested it.
     pub fn leave_atime(&self) {
         self.unread.store(true, Relaxed);
     }
 
-    /// Its objects went over to another file: through this open file nothing is done any more.
+    /// Marks the file as unusable, because another file has its objects now.
     pub(crate) fn leave(&self) {
         self.lost.store(true, Relaxed);
     }
@@ -387,8 +391,8 @@ impl OpenFile {
         self.wrote.store(true, Relaxed);
     }
 
-    /// Notes a write that is about to be done. Whether it is a small one that goes on where a large
-    /// one ended.
+    /// Notes a write that is about to begin. Returns whether it is small and begins where the last
+    /// large write ended.
     pub(crate) fn goes_on(&self, offset: u64, len: usize) -> bool {
         if len >= KEEP_BYTES_MAX {
             self.large_end.store(offset.saturating_add(len as u64), Relaxed);
@@ -410,9 +414,9 @@ impl OpenFile {
 #[derive(Debug)]
 pub struct OpenDir {
     pub(crate) file: Arc<OpenFile>,
-    /// For [`crate::Client::list`].
+    /// State of [`crate::Client::list`].
     pub(crate) listing: Arc<Listing>,
-    /// For [`crate::Client::scan`].
+    /// State of [`crate::Client::scan`].
     pub(crate) scan: Scan,
 }
 
@@ -422,13 +426,13 @@ impl OpenDir {
         Arc::new(OpenDir { file, listing, scan: Scan::default() })
     }
 
-    /// Which directory.
+    /// Returns the FID of the directory.
     pub fn fid(&self) -> Fid {
         self.file.fid
     }
 }
 
-/// All open files, by file and order of opening. Bounded by the open files of the programs on the
+/// All open files, by FID and order of opening. Bounded by the open files of the programs on the
 /// mount.
 #[derive(Default)]
 pub(crate) struct OpenFiles {
@@ -437,21 +441,21 @@ pub(crate) struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// Takes a file in that the MDT has opened.
+    /// Adds a file that the MDT has opened.
     pub(crate) fn insert(&self, attr: &Attr, layout: Option<Bytes>, flags: u32, handle: u64) -> Arc<OpenFile> {
         let mut files = self.files.lock();
-        // An open from before a restart of the MDT may have another layout, which is not the file's
-        // any more.
+        // An open from before a restart of the MDT may have another layout, which is no longer the
+        // file's.
         let same = |inode: &Inode| inode.is_with(layout.as_ref());
         let inode = find(&files, attr.fid).map(|f| &f.inode).filter(|i| same(i)).cloned().unwrap_or_default();
         if let Some(layout) = layout {
-            // Where it was known already it was the same, or one that became it.
+            // If a layout is stored already, it is the same one or one that became it.
             let _ = inode.sent.set(layout);
         }
         self.enter(&mut files, attr, flags, inode, handle)
     }
 
-    /// Takes a file in that this client opens by itself, if at that moment it `may`.
+    /// Adds a local open, if `may` returns true while the table is locked.
     pub(crate) fn insert_local(
         &self,
         attr: &Attr,
@@ -469,7 +473,7 @@ impl OpenFiles {
             (Some(_), None) => false,
         };
         let inode = find(&files, attr.fid).map(|f| &f.inode).filter(|i| same(i)).cloned().unwrap_or_default();
-        // One that is not is looked for where it is known, when it is needed.
+        // A layout that is not settled is looked up when it is needed.
         if let Some(layout) = layout.filter(|layout| is_settled(layout)) {
             inode.learn(&layout);
         }
@@ -484,55 +488,55 @@ impl OpenFiles {
         file
     }
 
-    /// Forgets a file. Its handle, if it was there.
+    /// Removes a file. Returns its handle if it was in the table.
     pub(crate) fn remove(&self, file: &OpenFile) -> Option<u64> {
         self.files.lock().remove(&(file.fid, file.id)).map(|file| file.handle())
     }
 
-    /// This client took a file's last name away.
+    /// Marks the open files of an inode whose last name this client removed.
     pub(crate) fn note_nameless(&self, fid: Fid) {
         let files = self.files.lock();
         files.range((fid, 0)..=(fid, u64::MAX)).for_each(|(_, file)| file.inode.nameless.store(true, Relaxed));
     }
 
-    /// Does `f`, unless the file is open here unknown to the MDT. It cannot be opened so meanwhile.
+    /// Runs `f` unless the file has local opens. No local open can begin meanwhile.
     pub(crate) fn unless_local<T>(&self, fid: Fid, f: impl FnOnce() -> T) -> Option<T> {
         let files = self.files.lock();
         if local(&files, fid).next().is_some() { None } else { Some(f()) }
     }
 
-    /// Whether a file is open for writing.
+    /// Whether the file is open for writing.
     pub(crate) fn is_written(&self, fid: Fid) -> bool {
         let files = self.files.lock();
         files.range((fid, 0)..=(fid, u64::MAX)).any(|(_, file)| flags::writes(file.flags))
     }
 
-    /// Says of the inode of an open file what [`Inode::learn`] is told.
+    /// Applies [`Inode::learn`] to the inode of open files.
     pub(crate) fn learn(&self, fid: Fid, layout: &Arc<Layout>) {
         self.each(fid, |inode| inode.learn(layout));
     }
 
-    /// As [`OpenFiles::learn`], with [`Inode::learn_past`].
+    /// Applies [`Inode::learn_past`] to the inode of open files.
     pub(crate) fn learn_past(&self, fid: Fid, layout: &Arc<Layout>) {
         self.each(fid, |inode| inode.learn_past(layout));
     }
 
-    /// As [`OpenFiles::learn`], with [`Inode::outdate`].
+    /// Applies [`Inode::outdate`] to the inode of open files.
     pub(crate) fn outdate(&self, fid: Fid) {
         self.each(fid, Inode::outdate);
     }
 
-    /// Says of all of them [`Inode::distrust`].
+    /// Applies [`Inode::distrust`] to the inodes of all open files.
     pub(crate) fn distrust(&self) {
         self.files.lock().values().for_each(|file| file.inode.distrust());
     }
 
-    /// The layout of an open file, good or not.
+    /// Returns the last known layout of an open file, valid or not.
     pub(crate) fn last_layout(&self, fid: Fid) -> Option<Arc<Layout>> {
         find(&self.files.lock(), fid)?.inode.last()
     }
 
-    /// One of a file's open files.
+    /// Returns one of a file's open files.
     pub(crate) fn any(&self, fid: Fid) -> Option<Arc<OpenFile>> {
         find(&self.files.lock(), fid).cloned()
     }
@@ -541,34 +545,34 @@ impl OpenFiles {
         self.files.lock().range((fid, 0)..=(fid, u64::MAX)).for_each(|(_, file)| f(&file.inode));
     }
 
-    /// Keeps in mind what was just heard of a file, if it is open.
+    /// Stores the permission bits from a reply, if the file is open.
     pub(crate) fn note(&self, attr: &Attr) {
         if let Some(file) = find(&self.files.lock(), attr.fid) {
             file.inode.perm.store(attr.perm, Relaxed);
         }
     }
 
-    /// All of them.
+    /// Returns all open files.
     pub(crate) fn all(&self) -> Vec<Arc<OpenFile>> {
         self.files.lock().values().cloned().collect()
     }
 
-    /// How many there are.
+    /// Returns the number of open files.
     pub(crate) fn len(&self) -> usize {
         self.files.lock().len()
     }
 }
 
 impl OpenFiles {
-    /// Sees to it that the MDT is told of all open files when it has forgotten them, so that what
-    /// is unlinked lives on for them, and of those that it does not know before their lock is given
-    /// up.
+    /// Keeps the MDT informed of open files. All of them are opened again at an MDT that was
+    /// restarted or has evicted this client, so that orphans survive. Local opens are registered
+    /// before their lock is cancelled.
     pub(crate) fn stay_open(self: &Arc<Self>, mdc: &Mdc, layouts: &Arc<Layouts>) {
         mdc.set_open_files(self, layouts);
         let (files, layouts, locks) = (self.clone(), layouts.clone(), mdc.locks().clone());
         mdc.import().on_restart(move |mdt| {
-            // Before the files are looked through: one that is opened under a lock from now on is
-            // known to be there.
+            // Drop the locks before the files are listed. A local open after this needs a lock of
+            // the restarted MDT, which therefore knows the file.
             locks.forget();
             layouts.clear();
             let files = files.clone();
@@ -587,7 +591,7 @@ impl OpenFiles {
         Ok(())
     }
 
-    /// Has the MDT open what is open here of a file unknown to it. `None`: nothing is.
+    /// Registers the local opens of a file at the MDT. `None`: there are none.
     pub(crate) fn register(
         self: &Arc<Self>,
         import: &Weak<Import<Mds>>,
@@ -601,7 +605,7 @@ impl OpenFiles {
         Some(Box::pin(async move {
             let import = import.upgrade().ok_or(Errno::ESHUTDOWN)?;
             for files in files.chunks(REOPENS_AT_ONCE) {
-                // Others may wait for the lock.
+                // Urgent, because other clients may wait for the lock.
                 let answer = import.call_urgent(reopen(files).into(), Bulk::new()).await?;
                 for closed in me.opened(files, answer.body.reply, false)? {
                     import.call_urgent(closed.into(), Bulk::new()).await?;
@@ -611,8 +615,9 @@ impl OpenFiles {
         }))
     }
 
-    /// The MDT has opened these files. Returns how to close what is not needed: of files that were
-    /// released meanwhile, and, unless it is `anew`, of those that it knows already.
+    /// Stores the handles of files that the MDT has opened. Returns close requests for the
+    /// superfluous ones: of files that were released meanwhile, and, unless `anew`, of files that
+    /// already had a handle.
     fn opened(&self, files: &[Arc<OpenFile>], reply: Reply, anew: bool) -> Result<Vec<Request>> {
         let Reply::Handles(handles) = reply else { return Err(Errno::EPROTO) };
         if handles.len() != files.len() {
@@ -627,7 +632,7 @@ impl OpenFiles {
                 Ok(handle) => surplus.push(Request::close(fid, handle)),
                 Err(errno) if is_open => {
                     file.lost.store(true, Relaxed);
-                    tracing::warn!("{fid} could not be opened again: {errno}");
+                    tracing::warn!("{fid}: the MDT cannot open the file again: {errno}: operations return ESTALE");
                 }
                 Err(_) => {}
             }
@@ -649,7 +654,7 @@ fn find(files: &Map, fid: Fid) -> Option<&Arc<OpenFile>> {
     files.range((fid, 0)..=(fid, u64::MAX)).next().map(|(_, f)| f)
 }
 
-/// What is open of a file unknown to the MDT.
+/// Returns the local opens of a file.
 fn local(files: &Map, fid: Fid) -> impl Iterator<Item = &Arc<OpenFile>> {
     let of_file = files.range((fid, 0)..=(fid, u64::MAX)).map(|(_, file)| file);
     of_file.filter(|file| file.handle() == NO_HANDLE)
@@ -662,7 +667,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a file with one object, another one in each generation.
+    /// Returns the layout of a file with one object, which differs in each generation.
     fn layout(generation: u32) -> Arc<Layout> {
         let stripes = vec![Stripe { object: Fid::new(7, 8 + generation), ost: 1 }];
         Arc::new(Layout::new(ROOT, 1 << 16, None, stripes).unwrap().adopted(ROOT, generation).unwrap())
@@ -684,7 +689,7 @@ mod tests {
         assert_eq!((generation(file.inode.last()), generation(file.inode.known())), (None, Some(1)));
         file.inode.learn(&layout(2));
         assert_eq!(generation(file.inode.settled()), Some(2));
-        // A late answer.
+        // A late reply.
         file.inode.learn(&layout(1));
         assert_eq!(generation(file.inode.settled()), Some(2));
         for _ in 0..2 {
@@ -708,11 +713,11 @@ mod tests {
         let file = OpenFile::new(ROOT, flags::RDWR, 1, Arc::default(), NO_HANDLE);
         file.inode.sent.set(before.encode().into()).unwrap();
         file.inode.unsure.store(true, Relaxed);
-        assert!(file.confirm(Some(&after.encode().into())).is_none(), "objects have come, none has gone");
+        assert!(file.confirm(Some(&after.encode().into())).is_none(), "objects were added, none was removed");
         assert_eq!((generation(file.inode.last()), file.is_unsure()), (Some(after.generation()), false));
-        // And it is not that one which the next MDT must know of, but this.
+        // Another restarted MDT must know the accepted layout, not the one from the open.
         file.inode.unsure.store(true, Relaxed);
         let known = file.confirm(Some(&before.encode().into()));
-        assert_eq!(generation(known), Some(after.generation()), "objects have gone");
+        assert_eq!(generation(known), Some(after.generation()), "objects were removed");
     }
 }

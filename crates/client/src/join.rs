@@ -1,9 +1,13 @@
 //! Waiting for several futures at once, on one task.
 //!
-//! Invariants: every future is polled at least once before the first wait, so all requests are on
-//! their way together; answers come back in the order of the futures; a single future costs no more
-//! than itself. Each wake-up polls all that are unfinished, which is right for the number of OSTs
-//! that one action meets.
+//! Invariants:
+//! * every future is polled at least once before the first wait, so all requests are in flight
+//!   together;
+//! * results are returned in the order of the futures;
+//! * a single future costs no more than itself.
+//!
+//! Each wake-up polls all unfinished futures, which is fine for the number of OSTs in one
+//! operation.
 
 use std::{
     future::Future,
@@ -16,7 +20,7 @@ pub enum Slot<F: Future> {
     Done(Option<F::Output>),
 }
 
-/// What [`join_all`] returns.
+/// The future that [`join_all`] returns.
 pub struct JoinAll<F: Future>(Vec<Slot<F>>);
 
 impl<F: Future> Unpin for JoinAll<F> {}
@@ -45,14 +49,14 @@ impl<F: Future> Future for JoinAll<F> {
     }
 }
 
-/// All outputs, in the order of the futures. The iterator is used up before the first poll, so that
-/// a caller's closures are no part of what waits (the compiler cannot prove such a future to be
-/// `Send`).
+/// Returns all outputs, in the order of the futures. The iterator is consumed before the first
+/// poll, so that a caller's closures are not part of the future (the compiler cannot prove such a
+/// future to be `Send`).
 pub fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> JoinAll<F> {
     JoinAll(futures.into_iter().map(|f| Slot::Waiting(Box::pin(f))).collect())
 }
 
-/// Like [`join_all`] with at most `width` unfinished at a time.
+/// Joins futures like [`join_all`], at most `width` of them at a time.
 pub async fn join_batches<F: Future>(futures: Vec<F>, width: usize) -> Vec<F::Output> {
     let mut futures = futures.into_iter();
     let mut outputs = Vec::with_capacity(futures.len());

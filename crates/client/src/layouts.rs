@@ -1,14 +1,17 @@
-//! Decoded layouts by file, of those that are settled ([`is_settled`]).
+//! Cache of decoded settled layouts ([`is_settled`]), by file.
 //!
-//! A settled layout does not change by itself, and a FID is never used twice; so an entry is right
-//! until it leaves to make room, or until the MDT is restarted: that may have forgotten a layout
-//! which it had not committed, and give the file another one. Where its owner edits components,
-//! gives it a mirror or moves it to other objects, this client hears of it if it has a lock on
-//! LAYOUT; of the last from the OSTs at the latest, which know what was moved ([`crate::llite`]'s
-//! `moved`) for many times as long as anything is kept here.
+//! A settled layout does not change through writes, and a FID is never reused. So an entry is valid
+//! until the LRU list drops it or the MDT is restarted. A restarted MDT may have lost an
+//! uncommitted layout, and may give the file another one.
 //!
-//! A layout that will change when it is written somewhere, [`crate::file::Inode`] knows for open
-//! files, under that lock.
+//! Three administrative changes replace even a settled layout: editing components, adding a mirror,
+//! and moving the file to other objects. A client with a LAYOUT lock learns of all three. Any
+//! client learns of a move from the OSTs at the latest, because the old objects are sealed
+//! ([`crate::llite`]'s `moved`). The OSTs remember sealed objects for many times as long as this
+//! cache keeps an entry.
+//!
+//! Layouts that a write may still change are not cached here. For open files,
+//! [`crate::file::Inode`] stores them under a LAYOUT lock.
 
 use std::{
     num::NonZeroUsize,
@@ -25,22 +28,22 @@ use rustc_hash::FxBuildHasher;
 use sheen_layout::{Layout, codec::Magic};
 use sheen_wire::{Errno, Fid, Result};
 
-/// Whether a layout stays as it is: it is not composite, or all of it has objects and it does not
-/// end. What is mirrored does not.
+/// Whether no write can change the layout. True for a plain layout, and for a composite layout
+/// without mirrors that covers the whole file and whose components all have objects.
 pub fn is_settled(layout: &Layout) -> bool {
     layout.is_plain() || !layout.is_mirrored() && layout.end() == u64::MAX && layout.missing(0, u64::MAX).is_none()
 }
 
-/// Whether a layout is at least as new as another one of the same file. Generations count up, and
-/// begin again some day.
+/// Whether a layout is at least as new as another layout of the same file. Generations count up and
+/// may wrap around.
 pub fn is_as_new(layout: &Layout, than: &Layout) -> bool {
     layout.generation().wrapping_sub(than.generation()) <= u32::MAX / 2
 }
 
-/// Whether these bytes are a plain layout of the same generation as this plain layout: then they
-/// are this one.
+/// Whether these bytes encode a plain layout of the same generation as `known`. Then both are the
+/// same layout.
 fn is_plain_generation(bytes: &Bytes, known: &Layout) -> bool {
-    /// Where `lmm_layout_gen` lies in the v1 and v3 forms.
+    /// Offset of `lmm_layout_gen` in the v1 and v3 formats.
     const GENERATION: std::ops::Range<usize> = 30..32;
     let magic = |m: Magic| bytes.get(..4) == Some(&(m as u32).to_le_bytes());
     known.is_plain()
@@ -55,19 +58,19 @@ pub struct Layouts {
 }
 
 impl Layouts {
-    /// Keeps at most `max` (at least one).
+    /// Creates a cache of at most `max` layouts (at least one).
     pub fn new(max: usize) -> Layouts {
         let max = NonZeroUsize::new(max).unwrap_or(NonZeroUsize::MIN);
         Layouts { kept: Mutex::new(LruCache::with_hasher(max, FxBuildHasher)), cleared: AtomicU64::new(0) }
     }
 
-    /// A file's layout, if it is kept.
+    /// Returns a file's cached layout.
     pub fn get(&self, fid: Fid) -> Option<Arc<Layout>> {
         self.kept.lock().get(&fid).cloned()
     }
 
-    /// A file's layout, from memory or from what the MDT sent. It is kept if it is settled, so a
-    /// lock on LAYOUT must have come with it.
+    /// Returns a file's layout from the cache or decodes the MDT's reply. Caches the layout if it
+    /// is settled, so a LAYOUT lock must have come with the reply.
     ///
     /// # Errors
     /// As [`Layouts::read`].
@@ -81,21 +84,21 @@ impl Layouts {
         Ok(layout)
     }
 
-    /// As [`Layouts::decode`], and nothing is kept; but an older one is not kept any longer.
+    /// Decodes a layout like [`Layouts::decode`] without caching it. Drops an older cached layout.
     ///
     /// # Errors
-    /// EIO: the bytes are no layout. EOPNOTSUPP: a layout that this version cannot follow.
+    /// EIO: the bytes are no valid layout. EOPNOTSUPP: this version does not support the layout.
     pub fn read(&self, fid: Fid, bytes: &Bytes) -> Result<Arc<Layout>> {
         let kept = self.get(fid);
         if let Some(layout) = kept.as_ref().filter(|layout| is_plain_generation(bytes, layout)) {
             return Ok(layout.clone());
         }
         let layout = Layout::decode(bytes).map_err(|e| {
-            tracing::error!("the layout of {fid} cannot be read: {e}");
+            tracing::error!("{fid}: cannot decode the layout: {e}");
             Errno::EIO
         })?;
         layout.check_usable().map_err(|e| {
-            tracing::warn!("the layout of {fid} cannot be used: {e}");
+            tracing::warn!("{fid}: unsupported layout: {e}");
             Errno::EOPNOTSUPP
         })?;
         match kept {
@@ -108,23 +111,24 @@ impl Layouts {
         }
     }
 
-    /// Forgets a file's layout: it may have been edited.
+    /// Drops a file's layout, which may have been edited.
     pub fn forget(&self, fid: Fid) {
         self.kept.lock().pop(&fid);
     }
 
-    /// Forgets all.
+    /// Drops all layouts.
     pub fn clear(&self) {
         self.cleared.fetch_add(1, Relaxed);
         self.kept.lock().clear();
     }
 
-    /// How often all was forgotten: what was looked up before the last time may be wrong.
+    /// Returns how often the cache was cleared. A layout looked up before the last time may be
+    /// wrong.
     pub fn cleared(&self) -> u64 {
         self.cleared.load(Relaxed)
     }
 
-    /// How many are kept.
+    /// Returns the number of cached layouts.
     pub fn len(&self) -> usize {
         self.kept.lock().len()
     }

@@ -1,16 +1,17 @@
-//! The client: one file system as one program sees it, without a kernel.
+//! The client library: one mounted file system as one program sees it, without a kernel.
 //!
-//! * [`Client`]: mounting, and every operation of a program (`llite`, one file an operation);
-//! * `lov`: what happens to a file, split into requests to the OSTs that hold its objects; `osc`:
+//! * [`Client`]: mounting, and every operation of a program (`llite`, one file per operation);
+//! * `lov`: splits an operation on a file into requests to the OSTs that hold its objects; `osc`:
 //!   one OST;
-//! * `locks`: the locks held of each target; `cache`: what is kept under them, here and by the
-//!   kernel ([`Invalidate`]);
-//! * `writeback`: what was written and an OST does not have yet;
-//! * `mdc`: the MDT, and the FIDs of new files;
-//! * `closed`: closed files, told to the MDT many at a time;
-//! * `statahead`: which names a program goes through, and what to ask ahead for it;
-//! * `targets`: from the MGS's configuration to imports; `params`: Lustre's parameters of all of
-//!   these.
+//! * `locks`: the locks held from each target; `cache`: the data cached under these locks, in this
+//!   process and in the kernel ([`Invalidate`]);
+//! * `writeback`: the write-back cache, that is, dirty data that is not yet on the OSTs;
+//! * `mdc`: the MDT, and the allocation of FIDs for new files;
+//! * `closed`: batched close requests to the MDT;
+//! * `statahead`: detects programs that look up the names of a directory in order, and decides
+//!   which attributes to request ahead;
+//! * `targets`: turns the MGS's configuration into imports; `params`: the Lustre parameters of all
+//!   these parts.
 //!
 //! ```text
 //!   mount, tests, simulator
@@ -19,21 +20,21 @@
 //!      │   │
 //!     mdc  lov ── split · glimpse · read · write · truncate · allocate · seek · sync
 //!      │   │
-//!      │  osc (one an OST)
+//!      │  osc (one per OST)
 //!      └─┬─┘
 //!       rpc
 //! ```
 //!
 //! Invariants:
-//! * What another client could change is kept only under a lock that it has to ask back (`locks`,
-//!   `cache`); everything else is asked for: the MDT, and where size, space or data matter the
-//!   OSTs. Layouts that do not change any more are kept without.
-//! * What this client itself changes it drops from its caches before the operation returns.
-//! * Data is handed on, not copied (small writes aside, which are gathered): what a write brings
-//!   goes to the OSTs, what a read returns are the pieces that came.
-//! * Over `lo`, an operation whose services answer at once is done at its first poll, with no task
-//!   spawned.
-//! * All requests that one action sends to several OSTs are under way together.
+//! * Data that another client could change is cached only under a lock which that client has to
+//!   revoke first (`locks`, `cache`). Everything else is requested from the MDT, and from the OSTs
+//!   where size, space or data matter. Layouts that can no longer change are cached without a lock.
+//! * The client drops its cached copy of whatever it changes itself before the operation returns.
+//! * File data is passed on, not copied. The buffers of a write go to the OSTs; a read returns the
+//!   buffers that the OSTs sent. Small writes are the exception: they are gathered by copying.
+//! * Over `lo`, an operation whose services answer at once completes at its first poll, without a
+//!   spawned task.
+//! * All requests that one operation sends to several OSTs are in flight at the same time.
 
 mod cache;
 mod client;
@@ -61,10 +62,10 @@ pub use file::{OpenDir, OpenFile};
 pub use llite::scan::{ScanItem, ScanPage};
 pub use types::*;
 
-/// Most layouts kept unless [`ClientOptions::layouts_max`] says otherwise: some megabytes for files
-/// of a few stripes.
+/// Default of [`ClientOptions::layouts_max`], the number of cached layouts: a few megabytes for
+/// files of a few stripes.
 pub const LAYOUTS_MAX: usize = 16384;
-/// Most files whose attributes and names are kept unless [`ClientOptions::inodes_max`] says
-/// otherwise: a tree of 100,000 files and their directories, in some 100 MB. As many as there are
-/// unused locks.
+/// Default of [`ClientOptions::inodes_max`], the number of files whose attributes and names are
+/// cached. It is enough for a tree of 100,000 files and their directories, in some 100 MB. It
+/// equals the default bound on unused locks.
 pub const INODES_MAX: usize = 128 << 10;

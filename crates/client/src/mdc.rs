@@ -1,8 +1,10 @@
-//! The MDT as a client sees it (Lustre's mdc): its import, the names for new files, and the second
-//! try where the MDT needs to know the caller's groups.
+//! The MDT as seen by a client (Lustre's mdc): its import, the FIDs for new files, and the second
+//! attempt with supplementary groups.
 //!
-//! Invariants: a FID is handed out once; a new sequence is asked for while half of the present one
-//! is left, so creating a file does not wait for one.
+//! Invariants:
+//! * a FID is handed out once;
+//! * the client requests the next FID sequence while half of the present one is left, so a create
+//!   does not wait for it.
 
 use std::{
     fmt,
@@ -28,12 +30,12 @@ use crate::{
     types::{Caller, GroupSource},
 };
 
-/// Most cancels that travel with a request: few enough not to be noticed.
+/// Maximum number of cancels that travel with a request: few enough to cost nothing noticeable.
 const CANCELS_PER_CALL: usize = 64;
 
-/// Changes under way at a time at first (Lustre's).
+/// Default number of modifying requests in flight (Lustre's).
 const MOD_RPCS_IN_FLIGHT: usize = 7;
-/// Fewest requests of any kind: one change and one that only asks.
+/// Minimum number of requests in flight: one that modifies and one that does not.
 pub const MDC_RPCS_IN_FLIGHT_MIN: usize = 2;
 
 /// The MDT.
@@ -41,55 +43,57 @@ pub struct Mdc {
     rt: Rt,
     name: String,
     import: Arc<Import<Mds>>,
-    /// Of the import's slots those that requests that change something may take: always fewer, so
-    /// that who only asks gets through.
+    /// Those of the import's slots that modifying requests may take. Always fewer than all, so that
+    /// read-only requests get through.
     modifying: Slots,
-    /// Held while either of the limits is changed.
+    /// Held while either limit is changed.
     limits: Mutex<()>,
     locks: Arc<LockTable>,
-    /// Behind the locks, which know it weakly.
+    /// Owner of the lock table, which holds only a Weak to it.
     owner: Arc<MdtLocks>,
     groups: Arc<dyn GroupSource>,
     space: Mutex<StatFs>,
     sequence: Mutex<Sequence>,
-    /// Held while a sequence is asked for in the foreground.
+    /// Held while an operation waits for a new sequence.
     fetching: tokio::sync::Mutex<()>,
 }
 
-/// An answer with the locks that came with it.
+/// A reply of the MDT with the locks that came with it.
 #[derive(Debug)]
 pub struct Kept {
-    /// The answer.
+    /// The reply itself.
     pub reply: Reply,
-    /// Locks on inodes in it.
+    /// Locks on inodes in the reply.
     pub locks: Vec<(Fid, LockRef)>,
-    /// Inodes that the request made go. Whoever made it gives up the locks on them
-    /// ([`LockTable::gone`]) when it has dropped the names.
+    /// Inodes that the request deleted. The caller cancels the locks on them ([`LockTable::gone`])
+    /// after it has dropped their names from the cache.
     pub gone: Vec<Fid>,
-    /// The directory in which it made or removed an entry, as it is since.
+    /// Attributes of the directory in which the request added or removed an entry, as of after the
+    /// change.
     pub dir: Option<Attr>,
-    /// The inodes that it changed, where it took names away.
+    /// Invalidations: the inodes that the request changed, for requests that remove or replace
+    /// names.
     pub touched: Vec<Fid>,
-    /// What the MDT's data service has of the file, with the bytes.
+    /// Inline DoM data: the object at the MDT's data service, with its bytes.
     pub beginning: Option<(Beginning, Bulk)>,
 }
 
-/// What is said of locks with a request.
+/// The lock-related fields of a request.
 #[derive(Clone, Copy, Default)]
 struct Locking<'a> {
-    /// Inodes in the answer of which locks are to come.
+    /// Number of inodes in the reply for which the client wants locks.
     count: u64,
-    /// Locks of which these bits are kept.
+    /// Locks that are reduced to these bits.
     converts: &'a [(LockId, u64)],
-    /// The handle of a lock at the MDT's data service.
+    /// Handle for a lock at the MDT's data service.
     beginning: Option<Cookie>,
 }
 
-/// Names that may be handed out.
+/// FIDs that may be handed out.
 #[derive(Default)]
 struct Sequence {
     seq: u64,
-    /// Ids handed out so far; [`SEQ_WIDTH`] when there are none left.
+    /// Number of ids handed out so far; [`SEQ_WIDTH`] if none is left.
     used: u32,
     spare: Option<u64>,
     prefetching: bool,
@@ -98,7 +102,7 @@ struct Sequence {
 impl Sequence {
     const EMPTY: Sequence = Sequence { seq: 0, used: SEQ_WIDTH, spare: None, prefetching: false };
 
-    /// The next name, and whether it is time to ask for another sequence.
+    /// Returns the next FID, and whether it is time to request another sequence.
     fn next(&mut self) -> Option<(Fid, bool)> {
         if self.used >= SEQ_WIDTH {
             self.seq = self.spare.take()?;
@@ -118,7 +122,7 @@ impl fmt::Debug for Mdc {
 }
 
 impl Mdc {
-    /// An MDT behind an import. `name`: `sheen-MDT0000-mdc-ff3298de21e05800`.
+    /// Creates the MDT client of an import. `name`: `sheen-MDT0000-mdc-ff3298de21e05800`.
     pub fn new(
         rt: Rt,
         name: String,
@@ -142,40 +146,41 @@ impl Mdc {
         Mdc { rt, name, import, modifying, limits: Mutex::default(), locks, owner, groups, space, sequence, fetching }
     }
 
-    /// This client's locks.
+    /// Returns the locks that this client holds from the MDT.
     pub fn locks(&self) -> &Arc<LockTable> {
         &self.locks
     }
 
-    /// Says which files are open, and which layouts are kept; once.
+    /// Sets the tables of open files and of cached layouts; call it once.
     pub fn set_open_files(&self, files: &Arc<OpenFiles>, layouts: &Arc<Layouts>) {
         self.owner.set_open_files(files.clone(), layouts.clone());
     }
 
-    /// Says which closes wait; once.
+    /// Sets the queue of pending closes; call it once.
     pub fn set_closes(&self, closes: &Arc<Closes>) {
         self.owner.set_closes(Arc::downgrade(closes));
     }
 
-    /// Name of the device.
+    /// Returns the name of the device.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The connection.
+    /// Returns the import.
     pub fn import(&self) -> &Arc<Import<Mds>> {
         &self.import
     }
 
-    /// Most requests under way at a time that change something.
+    /// Returns the maximum number of modifying requests in flight.
     pub fn max_mod_rpcs_in_flight(&self) -> usize {
         self.modifying.limit()
     }
 
-    /// Changes it, and allows one request more of any kind where there would not be one more.
+    /// Sets the maximum number of modifying requests in flight. Raises the limit for all requests
+    /// if it is not at least one larger.
     ///
     /// # Errors
-    /// ERANGE unless there can be one more.
+    /// ERANGE unless `n` is at least 1 and less than [`RPCS_IN_FLIGHT_LIMIT`].
     pub fn set_max_mod_rpcs_in_flight(&self, n: usize) -> Result<()> {
         let _one = self.limits.lock();
         if !(1..RPCS_IN_FLIGHT_LIMIT).contains(&n) {
@@ -188,8 +193,8 @@ impl Mdc {
         Ok(())
     }
 
-    /// Changes how many requests of any kind may be under way at a time, and lowers how many of
-    /// them may change something where that is no fewer.
+    /// Sets the maximum number of requests in flight. Lowers the limit for modifying requests if it
+    /// is not at least one smaller.
     ///
     /// # Errors
     /// ERANGE unless [`MDC_RPCS_IN_FLIGHT_MIN`] to [`RPCS_IN_FLIGHT_LIMIT`].
@@ -205,29 +210,29 @@ impl Mdc {
         Ok(())
     }
 
-    /// Whether it can carry requests, for `lfs check`: ENOTCONN while there is no connection.
+    /// Checks whether the import can carry requests, for `lfs check`: ENOTCONN while disconnected.
     pub fn state(&self) -> Result<()> {
         crate::osc::import_state(&self.import)
     }
 
-    /// The space last heard of; zeros before.
+    /// Returns the space as of the last statfs reply; zeros before the first.
     pub fn space(&self) -> StatFs {
         *self.space.lock()
     }
 
-    /// Keeps in mind what was just heard of the space.
+    /// Stores the space of a statfs reply.
     pub fn note_space(&self, space: StatFs) {
         *self.space.lock() = space;
     }
 
-    /// Sends a request that does not depend on who asks.
+    /// Sends a request whose result does not depend on the caller's credentials.
     pub async fn call(&self, request: Request) -> Result<Reply> {
         Ok(self.call_keeping(request, 0).await?.reply)
     }
 
-    /// As [`Mdc::call`], for an answer about up to `count` inodes that is to be kept. The locks
-    /// that come with it are in use until they are dropped: that must be before anything is waited
-    /// for.
+    /// Sends a request like [`Mdc::call`], and asks for locks on up to `count` inodes of the reply,
+    /// so that it can be cached. The returned locks are in use until they are dropped. Drop them
+    /// before the next wait.
     pub async fn call_keeping(&self, request: Request, count: u64) -> Result<Kept> {
         self.send(request, Locking { count, ..Locking::default() }).await
     }
@@ -241,26 +246,27 @@ impl Mdc {
         let cancels = self.locks.take_cancels(CANCELS_PER_CALL);
         let keep = keeping.as_ref().map(|k| k.cookie());
         let call = Call { request, keep, beginning, cancels, converts: converts.to_vec() };
-        // In memory of its own: else every operation, also one that needs no request, has room in
-        // its state for the many layers below.
+        // Boxed. Otherwise the future of every operation, even one that needs no request, would
+        // include the state of the many layers below.
         let response = Box::pin(self.import.call(call, Bulk::new())).await?;
         let Answer { reply, grants, gone, dir, touched, beginning } = response.body;
         let locks = keeping.map(|keeping| keeping.granted(&grants)).unwrap_or_default();
         Ok(Kept { reply, locks, gone, dir, touched, beginning: beginning.map(|came| (came, response.bulk)) })
     }
 
-    /// Sends a request in somebody's name; once more with all the groups if the MDT says that they
-    /// matter.
+    /// Sends a request with a caller's credentials. Repeats it with all supplementary groups if the
+    /// MDT replies that they matter.
     pub async fn call_as(&self, who: &Caller, request: impl Fn(Cred) -> Request) -> Result<Reply> {
         Ok(self.call_keeping_as(who, request, 0).await?.reply)
     }
 
-    /// [`Mdc::call_keeping`] and [`Mdc::call_as`] in one.
+    /// Combines [`Mdc::call_keeping`] and [`Mdc::call_as`].
     pub async fn call_keeping_as(&self, who: &Caller, request: impl Fn(Cred) -> Request, count: u64) -> Result<Kept> {
         self.send_as(who, request, Locking { count, ..Locking::default() }).await
     }
 
-    /// As [`Mdc::call_as`], for what takes names away. Of these locks only these bits are kept.
+    /// Sends a request that removes names, like [`Mdc::call_as`]. `converts`: locks that are
+    /// reduced to these bits with the request.
     pub async fn call_giving_up(
         &self,
         who: &Caller,
@@ -270,8 +276,8 @@ impl Mdc {
         self.send_as(who, request, Locking { converts, ..Locking::default() }).await
     }
 
-    /// As [`Mdc::call_keeping_as`], for an answer about one inode; with what the MDT's data service
-    /// has of it, under a lock of this handle.
+    /// Sends a request like [`Mdc::call_keeping_as`], for a reply about one inode. `beginning`:
+    /// handle for a lock at the MDT's data service, under which the reply brings inline DoM data.
     pub async fn call_beginning_as(
         &self,
         who: &Caller,
@@ -296,7 +302,7 @@ impl Mdc {
         }
     }
 
-    /// A name for a new file.
+    /// Returns the FID for a new file.
     pub async fn next_fid(self: &Arc<Self>) -> Result<Fid> {
         loop {
             let next = self.sequence.lock().next();
@@ -310,7 +316,7 @@ impl Mdc {
         }
     }
 
-    /// Sees to it that there is a sequence in reserve.
+    /// Ensures that there is a sequence in reserve.
     pub async fn reserve_fids(&self) -> Result<()> {
         let _one_at_a_time = self.fetching.lock().await;
         let present = self.sequence.lock().spare.is_some();
@@ -327,7 +333,8 @@ impl Mdc {
             let answer = mdc.alloc_seq().await;
             let mut sequence = mdc.sequence.lock();
             sequence.prefetching = false;
-            // A failure shows where the names run out, to somebody who can be told.
+            // Ignore a failure here. The next create that runs out of FIDs retries, and reports the
+            // error to its caller.
             if let Ok(seq) = answer {
                 sequence.spare.get_or_insert(seq);
             }
@@ -342,7 +349,7 @@ impl Mdc {
     }
 }
 
-/// The reply of a request that is answered `Ok`.
+/// Checks that the reply is `Ok`.
 pub fn done(reply: Reply) -> Result<()> {
     match reply {
         Reply::Ok => Ok(()),
@@ -350,7 +357,7 @@ pub fn done(reply: Reply) -> Result<()> {
     }
 }
 
-/// The reply of a request that is answered `Entry`.
+/// Returns the content of an `Entry` reply.
 pub fn entry(reply: Reply) -> Result<Entry> {
     match reply {
         Reply::Entry(entry) => Ok(entry),
@@ -358,7 +365,7 @@ pub fn entry(reply: Reply) -> Result<Entry> {
     }
 }
 
-/// The reply of a request that is answered `Bytes`.
+/// Returns the content of a `Bytes` reply.
 pub fn bytes(reply: Reply) -> Result<bytes::Bytes> {
     match reply {
         Reply::Bytes(bytes) => Ok(bytes),

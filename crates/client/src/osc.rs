@@ -1,5 +1,5 @@
-//! One OST as a client sees it (Lustre's osc): its import, whether it is in use, and what was last
-//! heard of its space.
+//! One OST as seen by a client (Lustre's osc): its import, its locks and write-back cache, whether
+//! it is active, and its last known space.
 
 use std::{
     fmt,
@@ -17,9 +17,10 @@ use sheen_wire::{Bulk, Errno, Ost, Protocol, Result, StatFs, ost};
 
 use crate::{cache::OstLocks, locks::LockTable, lov::Lov, rpc_stats::PagesPerRpc, writeback::Writeback};
 
-/// Bytes of a page, in which `max_pages_per_rpc` counts whatever the host's pages are.
+/// Page size in bytes for `max_pages_per_rpc`, independent of the host's page size.
 pub const PAGE_BYTES: u64 = 4096;
-/// Bulk of a request to an OST that is not known yet: Lustre's 1024 pages.
+/// Maximum bulk size in bytes of a request to an OST that is not configured yet: Lustre's 1024
+/// pages.
 pub const BYTES_PER_RPC_DEFAULT: u64 = 1024 * PAGE_BYTES;
 
 /// An OST.
@@ -28,7 +29,7 @@ pub struct Osc {
     name: String,
     import: Arc<Import<Ost>>,
     locks: Arc<LockTable>,
-    /// Behind the locks, which know it weakly.
+    /// Owner of the lock table, which holds only a Weak to it.
     _owner: Arc<OstLocks>,
     active: AtomicBool,
     space: Mutex<StatFs>,
@@ -43,7 +44,7 @@ impl fmt::Debug for Osc {
 }
 
 impl Osc {
-    /// An OST behind an import. `name`: `sheen-OST0000-osc-ff3298de21e05800`.
+    /// Creates the client of an OST's import. `name`: `sheen-OST0000-osc-ff3298de21e05800`.
     pub fn new(rt: &Rt, index: u32, name: String, import: Arc<Import<Ost>>, lov: &Lov) -> Osc {
         let (active, space) = (AtomicBool::new(true), Mutex::default());
         let pages: Arc<PagesPerRpc> = Arc::default();
@@ -74,78 +75,78 @@ impl Osc {
         Osc { index, name, import, locks, _owner: owner, active, space, pages, writeback }
     }
 
-    /// This client's locks.
+    /// Returns the locks that this client holds from the OST.
     pub fn locks(&self) -> &Arc<LockTable> {
         &self.locks
     }
 
-    /// What it does not have yet of what was written.
+    /// Returns the write-back cache: data that is not yet on the OST.
     pub fn writeback(&self) -> &Arc<Writeback> {
         &self.writeback
     }
 
-    /// Index of the OST.
+    /// Returns the index of the OST.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// Name of the device.
+    /// Returns the name of the device.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The connection.
+    /// Returns the import.
     pub fn import(&self) -> &Arc<Import<Ost>> {
         &self.import
     }
 
-    /// Whether it is in use (`osc.*.active`).
+    /// Whether the OST is active (`osc.*.active`).
     pub fn active(&self) -> bool {
         self.active.load(Relaxed)
     }
 
-    /// Takes it out of use, or into it again.
+    /// Deactivates or activates the OST.
     pub fn set_active(&self, active: bool) {
         self.active.store(active, Relaxed);
     }
 
-    /// Whether it can carry requests, for `lfs check`: ESHUTDOWN where it is out of use, ENOTCONN
-    /// while there is no connection.
+    /// Checks whether the OST can take requests, for `lfs check`: ESHUTDOWN if it is inactive,
+    /// ENOTCONN while it is disconnected.
     pub fn state(&self) -> Result<()> {
         if self.active() { import_state(&self.import) } else { Err(Errno::ESHUTDOWN) }
     }
 
-    /// Whether it is known that a request would not be answered now: it is out of use, or away.
+    /// Whether the OST is known not to answer now: it is inactive or disconnected.
     pub fn is_away(&self) -> bool {
         !self.active() || self.import.is_away()
     }
 
-    /// Largest bulk of a request, in bytes.
+    /// Returns the maximum bulk size of a request, in bytes.
     pub fn max_bytes_per_rpc(&self) -> u64 {
         self.import.max_bulk_bytes() as u64
     }
 
-    /// The space last heard of; zeros before.
+    /// Returns the space as of the last statfs reply; zeros before the first.
     pub fn space(&self) -> StatFs {
         *self.space.lock()
     }
 
-    /// How large reads and writes were.
+    /// Returns the size statistics of reads and writes.
     pub fn pages(&self) -> &PagesPerRpc {
         &self.pages
     }
 
-    /// Sends a request that is right only under a lock that this client has.
+    /// Sends a request that is valid only under a lock which this client holds.
     ///
     /// # Errors
-    /// As [`Osc::call`]; EIO: the OST gave this client up meanwhile.
+    /// As [`Osc::call`]. EIO: the OST evicted this client before it answered.
     pub async fn call_guarded(&self, request: ost::Request, bulk: Bulk) -> Result<(ost::Reply, Bulk)> {
         self.begin(&request, &bulk)?;
         let response = Box::pin(self.import.call_guarded(request, bulk)).await?;
         Ok((response.body, response.bulk))
     }
 
-    /// Counts a request, if it can be sent.
+    /// Checks that the OST is active, and counts the request in the statistics.
     fn begin(&self, request: &ost::Request, bulk: &Bulk) -> Result<()> {
         if !self.active() {
             return Err(Errno::EIO);
@@ -161,13 +162,13 @@ impl Osc {
     /// Sends a request.
     ///
     /// # Errors
-    /// EIO: the OST was taken out of use. Else what it answers.
+    /// EIO: the OST is inactive. Otherwise the error of the OST.
     pub async fn call(&self, request: ost::Request, bulk: Bulk) -> Result<(ost::Reply, Bulk)> {
         self.begin(&request, &bulk)?;
         let waits =
             matches!(&request, ost::Request::Enqueue { locks, .. } if locks.iter().any(|lock| !lock.flags.nowait));
         let response = match waits {
-            // In memory of their own, as in the mdc.
+            // Boxed, for the reason given in `Mdc::send`.
             true => Box::pin(self.import.call_patient(request, bulk)).await?,
             false => Box::pin(self.import.call(request, bulk)).await?,
         };
@@ -177,7 +178,8 @@ impl Osc {
         Ok((response.body, response.bulk))
     }
 
-    /// Reads one piece of an object, which may be left where it is: then there is no bulk.
+    /// Reads one part of an object. An OST in this process may return the location of the bytes
+    /// (`Live`) instead of a bulk.
     ///
     /// # Errors
     /// As [`Osc::call`].
@@ -192,7 +194,7 @@ impl Osc {
     }
 }
 
-/// Whether an import can carry requests. One that was never needed can.
+/// Checks whether an import can carry requests. An import that was never used can.
 pub fn import_state<P: Protocol>(import: &Import<P>) -> Result<()> {
     match import.state() {
         ImportState::New | ImportState::Full => Ok(()),

@@ -1,7 +1,7 @@
-//! The client's parameters and devices, by Lustre's names.
+//! The client's parameters and devices, under Lustre's names.
 //!
-//! A parameter reads and sets through a weak reference, so that parameters do not keep an unmounted
-//! file system alive; what belongs to a mount is taken off the list when [`Registered`] is dropped.
+//! Parameters hold weak references, so that they do not keep an unmounted file system alive. The
+//! parameters of a mount are removed when its [`Registered`] is dropped.
 
 use std::{
     fmt::Write,
@@ -25,12 +25,12 @@ use crate::{
     writeback::MAX_DIRTY_MB_LIMIT,
 };
 
-/// Longest age of an unused lock: a day.
+/// Maximum age of an unused lock in milliseconds: a day.
 const LRU_MAX_AGE_MS: u64 = 24 * 3600 * 1000;
-/// Largest `lockless_write_kb`: 1 GiB, more than any write.
+/// Maximum of `lockless_write_kb`: 1 GiB, more than any write.
 const LOCKLESS_WRITE_KB_LIMIT: u64 = 1 << 20;
 
-/// The parameters of a mount but those of its OSCs; dropping it takes all of them off the list.
+/// The registered parameters of a mount, except those of its OSCs. Dropping it removes all of them.
 pub struct Registered {
     params: Params,
     client: Weak<Client>,
@@ -39,7 +39,7 @@ pub struct Registered {
 }
 
 impl Registered {
-    /// Registers a mount.
+    /// Registers the parameters and devices of a mount.
     pub fn new(params: Params, client: &Arc<Client>) -> Registered {
         let (fsname, instance, uuid) = (&client.fsname, &client.instance, &client.uuid);
         let lov = format!("{fsname}-clilov-{instance}");
@@ -80,7 +80,7 @@ impl Drop for Registered {
     }
 }
 
-/// Registers the locks of a target of a mount: `ldlm.namespaces.<name>.*`.
+/// Registers the parameters of a lock table: `ldlm.namespaces.<name>.*`.
 pub fn register_locks(params: &Params, name: &str, locks: &Arc<LockTable>) {
     let put = |what: &str, param| params.register(&format!("ldlm.namespaces.{name}.{what}"), param);
     put("lock_count", number(locks, |l| l.stats().lock_count));
@@ -113,13 +113,14 @@ pub fn register_locks(params: &Params, name: &str, locks: &Arc<LockTable>) {
     );
 }
 
-/// `osc.*` are the OSTs; the MDT's data service is by itself, and no device.
+/// Returns the parameter directory of an OSC. `osc.*` are the OSTs. The MDT's data service has a
+/// directory of its own, and is not a device.
 fn osc_dir(osc: &Osc) -> String {
     let kind = if osc.index() == MDT_OST { "dom" } else { "osc" };
     format!("{kind}.{}", osc.name())
 }
 
-/// Registers an OST of a mount, or the MDT's data service.
+/// Registers the parameters of an OSC of a mount: an OST, or the MDT's data service.
 pub fn register_osc(params: &Params, osc: &Arc<Osc>, client_uuid: &str, rt: &Rt) {
     let dir = osc_dir(osc);
     let put = |name: &str, param| params.register(&format!("{dir}.{name}"), param);
@@ -144,7 +145,7 @@ pub fn register_osc(params: &Params, osc: &Arc<Osc>, client_uuid: &str, rt: &Rt)
     register_space(params, &dir, osc, |osc| osc.space());
     register_locks(params, osc.name(), osc.locks());
     if osc.index() == MDT_OST {
-        // Lustre's name for it: the device through which the MDT is reached for everything.
+        // Lustre's name for it, because Lustre has one device for everything on the MDT.
         register_flow(params, &format!("mdc.{}", osc.name().replacen("-dom-", "-mdc-", 1)), osc);
         return;
     }
@@ -155,7 +156,7 @@ pub fn register_osc(params: &Params, osc: &Arc<Osc>, client_uuid: &str, rt: &Rt)
     });
 }
 
-/// How much is written to a target at a time, and kept for it.
+/// Registers the parameters of request sizes, dirty data and grant.
 fn register_flow(params: &Params, dir: &str, osc: &Arc<Osc>) {
     let put = |name: &str, param| params.register(&format!("{dir}.{name}"), param);
     put("max_pages_per_rpc", pages_per_rpc(osc, |osc| osc.import().clone()));
@@ -280,7 +281,8 @@ fn register_llite(params: &Params, dir: &str, client: &Arc<Client>) {
     });
 }
 
-/// Space in Lustre's names, as last heard of (`df` refreshes it).
+/// Registers the space of a target under Lustre's names, as of the last statfs reply (`df` requests
+/// a new one).
 fn register_space<T: Send + Sync + 'static>(
     params: &Params,
     dir: &str,
@@ -313,7 +315,7 @@ fn text<T: Send + Sync + 'static>(owner: &Arc<T>, get: impl Fn(&T) -> String + S
     Param::text(move || owner.upgrade().map_or_else(String::new, |o| get(&o)))
 }
 
-/// Statistics, which begin anew with whatever is written to them, as Lustre's.
+/// Creates a parameter for statistics. As in Lustre, any write resets them.
 fn counts<T: Send + Sync + 'static>(
     owner: &Arc<T>,
     get: impl Fn(&T) -> String + Send + Sync + 'static,
@@ -326,7 +328,7 @@ fn counts<T: Send + Sync + 'static>(
     )
 }
 
-/// A number of an import that can be set.
+/// Creates a parameter for a writable number of an import.
 fn setting<T: Send + Sync + 'static, P: Protocol>(
     owner: &Arc<T>,
     max: u64,
@@ -385,7 +387,7 @@ fn state_name(state: ImportState) -> String {
     format!("{state:?}").to_uppercase()
 }
 
-/// `import`, in the form of Lustre's, as far as Sheen has what it says.
+/// Renders `import` in Lustre's format, without the fields that Sheen does not have.
 fn render_import<P: Protocol>(import: &Import<P>, name: &str, active: bool) -> String {
     let stats = import.stats();
     let nids: Vec<String> = import.nids().iter().map(|nid| format!("\"{nid}\"")).collect();
@@ -402,7 +404,7 @@ fn render_import<P: Protocol>(import: &Import<P>, name: &str, active: bool) -> S
     out
 }
 
-/// `stats`: requests by kind, with their bytes and times.
+/// Renders `stats`: counts, bytes and times by kind of request.
 fn render_stats(stats: &ImportStats, rt: &Rt) -> String {
     let now = rt.wall();
     let mut out = format!("{:<25} {}.{:09} secs.nsecs\n", "snapshot_time", now.sec, now.nsec);

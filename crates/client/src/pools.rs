@@ -1,8 +1,7 @@
-//! The pools that a mount has heard of: what it says of them to `lfs` and to programs, and as
-//! parameters.
+//! The OST pools known to a mount, for `lfs`, for programs and as parameters.
 //!
-//! A mount needs none of it: the MDT alone chooses OSTs. What is heard comes with the configuration
-//! that is watched, moments after the change.
+//! I/O does not need them: the MDT alone chooses OSTs. They come with the configuration that the
+//! client watches, moments after a change.
 
 use parking_lot::Mutex;
 use sheen_params::{Param, Params};
@@ -18,13 +17,13 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// None yet, of a mount of this instance.
+    /// Creates an empty list for a mount with this instance number.
     pub fn new(params: Params, fsname: &str, instance: &str) -> Pools {
         let dir = format!("lov.{fsname}-clilov-{instance}.pools");
         Pools { params, fsname: fsname.to_owned(), dir, heard: Mutex::default() }
     }
 
-    /// These are all.
+    /// Replaces the list of pools.
     pub fn apply(&self, pools: &[Pool]) {
         let mut heard = self.heard.lock();
         for gone in heard.iter().filter(|old| pools.iter().all(|pool| pool.name != old.name)) {
@@ -38,7 +37,7 @@ impl Pools {
         *heard = pools.to_vec();
     }
 
-    /// Those heard of last.
+    /// Returns the pools of the last configuration.
     pub fn heard(&self) -> Vec<Pool> {
         self.heard.lock().clone()
     }

@@ -1,9 +1,9 @@
-//! `llite.*.read_ahead_stats`: how many pages were read where the reader was expected, and how many
+//! `llite.*.read_ahead_stats`: how many pages were read at the expected position, and how many
 //! elsewhere.
 //!
-//! It is the kernel that reads ahead on a FUSE mount: what programs read of its pages is not seen
-//! here, only what it asks for. A request that goes on where the last one of the open file ended is
-//! part of a window that it reads ahead; what is elsewhere was missed.
+//! On a FUSE mount, the kernel reads ahead. The client does not see which cached pages programs
+//! read, but only the kernel's requests. A request that continues where the last one of the open
+//! file ended belongs to a readahead window and counts as hits. Other requests count as misses.
 
 use std::{
     fmt::Write,
@@ -15,13 +15,13 @@ use sheen_rt::Rt;
 
 use crate::osc::PAGE_BYTES;
 
-/// Requests of one window are under way together and overtake each other: so far from where the
-/// last one ended they go on.
+/// Maximum distance in bytes from the end of the last request for a request that counts as
+/// sequential. The requests of one window are in flight together and overtake each other.
 const NEAR_BYTES: u64 = 4 << 20;
-/// The size of each request that goes on.
+/// Name and unit of the size statistics of sequential requests.
 const REQUESTS: (&str, &str) = ("readahead_pages", "pages");
 
-/// Where an open file was read last.
+/// The position where the last read of an open file ended.
 pub struct ReadEnd(AtomicU64);
 
 impl Default for ReadEnd {
@@ -31,14 +31,14 @@ impl Default for ReadEnd {
 }
 
 impl ReadEnd {
-    /// A read; whether it goes on where the last one ended.
+    /// Notes a read. Returns whether it continues where the last one ended.
     fn goes_on(&self, offset: u64, len: u64) -> bool {
         let last = self.0.swap(offset.saturating_add(len), Relaxed);
         last != u64::MAX && offset.abs_diff(last) <= NEAR_BYTES
     }
 }
 
-/// The counts of a mount.
+/// The readahead statistics of a mount.
 pub struct ReadAhead {
     rt: Rt,
     requests: Stats,
@@ -47,7 +47,7 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// All zero.
+    /// Creates the statistics, all zero.
     pub fn new(rt: &Rt) -> ReadAhead {
         let zero = || AtomicU64::new(0);
         ReadAhead { rt: rt.clone(), requests: Stats::new(&[REQUESTS], rt.wall()), hits: zero(), misses: zero() }
@@ -64,14 +64,15 @@ impl ReadAhead {
         }
     }
 
-    /// Back to nothing.
+    /// Resets all statistics.
     pub fn clear(&self) {
         self.requests.clear(self.rt.wall());
         self.hits.store(0, Relaxed);
         self.misses.store(0, Relaxed);
     }
 
-    /// The text of the file, in Lustre's form: what has no sample is left out.
+    /// Returns the text of the parameter in Lustre's format. Counters without a sample are left
+    /// out.
     pub fn render(&self) -> String {
         let text = self.requests.render(self.rt.wall());
         let (times, requests) = text.split_at(text.find(REQUESTS.0).unwrap_or(text.len()));
@@ -103,7 +104,7 @@ mod tests {
         assert!(lines().is_empty());
         let (file, other) = (ReadEnd::default(), ReadEnd::default());
         const M: u64 = 1 << 20;
-        // The window's requests come in another order.
+        // The requests of the window arrive out of order.
         for mib in [0, 2, 1, 3] {
             counts.note(&file, mib * M, M);
         }

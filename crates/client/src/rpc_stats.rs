@@ -1,5 +1,5 @@
-//! `osc.*.rpc_stats`: how large reads and writes travelled. Many small ones where large ones were
-//! wanted is the first thing to look for when a file system is slow.
+//! `osc.*.rpc_stats`: the sizes of read and write requests. Many small requests where large ones
+//! were expected are the first thing to look for when a file system is slow.
 
 use std::{
     array,
@@ -11,7 +11,7 @@ use sheen_wire::Time;
 
 use crate::osc::PAGE_BYTES;
 
-/// Powers of two from 1 to 4096 pages, the largest bulk.
+/// One bucket per power of two from 1 to 4096 pages, the largest bulk.
 const BUCKETS: usize = 13;
 
 /// Counts of requests by pages, rounded up to powers of two.
@@ -42,12 +42,12 @@ impl PagesPerRpc {
         self.write[bucket(bytes)].fetch_add(1, Relaxed);
     }
 
-    /// Back to nothing.
+    /// Resets all counts.
     pub fn clear(&self) {
         self.read.iter().chain(&self.write).for_each(|count| count.store(0, Relaxed));
     }
 
-    /// The text of the file, in Lustre's form.
+    /// Returns the text of the parameter, in Lustre's format.
     pub fn render(&self, in_flight: usize, now: Time) -> String {
         let load = |counts: &[AtomicU64; BUCKETS]| -> [u64; BUCKETS] { array::from_fn(|i| counts[i].load(Relaxed)) };
         let (read, write) = (load(&self.read), load(&self.write));

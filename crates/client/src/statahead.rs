@@ -1,20 +1,18 @@
-//! Which names of a directory a program goes through, and what to ask ahead for it (Lustre's
-//! statahead). Knows only names and numbers: the requests are [`crate::llite`]'s (`list.rs`).
+//! Detection of programs that look up the names of a directory in order, and the choice of what to
+//! request ahead for them (Lustre's statahead). Handles only names and numbers; the requests are
+//! [`crate::llite`]'s (`list.rs`).
 //!
-//! A [`Listing`] is what an open directory remembers of the answers that it got: pages of names in
-//! the directory's order, from the last rewind on. Programs are handed their entries from it; and a
-//! name that is looked up is searched for just after the one before. Where names are looked up one
-//! after the other, the attributes of those that follow are asked for, twice as many each time, up
-//! to [`Statahead::max`]. A lookup of a name whose attributes are on their way waits for them.
-//! Where most of the files looked up last were read, those that follow are asked for with their
-//! bytes, if they are small ([`Contents`]).
+//! A [`Listing`] is what an open directory remembers of its readdir replies: pages of names in the
+//! directory's order, since the last rewind. Programs get their entries from it. A looked-up name
+//! is searched for just after the previous one. If names are looked up in order, the attributes of
+//! the following names are requested, twice as many each time, up to [`Statahead::max`]. A lookup
+//! of a name whose attributes are in flight waits for them. If most of the recently looked-up files
+//! were read, the following files are requested with their data, if they are small ([`Contents`]).
 //!
 //! Invariants:
-//! * a listing is begun again at every rewind, so a program that rewinds sees the directory as it
-//!   is;
-//! * nothing is believed because it is in a listing: names go from the answers into the cache,
-//!   under locks;
-//! * at most [`LISTINGS_MAX`] listings remember anything, each at most [`PAGES_MAX`] pages.
+//! * a rewind clears the listing, so a program that rewinds sees the present directory;
+//! * a listing proves nothing: names go from the replies into the cache, under locks;
+//! * at most [`LISTINGS_MAX`] listings remember pages, each at most [`PAGES_MAX`] pages.
 
 use std::{
     collections::VecDeque,
@@ -31,32 +29,34 @@ use tokio::sync::Notify;
 
 use crate::Client;
 
-/// Names asked for at a time unless set otherwise: their attributes arrive well before a program
-/// has gone through as many again, also over a long distance.
+/// Default number of names per request. Their attributes arrive well before a program has looked up
+/// as many again, even over a long distance.
 pub const STATAHEAD_MAX_DEFAULT: u64 = 1024;
-/// As many as fit one answer.
+/// Maximum number of names per request: as many as fit into one reply.
 pub const STATAHEAD_MAX_LIMIT: u64 = 4096;
-/// Listings that are remembered.
+/// Maximum number of remembered listings.
 const LISTINGS_MAX: usize = 16;
-/// Pages of a listing that are remembered: some megabytes.
+/// Maximum number of remembered pages per listing: a few megabytes.
 const PAGES_MAX: usize = 8;
-/// Names that a program may leave out and still goes in order: hidden ones, directories.
+/// Maximum number of names that a program may skip while it still counts as going in order: hidden
+/// files, directories.
 const SKIPPED_MAX: usize = 16;
-/// Names in order that make a pattern.
+/// Number of names in order that start statahead.
 const HITS_MIN: u32 = 2;
-/// Names out of order that end it.
+/// Number of names out of order that stop statahead.
 const MISSES_MAX: u32 = 8;
-/// Names asked for first.
+/// Number of names in the first request.
 const WINDOW_MIN: usize = 64;
-/// Requests for attributes under way for one listing.
+/// Maximum number of attribute requests in flight per listing.
 const FLIGHTS_MAX: usize = 2;
-/// Files that are asked for their bytes at first, and later at most: 4 MiB, half of what is kept.
+/// Number of files whose data is requested ahead: at first, and at most. The maximum is 4 MiB, half
+/// of the space for such data.
 const CONTENTS_MIN: usize = 32;
 const CONTENTS_MAX: usize = 256;
-/// Files looked up last by which it is judged whether a program reads what it looks up.
+/// Number of recently looked-up files that show whether a program reads the files that it looks up.
 const RECENT: usize = 4;
-/// What an entry takes in an answer with attributes beside its name, in bytes: a guess, with a
-/// layout of some stripes.
+/// Estimated size in bytes of an entry in a reply with attributes, without its name: with a layout
+/// of a few stripes.
 const ENTRY_BYTES: usize = 24 + 128 + 128;
 
 /// An entry of a listing.
@@ -68,30 +68,30 @@ pub struct Listed {
     pub cookie: u64,
 }
 
-/// Entries of a directory, as one answer brought them.
+/// A page of a directory's entries, from one reply.
 #[derive(Debug)]
 pub struct Page {
-    /// The cookie before the first.
+    /// Cookie before the first entry.
     pub after: u64,
-    /// In cookie order.
+    /// Entries in cookie order.
     pub names: Vec<Listed>,
-    /// Whether these were the last.
+    /// Whether this is the last page.
     pub eof: bool,
 }
 
 impl Page {
-    /// Where the next page begins.
+    /// Returns the cookie at which the next page begins.
     pub fn last(&self) -> u64 {
         self.names.last().map_or(self.after, |listed| listed.cookie)
     }
 
-    /// Whether a reader at this cookie goes on in this page.
+    /// Whether a reader at this cookie continues in this page.
     fn goes_on(&self, cookie: u64) -> bool {
         self.after <= cookie && (cookie < self.last() || self.eof)
     }
 }
 
-/// Something under way that others wait for.
+/// A request in flight for which others may wait.
 #[derive(Debug, Default)]
 pub struct Flight {
     over: AtomicBool,
@@ -103,7 +103,7 @@ impl Flight {
         self.over.load(Relaxed)
     }
 
-    /// Resolves when it is over.
+    /// Resolves when the request has ended.
     pub async fn ended(&self) {
         let mut ended = std::pin::pin!(self.ended.notified());
         ended.as_mut().enable();
@@ -113,7 +113,7 @@ impl Flight {
     }
 }
 
-/// Ends a flight when dropped, whatever came of it.
+/// Guard of a flight: ends it when dropped, whatever the result was.
 #[derive(Debug)]
 pub struct Landing(Arc<Flight>);
 
@@ -124,8 +124,8 @@ impl Drop for Landing {
     }
 }
 
-/// Names whose attributes were asked for: those from `from` to before `to`, counted from the start
-/// of the listing.
+/// A range of names whose attributes were requested: from `from` to before `to`, counted from the
+/// start of the listing.
 #[derive(Debug)]
 struct Window {
     from: usize,
@@ -133,7 +133,7 @@ struct Window {
     flight: Arc<Flight>,
 }
 
-/// What an open directory remembers.
+/// The readdir pages and the lookup state that an open directory remembers.
 #[derive(Debug)]
 pub struct Listing {
     fid: Fid,
@@ -142,84 +142,84 @@ pub struct Listing {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Rewinds so far.
+    /// Number of rewinds so far.
     rewinds: u64,
-    /// One after the other.
+    /// Consecutive pages.
     pages: VecDeque<Arc<Page>>,
-    /// Names before those of the first page.
+    /// Number of names before the first page.
     before: usize,
-    /// The page under way.
+    /// The request for the next page, if in flight.
     coming: Option<Arc<Flight>>,
     windows: Vec<Window>,
-    /// The name that is expected to be looked up next.
+    /// Index of the name that is expected to be looked up next.
     next: usize,
     hits: u32,
     misses: u32,
-    /// Names asked for last.
+    /// Number of names in the last request.
     asked: usize,
-    /// Names before this one were asked for, or known anyway.
+    /// Names before this index were requested or already known.
     looked_at: usize,
-    /// Files looked up in order last.
+    /// Files that were recently looked up in order.
     recent: VecDeque<Fid>,
-    /// Files before this one were asked for their bytes.
+    /// Files before this index were requested with their data.
     contents: usize,
-    /// So many were asked last.
+    /// Number of files in the last request for data.
     contents_asked: usize,
     fetching: Option<Arc<Flight>>,
 }
 
-/// Where a reader goes on.
+/// Where a reader continues.
 pub enum At {
     Page(Arc<Page>),
-    /// To be looked for again when this is over.
+    /// The page is in flight: search again when this has ended.
     Coming(Arc<Flight>),
     Unknown,
 }
 
-/// Attributes to be asked for.
+/// A request for attributes to send.
 #[derive(Debug)]
 pub struct Launch {
     pub dir: Fid,
     /// Cookie before the first name.
     pub after: u64,
-    /// Cookie of the last.
+    /// Cookie of the last name.
     pub until: u64,
-    /// Bytes that the answer will about take.
+    /// Estimated size of the reply in bytes.
     pub bytes: u32,
-    /// Names between the two.
+    /// Number of names between the two cookies.
     pub count: usize,
     pub landing: Landing,
 }
 
-/// Files whose bytes are to be asked for, as far as they are small.
+/// A request for the data of small files to send.
 #[derive(Debug)]
 pub struct Contents {
     pub files: Vec<Fid>,
-    /// Their attributes are there when these are over.
+    /// Flights that bring the attributes of these files; wait for them first.
     pub after: Vec<Arc<Flight>>,
     pub landing: Landing,
 }
 
-/// What is known of what a listing names.
+/// The caches' knowledge of the names in a listing.
 pub trait Names {
-    /// Whether a name's attributes are there.
+    /// Whether the attributes of a name are cached.
     fn is_known(&self, name: &Bytes) -> bool;
     /// Whether a file was read.
     fn was_read(&self, file: Fid) -> bool;
 }
 
-/// A name that is looked up in order.
+/// Result of a lookup in order.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// To be asked for their bytes now.
+    /// Files whose data to request now.
     pub contents: Option<Contents>,
-    /// To be asked for now.
+    /// Attribute requests to send now.
     pub launches: Vec<Launch>,
-    /// The first of a pattern.
+    /// Whether this lookup started statahead.
     pub began: bool,
-    /// The name's own attributes are on their way.
+    /// The flight that brings the name's own attributes.
     pub flight: Option<Arc<Flight>>,
-    /// They were asked for, or known anyway.
+    /// Whether the name's attributes were requested ahead or already known.
     pub ahead: bool,
 }
 
@@ -228,18 +228,18 @@ impl Listing {
         Arc::new(Listing { fid, state: Mutex::default() })
     }
 
-    /// Forgets all.
+    /// Clears the listing.
     pub fn rewind(&self) {
         let mut state = self.state.lock();
         *state = State { rewinds: state.rewinds + 1, ..State::default() };
     }
 
-    /// Tells pages of now from those of before a rewind.
+    /// Returns the number of rewinds, by which pages from before a rewind are recognized.
     pub fn rewinds(&self) -> u64 {
         self.state.lock().rewinds
     }
 
-    /// Where a reader goes on after a cookie.
+    /// Returns where a reader continues after a cookie.
     pub fn at(&self, cookie: u64) -> At {
         let state = self.state.lock();
         if let Some(page) = state.pages.iter().find(|page| page.goes_on(cookie)) {
@@ -253,7 +253,8 @@ impl Listing {
         }
     }
 
-    /// The page after `page` is to be asked for now, if it is the last one known and nobody did.
+    /// Registers a request for the page after `page`, if `page` is the last one known and no
+    /// request is in flight.
     pub fn ask_next(&self, page: &Arc<Page>) -> Option<Landing> {
         let mut state = self.state.lock();
         if page.eof || state.coming.is_some() || !state.pages.back().is_some_and(|last| Arc::ptr_eq(last, page)) {
@@ -264,7 +265,7 @@ impl Listing {
         Some(Landing(flight))
     }
 
-    /// No page is under way any more.
+    /// Notes that the request for the next page has ended.
     pub fn asked_next(&self, rewinds: u64) {
         let mut state = self.state.lock();
         if state.rewinds == rewinds {
@@ -272,8 +273,8 @@ impl Listing {
         }
     }
 
-    /// Takes a page in, unless it is from before a rewind. `attrs`: attributes come with it, and
-    /// are all there when the landing is dropped.
+    /// Adds a page, unless its request is from before a rewind. `attrs`: attributes come with it,
+    /// and are all cached when the returned landing is dropped.
     pub fn push(&self, rewinds: u64, page: &Arc<Page>, attrs: bool) -> Option<Landing> {
         let mut state = self.state.lock();
         if state.rewinds != rewinds {
@@ -299,8 +300,8 @@ impl Listing {
         Some(Landing(flight))
     }
 
-    /// A name is looked up; at most `max` others are asked for at a time, from the next that is not
-    /// known on.
+    /// Processes the lookup of a name. Requests the following unknown names, at most `max` at a
+    /// time.
     fn looked_up(&self, name: &[u8], max: usize, names: &dyn Names) -> Option<Step> {
         let mut state = self.state.lock();
         let from = state.next;
@@ -329,7 +330,7 @@ impl Listing {
 }
 
 impl State {
-    /// Names so far.
+    /// Returns the number of names so far.
     fn total(&self) -> usize {
         self.before + self.pages.iter().map(|page| page.names.len()).sum::<usize>()
     }
@@ -345,11 +346,11 @@ impl State {
         None
     }
 
-    /// What is to be asked for next, with a program at the name `at`.
+    /// Returns the next attribute request for a program at the name `at`.
     fn launch(&mut self, dir: Fid, at: usize, max: usize, names: &dyn Names) -> Option<Launch> {
         let covered = self.windows.iter().map(|window| window.to).max().unwrap_or(0);
         let under_way = self.windows.iter().filter(|window| !window.flight.is_over()).count();
-        // Asked for when half of what was asked before is left.
+        // Send the next request when half of the previous one has been used.
         let (mut from, end) = (covered.max(at).max(self.looked_at), self.total().min(at + self.asked / 2 + 1));
         while from < end && self.name(from).is_some_and(|listed| names.is_known(&listed.name)) {
             from += 1;
@@ -361,7 +362,7 @@ impl State {
         self.asked = (self.asked * 2).clamp(WINDOW_MIN.min(max), max);
         let to = (from + self.asked).min(self.total());
         let after = match from.checked_sub(1) {
-            // The name before the first page is not known, but its cookie is.
+            // The name before the first page was dropped, but its cookie is known.
             Some(last) => match self.name(last) {
                 Some(listed) => listed.cookie,
                 None => self.pages.front()?.after,
@@ -377,8 +378,8 @@ impl State {
         Some(Launch { dir, after, until, bytes, count: to - from, landing: Landing(flight) })
     }
 
-    /// Which files to ask for their bytes next, with a program at the name `at`: when half of those
-    /// that were asked for are left.
+    /// Returns the next request for data for a program at the name `at`: when half of the files of
+    /// the previous request are left.
     fn contents(&mut self, at: usize, max: usize, names: &dyn Names) -> Option<Contents> {
         let read = self.recent.iter().filter(|file| names.was_read(**file)).count();
         let reads = self.recent.len() >= HITS_MIN as usize && 2 * read > self.recent.len();
@@ -394,7 +395,7 @@ impl State {
             return None;
         }
         let asked = (2 * self.contents_asked).clamp(CONTENTS_MIN, CONTENTS_MAX).min(max);
-        // Of the others nothing is known yet.
+        // Nothing is known yet of the names behind this.
         let covered = self.windows.iter().map(|window| window.to).fold(self.looked_at, usize::max);
         let to = (from + asked).min(covered).max(from);
         let regular = |i| self.name(i).filter(|listed| listed.kind == FileKind::Regular).map(|listed| listed.fid);
@@ -410,23 +411,24 @@ impl State {
     }
 }
 
-/// Of a mount.
+/// The statahead state of a mount.
 pub struct Statahead {
-    /// To spawn what is asked ahead.
+    /// For spawning the requests.
     client: OnceLock<Weak<Client>>,
     max: AtomicU64,
-    /// Those read last at the end.
+    /// Remembered listings; the most recently rewound one is the last.
     listings: Mutex<Vec<Arc<Listing>>>,
-    /// Patterns found.
+    /// Number of times that statahead started.
     total: AtomicU64,
-    /// Names asked for because of a pattern, and pages that came with attributes.
+    /// Number of names requested because of lookups in order, and number of pages that came with
+    /// attributes.
     names: AtomicU64,
     pages: AtomicU64,
-    /// Files whose sizes were asked for ahead.
+    /// Number of files whose sizes were requested ahead.
     sizes: AtomicU64,
-    /// Files whose bytes came ahead.
+    /// Number of files whose data came ahead.
     contents: AtomicU64,
-    /// Names looked up in order that were known when they were, and not.
+    /// Number of names looked up in order whose attributes were known in time, and were not.
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -448,27 +450,27 @@ impl Statahead {
         }
     }
 
-    /// Says whose it is; once.
+    /// Sets the mount's client; call it once.
     pub fn set_client(&self, client: &Arc<Client>) {
         let _ = self.client.set(Arc::downgrade(client));
     }
 
-    /// Whose it is.
+    /// Returns the mount's client.
     pub fn client(&self) -> Option<Arc<Client>> {
         self.client.get()?.upgrade()
     }
 
-    /// Most names that are asked for at a time; 0: nothing is asked for before it is needed.
+    /// Returns the maximum number of names per request; 0: statahead is off.
     pub fn max(&self) -> u64 {
         self.max.load(Relaxed)
     }
 
-    /// See [`Statahead::max`].
+    /// Sets [`Statahead::max`].
     pub fn set_max(&self, max: u64) {
         self.max.store(max.min(STATAHEAD_MAX_LIMIT), Relaxed);
     }
 
-    /// A directory is read from its start.
+    /// Notes that a directory is read from its start.
     pub fn begin(&self, listing: &Arc<Listing>) {
         listing.rewind();
         let mut listings = self.listings.lock();
@@ -481,7 +483,7 @@ impl Statahead {
         }
     }
 
-    /// A name is looked up. `None`: nobody goes through the directory in order.
+    /// Processes the lookup of a name. `None`: no program looks up this directory in order.
     pub fn looked_up(&self, dir: Fid, name: &[u8], names: &dyn Names) -> Option<Step> {
         let max = self.max() as usize;
         if max == 0 {
@@ -499,33 +501,33 @@ impl Statahead {
         step
     }
 
-    /// A page came with attributes.
+    /// Counts a page that came with attributes.
     pub fn note_page(&self) {
         self.pages.fetch_add(1, Relaxed);
     }
 
-    /// Sizes of files are asked for ahead.
+    /// Counts files whose sizes are requested ahead.
     pub fn note_sizes(&self, files: usize) {
         self.sizes.fetch_add(files as u64, Relaxed);
     }
 
-    /// Bytes of files came ahead.
+    /// Counts files whose data came ahead.
     pub fn note_contents(&self, files: usize) {
         self.contents.fetch_add(files as u64, Relaxed);
     }
 
-    /// A name whose attributes were asked for was looked up.
+    /// Counts a lookup of a name whose attributes were requested ahead. `known`: they had arrived.
     pub fn note_use(&self, known: bool) {
         (if known { &self.hits } else { &self.misses }).fetch_add(1, Relaxed);
     }
 
-    /// All counts back to nothing.
+    /// Resets all counters.
     pub fn clear(&self) {
         let counts = [&self.total, &self.names, &self.pages, &self.sizes, &self.contents, &self.hits, &self.misses];
         counts.iter().for_each(|count| count.store(0, Relaxed));
     }
 
-    /// For a parameter, in Lustre's words and two more.
+    /// Returns the text of the parameter: Lustre's lines and two more.
     pub fn render(&self) -> String {
         let get = |counter: &AtomicU64| counter.load(Relaxed);
         format!(
@@ -547,7 +549,8 @@ mod tests {
 
     const DIR: Fid = Fid::new(0x2_0000_0401, 1);
 
-    /// All names are known but one, or none is; files are read or not.
+    /// Test double: all names are known except the given one; with `None`, no name is. The flag
+    /// tells whether files were read.
     struct Seen(Option<&'static str>, bool);
 
     impl Names for Seen {

@@ -1,15 +1,15 @@
-//! `llite.*.stats`: how often programs did what, and how long it took.
+//! `llite.*.stats`: counts and times of the operations of programs.
 
 use sheen_params::Stats;
 use sheen_rt::{Instant, Rt};
 
 macro_rules! counters {
     ($($op:ident $name:literal $unit:literal, $text:literal;)*) => {
-        /// What is counted.
+        /// A counter of the statistics.
         #[derive(Clone, Copy, Debug)]
         pub enum Op { $(#[doc = $text] $op,)* }
 
-        /// Names and units as Lustre's, in the order of [`Op`].
+        /// Lustre's names and units, in the order of [`Op`].
         const COUNTERS: &[(&str, &str)] = &[$(($name, $unit),)*];
     };
 }
@@ -25,7 +25,7 @@ counters! {
     Readdir "readdir" "usecs", "readdir.";
     Truncate "truncate" "usecs", "truncate.";
     Fsync "fsync" "usecs", "fsync and fdatasync.";
-    Setattr "setattr" "usecs", "setattr but truncate.";
+    Setattr "setattr" "usecs", "setattr other than truncate.";
     Fallocate "fallocate" "usecs", "fallocate.";
     Mknod "mknod" "usecs", "mknod.";
     Link "link" "usecs", "link.";
@@ -57,7 +57,7 @@ pub struct Timer<'a> {
 }
 
 impl OpStats {
-    /// All zero.
+    /// Creates the counters, all zero.
     pub fn new(rt: &Rt) -> OpStats {
         OpStats { rt: rt.clone(), stats: Stats::new(COUNTERS, rt.wall()) }
     }
@@ -72,12 +72,12 @@ impl OpStats {
         self.stats.record_at(op as usize, value);
     }
 
-    /// The text of the file.
+    /// Returns the text of the parameter.
     pub fn render(&self) -> String {
         self.stats.render(self.rt.wall())
     }
 
-    /// Back to nothing.
+    /// Resets all counters.
     pub fn clear(&self) {
         self.stats.clear(self.rt.wall());
     }

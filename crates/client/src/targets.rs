@@ -1,4 +1,4 @@
-//! From the configuration of a file system to its imports, and on as the configuration changes.
+//! Creates imports from the configuration of a file system, and applies later changes to them.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use sheen_wire::{
 
 use crate::{GroupSource, MountError, lov::Lov, mdc::Mdc, osc::Osc, params, pools::Pools};
 
-/// What is needed to make an import for a target.
+/// The data needed to create the imports of a mount.
 pub struct Targets {
     net: Arc<Net>,
     fsname: String,
@@ -25,22 +25,22 @@ pub struct Targets {
 }
 
 impl Targets {
-    /// For a mount of this instance and client uuid.
+    /// Creates the factory for a mount with this instance number and client uuid.
     pub fn new(net: Arc<Net>, fsname: &str, instance: &str, uuid: &str, lov: Arc<Lov>, params: Params) -> Targets {
         let pools = Arc::new(Pools::new(params.clone(), fsname, instance));
         let (fsname, instance, uuid) = (fsname.to_owned(), instance.to_owned(), uuid.to_owned());
         Targets { net, fsname, instance, uuid, lov, params, pools }
     }
 
-    /// The pools that are heard of.
+    /// Returns the mount's list of pools.
     pub fn pools(&self) -> Arc<Pools> {
         self.pools.clone()
     }
 
-    /// The MDT.
+    /// Creates the client of the MDT.
     ///
     /// # Errors
-    /// There is none yet, or its address cannot be read.
+    /// The configuration has no MDT, or an invalid address for it.
     pub fn mdc(&self, config: &Config, groups: Arc<dyn GroupSource>) -> Result<Arc<Mdc>, MountError> {
         let is_mdt = |t: &&Target| t.kind == TargetKind::Mdt && t.index == 0;
         let target = config.targets.iter().find(is_mdt).ok_or_else(|| MountError::NoMdt(self.fsname.clone()))?;
@@ -51,9 +51,9 @@ impl Targets {
         Ok(Arc::new(mdc))
     }
 
-    /// Takes over a configuration: lasting settings, the addresses of all targets, new OSTs (and
-    /// the MDT's data service), pools. A target whose address cannot be read is left out: the
-    /// others work without it.
+    /// Applies a configuration: persistent parameters, the addresses of all targets, new OSTs (and
+    /// the MDT's data service), and pools. A target with an invalid address is skipped; the others
+    /// work without it.
     pub fn apply(&self, config: &Config, mdc: &Mdc) {
         self.params.keep(&self.fsname, config.version, &config.params);
         for target in &config.targets {
@@ -70,7 +70,7 @@ impl Targets {
         self.pools.apply(&config.pools);
     }
 
-    /// Its data service has the same addresses.
+    /// Applies the MDT's addresses. Its data service has the same ones.
     fn apply_mdt(&self, target: &Target, name: &str, mdc: &Mdc) -> Result<(), MountError> {
         renew(mdc.import(), self.import_config(target, name)?.nids);
         self.apply_ost(target, MDT_OST, &data_name(name))
@@ -100,11 +100,11 @@ impl Targets {
     }
 }
 
-/// Tells an import where its target is now. A connection stays where nothing changed.
+/// Sets the addresses of an import's target. If they are unchanged, the connection stays.
 fn renew<P: Protocol>(import: &Import<P>, nids: Vec<Nid>) {
     if import.nids() != nids {
         let at: Vec<String> = nids.iter().map(Nid::to_string).collect();
-        tracing::info!("{} is now at {}", import.target(), at.join(","));
+        tracing::info!("{}: the target's address changed to {}", import.target(), at.join(","));
         import.set_nids(nids);
     }
 }

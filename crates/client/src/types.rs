@@ -1,4 +1,4 @@
-//! What callers hand to the client and get back.
+//! Parameter and result types of the client's public operations.
 
 use std::{fmt, sync::Arc};
 
@@ -9,28 +9,27 @@ use sheen_wire::{Attr, Bulk, Cred, Errno, Fid, FileKind};
 pub use crate::cache::ReadRefs;
 use crate::locks::LockRef;
 
-/// `st_blksize` of a file: the default stripe size, whatever stripe size the file has (as in
-/// Lustre).
+/// `st_blksize` of a regular file, in bytes: the default stripe size, whatever the file's own
+/// stripe size is (as in Lustre).
 pub const FILE_BLKSIZE: u32 = 4 << 20;
-/// `st_blksize` of everything else.
+/// `st_blksize` of all other files, in bytes.
 pub const OTHER_BLKSIZE: u32 = 1 << 20;
 
-/// Who asks: credentials, and the process in whose name they are looked up.
+/// The credentials of a request, and the process whose supplementary groups they include.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Caller {
-    /// User and groups. Leave `groups` at `None` where they are not at hand: the client looks them
-    /// up with its [`GroupSource`] when, and only when, the MDT says that its answer depends on
-    /// them.
+    /// User and groups. Leave `groups` at `None` if they are unknown. The client reads them from
+    /// its [`GroupSource`] only when the MDT replies that the result depends on them.
     pub cred: Cred,
     /// The process, for the [`GroupSource`].
     pub pid: u32,
 }
 
 impl Caller {
-    /// The superuser, for the system's own work.
+    /// The superuser, for the client's internal requests.
     pub const ROOT: Caller = Caller { cred: Cred::ROOT, pid: 0 };
 
-    /// What the kernel says of a request's origin; groups not looked up yet.
+    /// Creates a caller from the ids in a kernel request; the groups are not looked up yet.
     pub const fn new(uid: u32, gid: u32, pid: u32) -> Caller {
         Caller { cred: Cred { uid, gid, groups: None }, pid }
     }
@@ -42,15 +41,15 @@ impl From<Cred> for Caller {
     }
 }
 
-/// Finds the supplementary groups of a process. Called on the request's path, so it should not
-/// block for long.
+/// Source of the supplementary groups of a process. It is called while a request waits, so it
+/// should not block for long.
 pub trait GroupSource: Send + Sync + 'static {
-    /// The groups of `pid`, or `None` where there is no such process (it is then treated as having
-    /// none).
+    /// Returns the groups of `pid`, or `None` if there is no such process; the caller is then
+    /// treated as having no groups.
     fn groups(&self, pid: u32) -> Option<Vec<u32>>;
 }
 
-/// A [`GroupSource`] that knows nobody: for tests and for programs that fill in `Cred::groups`
+/// A [`GroupSource`] without any groups, for tests and for programs that fill in `Cred::groups`
 /// themselves.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoGroups;
@@ -61,16 +60,16 @@ impl GroupSource for NoGroups {
     }
 }
 
-/// How a mount behaves.
+/// Options of a mount.
 #[derive(Clone)]
 pub struct ClientOptions {
     /// Where supplementary groups come from.
     pub groups: Arc<dyn GroupSource>,
-    /// Most layouts kept in memory.
+    /// Maximum number of cached layouts.
     pub layouts_max: usize,
-    /// Most files whose attributes and names are kept in memory.
+    /// Maximum number of files whose attributes and names are cached.
     pub inodes_max: usize,
-    /// Where the mount lies, for `sheen.mount` and messages; empty where there is no mount point.
+    /// Mount point, for `sheen.mount` and messages; empty if there is none.
     pub mountpoint: String,
 }
 
@@ -85,49 +84,50 @@ impl Default for ClientOptions {
     }
 }
 
-/// What keeps things from other clients as well: whatever caches what this client says (the kernel
-/// of a mount).
+/// A cache outside the client that stores the client's replies: the kernel of a mount.
 ///
-/// What came with a [`Keep`] may be cached until one of these calls says otherwise; the lock is
-/// given up after the call has returned.
+/// A reply that came with a [`Keep`] may be cached until one of these methods invalidates it. The
+/// client cancels the lock after the method has returned.
 pub trait Invalidate: Send + Sync + 'static {
-    /// All names are to be looked up again. Must not block.
+    /// Invalidates all names. Must not block.
     fn names(&self);
 
-    /// The attributes of a file are to be asked for again. Must not block. `false`: an answer that
-    /// has them is on its way; to be called again until it has arrived.
+    /// Invalidates the attributes of a file. Must not block. Returns `false` if a reply with these
+    /// attributes is still in transit to the kernel; the client then calls again until it has
+    /// arrived.
     fn attr(&self, fid: Fid) -> bool;
 
-    /// All data of a file is to be read again. May block; called on a thread for such work, and may
-    /// be called again before it returned.
+    /// Invalidates all cached data of a file. May block. Runs on a thread for blocking work, and
+    /// may be called again before it has returned.
     fn data(&self, fid: Fid);
 
-    /// As [`Invalidate::data`], of the bytes from `start` up to `end` alone; [`u64::MAX`]: all
-    /// behind.
+    /// Invalidates the bytes in `[start, end)`, like [`Invalidate::data`]. An `end` of [`u64::MAX`]
+    /// means the end of the file.
     fn part(&self, fid: Fid, start: u64, end: u64);
 
-    /// Whether names may be cached at all: only where [`Invalidate::names`] works.
+    /// Whether names may be cached at all: true only if [`Invalidate::names`] works.
     fn keeps_names(&self) -> bool;
 
-    /// Whether it goes by no size that came with a name and that may not be kept, but asks for it
-    /// first; and takes no attributes from an answer to a lookup if [`Invalidate::attr`] was called
-    /// since it asked. Then names are told although an OST is away that knows the size.
+    /// Whether the cache requests attributes before it uses a size that came with a name and that
+    /// is marked as not cacheable. Such a cache also ignores the attributes in a lookup reply if
+    /// [`Invalidate::attr`] was called after the lookup began. If true, lookups succeed although
+    /// the OST that knows the size is disconnected.
     fn asks_for_sizes(&self) -> bool {
         false
     }
 }
 
-/// What of an answer may be cached, until [`Invalidate`] says otherwise.
+/// The parts of a reply that may be cached until [`Invalidate`] revokes them.
 ///
-/// As long as this lives nothing is called back: drop it once the answer is where it will be
-/// invalidated, and soon.
+/// The locks behind the reply are not cancelled while this value lives. Drop it soon: once the
+/// reply is stored where an invalidation reaches it.
 #[derive(Clone, Default)]
 pub struct Keep {
-    /// That the name leads to this file.
+    /// Whether the name may be cached.
     pub name: bool,
-    /// The attributes.
+    /// Whether the attributes may be cached.
     pub attr: bool,
-    /// The locks, in use.
+    /// References to the locks.
     pub(crate) refs: Option<Arc<Vec<LockRef>>>,
 }
 
@@ -137,50 +137,50 @@ impl fmt::Debug for Keep {
     }
 }
 
-/// What was read.
+/// The result of a read.
 #[derive(Debug)]
 pub struct ReadData {
-    /// The bytes.
+    /// The bytes, unless they are in `live`.
     pub bulk: Bulk,
-    /// The bytes, if they lie in files of this process still and `bulk` is empty; only for those
-    /// who ask for it.
+    /// The bytes as ranges of files that this process has open, in which case `bulk` is empty. Only
+    /// for callers that request it.
     pub live: Option<Live>,
-    /// The locks under which they may be cached, in use. Drop them once the bytes are where they
-    /// will be invalidated, and soon.
+    /// References to the locks under which the bytes may be cached. Drop them soon: once the bytes
+    /// are stored where an invalidation reaches them.
     pub refs: ReadRefs,
 }
 
 impl ReadData {
-    /// How many bytes were read.
+    /// Number of bytes read.
     pub fn len(&self) -> usize {
         self.bulk.len() + self.live.as_ref().map_or(0, Live::len)
     }
 
-    /// Whether the end of the file was reached.
+    /// Whether the read returned no bytes: it began at or after the end of the file.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes in one piece.
+    /// Returns the bytes of `bulk` in one piece.
     pub fn into_bytes(self) -> Bytes {
         self.bulk.into_bytes()
     }
 }
 
-/// Attributes of a file as `stat` shows them: size, space and times of a striped file are those of
-/// its objects.
+/// Attributes of a file as `stat` shows them. Size, space and times of a striped file come from its
+/// objects.
 #[derive(Clone, Debug)]
 pub struct EntryAttr {
     /// The attributes.
     pub attr: Attr,
     /// `st_blksize`, in bytes.
     pub blksize: u32,
-    /// What may be cached.
+    /// The parts that may be cached.
     pub keep: Keep,
 }
 
 impl PartialEq for EntryAttr {
-    /// What may be cached is no part of what a file is.
+    /// Compares the attributes. Whether they may be cached does not matter.
     fn eq(&self, other: &EntryAttr) -> bool {
         self.attr == other.attr && self.blksize == other.blksize
     }
@@ -195,57 +195,57 @@ impl From<Attr> for EntryAttr {
     }
 }
 
-/// An entry of a directory as it goes to the program, `.` and `..` included.
+/// A directory entry as returned to the program, including `.` and `..`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DirItem {
     /// Name.
     pub name: Bytes,
-    /// Which file; [`Fid::ino`] is its inode number.
+    /// FID of the file; [`Fid::ino`] is its inode number.
     pub fid: Fid,
-    /// Its type.
+    /// File type.
     pub kind: FileKind,
-    /// Where a further `readdir` goes on after this entry: 1 for `.`, 2 for `..`, then above 2 and
-    /// below 2^63.
+    /// Position after this entry, where the next `readdir` resumes: 1 for `.`, 2 for `..`, then
+    /// above 2 and below 2^63.
     pub cookie: u64,
-    /// Attributes where they were asked for; never for `.` and `..`. `None` also where they could
-    /// not be had.
+    /// Attributes, if requested. `None` for `.` and `..`, and if they could not be read.
     pub attr: Option<EntryAttr>,
 }
 
-/// Some entries of a directory.
+/// A part of a directory.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DirPage {
-    /// In cookie order.
+    /// The entries, in cookie order.
     pub entries: Vec<DirItem>,
-    /// Whether nothing follows.
+    /// Whether this is the last part.
     pub eof: bool,
 }
 
-/// Where `lseek` looks.
+/// The target of an `lseek`: data or a hole.
 pub use sheen_wire::ost::Seek;
 
 /// `fallocate`'s mode bits, as in `<linux/falloc.h>`.
 pub mod falloc {
-    /// Do not move the end of the file.
+    /// Do not change the file size.
     pub const KEEP_SIZE: u32 = 1;
-    /// Make a hole; needs `KEEP_SIZE`.
+    /// Punch a hole; requires `KEEP_SIZE`.
     pub const PUNCH_HOLE: u32 = 2;
-    /// Zeros, space reserved.
+    /// Zero the range and reserve its space.
     pub const ZERO_RANGE: u32 = 0x10;
 }
 
-/// What [`crate::Client::lock_ahead`] found; the later of several counts.
+/// Result of [`crate::Client::lock_ahead`]. With several objects, the result is the variant that
+/// comes last here.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum LockedAhead {
-    /// These very locks were there.
+    /// The client already held exactly these locks.
     Same,
-    /// Locks of larger ranges were there.
+    /// The client already held locks on larger ranges.
     Different,
-    /// The OSTs were asked.
+    /// The client sent requests to the OSTs.
     Sent,
 }
 
-/// Why a file system could not be mounted.
+/// Reasons why a mount failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// No address was given.
@@ -256,10 +256,10 @@ pub enum MountError {
     Mgs {
         /// The addresses tried.
         nids: String,
-        /// What happened.
+        /// The error.
         errno: Errno,
     },
-    /// The MGS does not know the file system.
+    /// The MGS has no file system of this name.
     #[error("the MGS at {nids} knows no file system '{fsname}'; check the name, and that its MDT has registered")]
     NoFileSystem {
         /// The addresses asked.
@@ -270,26 +270,26 @@ pub enum MountError {
     /// The file system has no MDT yet.
     #[error("file system '{0}' has no MDT yet; start one with 'sheen mds'")]
     NoMdt(String),
-    /// A target's address cannot be read.
-    #[error("the MGS gives an address of {target} that cannot be used: '{nid}'")]
+    /// The configuration has an invalid address for a target.
+    #[error("invalid address '{nid}' for {target} in the MGS's configuration; restart {target} with a valid one")]
     BadNid {
-        /// Which target.
+        /// The target.
         target: String,
-        /// Its address.
+        /// The invalid address.
         nid: String,
     },
     /// The MDT did not answer for the root directory.
     #[error("cannot read the root directory from {target}: {errno}")]
     Root {
-        /// Which target.
+        /// The target.
         target: String,
-        /// What happened.
+        /// The error.
         errno: Errno,
     },
 }
 
 impl MountError {
-    /// The errno that `mount(2)` would give.
+    /// Returns the errno that `mount(2)` would return.
     pub fn errno(&self) -> Errno {
         match self {
             MountError::NoMgs | MountError::BadNid { .. } => Errno::EINVAL,

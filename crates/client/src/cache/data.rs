@@ -1,23 +1,23 @@
-//! What the kernel keeps of files' data, under PR locks on their objects.
+//! The kernel's cached pages of files, guarded by PR locks on their objects.
 //!
-//! The kernel's pages cannot be asked for one lock: they go all at once, per file. An invalidation
-//! waits for pages that reads under way have locked. So a read that comes while a lock of its file
-//! is being given up never waits for a new one: it is served *unlocked*, under the lock that is on
-//! its way out, and the invalidation is done again until no read was served so since it began. To
-//! let it come to an end reads that arrive meanwhile are held back for a moment ([`PATIENCE`]), and
-//! the pages that they are to fill, in which there is nothing yet, are left out of it
-//! ([`super::stalls`]).
+//! **Invalidation**: the kernel cannot tell which lock guards a page, so an invalidation drops all
+//! pages of a file. It waits for pages that reads in flight have locked. So a read that arrives
+//! while a lock of its file is being cancelled must not wait for a new lock. It is served
+//! *unlocked*, that is, under the lock that is being cancelled. The invalidation is repeated until
+//! no read was served unlocked since it began. Two measures let it end: reads that arrive meanwhile
+//! are delayed by up to [`PATIENCE`], and an invalidation leaves out the pages that delayed reads
+//! are to fill ([`super::stalls`]). Those pages have no content yet.
 //!
-//! Pages may also be holes because the file has no objects there (yet): they are kept under the
-//! lock on its LAYOUT, and go with it in the same way.
+//! **Holes**: some pages are holes because the file has no objects there (yet). They are cached
+//! under the LAYOUT lock of the file, and are dropped with it in the same way.
 //!
-//! A read that finds its file leaving its objects waits for just these locks to be given up, and
-//! its pages are left out as well, also of an invalidation that had begun before: it is done by
-//! another thread once more, without them.
+//! **Sealed objects**: a read that meets a sealed object waits until this client has cancelled its
+//! locks on the file's other objects. Its pages are left out as well. If an invalidation was
+//! already running, another thread repeats it without these pages.
 //!
-//! Two clients that write to pages which they also keep could wait for each other in the kernel,
-//! out of reach of all this. So an invalidation that takes longer than [`INVALIDATE_MAX`] holds up
-//! the lock no longer, and goes on by itself.
+//! Two clients that write pages which they also cache could wait for each other in the kernel,
+//! where this module has no control. So an invalidation that takes longer than [`INVALIDATE_MAX`]
+//! no longer delays the cancel of the lock, and continues in the background.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -30,27 +30,27 @@ use tokio::sync::Notify;
 use super::stalls::Stalls;
 use crate::{Invalidate, locks::LockRef};
 
-/// How long a read waits for an invalidation to end, once: far more than dropping pages takes, also
-/// on a busy machine. (With 2 ms, and pages that an invalidation had to wait for, two programs that
-/// read all the time kept one from ending for half a second.)
+/// How long a read waits, once, for an invalidation to end. Much longer than dropping pages takes,
+/// even on a busy machine. With 2 ms, two programs that read all the time delayed the end of an
+/// invalidation by half a second.
 pub const PATIENCE: Duration = Duration::from_millis(50);
-/// Pause before an invalidation is done again.
+/// Pause before an invalidation is repeated.
 const AGAIN_PAUSE: Duration = Duration::from_micros(500);
-/// Longest that an invalidation holds up a lock. Well below the time after which a server gives up
-/// a client.
+/// How long an invalidation delays the cancel of a lock at most. Well below the time after which a
+/// server evicts a client.
 #[cfg(not(test))]
 const INVALIDATE_MAX: Duration = Duration::from_secs(2);
-/// A unit test has threads of its own, which no busy machine holds up for so long.
+/// Unit tests run on threads of their own; no busy machine delays them for this long.
 #[cfg(test)]
 const INVALIDATE_MAX: Duration = Duration::from_secs(120);
-/// Times that an invalidation is done because reads went on meanwhile.
+/// Maximum number of times that an invalidation is repeated because of concurrent reads.
 const ROUNDS_MAX: usize = 64;
-/// Times that it is begun anew because further reads wait for it. Each time but the last leaves a
-/// thread with the pages that the first of them waits for: as many as reads ahead that the kernel
-/// has under way, and some.
+/// Maximum number of threads for one invalidation. Each further stalled read starts it again on a
+/// new thread, and leaves the previous thread waiting for the pages of that read. Somewhat more
+/// than the number of concurrent readahead requests of the kernel.
 const THREADS_MAX: usize = 8;
 
-/// Files of whose objects locks are held or were asked for.
+/// The files with objects on which locks are held or requested.
 #[derive(Default)]
 pub struct DataCache {
     state: Mutex<Files>,
@@ -59,45 +59,46 @@ pub struct DataCache {
 #[derive(Default)]
 struct Files {
     files: FxHashMap<Fid, Arc<FileData>>,
-    /// Locked objects, and whose they are.
+    /// The file of each locked object.
     objects: FxHashMap<Fid, Fid>,
 }
 
-/// A file's data.
+/// Cache state of a file's data.
 pub struct FileData {
     fid: Fid,
     state: Mutex<State>,
-    /// An invalidation began or ended.
+    /// Signals that an invalidation began or ended, or that a read stalled.
     changed: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    /// Objects that are locked.
+    /// Locked objects of the file.
     objects: FxHashSet<Fid>,
-    /// Invalidations under way.
+    /// Number of running invalidations.
     flushing: u32,
-    /// Reads for pages under way, and begun so far.
+    /// Number of reads into pages: in flight, and begun so far.
     reading: u32,
     begun: u64,
-    /// Of these, those without a lock, and how many ended.
+    /// Number of unlocked reads: in flight, and ended so far.
     unlocked: u32,
     served: u64,
-    /// The kernel may have pages.
+    /// Whether the kernel may have pages.
     pages: bool,
-    /// Of these, some that are holes for want of objects.
+    /// Whether some of these pages are cached under the LAYOUT lock, such as holes without objects.
     holes: bool,
-    /// How much of objects there was, seen under a lock: as long as it is held there is no less,
-    /// but by this client itself.
+    /// Minimum size of objects, as seen under a lock. While that lock is held, only this client can
+    /// make the object smaller.
     seen: FxHashMap<Fid, (Cookie, u64)>,
-    /// Cuts by this client itself: under way, and begun so far.
+    /// Number of truncates by this client: in progress, and begun so far.
     cutting: u32,
     cuts: u64,
-    /// Reads that wait for invalidations.
+    /// Reads that wait for invalidations or for a new layout.
     stalls: Stalls,
 }
 
-/// The locks under which data was read, in use; and, for pages of the kernel, the reading itself.
+/// References to the locks under which data was read; for pages of the kernel, also the registered
+/// read.
 #[derive(Default)]
 pub struct ReadRefs {
     locks: Vec<LockRef>,
@@ -115,7 +116,7 @@ impl ReadRefs {
         ReadRefs { locks, reading: Some(reading) }
     }
 
-    /// What was read are holes for want of objects, which is so under this lock.
+    /// Adds the LAYOUT lock under which the pages are cached (holes without objects).
     pub(crate) fn add_layout(&mut self, lock: LockRef) {
         if let Some(reading) = &self.reading {
             reading.file.state.lock().holes = true;
@@ -123,23 +124,23 @@ impl ReadRefs {
         self.locks.push(lock);
     }
 
-    /// Whether no lock is in use.
+    /// Whether no lock is referenced.
     pub(crate) fn is_empty(&self) -> bool {
         self.locks.is_empty()
     }
 
-    /// The locks are not in use any more.
+    /// Drops the references to the locks.
     pub(crate) fn release(&mut self) {
         self.locks.clear();
     }
 
-    /// The reading for pages, if it is one that has its locks.
+    /// Returns the registered read into pages, unless it is unlocked.
     pub(crate) fn reading(&mut self) -> Option<&mut Reading> {
         self.reading.as_mut().filter(|reading| !reading.unlocked)
     }
 }
 
-/// A read for the kernel's pages under way.
+/// A read into the kernel's pages, in flight.
 pub struct Reading {
     /// The file.
     pub file: Arc<FileData>,
@@ -147,19 +148,19 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Whether it goes on without a lock.
+    /// Whether the read is served unlocked.
     pub fn is_unlocked(&self) -> bool {
         self.unlocked
     }
 
-    /// It goes on without a lock.
+    /// Marks the read as unlocked.
     pub fn unlock(&mut self) {
         if !std::mem::replace(&mut self.unlocked, true) {
             self.file.state.lock().unlocked += 1;
         }
     }
 
-    /// Goes on without a lock if an invalidation is under way.
+    /// Marks the read as unlocked if an invalidation is running. Returns whether it is unlocked.
     pub fn unlock_if_flushing(&mut self) -> bool {
         let mut state = self.file.state.lock();
         if state.flushing > 0 && !std::mem::replace(&mut self.unlocked, true) {
@@ -180,7 +181,7 @@ impl Drop for Reading {
     }
 }
 
-/// A read for the kernel's pages that waits until its file is elsewhere, until this is dropped.
+/// A stalled read into the kernel's pages. Dropping it ends the stall.
 pub struct Stalled {
     file: Arc<FileData>,
     number: u64,
@@ -192,7 +193,8 @@ impl Drop for Stalled {
     }
 }
 
-/// This client cuts a file, until it is dropped: nothing that is seen meanwhile is remembered.
+/// A truncate by this client, in progress until it is dropped. Sizes seen meanwhile are not
+/// remembered.
 pub struct Cutting(Arc<FileData>);
 
 impl Drop for Cutting {
@@ -202,12 +204,12 @@ impl Drop for Cutting {
 }
 
 impl DataCache {
-    /// A file, if something is known of it.
+    /// Returns the state of a file, if there is any.
     pub fn get(&self, fid: Fid) -> Option<Arc<FileData>> {
         self.state.lock().files.get(&fid).cloned()
     }
 
-    /// A read for the kernel's pages begins, of `len` bytes at `offset`.
+    /// Registers a read of `len` bytes at `offset` into the kernel's pages.
     pub fn reading(&self, fid: Fid, offset: u64, len: u64) -> Reading {
         let mut files = self.state.lock();
         let file = files.file(fid);
@@ -220,7 +222,7 @@ impl DataCache {
         Reading { file, unlocked: false }
     }
 
-    /// Such a read begins to wait until the file is elsewhere. No lock is in use for it.
+    /// Marks a read into pages as stalled. The caller must not have a lock in use.
     pub fn stall(&self, fid: Fid, offset: u64, len: u64) -> Stalled {
         let mut files = self.state.lock();
         let file = files.file(fid);
@@ -229,7 +231,7 @@ impl DataCache {
         Stalled { file, number }
     }
 
-    /// An object of a file is about to be locked.
+    /// Registers an object of a file before it is locked.
     pub fn own(&self, object: Fid, fid: Fid) {
         let mut files = self.state.lock();
         if files.objects.insert(object, fid) != Some(fid) {
@@ -237,12 +239,12 @@ impl DataCache {
         }
     }
 
-    /// Whose an object is.
+    /// Returns the file of a registered object.
     pub fn owner(&self, object: Fid) -> Option<Fid> {
         self.state.lock().objects.get(&object).copied()
     }
 
-    /// Objects go over to another file, with the locks on them.
+    /// Assigns objects and the locks on them to another file.
     pub fn hand_over(&self, objects: impl Iterator<Item = Fid>, fid: Fid) {
         for object in objects {
             if self.owner(object).is_some() {
@@ -252,7 +254,7 @@ impl DataCache {
         }
     }
 
-    /// An object is not locked any more.
+    /// Removes an object that is no longer locked.
     pub fn disown(&self, object: Fid) {
         let mut files = self.state.lock();
         let Some(fid) = files.objects.remove(&object) else { return };
@@ -265,7 +267,7 @@ impl DataCache {
         }
     }
 
-    /// Forgets a file of which there is nothing to know.
+    /// Removes the state of a file if it holds no information.
     pub fn tidy(&self, file: &Arc<FileData>) {
         self.state.lock().tidy(file);
     }
@@ -286,16 +288,16 @@ impl Files {
     }
 }
 
-/// Reads for the kernel's pages, at a moment.
+/// Numbers of reads into the kernel's pages, at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reads {
-    /// Under way.
+    /// In flight.
     pub under_way: u32,
     begun: u64,
 }
 
 impl FileData {
-    /// Reads at the moment.
+    /// Returns the present numbers of reads.
     pub fn reads(&self) -> Reads {
         let state = self.state.lock();
         Reads { under_way: state.reading, begun: state.begun }
@@ -306,39 +308,41 @@ impl FileData {
         self.state.lock().pages
     }
 
-    /// Whether the kernel's pages are all under locks.
+    /// Whether all pages of the kernel are guarded by locks.
     pub fn is_guarded(&self) -> bool {
         let state = self.state.lock();
         state.flushing == 0 && state.unlocked == 0
     }
 
-    /// Whether the kernel has pages that are holes for want of objects.
+    /// Whether the kernel has pages that are cached under the LAYOUT lock.
     pub fn has_holes(&self) -> bool {
         self.state.lock().holes
     }
 
-    /// How much of an object there is at least if this lock is held still.
+    /// Returns the minimum size of an object, and the lock that must still be held for it to be
+    /// valid.
     pub fn seen(&self, object: Fid) -> Option<(Cookie, u64)> {
         self.state.lock().seen.get(&object).copied()
     }
 
-    /// To be taken before an object is looked at; `None`: this client is cutting the file.
+    /// Returns the number of truncates begun, to pass to [`FileData::see`]. Call it before the
+    /// object's size is requested. `None`: this client is truncating the file.
     pub fn cuts(&self) -> Option<u64> {
         let state = self.state.lock();
         (state.cutting == 0).then_some(state.cuts)
     }
 
-    /// An object was seen to have `size` bytes, under a lock that was held before. `cuts`:
-    /// [`FileData::cuts`] of before.
+    /// Remembers that an object had `size` bytes under `lock`, which was held before the size was
+    /// requested. `cuts`: the earlier result of [`FileData::cuts`].
     pub fn see(&self, object: Fid, lock: Cookie, size: u64, cuts: u64) {
         let mut state = self.state.lock();
-        // Of locked objects alone, which are forgotten with their locks.
+        // Only for locked objects, because the entry is removed together with the lock.
         if state.cutting == 0 && state.cuts == cuts && state.objects.contains(&object) {
             state.seen.insert(object, (lock, size));
         }
     }
 
-    /// This client begins to cut the file.
+    /// Registers a truncate by this client.
     pub fn cutting(self: &Arc<Self>) -> Cutting {
         let mut state = self.state.lock();
         state.cutting += 1;
@@ -348,7 +352,7 @@ impl FileData {
         Cutting(self.clone())
     }
 
-    /// Begins an invalidation, unless the kernel has no pages.
+    /// Begins an invalidation. Returns `false` if the kernel has no pages.
     pub fn begin_flush(&self) -> bool {
         let mut state = self.state.lock();
         if !state.pages {
@@ -360,12 +364,12 @@ impl FileData {
         true
     }
 
-    /// Resolves when an invalidation begins; at once if one is under way.
+    /// Resolves when an invalidation is running.
     pub async fn flush_begins(&self) {
         self.until(|state| state.flushing > 0).await;
     }
 
-    /// Resolves when no invalidation is under way.
+    /// Resolves when no invalidation is running.
     pub async fn flush_ends(&self) {
         self.until(|state| state.flushing == 0).await;
     }
@@ -381,7 +385,7 @@ impl FileData {
         }
     }
 
-    /// Drops the kernel's pages, as often as it takes. [`FileData::begin_flush`] comes first.
+    /// Drops the kernel's pages, repeatedly if necessary. Call [`FileData::begin_flush`] first.
     pub async fn flush(self: Arc<Self>, rt: Rt, kernel: Option<Arc<dyn Invalidate>>) {
         let mut rounds = 0;
         while rounds < ROUNDS_MAX {
@@ -390,16 +394,17 @@ impl FileData {
             if let Some(kernel) = &kernel
                 && rt.timeout(INVALIDATE_MAX, self.drop_pages(&rt, kernel)).await.is_err()
             {
-                tracing::warn!("{}: the kernel takes long to drop pages; their lock is given up before", self.fid);
+                tracing::warn!("{}: the kernel did not drop the pages in time: cancelling their lock now", self.fid);
                 break;
             }
             {
                 let mut state = self.state.lock();
                 if state.unlocked == 0 && state.served == served {
-                    // Reads under way are under locks that are held, or have not got theirs yet.
+                    // Reads in flight hold their locks, or have not got them yet.
                     state.pages = state.reading > 0;
                     state.holes &= state.pages;
-                    // In the same step: who reads without a lock from now on must not count on it.
+                    // In the same critical section: a read that goes unlocked from now on must not
+                    // rely on this invalidation.
                     state.flushing -= 1;
                     drop(state);
                     self.changed.notify_waiters();
@@ -409,13 +414,13 @@ impl FileData {
             rt.sleep(AGAIN_PAUSE).await;
         }
         if rounds == ROUNDS_MAX {
-            tracing::debug!("{}: reads do not pause; a lock may be given up before their pages are dropped", self.fid);
+            tracing::debug!("{}: reads do not pause: a lock may be cancelled before their pages are dropped", self.fid);
         }
         self.state.lock().flushing -= 1;
         self.changed.notify_waiters();
     }
 
-    /// Drops the kernel's pages, once, but those that stalled reads are to fill.
+    /// Drops the kernel's pages once, except those that stalled reads are to fill.
     async fn drop_pages(&self, rt: &Rt, kernel: &Arc<dyn Invalidate>) {
         let mut threads = 0;
         loop {
@@ -508,12 +513,12 @@ mod tests {
             let file = cache.get(FILE).expect("it is read");
             assert!(file.begin_flush());
             let flush = file.clone().flush(rt.clone(), Some(Arc::new(Kernel::default())));
-            rt.timeout(INVALIDATE_MAX, flush).await.expect("it gives up");
+            rt.timeout(INVALIDATE_MAX, flush).await.expect("it ends after its last round");
         };
         sim.run(run).expect("the simulation ends");
     }
 
-    /// A kernel that has a page locked, and drops others.
+    /// A kernel that has one page locked, and drops other pages.
     struct Locked {
         asked: mpsc::Sender<()>,
         unlocked: Mutex<mpsc::Receiver<()>>,
@@ -563,8 +568,8 @@ mod tests {
         assert_eq!(std::mem::take(&mut *kernel.parts.lock()), others);
         assert!(file.is_guarded());
 
-        // One that begins later leaves them out at once; none does when somebody asks for them
-        // anew.
+        // A later invalidation leaves the stalled pages out at once. It does not if another read
+        // asks for them.
         let other = cache.reading(FILE, 0, 4096);
         ends(flush(&file));
         assert_eq!(std::mem::take(&mut *kernel.parts.lock()), others);

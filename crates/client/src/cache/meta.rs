@@ -1,27 +1,32 @@
-//! Attributes, names and link targets of inodes, under inodebits locks.
+//! Cached attributes, names and link targets of inodes, under inodebits locks.
 //!
-//! An inode's record lives under a lock on [`ATTR`]; names that lead to it live with it (LOOKUP),
-//! names that are known to be missing in it live with the directory (UPDATE), extended attributes
-//! with XATTR. When a part of its locks goes, what it guarded is dropped ([`Meta::drop_bits`]);
-//! with LOOKUP all of it. Whoever uses a record makes sure that the lock is there
-//! ([`crate::locks::LockTable::matching`]) first, then looks.
+//! Each inode has a record:
+//! * its attributes are cached under a lock on [`ATTR`];
+//! * the names that lead to it are cached with the record (LOOKUP);
+//! * the names known to be absent in a directory are cached with the directory's record (UPDATE);
+//! * its extended attributes are cached under XATTR.
 //!
-//! **Own changes** call nobody back here: the server spares the locks of whoever changes. So a
-//! change ([`Meta::begin`], [`Meta::end`]) drops what it changed before it returns, and what was
-//! asked for before a change ended is not put in after it: the answer may be from before
-//! ([`Token`]). When changes ended is counted in shards, by hash: a collision costs a request.
+//! When the locks of an inode lose bits, the data that these bits guarded is dropped
+//! ([`Meta::drop_bits`]). The loss of LOOKUP drops the whole record. A caller first takes the lock
+//! ([`crate::locks::LockTable::matching`]), and then reads the record.
 //!
-//! **New directories**: of a directory that this client made it knows every name, as long as it
-//! holds its lock: those that it put there itself, noted before it asks for them ([`Meta::adds`]).
-//! Any other is missing ([`Meta::is_absent`]). So who unpacks an archive asks for no name before
-//! making it.
+//! **Own changes** cause no blocking callback: the server spares the locks of the client that makes
+//! the change. So a change ([`Meta::begin`], [`Meta::end`]) drops what it changed before it
+//! returns. A reply is not cached if a change ended after the request was sent, because the reply
+//! may predate the change ([`Token`]). The ends of changes are counted in shards, by hash of the
+//! FID. A collision costs one request.
 //!
-//! **Contents** of small files on the MDT come with their names ([`sheen_wire::mds::Beginning`])
-//! and stay until they are read. They live with the attributes that the objects are merged into:
-//! whatever drops these drops them.
+//! **New directories**: the client knows every name in a directory that it created, as long as it
+//! holds the directory's lock. These are the names that it added itself, each noted before the
+//! request is sent ([`Meta::adds`]). Every other name is absent ([`Meta::is_absent`]). So a program
+//! that unpacks an archive causes no lookup before each create.
 //!
-//! Bounded: records (LRU), names per record, missing names and names in new directories in total,
-//! extended attributes per record, contents in total.
+//! **Inline DoM data**: the contents of small files on the MDT come with their names
+//! ([`sheen_wire::mds::Beginning`]) and stay cached until they are read. They belong to the merged
+//! attributes, which include those of the objects, and are dropped with them.
+//!
+//! Bounds: the number of records (LRU), the names and extended attributes per record, and in total
+//! the absent names, the names in new directories, and the inline DoM data.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -38,46 +43,47 @@ use sheen_wire::{
     mds::{BEGINNING_BYTES_MAX, NAME_MAX},
 };
 
-/// What must be locked for the attributes of an inode to be kept.
+/// Bits that must be locked to cache the attributes of an inode.
 pub const ATTR: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM;
-/// Names kept of one inode.
+/// Maximum number of names cached per inode.
 const NAMES_MAX: usize = 8;
-/// Missing names kept in all.
+/// Maximum number of absent names cached in total.
 const ABSENT_MAX: usize = 65_536;
-/// Names in new directories noted in all: some 16 bytes each.
+/// Maximum number of names noted in new directories in total, some 16 bytes each.
 const NOTED_MAX: usize = 262_144;
-/// Extended attributes kept of one inode, and their largest value in bytes.
+/// Maximum number of extended attributes cached per inode, and the maximum size of a value in
+/// bytes.
 const XATTRS_MAX: usize = 4;
 const XATTR_BYTES_MAX: usize = 1024;
-/// Contents of small files that are kept until they are read, in bytes, all together.
+/// Maximum size of all cached inline DoM data, in bytes.
 const CONTENTS_MAX: u64 = 8 << 20;
-/// What a small file counts as, at least.
+/// Minimum size that a small file counts for in [`CONTENTS_MAX`], in bytes.
 const CONTENT_MIN: u64 = 1024;
-/// Shards in which it is noted when changes ended: 8 kB.
+/// Number of shards that count the ends of changes: 8 kB.
 const SHARDS: usize = 1024;
-/// Inodes of one change whose answer may be put in.
+/// Maximum number of inodes of one change for which the reply may be cached.
 const OWN_MAX: usize = 2;
 
-/// What is known of an inode.
+/// Cached record of an inode.
 #[derive(Default)]
 struct Inode {
     known: Option<Known>,
-    /// All bytes of a small file, until they are read. There only if [`Known::merged`] is, and as
-    /// good.
+    /// All bytes of a small file, until they are read. Present only if [`Known::merged`] is, and
+    /// valid as long.
     content: Option<Bulk>,
     link: Option<Bytes>,
     xattrs: Xattrs,
-    /// The names under which it is in [`Meta::names`].
+    /// The keys in [`Meta::names`] that lead to this inode.
     names: Vec<(Fid, Bytes)>,
     absent: FxHashSet<Bytes>,
-    /// Of a new directory: hashes of the names that may be there. All others are missing.
+    /// For a new directory: hashes of the names that may exist in it. All others are absent.
     noted: Option<FxHashSet<u64>>,
 }
 
-/// Extended attributes of an inode.
+/// Cached extended attributes of an inode.
 #[derive(Default)]
 struct Xattrs {
-    /// There are none that would be kept.
+    /// Whether the inode has no extended attributes of the cacheable kind.
     none: bool,
     kept: Vec<(Bytes, Result<Bytes>)>,
 }
@@ -89,59 +95,60 @@ impl Xattrs {
     }
 }
 
-/// Attributes of an inode.
+/// Cached attributes of an inode.
 #[derive(Clone)]
 pub struct Known {
-    /// As the MDT gave them.
+    /// The MDT's attributes.
     pub attr: Attr,
-    /// Where the data is; `None`: a file without objects, or no file.
+    /// The layout. `None`: a file without objects, or not a regular file.
     pub layout: Option<Arc<Layout>>,
-    /// With those of the objects merged in, while all objects are locked.
+    /// The attributes merged with those of the objects, as long as all objects are locked.
     pub merged: Option<Attr>,
 }
 
-/// Changes of an inode, while there are some.
+/// Counters of the changes to an inode, as long as a change is in progress.
 #[derive(Clone, Copy, Default)]
 struct Changing {
-    /// Under way.
+    /// Changes in progress.
     now: u32,
-    /// Begun since there are some.
+    /// Changes begun since the entry was created.
     begun: u64,
 }
 
-/// When something was asked for.
+/// The point in time at which a request was sent, relative to changes.
 #[derive(Clone, Copy, Debug)]
 pub struct Token {
     seq: u64,
-    /// It was a change itself, of these inodes, which met no other of them and ended as this one.
+    /// Set for the reply to a change: the number of the change's end, and its inodes. Only if no
+    /// other change of these inodes was in progress.
     own: Option<(u64, [Fid; OWN_MAX])>,
 }
 
-/// A change under way.
+/// A change in progress.
 #[derive(Clone, Debug)]
 pub struct Begun {
     seq: u64,
-    /// No other was under way.
+    /// Whether no other change of these inodes was in progress.
     alone: bool,
-    /// What is changed, and the how manyth change of it this is.
+    /// The changed inodes, and the number of this change among the changes of the inode.
     own: Vec<(Fid, u64)>,
 }
 
-/// See the module.
+/// The cache. See the module's documentation.
 pub struct Meta {
     inodes: LruCache<Fid, Inode, FxBuildHasher>,
     names: FxHashMap<(Fid, Bytes), Fid>,
     absent: usize,
     noted: usize,
-    /// Files whose contents were put in last, and what they count as: about oldest first.
+    /// Files with inline DoM data, and the sizes that they count for: roughly oldest first.
     contents: VecDeque<(Fid, u64)>,
     contents_bytes: u64,
     changing: FxHashMap<Fid, Changing>,
-    /// [`Meta::seq`] at the end of the last change, by shard.
+    /// Value of [`Meta::seq`] at the end of the last change, by shard.
     ended: Vec<u64>,
-    /// Changes ended so far, and times that all was dropped.
+    /// Number of changes ended so far, plus the number of times that the cache was cleared.
     seq: u64,
-    /// [`Meta::seq`] when all was dropped last.
+    /// Value of [`Meta::seq`] when the cache was last cleared.
     cleared: u64,
 }
 
@@ -154,9 +161,9 @@ fn shard(fid: Fid) -> usize {
 }
 
 impl Meta {
-    /// Keeps at most `max` inodes.
+    /// Creates a cache of at most `max` inodes.
     pub fn new(max: usize) -> Meta {
-        // Evicted by hand, because names go with an inode.
+        // Entries are evicted by hand, because the names must be removed together with an inode.
         let inodes = LruCache::with_hasher(NonZeroUsize::new(max).unwrap_or(NonZeroUsize::MIN), FxBuildHasher);
         Meta {
             inodes,
@@ -172,31 +179,32 @@ impl Meta {
         }
     }
 
-    /// How many inodes are kept.
+    /// Returns the number of cached inodes.
     pub fn len(&self) -> usize {
         self.inodes.len()
     }
 
-    /// To be taken before something is asked for that is to be put in.
+    /// Returns a token to cache the reply of a request. Take it before the request is sent.
     pub fn token(&self) -> Token {
         Token { seq: self.seq, own: None }
     }
 
     fn fresh(&self, fid: Fid, token: &Token) -> bool {
         let ended = self.ended[shard(fid)];
-        // Another change may have ended in the same shard, of an inode that only the shard has in
-        // common with this one's.
+        // The change's own reply is fresh only for the change's own inodes. Another inode of the
+        // same shard may have been changed by a different change, whose end the shard's counter no
+        // longer shows.
         let own = || token.own.is_some_and(|(seq, fids)| ended == seq && fids.contains(&fid));
         self.cleared <= token.seq && !self.changing.contains_key(&fid) && (ended <= token.seq || own())
     }
 
-    /// The attributes of an inode.
+    /// Returns the attributes of an inode.
     pub fn get(&mut self, fid: Fid) -> Option<Known> {
         self.inodes.get(&fid)?.known.clone()
     }
 
-    /// Puts attributes in. The caller uses a lock on [`ATTR`], and on LAYOUT if the layout is one
-    /// that may change. Whether they are from after the last own change.
+    /// Caches attributes. The caller holds a lock on [`ATTR`], and on LAYOUT if the layout is not
+    /// settled. Returns whether they are newer than the last own change, and so were cached.
     pub fn put(&mut self, fid: Fid, attr: Attr, layout: Option<Arc<Layout>>, token: &Token) -> bool {
         if !self.fresh(fid, token) {
             return false;
@@ -214,7 +222,7 @@ impl Meta {
         true
     }
 
-    /// Puts attributes in with those of the objects merged in. The caller uses the locks on all
+    /// Caches the attributes merged with those of the objects. The caller holds the locks on all
     /// objects.
     pub fn put_merged(&mut self, fid: Fid, attr: &Attr, merged: Attr, token: &Token) {
         if self.fresh(fid, token)
@@ -225,7 +233,7 @@ impl Meta {
         }
     }
 
-    /// Puts in all bytes of a small file, which came with the attributes that were just put in
+    /// Caches all bytes of a small file, which came with the attributes that were just cached
     /// ([`Meta::put_merged`]).
     pub fn put_content(&mut self, fid: Fid, content: Bulk, token: &Token) {
         let counts = (content.len() as u64).max(CONTENT_MIN);
@@ -249,15 +257,16 @@ impl Meta {
         }
     }
 
-    /// Whether a small file's bytes are here.
+    /// Whether the inline DoM data of a file is cached.
     pub fn has_content(&self, fid: Fid) -> bool {
         self.inodes.peek(&fid).is_some_and(|inode| inode.content.is_some())
     }
 
-    /// A range of a small file whose layout is of this generation, up to its end. The caller uses
-    /// the lock on its object. Who asks for all of it has it from then on.
+    /// Returns a range of a small file, clipped to its size, if its layout has this generation. The
+    /// caller holds the lock on its object. A read of the whole file removes the data from the
+    /// cache.
     pub fn content(&mut self, fid: Fid, generation: u32, offset: u64, len: u64) -> Option<Bulk> {
-        // While it is being changed somebody may have seen it changed.
+        // During a change, another program may already have read the new data.
         if self.changing.contains_key(&fid) {
             return None;
         }
@@ -274,9 +283,9 @@ impl Meta {
         inode.content.as_ref().map(|content| content.slice(start as usize, len.min(end - start) as usize))
     }
 
-    /// The MDT says when an inode was read last. Where it says something else as well, it may be
-    /// older than what is known, and is not taken. (So may the access time, which the next read
-    /// sets right.)
+    /// Applies a new access time from the MDT. If other attributes differ as well, the reply may be
+    /// older than the cache, and is ignored. The access time itself may be outdated; the next read
+    /// corrects it.
     pub fn accessed(&mut self, attr: &Attr) {
         if let Some(known) = self.inodes.peek_mut(&attr.fid).and_then(|inode| inode.known.as_mut())
             && known.attr == (Attr { atime: known.attr.atime, ..*attr })
@@ -286,18 +295,18 @@ impl Meta {
         }
     }
 
-    /// The inode behind a name. The caller makes sure that it is locked.
+    /// Returns the inode of a name. The caller ensures that the inode is locked.
     pub fn name(&self, parent: Fid, name: &Bytes) -> Option<Fid> {
         self.names.get(&(parent, name.clone())).copied()
     }
 
-    /// The directory in which an inode has a name that is known: of a directory the only one. The
-    /// caller makes sure that it is locked.
+    /// Returns the parent directory of a known name of an inode. A directory has only one. The
+    /// caller ensures that the inode is locked.
     pub fn parent(&self, fid: Fid) -> Option<Fid> {
         self.inodes.peek(&fid)?.names.first().map(|(parent, _)| *parent)
     }
 
-    /// Puts a name in. The caller uses a lock on the inode's LOOKUP.
+    /// Caches a name. The caller holds a lock on the inode's LOOKUP.
     pub fn put_name(&mut self, parent: Fid, name: &Bytes, fid: Fid, token: &Token) {
         if !self.fresh(parent, token) || !self.fresh(fid, token) {
             return;
@@ -314,17 +323,17 @@ impl Meta {
         }
     }
 
-    /// Whether a name is known to be missing. The caller makes sure that the directory is locked.
+    /// Whether a name is known to be absent. The caller ensures that the directory is locked.
     pub fn is_absent(&mut self, parent: Fid, name: &Bytes) -> bool {
         self.inodes.peek(&parent).is_some_and(|dir| {
-            // Of what can be no name the MDT says so.
+            // For an invalid name, the MDT returns the error.
             let noted = dir.noted.as_ref().filter(|_| name.len() <= NAME_MAX);
             dir.absent.contains(name) || noted.is_some_and(|noted| !noted.contains(&hash(name)))
         })
     }
 
-    /// A directory was just made: it is empty. The caller uses the lock on [`ATTR`] that came with
-    /// the answer.
+    /// Marks a directory as new and empty. The caller holds the lock on [`ATTR`] that came with the
+    /// reply.
     pub fn put_empty(&mut self, dir: Fid, token: &Token) {
         if self.fresh(dir, token)
             && let Some(inode) = self.inodes.get_mut(&dir)
@@ -333,8 +342,8 @@ impl Meta {
         }
     }
 
-    /// This client is about to put a name into a directory. To be called when the change has begun
-    /// and before the MDT is asked, whatever it answers.
+    /// Notes that this client is about to add a name to a directory. Call it after the change has
+    /// begun and before the request is sent, whatever the reply will be.
     pub fn adds(&mut self, dir: Fid, name: &Bytes) {
         let full = self.noted >= NOTED_MAX;
         if let Some(inode) = self.inodes.peek_mut(&dir)
@@ -349,7 +358,7 @@ impl Meta {
         }
     }
 
-    /// A name is missing. The caller uses a lock on the directory's UPDATE.
+    /// Caches that a name is absent. The caller holds a lock on the directory's UPDATE.
     pub fn put_absent(&mut self, parent: Fid, name: &Bytes, token: &Token) {
         if self.absent < ABSENT_MAX
             && self.fresh(parent, token)
@@ -359,26 +368,27 @@ impl Meta {
         }
     }
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
     pub fn link(&mut self, fid: Fid) -> Option<Bytes> {
         self.inodes.get(&fid)?.link.clone()
     }
 
-    /// Puts a target in, where the inode is known. (It never changes.)
+    /// Caches the target of a symbolic link, if the inode is cached. A target never changes.
     pub fn put_link(&mut self, fid: Fid, target: &Bytes) {
         if let Some(inode) = self.inodes.get_mut(&fid) {
             inode.link = Some(target.clone());
         }
     }
 
-    /// An extended attribute, or that there is none. The caller makes sure that XATTR is locked.
+    /// Returns an extended attribute, or ENODATA if it is known not to exist. The caller ensures
+    /// that XATTR is locked.
     pub fn xattr(&mut self, fid: Fid, name: &Bytes) -> Option<Result<Bytes>> {
         let inode = self.inodes.get(&fid)?;
         let none = inode.xattrs.none.then_some(Err(Errno::ENODATA));
         none.or_else(|| inode.xattrs.kept.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone()))
     }
 
-    /// Puts in that there are no extended attributes, where the inode is known. The caller uses a
+    /// Caches that an inode has no extended attributes, if the inode is cached. The caller holds a
     /// lock on XATTR.
     pub fn put_no_xattrs(&mut self, fid: Fid, token: &Token) {
         if self.fresh(fid, token)
@@ -388,7 +398,7 @@ impl Meta {
         }
     }
 
-    /// Puts an extended attribute in. The caller uses a lock on XATTR.
+    /// Caches an extended attribute. The caller holds a lock on XATTR.
     pub fn put_xattr(&mut self, fid: Fid, name: &Bytes, value: &Result<Bytes>, token: &Token) {
         let keep = match value {
             Ok(value) => value.len() <= XATTR_BYTES_MAX,
@@ -404,7 +414,7 @@ impl Meta {
         }
     }
 
-    /// Drops what is guarded by these bits of an inode: with LOOKUP, everything.
+    /// Drops the data that these bits of an inode guard. LOOKUP guards the whole record.
     pub fn drop_bits(&mut self, fid: Fid, gone: u64) {
         if gone & bits::LOOKUP != 0 {
             if let Some(inode) = self.inodes.pop(&fid) {
@@ -424,7 +434,7 @@ impl Meta {
         }
     }
 
-    /// Drops what an inode's objects say.
+    /// Drops the merged attributes and the inline DoM data of an inode.
     pub fn unmerge(&mut self, fid: Fid) {
         if let Some(inode) = self.inodes.peek_mut(&fid) {
             inode.known.iter_mut().for_each(|known| known.merged = None);
@@ -432,8 +442,8 @@ impl Meta {
         }
     }
 
-    /// Drops what can change of an inode, but not the names that lead to it, nor which may be in it
-    /// ([`Meta::adds`]).
+    /// Drops the changeable data of an inode, except the names that lead to it and the names noted
+    /// in it ([`Meta::adds`]).
     fn changed(&mut self, fid: Fid) {
         if let Some(inode) = self.inodes.peek_mut(&fid) {
             inode.known = None;
@@ -452,7 +462,7 @@ impl Meta {
         }
     }
 
-    /// Drops everything, and what is on its way.
+    /// Drops everything, and invalidates all tokens.
     pub fn clear(&mut self) {
         self.seq += 1;
         self.cleared = self.seq;
@@ -478,8 +488,8 @@ impl Meta {
         begun
     }
 
-    /// Ends a change: drops what it changed, which may be more than what it was begun with
-    /// (`also`); `data`: only in the objects. The token is for what its answer says.
+    /// Ends a change, and drops what it changed. `also`: further changed inodes. `data`: only the
+    /// data in the objects changed. Returns a token to cache the reply.
     pub fn end(&mut self, begun: &Begun, data: bool, also: &[Fid]) -> Token {
         self.seq += 1;
         let mut alone = begun.alone;

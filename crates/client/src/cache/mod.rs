@@ -1,13 +1,13 @@
-//! What this client keeps under locks, and how it lets go of it.
+//! The client's caches, and how they are emptied when locks are cancelled.
 //!
-//! * `meta`: attributes, names, link targets, extended attributes, under inodebits locks of the
+//! * `meta`: attributes, names, link targets and extended attributes, under inodebits locks of the
 //!   MDT;
-//! * `data`: the kernel's pages, and with them sizes, under extent locks of the OSTs;
-//! * [`MdtLocks`], [`OstLocks`]: what stands behind the lock table of a target;
-//! * [`Change`]: a change by this client itself, which its own locks do not hinder.
+//! * `data`: the kernel's pages and the file sizes, under extent locks of the OSTs;
+//! * [`MdtLocks`], [`OstLocks`]: owners of the lock tables of the MDT and of an OST;
+//! * [`Change`]: a change by this client itself, which its own locks do not stop.
 //!
-//! No lock of the MDT is held in use while a request to the MDT is under way: the request may wait
-//! for a change by another client, which waits for this lock.
+//! No MDT lock is in use while a request to the MDT is in flight. The request may wait for a change
+//! by another client, and that change waits for this lock.
 
 pub mod data;
 pub mod meta;
@@ -45,21 +45,21 @@ pub use data::ReadRefs;
 use data::{DataCache, FileData};
 use meta::{Begun, Meta, Token};
 
-/// How long nothing is put in after a change of which it is not known whether it was executed: its
-/// request may still be on its way. As long as a request may live (the import's recovery timeout),
-/// and some.
+/// How long nothing is cached after a change with unknown outcome, whose request may still be in
+/// transit. Somewhat longer than a request may live (the import's recovery timeout).
 const UNSURE_FOR: Duration = Duration::from_secs(120);
-/// How often an answer that is on its way to the kernel is looked after, and how long at most: a
-/// thread that was answered takes the answer apart as soon as it runs.
+/// Poll interval, and maximum wait, for a reply that is in transit to the kernel. The kernel thread
+/// processes its reply as soon as it runs.
 const ATTR_PAUSE: Duration = Duration::from_millis(1);
 const ATTR_WAIT_MAX: Duration = Duration::from_secs(2);
-/// Files noted as contended.
+/// Maximum number of files noted as contended.
 const CONTENDED_MAX: std::num::NonZeroUsize = std::num::NonZeroUsize::new(4096).unwrap();
-/// How often, and how many times, it is looked whether reads are over that began under locks lost
-/// since.
+/// Poll interval, and maximum number of polls, for the end of the reads that began under lost
+/// locks.
 const LOST_READS_POLL: Duration = Duration::from_millis(200);
 const LOST_READS_POLLS: u32 = 150;
-/// A lock that was asked for so soon after it was granted is not worth having for a while.
+/// Time limit for contention. A file whose lock was revoked this soon after the grant is contended;
+/// the client requests no further locks on it for the same time.
 const CONTENDED_FOR: Duration = Duration::from_secs(1);
 
 /// The caches of a mount.
@@ -68,40 +68,40 @@ pub struct Cache {
     kernel: OnceLock<Arc<dyn Invalidate>>,
     pub(crate) meta: Mutex<Meta>,
     pub(crate) data: DataCache,
-    /// Files whose locks were taken away soon, and until when they are left alone.
+    /// Contended files: time of the last grant, and end of the time without lock requests.
     contended: Mutex<lru::LruCache<Fid, (Instant, Instant), rustc_hash::FxBuildHasher>>,
-    /// Until when nothing is put in.
+    /// Time until which nothing is cached.
     unsure_until: Mutex<Option<Instant>>,
     pub(crate) hits: Hits,
 }
 
-/// How often the caches were of use.
+/// Hit counters of the caches.
 #[derive(Default)]
 pub struct Hits {
-    /// Attributes, with and without a request for the size.
+    /// Attributes: complete, or with only the size missing.
     pub attr: AtomicU64,
-    /// Names.
+    /// Names found.
     pub name: AtomicU64,
-    /// Names that are missing.
+    /// Names known to be absent.
     pub absent: AtomicU64,
-    /// Files opened.
+    /// Files opened without a request.
     pub open: AtomicU64,
-    /// Answers of the MDT to a lookup or getattr.
+    /// Replies of the MDT to lookup or getattr.
     pub miss: AtomicU64,
 }
 
 impl Hits {
-    /// Counts.
+    /// Increments a counter.
     pub fn add(counter: &AtomicU64) {
         counter.fetch_add(1, Relaxed);
     }
 
-    /// Back to nothing.
+    /// Resets all counters.
     pub fn clear(&self) {
         [&self.attr, &self.name, &self.absent, &self.open, &self.miss].iter().for_each(|count| count.store(0, Relaxed));
     }
 
-    /// For a parameter.
+    /// Returns the text of the parameter.
     pub fn render(&self) -> String {
         let get = |counter: &AtomicU64| counter.load(Relaxed);
         let (attr, name, absent) = (get(&self.attr), get(&self.name), get(&self.absent));
@@ -110,7 +110,7 @@ impl Hits {
     }
 }
 
-/// A change by this client under way. Dropped before its end it is not known whether it was done.
+/// A change by this client, in progress. If it is dropped before its end, its outcome is unknown.
 pub struct Change<'a> {
     cache: &'a Cache,
     begun: Option<Begun>,
@@ -118,7 +118,7 @@ pub struct Change<'a> {
 }
 
 impl Cache {
-    /// Nothing, of at most so many inodes.
+    /// Creates empty caches for at most `inodes_max` inodes.
     pub fn new(rt: &Rt, inodes_max: usize) -> Arc<Cache> {
         Arc::new(Cache {
             rt: rt.clone(),
@@ -131,20 +131,20 @@ impl Cache {
         })
     }
 
-    /// Who else caches; once.
+    /// Sets the kernel, whose caches are to be invalidated; call it once.
     pub fn set_kernel(&self, kernel: Arc<dyn Invalidate>) {
         if self.kernel.set(kernel).is_err() {
-            tracing::error!("a mount has one kernel; the second is not told of changes");
+            tracing::error!("a mount can have only one kernel: ignored a second one, which is not invalidated");
         }
     }
 
-    /// Who else caches.
+    /// Returns the kernel whose caches are invalidated.
     pub fn kernel(&self) -> Option<&Arc<dyn Invalidate>> {
         self.kernel.get()
     }
 
-    /// To be taken before something is asked for that is to be put in. `None`: nothing is put in at
-    /// present.
+    /// Returns a token to cache the reply of a request. Take it before the request is sent. `None`:
+    /// nothing may be cached at present.
     pub fn token(&self) -> Option<Token> {
         let mut until = self.unsure_until.lock();
         if let Some(at) = *until {
@@ -157,66 +157,67 @@ impl Cache {
         Some(self.meta.lock().token())
     }
 
-    /// Begins a change of these inodes; `data`: of what is in their objects alone.
+    /// Begins a change of these inodes. `data`: the change affects only the data in their objects.
     pub fn change(&self, fids: &[Fid], data: bool) -> Change<'_> {
         let begun = self.meta.lock().begin(fids);
         Change { cache: self, begun: Some(begun), data }
     }
 
-    /// As [`Cache::change`], of a directory into which a name is put, and of what gets it.
+    /// Begins a change that adds a name to a directory. `also`: the existing inode that gets the
+    /// name.
     pub fn change_adding(&self, dir: Fid, name: &Bytes, also: Option<Fid>) -> Change<'_> {
         let change = match also {
             Some(fid) => self.change(&[fid, dir], false),
             None => self.change(&[dir], false),
         };
-        // From here on nobody learns that the directory is empty ([`Meta::put_empty`]); whoever did
-        // before has it noted.
+        // After the change has begun, `Meta::put_empty` stores nothing. If the directory was marked
+        // as empty before, `adds` notes the name.
         self.adds(dir, name);
         change
     }
 
-    /// Begins a change that takes away or replaces names in directories. What is behind them
-    /// changes, too (links, times), under locks that the MDT does not call back; which inodes those
-    /// are its answer says, as what is believed here need not be so any more.
+    /// Begins a change that removes or replaces names in directories. It also changes the inodes
+    /// behind the names (link counts, times), whose locks the MDT does not revoke. The reply lists
+    /// these inodes, because the cached names may be outdated.
     pub fn change_names(&self, names: &[(Fid, &Bytes)]) -> Change<'_> {
         let dirs: Vec<Fid> = names.iter().map(|(dir, _)| *dir).collect();
         let change = self.change(&dirs, false);
-        // Until the change has ended none is put in.
+        // No name is cached again until the change has ended.
         let mut meta = self.meta.lock();
         names.iter().for_each(|(dir, name)| meta.drop_name(*dir, name));
         change
     }
 
-    /// This client is about to put a name into a directory.
+    /// Notes that this client is about to add a name to a directory.
     pub fn adds(&self, dir: Fid, name: &Bytes) {
         self.meta.lock().adds(dir, name);
     }
 
-    /// It is not known what becomes of a change: drops everything, and keeps nothing for a while.
+    /// Handles a change with unknown outcome: drops all metadata, and caches nothing for a while.
     fn unsure(&self) {
         *self.unsure_until.lock() = Some(self.rt.now() + UNSURE_FOR);
         self.meta.lock().clear();
     }
 
-    /// Drops everything that is known of inodes.
+    /// Drops all cached metadata.
     pub fn clear_meta(&self) {
         self.meta.lock().clear();
     }
 
-    /// Whether the locks of a file are not worth asking for at the moment.
+    /// Whether the file is contended, so that locks on it are not worth a request now.
     pub fn is_contended(&self, fid: Fid) -> bool {
         let now = self.rt.now();
         self.contended.lock().peek(&fid).is_some_and(|(_, until)| now < *until)
     }
 
-    /// A file got locks.
+    /// Notes that a lock of a file was granted.
     pub fn locked(&self, fid: Fid) {
         let now = self.rt.now();
         let mut contended = self.contended.lock();
         contended.get_or_insert_mut(fid, || (now, now)).0 = now;
     }
 
-    /// Locks of a file were asked for.
+    /// Notes that a lock of a file was revoked.
     fn taken_away(&self, fid: Fid) {
         let now = self.rt.now();
         if let Some((locked, until)) = self.contended.lock().get_mut(&fid)
@@ -226,7 +227,7 @@ impl Cache {
         }
     }
 
-    /// Drops the kernel's pages of a file, unless it has none.
+    /// Drops the kernel's pages of a file, unless it has none. Returns the invalidation to await.
     pub fn flush_pages(&self, file: &Arc<FileData>) -> Option<BoxFuture<'static, ()>> {
         if !file.begin_flush() {
             return None;
@@ -234,20 +235,22 @@ impl Cache {
         Some(Box::pin(file.clone().flush(self.rt.clone(), self.kernel().cloned())))
     }
 
-    /// As [`Cache::flush_pages`], unless none of them is a hole for want of objects.
+    /// Drops the kernel's pages of a file like [`Cache::flush_pages`], if some are cached under the
+    /// LAYOUT lock.
     pub fn flush_holes(&self, file: &Arc<FileData>) -> Option<BoxFuture<'static, ()>> {
         if file.has_holes() { self.flush_pages(file) } else { None }
     }
 
-    /// The attributes of a file that were kept with its objects' are to be asked for again. As
-    /// [`Cache::drop_attr`].
+    /// Drops the merged attributes of a file, which include those of its objects, and invalidates
+    /// the kernel's as [`Cache::drop_attr`] does.
     fn drop_sizes(&self, fid: Fid) -> Option<BoxFuture<'static, ()>> {
         self.meta.lock().unmerge(fid);
         self.drop_attr(fid)
     }
 
-    /// Has the kernel ask for a file's attributes again. What is returned is over when it does: an
-    /// answer that has them may be on its way.
+    /// Invalidates a file's attributes in the kernel. Returns a future if a reply with these
+    /// attributes may still be in transit to the kernel; it repeats the invalidation until it
+    /// succeeds.
     pub fn drop_attr(&self, fid: Fid) -> Option<BoxFuture<'static, ()>> {
         let kernel = self.kernel().filter(|kernel| !kernel.attr(fid))?.clone();
         let rt = self.rt.clone();
@@ -255,7 +258,7 @@ impl Cache {
             let until = rt.now() + ATTR_WAIT_MAX;
             while !kernel.attr(fid) {
                 if rt.now() >= until {
-                    tracing::warn!("{fid}: the kernel takes long to take an answer apart");
+                    tracing::warn!("{fid}: the kernel did not process a reply in time: its attributes may be outdated");
                     break;
                 }
                 rt.sleep(ATTR_PAUSE).await;
@@ -263,7 +266,7 @@ impl Cache {
         }))
     }
 
-    /// As [`Cache::drop_attr`], for who cannot wait: it goes on by itself.
+    /// Invalidates a file's attributes like [`Cache::drop_attr`], in the background.
     pub fn begin_drop_attr(&self, fid: Fid) {
         self.go_on(self.drop_attr(fid));
     }
@@ -276,12 +279,13 @@ impl Cache {
 }
 
 impl Change<'_> {
-    /// It is done, or refused: what it changed is dropped. The token is for what its answer says.
+    /// Ends the change after its reply, and drops what it changed. Returns a token to cache the
+    /// reply.
     pub fn end<T>(self, answer: &Result<T, Errno>) -> Option<Token> {
         self.ended(answer.as_ref().err(), &[])
     }
 
-    /// As [`Change::end`], of a change whose answer says what else it changed.
+    /// Ends the change like [`Change::end`], with a reply that lists further changed inodes.
     pub fn end_told(self, answer: &Result<Kept, Errno>) -> Option<Token> {
         match answer {
             Ok(kept) => self.ended(None, &kept.touched),
@@ -308,7 +312,7 @@ impl Drop for Change<'_> {
     }
 }
 
-/// Behind the locks of the MDT.
+/// Owner of the MDT's lock table.
 pub struct MdtLocks {
     cache: Arc<Cache>,
     import: Weak<Import<Mds>>,
@@ -317,25 +321,25 @@ pub struct MdtLocks {
 }
 
 impl MdtLocks {
-    /// For the MDT behind this import.
+    /// Creates the owner for the MDT behind this import.
     pub fn new(cache: &Arc<Cache>, import: &Arc<Import<Mds>>) -> Arc<MdtLocks> {
         let (opened, closes) = (OnceLock::new(), OnceLock::new());
         Arc::new(MdtLocks { cache: cache.clone(), import: Arc::downgrade(import), opened, closes })
     }
 
-    /// Says which files are open, and which layouts are kept; once.
+    /// Sets the tables of open files and of cached layouts; call it once.
     pub fn set_open_files(&self, files: Arc<OpenFiles>, layouts: Arc<Layouts>) {
-        // A second one would be a mistake of this crate; the first stays.
+        // A second call would be a bug in this crate; the first value stays.
         let _ = self.opened.set((files, layouts));
     }
 
-    /// Says which closes wait; once.
+    /// Sets the queue of pending closes; call it once.
     pub fn set_closes(&self, closes: Weak<Closes>) {
         // As above.
         let _ = self.closes.set(closes);
     }
 
-    /// Where LAYOUT of a file goes, handles of it that wait to be given back are.
+    /// Before LAYOUT is cancelled: sends the pending closes of the file's handles.
     fn tell_closes(&self, flush: &Flush) -> Option<BoxFuture<'static, ()>> {
         if flush.bits() & bits::LAYOUT == 0 {
             return None;
@@ -343,8 +347,8 @@ impl MdtLocks {
         self.closes.get()?.upgrade()?.give_back(flush.resource.fid)
     }
 
-    /// Where OPEN of a file goes, the MDT must know of what is open of it under that lock alone.
-    /// Should it not be told, it does not know this client any more.
+    /// Before OPEN is cancelled: registers the file at the MDT if it is open only under this lock.
+    /// If that fails, the MDT has dropped this client.
     fn tell_opens(&self, flush: &Flush) -> Option<BoxFuture<'static, ()>> {
         if flush.bits() & bits::OPEN == 0 {
             return None;
@@ -352,17 +356,18 @@ impl MdtLocks {
         let (fid, told) = (flush.resource.fid, self.opened.get()?.0.register(&self.import, flush.resource.fid)?);
         Some(Box::pin(async move {
             if let Err(errno) = told.await {
-                tracing::debug!("{fid} is open, which the MDT was not told: {errno}");
+                tracing::debug!("{fid}: cannot register the open file at the MDT: {errno}");
             }
         }))
     }
 }
 
 impl MdtLocks {
-    /// Where LAYOUT of a file goes, others may give it objects where there are none now, or
-    /// mirrors. The kernel's pages go that are holes for want of objects or of a mirror; and all of
-    /// an open file of whose layout nobody thought that it could change. Who reads them meanwhile
-    /// still reads by the layout of before, for the MDT hears only afterwards.
+    /// Before LAYOUT is cancelled: drops what it guards. Afterwards another client may give the
+    /// file mirrors, or objects where it has none now. So the kernel's pages under this lock are
+    /// dropped (holes without objects, pages of mirrored files). If the file is open and its layout
+    /// is settled, all its pages are dropped. Until then, reads use the old layout; the MDT gets
+    /// the cancel only afterwards.
     fn drop_layout(&self, flush: &Flush) -> Option<BoxFuture<'static, ()>> {
         if flush.bits() & bits::LAYOUT == 0 || flush.gone {
             return None;
@@ -386,7 +391,7 @@ impl MdtLocks {
     }
 }
 
-/// What is over when both are.
+/// Combines two futures into one that ends when both have ended.
 fn both(one: Option<BoxFuture<'static, ()>>, other: Option<BoxFuture<'static, ()>>) -> Option<BoxFuture<'static, ()>> {
     match (one, other) {
         (Some(one), Some(other)) => Some(Box::pin(async move {
@@ -429,7 +434,7 @@ impl Owner for MdtLocks {
             files.outdate(fid);
             layouts.forget(fid);
             if let Some(data) = self.cache.data.get(fid).filter(|data| data.has_holes()) {
-                // As with those of an OST.
+                // On a task, as in `OstLocks`.
                 drop(self.cache.rt.spawn("ldlm_invalidate", drop_lost_pages(self.cache.clone(), data)));
             }
         }
@@ -440,13 +445,13 @@ impl Owner for MdtLocks {
         Box::pin(async move {
             let Some(import) = import else { return };
             let call = mds::Call { cancels: ids, converts, ..mds::Request::Cancel.into() };
-            // Should it fail, the MDT does not know this client any more.
+            // If the request fails, the MDT has dropped this client and its locks.
             let _ = import.call_urgent(call, Bulk::new()).await;
         })
     }
 }
 
-/// Behind the locks of an OST.
+/// Owner of an OST's lock table.
 pub struct OstLocks {
     cache: Arc<Cache>,
     import: Weak<Import<Ost>>,
@@ -455,7 +460,7 @@ pub struct OstLocks {
 }
 
 impl OstLocks {
-    /// For the OST behind this import.
+    /// Creates the owner for the OST behind this import.
     pub fn new(
         cache: &Arc<Cache>,
         import: &Arc<Import<Ost>>,
@@ -466,7 +471,7 @@ impl OstLocks {
         Arc::new(OstLocks { cache: cache.clone(), import, table, writeback: writeback.clone() })
     }
 
-    /// One object's lock goes.
+    /// Drops the size and the pages that a lock on a whole object guards.
     fn drop_object(&self, resource: Resource) -> Option<BoxFuture<'static, ()>> {
         let fid = self.cache.data.owner(resource.fid)?;
         let sizes = self.cache.drop_sizes(fid);
@@ -490,9 +495,9 @@ impl OstLocks {
 impl Owner for OstLocks {
     fn drop_cached(&self, flushes: &[Flush]) -> Vec<Option<BoxFuture<'static, ()>>> {
         let drop_one = |flush: &Flush| {
-            // What was written is written back while the kernel drops what was read.
+            // Flush dirty data while the kernel drops its pages.
             let written = self.writeback.flush_later(flush.resource.fid, flush.policy.range());
-            // Sizes and pages are kept under locks on all of an object alone.
+            // Sizes and pages are cached only under locks on whole objects.
             let whole = flush.policy.contains(&Policy::extent(0, u64::MAX));
             let dropped = if whole { self.drop_object(flush.resource) } else { None };
             both(written, dropped)
@@ -508,7 +513,7 @@ impl Owner for OstLocks {
         let (import, answers) = (self.import.upgrade(), vec![(id, self.writeback.attr(resource.fid))]);
         Box::pin(async move {
             let Some(import) = import else { return };
-            // Should it fail, the OST asks again.
+            // If the request fails, the OST repeats the glimpse.
             let _ = import.call_urgent(ost::Request::Glimpsed { answers }, Bulk::new()).await;
         })
     }
@@ -520,7 +525,7 @@ impl Owner for OstLocks {
             if told.insert(fid) {
                 self.cache.go_on(self.cache.drop_sizes(fid));
                 if let Some(file) = self.cache.data.get(fid) {
-                    // On a task: the kernel may wait for reads that wait for this target.
+                    // On a task: the kernel may wait for reads that wait for this OST.
                     drop(self.cache.rt.spawn("ldlm_invalidate", drop_lost_pages(self.cache.clone(), file)));
                 }
             }
@@ -528,19 +533,19 @@ impl Owner for OstLocks {
         }
     }
 
-    // There is nothing to convert: no bits.
+    // Extent locks have no bits, so there are no converts.
     fn cancel(&self, ids: Vec<LockId>, _: Vec<(LockId, u64)>) -> BoxFuture<'static, ()> {
         let import = self.import.upgrade();
         Box::pin(async move {
             let Some(import) = import else { return };
-            // As with the MDT.
+            // If the request fails, the OST has dropped this client and its locks.
             let _ = import.call_urgent(ost::Request::Cancel { locks: ids }, Bulk::new()).await;
         })
     }
 }
 
-/// Drops the kernel's pages of a file whose locks are lost; once more when the reads are over that
-/// took them to be there.
+/// Drops the kernel's pages of a file whose locks were lost. Repeats it after the end of the reads
+/// that began under these locks.
 async fn drop_lost_pages(cache: Arc<Cache>, file: Arc<FileData>) {
     if let Some(waits) = cache.flush_pages(&file) {
         waits.await;

@@ -1,33 +1,35 @@
-//! Reads for the kernel's pages that wait until their file is elsewhere, or until an invalidation
-//! has ended, and which of its pages those are.
+//! Stalled reads: reads into the kernel's page cache that wait for an event which an invalidation
+//! of the same file must not delay. Such a read waits for the file's new layout, or for the end of
+//! an invalidation.
 //!
-//! A read of the first kind met an object that the file leaves (a migration, an exchange of
-//! objects). It goes on when the MDT says where the file is, and that is when all of the objects
-//! are closed: when this client has given up its locks on the others as well. Before a lock is
-//! given up the kernel drops the file's pages, and it cannot drop those that the read is to fill,
-//! which it has locked. So an invalidation leaves them out: there is nothing in them, and what they
-//! will hold is read where the file is then, under locks that are looked up after this wait.
+//! A read of the first kind met a sealed object (a migration, a layout swap). It resumes when the
+//! MDT returns the new layout, that is, when all objects of the file are sealed. Sealing the other
+//! objects requires that this client cancels its locks on them, and before each cancel the kernel
+//! drops the file's pages. The kernel cannot drop the pages that the stalled read is to fill,
+//! because it has locked them. So the invalidation leaves these pages out. They have no content
+//! yet; the read fills them from the new objects, under locks that it looks up after this wait.
 //!
-//! Invariant: in a range that is noted here the kernel has no bytes. It locks the pages, so nobody
-//! else asks for them; if somebody does all the same, the read was given up (its program was
-//! killed), and the range is struck out before there can be an answer.
+//! Invariant: the kernel has no data in a range that is registered here. The kernel locks the
+//! pages, so no second read asks for them. If a second read asks all the same, the stalled read was
+//! aborted (its program was killed). Its range is then removed before the second read gets a reply.
 
 use std::collections::BTreeMap;
 
-/// The kernel's pages, in bytes; larger ones are waited for.
+/// Page size of the kernel, in bytes. Invalidations wait for larger pages.
 const PAGE: u64 = 4096;
 
-/// The reads of a file that wait so.
+/// The stalled reads of a file.
 #[derive(Default)]
 pub struct Stalls {
-    /// What they are to fill, from the first byte to behind the last. Bounded by the reads under
-    /// way.
+    /// Page ranges that the reads are to fill, as `[start, end)`, by number of the read. Bounded by
+    /// the reads in flight.
     ranges: BTreeMap<u64, (u64, u64)>,
     begun: u64,
 }
 
 impl Stalls {
-    /// One begins to wait, for the pages in `[start, end)`. The number to end it by.
+    /// Registers a stalled read of the pages in `[start, end)`. Returns the number for
+    /// [`Stalls::end`].
     pub fn begin(&mut self, start: u64, end: u64) -> u64 {
         self.begun += 1;
         let whole = (start.next_multiple_of(PAGE), end / PAGE * PAGE);
@@ -37,29 +39,31 @@ impl Stalls {
         self.begun
     }
 
-    /// It goes on.
+    /// Removes a stalled read that resumes.
     pub fn end(&mut self, number: u64) {
         self.ranges.remove(&number);
     }
 
-    /// A read asks for bytes of `[start, end)`: nobody waits for them any more.
+    /// Removes the stalled reads that overlap `[start, end)`, because another read asks for these
+    /// bytes: the stalled ones were aborted.
     pub fn overtake(&mut self, start: u64, end: u64) {
         if !self.ranges.is_empty() {
             self.ranges.retain(|_, (from, to)| *to <= start || *from >= end);
         }
     }
 
-    /// How many have begun so far.
+    /// Returns the number of reads registered so far.
     pub fn begun(&self) -> u64 {
         self.begun
     }
 
-    /// Whether none waits.
+    /// Whether no read is stalled.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// What no read waits for, in order; the last range ends at [`u64::MAX`].
+    /// Returns the ranges that no stalled read is to fill, in order. The last range ends at
+    /// [`u64::MAX`].
     pub fn others(&self) -> Vec<(u64, u64)> {
         let mut taken: Vec<(u64, u64)> = self.ranges.values().copied().collect();
         taken.sort_unstable();

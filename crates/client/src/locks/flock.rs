@@ -1,4 +1,5 @@
-//! Locks of programs, as far as the client keeps track of them: who waits, and who ever held one.
+//! Client-side state of programs' file locks: the waiting requests, and the owners that ever held a
+//! lock.
 
 use std::{
     collections::VecDeque,
@@ -13,16 +14,16 @@ use sheen_wire::{
 };
 use tokio::sync::oneshot;
 
-/// Handles of this module: beside the engine's, and apart from those of answers.
+/// Marks the handles of this module. They differ from the engine's and from those of `keeping`.
 const FLOCK: u64 = 1 << 61;
-/// Most owners kept in mind; with more, each close asks the MDT to drop locks.
+/// Maximum number of remembered owners. Beyond it, each close asks the MDT to drop locks.
 const OWNERS_MAX: usize = 65_536;
 
-/// Most requests kept in mind that were given up: a grant that crossed the giving up is told within
-/// a round trip.
+/// Maximum number of remembered abandoned requests. A grant that crossed the cancellation arrives
+/// within a round trip.
 const ABANDONED_MAX: usize = 256;
 
-/// Who waits for locks, and who may hold some.
+/// The programs that wait for file locks, and the owners that may hold some.
 #[derive(Default)]
 pub struct Flocks {
     state: Mutex<State>,
@@ -32,16 +33,16 @@ pub struct Flocks {
 #[derive(Default)]
 struct State {
     last: u64,
-    /// Bounded by the programs that wait.
+    /// Bounded by the number of waiting programs.
     waiting: FxHashMap<Cookie, oneshot::Sender<()>>,
     owners: FxHashSet<(Fid, u64, FlockKind)>,
-    /// Requests for whose grant nobody waits any more, latest last.
+    /// Requests whose program stopped waiting, latest last.
     abandoned: VecDeque<Cookie>,
 }
 
 impl Flocks {
-    /// A handle for a request, and what tells of its grant; that ends without telling when the MDT
-    /// has forgotten this client.
+    /// Registers a request. Returns its handle and a channel that reports the grant. The channel
+    /// closes without a message if the MDT was restarted or evicted this client.
     pub fn begin(&self) -> (Cookie, oneshot::Receiver<()>) {
         let (grant, granted) = oneshot::channel();
         let mut state = self.state.lock();
@@ -51,12 +52,12 @@ impl Flocks {
         (cookie, granted)
     }
 
-    /// The request is answered.
+    /// Ends the wait of a request after its reply.
     pub fn answered(&self, cookie: Cookie) {
         self.state.lock().waiting.remove(&cookie);
     }
 
-    /// Nobody waits for the request any more. Whether it was still waiting.
+    /// Abandons a request. Returns whether it was still waiting.
     pub fn end(&self, cookie: Cookie) -> bool {
         let mut state = self.state.lock();
         if state.waiting.remove(&cookie).is_none() {
@@ -69,8 +70,8 @@ impl Flocks {
         true
     }
 
-    /// A lock that was waited for is there. False: nobody waits for it any more. (The MDT may tell
-    /// of one twice.)
+    /// Reports the grant of a lock to the waiting program. Returns `false` if the program has
+    /// stopped waiting; the lock is to be cancelled then. The MDT may report a grant twice.
     pub fn granted(&self, cookie: Cookie) -> bool {
         let mut state = self.state.lock();
         if let Some(grant) = state.waiting.remove(&cookie) {
@@ -79,7 +80,7 @@ impl Flocks {
         !state.abandoned.contains(&cookie)
     }
 
-    /// The owner holds, or may soon hold, a lock on the file.
+    /// Notes that the owner holds a lock on the file, or may soon hold one.
     pub fn note(&self, fid: Fid, owner: u64, kind: FlockKind) {
         let mut state = self.state.lock();
         if state.owners.len() < OWNERS_MAX {
@@ -89,18 +90,19 @@ impl Flocks {
         }
     }
 
-    /// Whether the owner may hold locks on the file; it will not from now on.
+    /// Returns whether the owner may hold locks on the file, and forgets the owner.
     pub fn take(&self, fid: Fid, owner: u64, kind: FlockKind) -> bool {
         self.state.lock().owners.remove(&(fid, owner, kind)) || self.overflow.load(Relaxed)
     }
 
-    /// The MDT has forgotten this client: the locks are lost, and who waits has to ask again.
+    /// Drops all state, because the MDT was restarted or evicted this client. The locks are lost,
+    /// and waiting programs must repeat their requests.
     pub fn forget(&self) {
         let mut state = self.state.lock();
         state.waiting.clear();
         if !state.owners.is_empty() {
             tracing::warn!(
-                "the MDT has forgotten this client: locks of {} programs on files are lost",
+                "the MDT was restarted or evicted this client: {} owners of file locks lost their locks",
                 state.owners.len()
             );
             state.owners.clear();

@@ -1,13 +1,13 @@
-//! Letting go of locks.
+//! Cancelling and converting locks.
 //!
-//! What the engine asks for is noted under the table's lock and done on a task: first all that
-//! needs no waiting, for all locks that are to go; then each that had to wait (for the kernel to
-//! drop pages) by itself, so that none holds up the others. Cancels travel together, past the
-//! requests that wait for a slot, because others wait for them.
+//! The engine's actions are queued under the table's mutex, and a task carries them out. For all
+//! queued locks together it first drops what can be dropped without waiting. A lock that has to
+//! wait until the kernel has dropped pages gets a task of its own, so that no lock delays the
+//! others. Cancels are batched and bypass the request slots, because other clients wait for them.
 //!
-//! Of a lock on an inode only those bits go that were asked for, as long as it keeps LOOKUP: who
-//! creates files in a directory wants its UPDATE, and the names in it stay good. What another lock
-//! guards as well is not dropped.
+//! An inode lock is converted, not cancelled, if its LOOKUP bit was not revoked. Creating files in
+//! a directory revokes its UPDATE bit, for example, while its cached name stays valid. Data that
+//! another lock guards as well is not dropped.
 
 use std::sync::Arc;
 
@@ -20,23 +20,24 @@ use sheen_wire::{
 
 use super::{LRU_INTERVAL, LockTable, State};
 
-/// Most cancels in one request: some 40 kB.
+/// Maximum number of cancels in one request: some 40 kB.
 const CANCELS_PER_RPC: usize = 4096;
-/// From so many cancels on that wait for a request to travel with, they are sent by themselves.
+/// Number of queued cancels from which they are sent in a request of their own.
 const CANCELS_WAIT_MAX: usize = 64;
 
-/// A lock that is to go, or of which a part is.
+/// A lock to cancel or to convert.
 #[derive(Clone, Copy, Debug)]
 pub struct Flush {
-    /// Its handle.
+    /// Handle of the lock.
     pub cookie: Cookie,
-    /// What it is on.
+    /// The locked resource.
     pub resource: Resource,
-    /// The part of which nothing is guarded any more when it has gone.
+    /// The part that no lock guards any more afterwards.
     pub policy: Policy,
-    /// What it is on is no more, so nobody knows a name of it.
+    /// Whether the inode was deleted. Then no name leads to it, and the kernel's caches need no
+    /// invalidation.
     pub gone: bool,
-    /// Bits that stay.
+    /// Bits that the lock retains.
     keep: u64,
 }
 
@@ -46,14 +47,14 @@ impl Flush {
         Flush { cookie, resource, policy, gone: false, keep }
     }
 
-    /// The bits of an inode of which nothing is guarded any more.
+    /// Returns the bits of the inode that no lock guards any more afterwards.
     pub fn bits(&self) -> u64 {
         if let Policy::Bits { bits, .. } = self.policy { bits } else { 0 }
     }
 }
 
 impl LockTable {
-    /// Lets `f` act on the locks, notes what it wants done, and sees to it that it will be.
+    /// Runs `f` on the engine, queues the actions that it requests, and starts the flush task.
     pub(super) fn done(
         self: &Arc<Self>,
         mut state: MutexGuard<'_, State>,
@@ -79,8 +80,7 @@ impl LockTable {
         self.begin_work(state);
     }
 
-    /// Gives up the locks on inodes that this client itself made go. Those in use at the moment
-    /// stay until they are old.
+    /// Cancels the locks on inodes that this client deleted. Locks in use stay until they expire.
     pub fn gone(self: &Arc<Self>, inodes: &[Fid]) {
         if inodes.is_empty() {
             return;
@@ -98,8 +98,9 @@ impl LockTable {
         }
     }
 
-    /// Gives up bits of an inode under which nothing is kept, and that the server would ask for
-    /// next. What is left of the locks, to travel with the request.
+    /// Converts the locks on an inode so that they lose `bits`. Meant for bits under which nothing
+    /// is cached and which the server would revoke next. Returns the locks with their remaining
+    /// bits, to send with the request.
     pub fn without(self: &Arc<Self>, inode: Fid, bits: u64) -> Vec<(LockId, u64)> {
         let (resource, part) = (Resource::bits(inode), Policy::bits(bits));
         let (now, mut left) = (self.rt.now(), Vec::new());
@@ -124,7 +125,7 @@ impl LockTable {
         }
     }
 
-    /// Done by one task at a time, until there is nothing left to do.
+    /// Carries out the queued actions until the queues are empty. Only one task runs at a time.
     async fn work(self: &Arc<Self>) {
         loop {
             let (flushes, cancels, converts) = {
@@ -160,8 +161,8 @@ impl LockTable {
         }
     }
 
-    /// What these locks guarded is dropped. The requests are on their way in the order of the
-    /// calls; nobody waits for the answers.
+    /// Cancels or converts locks whose cached data has been dropped. The requests are sent in the
+    /// order of the calls; their replies are not awaited.
     fn cancelled(self: &Arc<Self>, flushes: &[Flush], mut ids: Vec<LockId>, mut converts: Vec<(LockId, u64)>) {
         {
             let mut state = self.state.lock();
@@ -190,7 +191,8 @@ impl LockTable {
         }
     }
 
-    /// Sees to it that unused locks do not get too old or too many, as long as there are any.
+    /// Starts the task that cancels expired unused locks, and cancels unused locks beyond
+    /// `lru_size`.
     fn age(self: &Arc<Self>, state: &mut State) {
         let unused = state.locks.stats().lock_unused_count;
         if unused > state.locks.tunables().lru_size as u64 {

@@ -1,10 +1,10 @@
-//! Locks that come with answers.
+//! Intent locks: locks that come with the reply to another request.
 //!
-//! Which inodes an answer is about is known when it arrives, so the request names a range of
-//! handles, and the answer's locks have handles of the range. A callback for one of them may
-//! overtake the answer: the lock is given back at once, and it is noted in the [`Range`] that it is
-//! not to be used. Once the answer is there the engine's own handles are used, and a callback finds
-//! the lock by its resource and the server's handle.
+//! The client learns from the reply which inodes it is about. So the request names a range of
+//! handles, and the locks in the reply use handles from that range. A blocking callback for one of
+//! them may overtake the reply. The client then cancels the lock at once, and notes in the
+//! [`Range`] that the reply must not use it. After the reply has arrived, the locks have handles of
+//! the engine. A later callback finds its lock by resource and server handle.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,23 +17,23 @@ use sheen_wire::{
 
 use super::{LockRef, LockTable};
 
-/// Handles of this module begin with these two bits (0, 1); the engine's begin with 1.
+/// Top two bits (0, 1) of the handles of this module; handles of the engine begin with 1.
 const KEPT: u64 = 1 << 62;
-/// Callbacks noted for one answer: as many as a page of a directory has entries. What is beyond is
-/// told again when the server asks again.
+/// Maximum number of callbacks noted per reply: the number of entries in a directory page. The
+/// server repeats a callback that was not noted.
 const BLOCKED_MAX: usize = 65_536;
 
-/// Superfluous locks that wait for a request with which to be given back.
+/// Maximum number of superfluous locks whose cancels wait for another request to travel with.
 const SPARE_MAX: usize = 64;
 
-/// Handles of one request under way.
+/// Handle range of a request in flight.
 pub struct Range {
     count: u64,
     blocked: Vec<LockId>,
 }
 
 impl Range {
-    /// A lock of the range has been asked for already.
+    /// Notes that a lock of the range has been revoked already.
     pub fn blocked(&mut self, id: LockId) {
         if self.blocked.len() < BLOCKED_MAX {
             self.blocked.push(id);
@@ -41,19 +41,19 @@ impl Range {
     }
 }
 
-/// Whether a handle is of this module.
+/// Whether a handle belongs to this module.
 pub fn is_kept(cookie: Cookie) -> bool {
     cookie.0 >> 62 == 1
 }
 
-/// The request under way that has the handle.
+/// Returns the handle range of the request in flight that contains the handle.
 pub fn range_of(ranges: &mut BTreeMap<u64, Range>, cookie: Cookie) -> Option<&mut Range> {
     let (first, range) = ranges.range_mut(..=cookie.0).next_back()?;
     (cookie.0 - first < range.count).then_some(range)
 }
 
-/// A request under way whose answer may bring locks. Dropped without the answer, they are given
-/// back when the server asks.
+/// A request in flight whose reply may bring locks. If it is dropped without the reply, such a lock
+/// is cancelled when the server revokes it.
 #[derive(Debug)]
 pub struct Keeping {
     table: Arc<LockTable>,
@@ -61,7 +61,7 @@ pub struct Keeping {
 }
 
 impl LockTable {
-    /// Handles for up to `count` locks.
+    /// Reserves handles for up to `count` locks.
     pub fn keep(self: &Arc<Self>, count: u64) -> Keeping {
         let mut state = self.state.lock();
         let first = KEPT | (state.last_handle + 1);
@@ -72,18 +72,18 @@ impl LockTable {
 }
 
 impl Keeping {
-    /// The first handle, to send.
+    /// Returns the first handle, to send with the request.
     pub fn cookie(&self) -> Cookie {
         Cookie(self.first)
     }
 
-    /// Takes the answer's locks on inodes. Those that were asked for meanwhile, or lost, are not
-    /// among them.
+    /// Takes the reply's locks on inodes. Leaves out the locks that were revoked or lost in the
+    /// meantime.
     pub fn granted(self, grants: &[Grant]) -> Vec<(Fid, LockRef)> {
         self.taken(grants.iter().map(|g| (g.id, Resource::bits(g.fid), Policy::bits(g.bits))))
     }
 
-    /// Takes the answer's lock on all of an object, as [`Keeping::granted`].
+    /// Takes the reply's lock on a whole object, like [`Keeping::granted`].
     pub fn granted_on(self, object: Fid, id: LockId) -> Option<LockRef> {
         let whole = Policy::extent(0, u64::MAX);
         self.taken([(id, Resource::extent(object), whole)].into_iter()).pop().map(|(_, lock)| lock)
@@ -92,7 +92,7 @@ impl Keeping {
     fn taken(self, grants: impl ExactSizeIterator<Item = (LockId, Resource, Policy)>) -> Vec<(Fid, LockRef)> {
         let table = self.table.clone();
         let mut state = table.state.lock();
-        // Forgotten: the locks are those of a server that has forgotten this client since.
+        // No range: the table was cleared since, and the server no longer knows these locks.
         let Some(mut range) = state.ranges.remove(&self.first) else { return Vec::new() };
         range.blocked.sort_unstable();
         let mut refs = Vec::with_capacity(grants.len());
@@ -112,7 +112,7 @@ impl Keeping {
                     None => {
                         let cookie = locks.begin(resource, Mode::Pr, policy);
                         locks.granted(cookie, id, Mode::Pr, policy, actions);
-                        // What was left of a lock of which a part had been asked for.
+                        // The remaining part of a lock that was converted before.
                         spare.extend(locks.supersedes(cookie));
                         locks.held(cookie)
                     }

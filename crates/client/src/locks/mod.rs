@@ -1,21 +1,21 @@
-//! The locks that this client holds of one target: [`sheen_ldlm::client::Locks`] with what it needs
-//! of the outside world.
+//! The locks that this client holds from one target: the engine [`sheen_ldlm::client::Locks`],
+//! connected to the network, the clock and the caches.
 //!
-//! * [`LockTable`]: finds locks, takes in grants and callbacks, and lets go of locks on a task: the
-//!   caches are dropped and the kernel is told ([`Owner::drop_cached`]), then the target
-//!   ([`Owner::cancel`]);
-//! * [`LockRef`]: a lock in use; while there is one, the lock is not given up;
-//! * [`Keeping`]: locks that come with an answer, under handles that were named before it was known
-//!   what they are on;
-//! * [`flock`]: locks of programs.
+//! * [`LockTable`]: looks up locks, processes grants and callbacks, and cancels locks in a task.
+//!   The task first drops the cached data, in this process and in the kernel
+//!   ([`Owner::drop_cached`]), and then tells the target ([`Owner::cancel`]);
+//! * [`LockRef`]: a lock in use; a lock with references is not cancelled;
+//! * [`Keeping`]: locks that come with the reply to another request (intent locks). Their handles
+//!   are chosen before it is known which inodes they will lock;
+//! * [`flock`]: file locks of programs.
 //!
 //! Invariants:
-//! * what is cached under a lock is put there while a [`LockRef`] on the lock is held, and is
-//!   dropped before the target hears of the cancel; so a cached thing is guarded for as long as it
-//!   is there;
-//! * a callback only notes and spawns: over `lo` it runs on the thread of the service;
-//! * when the target has forgotten this client ([`LockTable::forget`]) no lock from before counts
-//!   any more, whatever answer arrives.
+//! * data is cached under a lock while a [`LockRef`] to the lock exists, and is dropped before the
+//!   cancel is sent. So all cached data is guarded by a lock for as long as it is cached;
+//! * a callback handler only queues work and spawns a task, because over `lo` it runs on the thread
+//!   of the service;
+//! * after the target was restarted or evicted this client ([`LockTable::forget`]), no earlier lock
+//!   is valid, whatever reply still arrives.
 
 pub mod flock;
 mod flush;
@@ -44,59 +44,59 @@ pub use flush::Flush;
 pub use keeping::Keeping;
 use keeping::Range;
 
-/// How often unused locks are looked through for old ones, while there are any.
+/// How often the unused locks are searched for expired ones, as long as there are unused locks.
 const LRU_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What stands around the locks of a target.
+/// The caches and the connection behind the lock table of a target.
 pub trait Owner: Send + Sync + 'static {
-    /// Drops what is cached under these locks and tells the kernel. What that has to wait for is
-    /// returned, one for each lock.
+    /// Drops the data cached under these locks, in this process and in the kernel. Returns one
+    /// entry per lock: a future to await before the cancel, or `None`.
     fn drop_cached(&self, flushes: &[Flush]) -> Vec<Option<BoxFuture<'static, ()>>>;
 
-    /// An object is going to be removed: what was written to it need not be.
+    /// Discards the dirty data of an object that is about to be deleted.
     fn doomed(&self, _: Resource) {}
 
-    /// The target asks what this client knows of an object that the target does not.
+    /// Answers a glimpse: reports size, space and mtime of an object's dirty data to the target.
     fn glimpsed(&self, _: LockId, _: Resource) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    /// Drops all that is cached under locks of this target: they are lost.
+    /// Drops all data cached under locks of this target after they were lost (restart or eviction).
     fn forgotten(&self, resources: &[Resource]);
 
-    /// Tells the target that locks are given up, and of which these bits alone are kept.
+    /// Sends cancels, and converts with the bits that each lock retains.
     fn cancel(&self, ids: Vec<LockId>, converts: Vec<(LockId, u64)>) -> BoxFuture<'static, ()>;
 }
 
-/// See the module.
+/// The lock table of one target. See the module's documentation.
 pub struct LockTable {
     rt: Rt,
     travels: bool,
     state: Mutex<State>,
     owner: OnceLock<Weak<dyn Owner>>,
-    /// A group's lock was granted.
+    /// Signals that a group lock was granted.
     grouped: Notify,
-    /// Locks of programs.
+    /// File locks of programs.
     pub flocks: Flocks,
 }
 
 struct State {
     locks: Locks,
-    /// What the engine wants done; a scratch space, empty between calls.
+    /// Actions that the engine requested. A scratch buffer, empty between calls.
     actions: Vec<Action>,
-    /// Locks that are to go.
+    /// Locks to cancel or convert, whose cached data is to be dropped first.
     flushes: Vec<Flush>,
-    /// Cancels to be sent.
+    /// Cancels to send.
     cancels: Vec<LockId>,
-    /// What is left of locks, to be said again.
+    /// Converts to send: locks with the bits that they retain.
     converts: Vec<(LockId, u64)>,
-    /// Cancels of locks that were superfluous: they can wait for a request to travel with.
+    /// Cancels of superfluous locks. They can wait for another request to travel with.
     spare: Vec<LockId>,
-    /// The task that lets go of locks is there.
+    /// Whether the flush task is running.
     working: bool,
-    /// The task that looks for old locks is there.
+    /// Whether the task that cancels expired locks is running.
     aging: bool,
-    /// Handles given to requests under way, by the first of each.
+    /// Handle ranges of requests in flight, by first handle.
     ranges: BTreeMap<u64, Range>,
     last_handle: u64,
 }
@@ -107,7 +107,8 @@ impl fmt::Debug for LockTable {
     }
 }
 
-/// A lock in use. Dropping it lets the lock go, if it has been asked for.
+/// A reference to a lock in use. If the lock has been revoked, dropping the last reference cancels
+/// it.
 pub struct LockRef {
     table: Arc<LockTable>,
     cookie: Cookie,
@@ -115,22 +116,22 @@ pub struct LockRef {
 }
 
 impl LockRef {
-    /// This client's handle of the lock.
+    /// Returns this client's handle of the lock.
     pub fn cookie(&self) -> Cookie {
         self.cookie
     }
 
-    /// The bytes of a lock on an object.
+    /// Returns the first and the last byte of an extent lock.
     pub fn range(&self) -> (u64, u64) {
         self.policy.range()
     }
 
-    /// Whether the target has asked for it: somebody waits.
+    /// Whether the target has revoked the lock (another client waits for it), or the lock was lost.
     pub fn is_wanted(&self) -> bool {
         self.table.state.lock().locks.is_wanted(self.cookie)
     }
 
-    /// The bits of a lock on an inode; 0 of another one.
+    /// Returns the bits of an inode lock; 0 for other locks.
     pub fn bits(&self) -> u64 {
         if let Policy::Bits { bits, .. } = self.policy { bits } else { 0 }
     }
@@ -150,7 +151,7 @@ impl Drop for LockRef {
 }
 
 impl LockTable {
-    /// Without locks. `travels`: cancels that are not urgent go with other requests
+    /// Creates an empty table. `travels`: cancels that are not urgent travel with other requests
     /// ([`LockTable::take_cancels`]).
     pub fn new(rt: &Rt, travels: bool) -> Arc<LockTable> {
         let state = State {
@@ -169,19 +170,19 @@ impl LockTable {
         Arc::new(LockTable { rt: rt.clone(), travels, state, owner, grouped: Notify::new(), flocks })
     }
 
-    /// Says whose locks they are; once, before the first.
+    /// Sets the owner of the locks. Call it once, before the first lock.
     pub fn set_owner(&self, owner: Weak<dyn Owner>) {
-        // A second one would be a mistake of this crate; the first stays.
+        // A second call would be a bug in this crate; the first owner stays.
         let _ = self.owner.set(owner);
     }
 
-    /// A lock (PR, or one that permits more) held already that covers `policy`.
+    /// Returns a held lock (PR, or a mode that permits more) that covers `policy`.
     pub fn matching(self: &Arc<Self>, resource: Resource, policy: &Policy) -> Option<LockRef> {
         self.matching_in(resource, Mode::Pr, policy)
     }
 
-    /// A lock held already that permits `mode` on `policy`. A group's lock permits to write, and
-    /// guards nothing that is kept.
+    /// Returns a held lock that permits `mode` on `policy`. A group lock counts as PW, but not as
+    /// PR: data read in a group is not cached.
     pub fn matching_in(self: &Arc<Self>, resource: Resource, mode: Mode, policy: &Policy) -> Option<LockRef> {
         let mut state = self.state.lock();
         let held = match state.locks.matching(resource, mode, policy) {
@@ -191,14 +192,14 @@ impl LockTable {
         Some(LockRef { table: self.clone(), cookie: held.cookie, policy: held.policy })
     }
 
-    /// The lock of a group that is held on an object.
+    /// Returns the group lock held on an object.
     pub fn in_group(self: &Arc<Self>, resource: Resource) -> Option<LockRef> {
         let held = self.state.lock().locks.in_group(resource)?;
         Some(LockRef { table: self.clone(), cookie: held.cookie, policy: held.policy })
     }
 
-    /// Resolves when this client holds a group's lock on one of these objects. Until the group is
-    /// left the target grants no other there.
+    /// Resolves when this client holds a group lock on one of these objects. Until it leaves the
+    /// group, the target grants it no other lock there.
     pub async fn joins_group(self: &Arc<Self>, objects: &[Resource]) {
         loop {
             let mut grouped = pin!(self.grouped.notified());
@@ -210,30 +211,30 @@ impl LockTable {
         }
     }
 
-    /// Whether [`LockTable::matching`] would find one.
+    /// Whether [`LockTable::matching`] would find a lock.
     pub fn covered(&self, resource: Resource, policy: &Policy) -> bool {
         self.state.lock().locks.covered(resource, Mode::Pr, policy)
     }
 
-    /// A lock of before, if it is still there and was not asked for: what was learned under it then
-    /// is still true.
+    /// Returns the lock `cookie` if it is still held, covers `policy` and was not revoked. Then the
+    /// data that was read under it is still valid.
     pub fn again(self: &Arc<Self>, resource: Resource, policy: &Policy, cookie: Cookie) -> Option<LockRef> {
         self.matching(resource, policy).filter(|lock| lock.cookie == cookie)
     }
 
-    /// Whether a lock is held still on this part, be it asked for or not.
+    /// Whether lock `cookie` is still held on this part, even if it has been revoked.
     pub fn is_held(&self, cookie: Cookie, policy: &Policy) -> bool {
         let held = self.state.lock().locks.held(cookie);
         held.is_some_and(|held| held.mode == Mode::Group || held.policy.contains(policy))
     }
 
-    /// A request for a lock is about to be sent. The guard takes the answer.
+    /// Registers a lock request that is about to be sent. The returned guard takes the reply.
     pub fn begin(self: &Arc<Self>, resource: Resource, mode: Mode, policy: Policy) -> Asking {
         let cookie = self.state.lock().locks.begin(resource, mode, policy);
         Asking { table: self.clone(), cookie, resource, done: false }
     }
 
-    /// Handles of locks given up, to travel with a request.
+    /// Returns the handles of cancelled locks, to travel with another request.
     pub fn take_cancels(&self, max: usize) -> Vec<LockId> {
         let mut state = self.state.lock();
         if state.locks.cancels_queued() == 0 && state.spare.is_empty() {
@@ -245,7 +246,7 @@ impl LockTable {
         ids
     }
 
-    /// The target calls.
+    /// Processes a callback from the target.
     pub fn called_back(self: &Arc<Self>, callback: Callback) {
         match callback {
             Callback::Blocking { id, cookie, resource, wanted } => {
@@ -263,7 +264,7 @@ impl LockTable {
                 }
             }
             Callback::Completion { id, cookie, resource, .. } if keeping::is_kept(cookie) => {
-                // Told again, because the server does not know that the answer arrived.
+                // The server repeats the grant because it does not know that the reply arrived.
                 let mut state = self.state.lock();
                 let coming = keeping::range_of(&mut state.ranges, cookie).is_some();
                 if !coming && state.locks.resource_locks(resource).iter().all(|held| held.id != id) {
@@ -284,7 +285,7 @@ impl LockTable {
         }
     }
 
-    /// A lock was granted.
+    /// Wakes the waiters of [`LockTable::joins_group`] after a group lock was granted.
     fn tell_grouped(&self, mode: Mode) {
         if mode == Mode::Group {
             self.grouped.notify_waiters();
@@ -297,13 +298,13 @@ impl LockTable {
             return self.done(state, |locks, actions| locks.blocked(cookie, id, wanted, actions));
         }
         if let Some(range) = keeping::range_of(&mut state.ranges, cookie) {
-            // The answer that brings the lock is on its way: it will not be used. It is given back
-            // at once, for the answer may be lost and the request executed again, which then waits
-            // for who wants the lock.
+            // The reply that brings the lock is still in transit: it must not use the lock. Cancel
+            // now, because the reply may be lost. The server would then execute the request again,
+            // and that execution would wait for the client that wants the lock.
             range.blocked(id);
             return self.done(state, |_, actions| actions.push(Action::Cancel { id }));
         }
-        // It has got another handle since.
+        // The reply has arrived: the lock has a handle of the engine by now.
         let held = state.locks.resource_locks(resource).into_iter().find(|held| held.id == id);
         self.done(state, |locks, actions| match held {
             Some(held) => locks.blocked(held.cookie, id, wanted, actions),
@@ -311,8 +312,8 @@ impl LockTable {
         });
     }
 
-    /// The target has forgotten this client: all locks are lost, and what is cached under them is
-    /// dropped before this returns.
+    /// Drops all locks, because the target was restarted or evicted this client. The data cached
+    /// under them is dropped before this function returns.
     pub fn forget(self: &Arc<Self>) {
         let resources = {
             let mut state = self.state.lock();
@@ -329,27 +330,27 @@ impl LockTable {
         }
     }
 
-    /// Gives up all locks that nobody uses at the moment (`lru_size=clear`).
+    /// Cancels all unused locks (`lru_size=clear`).
     pub fn clear(self: &Arc<Self>) {
         self.with(|locks, actions| locks.clear(actions));
     }
 
-    /// All locks held, for dumps and checkers.
+    /// Returns all locks held, for dumps and checkers.
     pub fn all_locks(&self) -> Vec<(Resource, Held)> {
         self.state.lock().locks.all_locks()
     }
 
-    /// Counters.
+    /// Returns the counters.
     pub fn stats(&self) -> Stats {
         self.state.lock().locks.stats()
     }
 
-    /// How it is set.
+    /// Returns the tunable parameters.
     pub fn tunables(&self) -> Tunables {
         self.state.lock().locks.tunables().clone()
     }
 
-    /// Sets it otherwise.
+    /// Sets the tunable parameters.
     pub fn set_tunables(self: &Arc<Self>, tunables: Tunables) {
         let now = self.rt.now();
         self.with(|locks, actions| {
@@ -367,7 +368,7 @@ impl LockTable {
     }
 }
 
-/// A request for a lock under way. Dropped without an answer, the lock is given back when it
+/// A lock request in flight. If it is dropped without a reply, the lock is cancelled when its grant
 /// arrives.
 #[derive(Debug)]
 pub struct Asking {
@@ -378,19 +379,19 @@ pub struct Asking {
 }
 
 impl Asking {
-    /// The handle to send.
+    /// Returns the handle to send.
     pub fn cookie(&self) -> Cookie {
         self.cookie
     }
 
-    /// Takes the answer. `None`: there is no lock.
+    /// Processes the reply. Returns `None` if no lock was granted.
     pub fn answered(mut self, answer: &Enqueued) -> Option<LockRef> {
         let Enqueued::Granted { id, mode, policy } = *answer else { return None };
         self.done = true;
         let table = self.table.clone();
         let mut state = table.state.lock();
         if let Some(held) = state.locks.matching(self.resource, mode, &policy) {
-            // There is one already; one is enough.
+            // An equal lock is already held: cancel the new one.
             let cookie = self.cookie;
             table.done(state, |locks, actions| {
                 locks.failed(cookie, actions);

@@ -1,5 +1,6 @@
-//! Locks on exactly what a program says, ahead of its use (Lustre's lockahead): writers that know
-//! who writes where take disjoint locks, and never ask each other for them.
+//! Lustre's lockahead: locks on exactly the ranges that a program names, before it uses them.
+//! Programs that know in advance which of them writes where get disjoint locks, and never revoke
+//! each other's.
 
 use sheen_layout::Layout;
 use sheen_wire::{
@@ -11,11 +12,11 @@ use super::{Lov, stripe};
 use crate::{LockedAhead, join::join_all};
 
 impl Lov {
-    /// Asks for `mode` on what the bytes `start..=last` are in each object. `wait`: until it is
-    /// there; else others who are in the way stay, and are not asked to give way.
+    /// Requests `mode` locks on the parts of the bytes `start..=last` in each object. `wait`: wait
+    /// for the locks. Otherwise conflicting locks are not revoked.
     ///
     /// # Errors
-    /// ENOLCK: too many locks. What else the OSTs answer.
+    /// ENOLCK: too many locks. Otherwise the error of an OST.
     pub async fn lock_ahead(
         &self,
         layout: &Layout,
@@ -54,7 +55,7 @@ impl Lov {
             }
         });
         if wait {
-            // One after the other, none of them in use while the next is waited for.
+            // One after the other, so that no lock is in use while the next one is waited for.
             for ask in asks {
                 ask.await?;
             }

@@ -1,4 +1,4 @@
-//! Reserving, punching and zeroing ranges of a file.
+//! fallocate: reserves, punches or zeroes a range of a file.
 
 use sheen_layout::Layout;
 use sheen_wire::{
@@ -10,17 +10,17 @@ use super::{Lov, follow::together, split::Split, split::by_ost, stripe};
 use crate::join::join_all;
 
 impl Lov {
-    /// fallocate on `[offset, offset + len)`. Where the mode moves the end of the file, the object
-    /// that holds the range's last byte grows to exactly that byte, so the file's size is exact.
+    /// Allocates in `[offset, offset + len)`. If the mode changes the file size, the object with
+    /// the last byte of the range grows to exactly that byte, so the file size is exact.
     ///
     /// # Errors
-    /// EFBIG: the range reaches past what the layout can hold. EOPNOTSUPP: an OST's file system
-    /// cannot do it.
+    /// EFBIG: the range ends beyond the layout's maximum file size. EOPNOTSUPP: the file system of
+    /// an OST does not support the mode.
     pub async fn allocate(&self, layout: &Layout, mode: Allocate, offset: u64, len: u64) -> Result<()> {
         let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
         let max = layout.max_file_size();
         let len = match mode {
-            // There is nothing to punch past the largest size.
+            // There is nothing to punch beyond the maximum file size.
             Allocate::PunchHole => end.min(max).saturating_sub(offset),
             _ if end > max => return Err(Errno::EFBIG),
             _ => len,

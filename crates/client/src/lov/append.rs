@@ -1,20 +1,23 @@
-//! Finding the end of a file, so that it stays where it is until the caller has written there.
+//! Locking the end of a file for an append.
 //!
-//! The end is known while PW is held on all objects, so that no other client writes, cuts or
-//! appends. Locks are taken from one OST after the other by index, all of an OST in one request,
-//! which the OST enqueues in one step; so no two clients wait for each other in a circle. They stay
-//! afterwards until somebody wants them: who appends alone asks once.
+//! The end of the file is stable while the client holds PW on all objects: no other client can
+//! write, truncate or append. The client locks one OST after the other, by index. It requests all
+//! locks of an OST in one request, which the OST enqueues in one step. So no two clients wait for
+//! each other in a cycle. The locks stay cached until another client revokes them, so a client that
+//! appends alone requests them once.
 //!
 //! Invariants:
-//! * while locks of an OST are waited for, only locks of OSTs before it are in use: of those of the
-//!   OST itself none, for another one may have been enqueued between;
-//! * locks are not kept in use for long while others are waited for ([`PATIENCE`]): a client that
-//!   is slow to give back what another one waits for is given up, and so would be one that waits
-//!   for a client that has died.
+//! * while the client waits for locks of an OST, it has only locks of OSTs with smaller indices in
+//!   use. It has none of the same OST in use, because another request may have been enqueued in
+//!   between;
+//! * no locks are in use for long while others are waited for ([`PATIENCE`]). A server evicts a
+//!   client that cancels a revoked lock too late, even if that client waits for another one that
+//!   has died.
 //!
-//! What goes on at the OST under these locks does not wait: its own locks spare those of the client
-//! that asks, and pass those that wait for them. An OST that is restarted while the write is on its
-//! way has forgotten the locks; that append may meet another one.
+//! The OST executes requests of this client without waiting for these locks. Its own locks do not
+//! conflict with those of the requesting client, and overtake the requests that wait for them. If
+//! an OST is restarted while the write is in flight, the locks are lost, and the append may collide
+//! with another one.
 
 use std::{pin::pin, time::Duration};
 
@@ -27,28 +30,29 @@ use sheen_wire::{
 use super::{Lov, enqueue::WHOLE, split::by_ost, stripe};
 use crate::locks::LockRef;
 
-/// Longest that locks of one OST are in use while another one is waited for. A quarter of the time
-/// after which a server gives up a client that keeps a lock.
+/// How long locks of one OST are in use while another OST is waited for. A quarter of the time
+/// after which a server evicts a client that does not cancel a revoked lock.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// Times that the locks are asked for, where they are lost or take long.
+/// Maximum number of lock attempts, when locks are lost or take long.
 const ROUNDS_MAX: usize = 16;
 
 impl Lov {
-    /// The file's size in bytes, and the locks (PW on each object, by stripe) under which it stays
-    /// that as long as they are in use.
+    /// Returns the file's size in bytes, and PW locks on all objects, by stripe. The size is stable
+    /// as long as they are in use.
     ///
     /// # Errors
-    /// ENOLCK: the locks could not be had, or were lost again and again. What else the OSTs answer.
+    /// ENOLCK: the locks could not be obtained, or were lost repeatedly. Otherwise the error of an
+    /// OST.
     pub async fn lock_end(&self, layout: &Layout) -> Result<(u64, Vec<LockRef>)> {
-        // While the locks are waited for, who reads must not have to wait for what is kept under
-        // those that are there.
+        // Flush before the locks are requested. Otherwise a reader would have to wait for the flush
+        // of data under the locks already held, while this client waits for the others.
         self.settle_file(layout).await;
         for _ in 0..ROUNDS_MAX {
             let Some(locks) = self.lock_for_writing(layout).await? else { continue };
             let mut size = pin!(self.size(layout));
             let Ok(end) = self.rt.timeout(PATIENCE, size.as_mut()).await else {
                 drop(locks);
-                // For the next round, when all can be reached again.
+                // Wait until all OSTs answer again, for the next round.
                 size.await?;
                 continue;
             };
@@ -57,11 +61,11 @@ impl Lov {
                 return Ok((end, locks));
             }
         }
-        tracing::warn!("{}: no locks for appending", layout.fid());
+        tracing::warn!("{}: cannot lock the end of the file for an append: returning ENOLCK", layout.fid());
         Err(Errno::ENOLCK)
     }
 
-    /// PW on each object, by stripe. `None`: some could not be had, or took long.
+    /// Locks each object in PW, by stripe. `None`: a lock could not be obtained, or took too long.
     async fn lock_for_writing(&self, layout: &Layout) -> Result<Option<Vec<LockRef>>> {
         let mut locks: Vec<Option<LockRef>> = (0..layout.stripe_count()).map(|_| None).collect();
         for (ost, stripes) in by_ost(layout, 0..layout.stripe_count())? {
@@ -75,7 +79,8 @@ impl Lov {
                         Ok(other) => return other,
                         Err(_) => {
                             locks.clear();
-                            // They are there for the next round, if nobody else wants them.
+                            // The locks stay for the next round, unless another client revokes
+                            // them.
                             return asking.await.map(|_| None);
                         }
                     }
@@ -86,13 +91,13 @@ impl Lov {
         Ok(locks.into_iter().collect())
     }
 
-    /// PW on a stripe's object, if it is there.
+    /// Returns the PW lock on a stripe's object, if this client holds it.
     fn writable(&self, layout: &Layout, index: usize) -> Option<LockRef> {
         let stripe = layout.stripes().get(index)?;
         self.get(stripe.ost)?.locks().matching_in(Resource::extent(stripe.object), Mode::Pw, &WHOLE)
     }
 
-    /// PW on the objects of these stripes, all on one OST; waits for them.
+    /// Requests PW locks on the objects of these stripes, all on one OST, and waits for them.
     async fn lock_together(&self, layout: &Layout, ost: u32, stripes: &[usize]) -> Result<Option<Vec<LockRef>>> {
         let object = |s: &usize| Ok((layout.fid(), stripe(layout, *s)?.object));
         let objects = stripes.iter().map(object).collect::<Result<Vec<_>>>()?;

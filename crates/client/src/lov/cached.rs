@@ -1,11 +1,12 @@
-//! Writes that are kept ([`crate::writeback`]), and what has to come before other things are done
-//! to what is kept.
+//! Writes into the write-back cache ([`crate::writeback`]), and the flushes that other operations
+//! need first.
 //!
 //! Invariants:
-//! * a write is kept under PW locks on all that it touches, in use until it is in;
-//! * while a lock is waited for no other one is in use;
-//! * what goes past the cache (larger writes, reads, truncates, …) first has written what is kept
-//!   of the same bytes.
+//! * a write is cached under PW locks on its whole range, which are in use until the data is
+//!   stored;
+//! * while a lock is waited for, no other lock is in use;
+//! * an operation that bypasses the cache (larger writes, reads, truncates, …) first flushes the
+//!   dirty data in its range.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -29,31 +30,32 @@ use crate::{
     writeback::{Put, pattern::Stride},
 };
 
-/// Times that the locks for a write are asked for before it goes without.
+/// Maximum number of attempts to lock a write before it goes without locks.
 const ROUNDS_MAX: usize = 4;
-/// A lock for a small write is on whole chunks of this size: a power of two.
+/// Alignment of the locks for small writes, in bytes: a power of two.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// Records for which locks are asked for ahead: a few megabytes, which travel in one request.
+/// Maximum number of records that are locked ahead: a few megabytes, which travel in one request.
 const AHEAD_MAX: usize = 63;
-/// All of an object.
+/// The byte range of a whole object.
 const WHOLE: (u64, u64) = (0, u64::MAX);
 
-/// What of an object a run is.
+/// Returns the first and the last byte of a run in its object.
 fn range(run: &Run) -> (u64, u64) {
     (run.offset, run.offset + (run.len - 1))
 }
 
 impl Lov {
-    /// Whether anything is kept at all: asked before everything else.
+    /// Whether there is any dirty data. A quick test before any lookup.
     pub fn keeps_writes(&self) -> bool {
         self.kept.load(Relaxed) > 0
     }
 
-    /// Keeps a write. `false`: it has to go to the OSTs. `rest`: it is that of a large write, which
-    /// has none of a small one's patterns. `begun`: parts of it are kept all the same.
+    /// Buffers a write in the write-back cache. Returns `false` if it must go to the OSTs. `rest`:
+    /// split-write tail; skips stride detection. `begun`: set if a part was cached although the
+    /// write as a whole was not.
     ///
     /// # Errors
-    /// What the OSTs answer who are asked for locks.
+    /// The error of an OST that was asked for locks.
     pub async fn keep(
         &self,
         layout: &Layout,
@@ -86,16 +88,16 @@ impl Lov {
         Ok(false)
     }
 
-    /// The stride that a write to one object goes on with.
+    /// Notes a write to a single object. Returns the stride that it continues.
     fn note_write(&self, layout: &Layout, split: &Split) -> Option<Stride> {
         let [run] = &split.runs[..] else { return None };
         let stripe = layout.stripes().get(run.stripe)?;
         self.get(stripe.ost)?.writeback().note_write(stripe.object, run.offset, run.len)
     }
 
-    /// PW on what a write touches, which goes on with a stride: with it locks on the records that
-    /// follow are asked for, of exactly their size, if nobody is in the way. So writers whose
-    /// records interleave do not meet in their locks.
+    /// Locks a write that continues a stride in PW. The same request asks for locks on the
+    /// following records, of exactly their size, if nothing conflicts with them. So writers with
+    /// interleaved records do not revoke each other's locks.
     async fn lock_ahead_of(&self, layout: &Layout, split: &Split, stride: Stride) -> Result<Option<Vec<LockRef>>> {
         let [run] = &split.runs[..] else { return Ok(None) };
         for _ in 0..ROUNDS_MAX {
@@ -121,7 +123,7 @@ impl Lov {
         Ok(None)
     }
 
-    /// PW on the rest of a large write: what is there, or what is worth asking for
+    /// Locks a split-write tail in PW: uses the locks held, or requests them if that is worthwhile
     /// ([`super::rests`]).
     async fn lock_rest(&self, layout: &Layout, split: &Split) -> Result<Option<Vec<LockRef>>> {
         let there: Option<Vec<_>> = split.runs.iter().map(|run| self.lock_on(layout, run)).collect();
@@ -131,7 +133,7 @@ impl Lov {
         Ok(there)
     }
 
-    /// Whether the OSTs have promised the space: else locks for it would be of no use.
+    /// Whether the OSTs have granted enough space. Without it, locks would be useless.
     fn may_keep(&self, layout: &Layout, split: &Split) -> bool {
         split.runs.iter().all(|run| {
             let osc = layout.stripes().get(run.stripe).and_then(|s| self.get(s.ost));
@@ -139,7 +141,8 @@ impl Lov {
         })
     }
 
-    /// Puts a write into the caches. Who would not take its part, and why.
+    /// Stores a write in the caches of its OSTs. If one rejects its part, returns this OST and the
+    /// reason.
     fn put(
         &self,
         layout: &Layout,
@@ -165,12 +168,12 @@ impl Lov {
         Ok(Ok(()))
     }
 
-    /// PW on all that a write touches, in use. `None`: it goes without, because an object is
-    /// contended (`lockless`: if so, no lock is wanted) or locks are taken away faster than they
-    /// come.
+    /// Locks the whole range of a write in PW. `None`: the write goes without locks, because an
+    /// object is contended (`lockless`: such an object needs no lock), or because locks are revoked
+    /// faster than they are granted.
     ///
     /// # Errors
-    /// What the OSTs answer.
+    /// The error of an OST.
     pub async fn lock_runs(&self, layout: &Layout, split: &Split, lockless: bool) -> Result<Option<Vec<LockRef>>> {
         for _ in 0..ROUNDS_MAX {
             let there = split.runs.iter().map(|run| self.lock_on(layout, run));
@@ -186,7 +189,7 @@ impl Lov {
         Ok(None)
     }
 
-    /// PW, or a group's lock, on what a run is, if it is there.
+    /// Returns the PW or group lock on a run, if it is held.
     fn lock_on(&self, layout: &Layout, run: &Run) -> Option<LockRef> {
         let stripe = layout.stripes().get(run.stripe)?;
         let (start, end) = range(run);
@@ -194,8 +197,8 @@ impl Lov {
         self.get(stripe.ost)?.locks().matching_in(resource, Mode::Pw, &policy)
     }
 
-    /// Asks for PW on what a run is, and waits for it. Whether it came: it need not be there any
-    /// longer.
+    /// Requests PW on a run, and waits for it. Returns whether it was granted; it may have been
+    /// revoked since.
     async fn lock_run(&self, layout: &Layout, run: &Run, lockless: bool) -> Result<bool> {
         let stripe = stripe(layout, run.stripe)?;
         let osc = self.osc(stripe.ost).await?;
@@ -204,7 +207,7 @@ impl Lov {
         }
         let ((mut start, mut end), flags) = (range(run), Flags { lockless, ..Flags::default() });
         if run.len < KEEP_BYTES_MAX as u64 {
-            // Where locks do not grow, one is to be of use for more than one small write.
+            // If the OST does not expand locks, one lock should serve more than one small write.
             (start, end) = (start & !(CHUNK_BYTES - 1), end | (CHUNK_BYTES - 1));
         }
         let objects = [(layout.fid(), stripe.object)];
@@ -216,7 +219,7 @@ impl Lov {
         Ok(lock.is_some())
     }
 
-    /// Has written what is kept of a range, and waits for it.
+    /// Flushes the dirty data of a range, and waits for it.
     pub async fn settle(&self, layout: &Layout, split: &Split) {
         if !self.keeps_writes() {
             return;
@@ -231,8 +234,8 @@ impl Lov {
         }
     }
 
-    /// Has written what is kept of a file, and waits for it. What could not be written is told by
-    /// [`Lov::take_error`].
+    /// Flushes the dirty data of a file, and waits for it. [`Lov::take_error`] returns the error of
+    /// a failed write.
     pub async fn settle_file(&self, layout: &Layout) {
         let flushes = self.kept_of(layout).into_iter().map(|(osc, object)| async move {
             osc.writeback().flush(object, WHOLE).await;
@@ -240,12 +243,12 @@ impl Lov {
         join_all(flushes).await;
     }
 
-    /// Sends what is kept of a file on its way.
+    /// Starts to flush the dirty data of a file.
     pub fn begin_settle(&self, layout: &Layout) {
         self.kept_of(layout).into_iter().for_each(|(osc, object)| osc.writeback().begin_flush(object));
     }
 
-    /// Has written all that is kept, and waits for it.
+    /// Flushes all dirty data, and waits for it.
     pub async fn settle_all(&self) {
         if self.keeps_writes() {
             let oscs = self.all();
@@ -253,7 +256,7 @@ impl Lov {
         }
     }
 
-    /// Why something of a file could not be written; told once.
+    /// Returns and clears the stored write error of a file.
     pub fn take_error(&self, layout: &Layout) -> Option<Errno> {
         let osts: std::collections::BTreeSet<u32> = layout.stripes().iter().map(|s| s.ost).collect();
         let errors: Vec<Errno> =
@@ -261,8 +264,8 @@ impl Lov {
         errors.into_iter().next()
     }
 
-    /// What is kept of objects, by stripe; to be taken before the OSTs are asked, for it may be
-    /// written meanwhile. Empty: nothing.
+    /// Returns the attributes of the objects' dirty data, by stripe; empty if there is none. Call
+    /// it before the OSTs are asked, because the data may be flushed meanwhile.
     pub fn kept_attrs(&self, layout: &Layout) -> Vec<Option<ObjectAttr>> {
         if !self.keeps_writes() {
             return Vec::new();
@@ -282,7 +285,7 @@ impl Lov {
     }
 }
 
-/// What an object is, given what the OST said and what was kept before.
+/// Merges the OST's attributes of an object with those of its earlier dirty data.
 pub fn with_kept(attr: ObjectAttr, kept: Option<ObjectAttr>) -> ObjectAttr {
     let Some(kept) = kept else { return attr };
     ObjectAttr {

@@ -1,13 +1,15 @@
-//! Locks on objects.
+//! Extent locks on objects.
 //!
-//! Who keeps the size of a file, or its data, holds PR on the whole of each object that matters;
-//! who appends, PW (`append`). A request for several PR locks never waits for others
-//! ([`Lov::try_lock`]): what it had got already would be in somebody's way meanwhile, who might
-//! hold what it waits for. One lock by itself may be waited for ([`Lov::lock`]).
+//! To cache a file's size or data, the client holds PR on the whole of each object that matters. To
+//! append, it holds PW (`append`). A request for several PR locks never waits for conflicting locks
+//! ([`Lov::try_lock`]). Otherwise the locks that it has already got would block another client,
+//! which may hold the lock that the request waits for. A request for a single lock may wait
+//! ([`Lov::lock`]).
 //!
-//! **Who waits while this client joins a group** on the object gets no lock, and needs none any
-//! more: the OST would grant it when the group is left. The program that is to leave it may well
-//! wait for who waits here (the kernel has the pages of a read, and the file of a write, locked).
+//! **Joining a group**: if this client joins a group on the object while a lock request waits, the
+//! request gets no lock and needs none any more. The OST would grant it only after the client has
+//! left the group. The program that has to leave the group may itself wait for the blocked
+//! operation: the kernel has locked the pages of a read, and the file of a write.
 
 use std::sync::Arc;
 
@@ -25,35 +27,36 @@ use crate::{
     osc::Osc,
 };
 
-/// A lock that is wanted: file, object, part of it, how.
+/// A requested lock: file, object, range and flags.
 pub type Want = (Fid, Fid, Policy, Flags);
 
-/// What an answer is where this client has joined a group on the object instead.
+/// Result of a lock request during which this client joined a group on the object.
 const IN_GROUP: Enqueued = Enqueued::Refused(Errno::EAGAIN);
 
-/// All of an object.
+/// The range of a whole object.
 pub const WHOLE: Policy = Policy::extent(0, u64::MAX);
 
 impl Lov {
-    /// The lock on a stripe's object, if it is there.
+    /// Returns the PR lock on a stripe's whole object, if it is held.
     pub fn matching(&self, layout: &Layout, index: usize) -> Option<LockRef> {
         let stripe = layout.stripes().get(index)?;
         self.get(stripe.ost)?.locks().matching(Resource::extent(stripe.object), &WHOLE)
     }
 
-    /// The handles of the locks on all objects, if they are all there.
+    /// Returns the handles of the locks on all objects, if all are held.
     pub fn all_locked(&self, layout: &Layout) -> Option<Vec<Cookie>> {
         (0..layout.stripe_count()).map(|i| self.matching(layout, i).map(|lock| lock.cookie())).collect()
     }
 
-    /// The locks on all objects, if they are still those of these handles.
+    /// Returns the locks on all objects, if they still have these handles.
     pub fn lock_again(&self, layout: &Layout, cookies: &[Cookie]) -> Option<Vec<LockRef>> {
         let again = |(i, cookie): (usize, &Cookie)| self.matching(layout, i).filter(|lock| lock.cookie() == *cookie);
         cookies.iter().enumerate().map(again).collect()
     }
 
-    /// Whether all these locks are held still. Public knowledge is dropped after the locks, so it
-    /// is to be asked where it is put in.
+    /// Whether all these locks are still held. Call it at the moment at which data is put into a
+    /// cache. When locks are lost, first the locks and then the cached data are dropped, so data
+    /// stored under lost locks would stay.
     pub fn are_held(&self, layout: &Layout, locks: &[LockRef]) -> bool {
         let held = |(stripe, lock): (&sheen_layout::Stripe, &LockRef)| {
             self.get(stripe.ost).is_some_and(|osc| osc.locks().is_held(lock.cookie(), &WHOLE))
@@ -61,16 +64,16 @@ impl Lov {
         layout.stripes().iter().zip(locks).all(held)
     }
 
-    /// Asks for locks on objects of one OST, each given with its file, without waiting for others.
-    /// Those that were had, and what the objects are.
+    /// Requests PR locks on objects of one OST, each given with its file, without waiting for
+    /// conflicting locks. Returns the granted locks, and the attributes of the objects.
     pub async fn try_lock(&self, ost: u32, objects: &[(Fid, Fid)]) -> Result<Vec<(Option<LockRef>, ObjectAttr)>> {
-        // Somebody who appends keeps its lock until it is asked for it.
+        // `ask`: another client that has appended holds its lock until it is revoked.
         let flags = Flags { nowait: true, ask: true, ..Flags::default() };
         let answers = self.enqueue(ost, objects, Mode::Pr, WHOLE, flags).await?;
         Ok(answers.into_iter().map(|(lock, _, attr)| (lock, attr)).collect())
     }
 
-    /// The lock on a stripe's object; waits for it.
+    /// Requests the PR lock on a stripe's object, and waits for it.
     pub async fn lock(&self, layout: &Layout, index: usize) -> Result<Option<LockRef>> {
         let stripe = stripe(layout, index)?;
         let objects = [(layout.fid(), stripe.object)];
@@ -78,8 +81,8 @@ impl Lov {
         Ok(answer.into_iter().next().and_then(|(lock, ..)| lock))
     }
 
-    /// Asks for locks on objects of one OST, each given with its file. Those that were had, what
-    /// was answered, and what the objects are.
+    /// Requests locks on objects of one OST, each given with its file. Returns the granted locks,
+    /// the OST's replies, and the attributes of the objects.
     pub(super) async fn enqueue(
         &self,
         ost: u32,
@@ -92,7 +95,7 @@ impl Lov {
         self.enqueue_each(ost, &wants, mode).await
     }
 
-    /// As [`Lov::enqueue`], each on a part of its own.
+    /// Requests locks like [`Lov::enqueue`], each with its own range and flags.
     pub(super) async fn enqueue_each(
         &self,
         ost: u32,
@@ -107,8 +110,7 @@ impl Lov {
             ..Enqueue::new(Resource::extent(*object), mode, *policy, asking.cookie())
         };
         let locks = wants.iter().zip(&asking).map(lock).collect();
-        // Who locks all of an object to write appends, and nothing of that is kept: space is not to
-        // be promised in vain.
+        // A PW lock on a whole object is for an append, which is not cached. So it needs no grant.
         let keeps = mode.writes() && wants.iter().any(|(_, _, policy, _)| *policy != WHOLE);
         let want = if keeps { osc.writeback().want() } else { 0 };
         let request = Request::Enqueue { locks, want };
@@ -132,9 +134,9 @@ impl Lov {
         Ok(got)
     }
 
-    /// Asks for locks, and waits for them until this client is in a group on one of the objects:
-    /// then `None`. What comes all the same, when the group is left, is taken: locks as if they had
-    /// been used, and promises of space.
+    /// Requests locks and waits for them. Returns `None` if this client joins a group on one of the
+    /// objects meanwhile. A late reply, after the group was left, is still processed: its locks
+    /// become unused locks, and its grant is added.
     async fn ask_unless_joining(
         &self,
         osc: &Arc<Osc>,
@@ -166,7 +168,7 @@ impl Lov {
     }
 }
 
-/// Takes the answer to what was asked for, and the lock if there is one.
+/// Processes the reply to a lock request. Returns the lock if it was granted.
 fn take(cache: &Cache, asking: Asking, (file, object, ..): &Want, answer: &Enqueued) -> Option<LockRef> {
     let lock = asking.answered(answer)?;
     cache.data.own(*object, *file);

@@ -1,5 +1,5 @@
-//! What a change of several objects comes to when some of them are closed meanwhile, and where such
-//! objects went.
+//! Results of operations on several objects of which some were sealed meanwhile, and the lookup of
+//! the new names of sealed objects.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use sheen_wire::{
 use super::{Lov, split::by_ost};
 use crate::join::join_all;
 
-/// What parts that were asked for at once come to. MOVED: none is done, for objects are closed.
-/// MOVED_PARTLY: some may be.
+/// Combines the results of requests that were sent together. MOVED: none was executed, because
+/// objects are sealed. MOVED_PARTLY: some may have been executed.
 pub(super) fn together(answers: Vec<Result<()>>) -> Result<()> {
     let is_closed = |answer: &Result<()>| matches!(answer, Err(Errno::MOVED | Errno::MOVED_PARTLY));
     if !answers.iter().any(is_closed) {
@@ -23,17 +23,18 @@ pub(super) fn together(answers: Vec<Result<()>>) -> Result<()> {
     Err(if nothing { Errno::MOVED } else { Errno::MOVED_PARTLY })
 }
 
-/// The same of parts that come after others, of which `done` says whether some were done.
+/// Adjusts the result of requests that followed others. `done`: whether some of those were
+/// executed.
 pub(super) fn after<T>(done: bool, answer: Result<T>) -> Result<T> {
     answer.map_err(|errno| if done && errno == Errno::MOVED { Errno::MOVED_PARTLY } else { errno })
 }
 
 impl Lov {
-    /// The layout with the names that its objects have now, whichever file's they are.
+    /// Returns the layout with the present names of its objects, even if another file has them now.
     ///
     /// # Errors
-    /// MOVED: one is closed, and has no other name. EAGAIN: one has, and is being closed under
-    /// that, too. What else the OSTs answer.
+    /// MOVED: an object is sealed and has no new name. EAGAIN: an object has a new name, but is
+    /// being sealed under it as well. Otherwise the error of an OST.
     pub async fn follow(&self, layout: &Layout) -> Result<Layout> {
         let groups = by_ost(layout, 0..layout.stripe_count())?;
         let calls = groups.into_iter().map(|(ost, stripes)| async move {

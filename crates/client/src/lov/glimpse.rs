@@ -1,4 +1,4 @@
-//! Sizes, space and times of a file's objects (Lustre's glimpse), and what they make of the file's
+//! Sizes, space and times of a file's objects (Lustre's glimpse), and their merge into the file's
 //! attributes.
 
 use sheen_layout::Layout;
@@ -11,26 +11,26 @@ use sheen_wire::{
 use super::{Lov, cached::with_kept};
 use crate::join::join_all;
 
-/// A file to be looked at.
+/// A file whose objects are to be glimpsed.
 #[derive(Clone, Copy, Debug)]
 pub struct Look<'a> {
-    /// Where its data is.
+    /// Layout of the file.
     pub layout: &'a Layout,
-    /// Whether its objects are to be locked, so that what they are may be kept.
+    /// Whether to lock the objects, so that the result may be cached.
     pub lock: bool,
 }
 
-/// What the OSTs say of a file.
+/// The OSTs' attributes of a file's objects.
 #[derive(Debug)]
 pub struct Seen {
-    /// By stripe.
+    /// Attributes by stripe.
     pub objects: Vec<ObjectAttr>,
-    /// The locks under which this was so, if there is one on each object. They need not be there
-    /// any more.
+    /// Handles of the locks under which the attributes were read, if each object was locked. The
+    /// locks may have been lost since.
     pub locks: Option<Vec<Cookie>>,
 }
 
-/// An object to be asked for.
+/// An object to be glimpsed.
 #[derive(Clone, Copy)]
 struct Wanted {
     ost: u32,
@@ -42,7 +42,7 @@ struct Wanted {
 }
 
 impl Lov {
-    /// What the OSTs say of the file's objects, by stripe.
+    /// Requests the attributes of the file's objects, by stripe.
     pub async fn glimpse(&self, layout: &Layout) -> Result<Vec<ObjectAttr>> {
         if let [only] = layout.stripes() {
             let kept = self.kept_attrs(layout).into_iter().next().flatten();
@@ -53,13 +53,13 @@ impl Lov {
         seen.pop().unwrap_or(Err(Errno::EIO)).map(|seen| seen.objects)
     }
 
-    /// The file's size in bytes.
+    /// Requests the file's size in bytes.
     pub async fn size(&self, layout: &Layout) -> Result<u64> {
         Ok(size(layout, &self.glimpse(layout).await?))
     }
 
-    /// What the OSTs say of several files, with as few requests as they allow. A file whose objects
-    /// cannot be asked gets the error of its own.
+    /// Requests the attributes of several files' objects, with as few requests as the OSTs allow.
+    /// If the request for a file's object fails, the result of that file is the error.
     pub async fn look(&self, files: &[Look<'_>]) -> Vec<Result<Seen>> {
         let mut seen: Vec<Result<Seen>> = Vec::with_capacity(files.len());
         let mut wanted: Vec<Wanted> = Vec::new();
@@ -102,14 +102,14 @@ impl Lov {
         seen
     }
 
-    /// Asks one OST for objects that are all to be locked or all not; answers the lock's handle and
-    /// what the object is.
+    /// Requests the attributes of objects on one OST, which are either all to be locked or all not.
+    /// Returns the handle of each lock and the attributes.
     async fn ask(&self, group: &[Wanted]) -> Result<Vec<(Option<Cookie>, ObjectAttr)>> {
         let Some(first) = group.first() else { return Ok(Vec::new()) };
         if first.lock {
             let objects: Vec<(Fid, Fid)> = group.iter().map(|w| (w.owner, w.object)).collect();
             let got = self.try_lock(first.ost, &objects).await?;
-            // Not kept in use while other OSTs are waited for.
+            // Do not leave the locks in use while other OSTs are waited for.
             return Ok(got.into_iter().map(|(lock, attr)| (lock.map(|lock| lock.cookie()), attr)).collect());
         }
         let attrs = self.object_attrs(first.ost, group.iter().map(|w| w.object).collect()).await?;
@@ -125,7 +125,7 @@ impl Lov {
     }
 }
 
-/// Puts an answer where it belongs.
+/// Stores the result of one object.
 fn note(seen: &mut Result<Seen>, wanted: &Wanted, (lock, attr): (Option<Cookie>, ObjectAttr)) {
     let Ok(seen) = seen else { return };
     seen.objects[wanted.stripe] = attr;
@@ -137,18 +137,19 @@ fn note(seen: &mut Result<Seen>, wanted: &Wanted, (lock, attr): (Option<Cookie>,
     }
 }
 
-/// The file size that the objects' sizes amount to.
+/// Returns the file size that follows from the objects' sizes.
 pub fn size(layout: &Layout, objects: &[ObjectAttr]) -> u64 {
     objects.iter().enumerate().map(|(stripe, o)| layout.file_size(stripe, o.size)).max().unwrap_or(0)
 }
 
-/// Puts the objects' size, space and times into the attributes that the MDT gave.
+/// Merges the objects' size, space and times into the attributes that the MDT returned.
 ///
-/// Content changes at the OSTs, attributes at the MDT, each stamped by its own clock. A write after
-/// the MDT's mtime was set (by creation, truncate or utimensat) is newer than [`Attr::mtime_set`]
-/// and shows; a utimensat after a write made `mtime_set` the newer one and sticks. Changes of names
-/// and other attributes touch neither. So the times that a file shows follow from what is stored
-/// alone, and do not move by themselves.
+/// The OSTs stamp changes of data, and the MDT stamps changes of attributes, each with its own
+/// clock. If a write follows the last setting of the mtime at the MDT (create, truncate or
+/// utimensat), its time is newer than [`Attr::mtime_set`] and is shown. If a utimensat follows a
+/// write, `mtime_set` is newer and is shown. Changes of names and of other attributes affect
+/// neither. So the times of a file depend only on stored values, and do not change without an
+/// operation.
 pub fn merge(attr: &mut Attr, layout: &Layout, objects: &[ObjectAttr]) {
     attr.size = size(layout, objects);
     attr.blocks = objects.iter().fold(0, |sum: u64, o| sum.saturating_add(o.blocks));

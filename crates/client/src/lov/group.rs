@@ -1,8 +1,9 @@
-//! Locks of a group on all objects of a file.
+//! Group locks on all objects of a file.
 //!
-//! They are taken from one OST after the other by index, all of an OST in one request, as those for
-//! appending are: so no two groups wait for each other in a circle. They stay in use, and go when
-//! they are no longer. Who waits for them waits for a program.
+//! As for an append, the client locks one OST after the other, by index, with all locks of an OST
+//! in one request. So no two groups wait for each other in a cycle. The locks are in use until the
+//! program leaves the group, and are then cancelled at once. A client that waits for them waits for
+//! a program.
 
 use std::time::Duration;
 
@@ -15,18 +16,18 @@ use sheen_wire::{
 use super::{Lov, split::by_ost, stripe};
 use crate::locks::LockRef;
 
-/// Pause after which a lock that may not be waited for is asked for again: in the way were locks
-/// under which somebody caches, who was asked for them.
+/// Pause before a `nowait` lock request is repeated. In the meantime, other clients cancel the
+/// conflicting locks that the request revoked.
 const ASK_PAUSE: Duration = Duration::from_millis(20);
-/// Times that this is done: for as long as writing back may take.
+/// Maximum number of attempts, for as long as a flush may take.
 const ASKS_MAX: usize = 250;
 
 impl Lov {
-    /// GROUP on all objects. `nowait`: not if another group has one, or somebody does not stop
-    /// using one.
+    /// Locks all objects in GROUP mode. `nowait`: fails if another group holds a lock, or if a
+    /// client does not release a conflicting lock.
     ///
     /// # Errors
-    /// EAGAIN, with `nowait`. ENOLCK: a lock was lost. What else the OSTs answer.
+    /// EAGAIN, with `nowait`. ENOLCK: a lock was lost. Otherwise the error of an OST.
     pub async fn lock_group(&self, layout: &Layout, gid: u64, nowait: bool) -> Result<Vec<LockRef>> {
         let mut locks = Vec::with_capacity(layout.stripe_count());
         for (ost, stripes) in by_ost(layout, 0..layout.stripe_count())? {
@@ -59,7 +60,7 @@ impl Lov {
         Err(Errno::EAGAIN)
     }
 
-    /// Whether a group's lock is held on a stripe's object.
+    /// Whether a group lock is held on a stripe's object.
     pub fn in_group(&self, layout: &Layout, index: usize) -> bool {
         let stripe = layout.stripes().get(index);
         let lock = stripe.and_then(|s| self.get(s.ost)?.locks().in_group(Resource::extent(s.object)));

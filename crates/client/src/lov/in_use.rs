@@ -1,12 +1,12 @@
-//! Locks in use for a write, given back OST by OST.
+//! Locks in use for a write, released OST by OST.
 //!
-//! A part of a write takes as long as its OST is away. Who wants what other OSTs have locked for
-//! the write does not wait that long: they would give this client up, with all that it has not
-//! written there. So the locks of an OST are in use until its part is done; where it has none,
-//! until the write begins.
+//! While an OST is disconnected, its part of a write does not finish. A client that waits for the
+//! write's locks at other OSTs must not wait that long. Those OSTs would evict this client, which
+//! would then lose all its dirty data there. So the locks of an OST are in use until its part of
+//! the write is done. The locks of an OST without a part are in use until the write begins.
 //!
-//! To an append that is enough: as long as any of its locks is in use, nobody else finds the end of
-//! the file, for who looks for it locks all objects.
+//! For an append this is enough. Another client must lock all objects to find the end of the file,
+//! so it cannot as long as any of the append's locks is in use.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +15,19 @@ use sheen_layout::Layout;
 
 use crate::locks::LockRef;
 
-/// See the module.
+/// The locks of a write. See the module's documentation.
 #[derive(Default)]
 pub struct InUse(Mutex<BTreeMap<u32, OfOst>>);
 
 #[derive(Default)]
 struct OfOst {
-    /// Requests of the write that are not answered.
+    /// Number of unfinished requests of the write.
     left: usize,
     locks: Vec<LockRef>,
 }
 
 impl InUse {
-    /// Locks, each with the stripe whose object it is on.
+    /// Collects locks, each with the stripe whose object it locks.
     pub fn new(layout: &Layout, locks: impl IntoIterator<Item = (usize, LockRef)>) -> InUse {
         let mut osts: BTreeMap<u32, OfOst> = BTreeMap::new();
         for (stripe, lock) in locks {
@@ -38,7 +38,8 @@ impl InUse {
         InUse(Mutex::new(osts))
     }
 
-    /// The write begins, with a request to each of these OSTs.
+    /// Begins the write, with one request per item to the OST of that index. Releases the locks of
+    /// other OSTs.
     pub fn begin(&self, requests: impl Iterator<Item = u32>) {
         let mut osts = self.0.lock();
         if osts.is_empty() {
@@ -55,7 +56,8 @@ impl InUse {
         drop(idle);
     }
 
-    /// One of them is done. (Where one fails the rest of the write may have to follow.)
+    /// Notes that a request to the OST succeeded. Not to be called after a failure, because the
+    /// write may have to be completed.
     pub fn done(&self, ost: u32) {
         let mut osts = self.0.lock();
         let Some(of) = osts.get_mut(&ost) else { return };

@@ -1,8 +1,10 @@
-//! How much of a range lies within the file: of a page of a mapping no more is written.
+//! Clamps a range to the end of the file, because a write of a mapped page must not extend the
+//! file.
 //!
-//! The object that has the last byte of the range is asked alone first, for if it reaches so far,
-//! so does the file. What it was seen to have is remembered with the lock on it, under which nobody
-//! else can cut it ([`crate::cache::data`]): as long as that is held, nobody is asked.
+//! The client first asks the object that contains the last byte of the range. If the object reaches
+//! that far, the file does as well. The object's size is remembered together with the lock on it,
+//! under which no other client can truncate it ([`crate::cache::data`]). As long as the lock is
+//! held, no further request is needed.
 
 use sheen_layout::{Chunk, Layout};
 use sheen_wire::{Result, ldlm::Cookie};
@@ -10,11 +12,11 @@ use sheen_wire::{Result, ldlm::Cookie};
 use super::{Lov, cached::with_kept, enqueue::WHOLE, stripe};
 
 impl Lov {
-    /// How many of `len` bytes at `offset` lie before the end of the file, what this client keeps
-    /// of it included. Waits for nobody's lock.
+    /// Returns how many of `len` bytes at `offset` lie before the end of the file, including this
+    /// client's dirty data. Requests no locks, so it does not wait for other clients.
     ///
     /// # Errors
-    /// MOVED: objects are closed. What an OST answers.
+    /// MOVED: objects are sealed. Otherwise the error of an OST.
     pub async fn inside(&self, layout: &Layout, offset: u64, len: u64) -> Result<u64> {
         let Some(end) = offset.checked_add(len) else { return Ok(0) };
         let last = layout.map(end.saturating_sub(1), 1).next();
@@ -27,7 +29,7 @@ impl Lov {
         Ok(end.saturating_sub(offset).min(len))
     }
 
-    /// How far the file reaches at least, by the object of a chunk.
+    /// Returns the minimum size of the file that follows from the size of a chunk's object.
     async fn reach(&self, layout: &Layout, chunk: &Chunk) -> Result<u64> {
         let (index, stripe) = (chunk.stripe, *stripe(layout, chunk.stripe)?);
         let osc = self.osc(stripe.ost).await?;

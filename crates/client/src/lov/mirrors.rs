@@ -1,9 +1,10 @@
-//! Which mirror of a file is read.
+//! Selection of the mirror to read.
 //!
-//! Any fresh one will do: those that readers prefer come first, then those whose OSTs can all be
-//! reached; among several, clients spread by a number of their own. Where an OST goes away while it
-//! is asked, another mirror is asked instead; the import, which knows that its connection is lost,
-//! is what remembers it.
+//! Any fresh mirror will do. Mirrors with the PREF_RD flag come first, if all their OSTs are
+//! connected; otherwise any mirror whose OSTs are connected. Among several candidates, each client
+//! uses its own random number to spread the load. If an OST disconnects during a read, another
+//! mirror is read instead. No state is needed for this, because the import knows that its
+//! connection is lost.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -12,24 +13,23 @@ use sheen_wire::{Errno, Result};
 
 use super::{Lov, is_absence};
 
-/// How often it is looked whether the OSTs of a mirror that is being read can still be reached. Two
-/// looks in a row that say no make another mirror be read: a connection that was only broken is
-/// back by then.
+/// Interval between checks whether the OSTs of the mirror being read are connected. If two checks
+/// in a row fail, another mirror is read; a connection that only broke is restored by then.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How often one that was found away may be asked again, for it may be back: its connection was
-/// only slow to come.
+/// How often mirrors that were disconnected may be tried again during one read. Such a connection
+/// may only have been slow.
 const RETURNS_MAX: usize = 4;
 
-/// Mirrors that were asked for one read.
+/// The mirrors that one read has tried.
 struct Tried {
-    /// The last of them is being asked.
+    /// Mirror ids; the last one is being read.
     ids: Vec<u16>,
-    /// How often one may be asked again.
+    /// Remaining number of repeated attempts.
     returns: usize,
 }
 
 impl Lov {
-    /// The mirror to read a file from; the layout itself where there is only one.
+    /// Returns the mirror to read a file from; the layout itself if the file is not mirrored.
     pub fn readable(&self, layout: &Arc<Layout>) -> Arc<Layout> {
         if !layout.is_mirrored() {
             return layout.clone();
@@ -37,7 +37,8 @@ impl Lov {
         self.readable_but(layout, &[]).unwrap_or_else(|| layout.clone())
     }
 
-    /// The same, of those that were not `tried`. `None`: there is none whose OSTs can be reached.
+    /// Returns the mirror to read like [`Lov::readable`], except those in `tried`. `None`: no other
+    /// mirror has all its OSTs connected.
     fn readable_but(&self, layout: &Layout, tried: &[u16]) -> Option<Arc<Layout>> {
         let fresh = layout.fresh_mirrors();
         let up = |m: &&&Arc<Layout>| !tried.contains(&m.mirror_id()) && self.is_up(m);
@@ -48,16 +49,16 @@ impl Lov {
         among.get(at).map(|m| Arc::clone(m))
     }
 
-    /// Whether all OSTs that have something of this can be reached, as far as is known.
+    /// Whether all OSTs of the layout are active and connected, as far as is known.
     fn is_up(&self, layout: &Layout) -> bool {
         layout.stripes().iter().all(|s| self.get(s.ost).is_some_and(|osc| osc.state().is_ok()))
     }
 
-    /// Reads something of a file, from another mirror where the OSTs of the first are away: `work`
-    /// with the layout to read by.
+    /// Runs `work` with the layout to read. If OSTs of this mirror are disconnected, repeats `work`
+    /// with another mirror.
     ///
     /// # Errors
-    /// What `work` answers; of several mirrors, the last one's.
+    /// The error of `work`; with several mirrors, that of the last one tried.
     pub async fn by_any<T, F: Future<Output = Result<T>>>(
         &self,
         layout: &Arc<Layout>,
@@ -85,15 +86,15 @@ impl Lov {
         }
     }
 
-    /// Another mirror than the one that is being asked: one that was not asked yet, or that can be
-    /// reached again.
+    /// Returns a mirror other than the one being read: one that was not tried yet, or one that is
+    /// connected again.
     fn another(&self, layout: &Layout, tried: &Tried) -> Option<Arc<Layout>> {
         let last = tried.ids.last().filter(|_| tried.returns > 0);
         self.readable_but(layout, &tried.ids).or_else(|| self.readable_but(layout, &[*last?]))
     }
 
-    /// Does it; ENOTCONN as soon as an OST of the mirror is away and there is another mirror that
-    /// is not.
+    /// Runs `work`, but returns ENOTCONN as soon as an OST of the mirror is disconnected and
+    /// another mirror is available.
     async fn while_up<T>(
         &self,
         layout: &Layout,
@@ -109,7 +110,7 @@ impl Lov {
             }
             let is_up = self.is_up(now);
             if !is_up && !was_up && self.another(layout, tried).is_some() {
-                tracing::info!("{}: mirror {} is away, another one is read", layout.fid(), now.mirror_id());
+                tracing::info!("{}: mirror {} is disconnected: reading another one", layout.fid(), now.mirror_id());
                 return Err(Errno::ENOTCONN);
             }
             was_up = is_up;

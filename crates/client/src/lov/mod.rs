@@ -1,14 +1,13 @@
-//! Striping (Lustre's lov): turns what happens to a file into requests to the OSTs that hold its
+//! Striping (Lustre's lov): splits operations on a file into requests to the OSTs that hold its
 //! objects.
 //!
-//! Small writes are kept for a while (`cached`). One request carries all that goes to one OST;
-//! requests to several OSTs are on their way together; where there is only one, it is awaited
-//! without anything around it. Kept in mind is which files were changed and not synced
-//! (`unsynced`); locks on objects, and what is kept under them, are `enqueue`'s and
-//! [`crate::cache`]'s.
+//! Small writes go to the write-back cache (`cached`). One request carries everything for one OST,
+//! and requests to several OSTs are in flight together. A request to a single OST is awaited
+//! directly, without a wrapper. `unsynced` remembers which files were changed and not synced.
+//! `enqueue` requests locks on objects, and [`crate::cache`] stores the data under them.
 //!
-//! An action that needs two rounds (a read that meets a hole, a truncate) is not atomic against
-//! other clients yet; an append is (`append`).
+//! An operation that needs two rounds of requests (a read that meets a hole, a truncate) is not yet
+//! atomic against other clients. An append is (`append`).
 
 mod ahead;
 mod allocate;
@@ -58,10 +57,11 @@ pub use split::Split;
 pub use unsynced::Unsynced;
 pub use write::{How, KEEP_BYTES_MAX};
 
-/// How long an action waits for an OST that its layout names and the configuration does not: it was
-/// just added, and the configuration is on its way.
+/// How long an operation waits for an OST that a layout names and the configuration does not. Such
+/// an OST was just added, and the new configuration is in transit.
 const NEW_OST_WAIT: Duration = Duration::from_secs(10);
-/// Larger writes are not kept, so a lock of the client's own would only be in others' way.
+/// Default of [`Lov::lockless_bytes`]. Larger writes bypass the write-back cache, so a lock of this
+/// client would only block other clients.
 const LOCKLESS_BYTES_DEFAULT: u64 = write::KEEP_BYTES_MAX as u64;
 
 /// The OSTs of a file system.
@@ -73,17 +73,17 @@ pub struct Lov {
     added: Notify,
     unsynced: Arc<Unsynced>,
     cache: Arc<Cache>,
-    /// Dirty bytes that are kept, for all OSTs.
+    /// Dirty bytes in the write-back caches of all OSTs.
     kept: Arc<AtomicU64>,
-    /// Whether small writes are kept.
+    /// Whether the write-back cache is enabled.
     keeping: AtomicBool,
-    /// From so many bytes on a write goes without a lock of this client; 0: none does.
+    /// Minimum size in bytes of writes without a lock of this client; 0: none.
     lockless_bytes: AtomicU64,
-    /// What became of the locks for the rests of large writes, by file.
+    /// Back-off state of the locks for split-write tails, by file.
     rests: Mutex<LruCache<Fid, Rests, FxBuildHasher>>,
-    /// Reads under way.
+    /// Number of reads in flight.
     reads: AtomicUsize,
-    /// Which of several mirrors this client reads.
+    /// Random number that selects one of several mirrors to read.
     spread: usize,
 }
 
@@ -94,7 +94,7 @@ impl fmt::Debug for Lov {
 }
 
 impl Lov {
-    /// Without OSTs; [`Lov::add`] brings them.
+    /// Creates a lov without OSTs; [`Lov::add`] adds them.
     pub fn new(rt: Rt, cache: Arc<Cache>) -> Lov {
         let (oscs, added, reads) = (RwLock::new(Vec::new()), Notify::new(), AtomicUsize::new(0));
         let (unsynced, kept) = (Arc::new(Unsynced::new()), Arc::default());
@@ -115,32 +115,33 @@ impl Lov {
         }
     }
 
-    /// What is kept under locks.
+    /// Returns the client's caches.
     pub fn cache(&self) -> &Arc<Cache> {
         &self.cache
     }
 
-    /// What was changed and not synced.
+    /// Returns the record of unsynced changes.
     pub fn unsynced(&self) -> &Arc<Unsynced> {
         &self.unsynced
     }
 
-    /// How many dirty bytes are kept: counted by those who keep them.
+    /// Returns the counter of dirty bytes, which the write-back caches of the OSTs update.
     pub fn kept(&self) -> &Arc<AtomicU64> {
         &self.kept
     }
 
-    /// Whether small writes are kept for a while (`llite.*.writeback`).
+    /// Whether the write-back cache is enabled (`llite.*.writeback`).
     pub fn keeping(&self) -> bool {
         self.keeping.load(Relaxed)
     }
 
-    /// Sets it. What is kept stays until it is written.
+    /// Enables or disables the write-back cache. Data that is already dirty is flushed as usual.
     pub fn set_keeping(&self, on: bool) {
         self.keeping.store(on, Relaxed);
     }
 
-    /// Whether a write of so many bytes that is not kept takes locks of the client's own.
+    /// Whether a write of `len` bytes that bypasses the write-back cache takes locks of this
+    /// client.
     pub fn locks_write(&self, len: usize) -> bool {
         match self.lockless_bytes() {
             0 => true,
@@ -148,18 +149,19 @@ impl Lov {
         }
     }
 
-    /// From how many bytes on writes do so (`llite.*.lockless_write_kb`); 0: never.
+    /// Returns the minimum size in bytes of writes without a lock of this client
+    /// (`llite.*.lockless_write_kb`); 0: none.
     pub fn lockless_bytes(&self) -> u64 {
         self.lockless_bytes.load(Relaxed)
     }
 
-    /// Sets it.
+    /// Sets [`Lov::lockless_bytes`].
     pub fn set_lockless_bytes(&self, bytes: u64) {
         self.lockless_bytes.store(bytes, Relaxed);
     }
 
-    /// Adds an OST, or the MDT's data service; one of the same index is replaced. Indices beyond
-    /// Lustre's are ignored.
+    /// Adds an OST or the MDT's data service, and replaces one of the same index. Ignores indices
+    /// beyond Lustre's limit.
     pub fn add(&self, osc: Arc<Osc>) {
         if osc.index() == MDT_OST {
             *self.data.write() = Some(osc);
@@ -179,7 +181,7 @@ impl Lov {
         self.added.notify_waiters();
     }
 
-    /// The OST of an index, or with [`MDT_OST`] the MDT's data service, if it is known.
+    /// Returns the OST of an index, or the MDT's data service for [`MDT_OST`], if configured.
     pub fn get(&self, index: u32) -> Option<Arc<Osc>> {
         if index == MDT_OST {
             return self.data.read().clone();
@@ -187,20 +189,20 @@ impl Lov {
         self.oscs.read().get(index as usize)?.clone()
     }
 
-    /// All known OSTs by index.
+    /// Returns all configured OSTs, by index.
     pub fn osts(&self) -> Vec<Arc<Osc>> {
         self.oscs.read().iter().flatten().cloned().collect()
     }
 
-    /// All that hold objects, by index: the OSTs and the MDT's data service.
+    /// Returns all targets that hold objects: the OSTs by index, and the MDT's data service.
     pub fn all(&self) -> Vec<Arc<Osc>> {
         self.oscs.read().iter().flatten().chain(&*self.data.read()).cloned().collect()
     }
 
-    /// The OST of an index; waits a while for one that is not known.
+    /// Returns the OST of an index. Waits for up to [`NEW_OST_WAIT`] if it is not configured yet.
     ///
     /// # Errors
-    /// EIO: it did not appear.
+    /// EIO: the OST did not appear.
     async fn osc(&self, index: u32) -> Result<Arc<Osc>> {
         if let Some(osc) = self.get(index) {
             return Ok(osc);
@@ -215,12 +217,12 @@ impl Lov {
             }
         };
         self.rt.timeout(NEW_OST_WAIT, appears).await.map_err(|_| {
-            tracing::error!("OST {index} holds a file's data but is not part of the file system's configuration");
+            tracing::error!("OST {index}: a layout names it, but the configuration does not: returning EIO");
             Errno::EIO
         })
     }
 
-    /// Calls the OST of an index.
+    /// Sends a request to the OST of an index.
     pub(crate) async fn call(&self, ost: u32, request: ost::Request, bulk: Bulk) -> Result<(ost::Reply, Bulk)> {
         match self.get(ost) {
             Some(osc) => osc.call(request, bulk).await,
@@ -228,20 +230,21 @@ impl Lov {
         }
     }
 
-    /// Calls the OST of an index for a change of a file, which is noted as not synced.
+    /// Sends a request that changes a file to the OST of an index, and records the change as
+    /// unsynced.
     async fn change(&self, file: Fid, ost: u32, request: ost::Request, bulk: Bulk) -> Result<()> {
         let epoch = done(self.call(ost, request, bulk).await?.0)?;
         self.unsynced.changed(file, ost, epoch);
         Ok(())
     }
 
-    /// Largest bulk of a request to an OST, in bytes.
+    /// Returns the maximum bulk size of a request to an OST, in bytes.
     fn max_bytes(&self, ost: u32) -> u64 {
         self.get(ost).map_or(crate::osc::BYTES_PER_RPC_DEFAULT, |osc| osc.max_bytes_per_rpc())
     }
 }
 
-/// In which life of its host an OST did what it was asked for.
+/// Returns the epoch of a `Done` reply, that is, the boot of the OST's host.
 fn done(reply: ost::Reply) -> Result<u64> {
     match reply {
         ost::Reply::Done { epoch, .. } => Ok(epoch),
@@ -249,7 +252,7 @@ fn done(reply: ost::Reply) -> Result<u64> {
     }
 }
 
-/// The object of a stripe and the OST that holds it.
+/// Returns the object of a stripe and its OST.
 fn stripe(layout: &Layout, stripe: usize) -> Result<&sheen_layout::Stripe> {
     layout.stripes().get(stripe).ok_or(Errno::EIO)
 }

@@ -1,14 +1,15 @@
 //! Reading a range of a file.
 //!
-//! An object that ends early means a hole, or the end of the file. Bytes that follow in another
-//! object settle it: the file goes on, so what is missing before them is zeros. Only where the
-//! range ends in missing bytes is the file's size asked for. A file with one object never needs
-//! that: its object's end is its own. What lies in components without objects is missing as well.
+//! If an object ends inside the range, the missing bytes are a hole or lie beyond the end of the
+//! file. Bytes that follow in another object show that they are a hole, to be filled with zeros.
+//! Only if the missing bytes end the range, the client requests the file size. A file with one
+//! object never needs that, because the object's end is the file's end. Bytes in components without
+//! objects count as missing, too.
 //!
-//! A large read that is the only one, from one object of another process, would use one processor
-//! after another: the server reads and checksums all of it, then sends it, then the client checks
-//! it. It goes as two requests at once, so that the halves overlap (a third faster over tcp on one
-//! machine). Where several reads run they overlap by themselves.
+//! A single large read from one object of a remote OST would keep only one processor busy at a
+//! time. The server reads and checksums all of it, then sends it, then the client verifies it. So
+//! it is sent as two concurrent requests, whose phases overlap (a third faster over tcp on one
+//! machine). Several concurrent reads overlap without that.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -27,23 +28,23 @@ use super::{
 };
 use crate::join::join_all;
 
-/// The zeros that all holes share. 64 KiB: the smallest stripe, so a hole of one stripe is one
+/// Zeros shared by all holes. 64 KiB is the smallest stripe size, so a hole of one stripe is one
 /// piece.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// From this size on a lone read is halved: smaller ones take less time than a second request
-/// costs.
+/// Minimum size in bytes of a single read that is split in two. For smaller reads a second request
+/// costs more than it saves.
 const HALVE_BYTES_MIN: u64 = 512 << 10;
-/// Times that what a read found missing is looked for, because the file becomes longer meanwhile.
+/// Maximum number of searches for missing bytes when the file grows meanwhile.
 const LOOKS_MAX: usize = 8;
-/// Halves begin at a page.
+/// Alignment in bytes of the split: a page.
 const HALVE_ALIGN: u64 = 4096;
 
 /// Counts a read as under way until it is dropped.
 struct Reading<'a>(&'a AtomicUsize);
 
 impl<'a> Reading<'a> {
-    /// Also whether it is the only one.
+    /// Registers a read. Also returns whether it is the only one.
     fn begin(count: &'a AtomicUsize) -> (Reading<'a>, bool) {
         let alone = count.fetch_add(1, Relaxed) == 0;
         (Reading(count), alone)
@@ -57,8 +58,9 @@ impl Drop for Reading<'_> {
 }
 
 impl Lov {
-    /// Bytes `[offset, offset + len)`, fewer at the end of the file, without copying. The caller
-    /// bounds `len`. With `in_place` all of them may be left where they are: then there is no bulk.
+    /// Returns the bytes `[offset, offset + len)`, fewer at the end of the file, without copying.
+    /// The caller bounds `len`. With `in_place`, an OST in this process may return the location of
+    /// all bytes (`Live`) instead of a bulk.
     pub async fn read(&self, layout: &Layout, offset: u64, len: u64, in_place: bool) -> Result<(Bulk, Option<Live>)> {
         let len = len.min(layout.max_file_size().saturating_sub(offset));
         if len == 0 {
@@ -73,7 +75,8 @@ impl Lov {
         Ok((data, live))
     }
 
-    /// What the objects have of a range, with zeros for holes before the last byte found.
+    /// Returns the bytes of a range that the objects have, with zeros for holes before the last
+    /// byte found.
     async fn found(&self, layout: &Layout, offset: u64, len: u64, in_place: bool) -> Result<(Bulk, Option<Live>)> {
         let split = Split::new(layout, offset, len);
         let (_reading, alone) = Reading::begin(&self.reads);
@@ -85,7 +88,7 @@ impl Lov {
         })?;
         let mut runs = vec![Bulk::new(); split.runs.len()];
         if rpcs.is_empty() {
-            // There are no objects.
+            // The range has no objects.
         } else if rpcs.len() == 1 {
             let Rpc { ost, parts, pieces, .. } = rpcs.swap_remove(0);
             let (reply, bulk) = match *parts {
@@ -115,9 +118,10 @@ impl Lov {
         Ok((data, None))
     }
 
-    /// What a range has behind the bytes that were found: nothing where the file ends, zeros in a
-    /// hole, or what was written there since. A hole is one if the objects were the same before and
-    /// after it was looked for: else the file was shorter then, and is longer now.
+    /// Completes a read whose range ends in missing bytes. Appends nothing if the file ends there,
+    /// zeros for a hole, or bytes that were written since. It accepts a hole only if the objects'
+    /// attributes were the same before and after the search. Otherwise the file was shorter before,
+    /// and has grown.
     #[cold]
     async fn append_rest(
         &self,
@@ -127,8 +131,9 @@ impl Lov {
         len: u64,
         data: &mut Bulk,
     ) -> Result<()> {
-        // A lone object's end is the file's, if nobody else can have written there: then this costs
-        // nothing. What is kept here the caller looked up before the read.
+        // If this client holds a lock on the only object, no other client can have written there.
+        // Then the object's end is the file's end, at no cost. The caller determined the cached
+        // sizes before the read.
         if layout.stripe_count() == 1 && self.matching(layout, 0).is_some() {
             let end = kept.first().copied().flatten().map_or(0, |kept| layout.file_size(0, kept.size));
             push_zeros(data, end.min(offset + len).saturating_sub(offset + data.len() as u64));
@@ -153,14 +158,14 @@ impl Lov {
         Ok(())
     }
 
-    /// Whether an OST is known to live in another process.
+    /// Whether an OST is known to run in another process.
     fn is_remote(&self, ost: u32) -> bool {
         let nid = self.get(ost).and_then(|osc| osc.import().current_nid());
         nid.is_some_and(|nid| nid != Nid::Lo)
     }
 }
 
-/// Gives the bytes of a reply to the runs that its parts are pieces of.
+/// Distributes the bytes of a reply to the runs of its pieces.
 fn distribute(runs: &mut [Bulk], pieces: &[Piece], reply: Reply, bulk: Bulk) -> Result<()> {
     let Reply::Read(lens) = reply else { return Err(Errno::EPROTO) };
     let fits = lens.len() == pieces.len() && lens.iter().zip(pieces).all(|(len, piece)| *len <= piece.len);
@@ -177,7 +182,8 @@ fn distribute(runs: &mut [Bulk], pieces: &[Piece], reply: Reply, bulk: Bulk) -> 
     for (piece, len) in pieces.iter().zip(lens) {
         let run = &mut runs[piece.run];
         if len > 0 {
-            // The object grew between two requests: what the first found missing is a hole.
+            // The object grew between two requests: the bytes missing in the first reply are a
+            // hole.
             let hole = piece.pos.saturating_sub(run.len() as u64);
             push_zeros(run, hole);
             run.append(bulk.slice(start, len as usize));
@@ -187,7 +193,7 @@ fn distribute(runs: &mut [Bulk], pieces: &[Piece], reply: Reply, bulk: Bulk) -> 
     Ok(())
 }
 
-/// Puts the runs' bytes in file order, with zeros for holes before the last byte found.
+/// Returns the runs' bytes in file order, with zeros for holes before the last byte found.
 fn assemble(layout: &Layout, split: &Split, runs: &[Bulk], offset: u64) -> Bulk {
     let mut data = Bulk::new();
     for (run, pos, chunk) in split.chunks(layout) {

@@ -1,38 +1,37 @@
-//! When the rest of a large write is worth a lock.
+//! Locks for split-write tails: decides when the tail of a large write is worth a lock.
 //!
-//! The kernel sends a write of a megabyte from memory that does not begin with a page in two
-//! requests: nearly all of it, and a few bytes. Large writes need no lock. Under a lock the few
-//! bytes can wait, and travel with others; but where several write to one object in turns it stands
-//! in the way of the others' large writes. So it is asked for, and more seldom the more often it
-//! was gone when the next rest came.
-
+//! If a write of a megabyte comes from memory that is not page-aligned, the kernel splits it into
+//! two requests: most of it, and a tail of a few bytes. Large writes need no lock. Under a lock,
+//! the tail can be cached and sent together with other data. But if several clients write to one
+//! object in turns, the lock blocks the other clients' large writes. So the client requests the
+//! lock, and backs off exponentially while it keeps being revoked before the next tail.
 use std::num::NonZeroUsize;
 
 use sheen_wire::Fid;
 
 use super::Lov;
 
-/// Files of which it is remembered.
+/// Maximum number of files whose back-off state is remembered.
 pub(super) const FILES_MAX: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
-/// Most rests that go without a lock before one is asked for again.
+/// Maximum number of tails without a lock before the next lock request.
 const PAUSE_MAX: u32 = 63;
 
-/// Of one file.
+/// Back-off state of one file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rests {
-    /// Rests that will go without after the next lock.
+    /// Number of tails without a lock after the next lock request.
     pause: u32,
-    /// Rests that go without until then.
+    /// Number of tails without a lock before the next lock request.
     left: u32,
 }
 
 impl Rests {
-    /// A rest comes, and its lock is there.
+    /// Notes a tail whose lock is held: halves the back-off.
     fn note_found(&mut self) {
         (self.pause, self.left) = (self.pause / 2, self.left / 2);
     }
 
-    /// A rest comes, and there is no lock for it: whether one is to be asked for.
+    /// Notes a tail whose lock is not held. Returns whether to request it.
     fn asks(&mut self) -> bool {
         if let Some(left) = self.left.checked_sub(1) {
             self.left = left;
@@ -45,8 +44,8 @@ impl Rests {
 }
 
 impl Lov {
-    /// The rest of a large write comes, and all its locks are there, or not: whether they are to be
-    /// asked for.
+    /// Notes a split-write tail. `found`: all its locks are held. Returns whether to request the
+    /// locks.
     pub(super) fn note_rest(&self, file: Fid, found: bool) -> bool {
         let mut files = self.rests.lock();
         let rests = files.get_or_insert_mut(file, Rests::default);

@@ -1,9 +1,10 @@
-//! SEEK_DATA and SEEK_HOLE.
+//! lseek with SEEK_DATA and SEEK_HOLE.
 //!
-//! Offsets in an object and in the file rise together, so the file's next data (or hole) is the
-//! least of the objects' next ones, each carried over to the file: one question per object, and
-//! none to objects that cannot have an answer. An object's end counts as a hole only where the file
-//! goes on behind it, in its component. What has no objects is a hole.
+//! Offsets in an object and in the file rise together. So the next data (or hole) of the file is
+//! the minimum over the objects' next ones, converted to file offsets. Each object needs one
+//! request, and objects that cannot have the result need none. The end of an object counts as a
+//! hole only if the file continues behind it in the same component. A range without objects is a
+//! hole.
 
 use sheen_layout::Layout;
 use sheen_wire::{
@@ -14,14 +15,14 @@ use sheen_wire::{
 use super::{Lov, glimpse, stripe};
 use crate::join::join_batches;
 
-/// Objects asked at the same time.
+/// Maximum number of concurrent requests.
 const SEEKS_AT_ONCE: usize = 64;
 
 impl Lov {
-    /// The next data, or hole, at or after `offset`; the end of the file is a hole.
+    /// Returns the next data, or hole, at or after `offset`. The end of the file counts as a hole.
     ///
     /// # Errors
-    /// ENXIO: `offset` is not inside the file, or no data follows it.
+    /// ENXIO: `offset` is not inside the file, or no data follows.
     pub async fn seek(&self, layout: &Layout, offset: u64, what: Seek) -> Result<u64> {
         self.settle_file(layout).await;
         let objects = self.glimpse(layout).await?;
@@ -34,7 +35,7 @@ impl Lov {
         if hole == Some(offset) {
             return Ok(offset);
         }
-        // Most often the answer is where the question is.
+        // In most cases the result is `offset` itself, so ask the object that contains it first.
         let here = layout.map(offset, 1).next();
         let first = match here {
             Some(here) => self.seek_stripe(layout, &objects, here.stripe, here.object_offset, what).await?,
@@ -51,8 +52,8 @@ impl Lov {
         found(answers?.into_iter().chain([first, hole]).flatten().min(), size, what)
     }
 
-    /// The answer of one stripe, from `from` in its object, as an offset in the file; `None`: there
-    /// is none in its component.
+    /// Returns the result of one stripe, starting at `from` in its object, as a file offset.
+    /// `None`: there is none in its component.
     async fn seek_stripe(
         &self,
         layout: &Layout,
@@ -72,7 +73,7 @@ impl Lov {
                 _ => return Err(Errno::EPROTO),
             }
         };
-        // Behind the component's end the file goes on in others.
+        // Beyond the end of the component, the file continues in other objects.
         let end = layout.file_offset(index, u64::MAX);
         Ok(at.map(|at| layout.file_offset(index, at)).filter(|at| *at < end))
     }

@@ -1,13 +1,15 @@
-//! Which bytes of a range go to which object, and which objects' bytes travel in one request.
+//! Splits a range of a file into ranges of objects, and packs these into requests.
 //!
-//! Striping deals a contiguous range of a file to objects so that each object's share is contiguous
-//! too: one [`Run`] an object, however often the range wraps around the stripes. Every component of
-//! a layout deals anew, to objects of its own. Runs of one OST share a request up to its size
-//! limit.
+//! Striping distributes a contiguous range of a file such that each object's share is contiguous,
+//! too. So there is one [`Run`] per object, however often the range wraps around the stripes. Each
+//! component of a layout has its own objects and starts a new distribution. Runs of one OST share a
+//! request up to its size limit.
 //!
-//! Invariants: runs are non-empty and in the order in which the file meets them; the chunks of the
-//! range fill each run from its start to its end; the pieces of all requests cover every run
-//! exactly once, in order. What has no objects is in no run.
+//! Invariants:
+//! * runs are not empty, and are ordered by their first byte in the file;
+//! * the chunks of the range fill each run from its start to its end;
+//! * the pieces of all requests cover every run exactly once, in order;
+//! * a part of the range without objects is in no run.
 
 use sheen_layout::{Chunk, Layout};
 use sheen_wire::{
@@ -15,14 +17,14 @@ use sheen_wire::{
     ost::{PARTS_MAX, Part},
 };
 
-/// An object's share of a range.
+/// The share of one object in a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// Which stripe of the layout.
+    /// Index of the stripe in the layout.
     pub stripe: usize,
     /// First byte in the object.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
@@ -33,38 +35,38 @@ pub struct Split {
     len: u64,
     /// See [`Run`].
     pub runs: Vec<Run>,
-    /// Where further components than the first in the range begin.
+    /// Starts of the components after the first one in the range.
     deals: Vec<Deal>,
 }
 
-/// Where the bytes are dealt to the objects of another component.
+/// Start of a component, from which bytes go to the component's own objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Deal {
     /// First byte of the file.
     from: u64,
-    /// The first of its runs.
+    /// Index of the component's first run.
     run: usize,
 }
 
-/// A part of a run, as it lies in a request.
+/// A part of a run in a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
     /// Index of the run.
     pub run: usize,
-    /// Where in the run it begins.
+    /// Start in the run.
     pub pos: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
 }
 
-/// What one request to one OST carries.
+/// One request to one OST.
 #[derive(Debug, Default)]
 pub struct Rpc {
     /// Index of the OST.
     pub ost: u32,
-    /// For the request.
+    /// The parts for the request.
     pub parts: Vec<Part>,
-    /// Where each part comes from.
+    /// The piece of a run that each part is.
     pub pieces: Vec<Piece>,
     bytes: u64,
 }
@@ -82,8 +84,8 @@ impl Split {
                 (first, next) = (runs.len(), runs.len());
                 deals.push(Deal { from: chunk.file_offset, run: first });
             }
-            // The file meets the stripes in turn: after the last run comes a new one, or the first
-            // again.
+            // The range visits the stripes in turn: after the last run comes a new one, or the
+            // first one again.
             if next == runs.len() && runs.get(first).is_some_and(|r| r.stripe == chunk.stripe) {
                 next = first;
             }
@@ -96,8 +98,8 @@ impl Split {
         Split { offset, len, runs, deals }
     }
 
-    /// The chunks of the range in file order, each with the index of its run and where it begins in
-    /// it.
+    /// Returns the chunks of the range in file order, each with the index of its run and its start
+    /// in the run.
     pub fn chunks<'a>(&'a self, layout: &'a Layout) -> impl Iterator<Item = (usize, u64, Chunk)> + 'a {
         let mut deals = self.deals.iter();
         let mut next = deals.next();
@@ -115,7 +117,8 @@ impl Split {
         })
     }
 
-    /// Packs the runs into requests: by OST, then in file order; none larger than `max_bytes(ost)`.
+    /// Packs the runs into requests, ordered by OST and then by file offset. No request is larger
+    /// than `max_bytes(ost)`.
     pub fn rpcs(&self, layout: &Layout, max_bytes: impl Fn(u32) -> u64) -> Result<Vec<Rpc>> {
         let mut rpcs: Vec<Rpc> = Vec::new();
         for (ost, runs) in by_ost(layout, self.runs.iter().map(|r| r.stripe))? {
@@ -142,7 +145,7 @@ impl Split {
     }
 }
 
-/// Where the component ends in which the byte lies.
+/// Returns the end of the component that contains the byte.
 fn end_of_component(layout: &Layout, offset: u64) -> u64 {
     if layout.is_plain() {
         return u64::MAX;
@@ -151,11 +154,11 @@ fn end_of_component(layout: &Layout, offset: u64) -> u64 {
     component.map_or(u64::MAX, |c| c.end)
 }
 
-/// Groups stripes by the OST that holds them: OSTs in ascending order, each with the positions (in
-/// `stripes`) of its own.
+/// Groups stripes by OST: OSTs in ascending order, each with the positions in `stripes` of its
+/// stripes.
 ///
 /// # Errors
-/// EIO: a stripe that the layout does not have.
+/// EIO: the layout does not have the stripe.
 pub fn by_ost(layout: &Layout, stripes: impl Iterator<Item = usize>) -> Result<Vec<(u32, Vec<usize>)>> {
     let ost_of = |stripe: usize| layout.stripes().get(stripe).map(|s| s.ost).ok_or(Errno::EIO);
     let mut order = stripes.enumerate().map(|(i, s)| Ok((ost_of(s)?, i))).collect::<Result<Vec<_>>>()?;
@@ -180,8 +183,8 @@ mod tests {
     const UNIT: u64 = 64 << 10;
     const FILE: Fid = Fid::new(0x2_0000_0401, 1);
 
-    /// Components with these ends (in units), stripes and sizes of stripes (in units), and whether
-    /// they have objects.
+    /// Creates a layout from components: end in units, stripe count, stripe size in units, and
+    /// whether it has objects.
     fn layout(components: &[(u64, u16, u32, bool)]) -> Layout {
         let mut start = 0;
         let striped = |&(end, count, size, _): &(u64, u16, u32, bool)| {

@@ -11,12 +11,12 @@ use super::{Lov, done, split::by_ost};
 use crate::{join::join_all, osc::Osc};
 
 impl Lov {
-    /// Answers when all that was written to the file's objects is durable: of other mirrors than
-    /// the one that is written, what this client wrote to OSTs that they are on.
+    /// Makes all data written to the file's objects durable. For mirrors other than the written
+    /// one, this covers the OSTs that this client wrote to.
     ///
     /// # Errors
-    /// EIO: an OST could not, or something that this client wrote before was lost with its host's
-    /// power (told once).
+    /// EIO: an OST failed, or an earlier write of this client was lost in a power failure of the
+    /// OST's host. The loss is reported once.
     pub async fn sync(&self, layout: &Layout) -> Result<()> {
         let mut synced = self.sync_one(layout).await;
         for mirror in layout.mirrors() {
@@ -45,15 +45,15 @@ impl Lov {
         kept.and(synced)
     }
 
-    /// Answers when all that was written to any active OST, and by this client to the MDT's data
-    /// service, is durable.
+    /// Makes all data written to any active OST durable, and all data that this client wrote to the
+    /// MDT's data service.
     ///
     /// # Errors
     /// As [`Lov::sync`].
     pub async fn sync_all(&self) -> Result<()> {
         self.settle_all().await;
         let before = self.unsynced.before_all();
-        // Not every MDT has a data service.
+        // An MDT may have no data service: skip an import that was never used.
         let used = |osc: &Osc| osc.index() != MDT_OST || osc.import().state() != ImportState::New;
         let osts = self.all().into_iter().filter(|osc| osc.active() && used(osc)).map(|osc| osc.index());
         let calls = osts.map(|ost| async move { Ok((ost, self.sync_rpc(ost, Vec::new()).await?)) });
@@ -67,12 +67,12 @@ impl Lov {
         answers.into_iter().try_for_each(|answer: Result<_>| answer.map(drop))
     }
 
-    /// Returns in which life of its host the OST did it.
+    /// Sends a sync request. Returns the epoch, that is, the boot of the OST's host.
     async fn sync_rpc(&self, ost: u32, objects: Vec<Fid>) -> Result<u64> {
         done(self.call(ost, Request::Sync { objects }, Bulk::new()).await?.0)
     }
 
-    /// Space of one OST.
+    /// Requests the space of one OST.
     pub async fn statfs_ost(&self, ost: u32) -> Result<StatFs> {
         match self.call(ost, Request::StatFs, Bulk::new()).await?.0 {
             Reply::StatFs(statfs) => Ok(statfs),

@@ -1,12 +1,12 @@
-//! Setting a file's size, by setting those of its objects.
+//! Setting a file's size by setting those of its objects.
 //!
-//! Growing creates no object but the one that holds the new last byte (the caller sees to it that
-//! it has one to be in); so the objects' present sizes are asked for first, unless the file has one
-//! stripe or becomes empty. A write of another client that comes between the two rounds counts as a
-//! write after the truncate.
+//! Extending a file creates no object except the one with the new last byte; the caller ensures
+//! that this byte has an object. So the objects' sizes are requested first, unless the file has one
+//! stripe or becomes empty. A write of another client between the two rounds counts as a write
+//! after the truncate.
 //!
-//! That object is changed before the others: so who looks meanwhile sees a size between the old one
-//! and the new one.
+//! The object with the new last byte is changed before the others. So a concurrent stat sees a size
+//! between the old one and the new one.
 
 use sheen_layout::Layout;
 use sheen_wire::{
@@ -22,10 +22,10 @@ use super::{
 use crate::join::join_all;
 
 impl Lov {
-    /// Makes the file exactly `size` bytes long.
+    /// Sets the file's size to `size` bytes.
     ///
     /// # Errors
-    /// EFBIG: the layout cannot hold so many.
+    /// EFBIG: `size` exceeds the layout's maximum file size.
     pub async fn truncate(&self, layout: &Layout, size: u64) -> Result<()> {
         if size > layout.max_file_size() {
             return Err(Errno::EFBIG);
@@ -43,7 +43,7 @@ impl Lov {
         after(!first.is_empty(), self.resize(layout, &others).await)
     }
 
-    /// Gives the objects of stripes these sizes.
+    /// Sets the sizes of stripes' objects.
     async fn resize(&self, layout: &Layout, targets: &[(usize, u64)]) -> Result<()> {
         let groups = by_ost(layout, targets.iter().map(|t| t.0))?;
         let calls = groups.into_iter().map(|(ost, positions)| {
@@ -55,13 +55,13 @@ impl Lov {
     }
 }
 
-/// The stripe that holds the last of `size` bytes.
+/// Returns the stripe that holds the last of `size` bytes.
 fn last_stripe(layout: &Layout, size: u64) -> Option<usize> {
     layout.map(size.checked_sub(1)?, 1).next().map(|c| c.stripe)
 }
 
-/// Which stripes' objects must change, and to what size, so that the file has `size` bytes (not 0):
-/// those that reach too far are cut, and the one that holds the last byte is extended to it.
+/// Returns the stripes whose objects must change, with their new sizes, so that the file has `size`
+/// bytes (not 0). Objects that reach too far are cut. The one with the last byte is extended to it.
 fn changes(layout: &Layout, size: u64, now: &[ObjectAttr]) -> Vec<(usize, u64)> {
     let last = last_stripe(layout, size);
     let wanted = |(stripe, object): (usize, &ObjectAttr)| {

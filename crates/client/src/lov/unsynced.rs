@@ -1,17 +1,19 @@
-//! What this client changed and has not synced since: as much as it takes to tell, at a sync, that
-//! it may be gone.
+//! Changes that this client has not synced: enough information to report at a sync that they may be
+//! lost.
 //!
-//! An OST says with every change, and with every sync, in which life of its host it was done (the
-//! epoch). A change of one life that was not synced in it may be lost in the next: the host's page
-//! cache died. So the epoch of the first change since the last sync is kept for each file and OST,
-//! and a sync that is answered with another one has not made all of it durable: EIO. Whoever is
-//! told once has been told; the file starts anew.
+//! With each change and each sync, an OST returns an epoch: a number of the boot of its host. If a
+//! change was not synced in its epoch, it may be lost in the next one, because the host's page
+//! cache was lost. So for each file and OST, the epoch of the first change since the last sync is
+//! stored. If a sync returns another epoch, not all changes are durable, and the sync fails with
+//! EIO. The error is reported once; afterwards the file starts anew.
 //!
-//! Invariants: a change is noted before its caller hears of it; what a sync forgets was changed
-//! before its request was sent; epochs never come back.
+//! Invariants:
+//! * a change is recorded before its caller returns;
+//! * a sync removes only changes that were made before its request was sent;
+//! * epochs are never reused.
 //!
-//! Bounded: the files that were changed longest ago fall out, and of those a loss is not told. A
-//! note takes some 100 bytes.
+//! Bounds: beyond [`UNSYNCED_MAX`] notes, the files changed longest ago are dropped, and their
+//! losses are not reported. A note takes some 100 bytes.
 
 use std::num::NonZeroUsize;
 
@@ -20,29 +22,29 @@ use parking_lot::Mutex;
 use rustc_hash::FxBuildHasher;
 use sheen_wire::{Errno, Fid, Result};
 
-/// Most notes, each of one file on one OST.
+/// Maximum number of notes, each for one file on one OST.
 pub const UNSYNCED_MAX: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
 
-/// Notes on what was changed and not synced.
+/// The notes on unsynced changes.
 pub struct Unsynced(Mutex<State>);
 
 struct State {
     notes: LruCache<(Fid, u32), Note, FxBuildHasher>,
-    /// Changes noted so far.
+    /// Number of changes recorded so far.
     changes: u64,
 }
 
-/// On one file and OST.
+/// The unsynced changes of one file on one OST.
 struct Note {
-    /// Of the first change.
+    /// Epoch of the first change.
     epoch: u64,
-    /// Which change was the last.
+    /// Number of the last change.
     change: u64,
-    /// The epoch in which a sync of everything found that it is lost.
+    /// Epoch in which a sync of all files reported the loss of these changes.
     told_all: Option<u64>,
 }
 
-/// What there was to sync when a sync began.
+/// The unsynced changes at the start of a sync.
 #[derive(Clone, Copy)]
 pub struct Before {
     epoch: u64,
@@ -50,7 +52,7 @@ pub struct Before {
 }
 
 impl Unsynced {
-    /// Nothing.
+    /// Creates an empty record.
     pub fn new() -> Unsynced {
         Unsynced::bounded(UNSYNCED_MAX)
     }
@@ -59,7 +61,7 @@ impl Unsynced {
         Unsynced(Mutex::new(State { notes: LruCache::with_hasher(max, FxBuildHasher), changes: 0 }))
     }
 
-    /// A change of a file was done by an OST. Allocates nothing for a file that has a note.
+    /// Records a change of a file by an OST. Allocates nothing if the file has a note.
     pub fn changed(&self, file: Fid, ost: u32, epoch: u64) {
         let mut state = self.0.lock();
         state.changes += 1;
@@ -68,15 +70,15 @@ impl Unsynced {
         note.change = change;
     }
 
-    /// To be taken before a sync is asked for.
+    /// Returns the unsynced changes. Call it before the sync request is sent.
     pub fn before(&self, file: Fid, ost: u32) -> Option<Before> {
         self.0.lock().notes.peek(&(file, ost)).map(|note| Before { epoch: note.epoch, change: note.change })
     }
 
-    /// A file was synced by an OST.
+    /// Processes the sync of a file by an OST.
     ///
     /// # Errors
-    /// EIO: what was changed before may be lost. Told once.
+    /// EIO: earlier changes may be lost. Reported once.
     pub fn synced(&self, file: Fid, ost: u32, before: Option<Before>, epoch: u64) -> Result<()> {
         let Some(before) = before else { return Ok(()) };
         let mut state = self.0.lock();
@@ -86,8 +88,8 @@ impl Unsynced {
         state.judge(file, ost, before, epoch)
     }
 
-    /// A change that was durable at once was done by an OST: says what became of others before it.
-    /// They stay noted, since it need not have made all of them durable.
+    /// Processes a change that an OST made durable at once: reports the loss of earlier changes.
+    /// These stay recorded, because the request need not have made all of them durable.
     ///
     /// # Errors
     /// As [`Unsynced::synced`].
@@ -95,17 +97,16 @@ impl Unsynced {
         before.map_or(Ok(()), |before| self.0.lock().judge(file, ost, before, epoch))
     }
 
-    /// To be taken before a sync of everything is asked for.
+    /// Returns the number of changes so far. Call it before a sync of all files is requested.
     pub fn before_all(&self) -> u64 {
         self.0.lock().changes
     }
 
-    /// Everything was synced by some OSTs: each with the epoch that it answered, in ascending
-    /// order.
+    /// Processes a sync of all files by some OSTs, each given with its epoch, in ascending order of
+    /// index.
     ///
     /// # Errors
-    /// EIO: something that was changed before may be lost. Told once, here; a sync of the file
-    /// tells it as well.
+    /// EIO: earlier changes may be lost. Reported once here, and once more by a sync of the file.
     pub fn synced_all(&self, before: u64, osts: &[(u32, u64)]) -> Result<()> {
         let mut state = self.0.lock();
         let (mut durable, mut lost) = (Vec::new(), 0_usize);
@@ -125,12 +126,12 @@ impl Unsynced {
             return Ok(());
         }
         tracing::error!(
-            "hosts of OSTs lost power before {lost} changed files were synced: what was written last may be gone"
+            "hosts of OSTs rebooted before {lost} changed files were synced: data written before may be lost"
         );
         Err(Errno::EIO)
     }
 
-    /// How many notes there are.
+    /// Returns the number of notes.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.0.lock().notes.len()
@@ -142,13 +143,13 @@ impl State {
         if before.epoch == epoch {
             return Ok(());
         }
-        // Once is enough: what is left of the note counts from now on.
+        // Report the loss once: the remaining changes of the note count from the new epoch on.
         if let Some(note) = self.notes.peek_mut(&(file, ost))
             && note.epoch == before.epoch
         {
             note.epoch = epoch;
         }
-        tracing::error!("the host of OST {ost} lost power before {file} was synced: what was written last may be gone");
+        tracing::error!("{file}: the host of OST {ost} rebooted before a sync: data written before may be lost");
         Err(Errno::EIO)
     }
 }
@@ -184,7 +185,7 @@ mod tests {
         unsynced.changed(FILE, 0, 1);
         assert_eq!(unsynced.synced(FILE, 0, before, 1), Ok(()));
         assert_eq!(sync(&unsynced, FILE, 0, 2), Err(Errno::EIO), "the second change was lost");
-        // A sync that takes long, beside one that is quick.
+        // A slow sync beside a fast one.
         unsynced.changed(FILE, 0, 2);
         let slow = unsynced.before(FILE, 0);
         assert_eq!(sync(&unsynced, FILE, 0, 2), Ok(()));
@@ -212,7 +213,7 @@ mod tests {
         let before = unsynced.before_all();
         let osts = [(0, 2), (1, 7)];
         assert_eq!(unsynced.synced_all(before, &osts), Err(Errno::EIO));
-        assert_eq!(unsynced.synced_all(before, &osts), Ok(()), "told before");
+        assert_eq!(unsynced.synced_all(before, &osts), Ok(()), "reported before");
         assert_eq!(unsynced.synced_all(before, &[(0, 3)]), Err(Errno::EIO), "another loss");
         assert_eq!(sync(&unsynced, FILE, 0, 3), Err(Errno::EIO), "the file's own program asks");
         assert_eq!(unsynced.len(), 0, "the other file is durable");

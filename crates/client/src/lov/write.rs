@@ -1,4 +1,4 @@
-//! Writing a range of a file: kept for a while (`cached`), or at once.
+//! Writing a range of a file: into the write-back cache (`cached`), or directly to the OSTs.
 
 use std::pin::pin;
 
@@ -17,38 +17,42 @@ use super::{
 };
 use crate::{join::join_all, locks::LockRef};
 
-/// From this size on a write is not kept: gathering would cost more than it saves.
+/// Minimum size in bytes of writes that bypass the write-back cache: gathering them would cost more
+/// than it saves.
 pub const KEEP_BYTES_MAX: usize = 256 << 10;
-/// What an OST's refusal to let a write wait looks like inside of this module.
+/// Internal code for an OST's `LockFirst` reply: too many writes already wait for locks at the OST.
 const LOCK_FIRST: Errno = Errno::EBUSY;
-/// Times that a write asks for its locks because too many writes wait.
+/// Maximum number of times that a write requests its locks because of `LockFirst` replies.
 const ROUNDS_MAX: usize = 64;
 
-/// How a write is to be done.
+/// Mode of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct How {
-    /// Durable before the answer.
+    /// Whether the data must be durable before the write returns.
     pub sync: bool,
-    /// A small one may be kept for a while.
+    /// Whether a small write may be cached.
     pub keep: bool,
-    /// A small one that goes on where a large one ended, most likely as its rest: the kernel takes
-    /// only so many pages at a time.
+    /// Whether this is a small write that begins where a large one ended: most likely a split-write
+    /// tail. The kernel sends only a limited number of pages per request.
     pub rest: bool,
-    /// Under locks of this client, unless the objects are contended. Else the OSTs lock for it.
+    /// Whether the client takes locks, unless the objects are contended. Otherwise the OSTs lock
+    /// internally.
     pub lock: bool,
-    /// At a place that is right only under locks which the caller has: not once they are lost.
+    /// Whether the offset is valid only under locks that the caller holds. If they are lost, the
+    /// write fails.
     pub guarded: bool,
 }
 
 impl Lov {
-    /// Writes `data` at `offset`, under the locks that the caller has, and returns how many bytes
-    /// from its start are in the file: all, or fewer where an OST refused the rest, or where the
-    /// layout's largest file size cuts it (as write(2) does).
+    /// Writes `data` at `offset`, under the locks in `held`. Returns how many bytes from the start
+    /// of `data` are in the file. That is all of it, or less if an OST rejected the remainder or
+    /// the layout's maximum file size cuts it (as with write(2)).
     ///
     /// # Errors
-    /// EFBIG: at or past the largest size. MOVED: objects are closed, and nothing is written;
-    /// MOVED_PARTLY: something may be. EIO, with `sync`: what was written without it before may be
-    /// lost (told once). What an OST answers, if not even the first byte was written.
+    /// EFBIG: `offset` is at or beyond the maximum file size. MOVED: objects are sealed, and
+    /// nothing is written. MOVED_PARTLY: objects are sealed, and something may be written. EIO,
+    /// with `sync`: an earlier write without `sync` may be lost (reported once). Otherwise the
+    /// error of an OST, if not even the first byte was written.
     pub async fn write(&self, layout: &Layout, offset: u64, data: Bulk, how: How, held: &InUse) -> Result<usize> {
         let room = layout.max_file_size().saturating_sub(offset);
         if data.is_empty() {
@@ -64,8 +68,8 @@ impl Lov {
         after(begun, answer)
     }
 
-    /// `begun`: set when a part is in the file, or on its way there, and the rest is not certain to
-    /// follow.
+    /// Writes the runs of `split`. Sets `begun` when a part is in the file or in flight, while the
+    /// remainder may fail.
     #[allow(clippy::too_many_arguments, reason = "what the write is")]
     async fn write_split(
         &self,
@@ -85,7 +89,7 @@ impl Lov {
         for _ in 0..ROUNDS_MAX {
             let mut settling = pin!(self.settle(layout, split));
             if locks.is_some() && self.rt.timeout(PATIENCE, settling.as_mut()).await.is_err() {
-                // The OSTs lock for it.
+                // The flush takes too long: release the locks, and let the OSTs lock internally.
                 locks = None;
             }
             if locks.is_none() {
@@ -129,7 +133,7 @@ impl Lov {
             held.done(ost);
             Ok(())
         });
-        // Of each run, how much is certainly written.
+        // The number of bytes of each run that are certainly written.
         let mut written: Vec<u64> = split.runs.iter().map(|r| r.len).collect();
         let mut failed = None;
         let answers = join_all(calls).await;
@@ -141,7 +145,7 @@ impl Lov {
         }
         match failed {
             None => Ok(len),
-            // What is written goes there once more, with the rest.
+            // The caller repeats the whole write.
             Some(errno @ (Errno::MOVED | Errno::MOVED_PARTLY)) => Err(errno),
             Some(errno) => match prefix(layout, split, &written) {
                 0 => Err(errno),
@@ -154,7 +158,8 @@ impl Lov {
         let How { sync, guarded, .. } = how;
         let osc = self.osc(ost).await?;
         let before = if sync { self.unsynced.before(file, ost) } else { None };
-        // What is appended is never kept, and a promise that is not used is space that nobody has.
+        // A guarded write is an append, which is never cached. An unused grant would be space that
+        // no client can use.
         let grant = Grant { used: 0, want: if guarded { 0 } else { osc.writeback().want() } };
         let request = Request::Write { parts, sync, mtime: None, grant };
         let answer = if guarded { osc.call_guarded(request, bulk).await } else { osc.call(request, bulk).await };
@@ -173,7 +178,7 @@ impl Lov {
     }
 }
 
-/// Each run's bytes, sharing memory with `data`.
+/// Returns each run's bytes, sharing memory with `data`.
 pub(super) fn deal(layout: &Layout, split: &Split, offset: u64, data: &Bulk) -> Vec<Bulk> {
     let mut runs = vec![Bulk::new(); split.runs.len()];
     for (run, _, chunk) in split.chunks(layout) {
@@ -182,7 +187,7 @@ pub(super) fn deal(layout: &Layout, split: &Split, offset: u64, data: &Bulk) -> 
     runs
 }
 
-/// How many bytes from the range's start are written, given how much of each run is.
+/// Returns how many bytes from the start of the range are written, given the number for each run.
 fn prefix(layout: &Layout, split: &Split, written: &[u64]) -> u64 {
     let mut sum = 0;
     for (run, pos, chunk) in split.chunks(layout) {

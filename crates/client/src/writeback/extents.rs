@@ -1,22 +1,21 @@
-//! Which bytes of one object are dirty: written by programs, kept here, not yet written to the OST.
-//! No locks, no clock, no I/O.
+//! The dirty extents of one object: data that programs wrote and that is not yet on the OST. An
+//! engine without locks, clock and I/O.
 //!
-//! Bytes are copied once, into *chunks* that grow at their end, so that small sequential writes
-//! cost neither an allocation nor an entry of the map each. No chunk crosses a multiple of
-//! [`CHUNK_BYTES`]; what goes out in one RPC is a *run*, a few chunks that follow one another
-//! without a gap.
+//! Data is copied once, into *chunks* that grow at their end. So a small sequential write costs
+//! neither an allocation nor a map entry. No chunk crosses a multiple of [`CHUNK_BYTES`]. An RPC
+//! sends a *run*: a few chunks that follow each other without a gap.
 //!
-//! Invariants
-//! - Chunks do not overlap and are not empty. A byte is dirty exactly if it lies in one.
-//! - Runs in flight do not overlap one another: a run is identified by where it begins. They may
-//!   overlap dirty bytes, which are newer and stay until the run is done, so that the OST sees the
-//!   bytes of any place in the order in which they were written.
-//! - What counts against grants is whole blocks of [`BLOCK_BYTES`] in which any byte is dirty, each
-//!   once. What is in flight has used its grant.
-//! - Memory is bounded by what counts: more than [`PIECES_PER_BLOCK_MAX`] chunks a block are not
-//!   kept back for a full RPC.
+//! Invariants:
+//! - Chunks are not empty and do not overlap. A byte is dirty exactly if it lies in a chunk.
+//! - Runs in flight do not overlap each other. A run is identified by its start offset. Runs may
+//!   overlap dirty bytes, which are newer. These stay until the run is done, so the OST gets the
+//!   bytes of each position in the order in which they were written.
+//! - Grants count whole blocks of [`BLOCK_BYTES`] with any dirty byte, each block once. A run in
+//!   flight has used its grant.
+//! - Memory is bounded by these blocks. If there are more than [`PIECES_PER_BLOCK_MAX`] chunks per
+//!   block, runs are sent before an RPC is full.
 //!
-//! Offsets are those inside the object, below [`OFFSET_END`]; ranges are inclusive, as those of
+//! Offsets are offsets in the object, below [`OFFSET_END`]. Ranges are inclusive, as those of
 //! locks, and may reach to `u64::MAX`.
 
 use std::{collections::BTreeMap, ops::Range};
@@ -24,36 +23,36 @@ use std::{collections::BTreeMap, ops::Range};
 use bytes::{Buf, Bytes, BytesMut};
 use sheen_wire::{Bulk, Time};
 
-/// What an OST promises space in.
+/// Unit of the grants of an OST, in bytes.
 pub const BLOCK_BYTES: u64 = 4096;
-/// No byte lies here or beyond: far more than any object may have, and far from where sums
+/// Exclusive bound of all offsets. Far larger than any object, and small enough that sums do not
 /// overflow.
 pub const OFFSET_END: u64 = 1 << 62;
-/// Where chunks end at the latest: the common size of an RPC, so that a run is few pieces; larger
-/// RPCs take several.
+/// Maximum size of a chunk, in bytes, and the alignment that chunks do not cross. It is the common
+/// size of an RPC, so that a run has few pieces. Larger RPCs take several chunks.
 pub const CHUNK_BYTES: u64 = 1 << 20;
-/// A chunk up to this size is moved to the end of one that reaches it. Keeps the bytes that writes
-/// in falling order copy small.
+/// Maximum size of a chunk that is appended to its predecessor when the two meet. Bounds the
+/// copying that writes in falling order cause.
 const JOIN_BYTES_MAX: usize = BLOCK_BYTES as usize;
-/// A chunk's buffer becomes so much larger when it is full: a chunk that starts as one block is
-/// copied a third of its final size.
+/// Factor by which a full buffer grows. With it, a chunk that starts with one block copies about a
+/// third of its final size.
 const GROWTH: usize = 4;
-/// Full buffers kept for the next bytes, since new memory is far slower than copying: those of one
-/// run of 8 MiB.
+/// Maximum number of large buffers retained for reuse, because new memory is far slower than
+/// copying: those of one run of 8 MiB.
 const SPARE_MAX: usize = 8;
-/// Smallest buffer.
+/// Minimum size of a buffer, in bytes.
 const ROOM_BYTES_MIN: usize = 64;
-/// Chunks a dirty block, on average, from which on runs go out however small: a chunk costs some
-/// 200 bytes besides its own.
+/// Number of chunks per dirty block, on average, above which runs of any size are sent. A chunk
+/// costs some 200 bytes besides its data.
 const PIECES_PER_BLOCK_MAX: u64 = 16;
-/// From this share of an RPC on (one half) a run that ends where an RPC ends is worth sending.
-/// Smaller ones are the tip of something that merely crosses the boundary.
+/// A run that ends at an RPC boundary is sent if its size is at least an RPC divided by this (one
+/// half). A smaller one is only the tip of data that crosses the boundary.
 const FULL_SHARE: u64 = 2;
 
-/// Bytes in the making.
+/// Contiguous dirty data.
 struct Chunk {
     bytes: BytesMut,
-    /// When the last of them were written.
+    /// Time of the last write into the chunk.
     mtime: Time,
 }
 
@@ -62,7 +61,7 @@ impl Chunk {
         self.bytes.len() as u64
     }
 
-    /// Puts `bytes` at `pos`, which is at most its length; its buffer grows to no more than
+    /// Stores `bytes` at `pos`, which is at most the chunk's length. The buffer grows to at most
     /// `limit`, if that suffices.
     fn put(&mut self, pos: usize, bytes: &[u8], limit: usize) {
         let over = bytes.len().min(self.bytes.len() - pos);
@@ -77,26 +76,27 @@ impl Chunk {
     }
 }
 
-/// Bytes on their way to the OST.
+/// Data in flight to the OST.
 struct Flight {
     end: u64,
     pieces: Vec<Bytes>,
 }
 
-/// Bytes to be written to the OST in one piece.
+/// Contiguous data for one part of a write request.
 #[derive(Debug)]
 pub struct Run {
-    /// Where they go; also identifies the run while it is in flight.
+    /// Offset in the object; also identifies the run while it is in flight.
     pub offset: u64,
     /// The bytes.
     pub data: Bulk,
-    /// When the last of them were written.
+    /// Time of the last write into the run.
     pub mtime: Time,
-    /// Bytes of whole blocks in which nothing is dirty any more: how much grant they use.
+    /// Bytes of the whole blocks that have no dirty byte any more: the grant that the run uses.
     pub covered: u64,
 }
 
-/// Where full runs may be: everything else was looked at for RPCs of `rpc` bytes, and has none.
+/// The part of the object that may contain full runs. The remainder was searched before, for RPCs
+/// of `rpc` bytes, and contains none.
 #[derive(Default)]
 struct Fresh {
     rpc: u64,
@@ -118,16 +118,16 @@ pub struct Extents {
     flights: BTreeMap<u64, Flight>,
     fresh: Fresh,
     spare: Vec<BytesMut>,
-    /// Where a run ended that was taken: the next bytes may carry it on.
+    /// End of the last run that was taken. The next write may continue it.
     ended: u64,
-    /// Bytes of whole blocks with dirty bytes.
+    /// Bytes of the whole blocks with dirty bytes.
     covered: u64,
-    /// Last write, of all since there was nothing.
+    /// Time of the last write since the object was clean.
     mtime: Option<Time>,
 }
 
 impl Extents {
-    /// Bytes of whole blocks that a write would cover beyond those that dirty bytes cover already.
+    /// Returns the bytes of the whole blocks that a write would make dirty in addition.
     pub fn cost(&self, offset: u64, len: u64) -> u64 {
         if len == 0 {
             return 0;
@@ -136,7 +136,7 @@ impl Extents {
         blocks.end - blocks.start - self.covered_in(&blocks)
     }
 
-    /// Keeps bytes, in place of older ones. Returns what [`Self::cost`] said.
+    /// Stores dirty data, in place of older data. Returns the same as [`Self::cost`].
     pub fn write(&mut self, offset: u64, data: &Bulk, now: Time) -> u64 {
         let (len, mut at) = (data.len() as u64, offset);
         if len == 0 {
@@ -153,9 +153,9 @@ impl Extents {
         cost
     }
 
-    /// The first dirty run in a range that overlaps nothing in flight: it ends at the next multiple
-    /// of `max_bytes`, or before. It is in flight then. Unless `whole`, only one that makes a good
-    /// RPC: see [`Self::next_full`].
+    /// Takes the first dirty run in a range that overlaps nothing in flight. The run ends at the
+    /// next multiple of `max_bytes` at the latest, and is in flight from now on. Unless `whole`,
+    /// takes only a run that fills an RPC well: see [`Self::next_full`].
     pub fn take(&mut self, range: (u64, u64), max_bytes: u64, whole: bool) -> Option<Run> {
         let range = half_open(range)?;
         let found = if whole { self.find(range, max_bytes) } else { self.find_full(range, max_bytes) }?;
@@ -169,17 +169,18 @@ impl Extents {
         Some(Run { offset, data, mtime, covered })
     }
 
-    /// Whether there is a run that makes a good RPC: it ends at a multiple of `max_bytes` and has
-    /// at least half that size, or there are too many small pieces. Cheap after each write.
+    /// Whether there is a run that fills an RPC well. Such a run ends at a multiple of `max_bytes`
+    /// and has at least half that size. If there are too many small chunks, any run counts. Cheap
+    /// enough to call after each write.
     pub fn next_full(&mut self, max_bytes: u64) -> bool {
         self.find_full(0..OFFSET_END, max_bytes).is_some()
     }
 
-    /// The run that was taken from `offset` is written. Buffers of which nobody else has a part any
-    /// more are used again.
+    /// Ends the flight of the run that was taken from `offset`. Buffers that have no other user are
+    /// reused.
     pub fn done(&mut self, offset: u64) {
         if let Some(flight) = self.flights.remove(&offset) {
-            // What it kept from being sent may be sent now.
+            // Newer data that overlapped the run may be sent now.
             self.fresh.add(offset, flight.end);
             for piece in flight.pieces {
                 if self.spare.len() < SPARE_MAX
@@ -193,37 +194,37 @@ impl Extents {
         self.forget();
     }
 
-    /// Throws dirty bytes away; those in flight stay in flight. Returns the bytes of whole blocks
-    /// that are no longer covered.
+    /// Discards dirty data; runs in flight stay in flight. Returns the bytes of the whole blocks
+    /// that have no dirty byte any more.
     pub fn discard(&mut self, range: (u64, u64)) -> u64 {
         let freed = half_open(range).map_or(0, |range| self.remove(range).0);
         self.forget();
         freed
     }
 
-    /// Whether bytes of a range are dirty, and whether bytes of it are in flight.
+    /// Whether the range has dirty bytes, and whether it has bytes in flight.
     pub fn overlaps(&self, range: (u64, u64)) -> (bool, bool) {
         half_open(range).map_or((false, false), |range| (self.next(&range).is_some(), self.in_flight(&range)))
     }
 
-    /// Whether nothing is dirty or in flight.
+    /// Whether nothing is dirty and nothing in flight.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty() && self.flights.is_empty()
     }
 
-    /// Bytes of whole blocks with dirty bytes: the grant that they hold.
+    /// Returns the bytes of the whole blocks with dirty bytes: the grant that they use.
     pub fn dirty_bytes(&self) -> u64 {
         self.covered
     }
 
-    /// One past the last byte that is dirty or in flight; 0 where there is none.
+    /// Returns the end of the last byte that is dirty or in flight; 0 if there is none.
     pub fn end(&self) -> u64 {
         let dirty = self.chunks.last_key_value().map_or(0, |(start, chunk)| start + chunk.len());
         let flying = self.flights.last_key_value().map_or(0, |(_, flight)| flight.end);
         dirty.max(flying)
     }
 
-    /// When the last bytes were written that this had, as long as any are dirty or in flight.
+    /// Returns the time of the last write, as long as data is dirty or in flight.
     pub fn mtime(&self) -> Option<Time> {
         self.mtime
     }
@@ -234,14 +235,14 @@ impl Extents {
         }
     }
 
-    /// Bytes of the blocks (a range of whole ones) that have dirty bytes.
+    /// Returns the bytes of the blocks in a range of whole blocks that have dirty bytes.
     fn covered_in(&self, range: &Range<u64>) -> u64 {
         let (mut covered, mut upto) = (0, range.end);
         for (&start, chunk) in self.chunks.range(..range.end).rev() {
             if start + chunk.len() <= range.start {
                 break;
             }
-            // Chunks come from the end, so blocks from `upto` on are counted.
+            // The chunks come in falling order, so the blocks from `upto` on have been counted.
             let chunk = blocks(start.max(range.start)..(start + chunk.len()).min(upto));
             covered += chunk.end.min(upto).saturating_sub(chunk.start);
             upto = upto.min(chunk.start);
@@ -249,19 +250,19 @@ impl Extents {
         covered
     }
 
-    /// The first dirty bytes in a range that are in one chunk.
+    /// Returns the first dirty bytes of a range, as far as they lie in one chunk.
     fn next(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let before = self.chunks.range(..=range.start).next_back().filter(|(start, c)| *start + c.len() > range.start);
         let (&start, chunk) = before.or_else(|| self.chunks.range(range.clone()).next())?;
         Some(start.max(range.start)..(start + chunk.len()).min(range.end))
     }
 
-    /// Whether anything in a range is in flight.
+    /// Whether data in a range is in flight.
     fn in_flight(&self, range: &Range<u64>) -> bool {
         self.flights.range(..range.end).next_back().is_some_and(|(_, flight)| flight.end > range.start)
     }
 
-    /// The first dirty run in a range that overlaps nothing in flight.
+    /// Returns the first dirty run in a range that overlaps nothing in flight.
     fn find(&self, mut range: Range<u64>, max_bytes: u64) -> Option<Range<u64>> {
         while !range.is_empty() {
             let mut run = self.next(&range)?;
@@ -280,12 +281,12 @@ impl Extents {
         None
     }
 
-    /// The first run in a range that makes a good RPC.
+    /// Returns the first run in a range that fills an RPC well.
     fn find_full(&mut self, range: Range<u64>, max_bytes: u64) -> Option<Range<u64>> {
         if self.chunks.len() as u64 > self.covered / BLOCK_BYTES * PIECES_PER_BLOCK_MAX {
             return self.find(range, max_bytes);
         }
-        // What was looked at before says nothing of a part of a run.
+        // The results of earlier searches hold only for whole runs.
         let all = range.start == 0 && range.end >= self.end();
         if !all || self.fresh.rpc != max_bytes {
             self.fresh = Fresh { rpc: max_bytes, start: 0, end: OFFSET_END };
@@ -311,8 +312,8 @@ impl Extents {
         None
     }
 
-    /// The run that ends where an RPC's place in the object does, if it is large enough and
-    /// overlaps nothing in flight.
+    /// Returns the run that ends at the end of `slot` (an aligned range of an RPC's size), if it is
+    /// large enough and overlaps nothing in flight.
     fn full(&self, slot: &Range<u64>, from: u64) -> Option<Range<u64>> {
         let from = from.max(slot.start);
         let mut run = slot.end..slot.end;
@@ -326,14 +327,14 @@ impl Extents {
         (worth && !self.in_flight(&run)).then_some(run)
     }
 
-    /// Takes dirty bytes out: the bytes of whole blocks that are no longer covered, and the chunks,
-    /// in order.
+    /// Removes dirty data. Returns the bytes of the whole blocks that have no dirty byte any more,
+    /// and the removed chunks in order.
     fn remove(&mut self, range: Range<u64>) -> (u64, Vec<(u64, Chunk)>) {
         let blocks = blocks(range.clone());
         let before = self.covered_in(&blocks);
         self.cut(range.start);
         self.cut(range.end);
-        // What is left may overlap nothing in flight any more.
+        // Data beside the range may no longer overlap a run in flight.
         self.fresh.add(range.start, range.end);
         let removed = self.chunks.extract_if(range, |_, _| true).collect();
         let freed = before - self.covered_in(&blocks);
@@ -341,7 +342,7 @@ impl Extents {
         (freed, removed)
     }
 
-    /// Makes two chunks of one that has bytes on both sides of `at`.
+    /// Splits the chunk that has bytes on both sides of `at`.
     fn cut(&mut self, at: u64) {
         let Some((start, chunk)) = self.chunks.range_mut(..at).next_back() else { return };
         if start + chunk.len() > at {
@@ -351,7 +352,7 @@ impl Extents {
         }
     }
 
-    /// Puts bytes in place of what is there. Does not count blocks.
+    /// Stores bytes in place of older ones. Does not update the block count.
     fn put(&mut self, mut offset: u64, mut bytes: &[u8], mtime: Time) {
         while !bytes.is_empty() {
             let slot = slot(offset, CHUNK_BYTES);
@@ -361,7 +362,7 @@ impl Extents {
         }
     }
 
-    /// Puts bytes that cross no boundary of chunks.
+    /// Stores bytes that cross no multiple of [`CHUNK_BYTES`].
     fn put_here(&mut self, slot: &Range<u64>, offset: u64, bytes: &[u8], mtime: Time) {
         let end = offset + bytes.len() as u64;
         let limit = |start: u64| (slot.end - start) as usize;
@@ -386,8 +387,8 @@ impl Extents {
         self.join(slot, start, end);
     }
 
-    /// Makes room for the bytes that a chunk got up to `end`: what they cover goes, what they reach
-    /// follows or joins them.
+    /// Resolves overlaps after a chunk has grown up to `end`. Chunks that it covers are removed;
+    /// the uncovered end of the last one is appended to it if small, and stays behind it otherwise.
     fn join(&mut self, slot: &Range<u64>, start: u64, end: u64) {
         while let Some((&next, _)) = self.chunks.range(start + 1..slot.end.min(end + 1)).next()
             && let Some(mut older) = self.chunks.remove(&next)
@@ -408,8 +409,8 @@ impl Extents {
         }
     }
 
-    /// A buffer for a chunk that begins with `len` bytes and may get `limit`. One that carries on a
-    /// long one gets all its room at once.
+    /// Returns a buffer for a chunk that begins with `len` bytes and may grow to `limit`. If the
+    /// chunk continues a long one, the buffer gets its full size at once.
     fn buffer(&mut self, offset: u64, len: usize, limit: usize) -> BytesMut {
         let before = self.chunks.range(..offset).next_back();
         let long = before.is_some_and(|(start, chunk)| start + chunk.len() == offset && chunk.len() >= CHUNK_BYTES / 2);
@@ -420,19 +421,19 @@ impl Extents {
     }
 }
 
-/// The whole blocks around bytes.
+/// Returns the range of whole blocks around a range of bytes.
 fn blocks(range: Range<u64>) -> Range<u64> {
     range.start / BLOCK_BYTES * BLOCK_BYTES..range.end.next_multiple_of(BLOCK_BYTES)
 }
 
-/// The aligned place of `size` bytes in which an offset lies.
+/// Returns the aligned range of `size` bytes that contains an offset.
 fn slot(offset: u64, size: u64) -> Range<u64> {
     let size = size.max(BLOCK_BYTES);
     let start = offset / size * size;
     start..start.saturating_add(size)
 }
 
-/// An inclusive range, cut to where bytes may be; `None` if it is empty.
+/// Converts an inclusive range to a half-open one, clipped to valid offsets. `None` if it is empty.
 fn half_open((start, last): (u64, u64)) -> Option<Range<u64>> {
     (start <= last && start < OFFSET_END).then(|| start..last.saturating_add(1).min(OFFSET_END))
 }
@@ -453,7 +454,7 @@ mod tests {
         Bytes::from(vec![value; len]).into()
     }
 
-    /// Writes out all there is, and says in which pieces.
+    /// Takes all runs, and returns their offsets, lengths and grants.
     fn flush(extents: &mut Extents, max_bytes: u64) -> Vec<(u64, usize, u64)> {
         let mut runs = Vec::new();
         while let Some(run) = extents.take(ALL, max_bytes, true) {
@@ -565,9 +566,9 @@ mod tests {
         assert_eq!((extents.end(), extents.mtime(), extents.is_empty()), (0, None, true));
     }
 
-    /// Bytes that the model tells apart.
+    /// Bytes that the model does not distinguish.
     const UNIT: u64 = 64;
-    /// Units that are written to, around an end of a chunk.
+    /// Number of units that are written to, around the end of a chunk.
     const UNITS: usize = 512;
     const BASE: u64 = CHUNK_BYTES - UNITS as u64 * UNIT / 2;
 
@@ -591,7 +592,7 @@ mod tests {
         prop::collection::vec(op, 1..60)
     }
 
-    /// What a unit is: the number of the write that made it.
+    /// The number of the write that each unit is from.
     type Units = Vec<Option<u8>>;
 
     struct Model {
@@ -607,7 +608,7 @@ mod tests {
             self.dirty.chunks(per_block).filter(|block| block.iter().any(Option::is_some)).count() as u64 * BLOCK_BYTES
         }
 
-        /// The runs that could be taken.
+        /// Returns the first run that `take` must find.
         fn candidates(&self, range: Range<usize>, max_units: usize, whole: bool) -> Option<Range<usize>> {
             let first = (BASE / UNIT) as usize;
             let mut start = range.start;

@@ -1,6 +1,6 @@
-//! Bytes that were kept while their OST was restarted, and that come when their object is closed:
-//! the OST did not know of the lock under which they are kept, so nobody waited for them. Where the
-//! object goes on under another name (a swap of layouts), so do they.
+//! Dirty data that outlived a restart of its OST and meets a sealed object. The restarted OST did
+//! not know the lock on the data, so sealing did not wait for its flush. If the object has a new
+//! name (a layout swap), the data is written there.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use sheen_wire::{
 
 use super::Writeback;
 
-/// How often it is asked where the object is: that may not be decided yet.
+/// Maximum number of lookups of the object's new name, which may not be decided yet.
 const FOLLOWS_MAX: u32 = 16;
-/// Pause before the n-th time: n of these.
+/// Pause before the n-th lookup: n times this.
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Writeback {
-    /// Writes bytes of an object, under whichever name it is now; durably under another one, for
-    /// who syncs the file syncs others.
+    /// Writes data of an object under its present name. Under a new name, the write is made durable
+    /// at once, because an fsync of the file syncs other objects.
     ///
     /// # Errors
-    /// MOVED: it is closed, and goes on nowhere. What the OST answers.
+    /// MOVED: the object is sealed and has no new name. Otherwise the error of the OST.
     pub(super) async fn write_there(
         &self,
         object: Fid,

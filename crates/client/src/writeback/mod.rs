@@ -1,23 +1,21 @@
-//! Write-back: what programs wrote and an OST does not have yet.
+//! The write-back cache: dirty data that is not yet on the OSTs.
 //!
-//! A small write is copied into the dirty extents of its objects ([`extents`]) and answered. It
-//! travels later, with its neighbours: when a request is full, when somebody else wants the lock
-//! that it lies under, at fsync, at close, after [`AGE`], and when there is too much of it. One
-//! [`Writeback`] stands beside each OST's lock table.
+//! A small write is copied into the dirty extents of its objects ([`extents`]), and is complete.
+//! Its data is sent later, together with neighbouring data. A flush starts when a request is full,
+//! when the lock on the data is revoked, at fsync and close, after [`AGE`], and when there is too
+//! much dirty data. Each OST has one [`Writeback`] next to its lock table.
 //!
 //! Invariants:
-//! * bytes are put in while a PW lock on them is in use, and are written before the lock is given
-//!   up: so nobody else reads around them;
-//! * bytes are put in only if the OST has promised the space (a grant), so they never meet a full
-//!   OST;
-//! * of two writes to the same bytes, the later one is sent when the earlier one is answered;
-//! * bytes that could not be written are remembered as an error of their file, told by the next
-//!   fsync;
-//! * bounded by `max_dirty_mb`: who would exceed it waits.
+//! * data is stored while a PW lock on it is in use, and is flushed before that lock is cancelled;
+//!   so no other client reads stale bytes;
+//! * data is stored only if the OST has granted space for it; so a flush never fails because the
+//!   OST is full;
+//! * of two writes to the same bytes, the later one is sent after the reply to the earlier one;
+//! * if data cannot be written, the error is stored with its file, and the next fsync returns it;
+//! * dirty data is bounded by `max_dirty_mb`; a write that would exceed it waits.
 //!
-//! When the OST is restarted, what is here is sent to its next life. When the OST has given this
-//! client up, somebody else may have changed the file since: what is here is thrown away, and fsync
-//! tells.
+//! After a restart of the OST, the dirty data is sent again. After an eviction, another client may
+//! have changed the file. So the dirty data is discarded, and fsync returns EIO.
 
 pub mod extents;
 mod follow;
@@ -50,46 +48,47 @@ use crate::{lov::Unsynced, rpc_stats::PagesPerRpc};
 use extents::{Extents, Run};
 use pattern::{Pattern, Stride};
 
-/// Dirty bytes older than this are on their way: what a killed client loses at most, beside what it
-/// had synced.
+/// Dirty data older than this is being sent. A client that is killed loses at most this much
+/// unsynced data.
 pub const AGE: Duration = Duration::from_secs(1);
-/// Lustre's `max_dirty_mb`: dirty bytes, and those on their way, of one OST.
+/// Default of Lustre's `max_dirty_mb`: MiB of dirty data per OST, including data in flight.
 pub const MAX_DIRTY_MB_DEFAULT: u64 = 64;
-/// Largest `max_dirty_mb`.
+/// Maximum of `max_dirty_mb`.
 pub const MAX_DIRTY_MB_LIMIT: u64 = 2048;
-/// Space is asked for in such portions.
+/// Bytes of grant requested at a time.
 const GRANT_BYTES: u64 = 8 << 20;
-/// Requests with dirty bytes on their way to one OST at a time.
+/// Maximum number of concurrent write requests with dirty data to one OST.
 const SENDS_MAX: usize = 8;
-/// Runs of one object in one request.
+/// Maximum number of runs of one object in one request.
 const RUNS_MAX: usize = PARTS_MAX / 2;
-/// Files of which an error is remembered.
+/// Maximum number of files with a stored error.
 const FAILED_MAX: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
-/// Objects noted as contended.
+/// Maximum number of objects noted as contended.
 const CONTENDED_MAX: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
-/// Objects of which it is known where they were written last.
+/// Maximum number of objects with a write pattern.
 const PATTERNS_MAX: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
-/// How long a contended object is written without asking for locks.
+/// How long a contended object is written without lock requests.
 const CONTENDED_FOR: Duration = Duration::from_secs(1);
-/// Pause before a flush is tried again that met too many waiting writes.
+/// Pause before a flush is repeated that met too many waiting writes at the OST.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
-/// All of an object.
+/// The byte range of a whole object.
 const WHOLE: (u64, u64) = (0, u64::MAX);
 
-/// The dirty bytes of the objects on one OST.
+/// The write-back cache of one OST.
 pub struct Writeback {
     rt: Rt,
     index: u32,
     import: Arc<Import<Ost>>,
     unsynced: Arc<Unsynced>,
     pages: Arc<PagesPerRpc>,
-    /// Dirty bytes of all OSTs of the mount, also those on their way: to be asked first.
+    /// Dirty bytes of all OSTs of the mount, including data in flight. A quick test before any
+    /// lookup.
     total: Arc<AtomicU64>,
     max_dirty: AtomicU64,
-    /// Something could not be written.
+    /// Whether a write has failed since the last [`Writeback::has_failed`].
     failed: AtomicBool,
     state: Mutex<State>,
-    /// Something was written, or thrown away.
+    /// Signals that data was written or discarded.
     changed: Notify,
     sends: Semaphore,
 }
@@ -98,47 +97,47 @@ struct State {
     objects: BTreeMap<Fid, Object>,
     dirty: u64,
     flying: u64,
-    /// What the OST has promised and is not used.
+    /// Granted space that is not used yet, in bytes.
     grant: u64,
-    /// Requests under way, and how often the OST has given this client up.
+    /// Number of requests in flight, and number of evictions by the OST.
     sending: u32,
     evictions: u64,
     aging: bool,
     failed: LruCache<Fid, Errno, FxBuildHasher>,
     contended: LruCache<Fid, Instant, FxBuildHasher>,
-    /// Where objects were written last.
+    /// Last write and stride of recently written objects.
     patterns: LruCache<Fid, Pattern, FxBuildHasher>,
 }
 
 struct Object {
     file: Fid,
     extents: Extents,
-    /// Since when there are dirty bytes that are not on their way.
+    /// Time since which there is dirty data that is not in flight.
     since: Instant,
 }
 
-/// What became of bytes that were to be put in.
+/// Result of [`Writeback::put`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Put {
-    /// They are.
+    /// The data was stored.
     Done,
-    /// The OST has not promised enough space.
+    /// The OST has not granted enough space.
     NoGrant,
-    /// There are too many: [`Writeback::room`].
+    /// There is too much dirty data: wait for [`Writeback::room`].
     Full,
 }
 
-/// What one request carries.
+/// The content of one write request.
 struct Batch {
     file: Fid,
     object: Fid,
-    /// Where the runs begin: their names while they are on their way.
+    /// Start offsets of the runs, which identify them while they are in flight.
     runs: Vec<u64>,
     parts: Vec<Part>,
     bulk: Bulk,
     covered: u64,
     mtime: Time,
-    /// How often the OST had given this client up when it was taken.
+    /// Number of evictions by the OST when the batch was taken.
     evictions: u64,
 }
 
@@ -150,7 +149,7 @@ impl fmt::Debug for Writeback {
 }
 
 impl Writeback {
-    /// Nothing is dirty. `total`: shared by the OSTs of a mount.
+    /// Creates an empty write-back cache. `total`: shared by the OSTs of a mount.
     pub fn new(
         rt: &Rt,
         index: u32,
@@ -185,7 +184,7 @@ impl Writeback {
         })
     }
 
-    /// Puts bytes of an object in. A PW lock on them is in use.
+    /// Stores data of an object. The caller has a PW lock on it in use.
     pub fn put(self: &Arc<Self>, file: Fid, object: Fid, offset: u64, data: &Bulk) -> Put {
         let (now, wall, max) = (self.rt.now(), self.rt.wall(), self.max_dirty.load(Relaxed));
         let mut guard = self.state.lock();
@@ -222,7 +221,7 @@ impl Writeback {
         Put::Done
     }
 
-    /// Resolves when there is room for more.
+    /// Resolves when there is room for more dirty data.
     pub async fn room(self: &Arc<Self>) {
         loop {
             let mut changed = pin!(self.changed.notified());
@@ -239,8 +238,8 @@ impl Writeback {
         }
     }
 
-    /// Whether so much space is promised. If not, what is kept is sent on its way: the OST may
-    /// promise anew what it takes.
+    /// Whether the OST has granted this much space. If not, starts to flush all dirty data: the OST
+    /// may grant the space anew with its replies.
     pub fn has_grant(self: &Arc<Self>, bytes: u64) -> bool {
         let (enough, dirty) = {
             let state = self.state.lock();
@@ -252,26 +251,26 @@ impl Writeback {
         enough
     }
 
-    /// How much more space is to be promised; 0: there is enough.
+    /// Returns how much more grant to request, in bytes; 0 if there is enough.
     pub fn want(&self) -> u64 {
         let enough = self.max_dirty.load(Relaxed).min(GRANT_BYTES) / 2;
         if self.state.lock().grant >= enough { 0 } else { GRANT_BYTES.min(self.max_dirty.load(Relaxed)) }
     }
 
-    /// The OST promised space.
+    /// Adds space that the OST granted.
     pub fn granted(&self, bytes: u64) {
         if bytes > 0 {
             self.state.lock().grant += bytes;
         }
     }
 
-    /// Whether bytes of the range are here, or on their way.
+    /// Whether bytes of the range are dirty or in flight.
     pub fn holds(&self, object: Fid, range: (u64, u64)) -> bool {
         self.state.lock().objects.get(&object).is_some_and(|o| o.extents.overlaps(range) != (false, false))
     }
 
-    /// Writes what is dirty of the range now; resolves when it, and what was on its way before, is
-    /// answered.
+    /// Flushes the range. Resolves when the data that was dirty or in flight before has been
+    /// acknowledged.
     pub async fn flush(self: &Arc<Self>, object: Fid, range: (u64, u64)) {
         loop {
             let mut changed = pin!(self.changed.notified());
@@ -285,18 +284,20 @@ impl Writeback {
         }
     }
 
-    /// As [`Writeback::flush`], for who does not wait in place; `None`: there is nothing to do.
+    /// Starts to flush an object, and returns a future that waits for the range. `None`: the range
+    /// has no dirty data.
     pub fn flush_later(self: &Arc<Self>, object: Fid, range: (u64, u64)) -> Option<BoxFuture<'static, ()>> {
         if !self.holds(object, range) {
             return None;
         }
-        // Who wants a part mostly wants the rest as well: it travels together.
+        // A client that wants one part mostly wants the remainder as well, so send the whole
+        // object.
         self.begin_flush(object);
         let this = self.clone();
         Some(Box::pin(async move { this.flush(object, range).await }))
     }
 
-    /// Sends all that is dirty of an object on its way.
+    /// Starts to flush an object.
     pub fn begin_flush(self: &Arc<Self>, object: Fid) {
         loop {
             let batch = self.take(&mut self.state.lock(), object, WHOLE, true);
@@ -312,7 +313,7 @@ impl Writeback {
         objects.into_iter().for_each(|object| self.begin_flush(object));
     }
 
-    /// Writes all that is dirty now; resolves when it is answered.
+    /// Flushes all objects. Resolves when the data has been acknowledged.
     pub async fn flush_all(self: &Arc<Self>) {
         let objects: Vec<Fid> = self.state.lock().objects.keys().copied().collect();
         objects.iter().for_each(|object| self.begin_flush(*object));
@@ -321,7 +322,8 @@ impl Writeback {
         }
     }
 
-    /// What is known here of an object beyond what the OST knows; for glimpses.
+    /// Returns the size, space and mtime of an object's dirty data, which the OST does not know,
+    /// for glimpses.
     pub fn attr(&self, object: Fid) -> Option<ObjectAttr> {
         let state = self.state.lock();
         let extents = &state.objects.get(&object)?.extents;
@@ -329,7 +331,7 @@ impl Writeback {
         Some(ObjectAttr { size: extents.end(), blocks: extents.dirty_bytes() / 512, mtime: Some(mtime) })
     }
 
-    /// The object is going to be removed: nothing of it needs to be written.
+    /// Discards the dirty data of an object that is about to be deleted.
     pub fn discard(&self, object: Fid) {
         let mut state = self.state.lock();
         let freed = state.objects.get_mut(&object).map_or(0, |o| o.extents.discard(WHOLE));
@@ -341,38 +343,38 @@ impl Writeback {
         self.changed.notify_waiters();
     }
 
-    /// What could not be written of a file, since it was told last.
+    /// Returns and clears the stored write error of a file.
     pub fn take_error(&self, file: Fid) -> Option<Errno> {
         self.state.lock().failed.pop(&file)
     }
 
-    /// Whether something could not be written since this was asked last, of any file.
+    /// Whether any write has failed since the last call.
     pub fn has_failed(&self) -> bool {
         self.failed.swap(false, Relaxed)
     }
 
-    /// The OST said that an object is contended.
+    /// Notes that the OST reported an object as contended.
     pub fn note_contended(&self, object: Fid) {
         let until = self.rt.now() + CONTENDED_FOR;
         self.state.lock().contended.put(object, until);
     }
 
-    /// A small write to an object is going to be kept: the pattern that it goes on with.
+    /// Notes a small write that will be cached. Returns the stride that it continues.
     pub fn note_write(&self, object: Fid, offset: u64, len: u64) -> Option<Stride> {
         let mut state = self.state.lock();
         state.patterns.get_or_insert_mut(object, Pattern::default).note(offset, len)
     }
 
-    /// Whether it did so a moment ago.
+    /// Whether the OST reported the object as contended a moment ago.
     pub fn is_contended(&self, object: Fid) -> bool {
         let mut state = self.state.lock();
         !state.contended.is_empty() && state.contended.get(&object).is_some_and(|until| self.rt.now() < *until)
     }
 
-    /// The OST has forgotten this client, and its promises. After a restart what is here is sent
-    /// anew (before others' writes, if they are slower). Had the OST `evicted` the client, others
-    /// may have written since: it is thrown away, and so are requests under way, which are over
-    /// when this returns.
+    /// Handles the loss of all locks and grants. After a restart of the OST, sends the dirty data
+    /// again at once, so that it precedes the writes of slower clients. If the OST `evicted` the
+    /// client, other clients may have written since. So it discards the dirty data and aborts the
+    /// requests in flight, which have ended when this function returns.
     pub async fn lost(self: &Arc<Self>, evicted: bool) {
         self.state.lock().grant = 0;
         if !evicted {
@@ -406,28 +408,28 @@ impl Writeback {
         self.total.fetch_sub(freed, Relaxed);
         if lost > 0 {
             let ost = self.index;
-            tracing::error!("OST {ost} gave this client up: what was written last to {lost} objects is lost");
+            tracing::error!("evicted by OST {ost}: discarded dirty data of {lost} objects; fsync returns EIO");
         }
         self.changed.notify_waiters();
     }
 
-    /// Dirty bytes, those on their way included: `cur_dirty_bytes`.
+    /// Returns the dirty bytes, including data in flight: `cur_dirty_bytes`.
     pub fn dirty_bytes(&self) -> u64 {
         let state = self.state.lock();
         state.dirty + state.flying
     }
 
-    /// Space promised and not used: `cur_grant_bytes`.
+    /// Returns the unused grant in bytes: `cur_grant_bytes`.
     pub fn grant_bytes(&self) -> u64 {
         self.state.lock().grant
     }
 
-    /// `max_dirty_mb`.
+    /// Returns `max_dirty_mb`, in MiB.
     pub fn max_dirty_mb(&self) -> u64 {
         self.max_dirty.load(Relaxed) >> 20
     }
 
-    /// Sets it.
+    /// Sets `max_dirty_mb`, in MiB.
     pub fn set_max_dirty_mb(&self, mb: u64) {
         self.max_dirty.store(mb.min(MAX_DIRTY_MB_LIMIT) << 20, Relaxed);
         self.changed.notify_waiters();
@@ -437,7 +439,8 @@ impl Writeback {
         self.import.max_bulk_bytes() as u64
     }
 
-    /// What the next request for an object carries; `whole`: also if it is not full.
+    /// Takes the content of the next request for an object. `whole`: even if the request is not
+    /// full.
     fn take(&self, state: &mut State, object: Fid, range: (u64, u64), whole: bool) -> Option<Batch> {
         let max = self.max_bytes();
         let Object { file, extents, .. } = state.objects.get_mut(&object)?;
@@ -495,17 +498,17 @@ impl Writeback {
                 runs.iter().for_each(|offset| known.extents.done(*offset));
             }
             if answer == Err(Errno::ESTALE) {
-                // The file is gone: removed elsewhere after the OST had forgotten the lock.
+                // The object was deleted by another client after a restarted OST had lost the lock.
                 state.grant += covered;
             } else if let Err(errno) = answer {
-                // Closed after an OST had forgotten the lock: where its bytes went they cannot
-                // follow.
+                // The object was sealed after a restarted OST had lost the lock, and the data
+                // cannot follow to its new place.
                 let closed = matches!(errno, Errno::MOVED | Errno::MOVED_PARTLY);
                 let errno = if closed { Errno::EIO } else { errno };
                 state.grant += covered;
                 self.failed.store(true, Relaxed);
                 state.failed.put(file, errno);
-                tracing::error!("{file}: what was written last is lost: OST {}: {errno}", self.index);
+                tracing::error!("{file}: OST {}: {errno}: discarded dirty data; fsync returns an error", self.index);
             }
             state.tidy(object);
             drop(state);
@@ -515,7 +518,7 @@ impl Writeback {
     }
 
     async fn write(&self, parts: &[Part], bulk: &Bulk, used: u64, mtime: Time) -> Result<u64> {
-        // Nobody closes it.
+        // The semaphore is never closed.
         let _permit = self.sends.acquire().await.map_err(|_| Errno::ESHUTDOWN)?;
         loop {
             self.pages.write(bulk.len() as u64);
@@ -526,14 +529,14 @@ impl Writeback {
                     self.granted(granted);
                     return Ok(epoch);
                 }
-                // The lock was lost, in a restart, and somebody else has one.
+                // The lock was lost in a restart, and another client holds a conflicting one.
                 Reply::LockFirst => self.rt.sleep(BUSY_PAUSE).await,
                 _ => return Err(Errno::EPROTO),
             }
         }
     }
 
-    /// Resolves when the OST gives this client up once more.
+    /// Resolves at the next eviction by the OST after `before` evictions.
     async fn evicted(&self, before: u64) {
         loop {
             let mut changed = pin!(self.changed.notified());
@@ -545,7 +548,8 @@ impl Writeback {
         }
     }
 
-    /// Sees to it that dirty bytes do not get old, as long as there are any.
+    /// Starts the task that flushes dirty data older than AGE / 2. The task ends when nothing is
+    /// dirty.
     fn begin_aging(self: &Arc<Self>) {
         let (weak, rt) = (Arc::downgrade(self), self.rt.clone());
         drop(self.rt.spawn("osc_age", async move {

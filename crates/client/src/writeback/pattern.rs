@@ -1,13 +1,13 @@
-//! Where an object was written last, and whether there is a pattern in it: records at equal
-//! distances, as programs write that share a file.
+//! Stride detection: finds out from the last writes to an object whether they are records at equal
+//! distances, as in a file that several programs share.
 //!
-//! Such writers are best off with locks on exactly what they are going to write, asked for ahead:
-//! then they never take each other's.
+//! Such writers do best with locks on exactly the records that they are going to write, requested
+//! ahead. Then no writer revokes the locks of another.
 
-/// Equal distances in a row that make a pattern.
+/// Number of equal distances in a row that make a pattern.
 const SEEN_MIN: u32 = 2;
 
-/// Of one object.
+/// The last write to an object, and how often its distance was repeated.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pattern {
     offset: u64,
@@ -19,14 +19,14 @@ pub struct Pattern {
 /// Records at equal distances, with gaps between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stride {
-    /// From the start of one record to that of the next.
+    /// From the start of one record to the start of the next, in bytes.
     pub distance: u64,
-    /// Of a record.
+    /// Length of a record in bytes.
     pub len: u64,
 }
 
 impl Stride {
-    /// The records that follow one: first and last byte of each, up to `count`.
+    /// Returns the first and last byte of up to `count` records after the one at `offset`.
     pub fn after(self, offset: u64, count: usize) -> impl Iterator<Item = (u64, u64)> {
         let start = move |i: u64| offset.checked_add(self.distance.checked_mul(i)?);
         (1..=count as u64).map_while(start).map_while(move |start| Some((start, start.checked_add(self.len - 1)?)))
@@ -34,7 +34,7 @@ impl Stride {
 }
 
 impl Pattern {
-    /// A write. The stride that it goes on with, if there is one.
+    /// Notes a write. Returns the stride that it continues, if there is one.
     pub fn note(&mut self, offset: u64, len: u64) -> Option<Stride> {
         let distance = offset.wrapping_sub(self.offset);
         let same = distance == self.distance && len == self.len && len > 0;

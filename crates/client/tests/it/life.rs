@@ -1,4 +1,4 @@
-//! Mounting, following the configuration, names, and what tools ask, over fake servers.
+//! Mounting, following the configuration, names, and the requests of tools, over fake servers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -53,7 +53,7 @@ fn an_ost_that_joins_is_used_without_a_restart() {
     with(1, 65536, &[0], async |m| {
         let index = m.grow();
         m.world.state.lock().layout = Some((65536, vec![0, index]));
-        // At once, before the client can have heard of it.
+        // At once, before the client can know the new OST.
         let file = create(&m, "f").await;
         assert_eq!(m.client.write(&file, 65536, bulk(b"there")).await, Ok(5));
         assert_eq!(m.client.read(&file, 65536, 100).await.unwrap().into_bytes(), "there");
@@ -107,7 +107,7 @@ fn unmounting_closes_files_and_takes_the_parameters_away() {
 fn open_files_survive_a_restart_of_the_mdt() {
     with(1, 65536, &[0], async |m| {
         let file = create(&m, "f").await;
-        m.client.write(&file, 0, bulk(b"kept")).await.unwrap();
+        m.client.write(&file, 0, bulk(b"data")).await.unwrap();
         m.server.remove("sheen-MDT0000");
         {
             let mut state = m.world.state.lock();
@@ -119,11 +119,11 @@ fn open_files_survive_a_restart_of_the_mdt() {
             rt.sleep(Duration::from_secs(3)).await;
             server.add::<Mds>("sheen-MDT0000", Arc::new(FakeMds(world)));
         });
-        // Waits until the MDT is back.
+        // The stat waits until the MDT is back.
         m.client.getattr(file.fid(), Some(&file)).await.unwrap();
         back.await.unwrap();
         assert_eq!(m.world.state.lock().open.values().collect::<Vec<_>>(), [&file.fid()]);
-        assert_eq!(m.client.read(&file, 0, 10).await.unwrap().into_bytes(), "kept");
+        assert_eq!(m.client.read(&file, 0, 10).await.unwrap().into_bytes(), "data");
         assert_eq!(m.client.release(file).await, Ok(()), "by its new handle");
         assert!(m.world.state.lock().open.is_empty());
     });
@@ -146,7 +146,7 @@ fn what_is_changed_through_an_open_file_goes_on_after_a_restart_of_the_mdt() {
                 tokio::join!(client.setattr(&root, file.fid(), cut, Some(&file)), client.kill_priv(&stranger, &file))
             }
         });
-        // Both are under way, by the handle that the MDT then forgets.
+        // Both requests are in flight, with the handle that the MDT then forgets.
         rt.sleep(Duration::from_millis(500)).await;
         m.server.remove("sheen-MDT0000");
         {
@@ -158,7 +158,7 @@ fn what_is_changed_through_an_open_file_goes_on_after_a_restart_of_the_mdt() {
         let (cut, kill) = changing.await.unwrap();
         assert_eq!((cut.unwrap().attr.size, kill), (7, Ok(())));
         assert_eq!(m.client.getattr(file.fid(), None).await.unwrap().attr.perm, 0o755);
-        // A handle that is really bad stays so.
+        // An invalid handle still fails.
         m.world.state.lock().open.clear();
         let cut = SetAttr { size: Some(8), ..SetAttr::default() };
         assert_eq!(m.client.setattr(&ROOT, file.fid(), cut, Some(&file)).await.unwrap_err(), Errno::EBADF);
@@ -180,7 +180,7 @@ fn operations_go_on_when_the_mdt_comes_back_at_another_address() {
         let mkdir = async move { client.mkdir(&ROOT, root(), &name("d"), 0o755, 0).await.map(drop) };
         let making = rt.spawn("mkdir", mkdir);
         rt.sleep(Duration::from_secs(5)).await;
-        assert!(!making.is_finished(), "nobody said where the MDT is");
+        assert!(!making.is_finished(), "the client does not know the new address");
         {
             let mut state = m.world.state.lock();
             state.config.targets[0].nids = vec![Nid::Tcp(at).to_string()];
@@ -376,7 +376,7 @@ fn the_superuser_reaches_files_by_fid() {
     });
 }
 
-/// The face polls operations on one thread and moves those that wait to others.
+/// The FUSE face polls operations on one thread, and moves those that wait to other threads.
 #[test]
 fn operations_can_move_between_threads() {
     fn check(_: impl Future<Output = ()> + Send + 'static) {}
@@ -419,8 +419,7 @@ fn changes_leave_a_slot_to_who_only_asks() {
         let both = |all: &str, changes: &str| (all.to_owned(), changes.to_owned());
         let in_flight = || value("mdc.*.import").split_once("inflight: ").unwrap().1.lines().next().unwrap().to_owned();
         assert_eq!(limits(), both("8", "7"));
-        // Of ten directories that are to be made so many are on their way; who asks for space gets
-        // through.
+        // Of ten mkdirs, this many are in flight, and a statfs still gets through.
         for (changes, dirs) in [("7", 'a'), ("2", 'b')] {
             set("max_mod_rpcs_in_flight", changes).unwrap();
             let made: Vec<_> = (0..10)
@@ -442,7 +441,7 @@ fn changes_leave_a_slot_to_who_only_asks() {
                 made.await.unwrap().unwrap();
             }
         }
-        // There is always one more, whichever of the two is changed.
+        // The limit for all requests is always larger, whichever of the two is set.
         set("max_mod_rpcs_in_flight", "20").unwrap();
         assert_eq!(limits(), both("21", "20"));
         set("max_rpcs_in_flight", "5").unwrap();
@@ -455,7 +454,8 @@ fn changes_leave_a_slot_to_who_only_asks() {
             assert_eq!(set(param, value), Err(Errno::ERANGE), "{param}={value}");
         }
         assert_eq!(limits(), both("32", "4"));
-        // What is written to the MDT goes through the same device, as users see it.
+        // Users see one device for the MDT and its data service, so this sets the data service's
+        // parameter.
         set("max_dirty_mb", "5").unwrap();
         assert_eq!(value("dom.*.max_dirty_mb"), "5");
     });

@@ -1,5 +1,5 @@
-//! The locks of the fake targets: granted to whoever asks, if they are on, and called back when a
-//! test says so.
+//! The locks of the fake targets. They are granted without conflicts, if they are on, and revoked
+//! when a test requests it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,15 +21,15 @@ pub struct Held {
 
 #[derive(Default)]
 pub struct FakeLocks {
-    /// Whether locks are granted to those that do not wait for them.
+    /// Whether locks are granted to requests that do not wait.
     pub on: bool,
-    /// Bits of inodes that are not granted.
+    /// Inode bits that are not granted.
     pub refused: u64,
     pub next: u64,
     pub held: BTreeMap<LockId, Held>,
-    /// Of which the client said that it keeps these bits.
+    /// Converts: the bits that the client retains of each lock.
     pub converted: Vec<(LockId, u64)>,
-    /// Flock requests wait instead of being refused.
+    /// Whether flock requests wait instead of being granted.
     pub flock_waits: bool,
     pub mds: Option<Arc<Export>>,
     pub osts: BTreeMap<u32, Arc<Export>>,
@@ -81,19 +81,19 @@ impl FakeLocks {
         });
     }
 
-    /// How many locks there are on a resource.
+    /// Returns the number of locks on a resource.
     pub fn count(&self, resource: Resource) -> usize {
         self.held.values().filter(|held| held.resource == resource).count()
     }
 }
 
 impl World {
-    /// Asks for all locks on a resource. How many there were.
+    /// Revokes all locks on a resource. Returns their number.
     pub fn call_back(&self, resource: Resource) -> usize {
         self.call_back_bits(resource, bits::ALL)
     }
 
-    /// Asks for these bits of all locks on an inode. How many locks there were.
+    /// Revokes these bits of all locks on an inode. Returns the number of locks.
     pub fn call_back_bits(&self, resource: Resource, wanted: u64) -> usize {
         let calls: Vec<_> = {
             let state = self.state.lock();
@@ -113,7 +113,7 @@ impl World {
         calls.len()
     }
 
-    /// Grants the locks that wait on a resource.
+    /// Grants the waiting locks on a resource.
     pub fn complete(&self, resource: Resource, policy: Policy) {
         let (export, calls) = {
             let state = self.state.lock();

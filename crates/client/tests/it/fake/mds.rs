@@ -1,4 +1,4 @@
-//! The fake MDT. It trusts everybody.
+//! The fake MDT. It checks no permissions.
 
 use std::collections::BTreeMap;
 
@@ -55,14 +55,14 @@ fn object(state: &mut State, ost: u32) -> Fid {
     Fid::new(ost_seq(MdtIndex::ZERO, ost), next(state) as u32)
 }
 
-/// So many objects, on the first OSTs.
+/// Creates `count` objects, on the first OSTs.
 fn objects(state: &mut State, count: Count) -> Vec<Stripe> {
     let osts = state.config.targets.len() as u16 - 1;
     let count = if let Count::Stripes(n) = count { n.min(osts) } else { osts };
     (0..u32::from(count)).map(|ost| Stripe { object: object(state, ost), ost }).collect()
 }
 
-/// Another layout for a file.
+/// Replaces a file's layout.
 pub fn change(state: &mut State, fid: Fid, change: impl FnOnce(Layout) -> Layout) -> Layout {
     let node = state.nodes.get_mut(&fid).expect("the file");
     let layout = change(Layout::decode(node.layout.as_ref().expect("its layout")).expect("a layout"));
@@ -146,7 +146,7 @@ fn check(state: &State, cred: &Cred) -> Result<()> {
     }
 }
 
-/// The inodes that an answer is about, and what of them may be kept.
+/// Returns the inodes in a reply, and the lock bits to grant on each.
 pub fn inodes(reply: &Reply) -> Vec<(Fid, u64)> {
     let of = |entry: &Entry| {
         let opens = entry.attr.kind == FileKind::Regular && entry.attr.nlink > 0;
@@ -160,7 +160,7 @@ pub fn inodes(reply: &Reply) -> Vec<(Fid, u64)> {
     }
 }
 
-/// The inodes behind the names that a request takes away.
+/// Returns the inodes behind the names that a request removes.
 pub fn behind(state: &State, request: &Request) -> Vec<Fid> {
     let names = match request {
         Request::Unlink { parent, name, .. } => vec![(parent, name)],

@@ -21,31 +21,30 @@ pub struct Object {
     pub mtime: Option<Time>,
 }
 
-/// How the OSTs take writes that were kept.
+/// Behaviour of the fake OSTs.
 #[derive(Default)]
 pub struct Habits {
-    /// They promise all the space that is wanted.
+    /// Whether they grant all the space that is requested.
     pub promise: bool,
-    /// So much of it was used.
+    /// Bytes of grant that writes have used.
     pub used: u64,
-    /// They begin no write.
+    /// Whether they delay all writes.
     pub hold: bool,
-    /// The MDT executes requests of this kind, and delivers no replies to them yet.
+    /// Kind of requests that the MDT executes and whose replies it delays.
     pub late: Option<&'static str>,
-    /// They answer nobody who looks at objects.
+    /// Whether they delay all requests that look at objects.
     pub blind: bool,
-    /// One of them begins no write.
+    /// An OST that delays all writes.
     pub away: Option<u32>,
-    /// So many writes are told to come under a lock.
+    /// Number of writes to answer with `LockFirst`.
     pub lock_first: usize,
-    /// What they were answered.
+    /// Replies to the glimpses.
     pub glimpsed: Vec<(LockId, Option<ObjectAttr>)>,
-    /// How often they were.
+    /// Number of restarts so far.
     pub restarts: u64,
-    /// Objects that files have left.
+    /// Sealed objects.
     pub closed: BTreeSet<Fid>,
-    /// They are open again when the MDT is asked where the bytes are: whoever moves a file was
-    /// refused.
+    /// Whether the next layout lookup unseals the objects, as after a migration that failed.
     pub reopens: bool,
 }
 
@@ -66,12 +65,13 @@ impl World {
         }
     }
 
-    /// Asks for all locks on an object, to be used so by somebody else. How many there were.
+    /// Revokes all locks on an object, for a lock of this mode and range. Returns the number of
+    /// locks.
     pub fn want(&self, object: Fid, mode: Mode, policy: Policy) -> usize {
         self.tell(object, |id, cookie, resource| Callback::Blocking { id, cookie, resource, wanted: (mode, policy) })
     }
 
-    /// Asks those who have locks on an object what they know of it. How many locks there were.
+    /// Sends a glimpse for each lock on an object. Returns the number of locks.
     pub fn glimpse(&self, object: Fid) -> usize {
         self.tell(object, |id, cookie, resource| Callback::Glimpse { id, cookie, resource })
     }
@@ -209,7 +209,7 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
     }
 }
 
-/// Whether a request is about an object that is closed.
+/// Whether a request concerns a sealed object.
 fn meets(closed: &BTreeSet<Fid>, request: &Request) -> bool {
     match request {
         Request::Read { parts } | Request::Write { parts, .. } => parts.iter().any(|p| closed.contains(&p.object)),
