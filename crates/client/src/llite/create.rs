@@ -76,7 +76,7 @@ impl Client {
         if told.attr.kind == FileKind::Dir {
             self.told_empty(&told);
         }
-        // New: there is no object to ask.
+        // A new file has no objects to query.
         Ok(self.just_made(&told))
     }
 }
