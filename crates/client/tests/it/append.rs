@@ -1,4 +1,4 @@
-//! Appends, over fake servers that grant locks and call them back.
+//! Appends, over fake servers that grant locks and send blocking callbacks.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ async fn append(m: &Mounted, file: &OpenFile, len: usize) {
     assert_eq!(m.client.write(file, 0, bulk(&vec![7; len])).await, Ok(len));
 }
 
-/// An OST's part in what was asked.
+/// Returns the requests in the log that went to one OST.
 fn of(log: &[String], ost: &str) -> Vec<String> {
     log.iter().filter_map(|line| line.strip_prefix(ost)).map(|line| line.trim().to_owned()).collect()
 }
@@ -38,10 +38,10 @@ fn who_appends_alone_asks_for_locks_once() {
         let size = ["getattr objects=2", "write parts=2 len=131072 sync=false"];
         assert_eq!(of(&log, "ost0")[1..], size, "under the lock");
         append(&m, &file, 10).await;
-        assert!(m.world.asked().iter().all(|line| !line.contains("ldlm")), "they are there");
+        assert!(m.world.asked().iter().all(|line| !line.contains("ldlm")), "the locks are still held");
 
-        // One of an OST's locks is wanted: both are asked for together again, those of the other
-        // OST stay.
+        // After a blocking callback for one lock of an OST, the next append requests both locks of
+        // that OST together again. The locks of the other OST stay.
         assert_eq!(m.world.call_back(Resource::extent(object(&m, 0))), 1);
         m.net.rt().sleep(Duration::from_millis(50)).await;
         assert_eq!(m.world.asked(), ["ost0 ldlm_cancel locks=1"]);
@@ -72,8 +72,8 @@ fn a_lock_that_is_asked_for_goes_when_the_append_is_done() {
     });
 }
 
-/// The end was where it was under a lock that is gone: sent again to the OST, the bytes would lie
-/// over what others have appended since.
+/// The end of the file was found under a lock that is lost since. A resend to the OST would
+/// overwrite what other clients have appended meanwhile.
 #[test]
 fn an_append_is_not_sent_again_after_the_ost_gave_its_client_up() {
     with_tcp(1, 65536, &[0], async |m| {
@@ -93,14 +93,14 @@ fn an_append_is_not_sent_again_after_the_ost_gave_its_client_up() {
         rt.sleep(Duration::from_secs(1)).await;
         m.world.state.lock().habits.hold = false;
         assert_eq!(appending.await.unwrap(), Err(Errno::EIO));
-        assert_eq!(writing.await.unwrap(), Ok(5), "a write at a place is");
+        assert_eq!(writing.await.unwrap(), Ok(5), "a write at an offset is resent");
         let there = m.world.state.lock().objects.values().next().unwrap().data.clone();
         assert_eq!(there, [[7; 5], [7; 5], [9; 5]].concat());
     });
 }
 
-/// Found by seed 5818 of the simulated races beside swaps: an OST that did its part gave the client
-/// up, because another one was away.
+/// Found by seed 5818 of the simulated races beside swaps: an OST that had done its part evicted
+/// the client, because another OST was disconnected.
 #[test]
 fn an_append_holds_up_nobody_at_osts_that_have_done_their_part() {
     with(2, 65536, &[0, 1], async |m| {
@@ -109,7 +109,7 @@ fn an_append_holds_up_nobody_at_osts_that_have_done_their_part() {
         append(&m, &file, 131_072).await;
         let locks = [object(&m, 0), object(&m, 1)].map(Resource::extent);
         let held = |n: usize| m.world.state.lock().locks.count(locks[n]);
-        // One whose part is done, and one that has none.
+        // OST 0 has done its part in the first round, and OST 1 has none in the second.
         for (len, away) in [(131_072, 1), (10, 0)] {
             m.world.state.lock().habits.away = Some(away);
             let (client, tail, rt) = (m.client.clone(), file.clone(), m.net.rt().clone());
@@ -119,7 +119,7 @@ fn an_append_holds_up_nobody_at_osts_that_have_done_their_part() {
             locks.iter().for_each(|lock| assert_eq!(m.world.call_back(*lock), 1));
             rt.sleep(Duration::from_millis(50)).await;
             let left = if away == 1 { (0, 1) } else { (1, 0) };
-            assert_eq!((held(0), held(1)), left, "nobody else finds the end yet");
+            assert_eq!((held(0), held(1)), left, "one lock still keeps other clients from the end");
             m.world.state.lock().habits.away = None;
             assert_eq!(appending.await.unwrap(), Ok(len));
             rt.sleep(Duration::from_millis(50)).await;
@@ -152,9 +152,9 @@ fn an_append_that_waits_for_the_end_holds_up_nobody_for_long() {
     });
 }
 
-/// Found by seed 10023 of the simulated races beside migrations: a group on the same mount moves
-/// the file, closes some of its objects, and is refused. What was appended in part was appended as
-/// a whole once more, behind the part.
+/// Found by seed 10023 of the simulated races beside migrations: a group on the same mount migrates
+/// the file, seals some of its objects, and is refused. The append was done in part, and then
+/// repeated as a whole behind that part.
 #[test]
 fn an_append_that_met_a_closed_object_goes_on_where_it_began() {
     with(2, 65536, &[0, 1], async |m| {

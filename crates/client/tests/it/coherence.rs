@@ -1,5 +1,5 @@
-//! What is kept under locks, and how it is let go, over fake servers that grant locks and call them
-//! back.
+//! Caches under locks, and their invalidation, over fake servers that grant locks and send blocking
+//! callbacks.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use sheen_wire::{
 
 const RDWR_CREATE: u32 = flags::RDWR | flags::CREAT;
 
-/// Writes into the log what it is told.
+/// A kernel that logs its invalidations.
 struct Kernel(Arc<World>, AtomicU32);
 
 impl Invalidate for Kernel {
@@ -29,7 +29,7 @@ impl Invalidate for Kernel {
 
     fn attr(&self, fid: Fid) -> bool {
         self.0.state.lock().log.push(format!("kernel attr {fid}"));
-        // So often an answer is on its way.
+        // Number of calls for which a reply is still on its way to the kernel.
         self.1.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err()
     }
 
@@ -55,7 +55,7 @@ async fn create(m: &Mounted, file: &str) -> Arc<OpenFile> {
     m.client.create(&ROOT, root(), &name(file), RDWR_CREATE, 0o644, 0).await.expect("create").1
 }
 
-/// A closed file with some bytes.
+/// Creates a file with some bytes, and closes it.
 async fn file(m: &Mounted, called: &str, bytes: &[u8]) -> Fid {
     let open = create(m, called).await;
     m.client.write(&open, 0, bulk(bytes)).await.expect("write");
@@ -87,7 +87,7 @@ fn a_second_stat_costs_nothing_until_somebody_changes_the_file() {
         assert_eq!((entry.attr.size, entry.keep.name, entry.keep.attr), (100_000, true, true));
         assert!(m.world.asked().is_empty());
 
-        // In use: nothing is given up.
+        // A lock in use is not cancelled.
         assert_eq!(m.world.call_back(Resource::bits(fid)), 1);
         settle(&m).await;
         assert!(m.world.asked().is_empty());
@@ -101,7 +101,7 @@ fn a_second_stat_costs_nothing_until_somebody_changes_the_file() {
         assert_eq!(m.client.getattr(fid, None).await.unwrap().attr.perm, 0o600);
         assert_eq!(m.world.asked(), ["mds getattr", "ost0 getattr objects=1", "ost1 getattr objects=1"]);
 
-        // Sizes are guarded by the OSTs.
+        // Locks of the OSTs guard sizes.
         let part = object(&m, 1);
         assert_eq!(m.world.call_back(Resource::extent(part)), 1);
         settle(&m).await;
@@ -127,7 +127,7 @@ fn a_known_name_costs_nothing_and_neither_does_a_missing_one() {
         let hits = m.params.get("llite.*.cache_stats").unwrap()[0].value.clone();
         assert!(hits.contains("name_hits 1") && hits.contains("absent_hits 1"), "{hits}");
 
-        // Own changes show at once.
+        // Changes by this client are visible at once.
         assert_eq!(create(&m, "g").await.fid().seq, fid.seq);
         assert_eq!(look("g").await, Ok(0));
         m.client.rename(&ROOT, root(), &name("f"), root(), &name("h"), 0).await.unwrap();
@@ -136,7 +136,7 @@ fn a_known_name_costs_nothing_and_neither_does_a_missing_one() {
         m.client.unlink(&ROOT, root(), &name("h")).await.unwrap();
         assert_eq!(look("h").await, Err(Errno::ENOENT));
 
-        // Others' as well.
+        // Changes by other clients are visible as well.
         m.client.getattr(root(), None).await.unwrap();
         assert_eq!(look("x").await, Err(Errno::ENOENT));
         assert!(m.world.call_back(Resource::bits(root())) > 0);
@@ -158,18 +158,18 @@ fn names_stay_when_only_the_attributes_are_asked_for() {
         let log = || std::mem::take(&mut m.world.state.lock().log);
         assert_eq!(locks(), 1);
         log();
-        // Somebody makes x.
+        // Another client creates x.
         assert_eq!(m.world.call_back_bits(Resource::bits(dir), bits::UPDATE), 1);
         settle(&m).await;
-        assert_eq!(log(), [format!("kernel attr {dir}"), "mds ldlm_cancel".into()], "no word of names");
-        let kept = m.world.state.lock().locks.converted.clone();
-        assert!(matches!(kept[..], [(_, bits)] if bits & (bits::LOOKUP | bits::UPDATE) == bits::LOOKUP), "{kept:?}");
+        assert_eq!(log(), [format!("kernel attr {dir}"), "mds ldlm_cancel".into()], "no invalidation of names");
+        let left = m.world.state.lock().locks.converted.clone();
+        assert!(matches!(left[..], [(_, bits)] if bits & (bits::LOOKUP | bits::UPDATE) == bits::LOOKUP), "{left:?}");
         assert_eq!(locks(), 1, "it is still there");
         let fid = m.client.lookup(&ROOT, root(), &name("f")).await.unwrap().attr.fid;
         m.world.state.lock().nodes.get_mut(&dir).unwrap().entries.insert(name("x"), (fid, 7777));
         assert_eq!(m.client.lookup(&ROOT, dir, &name("x")).await.map(|e| e.attr.size), Ok(3));
 
-        // Asked for again, it is known again, and one lock is enough.
+        // After a new request the attributes are cached again, and one lock is enough.
         m.client.getattr(dir, None).await.unwrap();
         log();
         m.client.getattr(dir, None).await.unwrap();
@@ -177,9 +177,9 @@ fn names_stay_when_only_the_attributes_are_asked_for() {
         assert_eq!(log(), Vec::<String>::new());
         m.client.statfs().await.unwrap();
         m.client.getattr(root(), None).await.unwrap();
-        assert_eq!(locks(), 1, "the smaller one was given back");
+        assert_eq!(locks(), 1, "the smaller lock was cancelled");
 
-        // Somebody removes it.
+        // Another client removes the directory.
         assert_eq!(m.world.call_back_bits(Resource::bits(dir), bits::ALL), 1);
         settle(&m).await;
         assert!(log().contains(&"kernel names".into()));
@@ -243,9 +243,9 @@ fn a_callback_that_overtakes_its_grant_is_heeded() {
         locked(&m);
         m.world.hasty.store(true, Relaxed);
         let entry = m.client.getattr(fid, None).await.unwrap();
-        assert!(!entry.keep.attr && !entry.keep.name, "nothing may be kept");
+        assert!(!entry.keep.attr && !entry.keep.name, "nothing may be cached");
         settle(&m).await;
-        assert_eq!(m.world.state.lock().locks.count(Resource::bits(fid)), 0, "it is given back");
+        assert_eq!(m.world.state.lock().locks.count(Resource::bits(fid)), 0, "the lock is cancelled");
         m.world.asked();
         size(&m, fid).await;
         assert_eq!(m.world.asked()[0], "mds getattr");
@@ -261,10 +261,10 @@ fn pages_are_read_under_their_lock_though_others_want_it_already() {
         m.world.hasty.store(true, Relaxed);
         m.world.asked();
         let read = m.client.read(&open, 0, 4096).await.unwrap();
-        assert_eq!(m.world.asked(), ["ost0 ldlm_enqueue locks=1", "ost0 read parts=1"], "one lock, and no other");
+        assert_eq!(m.world.asked(), ["ost0 ldlm_enqueue locks=1", "ost0 read parts=1"], "one lock for the read");
         settle(&m).await;
         let part = Resource::extent(object(&m, 0));
-        assert_eq!(m.world.state.lock().locks.count(part), 1, "the kernel has not got the answer");
+        assert_eq!(m.world.state.lock().locks.count(part), 1, "the kernel does not have the data yet");
         drop(read);
         settle(&m).await;
         let (size, pages) = (format!("kernel attr {fid}"), format!("kernel data {fid}"));
@@ -308,7 +308,7 @@ fn what_was_known_to_a_server_that_forgot_this_client_is_dropped() {
         }
         m.server.add::<Mds>("sheen-MDT0000", Arc::new(FakeMds(m.world.clone())));
         m.world.asked();
-        // Whatever asks the MDT finds out.
+        // Any request to the MDT detects the restart.
         m.client.statfs().await.unwrap();
         let log = m.world.asked();
         assert!(
@@ -339,7 +339,7 @@ fn pages_are_dropped_before_their_lock_goes_and_not_while_they_are_read() {
         let part = object(&m, 0);
         assert_eq!(m.world.call_back(Resource::extent(part)), 1);
         settle(&m).await;
-        assert!(m.world.asked().is_empty(), "the answer is not with the kernel yet");
+        assert!(m.world.asked().is_empty(), "the kernel does not have the data yet");
         drop(read);
         settle(&m).await;
         let told = [format!("kernel attr {fid}"), format!("kernel data {fid}"), "ost0 ldlm_cancel locks=1".into()];
@@ -366,7 +366,7 @@ fn pages_read_while_this_client_itself_wrote_are_dropped() {
         assert!(m.world.asked().contains(&format!("kernel data {fid}")));
         drop(read);
         m.client.write(&writer, 0, bulk(&[3; 100])).await.unwrap();
-        assert_eq!(m.world.asked(), ["ost0 write parts=1 len=100 sync=false"], "nobody read");
+        assert_eq!(m.world.asked(), ["ost0 write parts=1 len=100 sync=false"], "no read was under way");
     });
 }
 
@@ -407,7 +407,7 @@ fn unused_locks_are_bounded_and_can_be_cleared() {
         assert_eq!(count(&m), "0");
         m.client.statfs().await.unwrap();
         assert!(m.world.state.lock().locks.held.values().all(|held| held.ost.is_none()), "cancels reach the OSTs");
-        assert!(m.world.state.lock().locks.held.is_empty(), "and travel to the MDT");
+        assert!(m.world.state.lock().locks.held.is_empty(), "and reach the MDT with other requests");
     });
 }
 
@@ -427,25 +427,26 @@ fn programs_wait_for_locks_until_they_get_them_or_are_interrupted() {
         settle(&m).await;
         m.world.complete(Resource::flock(fid), Policy::Flock(flock));
         assert_eq!(waiting.await.unwrap(), Ok(()));
-        // Told again after a lost connection: it stays.
+        // The MDT repeats the grant after a lost connection: the lock stays.
         m.world.complete(Resource::flock(fid), Policy::Flock(flock));
         settle(&m).await;
         assert_eq!(m.world.state.lock().locks.count(Resource::flock(fid)), 1);
 
         let signal = rt.sleep(Duration::from_secs(1));
         assert_eq!(m.client.lock(fid, flock, Mode::Ex, true, signal).await, Err(Errno::EINTR));
-        assert_eq!(m.world.state.lock().locks.count(Resource::flock(fid)), 1, "the request is given up");
+        assert_eq!(m.world.state.lock().locks.count(Resource::flock(fid)), 1, "the request is withdrawn");
 
         m.world.asked();
         m.client.unlock_owner(fid, 7, FlockKind::Posix).await.unwrap();
         assert_eq!(m.world.asked(), ["mds ldlm_enqueue"]);
         m.client.unlock_owner(fid, 7, FlockKind::Posix).await.unwrap();
-        assert!(m.world.asked().is_empty(), "nothing to give up");
+        assert!(m.world.asked().is_empty(), "no lock to release");
     });
 }
 
-/// Found by seed 646 of the simulated races beside swaps: a read asked how far the file reaches,
-/// who was to say so waited for a lock under which the read went on, and the reader was given up.
+/// Found by seed 646 of the simulated races beside swaps. A read queried the size of the file. The
+/// client that had to answer waited for a lock that this read had in use, and the reader was
+/// evicted.
 #[test]
 fn a_read_that_is_long_in_coming_does_not_hold_up_who_wants_its_locks() {
     with(2, 65536, &[0, 1], async |m| {

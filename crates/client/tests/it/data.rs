@@ -1,4 +1,4 @@
-//! What a program sees of a striped file's bytes, over fake servers.
+//! The bytes of striped files as programs see them, over fake servers.
 
 use std::{
     pin::pin,
@@ -33,7 +33,7 @@ async fn truncate(m: &Mounted, file: &OpenFile, size: u64) -> Result<u64, Errno>
     m.client.setattr(&ROOT, file.fid(), set, Some(file)).await.map(|a| a.attr.size)
 }
 
-/// Bytes that tell where they were written, and are never zero.
+/// Bytes that depend on the seed and the position, and are never zero.
 fn pattern(seed: usize, len: usize) -> Vec<u8> {
     (0..len).map(|i| (1 + (seed * 31 + i * 7 + i / 251) % 255) as u8).collect()
 }
@@ -68,7 +68,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// The data that SEEK_DATA and SEEK_HOLE find.
+/// Returns the extents that SEEK_DATA and SEEK_HOLE find.
 async fn extents(m: &Mounted, file: &OpenFile) -> Vec<(usize, usize)> {
     let (mut found, mut at) = (Vec::new(), 0);
     loop {
@@ -166,8 +166,7 @@ async fn run(m: &Mounted, acts: &[Act]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever the layout, the size of requests, and whether the OSTs take their time: the file is
-    /// an array of bytes.
+    /// For every layout, request size and speed of the OSTs, the file is an array of bytes.
     #[test]
     fn a_striped_file_is_an_array_of_bytes(
         osts in prop::collection::vec(0u32..4, 1..9),
@@ -217,20 +216,20 @@ fn a_large_lone_read_over_tcp_goes_in_halves_and_gets_what_one_would() {
             m.client.write(&file, at as u64, bulk(&data[at..data.len().min(at + LEN)])).await.expect("write");
         }
         m.world.asked();
-        // Whole; beginning off any boundary; ending in the second half, in the first, and past the
-        // end.
+        // A whole read; reads that start off any boundary, or end in the second half, in the first,
+        // and past the end.
         for (at, halves) in [(0, 2), (333, 2), (LEN, 2), (2 * LEN - 300 * KIB, 2), (2 * LEN, 2)] {
             let got = m.client.read(&file, at as u64, LEN).await.expect("read").into_bytes();
             assert!(got == data[at.min(data.len())..data.len().min(at + LEN)], "at {at}");
             let asked = m.world.asked();
             assert_eq!(asked[..halves], vec!["ost1 read parts=1"; halves], "at {at}");
-            // Past the end somebody might keep what he wrote.
+            // Past the end, another client might have dirty data.
             let short = at + LEN > data.len();
             assert_eq!(asked[halves..], vec!["ost1 getattr objects=1"; usize::from(short)], "at {at}");
         }
         m.client.read(&file, 0, 256 * KIB).await.expect("read");
         assert_eq!(m.world.asked(), ["ost1 read parts=1"], "a small one goes whole");
-        // Two at once: the first does not know of the second.
+        // Two reads at the same time: the first does not know of the second.
         let (a, b) = tokio::join!(m.client.read(&file, 0, LEN), m.client.read(&file, LEN as u64, LEN));
         assert!(a.expect("read").into_bytes() == data[..LEN] && b.expect("read").into_bytes() == data[LEN..]);
         let reads = m.world.asked().into_iter().filter(|a| a.contains("read")).count();
@@ -248,7 +247,7 @@ fn reads_ask_for_the_size_only_where_bytes_are_missing_at_the_end() {
         m.world.asked();
         let read = m.client.read(&file, 0, 64 * KIB + 10).await.unwrap().into_bytes();
         assert!(read[..64 * KIB].iter().all(|b| *b == 0) && read[64 * KIB..] == [7; 10]);
-        assert!(m.world.asked().iter().all(|a| a.contains("read")), "data behind the hole tells that it is one");
+        assert!(m.world.asked().iter().all(|a| a.contains("read")), "data behind the hole shows that it is a hole");
         assert_eq!(m.client.read(&file, 0, 200 * KIB).await.unwrap().len(), 64 * KIB + 10);
         assert!(m.world.asked().iter().any(|a| a.contains("getattr")));
     });
@@ -260,7 +259,7 @@ fn reads_ask_for_the_size_only_where_bytes_are_missing_at_the_end() {
         assert_eq!(
             m.world.asked(),
             ["ost0 read parts=1", "ost0 getattr objects=1"],
-            "somebody might keep what he wrote"
+            "another client might have dirty data"
         );
         assert!(m.client.read(&file, 10, 4096).await.unwrap().is_empty());
     });
@@ -271,7 +270,7 @@ fn over_lo_the_usual_operations_are_done_at_their_first_poll() {
     fn now<T>(future: impl Future<Output = T>) -> T {
         match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(out) => out,
-            Poll::Pending => panic!("it had to wait"),
+            Poll::Pending => panic!("the operation is pending"),
         }
     }
     with(4, 65536, &[0, 1, 2, 3], async |m| {
@@ -386,11 +385,11 @@ fn times_are_those_of_the_last_change() {
         let old = Time { sec: 5, nsec: 6 };
         let set = SetAttr { mtime: Some(SetTime::At(old)), ..SetAttr::default() };
         m.client.setattr(&ROOT, file.fid(), set, None).await.unwrap();
-        assert_eq!(stat().await.mtime, old, "utimensat sticks");
+        assert_eq!(stat().await.mtime, old, "utimensat sets the time");
         m.world.asked();
         m.client.write(&file, 0, bulk(b"b")).await.unwrap();
         let again = stat().await;
-        assert!(again.mtime > written.mtime, "a write after it shows");
+        assert!(again.mtime > written.mtime, "a later write changes the time");
 
         let chmod = SetAttr { perm: Some(0o600), ..SetAttr::default() };
         m.client.setattr(&ROOT, file.fid(), chmod, None).await.unwrap();
@@ -400,7 +399,7 @@ fn times_are_those_of_the_last_change() {
         m.client.release(file.clone()).await.unwrap();
         assert_eq!(stat().await, after, "times do not move by themselves");
 
-        // By then nobody has the file open who knows that it was written.
+        // By now no open file records that it was written.
         let chmod = SetAttr { perm: Some(0o640), ..SetAttr::default() };
         let shown = m.client.setattr(&ROOT, file.fid(), chmod, None).await.unwrap().attr;
         assert_eq!((shown.mtime, shown.perm), (again.mtime, 0o640));
@@ -414,7 +413,7 @@ fn a_copy_ends_where_the_source_ended_when_it_began() {
     with(1, 65536, &[0], async |m| {
         let file = create(&m, "f", 0).await;
         m.client.write(&file, 0, bulk(&pattern(1, 1000))).await.unwrap();
-        // What is written at 5000 extends the file past the end of what is asked for.
+        // The write at 5000 extends the file past the end of the requested range.
         assert_eq!(m.client.copy_file_range(&file, 0, &file, 5000, 4000).await, Ok(1000));
         assert_eq!(size(&m, &file).await, 6000);
     });
@@ -443,14 +442,14 @@ fn a_sync_tells_once_of_what_the_host_of_an_ost_lost() {
         m.client.write(&both, 0, bulk(&pattern(2, 256 * KIB))).await.unwrap();
         power_fails(1);
         assert_eq!((fsync(&one).await, fsync(&both).await, fsync(&both).await), (Ok(()), lost, Ok(())));
-        // Every kind of change; in the end all was told or synced.
+        // Every kind of change. In the end every loss was reported, or the data was synced.
         truncate(&m, &one, 100).await.unwrap();
         power_fails(0);
         assert_eq!((fsync(&one).await, fsync(&one).await), (lost, Ok(())));
         m.client.fallocate(&one, 0, 0, 4096).await.unwrap();
         power_fails(0);
         assert_eq!((m.client.syncfs().await, m.client.syncfs().await), (lost, Ok(())));
-        // Who asks for the file hears of it, too, and whoever opened it.
+        // fsync of the file reports the loss as well, also through a later open.
         let again = m.client.open(&ROOT, one.fid(), flags::RDONLY).await.unwrap();
         m.client.release(one).await.unwrap();
         assert_eq!((fsync(&again).await, fsync(&again).await), (lost, Ok(())));
@@ -463,7 +462,7 @@ fn a_sync_tells_once_of_what_the_host_of_an_ost_lost() {
         m.client.write(&safe, 0, bulk(b"safe")).await.unwrap();
         power_fails(0);
         let synced = (fsync(&both).await, fsync(&safe).await, m.client.syncfs().await);
-        assert_eq!(synced, (Ok(()), Ok(()), Ok(())), "what was durable is not lost");
+        assert_eq!(synced, (Ok(()), Ok(()), Ok(())), "durable data is not lost");
     });
 }
 
@@ -481,8 +480,8 @@ fn a_file_without_a_layout_is_empty_until_it_gets_one() {
     });
 }
 
-/// Who looks meanwhile sees a size between the old one and the new one: here the old one. Were the
-/// first object cut first, it would be 65,636 bytes.
+/// A concurrent stat sees a size between the old one and the new one: here the old one. If the
+/// first object were truncated first, stat would see 65,636 bytes.
 #[test]
 fn a_truncate_changes_the_object_with_the_new_end_before_the_others() {
     with(2, 65536, &[0, 1], async |m| {

@@ -1,4 +1,4 @@
-//! Mounting, following the configuration, names, and what tools ask, over fake servers.
+//! Mounts, configuration changes, names, and requests of tools, over fake servers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -53,7 +53,7 @@ fn an_ost_that_joins_is_used_without_a_restart() {
     with(1, 65536, &[0], async |m| {
         let index = m.grow();
         m.world.state.lock().layout = Some((65536, vec![0, index]));
-        // At once, before the client can have heard of it.
+        // At once, before the client can have the new configuration.
         let file = create(&m, "f").await;
         assert_eq!(m.client.write(&file, 65536, bulk(b"there")).await, Ok(5));
         assert_eq!(m.client.read(&file, 65536, 100).await.unwrap().into_bytes(), "there");
@@ -107,7 +107,7 @@ fn unmounting_closes_files_and_takes_the_parameters_away() {
 fn open_files_survive_a_restart_of_the_mdt() {
     with(1, 65536, &[0], async |m| {
         let file = create(&m, "f").await;
-        m.client.write(&file, 0, bulk(b"kept")).await.unwrap();
+        m.client.write(&file, 0, bulk(b"data")).await.unwrap();
         m.server.remove("sheen-MDT0000");
         {
             let mut state = m.world.state.lock();
@@ -123,7 +123,7 @@ fn open_files_survive_a_restart_of_the_mdt() {
         m.client.getattr(file.fid(), Some(&file)).await.unwrap();
         back.await.unwrap();
         assert_eq!(m.world.state.lock().open.values().collect::<Vec<_>>(), [&file.fid()]);
-        assert_eq!(m.client.read(&file, 0, 10).await.unwrap().into_bytes(), "kept");
+        assert_eq!(m.client.read(&file, 0, 10).await.unwrap().into_bytes(), "data");
         assert_eq!(m.client.release(file).await, Ok(()), "by its new handle");
         assert!(m.world.state.lock().open.is_empty());
     });
@@ -146,7 +146,7 @@ fn what_is_changed_through_an_open_file_goes_on_after_a_restart_of_the_mdt() {
                 tokio::join!(client.setattr(&root, file.fid(), cut, Some(&file)), client.kill_priv(&stranger, &file))
             }
         });
-        // Both are under way, by the handle that the MDT then forgets.
+        // Both requests are in progress, with the handle that the MDT then forgets.
         rt.sleep(Duration::from_millis(500)).await;
         m.server.remove("sheen-MDT0000");
         {
@@ -158,7 +158,7 @@ fn what_is_changed_through_an_open_file_goes_on_after_a_restart_of_the_mdt() {
         let (cut, kill) = changing.await.unwrap();
         assert_eq!((cut.unwrap().attr.size, kill), (7, Ok(())));
         assert_eq!(m.client.getattr(file.fid(), None).await.unwrap().attr.perm, 0o755);
-        // A handle that is really bad stays so.
+        // A handle that is really invalid stays so.
         m.world.state.lock().open.clear();
         let cut = SetAttr { size: Some(8), ..SetAttr::default() };
         assert_eq!(m.client.setattr(&ROOT, file.fid(), cut, Some(&file)).await.unwrap_err(), Errno::EBADF);
@@ -180,14 +180,14 @@ fn operations_go_on_when_the_mdt_comes_back_at_another_address() {
         let mkdir = async move { client.mkdir(&ROOT, root(), &name("d"), 0o755, 0).await.map(drop) };
         let making = rt.spawn("mkdir", mkdir);
         rt.sleep(Duration::from_secs(5)).await;
-        assert!(!making.is_finished(), "nobody said where the MDT is");
+        assert!(!making.is_finished(), "no configuration has the new address");
         {
             let mut state = m.world.state.lock();
             state.config.targets[0].nids = vec![Nid::Tcp(at).to_string()];
             state.config.version += 1;
         }
         m.world.config_changed.notify_waiters();
-        let made = rt.timeout(Duration::from_secs(10), making).await.expect("the mount knows where it is");
+        let made = rt.timeout(Duration::from_secs(10), making).await.expect("the mount has the new address");
         assert_eq!(made.unwrap(), Ok(()));
     };
     sim.run(run).expect("the simulation ends");
@@ -318,7 +318,7 @@ fn tools_learn_what_they_ask() {
         let stranger = Caller::new(1000, 1000, 42);
         for secret in [control::PARENTS.to_owned(), format!("sheen.paths.{}", file.fid())] {
             let answer = m.client.getxattr(&stranger, file.fid(), &name(&secret)).await;
-            assert_eq!(answer, Err(Errno::EPERM), "where a file lies is the superuser's to know");
+            assert_eq!(answer, Err(Errno::EPERM), "paths are for the superuser alone");
         }
         assert_eq!(ask("sheen.nonsense").await, Err(Errno::ENODATA));
         let set = m.client.setxattr(&ROOT, file.fid(), &name("sheen.df"), &name("1"), 0).await;
@@ -376,7 +376,7 @@ fn the_superuser_reaches_files_by_fid() {
     });
 }
 
-/// The face polls operations on one thread and moves those that wait to others.
+/// The mount polls operations on one thread and moves pending ones to others.
 #[test]
 fn operations_can_move_between_threads() {
     fn check(_: impl Future<Output = ()> + Send + 'static) {}
@@ -419,8 +419,8 @@ fn changes_leave_a_slot_to_who_only_asks() {
         let both = |all: &str, changes: &str| (all.to_owned(), changes.to_owned());
         let in_flight = || value("mdc.*.import").split_once("inflight: ").unwrap().1.lines().next().unwrap().to_owned();
         assert_eq!(limits(), both("8", "7"));
-        // Of ten directories that are to be made so many are on their way; who asks for space gets
-        // through.
+        // As many of ten mkdir requests are in flight as the limit allows. A statfs still gets a
+        // slot.
         for (changes, dirs) in [("7", 'a'), ("2", 'b')] {
             set("max_mod_rpcs_in_flight", changes).unwrap();
             let made: Vec<_> = (0..10)
@@ -442,7 +442,7 @@ fn changes_leave_a_slot_to_who_only_asks() {
                 made.await.unwrap().unwrap();
             }
         }
-        // There is always one more, whichever of the two is changed.
+        // The limit of all requests stays above that of modifying requests, whichever is changed.
         set("max_mod_rpcs_in_flight", "20").unwrap();
         assert_eq!(limits(), both("21", "20"));
         set("max_rpcs_in_flight", "5").unwrap();
@@ -455,7 +455,7 @@ fn changes_leave_a_slot_to_who_only_asks() {
             assert_eq!(set(param, value), Err(Errno::ERANGE), "{param}={value}");
         }
         assert_eq!(limits(), both("32", "4"));
-        // What is written to the MDT goes through the same device, as users see it.
+        // Users set the parameters for file data on the MDT at the MDC.
         set("max_dirty_mb", "5").unwrap();
         assert_eq!(value("dom.*.max_dirty_mb"), "5");
     });

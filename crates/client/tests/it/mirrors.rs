@@ -1,5 +1,4 @@
-//! Mirrored files over fake servers: a write that another layout overtakes does not get lost on a
-//! mirror that counts no more.
+//! Mirrored files over fake servers: a write is not lost if its mirror becomes stale meanwhile.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -34,7 +33,7 @@ async fn create(m: &Mounted, file: &str) -> Arc<OpenFile> {
     m.client.create(&ROOT, root(), &name(file), RDWR_CREATE, 0o644, 0).await.expect("create").1
 }
 
-/// What is in the first object of a mirror.
+/// Returns the bytes in the first object of a mirror.
 fn in_mirror(m: &Mounted, file: &OpenFile, id: u16) -> Vec<u8> {
     let state = m.world.state.lock();
     let layout = Layout::decode(state.nodes[&file.fid()].layout.as_ref().unwrap()).unwrap();
@@ -50,15 +49,14 @@ async fn a_while(m: &Mounted) {
     m.net.rt().sleep(Duration::from_millis(50)).await;
 }
 
-/// What another client's resync and write make of the layout: the second mirror is the one that
-/// counts.
+/// Returns the layout after another client's resync and write: the second mirror alone is fresh.
 fn the_second_counts(layout: Layout) -> Layout {
     let begun = layout.resync_begun(&[2]).unwrap();
     begun.resynced(begun.generation(), &[2]).unwrap().with_stale_others(2).unwrap()
 }
 
-/// The lock on LAYOUT is asked back before the answer is here that brings it, or is not granted:
-/// the client hears of no change.
+/// The client learns of no layout change: the MDT does not grant LAYOUT, or the blocking callback
+/// for the lock overtakes the reply that brings it.
 #[test]
 fn a_write_that_holds_no_lock_looks_back_before_it_returns() {
     for (hasty, append) in [(false, false), (true, false), (false, true)] {
@@ -81,7 +79,7 @@ fn a_write_that_holds_no_lock_looks_back_before_it_returns() {
     }
 }
 
-/// Sets what is in the first object of a mirror.
+/// Sets the bytes in the first object of a mirror.
 fn fill_mirror(m: &Mounted, file: &OpenFile, id: u16, bytes: &[u8]) {
     let mut state = m.world.state.lock();
     let layout = Layout::decode(state.nodes[&file.fid()].layout.as_ref().unwrap()).unwrap();
@@ -91,8 +89,8 @@ fn fill_mirror(m: &Mounted, file: &OpenFile, id: u16, bytes: &[u8]) {
     object.fill(0, bytes);
 }
 
-/// Found by seed 2415 of the simulated races for files with mirrors: a read for pages was so long
-/// in coming that the mirror was cut meanwhile, to be copied to, and found nothing.
+/// Found by seed 2415 of the simulated races for files with mirrors. A read for pages was so slow
+/// that the mirror was truncated meanwhile, for a copy, and the read found nothing.
 #[test]
 fn who_looks_and_holds_no_lock_looks_back_before_it_returns() {
     for (what, answer) in
@@ -151,7 +149,7 @@ fn who_reads_and_writes_one_mirror_does_so_past_the_page_cache_and_writes_what_i
         let f = open(flags::RDWR).await;
         assert_eq!(m.client.use_mirror(&owner, &f, 9).await, Err(Errno::EINVAL));
         m.client.use_mirror(&owner, &f, 2).await.unwrap();
-        // As a mapping does.
+        // A mapping sends such requests.
         assert_eq!(m.client.read_as(&f, 0, 10, true).await.map(drop), Err(Errno::EINVAL));
         assert_eq!(m.client.write_page(&f, 0, bulk(b"page")).await, Err(Errno::EINVAL));
         assert!(m.client.read_as(&f, 0, 10, false).await.is_ok());
@@ -175,7 +173,7 @@ fn a_mirror_is_written_while_it_is_stale_and_the_layout_stays() {
             m.client.use_mirror(&ROOT, &file, 2).await.map(|()| file).unwrap()
         };
         busy(&*as_second().await).await;
-        // Nobody calls back for what the fake changes.
+        // The fake MDT sends no callbacks for the changes below.
         m.world.state.lock().locks.refused = bits::LAYOUT;
         let call_back = || m.world.call_back_bits(Resource::bits(f.fid()), bits::LAYOUT);
         let begin = async || {
@@ -190,7 +188,7 @@ fn a_mirror_is_written_while_it_is_stale_and_the_layout_stays() {
         busy(&first).await;
         let second = as_second().await;
         assert_eq!(m.client.write(&second, 0, bulk(b"second")).await, Ok(6));
-        // One that is under way when the mirror becomes fresh is told afterwards.
+        // A write that is in progress when the mirror becomes fresh fails at its end.
         m.world.state.lock().habits.hold = true;
         let (client, writer) = (m.client.clone(), second.clone());
         let late = m.net.rt().spawn("write", async move { client.write(&writer, 0, bulk(b"late")).await });

@@ -1,11 +1,10 @@
-//! Files that somebody else moves to other objects while this client looks at many, over fake
-//! servers.
+//! Files that another client migrates while this client queries many files, over fake servers.
 
 use crate::fake::{Mounted, Object, ROOT, bulk, name, root, with};
 use sheen_layout::{Layout, Stripe};
 use sheen_wire::{Fid, mds::flags};
 
-/// Files with a byte each.
+/// Creates files with one byte each.
 async fn files(m: &Mounted, count: usize) -> Vec<Fid> {
     let mut fids = Vec::new();
     for i in 0..count {
@@ -22,8 +21,8 @@ fn layout(m: &Mounted, fid: Fid) -> Layout {
     Layout::decode(m.world.state.lock().nodes[&fid].layout.as_ref().unwrap()).unwrap()
 }
 
-/// Somebody moves a file to an object of 3 bytes on the second OST: who goes by what the MDT said
-/// before hears of it.
+/// Migrates a file, as another client does, to an object of 3 bytes on the second OST. Requests
+/// with the former layout get MOVED.
 fn move_away(m: &Mounted, fid: Fid) {
     let (before, object) = (layout(m, fid), Fid::new(0x77, 1));
     let after = Layout::new(fid, 65536, None, vec![Stripe { object, ost: 1 }]).unwrap();
@@ -78,8 +77,8 @@ fn who_looks_at_all_of_a_directory_keeps_no_layouts() {
         let found: Vec<_> = page.after(0).iter().map(|item| (item.attr.unwrap().size, item.layout.clone())).collect();
         assert_eq!(found, fids.iter().map(|fid| (1, Some(layout(&m, *fid).encode().into()))).collect::<Vec<_>>());
         assert_eq!(kept(), 0);
-        assert_eq!(locks(), before, "nor locks");
-        // Who asks for one does.
+        assert_eq!(locks(), before, "the scan takes no locks");
+        // A lookup caches the layout.
         m.client.lookup(&ROOT, root(), &name("f0003")).await.unwrap();
         assert_eq!(kept(), 1);
     });

@@ -1,5 +1,5 @@
-//! Files opened without asking the MDT, and when it is told of them, over a fake one that grants
-//! locks and calls them back.
+//! Opens without a request to the MDT, and their registration at the MDT, over a fake MDT that
+//! grants locks and sends blocking callbacks.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,14 +11,14 @@ use sheen_wire::{
     mds::flags,
 };
 
-/// A closed file with some bytes, looked up after locks were switched on: what is asked from then
-/// on is what this costs.
+/// Creates a closed file with some bytes, and looks it up after locks were switched on. From then
+/// on the log has only the requests of the test.
 async fn known(m: &Mounted, file: &str) -> Fid {
     let flags = flags::RDWR | flags::CREAT;
     let open = m.client.create(&ROOT, root(), &name(file), flags, 0o644, 0).await.unwrap().1;
     m.client.write(&open, 0, bulk(b"bytes")).await.unwrap();
     m.client.release(open).await.unwrap();
-    // What is closed from now on is the first in a while.
+    // After this pause the next close is sent at once.
     settle(m).await;
     m.world.state.lock().locks.on = true;
     let fid = m.client.lookup(&ROOT, root(), &name(file)).await.unwrap().attr.fid;
@@ -34,14 +34,14 @@ async fn open(m: &Mounted, fid: Fid) -> Arc<OpenFile> {
     open_as(m, &ROOT, fid, flags::RDWR).await
 }
 
-/// What was asked of the MDT.
+/// Returns the requests to the MDT since the last call.
 fn asked(m: &Mounted) -> Vec<String> {
     let mut asked = m.world.asked();
     asked.retain(|what| what.starts_with("mds"));
     asked
 }
 
-/// What the MDT knows to be open.
+/// Returns the files that are open at the MDT.
 fn at_mdt(m: &Mounted) -> Vec<Fid> {
     m.world.state.lock().open.values().copied().collect()
 }
@@ -61,7 +61,7 @@ fn a_known_file_is_opened_and_closed_without_asking() {
         let [first, second] = files;
         m.client.release(second).await.unwrap();
         assert_eq!(asked(&m), [""; 0]);
-        // It was read for the first time.
+        // The first read of the file moves its access time.
         m.client.release(first).await.unwrap();
         assert_eq!(asked(&m), ["mds close", "mds closed 0 read 1"]);
         let again = open(&m, fid).await;
@@ -89,7 +89,7 @@ fn many_files_that_were_read_are_told_together() {
         for i in 1..10 {
             read(i).await;
         }
-        assert_eq!(asked(&m), [""; 0], "those of the next moment wait for each other");
+        assert_eq!(asked(&m), [""; 0], "later closes are gathered");
         settle(&m).await;
         assert_eq!(asked(&m), ["mds close", "mds closed 0 read 9"]);
         for i in [10, 11] {
@@ -99,7 +99,7 @@ fn many_files_that_were_read_are_told_together() {
         let atime = async |i: usize| m.client.getattr(files[i], None).await.unwrap().attr.atime.sec;
         assert_ne!(atime(12).await, i64::MAX);
         assert_eq!(asked(&m), [""; 0]);
-        assert_eq!(atime(11).await, i64::MAX, "who looks sees it");
+        assert_eq!(atime(11).await, i64::MAX, "getattr sends the closes first");
         assert_eq!(asked(&m), ["mds close", "mds closed 0 read 1"]);
         settle(&m).await;
         for i in [13, 14] {
@@ -110,7 +110,7 @@ fn many_files_that_were_read_are_told_together() {
     });
 }
 
-/// A new file, closed.
+/// Creates a file and closes it.
 async fn make(m: &Mounted, file: &str) -> Fid {
     let made = m.client.create(&ROOT, root(), &name(file), flags::RDWR | flags::CREAT, 0o644, 0).await.unwrap().1;
     let fid = made.fid();
@@ -130,7 +130,7 @@ fn new_files_are_given_back_together() {
         assert_eq!(log, ["mds close", "mds closed 1 read 0"], "the first at once");
         assert_eq!(at_mdt(&m).len(), 9);
         m.client.lookup(&ROOT, root(), &name("f9")).await.unwrap();
-        assert_eq!(asked(&m), [""; 0], "nor does a look at one of them wait for the MDT");
+        assert_eq!(asked(&m), [""; 0], "a lookup sends no request");
         settle(&m).await;
         assert_eq!(asked(&m), ["mds close", "mds closed 9 read 0"]);
         assert_eq!(at_mdt(&m), []);
@@ -138,7 +138,7 @@ fn new_files_are_given_back_together() {
         m.world.state.lock().locks.on = false;
         for file in ["g", "h"] {
             make(&m, file).await;
-            assert_eq!(at_mdt(&m), [], "nobody would ask for it");
+            assert_eq!(at_mdt(&m), [], "a close without a lock is not delayed");
         }
         m.world.state.lock().locks.on = true;
         make(&m, "i").await;
@@ -166,7 +166,7 @@ fn a_closed_file_is_given_back_before_the_lock_on_its_layout() {
         make(&m, "g").await;
         asked(&m);
         m.client.unlink(&ROOT, root(), &name("g")).await.unwrap();
-        assert_eq!(asked(&m), ["mds close", "mds closed 1 read 0", "mds unlink"], "nothing of it is to be left");
+        assert_eq!(asked(&m), ["mds close", "mds closed 1 read 0", "mds unlink"], "the close comes first");
         let dir = m.client.mkdir(&ROOT, root(), &name("d"), 0o755, 0).await.unwrap().attr.fid;
         let open = m.client.opendir(&ROOT, dir, 0).await.unwrap();
         m.client.releasedir(open).await.unwrap();
@@ -188,16 +188,16 @@ fn the_mdt_is_asked_where_it_has_something_to_do_or_to_say() {
             m.client.lookup(&ROOT, root(), &name("f")).await.unwrap();
             asked(&m);
         }
-        // What others may do is the kernel's to know, if there is one; to look for capabilities is
-        // not.
+        // With a kernel, the client need not check permissions. It still has to look for file
+        // capabilities.
         m.client.set_kernel(Arc::new(Kernel));
         open_as(&m, &other, fid, flags::RDWR).await;
-        assert_eq!(asked(&m), [""; 0], "there are none");
+        assert_eq!(asked(&m), [""; 0], "the file has no capabilities");
         m.client.setxattr(&ROOT, fid, &name("security.capability"), &name("x"), 0).await.unwrap();
         m.client.getattr(fid, None).await.unwrap();
         asked(&m);
         open_as(&m, &other, fid, flags::RDWR).await;
-        assert_eq!(asked(&m), ["mds open"], "there may be some");
+        assert_eq!(asked(&m), ["mds open"], "the file may have capabilities");
     });
 }
 
@@ -206,7 +206,7 @@ fn what_is_open_is_told_before_the_lock_is_given_up() {
     with(1, 65536, &[0], async |m| {
         let fid = known(&m, "f").await;
         let (one, two) = (open(&m, fid).await, open(&m, fid).await);
-        // Permissions are asked for: it stays open here alone.
+        // After a callback for the attribute bits, the file stays open without a registration.
         m.world.call_back_bits(Resource::bits(fid), bits::UPDATE | bits::PERM);
         settle(&m).await;
         assert_eq!(asked(&m), ["mds ldlm_cancel"]);
@@ -219,7 +219,7 @@ fn what_is_open_is_told_before_the_lock_is_given_up() {
         assert_eq!(at_mdt(&m), []);
         asked(&m);
         open(&m, fid).await;
-        assert_eq!(asked(&m), ["mds open"], "the lock is gone, and comes again");
+        assert_eq!(asked(&m), ["mds open"], "the lock was cancelled, and comes with the reply");
         open(&m, fid).await;
         assert_eq!(asked(&m), [""; 0]);
     });
@@ -279,10 +279,10 @@ fn a_name_is_removed_together_with_the_right_to_open() {
             if m.client.lookup(&ROOT, root(), &name(file)).await.is_ok() {
                 asked(&m);
                 open(&m, other).await;
-                assert_eq!(asked(&m), [""; 0], "the other may be opened as before");
+                assert_eq!(asked(&m), [""; 0], "the other file is opened without a request");
             }
         }
-        // Who has it open waits to be asked.
+        // If the file is open here, the client keeps OPEN until the blocking callback.
         let fid = known(&m, "f").await;
         let _file = open(&m, fid).await;
         m.client.unlink(&ROOT, root(), &name("f")).await.unwrap();

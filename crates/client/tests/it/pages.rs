@@ -1,5 +1,5 @@
-//! Pages of mappings that the kernel writes back, over fake servers: they never make a file longer,
-//! whatever the kernel takes its size to be.
+//! Writeback of mapped pages, over fake servers: it never extends a file, whatever file size the
+//! kernel has.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ const RDWR_CREATE: u32 = flags::RDWR | flags::CREAT;
 const PAGE: usize = 4096;
 const STRIPE: usize = 65536;
 
-/// A file of so many bytes, and a kernel that keeps pages.
+/// Creates a file of `len` bytes, under locks and with a kernel.
 async fn file(m: &Mounted, len: usize) -> Arc<OpenFile> {
     m.client.set_kernel(Arc::new(Kernel));
     m.world.state.lock().locks.on = true;
@@ -30,12 +30,12 @@ async fn size(m: &Mounted, file: &OpenFile) -> usize {
     m.client.getattr(file.fid(), Some(file)).await.expect("stat").attr.size as usize
 }
 
-/// The kernel writes a whole page, or several.
+/// Writes one or more whole pages, as the kernel does.
 async fn page(m: &Mounted, file: &OpenFile, at: usize, len: usize) {
     assert_eq!(m.client.write_page(file, at as u64, bulk(&vec![2; len])).await, Ok(len), "all of it counts as written");
 }
 
-/// From where to where bytes of pages are in the file.
+/// Returns the range of the file's bytes that pages have written.
 async fn written(m: &Mounted, file: &OpenFile) -> (usize, usize) {
     let bytes = m.client.read_as(file, 0, 1 << 20, false).await.expect("read").into_bytes();
     let (first, last) = (bytes.iter().position(|b| *b == 2), bytes.iter().rposition(|b| *b == 2));
@@ -62,7 +62,7 @@ fn the_last_page_ends_where_the_file_does() {
         assert_eq!((size(&m, &f).await, written(&m, &f).await), (5000, (PAGE, 5000)));
         m.world.asked();
         page(&m, &f, 2 * PAGE, PAGE).await;
-        assert_eq!(asked(&m, "write"), 0, "it is behind the end");
+        assert_eq!(asked(&m, "write"), 0, "the page is behind the end");
         page(&m, &f, 0, 4 * PAGE).await;
         assert_eq!((size(&m, &f).await, written(&m, &f).await), (5000, (0, 5000)));
     });
@@ -74,11 +74,11 @@ fn the_end_is_that_of_all_objects() {
         let f = file(&m, STRIPE + 10).await;
         page(&m, &f, STRIPE - PAGE, 3 * PAGE).await;
         assert_eq!((size(&m, &f).await, written(&m, &f).await), (STRIPE + 10, (STRIPE - PAGE, STRIPE + 10)));
-        // The first object ends early, the file does not.
+        // The first object ends early, but the file does not.
         cut_elsewhere(&m, 0, 100);
         page(&m, &f, 8 * PAGE, PAGE).await;
         assert_eq!((m.size_of_object(0), size(&m, &f).await), (Some(9 * PAGE), STRIPE + 10));
-        // It does.
+        // Now the file ends early as well.
         cut_elsewhere(&m, 1, 0);
         page(&m, &f, 10 * PAGE, PAGE).await;
         assert_eq!((m.size_of_object(0), size(&m, &f).await), (Some(9 * PAGE), 9 * PAGE));
@@ -91,7 +91,7 @@ fn what_is_kept_here_is_in_the_file() {
         m.world.state.lock().habits.promise = true;
         let f = file(&m, 10).await;
         assert_eq!(m.client.write(&f, 10, bulk(&[1; 90])).await, Ok(90));
-        assert_eq!(m.size_of_object(0), Some(10), "the test is one of a write that is kept");
+        assert_eq!(m.size_of_object(0), Some(10), "the test needs dirty data");
         page(&m, &f, 0, PAGE).await;
         m.client.fsync(&f, false).await.unwrap();
         assert_eq!((size(&m, &f).await, written(&m, &f).await), (100, (0, 100)));
@@ -109,13 +109,13 @@ fn the_end_is_asked_for_once_as_long_as_nobody_can_move_it() {
         for at in 0..4 {
             page(&m, &f, at * PAGE, PAGE).await;
         }
-        assert_eq!(asked(&m, "getattr"), 0, "it is known under the lock");
-        // This client itself can.
+        assert_eq!(asked(&m, "getattr"), 0, "the size is cached under the lock");
+        // This client itself can move the end.
         let set = SetAttr { size: Some(100), ..SetAttr::default() };
         m.client.setattr(&ROOT, f.fid(), set, Some(&f)).await.expect("truncate");
         page(&m, &f, 0, PAGE).await;
         assert_eq!((size(&m, &f).await, m.size_of_object(0)), (100, Some(100)));
-        // And somebody else, who has asked for the lock.
+        // Another client can move it, once it has revoked the lock.
         assert_eq!(m.client.write(&f, 100, bulk(&[1; 8000])).await, Ok(8000));
         m.client.fsync(&f, false).await.unwrap();
         m.client.read_as(&f, 0, PAGE, true).await.expect("a page fault");
@@ -141,7 +141,7 @@ fn a_page_behind_the_end_gets_no_objects() {
         page(&m, &f, 2 * STRIPE - PAGE, 2 * PAGE).await;
         assert_eq!(m.world.asked().iter().filter(|line| line.starts_with("mds")).count(), 0);
         assert_eq!((size(&m, &f).await, written(&m, &f).await.1), (2 * STRIPE - 100, 2 * STRIPE - 100));
-        // Where the file goes on there, it gets them.
+        // When the file has been extended over the page, the page gets objects.
         let set = SetAttr { size: Some(2 * end), ..SetAttr::default() };
         m.client.setattr(&ROOT, f.fid(), set, Some(&f)).await.expect("truncate");
         page(&m, &f, 2 * STRIPE, PAGE).await;

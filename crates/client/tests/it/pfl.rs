@@ -1,5 +1,5 @@
-//! Files whose components get their objects when they are written into, over fake servers: what is
-//! asked of the MDT, and when not.
+//! Files whose components get objects at the first write, over fake servers: when the client asks
+//! the MDT, and when not.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,8 @@ const RDWR_CREATE: u32 = flags::RDWR | flags::CREAT;
 const K: u64 = 1 << 10;
 const STEPS: [(u64, u16); 3] = [(128 * K, 1), (512 * K, 2), (u64::MAX, 3)];
 
-/// One stripe of the first 128 KiB, two up to 512 KiB, then three; of 64 KiB. Locks are granted.
+/// New files have one stripe up to 128 KiB, two up to 512 KiB, then three; stripe size 64 KiB.
+/// Locks are granted.
 fn steps<F: Future<Output = ()>>(test: impl FnOnce(Mounted) -> F) {
     with(4, 65536, &[0], |m| {
         let mut start = 0;
@@ -56,20 +57,21 @@ fn with_objects(m: &Mounted, fid: Fid) -> Vec<bool> {
     Layout::decode(&layout).unwrap().components().iter().map(|c| c.is_instantiated()).collect()
 }
 
-/// What was asked of the MDT.
+/// Returns the requests to the MDT since the last call.
 fn mds(m: &Mounted) -> Vec<String> {
     m.world.asked().into_iter().filter(|line| line.starts_with("mds")).collect()
 }
 
-/// Another client gets objects for a range: this one gives LAYOUT back first.
+/// Writes to a range as another client, which gets objects for it. Before that this client releases
+/// LAYOUT.
 async fn somebody_writes(m: &Mounted, fid: Fid, at: u64, bytes: &[u8]) {
     m.world.call_back_bits(Resource::bits(fid), bits::LAYOUT);
     m.net.rt().sleep(Duration::from_millis(50)).await;
-    assert!(!m.world.state.lock().locks.converted.is_empty(), "LAYOUT was given up");
+    assert!(!m.world.state.lock().locks.converted.is_empty(), "LAYOUT was released");
     write_elsewhere(m, fid, at, bytes);
 }
 
-/// What another client does then.
+/// Writes to a range as another client, and adds the objects for it.
 fn write_elsewhere(m: &Mounted, fid: Fid, at: u64, bytes: &[u8]) {
     let mut state = m.world.state.lock();
     let layout = crate::fake::mds::intend(&mut state, fid, at, at + bytes.len() as u64).unwrap();
@@ -102,10 +104,10 @@ fn objects_are_asked_for_once_where_something_is_written() {
         m.net.rt().sleep(Duration::from_millis(50)).await;
         m.world.asked();
         write(&m, &f, 800 * K, &[5; 100]).await;
-        assert_eq!(mds(&m), ["mds getattr"], "somebody may have edited the components");
+        assert_eq!(mds(&m), ["mds getattr"], "another client may have edited the components");
         m.world.state.lock().locks.on = false;
         write(&m, &f, 900 * K, &[5; 100]).await;
-        assert_eq!(mds(&m), [""; 0], "all have their objects: no lock is needed");
+        assert_eq!(mds(&m), [""; 0], "all components have objects: no lock is needed");
         let all = read(&m, &f, 0, 1 << 20).await;
         let mut want = vec![0; 900 * K as usize + 100];
         for (at, len, byte) in [(0, 1000, 1), (120 << 10, 16 << 10, 2), (300 << 10, 100, 3), (600 << 10, 100, 4)] {
@@ -134,7 +136,7 @@ fn writers_of_one_client_share_an_intent() {
     });
 }
 
-/// Polls all of them until all are done.
+/// Polls all futures until all are done.
 async fn futures_join<F: Future<Output = ()>>(all: Vec<F>) {
     let mut all: Vec<_> = all.into_iter().map(|f| Some(Box::pin(f))).collect();
     std::future::poll_fn(|cx| {
@@ -163,7 +165,7 @@ fn what_another_client_writes_into_a_new_component_is_seen() {
         m.world.asked();
         assert_eq!(read(&m, &f, 200 * K + 5, 100).await, b"elsewhere");
         assert_eq!(mds(&m), [""; 0], "the lock came back with the answer");
-        // A file that is opened and read from what is known.
+        // The file is opened and read from the cache.
         m.client.release(f.clone()).await.unwrap();
         let again = m.client.open(&ROOT, f.fid(), flags::RDONLY).await.unwrap();
         assert_eq!(read(&m, &again, 200 * K, 4).await, b"from");
@@ -174,7 +176,7 @@ fn what_another_client_writes_into_a_new_component_is_seen() {
     });
 }
 
-/// Writes into the log that pages are dropped.
+/// A kernel that logs that pages are dropped.
 struct Pages(Arc<World>);
 
 impl Invalidate for Pages {
@@ -202,7 +204,7 @@ fn pages_of_holes_go_before_the_lock_that_guards_them() {
         let dropped = |m: &Mounted| m.world.asked().iter().filter(|line| *line == "kernel data").count();
         drop(m.client.read_as(&f, 600 * K, 3, true).await.unwrap());
         dropped(&m);
-        // What is not a hole is guarded by the OSTs' locks.
+        // Locks of the OSTs guard pages that are no holes.
         somebody_writes(&m, f.fid(), 0, b"x").await;
         assert_eq!(dropped(&m), 0);
         let refs = m.client.read_as(&f, 200 * K, 100, true).await.unwrap();
@@ -212,11 +214,11 @@ fn pages_of_holes_go_before_the_lock_that_guards_them() {
         let before = given_up();
         m.world.call_back_bits(Resource::bits(f.fid()), bits::LAYOUT);
         m.net.rt().sleep(Duration::from_millis(50)).await;
-        assert_eq!((given_up(), dropped(&m)), (before, 0), "they are on their way");
+        assert_eq!((given_up(), dropped(&m)), (before, 0), "the kernel does not have them yet");
         drop(refs);
         m.net.rt().sleep(Duration::from_millis(50)).await;
         assert_eq!((given_up(), dropped(&m)), (before + 1, 1));
-        // By this client's own request as well.
+        // This client's own request for objects drops holes as well.
         drop(m.client.read_as(&f, 200 * K, 100, true).await.unwrap());
         dropped(&m);
         write(&m, &f, 300 * K, b"own").await;
@@ -238,13 +240,13 @@ fn sizes_are_kept_under_the_layouts_lock_too() {
         m.world.asked();
         let entry = stat().await;
         assert_eq!((entry.attr.size, entry.keep.attr), (3, true));
-        assert!(m.world.asked().is_empty(), "all is known");
+        assert!(m.world.asked().is_empty(), "everything is cached");
         drop(entry);
         somebody_writes(&m, fid, 513 * K, b"abc").await;
         assert_eq!(stat().await.attr.size, 513 * K + 3);
         m.world.asked();
         assert_eq!(stat().await.attr.size, 513 * K + 3);
-        assert!(m.world.asked().is_empty(), "known again, under another lock");
+        assert!(m.world.asked().is_empty(), "cached again, under another lock");
     });
 }
 
@@ -292,7 +294,7 @@ fn without_a_lock_every_use_asks() {
         crate::fake::mds::intend(&mut m.world.state.lock(), f.fid(), 600 * K, 601 * K).unwrap();
         m.world.asked();
         write(&m, &f, 600 * K, b"def").await;
-        assert_eq!(mds(&m), ["mds getattr"; 2], "somebody was first; and it has no mirrors since");
+        assert_eq!(mds(&m), ["mds getattr"; 2], "another client was first; the file still has no mirrors");
         write(&m, &f, 200 * K, b"ghi").await;
         assert_eq!(with_objects(&m, f.fid()), [true; 3]);
         let fid = f.fid();
@@ -302,7 +304,7 @@ fn without_a_lock_every_use_asks() {
     });
 }
 
-/// The MDT is restarted, with something done to its layouts.
+/// Restarts the MDT, with changed state.
 fn restart(m: &Mounted, change: impl FnOnce(&mut State)) {
     m.server.remove("sheen-MDT0000");
     {
@@ -324,12 +326,12 @@ fn open_files_outlive_a_restart_unless_their_objects_are_forgotten() {
         m.client.statfs().await.expect("it is back");
         write(&m, &f, 200 * K, b"def").await;
         assert_eq!((size(&m, &f).await, read(&m, &f, 200 * K, 9).await), (200 * K + 3, b"def".to_vec()));
-        assert_eq!(mds(&m).iter().filter(|line| *line == "mds layout_intent").count(), 0, "it had come meanwhile");
+        assert_eq!(mds(&m).iter().filter(|line| *line == "mds layout_intent").count(), 0, "the objects were there");
         restart(&m, |state| state.nodes.get_mut(&f.fid()).unwrap().layout = first.clone());
         m.client.statfs().await.expect("it is back");
         m.client.getattr(f.fid(), None).await.unwrap();
         let lost = m.client.write(&f, 200 * K, bulk(b"ghi")).await;
-        assert_eq!(lost, Err(Errno::ESTALE), "its objects are nobody's");
+        assert_eq!(lost, Err(Errno::ESTALE), "its objects are lost");
         let f = m.client.open(&ROOT, f.fid(), flags::RDWR).await.unwrap();
         assert_eq!((size(&m, &f).await, read(&m, &f, 0, 9).await), (3, b"abc".to_vec()));
         write(&m, &f, 200 * K, b"ghi").await;
@@ -371,7 +373,7 @@ fn nothing_is_kept_by_a_layout_without_its_lock() {
         m.world.asked();
         drop(m.client.read_as(&reader, 200 * K, 100, true).await.unwrap());
         m.net.rt().sleep(Duration::from_millis(50)).await;
-        assert!(m.world.asked().contains(&"kernel data".to_owned()), "the kernel keeps no hole");
+        assert!(m.world.asked().contains(&"kernel data".to_owned()), "the kernel caches no hole");
         write_elsewhere(&m, fid, 200 * K, b"def");
         assert_eq!(read(&m, &reader, 200 * K, 3).await, b"def");
     });

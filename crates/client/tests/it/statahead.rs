@@ -1,5 +1,4 @@
-//! Listings for a kernel, and what is asked ahead of its lookups, over fake servers that write down
-//! what they were asked.
+//! Directory listing for a kernel, and statahead, over fake servers that log their requests.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +6,7 @@ use crate::fake::{Kernel, Mounted, ROOT, bulk, name, root, with};
 use sheen_client::{DirItem, OpenDir};
 use sheen_wire::{Errno, mds::flags};
 
-/// A directory of so many files with a byte each, of which nothing is known.
+/// Creates a directory of files with one byte each, none of which is cached.
 async fn directory(m: &Mounted, files: usize) -> Arc<OpenDir> {
     for i in 0..files {
         let flags = flags::RDWR | flags::CREAT;
@@ -26,7 +25,7 @@ async fn settle(m: &Mounted) {
     m.net.rt().sleep(Duration::from_millis(50)).await;
 }
 
-/// Goes through a directory as `ls -l` does, a few names at a time.
+/// Reads a directory as `ls -l` does, a few names at a time.
 async fn list_and_look(m: &Mounted, dir: &OpenDir, plus: bool) -> Vec<DirItem> {
     let (mut all, mut cookie) = (Vec::new(), 0);
     loop {
@@ -60,7 +59,7 @@ fn a_listing_with_attributes_makes_lookups_cost_nothing() {
         let asked = m.world.asked();
         assert_eq!(count(&asked, "mds readdir"), 1, "{asked:?}");
         assert_eq!(count(&asked, "mds lookup"), 0, "{asked:?}");
-        assert!(asked.len() <= 4, "and one request an OST: {asked:?}");
+        assert!(asked.len() <= 4, "and one request per OST: {asked:?}");
         let stats = m.params.get("llite.*.statahead_stats").unwrap()[0].value.clone();
         assert!(stats.contains("hit_total: 300\nmiss_total: 0\n"), "{stats}");
     });
@@ -76,7 +75,7 @@ fn lookups_in_the_order_of_a_plain_listing_are_run_ahead_of() {
         assert!(asked.len() < 40, "{} {asked:?}", asked.len());
         assert_eq!(count(&asked, "getxattr"), 0);
         list_and_look(&m, &dir, false).await;
-        assert_eq!(m.world.asked(), ["mds readdir"], "all is known");
+        assert_eq!(m.world.asked(), ["mds readdir"], "everything is cached");
 
         m.params.set("llite.*.statahead_max", "0").unwrap()[0].result.clone().unwrap();
         m.params.set("ldlm.namespaces.*.lru_size", "clear").unwrap();
@@ -105,11 +104,11 @@ fn a_listing_goes_on_with_what_it_got_and_begins_again_at_a_rewind() {
             }
         }
         assert_eq!(first.entries.len() + rest.len(), 102, "as it was when it was read");
-        assert!(m.world.asked().is_empty(), "one answer was enough");
+        assert!(m.world.asked().is_empty(), "one reply was enough");
         let again = m.client.list(&dir, 0, 1 << 20, false).await.unwrap();
         assert_eq!((again.entries.len(), again.eof), (101, true));
         let from_the_middle = m.client.list(&dir, rest[0].cookie, 1 << 20, false).await.unwrap();
         assert_eq!(from_the_middle.entries[0].name, rest[1].name, "seekdir");
-        m.client.lookup(&ROOT, root(), &name("f0099")).await.expect_err("what a listing showed is not believed");
+        m.client.lookup(&ROOT, root(), &name("f0099")).await.expect_err("a listing does not fill the name cache");
     });
 }

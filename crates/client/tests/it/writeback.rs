@@ -1,4 +1,4 @@
-//! Writes that are kept for a while, over fake OSTs that are slow, full, forgetful, or ask for
+//! The write-back cache, over fake OSTs that are slow or full, restart, evict the client, or revoke
 //! locks.
 
 use std::{sync::Arc, time::Duration};
@@ -13,10 +13,10 @@ use sheen_wire::{
 
 const PIECE: usize = 4096;
 const WHOLE: Policy = Policy::extent(0, u64::MAX);
-/// Longer than anything is kept.
+/// Longer than any data stays dirty.
 const LONG: Duration = Duration::from_secs(2);
 
-/// A file of which the first bytes are written, so that its OSTs have promised space.
+/// Creates a file whose first bytes are written, so that its OSTs have granted space.
 async fn file(m: &Mounted, called: &str) -> Arc<OpenFile> {
     {
         let mut state = m.world.state.lock();
@@ -42,12 +42,12 @@ async fn size(m: &Mounted, file: &OpenFile) -> u64 {
     m.client.getattr(file.fid(), None).await.expect("stat").attr.size
 }
 
-/// The only object.
+/// Returns the only object.
 fn object(m: &Mounted) -> Fid {
     m.world.state.lock().objects.keys().next().expect("an object").1
 }
 
-/// What the OST has of the only object.
+/// Returns the bytes of the only object on the OST.
 fn stored(m: &Mounted) -> Vec<u8> {
     m.world.state.lock().objects.values().next().expect("an object").data.clone()
 }
@@ -72,12 +72,12 @@ fn small_writes_travel_together_when_they_get_old() {
         assert_eq!(log, ["ost0 ldlm_enqueue locks=1"], "one lock for all");
         assert_eq!(number(&m, "cur_dirty_bytes"), 99 * PIECE as u64);
         let promised = number(&m, "cur_grant_bytes");
-        assert_eq!(size(&m, &file).await, 100 * PIECE as u64, "the mount knows what it keeps");
+        assert_eq!(size(&m, &file).await, 100 * PIECE as u64, "the mount counts its dirty data");
         m.world.asked();
         pause(&m, LONG).await;
         assert_eq!(m.world.asked(), ["ost0 write parts=1 len=405504 sync=false"]);
         assert_eq!(number(&m, "cur_dirty_bytes"), 0);
-        assert!(number(&m, "cur_grant_bytes") >= promised, "space that was used is not promised any more");
+        assert!(number(&m, "cur_grant_bytes") >= promised, "the flush does not reduce the grant");
         assert_eq!(m.world.state.lock().habits.used, 99 * PIECE as u64);
         let want: Vec<u8> = (0..100).flat_map(|i| [i.max(1); PIECE]).collect();
         assert!(stored(&m) == want);
@@ -88,12 +88,12 @@ fn small_writes_travel_together_when_they_get_old() {
 fn without_a_promise_nothing_is_kept() {
     with(1, 65536, &[0], async |m| {
         let file = file(&m, "f").await;
-        // What was promised at first is not enough for ever.
+        // The grant from the first write is limited.
         m.world.state.lock().habits.promise = false;
         for i in 1..4096 {
             write(&m, &file, i * PIECE, &[i as u8; PIECE]).await;
             let (dirty, grant) = (number(&m, "cur_dirty_bytes"), number(&m, "cur_grant_bytes"));
-            assert!(dirty + grant <= 8 << 20, "{dirty} bytes are kept, and {grant} may be");
+            assert!(dirty + grant <= 8 << 20, "{dirty} dirty bytes, and a grant for {grant}");
         }
         assert_eq!(m.client.fsync(&file, false).await, Ok(()));
         m.world.asked();
@@ -104,7 +104,7 @@ fn without_a_promise_nothing_is_kept() {
     });
 }
 
-/// Requests overtake one another; the bytes in them must not.
+/// Requests overtake one another, but the last write to a byte must win.
 #[test]
 fn of_two_writes_to_the_same_bytes_the_later_one_stays() {
     const SPACE: usize = 100_000;
@@ -123,7 +123,7 @@ fn of_two_writes_to_the_same_bytes_the_later_one_stays() {
             want[at..at + len].copy_from_slice(&bytes);
             match below(20) {
                 0 => pause(&m, Duration::from_millis(below(800) as u64)).await,
-                // A flush that nobody waits for: more is written while its requests are under way.
+                // A flush in the background: more is written while its requests are in flight.
                 1 => {
                     let (client, file) = (m.client.clone(), file.clone());
                     drop(rt.spawn("fsync", async move { client.fsync(&file, false).await }));
@@ -149,11 +149,11 @@ fn what_could_not_be_written_is_told_once() {
         write(&m, &file, PIECE, &[2; PIECE]).await;
         m.world.state.lock().full.insert(0);
         pause(&m, LONG).await;
-        assert_eq!(number(&m, "cur_dirty_bytes"), 0, "it is not tried for ever");
-        assert_eq!(m.client.fsync(&other, false).await, Ok(()), "another file is none of it");
+        assert_eq!(number(&m, "cur_dirty_bytes"), 0, "the flush is not retried forever");
+        assert_eq!(m.client.fsync(&other, false).await, Ok(()), "another file is not affected");
         assert_eq!(m.client.fsync(&file, false).await, Err(Errno::ENOSPC));
         assert_eq!(m.client.fsync(&file, false).await, Ok(()));
-        assert_eq!(m.client.syncfs().await, Err(Errno::EIO), "a sync of everything tells it as well");
+        assert_eq!(m.client.syncfs().await, Err(Errno::EIO), "syncfs reports it as well");
         assert_eq!(m.client.syncfs().await, Ok(()));
         m.world.state.lock().full.clear();
         write(&m, &file, PIECE, &[3; PIECE]).await;
@@ -162,7 +162,7 @@ fn what_could_not_be_written_is_told_once() {
     });
 }
 
-/// An error is the file's, not the descriptor's.
+/// An error belongs to the file, not to the file descriptor.
 #[test]
 fn an_error_outlives_a_close() {
     with(1, 65536, &[0], async |m| {
@@ -187,7 +187,7 @@ fn a_write_that_may_not_wait_takes_its_lock_and_comes_again() {
         let write_rpc = "ost0 write parts=1 len=1048576 sync=false";
         assert_eq!(m.world.asked(), [write_rpc, "ost0 ldlm_enqueue locks=1", write_rpc]);
         assert!(stored(&m) == large);
-        // What was kept has its lock: it is tried again.
+        // Dirty data has its lock already, so its write is repeated without an enqueue.
         write(&m, &file, 0, &[6; PIECE]).await;
         m.world.state.lock().habits.lock_first = 3;
         assert_eq!(m.client.fsync(&file, false).await, Ok(()));
@@ -213,10 +213,10 @@ fn a_glimpse_is_answered_and_nothing_is_written_for_it() {
         assert_eq!(
             m.client.getattr(file.fid(), None).await.unwrap().attr.mtime,
             known.mtime.unwrap(),
-            "told here, too"
+            "this client shows the same time"
         );
 
-        // Also while it is on its way, for it is not there yet.
+        // The same while the write is in flight, because the OST does not have it yet.
         m.world.state.lock().habits.hold = true;
         pause(&m, LONG).await;
         assert_eq!(m.world.glimpse(object(&m)), 1);
@@ -230,11 +230,11 @@ fn a_glimpse_is_answered_and_nothing_is_written_for_it() {
         assert_eq!(m.world.glimpse(object(&m)), 1);
         pause(&m, Duration::from_millis(10)).await;
         let answers = std::mem::take(&mut m.world.state.lock().habits.glimpsed);
-        assert!(matches!(answers[..], [(_, None)]), "the OST knows it all: {answers:?}");
+        assert!(matches!(answers[..], [(_, None)]), "nothing is dirty: {answers:?}");
         assert_eq!(
             m.client.getattr(file.fid(), None).await.unwrap().attr.mtime,
             known.mtime.unwrap(),
-            "written, not moved"
+            "the flush does not change the time"
         );
     });
 }
@@ -251,7 +251,7 @@ fn what_is_kept_is_written_before_its_lock_goes() {
         assert_eq!(m.world.asked(), ["ost0 write parts=1 len=4096 sync=false", "ost0 ldlm_cancel locks=1"]);
         let object = Resource::extent(object(&m));
         assert_eq!(m.world.state.lock().locks.count(object), 0);
-        // And the next write asks for one again.
+        // The next write requests a lock again.
         write(&m, &file, PIECE, &[3; PIECE]).await;
         assert!(m.world.asked().contains(&"ost0 ldlm_enqueue locks=1".into()));
     });
@@ -271,7 +271,7 @@ fn what_nobody_will_read_is_not_written() {
         pause(&m, LONG).await;
         assert_eq!(m.world.asked(), ["ost0 ldlm_cancel locks=1"], "the object is removed");
         assert_eq!(number(&m, "cur_dirty_bytes"), 0);
-        assert!(number(&m, "cur_grant_bytes") >= promised, "the space is there for others");
+        assert!(number(&m, "cur_grant_bytes") >= promised, "the grant is free again");
         assert_eq!(m.client.fsync(&file, false).await, Ok(()), "nothing went wrong");
     });
 }
@@ -311,17 +311,17 @@ fn what_goes_past_the_cache_comes_after_what_is_kept() {
         assert_eq!(m.client.write_as(&file, PIECE as u64, bulk(b"sync"), false, true).await, Ok(4));
         assert_eq!(&stored(&m)[PIECE..PIECE + 4], b"sync");
         assert_eq!(m.client.fsync(&file, false).await, Ok(()));
-        assert_eq!(&stored(&m)[PIECE..PIECE + 6], b"sync\x02\x02", "what was kept around it");
+        assert_eq!(&stored(&m)[PIECE..PIECE + 6], b"sync\x02\x02", "the dirty bytes around it");
     });
 }
 
-/// A client that was given up: others may have written since.
+/// The OST evicts the client, and other clients may have written since.
 #[test]
 fn what_was_kept_for_a_server_that_gave_this_client_up_is_lost_and_told() {
     with_tcp(1, 65536, &[0], async |m| {
         let (file, other) = (file(&m, "f").await, file(&m, "g").await);
         m.world.state.lock().habits.hold = true;
-        // Some of it is on its way, some is not.
+        // Some of the dirty data is in flight, and some is not.
         write(&m, &file, PIECE, &[2; PIECE]).await;
         pause(&m, LONG).await;
         write(&m, &file, PIECE, &[3; PIECE]).await;
@@ -330,25 +330,25 @@ fn what_was_kept_for_a_server_that_gave_this_client_up_is_lost_and_told() {
         {
             let mut state = m.world.state.lock();
             state.locks.held.clear();
-            let export = state.locks.osts.remove(&0).expect("somebody asked");
+            let export = state.locks.osts.remove(&0).expect("the client is connected");
             drop(state);
             export.evict();
         }
         pause(&m, Duration::from_millis(500)).await;
         m.world.state.lock().habits.hold = false;
         pause(&m, LONG).await;
-        // The one that the server had begun may be done; what was not there comes no more.
+        // The write that the OST had begun may be done. All other dirty data is discarded.
         assert_eq!(number(&m, "cur_dirty_bytes"), 0);
         let stored = || m.world.state.lock().objects[&(0, object)].data.clone();
-        assert!(stored().len() <= 2 * PIECE && !stored().contains(&3), "nothing comes after all");
-        assert_eq!(m.client.fsync(&other, false).await, Ok(()), "another file is none of it");
+        assert!(stored().len() <= 2 * PIECE && !stored().contains(&3), "discarded data does not arrive later");
+        assert_eq!(m.client.fsync(&other, false).await, Ok(()), "another file is not affected");
         assert_eq!(m.client.fsync(&file, false).await, Err(Errno::EIO));
-        assert_eq!(m.client.fsync(&file, false).await, Ok(()), "told once");
-        // And it works anew.
+        assert_eq!(m.client.fsync(&file, false).await, Ok(()), "reported once");
+        // Later writes succeed.
         for i in 0..10 {
             write(&m, &file, i * PIECE, &[4; PIECE]).await;
         }
-        assert!(number(&m, "cur_dirty_bytes") > 0, "and keeps again");
+        assert!(number(&m, "cur_dirty_bytes") > 0, "writes are buffered again");
         assert_eq!(m.client.fsync(&file, false).await, Ok(()));
         assert!(stored() == vec![4; 10 * PIECE]);
     });
@@ -368,7 +368,7 @@ fn what_was_kept_for_a_server_that_was_restarted_is_written_to_its_next_life() {
             state.locks.held.clear();
         }
         pause(&m, LONG).await;
-        assert_eq!(number(&m, "cur_dirty_bytes"), 9 * PIECE as u64, "kept as long as nobody takes it");
+        assert_eq!(number(&m, "cur_dirty_bytes"), 9 * PIECE as u64, "dirty until the OST is back");
         m.server.add::<Ost>("sheen-OST0000", Arc::new(FakeOst(m.world.clone(), 0)));
         assert_eq!(m.client.fsync(&file, false).await, Ok(()));
         let mut want = vec![2; 10 * PIECE];
@@ -387,7 +387,7 @@ fn an_unmount_writes_what_is_kept() {
     });
 }
 
-/// Who writes faster than the OST takes it waits.
+/// A writer that is faster than the OST has to wait.
 #[test]
 fn no_more_is_kept_than_may_be() {
     with(1, 65536, &[0], async |m| {
@@ -412,7 +412,7 @@ fn a_write_that_waits_for_one_ost_holds_up_nobody_at_another_for_long() {
         let file = file(&m, "f").await;
         m.params.set("llite.*.lockless_write_kb", "0").unwrap()[0].result.clone().unwrap();
         write(&m, &file, 65_536, &[1; 300_000]).await;
-        // Kept, for the OST that is away then.
+        // Dirty data for the OST that is disconnected below.
         write(&m, &file, 65_536, &[2; PIECE]).await;
         m.world.state.lock().habits.away = Some(1);
         let (client, writer) = (m.client.clone(), file.clone());

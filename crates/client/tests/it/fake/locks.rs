@@ -1,5 +1,5 @@
-//! The locks of the fake targets: granted to whoever asks, if they are on, and called back when a
-//! test says so.
+//! Locks of the fake targets: granted to every request while they are on, and revoked when a test
+//! says so.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,7 +13,7 @@ use sheen_wire::{
 use super::World;
 
 pub struct Held {
-    /// The OST; `None`: the MDT.
+    /// The OST that granted the lock; `None`: the MDT.
     pub ost: Option<u32>,
     pub resource: Resource,
     pub cookie: Cookie,
@@ -21,15 +21,15 @@ pub struct Held {
 
 #[derive(Default)]
 pub struct FakeLocks {
-    /// Whether locks are granted to those that do not wait for them.
+    /// Whether locks are granted to requests that do not wait.
     pub on: bool,
-    /// Bits of inodes that are not granted.
+    /// Inodebits that are not granted.
     pub refused: u64,
     pub next: u64,
     pub held: BTreeMap<LockId, Held>,
-    /// Of which the client said that it keeps these bits.
+    /// Locks that the client has converted, with the bits that remain.
     pub converted: Vec<(LockId, u64)>,
-    /// Flock requests wait instead of being refused.
+    /// Flock requests wait instead of being granted at once.
     pub flock_waits: bool,
     pub mds: Option<Arc<Export>>,
     pub osts: BTreeMap<u32, Arc<Export>>,
@@ -76,24 +76,24 @@ impl FakeLocks {
 
     pub fn cancel(&mut self, ost: Option<u32>, ids: &[LockId]) {
         ids.iter().for_each(|id| {
-            assert!(self.held.get(id).is_none_or(|held| held.ost == ost), "a lock is cancelled where it was got");
+            assert!(self.held.get(id).is_none_or(|held| held.ost == ost), "its target cancels a lock");
             self.held.remove(id);
         });
     }
 
-    /// How many locks there are on a resource.
+    /// Returns the number of locks on a resource.
     pub fn count(&self, resource: Resource) -> usize {
         self.held.values().filter(|held| held.resource == resource).count()
     }
 }
 
 impl World {
-    /// Asks for all locks on a resource. How many there were.
+    /// Revokes all locks on a resource. Returns their number.
     pub fn call_back(&self, resource: Resource) -> usize {
         self.call_back_bits(resource, bits::ALL)
     }
 
-    /// Asks for these bits of all locks on an inode. How many locks there were.
+    /// Revokes these bits of all locks on an inode. Returns the number of locks.
     pub fn call_back_bits(&self, resource: Resource, wanted: u64) -> usize {
         let calls: Vec<_> = {
             let state = self.state.lock();
@@ -102,7 +102,7 @@ impl World {
                 None => state.locks.mds.clone(),
                 Some(ost) => state.locks.osts.get(&ost).cloned(),
             };
-            held.map(|(id, held)| (*id, held.cookie, held.ost, export(held).expect("somebody asked"))).collect()
+            held.map(|(id, held)| (*id, held.cookie, held.ost, export(held).expect("a client is connected"))).collect()
         };
         for (id, cookie, ost, export) in &calls {
             let wanted = (Mode::Ex, Policy::bits(wanted));
@@ -113,13 +113,13 @@ impl World {
         calls.len()
     }
 
-    /// Grants the locks that wait on a resource.
+    /// Grants the waiting locks on a resource.
     pub fn complete(&self, resource: Resource, policy: Policy) {
         let (export, calls) = {
             let state = self.state.lock();
             let held = state.locks.held.iter().filter(|(_, held)| held.resource == resource);
             let calls: Vec<_> = held.map(|(id, held)| (*id, held.cookie)).collect();
-            (state.locks.mds.clone().expect("somebody asked"), calls)
+            (state.locks.mds.clone().expect("a client is connected"), calls)
         };
         for (id, cookie) in calls {
             export.callback::<Mds>(Callback::Completion { id, cookie, resource, mode: Mode::Ex, policy });

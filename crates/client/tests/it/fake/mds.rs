@@ -1,4 +1,4 @@
-//! The fake MDT. It trusts everybody.
+//! The fake MDT. It checks no permissions, except that a test may require groups.
 
 use std::collections::BTreeMap;
 
@@ -55,14 +55,14 @@ fn object(state: &mut State, ost: u32) -> Fid {
     Fid::new(ost_seq(MdtIndex::ZERO, ost), next(state) as u32)
 }
 
-/// So many objects, on the first OSTs.
+/// Allots objects on the first OSTs.
 fn objects(state: &mut State, count: Count) -> Vec<Stripe> {
     let osts = state.config.targets.len() as u16 - 1;
     let count = if let Count::Stripes(n) = count { n.min(osts) } else { osts };
     (0..u32::from(count)).map(|ost| Stripe { object: object(state, ost), ost }).collect()
 }
 
-/// Another layout for a file.
+/// Changes the layout of a file.
 pub fn change(state: &mut State, fid: Fid, change: impl FnOnce(Layout) -> Layout) -> Layout {
     let node = state.nodes.get_mut(&fid).expect("the file");
     let layout = change(Layout::decode(node.layout.as_ref().expect("its layout")).expect("a layout"));
@@ -70,7 +70,7 @@ pub fn change(state: &mut State, fid: Fid, change: impl FnOnce(Layout) -> Layout
     layout
 }
 
-/// Gives a file objects in a range, and one mirror to write to.
+/// Adds objects to a file in a range, and chooses one mirror to write to.
 pub fn intend(state: &mut State, fid: Fid, start: u64, end: u64) -> Result<Layout> {
     let bytes = state.nodes.get(&fid).and_then(|node| node.layout.clone()).ok_or(Errno::ENODATA)?;
     let mut layout = Layout::decode(&bytes)?;
@@ -146,7 +146,7 @@ fn check(state: &State, cred: &Cred) -> Result<()> {
     }
 }
 
-/// The inodes that an answer is about, and what of them may be kept.
+/// Returns the inodes in a reply, with the bits that may be granted.
 pub fn inodes(reply: &Reply) -> Vec<(Fid, u64)> {
     let of = |entry: &Entry| {
         let opens = entry.attr.kind == FileKind::Regular && entry.attr.nlink > 0;
@@ -160,7 +160,7 @@ pub fn inodes(reply: &Reply) -> Vec<(Fid, u64)> {
     }
 }
 
-/// The inodes behind the names that a request takes away.
+/// Returns the inodes whose names a request removes.
 pub fn behind(state: &State, request: &Request) -> Vec<Fid> {
     let names = match request {
         Request::Unlink { parent, name, .. } => vec![(parent, name)],
@@ -252,7 +252,7 @@ pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
                     state.open.remove(&handle);
                 }
                 if read.is_some() {
-                    // Later than anything that follows, also by the client's clock.
+                    // Later than any later change, also by the client's clock.
                     state.nodes.get_mut(&fid).ok_or(Errno::ESTALE)?.attr.atime = Time { sec: i64::MAX, nsec: 0 };
                     attrs.push(entry(state, fid)?.attr);
                 }

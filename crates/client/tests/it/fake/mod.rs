@@ -1,5 +1,5 @@
-//! A file system in memory: an MGS, an MDT and OSTs, just good enough to test the client against,
-//! with everything that the client asked written down.
+//! A file system in memory: an MGS, an MDT and OSTs, just good enough to test the client. They log
+//! all requests of the client.
 
 mod locks;
 pub mod mds;
@@ -48,29 +48,29 @@ pub struct Node {
     pub xattrs: BTreeMap<bytes::Bytes, bytes::Bytes>,
 }
 
-/// Everything.
+/// State of the whole file system.
 pub struct State {
     pub clock: i64,
     pub nodes: BTreeMap<Fid, Node>,
     pub objects: BTreeMap<(u32, Fid), Object>,
     /// Stripe size and OSTs of new files; `None`: they get no layout.
     pub layout: Option<(u32, Vec<u32>)>,
-    /// Components of new files, instead.
+    /// Components of new files, which replace `layout`.
     pub template: Option<sheen_layout::Template>,
-    /// Layouts that files have when the MDT is asked where their bytes are.
+    /// Layouts that migrated files get at the next LayoutMoved request.
     pub moving: BTreeMap<Fid, sheen_layout::Layout>,
     pub config: Config,
     pub next: u64,
     pub open: BTreeMap<u64, Fid>,
-    /// What was asked: `ost1 write sync=false parts=2 len=131072`.
+    /// The requests, as `ost1 write sync=false parts=2 len=131072`.
     pub log: Vec<String>,
     /// OSTs that refuse writes.
     pub full: BTreeSet<u32>,
-    /// Lives of the OSTs' hosts, where they are not the first.
+    /// Epochs of the OSTs' hosts, where they are not 1.
     pub epochs: BTreeMap<u32, u64>,
-    /// The MDT wants groups, and these.
+    /// The groups that the MDT requires, if any.
     pub groups_wanted: Option<Vec<u32>>,
-    /// How long services take; zero: they answer at once.
+    /// Time that services take for a request; zero: they reply at once.
     pub delay: Duration,
     pub incarnation: u64,
     pub locks: locks::FakeLocks,
@@ -81,7 +81,7 @@ pub struct World {
     pub state: Mutex<State>,
     pub config_changed: Notify,
     pub rt: Rt,
-    /// Locks that come with answers are asked for before the answer.
+    /// Whether locks that come with a reply are revoked before the reply.
     pub hasty: AtomicBool,
 }
 
@@ -91,12 +91,12 @@ impl World {
         Time { sec: state.clock, nsec: 0 }
     }
 
-    /// What was asked since the last call.
+    /// Returns the requests since the last call.
     pub fn asked(&self) -> Vec<String> {
         std::mem::take(&mut self.state.lock().log)
     }
 
-    /// A grant was made: a test may have it asked for before the answer is there.
+    /// Revokes new locks before their reply is sent, if the test wants that.
     fn granted(&self, grants: &[Grant]) {
         if self.hasty.load(Relaxed) {
             for grant in grants {
@@ -215,7 +215,7 @@ impl GroupSource for TestGroups {
     }
 }
 
-/// A kernel that keeps nothing, and checks permissions.
+/// A kernel that caches nothing, and checks permissions.
 pub struct Kernel;
 
 impl Invalidate for Kernel {
@@ -230,7 +230,7 @@ impl Invalidate for Kernel {
     }
 }
 
-/// A mounted file system with everything that belongs to it.
+/// A mounted file system with its servers.
 pub struct Mounted {
     pub world: Arc<World>,
     pub client: Arc<Client>,
@@ -242,13 +242,14 @@ pub struct Mounted {
 pub const ROOT: Caller = Caller::ROOT;
 
 impl Mounted {
-    /// With so many OSTs, new files having `stripe_size` and stripes on `osts`.
+    /// Mounts a file system with `ost_count` OSTs. New files have stripes of `stripe_size` on
+    /// `osts`.
     pub async fn new(rt: Rt, ost_count: u32, stripe_size: u32, osts: &[u32]) -> Mounted {
         let net = Net::new(rt);
         Mounted::between(net.clone(), net, Nid::Lo, ost_count, stripe_size, osts).await
     }
 
-    /// As [`Mounted::new`], the servers being reachable over tcp alone.
+    /// As [`Mounted::new`], with servers that are reachable over tcp alone.
     pub async fn over_tcp(server: Rt, client: Rt, ost_count: u32, stripe_size: u32, osts: &[u32]) -> Mounted {
         let at = std::net::SocketAddr::from(([10, 0, 0, 1], 988));
         Mounted::between(Net::new(server), Net::new(client), Nid::Tcp(at), ost_count, stripe_size, osts).await
@@ -307,7 +308,7 @@ impl Mounted {
         Mounted { world, client, net, server, params }
     }
 
-    /// A further OST, registered.
+    /// Adds an OST and registers it.
     pub fn grow(&self) -> u32 {
         let mut state = self.world.state.lock();
         let index = state.config.targets.len() as u32 - 1;
@@ -358,7 +359,7 @@ pub fn name(s: &str) -> bytes::Bytes {
 }
 
 pub fn bulk(data: &[u8]) -> Bulk {
-    // In two pieces, so that nothing may rely on one.
+    // In two pieces, so that no code can rely on one piece.
     let cut = data.len() / 3;
     [&data[..cut], &data[cut..]].into_iter().map(bytes::Bytes::copy_from_slice).collect()
 }

@@ -21,28 +21,28 @@ pub struct Object {
     pub mtime: Option<Time>,
 }
 
-/// How the OSTs take writes that were kept.
+/// Behaviour of the OSTs.
 #[derive(Default)]
 pub struct Habits {
-    /// They promise all the space that is wanted.
+    /// They grant all space that is requested.
     pub promise: bool,
-    /// So much of it was used.
+    /// Granted space that was used, in bytes.
     pub used: u64,
-    /// They begin no write.
+    /// They delay all writes.
     pub hold: bool,
-    /// They answer nobody who looks at objects.
+    /// They delay all reads, size queries and seeks.
     pub blind: bool,
-    /// One of them begins no write.
+    /// This OST delays all writes.
     pub away: Option<u32>,
-    /// So many writes are told to come under a lock.
+    /// Number of writes that are refused because they need a lock first.
     pub lock_first: usize,
-    /// What they were answered.
+    /// Answers of the client to glimpse callbacks.
     pub glimpsed: Vec<(LockId, Option<ObjectAttr>)>,
-    /// How often they were.
+    /// Number of restarts.
     pub restarts: u64,
-    /// Objects that files have left.
+    /// Sealed objects.
     pub closed: BTreeSet<Fid>,
-    /// They are open again when the MDT is asked where the bytes are: whoever moves a file was
+    /// Whether they are open again at the next LayoutMoved request, because the migration was
     /// refused.
     pub reopens: bool,
 }
@@ -54,7 +54,7 @@ impl Habits {
 }
 
 impl World {
-    /// Resolves when a request may be executed.
+    /// Waits until a request may be executed.
     pub async fn hold(&self, ost: u32, request: &Request) {
         let writes = matches!(request, Request::Write { .. });
         let looks = matches!(request, Request::Read { .. } | Request::Attrs { .. } | Request::Seek { .. });
@@ -64,12 +64,12 @@ impl World {
         }
     }
 
-    /// Asks for all locks on an object, to be used so by somebody else. How many there were.
+    /// Revokes all locks on an object, for a lock of this mode and range. Returns their number.
     pub fn want(&self, object: Fid, mode: Mode, policy: Policy) -> usize {
         self.tell(object, |id, cookie, resource| Callback::Blocking { id, cookie, resource, wanted: (mode, policy) })
     }
 
-    /// Asks those who have locks on an object what they know of it. How many locks there were.
+    /// Sends glimpse callbacks for all locks on an object. Returns their number.
     pub fn glimpse(&self, object: Fid) -> usize {
         self.tell(object, |id, cookie, resource| Callback::Glimpse { id, cookie, resource })
     }
@@ -207,7 +207,7 @@ pub fn execute(state: &mut State, index: u32, request: Request, bulk: Bulk) -> R
     }
 }
 
-/// Whether a request is about an object that is closed.
+/// Returns whether a request uses a sealed object.
 fn meets(closed: &BTreeSet<Fid>, request: &Request) -> bool {
     match request {
         Request::Read { parts } | Request::Write { parts, .. } => parts.iter().any(|p| closed.contains(&p.object)),
