@@ -20,7 +20,7 @@ use crate::{
 pub enum Answer {
     /// Done.
     Ok,
-    /// The request has no answer (FORGET).
+    /// The request has no reply (FORGET).
     None,
     /// A directory entry, and the moment before its lookup.
     Entry(EntryAttr, Moment),

@@ -28,9 +28,9 @@ use crate::{
     lov::{self, Look, Seen},
 };
 
-/// x of owner.
+/// The owner's x bit.
 const OWNER_X: u32 = 0o100;
-/// The extended attribute in which file capabilities are.
+/// The extended attribute with file capabilities.
 const CAPABILITY: &[u8] = b"security.capability";
 
 /// The MDT's attributes and layout of a file, and the lock that guards them.
