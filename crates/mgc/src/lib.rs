@@ -1,9 +1,9 @@
-//! The management client (Lustre's mgc): how targets register with the MGS and how everyone follows
-//! a file system's configuration.
+//! Management client (Lustre's mgc): registers targets with the MGS and follows a file system's
+//! configuration.
 //!
-//! The MGS is found by its NIDs alone. It may be down or not yet up: every call here retries until
-//! it answers, so a target or a mount can be started before the MGS. Callers that want to give up
-//! put a timeout around the call.
+//! The MGS is found by its NIDs alone. It may be down or not started yet: every call retries until
+//! the MGS answers. So a target or a mount can be started before the MGS. A caller that does not
+//! want to wait forever puts a timeout around the call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use sheen_wire::mgs::{Config, PoolChange, Reply, Request, TargetKind};
 use sheen_wire::{Bulk, Errno, Mgs, Result};
 use tracing::{info, warn};
 
-/// The MGS's name as a target of `rpc`.
+/// The MGS's target name in `rpc`.
 pub const MGS_TARGET: &str = "MGS";
-/// Wait between two attempts to reach an MGS that does not answer.
+/// Pause between two attempts to reach an MGS that does not answer.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// A connection to the MGS.
@@ -27,23 +27,23 @@ pub struct Mgc {
 }
 
 impl Mgc {
-    /// A client of the MGS at `nids`, on behalf of `uuid`. Connects at the first call.
+    /// Creates a client of the MGS at `nids`, on behalf of `uuid`. It connects at the first call.
     pub fn new(net: Arc<Net>, nids: Vec<Nid>, uuid: &str) -> Arc<Mgc> {
         let rt = net.rt().clone();
         // A target's uuid outlives its process, but a restarted process counts its requests from 1
-        // again: it must not be taken for its life before, whose requests the MGS may still
-        // remember.
+        // again. The random part keeps the MGS from mistaking the process for its predecessor,
+        // whose requests the MGS may still remember.
         let config = ImportConfig::new(&format!("{uuid}-{:016x}", rt.random_u64()), MGS_TARGET, nids);
         Arc::new(Mgc { rt, import: Import::new(net, config) })
     }
 
-    /// Makes a target known, or says where it is now; answers its index. `index`: `None` for the
-    /// next free one.
+    /// Registers a target, or reports its present NIDs, and returns its index. `index`: `None` for
+    /// the next free one.
     ///
     /// # Errors
     /// EEXIST: the index belongs to a target of another uuid, or the uuid has another index.
-    /// EINVAL: a name, NID or index that cannot be. ENOSPC: no index is free. EIO: the MGS cannot
-    /// write its registry.
+    /// EINVAL: an invalid name, NID or index. ENOSPC: no index is free. EIO: the MGS cannot write
+    /// its registry.
     pub async fn register(
         &self,
         fsname: &str,
@@ -59,7 +59,7 @@ impl Mgc {
         }
     }
 
-    /// The configuration as it is now.
+    /// Returns the present configuration.
     ///
     /// # Errors
     /// ENOENT: no file system of that name.
@@ -70,16 +70,16 @@ impl Mgc {
         }
     }
 
-    /// The configuration as soon as its version is above `version`; waits until then, also for a
-    /// file system of which nothing is known yet.
+    /// Returns the configuration once its version is above `version`. Waits until then, also for a
+    /// file system that the MGS does not know yet.
     ///
     /// # Errors
-    /// EINVAL: a name that cannot be.
+    /// EINVAL: an invalid name.
     pub async fn watch(&self, fsname: &str, version: u64) -> Result<Config> {
         loop {
             let request = Request::Watch { fsname: fsname.into(), version };
             match self.call(request).await? {
-                // The MGS may answer early so that no request stays unanswered for ever.
+                // The MGS may answer early, so that no request stays unanswered forever.
                 Reply::Config(config) if config.version > version => return Ok(config),
                 Reply::Config(_) => {}
                 _ => return Err(Errno::EPROTO),
@@ -87,7 +87,7 @@ impl Mgc {
         }
     }
 
-    /// Names of all file systems that the MGS knows.
+    /// Returns the names of all file systems that the MGS knows.
     ///
     /// # Errors
     /// None of its own.
@@ -98,11 +98,12 @@ impl Mgc {
         }
     }
 
-    /// Changes a pool of OSTs; answers when the change is durable. Who watches hears of it.
+    /// Changes a pool of OSTs; returns when the change is durable. Watchers get the new
+    /// configuration.
     ///
     /// # Errors
-    /// EINVAL: no such file system, or a name that cannot be. Others are the MGS's (its module
-    /// `pools`). EIO: the MGS cannot write its registry.
+    /// EINVAL: no such file system, or an invalid name. EIO: the MGS cannot write its registry.
+    /// Other errors are those of the MGS's module `pools`.
     pub async fn change_pool(&self, fsname: &str, pool: &str, change: PoolChange) -> Result<()> {
         let request = Request::ChangePool { fsname: fsname.into(), pool: pool.into(), change };
         match self.call(request).await? {
@@ -111,20 +112,20 @@ impl Mgc {
         }
     }
 
-    /// Calls until the MGS answers.
+    /// Repeats the request until the MGS answers.
     async fn call(&self, request: Request) -> Result<Reply> {
         let mut silent = false;
         loop {
             match self.import.call(request.clone(), Bulk::new()).await {
                 Ok(response) => {
                     if silent {
-                        info!("the MGS answers again");
+                        info!("MGS: answers again");
                     }
                     return Ok(response.body);
                 }
                 Err(errno) if transient(errno) => {
                     if !silent {
-                        warn!("the MGS does not answer a {} ({errno}); trying until it does", request.op());
+                        warn!("MGS: no reply to {} ({errno}); retrying until it answers", request.op());
                         silent = true;
                     }
                     self.rt.sleep(RETRY).await;
@@ -135,7 +136,7 @@ impl Mgc {
     }
 }
 
-/// Whether a failure says that the peer was not reached, rather than that it refused.
+/// Returns whether the error means that the peer was not reached, rather than that it refused.
 fn transient(errno: Errno) -> bool {
     matches!(errno, Errno::ETIMEDOUT | Errno::ENOTCONN | Errno::ESHUTDOWN | Errno::EHOSTUNREACH | Errno::ENODEV)
 }

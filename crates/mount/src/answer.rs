@@ -1,8 +1,8 @@
-//! What an operation comes to. Kept apart from the [`Reply`] so that a request that is given up can
-//! still be answered.
+//! Results of operations. They are separate from the [`Reply`], so that an abandoned request can be
+//! answered while its operation continues.
 //!
-//! What may be cached comes with the locks that it is kept under, in use. They are let go when the
-//! kernel has the answer, so that the answer is there to be revoked.
+//! Cacheable data comes with the locks that guard it, in use. The locks are released when the
+//! kernel has the reply, so that an invalidation finds the data there.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::{
     node,
 };
 
-/// A successful answer.
+/// A successful result.
 pub enum Answer {
     /// Done.
     Ok,
-    /// The request has no answer (FORGET).
+    /// The request has no reply (FORGET).
     None,
-    /// A name, and when it was looked up.
+    /// A directory entry, and the moment before its lookup.
     Entry(EntryAttr, Moment),
     /// Attributes.
     Attr(EntryAttr),
@@ -32,23 +32,23 @@ pub enum Answer {
     Statx(EntryAttr),
     /// An open directory.
     OpenDir {
-        /// Its number.
+        /// Its handle number.
         fh: u64,
     },
     /// An open file.
     Open {
-        /// Its number.
+        /// Its handle number.
         fh: u64,
         /// `FOPEN_*`.
         flags: u32,
     },
     /// A new, open file.
     Create {
-        /// The name.
+        /// The directory entry.
         entry: EntryAttr,
-        /// When it was looked up.
+        /// The moment before the request to the MDT.
         since: Moment,
-        /// Its number.
+        /// Its handle number.
         fh: u64,
         /// `FOPEN_*`.
         flags: u32,
@@ -73,20 +73,20 @@ pub enum Answer {
     DirPlus(DirPlusBuffer),
     /// An offset.
     Offset(u64),
-    /// A lock that was taken, or given back.
+    /// A lock that was taken or released.
     Locked {
-        /// On which file.
+        /// The locked file.
         fid: Fid,
-        /// Which.
+        /// The lock.
         flock: Flock,
     },
-    /// The lock in the way.
+    /// The conflicting lock.
     Lock(Lock),
-    /// What an ioctl's argument shall point to.
+    /// Output of an ioctl.
     Ioctl(Bytes),
 }
 
-/// Writes the outcome to the kernel.
+/// Writes the result to the kernel.
 pub fn send(kernel: &Kernel, outcome: Result<Answer>, reply: Reply) {
     match outcome {
         Err(errno) => reply.error(errno),
@@ -119,7 +119,7 @@ pub fn send(kernel: &Kernel, outcome: Result<Answer>, reply: Reply) {
     }
 }
 
-/// Writes an answer that brings a file.
+/// Writes a reply that brings the kernel a file.
 fn bring(kernel: &Kernel, entry: &EntryAttr, since: Moment, send: impl FnOnce(&EntryOut) -> bool) {
     let attr_valid = kernel.brings(entry, since);
     if !send(&node::entry(entry, attr_valid, kernel.inos)) {
@@ -127,8 +127,9 @@ fn bring(kernel: &Kernel, entry: &EntryAttr, since: Moment, send: impl FnOnce(&E
     }
 }
 
-/// Data of a server in this process goes to the kernel from where it lies; what cannot is read, as
-/// far as the file goes by now.
+/// Writes data of a file. Data of a server in this process goes to the kernel directly from the
+/// server's file. Where that is impossible it is read from there, up to the present end of the
+/// server's file.
 fn data(read: &ReadData, reply: Reply) {
     let Some(live) = &read.live else { return reply.data(read.bulk.segments()) };
     let runs =

@@ -1,11 +1,11 @@
-//! Open files by the number that the kernel knows them by. As many as programs hold open, which the
-//! kernel bounds.
+//! Table of open files by handle number. The kernel bounds the number of files that programs hold
+//! open.
 
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-/// Numbers for `Arc<T>`; a number is used again after it was removed.
+/// Handle numbers for `Arc<T>`; a number is reused after its removal.
 pub struct Handles<T> {
     slots: RwLock<Slots<T>>,
 }
@@ -16,12 +16,12 @@ struct Slots<T> {
 }
 
 impl<T> Handles<T> {
-    /// None yet.
+    /// Creates an empty table.
     pub fn new() -> Handles<T> {
         Handles { slots: RwLock::new(Slots { items: Vec::new(), free: Vec::new() }) }
     }
 
-    /// Gives `item` a number.
+    /// Inserts an item and returns its number.
     pub fn insert(&self, item: Arc<T>) -> u64 {
         let mut slots = self.slots.write();
         let at = slots.free.pop().unwrap_or(slots.items.len());
@@ -32,12 +32,12 @@ impl<T> Handles<T> {
         at as u64
     }
 
-    /// What has the number.
+    /// Returns the item with this number.
     pub fn get(&self, handle: u64) -> Option<Arc<T>> {
         self.slots.read().items.get(usize::try_from(handle).ok()?)?.clone()
     }
 
-    /// Takes the number back.
+    /// Removes the item with this number and returns it.
     pub fn remove(&self, handle: u64) -> Option<Arc<T>> {
         let at = usize::try_from(handle).ok()?;
         let mut slots = self.slots.write();

@@ -1,5 +1,5 @@
-//! ioctl(2): layouts, group locks, advice, data versions, entries of directories, which mirror a
-//! file is, migration, and swaps of layouts ([`sheen_wire::ioctl`]).
+//! ioctl(2): layouts, group locks, advice, data versions, directory entries, selection of a mirror,
+//! migration, and layout swaps ([`sheen_wire::ioctl`]).
 
 use bytes::Bytes;
 use sheen_client::{Caller, LockedAhead, Seek};
@@ -16,10 +16,10 @@ use crate::{
     serve::{Inner, Signal},
 };
 
-/// A file's layout.
+/// The attribute with a file's layout.
 const LOV: &[u8] = b"lustre.lov";
 
-/// Whether it may wait for a program.
+/// Returns whether the ioctl may wait for a program.
 pub fn waits(ioctl: &Ioctl) -> bool {
     matches!(
         ioctl.cmd,
@@ -33,12 +33,12 @@ pub fn waits(ioctl: &Ioctl) -> bool {
     )
 }
 
-/// Whether it changes the file, also through one that is open for reading alone.
+/// Returns whether the ioctl changes the file, also through a file that is open for reading alone.
 fn changes(cmd: u32) -> bool {
     matches!(cmd, ioctl::LOV_SETSTRIPE | ioctl::MIGRATE_BEGIN | ioctl::MIGRATE_END | ioctl::SWAP_LAYOUTS)
 }
 
-/// Does it. `signal`: what ends a wait, with EINTR.
+/// Executes an ioctl. `signal`: ends a wait, with EINTR.
 pub async fn run(fs: &Inner, who: &Caller, ioctl: &Ioctl, signal: Option<Signal>) -> Result<Answer> {
     if ioctl.cmd == ioctl::ENTRIES && ioctl.flags & DIR != 0 {
         return entries(fs, who, ioctl).await;
@@ -65,13 +65,13 @@ pub async fn run(fs: &Inner, who: &Caller, ioctl: &Ioctl, signal: Option<Signal>
         return Err(Errno::EROFS);
     }
     if ioctl.cmd == ioctl::MIGRATE_END {
-        // Not to be interrupted: half of it is no state to be in.
+        // Not interruptible, because a migration must not stop half done.
         let MigrateEnd { seq, oid, ver, group } = MigrateEnd::decode(&ioctl.input).ok_or(Errno::EINVAL)?;
         fs.client.migrate_end(who, &file, Fid { seq, oid, ver }, (group > 0).then_some(group)).await?;
         return Ok(Answer::Ioctl(Bytes::new()));
     }
     if ioctl.cmd == ioctl::SWAP_LAYOUTS {
-        // Likewise.
+        // Not interruptible either.
         let other = FileId::decode(&ioctl.input).ok_or(Errno::EINVAL)?;
         fs.client.swap_layouts(who, &file, other.into()).await?;
         return Ok(Answer::Ioctl(Bytes::new()));
@@ -122,15 +122,15 @@ pub async fn run(fs: &Inner, who: &Caller, ioctl: &Ioctl, signal: Option<Signal>
     }
 }
 
-/// Gives a file without a layout one.
+/// Sets the layout of a file that has none.
 async fn set_layout(fs: &Inner, who: &Caller, file: &File, input: &Bytes) -> Result<()> {
     let value = ioctl::plain_layout(input).ok_or(Errno::EINVAL)?;
-    // Who may write by this open file may say where to.
+    // An open file for writing includes the right to set the layout.
     let who = if flags::writes(file.flags()) { &Caller::ROOT } else { who };
     fs.client.setxattr(who, file.fid(), &Bytes::from_static(LOV), &input.slice_ref(value), xattr::CREATE).await
 }
 
-/// A page of a directory. What does not fit is handed on when it is asked for.
+/// Returns a page of a directory. The next call returns the entries that do not fit.
 async fn entries(fs: &Inner, who: &Caller, ioctl: &Ioctl) -> Result<Answer> {
     let dir = fs.dirs.get(ioctl.fh).ok_or(Errno::EBADF)?;
     let ask = entries::Ask::decode(&ioctl.input).ok_or(Errno::EINVAL)?;
@@ -151,7 +151,7 @@ fn number(input: &[u8]) -> Result<u64> {
     input.try_into().map(u64::from_ne_bytes).map_err(|_| Errno::EINVAL)
 }
 
-/// Answers the advice with its result filled in.
+/// Executes the advice, and returns it with its result filled in.
 async fn advise(fs: &Inner, file: &File, input: &[u8]) -> Result<Answer> {
     let mut advice = Ladvise::decode(input).ok_or(Errno::EINVAL)?;
     match advice.advice {

@@ -1,20 +1,20 @@
-//! What the client has the kernel forget, before it gives up the locks under which the kernel was
-//! told.
+//! Invalidation of the kernel's caches, before the client cancels the locks that guard them.
 //!
-//! Why no answer outlives its lock, given that the kernel may still have to take an answer apart
-//! when it was written to the device long ago:
+//! The kernel may process a reply long after it was written to the device. No reply outlives its
+//! lock all the same:
 //!
-//! * *names* carry the epoch in which they were asked for, so those that are still under way when
-//!   the epoch ends are out of date at once. Those of READDIRPLUS alone carry that in which the
-//!   answer is taken apart: it gets none ([`crate::ops`]);
-//! * *attributes*: an invalidation makes answers under way void where the kernel knows the file.
-//!   One that brings the file to the kernel is not reached by an invalidation before the kernel has
-//!   taken it apart. So it is known here, from before it is sent, which files the kernel is told of
-//!   ([`Known`]): an invalidation that finds none of them is done once more. An answer that was
-//!   looked up before an invalidation and is sent after it gives its attributes no time
-//!   ([`Kernel::moment`]);
-//! * *pages* are locked from before they are asked for until they hold the answer, and an
-//!   invalidation waits for them.
+//! * *Names* carry the epoch of their request. So when the epoch ends, names in replies that are on
+//!   their way are invalid at once. Names of READDIRPLUS are the exception, because they carry the
+//!   epoch in which the kernel processes the reply. So the client puts no cacheable names into
+//!   these replies ([`crate::ops`]).
+//! * *Attributes*: an invalidation makes replies on their way void if the kernel knows the file. It
+//!   does not reach a reply that brings the file to the kernel, until the kernel has processed that
+//!   reply. So [`Known`] lists, from before the reply is sent, the files that the kernel gets. An
+//!   invalidation that finds no inode of a listed file is repeated. If an invalidation comes
+//!   between the lookup and the reply, the attributes in the reply get no validity time
+//!   ([`Kernel::moment`]).
+//! * *Pages* are locked from before their request until they have the data, and an invalidation
+//!   waits for them.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::SeqCst},
@@ -30,44 +30,45 @@ use crate::{
     node::{self, Inos},
 };
 
-/// The kernel, as the client may call it.
+/// The kernel's side of the mount, which the client calls to invalidate caches.
 pub struct Kernel {
     notifier: Notifier,
-    /// The inode numbers that it is told.
+    /// The kind of inode numbers that the kernel gets.
     pub inos: Inos,
     known: Known,
-    /// Invalidations of attributes so far.
+    /// Number of attribute invalidations so far.
     dropped: AtomicU64,
 }
 
-/// When an answer was looked up.
+/// A moment in the sequence of attribute invalidations.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Moment(u64);
 
 impl Kernel {
-    /// The kernel at the other end of a session.
+    /// Creates the kernel's side of a session.
     pub fn new(notifier: Notifier, inos: Inos) -> Kernel {
         Kernel { notifier, inos, known: Known::default(), dropped: AtomicU64::new(0) }
     }
 
-    /// To be taken before an answer that brings a file is looked up.
+    /// Returns the present moment, to be taken before the lookup for a reply that brings a file.
     pub fn moment(&self) -> Moment {
         Moment(self.dropped.load(SeqCst))
     }
 
-    /// An answer that brings a file is about to be sent. How long its attributes may be believed.
+    /// Records that a reply that brings a file is about to be sent. Returns how long its attributes
+    /// are valid.
     pub fn brings(&self, entry: &EntryAttr, since: Moment) -> Duration {
         self.known.add(node::nodeid(entry.attr.fid));
-        // In this order: an invalidation from now on finds it.
+        // In this order: a later invalidation finds that the file is known.
         if self.dropped.load(SeqCst) == since.0 { node::attr_valid(entry) } else { Duration::ZERO }
     }
 
-    /// That answer did not arrive.
+    /// Undoes [`Kernel::brings`] for a reply that did not arrive.
     pub fn brought_none(&self, fid: Fid) {
         self.known.remove(node::nodeid(fid), 1);
     }
 
-    /// The kernel forgets files.
+    /// Removes files that the kernel has forgotten (FORGET).
     pub fn forgets(&self, files: &[Forget]) {
         files.iter().for_each(|file| self.known.remove(file.nodeid, file.nlookup));
     }
@@ -96,7 +97,7 @@ impl Invalidate for Kernel {
 
     fn part(&self, fid: Fid, start: u64, end: u64) {
         if start < end {
-            // No length: all behind.
+            // Length 0 means up to the end.
             let len = if end == u64::MAX { 0 } else { end - start };
             report("pages", self.notifier.inval_inode(node::nodeid(fid), start, len));
         }
@@ -111,10 +112,11 @@ impl Invalidate for Kernel {
     }
 }
 
-/// A kernel that does not take an invalidation has no mount any more, or keeps nothing of the kind.
+/// Logs a failed invalidation. Errors are expected if the mount has ended, or if the kernel caches
+/// nothing of the kind.
 fn report(what: &str, result: Result<()>) {
     match result {
         Ok(()) | Err(Errno::ENODEV | Errno::ENOTCONN | Errno::EPERM | Errno::ENOSYS) => {}
-        Err(e) => tracing::warn!("the kernel did not forget {what}: {e}"),
+        Err(e) => tracing::warn!("the kernel did not invalidate {what} ({e}): this mount may show old {what}"),
     }
 }

@@ -1,16 +1,17 @@
-//! The files that the kernel knows, or is about to know, by its own count: an answer that brings it
-//! a file counts as a lookup of that file, and FORGET gives lookups back.
+//! The files that the kernel knows, or is about to know, with the kernel's own lookup counts. A
+//! reply that brings the kernel a file adds a lookup, and FORGET subtracts lookups.
 //!
-//! Invariant: a file is here from before the answer that brings it is sent until the kernel has
-//! said that it forgot it.
+//! Invariant: a file is in the table from before the reply that brings it is sent, until the kernel
+//! has sent FORGET for it.
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-/// Requests are answered by several threads.
+/// Shards of the table, because several threads answer requests.
 const SHARDS: usize = 64;
 
-/// Lookups of files by their node ids. Bounded by the kernel's own inodes, which are far larger.
+/// Lookup counts of files by node id. Bounded by the kernel's own inodes, which take far more
+/// memory.
 pub struct Known([Mutex<FxHashMap<u64, u64>>; SHARDS]);
 
 impl Default for Known {
@@ -20,12 +21,12 @@ impl Default for Known {
 }
 
 impl Known {
-    /// An answer that brings a file is about to be sent.
+    /// Adds a lookup for a reply that is about to be sent.
     pub fn add(&self, nodeid: u64) {
         *self.shard(nodeid).lock().entry(nodeid).or_default() += 1;
     }
 
-    /// The kernel gave lookups back, or did not get an answer.
+    /// Subtracts lookups that the kernel has forgotten, or whose reply did not arrive.
     pub fn remove(&self, nodeid: u64, lookups: u64) {
         let mut known = self.shard(nodeid).lock();
         if let Some(count) = known.get_mut(&nodeid) {
@@ -36,13 +37,14 @@ impl Known {
         }
     }
 
-    /// Whether the kernel knows a file, or is about to.
+    /// Returns whether the kernel knows a file, or is about to.
     pub fn has(&self, nodeid: u64) -> bool {
         self.shard(nodeid).lock().contains_key(&nodeid)
     }
 
     fn shard(&self, nodeid: u64) -> &Mutex<FxHashMap<u64, u64>> {
-        // Names that are made one after the other are used so.
+        // FIDs that are allotted one after the other are used at the same time: they get different
+        // shards.
         &self.0[nodeid as usize % SHARDS]
     }
 }

@@ -1,22 +1,22 @@
-//! A mounted file system: translates FUSE requests into calls of the client. File-system behaviour
-//! lives in the client; what is decided here is only what concerns the kernel: node ids, handles,
-//! flags of an open, sizes of buffers.
+//! A mounted file system: translates FUSE requests into calls of the client.
 //!
-//! * [`serve`]: which thread does the work of a request, and what an interrupt does;
+//! The client implements the file system. This crate decides only what concerns the kernel: node
+//! ids, handles, flags of an open, buffer sizes.
+//!
+//! * [`serve`]: which thread runs a request, and what an interrupt does;
 //! * [`parked`]: a request that waits for a server;
-//! * [`ops`]: one function an operation, from the kernel's words to the client's;
-//! * [`answer`]: what an operation comes to, before it is written to the kernel;
-//! * [`kernel`], [`known`]: what the kernel keeps, and how it is made to forget;
-//! * [`file`], [`locks`], [`ioctl`]: open files, locks of programs, and what else they ask of open
-//!   files.
+//! * [`ops`]: one function per operation, from the kernel's terms to the client's;
+//! * [`answer`]: the result of an operation, before it is written to the kernel;
+//! * [`kernel`], [`known`]: the kernel's caches, and their invalidation;
+//! * [`file`], [`locks`], [`ioctl`]: open files, file locks of programs, and ioctls.
 //!
-//! Node ids are inode numbers ([`sheen_wire::Fid::ino`]), which name a FID one to one: there is no
-//! table of nodes, only a count of what the kernel was told of ([`known`]). The root is 1 to the
-//! kernel.
+//! Node ids are inode numbers ([`sheen_wire::Fid::ino`]), one for each FID. So there is no table of
+//! nodes, only a count of the files that the kernel knows ([`known`]). The kernel's node id of the
+//! root is 1.
 //!
-//! The kernel keeps names, attributes and pages for as long as the client holds the locks that
-//! guard them; the client has it forget them first when a lock is called back. Names that are not
-//! there it does not keep.
+//! The kernel caches names, attributes and pages as long as the client holds the locks that guard
+//! them. At a blocking callback the client invalidates them before it cancels the lock. The kernel
+//! does not cache that a name is missing.
 
 mod answer;
 mod file;
@@ -40,8 +40,8 @@ use sheen_rt::Rt;
 
 pub use serve::{Locks, Options};
 
-/// How far the kernel reads ahead of a sequential reader: four requests of the largest size, so
-/// that a server is asked while the answers of others arrive.
+/// Readahead window of the kernel for a sequential reader, in bytes. Four requests of the largest
+/// size: a server works on one while the replies of others arrive.
 const READAHEAD_BYTES: u32 = 4 << 20;
 
 /// A running mount.
@@ -63,7 +63,7 @@ impl Mount {
         let face = Arc::new(serve::Face::new(rt.clone(), client.clone(), options.clone()));
         let mut mount = sheen_fuse::MountOptions::new(mountpoint, source);
         mount.allow_other = options.allow_other;
-        // Names that the kernel keeps are passed without asking, so it has to look at permissions
+        // The kernel resolves cached names without a request, so it has to check permissions
         // itself.
         mount.default_permissions = true;
         mount.flags = options.flags;
@@ -82,33 +82,34 @@ impl Mount {
         Ok(Mount { rt, session, client })
     }
 
-    /// Waits until the kernel has unmounted it, then takes leave of the servers.
+    /// Waits until the kernel has unmounted the file system, then disconnects from the servers.
     pub async fn ended(&self) {
         let session = self.session.clone();
         self.rt.run_blocking(move || session.join()).await;
         self.client.umount().await;
     }
 
-    /// Unmounts. EBUSY while programs use it, unless `force` detaches it under them.
+    /// Unmounts the file system. EBUSY while programs use it, unless `force` detaches it under
+    /// them.
     pub fn unmount(&self, force: bool) -> io::Result<()> {
         if force { self.session.unmount() } else { self.session.try_unmount() }
     }
 }
 
-/// Checks what can be checked of a mount without making it, and without asking a server.
+/// Checks the parameters of a mount without mounting, and without a request to a server.
 ///
 /// # Errors
-/// As [`Mount::start`]. A mount point that is missing is none: it can be made.
+/// As [`Mount::start`]. A missing mount point is no error, because it can be created.
 pub fn check(mountpoint: &Path, source: &str) -> Result<(), MountError> {
     sheen_fuse::check_mount(&sheen_fuse::MountOptions::new(mountpoint, source))
 }
 
-/// Unmounts whatever lies at a path; see [`Mount::unmount`].
+/// Unmounts the file system at a path; see [`Mount::unmount`].
 pub fn unmount(mountpoint: &Path, force: bool) -> io::Result<()> {
     sheen_fuse::unmount(mountpoint, force)
 }
 
-/// Finds the supplementary groups of a process in /proc.
+/// Source of the supplementary groups of a process: /proc.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcGroups;
 

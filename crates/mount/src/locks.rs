@@ -1,4 +1,5 @@
-//! Locks of programs, fcntl(2) and flock(2), in the kernel's words.
+//! File locks of programs, fcntl(2) and flock(2): conversion between the kernel's and the client's
+//! forms.
 
 use sheen_fuse::{Lock, LockRequest, abi::flags::lock_type};
 use sheen_wire::{
@@ -6,10 +7,10 @@ use sheen_wire::{
     ldlm::{Flock, FlockKind, Mode},
 };
 
-/// The kernel's last byte of all files.
+/// The kernel's offset for the end of all files.
 const LAST_BYTE: u64 = i64::MAX as u64;
 
-/// A request of the kernel as the client knows it.
+/// Converts a lock request of the kernel.
 pub fn wanted(request: &LockRequest) -> Result<(Flock, Mode)> {
     let lock = &request.lock;
     let mode = match lock.kind {
@@ -26,7 +27,7 @@ pub fn wanted(request: &LockRequest) -> Result<(Flock, Mode)> {
     Ok((Flock { start: lock.start, end, owner: request.owner, pid: lock.pid, kind }, mode))
 }
 
-/// The answer to GETLK: the lock in the way of `asked`, if there is one.
+/// Builds the reply to GETLK: the lock that conflicts with `asked`, if there is one.
 pub fn found(asked: &Lock, by: Option<(Mode, Flock)>) -> Lock {
     match by {
         None => Lock { kind: lock_type::UNLOCK, ..*asked },

@@ -1,10 +1,10 @@
-//! The kernel's question about a file that it has just made.
+//! Reply to the GETATTR that the kernel sends for a file that it has just created.
 //!
-//! What CREATE answers of a file that others may already change must not be kept, so the kernel
-//! asks once more, before open(2) returns: its check of permissions wants attributes. Until then
-//! the thread that opens does nothing else. So its first GETATTR is that question, nobody but the
-//! check sees the answer, and what CREATE has said will do. Without this each new file would cost a
-//! look at its objects.
+//! If other clients may already change a new file, the kernel may not cache the attributes of the
+//! CREATE reply. So it requests them again for its permission check, before open(2) returns. Until
+//! then the opening thread does nothing else. Its first GETATTR is therefore that request, only the
+//! permission check sees the reply, and the attributes of the CREATE reply are good enough.
+//! Otherwise each new file would cost a query of its objects.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use sheen_client::EntryAttr;
 use sheen_rt::Instant;
 use sheen_wire::{Attr, Fid};
 
-/// Threads that are remembered; beyond that some questions are answered the long way.
+/// Most threads that are remembered. Beyond that, some of these requests query the objects.
 const THREADS_MAX: usize = 1024;
-/// How long; far more than a thread that runs takes to ask.
+/// Longest time between both requests; far more than a running thread takes.
 const SAID_FOR: Duration = Duration::from_secs(1);
 
-/// What CREATE has answered, by the thread that asked.
+/// Attributes of CREATE replies, by the thread that sent the request.
 #[derive(Default)]
 pub struct Made(Mutex<FxHashMap<u32, Said>>);
 
@@ -29,8 +29,8 @@ struct Said {
 }
 
 impl Made {
-    /// CREATE is answered to thread `pid` with attributes that are not to be kept. 0 is a thread
-    /// that has no number here.
+    /// Records the attributes of a CREATE reply to thread `pid`, which may not be cached. 0 stands
+    /// for a thread of another pid namespace, and is ignored.
     pub fn say(&self, pid: u32, attr: &Attr, now: Instant) {
         if pid == 0 {
             return;
@@ -42,7 +42,7 @@ impl Made {
         said.insert(pid, Said { attr: *attr, at: now });
     }
 
-    /// The answer to thread `pid` if it asks while it is still making this file.
+    /// Returns the recorded attributes if thread `pid` asks while it is still creating this file.
     pub fn take(&self, pid: u32, fid: Fid, now: Instant) -> Option<EntryAttr> {
         let said = self.0.lock().remove(&pid)?;
         (said.attr.fid == fid && now.since(said.at) < SAID_FOR).then(|| said.attr.into())
@@ -83,7 +83,7 @@ mod tests {
         made.say(1, &attr(f), now);
         assert_eq!((asked(2, f, now), asked(1, f, now), asked(1, f, now)), (None, Some(f), None));
         made.say(1, &attr(f), now);
-        assert_eq!((asked(1, g, now), asked(1, f, now)), (None, None), "it is past that");
+        assert_eq!((asked(1, g, now), asked(1, f, now)), (None, None), "the thread went on to another file");
         made.say(1, &attr(f), now);
         assert_eq!(asked(1, f, late), None);
         made.say(0, &attr(f), now);

@@ -1,4 +1,4 @@
-//! Node ids of the kernel and FIDs; attributes as the kernel wants them.
+//! Node ids of the kernel, FIDs, and attributes in the kernel's form.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use sheen_client::EntryAttr;
 use sheen_fuse::{EntryOut, FileAttr, Statx};
 use sheen_wire::{Fid, fid::ROOT};
 
-/// The kernel's name for the root directory.
+/// The kernel's node id of the root directory.
 pub const ROOT_NODE: u64 = 1;
-/// How long the kernel may believe what it was told under a lock. Any time would do, since it is
-/// told when that ends; that it ends at all bounds what a mistake could cost.
+/// Validity time of names and attributes that are under a lock. Any time would do, because they are
+/// invalidated when the lock is cancelled. The limit bounds the damage of a bug.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// The file that a node id names.
+/// Returns the file with this node id.
 pub fn fid(nodeid: u64) -> Fid {
     if nodeid == ROOT_NODE { ROOT } else { Fid::from_ino(nodeid) }
 }
 
-/// The node id of a file.
+/// Returns the node id of a file.
 pub fn nodeid(fid: Fid) -> u64 {
     if fid == ROOT { ROOT_NODE } else { fid.ino() }
 }
@@ -25,14 +25,14 @@ pub fn nodeid(fid: Fid) -> u64 {
 /// The inode numbers that programs see. (The kernel knows files by their node ids.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inos {
-    /// Each file's own, of 64 bits.
+    /// The file's own number, 64 bits.
     Full,
-    /// Of 32 bits: two files may have the same.
+    /// 32 bits: two files may have the same number.
     Short,
 }
 
 impl Inos {
-    /// A file's inode number.
+    /// Returns a file's inode number.
     pub fn of(self, fid: Fid) -> u64 {
         match self {
             Inos::Full => fid.ino(),
@@ -44,8 +44,8 @@ impl Inos {
 /// Lustre's FID_SEQ_START.
 const SEQ_START: u64 = 0x2_0000_0000;
 
-/// As Lustre folds a FID (`fid_flatten32`): files of 4096 sequences, 2^20 of each, do not meet if
-/// they are made one after the other.
+/// Folds a FID into 32 bits as Lustre does (`fid_flatten32`). Files of 4096 consecutive sequences,
+/// 2^20 of each, do not collide.
 fn short_ino(fid: Fid) -> u32 {
     let (seq, oid) = (fid.seq.wrapping_sub(SEQ_START), u64::from(fid.oid));
     let of_seq = ((seq & 0x000f_ffff) << 12) + ((seq >> 8) & 0xffff_f000) + ((seq >> 32) & 0xffff_ff00);
@@ -56,7 +56,7 @@ fn short_ino(fid: Fid) -> u32 {
     }
 }
 
-/// `stat` for the kernel.
+/// Converts attributes for `stat`.
 pub fn attr(e: &EntryAttr, inos: Inos) -> FileAttr {
     let a = &e.attr;
     FileAttr {
@@ -76,19 +76,19 @@ pub fn attr(e: &EntryAttr, inos: Inos) -> FileAttr {
     }
 }
 
-/// How long attributes may be believed. See [`crate::kernel`] for those that bring a file.
+/// Returns how long attributes are valid. For replies that bring a file, see [`crate::kernel`].
 pub fn attr_valid(e: &EntryAttr) -> Duration {
     if e.keep.attr { LONG } else { Duration::ZERO }
 }
 
-/// An entry for the kernel, whose attributes it may believe for so long. FIDs are never used twice,
-/// so the generation is always 0.
+/// Builds an entry for the kernel, with attributes that are valid for `attr_valid`. FIDs are never
+/// reused, so the generation is always 0.
 pub fn entry(e: &EntryAttr, attr_valid: Duration, inos: Inos) -> EntryOut {
     let entry_valid = if e.keep.name { LONG } else { Duration::ZERO };
     EntryOut { nodeid: nodeid(e.attr.fid), generation: 0, entry_valid, attr_valid, attr: attr(e, inos) }
 }
 
-/// Attributes with birth time.
+/// Converts attributes for statx(2), with the birth time.
 pub fn statx(e: &EntryAttr, inos: Inos) -> Statx {
     Statx { attr: attr(e, inos), btime: Some(e.attr.btime), attributes: 0, attributes_mask: 0 }
 }

@@ -1,4 +1,4 @@
-//! One function an operation, from the kernel's words to the client's.
+//! One function per operation, from the kernel's terms to the client's.
 
 use std::sync::Arc;
 
@@ -22,7 +22,8 @@ use crate::{
     serve::{Inner, Signal},
 };
 
-/// O_NOCTTY, O_NOFOLLOW, O_CLOEXEC and the like mean nothing to a server: what it is told.
+/// Open flags that the servers get. O_NOCTTY, O_NOFOLLOW, O_CLOEXEC and the like mean nothing to
+/// them.
 const SERVER_FLAGS: u32 = flags::ACCMODE
     | flags::TRUNC
     | flags::APPEND
@@ -42,13 +43,12 @@ const NOATIME: u32 = 0o1000000;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
-/// Does what a request asks for. `signal`: for a request that waits for a program, what ends the
-/// wait.
+/// Executes a request. `signal`: ends the wait of a request that waits for a program.
 ///
-/// Between the kernel's look at a name and what it does with the inode another mount may have
-/// removed the inode, or put another one in its place. ESTALE makes the kernel walk the path once
-/// more, without what it keeps, which tells the truth; ENOENT would be believed, also of a name
-/// that was there all the time.
+/// Between the kernel's lookup of a name and its request for the inode, another mount may have
+/// removed or replaced the inode. ESTALE makes the kernel walk the path again, without its cached
+/// names, which gives the right result. ENOENT would be final for the program, although the name
+/// may have existed all the time.
 pub async fn run(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Result<Answer> {
     let of_inode = is_of_inode(&request.op);
     match perform(fs, request, signal).await {
@@ -57,8 +57,8 @@ pub async fn run(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
     }
 }
 
-/// Whether a request is about an inode that the kernel knows, and not about a name. (Not those of
-/// extended attributes: some of them ask for other files.)
+/// Returns whether a request is about an inode that the kernel knows, and not about a name.
+/// Requests for extended attributes are excluded, because some of them concern other files.
 fn is_of_inode(op: &Op) -> bool {
     matches!(
         op,
@@ -72,8 +72,8 @@ fn is_of_inode(op: &Op) -> bool {
     )
 }
 
-/// Its state is moved into memory of its own for each request, so what is large and not asked for
-/// all the time is put aside.
+/// Performs the operation. The future is allocated for each request, so its large and infrequent
+/// parts are boxed separately.
 async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Result<Answer> {
     let Request { header: h, op } = request;
     let who = Caller::new(h.uid, h.gid, h.pid);
@@ -178,8 +178,8 @@ async fn perform(fs: Arc<Inner>, request: Request, signal: Option<Signal>) -> Re
         }
         Op::CopyFileRange(c) => Box::pin(copy(&fs, &who, &c)).await,
         Op::Ioctl(command) => Box::pin(ioctl::run(&fs, &who, &command, signal)).await,
-        // The kernel then does it itself, or tells the program that it cannot be done: BMAP, POLL
-        // (files are always ready).
+        // BMAP, POLL (files are always ready): the kernel does these itself, or the program gets an
+        // error.
         _ => Err(Errno::ENOSYS),
     }
 }
@@ -189,7 +189,8 @@ impl Inner {
         self.files.get(fh).ok_or(Errno::EBADF)
     }
 
-    /// A number and flags for a file that was just opened with these.
+    /// Registers a file that was opened with these flags. Returns its handle number and the flags
+    /// for the kernel.
     fn opened(&self, file: Arc<OpenFile>, flags: u32) -> (u64, u32) {
         if flags & NOATIME != 0 {
             file.leave_atime();
@@ -204,9 +205,9 @@ impl Inner {
     }
 }
 
-/// The kernel does not tell an ordinary FUSE file system of sync(2) and syncfs(2) (only virtiofs is
-/// told), so fsync of the root directory stands for them: `sync MOUNTPOINT` makes everything
-/// durable.
+/// Syncs a directory. The kernel does not pass sync(2) and syncfs(2) to an ordinary FUSE file
+/// system (only to virtiofs). So fsync of the root directory stands for them: `sync MOUNTPOINT`
+/// makes everything durable.
 async fn fsyncdir(fs: &Inner, fh: u64) -> Result<()> {
     let dir = fs.dir(fh)?;
     if dir.fid() == fs.client.root() { fs.client.syncfs().await } else { fs.client.fsyncdir(&dir).await }
@@ -255,8 +256,7 @@ async fn write(fs: &Inner, who: &Caller, w: Write) -> Result<Answer> {
     let file = fs.file(w.fh)?;
     drop_privilege(fs, who, &file, w.kill_suidgid).await?;
     let (offset, data) = (w.offset, Bulk::from(w.data));
-    // Pages of a mapping belong where they are, whatever the flags of the file that the kernel
-    // happens to name.
+    // A page of a mapping has a fixed offset, whatever the flags of the open file in the request.
     let n = if w.cached {
         fs.client.write_page(&file, offset, data).await?
     } else {
@@ -271,9 +271,9 @@ async fn fallocate(fs: &Inner, who: &Caller, file: &File, mode: u32, offset: u64
     fs.client.fallocate(file, mode, offset, length).await
 }
 
-/// Before a change of what a file holds: if it is `unprivileged`, set-user-id and set-group-id go.
-/// Of a write the kernel says whether it is. Of fallocate(2) and copy_file_range(2) it does not, so
-/// there it is everybody's but root's.
+/// Removes set-user-id and set-group-id before a change of a file's data, if the caller is
+/// `unprivileged`. For a write, the kernel says whether it is. For fallocate(2) and
+/// copy_file_range(2) it does not, so every caller except root counts as unprivileged.
 async fn drop_privilege(fs: &Inner, who: &Caller, file: &File, unprivileged: bool) -> Result<()> {
     if unprivileged {
         fs.client.kill_priv(who, file).await?;
@@ -284,7 +284,7 @@ async fn drop_privilege(fs: &Inner, who: &Caller, file: &File, unprivileged: boo
     Ok(())
 }
 
-/// Locks that the file itself holds end with it.
+/// Releases an open file, with the locks that the file itself holds.
 async fn release(fs: &Inner, fh: u64, flock_owner: Option<u64>) -> Result<()> {
     let file = fs.files.remove(fh).ok_or(Errno::EBADF)?;
     if file.was_read() && !fs.moves_atime() {
@@ -303,11 +303,11 @@ async fn release(fs: &Inner, fh: u64, flock_owner: Option<u64>) -> Result<()> {
     answer
 }
 
-/// Gives an owner's locks back. A close is no less a close where that fails: the MDT drops them
-/// with the client.
+/// Releases an owner's locks. A failure does not fail the close, because the MDT drops the locks
+/// with the client's session.
 async fn unlock(fs: &Inner, fid: Fid, owner: u64, kind: FlockKind) {
     if let Err(e) = fs.client.unlock_owner(fid, owner, kind).await {
-        tracing::warn!("{fid}: locks of a file that is closed may stay: {e}");
+        tracing::warn!("{fid}: unlock at close failed ({e}): the lock may stay until this mount ends");
     }
 }
 
@@ -346,9 +346,10 @@ async fn readdir(fs: &Inner, read: Read) -> Result<Answer> {
     Ok(Answer::Dir(buffer))
 }
 
-/// The kernel asks for attributes because it saw names of the directory being looked up. It is
-/// given none: it could not be made to forget those names ([`crate::kernel`]). But the client has
-/// them when the kernel comes for them, which costs no server anything.
+/// Handles READDIRPLUS, which the kernel sends when it has seen lookups of names in the directory.
+/// The reply contains no attributes, because the kernel could not be made to forget its names
+/// ([`crate::kernel`]). But the client fetches the attributes, and later lookups take them from its
+/// cache.
 async fn readdir_plus(fs: &Inner, read: Read) -> Result<Answer> {
     let dir = fs.dir(read.fh)?;
     let page = fs.client.list(&dir, read.offset, read.size, true).await?;
@@ -372,9 +373,9 @@ async fn copy(fs: &Inner, who: &Caller, c: &CopyFileRange) -> Result<Answer> {
     Ok(Answer::Copied(n))
 }
 
-/// The kernel keeps access control lists, which it asks for to check permissions, until its
-/// attributes of the file are invalidated. It does not keep one that it is waiting for when that
-/// happens. So where no lock will have it invalidated, that is done now.
+/// Returns an extended attribute. The kernel caches access control lists, which it needs to check
+/// permissions, until its attributes of the file are invalidated. It does not cache a list that it
+/// is waiting for at that moment. So if no lock guards the attributes, they are invalidated now.
 async fn getxattr(fs: &Inner, who: &Caller, fid: Fid, name: &Bytes, room: u32) -> Result<Answer> {
     fs.check_xattr(name)?;
     if name.starts_with(ACL_PREFIX) && !fs.client.is_kept(fid).await.is_ok_and(|kept| kept) {
@@ -383,7 +384,7 @@ async fn getxattr(fs: &Inner, who: &Caller, fid: Fid, name: &Bytes, room: u32) -
     sized(fs.client.getxattr(who, fid, name).await?, room)
 }
 
-/// An extended attribute into the room that the program has.
+/// Returns an extended attribute if it fits into the program's buffer; its size if `room` is 0.
 fn sized(value: Bytes, room: u32) -> Result<Answer> {
     match room {
         0 => Ok(Answer::XattrSize(value.len() as u32)),

@@ -1,12 +1,13 @@
-//! A future that waits where it was begun, and becomes a task when there is something for it to do.
+//! Parked futures: a future is polled where it was started, and its first wake-up makes it a task.
 //!
-//! Handing a future that waits to the runtime at once would wake a thread of the runtime only to
-//! find it waiting. Here its first wake-up spawns it instead: over tcp that is the thread that
-//! received the reply, which then goes on with it itself.
+//! To hand a pending future to the runtime at once would wake a thread of the runtime only to find
+//! that the future is pending. Here its first wake-up spawns it instead. Over tcp the thread that
+//! wakes it is the one that received the reply, and this thread continues the future itself.
 //!
-//! Invariants: the future is polled by one at a time, first by [`go_on`] and then by the task; a
-//! wake-up is never lost: one that comes while [`go_on`] polls spawns the task as soon as it has
-//! polled.
+//! Invariants:
+//! * One thread at a time polls the future: first [`go_on`], then the task.
+//! * No wake-up is lost: if one comes while [`go_on`] polls, the task is spawned right after that
+//!   poll.
 
 use std::{
     mem,
@@ -18,7 +19,7 @@ use std::{
 use parking_lot::Mutex;
 use sheen_rt::Rt;
 
-/// What waits.
+/// A future that can be parked.
 pub type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 struct Parked {
@@ -30,15 +31,16 @@ struct Parked {
 enum State {
     /// The future is being polled for the first time.
     Polling,
-    /// So it is, and has been woken meanwhile.
+    /// As `Polling`, and a wake-up has come meanwhile.
     Woken,
-    /// It waits.
+    /// The future waits for its first wake-up.
     Waiting(Waiting),
-    /// It is done, or a task.
+    /// The future is done, or is a task.
     Gone,
 }
 
-/// Polls a future here, and lets the runtime finish it, as a task called `name`, once it is woken.
+/// Polls a future here. If it is pending, the runtime finishes it as a task called `name` once it
+/// is woken.
 pub fn go_on(rt: &Rt, name: &'static str, mut future: Waiting) {
     let parked = Arc::new(Parked { rt: rt.clone(), name, state: Mutex::new(State::Polling) });
     let waker = Waker::from(parked.clone());

@@ -1,18 +1,18 @@
-//! Which thread does the work of a request.
+//! Request handling: which thread runs a request, and what an interrupt does.
 //!
-//! The thread that read the request polls its future once. Over `lo` it is done then, and the same
-//! thread answers: no wake-up, no other thread. Where it pends, waiting for a server over `tcp`, it
-//! stays where it is until the answer comes, then moves to the runtime ([`parked`]), and the thread
-//! takes the kernel's next request; so the number of threads bounds nothing but the work that is
-//! really done at once.
+//! The thread that read the request polls its future once. Over `lo` the request is done then, and
+//! the same thread replies, without a wake-up or another thread. Over `tcp` the future may have to
+//! wait for a server. It stays where it is until the reply arrives, then moves to the runtime
+//! ([`parked`]). Meanwhile the thread takes the kernel's next request. So the number of threads
+//! limits only the work that runs at the same time.
 //!
 //! A signal makes the kernel send INTERRUPT. Programs get signals all the time, and on a local file
-//! system none but a deadly one ends an operation; but a process that waits for a dead server must
-//! be killable. So an interrupt is taken as a reason to look, each [`INTERRUPT_GRACE`], whether the
-//! process is dying. If it is, the kernel is answered EINTR and the work goes on to its end without
-//! anybody waiting: dropped half way, a write could still land on what is written after it. A wait
-//! for somebody else's lock is another matter: any signal ends it, with EINTR, and the request for
-//! the lock is withdrawn.
+//! system only a deadly signal ends an operation. But a process that waits for a dead server must
+//! be killable. So after an interrupt the mount checks, every [`INTERRUPT_GRACE`], whether the
+//! process is dying. If it is, the kernel gets EINTR, and the operation continues to its end with
+//! no process waiting. It is not dropped half done, because then a write could still land on top of
+//! later writes. A wait for another program's lock is different: any signal ends the wait with
+//! EINTR, and withdraws the lock request.
 
 use std::{
     pin::Pin,
@@ -42,18 +42,18 @@ use crate::{
     ops, parked,
 };
 
-/// How often it is looked whether whoever waits for an interrupted request is dying.
+/// Interval at which the mount checks whether the process of an interrupted request is dying.
 pub const INTERRUPT_GRACE: Duration = Duration::from_secs(1);
 
-/// What becomes of flock(2) and fcntl(2) locks.
+/// Handling of flock(2) and fcntl(2) locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locks {
-    /// They hold on all mounts.
+    /// Valid on all mounts.
     Shared,
-    /// They hold among the programs of this mount; the kernel keeps them, and closing a file costs
-    /// one request less.
+    /// Valid among the programs of this mount. The kernel manages them, and the close of a file
+    /// takes one request less.
     Local,
-    /// They are refused (ENOSYS).
+    /// Refused (ENOSYS).
     Refused,
 }
 
@@ -64,21 +64,21 @@ pub struct Options {
     pub threads: u32,
     /// Largest read or write of one request, in bytes; the kernel may allow less.
     pub max_write_bytes: u32,
-    /// The servers are in this process: what is read goes to the kernel from where it lies, if
-    /// pipes hold it.
+    /// The servers are in this process: data is sent to the kernel directly from the servers'
+    /// files, if a pipe can hold it.
     pub local: bool,
-    /// Whether other users than the one who mounts may use the mount.
+    /// Whether users other than the one who mounts may use the mount.
     pub allow_other: bool,
-    /// What the kernel is to permit; a remount may change it.
+    /// The kernel's flags of the mount; a remount may change them.
     pub flags: MountFlags,
-    /// Locks of programs.
+    /// File locks of programs.
     pub locks: Locks,
-    /// There are extended attributes `user.*`.
+    /// Whether extended attributes `user.*` are supported.
     pub user_xattrs: bool,
     /// Inode numbers have 32 bits, for programs that know no others; two files may have the same.
     pub short_inos: bool,
-    /// The kernel may ask for entries with attributes (READDIRPLUS), which has the client fetch
-    /// them ahead.
+    /// Whether the kernel may request entries with attributes (READDIRPLUS), which makes the client
+    /// fetch the attributes ahead.
     pub rdplus: bool,
 }
 
@@ -98,32 +98,32 @@ impl Default for Options {
     }
 }
 
-/// What the kernel talks to.
+/// The file system that the FUSE session calls.
 pub struct Face(Arc<Inner>);
 
-/// What the operations use.
+/// State that all operations use.
 pub struct Inner {
     pub rt: Rt,
     pub client: Arc<Client>,
     pub files: Handles<File>,
     pub dirs: Handles<OpenDir>,
     pub made: Made,
-    /// From the start of the session.
+    /// Set at the start of the session.
     kernel: OnceLock<Arc<Kernel>>,
-    /// From when it is mounted.
+    /// Set when the file system is mounted.
     flags: OnceLock<Arc<FlagsWatch>>,
     options: Options,
-    /// Requests that wait, by their number, and how to tell them of a signal. Bounded by the
-    /// kernel's own limit of requests under way.
+    /// Senders of signals to waiting requests, by request number. Bounded by the kernel's limit of
+    /// requests in flight.
     waiting: Mutex<FxHashMap<u64, watch::Sender<bool>>>,
 }
 
-/// Tells a request of a signal to its process.
+/// Reports a signal of the process to its request.
 #[derive(Clone)]
 pub struct Signal(watch::Receiver<bool>);
 
 impl Signal {
-    /// Ready when a signal has come; never, if the request is done without one.
+    /// Resolves when a signal has come; never, if the request ends without one.
     pub async fn came(mut self) {
         if self.0.wait_for(|came| *came).await.is_err() {
             std::future::pending().await
@@ -134,7 +134,7 @@ impl Signal {
 type Work = Pin<Box<dyn Future<Output = Result<Answer>> + Send>>;
 
 impl Face {
-    /// A face for `client`.
+    /// Creates the file system of `client`.
     pub fn new(rt: Rt, client: Arc<Client>, options: Options) -> Face {
         Face(Arc::new(Inner {
             rt,
@@ -149,17 +149,17 @@ impl Face {
         }))
     }
 
-    /// It is mounted: `flags` tells what a remount makes of it. Once.
+    /// Sets the flags of the mount, which follow a remount. To be called once.
     pub fn mounted(&self, flags: Arc<FlagsWatch>) {
-        // A second one would be a mistake of this crate; the first stays.
+        // A second call would be a bug of this crate; the first value stays.
         let _ = self.0.flags.set(flags);
     }
 }
 
 impl Filesystem for Face {
-    /// What the kernel keeps is dropped when the client says so, and not when some attribute looks
-    /// new. POSIX_ACL also makes the kernel check permissions, as it must where it uses names
-    /// without asking; the MDT goes on checking by itself.
+    /// Configures the session. The kernel drops cached data when the client invalidates it, and not
+    /// when an attribute looks new. POSIX_ACL also makes the kernel check permissions. It must do
+    /// so, because it resolves cached names without a request. The MDT still checks by itself.
     fn init(&self, config: &mut InitConfig) {
         config.disable(init::AUTO_INVAL_DATA);
         // The target of a symbolic link never changes.
@@ -167,7 +167,7 @@ impl Filesystem for Face {
         if !self.0.options.rdplus {
             config.disable(init::DO_READDIRPLUS | init::READDIRPLUS_AUTO);
         }
-        // Those that are refused are as well: the kernel would else keep them by itself.
+        // Also for refused locks: otherwise the kernel would manage them itself.
         if self.0.options.locks != Locks::Local {
             config.enable(init::POSIX_LOCKS | init::FLOCK_LOCKS);
         }
@@ -179,7 +179,7 @@ impl Filesystem for Face {
     }
 
     fn request(&self, request: Request, reply: Reply) {
-        // There is one before the first request.
+        // `started` sets the kernel before the first request.
         let Some(kernel) = self.0.kernel.get() else { return reply.error(Errno::EIO) };
         let (unique, pid) = (request.header.unique, request.header.pid);
         let waits = match &request.op {
@@ -208,75 +208,75 @@ impl Filesystem for Face {
 }
 
 impl Inner {
-    /// This mount changed attributes of a file in a way that the kernel does not expect. It knows
-    /// of its own changes, and drops what they make old; what this client changes calls nobody's
-    /// locks back here.
+    /// Invalidates attributes of a file that this mount has changed in a way that the kernel does
+    /// not expect. The kernel drops attributes that its own requests change. But no callback
+    /// reports a change by this client to this client.
     pub fn changed_unseen(&self, fid: Fid) {
         if let Some(kernel) = self.kernel.get() {
-            // The kernel knows the file: it is what the request is about.
+            // The kernel knows the file, because the request is about it.
             kernel.attr(fid);
         }
     }
 
-    /// To be taken before an answer that brings the kernel a file is looked up.
+    /// Returns the present moment, to be taken before the lookup for a reply that brings a file.
     pub fn moment(&self) -> Moment {
         self.kernel.get().map(|kernel| kernel.moment()).unwrap_or_default()
     }
 
-    /// The kernel forgets files.
+    /// Removes files that the kernel has forgotten (FORGET).
     pub fn forgotten(&self, files: &[Forget]) {
         if let Some(kernel) = self.kernel.get() {
             kernel.forgets(files);
         }
     }
 
-    /// Whether the kernel asks this file system about locks, and has to tell it of closes for their
-    /// sake.
+    /// Returns whether the kernel sends lock requests to this file system. Then it has to report
+    /// closes as well.
     pub fn tells_locks(&self) -> bool {
         self.options.locks == Locks::Shared
     }
 
-    /// ENOSYS where locks of programs are refused.
+    /// Returns ENOSYS if this mount refuses file locks.
     pub fn check_locks(&self) -> Result<()> {
         if self.options.locks == Locks::Refused { Err(Errno::ENOSYS) } else { Ok(()) }
     }
 
-    /// EOPNOTSUPP for an extended attribute that this mount does without.
+    /// Returns EOPNOTSUPP for an extended attribute that this mount does not support.
     pub fn check_xattr(&self, name: &[u8]) -> Result<()> {
         let is_refused = !self.options.user_xattrs && name.starts_with(b"user.");
         if is_refused { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
     }
 
-    /// The inode numbers that programs see.
+    /// Returns the kind of inode numbers that programs see.
     pub fn inos(&self) -> Inos {
         if self.options.short_inos { Inos::Short } else { Inos::Full }
     }
 
-    /// What the kernel permits at the moment.
+    /// Returns the present flags of the mount.
     fn mount_flags(&self) -> MountFlags {
         self.flags.get().map_or(self.options.flags, |flags| flags.now())
     }
 
-    /// Whether changes are refused. The kernel does that; it does not know which ioctl(2)s are
-    /// changes.
+    /// Returns whether changes are refused. The kernel refuses them itself, except ioctl(2)s: it
+    /// does not know which of these are changes.
     pub fn is_read_only(&self) -> bool {
         self.mount_flags().read_only
     }
 
-    /// Whether reading moves access times.
+    /// Returns whether reads update access times.
     pub fn moves_atime(&self) -> bool {
         let flags = self.mount_flags();
         !flags.noatime && !flags.read_only
     }
 
-    /// What will tell the request `unique` of a signal.
+    /// Registers the request `unique` for a signal.
     fn signal(&self, unique: u64) -> Signal {
         let (sender, receiver) = watch::channel(false);
         self.waiting.lock().insert(unique, sender);
         Signal(receiver)
     }
 
-    /// Lets the runtime finish what the thread began.
+    /// Hands a pending request over to the runtime.
     fn go_on(
         self: &Arc<Inner>,
         kernel: Arc<Kernel>,
@@ -303,7 +303,7 @@ impl Inner {
         parked::go_on(&self.rt, "fuse request", Box::pin(rest));
     }
 
-    /// What the work comes to; `None` if its process is dying and cannot wait for it any longer.
+    /// Returns the result of the operation; `None` if its process is dying before it is done.
     async fn until_done_or_killed(&self, work: &mut Work, pid: u32, signal: Signal) -> Option<Result<Answer>> {
         tokio::select! {
             biased;
@@ -320,8 +320,8 @@ impl Inner {
         }
     }
 
-    /// Closes what was opened for a process that is no more, and gives its lock back: the kernel
-    /// does not know of them and will not.
+    /// Closes a file that was opened for a killed process, or releases its lock, because the kernel
+    /// does not know of them.
     async fn take_back(&self, outcome: Result<Answer>) {
         let closed = match outcome {
             Ok(Answer::Open { fh, .. } | Answer::Create { fh, .. }) => match self.files.remove(fh) {
@@ -338,7 +338,7 @@ impl Inner {
             _ => Ok(()),
         };
         if let Err(e) = closed {
-            tracing::debug!("closing what a killed process had opened: {e}");
+            tracing::debug!("cleanup after a killed process failed: {e}");
         }
     }
 }

@@ -10,10 +10,10 @@ use super::known::{Heard, Told};
 use crate::{Caller, Client, EntryAttr, OpenFile, cache::Hits, mdc, stats::Op};
 
 impl Client {
-    /// Attributes of a file. Anyone who can name it may ask, as with fstat(2).
+    /// Returns the attributes of a file. Needs no permission on the file, as with fstat(2).
     ///
     /// # Errors
-    /// ENOENT or ESTALE: the file is gone. What an OST answers that holds a part of it.
+    /// ENOENT or ESTALE: the file was deleted. Any error of an OST that has objects of the file.
     pub async fn getattr(&self, fid: Fid, file: Option<&OpenFile>) -> Result<EntryAttr> {
         let _timer = self.stats.time(Op::Getattr);
         if let Some(attr) = self.virtual_attr(fid) {
@@ -22,8 +22,7 @@ impl Client {
         self.getattr_of(fid, file).await
     }
 
-    /// As [`Client::getattr`], for somebody who may not care for the size: then an OST that is away
-    /// is not waited for.
+    /// As [`Client::getattr`]. If `wants_size` returns false, does not wait for a disconnected OST.
     ///
     /// # Errors
     /// As [`Client::getattr`].
@@ -41,7 +40,7 @@ impl Client {
         }
     }
 
-    /// Attributes of a file that is no directory of [`super::dot_lustre`].
+    /// As [`Client::getattr`], for a file that is no directory of [`super::dot_lustre`].
     pub(crate) async fn getattr_of(&self, fid: Fid, file: Option<&OpenFile>) -> Result<EntryAttr> {
         match self.told_attr(fid, file).await? {
             Heard::Whole(entry) => Ok(entry),
@@ -49,7 +48,7 @@ impl Client {
         }
     }
 
-    /// As [`Client::getattr_of`], as far as no OST has to be asked.
+    /// As [`Client::getattr_of`], as far as that needs no request to an OST.
     pub(super) async fn told_attr(&self, fid: Fid, file: Option<&OpenFile>) -> Result<Heard> {
         self.closes.tell_reads_of(fid).await;
         let unsure = file.is_some_and(OpenFile::is_unsure);
@@ -60,8 +59,9 @@ impl Client {
         let cleared = self.layouts.cleared();
         let sure = file.filter(|f| !f.is_unsure());
         let known = sure.and_then(|f| f.inode.settled()).or_else(|| self.layouts.get(fid));
-        // The answer brings no lock on what it leaves out. Components may be edited, and mirrors
-        // come: of the latter this client hears if it has the file open, or the lock.
+        // The reply brings no lock on a layout that it leaves out. The layout may be edited or get
+        // mirrors. This client learns of new mirrors only if it has the file open, or holds the
+        // lock.
         let hears = || sure.is_some() || self.layout_lock(fid).is_some();
         let known = known.filter(|layout| layout.is_plain() && hears());
         let is_known = known.is_some();
@@ -73,7 +73,7 @@ impl Client {
         Ok(Heard::Told(told))
     }
 
-    /// Attributes from the MDT; `known`: the layout, if it need not be told.
+    /// Asks the MDT for attributes. `known`: the layout that the reply need not contain.
     pub(crate) async fn ask_attr(&self, fid: Fid, known: Option<Arc<Layout>>) -> Result<Told> {
         let request = Request::GetAttr { fid, layout_known: known.is_some() };
         let asking = self.asking(fid).knowing(known);
@@ -84,7 +84,7 @@ impl Client {
     /// access(2): `mask` is the sum of R_OK 4, W_OK 2, X_OK 1.
     ///
     /// # Errors
-    /// EACCES: the MDT says no.
+    /// EACCES: the MDT denies access.
     pub async fn access(&self, who: &Caller, fid: Fid, mask: u32) -> Result<()> {
         if self.virtual_attr(fid).is_some() {
             return self.virtual_access(who, mask);
@@ -92,8 +92,8 @@ impl Client {
         mdc::done(self.mdc.call_as(who, |cred| Request::Access { cred, fid, mask }).await?)
     }
 
-    /// The layout that the MDT sent with attributes, if the file is one that can have one. It is
-    /// good for now.
+    /// Decodes the layout that the MDT sent with attributes; `None` unless the file is a regular
+    /// one. The layout is a snapshot.
     pub(crate) fn layout_of(&self, attr: &Attr, layout: Option<&Bytes>) -> Result<Option<Arc<Layout>>> {
         match layout {
             Some(bytes) if attr.kind == FileKind::Regular => self.layouts.read(attr.fid, bytes).map(Some),

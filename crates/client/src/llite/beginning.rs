@@ -1,16 +1,16 @@
-//! Small files that lie on the MDT: all of one comes with its name, and is read without another
+//! Inline DoM data: a small file on the MDT comes with its lookup, and is read without another
 //! request.
 //!
-//! What comes is what would be asked for next: a lock (PR) on the file's object at the MDT's data
-//! service, what the object is, and its bytes if they are few. The attributes are merged with it at
-//! once, the bytes wait for the read that most likely follows
-//! ([`crate::cache::meta::Meta::content`]); then the kernel has them.
+//! The reply brings what the client would request next. That is a PR lock on the file's object at
+//! the MDT's data service, the attributes of the object, and its bytes if they are few. The client
+//! merges the attributes at once. The bytes wait for the read that most likely follows
+//! ([`crate::cache::meta::Meta::content`]). After that read the kernel has them.
 //!
 //! Invariants:
-//! * it is asked for only while nothing is kept here that the service does not have: what is kept
-//!   later ends as a change of this client does, after which nothing is put in that was asked for
-//!   before;
-//! * it is taken in only for the layout that came with it, and under its lock in use.
+//! * The client requests inline data only while it has no dirty data for the MDT's data service.
+//!   Data that becomes dirty later ends as a change by this client, and after a change nothing
+//!   enters the cache that was requested before.
+//! * The inline data is used only with the layout of the same reply, and with its lock in use.
 
 use std::sync::Arc;
 
@@ -19,20 +19,20 @@ use sheen_wire::{Bulk, Fid, ldlm::Cookie, mds::Beginning, ost::ObjectAttr};
 
 use crate::{Client, locks::Keeping, lov::Seen, osc::Osc};
 
-/// A beginning that was asked for.
+/// A request for inline DoM data.
 pub(crate) struct Expected {
     osc: Arc<Osc>,
     keeping: Keeping,
 }
 
 impl Expected {
-    /// The handle of its lock.
+    /// Returns the handle for its lock.
     pub fn cookie(&self) -> Cookie {
         self.keeping.cookie()
     }
 }
 
-/// A beginning that came.
+/// Inline DoM data from a reply.
 #[derive(Clone, Debug)]
 pub(crate) struct Came {
     attr: ObjectAttr,
@@ -41,23 +41,23 @@ pub(crate) struct Came {
 }
 
 impl Came {
-    /// The same as an answer to [`crate::lov::Lov::look`], and the file's bytes if they came as
-    /// well.
+    /// Converts to the result of [`crate::lov::Lov::look`], with the file's bytes if the reply had
+    /// them.
     pub fn seen(self) -> (Seen, Option<Bulk>) {
         (Seen { objects: vec![self.attr], locks: Some(vec![self.lock]) }, self.content)
     }
 }
 
 impl Client {
-    /// What the MDT's data service has of a file is wanted with the file's name. `None`: there is
-    /// no such service, or it does not have all.
+    /// Prepares a lookup that brings inline DoM data. `None`: there is no data service on the MDT,
+    /// or this client has dirty data that the service lacks.
     pub(crate) fn expect_beginning(&self) -> Option<Expected> {
         let osc = self.lov.get(MDT_OST).filter(|osc| osc.writeback().dirty_bytes() == 0)?;
         let keeping = osc.locks().keep(1);
         Some(Expected { osc, keeping })
     }
 
-    /// Takes in what came of a file.
+    /// Takes the inline DoM data of a file from a reply.
     pub(crate) fn take_beginning(
         &self,
         expected: Option<Expected>,
@@ -77,7 +77,7 @@ impl Client {
         Some(Came { attr, lock: lock.cookie(), content })
     }
 
-    /// A range of a small file whose bytes came with its name, or ahead.
+    /// Returns a range of a small file whose bytes came inline or were prefetched.
     pub(crate) fn known_content(&self, layout: &Layout, offset: u64, len: u64) -> Option<Bulk> {
         if layout.stripe_count() != 1 {
             return None;

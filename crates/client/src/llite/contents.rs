@@ -1,14 +1,15 @@
-//! Bytes of small files ahead of their reads, many in one request ([`crate::statahead`] says when,
-//! and of which).
+//! Small file prefetch: the bytes of many small files in one request, ahead of their reads.
+//! [`crate::statahead`] decides when, and for which files.
 //!
-//! They go where bytes that come with a name go ([`crate::cache::meta::Meta::content`]), and until
-//! they are read once they go by the same rules: with the merged attributes of their file.
+//! The bytes enter the same cache as inline DoM data ([`crate::cache::meta::Meta::content`]) and
+//! follow its rules. They stay until the first read, as long as the merged attributes of their file
+//! are cached.
 //!
 //! Invariants:
-//! * asked is for what is known completely: under a lock on the inode, and one on its only object.
-//!   If one of them is gone when the bytes are here, or this client has begun to change the file,
-//!   they are thrown away;
-//! * a failure is nobody's: who reads the file asks again.
+//! * The client prefetches only files with complete attributes: under a lock on the inode and a
+//!   lock on its only object. The bytes are discarded if one of the locks is lost when they arrive,
+//!   or if this client has begun to change the file.
+//! * A failed prefetch is not reported, because a read of the file sends its own request.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -28,10 +29,10 @@ use crate::{
     statahead::Contents,
 };
 
-/// Files in one request: 2 MiB at most.
+/// Most files in one request (2 MiB at most).
 const FILES_MAX: usize = 128;
 
-/// A small file that is known but for its bytes.
+/// A small file of which everything but the bytes is known.
 struct Small {
     fid: Fid,
     layout: Arc<Layout>,
@@ -41,7 +42,7 @@ struct Small {
 }
 
 impl Client {
-    /// Fetches the bytes of those that are small, when their attributes are here.
+    /// Prefetches the bytes of those files that are small, once their attributes are here.
     pub(crate) async fn fetch_contents(&self, contents: Contents) {
         let Contents { files, after, landing } = contents;
         for flight in after {
@@ -58,7 +59,7 @@ impl Client {
         drop(landing);
     }
 
-    /// A file whose bytes are worth asking for, and where they are.
+    /// Returns a file that is worth prefetching, and the OST that has its object.
     fn small(&self, fid: Fid) -> Option<(u32, Small)> {
         self.inode_lock(fid)?;
         let (known, has_content) = {
@@ -105,9 +106,9 @@ impl Client {
         self.statahead.note_contents(came);
     }
 
-    /// Puts in what came of a file, if that is what the file is still.
+    /// Caches the bytes of a file, if its layout and size are still the same.
     fn put_content(&self, small: &Small, content: Bulk, token: &Token) -> bool {
-        // In use while it is put in.
+        // In use until the bytes are cached.
         let Some(_locks) = self.lov.lock_again(&small.layout, &[small.lock]) else { return false };
         let mut meta = self.cache.meta.lock();
         let same = |known: &Known| {

@@ -1,5 +1,4 @@
-//! What `lfs` asks of a mount: virtual extended attributes, whose form [`sheen_wire::control`]
-//! gives.
+//! Virtual extended attributes for `lfs`; [`sheen_wire::control`] defines their formats.
 
 use std::time::Duration;
 
@@ -16,20 +15,20 @@ use sheen_wire::{
 
 use crate::{Caller, Client, join::join_all, osc::Osc};
 
-/// Stripes of a file for which nobody set anything, as in Lustre.
+/// Stripe count of a file without any setting, as in Lustre.
 const STRIPE_COUNT_DEFAULT: i32 = 1;
-/// What the kernel takes of an extended attribute.
+/// Largest extended attribute that the kernel takes, in bytes.
 const XATTR_BYTES_MAX: usize = 65536;
-/// How long the MGS may take to show that it is there.
+/// Longest wait for a reply of the MGS.
 const MGS_WAIT: Duration = Duration::from_secs(2);
 
 impl Client {
-    /// The value of a `sheen.` attribute.
+    /// Returns the value of a `sheen.` attribute.
     ///
     /// # Errors
-    /// ENODATA: there is none of that name. EINVAL: a FID that is none. EPERM: names and places of
-    /// files are told to the superuser alone, as Lustre asks for CAP_DAC_READ_SEARCH: they tell of
-    /// directories that others may not search. What the MDT answers.
+    /// ENODATA: there is none of that name. EINVAL: an invalid FID. EPERM: the names and paths of
+    /// files are for the superuser alone, because they may lie in directories that other users may
+    /// not search (Lustre requires CAP_DAC_READ_SEARCH). Any error of the MDT.
     pub(crate) async fn control(&self, who: &Caller, fid: Fid, name: &Bytes) -> Result<Bytes> {
         let name = std::str::from_utf8(name).map_err(|_| Errno::ENODATA)?;
         if who.cred.uid != 0 && (name == control::PARENTS || name.starts_with(control::PATHS_PREFIX)) {
@@ -79,7 +78,7 @@ impl Client {
         }
     }
 
-    /// What the root passes on; nothing where it has no default.
+    /// Returns the default layout of the root directory; an empty one if there is none.
     async fn root_default(&self) -> Spec {
         let request = Request::GetXattr { cred: Caller::ROOT.cred, fid: ROOT, name: Bytes::from_static(b"lustre.lov") };
         match self.mdc.call(request).await {
@@ -102,7 +101,7 @@ impl Client {
         infos
     }
 
-    /// The pools of now, or where the MGS does not answer those heard of last.
+    /// Returns the current pools; if the MGS does not answer, the last known ones.
     async fn pools_said(&self) -> Result<Bytes> {
         let answer = self.rt.timeout(MGS_WAIT, self.mgc.config(&self.fsname)).await;
         let pools = answer.ok().and_then(Result::ok).map_or_else(|| self.pools.heard(), |config| config.pools);

@@ -4,7 +4,7 @@ use sheen_wire::{Errno, Result, bulk::BULK_BYTES_MAX};
 
 use crate::{Client, OpenFile};
 
-/// Most bytes copied in one call, so that a copy can be interrupted between calls: 64 MiB.
+/// Most bytes copied in one call: 64 MiB. A copy can be interrupted between calls.
 const COPY_BYTES_MAX: u64 = 64 << 20;
 
 impl Client {
@@ -12,8 +12,8 @@ impl Client {
     /// 64 MiB.
     ///
     /// # Errors
-    /// EINVAL: the ranges overlap in one file. EBADF: not open for what is needed. An error of
-    /// reading or writing, if nothing was copied.
+    /// EINVAL: the ranges overlap in one file. EBADF: not open for reading or writing, or the
+    /// target is open for appending. An error of reading or writing, if nothing was copied.
     pub async fn copy_file_range(
         &self,
         from: &OpenFile,
@@ -36,8 +36,8 @@ impl Client {
             match self.copy_round(from, from_offset + copied, to, to_offset + copied, round).await {
                 Ok(n) => {
                     copied += n;
-                    // The source ended; within one file, what was just written may lie behind its
-                    // former end.
+                    // The source ended. If both are one file, the bytes that were just written may
+                    // follow its former end.
                     if n < round as u64 {
                         break;
                     }

@@ -9,7 +9,7 @@ use sheen_wire::{
 use crate::{Caller, Client, EntryAttr, mdc, stats::Op};
 
 impl Client {
-    /// Makes a directory.
+    /// Creates a directory.
     ///
     /// # Errors
     /// EEXIST, EACCES, ENOSPC, ENAMETOOLONG, EMLINK.
@@ -18,10 +18,10 @@ impl Client {
         self.make(who, parent, name, NewNode::Dir, mode, umask).await
     }
 
-    /// Makes a fifo, socket, device or regular file; `mode` has the type bits.
+    /// Creates a fifo, socket, device or regular file; `mode` has the type bits.
     ///
     /// # Errors
-    /// As [`Client::mkdir`]; EPERM for devices made by ordinary users; EINVAL for other types.
+    /// As [`Client::mkdir`]; EPERM for a device, unless the caller is root; EINVAL for other types.
     pub async fn mknod(
         &self,
         who: &Caller,
@@ -40,7 +40,7 @@ impl Client {
         self.make(who, parent, name, NewNode::Node { kind, rdev }, mode & 0o7777, umask).await
     }
 
-    /// Makes a symbolic link.
+    /// Creates a symbolic link.
     ///
     /// # Errors
     /// As [`Client::mkdir`].
@@ -76,7 +76,7 @@ impl Client {
         if told.attr.kind == FileKind::Dir {
             self.told_empty(&told);
         }
-        // New: there is no object to ask.
+        // A new file has no objects to query.
         Ok(self.just_made(&told))
     }
 }

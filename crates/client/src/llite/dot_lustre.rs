@@ -1,8 +1,8 @@
-//! `.lustre/fid/<FID>`: every file by its FID, as in Lustre.
+//! `.lustre/fid/<FID>`: access to every file by its FID, as in Lustre.
 //!
-//! Two directories that exist in no MDT and are listed nowhere: `.lustre` in the root, and `fid` in
-//! it. As a name of a file by FID goes past the permissions of the directories on its path, only
-//! the superuser may search them.
+//! Two virtual directories that no MDT has and no listing shows: `.lustre` in the root, and `fid`
+//! in it. Access by FID bypasses the permissions of the directories on a file's path, so only the
+//! superuser may search them.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use sheen_wire::{Attr, Errno, Fid, FileKind, Result, Time, fid::ROOT};
 
 use crate::{Caller, Client, DirItem, DirPage, EntryAttr, OpenDir, file::OpenFile};
 
-/// Lustre's FIDs of the two.
+/// FIDs of the two directories, as in Lustre.
 const DOT_LUSTRE: Fid = Fid::new(0x2_0000_0002, 1);
 const BY_FID: Fid = Fid::new(0x2_0000_0002, 2);
-/// W_OK: what not even the superuser has there.
+/// W_OK: denied there even to the superuser.
 const WRITE: u32 = 2;
 
 impl Client {
-    /// Attributes, if this is one of the two.
+    /// Returns the attributes of a virtual directory; `None` for any other file.
     pub(crate) fn virtual_attr(&self, fid: Fid) -> Option<EntryAttr> {
         if fid.seq != DOT_LUSTRE.seq || (fid != DOT_LUSTRE && fid != BY_FID) {
             return None;
@@ -43,7 +43,7 @@ impl Client {
         Some(attr.into())
     }
 
-    /// The answer to a lookup that passes through one of the two; `None`: it is an ordinary one.
+    /// Answers a lookup in a virtual directory, or of one; `None` for any other lookup.
     pub(crate) async fn virtual_lookup(&self, who: &Caller, parent: Fid, name: &Bytes) -> Option<Result<EntryAttr>> {
         if parent == ROOT {
             return if &name[..] == b".lustre" { self.virtual_attr(DOT_LUSTRE).map(Ok) } else { None };
@@ -65,7 +65,7 @@ impl Client {
         })
     }
 
-    /// access(2) of one of the two.
+    /// Checks access(2) to a virtual directory.
     pub(crate) fn virtual_access(&self, who: &Caller, mask: u32) -> Result<()> {
         match (who.cred.uid, mask) {
             (_, 0) => Ok(()),
@@ -74,12 +74,12 @@ impl Client {
         }
     }
 
-    /// EPERM if this is one of the two: nothing can be made, changed or removed there.
+    /// Returns EPERM for a virtual directory: nothing can be created, changed or removed there.
     pub(crate) fn check_not_virtual(&self, fid: Fid) -> Result<()> {
         if self.virtual_attr(fid).is_some() { Err(Errno::EPERM) } else { Ok(()) }
     }
 
-    /// Opens one of the two, if it is one.
+    /// Opens a virtual directory; `None` for any other file.
     pub(crate) fn virtual_opendir(&self, who: &Caller, fid: Fid) -> Result<Option<Arc<OpenDir>>> {
         let Some(attr) = self.virtual_attr(fid) else { return Ok(None) };
         if who.cred.uid != 0 {
@@ -88,7 +88,7 @@ impl Client {
         Ok(Some(OpenDir::new(OpenFile::detached(&attr.attr))))
     }
 
-    /// Their entries: none but those that every directory has.
+    /// Returns the entries of a virtual directory: `.` and `..`. `None` for any other directory.
     pub(crate) fn virtual_readdir(&self, fid: Fid, cookie: u64) -> Option<DirPage> {
         self.virtual_attr(fid)?;
         let above = if fid == BY_FID { DOT_LUSTRE } else { ROOT };

@@ -10,13 +10,13 @@ use crate::{
 };
 
 impl Client {
-    /// Reserves, punches or zeroes `[offset, offset + len)`; `mode` is made of [`crate::falloc`]'s
-    /// bits.
+    /// Reserves, punches or zeroes `[offset, offset + len)`; `mode` is a combination of the bits in
+    /// [`crate::falloc`].
     ///
     /// # Errors
-    /// EBADF: not open for writing. EINVAL: no length. EFBIG: past the layout's largest size.
-    /// ENODATA: past its end. EOPNOTSUPP: another mode, or one that an OST's file system cannot do.
-    /// ENOSPC.
+    /// EBADF: not open for writing. EINVAL: `len` is 0. EFBIG: past the layout's largest size.
+    /// ENODATA: past its end. EOPNOTSUPP: another mode, or one that the file system of an OST does
+    /// not support. ENOSPC.
     pub async fn fallocate(&self, file: &OpenFile, mode: u32, offset: u64, len: u64) -> Result<()> {
         let _timer = self.stats.time(Op::Fallocate);
         if !flags::writes(file.flags()) {
@@ -64,13 +64,14 @@ impl Client {
         }
     }
 
-    /// Where there are no objects there is a hole already.
+    /// Returns the layout for punching a hole. Where the file has no objects, there is a hole
+    /// already.
     async fn place_for_punching(&self, file: &OpenFile, offset: u64, len: u64) -> Result<Placed> {
         let placed = self.place_given(file).await?;
         if placed.layout.takes_writes() {
             return Ok(placed);
         }
-        // Not in use while the MDT is asked: others who ask wait for it.
+        // Not in use during the request to the MDT: other requests for objects wait for this lock.
         drop(placed);
         self.place_for_writing(file, offset, len, false).await
     }

@@ -1,19 +1,20 @@
-//! Group locks (`llapi_group_lock`): programs that name the same group read and write a file as
-//! they like, and see to it themselves that they do not step on each other; everybody else waits
-//! until the last of them has left.
+//! Group locks (`llapi_group_lock`).
 //!
-//! A group's locks lie on all objects of the file, and belong to the open file through which they
-//! were taken until it leaves the group or is closed. While an open file of this client is in a
-//! group, all that this client does to the file is done in it: no other locks are asked for, and
-//! nobody calls back.
+//! Programs that name the same group read and write a file at the same time, and coordinate their
+//! accesses themselves. All other programs wait until the last member has left the group.
+//!
+//! A group's locks cover all objects of the file. They belong to the open file through which they
+//! were taken, until it leaves the group or is closed. While an open file of this client is in a
+//! group, all operations of this client on the file use the group's locks. The client requests no
+//! other locks, and the OSTs send no blocking callbacks.
 //!
 //! Invariants:
-//! * open files of one client are in one group at a time ([`Groups`]); among clients the OSTs see
-//!   to that;
-//! * what the kernel kept of the file is dropped before the first lock is granted, for the OST asks
-//!   for the locks that guard it;
-//! * what is written in a group is kept and gathered as usual, and written when the group is left
-//!   at the latest.
+//! * Open files of one client are in one group at a time ([`Groups`]). Among clients the OSTs
+//!   enforce this.
+//! * The kernel's pages of the file are dropped before the first lock is granted, because the OST
+//!   revokes the locks that guard them.
+//! * Writes in a group go through the write-back cache as usual. They are flushed at the latest
+//!   when the group is left.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -24,19 +25,19 @@ use tokio::sync::Notify;
 
 use crate::{Client, OpenFile, file::Inode, locks::LockRef};
 
-/// What an open file has of a group.
+/// Group membership of an open file.
 #[derive(Default, Debug)]
 pub(crate) enum Group {
-    /// Nothing.
+    /// In no group.
     #[default]
     None,
-    /// It is being asked for.
+    /// The locks were requested.
     Coming,
-    /// Its locks.
+    /// In a group, with its locks.
     In(Member),
 }
 
-/// The locks, while they are in use, and the seat, given back after them.
+/// The locks, while they are in use, and the seat, which is released after them.
 #[derive(Debug)]
 pub(crate) struct Member {
     gid: u64,
@@ -44,15 +45,15 @@ pub(crate) struct Member {
     _seat: Seat,
 }
 
-/// Which group open files of an inode are in.
+/// The group that open files of an inode are in.
 #[derive(Default, Debug)]
 pub(crate) struct Groups {
-    /// Its id, and how many of them.
+    /// Id of the group, and number of its members.
     members: Mutex<(u64, usize)>,
     left: Notify,
 }
 
-/// One of them.
+/// Membership of one open file in the group.
 struct Seat(Arc<Inode>);
 
 impl Seat {
@@ -92,7 +93,7 @@ impl Drop for Seat {
     }
 }
 
-/// A request under way; dropped, there is none.
+/// A request in progress. Dropped, it is withdrawn.
 struct Coming<'a>(&'a OpenFile);
 
 impl Drop for Coming<'_> {
@@ -105,12 +106,14 @@ impl Drop for Coming<'_> {
 }
 
 impl Client {
-    /// Takes a lock of the group `gid` on a file. Waits until nobody else uses it; not for other
-    /// groups with `nowait`. Dropped, it asks for nothing any more.
+    /// Takes a lock of the group `gid` on a file. Waits until no other client or group uses the
+    /// file. With `nowait`, does not wait for other groups. Dropping the future withdraws the
+    /// request.
     ///
     /// # Errors
-    /// EINVAL: `gid` is 0, the open file is in a group, or the file has no objects: it was never
-    /// opened for writing. EAGAIN, with `nowait`: others are in the way. What the OSTs answer.
+    /// EINVAL: `gid` is 0, the open file is in a group, or the file has no objects because it was
+    /// never opened for writing. EAGAIN, with `nowait`: another client or group uses the file. Any
+    /// error of the OSTs.
     pub async fn group_lock(&self, file: &OpenFile, gid: u64, nowait: bool) -> Result<()> {
         if gid == 0 || file.flags() & flags::DIRECTORY != 0 {
             return Err(Errno::EINVAL);
@@ -140,11 +143,12 @@ impl Client {
         Ok(())
     }
 
-    /// The layout of a file with objects for all of it: those that came later would be outside of
-    /// the lock (as in Lustre). Without its lock: who waits for a group waits for a program.
+    /// Returns the layout of a file with objects for all of it, because the group's locks do not
+    /// cover objects that come later (as in Lustre). Returns no LAYOUT lock: the wait for a group
+    /// is a wait for a program.
     async fn place_whole(&self, file: &OpenFile) -> Result<Arc<Layout>> {
         let placed = self.place(file).await?.ok_or(Errno::EINVAL)?;
-        // Of mirrors one: others would be read without its locks.
+        // Only one mirror must be fresh: reads of others would bypass the group's locks.
         if !placed.layout.needs_intent(0, u64::MAX) {
             return Ok(placed.layout);
         }
@@ -152,8 +156,8 @@ impl Client {
         Ok(self.place_for_writing(file, 0, u64::MAX, false).await?.layout)
     }
 
-    /// Gives it back. What was written in the group is on its way to the OSTs, which let nobody
-    /// else at the file before it is there.
+    /// Leaves the group. The flush of dirty data is in progress, and the OSTs grant other clients
+    /// no lock before it is done.
     ///
     /// # Errors
     /// EINVAL: the open file is not in this group.
@@ -172,7 +176,7 @@ impl Client {
 }
 
 impl OpenFile {
-    /// At its close.
+    /// Leaves the group, if the file is in one, at its close.
     pub(crate) fn leave_group(&self) {
         let left = std::mem::take(&mut *self.group.lock());
         self.left(left);
@@ -186,7 +190,7 @@ impl OpenFile {
         }
     }
 
-    /// Whether it has a group's lock.
+    /// Returns whether the open file is in a group.
     pub(crate) fn is_in_group(&self) -> bool {
         matches!(*self.group.lock(), Group::In(_))
     }

@@ -1,9 +1,9 @@
-//! Answers from the caches, and what of an answer is put into them and may be kept by the kernel.
+//! Attribute and name cache: replies from it, and the entry of the MDT's replies into it.
 //!
-//! Everywhere the order is: take the lock in use, then look; put in while the lock is in use, and
-//! only what was asked for after the last own change ended ([`Token`]). A lock is never in use
-//! while something is waited for: it is remembered by its handle, and what was learned under it is
-//! kept only if it is still there afterwards.
+//! All functions keep the same order. To read the cache, take the lock in use first. To fill it,
+//! keep the lock in use, and enter only data that was requested after the last change by this
+//! client ended ([`Token`]). No lock stays in use during a wait. The caller remembers the lock's
+//! handle, and caches what it learned under the lock only if the lock is still held afterwards.
 
 use std::sync::Arc;
 
@@ -28,20 +28,20 @@ use crate::{
     lov::{self, Look, Seen},
 };
 
-/// x of owner.
+/// The owner's x bit.
 const OWNER_X: u32 = 0o100;
-/// The extended attribute in which file capabilities are.
+/// The extended attribute with file capabilities.
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// What the MDT said of a file, and the lock under which it did.
+/// The MDT's attributes and layout of a file, and the lock that guards them.
 pub(crate) struct Told {
     pub attr: Attr,
     pub layout: Option<Arc<Layout>>,
     /// Handle of a lock on [`ATTR`].
     pub lock: Option<Cookie>,
-    /// When it was asked; `None`: it is not to be put in.
+    /// State of the cache at the request. `None`: the reply must not be cached.
     pub token: Option<Token>,
-    /// What its data service has of the file, which is all that there is.
+    /// Inline DoM data. The file has no objects besides the one on the MDT.
     pub beginning: Option<Came>,
 }
 
@@ -52,40 +52,40 @@ impl Told {
     }
 }
 
-/// By which layout a file's objects are looked at.
+/// The layout through which a file's objects are queried.
 struct By {
     fid: Fid,
-    /// If it has mirrors.
+    /// The layout, if it has mirrors.
     mirrored: Option<Arc<Layout>>,
-    /// As with [`Told`].
+    /// As [`Told::lock`].
     lock: Option<Cookie>,
 }
 
-/// What is known of a file's attributes while no OST is asked.
+/// Attributes of a file, as far as they are known without a request to an OST.
 pub(crate) enum Heard {
-    /// All of it.
+    /// Complete attributes.
     Whole(EntryAttr),
-    /// What the MDT says.
+    /// The MDT's part; the attributes of the objects are missing.
     Told(Told),
 }
 
-/// When the MDT was asked, and which lock was there already.
+/// State of the client before a request to the MDT: the cache, and the lock that it holds already.
 pub(crate) struct Asking {
     pub token: Option<Token>,
     held: Option<(Fid, Cookie)>,
-    /// How often layouts had been forgotten.
+    /// [`crate::layouts::Layouts::cleared`] before the request.
     cleared: u64,
-    /// The layout that the answer need not bring.
+    /// The layout that the reply need not contain, because the client knows it.
     layout: Option<Arc<Layout>>,
 }
 
 impl Asking {
-    /// Inodes of which locks are to come with the answer.
+    /// Returns the number of inodes for which the reply should bring locks.
     pub fn wants(&self) -> u64 {
         u64::from(self.held.is_none())
     }
 
-    /// The answer leaves the layout out: it is this one.
+    /// Sets the layout that the reply leaves out.
     pub fn knowing(self, layout: Option<Arc<Layout>>) -> Asking {
         Asking { layout, ..self }
     }
@@ -96,19 +96,19 @@ impl Asking {
         came.or(self.held.filter(|(of, _)| *of == fid).map(|(_, cookie)| cookie))
     }
 
-    /// What was asked was a change itself, and has ended.
+    /// Sets the token of a request that was itself a change, and has ended.
     pub fn changed(self, token: Option<Token>) -> Asking {
         Asking { token, ..self }
     }
 }
 
-/// Whether under this lock on [`ATTR`] a layout is good as well: one that is settled is without.
+/// Returns whether this lock on [`ATTR`] also guards the layout. A settled layout needs no lock.
 fn guards(lock: &LockRef, layout: Option<&Layout>) -> bool {
     lock.bits() & bits::LAYOUT != 0 || layout.is_none_or(is_settled)
 }
 
 impl Client {
-    /// The lock on what an inode's attributes are, if it is there.
+    /// Returns this client's lock on an inode's attributes, in use, if it holds one.
     pub(crate) fn inode_lock(&self, fid: Fid) -> Option<LockRef> {
         let matching = |bits| self.mdc.locks().matching(Resource::bits(fid), &Policy::bits(bits));
         matching(ATTR | bits::LAYOUT).or_else(|| matching(ATTR))
@@ -119,31 +119,33 @@ impl Client {
         again(ATTR | bits::LAYOUT).or_else(|| again(ATTR))
     }
 
-    /// The MDT is about to be asked for an inode.
+    /// Records the state before a request to the MDT for an inode.
     pub(crate) fn asking(&self, fid: Fid) -> Asking {
-        // Without LAYOUT it does not guard a layout that may change.
+        // A lock without LAYOUT does not guard a layout that may change.
         let guards = |lock: &LockRef| lock.bits() & bits::LAYOUT != 0 || self.layouts.get(fid).is_some();
         self.asking_under(self.inode_lock(fid).filter(guards).map(|lock| (fid, lock.cookie())))
     }
 
-    /// The MDT is about to be asked to open a file.
+    /// Records the state before an open request to the MDT.
     pub(crate) fn asking_open(&self, fid: Fid) -> Asking {
         let guards = |lock: &LockRef| lock.bits() & bits::LAYOUT != 0 || self.layouts.get(fid).is_some();
         self.asking_under(self.open_lock(fid).filter(guards).map(|lock| (fid, lock.cookie())))
     }
 
-    /// The lock on a file under which it may be opened here, if it is there.
+    /// Returns the lock under which a file may be opened without a request, if this client holds
+    /// it.
     fn open_lock(&self, fid: Fid) -> Option<LockRef> {
         self.mdc.locks().matching(Resource::bits(fid), &Policy::bits(ATTR | bits::OPEN))
     }
 
-    /// Opens a regular file without asking. `None`: the MDT must be asked, because it must do
-    /// something, or may refuse.
+    /// Opens a regular file without a request. `None`: the MDT must be asked, because it has work
+    /// to do or may refuse.
     pub(crate) fn open_known(&self, who: &Caller, fid: Fid, flags: u32) -> Option<Arc<OpenFile>> {
         if flags & (flags::TRUNC | flags::DIRECTORY | flags::EXEC) != 0 || flags & flags::ACCMODE == flags::ACCMODE {
             return None;
         }
-        // In use until the file is among those that are told of when it is given up.
+        // In use until the file is in `files`: these are registered at the MDT before OPEN is
+        // cancelled.
         let lock = self.open_lock(fid)?;
         let Known { attr, layout, .. } = self.cache.meta.lock().get(fid)?;
         let ready = attr.kind == FileKind::Regular && (layout.is_some() || !flags::writes(flags));
@@ -155,9 +157,9 @@ impl Client {
         self.files.insert_local(&attr, layout, flags, || self.mdc.locks().is_held(lock.cookie(), &open))
     }
 
-    /// Whether it is certain, without asking the MDT, that somebody may open a file and that
-    /// nothing is to be done about it. As with [`Client::may_search`]. What the MDT does is to take
-    /// file capabilities away when somebody unprivileged opens for writing.
+    /// Returns whether it is certain, without asking the MDT, that the caller may open a file and
+    /// that the open needs no action of the MDT. Permissions as in [`Client::may_search`]. The
+    /// MDT's action is to remove file capabilities when an unprivileged caller opens for writing.
     fn may_open(&self, who: &Caller, attr: &Attr, flags: u32) -> bool {
         let root = who.cred.uid == 0;
         if flags::writes(flags) && !root {
@@ -179,28 +181,28 @@ impl Client {
         }
     }
 
-    /// Whether having read a file moves its access time, as far as is known.
+    /// Returns whether a read of the file updates its access time; `true` if that is not known.
     pub(crate) fn reading_shows(&self, fid: Fid) -> bool {
         let Some(_lock) = self.inode_lock(fid) else { return true };
         let known = self.cache.meta.lock().get(fid);
         known.is_none_or(|known| mds::reading_shows(&known.attr, self.rt.wall(), mds::RELATIME_SECS))
     }
 
-    /// The regular file that has no other name than this one, as far as is known.
+    /// Returns the regular file behind a name, if it is known to have no other name.
     pub(crate) fn only_name(&self, parent: Fid, name: &Bytes) -> Option<Fid> {
         let mut meta = self.cache.meta.lock();
         let fid = meta.name(parent, name)?;
         meta.get(fid).filter(|known| known.attr.nlink == 1 && known.attr.kind == FileKind::Regular).map(|_| fid)
     }
 
-    /// Gives up OPEN of a file whose last name is about to be taken away: the MDT would ask for it.
-    /// What is left of the lock, to travel with the request. Where the file is open under that
-    /// lock, the MDT has to ask.
+    /// Drops OPEN from the lock on a file whose last name is about to be removed: otherwise the MDT
+    /// would revoke it. Returns the lock conversion, to be sent with the request. If the file is
+    /// open under that lock, returns nothing, and the MDT has to send a blocking callback.
     pub(crate) fn without_open(&self, fid: Fid) -> Vec<(LockId, u64)> {
         self.files.unless_local(fid, || self.mdc.locks().without(fid, bits::OPEN)).unwrap_or_default()
     }
 
-    /// The MDT is about to be asked for what is not known yet.
+    /// Records the state before a request to the MDT for an unknown inode.
     pub(crate) fn asking_unknown(&self) -> Asking {
         self.asking_under(None)
     }
@@ -209,7 +211,7 @@ impl Client {
         Asking { token: self.cache.token(), held, cleared: self.layouts.cleared(), layout: None }
     }
 
-    /// Attributes from the caches. `None`: the MDT must be asked.
+    /// Returns attributes from the cache. `None`: the MDT must be asked.
     pub(crate) fn known_attr(&self, fid: Fid) -> Option<Heard> {
         let token = self.cache.token();
         let lock = self.inode_lock(fid)?;
@@ -224,8 +226,8 @@ impl Client {
         Some(Heard::Told(Told { attr, layout, lock: Some(lock.cookie()), token, beginning: None }))
     }
 
-    /// Attributes that need no request: of what has no objects, or of a file whose objects are all
-    /// locked and were asked before.
+    /// Returns complete attributes that need no request: of a file without objects, or of one whose
+    /// objects are all locked and were queried before.
     pub(crate) fn whole(&self, layout: &Option<Arc<Layout>>, attr: &Attr, lock: &LockRef) -> Option<EntryAttr> {
         if !guards(lock, layout.as_deref()) {
             return None;
@@ -240,16 +242,16 @@ impl Client {
         Some(self.entry_attr(merged, self.inode_lock_again(attr.fid, lock.cookie()), Some(objects)))
     }
 
-    /// Takes in what the MDT says of a file.
+    /// Enters the MDT's attributes of a file into the caches, with the lock from the same reply.
     pub(crate) fn told(&self, entry: &Entry, locks: &[(Fid, LockRef)], asked: &Asking) -> Result<Told> {
         let came = locks.iter().find(|(of, _)| *of == entry.attr.fid).map(|(_, lock)| lock.cookie());
         self.told_under(entry, came, asked)
     }
 
-    /// As [`Client::told`], with the handle of the lock that came.
+    /// As [`Client::told`], with the handle of the lock from the reply.
     pub(crate) fn told_under(&self, entry: &Entry, came: Option<Cookie>, asked: &Asking) -> Result<Told> {
         let (attr, fid) = (entry.attr, entry.attr.fid);
-        // In use from here on, so that it stays until all is put in.
+        // In use from here on, so that the client holds it until everything is cached.
         let lock = asked.lock(fid, came).and_then(|cookie| self.inode_lock_again(fid, cookie));
         let same = self.layouts.cleared() == asked.cleared;
         let layout = match attr.kind {
@@ -257,8 +259,8 @@ impl Client {
             FileKind::Regular if lock.is_some() && same => {
                 entry.layout.as_ref().map(|bytes| self.layouts.decode(fid, bytes)).transpose()?
             }
-            // Nobody would say that it is another one, or the MDT was restarted since and may not
-            // know of it any more: it is good for this answer alone.
+            // Without a lock, no callback reports a change of the layout. After an MDT restart, the
+            // MDT may have lost the layout. In both cases it is valid for this reply alone.
             FileKind::Regular => entry.layout.as_ref().and_then(|bytes| self.layouts.read(fid, bytes).ok()),
             _ => None,
         };
@@ -279,7 +281,7 @@ impl Client {
         Ok(Told { attr, layout, lock: lock.map(|lock| lock.cookie()), token: asked.token, beginning: None })
     }
 
-    /// Puts in that a name leads to a file of which the MDT told under a lock.
+    /// Caches that a name leads to a file whose attributes the MDT sent under a lock.
     pub(crate) fn told_name(&self, parent: Fid, name: &Bytes, told: &Told) {
         let (Some(cookie), Some(token)) = (told.lock, &told.token) else { return };
         if let Some(_lock) = self.inode_lock_again(told.attr.fid, cookie) {
@@ -287,8 +289,8 @@ impl Client {
         }
     }
 
-    /// Puts in that a directory that was just made is empty, unless it was changed since: a
-    /// restarted MDT says of what it had made before that it is made.
+    /// Caches that a new directory is empty, unless it was changed since. A restarted MDT answers
+    /// "created" also for a directory that it had created before the restart.
     pub(crate) fn told_empty(&self, told: &Told) {
         let Attr { btime, mtime, ctime, .. } = told.attr;
         if (btime, btime) == (mtime, ctime)
@@ -299,8 +301,8 @@ impl Client {
         }
     }
 
-    /// Takes in what a change that has ended left of the directory in which it was made. It was
-    /// asked under the lock that is there still.
+    /// Caches the attributes of a directory after a change in it. The client has held the same lock
+    /// on the directory since before the request.
     pub(crate) fn told_dir(&self, dir: Option<Attr>, asked: &Asking) {
         if let (Some(attr), Some((of, cookie)), Some(token)) = (dir, asked.held, &asked.token)
             && of == attr.fid
@@ -310,8 +312,8 @@ impl Client {
         }
     }
 
-    /// Puts in that there is no such name, if the directory is known and has been locked since
-    /// before the MDT was asked.
+    /// Caches that a name does not exist, if the directory has been locked since before the
+    /// request.
     pub(crate) fn told_absent(&self, parent: Fid, name: &Bytes, asked: &Asking) {
         let (Some((_, cookie)), Some(token)) = (asked.held, &asked.token) else { return };
         if let Some(_lock) = self.inode_lock_again(parent, cookie) {
@@ -319,7 +321,7 @@ impl Client {
         }
     }
 
-    /// The MDT's attributes with those of the objects merged in.
+    /// Merges the attributes of the objects into those of the MDT.
     pub(crate) async fn completed(&self, told: Told) -> Result<EntryAttr> {
         let by = told.by();
         match self.completed_once(told).await {
@@ -334,19 +336,19 @@ impl Client {
         }
     }
 
-    /// Whether a mirror was looked at that may count no more, and be cut: the layout was not locked
-    /// all the time.
+    /// Returns whether the query may have used a mirror that is stale by now and may be truncated:
+    /// the layout was not locked all the time.
     fn may_be_overtaken(&self, by: &By) -> bool {
         let is_held = |lock| self.mdc.locks().is_held(lock, &Policy::bits(bits::LAYOUT));
         by.mirrored.is_some() && !by.lock.is_some_and(is_held)
     }
 
-    /// Looks once more until it was the same layout before and after.
+    /// Repeats the query until the layout is the same before and after it.
     async fn completed_again(&self, by: By, seen: Attr) -> Result<EntryAttr> {
         let (mut by, mut seen) = (by, EntryAttr::from(seen));
         for _ in 0..AGAIN_MAX {
             let told = match self.ask_attr(by.fid, None).await {
-                // It is gone since.
+                // The file was deleted meanwhile.
                 Err(Errno::ENOENT | Errno::ESTALE) => return Ok(seen),
                 told => told?,
             };
@@ -365,11 +367,11 @@ impl Client {
             // No lock is in use while the MDT is asked.
             seen.keep = Keep::default();
         }
-        tracing::warn!("{}: its layout changes too often for its size", by.fid);
+        tracing::warn!("{}: stat fails with EIO: the layout changed during every attempt; try again", by.fid);
         Err(Errno::EIO)
     }
 
-    /// The same for a file that was moved to other objects since the MDT told of it.
+    /// As [`Client::completed`], for a file that was migrated since the MDT's reply.
     async fn completed_elsewhere(&self, fid: Fid) -> Result<EntryAttr> {
         let mut moves = 0;
         loop {
@@ -403,14 +405,14 @@ impl Client {
         Ok(self.merged(&told, &layout, &seen))
     }
 
-    /// The attributes of a file that was just made: there is no object to ask. Those of its first
-    /// objects are not locked.
+    /// Returns the attributes of a new file, which has no objects to query. The objects of its
+    /// layout are not locked.
     pub(crate) fn just_made(&self, told: &Told) -> EntryAttr {
         let lock = told.lock.and_then(|cookie| self.inode_lock_again(told.attr.fid, cookie));
         self.entry_attr(told.attr, lock, told.layout.is_none().then(Vec::new))
     }
 
-    /// As [`Client::completed`] for several, with as few requests as the OSTs allow.
+    /// As [`Client::completed`] for several files, with as few requests as the OSTs allow.
     pub(crate) async fn all_completed(&self, all: Vec<Result<Told>>) -> Vec<Result<EntryAttr>> {
         let by: Vec<Option<By>> = all.iter().map(|told| told.as_ref().ok().map(Told::by)).collect();
         let mut all = self.all_looked_at(all, |fid| self.locks_sizes(fid)).await;
@@ -427,7 +429,8 @@ impl Client {
         all
     }
 
-    /// The same without locks on objects, for answers that are not kept and may be of a moment ago.
+    /// As [`Client::all_completed`] without locks on objects, for attributes that are not cached
+    /// and may be slightly old.
     pub(crate) async fn all_glimpsed(&self, all: Vec<Result<Told>>) -> Vec<Result<EntryAttr>> {
         self.all_looked_at(all, |_| false).await
     }
@@ -445,7 +448,7 @@ impl Client {
             .collect();
         let mut seen = self.lov.look(&looks).await;
         if looks.len() > 1 {
-            // One that has moved answers for all who were asked with it.
+            // A file that was migrated fails all files of its request: query each of them alone.
             let moved = |(_, seen): &(usize, &Result<Seen>)| matches!(seen, Err(Errno::MOVED));
             let alone: Vec<usize> = seen.iter().enumerate().filter(moved).map(|(i, _)| i).collect();
             let again = join_all(alone.iter().map(|i| self.lov.look(&looks[*i..=*i]))).await;
@@ -472,24 +475,24 @@ impl Client {
         all
     }
 
-    /// Whether a file's objects are worth locking for its size: not while this client itself
-    /// changes it, or others do.
+    /// Returns whether a file's objects are worth locking for its size: not while the file is open
+    /// here for writing, or is contended.
     fn locks_sizes(&self, fid: Fid) -> bool {
         !self.files.is_written(fid) && !self.cache.is_contended(fid)
     }
 
-    /// Merges what came with the answer of the MDT into it.
+    /// Merges inline DoM data into the MDT's attributes.
     fn merged_with_content(&self, told: &Told, layout: &Layout, came: Came) -> EntryAttr {
         let (seen, content) = came.seen();
         let entry = self.merged(told, layout, &seen);
         if let (Some(content), Some(token)) = (content, &told.token) {
-            // Not if the attributes were not: it goes with them.
+            // The cache takes the content only if it took the merged attributes.
             self.cache.meta.lock().put_content(told.attr.fid, content, token);
         }
         entry
     }
 
-    /// Merges what the OSTs say into what the MDT said.
+    /// Merges the attributes that the OSTs sent into those of the MDT.
     fn merged(&self, told: &Told, layout: &Layout, seen: &Seen) -> EntryAttr {
         let mut attr = told.attr;
         lov::merge(&mut attr, layout, &seen.objects);
@@ -499,7 +502,7 @@ impl Client {
             objects.filter(|_| lock.as_ref().is_some_and(|lock| guards(lock, told.layout.as_deref().or(Some(layout)))));
         if let (Some(_), Some(objects), Some(token)) = (&lock, &objects, &told.token) {
             let mut meta = self.cache.meta.lock();
-            // What is lost without being asked for is dropped from the cache after it is lost.
+            // When locks are lost without a callback, the cache is cleared after the locks.
             if self.lov.are_held(layout, objects) {
                 meta.put_merged(attr.fid, &told.attr, attr, token);
             }
@@ -507,7 +510,7 @@ impl Client {
         self.entry_attr(attr, lock, objects)
     }
 
-    /// Attributes with what the kernel may keep.
+    /// Returns the attributes with the locks under which the kernel may cache them.
     pub(crate) fn entry_attr(&self, attr: Attr, inode: Option<LockRef>, objects: Option<Vec<LockRef>>) -> EntryAttr {
         let mut entry = EntryAttr::from(attr);
         if let (Some(kernel), Some(inode)) = (self.cache.kernel(), inode) {
@@ -520,8 +523,7 @@ impl Client {
         entry
     }
 
-    /// The file behind a name, or that there is none, from the caches. `None`: the MDT must be
-    /// asked.
+    /// Resolves a name from the cache, to a file or to ENOENT. `None`: the MDT must be asked.
     pub(crate) fn known_name(&self, who: &Caller, parent: Fid, name: &Bytes) -> Option<Result<Fid>> {
         if !self.may_search(who, parent) {
             return None;
@@ -535,9 +537,10 @@ impl Client {
         self.cache.meta.lock().is_absent(parent, name).then_some(Err(Errno::ENOENT))
     }
 
-    /// Whether it is certain, without asking the MDT, that somebody may search a directory. The
-    /// kernel has looked before it asks. Else the owner's bits are the owner's whatever access
-    /// control list there is, and the superuser may always.
+    /// Returns whether it is certain, without asking the MDT, that the caller may search a
+    /// directory. The kernel checks permissions before it sends a request. Otherwise the superuser
+    /// always may, and for the owner the owner's bits decide, whatever the access control list
+    /// says.
     fn may_search(&self, who: &Caller, dir: Fid) -> bool {
         if self.cache.kernel().is_some() || who.cred.uid == 0 {
             return true;

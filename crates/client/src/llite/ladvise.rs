@@ -1,20 +1,20 @@
-//! Advice of a program on how it will use a file (`llapi_ladvise`).
+//! Advice of a program about its use of a file (`llapi_ladvise`): lockahead.
 
 use sheen_wire::{Errno, Result, ldlm::Mode, mds::flags};
 
 use crate::{Client, LockedAhead, OpenFile};
 
 impl Client {
-    /// Asks for locks on exactly the bytes `start..=last` of a file (`u64::MAX`: to the end of all
-    /// files), for writing or for reading: Lustre's lockahead. They are kept, as others are, until
-    /// somebody else wants them. `wait`: until they are there; else nobody who is in the way is
-    /// asked to give way, and whether a lock came nobody says.
+    /// Requests locks on exactly the bytes `start..=last` of a file (`u64::MAX`: to the largest
+    /// offset), for writing or for reading: Lustre's lockahead. Like other locks, they stay until
+    /// the OST revokes them. `wait`: returns when the locks are granted. Otherwise the OSTs do not
+    /// revoke conflicting locks, and the caller does not learn whether a lock was granted.
     ///
     /// A file without objects, because it was never opened for writing, has nothing to lock.
     ///
     /// # Errors
-    /// EINVAL: the range is empty. EBADF: for writing, but the file is not open for that. ENOLCK:
-    /// too many locks. What the OSTs answer.
+    /// EINVAL: the range is empty. EBADF: for writing, but the file is not open for writing.
+    /// ENOLCK: too many locks. Any error of the OSTs.
     pub async fn lock_ahead(
         &self,
         file: &OpenFile,
@@ -29,8 +29,8 @@ impl Client {
         if write && !flags::writes(file.flags()) {
             return Err(Errno::EBADF);
         }
-        // What has no objects yet is left out, and the layout's lock is not in use while others'
-        // locks are waited for.
+        // Ranges without objects are left out. The LAYOUT lock is not in use during the wait for
+        // other clients' locks.
         let mode = if write { Mode::Pw } else { Mode::Pr };
         let mut moves = 0;
         loop {

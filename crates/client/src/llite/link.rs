@@ -1,4 +1,4 @@
-//! Hard links, and where symbolic ones lead.
+//! Hard links, and the targets of symbolic links.
 
 use bytes::Bytes;
 use sheen_wire::{Fid, Result, mds::Request};
@@ -6,7 +6,7 @@ use sheen_wire::{Fid, Result, mds::Request};
 use crate::{Caller, Client, EntryAttr, mdc, stats::Op};
 
 impl Client {
-    /// Gives a file a further name.
+    /// Adds a name to a file.
     ///
     /// # Errors
     /// EEXIST, EPERM (a directory), EMLINK, EACCES.
@@ -26,7 +26,7 @@ impl Client {
         self.changed(told).await
     }
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
     ///
     /// # Errors
     /// EINVAL: not a symbolic link.
@@ -36,7 +36,7 @@ impl Client {
             return Ok(target);
         }
         let target = mdc::bytes(self.mdc.call(Request::ReadLink { fid }).await?)?;
-        // It never changes, and goes with the inode's attributes.
+        // The target never changes. The cache drops it with the inode's attributes.
         self.cache.meta.lock().put_link(fid, &target);
         Ok(target)
     }

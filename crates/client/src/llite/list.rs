@@ -1,13 +1,15 @@
-//! Listing a directory for a kernel, which asks for little at a time and then looks the names up.
+//! Directory listing for the kernel, which requests few entries at a time and then looks the names
+//! up.
 //!
-//! The MDT is asked for much, which is handed on bit by bit; the next page is asked for meanwhile.
-//! Attributes are in the cache by the time that the kernel comes for them: they come with the
-//! names, where the kernel asked for both, or ahead of lookups in their order
-//! ([`crate::statahead`]). Both by the same request: entries with attributes after a cookie, which
-//! brings thousands of names in one answer, each under a lock that makes it true. Sizes are asked
-//! for after that, of all files on an OST at once; lookups wait for them, listings do not.
+//! The client requests large pages from the MDT and returns them in small parts. Meanwhile it
+//! requests the next page. When the kernel asks for attributes, they are in the cache already. They
+//! came with the names, if the kernel asked for both, or were requested ahead of lookups in
+//! directory order ([`crate::statahead`]). Both cases use the same request: entries with attributes
+//! after a cookie. Its reply brings thousands of names, each under a lock that guards it. Sizes are
+//! requested after that, from each OST for all its files at once. Lookups wait for the sizes,
+//! listings do not.
 //!
-//! A listing shows a directory as it was when its pages were read, which may be before the call but
+//! A listing shows a directory as it was when its pages were read. That may be before the call, but
 //! never before the last rewind.
 
 use std::{sync::Arc, time::Duration};
@@ -28,17 +30,17 @@ use crate::{
     stats::Op,
 };
 
-/// Most bytes of the first page of a listing with attributes, of which it is not known whether they
-/// are wanted: some 500 files.
+/// Largest first page of a listing with attributes, in bytes: about 500 files. It is small because
+/// the program may not need the attributes.
 const FIRST_BYTES: u32 = 128 << 10;
-/// The same for names alone: some 6,000.
+/// Largest page of a listing with names alone, in bytes: about 6,000 names.
 const NAMES_BYTES: u32 = 256 << 10;
-/// What an entry takes in the kernel's form beside its name.
+/// Size of an entry in the kernel's format without its name, in bytes.
 const DIRENT_BYTES: usize = 24;
-/// Longest that a lookup waits for what others asked for.
+/// Longest time that a lookup waits for a statahead request in progress.
 const AHEAD_WAIT: Duration = Duration::from_secs(2);
 
-/// What is known of a directory's names.
+/// The cached names of a directory, and the files that were read: input of statahead.
 struct Known<'a> {
     client: &'a Client,
     dir: Fid,
@@ -55,11 +57,11 @@ impl Names for Known<'_> {
 }
 
 impl Client {
-    /// Entries after `cookie` (0: from the start), as many as fit `max_bytes` in the kernel's form,
-    /// without attributes. `plus`: the caller will look at them.
+    /// Returns entries after `cookie` (0: from the start), without attributes, as many as fit into
+    /// `max_bytes` in the kernel's format. `plus`: the caller will ask for their attributes.
     ///
     /// # Errors
-    /// What the MDT answers.
+    /// Any error of the MDT.
     pub async fn list(&self, dir: &OpenDir, cookie: u64, max_bytes: u32, plus: bool) -> Result<DirPage> {
         let _timer = self.stats.time(Op::Readdir);
         if let Some(page) = self.virtual_readdir(dir.fid(), cookie) {
@@ -100,12 +102,12 @@ impl Client {
         Ok(DirPage { entries, eof })
     }
 
-    /// Asks for the page after this one, while the caller is busy with this one.
+    /// Requests the page after this one in the background.
     fn fetch_next(&self, dir: &OpenDir, page: &Arc<Page>, attrs: bool) {
         let (Some(client), Some(landing)) = (self.statahead.client(), dir.listing.ask_next(page)) else { return };
         let (listing, fid, after, rewinds) = (dir.listing.clone(), dir.fid(), page.last(), dir.listing.rewinds());
         drop(self.rt.spawn("readdir", async move {
-            // Whoever waits asks again where this fails, and is told.
+            // On failure, a listing that waits for the page repeats the request and gets the error.
             let _ = client.fetch_page(&listing, fid, after, attrs).await;
             listing.asked_next(rewinds);
             drop(landing);
@@ -133,7 +135,7 @@ impl Client {
         Ok(page)
     }
 
-    /// Entries after a cookie; what came with them is taken in.
+    /// Requests entries after a cookie, and enters the attributes of the reply into the caches.
     async fn fetch(
         &self,
         fid: Fid,
@@ -149,7 +151,7 @@ impl Client {
         Ok((entries, eof, told))
     }
 
-    /// Completes what is known of files, but of those that are known completely.
+    /// Requests the missing attributes of files' objects.
     async fn look_ahead(&self, told: Vec<Result<Told>>) {
         let wants = |told: &Result<Told>| {
             let Ok(told) = told else { return false };
@@ -162,12 +164,12 @@ impl Client {
         let told: Vec<_> = told.into_iter().filter(wants).collect();
         self.statahead.note_sizes(told.len());
         let layouts: Vec<_> = told.iter().filter_map(|told| told.as_ref().ok()?.layout.clone()).collect();
-        // Where an OST goes away meanwhile, lookups ask for each file by itself.
+        // If an OST is disconnected meanwhile, lookups query each file separately.
         drop(self.lov.unless_away(&layouts, self.all_completed(told)).await);
     }
 
-    /// Notes that a name is looked up, asks ahead for those after it, and waits for what is on its
-    /// way. Whether it was asked for.
+    /// Records the lookup of a name, starts statahead for the names after it, and waits if its
+    /// attributes are on their way. Returns whether they had been requested.
     pub(crate) async fn await_statahead(&self, dir: Fid, name: &Bytes) -> bool {
         let Some(step) = self.statahead.looked_up(dir, name, &Known { client: self, dir }) else { return false };
         if let (Some(contents), Some(client)) = (step.contents, self.statahead.client()) {
@@ -179,7 +181,7 @@ impl Client {
             }
         }
         if let Some(flight) = step.flight {
-            // An OST that does not answer holds up only those who need it.
+            // An OST that does not answer delays only the lookups that need it.
             let _ = self.rt.timeout(AHEAD_WAIT, flight.ended()).await;
         }
         step.ahead
@@ -189,7 +191,7 @@ impl Client {
         let Launch { dir, mut after, until, bytes, landing, .. } = launch;
         let mut all = Vec::new();
         while after < until {
-            // Lookups ask for what did not come.
+            // Lookups request the missing attributes themselves.
             let Ok((entries, eof, mut told)) = self.fetch(dir, after, bytes.min(PAGE_BYTES_MAX), true).await else {
                 break;
             };

@@ -1,4 +1,4 @@
-//! fcntl(2) and flock(2): locks of programs, held by the MDT.
+//! fcntl(2) and flock(2): file locks of programs, managed by the MDT.
 
 use std::pin::pin;
 
@@ -11,18 +11,18 @@ use sheen_wire::{
 
 use crate::Client;
 
-/// Waiting for such a lock would never end.
+/// The wait for the lock would be a deadlock.
 const EDEADLK: Errno = Errno(35);
 
 impl Client {
-    /// Takes a lock for a program (`Pr`: shared, read; `Pw`: exclusive, write), or gives it up
-    /// (`Nl`). Where it has to wait it does so until it is granted or `interrupted` resolves.
+    /// Takes a lock for a program (`Pr`: shared, read; `Pw`: exclusive, write), or releases it
+    /// (`Nl`). Waits until the lock is granted or `interrupted` resolves.
     ///
-    /// Locks are lost, with a warning, when the MDT was restarted or has given this client up.
+    /// Locks are lost, with a warning, when the MDT is restarted or evicts this client.
     ///
     /// # Errors
-    /// EAGAIN: somebody holds it, and `wait` is false. EDEADLK: waiting would never end. EINTR:
-    /// interrupted. ENOLCK: too many locks.
+    /// EAGAIN: another owner holds a conflicting lock, and `wait` is false. EDEADLK: the wait would
+    /// be a deadlock. EINTR: interrupted. ENOLCK: too many locks.
     pub async fn lock(
         &self,
         fid: Fid,
@@ -59,7 +59,7 @@ impl Client {
                     if answer.is_ok() {
                         return Ok(());
                     }
-                    // The MDT has forgotten the request: once more.
+                    // The MDT has lost the request: repeat it.
                 }
                 () = &mut interrupted => {
                     self.give_up(&mut waiting).await;
@@ -69,10 +69,10 @@ impl Client {
         }
     }
 
-    /// The lock that would be in the way (F_GETLK), if there is one.
+    /// Returns a lock that conflicts with the given one (F_GETLK), if there is any.
     ///
     /// # Errors
-    /// EINVAL: not a lock.
+    /// EINVAL: an invalid lock.
     pub async fn getlk(&self, fid: Fid, flock: Flock, mode: Mode) -> Result<Option<(Mode, Flock)>> {
         let flags = Flags { test: true, nowait: true, ..Flags::default() };
         match self.enqueue(fid, flock, mode, flags, Cookie::NONE).await? {
@@ -83,11 +83,11 @@ impl Client {
         }
     }
 
-    /// Gives up all locks of an owner on a file, as at a close. Costs nothing for one that never
-    /// had any.
+    /// Releases all locks of an owner on a file, as at a close. Sends no request for an owner that
+    /// never had any.
     ///
     /// # Errors
-    /// What the MDT answers.
+    /// Any error of the MDT.
     pub async fn unlock_owner(&self, fid: Fid, owner: u64, kind: FlockKind) -> Result<()> {
         if !self.mdc.locks().flocks.take(fid, owner, kind) {
             return Ok(());
@@ -105,9 +105,9 @@ impl Client {
         }
     }
 
-    /// Stops waiting. It may have been granted in the last moment.
+    /// Stops waiting. The lock may be granted at the last moment.
     async fn give_up(&self, waiting: &mut Waiting<'_>) {
-        // Should the grant cross the cancel, it is cancelled with it.
+        // If the grant crosses the cancel, the cancel releases the lock.
         let id = waiting.id.take();
         if let (true, Some(id)) = (self.mdc.locks().flocks.end(waiting.cookie), id) {
             cancel(self.mdc.import(), id).await;
@@ -117,11 +117,11 @@ impl Client {
 
 async fn cancel(import: &Import<Mds>, id: LockId) {
     let call = Call { cancels: vec![id], ..Request::Cancel.into() };
-    // Should it fail, the MDT does not know this client any more.
+    // If this fails, the MDT has no session with this client any more.
     let _ = import.call_urgent(call, Bulk::new()).await;
 }
 
-/// A request that waits at the MDT. Dropped, it is given up.
+/// A lock request that waits at the MDT. Dropped, it is cancelled.
 struct Waiting<'a> {
     client: &'a Client,
     cookie: Cookie,

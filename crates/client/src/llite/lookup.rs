@@ -1,4 +1,4 @@
-//! Finding an entry of a directory.
+//! Lookup of a directory entry.
 
 use bytes::Bytes;
 use sheen_wire::{
@@ -10,9 +10,10 @@ use super::known::{Heard, Told};
 use crate::{Caller, Client, EntryAttr, cache::Hits, mdc, stats::Op};
 
 impl Client {
-    /// The file behind a name; `.` and `..` are understood, also of what is no directory: so the
-    /// kernel asks for a file that it knows by number alone (name_to_handle_at, open_by_handle_at,
-    /// NFS). `..` is then the directory of its first name.
+    /// Returns the attributes of the file behind a name. `.` and `..` are also valid for a file
+    /// that is no directory. The kernel sends them for a file that it knows by number alone
+    /// (name_to_handle_at, open_by_handle_at, NFS). `..` is then the directory of the file's first
+    /// name.
     ///
     /// # Errors
     /// ENOENT: no such entry. EACCES: the directory may not be searched. ENAMETOOLONG. ESTALE: `..`

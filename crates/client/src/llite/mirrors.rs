@@ -1,23 +1,22 @@
-//! Mirrored files: what is particular to them in reading and writing, and files of which one mirror
-//! alone is read and written.
+//! Mirrored files: how reads and writes differ for them, and open files that use one mirror alone.
 //!
-//! All that is done to a mirrored file is done under its layout, as with any layout that may change
-//! ([`super::place`]); and pages that the kernel keeps of it go with the lock on LAYOUT, for
-//! another mirror may be written then.
+//! Every operation on a mirrored file uses the file's layout, as with any layout that may change
+//! ([`super::place`]). The kernel's pages of the file are dropped together with the LAYOUT lock,
+//! because another mirror may be written after that.
 //!
-//! An operation that took so long that the lock was lost meanwhile, or that had none, may have gone
-//! to a mirror that counts no more. So a write looks at its end whether the layout is still the one
-//! by which it was done, and if not is done once more ([`Client::is_overtaken`]): whoever brings
-//! mirrors up to date then hears that it has to begin again. It has not returned, so nobody may
-//! rely on it yet. Who reads, or asks for the size or for holes, does the same: the mirror may have
-//! been cut, to be copied to.
+//! An operation that lost the LAYOUT lock while it ran, or had none, may have used a mirror that is
+//! stale by now. So a write checks at its end whether the layout is still the one that it used
+//! ([`Client::is_overtaken`]). If not, the write is repeated, and a client that resyncs mirrors
+//! meanwhile learns that it has to begin again. Until then the write has not returned, so no
+//! program may rely on it. Reads and searches for the size or for holes do the same: the mirror may
+//! have been truncated before a copy to it.
 //!
 //! **One mirror**: tools that compare, copy and repair mirrors name one ([`Client::use_mirror`]).
-//! It is read, stale or not, and written if it is stale, which makes no other one stale; nothing is
-//! kept of it. It is written as long as the layout is of the generation in which it was named, else
-//! EBUSY: another tool may be copying to it, or it counts as fresh by now. Who declares it fresh
-//! waits for writes that are under way by the lock on LAYOUT, and in this client by
-//! [`crate::file::Inode::repairs`].
+//! It can be read whether it is stale or not. It can be written only while it is stale, which makes
+//! no other mirror stale. Nothing of it is cached. A write needs the layout generation in which the
+//! mirror was named. Otherwise it fails with EBUSY: another tool may be copying to the mirror, or
+//! the mirror may be fresh by now. The declaration that a mirror is fresh waits for writes in
+//! progress: through the LAYOUT lock, and in this client through [`crate::file::Inode::repairs`].
 
 use std::sync::Arc;
 
@@ -36,34 +35,35 @@ use super::{
 };
 use crate::{Caller, Client, OpenFile, ReadData, ReadRefs, cache::data::Reading, layouts::is_settled, mdc};
 
-/// Times that something is done anew because the layout changed meanwhile.
+/// Most times that an operation is repeated because the layout changed meanwhile.
 pub(crate) const AGAIN_MAX: usize = 16;
 
-/// What an operation knows of its layout when it begins, by which it sees at its end whether that
-/// is the file's still.
+/// State of a file's layout when an operation begins. At its end this tells whether the layout is
+/// still the same.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Began {
     changes: u64,
-    /// Where the layout may become another one, this client has a lock by which it hears of it:
-    /// changes are counted then. A lock that is asked back before its answer is here goes
-    /// uncounted.
+    /// Whether all changes of the layout are counted: the layout cannot change, or this client
+    /// holds a lock that reports changes. If a callback for a lock overtakes the reply with the
+    /// lock, that change is not counted.
     hears: bool,
 }
 
 impl Began {
-    /// Whether nothing can have changed since, without asking.
+    /// Returns whether the layout is certainly unchanged since; sends no request.
     pub(crate) fn is_now(self, file: &OpenFile) -> bool {
         self.hears && file.inode.changes() == self.changes
     }
 }
 
 impl Client {
-    /// From now on an open file is that mirror, whether it is stale or not; 0: the file again.
+    /// Makes an open file read and write that mirror alone, whether it is stale or not. 0: the
+    /// whole file again.
     ///
     /// # Errors
-    /// EINVAL: there is no mirror with that id, or what is read of the open file may be kept by the
-    /// kernel, where others would find it (it is to be opened with O_DIRECT, or for writing).
-    /// EPERM: it is open for writing, and the caller is neither the file's owner nor root.
+    /// EINVAL: there is no mirror with that id, or the kernel may cache reads of this open file,
+    /// where other programs would find them. Open it with O_DIRECT, or for writing. EPERM: it is
+    /// open for writing, and the caller is neither the file's owner nor root.
     pub async fn use_mirror(&self, who: &Caller, file: &OpenFile, id: u16) -> Result<()> {
         if id != 0 && file.cached() {
             return Err(Errno::EINVAL);
@@ -80,16 +80,16 @@ impl Client {
         }
         let placed = self.place(file).await?.ok_or(Errno::EINVAL)?;
         placed.layout.mirror(id).ok_or(Errno::EINVAL)?;
-        // What was written to the file as a whole is in its mirrors.
+        // Earlier writes to the whole file must be in its mirrors.
         self.lov.settle_file(&placed.layout).await;
         file.set_mirror(id, placed.layout.generation());
         Ok(())
     }
 
-    /// The layout of the mirror that an open file is.
+    /// Returns the layout of the mirror that an open file uses.
     ///
     /// # Errors
-    /// EINVAL: it is gone.
+    /// EINVAL: the mirror was removed.
     pub(crate) fn through(&self, file: &OpenFile, placed: Placed) -> Result<Placed> {
         let id = file.mirror();
         let known = placed.layout.mirrors().iter().find(|m| m.mirror_id() == id).cloned();
@@ -100,20 +100,20 @@ impl Client {
         Ok(Placed { layout, guard: placed.guard })
     }
 
-    /// A turn at writing, for an open file that is a mirror.
+    /// Takes the shared lock for writes to one mirror, if the open file uses one.
     pub(crate) async fn repairing<'a>(&self, file: &'a OpenFile) -> Option<RwLockReadGuard<'a, ()>> {
         if file.mirror() == 0 { None } else { Some(file.inode.repairs.read().await) }
     }
 
-    /// The layout of that mirror, with objects for `[offset, offset + len)`.
+    /// Returns the layout of that mirror, with objects for `[offset, offset + len)`.
     ///
     /// # Errors
-    /// EBUSY: it is not stale, or was named in an older layout.
+    /// EBUSY: the mirror is not stale, or was named in an older layout.
     pub(crate) async fn place_in_mirror(&self, file: &OpenFile, offset: u64, len: u64) -> Result<Placed> {
         let mut asked: Option<Arc<Layout>> = None;
         for _ in 0..AGAIN_MAX {
             let placed = self.place(file).await?.ok_or(Errno::EIO)?;
-            // That of the objects which were asked for here.
+            // The only change since is the request for objects below.
             if asked.as_ref().is_some_and(|before| placed.layout.follows(before)) {
                 file.set_mirror(file.mirror(), placed.layout.generation());
             }
@@ -138,20 +138,21 @@ impl Client {
         Err(Errno::EIO)
     }
 
-    /// Something is to be done to a file by this layout. `changes`: as they were counted before the
-    /// layout was looked up.
+    /// Records the state before an operation on a file with this layout. `changes`:
+    /// [`crate::file::Inode::changes`] before the layout lookup.
     pub(crate) fn began(&self, file: &OpenFile, layout: &Layout, changes: u64) -> Began {
-        // One that lacks objects may become that of a mirrored file.
+        // A layout that lacks objects may become that of a mirrored file.
         let stays = file.mirror() == 0 && is_settled(layout);
         let hears = stays || file.inode.held().is_some_and(|held| held.generation() == layout.generation());
         Began { changes, hears }
     }
 
-    /// Whether something that was done to a file by this layout has to be done again, because it is
-    /// mirrored and another layout came meanwhile. Of a mirror: no, but see the error.
+    /// Returns whether an operation with this layout has to be repeated, because the file is
+    /// mirrored and its layout changed meanwhile. Never for an open file that uses one mirror; but
+    /// see the error.
     ///
     /// # Errors
-    /// EBUSY: it is a mirror, which should not have been written.
+    /// EBUSY: the open file uses one mirror, which should not have been written.
     pub(crate) async fn is_overtaken(&self, file: &OpenFile, layout: &Layout, began: Began) -> Result<bool> {
         if began.is_now(file) {
             return Ok(false);
@@ -163,15 +164,18 @@ impl Client {
         Ok(now.layout.overtakes(layout))
     }
 
-    /// What became of a change of a file's bytes around `at`, by this layout. One that failed may
-    /// have been done to a mirror all the same (the OST gave this client up before its answer was
-    /// here), and that after others were made from this one: so one mirror is chosen anew, and none
-    /// counts that differs from it.
+    /// Passes on the result of a change of a file's bytes around offset `at`. A failed change may
+    /// have reached a mirror all the same, if the OST evicted this client before it replied. Other
+    /// mirrors may even have been copied from this one before that. So the MDT chooses one mirror
+    /// again, and mirrors that may differ from it become stale.
     pub(crate) async fn unless_failed<T>(&self, fid: Fid, layout: &Layout, at: u64, answer: Result<T>) -> Result<T> {
         match answer {
             Err(errno) if layout.is_mirrored() && !matches!(errno, Errno::MOVED | Errno::MOVED_PARTLY) => {
                 if let Err(again) = Box::pin(self.ask_objects(fid, at, at.saturating_add(1))).await {
-                    tracing::error!("{fid}: a change failed ({errno}), and no mirror could be chosen since: {again}");
+                    tracing::error!(
+                        "{fid}: a change failed ({errno}), and marking the other mirrors stale failed ({again}): \
+                         they may differ, run lfs mirror verify"
+                    );
                 }
                 Err(errno)
             }
@@ -179,7 +183,7 @@ impl Client {
         }
     }
 
-    /// Reads a mirrored file, from any fresh mirror.
+    /// Reads a mirrored file from any fresh mirror.
     pub(crate) async fn read_mirrored(
         &self,
         fid: Fid,
@@ -202,16 +206,16 @@ impl Client {
         };
         let (read, guard) = self.under(fid, guard, self.lov.by_any(&layout, one)).await;
         let mut read = read?;
-        // Which mirror counts is so under the layout's lock.
+        // The LAYOUT lock guards which mirrors are fresh.
         self.keep_holes(&mut read.refs, guard);
         Ok(read)
     }
 
-    /// The layout by which a file is cut to `size` bytes: with objects for the last of them, and
-    /// other mirrors stale.
+    /// Returns the layout for a truncate to `size` bytes: with objects for the last byte, and with
+    /// the other mirrors stale.
     ///
     /// # Errors
-    /// ENODATA: the layout ends before. What the MDT answers.
+    /// ENODATA: the layout ends before `size`. Any error of the MDT.
     pub(crate) async fn place_for_cutting(&self, fid: Fid, known: Located, size: u64) -> Result<Located> {
         if size > known.layout.end() {
             return Err(Errno::ENODATA);
@@ -227,7 +231,7 @@ impl Client {
     }
 }
 
-/// EBUSY if an open file that is a mirror with this layout must not be written.
+/// Returns EBUSY if an open file that uses one mirror must not write with this layout.
 fn check_repairable(file: &OpenFile, mirror: &Layout) -> Result<()> {
     let is_as_named = mirror.generation() == file.mirror_generation();
     if is_as_named && !mirror.is_fresh() { Ok(()) } else { Err(Errno::EBUSY) }

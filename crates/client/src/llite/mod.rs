@@ -1,7 +1,8 @@
-//! The file system as a program sees it (Lustre's llite): one file an operation.
+//! The file operations of a mount (Lustre's llite): one file per operation.
 //!
-//! Every operation is a method of [`crate::Client`]. What is known under a lock is answered from
-//! memory (`known`); else the MDT is asked, and where size, space or data matter, the OSTs.
+//! Every operation is a method of [`crate::Client`]. It is answered from the caches where a lock
+//! guards them (`known`). Otherwise the client asks the MDT, and the OSTs where size, space or data
+//! matter.
 
 mod attr;
 mod beginning;

@@ -1,22 +1,23 @@
-//! Files that somebody moves to other objects (`lfs migrate`), also while they are in use here.
+//! File migration (`lfs migrate`), also while the file is in use here.
 //!
-//! **Who uses such a file** hears of it from an OST: an object is closed ([`Errno::MOVED`]). Then
-//! the MDT is asked where the bytes are ([`Client::moved`]), which answers when they have arrived
-//! there, and all of what was being done is done again there. No lock is in use meanwhile: who
-//! moves the file waits for them. What was cached of the old objects went with the locks on them.
+//! **Users of the file**: an OST answers that an object is sealed ([`Errno::MOVED`]). The client
+//! asks the MDT for the new layout ([`Client::moved`]), and the MDT replies when the bytes are
+//! there. Then the client repeats the whole operation with that layout. No lock is in use
+//! meanwhile, because the migrating client waits for the locks. Cached data of the old objects was
+//! dropped with their locks.
 //!
-//! **Who moves it** copies the bytes to a nameless file between [`Client::migrate_begin`] and
+//! **The migrating client** copies the bytes to an orphan between [`Client::migrate_begin`] and
 //! [`Client::migrate_end`].
 //!
 //! Invariants:
-//! * while a group moves a file nothing that is written to it here is kept: the group's lock stays
-//!   when the objects are closed, and what were kept under it would have nowhere to go. So other
-//!   programs of this mount, which are in the group as well, do not wait: they write, and the file
-//!   is not moved this time;
-//! * nothing is done by halves: what meets a closed object is done again as a whole, or, where
-//!   another file has the objects now, ended there ([`super::swap`]);
-//! * a layout is trusted no longer than [`LAYOUT_TRUST`] without the MDT saying so again; OSTs
-//!   remember closed objects for many times that.
+//! * While a group migrates a file, writes to the file bypass this client's write-back cache. The
+//!   group lock survives the seal, so data that is dirty under it would have no object to go to.
+//!   Other programs of this mount in the group need not wait: they write, and the migration fails
+//!   with EBUSY.
+//! * No operation remains half done. An operation that meets a sealed object is repeated as a
+//!   whole. If the objects belong to another file now, it is finished there ([`super::swap`]).
+//! * A layout is trusted for at most [`LAYOUT_TRUST`] without confirmation by the MDT. OSTs
+//!   remember sealed objects many times longer.
 
 use std::{
     collections::BTreeMap,
@@ -33,34 +34,35 @@ use sheen_wire::{
 
 use crate::{Caller, Client, OpenFile, join::join_all, mdc};
 
-/// How long a layout that stays as it is is kept without a lock. OSTs remember closed objects for
-/// 24 hours: that leaves as many for operations that have begun.
+/// Longest time for which a settled layout is used without a lock and without confirmation by the
+/// MDT. OSTs remember sealed objects for 24 hours. The rest of that time is for operations that
+/// have begun.
 pub(crate) const LAYOUT_TRUST: Duration = Duration::from_secs(3600);
-/// Times that one operation follows a file.
+/// Most times that one operation follows a file to new objects.
 const MOVES_MAX: u32 = 32;
-/// Pause before it does so for the n-th time, from the second on: n of these.
+/// Pause before the n-th such retry, from the second on: n times this value.
 const MOVES_PAUSE: Duration = Duration::from_millis(10);
 
-/// A migration under way, kept with the open file.
+/// A migration in progress, stored in the open file.
 #[derive(Debug)]
 pub(crate) struct Migration {
-    /// All objects, and their data versions; of a mirrored file also its own FID and the generation
-    /// of its layout.
+    /// All objects with their data versions. For a mirrored file also its own FID, with the
+    /// generation of its layout.
     versions: Vec<(Fid, u64)>,
-    /// When the file was last changed.
+    /// Last modification time of the file.
     mtime: Time,
 }
 
 impl Client {
-    /// An OST said that objects of the file are closed: asks where its bytes are. `moves`: how
-    /// often that was so for this operation.
+    /// Asks the MDT for the current layout, after an OST has reported sealed objects. `moves`
+    /// counts these reports for one operation.
     ///
     /// # Errors
-    /// EIO: too often, or the file has no bytes any more. What the MDT answers.
+    /// EIO: too many retries, or the file has no layout any more. Any error of the MDT.
     pub(crate) async fn moved(&self, fid: Fid, moves: &mut u32) -> Result<Arc<Layout>> {
         *moves += 1;
         if *moves > MOVES_MAX {
-            tracing::warn!("{fid}: its objects are closed, and the MDT knows no others");
+            tracing::warn!("{fid}: objects are sealed, but the MDT has no new layout; the operation fails with EIO");
             return Err(Errno::EIO);
         }
         if *moves > 1 {
@@ -69,7 +71,7 @@ impl Client {
         self.ask_where(fid).await?.ok_or(Errno::EIO)
     }
 
-    /// The layout that the file has now, which takes the place of what is known of it.
+    /// Asks the MDT for the current layout, which replaces the known one.
     pub(crate) async fn ask_where(&self, fid: Fid) -> Result<Option<Arc<Layout>>> {
         let before = self.last_layout(fid);
         let generation = before.as_ref().map_or(0, |layout| layout.generation());
@@ -83,31 +85,31 @@ impl Client {
         Ok(Some(layout))
     }
 
-    /// What is kept of objects that the file has left is written first, as far as it still can be:
-    /// who syncs the file from now on goes by another layout. There is some only if the OST that
-    /// closed them had forgotten this client's locks, in a restart.
+    /// Flushes dirty data of objects that the file has left, as far as still possible, because a
+    /// later fsync uses the new layout. There is such data only if the OST had lost this client's
+    /// locks in a restart before it sealed the objects.
     pub(crate) async fn settle_left(&self, before: Option<Arc<Layout>>, now: &Layout) {
         if let Some(before) = before.filter(|before| before.stripes().first() != now.stripes().first()) {
             self.lov.settle_file(&before).await;
         }
     }
 
-    /// Whether an object of a layout is closed: then the file may have another one now.
+    /// Returns whether an object of a layout is sealed: then the file may have another layout now.
     pub(crate) async fn has_left(&self, layout: &Layout) -> bool {
         matches!(self.lov.glimpse(layout).await, Err(Errno::MOVED))
     }
 
-    /// What was learned of layouts long ago is to be asked for again.
+    /// Marks all layouts as unconfirmed: the next use asks the MDT.
     pub(crate) fn distrust_layouts(&self) {
         self.layouts.clear();
         self.files.distrust();
     }
 
-    /// Begins to move a file: notes what state its objects are in, all that was written before
-    /// included. Once more: anew. Reading through this open file does not count as an access.
+    /// Begins a migration: flushes dirty data and records the data versions of the objects. A
+    /// second call starts again. Reads through this open file do not update the access time.
     ///
     /// # Errors
-    /// EINVAL: a directory. What MDT and OSTs answer.
+    /// EINVAL: a directory. Any error of the MDT and the OSTs.
     pub async fn migrate_begin(&self, file: &OpenFile) -> Result<()> {
         if file.flags() & flags::DIRECTORY != 0 {
             return Err(Errno::EINVAL);
@@ -118,33 +120,34 @@ impl Client {
             file.inode.through.store(true, Relaxed);
         }
         let (_, versions) = self.versions_now(file, true).await?;
-        // After the versions: a time that is too new is one of a change that is seen.
+        // Read after the versions: a write between the two has a new version, so it is detected.
         let mtime = self.getattr(file.fid(), Some(file)).await?.attr.mtime;
         *file.migration.lock() = Some(Migration { versions, mtime });
         Ok(())
     }
 
-    /// A number that is another one after each change of the file's bytes, and the generation of
-    /// its layout. With `flush` what this client and others keep to be written is written first;
-    /// else it counts when it is. It may be another one though nobody wrote: when an OST was
-    /// restarted, or the file was moved. 0: nothing was written to it yet.
+    /// Returns a number that differs after each change of the file's bytes, and the generation of
+    /// the file's layout. With `flush`, this client and others write their dirty data first.
+    /// Without it, dirty data counts once the OST has it. The number may also change without a
+    /// write: when an OST is restarted, or the file is migrated. 0: nothing was written to the file
+    /// yet.
     ///
     /// # Errors
-    /// What MDT and OSTs answer.
+    /// Any error of the MDT and the OSTs.
     pub async fn data_version(&self, file: &OpenFile, flush: bool) -> Result<(u64, u32)> {
         let (layout, versions) = self.versions_now(file, flush).await?;
-        // As in Lustre: each of them only grows while its OST lives.
+        // A sum, as in Lustre: each version only grows while its OST runs.
         let sum = versions.iter().fold(0, |sum: u64, (_, version)| sum.wrapping_add(*version));
         Ok((sum, layout.map_or(0, |layout| layout.generation())))
     }
 
-    /// The versions of all objects that the file has at the moment.
+    /// Returns the layout and the versions of all its objects at the moment.
     async fn versions_now(&self, file: &OpenFile, flush: bool) -> Result<(Option<Arc<Layout>>, Vec<(Fid, u64)>)> {
         let mut moves = 0;
         loop {
             let Some(placed) = self.place(file).await? else { return Ok((None, Vec::new())) };
             let layout = placed.layout;
-            // Who moves the file waits for the lock.
+            // A migrating client may wait for this lock.
             drop(placed.guard);
             match self.versions(file.fid(), &layout, flush).await {
                 Err(Errno::MOVED) => drop(self.moved(file.fid(), &mut moves).await?),
@@ -173,14 +176,14 @@ impl Client {
         Ok(answers.into_iter().flatten().chain(state).collect())
     }
 
-    /// Gives a file the objects of `from`, a nameless file that is open here, to which its bytes
-    /// were copied and which is durable. `group`: the file is locked for this group, whose members
-    /// do not write meanwhile. `from` is of no use afterwards.
+    /// Gives `file` the objects of `from`. `from` is an orphan that is open here, has a copy of the
+    /// bytes, and is durable. `group`: the group that has locked the file; its members do not write
+    /// meanwhile. `from` cannot be used afterwards.
     ///
     /// # Errors
-    /// EINVAL: [`Client::migrate_begin`] did not come before, or `from` is no such file. EBUSY:
-    /// somebody wrote to the file since, or does not let go of it; nothing is changed. EACCES: the
-    /// caller may not write to the file. What the MDT answers.
+    /// EINVAL: [`Client::migrate_begin`] was not called before, or `from` is no such file. EBUSY:
+    /// the file was written since, or a client does not release its locks; nothing is changed.
+    /// EACCES: the caller may not write to the file. Any error of the MDT.
     pub async fn migrate_end(&self, who: &Caller, file: &OpenFile, from: Fid, group: Option<u64>) -> Result<()> {
         let (fid, to) = (file.fid(), self.files.any(from).ok_or(Errno::EINVAL)?);
         let Migration { versions, mtime } = file.migration.lock().take().ok_or(Errno::EINVAL)?;
@@ -189,12 +192,12 @@ impl Client {
         if self.lov.take_error(&copy).is_some() {
             return Err(Errno::EIO);
         }
-        // What other programs of this mount wrote in the group, as they may, counts as well.
+        // Writes of other programs of this mount in the group count as changes as well.
         if let Some(layout) = self.last_layout(fid) {
             self.lov.settle_file(&layout).await;
         }
-        // Before anybody can read the file here by locks that came through the other one.
-        // (What the copy has on the MDT gets another name.)
+        // Before a read of `file` can use locks that were taken through `from`. Objects on the MDT
+        // are left out, because they get new names.
         let kept = |layout: &Layout| -> Vec<Fid> {
             layout.all_objects().filter(|s| s.ost != MDT_OST).map(|s| s.object).collect()
         };
@@ -206,7 +209,7 @@ impl Client {
         change.end(&answer);
         let answer = answer.and_then(mdc::done);
         let now = self.ask_where(fid).await;
-        // An MDT that was restarted may have done it and not said so.
+        // A restarted MDT may have done the change and answer with an error.
         let is_other = |now: &Layout| Some(now.generation()) != before && now.stripe_count() == copy.stripe_count();
         let is_done = now.is_ok_and(|now| now.is_some_and(|now| is_other(&now) && kept(&now) == kept(&copy)));
         if answer.is_ok() || is_done {

@@ -1,17 +1,19 @@
-//! Files of which an OST is away. What the MDT says is enough for a name: it can be looked up,
-//! removed, moved, linked, and its attributes can be changed. Only who asks for the size waits for
-//! the OST.
+//! Degraded files: lookups and changes while an OST that has objects of the file is disconnected.
 //!
-//! The kernel knows no file without a size, so it is told one that nobody has said. Why nobody sees
-//! it:
-//! * the attributes are good for no time, so stat(2), open(2) and whatever else goes by a size ask
-//!   for it first (GETATTR), and wait;
-//! * a file that the kernel knows already, which may be open, mapped, and have pages, keeps the
-//!   size that it has: attributes in the answer to LOOKUP are void to the kernel if the file was
-//!   invalidated since it asked, and so it is. It takes them all the same from answers that end a
-//!   change (LINK, SETATTR): of a file that is open here these wait for the OST;
-//! * GETATTR itself is answered so only to who checks permissions ([`Client::getattr_for`]), of a
-//!   file that is not open here: this answer is to count, for the mode is in it.
+//! The MDT's attributes are enough to look a file up, to remove, rename or link it, and to change
+//! its attributes. Only a request for the size waits for the OST.
+//!
+//! The kernel knows no file without a size, so it gets a placeholder. No program sees the
+//! placeholder:
+//! * The kernel may not cache the attributes. So stat(2), open(2) and all other calls that depend
+//!   on the size send GETATTR first, and wait.
+//! * A file that the kernel knows already may be open, mapped and have pages. It keeps its size:
+//!   the kernel ignores the attributes in a LOOKUP reply if the file was invalidated after the
+//!   LOOKUP was sent, and the client invalidates the file. The kernel does take the attributes of
+//!   replies that end a change (LINK, SETATTR). If the file is open here, these replies wait for
+//!   the OST.
+//! * GETATTR gets the placeholder only for a permission check ([`Client::getattr_for`]) of a file
+//!   that is not open here. The kernel has to take this reply, because it contains the mode.
 
 use sheen_wire::{Attr, Fid, Result, ldlm::Cookie};
 
@@ -19,7 +21,8 @@ use super::known::{Heard, Told};
 use crate::{Client, EntryAttr, lov::is_absence};
 
 impl Client {
-    /// As [`Client::completed`], for an answer that brings a name.
+    /// As [`Client::completed`], for a reply that brings a name. Does not wait for a disconnected
+    /// OST.
     pub(crate) async fn named(&self, told: Told) -> Result<EntryAttr> {
         let asks = self.cache.kernel().filter(|kernel| kernel.asks_for_sizes());
         let (Some(_), Some(layout)) = (asks, told.layout.clone()) else { return self.completed(told).await };
@@ -33,7 +36,8 @@ impl Client {
         Ok(self.without_size(attr, lock))
     }
 
-    /// As [`Client::completed`], for an answer that ends a change of what the MDT has of a file.
+    /// As [`Client::completed`], for a reply that ends a change of a file's attributes on the MDT.
+    /// Waits for a disconnected OST only if the file is open here.
     pub(crate) async fn changed(&self, told: Told) -> Result<EntryAttr> {
         match self.files.any(told.attr.fid) {
             Some(_) => self.completed(told).await,
@@ -41,8 +45,8 @@ impl Client {
         }
     }
 
-    /// What the MDT says of a file, if it is known that an OST of it is away, and nothing here goes
-    /// by its size.
+    /// Returns the MDT's attributes alone, if an OST of the file is known to be disconnected and
+    /// the file is not open here.
     pub(super) fn told_alone(&self, told: &Told) -> Option<EntryAttr> {
         let is_away = told.layout.as_ref().is_some_and(|layout| self.lov.is_away(layout));
         (is_away && self.files.any(told.attr.fid).is_none()).then(|| self.without_size(told.attr, told.lock))
@@ -53,8 +57,8 @@ impl Client {
         self.entry_attr(attr, lock, None)
     }
 
-    /// Whether what is told of a file now may be kept until it is called back. Does not wait for an
-    /// OST that is away.
+    /// Returns whether the attributes that the client sends now may be cached until a blocking
+    /// callback. Does not wait for a disconnected OST.
     ///
     /// # Errors
     /// As [`Client::getattr`].

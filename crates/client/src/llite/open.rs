@@ -1,8 +1,8 @@
 //! open(2) in its forms.
 //!
-//! One round trip to the MDT does it all. Only O_TRUNC of a file that was there already goes on to
-//! the objects. A file that is known, and of which the lock on OPEN is held, is opened without
-//! asking ([`Client::open_known`]).
+//! An open takes one round trip to the MDT. Only O_TRUNC of an existing file also goes to the
+//! objects. A known file whose OPEN lock is held is opened without a request
+//! ([`Client::open_known`]).
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -21,7 +21,7 @@ impl Client {
     /// Opens a known file. `flags` are Linux's ([`flags`]).
     ///
     /// # Errors
-    /// EACCES, EISDIR, ENOENT, ETXTBSY and what else open(2) gives.
+    /// EACCES, EISDIR, ENOENT, ETXTBSY and other errors of open(2).
     pub async fn open(&self, who: &Caller, fid: Fid, flags: u32) -> Result<Arc<OpenFile>> {
         let _timer = self.stats.time(Op::Open);
         if self.virtual_attr(fid).is_some() {
@@ -31,7 +31,7 @@ impl Client {
             self.note_pages(&file);
             return Ok(file);
         }
-        // An open to run it brings no lock, and is not made under one.
+        // An open for execution brings no OPEN lock, and may not use one.
         let asking = if flags & flags::EXEC == 0 { self.asking_open(fid) } else { self.asking(fid) };
         // An open for writing may give the file its layout.
         let change = (flags::writes(flags) || flags & flags::TRUNC != 0).then(|| self.cache.change(&[fid], false));
@@ -42,7 +42,7 @@ impl Client {
             let truncates = flags & flags::TRUNC != 0 && !opened.created;
             let mut locks = kept.locks;
             if truncates {
-                // Not in use while the OSTs are asked.
+                // Not in use during the requests to the OSTs.
                 let came = locks.drain(..).next().map(|(_, lock)| lock.cookie());
                 let lock = asking.lock(fid, came);
                 self.or_release(&opened.file, self.empty(&opened, lock)).await?;
@@ -62,7 +62,7 @@ impl Client {
         Ok(opened.file)
     }
 
-    /// open(O_CREAT): opens the entry `name`, which is made first where it is missing.
+    /// open(O_CREAT): opens the entry `name`, and creates it if it does not exist.
     ///
     /// # Errors
     /// As [`Client::open`], and EEXIST with O_EXCL.
@@ -90,7 +90,7 @@ impl Client {
         let fid = opened.entry.attr.fid;
         let was_there = !opened.created && (flags::writes(flags) || flags & flags::TRUNC != 0);
         if was_there {
-            // It may have been known from before, and have a layout only now.
+            // The file may have been in the cache before, and have a layout only now.
             self.cache.change(&[fid], false).end(&Ok::<_, Errno>(()));
         }
         let told = self.told(&opened.entry, &kept.locks, &asking);
@@ -100,14 +100,14 @@ impl Client {
         }
         let attr = match told {
             Ok(told) if opened.created => self.just_made(&told),
-            // In memory of its own: new files, of which there are many, need none of it.
+            // Boxed, because new files, the frequent case, do not need it.
             told => Box::pin(self.or_release(&opened.file, self.opened_instead(&opened, told, flags))).await?,
         };
         self.note_pages(&opened.file);
         Ok((attr, opened.file))
     }
 
-    /// The attributes of a file that was there already, after O_TRUNC has had its effect.
+    /// Returns the attributes of a file that existed already, after O_TRUNC has taken effect.
     async fn opened_instead(&self, opened: &Opened, told: Result<Told>, flags: u32) -> Result<EntryAttr> {
         let told = told?;
         if flags & flags::TRUNC != 0 {
@@ -120,7 +120,8 @@ impl Client {
         self.completed(told).await
     }
 
-    /// open(O_TMPFILE): a file without a name, gone at its release unless it was linked.
+    /// open(O_TMPFILE): creates a file without a name. It is deleted at its release unless it was
+    /// linked.
     ///
     /// # Errors
     /// EACCES, ENOSPC.
@@ -158,15 +159,16 @@ impl Client {
         Ok(OpenDir::new(opened.file))
     }
 
-    /// Says whether the pages that the kernel may have of a file are under locks.
+    /// Records whether the kernel may keep its pages of the file at this open: all are under locks.
     fn note_pages(&self, file: &OpenFile) {
         let data = self.cache.data.get(file.fid()).filter(|data| file.cached() && data.is_guarded());
-        // Pages of a mirrored file go with its layout. Those of before it was mirrored do not.
+        // Pages of a mirrored file are dropped with the LAYOUT lock, except those that were read
+        // before it was mirrored.
         let guarded = data.is_some_and(|data| data.has_holes() || !file.inode.is_mirrored());
         file.keep_cache.store(guarded, Relaxed);
     }
 
-    /// Has the MDT know of an open file that was opened without asking.
+    /// Registers a file at the MDT that was opened without a request.
     pub(crate) async fn register(&self, file: &OpenFile) -> Result<()> {
         match self.files.register(&Arc::downgrade(self.mdc.import()), file.fid()) {
             Some(told) => told.await,
@@ -188,11 +190,11 @@ impl Client {
         self.cut(opened.entry.attr.fid, located, 0).await.map(Some)
     }
 
-    /// Closes the file again where what completes its open fails.
+    /// Closes the file again if the rest of its open fails.
     async fn or_release<T>(&self, file: &Arc<OpenFile>, rest: impl Future<Output = Result<T>>) -> Result<T> {
         let answer = rest.await;
         if answer.is_err() {
-            // The first error is the one to tell.
+            // The first error is the one to report.
             let _ = self.release(file.clone()).await;
         }
         answer

@@ -1,21 +1,21 @@
-//! Pages of mappings, as the kernel writes them back.
+//! Writeback of mapped pages from the kernel's page cache.
 //!
-//! What a program stores through a mapping changes bytes of the file and never its length. The
-//! kernel cuts the last page at the size that it knows, and that may be an old one: an answer about
-//! the size that another mount's truncate has overtaken can arrive after the truncate was heard of.
-//! So it is cut here, at the size that the objects have.
+//! A store through a mapping changes bytes of the file and never its length. The kernel cuts the
+//! last page at the file size that it knows, and that size may be old. A reply with the size can
+//! arrive after the truncate by another mount that made it invalid. So the client cuts the page
+//! here, at the size of the objects.
 //!
-//! **Another mount may cut the file between the look and the write.** The kernel has the page under
-//! a lock on the object that it lies in, which is given up when the page is written. Who cuts that
-//! object waits for it, so the write comes first, and the cut takes what it wrote. Only an object
-//! that ends before the page, in a file that goes on in others, need not be cut: then the write may
-//! come after the truncate and count as one that came later, as with any write beside a truncate of
-//! several objects.
+//! **Another mount may truncate the file between the size check and the write.** The kernel has the
+//! page under a lock on the object that contains it, and the lock is cancelled only when the page
+//! is written. A truncate of that object waits for the lock. So the write comes first, and the
+//! truncate removes its bytes. Only an object that ends before the page, in a file that continues
+//! in other objects, need not be truncated. Then the write may come after the truncate and counts
+//! as a later one, as with any write beside a truncate of several objects.
 //!
-//! **Nothing that a page waits for waits for its page**: an invalidation does, and holds up the
-//! locks that the client gives up meanwhile. So no lock is asked for; those who know more than the
-//! OSTs are asked for what they know, and keep their locks; and the MDT is not waited for where the
-//! layout is known.
+//! **The write of a page waits for nothing that waits for the page.** An invalidation waits for the
+//! page, and it delays the cancel of locks. So the write requests no lock. Clients that know more
+//! than the OSTs are queried (glimpse) and keep their locks. The MDT is not asked if the layout is
+//! known.
 
 use std::{pin::pin, sync::Arc};
 
@@ -26,12 +26,12 @@ use super::{mirrors::AGAIN_MAX, place::Placed};
 use crate::{Client, OpenFile};
 
 impl Client {
-    /// Writes a page of the kernel's page cache, which has it already (FUSE_WRITE_CACHE): the
-    /// kernel is not asked to drop pages, for it would wait for this one. What lies beyond the end
-    /// of the file counts as written, and is not.
+    /// Writes a page of the kernel's page cache (FUSE_WRITE_CACHE). The kernel is not asked to drop
+    /// pages, because it would wait for this one. Bytes beyond the end of the file count as written
+    /// and are discarded.
     ///
     /// # Errors
-    /// As [`Client::write`]. EINVAL: the file is one mirror, of which no page is kept.
+    /// As [`Client::write`]. EINVAL: the open file uses one mirror, of which no page is cached.
     pub async fn write_page(&self, file: &OpenFile, offset: u64, data: Bulk) -> Result<usize> {
         if file.mirror() != 0 {
             return Err(Errno::EINVAL);
@@ -39,7 +39,7 @@ impl Client {
         self.write_for(file, offset, data, false, false, true).await
     }
 
-    /// Writes what of a page is in the file; as [`Client::write_once`].
+    /// Writes the part of a page that lies in the file; as [`Client::write_once`].
     pub(super) async fn write_inside(&self, file: &OpenFile, offset: u64, data: Bulk) -> Result<(usize, u32)> {
         let len = data.len();
         let (inside, generation) = self.inside(file, offset, len as u64).await?;
@@ -50,7 +50,8 @@ impl Client {
         Ok((if written == inside { len } else { written }, generation))
     }
 
-    /// How many of `len` bytes at `offset` lie in the file, and by which generation of its layout.
+    /// Returns how many of `len` bytes at `offset` lie in the file, and the generation of the
+    /// layout that was used.
     async fn inside(&self, file: &OpenFile, offset: u64, len: u64) -> Result<(usize, u32)> {
         for _ in 0..AGAIN_MAX {
             let changes = file.inode.changes();
@@ -66,7 +67,7 @@ impl Client {
             let look = |layout: Arc<Layout>| async move { self.lov.inside(&layout, offset, len).await };
             let work = pin!(self.lov.by_any(&layout, look));
             let inside = self.under(file.fid(), guard, work).await.0?;
-            // A mirror that counts no more may have been cut.
+            // A mirror that is stale by now may have been truncated.
             if inside == len || !self.is_overtaken(file, &layout, began).await? {
                 return Ok((inside as usize, layout.generation()));
             }

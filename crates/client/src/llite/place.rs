@@ -1,20 +1,21 @@
-//! Where a file's bytes are at the moment, and objects for where there are none.
+//! Layout lookup: the current layout of an open file, and new objects where it has none.
 //!
-//! A layout that is not settled ([`crate::layouts::is_settled`]) is good under a lock on LAYOUT: as
-//! long as this client has it, nobody else gives the file objects. An operation keeps that lock in
-//! use while it goes on ([`Client::under`]), but not for long, and never while the MDT is asked:
-//! who asks for objects waits for everybody's use of it. For the same reason no lock on an object
-//! is in use while objects are asked for: who uses the layout may wait for that one.
+//! A layout that is not settled ([`crate::layouts::is_settled`]) is valid under a LAYOUT lock.
+//! While this client holds that lock, the MDT gives the file no objects for other clients. An
+//! operation keeps the lock in use while it runs ([`Client::under`]), but not for long, and never
+//! during a request to the MDT. A layout intent waits until all clients have released the lock. For
+//! the same reason no extent lock is in use during a layout intent: another user of the layout may
+//! be waiting for that extent lock.
 //!
-//! Where no lock is to be had the layout is that of the moment at which the MDT answered: good for
-//! one operation, but nothing is kept of what is read by it.
+//! Without a LAYOUT lock the layout is a snapshot: use it for this one operation and cache nothing
+//! read through it.
 //!
 //! Invariants:
-//! * an open file's [`crate::file::Inode`] has the newest layout that this client has heard of; it
-//!   is *held* only if this client has had a lock on LAYOUT ever since the MDT said so, or asked
-//!   for the objects itself, which its own locks do not hinder;
-//! * what was read beside a request for objects by this client itself may be from before: the
-//!   kernel drops such pages.
+//! * [`crate::file::Inode`] of an open file has the newest layout that this client has received.
+//!   The layout is *held* only if this client has had a LAYOUT lock ever since the MDT sent it, or
+//!   requested the objects itself. The client's own locks do not block its own requests.
+//! * A read that runs beside this client's own request for objects may return data from before the
+//!   request. The kernel drops such pages.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -33,21 +34,22 @@ use crate::{
     mdc,
 };
 
-/// Longest that a lock on LAYOUT, or those under which is read, are in use while an OST is waited
-/// for. A quarter of the time after which a server gives up a client that keeps a lock.
+/// Longest time for which a LAYOUT lock, or the locks of a read, stay in use during a request to an
+/// OST. A quarter of the time after which a server evicts a client that does not cancel a lock.
 pub(super) const HOLD_MAX: Duration = Duration::from_secs(5);
-/// The same of a lock on LAYOUT that somebody wants. What OSTs do by themselves is done by then, as
-/// a rule; what waits for locks of other clients may wait for whoever wants this one (who migrates
-/// a file with a group's lock).
+/// Longest time for which a LAYOUT lock stays in use after a blocking callback. Requests that
+/// depend on the OSTs alone are usually done by then. A request that waits for another client's
+/// extent lock may wait for the client that wants this LAYOUT lock (a migration under a group
+/// lock).
 const WANTED_MAX: Duration = Duration::from_millis(200);
-/// Times that objects are asked for one write: each time the MDT gives some, or all are there.
+/// Most layout intents for one write. After each one, more objects exist.
 const INTENTS_MAX: usize = 8;
-/// Times that a read for pages looks whether its layout is about to go.
+/// Rounds in which a read for the page cache checks whether its LAYOUT lock is being cancelled.
 const ROUNDS_MAX: usize = 4;
 const LAYOUT: Policy = Policy::bits(bits::LAYOUT);
 
-/// A file's layout, and the lock under which it is good, in use. No lock: it is settled, or was
-/// good when the MDT was asked.
+/// A layout, with the LAYOUT lock that guards it, in use. Without a lock the layout is settled, or
+/// a snapshot from the MDT's reply.
 pub(crate) struct Placed {
     pub layout: Arc<Layout>,
     pub guard: Option<LockRef>,
@@ -63,20 +65,20 @@ pub(crate) struct Located {
 }
 
 impl Client {
-    /// The lock on LAYOUT, if it is there.
+    /// Returns the LAYOUT lock of a file, in use, if this client holds one.
     pub(crate) fn layout_lock(&self, fid: Fid) -> Option<LockRef> {
         self.mdc.locks().matching(Resource::bits(fid), &LAYOUT)
     }
 
-    /// The layout's lock of before, if it is still there.
+    /// Returns the LAYOUT lock with this handle, in use, if this client still holds it.
     pub(crate) fn guard_again(&self, fid: Fid, cookie: Cookie) -> Option<LockRef> {
         self.mdc.locks().again(Resource::bits(fid), &LAYOUT, cookie)
     }
 
-    /// The layout of an open file; `None` where the file has none yet.
+    /// Returns the layout of an open file; `None` if the file has none yet.
     ///
     /// # Errors
-    /// ESTALE: the MDT has lost the file.
+    /// ESTALE: the MDT has lost the file in a restart.
     pub(crate) async fn place(&self, file: &OpenFile) -> Result<Option<Placed>> {
         file.check_not_lost()?;
         if file.is_unsure() {
@@ -92,9 +94,9 @@ impl Client {
         }
     }
 
-    /// As [`Client::place`], for a read whose answer goes into the kernel's page cache. If the lock
-    /// on LAYOUT is being given up, which waits for such reads, the MDT is not waited for: it is
-    /// read by the layout of before, and the pages are dropped once more.
+    /// As [`Client::place`], for a read whose data goes into the kernel's page cache. The cancel of
+    /// a LAYOUT lock waits for such reads, so the read must not wait for the MDT then. It uses the
+    /// previous layout, and its pages are dropped again afterwards.
     pub(crate) async fn place_for_pages(&self, file: &OpenFile, reading: &mut Reading) -> Result<Option<Placed>> {
         if let Some(layout) = file.inode.settled().filter(|_| !file.is_unsure()) {
             file.check_not_lost()?;
@@ -132,7 +134,7 @@ impl Client {
         self.place(file).await
     }
 
-    /// The layout without asking.
+    /// Returns the layout if it is known without a request.
     fn place_known(&self, file: &OpenFile) -> Result<Option<Placed>> {
         let fid = file.fid();
         if let Some(layout) = file.inode.settled() {
@@ -161,8 +163,8 @@ impl Client {
         Ok(Some(Placed { layout, guard: None }))
     }
 
-    /// The layout that was told with attributes, which are dropped with LAYOUT as well. A lock on
-    /// it is in use.
+    /// Takes the layout from the cached attributes, which are dropped together with the LAYOUT
+    /// lock. The caller has a LAYOUT lock in use.
     fn learn_told(&self, file: &OpenFile) -> Option<Arc<Layout>> {
         let told = self.cache.meta.lock().get(file.fid())?.layout;
         let layout = told.filter(|layout| !layout.is_plain())?;
@@ -170,7 +172,8 @@ impl Client {
         file.inode.held()
     }
 
-    /// The MDT was restarted: whether it still knows where the file's bytes are.
+    /// Checks after an MDT restart whether the MDT still has the file's layout. If not, marks the
+    /// file as lost.
     async fn ask_whether_it_is_there(&self, file: &OpenFile) -> Result<()> {
         let request = Request::GetAttr { fid: file.fid(), layout_known: false };
         let entry = mdc::entry(self.mdc.call(request).await?)?;
@@ -201,7 +204,7 @@ impl Client {
         match told.lock.and_then(|cookie| self.guard_again(fid, cookie)) {
             Some(guard) => {
                 file.inode.learn(&layout);
-                // This client itself may have asked for objects meanwhile.
+                // Another request of this client may have added objects meanwhile.
                 let layout = file.inode.held().unwrap_or(layout);
                 Ok(Some(Placed { layout, guard: Some(guard) }))
             }
@@ -212,8 +215,8 @@ impl Client {
         }
     }
 
-    /// As [`Client::place`], of a file that is open for writing: one that has no layout, for it was
-    /// opened with [`sheen_wire::mds::flags::LAYOUT_LATER`], gets one.
+    /// As [`Client::place`], for a file that is open for writing. A file without a layout, opened
+    /// with [`sheen_wire::mds::flags::LAYOUT_LATER`], gets one.
     ///
     /// # Errors
     /// Also those of [`Client::ask_objects`].
@@ -225,12 +228,12 @@ impl Client {
         self.place(file).await?.ok_or(Errno::EIO)
     }
 
-    /// The layout of an open file, with objects for all of `[offset, offset + len)` that there can
-    /// be. `page`: for a page of the kernel's, for which the lock on LAYOUT may have to wait before
-    /// it is given up: the MDT is not waited for if there are objects.
+    /// Returns the layout of an open file, with objects for `[offset, offset + len)` as far as the
+    /// layout can have any. `page`: the write comes from the kernel's page cache. The cancel of the
+    /// LAYOUT lock may wait for that page, so if the objects exist the MDT is not asked.
     ///
     /// # Errors
-    /// ENODATA: the layout ends before that. As [`Client::place`] and [`Client::ask_objects`].
+    /// ENODATA: the layout ends before `offset`. As [`Client::place`] and [`Client::ask_objects`].
     pub(crate) async fn place_for_writing(&self, file: &OpenFile, offset: u64, len: u64, page: bool) -> Result<Placed> {
         if file.mirror() != 0 {
             return Box::pin(self.place_in_mirror(file, offset, len)).await;
@@ -248,12 +251,12 @@ impl Client {
             drop(placed);
             Box::pin(self.intend(file, offset, len, page)).await?;
         }
-        tracing::warn!("{}: the MDT gives no objects for what is written at {offset}", file.fid());
+        tracing::warn!("{}: write at offset {offset} fails with EIO: the MDT instantiated no objects", file.fid());
         Err(Errno::EIO)
     }
 
-    /// Objects for what is to be written, and one mirror to write them to, unless another write has
-    /// asked for them meanwhile.
+    /// Requests objects for a write, and the choice of one mirror to write to. Does nothing if a
+    /// concurrent write has done so already.
     pub(crate) async fn intend(&self, file: &OpenFile, offset: u64, len: u64, page: bool) -> Result<()> {
         let turn = file.inode.intents.lock().await;
         let there = self.place_known(file)?.is_some_and(|placed| !placed.layout.needs_intent(offset, len));
@@ -262,17 +265,17 @@ impl Client {
         }
         let (fid, reads) = (file.fid(), self.page_reads(file.fid()));
         self.ask_objects(fid, offset, offset.saturating_add(len)).await?;
-        // The kernel may wait for pages that are to be written, and take their turn.
+        // The invalidation may wait for dirty pages of the kernel, whose writes need this mutex.
         drop(turn);
         self.drop_holes(fid, reads, page).await;
         Ok(())
     }
 
-    /// The layout of a file with objects for `[start, end)`: where there are none, the MDT gives it
-    /// some.
+    /// Asks the MDT for objects in `[start, end)` of a file (a layout intent), and returns the new
+    /// layout.
     ///
     /// # Errors
-    /// ENOSPC, and what else the MDT answers.
+    /// ENOSPC, and any other error of the MDT.
     pub(crate) async fn ask_objects(&self, fid: Fid, start: u64, end: u64) -> Result<Arc<Layout>> {
         Ok(self.ask_objects_locked(fid, start, end).await?.layout)
     }
@@ -287,7 +290,7 @@ impl Client {
         let kept = answer?;
         let told = self.told(&mdc::entry(kept.reply)?, &kept.locks, &asking)?;
         let layout = told.layout.ok_or(Errno::EPROTO)?;
-        // This client's lock of before is spared by what it asks for itself.
+        // The MDT does not revoke the requester's own LAYOUT lock.
         let again = |cookie| self.guard_again(fid, cookie);
         let lock = told.lock.and_then(again).or_else(|| before.and_then(again));
         let cookie = lock.as_ref().map(LockRef::cookie);
@@ -295,21 +298,21 @@ impl Client {
         Ok(Located { layout, lock: cookie })
     }
 
-    /// Takes in where a file's bytes are since: other objects, or more. `lock`: on LAYOUT, under
-    /// which that is so.
+    /// Records the new layout of a file: other objects, or more. `lock`: the LAYOUT lock that
+    /// guards the layout.
     pub(super) fn told_place(&self, fid: Fid, layout: &Arc<Layout>, lock: Option<LockRef>) {
         if lock.is_some() || is_settled(layout) {
             self.files.learn(fid, layout);
         } else {
             self.files.learn_past(fid, layout);
         }
-        // What it has of the size was guarded by the locks on the objects that there were.
+        // Cached sizes were guarded by the locks on the former objects alone.
         self.cache.begin_drop_attr(fid);
     }
 
-    /// Pages that were holes for want of objects, or are read beside the request for them, are
-    /// under no lock any more. `page`: the kernel waits for this write of a page, so it is not
-    /// waited for.
+    /// Drops the kernel's pages that are holes for want of objects, or were read during the request
+    /// for objects (`before`: the reads before it). No lock guards such pages any more. `page`: the
+    /// kernel waits for the write of a page, so the invalidation runs in the background.
     pub(crate) async fn drop_holes(&self, fid: Fid, before: Reads, page: bool) {
         let Some(data) = self.cache.data.get(fid) else { return };
         let now = data.reads();
@@ -328,28 +331,30 @@ impl Client {
         }
     }
 
-    /// The layout of a file was edited by this client: what is known of it is asked for again.
+    /// Forgets the layout of a file that this client has edited, and asks the MDT for the new one.
     pub(crate) async fn edited(&self, fid: Fid) {
         self.layouts.forget(fid);
         self.files.outdate(fid);
         let Some(file) = self.files.any(fid) else { return };
         let before = self.page_reads(fid);
-        // A failure shows at the next use.
+        // An error recurs at the next use of the layout.
         if let Ok(Some(placed)) = self.ask_place(&file).await {
             drop(placed);
         }
         self.drop_holes(fid, before, false).await;
     }
 
-    /// The newest layout of a file that this client knows, good or not: where it may have written.
+    /// Returns the newest layout of a file that this client knows, valid or not. This client may
+    /// have dirty data of its objects.
     pub(crate) fn last_layout(&self, fid: Fid) -> Option<Arc<Layout>> {
         let told = || self.cache.meta.lock().get(fid)?.layout;
         let known = [self.layouts.get(fid), self.files.last_layout(fid), told()];
         known.into_iter().flatten().reduce(|last, other| if is_as_new(&last, &other) { last } else { other })
     }
 
-    /// Does something by a layout with its lock in use, for [`HOLD_MAX`] at most, and not for much
-    /// longer than [`WANTED_MAX`] while it is wanted. Also the lock, if it was there all the time.
+    /// Runs `work` with the LAYOUT lock in use, for [`HOLD_MAX`] at most, and not for much longer
+    /// than [`WANTED_MAX`] after a blocking callback. Also returns the lock, if the client held it
+    /// all the time.
     pub(crate) async fn under<T>(
         &self,
         fid: Fid,

@@ -16,45 +16,46 @@ use crate::{
     stats::Op,
 };
 
-/// Times that a read asks for its locks before it goes on without.
+/// Most times that a read requests its locks before it goes on without.
 const ROUNDS_MAX: usize = 4;
 
-/// What of a file is read.
+/// The range of a read, in bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Range {
     pub offset: u64,
     pub len: u64,
-    /// Bytes of a server in this process may be left where they lie.
+    /// The data may be returned in place if its server is in this process ([`ReadData::live`]).
     pub in_place: bool,
 }
 
 impl Client {
-    /// Reads `len` bytes at `offset`, fewer at the end of the file; at most 16 MiB in one call.
-    /// Nothing is copied: the pieces are those in which the OSTs' answers arrived, holes are zeros
-    /// that all share.
+    /// Reads `len` bytes at `offset`, fewer at the end of the file; at most 16 MiB per call.
+    /// Nothing is copied: the pieces are those of the OSTs' replies, and all holes share one buffer
+    /// of zeros.
     ///
-    /// Of a file that is not open past the caches (O_DIRECT) the kernel may keep what it read,
-    /// under the locks that come with it: [`Client::read_as`] with `pages`.
+    /// Unless the file is open with O_DIRECT, the kernel may cache the data under the locks that
+    /// come with it: as [`Client::read_as`] with `pages`.
     ///
     /// # Errors
-    /// EBADF: not open for reading. EIO and what else the OSTs answer.
+    /// EBADF: not open for reading. EIO and other errors of the OSTs.
     pub async fn read(&self, file: &OpenFile, offset: u64, len: usize) -> Result<ReadData> {
         let pages = self.cache.kernel().is_some() && file.flags() & flags::DIRECT == 0;
         self.read_as(file, offset, len, pages).await
     }
 
-    /// As [`Client::read`]; `pages` says whether the answer goes into the kernel's page cache. Such
-    /// a read takes locks on the objects, which others who write have to wait for: not to be asked
-    /// for where a program reads past the page cache.
+    /// As [`Client::read`]; `pages` says whether the data goes into the kernel's page cache. Such a
+    /// read takes locks on the objects, and writers on other clients have to wait for these. So do
+    /// not set it for reads past the page cache.
     ///
     /// # Errors
-    /// As [`Client::read`]. EINVAL: `pages` of a file that is one mirror: others would find them.
+    /// As [`Client::read`]. EINVAL: `pages` for an open file that uses one mirror, because other
+    /// programs would find these pages.
     pub async fn read_as(&self, file: &OpenFile, offset: u64, len: usize, pages: bool) -> Result<ReadData> {
         self.read_from(file, offset, len, pages, false).await
     }
 
-    /// As [`Client::read_as`]; bytes of a server in this process may be left where they lie
-    /// ([`ReadData::live`]).
+    /// As [`Client::read_as`], but the data may be returned in place if its server is in this
+    /// process ([`ReadData::live`]).
     ///
     /// # Errors
     /// As [`Client::read`].
@@ -76,8 +77,8 @@ impl Client {
         loop {
             match self.read_once(file, offset, len, pages, in_place).await {
                 Err(Errno::MOVED) => {
-                    // The kernel keeps the pages locked, which the close of other objects must not
-                    // wait for.
+                    // The kernel has these pages locked. When other objects are sealed, the
+                    // invalidation must not wait for these pages.
                     let _stalled = pages.then(|| self.cache.data.stall(file.fid(), offset, len as u64));
                     drop(Box::pin(self.moved(file.fid(), &mut moves)).await?);
                 }
@@ -104,8 +105,8 @@ impl Client {
         }
         file.note_read();
         let (fid, range) = (file.fid(), Range { offset, len: len.min(BULK_BYTES_MAX) as u64, in_place });
-        // Before the layout is looked up, for this client itself may ask for objects meanwhile, and
-        // writes there.
+        // Registered before the layout lookup: this client itself may request objects meanwhile,
+        // and write to them.
         let mut reading = pages.then(|| self.cache.data.reading(fid, offset, range.len));
         let changes = file.inode.changes();
         let placed = match &mut reading {
@@ -128,7 +129,7 @@ impl Client {
         }
     }
 
-    /// Reads by a layout.
+    /// Reads with a layout.
     async fn read_placed(&self, fid: Fid, range: Range, placed: Placed, reading: Option<Reading>) -> Result<ReadData> {
         if placed.layout.is_mirrored() {
             return Box::pin(self.read_mirrored(fid, range, placed, reading)).await;
@@ -153,9 +154,9 @@ impl Client {
         Ok(read)
     }
 
-    /// A read is done, and the layout may have become another one meanwhile: reads once more where
-    /// it may have been a mirror that counts no more, or one that was just copied to. Nothing of
-    /// such a read is kept, and no lock is in use while the MDT is asked.
+    /// If the layout changed during the read, repeats the read with the new layout. The mirror may
+    /// be stale by now, or may have just been copied to. The data of such a read is not cached, and
+    /// no lock is in use while the MDT is asked.
     async fn read_overtaken(
         &self,
         file: &OpenFile,
@@ -185,13 +186,13 @@ impl Client {
                 return Ok(read);
             }
         }
-        tracing::warn!("{fid}: its layout changes too often for reading");
+        tracing::warn!("{fid}: read fails with EIO: the layout changed during every attempt; try again");
         Err(Errno::EIO)
     }
 
-    /// The locks under which the kernel may keep a range of a file, in use; or, while one of the
-    /// file's locks is being given up, none: the kernel is told to drop what it read as often as
-    /// somebody does so.
+    /// Returns the locks under which the kernel may cache a range of a file, in use. While one of
+    /// the file's locks is being cancelled, returns none. The invalidation is then repeated until
+    /// all such reads are done.
     pub(super) async fn read_locks(
         &self,
         layout: &Layout,
@@ -210,8 +211,8 @@ impl Client {
         stripes.sort_unstable();
         stripes.dedup();
         for _ in 0..ROUNDS_MAX {
-            // What others of the group write nobody has to tell. Another program may join it while
-            // this waits.
+            // No callback reports what other members of a group write. Another program may join the
+            // group while this read waits.
             if stripes.iter().any(|s| self.lov.in_group(layout, *s)) {
                 break;
             }
@@ -220,8 +221,7 @@ impl Client {
                 return Ok(ReadRefs::new(locks, reading));
             }
             if !data.is_guarded() {
-                // What this is to fill is left out of the invalidation, which need not wait for it
-                // so.
+                // The invalidation leaves out the pages of this read, so it need not wait for them.
                 let stalled = self.cache.data.stall(layout.fid(), offset, len);
                 let _ = self.rt.timeout(PATIENCE, data.flush_ends()).await;
                 drop(stalled);
@@ -229,7 +229,7 @@ impl Client {
                     return Ok(ReadRefs::new(Vec::new(), reading));
                 }
             }
-            // One after the other, none of them in use while the next is waited for.
+            // One lock after the other; none of them is in use during the request for the next.
             for stripe in stripes.iter().filter(|s| self.lov.matching(layout, **s).is_none()) {
                 let locked = tokio::select! {
                     biased;
@@ -237,21 +237,21 @@ impl Client {
                     () = data.flush_begins() => None,
                 };
                 match locked {
-                    // The only one: in use from its grant on, though it may have been asked for
-                    // already.
+                    // The only lock: in use from its grant on, even if a blocking callback has
+                    // arrived.
                     Some(Some(lock)) if stripes.len() == 1 => return Ok(ReadRefs::new(vec![lock], reading)),
                     Some(_) => {}
                     None => break,
                 }
             }
         }
-        // Too many want to write, or a group does.
+        // Too many writers want the locks, or a group has one.
         self.keep_nothing(&mut reading);
         Ok(ReadRefs::new(Vec::new(), reading))
     }
 
-    /// Reads with locks in use, but not for long: somebody else may be asked how far the file
-    /// reaches, who does not answer.
+    /// Reads with locks in use, but for at most [`HOLD_MAX`]: the size query may depend on another
+    /// client that does not answer.
     pub(super) async fn read_under(&self, layout: &Layout, range: Range, mut refs: ReadRefs) -> Result<ReadData> {
         let Range { offset, len, in_place } = range;
         let mut work = pin!(self.lov.read(layout, offset, len, in_place));
@@ -269,7 +269,7 @@ impl Client {
         Ok(ReadData { bulk, live, refs })
     }
 
-    /// Of what is read nothing is kept, and no lock is in use for it any more.
+    /// Releases the locks of a read, and has the kernel drop its pages.
     fn keep_none(&self, refs: &mut ReadRefs) {
         if let Some(reading) = refs.reading() {
             self.keep_nothing(reading);
@@ -277,7 +277,7 @@ impl Client {
         refs.release();
     }
 
-    /// The kernel may keep holes for want of objects under the layout's lock.
+    /// Lets the kernel cache holes for want of objects under the LAYOUT lock.
     pub(super) fn keep_holes(&self, refs: &mut ReadRefs, guard: Option<LockRef>) {
         match (guard, refs.reading()) {
             (_, None) => {}
@@ -286,7 +286,7 @@ impl Client {
         }
     }
 
-    /// What the kernel keeps of a read is dropped at once.
+    /// Starts to drop the kernel's pages of a read.
     fn keep_nothing(&self, reading: &mut Reading) {
         reading.unlock();
         if let Some(dropped) = self.cache.flush_pages(&reading.file) {

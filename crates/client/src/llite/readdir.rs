@@ -1,8 +1,8 @@
-//! Reading directories.
+//! Directory reading.
 //!
-//! Nothing is remembered: every call goes on at the cookie that it is given, so seekdir(3) works
-//! and the entries are those of now. With attributes, one request per OST asks for the objects of
-//! all files of a page. For a kernel there is [`Client::list`].
+//! No state is remembered: every call continues at its cookie, so seekdir(3) works and the entries
+//! are current. With attributes, one request per OST queries the objects of all files of a page.
+//! The kernel's requests use [`Client::list`].
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
@@ -16,20 +16,20 @@ use sheen_wire::{
 use super::known::{Asking, Told};
 use crate::{Caller, Client, DirItem, DirPage, EntryAttr, OpenDir, locks::LockRef, stats::Op};
 
-/// Most bytes of entries that are asked for at a time.
+/// Most bytes of entries in one request.
 pub(super) const PAGE_BYTES_MAX: u32 = 1 << 20;
-/// More than there are entries in a page: each may bring a lock.
+/// More than a page has entries; each entry may bring a lock.
 pub(super) const ENTRIES_MAX: u64 = 1 << 16;
 /// Cookies of the two entries that the client adds.
 pub(super) const DOT: u64 = 1;
 pub(super) const DOT_DOT: u64 = 2;
 
 impl Client {
-    /// Entries after `cookie` (0: from the start), about as many as fill `max_bytes`. `plus` asks
-    /// for their attributes too.
+    /// Returns entries after `cookie` (0: from the start), about as many as fill `max_bytes`. With
+    /// `plus`, also their attributes.
     ///
     /// # Errors
-    /// What the MDT answers. An entry whose attributes cannot be had comes without them.
+    /// Any error of the MDT. An entry whose attributes are not available comes without them.
     pub async fn readdir(&self, dir: &OpenDir, cookie: u64, max_bytes: u32, plus: bool) -> Result<DirPage> {
         let _timer = self.stats.time(Op::Readdir);
         if let Some(page) = self.virtual_readdir(dir.fid(), cookie) {
@@ -58,7 +58,7 @@ impl Client {
         Ok(page)
     }
 
-    /// The directory above; a directory that was removed lies in none and names itself.
+    /// Returns the parent directory. A removed directory has none, and is returned itself.
     pub(super) async fn parent_of(&self, fid: Fid) -> Fid {
         if fid == ROOT {
             return ROOT;
@@ -88,7 +88,7 @@ impl Client {
         items.extend(entries.into_iter().zip(attrs).map(|(entry, attr)| item(entry, attr.ok())));
     }
 
-    /// Takes in what came with entries.
+    /// Enters the names and attributes of entries into the caches.
     pub(super) fn told_entries(
         &self,
         dir: Fid,

@@ -10,15 +10,15 @@ use sheen_wire::{
 use crate::{Client, OpenDir, OpenFile, stats::Op};
 
 impl Client {
-    /// Closes a file; a second time does nothing. The MDT learns whether it was read, for its
-    /// access time; where that does not matter, and the file was opened without asking, it is not
-    /// told.
+    /// Closes a file; a second call does nothing. The MDT learns whether the file was read, for its
+    /// access time. If that does not matter, and the file was opened without a request, the MDT
+    /// gets no close.
     ///
-    /// It may be told some moments later, with others ([`crate::closed`]). Else the request is on
-    /// its way when the future is first polled, before anything that is asked afterwards.
+    /// The close may be sent some moments later, with others ([`crate::closed`]). Otherwise the
+    /// request is sent when the future is first polled, before any later request.
     ///
     /// # Errors
-    /// What the MDT answers; the file is closed for this client in any case.
+    /// Any error of the MDT; for this client the file is closed in any case.
     pub async fn release(&self, file: Arc<OpenFile>) -> Result<()> {
         let _timer = self.stats.time(Op::Close);
         let Some(handle) = self.files.remove(&file) else { return Ok(()) };
@@ -35,8 +35,8 @@ impl Client {
                 Ok(())
             };
         }
-        // Of a file without a name the MDT waits for the last close, to remove it; of a program
-        // somebody may, to write it.
+        // The MDT waits for the last close of a file without a name, to delete it. A writer may
+        // wait for the close of a running program (ETXTBSY).
         let waited = nameless || file.flags() & flags::EXEC != 0;
         let lock = if waited { None } else { self.layout_lock(fid) };
         self.closes.note(fid, handle, read, lock).await

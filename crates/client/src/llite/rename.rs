@@ -9,11 +9,10 @@ use sheen_wire::{
 use crate::{Caller, Client, mdc, stats::Op};
 
 impl Client {
-    /// Gives a file another name, or with [`sheen_wire::mds::rename`]'s flags another meaning of
-    /// that.
+    /// Renames an entry; `flags` are those of [`sheen_wire::mds::rename`].
     ///
     /// # Errors
-    /// What renameat2(2) gives.
+    /// Those of renameat2(2).
     pub async fn rename(
         &self,
         who: &Caller,
@@ -35,7 +34,7 @@ impl Client {
         let last = if replaces { self.only_name(new_parent, new_name) } else { None };
         let given_up = last.map(|fid| self.without_open(fid)).unwrap_or_default();
         let change = self.cache.change_names(&[(parent, name), (new_parent, new_name)]);
-        // Either may be there afterwards: they are exchanged, or the first leads to a whiteout.
+        // Both names may exist afterwards: after an exchange, or if the first becomes a whiteout.
         self.cache.adds(parent, name);
         self.cache.adds(new_parent, new_name);
         let answer = self.mdc.call_giving_up(who, request, &given_up).await;

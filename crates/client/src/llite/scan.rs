@@ -1,18 +1,18 @@
-//! Whole directories with attributes and layouts, for a program that looks at all entries and wants
-//! nothing kept (`lfs find`).
+//! Directory scan with attributes and layouts, for a program that looks at all entries and needs no
+//! caching (`lfs find`).
 //!
-//! A page is one request to the MDT and one to each OST that has objects of its files. No lock is
-//! asked for, so nothing is revoked later, and what the caches hold is left in peace; what this
-//! mount has written and not sent is counted in, as in stat(2).
+//! A page takes one request to the MDT, and one to each OST that has objects of its files. The scan
+//! takes no locks, so nothing is revoked later and the caches keep their contents. Dirty data of
+//! this mount counts, as in stat(2).
 //!
 //! Invariants:
-//! * an entry is as it was at some time between the call that asked for its page and now. A page is
-//!   kept with the open directory for those who come for the rest of it, until another page is
-//!   asked for, the directory is read from the start, or it is closed;
-//! * a page is given only to the one for whom it was asked, after the MDT said that he may both
-//!   list and search the directory;
-//! * [`PAGES_MAX`] pages are kept by a mount at a time. Beyond that a page is as large as is handed
-//!   on at once.
+//! * An entry is as it was at some time between the call that requested its page and now. The open
+//!   directory stores a page for callers that continue in it. It does so until another page is
+//!   requested, the directory is read from the start, or it is closed.
+//! * A page is returned only to the caller that requested it, after the MDT has confirmed that the
+//!   caller may both list and search the directory.
+//! * A mount stores [`PAGES_MAX`] pages at a time. Beyond that, a page is only as large as one
+//!   reply to the program.
 
 use std::sync::{
     Arc,
@@ -29,26 +29,26 @@ use sheen_wire::{
 use super::known::Told;
 use crate::{Caller, Client, OpenDir, mdc, stats::Op};
 
-/// Bytes of a page as the MDT counts: some 1,200 files of one stripe, so that what is asked of each
-/// OST at a time is much.
+/// Size of a page as the MDT counts, in bytes: about 1,200 files of one stripe. Each OST gets few
+/// large requests then.
 const PAGE_BYTES: u32 = 256 << 10;
-/// Pages kept by a mount: some 16 MiB.
+/// Most pages stored by a mount: about 16 MiB.
 const PAGES_MAX: usize = 32;
 /// R_OK and X_OK.
 const LIST_AND_SEARCH: u32 = 4 | 1;
 
-/// An entry with what is known of it.
+/// A directory entry with its attributes.
 #[derive(Debug)]
 pub struct ScanItem {
     /// Name.
     pub name: Bytes,
     /// Its type.
     pub kind: FileKind,
-    /// To go on after it.
+    /// Position for a scan that continues after this entry.
     pub cookie: u64,
-    /// Attributes, unless they could not be had.
+    /// Attributes, unless they are not available.
     pub attr: Option<Attr>,
-    /// They hold what the OSTs say.
+    /// Whether the attributes include those from the OSTs.
     pub sized: bool,
     /// `lustre.lov`, if it has one.
     pub layout: Option<Bytes>,
@@ -58,7 +58,7 @@ pub struct ScanItem {
 #[derive(Debug)]
 pub struct ScanPage {
     items: Vec<ScanItem>,
-    /// There is nothing behind the last one.
+    /// Whether no entry follows the last one.
     pub eof: bool,
     after: u64,
     who: Caller,
@@ -67,12 +67,12 @@ pub struct ScanPage {
 }
 
 impl ScanPage {
-    /// The entries after a cookie.
+    /// Returns the entries after a cookie.
     pub fn after(&self, cookie: u64) -> &[ScanItem] {
         &self.items[self.items.partition_point(|item| item.cookie <= cookie)..]
     }
 
-    /// Whether it has what is asked for.
+    /// Returns whether the page answers this request.
     fn serves(&self, who: &Caller, cookie: u64, sizes: bool) -> bool {
         let last = self.items.last().map_or(self.after, |last| last.cookie);
         self.who == *who
@@ -82,15 +82,15 @@ impl ScanPage {
     }
 }
 
-/// Of an open directory: the page that is being read.
+/// The page of an open directory that is being read.
 #[derive(Debug, Default)]
 pub(crate) struct Scan(Mutex<Option<Arc<ScanPage>>>);
 
-/// How many pages a mount keeps.
+/// Number of pages that a mount stores.
 #[derive(Debug, Default)]
 pub(crate) struct ScanPages(Arc<AtomicUsize>);
 
-/// One of them.
+/// One stored page, counted in [`ScanPages`].
 #[derive(Debug)]
 struct Kept(Arc<AtomicUsize>);
 
@@ -108,12 +108,13 @@ impl Drop for Kept {
 }
 
 impl Client {
-    /// The page with the entries after `cookie` (0: from the start), without `.` and `..`. `sizes`:
-    /// with what the OSTs say; `lazy`: where this mount does not keep it, however old that is.
+    /// Returns the page with the entries after `cookie` (0: from the start), without `.` and `..`.
+    /// `sizes`: with the attributes from the OSTs. `lazy`: cached attributes of any age will do.
     ///
     /// # Errors
-    /// EACCES: the caller may not both list and search the directory. EOPNOTSUPP: it is one of
-    /// `.lustre`. What the MDT answers. An entry whose attributes cannot be had comes without them.
+    /// EACCES: the caller may not both list and search the directory. EOPNOTSUPP: a directory of
+    /// `.lustre`. Any error of the MDT. An entry whose attributes are not available comes without
+    /// them.
     pub async fn scan(
         &self,
         who: &Caller,
@@ -153,7 +154,7 @@ impl Client {
         Ok(dir.keep_for_next(Arc::new(page)))
     }
 
-    /// Attributes of entries, and whether they hold what the OSTs say.
+    /// Returns the attributes of entries, and whether they include those from the OSTs.
     async fn scanned(&self, told: Vec<Result<Told>>, sizes: bool, lazy: bool) -> Vec<(Option<Attr>, bool)> {
         let at_hand = |told: &Result<Told>| match told {
             Err(_) => Some((None, false)),
@@ -174,8 +175,8 @@ impl Client {
 }
 
 impl Client {
-    /// Attributes with what the OSTs said, as they are kept: under locks that say that they are
-    /// true, or `lazy` of any age.
+    /// Returns cached attributes that include those from the OSTs: under locks that guard them, or
+    /// with `lazy` of any age.
     fn kept_attr(&self, told: &Told, lazy: bool) -> Option<Attr> {
         let merged = self.cache.meta.lock().get(told.attr.fid)?.merged?;
         if lazy {
@@ -187,7 +188,7 @@ impl Client {
 }
 
 impl OpenDir {
-    /// Keeps a page of which there is more to be read than is handed on at once.
+    /// Stores a page that may be larger than one reply to the program.
     fn keep_for_next(&self, page: Arc<ScanPage>) -> Arc<ScanPage> {
         if page._kept.is_some() {
             *self.scan.0.lock() = Some(page.clone());
@@ -218,11 +219,11 @@ mod tests {
         let middle = page(&[30, 40, 50], 20, false, true);
         let served = |who, sizes| [0, 20, 25, 30, 45, 50, 60].map(|cookie| middle.serves(who, cookie, sizes));
         assert_eq!(served(&root, true), [false, false, true, true, true, false, false]);
-        assert_eq!(served(&other, true), [false; 7], "asked for in somebody else's name");
+        assert_eq!(served(&other, true), [false; 7], "requested by another caller");
         assert_eq!(middle.after(30).iter().map(|item| item.cookie).collect::<Vec<_>>(), [40, 50]);
         let last = page(&[30], 20, true, false);
         assert!(last.serves(&root, 30, false) && last.after(30).is_empty(), "the end is known");
-        assert!(!last.serves(&root, 25, true), "without what the OSTs say");
+        assert!(!last.serves(&root, 25, true), "without attributes from the OSTs");
         assert!(!page(&[30], 0, false, true).serves(&root, 0, true), "from the start it is read anew");
     }
 
@@ -231,7 +232,7 @@ mod tests {
         let pages = ScanPages::default();
         let mut kept: Vec<Kept> = (0..PAGES_MAX).map(|_| pages.keep().expect("room")).collect();
         assert!(pages.keep().is_none());
-        assert!(pages.keep().is_none(), "who was refused takes no room");
+        assert!(pages.keep().is_none(), "a refused page takes no room");
         kept.pop();
         assert!(pages.keep().is_some());
     }

@@ -9,7 +9,8 @@ use super::{mirrors::AGAIN_MAX, place::Placed};
 use crate::{Client, OpenFile, Seek, stats::Op};
 
 impl Client {
-    /// The next data, or the next hole, at or after `offset`. The end of the file is a hole.
+    /// Returns the offset of the next data, or of the next hole, at or after `offset`. The end of
+    /// the file counts as a hole.
     ///
     /// # Errors
     /// ENXIO: `offset` is at or past the end, or no data follows it.
@@ -25,7 +26,7 @@ impl Client {
             drop(guard);
             match answer {
                 Err(Errno::MOVED) => drop(Box::pin(self.moved(file.fid(), &mut moves)).await?),
-                // In a mirror that counts no more there may be no data.
+                // A mirror that is stale by now may have no data there.
                 _ if file.mirror() == 0 && self.is_overtaken(file, &layout, began).await? => {
                     again += 1;
                     if again == AGAIN_MAX {

@@ -1,4 +1,4 @@
-//! chmod, chown, utimensat, truncate, and the loss of set-user-id at a write.
+//! chmod, chown, utimensat, truncate, and the removal of set-user-id at a write.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -12,20 +12,21 @@ use sheen_wire::{
 use super::{known::Asking, mirrors::AGAIN_MAX, place::Located, swap::Begun};
 use crate::{Caller, Client, EntryAttr, OpenFile, mdc, stats::Op};
 
-/// S_ISUID, S_ISGID and the group's x, which together with S_ISGID makes the bit mean what it says.
+/// S_ISUID, S_ISGID, and the group's x bit, without which S_ISGID does not mean set-group-id.
 const SUID: u32 = 0o4000;
 const SGID: u32 = 0o2000;
 const GROUP_X: u32 = 0o010;
 
 impl Client {
-    /// Sets attributes. `file`: the open file through which ftruncate came, whose open allows what
-    /// the mode forbids now.
+    /// Sets attributes. `file`: the open file of an ftruncate. Its open allows the truncate even if
+    /// the mode forbids it now.
     ///
-    /// Truncate goes to the MDT first, which checks and stamps the times, then to the objects.
+    /// A truncate goes to the MDT first, which checks permissions and sets the times, and then to
+    /// the objects.
     ///
     /// # Errors
-    /// EPERM, EACCES: the MDT says no. EFBIG: larger than the layout can hold. ENODATA: past its
-    /// end.
+    /// EPERM, EACCES: the MDT refuses. EFBIG: larger than the layout can hold. ENODATA: past the
+    /// layout's end.
     pub async fn setattr(&self, who: &Caller, fid: Fid, set: SetAttr, file: Option<&OpenFile>) -> Result<EntryAttr> {
         let _timer = self.stats.time(if set.size.is_some() { Op::Truncate } else { Op::Setattr });
         if self.virtual_attr(fid).is_some() {
@@ -57,7 +58,8 @@ impl Client {
         }
     }
 
-    /// The MDT's part and that of the objects. Also the handle of the lock that came.
+    /// Does the MDT's part and that of the objects. Also returns the handle of the lock from the
+    /// reply.
     async fn set_all(
         &self,
         who: &Caller,
@@ -67,7 +69,7 @@ impl Client {
         asking: &Asking,
     ) -> Result<(Entry, Option<Cookie>)> {
         if let Some(layout) = self.last_layout(fid).filter(|_| set.mtime.is_some()) {
-            // What was written before it must not be stamped after it.
+            // Flush earlier writes: they must not change the new mtime later.
             self.lov.settle_file(&layout).await;
         }
         let (mut entry, lock) = self.set_attr(who, fid, set, file, asking.wants()).await?;
@@ -115,12 +117,12 @@ impl Client {
             if guarded && guard.is_some() {
                 return Ok(layout);
             }
-            // It may have got mirrors meanwhile, of which only one is cut now.
+            // The file may have got mirrors meanwhile, and only one of them is truncated.
             if !layout.is_mirrored() && !Box::pin(self.got_mirrors(fid)).await? {
                 return Ok(layout);
             }
-            // Nobody else brings it up to date without making another generation, and neither does
-            // this where nothing has changed.
+            // A resync by another client makes a new generation. This request makes none if nothing
+            // has changed.
             let last = size.saturating_sub(1);
             let now = self.ask_objects_locked(fid, last, last + 1).await?;
             if now.layout.generation() == layout.generation() {
@@ -131,20 +133,21 @@ impl Client {
         Err(Errno::EIO)
     }
 
-    /// Whether a file is mirrored now, as the MDT says.
+    /// Asks the MDT whether a file is mirrored now.
     async fn got_mirrors(&self, fid: Fid) -> Result<bool> {
         match self.ask_attr(fid, None).await {
             Ok(told) => Ok(told.layout.is_some_and(|layout| layout.is_mirrored())),
-            // It is gone.
+            // The file was deleted.
             Err(Errno::ENOENT | Errno::ESTALE) => Ok(false),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Cuts one mirror of a file; the file's attributes stay as they are.
+    /// Truncates one mirror of a file. The file's attributes stay as they are.
     ///
     /// # Errors
-    /// EBUSY: it may not be written, see [`super::mirrors`]; or the file has left that mirror.
+    /// EBUSY: the mirror may not be written, see [`super::mirrors`]; or the file has left that
+    /// mirror.
     async fn cut_mirror(&self, file: &OpenFile, size: u64) -> Result<()> {
         let _turn = self.repairing(file).await;
         let changes = file.inode.changes();
@@ -158,8 +161,8 @@ impl Client {
         self.is_overtaken(file, &placed.layout, began).await.map(drop)
     }
 
-    /// Before a write by somebody without CAP_FSETID: takes set-user-id and set-group-id away, if
-    /// the file was last seen with them; else it costs nothing.
+    /// Removes set-user-id and set-group-id before a write by a caller without CAP_FSETID, if the
+    /// file was last seen with them. Otherwise sends no request.
     pub async fn kill_priv(&self, who: &Caller, file: &OpenFile) -> Result<()> {
         let perm = file.inode.perm.load(Relaxed);
         if perm & SUID == 0 && perm & (SGID | GROUP_X) != SGID | GROUP_X {
@@ -176,8 +179,8 @@ impl Client {
         Ok(())
     }
 
-    /// The MDT's part. A request that is sent again to a restarted MDT still names the open file as
-    /// the MDT knew it before: then once more by its new handle.
+    /// Does the MDT's part. A request that is resent to a restarted MDT still has the former handle
+    /// of the open file. Then it is repeated with the new handle.
     async fn set_attr(
         &self,
         who: &Caller,
@@ -194,8 +197,8 @@ impl Client {
         let handle = present();
         let answer = match (ask(handle).await, file) {
             (Err(Errno::EBADF), _) if present() != handle => ask(present()).await,
-            // What the mode forbids now, the open file may allow: but the MDT does not know that it
-            // is open.
+            // The open file may allow what the mode forbids now, but the MDT does not know of the
+            // open yet.
             (Err(Errno::EACCES), Some(file)) if handle.is_none() => {
                 self.register(file).await?;
                 ask(present()).await

@@ -9,17 +9,17 @@ use sheen_wire::{
 
 use crate::{Client, join::join_all, stats::Op};
 
-/// Unit of the answer, in bytes; targets may have others.
+/// Block size of the reply, in bytes; targets may have others.
 const BLOCK_BYTES: u32 = 4096;
-/// How long a target may take before the answer goes without it (Lustre's lazystatfs).
+/// Longest wait for a target before the reply leaves it out (Lustre's lazystatfs).
 const TARGET_WAIT: Duration = Duration::from_secs(5);
 
 impl Client {
-    /// Space and inodes of the file system. An OST that does not answer or is not in use is left
-    /// out.
+    /// Returns space and inodes of the file system, without OSTs that do not answer or are
+    /// inactive.
     ///
     /// # Errors
-    /// What the MDT answers.
+    /// Any error of the MDT.
     pub async fn statfs(&self) -> Result<StatFs> {
         let _timer = self.stats.time(Op::Statfs);
         let osts: Vec<u32> = self.lov.osts().iter().filter(|o| o.active()).map(|o| o.index()).collect();
@@ -27,14 +27,15 @@ impl Client {
         Ok(summary(&mdt?, osts.into_iter().flatten()))
     }
 
-    /// Space of one OST; ETIMEDOUT after a while, and at once where it is away. (rm -r and find ask
-    /// for space only to know the type of a file system, and are not to wait for it.)
+    /// Returns the space of one OST. ETIMEDOUT after [`TARGET_WAIT`], and at once if the OST is
+    /// disconnected. (rm -r and find call statfs only for the type of the file system, and must not
+    /// wait.)
     pub(crate) async fn statfs_ost(&self, ost: u32) -> Result<StatFs> {
         let answer = self.lov.unless_ost_away(ost, self.lov.statfs_ost(ost));
         self.rt.timeout(TARGET_WAIT, answer).await.ok().flatten().unwrap_or(Err(Errno::ETIMEDOUT))
     }
 
-    /// Space and inodes of the MDT; ETIMEDOUT after a while.
+    /// Returns space and inodes of the MDT; ETIMEDOUT after [`TARGET_WAIT`].
     pub(crate) async fn statfs_mdt(&self) -> Result<StatFs> {
         let answer = self.rt.timeout(TARGET_WAIT, self.mdc.call(Request::StatFs)).await;
         match answer.unwrap_or(Err(Errno::ETIMEDOUT))? {
@@ -47,9 +48,9 @@ impl Client {
     }
 }
 
-/// Adds up as Lustre does: the blocks are the OSTs'; the inodes are the MDT's, but a file needs an
-/// object too, so if the OSTs have fewer free than the MDT, theirs count, such that the number in
-/// use stays right.
+/// Adds up as Lustre does. The blocks are those of the OSTs, the inodes those of the MDT. But each
+/// file needs an object as well: if the OSTs have fewer free objects than the MDT has free inodes,
+/// the objects count as free. The number in use stays that of the MDT.
 pub(crate) fn summary(mdt: &StatFs, osts: impl Iterator<Item = StatFs>) -> StatFs {
     let blocks = |s: &StatFs, n: u64| {
         let bytes = u128::from(n) * u128::from(s.bsize);

@@ -1,14 +1,15 @@
 //! swap_layouts: two files exchange their objects, and with them their bytes.
 //!
-//! What others have of them goes as when a file is moved ([`super::moved`]); this client is to the
-//! OSTs one of the others. So nothing is written or dropped here that the OSTs would not ask for,
-//! but for what is under locks of the MDT, which spares whoever asks.
+//! Other clients drop what they have cached as in a migration ([`super::moved`]), and for the OSTs
+//! this client is like the others. So it flushes and drops only what the OSTs ask for. The
+//! exception is what locks of the MDT guard, because the MDT does not revoke the requester's locks.
 //!
-//! **A change of several objects** may be under way meanwhile: some are changed before they are
-//! closed, the others are not. It came before the swap then, for all of it, and the others have to
-//! be changed where they are now, in the other file ([`Client::finish`]). Doing it once more in the
-//! file as it is now, as after a migration, would leave a part of it in the other one. Mirrored
-//! files are not open elsewhere when they are exchanged, so of them nothing is to be finished.
+//! **A change of several objects** may be in progress meanwhile: some objects are changed before
+//! they are sealed, and the others are not. The whole change then counts as earlier than the swap.
+//! The remaining objects have to be changed where they are now, in the other file
+//! ([`Client::finish`]). To repeat the change in the file as it is now, as after a migration, would
+//! leave a part of it in the other file. Mirrored files are not open elsewhere during a swap, so
+//! their changes need not be finished.
 
 use std::collections::BTreeSet;
 
@@ -25,28 +26,28 @@ use crate::{
     mdc,
 };
 
-/// How often objects are followed that go on under other names again and again.
+/// Most times that objects are followed which are renamed again and again.
 const FOLLOWS_MAX: usize = 32;
 
-/// A change of a file's bytes, done in part.
+/// A change of a file's bytes that was done in part.
 pub(crate) enum Begun<'a> {
-    /// Bytes at an offset; through this open file.
+    /// A write through this open file: offset and bytes.
     Write(&'a OpenFile, u64, Bulk),
-    /// To a size.
+    /// A truncate to this size in bytes.
     Truncate(u64),
-    /// fallocate: offset and length.
+    /// fallocate: mode, offset and length in bytes.
     Allocate(Allocate, u64, u64),
 }
 
 impl Client {
-    /// Exchanges the layouts of an open file and of another one that is open on this mount. Owner,
-    /// mode and times stay where they are. Nothing is done for one and the same file, as in Lustre.
+    /// Exchanges the layouts of an open file and of another file that is open on this mount. Owner,
+    /// mode and times stay with their files. Does nothing if both are the same file, as in Lustre.
     ///
     /// # Errors
     /// EINVAL: one is no regular file with a layout, or the other one is not open here. EACCES: the
-    /// caller may not write to both. EPERM: they are not of the same user and group. EBUSY:
-    /// somebody does not let go of one, or one is mirrored and one is open elsewhere; nothing is
-    /// changed. What the MDT answers.
+    /// caller may not write to both. EPERM: they are not of the same user and group. EBUSY: a
+    /// client does not release its locks on one of them, or one is mirrored and one is open
+    /// elsewhere; nothing is changed. Any error of the MDT.
     pub async fn swap_layouts(&self, who: &Caller, file: &OpenFile, other: Fid) -> Result<()> {
         if file.flags() & flags::DIRECTORY != 0 {
             return Err(Errno::EINVAL);
@@ -55,7 +56,7 @@ impl Client {
         if file.fid() == other {
             return Ok(());
         }
-        // Whoever has it open was let through to it.
+        // The open of `other` has checked that its opener has access.
         self.files.any(other).ok_or(Errno::EINVAL)?;
         let mut mtimes = [Time::default(); 2];
         for (fid, mtime) in fids.into_iter().zip(&mut mtimes) {
@@ -68,25 +69,25 @@ impl Client {
         let answer = self.mdc.call_as(who, request).await;
         change.end(&answer);
         for (fid, before) in fids.into_iter().zip(reads) {
-            // A failure shows at the next use.
+            // An error recurs at the next use.
             let _ = self.ask_where(fid).await;
             self.drop_holes(fid, before, false).await;
         }
         answer.and_then(mdc::done)
     }
 
-    /// Does a change of a file where the objects of `layout` are now, by which it was done in part
-    /// ([`Errno::MOVED_PARTLY`]). It is durable afterwards: who syncs the file would not sync
-    /// another one's objects. Bytes written. `None`: they have no other names; it is to be done by
-    /// the layout that the file has.
+    /// Completes a change that was done in part by `layout` ([`Errno::MOVED_PARTLY`]), in the same
+    /// objects under their present names. Also syncs it, because an fsync of the file would not
+    /// sync another file's objects. Returns the number of bytes written. `None`: the objects have
+    /// no other names, and the change must be repeated with the file's layout.
     ///
     /// # Errors
-    /// EIO: they go on and on; or it was a mirrored file's layout. What the change answers, and the
-    /// OSTs.
+    /// EIO: the objects are renamed too often, or `layout` is that of a mirrored file. Any error of
+    /// the change and the OSTs.
     pub(crate) async fn finish(&self, fid: Fid, layout: &Layout, begun: &Begun<'_>) -> Result<Option<usize>> {
         let mut moves = 0;
         for _ in 0..FOLLOWS_MAX {
-            // When nobody is at it any more, and what the file keeps is open again.
+            // Returns when the swap is over and the file's objects are open again.
             let now = self.moved(fid, &mut moves).await?;
             if now.stripes().first() == layout.stripes().first() {
                 return Ok(None);
@@ -110,7 +111,7 @@ impl Client {
                 Err(Errno::MOVED | Errno::MOVED_PARTLY) => continue,
                 Err(errno) => return Err(errno),
                 Ok(done) => match self.lov.sync(&there).await {
-                    // Closed since: what was written is durable under the next name.
+                    // Sealed again: the data is durable under the next name.
                     Ok(()) | Err(Errno::MOVED) => return Ok(Some(done)),
                     Err(errno) => return Err(errno),
                 },
@@ -129,8 +130,8 @@ impl Client {
         }
     }
 
-    /// Another file's bytes were changed by this client, whose own locks on them were not in the
-    /// way.
+    /// Drops the cached attributes and pages of another file whose bytes this client has changed.
+    /// The client's own locks on that file did not conflict with the change.
     async fn drop_changed(&self, fid: Fid) {
         if let Some(dropped) = self.cache.drop_attr(fid) {
             dropped.await;
@@ -143,10 +144,10 @@ impl Client {
     }
 }
 
-/// What becomes of a change that was done in part to a mirror. It is done again by the file's
-/// layout, as if nothing were done, unless the objects are another file's now: it was not open when
-/// it went there ([`Client::swap_layouts`]), but cut by its name just then. Who finished that would
-/// make one of several mirrors differ from the others.
+/// Decides about a change that was done in part to a mirror. It is repeated with the file's layout,
+/// as if nothing had been done, unless the objects belong to another file now. In that case the
+/// file was not open during the swap ([`Client::swap_layouts`]), but was truncated by its name at
+/// that moment. To finish this change would make one of several mirrors differ from the others.
 fn finished_mirror(layout: &Layout, there: &Layout) -> Result<Option<usize>> {
     if there.stripes() == layout.stripes() { Ok(None) } else { Err(Errno::EIO) }
 }

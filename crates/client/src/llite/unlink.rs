@@ -1,5 +1,5 @@
-//! Removing entries. The MDT removes a file's objects when the last name and the last open file are
-//! gone.
+//! Removal of entries. The MDT deletes a file's objects when the file has no name and no open file
+//! left.
 
 use bytes::Bytes;
 use sheen_wire::{Fid, Result, mds::Request};
@@ -7,7 +7,7 @@ use sheen_wire::{Fid, Result, mds::Request};
 use crate::{Caller, Client, mdc, stats::Op};
 
 impl Client {
-    /// Removes a name of a file that is no directory.
+    /// Removes a name of a file that is not a directory.
     ///
     /// # Errors
     /// ENOENT, EISDIR, EACCES, EPERM.
@@ -33,7 +33,7 @@ impl Client {
         let given_up = last.map(|fid| self.without_open(fid)).unwrap_or_default();
         let dir = self.asking(parent);
         let change = self.cache.change_names(&[(parent, name)]);
-        // First, where it was closed just now: the MDT would keep it until that is told.
+        // A close that is still unsent goes first: without it the MDT would treat the file as open.
         let closed = async {
             if let Some(fid) = closed {
                 self.closes.tell_of(fid).await

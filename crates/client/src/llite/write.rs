@@ -1,8 +1,8 @@
 //! pwrite(2).
 //!
-//! Where the file has no objects yet they are asked for first (`place`). An append asks for the
-//! file's size and writes there. Within this client appends to one file take turns; other clients
-//! are kept out by locks on all of the file's objects.
+//! Where the file has no objects yet, the client requests them first (`place`). An append looks up
+//! the file's size and writes there. Within this client, appends to one file take turns. Locks on
+//! all objects of the file exclude other clients.
 
 use std::{pin::pin, sync::atomic::Ordering::Relaxed};
 
@@ -21,29 +21,28 @@ use crate::{
     stats::Op,
 };
 
-/// Times that an append finds the end anew because the file got objects meanwhile.
+/// Most times that an append looks for the end again because the file got objects meanwhile.
 const APPENDS_MAX: usize = 64;
-/// Times that it wants a lock on the layout of a mirrored file before it goes on without: where the
-/// end is would else be asked of a mirror that may be brought up to date meanwhile, and has no end
-/// yet.
+/// Attempts of an append to get a LAYOUT lock on a mirrored file before it goes on without. Without
+/// the lock the end may be looked up in a mirror under resync, which is not complete yet.
 const GUARDED_MAX: usize = 8;
 
 impl Client {
-    /// Writes `data` at `offset`, or at the end of a file that is open for appending; returns the
-    /// number of bytes written, at most 16 MiB in one call. `data` travels on without a copy. With
-    /// O_SYNC or O_DSYNC it is durable at the return.
+    /// Writes `data` at `offset`, or at the end of a file that is open for appending. Returns the
+    /// number of bytes written, at most 16 MiB per call. `data` is passed on without a copy. With
+    /// O_SYNC or O_DSYNC the data is durable on return.
     ///
     /// # Errors
     /// EBADF: not open for writing. EFBIG: past the layout's largest size. ENODATA: past its end.
-    /// EIO, with O_SYNC: what was written without it before may be lost, as [`Client::fsync`] tells
-    /// it. ENOSPC, EIO and what else the OSTs answer, if not even the first byte was written.
+    /// EIO, with O_SYNC: earlier writes without O_SYNC may be lost, as reported by
+    /// [`Client::fsync`]. ENOSPC, EIO and other errors of the OSTs, if not even the first byte was
+    /// written.
     pub async fn write(&self, file: &OpenFile, offset: u64, data: Bulk) -> Result<usize> {
         self.write_as(file, offset, data, file.appends(), file.syncs()).await
     }
 
-    /// As [`Client::write`], with `append` and `sync` as the caller says instead of as the file was
-    /// opened: fcntl(F_SETFL) changes O_APPEND of an open file, and pages of a mapping never
-    /// append.
+    /// As [`Client::write`], with `append` and `sync` from the caller instead of from the open.
+    /// fcntl(F_SETFL) changes O_APPEND of an open file, and pages of a mapping never append.
     ///
     /// # Errors
     /// As [`Client::write`].
@@ -86,17 +85,16 @@ impl Client {
         self.stats.record(Op::WriteBytes, written as u64);
         let durable = u64::from(generation) + 1;
         if sync && file.durable.load(Relaxed) != durable {
-            // The bytes are durable; the file that they belong to, and which objects are its, must
-            // be as well.
+            // The bytes are durable. The file and its list of objects must be durable as well.
             Box::pin(self.sync_inode(file)).await?;
             file.durable.store(durable, Relaxed);
         }
         Ok(written)
     }
 
-    /// A write is done, and the layout may have become another one meanwhile: writes once more
-    /// where it counts for nothing.
-    #[allow(clippy::too_many_arguments, reason = "what the write was")]
+    /// If the layout changed during the write and the written mirror is now stale, repeats the
+    /// write with the new layout.
+    #[allow(clippy::too_many_arguments, reason = "the parameters of the write")]
     async fn write_overtaken(
         &self,
         file: &OpenFile,
@@ -125,8 +123,8 @@ impl Client {
         Err(Errno::EIO)
     }
 
-    /// Writes at a place; how many bytes, and the generation of the layout by which they were
-    /// written.
+    /// Writes at an offset. Returns the number of bytes, and the generation of the layout that was
+    /// used.
     pub(super) async fn write_once(
         &self,
         file: &OpenFile,
@@ -152,9 +150,9 @@ impl Client {
         }
     }
 
-    /// Writes where the objects are that a write was done to in part. MOVED: they are nowhere; it
-    /// is to be done by the file's layout. So is one of a single mirror, if that may be written
-    /// still.
+    /// Completes a write that was done in part, in the same objects under their present names.
+    /// MOVED: they have none, and the write must be repeated with the file's layout. The same holds
+    /// for an open file that uses one mirror, if the mirror may still be written.
     async fn finish_write(&self, file: &OpenFile, layout: &Layout, offset: u64, data: Bulk) -> Result<(usize, u32)> {
         if file.mirror() != 0 {
             return Err(Errno::MOVED);
@@ -164,9 +162,9 @@ impl Client {
         Ok((written, layout.generation()))
     }
 
-    /// As [`Client::finish_write`], of an append. Where the file has its objects still (who moved
-    /// it, in the same group, was refused), the rest belongs behind the part that is there: nobody
-    /// may append meanwhile, so the locks stay in use, as long as they may.
+    /// As [`Client::finish_write`], for an append. If the file still has its objects, because a
+    /// migration in the same group was refused, the remaining bytes belong behind the written part.
+    /// No other append may come between, so the locks stay in use as long as they may.
     async fn finish_append(
         &self,
         file: &OpenFile,
@@ -185,7 +183,7 @@ impl Client {
                     return finish.await;
                 }
             };
-            // As the MDT has just said.
+            // The layout that the MDT has just sent.
             let now = file.inode.last();
             let has_left = now.is_none_or(|now| now.stripes().first() != layout.stripes().first());
             if done != Err(Errno::MOVED) || layout.is_mirrored() || has_left {
@@ -199,8 +197,8 @@ impl Client {
         Err(Errno::EIO)
     }
 
-    /// Writes at the end; how many bytes, and the generation of the layout by which they were
-    /// written.
+    /// Writes at the end of the file. Returns the number of bytes, and the generation of the layout
+    /// that was used.
     async fn append(&self, file: &OpenFile, data: Bulk, sync: bool) -> Result<(usize, u32)> {
         if file.mirror() != 0 {
             return Err(Errno::EOPNOTSUPP);
@@ -213,7 +211,7 @@ impl Client {
             if guard.is_none() && layout.is_mirrored() && round < GUARDED_MAX {
                 continue;
             }
-            // The OSTs' locks may be long in coming.
+            // The OSTs may take long to grant the locks.
             let guarded = guard.map(|guard| guard.cookie());
             let (end, locks) = self.lov.lock_end(&layout).await?;
             if len > 0 && end >= layout.end() {
@@ -224,7 +222,7 @@ impl Client {
                 self.intend(file, end, len, false).await?;
                 continue;
             }
-            // Under this lock nobody else gives the file objects behind those that are locked.
+            // Under this lock, other clients cannot add objects behind the locked ones.
             let guard = guarded.and_then(|cookie| self.guard_again(fid, cookie));
             if guard.is_none() && guarded.is_some() {
                 continue;
@@ -239,18 +237,18 @@ impl Client {
             }
             drop(locks);
             let done = (self.unless_failed(fid, &layout, end, answer).await?, layout.generation());
-            // By another layout the end may be elsewhere.
+            // With another layout the end may be elsewhere.
             if !Box::pin(self.is_overtaken(file, &layout, began)).await?
                 || Box::pin(self.is_there(file, end, &data)).await?
             {
                 return Ok(done);
             }
         }
-        tracing::warn!("{fid}: its layout changes too often for appending");
+        tracing::warn!("{fid}: append fails with ENOLCK: the layout changed during every attempt; try again");
         Err(Errno::ENOLCK)
     }
 
-    /// Whether the mirror that counts from now on has these bytes at this place.
+    /// Returns whether the mirror that is fresh now has these bytes at this offset.
     async fn is_there(&self, file: &OpenFile, offset: u64, data: &Bulk) -> Result<bool> {
         for _ in 0..AGAIN_MAX {
             let (len, changes) = (data.len() as u64, file.inode.changes());
@@ -265,9 +263,9 @@ impl Client {
         Err(Errno::EIO)
     }
 
-    /// How a write at a place is done. The first one through an inode's open files goes to the OSTs
-    /// as it is, without a lock of this client: a small file that is written in one go costs one
-    /// request. Pages of the kernel's are not kept a second time.
+    /// Chooses how to do a write at an offset. The first write through an inode's open files is
+    /// sent to the OSTs at once, without a lock of this client. So a small file that is written in
+    /// one call costs one request. Pages of the kernel's page cache are not buffered a second time.
     fn how(&self, file: &OpenFile, offset: u64, len: usize, sync: bool, page: bool) -> How {
         let rest = file.goes_on(offset, len);
         let first = !file.inode.written.swap(true, Relaxed);
@@ -288,7 +286,7 @@ impl Client {
         how: How,
         locks: &InUse,
     ) -> Result<usize> {
-        // Also where it fails: a part may have been written.
+        // Also on failure: a part may have been written.
         file.note_write();
         let change = self.cache.change(&[file.fid()], true);
         let answer = self.lov.write(layout, offset, data, how, locks).await;
@@ -300,7 +298,8 @@ impl Client {
         self.cache.data.get(fid).map(|data| data.reads()).unwrap_or_default()
     }
 
-    /// Pages of the kernel that were read while something was written past them may be from before.
+    /// Drops pages that the kernel read during a write past the page cache: they may have the old
+    /// bytes.
     async fn drop_older_pages(&self, fid: Fid, before: Reads) {
         let Some(data) = self.cache.data.get(fid) else { return };
         let now = data.reads();

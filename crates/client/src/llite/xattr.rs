@@ -1,5 +1,5 @@
-//! Extended attributes. They are the MDT's, but for those that begin with `sheen.`, which the
-//! client answers ([`super::control`]) and never lists.
+//! Extended attributes. The MDT has them, except those that begin with `sheen.`: the client answers
+//! these itself ([`super::control`]) and never lists them.
 
 use bytes::Bytes;
 use sheen_layout::Layout;
@@ -12,25 +12,25 @@ use sheen_wire::{
 
 use crate::{Caller, Client, OpenFile, locks::LockRef, mdc, stats::Op};
 
-/// What edits the layout begins with this.
+/// Prefix of the attributes that edit the layout.
 const LAYOUT_PREFIX: &[u8] = b"lustre.lov";
 
 fn is_control(name: &Bytes) -> bool {
     name.starts_with(control::PREFIX.as_bytes())
 }
 
-/// Attributes that everybody may see, and that the kernel asks for all the time: capabilities
-/// before writes, access control lists before lookups.
+/// Returns whether everybody may read the attribute, and the kernel requests it all the time. These
+/// are capabilities before writes, and access control lists before lookups.
 fn is_for_all(name: &Bytes) -> bool {
     name.starts_with(b"security.") || name.starts_with(b"system.posix_acl_")
 }
 
 impl Client {
-    /// The layout of an open file for programs that know plain layouts alone: `lustre.lov`, and of
-    /// a composite layout [`Layout::encode_plain_view`].
+    /// Returns the layout of an open file for programs that know plain layouts alone: `lustre.lov`,
+    /// and for a composite layout [`Layout::encode_plain_view`].
     ///
     /// # Errors
-    /// ENODATA: the file has no layout. What MDT and OSTs answer.
+    /// ENODATA: the file has no layout. Any error of the MDT and the OSTs.
     pub async fn plain_layout(&self, who: &Caller, file: &OpenFile) -> Result<Bytes> {
         let bytes = self.getxattr(who, file.fid(), &Bytes::from_static(LAYOUT_PREFIX)).await?;
         let Some(layout) = Layout::decode(&bytes).ok().filter(|layout| !layout.is_plain()) else {
@@ -40,7 +40,7 @@ impl Client {
         Ok(layout.encode_plain_view(empty, self.lov.osts().len()).into())
     }
 
-    /// The value of an attribute; also `lustre.lov` and its like.
+    /// Returns the value of an attribute, `lustre.lov` and its like included.
     ///
     /// # Errors
     /// ENODATA: no such attribute. EACCES, EOPNOTSUPP.
@@ -99,7 +99,7 @@ impl Client {
             Box::pin(self.edited(fid)).await;
             if let Some(other) = other {
                 Box::pin(self.edited(other)).await;
-                // It has another size now, of which its own locks do not tell.
+                // The other file has another size now, and no callback reports that to this client.
                 if let Some(dropped) = self.cache.drop_attr(other) {
                     dropped.await;
                 }
@@ -109,7 +109,7 @@ impl Client {
         mdc::done(answer?)
     }
 
-    /// The names of the attributes that the caller may see.
+    /// Returns the names of the attributes that the caller may see.
     ///
     /// # Errors
     /// ENOENT.

@@ -55,7 +55,7 @@ async fn create(m: &Mounted, file: &str) -> Arc<OpenFile> {
     m.client.create(&ROOT, root(), &name(file), RDWR_CREATE, 0o644, 0).await.expect("create").1
 }
 
-/// A closed file with some bytes.
+/// Creates a file with some bytes, and closes it.
 async fn file(m: &Mounted, called: &str, bytes: &[u8]) -> Fid {
     let open = create(m, called).await;
     m.client.write(&open, 0, bulk(bytes)).await.expect("write");
@@ -290,7 +290,7 @@ fn pages_are_read_under_their_lock_though_others_want_it_already() {
         m.world.hasty.store(true, Relaxed);
         m.world.asked();
         let read = m.client.read(&open, 0, 4096).await.unwrap();
-        assert_eq!(m.world.asked(), ["ost0 ldlm_enqueue locks=1", "ost0 read parts=1"], "one lock, and no other");
+        assert_eq!(m.world.asked(), ["ost0 ldlm_enqueue locks=1", "ost0 read parts=1"], "one lock for the read");
         settle(&m).await;
         let part = Resource::extent(object(&m, 0));
         assert_eq!(m.world.state.lock().locks.count(part), 1, "the kernel has not got the reply yet");
@@ -436,7 +436,7 @@ fn unused_locks_are_bounded_and_can_be_cleared() {
         assert_eq!(count(&m), "0");
         m.client.statfs().await.unwrap();
         assert!(m.world.state.lock().locks.held.values().all(|held| held.ost.is_none()), "cancels reach the OSTs");
-        assert!(m.world.state.lock().locks.held.is_empty(), "and travel to the MDT");
+        assert!(m.world.state.lock().locks.held.is_empty(), "and reach the MDT with other requests");
     });
 }
 

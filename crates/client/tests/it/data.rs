@@ -68,7 +68,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// The data that SEEK_DATA and SEEK_HOLE find.
+/// Returns the extents that SEEK_DATA and SEEK_HOLE find.
 async fn extents(m: &Mounted, file: &OpenFile) -> Vec<(usize, usize)> {
     let (mut found, mut at) = (Vec::new(), 0);
     loop {
@@ -271,7 +271,7 @@ fn over_lo_the_usual_operations_are_done_at_their_first_poll() {
     fn now<T>(future: impl Future<Output = T>) -> T {
         match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(out) => out,
-            Poll::Pending => panic!("it had to wait"),
+            Poll::Pending => panic!("the operation is pending"),
         }
     }
     with(4, 65536, &[0, 1, 2, 3], async |m| {
@@ -386,11 +386,11 @@ fn times_are_those_of_the_last_change() {
         let old = Time { sec: 5, nsec: 6 };
         let set = SetAttr { mtime: Some(SetTime::At(old)), ..SetAttr::default() };
         m.client.setattr(&ROOT, file.fid(), set, None).await.unwrap();
-        assert_eq!(stat().await.mtime, old, "utimensat sticks");
+        assert_eq!(stat().await.mtime, old, "utimensat sets the time");
         m.world.asked();
         m.client.write(&file, 0, bulk(b"b")).await.unwrap();
         let again = stat().await;
-        assert!(again.mtime > written.mtime, "a write after it shows");
+        assert!(again.mtime > written.mtime, "a later write changes the time");
 
         let chmod = SetAttr { perm: Some(0o600), ..SetAttr::default() };
         m.client.setattr(&ROOT, file.fid(), chmod, None).await.unwrap();
@@ -463,7 +463,7 @@ fn a_sync_tells_once_of_what_the_host_of_an_ost_lost() {
         m.client.write(&safe, 0, bulk(b"safe")).await.unwrap();
         power_fails(0);
         let synced = (fsync(&both).await, fsync(&safe).await, m.client.syncfs().await);
-        assert_eq!(synced, (Ok(()), Ok(()), Ok(())), "what was durable is not lost");
+        assert_eq!(synced, (Ok(()), Ok(()), Ok(())), "durable data is not lost");
     });
 }
 

@@ -187,7 +187,7 @@ fn operations_go_on_when_the_mdt_comes_back_at_another_address() {
             state.config.version += 1;
         }
         m.world.config_changed.notify_waiters();
-        let made = rt.timeout(Duration::from_secs(10), making).await.expect("the mount knows where it is");
+        let made = rt.timeout(Duration::from_secs(10), making).await.expect("the mount has the new address");
         assert_eq!(made.unwrap(), Ok(()));
     };
     sim.run(run).expect("the simulation ends");
@@ -318,7 +318,7 @@ fn tools_learn_what_they_ask() {
         let stranger = Caller::new(1000, 1000, 42);
         for secret in [control::PARENTS.to_owned(), format!("sheen.paths.{}", file.fid())] {
             let answer = m.client.getxattr(&stranger, file.fid(), &name(&secret)).await;
-            assert_eq!(answer, Err(Errno::EPERM), "where a file lies is the superuser's to know");
+            assert_eq!(answer, Err(Errno::EPERM), "paths are for the superuser alone");
         }
         assert_eq!(ask("sheen.nonsense").await, Err(Errno::ENODATA));
         let set = m.client.setxattr(&ROOT, file.fid(), &name("sheen.df"), &name("1"), 0).await;

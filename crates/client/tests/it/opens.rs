@@ -191,12 +191,12 @@ fn the_mdt_is_asked_where_it_has_something_to_do_or_to_say() {
         // A kernel checks permissions itself. It does not check for file capabilities.
         m.client.set_kernel(Arc::new(Kernel));
         open_as(&m, &other, fid, flags::RDWR).await;
-        assert_eq!(asked(&m), [""; 0], "there are none");
+        assert_eq!(asked(&m), [""; 0], "the file has no capabilities");
         m.client.setxattr(&ROOT, fid, &name("security.capability"), &name("x"), 0).await.unwrap();
         m.client.getattr(fid, None).await.unwrap();
         asked(&m);
         open_as(&m, &other, fid, flags::RDWR).await;
-        assert_eq!(asked(&m), ["mds open"], "there may be some");
+        assert_eq!(asked(&m), ["mds open"], "the file may have capabilities");
     });
 }
 

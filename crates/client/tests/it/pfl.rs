@@ -239,13 +239,13 @@ fn sizes_are_kept_under_the_layouts_lock_too() {
         m.world.asked();
         let entry = stat().await;
         assert_eq!((entry.attr.size, entry.keep.attr), (3, true));
-        assert!(m.world.asked().is_empty(), "all is known");
+        assert!(m.world.asked().is_empty(), "everything is cached");
         drop(entry);
         somebody_writes(&m, fid, 513 * K, b"abc").await;
         assert_eq!(stat().await.attr.size, 513 * K + 3);
         m.world.asked();
         assert_eq!(stat().await.attr.size, 513 * K + 3);
-        assert!(m.world.asked().is_empty(), "known again, under another lock");
+        assert!(m.world.asked().is_empty(), "cached again, under another lock");
     });
 }
 

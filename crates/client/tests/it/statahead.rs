@@ -75,7 +75,7 @@ fn lookups_in_the_order_of_a_plain_listing_are_run_ahead_of() {
         assert!(asked.len() < 40, "{} {asked:?}", asked.len());
         assert_eq!(count(&asked, "getxattr"), 0);
         list_and_look(&m, &dir, false).await;
-        assert_eq!(m.world.asked(), ["mds readdir"], "all is known");
+        assert_eq!(m.world.asked(), ["mds readdir"], "everything is cached");
 
         m.params.set("llite.*.statahead_max", "0").unwrap()[0].result.clone().unwrap();
         m.params.set("ldlm.namespaces.*.lru_size", "clear").unwrap();

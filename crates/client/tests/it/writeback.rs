@@ -103,7 +103,7 @@ fn without_a_promise_nothing_is_kept() {
     });
 }
 
-/// Requests overtake one another; the bytes in them must not.
+/// Requests overtake one another, but the last write to a byte must win.
 #[test]
 fn of_two_writes_to_the_same_bytes_the_later_one_stays() {
     const SPACE: usize = 100_000;
@@ -330,7 +330,7 @@ fn what_was_kept_for_a_server_that_gave_this_client_up_is_lost_and_told() {
         {
             let mut state = m.world.state.lock();
             state.locks.held.clear();
-            let export = state.locks.osts.remove(&0).expect("somebody asked");
+            let export = state.locks.osts.remove(&0).expect("the client is connected");
             drop(state);
             export.evict();
         }

@@ -13,7 +13,7 @@ use sheen_wire::{
 use super::World;
 
 pub struct Held {
-    /// The OST; `None`: the MDT.
+    /// The OST that granted the lock; `None`: the MDT.
     pub ost: Option<u32>,
     pub resource: Resource,
     pub cookie: Cookie,
@@ -76,7 +76,7 @@ impl FakeLocks {
 
     pub fn cancel(&mut self, ost: Option<u32>, ids: &[LockId]) {
         ids.iter().for_each(|id| {
-            assert!(self.held.get(id).is_none_or(|held| held.ost == ost), "a lock is cancelled where it was got");
+            assert!(self.held.get(id).is_none_or(|held| held.ost == ost), "its target cancels a lock");
             self.held.remove(id);
         });
     }
@@ -102,7 +102,7 @@ impl World {
                 None => state.locks.mds.clone(),
                 Some(ost) => state.locks.osts.get(&ost).cloned(),
             };
-            held.map(|(id, held)| (*id, held.cookie, held.ost, export(held).expect("somebody asked"))).collect()
+            held.map(|(id, held)| (*id, held.cookie, held.ost, export(held).expect("a client is connected"))).collect()
         };
         for (id, cookie, ost, export) in &calls {
             let wanted = (Mode::Ex, Policy::bits(wanted));
@@ -119,7 +119,7 @@ impl World {
             let state = self.state.lock();
             let held = state.locks.held.iter().filter(|(_, held)| held.resource == resource);
             let calls: Vec<_> = held.map(|(id, held)| (*id, held.cookie)).collect();
-            (state.locks.mds.clone().expect("somebody asked"), calls)
+            (state.locks.mds.clone().expect("a client is connected"), calls)
         };
         for (id, cookie) in calls {
             export.callback::<Mds>(Callback::Completion { id, cookie, resource, mode: Mode::Ex, policy });

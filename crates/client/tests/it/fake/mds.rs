@@ -70,7 +70,7 @@ pub fn change(state: &mut State, fid: Fid, change: impl FnOnce(Layout) -> Layout
     layout
 }
 
-/// Gives a file objects in a range, and one mirror to write to.
+/// Adds objects to a file in a range, and chooses one mirror to write to.
 pub fn intend(state: &mut State, fid: Fid, start: u64, end: u64) -> Result<Layout> {
     let bytes = state.nodes.get(&fid).and_then(|node| node.layout.clone()).ok_or(Errno::ENODATA)?;
     let mut layout = Layout::decode(&bytes)?;
@@ -252,7 +252,7 @@ pub fn execute(state: &mut State, request: Request) -> Result<Reply> {
                     state.open.remove(&handle);
                 }
                 if read.is_some() {
-                    // Later than anything that follows, also by the client's clock.
+                    // Later than any later change, also by the client's clock.
                     state.nodes.get_mut(&fid).ok_or(Errno::ESTALE)?.attr.atime = Time { sec: i64::MAX, nsec: 0 };
                     attrs.push(entry(state, fid)?.attr);
                 }

@@ -55,7 +55,7 @@ impl Habits {
 }
 
 impl World {
-    /// Resolves when a request may be executed.
+    /// Waits until a request may be executed.
     pub async fn hold(&self, ost: u32, request: &Request) {
         let writes = matches!(request, Request::Write { .. });
         let looks = matches!(request, Request::Read { .. } | Request::Attrs { .. } | Request::Seek { .. });
