@@ -21,9 +21,9 @@ use sheen_wire::{Errno, Result};
 pub const BLOCK_BYTES: u64 = 4096;
 /// Maximum bytes granted to one client of a target: Lustre's largest `max_dirty_mb` is 2047.
 const CLIENT_BYTES_MAX: u64 = 2 << 30;
-/// For every 64 bytes granted, one more byte is reserved for the local file system's own needs (1.6
-/// %). Extent trees take up to 12 bytes a block (0.3 %), checksums as much, and trees may be only
-/// half full.
+/// Reserve for the local file system's own needs: one more byte for every 64 bytes granted, 1.6 %.
+/// Extent trees take up to 12 bytes a block (0.3 %), checksums as much, and trees may be only half
+/// full.
 const ASIDE: u64 = 64;
 /// With fewer unused bytes than this, space is short: the first client to ask must not get all of
 /// it.
