@@ -1,4 +1,4 @@
-//! Bodies of messages: what decodes must encode and decode to the same bytes again.
+//! Bodies of messages: a decoded body must encode and decode to the same bytes again.
 #![no_main]
 
 use sheen_wire::frame::{Hello, Welcome, from_body, to_body};

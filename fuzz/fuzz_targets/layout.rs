@@ -1,5 +1,5 @@
-//! `lustre.lov` as anybody may set it: layouts, wishes for layouts, and changes to them. The first
-//! byte chooses the magic, which chance would not find.
+//! `lustre.lov` as any user may set it: layouts, requests for layouts, and changes to them. The
+//! first byte selects the magic, which random bytes would not hit.
 #![no_main]
 
 use sheen_layout::{Asked, Defaults, Layout, Mark, Spec, Template, resolve_asked};

@@ -1,4 +1,4 @@
-//! NIDs, mount sources and FIDs as people type them.
+//! NIDs, mount sources and FIDs as users type them.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|text: &str| {

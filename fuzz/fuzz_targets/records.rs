@@ -1,4 +1,4 @@
-//! What lies on disk: the MDT's records, the MGS's registry, an OST's identity, names of objects.
+//! Data on disk: the MDT's records, the MGS's registry, an OST's identity.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

@@ -1,8 +1,8 @@
-//! Who may do what: Linux's `generic_permission` and its relatives.
+//! Permission checks: Linux's `generic_permission` and related functions.
 //!
-//! The superuser (uid 0) has the capabilities that matter here: DAC_OVERRIDE, FOWNER, FSETID,
-//! CHOWN, MKNOD, SYS_ADMIN, SETFCAP. A request may leave out the supplementary groups;
-//! [`Errno::NEED_GROUPS`] is answered exactly where they decide.
+//! The superuser (uid 0) has these capabilities: DAC_OVERRIDE, FOWNER, FSETID, CHOWN, MKNOD,
+//! SYS_ADMIN, SETFCAP. A request may leave out the supplementary groups. A check returns
+//! [`Errno::NEED_GROUPS`] only if its result depends on them.
 
 use sheen_wire::{self as wire, Cred, Errno};
 
@@ -23,7 +23,7 @@ pub(crate) fn is_root(cred: &Cred) -> bool {
     cred.uid == 0
 }
 
-/// Owner, or allowed to act as one.
+/// Whether the caller owns the file or is the superuser.
 pub(crate) fn is_owner(cred: &Cred, inode: &Inode) -> bool {
     is_root(cred) || cred.uid == inode.uid
 }
@@ -42,7 +42,7 @@ pub(crate) fn may_keep_sgid(cred: &Cred, gid: u32) -> wire::Result<bool> {
     if is_root(cred) { Ok(true) } else { in_group(cred, gid) }
 }
 
-/// Whether all of `mask` ([`READ`], [`WRITE`], [`EXEC`]) is allowed: else EACCES.
+/// Checks that all of `mask` ([`READ`], [`WRITE`], [`EXEC`]) is allowed: else EACCES.
 pub(crate) fn check(inode: &Inode, cred: &Cred, mask: u32) -> wire::Result<()> {
     let allowed = if is_root(cred) {
         inode.is_dir() || mask & EXEC == 0 || inode.perm & 0o111 != 0
@@ -54,20 +54,20 @@ pub(crate) fn check(inode: &Inode, cred: &Cred, mask: u32) -> wire::Result<()> {
         acl_allows(acl, inode.gid, cred, mask)?
     } else {
         let (group, other) = (inode.perm >> 3 & mask == mask, inode.perm & mask == mask);
-        // Where both say the same, membership does not matter.
+        // If both give the same result, membership does not matter.
         if group != other && in_group(cred, inode.gid)? { group } else { other }
     };
     if allowed { Ok(()) } else { Err(Errno::EACCES) }
 }
 
-/// For everybody but the owner.
+/// Evaluates the ACL for a caller that is not the owner.
 fn acl_allows(acl: &Acl, gid: u32, cred: &Cred, mask: u32) -> wire::Result<bool> {
     let masked = acl.entries.iter().find(|e| e.tag == acl::MASK).map_or(7, |e| u32::from(e.perm));
     if let Some(user) = acl.entries.iter().find(|e| e.tag == acl::USER && e.id == cred.uid) {
         return Ok(u32::from(user.perm) & masked & mask == mask);
     }
-    // The groups that the caller is in: does one grant it, is there any? And the same for those
-    // that nobody looked up.
+    // Over the groups that the caller is in: does one grant access, was one found? The other two
+    // variables: the same for groups of which the membership is unknown.
     let (mut grants, mut found, mut may_grant, mut may_be_found) = (false, false, false, false);
     for e in acl.entries.iter().filter(|e| matches!(e.tag, acl::GROUP_OBJ | acl::GROUP)) {
         let granted = u32::from(e.perm) & masked & mask == mask;
@@ -84,7 +84,8 @@ fn acl_allows(acl: &Acl, gid: u32, cred: &Cred, mask: u32) -> wire::Result<bool>
     if undecided { Err(Errno::NEED_GROUPS) } else { Ok(known) }
 }
 
-/// A sticky directory lets only the owners of file and directory remove or rename: EPERM.
+/// Checks the sticky bit of `dir`: only the owner of the file or of the directory may remove or
+/// rename (EPERM).
 pub(crate) fn check_sticky(dir: &Inode, victim: &Inode, cred: &Cred) -> wire::Result<()> {
     if dir.perm & STICKY != 0 && !is_owner(cred, victim) && cred.uid != dir.uid {
         return Err(Errno::EPERM);
@@ -92,9 +93,9 @@ pub(crate) fn check_sticky(dir: &Inode, victim: &Inode, cred: &Cred) -> wire::Re
     Ok(())
 }
 
-/// What is left of the permission bits once privilege is taken away, as after a write or a change
-/// of owner: no set-user-id; no set-group-id if it is executable by the group (else it is a mark
-/// for mandatory locks), or the caller is not in the group.
+/// Returns the permission bits after a write or a change of owner took away privilege. Clears
+/// set-user-id. Clears set-group-id if the group may execute the file (otherwise the bit marks
+/// mandatory locking), or if the caller is not in the group.
 pub(crate) fn without_privilege(inode: &Inode, cred: &Cred) -> wire::Result<u32> {
     let mut perm = inode.perm & !SUID;
     if perm & SGID != 0 && (perm & 0o010 != 0 || !may_keep_sgid(cred, inode.gid)?) {

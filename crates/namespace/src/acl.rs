@@ -1,20 +1,20 @@
-//! POSIX ACLs: their xattr form, what they mean, and how they keep step with the permission bits
-//! (POSIX 1003.1e draft 17, as Linux has it).
+//! POSIX ACLs: their xattr form, their meaning, and their relation to the permission bits (POSIX
+//! 1003.1e draft 17, as in Linux).
 //!
 //! An [`Acl`] is always valid: entries in canonical order, exactly one for owner, group and others,
-//! a mask if anyone is named.
+//! and a mask if a user or group is named.
 
 use serde::{Deserialize, Serialize};
 use sheen_wire::{self as wire, Errno};
 
-/// Most entries of one ACL; ext4 has room for about 500.
+/// Maximum entries of one ACL; ext4 has room for about 500.
 const ENTRIES_MAX: usize = 1024;
 /// POSIX_ACL_XATTR_VERSION.
 const XATTR_VERSION: u32 = 2;
-/// The id of entries that name nobody.
+/// Id of entries that name no user or group.
 const NO_ID: u32 = u32::MAX;
 
-/// ACL_USER_OBJ and its fellows.
+/// ACL_USER_OBJ and the other tags.
 pub(crate) const USER_OBJ: u8 = 0x01;
 pub(crate) const USER: u8 = 0x02;
 pub(crate) const GROUP_OBJ: u8 = 0x04;
@@ -27,7 +27,7 @@ pub(crate) struct AclEntry {
     pub tag: u8,
     /// rwx as 4, 2, 1.
     pub perm: u8,
-    /// Of `USER` and `GROUP`; else 0.
+    /// User or group of a `USER` or `GROUP` entry; else 0.
     pub id: u32,
 }
 
@@ -37,8 +37,8 @@ pub(crate) struct Acl {
 }
 
 impl Acl {
-    /// Reads the xattr's value. `None`: no entries, which removes the ACL. EINVAL for what is no
-    /// valid ACL, EOPNOTSUPP for another version, ENOSPC for too many entries.
+    /// Decodes the xattr's value. `None`: no entries, which removes the ACL. EINVAL for an invalid
+    /// ACL, EOPNOTSUPP for another version, ENOSPC for too many entries.
     pub(crate) fn decode(value: &[u8]) -> wire::Result<Option<Acl>> {
         if value.is_empty() {
             return Ok(None);
@@ -67,7 +67,7 @@ impl Acl {
         Ok(Some(acl))
     }
 
-    /// The xattr's value.
+    /// Encodes the xattr's value.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(4 + 8 * self.entries.len());
         out.extend_from_slice(&XATTR_VERSION.to_le_bytes());
@@ -80,7 +80,7 @@ impl Acl {
         out
     }
 
-    /// Linux's `posix_acl_valid`.
+    /// Checks the entries as Linux's `posix_acl_valid` does.
     fn check(&self) -> wire::Result<()> {
         let mut tags = self.entries.iter().map(|e| e.tag).peekable();
         let mut named = false;
@@ -105,8 +105,8 @@ impl Acl {
         self.entries.iter().find(|e| e.tag == tag).map(|e| u32::from(e.perm))
     }
 
-    /// The permission bits (0o777) that stand for it, and whether they say it all
-    /// (`posix_acl_equiv_mode`).
+    /// Returns the permission bits (0o777) that correspond to the ACL, and whether they express all
+    /// of it (`posix_acl_equiv_mode`).
     pub(crate) fn mode(&self) -> (u32, bool) {
         let perm = |tag| self.perm_of(tag).unwrap_or(0);
         let group = self.perm_of(MASK).unwrap_or_else(|| perm(GROUP_OBJ));
@@ -114,8 +114,8 @@ impl Acl {
         (perm(USER_OBJ) << 6 | group << 3 | perm(OTHER), minimal)
     }
 
-    /// After a chmod to `perm` (`posix_acl_chmod`): owner, others, and the mask, or without one the
-    /// group.
+    /// Applies a chmod to `perm` (`posix_acl_chmod`): sets owner, others, and the mask (without a
+    /// mask: the group).
     pub(crate) fn chmod(&mut self, perm: u32) {
         let class = if self.perm_of(MASK).is_some() { MASK } else { GROUP_OBJ };
         for e in &mut self.entries {
@@ -128,8 +128,9 @@ impl Acl {
         }
     }
 
-    /// For a new file of mode `perm` that inherits this default ACL (`posix_acl_create`): both keep
-    /// only what both allow. Answers the new permission bits (the bits above 0o777 stay).
+    /// Turns an inherited default ACL into the ACL of a new file of mode `perm`
+    /// (`posix_acl_create`). ACL and mode retain only what both allow. Returns the new permission
+    /// bits; bits above 0o777 stay.
     pub(crate) fn inherit(&mut self, perm: u32) -> u32 {
         let class = if self.perm_of(MASK).is_some() { MASK } else { GROUP_OBJ };
         for e in &mut self.entries {

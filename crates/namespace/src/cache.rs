@@ -1,8 +1,8 @@
-//! A cache bounded by bytes, least recently used out first.
+//! A cache bounded by bytes, which drops the least recently used items.
 //!
-//! It is trimmed only when asked ([`Cache::trim`]), which the engine does between operations: what
-//! an operation has read once it reads again without the store, so that nothing can fail once it
-//! began to change things.
+//! Only [`Cache::trim`] drops items, and the engine calls it between operations. An item that an
+//! operation has read stays in the cache until the operation ends. Reading it again needs no store,
+//! so it cannot fail after the operation began to change things.
 
 use std::hash::Hash;
 
@@ -37,7 +37,7 @@ impl<K: Hash + Eq, V> Cache<K, V> {
         }
     }
 
-    /// Puts the least recently used out until the bound is kept.
+    /// Drops the least recently used items until the cache is within its bound.
     pub(crate) fn trim(&mut self) {
         while self.bytes > self.bytes_max
             && let Some((_, (_, weight))) = self.map.pop_lru()

@@ -1,4 +1,4 @@
-//! The engine: opening, executing, committing.
+//! The engine: opens a store, executes requests, seals and commits batches.
 
 use std::{hash::Hasher, sync::Arc, time::Duration};
 
@@ -21,53 +21,57 @@ use crate::{
     tables::{Tables, read},
 };
 
-/// Names a client's connection (the export's id) for as long as it lasts: open files belong to it.
+/// Id of a client's export, valid while the connection lasts. Open files belong to it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClientId(pub u64);
 
-/// Not an error of Linux: [`Namespace::execute`] changed nothing that matters and must be called
-/// again after the next commit, because ids that it needs are reserved but the reservation is not
-/// durable yet. The service seals, commits, repeats (where a batch is being committed already,
-/// `seal` answers `None`: wait for that one first); no client ever sees this value. Happens for the
-/// first object on an OST, and when 32Ki objects of one OST are used in one commit interval.
+/// Internal result of [`Namespace::execute`], not an errno of Linux: repeat the request after the
+/// next commit. The operation needs ids whose reservation is not durable yet, and has changed
+/// nothing that matters. The service seals, commits and repeats the request, so clients never see
+/// this value. While another batch is being committed, `seal` returns `None`: wait for that commit
+/// first.
+///
+/// It occurs for the first object on an OST. It also occurs when one commit interval uses more than
+/// half of a reservation (32Ki object ids of one OST, 512 FID sequences).
 pub const NEED_COMMIT: Errno = Errno(0x1_0002);
 
-/// How an MDT is run.
+/// Parameters of an MDT.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Index of this MDT, at most [`sheen_wire::seq::MdtIndex::MAX`]. A store of another one is
+    /// Index of this MDT, at most [`sheen_wire::seq::MdtIndex::MAX`]. The store of another MDT is
     /// refused.
     pub mdt_index: u32,
-    /// The MDT was formatted before: an empty store is refused. Formatting it would give ids out
-    /// again that objects have.
+    /// The MDT was formatted before. An empty store is then refused: formatting it would hand out
+    /// ids again that existing objects have.
     pub was_formatted: bool,
-    /// Secret of directory hashes, stored in the superblock when an empty store is formatted and
-    /// ignored later. Take it from the system's randomness: whoever knows it can make a directory's
-    /// names collide.
+    /// Secret of the directory hashes. Stored in the superblock when an empty store is formatted,
+    /// and ignored later. Take it from the system's random source: a user who knows it can create
+    /// names that collide in a directory.
     pub hash_seed: u64,
-    /// Bits of a name's hash, stored like the seed: 56 ([`Config::HASH_BITS_MAX`]); fewer make
-    /// tests of collisions.
+    /// Bits of a name's hash: 56 ([`Config::HASH_BITS_MAX`]), or fewer to test collisions. Stored
+    /// like the seed.
     pub hash_bits: u32,
     /// Bound of the caches of clean inodes and entries, in bytes.
     pub cache_bytes_max: usize,
-    /// Most files one client may have open.
+    /// Maximum number of files that one client may have open.
     pub open_files_max: usize,
-    /// Owner of the root directory, when an empty store is formatted; ignored later.
+    /// UID of the root directory, set when an empty store is formatted; ignored later.
     pub root_uid: u32,
-    /// Its group, likewise.
+    /// GID of the root directory, likewise.
     pub root_gid: u32,
-    /// Its default layout, likewise.
+    /// Default layout of the root directory, likewise.
     pub root_layout: Asked,
-    /// Access times older than this are renewed by a read even if newer than the last change.
+    /// Relatime: a read updates an access time older than this, even if it is newer than the last
+    /// change.
     pub relatime: Duration,
-    /// How long a file that a rename replaced can still be opened, in milliseconds, by who looked
-    /// it up before. 0: not at all.
+    /// Time in milliseconds for which a file that a rename replaced can still be opened by clients
+    /// that looked it up before. 0: not at all.
     pub keep_replaced_ms: u32,
 }
 
 impl Config {
-    /// A cookie has 63 bits, 7 of which tell names of one hash apart. A million names then collide
-    /// once in 10^5 directories.
+    /// Cookies of readdir have 63 bits, of which 7 distinguish names with the same hash. With 56
+    /// bits, a directory of a million names has a collision with a probability of 10^-5.
     pub const HASH_BITS_MAX: u32 = 56;
 }
 
@@ -89,95 +93,99 @@ impl Default for Config {
     }
 }
 
-/// What is wanted of a new layout: to be resolved in this order (`sheen_layout::resolve_asked`),
-/// then from the file system's defaults.
+/// Requested parameters of a new layout. The fields are resolved in this order
+/// (`sheen_layout::resolve_asked`), then the file system's defaults apply.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ask {
-    /// What the user set on the file itself; empty where nothing.
+    /// Parameters set on the file itself; empty if there are none.
     pub own: Asked,
-    /// The default of its directory.
+    /// Default layout of the parent directory.
     pub dir: Option<Asked>,
-    /// The default of the root directory.
+    /// Default layout of the root directory.
     pub root: Option<Asked>,
 }
 
-/// What an operation needs from around it.
+/// Services that the caller provides to an operation.
 pub trait Env {
-    /// Real time.
+    /// Returns the real time.
     fn now(&self) -> Time;
-    /// Whether a user may ask for this: do all OSTs and pools in it exist (EINVAL), can the MDT
-    /// hold data (EOPNOTSUPP)?
+    /// Checks parameters that a user requested. EINVAL if an OST or pool does not exist, EOPNOTSUPP
+    /// if the MDT cannot hold data.
     fn check(&mut self, asked: &Asked) -> wire::Result<()>;
-    /// Fills in what is left open. What the user himself asked for has been checked.
+    /// Fills in the parameters that `ask` leaves open. The user's own parameters were checked
+    /// before ([`Env::check`]).
     fn resolve(&mut self, ask: &Ask) -> wire::Result<WantedLayout>;
-    /// The OST of each stripe of a component (or of a plain layout), of those that are active and
-    /// have space at this moment. ENOSPC, EINVAL and so on as `sheen_layout::LayoutError::errno`
-    /// says. Called before the operation changes anything; the operation may still fail afterwards.
+    /// Chooses the OST for each stripe of a component (or of a plain layout) among the OSTs that
+    /// are active and have space now. For its errors (ENOSPC, EINVAL and so on) see
+    /// `sheen_layout::LayoutError::errno`. Called before the operation changes anything; the
+    /// operation may still fail afterwards.
     fn place(&mut self, wanted: &Wanted) -> wire::Result<Vec<u32>>;
-    /// Whether the OSTs of a component have room for so many more bytes; of one without objects,
-    /// those that it could be placed on.
+    /// Whether the OSTs of a component have room for that many more bytes. For a component without
+    /// objects: the OSTs on which it could be placed.
     fn has_room(&self, _component: &Component, _bytes: u64) -> bool {
         true
     }
-    /// A component with objects took so many bytes more from an extension: they will be written.
+    /// Reports that a component with objects took that many bytes from its extension component.
+    /// They will be written.
     fn extended(&mut self, _component: &Component, _bytes: u64) {}
-    /// Whether an OST can be reached.
+    /// Whether an OST is connected.
     fn is_up(&self, _ost: u32) -> bool {
         true
     }
-    /// The locks that clients have on the file, as [`sheen_wire::ldlm::bits`].
+    /// Returns the locks that clients hold on the file, as [`sheen_wire::ldlm::bits`].
     fn locks(&self, _fid: Fid) -> Vec<(ClientId, u64)> {
         Vec::new()
     }
-    /// The answer to `StatFs`, given the number of inodes in use.
+    /// Returns the reply to `StatFs`, given the number of inodes in use.
     fn statfs(&self, files: u64) -> StatFs;
-    /// Whether clients may have opened the file by themselves, without a handle: one of them has a
-    /// lock on [`sheen_wire::ldlm::bits::OPEN`].
+    /// Whether clients may have opened the file locally, without a handle of the MDT: a client
+    /// holds a lock on [`sheen_wire::ldlm::bits::OPEN`].
     fn may_be_open(&self, _fid: Fid) -> bool {
         false
     }
 }
 
-/// A request that was executed.
+/// Result of an executed request.
 #[derive(Clone, Debug)]
 pub struct Done {
-    /// The answer.
+    /// Reply to the client.
     pub reply: Reply,
-    /// Number of the change, rising; 0 if nothing changed that a crash could lose.
+    /// Transaction number, rising. 0 if nothing changed that a crash could lose.
     pub transno: u64,
-    /// What it changed of which inode, each inode once: [`sheen_wire::ldlm::bits`] that others may
-    /// no longer keep. Module `touched` says what counts.
+    /// Invalidations: per changed inode, once, the [`sheen_wire::ldlm::bits`] that other clients
+    /// may no longer cache. Module `touched` defines them.
     pub touched: Vec<(Fid, u64)>,
-    /// A file that it took the last name of, and that clients may have open unknown to the MDT.
+    /// The file whose last name the operation removed, if clients may have it open without the
+    /// MDT's knowledge.
     pub nameless: Option<Nameless>,
 }
 
-/// Objects of a file that is gone for good, or that were cut off one, to be removed from their
-/// OSTs.
+/// Objects to be destroyed on their OSTs: those of a deleted file, or those removed from a file's
+/// layout.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Destroy {
     /// Number in the unlink log, rising.
     pub seqno: u64,
-    /// The file that had them.
+    /// The file that the objects belonged to.
     pub file: Fid,
     /// (OST index, object).
     pub objects: Vec<(u32, Fid)>,
 }
 
-/// What one request brings along.
+/// Context of one request.
 pub(crate) struct Cx<'a> {
     pub client: ClientId,
-    /// The time of all that this request does.
+    /// Timestamp for all changes of this request.
     pub now: Time,
     pub env: &'a mut dyn Env,
 }
 
-/// The MDT's state.
+/// The state of an MDT.
 pub struct Namespace<S> {
     pub(crate) tables: Tables<S>,
     pub(crate) handles: Handles,
     pub(crate) replaced: Replaced,
-    /// Of the operation under way.
+    /// Set by the operation in progress, for [`Done::nameless`].
     pub(crate) nameless: Option<Nameless>,
     pub(crate) objects: Objects,
     pub(crate) sequences: Sequences,
@@ -188,10 +196,10 @@ pub struct Namespace<S> {
 }
 
 impl<S: Store> Namespace<S> {
-    /// Opens a store; formats it if it is empty and was not formatted before. Commits once before
-    /// it returns (the reservation of ids, orphan ranges found, [`crate::STORE_FORMAT`] in a store
-    /// of an earlier format). `random` makes open-file handles of this life differ from those of
-    /// earlier ones.
+    /// Opens a store. Formats it if it is empty and was not formatted before. Commits once before
+    /// it returns: the reservation of ids, orphan ranges that it found, and [`crate::STORE_FORMAT`]
+    /// in a store of an earlier format. `random` makes open-file handles differ from those before a
+    /// restart.
     pub fn open(store: Arc<S>, mut config: Config, now: Time, random: u64) -> Result<Self, StoreError> {
         let known_format = format::check(&*store)?;
         let found: Option<Super> = read(&*store, key::SUPER)?;
@@ -245,9 +253,9 @@ impl<S: Store> Namespace<S> {
         Ok(())
     }
 
-    /// Executes one request. An error changed nothing. `StatFs` is answered from [`Env::statfs`];
-    /// `Sync` answers `Ok` at once: waiting is the service's part ([`Namespace::needs_commit`]).
-    /// [`NEED_COMMIT`] asks for a commit and a second call.
+    /// Executes one request. After an error, nothing has changed. `StatFs` is answered from
+    /// [`Env::statfs`]. `Sync` returns `Ok` at once: the service does the waiting
+    /// ([`Namespace::needs_commit`]). [`NEED_COMMIT`] asks for a commit and a second call.
     pub fn execute(&mut self, client: ClientId, request: &Request, env: &mut dyn Env) -> wire::Result<Done> {
         let mut cx = Cx { client, now: env.now(), env };
         let result = ops::execute(self, &mut cx, request);
@@ -259,19 +267,19 @@ impl<S: Store> Namespace<S> {
         result.map(|reply| Done { reply, transno, touched, nameless })
     }
 
-    /// Closes all files of a client that left or was evicted. The last close of an unlinked file
-    /// destroys it.
+    /// Closes all files of a client that disconnected or was evicted. The last close of an orphan
+    /// deletes it.
     pub fn disconnect(&mut self, client: ClientId) {
         for (handle, fid) in self.handles.of(client) {
-            // A store that fails here leaves the orphan's record, for the next recovery; the fault
-            // is kept.
+            // If the store fails here, the orphan's record remains for the next recovery, and
+            // `take_fault` returns the error.
             let _ = self.close_handle(handle, fid);
         }
         self.tables.end();
     }
 
-    /// Everything since the last seal, as one batch to commit. `None` if nothing changed, or while
-    /// the last batch is not yet reported [`Namespace::committed`].
+    /// Returns everything that changed since the last seal, as one batch to commit. `None` if
+    /// nothing changed, or while the last batch is not yet reported by [`Namespace::committed`].
     pub fn seal(&mut self) -> Option<Batch> {
         let sealed = self.try_seal();
         self.tables.fail(sealed).ok().flatten()
@@ -293,7 +301,7 @@ impl<S: Store> Namespace<S> {
         Ok(Some(self.tables.seal()))
     }
 
-    /// The sealed batch that ends with `last` is durable.
+    /// Records that the sealed batch that ends with `last` is durable.
     pub fn committed(&mut self, last: u64) {
         if self.tables.committed(last) {
             self.objects.committed();
@@ -301,25 +309,25 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// Last transno that is durable.
+    /// Returns the last transno that is durable.
     pub fn last_committed(&self) -> u64 {
         self.tables.last_committed()
     }
 
-    /// Last transno given.
+    /// Returns the last transno assigned.
     pub fn last_transno(&self) -> u64 {
         self.tables.last_transno()
     }
 
-    /// What the next seal would hold: (operations, bytes, roughly). Bookkeeping such as
-    /// [`Namespace::destroyed`] counts only in bytes; with 0 bytes there is nothing that waits for
-    /// a commit, unless [`NEED_COMMIT`] was answered.
+    /// Returns the size of the next batch: (operations, approximate bytes). Bookkeeping such as
+    /// [`Namespace::destroyed`] counts only in bytes. With 0 bytes nothing waits for a commit,
+    /// unless a request got [`NEED_COMMIT`].
     pub fn dirty(&self) -> (u64, usize) {
         self.tables.dirty()
     }
 
-    /// For `Sync { fid }`: the transno up to which must be committed for the file (with `None`:
-    /// everything) to be durable; `None` if it is already.
+    /// For `Sync { fid }`: returns the transno up to which the service must commit to make the file
+    /// (`None`: everything) durable. `None` if it is durable already.
     pub fn needs_commit(&self, fid: Option<Fid>) -> Option<u64> {
         match fid {
             Some(fid) => self.tables.uncommitted(fid),
@@ -327,9 +335,10 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// Up to `limit` entries of the unlink log with a number above `after` whose unlink is durable
-    /// and that are not yet [`Namespace::destroyed`]; without the names of a swap of layouts that
-    /// is under way. Start with 0; go on from the last; start over to retry.
+    /// Returns up to `limit` entries of the unlink log with a number above `after`. Includes only
+    /// entries that are durable and not yet [`Namespace::destroyed`]. Skips the new names reserved
+    /// by a layout swap or a `TakeLayout` in progress. Start with `after` 0, continue from the last
+    /// number, start over to retry.
     pub fn destroys(&self, after: u64, limit: usize) -> Result<Vec<Destroy>, StoreError> {
         let to = key::table(b'u').1;
         let (mut after, mut out) = (after, Vec::new());
@@ -343,8 +352,8 @@ impl<S: Store> Namespace<S> {
                 if !self.tables.raw_deleted(&key) && !self.is_naming(after) {
                     let layout: bytes::Bytes = decode(&key, &value)?;
                     let layout = Layout::decode(&layout).map_err(|e| corrupt(e.to_string()))?;
-                    // Of all components: those that were never written into have none. The one on
-                    // the MDT always counts.
+                    // Objects of all components: a component that was never written has none, one
+                    // on the MDT always has one.
                     let objects = layout.all_objects().map(|s| (s.ost, s.object)).collect();
                     out.push(Destroy { seqno: after, file: layout.fid(), objects });
                 }
@@ -356,25 +365,26 @@ impl<S: Store> Namespace<S> {
         Ok(out)
     }
 
-    /// The objects of these entries are gone for good; the entries go with the next batch.
+    /// Removes these entries from the unlink log with the next batch: their objects are destroyed.
     pub fn destroyed(&mut self, seqnos: &[u64]) {
         for seqno in seqnos {
             self.tables.set_raw(key::destroy(*seqno), None);
         }
     }
 
-    /// Ranges of object ids that may hold objects of creates which a crash lost: to be removed with
-    /// `DestroyRange`.
+    /// Returns the ranges of object ids that may hold objects of creates lost in a crash. The
+    /// service destroys these objects with `DestroyRange`.
     pub fn orphan_ranges(&self) -> Vec<OrphanRange> {
         self.objects.orphans()
     }
 
-    /// The objects of this range are gone for good; it goes with the next batch.
+    /// Forgets this range with the next batch: its objects are destroyed.
     pub fn range_destroyed(&mut self, range: &OrphanRange) {
         self.objects.orphan_gone(&mut self.tables, range);
     }
 
-    /// All clients had their chance to `Reopen`: destroys unlinked files that nobody has open.
+    /// Ends recovery, when all clients have had their chance to `Reopen`: deletes the orphans that
+    /// no client has open.
     pub fn finish_recovery(&mut self) -> Result<(), StoreError> {
         for key in self.tables.raw_keys(b'p')? {
             if let Some(fid) = key::orphan_fid(&key)
@@ -388,20 +398,21 @@ impl<S: Store> Namespace<S> {
         Ok(())
     }
 
-    /// Before the last seal of a clean stop: gives unused reservations back. Nothing may be
+    /// Releases unused id reservations, before the last seal of a clean stop. Nothing may be
     /// executed afterwards.
     pub fn stop(&mut self) {
         self.objects.give_back();
         self.sequences.give_back();
     }
 
-    /// Whether an entry of the unlink log has names that are about to become a file's.
+    /// Whether an entry of the unlink log holds new object names that an operation in progress is
+    /// about to assign.
     fn is_naming(&self, seqno: u64) -> bool {
         self.swaps.has(seqno) || self.takes.values().any(|begun| begun.logged == seqno)
     }
 
-    /// Whether an object on the MDT is a file's, also of one without a name that is open still, or
-    /// is about to become one's.
+    /// Whether an object on the MDT belongs to a file (possibly an orphan), or is about to belong
+    /// to one.
     pub fn has_object(&mut self, object: Fid) -> wire::Result<bool> {
         if self.takes.values().any(|begun| begun.object == Some(object)) || self.swaps.has_object(object) {
             return Ok(true);
@@ -414,18 +425,18 @@ impl<S: Store> Namespace<S> {
         Ok(layout.all_objects().any(|s| (s.ost, s.object) == (MDT_OST, object)))
     }
 
-    /// Inodes in use.
+    /// Returns the number of inodes in use.
     pub fn files(&self) -> u64 {
         self.counters.files
     }
 
-    /// The last failure of the store that a request was answered EIO for; taken by this call.
+    /// Returns and clears the last store error for which a request got EIO.
     pub fn take_fault(&mut self) -> Option<StoreError> {
         self.tables.take_fault()
     }
 
-    /// Where a name stands in its directory: a keyed hash, so that nobody can choose names that
-    /// collide; not 0, so that cookies are above those of `.` and `..`.
+    /// Returns a name's position in its directory: a keyed hash, so that users cannot choose names
+    /// that collide. It is never 0, so that cookies are above those of `.` and `..`.
     pub(crate) fn hash(&self, name: &[u8]) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(self.config.hash_seed, !self.config.hash_seed.rotate_left(32));
         hasher.write(name);
@@ -433,8 +444,8 @@ impl<S: Store> Namespace<S> {
     }
 }
 
-/// Refuses a store that lacks a record which formatting wrote: without the counters, for one, it
-/// would give FIDs out again.
+/// Refuses a store that lacks a record written by formatting. Without the counters, for example,
+/// the MDT would hand out FIDs again.
 fn check_formatted(store: &impl Store, has_counters: bool) -> Result<(), StoreError> {
     if !has_counters {
         return Err(StoreError::Incomplete("counters"));

@@ -1,13 +1,13 @@
-//! The format of a store as a whole: which releases can go on with it. (The form of single records
-//! has a version of its own, see [`crate::record`].)
+//! The format of a store as a whole: which releases can use it. (Single records have a version of
+//! their own, see [`crate::record`].)
 //!
-//! | format | what it means |
+//! | format | meaning |
 //! |---|---|
-//! | 1 | no record says so; any MDT would give out the sequences of MDT 0 |
-//! | 2 | a record says so; an MDT gives out its own sequences ([`sheen_wire::seq`]) |
+//! | 1 | the store has no format record; any MDT would hand out the sequences of MDT 0 |
+//! | 2 | the store has a format record; an MDT hands out its own sequences ([`sheen_wire::seq`]) |
 //!
-//! A store of MDT 0 has the same numbers in both. So one of format 1 is read, and the next commit
-//! makes it format 2.
+//! For MDT 0 both formats use the same sequences. A store of format 1 is therefore read, and the
+//! next commit makes it format 2.
 
 use sheen_wire::seq::MdtIndex;
 
@@ -17,12 +17,12 @@ use crate::{
     tables::{Tables, read},
 };
 
-/// The format that this release writes, and the latest that it reads.
+/// Format that this release writes, and the latest that it reads.
 pub const STORE_FORMAT: u32 = 2;
-/// A store without a record of its format.
+/// Format of a store without a format record.
 const UNMARKED: u32 = 1;
 
-/// What a store says of its format; `None`: it is empty, or of format 1. To be called first,
+/// Returns the store's format. `None`: the store is empty, or of format 1. Must be called first,
 /// because a later format may have other records.
 pub(crate) fn check(store: &impl Store) -> Result<Option<u32>, StoreError> {
     let format: Option<u32> = read(store, key::FORMAT)?;
@@ -35,8 +35,8 @@ pub(crate) fn check(store: &impl Store) -> Result<Option<u32>, StoreError> {
     }
 }
 
-/// The MDT whose sequences are given out. `index` is the configured one, `found` what the store
-/// has.
+/// Returns the MDT whose sequences are handed out. `index`: the configured MDT. `found`: the
+/// store's superblock.
 pub(crate) fn mdt(index: u32, found: Option<&Super>, format: Option<u32>) -> Result<MdtIndex, StoreError> {
     let wrong = |why: String| Err(StoreError::Incompatible(why));
     let Some(mdt) = MdtIndex::new(index) else {
@@ -46,14 +46,14 @@ pub(crate) fn mdt(index: u32, found: Option<&Super>, format: Option<u32>) -> Res
     let is_marked = format.unwrap_or(UNMARKED) > UNMARKED;
     if !is_marked && index > 0 && found.is_some_and(|found| found.mdt_index == index) {
         return wrong(format!(
-            "it has format {UNMARKED}, which named files and objects of MDT {index} as MDT 0 does; copy the files with \
-             the release that wrote it, and format MDT {index} anew"
+            "it has format {UNMARKED}, in which MDT {index} used the FIDs of MDT 0; copy the files with the release that \
+             wrote it, then format MDT {index} again"
         ));
     }
     Ok(mdt)
 }
 
-/// Marks a store with the present format, if it is not.
+/// Marks a store with the present format, unless it is marked already.
 pub(crate) fn mark<S: Store>(tables: &mut Tables<S>, found: Option<u32>) -> Result<(), StoreError> {
     if found != Some(STORE_FORMAT) {
         tables.set_raw(key::FORMAT.to_vec(), Some(encode(&STORE_FORMAT, Vec::new())?));

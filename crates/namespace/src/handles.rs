@@ -1,4 +1,4 @@
-//! Open files. They live in memory only: after a restart clients open them anew (`Reopen`).
+//! Open files. They exist in memory only: after a restart clients open them again (`Reopen`).
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ pub(crate) struct OpenFile {
     pub flags: u32,
 }
 
-/// Invariant: `by_client` and `opens` say the same as `files`.
+/// Invariant: `by_client`, `opens` and `running` agree with `files`.
 #[derive(Debug)]
 pub(crate) struct Handles {
     next: u64,
@@ -23,11 +23,11 @@ pub(crate) struct Handles {
     files: FxHashMap<u64, OpenFile>,
     by_client: FxHashMap<ClientId, BTreeSet<u64>>,
     opens: FxHashMap<Fid, Opens>,
-    /// How many of `files` are open to be run.
+    /// Number of `files` that are open for execution.
     running: usize,
 }
 
-/// How often a client has a file open: in all, for writing, to run it.
+/// Opens of a file by one client: in total, for writing, for execution.
 #[derive(Clone, Copy, Debug)]
 struct Count {
     client: ClientId,
@@ -54,8 +54,8 @@ impl Count {
     }
 }
 
-/// By whom a file is open how often. Most files by one client alone, which takes no memory of its
-/// own.
+/// Opens of a file by client. One client alone needs no further allocation; most files have only
+/// one.
 #[derive(Debug)]
 struct Opens {
     first: Count,
@@ -82,7 +82,7 @@ impl Opens {
         }
     }
 
-    /// Whether none is left.
+    /// Removes an open; returns whether none is left.
     fn remove(&mut self, client: ClientId, flags: u32) -> bool {
         if let Some(count) = self.of(client) {
             count.remove(flags);
@@ -100,8 +100,7 @@ impl Opens {
 }
 
 impl Handles {
-    /// `random`: where numbering starts, so that handles of an earlier life mean nothing in this
-    /// one.
+    /// `random`: start of the handle numbers, so that handles from before a restart are unknown.
     pub(crate) fn new(random: u64, per_client_max: usize) -> Handles {
         Handles {
             next: random,
@@ -113,7 +112,7 @@ impl Handles {
         }
     }
 
-    /// Whether the client may open one more file: ENFILE.
+    /// Checks whether the client may open one more file: else ENFILE.
     pub(crate) fn check_room(&self, client: ClientId) -> wire::Result<()> {
         let open = self.by_client.get(&client).map_or(0, BTreeSet::len);
         if open < self.per_client_max { Ok(()) } else { Err(Errno::ENFILE) }
@@ -135,7 +134,7 @@ impl Handles {
         self.next
     }
 
-    /// The client's open file `handle`, which must be of `fid`: else EBADF.
+    /// Returns the client's open file `handle`, which must be of `fid`: else EBADF.
     pub(crate) fn get(&self, client: ClientId, fid: Fid, handle: u64) -> wire::Result<OpenFile> {
         match self.files.get(&handle) {
             Some(file) if file.client == client && file.fid == fid => Ok(*file),
@@ -143,7 +142,7 @@ impl Handles {
         }
     }
 
-    /// Closes; answers whether the file is open no more.
+    /// Closes a handle; returns whether the file is no longer open.
     pub(crate) fn close(&mut self, handle: u64) -> bool {
         let Some(file) = self.files.remove(&handle) else { return false };
         if let Some(of_client) = self.by_client.get_mut(&file.client) {
@@ -165,12 +164,12 @@ impl Handles {
         self.opens.contains_key(&fid)
     }
 
-    /// Whether a client of which `of` holds has the file open.
+    /// Whether a client for which `of` returns true has the file open.
     pub(crate) fn is_open_by(&self, fid: Fid, of: impl Fn(ClientId) -> bool) -> bool {
         self.opens.get(&fid).is_some_and(|opens| opens.counts().any(|count| of(count.client)))
     }
 
-    /// Whether somebody other than these two has the file open, or the first of them more than
+    /// Whether a client other than these two has the file open, or `once` has it open more than
     /// once.
     pub(crate) fn is_open_but(&self, fid: Fid, once: ClientId, nobody: ClientId) -> bool {
         let counts = |count: &Count| count.client != nobody && (count.client != once || count.opens > 1);
@@ -183,14 +182,14 @@ impl Handles {
         self.opens.get(&fid).is_some_and(|opens| opens.counts().any(counts))
     }
 
-    /// Whether a client, other than the one given, has the file open to run it.
+    /// Whether a client, other than the one given, has the file open for execution.
     pub(crate) fn is_run_but(&self, fid: Fid, client: Option<ClientId>) -> bool {
         let counts = |count: &Count| Some(count.client) != client && count.runs > 0;
-        // Asked for each file of a listing.
+        // Called for each file of a listing, so the usual case must be fast.
         self.running > 0 && self.opens.get(&fid).is_some_and(|opens| opens.counts().any(counts))
     }
 
-    /// Handles of a client with their files, in order of opening.
+    /// Returns the handles of a client with their files, in order of opening.
     pub(crate) fn of(&self, client: ClientId) -> Vec<(u64, Fid)> {
         let handles = self.by_client.get(&client).into_iter().flatten();
         handles.filter_map(|h| self.files.get(h).map(|f| (*h, f.fid))).collect()

@@ -1,16 +1,20 @@
-//! Names that must never be given twice: sequences of FIDs for clients, ids of objects on each OST.
+//! Ids that must never be handed out twice: FID sequences for clients, object ids on each OST.
 //!
-//! A client may write an object, or send a FID, before the create that named it is committed; then
-//! a crash loses the create and not the object. So only ids up to a bound that is durable are given
-//! out, the bound is raised in large steps ahead of use ([`RESERVE`]), and a restart goes on above
-//! the bound. What lies between the last id that a committed layout uses and the bound may exist on
-//! the OST with nobody knowing: an [`OrphanRange`], kept in the store until the OST has removed it.
+//! A client may write an object, or send a FID, before the create that named it is committed. A
+//! crash can then lose the create but not the object. Therefore:
 //!
-//! FIDs of new files are the client's choice within its sequences; [`Sequences::check`] says which
-//! are surely fresh.
+//! * Only ids up to a durable bound are handed out.
+//! * The bound is raised in large steps ahead of use ([`RESERVE`]), and a restart continues above
+//!   it.
+//! * Object ids between the last one in a committed layout and the bound may exist on the OST
+//!   although no layout names them. They form an [`OrphanRange`], stored until the OST has
+//!   destroyed the objects.
 //!
-//! All ids are of sequences of this MDT ([`sheen_wire::seq`]), so that no two MDTs give the same
-//! one.
+//! A client chooses the FIDs of new files within its sequences; [`Sequences::check`] tells which of
+//! them are certainly unused.
+//!
+//! All ids belong to sequences of this MDT ([`sheen_wire::seq`]), so that no two MDTs hand out the
+//! same one.
 
 use std::collections::BTreeMap;
 
@@ -26,16 +30,16 @@ use crate::{
     tables::{Tables, for_each_in},
 };
 
-/// Object ids reserved at once on one OST: 32 files of 2000 stripes on that OST between two
-/// commits, and a restart wastes little of 2^32.
+/// Object ids reserved at once on one OST. Enough for 32 files of 2000 stripes on that OST between
+/// two commits, and a restart wastes little of 2^32.
 pub(crate) const RESERVE: u32 = 64 << 10;
-/// Sequences reserved at once. One serves a client for 131,072 files.
+/// Sequences reserved at once. One sequence serves a client for 131,072 files.
 pub(crate) const SEQ_RESERVE: u64 = 1024;
-/// Sequences whose use is followed; beyond, the oldest are forgotten, which costs a look into the
-/// store per create in them.
+/// Maximum number of sequences whose use is tracked. Beyond it the oldest are no longer tracked,
+/// and each create in them reads the store.
 const SEQ_TRACKED_MAX: usize = 65536;
 
-/// Object ids of one OST that were reserved before a crash and not known to be used after it:
+/// Range of object ids that were reserved before a crash, and are not known to be used after it:
 /// `first <= oid <= last` of `seq`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct OrphanRange {
@@ -51,13 +55,13 @@ pub struct OrphanRange {
 
 #[derive(Clone, Copy, Debug)]
 struct Ost {
-    /// Last id given out.
+    /// Last id handed out.
     last: u32,
-    /// The bound as of the active layer, the committing layer, the store.
+    /// Bound in the active layer. `sealed`: in the committing layer. `durable`: in the store.
     reserved: u32,
     sealed: u32,
     durable: u32,
-    /// Whether the record differs from the active layer's.
+    /// Whether the record differs from the one in the active layer.
     dirty: bool,
 }
 
@@ -70,8 +74,8 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// Reads the store of an MDT; what the last life reserved and did not use becomes orphan
-    /// ranges.
+    /// Reads the object ids from an MDT's store. Ids that were reserved and not used before the
+    /// restart become orphan ranges.
     pub(crate) fn open<S: Store>(tables: &mut Tables<S>, mdt: MdtIndex) -> Result<Objects, StoreError> {
         let mut objects = Objects { mdt, ..Objects::default() };
         let damaged = |key: &[u8]| StoreError::Corrupt { key: format!("{key:02x?}"), why: "malformed key".into() };
@@ -93,13 +97,14 @@ impl Objects {
         for (&(ost, first), last) in &objects.orphans {
             tables.set_raw(key::orphan_range(ost, first), Some(encode(last, Vec::new())?));
         }
-        // The new bounds go into the same batch, so that requests after a restart find room without
-        // a further commit.
+        // The raised bounds go into the same batch, so that requests after a restart find free ids
+        // without another commit.
         objects.osts.values_mut().for_each(Ost::raise);
         Ok(objects)
     }
 
-    /// An object for each stripe. Fails without a trace but for a raised bound.
+    /// Allocates an object for each stripe. An error changes nothing, except that a bound may be
+    /// raised.
     pub(crate) fn take(&mut self, osts: &[u32]) -> wire::Result<Vec<Fid>> {
         let mut wanted = BTreeMap::new();
         osts.iter().for_each(|ost| *wanted.entry(*ost).or_insert(0u32) += 1);
@@ -126,7 +131,7 @@ impl Objects {
         osts.iter().map(&mut next).collect()
     }
 
-    /// Before a seal: brings the records into the active layer.
+    /// Writes changed records to the active layer; called before a seal.
     pub(crate) fn flush<S: Store>(&mut self, tables: &mut Tables<S>) -> Result<(), StoreError> {
         for (index, ost) in self.osts.iter_mut().filter(|(_, ost)| ost.dirty) {
             let record = OstIds { last: ost.last, reserved: ost.reserved };
@@ -136,18 +141,18 @@ impl Objects {
         Ok(())
     }
 
-    /// The active layer became the committing one.
+    /// Records that the active layer became the committing one.
     pub(crate) fn sealed(&mut self) {
         self.osts.values_mut().for_each(|ost| ost.sealed = ost.reserved);
     }
 
-    /// The committing layer is durable.
+    /// Records that the committing layer is durable.
     pub(crate) fn committed(&mut self) {
         self.osts.values_mut().for_each(|ost| ost.durable = ost.sealed);
     }
 
-    /// For a clean stop: nothing above the last id was given out. Takes effect with the next batch;
-    /// nothing may be taken any more.
+    /// Releases the ids above the last one handed out, for a clean stop. Takes effect with the next
+    /// batch; no id may be taken afterwards.
     pub(crate) fn give_back(&mut self) {
         for ost in self.osts.values_mut() {
             *ost = Ost { reserved: ost.last, durable: ost.last, dirty: true, ..*ost };
@@ -182,20 +187,20 @@ impl Ost {
 /// Sequences for clients.
 #[derive(Debug)]
 pub(crate) struct Sequences {
-    /// Bounds of the MDT's sequences. The first one is never given out, as in Lustre.
+    /// Bounds of the MDT's sequences. The first sequence is never handed out, as in Lustre.
     first: u64,
     end: u64,
-    /// The last one given out.
+    /// Last sequence handed out.
     last: u64,
     reserved: u64,
     sealed: u64,
     durable: u64,
-    /// Lowest id that no request named yet, for sequences given out in this life.
+    /// Lowest unused id of each sequence that was handed out since the start.
     fresh: BTreeMap<u64, u32>,
 }
 
 impl Sequences {
-    /// `reserved` as the MDT's store has it; 0 in a new one.
+    /// `reserved`: the bound in the MDT's store; 0 in a new store.
     pub(crate) fn open(reserved: u64, mdt: MdtIndex) -> Sequences {
         let (first, end) = client_seqs(mdt).into_inner();
         // Stores of format 1 could reserve a little beyond the end.
@@ -222,8 +227,8 @@ impl Sequences {
         Ok(self.last)
     }
 
-    /// Whether a client may name a new file so (EINVAL), and whether the store must be asked if the
-    /// name is taken.
+    /// Checks whether a client may use this FID for a new file (else EINVAL). Returns whether the
+    /// caller must read the store to see if the FID is taken.
     pub(crate) fn check(&mut self, fid: Fid) -> wire::Result<bool> {
         let ours = (self.first..=self.last).contains(&fid.seq) && (1..=SEQ_WIDTH).contains(&fid.oid) && fid.ver == 0;
         if !ours {
@@ -265,7 +270,7 @@ impl Sequences {
 mod tests {
     use super::*;
 
-    /// The sequences of an MDT whose store has all up to `reserved` reserved.
+    /// Returns the sequences of an MDT whose store has reserved all up to `reserved`.
     fn opened(reserved: u64, mdt: MdtIndex) -> Sequences {
         let mut sequences = Sequences::open(reserved, mdt);
         sequences.sealed();

@@ -1,14 +1,17 @@
-//! Which inodes a request is about: those that it names by FID and those behind the names that it
-//! gives. The service makes a request wait while others may still hold old views of one of them.
+//! The inodes that a request involves: those that it names by FID, and those that its names refer
+//! to. The service delays a request while clients may still cache an outdated state of one of them.
 
 use sheen_wire::{Fid, fid, mds::Request, mirror};
 
 use crate::{Namespace, Store};
 
 impl<S: Store> Namespace<S> {
-    /// Calls `f` with each inode that the request names, as of now; some perhaps twice. Left out
-    /// are: what a `ReadDir` will list; and requests that tell nothing of an inode's state, or by
-    /// which a client gives something up (`Close`).
+    /// Calls `f` with each inode that the request names at this moment, possibly twice. Left out
+    /// are:
+    ///
+    /// * the entries that a `ReadDir` will list;
+    /// * requests that reveal nothing of an inode's state;
+    /// * requests by which a client releases something (`Close`).
     pub fn involved(&mut self, request: &Request, f: &mut impl FnMut(Fid)) {
         use Request::*;
         match request {
@@ -58,8 +61,8 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// A directory and what the name stands for in it. What cannot be read is left to the operation
-    /// to report.
+    /// Calls `f` with a directory and the inode that the name refers to. Ignores read errors: the
+    /// operation reports them.
     fn with_entry(&mut self, dir: Fid, name: &[u8], f: &mut impl FnMut(Fid)) {
         f(dir);
         let found = match name {

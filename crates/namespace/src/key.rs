@@ -1,5 +1,5 @@
-//! Keys of the store. The first byte says which table; numbers are big-endian, so that keys sort as
-//! numbers do.
+//! Keys of the store. The first byte selects the table. Numbers are big-endian, so that keys sort
+//! as numbers do.
 //!
 //! | table | key after the table byte | value |
 //! |---|---|---|
@@ -11,9 +11,11 @@
 //! | `i` | FID | [`crate::record::Inode`] |
 //! | `e` | directory's FID, hash of the name (u64) | [`crate::record::Bucket`] |
 //! | `x` | FID | [`crate::record::Xattrs`] |
-//! | `p` | FID | unit: a file without a name that was open (an orphan, as ext4's "pending delete") |
-//! | `u` | number (u64) | bytes of a layout whose objects are to be destroyed, of a file or of what was cut off one: the unlink log |
-//! | `w` | | numbers of the swaps of layouts that were done last, each u64 |
+//! | `p` | FID | unit: an orphan (as ext4's "pending delete") |
+//! | `u` | number (u64) | unlink log: bytes of a layout whose objects are to be destroyed |
+//! | `w` | | numbers of the last completed layout swaps, each u64 |
+//!
+//! A layout in the unlink log belongs to a deleted file, or holds objects removed from a file.
 
 use sheen_wire::Fid;
 
@@ -84,7 +86,7 @@ pub(crate) fn destroy_seqno(key: &[u8]) -> Option<u64> {
     key.get(1..9).and_then(|k| k.try_into().ok()).map(u64::from_be_bytes)
 }
 
-/// First and past-the-last key of a table.
+/// Returns the first key of a table, and the first key past it.
 pub(crate) fn table(table: u8) -> ([u8; 1], [u8; 1]) {
     ([table], [table + 1])
 }

@@ -1,27 +1,28 @@
 //! The MDT as a serial, deterministic state machine: inodes, entries, permissions, layouts.
 //!
-//! [`Namespace`] executes one request after another against tables in memory that lie over an
-//! ordered key-value [`Store`], and answers at once with a transno. What changed gathers in a
-//! layer; [`Namespace::seal`] hands the layer out as one atomic [`Batch`], which the service
-//! commits off the engine while further requests run, and reports with [`Namespace::committed`].
+//! [`Namespace`] executes requests one after another against in-memory tables over an ordered
+//! key-value [`Store`]. It replies at once with a transno. Changes collect in a layer.
+//! [`Namespace::seal`] returns the layer as one atomic [`Batch`]. The service commits the batch
+//! outside the engine while further requests run, and then calls [`Namespace::committed`].
 //!
 //! ```text
 //!   execute ──▶ active layer ──seal──▶ committing layer ──Store::commit──▶ store
-//!                    reads look into: cache, active, committing, store
+//!                    reads try in order: cache, active, committing, store
 //! ```
 //!
 //! Invariants:
 //!
-//! * After a crash the store shows the state after some transno, whole: a batch holds whole
-//!   operations, and is atomic.
-//! * Every entry names an inode; an inode's `nlink` is the number of its names (directories: 2 +
-//!   subdirectories), and with no names it lives exactly as long as it is open or may be reopened.
-//! * Ids of objects and sequences of FIDs are never used twice, also across crashes: only ids below
-//!   a bound that is durable are handed out, and a restart goes on above it (module `ids`).
-//! * No I/O but the store's reads, no clock, no randomness: the caller passes the time and one
-//!   random number at open.
-//! * An operation reads and checks everything before it changes anything, so that a refused or
-//!   failed request leaves no trace.
+//! * After a crash the store holds the state after some transno: batches are atomic and contain
+//!   whole operations.
+//! * Every directory entry names an existing inode. An inode's `nlink` is the number of its names
+//!   (directories: 2 + subdirectories). An inode without names lives as long as it is open or may
+//!   be reopened.
+//! * Object ids and FID sequences are never used twice, also across crashes. Only ids below a
+//!   durable bound are handed out, and a restart continues above that bound (module `ids`).
+//! * No I/O except reads of the store, no clock, no randomness. The caller passes the time
+//!   ([`Env::now`]), and one random number at open.
+//! * An operation reads and checks everything before it changes anything. A refused or failed
+//!   request therefore changes nothing.
 
 mod access;
 mod acl;
@@ -48,8 +49,8 @@ pub use ops::{Renamed, Taking};
 pub use record::FORMAT_VERSION;
 pub use store::{Batch, MemStore, Store, StoreError};
 
-/// Decodes bytes as every kind of stored record and as an ACL, and forgets the result: what a fuzz
-/// target calls. Any bytes are fine.
+/// Decodes bytes as every kind of stored record and as an ACL, and discards the result. Called by a
+/// fuzz target; accepts any bytes.
 #[doc(hidden)]
 pub fn fuzz_records(bytes: &[u8]) {
     let _ = record::decode::<record::Inode>(&[], bytes);

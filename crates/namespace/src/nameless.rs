@@ -1,28 +1,29 @@
-//! Files that lost their last name while clients may have them open unknown to the MDT.
+//! Orphans that clients may have open without the MDT's knowledge.
 //!
-//! A client that has a lock on a file's OPEN bit opens the file by itself. So when the last name
-//! goes, nobody can tell at once whether the file is open somewhere: it stays as if it were, until
-//! all have given that bit back, each of whom opened here first what it had open
-//! ([`sheen_wire::mds::Request::Reopen`]). Then it goes, if nobody did.
+//! A client that holds a lock on a file's OPEN bit opens the file locally. When the last name is
+//! removed, the MDT therefore cannot tell at once whether the file is open. It holds the file open
+//! until all clients have cancelled their OPEN locks. Before a client cancels, it opens at the MDT
+//! what it has open ([`sheen_wire::mds::Request::Reopen`]). Then the MDT deletes the file, unless a
+//! client opened it.
 //!
-//! Invariant: OPEN is locked only of files that have a name, or whose last name has just gone and
-//! which is held here.
+//! Invariant: OPEN locks exist only on files that have a name, and on files that are held open here
+//! because they have just lost their last name.
 
 use sheen_wire::{Fid, FileKind, mds::flags};
 
 use crate::{Namespace, Store, engine::Cx, record::Inode, replaced::NOBODY};
 
-/// A file held open until nobody has its OPEN bit any more. To be given to [`Namespace::revoked`]
-/// then; if the MDT stops before, the next recovery finds the file.
+/// A file held open until no client has its OPEN bit any more. The service then passes it to
+/// [`Namespace::revoked`]. If the MDT stops before, the next recovery finds the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Nameless {
-    /// Which file.
+    /// FID of the file.
     pub fid: Fid,
     pub(crate) handle: u64,
 }
 
 impl<S: Store> Namespace<S> {
-    /// The file is about to lose its last name.
+    /// Holds a file open that is about to lose its last name, if clients may have it open.
     pub(crate) fn keep_nameless(&mut self, cx: &Cx, fid: Fid, inode: &Inode) {
         if inode.kind == FileKind::Regular && cx.env.may_be_open(fid) {
             let handle = self.handles.open(NOBODY, fid, flags::RDONLY);
@@ -30,10 +31,11 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// Nobody has the file open but those that said so. Returns whether it is no more.
+    /// Ends the hold on an orphan: no client has an OPEN lock any more, and clients that have the
+    /// file open have reported it. Returns whether the file is deleted.
     pub fn revoked(&mut self, nameless: Nameless) -> bool {
-        // A store that fails here leaves the orphan's record, for the next recovery; the fault is
-        // kept.
+        // If the store fails here, the orphan's record remains for the next recovery, and
+        // `take_fault` returns the error.
         let _ = self.close_handle(nameless.handle, nameless.fid);
         self.tables.end();
         matches!(self.tables.inode(nameless.fid), Ok(None))

@@ -1,8 +1,8 @@
-//! What the store holds, as types and as bytes.
+//! Records of the store: their types and byte forms.
 //!
-//! Every value is one byte of format version and then the type in postcard. A new version adds a
-//! type and a branch in [`decode`]; records of old versions stay readable. The byte forms are
-//! pinned by tests.
+//! Every value is one byte of format version, followed by the type in postcard. A new version adds
+//! a type and a branch in [`decode`], so that records of old versions stay readable. Tests pin the
+//! byte forms.
 
 use std::{fmt, sync::Arc};
 
@@ -17,11 +17,11 @@ pub const FORMAT_VERSION: u8 = 1;
 
 /// `st_size` of every directory, as ext4 shows small ones.
 const DIR_SIZE: u64 = 4096;
-/// Bytes of names and parents kept per file for fid2path, as Lustre's MAX_LINKEA_SIZE: hard links
-/// beyond it work, but their names cannot be found from the file. A directory's only name always
-/// fits.
+/// Maximum bytes of names and parents stored per file for fid2path, as Lustre's MAX_LINKEA_SIZE.
+/// Hard links beyond it work, but fid2path does not find their names. A directory's only name
+/// always fits.
 pub(crate) const LINKS_BYTES_MAX: usize = 4096;
-/// What Lustre's link xattr spends on an entry beside the name.
+/// Bytes of an entry in Lustre's link xattr besides the name.
 pub(crate) const LINK_ENTRY_BYTES: usize = 18;
 
 /// Name of an entry. One allocation, shared by the entry and its inode.
@@ -83,8 +83,7 @@ pub(crate) struct Inode {
     pub kind: FileKind,
     /// 0o7777.
     pub perm: u32,
-    /// Number of names (directory: 2 + subdirectories); 0: gone from the tree, alive only while
-    /// open.
+    /// Number of names (directory: 2 + subdirectories). 0: an orphan, which lives while it is open.
     pub nlink: u32,
     pub uid: u32,
     pub gid: u32,
@@ -96,12 +95,12 @@ pub(crate) struct Inode {
     pub btime: Time,
     /// When `mtime` was last set: see [`Attr::mtime_set`].
     pub mtime_set: Time,
-    /// Directory: number of entries. Regular file that has no layout any more: how many generations
-    /// its layouts have used.
+    /// Directory: number of entries. Regular file that no longer has a layout: number of
+    /// generations that its layouts used.
     pub entries: u64,
     /// Bytes of names and values in the file's xattr record; 0: there is no record.
     pub xattr_bytes: u32,
-    /// Made by O_TMPFILE without O_EXCL and never linked: may be linked although `nlink` is 0.
+    /// Created by O_TMPFILE without O_EXCL and never linked: may be linked although `nlink` is 0.
     pub linkable: bool,
     /// Names, oldest first, up to [`LINKS_BYTES_MAX`]. A directory has exactly one, the root none.
     pub links: Vec<Link>,
@@ -110,14 +109,14 @@ pub(crate) struct Inode {
     /// Regular file: its layout in Lustre's binary form. Directory: the default for new entries,
     /// likewise.
     pub layout: Option<Bytes>,
-    /// Present only if it says more than `perm` does.
+    /// Present only if it expresses more than `perm` does.
     pub access_acl: Option<Acl>,
     /// Directories only.
     pub default_acl: Option<Acl>,
 }
 
 impl Inode {
-    /// An empty file of the superuser, made now, without permissions.
+    /// Returns an empty file of the superuser, created now, without permissions.
     pub(crate) fn new(kind: FileKind, now: Time) -> Inode {
         Inode {
             kind,
@@ -146,7 +145,7 @@ impl Inode {
         self.kind == FileKind::Dir
     }
 
-    /// What stat shows of it. The size of a striped file is the client's to add.
+    /// Returns the attributes that stat shows. The client adds the size of a striped file.
     pub(crate) fn attr(&self, fid: Fid) -> Attr {
         let (size, blocks) = match self.kind {
             FileKind::Dir => (DIR_SIZE, DIR_SIZE / 512),
@@ -171,7 +170,7 @@ impl Inode {
         }
     }
 
-    /// Remembers a name, where there is room.
+    /// Stores a name if there is room.
     pub(crate) fn add_link(&mut self, parent: Fid, name: Name) {
         let used: usize = self.links.iter().map(|l| l.name.len() + LINK_ENTRY_BYTES).sum();
         if used + name.len() + LINK_ENTRY_BYTES <= LINKS_BYTES_MAX {
@@ -179,14 +178,14 @@ impl Inode {
         }
     }
 
-    /// Forgets a name, if it was remembered.
+    /// Removes a name if it is stored.
     pub(crate) fn remove_link(&mut self, parent: Fid, name: &[u8]) {
         if let Some(i) = self.links.iter().position(|l| l.parent == parent && *l.name == *name) {
             self.links.remove(i);
         }
     }
 
-    /// About how much memory it takes, in bytes.
+    /// Returns the approximate memory use in bytes.
     pub(crate) fn weight(&self) -> usize {
         let acl = |acl: &Option<Acl>| acl.as_ref().map_or(0, |a| a.entries.len() * 8);
         size_of::<Inode>()
@@ -202,14 +201,15 @@ impl Inode {
 /// An entry of a directory.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Dentry {
-    /// Tells entries with one hash apart; part of the cookie.
+    /// Distinguishes entries with the same hash; part of the cookie.
     pub index: u8,
     pub kind: FileKind,
     pub fid: Fid,
     pub name: Name,
 }
 
-/// All entries of a directory whose names have one hash: one, but for accidents. Sorted by index.
+/// All entries of a directory whose names have the same hash: one, except for collisions. Sorted by
+/// index.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Bucket {
     pub first: Dentry,
@@ -244,7 +244,7 @@ impl Xattrs {
     }
 }
 
-/// What the store is.
+/// Superblock: identity of the store and parameters of its hashes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Super {
     pub mdt_index: u32,
@@ -268,13 +268,13 @@ pub(crate) struct Counters {
 /// Object ids of one OST as of the end of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct OstIds {
-    /// Last id in a layout.
+    /// Last id used in a layout.
     pub last: u32,
     /// Last id that may have been handed out.
     pub reserved: u32,
 }
 
-/// The bytes of a record.
+/// Encodes a record into the buffer `into`, whose content is discarded.
 pub(crate) fn encode<T: Serialize>(value: &T, into: Vec<u8>) -> Result<Vec<u8>, StoreError> {
     let mut into = into;
     into.clear();
@@ -282,7 +282,7 @@ pub(crate) fn encode<T: Serialize>(value: &T, into: Vec<u8>) -> Result<Vec<u8>, 
     postcard::to_extend(value, into).map_err(|e| StoreError::Failed(format!("encoding a record: {e}")))
 }
 
-/// Reads a record; `key` is for the error.
+/// Decodes a record; `key` is for the error.
 pub(crate) fn decode<T: DeserializeOwned>(key: &[u8], bytes: &[u8]) -> Result<T, StoreError> {
     let corrupt = |why: String| StoreError::Corrupt { key: key.iter().map(|b| format!("{b:02x}")).collect(), why };
     match bytes.split_first() {
@@ -301,7 +301,7 @@ mod tests {
         (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
     }
 
-    /// Version 1 must be written and read like this for ever; a change is a new version.
+    /// Version 1 must be written and read like this forever: a change needs a new version.
     fn pinned<T: Serialize + DeserializeOwned + PartialEq + fmt::Debug>(value: &T, hex: &str) {
         let bytes = encode(value, Vec::new()).unwrap();
         assert_eq!(bytes.iter().map(|b| format!("{b:02x}")).collect::<String>(), hex);

@@ -1,12 +1,15 @@
 //! Files that a rename has just replaced.
 //!
-//! `open(2)` on another host is a look at the name and then an open of the inode that it named. A
-//! rename in between takes that inode away, although the name was there all the time. POSIX
-//! promises that a name which a rename replaces never seems to be missing, so a replaced file stays
-//! for a moment as if it were open: it can be opened by who looked it up before, and goes when the
-//! moment is over ([`crate::Config::keep_replaced_ms`]) and nobody has it open.
+//! `open(2)` on another host is a lookup of the name, followed by an open of the inode that the
+//! lookup returned. A rename in between removes that inode, although the name existed all the time.
+//! POSIX guarantees that a name which a rename replaces never appears to be missing.
 //!
-//! Invariant: at most [`REPLACED_MAX`] files are kept so; beyond that the oldest goes early.
+//! A replaced file therefore stays for a while as if it were open
+//! ([`crate::Config::keep_replaced_ms`]). Clients that looked it up before can open it. It is
+//! deleted when the time is over and no client has it open.
+//!
+//! Invariant: at most [`REPLACED_MAX`] files are held this way; beyond that the oldest is released
+//! early.
 
 use std::collections::VecDeque;
 
@@ -14,17 +17,18 @@ use sheen_wire::{self as wire, Fid, FileKind, Time};
 
 use crate::{ClientId, Namespace, Store, engine::Cx};
 
-/// Files kept. A program that renames without pause replaces some thousands in a second.
+/// Maximum number of files held. A program that renames without pause replaces some thousands per
+/// second.
 const REPLACED_MAX: usize = 4096;
-/// Who holds them open: an export's number is never 0.
+/// Owner of the handles that hold these files open. No export has the number 0.
 pub(crate) const NOBODY: ClientId = ClientId(0);
 
-/// When each may go, oldest first, and the handle that holds it.
+/// Expiry time, handle and FID of each held file, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Replaced(VecDeque<(Time, u64, Fid)>);
 
 impl<S: Store> Namespace<S> {
-    /// A rename is about to take this file's name.
+    /// Holds a file open whose name a rename is about to take.
     pub(crate) fn keep_replaced(&mut self, cx: &Cx, fid: Fid) -> wire::Result<()> {
         let keep = self.config.keep_replaced_ms;
         let inode = self.live(fid)?;
@@ -39,7 +43,7 @@ impl<S: Store> Namespace<S> {
         Ok(())
     }
 
-    /// Lets go of those whose moment is over. Whether there are others.
+    /// Releases the files whose time has expired. Returns whether others remain.
     pub fn drop_replaced(&mut self, now: Time) -> bool {
         let mut any = false;
         while self.replaced.0.front().is_some_and(|(until, ..)| *until <= now) {
@@ -52,15 +56,15 @@ impl<S: Store> Namespace<S> {
         self.has_replaced()
     }
 
-    /// Whether [`Namespace::drop_replaced`] will have something to do.
+    /// Whether files remain for [`Namespace::drop_replaced`] to release.
     pub fn has_replaced(&self) -> bool {
         !self.replaced.0.is_empty()
     }
 
     fn drop_oldest(&mut self) {
         if let Some((_, handle, fid)) = self.replaced.0.pop_front() {
-            // A store that fails here leaves the orphan's record, for the next recovery; the fault
-            // is kept.
+            // If the store fails here, the orphan's record remains for the next recovery, and
+            // `take_fault` returns the error.
             let _ = self.close_handle(handle, fid);
         }
     }

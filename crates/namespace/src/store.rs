@@ -1,4 +1,4 @@
-//! What the engine asks of a key-value store, and a store in memory for tests and models.
+//! The interface to a key-value store, and a store in memory for tests and models.
 
 use std::{
     collections::BTreeMap,
@@ -7,25 +7,25 @@ use std::{
 
 use crate::tables::Layer;
 
-/// Why the store could not do it. Requests that run into one are answered with EIO; a commit that
-/// fails must stop the MDT, since what was answered would be lost.
+/// A failure of the store. Requests that hit one return EIO. A failed commit must stop the MDT,
+/// because changes that were already replied to would be lost.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StoreError {
     /// The store itself failed.
     #[error("metadata store: {0}")]
     Failed(String),
-    /// A record cannot be understood.
+    /// A record cannot be decoded.
     #[error("metadata record {key}: {why}")]
     Corrupt {
         /// Its key, in hex.
         key: String,
-        /// What is wrong.
+        /// Cause of the error.
         why: String,
     },
     /// The store was written by another version or for another MDT.
     #[error("metadata store: {0}")]
     Incompatible(String),
-    /// Bytes of the store are lost or are not those that were written.
+    /// Bytes of the store are lost or differ from those that were written.
     #[error("metadata store: {0}")]
     Damaged(String),
     /// The store lacks a record that every formatted store has.
@@ -34,31 +34,31 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the store is damaged, so that nothing must be written to it any more: not even what
-    /// it answers is sure.
+    /// Whether the store is damaged. Nothing may be written to it any more, because its replies are
+    /// unreliable too.
     pub fn is_damage(&self) -> bool {
         matches!(self, StoreError::Corrupt { .. } | StoreError::Damaged(_) | StoreError::Incomplete(_))
     }
 }
 
-/// Keys and values as [`Store::range`] answers them.
+/// Keys and values as [`Store::range`] returns them.
 pub type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// An ordered map from keys (at most [`crate::Batch::KEY_BYTES_MAX`] bytes) to values that outlives
 /// the process.
 pub trait Store: Send + Sync {
-    /// The value of a key, as of the last commit.
+    /// Returns the value of a key, as of the last commit.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
-    /// Up to `limit` records with `from <= key < to`, in order of key.
+    /// Returns up to `limit` records with `from <= key < to`, in order of key.
     fn range(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Records, StoreError>;
-    /// Applies all records of the batch or none, and returns when they are durable. Called off the
-    /// engine, one at a time, in order; reads go on meanwhile and may see the state before or
-    /// after.
+    /// Applies all records of the batch or none, and returns when they are durable. Called outside
+    /// the engine, one batch at a time, in order. Reads continue meanwhile and may see the state
+    /// before or after.
     fn commit(&self, batch: &Batch) -> Result<(), StoreError>;
 }
 
-/// All changes since the last seal. Cheap to clone; encoded while [`Batch::for_each`] walks it,
-/// that is on the committing thread.
+/// All changes since the last seal. Cheap to clone. Records are encoded while [`Batch::for_each`]
+/// walks them, thus on the committing thread.
 #[derive(Clone, Debug)]
 pub struct Batch {
     pub(crate) layer: Arc<Layer>,
@@ -68,17 +68,17 @@ impl Batch {
     /// Longest key in bytes.
     pub const KEY_BYTES_MAX: usize = 64;
 
-    /// First transno in it.
+    /// Returns the first transno in the batch.
     pub fn first(&self) -> u64 {
         self.layer.first
     }
 
-    /// Last transno in it: what to pass to [`crate::Namespace::committed`].
+    /// Returns the last transno in the batch, to be passed to [`crate::Namespace::committed`].
     pub fn last(&self) -> u64 {
         self.layer.last
     }
 
-    /// Number of records.
+    /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.layer.len()
     }
@@ -88,14 +88,14 @@ impl Batch {
         self.len() == 0
     }
 
-    /// Every record in order of key: its value, or `None` where the key goes. Stops at the first
-    /// error.
+    /// Calls `f` with every record in order of key: its value, or `None` if the key is to be
+    /// deleted. Stops at the first error.
     pub fn for_each<E: From<StoreError>>(&self, f: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>) -> Result<(), E> {
         self.layer.for_each(f)
     }
 }
 
-/// A store in memory. "Durable" as long as the value lives: tests keep it across a
+/// A store in memory, "durable" as long as the value lives. Tests use it across instances of
 /// [`crate::Namespace`].
 #[derive(Default, Debug)]
 pub struct MemStore {
@@ -103,12 +103,12 @@ pub struct MemStore {
 }
 
 impl MemStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new() -> MemStore {
         MemStore::default()
     }
 
-    /// Number of records.
+    /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.map.read().unwrap_or_else(PoisonError::into_inner).len()
     }

@@ -1,8 +1,8 @@
-//! The tables over the store: two layers of changes, and caches of what is current.
+//! The tables over the store: two layers of changes, and caches of current values.
 //!
-//! A read looks into the cache, the active layer, the committing layer, the store, in this order.
-//! Every write goes to the active layer and the cache, so that a cached value is always the current
-//! one. Values stay typed until the batch is written.
+//! A read tries the cache, the active layer, the committing layer and the store, in this order.
+//! Every write goes to the active layer and the cache, so a cached value is always current. Values
+//! stay typed until the batch is written.
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
@@ -17,21 +17,21 @@ use crate::{
     touched::Touched,
 };
 
-/// About what a record costs in the store beside its content, in bytes; for the bound on a batch.
+/// Approximate overhead of a record in the store, in bytes; for the bound on a batch.
 const RECORD_BYTES: usize = 64;
 
-/// Changes of a span of transnos. `None` is a deletion.
+/// Changes of a range of transnos. `None` is a deletion.
 #[derive(Default, Debug)]
 pub(crate) struct Layer {
     pub first: u64,
     pub last: u64,
-    /// About how large it is.
+    /// Approximate size in bytes.
     bytes: usize,
     /// With the transno of the last change.
     inodes: FxHashMap<Fid, (Option<Arc<Inode>>, u64)>,
     entries: BTreeMap<(Fid, u64), Option<Bucket>>,
     xattrs: BTreeMap<Fid, Option<Arc<Xattrs>>>,
-    /// Tables without a type of their own here, as bytes.
+    /// Records of tables that have no type here, as bytes.
     raw: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
 }
 
@@ -40,7 +40,8 @@ impl Layer {
         self.inodes.len() + self.entries.len() + self.xattrs.len() + self.raw.len()
     }
 
-    /// Walks the records in key order: tables sort by their letter (`e` `i` `x`), `raw` in between.
+    /// Walks the records in key order: tables sort by their letter (`e` `i` `x`), with `raw` in
+    /// between.
     pub(crate) fn for_each<E: From<StoreError>>(
         &self,
         mut f: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>,
@@ -90,12 +91,12 @@ pub(crate) struct Tables<S> {
     active: Layer,
     committing: Option<Arc<Layer>>,
     inodes: Cache<Fid, Arc<Inode>>,
-    /// Also remembers names that do not exist.
+    /// Also caches names that do not exist.
     entries: Cache<(Fid, u64), Option<Bucket>>,
-    /// Transno of the operation under way, given if it changes something.
+    /// Transno of the operation in progress, assigned if the operation changes something.
     next: u64,
     changed: bool,
-    /// What the operation under way changed.
+    /// Invalidations of the operation in progress.
     touched: Touched,
     ops: u64,
     committed: u64,
@@ -123,14 +124,13 @@ impl<S: Store> Tables<S> {
         &self.store
     }
 
-    /// Others may no longer keep this of an inode ([`sheen_wire::ldlm::bits`]), though none of its
-    /// records changes.
+    /// Adds an invalidation ([`sheen_wire::ldlm::bits`]) for an inode none of whose records
+    /// changes.
     pub(crate) fn recall(&mut self, fid: Fid, bits: u64) {
         self.touched.note(fid, bits);
     }
 
-    /// Ends an operation: its transno, or 0 if it changed nothing; and what it touched of which
-    /// inode.
+    /// Ends an operation. Returns its transno (0 if it changed nothing) and its invalidations.
     pub(crate) fn end(&mut self) -> (u64, Vec<(Fid, u64)>) {
         let touched = self.touched.take();
         self.inodes.trim();
@@ -165,7 +165,7 @@ impl<S: Store> Tables<S> {
         self.committing.is_some()
     }
 
-    /// The active layer becomes the committing one. The caller has made sure that there is none.
+    /// Turns the active layer into the committing one. The caller has made sure that there is none.
     pub(crate) fn seal(&mut self) -> Batch {
         let last = self.last_transno();
         let fresh = Layer { first: last + 1, last, ..Layer::default() };
@@ -175,7 +175,7 @@ impl<S: Store> Tables<S> {
         Batch { layer }
     }
 
-    /// Whether it was the committing layer.
+    /// Drops the committing layer if it ends with `last`, and returns whether it does.
     pub(crate) fn committed(&mut self, last: u64) -> bool {
         let ours = self.committing.take_if(|layer| layer.last == last).is_some();
         if ours {
@@ -184,7 +184,7 @@ impl<S: Store> Tables<S> {
         ours
     }
 
-    /// Transno of a file's last change that is not durable.
+    /// Returns the transno of a file's last change, if that is not durable.
     pub(crate) fn uncommitted(&self, fid: Fid) -> Option<u64> {
         let at = |layer: &Layer| layer.inodes.get(&fid).map(|(_, transno)| *transno);
         at(&self.active).or_else(|| self.committing.as_ref().and_then(|l| at(l)))
@@ -194,7 +194,7 @@ impl<S: Store> Tables<S> {
         self.fault.take()
     }
 
-    /// Keeps the reason for the operator; the request gets EIO.
+    /// Stores the error for the operator; the request gets EIO.
     pub(crate) fn fail<T>(&mut self, result: Result<T, StoreError>) -> wire::Result<T> {
         result.map_err(|e| {
             self.fault = Some(e);
@@ -202,7 +202,7 @@ impl<S: Store> Tables<S> {
         })
     }
 
-    /// The newest layer's answer.
+    /// Returns the value of the newest layer that has one.
     fn in_layers<'a, T>(&'a self, f: impl FnMut(&'a Layer) -> Option<T>) -> Option<T> {
         [Some(&self.active), self.committing.as_deref()].into_iter().flatten().find_map(f)
     }
@@ -212,7 +212,7 @@ impl<S: Store> Tables<S> {
         self.active.bytes += bytes + RECORD_BYTES;
     }
 
-    /// A file, dead or alive; `None` if there is no such inode.
+    /// Returns a file, possibly an orphan; `None` if there is no such inode.
     pub(crate) fn inode(&mut self, fid: Fid) -> wire::Result<Option<Arc<Inode>>> {
         if let Some(inode) = self.inodes.get(&fid) {
             return Ok(Some(inode.clone()));
@@ -234,8 +234,8 @@ impl<S: Store> Tables<S> {
         let weight = inode.weight();
         let inode = Arc::new(inode);
         self.touch(weight / 2);
-        // What an operation changes it has read, so it is in the cache (which is trimmed between
-        // operations only); but a new one.
+        // An operation has read the inode that it changes. The cache still has it, because it is
+        // trimmed only between operations. Only a new inode is not in the cache.
         self.touched.inode(fid, self.inodes.get(&fid).map(|i| &**i), Some(&inode));
         self.inodes.put(fid, inode.clone(), weight);
         self.active.inodes.insert(fid, (Some(inode), self.next));
@@ -273,7 +273,7 @@ impl<S: Store> Tables<S> {
         self.active.entries.insert((dir, hash), bucket);
     }
 
-    /// Up to `limit` buckets of a directory from `hash` on, in order.
+    /// Returns up to `limit` buckets of a directory from `hash` on, in order.
     pub(crate) fn buckets(&mut self, dir: Fid, hash: u64, limit: usize) -> wire::Result<Vec<(u64, Bucket)>> {
         let result = self.scan_buckets(dir, hash, limit);
         self.fail(result)
@@ -284,8 +284,8 @@ impl<S: Store> Tables<S> {
         let mut from = hash;
         loop {
             let stored = self.store.range(&key::entry(dir, from), &key::entry(dir, u64::MAX), limit)?;
-            // Names in the layers count only up to where the store was read: beyond may be stored
-            // names between them.
+            // Names in the layers count only up to the hash where the read of the store ended:
+            // further on, the store may have names between them.
             let to = if stored.len() < limit { u64::MAX } else { stored.last().map_or(u64::MAX, |l| hash_of(&l.0)) };
             let range = (Bound::Included((dir, from)), Bound::Included((dir, to)));
             let mut stored = stored.iter().peekable();
@@ -314,7 +314,7 @@ impl<S: Store> Tables<S> {
         }
     }
 
-    /// The xattr record of a file; empty if there is none.
+    /// Returns the xattr record of a file; empty if there is none.
     pub(crate) fn xattrs(&mut self, fid: Fid) -> wire::Result<Arc<Xattrs>> {
         if let Some(found) = self.in_layers(|l| l.xattrs.get(&fid)) {
             return Ok(found.clone().unwrap_or_default());
@@ -323,10 +323,10 @@ impl<S: Store> Tables<S> {
         Ok(self.fail(read)?.map(Arc::new).unwrap_or_default())
     }
 
-    /// The caller sets [`Inode::xattr_bytes`], too.
+    /// Sets or removes the xattr record. The caller sets [`Inode::xattr_bytes`], too.
     pub(crate) fn put_xattrs(&mut self, fid: Fid, xattrs: Option<Xattrs>) {
         if xattrs.is_some() {
-            // As many bytes as before may have other content; that there are none the inode tells.
+            // The content may differ with the same number of bytes. A removal shows in the inode.
             self.touched.note(fid, bits::XATTR);
         }
         self.touch(xattrs.as_ref().map_or(0, Xattrs::bytes));
@@ -338,18 +338,18 @@ impl<S: Store> Tables<S> {
         self.set_raw(key, value);
     }
 
-    /// As [`Tables::put_raw`], for what belongs to no operation.
+    /// As [`Tables::put_raw`], for changes that belong to no operation.
     pub(crate) fn set_raw(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
         self.active.bytes += RECORD_BYTES + key.len() + value.as_ref().map_or(0, Vec::len);
         self.active.raw.insert(key, value);
     }
 
-    /// Whether a raw record that the store has is deleted by a layer.
+    /// Whether a layer deletes a raw record that the store has.
     pub(crate) fn raw_deleted(&self, key: &[u8]) -> bool {
         matches!(self.in_layers(|l| l.raw.get(key)), Some(None))
     }
 
-    /// Keys of a raw table, as of now. For small tables.
+    /// Returns the present keys of a raw table. For small tables.
     pub(crate) fn raw_keys(&self, table: u8) -> Result<Vec<Vec<u8>>, StoreError> {
         let mut keys = BTreeMap::new();
         for_each_in(&*self.store, table, |key, _| {
@@ -377,7 +377,7 @@ pub(crate) fn read<T: serde::de::DeserializeOwned>(store: &impl Store, key: &[u8
 /// Records read at once by [`for_each_in`].
 const SCAN_RECORDS: usize = 1024;
 
-/// Walks a table of the store.
+/// Calls `f` with each record of a table of the store.
 pub(crate) fn for_each_in(
     store: &impl Store,
     table: u8,

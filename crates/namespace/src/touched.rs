@@ -1,36 +1,38 @@
-//! What an operation changed of which inode, as inodebits: whoever keeps these parts of it must
-//! forget them.
+//! Invalidations: which parts of which inode an operation changed, as inodebits. Clients that cache
+//! these parts must drop them.
 //!
-//! It is derived where records are written, by comparing the new record with the old one, so that
-//! no operation can forget to tell:
+//! They are derived where records are written, by comparing the new record with the old one. So no
+//! operation can forget to report a change:
 //!
-//! | what changed | bits |
+//! | change | bits |
 //! |---|---|
-//! | anything that stat shows | UPDATE |
-//! | owner, mode, access ACL | PERM; of a directory also LOOKUP, for it guards the way to others |
+//! | an attribute that stat shows | UPDATE |
+//! | owner, mode, access ACL | PERM; for a directory also LOOKUP, because they guard its entries |
 //! | an extended attribute, either ACL, the names in `trusted.link` | XATTR |
 //! | the layout, a directory's default layout | LAYOUT, XATTR |
 //! | an entry was added, removed or names another file | UPDATE of the directory |
 //! | an entry was removed or names another file | LOOKUP of the inode that it named |
-//! | the inode goes with its last name | all of these |
+//! | the inode is deleted with its last name | all of these |
 //!
-//! OPEN is not among them: a file stays as it is for who has it open. What becomes of one that
-//! loses its last name says [`crate::nameless`]. An open to run a program asks for it
-//! (`ops::open`), so that the MDT knows who writes the file.
+//! OPEN is not among them: for a client that has a file open, the file does not change.
+//! [`crate::nameless`] describes files that lose their last name. An open for execution invalidates
+//! OPEN (`ops::open`), so that the MDT learns which clients have the file open for writing.
 //!
-//! Nothing is touched by an access time alone, which others may see late (as in Lustre), nor by
-//! bookkeeping of open files; nor when a file that has lost its names before goes at its last
-//! close, for only those saw it who had it open.
+//! There are no invalidations for:
+//!
+//! * an access time alone, which other clients may see late (as in Lustre);
+//! * bookkeeping of open files;
+//! * an orphan deleted at its last close: only clients that had it open could see it.
 
 use sheen_wire::{Fid, Time, ldlm::bits};
 
 use crate::record::{Bucket, Inode};
 
-/// Parts of an inode that somebody may keep.
+/// Parts of an inode that a client may cache.
 const ALL: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
 
-/// Each inode once, in the order in which they were changed. An operation touches a handful, so the
-/// search is linear.
+/// Invalidations of each inode, once, in the order of change. An operation changes a handful of
+/// inodes, so the search is linear.
 #[derive(Debug, Default)]
 pub(crate) struct Touched(Vec<(Fid, u64)>);
 
@@ -43,7 +45,8 @@ impl Touched {
         }
     }
 
-    /// The inode's record is replaced; a new one touches nothing, as nobody knew it.
+    /// Compares an inode's old and new record. A new inode invalidates nothing, as no client knew
+    /// it.
     pub(crate) fn inode(&mut self, fid: Fid, old: Option<&Inode>, new: Option<&Inode>) {
         let bits = match (old, new) {
             (None, _) => 0,
@@ -54,7 +57,7 @@ impl Touched {
         self.note(fid, bits);
     }
 
-    /// The entries of one hash are replaced.
+    /// Compares the old and new entries of one hash.
     pub(crate) fn entries(&mut self, dir: Fid, old: Option<&Bucket>, new: Option<&Bucket>) {
         self.note(dir, bits::UPDATE);
         for was in old.into_iter().flat_map(Bucket::iter) {

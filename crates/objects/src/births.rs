@@ -1,16 +1,19 @@
-//! Which directory entries are durable. `fdatasync` of a new file makes its bytes durable but not
-//! necessarily its name; only a sync of the directory does. [`Births`] numbers the creations in one
-//! directory, so that a sync of the directory is paid once for all that were created before it, and
-//! never for an object whose name is durable already.
+//! Durability of the directory entries of objects. `fdatasync` of a new file makes its bytes
+//! durable but not necessarily its name; only a sync of the directory does. [`Births`] numbers the
+//! creations in one directory. One sync of the directory then serves all entries created before it,
+//! and an object whose name is durable already causes none.
 //!
-//! Invariants: a creation is counted after the entry exists; [`Births::begin_sync`] is read before
-//! the directory is synced. Hence every entry numbered up to the mark that is handed to
-//! [`Births::synced`] was there when the sync began. An object whose number is not known (opened,
-//! not created) counts as born just now: that is never too early.
+//! Invariants:
+//!
+//! * A creation is counted after the entry exists, and [`Births::begin_sync`] is called before the
+//!   directory is synced. Hence every entry numbered up to the mark passed to [`Births::synced`]
+//!   existed when the sync began.
+//! * An object whose number is not known (opened, not created) counts as created just now: that is
+//!   never too early.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The creations in one directory, and up to which they are durable.
+/// Creations in one directory, and up to which number they are durable.
 #[derive(Debug)]
 pub struct Births {
     born: AtomicU64,
@@ -24,18 +27,18 @@ impl Default for Births {
 }
 
 impl Births {
-    /// A directory of which nothing is known: what is in it may have been created by a process that
-    /// crashed before it synced the directory, so the first sync is due.
+    /// Returns the state of a directory of which nothing is known. A process that crashed before it
+    /// synced the directory may have created entries, so the first sync is due.
     pub fn new() -> Births {
         Births { born: AtomicU64::new(1), durable: AtomicU64::new(0) }
     }
 
-    /// Counts an entry that has just been created; returns its number.
+    /// Counts an entry that was just created; returns its number.
     pub fn born(&self) -> u64 {
         self.born.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// A number for an entry that exists, whenever it was created.
+    /// Returns a number for an existing entry of unknown age.
     pub fn latest(&self) -> u64 {
         self.born.load(Ordering::Acquire)
     }
@@ -45,19 +48,19 @@ impl Births {
         number <= self.durable.load(Ordering::Acquire)
     }
 
-    /// Whether no sync of the directory has been noted yet: its own entry in its parent may not be
-    /// durable either.
+    /// Whether no sync of the directory has been recorded yet. Its own entry in its parent may then
+    /// not be durable either.
     pub fn is_fresh(&self) -> bool {
         self.durable.load(Ordering::Acquire) == 0
     }
 
-    /// Call before the directory is synced; hand the mark to [`Births::synced`] when that
-    /// succeeded.
+    /// Returns a mark. Call this before the directory is synced, and pass the mark to
+    /// [`Births::synced`] after the sync succeeded.
     pub fn begin_sync(&self) -> u64 {
         self.latest()
     }
 
-    /// Notes that the directory was synced.
+    /// Records that the directory was synced.
     pub fn synced(&self, mark: u64) {
         self.durable.fetch_max(mark, Ordering::AcqRel);
     }

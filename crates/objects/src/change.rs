@@ -1,14 +1,15 @@
-//! What a change touches, so that whoever relies on it can be told before.
+//! Ranges that a change affects, so that the locks of other clients are revoked before.
 //!
-//! A client that holds a lock on a range keeps the bytes in it; past the object's end they are
-//! zeros to it. The object's size it keeps only under locks on all of the object, up to the end of
-//! all objects: then every change of others, wherever, is in the way of them. So
-//! * a change inside of a range touches its bytes and no others, also if it moves the end;
-//! * a cut touches everything from the new end on.
+//! A client that holds a lock on a range caches the bytes in it; past the object's end they are
+//! zeros to the client. It caches the object's size only under locks on the whole object, up to the
+//! maximum offset. Such locks conflict with every change by another client. So
+//! * a change inside of a range affects only its own bytes, even if it moves the object's end;
+//! * a truncate affects everything from the new end on.
 //!
-//! That a write past the end touches no more is needed, not only cheap: two clients that hold locks
-//! on different ranges, and write both past the end, would else be in each other's way with what
-//! they have to write before they can give their locks back.
+//! It is necessary, and not only cheap, that a write past the end affects nothing else. Two clients
+//! may hold locks on different ranges and both write past the end. Each must flush its dirty data
+//! before it can cancel its lock. If a flush affected more, it would wait for the other client's
+//! lock.
 
 use std::collections::BTreeMap;
 
@@ -16,22 +17,21 @@ use sheen_wire::{Bulk, Fid, ldlm::Policy, ost::Part};
 
 use crate::runs;
 
-/// What a change of `len` bytes at `offset` touches. `None`: nothing.
+/// Returns the range affected by a change of `len` bytes at `offset`. `None`: nothing.
 pub fn inside(offset: u64, len: u64) -> Option<Policy> {
     Some(Policy::extent(offset, offset.saturating_add(len.checked_sub(1)?)))
 }
 
-/// What a change touches after which the object ends at `size`.
+/// Returns the range affected by a change after which the object ends at `size`.
 pub fn resized(size: u64) -> Policy {
     Policy::extent(size, u64::MAX)
 }
 
-/// A write's parts and bytes, object by object.
-///
-/// Each object's keep their order, so that where they overlap the later one wins still.
+/// Parts and bytes of a write, by object. The parts of an object stay in order, so that where they
+/// overlap the later one still wins.
 pub type Pieces = BTreeMap<Fid, (Vec<Part>, Bulk)>;
 
-/// Takes a write to several objects apart. `bulk` is the bytes of all parts.
+/// Splits a write to several objects by object. `bulk` is the bytes of all parts.
 pub fn pieces(parts: &[Part], bulk: &Bulk) -> Pieces {
     let mut pieces = Pieces::new();
     let (mut start, mut rest) = (0, parts);
@@ -61,8 +61,8 @@ mod tests {
     }
 
     proptest! {
-        /// What a client with a lock sees, zeros past the end, differs after a change only in what
-        /// that is said to touch.
+        /// After a change, the bytes that a client with a lock sees (zeros past the end) differ
+        /// only in the affected range.
         #[test]
         fn nothing_changes_outside(offset in 0u64..20, len in 1u64..10, size in 0u64..20) {
             let before = |at: u64| at < size;
@@ -75,7 +75,7 @@ mod tests {
             }
         }
 
-        /// The pieces, one after the other, are the write.
+        /// The pieces, written one after the other, are the whole write.
         #[test]
         fn pieces_write_what_the_parts_do(parts in prop::collection::vec((1u32..4, 0u64..24, 0u32..6), 0..20)) {
             let part = |(oid, offset, len)| Part { object: Fid::new(9, oid), offset, len };

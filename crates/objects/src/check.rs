@@ -1,15 +1,15 @@
-//! Bounds on requests. A service calls [`request`] before it does anything, so that what follows
-//! can rely on them:
+//! Bounds on requests. A service calls [`request`] before it does anything, so that later code can
+//! rely on them:
 //!
 //! * at most [`PARTS_MAX`] parts, runs or objects;
 //! * the bytes of a read or write are at most [`BULK_BYTES_MAX`], and a write's are exactly its
 //!   bulk;
-//! * the time that comes with a write is one (that it is not in the future is for those to see to
-//!   who have a clock);
+//! * the time in a write is a valid one (the caller checks with its clock that it is not in the
+//!   future);
 //! * every `offset + len` of a change is at most [`OBJECT_SIZE_MAX`], hence fits `i64` and cannot
 //!   overflow;
-//! * every object is one that [`name::path`] can name; locks are checked one by one ([`lock`]), for
-//!   each has an answer of its own.
+//! * every object is one that [`name::path`] can name. Locks are checked one by one ([`lock`]),
+//!   because each has its own result.
 
 use sheen_wire::{
     Errno, Fid, Result,
@@ -20,11 +20,11 @@ use sheen_wire::{
 
 use crate::name;
 
-/// Bytes of the unit in which space is counted.
+/// Unit in which space is counted, in bytes.
 const BLOCK_BYTES: u64 = 512;
 const NSEC_PER_SEC: u32 = 1_000_000_000;
 
-/// Checks `request`, which came with `bulk_len` bytes.
+/// Checks `request`, which came with `bulk_len` bytes of bulk.
 ///
 /// # Errors
 /// E2BIG: too many parts, or too many bytes for one request. EFBIG: past an object's largest size.
@@ -94,15 +94,15 @@ pub fn request(request: &Request, bulk_len: usize) -> Result<()> {
     }
 }
 
-/// Checks what a lock is asked for.
+/// Checks a requested lock.
 ///
 /// # Errors
-/// EINVAL: not the data of an object, the only thing that an OST has locks on.
+/// EINVAL: not on the data of an object; an OST has no other locks.
 pub fn lock(want: &Enqueue) -> Result<()> {
     if want.resource.kind == Kind::Extent { named(want.resource.fid) } else { Err(Errno::EINVAL) }
 }
 
-/// Bytes of all parts.
+/// Returns the bytes of all parts.
 fn total(parts: &[Part]) -> Result<usize> {
     count(parts.len())?;
     // 4096 × 4 GiB is far below u64.
@@ -110,7 +110,7 @@ fn total(parts: &[Part]) -> Result<usize> {
     if bytes > BULK_BYTES_MAX as u64 { Err(Errno::E2BIG) } else { Ok(bytes as usize) }
 }
 
-/// Checks what a client says that it knows of an object.
+/// Checks attributes of an object that a client reports.
 fn known(attr: ObjectAttr) -> Result<()> {
     if attr.size > OBJECT_SIZE_MAX {
         return Err(Errno::EFBIG);

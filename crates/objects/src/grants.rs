@@ -1,35 +1,36 @@
-//! Grants: space of a device that is promised to clients, so that what they keep and have not
-//! written yet never meets a full disk.
+//! Grants: space of a device that is granted to clients, so that flushing their dirty data never
+//! meets a full disk.
 //!
-//! One [`Grants`] is for all targets of a process that lie on one device: they use up the same
-//! space. It does not look at the disk itself: it says when somebody should
-//! ([`Grants::is_look_due`]), and is told what was found.
+//! One [`Grants`] serves all targets of a process that lie on one device, because they use the same
+//! space. It does not query the disk itself. It says when the caller should
+//! ([`Grants::is_look_due`]), and gets the result.
 //!
 //! Invariants:
-//! * promises are made only of what is left when everything is counted that is promised, being
-//!   written, or written since the last look; so all promises together never exceed what is free,
-//!   as long as others than these targets leave the device alone;
-//! * who writes without a promise gets what is left only. His own promises count too: the bytes
-//!   that they are for are in his cache already;
-//! * a promise ends when bytes are written under it, or with its client. It is never taken back.
+//! * A grant comes only from unused space: the free space without everything that is granted, being
+//!   written, or written since the last query of the disk. So all grants together never exceed the
+//!   free space, as long as only these targets use the device.
+//! * A write without a grant gets only unused space. The client's own grants are not unused either:
+//!   they cover bytes that are in its cache already.
+//! * A grant ends when bytes are written under it, or with its client. It is never revoked.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use sheen_wire::{Errno, Result};
 
-/// Promises are whole blocks of this many bytes, since that is what local file systems allot.
+/// Grants are whole blocks of this many bytes, because local file systems allocate whole blocks.
 pub const BLOCK_BYTES: u64 = 4096;
-/// Most that is promised to one client of a target: Lustre's largest `max_dirty_mb` is 2047.
+/// Maximum bytes granted to one client of a target: Lustre's largest `max_dirty_mb` is 2047.
 const CLIENT_BYTES_MAX: u64 = 2 << 30;
-/// With each promise of 64 bytes another one is set aside for what the local file system needs
-/// besides, 1.6 %: extent trees take up to 12 bytes a block (0.3 %), checksums as much, and trees
-/// are down to half full.
+/// Reserve for the local file system's own needs: one more byte for every 64 bytes granted, 1.6 %.
+/// Extent trees take up to 12 bytes a block (0.3 %), checksums as much, and trees may be only half
+/// full.
 const ASIDE: u64 = 64;
-/// With less than this left, space is short: who asks first shall not get all of it.
+/// With fewer unused bytes than this, space is short: the first client to ask must not get all of
+/// it.
 const SHORT_BYTES: u64 = 1 << 30;
-/// Part of what is left that one client gets when space is short.
+/// Divisor: the part of the unused space that one client gets when space is short.
 const SHARE: u64 = 8;
-/// How long a look at the disk says enough: others may use the device as well.
+/// Maximum age of a disk query that is still used: other programs may use the device as well.
 const LOOK_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// A client of a target.
@@ -41,60 +42,60 @@ pub struct Account {
     pub client: u64,
 }
 
-/// What a look at the disk found.
+/// Result of a query of the disk.
 #[derive(Clone, Copy, Debug)]
 struct Look {
-    /// When.
+    /// Time of the query.
     at: Duration,
-    /// Bytes free.
+    /// Free bytes.
     free: u64,
-    /// What was left then.
+    /// Unused bytes at that time.
     left: u64,
-    /// What had been written when it began.
+    /// Bytes written ([`Grants`]' counter) when the query began.
     written: u64,
 }
 
-/// What had been written when a look began ([`Grants::begin_look`]): what is written from then on
-/// may not be part of what it finds.
+/// Counter of written bytes when a query began ([`Grants::begin_look`]). Bytes written later may
+/// not be part of its result.
 #[derive(Debug)]
 pub struct Mark(u64);
 
-/// Space for one write, from before it begins until it is done.
+/// Space reserved for one write, from before it begins until it is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[must_use = "to be given back by `written` or `withdrawn`"]
+#[must_use = "pass it to `written` or `withdrawn`"]
 pub struct Room {
-    /// Bytes under the client's promise.
+    /// Bytes under the client's grant.
     used: u64,
-    /// Bytes beyond it.
+    /// Bytes beyond the grant.
     extra: u64,
 }
 
-/// See the module.
+/// Grants of all targets on a device; see the module.
 #[derive(Default, Debug)]
 pub struct Grants {
     accounts: BTreeMap<Account, u64>,
-    /// The sum of all accounts, and what was taken from them by writes that are not done.
+    /// Sum of all accounts, and the granted bytes of writes in progress.
     promised: u64,
-    /// What writes that are not done take beyond promises.
+    /// Bytes beyond grants of writes in progress.
     pending: u64,
-    /// Written so far. A counter that wraps: only differences count.
+    /// Bytes written so far. The counter wraps: only differences count.
     written: u64,
-    /// `None`: nothing is known, so there is nothing to promise.
+    /// `None`: the free space is unknown, so nothing can be granted.
     look: Option<Look>,
     joined: u64,
 }
 
-/// `bytes`, and what is set aside with them.
+/// Returns `bytes` plus the bytes reserved with them for the local file system.
 fn aside(bytes: u64) -> u64 {
     bytes.saturating_add(bytes.div_ceil(ASIDE))
 }
 
-/// How much of `left` one client gets.
+/// Returns how many of `left` unused bytes one client gets.
 fn share(left: u64) -> u64 {
     left.saturating_sub(SHORT_BYTES) + left.min(SHORT_BYTES) / SHARE
 }
 
-/// Bytes of the blocks that `len` bytes at `offset` touch.
+/// Returns the bytes of the blocks that `len` bytes at `offset` touch.
 pub fn blocks(offset: u64, len: u64) -> u64 {
     let first = offset / BLOCK_BYTES;
     let end = offset.saturating_add(len).div_ceil(BLOCK_BYTES);
@@ -102,46 +103,50 @@ pub fn blocks(offset: u64, len: u64) -> u64 {
 }
 
 impl Grants {
-    /// A number for another target of the device.
+    /// Adds a target of the device; returns its number.
     pub fn join(&mut self) -> u64 {
         self.joined += 1;
         self.joined
     }
 
-    /// A target has gone, and its promises with it.
+    /// Removes a target and its grants.
     pub fn leave(&mut self, target: u64) {
         let gone = self.accounts.extract_if(.., |account, _| account.target == target).map(|(_, bytes)| bytes).sum();
         self.promised = self.promised.saturating_sub(gone);
     }
 
-    /// A client has gone, and what was promised to it.
+    /// Removes a client and its grants.
     pub fn disconnected(&mut self, who: Account) {
         let gone = self.accounts.remove(&who).unwrap_or(0);
         self.promised = self.promised.saturating_sub(gone);
     }
 
-    /// Whether what is known of the disk does not do for a promise of `want` bytes, or for a write
-    /// that takes as much beyond promises: it is old; or an eighth of what was left is written, so
-    /// that the looks come more often the less there is; or it would be refused.
+    /// Whether the disk must be queried before a grant of `want` bytes, or before a write of that
+    /// many bytes beyond grants. It must if:
+    ///
+    /// * the last query is too old;
+    /// * an eighth of the space unused at that time is written, so that queries become more
+    ///   frequent as space runs out;
+    /// * the request would not fit.
     pub fn is_look_due(&self, now: Duration, want: u64) -> bool {
         self.look.is_none_or(|look| {
             let spent = self.spent();
             let used = spent >= look.left / SHARE && spent > 0;
             let old = now.saturating_sub(look.at) >= LOOK_AGE_MAX;
-            // A promise that is cut short by a look of this very moment will not be longer after
-            // another one.
+            // If a query of this very moment cuts a grant short, another query will not make it
+            // longer.
             old || used || (aside(want) > self.left() && (now > look.at || spent > 0))
         })
     }
 
-    /// Before a look at the disk.
+    /// Begins a query of the disk.
     pub fn begin_look(&self) -> Mark {
         Mark(self.written)
     }
 
-    /// The disk has so many bytes free; it was looked at after the mark was taken.
+    /// Ends a query that was made after the mark was taken: the disk has `free` bytes.
     pub fn looked(&mut self, now: Duration, Mark(written): Mark, free: u64) {
-        // Of looks at the same time the one that began last counts.
+        // Of concurrent queries, the one that began last counts.
         if self.look.is_none_or(|look| self.written.wrapping_sub(written) <= self.written.wrapping_sub(look.written)) {
             self.look = Some(Look { at: now, free, left: 0, written });
             let left = self.left();
@@ -149,35 +154,35 @@ impl Grants {
         }
     }
 
-    /// Written since the last look.
+    /// Returns the bytes written since the last query.
     fn spent(&self) -> u64 {
         self.look.map_or(0, |look| self.written.wrapping_sub(look.written))
     }
 
-    /// Bytes that nobody was promised and nobody has used, as far as is known.
+    /// Returns the unused bytes as far as is known: neither granted nor written.
     pub fn left(&self) -> u64 {
         let free = self.look.map_or(0, |look| look.free);
         [self.spent(), self.pending, aside(self.promised)].iter().fold(free, |left, bytes| left.saturating_sub(*bytes))
     }
 
-    /// Bytes promised by all targets of the device.
+    /// Returns the bytes granted by all targets of the device.
     pub fn promised(&self) -> u64 {
         self.promised
     }
 
-    /// Bytes that nobody has without a promise, for all that is promised.
+    /// Returns the bytes granted and those reserved with them, which no write without a grant gets.
     pub fn set_aside(&self) -> u64 {
         aside(self.promised)
     }
 
-    /// Bytes promised by one of them, without those that are being written.
+    /// Returns the bytes granted by one target, without those that are being written.
     pub fn promised_by(&self, target: u64) -> u64 {
         let all = Account { target, client: 0 }..=Account { target, client: u64::MAX };
         self.accounts.range(all).map(|(_, bytes)| bytes).sum()
     }
 
-    /// Promises more to a client: at most `want` bytes, of what is left at most its share. Returns
-    /// how much.
+    /// Grants more to a client: at most `want` bytes, and at most its share of the unused space.
+    /// Returns how many bytes.
     pub fn promise(&mut self, who: Account, want: u64) -> u64 {
         let has = self.accounts.get(&who).copied().unwrap_or(0);
         let more = share(self.left()).min(CLIENT_BYTES_MAX).saturating_sub(has).min(want);
@@ -189,12 +194,12 @@ impl Grants {
         more
     }
 
-    /// A client begins to write `bytes`, of which it says that `used` are under its promise.
-    /// `fresh`: how many of them need new space, asked only where space is short.
+    /// Begins a write of `bytes` by a client, which states that `used` of them are under its grant.
+    /// `fresh` returns how many of the bytes need new space; it is called only if space is short.
     ///
     /// # Errors
-    /// ENOSPC: what it takes beyond its promise is promised to somebody. (With nothing promised the
-    /// local file system decides.)
+    /// ENOSPC: the bytes beyond the client's grant are granted to clients. (If nothing is granted,
+    /// the local file system decides.)
     pub fn begin_write(&mut self, who: Account, bytes: u64, used: u64, fresh: impl FnOnce() -> u64) -> Result<Room> {
         let used = self.accounts.get(&who).map_or(0, |has| used.min(*has));
         let mut extra = bytes.saturating_sub(used);
@@ -211,14 +216,14 @@ impl Grants {
         Ok(Room { used, extra })
     }
 
-    /// The write is done, or has failed: part of it may be on the disk.
+    /// Ends a write that succeeded, or that failed: part of it may be on the disk.
     pub fn written(&mut self, room: Room) {
         self.end(room);
         self.written = self.written.wrapping_add(room.used).wrapping_add(room.extra);
         self.promised = self.promised.saturating_sub(room.used);
     }
 
-    /// Nothing was written, and the client will come again.
+    /// Ends a write of which nothing was written, and which the client will repeat.
     pub fn withdrawn(&mut self, who: Account, room: Room) {
         self.end(room);
         match self.accounts.get_mut(&who) {
@@ -264,7 +269,7 @@ mod tests {
         assert_eq!(grants.promise(A, 32 * MIB), 32 * MIB);
         assert_eq!(grants.promise(A, 5000), 4096);
         assert_eq!(grants.promise(A, 4095), 0);
-        assert_eq!(grants.promise(A, u64::MAX), CLIENT_BYTES_MAX - 32 * MIB - 4096, "there is a limit");
+        assert_eq!(grants.promise(A, u64::MAX), CLIENT_BYTES_MAX - 32 * MIB - 4096, "limit of one client");
         assert_eq!(grants.promise(B, GIB), GIB);
     }
 
@@ -289,7 +294,7 @@ mod tests {
         assert!((68 * MIB..70 * MIB).contains(&written), "{written}");
         let mark = grants.begin_look();
         grants.looked(NOW, mark, 80 * MIB - written);
-        assert_eq!(grants.begin_write(B, MIB, MIB, || MIB), Err(Errno::ENOSPC), "it says so, but has no promise");
+        assert_eq!(grants.begin_write(B, MIB, MIB, || MIB), Err(Errno::ENOSPC), "the client has no grant");
         let room = grants.begin_write(A, promised, promised, || promised).unwrap();
         assert_eq!(room, Room { used: promised, extra: 0 });
         grants.written(room);
@@ -303,7 +308,7 @@ mod tests {
         let room = grants.begin_write(B, 16 * MIB, 0, || 0).unwrap();
         grants.written(room);
         grants.disconnected(A);
-        let room = grants.begin_write(B, 16 * MIB, 0, || panic!("nothing is promised")).unwrap();
+        let room = grants.begin_write(B, 16 * MIB, 0, || panic!("nothing is granted")).unwrap();
         grants.written(room);
     }
 
@@ -318,7 +323,7 @@ mod tests {
         let room = grants.begin_write(A, MIB, MIB, || MIB).unwrap();
         grants.disconnected(A);
         grants.withdrawn(A, room);
-        assert_eq!(grants.promised(), 0, "nobody comes again");
+        assert_eq!(grants.promised(), 0, "the client will not repeat it");
     }
 
     #[test]
@@ -339,12 +344,12 @@ mod tests {
         let mut grants = with_free(8 * GIB);
         let soon = NOW + LOOK_AGE_MAX / 2;
         assert!(!grants.is_look_due(soon, MIB));
-        assert!(grants.is_look_due(NOW + LOOK_AGE_MAX, MIB), "it is old");
-        assert!(grants.is_look_due(soon, 8 * GIB), "it would not do");
+        assert!(grants.is_look_due(NOW + LOOK_AGE_MAX, MIB), "the query is old");
+        assert!(grants.is_look_due(soon, 8 * GIB), "the request would not fit");
         let room = grants.begin_write(A, GIB, 0, || GIB).unwrap();
         assert!(!grants.is_look_due(soon, MIB));
         grants.written(room);
-        assert!(grants.is_look_due(soon, MIB), "an eighth is gone");
+        assert!(grants.is_look_due(soon, MIB), "an eighth is written");
     }
 
     #[test]
@@ -371,19 +376,19 @@ mod tests {
         assert_eq!(blocks(u64::MAX, u64::MAX), 4096);
     }
 
-    /// A disk, and what happens.
+    /// An event on a disk.
     #[derive(Clone, Debug)]
     enum Event {
         Promise {
             client: u64,
             want: u64,
         },
-        /// A client writes this part (in eighths) of its promise.
+        /// A client writes this part (in eighths) of its grant.
         Flush {
             client: u64,
             eighths: u64,
         },
-        /// One writes blocks without a promise.
+        /// A client writes blocks without a grant.
         Write {
             client: u64,
             blocks: u64,
@@ -409,8 +414,8 @@ mod tests {
     }
 
     proptest! {
-        /// On a disk of 16 MiB: promises never exceed what is free, and what is written under one
-        /// is never refused.
+        /// On a disk of 16 MiB, grants never exceed the free space, and a write under a grant is
+        /// never refused.
         #[test]
         fn granted_bytes_always_fit(events in events()) {
             let (mut grants, mut now, mut free) = (Grants::default(), NOW, 16 * MIB);
@@ -442,7 +447,7 @@ mod tests {
                         look(&mut grants, bytes);
                         if let Ok(room) = grants.begin_write(who(client), bytes, 0, || bytes) {
                             grants.written(room);
-                            free -= bytes.min(free); // else the disk says ENOSPC itself
+                            free -= bytes.min(free); // else the disk returns ENOSPC
                         }
                     }
                     Event::Gone { client } => {

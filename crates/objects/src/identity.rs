@@ -1,28 +1,27 @@
-//! The file that says which target a directory holds, so that a directory is never served under
+//! The file that identifies the target in a directory. With it, a directory is never served under
 //! another name, by another file system, or by a release that cannot read it.
 //!
-//! It is text, one `key = value` a line, for the administrator's eyes; `#` opens a comment.
+//! It is text, one `key = value` per line, for administrators to read; `#` starts a comment.
 
 use std::fmt;
 
-/// Version of the layout of an OST's directory. Raised when an older release could no longer read
-/// it.
+/// Version of the layout of an OST's directory. Raised when older releases cannot read it any more.
 pub const FORMAT: u32 = 1;
-/// Largest identity file that is read, in bytes.
+/// Maximum size of an identity file, in bytes.
 pub const BYTES_MAX: usize = 4096;
 
-/// Which OST a directory holds.
+/// Identity of the OST in a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
-    /// File system.
+    /// Name of the file system.
     pub fsname: String,
-    /// Index; `None` between the format and the first answer of the MGS.
+    /// OST index; `None` between formatting and the first reply of the MGS.
     pub index: Option<u32>,
-    /// Made when the directory was formatted.
+    /// Created when the directory was formatted.
     pub uuid: String,
 }
 
-/// Why an identity file is not accepted.
+/// Reason to refuse an identity file.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IdentityError {
     /// Written by a later release.
@@ -31,7 +30,7 @@ pub enum IdentityError {
     /// Another kind of target.
     #[error("it holds a target of kind {0:?}, not an OST")]
     Kind(String),
-    /// Not as [`Identity`] prints it.
+    /// Not in the form that [`Identity`] prints.
     #[error("it is damaged ({0})")]
     Damaged(&'static str),
 }
@@ -45,7 +44,7 @@ impl fmt::Display for Identity {
 }
 
 impl Identity {
-    /// Reads what `Display` wrote. Keys of later minor releases are ignored.
+    /// Parses the output of `Display`. Ignores keys of later minor releases.
     pub fn parse(bytes: &[u8]) -> Result<Identity, IdentityError> {
         use IdentityError::Damaged;
         if bytes.len() > BYTES_MAX {

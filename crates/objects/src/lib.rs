@@ -1,18 +1,17 @@
-//! The OST's object engine: what an object is called, what may be asked of it, and what is known to
-//! be durable.
+//! The OST's object engine: names of objects, bounds on requests, and durability.
 //!
-//! * [`name`]: object FID ↔ path below the OST's directory, as Lustre's ldiskfs lays them out;
-//! * [`check`]: bounds on requests, before anything is done for them;
-//! * [`plan`]: adjacent parts of a request become one run, so one system call;
-//! * [`change`]: what a change touches, so what others may have cached of it;
-//! * [`births`]: which directory entries of new objects are durable yet;
-//! * [`sums`]: checksums of what is in objects, so that it can be sent unread;
-//! * [`grants`]: space promised to clients;
-//! * [`identity`]: the file that says which target a directory holds;
-//! * [`sharing`]: how targets on one device divide what `statfs` says of it.
+//! * [`name`]: object FID ↔ path below the OST's directory, as in Lustre's ldiskfs;
+//! * [`check`]: bounds on requests, checked before anything else;
+//! * [`plan`]: merges adjacent parts of a request into one run, thus into one system call;
+//! * [`change`]: the range that a change affects, on which other clients' locks must be revoked;
+//! * [`births`]: which directory entries of new objects are durable;
+//! * [`sums`]: checksums of object contents, so that bytes can be sent without reading them;
+//! * [`grants`]: space granted to clients;
+//! * [`identity`]: the file that identifies the target in a directory;
+//! * [`sharing`]: how targets on one device divide its `statfs` figures.
 //!
-//! Invariants: no I/O, no clock, no threads; nothing here panics or allocates by what a peer or a
-//! disk says.
+//! Invariants: no I/O, no clock, no threads. No input from a peer or a disk makes this code panic
+//! or allocate without a bound.
 
 pub mod births;
 pub mod change;

@@ -1,12 +1,12 @@
-//! Where an object lies: `O/<seq>/d<oid % 32>/<oid>`, sequence and oid in hexadecimal, as Lustre's
-//! ldiskfs does for FID sequences. Someone who knows Lustre finds an object by hand, and a
+//! Paths of objects: `O/<seq>/d<oid % 32>/<oid>`, sequence and oid in hexadecimal, as in Lustre's
+//! ldiskfs for FID sequences. An administrator who knows Lustre finds an object by hand, and a
 //! directory holds a thirty-second of the objects.
 //!
-//! What a file has on an MDT is named by the file: its FID, with a version above 0 that says which
-//! of several. Files are of very many sequences (each client has its own), so these objects share a
-//! few directories: `O/files/d<n>/<seq>:<oid>:<version>`.
+//! An object on an MDT is named after its file: the file's FID, with a version above 0 that
+//! distinguishes several objects. Files are of very many sequences (each client has its own), so
+//! these objects share a few directories: `O/files/d<n>/<seq>:<oid>:<version>`.
 //!
-//! Invariant: [`path`] and [`parse`] are inverse to each other; a name that [`path`] would not
+//! Invariant: [`path`] and [`parse`] are inverse to each other. A name that [`path`] would not
 //! produce does not parse, so a stray file is never taken for an object.
 
 use std::path::PathBuf;
@@ -17,20 +17,20 @@ use sheen_wire::Fid;
 pub const SUBDIRS: u32 = 32;
 /// The directory of all objects.
 pub const ROOT: &str = "O";
-/// [`Dir::seq`] of the directories for what files have on an MDT, and their name.
+/// [`Dir::seq`] of the directories for objects of files on an MDT, and their name.
 const FILES: (u64, &str) = (0, "files");
 
 /// A directory of objects: a sequence and a slot below [`SUBDIRS`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Dir {
-    /// Sequence; 0: that of what files have on an MDT.
+    /// Sequence; 0: objects of files on an MDT.
     pub seq: u64,
-    /// Which of the sequence's directories.
+    /// Number of the directory within the sequence.
     pub slot: u32,
 }
 
 impl Dir {
-    /// The directory in which `object` lies.
+    /// Returns the directory of `object`.
     pub fn of(object: Fid) -> Dir {
         match object.ver {
             0 => Dir { seq: object.seq, slot: object.oid % SUBDIRS },
@@ -38,17 +38,17 @@ impl Dir {
         }
     }
 
-    /// All directories of a sequence.
+    /// Returns all directories of a sequence.
     pub fn all(seq: u64) -> impl Iterator<Item = Dir> {
         (0..SUBDIRS).map(move |slot| Dir { seq, slot })
     }
 
-    /// Path below the OST's directory: `O/280000401/d1`.
+    /// Returns the path below the OST's directory: `O/280000401/d1`.
     pub fn path(self) -> PathBuf {
         self.seq_path().join(format!("d{}", self.slot))
     }
 
-    /// Path of its sequence's directory: `O/280000401`.
+    /// Returns the path of its sequence's directory: `O/280000401`.
     pub fn seq_path(self) -> PathBuf {
         match self.seq {
             seq if seq == FILES.0 => PathBuf::from(format!("{ROOT}/{}", FILES.1)),
@@ -62,14 +62,14 @@ pub fn valid(object: Fid) -> bool {
     object.seq != 0 && object.oid != 0
 }
 
-/// Path below the OST's directory: `O/280000401/d1/21`.
+/// Returns the path below the OST's directory: `O/280000401/d1/21`.
 pub fn path(object: Fid) -> PathBuf {
     let Fid { seq, oid, ver } = object;
     let dir = Dir::of(object).path();
     if ver == 0 { dir.join(format!("{oid:x}")) } else { dir.join(format!("{seq:x}:{oid:x}:{ver:x}")) }
 }
 
-/// The object that a name in `dir` stands for; `None` where it is no object's.
+/// Returns the object that a name in `dir` stands for; `None` if it is not the name of an object.
 pub fn parse_name(dir: Dir, name: &str) -> Option<Fid> {
     let word = |text: &str| u32::try_from(hex(text)?).ok();
     let object = if dir.seq == FILES.0 {
@@ -82,12 +82,12 @@ pub fn parse_name(dir: Dir, name: &str) -> Option<Fid> {
     (valid(object) && Dir::of(object) == dir).then_some(object)
 }
 
-/// The sequence that a name below [`ROOT`] stands for; `None` where it is none's.
+/// Returns the sequence that a name below [`ROOT`] stands for; `None` if there is no such sequence.
 pub fn parse_seq(name: &str) -> Option<u64> {
     if name == FILES.1 { Some(FILES.0) } else { hex(name).filter(|seq| *seq != FILES.0) }
 }
 
-/// The object at a path below the OST's directory, or `None` where there is none of that name.
+/// Returns the object at a path below the OST's directory; `None` if it is not the path of one.
 pub fn parse(path: &str) -> Option<Fid> {
     let mut pieces = path.split('/');
     let (root, seq, slot, name) = (pieces.next()?, pieces.next()?, pieces.next()?, pieces.next()?);
@@ -98,7 +98,7 @@ pub fn parse(path: &str) -> Option<Fid> {
     parse_name(Dir { seq: parse_seq(seq)?, slot }, name)
 }
 
-/// A hexadecimal number as `{:x}` prints it: lower case, no sign, no leading zeros.
+/// Parses a hexadecimal number as `{:x}` prints it: lower case, no sign, no leading zeros.
 fn hex(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     if !digits || !canonical(text) { None } else { u64::from_str_radix(text, 16).ok() }
@@ -137,7 +137,7 @@ mod tests {
             "O/280000401/d1/+1",
             "O/280000401/d+1/1",
             "O/0280000401/d1/1",
-            "O/280000401/d0/0", // oid 0 is nobody
+            "O/280000401/d0/0", // oid 0 is invalid
             "O/0/d1/1",
             "O/280000401/d1/1/x",
             "P/280000401/d1/1",

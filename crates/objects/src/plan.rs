@@ -1,27 +1,27 @@
-//! Fewer, larger system calls: neighbouring parts of a request that lie one after the other in one
-//! object become one run.
+//! Fewer, larger system calls: parts of a request that are adjacent in one object become one run.
 //!
-//! A client sends a run of a striped file as one part per stripe unit; what a single object gets of
-//! it is contiguous in the object. Invariants: runs keep the order of the parts and cover exactly
-//! their bytes, so bulk offsets simply add up; where two parts of a write overlap, the later one
-//! wins, as without merging.
+//! A client sends a run of a striped file as one part per stripe unit; the parts of one object are
+//! contiguous in that object. Invariants:
+//!
+//! * Runs have the order of the parts and cover exactly their bytes, so bulk offsets add up.
+//! * Where two parts of a write overlap, the later one wins, as without merging.
 
 use sheen_wire::{Fid, ost::Part};
 
 /// Consecutive parts that are one contiguous range of one object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// Which object.
+    /// The object.
     pub object: Fid,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: usize,
-    /// How many parts it covers, at least one.
+    /// Number of parts that it covers, at least one.
     pub parts: usize,
 }
 
-/// The runs of `parts`, in order.
+/// Returns the runs of `parts`, in order.
 pub fn runs(parts: &[Part]) -> impl Iterator<Item = Run> {
     let mut rest = parts;
     std::iter::from_fn(move || {
@@ -39,8 +39,8 @@ pub fn runs(parts: &[Part]) -> impl Iterator<Item = Run> {
     })
 }
 
-/// How many bytes each of a run's parts got when the run as a whole got `read` bytes before its
-/// object ended.
+/// Returns how many bytes each of a run's parts got, if the whole run got `read` bytes before the
+/// end of its object.
 pub fn spread(parts: &[Part], read: usize) -> impl Iterator<Item = u32> {
     let mut left = read;
     parts.iter().map(move |part| {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     proptest! {
-        /// Writing the runs' bytes gives what writing part by part gives.
+        /// Writing run by run gives the same result as writing part by part.
         #[test]
         fn runs_do_what_the_parts_do(parts in prop::collection::vec((1u32..3, 0u64..24, 0u32..6), 0..20)) {
             let parts: Vec<_> = parts.into_iter().map(|(oid, offset, len)| part(oid, offset, len)).collect();

@@ -1,9 +1,9 @@
 //! Targets of one process that lie on one device divide its space among them, so that the sum that
-//! `df` shows is true. What they promise to clients they promise of the whole device, and together:
-//! each uses up what the others promise.
+//! `df` shows is true. Grants are not divided: each target grants from the space of the whole
+//! device, and its grants reduce what the others can grant.
 //!
-//! A process makes one [`Sharing`] and hands it to all of its targets; each joins with the device
-//! that its directory is on.
+//! A process creates one [`Sharing`] for all of its targets. Each target joins with the device of
+//! its directory.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use sheen_wire::StatFs;
 
 use crate::Grants;
 
-/// How many targets of this process lie on which device. Clones share the count.
+/// Number of this process's targets on each device. Clones share the count.
 #[derive(Clone, Default, Debug)]
 pub struct Sharing {
     devices: Arc<Mutex<BTreeMap<u64, Device>>>,
@@ -22,14 +22,14 @@ pub struct Sharing {
 
 #[derive(Default, Debug)]
 struct Device {
-    /// Those that divide the space.
+    /// Targets that divide the space.
     targets: u64,
-    /// All that promise of it.
+    /// All targets that grant from it.
     shares: u64,
     grants: Arc<Mutex<Grants>>,
 }
 
-/// One target's share of its device, for as long as this lives.
+/// One target's share of its device, while this value lives.
 #[derive(Debug)]
 pub struct Share {
     all: Sharing,
@@ -40,18 +40,18 @@ pub struct Share {
 }
 
 impl Sharing {
-    /// No targets yet.
+    /// Creates a count without targets.
     pub fn new() -> Sharing {
         Sharing::default()
     }
 
-    /// Counts a target on `device` (`st_dev`).
+    /// Adds a target on `device` (`st_dev`).
     pub fn join(&self, device: u64) -> Share {
         self.enter(device, 1)
     }
 
-    /// A target on `device` that promises with the others, but whose space is not a part of what
-    /// the others show: that of an MDT's data service shows as the MDT's.
+    /// Adds a target on `device` that grants together with the others but does not divide the
+    /// space. An MDT's data service is such a target: its space is shown as the MDT's.
     pub fn join_uncounted(&self, device: u64) -> Share {
         self.enter(device, 0)
     }
@@ -73,22 +73,22 @@ impl Sharing {
 }
 
 impl Share {
-    /// Targets that divide the device, this one included if it counts.
+    /// Returns the number of targets that divide the device, this one included if it counts.
     pub fn targets(&self) -> u64 {
         self.all.lock().get(&self.device).map_or(1, |device| device.targets).max(1)
     }
 
-    /// What is promised of the device.
+    /// Returns the grants of the device.
     pub fn grants(&self) -> MutexGuard<'_, Grants> {
         self.grants.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This target's number there.
+    /// Returns this target's number in the device's grants.
     pub fn target(&self) -> u64 {
         self.target
     }
 
-    /// This target's part of what the device says.
+    /// Returns this target's part of the device's figures.
     pub fn of(&self, device: StatFs) -> StatFs {
         let n = self.targets();
         StatFs {
@@ -139,8 +139,8 @@ mod tests {
         drop(others);
         assert_eq!(first.of(device), device, "those that left no longer count");
         let beside = all.join_uncounted(7);
-        assert_eq!((first.of(device), beside.of(device)), (device, device), "who does not count takes nothing away");
+        assert_eq!((first.of(device), beside.of(device)), (device, device), "an uncounted target takes no space");
         drop(first);
-        assert!(Arc::ptr_eq(&beside.grants, &all.join(7).grants), "what it promised is kept in mind");
+        assert!(Arc::ptr_eq(&beside.grants, &all.join(7).grants), "its grants still count");
     }
 }

@@ -1,14 +1,14 @@
-//! Checksums of what an object's file holds, so that it can be sent without being read.
+//! Checksums of the bytes in an object's file, so that the OST can send them without reading them.
 //!
-//! A sum is the CRC-32C of a *chunk*: 64 KiB at a multiple of 64 KiB. It is noted by whoever had
-//! the bytes in hand (a write that came over the network, a read that went there), and the sums of
-//! neighbours are combined to that of a whole run.
+//! A sum is the CRC-32C of a *chunk*: 64 KiB at a multiple of 64 KiB. It is noted by a request that
+//! has the bytes in memory: a write that came over the network, or a read that goes there. The sums
+//! of adjacent chunks are combined into the sum of a whole run.
 //!
-//! Invariant: a sum is kept only while the chunk is what it was made of. Whoever changes or reads
-//! bytes says so before and after ([`Sums::begin`], [`Sums::end`]); a change forgets the sums of
-//! what it touches, and sums are noted only by those during whose stay nobody (else) changed the
-//! same chunks. A sum that is wrong all the same, because the file was changed behind the OST's
-//! back, does no harm: the receiver finds out, and asks for a copy.
+//! Invariant: a sum is valid only while the chunk's bytes do not change. Every request that changes
+//! or reads bytes announces its begin and end ([`Sums::begin`], [`Sums::end`]). A change drops the
+//! sums of the chunks that it touches. A request notes sums only if no other request changed the
+//! same chunks in the meantime. A sum can still be wrong if a program other than the OST changed
+//! the file. This does no harm: the receiver detects it and asks for a copy.
 
 use std::{
     ops::Range,
@@ -21,19 +21,19 @@ use std::{
 use crc_fast::{CrcAlgorithm, checksum, checksum_combine};
 use rustc_hash::FxHashMap;
 
-/// Bytes of a chunk: the smallest stripe, so that each stripe is whole chunks.
+/// Bytes of a chunk: the smallest stripe size, so that each stripe consists of whole chunks.
 pub const CHUNK_BYTES: u64 = 64 << 10;
-/// Chunks whose sums are kept together: 1 MiB, the usual stripe.
+/// Chunks whose sums are stored together: 1 MiB, the usual stripe size.
 const GROUP_CHUNKS: u64 = 16;
-/// Groups that an OST keeps, 20 MiB of memory: sums of 256 GiB, more than its host's page cache
+/// Maximum groups of an OST, 20 MiB of memory: sums of 256 GiB, more than its host's page cache
 /// usually holds.
 const GROUPS_MAX: usize = 256 << 10;
 
-/// What all objects of an OST have together: how many groups there are.
+/// Number of groups that all objects of an OST have together.
 #[derive(Clone, Default, Debug)]
 pub struct Budget(Arc<AtomicUsize>);
 
-/// An object's sums.
+/// The sums of an object.
 #[derive(Debug)]
 pub struct Sums {
     groups: FxHashMap<u64, Group>,
@@ -44,34 +44,35 @@ pub struct Sums {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
-    /// Which of `sums` are there, by bit.
+    /// Valid entries of `sums`, by bit.
     known: u16,
     sums: [u32; GROUP_CHUNKS as usize],
 }
 
-/// Somebody at work on a range.
+/// A request in progress on a range.
 #[derive(Debug)]
 struct Busy {
     id: u64,
     chunks: Range<u64>,
     writes: bool,
-    /// Somebody else changed the same chunks at the same time.
+    /// Another request changed the same chunks at the same time.
     mixed: bool,
 }
 
-/// Names one who is at work, from [`Sums::begin`] to [`Sums::end`].
+/// A request in progress, from [`Sums::begin`] to [`Sums::end`].
 #[derive(Debug)]
-#[must_use = "what has begun has to end"]
+#[must_use = "pass it to `Sums::end`"]
 pub struct Claim(u64);
 
 impl Sums {
-    /// None yet, within the OST's budget.
+    /// Creates an empty set of sums within the OST's budget.
     pub fn new(budget: &Budget) -> Sums {
         Sums { groups: FxHashMap::default(), busy: Vec::new(), next: 0, budget: budget.clone() }
     }
 
-    /// The sum of bytes that have the sum `before` (none: 0) and then `[offset, offset + len)`, if
-    /// these are whole chunks whose sums are all known.
+    /// Returns the sum of bytes with the sum `before` (none: 0) followed by
+    /// `[offset, offset + len)`. `None` unless the range consists of whole chunks whose sums are
+    /// all known.
     pub fn combined(&self, before: u32, offset: u64, len: u64) -> Option<u32> {
         if !offset.is_multiple_of(CHUNK_BYTES) || !len.is_multiple_of(CHUNK_BYTES) {
             return None;
@@ -80,7 +81,7 @@ impl Sums {
         chunks.try_fold(before, |crc, chunk| Some(append(crc, self.get(chunk)?)))
     }
 
-    /// Somebody is about to change or to read `[offset, offset + len)`.
+    /// Begins a change (`writes`) or a read of `[offset, offset + len)`.
     pub fn begin(&mut self, offset: u64, len: u64, writes: bool) -> Claim {
         let chunks = offset / CHUNK_BYTES..offset.saturating_add(len).div_ceil(CHUNK_BYTES);
         let mut mixed = false;
@@ -98,8 +99,8 @@ impl Sums {
         Claim(self.next)
     }
 
-    /// It is done; `sums` are those of whole chunks, as it wrote or read them. They must lie in the
-    /// range that was claimed.
+    /// Ends a request. `sums`: those of whole chunks that it wrote or read, within the range of
+    /// `begin`.
     pub fn end(&mut self, claim: Claim, sums: impl IntoIterator<Item = (u64, u32)>) {
         let Some(at) = self.busy.iter().position(|b| b.id == claim.0) else { return };
         if !self.busy.swap_remove(at).mixed {
@@ -107,7 +108,7 @@ impl Sums {
         }
     }
 
-    /// Forgets all.
+    /// Drops all sums.
     pub fn clear(&mut self) {
         self.budget.0.fetch_sub(self.groups.len(), Ordering::Relaxed);
         self.groups = FxHashMap::default();
@@ -123,8 +124,8 @@ impl Sums {
         let (key, at) = (chunk / GROUP_CHUNKS, chunk % GROUP_CHUNKS);
         if !self.groups.contains_key(&key) {
             if self.budget.0.load(Ordering::Relaxed) >= GROUPS_MAX {
-                // Those of this object are the ones at hand; others give theirs up when they get
-                // here, or are closed.
+                // Free the sums of this object, which are at hand. Other objects free theirs when
+                // they get here, or are closed.
                 self.clear();
             }
             self.budget.0.fetch_add(1, Ordering::Relaxed);
@@ -135,7 +136,7 @@ impl Sums {
     }
 
     fn forget(&mut self, chunks: &Range<u64>) {
-        // A truncate goes on to the end of all objects: then it is the sums that are gone through.
+        // A truncate extends to the maximum offset: then walk the groups, not the range.
         if (chunks.end - chunks.start) / GROUP_CHUNKS >= self.groups.len() as u64 {
             for (key, group) in &mut self.groups {
                 group.known &= !mask(*key, chunks);
@@ -156,13 +157,13 @@ impl Drop for Sums {
     }
 }
 
-/// The bits of group `key` whose chunks lie in `chunks`.
+/// Returns the bits of group `key` whose chunks lie in `chunks`.
 fn mask(key: u64, chunks: &Range<u64>) -> u16 {
     let base = key * GROUP_CHUNKS;
     (0..GROUP_CHUNKS).filter(|at| chunks.contains(&(base + at))).fold(0, |mask, at| mask | 1 << at)
 }
 
-/// The sums of the whole chunks in `bytes`, which lie at `offset` in the object in so many pieces.
+/// Returns the sums of the whole chunks in bytes at `offset` of the object, given in pieces.
 pub fn of_pieces<'a>(offset: u64, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<(u64, u32)> {
     let mut sums = Vec::new();
     let mut digest = crc_fast::Digest::new(CrcAlgorithm::Crc32Iscsi);
@@ -188,9 +189,9 @@ pub fn of_pieces<'a>(offset: u64, pieces: impl IntoIterator<Item = &'a [u8]>) ->
     sums
 }
 
-/// The CRC-32C of two runs one after the other, of which the second is a chunk.
+/// Returns the CRC-32C of a run followed by a chunk.
 fn append(first: u32, chunk: u32) -> u32 {
-    // The shift over a chunk is linear in the bits of `first`, so it is looked up a byte at a time.
+    // The shift over a chunk is linear in the bits of `first`, so it is a table lookup per byte.
     static SHIFT: LazyLock<[[u32; 256]; 4]> = LazyLock::new(|| {
         let mut table = [[0; 256]; 4];
         for (byte, row) in table.iter_mut().enumerate() {
@@ -220,7 +221,7 @@ mod tests {
         checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
     }
 
-    /// Does a write or a read that nobody disturbs.
+    /// Does a write or a read without another request at the same time.
     fn through(sums: &mut Sums, offset: u64, data: &[u8], writes: bool) {
         let claim = sums.begin(offset, data.len() as u64, writes);
         sums.end(claim, of_pieces(offset, [data]));

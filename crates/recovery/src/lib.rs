@@ -1,8 +1,8 @@
-//! Exactly-once execution: what a server remembers about the requests of its clients.
+//! Exactly-once execution: what a server stores about its clients' requests.
 //!
-//! A client that lost its connection sends every unanswered request again. The server must neither
-//! execute such a request a second time nor let a copy that still hangs in an old connection take
-//! effect after its successor. [`ReplyCache`] decides, for each request that arrives, whether it is
+//! A client that lost its connection resends every request without a reply. The server must not
+//! execute such a request a second time. Nor may a copy that is still in an old connection take
+//! effect after its successor. For each request that arrives, [`ReplyCache`] decides whether it is
 //! to be executed, is being executed, or has been answered already.
 //!
 //! This crate is an engine: no I/O, no clock, no tasks.

@@ -1,64 +1,65 @@
-//! Replies kept for clients that ask again.
+//! Reply cache: replies stored for clients that resend requests.
 //!
-//! A request is named by its client and its xid. It goes through `begin` → executing → `finish`;
-//! where the reply has to be kept (executing twice would differ from once) it stays until the
-//! client has acknowledged it.
+//! A request is identified by its client and its xid. It goes through `begin` → executing →
+//! `finish`. If executing it twice would differ from executing it once, its reply is stored until
+//! the client has acknowledged it.
 //!
 //! Invariants:
-//! * `begin` answers [`Begin::Execute`] at most once for a (client, xid) whose reply is kept, as
-//!   long as the client keeps to its side: at most [`REPLIES_PER_CLIENT_MAX`] requests without an
-//!   answer, and no acknowledgement of what it has not received.
-//! * One execution at a time for a (client, xid), whether its reply is kept or not.
-//! * A reply goes to the place that asked last: a resend takes the execution's reply over.
+//! * For a (client, xid) whose reply is stored, `begin` returns [`Begin::Execute`] at most once.
+//!   The client must have at most [`REPLIES_PER_CLIENT_MAX`] requests without a reply, and must not
+//!   acknowledge replies that it has not received.
+//! * One execution at a time for a (client, xid), whether its reply is stored or not.
+//! * A reply goes to the place of the latest request: a resend takes over the execution's reply.
 //!
-//! Memory: at most [`REPLIES_PER_CLIENT_MAX`] replies of at most [`CLIENTS_MAX`] clients; of more,
-//! the ones longest silent are forgotten.
+//! Memory: at most [`REPLIES_PER_CLIENT_MAX`] replies of at most [`CLIENTS_MAX`] clients. Beyond
+//! that, the clients that were silent longest are forgotten.
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-/// Replies kept for one client: twice the largest number of requests in flight (256). Replies leave
-/// a server in the order in which they were finished, give or take those being sent; so what a
-/// client may not have received is among the youngest 256, and the others serve those being sent.
+/// Replies stored for one client: twice the largest number of requests in flight (256). Replies
+/// leave a server in the order in which they were finished, except for those being sent. So the
+/// replies that a client may not have received are among the youngest 256. The other 256 are for
+/// those being sent.
 pub const REPLIES_PER_CLIENT_MAX: usize = 512;
-/// Clients remembered by one target.
+/// Maximum clients remembered by one target.
 pub const CLIENTS_MAX: usize = 16384;
 
-/// What to do with a request that arrived.
+/// Action for a request that arrived.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Begin<R, W> {
-    /// It is new: execute it, then call [`ReplyCache::finish`].
+    /// The request is new: execute it, then call [`ReplyCache::finish`].
     Execute,
-    /// It is being executed; its reply will go to the caller's place. The place where it would have
-    /// gone is given back.
+    /// The request is being executed; its reply will go to the caller's place. Contains the former
+    /// place.
     Joined(W),
-    /// It has been executed: here is the reply, and the caller's place back.
+    /// The request has been executed: the reply, and the caller's place.
     Done(R, W),
-    /// The client has acknowledged the reply; nobody waits for it. The caller's place is given
-    /// back.
+    /// The client has acknowledged the reply, so the request is ignored. Contains the caller's
+    /// place.
     Stale(W),
 }
 
-/// The requests of all clients of one target: those executing, and the replies kept. `R` is a
-/// reply, `W` the place where a reply is awaited (such as a connection).
+/// Requests of all clients of one target: those executing, and the stored replies. `R` is a reply,
+/// `W` the place where a reply is awaited (such as a connection).
 #[derive(Debug)]
 pub struct ReplyCache<R, W> {
     clients: FxHashMap<String, Client<R, W>>,
     clients_max: usize,
-    /// Counts calls of `begin`: tells which client was heard of last.
+    /// Number of calls of `begin`: tells which client sent a request last.
     tick: u64,
 }
 
 #[derive(Debug)]
 struct Client<R, W> {
     executing: BTreeMap<u64, W>,
-    /// By xid: age and reply.
+    /// Age and reply, by xid.
     done: BTreeMap<u64, (u64, R)>,
-    /// By age: xid. Holds exactly the entries of `done`.
+    /// Xid by age. Holds exactly the entries of `done`.
     ages: BTreeMap<u64, u64>,
     age_next: u64,
-    /// All xids up to this one were received by the client.
+    /// The client has received the replies to all xids up to this one.
     acknowledged: u64,
     heard: u64,
 }
@@ -70,15 +71,15 @@ impl<R: Clone, W> Default for ReplyCache<R, W> {
 }
 
 impl<R: Clone, W> ReplyCache<R, W> {
-    /// Remembers up to `clients_max` clients (and more for as long as all of them have something
-    /// executing).
+    /// Creates a cache for up to `clients_max` clients. It remembers more while all of them have
+    /// requests executing.
     pub fn new(clients_max: usize) -> ReplyCache<R, W> {
         ReplyCache { clients: FxHashMap::default(), clients_max: clients_max.max(1), tick: 0 }
     }
 
-    /// A request arrived. `acknowledged`: the client has received the replies to all its xids up to
-    /// this one. `place`: where the reply is awaited; kept if the answer is [`Begin::Execute`] or
-    /// [`Begin::Joined`].
+    /// Registers a request that arrived. `acknowledged`: the client has received the replies to all
+    /// its xids up to this one. `place`: where the reply is awaited; stored if the result is
+    /// [`Begin::Execute`] or [`Begin::Joined`].
     pub fn begin(&mut self, client: &str, xid: u64, acknowledged: u64, place: W) -> Begin<R, W> {
         self.tick += 1;
         if !self.clients.contains_key(client) {
@@ -101,8 +102,8 @@ impl<R: Clone, W> ReplyCache<R, W> {
         Begin::Execute
     }
 
-    /// The request was executed. Returns where its reply is awaited; `None` if nothing of it was
-    /// executing. `keep`: the reply, if it must be kept for a resend.
+    /// Ends an execution. Returns where its reply is awaited; `None` if the request was not
+    /// executing. `keep`: the reply, if it must be stored for a resend.
     pub fn finish(&mut self, client: &str, xid: u64, keep: Option<R>) -> Option<W> {
         let c = self.clients.get_mut(client)?;
         let place = c.executing.remove(&xid)?;
@@ -112,7 +113,7 @@ impl<R: Clone, W> ReplyCache<R, W> {
         Some(place)
     }
 
-    /// The client said goodbye: its replies are forgotten. What is executing goes on.
+    /// Forgets the replies of a client that disconnects. Executing requests continue.
     pub fn forget(&mut self, client: &str) {
         let Some(c) = self.clients.get_mut(client) else { return };
         c.done.clear();
@@ -122,23 +123,23 @@ impl<R: Clone, W> ReplyCache<R, W> {
         }
     }
 
-    /// Replies kept, of all clients.
+    /// Returns the number of stored replies, of all clients.
     pub fn kept(&self) -> usize {
         self.clients.values().map(|c| c.done.len()).sum()
     }
 
-    /// Requests executing, of all clients.
+    /// Returns the number of executing requests, of all clients.
     pub fn executing(&self) -> usize {
         self.clients.values().map(|c| c.executing.len()).sum()
     }
 
-    /// Clients remembered.
+    /// Returns the number of clients remembered.
     pub fn clients(&self) -> usize {
         self.clients.len()
     }
 
-    /// Forgets the client longest silent, if there are too many. (`heard` is unique, so the map's
-    /// order does not show.)
+    /// Forgets the client that was silent longest, if there are too many. (`heard` is unique, so
+    /// the map's order has no effect.)
     fn make_room(&mut self) {
         if self.clients.len() < self.clients_max {
             return;
@@ -246,16 +247,16 @@ mod tests {
         assert_eq!(cache.begin("a", 1, 0, ()), Begin::Done((), ()));
         cache.forget("a");
         assert_eq!(cache.kept(), 0);
-        assert_eq!(cache.finish("a", 2, None), Some(()), "what executes goes on");
+        assert_eq!(cache.finish("a", 2, None), Some(()), "executing requests continue");
     }
 
-    /// A client with a window of requests over a connection that breaks at any moment and then
-    /// loses what was under way.
+    /// A step of a client with a window of requests. Its connection breaks at any moment, and then
+    /// loses everything in flight.
     #[derive(Clone, Debug)]
     enum Step {
         Send,
         Execute(usize),
-        /// The oldest reply under way arrives.
+        /// The oldest reply in flight arrives.
         Deliver,
         Break,
     }
@@ -279,7 +280,7 @@ mod tests {
             let mut executed = BTreeSet::new();
             let mut replies = std::collections::VecDeque::new();
             let acknowledged = |unanswered: &BTreeSet<u64>, next: u64| unanswered.first().map_or(next, |x| *x) - 1;
-            // Whatever happened, in the end all goes well: enough steps to finish.
+            // The end without failures: enough steps to finish all requests.
             let ending = std::iter::once(Step::Break).chain((0..40).flat_map(|_| [Step::Execute(0), Step::Deliver]));
             for step in steps.into_iter().chain(ending) {
                 match step {

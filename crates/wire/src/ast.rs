@@ -1,8 +1,8 @@
-//! What a target tells a client of its locks, unasked: Lustre's ASTs (asynchronous system traps).
+//! Callbacks of a target to a client about its locks: Lustre's ASTs (asynchronous system traps).
 //!
-//! A callback goes one way. What the client has to say to it is a request like others: it cancels
-//! the lock. A callback that a broken connection swallowed is sent again over the next one, so one
-//! may come twice, and one may come for a lock whose grant has not arrived yet, or that is
+//! A callback goes one way. The client responds with an ordinary request: it cancels the lock. A
+//! callback that was lost with a broken connection is sent again over the next one. So a callback
+//! may come twice. It may also come for a lock whose grant has not arrived yet, or that is
 //! cancelled already.
 
 use serde::{Deserialize, Serialize};
@@ -15,34 +15,34 @@ use crate::{
 /// A callback.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Callback {
-    /// Somebody wants the lock. The client stops using it, writes back and forgets what it keeps
-    /// under it, and cancels it.
+    /// Another client wants the lock. The client stops using it, flushes dirty data and drops
+    /// cached data under it, and cancels it.
     Blocking {
         /// The lock.
         id: LockId,
         /// The client's own handle of it.
         cookie: Cookie,
-        /// What it is on.
+        /// Its resource.
         resource: Resource,
-        /// What is wanted: of no more than this the client has to let go.
+        /// The wanted lock: the client must release no more than this.
         wanted: (Mode, Policy),
     },
-    /// A lock that was waited for is there.
+    /// A lock that had to wait is granted.
     Completion {
         /// The lock.
         id: LockId,
         /// The client's own handle of it.
         cookie: Cookie,
-        /// What it is on.
+        /// Its resource.
         resource: Resource,
-        /// How strong it is.
+        /// Its mode.
         mode: Mode,
-        /// What of the resource it is on.
+        /// The locked part of the resource.
         policy: Policy,
     },
-    /// How large does the client believe the object to be? It answers with a request.
+    /// Asks for the object's size as the client knows it. The client answers with a request.
     Glimpse {
-        /// The lock under which it may have made it larger.
+        /// The lock under which the client may have extended the object.
         id: LockId,
         /// The client's own handle of it.
         cookie: Cookie,
@@ -51,8 +51,8 @@ pub enum Callback {
     },
 }
 
-/// A lock (PR on some bits of an inode) that came with an answer, so that what the answer says may
-/// be kept.
+/// A lock (PR on some bits of an inode) that comes with a reply, so that the client may cache the
+/// reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Grant {
     /// The lock.

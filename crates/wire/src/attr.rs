@@ -15,7 +15,7 @@ pub struct Time {
 }
 
 impl Time {
-    /// The time so many microseconds ago.
+    /// Returns the time that many microseconds ago.
     pub fn micros_ago(self, micros: u32) -> Time {
         let (sec, nsec) = (i64::from(micros / 1_000_000), micros % 1_000_000 * 1000);
         match self.nsec.checked_sub(nsec) {
@@ -46,7 +46,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// `S_IFREG` and its fellows.
+    /// Returns `S_IFREG` and so on.
     pub const fn mode_bits(self) -> u32 {
         match self {
             FileKind::Regular => 0o100000,
@@ -59,7 +59,7 @@ impl FileKind {
         }
     }
 
-    /// The kind that a mode's type bits name.
+    /// Returns the kind for a mode's type bits.
     pub const fn from_mode(mode: u32) -> Option<FileKind> {
         Some(match mode & 0o170000 {
             0o100000 => FileKind::Regular,
@@ -73,24 +73,24 @@ impl FileKind {
         })
     }
 
-    /// `DT_REG` and its fellows, for readdir.
+    /// Returns `DT_REG` and so on, for readdir.
     pub const fn dt(self) -> u32 {
         self.mode_bits() >> 12
     }
 }
 
-/// What `stat` shows. The MDT fills everything; `size`, `blocks`, and possibly later times of a
-/// striped regular file come from its objects and are merged in by the client
+/// Attributes that `stat` shows. The MDT fills in all of them. The `size`, `blocks`, and possibly
+/// later times of a striped regular file come from its objects; the client merges them
 /// ([`crate::ost::ObjectAttr`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Attr {
-    /// Which file.
+    /// FID of the file.
     pub fid: Fid,
     /// File type.
     pub kind: FileKind,
     /// Permission bits, 0o7777.
     pub perm: u32,
-    /// Hard links; 0 once unlinked.
+    /// Hard links; 0 for an orphan.
     pub nlink: u32,
     /// Owner.
     pub uid: u32,
@@ -108,23 +108,23 @@ pub struct Attr {
     pub mtime: Time,
     /// Last change of content or attributes.
     pub ctime: Time,
-    /// Birth.
+    /// Creation.
     pub btime: Time,
     /// When `mtime` was last set at the MDT (by creation, truncate or utimensat), by the MDT's
-    /// clock: whatever was written to the objects after it is newer than `mtime`. Unlike `ctime` it
-    /// does not move with names and other attributes.
+    /// clock. Bytes written to the objects later are newer than `mtime`. Unlike `ctime`, this time
+    /// does not change with names and other attributes.
     pub mtime_set: Time,
 }
 
-/// Who asks. Taken from the kernel's request; the MDT decides with it.
+/// User who makes a request. Taken from the kernel's request; the MDT checks permissions with it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Cred {
     /// File system user id.
     pub uid: u32,
     /// File system group id.
     pub gid: u32,
-    /// Supplementary groups. `None`: not looked up yet; the MDT answers
-    /// [`crate::Errno::NEED_GROUPS`] where they matter.
+    /// Supplementary groups. `None`: not looked up yet; the MDT returns
+    /// [`crate::Errno::NEED_GROUPS`] if they matter.
     pub groups: Option<Vec<u32>>,
 }
 
@@ -148,10 +148,10 @@ pub struct StatFs {
     pub files: u64,
     /// Inodes free.
     pub ffree: u64,
-    /// What is amiss with a target, as Lustre's `os_state`: bits such as [`STATE_DEGRADED`].
+    /// Problems of a target, as Lustre's `os_state`: bits such as [`STATE_DEGRADED`].
     pub state: u32,
 }
 
-/// In [`StatFs::state`]: the target's disks are being repaired, so it is slow; new objects go
-/// elsewhere if they can. (`OS_STATFS_DEGRADED`.)
+/// In [`StatFs::state`]: the target's disks are being repaired, so it is slow. New objects go to
+/// other targets if they can. (`OS_STATFS_DEGRADED`.)
 pub const STATE_DEGRADED: u32 = 1;

@@ -1,12 +1,12 @@
-//! File data beside a message: a list of byte runs, handed on without copying.
+//! File data beside a message: a list of byte runs, passed on without copying.
 
 use bytes::Bytes;
 
-/// Largest bulk of one message, in bytes: what `max_pages_per_rpc` may be raised to (16 MiB,
-/// Lustre's limit).
+/// Largest bulk of one message, in bytes: the maximum of `max_pages_per_rpc` (16 MiB, Lustre's
+/// limit).
 pub const BULK_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes in order, in as many pieces as they happened to arrive.
+/// Bytes in order, in the pieces in which they arrived.
 #[derive(Clone, Default, Debug)]
 pub struct Bulk {
     segments: Vec<Bytes>,
@@ -14,12 +14,12 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// Nothing.
+    /// Creates an empty bulk.
     pub const fn new() -> Bulk {
         Bulk { segments: Vec::new(), len: 0 }
     }
 
-    /// Total bytes.
+    /// Returns the total bytes.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -43,13 +43,13 @@ impl Bulk {
         self.segments.extend(other.segments);
     }
 
-    /// The pieces.
+    /// Returns the pieces.
     pub fn segments(&self) -> &[Bytes] {
         &self.segments
     }
 
-    /// Bytes `[start, start + len)`, sharing memory with this bulk. What lies past the end is left
-    /// out.
+    /// Returns the bytes `[start, start + len)`, sharing memory with this bulk. Leaves out bytes
+    /// past the end.
     pub fn slice(&self, start: usize, len: usize) -> Bulk {
         let mut out = Bulk::new();
         let (mut skip, mut want) = (start, len);
@@ -69,7 +69,7 @@ impl Bulk {
         out
     }
 
-    /// One contiguous buffer; copies only where there is more than one piece.
+    /// Returns one contiguous buffer; copies only if there is more than one piece.
     pub fn into_bytes(mut self) -> Bytes {
         match self.segments.len() {
             0 => Bytes::new(),
@@ -78,7 +78,7 @@ impl Bulk {
         }
     }
 
-    /// CRC-32C over all bytes.
+    /// Returns the CRC-32C over all bytes.
     pub fn crc(&self) -> u32 {
         let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
         for seg in &self.segments {

@@ -1,9 +1,9 @@
-//! What `lfs` asks of a mount: virtual extended attributes of every path of it.
+//! Virtual extended attributes of every path of a mount, by which `lfs` gets its information.
 //!
 //! `lfs` needs no ioctl and no socket: it reads these attributes, which the client answers itself
-//! and never lists. Their presence is also how a tool knows that a path lies on Sheen; other file
-//! systems answer EOPNOTSUPP or ENODATA. Structs travel as JSON; names and paths, which are bytes
-//! and not text, NUL-terminated.
+//! and never lists. Their presence also tells a tool that a path lies on Sheen: other file systems
+//! return EOPNOTSUPP or ENODATA. Structs travel as JSON. Names and paths, which are bytes and not
+//! text, are NUL-terminated.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use crate::{
 
 /// [`MountInfo`] as JSON.
 pub const MOUNT: &str = "sheen.mount";
-/// `Vec<`[`TargetInfo`]`>` as JSON: MDTs, then OSTs, each by index, the deactivated included.
+/// `Vec<`[`TargetInfo`]`>` as JSON: MDTs, then OSTs, each by index, including inactive ones.
 pub const DF: &str = "sheen.df";
 /// `Vec<`[`ImportInfo`]`>` as JSON: OSTs, MDTs, then the MGS.
 pub const CHECK: &str = "sheen.check";
@@ -25,33 +25,33 @@ pub const CHECK: &str = "sheen.check";
 pub const FID: &str = "sheen.fid";
 /// The index of the MDT that holds the path's inode, as decimal text.
 pub const MDT: &str = "sheen.mdt";
-/// The generation of the path's layout, as decimal text: `lustre.lov` of a plain one does not tell
-/// it. ENODATA: it has no layout.
+/// The generation of the path's layout, as decimal text, because `lustre.lov` of a plain layout
+/// does not contain it. ENODATA: the path has no layout.
 pub const GENERATION: &str = "sheen.layout_gen";
-/// Under which names the path's inode lies: [`encode_parents`].
+/// Parents and names of the path's inode: [`encode_parents`].
 pub const PARENTS: &str = "sheen.parents";
 /// Followed by a FID as text: the paths of that file from the root, without leading `/` (so the
-/// root itself is an empty path): [`encode_paths`]. ENOENT for no such file, EPERM for one who is
-/// not the superuser.
+/// root itself is an empty path): [`encode_paths`]. ENOENT: no such file. EPERM: the caller is not
+/// the superuser.
 pub const PATHS_PREFIX: &str = "sheen.paths.";
 /// The pools of the file system: [`encode_pools`]. E2BIG: they do not fit an extended attribute;
-/// the MGS tells.
+/// ask the MGS.
 pub const POOLS: &str = "sheen.pools";
-/// What all of the above begin with.
+/// Common prefix of the names above.
 pub const PREFIX: &str = "sheen.";
-/// In front of these names, and of `lustre.`'s, where they are read: the same attribute, with
-/// nobody's permissions but the directories' asked for. The kernel lets everybody read what begins
-/// so. For other names it looks at the file's mode first and has the mount tell all of its
-/// attributes for that, the size as well, for which an OST that is away would be waited for. As in
-/// Lustre a layout is no secret.
+/// Prefix for reading these attributes and those of `lustre.`. It leads to the same attribute, but
+/// needs no permission except on the directories: the kernel lets everybody read names with this
+/// prefix. For other names the kernel checks the file's mode first. It then asks the mount for all
+/// attributes including the size, which waits for a disconnected OST. As in Lustre, a layout is no
+/// secret.
 const OPEN_PREFIX: &str = "system.";
 
-/// The name by which a program reads an attribute of a mount without waiting for OSTs.
+/// Returns the name by which a program reads an attribute of a mount without waiting for OSTs.
 pub fn open_name(name: &str) -> Cow<'_, str> {
     if is_ours(name.as_bytes()) { format!("{OPEN_PREFIX}{name}").into() } else { name.into() }
 }
 
-/// The name of the attribute that a program reads by this name.
+/// Returns the attribute that a program reads by this name.
 pub fn attribute_name(name: &Bytes) -> Bytes {
     match name.strip_prefix(OPEN_PREFIX.as_bytes()) {
         Some(ours) if is_ours(ours) => name.slice(OPEN_PREFIX.len()..),
@@ -66,21 +66,21 @@ fn is_ours(name: &[u8]) -> bool {
 /// A mount.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MountInfo {
-    /// File system.
+    /// Name of the file system.
     pub fsname: String,
-    /// Tells this mount from others of the process or host, in names of parameters: 16 hex digits,
-    /// `ff3298de21e05800`.
+    /// Distinguishes this mount from others of the process or host in names of parameters: 16 hex
+    /// digits, `ff3298de21e05800`.
     pub instance: String,
     /// The client's uuid, `a0804f4e-2ee2-4146-8b63-d3b44aeb271d`.
     pub client_uuid: String,
-    /// Where the MGS is.
+    /// NIDs of the MGS.
     pub mgs_nids: Vec<String>,
-    /// Where it is mounted.
+    /// Mount point.
     pub mountpoint: String,
-    /// Stripes of a file for which nobody set anything; -1 is all OSTs. The root's default where it
-    /// has one.
+    /// Stripe count of a file without settings of its own; -1 is all OSTs. From the root's default,
+    /// if it has one.
     pub default_stripe_count: i32,
-    /// Stripe size of such a file, in bytes. The root's default where it has one.
+    /// Stripe size of such a file, in bytes. From the root's default, if it has one.
     pub default_stripe_size: u32,
 }
 
@@ -93,13 +93,13 @@ pub struct TargetInfo {
     pub index: u32,
     /// `sheen-OST0000_UUID`.
     pub uuid: String,
-    /// Not switched off by `active=0`.
+    /// Not deactivated by `active=0`.
     pub active: bool,
-    /// Space, or why it is not known.
+    /// Space, or the error why it is unknown.
     pub statfs: Result<StatFs, Errno>,
 }
 
-/// What an import leads to.
+/// Kind of an import's target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ImportKind {
     /// Object storage target.
@@ -113,17 +113,17 @@ pub enum ImportKind {
 /// A connection of the mount to a target.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ImportInfo {
-    /// To what.
+    /// Kind of the target.
     pub kind: ImportKind,
     /// `sheen-OST0000-osc-ff3298de21e05800`, `sheen-MDT0000-mdc-ff3298de21e05800`,
     /// `MGC10.0.0.1@tcp`.
     pub name: String,
-    /// `Ok` while it can carry requests, else why not: ESHUTDOWN where it was deactivated, ENOTCONN
+    /// `Ok` while it can carry requests, else the reason: ESHUTDOWN if it was deactivated, ENOTCONN
     /// while it reconnects.
     pub state: Result<(), Errno>,
 }
 
-/// The value of [`PATHS_PREFIX`]: each path followed by a NUL.
+/// Encodes the value of [`PATHS_PREFIX`]: each path followed by a NUL.
 pub fn encode_paths(paths: &[Bytes]) -> Vec<u8> {
     let mut out = Vec::new();
     for path in paths {
@@ -133,14 +133,15 @@ pub fn encode_paths(paths: &[Bytes]) -> Vec<u8> {
     out
 }
 
-/// Reads what [`encode_paths`] wrote.
+/// Decodes the value of [`encode_paths`].
 pub fn decode_paths(value: &[u8]) -> Vec<&[u8]> {
     let mut paths: Vec<&[u8]> = value.split(|b| *b == 0).collect();
     paths.pop(); // what follows the last NUL
     paths
 }
 
-/// The value of [`PARENTS`]: for each name `[0x200000402:0x180:0x0]/name` followed by a NUL.
+/// Encodes the value of [`PARENTS`]: for each name `[0x200000402:0x180:0x0]/name` followed by a
+/// NUL.
 pub fn encode_parents(parents: &[(Fid, Bytes)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (parent, name) in parents {
@@ -152,8 +153,9 @@ pub fn encode_parents(parents: &[(Fid, Bytes)]) -> Vec<u8> {
     out
 }
 
-/// The value of [`POOLS`]: a line for each pool, in the order of their names: `fast 1,3-5`, with
-/// the indices of its OSTs in the order in which they were added. An empty pool has none: `fast `.
+/// Encodes the value of [`POOLS`]: a line for each pool, in the order of their names: `fast 1,3-5`.
+/// The indices are those of its OSTs, in the order in which they were added. An empty pool has
+/// none: `fast `.
 pub fn encode_pools(pools: &[Pool]) -> String {
     let mut out = String::new();
     for pool in pools {
@@ -170,7 +172,7 @@ pub fn encode_pools(pools: &[Pool]) -> String {
     out
 }
 
-/// Reads what [`encode_pools`] wrote; `None` for anything else, or more OSTs than there can be.
+/// Decodes the value of [`encode_pools`]; `None` for anything else, or more OSTs than there can be.
 pub fn decode_pools(value: &[u8]) -> Option<Vec<Pool>> {
     let mut left = POOL_MEMBERS_MAX;
     let mut pool = |line: &str| {

@@ -1,71 +1,74 @@
-//! What [`crate::ioctl::ENTRIES`] asks of an open directory and is answered: entries with
-//! attributes and layouts, packed into one page.
+//! Request and reply of [`crate::ioctl::ENTRIES`] on an open directory: entries with attributes and
+//! layouts, packed into one page.
 //!
-//! A page is a [`Head`], then entries one after another: eight bytes that say how long its parts
-//! are, [`Stat`] if it is there, the layout in Lustre's binary form, the name, and zeros up to a
-//! multiple of eight. Numbers are in the host's own order: a page goes from a mount to a program on
-//! the same host and nowhere else.
+//! A page is a [`Head`], followed by entries. Each entry has eight bytes with the lengths of its
+//! parts, [`Stat`] if present, the layout in Lustre's binary form, the name, and zeros up to a
+//! multiple of eight. Numbers are in the host's byte order, because a page goes only from a mount
+//! to a program on the same host.
 //!
-//! Invariants: a page is never longer than it was asked to be; what does not fit is left to the
-//! next one, and a layout that fits no page is left out, which shows. A reader takes any bytes:
-//! what is no entry ends the page.
+//! Invariants:
+//!
+//! * A page is never longer than requested. Entries that do not fit are left to the next page.
+//! * A layout that fits no page is left out, and the entry shows this.
+//! * A reader accepts any bytes: an invalid entry ends the page.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{Attr, Fid, FileKind, Time};
 
-/// Bytes of a page: what an ioctl's number can say (14 bits), in whole words.
+/// Bytes of a page: the maximum that an ioctl's number can express (14 bits), in whole words.
 pub const PAGE_BYTES: usize = 16376;
 /// Bytes before an entry's parts.
 const ENTRY_HEAD_BYTES: usize = 8;
 
-/// [`Ask::flags`]: size, space and times with what the OSTs say of the files.
+/// [`Ask::flags`]: size, space and times include the values from the OSTs.
 pub const SIZES: u32 = 1;
-/// [`Ask::flags`]: what the mount keeps of them will do, however old it is.
+/// [`Ask::flags`]: attributes cached by the mount suffice, however old they are.
 pub const LAZY: u32 = 2;
-/// [`Ask::flags`]: layouts too.
+/// [`Ask::flags`]: include layouts.
 pub const LAYOUTS: u32 = 4;
 
-/// [`Head::flags`]: there is nothing behind the last entry.
+/// [`Head::flags`]: no entries follow the last one.
 const EOF: u32 = 1;
-/// Parts of an entry: the attributes; they hold what the OSTs say; the layout, which may be none.
+/// Parts of an entry: attributes (`STAT`); they include the OSTs' values (`SIZED`); the layout,
+/// which may be empty (`LAYOUT`).
 const STAT: u8 = 1;
 const SIZED: u8 = 2;
 const LAYOUT: u8 = 4;
 
-/// What is asked: the first bytes of the argument.
+/// The request: the first bytes of the argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Ask {
-    /// Go on after this entry; 0: from the start.
+    /// Continue after this entry; 0: from the start.
     pub cookie: u64,
     /// [`SIZES`] and so on.
     pub flags: u32,
-    /// Nothing yet; 0.
+    /// Reserved; 0.
     pub spare: u32,
 }
 
 impl Ask {
-    /// As a program passes it.
+    /// Encodes the request.
     pub fn encode(&self) -> &[u8] {
         self.as_bytes()
     }
 
-    /// As a program passed it; `None` where it is too short or asks for what is not known.
+    /// Decodes a program's request; `None` if it is too short or has unknown flags.
     pub fn decode(bytes: &[u8]) -> Option<Ask> {
         let (ask, _) = Ask::read_from_prefix(bytes).ok()?;
         (ask.flags & !(SIZES | LAZY | LAYOUTS) == 0 && ask.spare == 0).then_some(ask)
     }
 }
 
-/// What a page begins with.
+/// Header of a page.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Head {
-    /// Where to go on.
+    /// Cookie of the last entry, to continue after it.
     next: u64,
     flags: u32,
-    /// Entries.
+    /// Number of entries.
     count: u32,
 }
 
@@ -76,21 +79,21 @@ pub struct Stat {
     seq: u64,
     oid: u32,
     ver: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Space in use, in units of 512 bytes.
     pub blocks: u64,
     /// Type and permissions.
     pub mode: u32,
-    /// Names.
+    /// Hard links.
     pub nlink: u32,
     /// Owner.
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Last read, data changed, attributes changed, created: seconds since 1970.
+    /// Last access, data change, attribute change, and creation: seconds since 1970.
     secs: [i64; 4],
-    /// And nanoseconds.
+    /// Nanoseconds of these times.
     nanos: [u32; 4],
 }
 
@@ -106,7 +109,7 @@ impl From<&Attr> for Stat {
 }
 
 impl Stat {
-    /// Which file.
+    /// Returns the file's FID.
     pub fn fid(&self) -> Fid {
         Fid { seq: self.seq, oid: self.oid, ver: self.ver }
     }
@@ -115,39 +118,39 @@ impl Stat {
         Time { sec: self.secs[n], nsec: self.nanos[n] }
     }
 
-    /// Last read.
+    /// Returns the time of the last access.
     pub fn atime(&self) -> Time {
         self.time(0)
     }
 
-    /// Data changed.
+    /// Returns the time of the last data change.
     pub fn mtime(&self) -> Time {
         self.time(1)
     }
 
-    /// Attributes changed.
+    /// Returns the time of the last attribute change.
     pub fn ctime(&self) -> Time {
         self.time(2)
     }
 
-    /// Created.
+    /// Returns the time of creation.
     pub fn btime(&self) -> Time {
         self.time(3)
     }
 }
 
-/// An entry.
+/// An entry of a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry<'a> {
     /// Name.
     pub name: &'a [u8],
-    /// Its type.
+    /// File type.
     pub kind: FileKind,
-    /// Attributes, unless they could not be had.
+    /// Attributes; `None` if they could not be obtained.
     pub stat: Option<Stat>,
-    /// They are complete: what OSTs have to say of it is in them.
+    /// The attributes are complete: they include the OSTs' values.
     pub sized: bool,
-    /// The layout, empty where there is none; `None`: not asked for, or too long for a page.
+    /// The layout, empty if the file has none; `None`: not requested, or too long for a page.
     pub layout: Option<&'a [u8]>,
 }
 
@@ -160,15 +163,15 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// A page of at most `room` bytes that goes on after `cookie`, until something is put in.
-    /// `None`: too few for anything.
+    /// Creates a page of at most `room` bytes. Without an entry, it continues after `cookie`.
+    /// `None`: `room` is below half a page.
     pub fn new(room: usize, cookie: u64) -> Option<Packer> {
         let room = room.min(PAGE_BYTES);
         let bytes = vec![0; size_of::<Head>()];
         (room >= PAGE_BYTES / 2).then_some(Packer { bytes, room, head: (cookie, 0) })
     }
 
-    /// Puts an entry in, whose cookie this is; whether there was room.
+    /// Adds an entry with its cookie; returns whether there was room.
     pub fn push(&mut self, entry: &Entry<'_>, cookie: u64) -> bool {
         let base = ENTRY_HEAD_BYTES + entry.stat.map_or(0, |_| size_of::<Stat>()) + entry.name.len();
         let fits = |layout: &usize| base + layout <= self.room - size_of::<Head>();
@@ -180,7 +183,7 @@ impl Packer {
         let has =
             u8::from(entry.stat.is_some()) * STAT + u8::from(entry.sized) * SIZED + u8::from(layout.is_some()) * LAYOUT;
         let end = self.bytes.len() + length;
-        // All lengths are below those of a page.
+        // All lengths are below that of a page.
         for part in [length, entry.name.len(), layout.map_or(0, <[u8]>::len)] {
             self.bytes.extend_from_slice(&(part as u16).to_ne_bytes());
         }
@@ -193,7 +196,7 @@ impl Packer {
         true
     }
 
-    /// The page. `eof`: there is nothing behind what was put in.
+    /// Returns the page. `eof`: no entries follow.
     pub fn finish(mut self, eof: bool) -> Vec<u8> {
         let (next, count) = self.head;
         let head = Head { next, flags: u32::from(eof) * EOF, count };
@@ -202,19 +205,19 @@ impl Packer {
     }
 }
 
-/// A page, as it is read.
+/// A page being read.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
-    /// Where to go on.
+    /// Cookie to continue after.
     pub next: u64,
-    /// There is nothing behind it.
+    /// No entries follow.
     pub eof: bool,
     left: u32,
     rest: &'a [u8],
 }
 
 impl<'a> Page<'a> {
-    /// Reads a page's beginning; `None` where the bytes are none.
+    /// Decodes the header of a page; `None` if the bytes are too few.
     pub fn decode(bytes: &'a [u8]) -> Option<Page<'a>> {
         let (head, rest) = Head::read_from_prefix(bytes).ok()?;
         Some(Page { next: head.next, eof: head.flags & EOF != 0, left: head.count, rest })
@@ -340,7 +343,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read(mut bytes in proptest::collection::vec(any::<u8>(), 0..400), small in any::<bool>()) {
             if small && bytes.len() > 24 {
-                // Lengths that lie inside of it.
+                // Lengths within the bytes.
                 (bytes[12..16]).fill(1);
                 (bytes[17], bytes[19], bytes[21]) = (0, 0, 0);
             }

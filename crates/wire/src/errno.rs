@@ -1,10 +1,10 @@
-//! Failures, named by Linux's numbers wherever the process runs.
+//! Error numbers: Linux's, wherever the process runs.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A Linux errno. What crosses the wire and what a program on the mount sees.
+/// A Linux errno, which crosses the wire and which a program on the mount sees.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Errno(pub i32);
 
@@ -16,12 +16,12 @@ macro_rules! errnos {
         impl Errno {
             $(#[doc = $text] pub const $name: Errno = Errno($value);)*
 
-            /// The symbol, such as `ENOENT`.
+            /// Returns the symbol, such as `ENOENT`.
             pub fn name(self) -> &'static str {
                 match self.0 { $($value => stringify!($name),)* _ => "E?" }
             }
 
-            /// What `strerror` says, such as `No such file or directory`.
+            /// Returns the text of `strerror`, such as `No such file or directory`.
             pub fn text(self) -> &'static str {
                 match self.0 { $($value => $text,)* _ => "Unknown error" }
             }
@@ -83,16 +83,16 @@ errnos! {
 }
 
 impl Errno {
-    /// Not an error of Linux: the MDT's answer depends on the caller's supplementary groups, which
-    /// the request did not carry (`Cred::groups` is `None`). The client reads them and asks again;
-    /// no program ever sees this value.
+    /// Not an errno of Linux: the MDT's decision depends on the caller's supplementary groups,
+    /// which the request did not carry (`Cred::groups` is `None`). The client looks them up and
+    /// repeats the request; no program ever sees this value.
     pub const NEED_GROUPS: Errno = Errno(0x1_0001);
-    /// Not an error of Linux: an OST has closed the object ([`crate::ost::Request::Close`]). The
-    /// file's bytes lie elsewhere, or are about to: the client asks the MDT where, and does there
-    /// what it was doing; no program ever sees this value.
+    /// Not an errno of Linux: an OST has sealed the object ([`crate::ost::Request::Close`]). The
+    /// file's bytes are elsewhere, or are about to be. The client asks the MDT where, and repeats
+    /// the operation there; no program ever sees this value.
     pub const MOVED: Errno = Errno(0x1_0003);
-    /// Never seen by a program: as [`Errno::MOVED`], but something of what was asked for may have
-    /// been done before.
+    /// As [`Errno::MOVED`], but a part of the operation may have been done before. No program ever
+    /// sees this value.
     pub const MOVED_PARTLY: Errno = Errno(0x1_0004);
 }
 
@@ -111,7 +111,7 @@ impl fmt::Debug for Errno {
 impl std::error::Error for Errno {}
 
 impl From<std::io::Error> for Errno {
-    /// The operating system's number, or EIO where the error did not come from it.
+    /// Returns the operating system's number, or EIO if the error has none.
     fn from(e: std::io::Error) -> Errno {
         Errno(e.raw_os_error().unwrap_or(Errno::EIO.0))
     }

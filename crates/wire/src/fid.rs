@@ -1,30 +1,30 @@
 //! File identifiers, as Lustre defines them: sequence (u64), object id (u32), version (u32).
 //!
-//! A FID is never used twice. A client is given sequences of [`SEQ_WIDTH`] ids and names new files
-//! itself; an MDT names the objects of a file from one sequence per OST, so that creating a file
-//! asks no OST. Module [`crate::seq`] says which MDT has which sequences.
+//! A FID is never used twice. A client gets sequences of [`SEQ_WIDTH`] ids and names new files
+//! itself. An MDT names the objects of a file from one sequence per OST, so that creating a file
+//! needs no request to an OST. Module [`crate::seq`] defines which MDT has which sequences.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// Names one file (MDT) or one object (OST) for ever.
+/// Permanent name of one file (MDT) or one object (OST).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Fid {
     /// Sequence: a range of ids handed out as a whole.
     pub seq: u64,
     /// Id within the sequence, from 1.
     pub oid: u32,
-    /// Version, 0 in all of today's FIDs.
+    /// Version: 0, except for an object on an MDT, which has its file's sequence and id.
     pub ver: u32,
 }
 
-/// Ids in one sequence given to a client (Lustre's LUSTRE_METADATA_SEQ_MAX_WIDTH). Below 2^24, so
-/// that [`Fid::ino`] is one to one.
+/// Ids in one sequence handed out to a client (Lustre's LUSTRE_METADATA_SEQ_MAX_WIDTH). Below 2^24,
+/// so that [`Fid::ino`] is one to one.
 pub const SEQ_WIDTH: u32 = 0x20000;
-/// First sequence for files that clients make (Lustre's FID_SEQ_NORMAL).
+/// First sequence for files that clients create (Lustre's FID_SEQ_NORMAL).
 pub const SEQ_NORMAL: u64 = 0x2_0000_0400;
-/// Largest sequence that [`Fid::ino`] can carry (40 bits).
+/// Largest sequence that fits [`Fid::ino`] (40 bits).
 pub const SEQ_MAX: u64 = (1 << 40) - 1;
 /// The root directory's sequence and FID, `[0x200000007:0x1:0x0]`, as in Lustre.
 pub const ROOT: Fid = Fid { seq: 0x2_0000_0007, oid: 1, ver: 0 };
@@ -33,29 +33,29 @@ impl Fid {
     /// No file: all zero.
     pub const ZERO: Fid = Fid { seq: 0, oid: 0, ver: 0 };
 
-    /// A FID of version 0.
+    /// Returns a FID of version 0.
     pub const fn new(seq: u64, oid: u32) -> Fid {
         Fid { seq, oid, ver: 0 }
     }
 
-    /// Whether this names nothing.
+    /// Whether this is [`Fid::ZERO`].
     pub fn is_zero(self) -> bool {
         self == Fid::ZERO
     }
 
-    /// The inode number that `stat` shows: Lustre's flattening, `seq << 24 | oid`. One to one for
-    /// every FID that Sheen hands out (seq < 2^40, oid < 2^24), so [`Fid::from_ino`] can undo it
-    /// and no table of inode numbers is needed.
+    /// Returns the inode number that `stat` shows: Lustre's flattening, `seq << 24 | oid`. It is
+    /// one to one for the FID of every file (seq < 2^40, oid < 2^24). So [`Fid::from_ino`] can
+    /// reverse it, and no table of inode numbers is needed.
     pub fn ino(self) -> u64 {
         (self.seq << 24).wrapping_add(u64::from(self.oid))
     }
 
-    /// The FID behind an inode number of [`Fid::ino`].
+    /// Returns the FID of an inode number from [`Fid::ino`].
     pub fn from_ino(ino: u64) -> Fid {
         Fid::new(ino >> 24, (ino & 0xff_ffff) as u32)
     }
 
-    /// Big-endian bytes: sorts like the FID itself; used in keys.
+    /// Returns big-endian bytes for use in keys: they sort like the FID itself.
     pub fn to_key(self) -> [u8; 16] {
         let mut k = [0; 16];
         k[..8].copy_from_slice(&self.seq.to_be_bytes());
@@ -64,7 +64,7 @@ impl Fid {
         k
     }
 
-    /// Reads what [`Fid::to_key`] wrote.
+    /// Decodes the bytes of [`Fid::to_key`].
     pub fn from_key(k: &[u8; 16]) -> Fid {
         let [a, b, c, d, e, f, g, h, i, j, l, m, n, o, p, q] = *k;
         Fid {
@@ -87,7 +87,7 @@ impl fmt::Debug for Fid {
     }
 }
 
-/// Text that is no FID.
+/// Text that is not a FID.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("'{0}' is not a FID; write it as [0x200000401:0x1:0x0]")]
 pub struct ParseFidError(String);

@@ -1,12 +1,12 @@
-//! How a message lies on a byte stream.
+//! Frames: the form of a message on a byte stream.
 //!
 //! ```text
 //! header (64 bytes, little-endian) · body (postcard, `body_len`) · bulk (raw bytes, `bulk_len`)
 //! ```
 //!
 //! `header_crc` is CRC-32C over the header with that field zero, and the body. `bulk_crc` covers
-//! the bulk when flag [`FLAG_BULK_CRC`] is set (parameter `osc.*.checksums`). A reader checks
-//! magic, version and lengths before it believes anything else, so that a stranger's bytes cost at
+//! the bulk if flag [`FLAG_BULK_CRC`] is set (parameter `osc.*.checksums`). A reader checks magic,
+//! version and lengths before it uses anything else. The bytes of a foreign peer therefore cost at
 //! most one header.
 
 use serde::{Serialize, de::DeserializeOwned};
@@ -21,40 +21,41 @@ use crate::{bulk::BULK_BYTES_MAX, protocol::PROTOCOL_VERSION};
 pub const MAGIC: u32 = u32::from_le_bytes(*b"SHN\x1b");
 /// Bytes of a header.
 pub const HEADER_LEN: usize = 64;
-/// Largest body, in bytes: a readdir answer of 1 MiB, or 65,536 bytes of layout beside an xattr of
-/// the same size, with room.
+/// Largest body, in bytes. It has room for a readdir reply of 1 MiB, or for 65,536 bytes of layout
+/// beside an xattr of the same size.
 pub const BODY_BYTES_MAX: usize = 4 << 20;
 
 /// Bulk checksum is present and must match.
 pub const FLAG_BULK_CRC: u8 = 1;
 /// The request was sent before on another connection: look for its reply first.
 pub const FLAG_RESENT: u8 = 2;
-/// In a reply: the bulk was sent from a file's pages, without a copy. A write to them at the same
-/// time shows as a checksum that does not match; the client then asks again, with
+/// In a reply: the bulk was sent from a file's pages, without a copy. A concurrent write to them
+/// shows as a checksum that does not match. The client then repeats the request with
 /// [`FLAG_BULK_COPY`].
 pub const FLAG_BULK_LIVE: u8 = 4;
-/// In a request: the reply's bulk has to be a copy that nobody changes.
+/// In a request: the reply's bulk must be a copy that no write changes.
 pub const FLAG_BULK_COPY: u8 = 8;
 
-/// What a frame is.
+/// Kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
     /// First frame of a client: body is [`Hello`].
     Hello = 1,
-    /// Answer to it: body is [`Welcome`], or status says why not.
+    /// Reply to `Hello`: body is [`Welcome`], or the status is an errno.
     Welcome = 2,
     /// A request of the protocol agreed on in `Hello`.
     Request = 3,
-    /// Its reply: status 0 and a body, or an errno and none.
+    /// Reply to a request: status 0 and a body, or an errno and no body.
     Reply = 4,
-    /// Are you there? No body.
+    /// Asks whether the peer is alive. No body.
     Ping = 5,
-    /// Yes. No body.
+    /// Reply to `Ping`. No body.
     Pong = 6,
-    /// The sender closes in order: nothing is to be resent.
+    /// The sender disconnects in order: no request is to be resent.
     Goodbye = 7,
-    /// From a server, unasked: body is the protocol's [`crate::Protocol::Callback`]. No reply.
+    /// Sent by a server without a request: body is the protocol's [`crate::Protocol::Callback`]. No
+    /// reply.
     Callback = 8,
 }
 
@@ -74,40 +75,41 @@ impl Kind {
     }
 }
 
-/// A client introduces itself.
+/// Introduction of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
 pub struct Hello {
-    /// Which client: the same over reconnects, made anew at each mount.
+    /// Id of the client: the same over reconnects, new at each mount.
     pub client: String,
-    /// Which protocol, [`crate::Protocol::NAME`].
+    /// Name of the protocol, [`crate::Protocol::NAME`].
     pub protocol: String,
-    /// Which target: `sheen-OST0000`, or `MGS`.
+    /// Name of the target: `sheen-OST0000`, or `MGS`.
     pub target: String,
-    /// Its uuid, so that a target of another file system of the same name, at an address that this
-    /// one once had, is not taken for it. Empty: whichever has the name.
+    /// The target's uuid. It distinguishes the target from one of another file system of the same
+    /// name, at an address that this target once had. Empty: any target with the name.
     pub target_uuid: String,
     /// Feature bits that the client has.
     pub features: u64,
-    /// Whether the client had a connection to this target before (so that a server that does not
-    /// know it says so).
+    /// Whether the client had a connection to this target before. A server that does not know the
+    /// client then reports this.
     pub reconnect: bool,
 }
 
-/// A server answers [`Hello`].
+/// Reply of a server to [`Hello`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
 pub struct Welcome {
     /// Feature bits that both have.
     pub features: u64,
-    /// Changes whenever the service is started: tells a broken connection from a restarted server.
+    /// Changes whenever the service starts: distinguishes a broken connection from a restarted
+    /// server.
     pub incarnation: u64,
-    /// Whether the server knew the client: requests without a reply may be resent and are executed
-    /// once.
+    /// Whether the server knew the client. Then requests without a reply may be resent, and are
+    /// executed once.
     pub known: bool,
     /// All transactions up to this one are durable.
     pub last_committed: u64,
 }
 
-/// The fixed part of a frame, as it lies on the wire.
+/// The fixed part of a frame, as on the wire.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawHeader {
@@ -131,13 +133,13 @@ const _: () = assert!(size_of::<RawHeader>() == HEADER_LEN);
 /// The fixed part of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// What it is.
+    /// Kind of the frame.
     pub kind: Kind,
     /// `FLAG_*`.
     pub flags: u8,
-    /// Names the request among all of its client; a reply carries its request's.
+    /// Identifies the request among all of its client; a reply has its request's xid.
     pub xid: u64,
-    /// In a reply: the transaction that the request became, 0 for one that changed nothing.
+    /// In a reply: the transaction of the request, 0 if it changed nothing.
     pub transno: u64,
     /// In a reply: all transactions up to this one are durable. In a request: the client has
     /// received the replies to all its xids up to this one (Lustre's `pb_last_xid`), so the server
@@ -153,7 +155,7 @@ pub struct Header {
     pub bulk_crc: u32,
 }
 
-/// Why bytes are no frame. The connection they came on cannot be read any further and is closed.
+/// Reason why bytes are not a frame. Their connection cannot be read any further and is closed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// Not Sheen's protocol at all.
@@ -175,22 +177,22 @@ pub enum FrameError {
         /// Announced bulk.
         bulk: u32,
     },
-    /// Damaged on the way.
+    /// Damaged in transit.
     #[error("checksum of the {0} does not match: damaged in transit")]
     Checksum(&'static str),
-    /// A body that is not what the protocol says.
+    /// A body that does not conform to the protocol.
     #[error("malformed message body")]
     Body,
 }
 
 impl Header {
-    /// A header with everything zero but the kind and the xid.
+    /// Returns a header with everything zero but the kind and the xid.
     pub fn new(kind: Kind, xid: u64) -> Header {
         Header { kind, flags: 0, xid, transno: 0, last_committed: 0, status: 0, body_len: 0, bulk_len: 0, bulk_crc: 0 }
     }
 
-    /// The 64 bytes for the wire, checksummed together with `body` (which must be the frame's
-    /// body).
+    /// Returns the 64 bytes for the wire, checksummed together with `body` (which must be the
+    /// frame's body).
     pub fn encode(&self, body: &[u8]) -> [u8; HEADER_LEN] {
         let mut raw = self.raw();
         raw.header_crc = U32::new(header_crc(&raw, body));
@@ -217,8 +219,8 @@ impl Header {
         }
     }
 
-    /// Reads a header and checks all but the checksums. Returns it with the header checksum to give
-    /// to [`Header::verify`] once the body is there.
+    /// Decodes a header and checks everything but the checksums. Returns it with the header
+    /// checksum, to be passed to [`Header::verify`] once the body has arrived.
     pub fn decode(bytes: &[u8; HEADER_LEN]) -> Result<(Header, u32), FrameError> {
         let raw = RawHeader::read_from_bytes(bytes).map_err(|_| FrameError::Body)?;
         if raw.magic.get() != MAGIC {

@@ -1,22 +1,23 @@
-//! What programs ask of an open file of a mount by ioctl(2): group locks and advice, under Lustre's
-//! numbers.
+//! Requests that programs make to an open file of a mount by ioctl(2): group locks, advice and
+//! others, under Lustre's numbers.
 //!
-//! The kernel copies the argument of a FUSE file system's ioctl as its number says: how large it
-//! is, and whether it is read, written or both. So what Lustre passes by value is passed by a
-//! pointer here ([`GROUP_LOCK`]), and what Lustre's number calls read-only is called read and
-//! written ([`LADVISE`]); `docs/semantics.md` says so to users.
+//! For a FUSE file system, the kernel copies the argument as the ioctl's number says: its size, and
+//! whether it is read, written or both. Some numbers therefore differ from Lustre's. An argument
+//! that Lustre passes by value is passed by pointer ([`GROUP_LOCK`]). An argument that Lustre's
+//! number calls read-only is called read and written ([`LADVISE`]). `docs/semantics.md` documents
+//! this for users.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{Fid, entries};
 
-/// There is no argument.
+/// No argument.
 const NONE: u32 = 0;
-/// The argument is read by the file system.
+/// The file system reads the argument.
 const IN: u32 = 1;
-/// The argument is written.
+/// The file system writes the argument.
 const OUT: u32 = 2;
-/// The argument is read and written.
+/// The file system reads and writes the argument.
 const INOUT: u32 = 3;
 
 const fn number(direction: u32, nr: u32, bytes: usize) -> u32 {
@@ -26,43 +27,45 @@ const fn number(direction: u32, nr: u32, bytes: usize) -> u32 {
 /// Takes a group lock: `LL_IOC_GROUP_LOCK`. The argument points to the group's id, a `u64`.
 ///
 /// EINVAL: the id is 0, the file is in a group already, or it has no objects yet. EAGAIN: opened
-/// with O_NONBLOCK, and others are in the way. EINTR: a signal came.
+/// with O_NONBLOCK, and locks of others conflict. EINTR: a signal arrived.
 pub const GROUP_LOCK: u32 = number(IN, 158, size_of::<u64>());
-/// Gives it back: `LL_IOC_GROUP_UNLOCK`. EINVAL: it has none, or that of another group.
+/// Releases the group lock: `LL_IOC_GROUP_UNLOCK`. EINVAL: the open file has none, or one of
+/// another group.
 pub const GROUP_UNLOCK: u32 = number(IN, 159, size_of::<u64>());
-/// Makes an open file one mirror of its file: `LL_IOC_FLR_SET_MIRROR`. The argument points to the
-/// mirror's id, a `u64`; 0 for the file again. It may be written while it is stale and the layout
-/// stays as it is: else EBUSY.
+/// Restricts an open file to one mirror of its file: `LL_IOC_FLR_SET_MIRROR`. The argument points
+/// to the mirror's id, a `u64`; 0 ends the restriction. The mirror may be written while it is stale
+/// and the layout does not change: else EBUSY.
 ///
-/// EINVAL: there is no such mirror, or the file is open for reading alone without O_DIRECT. EPERM:
-/// it is open for writing, and somebody else's.
+/// EINVAL: there is no such mirror, or the file is open for reading only, without O_DIRECT. EPERM:
+/// it is open for writing, and another user's.
 pub const SET_MIRROR: u32 = number(IN, 237, size_of::<u64>());
-/// Tells a file's data version, a [`DataVersion`], which is filled in: Lustre's
-/// `LL_IOC_DATA_VERSION`.
+/// Returns a file's data version in the [`DataVersion`] argument: Lustre's `LL_IOC_DATA_VERSION`.
 ///
-/// EINVAL: a flag that there is not.
+/// EINVAL: an unknown flag.
 pub const DATA_VERSION: u32 = number(INOUT, 218, size_of::<DataVersion>());
 
-/// Gives an open file without a layout one, as programs do that open it with
+/// Gives a layout to an open file without one, such as a file opened with
 /// [`crate::mds::flags::LAYOUT_LATER`]: `LL_IOC_LOV_SETSTRIPE`. The argument points to a plain
-/// layout, `lov_user_md_v1` or `_v3`, after which as many bytes are read as the larger one has.
+/// layout, `lov_user_md_v1` or `_v3`. As many bytes are read as the larger of the two has.
 ///
-/// EINVAL: it is none of those, or no file can have it. EEXIST: the file has a layout. EACCES: the
-/// file is not open for writing, nor may the caller write to it.
+/// EINVAL: the argument is neither, or no file can have the layout. EEXIST: the file has a layout.
+/// EACCES: the file is not open for writing, and the caller may not write it.
 pub const LOV_SETSTRIPE: u32 = number(IN, 154, LOV_V3_BYTES);
-/// Tells an open file's layout in a plain form: `LL_IOC_LOV_GETSTRIPE`. Of a composite layout it is
-/// the last component with objects, of an empty file the last one, as in Lustre. As much is written
-/// as the layout has. ENODATA: it has none. ERANGE: it is too large for an ioctl.
+/// Returns an open file's layout in a plain form: `LL_IOC_LOV_GETSTRIPE`. For a composite layout
+/// this is the last component with objects, for an empty file the last component, as in Lustre. As
+/// many bytes are written as the layout has. ENODATA: the file has none. ERANGE: the layout is too
+/// large for an ioctl.
 pub const LOV_GETSTRIPE: u32 = number(OUT, 155, BYTES_MAX);
-/// The magic numbers of `lov_user_md_v1` and `_v3`, and the bytes that these have without objects.
+/// Magic numbers of `lov_user_md_v1` and `_v3`, and their bytes without objects.
 const LOV_MAGIC_V1: u32 = 0x0bd1_0bd0;
 const LOV_MAGIC_V3: u32 = 0x0bd3_0bd0;
 const LOV_V1_BYTES: usize = 32;
 const LOV_V3_BYTES: usize = 48;
-/// What a number of an ioctl can say.
+/// Largest argument that an ioctl's number can express, in bytes.
 const BYTES_MAX: usize = (1 << 14) - 1;
 
-/// What a program passed with [`LOV_SETSTRIPE`]; `None` where that is no plain layout.
+/// Returns the layout that a program passed with [`LOV_SETSTRIPE`]; `None` if it is not a plain
+/// layout.
 pub fn plain_layout(input: &[u8]) -> Option<&[u8]> {
     let magic = input.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))?;
     match magic {
@@ -75,36 +78,37 @@ pub fn plain_layout(input: &[u8]) -> Option<&[u8]> {
 /// Gives one piece of advice, a [`Ladvise`]: Lustre's `LL_IOC_LADVISE` without its header.
 pub const LADVISE: u32 = number(INOUT, 250, size_of::<Ladvise>());
 
-/// Entries of an open directory with attributes and layouts, a page at a time: [`entries`]. Sheen's
-/// own. The argument points to [`entries::PAGE_BYTES`] bytes, which begin with an [`entries::Ask`],
-/// and is answered with a page.
+/// Returns entries of an open directory with attributes and layouts, one page at a time:
+/// [`entries`]. Sheen's own. The argument points to [`entries::PAGE_BYTES`] bytes that begin with
+/// an [`entries::Ask`]; a page replaces them.
 ///
-/// EACCES: the caller may not both list and search the directory. EOPNOTSUPP: it is one of
+/// EACCES: the caller may not both list and search the directory. EOPNOTSUPP: it is a directory of
 /// `.lustre`. EINVAL: see [`entries::Ask::decode`].
 pub const ENTRIES: u32 = number(INOUT, 230, entries::PAGE_BYTES);
-/// Begins to move an open file to other objects (`lfs migrate`): notes what state its objects are
-/// in. Sheen's own.
+/// Begins a migration of an open file to other objects (`lfs migrate`): records the state of its
+/// objects. Sheen's own.
 pub const MIGRATE_BEGIN: u32 = number(NONE, 0xd0, 0);
-/// Gives the file the objects of another one, to which its bytes were copied since; a
-/// [`MigrateEnd`]. Sheen's own.
+/// Ends a migration: gives the file the objects of another one, to which its bytes were copied
+/// since. The argument is a [`MigrateEnd`]. Sheen's own.
 ///
-/// EBUSY: somebody wrote to the file since, or keeps a group lock; nothing is changed. EINVAL: it
-/// was not begun, or the other file is not a nameless file of the caller's that is open on this
-/// mount.
+/// EBUSY: another program wrote to the file since, or holds a group lock; nothing is changed.
+/// EINVAL: no migration was begun, or the other file is not an orphan of the caller that is open on
+/// this mount.
 pub const MIGRATE_END: u32 = number(IN, 0xd1, size_of::<MigrateEnd>());
 
-/// As lseek(2) with SEEK_DATA and SEEK_HOLE; a [`MigrateSeek`], which is filled in. Sheen's own:
-/// lseek itself waits in the kernel for writes to the file, and those may wait for who asks. ENXIO:
-/// there is no more data.
+/// As lseek(2) with SEEK_DATA and SEEK_HOLE; the result is written into the [`MigrateSeek`]
+/// argument. Sheen's own: lseek itself waits in the kernel for writes to the file, and those may
+/// wait for the caller. ENXIO: there is no more data.
 pub const MIGRATE_SEEK: u32 = number(INOUT, 0xd2, size_of::<MigrateSeek>());
 
-/// Exchanges the layouts of the file and another one that is open on this mount; a [`FileId`]:
-/// Lustre's `LL_IOC_LOV_SWAP_LAYOUTS`, which names the other by a descriptor. Sheen's own.
+/// Exchanges the layouts of the file and another one that is open on this mount. The argument is a
+/// [`FileId`]; Lustre's `LL_IOC_LOV_SWAP_LAYOUTS` names the other file by a descriptor. Sheen's
+/// own.
 ///
-/// EINVAL: one is no regular file with a layout, or the other is not open on this mount. EACCES:
-/// the caller may not write to both. EPERM: they are not of the same user and group. EOPNOTSUPP:
-/// one is mirrored, or has data on the MDT. EBUSY: somebody keeps a group lock, or gives one of
-/// them objects all the time; nothing is changed.
+/// EINVAL: one is not a regular file with a layout, or the other is not open on this mount. EACCES:
+/// the caller may not write both. EPERM: their users or groups differ. EBUSY: a program holds a
+/// group lock, or another client keeps giving one of them objects, or one is mirrored and one is
+/// open elsewhere. After an error, nothing is changed.
 pub const SWAP_LAYOUTS: u32 = number(IN, 0xd3, size_of::<FileId>());
 
 /// A file, by its FID.
@@ -120,7 +124,7 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// As a program passed it; `None` where the length is not that of one.
+    /// Decodes a program's argument; `None` if the length is wrong.
     pub fn decode(bytes: &[u8]) -> Option<FileId> {
         FileId::read_from_bytes(bytes).ok()
     }
@@ -138,44 +142,44 @@ impl From<FileId> for Fid {
     }
 }
 
-/// Where data or a hole is looked for, and found.
+/// Search for data or a hole: start and result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct MigrateSeek {
-    /// From here on; the answer.
+    /// Start of the search; then the result.
     pub offset: u64,
-    /// 0: data is looked for; 1: a hole.
+    /// 0: search for data; 1: for a hole.
     pub hole: u64,
 }
 
 impl MigrateSeek {
-    /// As a program passed it; `None` where the length is not that of one.
+    /// Decodes a program's argument; `None` if the length is wrong.
     pub fn decode(bytes: &[u8]) -> Option<MigrateSeek> {
         MigrateSeek::read_from_bytes(bytes).ok()
     }
 
-    /// As it is given back.
+    /// Encodes the result for the program.
     pub fn encode(&self) -> &[u8] {
         self.as_bytes()
     }
 }
 
-/// What takes the place of a file's objects.
+/// The file whose objects replace the present ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct MigrateEnd {
-    /// The other file's FID: sequence.
+    /// Sequence of the other file's FID.
     pub seq: u64,
-    /// Its id.
+    /// Its object id.
     pub oid: u32,
     /// Its version.
     pub ver: u32,
-    /// A group in which the caller has locked the file; 0: none.
+    /// Group in which the caller has locked the file; 0: none.
     pub group: u64,
 }
 
 impl MigrateEnd {
-    /// As a program passed it; `None` where the length is not that of one.
+    /// Decodes a program's argument; `None` if the length is wrong.
     pub fn decode(bytes: &[u8]) -> Option<MigrateEnd> {
         MigrateEnd::read_from_bytes(bytes).ok()
     }
@@ -185,38 +189,38 @@ impl MigrateEnd {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct DataVersion {
-    /// The answer: as long as it is the same, the file's bytes are. 0: nothing was written to it
-    /// yet.
+    /// Result: as long as it is the same, the file's bytes are the same. 0: nothing was written to
+    /// the file yet.
     pub version: u64,
-    /// The answer: the generation of its layout.
+    /// Result: the generation of the layout.
     pub layout_version: u32,
-    /// [`READ_FLUSH`], [`WRITE_FLUSH`], or none: what is kept to be written does not count yet.
+    /// [`READ_FLUSH`], [`WRITE_FLUSH`], or 0: dirty data of clients does not count yet.
     pub flags: u32,
 }
 
 impl DataVersion {
-    /// As a program passed it; `None` where the length is not that of one.
+    /// Decodes a program's argument; `None` if the length is wrong.
     pub fn decode(bytes: &[u8]) -> Option<DataVersion> {
         DataVersion::read_from_bytes(bytes).ok()
     }
 
-    /// As it is given back.
+    /// Encodes the result for the program.
     pub fn encode(&self) -> &[u8] {
         self.as_bytes()
     }
 }
 
-/// What is kept to be written is written first: `LL_DV_RD_FLUSH`.
+/// Clients flush their dirty data first: `LL_DV_RD_FLUSH`.
 pub const READ_FLUSH: u32 = 1;
-/// And what others have read is forgotten: `LL_DV_WR_FLUSH`. Here it need not be, for who keeps it
-/// hears of changes.
+/// Clients also drop their cached data: `LL_DV_WR_FLUSH`. Sheen does not need this, because clients
+/// that cache data learn of changes.
 pub const WRITE_FLUSH: u32 = 2;
 
 /// A piece of advice: Lustre's `struct llapi_lu_ladvise`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Ladvise {
-    /// What is advised: [`WILLREAD`] and so on.
+    /// Kind of advice: [`WILLREAD`] and so on.
     pub advice: u16,
     /// With [`LOCKAHEAD`]: [`MODE_READ`] or [`MODE_WRITE`].
     pub mode: u16,
@@ -228,29 +232,29 @@ pub struct Ladvise {
     pub last: u64,
     /// With [`LOCKAHEAD`], filled in: [`SENT`] and so on.
     pub result: u32,
-    /// Nothing yet.
+    /// Reserved.
     pub spare: u32,
 }
 
 impl Ladvise {
-    /// As a program passed it; `None` where the length is not that of one.
+    /// Decodes a program's argument; `None` if the length is wrong.
     pub fn decode(bytes: &[u8]) -> Option<Ladvise> {
         Ladvise::read_from_bytes(bytes).ok()
     }
 
-    /// As it is given back.
+    /// Encodes the result for the program.
     pub fn encode(&self) -> &[u8] {
         self.as_bytes()
     }
 }
 
-/// The range will be read. Taken and ignored.
+/// The range will be read. Accepted and ignored.
 pub const WILLREAD: u16 = 1;
-/// The range will not be used any more. Taken and ignored.
+/// The range will not be used any more. Accepted and ignored.
 pub const DONTNEED: u16 = 2;
-/// Locks for this open file shall not be expanded. Not supported: EOPNOTSUPP.
+/// Locks for this open file must not be expanded. Not supported: EOPNOTSUPP.
 pub const LOCKNOEXPAND: u16 = 3;
-/// Exactly this range is wanted locked, ahead of use.
+/// Requests a lock on exactly this range, ahead of use.
 pub const LOCKAHEAD: u16 = 4;
 
 /// Lock for reading.
@@ -258,14 +262,14 @@ pub const MODE_READ: u16 = 1;
 /// Lock for writing. The file must be open for writing (EBADF).
 pub const MODE_WRITE: u16 = 2;
 
-/// Nobody is waited for, and nobody is asked to give way.
+/// The request waits for no client, and no client gets a blocking callback.
 pub const ASYNC: u32 = 1;
 
-/// The servers were asked.
+/// The lock was requested from the servers.
 pub const SENT: u32 = 0;
-/// A lock of a larger range was there.
+/// A lock on a larger range existed already.
 pub const DIFFERENT: u32 = 1;
-/// This very lock was there.
+/// A lock on exactly this range existed already.
 pub const SAME: u32 = 2;
 
 #[cfg(test)]

@@ -1,31 +1,32 @@
-//! The lock manager's words: what a lock is on, how it excludes others, how server and client name
-//! it.
+//! Terms of the lock manager: locked resources, conflicts, and handles of locks on server and
+//! client.
 //!
-//! A client asks a target for a lock ([`Enqueue`]); the target answers [`Enqueued`], and calls the
-//! client back when a lock that had to wait is granted (completion), when somebody else wants one
-//! (blocking), or to learn an object's size (glimpse). The rules live in the crate `sheen-ldlm`.
+//! A client requests a lock from a target ([`Enqueue`]); the target replies with [`Enqueued`]. The
+//! target sends a callback when a lock that had to wait is granted (completion), or when another
+//! client wants the lock (blocking). It also sends one to learn an object's size (glimpse). The
+//! rules are in the crate `sheen-ldlm`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Errno, Fid};
 
-/// How strongly a lock excludes others; Lustre's modes.
+/// Lock modes, as in Lustre: how strongly a lock excludes others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Mode {
-    /// Exclusive: nobody else may do anything.
+    /// Exclusive: excludes every other lock.
     Ex,
     /// Protected write: one writer; others may at most hold CR.
     Pw,
     /// Protected read: many readers, no writer.
     Pr,
-    /// Concurrent write: many that write, without protection from each other.
+    /// Concurrent write: many writers, without protection from each other.
     Cw,
-    /// Concurrent read: reads whatever there is; excluded only by EX and GROUP.
+    /// Concurrent read: reads whatever there is; conflicts only with EX and GROUP.
     Cr,
-    /// Null: excludes nobody. Asked for in a flock resource it means unlock.
+    /// Null: conflicts with no lock. Requested in a flock resource, it means unlock.
     Nl,
-    /// Shared by those that name the same group id, and nobody else.
+    /// Shared by locks with the same group id; conflicts with all others.
     Group,
 }
 
@@ -54,20 +55,21 @@ impl Mode {
         COMPATIBLE[a as usize] >> b as u8 & 1 == 1
     }
 
-    /// Whether who holds `self` may do what `want` permits: it excludes at least as much. GROUP
-    /// covers, and is covered by, only GROUP, for it is asked for and given up explicitly.
+    /// Whether the holder of `self` may do what `want` permits: `self` excludes at least as much.
+    /// GROUP covers only GROUP, and is covered only by GROUP, because it is requested and released
+    /// explicitly.
     pub const fn covers(self, want: Mode) -> bool {
         let group = matches!(self, Mode::Group) == matches!(want, Mode::Group);
         group && COMPATIBLE[self as usize] & !COMPATIBLE[want as usize] == 0
     }
 
-    /// Whether the mode permits changing what it locks.
+    /// Whether the mode permits changing the locked resource.
     pub const fn writes(self) -> bool {
         matches!(self, Mode::Ex | Mode::Pw | Mode::Cw | Mode::Group)
     }
 }
 
-/// What kind of locks a resource has.
+/// Kind of the locks of a resource.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Kind {
     /// Byte ranges of an object's data.
@@ -78,27 +80,27 @@ pub enum Kind {
     Flock,
 }
 
-/// What is locked: one kind of a file or object of the target.
+/// A locked resource: one kind of locks of a file or object of the target.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Resource {
     /// The file or object.
     pub fid: Fid,
-    /// Which of its locks.
+    /// Kind of its locks.
     pub kind: Kind,
 }
 
 impl Resource {
-    /// An object's data.
+    /// Returns the resource for an object's data.
     pub const fn extent(fid: Fid) -> Resource {
         Resource { fid, kind: Kind::Extent }
     }
 
-    /// An inode's parts.
+    /// Returns the resource for an inode's parts.
     pub const fn bits(fid: Fid) -> Resource {
         Resource { fid, kind: Kind::Bits }
     }
 
-    /// A file's fcntl and flock locks.
+    /// Returns the resource for a file's fcntl and flock locks.
     pub const fn flock(fid: Fid) -> Resource {
         Resource { fid, kind: Kind::Flock }
     }
@@ -107,10 +109,10 @@ impl Resource {
 /// The parts of an inode; Lustre's MDS_INODELOCK_*.
 #[allow(missing_docs, reason = "Lustre's names; the comment beside each says what it guards")]
 pub mod bits {
-    pub const LOOKUP: u64 = 0x01; // the name, and for a directory its permissions on the way to others
+    pub const LOOKUP: u64 = 0x01; // the name; for a directory also its permissions, which guard its entries
     pub const UPDATE: u64 = 0x02; // size, times, link count; a directory's entries
     pub const OPEN: u64 = 0x04; // an open handle
-    pub const LAYOUT: u64 = 0x08; // where the data is
+    pub const LAYOUT: u64 = 0x08; // the layout
     pub const PERM: u64 = 0x10; // owner, mode, ACL
     pub const XATTR: u64 = 0x20; // extended attributes
     pub const DOM: u64 = 0x40; // data on the MDT
@@ -118,13 +120,12 @@ pub mod bits {
     pub const ALL: u64 = 0x7f;
 }
 
-/// Which of a resource's users a flock lock is for. Those of fcntl(2) and flock(2) do not see each
-/// other.
+/// Kind of a flock lock. Locks of fcntl(2) and of flock(2) do not see each other.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum FlockKind {
     /// fcntl(2): byte ranges, split and merged per owner.
     Posix,
-    /// flock(2): the whole file, one lock an owner.
+    /// flock(2): the whole file, one lock per owner.
     Flock,
 }
 
@@ -135,7 +136,7 @@ pub struct Flock {
     pub start: u64,
     /// Last byte, inclusive; `u64::MAX` is the end of all files.
     pub end: u64,
-    /// Who holds it, unique within the client: the kernel's lock owner.
+    /// Owner, unique within the client: the kernel's lock owner.
     pub owner: u64,
     /// Process id to show with F_GETLK.
     pub pid: u32,
@@ -143,7 +144,7 @@ pub struct Flock {
     pub kind: FlockKind,
 }
 
-/// What of the resource is locked.
+/// Locked part of a resource.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Policy {
     /// For [`Kind::Extent`].
@@ -159,7 +160,7 @@ pub enum Policy {
     Bits {
         /// Parts that the lock must have.
         bits: u64,
-        /// Parts that it gets as well if nobody is in the way.
+        /// Parts that it also gets if no other lock conflicts.
         try_bits: u64,
     },
     /// For [`Kind::Flock`].
@@ -167,22 +168,23 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// Bytes `start..=end`.
+    /// Returns the byte range `start..=end`.
     pub const fn extent(start: u64, end: u64) -> Policy {
         Policy::Extent { start, end, gid: 0 }
     }
 
-    /// The whole object for the group `gid`.
+    /// Returns the whole object for the group `gid`.
     pub const fn group(gid: u64) -> Policy {
         Policy::Extent { start: 0, end: u64::MAX, gid }
     }
 
-    /// Parts of an inode, all of them needed.
+    /// Returns parts of an inode, all of them required.
     pub const fn bits(bits: u64) -> Policy {
         Policy::Bits { bits, try_bits: 0 }
     }
 
-    /// The byte range of an extent or flock; that of bits is empty of meaning: (0, `u64::MAX`).
+    /// Returns the byte range of an extent or flock. For bits it is (0, `u64::MAX`), which means
+    /// nothing.
     pub const fn range(&self) -> (u64, u64) {
         match self {
             Policy::Extent { start, end, .. } => (*start, *end),
@@ -191,8 +193,8 @@ impl Policy {
         }
     }
 
-    /// Whether both touch a common byte or bit. Those of different kinds never do; fcntl's and
-    /// flock's neither.
+    /// Whether both have a common byte or bit. Policies of different kinds never overlap, nor do
+    /// fcntl's and flock's.
     pub fn overlaps(&self, other: &Policy) -> bool {
         match (self, other) {
             (Policy::Extent { start: a, end: b, .. }, Policy::Extent { start: c, end: d, .. }) => a <= d && c <= b,
@@ -202,8 +204,7 @@ impl Policy {
         }
     }
 
-    /// Whether a lock on `self` is one on all of `want` (the bits that it only tries for do not
-    /// count).
+    /// Whether a lock on `self` covers all of `want`. Optional bits of `want` do not count.
     pub fn contains(&self, want: &Policy) -> bool {
         match (self, want) {
             (Policy::Extent { start, end, gid }, Policy::Extent { start: s, end: e, gid: g }) => {
@@ -218,8 +219,8 @@ impl Policy {
     }
 }
 
-/// Whether two locks of one resource exclude each other. The owners of flock locks are not looked
-/// at: that two of one owner do not, only the server can tell, which knows their clients.
+/// Whether two locks of one resource conflict. Ignores the owners of flock locks: two locks of one
+/// owner do not conflict, but only the server, which knows the clients, can tell.
 pub fn conflict(a: Mode, a_policy: &Policy, b: Mode, b_policy: &Policy) -> bool {
     if !a_policy.overlaps(b_policy) {
         return false;
@@ -230,35 +231,34 @@ pub fn conflict(a: Mode, a_policy: &Policy, b: Mode, b_policy: &Policy) -> bool 
     }
 }
 
-/// The server's handle of a lock. Never used twice within the life of a target.
+/// Server's handle of a lock, never reused in the lifetime of a target.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct LockId(pub u64);
 
 impl LockId {
-    /// No lock: the answer to a test, or to an unlock.
+    /// No lock: the reply to a test, or to an unlock.
     pub const NONE: LockId = LockId(0);
 }
 
-/// The client's handle of a lock. Never used twice within the life of a client's connection to a
-/// target; 0 is none.
+/// Client's handle of a lock, never reused while the client is connected to a target; 0 is none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct Cookie(pub u64);
 
 impl Cookie {
-    /// No handle: such a request is not recognised when it is sent again.
+    /// No handle: a resend of such a request is not recognized.
     pub const NONE: Cookie = Cookie(0);
 }
 
-/// How a request wants to be treated.
+/// Options of a lock request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Flags {
-    /// Grant exactly what was asked, nothing around it.
+    /// Grant exactly the requested range, without expansion.
     pub no_expand: bool,
-    /// Do not wait, and ask nobody for the lock back. With `no_expand`: Lustre's lockahead.
+    /// Do not wait, and send no blocking callbacks. With `no_expand`: Lustre's lockahead.
     pub nowait: bool,
-    /// With `nowait`: ask for what is in the way all the same, for the next time.
+    /// With `nowait`: still send blocking callbacks for conflicting locks, for the next attempt.
     pub ask: bool,
-    /// Only tell whether it would be granted.
+    /// Only report whether it would be granted.
     pub test: bool,
     /// The client can write without a lock if the object is contended.
     pub lockless: bool,
@@ -267,34 +267,34 @@ pub struct Flags {
 /// A request for a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Enqueue {
-    /// On what.
+    /// Resource to be locked.
     pub resource: Resource,
-    /// How strong.
+    /// Requested mode.
     pub mode: Mode,
-    /// Which part.
+    /// Requested part.
     pub policy: Policy,
     /// The client's handle.
     pub cookie: Cookie,
-    /// How to treat it.
+    /// Options.
     pub flags: Flags,
-    /// A grown extent begins and ends at multiples of this many bytes, a power of two; 0: as the
-    /// request is aligned.
+    /// An expanded extent begins and ends at multiples of this many bytes, a power of two. 0: as
+    /// the request is aligned.
     pub align: u64,
 }
 
 impl Enqueue {
-    /// A plain request.
+    /// Returns a request without options.
     pub fn new(resource: Resource, mode: Mode, policy: Policy, cookie: Cookie) -> Enqueue {
         Enqueue { resource, mode, policy, cookie, flags: Flags::default(), align: 0 }
     }
 }
 
-/// The lock that is in the way.
+/// A conflicting lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Conflict {
-    /// Whose it is: an export's number.
+    /// Its holder: an export's number.
     pub client: u64,
-    /// Which.
+    /// Its handle.
     pub id: LockId,
     /// Its mode.
     pub mode: Mode,
@@ -302,11 +302,11 @@ pub struct Conflict {
     pub policy: Policy,
 }
 
-/// The answer to [`Enqueue`].
+/// The reply to [`Enqueue`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Enqueued {
-    /// The client holds it; `policy` may be more than it asked for. [`LockId::NONE`] after a test
-    /// or an unlock.
+    /// The client holds the lock; `policy` may be more than it requested. [`LockId::NONE`] after a
+    /// test or an unlock.
     Granted {
         /// The lock.
         id: LockId,
@@ -315,25 +315,25 @@ pub enum Enqueued {
         /// Its part.
         policy: Policy,
     },
-    /// It waits for others; a completion callback will follow.
+    /// The request waits for other locks; a completion callback will follow.
     Waiting {
-        /// The request, for cancelling it.
+        /// Id of the request, for cancelling it.
         id: LockId,
     },
-    /// It may not wait, and somebody is in the way.
+    /// The request must not wait, and another lock conflicts.
     WouldBlock {
-        /// Who.
+        /// The conflicting lock.
         by: Conflict,
     },
-    /// Waiting for it would never end (EDEADLK).
+    /// The request would wait forever (EDEADLK).
     Deadlock,
-    /// The object is contended: write without a lock, the server orders the writes.
+    /// The object is contended: write without a lock; the server orders the writes.
     Contended,
-    /// No lock: ENOLCK where there are too many, EINVAL where the request makes no sense.
+    /// No lock: ENOLCK if there are too many, EINVAL for an invalid request.
     Refused(Errno),
 }
 
-/// How to weaken a lock in place.
+/// Ways to weaken a lock in place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Convert {
     /// To a mode that excludes less.

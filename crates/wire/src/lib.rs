@@ -1,20 +1,23 @@
 //! Messages, codecs and identifiers that Sheen's processes exchange.
 //!
-//! This crate is the vocabulary of the whole system and knows nothing of sockets, files or time:
+//! This crate is the vocabulary of the whole system, without sockets, files or time:
 //!
-//! * [`fid`]: how a file or an object is named; [`seq`]: which MDT gave the name;
-//! * [`errno`]: how a failure is named (Linux's numbers, whatever the host);
-//! * [`attr`]: what `stat` shows, times, credentials;
+//! * [`fid`]: names of files and objects; [`seq`]: the MDT that assigned a name;
+//! * [`errno`]: error numbers (Linux's, whatever the host);
+//! * [`attr`]: attributes that `stat` shows, times, credentials;
 //! * [`mds`], [`ost`], [`mgs`]: the three protocols, each a request and a reply enum;
-//! * [`ast`]: what a target tells a client of its locks;
-//! * [`ldlm`]: locks, how they exclude each other and how they are named;
-//! * [`frame`]: how a message lies on a byte stream: fixed header, body, bulk, checksums;
-//! * [`control`], [`ioctl`], [`entries`], [`mirror`]: what `lfs`, and programs, ask of a mount;
+//! * [`ast`]: callbacks from a target to a client about its locks;
+//! * [`ldlm`]: locks, their conflicts and their handles;
+//! * [`frame`]: form of a message on a byte stream: fixed header, body, bulk, checksums;
+//! * [`control`], [`ioctl`], [`entries`], [`mirror`]: requests of `lfs` and programs to a mount;
 //! * [`bulk`]: file data that travels beside a message without being copied into it.
 //!
-//! Invariants: every decoder takes arbitrary bytes and answers with an error, never a panic (fuzz
-//! targets in `fuzz/`); every format carries a version; numbers on the wire are little-endian and
-//! of fixed width in headers, postcard in bodies.
+//! Invariants:
+//!
+//! * Every decoder takes arbitrary bytes and returns an error, never a panic (fuzz targets in
+//!   `fuzz/`).
+//! * Every format carries a version.
+//! * Numbers on the wire are little-endian and of fixed width in headers, postcard in bodies.
 
 pub mod ast;
 pub mod attr;

@@ -1,8 +1,8 @@
-//! The metadata protocol: what a client asks of an MDT.
+//! The metadata protocol: requests of a client to an MDT.
 //!
 //! One request is one action of a user (design, section 6): `OpenCreate` is lookup, create, layout
-//! and open in one round trip. The MDT checks permissions itself from [`Cred`]; times are the MDT's
-//! own.
+//! and open in one round trip. The MDT checks permissions itself from [`Cred`]. Times come from the
+//! MDT's clock.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -23,32 +23,33 @@ pub const SYMLINK_MAX: usize = 4095;
 pub const XATTR_NAME_MAX: usize = 255;
 /// See [`XATTR_NAME_MAX`].
 pub const XATTR_SIZE_MAX: usize = 65536;
-/// Most hard links of one file, as Lustre on ldiskfs.
+/// Maximum hard links of one file, as Lustre on ldiskfs.
 pub const LINK_MAX: u32 = 65000;
 
-/// Most bytes of a file on the MDT that come with its name ([`Beginning`]): about what a fast
-/// network carries in the time that a request takes.
+/// Maximum bytes of inline DoM data ([`Beginning`]): about what a fast network carries in the time
+/// that a request takes.
 pub const BEGINNING_BYTES_MAX: u64 = 16 << 10;
 
-/// No open file of the MDT: the handle of a file that a client opened by itself, under a lock on
-/// [`crate::ldlm::bits::OPEN`].
+/// Handle of a file that a client opened locally, under a lock on [`crate::ldlm::bits::OPEN`]: the
+/// MDT has no open file.
 pub const NO_HANDLE: u64 = 0;
-/// Access times older than this are renewed by a read even if newer than the last change, in
-/// seconds: a day, as on Linux.
+/// Relatime: a read updates an access time older than this, even if it is newer than the last
+/// change. In seconds: a day, as on Linux.
 pub const RELATIME_SECS: u64 = 24 * 3600;
 
-/// Most files of one `Close`.
+/// Maximum files of one `Close`.
 pub const CLOSED_MAX: usize = 256;
 
-/// Whether reading a file at `now` moves its access time, by the rules of `relatime`: if it is not
-/// newer than the last change of content or attributes, or older than `relatime_secs`.
+/// Whether a read at `now` updates the access time, by the rules of `relatime`. It does if the
+/// access time is not newer than the last change of content or attributes, or is older than
+/// `relatime_secs`.
 pub fn reading_shows(attr: &Attr, now: Time, relatime_secs: u64) -> bool {
     attr.atime <= attr.mtime
         || attr.atime <= attr.ctime
         || now.sec.saturating_sub(attr.atime.sec) >= relatime_secs as i64
 }
 
-/// Linux's open flags as they are on x86-64, whatever the client's processor.
+/// Linux's open flags with the values of x86-64, whatever the client's processor.
 pub mod flags {
     /// Access mode bits.
     pub const ACCMODE: u32 = 0o3;
@@ -62,21 +63,21 @@ pub mod flags {
     pub const CREAT: u32 = 0o100;
     /// With CREAT: fail if it exists.
     pub const EXCL: u32 = 0o200;
-    /// Cut to nothing.
+    /// Truncate to size 0.
     pub const TRUNC: u32 = 0o1000;
     /// Writes go to the end.
     pub const APPEND: u32 = 0o2000;
     /// Data and size durable before a write returns.
     pub const DSYNC: u32 = 0o10000;
-    /// Past the caches.
+    /// Bypass the caches.
     pub const DIRECT: u32 = 0o40000;
     /// Fail unless a directory.
     pub const DIRECTORY: u32 = 0o200000;
     /// Data and attributes durable before a write returns (includes DSYNC).
     pub const SYNC: u32 = 0o4010000;
-    /// For writing without giving the file a layout, if it has none: somebody is about to set one
-    /// (Lustre's `O_LOV_DELAY_CREATE`; to the kernel it is O_ASYNC, which means nothing for files).
-    /// If nobody does, the first write does.
+    /// Open for writing without allocating a layout: a program is about to set one. This is
+    /// Lustre's `O_LOV_DELAY_CREATE`; to the kernel it is O_ASYNC, which means nothing for files.
+    /// If no layout is set, the first write allocates it.
     pub const LAYOUT_LATER: u32 = 0o20000;
     /// Opened for execution (`FMODE_EXEC`, set by the kernel for exec).
     pub const EXEC: u32 = 0o40;
@@ -98,7 +99,7 @@ pub mod rename {
     pub const NOREPLACE: u32 = 1;
     /// Swap the two.
     pub const EXCHANGE: u32 = 2;
-    /// Leave a whiteout, the character device 0:0, under the source's name, as overlayfs wants it.
+    /// Leave a whiteout, the character device 0:0, under the source's name, as overlayfs requires.
     pub const WHITEOUT: u32 = 4;
 }
 
@@ -113,13 +114,13 @@ pub mod xattr {
 /// A time to set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SetTime {
-    /// The MDT's present time (allowed to anyone who may write).
+    /// The MDT's present time (allowed to callers that may write).
     Now,
-    /// This time (the owner's alone).
+    /// This time (allowed only to the owner).
     At(Time),
 }
 
-/// Which attributes to set; `None` leaves one as it is.
+/// Attributes to set; `None` leaves one unchanged.
 #[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SetAttr {
     /// Permission bits, 0o7777.
@@ -128,8 +129,8 @@ pub struct SetAttr {
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// New size. The MDT checks and stamps the times, gives the file its layout if it has none, and
-    /// answers the layout; the client then cuts or extends the objects.
+    /// New size. The MDT checks it, sets the times, allocates a layout if the file has none, and
+    /// returns the layout. The client then truncates or extends the objects.
     pub size: Option<u64>,
     /// Last access.
     pub atime: Option<SetTime>,
@@ -139,7 +140,7 @@ pub struct SetAttr {
     pub kill_priv: bool,
 }
 
-/// What a new entry is.
+/// Kind of a new entry.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum NewNode {
     /// mkdir.
@@ -156,22 +157,22 @@ pub enum NewNode {
     },
 }
 
-/// What goes to an MDT: a request, and what is said of locks with it.
+/// Message to an MDT: a request, and changes to the client's locks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Call {
     /// The request.
     pub request: Request,
-    /// The client would keep what the answer says: the MDT grants locks with it where nobody is in
-    /// the way. Their handles are this one and those that follow it, one for each inode in the
-    /// answer.
+    /// The client wants to cache the reply: the MDT grants locks with it if no other locks
+    /// conflict. Their handles are this one and those that follow it, one for each inode in the
+    /// reply.
     pub keep: Option<Cookie>,
-    /// The client would keep what the MDT's data service has of the file, too: the handle of a lock
-    /// there. With [`Request::Lookup`].
+    /// The client also wants inline DoM data: its handle for a lock at the MDT's data service. With
+    /// [`Request::Lookup`].
     pub beginning: Option<Cookie>,
-    /// Locks that the client gives up; done before anything else.
+    /// Locks that the client cancels; processed before anything else.
     pub cancels: Vec<LockId>,
-    /// Locks of which it keeps these bits; done next. Unknown ones, and those that have become less
-    /// since, are fine.
+    /// Locks of which the client retains only these bits; processed next. Unknown locks, and those
+    /// that have lost bits since, are ignored.
     pub converts: Vec<(LockId, u64)>,
 }
 
@@ -181,27 +182,28 @@ impl From<Request> for Call {
     }
 }
 
-/// What an MDT answers.
+/// Message from an MDT: a reply, locks, and invalidations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Answer {
     /// The reply.
     pub reply: Reply,
-    /// Locks that the client holds from now on, at most one for an inode.
+    /// Locks that the client holds from now on, at most one per inode.
     pub grants: Vec<Grant>,
-    /// Inodes that are no more since this request: there is nothing to keep of them.
+    /// Inodes deleted by this request: the client must drop them from its cache.
     pub gone: Vec<Fid>,
-    /// The directory in which it made or removed an entry, as it is since: of [`Request::Create`],
-    /// [`Request::OpenCreate`] and [`Request::Unlink`].
+    /// Attributes, after the request, of the directory in which it created or removed an entry: for
+    /// [`Request::Create`], [`Request::OpenCreate`] and [`Request::Unlink`].
     pub dir: Option<Attr>,
-    /// The inodes that it changed, in any part: of [`Request::Unlink`] and [`Request::Rename`].
+    /// Inodes that the request changed in any part: for [`Request::Unlink`] and
+    /// [`Request::Rename`].
     pub touched: Vec<Fid>,
-    /// What the MDT's data service has of the file, where that is all there is of it and nobody was
-    /// in the way.
+    /// Inline DoM data, if all objects of the file are at the MDT's data service and no other lock
+    /// conflicted.
     pub beginning: Option<Beginning>,
 }
 
-/// A lock (PR) on all of an object of the MDT's data service, and what the object is. Its bytes are
-/// the answer's bulk, if they are not more than [`BEGINNING_BYTES_MAX`].
+/// Inline DoM data: a lock (PR) on a whole object of the MDT's data service, and the object's
+/// attributes. Its bytes are the bulk of the reply, if they are at most [`BEGINNING_BYTES_MAX`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Beginning {
     /// The lock.
@@ -222,32 +224,33 @@ impl From<Reply> for Answer {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "fields are named after the system call's")]
 pub enum Request {
-    /// A fresh sequence from which the client names files.
+    /// Asks for a new sequence from which the client names files.
     AllocSeq,
-    /// An entry of a directory, with attributes. `.` and `..` are understood.
+    /// Looks up an entry of a directory, with attributes. `.` and `..` are allowed.
     Lookup { cred: Cred, parent: Fid, name: Bytes },
-    /// Attributes. `layout_known` leaves the layout out of the answer.
+    /// Asks for attributes. `layout_known` leaves the layout out of the reply.
     GetAttr { fid: Fid, layout_known: bool },
-    /// chmod, chown, utimensat, truncate. `handle`: the open file through which ftruncate came,
-    /// which was checked at open.
+    /// chmod, chown, utimensat, truncate. `handle`: the open file of an ftruncate, which was
+    /// checked at open.
     SetAttr { cred: Cred, fid: Fid, set: SetAttr, handle: Option<u64> },
     /// access(2): `mask` is R_OK 4, W_OK 2, X_OK 1.
     Access { cred: Cred, fid: Fid, mask: u32 },
-    /// mkdir, mknod, symlink. `fid` is the client's choice from its sequence.
+    /// mkdir, mknod, symlink. `fid`: chosen by the client from its sequence.
     Create { cred: Cred, parent: Fid, name: Bytes, fid: Fid, node: NewNode, mode: u32, umask: u32 },
     /// open of a known file.
     Open { cred: Cred, fid: Fid, flags: u32 },
     /// open(O_CREAT): looks up, creates if missing (as `fid`), opens.
     OpenCreate { cred: Cred, parent: Fid, name: Bytes, fid: Fid, flags: u32, mode: u32, umask: u32 },
-    /// open(O_TMPFILE): a nameless file, gone at its last close unless linked before.
+    /// open(O_TMPFILE): an orphan, deleted at its last close unless it was linked before.
     TmpFile { cred: Cred, parent: Fid, fid: Fid, flags: u32, mode: u32, umask: u32 },
-    /// Last closes of open files, some moments ago. At most [`CLOSED_MAX`]; handles that are not
-    /// the client's are passed over.
+    /// Closes files that programs closed some moments ago. At most [`CLOSED_MAX`]; handles that are
+    /// not the client's are ignored.
     Close { files: Vec<Closed> },
     /// unlink (`dir` false) or rmdir (`dir` true).
     Unlink { cred: Cred, parent: Fid, name: Bytes, dir: bool },
-    /// renameat2. `whiteout`: with [`rename::WHITEOUT`], and only with it, the whiteout's FID, the
-    /// client's choice from its sequence; apart, for it is rare and requests are moved about.
+    /// renameat2. `whiteout`: the FID of the whiteout, chosen by the client from its sequence; with
+    /// [`rename::WHITEOUT`], and only with it. Boxed, because it is rare and requests are moved
+    /// often.
     Rename {
         cred: Cred,
         parent: Fid,
@@ -257,13 +260,12 @@ pub enum Request {
         flags: u32,
         whiteout: Option<Box<Fid>>,
     },
-    /// A further name for a file.
+    /// link: adds a name to a file.
     Link { cred: Cred, fid: Fid, parent: Fid, name: Bytes },
     /// The target of a symbolic link.
     ReadLink { fid: Fid },
     /// Entries after `cookie` (0: from the start), about `max_bytes` of them. Permission was
-    /// checked at open. `attrs` asks for attributes and layouts too. `.` and `..` are not among
-    /// them: the client adds them.
+    /// checked at open. `attrs` requests attributes and layouts too. The client adds `.` and `..`.
     ReadDir { fid: Fid, cookie: u64, max_bytes: u32, attrs: bool },
     /// Value of an extended attribute; also `lustre.lov`, `trusted.lov`, `trusted.link`,
     /// `trusted.lma`.
@@ -276,7 +278,7 @@ pub enum Request {
     RemoveXattr { cred: Cred, fid: Fid, name: Bytes },
     /// Space and inodes of the MDT.
     StatFs,
-    /// Answers when everything that this MDT executed before is durable (with a FID: when that
+    /// Answered when everything that this MDT executed before is durable (with a FID: when that
     /// file's metadata is).
     Sync { fid: Option<Fid> },
     /// All paths of a file, from the root, without leading `/`: for fid2path. Superuser only, as in
@@ -284,58 +286,59 @@ pub enum Request {
     Paths { cred: Cred, fid: Fid },
     /// The (parent, name) pairs of a file: for path2fid --parents.
     Parents { fid: Fid },
-    /// The client's open files, so that what is unlinked stays alive for them: all of them after
-    /// the MDT was restarted, else those that it opened by itself and of which it has to give up
-    /// the lock. Each is (fid, open flags, the old handle); the answer is `Handles` in the same
-    /// order.
+    /// Opens files that the client has open, so that orphans stay alive for it. After a restart of
+    /// the MDT these are all its open files. Otherwise these are files that it opened locally, and
+    /// whose OPEN lock it is about to cancel. Each is (fid, open flags, the old handle); the reply
+    /// is `Handles` in the same order.
     Reopen { files: Vec<(Fid, u32, u64)> },
-    /// Gives locks up (those in [`Call::cancels`] and [`Call::converts`]). Unknown ones are fine.
+    /// Cancels locks (those in [`Call::cancels`] and [`Call::converts`]). Unknown ones are ignored.
     Cancel,
     /// fcntl(2) and flock(2): a lock of a program ([`crate::ldlm::Kind::Flock`]); `Nl` unlocks,
-    /// `test` asks (F_GETLK). A lock that has to wait is answered `Waiting`; cancelling its id
-    /// gives it up.
+    /// `test` checks (F_GETLK). A lock that has to wait is answered with `Waiting`; cancelling its
+    /// id ends the wait.
     Enqueue(Enqueue),
-    /// Bytes `[start, end)` of a regular file are about to be written: every component of its
-    /// layout that they touch gets its objects, if it has none, and extensions among them go to the
-    /// components that they extend. The answer has the layout, changed or not. Permission was
-    /// checked at open. ENODATA where the layout ends at `start` or before.
+    /// Announces a write of bytes `[start, end)` of a regular file. Every component of the layout
+    /// in that range gets its objects, if it has none. Extensions in the range add to the
+    /// components that they extend. The reply has the layout, changed or not. Permission was
+    /// checked at open. ENODATA if the layout ends at or before `start`.
     ///
-    /// Others give up LAYOUT before the answer comes; so whoever asks must let go of what would
-    /// keep it from giving up its own, or two that ask at once wait for each other.
+    /// Other clients cancel their LAYOUT locks before the reply is sent. So the caller must not
+    /// hold anything that keeps it from cancelling its own LAYOUT lock. Otherwise two callers would
+    /// wait for each other.
     LayoutIntent { fid: Fid, start: u64, end: u64 },
-    /// The file leaves its objects for those of `from`, a nameless file of the caller's, to which
-    /// its bytes were copied (`lfs migrate`). `versions`: its objects, all of them, and the data
-    /// version of each as of before the copy; of a mirrored file also its own FID with the
-    /// generation of its layout. `group`, as in [`crate::ost::Request::Close`]; `mtime`: when the
-    /// file was last changed. EBUSY, and nothing is done: somebody has written to it since, or is
-    /// at it, or uses a group lock.
+    /// The file replaces its objects by those of `from`, an orphan of the caller, to which its
+    /// bytes were copied (`lfs migrate`). `versions`: all objects of the file, each with its data
+    /// version from before the copy. For a mirrored file also its own FID with the generation of
+    /// its layout. `group`: as in [`crate::ost::Request::Close`]. `mtime`: when the file was last
+    /// changed. EBUSY, and nothing is done: another client has written to the file since, is
+    /// writing, or uses a group lock.
     ///
-    /// Answered when it is durable, and others have given up LAYOUT. Who comes with the old layout
-    /// hears `Errno::MOVED` of the OSTs.
+    /// Answered when the change is durable, and other clients have cancelled their LAYOUT locks. A
+    /// request with the old layout gets `Errno::MOVED` from the OSTs.
     TakeLayout { cred: Cred, fid: Fid, from: Fid, versions: Vec<(Fid, u64)>, group: Option<u64>, mtime: Time },
-    /// Of the objects of the file's layout of this generation an OST has closed one. Answered with
-    /// the layout that the file has when nobody is at it any more; should it be this one, its
-    /// objects are open again.
+    /// An OST has sealed an object of the file's layout of this generation. Answered with the
+    /// file's layout when no operation changes it any more. If that is still the same layout, its
+    /// objects are not sealed any more.
     LayoutMoved { fid: Fid, generation: u32 },
     /// Two regular files exchange their objects: each has the other's bytes, size and striping, and
-    /// stays else what it was (Lustre's swap_layouts). `mtimes`: when each was last changed.
-    /// `nonce`: drawn for this exchange, so that a request which comes again after a restart does
-    /// not exchange them back.
+    /// is otherwise unchanged (Lustre's swap_layouts). `mtimes`: when each was last changed.
+    /// `nonce`: a random number for this exchange, so that a resend after a restart does not
+    /// exchange them back.
     ///
-    /// EPERM: they do not belong to the same user and group. EBUSY: somebody does not let go of
-    /// one, or gives it objects, or one is mirrored and somebody has one open beside the caller;
-    /// nothing is done. Answered as `TakeLayout`.
+    /// EPERM: their users or groups differ. EBUSY, and nothing is done: a client does not cancel
+    /// its locks on one, or keeps giving it objects, or one is mirrored and one is open elsewhere.
+    /// Answered as `TakeLayout`.
     SwapLayouts { cred: Cred, fids: [Fid; 2], mtimes: [Time; 2], nonce: u64 },
 }
 
 /// A file that a client has closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Closed {
-    /// Which.
+    /// FID of the file.
     pub fid: Fid,
-    /// The MDT's handle of it, or [`NO_HANDLE`]: the client had opened it by itself.
+    /// The MDT's handle, or [`NO_HANDLE`]: the client had opened the file locally.
     pub handle: u64,
-    /// If it was read: how many microseconds ago it was closed, for the access time.
+    /// If it was read: microseconds since it was closed, for the access time.
     pub read: Option<u32>,
 }
 
@@ -346,8 +349,8 @@ pub struct Entry {
     pub attr: Attr,
     /// `lustre.lov` bytes.
     pub layout: Option<Bytes>,
-    /// Whether it may have extended attributes of its own, or an access control list; not counted
-    /// is what is made up (`lustre.lov`).
+    /// Whether it may have extended attributes of its own, or an ACL. Generated attributes
+    /// (`lustre.lov`) do not count.
     pub xattrs: bool,
 }
 
@@ -356,18 +359,18 @@ pub struct Entry {
 pub struct DirEntry {
     /// Name.
     pub name: Bytes,
-    /// Which file.
+    /// FID of the file.
     pub fid: Fid,
-    /// Its type.
+    /// File type.
     pub kind: FileKind,
-    /// Where to go on after this entry: stable for as long as the entry exists, above 2, below
+    /// Position for continuing after this entry: stable as long as the entry exists, above 2, below
     /// 2^63.
     pub cookie: u64,
-    /// Attributes where asked for.
+    /// Attributes, if requested.
     pub entry: Option<Entry>,
 }
 
-/// A successful answer of an MDT.
+/// A successful reply of an MDT.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Reply {
     /// Done.
@@ -378,7 +381,7 @@ pub enum Reply {
     Entry(Entry),
     /// To `Open`, `OpenCreate`, `TmpFile`.
     Opened {
-        /// Names the open file in `Close` and `SetAttr`; unique in this MDT's life, and never
+        /// Handle of the open file for `Close` and `SetAttr`. Unique while this MDT runs, and never
         /// [`NO_HANDLE`].
         handle: u64,
         /// Attributes after the open.
@@ -407,18 +410,18 @@ pub enum Reply {
     Handles(Vec<Result<u64, Errno>>),
     /// To `Enqueue`.
     Enqueued(Enqueued),
-    /// To `Close`: those that were read and have a name still, in the same order.
+    /// To `Close`: attributes of the files that were read and still have a name, in the same order.
     Attrs(Vec<Attr>),
 }
 
 impl Request {
-    /// Gives one open file back, of which nothing was read.
+    /// Returns a request that closes one open file, of which nothing was read.
     pub fn close(fid: Fid, handle: u64) -> Request {
         Request::Close { files: vec![Closed { fid, handle, read: None }] }
     }
 
-    /// Whether it takes names away, so that only the answer knows for certain what was behind them
-    /// ([`Answer::touched`]).
+    /// Whether it removes names, so that only the reply tells for certain which inodes they
+    /// referred to ([`Answer::touched`]).
     pub fn takes_names(&self) -> bool {
         matches!(self, Request::Unlink { .. } | Request::Rename { .. })
     }
@@ -445,7 +448,7 @@ impl Request {
         )
     }
 
-    /// Name for statistics, after Lustre's `md_stats` and `mdt.*.md_stats`.
+    /// Returns the name for statistics, after Lustre's `md_stats` and `mdt.*.md_stats`.
     pub fn op(&self) -> &'static str {
         use Request::*;
         match self {

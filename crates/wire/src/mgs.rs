@@ -1,5 +1,5 @@
-//! The management protocol: which targets a file system has and where they are, into which pools
-//! its OSTs are put, and how parameters are set wherever they are.
+//! The management protocol: targets of a file system and their addresses, pools of its OSTs, and
+//! permanent settings of parameters.
 
 use std::fmt;
 
@@ -9,24 +9,23 @@ use crate::Errno;
 
 /// Longest file system name, as in Lustre: 8 characters of `[A-Za-z0-9_-]`.
 pub const FSNAME_MAX: usize = 8;
-/// Most OSTs of a file system (indices are 16 bit on the wire of Lustre).
+/// Maximum OSTs of a file system (indices are 16 bit on the wire of Lustre).
 pub const TARGETS_MAX: usize = 65535;
 /// Longest name of a pool, as in Lustre: 15 characters of `[A-Za-z0-9_-]`.
 pub const POOL_NAME_MAX: usize = 15;
-/// Words that stand where a pool may be named and mean that there is none: no pool has such a name.
+/// Words that mean "no pool" where a pool may be named; no pool has such a name.
 pub const NO_POOLS: [&str; 3] = ["none", "ignore", "inherit"];
-/// Most pools of a file system.
+/// Maximum pools of a file system.
 pub const POOLS_MAX: usize = 256;
-/// Most members of all pools of a file system together, so that pools are the smaller part of a
+/// Maximum members of all pools of a file system together, so that pools are the smaller part of a
 /// configuration.
 pub const POOL_MEMBERS_MAX: usize = 1 << 16;
-/// Most settings of an MGS: with [`SETTING_BYTES_MAX`] they are a small part of what a message
-/// holds.
+/// Maximum settings of an MGS: with [`SETTING_BYTES_MAX`], settings take a small part of a message.
 pub const SETTINGS_MAX: usize = 1024;
-/// Longest pattern of a setting, and longest value, in bytes.
+/// Longest pattern, and longest value, of a setting, in bytes.
 pub const SETTING_BYTES_MAX: usize = 256;
 
-/// What a target stores.
+/// Kind of a target.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum TargetKind {
     /// Metadata.
@@ -35,27 +34,28 @@ pub enum TargetKind {
     Ost,
 }
 
-/// A target that registered.
+/// A registered target.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Target {
     /// Kind.
     pub kind: TargetKind,
     /// Index among its kind.
     pub index: u32,
-    /// Made when the target was formatted; tells a known target from a stranger of the same index.
+    /// Created when the target was formatted; distinguishes a known target from another one with
+    /// the same index.
     pub uuid: String,
-    /// Where to reach it, in the form of NIDs: `0@lo`, `10.0.0.1@tcp`, `127.0.0.1:40001@tcp`.
+    /// Its addresses as NIDs: `0@lo`, `10.0.0.1@tcp`, `127.0.0.1:40001@tcp`.
     pub nids: Vec<String>,
 }
 
 impl Target {
-    /// Lustre's name for it: `sheen-OST0000`.
+    /// Returns Lustre's name for the target: `sheen-OST0000`.
     pub fn name(&self, fsname: &str) -> String {
         target_name(fsname, self.kind, self.index)
     }
 }
 
-/// Lustre's name for a target: `sheen-MDT0000`, `sheen-OST001f`.
+/// Returns Lustre's name for a target: `sheen-MDT0000`, `sheen-OST001f`.
 pub fn target_name(fsname: &str, kind: TargetKind, index: u32) -> String {
     match kind {
         TargetKind::Mdt => format!("{fsname}-MDT{index:04x}"),
@@ -63,14 +63,14 @@ pub fn target_name(fsname: &str, kind: TargetKind, index: u32) -> String {
     }
 }
 
-/// Name of the data service of an MDT, under which it is reached at the MDT's addresses:
+/// Returns the name of an MDT's data service, under which it is reached at the MDT's addresses:
 /// `sheen-MDT0000-dom`.
 pub fn data_name(mdt: &str) -> String {
     format!("{mdt}-dom")
 }
 
-/// The OST that a user names as `sheen-OST0001_UUID`, `sheen-OST0001` or `OST0001`: always four
-/// hexadecimal digits, as in Lustre.
+/// Returns the index of an OST given as `sheen-OST0001_UUID`, `sheen-OST0001` or `OST0001`: always
+/// four hexadecimal digits, as in Lustre.
 pub fn parse_ost(fsname: &str, text: &str) -> Option<u32> {
     let text = text.strip_suffix("_UUID").unwrap_or(text);
     let name = text.strip_prefix(fsname).and_then(|rest| rest.strip_prefix('-')).unwrap_or(text);
@@ -78,44 +78,44 @@ pub fn parse_ost(fsname: &str, text: &str) -> Option<u32> {
     u32::from_str_radix(digits, 16).ok().filter(|index| (*index as usize) < TARGETS_MAX)
 }
 
-/// OSTs that files can be confined to, under a name.
+/// A named set of OSTs to which files can be confined.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Pool {
-    /// At most [`POOL_NAME_MAX`] characters.
+    /// Name, at most [`POOL_NAME_MAX`] characters.
     pub name: String,
     /// Indices of its OSTs, in the order in which they were added, each once.
     pub osts: Vec<u32>,
 }
 
-/// What is done to a pool.
+/// A change to a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum PoolChange {
-    /// It is made, without OSTs.
+    /// Creates the pool, without OSTs.
     New,
-    /// An OST is added.
+    /// Adds an OST.
     Add {
         /// Its index.
         ost: u32,
     },
-    /// An OST is taken out. Objects that lie there stay.
+    /// Removes an OST. Objects on it stay.
     Remove {
         /// Its index.
         ost: u32,
     },
-    /// It goes, with or without OSTs in it. Files that were made in it stay as they are.
+    /// Deletes the pool, with or without OSTs in it. Files created in it stay as they are.
     Destroy,
 }
 
-/// A value that parameters have for good (`lctl set_param -P`): every process that knows the MGS
-/// gives it to its parameters that match, now and when they come to be.
+/// A permanent value of parameters (`lctl set_param -P`). Every process that knows the MGS applies
+/// it to its parameters that match, to present ones and to those created later.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Setting {
-    /// Rises with every setting that is made; never used again. One that is made anew has another
-    /// one.
+    /// Rises with every setting, and is never used again. A setting that is made anew gets another
+    /// index.
     pub index: u64,
-    /// Which parameters, as a shell pattern: `osc.*.max_dirty_mb`. At most [`SETTING_BYTES_MAX`].
+    /// Shell pattern of parameter names: `osc.*.max_dirty_mb`. At most [`SETTING_BYTES_MAX`] bytes.
     pub pattern: String,
-    /// As text. At most [`SETTING_BYTES_MAX`].
+    /// Value as text. At most [`SETTING_BYTES_MAX`] bytes.
     pub value: String,
 }
 
@@ -127,26 +127,26 @@ impl fmt::Display for Setting {
     }
 }
 
-/// A file system as the MGS knows it.
+/// Configuration of a file system as the MGS knows it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Config {
-    /// Name.
+    /// Name of the file system.
     pub fsname: String,
     /// Raised by every change.
     pub version: u64,
-    /// Sorted by kind, then index.
+    /// Targets, sorted by kind, then index.
     pub targets: Vec<Target>,
-    /// Sorted by name. Absent from what was stored before there were pools.
+    /// Pools, sorted by name. Absent in records from before there were pools.
     #[serde(default)]
     pub pools: Vec<Pool>,
-    /// By index; of two that match a parameter the later one counts. They are the MGS's, so the
-    /// same for all of its file systems.
+    /// Settings by index; of two that match a parameter, the later one applies. They belong to the
+    /// MGS, so they are the same for all of its file systems.
     #[serde(default)]
     pub params: Vec<Setting>,
 }
 
 impl Config {
-    /// The pool of that name.
+    /// Returns the pool of that name.
     pub fn pool(&self, name: &str) -> Option<&Pool> {
         self.pools.iter().find(|p| p.name == name)
     }
@@ -155,45 +155,45 @@ impl Config {
 /// A request to the MGS.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// A target says that it is there and where. Answered with `Registered`.
+    /// Registers a target and its addresses. Answered with `Registered`.
     Register {
         /// File system.
         fsname: String,
         /// Kind.
         kind: TargetKind,
-        /// The index it has, or `None` to be given the next free one.
+        /// Its index, or `None` to get the next free one.
         index: Option<u32>,
         /// Its uuid.
         uuid: String,
-        /// Where to reach it.
+        /// Its addresses.
         nids: Vec<String>,
     },
-    /// The configuration now. Answered with `Config`; ENOENT for an unknown name.
+    /// Asks for the present configuration. Answered with `Config`; ENOENT for an unknown name.
     GetConfig {
         /// File system.
         fsname: String,
     },
-    /// The configuration as soon as its version is above `version`; waits until then.
+    /// Asks for the configuration as soon as its version is above `version`; waits until then.
     Watch {
         /// File system.
         fsname: String,
-        /// What the caller has.
+        /// Version that the caller has.
         version: u64,
     },
-    /// Names of all file systems. Answered with `Names`.
+    /// Asks for the names of all file systems. Answered with `Names`.
     List,
-    /// Changes a pool. Answered with `PoolChanged` once the change is durable, or refused.
+    /// Changes a pool. Answered with `PoolChanged` once the change is durable or refused.
     ChangePool {
         /// File system.
         fsname: String,
         /// Name of the pool, without the file system's.
         pool: String,
-        /// What is done to it.
+        /// The change.
         change: PoolChange,
     },
 }
 
-/// A successful answer of the MGS.
+/// A successful reply of the MGS.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Reply {
     /// To `Register`: the target's index.
@@ -205,13 +205,13 @@ pub enum Reply {
     Config(Config),
     /// To `List`.
     Names(Vec<String>),
-    /// To `ChangePool`: done, or why not, as the module `pools` of the MGS says. Not the request's
-    /// own error, since ENODEV as such would say that there is no MGS.
+    /// To `ChangePool`: success, or an error as the module `pools` of the MGS defines. It is not
+    /// the request's own error, because ENODEV there would mean that there is no MGS.
     PoolChanged(Result<(), Errno>),
 }
 
 impl Request {
-    /// Name for statistics.
+    /// Returns the name for statistics.
     pub fn op(&self) -> &'static str {
         match self {
             Request::Register { .. } => "register",
@@ -236,7 +236,7 @@ mod tests {
             assert_eq!(parse_ost("sheen", text), None, "{text}");
         }
         assert_eq!(parse_ost("sheen", "OSTffff"), None, "past the last index");
-        // A file system may be called like this.
+        // A file system may have this name.
         assert_eq!((parse_ost("OST", "OST-OST0001"), parse_ost("OST", "OST0001")), (Some(1), Some(1)));
     }
 }

@@ -1,6 +1,7 @@
 //! Changes to the mirrors of a file: the value of a `setxattr` of [`XATTR`], which cannot be read.
 //!
-//! One attribute for all, so that each change is one request, done whole or not at all.
+//! One attribute serves all changes, so that each change is one request, done as a whole or not at
+//! all.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,45 +13,46 @@ pub const XATTR: &str = "lustre.lov.mirror";
 /// A change to the mirrors of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Change {
-    /// More mirrors, as a template of components asks for them (the value of a
-    /// `setxattr lustre.lov`). They are stale.
+    /// Adds mirrors, which are stale. The components are requested by a template (the value of a
+    /// `setxattr lustre.lov`).
     Extend {
-        /// Its bytes.
+        /// Encoded template.
         template: Vec<u8>,
     },
-    /// Another file's components become one more mirror, which is stale; the other file has no
-    /// layout any more.
+    /// Adds another file's components as one more mirror, which is stale. The other file then has
+    /// no layout.
     Merge {
         /// The other file.
         other: Fid,
     },
-    /// A mirror goes.
+    /// Removes a mirror.
     Split {
         /// Its id.
         mirror: u16,
-        /// The file without a layout whose layout it becomes. `None`: its objects are removed.
+        /// File without a layout that gets the mirror as its layout. `None`: the mirror's objects
+        /// are destroyed.
         into: Option<Fid>,
     },
-    /// Mirrors are about to be brought up to date: they are stale from now on, if they are not, and
-    /// get objects; and writers have to ask. The layout's next generation is the ticket for
-    /// [`Change::Resynced`]. EUCLEAN: no other mirror is fresh.
+    /// Begins a resync of mirrors. They are stale from now on, and get objects. Writers must ask
+    /// the MDT. The layout's next generation is the ticket for [`Change::Resynced`]. EUCLEAN: no
+    /// other mirror is fresh.
     Resync {
-        /// Their ids.
+        /// Ids of the mirrors.
         mirrors: Vec<u16>,
-        /// Up to which byte they need objects.
+        /// End of the range in which they need objects, in bytes.
         end: u64,
     },
-    /// They are up to date. EBUSY if the layout is of another generation: somebody wrote meanwhile.
+    /// Ends a resync: the mirrors are fresh. EBUSY if the layout has another generation, because a
+    /// client wrote meanwhile or the layout was changed.
     Resynced {
-        /// The ticket.
+        /// The ticket: the layout's generation after [`Change::Resync`].
         generation: u32,
-        /// Their ids.
+        /// Ids of the mirrors.
         mirrors: Vec<u16>,
-        /// When the file was last changed: the copies are younger.
+        /// Time of the file's last change, because the copies are newer.
         mtime: Time,
     },
-    /// Bytes `[start, end)` of one mirror are about to be written, and of no other one: it gets
-    /// objects there.
+    /// Gives one mirror objects in `[start, end)`, before it is written there alone.
     Objects {
         /// Its id.
         mirror: u16,
@@ -62,18 +64,18 @@ pub enum Change {
 }
 
 impl Change {
-    /// The attribute's value.
+    /// Encodes the attribute's value.
     ///
     /// # Errors
-    /// EINVAL: it cannot be said in bytes.
+    /// EINVAL: it cannot be encoded.
     pub fn encode(&self) -> Result<Vec<u8>> {
         postcard::to_allocvec(self).map_err(|_| Errno::EINVAL)
     }
 
-    /// Reads the attribute's value. What it allocates is bounded by the value's length.
+    /// Decodes the attribute's value. Allocates at most in proportion to the value's length.
     ///
     /// # Errors
-    /// EINVAL: it is none, or something follows it.
+    /// EINVAL: it is not an encoded change, or bytes follow it.
     pub fn decode(bytes: &[u8]) -> Result<Change> {
         match postcard::take_from_bytes(bytes) {
             Ok((change, [])) => Ok(change),
@@ -81,7 +83,7 @@ impl Change {
         }
     }
 
-    /// The other file that it changes.
+    /// Returns the other file that it changes.
     pub fn other(&self) -> Option<Fid> {
         match self {
             Change::Merge { other } => Some(*other),

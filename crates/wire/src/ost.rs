@@ -1,7 +1,7 @@
-//! The object protocol: what a client, or an MDT, asks of an OST.
+//! The object protocol: requests of clients and MDTs to an OST.
 //!
-//! One request carries all that goes to one OST: parts of several objects of one file travel
-//! together. An object exists from its first write; until then it reads as empty. Offsets and sizes
+//! One request carries everything that goes to one OST: parts of several objects of one file travel
+//! together. An object exists from its first write on; before, it reads as empty. Offsets and sizes
 //! are those inside the object.
 
 use serde::{Deserialize, Serialize};
@@ -11,23 +11,24 @@ use crate::{
     ldlm::{Enqueue, Enqueued, LockId},
 };
 
-/// Largest size of one object: 16 TiB − 4 KiB, as on Lustre's ldiskfs (reference README, point 12).
+/// Largest size of one object, in bytes: 16 TiB − 4 KiB, as on Lustre's ldiskfs (reference README,
+/// point 12).
 pub const OBJECT_SIZE_MAX: u64 = (16 << 40) - 4096;
-/// Most parts in one request: a file's largest stripe count (2000) with room for wrapping runs.
+/// Maximum parts in one request: a file's largest stripe count (2000) with room for wrapping runs.
 pub const PARTS_MAX: usize = 4096;
 
 /// A run of bytes in an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Part {
-    /// Which object.
+    /// FID of the object.
     pub object: Fid,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
 }
 
-/// What to look for, as lseek(2).
+/// Target of a search, as in lseek(2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Seek {
     /// The next byte that is data.
@@ -36,17 +37,17 @@ pub enum Seek {
     Hole,
 }
 
-/// fallocate's modes that Sheen knows.
+/// Modes of fallocate that Sheen supports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Allocate {
-    /// Reserve space; `keep_size` does not move the end.
+    /// Reserves space; with `keep_size` the object's end does not move.
     Reserve {
         /// FALLOC_FL_KEEP_SIZE.
         keep_size: bool,
     },
-    /// Give the space back, reading zeros after; never moves the end.
+    /// Releases the space, so that it reads as zeros; never moves the end.
     PunchHole,
-    /// Zeros, space reserved.
+    /// Writes zeros and reserves the space.
     ZeroRange {
         /// FALLOC_FL_KEEP_SIZE.
         keep_size: bool,
@@ -57,126 +58,125 @@ pub enum Allocate {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "fields are named after the system call's")]
 pub enum Request {
-    /// Reads the parts; the bulk of the reply is their bytes one after another, each cut at its
+    /// Reads the parts. The bulk of the reply is their bytes one after another, each cut at its
     /// object's end.
     Read { parts: Vec<Part> },
     /// Writes the request's bulk to the parts, in order; creates objects. `sync`: durable before
-    /// the answer. `mtime`: when the program wrote, where the bytes come from a cache. Answered
-    /// `LockFirst` where it would have to wait and too many writes wait already.
+    /// the reply. `mtime`: when the program wrote, if the bytes come from a cache. Answered with
+    /// `LockFirst` if it would have to wait and too many writes wait already.
     Write { parts: Vec<Part>, sync: bool, mtime: Option<Time>, grant: Grant },
-    /// Sizes, space and times of objects.
+    /// Asks for sizes, space and times of objects.
     Attrs { objects: Vec<Fid> },
     /// Locks on objects, with their sizes, space and times as of the grant. Answered when all are
-    /// granted or refused, in the order asked; the client's own locks are not in its way. `want`:
-    /// space to be promised besides, in bytes.
+    /// granted or refused, in the order of the request. The client's own locks do not conflict.
+    /// `want`: bytes of space to be granted in addition.
     Enqueue { locks: Vec<Enqueue>, want: u64 },
-    /// The answers to glimpse callbacks ([`crate::ast::Callback::Glimpse`]): what the client knows
-    /// of the objects beyond what it has written; `None`: nothing.
+    /// Answers to glimpse callbacks ([`crate::ast::Callback::Glimpse`]): the attributes of the
+    /// objects including the client's dirty data. `None`: the client has nothing to add.
     Glimpsed { answers: Vec<(LockId, Option<ObjectAttr>)> },
-    /// Gives locks up. Unknown ones are fine.
+    /// Cancels locks. Unknown ones are ignored.
     Cancel { locks: Vec<LockId> },
-    /// Cuts or extends objects to sizes. `create`: an object that does not exist and shall not be
-    /// empty is created.
+    /// Truncates or extends objects to sizes. A missing object is created, unless its size is 0.
     Truncate { objects: Vec<(Fid, u64)> },
     /// fallocate on runs: (object, offset, length).
     Allocate { mode: Allocate, runs: Vec<(Fid, u64, u64)> },
-    /// Next data or hole at or after an offset.
+    /// Finds the next data or hole at or after an offset.
     Seek { object: Fid, offset: u64, what: Seek },
-    /// Answers when all that was written to the objects is durable; an empty list means the whole
+    /// Answered when all bytes written to the objects are durable. An empty list means the whole
     /// OST.
     Sync { objects: Vec<Fid> },
-    /// Removes objects; answers when they are gone for good. Missing ones are fine.
+    /// Destroys objects; answered when the removal is durable. Missing ones are ignored.
     Destroy { objects: Vec<Fid> },
-    /// Removes all objects of a sequence with `first <= oid <= last`: an MDT that came back removes
-    /// what its lost creates left.
+    /// Destroys all objects of a sequence with `first <= oid <= last`: a restarted MDT destroys the
+    /// objects of its lost creates.
     DestroyRange { seq: u64, first: u32, last: u32 },
-    /// Space and inodes of the OST.
+    /// Asks for space and inodes of the OST.
     StatFs,
-    /// Objects that there are, in an order of the OST's own: at most [`PARTS_MAX`], those that
-    /// follow this one; [`Fid::ZERO`]: from the first on. None follow the last.
+    /// Lists objects in an order of the OST's own: at most [`PARTS_MAX`] that follow `after`, or
+    /// the first ones for [`Fid::ZERO`]. After the last object the list is empty.
     List { after: Fid },
-    /// The data versions of objects; `flush`: when all who keep something unwritten of them have
-    /// written it. An object's version is another one after each change of its bytes or size: the
-    /// same version means the same bytes; another one means nothing. 0: never written.
+    /// Asks for the data versions of objects; with `flush`, after all clients have flushed their
+    /// dirty data of them. An object's version changes with each change of its bytes or size. The
+    /// same version means the same bytes; another version means nothing. 0: never written.
     Versions { objects: Vec<Fid>, flush: bool },
-    /// Closes objects whose versions are still these (`None`: whichever): nobody reads, writes or
-    /// locks them any more (`Errno::MOVED`), also after a restart and after they are destroyed,
-    /// until `Reopen`. Whoever keeps anything of them has written and forgotten it before. `group`:
-    /// a group whose locks are not in the way, and which nobody writes in meanwhile. EBUSY, and
-    /// none is closed: one has another version, or somebody does not give up his locks.
+    /// Seals objects whose versions are still the given ones (`None`: any). A sealed object refuses
+    /// reads, writes and locks (`Errno::MOVED`), also after a restart and after it is destroyed,
+    /// until `Reopen`. Before, clients have flushed and dropped everything that they cache of it.
+    /// `group`: locks of this group do not conflict, and no program writes in it meanwhile. EBUSY,
+    /// and none is sealed: one has another version, or a client does not cancel its locks.
     Close { objects: Vec<(Fid, Option<u64>)>, group: Option<u64> },
-    /// Undoes `Close`, for a file that keeps its objects after all. Others are fine.
+    /// Undoes `Close`, for a file that retains its objects. Objects that are not sealed are
+    /// ignored.
     Reopen { objects: Vec<Fid> },
-    /// Gives each closed object a second name that nobody has used, under which it is an open one,
-    /// with all its bytes: (old, new). Answered when bytes and names are durable. One that does not
-    /// exist gets none: it reads as empty under either. EBUSY, and perhaps some have theirs: one is
-    /// not closed.
+    /// Gives each sealed object a second, never used name, under which it is not sealed, with all
+    /// its bytes: (old, new). Answered when bytes and names are durable. A missing object gets no
+    /// name: it reads as empty under either. EBUSY: one object is not sealed; some of the others
+    /// may have their new names.
     Link { objects: Vec<(Fid, Fid)> },
-    /// Where objects are that `Link` gave other names: each itself if it is open, else the last of
-    /// its names. For who did something to some of a file's objects before they were closed, and
-    /// has to do it to the others. `Errno::MOVED`: one is closed, and has no other name; EAGAIN:
-    /// one has, and is being closed there, too.
+    /// Asks for the present names of objects that `Link` renamed: the object itself if it is not
+    /// sealed, else the last of its names. Used by a client that changed some of a file's objects
+    /// before they were sealed, and must also change the others. `Errno::MOVED`: one is sealed and
+    /// has no other name. EAGAIN: one has another name, and is being sealed there, too.
     Follow { objects: Vec<Fid> },
 }
 
-/// Space that an OST has promised to a client (Lustre's grants), in bytes: what the client keeps
-/// and has not written never meets a full OST.
+/// Space that an OST grants to a client (Lustre's grants), in bytes. Flushing the client's dirty
+/// data then never meets a full OST.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Grant {
-    /// So much of it the bytes of this request take: the promise is kept, and is given back.
+    /// Granted bytes that the bytes of this request use up.
     pub used: u64,
-    /// So much more is wanted.
+    /// Additional bytes that the client wants.
     pub want: u64,
 }
 
 /// Size, space and times of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ObjectAttr {
-    /// Bytes; 0 where the object does not exist.
+    /// Size in bytes; 0 if the object does not exist.
     pub size: u64,
     /// Space, in units of 512 bytes.
     pub blocks: u64,
-    /// Last write or truncate, by the OST's clock; `None` where the object was never written.
+    /// Last write or truncate, by the OST's clock; `None` if the object was never written.
     pub mtime: Option<Time>,
 }
 
-/// A successful answer of an OST.
+/// A successful reply of an OST.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "fields are named in the comment")]
 pub enum Reply {
     /// To `Destroy`, `DestroyRange`, `Close`, `Reopen` and `Link`: done.
     Ok,
-    /// To `Read`: bytes of each part in the bulk, at most what was asked.
+    /// To `Read`: number of bytes of each part in the bulk, at most the requested ones.
     Read(Vec<u32>),
-    /// To `Attrs`, in the order asked.
+    /// To `Attrs`, in the order of the request.
     Attrs(Vec<ObjectAttr>),
-    /// To `Enqueue`, in the order asked; `granted`: space promised in addition, in bytes.
+    /// To `Enqueue`, in the order of the request; `granted`: bytes of space granted in addition.
     Enqueued { locks: Vec<(Enqueued, ObjectAttr)>, granted: u64 },
-    /// To `Write`: nothing is written. It comes again under a lock, for whose waiting no bytes are
-    /// held.
+    /// To `Write`: nothing is written. The client repeats the write under a lock, so that the OST
+    /// holds no bytes while the request waits.
     LockFirst,
-    /// To `Seek`: the offset, or `None` where there is no more data (for `Hole`: never).
+    /// To `Seek`: the offset, or `None` if there is no more data (for `Hole`: never).
     Offset(Option<u64>),
     /// To `StatFs`.
     StatFs(StatFs),
     /// To `Write`, `Truncate`, `Allocate` and `Sync`: done.
     Done {
-        /// Which life of the OST's host it was done in: another number after each boot, the same
-        /// for all processes in between. What was changed in one life and not synced may be gone in
-        /// another; so if `Sync` answers with another one than a change before it did, that change
-        /// may be lost.
+        /// Boot of the OST's host in which it was done: another number after each boot, the same
+        /// for all processes in between. A change that was not synced may be lost at the next boot.
+        /// So if `Sync` returns another epoch than an earlier change, that change may be lost.
         epoch: u64,
-        /// Space promised in addition, in bytes.
+        /// Bytes of space granted in addition.
         granted: u64,
     },
-    /// To `List`; to `Follow`, in the order asked.
+    /// To `List`; to `Follow`, in the order of the request.
     Objects(Vec<Fid>),
-    /// To `Versions`, in the order asked.
+    /// To `Versions`, in the order of the request.
     Versions(Vec<u64>),
 }
 
 impl Request {
-    /// Name for statistics, after Lustre's `obdfilter.*.stats`.
+    /// Returns the name for statistics, after Lustre's `obdfilter.*.stats`.
     pub fn op(&self) -> &'static str {
         use Request::*;
         match self {

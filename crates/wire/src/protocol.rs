@@ -1,4 +1,4 @@
-//! What the three protocols have in common, so that `rpc` carries any of them.
+//! Common properties of the three protocols, so that `rpc` carries any of them.
 
 use std::fmt::Debug;
 
@@ -6,27 +6,27 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{ast, mds, mgs, ost};
 
-/// Version of all messages. Raised when a message changes its meaning or form; peers of another
-/// version refuse each other at connect with a clear error. (Additions that old peers can do
-/// without are announced by feature bits instead.)
+/// Version of all messages. Raised when a message changes its meaning or form. Peers of different
+/// versions refuse each other at connect with a clear error. (Additions that old peers do not need
+/// are announced by feature bits instead.)
 pub const PROTOCOL_VERSION: u16 = 7;
 
 /// A request type and its reply type, spoken to one kind of service.
 pub trait Protocol: Send + Sync + 'static {
-    /// What a client sends.
+    /// Message of a client.
     type Request: Serialize + DeserializeOwned + Debug + Clone + Send + Sync + 'static;
-    /// What the service answers when it succeeds.
+    /// Successful reply of the service.
     type Reply: Serialize + DeserializeOwned + Debug + Clone + Send + Sync + 'static;
-    /// What the service tells a client unasked.
+    /// Message of the service to a client without a request.
     type Callback: Serialize + DeserializeOwned + Debug + Clone + Send + Sync + 'static;
     /// Name in handshakes, logs and parameters: `mds`, `ost`, `mgs`.
     const NAME: &'static str;
 
-    /// Whether executing the request twice would differ from once: its reply must be kept for a
-    /// resend.
+    /// Whether executing the request twice would differ from executing it once: then its reply must
+    /// be stored for a resend.
     fn once(request: &Self::Request) -> bool;
 
-    /// The request's name for statistics and logs, such as `create`.
+    /// Returns the request's name for statistics and logs, such as `create`.
     fn op(request: &Self::Request) -> &'static str;
 }
 
@@ -61,8 +61,8 @@ impl Protocol for Ost {
     type Callback = ast::Callback;
     const NAME: &'static str = "ost";
 
-    /// A change that is executed again, because its answer was lost, would undo what others changed
-    /// in between.
+    /// A change executed again, because its reply was lost, would undo changes that other clients
+    /// made in between.
     fn once(request: &ost::Request) -> bool {
         use ost::Request::{Allocate, Close, Truncate, Write};
         matches!(request, Write { .. } | Truncate { .. } | Allocate { .. } | Close { .. })
@@ -79,7 +79,7 @@ impl Protocol for Mgs {
     type Callback = ();
     const NAME: &'static str = "mgs";
 
-    /// Registration names the target by its uuid, so a second one finds the first.
+    /// Registration names the target by its uuid, so a second registration finds the first.
     fn once(_: &mgs::Request) -> bool {
         false
     }

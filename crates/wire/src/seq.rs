@@ -1,23 +1,24 @@
-//! Which MDT a sequence belongs to. It names files that clients of the MDT make, or objects of the
-//! MDT on an OST.
+//! Sequences, and the MDTs that they belong to. A sequence names files created by clients of the
+//! MDT, or the MDT's objects on an OST.
 //!
-//! | sequences | what they name |
+//! | sequences | names of |
 //! |---|---|
-//! | below 0x200000400 | Lustre's own: llog, IGIF, IDIF, `.lustre`, the root; not given out |
+//! | below 0x200000400 | Lustre's own: llog, IGIF, IDIF, `.lustre`, the root; not handed out |
 //! | 0x200000400 to 0x27fffffff | files of MDT 0 |
 //! | block 10 + n, offset 0x401 + i | objects of MDT i on OST n |
 //! | blocks 10 to 1023, second half | files of MDTs 1 to 2028, two MDTs per block |
 //!
-//! Block b is the 2^30 sequences from b × 2^30: what Lustre's sequence controller gives one target
-//! at a time. The numbers of MDT 0 are those of stores from before sequences had an MDT index
-//! (decision 024).
+//! Block b consists of the 2^30 sequences from b × 2^30 on. Lustre's sequence controller gives one
+//! target one block at a time. The numbers of MDT 0 are those of stores from before sequences had
+//! an MDT index (decision 024).
 //!
 //! Invariants:
-//! * these numbers never change: they are in the FIDs of files and objects, and so in every store;
+//! * these numbers never change: they are part of the FIDs of files and objects, thus of every
+//!   store;
 //! * no sequence belongs to two MDTs, or names both files and objects;
-//! * sequences of files are at most [`SEQ_MAX`], because a file's inode number carries its FID;
-//! * [`mdt_of`] and [`ost_seq_owner`] answer for every number, and undo [`client_seqs`] and
-//!   [`ost_seq`].
+//! * sequences of files are at most [`SEQ_MAX`], because a file's inode number contains its FID;
+//! * [`mdt_of`] and [`ost_seq_owner`] accept every number, and are the inverse of [`client_seqs`]
+//!   and [`ost_seq`].
 
 use std::{fmt, ops::RangeInclusive};
 
@@ -25,35 +26,36 @@ use crate::fid::{SEQ_MAX, SEQ_NORMAL};
 
 /// Sequences in a block (Lustre's LUSTRE_SEQ_SUPER_WIDTH).
 const BLOCK: u64 = 1 << 30;
-/// The block of OST 0 and of MDTs 1 and 2. The blocks below it are Lustre's own and MDT 0's.
+/// Block of OST 0 and of MDTs 1 and 2. The blocks below it are Lustre's own and MDT 0's.
 const BLOCK_FIRST: u64 = 10;
-/// Offset in an OST's block of the sequence for MDT 0. Lustre 2.17 gives the same: 0x280000401,
+/// Offset in an OST's block of the sequence for MDT 0. Lustre 2.17 has the same: 0x280000401,
 /// 0x2c0000401, …
 const OBJECTS: u64 = 0x401;
 /// Offset in a block of the first sequence for files.
 const FILES: u64 = BLOCK / 2;
-/// Sequences for files of one MDT above 0: one mount per second for 8.5 years, or 2^45 files.
+/// Sequences for files of one MDT above 0: enough for one mount per second for 8.5 years, or 2^45
+/// files.
 const FILE_SEQS: u64 = BLOCK / 4;
 
 const _: () = assert!(OBJECTS + (MdtIndex::MAX as u64) < FILES, "objects and files share a sequence");
 
-/// The index of an MDT that has sequences.
+/// Index of an MDT that has sequences.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct MdtIndex(u32);
 
 impl MdtIndex {
-    /// The MDT of the root directory.
+    /// The MDT with the root directory.
     pub const ZERO: MdtIndex = MdtIndex(0);
-    /// The largest index. File sequences up to [`SEQ_MAX`] are enough for so many MDTs, which are
-    /// more than a directory can have stripes (2000).
+    /// Largest index. File sequences up to [`SEQ_MAX`] suffice for this many MDTs, which are more
+    /// than a directory can have stripes (2000).
     pub const MAX: u32 = 2028;
 
-    /// `None`: larger than [`MdtIndex::MAX`].
+    /// Returns the index; `None` if it is larger than [`MdtIndex::MAX`].
     pub const fn new(index: u32) -> Option<MdtIndex> {
         if index <= MdtIndex::MAX { Some(MdtIndex(index)) } else { None }
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -65,8 +67,8 @@ impl fmt::Display for MdtIndex {
     }
 }
 
-/// The sequences of which an MDT gives its clients some for new files (Lustre's FLD entry of the
-/// MDT).
+/// Returns the sequences from which an MDT hands out some to its clients for new files (the MDT's
+/// FLD entry in Lustre).
 pub fn client_seqs(mdt: MdtIndex) -> RangeInclusive<u64> {
     let Some(nth) = mdt.0.checked_sub(1).map(u64::from) else {
         return SEQ_NORMAL..=BLOCK_FIRST * BLOCK - 1;
@@ -75,7 +77,7 @@ pub fn client_seqs(mdt: MdtIndex) -> RangeInclusive<u64> {
     first..=first + FILE_SEQS - 1
 }
 
-/// The MDT whose clients name files from this sequence; `None` for every other number.
+/// Returns the MDT whose clients name files from this sequence; `None` for every other number.
 pub fn mdt_of(seq: u64) -> Option<MdtIndex> {
     let (block, offset) = (seq / BLOCK, seq % BLOCK);
     if seq > SEQ_MAX {
@@ -89,12 +91,12 @@ pub fn mdt_of(seq: u64) -> Option<MdtIndex> {
     MdtIndex::new(u32::try_from(index).ok()?)
 }
 
-/// The sequence from which an MDT names objects of an OST.
+/// Returns the sequence from which an MDT names objects of an OST.
 pub fn ost_seq(mdt: MdtIndex, ost: u32) -> u64 {
     (BLOCK_FIRST + u64::from(ost)) * BLOCK + OBJECTS + u64::from(mdt.0)
 }
 
-/// The MDT and the OST that [`ost_seq`] made this of; `None` for every other number.
+/// Returns the MDT and the OST of a sequence from [`ost_seq`]; `None` for every other number.
 pub fn ost_seq_owner(seq: u64) -> Option<(MdtIndex, u32)> {
     let (block, offset) = (seq / BLOCK, seq % BLOCK);
     let ost = u32::try_from(block.checked_sub(BLOCK_FIRST)?).ok()?;
@@ -117,7 +119,7 @@ mod tests {
         (0..=MdtIndex::MAX).prop_map(mdt)
     }
 
-    /// Numbers of all sizes, many of them at borders.
+    /// Numbers of all sizes, many of them at boundaries.
     fn any_seq() -> impl Strategy<Value = u64> {
         let offset = prop_oneof![
             0..0x1000u64,

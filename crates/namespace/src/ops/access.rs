@@ -1,8 +1,8 @@
-//! access(2): whether reading (4), writing (2), executing or searching (1) would be allowed; 0 asks
-//! for existence alone.
+//! access(2): whether read (4), write (2), execute or search (1) permission would be granted. Mask
+//! 0 asks for existence alone.
 //!
-//! EACCES if any of them is not; EINVAL for other bits. The superuser may execute only what
-//! somebody may.
+//! EACCES if any of them is not granted; EINVAL for other bits. The superuser may execute only a
+//! file with an execute bit.
 
 use sheen_wire::{self as wire, Cred, Errno, Fid, mds::Reply};
 

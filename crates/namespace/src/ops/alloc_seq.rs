@@ -1,4 +1,4 @@
-//! A sequence of FIDs for a client: never given before, also across crashes.
+//! AllocSeq: a FID sequence for a client, never handed out before, also across crashes.
 
 use sheen_wire::{self as wire, mds::Reply};
 

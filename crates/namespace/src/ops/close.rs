@@ -1,12 +1,13 @@
-//! close: the end of open files, some moments ago.
+//! close: closes files that the client's programs closed some moments ago.
 //!
-//! * A handle that is not the client's, or not of the file, is passed over: it may be one of before
-//!   a restart. So is [`NO_HANDLE`], of a file that the client had opened by itself.
-//! * The last close of a file without a name removes it and lets its objects be destroyed.
-//! * Where anything was read, the access time is renewed as the relatime mount option does: when it
-//!   is not newer than the last change of content or attributes, or older than a day. Where the
-//!   attributes were changed after the file was closed, nothing is done: the change may have set
-//!   the access time. The answer shows the attributes then, of what has a name.
+//! * A handle that is not the client's, or not of the file, is ignored: it may stem from before a
+//!   restart. [`NO_HANDLE`] is ignored too: the client had opened that file locally.
+//! * The last close of an orphan deletes it and lets its objects be destroyed.
+//! * If a file was read, its access time is updated as with the relatime mount option. The present
+//!   time must be older than a day, or not newer than the last change of content or attributes. If
+//!   the attributes were changed after the close, the access time stays, because that change may
+//!   have set it.
+//! * The reply has the attributes of the files that were read and still have a name.
 //! * EINVAL for more than [`CLOSED_MAX`] files.
 
 use sheen_wire::{

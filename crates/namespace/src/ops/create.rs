@@ -1,18 +1,19 @@
-//! mkdir, mknod, symlink: a new entry for a new file.
+//! mkdir, mknod, symlink: creates a file and its directory entry.
 //!
-//! * EEXIST if the name exists (whatever it names, also a dangling symlink), before permission to
-//!   write is looked at. But if it names the very FID that the request brings, this is a resend
-//!   whose first execution outlived a crash and whose answer did not (clients never use a FID
-//!   twice): success.
+//! * EEXIST if the name exists, whatever it names (also a dangling symlink); this comes before the
+//!   check of write permission. Exception: the name refers to the FID in the request. Clients never
+//!   use a FID twice, so the request is a resend: its first execution survived a crash, its reply
+//!   did not. It succeeds.
 //! * EACCES without write and search permission on the parent; ENOENT if the parent was removed.
-//! * EPERM for devices unless superuser (but for character device 0:0, overlayfs's whiteout).
+//! * EPERM for devices unless superuser (except character device 0:0, overlayfs's whiteout).
 //! * A symlink's target: ENOENT if empty, ENAMETOOLONG past 4095 bytes. Its mode is 0777.
-//! * Owner, group, mode, ACLs: see [`super::nodes::new_inode`]. A directory takes over the parent's
-//!   default layout, but for the root's, which holds for all anyhow. What it gets of how
-//!   directories are spread over MDTs: see [`super::xattr_lmv`].
-//! * Sets all times of the new file, and mtime and ctime of the parent; a directory adds a link to
+//! * Owner, group, mode, ACLs: see [`super::nodes::new_inode`]. A directory inherits the parent's
+//!   default layout, except the root's, which applies everywhere. For inherited directory layouts
+//!   see [`super::xattr_lmv`].
+//! * Sets all times of the new file, and mtime and ctime of the parent. A directory adds a link to
 //!   its parent.
-//! * A regular file gets its layout only when it is set, truncated or first opened for writing.
+//! * A regular file gets its layout only when the layout is set, or when the file is truncated or
+//!   first opened for writing.
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ use crate::{
     record::{Inode, Name},
 };
 
-/// What all ways to make a file have in common.
+/// Parameters common to all operations that create a file.
 pub(crate) struct New<'a> {
     pub cred: &'a Cred,
     pub parent: Fid,
@@ -76,7 +77,7 @@ impl<S: Store> Namespace<S> {
         Ok(Reply::Entry(entry(new.fid, &inode)))
     }
 
-    /// Puts a new file and its entry in. All checks are done.
+    /// Adds a new file and its entry. The caller has done all checks.
     pub(crate) fn enter(&mut self, cx: &Cx, new: &New, name: &[u8], mut inode: Inode) -> wire::Result<Arc<Inode>> {
         let name = Name::new(name);
         self.add_entry(new.parent, name.clone(), new.fid, inode.kind)?;
@@ -97,7 +98,7 @@ fn check_target(target: &[u8]) -> wire::Result<()> {
     }
 }
 
-/// The device number to store.
+/// Checks a node's kind and returns the device number to store.
 fn check_node(cred: &Cred, kind: FileKind, rdev: u32) -> wire::Result<u32> {
     match kind {
         FileKind::Regular | FileKind::Fifo | FileKind::Socket => Ok(0),

@@ -1,4 +1,4 @@
-//! stat: attributes by FID. Needs no permission on the file itself; ENOENT if it is gone for good.
+//! stat: attributes by FID. Needs no permission on the file itself; ENOENT if the file is deleted.
 
 use sheen_wire::{
     self as wire, Attr, Fid,
@@ -17,7 +17,7 @@ impl<S: Store> Namespace<S> {
         Ok(Reply::Entry(entry))
     }
 
-    /// The attributes of the directory in which a request that was executed made or removed an
+    /// Returns the attributes of the directory in which an executed request created or removed an
     /// entry.
     pub fn changed_dir(&mut self, request: &Request, done: &Done) -> Option<Attr> {
         let parent = match request {
@@ -29,7 +29,7 @@ impl<S: Store> Namespace<S> {
         if !done.touched.iter().any(|(fid, _)| *fid == parent) {
             return None;
         }
-        // Not worth an error: the client asks where it has to know.
+        // A read error is not reported: the client asks again if it needs the attributes.
         self.tables.inode(parent).ok().flatten().map(|inode| entry(parent, &inode).attr)
     }
 }

@@ -1,20 +1,17 @@
-//! LayoutIntent: a client is about to write (or to cut the file) somewhere, and its layout has no
-//! objects there.
+//! LayoutIntent: a client is about to write or truncate where its layout has no objects.
 //!
-//! * Every component that has a byte of `[start, end)` gets its objects, placed on the OSTs that
-//!   are active and have space at this moment; an extension among them first goes to the component
-//!   that it extends, as far as the write needs. All of it happens or, with an error (ENOSPC and so
-//!   on as at creation; ERANGE past the largest layout), nothing.
-//! * Of a mirrored file one mirror alone gets objects, the primary: the one that is fresh, or,
-//!   where several are, the one that they are chosen by ([`Layout::primary`]); then the others
-//!   become stale.
-//! * Nothing is to do where there are objects, in a plain layout, or in an empty range: the answer
-//!   is the same, and nothing changes. So of several clients that ask at once the first decides,
-//!   and a request may be repeated.
-//! * A file without a layout gets one first, as it does when it is opened for writing.
-//! * ENODATA if the layout ends at `start` or before; what lies past its end is no error where
-//!   something lies before it, as a write that reaches past the end is cut there. EINVAL for what
-//!   is no regular file.
+//! * Every component that overlaps `[start, end)` gets its objects, on OSTs that are active and
+//!   have space now. An extension component in the range first adds to the component that it
+//!   extends, as far as the write needs. On an error none of this happens: ENOSPC and so on as at
+//!   creation, ERANGE past the largest layout.
+//! * In a mirrored file only the primary mirror gets objects: the fresh mirror or, if several are
+//!   fresh, the one that [`Layout::primary`] chooses. The other mirrors become stale.
+//! * If the range has objects, in a plain layout, or for an empty range, nothing changes and the
+//!   reply is the same. So of several clients that ask at once the first decides, and a request may
+//!   be repeated.
+//! * A file without a layout gets one first, as when it is opened for writing.
+//! * ENODATA if the layout ends at or before `start`. A range that crosses the layout's end is no
+//!   error, because the write is cut there. EINVAL for a file that is not regular.
 //! * Sets no times: the write does.
 
 use sheen_layout::{Component, Layout, Wanted};
@@ -47,15 +44,16 @@ impl<S: Store> Namespace<S> {
         Ok(Reply::Entry(entry(fid, &*self.live(fid)?)))
     }
 
-    /// The layout to write by: of one mirror, which has objects wherever `[offset, offset + len)`
-    /// touches it.
+    /// Returns the layout for writing: only the primary mirror is fresh, and it has objects
+    /// wherever `[offset, offset + len)` overlaps it.
     fn with_primary(&mut self, cx: &mut Cx, layout: &Layout, offset: u64, len: u64) -> wire::Result<Layout> {
         let primary = layout.primary(|ost| cx.env.is_up(ost)).ok_or(Errno::EIO)?;
         let marked = if layout.takes_writes() { layout.clone() } else { layout.with_stale_others(primary)? };
         self.with_mirrors_objects(cx, &marked, primary, offset, len)
     }
 
-    /// The layout in which one mirror has objects there; the same if it has.
+    /// Returns the layout in which one mirror has objects in that range; unchanged if it has them
+    /// already.
     pub(super) fn with_mirrors_objects(
         &mut self,
         cx: &mut Cx,
@@ -71,8 +69,8 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// The layout with objects wherever `[offset, offset + len)` touches it; `None` if it is this
-    /// one.
+    /// Returns the layout with objects wherever `[offset, offset + len)` overlaps it; `None` if it
+    /// has them already.
     fn with_objects(&mut self, cx: &mut Cx, layout: &Layout, offset: u64, len: u64) -> wire::Result<Option<Layout>> {
         let grown = layout.grow(offset, len, |component, bytes| cx.env.has_room(component, bytes))?;
         let now = grown.as_ref().unwrap_or(layout);
@@ -94,9 +92,9 @@ impl<S: Store> Namespace<S> {
     }
 }
 
-/// Space that components took from their extensions will be used: others are not to count on it. Of
-/// a long range at once most stays a hole (it was sought past, cut to, or locked for a group), so
-/// it counts as one extension.
+/// Reports the space that components took from their extensions: it will be used, so other files
+/// must not count on it. Most of a long range stays a hole (skipped by a seek, truncated, or locked
+/// for a group), so it counts as one extension.
 fn tell_of_extended(cx: &mut Cx, old: &Layout, new: &Layout) {
     for (i, c) in new.components().iter().enumerate() {
         let before = old.components().iter().find(|o| o.id == c.id && o.is_instantiated());

@@ -1,12 +1,12 @@
-//! link: a further name for a file.
+//! link: adds a name to a file.
 //!
 //! * EEXIST if the name exists; EACCES without write and search permission on the parent; ENOENT if
 //!   the parent was removed.
 //! * EPERM for a directory; EMLINK past 65,000 names.
-//! * ENOENT for a file whose last name is gone, unless O_TMPFILE made it (without O_EXCL): that one
-//!   becomes an ordinary file.
-//! * Sets ctime of the file, mtime and ctime of the parent. A symbolic link is linked itself, not
-//!   what it points to.
+//! * ENOENT for an orphan, unless O_TMPFILE created it (without O_EXCL): it becomes an ordinary
+//!   file.
+//! * Sets ctime of the file, mtime and ctime of the parent. Of a symbolic link, the link itself
+//!   gets the name, not its target.
 
 use sheen_wire::{
     self as wire, Cred, Errno, Fid,

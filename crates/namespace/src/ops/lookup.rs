@@ -1,6 +1,6 @@
-//! lookup: the file behind a name.
+//! lookup: returns the file that a name refers to.
 //!
-//! * ENOTDIR if the parent is no directory, ENOENT if it is gone.
+//! * ENOTDIR if the parent is not a directory, ENOENT if it is deleted.
 //! * EACCES without search permission on it, also for names that do not exist.
 //! * ENAMETOOLONG past 255 bytes; ENOENT if there is no such entry.
 //! * `.` is the directory, `..` its parent; the root is its own parent; a removed directory has

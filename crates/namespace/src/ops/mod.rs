@@ -1,5 +1,5 @@
-//! The operations, one a file; each opens with the contract that it keeps. What several share is in
-//! [`names`] (entries of directories), [`nodes`] (birth and death of files) and [`striping`]
+//! The operations, one per file; each file begins with the operation's contract. Shared code is in
+//! [`names`] (directory entries), [`nodes`] (creation and deletion of files) and [`striping`]
 //! (layouts).
 
 mod access;
@@ -46,7 +46,7 @@ use sheen_wire::{
 
 use crate::{Namespace, Store, engine::Cx};
 
-/// Hands a request to its operation.
+/// Passes a request to its operation.
 pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Request) -> wire::Result<Reply> {
     use Request::*;
     match request {
@@ -89,7 +89,7 @@ pub(crate) fn execute<S: Store>(ns: &mut Namespace<S>, cx: &mut Cx, request: &Re
         TakeLayout { mtime, .. } => ns.take_layout(cx, request, *mtime),
         LayoutMoved { fid, .. } => ns.getattr(*fid, false),
         SwapLayouts { .. } => ns.swap_layouts(cx, request),
-        // Locks are the service's.
+        // The service handles locks.
         Cancel | Enqueue(_) => Err(Errno::EOPNOTSUPP),
     }
 }

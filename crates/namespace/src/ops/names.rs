@@ -13,8 +13,8 @@ use crate::{
 /// Bits of a cookie that tell the entries of one bucket apart.
 pub(crate) const COOKIE_INDEX_BITS: u32 = 7;
 
-/// Whether a name can be looked up at all. The kernel never sends an empty one or one with a slash;
-/// others might.
+/// Checks whether a name can be looked up at all. The kernel never sends an empty name or one with
+/// a slash; other clients might.
 pub(crate) fn check_name(name: &[u8]) -> wire::Result<()> {
     match name.len() {
         0 => Err(Errno::ENOENT),
@@ -24,25 +24,26 @@ pub(crate) fn check_name(name: &[u8]) -> wire::Result<()> {
     }
 }
 
-/// `.` and `..`, which are no entries.
+/// Whether a name is `.` or `..`, which are not stored as entries.
 pub(crate) fn is_dots(name: &[u8]) -> bool {
     name == b"." || name == b".."
 }
 
 impl<S: Store> Namespace<S> {
-    /// A file: ENOENT if it is gone for good.
+    /// Returns a file, possibly an orphan: ENOENT if it is deleted.
     pub(crate) fn live(&mut self, fid: Fid) -> wire::Result<Arc<Inode>> {
         self.tables.inode(fid)?.ok_or(Errno::ENOENT)
     }
 
-    /// A directory, perhaps removed but still open.
+    /// Returns a directory, which may be removed but still open: ENOENT, ENOTDIR.
     pub(crate) fn dir(&mut self, fid: Fid) -> wire::Result<Arc<Inode>> {
         let inode = self.live(fid)?;
         if inode.is_dir() { Ok(inode) } else { Err(Errno::ENOTDIR) }
     }
 
-    /// The first steps of every operation on a name: the parent is a directory in which the caller
-    /// may search (EACCES), the name is possible; the entry, if it exists.
+    /// Does the first steps of every operation on a name: the parent is a directory in which the
+    /// caller may search (EACCES), and the name is valid. Returns the parent, and the entry if it
+    /// exists.
     pub(crate) fn walk(&mut self, cred: &Cred, parent: Fid, name: &[u8]) -> wire::Result<(Arc<Inode>, Option<Dentry>)> {
         let dir = self.dir(parent)?;
         access::check(&dir, cred, EXEC)?;
@@ -56,7 +57,7 @@ impl<S: Store> Namespace<S> {
         Ok(bucket.and_then(|b| b.find(name).cloned()))
     }
 
-    /// Puts an entry in. ENOSPC if 128 names share the hash, which does not happen by chance.
+    /// Adds an entry. ENOSPC if 128 names share the hash, which does not happen by chance.
     pub(crate) fn add_entry(&mut self, dir: Fid, name: Name, fid: Fid, kind: FileKind) -> wire::Result<()> {
         let hash = self.hash(&name);
         let bucket = match self.tables.bucket(dir, hash)? {
@@ -75,7 +76,7 @@ impl<S: Store> Namespace<S> {
         Ok(())
     }
 
-    /// Takes an entry out, if it is there.
+    /// Removes an entry, if it exists.
     pub(crate) fn remove_entry(&mut self, dir: Fid, name: &[u8]) -> wire::Result<()> {
         let hash = self.hash(name);
         let Some(bucket) = self.tables.bucket(dir, hash)? else { return Ok(()) };
@@ -97,7 +98,7 @@ impl<S: Store> Namespace<S> {
         Ok(())
     }
 
-    /// Changes a file.
+    /// Changes an inode.
     pub(crate) fn edit(&mut self, fid: Fid, change: impl FnOnce(&mut Inode)) -> wire::Result<()> {
         let mut inode = Inode::clone(&*self.live(fid)?);
         change(&mut inode);
@@ -105,7 +106,7 @@ impl<S: Store> Namespace<S> {
         Ok(())
     }
 
-    /// A directory's entries changed: their number, that of its subdirectories, and its times.
+    /// Adds to a directory's numbers of entries and subdirectories, and sets its mtime and ctime.
     pub(crate) fn touch_dir(&mut self, dir: Fid, now: Time, entries: i64, subdirs: i64) -> wire::Result<()> {
         self.edit(dir, |d| {
             d.entries = d.entries.saturating_add_signed(entries);
@@ -115,7 +116,7 @@ impl<S: Store> Namespace<S> {
     }
 }
 
-/// Whether the caller may add entries (`may_create`): ENOENT in a removed directory, EACCES.
+/// Checks whether the caller may add entries (`may_create`): ENOENT in a removed directory, EACCES.
 pub(crate) fn may_add(dir: &Inode, cred: &Cred) -> wire::Result<()> {
     if dir.nlink == 0 {
         return Err(Errno::ENOENT);
@@ -123,8 +124,8 @@ pub(crate) fn may_add(dir: &Inode, cred: &Cred) -> wire::Result<()> {
     access::check(dir, cred, WRITE | EXEC)
 }
 
-/// Whether the caller may remove the entry of `victim`, expected to be a directory or not
-/// (`may_delete`): EACCES, EPERM (sticky), ENOTDIR, EISDIR.
+/// Checks whether the caller may remove the entry of `victim` (`may_delete`): EACCES, EPERM
+/// (sticky), ENOTDIR, EISDIR. `want_dir`: `victim` must be a directory; else it must not be one.
 pub(crate) fn may_remove(dir: &Inode, victim: &Inode, want_dir: bool, cred: &Cred) -> wire::Result<()> {
     access::check(dir, cred, WRITE | EXEC)?;
     access::check_sticky(dir, victim, cred)?;

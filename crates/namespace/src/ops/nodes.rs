@@ -1,4 +1,4 @@
-//! Birth and death of files.
+//! Creation and deletion of files.
 
 use bytes::Bytes;
 use sheen_wire::{self as wire, Errno, Fid, FileKind, mds::Entry};
@@ -12,20 +12,20 @@ use crate::{
     record::{Inode, encode},
 };
 
-/// A file as replies show it.
+/// Returns a file in the form of replies.
 pub(crate) fn entry(fid: Fid, inode: &Inode) -> Entry {
     let layout = if inode.kind == FileKind::Regular { inode.layout.clone() } else { None };
     let xattrs = inode.xattr_bytes > 0 || inode.access_acl.is_some() || inode.default_acl.is_some();
     Entry { attr: inode.attr(fid), layout, xattrs }
 }
 
-/// A new file below `dir`: owner, group, mode and ACLs by the rules of `inode_init_owner` and
-/// `posix_acl_create`:
+/// Returns a new inode for directory `dir`. Owner, group, mode and ACLs follow `inode_init_owner`
+/// and `posix_acl_create`:
 ///
-/// * the group is the caller's, or the directory's if that has set-group-id, which subdirectories
-///   inherit;
-/// * a set-group-id executable for a group that the caller is not in loses that bit;
-/// * a default ACL of the directory takes the place of the umask.
+/// * The group is the caller's, or the directory's if that has set-group-id; subdirectories inherit
+///   this bit.
+/// * Set-group-id with group execute is dropped if the caller is not in the group.
+/// * A default ACL of the directory replaces the umask.
 pub(crate) fn new_inode(cx: &Cx, new: &New, dir: &Inode, kind: FileKind) -> wire::Result<Inode> {
     let mut inode = Inode { uid: new.cred.uid, gid: new.cred.gid, ..Inode::new(kind, cx.now) };
     if kind == FileKind::Symlink {
@@ -61,8 +61,8 @@ pub(crate) fn new_inode(cx: &Cx, new: &New, dir: &Inode, kind: FileKind) -> wire
 }
 
 impl<S: Store> Namespace<S> {
-    /// Whether a client may name a new file so: EINVAL outside its sequences or if the FID was
-    /// used.
+    /// Checks whether a client may use this FID for a new file: EINVAL outside the sequences handed
+    /// out, or if the FID was used.
     pub(crate) fn check_new_fid(&mut self, fid: Fid) -> wire::Result<()> {
         if self.sequences.check(fid)? && self.tables.inode(fid)?.is_some() {
             return Err(Errno::EINVAL);
@@ -70,7 +70,8 @@ impl<S: Store> Namespace<S> {
         Ok(())
     }
 
-    /// A file lost a name (a directory: its only one). With none left it lives on while it is open.
+    /// Removes a name from a file (from a directory: its only one). Without names the file lives on
+    /// while it is open.
     pub(crate) fn drop_name(&mut self, cx: &Cx, fid: Fid, parent: Fid, name: &[u8]) -> wire::Result<()> {
         let mut inode = Inode::clone(&*self.live(fid)?);
         inode.nlink = if inode.is_dir() { 0 } else { inode.nlink.saturating_sub(1) };
@@ -89,7 +90,7 @@ impl<S: Store> Namespace<S> {
         Ok(())
     }
 
-    /// Remembers in the store that the file goes when it is no longer open.
+    /// Records in the store that the file is an orphan, to be deleted when it is no longer open.
     pub(crate) fn put_orphan(&mut self, fid: Fid) -> wire::Result<()> {
         let value = encode(&(), Vec::new());
         let value = self.tables.fail(value)?;
@@ -97,7 +98,7 @@ impl<S: Store> Namespace<S> {
         Ok(())
     }
 
-    /// Removes a file that has no name and is not open.
+    /// Deletes a file that has no name and is not open.
     pub(crate) fn destroy_orphan(&mut self, fid: Fid) -> wire::Result<()> {
         let inode = self.tables.inode(fid)?;
         self.tables.put_raw(key::orphan(fid), None);
@@ -107,7 +108,7 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// Removes inode and xattrs; the objects go into the unlink log.
+    /// Deletes the inode and its xattrs; the objects go into the unlink log.
     fn destroy(&mut self, fid: Fid, inode: &Inode) -> wire::Result<()> {
         if let (FileKind::Regular, Some(layout)) = (inode.kind, &inode.layout) {
             self.log_destroy(layout)?;
@@ -120,7 +121,7 @@ impl<S: Store> Namespace<S> {
         Ok(())
     }
 
-    /// Puts the objects of a layout, in its encoded form, into the unlink log.
+    /// Adds the objects of a layout, in its encoded form, to the unlink log.
     pub(crate) fn log_destroy(&mut self, layout: &Bytes) -> wire::Result<()> {
         let record = encode(layout, Vec::new());
         let record = self.tables.fail(record)?;
@@ -129,7 +130,7 @@ impl<S: Store> Namespace<S> {
         Ok(())
     }
 
-    /// Closes one open file; the last close of a file without a name removes it.
+    /// Closes an open file. The last close of an orphan deletes it.
     pub(crate) fn close_handle(&mut self, handle: u64, fid: Fid) -> wire::Result<()> {
         if self.handles.close(handle)
             && let Some(inode) = self.tables.inode(fid)?

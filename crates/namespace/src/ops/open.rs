@@ -1,20 +1,23 @@
-//! open: of a file that exists.
+//! open of a file that exists.
 //!
-//! * ELOOP for a symbolic link (the kernel follows links itself, so one that arrives here was not
-//!   to be followed); ENXIO for sockets and other special files (the kernel opens those itself).
-//! * ENOTDIR with O_DIRECTORY for what is no directory; EISDIR for writing or truncating one.
-//! * EACCES by the access mode; O_TRUNC needs permission to write whatever the mode; execution
-//!   needs execute permission instead of read permission, and a regular file.
-//! * Opening a regular file for writing gives it its layout, if it has none; not so with
-//!   LAYOUT_LATER, unless it is truncated.
-//! * O_TRUNC sets mtime and ctime, and takes set-user-id and set-group-id away unless superuser.
-//!   The client cuts the objects.
-//! * Opening for writing takes file capabilities away unless superuser, as the OSTs, which see the
-//!   writes, know nothing of them.
-//! * ETXTBSY for what a program is being run from, on another client: for writing or with O_TRUNC.
-//!   The client's own kernel sees to its own programs, and has done so before it asks; but not
-//!   before a mere O_TRUNC, nor of a file whose name it did not know. In turn a file that others
-//!   write is not run: whoever may have it open unknown to the MDT is asked first
+//! * ELOOP for a symbolic link: the kernel follows links itself, so this one must not be followed.
+//!   ENXIO for sockets and other special files: the kernel opens those itself.
+//! * ENOTDIR with O_DIRECTORY for a file that is not a directory. EISDIR for writing or truncating
+//!   a directory.
+//! * EACCES by the access mode. O_TRUNC needs write permission in every mode. Execution needs
+//!   execute permission instead of read permission, and a regular file.
+//! * Opening a regular file for writing allocates its layout, if it has none. With LAYOUT_LATER
+//!   this happens only if the file is truncated.
+//! * O_TRUNC sets mtime and ctime, and clears set-user-id and set-group-id unless superuser. The
+//!   client truncates the objects.
+//! * Opening for writing removes file capabilities unless superuser, because the OSTs, which see
+//!   the writes, do not know about them.
+//! * ETXTBSY for writing or O_TRUNC if another client runs a program from the file. Programs on the
+//!   same client are checked by its kernel before the request. The kernel does not check O_TRUNC
+//!   without write access, nor a file whose name it did not know (O_CREAT); then the MDT checks
+//!   these programs too.
+//! * In turn, a file that another client has open for writing is not executed. Clients that may
+//!   have it open without the MDT's knowledge are asked first
 //!   ([`Namespace::is_written_elsewhere`]).
 //! * ENFILE past the client's limit of open files.
 
@@ -39,14 +42,15 @@ impl<S: Store> Namespace<S> {
     pub(crate) fn open_fid(&mut self, cx: &mut Cx, cred: &Cred, fid: Fid, flags: u32) -> wire::Result<Reply> {
         let inode = self.live(fid)?;
         check_open(&inode, cred, flags)?;
-        // Whose kernel has seen to it before it asked.
+        // This client's kernel has checked its own programs before the request.
         let spared = (flags::writes(flags) && flags & CREAT == 0).then_some(cx.client);
         if (flags::writes(flags) || flags & TRUNC != 0) && self.handles.is_run_but(fid, spared) {
             return Err(Errno::ETXTBSY);
         }
         self.handles.check_room(cx.client)?;
         if flags & EXEC != 0 {
-            // Under a lock on LAYOUT the close of who has written it may still wait for others.
+            // A client that wrote the file may delay its close while it holds a lock on LAYOUT. The
+            // invalidation makes it send the close.
             let written = self.is_written_elsewhere(cx.client, fid);
             self.tables.recall(fid, if written { bits::OPEN | bits::LAYOUT } else { bits::OPEN });
         }
@@ -72,28 +76,28 @@ impl<S: Store> Namespace<S> {
         self.opened(cx, fid, flags, false)
     }
 
-    /// Closes a file again that was opened to be run and may not be.
+    /// Closes a file that was opened for execution and may not be executed.
     pub fn refuse_run(&mut self, client: ClientId, fid: Fid, handle: u64) {
         if self.handles.get(client, fid, handle).is_ok() {
-            // A store that fails here leaves the orphan's record, for the next recovery; the fault
-            // is kept.
+            // If the store fails here, the orphan's record remains for the next recovery, and
+            // `take_fault` returns the error.
             let _ = self.close_handle(handle, fid);
         }
         self.tables.end();
     }
 
-    /// Whether a client other than this one runs a program from the file.
+    /// Whether a client other than this one has the file open for execution.
     pub fn is_run_elsewhere(&self, client: ClientId, fid: Fid) -> bool {
         self.handles.is_run_but(fid, Some(client))
     }
 
-    /// Whether a client other than this one has the file open for writing, as far as is known here:
-    /// who has a lock on [`bits::OPEN`] may have it open as well.
+    /// Whether a client other than this one has the file open for writing, as far as the MDT knows.
+    /// Clients with a lock on [`bits::OPEN`] may have it open as well.
     pub fn is_written_elsewhere(&self, client: ClientId, fid: Fid) -> bool {
         self.handles.is_written_but(fid, client)
     }
 
-    /// Hands out a handle; all checks are done.
+    /// Assigns a handle and returns the reply. The caller has done all checks.
     pub(crate) fn opened(&mut self, cx: &Cx, fid: Fid, flags: u32, created: bool) -> wire::Result<Reply> {
         let entry = entry(fid, &*self.live(fid)?);
         let handle = self.handles.open(cx.client, fid, flags);

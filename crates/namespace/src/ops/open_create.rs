@@ -1,14 +1,14 @@
-//! open(O_CREAT): looks a name up, makes a regular file if there is none, opens it; in one step, so
-//! that of two callers with O_EXCL one wins.
+//! open(O_CREAT): looks up a name, creates a regular file if there is none, and opens it. This is
+//! one step, so that of two callers with O_EXCL only one succeeds.
 //!
 //! * EEXIST with O_EXCL if the name exists, whatever it names; EISDIR if it names a directory;
 //!   EINVAL with O_DIRECTORY.
-//! * A name that names the very FID that the request brings is its own work, of a first execution
-//!   that outlived a crash while the answer did not: it is opened as new.
-//! * An existing file is opened as [`super::open`] says; no permission on the directory but search
-//!   is needed then.
-//! * A new file needs write permission on the directory as [`super::create`] says, gets its layout
-//!   at once (not with LAYOUT_LATER), and is opened as asked whatever its mode.
+//! * If the name refers to the FID in the request, the request is a resend: its first execution
+//!   survived a crash, its reply did not. The file is opened as a new one.
+//! * An existing file is opened as in [`super::open`]. This needs no permission on the directory
+//!   except search.
+//! * A new file needs write permission on the directory, as in [`super::create`]. It gets its
+//!   layout at once (not with LAYOUT_LATER). It is opened as requested, whatever its mode.
 
 use sheen_wire::{
     self as wire, Errno, FileKind,

@@ -1,18 +1,18 @@
 //! fid2path: the paths of a file from the root; path2fid --parents: its (parent, name) pairs.
 //!
-//! * Paths are the superuser's (EPERM): they pass directories that others may not search. The
-//!   root's path is empty.
-//! * ENOENT if the file is gone; a file without a name has no path.
-//! * Of a file with very many hard links only the first are known
+//! * Only the superuser gets paths (EPERM): they contain directories that others may not search.
+//!   The root's path is empty.
+//! * ENOENT if the file is deleted; a file without a name has no path.
+//! * Of a file with very many hard links only the first names are stored
 //!   ([`crate::record::LINKS_BYTES_MAX`]).
-//! * EOVERFLOW for a path that is longer than a path can be (4096 bytes), as in Lustre.
+//! * EOVERFLOW for a path longer than 4096 bytes, as in Lustre.
 
 use bytes::Bytes;
 use sheen_wire::{self as wire, Cred, Errno, Fid, fid, mds::Reply};
 
 use crate::{Namespace, Store, access::is_root, record::Link};
 
-/// PATH_MAX.
+/// Linux's PATH_MAX, in bytes.
 const PATH_MAX: usize = 4096;
 
 impl<S: Store> Namespace<S> {

@@ -1,11 +1,11 @@
 //! readdir: entries of a directory, in the order of their cookies.
 //!
-//! * An entry's cookie is the keyed hash of its name and stays for as long as the entry does: a
-//!   reader that goes on after a cookie sees every entry that was there from its first to its last
-//!   call exactly once, whatever else comes and goes.
-//! * `.` and `..` are the client's. A removed directory is empty. ENOTDIR for anything else.
-//! * At least one entry per call until the end, then as many as fit `max_bytes` in the kernel's
-//!   form.
+//! * An entry's cookie is the keyed hash of its name, and stays the same while the entry exists. A
+//!   reader continues after a cookie. It sees every entry that exists from its first to its last
+//!   call exactly once, even if other entries are added and removed meanwhile.
+//! * The client adds `.` and `..`. A removed directory is empty. ENOTDIR for any other file.
+//! * Until the end, each call returns at least one entry, and as many as fit `max_bytes` in the
+//!   kernel's format.
 
 use sheen_wire::{
     self as wire, Fid,
@@ -15,11 +15,11 @@ use sheen_wire::{
 use super::{names::COOKIE_INDEX_BITS, nodes::entry};
 use crate::{Namespace, Store};
 
-/// Largest answer to one request, in bytes.
+/// Maximum reply to one request, in bytes.
 const BYTES_MAX: usize = 1 << 20;
-/// `struct fuse_dirent` before the name; names are padded to 8.
+/// Bytes of `struct fuse_dirent` before the name; names are padded to 8.
 const DIRENT_BYTES: usize = 24;
-/// What attributes add (`struct fuse_entry_out`).
+/// Bytes that attributes add (`struct fuse_entry_out`).
 const ATTR_BYTES: usize = 128;
 /// Entries read from the tables at once.
 const CHUNK_MAX: usize = 1024;

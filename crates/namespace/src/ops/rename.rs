@@ -1,25 +1,27 @@
-//! renameat2: moves a name, replaces (default), refuses to replace (NOREPLACE) or swaps (EXCHANGE);
-//! leaves a whiteout (WHITEOUT).
+//! renameat2: moves a name. Replaces an existing target (default), refuses to replace it
+//! (NOREPLACE), swaps both (EXCHANGE), or leaves a whiteout (WHITEOUT).
 //!
 //! In this order:
 //!
 //! * EINVAL for unknown flags, EXCHANGE with another flag, WHITEOUT without a FID for the whiteout
-//!   or the reverse; EBUSY for `.` and `..`; ENOENT if the source is missing (with EXCHANGE:
-//!   either); EEXIST with NOREPLACE if the target exists.
+//!   or the reverse.
+//! * EBUSY for `.` and `..`; ENOENT if the source is missing (with EXCHANGE: either); EEXIST with
+//!   NOREPLACE if the target exists.
 //! * EINVAL if the source is an ancestor of the target (with EXCHANGE: either of the other).
-//! * Nothing at all if both names are of one file.
-//! * EACCES without write and search permission on both parents; EPERM by stickiness of either
-//!   parent, for source and replaced target; ENOTDIR for a directory over another file, EISDIR for
-//!   the reverse (not with EXCHANGE).
-//! * EACCES without write permission on a directory that changes its parent: its `..` changes.
+//! * Success without a change if both names refer to the same file.
+//! * EACCES without write and search permission on both parents. EPERM by the sticky bit of either
+//!   parent, for the source and a replaced target. Not with EXCHANGE: ENOTDIR for a directory over
+//!   another file, EISDIR for the reverse.
+//! * EACCES without write permission on a directory that moves to another parent, because its `..`
+//!   changes.
 //! * ENOTEMPTY for a directory over one that has entries.
 //!
-//! A whiteout is a character device 0:0 without permissions. If the source's name leads to the very
-//! whiteout that the request brings, the request is a resend whose first execution outlived a crash
-//! and whose answer did not: success.
+//! A whiteout is a character device 0:0 without permissions. If the source's name refers to the
+//! whiteout FID in the request, the request is a resend: its first execution survived a crash, its
+//! reply did not. It succeeds.
 //!
-//! Sets mtime and ctime of both parents, ctime of all files concerned. A replaced file loses a name
-//! as by unlink. Atomic: the target name exists all the time.
+//! Sets mtime and ctime of both parents, and ctime of all files involved. A replaced file loses a
+//! name as with unlink. Atomic: the target name exists all the time.
 
 use std::sync::Arc;
 
@@ -43,7 +45,7 @@ use crate::{
     record::{Dentry, Inode, Name},
 };
 
-/// Directories above a file; a bound on the walk up in a damaged store.
+/// Maximum number of directories above a file; bounds the walk up in a damaged store.
 const DEPTH_MAX: usize = 1 << 20;
 
 /// A name in a directory.
@@ -123,14 +125,14 @@ impl<S: Store> Namespace<S> {
         Ok(Reply::Ok)
     }
 
-    /// What is left under a name in `parent`. Changes nothing.
+    /// Returns the whiteout for a name in `parent`. Changes nothing.
     fn whiteout(&mut self, cx: &Cx, cred: &Cred, fid: Fid, parent: Fid, dir: &Inode) -> wire::Result<(Fid, Inode)> {
         self.check_new_fid(fid)?;
         let inode = new_inode(cx, &New { cred, parent, fid, mode: 0, umask: 0 }, dir, FileKind::Char)?;
         Ok((fid, inode))
     }
 
-    /// Whether `dir` is `above` or lies in it.
+    /// Whether `dir` is `above` or lies below it.
     fn is_below(&mut self, dir: Fid, above: Fid) -> wire::Result<bool> {
         let mut at = dir;
         for _ in 0..DEPTH_MAX {
@@ -148,7 +150,7 @@ impl<S: Store> Namespace<S> {
         Err(Errno::ELOOP)
     }
 
-    /// `left`: the whiteout that takes the source's place.
+    /// Moves the source to the target's name. `left`: the whiteout that takes the source's place.
     fn replace(
         &mut self,
         cx: &Cx,
@@ -163,7 +165,7 @@ impl<S: Store> Namespace<S> {
         match &target {
             Some(target) => {
                 self.change_entry(to.dir, to.name, source.fid, source.kind)?;
-                // A directory took the place of a directory, anything else that of no directory.
+                // Directories replace only directories, so the number of subdirectories stays.
                 self.touch_dir(to.dir, cx.now, 0, 0)?;
                 self.keep_replaced(cx, target.fid)?;
                 self.drop_name(cx, target.fid, to.dir, to.name)?;
@@ -173,7 +175,8 @@ impl<S: Store> Namespace<S> {
                 self.touch_dir(to.dir, cx.now, 1, subdir)?;
             }
         }
-        // Last, because adding could fail (a full bucket) and nothing may have changed then.
+        // Last, because adding an entry can fail (a full bucket), and then nothing may have
+        // changed.
         match left {
             None => {
                 self.remove_entry(from.dir, from.name)?;

@@ -1,9 +1,10 @@
-//! Reopen: after a restart of the MDT a client opens its files anew, by the right that it got when
-//! it opened them first.
+//! Reopen: a client opens files that it has open already. It does so after a restart of the MDT,
+//! and before it cancels a lock on OPEN ([`crate::nameless`]).
 //!
-//! Each file answers for itself: a handle, ESTALE if the file is gone (its last name was removed
-//! and committed, and recovery ended, before the client came), ENFILE past the limit. Access is not
-//! checked again: an open file stays open when permissions change.
+//! * Each file has its own result: a handle, ESTALE, or ENFILE past the limit. ESTALE means that
+//!   the file is deleted: its last name was removed and committed, and recovery ended, before the
+//!   client reconnected.
+//! * Access is not checked again: an open file stays open when permissions change.
 
 use sheen_wire::{self as wire, Errno, Fid, mds::Reply};
 

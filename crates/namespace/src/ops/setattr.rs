@@ -1,18 +1,19 @@
-//! chmod, chown, utimensat, truncate, and taking privilege away after a write. All checks come
-//! first; ctime is set by all.
+//! chmod, chown, utimensat, truncate, and removal of privilege after a write. All checks come
+//! first; every change sets ctime.
 //!
-//! * chmod: the owner (EPERM). Set-group-id is dropped silently if the caller is not in the file's
-//!   group. The ACL follows: owner, mask (or group), others. EOPNOTSUPP for a symbolic link.
-//! * chown: the superuser; the owner may "change" the owner to itself, and the group to one that it
-//!   is in (EPERM). Of files other than directories it takes set-user-id away, and set-group-id
-//!   where the group may execute (else it is no privilege, and stays for members). `chown(-1, -1)`
-//!   sets nothing but ctime.
-//! * utimensat: both times to the present, owner or write permission (EACCES); anything else, the
-//!   owner (EPERM).
-//! * truncate: EISDIR for a directory, EINVAL for what is no regular file, EACCES without write
-//!   permission; by handle EINVAL unless open for writing. EFBIG past what the layout can hold,
-//!   ENODATA past its end, ETXTBSY for what another client runs a program from. Sets mtime; gives
-//!   the file its layout; takes privilege away unless superuser.
+//! * chmod: only the owner (EPERM). Set-group-id is dropped silently if the caller is not in the
+//!   file's group. The ACL follows: its owner, mask (or group) and others. EOPNOTSUPP for a
+//!   symbolic link.
+//! * chown: only the superuser (EPERM). The owner may set the owner to itself, and the group to one
+//!   that it is in. On files other than directories, chown clears set-user-id. It also clears
+//!   set-group-id if the group may execute; otherwise the bit is no privilege, and stays for
+//!   members of the group. `chown(-1, -1)` sets only ctime.
+//! * utimensat: both times to the present need the owner or write permission (EACCES); anything
+//!   else needs the owner (EPERM).
+//! * truncate: EISDIR for a directory, EINVAL for other files that are not regular, EACCES without
+//!   write permission; by handle EINVAL unless open for writing. EFBIG past the size that the
+//!   layout can hold, ENODATA past its end, ETXTBSY if another client runs a program from the file.
+//!   Sets mtime, allocates the layout, and removes privilege unless superuser.
 
 use sheen_wire::{
     self as wire, Cred, Errno, Fid, FileKind, Time,
@@ -91,7 +92,7 @@ impl<S: Store> Namespace<S> {
     }
 }
 
-/// `by_handle`: whether the open file that the request came through may write.
+/// `by_handle`: whether the request's handle is open for writing; `None` without a handle.
 fn check_size(inode: &Inode, cred: &Cred, set: &SetAttr, by_handle: Option<bool>) -> wire::Result<()> {
     let Some(size) = set.size else { return Ok(()) };
     match inode.kind {
@@ -108,7 +109,7 @@ fn check_size(inode: &Inode, cred: &Cred, set: &SetAttr, by_handle: Option<bool>
 }
 
 fn check_chown(inode: &Inode, cred: &Cred, set: &SetAttr) -> wire::Result<()> {
-    // (uid_t)-1 means "leave" in the system call and is nobody's.
+    // In the system call (uid_t)-1 means "leave unchanged"; no user has this id.
     if set.uid == Some(u32::MAX) || set.gid == Some(u32::MAX) {
         return Err(Errno::EINVAL);
     }
@@ -133,7 +134,7 @@ fn check_times(inode: &Inode, cred: &Cred, set: &SetAttr) -> wire::Result<()> {
     }
     match (set.atime, set.mtime) {
         (None, None) => Ok(()),
-        // truncate may bring its mtime along.
+        // truncate may set mtime in the same request.
         (None, Some(SetTime::Now)) if set.size.is_some() => Ok(()),
         _ if is_owner(cred, inode) => Ok(()),
         (Some(SetTime::Now), Some(SetTime::Now)) => access::check(inode, cred, WRITE),

@@ -1,5 +1,4 @@
-//! statfs: space is the store's matter and known to the service; the number of inodes is known
-//! here.
+//! statfs: the service knows the space of the store, the engine knows the number of inodes.
 
 use sheen_wire::{self as wire, mds::Reply};
 

@@ -1,5 +1,5 @@
-//! Layouts of files: from the default of directory and root, or from what a user asks; and the
-//! objects of their components.
+//! Layouts of files, from a user's request or the defaults of directory and root, and the objects
+//! of their components.
 
 use bytes::Bytes;
 use sheen_layout::{Asked, Layout, LayoutError, Stripe, Wanted, WantedLayout};
@@ -8,9 +8,9 @@ use sheen_wire::{self as wire, Errno, Fid, fid};
 use crate::{Ask, Namespace, Store, engine::Cx, record::Inode};
 
 impl<S: Store> Namespace<S> {
-    /// Allots a layout for `file` in directory `parent` (`None`: it has no name any more). Of a
-    /// composite one, the components that begin the file get objects. Changes nothing but counters
-    /// of ids, so it comes before all changes.
+    /// Allocates a layout for `file` in directory `parent` (`None`: the file has no name). In a
+    /// composite layout, the components at the beginning of the file get objects. Changes nothing
+    /// but id counters, so it comes before all changes.
     pub(crate) fn new_layout(
         &mut self,
         cx: &mut Cx,
@@ -23,7 +23,7 @@ impl<S: Store> Namespace<S> {
         Ok(wanted.layout(file, objects)?)
     }
 
-    /// What `own` asks for, with what it leaves open filled in.
+    /// Returns the parameters in `own`, with the open ones filled in.
     pub(crate) fn wanted(&mut self, cx: &mut Cx, parent: Option<Fid>, own: Asked) -> wire::Result<WantedLayout> {
         let dir = match parent {
             Some(parent) if parent != fid::ROOT => self.default_layout(parent)?,
@@ -33,7 +33,7 @@ impl<S: Store> Namespace<S> {
         cx.env.resolve(&ask)
     }
 
-    /// Objects for components: all of them or, with an error, none.
+    /// Allocates objects for components: for all of them or, with an error, for none.
     pub(crate) fn allot(
         &mut self,
         cx: &mut Cx,
@@ -49,14 +49,15 @@ impl<S: Store> Namespace<S> {
         Ok(placed.into_iter().map(|(component, osts)| (component, stripes(osts))).collect())
     }
 
-    /// A directory's default. One that cannot be read any more counts as none.
+    /// Returns a directory's default layout. A default that cannot be decoded any more counts as
+    /// none.
     fn default_layout(&mut self, dir: Fid) -> wire::Result<Option<Asked>> {
         let inode = self.tables.inode(dir)?;
         Ok(inode.and_then(|i| if i.is_dir() { Asked::decode(i.layout.as_ref()?).ok() } else { None }))
     }
 
-    /// The layout of a regular file, allotted now if it has none yet. The caller sets it, once
-    /// nothing can fail any more.
+    /// Returns the layout of a regular file, allocated now if it has none yet. The caller stores it
+    /// once nothing can fail any more.
     pub(crate) fn layout_of(&mut self, cx: &mut Cx, file: Fid, inode: &Inode) -> wire::Result<Bytes> {
         match &inode.layout {
             Some(layout) => Ok(layout.clone()),
@@ -64,22 +65,22 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// A layout for a file that has none, and may have had some.
+    /// Allocates a layout for a file that has none, and may have had one before.
     pub(crate) fn next_layout(&mut self, cx: &mut Cx, file: Fid, inode: &Inode, own: Asked) -> wire::Result<Layout> {
         let parent = inode.links.first().map(|l| l.parent);
         following(inode, file, self.new_layout(cx, file, parent, own)?)
     }
 }
 
-/// Has a file's layout go. Of generations clients know which layout is the newer one: none is used
-/// twice.
+/// Removes a file's layout. Clients tell by the generation which layout is newer, so a generation
+/// is never used twice.
 pub(crate) fn leave_layout(inode: &mut Inode, left: &Layout) {
     inode.layout = None;
     inode.entries = u64::from(left.generation()) + 1;
 }
 
-/// The layout for a file that has none, of a generation above those that it had: ERANGE if there is
-/// none.
+/// Returns the layout for a file that has none, in a generation above those used before. ERANGE if
+/// there is no such generation.
 pub(crate) fn following(inode: &Inode, file: Fid, layout: Layout) -> wire::Result<Layout> {
     let used = u32::try_from(inode.entries).map_err(|_| Errno::ERANGE)?;
     match used {
@@ -88,15 +89,15 @@ pub(crate) fn following(inode: &Inode, file: Fid, layout: Layout) -> wire::Resul
     }
 }
 
-/// EOPNOTSUPP for what this version does not serve: several mirrors that begin on the MDT, where
-/// they would have one name.
+/// Returns EOPNOTSUPP for layouts that this version does not serve: several mirrors that begin on
+/// the MDT, where their objects would have the same name.
 pub(crate) fn check_served(asked: &Asked) -> wire::Result<()> {
     let on_mdt = asked.composite().map_or(0, sheen_layout::Template::on_mdt);
     if on_mdt > 1 { Err(LayoutError::SecondOnMdt.into()) } else { Ok(()) }
 }
 
-/// Where a file of this layout cannot be so large: ENODATA if that is because the layout ends
-/// before, else EFBIG.
+/// Checks whether a file of this layout can have this size: ENODATA past the end of the layout,
+/// EFBIG past its maximum file size.
 pub(crate) fn check_size(layout: &[u8], size: u64) -> wire::Result<()> {
     let layout = Layout::decode(layout)?;
     if size > layout.end() {

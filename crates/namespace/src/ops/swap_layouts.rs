@@ -1,29 +1,30 @@
 //! SwapLayouts: two files exchange their objects (Lustre's swap of layouts).
 //!
-//! * Both are regular files with layouts (EINVAL) that the caller may write to (EACCES), and of one
-//!   user and group (EPERM, as in Lustre: the space that each of them pays for does not change
-//!   hands). Of a file and itself nothing is exchanged.
-//! * Each has the other's layout from then on, under the next generation of both; its objects have
-//!   new names, for under the old ones they are closed. What has no objects yet stays so. Pools,
+//! * Both are regular files with layouts (EINVAL; also for a file and itself) that the caller may
+//!   write (EACCES). Both have the same user and group (EPERM, as in Lustre): the space that each
+//!   of them pays for does not change owners.
+//! * Afterwards each has the other's layout, in the next generation of both. Its objects have new
+//!   names, because under the old names they are sealed. Components without objects stay so. Pools,
 //!   stripe sizes and components go with the layout.
-//! * Where one is mirrored all its mirrors go over, as fresh as they are; nobody but the caller may
-//!   have either file open then, who once ([`Namespace::is_in_use`]; EBUSY): a writer who finds
-//!   that a mirrored file has another layout writes by that one as well.
-//! * The modification times stay: the caller says what they are, as with `TakeLayout`, within the
-//!   same bounds. Sets ctime of both. Takes set-user-id, set-group-id and file capabilities away as
-//!   a write does, for what the file holds is something else.
+//! * If one file is mirrored, all its mirrors are exchanged, as fresh as they are. No client but
+//!   the caller may then have either file open, and the caller only once ([`Namespace::is_in_use`];
+//!   EBUSY). Otherwise a writer that finds a new layout of a mirrored file would repeat its write
+//!   in it.
+//! * The modification times stay: the caller passes them, as with `TakeLayout`, within the same
+//!   bounds. Sets ctime of both. Clears set-user-id, set-group-id and file capabilities as a write
+//!   does, because the content changes.
 //! * ERANGE when a plain layout's 65,535 generations are used up; EAGAIN when a layout has changed
-//!   since the beginning.
+//!   since [`Namespace::begin_swap`].
 //!
-//! The objects get their names between [`Namespace::begin_swap`] and the request's execution, and a
-//! crash may come at any time. So the new names go into the unlink log with their reservation, in
-//! one batch, and the exchange takes them off it, in one batch with all that it changes: names that
-//! no layout has are removed, whatever becomes of the exchange. As long as it is under way they are
-//! passed over.
+//! The objects get their new names between [`Namespace::begin_swap`] and the request's execution,
+//! and a crash may come at any time. The new names are therefore added to the unlink log in the
+//! same batch as their reservation. The exchange removes them from the log in the same batch as all
+//! its changes. Names that no layout has are thus destroyed, whether or not the exchange succeeds.
+//! While the exchange is in progress, its entries in the log are skipped.
 //!
-//! An exchange that is done twice is undone. So those that were done last are remembered by a
-//! number that is drawn for each ([`DONE_MAX`]), in the store, for requests that come again after a
-//! restart.
+//! Executing an exchange twice would undo it. So the store remembers the last exchanges
+//! ([`DONE_MAX`]) by a random number that the caller draws for each, for requests that are resent
+//! after a restart.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -45,60 +46,60 @@ use crate::{
     tables::{Tables, read},
 };
 
-/// Exchanges that are remembered: 2.5 KiB at most, written with each. A request that was under way
-/// when the MDT ended comes again within seconds.
+/// Maximum number of exchanges remembered: at most 2.5 KiB, written with each exchange. A request
+/// in progress when the MDT stopped is resent within seconds.
 const DONE_MAX: usize = 256;
 
-/// Exchanges that are under way, and some that were.
+/// Exchanges in progress, and the last completed ones.
 #[derive(Debug, Default)]
 pub(crate) struct Swaps {
     begun: BTreeMap<[Fid; 2], Begun>,
-    /// The numbers of those that were done, the last one last.
+    /// Numbers of the completed exchanges, the latest last.
     done: VecDeque<u64>,
 }
 
-/// An exchange under way.
+/// An exchange in progress.
 #[derive(Clone, Debug)]
 struct Begun {
-    /// The two layouts as they are.
+    /// The two layouts before the exchange.
     stored: [Bytes; 2],
-    /// As they are going to be.
+    /// The two layouts after the exchange.
     swapped: [Bytes; 2],
-    /// Numbers in the unlink log of the new names.
+    /// Numbers in the unlink log of the entries with the new names.
     logged: [u64; 2],
-    /// The new names of what is on the MDT.
+    /// The new names of the objects on the MDT.
     on_mdt: Vec<Fid>,
 }
 
-/// An object that is going to have another name.
+/// An object that will get another name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Renamed {
-    /// Which OST has it.
+    /// Index of its OST, or `MDT_OST`.
     pub ost: u32,
-    /// Its name.
+    /// Its present name.
     pub old: Fid,
-    /// The other one, which was never used.
+    /// Its new name, which was never used.
     pub new: Fid,
 }
 
 impl Swaps {
-    /// Those of the last life.
+    /// Reads the completed exchanges from the store.
     pub(crate) fn open<S: Store>(store: &S) -> Result<Swaps, StoreError> {
         let done: Vec<u64> = read(store, key::SWAPS)?.unwrap_or_default();
         Ok(Swaps { done: done.into(), ..Swaps::default() })
     }
 
-    /// Whether an entry of the unlink log has the names of an exchange under way.
+    /// Whether an entry of the unlink log has the new names of an exchange in progress.
     pub(crate) fn has(&self, seqno: u64) -> bool {
         self.begun.values().any(|begun| begun.logged.contains(&seqno))
     }
 
-    /// Whether an object on the MDT is one of an exchange under way.
+    /// Whether an object on the MDT has a new name of an exchange in progress.
     pub(crate) fn has_object(&self, object: Fid) -> bool {
         self.begun.values().any(|begun| begun.on_mdt.contains(&object))
     }
 
-    /// Notes one that is done, with what it changes.
+    /// Records a completed exchange, in the same batch as its changes.
     fn note<S: Store>(&mut self, tables: &mut Tables<S>, nonce: u64) -> wire::Result<()> {
         let mut done: Vec<u64> = self.done.iter().copied().chain([nonce]).collect();
         done.drain(..done.len().saturating_sub(DONE_MAX));
@@ -111,12 +112,12 @@ impl Swaps {
 }
 
 impl<S: Store> Namespace<S> {
-    /// Begins a [`Request::SwapLayouts`]: reserves a new name for each object, which all are to
-    /// have before the request is executed. `None`: it was done before. [`Namespace::end_swap`] has
-    /// to follow, whatever becomes of it, unless this fails.
+    /// Begins a [`Request::SwapLayouts`]: reserves a new name for each object. All objects must
+    /// have their new names before the request is executed. `None`: the exchange was done before.
+    /// Unless this fails, [`Namespace::end_swap`] must follow, whether the request succeeds or not.
     ///
     /// # Errors
-    /// As the request's own; EINVAL for another one. [`crate::NEED_COMMIT`].
+    /// Those of the request; EINVAL for another kind of request; [`crate::NEED_COMMIT`].
     pub fn begin_swap(&mut self, request: &Request) -> wire::Result<Option<Vec<Renamed>>> {
         let Request::SwapLayouts { fids, nonce, .. } = request else { return Err(Errno::EINVAL) };
         if self.swaps.done.contains(nonce) {
@@ -134,13 +135,13 @@ impl<S: Store> Namespace<S> {
         let next = layouts.iter().map(Layout::generation).max().unwrap_or(0).checked_add(1).ok_or(Errno::ERANGE)?;
         let stripes: Vec<Stripe> = layouts.iter().flat_map(Layout::all_objects).collect();
         let (on_mdt, on_osts): (Vec<Stripe>, Vec<Stripe>) = stripes.iter().partition(|s| s.ost == MDT_OST);
-        // What can be refused comes before what cannot be taken back.
+        // Steps that can fail come before those that cannot be undone.
         layouts[1].adopted(fids[0], next)?;
         layouts[0].adopted(fids[1], next)?;
         let osts: Vec<u32> = on_osts.iter().map(|s| s.ost).collect();
         let objects = self.objects.take(&osts)?;
         let mut names: BTreeMap<Fid, Fid> = on_osts.iter().map(|s| s.object).zip(objects).collect();
-        // What is on the MDT has the name of its file: it gets the other one's.
+        // An object on the MDT is named after its file, so it gets the name of the other file.
         let version = drawn_version(self.counters.destroy);
         for (n, layout) in layouts.iter().enumerate() {
             let mine = layout.all_objects().filter(|s| s.ost == MDT_OST);
@@ -162,14 +163,14 @@ impl<S: Store> Namespace<S> {
         Ok((Begun { stored, swapped, logged, on_mdt }, names))
     }
 
-    /// It is over: the names that were reserved are the files', or go.
+    /// Ends an exchange. The reserved names belong to the files now, or will be destroyed.
     pub fn end_swap(&mut self, request: &Request) {
         if let Request::SwapLayouts { fids, .. } = request {
             self.swaps.begun.remove(fids);
         }
     }
 
-    /// The two files' layouts, if they may be exchanged.
+    /// Returns the layouts of the two files, if they may be exchanged.
     fn both_to_swap(&mut self, request: &Request) -> wire::Result<([Fid; 2], [Bytes; 2], [Layout; 2])> {
         let Request::SwapLayouts { cred, fids, .. } = request else { return Err(Errno::EINVAL) };
         let inodes = [self.live(fids[0])?, self.live(fids[1])?];
@@ -186,8 +187,8 @@ impl<S: Store> Namespace<S> {
         Ok((*fids, stored, layouts))
     }
 
-    /// Whether one of two files that exchange their layouts is mirrored. Then nobody else may use
-    /// either ([`Namespace::is_in_use`]).
+    /// Whether one of two files that exchange their layouts is mirrored. Then no other client may
+    /// use either file ([`Namespace::is_in_use`]).
     ///
     /// # Errors
     /// ENOENT; EIO: a layout cannot be read.
@@ -197,8 +198,7 @@ impl<S: Store> Namespace<S> {
         Ok(one.iter().chain(&other).any(Layout::is_mirrored))
     }
 
-    /// Whether a client other than this one is known to have a file open, or this one more than
-    /// once.
+    /// Whether a client other than `but` is known to have the file open, or `but` more than once.
     pub fn is_in_use(&self, fid: Fid, but: ClientId) -> bool {
         self.handles.is_open_but(fid, but, NOBODY)
     }
@@ -223,7 +223,7 @@ impl<S: Store> Namespace<S> {
             self.edit(fid, |i| {
                 (i.layout, i.perm) = (Some(begun.swapped[n].clone()), perm);
                 i.mtime = mtimes[n].clamp(i.mtime, cx.now.max(i.mtime));
-                // So that the times of the other one's objects do not show.
+                // So that the modification times of the other file's objects do not show.
                 (i.mtime_set, i.ctime) = (cx.now, cx.now);
             })?;
         }

@@ -1,8 +1,8 @@
-//! fsync and sync of metadata. The engine cannot wait: it answers at once, and the service holds
-//! the answer back until what [`Namespace::needs_commit`] names is committed.
+//! fsync and sync of metadata. The engine cannot wait and replies at once. The service holds the
+//! reply back until the transno from [`Namespace::needs_commit`] is committed.
 //!
-//! * ESTALE for a file that is gone: a crash may have taken it before it was committed. Whoever
-//!   syncs a file through an open that outlived it must not hear that it is safe.
+//! * ESTALE for a deleted file: a crash may have lost it before it was committed. An fsync through
+//!   an open that outlived the file must not succeed.
 
 use sheen_wire::{self as wire, Errno, Fid, mds::Reply};
 

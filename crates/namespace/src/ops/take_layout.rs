@@ -1,27 +1,28 @@
-//! TakeLayout: a file leaves its objects for those of a nameless file, to which its bytes were
-//! copied (`lfs migrate`).
+//! TakeLayout: a file replaces its objects by those of an orphan to which its bytes were copied
+//! (`lfs migrate`).
 //!
-//! * Both are regular files (EINVAL); `from` has no name, is the caller's, and has a layout
-//!   (EINVAL). The caller may write to the file (EACCES).
-//! * The file's layout is `from`'s from then on, under the next generation. `from` has no layout
-//!   any more, and is of no use but to be closed. The file's former objects go as those of an
-//!   unlinked file do.
-//! * EBUSY unless the objects that were closed are all that the file has, in all mirrors: it got
+//! * Both are regular files (EINVAL). `from` is an orphan, is the caller's, and has a layout
+//!   (EINVAL). The caller may write the file (EACCES).
+//! * Afterwards the file has the layout of `from`, in the next generation. `from` has no layout any
+//!   more, and can only be closed. The file's former objects are destroyed like those of an
+//!   unlinked file.
+//! * EBUSY unless the sealed objects are all that the file has, in all mirrors: otherwise it got
 //!   others meanwhile. EBUSY also if the layout of a mirrored file is of another generation than
-//!   when the copy began: another mirror may be the one that counts.
-//! * Of a mirrored copy its mirrors are as fresh as they were: that which the bytes were written
-//!   to, and no other one.
-//! * The modification time stays what it was: the copies are younger, so the caller says what that
-//!   is. It is taken for as much as somebody who may write can do anyway: nothing before the last
-//!   time that was set, nothing in the future. Sets ctime.
-//! * Takes set-user-id, set-group-id and file capabilities away as a write does; from the owner
-//!   (superuser) only capabilities (nothing).
-//! * Refused with ERANGE when a plain layout's 65,535 generations are used up.
+//!   when the copy began: another mirror may be the valid one.
+//! * The mirrors of a mirrored copy stay as fresh as they were: only the mirror that the bytes were
+//!   written to is fresh.
+//! * The modification time stays. The objects of the copy are newer, so the caller passes the time.
+//!   It is limited to times that a caller with write permission could set anyway: not before the
+//!   last time that was set, not in the future. Sets ctime.
+//! * Clears set-user-id, set-group-id and file capabilities as a write does. If the caller is the
+//!   owner, only capabilities; if the superuser, nothing.
+//! * ERANGE when a plain layout's 65,535 generations are used up.
 //!
-//! What the copy has on the MDT is named after the copy, so it gets a name after the file first
-//! ([`Namespace::begin_take`]): a new one each time. A crash may come before the request is
-//! executed. So that name goes into the unlink log when it is reserved, and comes off it in the
-//! batch in which the file gets it; while it is under way it is passed over.
+//! An object of the copy on the MDT is named after the copy. It therefore first gets a name after
+//! the file, a new one each time ([`Namespace::begin_take`]). A crash may come before the request
+//! is executed. So the new name is added to the unlink log when it is reserved, and removed from
+//! the log in the batch in which the file gets it. While the operation is in progress, the entry is
+//! skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,51 +42,51 @@ use crate::{
     ops::Renamed,
 };
 
-/// What the two files have.
+/// Layouts of the two files: of the file itself (`old`), and of the copy (`new`).
 struct Both {
     old: Option<Layout>,
     new: Layout,
 }
 
-/// What a [`Request::TakeLayout`] needs done before it is executed.
+/// Work to be done before a [`Request::TakeLayout`] is executed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Taking {
-    /// The objects that the file leaves, each with its OST: to be closed.
+    /// Objects that the file leaves, each with its OST: to be sealed.
     pub leaving: Vec<(u32, Fid)>,
-    /// What the copy has on the MDT: to be closed, and to get another name.
+    /// Objects of the copy on the MDT: to be sealed, and to get another name.
     pub renamed: Vec<Renamed>,
 }
 
-/// Copies that are going to be taken which have something on the MDT, by the file.
+/// Operations in progress whose copy has an object on the MDT, by file.
 pub(crate) type Takes = BTreeMap<Fid, BegunTake>;
 
 #[derive(Clone, Debug)]
 pub(crate) struct BegunTake {
-    /// The copy's layout as it is.
+    /// Encoded layout of the copy, before the operation.
     stored: Bytes,
-    /// The version of the object on the MDT.
+    /// Version in the new name of the object on the MDT.
     version: u32,
-    /// Number in the unlink log of its new name.
+    /// Number in the unlink log of the entry with the new name.
     pub(crate) logged: u64,
     /// The new name.
     pub(crate) object: Option<Fid>,
 }
 
-/// Versions that are drawn have this bit, those that follow from generations have not.
+/// Set in versions that are drawn, not set in those derived from generations.
 const DRAWN: u32 = 1 << 31;
 
-/// A version for an object on the MDT that its file has not used: by the number in the unlink log
-/// that its name gets next, which is another one each time.
+/// Returns a version for an object on the MDT that its file has not used. It is derived from the
+/// number that the object's name gets next in the unlink log, which differs each time.
 pub(crate) fn drawn_version(logged: u64) -> u32 {
     DRAWN | (logged.wrapping_add(1) as u32 & !DRAWN)
 }
 
 impl<S: Store> Namespace<S> {
-    /// Begins a [`Request::TakeLayout`]. [`Namespace::end_take`] has to follow, whatever becomes of
-    /// it, unless this fails.
+    /// Begins a [`Request::TakeLayout`]. Unless this fails, [`Namespace::end_take`] must follow,
+    /// whether the request succeeds or not.
     ///
     /// # Errors
-    /// As the request's own; EINVAL for another one.
+    /// Those of the request; EINVAL for another kind of request.
     pub fn begin_take(&mut self, request: &Request) -> wire::Result<Taking> {
         let (Both { old, new }, Request::TakeLayout { fid, from, .. }) = (self.both(request)?, request) else {
             return Err(Errno::EINVAL);
@@ -108,12 +109,13 @@ impl<S: Store> Namespace<S> {
         Ok(Taking { leaving, renamed })
     }
 
-    /// It is over: the name that was reserved is the file's, or goes.
+    /// Ends a [`Request::TakeLayout`]. The reserved name belongs to the file now, or will be
+    /// destroyed.
     pub fn end_take(&mut self, fid: Fid) {
         self.takes.remove(&fid);
     }
 
-    /// The layout of a file, if it has one.
+    /// Returns the layout of a file, if it has one.
     ///
     /// # Errors
     /// ENOENT; EIO: it cannot be read.
@@ -135,7 +137,7 @@ impl<S: Store> Namespace<S> {
         }
         let old = self.layout(*fid)?;
         let new = self.layout(*from)?.ok_or(Errno::EINVAL)?;
-        // Which mirrors count may become otherwise though nobody writes.
+        // Another mirror may become the valid one without a write.
         let state = old.as_ref().filter(|old| old.is_mirrored()).map(|old| (*fid, u64::from(old.generation())));
         let is_as_known = state.is_none_or(|state| versions.contains(&state));
         let objects = old.iter().flat_map(Layout::all_objects).map(|s| s.object);
@@ -147,14 +149,14 @@ impl<S: Store> Namespace<S> {
     pub(crate) fn take_layout(&mut self, cx: &Cx, request: &Request, mtime: Time) -> wire::Result<Reply> {
         let Both { old, new } = self.both(request)?;
         let Request::TakeLayout { cred, fid, from, .. } = request else { return Err(Errno::EINVAL) };
-        // Above all that anybody knows of either.
+        // Above every generation of either file that a client knows.
         let last = old.as_ref().map_or(0, Layout::generation).max(new.generation());
         let taken = new.adopted(*fid, last.checked_add(1).ok_or(Errno::ERANGE)?)?;
         let taken = match new.part_on_mdt() {
             None => taken,
             Some(part) => self.with_begun_name(*fid, *from, &part, &taken)?,
         };
-        // It may hold anything now, as after a write. The owner could set the bits again.
+        // The file may have any content now, as after a write. The owner could set the bits again.
         let file = self.live(*fid)?;
         let perm = if is_owner(cred, &file) { file.perm } else { without_privilege(&file, cred)? };
         if !is_root(cred) {
@@ -167,14 +169,15 @@ impl<S: Store> Namespace<S> {
         self.edit(*fid, |i| {
             (i.layout, i.perm) = (Some(taken.encode().into()), perm);
             i.mtime = mtime.clamp(i.mtime, cx.now.max(i.mtime));
-            // So that the times of the copies, which are older, do not show.
+            // So that the modification times of the copied objects, which are before `now`, do not
+            // show.
             (i.mtime_set, i.ctime) = (cx.now, cx.now);
         })?;
         Ok(Reply::Ok)
     }
 
-    /// The layout with what it has on the MDT under the name that was reserved, which is the file's
-    /// now; what it was, `part`, is to go.
+    /// Returns the layout in which the object on the MDT has the reserved name, which is the file's
+    /// now. The object's former name, in `part`, goes into the unlink log.
     fn with_begun_name(&mut self, fid: Fid, from: Fid, part: &Layout, taken: &Layout) -> wire::Result<Layout> {
         let begun = self.takes.get(&fid).cloned().ok_or(Errno::EPROTO)?;
         if self.live(from)?.layout.as_ref() != Some(&begun.stored) {

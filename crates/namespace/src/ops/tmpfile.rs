@@ -2,12 +2,12 @@
 //!
 //! * Needs write and search permission on the directory (EACCES); ENOTDIR, ENOENT as for any
 //!   create. EINVAL unless opened for writing.
-//! * Owner, group, mode and layout are those of a file created in the directory, whose times do not
-//!   change.
-//! * A nameless file of the very FID that the request brings is its own work, as
-//!   [`super::open_create`] says: it is opened.
-//! * Gone at its last close (also if the client dies), unless linked before. O_EXCL: it can never
-//!   be linked.
+//! * Owner, group, mode and layout are those of a file created in the directory. The directory's
+//!   times do not change.
+//! * If the FID in the request is that of an orphan, the request is a resend, as in
+//!   [`super::open_create`]: the file is opened.
+//! * The file is deleted at its last close (also if the client dies), unless it was linked before.
+//!   O_EXCL: it can never be linked.
 
 use sheen_wire::{
     self as wire, Errno, Fid, FileKind,

@@ -1,12 +1,12 @@
-//! unlink and rmdir: removes a name.
+//! unlink and rmdir: remove a name.
 //!
 //! * ENOENT if it does not exist; EACCES without write and search permission on the parent; EPERM
 //!   in a sticky directory unless owner of the file or the directory.
 //! * unlink: EISDIR for a directory. rmdir: ENOTDIR for anything else, ENOTEMPTY, EINVAL for `.`,
 //!   ENOTEMPTY for `..`.
-//! * Sets mtime and ctime of the parent, ctime of the file if it lives on.
+//! * Sets mtime and ctime of the parent, and ctime of the file if it lives on.
 //! * A file that is open lives until its last close. A removed directory that is open has no
-//!   entries and takes none (ENOENT).
+//!   entries, and none can be added (ENOENT).
 
 use sheen_wire::{self as wire, Cred, Errno, Fid, mds::Reply};
 

@@ -1,16 +1,24 @@
 //! getxattr, setxattr, removexattr, listxattr.
 //!
-//! | name | read by | written by |
-//! |---|---|---|
-//! | `user.*` | read permission | write permission; regular files and directories only (EPERM), in sticky directories the owner (EPERM) |
-//! | `trusted.*` | the superuser (ENODATA), who alone sees it in lists | the superuser (EPERM) |
-//! | `security.*` | everybody | the superuser (EPERM) |
-//! | `system.posix_acl_*` | everybody | the owner (EPERM), see [`super::xattr_acl`] |
-//! | `lustre.lov`, `trusted.lov` | everybody, the superuser | see [`super::xattr_lov`] |
-//! | `lustre.lov.add`, `lustre.lov.del`, `lustre.lov.set.flags` | nobody | see [`super::xattr_comp`] |
-//! | `lustre.lov.mirror` | nobody | see [`super::xattr_mirror`] |
-//! | `lustre.lmv`, `lustre.dmv`, `trusted.lmv`, `trusted.dmv` | everybody, the superuser | see [`super::xattr_lmv`] |
-//! | `trusted.link`, `trusted.lma` | the superuser | made up from the inode; setting does nothing, so that archives can be restored |
+//! Names, and which callers may read and write them:
+//!
+//! * `user.*`: read and write permission; only regular files and directories (reading: ENODATA,
+//!   writing: EPERM). In sticky directories only the owner may write (EPERM).
+//! * `trusted.*`: only the superuser (reading: ENODATA, writing: EPERM), who alone sees them in
+//!   lists.
+//! * `security.*`: everybody reads, the superuser writes (EPERM).
+//! * `system.posix_acl_*`: everybody reads, the owner writes (EPERM), see [`super::xattr_acl`].
+//! * `lustre.lov`, `trusted.lov`: everybody reads the first, the superuser the second. Writing: see
+//!   [`super::xattr_lov`].
+//! * `lustre.lov.add`, `lustre.lov.del`, `lustre.lov.set.flags`: write only, see
+//!   [`super::xattr_comp`].
+//! * `lustre.lov.mirror`: write only, see [`super::xattr_mirror`].
+//! * `lustre.lmv`, `lustre.dmv`, `trusted.lmv`, `trusted.dmv`: everybody reads the first two, the
+//!   superuser the others. Writing: see [`super::xattr_lmv`].
+//! * `trusted.link`, `trusted.lma`: the superuser reads them. They are derived from the inode.
+//!   Setting them does nothing, so that archives can be restored.
+//!
+//! Limits and errors:
 //!
 //! * EOPNOTSUPP for other namespaces, EINVAL for a prefix alone, ERANGE for a name past 255 bytes,
 //!   E2BIG for a value past 64 KiB.
@@ -36,11 +44,12 @@ use crate::{
     record::{Inode, Xattrs},
 };
 
-/// Bytes of all names and values of one file: what one record holds. Twice the largest value.
+/// Maximum bytes of all names and values of one file, stored in one record. Twice the largest
+/// value.
 const TOTAL_BYTES_MAX: usize = 2 * XATTR_SIZE_MAX;
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// What a name stands for.
+/// Meaning of a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Key {
     User,
@@ -54,17 +63,17 @@ enum Key {
     Mirror,
     /// `lustre.lmv`.
     Lmv,
-    /// `trusted.lmv`, as it is stored.
+    /// `trusted.lmv`, as stored.
     StoredLmv,
     /// `lustre.dmv`.
     Dmv,
-    /// `trusted.dmv`, as it is stored.
+    /// `trusted.dmv`, as stored.
     StoredDmv,
     /// `trusted.link`.
     Link,
     /// `trusted.lma`.
     Lma,
-    /// `lustre.*` that is nothing.
+    /// Any other `lustre.*`: does not exist.
     NoLustre,
 }
 
@@ -98,7 +107,7 @@ impl Key {
     }
 }
 
-/// Linux's `xattr_permission`, and who may set what of the rest.
+/// Checks permission: Linux's `xattr_permission`, and the owner for the names it does not know.
 fn check(inode: &Inode, cred: &Cred, name: &[u8], key: Key, write: bool) -> wire::Result<()> {
     if name.starts_with(b"trusted.") && !is_root(cred) {
         return Err(if write { Errno::EPERM } else { Errno::ENODATA });
@@ -145,7 +154,7 @@ impl<S: Store> Namespace<S> {
         value.map(Reply::Bytes).ok_or(Errno::ENODATA)
     }
 
-    /// Sets, or with no value removes.
+    /// Sets an attribute or, without a value, removes it.
     pub(crate) fn setxattr(
         &mut self,
         cx: &mut Cx,
@@ -178,7 +187,7 @@ impl<S: Store> Namespace<S> {
         Ok(Reply::Ok)
     }
 
-    /// Sets an attribute that is kept as it comes, or with no value removes it.
+    /// Sets an attribute that is stored unchanged or, without a value, removes it.
     pub(crate) fn set_plain(
         &mut self,
         cx: &Cx,
@@ -210,7 +219,7 @@ impl<S: Store> Namespace<S> {
         })
     }
 
-    /// File capabilities go when content or owner change, like set-user-id.
+    /// Removes file capabilities, as set-user-id, when content or owner change.
     pub(crate) fn drop_capability(&mut self, fid: Fid) -> wire::Result<()> {
         if self.live(fid)?.xattr_bytes == 0 {
             return Ok(());
@@ -225,7 +234,7 @@ impl<S: Store> Namespace<S> {
         Ok(())
     }
 
-    /// `lustre.lov` first, then `trusted.*` for the superuser, then the rest by name.
+    /// Lists `lustre.lov` first, then `trusted.*` for the superuser, then the rest by name.
     pub(crate) fn listxattr(&mut self, cred: &Cred, fid: Fid) -> wire::Result<Reply> {
         let inode = self.live(fid)?;
         let root = is_root(cred);

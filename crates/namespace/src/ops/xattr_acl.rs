@@ -1,11 +1,11 @@
 //! Setting POSIX ACLs: `system.posix_acl_access` and `system.posix_acl_default`.
 //!
-//! * EOPNOTSUPP for a symbolic link; EACCES for a default ACL on what is no directory; EINVAL for
-//!   what is no valid ACL.
-//! * The access ACL sets the permission bits that it stands for, and is not kept if they say it
-//!   all; set-group-id is dropped if the caller is not in the file's group. Removing it leaves the
-//!   bits.
-//! * Removing what is not there is no error, as on local file systems.
+//! * EOPNOTSUPP for a symbolic link; EACCES for a default ACL on a file that is not a directory;
+//!   EINVAL for an invalid ACL.
+//! * The access ACL sets the permission bits that correspond to it, and is not stored if they
+//!   express all of it. Set-group-id is dropped if the caller is not in the file's group. Removing
+//!   the ACL leaves the bits.
+//! * Removing an ACL that does not exist is no error, as on local file systems.
 
 use sheen_wire::{self as wire, Cred, Errno, Fid, FileKind};
 

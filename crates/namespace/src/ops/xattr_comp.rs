@@ -1,15 +1,15 @@
 //! Changes to the components of a file: setting `lustre.lov.add`, `lustre.lov.del`,
 //! `lustre.lov.set.flags` (`lfs setstripe --component-add`, `--component-del`, `--component-set`).
-//! What may be changed how says [`sheen_layout::edit`].
+//! [`sheen_layout::edit`] defines which changes are allowed.
 //!
-//! * The owner's (EPERM); of regular files (EOPNOTSUPP). EINVAL for a file without a composite
-//!   layout.
-//! * Components that are added say what is wanted as a new layout does, and get their objects when
-//!   they are written into.
-//! * The objects of components that are deleted go as those of an unlinked file do. A file whose
-//!   last component goes has no layout any more, and gets one when it is next opened for writing.
-//!   Not so where its beginning is on the MDT (EOPNOTSUPP): its next object there would have the
-//!   same name as the one that is about to go.
+//! * Only the owner may do it (EPERM), on regular files (EOPNOTSUPP). EINVAL for a file without a
+//!   composite layout.
+//! * Added components have parameters like those of a new layout, and get their objects when they
+//!   are first written.
+//! * The objects of deleted components are destroyed like those of an unlinked file. A file whose
+//!   last component is deleted has no layout any more, and gets one when it is next opened for
+//!   writing. If the file begins on the MDT, deleting the last component is EOPNOTSUPP: its next
+//!   object there would have the same name as the one that is being destroyed.
 //! * The values cannot be read (ENODATA) nor removed (EOPNOTSUPP). Sets ctime.
 
 use sheen_layout::{Asked, Layout, LayoutError, Mark, STRIPE_SIZE_UNIT, STRIPES_MAX, Template, WantedLayout};
@@ -18,7 +18,7 @@ use sheen_wire::{self as wire, Errno, Fid, FileKind};
 use super::striping::leave_layout;
 use crate::{Namespace, Store, engine::Cx, record::Inode};
 
-/// Which change.
+/// Kind of change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Edit {
     Add,
@@ -41,7 +41,7 @@ impl<S: Store> Namespace<S> {
             Edit::Add => Some(self.with_added(cx, inode, &old, value)?),
             Edit::SetFlags => Some(old.with_flags(&Mark::decode(value)?)?),
             Edit::Delete => {
-                // Who does not hear of it would write to objects that are gone.
+                // A client without notice of the change would write to destroyed objects.
                 self.check_heard(cx, fid, &old)?;
                 let marks = Mark::decode(value)?;
                 let (kept, objects) = old.without_components(marks.first().ok_or(LayoutError::NoComponent)?)?;

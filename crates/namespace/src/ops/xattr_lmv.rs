@@ -1,27 +1,32 @@
 //! Layouts of directories, as extended attributes ([`sheen_layout::lmv`] has the bytes).
 //!
-//! | name | its value | setting it |
-//! |---|---|---|
-//! | `lustre.lmv` | where the entries are: `lmv_user_md` with every stripe, of any directory | `lmv_user_md`: what is asked for |
-//! | `trusted.lmv` | the same as it is stored, `lmv_mds_md_v1`; ENODATA if the directory is not striped | likewise |
-//! | `lustre.dmv` | the default in force for what is made in the directory, `lmv_user_md` | the directory's own default |
-//! | `trusted.dmv` | the default that was set on it, or that it inherited | likewise |
+//! * `lustre.lmv`: location of the entries as `lmv_user_md` with every stripe, for any directory.
+//!   Setting it: an `lmv_user_md` with the requested parameters.
+//! * `trusted.lmv`: the same as stored, `lmv_mds_md_v1`; ENODATA if the directory is not striped.
+//!   Setting it: likewise.
+//! * `lustre.dmv`: the default in force for subdirectories, `lmv_user_md`. Setting it sets the
+//!   directory's own default.
+//! * `trusted.dmv`: the default that was set on the directory, or that it inherited. Setting it:
+//!   likewise.
 //!
-//! * ENOTDIR for what is no directory; the owner's to set (EPERM). An MDT that does not exist is
-//!   ENODEV, a hash type, a count or a list where none can be EINVAL, as `LmvError::errno`.
-//! * What is asked for takes the place of all that the parent's default gave, its handing on
-//!   included, as `lfs mkdir` does in Lustre; EEXIST once there are entries. A value that tells of
-//!   stripes instead of asking for some is accepted and does nothing, so that archives can be
-//!   restored: its objects are another directory's. So does removing.
-//! * A default that asks for nothing deletes the one that is there, with no error if there is none.
-//! * A new directory gets the stripes that the default in force asks for, and the default itself,
-//!   one level less, if it was set on the parent and reaches further. The root's is not copied: it
-//!   is in force, less by the depth, wherever there is no other.
+//! Rules:
 //!
-//! There is one MDT. So a directory is striped only where it asks for several stripes on one MDT,
-//! and then each stripe *is* the directory: its layout names the directory's own FID for all of
-//! them. Every entry thus lies in the object that its layout names, and hash and count are kept for
-//! the day when single stripes can move to other MDTs.
+//! * ENOTDIR for a file that is not a directory; only the owner may set them (EPERM). ENODEV for an
+//!   MDT that does not exist. EINVAL for an invalid hash type or count, or a list where none is
+//!   allowed, as `LmvError::errno`.
+//! * A requested layout replaces everything that the parent's default gave, including the inherited
+//!   default, as `lfs mkdir` does in Lustre. EEXIST once there are entries.
+//! * A value that describes stripes instead of requesting some is accepted and ignored, so that
+//!   archives can be restored: its objects belong to another directory. Removal is ignored, too.
+//! * A default that requests nothing deletes the present one, with no error if there is none.
+//! * A new directory gets the stripes that the default in force requests. It gets the default
+//!   itself, one level less, if that was set on the parent and reaches further. The root's default
+//!   is not copied: less by the depth, it is in force wherever there is no other.
+//!
+//! There is one MDT. A directory is therefore striped only if several stripes on one MDT are
+//! requested. Each stripe is then the directory itself: its layout has the directory's own FID for
+//! all stripes. So every entry lies in the object that the layout names. Hash and count are stored
+//! for a future in which single stripes can move to other MDTs.
 
 use bytes::Bytes;
 use sheen_layout::lmv::{self, HashType, INHERIT_MAX, LmvMds, LmvUser};
@@ -35,11 +40,12 @@ use crate::{
 
 const DMV: &[u8] = b"trusted.dmv";
 const LMV: &[u8] = b"trusted.lmv";
-/// MDTs over which directories are spread.
+/// Number of MDTs over which directories are spread.
 const MDTS: u32 = 1;
 
 impl<S: Store> Namespace<S> {
-    /// The value of `lustre.lmv`. A stored layout that cannot be read any more counts as none.
+    /// Returns the value of `lustre.lmv`. A stored layout that cannot be decoded any more counts as
+    /// none.
     pub(crate) fn lmv(&mut self, fid: Fid, inode: &Inode) -> wire::Result<Option<Bytes>> {
         if !inode.is_dir() {
             return Ok(None);
@@ -50,7 +56,7 @@ impl<S: Store> Namespace<S> {
         Ok(Some(shown.encode().into()))
     }
 
-    /// The value of `lustre.dmv`.
+    /// Returns the value of `lustre.dmv`.
     pub(crate) fn dmv(&mut self, fid: Fid, inode: &Inode) -> wire::Result<Option<Bytes>> {
         if !inode.is_dir() {
             return Ok(None);
@@ -79,7 +85,7 @@ impl<S: Store> Namespace<S> {
         if inode.entries > 0 {
             return Err(Errno::EEXIST);
         }
-        // What can fail comes first.
+        // Steps that can fail come first.
         let layout = self.layout_for(&ask, fid);
         self.put_stored(cx, fid, LMV, layout.as_deref())?;
         self.put_stored(cx, fid, DMV, None)
@@ -105,7 +111,7 @@ impl<S: Store> Namespace<S> {
         self.set_plain(cx, fid, DMV, Some(value), flags)
     }
 
-    /// What a new directory `fid` in `parent` gets, sorted by name. Changes nothing.
+    /// Returns the xattrs of a new directory `fid` in `parent`, sorted by name. Changes nothing.
     pub(crate) fn inherit_lmv(&mut self, parent: Fid, dir: &Inode, fid: Fid) -> wire::Result<Option<Xattrs>> {
         let own = self.own_default(parent, dir)?;
         let handed_on = own.as_ref().filter(|_| parent != fid::ROOT).and_then(|d| d.inherited(1));
@@ -113,7 +119,7 @@ impl<S: Store> Namespace<S> {
             Some(own) => Some(own),
             None => {
                 let root = self.live(fid::ROOT)?;
-                // Only a default that stripes is worth finding out how deep the parent lies.
+                // The parent's depth matters only for a default that stripes.
                 match self.own_default(fid::ROOT, &root)?.filter(|d| d.stripes_on(MDTS) > 1) {
                     Some(of_root) => self.inherited_from_root(&of_root, parent)?,
                     None => None,
@@ -127,17 +133,17 @@ impl<S: Store> Namespace<S> {
         Ok((!xattrs.0.is_empty()).then_some(xattrs))
     }
 
-    /// The layout to store for a directory that asks for this: none if it is not striped.
+    /// Returns the layout to store for a directory with this request: none if it is not striped.
     fn layout_for(&self, ask: &LmvUser, fid: Fid) -> Option<Vec<u8>> {
         let count = ask.stripes_on(MDTS) as usize;
         let hash = ask.hash.or_default().with(HashType::OVERSTRIPED);
         (count > 1).then(|| LmvMds::new(self.config.mdt_index, hash, vec![fid; count]).encode())
     }
 
-    /// The root's default as it is in force in the directory `fid`; none in one that was removed.
+    /// Returns the root's default as in force in the directory `fid`; none in a removed directory.
     fn inherited_from_root(&mut self, of_root: &LmvUser, fid: Fid) -> wire::Result<Option<LmvUser>> {
         let (mut depth, mut at) = (0, fid);
-        // Deeper than that nothing is told apart any more.
+        // Beyond this depth the result does not change any more.
         while at != fid::ROOT && depth <= u32::from(INHERIT_MAX) {
             let Some(inode) = self.tables.inode(at)? else { return Ok(None) };
             let Some(link) = inode.links.first() else { return Ok(None) };
@@ -146,7 +152,8 @@ impl<S: Store> Namespace<S> {
         Ok(of_root.inherited(depth))
     }
 
-    /// The default stored with a directory. One that cannot be read any more counts as none.
+    /// Returns the default stored with a directory. A default that cannot be decoded any more
+    /// counts as none.
     fn own_default(&mut self, fid: Fid, inode: &Inode) -> wire::Result<Option<LmvUser>> {
         let value = self.stored(fid, inode, DMV)?;
         Ok(value.and_then(|v| LmvUser::decode(&v).ok()).filter(|d| d.magic == lmv::MAGIC_USER))
@@ -160,7 +167,7 @@ impl<S: Store> Namespace<S> {
         Ok(xattrs.position(name).ok().and_then(|i| xattrs.0.get(i)).map(|(_, value)| value.clone()))
     }
 
-    /// Sets it, or removes it if it is there.
+    /// Sets a stored attribute or, without a value, removes it if it exists.
     fn put_stored(&mut self, cx: &Cx, fid: Fid, name: &[u8], value: Option<&[u8]>) -> wire::Result<()> {
         match self.set_plain(cx, fid, name, value, 0) {
             Err(Errno::ENODATA) if value.is_none() => Ok(()),

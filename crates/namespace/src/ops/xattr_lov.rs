@@ -1,24 +1,24 @@
-//! Lustre's own xattrs: the layout (`lustre.lov`), and what Lustre's OSD keeps of names and FID
+//! Lustre's own xattrs: the layout (`lustre.lov`), and the names and FID that Lustre's OSD stores
 //! (`trusted.link`, `trusted.lma`).
 //!
-//! Setting the layout (the owner's, EPERM):
+//! Setting the layout (only the owner, EPERM):
 //!
-//! * On a regular file without one: the value says what is wanted (objects in it are ignored), the
-//!   rest comes from directory, root and file system; EINVAL and so on as `LayoutError::errno`.
-//!   Then the file is left without a layout. Of a composite layout the first component gets its
-//!   objects at once, the others when they are written into ([`super::layout_intent`]).
-//! * On a regular file that has one: EEXIST with CREATE (which `lfs setstripe` passes); else it is
-//!   accepted and does nothing, so that archives can be restored and `cp -a` copies over what
-//!   exists.
-//! * With REPLACE, on a nameless file (O_TMPFILE): the layout becomes another one. Its objects go:
-//!   it is for a file that was just made.
-//! * On a directory: the default for what is made in it, EINVAL if it names OSTs that do not exist.
-//!   A value that asks for nothing removes the default.
+//! * On a regular file without a layout: the value requests parameters (objects in it are ignored);
+//!   directory, root and file system supply the rest. EINVAL and so on as `LayoutError::errno`; the
+//!   file then stays without a layout. In a composite layout the first component gets its objects
+//!   at once, the others when they are first written ([`super::layout_intent`]).
+//! * On a regular file with a layout: EEXIST with CREATE (which `lfs setstripe` passes). Otherwise
+//!   the value is accepted and ignored, so that archives can be restored and `cp -a` copies over
+//!   existing files.
+//! * With REPLACE, on an orphan (O_TMPFILE): the value replaces the layout, and the old objects are
+//!   destroyed. This is for a file that was just created.
+//! * On a directory: the default for files created in it. EINVAL if it names OSTs that do not
+//!   exist. A value that requests nothing removes the default.
 //! * EOPNOTSUPP for any other file, for several mirrors that begin on the MDT, and for data on an
-//!   MDT that has no place for it ([`crate::Env::check`]).
+//!   MDT that has no space for it ([`crate::Env::check`]).
 //!
-//! Removing: the default of a directory, with no error if there is none; of a file it is accepted
-//! and does nothing.
+//! Removing deletes the default of a directory, with no error if there is none. On a file it is
+//! accepted and ignored.
 
 use bytes::{BufMut, Bytes};
 use sheen_layout::{Asked, Layout};
@@ -34,7 +34,7 @@ use crate::{
     record::{Inode, LINK_ENTRY_BYTES},
 };
 
-/// LINK_EA_MAGIC.
+/// Lustre's LINK_EA_MAGIC.
 const LINK_MAGIC: u32 = 0x11ea_f1df;
 /// `struct link_ea_header`: magic, count, length (u64), time of overflow, padding.
 const LINK_HEADER_BYTES: usize = 24;
@@ -76,8 +76,8 @@ impl<S: Store> Namespace<S> {
         })
     }
 
-    /// A layout in the place of the one that there is, which is to be forgotten: the generation
-    /// goes on.
+    /// Allocates a layout that replaces the present one, whose objects are destroyed. The
+    /// generation continues.
     fn another_layout(&mut self, cx: &mut Cx, fid: Fid, inode: &Inode, value: &[u8]) -> wire::Result<Layout> {
         let asked = self.asked(cx, value)?;
         let new = self.new_layout(cx, fid, None, asked)?;
@@ -87,7 +87,7 @@ impl<S: Store> Namespace<S> {
         Ok(new.adopted(fid, next)?)
     }
 
-    /// What a user asks for, as far as it can be had.
+    /// Decodes a user's request and checks that it can be served.
     pub(super) fn asked(&mut self, cx: &mut Cx, value: &[u8]) -> wire::Result<Asked> {
         let asked = Asked::decode(value)?;
         check_served(&asked)?;
@@ -96,7 +96,8 @@ impl<S: Store> Namespace<S> {
     }
 }
 
-/// `lustre.lov`: a file's layout without its generation, as Lustre shows it; a directory's default.
+/// Returns `lustre.lov`: a file's layout without its generation, as Lustre shows it; a directory's
+/// default.
 pub(crate) fn lov(inode: &Inode) -> wire::Result<Option<Bytes>> {
     match &inode.layout {
         Some(layout) if inode.kind == FileKind::Regular => Ok(Some(Layout::decode(layout)?.encode_xattr().into())),
@@ -104,7 +105,7 @@ pub(crate) fn lov(inode: &Inode) -> wire::Result<Option<Bytes>> {
     }
 }
 
-/// `trusted.link`: the names that are known. Header little-endian, entries big-endian: length
+/// Returns `trusted.link`: the stored names. Header little-endian, entries big-endian: length
 /// (u16), parent's FID, name.
 pub(crate) fn link_ea(inode: &Inode) -> Option<Bytes> {
     if inode.links.is_empty() {
@@ -124,7 +125,7 @@ pub(crate) fn link_ea(inode: &Inode) -> Option<Bytes> {
     Some(ea.into())
 }
 
-/// `trusted.lma`: compat and incompat flags, then the FID, little-endian.
+/// Returns `trusted.lma`: compat and incompat flags, then the FID, little-endian.
 pub(crate) fn lma(fid: Fid) -> Bytes {
     let mut ea = Vec::with_capacity(24);
     ea.put_u64_le(0);

@@ -1,20 +1,20 @@
-//! Changes to the mirrors of a file: setting `lustre.lov.mirror` ([`sheen_wire::mirror`]). What may
-//! be changed how says `mirror` of `sheen_layout`.
+//! Changes to the mirrors of a file: setting `lustre.lov.mirror` ([`sheen_wire::mirror`]). Module
+//! `mirror` of `sheen_layout` defines which changes are allowed.
 //!
-//! * The owner's (EPERM), of both files where there are two; of regular files (EOPNOTSUPP); EINVAL
-//!   for one without a layout where it needs one.
-//! * **Extend**, **merge**: the new mirrors are stale. Who has the file open and would not hear
-//!   that it is mirrored now might go on writing to the first mirror alone: EBUSY then (of the
-//!   other file likewise, whose objects are its own no more). Of a file that any client hears of
-//!   this does not happen.
-//! * **Split**: the mirror becomes the layout of a file that has none (EEXIST), or its objects go
-//!   as those of an unlinked file.
-//! * **Resync**, **resynced**: between the two nobody reads the mirrors that are copied to (EUCLEAN
-//!   if no other is fresh), nor writes without asking, and who asks makes another generation
-//!   (EBUSY). The first is one generation, so that a tool sees whether it is its own. The
-//!   modification time stays: the caller says what it is, as with `TakeLayout`, within the same
-//!   bounds.
-//! * The value cannot be read (ENODATA) nor removed (EOPNOTSUPP). Sets ctime; of both files.
+//! * Only the owner may do it (EPERM), of both files where there are two; regular files only
+//!   (EOPNOTSUPP). EINVAL for a file without a layout where one is needed.
+//! * **Extend**, **merge**: the new mirrors are stale. EBUSY if a client has the file open and
+//!   would not learn that it is mirrored now: that client might continue to write to the first
+//!   mirror alone. The same holds for the other file, which loses its objects. A layout that is
+//!   mirrored already or lacks objects is exempt, because clients expect it to change.
+//! * **Split**: the mirror becomes the layout of a file that has none (EEXIST), or its objects are
+//!   destroyed like those of an unlinked file.
+//! * **Resync**, **resynced**: between the two, clients do not read the mirrors that are being
+//!   copied to (EUCLEAN if no other is fresh). A client that writes must ask the MDT first, which
+//!   makes another generation, so that resynced fails (EBUSY). Resync advances the generation by
+//!   one, so that a tool recognizes its own change. The modification time stays: the caller passes
+//!   it, as with `TakeLayout`, within the same bounds.
+//! * The value cannot be read (ENODATA) nor removed (EOPNOTSUPP). Sets ctime, of both files.
 
 use sheen_layout::{Asked, Layout, LayoutError, MIRRORS_MAX, WantedComponent, WantedLayout};
 use sheen_wire::{self as wire, Cred, Errno, Fid, FileKind, Time, ldlm::bits, mirror::Change};
@@ -22,7 +22,7 @@ use sheen_wire::{self as wire, Cred, Errno, Fid, FileKind, Time, ldlm::bits, mir
 use super::striping::{following, leave_layout};
 use crate::{Namespace, Store, access::is_owner, engine::Cx, record::Inode, replaced::NOBODY};
 
-/// Most nanoseconds of a time.
+/// Maximum nanoseconds of a time.
 const NSEC_MAX: u32 = 999_999_999;
 
 impl<S: Store> Namespace<S> {
@@ -60,7 +60,8 @@ impl<S: Store> Namespace<S> {
                 let mtime = Time { nsec: mtime.nsec.min(NSEC_MAX), ..mtime };
                 self.edit(fid, |i| {
                     i.mtime = mtime.clamp(i.mtime, cx.now.max(i.mtime));
-                    // So that the times of the copies, which are younger, do not show.
+                    // So that the modification times of the copied objects, which are before `now`,
+                    // do not show.
                     i.mtime_set = cx.now;
                 })?;
                 resynced
@@ -141,8 +142,8 @@ impl<S: Store> Namespace<S> {
         Ok(rest)
     }
 
-    /// EBUSY if a client has the file open, believes that its layout stays as it is, and has no
-    /// lock by which it would hear otherwise.
+    /// Returns EBUSY if a client has the file open, assumes that its layout does not change, and
+    /// has no LAYOUT lock whose cancel would tell it otherwise.
     pub(super) fn check_heard(&self, cx: &Cx, fid: Fid, layout: &Layout) -> wire::Result<()> {
         let stays = layout.is_plain() || !layout.is_mirrored() && layout.missing(0, u64::MAX).is_none();
         let locks = cx.env.locks(fid);
@@ -154,7 +155,8 @@ impl<S: Store> Namespace<S> {
     }
 }
 
-/// EINVAL for the file itself and what is no regular file, EPERM for somebody else's.
+/// Checks the second file: EINVAL for the same file or one that is not regular, EPERM if the caller
+/// does not own it.
 fn check_other(cred: &Cred, fid: Fid, other: Fid, inode: &Inode) -> wire::Result<()> {
     if other == fid || inode.kind != FileKind::Regular {
         return Err(Errno::EINVAL);
@@ -162,7 +164,7 @@ fn check_other(cred: &Cred, fid: Fid, other: Fid, inode: &Inode) -> wire::Result
     if is_owner(cred, inode) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-/// Each of a user's mirrors once; EINVAL for more than there can be.
+/// Removes duplicates from a user's mirrors; EINVAL for more than there can be.
 fn several(mut mirrors: Vec<u16>) -> wire::Result<Vec<u16>> {
     if mirrors.len() > usize::from(MIRRORS_MAX) {
         return Err(Errno::EINVAL);
@@ -172,7 +174,7 @@ fn several(mut mirrors: Vec<u16>) -> wire::Result<Vec<u16>> {
     Ok(mirrors)
 }
 
-/// Components of several mirrors, by mirror.
+/// Groups the components of several mirrors by mirror.
 fn by_mirror(components: Vec<WantedComponent>) -> Vec<Vec<WantedComponent>> {
     let mut mirrors: Vec<Vec<WantedComponent>> = Vec::new();
     for c in components {

@@ -1,5 +1,5 @@
-//! Composite layouts: made from templates, given objects where they are written, changed by their
-//! owner, gone with all objects.
+//! Composite layouts: created from templates, instantiated by writes, changed by their owner,
+//! deleted with all objects.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ fn part(start: u64, end: u64, spec: Spec) -> TemplateComponent {
     TemplateComponent::striped(start, end, spec)
 }
 
-/// `-E 1M -c 1 -E 4G -c 4 -E -1 -c -1`: what the reference's 020-pfl begins with.
+/// `-E 1M -c 1 -E 4G -c 4 -E -1 -c -1`: the first layout of the reference's 020-pfl.
 fn three() -> Vec<TemplateComponent> {
     vec![part(0, MIB, count(1)), part(MIB, 4 * GIB, count(4)), part(4 * GIB, EOF, count(-1))]
 }
@@ -41,7 +41,7 @@ fn bare(fs: &mut Fs, name: &str) -> Fid {
     fs.mknod(&ME, ROOT, name, 0o644).unwrap()
 }
 
-/// A file of this layout.
+/// A file with this layout.
 fn file(fs: &mut Fs, name: &str, components: Vec<TemplateComponent>) -> Fid {
     let f = bare(fs, name);
     fs.set(&ME, f, LOV, &value(components), CREATE).unwrap();
@@ -49,7 +49,7 @@ fn file(fs: &mut Fs, name: &str, components: Vec<TemplateComponent>) -> Fid {
 }
 
 fn layout(fs: &mut Fs, fid: Fid) -> Layout {
-    Layout::decode(&fs.layout(fid).expect("it has a layout")).unwrap()
+    Layout::decode(&fs.layout(fid).expect("the file has a layout")).unwrap()
 }
 
 /// Number of objects of each component.
@@ -61,15 +61,15 @@ fn all_objects(layout: &Layout) -> BTreeSet<(u32, Fid)> {
     layout.stripes().iter().map(|s| (s.ost, s.object)).collect()
 }
 
-/// The layout as it is answered.
+/// Sends a layout intent and returns the layout from the reply.
 fn intent(fs: &mut Fs, fid: Fid, start: u64, end: u64) -> Result<Layout> {
     match fs.call(Request::LayoutIntent { fid, start, end })? {
-        Reply::Entry(entry) => Ok(Layout::decode(&entry.layout.expect("an intent answers the layout")).unwrap()),
+        Reply::Entry(entry) => Ok(Layout::decode(&entry.layout.expect("an intent returns the layout")).unwrap()),
         other => panic!("{other:?}"),
     }
 }
 
-/// What is in the unlink log, durably.
+/// Returns the durable content of the unlink log.
 fn destroyed(fs: &mut Fs) -> BTreeSet<(u32, Fid)> {
     fs.commit();
     fs.commit();
@@ -117,7 +117,7 @@ fn an_intent_gives_objects_to_what_it_touches_and_nothing_else() {
     assert_eq!(two.components()[0], first);
     let osts: BTreeSet<u32> = two.components()[1].stripes.iter().map(|s| s.ost).collect();
     assert_eq!(osts.len(), 4);
-    // Sent again, and by others who want the same.
+    // A repeated request, and the same request of another client.
     let request = Request::LayoutIntent { fid: f, start: MIB, end: 4 * GIB };
     for client in [7, 8] {
         fs.client = sheen_namespace::ClientId(client);
@@ -128,7 +128,7 @@ fn an_intent_gives_objects_to_what_it_touches_and_nothing_else() {
     // The last byte of one component and the first of the next.
     let g = file(&mut fs, "g", three());
     assert_eq!(intent(&mut fs, g, 4 * GIB, 4 * GIB + 1).unwrap().generation(), 4);
-    assert_eq!(objects(&mut fs, g), [1, 0, 4], "the middle stays as it is");
+    assert_eq!(objects(&mut fs, g), [1, 0, 4], "the middle component is unchanged");
     let h = file(&mut fs, "h", three());
     assert_eq!(intent(&mut fs, h, MIB - 1, EOF).unwrap().generation(), 4, "one change, however many components");
     assert_eq!(objects(&mut fs, h), [1, 4, 4]);
@@ -149,7 +149,7 @@ fn intents_of_other_files() {
     assert_eq!(intent(&mut fs, d, 0, 1), Err(Errno::EINVAL));
     let gone = fs.fid();
     assert_eq!(intent(&mut fs, gone, 0, 1), Err(Errno::ENOENT));
-    // A file that lost its last name while it is open is still written.
+    // An orphan can still be written while it is open.
     let f = file(&mut fs, "f", three());
     let open = fs.open(&ME, f, flags::RDWR).unwrap();
     fs.unlink(&ME, ROOT, "f").unwrap();
@@ -170,7 +170,7 @@ fn nothing_is_had_past_the_end_of_a_layout() {
     intent(&mut fs, f, 7 * MIB, 9 * MIB).unwrap();
     assert_eq!(objects(&mut fs, f), [1, 2]);
     let big = file(&mut fs, "big", vec![part(0, MIB, count(1)), part(MIB, EOF, count(1))]);
-    assert_eq!(fs.truncate(&ME, big, i64::MAX as u64), Err(Errno::EFBIG), "one object is not so large");
+    assert_eq!(fs.truncate(&ME, big, i64::MAX as u64), Err(Errno::EFBIG), "larger than one object can be");
 }
 
 #[test]
@@ -190,8 +190,8 @@ fn a_directory_passes_its_template_on() {
         assert_eq!((l.generation(), objects(&mut fs, f)), (2, vec![1, 0]));
         assert_eq!(l.components()[1].stripe_size, 4 << 20);
     }
-    // What the user asks for takes its place as a whole, and so does the default of a directory
-    // that has its own.
+    // A layout that the user requests replaces the default as a whole. So does the default of a
+    // directory that has its own.
     let plain = fs.mknod(&ME, d, "plain", 0o644).unwrap();
     fs.set(&ME, plain, LOV, &count(3).encode(), CREATE).unwrap();
     assert!(layout(&mut fs, plain).is_plain());
@@ -207,7 +207,7 @@ fn a_directory_passes_its_template_on() {
     assert_eq!(objects(&mut fs, late), [1, 0]);
     fs.set(&ME, d, LOV, &Asked::default().encode(), 0).unwrap();
     assert_eq!(fs.get(&ME, d, LOV), Err(Errno::ENODATA));
-    // The root's holds wherever there is no other.
+    // The root's default applies where there is no other.
     fs.set(&ME, ROOT, LOV, &value(three()), 0).unwrap();
     let e = fs.mkdir(&ME, ROOT, "e", 0o777).unwrap();
     let f = fs.touch(&ME, e, "f", 0o644).unwrap();
@@ -238,7 +238,7 @@ fn what_is_refused_leaves_no_trace() {
         (value(vec![part(0, MIB, count(1)), part(MIB, EOF, listed(&[1, 99]))]), Errno::EINVAL),
         (value(vec![part(0, MIB, count(1)), part(MIB, EOF, Spec { start: Some(99), ..count(1) })]), Errno::EINVAL),
         (value(many.collect()), Errno::ERANGE),
-        // What this version does not serve.
+        // Not supported by this version.
         (mirrored.encode(), Errno::EOPNOTSUPP),
     ] {
         assert_eq!(fs.set(&ME, f, LOV, &refused, 0), Err(why));
@@ -282,17 +282,17 @@ fn objects_outlive_a_crash_with_the_layout_that_names_them() {
     assert_eq!(fs.ns.needs_commit(Some(f)), None);
     let lost = intent(&mut fs, f, 5 * GIB, 6 * GIB).unwrap();
     let mut fs = fs.crash();
-    assert_eq!(layout(&mut fs, f), two, "what was committed, whole, and nothing of the rest");
+    assert_eq!(layout(&mut fs, f), two, "exactly the committed layout");
     let orphans = fs.ns.orphan_ranges();
     let last = &lost.components()[2].stripes;
     for s in last {
         let is_orphan = orphans.iter().any(|r| r.ost == s.ost && (r.first..=r.last).contains(&s.object.oid));
-        assert!(is_orphan, "nobody would remove {}", s.object);
+        assert!(is_orphan, "no orphan range covers {}", s.object);
     }
     let again = intent(&mut fs, f, 5 * GIB, 6 * GIB).unwrap();
     assert_eq!(again.generation(), 5);
     let again: BTreeSet<Fid> = again.components()[2].stripes.iter().map(|s| s.object).collect();
-    assert!(last.iter().all(|s| !again.contains(&s.object)), "an id came twice");
+    assert!(last.iter().all(|s| !again.contains(&s.object)), "an id was used twice");
     fs.commit();
     let mut fs = fs.crash();
     assert_eq!(objects(&mut fs, f), [1, 4, 4]);
@@ -305,12 +305,12 @@ fn all_objects_go_with_the_file_and_only_they() {
     let listed = Spec { osts: vec![1, 2], ..Spec::default() };
     let f = file(&mut fs, "f", vec![part(0, MIB, count(1)), part(MIB, GIB, count(2)), part(GIB, EOF, listed)]);
     let l = intent(&mut fs, f, MIB, 2 * MIB).unwrap();
-    assert_eq!(l.components()[2].stripes.len(), 2, "the OSTs to come are listed, without objects");
+    assert_eq!(l.components()[2].stripes.len(), 2, "the OSTs are listed, without objects");
     fs.unlink(&ME, ROOT, "f").unwrap();
     let gone = destroyed(&mut fs);
     assert_eq!((gone.len(), gone), (3, all_objects(&l)));
     let mut fs = fs.crash();
-    assert_eq!(destroyed(&mut fs), all_objects(&l), "until they are gone");
+    assert_eq!(destroyed(&mut fs), all_objects(&l), "until they are destroyed");
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn components_are_added_at_the_end() {
     intent(&mut fs, f, 5 * MIB, 6 * MIB).unwrap();
     assert_eq!(objects(&mut fs, f), [1, 0, 1]);
     add(&mut fs, f, vec![part(8 * MIB, EOF, count(1))]).unwrap();
-    assert_eq!(add(&mut fs, f, vec![part(8 * MIB, EOF, count(1))]), Err(Errno::EINVAL), "there is no end to add to");
+    assert_eq!(add(&mut fs, f, vec![part(8 * MIB, EOF, count(1))]), Err(Errno::EINVAL), "the layout is complete");
     let d = fs.mkdir(&ME, ROOT, "d", 0o755).unwrap();
     assert_eq!(add(&mut fs, d, three()), Err(Errno::EOPNOTSUPP));
     for other in [bare(&mut fs, "bare"), fs.touch(&ME, ROOT, "plain", 0o644).unwrap()] {
@@ -352,18 +352,18 @@ fn components_are_deleted_from_the_end_with_their_objects() {
     let del = |fs: &mut Fs, id, flags, negative| {
         fs.set(&ME, f, "lustre.lov.del", &Mark::encode(&[Mark { id, flags, negative }]), 0)
     };
-    assert_eq!(del(&mut fs, 2, 0, false), Err(Errno::EINVAL), "it would leave a hole");
-    assert_eq!(del(&mut fs, 9, 0, false), Err(Errno::EINVAL), "there is none");
+    assert_eq!(del(&mut fs, 2, 0, false), Err(Errno::EINVAL), "the layout would have a hole");
+    assert_eq!(del(&mut fs, 9, 0, false), Err(Errno::EINVAL), "no such component");
     assert_eq!(fs.set(&ME, f, "lustre.lov.del", b"junk", 0), Err(Errno::EINVAL));
     del(&mut fs, 0, comp::INIT, true).unwrap();
     assert_eq!(fs.touched, [(f, UPDATE | LAYOUT | XATTR)]);
     assert_eq!((objects(&mut fs, f), layout(&mut fs, f).end()), (vec![1, 4], 4 * GIB));
-    assert!(destroyed(&mut fs).is_empty(), "it had none");
+    assert!(destroyed(&mut fs).is_empty(), "the component had no objects");
     del(&mut fs, 2, 0, false).unwrap();
     assert_eq!(objects(&mut fs, f), [1]);
     let second: BTreeSet<_> = all.components()[1].stripes.iter().map(|s| (s.ost, s.object)).collect();
     assert_eq!((second.len(), destroyed(&mut fs)), (4, second));
-    // The file goes on without a layout, as new.
+    // The file continues without a layout, like a new one.
     del(&mut fs, 1, 0, false).unwrap();
     assert_eq!((fs.layout(f), fs.get(&ME, f, LOV)), (None, Err(Errno::ENODATA)));
     assert_eq!(destroyed(&mut fs), all_objects(&all));
@@ -385,9 +385,9 @@ fn flags_of_components_are_set() {
     assert_eq!(first(&mut fs), comp::INIT | comp::PREF_RD);
     set(&mut fs, 1, comp::PREF_RD, true).unwrap();
     assert_eq!(first(&mut fs), comp::INIT);
-    assert_eq!(set(&mut fs, 1, comp::INIT, true), Err(Errno::EINVAL), "objects are not declared away");
+    assert_eq!(set(&mut fs, 1, comp::INIT, true), Err(Errno::EINVAL), "INIT cannot be cleared");
     assert_eq!(set(&mut fs, 7, comp::PREF_RD, false), Err(Errno::EINVAL));
-    assert_eq!(set(&mut fs, 1, comp::STALE, false), Err(Errno(117)), "EUCLEAN: nothing else is up to date");
+    assert_eq!(set(&mut fs, 1, comp::STALE, false), Err(Errno(117)), "EUCLEAN: the only mirror cannot become stale");
     assert_eq!(objects(&mut fs, f), [1, 0, 0]);
 }
 
@@ -403,7 +403,7 @@ fn an_extension_goes_to_its_component_as_it_is_written() {
     assert_eq!((ends(&mut fs), objects(&mut fs, f)), (vec![128 * MIB, GIB, EOF], vec![2, 0, 0]));
     let grown = layout(&mut fs, f);
     assert_eq!(intent(&mut fs, f, 70 * MIB, 128 * MIB).unwrap(), grown);
-    // Its OSTs are full: the next component takes over, on others.
+    // The component's OSTs are full: the next component takes over, on other OSTs.
     fs.env.full = grown.components()[0].stripes.iter().map(|s| s.ost).collect();
     let spilt = intent(&mut fs, f, 128 * MIB, 129 * MIB).unwrap();
     assert_eq!((ends(&mut fs), objects(&mut fs, f)), (vec![128 * MIB, EOF], vec![2, 2]));
@@ -420,12 +420,12 @@ fn a_layout_comes_later_where_that_is_asked_for() {
     let (f, _) = made;
     assert_eq!(fs.layout(f), None);
     let again = fs.open(&ME, f, later).unwrap();
-    assert_eq!(fs.layout(f), None, "nor by another open of the kind");
-    // Somebody sets one.
+    assert_eq!(fs.layout(f), None, "another LAYOUT_LATER open allocates none either");
+    // A user sets a layout.
     fs.set(&ME, f, LOV, &value(three()), CREATE).unwrap();
     let third = fs.open(&ME, f, later).unwrap();
     assert_eq!(objects(&mut fs, f), [1, 0, 0]);
-    // Nobody does: the first who is to write, who opens it otherwise, or who cuts it.
+    // No user sets one: the first write intent, ordinary open or truncation allocates it.
     type Way = fn(&mut Fs, Fid);
     let ways: [(&str, Way); 3] = [
         ("write", |fs, f| drop(intent(fs, f, 0, 0).unwrap())),

@@ -1,5 +1,5 @@
-//! Crashes at any point between, before and after commits: what is left is consistent, ids are
-//! never used again.
+//! Crashes at any point between, before and after commits: the remaining state is consistent, and
+//! ids are never used again.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -51,8 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Runs steps in up to four directories, remembering every object and sequence that was ever handed
-/// out.
+/// Runs steps in up to four directories, and records every object and sequence handed out.
 struct Run {
     fs: Fs,
     dirs: Vec<Fid>,
@@ -69,7 +68,7 @@ impl Run {
         self.dirs[usize::from(i) % self.dirs.len()]
     }
 
-    /// What came out must be new.
+    /// Checks that a created file has new objects.
     fn created(&mut self, fid: Fid) {
         for stripe in Layout::decode(&self.fs.layout(fid).unwrap()).unwrap().stripes() {
             assert!(self.objects.insert(stripe.object), "{} handed out twice", stripe.object);
@@ -141,7 +140,7 @@ impl Run {
         for range in self.fs.ns.orphan_ranges() {
             assert_eq!(range.seq, ost_seq(MdtIndex::ZERO, range.ost));
             let in_range = |o: &&Fid| o.seq == range.seq && (range.first..=range.last).contains(&o.oid);
-            assert!(!live.iter().any(|o| in_range(&o)), "a live object would be removed as an orphan");
+            assert!(!live.iter().any(|o| in_range(&o)), "a live object would be destroyed as an orphan");
             assert!(!log.iter().any(|o| in_range(&o)));
         }
         self.dirs.retain(|d| *d == ROOT);
@@ -164,7 +163,7 @@ proptest! {
 #[test]
 fn lost_creates_become_orphan_ranges_until_they_are_removed() {
     let mut fs = Fs::new();
-    fs.touch(&ROOT_CRED, ROOT, "kept", 0o644).unwrap();
+    fs.touch(&ROOT_CRED, ROOT, "committed", 0o644).unwrap();
     fs.commit();
     let lost = fs.touch(&ROOT_CRED, ROOT, "lost", 0o644).unwrap();
     let object = Layout::decode(&fs.layout(lost).unwrap()).unwrap().stripes()[0];
@@ -177,7 +176,7 @@ fn lost_creates_become_orphan_ranges_until_they_are_removed() {
     };
     assert_eq!(covers(&fs), 1);
     let mut fs = fs.crash();
-    assert_eq!(covers(&fs), 1, "not forgotten by a second crash");
+    assert_eq!(covers(&fs), 1, "the range survives a second crash");
     for range in fs.ns.orphan_ranges() {
         fs.ns.range_destroyed(&range);
     }
@@ -203,7 +202,7 @@ fn a_clean_stop_leaves_nothing_behind() {
     assert_eq!(next.object.oid, last.object.oid + 1, "no object id is wasted");
 }
 
-/// 2000 objects on one OST per file: the reservation runs out again and again.
+/// 2000 objects on one OST per file: the reservation is used up again and again.
 #[test]
 fn reservations_are_durable_before_they_are_used() {
     let mut fs = Fs::new();
@@ -227,11 +226,11 @@ fn reservations_are_durable_before_they_are_used() {
         if i % 50 == 49 {
             fs = fs.crash();
             for object in fs.ns.orphan_ranges() {
-                assert!(used.iter().any(|o| o.oid >= object.first), "a range that nothing needed");
+                assert!(used.iter().any(|o| o.oid >= object.first), "the range was never used");
             }
         }
     }
-    assert_eq!(used.len(), 200 * 2000, "an id came twice");
+    assert_eq!(used.len(), 200 * 2000, "an id was used twice");
     assert!(waits >= 4);
 }
 
@@ -266,7 +265,7 @@ fn stores_without_what_formatting_wrote_are_refused() {
             assert_eq!(refused, StoreError::Incomplete(what));
             assert!(refused.is_damage());
         }
-        assert_eq!(store.len(), records, "something was written");
+        assert_eq!(store.len(), records, "the refused store was changed");
     }
 }
 
@@ -300,7 +299,7 @@ fn a_resent_create_finds_its_own_file_after_a_crash() {
         umask: 0,
     };
     let flags = flags::CREAT | flags::EXCL | flags::RDWR;
-    // Open as asked, whatever the mode.
+    // The open succeeds with the requested flags, whatever the mode.
     let open =
         |fid, n| Request::OpenCreate { cred: me.clone(), parent: ROOT, name: name(n), fid, flags, mode: 0, umask: 0 };
     let nameless = Request::TmpFile { cred: me.clone(), parent: ROOT, fid: tmp, flags: flags::RDWR, mode: 0, umask: 0 };
@@ -317,8 +316,8 @@ fn a_resent_create_finds_its_own_file_after_a_crash() {
     assert_ne!(handle, first.1);
     assert_eq!(fs.opened(nameless.clone()).unwrap().0, tmp);
     fs.ns.finish_recovery().unwrap();
-    assert_eq!(fs.attr(tmp).nlink, 0, "lives on while it is open");
-    // What another made is in the way as ever.
+    assert_eq!(fs.attr(tmp).nlink, 0, "an orphan lives on while it is open");
+    // A file that another request created still conflicts.
     let other = fs.fid();
     assert_eq!(fs.call(make(other, "d")).err(), Some(Errno::EEXIST));
     assert_eq!(fs.call(open(other, "f")).err(), Some(Errno::EEXIST));

@@ -16,7 +16,7 @@ fn ask(stripe_count: i32) -> LmvUser {
     LmvUser::new(stripe_count)
 }
 
-/// So many stripes on one MDT.
+/// That many stripes on one MDT.
 fn over(stripe_count: i32) -> LmvUser {
     LmvUser { hash: HashType(HashType::OVERSTRIPED), ..ask(stripe_count) }
 }
@@ -51,11 +51,11 @@ fn overstripes_are_kept_in_lustres_form() {
     let stored = LmvMds::decode(&fs.get(&ME, d, "trusted.lmv").unwrap()).unwrap();
     assert_eq!((stored.stripes.clone(), stored.master_mdt), (vec![d; 4], 0));
     assert_eq!(stored.hash.to_string(), "fnv_1a_64,overstriped");
-    assert_eq!(fs.get(&user(9), d, "trusted.lmv"), Err(Errno::ENODATA), "the superuser's");
+    assert_eq!(fs.get(&user(9), d, "trusted.lmv"), Err(Errno::ENODATA), "only the superuser reads it");
     let shown = layout_of(&mut fs, d);
     assert_eq!((shown.stripe_count, shown.stripes[3].fid, shown.stripes[3].mdt), (4, d, 0));
     assert_eq!(fs.names(&ME, d), ["trusted.link", "trusted.lma", "trusted.lmv"]);
-    // As many as there can be, and another hash; an empty directory may change its mind.
+    // The maximum number of stripes, and another hash; the layout of an empty directory may change.
     let crush = LmvUser { hash: HashType::parse("crush").unwrap().with(HashType::OVERSTRIPED), ..ask(11) };
     fs.set(&ME, d, "trusted.lmv", &crush.encode(), 0).unwrap();
     let shown = layout_of(&mut fs, d);
@@ -67,7 +67,7 @@ fn overstripes_are_kept_in_lustres_form() {
     assert_eq!(fs.set(&ME, d, "lustre.lmv", &ask(1).encode(), 0), Err(Errno::EEXIST));
     assert_eq!(layout_of(&mut fs, d).stripe_count, 5);
     assert_eq!(fs.lookup(&ME, d, "f").unwrap().fid, f);
-    // An archive brings another directory's stripes.
+    // An archive contains another directory's stripes.
     let foreign = LmvMds::new(1, HashType::DEFAULT, vec![Fid::new(7, 7); 2]);
     fs.set(&ME, d, "trusted.lmv", &foreign.encode(), 0).unwrap();
     fs.unset(&ME, d, "trusted.lmv").unwrap();
@@ -79,7 +79,7 @@ fn a_default_is_kept_byte_for_byte() {
     let mut fs = Fs::new();
     let d = fs.mkdir(&ME, ROOT, "d", 0o755).unwrap();
     let mut value = LmvUser { mdt: Some(0), max_inherit: 3, max_inherit_rr: 2, ..over(-2) }.encode();
-    value[16] = 1; // lum_type and padding are nobody's here
+    value[16] = 1; // lum_type and padding have no meaning here
     value[31] = 9;
     fs.set(&ME, d, "trusted.dmv", &value, CREATE).unwrap();
     assert_eq!(fs.get(&ME, d, "trusted.dmv").unwrap(), value);
@@ -90,7 +90,7 @@ fn a_default_is_kept_byte_for_byte() {
     fs.commit();
     let mut fs = fs.crash();
     assert_eq!(fs.get(&ME, d, "trusted.dmv").unwrap(), ask(1).encode());
-    // Asking for nothing deletes, also what is not there.
+    // A default that requests nothing deletes the present one; no error if there is none.
     for _ in 0..2 {
         fs.set(&ME, d, "lustre.dmv", &ask(0).encode(), 0).unwrap();
         assert_eq!(fs.get(&ME, d, "trusted.dmv"), Err(Errno::ENODATA));
@@ -106,7 +106,7 @@ fn what_cannot_be_is_refused() {
     let d = fs.mkdir(&ME, ROOT, "d", 0o777).unwrap();
     let f = fs.mknod(&ME, ROOT, "f", 0o644).unwrap();
     for name in ["lustre.lmv", "lustre.dmv"] {
-        assert_eq!(fs.set(&user(1), d, name, &ask(1).encode(), 0), Err(Errno::EPERM), "{name} of another");
+        assert_eq!(fs.set(&user(1), d, name, &ask(1).encode(), 0), Err(Errno::EPERM), "{name}: another owner");
         assert_eq!(fs.set(&ME, f, name, &ask(1).encode(), 0), Err(Errno::ENOTDIR), "{name}");
         assert_eq!(fs.get(&ME, f, name), Err(Errno::ENODATA), "{name}");
         let elsewhere = LmvUser { mdt: Some(1), ..ask(1) };
@@ -142,11 +142,11 @@ fn subdirectories_inherit_as_far_as_the_default_says() {
     assert_eq!(layout_of(&mut fs, dirs[1]).stripes[0].fid, dirs[1], "its own stripes, not its parent's");
     fs.rmdir(&ME, dirs[3], "s").unwrap();
     fs.check();
-    // What is asked for takes the place of what was inherited, handing on included.
+    // A requested layout replaces everything inherited, including the inherited default.
     let own_way = fs.mkdir(&ME, d, "asked", 0o755).unwrap();
     fs.set(&ME, own_way, "lustre.lmv", &ask(1).encode(), 0).unwrap();
     assert_eq!((layout_of(&mut fs, own_way).stripe_count, own(&mut fs, own_way)), (0, None));
-    // Files inherit nothing of it.
+    // Files inherit none of it.
     let f = fs.touch(&ME, d, "f", 0o644).unwrap();
     assert_eq!(fs.names(&ME, f), ["lustre.lov", "trusted.link", "trusted.lma", "trusted.lov"]);
 }
@@ -167,7 +167,7 @@ fn the_roots_default_is_in_force_everywhere_and_stored_nowhere_else() {
     let a = fs.mkdir(&ME, ROOT, "a", 0o755).unwrap();
     let b = fs.mkdir(&ME, a, "b", 0o755).unwrap();
     let shown = |fs: &mut Fs, d| default_of(fs, d).map(|d| (d.stripe_count, d.max_inherit, d.max_inherit_rr));
-    // Nobody has set one: Lustre's.
+    // Not set by a user: Lustre's default.
     assert_eq!(shown(&mut fs, ROOT), Some((1, 0, 3)));
     assert_eq!((shown(&mut fs, a), shown(&mut fs, b)), (Some((1, 0, 2)), Some((1, 0, 1))));
     fs.set(&ME, ROOT, "lustre.dmv", &LmvUser { max_inherit: 2, ..over(3) }.encode(), 0).unwrap();
@@ -178,15 +178,15 @@ fn the_roots_default_is_in_force_everywhere_and_stored_nowhere_else() {
     let stripes: Vec<i32> = [c, in_a, in_b].iter().map(|d| layout_of(&mut fs, *d).stripe_count).collect();
     assert_eq!(stripes, [3, 3, 0], "two levels below the root");
     assert_eq!(fs.get(&ME, c, "trusted.dmv"), Err(Errno::ENODATA));
-    // One of its own comes before the root's.
+    // A directory's own default has precedence over the root's.
     fs.set(&ME, a, "lustre.dmv", &ask(1).encode(), 0).unwrap();
     let plain = fs.mkdir(&ME, a, "plain", 0o755).unwrap();
     assert_eq!(layout_of(&mut fs, plain).stripe_count, 0);
     assert_eq!(shown(&mut fs, plain), Some((1, 0, 0)));
-    // In a directory that is gone but open nothing is in force.
-    let gone = fs.mkdir(&ME, ROOT, "gone", 0o755).unwrap();
+    // No default is in force in a removed directory that is open.
+    let gone = fs.mkdir(&ME, ROOT, "removed", 0o755).unwrap();
     let open = fs.open(&ME, gone, 0).unwrap();
-    fs.rmdir(&ME, ROOT, "gone").unwrap();
+    fs.rmdir(&ME, ROOT, "removed").unwrap();
     assert_eq!(shown(&mut fs, gone), None);
     fs.close(open).unwrap();
 }

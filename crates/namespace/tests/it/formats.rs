@@ -1,4 +1,4 @@
-//! Formats of the store, and whose sequences an MDT gives out.
+//! Formats of the store, and the sequences that an MDT hands out.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use sheen_wire::{
 };
 
 const ME: Cred = Cred::ROOT;
-/// The record of the format.
+/// Key of the format record.
 const FORMAT: &[u8] = b"f";
 
 fn on_mdt(index: u32) -> Config {
@@ -47,15 +47,15 @@ fn store_of_format_1_is_read_and_raised() {
     fs.commit();
     let orphans = fs.ns.orphan_ranges();
     assert_eq!(marked(&fs.store), Some(vec![1, STORE_FORMAT as u8]), "a new store is marked");
-    // Format 1 had all records of format 2 but this one.
+    // Format 1 had all records of format 2 except this one.
     fs.store.remove(FORMAT);
 
     let mut fs = fs.crash();
-    assert_eq!(marked(&fs.store), Some(vec![1, STORE_FORMAT as u8]), "and so is one of format 1");
+    assert_eq!(marked(&fs.store), Some(vec![1, STORE_FORMAT as u8]), "a store of format 1 is marked when it is opened");
     assert_eq!(fs.lookup(&ME, ROOT, "old").unwrap().fid, old);
     assert_eq!(objects(&mut fs, old), old_objects);
     let lost: Vec<_> = fs.ns.orphan_ranges().into_iter().filter(|range| !orphans.contains(range)).collect();
-    assert!(!lost.is_empty(), "what was reserved may exist");
+    assert!(!lost.is_empty(), "reserved objects may exist");
     assert!(lost.iter().all(|range| range.seq == ost_seq(MdtIndex::ZERO, range.ost)), "{lost:?}");
 
     let new = fs.touch(&ME, ROOT, "new", 0o644).unwrap();
@@ -73,12 +73,12 @@ fn store_of_a_later_format_is_refused() {
     let store = Arc::new(MemStore::new());
     drop(Fs::on(store.clone(), Config::default()));
     store.put(FORMAT.to_vec(), vec![1, STORE_FORMAT as u8 + 1]);
-    // Nothing else of it is read: it may have another form by then.
+    // No other record is read: it may have another form in a later format.
     store.put(b"s".to_vec(), vec![200]);
     let records = store.len();
     let says = "it has format 3, this release reads up to 2; use the release that wrote it, or a later one";
     assert_eq!(refusal(&store, Config::default()), says);
-    assert_eq!((marked(&store), store.len()), (Some(vec![1, 3]), records), "it is left as it is");
+    assert_eq!((marked(&store), store.len()), (Some(vec![1, 3]), records), "the refused store is unchanged");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn store_of_format_1_of_another_mdt_than_0_is_refused() {
     let why = refusal(&store, on_mdt(1));
     assert!(why.starts_with("it has format 1, which named files and objects of MDT 1 as MDT 0 does"), "{why}");
     assert_eq!(refusal(&store, on_mdt(2)), "it belongs to MDT 1, this is MDT 2");
-    assert_eq!(marked(&store), None, "it is left as it is");
+    assert_eq!(marked(&store), None, "the refused store is unchanged");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn each_mdt_names_files_and_objects_from_its_own_sequences() {
         for (ost, object) in &objects {
             assert_eq!(ost_seq_owner(object.seq), Some((mdt, *ost)), "{object}");
         }
-        // The create is lost: its objects are looked for where they are.
+        // The create is lost: orphan ranges cover its objects where they are.
         drop(fs);
         let ns = Namespace::open(store, on_mdt(index), Time::default(), 0).unwrap();
         for (ost, object) in &objects {

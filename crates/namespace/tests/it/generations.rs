@@ -1,5 +1,5 @@
-//! Whatever becomes of a file's layout, the next one has a higher generation: by that clients know
-//! which of two is the newer one.
+//! Generations: after every change of a file's layout, the next layout has a higher generation.
+//! Clients tell by the generation which of two layouts is newer.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ fn spec(count: i64) -> Spec {
     Spec { count: Count::from_number(count).unwrap(), ..Spec::default() }
 }
 
-/// Of components that end there.
+/// A template of components with these ends.
 fn template(ends: &[u64]) -> Vec<u8> {
     let starts = std::iter::once(&0).chain(ends);
     Template::new(starts.zip(ends).map(|(start, end)| TemplateComponent::striped(*start, *end, spec(1))).collect())
@@ -43,7 +43,7 @@ fn tmpfile(fs: &mut Fs) -> Fid {
 }
 
 fn generation(fs: &mut Fs, fid: Fid) -> u32 {
-    Layout::decode(&fs.layout(fid).expect("it has a layout")).unwrap().generation()
+    Layout::decode(&fs.layout(fid).expect("the file has a layout")).unwrap().generation()
 }
 
 fn change(fs: &mut Fs, fid: Fid, change: &Change) {
@@ -55,7 +55,7 @@ fn open(fs: &mut Fs, fid: Fid) {
     assert!(matches!(opened, Reply::Opened { .. }));
 }
 
-/// A nameless file of that layout, which was given another one twice.
+/// An orphan with that layout, which was replaced twice.
 fn nameless(fs: &mut Fs, value: &[u8]) -> Fid {
     let fid = tmpfile(fs);
     (0..2).for_each(|_| fs.set(&ME, fid, LOV, value, REPLACE).unwrap());
@@ -113,7 +113,7 @@ fn when_its_objects_have_gone_to_another_file_as_a_mirror_and_come_back() {
     assert!(generation(&mut fs, other) > split);
 }
 
-/// Else what was written to the new one would go with the old one.
+/// Otherwise bytes written to the new object would be destroyed with the old one.
 #[test]
 fn a_new_beginning_on_the_mdt_is_another_object() {
     let mut fs = Fs::new();

@@ -1,4 +1,4 @@
-//! The namespace against its rules, a model, and crashes of its store.
+//! Tests of the namespace: its rules, comparison with a model, and crashes of its store.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 

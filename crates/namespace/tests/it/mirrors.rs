@@ -1,4 +1,4 @@
-//! Mirrored files: made, written through one mirror, brought up to date, extended, merged, split.
+//! Mirrored files: created, written through one mirror, resynced, extended, merged, split.
 
 use crate::common::*;
 use sheen_layout::{Composite, Count, Layout, MDT_OST, Spec, Template, TemplateComponent};
@@ -20,7 +20,7 @@ fn spec(count: i64) -> Spec {
     Spec { count: Count::from_number(count).unwrap(), ..Spec::default() }
 }
 
-/// So many mirrors of two components.
+/// That many mirrors of two components each.
 fn template(mirrors: u16) -> Template {
     let one = vec![TemplateComponent::striped(0, MIB, spec(1)), TemplateComponent::striped(MIB, EOF, spec(2))];
     Template { components: vec![one; usize::from(mirrors)].concat(), mirrors }
@@ -37,7 +37,7 @@ fn mirrored(fs: &mut Fs, name: &str, mirrors: u16) -> Fid {
 }
 
 fn layout(fs: &mut Fs, fid: Fid) -> Layout {
-    Layout::decode(&fs.layout(fid).expect("it has a layout")).unwrap()
+    Layout::decode(&fs.layout(fid).expect("the file has a layout")).unwrap()
 }
 
 fn fresh(layout: &Layout) -> Vec<u16> {
@@ -63,19 +63,19 @@ fn a_write_goes_to_one_mirror_and_a_resync_brings_the_others_back() {
     assert_eq!(fresh(&layout(&mut fs, f)), [1, 2, 3]);
 
     let written = intent(&mut fs, f, 2 * MIB, 3 * MIB);
-    assert!(fs.touched.contains(&(f, fs.touched[0].1)) && fs.touched[0].1 & LAYOUT != 0, "others forget the layout");
+    assert!(fs.touched.contains(&(f, fs.touched[0].1)) && fs.touched[0].1 & LAYOUT != 0, "LAYOUT is invalidated");
     assert_eq!((fresh(&written), written.mirror_state()), (vec![1], Composite::WRITE_PENDING));
     let counts: Vec<usize> = written.components().iter().map(|c| c.objects().len()).collect();
     assert_eq!(counts, [1, 2, 1, 0, 1, 0], "the primary alone got objects");
-    assert_eq!(intent(&mut fs, f, 2 * MIB, 3 * MIB), written, "the next writer finds it so");
+    assert_eq!(intent(&mut fs, f, 2 * MIB, 3 * MIB), written, "the next write intent changes nothing");
     assert!(fs.touched.is_empty());
 
     let begun = change(&mut fs, f, &Change::Resync { mirrors: vec![2, 2], end: 3 * MIB }).unwrap();
     assert!(begun.follows(&written), "one change, though there are new objects");
     assert_eq!((begun.mirror_state(), begun.mirrors()[1].missing(0, 3 * MIB)), (Composite::SYNC_PENDING, None));
-    assert!(begun.mirrors()[2].missing(0, 3 * MIB).is_some(), "what is not brought up to date needs none");
+    assert!(begun.mirrors()[2].missing(0, 3 * MIB).is_some(), "a mirror that is not resynced gets no objects");
     let done = Change::Resynced { generation: begun.generation(), mirrors: vec![2], mtime: NEVER };
-    // Somebody writes.
+    // A write during the resync.
     intent(&mut fs, f, 0, 1);
     assert_eq!(change(&mut fs, f, &done), Err(Errno::EBUSY));
     let begun = change(&mut fs, f, &Change::Resync { mirrors: vec![2], end: 3 * MIB }).unwrap();
@@ -85,19 +85,19 @@ fn a_write_goes_to_one_mirror_and_a_resync_brings_the_others_back() {
     assert_eq!((fresh(&done), done.mirror_state()), (vec![1, 2], Composite::READ_ONLY));
     let after = fs.attr(f);
     assert_eq!(after.mtime, before.mtime);
-    assert!(after.mtime_set > before.mtime_set, "the times of the copies do not show");
+    assert!(after.mtime_set > before.mtime_set, "the modification times of the copies do not show");
 
-    // One that is fresh is not while it is copied to; not all can be.
+    // A fresh mirror is not fresh while it is copied to. Not all mirrors can be resynced at once.
     let again = change(&mut fs, f, &Change::Resync { mirrors: vec![1], end: 0 }).unwrap();
     assert_eq!(fresh(&again), [2]);
     let late = Time { sec: i64::MAX, nsec: u32::MAX };
     let done = Change::Resynced { generation: again.generation(), mirrors: vec![1], mtime: late };
     let done = change(&mut fs, f, &done).unwrap();
     let now = fs.attr(f);
-    assert!(now.mtime == now.ctime && now.mtime > after.mtime, "no time of the future");
+    assert!(now.mtime == now.ctime && now.mtime > after.mtime, "not in the future");
     assert_eq!(change(&mut fs, f, &Change::Resync { mirrors: vec![1, 2], end: 0 }), Err(Errno::EUCLEAN));
 
-    // The first one's OSTs are away: another one is written.
+    // The OSTs of the first mirror are disconnected: another mirror is written.
     fs.env.down = done.mirrors()[0].stripes().iter().map(|s| s.ost).collect();
     let others = done.mirrors()[1].stripes().iter().all(|s| !fs.env.down.contains(&s.ost));
     assert_eq!(fresh(&intent(&mut fs, f, 0, 1)), [if others { 2 } else { 1 }]);
@@ -112,12 +112,12 @@ fn mirrors_are_added_merged_and_split() {
     let before = layout(&mut fs, f);
     let extended = change(&mut fs, f, &Change::Extend { template: template(2).encode() }).unwrap();
     assert_eq!((fresh(&extended), extended.mirrors().len()), (vec![1], 3));
-    assert_eq!(extended.stripes(), before.stripes(), "its bytes are where they were");
+    assert_eq!(extended.stripes(), before.stripes(), "the first mirror keeps its objects");
 
     let theirs = layout(&mut fs, other);
     let merged = change(&mut fs, f, &Change::Merge { other }).unwrap();
     assert_eq!(merged.mirrors()[3].stripes(), theirs.stripes());
-    assert_eq!(fs.layout(other), None, "what it had it has no more");
+    assert_eq!(fs.layout(other), None, "the merged file has no layout any more");
     assert_eq!(change(&mut fs, f, &Change::Merge { other }), Err(Errno::EINVAL));
     assert_eq!(change(&mut fs, f, &Change::Merge { other: f }), Err(Errno::EINVAL));
 
@@ -129,18 +129,18 @@ fn mirrors_are_added_merged_and_split() {
     assert_eq!(change(&mut fs, f, &into_full), Err(Errno::EEXIST));
     let gone: Vec<(u32, Fid)> = merged.mirrors()[2].stripes().iter().map(|s| (s.ost, s.object)).collect();
     change(&mut fs, f, &Change::Split { mirror: three, into: None }).unwrap();
-    assert_eq!(change(&mut fs, f, &Change::Split { mirror: 1, into: None }), Err(Errno::EUCLEAN), "the last fresh one");
+    assert_eq!(change(&mut fs, f, &Change::Split { mirror: 1, into: None }), Err(Errno::EUCLEAN), "last fresh mirror");
     let left = layout(&mut fs, f);
     assert_eq!(left.mirrors().len(), 2);
     assert_eq!(destroyed(&mut fs), gone);
 
-    // With the file all that is left goes, of all mirrors.
+    // Deleting the file destroys the remaining objects of all mirrors.
     let all: Vec<(u32, Fid)> = left.all_objects().map(|s| (s.ost, s.object)).collect();
     fs.unlink(&ROOT_USER, ROOT, "f").unwrap();
     assert!(destroyed(&mut fs).ends_with(&all));
 }
 
-/// What is to be destroyed, once all is committed.
+/// Returns the objects to be destroyed, after a commit.
 fn destroyed(fs: &mut Fs) -> Vec<(u32, Fid)> {
     fs.commit();
     fs.ns.destroys(0, 100).unwrap().into_iter().flat_map(|d| d.objects).collect()
@@ -161,9 +161,9 @@ fn who_would_not_hear_of_it_is_in_the_way() {
     fs.client = me;
     assert_eq!(change(&mut fs, f, &extend), Err(Errno::EBUSY));
     fs.env.locks = vec![(deaf, LAYOUT)];
-    assert_eq!(change(&mut fs, f, &extend).unwrap().mirrors().len(), 2, "it hears");
+    assert_eq!(change(&mut fs, f, &extend).unwrap().mirrors().len(), 2, "the client holds a LAYOUT lock");
     fs.env.locks.clear();
-    change(&mut fs, f, &extend).expect("a mirrored file nobody takes for settled");
+    change(&mut fs, f, &extend).expect("the layout of a mirrored file is expected to change");
     fs.client = deaf;
     fs.call(Request::close(f, handle)).unwrap();
 }
@@ -194,7 +194,7 @@ fn limits_and_refusals() {
     assert_eq!(fs.set(&ROOT_USER, g, "lustre.lov", &many.encode(), CREATE), Err(Errno::EINVAL));
 }
 
-/// One that begins on the MDT beside one that does not, in either order.
+/// A file with one mirror that begins on the MDT and one that does not, in either order.
 #[test]
 fn a_mirror_begins_on_the_mdt_from_the_start() {
     let mut fs = Fs::new();
@@ -210,18 +210,18 @@ fn a_mirror_begins_on_the_mdt_from_the_start() {
         let made = layout(&mut fs, f);
         let first = object(&made).unwrap();
         assert_eq!((fresh(&made), made.check_usable()), (vec![1, 2], Ok(())));
-        assert!(fs.ns.has_object(first).unwrap(), "it is not an orphan");
+        assert!(fs.ns.has_object(first).unwrap(), "the object belongs to the file");
         let id = made.mirrors().iter().find(|m| m.mdt_end() > 0).unwrap().mirror_id();
-        // It goes, and comes again as another object, which is not taken for the one on its way
-        // out.
+        // The mirror is deleted and added again with another object, which is not mistaken for the
+        // one being destroyed.
         change(&mut fs, f, &Change::Split { mirror: id, into: None }).unwrap();
         assert!(!fs.ns.has_object(first).unwrap());
         let again = Change::Extend { template: Template::new(dom().to_vec()).encode() };
         let extended = change(&mut fs, f, &again).unwrap();
         let second = object(&extended).unwrap();
         assert!(second != first && fs.ns.has_object(second).unwrap());
-        assert_eq!(change(&mut fs, f, &again), Err(Errno::EOPNOTSUPP), "there is one already");
-        let gone = destroyed(&mut fs);
-        assert!(gone.contains(&(MDT_OST, first)) && !gone.contains(&(MDT_OST, second)), "{gone:?}");
+        assert_eq!(change(&mut fs, f, &again), Err(Errno::EOPNOTSUPP), "a mirror begins on the MDT already");
+        let objects = destroyed(&mut fs);
+        assert!(objects.contains(&(MDT_OST, first)) && !objects.contains(&(MDT_OST, second)), "{objects:?}");
     }
 }

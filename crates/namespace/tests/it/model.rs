@@ -1,4 +1,4 @@
-//! Random operations against the simplest tree that could do them.
+//! Random operations, compared with the simplest tree that can do them.
 
 use std::collections::BTreeMap;
 
@@ -142,7 +142,7 @@ impl Model {
         }
     }
 
-    /// The whole file system agrees with the whole model.
+    /// Compares the whole file system with the whole model.
     fn compare(&mut self, fs: &mut Fs) {
         fs.check();
         assert_eq!(fs.ns.files(), self.nodes.len() as u64);
@@ -194,7 +194,7 @@ fn run(ops: &[Op], config: Config) {
     let mut fs = Fs::on(Default::default(), config);
     let mut model = Model::default();
     model.nodes.insert(ROOT, Node::Dir { parent: ROOT, entries: BTreeMap::new() });
-    // Every file that ever was, so that operations also meet removed ones and files used as
+    // Every file ever created, so that operations also meet removed files, and files used as
     // directories.
     let mut fids = vec![ROOT];
     let c = &ROOT_CRED;

@@ -1,4 +1,4 @@
-//! A file that loses its last name while clients may have it open unknown to the MDT.
+//! A file that loses its last name while clients may have it open without the MDT's knowledge.
 
 use crate::common::*;
 use bytes::Bytes;
@@ -14,7 +14,7 @@ fn unlink(fs: &mut Fs, name: &'static str) -> Done {
     fs.execute(&Request::Unlink { cred: Cred::ROOT, parent: ROOT, name, dir: false }).unwrap()
 }
 
-/// With a file "f" of which clients have the lock on OPEN, and which has just lost its name.
+/// A file system with a file "f" that has just lost its name while clients hold a lock on OPEN.
 fn nameless() -> (Fs, Fid, Nameless) {
     let mut fs = Fs::new();
     let f = fs.touch(&Cred::ROOT, ROOT, "f", 0o644).unwrap();
@@ -35,7 +35,7 @@ fn lives(fs: &mut Fs, fid: Fid) -> bool {
     fs.call(Request::GetAttr { fid, layout_known: true }).is_ok()
 }
 
-/// Files whose objects are to be destroyed.
+/// Returns the number of files whose objects are to be destroyed.
 fn destroyed(fs: &mut Fs) -> usize {
     fs.commit();
     fs.ns.destroys(0, 10).unwrap().len()
@@ -46,7 +46,7 @@ fn it_lives_until_all_have_said_whether_they_have_it_open() {
     let (mut fs, f, nameless) = nameless();
     assert!(lives(&mut fs, f));
     assert_eq!(destroyed(&mut fs), 0);
-    assert!(fs.ns.revoked(nameless), "nobody has");
+    assert!(fs.ns.revoked(nameless), "no client has it open");
     assert!(!lives(&mut fs, f));
     assert_eq!(destroyed(&mut fs), 1);
 }
@@ -81,10 +81,10 @@ fn a_crash_before_that_leaves_it_to_recovery() {
     fs.ns.finish_recovery().unwrap();
     assert!(lives(&mut fs, f), "open again");
     let mut fs = fs.crash();
-    assert!(lives(&mut fs, f), "it may be opened again");
+    assert!(lives(&mut fs, f), "clients may reopen it during recovery");
     fs.ns.finish_recovery().unwrap();
     assert!(!lives(&mut fs, f));
-    // Of before the crash.
+    // A handle from before the crash.
     fs.close((f, handle)).unwrap();
     assert_eq!(destroyed(&mut fs), 1);
 }
@@ -106,7 +106,7 @@ fn reading_without_a_handle_moves_the_access_time_by_the_same_rules() {
     let before = fs.attr(f).atime;
     let [first, other] = accessed(&mut fs, &[(f, 0), (g, 0)])[..] else { panic!() };
     assert!(first.atime > before && other.fid == g && other.atime > before);
-    assert_eq!(accessed(&mut fs, &[(f, 0)])[0].atime, first.atime, "it is newer than the last change");
+    assert_eq!(accessed(&mut fs, &[(f, 0)])[0].atime, first.atime, "the access time is newer than the last change");
     fs.unlink(&Cred::ROOT, ROOT, "f").unwrap();
     assert_eq!(accessed(&mut fs, &[(f, 0), (g, 0)]).iter().map(|attr| attr.fid).collect::<Vec<_>>(), [g]);
     let many = vec![Closed { fid: g, handle: NO_HANDLE, read: Some(0) }; CLOSED_MAX + 1];
@@ -119,13 +119,13 @@ fn the_access_time_is_that_of_the_close_and_a_later_change_of_it_stays() {
     let f = fs.touch(&Cred::ROOT, ROOT, "f", 0o644).unwrap();
     fs.env.now.sec += 10;
     let [read] = accessed(&mut fs, &[(f, 4_000_000)])[..] else { panic!() };
-    assert_eq!(read.atime.sec, fs.env.now.sec - 4, "so long ago");
+    assert_eq!(read.atime.sec, fs.env.now.sec - 4, "the time of the close");
     let set = SetAttr { atime: Some(SetTime::At(Time { sec: 5, nsec: 0 })), ..SetAttr::default() };
     fs.setattr(&Cred::ROOT, f, set).unwrap();
     let [told] = accessed(&mut fs, &[(f, 4_000_000)])[..] else { panic!() };
-    assert_eq!(told.atime.sec, 5, "it was read before its times were set");
+    assert_eq!(told.atime.sec, 5, "the time set after the read stays");
     let [again] = accessed(&mut fs, &[(f, 0)])[..] else { panic!() };
-    assert_eq!(again.atime, fs.env.now, "and once more after that");
+    assert_eq!(again.atime, fs.env.now, "a read after the change updates it");
 }
 
 fn accessed(fs: &mut Fs, files: &[(Fid, u32)]) -> Vec<Attr> {

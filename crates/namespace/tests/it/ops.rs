@@ -43,7 +43,7 @@ fn the_root_belongs_to_who_formatted() {
     fs.mkdir(&me, ROOT, "d", 0o755).unwrap();
     fs.commit();
     let mut fs = fs.crash();
-    assert_eq!((fs.attr(ROOT).uid, fs.attr(ROOT).gid), (100, 200), "as formatted, whoever starts it later");
+    assert_eq!((fs.attr(ROOT).uid, fs.attr(ROOT).gid), (100, 200), "as formatted, whichever user starts the MDT later");
     assert_eq!(Fs::new().attr(ROOT).uid, 0);
 }
 
@@ -72,7 +72,7 @@ fn the_time_of_setting_mtime_moves_with_it_alone() {
 
     let at = SetTime::At(Time { sec: 5, nsec: 6 });
     let set = fs.setattr(&me, f, SetAttr { mtime: Some(at), ..SetAttr::default() }).unwrap();
-    assert!(set.mtime_set == set.ctime && set.mtime.sec == 5, "when it was set, not what it was set to");
+    assert!(set.mtime_set == set.ctime && set.mtime.sec == 5, "the time of the change, not the new value");
     let cut = fs.truncate(&me, f, 7).unwrap();
     assert!(cut.mtime_set == cut.mtime && cut.mtime_set > set.mtime_set);
     fs.open(&me, f, flags::RDWR | flags::TRUNC).unwrap();
@@ -124,7 +124,7 @@ fn existence_is_told_before_permission() {
     assert_eq!(fs.mkdir(&user(1), d, "x", 0o755), Err(Errno::EEXIST));
     assert_eq!(fs.mkdir(&user(1), d, "y", 0o755), Err(Errno::EACCES));
     fs.chmod(&ROOT_CRED, d, 0o766).unwrap();
-    assert_eq!(fs.mkdir(&user(1), d, "x", 0o755), Err(Errno::EACCES), "without search permission nothing is told");
+    assert_eq!(fs.mkdir(&user(1), d, "x", 0o755), Err(Errno::EACCES), "existence needs search permission");
     assert_eq!(fs.lookup(&user(1), d, "x"), Err(Errno::EACCES));
 }
 
@@ -159,7 +159,7 @@ fn a_fid_is_used_once_and_only_from_granted_sequences() {
     fs.commit();
     let mut fs = fs.crash();
     assert_eq!(make(&mut fs, used), Err(Errno::EINVAL), "also after a restart");
-    assert_eq!(make(&mut fs, Fid::new(used.seq, used.oid + 1)), Ok(()), "a client goes on with its sequence");
+    assert_eq!(make(&mut fs, Fid::new(used.seq, used.oid + 1)), Ok(()), "a client continues its sequence");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn set_group_id_directories_pass_their_group_on() {
     let g = fs.touch(&user_in(100, &[50]), d, "g", 0o2755).unwrap();
     assert_eq!((fs.attr(g).gid, fs.attr(g).perm), (50, 0o2755));
     assert_eq!(fs.touch(&Cred { groups: None, ..me }, d, "h", 0o2755), Err(Errno::NEED_GROUPS));
-    assert_eq!(fs.lookup(&ROOT_CRED, d, "h"), Err(Errno::ENOENT), "and nothing was made");
+    assert_eq!(fs.lookup(&ROOT_CRED, d, "h"), Err(Errno::ENOENT), "nothing was created");
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn open_checks_kind_and_mode() {
     assert_eq!(fs.create(&me, ROOT, "d", flags::RDONLY, 0o600).err(), Some(Errno::EISDIR));
     assert_eq!(fs.create(&me, d, "f", flags::RDONLY, 0o777).unwrap().0, f);
     assert_eq!(fs.create(&me, ROOT, "new", flags::RDWR, 0o777).err(), Some(Errno::EACCES));
-    assert!(fs.create(&me, d, "locked", flags::RDWR, 0o000).is_ok(), "its mode does not bind its maker");
+    assert!(fs.create(&me, d, "locked", flags::RDWR, 0o000).is_ok(), "the mode does not restrict the creating open");
     fs.chmod(&me, f, 0o100).unwrap();
     assert!(fs.open(&me, f, flags::RDONLY | flags::EXEC).is_ok(), "execution needs no read permission");
 }
@@ -335,7 +335,7 @@ fn open_files_outlive_their_names() {
     fs.close(again).unwrap();
     fs.client = ME;
     fs.commit();
-    assert_eq!(fs.ns.destroys(0, 10).unwrap(), [], "none of these was its handle");
+    assert_eq!(fs.ns.destroys(0, 10).unwrap(), [], "none of these handles was an open of the file");
     assert_eq!(fs.attr(open.0).nlink, 0);
     let closed = [(open.0, open.1), (d, again.1), again].map(|(fid, handle)| Closed { fid, handle, read: None });
     fs.call(Request::Close { files: closed.to_vec() }).unwrap();
@@ -369,9 +369,9 @@ fn a_client_that_leaves_closes_its_files() {
 fn restart_keeps_unlinked_files_for_those_who_come_back() {
     let mut fs = Fs::new();
     let d = open_dir(&mut fs);
-    let kept = fs.create(&user(1), d, "kept", flags::RDWR, 0o644).unwrap();
+    let kept = fs.create(&user(1), d, "open", flags::RDWR, 0o644).unwrap();
     let left = fs.create(&user(1), d, "left", flags::RDWR, 0o644).unwrap();
-    fs.unlink(&user(1), d, "kept").unwrap();
+    fs.unlink(&user(1), d, "open").unwrap();
     fs.unlink(&user(1), d, "left").unwrap();
     fs.commit();
     let mut fs = fs.crash();
@@ -379,7 +379,7 @@ fn restart_keeps_unlinked_files_for_those_who_come_back() {
     let files = vec![(kept.0, flags::RDWR, kept.1), (gone, flags::RDWR, 1)];
     let Ok(Reply::Handles(handles)) = fs.call(Request::Reopen { files }) else { panic!() };
     assert_eq!(handles[1], Err(Errno::ESTALE));
-    assert_ne!(handles[0], Ok(kept.1), "handles of another life mean nothing");
+    assert_ne!(handles[0], Ok(kept.1), "handles from before the restart are invalid");
     fs.ns.finish_recovery().unwrap();
     assert_eq!(fs.attr(kept.0).nlink, 0);
     assert!(matches!(fs.call(Request::GetAttr { fid: left.0, layout_known: true }), Err(Errno::ENOENT)));
@@ -496,7 +496,7 @@ fn rename_refuses() {
     assert_eq!(fs.rename(&me, (b, "c"), (d, "a"), rename::EXCHANGE), Err(Errno::EINVAL));
     let theirs = fs.mkdir(&user(2), d, "theirs", 0o755).unwrap();
     assert_eq!(fs.rename(&me, (d, "theirs"), (a, "x"), 0), Err(Errno::EACCES), "its .. would change");
-    assert_eq!(fs.rename(&me, (d, "theirs"), (d, "x"), 0), Ok(()), "here it stays");
+    assert_eq!(fs.rename(&me, (d, "theirs"), (d, "x"), 0), Ok(()), "the parent stays");
     assert_eq!(fs.rename(&me, (a, "b"), (theirs, "x"), 0), Err(Errno::EACCES));
     assert_eq!(fs.rename(&me, (d, "f"), (d, "new"), rename::NOREPLACE), Ok(()));
     fs.check();
@@ -574,9 +574,9 @@ fn chown_rules() {
     fs.chmod(&ROOT_CRED, f, 0o6775).unwrap();
     assert_eq!(fs.chown(&user_in(1, &[9]), f, None, Some(9)).unwrap().perm, 0o775);
     fs.chmod(&ROOT_CRED, f, 0o6765).unwrap();
-    assert_eq!(fs.chown(&user_in(1, &[9]), f, None, Some(9)).unwrap().perm, 0o2765, "a lock mark, no privilege");
+    assert_eq!(fs.chown(&user_in(1, &[9]), f, None, Some(9)).unwrap().perm, 0o2765, "a mark for locking only");
     fs.chmod(&ROOT_CRED, d, 0o6777).unwrap();
-    assert_eq!(fs.chown(&ROOT_CRED, d, Some(3), Some(3)).unwrap().perm, 0o6777, "directories keep theirs");
+    assert_eq!(fs.chown(&ROOT_CRED, d, Some(3), Some(3)).unwrap().perm, 0o6777, "directories keep the bits");
     let before = fs.attr(f).ctime;
     assert!(fs.chown(&ROOT_CRED, f, None, None).unwrap().ctime > before);
 }
@@ -768,7 +768,7 @@ fn the_unlink_log_is_read_past_entries_that_are_done() {
     let all = seqnos(&fs, 0, 100);
     assert_eq!(all.len(), 10);
     fs.ns.destroyed(&all[..5]);
-    assert!(fs.ns.dirty().1 > 0, "the next batch has something to write");
+    assert!(fs.ns.dirty().1 > 0, "the next batch is not empty");
     assert_eq!(seqnos(&fs, 0, 3), all[5..8]);
     assert_eq!(seqnos(&fs, all[7], 3), all[8..]);
 }

@@ -1,4 +1,4 @@
-//! Offsets of directories are stable while entries come and go.
+//! Offsets of directories are stable while entries are added and removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +16,8 @@ const ROOT_CRED: Cred = Cred::ROOT;
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// A reader sees what was there all the time exactly once, what was not there never, whatever
-    /// happens between its calls.
+    /// A reader sees entries that exist all the time exactly once, and nonexistent ones never,
+    /// whatever happens between its calls.
     #[test]
     fn readers_see_what_stays(
         stay in 1..150usize,
@@ -110,7 +110,7 @@ fn attributes_come_along_and_the_size_is_kept() {
     }
     assert_eq!(names.len(), 201);
     let tiny = fs.readdir(ROOT, 0, 0).unwrap();
-    assert_eq!(tiny.0.len(), 1, "never nothing before the end");
+    assert_eq!(tiny.0.len(), 1, "at least one entry before the end");
     assert_eq!(fs.readdir(f, 0, 4096).err(), Some(Errno::ENOTDIR));
     assert!(fs.readdir(ROOT, u64::MAX, 4096).unwrap().0.is_empty());
 }

@@ -24,11 +24,11 @@ fn a_replaced_file_can_be_opened_for_a_moment() {
     let later = |fs: &Fs| Time { sec: fs.env.now.sec + 1, ..fs.env.now };
     let now = later(&fs);
     assert!(!fs.ns.drop_replaced(now));
-    assert!(open(&mut fs, old).is_ok(), "it is open");
+    assert!(open(&mut fs, old).is_ok(), "the file is still open");
     fs.call(Request::close(old, handle)).unwrap();
     fs.ns.disconnect(ME);
     assert!(matches!(open(&mut fs, old), Err(Errno::ENOENT)));
-    // What is only unlinked is gone: its name is, too.
+    // A file that is only unlinked is deleted at once, as its name does not exist any more either.
     fs.unlink(&me, d, "name").unwrap();
     assert!(matches!(open(&mut fs, new), Err(Errno::ENOENT)));
     fs.check();

@@ -1,4 +1,4 @@
-//! Who may write what a program runs from.
+//! Executed files: which clients may write a file that a program runs from.
 
 use crate::common::*;
 use sheen_namespace::ClientId;
@@ -33,7 +33,7 @@ fn others_write_no_program_and_its_own_client_where_its_kernel_has_looked() {
         fs.client = client;
         assert_eq!((tried(&mut fs, WRONLY), tried(&mut fs, RDWR | TRUNC)), (by_open, by_open));
         assert_eq!(fs.truncate(&Cred::ROOT, f, 1).map(drop), by_open);
-        // Here the kernel looks afterwards.
+        // In these cases the kernel does not check before the request.
         assert_eq!((tried(&mut fs, TRUNC), created(&mut fs, TRUNC), created(&mut fs, RDWR)), (busy, busy, busy));
         assert_eq!((tried(&mut fs, RDONLY), tried(&mut fs, EXEC), created(&mut fs, RDONLY)), (Ok(()), Ok(()), Ok(())));
     }
@@ -55,7 +55,7 @@ fn to_run_a_program_others_are_asked_whether_they_write_it() {
     fs.open(&Cred::ROOT, f, WRONLY).unwrap();
     fs.client = ME;
     let (_, handle) = fs.open(&Cred::ROOT, f, EXEC).unwrap();
-    // Its close may wait under LAYOUT.
+    // The writer's close may be delayed under its LAYOUT lock.
     assert_eq!(fs.touched, [(f, bits::OPEN | bits::LAYOUT)]);
     assert!(fs.ns.is_written_elsewhere(ME, f));
     fs.ns.refuse_run(ME, f, handle);

@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 const NEVER: Time = Time { sec: 0, nsec: 0 };
 
 fn layout(fs: &mut Fs, fid: Fid) -> Layout {
-    Layout::decode(&fs.layout(fid).expect("it has a layout")).unwrap()
+    Layout::decode(&fs.layout(fid).expect("the file has a layout")).unwrap()
 }
 
 fn objects(fs: &mut Fs, fid: Fid) -> Vec<(u32, Fid)> {
@@ -36,7 +36,7 @@ fn begin(fs: &mut Fs, request: &Request) -> Result<Option<Vec<Renamed>>> {
     }
 }
 
-/// All of it, as the service does it.
+/// Does the whole exchange, as the service does.
 fn swap(fs: &mut Fs, request: &Request) -> Result<()> {
     let Some(_) = begin(fs, request)? else { return Ok(()) };
     let done = fs.call(request.clone()).map(drop);
@@ -44,7 +44,7 @@ fn swap(fs: &mut Fs, request: &Request) -> Result<()> {
     done
 }
 
-/// What is to be removed from the OSTs.
+/// Returns the objects to be destroyed.
 fn going(fs: &mut Fs) -> Vec<Fid> {
     fs.commit();
     fs.ns.destroys(0, 100).unwrap().into_iter().flat_map(|d| d.objects).map(|(_, object)| object).collect()
@@ -54,7 +54,7 @@ fn names(objects: &[(u32, Fid)]) -> Vec<Fid> {
     objects.iter().map(|(_, object)| *object).collect()
 }
 
-/// A file of one stripe, and one of three and a component that has none yet.
+/// A file of one stripe, and a file with a component of three stripes and one without objects.
 fn two(fs: &mut Fs, cred: &Cred) -> [Fid; 2] {
     fs.chmod(&ROOT_USER, ROOT, 0o777).unwrap();
     let one = fs.touch(cred, ROOT, "one", 0o644).unwrap();
@@ -76,11 +76,11 @@ fn each_has_the_others_objects_under_names_that_nobody_had() {
     let ask = request(&ROOT_USER, [one, other], 5);
     let renamed = begin(&mut fs, &ask).unwrap().unwrap();
     assert_eq!(renamed.iter().map(|r| (r.ost, r.old)).collect::<Vec<_>>(), had.concat());
-    assert!(going(&mut fs).is_empty(), "what is under way is left alone");
+    assert!(going(&mut fs).is_empty(), "new names of an exchange in progress are skipped");
     let done = fs.execute(&ask).unwrap();
     fs.ns.end_swap(&ask);
     for fid in [one, other] {
-        assert!(done.touched.iter().any(|(touched, bits)| *touched == fid && bits & LAYOUT != 0), "others hear of it");
+        assert!(done.touched.iter().any(|(touched, bits)| *touched == fid && bits & LAYOUT != 0), "LAYOUT is missing");
     }
     let new = |old: &[(u32, Fid)]| -> Vec<(u32, Fid)> {
         let new = |(_, object): &(u32, Fid)| renamed.iter().find(|r| r.old == *object).unwrap();
@@ -92,7 +92,7 @@ fn each_has_the_others_objects_under_names_that_nobody_had() {
     for fid in [one, other] {
         let layout = layout(&mut fs, fid);
         assert_eq!(layout.fid(), fid);
-        assert!(generations.iter().all(|g| layout.generation() > *g), "above what anybody knows of both");
+        assert!(generations.iter().all(|g| layout.generation() > *g), "above all former generations of both files");
     }
     let after = [fs.attr(one), fs.attr(other)];
     for (before, after) in before.iter().zip(&after) {
@@ -101,7 +101,7 @@ fn each_has_the_others_objects_under_names_that_nobody_had() {
     }
     assert_eq!(going(&mut fs), names(&had.concat()), "the old names, and nothing else");
     let mut fs = fs.crash();
-    assert_eq!([objects(&mut fs, one), objects(&mut fs, other)], now, "it is durable as one change");
+    assert_eq!([objects(&mut fs, one), objects(&mut fs, other)], now, "all changes become durable together");
     fs.check();
 }
 
@@ -110,7 +110,7 @@ fn whatever_ends_an_exchange_names_without_a_file_go() {
     let mut fs = Fs::new();
     let files = two(&mut fs, &ROOT_USER);
     let had = files.map(|fid| objects(&mut fs, fid));
-    // It fails.
+    // The exchange fails.
     let ask = request(&ROOT_USER, files, 1);
     let renamed = begin(&mut fs, &ask).unwrap().unwrap();
     fs.ns.end_swap(&ask);
@@ -124,8 +124,8 @@ fn whatever_ends_an_exchange_names_without_a_file_go() {
     });
     let seqnos: Vec<_> = fs.ns.destroys(0, 100).unwrap().into_iter().map(|d| d.seqno).collect();
     fs.ns.destroyed(&seqnos);
-    // The MDT ends while it is under way, and others have been committed since; and once more
-    // before they were.
+    // The MDT stops during two exchanges: one whose reservation is committed, and one whose
+    // reservation is not.
     let renamed = begin(&mut fs, &request(&ROOT_USER, files, 2)).unwrap().unwrap();
     fs.touch(&ROOT_USER, ROOT, "later", 0o644).unwrap();
     fs.commit();
@@ -137,14 +137,14 @@ fn whatever_ends_an_exchange_names_without_a_file_go() {
     for Renamed { ost, new, .. } in renamed_later {
         assert!(ranges.iter().any(|r| r.ost == ost && (r.first..=r.last).contains(&new.oid)), "{new}");
     }
-    // After the change, before it is durable.
+    // The MDT stops after the exchange, before it is durable.
     let ask = request(&ROOT_USER, files, 4);
     let renamed = begin(&mut fs, &ask).unwrap().unwrap();
     fs.commit();
     fs.call(ask.clone()).unwrap();
     fs.ns.end_swap(&ask);
     let mut fs = fs.crash();
-    assert_eq!(files.map(|fid| objects(&mut fs, fid)), had, "it has not happened");
+    assert_eq!(files.map(|fid| objects(&mut fs, fid)), had, "the exchange was lost as a whole");
     let gone = going(&mut fs);
     assert!(new(&renamed).iter().all(|object| gone.contains(object)));
     assert!(had.concat().iter().all(|(_, object)| !gone.contains(object)));
@@ -163,7 +163,7 @@ fn what_is_asked_twice_is_done_once() {
     assert_eq!(begin(&mut fs, &ask), Ok(None));
     swap(&mut fs, &request(&ROOT_USER, files, 18)).unwrap();
     assert_eq!((begin(&mut fs, &ask), count(&mut fs)), (Ok(None), [1, 3]));
-    // Many later it is another one.
+    // After many other exchanges the number is forgotten.
     for nonce in 100..400 {
         swap(&mut fs, &request(&ROOT_USER, files, nonce)).unwrap();
     }
@@ -189,8 +189,8 @@ fn who_may_not_is_refused_and_nothing_changes() {
     ] {
         assert_eq!(swap(&mut fs, &request(cred, fids, 1)), Err(errno), "{fids:?}");
     }
-    assert_eq!(fs.call(request(&me, files, 1)).map(drop), Err(Errno::EPROTO), "without new names");
-    // One was given other objects in between.
+    assert_eq!(fs.call(request(&me, files, 1)).map(drop), Err(Errno::EPROTO), "no new names are reserved");
+    // One of the files got other objects in between.
     let ask = request(&me, files, 2);
     begin(&mut fs, &ask).unwrap();
     fs.call(Request::LayoutIntent { fid: files[1], start: 0, end: 65 * MIB }).unwrap();
@@ -239,7 +239,7 @@ fn mirrors_go_over_all_and_as_fresh_as_they_are() {
     let (had, states) = ([all(&mut fs, one), all(&mut fs, f)], [state(&mut fs, one), state(&mut fs, f)]);
     let ask = request(&ROOT_USER, [one, f], 7);
     let renamed = begin(&mut fs, &ask).unwrap().unwrap();
-    assert_eq!(renamed.iter().map(|r| r.old).collect::<Vec<_>>(), had.concat(), "those of stale mirrors as well");
+    assert_eq!(renamed.iter().map(|r| r.old).collect::<Vec<_>>(), had.concat(), "also of stale mirrors");
     fs.call(ask.clone()).unwrap();
     fs.ns.end_swap(&ask);
     assert_eq!([state(&mut fs, f), state(&mut fs, one)], states);
@@ -250,7 +250,7 @@ fn mirrors_go_over_all_and_as_fresh_as_they_are() {
     assert!(on_mdt.oid == one.oid && fs.ns.has_object(on_mdt).unwrap());
     let gone = going(&mut fs);
     assert!(had.concat().iter().all(|old| gone.contains(old)) && now.iter().all(|new| !gone.contains(new)));
-    // Who may have a file open is in the way, but for who asks, once.
+    // A client that may have the file open blocks the exchange, except the caller with one open.
     let me = fs.client;
     assert!(!fs.ns.is_in_use(one, me));
     let open = |fs: &mut Fs| fs.opened(Request::Open { cred: ROOT_USER, fid: one, flags: flags::RDWR }).unwrap();

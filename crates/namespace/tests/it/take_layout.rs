@@ -1,4 +1,4 @@
-//! A file takes over the objects of a nameless one.
+//! TakeLayout: a file takes over the objects of an orphan.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ const NEVER: Time = Time { sec: 0, nsec: 0 };
 const DOOMSDAY: Time = Time { sec: i64::MAX, nsec: 0 };
 
 fn layout(fs: &mut Fs, fid: Fid) -> Layout {
-    Layout::decode(&fs.layout(fid).expect("it has a layout")).unwrap()
+    Layout::decode(&fs.layout(fid).expect("the file has a layout")).unwrap()
 }
 
 fn objects(fs: &mut Fs, fid: Fid) -> Vec<Fid> {
@@ -58,31 +58,31 @@ fn the_objects_are_those_of_the_copy_and_the_former_ones_go() {
     let taking = fs.ns.begin_take(&request(&ME, f, t, &had, NEVER)).unwrap();
     assert_eq!((taking.leaving.len(), taking.renamed.len()), (had.len(), 0));
     let done = fs.execute(&request(&ME, f, t, &had, DOOMSDAY)).unwrap();
-    assert!(done.touched.iter().any(|(fid, bits)| *fid == f && bits & LAYOUT != 0), "others hear of it");
+    assert!(done.touched.iter().any(|(fid, bits)| *fid == f && bits & LAYOUT != 0), "LAYOUT is invalidated");
     let now = layout(&mut fs, f);
     assert_eq!((objects(&mut fs, f), now.fid()), (has, f));
-    assert!(now.generation() > 1, "above what anybody knew of both files");
+    assert!(now.generation() > 1, "above all former generations of both files");
     assert_eq!(fs.layout(t), None);
     let after = fs.attr(f);
-    assert!(after.mtime >= before.mtime && after.mtime <= after.ctime, "no time of the future");
+    assert!(after.mtime >= before.mtime && after.mtime <= after.ctime, "not in the future");
     fs.close((t, handle)).unwrap();
     fs.commit();
     let gone: Vec<Fid> =
         fs.ns.destroys(0, 100).unwrap().into_iter().flat_map(|d| d.objects).map(|(_, object)| object).collect();
     assert_eq!(gone, [first, had].concat(), "and nothing else");
-    // It is durable as one change.
+    // All changes become durable together.
     let mut fs = fs.crash();
     assert_eq!(layout(&mut fs, f), now);
     fs.check();
 }
 
-/// A file that begins on the MDT.
+/// Layout of a file that begins on the MDT.
 fn on_mdt() -> Vec<u8> {
     let rest = TemplateComponent::striped(64 << 10, u64::MAX, Spec::default());
     Template::new(vec![TemplateComponent::on_mdt(64 << 10), rest]).encode()
 }
 
-/// Objects that are to be destroyed, durably.
+/// Returns the objects to be destroyed, after a commit.
 fn destroyed(fs: &mut Fs) -> BTreeSet<Fid> {
     fs.commit();
     fs.ns.destroys(0, 100).unwrap().into_iter().flat_map(|d| d.objects).map(|(_, object)| object).collect()
@@ -98,8 +98,8 @@ fn what_a_copy_has_on_the_mdt_gets_a_name_after_the_file() {
         fs.set(&ME, t, LOV, &on_mdt(), REPLACE).unwrap();
         let had = objects(&mut fs, f);
         let request = request(&ME, f, t, &had, NEVER);
-        assert_eq!(fs.call(request.clone()).map(drop), Err(Errno::EPROTO), "its name has not been reserved");
-        // The first time it comes to nothing.
+        assert_eq!(fs.call(request.clone()).map(drop), Err(Errno::EPROTO), "no new name is reserved");
+        // The first attempt is abandoned.
         let first = fs.ns.begin_take(&request).unwrap();
         fs.ns.end_take(f);
         let taking = fs.ns.begin_take(&request).unwrap();
@@ -121,7 +121,7 @@ fn what_a_copy_has_on_the_mdt_gets_a_name_after_the_file() {
     fs.check();
 }
 
-/// The copy is given other objects between the beginning and the end.
+/// The copy gets other objects between begin and end.
 #[test]
 fn a_copy_that_changes_meanwhile_is_not_taken() {
     let mut fs = Fs::new();
@@ -150,11 +150,11 @@ fn who_may_not_is_refused_and_nothing_changes() {
     assert_eq!(take(&mut fs, &me, f, named), Err(Errno::EINVAL));
     assert_eq!(take(&mut fs, &me, f, f), Err(Errno::EINVAL));
     assert_eq!(fs.call(request(&me, dir, mine, &[], NEVER)).map(drop), Err(Errno::EINVAL));
-    assert_eq!(fs.call(request(&me, f, mine, &[], NEVER)).map(drop), Err(Errno::EBUSY), "not all was closed");
+    assert_eq!(fs.call(request(&me, f, mine, &[], NEVER)).map(drop), Err(Errno::EBUSY), "not all objects are sealed");
     assert_eq!(fs.call(request(&me, f, mine, &[had[0], Fid::new(9, 9)], NEVER)).map(drop), Err(Errno::EBUSY));
     assert_eq!(objects(&mut fs, f), had);
     take(&mut fs, &me, f, mine).unwrap();
-    assert_eq!(take(&mut fs, &me, f, mine), Err(Errno::EINVAL), "it has nothing any more");
+    assert_eq!(take(&mut fs, &me, f, mine), Err(Errno::EINVAL), "the orphan has no layout any more");
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn privilege_goes_with_bytes_that_another_one_chose() {
     }
 }
 
-/// All objects of all mirrors, and the layout's generation, as who begins to copy notes them.
+/// Returns all objects of all mirrors, and the layout's generation, as a copying tool records them.
 fn state(fs: &mut Fs, fid: Fid) -> Vec<(Fid, u64)> {
     let layout = layout(fs, fid);
     let objects = layout.all_objects().map(|s| (s.object, 1));
@@ -198,9 +198,9 @@ fn a_mirrored_file_leaves_all_its_mirrors_and_takes_those_of_a_copy() {
     let (t, handle) = nameless(&mut fs, &ME);
     let before = state(&mut fs, f);
     let objects_alone = &before[..before.len() - 1];
-    assert_eq!(take_as(&mut fs, f, t, objects_alone), Err(Errno::EBUSY), "its state is not known");
+    assert_eq!(take_as(&mut fs, f, t, objects_alone), Err(Errno::EBUSY), "no generation in the request");
     write(&mut fs, f);
-    assert_eq!(take_as(&mut fs, f, t, &before), Err(Errno::EBUSY), "another mirror may be the one that counts");
+    assert_eq!(take_as(&mut fs, f, t, &before), Err(Errno::EBUSY), "another mirror may be the valid one");
     let before = state(&mut fs, f);
     let has = objects(&mut fs, t);
     take_as(&mut fs, f, t, &before).unwrap();
@@ -208,9 +208,9 @@ fn a_mirrored_file_leaves_all_its_mirrors_and_takes_those_of_a_copy() {
     assert_eq!((now.is_mirrored(), now.stripes().len(), objects(&mut fs, f)), (false, 1, has));
     fs.close((t, handle)).unwrap();
     let gone = destroyed(&mut fs);
-    assert!(before.iter().all(|(object, _)| gone.contains(object) || *object == f), "the stale one's as well");
+    assert!(before.iter().all(|(object, _)| gone.contains(object) || *object == f), "also of the stale mirror");
 
-    // And a copy that is mirrored, in part on the MDT.
+    // A mirrored copy, partly on the MDT.
     let dom = [TemplateComponent::on_mdt(64 << 10), TemplateComponent::striped(64 << 10, u64::MAX, Spec::default())];
     let copy = Template { components: [vec![plain()], dom.to_vec()].concat(), mirrors: 2 };
     let (t, handle) = nameless(&mut fs, &ME);
@@ -222,7 +222,7 @@ fn a_mirrored_file_leaves_all_its_mirrors_and_takes_those_of_a_copy() {
     let [Renamed { ost: MDT_OST, old, new }] = renamed[..] else { panic!("{renamed:?}") };
     let now = layout(&mut fs, f);
     let fresh: Vec<u16> = now.fresh_mirrors().iter().map(|m| m.mirror_id()).collect();
-    assert_eq!((now.mirrors().len(), fresh, now.check_usable()), (2, vec![1], Ok(())), "the other one was not written");
+    assert_eq!((now.mirrors().len(), fresh, now.check_usable()), (2, vec![1], Ok(())), "the other mirror is stale");
     let named = |object: Fid| if object == old { new } else { object };
     assert!(now.all_objects().map(|s| s.object).eq(theirs.into_iter().map(named)));
     assert!(fs.ns.has_object(new).unwrap() && new.oid == f.oid);

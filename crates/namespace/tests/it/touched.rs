@@ -1,4 +1,4 @@
-//! What an operation says it touched: exactly that of which others must forget what they keep.
+//! Invalidations: an operation reports exactly the parts of inodes that other clients must drop.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,10 @@ use sheen_wire::{
 const ALL: u64 = LOOKUP | UPDATE | PERM | XATTR | LAYOUT;
 const ME: Cred = Cred::ROOT;
 
-/// Each inode once, whatever the order.
+/// Returns the invalidations by inode, which appears once.
 fn touched(fs: &Fs) -> BTreeMap<Fid, u64> {
     let map: BTreeMap<Fid, u64> = fs.touched.iter().copied().collect();
-    assert_eq!(map.len(), fs.touched.len(), "an inode twice: {:?}", fs.touched);
+    assert_eq!(map.len(), fs.touched.len(), "an inode is reported twice: {:?}", fs.touched);
     map
 }
 
@@ -54,7 +54,7 @@ fn reading_opening_and_closing_touch_nothing() {
     let atime = fs.attr(f).atime;
     fs.call(Request::Close { files: vec![Closed { fid: f, handle, read: Some(0) }] }).unwrap();
     expect(&fs, &[]);
-    assert!(fs.attr(f).atime > atime, "the access time did move");
+    assert!(fs.attr(f).atime > atime, "the access time has changed");
     fs.lookup(&ME, ROOT, "f").unwrap();
     fs.readdir(ROOT, 0, 4096).unwrap();
     fs.access(&ME, f, 4).unwrap();
@@ -143,7 +143,7 @@ fn a_request_involves_the_inodes_that_it_names() {
     assert_eq!(involved(Request::close(f, 1)), []);
 }
 
-/// All that a client could keep of an inode, by the bits under which it would.
+/// Everything that a client could cache of an inode, by the bits that protect it.
 #[derive(PartialEq, Debug)]
 struct Seen {
     update: (Attr, BTreeMap<Vec<u8>, Fid>),
@@ -178,9 +178,9 @@ fn see(fs: &mut Fs, known: &BTreeSet<Fid>) -> BTreeMap<Fid, Seen> {
     seen
 }
 
-/// The bits under which what was seen before is no longer true.
+/// Returns the bits that protect state which has changed.
 fn outdated(before: &Seen, after: Option<&Seen>) -> u64 {
-    // A file without names that goes at its last close was nobody's to see.
+    // Only clients that had an orphan open could see it, so its deletion invalidates nothing.
     let Some(after) = after else { return if before.update.0.nlink == 0 { 0 } else { ALL } };
     let mut bits = 0;
     for (same, bit) in [
@@ -234,8 +234,8 @@ fn whatever_becomes_untrue_was_touched() {
         let after = see(&mut fs, &known);
         for (fid, was) in &before {
             let (outdated, said) = (outdated(was, after.get(fid)), touched.get(fid).copied().unwrap_or(0));
-            assert_eq!(outdated & !said, 0, "{fid}: {was:?} became {:?}, touched were {said:#x}", after.get(fid));
+            assert_eq!(outdated & !said, 0, "{fid}: {was:?} became {:?}, reported {said:#x}", after.get(fid));
         }
     }
-    assert!(changes > 200, "too few of the operations did anything: {changes}");
+    assert!(changes > 200, "too few operations changed anything: {changes}");
 }

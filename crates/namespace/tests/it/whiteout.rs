@@ -1,4 +1,4 @@
-//! A rename that leaves a whiteout, as overlayfs asks for it (RENAME_WHITEOUT).
+//! A rename that leaves a whiteout, as overlayfs requests it (RENAME_WHITEOUT).
 
 use bytes::Bytes;
 use sheen_wire::{
@@ -19,7 +19,7 @@ fn request(cred: &Cred, from: (Fid, &str), to: (Fid, &str), flags: u32, whiteout
     Request::Rename { cred: cred.clone(), parent, name, new_parent, new_name, flags, whiteout: whiteout.map(Box::new) }
 }
 
-/// Renames; the whiteout's FID.
+/// Renames and leaves a whiteout; returns its FID.
 fn leave(fs: &mut Fs, cred: &Cred, from: (Fid, &str), to: (Fid, &str), flags: u32) -> Result<Fid> {
     let left = fs.fid();
     fs.call(request(cred, from, to, flags | rename::WHITEOUT, Some(left))).map(|_| left)
@@ -39,17 +39,17 @@ fn a_whiteout_takes_the_place_of_what_is_renamed() {
     assert_eq!((whiteout.perm, whiteout.uid, whiteout.gid), (0, 1, 1));
     assert_eq!(fs.lookup(&ME, b, "g").unwrap().fid, f);
     assert_eq!((fs.ls(a), fs.ls(b)), (vec!["f".to_owned()], vec!["g".to_owned()]));
-    // Over a file, which goes, and within one directory.
+    // Over a file, which is deleted, and within one directory.
     let old = fs.touch(&ME, b, "old", 0o644).unwrap();
     leave(&mut fs, &ME, (b, "g"), (b, "old"), 0).unwrap();
     assert_eq!((fs.lookup(&ME, b, "old").unwrap().fid, fs.lookup(&ME, b, "g").unwrap().kind), (f, FileKind::Char));
     assert!(matches!(fs.call(Request::GetAttr { fid: old, layout_known: true }), Err(Errno::ENOENT)));
-    // Of a directory: what it counted for in its parent goes along.
+    // A directory: the link count of its parents changes with the rename.
     let sub = fs.mkdir(&ME, a, "sub", 0o755).unwrap();
     leave(&mut fs, &ME, (a, "sub"), (b, "sub"), rename::NOREPLACE).unwrap();
     assert_eq!((fs.attr(a).nlink, fs.attr(b).nlink, fs.lookup(&ME, sub, "..").unwrap().fid), (2, 3, b));
     fs.check();
-    // It is a file as others.
+    // A whiteout is a file like others.
     fs.unlink(&ME, a, "f").unwrap();
     fs.unlink(&ME, a, "sub").unwrap();
     fs.rmdir(&ME, ROOT, "a").unwrap();
@@ -72,8 +72,8 @@ fn a_whiteout_is_refused_where_the_rename_is() {
     assert_eq!(leave(&mut fs, &ME, (d, "none"), (d, "x"), 0), Err(Errno::ENOENT));
     assert_eq!(leave(&mut fs, &user(1), (d, "f"), (d, "x"), 0), Err(Errno::EACCES));
     let known = request(&ME, (d, "f"), (d, "x"), rename::WHITEOUT, Some(d));
-    assert_eq!(fs.call(known).err(), Some(Errno::EINVAL), "a FID that is another file's");
-    // Two names of one file: nothing happens, as without it.
+    assert_eq!(fs.call(known).err(), Some(Errno::EINVAL), "the FID belongs to another file");
+    // Two names of one file: nothing happens, as in a rename without a whiteout.
     leave(&mut fs, &ME, (d, "f"), (d, "same"), 0).unwrap();
     assert_eq!(fs.lookup(&ME, d, "f").unwrap().fid, f);
     fs.check();
@@ -92,7 +92,7 @@ fn a_whiteout_and_its_rename_outlive_a_crash_together() {
     fs.call(mv.clone()).unwrap();
     fs.commit();
     let mut fs = fs.crash();
-    // The answer was lost, and the request comes again.
+    // The reply was lost, and the request is resent.
     assert!(matches!(fs.call(mv), Ok(Reply::Ok)));
     assert_eq!((fs.lookup(&ME, ROOT, "f").unwrap().fid, fs.lookup(&ME, ROOT, "g").unwrap().fid), (left, f));
     assert_eq!(fs.ls(ROOT), ["f", "g"]);
@@ -107,7 +107,7 @@ fn others_forget_the_name_and_not_the_whiteout() {
     leave(&mut fs, &ME, (a, "f"), (b, "f"), 0).unwrap();
     let touched: std::collections::BTreeMap<_, _> = fs.touched.iter().copied().collect();
     assert_eq!(touched, [(a, UPDATE), (b, UPDATE), (f, LOOKUP | UPDATE | XATTR)].into_iter().collect());
-    // What was made 0:0 by hand is the same.
+    // A device 0:0 created by mknod is the same.
     let node = NewNode::Node { kind: FileKind::Char, rdev: 0 };
     let made = fs.make(&user(0), a, "made", node, 0).unwrap();
     let (made, left) = (fs.attr(made), fs.lookup(&ME, a, "f").unwrap());

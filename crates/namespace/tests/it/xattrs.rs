@@ -89,7 +89,7 @@ fn who_may_what() {
     assert_eq!(fs.set(&me, l, "user.a", b"", 0), Err(Errno::EPERM));
     assert_eq!(fs.get(&me, l, "user.a"), Err(Errno::ENODATA));
     fs.chmod(&ROOT_CRED, d, 0o1777).unwrap();
-    assert_eq!(fs.set(&me, d, "user.a", b"", 0), Err(Errno::EPERM), "sticky directory of another");
+    assert_eq!(fs.set(&me, d, "user.a", b"", 0), Err(Errno::EPERM), "sticky directory of another user");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn access_acls_are_enforced_and_follow_chmod() {
     assert_eq!(
         fs.access(&user_in(9, &[60]), f, 1),
         Err(Errno::EACCES),
-        "a group was found, so others' x does not count"
+        "a matching group excludes the others' x permission"
     );
     assert_eq!(fs.access(&user(9), f, 1), Ok(()));
     let unknown = |uid| Cred { groups: None, ..user(uid) };
@@ -220,7 +220,7 @@ fn layout_by_xattr() {
     let lov = fs.get(&me, f, "lustre.lov").unwrap();
     let stored = fs.layout(f).unwrap();
     assert_eq!(lov.len(), 32 + 2 * 24);
-    // As the reference's 070: stripe size, stripe count, then ffff where the generation is.
+    // As in the reference's 070: stripe size, stripe count, then ffff in place of the generation.
     assert_eq!(
         (&lov[24..32], &stored[24..32]),
         (b"\0\0\x40\0\x02\0\xff\xff".as_slice(), b"\0\0\x40\0\x02\0\0\0".as_slice())
@@ -233,9 +233,9 @@ fn layout_by_xattr() {
     assert_eq!(fs.set(&me, f, "lustre.lov", &count(3), 0), Ok(()), "a restored archive may say what is there already");
     assert_eq!(fs.set(&ROOT_CRED, f, "trusted.lov", &lov, 0), Ok(()));
     assert_eq!(fs.unset(&me, f, "lustre.lov"), Ok(()));
-    assert_eq!((fs.layout(f), fs.attr(f)), (Some(stored), before), "neither does anything");
+    assert_eq!((fs.layout(f), fs.attr(f)), (Some(stored), before), "neither request changes anything");
     assert_eq!(fs.get(&me, f, "lustre.nosuch"), Err(Errno::ENODATA));
-    // A layout is copied by its xattr; the copy gets objects of its own.
+    // A layout is copied through its xattr; the copy gets objects of its own.
     let copy = fs.mknod(&me, d, "copy", 0o644).unwrap();
     fs.set(&me, copy, "lustre.lov", &lov, 0).unwrap();
     fs.check();
@@ -262,7 +262,7 @@ fn directory_defaults_are_inherited() {
     let late = fs.mknod(&me, sub, "late", 0o644).unwrap();
     fs.open(&me, late, flags::RDWR).unwrap();
     assert_eq!(stripes(&mut fs, late), (3, 4 << 20));
-    // The root's default fills what is open, everywhere, and is not copied.
+    // The root's default fills open parameters everywhere, and is not copied.
     let size = Spec { stripe_size: Some(65536), count: Some(Count::Stripes(2)), ..Spec::default() };
     fs.set(&ROOT_CRED, ROOT, "lustre.lov", &size.encode(), 0).unwrap();
     let g = fs.touch(&me, sub, "g", 0o644).unwrap();
@@ -274,7 +274,7 @@ fn directory_defaults_are_inherited() {
     let bad = Spec { start: Some(99), ..Spec::default() }.encode();
     assert_eq!(fs.set(&ROOT_CRED, e, "lustre.lov", &bad, 0), Err(Errno::EINVAL));
     fs.set(&ROOT_CRED, d, "lustre.lov", &Spec::default().encode(), 0).unwrap();
-    assert_eq!(fs.get(&me, d, "lustre.lov"), Err(Errno::ENODATA), "asking for nothing removes it");
+    assert_eq!(fs.get(&me, d, "lustre.lov"), Err(Errno::ENODATA), "requesting nothing removes it");
     assert_eq!(fs.unset(&me, sub, "lustre.lov"), Ok(()));
     assert_eq!(fs.unset(&me, sub, "lustre.lov"), Ok(()));
     assert_eq!(fs.get(&me, sub, "lustre.lov"), Err(Errno::ENODATA));
@@ -285,7 +285,7 @@ fn link_and_lma_have_lustres_bytes() {
     let mut fs = Fs::new();
     let f = fs.touch(&ROOT_CRED, ROOT, "plain", 0o644).unwrap();
     let hex = |b: &[u8]| b.iter().map(|b| format!("{b:02x}")).collect::<String>();
-    // As 070-xattr.txt of the reference shows it, but for the FIDs.
+    // As in the reference's 070-xattr.txt, except for the FIDs.
     let header = "dff1ea11010000002f00000000000000000000000000000000";
     let entry = "1700000002000000070000000100000000706c61696e";
     assert_eq!(hex(&fs.get(&ROOT_CRED, f, "trusted.link").unwrap()), format!("{header}{entry}"));

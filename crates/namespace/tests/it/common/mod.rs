@@ -1,4 +1,5 @@
-//! A namespace with four OSTs, a clock that moves with every request, and short ways to ask.
+//! A namespace with four OSTs, a clock that advances with every request, and short request
+//! functions.
 
 use std::sync::Arc;
 
@@ -24,13 +25,13 @@ pub fn user_in(uid: u32, groups: &[u32]) -> Cred {
 
 pub struct TestEnv {
     pub now: Time,
-    /// Clients may have files open by themselves.
+    /// Clients may have files open locally.
     pub may_be_open: bool,
-    /// OSTs that take nothing more.
+    /// OSTs without space.
     pub full: Vec<u32>,
-    /// OSTs that cannot be reached.
+    /// Disconnected OSTs.
     pub down: Vec<u32>,
-    /// Locks that clients have.
+    /// Locks that clients hold.
     pub locks: Vec<(ClientId, u64)>,
     next_ost: u32,
 }
@@ -99,9 +100,9 @@ pub struct Fs {
     pub store: Arc<MemStore>,
     pub env: TestEnv,
     pub client: ClientId,
-    /// On its way to the store.
+    /// The batch being committed.
     pub sealed: Option<Batch>,
-    /// What the last request touched.
+    /// Invalidations of the last request.
     pub touched: Vec<(Fid, u64)>,
     seq: u64,
     oid: u32,
@@ -132,7 +133,7 @@ impl Fs {
         Fs { ns, store, env, client: ME, sealed: None, touched: vec![], seq: 0, oid: 0, lives: 1 }
     }
 
-    /// The process died: what was not committed is lost.
+    /// Simulates a crash of the process: uncommitted changes are lost.
     pub fn crash(self) -> Fs {
         let lives = self.lives + 1;
         let ns = Namespace::open(self.store.clone(), Config::default(), self.env.now, lives << 32).unwrap();
@@ -145,7 +146,7 @@ impl Fs {
         }
     }
 
-    /// What was sealed is durable now.
+    /// Makes the sealed batch durable.
     pub fn land(&mut self) {
         if let Some(batch) = self.sealed.take() {
             self.store.commit(&batch).unwrap();
@@ -176,7 +177,7 @@ impl Fs {
         Ok(done.reply)
     }
 
-    /// A FID for a new file.
+    /// Returns a FID for a new file.
     pub fn fid(&mut self) -> Fid {
         if self.seq == 0 || self.oid == sheen_wire::fid::SEQ_WIDTH {
             let Ok(Reply::Seq(seq)) = self.call(Request::AllocSeq) else { panic!("no sequence") };
@@ -224,7 +225,7 @@ impl Fs {
         self.make(cred, parent, name, NewNode::Symlink(Bytes::copy_from_slice(target.as_bytes())), 0)
     }
 
-    /// The file and its handle.
+    /// Opens a file; returns it with its handle.
     pub fn open(&mut self, cred: &Cred, fid: Fid, flags: u32) -> Result<(Fid, u64)> {
         self.opened(Request::Open { cred: cred.clone(), fid, flags })
     }
@@ -246,7 +247,7 @@ impl Fs {
         self.call(Request::close(fid, handle)).map(drop)
     }
 
-    /// Creates, closes.
+    /// Creates and closes a file.
     pub fn touch(&mut self, cred: &Cred, parent: Fid, name: &str, mode: u32) -> Result<Fid> {
         let open = self.create(cred, parent, name, flags::RDWR, mode)?;
         self.close(open)?;
@@ -336,7 +337,7 @@ impl Fs {
         }
     }
 
-    /// All names of a directory, sorted.
+    /// Returns all names of a directory, sorted.
     pub fn ls(&mut self, fid: Fid) -> Vec<String> {
         let (mut names, mut cookie) = (Vec::new(), 0);
         loop {
@@ -350,8 +351,8 @@ impl Fs {
         }
     }
 
-    /// What a crash must never break: every entry has its inode, links count names, directories
-    /// count entries, objects are unique. Answers the objects of all files.
+    /// Checks what must hold after any crash: every entry has its inode, links count names,
+    /// directories count entries, objects are unique. Returns the objects of all files.
     pub fn check(&mut self) -> Vec<Fid> {
         let mut objects = std::collections::BTreeSet::new();
         let mut names = std::collections::BTreeMap::<Fid, u32>::new();
@@ -384,7 +385,7 @@ impl Fs {
             let attr = self.attr(fid);
             assert_eq!(attr.nlink, if attr.kind == FileKind::Dir { attr.nlink } else { count }, "{fid}");
         }
-        assert_eq!(self.ns.files(), reached, "inodes that nothing leads to");
+        assert_eq!(self.ns.files(), reached, "unreachable inodes");
         for layout in layouts.values() {
             for stripe in Layout::decode(layout).unwrap().stripes() {
                 assert!(objects.insert(stripe.object), "object {} is in two files", stripe.object);
