@@ -256,7 +256,13 @@ impl<P: Protocol> Target<P> {
             }
         };
         if let Some(c) = evicted {
-            tracing::warn!(target_name = %self.name, client, nid = %c.export.nid(), why, "evicting a client: its locks and open files are dropped");
+            tracing::warn!(
+                target_name = %self.name,
+                client,
+                nid = %c.export.nid(),
+                why,
+                "evicting a client: its locks and open files are dropped"
+            );
             let lost = c.export.lost();
             c.export.set_gone();
             if let Some(connection) = c.connection {
@@ -424,7 +430,11 @@ impl<P: Protocol> AnyTarget for Target<P> {
             self.state.lock().removed = true;
             if self.rt.timeout(DRAIN_MAX, self.gate.close()).await.is_err() {
                 let executing = self.state.lock().replies.executing();
-                tracing::warn!(target_name = %self.name, executing, "drain timed out after 5 s: dropping the replies of unfinished requests");
+                tracing::warn!(
+                    target_name = %self.name,
+                    executing,
+                    "drain timed out after 5 s: dropping the replies of unfinished requests"
+                );
             }
             for client in self.state.lock().exports.values() {
                 client.connection.iter().for_each(Sender::finish);

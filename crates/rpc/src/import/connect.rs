@@ -173,7 +173,7 @@ impl<P: Protocol> Inner<P> {
                 return None;
             }
             let elsewhere = self.local_target().is_none();
-            let mut reason = "no address of it is known".to_owned();
+            let mut reason = "no address of the target is known".to_owned();
             if self.reach_lo(&mut reason).await {
                 return None;
             }
@@ -262,7 +262,7 @@ impl<P: Protocol> Inner<P> {
     async fn reach_lo(self: &Arc<Self>, reason: &mut String) -> bool {
         let Some(target) = self.local_target() else {
             if self.addresses().is_empty() {
-                *reason = "it does not run in this process".to_owned();
+                *reason = "the target does not run in this process".to_owned();
             }
             return false;
         };
@@ -309,7 +309,9 @@ impl<P: Protocol> Inner<P> {
         let hello = Frame { body: body.into(), ..Frame::new(Kind::Hello, 0) };
         sender.post(hello).map_err(|e| e.to_string())?;
         let answer = receiver.recv().await.map_err(|e| match e {
-            RecvError::Eof => "it closed the connection on the handshake; does it run the same release?".to_owned(),
+            RecvError::Eof => {
+                "the server closed the connection during the handshake; does it run the same release?".to_owned()
+            }
             e => e.to_string(),
         })?;
         match (answer.header.kind, answer.header.status) {

@@ -323,7 +323,11 @@ impl<P: Protocol> Pinger<P> {
             return true;
         };
         if self.unanswered == PINGS_UNANSWERED_MAX {
-            tracing::warn!(target_name = %inner.target, peer = %connection.peer(), "the server does not answer pings: reconnecting");
+            tracing::warn!(
+                target_name = %inner.target,
+                peer = %connection.peer(),
+                "the server does not answer pings: reconnecting"
+            );
             self.unanswered = 0;
             connection.close();
         } else {
