@@ -10,7 +10,7 @@
 //!
 //! Nothing of this is logged. If the MDT dies between the seal and the commit, or an OST does not
 //! answer, a file's current objects stay sealed. The client that meets one reports it, and the MDT
-//! unseals them. The MDT alone decides: an object in a file's layout is unsealed whenever no
+//! unseals them. The MDT alone decides: an object in a file's layout must be unsealed while no
 //! migration or swap of the file is under way.
 //!
 //! Invariants:
