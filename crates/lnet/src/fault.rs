@@ -1,4 +1,4 @@
-//! Delays and faults put into outgoing frames, to show how a distant or failing network behaves.
+//! Delays and faults injected into outgoing frames, to imitate a distant or failing network.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -8,18 +8,18 @@ use std::{
 use parking_lot::Mutex;
 use sheen_rt::Rt;
 
-/// What happens to every outgoing frame of the process's tcp connections. The default is nothing.
+/// Faults for every outgoing frame of the process's tcp connections. The default has none.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Fault {
-    /// How much later each frame is sent. The order is kept. (Timers have the run-time's
-    /// resolution, about 1 ms.)
+    /// Delay of each frame. The order stays the same. (Timers have the runtime's resolution, about
+    /// 1 ms.)
     pub delay: Duration,
-    /// Probability, 0 to 1, that a frame is lost. A stream cannot lose one frame and go on, so the
-    /// connection breaks.
+    /// Probability, 0 to 1, that a frame is lost. A stream cannot lose one frame and continue, so
+    /// the connection breaks.
     pub drop_probability: f64,
 }
 
-/// The fault in force, cheap to ask where there is none.
+/// The current fault. Reading it is cheap if there is none.
 #[derive(Default)]
 pub(crate) struct Faults {
     active: AtomicBool,
@@ -38,9 +38,9 @@ impl Faults {
 }
 
 impl Fault {
-    /// Whether this frame is to be lost.
+    /// Returns whether this frame is to be lost.
     pub(crate) fn drops(&self, rt: &Rt) -> bool {
-        // 53 bits are what an f64 in [0, 1) can tell apart.
+        // 53 bits: the resolution of an f64 in [0, 1).
         self.drop_probability > 0.0 && ((rt.random_u64() >> 11) as f64) < self.drop_probability * (1u64 << 53) as f64
     }
 }

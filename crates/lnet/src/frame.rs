@@ -1,4 +1,4 @@
-//! A frame in memory, and the bytes it becomes.
+//! A frame in memory, and its encoding.
 
 use std::{
     any::Any,
@@ -18,13 +18,13 @@ use sheen_wire::{
     frame::{BODY_BYTES_MAX, FLAG_BULK_CRC, FLAG_BULK_LIVE, FrameError, HEADER_LEN, Header, Kind},
 };
 
-/// A file whose pages are sent as they are.
+/// A file whose pages are sent directly (sendfile).
 pub trait Source: Send + Sync {
     /// The file.
     fn file(&self) -> &File;
 
-    /// What was sent of it did not have the checksum that was promised, or it could not be read:
-    /// the checksums are not to be relied on any more.
+    /// Records that the file could not be read, or that the bytes sent did not match their
+    /// checksum: its checksums are no longer reliable.
     fn stale(&self);
 }
 
@@ -33,14 +33,14 @@ pub trait Source: Send + Sync {
 pub struct Stretch {
     /// The file.
     pub source: Arc<dyn Source>,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: usize,
 }
 
 impl Stretch {
-    /// Its bytes, and how many of them there are.
+    /// Reads its bytes. Returns the buffer and the number of bytes read.
     fn read(&self) -> io::Result<(Buffer, usize)> {
         let mut buffer = BUFFERS.take(self.len);
         let got = self.source.file().read_at(self.offset, &mut buffer)?;
@@ -48,34 +48,35 @@ impl Stretch {
     }
 }
 
-/// Bulk that lies in files still.
+/// Bulk that still lies in files.
 #[derive(Clone)]
 pub struct Live {
-    /// Where, in order.
+    /// The runs of bytes, in order.
     pub stretches: Vec<Stretch>,
-    /// CRC-32C of all of it; `None` for one that stays in this process.
+    /// CRC-32C of all bytes; `None` for bulk that stays in this process.
     pub crc: Option<u32>,
-    /// What keeps the files as they are, dropped with the last clone; nothing where changes are
-    /// noticed by the checksum.
+    /// Guard against changes of the files, dropped with the last clone. `None` if the checksum
+    /// reveals changes.
     pub held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// For live bulk that has to be read after all; of the usual size of an RPC, 16 MiB in all.
+/// Buffers for live bulk that has to be read after all. Each has the usual size of an RPC; 16 MiB
+/// in all.
 static BUFFERS: LazyLock<BufferPool> = LazyLock::new(|| BufferPool::new(1 << 20, 16));
 
 impl Live {
-    /// Total bytes.
+    /// Returns the total number of bytes.
     pub fn len(&self) -> usize {
         self.stretches.iter().map(|s| s.len).sum()
     }
 
-    /// Whether there are no bytes.
+    /// Returns whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Reads it into memory, and gives up the checksums that were known of it. Where a file was cut
-    /// meanwhile there are zeros.
+    /// Reads the bulk into memory, and invalidates the known checksums of it. If a file was
+    /// truncated meanwhile, the missing bytes are zeros.
     ///
     /// Errors: as pread(2).
     pub fn copy(&self) -> io::Result<Bulk> {
@@ -91,8 +92,7 @@ impl Live {
         Ok(bulk)
     }
 
-    /// Reads it into memory, as far as the files go: what follows one that was cut meanwhile is
-    /// left out.
+    /// Reads the bulk into memory, up to the end of the first file that was truncated meanwhile.
     ///
     /// Errors: as pread(2).
     pub fn read(&self) -> io::Result<Bulk> {
@@ -114,8 +114,8 @@ impl fmt::Debug for Live {
     }
 }
 
-/// A header, the body and the bulk. `body_len`, `bulk_len` and `bulk_crc` of the header need not be
-/// filled in before sending; set [`FLAG_BULK_CRC`] to have the bulk checksummed.
+/// A header, the body and the bulk. `body_len`, `bulk_len` and `bulk_crc` of the header are filled
+/// in on sending. [`FLAG_BULK_CRC`] requests a checksum of the bulk.
 #[derive(Clone, Debug)]
 pub struct Frame {
     /// The fixed part.
@@ -124,20 +124,20 @@ pub struct Frame {
     pub body: Bytes,
     /// File data.
     pub bulk: Bulk,
-    /// To be sent: file data that follows the bulk, which has to be empty if this is to be
+    /// For sending: file data that follows the bulk. The bulk must be empty if this is to be
     /// checksummed.
     pub live: Option<Live>,
-    /// Received: the bulk was sent live and does not match its checksum.
+    /// After receiving: the bulk was sent live and does not match its checksum.
     pub damaged: bool,
 }
 
 impl Frame {
-    /// A frame without body and bulk.
+    /// Returns a frame without body and bulk.
     pub fn new(kind: Kind, xid: u64) -> Frame {
         Frame::from(Header::new(kind, xid))
     }
 
-    /// Its length on the wire, in bytes.
+    /// Returns the length of the frame on the wire, in bytes.
     pub fn wire_len(&self) -> usize {
         HEADER_LEN + self.body.len() + self.bulk.len() + self.live.as_ref().map_or(0, Live::len)
     }
@@ -149,7 +149,7 @@ impl From<Header> for Frame {
     }
 }
 
-/// Slices given to one system call: header, body and the 16 segments of 1 MiB that the largest bulk
+/// Slices for one system call: header, body and the 16 segments of 1 MiB that the largest bulk
 /// usually has.
 const SLICES_MAX: usize = 18;
 
@@ -161,16 +161,16 @@ pub(crate) struct Encoded {
     live: Option<Live>,
     /// Bytes of header, body and bulk.
     plain: usize,
-    /// Bytes of all.
+    /// Bytes in total.
     len: usize,
     written: usize,
 }
 
-/// Sent in place of what a file turns out not to have any more.
+/// Sent in place of bytes that a file does not have any more.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 impl Encoded {
-    /// Checks the limits, fills in the header, computes the checksums.
+    /// Checks the limits, fills in the header and computes the checksums.
     pub(crate) fn new(frame: Frame) -> Result<Encoded, FrameError> {
         let Frame { mut header, body, bulk, live, .. } = frame;
         let bulk_len = bulk.len().saturating_add(live.as_ref().map_or(0, Live::len));
@@ -183,8 +183,8 @@ impl Encoded {
         header.flags |= if live.is_some() { FLAG_BULK_LIVE } else { 0 };
         header.bulk_crc = match &live {
             _ if header.flags & FLAG_BULK_CRC == 0 => 0,
-            // One without is not meant to go anywhere; if it does, the peer will find it damaged
-            // and ask for a copy.
+            // Bulk without a checksum is not meant for sending. If it is sent, the peer finds it
+            // damaged and requests a copy.
             Some(live) => live.crc.unwrap_or(0),
             None => bulk.crc(),
         };
@@ -197,7 +197,7 @@ impl Encoded {
         self.len
     }
 
-    /// Writes what the socket takes without waiting. True: all is written.
+    /// Writes what the socket takes without waiting. Returns true when everything is written.
     pub(crate) fn try_write(&mut self, half: &WriteHalf) -> io::Result<bool> {
         while self.written < self.len {
             match self.write_some(half) {
@@ -211,7 +211,7 @@ impl Encoded {
         Ok(true)
     }
 
-    /// Writes the rest, waiting for the socket.
+    /// Writes the rest; waits for the socket.
     pub(crate) async fn write(&mut self, half: &mut WriteHalf) -> io::Result<()> {
         while self.written < self.plain {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
@@ -226,7 +226,7 @@ impl Encoded {
         Ok(())
     }
 
-    /// One system call's worth.
+    /// Writes as much as one system call takes.
     fn write_some(&self, half: &WriteHalf) -> io::Result<usize> {
         if self.written >= self.plain {
             return self.send_live(half);
@@ -239,8 +239,9 @@ impl Encoded {
         }
     }
 
-    /// Sends of the files what comes next. Where one cannot be read, or has become shorter, zeros
-    /// go instead: the length is announced, and the checksum tells the receiver to ask again.
+    /// Sends the next bytes of the files. If a file cannot be read, or was truncated, zeros are
+    /// sent instead: the length is already announced. The checksum makes the receiver request a
+    /// copy.
     fn send_live(&self, half: &WriteHalf) -> io::Result<usize> {
         let mut skip = self.written - self.plain;
         for Stretch { source, offset, len } in self.live.iter().flat_map(|live| &live.stretches) {
@@ -253,8 +254,8 @@ impl Encoded {
             match sent {
                 Ok(1..) => return sent,
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => return Err(e),
-                // Which of the two had an error is not always clear; from now on the file is read,
-                // which tells.
+                // The error may be the file's or the socket's. From now on the file is read into
+                // memory, which shows errors of the file.
                 _ => source.stale(),
             }
             let unreadable = sent.as_ref().is_err_and(|e| e.raw_os_error() == Some(Errno::EIO.0));
@@ -267,7 +268,7 @@ impl Encoded {
         Err(io::ErrorKind::WriteZero.into())
     }
 
-    /// Fills `slices` with what is not written yet, as much as fits. Returns how many were filled.
+    /// Fills `slices` with unwritten bytes, as much as fits. Returns the number of slices filled.
     fn unwritten<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
         let (mut skip, mut n) = (self.written, 0);
         let bulk = self.bulk.segments().iter().map(|s| &s[..]);

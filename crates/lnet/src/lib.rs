@@ -1,21 +1,20 @@
-//! Networks: how frames get from one process to another.
+//! Networks: transport of frames from one process to another.
 //!
-//! * [`nid`]: the names of places, `0@lo` and `10.0.0.1:7988@tcp`, and of mount sources;
-//! * [`net`]: [`Net`], what a process has of the network: the services that live in it, its
-//!   addresses, connections, faults to inject;
+//! * [`nid`]: the addresses of processes, `0@lo` and `10.0.0.1:7988@tcp`, and mount sources;
+//! * [`net`]: [`Net`], a process's view of the network: the services that run in it, its addresses,
+//!   its connections, faults to inject;
 //! * [`sender`] and [`receiver`]: the two directions of a tcp connection that carries
 //!   [`sheen_wire::frame`]s.
 //!
 //! This crate moves frames and knows nothing of requests; `rpc` knows requests and nothing of
-//! sockets. Over `lo` there is nothing to move: the registry hands out the service, and the caller
-//! calls it.
+//! sockets. Over `lo` no frame moves: the registry returns the service, and the caller calls it.
 //!
 //! Invariants:
-//! * Frames of a connection arrive whole, checked, and in the order in which they were posted, or
-//!   the connection ends.
-//! * Nothing that a peer sends makes this process panic, or hold more than one frame per connection
-//!   beyond what was handed to the caller.
-//! * A connection on which nothing happens costs no processor time: no timer runs, nothing polls.
+//! * Frames of a connection arrive whole, checked, and in the order in which they were posted.
+//!   Otherwise the connection ends.
+//! * No data from a peer makes this process panic. A connection holds at most one frame besides
+//!   those that the caller got.
+//! * An idle connection uses no CPU: it has no timer and is not polled.
 
 pub mod fault;
 pub mod frame;

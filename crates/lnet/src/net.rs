@@ -1,4 +1,4 @@
-//! What one process has of the network.
+//! A process's view of the network.
 
 use std::{
     any::Any,
@@ -23,21 +23,21 @@ use crate::{
     sender::Sender,
 };
 
-/// A service of this process, whose type the layer above knows.
+/// A service of this process. The layer above knows its type.
 pub type Local = Arc<dyn Any + Send + Sync>;
 
-/// How long to wait before the next accept when the process is out of file descriptors.
+/// Pause before the next accept when the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Bounds of a process's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections accepted at a time; more are closed at once. Each costs a file descriptor and a
-    /// small buffer.
+    /// Maximum number of accepted connections; further ones are closed at once. Each takes a file
+    /// descriptor and a small buffer.
     pub connections_max: usize,
-    /// How long a peer may take to read one frame (at most 20 MiB: 340 KB/s).
+    /// Time that a peer may take to read one frame (at most 20 MiB: 340 KB/s).
     pub write_timeout_ms: u64,
-    /// How long the rest of a frame may take once its first byte is there.
+    /// Time that a frame may take to arrive after its first byte.
     pub stall_timeout_ms: u64,
 }
 
@@ -47,13 +47,13 @@ impl Default for Limits {
     }
 }
 
-/// What one process has of the network: its services, its addresses, the faults to inject. One for
-/// each process, or simulated host.
+/// A process's view of the network: its services, its addresses, the faults to inject. Each
+/// process, or simulated host, has one.
 pub struct Net {
     rt: Rt,
     limits: Limits,
     services: RwLock<BTreeMap<String, Local>>,
-    /// Raised by each change of `services`.
+    /// Incremented by each change of `services` or `addresses`.
     generation: AtomicU64,
     changed: Notify,
     addresses: Mutex<Vec<SocketAddr>>,
@@ -70,14 +70,14 @@ pub struct Connection {
     pub receiver: Receiver,
 }
 
-/// Accepts connections. Dropping it stops that.
+/// Accepts connections until it is dropped.
 pub struct Acceptor {
     net: Arc<Net>,
     listener: Listener,
     addr: SocketAddr,
 }
 
-/// One of the accepted connections, as long as it exists.
+/// One accepted connection, counted until this is dropped.
 pub(crate) struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -87,12 +87,12 @@ impl Drop for Counted {
 }
 
 impl Net {
-    /// A process's network, with the usual limits.
+    /// Creates a process's network, with the default limits.
     pub fn new(rt: Rt) -> Arc<Net> {
         Net::with_limits(rt, Limits::default())
     }
 
-    /// A process's network.
+    /// Creates a process's network.
     pub fn with_limits(rt: Rt, limits: Limits) -> Arc<Net> {
         Arc::new(Net {
             rt,
@@ -107,37 +107,38 @@ impl Net {
         })
     }
 
-    /// Clock, tasks and so on of this process.
+    /// Returns the clock, tasks and so on of this process.
     pub fn rt(&self) -> &Rt {
         &self.rt
     }
 
-    /// Makes a service reachable over `lo` under a target's name. Returns the one that had the name
-    /// before.
+    /// Makes a service reachable over `lo` under a target's name. Returns the service that had the
+    /// name before.
     pub fn register(&self, target: &str, service: Local) -> Option<Local> {
         let before = self.services.write().insert(target.to_owned(), service);
         self.announce();
         before
     }
 
-    /// Takes a service away. Calls that run go on.
+    /// Removes a service. Running calls continue.
     pub fn unregister(&self, target: &str) -> Option<Local> {
         let before = self.services.write().remove(target);
         self.announce();
         before
     }
 
-    /// The service of that name in this process.
+    /// Returns the service of that name in this process.
     pub fn local(&self, target: &str) -> Option<Local> {
         self.services.read().get(target).cloned()
     }
 
-    /// Names of all services of this process, sorted.
+    /// Returns the names of all services of this process, sorted.
     pub fn targets(&self) -> Vec<String> {
         self.services.read().keys().cloned().collect()
     }
 
-    /// Changes whenever a service comes or goes: what was looked up before may be out of date.
+    /// Returns a number that changes when a service is added or removed. Earlier lookups may then
+    /// be out of date.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -152,9 +153,8 @@ impl Net {
         self.changed.notify_waiters();
     }
 
-    /// Says that this process can be reached at `addr` (beyond the addresses that it listens on,
-    /// such as those of a host that listens on all its interfaces), so that its targets are called
-    /// directly from within.
+    /// Adds an address of this process to those that it listens on, such as those of a host that
+    /// listens on all its interfaces. Targets at own addresses are called directly.
     pub fn add_address(&self, addr: SocketAddr) {
         let mut addresses = self.addresses.lock();
         if !addresses.contains(&addr) {
@@ -164,7 +164,7 @@ impl Net {
         self.announce();
     }
 
-    /// Whether a NID leads to this process.
+    /// Returns whether a NID leads to this process.
     pub fn is_own(&self, nid: &Nid) -> bool {
         match nid {
             Nid::Lo => true,
@@ -172,17 +172,17 @@ impl Net {
         }
     }
 
-    /// Addresses at which this process can be reached.
+    /// Returns the addresses at which this process can be reached.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.addresses.lock().clone()
     }
 
-    /// Delays or loses the frames that this process sends over tcp from now on.
+    /// Sets the fault for the frames that this process sends over tcp from now on.
     pub fn set_fault(&self, fault: Fault) {
         self.faults.set(fault);
     }
 
-    /// The fault in force.
+    /// Returns the current fault.
     pub fn fault(&self) -> Fault {
         self.faults.get()
     }
@@ -203,7 +203,7 @@ impl Net {
         Ok(Acceptor { net: self.clone(), listener, addr })
     }
 
-    /// Opens a connection. Takes as long as the network lets it: put a timeout around it.
+    /// Opens a connection. Takes as long as the network takes; the caller adds a timeout.
     ///
     /// Errors: as connect(2).
     pub async fn connect(&self, addr: SocketAddr) -> io::Result<Connection> {
@@ -222,13 +222,13 @@ impl Net {
 }
 
 impl Acceptor {
-    /// Where it listens.
+    /// Returns the address on which it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The next connection. Errors of single connections are passed over, as are those over the
-    /// limit.
+    /// Returns the next connection. Ignores errors of single connections, and closes connections
+    /// over the limit.
     pub async fn accept(&self) -> Connection {
         let mut complained = false;
         loop {
@@ -241,7 +241,7 @@ impl Acceptor {
                 },
                 Err(error) => {
                     if !std::mem::replace(&mut complained, true) {
-                        tracing::warn!(%error, "cannot accept connections; trying again");
+                        tracing::warn!(%error, "cannot accept connections; retrying every 100 ms");
                     }
                     self.net.rt.sleep(ACCEPT_PAUSE).await;
                 }
@@ -251,10 +251,10 @@ impl Acceptor {
 }
 
 impl Net {
-    /// Counts a connection in, if the limit allows one more.
+    /// Counts one more connection, if the limit allows it.
     fn count(&self) -> Option<Counted> {
         let counted = Counted(self.accepted.clone());
-        // The guard gives back what is counted here, also where it is one too many.
+        // Dropping the guard decrements the counter, also if this connection is one too many.
         (self.accepted.fetch_add(1, Ordering::AcqRel) < self.limits.connections_max).then_some(counted)
     }
 }

@@ -1,9 +1,9 @@
 //! Network identifiers: where a process can be reached.
 //!
 //! Lustre writes a NID as `address@network`. Sheen knows the networks `lo` (the same process) and
-//! `tcp`, and adds a port to the address, so that several processes share a host: `10.0.0.1@tcp`
-//! means port [`DEFAULT_PORT`], `127.0.0.1:40001@tcp` names one. A number behind `tcp` (`tcp0`,
-//! `tcp1`) is accepted and means the same network: Sheen has one.
+//! `tcp`. It adds a port to the address, so that several processes can share a host. `10.0.0.1@tcp`
+//! means port [`DEFAULT_PORT`], and `127.0.0.1:40001@tcp` names a port. A number behind `tcp`
+//! (`tcp0`, `tcp1`) is accepted and means the same network: Sheen has only one.
 
 use std::{
     fmt, io,
@@ -14,21 +14,21 @@ use std::{
 use sheen_rt::Rt;
 use sheen_wire::mgs::FSNAME_MAX;
 
-/// The port of Lustre's acceptor is 988, which needs root; Sheen adds 7000.
+/// Default port. Lustre's acceptor has port 988, which needs root; Sheen adds 7000.
 pub const DEFAULT_PORT: u16 = 7988;
-/// Most NIDs in a mount source.
+/// Maximum number of NIDs in a mount source.
 pub const SOURCE_NIDS_MAX: usize = 32;
 
-/// Where a process can be reached: an address of a network.
+/// The address of a process in a network.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Nid {
-    /// In this very process: a direct call.
+    /// This process: a direct call.
     Lo,
-    /// At a TCP address.
+    /// A TCP address.
     Tcp(SocketAddr),
 }
 
-/// A NID as people write it: the address may be a host's name.
+/// A NID as users write it: the address may be a host name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum NidName {
     /// `0@lo`.
@@ -42,16 +42,16 @@ pub enum NidName {
     },
 }
 
-/// Text that is no NID or no mount source.
+/// Text that is not a NID or not a mount source.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NidError {
     /// Not `address@network`.
     #[error("'{0}' is not a NID; write it as HOST@tcp, HOST:PORT@tcp or 0@lo")]
     Form(String),
-    /// A network that Sheen does not have.
+    /// An unknown network.
     #[error("'{0}' names the network '{1}'; this version of Sheen knows tcp and lo")]
     Network(String, String),
-    /// A host's name where an address is needed.
+    /// A host name where an address is needed.
     #[error("'{0}' is not an IP address")]
     NotAnAddress(String),
     /// Not `NID[:NID...]:/FSNAME`.
@@ -127,9 +127,9 @@ impl From<Nid> for NidName {
 }
 
 impl NidName {
-    /// The NIDs behind the name, in the resolver's order. Numeric addresses ask nobody.
+    /// Returns the NIDs of the name, in the resolver's order. Numeric addresses need no resolver.
     ///
-    /// Errors: what the resolver says, `NotFound` if the name has no address.
+    /// Errors: those of the resolver; `NotFound` if the name has no address.
     pub async fn resolve(&self, rt: &Rt) -> io::Result<Vec<Nid>> {
         let NidName::Tcp { host, port } = self else { return Ok(vec![Nid::Lo]) };
         if let Ok(ip) = host.parse::<IpAddr>() {
@@ -146,7 +146,7 @@ impl NidName {
     }
 }
 
-/// Reads `HOST[:PORT]`, where an IPv6 address with a port stands in brackets.
+/// Parses `HOST[:PORT]`. An IPv6 address with a port is in brackets.
 fn host_port(s: &str) -> Option<NidName> {
     let (host, port) = if let Some(rest) = s.strip_prefix('[') {
         let (host, rest) = rest.split_once(']')?;
@@ -171,9 +171,9 @@ fn host_port(s: &str) -> Option<NidName> {
     Some(NidName::Tcp { host: host.to_owned(), port })
 }
 
-/// Reads a mount source, `NID[:NID...]:/FSNAME`: the NIDs of the MGS, in the order to try them, and
-/// the file system's name. Several NIDs are separated by `:` (Lustre's failover nodes) or `,`
-/// (Lustre's addresses of one node). `@tcp` may be left out where there is a single NID.
+/// Parses a mount source, `NID[:NID...]:/FSNAME`. Returns the NIDs of the MGS, in the order to try
+/// them, and the file system's name. Several NIDs are separated by `:` (Lustre's failover nodes) or
+/// `,` (Lustre's addresses of one node). `@tcp` may be left out if there is a single NID.
 ///
 /// ```
 /// let (nids, fsname) = sheen_lnet::parse_source("mgs1:40001@tcp:mgs2@tcp:/sheen")?;
@@ -204,7 +204,7 @@ pub fn parse_source(source: &str) -> Result<(Vec<NidName>, String), NidError> {
     }
 }
 
-/// Whether `name` can name a file system.
+/// Checks whether `name` can name a file system.
 pub fn check_fsname(name: &str) -> Result<(), NidError> {
     let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
     if name.is_empty() || name.len() > FSNAME_MAX || !name.bytes().all(good) {

@@ -1,12 +1,13 @@
 //! The receiving direction of a connection.
 //!
-//! A small buffer takes in what the socket has: usually a header and its body with one system call.
-//! Bulk goes straight from the socket into pooled, page-aligned buffers (but for the beginning that
-//! the small buffer may have caught), and is handed on without a further copy.
+//! A small buffer takes what the socket has: usually a header and its body with one system call.
+//! Bulk goes directly from the socket into pooled, page-aligned buffers, except for its first bytes
+//! if the small buffer has them already. It goes to the caller without a further copy.
 //!
-//! A frame is checked as early as possible: the header before anything is allocated for it, the
-//! rest before it is handed on. Until the handshake is over ([`Receiver::handshaken`]) only short
-//! frames without bulk are accepted, so that a stranger cannot make this process hold much.
+//! A frame is checked as early as possible: the header before memory is allocated for the frame,
+//! the rest before the frame is returned. Until the handshake is over ([`Receiver::handshaken`])
+//! only short frames without bulk are accepted. So an unknown peer cannot make this process hold
+//! much memory.
 
 use std::{
     io,
@@ -23,20 +24,20 @@ use sheen_wire::{
 
 use crate::{frame::Frame, sender::Shared};
 
-/// Bytes of the small buffer: a page, more than a header and the body of nearly all requests and
-/// replies. Larger would mean to copy more of each bulk.
+/// Size of the small buffer in bytes: a page, more than a header and the body of nearly all
+/// requests and replies. With a larger buffer, more of each bulk would be copied.
 const AHEAD_BYTES: usize = 4096;
-/// Largest body before the handshake is over, in bytes: names and numbers.
+/// Largest body before the handshake is over, in bytes. Such a body has only names and numbers.
 const HANDSHAKE_BODY_MAX: u32 = 4096;
-/// Pieces in which bulk arrives, in bytes: the usual size of one request of a program, and a small
-/// one.
+/// Size of the buffers for large bulk, in bytes: the usual size of one request of a program.
 const LARGE_BYTES: usize = 1 << 20;
+/// Size of the buffers for small bulk, in bytes.
 const SMALL_BYTES: usize = 64 << 10;
-/// Unused buffers that a process keeps: 64 MiB of the large ones and 4 MiB of the small ones at
-/// most.
+/// Unused buffers of each size that a process retains: at most 64 MiB of the large ones and 4 MiB
+/// of the small ones.
 const BUFFERS_KEPT: usize = 64;
 
-/// Where bulk is received to; one for all connections of a process.
+/// Buffers for received bulk. All connections of a process share them.
 #[derive(Clone)]
 pub(crate) struct Pools {
     large: BufferPool,
@@ -49,7 +50,7 @@ impl Pools {
     }
 }
 
-/// Why no frame came. The connection cannot be used any more.
+/// Why no frame was received. The connection cannot be used any more.
 #[derive(Debug, thiserror::Error)]
 pub enum RecvError {
     /// The peer closed it, between two frames.
@@ -58,10 +59,10 @@ pub enum RecvError {
     /// This side closed it.
     #[error("the connection was closed")]
     Closed,
-    /// What came is no frame.
+    /// The received bytes are not a frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// The rest of a frame did not come in time.
+    /// The rest of a frame did not arrive in time.
     #[error("the peer stopped in the middle of a frame")]
     Stalled,
     /// The connection broke.
@@ -78,7 +79,7 @@ pub struct Receiver {
     stall_timeout: Duration,
     handshaken: bool,
     ahead: Box<[u8; AHEAD_BYTES]>,
-    /// What of `ahead` is filled and not used yet.
+    /// The bytes of `ahead` that are filled and not used yet.
     start: usize,
     end: usize,
 }
@@ -98,15 +99,16 @@ impl Receiver {
         }
     }
 
-    /// From now on frames may be as large as the protocol allows.
+    /// Accepts frames as large as the protocol allows from now on.
     pub fn handshaken(&mut self) {
         self.handshaken = true;
     }
 
-    /// The next frame, whole and checked; waits without limit for it to begin, and a limited time
-    /// for its rest.
+    /// Returns the next frame, whole and checked. Waits for its first byte without limit, and for
+    /// its rest for a limited time.
     ///
-    /// Not to be dropped half way: the connection is then out of step and must be closed.
+    /// The call must not be dropped half way: the connection is then out of step and must be
+    /// closed.
     pub async fn recv(&mut self) -> Result<Frame, RecvError> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -188,7 +190,7 @@ impl Receiver {
         Ok(bulk)
     }
 
-    /// Moves to `to` what of it is in the small buffer. Returns how much that was.
+    /// Copies to `to` what the small buffer has. Returns the number of bytes.
     fn take_ahead(&mut self, to: &mut [u8]) -> usize {
         let n = to.len().min(self.end - self.start);
         to[..n].copy_from_slice(&self.ahead[self.start..self.start + n]);

@@ -1,15 +1,15 @@
 //! The sending direction of a connection.
 //!
-//! Whoever posts a frame writes it to the socket himself, if nobody else is writing and the socket
-//! has room: no other task is woken. The right to write is the possession of the [`WriteHalf`]: it
-//! is taken out of the shared state, used without the lock, and put back. Who finds it taken leaves
-//! his frame in the queue, which the one who has it empties. Where the socket is full, a task is
-//! spawned that takes the half and the queue over, and ends when the queue is empty. So an idle
+//! The caller that posts a frame writes it to the socket itself, if no other caller is writing and
+//! the socket has room: no other task is woken. Only the holder of the [`WriteHalf`] may write. The
+//! half is taken out of the shared state, used without the lock, and put back. If another caller
+//! holds it, the frame goes into the queue, which the holder empties. If the socket is full, a
+//! spawned task takes over the half and the queue, and ends when the queue is empty. So an idle
 //! connection has no task.
 //!
-//! The queue is bounded for those who [`Sender::send`] (servers: bytes that a peer does not fetch
-//! pile up no further); [`Sender::post`] never waits and is for frames that are bounded elsewhere
-//! (a client's requests by its slots; pings).
+//! The queue is bounded for callers of [`Sender::send`]: a server adds no more replies that a peer
+//! does not read. [`Sender::post`] never waits. It is for frames that are bounded elsewhere: a
+//! client's requests by its slots, and pings.
 
 use std::{
     collections::VecDeque,
@@ -31,18 +31,17 @@ use crate::{
     frame::{Encoded, Frame},
 };
 
-/// Bytes waiting for a connection's socket above which [`Sender::send`] waits: two of the largest
-/// frames.
+/// Bytes in a connection's queue above which [`Sender::send`] waits: two of the largest frames.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
-/// Frames that a poster writes for others before a task takes over, so that no caller is held up
-/// for long.
+/// Frames that a poster writes, with those of other callers, before a task takes over. No caller is
+/// delayed for long.
 const DRAFTED_FRAMES_MAX: usize = 8;
 
 /// Sends frames over a connection. Cheap to clone; usable from any thread.
 #[derive(Clone)]
 pub struct Sender(Arc<Shared>);
 
-/// What the two directions of a connection share.
+/// State that the two directions of a connection share.
 pub(crate) struct Shared {
     rt: Rt,
     peer: SocketAddr,
@@ -50,24 +49,24 @@ pub(crate) struct Shared {
     write_timeout: Duration,
     out: Mutex<Out>,
     delayed: Mutex<Delayed>,
-    /// The queue shrank, or the connection closed.
+    /// Notified when the queue shrank, or the connection closed.
     space: Notify,
     pub(crate) closed: AtomicBool,
     pub(crate) closing: Notify,
-    /// Counts the connection for as long as it exists.
+    /// Counts the connection while it exists.
     _counted: Option<crate::net::Counted>,
 }
 
 struct Out {
-    /// Absent while someone writes, and once the direction is closed.
+    /// Absent while a caller or a task writes, and once the direction is closed.
     half: Option<WriteHalf>,
     queue: VecDeque<Encoded>,
     queue_bytes: usize,
-    /// No frames are accepted any more; what is queued is still sent.
+    /// No frames are accepted any more; those in the queue are still sent.
     finishing: bool,
 }
 
-/// Frames that a [`crate::Fault`] holds back.
+/// Frames that a [`crate::Fault`] delays.
 #[derive(Default)]
 struct Delayed {
     queue: VecDeque<(Instant, Encoded)>,
@@ -102,21 +101,21 @@ impl Sender {
         &self.0
     }
 
-    /// The other end.
+    /// Returns the peer's address.
     pub fn peer(&self) -> SocketAddr {
         self.0.peer
     }
 
-    /// Whether the connection has ended, from whichever side.
+    /// Returns whether either side has ended the connection.
     pub fn is_closed(&self) -> bool {
         self.0.closed.load(Ordering::Acquire)
     }
 
     /// Sends a frame without waiting: writes it, or leaves it in the queue.
     ///
-    /// Errors: `InvalidInput` for a frame over the wire's limits (the connection lives on),
-    /// `NotConnected` or the socket's own error once the connection has ended. That it succeeded
-    /// does not mean that the peer received the frame.
+    /// Errors: `InvalidInput` for a frame over the wire's limits (the connection stays open).
+    /// `NotConnected` or the socket's own error once the connection has ended. Success does not
+    /// mean that the peer received the frame.
     pub fn post(&self, frame: Frame) -> io::Result<()> {
         let encoded = Encoded::new(frame).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
         let fault = self.0.faults.get();
@@ -136,7 +135,7 @@ impl Sender {
         Ok(())
     }
 
-    /// As [`Sender::post`], but waits first until the queue has room.
+    /// As [`Sender::post`], but first waits until the queue has room.
     pub async fn send(&self, frame: Frame) -> io::Result<()> {
         self.room().await;
         self.post(frame)
@@ -157,8 +156,8 @@ impl Sender {
         self.0.out.lock().queue_bytes < QUEUE_BYTES_MAX || self.is_closed()
     }
 
-    /// Ends the sending direction once all that was posted is sent. The receiving direction goes
-    /// on.
+    /// Ends the sending direction once all posted frames are sent. The receiving direction stays
+    /// open.
     pub fn finish(&self) {
         let idle = {
             let mut out = self.0.out.lock();
@@ -170,7 +169,7 @@ impl Sender {
         }
     }
 
-    /// Ends the connection now. What is not sent is lost.
+    /// Ends the connection now. Unsent frames are lost.
     pub fn close(&self) {
         self.0.close();
     }
@@ -189,7 +188,7 @@ impl Shared {
         self.closing.notify_waiters();
     }
 
-    /// Resolves when the connection is closed from this side.
+    /// Resolves when this side closes the connection.
     pub(crate) async fn closed(&self) {
         let mut closing = std::pin::pin!(self.closing.notified());
         closing.as_mut().enable();
@@ -216,7 +215,7 @@ impl Shared {
         self.write(half, frame)
     }
 
-    /// Writes `frame` and what others queue meanwhile, as far as that goes without waiting; a task
+    /// Writes `frame` and the frames queued meanwhile, as far as possible without waiting. A task
     /// does the rest.
     fn write(self: &Arc<Self>, mut half: WriteHalf, mut frame: Encoded) -> io::Result<()> {
         for _ in 0..DRAFTED_FRAMES_MAX {
@@ -237,7 +236,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes `frame` and the queue, waiting for the socket.
+    /// Writes `frame` and the queue; waits for the socket.
     async fn drain(self: Arc<Self>, mut half: WriteHalf, mut frame: Encoded) {
         loop {
             let written = tokio::select! {
@@ -260,8 +259,8 @@ impl Shared {
         }
     }
 
-    /// A frame was written: takes the next of the queue. `None`: there is none, and the half was
-    /// put back or shut down.
+    /// Takes the next frame from the queue, after one was written. `None`: there is none, and the
+    /// half was put back or shut down.
     fn next(self: &Arc<Self>, half: WriteHalf) -> Option<(WriteHalf, Encoded)> {
         let mut out = self.out.lock();
         if let Some(frame) = out.queue.pop_front() {
@@ -286,13 +285,13 @@ impl Shared {
         None
     }
 
-    /// Tells the peer that no more comes.
+    /// Shuts the direction down, so that the peer sees the end of the stream.
     async fn shut(self: Arc<Self>, mut half: WriteHalf) {
-        // A failure means that the connection is gone, which is what the peer was to learn.
+        // A failure means that the connection has ended, which the peer sees as well.
         let _ = self.rt.timeout(self.write_timeout, half.shutdown()).await;
     }
 
-    /// Hands on the frames that were held back, each at its time.
+    /// Sends the delayed frames, each at its time.
     async fn pump(self: Arc<Self>) {
         loop {
             let due = {

@@ -15,9 +15,9 @@ use sheen_wire::{
     frame::{FLAG_BULK_CRC, Kind},
 };
 
-/// Simulations of each test.
+/// Number of simulations of each test.
 const SEEDS: u64 = 4;
-/// For real sockets: more than any busy machine takes.
+/// Timeout for real sockets: longer than any busy machine takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs a test in several simulations, on one host.
@@ -43,7 +43,7 @@ async fn listen(net: &Arc<Net>) -> (Acceptor, SocketAddr) {
     (acceptor, addr)
 }
 
-/// A connection's two ends, past the handshake.
+/// Connects two networks. Returns both ends, after the handshake.
 async fn pair(from: &Arc<Net>, to: &Arc<Net>) -> (Connection, Connection) {
     let (acceptor, addr) = listen(to).await;
     let mut a = from.connect(addr).await.unwrap();
@@ -82,7 +82,7 @@ fn frames_arrive_whole_and_in_order_also_when_the_socket_is_full() {
             assert!(got.bulk.into_bytes() == want.bulk.into_bytes());
         }
         posting.await.unwrap();
-        // What is posted before the end arrives before the end.
+        // Frames that were posted before the end arrive before it.
         for n in 0..100 {
             a.sender.post(frame(n, 10, 1 << 20)).unwrap();
         }
@@ -165,7 +165,7 @@ fn a_peer_that_does_not_read_or_stops_in_a_frame_is_given_up() {
             n
         };
         let sent = flood.await;
-        assert!((1..100).contains(&sent), "{sent} MiB were taken before the connection was given up");
+        assert!((1..100).contains(&sent), "{sent} MiB were taken before the connection was closed");
         drop(b);
 
         let (acceptor, addr) = listen(&net).await;

@@ -1,16 +1,18 @@
-//! Group commit: what executed since the last time becomes durable together.
+//! Group commit: all changes since the previous commit become durable together.
 //!
-//! A commit begins an interval after the first change, or at once when much has gathered or someone
-//! waits. It runs on a blocking thread while further requests execute; there is one at a time.
+//! A commit begins one interval after the first change. It begins at once if much has gathered or a
+//! request waits for it. It runs on a blocking thread while further requests execute. Only one
+//! commit runs at a time.
 //!
-//! **When the store fails** (disk full, I/O error) the batch is kept and tried again every
-//! [`RETRY`] until it succeeds. Meanwhile [`Commits::admit`] refuses changes with EROFS and waiting
-//! syncs end with EIO: what was already answered lives on in memory, and nobody is told that it is
-//! durable.
+//! **When the store fails** (disk full, I/O error) the committer retains the batch and retries
+//! every [`RETRY`] until it succeeds. Meanwhile [`Commits::admit`] refuses changes with EROFS, and
+//! waiting syncs fail with EIO. Changes that clients got a reply to stay in memory, and no client
+//! is notified that they are durable.
 //!
-//! **When the store is damaged** nothing is committed any more: the MDT is read-only until it ends
-//! ([`Mdt::damaged`]). What was answered and not committed is lost then. Requests are answered from
-//! memory and from sound pages; one that needs a damaged page gets EIO.
+//! **When the store is damaged** nothing is committed any more: the MDT is read-only until it stops
+//! ([`Mdt::damaged`]). Changes that clients got a reply to and that were not committed are then
+//! lost. The MDT answers requests from memory and from undamaged pages. A request that needs a
+//! damaged page gets EIO.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -24,18 +26,18 @@ use tracing::{error, info};
 use crate::config::{BACKPRESSURE, COMMIT_BYTES_MAX};
 use crate::mdt::{Core, Mdt, STORE};
 
-/// Wait between two attempts to commit a batch.
+/// Pause between two attempts to commit a batch.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The state of commits.
 pub(crate) struct Commits {
-    /// There is something to commit.
+    /// Notified when there is something to commit.
     dirty: Notify,
-    /// Whether `dirty` has been told.
+    /// Whether `dirty` was notified since the last seal of a batch.
     pending: AtomicBool,
-    /// Do not wait for the interval.
+    /// Notified when a commit must not wait for the interval.
     urgent: Notify,
-    /// So much has gathered that changes wait.
+    /// So much is uncommitted that further changes wait.
     full: AtomicBool,
     /// The last attempt failed.
     failed: AtomicBool,
@@ -46,20 +48,20 @@ pub(crate) struct Commits {
     progress: watch::Sender<Progress>,
 }
 
-/// What waiters watch.
+/// Progress of commits, which waiting requests watch.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
-    /// Last transno that is durable.
+    /// Last durable transno.
     committed: u64,
-    /// The last round that is done; a round is one seal with its commit.
+    /// Last finished round. A round seals one batch and commits it.
     round: u64,
-    /// Attempts that failed.
+    /// Number of failed attempts.
     failures: u64,
-    /// Nothing will be committed any more.
+    /// No further commit follows.
     ended: bool,
 }
 
-/// What someone waits for.
+/// The event that a request waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Goal {
     /// This change is durable.
@@ -84,22 +86,22 @@ impl Commits {
         }
     }
 
-    /// Last transno that is durable.
+    /// Returns the last durable transno.
     pub fn last_committed(&self) -> u64 {
         self.last_committed.load(Relaxed)
     }
 
-    /// Whether the store cannot be written at present, or not any more.
+    /// Returns whether the store cannot be written, for the moment or for good.
     pub fn failed(&self) -> bool {
         self.failed.load(Relaxed) || self.is_damaged()
     }
 
-    /// Whether the store is damaged.
+    /// Returns whether the store is damaged.
     pub fn is_damaged(&self) -> bool {
         self.damaged.load(Relaxed)
     }
 
-    /// The MDT ends: commit what is left and no more.
+    /// Makes the committer commit the rest and end, because the MDT stops.
     pub fn stop(&self) {
         self.stopping.store(true, Relaxed);
         self.dirty.notify_one();
@@ -110,14 +112,14 @@ impl Commits {
         self.stopping.load(Relaxed)
     }
 
-    /// Lets a change in, after waiting while too much is uncommitted.
+    /// Admits a change; waits while too much is uncommitted.
     ///
     /// # Errors
     /// EROFS: the store cannot be written. ESHUTDOWN: the MDT stops.
     pub async fn admit(&self) -> Result<()> {
         while self.full.load(Relaxed) && !self.failed() {
             let mut progress = self.progress.subscribe();
-            // `full` is cleared before progress changes, so look again once subscribed.
+            // `full` is cleared before the progress changes, so check it again once subscribed.
             if self.full.load(Relaxed) && !self.failed() && progress.changed().await.is_err() {
                 return Err(Errno::ESHUTDOWN);
             }
@@ -125,7 +127,8 @@ impl Commits {
         if self.failed() { Err(Errno::EROFS) } else { Ok(()) }
     }
 
-    /// To be called, with the lock held, after something may have changed. Wakes the committer.
+    /// Wakes the committer if there is something to commit. To be called after every possible
+    /// change, with the core lock held.
     pub fn touched(&self, core: &Core, ops_max: u64) {
         let (ops, bytes) = core.ns.dirty();
         if ops == 0 && bytes == 0 {
@@ -146,7 +149,7 @@ impl Commits {
         }
     }
 
-    /// Waits for a goal, hurrying the committer.
+    /// Waits for a goal, and lets the committer begin at once.
     ///
     /// # Errors
     /// EIO: an attempt to commit failed meanwhile, or the store is damaged. ESHUTDOWN: the MDT
@@ -176,7 +179,7 @@ impl Commits {
 }
 
 impl Mdt {
-    /// Answers when everything executed so far is durable; with a FID, when that file's metadata
+    /// Waits until everything executed so far is durable; with a FID, until that file's metadata
     /// is.
     pub(crate) async fn sync(&self, fid: Option<Fid>) -> Result<()> {
         let goal = self.core.lock().ns.needs_commit(fid);
@@ -186,7 +189,7 @@ impl Mdt {
         }
     }
 
-    /// The store is damaged: the MDT is read-only from now on. Only the first call logs it.
+    /// Makes the MDT read-only, because the store is damaged. Only the first call logs it.
     pub(crate) fn damaged(&self, e: &StoreError) {
         self.store.freeze(e);
         if self.commits.damaged.swap(true, Relaxed) {
@@ -194,25 +197,25 @@ impl Mdt {
         }
         let dir = self.config.dir.display();
         error!(
-            "{}: {dir}/{STORE} is damaged ({e}); read-only from now on: changes fail with EROFS, those not yet committed are \
-             lost; stop the MDT, and restore the file system from a backup",
+            "{}: {dir}/{STORE} is damaged ({e}): the MDT is read-only, changes fail with EROFS, uncommitted changes are lost; \
+             stop the MDT and restore the file system from a backup",
             self.name
         );
-        // No commit will come for those who wait for one.
+        // Wakes the waiting requests: no further commit will come.
         self.commits.progress.send_modify(|p| p.failures += 1);
     }
 
-    /// A request or task met a failure of the store.
+    /// Handles a failure of the store that a request or a task met.
     pub(crate) fn store_failed(&self, what: &str, fault: &StoreError) {
         if fault.is_damage() {
             self.damaged(fault);
         } else {
-            error!("{}: {what} failed: {fault}", self.name);
+            error!("{}: {what} failed: store error: {fault}", self.name);
         }
     }
 }
 
-/// The committer task: runs until the MDT stops and everything is committed, or cannot be.
+/// The committer task. Runs until the MDT stops and everything is committed or cannot be.
 pub(crate) async fn run(mdt: Arc<Mdt>) -> Result<()> {
     let commits = &mdt.commits;
     let ended = loop {
@@ -227,8 +230,8 @@ pub(crate) async fn run(mdt: Arc<Mdt>) -> Result<()> {
         }
         let done = round(&mdt).await;
         if commits.stopping() {
-            // The first of these rounds may have begun before the MDT stopped; the second holds
-            // what is left.
+            // The first of these rounds may have begun before the MDT stopped. The second one
+            // commits the rest.
             break match done {
                 Ok(()) => round(&mdt).await,
                 failed => failed,
@@ -239,7 +242,7 @@ pub(crate) async fn run(mdt: Arc<Mdt>) -> Result<()> {
     ended
 }
 
-/// Seals and commits once. Fails only when the MDT stops.
+/// Seals and commits one batch. Fails only if the MDT stops.
 async fn round(mdt: &Arc<Mdt>) -> Result<()> {
     let commits = &mdt.commits;
     let (batch, round) = loop {
@@ -253,7 +256,7 @@ async fn round(mdt: &Arc<Mdt>) -> Result<()> {
             (batch, fault, core.round)
         };
         match fault {
-            // It cannot even be sealed: a read that it needs failed.
+            // The batch cannot even be sealed: a read of the store failed.
             Some(e) => failed(mdt, &e).await?,
             None => break (batch, round),
         }
@@ -273,7 +276,7 @@ async fn round(mdt: &Arc<Mdt>) -> Result<()> {
     Ok(())
 }
 
-/// Commits a batch, trying until it succeeds or the MDT stops.
+/// Commits a batch; retries until it succeeds or the MDT stops.
 async fn commit(mdt: &Arc<Mdt>, batch: &Batch) -> Result<()> {
     let commits = &mdt.commits;
     loop {
@@ -288,7 +291,7 @@ async fn commit(mdt: &Arc<Mdt>, batch: &Batch) -> Result<()> {
     }
 }
 
-/// Notes a failure and waits for the next attempt; of a damaged store there is none.
+/// Records a failure and waits for the next attempt. A damaged store gets no further attempt.
 async fn failed(mdt: &Mdt, e: &StoreError) -> Result<()> {
     let commits = &mdt.commits;
     if e.is_damage() {
@@ -296,15 +299,19 @@ async fn failed(mdt: &Mdt, e: &StoreError) -> Result<()> {
         while !commits.stopping() {
             commits.dirty.notified().await;
         }
-        error!("{}: stopped; changes that were not committed are lost: {e}", mdt.name);
+        error!("{}: stopped with a damaged store ({e}): uncommitted changes are lost; restore from a backup", mdt.name);
         return Err(Errno::EIO);
     }
     if !commits.failed.swap(true, Relaxed) {
-        error!("{}: cannot commit to {}: {e}; read-only until it can", mdt.name, mdt.config.dir.display());
+        error!(
+            "{}: commit to {} failed ({e}): the MDT is read-only until a retry succeeds; check the disk",
+            mdt.name,
+            mdt.config.dir.display()
+        );
     }
     commits.progress.send_modify(|p| p.failures += 1);
     if commits.stopping() {
-        error!("{}: stopped with changes that could not be committed: {e}", mdt.name);
+        error!("{}: stopped after a failed commit ({e}): uncommitted changes are lost", mdt.name);
         return Err(Errno::EIO);
     }
     mdt.rt.sleep(RETRY).await;

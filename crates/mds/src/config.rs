@@ -1,4 +1,4 @@
-//! How an MDT is run.
+//! Configuration of an MDT.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -7,57 +7,57 @@ use sheen_layout::{Asked, Count, Defaults, Limits, MDT_BYTES_DEFAULT, STRIPE_SIZ
 use sheen_lnet::Nid;
 use sheen_objects::Sharing;
 
-/// How long changes gather before they are committed, in milliseconds: what a crash of the whole
-/// host may take from those who did not fsync. A commit costs a few milliseconds of disk time, so
-/// five a second leave the disk to others.
+/// Time for which changes gather before they are committed, in milliseconds. A crash of the whole
+/// host may lose the changes of this time that were not fsynced. A commit costs a few milliseconds
+/// of disk time: five commits a second leave the disk to other users.
 pub const COMMIT_INTERVAL_MS: u64 = 200;
-/// Operations after which a commit does not wait for the interval: bounds the memory of what is not
-/// committed.
+/// Number of operations after which a commit does not wait for the interval. Bounds the memory of
+/// uncommitted changes.
 pub const COMMIT_OPS_MAX: u64 = 16384;
 /// Bytes of changes after which a commit does not wait for the interval.
 pub const COMMIT_BYTES_MAX: usize = 32 << 20;
-/// While a commit runs the next batch may grow to this many times the bounds above; then changes
-/// wait.
+/// While a commit runs, the next batch may grow to this many times the two bounds above. Then
+/// further changes wait.
 pub const BACKPRESSURE: u64 = 4;
-/// How long after a restart clients may say which files they have open, in milliseconds: until then
-/// what is unlinked and may be open is kept, and nobody waits. A client that asks for nothing
-/// notices that a server's host was lost when TCP's keepalive does, after 30 to 60 s; then it has
-/// to find the server, in rounds of up to 7 s.
+/// Time after a restart in which clients may report their open files, in milliseconds. Until then
+/// the MDT keeps unlinked files that may be open. No request waits for the end of this time. A
+/// client that sends no requests notices the loss of a server's host by TCP keepalive, after 30 to
+/// 60 s. Then it has to find the server again, in rounds of up to 7 s.
 pub const RECOVERY_WINDOW_MS: u64 = 90_000;
 
-/// How long a file that a rename replaced can still be opened by a client that looked its name up
-/// before, in milliseconds: more than a round trip between the two, and little enough that its
-/// space is free within a second.
+/// Time after a rename in which a client can still open the replaced file, if it looked the name up
+/// before, in milliseconds. Longer than the round trip between lookup and open. Short enough that
+/// the file's space is free within a second.
 pub const KEEP_REPLACED_MS: u32 = 300;
 
-/// Free space of the MDT, in MiB, below which new files have no data there: inodes and names,
-/// without which there are no files at all, need the rest. A small MDT of a few GiB has most of its
-/// space for data all the same.
+/// Free space of the MDT, in MiB, below which new files get no data there. Inodes and names need
+/// the rest: without them no file can be created. The limit is small, so that a small MDT of a few
+/// GiB still has most of its space for data.
 pub const DOM_THRESHOLD_FREE_MB: u64 = 256;
 
-/// How an MDT is run. The fields with defaults can be left to [`MdtConfig::new`].
+/// Configuration of an MDT. [`MdtConfig::new`] sets the fields that have defaults.
 #[derive(Clone, Debug)]
 pub struct MdtConfig {
-    /// Its directory; made and formatted if missing or empty.
+    /// Directory of the MDT. Created if missing, formatted if empty.
     pub dir: PathBuf,
-    /// File system.
+    /// Name of the file system.
     pub fsname: String,
     /// Index of the MDT.
     pub index: u32,
-    /// Where the MGS is.
+    /// Addresses of the MGS.
     pub mgs: Vec<Nid>,
-    /// Where this process can be reached, as told to the MGS.
+    /// Addresses of this process, as registered with the MGS.
     pub nids: Vec<String>,
-    /// How many MDTs of this process lie on which device: one value for all of them.
+    /// Number of MDTs of this process on each device. All MDTs of a process share one value.
     pub sharing: Sharing,
-    /// Whether a data service stands beside it in this process, for files whose beginning is on the
-    /// MDT. Without one they are refused.
+    /// Whether this process runs a data service for the MDT (DoM). Without one, layouts with a
+    /// component on the MDT are refused.
     pub holds_data: bool,
-    /// Owner of the root directory, when the MDT is formatted.
+    /// Owner of the root directory, set when the MDT is formatted.
     pub root_uid: u32,
-    /// Its group, likewise.
+    /// Group of the root directory, likewise.
     pub root_gid: u32,
-    /// Its default layout, likewise.
+    /// Default layout of the root directory, likewise.
     pub root_layout: Asked,
     /// See [`COMMIT_INTERVAL_MS`].
     pub commit_interval_ms: u64,
@@ -74,7 +74,7 @@ pub struct MdtConfig {
 }
 
 impl MdtConfig {
-    /// With defaults for everything but what it is and where.
+    /// Returns a configuration with defaults for all other fields.
     pub fn new(dir: impl Into<PathBuf>, fsname: &str, index: u32, mgs: Vec<Nid>, nids: Vec<String>) -> MdtConfig {
         MdtConfig {
             dir: dir.into(),
@@ -97,7 +97,7 @@ impl MdtConfig {
     }
 }
 
-/// What can be changed while the MDT runs.
+/// Parameters that can be changed while the MDT runs.
 #[derive(Debug)]
 pub(crate) struct Tunables {
     pub commit_interval_ms: AtomicU64,
@@ -109,10 +109,10 @@ pub(crate) struct Tunables {
     pub stripe_offset: AtomicI64,
     pub qos_threshold_percent: AtomicU64,
     pub qos_prio_free_percent: AtomicU64,
-    /// Bytes of a new file that lie on the MDT at most (`lod.*.dom_stripesize`), a multiple of 64
-    /// KiB; 0: none.
+    /// Maximum bytes of a new file on the MDT (`lod.*.dom_stripesize`), a multiple of 64 KiB. 0:
+    /// none.
     pub dom_bytes_max: AtomicU64,
-    /// While the MDT has less than so much free, new files have nothing there.
+    /// New files get no data on the MDT while it has less free space than this, in MiB.
     pub dom_threshold_free_mb: AtomicU64,
 }
 
@@ -132,7 +132,7 @@ impl Tunables {
         }
     }
 
-    /// Striping where nobody asked.
+    /// Returns the striping of files for which none was requested.
     pub fn defaults(&self) -> Defaults {
         let count = Count::from_number(self.stripe_count.load(Relaxed)).ok().flatten();
         let size = u32::try_from(self.stripe_size.load(Relaxed)).ok();
@@ -140,7 +140,7 @@ impl Tunables {
         Defaults { stripe_size: size.unwrap_or(fallback.stripe_size), count: count.unwrap_or(fallback.count) }
     }
 
-    /// Applies `stripeoffset` where nobody said where to begin.
+    /// Applies `stripeoffset` if the request names no first OST.
     pub fn place(&self, wanted: &mut Wanted) {
         if wanted.start.is_none() && wanted.osts.is_empty() {
             wanted.start = u32::try_from(self.stripe_offset.load(Relaxed)).ok();

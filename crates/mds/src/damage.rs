@@ -1,9 +1,9 @@
 //! Damage of the store's file, and calls of redb that may meet it.
 //!
-//! redb verifies no page that it reads. A page that it cannot decode makes it panic or answer
-//! `Corrupted`; a read that the disk refuses makes it fail every later call. [`Damage::guard`]
-//! turns all of this into one error, and remembers it: from then on nothing is written to the file,
-//! and reads of sound pages go on.
+//! redb verifies no page that it reads. A page that it cannot decode makes it panic or return
+//! `Corrupted`. A read that the disk refuses makes every later call of redb fail. [`Damage::guard`]
+//! turns all of this into one error and remembers it. From then on nothing is written to the file,
+//! and reads of undamaged pages continue.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -12,12 +12,12 @@ use std::sync::{Once, OnceLock};
 
 use sheen_namespace::StoreError;
 
-/// What was found to be damaged first. Later findings follow from it, or say nothing new.
+/// The first damage that was found. Later findings follow from it, or say nothing new.
 #[derive(Debug, Default)]
 pub(crate) struct Damage(OnceLock<String>);
 
 impl Damage {
-    /// Notes what is damaged.
+    /// Records what is damaged.
     pub fn found(&self, what: String) {
         // The first finding stays.
         let _ = self.0.set(what);
@@ -27,6 +27,8 @@ impl Damage {
         self.0.get().is_some()
     }
 
+    /// Fails if damage was found.
+    ///
     /// # Errors
     /// The damage, if there is any.
     pub fn check(&self) -> Result<(), StoreError> {
@@ -36,10 +38,11 @@ impl Damage {
         }
     }
 
-    /// Calls redb. A panic of it is an error, and so is damage that is found meanwhile.
+    /// Calls redb. A panic in redb becomes an error, and so does damage that is found during the
+    /// call.
     ///
     /// # Errors
-    /// As the call answers; the damage, if there is any.
+    /// The error of the call; the damage, if there is any.
     pub fn guard<T>(&self, call: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
         let was_found = self.is_found();
         let done = catch(call).unwrap_or_else(|said| Err(StoreError::Damaged(format!("undecodable page ({said})"))));
@@ -48,7 +51,7 @@ impl Damage {
         }
         match self.check() {
             Err(damage) if done.is_err() || !was_found => {
-                // Not dropped: redb reads a file to close it, and this one is damaged.
+                // Not dropped: redb reads a file to close it, and this file is damaged.
                 std::mem::forget(done);
                 Err(damage)
             }
@@ -62,21 +65,21 @@ thread_local! {
     static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The result of a call, or the message of its panic, which is not printed.
+/// Returns the result of a call, or the message of its panic. The panic is not printed.
 fn catch<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let print = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            // A thread that ends may have no such variable any more.
+            // The variable of a thread that ends may already be destroyed.
             if !IS_CAUGHT.try_with(Cell::get).unwrap_or(false) {
                 print(info);
             }
         }));
     });
     let was_caught = IS_CAUGHT.replace(true);
-    // The caller does not use what the call may have left half changed: redb poisons or abandons
-    // it.
+    // The caller does not use state that the call may have left inconsistent: redb poisons or
+    // discards it.
     let done = panic::catch_unwind(AssertUnwindSafe(call));
     IS_CAUGHT.set(was_caught);
     done.map_err(|panic| message(&*panic))

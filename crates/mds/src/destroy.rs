@@ -1,13 +1,13 @@
-//! The destroyer: removes the objects of files that are gone for good.
+//! Destroyer: removes the objects of deleted files from the OSTs.
 //!
-//! It reads the log of durable unlinks, sends the objects to their OSTs, all OSTs at once, and
-//! takes an entry off the log when every one of its objects is gone. Entries whose OST is away are
-//! passed over and looked at again when an OST comes back. A crash between the two repeats a
-//! destroy, which does no harm.
+//! The destroyer reads the log of durable unlinks and sends the objects to their OSTs, all OSTs in
+//! parallel. It removes an entry from the log when every object of the entry is destroyed. It skips
+//! entries whose OST is disconnected, and retries them when the OST reconnects. A crash between
+//! destroy and removal from the log repeats the destroy, which is harmless.
 //!
-//! Passed over are also the objects of a file that somebody is changing, until that is done: they
-//! may have been cut off a file that lives, and whoever does not know yet may still be writing
-//! there, which would make the object anew.
+//! The destroyer also skips the objects of a file under change, until the change ends. They may
+//! have been removed from a file that still exists. A client that does not know this yet may still
+//! write to an object, which would create the object again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use tracing::warn;
 use crate::mdt::Mdt;
 use crate::osp::Osp;
 
-/// Entries of the log taken at once: a few thousand objects, unless they have many stripes.
+/// Log entries read at once: a few thousand objects, unless the files have many stripes.
 const ENTRIES: usize = 1024;
-/// How long an OST may take for its share before it counts as away, so that one that died does not
-/// hold up the others. It may still do the work; doing it again does no harm.
+/// Time that an OST may take for its share before it counts as disconnected, so that a dead OST
+/// does not delay the others. It may still execute the request; a repeated destroy is harmless.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Wakes the destroyer task.
@@ -40,12 +40,12 @@ impl Destroyer {
         Destroyer { work: Notify::new(), from_start: AtomicBool::new(true) }
     }
 
-    /// There may be new entries.
+    /// Wakes the destroyer, because there may be new entries.
     pub fn wake(&self) {
         self.work.notify_one();
     }
 
-    /// An OST came back: what was passed over may now be done.
+    /// Makes the destroyer start over, because entries that it skipped may now succeed.
     pub fn rescan(&self) {
         self.from_start.store(true, Relaxed);
         self.work.notify_one();
@@ -55,7 +55,7 @@ impl Destroyer {
 /// The destroyer task.
 pub(crate) async fn run(mdt: Arc<Mdt>) {
     let mut after = 0;
-    // A file under change whose objects were passed over.
+    // A file under change whose objects were skipped.
     let mut held = None;
     loop {
         tokio::select! {
@@ -65,7 +65,7 @@ pub(crate) async fn run(mdt: Arc<Mdt>) {
         }
         loop {
             if mdt.commits.is_damaged() {
-                // A damaged log may name objects of files.
+                // A damaged log may name objects of existing files.
                 return;
             }
             if mdt.destroyer.from_start.swap(false, Relaxed) {
@@ -86,7 +86,7 @@ pub(crate) async fn run(mdt: Arc<Mdt>) {
                     None => break,
                 },
                 Err(e) => {
-                    mdt.store_failed("reading the log of unlinks", &e);
+                    mdt.store_failed("reading the unlink log", &e);
                     break;
                 }
             }
@@ -94,7 +94,7 @@ pub(crate) async fn run(mdt: Arc<Mdt>) {
     }
 }
 
-/// Waits until nobody is changing the file; without one for ever.
+/// Waits until no request is changing the file; without a file, forever.
 async fn settled(mdt: &Mdt, file: Option<Fid>) {
     match file {
         Some(file) => mdt.locks.settled(file).await,
@@ -110,7 +110,7 @@ async fn destroy_on(mdt: Arc<Mdt>, osp: Arc<Osp>, objects: Vec<Fid>) -> Result<(
     Ok(())
 }
 
-/// Destroys the objects of these entries as far as their OSTs can be reached.
+/// Destroys the objects of these entries on all connected OSTs.
 async fn destroy(mdt: &Arc<Mdt>, entries: &[Destroy]) {
     let mut per_ost: BTreeMap<u32, Vec<Fid>> = BTreeMap::new();
     for (ost, object) in entries.iter().flat_map(|e| &e.objects) {
@@ -129,7 +129,7 @@ async fn destroy(mdt: &Arc<Mdt>, entries: &[Destroy]) {
             Ok(Ok(())) => {}
             failed => {
                 if let Ok(Err(e)) = failed {
-                    warn!("{}: objects on {} are not yet removed: {e}", mdt.name, osp.target);
+                    warn!("{}: destroying objects on {} failed ({e}); retrying when it answers", mdt.name, osp.target);
                 }
                 away.insert(osp.index);
                 osp.lost();

@@ -1,17 +1,20 @@
-//! Data on the MDT (Lustre's DoM): the beginnings of files, which a data service beside the MDT
-//! keeps, in the same process.
+//! Data on the MDT (Lustre's DoM): a data service beside the MDT, in the same process, stores the
+//! first component of files.
 //!
-//! That service is an OST in all but this: it is found at the MDT's own addresses, as
-//! `<fsname>-MDTxxxx-dom` with the MDT's uuid, the MGS does not know it, and nothing is placed on
-//! it: a file's object there has the file's own FID, with a version above 0 that is another one
-//! each time that the file begins here. The MDT sees it as it sees OSTs ([`crate::osp::Osp`], of
-//! index [`MDT_OST`]), so objects of files that are gone go by the same way.
+//! The data service is an OST, with these differences:
+//! * It has the MDT's own addresses, the name `<fsname>-MDTxxxx-dom` and the MDT's uuid. The MGS
+//!   does not know it.
+//! * The allocator places nothing on it. A file's object there has the file's own FID with a
+//!   version above 0. The version is a new one each time that the file gets a component on the MDT.
+//!
+//! The MDT treats it as an OST ([`crate::osp::Osp`] of index [`MDT_OST`]), so objects of deleted
+//! files are destroyed in the same way.
 //!
 //! Invariants:
-//! * a new file has nothing on the MDT while the MDT has less free space than its threshold;
-//! * after an end that was not in order the objects of files that it lost go. FIDs are never used
-//!   twice, and an object is made by a write to a file that the MDT has told of: so what has no
-//!   file when it is looked for, after the object was seen, never gets one.
+//! * A new file gets no data on the MDT while the MDT has less free space than its threshold.
+//! * After an unclean stop the objects of files that the crash lost are destroyed. FIDs are never
+//!   used twice, and only a write to a file that the MDT has reported to the client creates an
+//!   object. So an object that is listed first, and then has no file, never gets one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -32,39 +35,41 @@ use tracing::{info, warn};
 use crate::mdt::Mdt;
 use crate::osp::Osp;
 
-/// In the MDT's directory while it is served, and until what a crash left is removed.
+/// File in the MDT's directory. Present while the MDT is served, and after a crash until the orphan
+/// objects are removed.
 pub(crate) const RUNNING: &str = "running";
-/// Files that are looked for at once: the MDT does nothing else meanwhile. After a crash each may
-/// have to be read from the disk.
+/// Number of objects whose files are looked up at once; the MDT executes nothing else meanwhile.
+/// After a crash each may have to be read from the disk.
 const AT_ONCE: usize = 16;
-/// Wait before what could not be removed is tried again.
+/// Pause before a failed removal is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// Most bytes of a file on the MDT that can be asked for: Lustre's limit.
+/// Maximum of `dom_stripesize` in bytes: Lustre's limit.
 const DOM_BYTES_LIMIT: u64 = 1 << 30;
 
-/// The data service as far as the MDT asks it for something in clients' names: in this process,
+/// The data service, for what the MDT requests on behalf of clients. Called in this process,
 /// without a request.
 pub trait DataService: Send + Sync {
-    /// A lock on all of an object for the client of a uuid, what the object is, and its bytes, if
-    /// they are few. `None`: not now. It does not wait for anybody.
+    /// Grants the client with the uuid `client` a lock on all of an object. Returns the lock, the
+    /// object's attributes, and its bytes if they are few. Never waits; `None` if the lock cannot
+    /// be granted at once.
     fn beginning(&self, client: &str, object: Fid, cookie: Cookie) -> Option<(Beginning, Bulk)>;
 }
 
-/// Whether a layout has components, so that one of them may be on the MDT.
+/// Returns whether a layout is composite. Only a composite layout can have a component on the MDT.
 fn is_composite(layout: &[u8]) -> bool {
     layout.get(..4) == Some(&(Magic::CompV1 as u32).to_le_bytes())
 }
 
 impl Mdt {
-    /// Says who serves what lies on the MDT; once.
+    /// Sets the service that stores the MDT's DoM data. Only the first call has an effect.
     pub fn set_data_service(&self, service: Arc<dyn DataService>) {
-        // There is one to an MDT; a second one would be a mistake of who starts it, and the first
+        // An MDT has one data service. A second one would be a mistake of the caller; the first
         // stays.
         let _ = self.data_service.set(service);
     }
 
-    /// What is to go with the answer that tells of a file, if all that there is of the file lies on
-    /// the MDT.
+    /// Returns the inline DoM data for a reply to a lookup, if all of the file's data lies on the
+    /// MDT.
     pub(crate) fn beginning(&self, export: &Export, call: &Call, reply: &Reply) -> Option<(Beginning, Bulk)> {
         let (Some(cookie), mds::Request::Lookup { .. }, Reply::Entry(entry)) = (call.beginning, &call.request, reply)
         else {
@@ -79,21 +84,21 @@ impl Mdt {
     }
 }
 
-/// Begins to look for the MDT's data service, where it has one: it starts after the MDT.
+/// Starts connecting to the MDT's data service, if there is one. It starts after the MDT.
 pub(crate) fn connect(mdt: &Arc<Mdt>) {
     if !mdt.config.holds_data {
         return;
     }
     let name = data_name(&mdt.name);
-    // As to an OST, another client in each life.
+    // As towards an OST, a new client in each life of the MDT.
     let life = format!("{}-{:016x}", mdt.uuid, mdt.incarnation);
     let import = Import::new(mdt.net.clone(), ImportConfig::new(&life, &name, vec![Nid::Lo]).of(&mdt.uuid));
     let osp = Osp::new(MDT_OST, name, mdt.uuid.clone(), 0, import);
     mdt.osts.set_data(mdt, Arc::new(osp));
 }
 
-/// Bytes of a file that is made now which lie on the MDT, at most; 0 where it has no data service,
-/// or is low on space.
+/// Returns the maximum bytes of a new file on the MDT; 0 without a data service, or if space is
+/// low.
 pub(crate) fn bytes_max(mdt: &Mdt) -> u64 {
     let Some(data) = mdt.osts.data() else { return 0 };
     mdt.osts.used(mdt.rt.now());
@@ -103,14 +108,14 @@ pub(crate) fn bytes_max(mdt: &Mdt) -> u64 {
     if low { 0 } else { mdt.tunables.dom_bytes_max.load(Relaxed) }
 }
 
-/// Begins to remove what belongs to nobody, if the last end was not in order. Until it is through,
-/// no end counts as such.
+/// Starts to remove orphan objects if the last stop was unclean. Until the removal is complete,
+/// every stop counts as unclean.
 pub(crate) fn clean(mdt: &Arc<Mdt>) -> Option<JoinHandle<()>> {
     let data = mdt.osts.data()?;
     let path = mdt.config.dir.join(RUNNING);
     let known = mdt.rt.disk().metadata(&path).is_ok();
     if let Err(e) = mdt.rt.disk().write_atomic(&path, b"") {
-        warn!("{}: cannot write {}: {e}; what a crash leaves on the MDT may stay there", mdt.name, path.display());
+        warn!("{}: cannot write {}: {e}; a crash may leave orphan objects on the MDT", mdt.name, path.display());
     }
     if !known {
         mdt.is_clean.store(true, Relaxed);
@@ -122,17 +127,17 @@ pub(crate) fn clean(mdt: &Arc<Mdt>) -> Option<JoinHandle<()>> {
             if mdt.commits.is_damaged() {
                 return;
             }
-            warn!("{}: objects of lost files are not yet removed from the MDT: {e}", mdt.name);
+            warn!("{}: removing objects of lost files from the MDT failed ({e}); retrying in 1 s", mdt.name);
             mdt.rt.sleep(RETRY).await;
         }
         mdt.is_clean.store(true, Relaxed);
     }))
 }
 
-/// The MDT ends in order.
+/// Records that the MDT stopped cleanly.
 pub(crate) fn ended(mdt: &Mdt) {
     if mdt.is_clean.load(Relaxed) {
-        // If that fails there is only a search too many.
+        // If this fails, the next start only searches once more than needed.
         let _ = mdt.rt.disk().remove_file(mdt.config.dir.join(RUNNING));
     }
 }
@@ -146,7 +151,7 @@ async fn remove_orphans(mdt: &Mdt, data: &Osp) -> Result<()> {
         for some in objects.chunks(AT_ONCE) {
             let begun = mdt.rt.now();
             let lost = lost(mdt, some)?;
-            // Half of the time is the clients', who are just coming back.
+            // Pause for as long as the check took: clients that reconnect get half of the time.
             mdt.rt.sleep(mdt.rt.now().since(begun)).await;
             removed += lost.len();
             if !lost.is_empty() {
@@ -160,7 +165,7 @@ async fn remove_orphans(mdt: &Mdt, data: &Osp) -> Result<()> {
     Ok(())
 }
 
-/// Those that are no file's.
+/// Returns the objects that belong to no file.
 fn lost(mdt: &Mdt, objects: &[Fid]) -> Result<Vec<Fid>> {
     let mut core = mdt.core.lock();
     let mut lost = Vec::new();
@@ -170,19 +175,19 @@ fn lost(mdt: &Mdt, objects: &[Fid]) -> Result<Vec<Fid>> {
             Ok(false) => lost.push(*object),
             Err(errno) => {
                 if let Some(fault) = core.ns.take_fault() {
-                    mdt.store_failed("looking for the file of an object", &fault);
+                    mdt.store_failed("finding the file of an object", &fault);
                 }
                 return Err(errno);
             }
         }
     }
-    // A damaged store does not say which files there are.
+    // A damaged store does not say which files exist.
     if mdt.commits.is_damaged() { Err(Errno::EIO) } else { Ok(lost) }
 }
 
-/// `lod.*.dom_*`, by Lustre's names.
+/// Registers `lod.*.dom_*`, with Lustre's names.
 pub(crate) fn register(mdt: &Arc<Mdt>, put: impl Fn(&str, Param)) {
-    // `unit`: what is kept, of the number's steps; `bytes`: those of a step.
+    // `unit`: what one step of the parameter adds to the field; `bytes`: the bytes of one step.
     let field = |max: u64, unit: u64, bytes: u64, of: fn(&Mdt) -> &AtomicU64, taken: fn(u64) -> u64| {
         let (read, write) = (Arc::downgrade(mdt), Arc::downgrade(mdt));
         Param::u64(
@@ -197,7 +202,7 @@ pub(crate) fn register(mdt: &Arc<Mdt>, put: impl Fn(&str, Param)) {
     put("dom_threshold_free_mb", field(u64::MAX, 1, 1 << 20, |mdt| &mdt.tunables.dom_threshold_free_mb, |mb| mb));
 }
 
-/// As Lustre takes it: down to whole units of 64 KiB, but one at least unless it is to be none.
+/// Rounds as Lustre does: down to whole units of 64 KiB, but at least to one unit unless it is 0.
 fn rounded(bytes: u64) -> u64 {
     let unit = u64::from(STRIPE_SIZE_UNIT);
     if bytes == 0 { 0 } else { (bytes - bytes % unit).max(unit) }

@@ -1,9 +1,9 @@
-//! What the namespace's operations need from around them: the time, the file system's defaults,
-//! OSTs for new objects.
+//! Environment of the namespace's operations: the time, the file system's defaults, OSTs for new
+//! objects.
 //!
-//! Shortly after a start the MDT does not know yet which OSTs and pools there are. When an OST has
-//! just lost its connection, the MDT does not know whether it comes back. What cannot be done for
-//! such a reason is refused with [`MdtEnv::wait`] set, and tried again when more is known.
+//! Shortly after a start the MDT does not know yet which OSTs and pools exist. When the connection
+//! to an OST has just broken, the MDT does not know whether it comes back. An operation that fails
+//! for such a reason is refused with [`MdtEnv::wait`] set, and retried when more is known.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::mdt::Mdt;
 use crate::osts::{PoolOsts, SETTLE};
 use crate::service::space;
 
-/// What an operation needs from around it.
+/// Environment of one operation.
 pub(crate) struct MdtEnv<'a> {
     pub mdt: &'a Mdt,
     pub placer: &'a mut Placer,
     pub now: Instant,
-    /// Objects could not be placed, or not as many as asked for, and it may be otherwise when more
-    /// is known of the OSTs.
+    /// A layout was refused, or objects could not be placed as requested. A retry may succeed when
+    /// more is known of the OSTs.
     pub wait: bool,
 }
 
@@ -78,8 +78,8 @@ impl Env for MdtEnv<'_> {
         tunables.place(&mut wanted);
         let (pool, view) = self.view(&wanted);
         if let Some(pool) = &pool {
-            // An OST to begin with that was taken out of the pool since, or that the pool never
-            // had.
+            // The first OST may have been removed from the pool since, or may never have been in
+            // it.
             wanted.start = wanted.start.filter(|index| pool.has(*index));
         }
         if is_short(&wanted, &view) && (osts.reconnecting() || (starting && !osts.heard_of_all())) {
@@ -156,11 +156,12 @@ impl MdtEnv<'_> {
         if spec.start.iter().chain(&spec.osts).all(exists) { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
-    /// A pool that the user himself named (`own`) must exist and have OSTs (EINVAL).
+    /// Checks the pool. One that the user named (`own`) must exist and have OSTs (EINVAL).
     ///
-    /// An inherited one gives way: a default outlives its pool, and then the file is made on any
-    /// OSTs and names no pool, as Lustre's; so it does where exact OSTs are asked for that are not
-    /// in the pool. An OST to begin with leads out of a pool only if the user himself named it.
+    /// An inherited pool is optional, because a default layout may outlive its pool. The file is
+    /// then created on any OSTs and names no pool, as in Lustre. The same happens if the request
+    /// names exact OSTs outside the pool. A first OST outside the pool leads out of the pool only
+    /// if the user named that OST.
     fn settle_pool(&mut self, own: Option<&Spec>, wanted: &mut Wanted) -> Result<()> {
         let Some(name) = &wanted.pool else { return Ok(()) };
         if self.is_starting() && !self.mdt.osts.known() {
@@ -182,7 +183,8 @@ impl MdtEnv<'_> {
         Ok(())
     }
 
-    /// The OSTs to choose from: of the pool, or all of them where there is none (any more).
+    /// Returns the OSTs to choose from: those of the pool, or all of them if there is no pool (any
+    /// more).
     fn view(&self, wanted: &Wanted) -> (Option<Arc<PoolOsts>>, Arc<Vec<Ost>>) {
         let all = self.mdt.osts.view();
         let pool = wanted.pool.as_ref().and_then(|name| self.mdt.osts.pool(name.as_str()));
@@ -191,7 +193,7 @@ impl MdtEnv<'_> {
     }
 }
 
-/// Whether a file would have more stripes, or begin where it is to, if all OSTs were active.
+/// Returns whether a file would get more stripes, or its first OST, if all OSTs were active.
 fn is_short(wanted: &Wanted, osts: &[Ost]) -> bool {
     if wanted.start.is_some_and(|index| osts.iter().any(|o| o.index == index && !o.active)) {
         return true;

@@ -1,17 +1,17 @@
-//! The file that says which MDT a directory holds, so that it is never served under another name,
-//! by another file system, or by a release that cannot read it. Text, one `key = value` a line, as
-//! in an OST's directory.
+//! Identity file: says which MDT a directory holds. It prevents that the directory is served under
+//! another name, in another file system, or by a release that cannot read it. It is text with one
+//! `key = value` in a line, as in an OST's directory.
 
 use std::fmt;
 
-/// Version of the layout of an MDT's directory. Raised when an older release could no longer go on
-/// with it. 2: files and objects have sequences of this MDT ([`sheen_wire::seq`]). They are those
-/// of format 1 in MDT 0 alone.
+/// Version of the layout of an MDT's directory. Raised when older releases can no longer serve it.
+/// Format 2: files and objects have sequences of this MDT ([`sheen_wire::seq`]). Those of MDT 0 are
+/// the same as in format 1.
 pub const FORMAT: u32 = 2;
 /// Largest identity file that is read, in bytes.
 pub const BYTES_MAX: usize = 4096;
 
-/// Which MDT a directory holds.
+/// Identity of the MDT that a directory holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
     /// Version of the directory's layout, at most [`FORMAT`].
@@ -20,28 +20,28 @@ pub struct Identity {
     pub fsname: String,
     /// Index of the MDT.
     pub index: u32,
-    /// Made when the directory was formatted.
+    /// Created when the directory was formatted.
     pub uuid: String,
 }
 
-/// Why an identity file is not accepted.
+/// Why an identity file is refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// Written by a later release.
+    /// A later release wrote it.
     #[error("it has format {0}, this release reads up to {FORMAT}; use the release that wrote it, or a later one")]
     Format(u32),
-    /// Another kind of target.
+    /// It is of another kind of target.
     #[error("it holds a target of kind {0:?}, not an MDT")]
     Kind(String),
-    /// Another file system or index.
+    /// It is of another file system or index.
     #[error("it holds {found}, not {wanted}; name the directory of {wanted}, or an empty one")]
     Other {
-        /// What the directory holds, such as `sheen-MDT0000`.
+        /// The target in the directory, such as `sheen-MDT0000`.
         found: String,
-        /// What was to be served.
+        /// The target that was to be served.
         wanted: String,
     },
-    /// Not as [`Identity`] prints it.
+    /// It does not have the form that [`Identity`] prints.
     #[error("it is damaged ({0})")]
     Damaged(&'static str),
 }
@@ -58,7 +58,7 @@ impl fmt::Display for Identity {
 }
 
 impl Identity {
-    /// Reads what `Display` wrote. Keys of later minor releases are ignored.
+    /// Reads what `Display` wrote. Ignores keys that later minor releases added.
     ///
     /// # Errors
     /// See [`IdentityError`].

@@ -1,31 +1,34 @@
 //! The metadata service: one MDT, its store, its commits, its OSTs.
 //!
 //! ```text
-//!   rpc ──▶ service ──▶ Namespace (one lock, memory speed) ──▶ reply with transno
-//!                           │      └─ locks: whoever keeps what changed forgets it first
+//!   rpc ──▶ service ──▶ Namespace (one lock, in memory) ──▶ reply with transno
+//!                           │      └─ locks: clients that cache a changed inode cancel first
 //!                           │ dirty
-//!                        commit: seal ▷ redb on a blocking thread ▷ committed ──▶ who waits for Sync
+//!                        commit: seal ▷ redb on a blocking thread ▷ committed ──▶ waiting Sync
 //!                           │ durable unlinks
-//!                        destroy: objects of what is gone ──▶ OSTs
-//!   mgs ──▶ osts: which OSTs there are, how full they are ──▶ placement
+//!                        destroy: objects of deleted files ──▶ OSTs
+//!   mgs ──▶ osts: list of OSTs, free space ──▶ placement
 //! ```
 //!
 //! Invariants:
-//! * A reply goes out before its change is durable; a `Sync` reply never does.
-//! * A reply to a change goes out after every other client has given up what it kept of what was
-//!   changed (module `locks`).
-//! * Locks live in memory: a restarted MDT knows none, neither of what clients keep nor of programs
-//!   (flock, fcntl).
-//! * An object is destroyed only after the change that took it off its file is durable and known to
-//!   all, and forgotten only after it is destroyed for good.
-//! * A file's layout is another one (module `migrate`) when that is durable and the objects that it
-//!   leaves are closed, to everybody.
-//! * No new object is placed on an OST before the objects that a crash left on it are removed.
-//! * A store that cannot be written makes the MDT read-only until it can; nothing that was answered
-//!   is dropped meanwhile.
-//! * A damaged store makes the MDT read-only until it ends: it neither writes to the store nor
-//!   destroys objects. A directory with an identity whose store is lost is refused.
-//! * Idle, nothing here runs: every task waits for an event, none polls.
+//! * The MDT replies to a change before the change is durable. The exceptions are `Sync`,
+//!   migration, layout swap and changes of a file's mirrors.
+//! * The MDT replies to a change after all other clients have cancelled their locks on the changed
+//!   inodes (module `locks`).
+//! * Locks live in memory only. A restarted MDT knows neither the locks of client caches nor those
+//!   of programs (flock, fcntl).
+//! * An object is destroyed only after the change that removed it from its file is durable and
+//!   known to all clients. Its entry leaves the unlink log only after the object is destroyed
+//!   durably.
+//! * Migration and layout swap (module `migrate`): clients see the new layout only when it is
+//!   durable and the old objects are sealed.
+//! * No new object is placed on an OST before the orphan objects that a crash left there are
+//!   removed.
+//! * If the store cannot be written, the MDT is read-only until a write succeeds. It drops no
+//!   change that it has replied to.
+//! * If the store is damaged, the MDT is read-only until it stops. It neither writes to the store
+//!   nor destroys objects. The MDT refuses a directory that has an identity but has lost its store.
+//! * An idle MDT with connected OSTs uses no CPU: every task waits for an event, none polls.
 
 mod commit;
 mod config;

@@ -1,36 +1,45 @@
-//! What clients keep, and how they are made to forget it.
+//! Locks of the MDT: how clients that cache metadata learn of changes.
 //!
-//! **A change**: execute, revoke, reply. The request is executed in memory; with the core lock
-//! still held the MDT takes EX locks of its own on what it touched, past the requester's own locks,
-//! which are the requester's business. If others are in the way they are called back, and the reply
-//! waits until all have cancelled ([`Change`]). Meanwhile every request that involves one of these
-//! inodes waits before it is executed ([`Mdt::unsettled`]), so nobody sees the new state while
-//! somebody else may see the old one. As nothing is executed on an inode under change, changes of
-//! one inode happen one after the other; and as all locks of a change are enqueued in one step and
-//! a request that waits holds none, nothing waits in a circle. A change by which somebody writes to
-//! an OST what a restart of the MDT would make unseen (another layout of a mirrored file, other
-//! objects) is not over before it is durable ([`Change::revoke_when`]).
+//! **Changes**: execute, revoke, reply. The MDT executes the request in memory. With the core lock
+//! still held, it takes EX locks of its own on the inodes that the request touched. The requester's
+//! own locks do not conflict with them: the requester updates its cache from the reply. Other
+//! clients with conflicting locks get blocking callbacks, and the reply waits until all of them
+//! have cancelled ([`Change`]). Meanwhile every request that involves one of these inodes waits
+//! before it is executed ([`Mdt::unsettled`]). So no client sees the new state while another client
+//! may see the old one.
 //!
-//! **Open files**: who has OPEN of a file opens it without asking. So when a file's last name goes,
-//! OPEN is taken as well, from the requester, too; who has the file open says so (`Reopen`) before
-//! giving it up. Until then the file is held open here, and if nobody said so it goes then
-//! ([`sheen_namespace::Nameless`]). An open to run a program asks the others for OPEN, for nobody
-//! else may have the file open for writing; while a program runs OPEN is granted to nobody else,
-//! and of a file that may be run only to who has opened it: most such files are run, and then
-//! nobody has to be asked.
+//! Changes of one inode happen one after the other, because nothing is executed on an inode under
+//! change. There is no deadlock: all locks of a change are enqueued in one step, and a request that
+//! waits holds none.
 //!
-//! **An answer**: whoever would keep it gets a PR lock on each inode in it, in the step in which it
-//! was made, if nobody is in the way ([`Mdt::grants`]). A callback may thus overtake the answer. An
-//! error brings no locks: that a name does not exist may be kept by who holds a lock on the
-//! directory from before it asked.
+//! After some changes clients write to objects that a restart of the MDT would make unreachable
+//! (another layout of a mirrored file, other objects). Such a change ends only when it is durable
+//! ([`Change::revoke_when`]).
 //!
-//! **Locks of programs** (flock, fcntl) are taken as asked; whoever has to wait is told by a
-//! completion callback.
+//! **Open files**: a client with a lock on a file's OPEN bit opens the file without a request.
+//! * When the last name of a file is removed, the MDT therefore takes OPEN from all clients, the
+//!   requester included. A client that has the file open reports this (`Reopen`) before it cancels.
+//!   Until then the MDT holds the file open. If no client has reported it, the MDT then deletes the
+//!   file ([`sheen_namespace::Nameless`]).
+//! * An open for execution takes OPEN from the other clients, because none of them may have the
+//!   file open for writing. While a client executes a file, no other client is granted OPEN.
+//! * OPEN of an executable file is granted only to a client that opens it. Most such files are
+//!   executed, and then no blocking callback is needed.
 //!
-//! All locks live in memory only. A client keeps them over a broken connection; they go when it
-//! says goodbye or is evicted. A restarted MDT knows none, also none of programs, which are lost:
-//! clients notice by its incarnation when they reconnect, and drop what they keep. Until one
-//! notices, it does not hear of what others change through the restarted MDT.
+//! **Replies**: a client that wants to cache a reply gets a PR lock on each inode in it, unless
+//! another lock conflicts ([`Mdt::grants`]). The lock is granted in the same step in which the
+//! reply is made. So a blocking callback may overtake the reply. An error reply brings no locks. A
+//! client may cache that a name does not exist only under a lock on the directory from before its
+//! request.
+//!
+//! **Locks of programs** (flock, fcntl) are enqueued as requested. A client that waits for one gets
+//! a completion callback.
+//!
+//! All locks live in memory only. A client retains them while its connection is broken. They are
+//! dropped when it disconnects or is evicted. A restarted MDT knows no locks, and those of programs
+//! are lost. Clients recognize the restart by the incarnation when they reconnect, and drop their
+//! caches. Until a client reconnects, it does not learn what other clients change through the
+//! restarted MDT.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -48,26 +57,26 @@ use tokio::sync::watch;
 
 use crate::mdt::{Core, Mdt};
 
-/// What an answer with attributes and layout lets the client keep: those, the name that led to it,
-/// and what it learns of extended attributes from now on. (A file with a name it may also open.)
+/// Lock bits granted with attributes and layout. They cover both, the name that led to the inode,
+/// and extended attributes that the client fetches later. (OPEN comes in addition.)
 const KEPT: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
 const OPEN: Policy = Policy::bits(bits::OPEN);
-/// x of owner, group and others.
+/// Execute permission of owner, group and others.
 const ANY_X: u32 = 0o111;
 
-/// Of what was touched, the inodes that are no more.
+/// The deleted inodes among `touched`.
 pub(crate) fn gone(touched: &[(Fid, u64)]) -> impl Iterator<Item = Fid> {
-    // Nothing else touches all of an inode.
+    // Only a deletion touches all bits of an inode.
     touched.iter().filter(|(_, bits)| bits & KEPT == KEPT).map(|(fid, _)| *fid)
 }
 
 /// The locks of an MDT.
 pub(crate) struct Locks {
     pub server: Arc<Lockd<Mds>>,
-    /// Changes that wait for others to forget. Only while there are some must requests be looked
-    /// at. Raised with the core lock held.
+    /// Number of changes that wait for other clients to cancel. Requests are checked only while
+    /// there are any. Incremented with the core lock held.
     changes: Arc<AtomicUsize>,
-    /// The MDT goes: nobody waits any more.
+    /// The MDT stops: no request waits any more.
     going: watch::Sender<bool>,
 }
 
@@ -77,13 +86,14 @@ impl Locks {
         Locks { server, changes: Arc::default(), going: watch::Sender::new(false) }
     }
 
-    /// The MDT stops: changes that wait are answered now. They are done and will be durable; and
-    /// whoever keeps what they made untrue learns of the end as of any restart.
+    /// Ends all waits because the MDT stops: the changes that wait are answered now. They are
+    /// executed and will be durable. Clients with outdated caches learn of the stop as of any
+    /// restart.
     pub fn stop(&self) {
         self.going.send_replace(true);
     }
 
-    /// Whether the MDT stops.
+    /// Returns whether the MDT stops.
     pub fn is_going(&self) -> bool {
         *self.going.borrow()
     }
@@ -91,34 +101,35 @@ impl Locks {
     /// Waits until the MDT stops.
     pub async fn gone(&self) {
         let mut going = self.going.subscribe();
-        // An error means that the MDT is no more.
+        // An error means that the MDT was dropped.
         let _went = going.wait_for(|going| *going).await.is_ok();
     }
 
-    /// Waits until nobody else is changing the inode.
+    /// Waits until no request is changing the inode.
     pub async fn settled(&self, fid: Fid) {
         self.server.settled(Resource::bits(fid), &Policy::bits(bits::ALL)).await;
     }
 
-    /// Whether somebody is.
+    /// Returns whether a request is changing the inode.
     pub fn is_changing(&self, fid: Fid) -> bool {
         self.server.is_changing(Resource::bits(fid), &Policy::bits(bits::ALL))
     }
 
-    /// Whether a client may have opened the file without asking.
+    /// Returns whether a client may have opened the file without a request.
     pub fn may_be_open(&self, fid: Fid) -> bool {
         self.server.resource_locks(Resource::bits(fid)).iter().any(|info| info.lock.policy.overlaps(&OPEN))
     }
 
-    /// What of an inode clients have locks on, by their exports' numbers.
+    /// Returns the granted lock bits of clients on an inode, with the numbers of their exports.
     pub fn of_clients(&self, fid: Fid) -> Vec<(ClientId, u64)> {
         let held = self.server.resource_locks(Resource::bits(fid));
         let part = |policy| if let Policy::Bits { bits, .. } = policy { bits } else { 0 };
         held.into_iter().filter(|l| l.granted).map(|l| (ClientId(l.lock.client), part(l.lock.policy))).collect()
     }
 
-    /// A listing does not wait for each inode in it; the client asks for what is missing. (Their
-    /// names do not change: the directory would.)
+    /// Leaves the attributes of inodes under change out of a listing, which waits for none of them.
+    /// The client requests the missing ones. (Names do not change: that would change the
+    /// directory.)
     fn leave_out_changing(&self, entries: &mut [DirEntry]) {
         if self.changes.load(Relaxed) == 0 {
             return;
@@ -131,19 +142,19 @@ impl Locks {
     }
 }
 
-/// A change that others must hear of before its reply goes out.
+/// A change that other clients must learn of before the reply is sent.
 pub(crate) struct Change {
-    /// `None` only when it is dropped.
+    /// `None` once the change has ended.
     held: Option<Held>,
     going: watch::Receiver<bool>,
     rt: Rt,
 }
 
-/// The MDT's own locks for a change, and what they stand for.
+/// The MDT's own locks for a change.
 struct Held {
     mdt: Weak<Mdt>,
     local: Local,
-    /// A file without a name, and the lock on its OPEN.
+    /// An unlinked file, and the lock on its OPEN bit.
     nameless: Option<(Nameless, Local)>,
     changes: Arc<AtomicUsize>,
 }
@@ -160,7 +171,7 @@ impl Held {
         }
     }
 
-    /// The change is over. Returns the file that is no more since, if there is one.
+    /// Ends the change. Returns the file that was deleted by this, if any.
     fn end(self) -> Option<Fid> {
         let mut gone = None;
         if let Some((nameless, open)) = self.nameless.filter(|(_, open)| open.is_granted())
@@ -176,29 +187,29 @@ impl Held {
 }
 
 impl Change {
-    /// Calls back whoever keeps what was changed, and waits until all have cancelled. Returns the
-    /// file that is no more since then.
+    /// Sends blocking callbacks to clients that cache what was changed. Waits until all have
+    /// cancelled, or the MDT stops. Returns the file that was deleted by this, if any.
     pub async fn revoke(mut self) -> Option<Fid> {
         let held = self.held.as_mut()?;
         tokio::select! {
             biased;
             () = held.wait() => {}
-            // An error means that the MDT is no more.
+            // An error means that the MDT was dropped.
             _ = self.going.wait_for(|going| *going) => {}
         }
         self.held.take().and_then(Held::end)
     }
 
-    /// As [`Change::revoke`]; the change is not over before `durable` is, whose outcome this
-    /// returns.
+    /// As [`Change::revoke`], but the change ends only when `durable` is ready as well. Returns the
+    /// outcome of `durable`.
     pub async fn revoke_when<T>(mut self, durable: impl Future<Output = T>) -> T {
         let ((), durable) = tokio::join!(self.heard(), durable);
         self.held.take().and_then(Held::end);
         durable
     }
 
-    /// Calls back whoever keeps what is being changed, and waits until all have cancelled, or the
-    /// MDT stops. The change goes on.
+    /// Sends blocking callbacks to clients that cache what is being changed. Waits until all have
+    /// cancelled, or the MDT stops. The change does not end.
     pub async fn heard(&mut self) {
         let Some(held) = self.held.as_mut() else { return };
         tokio::select! {
@@ -215,8 +226,8 @@ impl Drop for Change {
         if held.is_granted() || *self.going.borrow() {
             held.end();
         } else {
-            // The requester went. What it changed is changed: the others must still hear of it
-            // before anybody sees it.
+            // The requester disconnected, but its change is executed. The other clients must still
+            // cancel before any client sees the change.
             drop(self.rt.spawn("mdt-revoke", async move {
                 held.wait().await;
                 held.end();
@@ -226,8 +237,8 @@ impl Drop for Change {
 }
 
 impl Mdt {
-    /// An inode that the request involves and that somebody is changing: it is to wait, and to be
-    /// looked at again.
+    /// Returns an inode that the request involves and that another request is changing. The caller
+    /// waits for that change and then checks again.
     pub(crate) fn unsettled(&self, core: &mut Core, request: &Request) -> Option<Fid> {
         if self.locks.changes.load(Relaxed) == 0 {
             return None;
@@ -241,9 +252,9 @@ impl Mdt {
         found
     }
 
-    /// What was touched is locked, with the core lock held; `None` if nobody else keeps any of it.
-    /// The OPEN of a file without a name is asked of everybody, for only who has it knows whether
-    /// the file is open.
+    /// Locks what was touched, with the core lock held. `None`: no other client caches any of it.
+    /// Takes OPEN of an unlinked file from all clients, because only a client with OPEN knows
+    /// whether it has the file open.
     pub(crate) fn change(&self, export: &Export, touched: &[(Fid, u64)], nameless: Option<Nameless>) -> Option<Change> {
         let want = |&(fid, bits): &(Fid, u64)| (Resource::bits(fid), Mode::Ex, Policy::bits(bits));
         let local = match touched {
@@ -262,7 +273,7 @@ impl Mdt {
         Some(self.held(local, nameless))
     }
 
-    /// As [`Mdt::change`], for what nobody is to see before it is durable
+    /// As [`Mdt::change`], for a change that no client may see before it is durable
     /// ([`Change::revoke_when`]).
     pub(crate) fn lasting_change(&self, spared: Option<&Export>, touched: &[(Fid, u64)]) -> Change {
         let want = |&(fid, bits): &(Fid, u64)| (Resource::bits(fid), Mode::Ex, Policy::bits(bits));
@@ -270,9 +281,9 @@ impl Mdt {
         self.held(self.locks.server.local(&wants, spared), None)
     }
 
-    /// Has everybody, the requester included, give up what leads to these files' bytes without
-    /// asking: their layouts, and that they can be opened. Who has one open says so. Until it is
-    /// over others wait who want it again; with the core lock held.
+    /// Takes OPEN and LAYOUT of these files from all clients, the requester included: then no
+    /// client reaches their bytes without a request. A client that has a file open reports this.
+    /// Until the change ends, requests for these bits wait. To be called with the core lock held.
     pub(crate) fn asking_all(&self, fids: &[Fid]) -> Change {
         let bits = bits::OPEN | bits::LAYOUT;
         let wants: Vec<_> = fids.iter().map(|fid| (Resource::bits(*fid), Mode::Ex, Policy::bits(bits))).collect();
@@ -286,10 +297,11 @@ impl Mdt {
         Change { held: Some(held), going, rt: self.rt.clone() }
     }
 
-    /// Nobody has OPEN of a file without a name any more. Whether the file is no more.
+    /// Releases an unlinked file, after all clients have cancelled OPEN. Returns whether the file
+    /// was deleted by this.
     fn revoked(&self, nameless: Nameless) -> bool {
         let mut core = self.core.lock();
-        // Stopped, the file waits in the store for the next start.
+        // After a stop the file's record in the store is left to the next start.
         if self.stopped.load(Relaxed) {
             return false;
         }
@@ -298,8 +310,8 @@ impl Mdt {
         gone
     }
 
-    /// Locks for what the answer says, with the core lock held. Attributes in a listing of inodes
-    /// that somebody is changing are left out of it.
+    /// Grants locks for what the reply contains, with the core lock held. Leaves the attributes of
+    /// inodes under change out of a listing.
     pub(crate) fn grants(
         &self,
         core: &Core,
@@ -308,20 +320,20 @@ impl Mdt {
         result: &mut Result<Done>,
     ) -> Vec<Grant> {
         let opens = match &call.request {
-            // Refused it may still be, and an error brings no locks.
+            // The open may still be refused, and an error reply brings no locks.
             Request::Open { flags, .. } if flags & flags::EXEC != 0 => return Vec::new(),
             Request::Open { .. } | Request::OpenCreate { .. } => true,
             _ => false,
         };
         let client = ClientId(export.id());
-        // What has a name is not removed behind the back of who may open it.
+        // Only a file with a name: its deletion takes OPEN first.
         let may_open = |attr: &Attr| {
             let is_file = attr.kind == FileKind::Regular && attr.nlink > 0;
             is_file && (opens || attr.perm & ANY_X == 0) && !core.ns.is_run_elsewhere(client, attr.fid)
         };
         let (locks, keep) = (&self.locks, call.keep);
         let mut grants = Granter { locks, export, keep, may_open, grants: Vec::new(), linked: FxHashSet::default() };
-        // What an answer left out it does not vouch for.
+        // A reply without the layout does not vouch for it.
         let no_layout = matches!(call.request, Request::GetAttr { layout_known: true, .. });
         let kept = if no_layout { KEPT & !bits::LAYOUT } else { KEPT };
         match result {
@@ -329,8 +341,8 @@ impl Mdt {
                 self.locks.leave_out_changing(entries);
                 entries.iter().enumerate().for_each(|(n, e)| e.entry.iter().for_each(|e| grants.entry(n, e, kept)));
             }
-            // Of a file just made OPEN is not granted: many are removed again before anybody opens
-            // them, and it would have to be given back first.
+            // No OPEN for a created file: many are unlinked before another open, and the client
+            // would have to cancel OPEN first.
             Ok(Done { reply: Reply::Opened { entry, created: true, .. }, .. }) => grants.made(entry, kept),
             Ok(Done { reply: Reply::Entry(entry) | Reply::Opened { entry, .. }, .. }) => grants.entry(0, entry, kept),
             _ => {}
@@ -338,7 +350,7 @@ impl Mdt {
         grants.grants
     }
 
-    /// A lock of a program.
+    /// Enqueues a lock of a program (flock, fcntl).
     pub(crate) fn program_lock(&self, export: &Arc<Export>, want: &Enqueue) -> Result<Answer> {
         if want.resource.kind != Kind::Flock {
             return Err(Errno::EINVAL);
@@ -350,7 +362,7 @@ impl Mdt {
     }
 }
 
-/// Grants the locks of one answer.
+/// Grants the locks of one reply.
 struct Granter<'a, F> {
     locks: &'a Locks,
     export: &'a Arc<Export>,
@@ -358,12 +370,12 @@ struct Granter<'a, F> {
     /// Whether OPEN is granted.
     may_open: F,
     grants: Vec<Grant>,
-    /// Files with several names that have a lock already: a listing may show them more than once.
+    /// Files with several names that already have a lock: a listing may show them more than once.
     linked: FxHashSet<Fid>,
 }
 
 impl<F: Fn(&Attr) -> bool> Granter<'_, F> {
-    /// The n-th inode of the answer.
+    /// Grants a lock on the n-th inode of the reply.
     fn entry(&mut self, n: usize, entry: &Entry, kept: u64) {
         let attr = &entry.attr;
         if self.keep.is_none() || attr.nlink > 1 && attr.kind != FileKind::Dir && !self.linked.insert(attr.fid) {
@@ -373,7 +385,7 @@ impl<F: Fn(&Attr) -> bool> Granter<'_, F> {
         self.grant(n, attr.fid, kept);
     }
 
-    /// The inode that was made.
+    /// Grants a lock on the created inode.
     fn made(&mut self, entry: &Entry, kept: u64) {
         self.grant(0, entry.attr.fid, kept);
     }

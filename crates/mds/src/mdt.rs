@@ -1,4 +1,4 @@
-//! An MDT: starting and stopping it.
+//! Start and stop of an MDT.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,19 +33,19 @@ use crate::osts::{self, Osts};
 use crate::store::{self, RedbStore};
 use crate::{commit, dom, params, service};
 
-/// Which MDT the directory holds.
+/// File that says which MDT the directory holds.
 pub const IDENTITY: &str = "identity";
-/// Held while the directory is served.
+/// Lock file, held while a process serves the directory.
 const LOCK: &str = "lock";
-/// The store.
+/// File of the store.
 pub(crate) const STORE: &str = "store.redb";
 
-/// What to do when the store of an MDT is lost. All targets, because an MDT that is older than its
-/// OSTs would give ids out again that objects have.
+/// Advice for an operator when the store of an MDT is lost. It names all targets: an MDT that is
+/// older than its OSTs would allocate ids that existing objects have.
 const RESTORE: &str = "restore the directories of all targets from one backup, or, if the files are not needed any more, \
     start a new file system in empty directories";
 
-/// Directory in it that its data service is given.
+/// Subdirectory that the MDT's data service (DoM) uses.
 pub const DATA_DIR: &str = "dom";
 
 /// A running MDT.
@@ -62,11 +62,11 @@ pub struct Mdt {
     pub(crate) incarnation: u64,
     pub(crate) started: Instant,
     pub(crate) store: Arc<RedbStore>,
-    /// Its directory itself, whatever is mounted over the path since.
+    /// The open directory of the MDT: it stays the same if its path is mounted over.
     pub(crate) dir: OpenDir,
-    /// Its part of the device that its directory lies on.
+    /// The MDT's share of the device that holds its directory.
     pub(crate) share: Share,
-    /// Everything that executing a request changes. Never held across a wait.
+    /// State that requests change. The lock is never held across a wait.
     pub(crate) core: Mutex<Core>,
     pub(crate) locks: Locks,
     pub(crate) commits: Commits,
@@ -76,24 +76,24 @@ pub struct Mdt {
     pub(crate) stats: Stats,
     pub(crate) params: Params,
     pub(crate) stopped: AtomicBool,
-    /// Its data service has no objects of files that a crash lost.
+    /// Whether the data service holds no objects of files that a crash lost.
     pub(crate) is_clean: AtomicBool,
-    /// Who serves what lies on the MDT, once it does.
+    /// The data service that stores the MDT's DoM data, once it has started.
     pub(crate) data_service: OnceLock<Arc<dyn DataService>>,
-    /// A rename has replaced a file.
+    /// Notified when a rename has replaced a file.
     pub(crate) replaced: Notify,
-    /// What the MGS said to this MDT, once it did.
+    /// The MGS's reply to the registration; `None` before it.
     pub(crate) registered: watch::Sender<Option<WireResult<()>>>,
     tasks: Mutex<Option<Tasks>>,
 }
 
-/// What executing a request changes.
+/// State that requests change.
 pub(crate) struct Core {
     pub ns: Namespace<RedbStore>,
     pub placer: Placer,
-    /// Seals made so far.
+    /// Number of commit rounds begun so far.
     pub round: u64,
-    /// Exports that asked for something.
+    /// Connected exports that have sent a request.
     pub exports: FxHashSet<u64>,
 }
 
@@ -115,17 +115,17 @@ pub enum MdtError {
     /// The directory cannot be used.
     #[error("cannot use {path}: {error}")]
     Io {
-        /// Which.
+        /// The directory or file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// The directory holds something else.
+    /// The directory holds another target, or its identity file is damaged.
     #[error("cannot serve {path}: {error}")]
     Identity {
-        /// Which.
+        /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: IdentityError,
     },
     /// The directory is not empty and holds no MDT.
@@ -137,31 +137,31 @@ pub enum MdtError {
     /// The store of an MDT that was formatted has no bytes.
     #[error("{0} has 0 bytes: all names and layouts of the file system are lost; nothing was changed: {RESTORE}")]
     StoreEmpty(PathBuf),
-    /// The store cannot be trusted.
+    /// The store is damaged.
     #[error("{path} is damaged ({error}); the MDT is not started: {RESTORE}")]
     StoreDamaged {
-        /// Which.
+        /// The store's file.
         path: PathBuf,
-        /// What was found.
+        /// The damage.
         error: StoreError,
     },
     /// The store cannot be used.
     #[error("cannot open {path}: {error}")]
     Store {
-        /// Which.
+        /// The store's file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: StoreError,
     },
 }
 
 impl Mdt {
-    /// Opens the MDT in a directory (formatting an empty one), serves it as a target of `server`,
-    /// registers it with the MGS and connects to the OSTs, the last two in the background: an MGS
-    /// or OST that is away keeps nobody waiting here.
+    /// Starts the MDT in a directory and serves it as a target of `server`. Formats an empty
+    /// directory. Registers with the MGS and connects to the OSTs in the background: a disconnected
+    /// MGS or OST does not delay the start.
     ///
     /// # Errors
-    /// The directory is in use, belongs to something else, cannot be read or written, or has lost
+    /// The directory is in use, belongs to another target, cannot be read or written, or has lost
     /// its store. The index is too large.
     pub async fn start(
         rt: Rt,
@@ -214,7 +214,7 @@ impl Mdt {
         });
         params::register(&mdt);
         dom::connect(&mdt);
-        // First, so that who hears of it from the MGS finds it here.
+        // Before the registration, so that clients that learn of the MDT from the MGS find it here.
         server.add::<Mds>(&mdt.name, mdt.clone() as Arc<dyn Service<Mds>>);
         mdt.clone().spawn(lock);
         Ok(mdt)
@@ -235,33 +235,32 @@ impl Mdt {
         *self.tasks.lock() = Some(Tasks { committer, others, _lock: lock });
     }
 
-    /// Such as `sheen-MDT0000`.
+    /// Returns the target's name, such as `sheen-MDT0000`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Which MDT it is, to others that speak for it.
+    /// Returns the MDT's uuid, under which its data service runs as well.
     pub fn uuid(&self) -> &str {
         &self.uuid
     }
 
-    /// Its lock server, for checkers.
+    /// Returns the lock server, for checkers.
     pub fn lockd(&self) -> &Arc<Lockd<Mds>> {
         &self.locks.server
     }
 
-    /// Answers once the MGS has accepted this MDT.
+    /// Waits until the MGS has accepted this MDT. Does not return if the MDT stops before.
     ///
     /// # Errors
-    /// EEXIST: the index belongs to another MDT. Others as [`sheen_mgc::Mgc::register`]. ESHUTDOWN:
-    /// stopped before.
+    /// EEXIST: the index belongs to another MDT. Others as [`sheen_mgc::Mgc::register`].
     pub async fn registered(&self) -> WireResult<()> {
         let mut answer = self.registered.subscribe();
         let answer = answer.wait_for(Option::is_some).await.map_err(|_| Errno::ESHUTDOWN)?;
         (*answer).unwrap_or(Err(Errno::ESHUTDOWN))
     }
 
-    /// Answers once so many OSTs take new objects, or are there and are not to take any.
+    /// Waits until `count` OSTs take new objects or are configured to take none.
     pub async fn wait_osts(&self, count: usize) {
         loop {
             let mut changed = std::pin::pin!(self.osts.changed());
@@ -273,16 +272,16 @@ impl Mdt {
         }
     }
 
-    /// Stops in order: lets no new requests in (their clients wait for its return), answers those
-    /// that run, commits what executed, closes the store, gives the directory back. A second call
-    /// does nothing.
+    /// Stops the MDT: admits no new requests (their clients wait for its return), answers the
+    /// running ones, commits what was executed, closes the store and releases the directory. A
+    /// second call does nothing.
     ///
     /// # Errors
-    /// EIO: the last commit failed; what was not committed is lost.
+    /// EIO: the last commit failed; uncommitted changes are lost.
     pub async fn stop(&self) -> WireResult<()> {
         let Some(tasks) = self.tasks.lock().take() else { return Ok(()) };
         self.locks.stop();
-        // Before the last commit, so that it holds all that clients were told.
+        // Before the last commit, so that the commit has every change that clients got a reply to.
         if let Some(server) = self.server.upgrade() {
             server.drain(&self.name).await;
         }
@@ -307,13 +306,15 @@ impl Mdt {
         ended
     }
 
-    /// Wakes the committer if there is something to commit; with the lock held, after every change.
+    /// Wakes the committer if there is something to commit. To be called after every change, with
+    /// the core lock held.
     pub(crate) fn touched(&self, core: &Core) {
         self.commits.touched(core, self.tunables.commit_ops_max.load(std::sync::atomic::Ordering::Relaxed));
     }
 }
 
-/// Lets go of files that renames have replaced, when their moment is over.
+/// Task that releases files which renames have replaced, [`MdtConfig::keep_replaced_ms`] after the
+/// rename.
 async fn drop_replaced(mdt: Arc<Mdt>) {
     let pause = Duration::from_millis(mdt.config.keep_replaced_ms.max(1).into());
     loop {
@@ -330,14 +331,15 @@ async fn drop_replaced(mdt: Arc<Mdt>) {
     }
 }
 
-/// After a restart: gives clients time to say what they have open, then lets go of what nobody has.
+/// After a restart: waits until clients have reported their open files, then destroys the unlinked
+/// files that no client has open.
 async fn recovery(mdt: Arc<Mdt>) {
     mdt.rt.sleep(Duration::from_millis(mdt.config.recovery_window_ms)).await;
     let mut core = mdt.core.lock();
     match core.ns.finish_recovery() {
         Err(e) if e.is_damage() => mdt.damaged(&e),
         Err(e) => {
-            error!("{}: cannot remove files that were open and unlinked: {e}; the next start tries again", mdt.name);
+            error!("{}: cannot destroy orphans: {e}; they use space until the next start tries again", mdt.name);
         }
         Ok(()) => {}
     }
@@ -353,10 +355,10 @@ fn lock(disk: &Disk, dir: &Path) -> Result<LockGuard, MdtError> {
     })
 }
 
-/// What a directory held, and its store.
+/// The identity that a directory held, its namespace and its store.
 type Opened = (Option<Identity>, Namespace<RedbStore>, Arc<RedbStore>);
 
-/// Checks whose directory it is and opens the store, formatting a new one.
+/// Checks the identity of the directory and opens the store. Formats a new directory.
 async fn open(rt: &Rt, config: &MdtConfig) -> Result<(String, Namespace<RedbStore>, Arc<RedbStore>), MdtError> {
     let (disk, now, random) = (rt.disk(), rt.wall(), rt.random_u64());
     let mut secret = [0; 24];
@@ -371,8 +373,8 @@ async fn open(rt: &Rt, config: &MdtConfig) -> Result<(String, Namespace<RedbStor
     let uuid = match known {
         Some(identity) => renew_identity(&disk, config, identity)?,
         None => {
-            // Last, and after the store's name is durable, so that a directory with an identity
-            // always has a store.
+            // The identity comes last, after the store's name is durable: a directory with an
+            // identity always has a store.
             sync_names(&disk, &config.dir).await?;
             format_identity(&disk, config, &uuid)?
         }
@@ -380,7 +382,7 @@ async fn open(rt: &Rt, config: &MdtConfig) -> Result<(String, Namespace<RedbStor
     Ok((uuid, ns, store))
 }
 
-/// Blocks: repairing a store takes a while.
+/// Opens the store and the namespace in it. Blocks: repairing a store takes a while.
 fn open_store(disk: &Disk, config: &MdtConfig, hash_seed: u64, now: Time, random: u64) -> Result<Opened, MdtError> {
     let known = identify(disk, config)?;
     let path = config.dir.join(STORE);
@@ -405,8 +407,9 @@ fn open_store(disk: &Disk, config: &MdtConfig, hash_seed: u64, now: Time, random
     Ok((known, ns, store))
 }
 
-/// Refuses a directory whose store is lost: a new one in its place would show no files, and give
-/// ids out again that objects of files have. What an interrupted format left is emptied.
+/// Refuses a formatted directory whose store is lost. A new store would show no files, and would
+/// allocate ids that objects of files already have. Empties a store file that an interrupted format
+/// left.
 fn check_store(disk: &Disk, path: &Path, was_formatted: bool) -> Result<(), MdtError> {
     let io = |error| MdtError::Io { path: path.into(), error };
     match disk.metadata(path) {
@@ -419,19 +422,20 @@ fn check_store(disk: &Disk, path: &Path, was_formatted: bool) -> Result<(), MdtE
     }
 }
 
-/// Makes the names in a new directory durable, and its own.
+/// Makes the names in a new directory durable, and the directory's own name in its parent.
 async fn sync_names(disk: &Disk, dir: &Path) -> Result<(), MdtError> {
     let io = |path: &Path, error| MdtError::Io { path: path.into(), error };
     disk.sync_dir(dir).await.map_err(|e| io(dir, e))?;
     let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) else { return Ok(()) };
     match disk.sync_dir(parent).await {
-        // It may be entered but not read: then whoever made the directory in it has to see to it.
+        // The parent may be searchable but not readable. Then its owner has to make the name
+        // durable.
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         synced => synced.map_err(|e| io(parent, e)),
     }
 }
 
-/// What the directory holds: `None` where it is empty, or was left half formatted.
+/// Returns the identity of the directory; `None` if it is empty or was left half formatted.
 fn identify(disk: &Disk, config: &MdtConfig) -> Result<Option<Identity>, MdtError> {
     let path = config.dir.join(IDENTITY);
     let bytes = match disk.read(&path) {
@@ -439,7 +443,8 @@ fn identify(disk: &Disk, config: &MdtConfig) -> Result<Option<Identity>, MdtErro
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let entries =
                 disk.read_dir(&config.dir).map_err(|error| MdtError::Io { path: config.dir.clone(), error })?;
-            // Not what it holds of files: a new MDT names its own ones like those of the old one.
+            // `dom` counts as foreign: a new MDT gives its objects the same names as the old MDT
+            // did.
             let own = |name: &str| matches!(name, LOCK | STORE) || name.starts_with('.');
             let foreign = entries.iter().any(|e| !own(&e.name.to_string_lossy()));
             return if foreign { Err(MdtError::Foreign(config.dir.clone())) } else { Ok(None) };
@@ -465,8 +470,8 @@ fn format_identity(disk: &Disk, config: &MdtConfig, random: &[u8; 16]) -> Result
     Ok(identity.uuid)
 }
 
-/// Raises the format of a directory that an earlier release wrote. The store has been raised
-/// before, so that a directory of the present format has a store of it.
+/// Raises the format of a directory that an earlier release wrote. The store's format was raised
+/// before, so a directory of the present format always has a store of that format.
 fn renew_identity(disk: &Disk, config: &MdtConfig, found: Identity) -> Result<String, MdtError> {
     if found.format < FORMAT {
         write_identity(disk, config, &Identity { format: FORMAT, ..found.clone() })?;

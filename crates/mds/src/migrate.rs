@@ -1,21 +1,22 @@
-//! Migration: a file leaves its objects for those of a nameless file ([`Request::TakeLayout`]),
-//! while others have it open.
+//! Migration: a file's objects are replaced by those of an orphan ([`Request::TakeLayout`]), while
+//! clients have the file open. The orphan is the copy that the migrating client made.
 //!
-//! Others keep the layout without a lock, and come to the OSTs with it at any time. So the OSTs
-//! close the objects first: whoever had something cached has written it by then, and if anybody
-//! wrote since the copy began, nothing is done. Then the namespace changes, durably, before anybody
-//! may see it: what was written to the new objects must not be lost with the change. Who met a
-//! closed object asks here where the file's bytes are ([`Request::LayoutMoved`]).
+//! Other clients may use the old layout without a lock, so their requests may reach the OSTs at any
+//! time. Therefore the OSTs seal the old objects first ([`ost::Request::Close`]). By then clients
+//! have flushed their dirty data. If a client has written since the copy began, nothing is changed.
+//! Then the namespace changes, and this is durable before any client may see it. Otherwise a crash
+//! could lose the change, and with it what clients wrote to the new objects. A client that meets a
+//! sealed object asks the MDT for the new layout ([`Request::LayoutMoved`]).
 //!
-//! Nothing of this is logged. If the MDT dies between the close and the commit, or an OST does not
-//! answer, objects of a file that keeps them stay closed: whoever meets one says so, and they are
-//! opened again. It is the MDT alone that decides: an object that is in the file's layout while
-//! nobody is moving it is to be open.
+//! Nothing of this is logged. If the MDT dies between the seal and the commit, or an OST does not
+//! answer, a file's current objects stay sealed. The client that meets one reports it, and the MDT
+//! unseals them. The MDT alone decides: an object in a file's layout must be unsealed while no
+//! migration or swap of the file is under way.
 //!
 //! Invariants:
-//! * a file is moved by one at a time ([`Moving`]); while it is, nobody has its objects opened
-//!   again;
-//! * it goes on when the client that asked for it goes: half of it is not left.
+//! * Only one migration or swap of a file is under way at a time ([`Moving`]). Meanwhile no client
+//!   can have the file's objects unsealed.
+//! * It continues if the requester disconnects, and is never left half done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,32 +36,33 @@ use crate::env::MdtEnv;
 use crate::locks::Change;
 use crate::mdt::{Core, Mdt};
 
-/// How long an OST may take to close a file's objects: twice what it lets others keep their locks.
+/// Time that an OST may take to seal a file's objects, or to give them second names. It is twice
+/// the time after which an OST evicts clients that do not cancel their locks.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(40);
-/// How long to open them again.
+/// Time that an OST may take to unseal them.
 const REOPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Files whose layouts are being changed for others.
+/// Files of which a migration or a swap is under way.
 #[derive(Default)]
 pub(crate) struct Moving {
     files: Mutex<BTreeSet<Fid>>,
     ended: Notify,
 }
 
-/// One of them, until it is dropped.
+/// One such file. Dropping this ends the entry.
 pub(crate) struct Mover<'a> {
     of: &'a Moving,
     fid: Fid,
 }
 
 impl Moving {
-    /// `None`: somebody is at it.
+    /// Enters the file. `None`: a migration or swap of it is already under way.
     fn begin(&self, fid: Fid) -> Option<Mover<'_>> {
         let is_first = self.files.lock().insert(fid);
         is_first.then(|| Mover { of: self, fid })
     }
 
-    /// As [`Moving::begin`], when nobody is.
+    /// As [`Moving::begin`], after waiting until none is under way.
     pub(crate) async fn turn(&self, fid: Fid) -> Mover<'_> {
         loop {
             let mut ended = std::pin::pin!(self.ended.notified());
@@ -81,7 +83,7 @@ impl Drop for Mover<'_> {
 }
 
 impl Mdt {
-    /// Answers a [`Request::TakeLayout`].
+    /// Executes a [`Request::TakeLayout`].
     pub(crate) async fn take_layout(&self, export: &Arc<Export>, call: &Call) -> Result<Response<Answer>> {
         let mdt = self.me.upgrade().ok_or(Errno::ESHUTDOWN)?;
         let (export, request) = (export.clone(), call.request.clone());
@@ -113,7 +115,7 @@ impl Mdt {
             Err(errno) => {
                 let renamed = taking.renamed.iter().map(|name| (name.ost, name.old));
                 self.reopen(&taking.leaving.iter().copied().chain(renamed).collect::<Vec<_>>()).await;
-                // MOVED: left closed by one before, and open now.
+                // MOVED: an earlier migration left an object sealed. It is unsealed now.
                 Err(if errno == Errno::MOVED { Errno::EBUSY } else { errno })
             }
         }
@@ -135,8 +137,8 @@ impl Mdt {
         self.execute_take(export, request).await
     }
 
-    /// Before a [`Request::LayoutMoved`] is answered: nobody moves the file, and if its layout is
-    /// this one still, its objects are open.
+    /// Prepares the reply to a [`Request::LayoutMoved`]. Waits until no migration or swap of the
+    /// file is under way. If the layout still has this generation, unseals the file's objects.
     pub(crate) async fn settle_layout(&self, fid: Fid, generation: u32) -> Result<()> {
         let _mover = self.moving.turn(fid).await;
         let layout = self.core.lock().ns.layout(fid)?;
@@ -147,7 +149,7 @@ impl Mdt {
         Ok(())
     }
 
-    /// Changes the namespace, when nobody else is changing one of the two files.
+    /// Changes the namespace as soon as no other request is changing one of the two files.
     pub(crate) async fn execute_take(&self, export: &Export, request: &Request) -> Result<(u64, Change)> {
         loop {
             let busy = {
@@ -177,12 +179,12 @@ impl Mdt {
         Ok((transno, change))
     }
 
-    /// Ready when a change is durable. A store that fails is tried again, unless the MDT stops.
-    /// With a damaged one this waits for that end: nobody is to use a layout that the next life of
-    /// the MDT does not know.
+    /// Waits until a change is durable. If the store fails, waits for the next attempt unless the
+    /// MDT stops. If the store is damaged, waits until the MDT stops: no client may use a layout
+    /// that the restarted MDT will not know.
     ///
     /// # Errors
-    /// EIO, ESHUTDOWN: the MDT stops and cannot commit it.
+    /// EIO, ESHUTDOWN: the MDT stops and cannot commit the change.
     pub(crate) async fn durable(&self, transno: u64) -> Result<()> {
         loop {
             match self.commits.reach(Goal::Transno(transno)).await {
@@ -196,7 +198,7 @@ impl Mdt {
         }
     }
 
-    /// Has the OSTs close objects of these versions.
+    /// Makes the OSTs seal objects, if the objects still have these versions.
     async fn close(&self, objects: &[(u32, Fid)], versions: &[(Fid, u64)], group: Option<u64>) -> Result<()> {
         let versions: BTreeMap<Fid, u64> = versions.iter().copied().collect();
         let request = |objects: Vec<Fid>| {
@@ -206,17 +208,20 @@ impl Mdt {
         self.each_ost(objects, CLOSE_TIMEOUT, request).await
     }
 
-    /// Has them open objects again. Those that cannot be reached now are, when somebody misses
-    /// them.
+    /// Makes the OSTs unseal objects. An object that cannot be reached now is unsealed when a
+    /// client reports it.
     pub(crate) async fn reopen(&self, objects: &[(u32, Fid)]) {
         let request = |objects| ost::Request::Reopen { objects };
         if let Err(errno) = self.each_ost(objects, REOPEN_TIMEOUT, request).await {
-            warn!("{}: objects that a migration or a swap closed are not open again yet: {errno}", self.name);
+            warn!(
+                "{}: unsealing objects after a migration or layout swap failed ({errno}); the next access to one retries",
+                self.name
+            );
         }
     }
 
-    /// Sends each OST of these objects requests, as many as it takes, all at once; the first error
-    /// of any.
+    /// Sends the requests for these objects to their OSTs, all in parallel, with at most
+    /// [`PARTS_MAX`] objects each. Returns an error if any of them fails.
     pub(crate) async fn each_ost<T: Copy>(
         &self,
         objects: &[(u32, T)],

@@ -1,16 +1,18 @@
-//! One OST as the MDT sees it (Lustre's osp): its connection, its free space, what is left to clean
-//! up on it.
+//! One OST as the MDT sees it (Lustre's osp): its connection, its free space, and its orphan
+//! objects.
 //!
-//! The task of an OST connects, removes orphans, asks for free space, and sleeps until someone
-//! places objects or fails to reach the OST. It then asks again, at most once per [`STATFS_AGE`];
-//! at once for who has to know whether a file can grow there.
+//! The task of an OST connects, removes orphan objects, requests the free space (statfs), and then
+//! sleeps. It wakes when objects are placed or a request to the OST fails, and requests the free
+//! space again, at most once per [`STATFS_AGE`]. It does so at once for a request that must know
+//! whether a file can grow there.
 //!
-//! A lost connection ends that sleep, however idle the MDT is. The OST is then *reconnecting* until
-//! the look that follows ends: it takes no objects, and a create that would fail or get fewer
-//! stripes without it waits. After a look that failed it is disconnected: creates do without it.
+//! A broken connection ends that sleep, even if the MDT is idle. The OST is then *reconnecting*
+//! until the statfs that follows ends. Meanwhile it takes no objects, and a create that would fail
+//! or get fewer stripes without the OST waits. If that statfs fails, the OST is disconnected, and
+//! creates do without it.
 //!
-//! What files that grow were given counts as used until it is, so that they are not given the same
-//! bytes.
+//! Space that growing files were given counts as used until they use it, so that the same bytes are
+//! not given to several files.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -26,19 +28,19 @@ use tracing::{info, warn};
 
 use crate::mdt::Mdt;
 
-/// Age at which the free space that placement goes by is asked for again.
+/// Age at which the free space that placement uses is requested again.
 pub(crate) const STATFS_AGE: Duration = Duration::from_secs(1);
-/// An OST with less free may be full within [`STATFS_AGE`].
+/// Free space in bytes below which an OST may be full within [`STATFS_AGE`].
 const FILLED_SOON_BYTES: u64 = 4 << 30;
-/// How long an OST may take to say how full it is before no new objects are placed on it.
+/// Time that an OST may take to answer a statfs before no new objects are placed on it.
 pub(crate) const STATFS_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long what a growing file was given and did not use counts as used: who stopped writing does
-/// not keep it for ever.
+/// Time for which space that a growing file was given and did not use counts as used. A file that
+/// is not written any more must not reserve it forever.
 const TAKEN_AGE_MAX: Duration = Duration::from_secs(60);
-/// Lustre's most objects that an OST makes ahead at once, and how many it may make where nobody
-/// says.
+/// Lustre's maximum and default of `max_create_count`, the number of objects that an OST precreates
+/// at once.
 pub(crate) const MAX_CREATE_COUNT: u64 = 20_000;
-/// Wait between two attempts to reach an OST.
+/// Pause between two attempts to reach an OST.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// An OST of the file system.
@@ -47,13 +49,13 @@ pub(crate) struct Osp {
     /// Such as `sheen-OST0000`.
     pub target: String,
     pub uuid: String,
-    /// Which server it is on: OSTs with the same first NID share a number.
+    /// Number of the server that hosts it: OSTs with the same first NID share a number.
     pub oss: AtomicU32,
     pub import: Arc<Import<Ost>>,
-    /// Not switched off by `osp.*.active=0`.
+    /// False after `osp.*.active=0`.
     pub switched_on: AtomicBool,
-    /// `osp.*.max_create_count`: 0, and no new objects are placed on it. Objects are not made
-    /// ahead, so any other number is as good as another.
+    /// `osp.*.max_create_count`. 0: no new objects are placed on the OST. All other values are
+    /// equivalent, because objects are not precreated.
     pub max_create_count: AtomicU64,
     state: Mutex<State>,
     refresh: Notify,
@@ -62,18 +64,18 @@ pub(crate) struct Osp {
 
 #[derive(Clone, Copy, Default)]
 struct State {
-    /// Answered the last time, and is clean.
+    /// The last statfs succeeded, and the orphan objects are removed.
     connected: bool,
-    /// Lost its connection since that answer; the look under way says whether it comes back.
+    /// The connection broke since that statfs; the one under way decides whether the OST is back.
     reconnecting: bool,
-    /// Was tried, with whatever result.
+    /// A statfs was tried, with any result.
     tried: bool,
     statfs: Option<StatFs>,
-    /// When the last look at it that brought an answer began.
+    /// Start of the last successful statfs.
     looked: Instant,
-    /// Bytes that growing files were given of it and that are not seen to be used yet.
+    /// Bytes that growing files were given on this OST and that do not yet show as used.
     taken: u64,
-    /// When they were last given some.
+    /// Last time that a growing file was given bytes.
     taken_at: Instant,
 }
 
@@ -97,7 +99,7 @@ impl Osp {
         self.state.lock().connected
     }
 
-    /// Whether it lost its connection and may be back in a moment.
+    /// Returns whether it lost its connection and may be back in a moment.
     pub fn is_reconnecting(&self) -> bool {
         self.state.lock().reconnecting
     }
@@ -106,7 +108,7 @@ impl Osp {
         self.state.lock().tried
     }
 
-    /// Whether it has ever answered.
+    /// Returns whether it has ever answered.
     pub fn heard(&self) -> bool {
         self.state.lock().statfs.is_some()
     }
@@ -115,21 +117,22 @@ impl Osp {
         self.state.lock().statfs.unwrap_or_default()
     }
 
-    /// Bytes free for new objects and for files that grow.
+    /// Returns the bytes free for new objects and for files that grow.
     pub fn free_bytes(&self) -> u64 {
         let state = self.state.lock();
         state.statfs.map_or(0, |statfs| free_bytes(&statfs)).saturating_sub(state.taken)
     }
 
-    /// A file that grows was given so many bytes of it.
+    /// Records that a growing file was given `bytes` on this OST.
     pub fn take(&self, now: Instant, bytes: u64) {
         let mut state = self.state.lock();
         state.taken = state.taken.saturating_add(bytes);
         state.taken_at = now;
     }
 
-    /// Whether it is connected, and what was known of it at `now` is too old to say whether it
-    /// takes objects; `grows`: whether a file can grow there.
+    /// Returns whether it is connected, and its state is too old at `now` for a decision whether it
+    /// takes objects. `grows`: whether a file can grow there, for which little free space makes any
+    /// state too old.
     pub fn is_view_old(&self, now: Instant, grows: bool) -> bool {
         let state = self.state.lock();
         let known = state.statfs.map_or(0, |statfs| free_bytes(&statfs));
@@ -137,45 +140,45 @@ impl Osp {
         state.connected && (state.reconnecting || now.since(state.looked) >= age_max)
     }
 
-    /// Asks for a fresh look at the OST, now.
+    /// Requests a statfs at once.
     pub fn look(&self) {
         self.urgent.notify_one();
     }
 
-    /// Whether it is in use.
+    /// Returns whether it is connected and not inactive.
     pub fn active(&self) -> bool {
         self.connected() && self.switched_on.load(Relaxed)
     }
 
-    /// Whether it is to take new objects when it can be reached.
+    /// Returns whether its parameters let it take new objects.
     pub fn is_wanted(&self) -> bool {
         self.switched_on.load(Relaxed) && self.max_create_count.load(Relaxed) > 0
     }
 
-    /// Whether objects may be placed on it.
+    /// Returns whether objects may be placed on it.
     pub fn takes_objects(&self) -> bool {
         let State { connected, reconnecting, .. } = *self.state.lock();
         connected && !reconnecting && self.is_wanted()
     }
 
-    /// Asks for a fresh look at the OST, soon.
+    /// Requests a statfs, at most one per [`STATFS_AGE`].
     pub fn refresh(&self) {
         self.refresh.notify_one();
     }
 
-    /// Something it was asked failed: look whether it is still there. When it answers again,
-    /// destroys go on.
+    /// Marks it as disconnected after a failed request, and requests a statfs. When it answers
+    /// again, destroys continue.
     pub fn lost(&self) {
         self.state.lock().connected = false;
         self.refresh();
     }
 
-    /// Asks it for something that only has to be done.
+    /// Sends a request whose reply carries no data.
     pub async fn run(&self, request: Request) -> Result<()> {
         self.import.call(request, Bulk::new()).await.map(drop)
     }
 
-    /// Objects that follow this one; [`Fid::ZERO`]: the first ones.
+    /// Returns the objects that follow `after`; [`Fid::ZERO`]: the first ones.
     pub async fn list(&self, after: Fid) -> Result<Vec<Fid>> {
         match self.import.call(Request::List { after }, Bulk::new()).await?.body {
             Reply::Objects(objects) => Ok(objects),
@@ -183,7 +186,7 @@ impl Osp {
         }
     }
 
-    /// Its connection is lost. Whether that is news.
+    /// Records that the connection broke. Returns whether this is new.
     fn disconnected(&self) -> bool {
         let mut state = self.state.lock();
         let is_news = state.connected && !state.reconnecting;
@@ -191,7 +194,7 @@ impl Osp {
         is_news
     }
 
-    /// A look that began at `at` came to this.
+    /// Records the result of a statfs that began at `at`.
     fn note(&self, at: Instant, result: Result<StatFs>) {
         let mut state = self.state.lock();
         (state.connected, state.reconnecting, state.tried) = (result.is_ok(), false, true);
@@ -214,7 +217,7 @@ fn free_bytes(statfs: &StatFs) -> u64 {
     statfs.bavail.saturating_mul(u64::from(statfs.bsize))
 }
 
-/// The task of one OST; aborted when the MDT stops, or another OST takes its index.
+/// The task of one OST. Aborted when the MDT stops, or another OST takes the index.
 pub(crate) async fn run(mdt: Arc<Mdt>, osp: Arc<Osp>) {
     loop {
         let began = mdt.rt.now();
@@ -222,14 +225,17 @@ pub(crate) async fn run(mdt: Arc<Mdt>, osp: Arc<Osp>) {
         let was = osp.connected();
         let result = match looked {
             Ok(statfs) if was => Ok(statfs),
-            // The objects of creates that a crash lost go before new ones come.
+            // Objects of creates that a crash lost are removed before new ones are placed.
             Ok(statfs) => remove_orphans(&mdt, &osp).await.map(|()| statfs),
             failed => failed,
         };
         match (result, was) {
             (Ok(_), false) => info!("{}: {} is active", mdt.name, osp.target),
             (Err(e), true) => {
-                warn!("{}: {} does not answer ({e}); no new objects there until it does", mdt.name, osp.target)
+                warn!(
+                    "{}: {} does not answer ({e}); no objects there until it does; check its OSS",
+                    mdt.name, osp.target
+                )
             }
             _ => {}
         }
@@ -248,7 +254,8 @@ pub(crate) async fn run(mdt: Arc<Mdt>, osp: Arc<Osp>) {
     }
 }
 
-/// Asks an OST how full it is. It takes no objects from the moment at which its connection is lost.
+/// Requests the free space of an OST. If the connection breaks meanwhile, the OST takes no objects
+/// from that moment.
 async fn look(mdt: &Mdt, osp: &Osp) -> Result<StatFs> {
     let mut answer = std::pin::pin!(mdt.rt.timeout(STATFS_TIMEOUT, osp.fetch()));
     tokio::select! {
@@ -262,7 +269,7 @@ async fn look(mdt: &Mdt, osp: &Osp) -> Result<StatFs> {
     answer.await.unwrap_or(Err(Errno::ETIMEDOUT))
 }
 
-/// Waits until an OST that answered is to be looked at again.
+/// Waits until an OST that answered needs another statfs.
 async fn idle(mdt: &Mdt, osp: &Osp) {
     let at = mdt.rt.now();
     let used = async {
@@ -278,8 +285,8 @@ async fn idle(mdt: &Mdt, osp: &Osp) {
 }
 
 async fn remove_orphans(mdt: &Mdt, osp: &Osp) -> Result<()> {
-    // A damaged store may call objects of files lost. It creates no objects, so these need not be
-    // gone first.
+    // By a damaged store, objects of existing files may seem to be orphans. Such an MDT creates no
+    // objects, so the removal need not come first.
     if mdt.commits.is_damaged() {
         return Ok(());
     }

@@ -1,5 +1,5 @@
-//! The OSTs of the file system and their pools: kept in step with the MGS, and what the allocator
-//! sees of them.
+//! The OSTs of the file system and their pools, as the MGS reports them, and the allocator's view
+//! of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,46 +23,46 @@ use tracing::{error, info, warn};
 use crate::mdt::Mdt;
 use crate::osp::{self, Osp, STATFS_AGE, STATFS_TIMEOUT};
 
-/// How long after its start the MDT lets creates wait for OSTs to answer, rather than refuse them
-/// for want of space or give files fewer stripes than were asked for.
+/// Time after its start in which creates wait until OSTs answer. After it, they fail with ENOSPC or
+/// get fewer stripes than requested.
 pub(crate) const SETTLE: Duration = Duration::from_secs(10);
 
-/// By index, each with its task.
+/// OSTs by index, each with its task.
 type Map = BTreeMap<u32, (Arc<Osp>, JoinHandle<()>)>;
 
-/// Wait before the MGS is asked again after it refused.
+/// Pause before the MGS is asked again after an error.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// All OSTs, and the MDT's own data service.
 pub(crate) struct Osts {
     map: Mutex<Map>,
-    /// As placement sees them, by index.
+    /// The allocator's view, by index.
     view: RwLock<Arc<Vec<Ost>>>,
     /// By name. Written before `known` is set.
     pools: RwLock<BTreeMap<String, Arc<PoolOsts>>>,
-    /// Whether the MGS has said which there are.
+    /// Whether the MGS has reported the OSTs and pools.
     known: AtomicBool,
-    /// When free space was last asked for.
+    /// When the free space was last requested.
     asked: Mutex<Instant>,
     changed: Notify,
 }
 
 /// The OSTs of a pool.
 pub(crate) struct PoolOsts {
-    /// Indices, rising.
+    /// Indices in ascending order.
     members: Vec<u32>,
-    /// Round robin goes on within the pool: files of other pools in between would make all of its
-    /// files begin on the same OST.
+    /// Round robin of this pool alone. If pools shared one, creates in other pools could make all
+    /// files of this pool begin on the same OST.
     pub placer: Mutex<Placer>,
 }
 
 impl PoolOsts {
-    /// Those of `all` that are in the pool.
+    /// Returns the OSTs of `all` that are in the pool.
     pub fn of(&self, all: &[Ost]) -> Vec<Ost> {
         all.iter().filter(|ost| self.has(ost.index)).copied().collect()
     }
 
-    /// Whether an OST is in the pool.
+    /// Returns whether an OST is in the pool.
     pub fn has(&self, index: u32) -> bool {
         self.members.binary_search(&index).is_ok()
     }
@@ -80,59 +80,60 @@ impl Osts {
         }
     }
 
-    /// As placement sees them.
+    /// Returns the allocator's view.
     pub fn view(&self) -> Arc<Vec<Ost>> {
         self.view.read().clone()
     }
 
-    /// All of them, by index.
+    /// Returns all OSTs, by index.
     pub fn all(&self) -> Vec<Arc<Osp>> {
         self.map.lock().range(..MDT_OST).map(|(_, (osp, _))| osp.clone()).collect()
     }
 
-    /// The MDT's own data service, if it has one.
+    /// Returns the MDT's own data service, if it has one.
     pub fn data(&self) -> Option<Arc<Osp>> {
         self.map.lock().get(&MDT_OST).map(|(osp, _)| osp.clone())
     }
 
-    /// Takes the MDT's own data service in: nothing is placed on it, but it is reached and cleaned
-    /// up like an OST.
+    /// Adds the MDT's own data service. Nothing is placed on it, but it is connected and cleaned up
+    /// like an OST.
     pub fn set_data(&self, mdt: &Arc<Mdt>, osp: Arc<Osp>) {
         let task = mdt.rt.spawn("osp", osp::run(mdt.clone(), osp.clone()));
         self.map.lock().insert(MDT_OST, (osp, task));
     }
 
-    /// The OST of this index if it can be reached.
+    /// Returns the OST of this index if it is connected.
     pub fn connected(&self, index: u32) -> Option<Arc<Osp>> {
         self.map.lock().get(&index).map(|(osp, _)| osp.clone()).filter(|osp| osp.connected())
     }
 
-    /// The pool of that name, if there is one with OSTs in it.
+    /// Returns the pool of this name if it exists and has OSTs.
     pub fn pool(&self, name: &str) -> Option<Arc<PoolOsts>> {
         self.pools.read().get(name).filter(|pool| !pool.members.is_empty()).cloned()
     }
 
-    /// Whether the MGS has said which OSTs and pools there are.
+    /// Returns whether the MGS has reported the OSTs and pools.
     pub fn known(&self) -> bool {
         self.known.load(Acquire)
     }
 
-    /// Whether it is known which OSTs there are and of each whether it answers.
+    /// Returns whether all OSTs are known, and a statfs of each was tried.
     pub fn settled(&self) -> bool {
         self.known() && self.map.lock().values().all(|(osp, _)| osp.tried())
     }
 
-    /// Whether every OST that is to take new objects has answered since the start.
+    /// Returns whether every OST whose parameters let it take objects has answered since the start.
     pub fn heard_of_all(&self) -> bool {
         self.map.lock().values().all(|(osp, _)| osp.heard() || !osp.is_wanted())
     }
 
-    /// Whether an OST that is to take new objects lost its connection and may be back in a moment.
+    /// Returns whether an OST whose parameters let it take objects lost its connection and may be
+    /// back in a moment.
     pub fn reconnecting(&self) -> bool {
         self.all().iter().any(|osp| osp.is_reconnecting() && osp.is_wanted())
     }
 
-    /// How many OSTs take new objects, or are not to take any.
+    /// Returns the number of OSTs that take new objects or are configured to take none.
     pub fn ready(&self) -> usize {
         let kept_from_it = self.all().iter().filter(|osp| !osp.is_wanted()).count();
         self.view().iter().filter(|ost| ost.active).count() + kept_from_it
@@ -143,7 +144,7 @@ impl Osts {
         self.changed.notified()
     }
 
-    /// Something was placed: renew what is known of free space if it is old.
+    /// Requests the free space of all OSTs if it is old, because objects were placed.
     pub fn used(&self, now: Instant) {
         let mut asked = self.asked.lock();
         if now.since(*asked) >= STATFS_AGE {
@@ -152,9 +153,10 @@ impl Osts {
         }
     }
 
-    /// Waits until what placement sees of connected OSTs is no older than [`STATFS_AGE`], or the
-    /// OST is found not to answer. `grows`: it is for a file that grows by what there is; of OSTs
-    /// that could be filled meanwhile it is not to be older than this call.
+    /// Waits until the view of each connected OST is at most [`STATFS_AGE`] old, or the OST is
+    /// found to be disconnected. `grows`: for a file that grows as far as there is space. The view
+    /// of an OST that could be full soon must then be newer than this call. Waits for at most twice
+    /// [`STATFS_TIMEOUT`].
     pub async fn look(&self, mdt: &Mdt, grows: bool) {
         let now = mdt.rt.now();
         let old = || self.all().into_iter().filter(|osp| osp.is_view_old(now, grows)).collect::<Vec<_>>();
@@ -172,7 +174,7 @@ impl Osts {
         let _ = mdt.rt.timeout(2 * STATFS_TIMEOUT, looked).await;
     }
 
-    /// A component that grows was given so many bytes, over all of its OSTs alike.
+    /// Records that a growing component was given `bytes`, spread evenly over its OSTs.
     pub fn take(&self, component: &Component, bytes: u64, now: Instant) {
         let each = bytes.div_ceil(component.stripes.len().max(1) as u64);
         let map = self.map.lock();
@@ -182,17 +184,17 @@ impl Osts {
         self.rebuild();
     }
 
-    /// Renews what placement sees.
+    /// Renews the allocator's view.
     pub fn rebuild(&self) {
-        // Looked at under the lock: of two at once, the later one must not be overwritten by what
-        // the earlier one saw.
+        // Read with the view's lock held: of two concurrent calls, the later one must not be
+        // overwritten by the state that the earlier one read.
         let mut view = self.view.write();
         *view = Arc::new(self.map.lock().range(..MDT_OST).map(|(_, (osp, _))| seen(osp)).collect());
         drop(view);
         self.changed.notify_waiters();
     }
 
-    /// Ends all tasks.
+    /// Aborts all tasks.
     pub fn stop(&self) {
         for (_, task) in std::mem::take(&mut *self.map.lock()).into_values() {
             task.abort();
@@ -200,8 +202,8 @@ impl Osts {
         self.rebuild();
     }
 
-    /// Takes over what the MGS says: settings that last first, so that an OST that is to take no
-    /// objects is not seen to take some.
+    /// Applies the configuration of the MGS. Parameters come first, so that an OST that must take
+    /// no objects is never seen to take some.
     fn update(&self, mdt: &Arc<Mdt>, config: &Config) {
         mdt.params.keep(&config.fsname, config.version, &config.params);
         let mut servers = BTreeMap::new();
@@ -219,7 +221,7 @@ impl Osts {
         self.rebuild();
     }
 
-    /// A pool that is as it was stays, with its place in the round robin.
+    /// Replaces the pools. An unchanged pool stays, with its position in the round robin.
     fn set_pools(&self, mdt: &Arc<Mdt>, config: &Config) {
         let mut pools = self.pools.write();
         let old = std::mem::take(&mut *pools);
@@ -234,9 +236,9 @@ impl Osts {
         crate::params::register_pools(mdt, &config.pools, old.keys().map(String::as_str));
     }
 
-    /// Adds an OST, or renews where it is. A known OST keeps its import: a second one of this life
-    /// would count its requests from 1 again, and an OST that never went away would not answer
-    /// them.
+    /// Adds an OST, or renews its addresses. A known OST keeps its import. A second import of this
+    /// life would count its requests from 1 again, and an OST that was never disconnected would not
+    /// answer them.
     fn put(&self, mdt: &Arc<Mdt>, target: &Target, oss: u32) {
         let name = target.name(&mdt.config.fsname);
         let nids = nids(target, &name);
@@ -255,8 +257,8 @@ impl Osts {
             osp.switched_on.store(old.switched_on.load(Relaxed), Relaxed);
             osp.max_create_count.store(old.max_create_count.load(Relaxed), Relaxed);
         }
-        // Before anything can be placed there, and without the map's lock, for parameters that
-        // settings set look at the map.
+        // Before anything can be placed there. Without the map's lock, because setting a parameter
+        // reads the map.
         crate::params::register_osp(mdt, &osp);
         let task = mdt.rt.spawn("osp", osp::run(mdt.clone(), osp.clone()));
         if let Some((_, old_task)) = self.map.lock().insert(target.index, (osp, task)) {
@@ -265,15 +267,15 @@ impl Osts {
     }
 }
 
-/// Where a target is, as far as it can be read.
+/// Returns the NIDs of a target; skips those that cannot be parsed.
 fn nids(target: &Target, name: &str) -> Vec<Nid> {
-    let parsed = |nid: &String| nid.parse::<Nid>().inspect_err(|e| warn!("{name}: {e}")).ok();
+    let parsed = |nid: &String| nid.parse::<Nid>().inspect_err(|e| warn!("{name}: ignored an address: {e}")).ok();
     target.nids.iter().filter_map(parsed).collect()
 }
 
 fn connect(mdt: &Arc<Mdt>, target: &Target, name: &str, nids: Vec<Nid>, oss: u32) -> Osp {
-    // Another client in each life of this MDT: its requests count from 1 again, which the OST must
-    // not take for old ones.
+    // A new client in each life of this MDT. Its requests count from 1 again, and the OST must not
+    // take them for old ones.
     let life = format!("{}-{:016x}", mdt.uuid, mdt.incarnation);
     let import = Import::new(mdt.net.clone(), ImportConfig::new(&life, name, nids).of(&target.uuid));
     Osp::new(target.index, name.to_string(), target.uuid.clone(), oss, import)
@@ -300,7 +302,7 @@ pub(crate) async fn follow(mdt: Arc<Mdt>) -> Result<()> {
     let mgc = Mgc::new(mdt.net.clone(), config.mgs.clone(), &mdt.uuid);
     let registered = mgc.register(&config.fsname, TargetKind::Mdt, Some(config.index), &mdt.uuid, &config.nids).await;
     if let Err(e) = &registered {
-        error!("{}: the MGS refuses this MDT ({e}); its log says why", mdt.name);
+        error!("{}: the MGS refused the registration ({e}); no OSTs are known; see the MGS's log", mdt.name);
     }
     mdt.registered.send_replace(Some(registered.map(drop)));
     registered?;
@@ -312,7 +314,7 @@ pub(crate) async fn follow(mdt: Arc<Mdt>) -> Result<()> {
                 mdt.osts.update(&mdt, &config);
             }
             Err(e) => {
-                error!("{}: the MGS does not say which OSTs there are ({e}); trying again", mdt.name);
+                error!("{}: cannot read the configuration from the MGS ({e}); retrying in 5 s", mdt.name);
                 mdt.rt.sleep(RETRY).await;
             }
         }

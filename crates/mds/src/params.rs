@@ -1,5 +1,5 @@
-//! The parameters and devices of an MDT, by Lustre's names: `mdt.*`, `lod.*`, `osp.*`, and its
-//! pools: `lov.*-mdtlov.pools.*`.
+//! Parameters and devices of an MDT, with Lustre's names: `mdt.*`, `lod.*`, `osp.*`, and
+//! `lov.*-mdtlov.pools.*` for its pools.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -14,7 +14,7 @@ use crate::mdt::Mdt;
 use crate::osp::{MAX_CREATE_COUNT, Osp};
 use crate::service;
 
-/// Registers what there is for as long as the MDT runs.
+/// Registers the parameters and devices for as long as the MDT runs.
 pub(crate) fn register(mdt: &Arc<Mdt>) {
     register_mdt(mdt);
     register_lod(mdt);
@@ -30,7 +30,7 @@ pub(crate) fn register(mdt: &Arc<Mdt>) {
     });
 }
 
-/// Takes all of it back.
+/// Unregisters all of them.
 pub(crate) fn unregister(mdt: &Mdt) {
     let params = &mdt.params;
     mdt.locks.server.unregister(params);
@@ -48,8 +48,8 @@ pub(crate) fn unregister(mdt: &Mdt) {
     }
 }
 
-/// Registers an OST's side of it. What says whether it takes objects has Lustre's older name as
-/// well, so that `osc.*.active` is that of an OST wherever it is used.
+/// Registers the parameters and the device of one OST. `active` and `max_create_count` also have
+/// Lustre's older prefix `osc`, so that `osc.*.active` works for an OST on every node.
 pub(crate) fn register_osp(mdt: &Arc<Mdt>, osp: &Arc<Osp>) {
     let name = osp_name(mdt, osp);
     for kind in ["osp", "osc"] {
@@ -94,8 +94,8 @@ fn max_create_count(mdt: &Arc<Mdt>, osp: &Arc<Osp>) -> Param {
     )
 }
 
-/// Registers the pools that there are, each with its OSTs a line, and takes those of `old` back
-/// that are gone.
+/// Registers the existing pools, each with one OST in a line. Unregisters the pools of `old` that
+/// were deleted.
 pub(crate) fn register_pools<'a>(mdt: &Arc<Mdt>, pools: &[Pool], old: impl Iterator<Item = &'a str>) {
     let dir = format!("lov.{}.pools", lod_name(mdt));
     for pool in pools {
@@ -195,7 +195,7 @@ fn register_lod(mdt: &Arc<Mdt>) {
     );
 }
 
-/// The parameters that say how much space there is, in the units of their names.
+/// Registers the parameters of space and inodes, in the units of their names.
 fn space(put: impl Fn(&str, Param), statfs: impl Fn() -> StatFs + Clone + Send + Sync + 'static) {
     let kbytes = |s: &StatFs, blocks: u64| blocks.saturating_mul(u64::from(s.bsize)) / 1024;
     let read = |f: fn(&StatFs) -> u64| {
@@ -221,7 +221,7 @@ fn lod_name(mdt: &Mdt) -> String {
     format!("{}-mdtlov", mdt.name)
 }
 
-/// Lustre's name: `sheen-OST0000-osc-MDT0000`.
+/// Returns Lustre's name: `sheen-OST0000-osc-MDT0000`.
 fn osp_name(mdt: &Mdt, osp: &Osp) -> String {
     format!("{}-osc-MDT{:04x}", osp.target, mdt.config.index)
 }

@@ -1,4 +1,4 @@
-//! The MDT as a service: executes requests one after another, inline, and replies before they are
+//! The MDT as a service: executes requests one after another and replies before the changes are
 //! durable.
 
 use std::sync::Arc;
@@ -19,17 +19,18 @@ use crate::mdt::{Core, Mdt};
 use crate::osp::STATFS_TIMEOUT;
 use crate::osts::SETTLE;
 
-/// Disk space that one more inode with its entry takes, in bytes, for the number of free inodes: an
-/// inode and an entry are about 300 bytes, doubled by half-full pages of the B-tree, and doubled
-/// again for the pages that a commit copies.
+/// Disk space that one more inode with its directory entry takes, in bytes. Determines the number
+/// of free inodes. An inode and an entry take about 300 bytes; half-full pages of the B-tree double
+/// this, and the pages that a commit copies double it again.
 const BYTES_PER_INODE: u64 = 1024;
-/// How often, and after which pause each time, it is looked once more whether a program still runs
-/// from a file that somebody wants to write, or is written that somebody wants to run: who ended it
-/// a moment ago may not have told yet.
+/// Number of checks before an open fails with ETXTBSY, because another client executes the file
+/// that is to be written, or writes the file that is to be executed. A client that has just ended
+/// such a use may not have reported it yet.
 const BUSY_LOOKS: u32 = 10;
+/// Pause between two such checks.
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
-/// What `md_stats` counts, in the order in which Lustre prints them.
+/// Operations that `md_stats` counts, in the order in which Lustre prints them.
 pub(crate) const STATS: &[(&str, &str)] = &[
     ("open", "usecs"),
     ("create", "usecs"),
@@ -124,19 +125,20 @@ impl Service<Mds> for Mdt {
         if call.beginning.is_some() { BEGINNING_BYTES_MAX as usize } else { 0 }
     }
 
-    /// A sync waits for the disk; all else takes microseconds.
+    /// All requests but `Sync` run inline: a sync waits for the disk, most others take
+    /// microseconds.
     fn inline(&self, call: &Call) -> bool {
         !matches!(call.request, Request::Sync { .. })
     }
 }
 
-/// A request that was executed, whatever its result.
+/// The outcome of a request that was executed, successfully or not.
 struct Executed {
     result: Result<Done>,
     grants: Vec<Grant>,
-    /// Others keep what it changed: the reply waits until they have forgotten it.
+    /// Other clients cache what the request changed: the reply waits until they have cancelled.
     change: Option<Change>,
-    /// The change is not to be seen before this transno is durable.
+    /// Clients must not see the change before this transno is durable.
     lasting: Option<u64>,
     /// See [`Answer::dir`].
     dir: Option<Attr>,
@@ -144,20 +146,20 @@ struct Executed {
 
 /// Why a request was not executed.
 enum Not {
-    /// The client or the MDT went.
+    /// The client was disconnected or evicted, or the MDT stops.
     Possible,
-    /// To be tried again after this round of commits.
+    /// Retry after this round of commits.
     BeforeRound(u64),
-    /// To be tried again when more is known of the OSTs.
+    /// Retry when more is known of the OSTs.
     WithoutOsts,
-    /// To be tried again when nobody else is changing this inode.
+    /// Retry when no other request is changing this inode.
     DuringChange(Fid),
-    /// To be tried again for a moment: a program is being run from the file.
+    /// Retry for a short time: a client executes the file.
     WhileRunning,
 }
 
 impl Mdt {
-    /// Whether a file has components that grow by themselves.
+    /// Returns whether a file has components that grow by themselves (SEL).
     fn grows(&self, fid: Fid) -> bool {
         let layout = self.core.lock().ns.layout(fid);
         layout.is_ok_and(|layout| layout.is_some_and(|l| l.components().iter().any(Component::is_extension)))
@@ -166,7 +168,8 @@ impl Mdt {
     async fn execute(&self, export: &Arc<Export>, call: &Call) -> Result<Response<Answer>> {
         let Executed { result, grants, change, lasting, dir } = self.execute_once(export, call).await?;
         let no_more = match (change, lasting) {
-            // Seldom, so in memory of its own, as below: the state of every request is moved there.
+            // Boxed, as below, because it is rare: otherwise every request's future would be as
+            // large.
             (Some(change), None) => Box::pin(change.revoke()).await,
             (Some(change), Some(transno)) => {
                 Box::pin(self.outlast(change, transno)).await?;
@@ -191,8 +194,8 @@ impl Mdt {
         })
     }
 
-    /// A file was opened to be run, and everybody else has told what is open there: it is closed
-    /// again if somebody else writes it.
+    /// Checks an open for execution after all other clients have reported their opens. Closes the
+    /// file again if another client has it open for writing.
     ///
     /// # Errors
     /// ETXTBSY.
@@ -212,7 +215,8 @@ impl Mdt {
         Err(Errno::ETXTBSY)
     }
 
-    /// Waits until a change is durable and all have heard of it: also if who asked for it goes.
+    /// Waits until a change is durable and all other clients have cancelled. Continues in a task if
+    /// the requester disconnects.
     async fn outlast(&self, change: Change, transno: u64) -> Result<()> {
         let mdt = self.me.upgrade().ok_or(Errno::ESHUTDOWN)?;
         let task = self.rt.spawn("mdt-mirrors", async move { change.revoke_when(mdt.durable(transno)).await });
@@ -220,7 +224,7 @@ impl Mdt {
     }
 
     async fn execute_once(&self, export: &Arc<Export>, call: &Call) -> Result<Executed> {
-        // A client can always give up what it has.
+        // Always admitted: a client closes its files, or reports them before it cancels a lock.
         let gives_up = matches!(call.request, Request::Close { .. } | Request::Reopen { .. });
         let changes = call.request.modifies() && !gives_up && !leaves_store(&call.request);
         let mut looks = 0;
@@ -247,10 +251,10 @@ impl Mdt {
         }
     }
 
-    /// Tries again, and waits for news of the OSTs if that does not do; `None`: to be tried once
-    /// more.
+    /// Tries again. If that does not suffice, waits for news of the OSTs. `None`: the caller tries
+    /// once more.
     async fn attempt_with_osts(&self, export: &Arc<Export>, call: &Call) -> Option<Result<Executed>> {
-        // Listen first: news that came before the attempt are in it, those after it end the wait.
+        // Subscribe first: the attempt sees all earlier news, and later news ends the wait.
         let mut changed = std::pin::pin!(self.osts.changed());
         changed.as_mut().enable();
         match self.attempt(export, call) {
@@ -259,8 +263,8 @@ impl Mdt {
             Err(Not::BeforeRound(_) | Not::DuringChange(_) | Not::WhileRunning) => {}
             Err(Not::WithoutOsts) => {
                 let settling = (self.started + SETTLE).since(self.rt.now());
-                // Later only an OST that reconnects is waited for, and that is decided when the
-                // look at it ends.
+                // Once the MDT has settled, it waits only for an OST that reconnects. The statfs
+                // request under way decides whether the OST is back.
                 let limit = if settling.is_zero() { STATFS_TIMEOUT } else { settling };
                 let _ = self.rt.timeout(limit, changed).await;
             }
@@ -271,8 +275,8 @@ impl Mdt {
     fn attempt(&self, export: &Arc<Export>, call: &Call) -> std::result::Result<Executed, Not> {
         let (now, request) = (self.rt.now(), &call.request);
         let mut core = self.core.lock();
-        // With the lock held: whoever goes later is reported by `disconnected`, which closes what
-        // is opened here.
+        // With the lock held: if the client disconnects later, `disconnected` closes what is opened
+        // here.
         if self.stopped.load(Relaxed) || export.is_gone() {
             return Err(Not::Possible);
         }
@@ -318,8 +322,8 @@ impl Mdt {
     }
 }
 
-/// Whether a request that counts as a change leaves the store as it is: opening a file to read it.
-/// A read-only MDT executes it.
+/// Returns whether a request that counts as a change leaves the store as it is: an open for
+/// reading. A read-only MDT executes it.
 fn leaves_store(request: &Request) -> bool {
     match request {
         Request::Open { flags, .. } => !flags::writes(*flags) && flags & flags::TRUNC == 0,
@@ -327,9 +331,10 @@ fn leaves_store(request: &Request) -> bool {
     }
 }
 
-/// Whether a request changed the mirrors of a file. Which of them miss what is written next must
-/// not be forgotten in a restart, for the OSTs do not forget what was written; so nobody sees it,
-/// and writes by it, before it is durable. (Seldom: the first write after a resync.)
+/// Returns whether a request changed the mirrors of a file. The OSTs keep what clients write next,
+/// so a restart of the MDT must not forget which mirrors miss it. Therefore no client sees the
+/// change, or writes by it, before it is durable. This is rare: it happens at the first write after
+/// a resync.
 fn chooses_mirrors(request: &Request, done: &Done) -> bool {
     let is_mirrored = |layout: &[u8]| Layout::decode(layout).is_ok_and(|layout| layout.is_mirrored());
     match (request, &done.reply) {
@@ -340,14 +345,14 @@ fn chooses_mirrors(request: &Request, done: &Done) -> bool {
     }
 }
 
-/// Whose own locks are not in the way of a change of mirrors. Of a tool that changes them nobody's:
-/// programs of the same client may be changing the file by the layout of before, and have to hear
-/// of it as all others.
+/// Returns the client whose own locks do not conflict with a change of mirrors. `None` for a tool
+/// that changes mirrors: programs on the same client may be writing by the old layout, so that
+/// client has to cancel as well.
 fn spared<'a>(export: &'a Export, request: &Request) -> Option<&'a Export> {
     if matches!(request, Request::SetXattr { .. }) { None } else { Some(export) }
 }
 
-/// Space and inodes of the MDT.
+/// Returns the space and inodes of the MDT.
 pub(crate) fn statfs(mdt: &Mdt) -> StatFs {
     let files = mdt.core.lock().ns.files();
     space(mdt, files)

@@ -1,17 +1,17 @@
 //! The MDT's store: one redb table from keys to values in one file.
 //!
-//! Why redb: it reads like a B-tree (no compaction pauses), its commit is atomic, and with quick
-//! repair it reopens in about a millisecond whatever happened (docs/decisions). It reaches its file
-//! through [`sheen_rt::File`], so the same code runs on a disk of the simulator that forgets what
-//! was not synced.
+//! Why redb: it reads like a B-tree (no compaction pauses), and its commit is atomic. With quick
+//! repair it reopens in about a millisecond after any crash (docs/decisions). It accesses its file
+//! through [`sheen_rt::File`], so the same code runs on a disk of the simulator that loses unsynced
+//! writes.
 //!
-//! * A read uses a table that was opened at the last commit: no transaction is begun for a lookup.
-//! * A commit that fails leaves redb unwilling to write; [`RedbStore::commit`] then closes and
-//!   reopens it, which brings back the last durable state. The caller still holds the batch and
-//!   commits it again: all it does is put and delete keys, so a batch that did reach the disk may
-//!   be applied twice.
+//! * A read uses a table that was opened at the last commit: a lookup begins no transaction.
+//! * After a failed commit redb refuses to write. [`RedbStore::commit`] then closes and reopens the
+//!   database, which restores the last durable state. The caller still holds the batch and commits
+//!   it again. A batch only puts and deletes keys. So it may be applied twice if the first attempt
+//!   did reach the disk.
 //! * Damage (module `damage`) ends all writes to the file until the store is opened again. Reads of
-//!   sound pages go on.
+//!   undamaged pages continue.
 
 use std::fmt;
 use std::io;
@@ -25,12 +25,13 @@ use sheen_rt::{Disk, File, OpenOptions};
 
 use crate::damage::Damage;
 
-/// Memory for pages of the store, in bytes. The namespace keeps inodes and entries in a cache of
-/// its own in front.
+/// Memory for pages of the store, in bytes. In front of the store the namespace has a cache of its
+/// own for inodes and entries.
 pub const CACHE_BYTES: usize = 128 << 20;
-/// What the file of a store begins with. redb writes it last when it makes a file.
+/// Length of the magic with which a store's file begins. redb writes it last when it creates a
+/// file.
 const MAGIC_BYTES: usize = 9;
-/// The one table.
+/// The only table.
 const TABLE: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("mdt");
 
 /// A redb database as a [`Store`].
@@ -38,12 +39,12 @@ pub struct RedbStore {
     file: File,
     cache_bytes: usize,
     damage: Arc<Damage>,
-    /// `None`: closed, or a reopening after a failed commit failed too.
+    /// `None`: the store is closed, or could not be reopened after a failed commit.
     open: RwLock<Option<Open>>,
 }
 
 struct Open {
-    // Before the database, which is closed only when nothing reads it any more.
+    // Before the database, which is closed only when no table reads it any more.
     table: ReadOnlyTable<&'static [u8], &'static [u8]>,
     database: Database,
 }
@@ -55,10 +56,10 @@ impl fmt::Debug for RedbStore {
 }
 
 impl RedbStore {
-    /// Opens the store at `path`, or makes an empty one. Blocks; repairs what a crash left.
+    /// Opens the store at `path`, or creates an empty one. Blocks; repairs what a crash left.
     ///
     /// # Errors
-    /// The file cannot be opened, is damaged, or is no store.
+    /// The file cannot be opened, is damaged, or is not a store.
     pub fn open(disk: &Disk, path: &Path, cache_bytes: usize) -> Result<RedbStore, StoreError> {
         let file = disk.open(path, OpenOptions::CREATE).map_err(failed)?;
         let damage = Arc::new(Damage::default());
@@ -66,14 +67,14 @@ impl RedbStore {
         Ok(RedbStore { file, cache_bytes, damage, open: RwLock::new(Some(open)) })
     }
 
-    /// Closes the file in order; every later call fails. Also done by dropping.
+    /// Closes the file; every later call fails. Dropping the store closes it as well.
     ///
     /// # Errors
     /// The file was found to be damaged when it was closed.
     pub fn close(&self) -> Result<(), StoreError> {
         let open = self.open.write().take();
         if self.damage.is_found() {
-            // Not closed: redb would read the file for it, and write to it.
+            // Not closed: redb would read the damaged file for the close, and write to it.
             std::mem::forget(open);
             return Ok(());
         }
@@ -83,7 +84,7 @@ impl RedbStore {
         })
     }
 
-    /// Writes nothing to the file any more: a record in it is damaged.
+    /// Ends all writes to the file, because a record in it is damaged.
     pub(crate) fn freeze(&self, why: &StoreError) {
         if !self.damage.is_found() {
             self.damage.found(why.to_string());
@@ -104,7 +105,7 @@ impl RedbStore {
         })
     }
 
-    /// Lets reads see the last commit.
+    /// Makes the last commit visible to reads.
     fn refresh(&self) -> Result<(), StoreError> {
         let mut open = self.open.write();
         let open = open.as_mut().ok_or_else(closed)?;
@@ -112,8 +113,11 @@ impl RedbStore {
         Ok(())
     }
 
+    /// Closes and opens the file again.
+    ///
     /// # Errors
-    /// The file is damaged, or cannot be opened; only in the second case it is closed then.
+    /// The file is known to be damaged: the store stays as it is. The file cannot be opened, or is
+    /// found to be damaged: the store is closed.
     fn reopen(&self) -> Result<(), StoreError> {
         let mut slot = self.open.write();
         self.damage.check()?;
@@ -127,7 +131,7 @@ impl RedbStore {
 
 impl Drop for RedbStore {
     fn drop(&mut self) {
-        // Nobody is left to hear of damage; the next start finds it.
+        // No caller is left to report damage to; the next start finds it.
         let _ = self.close();
     }
 }
@@ -154,8 +158,8 @@ impl Store for RedbStore {
                 let (key, value) = record.map_err(failed)?;
                 let key = key.value().to_vec();
                 let is_next = records.last().is_none_or(|(last, _)| *last < key);
-                // A caller that walks a table goes on after the last key; an earlier key would make
-                // it walk for ever.
+                // A caller that walks a table continues after the last key. An earlier key would
+                // make the walk endless.
                 if !is_next || *key < *from || *key >= *to {
                     return Err(StoreError::Damaged("records out of order".to_string()));
                 }
@@ -172,7 +176,7 @@ impl Store for RedbStore {
         }
         let done = self.damage.guard(|| self.try_commit(batch).and_then(|()| self.refresh()));
         if done.is_err() {
-            // What happened to the batch is for the caller to learn; if this fails as well, the
+            // The caller has to learn the result of the commit. If the reopening fails as well, the
             // next commit tries again.
             let _ = self.reopen();
         }
@@ -180,8 +184,8 @@ impl Store for RedbStore {
     }
 }
 
-/// Empties a file that redb began to make and did not finish, so that it is made anew. Any other
-/// file stays as it is.
+/// Empties a file that redb did not finish creating, so that redb creates it anew. Any other file
+/// stays as it is.
 pub(crate) fn discard_unfinished(disk: &Disk, path: &Path) -> io::Result<()> {
     let file = disk.open(path, OpenOptions::READ_WRITE)?;
     let mut magic = [0; MAGIC_BYTES];
@@ -198,7 +202,7 @@ fn open(backend: impl StorageBackend, cache_bytes: usize) -> Result<Open, StoreE
     Ok(Open { table, database })
 }
 
-/// One durable transaction; creates the table.
+/// Runs one durable transaction; creates the table if it is missing.
 fn write(
     database: &Database,
     fill: impl FnOnce(&mut redb::Table<'_, &'static [u8], &'static [u8]>) -> Result<(), StoreError>,
@@ -223,7 +227,8 @@ fn read_table_of(database: &Database) -> Result<Table, redb::TableError> {
     transaction.open_table(TABLE)
 }
 
-/// An error of redb. An I/O error is one of a write, for [`FileBackend`] answers none for a read.
+/// Converts an error of redb. An I/O error comes from a write, because [`FileBackend`] returns none
+/// for a read.
 fn failed<E: Into<redb::Error>>(error: E) -> StoreError {
     match error.into() {
         redb::Error::Corrupted(what) => StoreError::Damaged(what),
@@ -234,10 +239,10 @@ fn failed<E: Into<redb::Error>>(error: E) -> StoreError {
 }
 
 fn closed() -> StoreError {
-    StoreError::Failed("it is closed".to_string())
+    StoreError::Failed("the store is closed".to_string())
 }
 
-/// The file as redb wants it. It is locked by the directory's lock file, not here.
+/// The file as redb's storage backend. It takes no lock: the directory's lock file protects it.
 struct FileBackend {
     file: File,
     damage: Arc<Damage>,
@@ -248,6 +253,8 @@ impl FileBackend {
         FileBackend { file: file.clone(), damage: damage.clone() }
     }
 
+    /// Checks that the file may be written.
+    ///
     /// # Errors
     /// EROFS: the file is damaged.
     fn writable(&self) -> io::Result<()> {
@@ -266,8 +273,8 @@ impl StorageBackend for FileBackend {
         self.file.len()
     }
 
-    /// A page that cannot be read is damage. It reads as zeros, which redb cannot decode. After an
-    /// error redb would read no page any more, sound ones neither.
+    /// Reads a page. An unreadable page is recorded as damage and reads as zeros, which redb cannot
+    /// decode. After an error redb would refuse to read any page, undamaged ones included.
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let len = out.len();
         let why = match self.file.read_at(offset, out) {
@@ -305,7 +312,7 @@ mod tests {
 
     use super::*;
 
-    /// A file whose host loses power at its n-th change.
+    /// A file whose host loses power at the n-th write, sync or resize.
     struct Dying {
         file: FileBackend,
         left: AtomicU64,
@@ -358,7 +365,7 @@ mod tests {
     /// Keys that every round writes.
     const KEYS: u64 = 200;
 
-    /// Round n gives all keys the value n and moves one more key along.
+    /// Round n sets all keys to n, and replaces the key that marks the round.
     fn round(database: &Database, n: u64) -> Result<(), StoreError> {
         write(database, |table| {
             for key in 0..KEYS {
@@ -371,7 +378,7 @@ mod tests {
         })
     }
 
-    /// Which round a store shows. It must show one whole.
+    /// Returns the round that a store shows, and asserts that it shows the whole round.
     fn shown(open: &Open) -> u64 {
         let mut records = Vec::new();
         for record in open.table.iter().unwrap() {
@@ -393,13 +400,13 @@ mod tests {
         for seed in 0..150 {
             let sim = Sim::new(seed, SimConfig::default());
             let disk = sim.rt(1).disk();
-            // Its name is durable, its content is redb's business.
+            // The file's name is durable. Its content is up to redb.
             disk.write_atomic("/store", b"").unwrap();
             drop(open(backend(&disk), 1 << 20).unwrap());
             let file = backend(&disk);
             let dying = Dying { file, left: AtomicU64::new(1 + seed * 7 % 400), world: (*sim).clone() };
             let mut acknowledged = 0;
-            // The power may also fail while it opens.
+            // The power may also fail during the open.
             if let Ok(open) = open(dying, 1 << 20) {
                 while acknowledged < 20 && round(&open.database, acknowledged + 1).is_ok() {
                     acknowledged += 1;
@@ -414,9 +421,9 @@ mod tests {
         assert!(torn > 50, "the power failed within commits in only {torn} runs");
     }
 
-    /// redb's header. What follows are pages.
+    /// Size of redb's header, in bytes. Pages follow it.
     const HEADER_BYTES: usize = 4096;
-    /// Records of a store that is larger than what redb keeps of it: its root and nothing else.
+    /// Number of records of a store that is larger than redb's cache, which holds only the root.
     const RECORDS: u64 = 2000;
 
     fn large_store(disk: &Disk) -> RedbStore {

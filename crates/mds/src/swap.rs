@@ -1,29 +1,31 @@
-//! Swaps of layouts: two files exchange their objects ([`Request::SwapLayouts`]) while others have
-//! them open.
+//! Layout swap: two files exchange their objects ([`Request::SwapLayouts`]) while clients have them
+//! open.
 //!
-//! As in a migration the OSTs close the objects of both files, so that nobody who keeps an old
-//! layout uses them by it ([`crate::migrate`]). Then each object goes on under a new name, a second
-//! one for the same bytes, and the namespace exchanges the layouts, durably, before anybody may see
-//! it. The old names are removed like those of an unlinked file.
+//! As in a migration, the OSTs seal the objects of both files, so that no client uses them by an
+//! old layout ([`crate::migrate`]). Then each object gets a second name for the same bytes, under
+//! which it is unsealed. The namespace exchanges the layouts, and this is durable before any client
+//! may see it. The old names are removed like those of an unlinked file.
 //!
-//! It may end anywhere, by an error or a crash. Until the exchange is in the store it has not
-//! happened: the old names are what counts, and are opened again, by whoever fails or by the first
-//! client that meets one; the new names are in the unlink log from the moment of their reservation.
-//! From then on it has: every object has its new name durably.
+//! A swap may end at any point, by an error or a crash.
+//! * Until the exchange is in the store, the swap has not happened, and the old names are valid.
+//!   They are unsealed after an error, or when a client meets a sealed object. The new names are in
+//!   the unlink log from their reservation on.
+//! * Once the exchange is in the store, the swap has happened: every object has its new name
+//!   durably.
 //!
-//! **Mirrored files** are exchanged while nobody else uses either: a writer of one looks at its end
-//! whether the file has still the layout by which it wrote, and if not writes by the other one,
-//! too, which after an exchange is that of other bytes. So before the objects are closed all
-//! clients give up what lets them open the files and know their layouts; who has one open says so,
-//! and is in the way. When the objects are closed, whoever comes does nothing by an old layout any
-//! more.
+//! **Mirrored files** are exchanged only while no other client uses either of them. A writer of a
+//! mirrored file checks at its end whether the file still has the layout by which it wrote. If not,
+//! it repeats the write by the new layout, which after an exchange belongs to other bytes. So
+//! before the objects are sealed, all clients cancel OPEN and LAYOUT of both files. A client that
+//! has a file open reports this, and the swap fails. Once the objects are sealed, a request by an
+//! old layout has no effect.
 //!
 //! Invariants:
-//! * the OSTs are asked for new names when every object is closed: what an object holds then, it
-//!   holds under either name;
-//! * both files are [`Moving`] all the time, taken in the order of their FIDs, so that two swaps do
-//!   not wait for each other;
-//! * it goes on when the client that asked for it goes: half of it is not left.
+//! * The OSTs get the new names only when every object is sealed. So an object has the same bytes
+//!   under both names.
+//! * Both files are [`Moving`] all the time. They are entered in the order of their FIDs, so that
+//!   two swaps do not deadlock.
+//! * A swap continues if the requester disconnects, and is never left half done.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -41,16 +43,17 @@ use crate::locks::Change;
 use crate::mdt::Mdt;
 use crate::migrate::CLOSE_TIMEOUT;
 
-/// Times that it is begun because one of the files was given objects meanwhile, or had closed ones
-/// left.
+/// Number of attempts. A swap is repeated if one of the files got new objects meanwhile, or had
+/// objects that were left sealed.
 const TRIES: u32 = 4;
 
-/// How often it is looked whether a mirrored file is in use, for a program that has just closed it;
-/// and the pause in between.
+/// Number of checks whether a mirrored file is in use. A close that a program has just made may not
+/// have been reported yet.
 const LOOKS: u32 = 20;
+/// Pause between two such checks.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
-/// What the beginning of a swap waits for.
+/// Events that a swap must wait for before it can begin.
 enum Wait {
     Round(u64),
     Change(Fid),
@@ -87,7 +90,7 @@ impl Mdt {
             };
             let old: Vec<_> = names.iter().map(|n| (n.ost, n.old)).collect();
             self.reopen(&old).await;
-            // MOVED: left closed by one before, and open now.
+            // MOVED: an earlier migration or swap left an object sealed. It is unsealed now.
             if !matches!(errno, Errno::EAGAIN | Errno::MOVED) {
                 return Err(errno);
             }
@@ -95,7 +98,7 @@ impl Mdt {
         Err(Errno::EBUSY)
     }
 
-    /// Reserves the new names. `None`: it was done before the MDT was restarted.
+    /// Reserves the new names. `None`: the same request was already executed.
     async fn begin_swap(&self, request: &Request) -> Result<Option<Vec<Renamed>>> {
         loop {
             self.commits.admit().await?;
@@ -132,17 +135,17 @@ impl Mdt {
         let both: Vec<_> = names.iter().map(|n| (n.ost, (n.old, n.new))).collect();
         let linked = self.each_ost(&both, CLOSE_TIMEOUT, |objects| ost::Request::Link { objects }).await;
         if let Err(errno) = linked {
-            warn!("{}: layouts are not swapped, for an OST cannot give objects other names: {errno}", self.name);
+            warn!("{}: swap_layouts aborted: an OST could not link objects to their new names: {errno}", self.name);
             return Err(errno);
         }
         self.execute_take(export, request).await
     }
 
-    /// Where one of the files is mirrored: nobody else uses either of them, nor begins to before
-    /// this is dropped.
+    /// If one of the files is mirrored, makes sure that no other client uses either of them. No
+    /// client can begin to use one before the returned change is dropped.
     ///
     /// # Errors
-    /// EBUSY: somebody does. ETIMEDOUT: somebody does not say.
+    /// EBUSY: a client uses one. ETIMEDOUT: a client does not answer.
     async fn quiet(&self, export: &Export, request: &Request) -> Result<Option<Change>> {
         let Request::SwapLayouts { fids, .. } = request else { return Err(Errno::EPROTO) };
         let mut asking = {

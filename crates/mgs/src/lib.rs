@@ -1,12 +1,12 @@
-//! The management service: which targets a file system has and where they are, into which pools its
-//! OSTs are put, and how parameters are set wherever they are.
+//! The management service: the targets of file systems and their addresses, the pools of their
+//! OSTs, and persistent parameter settings.
 //!
-//! * [`registry`]: what is known, as a state machine; [`pools`]: its part that has to do with
-//!   pools; [`settings`]: that with parameters;
-//! * [`service`]: the target `MGS`: persists every change before it is answered, and wakes those
-//!   who watch.
+//! * [`registry`]: its state, as a state machine, with a part for [`pools`] and one for
+//!   [`settings`];
+//! * [`service`]: the target `MGS`. It persists every change before it replies, and notifies the
+//!   clients that watch.
 //!
-//! Clients of it use the crate `sheen-mgc`.
+//! Clients of the MGS use the crate `sheen-mgc`.
 
 pub mod pools;
 pub mod registry;

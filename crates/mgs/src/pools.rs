@@ -1,7 +1,10 @@
-//! Pools of OSTs: what may be done to them, and the line of text in which `lctl` asks for it.
+//! Pools of OSTs: their changes, and the line of text in which `lctl` requests a change.
 //!
-//! Invariants: pools are sorted by name; a name has 1 to [`POOL_NAME_MAX`] characters of
-//! `[A-Za-z0-9_-]`; a member is an OST of the file system, once. A refused change changes nothing.
+//! Invariants:
+//! * Pools are sorted by name. A name has 1 to [`POOL_NAME_MAX`] characters of `[A-Za-z0-9_-]`.
+//! * A member is an OST of the file system, and is in the pool only once.
+//! * A refused change changes nothing.
+//!
 //! The errnos are those of Lustre's `lctl`.
 
 use std::fmt::Write;
@@ -11,14 +14,14 @@ use sheen_wire::mgs::{
 };
 use sheen_wire::{Errno, Result};
 
-/// Linux's ENOMEDIUM: Lustre's answer to an OST that is put into a pool that does not exist.
+/// Linux's ENOMEDIUM: Lustre's error for adding an OST to a pool that does not exist.
 pub const ENOMEDIUM: Errno = Errno(123);
 
-/// Whether a pool may have this name.
+/// Checks whether a pool may have this name.
 ///
 /// # Errors
-/// ENAMETOOLONG: more than [`POOL_NAME_MAX`] characters. EINVAL: none, or other than letters,
-/// digits, `_` and `-`.
+/// ENAMETOOLONG: more than [`POOL_NAME_MAX`] characters. EINVAL: no characters, or others than
+/// letters, digits, `_` and `-`.
 pub fn check_name(name: &str) -> Result<()> {
     if name.len() > POOL_NAME_MAX {
         return Err(Errno::ENAMETOOLONG);
@@ -30,13 +33,13 @@ pub fn check_name(name: &str) -> Result<()> {
 /// Changes a pool of a file system.
 ///
 /// # Errors
-/// As [`check_name`]; further
-/// * new: EEXIST where there is one of that name, EINVAL for one of [`NO_POOLS`], ENOSPC where
-///   there are [`POOLS_MAX`];
-/// * add: [`ENOMEDIUM`] where there is no such pool, ENODEV where there is no such OST, EEXIST
-///   where it is in the pool already, ENOSPC where pools have [`POOL_MEMBERS_MAX`] members;
-/// * remove: ENOENT where the OST is not in the pool, or there is no such pool;
-/// * destroy: ENOENT where there is no such pool.
+/// As [`check_name`]; and
+/// * new: EEXIST if the pool exists, EINVAL for a name in [`NO_POOLS`], ENOSPC if there are already
+///   [`POOLS_MAX`] pools;
+/// * add: [`ENOMEDIUM`] if there is no such pool, ENODEV if there is no such OST, EEXIST if the OST
+///   is already in the pool. ENOSPC if all pools together have [`POOL_MEMBERS_MAX`] members;
+/// * remove: ENOENT if the OST is not in the pool, or there is no such pool;
+/// * destroy: ENOENT if there is no such pool.
 pub fn apply(config: &mut Config, name: &str, change: PoolChange) -> Result<()> {
     check_name(name)?;
     let members: usize = config.pools.iter().map(|p| p.osts.len()).sum();
@@ -77,7 +80,7 @@ pub fn apply(config: &mut Config, name: &str, change: PoolChange) -> Result<()> 
     }
 }
 
-/// A change as text, for the parameter `mgs.MGS.pools.FSNAME`: `pool_new POOL`,
+/// Returns a change as text, for the parameter `mgs.MGS.pools.FSNAME`: `pool_new POOL`,
 /// `pool_add POOL OST`, `pool_remove POOL OST`, `pool_destroy POOL`.
 pub fn write(fsname: &str, pool: &str, change: PoolChange) -> String {
     let with = |command: &str, ost| format!("{command} {pool} {}_UUID", target_name(fsname, TargetKind::Ost, ost));
@@ -89,7 +92,7 @@ pub fn write(fsname: &str, pool: &str, change: PoolChange) -> String {
     }
 }
 
-/// Reads what [`write`] wrote: the pool and the change.
+/// Parses what [`write`] wrote. Returns the pool and the change.
 ///
 /// # Errors
 /// EINVAL: anything else.
@@ -105,7 +108,7 @@ pub fn read<'a>(fsname: &str, text: &'a str) -> Result<(&'a str, PoolChange)> {
     })
 }
 
-/// Pools as text: a line for each, `NAME: OST OST …`.
+/// Returns pools as text, each in a line: `NAME: OST OST …`.
 pub fn render(fsname: &str, pools: &[Pool]) -> String {
     let mut out = String::new();
     for pool in pools {
@@ -120,7 +123,7 @@ pub fn render(fsname: &str, pools: &[Pool]) -> String {
     out
 }
 
-/// Reads what [`render`] wrote; lines of another form are left out.
+/// Parses what [`render`] wrote. Skips lines of another form.
 pub fn parse(fsname: &str, text: &str) -> Vec<Pool> {
     let pool = |line: &str| {
         let (name, osts) = line.split_once(':')?;

@@ -1,9 +1,13 @@
-//! What the MGS knows: the targets and pools of every file system, and the settings of parameters.
-//! A pure state machine; `service.rs` persists and serves it.
+//! The MGS's state: the targets and pools of every file system, and the settings of parameters. A
+//! pure state machine; `service.rs` persists and serves it.
 //!
-//! Invariants: within a file system and kind an index has one uuid and a uuid one index, for ever;
-//! `version` rises with every change and with nothing else (a change of a setting raises all of
-//! them); targets are sorted by kind, then index; every file system's `params` are the settings.
+//! Invariants:
+//! * Within a file system and a kind, an index belongs to one uuid and a uuid to one index,
+//!   forever.
+//! * `version` rises with every change and only then. A change of a setting raises the version of
+//!   every file system.
+//! * Targets are sorted by kind, then index.
+//! * `params` of every file system are the settings.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +18,17 @@ use sheen_wire::{Errno, Result};
 use crate::pools;
 use crate::settings::{self, SettingChange};
 
-/// Most file systems of one MGS.
+/// Maximum number of file systems of one MGS.
 pub const FILE_SYSTEMS_MAX: usize = 1024;
 /// Longest uuid, in bytes (Lustre's UUID_MAX without its NUL).
 pub const UUID_BYTES_MAX: usize = 39;
-/// Most NIDs of one target, and the longest, in bytes (a host name with port and network).
+/// Maximum number of NIDs of one target.
 pub const NIDS_MAX: usize = 32;
-/// See [`NIDS_MAX`].
+/// Longest NID in bytes (a host name with port and network).
 pub const NID_BYTES_MAX: usize = 280;
-/// Version of the form on disk: 2 has pools, 3 has settings.
+/// Version of the format on disk: 2 has pools, 3 has settings.
 const FORMAT: u32 = 3;
-/// The oldest one that is read.
+/// Oldest format that is read.
 const FORMAT_MIN: u32 = 1;
 
 /// All file systems.
@@ -32,15 +36,15 @@ const FORMAT_MIN: u32 = 1;
 pub struct Registry {
     systems: BTreeMap<String, Config>,
     settings: Vec<Setting>,
-    /// The largest index that a setting ever had.
+    /// The largest index that any setting ever had.
     last_setting: u64,
 }
 
-/// The form on disk.
+/// The format on disk.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     format: u32,
-    /// Without settings, which are here once.
+    /// Without settings, which are stored only once.
     file_systems: Vec<Config>,
     #[serde(default)]
     settings: Vec<Setting>,
@@ -55,30 +59,30 @@ pub struct Registration<'a> {
     pub fsname: &'a str,
     /// Kind.
     pub kind: TargetKind,
-    /// The index it has, or `None` for the next free one.
+    /// The target's index; `None`: the next free one.
     pub index: Option<u32>,
     /// Its uuid.
     pub uuid: &'a str,
-    /// Where to reach it.
+    /// Its addresses.
     pub nids: &'a [String],
 }
 
 impl Registry {
-    /// The configuration of a file system.
+    /// Returns the configuration of a file system.
     pub fn config(&self, fsname: &str) -> Option<&Config> {
         self.systems.get(fsname)
     }
 
-    /// Names of all file systems, sorted.
+    /// Returns the names of all file systems, sorted.
     pub fn names(&self) -> Vec<String> {
         self.systems.keys().cloned().collect()
     }
 
-    /// Enters a target or updates where it is. Answers its index and whether anything changed.
+    /// Enters a target, or updates its addresses. Returns its index and whether anything changed.
     ///
     /// # Errors
-    /// EINVAL: a name, uuid, NID or index that cannot be. EEXIST: the index has another uuid, or
-    /// the uuid another index. ENOSPC: no room. Nothing is changed then.
+    /// Nothing is changed then. EINVAL: an invalid name, uuid, NID or index. EEXIST: the index has
+    /// another uuid, or the uuid another index. ENOSPC: too many file systems or targets.
     pub fn register(&mut self, new: Registration<'_>) -> Result<(u32, bool)> {
         check(&new)?;
         if !self.systems.contains_key(new.fsname) && self.systems.len() >= FILE_SYSTEMS_MAX {
@@ -115,7 +119,7 @@ impl Registry {
     /// Changes a pool of a file system.
     ///
     /// # Errors
-    /// EINVAL: there is no such file system. Else as [`pools::apply`]. Nothing is changed then.
+    /// Nothing is changed then. EINVAL: there is no such file system. Others as [`pools::apply`].
     pub fn change_pool(&mut self, fsname: &str, pool: &str, change: PoolChange) -> Result<()> {
         let config = self.systems.get_mut(fsname).ok_or(Errno::EINVAL)?;
         pools::apply(config, pool, change)?;
@@ -123,12 +127,12 @@ impl Registry {
         Ok(())
     }
 
-    /// The settings, by index.
+    /// Returns the settings, by index.
     pub fn settings(&self) -> &[Setting] {
         &self.settings
     }
 
-    /// Makes a setting, or takes one back.
+    /// Adds, replaces or deletes a setting.
     ///
     /// # Errors
     /// As [`settings::apply`]. Nothing is changed then.
@@ -141,7 +145,7 @@ impl Registry {
         Ok(())
     }
 
-    /// As kept on disk.
+    /// Encodes the registry for the disk.
     ///
     /// # Errors
     /// None in practice: plain data always serialises.
@@ -158,10 +162,10 @@ impl Registry {
         Ok(bytes)
     }
 
-    /// Reads what [`Registry::encode`] wrote.
+    /// Decodes what [`Registry::encode`] wrote.
     ///
     /// # Errors
-    /// The bytes are not a registry, or one of a later format.
+    /// The bytes are not a registry, or have an unknown format.
     pub fn decode(bytes: &[u8]) -> Result<Registry, RegistryError> {
         let stored: Stored = serde_json::from_slice(bytes)?;
         if !(FORMAT_MIN..=FORMAT).contains(&stored.format) {
@@ -181,14 +185,14 @@ impl Registry {
     }
 }
 
-/// A registry on disk that cannot be used.
+/// Why a registry on disk cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// Not JSON, or not of this shape.
+    /// Not JSON, or not of this structure.
     #[error("it is damaged: {0}")]
     Damaged(#[from] serde_json::Error),
     /// Written by another release.
-    #[error("it has format {0}, this program knows format {FORMAT}; use the release that wrote it, or a later one")]
+    #[error("it has format {0}, this release reads up to {FORMAT}; use the release that wrote it, or a later one")]
     Format(u32),
 }
 
@@ -197,7 +201,7 @@ enum Place {
     New { index: u32 },
 }
 
-/// Finds a target among those of its file system, or an index for it.
+/// Finds a target among those of its file system, or a free index for it.
 fn place(targets: &[Target], new: &Registration<'_>) -> Result<Place> {
     let kin = || targets.iter().enumerate().filter(|(_, t)| t.kind == new.kind);
     if let Some((at, target)) = kin().find(|(_, t)| t.uuid == new.uuid) {
@@ -297,7 +301,7 @@ mod tests {
         assert!(matches!(Registry::decode(&bytes[..20]), Err(RegistryError::Damaged(_))));
     }
 
-    /// As 0.1.0 wrote it.
+    /// As release 0.1.0 wrote it.
     #[test]
     fn a_registry_from_before_there_were_pools_still_opens() {
         let bytes = br#"{
@@ -319,7 +323,7 @@ mod tests {
         assert_eq!(r.config("sheen").map(|c| (c.version, c.pools.len())), Some((4, 1)));
     }
 
-    /// As it was written when there were pools and no settings.
+    /// As a release with pools and without settings wrote it.
     #[test]
     fn a_registry_from_before_there_were_settings_still_opens() {
         let bytes = br#"{
@@ -358,7 +362,7 @@ mod tests {
         assert_eq!(r.change_setting(SettingChange::Delete { pattern: "c" }), Err(Errno::ENOENT));
         r.change_setting(SettingChange::Delete { pattern: "b" }).unwrap();
         assert_eq!(patterns(&r, "other"), (3, vec!["a".to_string()]));
-        // The index of what is gone does not come again, whatever happened in between.
+        // The index of a deleted setting is never used again, even after a restart.
         let mut r = Registry::decode(&r.encode().unwrap()).unwrap();
         r.change_setting(SettingChange::Set { pattern: "c", value: "1" }).unwrap();
         assert_eq!(r.settings().last().map(|s| s.index), Some(3));

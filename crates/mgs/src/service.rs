@@ -1,9 +1,9 @@
 //! The target `MGS`.
 //!
-//! A change is on disk before it is answered or seen by anyone. A watch that waits is a future on a
-//! channel and costs nothing until something changes; after [`WATCH_MAX`] it is answered with what
-//! the caller already has, so that no request is pending without end and a dead peer's watch goes
-//! away.
+//! A change is on disk before the MGS replies or shows it to any client. A waiting watch is a
+//! future on a channel, which costs nothing until something changes. After [`WATCH_MAX`] the MGS
+//! replies with the configuration that the client already has. So no request is pending forever,
+//! and the watch of a dead peer ends.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,28 +23,28 @@ use crate::pools;
 use crate::registry::{Registration, Registry, RegistryError};
 use crate::settings::{self, SettingChange};
 
-/// Longest time that a `Watch` waits.
+/// Maximum time that a `Watch` waits.
 pub const WATCH_MAX: Duration = Duration::from_secs(60);
-/// Longest time that setting a parameter waits for the disk: less than who asks through the control
-/// socket waits for its answer.
+/// Maximum time that setting a parameter waits for the disk. Shorter than the time for which a user
+/// of the control socket waits for the reply.
 const SET_MAX: Duration = Duration::from_secs(4);
-/// The registry's file in the MGS's directory.
+/// File of the registry in the MGS's directory.
 pub const FILE: &str = "registry.json";
-/// Held while the directory is served.
+/// Lock file, held while a process serves the directory.
 const LOCK: &str = "lock";
 
-/// A running MGS. Give it to `rpc::Server::add` under the name `MGS`.
+/// A running MGS. `rpc::Server::add` serves it under the name `MGS`.
 pub struct Mgs {
     me: Weak<Mgs>,
     rt: Rt,
     file: PathBuf,
     params: Params,
     incarnation: u64,
-    /// Taken by the one change that is being made, for as long as its file is being written: also
-    /// where the one who asked for it has gone meanwhile.
+    /// Held by the one change under way until its file is written, even if the requester
+    /// disconnects meanwhile.
     change: Arc<tokio::sync::Mutex<()>>,
     registry: Mutex<Registry>,
-    /// Raised after every change.
+    /// Incremented after every change.
     changes: watch::Sender<u64>,
     lock: Mutex<Option<LockGuard>>,
 }
@@ -58,17 +58,17 @@ pub enum MgsError {
     /// The directory cannot be used.
     #[error("cannot use {path}: {error}")]
     Io {
-        /// Which.
+        /// The directory or file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// What is on disk cannot be used.
+    /// The registry on disk cannot be used.
     #[error("cannot use the registry {path}: {error}")]
     Registry {
-        /// Which.
+        /// The registry's file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: RegistryError,
     },
 }
@@ -77,8 +77,7 @@ impl Mgs {
     /// Opens the MGS in `dir`, which is created if missing.
     ///
     /// # Errors
-    /// The directory is in use, cannot be read or written, or holds what this release does not
-    /// understand.
+    /// The directory is in use, cannot be read or written, or has a registry of an unknown format.
     pub async fn start(rt: Rt, dir: &Path, params: Params) -> Result<Arc<Mgs>, MgsError> {
         let disk = rt.disk();
         let io = |error| MgsError::Io { path: dir.into(), error };
@@ -108,18 +107,18 @@ impl Mgs {
         Ok(mgs)
     }
 
-    /// Gives the directory back. Requests are refused from now on with ESHUTDOWN; watches that wait
-    /// are answered with what there is. Follow it by `rpc::Server::drain`, so that their callers
-    /// read the answer.
+    /// Stops the MGS and releases the directory. Later requests fail with ESHUTDOWN. Waiting
+    /// watches are answered with the present configuration. The caller then calls
+    /// `rpc::Server::drain`, so that clients read these replies.
     pub fn stop(&self) {
         self.lock.lock().take();
         self.params.unregister("mgs.MGS");
         self.params.remove_device("MGS");
-        // Watchers wake up and find the service closed.
+        // The waiting watches wake up and find the MGS stopped.
         self.changes.send_modify(|n| *n += 1);
     }
 
-    /// The configuration of a file system, as far as there is one.
+    /// Returns the configuration of a file system, if there is one.
     pub fn config(&self, fsname: &str) -> Option<Config> {
         self.registry.lock().config(fsname).cloned()
     }
@@ -142,9 +141,9 @@ impl Mgs {
         self.register_settings(fsname);
     }
 
-    /// `mgs.MGS.pools.FSNAME` shows the pools of a file system; it is set to a change of one, as
-    /// [`pools::write`] writes it, which is how `lctl` asks for changes. Setting it returns when
-    /// the change is durable; ETIMEDOUT if that takes longer than [`SET_MAX`].
+    /// Registers `mgs.MGS.pools.FSNAME`, which shows the pools of a file system. `lctl` changes a
+    /// pool by setting it to a change as [`pools::write`] writes it. Setting it returns when the
+    /// change is durable; ETIMEDOUT if that takes longer than [`SET_MAX`].
     fn register_pools(&self, fsname: &str) {
         let (shown, changed, name) = (self.me.clone(), self.me.clone(), fsname.to_string());
         let show = {
@@ -163,9 +162,10 @@ impl Mgs {
         self.params.register(&format!("mgs.MGS.pools.{fsname}"), Param::order(show, change));
     }
 
-    /// `mgs.MGS.live.params` shows the settings; it is set to a change of one, as
-    /// [`settings::write`] writes it. The same under the name of each file system, by which `lctl`
-    /// can tell one MGS of a machine from another. Otherwise as [`Mgs::register_pools`].
+    /// Registers `mgs.MGS.live.NAME`, which shows the settings. `lctl` changes a setting by setting
+    /// it to a change as [`settings::write`] writes it. The name is `params`, and also that of each
+    /// file system, by which `lctl` distinguishes several MGS of one machine. Otherwise as
+    /// [`Mgs::register_pools`].
     fn register_settings(&self, name: &str) {
         let (shown, changed) = (self.me.clone(), self.me.clone());
         let show = move || {
@@ -237,24 +237,28 @@ impl Mgs {
         Ok(())
     }
 
-    /// What is on disk is shown to everybody.
+    /// Shows a registry that is on disk to all clients.
     fn publish(&self, next: Registry) {
         *self.registry.lock() = next;
         self.changes.send_modify(|n| *n += 1);
     }
 
-    /// Writes the registry. `one` goes with the writing, and comes back with it.
+    /// Writes the registry. The write holds `one` until it is done, and then returns it.
     async fn save(&self, registry: &Registry, one: OwnedMutexGuard<()>) -> Result<OwnedMutexGuard<()>> {
         let (disk, file) = (self.rt.disk(), self.file.clone());
         let bytes = registry.encode().map_err(|_| Errno::EIO)?;
         let (saved, one) = self.rt.run_blocking(move || (disk.write_atomic(&file, &bytes), one)).await;
         saved.map(|()| one).map_err(|e| {
-            error!("cannot write {}: {e}; the change is refused, a target will try again", self.file.display());
+            error!(
+                "MGS: cannot write {} ({e}): the change is refused; targets retry, repeat others",
+                self.file.display()
+            );
             Errno::EIO
         })
     }
 
-    /// The configuration once its version is above `version`, or as it is after [`WATCH_MAX`].
+    /// Returns the configuration once its version is above `version`, or the present one after
+    /// [`WATCH_MAX`].
     async fn watch(&self, fsname: String, version: u64) -> Config {
         let mut changes = self.changes.subscribe();
         let newer = async {
@@ -264,7 +268,7 @@ impl Mgs {
                 if let Some(config) = config {
                     return config;
                 }
-                // After the look at `changes`: a stop from now on wakes it.
+                // Checked after `borrow_and_update`: a later stop wakes this wait.
                 if self.lock.lock().is_none() || changes.changed().await.is_err() {
                     return self.current(&fsname);
                 }
@@ -276,7 +280,7 @@ impl Mgs {
         }
     }
 
-    /// The configuration, empty where nothing is known.
+    /// Returns the configuration, or an empty one for an unknown file system.
     fn current(&self, fsname: &str) -> Config {
         let nothing = || Config {
             fsname: fsname.to_string(),
@@ -289,9 +293,9 @@ impl Mgs {
     }
 }
 
-/// Waits on this thread until a change that `lctl` asked for is made, for [`SET_MAX`].
+/// Waits on this thread until a change that `lctl` requested is made, for at most [`SET_MAX`].
 fn wait_for(rt: &Rt, change: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
-    // A task of its own: it ends by itself where nobody waits for it any more.
+    // A task of its own: it ends by itself if the caller stops waiting.
     let task = rt.spawn("change", change);
     let done = rt.block_on_thread(rt.timeout(SET_MAX, task)).map_err(|_| Errno::EOPNOTSUPP)?;
     done.map_err(|_| Errno::ETIMEDOUT)?.map_err(|_| Errno::ESHUTDOWN)?
@@ -301,11 +305,11 @@ fn refuse(new: &Registration<'_>, errno: Errno) {
     let what = new.index.map_or_else(|| "a new target".to_string(), |i| target_name(new.fsname, new.kind, i));
     match errno {
         Errno::EEXIST => warn!(
-            "refused {what} of {} with uuid {}: the file system knows it by another uuid or index. A target that was formatted \
-             anew needs a free index",
+            "MGS: refused to register {what} of {} with uuid {}: the uuid or the index belongs to another target; a \
+             reformatted target needs a free index",
             new.fsname, new.uuid
         ),
-        _ => warn!("refused {what} of {:?}: {errno}", new.fsname),
+        _ => warn!("MGS: refused to register {what} of {:?}: {errno}", new.fsname),
     }
 }
 
@@ -342,13 +346,13 @@ mod tests {
                 let new =
                     Registration { fsname: "sheen", kind: TargetKind::Ost, index: None, uuid: &uuid, nids: &nids };
                 let mut dropped = Box::pin(mgs.register(new));
-                // Where this thread is held up, the write may be done already.
+                // If this thread was delayed, the write may already be done.
                 given_up += u32::from(dropped.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
                 drop(dropped);
                 let _one = mgs.change.lock().await;
                 assert!(known().contains(&uuid), "it is still being written");
             }
-            assert!(given_up > 0, "nothing was tested");
+            assert!(given_up > 0, "no registration was dropped half way");
         });
     }
 }

@@ -1,39 +1,41 @@
-//! Settings of parameters that last (`lctl set_param -P`): what may be done to them, and the line
-//! of text in which `lctl` asks for it.
+//! Persistent settings of parameters (`lctl set_param -P`): their changes, and the line of text in
+//! which `lctl` requests a change.
 //!
-//! Invariants: settings are sorted by index; a pattern has one setting at most; there are at most
-//! [`SETTINGS_MAX`]. A pattern that is set again goes to the end, as in Lustre's log: of several
-//! that match a parameter the one given last counts, now and after every start. A refused change
-//! changes nothing.
+//! Invariants:
+//! * Settings are sorted by index.
+//! * A pattern has at most one setting. There are at most [`SETTINGS_MAX`] settings.
+//! * A pattern that is set again moves to the end, as in Lustre's log. If several settings match a
+//!   parameter, the last one counts, now and after every start.
+//! * A refused change changes nothing.
 
 use sheen_wire::mgs::{SETTING_BYTES_MAX, SETTINGS_MAX, Setting};
 use sheen_wire::{Errno, Result};
 
-/// What is done to a setting.
+/// A change of a setting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SettingChange<'a> {
     /// Parameters of this pattern have this value from now on.
     Set {
-        /// Which.
+        /// The pattern.
         pattern: &'a str,
-        /// Which value.
+        /// The value.
         value: &'a str,
     },
-    /// The pattern's setting goes. Parameters keep the value that they have until their process
-    /// ends.
+    /// Deletes the pattern's setting. Parameters have their present value until their process ends.
     Delete {
-        /// Which.
+        /// The pattern.
         pattern: &'a str,
     },
 }
 
-/// Changes the settings; `last` is the largest index that there ever was.
+/// Changes the settings. `last` is the largest index that any setting ever had.
 ///
 /// # Errors
-/// EINVAL: the pattern is empty, has a space or `=`, or names the MGS's own parameters (to write to
-/// those is an order, not a value); the value is empty or has several lines. ENAMETOOLONG: the
-/// pattern or the value is longer than [`SETTING_BYTES_MAX`]. ENOSPC: there are [`SETTINGS_MAX`]
-/// already. ENOENT: the pattern that is to go has no setting.
+/// * EINVAL: the pattern is empty, has a space or `=`, or names the MGS's own parameters (writing
+///   to those is a command, not a value). Or the value is empty or has several lines.
+/// * ENAMETOOLONG: the pattern or the value is longer than [`SETTING_BYTES_MAX`].
+/// * ENOSPC: there are already [`SETTINGS_MAX`] settings.
+/// * ENOENT: the pattern to be deleted has no setting.
 pub fn apply(settings: &mut Vec<Setting>, last: &mut u64, change: SettingChange<'_>) -> Result<()> {
     match change {
         SettingChange::Set { pattern, value } => {
@@ -54,7 +56,7 @@ pub fn apply(settings: &mut Vec<Setting>, last: &mut u64, change: SettingChange<
     Ok(())
 }
 
-/// Whether this can be a setting.
+/// Checks whether this can be a setting.
 ///
 /// # Errors
 /// As [`apply`].
@@ -68,7 +70,7 @@ pub fn check(pattern: &str, value: &str) -> Result<()> {
     if fine && !value.is_empty() && !value.contains(char::is_control) { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-/// A change as text, for the parameter `mgs.MGS.live.params`: `set PATTERN=VALUE`,
+/// Returns a change as text, for the parameter `mgs.MGS.live.params`: `set PATTERN=VALUE`,
 /// `delete PATTERN`.
 pub fn write(change: SettingChange<'_>) -> String {
     match change {
@@ -77,7 +79,7 @@ pub fn write(change: SettingChange<'_>) -> String {
     }
 }
 
-/// Reads what [`write`] wrote.
+/// Parses what [`write`] wrote.
 ///
 /// # Errors
 /// EINVAL: anything else.

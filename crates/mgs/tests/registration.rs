@@ -25,7 +25,7 @@ struct Host {
     params: Params,
 }
 
-/// An MGS on a host, listening.
+/// Starts an MGS on a host, listening.
 async fn mgs(rt: &Rt, addr: std::net::SocketAddr) -> Host {
     let net = Net::new(rt.clone());
     let server = Server::new(net.clone());
@@ -50,7 +50,7 @@ fn registers_over_lo_and_wakes_those_who_watch() {
         assert_eq!(mgc.config("sheen").await, Err(Errno::ENOENT));
         let watching = mgc.clone();
         let watch = rt.spawn("watch", async move { watching.watch("sheen", 0).await });
-        // Longer than one pending watch lasts: it goes on.
+        // Longer than one watch waits: the client sends the next one.
         rt.sleep(Duration::from_secs(300)).await;
         assert!(!watch.is_finished());
         let index = mgc.register("sheen", TargetKind::Ost, None, "u1", &nids("10.0.0.7@tcp")).await.unwrap();
@@ -83,7 +83,7 @@ fn what_was_answered_survives_a_crash() {
         world.crash_host(1);
         drop(host);
 
-        // A target that registers while the MGS is away waits for it.
+        // A target that registers while the MGS is down waits for it.
         let waiting = mgc.clone();
         let pending = far.spawn("register", async move {
             waiting.register("sheen", TargetKind::Ost, None, "u2", &nids("b@tcp")).await
@@ -130,7 +130,7 @@ fn a_stop_answers_those_who_watch() {
         let began = near.now();
         host.mgs.stop();
         host.server.drain(sheen_mgc::MGS_TARGET).await;
-        assert!(near.now().since(began) < Duration::from_secs(3), "the watch held up the stop");
+        assert!(near.now().since(began) < Duration::from_secs(3), "the watch delayed the stop");
         assert!(matches!(watch.await.unwrap().map(|r| r.body), Ok(Reply::Config(config)) if config.version == 0));
     })
     .unwrap();
@@ -159,7 +159,7 @@ fn pools_are_heard_of_by_who_watches_and_survive_a_crash() {
         assert_eq!(heard.pools, [Pool { name: "p1".into(), osts: vec![] }]);
 
         mgc.change_pool("sheen", "p1", PoolChange::Add { ost: 1 }).await.unwrap();
-        // A refusal is an answer: nobody tries again until it fits.
+        // A refusal is a reply: the client does not retry.
         let refused = async |pool, change| mgc.change_pool("sheen", pool, change).await.unwrap_err();
         assert_eq!(refused("p1", PoolChange::New).await, Errno::EEXIST);
         assert_eq!(refused("p1", PoolChange::Add { ost: 9 }).await, Errno::ENODEV);
@@ -185,7 +185,7 @@ fn pools_are_heard_of_by_who_watches_and_survive_a_crash() {
 
 #[test]
 fn a_pool_is_changed_by_setting_the_parameter() {
-    // In memory: setting waits no more than 4 s of real time for the disk.
+    // In memory: setting a parameter waits for the disk for at most 4 s of real time.
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let (runtime, rt) = Rt::real(RealOptions::default()).unwrap();
     let params = Params::new();
@@ -199,7 +199,7 @@ fn a_pool_is_changed_by_setting_the_parameter() {
         mgc.register("sheen", TargetKind::Ost, None, "u1", &nids("10.0.0.7@tcp")).await.unwrap();
         (server, mgs)
     });
-    // As the thread of the control socket does it, outside of the runtime.
+    // As the thread of the control socket does it, outside the runtime.
     let set = |value: &str| params.set("mgs.MGS.pools.sheen", value).unwrap()[0].result.clone().map_err(|e| e.errno);
     assert_eq!(set("pool_new p1"), Ok(()));
     assert_eq!(set("pool_add p1 sheen-OST0000_UUID"), Ok(()));

@@ -1,5 +1,6 @@
-//! Lets requests in until it is shut; closing waits until the last one is out. So a target that
-//! goes answers all that it let in, and a stopping service finishes what it began.
+//! A gate admits requests until it is shut. Closing it waits until the last admitted one has left.
+//! So a target that is removed replies to all requests that it admitted, and a stopping service
+//! completes them.
 
 use std::sync::{
     Arc,
@@ -8,10 +9,10 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
-/// Set once shut; the rest counts who is inside.
+/// Set once the gate is shut. The other bits count the passes.
 const SHUT: u64 = 1 << 63;
 
-/// See the module. Clones are the same gate.
+/// See the module. Clones share one gate.
 #[derive(Clone, Default)]
 pub struct Gate(Arc<State>);
 
@@ -21,27 +22,27 @@ struct State {
     empty: Notify,
 }
 
-/// Somebody inside, until it is dropped.
+/// Permission to be inside the gate, until it is dropped.
 pub struct Pass(Arc<State>);
 
 impl Gate {
-    /// Goes in; `None` once the gate is shut.
+    /// Enters the gate. `None`: it is shut.
     pub fn enter(&self) -> Option<Pass> {
         let pass = Pass(self.0.clone());
         let before = self.0.inside.fetch_add(1, SeqCst);
         (before & SHUT == 0).then_some(pass) // a refused pass is dropped, which counts it out again
     }
 
-    /// Lets nobody in any more.
+    /// Shuts the gate: there are no new passes.
     pub fn shut(&self) {
         self.0.inside.fetch_or(SHUT, SeqCst);
     }
 
-    /// Lets nobody in any more, and answers when nobody is inside. Fine to call twice.
+    /// Shuts the gate and waits until no pass is left. A second call is harmless.
     pub async fn close(&self) {
         self.shut();
         loop {
-            let empty = self.0.empty.notified(); // registered before the look, so that no notice is missed
+            let empty = self.0.empty.notified(); // registered before the check, so that no notice is missed
             if self.0.inside.load(SeqCst) == SHUT {
                 return;
             }

@@ -1,24 +1,26 @@
-//! Requests and replies between a client and a service, wherever the two live.
+//! Requests and replies between a client and a service, in one process or over the network.
 //!
-//! * A [`Service`] is what stands behind a target (`sheen-OST0000`); a [`Server`] makes services
+//! * A [`Service`] executes the requests to a target (`sheen-OST0000`). A [`Server`] makes services
 //!   reachable.
-//! * An [`Import`] is a client's end of the way to one target, an [`Export`] the target's end of
-//!   the way to one client.
+//! * An [`Import`] is a client's connection to one target. An [`Export`] is the target's state of
+//!   one client.
 //!
-//! Over `lo`, where the target lives in the same process, [`Import::call`] calls the service: no
-//! socket, no serialisation, no other task; if the service's future is ready at its first poll, so
+//! Over `lo`, if the target lives in the same process, [`Import::call`] calls the service: no
+//! socket, no serialisation, no other task. If the service's future is ready at its first poll, so
 //! is the call. Over `tcp` the caller's own thread writes the frame if the socket has room.
 //!
 //! Invariants:
-//! * A request for which [`sheen_wire::Protocol::once`] says so is executed once, however often the
-//!   connection breaks while the server lives ([`sheen_recovery::ReplyCache`]). Of any request no
-//!   two executions run at a time, and none starts for a connection that its client has replaced.
-//! * An import has at most `max_rpcs_in_flight` requests under way, a connection at most
-//!   [`ServerConfig::requests_in_flight_max`] executing; a server reads no further than that, nor
-//!   while a client does not fetch its replies.
-//! * A connection, and a process, holds no more bytes of bulk (of requests being executed and
-//!   replies being sent) than [`ServerConfig`] says.
-//! * Where nothing is asked nothing runs: an idle import has no timer, and neither has its export.
+//! * A request for which [`sheen_wire::Protocol::once`] is true is executed once, however often the
+//!   connection breaks while the server lives ([`sheen_recovery::ReplyCache`]). No request is
+//!   executed twice at the same time. No execution starts for a connection that its client has
+//!   replaced.
+//! * An import has at most `max_rpcs_in_flight` requests under way, besides the separately bounded
+//!   urgent and patient ones. A connection has at most [`ServerConfig::requests_in_flight_max`]
+//!   requests executing. The server reads no further requests beyond that, nor while a client does
+//!   not read its replies.
+//! * A connection, and a process, holds no more bytes of bulk than [`ServerConfig`] allows. This
+//!   counts requests being executed and replies being sent.
+//! * An idle import has no timer, and neither has its export.
 
 mod gate;
 mod import;

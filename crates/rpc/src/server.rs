@@ -1,4 +1,5 @@
-//! Makes services reachable: in this process by name, over tcp by one listening socket for all.
+//! Makes services reachable: in this process by name, over tcp through one listening socket for
+//! all.
 
 use std::{
     collections::BTreeMap,
@@ -27,27 +28,28 @@ use crate::{
     target::{self, AnyTarget, Room, Session, Target, Work},
 };
 
-/// A server's bounds and times.
+/// A server's bounds and timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Requests of one connection that are executed at a time; the next one is not read before one
-    /// of them is answered.
+    /// Requests of one connection that are executed at a time. The server reads the next one when
+    /// one of them is answered.
     pub requests_in_flight_max: usize,
-    /// Bulk bytes of one connection's requests being executed and replies being sent, at least one
-    /// largest request's with its reply: what a client can make the server hold.
+    /// Bulk bytes of one connection: of its requests being executed and its replies being sent.
+    /// Bounds what a client can make the server hold. At least one largest request with its reply
+    /// fits.
     pub bulk_in_flight_max_bytes: usize,
     /// The same for all connections of the process together.
     pub bulk_total_max_bytes: usize,
-    /// A connection that has not introduced itself by then is closed.
+    /// Time after which a connection that has sent no hello is closed.
     pub hello_timeout_ms: u64,
-    /// How long a client whose connection broke may take to come back before it is given up.
+    /// Time that a client whose connection broke may take to reconnect before it is evicted.
     pub export_timeout_ms: u64,
 }
 
 impl Default for ServerConfig {
     fn default() -> ServerConfig {
         ServerConfig {
-            // What an import may have under way at most, and a ping.
+            // The most that an import may have under way, and a ping.
             requests_in_flight_max: crate::RPCS_IN_FLIGHT_LIMIT
                 + crate::URGENT_IN_FLIGHT_MAX
                 + crate::PATIENT_IN_FLIGHT_MAX
@@ -61,7 +63,7 @@ impl Default for ServerConfig {
     }
 }
 
-/// The services of a process. Dropping it is [`Server::shutdown`].
+/// The services of a process. Dropping it calls [`Server::shutdown`].
 pub struct Server {
     inner: Arc<Inner>,
 }
@@ -78,12 +80,12 @@ struct Inner {
 }
 
 impl Server {
-    /// A server without services, with the usual bounds.
+    /// Creates a server without services, with the default bounds.
     pub fn new(net: Arc<Net>) -> Arc<Server> {
         Server::with_config(net, ServerConfig::default())
     }
 
-    /// A server without services.
+    /// Creates a server without services.
     pub fn with_config(net: Arc<Net>, config: ServerConfig) -> Arc<Server> {
         let inner = Inner {
             net,
@@ -97,7 +99,7 @@ impl Server {
         Arc::new(Server { inner: Arc::new(inner) })
     }
 
-    /// Makes a service reachable as `target`. A service that had the name before is removed.
+    /// Makes a service reachable as `target`. Removes the service that had the name before.
     pub fn add<P: Protocol>(&self, target: &str, service: Arc<dyn Service<P>>) {
         let Inner { net, config, targets, .. } = &*self.inner;
         let timeout = Duration::from_millis(config.export_timeout_ms);
@@ -108,26 +110,26 @@ impl Server {
         }
     }
 
-    /// Takes a target away at once: its connections are closed, requests being executed go on and
-    /// their replies are lost, new ones wait at the client until a target of that name is there
-    /// again (here or elsewhere). [`Service::disconnected`] is not called.
+    /// Removes a target at once: its connections are closed. Requests being executed continue, but
+    /// their replies are lost. New requests wait at the client until a target of that name exists
+    /// again, here or elsewhere. [`Service::disconnected`] is not called.
     pub fn remove(&self, target: &str) {
         if let Some(target) = self.inner.take(target) {
             target.remove();
         }
     }
 
-    /// Takes a target away in order: as [`Server::remove`], but what is being executed ends first
-    /// (for up to 5 s) and clients read the replies (for up to 1 s), so that nothing is executed
-    /// again by the target's successor. Fine to call when there is no such target.
+    /// Removes a target in order. As [`Server::remove`], but first the requests being executed end
+    /// (for up to 5 s) and clients read the replies (for up to 1 s). So the target's successor does
+    /// not execute them again. Does nothing if there is no such target.
     pub async fn drain(&self, target: &str) {
         if let Some(target) = self.inner.take(target) {
             target.drain().await;
         }
     }
 
-    /// Accepts connections at an address, port 0 taking a free one, for all services of the
-    /// process. Returns where it listens.
+    /// Accepts connections at an address, for all services of the process. Port 0 takes a free one.
+    /// Returns the address.
     ///
     /// Errors: as bind(2), such as EADDRINUSE.
     pub async fn listen(&self, addr: SocketAddr) -> io::Result<SocketAddr> {
@@ -138,7 +140,7 @@ impl Server {
         Ok(bound)
     }
 
-    /// Connections open now.
+    /// Returns the number of open connections.
     pub fn connections(&self) -> usize {
         self.inner.connections.lock().len()
     }
@@ -148,10 +150,10 @@ impl Server {
         drop(self.inner.stop());
     }
 
-    /// As [`Server::shutdown`]; on return the addresses are free again.
+    /// As [`Server::shutdown`], and waits until the addresses are free again.
     pub async fn stop(&self) {
         for acceptor in self.inner.stop() {
-            // It was aborted; that is what is waited for.
+            // The task was aborted; this waits for its end.
             let _ = acceptor.await;
         }
     }
@@ -163,8 +165,8 @@ impl Drop for Server {
     }
 }
 
-/// Permits for so many bytes: at least for a largest request with its reply, so that each gets its
-/// turn.
+/// Returns the permits for `bytes`. They are enough for a largest request with its reply, so that
+/// each request gets its turn.
 fn bulk_max(bytes: usize) -> usize {
     bytes.clamp(2 * BULK_BYTES_MAX, u32::MAX as usize)
 }
@@ -175,7 +177,7 @@ impl Inner {
         target::unregister(&self.net, target)
     }
 
-    /// Begins to shut down; returns the tasks that listen, which are about to end.
+    /// Begins the shutdown. Returns the listening tasks, which are about to end.
     fn stop(&self) -> Vec<JoinHandle<()>> {
         for target in std::mem::take(&mut *self.targets.lock()) {
             if let Some(target) = target::unregister(&self.net, &target) {
@@ -224,7 +226,8 @@ impl Inner {
                 tracing::info!(peer = %sender.peer(), target_name = %hello.target, %errno, "refusing a client");
                 let header = Header { status: errno.0, ..Header::new(Kind::Welcome, first.header.xid) };
                 let _ = sender.post(Frame { header, ..Frame::new(Kind::Welcome, 0) });
-                // Closing at once could overtake the answer; the client closes when it has read it.
+                // Closing at once could overtake the reply. The client closes when it has read the
+                // reply.
                 sender.finish();
                 let _ = self.net.rt().timeout(hello_timeout, receiver.recv()).await;
                 return Ok(());
@@ -247,7 +250,7 @@ impl Inner {
         ended
     }
 
-    /// Reads requests until the connection ends. Ok: the client said goodbye.
+    /// Reads requests until the connection ends. Returns Ok if the client disconnected in order.
     async fn requests(
         &self,
         target: &Arc<dyn AnyTarget>,
@@ -259,7 +262,7 @@ impl Inner {
         let bulk = Arc::new(Semaphore::new(bulk_max(self.config.bulk_in_flight_max_bytes)));
         loop {
             let request = requests.clone().acquire_owned().await.map_err(|_| RecvError::Closed)?;
-            // No further work for a client that does not fetch its replies.
+            // No further work for a client that does not read its replies.
             sender.room().await;
             let frame = receiver.recv().await?;
             match frame.header.kind {
@@ -276,7 +279,7 @@ impl Inner {
         }
     }
 
-    /// Waits for room for so many bytes, at most two of the largest bulks.
+    /// Waits for room for `bytes`, at most two of the largest bulks.
     async fn room(&self, connection: &Arc<Semaphore>, bytes: usize) -> Result<Option<Room>, RecvError> {
         if bytes == 0 {
             return Ok(None);
@@ -288,7 +291,8 @@ impl Inner {
         Ok(Some(Room { _connection, _process }))
     }
 
-    /// Polls work once, here, and leaves what then still waits to a task of its own.
+    /// Starts work. Polls inline work once, here. If it is not done then, a task of its own
+    /// continues it.
     async fn begin(&self, work: Work, room: Option<Room>) {
         let Work { start, inline, .. } = work;
         let mut future = start(room);

@@ -1,4 +1,4 @@
-//! What a service is to those who call it.
+//! Services, their responses, and the exports of their clients.
 
 use std::{
     any::Any,
@@ -21,20 +21,19 @@ use tokio::sync::Notify;
 /// A future on the heap, as trait objects need it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What a service answers when it succeeds.
+/// The response of a service to a request that succeeded.
 #[derive(Clone, Debug)]
 pub struct Response<R> {
     /// The reply.
     pub body: R,
-    /// File data that goes with it.
+    /// File data of the reply.
     pub bulk: Bulk,
-    /// The file data, if it lies in files still and `bulk` is empty: over tcp it is sent from
-    /// there, over `lo` it is for those who ask by [`crate::Import::call_in_place`].
+    /// The file data, if it still lies in files and `bulk` is empty. Over tcp it is sent from the
+    /// files. Over `lo` only callers of [`crate::Import::call_in_place`] get it in this form.
     pub live: Option<Live>,
-    /// The transaction that the request became, 0 for one that changed nothing.
+    /// Transaction number of the request; 0 if the request changed nothing.
     pub transno: u64,
-    /// All transactions up to this one are durable. A service may leave it 0: then
-    /// [`Service::last_committed`] is asked.
+    /// All transactions up to this one are durable. 0: [`Service::last_committed`] is used instead.
     pub last_committed: u64,
 }
 
@@ -45,17 +44,17 @@ impl<R> From<R> for Response<R> {
 }
 
 impl<R> Response<R> {
-    /// A reply with file data.
+    /// Returns a reply with file data.
     pub fn with_bulk(body: R, bulk: Bulk) -> Response<R> {
         Response { bulk, ..Response::from(body) }
     }
 
-    /// A reply with file data that lies in files still.
+    /// Returns a reply with file data that still lies in files.
     pub fn with_live(body: R, live: Live) -> Response<R> {
         Response { live: Some(live), ..Response::from(body) }
     }
 
-    /// The same with the data in memory.
+    /// Returns the same reply with the data in memory.
     ///
     /// Errors: as pread(2).
     pub(crate) fn copied(mut self) -> std::io::Result<Response<R>> {
@@ -65,21 +64,21 @@ impl<R> Response<R> {
         Ok(self)
     }
 
-    /// A reply of a transaction.
+    /// Returns the reply of a transaction.
     pub fn with_transno(body: R, transno: u64) -> Response<R> {
         Response { transno, ..Response::from(body) }
     }
 }
 
-/// What stands behind a target.
+/// The implementation of a target.
 ///
 /// Calls of one client and of several run concurrently, in no particular order. A call may be
-/// dropped before it is done, at any `await`, when the one who waits for it has gone; what must not
-/// stay half done belongs between two awaits or into a task.
+/// dropped before it is done, at any `await`, if its caller is no longer there. Steps that must not
+/// stay half done belong between two awaits or into a task.
 pub trait Service<P: Protocol>: Send + Sync + 'static {
     /// Executes a request of the client behind `export`.
     ///
-    /// Errors go to the caller as they are.
+    /// Errors go to the caller unchanged.
     fn call<'a>(
         &'a self,
         export: &'a Arc<Export>,
@@ -87,88 +86,91 @@ pub trait Service<P: Protocol>: Send + Sync + 'static {
         bulk: Bulk,
     ) -> BoxFuture<'a, sheen_wire::Result<Response<P::Reply>>>;
 
-    /// The client said goodbye or was given up (evicted): nothing comes from it under this export
-    /// any more. Called once, without any lock held; must not block.
+    /// Handles the end of a client, which disconnected or was evicted: no more requests come from
+    /// it under this export. Called once, without any lock held; must not block.
     fn disconnected(&self, _export: &Export) {}
 
-    /// The client came back over a new connection: callbacks that the old one may have swallowed
-    /// are to be made again. Must not block.
+    /// Handles the reconnect of a client. Callbacks that were sent over the old connection may be
+    /// lost and have to be sent again. Must not block.
     fn reconnected(&self, _export: &Arc<Export>) {}
 
-    /// All transactions up to this one are durable.
+    /// Returns the last durable transaction: all up to this one are durable.
     fn last_committed(&self) -> u64 {
         0
     }
 
-    /// Changes whenever the service is started, so that clients notice that it forgot what was not
-    /// durable.
+    /// Returns a number that changes at each start of the service. By it clients notice that the
+    /// service forgot what was not durable.
     fn incarnation(&self) -> u64;
 
-    /// What tells the target from any other of its name; empty: there is no other.
+    /// Returns the uuid that distinguishes the target from others of its name; empty if there are
+    /// none.
     fn uuid(&self) -> &str {
         ""
     }
 
-    /// Feature bits that the service has. Client and service use those that both have
+    /// Returns the feature bits of the service. Client and service use those that both have
     /// ([`Export::features`]).
     fn features(&self) -> u64 {
         0
     }
 
-    /// Most bytes of bulk that the reply may have, up to [`sheen_wire::bulk::BULK_BYTES_MAX`]. Over
-    /// tcp they are reserved before the request is executed, until they are sent: what a client
-    /// that does not read can make the server hold.
+    /// Returns the maximum bytes of bulk that the reply may have, up to
+    /// [`sheen_wire::bulk::BULK_BYTES_MAX`]. Over tcp they are reserved from before the execution
+    /// until the reply is sent. So they bound what a client that does not read can make the server
+    /// hold.
     fn reply_bytes(&self, _request: &P::Request) -> usize {
         0
     }
 
-    /// Whether the request usually takes so little that the task which reads the connection may
-    /// begin it itself. False: it is executed in a task of its own (over tcp; over `lo` the caller
-    /// always executes it), so that the reading goes on meanwhile on another processor.
+    /// Returns whether the request usually takes so little time that the task which reads the
+    /// connection may start it itself. If false, a task of its own executes the request over tcp,
+    /// so that the reading continues on another processor. Over `lo` the caller always executes the
+    /// request.
     fn inline(&self, _request: &P::Request) -> bool {
         true
     }
 }
 
-/// A target's end of the way to one client. Lives over reconnects, until the client says goodbye or
-/// is given up.
+/// A target's state of one client. Survives reconnects; ends when the client disconnects or is
+/// evicted.
 pub struct Export {
     client: String,
     id: u64,
     features: u64,
     nid: Mutex<Nid>,
-    /// Where callbacks go; `None` while there is no connection.
+    /// Where callbacks are sent; `None` while there is no connection.
     callbacks: Mutex<Option<CallbackWay>>,
     gone: AtomicBool,
     going: Notify,
-    /// Whose client it is; none in tests of services.
+    /// The target to which the client is connected; `None` in tests of services.
     target: Option<Weak<dyn Evict>>,
 }
 
-/// What gives clients up.
+/// A target that can evict clients.
 pub(crate) trait Evict: Send + Sync {
-    /// Gives up the client behind `export`, if that is its present one.
+    /// Evicts the client of `export`, if that is the client's present export.
     fn evict(&self, export: &Export);
 }
 
-/// How a client of some protocol is called back.
+/// How callbacks reach a client.
 #[derive(Clone)]
 pub(crate) enum CallbackWay {
     Tcp(Sender),
     Lo {
         /// A [`Handler`] of the protocol.
         handler: Arc<dyn Any + Send + Sync>,
-        /// Tells the client that the target has given it up, or is gone itself: as the end of its
+        /// Notifies the client that the target evicted it or was removed, as the end of its
         /// connection would over tcp.
         lost: Arc<dyn Fn() + Send + Sync>,
     },
 }
 
-/// What a client does with callbacks.
+/// A client's handler of callbacks.
 pub(crate) struct Handler<P: Protocol>(pub(crate) Box<dyn Fn(P::Callback) + Send + Sync>);
 
 impl Export {
-    /// An export. Servers make them; public for tests of services.
+    /// Creates an export. Servers do this; public for tests of services.
     pub fn new(client: &str, id: u64, features: u64, nid: Nid) -> Arc<Export> {
         Export::of(None, client, id, features, nid)
     }
@@ -186,32 +188,34 @@ impl Export {
         })
     }
 
-    /// The client's uuid: the same over reconnects.
+    /// Returns the client's uuid, which is the same over reconnects.
     pub fn client(&self) -> &str {
         &self.client
     }
 
-    /// Unique among the exports that a target ever had while it ran, from 1.
+    /// Returns the number of the export, from 1. It is unique among all exports of the target's
+    /// life.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Feature bits that client and service both have.
+    /// Returns the feature bits that client and service both have.
     pub fn features(&self) -> u64 {
         self.features
     }
 
-    /// Where the client was last heard from; `0@lo` for one in this process.
+    /// Returns the address of the client's last connection; `0@lo` for a client in this process.
     pub fn nid(&self) -> Nid {
         *self.nid.lock()
     }
 
-    /// Whether the client has said goodbye or was given up.
+    /// Returns whether the client has disconnected or was evicted.
     pub fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
     }
 
-    /// The client is attached anew; callbacks are not possible before it was welcomed.
+    /// Records a new attachment of the client. Callbacks are possible again once the client is
+    /// welcomed.
     pub(crate) fn moved_to(&self, nid: Nid) {
         *self.nid.lock() = nid;
         *self.callbacks.lock() = None;
@@ -221,10 +225,10 @@ impl Export {
         *self.callbacks.lock() = way;
     }
 
-    /// Tells the client something unasked. False: there is no connection at the moment;
-    /// [`Service::reconnected`] will tell when there is one. True does not mean that it arrived.
-    /// Never waits; over `lo` the client's handler runs on this thread, so no lock may be held that
-    /// it could want.
+    /// Sends a callback to the client. Returns false if there is no connection at the moment;
+    /// [`Service::reconnected`] is called when there is one. True does not mean that the callback
+    /// arrived. Never waits. Over `lo` the client's handler runs on this thread, so the caller must
+    /// hold no lock that the handler could need.
     pub fn callback<P: Protocol>(&self, callback: P::Callback) -> bool {
         let way = self.callbacks.lock().clone();
         match way {
@@ -243,9 +247,9 @@ impl Export {
         }
     }
 
-    /// Gives the client up: its connection is closed, [`Service::disconnected`] is called, and
-    /// should it come back it is a new client that nothing is known of. For one that does not do
-    /// what others wait for. Done twice it does nothing.
+    /// Evicts the client: closes its connection and calls [`Service::disconnected`]. If the client
+    /// reconnects, it is a new client without any state. For a client that does not do what other
+    /// clients wait for. A second call does nothing.
     pub fn evict(&self) {
         match self.target.as_ref().map(Weak::upgrade) {
             Some(Some(target)) => target.evict(self),
@@ -260,8 +264,8 @@ impl Export {
         self.going.notify_waiters();
     }
 
-    /// What tells a client of this process that the target has lost it; to be called without any
-    /// lock held.
+    /// Returns the function that notifies a client of this process that the target dropped it. To
+    /// be called without any lock held.
     pub(crate) fn lost(&self) -> Option<Arc<dyn Fn() + Send + Sync>> {
         match &*self.callbacks.lock() {
             Some(CallbackWay::Lo { lost, .. }) => Some(lost.clone()),
@@ -269,7 +273,8 @@ impl Export {
         }
     }
 
-    /// Resolves when the client has gone: nobody waits for its requests any more.
+    /// Resolves when the client has disconnected or was evicted: no caller waits for its requests
+    /// then.
     pub async fn gone(&self) {
         let mut going = std::pin::pin!(self.going.notified());
         going.as_mut().enable();

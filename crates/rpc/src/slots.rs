@@ -1,5 +1,5 @@
-//! How many requests of a kind are under way at a time: a limit that can be changed while they are.
-//! An import has one for all of its requests; who sends them may set narrower ones.
+//! Slots bound the number of requests of a kind under way. The limit can be changed at any time. An
+//! import has one set of slots for all of its requests; its users may add narrower ones.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -7,18 +7,18 @@ use parking_lot::Mutex;
 use sheen_wire::Errno;
 use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
 
-/// Slots for requests. Waiters get them in the order in which they came.
+/// Slots for requests. Waiters get them in the order of arrival.
 #[derive(Debug)]
 pub struct Slots {
     semaphore: Semaphore,
     limit: Mutex<usize>,
-    /// Slots in use that are to vanish when they are given back, because the limit was lowered.
+    /// Number of slots in use that vanish when they are released, because the limit was lowered.
     debt: AtomicUsize,
     used: AtomicUsize,
     used_max: AtomicUsize,
 }
 
-/// A slot, until dropped.
+/// One slot, until it is dropped.
 #[derive(Debug)]
 pub struct Slot<'a> {
     slots: &'a Slots,
@@ -26,7 +26,7 @@ pub struct Slot<'a> {
 }
 
 impl Slots {
-    /// So many.
+    /// Creates `limit` slots.
     pub fn new(limit: usize) -> Slots {
         Slots {
             semaphore: Semaphore::new(limit),
@@ -37,7 +37,7 @@ impl Slots {
         }
     }
 
-    /// Waits for a free slot; takes no time if there is one.
+    /// Waits for a free slot; returns at once if there is one.
     ///
     /// # Errors
     /// ESHUTDOWN after [`Slots::close`].
@@ -52,7 +52,7 @@ impl Slots {
         Ok(Slot { slots: self, permit: Some(permit) })
     }
 
-    /// Changes the limit. Requests under way over the new limit are not disturbed.
+    /// Changes the limit. Requests under way beyond the new limit continue.
     pub fn set_limit(&self, limit: usize) {
         let mut now = self.limit.lock();
         if limit > *now {
@@ -73,22 +73,22 @@ impl Slots {
         paid.map_or(0, |before| before.min(n))
     }
 
-    /// How many there are.
+    /// Returns the number of slots.
     pub fn limit(&self) -> usize {
         *self.limit.lock()
     }
 
-    /// How many are in use.
+    /// Returns the number of slots in use.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// How many were in use at most.
+    /// Returns the maximum number of slots that were ever in use at a time.
     pub fn used_max(&self) -> usize {
         self.used_max.load(Ordering::Relaxed)
     }
 
-    /// Who waits for a slot, or asks for one, is refused.
+    /// Refuses all waiting and later requests for a slot.
     pub fn close(&self) {
         self.semaphore.close();
     }
@@ -128,7 +128,7 @@ mod tests {
         assert!(now(slots.acquire()).is_none());
         slots.set_limit(1);
         drop(a);
-        assert!(now(slots.acquire()).is_none(), "the slot given back is gone");
+        assert!(now(slots.acquire()).is_none(), "the released slot has vanished");
         slots.set_limit(3);
         let c = now(slots.acquire()).unwrap().unwrap();
         let d = now(slots.acquire()).unwrap().unwrap();

@@ -1,48 +1,48 @@
-//! What an import has done: for `osc.*.stats`, `mdc.*.stats` and their `rpc_stats`.
+//! Statistics of an import, for `osc.*.stats`, `mdc.*.stats` and their `rpc_stats`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Figures of one kind of request.
+/// Statistics of one kind of request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpStats {
     /// Requests answered, with success or an error.
     pub count: u64,
-    /// Of these, with an error.
+    /// Requests answered with an error.
     pub errors: u64,
     /// Bulk bytes sent.
     pub bytes_sent: u64,
     /// Bulk bytes received.
     pub bytes_received: u64,
-    /// Time from the slot to the answer, sum, in nanoseconds.
+    /// Sum of the times from the slot to the reply, in nanoseconds.
     pub time_ns: u64,
-    /// The longest.
+    /// Longest such time, in nanoseconds.
     pub time_ns_max: u64,
 }
 
-/// Figures of an import, as of now.
+/// Statistics of an import, as of now.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ImportStats {
     /// By kind of request ([`sheen_wire::Protocol::op`]), sorted.
     pub ops: Vec<(&'static str, OpStats)>,
     /// Requests under way now.
     pub in_flight: usize,
-    /// Most requests that were ever under way at a time.
+    /// Maximum number of requests that were ever under way at a time.
     pub in_flight_max: usize,
-    /// Moving average (of about 8) of the time that requests took.
+    /// Moving average, over about 8 requests, of the time that requests took.
     pub round_trip: Duration,
     /// Connections made.
     pub connects: u64,
-    /// Requests sent once more over a new connection.
+    /// Requests resent over a new connection.
     pub resent: u64,
 }
 
-/// Counts.
+/// Counters of an import.
 #[derive(Default)]
 pub(crate) struct Stats {
-    /// A protocol has some 30 kinds; the usual ones come first soon.
+    /// Searched linearly: a protocol has some 30 kinds, and the frequent ones soon come first.
     ops: Mutex<Vec<(&'static str, OpStats)>>,
     round_trip_ns: AtomicU64,
     pub(crate) connects: AtomicU64,
@@ -72,7 +72,7 @@ impl Stats {
         s.time_ns_max = s.time_ns_max.max(ns);
     }
 
-    /// Counts of requests begin anew; what is known of the way to the server stays.
+    /// Resets the counts of requests. The round trip and the counts of connections stay.
     pub(crate) fn clear(&self) {
         self.ops.lock().clear();
     }

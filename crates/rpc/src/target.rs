@@ -1,4 +1,5 @@
-//! A service with its clients: exports, what they execute, the replies kept for them.
+//! A service with its clients: the exports, the requests being executed, the replies stored for
+//! them.
 
 use std::{
     any::Any,
@@ -24,24 +25,24 @@ use crate::{
     service::{BoxFuture, CallbackWay, Evict, Export, Response, Service},
 };
 
-/// Clients of one target.
+/// Maximum number of clients of one target.
 const EXPORTS_MAX: usize = 65536;
-/// How long a target that goes waits for the requests being executed.
+/// Time that a target being drained waits for the requests being executed.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
-/// How long it then waits for clients to read the last replies.
+/// Time that it then waits for clients to read the last replies.
 const LINGER_MAX: Duration = Duration::from_secs(1);
 
 /// A service of protocol `P` under a target's name.
 pub(crate) struct Target<P: Protocol> {
     name: String,
     rt: Rt,
-    /// Itself, for its exports.
+    /// A reference to itself, for its exports.
     me: Weak<Target<P>>,
     pub(crate) service: Arc<dyn Service<P>>,
     export_timeout: Duration,
-    /// Where every request is until its reply is posted.
+    /// Holds every request until its reply is posted.
     pub(crate) gate: Gate,
-    /// A connection ended after the target was removed.
+    /// Notified when a connection ended after the target was removed.
     hung_up: Notify,
     state: Mutex<State>,
 }
@@ -51,20 +52,21 @@ struct State {
     replies: ReplyCache<Stored, Place>,
     export_next: u64,
     session_next: u64,
-    /// The server took the target away: nobody is let in, and nobody's going is reported.
+    /// The server removed the target: it admits no clients, and their end is not reported to the
+    /// service.
     removed: bool,
 }
 
 struct Client {
     export: Arc<Export>,
-    /// Which attachment is the client's current one.
+    /// The client's current attachment.
     session: u64,
-    /// Its connection; `None` over `lo`, and while it is lost.
+    /// The client's connection; `None` over `lo`, and while it is broken.
     connection: Option<Sender>,
 }
 
-/// Where a reply is awaited. Holds the connection's permission for one more request, so that it is
-/// given back with the reply.
+/// Where a reply is to be sent. Holds the connection's permit for one request, which is released
+/// with the reply.
 pub(crate) struct Place {
     sender: Sender,
     flags: u8,
@@ -72,13 +74,13 @@ pub(crate) struct Place {
     _pass: Pass,
 }
 
-/// Room for the bulk of a request and its reply: the connection's and the process's.
+/// Room for the bulk of a request and its reply, in the connection and in the process.
 pub(crate) struct Room {
     pub(crate) _connection: OwnedSemaphorePermit,
     pub(crate) _process: OwnedSemaphorePermit,
 }
 
-/// Bytes of a reply with the room that they take, which is free when they are sent (or cannot be).
+/// Bytes of a reply with their room, which is released when they are sent or cannot be sent.
 struct Held {
     bytes: Bytes,
     _room: Room,
@@ -90,7 +92,7 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-/// A reply that can be sent again.
+/// A stored reply, which can be sent again.
 #[derive(Clone)]
 struct Stored {
     status: i32,
@@ -107,28 +109,29 @@ pub(crate) struct Session {
     pub(crate) welcome: Welcome,
 }
 
-/// Work that a request makes.
+/// The work of one request.
 pub(crate) struct Work {
     /// Executes it and sends the reply.
     pub(crate) start: Box<dyn FnOnce(Option<Room>) -> BoxFuture<'static, ()> + Send>,
-    /// Bytes that it needs room for; 0: none.
+    /// Bytes of bulk for which it needs room; 0: none.
     pub(crate) bytes: usize,
-    /// Whether the one who reads the connection may poll it first.
+    /// Whether the task that reads the connection may poll it first.
     pub(crate) inline: bool,
 }
 
-/// A target of whatever protocol, as connections see it.
+/// A target of any protocol, as connections see it.
 pub(crate) trait AnyTarget: Any + Send + Sync {
-    /// Lets a client in. ENODEV: removed; EPROTO: another protocol; EBUSY: too many clients.
+    /// Attaches a client. ENODEV: the target was removed, or has another uuid. EPROTO: another
+    /// protocol. EBUSY: too many clients.
     fn attach(&self, hello: &Hello, nid: Nid, connection: Option<Sender>) -> sheen_wire::Result<Session>;
 
-    /// The client has been welcomed: from now on it can be called back.
+    /// Records that the client was welcomed: from now on it can get callbacks.
     fn welcomed(&self, session: &Session, way: Option<CallbackWay>);
 
-    /// An attachment ended: for good, or by a broken connection.
+    /// Ends an attachment: for good (`goodbye`), or because the connection broke.
     fn detach(self: Arc<Self>, session: &Session, goodbye: bool);
 
-    /// A request arrived.
+    /// Accepts a request that arrived.
     fn request(
         self: Arc<Self>,
         session: &Session,
@@ -137,18 +140,18 @@ pub(crate) trait AnyTarget: Any + Send + Sync {
         permit: OwnedSemaphorePermit,
     ) -> Result<Option<Work>, FrameError>;
 
-    /// The target goes at once: connections are closed, clients may come back to its successor.
+    /// Removes the target at once: closes its connections. Clients may reconnect to its successor.
     fn remove(&self);
 
-    /// The target goes in order: what is being executed ends, its replies are read, then it is
-    /// removed.
+    /// Removes the target in order: waits until the requests being executed end and their replies
+    /// are read.
     fn drain(self: Arc<Self>) -> BoxFuture<'static, ()>;
 }
 
-/// What stands in [`Net`]'s registry.
+/// The entry in [`Net`]'s registry.
 struct Registered(Arc<dyn AnyTarget>);
 
-/// A target of this process, of whatever protocol.
+/// Returns a target of this process, of any protocol.
 pub(crate) fn find_any(net: &Net, name: &str) -> Option<Arc<dyn AnyTarget>> {
     unwrap(net.local(name)?)
 }
@@ -157,20 +160,20 @@ fn unwrap(local: Local) -> Option<Arc<dyn AnyTarget>> {
     Some(local.downcast::<Registered>().ok()?.0.clone())
 }
 
-/// A target of this process, if it speaks `P`.
+/// Returns a target of this process, if it speaks `P`.
 pub(crate) fn find<P: Protocol>(net: &Net, name: &str) -> Option<Arc<Target<P>>> {
     let any: Arc<dyn Any + Send + Sync> = find_any(net, name)?;
     any.downcast::<Target<P>>().ok()
 }
 
-/// Makes a target reachable.
+/// Makes a target reachable. Removes the target that had the name before.
 pub(crate) fn register(net: &Net, name: &str, target: Arc<dyn AnyTarget>) {
     if let Some(before) = net.register(name, Arc::new(Registered(target))).and_then(unwrap) {
         before.remove();
     }
 }
 
-/// Takes a target's name away; the target is then to be removed or drained.
+/// Unregisters the name of a target. The caller then has to remove or drain the target.
 pub(crate) fn unregister(net: &Net, name: &str) -> Option<Arc<dyn AnyTarget>> {
     net.unregister(name).and_then(unwrap)
 }
@@ -189,9 +192,8 @@ impl<P: Protocol> Target<P> {
         Arc::new_cyclic(|me| Target { name, rt, me: me.clone(), service, export_timeout, gate, hung_up, state })
     }
 
-    /// The service's answer, with `last_committed` filled in; ESHUTDOWN if the client goes
-    /// meanwhile (unless the request is one of those that change things once: these go on to their
-    /// end).
+    /// Executes a request, and fills in `last_committed`. ESHUTDOWN: the client disconnected or was
+    /// evicted meanwhile. A request that must be executed once runs to its end nevertheless.
     pub(crate) async fn execute(
         &self,
         export: &Arc<Export>,
@@ -211,7 +213,8 @@ impl<P: Protocol> Target<P> {
         Ok(response)
     }
 
-    /// Executes a request that came over tcp and sends the reply to where it is awaited then.
+    /// Executes a request that came over tcp. Sends the reply over the connection that waits for it
+    /// then.
     async fn run(
         self: Arc<Self>,
         export: Arc<Export>,
@@ -223,7 +226,8 @@ impl<P: Protocol> Target<P> {
         let (xid, keep) = (header.xid, P::once(&request));
         let mut unfinished = Unfinished { target: &self, client: export.client(), xid, done: false };
         let mut answer = self.execute(&export, request, bulk).await;
-        // Without a checksum the client would not notice a write to what is being sent.
+        // Without a checksum the client would not notice a write to the file while it is sent: copy
+        // the data.
         if header.flags & FLAG_BULK_CRC == 0 || header.flags & FLAG_BULK_COPY != 0 {
             answer = answer.and_then(|response| Ok(self.rt.block_in_place(|| response.copied())?));
         }
@@ -235,13 +239,13 @@ impl<P: Protocol> Target<P> {
         }
     }
 
-    /// Sends a reply. An error means that the connection is gone: the client will ask again.
+    /// Sends a reply. An error means that the connection ended: the client will resend the request.
     async fn reply(&self, place: Place, xid: u64, stored: Stored) {
         let frame = stored.into_frame(xid, place.flags, self.service.last_committed());
         let _ = place.sender.send(frame).await;
     }
 
-    /// Gives a client up, if it is (still) the one that `which` means.
+    /// Evicts a client, if `which` accepts its present state.
     fn give_up(&self, client: &str, why: &'static str, which: impl FnOnce(&Client) -> bool) {
         let evicted = {
             let mut state = self.state.lock();
@@ -252,7 +256,13 @@ impl<P: Protocol> Target<P> {
             }
         };
         if let Some(c) = evicted {
-            tracing::warn!(target_name = %self.name, client, nid = %c.export.nid(), why, "evicting a client");
+            tracing::warn!(
+                target_name = %self.name,
+                client,
+                nid = %c.export.nid(),
+                why,
+                "evicting a client: its locks and open files are dropped"
+            );
             let lost = c.export.lost();
             c.export.set_gone();
             if let Some(connection) = c.connection {
@@ -268,7 +278,7 @@ impl<P: Protocol> Target<P> {
 
 impl<P: Protocol> Evict for Target<P> {
     fn evict(&self, export: &Export) {
-        self.give_up(export.client(), "it keeps others waiting", |c| std::ptr::eq(&*c.export, export));
+        self.give_up(export.client(), "did not cancel a lock in time", |c| std::ptr::eq(&*c.export, export));
     }
 }
 
@@ -317,7 +327,7 @@ impl<P: Protocol> AnyTarget for Target<P> {
     }
 
     fn welcomed(&self, session: &Session, way: Option<CallbackWay>) {
-        // Under the lock, so that the way of an older attachment does not follow that of a newer
+        // With the lock held, so that an older attachment cannot replace the callbacks of a newer
         // one.
         let state = self.state.lock();
         if state.exports.get(session.export.client()).is_none_or(|c| c.session != session.id) {
@@ -354,7 +364,7 @@ impl<P: Protocol> AnyTarget for Target<P> {
         drop(self.rt.spawn("rpc-evict", async move {
             wait.await;
             if let Some(target) = weak.upgrade() {
-                target.give_up(&client, "it did not come back", |c| c.session == id);
+                target.give_up(&client, "did not reconnect in time", |c| c.session == id);
             }
         }));
     }
@@ -368,7 +378,8 @@ impl<P: Protocol> AnyTarget for Target<P> {
     ) -> Result<Option<Work>, FrameError> {
         let Frame { header, body, bulk, .. } = frame;
         let request: P::Request = frame::from_body(&body)?;
-        // What comes once the target goes is left unanswered: the client asks its successor.
+        // A target that is being removed answers no new requests: the client resends them to its
+        // successor.
         let Some(pass) = self.gate.enter() else { return Ok(None) };
         let flags = header.flags & FLAG_BULK_CRC;
         let place = Place { sender: sender.clone(), flags, _permit: permit, _pass: pass };
@@ -377,8 +388,8 @@ impl<P: Protocol> AnyTarget for Target<P> {
             let mut state = self.state.lock();
             let current = state.exports.get(client).is_some_and(|c| c.session == session.id);
             if !current || state.removed {
-                // The client has come back over another connection; it asks there for whatever it
-                // still wants.
+                // The client has reconnected. It resends over the new connection what it still
+                // needs.
                 return Ok(None);
             }
             state.replies.begin(client, header.xid, header.last_committed, place)
@@ -419,15 +430,19 @@ impl<P: Protocol> AnyTarget for Target<P> {
             self.state.lock().removed = true;
             if self.rt.timeout(DRAIN_MAX, self.gate.close()).await.is_err() {
                 let executing = self.state.lock().replies.executing();
-                tracing::warn!(target_name = %self.name, executing, "going without the replies of requests that take long");
+                tracing::warn!(
+                    target_name = %self.name,
+                    executing,
+                    "drain timed out after 5 s: dropping the replies of unfinished requests"
+                );
             }
             for client in self.state.lock().exports.values() {
                 client.connection.iter().for_each(Sender::finish);
             }
-            // A client that has read to the end hangs up.
+            // A client closes its connection when it has read all replies.
             let read = async {
                 loop {
-                    let hung_up = self.hung_up.notified(); // registered before the look
+                    let hung_up = self.hung_up.notified(); // registered before the check
                     if self.state.lock().exports.values().all(|c| c.connection.is_none()) {
                         return;
                     }
@@ -440,8 +455,8 @@ impl<P: Protocol> AnyTarget for Target<P> {
     }
 }
 
-/// A request that must not stay "executing" for ever if its execution is dropped or panics: its
-/// client gets EIO.
+/// A request whose execution must not be dropped or panic unnoticed: its client then gets EIO,
+/// instead of waiting forever.
 struct Unfinished<'a, P: Protocol> {
     target: &'a Target<P>,
     client: &'a str,
@@ -456,9 +471,10 @@ impl<P: Protocol> Drop for Unfinished<'_, P> {
         }
         let (target, client, xid) = (&self.target.name, self.client, self.xid);
         if std::thread::panicking() {
-            tracing::error!(target_name = %target, client, xid, "a request was not finished");
+            tracing::error!(target_name = %target, client, xid, "a request panicked: its client gets EIO");
         } else {
-            // The process ends: nothing is wrong with a request that waits for something to happen.
+            // The process ends. A request that waits for an event is dropped then, which is no
+            // fault.
             tracing::debug!(target_name = %target, client, xid, "a request was dropped");
         }
         let place = self.target.state.lock().replies.finish(self.client, self.xid, None);
@@ -481,7 +497,11 @@ impl Stored {
                 Stored { status: 0, transno: response.transno, body: body.into(), bulk, live }
             }
             _ => {
-                tracing::error!(protocol = P::NAME, bulk = response.bulk.len(), "a reply does not fit into a frame");
+                tracing::error!(
+                    protocol = P::NAME,
+                    bulk = response.bulk.len(),
+                    "a reply is too large for a frame: EIO instead"
+                );
                 Stored::error(Errno::EIO)
             }
         }
@@ -493,7 +513,7 @@ impl Stored {
         Stored { status, transno: 0, body: Bytes::new(), bulk: Bulk::new(), live: None }
     }
 
-    /// Takes the room that the bulk needs along with it.
+    /// Attaches the room to the bulk, so that it is released with the bulk.
     fn holding(mut self, room: Option<Room>) -> Stored {
         if let (Some(room), Some((last, others))) = (room, self.bulk.segments().split_last()) {
             let held = Bytes::from_owner(Held { bytes: last.clone(), _room: room });
@@ -567,10 +587,10 @@ mod tests {
             assert!(starts(&first, 1));
             let second = target.attach(&hello, Nid::Lo, None).unwrap();
             assert_eq!((first.welcome.known, second.welcome.known), (false, true));
-            assert!(!starts(&first, 2), "a request that hung in the old connection");
+            assert!(!starts(&first, 2), "a request that was delayed in the old connection");
             assert!(starts(&second, 2));
             target.clone().detach(&first, true);
-            assert!(starts(&second, 3), "the old connection's end is not the client's");
+            assert!(starts(&second, 3), "the end of the old connection does not disconnect the client");
             target.remove();
             assert!(!starts(&second, 4));
             assert_eq!(target.attach(&hello, Nid::Lo, None).err(), Some(Errno::ENODEV));

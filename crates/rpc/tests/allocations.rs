@@ -1,4 +1,4 @@
-//! What a call over `lo` costs: the service's boxed future, and nothing else on the heap.
+//! Allocations of a call over `lo`: the service's boxed future, and nothing else on the heap.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,16 +19,16 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: hands on to the system's allocator, and counts.
+// SAFETY: forwards to the system's allocator, and counts.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|n| n.set(n.get() + 1));
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.dealloc(at, layout) }
     }
 }

@@ -8,7 +8,7 @@ use sheen_rt::OpenOptions;
 use sheen_rt::sim::{Sim, SimConfig};
 use sheen_wire::{Errno, fid, mds::Request};
 
-/// An MDT that commits late.
+/// Configuration of an MDT that commits late.
 fn slow() -> MdtConfig {
     MdtConfig { commit_interval_ms: 10_000, ..config() }
 }
@@ -21,7 +21,7 @@ fn replies_come_before_the_commit_and_sync_after_it() {
         let host = Host::start(&rt, slow()).await;
         let before = rt.now();
         let transno = host.mkdir("a").await.unwrap();
-        assert_eq!(rt.now(), before, "a reply waited for something");
+        assert_eq!(rt.now(), before, "the reply was delayed");
         let response = host.ask(Request::Lookup { cred: sheen_wire::Cred::ROOT, parent: fid::ROOT, name: "a".into() });
         assert!(response.await.unwrap().last_committed < transno);
         host.sync().await.unwrap();
@@ -29,7 +29,7 @@ fn replies_come_before_the_commit_and_sync_after_it() {
         let committed: u64 = host.param("mdt.*.last_committed").parse().unwrap();
         assert!(committed >= transno);
 
-        // Nothing to wait for: no commit, no time.
+        // Nothing is uncommitted: the sync takes no time.
         let before = rt.now();
         host.sync().await.unwrap();
         assert_eq!(rt.now(), before);
@@ -83,7 +83,7 @@ fn changes_are_committed_together() {
         rt.sleep(Duration::from_secs(2)).await;
         assert!(committed() >= last);
 
-        // A bound on their number brings the commit forward.
+        // A bound on the number of operations brings the commit forward.
         host.params.set("mdt.*.commit_ops_max", "100").unwrap();
         for i in 0..100 {
             last = host.mkdir(&format!("e{i}")).await.unwrap();
@@ -105,7 +105,7 @@ fn a_crash_loses_nothing_synced_and_leaves_a_prefix() {
             host.sync().await.unwrap();
             for i in 0..200 {
                 host.mkdir(&format!("d{i}")).await.unwrap();
-                // Some of them are in a commit that is under way.
+                // Some of them are part of a commit under way.
                 rt.sleep(Duration::from_micros(rt.random_u64() % 4000)).await;
             }
             sim.crash_host(1);
@@ -137,7 +137,7 @@ fn a_clean_stop_keeps_everything() {
         host.server.remove(host.mdt.name());
         host.mdt.stop().await.unwrap();
         host.mdt.stop().await.unwrap();
-        assert!(host.params.get("mdt.*.*").is_err(), "parameters of a stopped MDT");
+        assert!(host.params.get("mdt.*.*").is_err(), "a stopped MDT has parameters");
         host.mgs.stop();
         let host = Host::start(&rt, slow()).await;
         assert!(host.exists("a").await);
@@ -156,7 +156,7 @@ fn a_full_disk_makes_it_read_only_until_there_is_room() {
         let ballast = rt.disk().open("/ballast", OpenOptions::CREATE).unwrap();
         let filled = (0..).find(|mib| ballast.write_all_at(mib << 20, &[1; 1 << 20]).is_err()).unwrap();
         assert!(filled > 32);
-        // More than the store has room for.
+        // More than fits into the store.
         let mut answered = Vec::new();
         let refused = loop {
             let name = format!("d{}-{}", answered.len(), "x".repeat(200));
@@ -167,7 +167,7 @@ fn a_full_disk_makes_it_read_only_until_there_is_room() {
             if answered.len() % 1000 == 0 {
                 let _ = host.sync().await;
             }
-            assert!(answered.len() < 100_000, "the disk is never full");
+            assert!(answered.len() < 100_000, "the disk does not become full");
         };
         assert_eq!(refused, Errno::EROFS);
         assert_eq!(host.sync().await, Err(Errno::EIO));
@@ -185,7 +185,7 @@ fn a_full_disk_makes_it_read_only_until_there_is_room() {
         let host = Host::start(&sim.rt(1), config()).await;
         assert!(host.exists("after").await);
         for name in &answered {
-            assert!(host.exists(name).await, "{name} was answered and is lost");
+            assert!(host.exists(name).await, "{name} got a reply and is lost");
         }
     })
     .unwrap();

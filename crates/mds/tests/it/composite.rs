@@ -1,5 +1,5 @@
-//! Composite layouts as clients of an MDT see them: objects where they are written, on OSTs that
-//! take them, and nobody with an old layout.
+//! Composite layouts as clients of an MDT see them. Objects are created where the file is written,
+//! on OSTs that take objects, and no client uses an old layout.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn part(start: u64, end: u64, stripes: u16) -> TemplateComponent {
     TemplateComponent::striped(start, end, Spec { count: Some(Count::Stripes(stripes)), ..Spec::default() })
 }
 
-/// Three steps: 1, 2 and 4 stripes from 0, 1 MiB and 16 MiB on.
+/// Three components: 1, 2 and 4 stripes from 0, 1 MiB and 16 MiB on.
 fn three() -> Template {
     Template::new(vec![part(0, MIB, 1), part(MIB, 16 * MIB, 2), part(16 * MIB, EOF, 4)])
 }
@@ -37,7 +37,7 @@ fn intent(fid: Fid, start: u64, end: u64) -> Request {
     Request::LayoutIntent { fid, start, end }
 }
 
-/// The layout in an answer.
+/// The layout in a reply.
 fn layout(answer: &Answer) -> Layout {
     let Reply::Entry(entry) = &answer.reply else { panic!("{:?}", answer.reply) };
     Layout::decode(entry.layout.as_ref().unwrap()).unwrap()
@@ -70,7 +70,8 @@ async fn four(host: &Host) -> Vec<Arc<FakeOst>> {
     osts
 }
 
-/// Runs a test with four OSTs and three clients, in the MDT's process, then on hosts of their own.
+/// Runs a test with four OSTs and three clients in the MDT's process, and again with clients on
+/// hosts of their own.
 fn with_clients(test: impl AsyncFn(&Host, &[Arc<FakeOst>], [Client; 3])) {
     for tcp in [false, true] {
         let sim = Sim::new(1, SimConfig::default());
@@ -94,8 +95,8 @@ fn with_clients(test: impl AsyncFn(&Host, &[Arc<FakeOst>], [Client; 3])) {
     }
 }
 
-/// Locks that a client was asked for on LAYOUT of a file, and on nothing that the intent leaves as
-/// it is.
+/// Returns the locks of which a client was asked to cancel LAYOUT of a file. Asserts that nothing
+/// else was asked for.
 fn layouts_asked(client: &Client, fid: Fid) -> Vec<LockId> {
     let one = |called| {
         let Callback::Blocking { id, resource, wanted, .. } = called else { panic!("{called:?}") };
@@ -114,21 +115,21 @@ fn others_lose_the_old_layout_before_who_asked_has_the_new_one() {
         assert!(mine.bits & theirs.bits & bits::LAYOUT != 0);
         let asked = a.spawn(intent(f, 2 * MIB, 3 * MIB));
         a.a_while().await;
-        assert!(!asked.is_finished(), "answered while another reads zeros by the old layout");
+        assert!(!asked.is_finished(), "replied while another client reads zeros by the old layout");
         assert_eq!(layouts_asked(&b, f), [theirs.id]);
-        // Who comes meanwhile sees neither the old nor the new one.
+        // Requests meanwhile see neither the old layout nor the new one.
         let reader = c.spawn(Request::GetAttr { fid: f, layout_known: false });
         let writer = c.spawn(intent(f, MIB, 2 * MIB));
         c.a_while().await;
         assert!(!reader.is_finished() && !writer.is_finished());
-        // What others keep of attributes and name they may go on keeping.
+        // Other clients need not cancel their locks on attributes and name.
         let rest = theirs.bits & !(bits::LAYOUT | bits::XATTR);
         b.call(Call { converts: vec![(theirs.id, rest)], ..Request::Cancel.into() }).await.unwrap();
         let new = done(asked).await;
         assert_eq!(objects(&new), [1, 2, 0]);
         assert_eq!((done(reader).await, done(writer).await), (new.clone(), new));
-        assert!(a.called().is_empty(), "its own lock is its own business");
-        // Nothing more to do: nobody is called back.
+        assert!(a.called().is_empty(), "no callback for its own lock");
+        // Nothing changes: there are no callbacks.
         a.keep(intent(f, MIB, 16 * MIB)).await.unwrap();
         a.a_while().await;
         assert!(b.called().is_empty() && a.called().is_empty());
@@ -150,7 +151,7 @@ fn an_intent_is_answered_with_a_lock_on_the_layout() {
         assert_eq!(objects(&done(answer).await), [1, 2, 0]);
         let answer = a.keep(intent(f, 16 * MIB, EOF)).await.unwrap();
         let [grant] = answer.grants[..] else { panic!("{:?}", answer.grants) };
-        assert!(grant.bits & bits::LAYOUT != 0, "a change brings a lock, too, where nobody is in the way");
+        assert!(grant.bits & bits::LAYOUT != 0, "a change brings a lock as well, if no other lock conflicts");
         assert_eq!(objects(&layout(&answer)), [1, 2, 4]);
     });
 }
@@ -187,7 +188,7 @@ fn components_that_are_cut_off_lose_their_objects_and_others_their_layout() {
         assert_eq!(b.asked(), [theirs.id]);
         host.sync().await.unwrap();
         a.rt.sleep(Duration::from_secs(1)).await;
-        assert!(osts.iter().all(|ost| ost.destroyed().is_empty()), "another may still be writing there");
+        assert!(osts.iter().all(|ost| ost.destroyed().is_empty()), "another client may still be writing there");
         b.cancel(&[theirs.id]).await;
         cut.await.unwrap().unwrap();
         a.rt.sleep(Duration::from_secs(5)).await;
@@ -217,19 +218,19 @@ fn objects_are_placed_when_they_are_needed() {
         };
         active("0");
         let l = layout(&a.ask(intent(f, MIB, 2 * MIB)).await.unwrap());
-        assert_eq!(osts(&l, 1), BTreeSet::from([0, 1, 3]), "not where nothing new is to be put");
-        assert_eq!(a.ask(intent(f, 16 * MIB, EOF)).await.unwrap_err(), Errno(121), "EREMOTEIO: these and no others");
+        assert_eq!(osts(&l, 1), BTreeSet::from([0, 1, 3]), "not on the inactive OST");
+        assert_eq!(a.ask(intent(f, 16 * MIB, EOF)).await.unwrap_err(), Errno(121), "EREMOTEIO: only these OSTs");
         active("1");
         let l = layout(&a.ask(intent(f, 16 * MIB, EOF)).await.unwrap());
         assert_eq!(osts(&l, 2), BTreeSet::from([0, 2]));
-        // Neither OSTs nor pools that there are not, in whichever component.
+        // OSTs and pools that do not exist are refused in every component.
         let g = a.make("g").await;
         let named = Spec { pool: Some(Pool::new("nosuch").unwrap()), ..Spec::default() };
         for spec in [Spec { osts: vec![9], ..Spec::default() }, Spec { start: Some(9), ..Spec::default() }, named] {
             let bad = Template::new(vec![part(0, MIB, 1), TemplateComponent::striped(MIB, EOF, spec)]);
             assert_eq!(a.ask(set(g, "lustre.lov", bad.encode())).await.unwrap_err(), Errno::EINVAL);
         }
-        // On a directory it is refused likewise, and what is accepted is handed down.
+        // On a directory they are refused as well, and an accepted layout is inherited.
         let d = a.new_fid();
         let (name, node) = (Bytes::from_static(b"d"), NewNode::Dir);
         let mkdir = Request::Create { cred: Cred::ROOT, parent: fid::ROOT, name, fid: d, node, mode: 0o755, umask: 0 };
@@ -273,7 +274,7 @@ fn a_component_is_placed_in_its_pool_while_there_is_one() {
             change("p", PoolChange::Remove { ost }).await;
         }
         let l = layout(&a.ask(intent(f, 16 * MIB, EOF)).await.unwrap());
-        assert_eq!(osts(&l, 2), BTreeSet::from([0, 1, 2, 3]), "a write does not fail for want of a pool");
+        assert_eq!(osts(&l, 2), BTreeSet::from([0, 1, 2, 3]), "a write does not fail because its pool is empty");
     });
 }
 
@@ -291,7 +292,7 @@ fn a_restart_knows_which_components_have_objects() {
         sim.crash_host(1);
         drop((a, host));
         let host = Host::start(&sim.rt(1), config()).await;
-        // OSTs come back one by one: a wide component waits for them.
+        // The OSTs start one by one: a component with many stripes waits for them.
         host.add_ost_again(0, &osts[0]).await;
         let a = Client::lo(&host, "a").await;
         let known = layout(&a.ask(Request::GetAttr { fid: f, layout_known: false }).await.unwrap());

@@ -1,4 +1,4 @@
-//! A store that is lost or damaged: the MDT is refused, or becomes read-only.
+//! An MDT whose store is lost does not start; one whose store is damaged becomes read-only.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,17 +16,17 @@ use sheen_wire::mds::{Reply, Request, flags};
 use sheen_wire::{Cred, Errno, fid};
 
 const STORE: &str = "/mdt/store.redb";
-/// redb's header. What follows are pages.
+/// Size of redb's header, in bytes. Pages follow it.
 const HEADER_BYTES: usize = 4096;
-/// Directories whose records need many pages.
+/// Number of directories. Their records need many pages.
 const DIRS: usize = 300;
 
-/// An MDT that keeps no page of its store in memory.
+/// Configuration of an MDT that has no pages of its store in memory.
 fn uncached() -> MdtConfig {
     MdtConfig { store_cache_bytes: 0, ..config() }
 }
 
-/// A committed tree, whose MDT has nothing left to do.
+/// Starts an MDT with a committed tree, and waits until it is idle.
 async fn filled(rt: &Rt, config: MdtConfig) -> Host {
     let host = Host::start(rt, config).await;
     for i in 0..DIRS {
@@ -37,7 +37,7 @@ async fn filled(rt: &Rt, config: MdtConfig) -> Host {
     host
 }
 
-/// Overwrites all pages; answers the file as it is then.
+/// Overwrites all pages; returns the contents of the file.
 fn overwrite_pages(disk: &Disk) -> Vec<u8> {
     let store = disk.open(STORE, OpenOptions::READ_WRITE).unwrap();
     let pages = store.len().unwrap() as usize - HEADER_BYTES;
@@ -50,7 +50,7 @@ async fn look(host: &Host, name: &str) -> Result<(), Errno> {
     host.ask(Request::Lookup { cred: Cred::ROOT, parent: fid::ROOT, name }).await.map(drop)
 }
 
-/// Why the MDT does not start.
+/// Starts the MDT, which must fail; returns the error.
 async fn refused(rt: &Rt) -> MdtError {
     let net = Net::new(rt.clone());
     let server = Server::new(net.clone());
@@ -67,7 +67,7 @@ fn a_read_that_meets_damage_fails_and_makes_the_mdt_read_only() {
     let sim = Sim::new(1, SimConfig::default());
     let rt = sim.rt(1);
     sim.run(async {
-        // Nor inodes and entries.
+        // Without a cache of inodes and entries either.
         let host = filled(&rt, MdtConfig { cache_bytes: 0, ..uncached() }).await;
         look(&host, "d7").await.unwrap();
         let damaged = overwrite_pages(&rt.disk());
@@ -75,9 +75,9 @@ fn a_read_that_meets_damage_fails_and_makes_the_mdt_read_only() {
         assert_eq!(host.param("mdt.*.health"), "read-only: the store is damaged");
         assert_eq!(host.mkdir("new").await.map(drop), Err(Errno::EROFS));
         assert_eq!(host.unlink("d7").await, Err(Errno::EROFS));
-        assert_eq!(look(&host, "d8").await, Err(Errno::EIO), "it goes on to answer");
+        assert_eq!(look(&host, "d8").await, Err(Errno::EIO), "it continues to reply");
         host.ask(Request::StatFs).await.unwrap();
-        assert_eq!(host.mdt.stop().await, Err(Errno::EIO), "what it could not commit");
+        assert_eq!(host.mdt.stop().await, Err(Errno::EIO), "uncommitted changes are lost");
         host.mgs.stop();
         assert!(rt.disk().read(STORE).unwrap() == damaged, "something was written to a damaged store");
 
@@ -99,13 +99,13 @@ fn a_commit_that_meets_damage_makes_the_mdt_read_only() {
         host.ask(chmod(fid::ROOT, 0o711)).await.unwrap();
         assert_eq!(host.sync().await, Err(Errno::EIO));
         assert_eq!(host.param("mdt.*.health"), "read-only: the store is damaged");
-        assert_eq!(host.sync().await, Err(Errno::EIO), "nor does a second sync call it durable");
+        assert_eq!(host.sync().await, Err(Errno::EIO), "a second sync fails as well");
         assert_eq!(host.ask(chmod(fid::ROOT, 0o700)).await.map(drop), Err(Errno::EROFS));
         let open = |flags| Request::Open { cred: Cred::ROOT, fid: fid::ROOT, flags };
-        assert!(host.ask(open(flags::RDONLY | flags::DIRECTORY)).await.is_ok(), "what is in memory can be opened");
+        assert!(host.ask(open(flags::RDONLY | flags::DIRECTORY)).await.is_ok(), "cached inodes can be opened");
         let getattr = Request::GetAttr { fid: fid::ROOT, layout_known: false };
         let Reply::Entry(root) = host.ask(getattr).await.unwrap().body.reply else { panic!() };
-        assert_eq!(root.attr.perm, 0o711, "what was answered is shown as long as the MDT lives");
+        assert_eq!(root.attr.perm, 0o711, "changes with a reply are visible until the MDT stops");
         assert_eq!(host.mdt.stop().await, Err(Errno::EIO));
     })
     .unwrap();
@@ -127,7 +127,7 @@ fn an_mdt_whose_store_is_lost_is_refused_and_left_alone() {
         let error = refused(&rt).await;
         assert!(matches!(error, MdtError::StoreMissing(_)), "{error}");
         assert_says_what_to_do(&error);
-        assert!(disk.metadata(STORE).is_err(), "a store was made");
+        assert!(disk.metadata(STORE).is_err(), "a store was created");
 
         disk.write_atomic(STORE, b"").unwrap();
         let error = refused(&rt).await;

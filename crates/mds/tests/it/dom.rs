@@ -1,5 +1,5 @@
-//! Files that begin on the MDT, as the MDT sees them: made without asking an OST, removed from its
-//! data service, which is cleaned after a crash and only then.
+//! Files with DoM data as the MDT sees them. They are created without a request to an OST and
+//! removed from the MDT's data service. The data service is cleaned up only after a crash.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use sheen_rt::sim::{Sim, SimConfig};
 use sheen_wire::mds::{NewNode, Reply, Request};
 use sheen_wire::{Bulk, Cred, Errno, Fid, FileKind, Ost, Result, StatFs, fid, ost};
 
-/// A data service that has these objects.
+/// A data service with these objects.
 #[derive(Default)]
 struct Data {
     objects: Mutex<BTreeSet<Fid>>,
@@ -41,7 +41,7 @@ impl Service<Ost> for Data {
             ost::Request::StatFs => {
                 ost::Reply::StatFs(StatFs { bsize: 4096, blocks: 1 << 20, bavail: 1 << 20, ..StatFs::default() })
             }
-            // Two at a time, so that it takes several.
+            // Two at a time, so that listing takes several requests.
             ost::Request::List { after } => {
                 ost::Reply::Objects(objects.iter().filter(|o| **o > after).take(2).copied().collect())
             }
@@ -74,7 +74,7 @@ fn small() -> Vec<u8> {
     Template::new(vec![TemplateComponent::on_mdt(64 << 10), rest]).encode()
 }
 
-/// Makes a file that begins on the MDT.
+/// Creates a file with its first component on the MDT.
 async fn make(host: &Host, name: &str) -> Result<Fid> {
     let (fid, name) = (host.new_fid(), Bytes::copy_from_slice(name.as_bytes()));
     let node = NewNode::Node { kind: FileKind::Regular, rdev: 0 };
@@ -92,7 +92,7 @@ fn a_file_begins_on_the_mdt_and_goes_from_there() {
     sim.run(async {
         let data = Arc::new(Data::default());
         let host = start(&rt, &data).await;
-        // There is no OST at all.
+        // No OST exists.
         let fid = make(&host, "f").await.unwrap();
         let Reply::Entry(entry) = host.ask(Request::GetAttr { fid, layout_known: false }).await.unwrap().body.reply
         else {
@@ -104,7 +104,7 @@ fn a_file_begins_on_the_mdt_and_goes_from_there() {
         host.unlink("f").await.unwrap();
         host.sync().await.unwrap();
         rt.sleep(Duration::from_secs(2)).await;
-        assert!(data.objects.lock().is_empty(), "the object is left behind");
+        assert!(data.objects.lock().is_empty(), "the object is still there");
         assert_eq!((host.param("lod.*.numobd"), data.times("list")), ("0".to_owned(), 0));
     })
     .unwrap();
@@ -130,10 +130,10 @@ fn after_a_crash_objects_without_a_file_go_and_no_others() {
         let host = start(&sim.rt(1), &data).await;
         let mut kept = BTreeSet::new();
         for i in 0..5 {
-            kept.insert(Fid { ver: 1, ..make(&host, &format!("kept{i}")).await.unwrap() });
+            kept.insert(Fid { ver: 1, ..make(&host, &format!("file{i}")).await.unwrap() });
         }
         host.sync().await.unwrap();
-        // Their creates never became durable, or the files have left them.
+        // Objects whose creates never became durable, or that their files do not have any more.
         let seq = kept.first().unwrap().seq;
         let mut lost: Vec<Fid> = (0..5).map(|i| Fid { ver: 1, ..Fid::new(seq, 1000 + i) }).collect();
         lost.extend(kept.first().map(|object| Fid { ver: 2, ..*object }));
@@ -148,7 +148,7 @@ fn after_a_crash_objects_without_a_file_go_and_no_others() {
         let listed = data.times("list");
         assert!(listed > 5);
 
-        // After an end in order there is nothing to look for.
+        // After a clean stop there is no search.
         data.objects.lock().extend(&lost);
         host.mdt.stop().await.unwrap();
         drop(host);

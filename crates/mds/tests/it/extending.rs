@@ -1,5 +1,4 @@
-//! Files that grow by themselves, as clients of an MDT see them: each byte of an OST is given to
-//! one of them.
+//! Self-extending files as clients of an MDT see them: no space of an OST is given to two of them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +14,7 @@ use sheen_wire::{Cred, Fid};
 const MIB: u64 = 1 << 20;
 const OST_BYTES: u64 = 4 << 30;
 
-/// Runs a test with two OSTs of 4 GiB, of which so many MiB are left, and a client.
+/// Runs a test with two OSTs of 4 GiB, of which `mib` MiB are free, and a client.
 fn with_room(mib: [u64; 2], test: impl AsyncFn(&Host, &[Arc<FakeOst>], Client)) {
     let sim = Sim::new(1, SimConfig::default());
     let rt = sim.rt(MDS);
@@ -25,7 +24,7 @@ fn with_room(mib: [u64; 2], test: impl AsyncFn(&Host, &[Arc<FakeOst>], Client)) 
         let osts = [host.add_ost(0).await, host.add_ost(1).await];
         host.mdt.wait_osts(2).await;
         leave(&osts, mib);
-        // What the MDT knows of them is old.
+        // The MDT's view of them is now too old.
         host.rt.sleep(Duration::from_secs(2)).await;
         let client = Client::lo(&host, "a").await;
         test(&host, &osts, client).await;
@@ -37,7 +36,7 @@ fn leave(osts: &[Arc<FakeOst>], mib: [u64; 2]) {
     osts.iter().zip(mib).for_each(|(ost, mib)| ost.used_bytes.store(OST_BYTES - mib * MIB, Relaxed));
 }
 
-/// A file with one stripe that grows by 64 MiB, begun on the first OST.
+/// Creates a file with one stripe that grows by 64 MiB, on the first OST at first.
 async fn growing(client: &Client, name: &str) -> Fid {
     let spec = Spec { count: Some(Count::Stripes(1)), start: Some(0), ..Spec::default() };
     let template = Template::new(TemplateComponent::striped(0, u64::MAX, spec).extendable(64 * MIB));
@@ -48,7 +47,7 @@ async fn growing(client: &Client, name: &str) -> Fid {
     fid
 }
 
-/// Extents in MiB and OSTs of the components with objects, after a write of 1 MiB.
+/// Returns extents in MiB and OSTs of the components with objects, after a write of 1 MiB.
 async fn grown(client: &Client, fid: Fid, mib: u64) -> Vec<(u64, u64, u32)> {
     client.rt.sleep(Duration::from_millis(1)).await;
     let intent = Request::LayoutIntent { fid, start: mib * MIB, end: (mib + 1) * MIB };
@@ -64,11 +63,11 @@ fn two_files_are_not_given_the_same_space() {
         let (f, g) = (growing(&a, "f").await, growing(&a, "g").await);
         leave(osts, [100, 100]);
         assert_eq!(grown(&a, f, 64).await, [(0, 128, 0)]);
-        assert_eq!(grown(&a, g, 64).await, [(0, 64, 0), (64, 128, 1)], "36 MiB are left of the first");
-        // What is written is no longer counted twice.
+        assert_eq!(grown(&a, g, 64).await, [(0, 64, 0), (64, 128, 1)], "36 MiB of the first OST are left");
+        // Written bytes are not counted twice.
         leave(osts, [80, 80]);
-        assert_eq!(grown(&a, f, 128).await, [(0, 160, 0)], "80 MiB, of which 44 are spoken for");
-        // Nor for ever what is not.
+        assert_eq!(grown(&a, f, 128).await, [(0, 160, 0)], "80 MiB, of which 44 are given to files");
+        // Unwritten bytes do not count forever.
         a.rt.sleep(Duration::from_secs(90)).await;
         assert_eq!(grown(&a, f, 160).await, [(0, 224, 0)]);
     });
@@ -78,7 +77,7 @@ fn two_files_are_not_given_the_same_space() {
 fn how_full_an_ost_is_is_asked_before_a_file_grows_there() {
     with_room([300, 300], async |_, osts, a| {
         let f = growing(&a, "f").await;
-        // At once, and after a long time in which nobody asked.
+        // At once, and after a long time without a request.
         for (left, pause, end) in [([300, 300], 0, 128), ([70, 300], 0, 192), ([300, 300], 3600, 256)] {
             a.rt.sleep(Duration::from_secs(pause)).await;
             leave(osts, left);
@@ -96,13 +95,13 @@ fn how_full_an_ost_is_is_asked_before_a_file_grows_there() {
     });
 }
 
-/// Found by the simulated migrations: for a minute no file got objects anywhere.
+/// Found by the simulated migrations: for a minute no file got objects on any OST.
 #[test]
 fn a_hole_does_not_fill_the_file_system() {
     with_room([1000, 1000], async |_, _, a| {
         for (name, from, to) in [("far", 1 << 40, (1 << 40) + MIB), ("whole", 0, u64::MAX)] {
             let fid = growing(&a, name).await;
-            // A write after a long hole; a lock on all of the file, for a group.
+            // A write after a long hole; a group lock on all of the file.
             a.ask(Request::LayoutIntent { fid, start: from, end: to }).await.unwrap();
             let other = growing(&a, &format!("beside {name}")).await;
             assert_eq!(grown(&a, other, 0).await, [(0, 64, 0)]);

@@ -12,7 +12,7 @@ use sheen_wire::{Errno, Fid, Result};
 
 const FILE: Fid = Fid::new(0x2_0000_0400, 1);
 
-/// A client on the MDT's host and one elsewhere.
+/// Runs a test with one client on the MDT's host and one on another host.
 fn with_clients(test: impl AsyncFn(&Host, Client, Client)) {
     let sim = Sim::new(1, SimConfig::default());
     let rt = sim.rt(MDS);
@@ -52,7 +52,7 @@ fn one_who_may_not_wait_is_told_who_is_in_the_way() {
         let Ok(Enqueued::WouldBlock { by }) = lock(&b, Mode::Pr, range(0, u64::MAX), test).await else { panic!() };
         assert!(by.mode == Mode::Pw && by.policy == Policy::Flock(range(10, 19)));
         assert!(matches!(lock(&b, Mode::Pr, range(0, 9), test).await, Ok(Enqueued::Granted { id: LockId::NONE, .. })));
-        assert_eq!(a.called(), [], "programs' locks are never asked back");
+        assert_eq!(a.called(), [], "programs' locks get no blocking callbacks");
     });
 }
 
@@ -63,7 +63,7 @@ fn one_who_waits_is_told_when_it_has_the_lock() {
         let Ok(Enqueued::Waiting { id }) = lock(&b, Mode::Pw, range(0, 9), Flags::default()).await else { panic!() };
         b.a_while().await;
         assert_eq!(b.called(), []);
-        // Unlocks the middle, then the whole.
+        // Unlocks the middle, then everything.
         lock(&a, Mode::Nl, range(5, 100), nowait()).await.unwrap();
         b.a_while().await;
         assert_eq!(b.called(), [], "only a part is free");

@@ -1,4 +1,4 @@
-//! Whose directory it is.
+//! The identity of an MDT's directory.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn a_directory_is_served_once_and_as_what_it_is() {
     .unwrap();
 }
 
-/// Another number in the identity file.
+/// Changes the format in the identity file.
 fn set_format(rt: &Rt, from: u32, to: u32) {
     let text = String::from_utf8(rt.disk().read("/mdt/identity").unwrap()).unwrap();
     let changed = text.replace(&format!("format = {from}\n"), &format!("format = {to}\n"));
@@ -90,7 +90,7 @@ fn mdt_index_without_sequences_is_refused() {
         let index = MdtIndex::MAX + 1;
         let error = start(&rt, MdtConfig { index, ..config() }).await.err().unwrap();
         assert_eq!(error.to_string(), "MDT index 2029 is too large; use one from 0 to 2028");
-        assert!(rt.disk().metadata("/mdt").is_err(), "nothing was made");
+        assert!(rt.disk().metadata("/mdt").is_err(), "something was created");
     })
     .unwrap();
 }
@@ -112,7 +112,7 @@ fn the_root_belongs_to_who_formatted_it() {
         host.mdt.stop().await.unwrap();
         host.mgs.stop();
         let host = Host::start(&rt, MdtConfig { root_uid: 7, root_gid: 7, ..config() }).await;
-        assert_eq!(owner(&host).await, (1000, 100), "whoever starts it later");
+        assert_eq!(owner(&host).await, (1000, 100), "a later start does not change it");
     })
     .unwrap();
 }

@@ -1,4 +1,4 @@
-//! What clients of an MDT keep, and when they are made to forget it.
+//! Locks of an MDT's clients: what they cover, and when a change takes them.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use sheen_wire::ldlm::{Mode, Policy, Resource, bits};
 use sheen_wire::mds::{Answer, Call, NO_HANDLE, Reply, Request, flags};
 use sheen_wire::{Cred, Errno, Fid, fid};
 
-/// All that a lookup lets a client keep.
+/// Lock bits that a lookup grants.
 const KEPT: u64 = bits::LOOKUP | bits::UPDATE | bits::PERM | bits::XATTR | bits::LAYOUT;
-/// And of a file that has a name.
+/// Lock bits that it grants on a file with a name.
 const KEPT_OF_FILE: u64 = KEPT | bits::OPEN;
 const LOCK_COUNT: &str = "ldlm.namespaces.mdt-sheen-MDT0000_UUID.lock_count";
 
-/// Runs a test with the MDT's host and three clients there, then with three clients of hosts of
-/// their own.
+/// Runs a test with three clients on the MDT's host, and again with three clients on hosts of their
+/// own.
 fn with_clients(test: impl AsyncFn(&Sim, &Host, [Client; 3])) {
     for tcp in [false, true] {
         let sim = Sim::new(1, SimConfig::default());
@@ -48,14 +48,14 @@ fn what_one_keeps_is_called_back_before_the_change_of_another_is_answered() {
         assert_eq!(grant.bits, KEPT_OF_FILE);
         let change = b.spawn(chmod(f, 0o600));
         b.a_while().await;
-        assert!(!change.is_finished(), "answered while another keeps what was before");
+        assert!(!change.is_finished(), "replied while another client caches the old state");
         let called = a.called();
         let [Callback::Blocking { id, cookie, resource, wanted }] = called[..] else { panic!("{called:?}") };
         assert_eq!((id, cookie, resource), (grant.id, grant.cookie, Resource::bits(f)));
         assert_eq!(wanted, (Mode::Ex, Policy::bits(bits::UPDATE | bits::PERM)));
         a.cancel(&[id]).await;
         assert!(matches!(change.await.unwrap().unwrap().reply, Reply::Entry(e) if e.attr.perm == 0o600));
-        assert_eq!(b.called(), [], "it kept nothing");
+        assert_eq!(b.called(), [], "it had no locks");
     });
 }
 
@@ -78,7 +78,7 @@ fn nobody_sees_a_change_while_another_may_see_what_was_before() {
         assert_eq!(c.perm(other).await, Ok(0o644), "other inodes are not concerned");
         let Answer { reply: Reply::Entries { entries, .. }, .. } = c.keep(list()).await.unwrap() else { panic!() };
         let with_attrs = |fid| entries.iter().find(|e| e.fid == fid).unwrap().entry.is_some();
-        assert!(with_attrs(other) && !with_attrs(f), "a listing leaves out what is about to change");
+        assert!(with_attrs(other) && !with_attrs(f), "a listing leaves out an inode under change");
         a.cancel(&[grant.id]).await;
         change.await.unwrap().unwrap();
         for reader in readers {
@@ -102,7 +102,7 @@ fn ones_own_change_leaves_ones_own_locks() {
         let change = b.spawn(chmod(f, 0o640));
         b.a_while().await;
         assert_eq!(a.asked(), [grant.id], "the lock was still there");
-        // Given up together with a request that concerns the same inode.
+        // Cancelled together with a request for the same inode.
         let call = Call { cancels: vec![grant.id], ..Request::GetAttr { fid: f, layout_known: true }.into() };
         assert!(matches!(a.call(call).await.unwrap().reply, Reply::Entry(e) if e.attr.perm == 0o640));
         change.await.unwrap().unwrap();
@@ -121,13 +121,13 @@ fn what_nobody_asked_for_may_be_kept() {
         a.call(keep(KEPT & !(bits::UPDATE | bits::PERM))).await.unwrap();
         change.await.unwrap().unwrap();
         b.ask(chmod(f, 0o640)).await.unwrap();
-        // What is not held cannot be kept.
+        // A client cannot retain lock bits that it does not hold.
         a.call(keep(KEPT)).await.unwrap();
         b.ask(chmod(f, 0o600)).await.unwrap();
-        assert_eq!(a.asked(), [], "it kept nothing of what was changed");
+        assert_eq!(a.asked(), [], "it has no lock on what was changed");
         let removal = c.spawn(unlink("f"));
         c.a_while().await;
-        assert_eq!(a.asked(), [grant.id], "but the name");
+        assert_eq!(a.asked(), [grant.id], "but on the name");
         a.cancel(&[grant.id]).await;
         assert_eq!(removal.await.unwrap().unwrap().gone, [f]);
     });
@@ -144,7 +144,7 @@ fn that_a_name_does_not_exist_is_kept_under_the_directory() {
         b.a_while().await;
         assert_eq!(a.asked(), [grant.id]);
         let looking = c.spawn(lookup("f"));
-        // Nor does anybody learn by a refusal that it exists now.
+        // An EEXIST must not reveal either that the name exists now.
         let refused = c.spawn(mknod("f", c.new_fid()));
         c.a_while().await;
         assert!(!looking.is_finished() && !refused.is_finished() && !creation.is_finished());
@@ -166,13 +166,14 @@ fn an_unlink_takes_the_name_from_all() {
         assert_eq!((a.asked(), c.asked()), (vec![by_a.id], vec![by_c.id]));
         a.cancel(&[by_a.id]).await;
         b.a_while().await;
-        assert!(!removal.is_finished(), "one of two still keeps the name");
+        assert!(!removal.is_finished(), "one of two clients still caches the name");
         c.cancel(&[by_c.id]).await;
         removal.await.unwrap().unwrap();
     });
 }
 
-/// A client opens a file by itself, under OPEN; it opens it here when that is asked back.
+/// Opens a file that the client has opened by itself, under OPEN: it does so before it cancels
+/// OPEN.
 async fn open_after_the_fact(client: &Client, fid: Fid) -> u64 {
     let files = vec![(fid, flags::RDONLY, NO_HANDLE)];
     match client.ask(Request::Reopen { files }).await.unwrap().reply {
@@ -202,7 +203,7 @@ fn who_may_have_a_file_open_says_so_before_its_last_name_goes() {
             assert_eq!(c.perm(f).await.is_ok(), opens);
             let Some(handle) = handle else { continue };
             let grants = a.keep(Request::GetAttr { fid: f, layout_known: true }).await.unwrap().grants;
-            assert!(grants.iter().all(|g| g.bits & bits::OPEN == 0), "without a name it is opened by asking");
+            assert!(grants.iter().all(|g| g.bits & bits::OPEN == 0), "no OPEN without a name");
             a.ask(close(f, handle)).await.unwrap();
             assert_eq!(c.perm(f).await, Err(Errno::ENOENT));
         }
@@ -219,7 +220,7 @@ fn who_removes_a_name_is_asked_whether_the_file_is_open() {
             a.a_while().await;
             let called = a.called();
             let [Callback::Blocking { id, wanted, .. }] = called[..] else { panic!("{called:?}") };
-            assert_eq!((id, wanted), (grant.id, (Mode::Ex, Policy::bits(bits::OPEN))), "the rest is its own business");
+            assert_eq!((id, wanted), (grant.id, (Mode::Ex, Policy::bits(bits::OPEN))), "only OPEN of its own lock");
             let handle = if opens { Some(open_after_the_fact(&a, f).await) } else { None };
             a.call(Call { converts: vec![(grant.id, KEPT)], ..Request::Cancel.into() }).await.unwrap();
             assert_eq!(removal.await.unwrap().unwrap().gone.contains(&f), !opens);
@@ -228,7 +229,7 @@ fn who_removes_a_name_is_asked_whether_the_file_is_open() {
             if let Some(handle) = handle {
                 a.ask(close(f, handle)).await.unwrap();
             }
-            // Given up before, nothing is asked.
+            // If OPEN is cancelled with the request, there is no callback.
             a.make("g").await;
             let (g, grant) = a.look("g").await;
             let call = Call { converts: vec![(grant.id, KEPT)], ..unlink("g").into() };
@@ -246,7 +247,7 @@ fn a_file_of_which_nobody_answers_goes_with_the_last_who_may_have_it_open() {
         let (f, _) = a.look("f").await;
         let removal = b.spawn(unlink("f"));
         b.a_while().await;
-        // The requester goes first.
+        // The requester disconnects first.
         removal.abort();
         b.import.close().await;
         let look = c.spawn(Request::GetAttr { fid: f, layout_known: true });
@@ -268,7 +269,7 @@ fn a_rename_over_a_file_asks_who_may_have_it_open() {
         let (new_name, flags, whiteout) = (name("f"), 0, None);
         let over = Request::Rename { cred, parent, name: name("g"), new_parent, new_name, flags, whiteout };
         let rename = b.spawn(over);
-        // Longer than what was replaced is kept for who looked it up before.
+        // Longer than a replaced file stays for clients that looked it up before.
         b.rt.sleep(Duration::from_secs(2)).await;
         assert!(!rename.is_finished());
         let handle = open_after_the_fact(&a, f).await;
@@ -311,9 +312,9 @@ fn what_a_stop_left_without_a_name_goes_after_the_next_start() {
 #[test]
 fn answers_come_with_locks_on_all_inodes_in_them() {
     with_clients(async |_, _, [a, b, _]| {
-        // What one has just made is one's own to keep, while another keeps the directory.
+        // A client caches what it has created, while another client caches the directory.
         let root = b.keep(Request::GetAttr { fid: fid::ROOT, layout_known: true }).await.unwrap().grants[0];
-        assert_eq!((root.fid, root.bits), (fid::ROOT, KEPT & !bits::LAYOUT), "the answer has no layout");
+        assert_eq!((root.fid, root.bits), (fid::ROOT, KEPT & !bits::LAYOUT), "the reply has no layout");
         let f = a.new_fid();
         let made = a.rt.spawn("make", {
             let (import, call) = (a.import.clone(), Call { keep: Some(a.new_cookie()), ..mknod("f", f).into() });
@@ -335,7 +336,7 @@ fn answers_come_with_locks_on_all_inodes_in_them() {
         assert!(answer.grants.iter().all(|g| g.cookie.0 - first.0 < 3));
         a.cancel(&answer.grants.iter().map(|g| g.id).collect::<Vec<_>>()).await;
 
-        assert!(a.ask(list()).await.unwrap().grants.is_empty(), "without keeping it");
+        assert!(a.ask(list()).await.unwrap().grants.is_empty(), "the request takes no locks");
     });
 }
 
@@ -349,7 +350,7 @@ fn a_dead_client_holds_others_up_no_longer_than_its_eviction() {
         let (a, b) = (Client::tcp(&sim, &host, 2).await, Client::tcp(&sim, &host, 3).await);
         a.make("f").await;
         let (f, _) = a.look("f").await;
-        std::mem::forget(a); // the crash takes it, not a destructor
+        std::mem::forget(a); // the crash ends it, not a destructor
         sim.crash_host(2);
         let began = rt.now();
         b.ask(chmod(f, 0o600)).await.unwrap();
@@ -371,10 +372,10 @@ fn a_change_of_a_client_that_went_is_still_told_to_all() {
         b.import.close().await;
         let reader = c.spawn(Request::GetAttr { fid: f, layout_known: true });
         c.a_while().await;
-        assert!(!reader.is_finished(), "the first may still see what was before");
+        assert!(!reader.is_finished(), "the first client may still see the old state");
         a.cancel(&[grant.id]).await;
         assert!(matches!(reader.await.unwrap().unwrap().reply, Reply::Entry(e) if e.attr.perm == 0o600));
-        assert_eq!(host.param(LOCK_COUNT), "0", "nothing is left behind");
+        assert_eq!(host.param(LOCK_COUNT), "0", "no lock is left");
         let quick = c.rt.timeout(Duration::from_secs(1), c.ask(chmod(f, 0o640))).await;
         assert!(quick.is_ok_and(|answer| answer.is_ok()));
     });
@@ -397,7 +398,7 @@ fn a_callback_that_a_broken_connection_swallowed_comes_again() {
         assert_eq!(a.asked(), []);
         sim.heal(MDS, 2);
         rt.sleep(Duration::from_secs(10)).await;
-        assert_eq!(a.asked(), [grant.id], "the lock survived, and was asked back");
+        assert_eq!(a.asked(), [grant.id], "the lock survived, and got a second callback");
         a.cancel(&[grant.id]).await;
         change.await.unwrap().unwrap();
     })
@@ -417,7 +418,7 @@ fn a_stop_does_not_wait_for_those_that_keep() {
         b.a_while().await;
         let began = rt.now();
         host.mdt.stop().await.unwrap();
-        assert!(change.await.unwrap().is_ok(), "it is done");
+        assert!(change.await.unwrap().is_ok(), "it is executed");
         assert!(rt.now().since(began) < Duration::from_secs(2));
         host.mgs.stop();
         let again = Host::start(&rt, config()).await;
@@ -454,7 +455,7 @@ fn clients_that_keep_and_change_the_same_never_get_stuck() {
                         1 => lookup(from),
                         _ => list(),
                     };
-                    // Locks are given back with the next request, not when they are asked for.
+                    // Locks are cancelled with the next request, not at the callback.
                     let call = Call { keep: Some(keep), cancels: std::mem::take(&mut held), ..request.into() };
                     let answer = import.call(call, Default::default()).await.unwrap().body;
                     held.extend(answer.grants.iter().map(|g| g.id));
@@ -469,7 +470,7 @@ fn clients_that_keep_and_change_the_same_never_get_stuck() {
                 task.await.unwrap();
             }
         };
-        assert!(host.rt.timeout(Duration::from_secs(10), all).await.is_ok(), "stuck");
+        assert!(host.rt.timeout(Duration::from_secs(10), all).await.is_ok(), "deadlock");
         assert_eq!(host.param(LOCK_COUNT), "0");
     });
 }

@@ -1,5 +1,5 @@
-//! Mirrored files as clients of an MDT see them: which mirrors miss a write nobody learns before it
-//! is durable.
+//! Mirrored files as clients of an MDT see them: no client learns which mirrors are stale before
+//! this is durable.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use sheen_wire::mds::{Answer, Reply, Request};
 use sheen_wire::mirror::{Change, XATTR};
 use sheen_wire::{Bulk, Cred, Errno, Fid};
 
-/// An MDT that commits late if nobody hurries it.
+/// Configuration of an MDT that commits late unless a request waits for a commit.
 fn slow() -> MdtConfig {
     MdtConfig { commit_interval_ms: 10_000, ..config() }
 }
 
-/// A file of two mirrors.
+/// Creates a file with two mirrors.
 async fn file(client: &Client, name: &str) -> Fid {
     let fid = client.make(name).await;
     let one = TemplateComponent::striped(0, u64::MAX, Spec::default());
@@ -50,12 +50,12 @@ fn nobody_sees_a_choice_of_mirrors_that_a_crash_would_undo() {
         let [a, b] = [Client::lo(&host, "a").await, Client::lo(&host, "b").await];
         let f = file(&a, "f").await;
         a.ask(Request::Sync { fid: Some(f) }).await.unwrap();
-        // The one writes, the other looks, while nobody else keeps anything of the file.
+        // One client writes, the other looks; no third client caches anything of the file.
         let asked = a.spawn(Request::LayoutIntent { fid: f, start: 0, end: 1 });
         rt.sleep(Duration::ZERO).await;
         let seen = b.import.call(get(f).into(), Bulk::new()).await.unwrap();
         assert_eq!(state(&seen.body), Composite::WRITE_PENDING);
-        // What it saw and may write by outlives a crash of this moment.
+        // The layout that it saw and may write by survives a crash now.
         sim.crash_host(1);
         drop((asked, a, b, host));
         let host = Host::start(&sim.rt(1), config()).await;
@@ -83,7 +83,7 @@ fn a_choice_that_cannot_be_kept_is_not_answered_until_it_can() {
                 at += piece as u64;
             }
         }
-        // More than the store has room for, and with it the change that nobody is to see.
+        // More than fits into the store, and with it the change that no client may see.
         for i in 0..40 {
             let other = a.make(&format!("other{i}")).await;
             a.ask(set(other, "user.a", vec![i; 60_000])).await.unwrap();
@@ -94,7 +94,7 @@ fn a_choice_that_cannot_be_kept_is_not_answered_until_it_can() {
         let seen = b.spawn(get(f));
         rt.sleep(Duration::from_secs(5)).await;
         assert_eq!(host.ask(Request::Sync { fid: None }).await.map(drop), Err(Errno::EIO), "the disk is full");
-        assert!(!asked.is_finished() && !seen.is_finished(), "somebody saw what is not durable");
+        assert!(!asked.is_finished() && !seen.is_finished(), "a client saw what is not durable");
         ballast.set_len(0).unwrap();
         ballast.sync_data_blocking().unwrap();
         asked.await.unwrap().unwrap();
@@ -103,8 +103,8 @@ fn a_choice_that_cannot_be_kept_is_not_answered_until_it_can() {
     .unwrap();
 }
 
-/// Found by simulated races: a cut that took longer than a resync by the same client was missing
-/// from a mirror that counted as fresh.
+/// Found by simulated races: a truncate that took longer than a resync by the same client was
+/// missing from a mirror that counted as in sync.
 #[test]
 fn who_brings_mirrors_up_to_date_hears_of_it_as_others_do() {
     let sim = Sim::new(3, SimConfig::default());
@@ -114,18 +114,18 @@ fn who_brings_mirrors_up_to_date_hears_of_it_as_others_do() {
         host.add_ost(0).await;
         let a = Client::lo(&host, "a").await;
         let f = file(&a, "f").await;
-        // A program of this client changes the file by its layout; a tool of the same client brings
-        // a mirror up to date.
+        // A program of this client changes the file by its layout; a tool of the same client
+        // resyncs a mirror.
         let Answer { grants, .. } = a.keep(get(f)).await.unwrap();
         let kept: Vec<_> = grants.iter().map(|grant| grant.id).collect();
         let begun = Change::Resync { mirrors: vec![2], end: 0 }.encode().unwrap();
         let resync = a.spawn(set(f, XATTR, begun));
         a.a_while().await;
-        assert!(!resync.is_finished(), "what the program does is over first");
+        assert!(!resync.is_finished(), "the program's change ends first");
         assert_eq!(a.asked(), kept);
         a.cancel(&kept).await;
         resync.await.unwrap().unwrap();
-        // What one program asks for itself is in nobody's way.
+        // A program's own request takes no locks from its client.
         let grants = a.keep(get(f)).await.unwrap().grants;
         a.ask(Request::LayoutIntent { fid: f, start: 0, end: 1 }).await.unwrap();
         assert!(!grants.is_empty() && a.asked().is_empty());

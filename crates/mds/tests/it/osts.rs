@@ -1,4 +1,4 @@
-//! Placement on OSTs, destroys, orphans.
+//! Placement on OSTs, destroys, orphan objects.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,7 +12,7 @@ use sheen_rt::sim::{Sim, SimConfig, World};
 use sheen_wire::mgs::{TargetKind, target_name};
 use sheen_wire::{Errno, Ost, mds::Request, ost};
 
-/// Where the servers of OSTs listen.
+/// Port of the OSTs' servers.
 const PORT: u16 = 7988;
 /// The MDT's host.
 const MDS: u32 = 1;
@@ -35,7 +35,7 @@ fn objects_are_destroyed_after_the_unlink_is_durable() {
         host.sync().await.unwrap();
         rt.sleep(Duration::from_millis(100)).await;
         assert_eq!(ost.destroyed(), [file[0].1]);
-        // And once only.
+        // And only once.
         rt.sleep(Duration::from_secs(60)).await;
         assert_eq!(ost.destroyed().len(), 1);
     })
@@ -124,7 +124,7 @@ fn objects_of_lost_creates_are_removed_before_new_ones_are_placed() {
         sim.run(async {
             let host = Host::start(&rt, MdtConfig { commit_interval_ms: 10_000, ..config() }).await;
             host.add_ost(0).await;
-            host.create_closed("kept").await.unwrap();
+            host.create_closed("durable").await.unwrap();
             host.sync().await.unwrap();
             let lost = host.create_closed("lost").await.unwrap();
             sim.crash_host(1);
@@ -154,14 +154,14 @@ fn creates_wait_for_the_first_ost_and_fail_without_any() {
     let rt = sim.rt(1);
     sim.run(async {
         let host = Host::start(&rt, config()).await;
-        // The MGS has said that there are none: no point in waiting.
+        // The MGS has reported that there are none: waiting is pointless.
         rt.sleep(Duration::from_secs(1)).await;
         assert_eq!(host.create("f").await.unwrap_err(), Errno::ENOSPC);
         host.add_ost(0).await;
         host.create_closed("g").await.unwrap();
         sim.crash_host(1);
         drop(host);
-        // Known to the MGS, but not yet there.
+        // Registered with the MGS, but not running yet.
         let host = Host::start(&sim.rt(1), config()).await;
         let ost = Arc::new(FakeOst::default());
         let (created, ()) = tokio::join!(host.create_closed("h"), async {
@@ -204,7 +204,7 @@ fn creates_after_a_start_wait_for_osts_that_they_would_do_without() {
         });
         assert_eq!(wide, 3);
 
-        // One that does not come back holds up nobody for long.
+        // An OST that does not reconnect delays creates only for a limited time.
         sim.crash_host(1);
         drop(host);
         let host = Host::start(&sim.rt(1), config()).await;
@@ -250,7 +250,7 @@ fn parameters_steer_placement() {
     .unwrap();
 }
 
-/// OSTs on a host of their own, which all write down what they are asked in the same place.
+/// OSTs on a host of their own, which record all their requests in the same place.
 struct Oss {
     _server: Arc<Server>,
     nid: String,
@@ -267,20 +267,20 @@ async fn serve(world: &World, number: u32, osts: &[u32]) -> Oss {
     Oss { _server: server, nid: Nid::Tcp(at).to_string(), ost }
 }
 
-/// Tells the MGS where an OST is.
+/// Registers the address of an OST with the MGS.
 async fn register(host: &Host, index: u32, nid: &str) {
     let nids = [nid.to_string()];
     host.mgc.register("sheen", TargetKind::Ost, Some(index), &format!("ost{index}"), &nids).await.unwrap();
 }
 
-/// The OSTs of a new file, sorted.
+/// Creates a file; returns its OSTs, sorted.
 async fn osts_of_new(host: &Host, name: &str) -> Vec<u32> {
     let mut osts: Vec<u32> = host.create_closed(name).await.unwrap().iter().map(|object| object.0).collect();
     osts.sort_unstable();
     osts
 }
 
-/// Runs a test in which new files lie on all OSTs, some time after the start of the MDT.
+/// Runs a test in which new files have stripes on all OSTs, some time after the start of the MDT.
 fn with_wide_files(seed: u64, test: impl AsyncFn(&Sim, &Host)) {
     let sim = Sim::new(seed, SimConfig::default());
     let rt = sim.rt(MDS);
@@ -300,8 +300,8 @@ fn create_does_without_an_ost_that_disconnected_just_now_or_long_ago() {
         register(host, 0, &servers[0].nid).await;
         register(host, 1, &servers[1].nid).await;
         let (moment, long) = (Duration::from_millis(10), Duration::from_secs(39 * 60));
-        // How long the MDT is idle before and after the crash, and how long the create may take
-        // then.
+        // How long the MDT is idle before and after the crash, and how long the create may then
+        // take.
         let cases = [(long, Duration::from_millis(100)), (moment, Duration::from_secs(6))];
         for (n, (idle, limit)) in cases.into_iter().enumerate() {
             host.mdt.wait_osts(2).await;
@@ -351,6 +351,6 @@ fn ost_that_moves_takes_objects_at_its_new_address_and_others_stay_connected() {
             assert_eq!(osts_of_new(host, &format!("f{n}")).await, [0, 1, 2]);
             host.rt.sleep(Duration::from_micros(100)).await;
         }
-        assert!(!there.ost.asked.lock().is_empty(), "it is asked where it is now");
+        assert!(!there.ost.asked.lock().is_empty(), "its new address gets requests");
     });
 }

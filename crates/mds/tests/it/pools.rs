@@ -1,4 +1,4 @@
-//! Pools: which OSTs the files of a pool get, and what becomes of them when the pool changes.
+//! Pools: on which OSTs files of a pool are placed, and the effect of changes of the pool.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn in_pool(name: &str) -> Spec {
     Spec { pool: Some(Pool::new(name).unwrap()), ..Spec::default() }
 }
 
-/// Four OSTs, of which the pool `p1` has 1 and 3, `p2` has 0 and 2, and `empty` none.
+/// Adds four OSTs. Pool `p1` has 1 and 3, `p2` has 0 and 2, and `empty` none.
 async fn four(host: &Host) {
     for index in 0..4 {
         host.add_ost(index).await;
@@ -41,7 +41,7 @@ async fn four(host: &Host) {
     }
 }
 
-/// Changes a pool and waits until the MDT knows.
+/// Changes a pool and waits until the MDT has learned of it.
 async fn change_pool(host: &Host, pool: &str, change: PoolChange) {
     host.mgc.change_pool("sheen", pool, change).await.unwrap();
     host.rt.sleep(Duration::from_millis(10)).await;
@@ -59,7 +59,7 @@ async fn set_lov(host: &Host, fid: Fid, spec: &Spec) -> Result<()> {
     host.ask(Request::SetXattr { cred: Cred::ROOT, fid, name, value, flags: 0 }).await.map(drop)
 }
 
-/// A new file of this layout: its pool and OSTs.
+/// Creates a file with this layout; returns its pool and OSTs.
 async fn file(host: &Host, parent: Fid, name: &str, spec: &Spec) -> Result<(Option<String>, Vec<u32>)> {
     let fid = make(host, parent, name, NewNode::Node { kind: FileKind::Regular, rdev: 0 }).await;
     if !spec.is_default() {
@@ -93,7 +93,7 @@ fn files_of_a_pool_lie_on_its_osts_in_turn() {
             let (pool, osts) = file(&host, fid::ROOT, &format!("a{i}"), &in_pool("p1")).await.unwrap();
             assert_eq!(pool.as_deref(), Some("p1"));
             first.extend(osts);
-            // Files of another pool in between do not disturb the turn.
+            // Files of another pool in between do not disturb the round robin.
             assert!(file(&host, fid::ROOT, &format!("b{i}"), &in_pool("p2")).await.unwrap().1[0] % 2 == 0);
         }
         assert_eq!(sorted(first), [1, 1, 1, 1, 3, 3, 3, 3]);
@@ -163,10 +163,10 @@ fn a_default_is_inherited_and_outlives_its_pool() {
         assert_eq!(file(&host, sub, "f", &nothing).await.unwrap().0, p1());
         let other = file(&host, dir, "other", &Spec { count: Some(Count::All), ..in_pool("p2") }).await.unwrap();
         assert_eq!((other.0.as_deref(), sorted(other.1)), (Some("p2"), vec![0, 2]));
-        // Who names OSTs himself is not held by a pool that he only inherits.
+        // OSTs that the user names may be outside of a pool that the file only inherits.
         let listed = file(&host, dir, "listed", &Spec { osts: vec![0, 1], ..nothing.clone() }).await;
         assert_eq!(listed, Ok((None, vec![0, 1])));
-        // The file system's own first OST leads nobody out of a pool.
+        // The file system's default first OST does not lead out of a pool.
         host.params.set("lod.*.stripeoffset", "2").unwrap();
         assert_eq!(inside("g").await, (p1(), vec![1, 3]));
         host.params.set("lod.*.stripeoffset", "-1").unwrap();
@@ -174,11 +174,11 @@ fn a_default_is_inherited_and_outlives_its_pool() {
         change_pool(&host, "p1", PoolChange::Remove { ost: 3 }).await;
         assert_eq!(inside("one").await, (p1(), vec![1]));
         change_pool(&host, "p1", PoolChange::Remove { ost: 1 }).await;
-        assert_eq!(inside("none").await, (None, vec![0, 1, 2, 3]), "an empty pool is passed over");
+        assert_eq!(inside("none").await, (None, vec![0, 1, 2, 3]), "an empty pool is ignored");
         change_pool(&host, "p1", add(2)).await;
         assert_eq!(inside("again").await, (p1(), vec![2]));
         change_pool(&host, "p1", PoolChange::Destroy).await;
-        assert_eq!(inside("gone").await, (None, vec![0, 1, 2, 3]));
+        assert_eq!(inside("destroyed").await, (None, vec![0, 1, 2, 3]));
     })
     .unwrap();
 }
@@ -196,7 +196,8 @@ fn an_mdt_that_starts_waits_to_be_told_of_pools() {
         sim.crash_host(1);
         drop(host);
 
-        // All are back but the MGS, which comes later: to be without a pool now would be for ever.
+        // Everything restarts except the MGS, which starts later. A file created without a pool now
+        // would never get one.
         let rt = sim.rt(1);
         let net = Net::new(rt.clone());
         let (server, params) = (Server::new(net.clone()), Params::new());

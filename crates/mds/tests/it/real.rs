@@ -1,4 +1,4 @@
-//! The same on the real runtime and a real disk.
+//! An MDT on the real runtime and a real disk.
 
 use std::time::Duration;
 

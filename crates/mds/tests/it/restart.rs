@@ -1,4 +1,4 @@
-//! What clients of an MDT see of its end and its return.
+//! Stops and restarts of an MDT as its clients see them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use sheen_wire::{Bulk, Cred, Errno, Fid, Mds, Ost, Result, fid};
 
 const PORT: u16 = 7988;
 const MDS: u32 = 1;
-/// MGS and OST.
+/// Host of MGS and OST.
 const OTHERS: u32 = 2;
 const CLIENT: u32 = 3;
 
@@ -44,7 +44,7 @@ async fn opened(import: &Import<Mds>, request: Request) -> Result<bool> {
     }
 }
 
-/// Makes creates wait: there is an OST, which is not there yet.
+/// Makes creates wait: registers an OST that does not run yet.
 async fn announce_ost(host: &Host) {
     host.mgc.register("sheen", TargetKind::Ost, Some(0), "ost0", &["0@lo".to_string()]).await.unwrap();
     host.rt.sleep(Duration::from_millis(100)).await;
@@ -68,7 +68,7 @@ fn a_stop_answers_what_runs_and_keeps_it() {
         assert_eq!(create.await.unwrap(), Ok(true));
         stop.await.unwrap().unwrap();
         host.mgs.stop();
-        assert!(Host::start(&rt, config()).await.exists("f").await, "it was answered and lost");
+        assert!(Host::start(&rt, config()).await.exists("f").await, "it got a reply and is lost");
     })
     .unwrap();
 }
@@ -95,7 +95,7 @@ fn an_open_that_comes_through_after_its_client_went_opens_nothing() {
     .unwrap();
 }
 
-/// An MGS and an OST for a life of the whole test.
+/// Starts an MGS and an OST that run for the whole test.
 async fn others(world: &World, rt: &Rt) -> (Arc<Mgs>, Arc<Server>) {
     let net = Net::new(rt.clone());
     let server = Server::new(net.clone());
@@ -128,12 +128,12 @@ fn an_mdt_that_was_killed_and_started_at_once_takes_creates_at_once() {
         let nid = Nid::Tcp(sim.addr(MDS, PORT));
         let import = Import::new(Net::new(rt.clone()), ImportConfig::new("client", life.0.name(), vec![nid]));
         let seq = seq(&import).await;
-        // Long enough to have asked MGS and OST for many things.
+        // Long enough for many requests to MGS and OST.
         for i in 0..20 {
             opened(&import, create(Fid::new(seq, 1 + i), &format!("before{i}"))).await.unwrap();
             rt.sleep(Duration::from_secs(1)).await;
         }
-        std::mem::forget(life); // the crash takes it, not a destructor
+        std::mem::forget(life); // the crash ends it, not a destructor
         sim.crash_host(MDS);
         let _life = start_mdt(&sim).await;
         let began = rt.now();
@@ -159,10 +159,10 @@ fn a_create_that_was_kept_but_not_answered_is_found_by_its_resend() {
         std::mem::forget(life);
         sim.crash_host(MDS);
         let _life = start_mdt(&sim).await;
-        // As if the answer had been lost with the MDT.
+        // As if the reply had been lost with the MDT.
         assert_eq!(opened(&import, request).await, Ok(true));
         let other = create(Fid::new(seq(&import).await, 2), "f");
-        assert_eq!(opened(&import, other).await, Err(Errno::EEXIST), "another's file is not one's own");
+        assert_eq!(opened(&import, other).await, Err(Errno::EEXIST), "another create finds the file of the first");
     })
     .unwrap();
 }
@@ -188,7 +188,7 @@ fn an_unlinked_open_file_waits_for_a_client_that_notices_the_restart_late() {
         std::mem::forget(life);
         sim.crash_host(MDS);
         let _life = start_mdt(&sim).await;
-        // As long as keepalive may take, and then some.
+        // Longer than TCP keepalive takes.
         rt.sleep(Duration::from_secs(75)).await;
         let reopen = Request::Reopen { files: vec![(files[0], flags::RDWR, 1)] };
         let Reply::Handles(handles) = import.call(reopen.into(), Bulk::new()).await.unwrap().body.reply else {
@@ -230,7 +230,7 @@ fn locks_do_not_outlive_the_mdt() {
         sim.crash_host(MDS);
         let _life = start_mdt(&sim).await;
         assert!(matches!(enqueue(&b).await, Enqueued::Granted { .. }));
-        // Handles of the earlier life mean nothing in this one.
+        // Lock handles of the earlier life are unknown in this one.
         let cancel = Call { cancels: vec![id], ..Request::Cancel.into() };
         a.call_urgent(cancel, Bulk::new()).await.unwrap();
         assert!(matches!(enqueue(&a).await, Enqueued::WouldBlock { .. }));

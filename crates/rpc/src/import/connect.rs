@@ -1,4 +1,4 @@
-//! The connector: the task that finds the target, keeps the connection, and finds it again.
+//! The connector: the task that connects to the target, reads replies, and reconnects.
 
 use std::{
     net::SocketAddr,
@@ -15,33 +15,34 @@ use sheen_wire::{
 
 use super::{ImportState, Inner, Recovering, Way, recover::RecoveringWay};
 
-/// Pause after a round over all NIDs, at first and at most. It doubles.
+/// Shortest pause after a round over all NIDs. It doubles with each round.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
+/// Longest such pause.
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
-/// How long one NID may take to welcome a client: the others want to be tried, too.
+/// Time that one NID may take to welcome a client, so that the others are tried, too.
 const ATTEMPT_MAX: Duration = Duration::from_secs(5);
-/// A connection that broke sooner than this is not made again without a pause.
+/// A connection that broke sooner than this is restored only after a pause.
 const SHORT_LIVED: Duration = Duration::from_secs(1);
-/// How long a closed import waits for the server to close the connection.
+/// Time that a closed import waits for the server to close the connection.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 
 /// Why a target cannot be reached.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    /// Tried for as long as is allowed.
+    /// It was not reached in the time allowed.
     #[error("cannot reach {target}: {reason}; check that the server runs and that the address is right")]
     Unreachable {
         /// The target.
         target: String,
-        /// What was tried last and what came of it.
+        /// The last attempt and its outcome.
         reason: String,
     },
-    /// The connection was there once, was lost, and did not come back in time.
+    /// The connection was lost and not restored in time.
     #[error("lost the connection to {target} and could not restore it in {seconds} s")]
     TimedOut {
         /// The target.
         target: String,
-        /// How long was tried.
+        /// The time allowed.
         seconds: u64,
     },
     /// The import was closed.
@@ -62,7 +63,7 @@ impl From<ConnectError> for Errno {
     }
 }
 
-/// A tcp connection that was welcomed.
+/// A tcp connection over which the server sent its welcome.
 struct Welcomed {
     sender: Sender,
     receiver: Receiver,
@@ -71,8 +72,8 @@ struct Welcomed {
 }
 
 impl<P: Protocol> Inner<P> {
-    /// The way, made if there is none. Takes no time if there is one, or if the target is in this
-    /// process and this is the first time.
+    /// Returns the current connection; makes one if there is none. Returns at once if there is one,
+    /// or if this is the first connection and the target is in this process.
     pub(super) async fn ready(self: &Arc<Self>) -> Result<Way<P>, ConnectError> {
         if let Some(way) = self.way() {
             return way;
@@ -105,7 +106,7 @@ impl<P: Protocol> Inner<P> {
         self.net.rt().timeout(limit, coming).await.map_err(|_| late)?
     }
 
-    /// The way there is now, or why there will be none.
+    /// Returns the current connection, or why there will be none. `None`: there is none yet.
     fn way(self: &Arc<Self>) -> Option<Result<Way<P>, ConnectError>> {
         if let Some(peer) = self.lo_peer() {
             return Some(Ok(Way::Lo(peer)));
@@ -117,7 +118,7 @@ impl<P: Protocol> Inner<P> {
         if link.connection.is_some() {
             return Some(Ok(Way::Tcp));
         }
-        // The first time to a target of this process needs no connector.
+        // The first connection to a target of this process needs no connector.
         if link.connecting || link.incarnation.is_some() {
             return None;
         }
@@ -128,7 +129,7 @@ impl<P: Protocol> Inner<P> {
         Some(Ok(Way::Lo(peer)))
     }
 
-    /// Starts the connector if it is needed and not there.
+    /// Starts the connector if it is needed and does not run.
     pub(super) fn start(self: &Arc<Self>) {
         let mut link = self.link.lock();
         if link.connecting || matches!(link.state, ImportState::Full | ImportState::Closed) {
@@ -153,8 +154,8 @@ impl<P: Protocol> Inner<P> {
         }
         {
             let mut link = self.link.lock();
-            // Otherwise whoever ended the connector said so, and another may have been started
-            // since.
+            // In the other cases `connecting` was cleared before, and another connector may run
+            // already.
             if link.state == ImportState::Closed {
                 link.connecting = false;
             }
@@ -162,8 +163,8 @@ impl<P: Protocol> Inner<P> {
         self.changed.notify_waiters();
     }
 
-    /// Tries `lo` and all NIDs in turn until one is there. `None`: no tcp connection is needed,
-    /// because the way is `lo`, or the import was closed, or it was given up.
+    /// Tries `lo` and all NIDs in turn until one answers. `None`: no tcp connection is needed.
+    /// Calls go over `lo`, the import was closed, or the first connection timed out.
     async fn establish(self: &Arc<Self>) -> Option<Welcomed> {
         let began = self.net.rt().now();
         let mut backoff = BACKOFF_MIN;
@@ -172,7 +173,7 @@ impl<P: Protocol> Inner<P> {
                 return None;
             }
             let elsewhere = self.local_target().is_none();
-            let mut reason = "no address is known".to_owned();
+            let mut reason = "no address of the target is known".to_owned();
             if self.reach_lo(&mut reason).await {
                 return None;
             }
@@ -183,7 +184,8 @@ impl<P: Protocol> Inner<P> {
                     biased;
                     a = attempt => a,
                     () = self.closed() => return None,
-                    // Whoever has the address now may never answer.
+                    // The target now runs here. Another process at its old address may never
+                    // answer.
                     () = self.arrives(), if elsewhere => continue 'round,
                 };
                 match attempt {
@@ -213,19 +215,19 @@ impl<P: Protocol> Inner<P> {
         }
     }
 
-    /// Addresses to try over tcp.
+    /// Returns the tcp addresses to try.
     fn addresses(&self) -> Vec<SocketAddr> {
         let nids = self.nids.lock();
         nids.iter().filter_map(|nid| if let Nid::Tcp(addr) = nid { Some(*addr) } else { None }).collect()
     }
 
-    /// Fails what has waited too long; whether to stop looking (only if the target was never
-    /// reached).
+    /// Fails requests that have waited too long. Returns whether to stop connecting, which happens
+    /// only if the target was never reached.
     fn gives_up(&self, began: Instant, now: Instant, reason: &str) -> bool {
         let mut link = self.link.lock();
         link.missed = true;
-        // A request waits from when it was sent or from when the connection was lost, whichever is
-        // later.
+        // The wait of a request counts from when it was sent or from when the connection was lost,
+        // whichever is later.
         let limit = self.recovery_timeout;
         link.fail(Errno::ETIMEDOUT, |p| now.since(began.max(p.since())) >= limit);
         if link.incarnation.is_some() || now.since(began) < self.connect_timeout {
@@ -238,8 +240,8 @@ impl<P: Protocol> Inner<P> {
         true
     }
 
-    /// Waits between two rounds, less if something changes that promises success. A random part
-    /// keeps the clients of a restarted server from coming all at once.
+    /// Waits between two rounds; ends early if the services of this process change. A random part
+    /// keeps the clients of a restarted server from connecting all at once.
     async fn pause(&self, backoff: Duration) {
         let jitter = self.net.rt().random_u64() % (backoff.as_micros() as u64 / 4 + 1);
         let mut services = std::pin::pin!(self.net.changed());
@@ -255,12 +257,12 @@ impl<P: Protocol> Inner<P> {
         }
     }
 
-    /// Takes the way over `lo`, if the target is in this process. (Requests that were sent over tcp
-    /// and are not answered stay with tcp.)
+    /// Connects over `lo`, if the target is in this process. (Requests that were sent over tcp and
+    /// are not answered stay with tcp.)
     async fn reach_lo(self: &Arc<Self>, reason: &mut String) -> bool {
         let Some(target) = self.local_target() else {
             if self.addresses().is_empty() {
-                *reason = "it does not run in this process".to_owned();
+                *reason = "the target does not run in this process".to_owned();
             }
             return false;
         };
@@ -283,7 +285,7 @@ impl<P: Protocol> Inner<P> {
                 () = self.closed() => return true,
             };
             if let Err(errno) = recovered {
-                tracing::warn!(target_name = %self.target, %errno, "recovery failed; trying again");
+                tracing::warn!(target_name = %self.target, %errno, "recovery failed; reconnecting");
                 *reason = format!("recovery failed: {errno}");
                 self.set_state(ImportState::Connecting);
                 return false;
@@ -294,8 +296,8 @@ impl<P: Protocol> Inner<P> {
             return true;
         }
         self.enter_lo(&mut link, &peer);
-        // In the same breath as the state, so that whoever finds it lost can start the next
-        // connector.
+        // Together with the state, so that a call which finds the connection lost can start the
+        // next connector.
         link.connecting = false;
         true
     }
@@ -307,12 +309,14 @@ impl<P: Protocol> Inner<P> {
         let hello = Frame { body: body.into(), ..Frame::new(Kind::Hello, 0) };
         sender.post(hello).map_err(|e| e.to_string())?;
         let answer = receiver.recv().await.map_err(|e| match e {
-            RecvError::Eof => "it hung up on the handshake; does it run the same release?".to_owned(),
+            RecvError::Eof => {
+                "the server closed the connection during the handshake; does it run the same release?".to_owned()
+            }
             e => e.to_string(),
         })?;
         match (answer.header.kind, answer.header.status) {
             (Kind::Welcome, 0) => {}
-            (Kind::Welcome, 19) => return Err(format!("there is no target {} there", self.target)),
+            (Kind::Welcome, 19) => return Err(format!("there is no target {} at this address", self.target)),
             (Kind::Welcome, errno) => return Err(format!("refused: {}", Errno(errno))),
             (kind, _) => return Err(format!("answered with {kind:?} instead of a welcome")),
         }
@@ -321,8 +325,8 @@ impl<P: Protocol> Inner<P> {
         Ok(Welcomed { sender, receiver, nid: Nid::Tcp(addr), welcome })
     }
 
-    /// Recovers what the server forgot, resends what it did not answer, and reads replies until the
-    /// connection ends.
+    /// Runs the restart hook if the server forgot the client, resends unanswered requests, and
+    /// reads replies until the connection ends.
     async fn keep(self: &Arc<Self>, welcomed: Welcomed) {
         let Welcomed { sender, mut receiver, nid, welcome } = welcomed;
         let (forgotten, evicted) = self.link.lock().welcomed(welcome.incarnation, welcome.known);
@@ -339,7 +343,7 @@ impl<P: Protocol> Inner<P> {
                 e = &mut reading => end = Some(e),
                 r = recovered => if let Err(errno) = r {
                     end = Some(format!("recovery failed: {errno}"));
-                    // Not to hurry into the next failure.
+                    // Avoids hurrying into the next failure.
                     self.pause(BACKOFF_MAX).await;
                 },
             }
@@ -358,7 +362,7 @@ impl<P: Protocol> Inner<P> {
         }
     }
 
-    /// From now on calls go over `sender`; first those that were not answered.
+    /// Sends calls over `sender` from now on, the unanswered ones first.
     fn go_full(&self, sender: &Sender, nid: Nid, welcome: Welcome) {
         let resend = {
             let mut link = self.link.lock();
@@ -384,7 +388,7 @@ impl<P: Protocol> Inner<P> {
         self.changed.notify_waiters();
     }
 
-    /// Reads replies until the connection ends. Returns why.
+    /// Reads replies until the connection ends. Returns the reason.
     async fn read(&self, receiver: &mut Receiver) -> String {
         let mut leaving = std::pin::pin!(async {
             self.closed().await;
@@ -408,7 +412,7 @@ impl<P: Protocol> Inner<P> {
         }
     }
 
-    /// The connection ended. False: because the import was closed.
+    /// Handles the end of the connection. Returns false if the import was closed.
     fn lose(&self) -> bool {
         let mut link = self.link.lock();
         (link.connection, link.recovering, link.nid) = (None, None, None);
@@ -440,7 +444,7 @@ impl<P: Protocol> Inner<P> {
         }
     }
 
-    /// Closes the import; what is under way fails.
+    /// Closes the import; pending requests fail.
     pub(super) fn shut(&self) {
         let connection = {
             let mut link = self.link.lock();

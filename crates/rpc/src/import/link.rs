@@ -1,4 +1,4 @@
-//! The state of an import's way, and the requests that wait for replies.
+//! The state of an import's connection, and the requests that wait for replies.
 
 use std::{
     collections::BTreeMap,
@@ -17,18 +17,18 @@ use tokio::sync::oneshot;
 
 use super::{ConnectError, Inner};
 
-/// Pings without an answer after which a connection counts as broken.
+/// Unanswered pings after which a connection counts as broken.
 const PINGS_UNANSWERED_MAX: u32 = 3;
-/// Broken connections that a request may outlive once its time is up.
+/// Broken connections after which a request fails, once its time is up.
 const RESENDS_MAX: u32 = 16;
 
-/// Where an import stands; printed as Lustre does.
+/// The state of an import; printed as Lustre does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ImportState {
-    /// Nothing was asked yet, or the target was never reached.
+    /// Not used yet, or the target was never reached.
     #[default]
     New,
-    /// Looking for the target.
+    /// Connecting to the target.
     Connecting,
     /// Connected to a server that has forgotten the client: the restart hook runs.
     Recover,
@@ -53,7 +53,7 @@ impl fmt::Display for ImportState {
     }
 }
 
-/// What calls and the connector agree on.
+/// State that calls and the connector share.
 #[derive(Default)]
 pub(super) struct Link {
     pub(super) state: ImportState,
@@ -62,23 +62,23 @@ pub(super) struct Link {
     pub(super) connection: Option<Sender>,
     /// The tcp connection while the restart hook runs.
     pub(super) recovering: Option<Sender>,
-    /// Whether the connector exists.
+    /// Whether the connector runs.
     pub(super) connecting: bool,
-    /// Whether the pinger exists.
+    /// Whether the pinger runs.
     pinging: bool,
-    /// Requests sent and not answered, by xid.
+    /// Unanswered requests, by xid.
     pub(super) pending: BTreeMap<u64, Pending>,
     xid_last: u64,
     pub(super) features: u64,
-    /// The server's, when it was last connected.
+    /// Incarnation of the server at the last connection.
     pub(super) incarnation: Option<u64>,
-    /// Times that the server gave this client up.
+    /// Number of evictions of this client by the server.
     evictions: u64,
-    /// It did once more, and the restart hook has not been through since.
+    /// The server evicted the client once more, and the restart hook has not succeeded since.
     given_up: bool,
-    /// It was looked for at all addresses, in vain, at least once.
+    /// At least one round over all addresses failed.
     pub(super) missed: bool,
-    /// Attempts to connect that were given up, and why the last one was.
+    /// Number of attempts to connect that were abandoned, and the reason of the last one.
     pub(super) failures: u64,
     pub(super) failure: Option<ConnectError>,
 }
@@ -88,14 +88,13 @@ pub(super) struct Pending {
     reply: oneshot::Sender<sheen_wire::Result<Frame>>,
     since: Instant,
     resends: u32,
-    /// Right only as long as the server knows the client's locks.
+    /// Valid only while the server knows the client's locks.
     guarded: bool,
-    /// Belongs to the restart hook: dies with the connection.
+    /// Sent by the restart hook: fails when the connection ends.
     recovering: bool,
 }
 
-/// A request whose reply is awaited. Dropping it takes the request from those that would be sent
-/// again.
+/// A request that waits for its reply. Dropping this removes the request, so that it is not resent.
 pub(super) struct Waiting<P: Protocol> {
     inner: Arc<Inner<P>>,
     xid: u64,
@@ -111,7 +110,8 @@ impl<P: Protocol> Drop for Waiting<P> {
 }
 
 impl Link {
-    /// Enters a request: gives it its xid and says which replies have arrived.
+    /// Enters a request: assigns its xid, and puts into its header up to which xid all replies
+    /// arrived.
     fn enter(
         &mut self,
         frame: &mut Frame,
@@ -129,9 +129,9 @@ impl Link {
         (xid, receiver)
     }
 
-    /// The frames to send once more over a new connection, in xid order. A request that was sent
-    /// again and again for longer than `limit`, and whose connection broke each time, fails
-    /// instead: it may be the reason.
+    /// Returns the frames to resend over a new connection, in xid order. A request fails instead if
+    /// it was resent [`RESENDS_MAX`] times and waits for longer than `limit`. It may be the reason
+    /// why the connections broke.
     pub(super) fn unanswered(&mut self, now: Instant, limit: Duration) -> Vec<Frame> {
         self.fail(Errno::ETIMEDOUT, |p| p.resends >= RESENDS_MAX && now.since(p.since) >= limit);
         let resend = |p: &mut Pending| {
@@ -143,18 +143,18 @@ impl Link {
         self.pending.values_mut().filter(|p| !p.recovering).map(resend).collect()
     }
 
-    /// What is to be recovered at a server that welcomes the client with this incarnation, and
-    /// knows it or not: whether it has forgotten the client, and whether it had given the client
-    /// up. Both are so until [`Link::recovered`], for the server knows the client from the next
-    /// welcome on, whatever becomes of this one.
+    /// Records a welcome with this incarnation from a server that knows the client or not. Returns
+    /// whether the server has forgotten the client, and whether it had evicted the client. Both
+    /// hold until [`Link::recovered`], because the server knows the client at the next welcome,
+    /// even if this recovery fails.
     pub(super) fn welcomed(&mut self, incarnation: u64, known: bool) -> (bool, bool) {
         let Some(before) = self.incarnation else { return (false, false) };
         self.given_up |= before == incarnation && !known;
         (before != incarnation || self.given_up, self.given_up)
     }
 
-    /// The server knows again what it has to: what was right only under locks that it has
-    /// forgotten, having given the client up, fails.
+    /// Records a completed recovery. After an eviction, fails the requests that were valid only
+    /// under locks of before.
     pub(super) fn recovered(&mut self, incarnation: u64) {
         self.incarnation = Some(incarnation);
         if std::mem::take(&mut self.given_up) {
@@ -163,7 +163,7 @@ impl Link {
         }
     }
 
-    /// Times that the server gave this client up.
+    /// Returns the number of evictions of this client by the server.
     pub(super) fn evictions(&self) -> u64 {
         self.evictions
     }
@@ -171,7 +171,7 @@ impl Link {
     /// Fails the pending requests that `which` picks.
     pub(super) fn fail(&mut self, errno: Errno, which: impl Fn(&Pending) -> bool) {
         for (_, pending) in self.pending.extract_if(.., |_, p| which(p)) {
-            // Who no longer waits need not be told.
+            // A call that was dropped does not need the error.
             let _ = pending.reply.send(Err(errno));
         }
     }
@@ -188,11 +188,11 @@ impl Pending {
 }
 
 impl<P: Protocol> Inner<P> {
-    /// Sends a request if there is a tcp connection. `guarded`: right only under locks of the time
-    /// when the server had given this client up so many times.
+    /// Sends a request if there is a tcp connection. `guarded`: the number of evictions up to which
+    /// the request is valid.
     ///
     /// # Errors
-    /// EIO: that time is over.
+    /// EIO: the client was evicted since.
     pub(super) fn dispatch(
         self: &Arc<Self>,
         frame: &mut Frame,
@@ -235,8 +235,8 @@ impl<P: Protocol> Inner<P> {
         xid: u64,
         reply: oneshot::Receiver<sheen_wire::Result<Frame>>,
     ) -> impl Future<Output = sheen_wire::Result<Frame>> + use<P> {
-        // A failure is the connection's end, which the connector learns by itself: the request
-        // stays pending.
+        // An error means that the connection ended, which the connector notices by itself. The
+        // request stays pending.
         let _ = connection.post(frame.clone());
         let mut waiting = Waiting { inner: self.clone(), xid, reply };
         async move {
@@ -247,7 +247,7 @@ impl<P: Protocol> Inner<P> {
         }
     }
 
-    /// A frame arrived. False: it is none that a server sends.
+    /// Processes a frame that arrived. Returns false if a server does not send such a frame.
     pub(super) fn received(&self, frame: Frame) -> bool {
         self.heard.fetch_add(1, Ordering::Relaxed);
         match frame.header.kind {
@@ -271,7 +271,7 @@ impl<P: Protocol> Inner<P> {
         }
     }
 
-    /// Waits for a change of the link, unless `unless` holds already.
+    /// Waits for a change of the link; returns at once if `unless` already holds.
     pub(super) async fn wait_changed(&self, unless: impl Fn(&Link) -> bool) {
         let mut changed = std::pin::pin!(self.changed.notified());
         changed.as_mut().enable();
@@ -297,8 +297,7 @@ impl<P: Protocol> Inner<P> {
     }
 }
 
-/// Asks whether the server is there, while requests wait and nothing comes. Exists only while
-/// requests wait.
+/// Pings the server while requests wait and no frames arrive. Exists only while requests wait.
 struct Pinger<P: Protocol> {
     import: Weak<Inner<P>>,
     heard: u64,
@@ -306,7 +305,7 @@ struct Pinger<P: Protocol> {
 }
 
 impl<P: Protocol> Pinger<P> {
-    /// Called once an interval. False: not needed any more.
+    /// Runs once in an interval. Returns false if the pinger is not needed any more.
     fn beat(&mut self) -> bool {
         let Some(inner) = self.import.upgrade() else { return false };
         let connection = {
@@ -324,7 +323,11 @@ impl<P: Protocol> Pinger<P> {
             return true;
         };
         if self.unanswered == PINGS_UNANSWERED_MAX {
-            tracing::warn!(target_name = %inner.target, peer = %connection.peer(), "the server does not answer: reconnecting");
+            tracing::warn!(
+                target_name = %inner.target,
+                peer = %connection.peer(),
+                "the server does not answer pings: reconnecting"
+            );
             self.unanswered = 0;
             connection.close();
         } else {

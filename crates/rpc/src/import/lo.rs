@@ -1,4 +1,4 @@
-//! The way to a target of the same process.
+//! The connection to a target in the same process (`lo`).
 
 use std::sync::{
     Arc,
@@ -18,11 +18,11 @@ use crate::{
     target::{self, AnyTarget, Session, Target},
 };
 
-/// A target of this process and this client's export there. Dropping it says goodbye.
+/// A target of this process and this client's session there. Dropping it disconnects.
 pub(crate) struct LoPeer<P: Protocol> {
     target: Arc<Target<P>>,
     session: Session,
-    /// State of the process's registry in which the target was known to be there.
+    /// Generation of the process's registry in which the target was last found there.
     generation: AtomicU64,
 }
 
@@ -31,7 +31,7 @@ impl<P: Protocol> LoPeer<P> {
         self.target.execute(&self.session.export, request, bulk).await
     }
 
-    /// To be had before a call and kept during it. `None`: the target is just going.
+    /// Returns a pass, to be held during a call. `None`: the target is being removed.
     pub(super) fn enter(&self) -> Option<Pass> {
         self.target.gate.enter()
     }
@@ -40,7 +40,7 @@ impl<P: Protocol> LoPeer<P> {
         &self.session.welcome
     }
 
-    /// Says goodbye. Done twice it does nothing.
+    /// Disconnects. A second call does nothing.
     pub(super) fn detach(&self) {
         self.target.clone().detach(&self.session, true);
     }
@@ -53,11 +53,11 @@ impl<P: Protocol> Drop for LoPeer<P> {
 }
 
 impl<P: Protocol> Inner<P> {
-    /// The target in this process, if it is the way and still there.
+    /// Returns the target in this process, if calls go there and it still exists.
     pub(super) fn lo_peer(&self) -> Option<Arc<LoPeer<P>>> {
         let peer = self.lo.read().clone()?;
         if peer.session.export.is_gone() {
-            // The target has given this client up.
+            // The target has evicted this client.
             self.lost_lo(&peer);
             return None;
         }
@@ -73,7 +73,7 @@ impl<P: Protocol> Inner<P> {
         None
     }
 
-    /// The target was taken away, or does not know this client any more.
+    /// Ends the connection: the target was removed, or does not know this client any more.
     fn lost_lo(&self, peer: &Arc<LoPeer<P>>) {
         let mut link = self.link.lock();
         let mut lo = self.lo.write();
@@ -89,7 +89,7 @@ impl<P: Protocol> Inner<P> {
         self.changed.notify_waiters();
     }
 
-    /// The target, if it lives in this process and one of the NIDs means this process.
+    /// Returns the target, if it lives in this process and one of the NIDs means this process.
     pub(super) fn local_target(&self) -> Option<Arc<Target<P>>> {
         let own = {
             let nids = self.nids.lock();
@@ -98,14 +98,15 @@ impl<P: Protocol> Inner<P> {
         if own { target::find(&self.net, &self.target) } else { None }
     }
 
-    /// Becomes a client of a target of this process. `None`: it is just going.
+    /// Attaches to a target of this process. `None`: the target is being removed, or refuses the
+    /// client.
     pub(super) fn attach_lo(self: &Arc<Self>, link: &Link, target: Arc<Target<P>>) -> Option<Arc<LoPeer<P>>> {
         let generation = AtomicU64::new(self.net.generation());
         let session = target.attach(&self.hello(link.incarnation.is_some()), Nid::Lo, None).ok()?;
         let inner = Arc::downgrade(self);
         let way = self.callbacks.get().map(|handler| CallbackWay::Lo {
             handler: handler.clone(),
-            // Who can be called back may hold locks, and is to learn at once that they are gone.
+            // A client with a callback handler may hold locks. It must learn of their loss at once.
             lost: Arc::new(move || {
                 if let Some(inner) = inner.upgrade().filter(|inner| inner.lo_peer().is_none()) {
                     inner.start();
@@ -116,7 +117,7 @@ impl<P: Protocol> Inner<P> {
         Some(Arc::new(LoPeer { target, session, generation }))
     }
 
-    /// From now on calls go to `peer`.
+    /// Sends calls to `peer` from now on.
     pub(super) fn enter_lo(&self, link: &mut Link, peer: &Arc<LoPeer<P>>) {
         let welcome = &peer.session.welcome;
         link.state = ImportState::Full;

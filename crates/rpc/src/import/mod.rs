@@ -1,12 +1,12 @@
-//! A client's end of the way to one target.
+//! A client's connection to one target.
 //!
-//! A call takes a slot, then goes the way that there is: over `lo` it calls the service; over tcp
-//! it is entered among the pending requests and its frame is posted, and the call waits for the
-//! reply. Where there is no way, the call waits until there is one.
+//! A call takes a slot and then uses the current connection. Over `lo` it calls the service. Over
+//! tcp it is entered among the pending requests, its frame is posted, and it waits for the reply.
+//! If there is no connection, the call waits for one.
 //!
-//! The way is made, kept and made again by one task, the connector (`connect.rs`), which exists
-//! while there is no way, and over tcp also reads the replies. Everything that both sides must
-//! agree on lies in [`Link`] under one short lock.
+//! One task, the connector (`connect.rs`), makes the connection and restores it. It exists while
+//! there is no connection; over tcp it also reads the replies. [`Link`] holds the state that calls
+//! and the connector share, under one short lock.
 //!
 //! The states are Lustre's: NEW → CONNECTING → (RECOVER →) FULL → DISCONN → CONNECTING …, and
 //! CLOSED.
@@ -46,53 +46,54 @@ use crate::{
 use link::Link;
 use lo::LoPeer;
 
-/// Most requests of an import under way at a time (Lustre's OBD_MAX_RIF_MAX is 512; a reply cache
-/// keeps twice this).
+/// Maximum number of requests of an import under way (Lustre's OBD_MAX_RIF_MAX is 512; a reply
+/// cache stores twice as many replies as this).
 pub const RPCS_IN_FLIGHT_LIMIT: usize = 256;
-/// Most requests of [`Import::call_urgent`] under way at a time.
+/// Maximum number of requests of [`Import::call_urgent`] under way.
 pub const URGENT_IN_FLIGHT_MAX: usize = 16;
-/// Most requests of [`Import::call_patient`] under way at a time.
+/// Maximum number of requests of [`Import::call_patient`] under way.
 pub const PATIENT_IN_FLIGHT_MAX: usize = 64;
 /// Bytes in one of the pages that `max_pages_per_rpc` counts.
 const PAGE_BYTES: usize = 4096;
 /// Largest `max_pages_per_rpc`.
 const PAGES_PER_RPC_LIMIT: u32 = (BULK_BYTES_MAX / PAGE_BYTES) as u32;
 
-/// What an import is made of.
+/// Configuration of an import.
 #[derive(Clone, Debug)]
 pub struct ImportConfig {
-    /// Names the client: the same for all imports of a mount, made anew at each mount. One import
-    /// for each target.
+    /// Uuid of the client: the same for all imports of a mount, a new one at each mount. A client
+    /// has one import for each target.
     pub client_uuid: String,
-    /// The target: `sheen-OST0000`, `MGS`.
+    /// Name of the target: `sheen-OST0000`, `MGS`.
     pub target: String,
-    /// Its uuid, if it is to be this one and no other of the name; else empty.
+    /// Uuid of the target, if no other target of the name will do; else empty.
     pub target_uuid: String,
-    /// Where it may be found, in the order to try. A target of this process is called directly if
+    /// Addresses of the target, in the order to try. A target of this process is called directly if
     /// one of the NIDs is `0@lo` or an own address, or if there are none.
     pub nids: Vec<Nid>,
-    /// Feature bits that the client has.
+    /// Feature bits of the client.
     pub features: u64,
-    /// Parameters at the beginning.
+    /// Initial parameters.
     pub params: ImportParams,
 }
 
-/// An import's parameters. All but the first three are fixed once the import is made.
+/// An import's parameters. Only the first three can be changed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImportParams {
-    /// Requests under way at a time, 1 to [`RPCS_IN_FLIGHT_LIMIT`].
+    /// Maximum number of requests under way, 1 to [`RPCS_IN_FLIGHT_LIMIT`].
     pub max_rpcs_in_flight: usize,
-    /// Bulk of one request, in pages of 4 KiB, up to 4096; kept for whoever builds requests.
+    /// Maximum bulk of one request, in pages of 4 KiB, up to 4096. Stored for the code that builds
+    /// requests.
     pub max_pages_per_rpc: u32,
     /// Whether bulk is checksummed (over tcp).
     pub checksums: bool,
-    /// How long the first connection may take before the calls that wait for it fail.
+    /// Time that the first connection may take before the calls that wait for it fail.
     pub connect_timeout_ms: u64,
-    /// How long a request waits for a lost connection to come back before it fails with ETIMEDOUT.
+    /// Time that a request waits for a lost connection to be restored before it fails with
+    /// ETIMEDOUT.
     pub recovery_timeout_ms: u64,
-    /// How long a connection may be silent, while requests are waiting, before the server is asked
-    /// whether it is there. After three questions without an answer the connection counts as
-    /// broken.
+    /// Time without a frame, while requests wait, after which the client pings the server. After
+    /// three unanswered pings the connection counts as broken.
     pub ping_interval_ms: u64,
 }
 
@@ -111,7 +112,7 @@ impl Default for ImportParams {
 }
 
 impl ImportConfig {
-    /// With the usual parameters and no features, for whichever target has the name.
+    /// Returns a configuration with default parameters and no features, for any target of the name.
     pub fn new(client_uuid: &str, target: &str, nids: Vec<Nid>) -> ImportConfig {
         let (client_uuid, target) = (client_uuid.to_owned(), target.to_owned());
         ImportConfig {
@@ -124,18 +125,18 @@ impl ImportConfig {
         }
     }
 
-    /// For the target with this uuid alone.
+    /// Restricts the configuration to the target with this uuid.
     pub fn of(self, target_uuid: &str) -> ImportConfig {
         ImportConfig { target_uuid: target_uuid.to_owned(), ..self }
     }
 }
 
-/// A client's end of the way to one target. Dropping it says goodbye.
+/// A client's connection to one target. Dropping it disconnects.
 pub struct Import<P: Protocol> {
     inner: Arc<Inner<P>>,
 }
 
-/// What is called when the server has forgotten the client.
+/// Function that is called when the server has forgotten the client.
 type Hook<P> = dyn Fn(Recovering<P>) -> BoxFuture<'static, sheen_wire::Result<()>> + Send + Sync;
 
 pub(crate) struct Inner<P: Protocol> {
@@ -155,20 +156,20 @@ pub(crate) struct Inner<P: Protocol> {
     ping_interval: Duration,
     stats: Stats,
     last_committed: AtomicU64,
-    /// Frames received; whether it changes tells a live connection from a silent one.
+    /// Number of frames received. It changes on a live connection and not on a silent one.
     heard: AtomicU64,
-    /// The target in this process, while it is the way.
+    /// The target in this process, while calls go there.
     lo: RwLock<Option<Arc<LoPeer<P>>>>,
     link: Mutex<Link>,
-    /// The state of the link changed.
+    /// Notified when the state of the link changed.
     changed: Notify,
     hook: Mutex<Option<Arc<Hook<P>>>>,
-    /// What is done with callbacks; `None`: nothing.
+    /// Handler of callbacks; `None`: callbacks are ignored.
     callbacks: OnceLock<Arc<Handler<P>>>,
 }
 
 impl<P: Protocol> Import<P> {
-    /// An import. Nothing is connected before the first call, or [`Import::connect`].
+    /// Creates an import. It connects at the first call or [`Import::connect`].
     pub fn new(net: Arc<Net>, config: ImportConfig) -> Arc<Import<P>> {
         let params = config.params;
         let ms = Duration::from_millis;
@@ -199,60 +200,60 @@ impl<P: Protocol> Import<P> {
         Arc::new(Import { inner: Arc::new(inner) })
     }
 
-    /// Sends a request with file data and waits for the answer: first for a slot, then, if there is
-    /// no connection, for one.
+    /// Sends a request with file data and waits for the reply. Waits first for a slot, then, if
+    /// there is no connection, for one.
     ///
-    /// The request goes on over lost connections and restarted servers. Errors: the service's own;
-    /// and
+    /// The request survives lost connections and restarted servers. Errors: the service's own; and
     /// * ENOTCONN: the target was never reached, within `connect_timeout_ms` ([`Import::connect`]
-    ///   says why);
-    /// * ETIMEDOUT: the connection was lost and did not come back within `recovery_timeout_ms`.
-    ///   Whether the request was executed is unknown;
+    ///   returns the reason);
+    /// * ETIMEDOUT: the connection was lost and not restored within `recovery_timeout_ms`. The
+    ///   request may have been executed or not;
     /// * ESHUTDOWN: the import was closed;
     /// * EINVAL: a body or bulk over the wire's limits;
-    /// * EPROTO: the answer could not be understood.
+    /// * EPROTO: the reply could not be decoded.
     ///
-    /// May be dropped while it waits; the request may then have been executed or not.
+    /// The call may be dropped while it waits. The request may then have been executed or not.
     pub async fn call(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
         Ok(self.call_in_place(request, bulk).await?.copied()?)
     }
 
-    /// As [`Import::call`]; file data of a server in this process may be [`Response::live`], where
-    /// it lies.
+    /// As [`Import::call`], but file data of a server in this process may stay in its files
+    /// ([`Response::live`]).
     pub async fn call_in_place(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
         self.call_within(&self.inner.slots, request, bulk, false).await
     }
 
-    /// As [`Import::call`], for what is right only under a lock that this client has, such as a
-    /// write at the end that it looked up. A client that the server gave up has no locks: sent
-    /// again after that it would undo what others did since, so it fails.
+    /// As [`Import::call`], for a request that is valid only under a lock of this client, such as a
+    /// write at the end of file that the client looked up. An evicted client has no locks. If the
+    /// request were resent after an eviction, it would overwrite what other clients did since. So
+    /// it fails instead.
     ///
     /// # Errors
-    /// As [`Import::call`]; EIO: the server gave this client up (evicted it) before it answered.
-    /// Whether it was executed is unknown.
+    /// As [`Import::call`]; EIO: the server evicted this client before it replied. The request may
+    /// have been executed or not.
     pub async fn call_guarded(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
         Ok(self.call_within(&self.inner.slots, request, bulk, true).await?.copied()?)
     }
 
-    /// As [`Import::call_guarded`], but past the requests that wait for a slot: for what others'
-    /// requests wait for, such as giving up a lock, or writing before what was kept under it. At
-    /// most [`URGENT_IN_FLIGHT_MAX`] are under way at a time.
+    /// As [`Import::call_guarded`], but without waiting for the slots of other requests. For
+    /// requests that other clients wait for, such as cancelling a lock, or flushing the dirty data
+    /// under it. At most [`URGENT_IN_FLIGHT_MAX`] are under way at a time.
     pub async fn call_urgent(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
         Ok(self.call_within(&self.inner.urgent, request, bulk, true).await?.copied()?)
     }
 
-    /// As [`Import::call`], for what may wait long at the server, such as for a lock: it takes no
-    /// slot that others need in order to end the wait. At most [`PATIENT_IN_FLIGHT_MAX`] are under
-    /// way at a time.
+    /// As [`Import::call`], for a request that may wait long at the server, such as for a lock. It
+    /// takes no slot that the requests which end the wait need. At most [`PATIENT_IN_FLIGHT_MAX`]
+    /// are under way at a time.
     pub async fn call_patient(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
         Ok(self.call_within(&self.inner.patient, request, bulk, false).await?.copied()?)
     }
 
-    /// Says what is done with callbacks; before the first call, and once. The handler runs on the
-    /// thread that reads the connection (over `lo`: on that of the service): it must not block.
+    /// Sets the handler of callbacks. To be called once, before the first call. The handler runs on
+    /// the thread that reads the connection (over `lo`: on that of the service) and must not block.
     pub fn on_callback(&self, handler: impl Fn(P::Callback) + Send + Sync + 'static) {
         if self.inner.callbacks.set(Arc::new(Handler(Box::new(handler)))).is_err() {
-            tracing::error!(target_name = %self.inner.target, "a second handler for callbacks is not used");
+            tracing::error!(target_name = %self.inner.target, "ignoring a second handler of callbacks");
         }
     }
 
@@ -273,15 +274,15 @@ impl<P: Protocol> Import<P> {
         answer
     }
 
-    /// Connects if there is no connection; so that a mount can say what is wrong.
+    /// Connects if there is no connection. The error has the reason, for the message of a mount.
     pub async fn connect(&self) -> Result<(), ConnectError> {
         self.inner.ready().await.map(|_| ())
     }
 
-    /// Says what to do when the server has forgotten this client (it was restarted, or gave the
-    /// client up): `hook` is called after the new connection is made and before anything else goes
-    /// over it, with a handle for calls of its own. If it fails the connection is given up and made
-    /// again.
+    /// Sets the restart hook, for a server that has forgotten this client because it was restarted
+    /// or evicted the client. The hook runs on the new connection before any other request goes
+    /// over it, and gets a handle for calls of its own. If the hook fails, the connection is closed
+    /// and made again.
     pub fn on_restart<F>(&self, hook: F)
     where
         F: Fn(Recovering<P>) -> BoxFuture<'static, sheen_wire::Result<()>> + Send + Sync + 'static,
@@ -289,8 +290,8 @@ impl<P: Protocol> Import<P> {
         *self.inner.hook.lock() = Some(Arc::new(hook));
     }
 
-    /// Says goodbye. Calls that wait and later ones fail with ESHUTDOWN. Returns when the server
-    /// has closed the connection, or after two seconds.
+    /// Disconnects. Waiting and later calls fail with ESHUTDOWN. Returns when the server has closed
+    /// the connection, or after two seconds.
     pub async fn close(&self) {
         self.inner.shut();
         let ended = async {
@@ -301,21 +302,21 @@ impl<P: Protocol> Import<P> {
         let _ = self.inner.net.rt().timeout(connect::LINGER * 2, ended).await;
     }
 
-    /// The state of the way.
+    /// Returns the state of the connection.
     pub fn state(&self) -> ImportState {
         self.inner.lo_peer();
         self.inner.link.lock().state
     }
 
-    /// Whether the target is known to be away: its connection is lost, or there was none to be had
-    /// so far. One that was never needed is not.
+    /// Returns whether the target is disconnected: its connection is lost, or it could not be
+    /// reached so far. False for a target that was never needed.
     pub fn is_away(&self) -> bool {
         self.inner.lo_peer();
         let link = self.inner.link.lock();
         link.state != ImportState::Full && (link.incarnation.is_some() || link.missed)
     }
 
-    /// Resolves when there is no connection; at once where there is none.
+    /// Resolves when there is no connection; at once if there is none now.
     pub async fn disconnected(&self) {
         loop {
             let mut services = std::pin::pin!(self.inner.net.changed());
@@ -328,29 +329,29 @@ impl<P: Protocol> Import<P> {
             tokio::select! {
                 biased;
                 () = changed => {}
-                // A target of this process goes without a word.
+                // A target of this process is removed without notice.
                 () = services => {}
             }
         }
     }
 
-    /// The target's name.
+    /// Returns the target's name.
     pub fn target(&self) -> &str {
         &self.inner.target
     }
 
-    /// The client's uuid.
+    /// Returns the client's uuid.
     pub fn client_uuid(&self) -> &str {
         &self.inner.client
     }
 
-    /// Where the target may be found.
+    /// Returns the addresses of the target.
     pub fn nids(&self) -> Vec<Nid> {
         self.inner.nids.lock().clone()
     }
 
-    /// Changes where the target may be found. A connection to any other address is closed and made
-    /// anew, because a target that moved may have left a host that says nothing.
+    /// Changes the addresses of the target. Closes a connection to any other address and
+    /// reconnects, because a target that moved may have left a host that does not answer.
     pub fn set_nids(&self, nids: Vec<Nid>) {
         self.inner.nids.lock().clone_from(&nids);
         let stale = {
@@ -363,38 +364,38 @@ impl<P: Protocol> Import<P> {
         self.inner.changed.notify_waiters();
     }
 
-    /// Where the target is connected now.
+    /// Returns the address of the current connection.
     pub fn current_nid(&self) -> Option<Nid> {
         self.inner.link.lock().nid
     }
 
-    /// Feature bits that client and service both have, as of the last connection.
+    /// Returns the feature bits that client and service both have, as of the last connection.
     pub fn features(&self) -> u64 {
         self.inner.link.lock().features
     }
 
-    /// All transactions up to this one are durable, as far as the server has said.
+    /// Returns the last transaction that the server reported as durable.
     pub fn last_committed(&self) -> u64 {
         self.inner.last_committed.load(Ordering::Acquire)
     }
 
-    /// Figures as of now.
+    /// Returns the statistics as of now.
     pub fn stats(&self) -> ImportStats {
         let slots = &self.inner.slots;
         ImportStats { in_flight: slots.used(), in_flight_max: slots.used_max(), ..self.inner.stats.snapshot() }
     }
 
-    /// Counts of requests begin anew.
+    /// Resets the counts of requests.
     pub fn clear_stats(&self) {
         self.inner.stats.clear();
     }
 
-    /// Requests under way at a time.
+    /// Returns the maximum number of requests under way.
     pub fn max_rpcs_in_flight(&self) -> usize {
         self.inner.slots.limit()
     }
 
-    /// Changes it; ERANGE unless 1 to [`RPCS_IN_FLIGHT_LIMIT`].
+    /// Sets it; ERANGE unless 1 to [`RPCS_IN_FLIGHT_LIMIT`].
     pub fn set_max_rpcs_in_flight(&self, n: usize) -> sheen_wire::Result<()> {
         if !(1..=RPCS_IN_FLIGHT_LIMIT).contains(&n) {
             return Err(Errno::ERANGE);
@@ -403,17 +404,17 @@ impl<P: Protocol> Import<P> {
         Ok(())
     }
 
-    /// Bulk of one request, in pages of 4 KiB.
+    /// Returns the maximum bulk of one request, in pages of 4 KiB.
     pub fn max_pages_per_rpc(&self) -> u32 {
         self.inner.max_pages_per_rpc.load(Ordering::Relaxed)
     }
 
-    /// Bulk of one request, in bytes.
+    /// Returns the maximum bulk of one request, in bytes.
     pub fn max_bulk_bytes(&self) -> usize {
         self.max_pages_per_rpc() as usize * PAGE_BYTES
     }
 
-    /// Changes it; ERANGE unless 1 to 4096.
+    /// Sets it; ERANGE unless 1 to 4096.
     pub fn set_max_pages_per_rpc(&self, n: u32) -> sheen_wire::Result<()> {
         if !(1..=PAGES_PER_RPC_LIMIT).contains(&n) {
             return Err(Errno::ERANGE);
@@ -422,12 +423,12 @@ impl<P: Protocol> Import<P> {
         Ok(())
     }
 
-    /// Whether bulk is checksummed.
+    /// Returns whether bulk is checksummed.
     pub fn checksums(&self) -> bool {
         self.inner.checksums.load(Ordering::Relaxed)
     }
 
-    /// Changes it.
+    /// Sets it.
     pub fn set_checksums(&self, on: bool) {
         self.inner.checksums.store(on, Ordering::Relaxed);
     }
@@ -445,7 +446,7 @@ impl<P: Protocol> fmt::Debug for Import<P> {
     }
 }
 
-/// The way there is.
+/// The current connection of an import.
 pub(crate) enum Way<P: Protocol> {
     Lo(Arc<LoPeer<P>>),
     Tcp,
@@ -467,8 +468,7 @@ impl<P: Protocol> Inner<P> {
         loop {
             match self.ready().await.map_err(Errno::from)? {
                 Way::Lo(peer) => {
-                    // If the target is just going, it is known not to be there any more at the next
-                    // look.
+                    // The target is being removed. The next `ready` does not find it any more.
                     if let Some(_running) = peer.enter() {
                         return self.call_lo(&peer, request, bulk).await;
                     }
@@ -484,7 +484,7 @@ impl<P: Protocol> Inner<P> {
                         if copied || !reply.as_ref().is_ok_and(|reply| reply.damaged) {
                             return self.answer(reply);
                         }
-                        // Somebody wrote to it while it was sent.
+                        // The data was changed while it was sent: request a copy.
                         frame.header.flags |= FLAG_BULK_COPY;
                         continue;
                     }
@@ -505,7 +505,7 @@ impl<P: Protocol> Inner<P> {
         Ok(response)
     }
 
-    /// A request as it goes over tcp, but for the xid.
+    /// Encodes a request for tcp, without the xid.
     fn frame(&self, request: &P::Request, bulk: &Bulk) -> sheen_wire::Result<Frame> {
         let body = frame::to_body(request).map_err(|_| Errno::EINVAL)?;
         if body.len() > BODY_BYTES_MAX || bulk.len() > BULK_BYTES_MAX {
@@ -516,7 +516,7 @@ impl<P: Protocol> Inner<P> {
         Ok(Frame { body: body.into(), bulk: bulk.clone(), ..Frame::from(header) })
     }
 
-    /// What a reply says.
+    /// Decodes a reply.
     fn answer(&self, reply: sheen_wire::Result<Frame>) -> sheen_wire::Result<Response<P::Reply>> {
         let Frame { header, body, bulk, damaged, .. } = reply?;
         self.last_committed.fetch_max(header.last_committed, Ordering::AcqRel);
@@ -527,7 +527,7 @@ impl<P: Protocol> Inner<P> {
             _ => return Err(Errno::EPROTO),
         }
         let body = frame::from_body(&body).map_err(|error| {
-            tracing::warn!(target_name = %self.target, xid = header.xid, %error, "cannot understand a reply");
+            tracing::warn!(target_name = %self.target, xid = header.xid, %error, "cannot decode a reply: its request fails");
             Errno::EPROTO
         })?;
         Ok(Response { body, bulk, live: None, transno: header.transno, last_committed: header.last_committed })

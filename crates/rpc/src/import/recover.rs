@@ -1,4 +1,4 @@
-//! Calls of the restart hook: they go over a connection over which nothing else goes yet.
+//! Calls of the restart hook, over a connection that carries no other requests yet.
 
 use std::sync::Arc;
 
@@ -23,19 +23,19 @@ pub(super) enum RecoveringWay<P: Protocol> {
 }
 
 impl<P: Protocol> Recovering<P> {
-    /// What the server said.
+    /// Returns the server's welcome.
     pub fn welcome(&self) -> &Welcome {
         &self.welcome
     }
 
-    /// Whether the server is the one of before and gave this client up; else it was restarted, and
-    /// knows nobody.
+    /// Returns whether the server evicted this client. If false, the server was restarted and knows
+    /// no clients.
     pub fn evicted(&self) -> bool {
         self.evicted
     }
 
     /// Sends a request, without taking a slot. Errors: the service's own, and ENOTCONN if the
-    /// connection broke: the hook is then called again over the next one.
+    /// connection broke. The hook is then called again over the next connection.
     pub async fn call(&self, request: P::Request, bulk: Bulk) -> sheen_wire::Result<Response<P::Reply>> {
         match &self.way {
             RecoveringWay::Lo(peer) => Ok(self.inner.call_lo(peer, request, bulk).await?.copied()?),

@@ -1,5 +1,4 @@
-//! What a service tells its clients unasked, clients that are given up, and requests that pass
-//! others.
+//! Callbacks from a service to its clients, evictions, and urgent requests.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +23,8 @@ use tokio::sync::Semaphore;
 
 use crate::common::*;
 
-/// Knows its clients. `Sync` waits at the gate, `Cancel` does not and is noted.
+/// A service that knows its clients. `Sync` waits at the gate. `Cancel` does not wait and is
+/// recorded.
 #[derive(Default)]
 struct Bell {
     exports: Mutex<BTreeMap<String, Arc<Export>>>,
@@ -101,7 +101,7 @@ fn sync() -> mds::Call {
     mds::Request::Sync { fid: None }.into()
 }
 
-/// What a client has heard.
+/// The callbacks that a client got.
 type Heard = Arc<Mutex<Vec<u64>>>;
 
 fn listen(import: &Import<Mds>) -> Heard {
@@ -111,7 +111,7 @@ fn listen(import: &Import<Mds>) -> Heard {
     heard
 }
 
-/// A service and a client of it, over `lo` or tcp.
+/// Starts a service and a client of it, over `lo` or tcp.
 async fn pair(rt: &Rt, bell: &Arc<Bell>, lo: bool) -> (Arc<Server>, Arc<Import<Mds>>) {
     let net = Net::new(rt.clone());
     let server = Server::with_config(net.clone(), config(60_000));
@@ -140,7 +140,7 @@ fn callbacks_arrive_in_order() {
 
             import.close().await;
             until(&rt, || *bell.gone.lock() == ["c"]).await;
-            assert!(!bell.ring("c", 0), "nobody is there any more");
+            assert!(!bell.ring("c", 0), "the client has disconnected");
             assert_eq!(heard.lock().len(), 100);
         }
     });
@@ -201,7 +201,7 @@ fn a_client_that_is_given_up_starts_anew() {
             let first = bell.export("c");
             first.evict();
             first.evict();
-            assert_eq!(*bell.gone.lock(), ["c"], "told once, and before `evict` returns");
+            assert_eq!(*bell.gone.lock(), ["c"], "reported once, and before `evict` returns");
             assert!(first.is_gone() && !first.callback::<Mds>(glimpse(1)));
 
             until(&rt, || *recovered.lock() == [false]).await;
@@ -212,7 +212,7 @@ fn a_client_that_is_given_up_starts_anew() {
             until(&rt, || *heard.lock() == [2]).await;
             first.evict();
             import.call(sync(), Bulk::new()).await.unwrap();
-            assert!(!second.is_gone() && import.stats().connects == 2, "it was not meant");
+            assert!(!second.is_gone() && import.stats().connects == 2, "the present export was not evicted");
         }
     });
 }
@@ -235,15 +235,15 @@ fn a_client_learns_at_once_that_its_target_was_restarted() {
             rt.sleep(Duration::from_millis(20)).await;
             assert!(recovered.lock().is_empty() && bell.gone.lock().is_empty());
             server.add::<Mds>(TARGET, bell.clone());
-            // Nothing is asked meanwhile.
+            // The client sends no request meanwhile.
             until(&rt, || *recovered.lock() == [false]).await;
             import.call(sync(), Bulk::new()).await.unwrap();
         }
     });
 }
 
-/// A service rings; what is not cancelled it rings again when the client is back. Returns how often
-/// clients came back.
+/// A service sends callbacks. When the client has reconnected, it repeats those that were not
+/// cancelled. Returns how often clients reconnected.
 fn ringing(seed: u64) -> usize {
     const PORT: u16 = 7988;
     const RINGS: u64 = 60;
@@ -299,5 +299,5 @@ fn ringing(seed: u64) -> usize {
 #[test]
 fn a_service_learns_that_a_client_is_back_and_rings_again() {
     let times: usize = (0..10).map(ringing).sum();
-    assert!(times > 20, "{times}: nothing was tested");
+    assert!(times > 20, "{times}: too few reconnects");
 }

@@ -1,4 +1,4 @@
-//! A service whose executions can be counted and held up, and what it takes to run it.
+//! A service whose executions can be counted and delayed, and helpers to run it.
 
 use std::{
     future::Future,
@@ -22,28 +22,28 @@ use sheen_wire::{Bulk, Errno, Fid, Mds, Ost, mds, ost};
 use tokio::sync::Semaphore;
 
 pub const TARGET: &str = "sheen-MDT0000";
-/// Simulations of each test.
+/// Number of simulations of each test.
 const SEEDS: u64 = 3;
 /// More virtual time than any test takes.
 const TIME_MAX: Duration = Duration::from_secs(600);
-/// Limits for real sockets, which no busy machine reaches.
+/// Timeout for real sockets, in milliseconds. No busy machine reaches it.
 pub const PATIENT_MS: u64 = 60_000;
 
-/// Answers `AllocSeq` (once) with 1, 2, 3, …; `Sync` when it is let through the gate. Reads and
-/// writes echo their bulk.
+/// Answers `AllocSeq` (once) with 1, 2, 3, …, and `Sync`. A gated one waits at the gate before each
+/// answer. Reads and writes echo their bulk.
 pub struct Echo {
     pub uuid: &'static str,
     pub incarnation: u64,
     pub executed: AtomicU64,
     pub running: AtomicUsize,
     pub running_max: AtomicUsize,
-    /// Permits let executions end.
+    /// Each permit lets one execution end.
     pub gate: Semaphore,
     pub gated: bool,
     pub ops: Mutex<Vec<&'static str>>,
     pub gone: Mutex<Vec<String>>,
     pub inline: bool,
-    /// What a read may answer.
+    /// Bytes of bulk that a read may return.
     pub reply_bytes: usize,
     pub data: Mutex<Bulk>,
 }
@@ -199,12 +199,12 @@ pub fn config(export_timeout_ms: u64) -> ServerConfig {
     ServerConfig { export_timeout_ms, hello_timeout_ms: 100, ..ServerConfig::default() }
 }
 
-/// For real sockets.
+/// Configuration for real sockets.
 pub fn patient_config() -> ServerConfig {
     ServerConfig { export_timeout_ms: PATIENT_MS, hello_timeout_ms: PATIENT_MS, ..ServerConfig::default() }
 }
 
-/// A server of `echo` as a metadata service at a loopback port.
+/// Serves `echo` as a metadata service at a loopback port.
 pub async fn serve(rt: &Rt, echo: &Arc<Echo>, config: ServerConfig, port: u16) -> (Arc<Net>, Arc<Server>, SocketAddr) {
     let net = Net::new(rt.clone());
     let server = Server::with_config(net.clone(), config);
@@ -213,7 +213,7 @@ pub async fn serve(rt: &Rt, echo: &Arc<Echo>, config: ServerConfig, port: u16) -
     (net, server, addr)
 }
 
-/// What a mount would make.
+/// Configuration of a mount's import.
 pub fn import_config(client: &str, addr: Option<SocketAddr>) -> ImportConfig {
     let mut config = ImportConfig::new(client, TARGET, addr.map(Nid::Tcp).into_iter().collect());
     config.features = 0b011;
@@ -232,7 +232,7 @@ pub fn import(net: Arc<Net>, addr: SocketAddr) -> Arc<Import<Mds>> {
     Import::new(net, import_config("client", Some(addr)))
 }
 
-/// `AllocSeq`'s answer.
+/// Sends `AllocSeq`; returns the answer.
 pub async fn seq(import: &Import<Mds>) -> sheen_wire::Result<u64> {
     match import.call(mds::Request::AllocSeq.into(), Bulk::new()).await?.body.reply {
         mds::Reply::Seq(n) => Ok(n),
@@ -256,7 +256,7 @@ pub fn data(len: usize, seed: u8) -> Bulk {
     Bulk::from(Bytes::from((0..len).map(|i| (i / 3) as u8 ^ (i >> 11) as u8 ^ seed).collect::<Vec<_>>()))
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub async fn until(rt: &Rt, mut so: impl FnMut() -> bool) {
     while !so() {
         rt.sleep(Duration::from_millis(2)).await;

@@ -1,4 +1,4 @@
-//! What strangers may send.
+//! Bytes from unknown or broken peers.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -34,12 +34,12 @@ fn bytes_of(frame: &Frame) -> Vec<u8> {
     bytes
 }
 
-/// Sends bytes; returns how many bytes came before the server hung up.
+/// Sends bytes; returns how many bytes came before the server closed the connection.
 async fn answer_to(rt: &Rt, addr: SocketAddr, bytes: &[u8]) -> usize {
     let (mut read, mut write) = rt.connect(addr).await.unwrap().split();
     let _ = write.write_all_vectored(&[std::io::IoSlice::new(bytes)]).await;
     let (mut buf, mut n) = ([0; 4096], 0);
-    // An error is the server hanging up, too.
+    // An error also means that the server closed the connection.
     while let Ok(more @ 1..) = read.read_some(&mut buf).await {
         n += more;
     }
@@ -82,7 +82,7 @@ fn what_is_no_frame_closes_that_connection_alone() {
             let came = rt.timeout(Duration::from_secs(2), answer_to(&rt, addr, &bytes)).await;
             assert_eq!(came, Ok(0), "{name}");
         }
-        // And after a proper hello: garbage; a frame that no client sends; a body that is no
+        // After a proper hello: garbage; a frame that no client sends; a body that is not a
         // request; a damaged bulk.
         let after = |mut frame: Frame, damage: bool| {
             let mut bytes = good.clone();
@@ -102,10 +102,10 @@ fn what_is_no_frame_closes_that_connection_alone() {
             after(Frame { bulk: data(10, 1), ..Frame::new(Kind::Ping, 1) }, true),
         ] {
             let came = rt.timeout(Duration::from_secs(2), answer_to(&rt, addr, &bytes)).await.unwrap();
-            assert!(came > 64, "a welcome, then the end");
+            assert!(came > 64, "a welcome, then the end of the connection");
         }
-        assert_eq!(seq(&import).await, Ok(2), "the server lives on");
-        assert_eq!(import.stats().connects, 1, "and so do its connections");
+        assert_eq!(seq(&import).await, Ok(2), "the server still runs");
+        assert_eq!(import.stats().connects, 1, "its connections are still open");
         until(&rt, || server.connections() == 1).await;
     });
 }
@@ -126,7 +126,7 @@ fn a_client_that_does_not_come_back_is_given_up() {
         drop(attach(false).await);
         let back = attach(true).await;
         rt.sleep(Duration::from_millis(150)).await;
-        assert!(echo.gone.lock().is_empty(), "it came back in time");
+        assert!(echo.gone.lock().is_empty(), "it reconnected in time");
         drop(back);
         until(&rt, || *echo.gone.lock() == ["lost"]).await;
         attach(false).await;
@@ -155,7 +155,7 @@ fn a_client_that_does_not_read_is_not_worked_for() {
         for xid in 2..=200 {
             sender.post(request(xid, &read(), Bulk::new())).unwrap();
         }
-        // What the queue and the socket's buffers hold, and no more.
+        // As much as the queue and the socket's buffers hold, and no more.
         let mut before = 0;
         while before != echo.executed() {
             before = echo.executed();

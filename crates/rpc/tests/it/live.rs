@@ -1,5 +1,5 @@
-//! Bulk that is sent from the pages of a file: what the client gets is what is in the file,
-//! whatever happens to it meanwhile.
+//! Bulk that is sent from the pages of a file: the client gets the file's contents, even if the
+//! file is changed meanwhile.
 
 use std::{
     net::IpAddr,
@@ -37,8 +37,8 @@ impl Source for Pages {
     }
 }
 
-/// Answers every read with the whole file in two stretches, and a checksum that was made some time
-/// ago.
+/// A service that answers every read with the whole file in two stretches, and with an older
+/// checksum.
 struct Files {
     pages: Arc<Pages>,
     crc: u32,
@@ -69,8 +69,8 @@ impl Service<Ost> for Files {
     }
 }
 
-/// Reads what `change` left of a file whose checksum was made before. Also how often the checksum
-/// was found wrong.
+/// Reads a file that `change` changed after its checksum was computed. Returns the bytes, and how
+/// often the checksum was found to be wrong.
 async fn read_back(place: &Place, change: impl Fn(&File), checksums: bool) -> (Vec<u8>, usize) {
     let Place { server: server_rt, client: client_rt, host, dir } = place;
     let file = server_rt.disk().open(dir.join("pages"), OpenOptions::CREATE).unwrap();
@@ -85,11 +85,11 @@ async fn read_back(place: &Place, change: impl Fn(&File), checksums: bool) -> (V
     let import = Import::<Ost>::new(Net::new(client_rt.clone()), config);
     import.set_checksums(checksums);
     let got = import.call(read(), Bulk::new()).await.unwrap();
-    assert_eq!(import.stats().connects, 1, "no connection had to be given up");
+    assert_eq!(import.stats().connects, 1, "a connection was closed");
     (got.bulk.into_bytes().to_vec(), pages.stale.load(Ordering::SeqCst))
 }
 
-/// Where it happens: the server with its directory and address, and the client.
+/// The server with its directory and address, and the client.
 struct Place {
     server: Rt,
     client: Rt,
@@ -102,15 +102,15 @@ async fn cases(place: Place) {
     for checksums in [true, false] {
         let (got, stale) = read_back(&place, |_| {}, checksums).await;
         assert!(got == whole);
-        assert_eq!(stale > 0, !checksums, "sent as it is only where the client would notice a change");
+        assert_eq!(stale > 0, !checksums, "sent directly only if the client would notice a change");
         let (got, stale) = read_back(&place, |f| f.write_all_at(100_000, b"new").unwrap(), checksums).await;
         let mut want = whole.clone();
         want[100_000..100_003].copy_from_slice(b"new");
-        assert!(got == want && stale > 0, "a change since the checksum was made");
+        assert!(got == want && stale > 0, "a change after the checksum was computed");
         let (got, stale) = read_back(&place, |f| f.set_len(1 << 20).unwrap(), checksums).await;
         want.copy_from_slice(&whole);
         want[1 << 20..].fill(0);
-        assert!(got == want && stale > 0, "cut since");
+        assert!(got == want && stale > 0, "a truncate after the checksum was computed");
     }
 }
 

@@ -47,7 +47,7 @@ fn a_call_is_small() {
         let import = Import::<Mds>::new(Net::new(rt), import_config("c", None));
         let call = import.call(mds::Request::AllocSeq.into(), Bulk::new());
         let bytes = size_of_val(&call);
-        assert!(bytes <= 3328, "a call's future has {bytes} bytes, which are moved about with every call");
+        assert!(bytes <= 3328, "a call's future has {bytes} bytes, which are copied with every call");
     });
 }
 
@@ -137,8 +137,8 @@ fn a_call_waits_for_a_target_that_comes_later_and_survives_its_restart() {
         until(&rt, || import.state() == ImportState::Connecting).await;
         server.add::<Mds>(TARGET, second.clone());
         assert_eq!(waits.await.unwrap(), Ok(2));
-        assert_eq!(*second.ops.lock(), ["reopen", "alloc_seq"], "the hook goes first");
-        assert!(first.gone.lock().is_empty(), "a client of a target that goes is not a client that goes");
+        assert_eq!(*second.ops.lock(), ["reopen", "alloc_seq"], "the hook comes first");
+        assert!(first.gone.lock().is_empty(), "the removal of a target does not disconnect its clients");
     });
 }
 
@@ -162,7 +162,7 @@ fn closing_ends_what_waits_and_what_comes() {
         assert_eq!(*echo.gone.lock(), ["c"]);
         import.close().await;
         drop(import);
-        assert_eq!(echo.gone.lock().len(), 1, "gone once");
+        assert_eq!(echo.gone.lock().len(), 1, "disconnected once");
     });
 }
 

@@ -1,4 +1,4 @@
-//! The same in the simulator, where connections break at every moment.
+//! Clients and servers in the simulator, where connections break at every moment.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -61,7 +61,7 @@ fn breaking(seed: u64) -> u64 {
         (all, imports.iter().map(|(_, i)| i.stats().resent).sum::<u64>())
     });
     let (got, resent) = got.unwrap();
-    assert!(resent > 0, "{resent} resent: nothing was tested");
+    assert!(resent > 0, "{resent} requests were resent");
     assert_eq!(got.len(), 240);
     assert_eq!(got.into_iter().collect::<BTreeSet<_>>(), (1..=240).collect(), "each executed once, seed {seed}");
     sim.trace_hash()
@@ -94,11 +94,11 @@ fn a_server_that_goes_waits_for_no_one_for_long() {
         assert!((5..7).contains(&rt.now().since(began).as_secs()));
         echo.gate.add_permits(1);
         rt.sleep(Duration::from_secs(1)).await;
-        assert!(!call.is_finished(), "what ended too late is asked of the successor");
+        assert!(!call.is_finished(), "a request that ended too late is resent to the successor");
 
         let began = rt.now();
         server.drain(TARGET).await;
-        assert!(rt.now().since(began).is_zero(), "a second time there is nothing to wait for");
+        assert!(rt.now().since(began).is_zero(), "a second drain has nothing to wait for");
     })
     .unwrap();
 }
@@ -115,7 +115,7 @@ fn an_idle_connection_does_nothing() {
             (server, import)
         })
         .unwrap();
-    // If any timer were left, time would go on for ever.
+    // If any timer were left, time would pass forever.
     let idle = sim.run(std::future::pending::<()>());
     assert!(matches!(idle, Err(SimError::Deadlock { .. })), "{idle:?}");
     assert_eq!((import.state(), server.connections()), (ImportState::Full, 1));
@@ -151,7 +151,7 @@ fn a_partition_is_survived_or_reported() {
         assert_eq!(seq(&import).await, Err(Errno::ETIMEDOUT));
         sim.heal(1, 2);
         let n = seq(&import).await.unwrap();
-        assert!(n == 3 || n == 4, "{n}: what timed out was executed or not");
+        assert!(n == 3 || n == 4, "{n}: the request that timed out was executed or not");
     })
     .unwrap();
 }
@@ -189,8 +189,8 @@ fn a_client_that_was_given_up_recovers_and_still_executes_nothing_twice() {
     .unwrap();
 }
 
-/// The server knows the client again from the welcome on; the client has not yet recovered what it
-/// lost.
+/// The server knows the client again from the welcome on, but the client has not yet recovered its
+/// lost state.
 #[test]
 fn a_hook_that_a_broken_connection_cuts_short_is_called_again() {
     let sim = Sim::new(7, SimConfig { partition_timeout: Duration::from_secs(10), ..SimConfig::default() });
@@ -288,7 +288,7 @@ fn a_silent_server_is_noticed() {
             async move { seq(&i).await }
         });
         until(&rt, || echo.executed() == 1).await;
-        // Slow is not silent: pings are answered.
+        // A slow server is not silent: it answers pings.
         rt.sleep(Duration::from_secs(300)).await;
         assert_eq!((import.state(), import.stats().connects), (ImportState::Full, 1));
         sim.partition(1, 2);
@@ -308,7 +308,7 @@ fn a_crashed_server_that_comes_back_is_recovered() {
     let first = Arc::new(Echo::gated(1));
     let second = Arc::new(Echo::new(2));
     sim.run(async {
-        std::mem::forget(server(&sim, &first).await); // the crash takes it, not a destructor
+        std::mem::forget(server(&sim, &first).await); // the crash ends it, not a destructor
         let (import, rt) = (client(&sim, 2), sim.rt(2));
         import.on_restart(|recovering| {
             Box::pin(async move {
@@ -363,7 +363,7 @@ fn disconnected_resolves_when_a_connection_ends_and_not_before() {
         let _server = server(&sim, &echo).await;
         let (import, rt) = (client(&sim, 2), sim.rt(2));
         let at_once = Duration::from_millis(1);
-        assert!(rt.timeout(at_once, import.disconnected()).await.is_ok(), "it never was connected");
+        assert!(rt.timeout(at_once, import.disconnected()).await.is_ok(), "it was never connected");
         import.connect().await.unwrap();
         assert!(rt.timeout(Duration::from_secs(3600), import.disconnected()).await.is_err());
         let ended = rt.spawn("ended", {

@@ -1,4 +1,4 @@
-//! Over tcp: in the simulator, and over real sockets where these matter.
+//! Calls over tcp: in the simulator, and over real sockets where these matter.
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ fn bulk_of_all_sizes_comes_back_whole() {
         for checksums in [true, false] {
             import.set_checksums(checksums);
             for len in [0, 1, 4095, 65_537, 1 << 20, (3 << 20) + 7, 16 << 20] {
-                // In many pieces, as a client gathers it.
+                // In many pieces, as a client sends it.
                 let whole = data(len, 9).into_bytes();
                 let sent: Bulk = whole.chunks(len / 40 + 1).map(|c| whole.slice_ref(c)).collect();
                 import.call(write(), sent).await.unwrap();
@@ -40,7 +40,7 @@ fn bulk_of_all_sizes_comes_back_whole() {
     });
 }
 
-/// A port goes from one process to another, and names of file systems repeat.
+/// Another process may get the port of a target, and names of file systems repeat.
 #[test]
 fn another_target_of_the_same_name_is_not_taken_for_ones_own() {
     run(async |rt| {
@@ -59,7 +59,7 @@ fn another_target_of_the_same_name_is_not_taken_for_ones_own() {
     });
 }
 
-/// Returns how many were in flight at most.
+/// Returns the maximum number of requests in flight.
 async fn many_calls(rt: Rt) -> usize {
     let echo = Arc::new(Echo::new(1));
     let (_net, _server, addr) = serve(&rt, &echo, patient_config(), 0).await;
@@ -92,7 +92,7 @@ async fn many_calls(rt: Rt) -> usize {
 #[test]
 fn many_concurrent_calls_each_get_their_own_answer() {
     run(async |rt| assert_eq!(many_calls(rt).await, 8));
-    // Threads may be so slow that the calls never meet.
+    // Slow threads may make no concurrent calls.
     real(async |rt| assert!(many_calls(rt).await <= 8));
 }
 
@@ -125,7 +125,7 @@ fn a_resend_waits_for_the_execution_that_runs() {
         let echo = Arc::new(Echo::gated(1));
         let (_net, _server, addr) = serve(&rt, &echo, config(5000), 0).await;
         let import = import(Net::new(rt.clone()), addr);
-        // One of each kind: one whose reply is kept, and one that may be executed again.
+        // A request whose reply is stored, and one that may be executed again.
         let once = rt.spawn("once", {
             let i = import.clone();
             async move { seq(&i).await }
@@ -137,8 +137,8 @@ fn a_resend_waits_for_the_execution_that_runs() {
             async move { i.call(again.into(), Bulk::new()).await }
         });
         until(&rt, || echo.executed() == 2).await;
-        // Another connection of the same client takes the first one's place, which breaks. (It does
-        // not come back, as an import's would.)
+        // Another connection of the same client replaces the first one, which breaks. (It does not
+        // reconnect, as an import's connection would.)
         let Connection { sender, mut receiver } = Net::new(rt.clone()).connect(addr).await.unwrap();
         let (client, protocol, target) = ("client".into(), "mds".into(), TARGET.into());
         let hello = Hello { client, protocol, target, target_uuid: String::new(), features: 0, reconnect: false };
@@ -146,7 +146,7 @@ fn a_resend_waits_for_the_execution_that_runs() {
         sender.post(Frame { body, ..Frame::new(Kind::Hello, 0) }).unwrap();
         assert_eq!(receiver.recv().await.unwrap().header.kind, Kind::Welcome);
         until(&rt, || import.stats().resent >= 2).await;
-        // They are sent; the server is to have them before the first executions end.
+        // They are sent. The server must get them before the first executions end.
         rt.sleep(Duration::from_millis(300)).await;
         echo.gate.add_permits(2);
         assert_eq!(once.await.unwrap(), Ok(1));
@@ -199,10 +199,10 @@ fn a_server_that_goes_in_order_answers_what_it_executes() {
         let late = call(import.clone());
         rt.sleep(Duration::from_millis(20)).await;
         assert!(!going.is_finished() && !running.is_finished());
-        assert_eq!(first.executed(), 1, "nothing begins any more");
+        assert_eq!(first.executed(), 1, "no further request starts");
         first.gate.add_permits(1);
         going.await.unwrap();
-        assert_eq!(running.await.unwrap(), Ok(1), "the answer was not lost");
+        assert_eq!(running.await.unwrap(), Ok(1), "the reply was not lost");
         server.stop().await;
         let second = Arc::new(Echo::new(2));
         let _second = serve(&rt, &second, config(5000), addr.port()).await;
@@ -319,7 +319,7 @@ fn a_connection_executes_no_more_than_its_limit() {
     });
 }
 
-/// Reads, of what a server has, all at once.
+/// Sends reads of the server's data, all at once.
 fn reads(rt: &Rt, import: &Arc<Import<Ost>>, count: usize) -> Vec<JoinHandle<usize>> {
     import.set_max_rpcs_in_flight(count).unwrap();
     let one = || {
@@ -344,11 +344,11 @@ fn replies_are_not_made_before_there_is_room_for_them() {
         let mut calls = reads(&rt, &a, 8);
         until(&rt, || echo.executed() == 2).await;
         rt.sleep(Duration::from_millis(50)).await;
-        assert_eq!(echo.executed(), 2, "what one connection may hold");
+        assert_eq!(echo.executed(), 2, "the limit of one connection");
         calls.extend(reads(&rt, &b, 8));
         until(&rt, || echo.executed() == 3).await;
         rt.sleep(Duration::from_millis(50)).await;
-        assert_eq!(echo.executed(), 3, "what the process may hold");
+        assert_eq!(echo.executed(), 3, "the limit of the process");
         echo.gate.add_permits(16);
         for call in calls {
             call.await.unwrap();
@@ -357,7 +357,7 @@ fn replies_are_not_made_before_there_is_room_for_them() {
     });
 }
 
-/// A client that asks for many reads and does not fetch the replies until it is told to.
+/// A client that requests many reads and does not read the replies until the test does.
 async fn deaf(rt: &Rt, addr: SocketAddr, name: &str, reads: u64) -> Connection {
     let mut connection = Net::new(rt.clone()).connect(addr).await.unwrap();
     let (client, protocol, target) = (name.into(), "ost".into(), TARGET.into());
@@ -387,8 +387,8 @@ fn room_is_taken_until_a_reply_is_sent() {
         until(&rt, || echo.executed() >= 32).await;
         rt.sleep(Duration::from_millis(300)).await;
         let executed = echo.executed();
-        // Some MiB of each are in the sockets' buffers. What waits in queues is in no one's way but
-        // for its room.
+        // The sockets' buffers hold some MiB of each. Replies in the queues delay other clients
+        // only by their room.
         assert!(executed < 80, "{executed} replies of 1 MiB");
         let read = |mut client: Connection| async move {
             for _ in 0..60 {

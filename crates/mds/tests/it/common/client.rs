@@ -1,4 +1,4 @@
-//! A client that keeps what it is told under locks, and writes down how it is called back.
+//! A client that caches replies under locks, and records the callbacks that it gets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,9 +17,9 @@ use sheen_wire::{Bulk, Cred, Errno, Fid, FileKind, Mds, Result, fid};
 
 use super::Host;
 
-/// Where the MDT of these tests listens.
+/// Port of the MDT in these tests.
 pub const PORT: u16 = 7988;
-/// Its host.
+/// Host of the MDT.
 pub const MDS: u32 = 1;
 
 pub struct Client {
@@ -32,12 +32,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// In the MDT's process.
+    /// Starts a client in the MDT's process.
     pub async fn lo(host: &Host, name: &str) -> Client {
         Client::on(host.rt.clone(), host.net.clone(), Nid::Lo, host, name).await
     }
 
-    /// On a host of its own; the MDT's server must listen.
+    /// Starts a client on a host of its own; the MDT's server must listen.
     pub async fn tcp(world: &World, host: &Host, number: u32) -> Client {
         let rt = world.rt(number);
         let net = Net::new(rt.clone());
@@ -65,7 +65,7 @@ impl Client {
         Cookie(self.cookie.fetch_add(1000, Relaxed))
     }
 
-    /// Asks, and would keep the answer.
+    /// Sends a request that takes locks on the reply.
     pub async fn keep(&self, request: Request) -> Result<Answer> {
         self.call(Call { keep: Some(self.new_cookie()), ..request.into() }).await
     }
@@ -78,7 +78,7 @@ impl Client {
         Ok(self.import.call(call, Bulk::new()).await?.body)
     }
 
-    /// Asks meanwhile.
+    /// Sends a request in a task.
     pub fn spawn(&self, request: Request) -> JoinHandle<Result<Answer>> {
         let import = self.import.clone();
         self.rt.spawn("ask", async move { Ok(import.call(request.into(), Bulk::new()).await?.body) })
@@ -89,18 +89,18 @@ impl Client {
         self.import.call_urgent(call, Bulk::new()).await.unwrap();
     }
 
-    /// Callbacks so far; forgets them.
+    /// Returns the callbacks so far, and clears the record.
     pub fn called(&self) -> Vec<Callback> {
         std::mem::take(&mut *self.called.lock())
     }
 
-    /// Locks asked back so far; forgets them.
+    /// Returns the locks that got a blocking callback so far, and clears the record.
     pub fn asked(&self) -> Vec<LockId> {
         let blocking = |c| if let Callback::Blocking { id, .. } = c { Some(id) } else { None };
         self.called().into_iter().filter_map(blocking).collect()
     }
 
-    /// The inode behind a name in the root, with a lock on it.
+    /// Looks up a name in the root, with a lock on the inode.
     pub async fn look(&self, name: &str) -> (Fid, Grant) {
         let answer = self.keep(lookup(name)).await.unwrap();
         let Reply::Entry(entry) = answer.reply else { panic!("{:?}", answer.reply) };
@@ -109,7 +109,7 @@ impl Client {
         (entry.attr.fid, answer.grants[0])
     }
 
-    /// Makes an empty regular file in the root that has no objects.
+    /// Creates an empty regular file without objects in the root.
     pub async fn make(&self, name: &str) -> Fid {
         let request = mknod(name, self.new_fid());
         let Answer { reply: Reply::Entry(entry), .. } = self.ask(request).await.unwrap() else { panic!() };
@@ -164,7 +164,7 @@ pub fn list() -> Request {
     Request::ReadDir { fid: fid::ROOT, cookie: 0, max_bytes: 1 << 16, attrs: true }
 }
 
-/// The answer's reply, or what went wrong.
+/// Returns the reply, or the error.
 pub fn reply(answer: Result<Answer>) -> std::result::Result<Reply, Errno> {
     answer.map(|a| a.reply)
 }

@@ -1,4 +1,4 @@
-//! One host with an MGS, an MDT and fake OSTs that write down what they are asked.
+//! One host with an MGS, an MDT and fake OSTs that record the requests they get.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by them")]
 
@@ -28,12 +28,12 @@ pub struct FakeOst {
     pub asked: Mutex<Vec<ost::Request>>,
     /// Bytes that are not available.
     pub used_bytes: AtomicU64,
-    /// Answers destroys with EIO.
+    /// Fails destroys with EIO.
     pub broken: AtomicBool,
 }
 
 impl FakeOst {
-    /// Objects destroyed so far, in order.
+    /// Returns the objects destroyed so far, in order.
     pub fn destroyed(&self) -> Vec<Fid> {
         let asked = self.asked.lock();
         let objects =
@@ -71,7 +71,7 @@ impl Service<Ost> for FakeOst {
     }
 }
 
-/// What runs on the host.
+/// One host with everything that runs on it.
 pub struct Host {
     pub rt: Rt,
     pub net: Arc<Net>,
@@ -91,12 +91,12 @@ pub fn config() -> MdtConfig {
 }
 
 impl Host {
-    /// Starts everything but OSTs.
+    /// Starts everything except OSTs.
     pub async fn start(rt: &Rt, config: MdtConfig) -> Host {
         Host::start_in(rt, Path::new("/mgs"), config).await
     }
 
-    /// The same with the MGS in a directory of choice.
+    /// The same with the MGS in the directory `mgs`.
     pub async fn start_in(rt: &Rt, mgs: &Path, config: MdtConfig) -> Host {
         let net = Net::new(rt.clone());
         let server = Server::new(net.clone());
@@ -121,7 +121,7 @@ impl Host {
         ost
     }
 
-    /// Adds an OST or brings one back.
+    /// Adds an OST, or restarts one.
     pub async fn add_ost_again(&self, index: u32, ost: &Arc<FakeOst>) {
         self.server.add::<Ost>(&target_name("sheen", TargetKind::Ost, index), ost.clone());
         let (uuid, nids) = (format!("ost{index}"), vec!["0@lo".to_string()]);
@@ -136,7 +136,7 @@ impl Host {
         self.import.call(request.into(), Bulk::new()).await
     }
 
-    /// Makes a directory in the root; answers the transno.
+    /// Makes a directory in the root; returns the transno.
     pub async fn mkdir(&self, name: &str) -> Result<u64> {
         let fid = self.new_fid();
         let name = Bytes::copy_from_slice(name.as_bytes());
@@ -152,7 +152,7 @@ impl Host {
         Ok(self.ask(create).await?.transno)
     }
 
-    /// Whether the root has an entry.
+    /// Returns whether the root has an entry of this name.
     pub async fn exists(&self, name: &str) -> bool {
         let name = Bytes::copy_from_slice(name.as_bytes());
         match self.ask(Request::Lookup { cred: Cred::ROOT, parent: fid::ROOT, name }).await {
@@ -162,7 +162,7 @@ impl Host {
         }
     }
 
-    /// Creates a file in the root, open for writing: its entry and handle.
+    /// Creates a file in the root, open for writing; returns its entry and handle.
     pub async fn create(&self, name: &str) -> Result<(Entry, u64)> {
         let name = Bytes::copy_from_slice(name.as_bytes());
         let (fid, flags) = (self.new_fid(), flags::CREAT | flags::RDWR);
@@ -174,7 +174,7 @@ impl Host {
         }
     }
 
-    /// Creates and closes a file: its objects by OST.
+    /// Creates and closes a file; returns its objects with their OSTs.
     pub async fn create_closed(&self, name: &str) -> Result<Vec<(u32, Fid)>> {
         let (entry, handle) = self.create(name).await?;
         self.ask(Request::close(entry.attr.fid, handle)).await?;
@@ -195,7 +195,7 @@ impl Host {
     }
 }
 
-/// The objects of a file by OST.
+/// Returns the objects of a file with their OSTs.
 pub fn objects(entry: &Entry) -> Vec<(u32, Fid)> {
     let layout = Layout::decode(entry.layout.as_ref().unwrap()).unwrap();
     layout.components()[0].stripes.iter().map(|s| (s.ost, s.object)).collect()
