@@ -38,7 +38,7 @@ pub const CLOSED_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// Most sealed objects: some 64 MiB of memory. When there are as many, no object is sealed until
 /// old markers expire.
 pub const CLOSED_MAX: usize = 1 << 20;
-/// Most names that are followed from an object's first name to its last: markers stay for a day at
+/// Most names that are followed from an object's first name to its last. Markers stay for a day at
 /// least, and an object may change its name often in that time.
 const FOLLOW_MAX: usize = 4096;
 /// Most old markers that are checked for expiry when an object is sealed.
