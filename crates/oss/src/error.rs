@@ -71,7 +71,7 @@ pub enum OssError {
 
 fn hint(errno: Errno) -> &'static str {
     match errno {
-        Errno::EEXIST => " (the MGS has another OST of this index, or this OST by another index; check its address)",
+        Errno::EEXIST => " (the MGS has another OST of this index, or this OST by another index; check the MGS nid)",
         Errno::EINVAL => " (check the file system's name and the index)",
         _ => "",
     }

@@ -15,7 +15,7 @@ use sheen_wire::ldlm::{LockId, Mode, Policy, Resource};
 
 use super::{Action, ClientId, Namespace, SERVER};
 
-/// Lock timeouts within which a client must cancel a lock while it cancels others.
+/// Number of lock timeouts within which a client must cancel a lock while it cancels others.
 const PATIENCE: u32 = 10;
 
 impl Namespace {
