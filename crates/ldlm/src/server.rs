@@ -11,7 +11,7 @@
 //! * a granted extent or bits lock that conflicts with a waiting one has been sent a blocking
 //!   callback;
 //! * a lock that has been sent a blocking callback has a deadline. Exceptions are the server's own
-//!   locks and GROUP locks, which programs hold.
+//!   locks, GROUP locks, which programs hold, and locks that their clients do not know of yet.
 //!
 //! There is one file for each operation: [`enqueue`], [`cancel`], [`convert`], [`glimpse`], …. They
 //! share `queue` (granting and blocking callbacks), `conflict` (searching) and `store` (where locks

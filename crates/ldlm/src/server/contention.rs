@@ -8,7 +8,7 @@
 //!   each other's locks by turns;
 //! * [`Level::NoExpand`]: locks are granted as requested. This helps writers whose requests do not
 //!   overlap;
-//! * [`Level::Contended`]: clients that can write without a lock are answered to do so.
+//! * [`Level::Contended`]: clients that can write without a lock get `Contended` instead of a lock.
 //!
 //! An object stays contended for `contention_seconds` after its last conflict. Then locks are tried
 //! again, without expansion: writers that do not overlap (any more) keep them. The level returns to
