@@ -1,9 +1,9 @@
 //! How many locks a second the server's side makes and cancels, on one core:
 //! `cargo run --release -p sheen-ldlm --example enqueue`.
 //!
-//! Each figure is for an enqueue and its cancel. "Among n" has n other locks on the same object;
-//! the places where locks come and go are taken at random, so that no path through the tree stays
-//! in the processor's cache.
+//! Each figure is for an enqueue and its cancel. "Among n" has n other locks on the same object.
+//! Locks are made and cancelled at random places, so that no path through the tree stays in the
+//! processor's cache.
 
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
 
@@ -43,7 +43,7 @@ impl Bench {
         self.ns.enqueue(self.now, client, &ask, &mut Vec::new())
     }
 
-    /// Enqueues and cancels what `next` names, for a while.
+    /// Enqueues and cancels the locks that `next` returns, for a while.
     fn run(&mut self, name: &str, mut next: impl FnMut(&mut Bench) -> (Resource, Mode, Policy, bool)) {
         let (begin, mut count) = (Clock::now(), 0u64);
         let mut actions = Vec::new();

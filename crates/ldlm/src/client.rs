@@ -1,22 +1,27 @@
-//! The client's side: the locks that one client holds of one target.
+//! The client's side: the locks that one client holds on one target.
 //!
-//! A lock begins as a request under way ([`Locks::begin`]), becomes granted ([`Locks::granted`])
-//! and is then used by as many as find it with [`Locks::matching`], each of whom holds a reference
-//! until [`Locks::release`]. It goes when the server asks for it ([`Locks::blocked`]), when it is
-//! unused for too long or one of too many ([`Locks::shrink`]), or when the client knows better
-//! ([`Locks::cancel_resource`]): then [`Action::Flush`] tells its owner to write back and drop what
-//! it guards, after which [`Locks::cancelled`] ends it. Invariants:
+//! The life of a lock:
+//! 1. It begins as a request in progress ([`Locks::begin`]).
+//! 2. It becomes granted ([`Locks::granted`]).
+//! 3. Users find it with [`Locks::matching`]. Each holds a reference until [`Locks::release`].
+//! 4. It is to be cancelled after a blocking callback ([`Locks::blocked`]), or when it is unused
+//!    for too long or one of too many ([`Locks::shrink`]). The client also cancels locks before it
+//!    sends a conflicting request ([`Locks::cancel_resource`]).
+//! 5. [`Action::Flush`] tells its owner to flush and drop the data that it guards.
+//! 6. [`Locks::cancelled`] ends it.
 //!
-//! * [`Action::Flush`] comes once for a lock (again only after [`Locks::converted`]), and only when
-//!   nobody holds a reference;
-//! * from the moment that a lock is asked for, nobody new finds it; those that use it go on;
-//! * messages may arrive in any order and twice: a blocking callback before the grant is
-//!   remembered; one for an unknown lock, or a grant that nobody waits for, is answered with
-//!   [`Action::Cancel`].
+//! Invariants:
 //!
-//! Requests of one client for overlapping locks conflict like those of strangers. Who wants several
-//! locks on a resource does well to ask for one after the other ([`Locks::pending`]): the first
-//! often covers the others.
+//! * [`Action::Flush`] comes once for a lock (again only after [`Locks::converted`]), and only
+//!   without references;
+//! * after a blocking callback, no new user finds the lock; present users continue;
+//! * messages may arrive in any order, and twice. A blocking callback that arrives before the grant
+//!   is remembered. One for an unknown lock is answered with [`Action::Cancel`], and so is a grant
+//!   that no request waits for.
+//!
+//! Overlapping requests of one client conflict like those of different clients. A caller that needs
+//! several locks on a resource should enqueue them one after the other ([`Locks::pending`]): the
+//! first lock often covers the others.
 
 mod lru;
 #[cfg(test)]
@@ -33,53 +38,53 @@ use crate::{
     slab::{self, NIL, Slab},
 };
 
-/// Cancels that wait for another request to travel with; with more, [`Locks::cancelled`] says to
-/// send at once.
+/// Most cancels that wait to travel with another request. Beyond that, [`Locks::cancelled`] asks to
+/// send them at once.
 pub const CANCELS_QUEUED_MAX: usize = 1024;
 
-/// What can be set while it runs.
+/// Tunables of the client's locks.
 #[derive(Clone, Debug)]
 pub struct Tunables {
-    /// Most unused locks that are kept.
+    /// Most unused locks that are retained.
     pub lru_size: usize,
-    /// How long an unused lock is kept.
+    /// Time in milliseconds for which an unused lock is retained.
     pub lru_max_age_ms: u64,
 }
 
 impl Default for Tunables {
     fn default() -> Tunables {
-        // Some 200 bytes each, and the server's share is as large: enough for a tree of 100,000
-        // files and their directories. The age is Lustre's 65 minutes.
+        // Some 200 bytes each, and as much on the server: enough for a tree of 100,000 files and
+        // their directories. The age is Lustre's 65 minutes.
         Tunables { lru_size: 128 << 10, lru_max_age_ms: 65 * 60 * 1000 }
     }
 }
 
-/// What the owner of [`Locks`] is to do.
+/// An action that the owner of [`Locks`] has to carry out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Write back and drop what only this lock guards, then call [`Locks::cancelled`] (or
-    /// [`Locks::converted`]). Other locks may still guard a part of it: [`Locks::matching`] tells.
+    /// Flush and drop the data that only this lock guards, then call [`Locks::cancelled`] (or
+    /// [`Locks::converted`]). Other locks may still guard a part of it: see [`Locks::matching`].
     Flush {
         /// The lock.
         cookie: Cookie,
-        /// What it is on.
+        /// The resource.
         resource: Resource,
         /// Its mode.
         mode: Mode,
-        /// Its part.
+        /// Its range or bits.
         policy: Policy,
-        /// Those of its bits that nobody has asked for: the owner may keep what they guard, and
-        /// call [`Locks::converted`]. 0: nothing.
+        /// Those of its bits that no request waits for: the owner may keep the data that they
+        /// guard, and call [`Locks::converted`]. 0: none.
         spare: u64,
     },
-    /// Tell the server that of the lock these bits are left: it asked for others.
+    /// Tell the server that the lock has been converted to these bits: it asked for others.
     Converted {
         /// The lock.
         id: LockId,
-        /// What is left.
+        /// The remaining bits.
         bits: u64,
     },
-    /// Tell the server that the lock is cancelled: this client does not know it.
+    /// Tell the server that the lock is cancelled: this client does not know the lock.
     Cancel {
         /// The lock.
         id: LockId,
@@ -95,20 +100,20 @@ pub struct Held {
     pub id: LockId,
     /// Its mode.
     pub mode: Mode,
-    /// Its part.
+    /// Its range or bits.
     pub policy: Policy,
 }
 
-/// What there is, and what happened.
+/// Counters and present numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
-    /// Locks at present, requests under way aside: Lustre's `lock_count`.
+    /// Locks at present, without requests in progress: Lustre's `lock_count`.
     pub lock_count: u64,
     /// Unused ones among them: Lustre's `lock_unused_count`.
     pub lock_unused_count: u64,
-    /// Requests under way at present.
+    /// Requests in progress at present.
     pub pending: u64,
-    /// Times that a lock held already was enough.
+    /// Times that a lock held already covered an operation.
     pub matches: u64,
     /// Requests so far.
     pub enqueues: u64,
@@ -122,11 +127,11 @@ pub struct Stats {
 enum State {
     /// The slot is free.
     Dead,
-    /// The request is under way, or waits at the server.
+    /// The request is in progress, or waits at the server.
     Pending,
     /// Held.
     Granted,
-    /// Held until [`Locks::cancelled`]; its owner was told to flush.
+    /// Held until [`Locks::cancelled`]; its owner has got [`Action::Flush`].
     Flushing,
 }
 
@@ -135,15 +140,15 @@ struct Lock {
     held: Held,
     resource: u32,
     state: State,
-    /// It is to go: the server asked for it.
+    /// The server sent a blocking callback, so the lock is to be cancelled.
     asked: bool,
-    /// The bits that were asked for.
+    /// The bits that the blocking callbacks named.
     wanted: u64,
     refs: u32,
-    /// Where it is in [`Res::all`].
+    /// Index in [`Res::all`].
     index: usize,
     unused_since: Instant,
-    /// Neighbours among the unused locks.
+    /// Neighbours in the LRU list.
     older: u32,
     newer: u32,
 }
@@ -157,7 +162,7 @@ struct Res {
     pending: usize,
 }
 
-/// The locks that one client holds of one target.
+/// The locks that one client holds on one target.
 #[derive(Debug)]
 pub struct Locks {
     tunables: Tunables,
@@ -175,7 +180,7 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// No locks.
+    /// Creates an empty set of locks.
     pub fn new(tunables: Tunables) -> Locks {
         Locks {
             tunables,
@@ -192,12 +197,12 @@ impl Locks {
         }
     }
 
-    /// How it is set.
+    /// Present tunables.
     pub fn tunables(&self) -> &Tunables {
         &self.tunables
     }
 
-    /// Sets it otherwise; [`Locks::shrink`] applies it.
+    /// Replaces the tunables; [`Locks::shrink`] applies them.
     pub fn set_tunables(&mut self, tunables: Tunables) {
         self.tunables = tunables;
     }
@@ -207,8 +212,8 @@ impl Locks {
         self.stats
     }
 
-    /// A lock held already that permits `mode` on `policy`, with a reference that
-    /// [`Locks::release`] gives back. Locks that are to go are not found.
+    /// Returns a held lock that permits `mode` on `policy`, and takes a reference, to be dropped
+    /// with [`Locks::release`]. Locks that are to be cancelled are not found.
     pub fn matching(&mut self, resource: Resource, mode: Mode, policy: &Policy) -> Option<Held> {
         let n = self.ready(resource, mode, policy)?;
         self.unlink(n);
@@ -218,14 +223,14 @@ impl Locks {
         Some(lock.held)
     }
 
-    /// Whether [`Locks::matching`] would find one; takes no reference.
+    /// Whether [`Locks::matching`] would find a lock; takes no reference.
     pub fn covered(&self, resource: Resource, mode: Mode, policy: &Policy) -> bool {
         self.ready(resource, mode, policy).is_some()
     }
 
-    /// The lock of a group that this client has on an extent, with a reference. It is found also
-    /// after it was asked for: it is kept for as long as a program says, and serves whatever this
-    /// client does until then.
+    /// Returns the GROUP lock that this client holds on an object, and takes a reference. It is
+    /// found even after a blocking callback: a program determines how long it is held, and until
+    /// then it covers all operations of this client.
     pub fn in_group(&mut self, resource: Resource) -> Option<Held> {
         if self.groups == 0 {
             return None;
@@ -240,7 +245,7 @@ impl Locks {
         Some(self.locks[n].held)
     }
 
-    /// A request is about to be sent. Who sends it has a reference.
+    /// Registers a request that is about to be sent. The sender has a reference.
     pub fn begin(&mut self, resource: Resource, mode: Mode, policy: Policy) -> Cookie {
         let r = self.resource(resource);
         self.seq += 1;
@@ -265,8 +270,8 @@ impl Locks {
         cookie
     }
 
-    /// The server granted the request, in its answer or later. Returns whether this is news; where
-    /// nobody waits for it, the lock is given back.
+    /// Handles the grant of a request, in the reply or by a completion callback. Returns whether
+    /// this is news. If no request waits for the grant, the lock is cancelled.
     pub fn granted(
         &mut self,
         cookie: Cookie,
@@ -296,9 +301,9 @@ impl Locks {
         true
     }
 
-    /// The request failed, or who sent it does not wait for it any longer. A grant that arrives
-    /// later is answered with a cancel; so is, now, the callback that came for the lock before its
-    /// answer did, for the server asks only once.
+    /// Ends a request that failed, or whose sender does not wait any longer. A grant that arrives
+    /// later is answered with a cancel. If a blocking callback came before the reply, the cancel is
+    /// sent now, because the server sends that callback only once.
     pub fn failed(&mut self, cookie: Cookie, actions: &mut Vec<Action>) {
         let Some(n) = self.find(cookie).filter(|n| self.locks[*n].state == State::Pending) else { return };
         let Lock { held, asked, .. } = self.locks[n];
@@ -308,7 +313,7 @@ impl Locks {
         }
     }
 
-    /// A reference is given back.
+    /// Drops a reference.
     pub fn release(&mut self, now: Instant, cookie: Cookie, actions: &mut Vec<Action>) {
         let Some(n) = self.find(cookie) else { return };
         let lock = &mut self.locks[n];
@@ -323,15 +328,15 @@ impl Locks {
         if lock.asked {
             self.flush(n, actions);
         } else if group {
-            // A group's lock is held for as long as a program says, not for as long as it may be of
-            // use.
+            // A GROUP lock is held for as long as a program says, not for as long as it may be
+            // useful.
             self.give_up(n, actions);
         } else {
             self.link(now, n);
         }
     }
 
-    /// The server asks for a lock, or for those bits of it that are `wanted`.
+    /// Handles a blocking callback for a lock, or for those of its bits that are `wanted`.
     pub fn blocked(&mut self, cookie: Cookie, id: LockId, wanted: &Policy, actions: &mut Vec<Action>) {
         self.stats.blocked += 1;
         let Some(n) = self.find(cookie) else {
@@ -346,7 +351,7 @@ impl Locks {
         if let (State::Granted, false, Policy::Bits { bits, .. }) = (lock.state, lock.asked, lock.held.policy)
             && bits & wanted == 0
         {
-            // Given up already; the server does not know it yet.
+            // These bits were released by a conversion that the server has not received yet.
             actions.push(Action::Converted { id, bits });
             return;
         }
@@ -360,8 +365,8 @@ impl Locks {
         self.locks[n].asked = true;
     }
 
-    /// What the lock guarded is written back and dropped: it is no more. Returns its handle if the
-    /// server is to be told at once; else it is among those that [`Locks::take_cancels`] gives.
+    /// Ends a lock whose guarded data has been flushed and dropped. Returns its handle if the
+    /// cancel is to be sent at once. Otherwise [`Locks::take_cancels`] returns the handle later.
     pub fn cancelled(&mut self, cookie: Cookie) -> Option<LockId> {
         let n = self.find(cookie).filter(|n| self.locks[*n].state == State::Flushing)?;
         let Lock { held, asked, .. } = self.locks[n];
@@ -373,10 +378,10 @@ impl Locks {
         None
     }
 
-    /// The lock's owner keeps a part of it instead of all (what it gives up is written back and
-    /// dropped): from now on it is that part, and counts as not asked for. To be called before the
-    /// server is told. Returns the server's handle; `None` if there is no such lock or it is no
-    /// part.
+    /// Converts a lock to a part of it, after the owner has flushed and dropped the data under the
+    /// rest. From now on the lock is that part, and counts as one without a blocking callback. Must
+    /// be called before the conversion is sent to the server. Returns the server's handle; `None`
+    /// if there is no such lock, or `mode` and `policy` are not a part of it.
     pub fn converted(&mut self, now: Instant, cookie: Cookie, mode: Mode, policy: Policy) -> Option<LockId> {
         let n = self.find(cookie).filter(|n| self.locks[*n].state != State::Pending)?;
         let lock = &self.locks[n];
@@ -398,8 +403,8 @@ impl Locks {
         Some(id)
     }
 
-    /// Ends, without a flush, unused locks of which this one covers all: it guards what they did.
-    /// Their handles, for the server to be told when there is occasion.
+    /// Ends, without a flush, all unused locks that this lock covers entirely: it guards their data
+    /// now. Returns their handles, to be cancelled at the server at some occasion.
     pub fn supersedes(&mut self, cookie: Cookie) -> Vec<LockId> {
         let Some(n) = self.find(cookie).filter(|n| self.is_ready(*n)) else { return Vec::new() };
         let Lock { held, resource, .. } = self.locks[n];
@@ -413,7 +418,7 @@ impl Locks {
             *m != n && lock.refs == 0 && within && self.is_ready(*m)
         };
         let mut found: Vec<u32> = all.iter().copied().filter(covered).collect();
-        // In an order that does not depend on what was removed before.
+        // The order must not depend on earlier removals.
         found.sort_unstable_by_key(|m| slab::count(self.locks[*m].held.cookie.0));
         let mut ids = Vec::with_capacity(found.len());
         for m in found {
@@ -425,7 +430,7 @@ impl Locks {
         ids
     }
 
-    /// The bits of an inode on which locks can be found at present, one or another.
+    /// Returns the bits of an inode for which a lock can be found at present.
     pub fn guarded_bits(&self, resource: Resource) -> u64 {
         let Some(r) = self.by_name.get(&resource) else { return 0 };
         let ready = self.resources[*r].all.iter().filter(|n| self.is_ready(**n));
@@ -433,18 +438,19 @@ impl Locks {
             .fold(0, |all, n| if let Policy::Bits { bits, .. } = self.locks[*n].held.policy { all | bits } else { all })
     }
 
-    /// Up to `max` handles of cancelled locks, to travel with another request to the server.
+    /// Returns up to `max` handles of cancelled locks, to travel with another request to the
+    /// server.
     pub fn take_cancels(&mut self, max: usize) -> Vec<LockId> {
         self.cancels.drain(..max.min(self.cancels.len())).collect()
     }
 
-    /// Handles that [`Locks::take_cancels`] would give.
+    /// Number of handles that [`Locks::take_cancels`] can return.
     pub fn cancels_queued(&self) -> usize {
         self.cancels.len()
     }
 
-    /// Gives up the unused locks of a resource (of bits those that have one of `bits`), because
-    /// what the client is about to do would make the server ask for them.
+    /// Cancels the unused locks of a resource (of inodebits locks, those that have one of `bits`).
+    /// The client's next request would make the server send blocking callbacks for them.
     pub fn cancel_resource(&mut self, resource: Resource, bits: u64, actions: &mut Vec<Action>) {
         let Some(r) = self.by_name.get(&resource) else { return };
         let mut found: Vec<Cookie> = Vec::new();
@@ -455,7 +461,7 @@ impl Locks {
                 found.push(lock.held.cookie);
             }
         }
-        // Not in the order in which they lie, which depends on what was removed before.
+        // The order of storage depends on earlier removals, so sort.
         found.sort_unstable_by_key(|c| slab::count(c.0));
         for cookie in found {
             if let Some(n) = self.find(cookie) {
@@ -464,9 +470,9 @@ impl Locks {
         }
     }
 
-    /// The server has evicted this client: it holds nothing any more. Returns the resources on
-    /// which it held something, in order: what is cached under them is to be dropped, and what is
-    /// dirty there is lost. Requests under way are forgotten, too.
+    /// Drops all locks after the server has evicted this client. Returns the resources on which it
+    /// held locks, in order: the owner must drop their cached data, and their dirty data is lost.
+    /// Requests in progress are forgotten, too.
     pub fn evicted(&mut self) -> Vec<Resource> {
         let mut held = BTreeSet::new();
         let mut all: Vec<u32> = self.by_name.values().flat_map(|r| &self.resources[*r].all).copied().collect();
@@ -486,7 +492,7 @@ impl Locks {
         held.into_iter().collect()
     }
 
-    /// The locks held on a resource, those that are to go included, oldest first.
+    /// Returns the locks held on a resource, those to be cancelled included, oldest first.
     pub fn resource_locks(&self, resource: Resource) -> Vec<Held> {
         let Some(r) = self.by_name.get(&resource) else { return Vec::new() };
         let locks = self.resources[*r].all.iter().map(|n| &self.locks[*n]);
@@ -496,25 +502,25 @@ impl Locks {
         held.into_iter().map(|h| h.1).collect()
     }
 
-    /// All locks held, those that are to go included, in the order of their resources, for dumps
-    /// and checkers.
+    /// Returns all locks held, those to be cancelled included, by resource, for dumps and checkers.
     pub fn all_locks(&self) -> Vec<(Resource, Held)> {
         let mut names: Vec<Resource> = self.by_name.keys().copied().collect();
         names.sort_unstable();
         names.into_iter().flat_map(|name| self.resource_locks(name).into_iter().map(move |held| (name, held))).collect()
     }
 
-    /// Requests under way on a resource.
+    /// Number of requests in progress on a resource.
     pub fn pending(&self, resource: Resource) -> usize {
         self.by_name.get(&resource).map_or(0, |r| self.resources[*r].pending)
     }
 
-    /// A lock by its handle, once granted.
+    /// Returns a lock by its handle, once it is granted.
     pub fn held(&self, cookie: Cookie) -> Option<Held> {
         self.find(cookie).filter(|n| self.locks[*n].state != State::Pending).map(|n| self.locks[n].held)
     }
 
-    /// Whether the server has asked for a lock, or it is gone: who uses it still holds somebody up.
+    /// Whether there is a blocking callback for the lock, or the lock no longer exists. Then its
+    /// users delay other clients.
     pub fn is_wanted(&self, cookie: Cookie) -> bool {
         self.find(cookie).is_none_or(|n| self.locks[n].asked)
     }
@@ -527,12 +533,12 @@ impl Locks {
         (lock.held.cookie == cookie && lock.state != State::Dead).then_some(n)
     }
 
-    /// Whether a lock can be found.
+    /// Whether [`Locks::matching`] can find the lock.
     fn is_ready(&self, n: u32) -> bool {
         self.locks[n].state == State::Granted && !self.locks[n].asked
     }
 
-    /// A lock that can be found for `mode` on `policy`.
+    /// Returns a lock that can be found for `mode` on `policy`.
     fn ready(&self, resource: Resource, mode: Mode, policy: &Policy) -> Option<u32> {
         let res = &self.resources[*self.by_name.get(&resource)?];
         let others = Mode::ALL.into_iter().filter(|m| *m != mode && m.covers(mode));
@@ -584,8 +590,8 @@ impl Locks {
         }
     }
 
-    /// A granted lock that can be found is to go: nobody finds it any more, and if nobody uses it,
-    /// it is flushed.
+    /// Starts the cancel of a granted lock: no new user finds it, and it is flushed if it has no
+    /// references.
     fn give_up(&mut self, n: u32, actions: &mut Vec<Action>) {
         self.leave(n);
         self.unlink(n);
@@ -594,13 +600,13 @@ impl Locks {
         }
     }
 
-    /// Tells the owner to flush a lock that nobody uses or finds.
+    /// Tells the owner to flush a lock that has no references and cannot be found.
     fn flush(&mut self, n: u32, actions: &mut Vec<Action>) {
         let lock = &mut self.locks[n];
         lock.state = State::Flushing;
         let Held { cookie, mode, policy, .. } = lock.held;
         let spare = match policy {
-            // 0: it goes although nobody asked.
+            // 0: cancelled without a blocking callback.
             Policy::Bits { bits, .. } if lock.wanted != 0 => bits & !lock.wanted,
             _ => 0,
         };
@@ -608,7 +614,7 @@ impl Locks {
         actions.push(Action::Flush { cookie, resource: self.resources[lock.resource].name, mode, policy, spare });
     }
 
-    /// Forgets a lock that is in neither the ready ones nor the unused ones.
+    /// Frees a lock that cannot be found and is not in the LRU list.
     fn remove(&mut self, n: u32) {
         let lock = &mut self.locks[n];
         let (r, index, pending) = (lock.resource, lock.index, lock.state == State::Pending);

@@ -1,22 +1,23 @@
-//! The lock manager, after Lustre's LDLM: who may cache what, and who gives it back when.
+//! The distributed lock manager, after Lustre's LDLM: which client may cache what, and when it must
+//! cancel its lock.
 //!
-//! * [`Namespace`]: the locks of one target, on the server. Grants, queues, asks locks back, evicts
-//!   who does not give them back.
-//! * [`client::Locks`]: the same target's locks as one client holds them: which of them covers an
-//!   action, which are unused, which have to go.
+//! * [`Namespace`]: the locks of one target, on the server. It grants locks, queues requests, sends
+//!   blocking callbacks, and evicts clients that do not cancel in time.
+//! * [`client::Locks`]: the locks that one client holds on the same target: which lock covers an
+//!   operation, which locks are unused, which must be cancelled.
 //!
-//! The words ([`Mode`](sheen_wire::ldlm::Mode), [`Policy`](sheen_wire::ldlm::Policy), …) travel and
-//! are defined in [`sheen_wire::ldlm`].
+//! The types in messages ([`Mode`](sheen_wire::ldlm::Mode), [`Policy`](sheen_wire::ldlm::Policy),
+//! …) are defined in [`sheen_wire::ldlm`].
 //!
-//! This crate is an engine: events and the time come in, actions go out; no I/O, no clock, no
-//! tasks. What holds always:
-//! * no two granted locks of a resource exclude each other (flock locks of one owner aside, which
-//!   are one lock to programs);
-//! * a client holds a lock from when it learns of the grant until it has said that it cancels; as
-//!   the server grants later and forgets later than that, no two clients ever believe to hold locks
-//!   that exclude each other;
-//! * nothing waits for ever as long as those that hold locks answer: who does not within the lock
-//!   timeout is evicted.
+//! This crate is an engine: events and the time come in, actions go out. It has no I/O, no clock
+//! and no tasks. Invariants:
+//! * no two granted locks of a resource conflict (except flock locks of one owner, which are one
+//!   lock to programs);
+//! * a client holds a lock from the moment it learns of the grant until it has sent the cancel. The
+//!   server's state covers that whole time: it grants earlier and forgets later. So two clients
+//!   never hold conflicting locks at once;
+//! * no request waits for ever while the lock holders respond. A client that does not respond
+//!   within the lock timeout is evicted.
 
 pub mod client;
 mod nodes;

@@ -1,14 +1,15 @@
-//! The sets that locks lie in: interval trees for ranges, rings for bits.
+//! The sets of locks: interval trees for ranges, rings for bits.
 //!
-//! A lock is in one set at a time, so the links lie in one array beside the locks: node n belongs
-//! to the lock at place n, a set is a [`Root`], and neither insertion nor removal allocates.
+//! A lock is in one set at a time. So the links of all sets are in one array beside the locks: node
+//! n belongs to the lock at place n. A set is a [`Root`]. Neither insertion nor removal allocates
+//! memory.
 //!
-//! **Trees** are AVL trees ordered by (start, place), each node of which knows the largest end and
-//! the smallest rank below it. AVL and not something random, because clients choose what is
-//! inserted: the depth must not be theirs to choose. The rank is the owner's number; searches see
-//! only nodes of ranks below a limit. Granted locks have 0, or 1 once they were asked back, so that
-//! those still to be asked are found quickly; waiting ones have their place in the queue, so that
-//! those before a request are found.
+//! **Trees** are AVL trees ordered by (start, place). Each node knows the largest end and the
+//! smallest rank in its subtree. The trees are balanced, because clients choose the keys and must
+//! not control the depth. The rank is a number set by the owner: searches return only nodes with
+//! ranks below a limit. Granted locks have rank 0, or 1 after their blocking callback, so that
+//! those still to be called are found quickly. Waiting locks have their position in the queue as
+//! rank, so that those before a request are found.
 //!
 //! **Rings** keep the order of insertion, ignore ranges, and are searched from end to end.
 
@@ -16,20 +17,20 @@ use std::ops::ControlFlow;
 
 use crate::slab::NIL;
 
-/// One cache line.
+/// A lock's links; one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Node {
     start: u64,
     end: u64,
-    /// Largest `end` of this node and those below.
+    /// Largest `end` in this node's subtree.
     end_max: u64,
     rank: u64,
-    /// Smallest `rank` of this node and those below.
+    /// Smallest `rank` in this node's subtree.
     rank_min: u64,
-    /// In a ring: the one before.
+    /// Left child; in a ring the previous lock.
     left: u32,
-    /// In a ring: the one after.
+    /// Right child; in a ring the next lock.
     right: u32,
     height: u8,
 }
@@ -55,13 +56,13 @@ impl Root {
         self.len == 0
     }
 
-    /// Any member, or [`NIL`].
+    /// Returns any lock in the set, or [`NIL`].
     pub fn any(&self) -> u32 {
         self.top
     }
 }
 
-/// The links of all locks.
+/// The links of all locks, by place.
 #[derive(Debug, Default)]
 pub struct Nodes(Vec<Node>);
 
@@ -98,14 +99,14 @@ impl Nodes {
         root.len -= 1;
     }
 
-    /// Gives lock `n`, which must be in the tree, another rank.
+    /// Sets the rank of lock `n`, which must be in the tree.
     pub fn tree_rank(&mut self, root: &Root, n: u32, rank: u64) {
         self.mut_at(n).rank = rank;
         self.update_path(root.top, n);
     }
 
-    /// Calls `f` with members of ranks below `limit` that touch `start..=end`, in order, until it
-    /// breaks.
+    /// Calls `f` for each lock in the tree with a rank below `limit` that overlaps `range`, in
+    /// order, until `f` breaks.
     pub fn overlapping(
         &self,
         root: &Root,
@@ -116,7 +117,7 @@ impl Nodes {
         self.overlapping_below(root.top, range, limit, f)
     }
 
-    /// The smallest start of all members that start after `after`.
+    /// Returns the smallest start after `after` in the tree.
     pub fn next_start(&self, root: &Root, after: u64) -> Option<u64> {
         let (mut n, mut found) = (root.top, None);
         while n != NIL {
@@ -131,7 +132,7 @@ impl Nodes {
         found
     }
 
-    /// The largest end of all members that start before `before`.
+    /// Returns the largest end of all locks that start before `before`.
     pub fn last_end(&self, root: &Root, before: u64) -> Option<u64> {
         let (mut n, mut found) = (root.top, None);
         while n != NIL {
@@ -147,7 +148,7 @@ impl Nodes {
         found
     }
 
-    /// A member that contains `start..=end`, or [`NIL`].
+    /// Returns a lock that contains `start..=end`, or [`NIL`].
     pub fn containing(&self, root: &Root, (start, end): (u64, u64)) -> u32 {
         let mut n = root.top;
         while n != NIL {
@@ -157,7 +158,7 @@ impl Nodes {
             } else if node.end >= end {
                 return n;
             } else if node.left != NIL && self.at(node.left).end_max >= end {
-                // All of the left ones start early enough; the one with that end is it.
+                // All nodes on the left start early enough; the one with the largest end matches.
                 n = node.left;
             } else {
                 n = node.right;
@@ -194,8 +195,9 @@ impl Nodes {
         (self.at(a).start, a) < (self.at(b).start, b)
     }
 
-    /// Returns the new top, and whether it is higher than the old one. Reads no node beside the
-    /// path where nothing rotates: in a large tree each costs a cache miss.
+    /// Inserts lock `n` into a subtree. Returns the new top, and whether the subtree is higher.
+    /// Without a rotation only nodes on the path are read: in a large tree each other node costs a
+    /// cache miss.
     fn insert_below(&mut self, top: u32, n: u32) -> (u32, bool) {
         if top == NIL {
             return (n, true);
@@ -215,7 +217,7 @@ impl Nodes {
         (top, self.at(top).height > height)
     }
 
-    /// Returns the new top, and whether it is lower than the old one.
+    /// Removes lock `n` from a subtree. Returns the new top, and whether the subtree is lower.
     fn remove_below(&mut self, top: u32, n: u32) -> (u32, bool) {
         if top == NIL {
             return (NIL, false);
@@ -237,7 +239,8 @@ impl Nodes {
         self.after_removal(top, n, shrank)
     }
 
-    /// Takes the first one off; returns what is left, it, and whether what is left is lower.
+    /// Removes the first lock of a subtree. Returns the new top, that lock, and whether the subtree
+    /// is lower.
     fn take_first(&mut self, top: u32) -> (u32, u32, bool) {
         let Node { left, right, .. } = *self.at(top);
         if left == NIL {
@@ -249,8 +252,8 @@ impl Nodes {
         (top, first, shrank)
     }
 
-    /// Lock `n` was removed somewhere below `top`, on a side that is lower now if `shrank`. Like
-    /// [`Nodes::remove_below`].
+    /// Updates `top` after lock `n` was removed below it, on a side that is lower now if `shrank`.
+    /// Returns the same as [`Nodes::remove_below`].
     fn after_removal(&mut self, top: u32, n: u32, shrank: bool) -> (u32, bool) {
         let (node, gone) = (self.at(top), self.at(n));
         let end_stale = gone.end == node.end_max && node.end != node.end_max;
@@ -279,7 +282,7 @@ impl Nodes {
         self.update(top);
     }
 
-    /// Computes what a node knows of those below it.
+    /// Recomputes `end_max`, `rank_min` and `height` of a node from its children.
     fn update(&mut self, n: u32) {
         let Node { end, rank, left, right, .. } = *self.at(n);
         let (mut end_max, mut rank_min, mut height) = (end, rank, 0);
@@ -299,8 +302,8 @@ impl Nodes {
         if n == NIL { 0 } else { i32::from(self.at(n).height) }
     }
 
-    /// Rotates where one side of `n` is two higher than the other; updates `n`. Returns the new
-    /// top.
+    /// Updates `n`, and rotates if one side of `n` is two levels higher than the other. Returns the
+    /// new top.
     fn balance(&mut self, n: u32) -> u32 {
         let Node { left, right, .. } = *self.at(n);
         let lean = self.height(left) - self.height(right);
@@ -341,7 +344,7 @@ impl Nodes {
 
 /// Rings.
 impl Nodes {
-    /// Puts lock `n`, which must be in no set, at the ring's end.
+    /// Appends lock `n`, which must be in no set, to the ring.
     pub fn ring_push(&mut self, root: &mut Root, n: u32) {
         if root.top == NIL {
             self.make(n, Node { left: n, right: n, ..EMPTY });
@@ -366,7 +369,7 @@ impl Nodes {
         root.len -= 1;
     }
 
-    /// The members, oldest first.
+    /// Returns the locks in the ring, oldest first.
     pub fn ring(&self, root: &Root) -> impl Iterator<Item = u32> + '_ {
         let mut next = root.top;
         (0..root.len).map(move |_| {
@@ -384,8 +387,8 @@ mod tests {
     use super::*;
 
     impl Nodes {
-        /// Heights differ by at most one, and nodes know the truth about those below. Returns the
-        /// members in order.
+        /// Asserts that heights differ by at most one, and that nodes know the values of their
+        /// subtrees. Returns the locks in order.
         fn check(&self, n: u32, out: &mut Vec<u32>) -> (i32, u64, u64) {
             if n == NIL {
                 return (0, 0, u64::MAX);

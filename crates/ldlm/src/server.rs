@@ -1,19 +1,21 @@
 //! The server's side: all locks of one target.
 //!
-//! A lock is granted or waits. A request that excludes a granted lock, or an earlier request that
-//! waits, waits behind them (flock requests look at granted ones only, as POSIX has no queue); the
-//! holders are asked to give their locks back. Invariants:
+//! A lock is granted or waiting. A request waits if it conflicts with a granted lock, or with an
+//! earlier waiting request. The holders of granted locks get blocking callbacks. Flock requests
+//! wait for granted locks only, as POSIX has no queue. Invariants:
 //!
-//! * no two granted locks of a resource exclude each other;
-//! * every waiting lock *watches* one lock that it waits for: an earlier waiting or a granted one.
-//!   When that one goes or gets weaker, and only then, the waiting one is looked at again. So a
-//!   release costs what it frees, not what waits;
-//! * a granted extent or bits lock that excludes a waiting one has been asked back;
-//! * a lock that was asked back has a deadline, unless it is the server's own or a GROUP lock,
-//!   which stays until its holder is done.
+//! * no two granted locks of a resource conflict;
+//! * every waiting lock *watches* one lock that blocks it: an earlier waiting lock or a granted
+//!   one. The waiting lock is examined again when the watched one is dropped or weakened, and only
+//!   then. So the cost of a release depends on the locks that it unblocks, not on all that wait;
+//! * a granted extent or bits lock that conflicts with a waiting one has been sent a blocking
+//!   callback;
+//! * a lock that has been sent a blocking callback has a deadline. Exceptions are the server's own
+//!   locks, GROUP locks, which programs hold, and locks that their clients do not know of yet.
 //!
-//! One file an operation: [`enqueue`], [`cancel`], [`convert`], [`glimpse`], …; what they share is
-//! in `queue` (granting and asking back), `conflict` (searching) and `store` (where locks lie).
+//! There is one file for each operation: [`enqueue`], [`cancel`], [`convert`], [`glimpse`], …. They
+//! share `queue` (granting and blocking callbacks), `conflict` (searching) and `store` (where locks
+//! are stored).
 
 mod cancel;
 mod conflict;
@@ -49,26 +51,28 @@ pub use glimpse::Ticket;
 use crate::{nodes::Nodes, slab::Slab};
 use store::{Client, Lock, Res};
 
-/// Who holds a lock: an export's number.
+/// Identifies the holder of a lock: an export's number.
 pub type ClientId = u64;
 
-/// The target itself, as a holder of locks: never evicted, never counted against the limits.
+/// The target itself as a holder of locks: never evicted, not counted against the limits.
 pub const SERVER: ClientId = 0;
 
-/// What can be set while it runs; `lctl set_param ldlm.namespaces.*`.
+/// Tunables of a namespace, set with `lctl set_param ldlm.namespaces.*`.
 #[derive(Clone, Debug)]
 pub struct Tunables {
-    /// Time that a client has to give back a lock that it was asked for.
+    /// Time in milliseconds in which a client must cancel a lock after a blocking callback.
     pub lock_timeout_ms: u64,
-    /// Whether extent locks grow beyond what was asked.
+    /// Whether extent locks are expanded beyond the requested range.
     pub expand: bool,
-    /// Whether contended objects are treated differently (contention-adaptive locking).
+    /// Whether locking adapts to contended objects (contention-adaptive locking).
     pub adaptive: bool,
-    /// Locks taken away soon after their grant, within the window, that make an object contended.
+    /// Number of locks revoked soon after their grant, within the window, that makes an object
+    /// contended.
     pub contended_locks: u32,
-    /// The sliding window in which they are counted; also what "soon" means.
+    /// Length in milliseconds of the sliding window in which they are counted; also the limit of
+    /// "soon".
     pub contention_window_ms: u64,
-    /// How long an object stays contended after its last conflict.
+    /// Seconds for which an object stays contended after its last conflict.
     pub contention_seconds: u64,
     /// Most locks, granted and waiting, of all clients.
     pub max_locks: usize,
@@ -83,11 +87,11 @@ impl Default for Tunables {
             lock_timeout_ms: 20_000,
             expand: true,
             adaptive: true,
-            // Two programs that hand a file over now and then stay below; writers that take turns
-            // pass it in milliseconds.
+            // Two programs that exchange a file now and then stay below this; writers that take
+            // turns exceed it within milliseconds.
             contended_locks: 8,
             contention_window_ms: 1_000,
-            // Lustre's.
+            // Lustre's default.
             contention_seconds: 2,
             // About 250 bytes each.
             max_locks: 4 << 20,
@@ -102,12 +106,12 @@ impl Tunables {
     }
 }
 
-/// What the owner of a [`Namespace`] is to do, in this order.
+/// An action that the owner of a [`Namespace`] has to carry out, in the order given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Completion callback: a lock that waited is granted.
     Grant {
-        /// To whom.
+        /// The client that gets the lock.
         client: ClientId,
         /// The client's handle.
         cookie: Cookie,
@@ -115,48 +119,49 @@ pub enum Action {
         id: LockId,
         /// Its mode.
         mode: Mode,
-        /// Its part; may be more than was asked.
+        /// Granted range or bits; may exceed the request.
         policy: Policy,
     },
-    /// Blocking callback: give the lock back, or weaken it.
+    /// Blocking callback: the client must cancel the lock, or weaken it.
     Block {
-        /// Who holds it; [`SERVER`] does not answer callbacks, and need not.
+        /// The holder; for [`SERVER`] no callback is sent.
         client: ClientId,
         /// The client's handle.
         cookie: Cookie,
         /// The lock.
         id: LockId,
-        /// Mode of the request that waits for it.
+        /// Mode of the request that waits for the lock.
         mode: Mode,
-        /// Part of the request that waits for it.
+        /// Range or bits of the request that waits for the lock.
         policy: Policy,
     },
-    /// Glimpse callback: how large is the object, as far as you know? Answered with
+    /// Glimpse callback: asks the client for the object's size as it knows it. Answered with
     /// [`Namespace::glimpse_answered`].
     Glimpse {
-        /// Who holds it.
+        /// The holder.
         client: ClientId,
         /// The client's handle.
         cookie: Cookie,
         /// The lock.
         id: LockId,
     },
-    /// One of the clients that were asked for the ticket's sake has answered, or has nothing to
-    /// tell: what it wrote has reached the server.
+    /// One of the clients asked for the ticket has answered, or its data has reached the server so
+    /// that no answer is needed.
     Glimpsed {
-        /// Who waits.
+        /// The glimpse that this belongs to.
         ticket: Ticket,
-        /// What it knows of the object beyond what it has written.
+        /// The attributes as the client knows them, including dirty data; `None`: nothing to add.
         answer: Option<ObjectAttr>,
     },
-    /// The client did not answer in time. Its locks are gone; refuse it until it connects anew.
+    /// The client did not respond in time. Its locks are dropped; refuse its requests until it
+    /// connects anew.
     Evict {
-        /// Who.
+        /// The client.
         client: ClientId,
     },
 }
 
-/// What happened, and what there is.
+/// Counters and present numbers of a namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Locks granted at present.
@@ -179,7 +184,7 @@ pub struct Stats {
     pub glimpse_callbacks: u64,
     /// Locks cancelled by their holders so far.
     pub cancelled: u64,
-    /// Times an object became contended, or more so.
+    /// Times that the contention level of an object rose.
     pub contended: u64,
     /// Requests answered with `Contended`.
     pub lockless: u64,
@@ -187,7 +192,7 @@ pub struct Stats {
     pub refused: u64,
     /// Requests refused because of a deadlock.
     pub deadlocks: u64,
-    /// Clients evicted because they did not answer.
+    /// Clients evicted because they did not respond.
     pub evictions: u64,
 }
 
@@ -198,18 +203,18 @@ impl Stats {
     }
 }
 
-/// A lock as it is, for dumps and checkers.
+/// A lock's present state, for dumps and checkers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Info {
-    /// Holder, handle, mode and part.
+    /// Holder, handle, mode and policy.
     pub lock: Conflict,
-    /// What it is on.
+    /// The resource.
     pub resource: Resource,
     /// The client's handle.
     pub cookie: Cookie,
-    /// Granted, or waiting.
+    /// True if granted, false if waiting.
     pub granted: bool,
-    /// Asked back.
+    /// Whether a blocking callback has been sent.
     pub asked: bool,
 }
 
@@ -224,29 +229,29 @@ pub struct Namespace {
     by_name: FxHashMap<Resource, u32>,
     by_cookie: FxHashMap<(ClientId, Cookie), u32>,
     clients: FxHashMap<ClientId, Client>,
-    /// Locks made so far; the queue's order.
+    /// Number of locks made so far, which orders the queue.
     seq: u64,
-    /// Makes handles differ from those of earlier lives.
+    /// Makes handles differ from those before a restart.
     epoch: u64,
-    /// Waiting locks to look at again, in the queue's order.
+    /// Waiting locks to examine again, in the queue's order.
     disturbed: BTreeSet<(u64, u32)>,
-    /// When which lock must have been given back or a glimpse answered.
+    /// By when which lock must have been cancelled, or its glimpse answered.
     deadlines: BTreeSet<(Instant, u32)>,
-    /// Glimpses under way. One of the locks of such a client on such an object says so
+    /// Glimpses in progress. One of the client's locks on the object is marked
     /// ([`glimpse::Glimpse::now`]).
     glimpses: BTreeMap<(Resource, ClientId), glimpse::Asked>,
-    /// Those of which that lock went; empty between events.
+    /// Glimpses in progress whose marked lock was dropped; empty between events.
     unglimpsed: Vec<(Resource, ClientId)>,
-    /// Empty resources that are kept because they are contended, and until when.
+    /// Empty resources that stay because they are contended, and until when.
     lingering: BTreeSet<(Instant, u32)>,
-    /// Which requests of an fcntl owner wait: the edges of the waits-for graph.
+    /// Waiting requests of each fcntl owner: the edges of the waits-for graph.
     flock_waits: BTreeMap<(ClientId, u64), Vec<u32>>,
     scratch: Vec<u32>,
 }
 
 impl Namespace {
-    /// No locks. `incarnation`: another number in each life of the target, so that handles of an
-    /// earlier one lead nowhere.
+    /// Creates a namespace without locks. `incarnation`: a different number after each restart of
+    /// the target, so that old handles name no lock.
     pub fn new(tunables: Tunables, incarnation: u64) -> Namespace {
         Namespace {
             tunables,
@@ -269,12 +274,12 @@ impl Namespace {
         }
     }
 
-    /// How it is set.
+    /// Present tunables.
     pub fn tunables(&self) -> &Tunables {
         &self.tunables
     }
 
-    /// Sets it otherwise, from now on.
+    /// Replaces the tunables, from now on.
     pub fn set_tunables(&mut self, tunables: Tunables) {
         self.tunables = tunables;
     }
@@ -284,18 +289,18 @@ impl Namespace {
         Stats { resources: self.resources.len() as u64, ..self.stats }
     }
 
-    /// Counts anew, from 0; what there is at present stays.
+    /// Sets the counters to 0; present numbers stay.
     pub fn clear_stats(&mut self) {
         let Stats { granted, waiting, .. } = self.stats;
         self.stats = Stats { granted, waiting, ..Stats::default() };
     }
 
-    /// A lock by its handle.
+    /// Returns a lock by its handle.
     pub fn lock(&self, id: LockId) -> Option<Info> {
         self.find(id).map(|n| self.info(n))
     }
 
-    /// All locks of a resource, granted ones first.
+    /// Returns all locks of a resource, granted ones first.
     pub fn resource_locks(&self, resource: Resource) -> Vec<Info> {
         let Some(r) = self.by_name.get(&resource) else { return Vec::new() };
         let res = &self.resources[*r];
@@ -306,14 +311,14 @@ impl Namespace {
         found.into_iter().map(|n| self.info(n)).collect()
     }
 
-    /// All locks, by resource, granted ones first.
+    /// Returns all locks, by resource, granted ones first.
     pub fn all_locks(&self) -> Vec<Info> {
         let mut names: Vec<Resource> = self.by_name.keys().copied().collect();
         names.sort_unstable();
         names.into_iter().flat_map(|name| self.resource_locks(name)).collect()
     }
 
-    /// Locks of one client, granted and waiting.
+    /// Number of locks of one client, granted and waiting.
     pub fn client_locks(&self, client: ClientId) -> usize {
         self.clients.get(&client).map_or(0, Client::len)
     }

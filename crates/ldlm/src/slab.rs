@@ -1,33 +1,33 @@
-//! Where locks lie: numbered places that are used again, and handles that are not.
+//! Slab: storage of locks in numbered places, which are reused, and handles, which are not.
 //!
-//! A handle is the place (low [`PLACE_BITS`] bits) and a count that goes up with every lock made
-//! (the others). So it leads to its lock without a search, and a stale one leads nowhere: its count
-//! returns after 2^35 locks, which takes nine hours at a million a second, while a message that old
-//! is long gone.
+//! A handle consists of the place (low [`PLACE_BITS`] bits) and a count that grows with every lock
+//! made (the other bits). So it leads to its lock without a search. A stale handle names no lock.
+//! Its count recurs after 2^35 locks, which takes nine hours at a million locks per second. No
+//! message is delayed for as long.
 
-/// Bits of a handle that name the place: 268 million locks at once, more than the memory of a host
-/// holds.
+/// Bits of a handle that name the place: 268 million locks at once, more than fit into a host's
+/// memory.
 const PLACE_BITS: u32 = 28;
 
-/// No place.
+/// The value for "no place".
 pub const NIL: u32 = u32::MAX;
 
-/// The handle of the `count`-th lock, at `place`. Never 0.
+/// Returns the handle of the `count`-th lock, at `place`. Never 0.
 pub fn handle(place: u32, count: u64) -> u64 {
     1 << 63 | count << PLACE_BITS | u64::from(place)
 }
 
-/// The place that a handle names.
+/// Returns the place that a handle names.
 pub fn place(handle: u64) -> u32 {
     (handle & ((1 << PLACE_BITS) - 1)) as u32
 }
 
-/// The count in a handle: the younger of two has the larger one.
+/// Returns the count in a handle: the younger of two handles has the larger count.
 pub fn count(handle: u64) -> u64 {
     handle >> PLACE_BITS
 }
 
-/// Things at numbered places.
+/// Items at numbered places.
 #[derive(Debug)]
 pub struct Slab<T> {
     items: Vec<T>,
@@ -39,17 +39,17 @@ impl<T> Slab<T> {
         Slab { items: Vec::new(), free: Vec::new() }
     }
 
-    /// Whether handles could name `more` things.
+    /// Whether handles can name `more` additional items.
     pub fn room(&self, more: usize) -> bool {
         self.len() + more <= 1 << PLACE_BITS
     }
 
-    /// The place that [`Slab::put`] will use.
+    /// Returns the place that [`Slab::put`] will use.
     pub fn next(&self) -> u32 {
         self.free.last().copied().unwrap_or(self.items.len() as u32)
     }
 
-    /// Puts `item` at the place that [`Slab::next`] told.
+    /// Puts `item` at the place that [`Slab::next`] returned.
     pub fn put(&mut self, item: T) -> u32 {
         match self.free.pop() {
             Some(place) => {
@@ -63,18 +63,18 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Gives the place up. What lies there stays until the place is used again: the caller marks it
-    /// as dead.
+    /// Frees the place. Its item stays until the place is used again: the caller marks the item as
+    /// dead.
     pub fn free(&mut self, place: u32) {
         self.free.push(place);
     }
 
-    /// What lies at any place, dead or alive.
+    /// Returns the item at a place, dead or alive.
     pub fn get(&self, place: u32) -> Option<&T> {
         self.items.get(place as usize)
     }
 
-    /// Things alive.
+    /// Number of items alive.
     pub fn len(&self) -> usize {
         self.items.len() - self.free.len()
     }

@@ -1,4 +1,4 @@
-//! What the server is changing: its own locks, by resource.
+//! Changes in progress: the server's own locks, by resource.
 
 use std::sync::Arc;
 
@@ -6,17 +6,17 @@ use rustc_hash::FxHashMap;
 use sheen_wire::ldlm::{LockId, Mode, Policy, Resource};
 use tokio::sync::{Notify, futures::OwnedNotified};
 
-/// The server's own locks that exclude PR locks.
+/// The server's own locks that conflict with PR locks.
 #[derive(Default)]
 pub(crate) struct Changing {
     resources: FxHashMap<Resource, Changes>,
 }
 
-/// Those of one resource: nearly always one, which needs no memory of its own.
+/// The changes of one resource: nearly always one, which needs no allocation.
 struct Changes {
     first: Change,
     more: Vec<Change>,
-    /// Who waits for them to end.
+    /// Notifies tasks that wait for the changes to end.
     watchers: Option<Arc<Notify>>,
 }
 
@@ -39,7 +39,7 @@ impl Changing {
         });
     }
 
-    /// Returns who is to be told.
+    /// Ends a change. Returns the watchers to notify.
     pub fn remove(&mut self, resource: Resource, id: LockId) -> Option<Arc<Notify>> {
         let changes = self.resources.get_mut(&resource)?;
         if changes.first.id != id {
@@ -61,7 +61,8 @@ impl Changing {
         })
     }
 
-    /// `None`: nothing conflicts. Else ready when the resource's changes are fewer.
+    /// Returns a future that is ready when one of the resource's changes has ended. `None`: no
+    /// change conflicts.
     pub fn watch(&mut self, resource: Resource, policy: &Policy) -> Option<OwnedNotified> {
         if !self.conflicts(resource, policy) {
             return None;

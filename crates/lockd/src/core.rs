@@ -1,11 +1,12 @@
-//! The engine in its mutex, and what becomes of its actions.
+//! The engine in its mutex, and the execution of its actions.
 //!
-//! Every event is told to the engine under the mutex, and the engine's actions become errands in
+//! Every event is passed to the engine under the mutex, and the engine's actions become errands in
 //! the outbox ([`Core::note`]). After that, without the mutex, one thread at a time runs the
-//! errands ([`Core::deliver`]). A thread that finds another running them leaves its own to it (or
-//! to itself, further up its stack, if it got here from a client's handler), so the depth of the
-//! stack does not depend on the locks. Clients are given up by a task: a service's `disconnected`
-//! may want what the thread here holds.
+//! errands ([`Core::deliver`]). If another thread is already running them, a thread leaves its own
+//! errands to that thread. The same holds for a thread that got here from a client's handler: its
+//! errands run further up its stack. So the depth of the stack does not depend on the number of
+//! locks. A task evicts clients, because a service's `disconnected` may need something that the
+//! present thread holds.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -30,54 +31,54 @@ use crate::{
     local::Pending,
 };
 
-/// Calls a client back; false if there is no connection to it at the moment.
+/// Sends a callback to a client. Returns false if there is no connection at the moment.
 type Send = fn(&Export, Callback) -> bool;
 
 pub(crate) struct Core {
     rt: Rt,
     send: Send,
     state: Mutex<State>,
-    /// The timer is to look at its time again.
+    /// Tells the timer task to read its time again.
     rearm: Arc<Notify>,
 }
 
 pub(crate) struct State {
     pub ns: Namespace,
-    /// What the engine wants; empty whenever the mutex is free.
+    /// The engine's actions; empty whenever the mutex is free.
     pub actions: Vec<Action>,
     pub changing: Changing,
-    /// Clients that have (had) locks.
+    /// Connected clients that have, or had, locks.
     clients: FxHashMap<ClientId, Arc<Export>>,
-    /// Who waits in this process for which lock.
+    /// Waiters in this process, by lock.
     waiters: BTreeMap<LockId, Waiter>,
-    /// Objects about which clients were asked.
+    /// Objects with glimpses in progress.
     pub glimpses: BTreeMap<Ticket, glimpse::Asked>,
     /// The next ticket.
     pub tickets: Ticket,
-    /// What is to be done without the mutex.
+    /// Errands to run without the mutex.
     pub outbox: VecDeque<Errand>,
-    /// Somebody is at it.
+    /// Whether a thread is running errands.
     delivering: bool,
-    /// When the timer is going to look; `None`: there is no timer.
+    /// Time for which the timer is set; `None`: there is no timer task.
     timer: Option<Instant>,
 }
 
-/// Who waits in this process for a lock.
+/// A waiter in this process for a lock.
 enum Waiter {
     Local(Arc<Pending>),
     Client(ClientId, oneshot::Sender<Enqueued>),
 }
 
-/// What is done without the mutex.
+/// Work that is done without the mutex.
 pub(crate) enum Errand {
     Tell(Arc<Export>, Callback),
     Evict(Arc<Export>),
-    /// A local's locks are all granted.
+    /// All locks of a [`crate::Local`] are granted.
     Granted(Arc<Pending>),
     Answer(oneshot::Sender<Enqueued>, Enqueued),
-    /// All who were asked about an object have answered.
+    /// All clients asked about an object have answered.
     Known(oneshot::Sender<Glimpse>, Glimpse),
-    /// A resource's own locks are fewer.
+    /// One of the server's own locks on a resource was released.
     Settled(Arc<Notify>),
 }
 
@@ -98,7 +99,7 @@ impl Core {
         Arc::new(Core { rt: rt.clone(), send, state: Mutex::new(state), rearm: Arc::default() })
     }
 
-    /// An event: tells the engine, then does what it wants.
+    /// Passes an event to the engine, and runs the resulting errands.
     pub fn act<R>(self: &Arc<Self>, event: impl FnOnce(&mut State, Instant) -> R) -> R {
         let (result, errands) = self.note(event);
         if errands {
@@ -107,7 +108,7 @@ impl Core {
         result
     }
 
-    /// An event: tells the engine. Returns whether there is something to deliver.
+    /// Passes an event to the engine. Returns the result, and whether there are errands to run.
     pub fn note<R>(self: &Arc<Self>, event: impl FnOnce(&mut State, Instant) -> R) -> (R, bool) {
         let now = self.rt.now();
         let mut guard = self.state.lock();
@@ -123,19 +124,19 @@ impl Core {
         (result, errands)
     }
 
-    /// Runs the errands, unless somebody is at it.
+    /// Runs the errands, unless a thread is already running them.
     pub fn deliver(&self) {
         let mut delivering = Delivering { core: self, begun: false };
         while let Some(errand) = delivering.next() {
             match errand {
                 Errand::Tell(export, callback) => {
                     if !(self.send)(&export, callback) {
-                        tracing::debug!(?export, ?callback, "a callback waits for the client to come back");
+                        tracing::debug!(?export, ?callback, "client not connected: callback waits until it reconnects");
                     }
                 }
                 Errand::Evict(export) => drop(self.rt.spawn("lockd-evict", async move { export.evict() })),
                 Errand::Granted(pending) => pending.wake(),
-                // Who waits no longer has withdrawn the request.
+                // If the receiver was dropped, its request has been cancelled.
                 Errand::Answer(sender, answer) => drop(sender.send(answer)),
                 Errand::Known(sender, known) => drop(sender.send(known)),
                 Errand::Settled(notify) => notify.notify_waiters(),
@@ -164,14 +165,15 @@ impl Core {
         let Some((id, receiver)) = waits else { return answer };
         let mut request = Request { core: self, client: export.id(), id: Some(id) };
         let answer = receiver.await;
-        // From here on there is nothing to withdraw: it is answered, or cancelled, or another's.
+        // From here on there is nothing to cancel: the request is answered, or cancelled, or was
+        // taken over.
         request.id = None;
-        // The client sent the request a second time, under another xid: the lock is for that one.
+        // An error means that the client resent the request under another xid, which gets the lock.
         answer.unwrap_or(Enqueued::Refused(Errno::ESHUTDOWN))
     }
 
     pub fn told(self: &Arc<Self>, client: ClientId, ids: &[LockId]) {
-        // Nothing is sent: the callbacks went out before.
+        // Nothing to deliver: the callbacks were sent before.
         self.note(|state, now| state.ns.told(now, client, ids));
     }
 
@@ -185,14 +187,14 @@ impl Core {
     pub fn convert(self: &Arc<Self>, client: ClientId, converts: &[(LockId, u64)]) {
         self.act(|state, now| {
             for (id, bits) in converts {
-                // Late, or once more: the lock is less already, or gone.
+                // Late, or a duplicate: the lock has fewer bits already, or no longer exists.
                 let _ = state.ns.convert(now, client, *id, Convert::Bits(*bits), &mut state.actions);
             }
         });
     }
 
     pub fn prolong(self: &Arc<Self>, client: ClientId, resource: Resource, start: u64, end: u64) {
-        // Deadlines only move away.
+        // Deadlines only move to later times.
         self.note(|state, now| state.ns.prolong(now, client, resource, start, end));
     }
 
@@ -259,7 +261,7 @@ impl Drop for Core {
 
 impl State {
     fn enqueue(&mut self, now: Instant, export: &Arc<Export>, want: &Enqueue) -> Enqueued {
-        // It is marked so before `disconnected` is called: no lock is granted after that.
+        // The export is marked before `disconnected` is called: no lock is granted after that.
         if export.is_gone() {
             return Enqueued::Refused(Errno::ESHUTDOWN);
         }
@@ -270,17 +272,17 @@ impl State {
         answer
     }
 
-    /// `pending` waits for the lock.
+    /// Registers `pending` as the waiter for the lock.
     pub fn wait_local(&mut self, id: LockId, pending: &Arc<Pending>) {
         self.waiters.insert(id, Waiter::Local(pending.clone()));
     }
 
-    /// A lock of the server itself is not waited for any longer.
+    /// Removes the waiter for a lock of the server itself.
     pub fn forget_local(&mut self, id: LockId) {
         self.waiters.remove(&id);
     }
 
-    /// Ends the waits of a client for locks that are no more.
+    /// Ends a client's waits for locks that no longer exist.
     fn drop_waiters(&mut self, ids: &[LockId], client: ClientId) {
         if self.waiters.is_empty() {
             return;
@@ -306,7 +308,7 @@ impl State {
         }
     }
 
-    /// Makes errands of the engine's actions.
+    /// Turns the engine's actions into errands.
     fn plan(&mut self) {
         if self.actions.is_empty() {
             return;
@@ -319,7 +321,8 @@ impl State {
         self.actions = actions;
     }
 
-    /// `None`: there is nothing to do, or the lock is gone again.
+    /// Turns an action into an errand. `None`: there is nothing to do, or the lock no longer
+    /// exists.
     fn errand(&mut self, action: Action) -> Option<Errand> {
         match action {
             Action::Grant { client, cookie, id, mode, policy } => match self.waiters.remove(&id) {
@@ -355,8 +358,8 @@ impl State {
         Some(Errand::Tell(self.clients.get(&client)?.clone(), callback))
     }
 
-    /// Sees to it that the timer looks when the engine has something to do. True: there is none
-    /// yet.
+    /// Sets the timer for the engine's next deadline. Returns true if the timer task is to be
+    /// started.
     fn arm(&mut self, rearm: &Notify) -> bool {
         let Some(at) = self.ns.next_deadline() else { return false };
         match self.timer {
@@ -375,14 +378,14 @@ impl State {
     }
 }
 
-/// The thread that runs errands.
+/// A thread's turn to run errands.
 struct Delivering<'a> {
     core: &'a Core,
     begun: bool,
 }
 
 impl Delivering<'_> {
-    /// `None`: there are none, or another thread is at it.
+    /// Returns the next errand. `None`: there are none, or another thread is running them.
     fn next(&mut self) -> Option<Errand> {
         let mut state = self.core.state.lock();
         if state.delivering && !self.begun {
@@ -397,18 +400,18 @@ impl Delivering<'_> {
 
 impl Drop for Delivering<'_> {
     fn drop(&mut self) {
-        // A client's handler panicked: the next one goes on.
+        // A client's handler panicked: the next delivery continues.
         if self.begun {
             self.core.state.lock().delivering = false;
         }
     }
 }
 
-/// A request that is withdrawn if nobody waits for its answer any longer.
+/// A waiting request, which is cancelled when the waiting future is dropped.
 struct Request<'a> {
     core: &'a Arc<Core>,
     client: ClientId,
-    /// `None`: it is answered.
+    /// `None`: the request is answered.
     id: Option<LockId>,
 }
 
@@ -420,7 +423,7 @@ impl Drop for Request<'_> {
     }
 }
 
-/// Wakes the engine when it has something to do; ends when it waits for nothing.
+/// Calls the engine at each deadline; ends when there is none.
 async fn timer_task(rt: Rt, core: Weak<Core>, rearm: Arc<Notify>) {
     loop {
         let Some(at) = core.upgrade().and_then(|core| core.state.lock().timer) else { return };

@@ -1,5 +1,5 @@
-//! Asking writers how large objects are, and waiting for what they answer. Whom to ask, and what an
-//! answer is worth, the engine decides.
+//! Glimpses: asking writers for the sizes of objects, and waiting for their answers. The engine
+//! decides which clients to ask and what an answer is worth.
 
 use std::sync::Arc;
 
@@ -14,14 +14,15 @@ use tokio::sync::oneshot;
 
 use crate::core::{Core, Errand, State};
 
-/// What writers know of an object beyond what they have written; zero where nobody knows more.
+/// Attributes that writers know beyond the data that they have flushed; zero if no writer has dirty
+/// data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Glimpse {
-    /// Bytes: the end of the data that reaches furthest.
+    /// Largest size in bytes.
     pub size: u64,
-    /// Space that the data may take, of all writers, in units of 512 bytes.
+    /// Space that the dirty data of all writers may take, in units of 512 bytes.
     pub blocks: u64,
-    /// When it was written last.
+    /// Time of the last write.
     pub mtime: Option<Time>,
 }
 
@@ -33,18 +34,18 @@ impl Glimpse {
     }
 }
 
-/// An object about which clients were asked.
+/// An object about which clients have been asked.
 pub(crate) struct Asked {
-    /// Answers to come.
+    /// Number of answers still missing.
     left: usize,
     known: Glimpse,
     answer: oneshot::Sender<Glimpse>,
 }
 
-/// Who waits for answers; ends that when it is dropped.
+/// A caller that waits for answers; dropping it withdraws its tickets.
 struct Waiting<'a> {
     core: &'a Arc<Core>,
-    /// By place among the objects.
+    /// Objects with a missing answer; the first field is the index among all objects.
     objects: Vec<(usize, Resource, Ticket, oneshot::Receiver<Glimpse>)>,
 }
 
@@ -65,7 +66,7 @@ impl Core {
             }
         });
         for (n, _, _, answer) in &mut waiting.objects {
-            // There is no answer only where the lock server itself goes.
+            // The sender is dropped without an answer only when the lock server itself is dropped.
             known[*n] = answer.await.unwrap_or_default();
         }
         known
@@ -81,7 +82,7 @@ impl Core {
 }
 
 impl State {
-    /// One of those that were asked has answered, or has nothing to tell.
+    /// Counts an answer, or the end of a client's glimpse without one.
     pub fn glimpsed(&mut self, ticket: Ticket, answer: Option<ObjectAttr>) -> Option<Errand> {
         let asked = self.glimpses.get_mut(&ticket)?;
         if let Some(answer) = answer {

@@ -1,25 +1,25 @@
 //! The lock server of a target; Lustre's ldlm_lockd. The engine ([`sheen_ldlm::Namespace`])
-//! decides; this carries it out: calls clients back, wakes whoever waits in this process, gives up
-//! clients that do not answer, and wakes the engine when time has passed.
+//! decides. This crate carries out the decisions: it sends callbacks, wakes waiters in this
+//! process, evicts clients that do not respond, and calls the engine when a deadline has passed.
 //!
-//! * Clients' locks: [`Lockd::enqueue`], [`Lockd::enqueue_wait`], [`Lockd::cancel`],
+//! * Locks of clients: [`Lockd::enqueue`], [`Lockd::enqueue_wait`], [`Lockd::cancel`],
 //!   [`Lockd::convert`], [`Lockd::disconnected`], [`Lockd::reconnected`].
-//! * What writers keep: [`Lockd::glimpse`], [`Lockd::glimpse_answered`]; and the time that they
-//!   have for writing it back: [`Lockd::prolong`].
-//! * The server's own: [`Lockd::local`] takes locks for as long as the server changes something
-//!   ([`Local`]); [`Lockd::settled`] waits for such changes of others.
+//! * Dirty data of writers: [`Lockd::glimpse`], [`Lockd::glimpse_answered`], and
+//!   [`Lockd::prolong`], which renews the deadlines of clients that flush.
+//! * Locks of the server itself: [`Lockd::local`] takes locks for as long as the server changes
+//!   something ([`Local`]). [`Lockd::settled`] waits until such changes have ended.
 //!
 //! Invariants:
-//! * callbacks are made, and tasks woken, without any lock held, one after the other, in the order
-//!   in which the engine wanted them; so a client of this process may call in from its handler.
-//!   What that leads to is done after the handler has returned;
-//! * locks survive a broken connection: when the client is back, its callbacks are made again. They
-//!   go with the client;
-//! * a client that has gone is granted nothing;
-//! * all calls but [`Lockd::local`], [`Lockd::prolong`] and those that only look may run clients'
-//!   handlers and wake tasks, as may dropping a [`Local`]: the caller holds nothing that those
-//!   could want;
-//! * a timer runs only while the engine waits for something.
+//! * callbacks are sent, and tasks woken, one at a time, without any mutex held, and in the order
+//!   in which the engine requested them. So a client of this process may call the lock server from
+//!   its handler. The resulting callbacks are sent after the handler has returned;
+//! * locks survive a broken connection: when the client has reconnected, its callbacks are resent.
+//!   The locks are dropped when the client is disconnected or evicted;
+//! * a disconnected client is granted nothing;
+//! * most calls, and dropping a [`Local`], may run handlers of clients and wake tasks. The caller
+//!   must hold nothing that those could need. Exceptions are [`Lockd::local`], [`Lockd::prolong`],
+//!   and calls that only read;
+//! * a timer runs only while the engine waits for a deadline.
 
 mod changing;
 mod core;
@@ -46,7 +46,7 @@ use crate::core::Core;
 pub use glimpse::Glimpse;
 pub use local::Local;
 
-/// The lock server of one target, of which the clients speak `P`.
+/// The lock server of one target, whose clients use the protocol `P`.
 pub struct Lockd<P> {
     core: Arc<Core>,
     name: String,
@@ -54,8 +54,8 @@ pub struct Lockd<P> {
 }
 
 impl<P: Protocol<Callback = Callback>> Lockd<P> {
-    /// A target without locks. `name`: as parameters call it, in Lustre `mdt-<target>_UUID` or
-    /// `filter-<target>_UUID`.
+    /// Returns the lock server of a target, without locks. `name`: the namespace in parameters, in
+    /// Lustre `mdt-<target>_UUID` or `filter-<target>_UUID`.
     pub fn new(rt: &Rt, name: &str) -> Arc<Lockd<P>> {
         let core = Core::new(rt, |export, callback| export.callback::<P>(callback));
         Arc::new(Lockd { core, name: name.to_owned(), protocol: PhantomData })
@@ -63,95 +63,102 @@ impl<P: Protocol<Callback = Callback>> Lockd<P> {
 }
 
 impl<P> Lockd<P> {
-    /// A client wants a lock. Answers at once; if it has to wait, a completion callback follows.
-    /// ESHUTDOWN: the client has gone.
+    /// Enqueues a lock for a client. Answers at once; if the lock has to wait, a completion
+    /// callback follows. ESHUTDOWN: the client was disconnected.
     pub fn enqueue(&self, export: &Arc<Export>, want: &Enqueue) -> Enqueued {
         self.core.enqueue(export, want)
     }
 
-    /// A client wants a lock, and the answer is to be given when it has it: never `Waiting`, and no
-    /// completion callback. A wait ends with ESHUTDOWN if the client goes or cancels the request.
-    /// If the future is dropped, the request is withdrawn.
+    /// Enqueues a lock for a client, and returns once it is granted or refused: never `Waiting`,
+    /// and without a completion callback. A wait ends with ESHUTDOWN if the client is disconnected
+    /// or cancels the request. If the future is dropped, the request is cancelled.
     ///
-    /// The client need not cancel the lock before [`Lockd::told`], which has to follow, or
-    /// [`Lockd::cancel`].
+    /// The caller must call [`Lockd::told`] or [`Lockd::cancel`] afterwards. Before that, the lock
+    /// has no deadline.
     pub async fn enqueue_wait(&self, export: &Arc<Export>, want: &Enqueue) -> Enqueued {
         self.core.enqueue_wait(export, want).await
     }
 
-    /// An answer tells a client of locks that it waited for ([`Lockd::enqueue_wait`]).
+    /// Marks locks from [`Lockd::enqueue_wait`] as known to the client: the reply with them is sent
+    /// now.
     pub fn told(&self, export: &Export, ids: &[LockId]) {
         if !ids.is_empty() {
             self.core.told(export.id(), ids);
         }
     }
 
-    /// A client gives up locks, or waits no longer for them. Unknown handles are ignored.
+    /// Cancels locks or waiting requests of a client. Unknown handles are ignored.
     pub fn cancel(&self, export: &Export, ids: &[LockId]) {
         if !ids.is_empty() {
             self.core.cancel(export.id(), ids);
         }
     }
 
-    /// A client keeps of locks on inodes these bits, and gives up the others. What names no lock,
-    /// or bits that it does not have, is ignored.
+    /// Converts inodebits locks of a client to these bits. Unknown handles, and bits that a lock
+    /// does not have, are ignored.
     pub fn convert(&self, export: &Export, converts: &[(LockId, u64)]) {
         if !converts.is_empty() {
             self.core.convert(export.id(), converts);
         }
     }
 
-    /// I/O of the client on the bytes `start..=end` arrived: of locks on them that it was asked
-    /// for, the time to give them back begins anew.
+    /// Renews the deadlines of the client's locks after blocking callbacks, when I/O of the client
+    /// on the bytes `start..=end` arrives.
     pub fn prolong(&self, export: &Export, resource: Resource, start: u64, end: u64) {
         self.core.prolong(export.id(), resource, start, end);
     }
 
-    /// What clients other than `asker` know of objects beyond what they have written. `wants`:
-    /// objects, and the sizes known without them: who can write only below that is not asked (0:
-    /// all writers are). The answer has one item a want, and holds at some time between call and
-    /// answer; who wants the truth looks at the objects themselves *afterwards*, for what was kept
-    /// when the call began may be written by then. Waits for nothing where nobody is asked. A
-    /// client that does not answer in time is given up.
+    /// Asks clients other than `asker` what they know of objects beyond the data that they have
+    /// flushed. `wants`: objects, and their known sizes. A client that can write only below that
+    /// size is not asked (0: all writers are).
+    ///
+    /// Returns one item per object. An item is valid at some time between call and return. The
+    /// caller must read the objects themselves *afterwards*, because data that was dirty when the
+    /// call began may have been flushed since.
+    ///
+    /// Returns at once if no client has to be asked. A client that does not answer in time is
+    /// evicted.
     pub async fn glimpse(&self, asker: &Export, wants: &[(Resource, u64)]) -> Vec<Glimpse> {
         self.core.glimpse(asker, wants).await
     }
 
-    /// A client answers glimpse callbacks, each by its lock: what it knows of the object, under
-    /// that lock and all others, or nothing. What names no lock that it was asked through is
-    /// ignored.
+    /// Handles a client's answers to glimpse callbacks. Each names its lock, and what the client
+    /// knows of the object under all its locks (`None`: nothing). Locks without a glimpse in
+    /// progress are ignored.
     pub fn glimpse_answered(&self, export: &Export, answers: &[(LockId, Option<ObjectAttr>)]) {
         if !answers.is_empty() {
             self.core.glimpse_answered(export, answers);
         }
     }
 
-    /// Locks of the server itself, all enqueued in one step, so that no two such calls ever wait
-    /// for each other in a circle. The locks of the client `except` stay and are not in the way.
-    /// Parts of `wants` that overlap become one lock. Calls nobody back: [`Local::wait`] does, if
-    /// [`Local::is_granted`] says that somebody is in the way.
+    /// Takes locks of the server itself. All are enqueued in one step, so that no two such calls
+    /// ever deadlock. The locks of the client `except` stay and do not conflict. Overlapping parts
+    /// of `wants` become one lock.
+    ///
+    /// Sends no blocking callbacks. If [`Local::is_granted`] returns false, [`Local::wait`] sends
+    /// them.
     pub fn local(&self, wants: &[(Resource, Mode, Policy)], except: Option<&Export>) -> Local {
         self.core.local(wants, except)
     }
 
-    /// Whether the server has, or waits for, a lock of its own ([`Lockd::local`]) on the resource
-    /// that excludes a PR lock on `policy`.
+    /// Whether the server holds, or waits for, a lock of its own ([`Lockd::local`]) on the resource
+    /// that conflicts with a PR lock on `policy`.
     pub fn is_changing(&self, resource: Resource, policy: &Policy) -> bool {
         self.core.is_changing(resource, policy)
     }
 
-    /// Waits until that is not so. Another change may begin before the caller looks: it looks again
-    /// then.
+    /// Waits until [`Lockd::is_changing`] is false. Another change may begin before the caller
+    /// continues, so the caller has to check again.
     pub async fn settled(&self, resource: Resource, policy: &Policy) {
         self.core.settled(resource, policy).await;
     }
 
-    /// A client has gone ([`sheen_rpc::Service::disconnected`]): so have its locks.
+    /// Drops all locks of a disconnected client ([`sheen_rpc::Service::disconnected`]).
     pub fn disconnected(&self, export: &Export) {
         self.core.disconnected(export);
     }
 
-    /// A client is back ([`sheen_rpc::Service::reconnected`]): it is called back again.
+    /// Resends the callbacks of a reconnected client ([`sheen_rpc::Service::reconnected`]).
     pub fn reconnected(&self, export: &Arc<Export>) {
         self.core.reconnected(export);
     }
@@ -161,12 +168,12 @@ impl<P> Lockd<P> {
         self.core.stats()
     }
 
-    /// How it is set.
+    /// Present tunables.
     pub fn tunables(&self) -> Tunables {
         self.core.tunables()
     }
 
-    /// Sets it otherwise, from now on.
+    /// Changes the tunables, from now on.
     pub fn tune(&self, change: impl FnOnce(&mut Tunables)) {
         self.core.tune(change);
     }
@@ -181,12 +188,12 @@ impl<P> Lockd<P> {
         self.core.all_locks()
     }
 
-    /// Makes the parameters `ldlm.namespaces.<name>.*` known.
+    /// Registers the parameters `ldlm.namespaces.<name>.*`.
     pub fn register(&self, params: &Params) {
         params::register(&self.core, &self.name, params);
     }
 
-    /// Forgets them.
+    /// Unregisters the parameters.
     pub fn unregister(&self, params: &Params) {
         params::unregister(&self.name, params);
     }

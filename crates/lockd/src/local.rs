@@ -1,11 +1,11 @@
-//! The server's own locks.
+//! Locks of the server itself.
 //!
-//! A client that holds a lock on all that the server is about to change for it needs none of the
-//! server: nobody else can be in the way. The server takes one all the same. It pins what the
-//! client's lock guards, should the client lose that lock while the server is at it; and it costs
-//! little, as the search for conflicts passes over the client's own locks. But it neither queues
-//! behind others that wait for that lock (they wait for this change, too), nor waits for those of
-//! the client's group.
+//! A client may hold a lock on all that the server is about to change for it. Then no other
+//! client's lock can conflict, and the server would not need one. It takes one all the same,
+//! because the client may lose its lock during the change. The cost is low, as the search for
+//! conflicts skips the client's own locks. Such a lock neither queues behind requests that wait for
+//! the client's lock (they wait for this change, too), nor waits for the locks of the client's
+//! group.
 
 use std::{
     fmt,
@@ -26,27 +26,28 @@ use crate::{
     merge::merged,
 };
 
-/// Locks of the server itself, granted or waited for; dropping it gives them back.
+/// Locks of the server itself, granted or waiting; dropping it releases them.
 ///
-/// Clients in the way are called back by the first [`Local::wait`], not before: so that it may be
-/// made while the caller holds what a client's handler could lead to.
+/// Blocking callbacks for conflicting locks are sent by the first [`Local::wait`], not before. So
+/// [`crate::Lockd::local`] may be called while the caller holds a mutex that a client's handler
+/// could need.
 pub struct Local {
     core: Arc<Core>,
-    /// Most have one; that needs no memory of its own.
+    /// The first lock. Most requests have only one, which needs no allocation.
     first: Option<Held>,
     more: Vec<Held>,
     /// `None`: all were granted at once.
     pending: Option<Arc<Pending>>,
 }
 
-/// One of them.
+/// One of the locks.
 #[derive(Clone, Copy)]
 struct Held {
     resource: Resource,
     id: LockId,
 }
 
-/// How many are waited for.
+/// Counts the locks that are still waiting.
 #[derive(Default)]
 pub(crate) struct Pending {
     left: AtomicUsize,
@@ -54,7 +55,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// One of them is granted. Returns whether it was the last.
+    /// Counts a grant. Returns whether it was the last one.
     pub fn one_granted(&self) -> bool {
         self.left.fetch_sub(1, Ordering::AcqRel) == 1
     }
@@ -65,12 +66,13 @@ impl Pending {
 }
 
 impl Local {
-    /// Whether nobody is in the way any longer.
+    /// Whether all locks are granted.
     pub fn is_granted(&self) -> bool {
         self.pending.as_ref().is_none_or(|p| p.left.load(Ordering::Acquire) == 0)
     }
 
-    /// Waits until nobody is. May be dropped and called again.
+    /// Sends the blocking callbacks and waits until all locks are granted. The future may be
+    /// dropped, and the method called again.
     pub async fn wait(&mut self) {
         if let Some(pending) = &self.pending {
             self.core.deliver();
@@ -98,9 +100,8 @@ impl Local {
                 id
             }
             refused => {
-                // What the server asks for makes sense, and no limit holds for it but that of
-                // handles.
-                tracing::error!(?ask, ?refused, "going on without a lock");
+                // The server's requests are valid, and its only limit is the number of handles.
+                tracing::error!(?ask, ?refused, "the server's own lock was refused: continuing without it");
                 return;
             }
         };

@@ -1,11 +1,11 @@
-//! Parts of one request that overlap become one lock: locks of one request would else wait for each
-//! other.
+//! Merging of overlapping parts of one request into one lock: otherwise the locks of one request
+//! would wait for each other.
 
 use sheen_wire::ldlm::{Mode, Policy, Resource};
 
 type Want = (Resource, Mode, Policy);
 
-/// The same without overlaps, ordered by resource and start.
+/// Returns the wants without overlaps, ordered by resource and start.
 pub(crate) fn merged(wants: &[Want]) -> Vec<Want> {
     let mut sorted = wants.to_vec();
     sorted.sort_by_key(|(resource, _, policy)| (*resource, policy.range().0));
@@ -20,7 +20,7 @@ pub(crate) fn merged(wants: &[Want]) -> Vec<Want> {
     sorted
 }
 
-/// A mode that excludes what either does.
+/// Returns a mode that conflicts with all modes that `a` or `b` conflicts with.
 fn stronger(a: Mode, b: Mode) -> Mode {
     if a.covers(b) {
         a
@@ -31,7 +31,7 @@ fn stronger(a: Mode, b: Mode) -> Mode {
     }
 }
 
-/// The smallest policy that contains both, which are of one resource.
+/// Returns the smallest policy that contains both, which are of one resource.
 fn union(a: Policy, b: Policy) -> Policy {
     match (a, b) {
         (Policy::Extent { start: a, end: b, gid }, Policy::Extent { start: c, end: d, .. }) => {

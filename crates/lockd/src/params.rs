@@ -1,5 +1,5 @@
-//! `ldlm.namespaces.<name>.*`, as Lustre names them, and the tunables that only Sheen has. A
-//! client's have the same names where they mean the same, so that one pattern is for both.
+//! Parameters `ldlm.namespaces.<name>.*`: those of Lustre, and the tunables that only Sheen has. A
+//! client's parameters of the same meaning have the same names, so that one pattern matches both.
 
 use std::sync::{Arc, Weak};
 
@@ -75,14 +75,14 @@ fn tune(core: &Weak<Core>, change: impl FnOnce(&mut Tunables)) -> Result<(), Err
     Ok(())
 }
 
-/// A server has no locks that it does not use, however many it might keep.
+/// Checks a new value of `lru_size`. It has no effect: a server holds no unused locks.
 fn lru_size(value: &str) -> Result<(), Errno> {
     let valid = value == "clear" || value.parse::<u64>().is_ok();
     if valid { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-/// Counters that explain what locking costs, one a line: first what there is at present, then what
-/// happened since they were cleared, by the names of Lustre's requests where there are.
+/// Renders the counters, one per line: first the present numbers, then those since the last clear.
+/// Where Lustre has such a request, the line has its name.
 fn render(s: &Stats) -> String {
     let rows = [
         ("granted", s.granted),

@@ -1,9 +1,11 @@
-//! What the data service of an MDT says to the MDT itself, in a client's name: all of a small file,
-//! to go with the file's name.
+//! Inline DoM data: all bytes of a small file, which the MDT returns with the lookup of the file's
+//! name.
 //!
-//! It is what the client would ask for next: a lock on the object, what the object is, its bytes.
-//! Invariants: the lock is the client's, as if it had asked for it; attributes and bytes are looked
-//! at under it; nobody is waited for, or called back.
+//! The MDT asks its data service for the data on behalf of a client, and saves the client its next
+//! requests: the lock on the object, its attributes, its bytes. Invariants:
+//! * the lock is the client's, as if the client had enqueued it;
+//! * attributes and bytes are read under that lock;
+//! * the lookup waits for no lock, and sends no blocking callback.
 
 use std::sync::Arc;
 
@@ -18,11 +20,11 @@ use sheen_wire::{
 
 use crate::{Ost, service::READ_BYTES};
 
-/// Clients that have asked for something and are not gone.
+/// The connected clients that have sent a request.
 #[derive(Default)]
 pub(crate) struct Exports {
     ids: FxHashSet<u64>,
-    /// By uuid; of a data service alone.
+    /// By client uuid; filled only for the data service of an MDT.
     clients: FxHashMap<String, Arc<Export>>,
 }
 
@@ -35,7 +37,7 @@ impl Exports {
         self.ids.contains(&export.id())
     }
 
-    /// `found`: it is to be found by its uuid.
+    /// Adds an export. `found`: [`Ost::beginning`] must find it by its uuid.
     pub fn insert(&mut self, export: &Arc<Export>, found: bool) {
         self.ids.insert(export.id());
         if found {
@@ -45,7 +47,7 @@ impl Exports {
 
     pub fn remove(&mut self, export: &Export) {
         self.ids.remove(&export.id());
-        // One that was given up may be back as another.
+        // An evicted client may have reconnected with another export.
         if self.clients.get(export.client()).is_some_and(|known| known.id() == export.id()) {
             self.clients.remove(export.client());
         }
@@ -53,10 +55,12 @@ impl Exports {
 }
 
 impl Ost {
-    /// A lock (PR) on all of an object for the client of that uuid, under the client's handle
-    /// `cookie`, with what the object is; and its bytes, if they are not more than
-    /// [`BEGINNING_BYTES_MAX`]. `None`: somebody is in the way, the client has not asked for
-    /// anything here yet, or the object cannot be read.
+    /// Takes a PR lock on the whole object for the client with this uuid, under the client's handle
+    /// `cookie`. Returns the lock with the object's attributes, and its bytes if they are at most
+    /// [`BEGINNING_BYTES_MAX`].
+    ///
+    /// Returns `None` if a lock conflicts, if the client has not sent a request to this service
+    /// yet, or if the object cannot be read.
     pub fn beginning(&self, client: &str, object: Fid, cookie: Cookie) -> Option<(Beginning, Bulk)> {
         let _pass = self.gate.enter()?;
         let start = self.rt.now();

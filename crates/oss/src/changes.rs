@@ -1,18 +1,19 @@
-//! Changes of objects, each made under the OST's own locks on what it touches.
+//! Changes of objects. The OST makes each change under its own locks on the range that changes.
 //!
-//! So whoever else has that cached has given it up before, and nobody is granted a lock on it
-//! meanwhile. The locks of the client that asks for the change are not in the way: what it has
-//! cached is its own business.
+//! So other clients have cancelled their conflicting locks before the change, and no client is
+//! granted a conflicting lock meanwhile. Locks of the requesting client do not conflict: that
+//! client keeps its own cache coherent with its requests.
 //!
 //! Invariants:
-//! * writes take CW, so they do not exclude each other: the local file system orders them. What
-//!   makes an object shorter takes PW. What removes it takes EX, which nothing else does: who is
-//!   called back for that has nothing to write any more;
-//! * a write keeps its bytes in memory while it waits; there is a bound on how many do so
-//!   ([`crate::waiting`]);
-//! * the part of a request that is on one object is made as soon as its own locks are granted, and
-//!   they are given back with it. So the OST waits for no lock while it holds another, and a client
-//!   may hold locks on some objects and wait for others in any order.
+//! * writes take CW, so they do not exclude each other: the local file system orders them;
+//! * changes that make an object shorter take PW;
+//! * the removal of an object takes EX, and no other change does: a blocking callback for EX tells
+//!   the client that it may discard dirty data;
+//! * a write holds its bytes in memory while it waits for locks. [`crate::waiting`] bounds these
+//!   bytes;
+//! * the part of a request on one object is executed as soon as its own locks are granted, and
+//!   these locks are released right after. So the OST never waits for a lock while it holds another
+//!   one, and a client may hold locks on some objects and wait for others in any order.
 
 use sheen_lockd::Local;
 use sheen_objects::{Run, change, runs};
@@ -25,27 +26,27 @@ use sheen_wire::{
 
 use crate::{Ost, Store, locks};
 
-/// A lock that the OST takes.
+/// A lock that the OST takes: resource, mode, extent.
 type Want = (Resource, Mode, Policy);
 
 /// A change of one object.
 pub trait Change {
-    /// The locks that it needs.
+    /// The locks that the change needs.
     fn wants(&self) -> Vec<Want>;
 
-    /// Bytes that are kept in memory until it is made.
+    /// Bytes held in memory until the change is made.
     fn bytes(&self) -> usize {
         0
     }
 
-    /// Makes it.
+    /// Makes the change.
     ///
     /// # Errors
-    /// What the local file system says.
+    /// Errors of the local file system.
     fn make(&self, store: &Store) -> Result<()>;
 }
 
-/// Parts of one object, and their bytes.
+/// A write to parts of one object, with the bytes.
 pub struct Write<'a> {
     pub parts: &'a [Part],
     pub bulk: &'a Bulk,
@@ -55,13 +56,14 @@ pub struct Write<'a> {
     pub mtime: Option<Time>,
 }
 
-/// An object's new size.
+/// A truncate: object, new size.
 pub struct Truncate(pub Fid, pub u64);
 
-/// fallocate: object, offset, length.
+/// A fallocate: mode, and (object, offset, length).
 pub struct Fallocate(pub Allocate, pub (Fid, u64, u64));
 
-/// What comes before an object is removed: nobody has it cached.
+/// The revocation of all other clients' locks on an object, before the object is removed. Changes
+/// nothing by itself.
 pub struct Revoke(pub Fid);
 
 impl Change for Write<'_> {
@@ -112,22 +114,23 @@ impl Change for Revoke {
     }
 }
 
-/// What became of a change.
+/// The outcome of a change.
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It is made.
+    /// The change is made.
     Made,
-    /// Nothing is: somebody is in the way, and too many bytes wait already.
+    /// Nothing was changed: a lock of another client conflicts, and too many bytes wait already.
+    /// The client is to enqueue a lock first.
     LockFirst,
 }
 
 impl Ost {
-    /// Makes a change for the client. `blocking`: it may take long.
+    /// Makes a change for the client. `blocking`: the change may block the thread for long.
     ///
     /// # Errors
-    /// What the local file system says. ESHUTDOWN: the OST stops or the client goes, and somebody
-    /// was in the way.
+    /// Errors of the local file system. ESHUTDOWN: the OST stopped, or the client was disconnected,
+    /// while the change waited for a lock.
     pub(crate) async fn change(&self, export: &Export, change: impl Change, blocking: bool) -> Result<Outcome> {
         let mut lock = self.lock(export, &change);
         let mut waits = None;
@@ -143,8 +146,8 @@ impl Ost {
         done.map(|()| Outcome::Made)
     }
 
-    /// Makes changes for the client, those that nobody is in the way of at once, each of the others
-    /// when its time has come.
+    /// Makes changes for the client. Changes without a conflicting lock are made at once, each of
+    /// the others when its lock is granted.
     ///
     /// # Errors
     /// As [`Ost::change`]; some of the changes may be made then.

@@ -1,14 +1,14 @@
-//! Closing objects that a file leaves (a migration, Lustre's swap of layouts), and the data
-//! versions that tell whether somebody has written to them meanwhile.
+//! Sealing the objects that a file leaves behind (a migration, Lustre's swap of layouts), and the
+//! data versions that show whether a client has written to them meanwhile.
 //!
 //! Invariants:
-//! * a version is told, to who wants it so, when all that others had in their caches is written;
-//!   one that is the same later means the same bytes;
-//! * an object is closed while nobody else has a lock on it: whoever kept something has written and
-//!   forgotten it. Each object is closed by itself, so that the OST waits for no lock while it
-//!   holds another: what is closed does not change any more;
-//! * it is not closed by EX: who is called back for that throws away what it has to write;
-//! * who asks does not wait longer than [`CLOSE_WAIT_MAX`]: others queue behind.
+//! * a version requested with `flush` is returned after all other clients have written their dirty
+//!   data. If an object's version is the same later, its bytes are the same;
+//! * an object is sealed while no other client holds a lock on it, so every client has flushed and
+//!   dropped its cached data. Each object is sealed by itself, so that the OST waits for no lock
+//!   while it holds another one. A sealed object does not change any more;
+//! * sealing takes PW, not EX: EX would make clients discard dirty data;
+//! * a seal request waits at most [`CLOSE_WAIT_MAX`], because other requests queue behind it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,13 +21,14 @@ use sheen_wire::{
 
 use crate::{Ost, Store, changes::Change, locks};
 
-/// How long others are waited for before a close is given up: a program may be in a group.
+/// How long a seal request waits for locks of other clients before it fails with EBUSY. A program
+/// may hold a group lock for any time.
 const CLOSE_WAIT_MAX: Duration = Duration::from_secs(20);
-/// All of an object.
+/// Extent of a whole object.
 const WHOLE: Policy = Policy::extent(0, u64::MAX);
 
-/// An object, the version that it shall have (`None`: any), and what was closed so far of the same
-/// request.
+/// Seals one object. `version`: the version that the object must have (`None`: any). `closed`: the
+/// objects that this request has sealed so far.
 struct CloseOne<'a> {
     object: Fid,
     version: Option<u64>,
@@ -49,11 +50,11 @@ impl Change for CloseOne<'_> {
 }
 
 impl Ost {
-    /// The data versions of objects; `flush`: of all that clients have, and not only of what they
-    /// wrote so far.
+    /// Returns the data versions of objects. `flush`: includes the dirty data of other clients,
+    /// which the OST makes them write first.
     ///
     /// # Errors
-    /// MOVED. What the local file system says. ESHUTDOWN: the OST stops.
+    /// MOVED: an object is sealed. ESHUTDOWN: the OST stops. Errors of the local file system.
     pub(crate) async fn versions(&self, export: &Arc<Export>, objects: &[Fid], flush: bool) -> Result<Vec<u64>> {
         let each = objects.iter().map(async |&object| {
             if flush {
@@ -64,10 +65,11 @@ impl Ost {
         self.locks.unless_stopping(locks::all(each)).await?.into_iter().collect()
     }
 
-    /// Closes objects; all of them or, with an error, none.
+    /// Seals objects: all of them or, with an error, none.
     ///
     /// # Errors
-    /// EBUSY: one has another version, or somebody keeps his locks. As [`Ost::versions`].
+    /// EBUSY: an object has another version, or a client does not cancel its lock in time. As
+    /// [`Ost::versions`].
     pub(crate) async fn close(
         &self,
         export: &Export,
@@ -88,10 +90,11 @@ impl Ost {
         done
     }
 
-    /// Gives closed objects second names ([`Store::link`]). The markers that say so take room.
+    /// Gives sealed objects second names ([`Store::link`]). The markers that record them need
+    /// space.
     ///
     /// # Errors
-    /// ENOSPC: what is left is promised to clients. As [`Store::link`].
+    /// ENOSPC: the remaining space is granted to clients. As [`Store::link`].
     pub(crate) async fn link(&self, export: &Export, objects: &[(Fid, Fid)]) -> Result<()> {
         let _room = self.room_for_files(export, objects.len())?;
         self.store.link(objects).await

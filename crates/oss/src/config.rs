@@ -1,57 +1,58 @@
-//! What an OST is told when it starts.
+//! Configuration of an OST and of an MDT's data service.
 
 use std::path::PathBuf;
 
 use sheen_lnet::Nid;
 use sheen_objects::Sharing;
 
-/// Files that an OST keeps open unless told otherwise: enough that a busy set of some thousand
-/// objects is not opened again and again, and a small part of the 20,000 to 1,000,000 descriptors
-/// that distributions allow a process.
+/// Default of the most files that an OST keeps open. A working set of some thousand objects is not
+/// opened again and again. It is a small part of the 20,000 to 1,000,000 descriptors that
+/// distributions allow a process.
 pub const OPEN_FILES_MAX: usize = 4096;
 
-/// What an OST is told when it starts.
+/// Configuration of an OST.
 #[derive(Clone, Debug)]
 pub struct OstConfig {
-    /// Where its objects lie; created and formatted if it is missing or empty.
+    /// Directory of the objects; created and formatted if it is missing or empty.
     pub dir: PathBuf,
-    /// File system that it belongs to.
+    /// File system that the OST belongs to.
     pub fsname: String,
-    /// Index that it shall have. `None`: the one it has, or, if new, the one that the MGS gives it.
+    /// Index of the OST. `None`: the index in the directory or, for a new OST, the one that the MGS
+    /// assigns.
     pub index: Option<u32>,
-    /// Where the MGS is.
+    /// Addresses of the MGS.
     pub mgs: Vec<Nid>,
-    /// Where this process can be reached, as told to the MGS.
+    /// Addresses of this process, for registration with the MGS.
     pub nids: Vec<String>,
-    /// How many targets of this process lie on which device: one value for all of them.
+    /// Counts the targets of this process on each device: one value for all targets.
     pub sharing: Sharing,
-    /// Most files to keep open; [`OPEN_FILES_MAX`] unless the process's limit of descriptors is
-    /// low.
+    /// Most files to keep open: [`OPEN_FILES_MAX`], or less if the process's limit of descriptors
+    /// is low.
     pub open_files_max: usize,
 }
 
-/// What the data service of an MDT is told when it starts: an OST's code in a directory of the MDT.
+/// Configuration of an MDT's data service: an OST in a directory of the MDT.
 #[derive(Clone, Debug)]
 pub struct DataConfig {
-    /// Where its objects lie; created and formatted if it is missing or empty.
+    /// Directory of the objects; created and formatted if it is missing or empty.
     pub dir: PathBuf,
-    /// File system that it belongs to.
+    /// File system that the MDT belongs to.
     pub fsname: String,
     /// Index of the MDT.
     pub index: u32,
     /// Name of the MDT: `sheen-MDT0000`.
     pub mdt: String,
-    /// Its uuid, by which clients know that they reached the right one.
+    /// Uuid of the MDT, by which clients verify that they reached the right service.
     pub uuid: String,
-    /// As an OST's: the space that it promises to clients is promised once, whoever else is on the
-    /// device. It takes no part of what the OSTs there show as theirs.
+    /// As an OST's: all targets on a device grant from the same space, so each byte is granted
+    /// once. The data service takes no part of the capacity that the OSTs on the device show.
     pub sharing: Sharing,
     /// As an OST's.
     pub open_files_max: usize,
 }
 
 impl OstConfig {
-    /// With defaults for everything but what it is and where.
+    /// Returns a configuration with defaults for `sharing` and `open_files_max`.
     pub fn new(
         dir: impl Into<PathBuf>,
         fsname: &str,

@@ -1,41 +1,41 @@
-//! Why an OST does not start.
+//! Errors that keep an OST from starting.
 
 use std::{io, path::PathBuf};
 
 use sheen_objects::identity::IdentityError;
 use sheen_wire::Errno;
 
-/// Why an OST does not start, and what to do.
+/// The reason why an OST does not start, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum OssError {
-    /// The file system said no.
+    /// The local file system returned an error.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// What was tried, such as `create`.
+        /// The operation, such as `create`.
         what: &'static str,
-        /// On what.
+        /// The path of the operation.
         path: PathBuf,
-        /// Why it failed.
+        /// The error.
         source: io::Error,
     },
     /// Another process serves the directory.
     #[error("{} is served by another process; stop that one first", .0.display())]
     Locked(PathBuf),
-    /// The identity file is not one of this release.
+    /// The identity file is corrupt or of another release.
     #[error("{} is not usable: {source}", path.display())]
     Identity {
         /// The identity file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         source: IdentityError,
     },
-    /// Something else lies there.
+    /// The directory holds other files, and no target.
     #[error("{} is not empty and holds no Sheen target; give an empty or new directory", .0.display())]
     NotEmpty(PathBuf),
     /// A formatted directory without its objects.
     #[error(
-        "{} is missing, and with it all objects of the OST; nothing was changed: restore the directory from a backup, or, if \
-         the objects are not needed, name an empty directory, which becomes another OST",
+        "{} is missing, and with it all objects of the OST. Nothing was changed. Restore the directory from a backup; or, if \
+         the objects are not needed, give an empty directory, which becomes a new OST",
         .0.display()
     )]
     ObjectsMissing(PathBuf),
@@ -44,9 +44,9 @@ pub enum OssError {
     Fsname {
         /// The OST's directory.
         dir: PathBuf,
-        /// In the identity file.
+        /// The file system in the identity file.
         found: String,
-        /// In the configuration.
+        /// The file system in the configuration.
         wanted: String,
     },
     /// Formatted as another OST.
@@ -54,24 +54,24 @@ pub enum OssError {
     Index {
         /// The OST's directory.
         dir: PathBuf,
-        /// In the identity file.
+        /// The index in the identity file.
         found: u32,
-        /// In the configuration.
+        /// The index in the configuration.
         wanted: u32,
     },
-    /// The MGS refused.
-    #[error("the MGS does not take the OST in {}: {errno}{}", dir.display(), hint(*errno))]
+    /// The MGS refused to register the OST.
+    #[error("the MGS refused to register the OST in {}: {errno}{}", dir.display(), hint(*errno))]
     Refused {
         /// The OST's directory.
         dir: PathBuf,
-        /// Why.
+        /// The MGS's answer.
         errno: Errno,
     },
 }
 
 fn hint(errno: Errno) -> &'static str {
     match errno {
-        Errno::EEXIST => " (it knows another OST of this index, or this one by another index; is this the right MGS?)",
+        Errno::EEXIST => " (the MGS has another OST of this index, or this OST by another index; check the MGS nid)",
         Errno::EINVAL => " (check the file system's name and the index)",
         _ => "",
     }

@@ -1,11 +1,12 @@
-//! Glimpses: sizes, space and times of objects that others may have changed and not written yet.
-//! They are asked, and keep their locks.
+//! Glimpses: sizes, space and times of objects that other clients may have changed without
+//! flushing. The OST asks these writers; they keep their locks.
 //!
 //! Invariants:
-//! * what is told holds everything that anybody had done when the request came, also in caches;
-//! * writers are asked first, and the object is looked at after they have answered: what one of
-//!   them writes in between is in his answer or in the object, never in neither. (Its space may be
-//!   counted twice, for the moment.)
+//! * the attributes include every change that any client had made when the request arrived, also
+//!   changes still in caches;
+//! * the OST asks the writers first and reads the object's attributes after their answers. So data
+//!   that a writer flushes in between is in its answer or in the object, never missing from both.
+//!   (Its space may be counted twice for a moment.)
 
 use sheen_lockd::Glimpse;
 use sheen_rpc::Export;
@@ -17,16 +18,16 @@ use sheen_wire::{
 
 use crate::{Ost, service::BLOCKING_OBJECTS};
 
-/// The size up to which writers need not be asked: none. One who writes inside of the object
-/// changes its time all the same. What it costs is a callback for each client that may be writing,
-/// however many locks it has.
+/// Size below which writers need not be asked: none, because a write inside the object also changes
+/// its time. The cost is one callback for each client that may be writing, however many locks the
+/// client holds.
 const KNOWN: u64 = 0;
 
 impl Ost {
-    /// The attributes of `objects`, in their order.
+    /// Returns the attributes of `objects`, in their order.
     ///
     /// # Errors
-    /// What the local file system says.
+    /// Errors of the local file system. ESHUTDOWN: the OST stops.
     pub(crate) async fn attrs(&self, export: &Export, objects: &[Fid]) -> Result<Vec<ObjectAttr>> {
         let wants: Vec<(Resource, u64)> = objects.iter().map(|object| (Resource::extent(*object), KNOWN)).collect();
         let known = self.locks.glimpse(export, &wants).await?;
@@ -35,9 +36,9 @@ impl Ost {
         Ok(attrs)
     }
 
-    /// The attributes that go with answers to requests for locks: where a lock was refused because
-    /// somebody is in the way, with what he knows. Others need not be asked: what a lock on all of
-    /// an object vouches for they have written.
+    /// Returns the attributes that go with the answers to enqueued locks. Where a lock was refused
+    /// because of a conflict, they include what the writers know. Granted locks need no glimpse:
+    /// before a lock on a whole object is granted, the writers have flushed.
     ///
     /// # Errors
     /// As [`Ost::attrs`].
@@ -52,7 +53,7 @@ impl Ost {
         let asked: Vec<(Resource, u64)> = refused.iter().map(|n| (wants[*n].resource, KNOWN)).collect();
         let known = if asked.is_empty() { Vec::new() } else { self.locks.glimpse(export, &asked).await? };
         let attr = |(want, answer): (&Enqueue, &Enqueued)| match answer {
-            Enqueued::Refused(_) => Ok(ObjectAttr::default()), // perhaps not even an object
+            Enqueued::Refused(_) => Ok(ObjectAttr::default()), // may name no valid object
             _ => self.store.attr(want.resource.fid),
         };
         let mut attrs = self.perhaps_blocking(wants.len() >= BLOCKING_OBJECTS, || {
@@ -63,7 +64,7 @@ impl Ost {
     }
 }
 
-/// Adds what others know to what the object shows.
+/// Merges the answers of writers into the object's attributes.
 fn add(attr: &mut ObjectAttr, known: &Glimpse) {
     attr.size = attr.size.max(known.size);
     attr.blocks = attr.blocks.saturating_add(known.blocks);

@@ -1,34 +1,39 @@
 //! The object service: OSTs, bulk reads and writes.
 //!
-//! An OST keeps its objects as plain sparse files in a directory of any local file system:
+//! An OST stores each object as a plain sparse file in a directory of any local file system:
 //!
 //! ```text
-//! DIR/target          which target this is (fsname, index, uuid, format)
-//! DIR/lock            held while a process serves the directory
+//! DIR/target               identity of the target (fsname, index, uuid, format)
+//! DIR/lock                 locked while a process serves the directory
 //! DIR/O/<seq>/d<n>/<oid>   objects
-//! DIR/C/<seq>:<oid>        objects that nobody may use any more
+//! DIR/C/<seq>:<oid>        markers of sealed objects, which no client may use any more
 //! ```
 //!
-//! * [`store`]: that directory, and one module for each thing that is done to objects in it;
-//! * `locks`: the locks that clients cache under; `changes`: how these are revoked before something
-//!   is changed, `waiting`: what changes keep in memory until they are; `reads`: how others are
-//!   made to write what is read; `glimpses`: how they are asked for sizes; `closes`: what a file
-//!   that is migrated leaves behind;
-//! * `space`: what clients are promised of it;
-//! * [`Ost`]: the service around it: registration with the MGS, requests, counters, parameters.
+//! * [`store`]: that directory, and one module for each operation on its objects;
+//! * `locks`: the extent locks under which clients cache data;
+//! * `changes`: how conflicting locks are revoked before an object changes;
+//! * `waiting`: the bound on the bytes that writes hold in memory while they wait for locks;
+//! * `reads`: how other clients are made to flush before the OST reads an object;
+//! * `glimpses`: how writers are asked for sizes and times;
+//! * `closes`: sealing the objects that a migrated file leaves behind;
+//! * `beginning`: inline DoM data, for the data service of an MDT;
+//! * `space`: the space granted to clients;
+//! * [`Ost`]: the service around all this: registration with the MGS, requests, counters,
+//!   parameters.
 //!
 //! Invariants:
 //! * an object is created by its first write (or a truncate or fallocate that gives it a size);
 //!   until then it reads as empty;
-//! * after `Sync`, or a write with `sync`, is answered, bytes and name of the object survive a
-//!   crash of the host;
-//! * after `Destroy` is answered the objects are gone, also after a crash of the host;
-//! * what a client was promised space for is never refused for want of it;
-//! * what a client holds a lock on is not changed for others before it has given the lock up;
+//! * once the OST has answered `Sync`, or a write with `sync`, bytes and name of the object survive
+//!   a crash of the host;
+//! * once the OST has answered `Destroy`, the objects stay deleted, also after a crash of the host;
+//! * a write within a client's grant is never refused with ENOSPC;
+//! * bytes under a client's lock do not change for another client before the first client has
+//!   cancelled its lock;
 //! * requests on different objects run in parallel. One part of a write is as atomic against reads
-//!   of the same object as the local file system's `pwrite` is, several parts are not atomic
-//!   together; a request that fails may have been done in part;
-//! * open files, buffers and bookkeeping are bounded, whatever clients ask.
+//!   of the same object as the local file system's `pwrite` is. Several parts are not atomic
+//!   together. A request that fails may have been done in part;
+//! * open files, buffers and bookkeeping are bounded, whatever clients request.
 
 mod beginning;
 mod changes;

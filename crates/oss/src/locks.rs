@@ -1,13 +1,14 @@
-//! Locks: those under which clients keep what they know of objects. What the OST does to them when
-//! it changes objects is in [`crate::changes`].
+//! Extent locks of clients, under which they cache data. The module [`crate::changes`] describes
+//! the locks that the OST itself takes for changes.
 //!
 //! Invariants:
-//! * a client that is granted a lock is told, or has it no more;
-//! * the locks of one request are asked for in one step, before or after all those of another one.
-//!   A client cannot give back locks that it has not been told of, and it is told when it has all
-//!   that it asked for; so of two requests, with somebody who writes queued between them on one
-//!   object and on another, each would else wait for the other;
-//! * a wait ends when the client goes (its requests are dropped then) or the OST stops.
+//! * a client learns of each lock that it is granted, or the lock is cancelled;
+//! * the locks of one request enter the queues in one step, before or after all locks of another
+//!   request. Otherwise two requests could deadlock. A client can cancel a lock only once it knows
+//!   of the lock, and it gets its answer only when all locks of the request are granted. With a
+//!   writer queued between the two requests on each of two objects, each request would wait for the
+//!   other;
+//! * a wait ends when the client disconnects (its requests are dropped then) or the OST stops.
 
 use std::{
     future::poll_fn,
@@ -32,14 +33,14 @@ use tokio::sync::Semaphore;
 /// The locks of an OST.
 pub struct Locks {
     lockd: Arc<Lockd<Ost>>,
-    /// Whose turn it is to ask for several locks.
+    /// Serializes requests for several locks while they enter the queues.
     turn: tokio::sync::Mutex<()>,
     /// Closed when the OST stops; it never has a permit.
     stopping: Semaphore,
 }
 
 impl Locks {
-    /// None yet.
+    /// Returns an OST without locks.
     pub fn new(rt: &Rt, target: &str) -> Locks {
         Locks {
             lockd: Lockd::new(rt, &format!("filter-{target}_UUID")),
@@ -53,26 +54,26 @@ impl Locks {
         &self.lockd
     }
 
-    /// Makes the parameters `ldlm.namespaces.filter-<target>_UUID.*` known.
+    /// Registers the parameters `ldlm.namespaces.filter-<target>_UUID.*`.
     pub fn register(&self, params: &Params) {
         self.lockd.register(params);
     }
 
-    /// Forgets them.
+    /// Unregisters the parameters.
     pub fn unregister(&self, params: &Params) {
         self.lockd.unregister(params);
     }
 
-    /// Ends all waits, also later ones, with ESHUTDOWN.
+    /// Ends all present and later waits with ESHUTDOWN.
     pub fn stop(&self) {
         self.stopping.close();
     }
 
-    /// Locks for a client. None of the answers is `Waiting`: it ends when all are granted or
-    /// refused.
+    /// Enqueues locks for a client. Waits until all are granted or refused, so none of the answers
+    /// is `Waiting`.
     ///
     /// # Errors
-    /// ESHUTDOWN.
+    /// ESHUTDOWN: the OST stops.
     pub async fn enqueue<'a>(
         &'a self,
         export: &'a Arc<Export>,
@@ -87,32 +88,34 @@ impl Locks {
         Ok((answers, undelivered))
     }
 
-    /// Whether nobody but the client has a lock under which the extent may be written, so that all
-    /// that was written there is here. Those that wait for locks have written nothing.
+    /// Whether no other client holds a lock under which the extent may be written, so that all
+    /// bytes written there are on the OST. Waiting locks do not count: their clients have written
+    /// nothing under them.
     pub fn nobody_writes(&self, export: &Arc<Export>, resource: Resource, extent: &Policy) -> bool {
         let flags = Flags { test: true, ..Flags::default() };
         let test = Enqueue { flags, ..Enqueue::new(resource, Mode::Pr, *extent, Cookie::NONE) };
         if matches!(self.lockd.enqueue(export, &test), Enqueued::Granted { .. }) {
             return true;
         }
-        // Seldom: it is the client itself, or one who waits, or really a writer.
+        // Seldom: the conflict is a lock of the client itself, a waiting lock, or a real writer.
         !self.lockd.resource_locks(resource).iter().any(|info| {
             let lock = &info.lock;
             info.granted && lock.mode.writes() && lock.client != export.id() && lock.policy.overlaps(extent)
         })
     }
 
-    /// What others know of objects beyond what they have written, in the order asked: the largest
-    /// size and time, and all space.
+    /// Asks writers what they know of objects beyond the data that they have flushed. Returns one
+    /// item per object in the order of `wants`: the largest size and time of all writers, and the
+    /// sum of their space.
     ///
     /// # Errors
-    /// ESHUTDOWN.
+    /// ESHUTDOWN: the OST stops.
     pub async fn glimpse(&self, export: &Export, wants: &[(Resource, u64)]) -> Result<Vec<Glimpse>> {
         self.unless_stopping(self.lockd.glimpse(export, wants)).await
     }
 
-    /// The client writes the parts: locks on them that it was asked for it may keep until that is
-    /// done.
+    /// Notes that the client writes the parts: locks on them that it has to cancel get a new
+    /// deadline.
     pub fn prolong(&self, export: &Export, parts: &[Part]) {
         for run in runs(parts).filter(|run| run.len > 0) {
             let last = run.offset.saturating_add(run.len as u64 - 1);
@@ -120,7 +123,7 @@ impl Locks {
         }
     }
 
-    /// Polls `asking` for the first time when nobody else does that.
+    /// Polls `asking` for the first time while no other such future is polled for its first time.
     async fn in_turn<F: Future>(&self, asking: F) -> F::Output {
         let mut asking = pin!(asking);
         let turn = self.turn.lock().await;
@@ -132,8 +135,8 @@ impl Locks {
         }
     }
 
-    /// What `wait` says, or ESHUTDOWN if the OST stops before, or the client goes: what it wanted
-    /// to change is not changed after that.
+    /// Returns the output of `wait`, or ESHUTDOWN if the OST stops or the client disconnects first.
+    /// A change that the client requested is not made after that.
     pub async fn unless_gone<T>(&self, export: &Export, wait: impl Future<Output = T>) -> Result<T> {
         tokio::select! {
             biased;
@@ -142,7 +145,7 @@ impl Locks {
         }
     }
 
-    /// What `wait` says, or ESHUTDOWN if the OST stops before.
+    /// Returns the output of `wait`, or ESHUTDOWN if the OST stops first.
     pub async fn unless_stopping<T>(&self, wait: impl Future<Output = T>) -> Result<T> {
         tokio::select! {
             biased;
@@ -152,9 +155,9 @@ impl Locks {
     }
 }
 
-/// Locks that were granted to a client that has not been told yet. Dropped as such they are taken
-/// back: nobody else would give them back, for only an answer tells the client what they are
-/// called.
+/// Locks granted to a client that does not know of them yet. Dropping this before
+/// [`Undelivered::delivered`] cancels the locks: the client cannot, because it learns their handles
+/// only from the answer.
 pub struct Undelivered<'a> {
     locks: &'a Locks,
     export: &'a Arc<Export>,
@@ -175,7 +178,7 @@ impl Undelivered<'_> {
         answer
     }
 
-    /// The client is told now.
+    /// Marks the locks as known to the client: the answer with their handles is sent now.
     pub fn delivered(self) {
         let ids = std::mem::take(&mut *self.ids.lock());
         self.locks.lockd.told(self.export, &ids);
@@ -188,8 +191,8 @@ impl Drop for Undelivered<'_> {
     }
 }
 
-/// All outputs, in the order of the futures, which go on together. Each wake-up polls all that are
-/// unfinished.
+/// Runs the futures together and returns all outputs in the order of the futures. Each wake-up
+/// polls all that are unfinished.
 pub async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut futures: Vec<Pin<Box<F>>> = futures.map(Box::pin).collect();
     let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();

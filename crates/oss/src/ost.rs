@@ -1,4 +1,4 @@
-//! An OST: its start, its life as a target, its end.
+//! The OST as a target: start, registration, stop.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -23,9 +23,9 @@ pub struct Ost {
     pub(crate) rt: Rt,
     pub(crate) name: String,
     pub(crate) index: u32,
-    /// By which clients know it.
+    /// Uuid by which clients know the OST.
     pub(crate) uuid: String,
-    /// It is the data service of an MDT.
+    /// True for the data service of an MDT.
     pub(crate) is_of_mdt: bool,
     pub(crate) incarnation: u64,
     pub(crate) store: Store,
@@ -33,9 +33,9 @@ pub struct Ost {
     pub(crate) waiting: Waiting,
     pub(crate) gate: Gate,
     pub(crate) stats: Stats,
-    /// `obdfilter.*.degraded`: who watches its disks says that they are being repaired.
+    /// `obdfilter.*.degraded`: set by a monitor of the disks below while they are being repaired.
     pub(crate) degraded: AtomicBool,
-    /// Exports that asked for something and are not gone, by id.
+    /// Exports that have sent a request and are still connected, by id.
     pub(crate) exports: RwLock<Exports>,
     server: Weak<Server>,
     params: Params,
@@ -48,12 +48,13 @@ impl std::fmt::Debug for Ost {
 }
 
 impl Ost {
-    /// Starts the OST in `config.dir`, formatting it if it is new: takes the directory's lock,
-    /// serves requests as `<fsname>-OSTxxxx` of `server`, and registers with the MGS (waiting until
-    /// it answers).
+    /// Starts the OST in `config.dir`, formatting the directory if it is new. Takes the directory's
+    /// lock, serves requests as `<fsname>-OSTxxxx` of `server`, and registers with the MGS. Returns
+    /// once the MGS has answered.
     ///
-    /// It serves before it registers, so that who hears of it from the MGS finds it. A new OST
-    /// without an index is the exception: it has no name before the MGS gives it one.
+    /// The OST serves before it registers, so that clients that learn of it from the MGS can
+    /// connect. A new OST without an index is the exception: it has no name before the MGS assigns
+    /// its index.
     ///
     /// # Errors
     /// The directory cannot be used, or the MGS refuses the target; the message says what to do.
@@ -86,12 +87,12 @@ impl Ost {
             ost.stop().await;
             return Err(refused);
         }
-        info!("{} serves {}", ost.name, dir.display());
+        info!("{}: serving {}", ost.name, dir.display());
         Ok(ost)
     }
 
-    /// Starts the data service of an MDT in `config.dir`, formatting it if it is new, as
-    /// `<fsname>-MDTxxxx-dom` of `server`. The MGS does not hear of it.
+    /// Starts the data service of an MDT in `config.dir`, formatting the directory if it is new, as
+    /// `<fsname>-MDTxxxx-dom` of `server`. The service does not register with the MGS.
     ///
     /// # Errors
     /// The directory cannot be used; the message says what to do.
@@ -106,11 +107,11 @@ impl Ost {
         let mut store = Store::open_uncounted(&rt, &dir, &fsname, Some(index), open_files_max, &sharing).await?;
         store.set_index(index)?;
         let ost = Ost::begin(rt, server, store, (data_name(&mdt), true), index, uuid, params);
-        info!("{} serves {}", ost.name, dir.display());
+        info!("{}: serving {}", ost.name, dir.display());
         Ok(ost)
     }
 
-    /// Serves an open store as a target of that name; also whether it is the data service of an
+    /// Starts to serve an open store as the target `name`. `is_of_mdt`: as the data service of an
     /// MDT.
     fn begin(
         rt: Rt,
@@ -148,15 +149,15 @@ impl Ost {
         &self.name
     }
 
-    /// Index among the OSTs, or of the MDT.
+    /// Index of the OST; for a data service that of its MDT.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// Space, and what is amiss.
+    /// Returns space, inodes and state flags.
     ///
     /// # Errors
-    /// What the disk answers.
+    /// Errors of the local file system.
     pub(crate) fn statfs(&self) -> sheen_wire::Result<StatFs> {
         let state = if self.degraded.load(Relaxed) { STATE_DEGRADED } else { 0 };
         Ok(StatFs { state, ..self.store.statfs()? })
@@ -172,20 +173,20 @@ impl Ost {
         self.locks.lockd()
     }
 
-    /// Stops in order: no new requests, those that run are finished and answered, everything is
-    /// durable, the directory is free. Fine to call twice.
+    /// Stops in order: refuses new requests, finishes and answers running ones, makes everything
+    /// durable, releases the directory. May be called twice.
     pub async fn stop(&self) {
         if let Some(server) = self.server.upgrade() {
             server.drain(&self.name).await;
         }
-        // Only now, when no answer goes out any more: a client asks the OST's successor for what it
-        // waited for.
+        // Only after the last answer has been sent: a client repeats unanswered requests at the
+        // restarted OST.
         self.locks.stop();
         self.gate.close().await;
         if let Err(errno) = self.store.close().await {
-            warn!("{}: what was written last may not be durable: {errno}", self.name);
+            warn!("{}: sync at stop failed: {errno}; recent writes may be lost; check the device", self.name);
         }
         params::unregister(self, &self.params);
-        info!("{} stopped", self.name);
+        info!("{}: stopped", self.name);
     }
 }

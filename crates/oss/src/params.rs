@@ -1,6 +1,6 @@
-//! What `lctl` shows of an OST (and of an MDT's data service, as `dom` and as no device):
-//! `obdfilter.<target>.*`, `ldlm.namespaces.filter-<target>_UUID.*`, and the devices `OSS` and the
-//! target.
+//! Parameters and devices of an OST for `lctl`: `obdfilter.<target>.*`,
+//! `ldlm.namespaces.filter-<target>_UUID.*`, and the devices `OSS` and the target. The data service
+//! of an MDT has its parameters under `dom.<target>.*`, and no devices.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
@@ -15,7 +15,7 @@ fn dir(ost: &Ost) -> String {
     format!("{kind}.{}", ost.name)
 }
 
-/// Makes the OST's parameters and devices known.
+/// Registers the OST's parameters and devices.
 pub fn register(ost: &Arc<Ost>, params: &Params) {
     let dir = dir(ost);
     let weak = Arc::downgrade(ost);
@@ -49,14 +49,14 @@ pub fn register(ost: &Arc<Ost>, params: &Params) {
     }
 }
 
-/// Forgets them.
+/// Unregisters the OST's parameters and its device.
 pub fn unregister(ost: &Ost, params: &Params) {
     params.unregister(&dir(ost));
     ost.locks.unregister(params);
     params.remove_device(&ost.name);
 }
 
-/// Lustre's `stats` file; any value that is set clears it.
+/// Lustre's `stats` file; setting it to any value clears the counters.
 fn stats(weak: &Weak<Ost>) -> Param {
     let (get, set) = (weak.clone(), weak.clone());
     Param::text_rw(
@@ -69,7 +69,7 @@ fn stats(weak: &Weak<Ost>) -> Param {
     )
 }
 
-/// For who watches the disks below: 1 while they are being repaired.
+/// `degraded`: set to 1 by a monitor of the disks below while they are being repaired.
 fn degraded(weak: &Weak<Ost>) -> Param {
     let (get, set) = (weak.clone(), weak.clone());
     Param::bool(

@@ -1,14 +1,14 @@
-//! Reads, and looks for data and holes, of what others may have in their caches: whoever has locks
-//! under which there may be something unwritten is made to write it first. So who reads without
-//! locks of his own, past all caches, reads what others have written.
+//! Reads, and seeks for data and holes, of objects that other clients may have cached. The OST
+//! makes clients with dirty data flush first. So a client that reads without locks and past all
+//! caches sees what other clients have written.
 //!
 //! Invariants:
-//! * a read returns what everybody had written before it began, of each byte;
-//! * the objects of one request are read one by one where somebody is in the way, each as soon as
-//!   its own locks are granted, which are given back then. So the OST waits for no lock while it
-//!   holds another;
-//! * nobody waits who has no writer before him: a client may give its lock back only after it has
-//!   read under it, and those that wait wait for that.
+//! * for each byte, a read returns what any client had written before the read began;
+//! * where locks conflict, each object of a request is read by itself, as soon as its own locks are
+//!   granted. These are released right after. So the OST never waits for a
+//!   lock while it holds another one;
+//! * a read waits only if a writer precedes it: a client may cancel its lock only after it has read
+//!   under that lock, and waiting requests wait for that cancel.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -25,7 +25,7 @@ use sheen_wire::{
 use crate::{Ost, Store, locks, service::READ_BYTES};
 
 impl Ost {
-    /// Whether all that was written to the parts is here.
+    /// Whether the OST has all bytes that other clients have written to the parts.
     pub(crate) fn is_written(&self, export: &Arc<Export>, parts: &[Part]) -> bool {
         runs(parts).all(|run| {
             let extent = change::inside(run.offset, run.len as u64);
@@ -33,9 +33,10 @@ impl Ost {
         })
     }
 
-    /// A read of a client in this process, which hands the file's pages on itself. Nobody changes
-    /// them until it has: a truncate blanks the rest of the last page that it leaves, whoever may
-    /// hold it. `None`: to be read here.
+    /// Answers a read of a client in this process with the place in the file: the client passes the
+    /// file's pages on by itself. A PR lock protects the pages until the client is done, because a
+    /// truncate zeroes the rest of the last remaining page in place. `None`: the caller has to read
+    /// the bytes.
     ///
     /// # Errors
     /// As [`Ost::read_written`].
@@ -43,8 +44,8 @@ impl Ost {
         let Some(part) = Store::for_in_place(parts).filter(|_| export.nid() == Nid::Lo) else { return Ok(None) };
         let Some(extent) = change::inside(part.offset, part.len.into()) else { return Ok(None) };
         let lock = self.locks.lockd().local(&[(Resource::extent(part.object), Mode::Pr, extent)], Some(export));
-        // Not waited for: those before it may wait for a lock under which the client reads just
-        // this.
+        // Do not wait: requests queued before this lock may wait for a lock under which the client
+        // does this very read.
         if !lock.is_granted() {
             return Ok(None);
         }
@@ -54,10 +55,10 @@ impl Ost {
         Ok(Some(Response::with_live(Reply::Read(vec![part.len]), live)))
     }
 
-    /// Reads the parts, when those who write there have done so.
+    /// Reads the parts after other clients have flushed their dirty data there.
     ///
     /// # Errors
-    /// What the local file system says. ESHUTDOWN: the OST stops.
+    /// Errors of the local file system. ESHUTDOWN: the OST stops.
     #[cold]
     pub(crate) async fn read_written(&self, export: &Arc<Export>, parts: &[Part]) -> Result<Response<Reply>> {
         let remote = export.nid() != Nid::Lo;
@@ -91,15 +92,15 @@ impl Ost {
         Ok(Response::with_bulk(Reply::Read(lens), bulk))
     }
 
-    /// Whether somebody who has locks for writing to an object also keeps something that is not
-    /// here. Who holds locks for an append has nothing, and waits for further ones meanwhile: that
-    /// must not hold up who reads.
+    /// Whether another client that holds write locks on an object has data that the OST does not
+    /// have. A client that holds locks for an append has none while it waits for further locks, and
+    /// must not delay readers.
     async fn has_unwritten(&self, export: &Arc<Export>, object: Fid) -> Result<bool> {
         let known = self.locks.glimpse(export, &[(Resource::extent(object), 0)]).await?;
         Ok(known.iter().any(|known| *known != Glimpse::default()))
     }
 
-    /// Has others write what they keep of an object.
+    /// Makes other clients flush their dirty data of an object.
     ///
     /// # Errors
     /// ESHUTDOWN: the OST stops.
@@ -112,7 +113,8 @@ impl Ost {
         Ok(())
     }
 
-    /// The next data or hole, when those who write behind the offset have done so.
+    /// Returns the next data or hole, after other clients have flushed their dirty data from
+    /// `offset` on.
     ///
     /// # Errors
     /// As [`Ost::read_written`].

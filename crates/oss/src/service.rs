@@ -1,5 +1,5 @@
-//! Requests to an OST: checked, counted, handed to the [`crate::Store`] when nobody has cached what
-//! they change.
+//! Requests to an OST: checked, counted, and passed to the [`crate::Store`] once no other client
+//! caches the data that they change.
 
 use std::sync::Arc;
 
@@ -17,18 +17,17 @@ use crate::{
     changes::{Change, Fallocate, Outcome, Revoke, Truncate, Write},
 };
 
-/// From this many bytes on a read or write is announced to the runtime as blocking, so that other
-/// tasks of the thread move to another one meanwhile. Below, the announcement costs more than the
-/// copy.
+/// Size in bytes from which a read or write is announced to the runtime as blocking, so that other
+/// tasks of the thread move to another thread. Below, the announcement costs more than the copy.
 const BLOCKING_BYTES: usize = 1 << 20;
-/// From this many objects on a request is announced as blocking: some microseconds each.
+/// Number of objects from which a request is announced as blocking: each takes some microseconds.
 pub const BLOCKING_OBJECTS: usize = 256;
 
-/// Up to here the attributes of objects are looked up by the task that reads the connection: some
-/// ten microseconds.
+/// Requests on fewer objects run on the task that reads the connection: they take some ten
+/// microseconds.
 const INLINE_OBJECTS: usize = 8;
 
-/// Counters of `obdfilter.*.stats`, by Lustre's names.
+/// Counters of `obdfilter.*.stats`, with Lustre's names where Lustre has them.
 pub const COUNTERS: &[(&str, &str)] = &[
     ("read_bytes", "bytes"),
     ("write_bytes", "bytes"),
@@ -101,7 +100,7 @@ impl Service<sheen_wire::Ost> for Ost {
 
     fn inline(&self, request: &Request) -> bool {
         match request {
-            // Some go on elsewhere if they have to wait.
+            // Those that have to wait continue in another task.
             Request::StatFs | Request::Seek { .. } | Request::Cancel { .. } | Request::Glimpsed { .. } => true,
             Request::Enqueue { locks, .. } => locks.len() < INLINE_OBJECTS,
             Request::Attrs { objects } => objects.len() < INLINE_OBJECTS,
@@ -110,7 +109,7 @@ impl Service<sheen_wire::Ost> for Ost {
     }
 }
 
-/// What a closed object means where something may be done already.
+/// Turns MOVED into MOVED_PARTLY, for requests of which other parts may be done already.
 fn partly(errno: Errno) -> Errno {
     if errno == Errno::MOVED { Errno::MOVED_PARTLY } else { errno }
 }
@@ -197,7 +196,7 @@ impl Ost {
         Ok(body.into())
     }
 
-    /// Clients that have asked for something and are not gone.
+    /// Number of connected clients that have sent a request.
     pub(crate) fn exports(&self) -> u64 {
         self.exports.read().len() as u64
     }
@@ -208,7 +207,7 @@ impl Ost {
         }
         self.exports.write().insert(export, self.is_of_mdt);
         if export.is_gone() {
-            self.disconnected(export); // it went in between, and will not be reported again
+            self.disconnected(export); // it disconnected meanwhile, and the server will not report that again
         }
     }
 
@@ -259,7 +258,7 @@ impl Ost {
         Ok(outcome)
     }
 
-    /// Changes of objects. If one is closed while there are several, others may be changed:
+    /// Changes objects. If one of several objects is sealed, others may have been changed:
     /// MOVED_PARTLY.
     async fn change_some<C: Change>(&self, export: &Export, changes: Vec<(Fid, C)>, blocking: bool) -> Result<Outcome> {
         let several = changes.len() > 1;
@@ -272,8 +271,8 @@ impl Ost {
         self.change_each(export, objects.iter().copied().map(Revoke), false).await.map(drop)
     }
 
-    /// Revokes what [`crate::Store::destroy_range`] is going to remove. Objects that do not exist
-    /// read as empty before and after.
+    /// Revokes the locks on all objects that [`crate::Store::destroy_range`] is going to remove.
+    /// Objects that do not exist need no revocation: they read as empty before and after.
     async fn revoke_range(&self, export: &Export, seq: u64, first: u32, last: u32) -> Result<()> {
         for dir in Dir::all(seq) {
             for objects in self.store.list(dir, first, last)?.chunks(PARTS_MAX) {
@@ -285,7 +284,7 @@ impl Ost {
 
     async fn enqueue(&self, export: &Arc<Export>, wants: &[Enqueue], want: u64) -> Result<Reply> {
         let (answers, undelivered) = self.locks.enqueue(export, wants).await?;
-        // What they were before the grant says nothing.
+        // Only after the grant: earlier attributes could miss what other clients flushed for it.
         let attrs = self.attrs_with(export, wants, &answers).await?;
         undelivered.delivered();
         let granted = self.promise(export, want);

@@ -1,8 +1,8 @@
-//! Space: who may write without being promised any, and who is promised how much
+//! Space: admission of writes beyond a client's grant, and the grants of clients
 //! ([`sheen_objects::Grants`]).
 //!
-//! Invariant: a write takes its room before it begins, and gives it back when it is done, however
-//! it ends.
+//! Invariant: a write reserves its space before it begins, and releases the reservation when it
+//! ends, however it ends.
 
 use std::{sync::MutexGuard, time::Duration};
 
@@ -19,7 +19,7 @@ use sheen_wire::{
 
 use crate::Ost;
 
-/// Room for a write of a client.
+/// Space reserved for a write of a client.
 pub struct Space<'a> {
     ost: &'a Ost,
     who: Account,
@@ -27,7 +27,7 @@ pub struct Space<'a> {
 }
 
 impl Space<'_> {
-    /// Nothing was written, and the client will come again.
+    /// Cancels the reservation: nothing was written, and the client will repeat the write.
     pub fn withdraw(mut self) {
         if let Some(room) = self.room.take() {
             self.ost.store.share().grants().withdrawn(self.who, room);
@@ -44,21 +44,22 @@ impl Drop for Space<'_> {
 }
 
 impl Ost {
-    /// Bytes promised to clients. Those of all OSTs of a process that lie on one device are
-    /// together never more than what is free there.
+    /// Bytes granted to clients of this target. The grants of all targets of a process on one
+    /// device together never exceed the free space there.
     pub fn granted(&self) -> u64 {
         let share = self.store.share();
         share.grants().promised_by(share.target())
     }
 
-    /// Room for writing the parts; the client says that it was promised `used` bytes of it.
+    /// Reserves space for writing the parts. `used`: bytes of the write that the client counts
+    /// against its grant.
     ///
     /// # Errors
-    /// ENOSPC: what is left is promised. What statfs says.
+    /// ENOSPC: the remaining space is granted to clients. Errors of statfs.
     pub(crate) fn room_to_write(&self, export: &Export, parts: &[Part], used: u64) -> Result<Space<'_>> {
         let blocks = runs(parts).map(|run| grants::blocks(run.offset, run.len as u64)).sum();
         let bytes = runs(parts).map(|run| run.len as u64).sum();
-        // Where a client cuts its blocks in pieces, it was promised each of them once.
+        // If a client splits its blocks among several writes, each block was granted only once.
         let needed = if bytes <= used { bytes } else { blocks };
         let fresh = || {
             let run_fresh = |run: Run| {
@@ -70,7 +71,7 @@ impl Ost {
         self.room(export, needed, used, fresh)
     }
 
-    /// Room for a fallocate.
+    /// Reserves space for a fallocate.
     ///
     /// # Errors
     /// As [`Ost::room_to_write`].
@@ -89,7 +90,7 @@ impl Ost {
         self.room(export, blocks, 0, || blocks)
     }
 
-    /// Room for small files of the OST's own.
+    /// Reserves space for small files of the OST itself.
     ///
     /// # Errors
     /// As [`Ost::room_to_write`].
@@ -104,7 +105,7 @@ impl Ost {
         Ok(Space { ost: self, who, room: Some(room) })
     }
 
-    /// Promises a client at most `want` bytes; how many.
+    /// Grants a client up to `want` bytes. Returns the number of bytes granted.
     pub(crate) fn promise(&self, export: &Export, want: u64) -> u64 {
         if want == 0 {
             return 0;
@@ -114,12 +115,12 @@ impl Ost {
             Err(_) => 0,
         };
         if export.is_gone() {
-            self.forget_promises(export); // it may have been forgotten before, and will not be again
+            self.forget_promises(export); // its disconnection may have been handled before this grant
         }
         granted
     }
 
-    /// A client has gone.
+    /// Releases the grant of a disconnected client.
     pub(crate) fn forget_promises(&self, export: &Export) {
         self.store.share().grants().disconnected(self.account(export));
     }
@@ -128,8 +129,8 @@ impl Ost {
         Account { target: self.store.share().target(), client: export.id() }
     }
 
-    /// What is promised, after a look at how much is free if what is known of that does not do for
-    /// `want` bytes more.
+    /// Returns the grants. First reads the device's free space again if the known value is too old,
+    /// or not enough for `want` more bytes.
     fn look(&self, want: u64) -> Result<MutexGuard<'_, Grants>> {
         let now = Duration::from_nanos(self.rt.now().as_nanos());
         let share = self.store.share();

@@ -1,32 +1,33 @@
-//! Writes that wait for locks, and how many bytes they keep in memory meanwhile.
+//! Write admission: bounds the bytes that writes hold in memory while they wait for locks.
 //!
-//! Invariant: they keep no more than the bounds here. A write beyond is not begun: its client asks
-//! for a lock first, for whose waiting nothing is kept. So there is always room for what others
-//! have to write before they can give back the locks that are waited for.
+//! Invariant: waiting writes never hold more than the bounds below. A write beyond them is not
+//! started: its client has to enqueue a lock first, and a waiting enqueue holds no bytes. So there
+//! is always memory for the dirty data that other clients must flush before they can cancel the
+//! locks that the writes wait for.
 
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 use sheen_wire::bulk::BULK_BYTES_MAX;
 
-/// Of one client: a largest request's.
+/// Bound for one client: the size of the largest request.
 const CLIENT_BYTES_MAX: usize = BULK_BYTES_MAX;
-/// Of all clients of an OST: four of them. A sixteenth of the bytes that rpc holds for requests
-/// under way in a whole process (1 GiB), and seldom is a process more than a few OSTs.
+/// Bound for all clients of an OST: four largest requests. This is a sixteenth of the 1 GiB that
+/// rpc allows for requests under way in a process, and few processes serve more than a few OSTs.
 const TOTAL_BYTES_MAX: usize = 64 << 20;
 
-/// See the module.
+/// The bytes of all waiting writes of an OST.
 #[derive(Default, Debug)]
 pub struct Waiting(Mutex<Bytes>);
 
 #[derive(Default, Debug)]
 struct Bytes {
     total: usize,
-    /// By export. None has 0.
+    /// Bytes by export id. No entry is 0.
     each: BTreeMap<u64, usize>,
 }
 
-/// Bytes that are kept, until it is dropped.
+/// Bytes of one waiting write; dropping it releases them.
 #[derive(Debug)]
 pub struct Waits<'a> {
     of: &'a Waiting,
@@ -35,7 +36,8 @@ pub struct Waits<'a> {
 }
 
 impl Waiting {
-    /// The client is going to wait with so many bytes. `None`: that is too much.
+    /// Admits a write of `bytes` bytes of the client to the waiting ones. `None`: that would exceed
+    /// a bound.
     pub fn enter(&self, client: u64, bytes: usize) -> Option<Waits<'_>> {
         if bytes > 0 {
             let mut counts = self.0.lock();
@@ -79,7 +81,7 @@ mod tests {
         assert!(waiting.enter(1, 7 * MIB).is_none());
         let others: Vec<_> = (2..5).map(|client| waiting.enter(client, 16 * MIB).unwrap()).collect();
         assert!(waiting.enter(5, 7 * MIB).is_none());
-        assert!(waiting.enter(5, 0).is_some(), "what has no bytes may wait");
+        assert!(waiting.enter(5, 0).is_some(), "a change without bytes may always wait");
         drop(first);
         assert!(waiting.enter(1, 16 * MIB).is_some());
         drop(others);

@@ -1,4 +1,5 @@
-//! Unused locks: kept for the next time, the longest unused first to go.
+//! The LRU list of unused locks: they stay for later use, and the longest unused one is cancelled
+//! first.
 
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use super::{Action, Locks};
 use crate::slab::NIL;
 
 impl Locks {
-    /// Gives up unused locks that are too old or too many. To be called now and then;
-    /// [`Locks::next_expiry`] tells when.
+    /// Cancels unused locks that are too old or too many. To be called from time to time;
+    /// [`Locks::next_expiry`] returns when.
     pub fn shrink(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let age_max = Duration::from_millis(self.tunables.lru_max_age_ms);
         while self.oldest != NIL {
@@ -22,20 +23,21 @@ impl Locks {
         }
     }
 
-    /// Gives up all unused locks: `lctl set_param ldlm.namespaces.*.lru_size=clear`, or an unmount.
+    /// Cancels all unused locks: for `lctl set_param ldlm.namespaces.*.lru_size=clear`, or an
+    /// unmount.
     pub fn clear(&mut self, actions: &mut Vec<Action>) {
         while self.oldest != NIL {
             self.give_up(self.oldest, actions);
         }
     }
 
-    /// When the longest unused lock gets too old.
+    /// Returns the time when the longest unused lock gets too old.
     pub fn next_expiry(&self) -> Option<Instant> {
         let age_max = Duration::from_millis(self.tunables.lru_max_age_ms);
         (self.oldest != NIL).then(|| self.locks[self.oldest].unused_since + age_max)
     }
 
-    /// Appends a lock to the unused ones.
+    /// Appends a lock to the LRU list.
     pub(super) fn link(&mut self, now: Instant, n: u32) {
         let last = std::mem::replace(&mut self.newest, n);
         if last == NIL {
@@ -48,7 +50,7 @@ impl Locks {
         self.stats.lock_unused_count += 1;
     }
 
-    /// Takes a lock out of the unused ones, if it is among them.
+    /// Takes a lock out of the LRU list, if it is there.
     pub(super) fn unlink(&mut self, n: u32) {
         let lock = &mut self.locks[n];
         if lock.older == NIL && self.oldest != n {

@@ -1,4 +1,4 @@
-//! The client's side, scene by scene.
+//! Scenarios of the client's side.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use sheen_wire::{
 use super::*;
 
 const EOF: u64 = u64::MAX;
-/// What a callback wants.
+/// The policy of a blocking callback for the whole object.
 const ALL: Policy = Policy::extent(0, EOF);
 
 fn object(n: u32) -> Resource {
@@ -21,7 +21,7 @@ fn at(ms: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(ms)
 }
 
-/// Locks with one granted on `policy`, used by nobody.
+/// Makes locks with one granted on `policy` and without references.
 fn with(resource: Resource, mode: Mode, policy: Policy) -> (Locks, Cookie) {
     let mut locks = Locks::new(Tunables::default());
     let cookie = add(&mut locks, resource, mode, policy, at(0));
@@ -81,7 +81,7 @@ fn an_asked_lock_is_flushed_once_when_nobody_uses_it_any_more() {
     assert!(locks.matching(object(1), Mode::Pr, &range).is_some());
     locks.blocked(cookie, id, &ALL, &mut actions);
     locks.blocked(cookie, id, &ALL, &mut actions);
-    assert!(locks.matching(object(1), Mode::Pw, &range).is_none(), "nobody new");
+    assert!(locks.matching(object(1), Mode::Pw, &range).is_none(), "no new user finds it");
     locks.release(at(1), cookie, &mut actions);
     assert!(actions.is_empty());
     assert_eq!(locks.cancelled(cookie), None, "not yet");
@@ -110,7 +110,7 @@ fn a_blocking_callback_may_overtake_the_grant() {
     assert!(locks.granted(cookie, LockId(5), Mode::Pw, all, &mut actions));
     assert!(!locks.covered(object(1), Mode::Pw, &all));
     locks.release(at(0), cookie, &mut actions);
-    assert_eq!(actions, [flush(&locks, cookie, object(1))], "used once, by who asked for it");
+    assert_eq!(actions, [flush(&locks, cookie, object(1))], "used once, by its requester");
     assert_eq!(locks.cancelled(cookie), Some(LockId(5)));
 }
 
@@ -148,7 +148,7 @@ fn unused_locks_go_when_they_are_too_many_or_too_old() {
     let mut locks = Locks::new(Tunables { lru_size: 3, lru_max_age_ms: 1000 });
     let all = Policy::extent(0, EOF);
     let cookies: Vec<Cookie> = (0..5).map(|n| add(&mut locks, object(n), Mode::Pr, all, at(u64::from(n)))).collect();
-    // The first is used again, and so becomes the youngest.
+    // The first lock is used again, and so becomes the youngest.
     locks.matching(object(0), Mode::Pr, &all).expect("held");
     let mut actions = Vec::new();
     locks.release(at(10), cookies[0], &mut actions);
@@ -213,7 +213,7 @@ fn a_group_lock_serves_until_it_is_released() {
     let group = add_group(&mut locks, 7);
     let mut actions = Vec::new();
     locks.blocked(group, LockId(99), &ALL, &mut actions);
-    assert!(locks.matching(object(3), Mode::Group, &Policy::group(7)).is_none(), "it is asked for");
+    assert!(locks.matching(object(3), Mode::Group, &Policy::group(7)).is_none(), "it has a blocking callback");
     assert_eq!(locks.in_group(object(3)).map(|held| held.cookie), Some(group));
     assert!(locks.in_group(object(4)).is_none());
     locks.release(at(0), group, &mut actions);
@@ -240,7 +240,7 @@ fn a_holder_may_keep_a_part() {
         !locks.covered(object(1), Mode::Pw, &part) && !locks.covered(object(1), Mode::Pr, &Policy::extent(0, 4096))
     );
     locks.blocked(cookie, id, &ALL, &mut actions);
-    assert_eq!(actions, [flush(&locks, cookie, object(1))], "asked for the rest, too");
+    assert_eq!(actions, [flush(&locks, cookie, object(1))], "a blocking callback for the rest, too");
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn of_an_inode_the_bits_that_nobody_asked_for_may_be_kept() {
     let lookup = Policy::bits(bits::LOOKUP);
     assert!(locks.matching(inode, Mode::Pr, &lookup).is_some());
     locks.blocked(cookie, id, &Policy::bits(bits::UPDATE), &mut actions);
-    assert!(actions.is_empty() && !locks.covered(inode, Mode::Pr, &lookup), "in use, and nobody new");
+    assert!(actions.is_empty() && !locks.covered(inode, Mode::Pr, &lookup), "in use, and no new user finds it");
     locks.release(at(1), cookie, &mut actions);
     let spare = bits::LOOKUP | bits::PERM;
     let flush = |policy, spare| Action::Flush { cookie, resource: inode, mode: Mode::Pr, policy, spare };
@@ -266,7 +266,7 @@ fn of_an_inode_the_bits_that_nobody_asked_for_may_be_kept() {
     locks.blocked(cookie, id, &Policy::bits(bits::UPDATE), &mut actions);
     assert_eq!(actions, [Action::Converted { id, bits: spare }], "a late copy of the callback");
     actions.clear();
-    // All that is asked for while it waits is wanted.
+    // All bits of all callbacks that arrive while it waits are wanted.
     assert!(locks.matching(inode, Mode::Pr, &lookup).is_some());
     locks.blocked(cookie, id, &Policy::bits(bits::PERM), &mut actions);
     locks.blocked(cookie, id, &lookup, &mut actions);
@@ -282,7 +282,7 @@ fn of_an_inode_the_bits_that_nobody_asked_for_may_be_kept() {
     assert_eq!(locks.converted(at(3), unused, Mode::Pr, rest), Some(id));
     actions.clear();
     locks.clear(&mut actions);
-    assert!(matches!(actions[..], [Action::Flush { spare: 0, .. }]), "nobody asked: {actions:?}");
+    assert!(matches!(actions[..], [Action::Flush { spare: 0, .. }]), "no blocking callback: {actions:?}");
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn a_lock_on_more_makes_unused_ones_on_less_superfluous() {
     let used = locks.matching(inode, Mode::Pr, &Policy::bits(bits::PERM)).expect("held").cookie;
     assert_eq!(used, two);
     let more = add(&mut locks, inode, Mode::Pr, Policy::bits(bits::LOOKUP | bits::PERM), at(0));
-    assert_eq!(locks.supersedes(more), [id], "neither what is in use nor what is on other bits");
+    assert_eq!(locks.supersedes(more), [id], "neither locks in use nor locks on other bits");
     assert!(locks.held(one).is_none() && locks.held(two).is_some() && locks.held(other).is_some());
     assert_eq!(locks.stats().lock_count, 3);
     let mut actions = Vec::new();

@@ -1,8 +1,8 @@
-//! Giving locks back.
+//! Cancel: dropping locks.
 //!
-//! Contract: afterwards the locks are gone, granted or waiting, and what waited for them alone is
-//! granted. Handles that name nothing, or another client's lock, are ignored: a cancel may arrive
-//! twice, or late.
+//! Contract: afterwards the locks no longer exist, granted or waiting, and requests blocked only by
+//! them are granted. Handles that name no lock, or a lock of another client, are ignored: a cancel
+//! may arrive twice, or late.
 
 use sheen_rt::Instant;
 use sheen_wire::ldlm::{LockId, Policy};
@@ -10,7 +10,7 @@ use sheen_wire::ldlm::{LockId, Policy};
 use super::{Action, ClientId, Namespace, SERVER};
 
 impl Namespace {
-    /// A client gives locks back, or stops waiting for them.
+    /// Cancels locks or waiting requests of a client.
     pub fn cancel(&mut self, now: Instant, client: ClientId, ids: &[LockId], actions: &mut Vec<Action>) {
         for id in ids {
             let Some(n) = self.find(*id).filter(|n| self.locks[*n].client == client) else { continue };
@@ -25,7 +25,7 @@ impl Namespace {
         self.settle(now, actions);
     }
 
-    /// A client is gone: so are its locks.
+    /// Drops all locks of a client that was disconnected or evicted.
     pub fn evict(&mut self, now: Instant, client: ClientId, actions: &mut Vec<Action>) {
         for n in self.of_client(client) {
             self.drop_lock(n);
@@ -33,8 +33,8 @@ impl Namespace {
         self.settle(now, actions);
     }
 
-    /// A program's lock owner is gone: so are its fcntl and flock locks, in all files, and its
-    /// requests that wait.
+    /// Drops all fcntl and flock locks of a lock owner that has exited, in all files, and its
+    /// waiting requests.
     pub fn release_owner(&mut self, now: Instant, client: ClientId, owner: u64, actions: &mut Vec<Action>) {
         for n in self.of_client(client) {
             if matches!(self.locks[n].policy, Policy::Flock(f) if f.owner == owner) {

@@ -1,4 +1,4 @@
-//! Who is in whose way.
+//! Lock conflicts: which granted or waiting locks exclude a request.
 
 use std::ops::ControlFlow;
 
@@ -7,14 +7,14 @@ use sheen_wire::ldlm::{self, Kind, MODES, Mode, Policy};
 use super::{ClientId, Namespace, SERVER, store::Lock};
 use crate::nodes::Root;
 
-/// A request, as far as others are concerned.
+/// The properties of a request that matter for conflicts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Want {
     pub client: ClientId,
     pub mode: Mode,
     pub policy: Policy,
-    /// Whose locks are not in the way: those of the client for which the server takes the lock.
-    /// [`SERVER`]: nobody's.
+    /// Client whose locks do not conflict: the one for which the server takes the lock. [`SERVER`]:
+    /// there is none.
     pub spare: ClientId,
 }
 
@@ -23,7 +23,7 @@ impl Want {
         Want { client: lock.client, mode: lock.mode, policy: lock.policy, spare: lock.spare }
     }
 
-    /// Whether the two cannot be granted at once.
+    /// Whether the request and the lock cannot be granted at once.
     fn excludes(&self, lock: &Lock) -> bool {
         let same_owner = || match (&self.policy, &lock.policy) {
             (Policy::Flock(a), Policy::Flock(b)) => self.client == lock.client && a.owner == b.owner,
@@ -37,8 +37,8 @@ impl Want {
 }
 
 impl Namespace {
-    /// Calls `f` with all locks of `sets`, which are the granted or the waiting ones of a resource
-    /// of that kind, that are in the way and have a rank below `limit`, until it breaks.
+    /// Calls `f` for each lock in `sets` that conflicts with `want` and has a rank below `limit`,
+    /// until `f` breaks. `sets` are the granted or the waiting locks of a resource of kind `kind`.
     fn conflicts(
         &self,
         kind: Kind,
@@ -62,8 +62,8 @@ impl Namespace {
         ControlFlow::Continue(())
     }
 
-    /// Calls `f` with all granted locks in the way of which the rank is below `limit`, until it
-    /// breaks.
+    /// Calls `f` for each granted lock that conflicts with `want` and has a rank below `limit`,
+    /// until `f` breaks.
     pub(super) fn granted_conflicts(
         &self,
         r: u32,
@@ -72,12 +72,12 @@ impl Namespace {
         f: &mut impl FnMut(u32) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let res = &self.resources[r];
-        // GROUP is the last of the modes. Of its locks there are those of one group at a time.
+        // GROUP is the last of the modes. All granted GROUP locks are of one group.
         let modes = if self.acts_in_group(r, want) { MODES - 1 } else { MODES };
         self.conflicts(res.name.kind, &res.granted[..modes], want, limit, f)
     }
 
-    /// One granted lock in the way.
+    /// Returns a granted lock that conflicts with `want`.
     pub(super) fn granted_conflict(&self, r: u32, want: &Want) -> Option<u32> {
         let mut found = None;
         let _ = self.granted_conflicts(r, want, u64::MAX, &mut |n| {
@@ -87,7 +87,7 @@ impl Namespace {
         found
     }
 
-    /// One waiting lock, of those before `seq` in the queue, that is in the way.
+    /// Returns a waiting lock before `seq` in the queue that conflicts with `want`.
     pub(super) fn waiting_conflict(&self, r: u32, want: &Want, seq: u64) -> Option<u32> {
         let res = &self.resources[r];
         if res.waiting_len == 0 {
@@ -101,7 +101,7 @@ impl Namespace {
         found
     }
 
-    /// What a request at `seq` in the queue has to wait for.
+    /// Returns a lock that a request at `seq` in the queue has to wait for.
     pub(super) fn blocker(&self, r: u32, want: &Want, seq: u64) -> Option<u32> {
         let kind = self.resources[r].name.kind;
         let queues = kind != Kind::Flock && !self.joins_group(r, want) && !self.is_shielded(r, want);
@@ -109,7 +109,7 @@ impl Namespace {
         before.or_else(|| self.granted_conflict(r, want))
     }
 
-    /// A waiting lock that waits for the granted lock `n`.
+    /// Returns a waiting lock that waits for the granted lock `n`.
     pub(super) fn waiting_for(&self, n: u32) -> Option<u32> {
         let (lock, res) = (&self.locks[n], &self.resources[self.locks[n].resource]);
         if res.waiting_len == 0 {
@@ -128,9 +128,9 @@ impl Namespace {
         found
     }
 
-    /// Whether the server acts for a client that has the extent to itself. It does not queue: what
-    /// waits cannot be granted before that client's locks go, and the client may give them back
-    /// only after what the server does for it.
+    /// Whether the server acts for a client that has the extent to itself. Such a request does not
+    /// queue. The waiting locks cannot be granted before that client's locks are cancelled, and the
+    /// client may cancel them only after this operation.
     fn is_shielded(&self, r: u32, want: &Want) -> bool {
         let res = &self.resources[r];
         if want.spare == SERVER || res.waiting_len == 0 || res.name.kind != Kind::Extent {
@@ -139,8 +139,8 @@ impl Namespace {
         self.acts_in_group(r, want) || self.acts_under_locks(r, want)
     }
 
-    /// Whether the server acts for a client that has the object in its group: its fellows are not
-    /// in the way then, as they are not in the way of each other.
+    /// Whether the server acts for a client that holds a GROUP lock on the object. Then the locks
+    /// of the other members of the group do not conflict, as they do not conflict with each other.
     fn acts_in_group(&self, r: u32, want: &Want) -> bool {
         let group = &self.resources[r].granted[Mode::Group as usize];
         if want.spare == SERVER || group.is_empty() {
@@ -152,9 +152,11 @@ impl Namespace {
         self.nodes.overlapping(group, (0, u64::MAX), u64::MAX, &mut theirs).is_break()
     }
 
-    /// Whether the server acts for a client of which granted locks, one or several in a row, permit
-    /// what the server wants, or to read: who stored into pages that he read under such a lock has
-    /// them written before he gives it back.
+    /// Whether the server acts for a client whose granted locks, one or several adjacent ones,
+    /// cover the request.
+    ///
+    /// PR locks count as well, except for a request in EX. A program may have modified mapped pages
+    /// that were read under a PR lock, and the client flushes them before it cancels the lock.
     fn acts_under_locks(&self, r: u32, want: &Want) -> bool {
         let (mut from, end) = want.policy.range();
         let mut whole = false;
@@ -166,7 +168,7 @@ impl Namespace {
                 let _ = self.nodes.overlapping(root, (from, end), u64::MAX, &mut |n| {
                     let lock = &self.locks[n];
                     let (first, last) = lock.policy.range();
-                    // They come in the order of their starts.
+                    // The locks come in the order of their starts.
                     whole |= lock.client == want.spare && first <= from && last >= end;
                     if whole || first > from {
                         return ControlFlow::Break(());
@@ -183,8 +185,8 @@ impl Namespace {
         }
     }
 
-    /// Whether the request is for a group that has the object already. It does not queue: its
-    /// fellows may be waiting for it while others wait for them.
+    /// Whether the request joins a group that holds the object already. Such a request does not
+    /// queue: members of the group may wait for it, while waiting locks wait for the members.
     fn joins_group(&self, r: u32, want: &Want) -> bool {
         let group = &self.resources[r].granted[Mode::Group as usize];
         want.mode == Mode::Group && !group.is_empty() && self.locks[group.any()].policy == want.policy

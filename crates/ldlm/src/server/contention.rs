@@ -1,21 +1,22 @@
-//! Contention-adaptive locking: objects whose locks are taken away before they were of use.
+//! Contention-adaptive locking, for objects whose locks are revoked before they were of use.
 //!
-//! A conflict is a lock that another client's request asks back within the contention window after
-//! its grant. As many as `contended_locks` of them within the (sliding) window raise the object's
-//! level:
+//! A conflict is a blocking callback, on behalf of another client, for a lock that was granted less
+//! than a contention window ago. If there are `contended_locks` conflicts within the (sliding)
+//! window, the object's level rises:
 //!
-//! * [`Level::Normal`]: locks grow. Writers of different blocks of an object then take each other's
-//!   locks away by turns;
-//! * [`Level::NoExpand`]: locks are what was asked. That cures writers whose requests do not touch
-//!   each other;
-//! * [`Level::Contended`]: those that can write without a lock are told to.
+//! * [`Level::Normal`]: locks are expanded. Then writers of different blocks of an object revoke
+//!   each other's locks by turns;
+//! * [`Level::NoExpand`]: locks are granted as requested. This helps writers whose requests do not
+//!   overlap;
+//! * [`Level::Contended`]: clients that can write without a lock get `Contended` instead of a lock.
 //!
-//! An object is contended for `contention_seconds` after its last conflict; then locks are tried
-//! again, as asked: writers that do not touch each other (any more) keep them. The level falls back
-//! to normal when for as long there was neither a conflict nor a change of the client that asks or
-//! writes (one of both a writer): while clients take turns, letting locks grow would bring the
-//! disease back. None of this matters for correctness. An empty resource that is not normal
-//! lingers, so that its level is not forgotten between writes without locks.
+//! An object stays contended for `contention_seconds` after its last conflict. Then locks are tried
+//! again, without expansion: writers that do not overlap (any more) keep them. The level returns to
+//! normal after the same time without a conflict, and without requests of alternating clients of
+//! which one writes. While clients take turns, expansion would cause conflicts again.
+//!
+//! Correctness does not depend on any of this. An empty resource that is not normal lingers, so
+//! that its level is not forgotten between writes without locks.
 
 use std::time::Duration;
 
@@ -24,34 +25,34 @@ use sheen_wire::ldlm::Kind;
 
 use super::{ClientId, Namespace, SERVER, Tunables, conflict::Want};
 
-/// Empty resources that are kept for their level.
+/// Most empty resources that linger.
 const LINGERING_MAX: usize = 4096;
 
-/// How contended an object is.
+/// Contention level of an object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Level {
-    /// Locks grow.
+    /// Locks are expanded.
     #[default]
     Normal,
-    /// Locks do not grow.
+    /// Locks are granted as requested.
     NoExpand,
     /// Writes go without locks, where the client can.
     Contended,
 }
 
-/// What is known of an object.
+/// Contention state of an object.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Contention {
     level: Level,
-    /// The present window's begin, the conflicts in it and those in the one before.
+    /// Start of the present window, the conflicts in it, and those in the window before.
     window: Instant,
     count: u32,
     count_before: u32,
-    /// Last conflict.
+    /// Time of the last conflict.
     last_conflict: Instant,
-    /// Last conflict, or change of the client.
+    /// Time of the last conflict, or change of client.
     last: Instant,
-    /// Who asked or wrote last, and whether to write.
+    /// The client of the last request or write, and whether it writes.
     last_client: ClientId,
     last_writes: bool,
 }
@@ -68,7 +69,7 @@ impl Contention {
         }
     }
 
-    /// A conflict. Returns whether the level rose.
+    /// Counts a conflict. Returns whether the level rose.
     fn conflict(&mut self, now: Instant, tunables: &Tunables) -> bool {
         let window = Duration::from_millis(tunables.contention_window_ms.max(1));
         self.level = self.level(now, tunables);
@@ -79,7 +80,7 @@ impl Contention {
         }
         self.count += 1;
         (self.last, self.last_conflict) = (now, now);
-        // The share of the window before that a window ending now would cover.
+        // The part of the previous window that is within one window length before now.
         let left = window.saturating_sub(now.since(self.window)).as_secs_f64() / window.as_secs_f64();
         let sliding = f64::from(self.count) + f64::from(self.count_before) * left;
         if sliding < f64::from(tunables.contended_locks.max(1)) || self.level == Level::Contended {
@@ -92,7 +93,7 @@ impl Contention {
 }
 
 impl Namespace {
-    /// How contended an object is.
+    /// Returns the contention level of an object.
     pub fn level(&self, now: Instant, resource: sheen_wire::ldlm::Resource) -> Level {
         self.by_name.get(&resource).map_or(Level::Normal, |r| self.level_of(now, *r))
     }
@@ -101,7 +102,7 @@ impl Namespace {
         self.resources[r].contention.level(now, &self.tunables)
     }
 
-    /// A request arrived. Returns the object's level.
+    /// Counts a request for a lock. Returns the object's level.
     pub(super) fn observe(&mut self, now: Instant, r: u32, want: &Want) -> Level {
         let res = &mut self.resources[r];
         if res.name.kind != Kind::Extent {
@@ -109,7 +110,7 @@ impl Namespace {
         }
         let c = &mut res.contention;
         let level = c.level(now, &self.tunables);
-        // The server's own locks are for what clients do without.
+        // The server takes its own locks for operations of clients that hold none.
         let client = if want.client == SERVER { want.spare } else { want.client };
         if client != SERVER {
             let writes = want.mode.writes();
@@ -121,7 +122,7 @@ impl Namespace {
         level
     }
 
-    /// The granted lock `n` is asked back for `want`.
+    /// Counts a blocking callback for the granted lock `n` on behalf of `want`.
     pub(super) fn note_conflict(&mut self, now: Instant, n: u32, want: &Want) {
         let lock = &self.locks[n];
         let soon = Duration::from_millis(self.tunables.contention_window_ms);
@@ -130,8 +131,8 @@ impl Namespace {
             return;
         }
         if lock.client == SERVER {
-            // Nobody has anything cached under it: taking it back costs nothing. But a lock would
-            // be in somebody's way still.
+            // Revoking the server's own lock costs nothing, as no client caches under it. But a
+            // client's lock would still conflict.
             if res.contention.level == Level::Contended {
                 (res.contention.last, res.contention.last_conflict) = (now, now);
             }
@@ -140,8 +141,8 @@ impl Namespace {
         self.stats.contended += u64::from(res.contention.conflict(now, &self.tunables));
     }
 
-    /// Keeps an empty resource for its level's sake, if it has one and there is room. Returns
-    /// whether it is kept.
+    /// Lets an empty resource linger if its level is not normal and there is room. Returns whether
+    /// it lingers.
     pub(super) fn linger(&mut self, r: u32) -> bool {
         let c = &self.resources[r].contention;
         if c.level == Level::Normal || !self.tunables.adaptive || self.lingering.len() >= LINGERING_MAX {
@@ -153,7 +154,7 @@ impl Namespace {
         true
     }
 
-    /// Frees the resources that have lingered long enough.
+    /// Frees the resources whose lingering time is over.
     pub(super) fn reap(&mut self, now: Instant) {
         while let Some((until, r)) = self.lingering.first().copied()
             && until <= now

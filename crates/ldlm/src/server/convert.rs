@@ -1,9 +1,13 @@
-//! Weakening a lock in place: a holder keeps what nobody else wants.
+//! Convert: weakening a granted lock in place, so that the holder keeps the part that no other
+//! client needs.
 //!
-//! Contract: the lock is the new one at once, and whoever waited only for what was given up is
-//! granted. If others still wait for what is left, the holder is asked again. What would make the
-//! lock stronger or empty is refused and changes nothing: so a conversion that arrives twice, or
-//! after a further one, does no harm.
+//! Contract:
+//! * the conversion takes effect at once, and requests blocked only by the released part are
+//!   granted;
+//! * if other requests still wait for the remaining lock, the holder gets another blocking
+//!   callback;
+//! * a conversion that would make the lock stronger or empty is refused and changes nothing. So a
+//!   conversion that arrives twice, or after a further one, does no harm.
 
 use sheen_rt::Instant;
 use sheen_wire::{
@@ -14,8 +18,8 @@ use sheen_wire::{
 use super::{Action, ClientId, Namespace};
 
 impl Namespace {
-    /// A client weakens a lock that it was granted. ENOENT: it has no such lock; EINVAL: that would
-    /// not be weaker.
+    /// Weakens a lock that the client was granted. ENOENT: it has no such lock. EINVAL: the result
+    /// would not be weaker.
     pub fn convert(
         &mut self,
         now: Instant,
@@ -29,7 +33,7 @@ impl Namespace {
         let lock = &self.locks[n];
         let (mode, policy) = weaker(lock.mode, lock.policy, to).ok_or(Errno::EINVAL)?;
         if (mode, policy) == (lock.mode, lock.policy) {
-            // Nothing is given up, so nothing that was asked for.
+            // Nothing is released, so a blocking callback remains unanswered.
             return Ok(());
         }
         let was_asked = lock.asked.is_some();
@@ -55,7 +59,8 @@ impl Namespace {
     }
 }
 
-/// The lock after the conversion, if that makes it weaker (or leaves it as it is).
+/// Returns mode and policy after the conversion, if they are weaker than (or equal to) the present
+/// ones.
 fn weaker(mode: Mode, policy: Policy, to: Convert) -> Option<(Mode, Policy)> {
     match (to, policy) {
         (Convert::Mode(to), Policy::Extent { .. } | Policy::Bits { .. }) => mode.covers(to).then_some((to, policy)),

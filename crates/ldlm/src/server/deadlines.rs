@@ -1,24 +1,26 @@
-//! Clients that do not answer.
+//! Deadlines of blocking callbacks and glimpses, and the eviction of clients that miss them.
 //!
-//! A lock that was asked back must be cancelled within `lock_timeout`, and a glimpse answered. The
-//! time begins anew while I/O under the lock flows ([`Namespace::prolong`]), as often as it does;
-//! and while the client gives back other locks that it was asked for, for it may have many to
-//! flush: then at most [`PATIENCE`] times, lest one stuck lock hides behind others for ever.
+//! A lock must be cancelled, and a glimpse answered, within `lock_timeout`. The deadline starts
+//! anew
+//! * with each I/O under the lock ([`Namespace::prolong`]), without limit;
+//! * while the client cancels other locks after blocking callbacks, for it may have many to flush.
+//!   This is limited to [`PATIENCE`] timeouts, so that a stuck lock does not hide behind others for
+//!   ever.
 //!
-//! A client cannot cancel a lock that it is not told of yet, because other locks of the same
-//! request are waited for. Such a lock has no deadline ([`Namespace::withhold`]).
+//! A client cannot cancel a lock that it does not know of yet, because other locks of the same
+//! request still wait. Such a lock has no deadline ([`Namespace::withhold`]).
 
 use sheen_rt::Instant;
 use sheen_wire::ldlm::{LockId, Mode, Policy, Resource};
 
 use super::{Action, ClientId, Namespace, SERVER};
 
-/// Lock timeouts that a client has to give back a lock while it gives back others.
+/// Number of lock timeouts within which a client must cancel a lock while it cancels others.
 const PATIENCE: u32 = 10;
 
 impl Namespace {
-    /// I/O of the client on `start..=end` of the object arrived: locks asked back that it is done
-    /// under have their time anew.
+    /// Renews the deadlines of a client's locks after blocking callbacks, when I/O of the client on
+    /// `start..=end` of the object arrives under them.
     pub fn prolong(&mut self, now: Instant, client: ClientId, resource: Resource, start: u64, end: u64) {
         let Some(c) = self.clients.get(&client) else { return };
         if c.asked.is_empty() {
@@ -34,16 +36,16 @@ impl Namespace {
         }
     }
 
-    /// The client is told of this lock, granted or waiting, when all of its request can be
-    /// answered.
+    /// Marks a lock, granted or waiting, as unknown to its client, which learns of it when all
+    /// locks of its request can be answered.
     pub fn withhold(&mut self, id: LockId) {
         if let Some(n) = self.find(id) {
             self.locks[n].withheld = true;
         }
     }
 
-    /// The client is told of these locks now: those that somebody wants have their time from here
-    /// on. Handles that name nothing, or another client's lock, are ignored.
+    /// Marks locks as known to the client. The deadlines of those with a blocking callback start
+    /// now. Handles that name no lock, or a lock of another client, are ignored.
     pub fn told(&mut self, now: Instant, client: ClientId, ids: &[LockId]) {
         for id in ids {
             let Some(n) = self.find(*id).filter(|n| self.locks[*n].client == client) else { continue };
@@ -56,8 +58,8 @@ impl Namespace {
         }
     }
 
-    /// Evicts the clients that are late. To be called at [`Namespace::next_deadline`], or a little
-    /// later.
+    /// Evicts the clients that missed a deadline, and frees lingering resources. To be called at
+    /// [`Namespace::next_deadline`], or a little later.
     pub fn expire(&mut self, now: Instant, actions: &mut Vec<Action>) {
         while let Some((at, n)) = self.deadlines.first().copied()
             && at <= now
@@ -79,22 +81,22 @@ impl Namespace {
         self.reap(now);
     }
 
-    /// When [`Namespace::expire`] has something to do.
+    /// Returns the time at which [`Namespace::expire`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
         let first = self.deadlines.first().map(|d| d.0);
         let second = self.lingering.first().map(|d| d.0);
         first.into_iter().chain(second).min()
     }
 
-    /// The lock was asked back now. The server's own have no deadline, nor have GROUP locks, which
-    /// programs hold.
+    /// Starts the deadline of a lock whose blocking callback was sent now. The server's own locks
+    /// have none, nor have GROUP locks, which programs hold.
     pub(super) fn begin_deadline(&mut self, now: Instant, n: u32) {
         if self.must_return(n) {
             self.set_deadline(n, now + self.tunables.lock_timeout());
         }
     }
 
-    /// Removes a deadline that nothing needs any more.
+    /// Removes a deadline that is no longer needed.
     pub(super) fn end_deadline(&mut self, n: u32) {
         if !self.locks[n].glimpse.now && !self.must_return(n) {
             self.set_deadline(n, Instant::FAR);
@@ -106,8 +108,8 @@ impl Namespace {
         lock.asked.is_some() && !lock.withheld && lock.client != SERVER && lock.mode != Mode::Group
     }
 
-    /// Whether I/O on `io` is under the lock. Data on an MDT is under inodebits locks, which have
-    /// no ranges.
+    /// Whether the lock covers I/O on `io`. Data on an MDT is guarded by inodebits locks, which
+    /// have no ranges.
     fn touches(&self, n: u32, io: &Policy) -> bool {
         let policy = &self.locks[n].policy;
         matches!(policy, Policy::Bits { .. }) || policy.overlaps(io)

@@ -1,10 +1,12 @@
-//! A request for a lock.
+//! Enqueue: a request for a lock.
 //!
-//! Contract: the answer is the lock's state. A request with a cookie that the client used before,
-//! for a lock that still exists, changes nothing and is answered with the present state: the first
-//! answer may have been lost; if it is for something else now, the lock of the lost answer is
-//! dropped. What cannot be granted at once waits, unless the request does not want to; then nobody
-//! is asked to give anything back, unless it wants that.
+//! Contract:
+//! * the answer is the lock's state;
+//! * a request with a cookie that names an existing lock of the client changes nothing, and is
+//!   answered with the present state: the first answer may have been lost. If the request is for
+//!   another resource, the lock of the lost answer is dropped;
+//! * a request that cannot be granted at once waits, unless it has `nowait`. With `nowait` no
+//!   blocking callbacks are sent, unless it also has `ask`.
 
 use sheen_rt::Instant;
 use sheen_wire::{
@@ -15,13 +17,13 @@ use sheen_wire::{
 use super::{Action, ClientId, Level, Namespace, SERVER, conflict::Want, extent::Grow, store::New};
 
 impl Namespace {
-    /// A client, or the server itself, wants a lock.
+    /// Enqueues a lock for a client, or for the server itself.
     pub fn enqueue(&mut self, now: Instant, client: ClientId, ask: &Enqueue, actions: &mut Vec<Action>) -> Enqueued {
         self.enqueue_for(now, client, SERVER, ask, actions)
     }
 
-    /// The server wants a lock to do what the client `spare` asked for: that client's own locks
-    /// stay, and are not in the way.
+    /// Enqueues a lock of the server for an operation of the client `spare`: that client's own
+    /// locks stay, and do not conflict.
     pub fn enqueue_sparing(
         &mut self,
         now: Instant,
@@ -49,8 +51,8 @@ impl Namespace {
             if self.resources[self.locks[n].resource].name == ask.resource {
                 return self.present(n);
             }
-            // A request that was executed again, because its answer was lost, and found something
-            // else under the same name.
+            // The request was executed again because its answer was lost, and this time it resolved
+            // to another resource.
             self.drop_lock(n);
             self.settle(now, actions);
         }
@@ -69,7 +71,7 @@ impl Namespace {
         answer
     }
 
-    /// Locks that guard caches: extents and bits.
+    /// Enqueues a lock that guards a cache: extent or bits.
     fn enqueue_cached(&mut self, now: Instant, ask: &Enqueue, want: &Want, actions: &mut Vec<Action>) -> Enqueued {
         let known = self.by_name.get(&ask.resource).copied();
         let level = known.map_or(Level::Normal, |r| self.observe(now, r, want));
@@ -115,13 +117,13 @@ impl Namespace {
                 self.watch(n, b);
                 self.ask_all(now, r, want, actions);
             }
-            // Only one that joins its group passes others that wait.
+            // Only a lock that joins its group is granted ahead of waiting ones.
             None => self.ask_if_wanted(now, n, actions),
         }
         self.present(n)
     }
 
-    /// Whether there is room for `more` locks of the client.
+    /// Whether the limits permit `more` locks of the client.
     pub(super) fn room(&self, client: ClientId, more: usize) -> bool {
         let of_client = self.client_locks(client) + more;
         let fits =
@@ -129,7 +131,7 @@ impl Namespace {
         self.locks.room(more) && (client == SERVER || fits)
     }
 
-    /// A lock's state as an answer.
+    /// Returns a lock's state as an answer.
     pub(super) fn present(&self, n: u32) -> Enqueued {
         let lock = &self.locks[n];
         if lock.waiting {
@@ -140,7 +142,7 @@ impl Namespace {
     }
 }
 
-/// What the request asks for, in its regular form; `None` where it makes no sense.
+/// Returns the requested policy in normalized form; `None` if the request is invalid.
 fn valid(ask: &Enqueue) -> Option<Policy> {
     match (ask.resource.kind, ask.policy) {
         (Kind::Extent, Policy::Extent { gid, .. }) if ask.mode == Mode::Group => (gid != 0).then(|| Policy::group(gid)),

@@ -1,18 +1,19 @@
-//! Locks of programs: fcntl(2) and flock(2).
+//! Flock locks: fcntl(2) and flock(2) locks of programs.
 //!
-//! They guard no cache, so nobody is asked to give one back. Contract, as POSIX and Linux have it:
+//! They guard no cache, so their holders get no blocking callbacks. Contract, as in POSIX and
+//! Linux:
 //!
-//! * fcntl: locks belong to an owner and are a map from bytes to modes. Locking replaces what the
-//!   owner had in the range: neighbours of one mode become one lock, others are cut. Unlocking
-//!   (mode NL) cuts. A request that would wait in a circle is refused (EDEADLK).
-//! * flock: one lock an owner on the whole file. Changing the mode first gives the old one up, and
-//!   may then have to wait, or fail without it.
-//! * A request waits only for granted locks; when one goes, those that wait are tried in the order
-//!   of their arrival.
+//! * fcntl: locks belong to an owner and map bytes to modes. Locking replaces the owner's locks in
+//!   the range: adjacent locks of the same mode are merged, others are cut. Unlocking (mode NL)
+//!   cuts. A request that would close a cycle of waiting owners is refused (EDEADLK).
+//! * flock: each owner has one lock on the whole file. Changing the mode first drops the old lock.
+//!   Then the request may have to wait, or fail and leave the owner without a lock.
+//! * A request waits only for granted locks. When one is dropped, its waiters are tried in the
+//!   order of their arrival.
 //!
-//! A lock that absorbs its owner's neighbours replaces them: it has its own handle and cookie,
-//! theirs are gone. Locking again what one holds is harmless, so a client that missed an answer
-//! simply asks again.
+//! A lock that absorbs adjacent locks of its owner replaces them: it has its own handle and cookie,
+//! and theirs become invalid. Locking a range again that the owner holds is harmless, so a client
+//! that missed a reply repeats the request.
 
 use std::ops::ControlFlow;
 
@@ -25,10 +26,10 @@ use sheen_wire::{
 
 use super::{Action, ClientId, Namespace, SERVER, conflict::Want, store::New};
 
-/// Edges of the waits-for graph that are followed. A circle longer than that is not found: its
-/// programs wait until interrupted.
+/// Most edges of the waits-for graph that are followed. A longer cycle is not found: its programs
+/// wait until they are interrupted.
 const DEADLOCK_STEPS_MAX: usize = 16384;
-/// Locks that one request adds at most: itself, and the half of one that it cuts in two.
+/// Most locks that one request adds: itself, and one half of a lock that it cuts in two.
 const ADDS_MAX: usize = 2;
 
 impl Namespace {
@@ -73,7 +74,7 @@ impl Namespace {
             }
         }
         let policy = if blocker.is_some() { f } else { self.carve(now, r, want.client, f, Some(ask.mode)) };
-        // Carving may have emptied the resource, and freed it.
+        // Carving may have emptied and freed the resource.
         let r = self.resource(ask.resource);
         let n = self.make(
             now,
@@ -96,7 +97,7 @@ impl Namespace {
         self.present(n)
     }
 
-    /// Unlocks the range. Returns what is wrong, if something is.
+    /// Unlocks the range. Returns an error answer if that is refused.
     fn unlock(
         &mut self,
         now: Instant,
@@ -106,7 +107,7 @@ impl Namespace {
         actions: &mut Vec<Action>,
     ) -> Option<Enqueued> {
         let r = known?;
-        // Unlocking all needs no room: whoever has too many locks must be able to get rid of them.
+        // Unlocking the whole file needs no room: an owner at the limit must be able to drop locks.
         let whole = f.start == 0 && f.end == u64::MAX;
         if !whole && !self.room(want.client, 1) {
             return Some(Enqueued::Refused(Errno::ENOLCK));
@@ -116,7 +117,7 @@ impl Namespace {
         None
     }
 
-    /// The granted locks of the owner in or beside the range.
+    /// Returns the owner's granted locks that overlap the range or are adjacent to it.
     fn own(&self, r: u32, client: ClientId, f: &Flock) -> Vec<u32> {
         let mut found = Vec::new();
         let range = (f.start.saturating_sub(1), f.end.saturating_add(1));
@@ -135,8 +136,8 @@ impl Namespace {
         found
     }
 
-    /// Cuts the range out of what its owner holds. `mode`: a lock in this mode comes there; the
-    /// owner's own of the same mode that it touches become part of it. Returns the new lock's
+    /// Cuts the range out of the locks of its owner. `mode`: mode of the new lock there, which
+    /// absorbs the owner's overlapping and adjacent locks of the same mode. Returns the new lock's
     /// range.
     pub(super) fn carve(&mut self, now: Instant, r: u32, client: ClientId, f: Flock, mode: Option<Mode>) -> Flock {
         let mut grown = f;
@@ -153,7 +154,7 @@ impl Namespace {
         grown
     }
 
-    /// Takes the range of `f` out of lock `n`, which is `old` and touches it.
+    /// Takes the range of `f` out of lock `n`, whose policy is `old` and overlaps it.
     fn cut(&mut self, now: Instant, n: u32, old: Flock, f: Flock) {
         let left = (old.start < f.start).then(|| Flock { end: f.start - 1, ..old });
         let right = (old.end > f.end).then(|| Flock { start: f.end + 1, ..old });
@@ -181,8 +182,8 @@ impl Namespace {
         self.make(now, new);
     }
 
-    /// Whether one of those that the request of `owner` would wait for waits, over whatever others,
-    /// for the owner itself.
+    /// Whether waiting would close a cycle: a holder that the request of `owner` would wait for
+    /// waits, directly or through others, for that owner.
     fn deadlock(&self, r: u32, want: &Want, owner: u64) -> bool {
         let me = (want.client, owner);
         let mut seen = FxHashSet::default();

@@ -1,22 +1,23 @@
-//! Asking writers how large an object is.
+//! Glimpses: asking writers for an object's size.
 //!
-//! A client with a write lock may have data that the server has not seen. Only a lock that reaches
-//! beyond the size that the server knows can hide a larger one; and a client answers for all of its
-//! locks on the object. So each client is asked once, through that of its locks which reaches
-//! furthest. The object's size is the largest of what they answer and of what the server knows
-//! *after* they have answered: a client whose lock is gone has flushed before.
+//! A client with a write lock may have data that the server has not seen. Only a lock that extends
+//! beyond the size known to the server can hide a larger size. A client answers for all its locks
+//! on the object. So each client is asked once, through its lock that extends furthest. The
+//! object's size is the maximum of all answers and of the size that the server reads *after* them:
+//! a client that has cancelled its lock has flushed before.
 //!
-//! Who waits for answers is a [`Ticket`]. Invariants:
+//! A waiter for answers has a [`Ticket`]. Invariants:
 //!
-//! * every client asked ends a ticket once, by [`Action::Glimpsed`]: with its answer, or with
-//!   nothing when it has no write lock left. If the lock through which it was asked goes and it has
-//!   others, it is asked again through one of these;
-//! * an answer tells what its client knew *after* the ticket came. Answers do not say which
-//!   callback they are for, so of a client and an object there is one callback under way at a time,
-//!   and all that come meanwhile wait for the next one together;
-//! * a client that comes back may answer twice. From then on nobody can tell what an answer through
-//!   the same lock is for, so that lock is asked back instead: there is only one cancel of it.
-//!   (GROUP locks are not, for programs hold them.)
+//! * every client asked counts down a ticket once, with [`Action::Glimpsed`]: with its answer, or
+//!   with nothing if it has no write lock left. If the lock through which it was asked is dropped
+//!   and it has others, it is asked again through one of these;
+//! * an answer reflects what its client knew *after* the ticket was issued. Answers do not name the
+//!   callback that they belong to. So there is one callback in progress per client and object, and
+//!   all tickets issued meanwhile wait for the next one together;
+//! * a client that reconnects may answer twice. From then on it is unknown which callback an answer
+//!   through the same lock belongs to. So the server sends a blocking callback for that lock
+//!   instead, because a lock is cancelled only once. (Exceptions are GROUP locks, which programs
+//!   hold.)
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
@@ -28,33 +29,33 @@ use sheen_wire::{
 
 use super::{Action, ClientId, Namespace, SERVER, conflict::Want};
 
-/// Who waits for the answers to a glimpse: a number that the owner of the [`Namespace`] uses once.
+/// Identifies a waiter for glimpse answers: a number that the owner of the [`Namespace`] uses once.
 pub type Ticket = u64;
 
-/// A callback under way to a client, on an object.
+/// A glimpse callback in progress, to one client about one object.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
-    /// Who waits for its answer.
+    /// Tickets that wait for its answer.
     now: Vec<Ticket>,
-    /// Who came after it went out.
+    /// Tickets that were issued after it was sent.
     next: Vec<Ticket>,
 }
 
-/// What a lock has to do with glimpses.
+/// Glimpse state of a lock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Glimpse {
-    /// A callback through this lock is under way.
+    /// A callback through this lock is in progress.
     pub now: bool,
-    /// There was one, ever.
+    /// At least one callback has been sent through this lock.
     before: bool,
-    /// It is asked back instead.
+    /// Blocking callbacks replace glimpses through this lock.
     doubtful: bool,
 }
 
 impl Namespace {
-    /// Asks the clients, other than `asker`, whose writes may reach beyond `size` bytes. Returns
-    /// how many are asked: so often the ticket will end. A client that does not answer within the
-    /// lock timeout is evicted.
+    /// Asks all clients, except `asker`, that may have written beyond `size` bytes. Returns the
+    /// number of clients asked, which is the number of [`Action::Glimpsed`] for the ticket. A
+    /// client that does not answer within the lock timeout is evicted.
     pub fn glimpse(
         &mut self,
         now: Instant,
@@ -76,8 +77,8 @@ impl Namespace {
         writers.len()
     }
 
-    /// A client answered: what it knows of the object beyond what it has written, or nothing. An
-    /// answer that nobody waits for is ignored.
+    /// Handles a client's answer: what the client knows of the object beyond the data that it has
+    /// flushed, or nothing. An unexpected answer is ignored.
     pub fn glimpse_answered(
         &mut self,
         now: Instant,
@@ -99,7 +100,7 @@ impl Namespace {
         self.glimpse_on(now, resource, client, actions);
     }
 
-    /// Nobody waits for the ticket any longer.
+    /// Withdraws a ticket that is no longer waited for.
     pub fn glimpse_withdrawn(&mut self, resource: Resource, ticket: Ticket) {
         for (_, asked) in self.glimpses.range_mut((resource, 0)..=(resource, ClientId::MAX)) {
             asked.now.retain(|t| *t != ticket);
@@ -107,8 +108,8 @@ impl Namespace {
         }
     }
 
-    /// No callback to the client on the object is under way any more: asks again for those that
-    /// still wait, or ends their tickets.
+    /// Continues after the callback to the client about the object has ended: asks again for the
+    /// tickets that still wait, or ends them.
     pub(super) fn glimpse_on(&mut self, now: Instant, resource: Resource, client: ClientId, actions: &mut Vec<Action>) {
         let Some(mut asked) = self.glimpses.remove(&(resource, client)) else { return };
         asked.now.append(&mut asked.next);
@@ -124,7 +125,7 @@ impl Namespace {
         }
     }
 
-    /// The lock goes, or permits no writing any more.
+    /// Ends the callback through a lock that is dropped or no longer permits writing.
     pub(super) fn glimpse_lost(&mut self, n: u32) {
         let lock = &mut self.locks[n];
         if std::mem::replace(&mut lock.glimpse.now, false) {
@@ -132,21 +133,22 @@ impl Namespace {
         }
     }
 
-    /// The lock's client came back: answers through this lock may come twice, and a callback may be
-    /// lost.
+    /// Notes that the lock's client reconnected: answers through this lock may come twice, and a
+    /// callback may have been lost.
     pub(super) fn glimpse_doubted(&mut self, n: u32) {
         let lock = &mut self.locks[n];
         lock.glimpse.doubtful = lock.glimpse.before && lock.mode != Mode::Group;
     }
 
-    /// What a granted lock is asked back for on behalf of those that wait for a glimpse.
+    /// Returns the request for the blocking callback that replaces a glimpse through a granted
+    /// lock.
     pub(super) fn doubting(&self, n: u32) -> Option<Want> {
         let glimpse = self.locks[n].glimpse;
         let want = Want { client: SERVER, mode: Mode::Pr, policy: Policy::extent(0, u64::MAX), spare: SERVER };
         (glimpse.now && glimpse.doubtful).then_some(want)
     }
 
-    /// Asks the holder of a lock.
+    /// Sends a glimpse callback to the holder of a lock, or the blocking callback that replaces it.
     pub(super) fn send_glimpse(&mut self, now: Instant, n: u32, actions: &mut Vec<Action>) {
         let lock = &mut self.locks[n];
         (lock.glimpse.now, lock.glimpse.before) = (true, true);
@@ -165,8 +167,8 @@ impl Namespace {
         }
     }
 
-    /// By client, of those that `whose` picks: the furthest end of its write locks that reach
-    /// beyond `size`, and which it is.
+    /// Returns, for each client that `whose` selects, its write lock beyond `size` that extends
+    /// furthest: the end and the lock.
     fn writers(
         &self,
         resource: Resource,

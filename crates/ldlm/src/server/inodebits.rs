@@ -1,14 +1,14 @@
-//! Bits that a request would like to have.
+//! Optional bits of inodebits requests (`try_bits`).
 //!
-//! A request names bits that it needs and bits that it tries for: it gets those of the latter that
-//! nobody is in the way of, whether granted or waiting, and is never kept waiting for them.
+//! A request names required bits and optional bits. Of the optional ones it gets those without a
+//! conflicting lock, granted or waiting. It never waits for them.
 
 use sheen_wire::ldlm::{Kind, Mode, Policy};
 
 use super::{Namespace, conflict::Want};
 
 impl Namespace {
-    /// Those of `try_bits` that a lock in `mode` can have at once.
+    /// Returns those of `try_bits` that a lock in `mode` can have at once.
     pub(super) fn free_bits(&self, r: u32, mode: Mode, try_bits: u64) -> u64 {
         let res = &self.resources[r];
         let mut free = try_bits;
@@ -27,7 +27,7 @@ impl Namespace {
         free
     }
 
-    /// Where a request only tries and none of its bits is free: a lock that is in the way.
+    /// Returns a conflicting lock if a request has only optional bits and none of them is free.
     pub(super) fn nothing_free(&self, r: u32, want: &Want) -> Option<u32> {
         let Policy::Bits { bits: 0, try_bits } = want.policy else { return None };
         if self.resources[r].name.kind != Kind::Bits || self.free_bits(r, want.mode, try_bits) != 0 {

@@ -1,4 +1,4 @@
-//! Waiting, granting, asking back.
+//! The queue of a resource: waiting, granting, blocking callbacks.
 
 use std::ops::ControlFlow;
 
@@ -9,13 +9,13 @@ use super::{Action, Namespace, SERVER, conflict::Want, extent::Grow};
 use crate::slab::NIL;
 
 impl Namespace {
-    /// Makes the waiting lock `n` look at `watched`.
+    /// Makes the waiting lock `n` watch the lock `watched`.
     pub(super) fn watch(&mut self, n: u32, watched: u32) {
         self.locks[n].watching = watched;
         self.locks[watched].watchers.push(n);
     }
 
-    /// Makes the lock look at nothing.
+    /// Makes the lock watch no lock.
     pub(super) fn unwatch(&mut self, n: u32) {
         let watched = std::mem::replace(&mut self.locks[n].watching, NIL);
         if watched != NIL {
@@ -23,7 +23,7 @@ impl Namespace {
         }
     }
 
-    /// The lock goes or gets weaker: those that watch it are to be looked at.
+    /// Schedules the watchers of a lock that is dropped or weakened for examination.
     pub(super) fn disturb(&mut self, n: u32) {
         for w in std::mem::take(&mut self.locks[n].watchers) {
             self.locks[w].watching = NIL;
@@ -31,8 +31,8 @@ impl Namespace {
         }
     }
 
-    /// Looks at all waiting locks that were disturbed, in the queue's order: grants them, or finds
-    /// what else they wait for. Then at the glimpses of which the locks went.
+    /// Examines all scheduled waiting locks in the queue's order: grants each of them, or finds
+    /// another lock for it to watch. Then continues the glimpses whose marked locks were dropped.
     pub(super) fn settle(&mut self, now: Instant, actions: &mut Vec<Action>) {
         while let Some((seq, n)) = self.disturbed.pop_first() {
             let lock = &self.locks[n];
@@ -54,7 +54,7 @@ impl Namespace {
     fn grant(&mut self, now: Instant, n: u32, actions: &mut Vec<Action>) {
         let lock = &self.locks[n];
         let (r, want, grow) = (lock.resource, Want::of(lock), Grow { expand: !lock.no_expand, align: lock.align });
-        // While `n` is still in the queue, which keeps the resource from being freed under it.
+        // While `n` is still in the queue: that prevents the resource from being freed.
         let carved = match want.policy {
             Policy::Flock(f) => Some(Policy::Flock(self.carve(now, r, want.client, f, Some(want.mode)))),
             _ => None,
@@ -74,7 +74,7 @@ impl Namespace {
         self.ask_if_wanted(now, n, actions);
     }
 
-    /// What a request that nothing is in the way of gets.
+    /// Returns the range or bits granted to a request that conflicts with no lock.
     pub(super) fn widen(&mut self, now: Instant, r: u32, want: &Want, grow: Grow) -> Policy {
         match want.policy {
             Policy::Extent { .. } => self.grown(now, r, want, grow),
@@ -83,7 +83,8 @@ impl Namespace {
         }
     }
 
-    /// Asks for all granted locks in the way of `want` that have not been asked for.
+    /// Sends blocking callbacks for all granted locks that conflict with `want` and have had none
+    /// yet.
     pub(super) fn ask_all(&mut self, now: Instant, r: u32, want: &Want, actions: &mut Vec<Action>) {
         let mut found = std::mem::take(&mut self.scratch);
         let _ = self.granted_conflicts(r, want, 1, &mut |n| {
@@ -97,14 +98,15 @@ impl Namespace {
         self.scratch = found;
     }
 
-    /// Asks for a granted lock if somebody waits for it.
+    /// Sends a blocking callback for a granted lock if a request waits for it.
     pub(super) fn ask_if_wanted(&mut self, now: Instant, n: u32, actions: &mut Vec<Action>) {
         if let Some(want) = self.wanting(n) {
             self.ask(now, n, &want, actions);
         }
     }
 
-    /// What a granted lock is wanted for; nobody is told of those that wait for a flock.
+    /// Returns a request that waits for a granted lock. `None` for flock locks, which get no
+    /// blocking callbacks.
     pub(super) fn wanting(&self, n: u32) -> Option<Want> {
         let lock = &self.locks[n];
         if self.resources[lock.resource].name.kind == Kind::Flock {
@@ -113,7 +115,7 @@ impl Namespace {
         self.waiting_for(n).map(|w| Want::of(&self.locks[w])).or_else(|| self.doubting(n))
     }
 
-    /// Asks for a granted lock on behalf of `want`.
+    /// Sends a blocking callback for a granted lock on behalf of `want`, and starts the deadline.
     pub(super) fn ask(&mut self, now: Instant, n: u32, want: &Want, actions: &mut Vec<Action>) {
         self.note_conflict(now, n, want);
         self.set_asked(n, Some(now));
@@ -121,7 +123,7 @@ impl Namespace {
         self.send_block(n, want, actions);
     }
 
-    /// Sends a blocking callback.
+    /// Queues the blocking callback itself.
     pub(super) fn send_block(&mut self, n: u32, want: &Want, actions: &mut Vec<Action>) {
         let lock = &self.locks[n];
         self.stats.blocking_callbacks += u64::from(lock.client != SERVER);

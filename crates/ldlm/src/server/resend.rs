@@ -1,4 +1,4 @@
-//! A client that reconnects, and may have missed callbacks.
+//! Resend: repeats the callbacks that a client may have missed when it reconnects.
 
 use sheen_rt::Instant;
 use sheen_wire::ldlm::LockId;
@@ -6,9 +6,9 @@ use sheen_wire::ldlm::LockId;
 use super::{Action, ClientId, Namespace};
 
 impl Namespace {
-    /// Sends again what the client may have missed: completions that it has not confirmed, blocking
-    /// callbacks, with their time anew, and glimpses. Requests whose answer it missed it sends
-    /// again itself.
+    /// Sends again what the client may have missed: unconfirmed completion callbacks, blocking
+    /// callbacks (with new deadlines), and glimpses. The client itself resends requests whose
+    /// replies it missed.
     pub fn resend(&mut self, now: Instant, client: ClientId, actions: &mut Vec<Action>) {
         for n in self.of_client(client) {
             let lock = &self.locks[n];
@@ -27,15 +27,15 @@ impl Namespace {
         }
     }
 
-    /// The client has received the completion callback of this lock.
+    /// Notes that the client has received the completion callback of this lock.
     pub fn confirm(&mut self, client: ClientId, id: LockId) {
         if let Some(n) = self.find(id).filter(|n| self.locks[*n].client == client) {
             self.locks[n].unconfirmed = false;
         }
     }
 
-    /// Sends a blocking callback again, if somebody still wants the lock; else the lock counts as
-    /// never asked for.
+    /// Sends a blocking callback again if a request still waits for the lock. Otherwise marks the
+    /// lock as one without a blocking callback.
     fn ask_again(&mut self, now: Instant, n: u32, actions: &mut Vec<Action>) {
         let Some(want) = self.wanting(n) else {
             self.set_asked(n, None);

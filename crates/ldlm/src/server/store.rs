@@ -1,4 +1,4 @@
-//! Where locks, resources and clients lie, and how a lock comes and goes.
+//! Storage of locks, resources and clients, and how a lock is made and dropped.
 
 use std::{collections::BTreeSet, ops::ControlFlow};
 
@@ -11,38 +11,38 @@ use crate::{
     slab::{self, NIL},
 };
 
-/// A lock, granted or waiting; dead where `id` is none.
+/// A lock, granted or waiting; free if `id` is none.
 #[derive(Debug)]
 pub(super) struct Lock {
     pub id: LockId,
-    /// Place in the queue; never used twice.
+    /// Position in the queue; never used twice.
     pub seq: u64,
     pub client: ClientId,
-    /// Whose locks it does not exclude: see `Want`.
+    /// Client whose locks do not conflict with this one: see `Want`.
     pub spare: ClientId,
     pub cookie: Cookie,
     pub resource: u32,
     pub mode: Mode,
-    /// What is granted, or asked while it waits.
+    /// Granted policy, or the requested one while the lock waits.
     pub policy: Policy,
     pub waiting: bool,
     pub no_expand: bool,
     pub align: u64,
     pub granted_at: Instant,
-    /// The completion callback went out and was not confirmed.
+    /// The completion callback was sent and has not been confirmed.
     pub unconfirmed: bool,
-    /// The client is not told of it yet: see [`Namespace::withhold`].
+    /// The client does not know of the lock yet: see [`Namespace::withhold`].
     pub withheld: bool,
-    /// When it was asked back.
+    /// Time of the blocking callback, if one has been sent.
     pub asked: Option<Instant>,
     pub glimpse: Glimpse,
     /// [`Instant::FAR`]: none.
     pub deadline: Instant,
-    /// Of a waiting lock: whose end it waits for.
+    /// Of a waiting lock: the lock that it watches.
     pub watching: u32,
-    /// Waiting locks that look at this one.
+    /// Waiting locks that watch this one.
     pub watchers: Vec<u32>,
-    /// Neighbours in the client's list.
+    /// Previous and next lock in the client's list.
     before: u32,
     after: u32,
 }
@@ -52,13 +52,14 @@ impl Lock {
         Conflict { client: self.client, id: self.id, mode: self.mode, policy: self.policy }
     }
 
-    /// The rank that searches go by: the place in the queue, or whether it has been asked back.
+    /// Returns the rank for searches: of a waiting lock its position in the queue, of a granted
+    /// lock whether a blocking callback has been sent.
     pub fn rank(&self) -> u64 {
         if self.waiting { self.seq } else { u64::from(self.asked.is_some()) }
     }
 }
 
-/// A resource with locks, or a contended one without.
+/// A resource with locks, or a contended one without locks.
 #[derive(Debug)]
 pub(super) struct Res {
     pub name: Resource,
@@ -67,7 +68,7 @@ pub(super) struct Res {
     pub granted_len: usize,
     pub waiting_len: usize,
     pub contention: Contention,
-    /// In [`Namespace::lingering`] with this time.
+    /// Time of its entry in [`Namespace::lingering`], if it has one.
     pub lingering: Option<Instant>,
 }
 
@@ -77,9 +78,9 @@ pub(super) struct Client {
     first: u32,
     last: u32,
     len: usize,
-    /// Locks asked back.
+    /// Locks for which a blocking callback has been sent.
     pub asked: BTreeSet<u32>,
-    /// When it last gave back a lock that it was asked for.
+    /// When the client last cancelled or weakened a lock after a blocking callback.
     pub progress: Instant,
 }
 
@@ -89,7 +90,7 @@ impl Client {
     }
 }
 
-/// What a lock is made of.
+/// The parameters of a new lock.
 pub(super) struct New {
     pub client: ClientId,
     pub spare: ClientId,
@@ -108,7 +109,7 @@ impl Namespace {
         (id != LockId::NONE && self.locks.get(n)?.id == id).then_some(n)
     }
 
-    /// The resource of that name, made if there is none.
+    /// Returns the resource of that name, made if it does not exist.
     pub(super) fn resource(&mut self, name: Resource) -> u32 {
         if let Some(r) = self.by_name.get(&name) {
             return *r;
@@ -126,7 +127,7 @@ impl Namespace {
         r
     }
 
-    /// Makes a lock and puts it into its sets. The caller has checked that there is room.
+    /// Makes a lock and puts it into its sets. The caller has checked the limits.
     pub(super) fn make(&mut self, now: Instant, new: New) -> u32 {
         self.seq += 1;
         let id = LockId(slab::handle(self.locks.next(), self.epoch.wrapping_add(self.seq)));
@@ -162,7 +163,7 @@ impl Namespace {
         n
     }
 
-    /// Forgets a lock. Those that watch it will be looked at by the next [`Namespace::settle`].
+    /// Drops a lock. The next [`Namespace::settle`] examines its watchers.
     pub(super) fn drop_lock(&mut self, n: u32) {
         self.disturb(n);
         self.glimpse_lost(n);
@@ -181,7 +182,7 @@ impl Namespace {
         self.free_if_empty(r);
     }
 
-    /// Puts a lock into its resource's set of granted or waiting ones.
+    /// Puts a lock into its resource's set of granted or waiting locks.
     pub(super) fn enter(&mut self, n: u32) {
         let lock = &self.locks[n];
         let res = &mut self.resources[lock.resource];
@@ -205,8 +206,8 @@ impl Namespace {
         }
     }
 
-    /// Takes a lock out of its resource's set. Its range, mode and rank must be those that it
-    /// entered with.
+    /// Takes a lock out of its resource's set. Its range, mode and rank must be those with which it
+    /// entered the set.
     pub(super) fn leave(&mut self, n: u32) {
         let lock = &self.locks[n];
         let res = &mut self.resources[lock.resource];
@@ -234,7 +235,7 @@ impl Namespace {
         }
     }
 
-    /// Marks a lock as asked back, or as not.
+    /// Records when a blocking callback was sent for a lock. `None`: there is none.
     pub(super) fn set_asked(&mut self, n: u32, asked: Option<Instant>) {
         let lock = &mut self.locks[n];
         let (before, client) = (lock.rank(), lock.client);
@@ -254,7 +255,7 @@ impl Namespace {
         }
     }
 
-    /// Sets until when a lock must be given back; [`Instant::FAR`]: there is no such time.
+    /// Sets the time by which a lock must be cancelled; [`Instant::FAR`]: no such time.
     pub(super) fn set_deadline(&mut self, n: u32, at: Instant) {
         let lock = &mut self.locks[n];
         let before = std::mem::replace(&mut lock.deadline, at);
@@ -283,7 +284,7 @@ impl Namespace {
         self.resources.free(r);
     }
 
-    /// Calls `f` for each member of a set of the resource.
+    /// Calls `f` for each lock in a set of the resource.
     pub(super) fn each(&self, res: &Res, root: &Root, f: &mut impl FnMut(u32)) {
         if res.name.kind == Kind::Bits {
             self.nodes.ring(root).for_each(f);
@@ -295,7 +296,7 @@ impl Namespace {
         }
     }
 
-    /// All locks of a client, in the order in which they came.
+    /// Returns all locks of a client, oldest first.
     pub(super) fn of_client(&self, client: ClientId) -> Vec<u32> {
         let Some(client) = self.clients.get(&client) else { return Vec::new() };
         let mut all = Vec::with_capacity(client.len);

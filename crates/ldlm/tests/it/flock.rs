@@ -50,7 +50,7 @@ struct Model {
 }
 
 impl Model {
-    /// Owners in the way.
+    /// Owners of conflicting locks.
     fn blockers(&self, want: &Want) -> BTreeSet<Owner> {
         let there = self.bytes.range(want.start..=want.end).flat_map(|(_, owners)| owners);
         let conflicts = there.filter(|(o, m)| **o != want.owner && !Mode::compatible(**m, want.mode));

@@ -1,6 +1,6 @@
-//! Glimpses over random histories: clients write into caches under locks, give locks back, lose and
-//! renew their connections. Who asks how large the object is hears of all that was written before
-//! he asked.
+//! Glimpses over random histories: clients write into caches under locks, cancel locks, lose and
+//! renew their connections. A client that asks for the object's size learns of all data written
+//! before its request.
 
 use std::collections::BTreeMap;
 
@@ -17,17 +17,17 @@ const CLIENTS: ClientId = 3;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Takes a lock, if nobody is in the way.
+    /// Takes a lock, if no lock conflicts.
     Lock {
         client: ClientId,
         block: u64,
     },
-    /// Makes the object larger than it ever was, in the cache under one of its locks.
+    /// Makes the object larger than ever before, in the cache under one of its locks.
     Write {
         client: ClientId,
         n: usize,
     },
-    /// Flushes what is under a lock, and cancels it.
+    /// Flushes the data under a lock, and cancels the lock.
     Cancel {
         client: ClientId,
         n: usize,
@@ -42,8 +42,8 @@ enum Step {
     Deliver {
         n: usize,
     },
-    /// The connection breaks and is made anew. Callbacks on their way are lost; requests on their
-    /// way are sent again, though they may have arrived.
+    /// The connection breaks and is renewed. Callbacks on their way are lost. Requests on their way
+    /// are resent, though they may have arrived.
     Reconnect {
         client: ClientId,
     },
@@ -74,12 +74,12 @@ enum Message {
     Cancel(ClientId, LockId),
 }
 
-/// Somebody who wants to know.
+/// A waiter for an object's size.
 #[derive(Debug)]
 struct Asking {
     /// Answers to come.
     left: usize,
-    /// How far which client had written when he asked.
+    /// Per client, how far it had written when the waiter asked.
     truth: Vec<(ClientId, u64)>,
     heard: u64,
 }
@@ -88,10 +88,10 @@ struct World {
     ns: Namespace,
     now: Instant,
     cookie: u64,
-    /// By client: its locks, and how far it wrote under each.
+    /// Per client: its locks, and how far it wrote under each.
     caches: BTreeMap<ClientId, Vec<(LockId, u64)>>,
     network: Vec<Message>,
-    /// Requests that arrived, of which the client may not know that.
+    /// Requests that arrived, perhaps without a reply to the client.
     arrived: Vec<Message>,
     asking: BTreeMap<Ticket, Asking>,
     /// The object's size as the server knows it, and the largest that it ever had.
@@ -103,7 +103,7 @@ fn object() -> Resource {
     Resource::extent(Fid::new(1, 1))
 }
 
-/// The n-th of a list, counted around.
+/// Returns the n-th index of a list, modulo its length.
 fn pick<T>(list: &[T], n: usize) -> Option<usize> {
     (!list.is_empty()).then(|| n % list.len())
 }
@@ -174,7 +174,7 @@ impl World {
                 self.ns.resend(self.now, client, &mut actions);
             }
             Step::Evict { client } => {
-                // What it has not flushed is lost.
+                // Its dirty data is lost.
                 self.cache(client).clear();
                 self.asking.values_mut().for_each(|asking| asking.truth.retain(|(of, _)| *of != client));
                 self.ns.evict(self.now, client, &mut actions);
@@ -200,12 +200,12 @@ impl World {
     }
 
     fn check(&self, asking: &Asking) {
-        let told = asking.heard.max(self.known);
-        assert!(asking.truth.iter().all(|(_, size)| *size <= told), "{asking:?} is told of {told}");
-        assert!(told <= self.size, "{asking:?} is told of {told}, which nobody wrote");
+        let got = asking.heard.max(self.known);
+        assert!(asking.truth.iter().all(|(_, size)| *size <= got), "{asking:?} got {got}");
+        assert!(got <= self.size, "{asking:?} got {got}, which no client wrote");
     }
 
-    /// The client flushes, then tells.
+    /// The client flushes, then sends the cancel.
     fn cancel(&mut self, client: ClientId, lock: LockId) {
         let cache = self.cache(client);
         let Some(n) = cache.iter().position(|(id, _)| *id == lock) else { return };
@@ -241,8 +241,8 @@ impl World {
                 Action::Glimpse { client, id, .. } => self.network.push(Message::Glimpse(client, id)),
                 Action::Block { client, id, .. } => self.network.push(Message::Block(client, id)),
                 Action::Glimpsed { ticket, answer } => {
-                    // Those that were withdrawn are not told.
-                    let asking = self.asking.get_mut(&ticket).expect("waits, and was not told already");
+                    // Withdrawn tickets get no answer.
+                    let asking = self.asking.get_mut(&ticket).expect("waits, and has no answer yet");
                     asking.left -= 1;
                     asking.heard = asking.heard.max(answer.map_or(0, |a| a.size));
                     if asking.left == 0 {
@@ -270,7 +270,7 @@ proptest! {
         for step in steps {
             world.apply(step);
         }
-        // Messages arrive; nobody is left waiting, and nobody has to be given up.
+        // All messages arrive. Then no waiter is left, and no client had to be evicted.
         while !world.network.is_empty() {
             world.apply(Step::Deliver { n: 0 });
         }

@@ -1,4 +1,4 @@
-//! Extent and bits locks over random histories, against rules that are checked the slow way after
+//! Extent and bits locks over random histories, against rules that are checked by brute force after
 //! every step.
 
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ enum Step {
         client: u64,
         gid: u64,
     },
-    /// The server does something for a client.
+    /// The server takes a lock for a client's operation.
     Server {
         spare: u64,
         mode: usize,
@@ -74,11 +74,11 @@ fn inode() -> Resource {
     Resource::bits(Fid::new(1, 1))
 }
 
-/// A request as the history has seen it.
+/// A request as the history recorded it.
 #[derive(Debug)]
 struct Request {
     client: u64,
-    /// For whom the server asked.
+    /// The client for which the server takes the lock.
     spare: u64,
     id: LockId,
     policy: Policy,
@@ -88,7 +88,7 @@ struct History {
     ns: Namespace,
     now: Instant,
     cookie: u64,
-    /// In the order of arrival; those that are gone, too.
+    /// In the order of arrival, dropped ones included.
     requests: Vec<Request>,
 }
 
@@ -116,7 +116,7 @@ impl History {
         answer
     }
 
-    /// What was granted at once is as large as the rules permit.
+    /// Checks that a lock granted at once is as large as the rules permit.
     fn check_growth(&self, before: &[Info], ask: &Enqueue, got: &Policy) {
         let (Policy::Extent { start, end, .. }, Policy::Extent { start: s, end: e, .. }) = (ask.policy, *got) else {
             return;
@@ -149,8 +149,8 @@ impl History {
             let age = |id: LockId| self.requests.iter().position(|r| r.id == id).expect("was asked for");
             let conflict =
                 |a: &Info, b: &Info| ldlm::conflict(a.lock.mode, &a.lock.policy, b.lock.mode, &b.lock.policy);
-            // What the server does for a client is not in the way of that one's locks, nor of those
-            // of its group.
+            // A lock that the server takes for a client does not conflict with that client's locks,
+            // nor with those of its group.
             let spares = |a: &Info, b: &Info| {
                 let spare = self.requests[age(a.lock.id)].spare;
                 spare != SERVER && (spare == b.lock.client || b.lock.mode == Mode::Group)
@@ -163,10 +163,10 @@ impl History {
                         "both granted: {a:?} {b:?} ({i} {j})"
                     );
                     let asked = a.asked || a.lock.client == SERVER || spares(b, a);
-                    assert!(!a.granted || b.granted || asked, "{a:?} was not asked for {b:?}");
+                    assert!(!a.granted || b.granted || asked, "{a:?} got no blocking callback for {b:?}");
                     reason |= b.granted || age(b.lock.id) < age(a.lock.id);
                 }
-                assert!(a.granted || reason, "{a:?} waits for nothing");
+                assert!(a.granted || reason, "{a:?} waits without a conflict");
             }
         }
     }
@@ -234,7 +234,7 @@ impl History {
         assert!(result.is_ok() || (after.mode, after.policy) == before);
     }
 
-    /// Holders give back whatever they hold, until nobody waits.
+    /// Holders cancel all their locks, until no request waits.
     fn finish(&mut self) {
         let mut actions = Vec::new();
         for _ in 0..=self.requests.len() {

@@ -1,7 +1,7 @@
-//! Server and clients over a network that reorders and duplicates: no two clients ever believe that
-//! they hold locks that exclude each other, and when the network calms down, everything finishes.
+//! Server and clients over a network that reorders and duplicates messages. No two clients ever
+//! believe that they hold conflicting locks. When the network calms down, everything finishes.
 //!
-//! A client holds a lock from `granted` until it says `cancelled`, and all of it until it says
+//! A client holds a lock from `granted` until it calls `cancelled`, and all of it until it calls
 //! `converted`.
 
 use proptest::prelude::*;
@@ -30,13 +30,13 @@ enum Message {
 enum Step {
     /// A client wants to use a resource.
     Want { client: usize, bits: bool, mode: usize, start: u64, len: u64 },
-    /// A user is done.
+    /// A user releases its reference.
     Done { client: usize, n: usize },
-    /// A user does not wait any longer.
+    /// A user stops waiting.
     Abandon { client: usize, n: usize },
-    /// A flush is done.
+    /// A flush ends.
     Flushed { client: usize, n: usize },
-    /// A client tidies up.
+    /// A client cancels unused locks.
     Shrink { client: usize },
     /// A message arrives; it may arrive again.
     Deliver { n: usize, again: bool },
@@ -62,7 +62,7 @@ struct Client {
     using: Vec<Cookie>,
     /// Requests whose users still wait.
     pending: Vec<Cookie>,
-    /// With the bits that stay.
+    /// With the bits that remain.
     flushing: Vec<(Cookie, u64)>,
 }
 
@@ -77,7 +77,7 @@ fn resources() -> [Resource; 2] {
     [Resource::extent(Fid::new(1, 1)), Resource::bits(Fid::new(1, 1))]
 }
 
-/// Takes the n-th of a list, counted around.
+/// Takes the n-th of a list, modulo its length.
 fn take<T>(list: &mut Vec<T>, n: usize) -> Option<T> {
     (!list.is_empty()).then(|| list.remove(n % list.len()))
 }
@@ -119,7 +119,7 @@ impl World {
             Step::Flushed { client, n } => {
                 let c = &mut self.clients[client];
                 if let Some((cookie, bits)) = take(&mut c.flushing, n) {
-                    // Some of the locks that could be kept in part are cancelled all the same.
+                    // Some of the locks that could be converted are cancelled all the same.
                     if bits != 0 && (n % 4 != 0) {
                         let mode = c.locks.held(cookie).expect("flushing").mode;
                         let id = c.locks.converted(self.now, cookie, mode, Policy::bits(bits)).expect("a part");
@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// Returns the client that acted upon the message, if it was one.
+    /// Returns the client that handled the message, if it was for a client.
     fn deliver(&mut self, message: Message, actions: &mut Vec<client::Action>) -> usize {
         let mut answers = Vec::new();
         match message {
@@ -183,7 +183,7 @@ impl World {
             }
             Message::Cancel { client, id } => self.ns.cancel(self.now, client as u64 + 1, &[id], &mut answers),
             Message::Convert { client, id, bits } => {
-                // Late, or once more.
+                // Late, or a duplicate.
                 let _ = self.ns.convert(self.now, client as u64 + 1, id, Convert::Bits(bits), &mut answers);
             }
             Message::Granted { client, cookie, id, mode, policy } => {
@@ -249,7 +249,7 @@ impl World {
         }
     }
 
-    /// The network delivers, users finish, and nobody wants anything new.
+    /// The network delivers, users finish, and no client starts a new request.
     fn finish(&mut self) {
         for _ in 0..100_000 {
             if !self.network.is_empty() {

@@ -1,4 +1,4 @@
-//! Clients' locks: waiting for them, losing them, being asked for them.
+//! Locks of clients: waiting for them, losing them, blocking callbacks for them.
 
 use sheen_wire::{Bulk, Errno, Fid, ast::Callback, ldlm::*, ost};
 
@@ -19,7 +19,7 @@ fn a_request_is_answered_when_it_is_granted() {
             a.cancel(id).await;
             let id = waits.await.unwrap();
             b.cancel(id).await;
-            assert!(b.heard.lock().is_empty(), "the answer says it all");
+            assert!(b.heard.lock().is_empty(), "the answer has the lock");
         }
     });
 }
@@ -137,12 +137,12 @@ fn a_client_that_does_not_answer_is_given_up() {
             assert!((100..200).contains(&took), "{took} ms; the lock timeout is 100 ms");
             s.until(|| !s.service.gone.lock().is_empty()).await;
             assert_eq!(*s.service.gone.lock(), ["b"]);
-            assert!(export.is_gone() && s.service.locks(2) == 0, "all of its locks went");
+            assert!(export.is_gone() && s.service.locks(2) == 0, "all of its locks were dropped");
             assert!(!s.service.export("a").is_gone());
 
-            // It comes back as one that nothing is known of.
+            // The client reconnects as an unknown one.
             let lost = b.import.call_urgent(cancel_of(other), Bulk::new()).await;
-            assert!(lost.is_ok() || lost.err() == Some(Errno::EIO), "it is lost, which it may have to hear first");
+            assert!(lost.is_ok() || lost.err() == Some(Errno::EIO), "it was evicted, and may first learn of that here");
             let new = b.lock(Mode::Pr, 2).await;
             assert!(s.service.export("b").id() != export.id() && s.service.locks(2) == 1);
             b.cancel(new).await;
@@ -162,8 +162,8 @@ fn however_many_wait_the_stack_does_not_grow() {
         let a = s.client("a", true, Answer::Inline).await;
         let b = s.client("b", true, Answer::Inline).await;
         let exports = [s.service.export("a"), s.service.export("b")];
-        // The clients give each lock back from within the callback that asks for it, which grants
-        // the next one.
+        // The clients cancel each lock from within the handler of its blocking callback, which
+        // grants the next lock.
         for n in 0..WAITERS {
             let client = [&a, &b][n as usize % 2];
             let ask = client.ask(object(1), Mode::Pw, whole());

@@ -1,4 +1,4 @@
-//! A service that does nothing but lock, and clients of it.
+//! A service that only serves locks, and clients of it.
 
 use std::{
     collections::BTreeMap,
@@ -43,21 +43,21 @@ pub fn whole() -> Policy {
     Policy::extent(0, EOF)
 }
 
-/// What is asked of the service while it writes.
+/// A check that the service runs while it writes.
 type Check = Box<dyn Fn(&Export, &Part) + Send + Sync>;
 
-/// Grants locks; writes under locks of its own; knows how large objects are, and asks those that
-/// write them. Requests for flock locks are answered at once, others when they are granted.
+/// A service that grants locks, writes under locks of its own, stores sizes of objects, and asks
+/// writers for sizes. Requests for flock locks are answered at once, others when they are granted.
 pub struct Locked {
     pub lockd: Arc<Lockd<Ost>>,
     rt: Rt,
-    /// As an MDT has one: held while the server's own locks are enqueued, and wanted by what a
-    /// client may lead to.
+    /// Stands for an MDT's mutex: held while the server's own locks are enqueued, and needed by
+    /// requests from a client's handler.
     pub core: Mutex<()>,
     pub exports: Mutex<BTreeMap<String, Arc<Export>>>,
     pub gone: Mutex<Vec<String>>,
     pub check: Mutex<Option<Check>>,
-    /// How large objects are, as far as they are written.
+    /// Sizes of the objects, as far as they are flushed.
     pub sizes: Mutex<BTreeMap<Fid, u64>>,
 }
 
@@ -226,18 +226,18 @@ impl Scene {
         self.service.lockd.local(&[(object(n), Mode::Pw, whole())], except.as_deref())
     }
 
-    /// Waits until something is so.
+    /// Waits until `so` is true.
     pub async fn until(&self, so: impl FnMut() -> bool) {
         until(&self.rt, so).await;
     }
 }
 
-/// What a client does when it is asked for a lock, or how large an object is.
+/// A client's reaction to a blocking callback or a glimpse.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// Cancels it, or tells, later.
+    /// Cancels or answers later.
     Soon,
-    /// Cancels it, or tells, before its handler returns (over `lo`).
+    /// Cancels or answers before its handler returns (over `lo`).
     Inline,
     Never,
 }
@@ -248,7 +248,7 @@ pub struct Client {
     pub name: String,
     pub import: Arc<Import<Ost>>,
     pub heard: Arc<Mutex<Vec<Callback>>>,
-    /// What it knows of any object.
+    /// Its answer to glimpses of any object.
     pub knows: Arc<Mutex<Option<ObjectAttr>>>,
     cookie: Arc<AtomicU64>,
 }
@@ -290,12 +290,12 @@ impl Client {
         }
     }
 
-    /// A lock on the whole object.
+    /// Enqueues a lock on the whole object.
     pub async fn enqueue(&self, mode: Mode, n: u32) -> Enqueued {
         self.send(self.ask(object(n), mode, whole())).await
     }
 
-    /// The same, which is granted.
+    /// Takes a lock on the whole object.
     pub async fn lock(&self, mode: Mode, n: u32) -> LockId {
         granted(self.enqueue(mode, n).await)
     }
@@ -304,7 +304,7 @@ impl Client {
         self.import.call_urgent(cancel_of(id), Bulk::new()).await.unwrap();
     }
 
-    /// What the server says of objects.
+    /// Asks the server for attributes of objects.
     pub async fn attrs(&self, objects: &[u32]) -> Vec<ObjectAttr> {
         let objects = objects.iter().map(|n| object(*n).fid).collect();
         match self.import.call(ost::Request::Attrs { objects }, Bulk::new()).await.unwrap().body {
@@ -313,13 +313,13 @@ impl Client {
         }
     }
 
-    /// The locks through which it was asked how large an object is.
+    /// The locks through which the client got glimpse callbacks.
     pub fn glimpsed(&self) -> Vec<LockId> {
         let glimpse = |c: &Callback| if let Callback::Glimpse { id, .. } = c { Some(*id) } else { None };
         self.heard.lock().iter().filter_map(glimpse).collect()
     }
 
-    /// The locks that it was asked for.
+    /// The locks for which the client got blocking callbacks.
     pub fn asked(&self) -> Vec<LockId> {
         let blocking = |c: &Callback| if let Callback::Blocking { id, .. } = c { Some(*id) } else { None };
         self.heard.lock().iter().filter_map(blocking).collect()
@@ -337,7 +337,7 @@ pub fn granted(answer: Enqueued) -> LockId {
     }
 }
 
-/// What a future answers at its first poll.
+/// Returns the output of a future if it is ready at the first poll.
 pub fn now<F: Future>(f: F) -> Option<F::Output> {
     match pin!(f).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(out) => Some(out),
@@ -345,7 +345,7 @@ pub fn now<F: Future>(f: F) -> Option<F::Output> {
     }
 }
 
-/// Waits until something is so.
+/// Waits until `so` is true.
 pub async fn until(rt: &Rt, mut so: impl FnMut() -> bool) {
     while !so() {
         rt.sleep(Duration::from_millis(1)).await;

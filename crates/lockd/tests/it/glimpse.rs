@@ -1,4 +1,4 @@
-//! How large objects are that clients keep writes of.
+//! Glimpses: sizes of objects with dirty data on clients.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ fn knows(size: u64, sec: i64) -> Option<ObjectAttr> {
     Some(ObjectAttr { size, blocks: size / 512, mtime: Some(Time { sec, nsec: 0 }) })
 }
 
-/// A PW lock on a part.
+/// Takes a PW lock on a part of an object.
 async fn write_lock(client: &Client, n: u32, start: u64, end: u64) -> LockId {
     let ask = client.ask(object(n), Mode::Pw, Policy::extent(start, end));
     granted(client.send(Enqueue { flags: Flags { no_expand: true, ..Flags::default() }, ..ask }).await)
@@ -31,7 +31,7 @@ fn what_writers_keep_is_seen_by_others_and_their_locks_stay() {
             assert_eq!((first.mtime, second), (Some(Time { sec: 7, nsec: 0 }), ObjectAttr::default()));
             assert_eq!((a.glimpsed(), b.glimpsed(), c.heard.lock().len()), (vec![la], vec![lb], 0));
 
-            // Who asks knows himself what he keeps; who can write only below the size that is known
+            // The asker knows its own dirty data. A client that can write only below the known size
             // is not asked.
             s.service.sizes.lock().insert(object(1).fid, 150_000);
             assert_eq!(a.attrs(&[1]).await[0].size, 200_000);
@@ -78,7 +78,7 @@ fn a_wait_ends_when_the_writer_gives_its_lock_back_or_goes() {
             let (la, lb) = (write_lock(&a, 1, 0, 999).await, write_lock(&b, 1, 1000, EOF).await);
             let (first, second) = (ask(), ask());
             s.until(|| a.glimpsed() == [la] && b.glimpsed() == [lb]).await;
-            // It has flushed.
+            // The client has flushed.
             s.service.sizes.lock().insert(object(1).fid, 700);
             a.cancel(la).await;
             s.rt.sleep(Duration::from_millis(5)).await;
@@ -130,7 +130,7 @@ fn who_does_not_wait_any_longer_leaves_nothing_behind() {
         let tell =
             |size| a.import.call_urgent(ost::Request::Glimpsed { answers: vec![(lock, knows(size, 1))] }, Bulk::new());
         tell(5).await.unwrap();
-        assert_eq!(a.glimpsed(), [lock], "nobody wants to know any more");
+        assert_eq!(a.glimpsed(), [lock], "no waiter is left");
         let asks = s.rt.spawn("asks", {
             let b = b.clone();
             async move { b.attrs(&[1]).await[0].size }

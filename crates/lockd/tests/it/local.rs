@@ -1,4 +1,4 @@
-//! The server's own locks.
+//! Locks of the server itself.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn a_change_waits_until_all_who_hold_locks_have_cancelled() {
             assert!(!lockd.is_changing(object(1), &whole()));
 
             let mut local = s.local(1, None);
-            assert!(!local.is_granted() && a.heard.lock().is_empty(), "nobody is told before the wait");
+            assert!(!local.is_granted() && a.heard.lock().is_empty(), "no callback is sent before the wait");
             assert!(lockd.is_changing(object(1), &whole()) && !lockd.is_changing(object(2), &whole()));
             assert!(now(local.wait()).is_none());
             s.until(|| a.asked() == [ida] && b.asked() == [idb]).await;
@@ -50,7 +50,7 @@ fn a_change_waits_until_all_who_hold_locks_have_cancelled() {
             settled.await.unwrap();
             b.cancel(reader.await.unwrap()).await;
             assert_eq!((s.service.locks(1), lockd.is_changing(object(1), &whole())), (0, false));
-            assert_eq!(b.heard.lock().len(), 1, "who waits for the answer gets no completion callback");
+            assert_eq!(b.heard.lock().len(), 1, "a client that waits for the answer gets no completion callback");
         }
     });
 }
@@ -61,7 +61,7 @@ fn the_requesters_own_locks_stay() {
         for lo in [true, false] {
             let (a, b) = (s.client("a", lo, Answer::Soon).await, s.client("b", lo, Answer::Soon).await);
             let id = a.lock(Mode::Pr, 1).await;
-            assert!(s.local(1, Some(&a)).is_granted(), "only its own is there");
+            assert!(s.local(1, Some(&a)).is_granted(), "only its own lock exists");
             b.lock(Mode::Pr, 1).await;
             let mut local = s.local(1, Some(&a));
             assert!(!local.is_granted());
@@ -83,9 +83,9 @@ fn a_client_of_this_process_may_answer_from_its_handler() {
         }
         let core = s.service.core.lock();
         let mut local = s.local(1, None);
-        assert!(!local.is_granted(), "its handler would want what is held here");
+        assert!(!local.is_granted(), "the client's handler would need the mutex held here");
         drop(core);
-        assert!(now(local.wait()).is_some(), "no task, no waiting");
+        assert!(now(local.wait()).is_some(), "no task, no wait");
     });
 }
 
@@ -102,7 +102,7 @@ fn parts_that_overlap_do_not_wait_for_each_other() {
         assert!(!lockd.is_changing(object(1), &Policy::extent(21, 99)));
         drop(local);
 
-        // One that waits for two clients' locks at once.
+        // A request that waits for locks of two clients at once.
         a.lock(Mode::Pr, 1).await;
         a.lock(Mode::Pr, 2).await;
         let mut local = lockd.local(&wants, None);
@@ -126,7 +126,7 @@ fn changes_of_the_same_things_do_not_wait_in_a_circle() {
         assert!(first.is_granted() && !second.is_granted() && !third.is_granted());
         drop(first);
         second.wait().await;
-        assert!(!third.is_granted(), "it came later");
+        assert!(!third.is_granted(), "it was enqueued later");
         drop(second);
         third.wait().await;
         assert!(lockd.is_changing(object(3), &whole()) && !lockd.is_changing(object(2), &whole()));
@@ -144,7 +144,7 @@ fn who_gives_up_waiting_leaves_nothing_behind() {
         assert!(now(local.wait()).is_none());
         drop(local);
         assert!(!s.service.lockd.is_changing(object(1), &whole()));
-        assert!(a.lock(Mode::Pr, 1).await != id, "nobody is in the way of a reader");
+        assert!(a.lock(Mode::Pr, 1).await != id, "no lock conflicts with a reader");
         assert_eq!(s.service.locks(1), 2);
     });
 }
@@ -194,7 +194,7 @@ fn how_locks_are_granted_can_be_set_and_what_happened_be_counted() {
         for (n, client) in [&a, &b].into_iter().enumerate() {
             granted(client.send(part(client, 1, n as u64 * 4096)).await);
         }
-        assert_eq!((count("granted"), count("ldlm_bl_callback")), (2, 0), "as asked");
+        assert_eq!((count("granted"), count("ldlm_bl_callback")), (2, 0), "not expanded");
         set("lock_expand", "1").unwrap();
         for (n, client) in [&a, &b].into_iter().enumerate() {
             granted(client.send(part(client, 2, n as u64 * 4096)).await);
@@ -208,7 +208,7 @@ fn how_locks_are_granted_can_be_set_and_what_happened_be_counted() {
 
         set("stats", "clear").unwrap();
         assert_eq!(names.map(count), [0; 6]);
-        assert_eq!((count("granted"), get("lock_count")), (3, "3".to_owned()), "they are there still");
+        assert_eq!((count("granted"), get("lock_count")), (3, "3".to_owned()), "present numbers stay");
 
         for value in ["clear", "0", "100"] {
             assert_eq!((set("lru_size", value), get("lru_size")), (Ok(()), "0".to_owned()));
@@ -239,7 +239,7 @@ fn those_of_a_group_write_at_once() {
             let (first, second, mut third) = (local(&a, 0), local(&b, 100), local(&c, 200));
             assert!(first.is_granted() && second.is_granted() && !third.is_granted());
             assert!(now(third.wait()).is_none());
-            assert!(local(&a, 200).is_granted(), "who is not of the group waits for the group");
+            assert!(local(&a, 200).is_granted(), "a client outside the group waits for the group");
             drop((first, second));
             a.cancel(ids[0]).await;
             b.cancel(ids[1]).await;

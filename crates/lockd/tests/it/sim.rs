@@ -1,4 +1,4 @@
-//! In the simulator, where connections break and clients vanish.
+//! Locks in the simulator, where connections break and clients vanish.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -63,7 +63,7 @@ fn a_client_that_vanishes_holds_nobody_up_for_longer_than_its_time() {
         a.lock(Mode::Pr, 1).await;
         b.lock(Mode::Pr, 1).await;
         b.lock(Mode::Pr, 2).await;
-        // Its connection stays open for as long as nobody notices.
+        // Its connection stays open until the server notices.
         sim.partition(1, 3);
         let began = s.rt.now();
         s.local(1, None).wait().await;
@@ -94,7 +94,7 @@ fn who_waits_for_nothing_has_no_timer() {
     assert_eq!(kept.1.import.state(), ImportState::Full);
 }
 
-/// What the clients believe to hold: (object, client).
+/// The locks that the clients believe to hold: (object, client).
 type Believed = Arc<Mutex<BTreeSet<(Fid, String)>>>;
 
 /// A client's view of its locks.
@@ -102,7 +102,7 @@ type Believed = Arc<Mutex<BTreeSet<(Fid, String)>>>;
 struct View {
     /// By cookie: the object, and the lock once granted.
     locks: BTreeMap<Cookie, (Fid, Option<LockId>)>,
-    /// Asked for before the grant arrived.
+    /// Locks that got a blocking callback before the grant arrived.
     early: BTreeSet<Cookie>,
     cookie: u64,
 }
@@ -170,7 +170,7 @@ impl Reader {
     }
 }
 
-/// The lock is not used any longer.
+/// Ends a client's use of a lock.
 fn forget(view: &Mutex<View>, believed: &Believed, name: &str, cookie: Cookie) {
     let mut view = view.lock();
     match view.locks.remove(&cookie) {
@@ -187,8 +187,8 @@ fn forget(view: &Mutex<View>, believed: &Believed, name: &str, cookie: Cookie) {
     }
 }
 
-/// Clients read and write while connections break, and one of them vanishes. Returns how often a
-/// writer found a reader gone.
+/// Clients read and write while connections break, and one of them vanishes. Returns the number of
+/// blocking callbacks.
 fn everybody(seed: u64) -> u64 {
     let sim = Sim::new(seed, SimConfig { loss: 0.01, short_io: 0.2, ..SimConfig::default() });
     let stats = sim.run(async {
@@ -236,7 +236,7 @@ fn everybody(seed: u64) -> u64 {
             task.await.unwrap();
         }
         faults.abort();
-        assert!(s.service.gone.lock().iter().all(|who| *who == victim.name), "nobody else was given up");
+        assert!(s.service.gone.lock().iter().all(|who| *who == victim.name), "no other client was evicted");
         s.service.lockd.stats()
     });
     stats.unwrap().blocking_callbacks

@@ -1,4 +1,4 @@
-//! In the simulator: clients keep writes under locks, others ask how large the object is, while
+//! In the simulator: clients have dirty data under locks, others ask for the object's size, while
 //! connections break.
 
 use std::{
@@ -21,18 +21,18 @@ use sheen_wire::{Bulk, Ost, ast::Callback, ldlm::*, ost, ost::ObjectAttr};
 
 use crate::{common::*, sim};
 
-/// Where the locks of the writers begin: above all sizes.
+/// Start of the writers' locks: above all sizes.
 const FAR: u64 = 1 << 20;
 
-/// What a client keeps of the object.
+/// A client's lock on the object, and its dirty data.
 #[derive(Default)]
 struct Kept {
     lock: Option<(Cookie, LockId)>,
-    /// It is being given back: nothing is written under it any more.
+    /// The lock is being cancelled: no data is written under it any more.
     closing: bool,
-    /// How far the client wrote under it; 0: not at all.
+    /// How far the client wrote under the lock; 0: not at all.
     size: u64,
-    /// Asked for before the grant arrived.
+    /// Locks that got a blocking callback before the grant arrived.
     early: BTreeSet<Cookie>,
     cookie: u64,
 }
@@ -43,7 +43,7 @@ struct Writer {
     host: u32,
     import: Arc<Import<Ost>>,
     kept: Arc<Mutex<Kept>>,
-    /// The object's true size. Every write makes it larger by one.
+    /// The object's true size. Every write increases it by one.
     size: Arc<AtomicU64>,
 }
 
@@ -65,7 +65,7 @@ impl Writer {
     }
 
     fn answer(self, callback: Callback) -> impl Future<Output = ()> + Send + 'static {
-        // What it knows when it hears the question, however long the answer takes.
+        // The size when the callback arrives, however long the answer takes.
         let size = self.kept.lock().size;
         async move {
             self.pause().await;
@@ -181,7 +181,7 @@ impl Writer {
     }
 }
 
-/// Returns how many glimpses there were, and how many locks were asked back.
+/// Returns the numbers of glimpse callbacks and of blocking callbacks.
 fn everybody(seed: u64) -> (u64, u64) {
     let config = SimConfig { loss: 0.01, short_io: 0.2, ..SimConfig::default() };
     let world = Sim::new(seed, config);
@@ -202,7 +202,7 @@ fn everybody(seed: u64) -> (u64, u64) {
             task.await.unwrap();
         }
         faults.abort();
-        assert!(s.service.gone.lock().is_empty(), "nobody is given up");
+        assert!(s.service.gone.lock().is_empty(), "no client is evicted");
         s.service.lockd.stats()
     });
     let stats = stats.unwrap();

@@ -1,16 +1,16 @@
-//! Allocate: fallocate on runs of objects. Reserving or zeroing creates an object, punching a hole
-//! into nothing is nothing.
+//! Allocate: fallocate on runs of objects. Reserving or zeroing creates a missing object; punching
+//! a hole into a missing object does nothing.
 
 use sheen_wire::{Fid, Result, ost::Allocate};
 
 use super::Store;
 
 impl Store {
-    /// Does `mode` to each run: (object, offset, length).
+    /// Applies `mode` to each run: (object, offset, length).
     ///
     /// # Errors
-    /// What the local file system says: EOPNOTSUPP where it cannot, ENOSPC where there is no room.
-    /// Runs before the failing one are done.
+    /// MOVED: an object is sealed. Errors of the local file system: EOPNOTSUPP if it does not
+    /// support the mode, ENOSPC if it is full. Runs before the failing one are done.
     pub fn allocate(&self, mode: Allocate, runs: &[(Fid, u64, u64)]) -> Result<()> {
         for &(object, offset, len) in runs {
             self.check_open([object])?;

@@ -1,18 +1,19 @@
-//! Close: a file has left its objects, and nobody may use them any more ([`Errno::MOVED`]).
+//! Sealed objects: a file has left them, and no client may use them any more ([`Errno::MOVED`]).
 //!
-//! Clients keep a layout without a lock, and an object that is not there reads as empty. So whoever
-//! comes with an old layout, however late, must be told that the file's bytes are elsewhere: a
-//! closed object leaves an empty marker in `DIR/C`, which outlives the object.
+//! Clients cache a layout without a lock, and a missing object reads as empty. So a client with a
+//! stale layout, however late, must learn that the file's data is elsewhere. A sealed object leaves
+//! an empty marker in `DIR/C`, which outlives the object.
 //!
 //! Invariants:
-//! * a marker is durable before `Close` is answered;
-//! * what is done to an object under the OST's own lock looks for a marker before, what is done
-//!   without looks after: then it was done before the object was closed;
-//! * the marker of an object that goes on under another name ([`super::link`]) says so, as long as
-//!   it is there;
-//! * markers stay for [`CLOSED_KEPT`], and as long as the object is there. A client trusts a layout
-//!   for a small part of that time (the client's `LAYOUT_TRUST`);
-//! * there are at most [`CLOSED_MAX`].
+//! * a marker is durable before the OST answers `Close`;
+//! * an operation under the OST's own lock checks for a marker before it starts. An operation
+//!   without a lock checks afterwards: if there is none, the operation was done before the object
+//!   was sealed;
+//! * if a sealed object continues under another name ([`super::link`]), its marker holds that name
+//!   for as long as the marker exists;
+//! * markers stay for [`CLOSED_KEPT`], and for as long as the object exists. A client trusts a
+//!   layout for a small part of that time (the client's `LAYOUT_TRUST`);
+//! * there are at most [`CLOSED_MAX`] markers.
 
 use std::{
     collections::VecDeque,
@@ -30,43 +31,44 @@ use sheen_wire::{Errno, Fid, Result, Time};
 
 use super::Store;
 
-/// Where markers lie in the OST's directory.
+/// Directory of the markers, in the OST's directory.
 const MARKERS: &str = "C";
-/// How long an object that was closed and destroyed is remembered.
+/// Time for which a marker stays at least.
 pub const CLOSED_KEPT: Duration = Duration::from_secs(24 * 3600);
-/// Most closed objects: some 64 MiB of memory. Beyond that nothing is closed before others are
-/// forgotten.
+/// Most sealed objects: some 64 MiB of memory. When there are as many, no object is sealed until
+/// old markers expire.
 pub const CLOSED_MAX: usize = 1 << 20;
-/// Names that an object may have had within a day, for who comes with the first one.
+/// Most names that are followed from an object's first name to its last. Markers stay for a day at
+/// least, and an object may change its name often in that time.
 const FOLLOW_MAX: usize = 4096;
-/// Old markers that are looked at when an object is closed.
+/// Most old markers that are checked for expiry when an object is sealed.
 const EXPIRE_AT_ONCE: usize = 16;
-/// Ages that do not count any more, beside as many as there are closed objects.
+/// Outdated entries of `by_age` that are allowed, beside as many as there are sealed objects.
 const SUPERSEDED_MAX: usize = 64;
 
-/// The closed objects of an OST.
+/// The sealed objects of an OST.
 pub struct Closed {
     disk: Disk,
     dir: PathBuf,
-    /// How many there are: nearly always none.
+    /// Number of sealed objects: nearly always 0.
     count: AtomicUsize,
     state: RwLock<State>,
 }
 
-/// What is known of a closed object.
+/// Marker of a sealed object.
 #[derive(Clone, Copy)]
 struct Marker {
-    /// When it was closed last, or looked at since.
+    /// Time of the last seal, or of the last check for expiry.
     at: Time,
-    /// The name under which it goes on, if it does.
+    /// Name under which the object continues, if there is one.
     to: Option<Fid>,
 }
 
 #[derive(Default)]
 struct State {
     objects: FxHashMap<Fid, Marker>,
-    /// When they were closed, about oldest first; also of some that were opened again, or closed
-    /// anew since.
+    /// Times of the seals, roughly oldest first. Entries of objects that were unsealed, or sealed
+    /// again since, are outdated.
     by_age: VecDeque<(Time, Fid)>,
 }
 
@@ -82,7 +84,7 @@ impl State {
 }
 
 impl Closed {
-    /// Those of an OST's directory.
+    /// Reads the markers in an OST's directory.
     pub fn open(rt: &Rt, ost: &Path) -> io::Result<Closed> {
         let (disk, dir) = (rt.disk(), ost.join(MARKERS));
         let mut found = Vec::new();
@@ -98,7 +100,7 @@ impl Closed {
         found.sort_unstable();
         let mut objects = FxHashMap::default();
         for (at, object) in &found {
-            // What cannot be read says nothing: whoever asks hears that it is closed.
+            // An unreadable name counts as none: the object is sealed.
             let text = disk.read(dir.join(marker(*object)))?;
             let to = std::str::from_utf8(&text).ok().and_then(parse);
             objects.insert(*object, Marker { at: *at, to });
@@ -143,7 +145,8 @@ impl Closed {
         Ok(())
     }
 
-    /// A closed object goes on under another name. Durable on return but for the directory.
+    /// Records the name under which a sealed object continues. Durable on return but for the
+    /// directory.
     fn goes_on(&self, object: Fid, new: Fid, now: Time) -> Result<()> {
         let mut state = self.state.write();
         let Some(known) = state.objects.get_mut(&object) else { return Err(Errno::EBUSY) };
@@ -154,7 +157,8 @@ impl Closed {
         Ok(())
     }
 
-    /// Where an object is now. MOVED: it is closed. EAGAIN: so is what it goes on as.
+    /// Returns the present name of an object. MOVED: it is sealed and has no other name. EAGAIN:
+    /// its last name is sealed, too.
     fn follow(&self, object: Fid) -> Result<Fid> {
         let (state, mut at) = (self.state.read(), object);
         for _ in 0..FOLLOW_MAX {
@@ -168,7 +172,7 @@ impl Closed {
         Err(Errno::EAGAIN)
     }
 
-    /// The oldest ones, if they are old enough to be forgotten.
+    /// Removes the oldest entries from `by_age`, and returns those whose markers may expire.
     fn old(&self, now: Time) -> Vec<Fid> {
         let mut state = self.state.write();
         let before = now.sec.saturating_sub(CLOSED_KEPT.as_secs() as i64);
@@ -183,7 +187,7 @@ impl Closed {
         old
     }
 
-    /// To be looked at again later, if it is closed still.
+    /// Schedules another check for expiry, if the object is still sealed.
     fn keep(&self, object: Fid, now: Time) {
         let mut state = self.state.write();
         if let Some(marker) = state.objects.get(&object).copied() {
@@ -206,10 +210,10 @@ fn parse(name: &str) -> Option<Fid> {
 }
 
 impl Store {
-    /// Whether these objects may be used.
+    /// Checks that no object is sealed.
     ///
     /// # Errors
-    /// MOVED: one is closed.
+    /// MOVED: one is sealed.
     pub(crate) fn check_open(&self, objects: impl IntoIterator<Item = Fid>) -> Result<()> {
         if self.closed.count.load(SeqCst) > 0 && objects.into_iter().any(|object| self.closed.has(object)) {
             return Err(Errno::MOVED);
@@ -217,22 +221,22 @@ impl Store {
         Ok(())
     }
 
-    /// The data version of an object; 0 where there is none.
+    /// Returns the data version of an object; 0 if it does not exist.
     ///
     /// # Errors
-    /// MOVED. What the local file system says.
+    /// MOVED: it is sealed. Errors of the local file system.
     pub fn version(&self, object: Fid) -> Result<u64> {
         let version = self.files.version(object)?;
         self.check_open([object])?;
         Ok(version)
     }
 
-    /// Closes an object that nobody uses at the moment, if its version is still this one (`None`:
-    /// whichever). Durable after [`Store::settle_closed`].
+    /// Seals an object that no request uses at the moment, if its data version is `version`
+    /// (`None`: any). Durable after [`Store::settle_closed`].
     ///
     /// # Errors
-    /// EBUSY: it is another one, or too many objects are closed. MOVED: it is closed already. What
-    /// the local file system says.
+    /// EBUSY: the version is another one, or too many objects are sealed. MOVED: the object is
+    /// already sealed. Errors of the local file system.
     pub fn close_object(&self, object: Fid, version: Option<u64>) -> Result<()> {
         match version {
             None => self.check_open([object])?,
@@ -243,10 +247,10 @@ impl Store {
         self.closed.insert(object, self.rt.wall())
     }
 
-    /// Makes what was closed so far durable.
+    /// Makes all seals and unseals so far durable.
     ///
     /// # Errors
-    /// What the local file system says.
+    /// Errors of the local file system.
     pub async fn settle_closed(&self) -> Result<()> {
         self.closed.disk.sync_dir(&self.closed.dir).await?;
         if let Some(ost) = self.closed.dir.parent() {
@@ -255,38 +259,40 @@ impl Store {
         Ok(())
     }
 
-    /// Lets objects be used again.
+    /// Unseals objects.
     ///
     /// # Errors
-    /// What the local file system says; some may be open then.
+    /// Errors of the local file system; some of the objects may be unsealed then.
     pub fn reopen(&self, objects: &[Fid]) -> Result<()> {
         objects.iter().try_for_each(|&object| self.closed.remove(object))
     }
 
-    /// Where objects are that may have gone on under other names.
+    /// Returns the present names of objects that may continue under other names.
     ///
     /// # Errors
-    /// MOVED: one is closed and has not. EAGAIN: one has, and is closed under the other name.
+    /// MOVED: one is sealed and has no other name. EAGAIN: one has another name, and is sealed
+    /// under that name, too.
     pub fn follow(&self, objects: &[Fid]) -> Result<Vec<Fid>> {
         objects.iter().map(|object| self.closed.follow(*object)).collect()
     }
 
-    /// Notes under which name a closed object goes on. Durable after [`Store::settle_closed`].
+    /// Records the name under which a sealed object continues. Durable after
+    /// [`Store::settle_closed`].
     pub(super) fn goes_on(&self, object: Fid, new: Fid) -> Result<()> {
         self.closed.goes_on(object, new, self.rt.wall())
     }
 
-    /// Whether an object is closed.
+    /// Whether an object is sealed.
     pub(super) fn is_closed(&self, object: Fid) -> bool {
         self.closed.has(object)
     }
 
-    /// Objects that are closed at the moment, those that are destroyed included.
+    /// Number of sealed objects, destroyed ones included.
     pub fn closed_count(&self) -> usize {
         self.closed.count.load(SeqCst)
     }
 
-    /// Forgets objects that were closed and destroyed long ago.
+    /// Removes the markers of objects that were sealed long ago and have been destroyed.
     fn forget_old(&self) -> Result<()> {
         let now = self.rt.wall();
         for object in self.closed.old(now) {

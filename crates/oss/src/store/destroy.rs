@@ -1,9 +1,10 @@
-//! Destroy: removes objects for good. It is answered when the removal is durable: an MDT forgets an
-//! object then, so one that came back after a crash would be lost space for ever.
+//! Destroy: removes objects for good. The OST answers when the removal is durable. The MDT forgets
+//! the objects at that answer, so the space of an object that reappeared after a crash would never
+//! be freed.
 //!
-//! The files are removed first, then each directory that they lay in is synced once. Missing
-//! objects count as removed just now: an earlier destroy may have removed them and not lived to
-//! sync.
+//! The files are removed first. Then each directory that contained them is synced once. Missing
+//! objects count as removed just now: an earlier destroy may have removed them and crashed before
+//! it synced.
 
 use std::collections::BTreeSet;
 
@@ -16,11 +17,11 @@ impl Store {
     /// Removes `objects`.
     ///
     /// # Errors
-    /// What the local file system says; some of the objects may be gone then.
+    /// Errors of the local file system; some of the objects may be deleted then.
     pub async fn destroy(&self, objects: &[Fid]) -> Result<()> {
         let mut dirs = BTreeSet::new();
         for &object in objects {
-            // That a file has left it stays known: see `close`.
+            // The marker of a sealed object stays: see `close`.
             self.files.destroy(object)?;
             dirs.insert(Dir::of(object));
         }
@@ -30,23 +31,23 @@ impl Store {
         Ok(())
     }
 
-    /// The objects in `dir` whose id is in `first..=last`.
+    /// Returns the objects in `dir` whose id is in `first..=last`.
     ///
     /// # Errors
-    /// What the local file system says.
+    /// Errors of the local file system.
     pub fn list(&self, dir: Dir, first: u32, last: u32) -> Result<Vec<Fid>> {
         Ok(self.files.list(dir)?.into_iter().filter(|object| (first..=last).contains(&object.oid)).collect())
     }
 
     /// Removes all objects of sequence `seq` whose id is in `first..=last`. Reads one directory at
-    /// a time: a thirty-second of the sequence's names is in memory at most.
+    /// a time, so at most a thirty-second of the sequence's names is in memory.
     ///
     /// # Errors
     /// As [`Store::destroy`].
     pub async fn destroy_range(&self, seq: u64, first: u32, last: u32) -> Result<()> {
         for dir in Dir::all(seq) {
             for object in self.list(dir, first, last)? {
-                // Not remembered: there may be very many.
+                // Not remembered as destroyed: there may be very many.
                 self.files.remove(object)?;
             }
             self.files.settle(dir).await?;

@@ -1,19 +1,18 @@
-//! Open files of objects, when they were changed, and which names are durable.
+//! Open files of objects, the times of their last change, and which names are durable.
 //!
 //! Invariants:
-//! * an object has at most one [`Object`] in the cache, and whatever is opened, created or removed
-//!   by name is so under the lock of the object's shard. Hence who gets an object after
-//!   [`Files::remove`] returned gets another one than before, and a cached file is never one that
-//!   was removed;
-//! * the cache holds at most `open_files_max` files; in use beside them are at most as many as
-//!   requests run at once;
-//! * an object's time of the last change never goes back: it is kept in the [`Object`], and written
-//!   to the file before the `Object` leaves the cache. As long as an `Object` knows none it is the
-//!   file's. The kernel dates the file by when bytes reach it, which for those from a client's
-//!   cache is not when they were written; a process that is killed leaves it at that;
-//! * a data version ([`Files::version`]) is never given twice, to whichever object;
-//! * opening waits under the shard's lock, which holds up one in [`SHARDS`] objects, and never
-//!   those that are open in other shards.
+//! * an object has at most one [`Object`] in the cache. Every open, creation and removal by name
+//!   holds the lock of the object's shard. So an open after [`Files::remove`] returned never yields
+//!   the removed [`Object`], and a cached file is never a removed one;
+//! * the cache holds at most `open_files_max` files. Outside the cache, at most as many more are in
+//!   use as requests run at once;
+//! * an object's time of the last change never goes back. The [`Object`] holds the time, and writes
+//!   it to the file before it leaves the cache. Until the [`Object`] knows a time, the file's mtime
+//!   counts. The kernel sets that mtime when bytes reach the file, which is later than the write if
+//!   they come from a client's cache. If the process is killed, the kernel's time remains;
+//! * a data version ([`Files::version`]) is never given twice, not even to different objects;
+//! * opening waits under the shard's lock. This delays one in [`SHARDS`] objects, and never those
+//!   that are open in other shards.
 
 use std::{
     hash::BuildHasher,
@@ -39,17 +38,17 @@ use sheen_rt::{Disk, File, Metadata, OpenOptions, Rt};
 use sheen_wire::{Errno, Fid, Time};
 use tracing::debug;
 
-/// Shards of the cache: several times the threads of a server, so that two seldom meet.
+/// Shards of the cache: several times the threads of a server, so that two threads seldom contend.
 const SHARDS: usize = 64;
-/// Directories whose durability is remembered: 128 sequences. One that is forgotten is synced once
+/// Directories whose durability is remembered: 128 sequences. A forgotten directory is synced once
 /// more than needed.
 const DIRS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4096 - 1);
-/// Versions that are remembered of objects that were closed since somebody asked for them: some 4
-/// MiB. Of others it is as if they had been changed.
+/// Number of reported versions that are remembered after the object's file was closed: some 4 MiB.
+/// An object beyond that gets a new version, as if it had been changed.
 const TOLD_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(65_536 - 1);
-/// Objects that are remembered after they were destroyed: some 4 MiB.
+/// Number of destroyed objects that are remembered: some 4 MiB.
 const DESTROYED_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(65_536 - 1);
-/// How often an open is tried again after files were closed because the process or the host has no
+/// How often an open is repeated after closing cached files, when the process or the host has no
 /// descriptors left.
 const SHED_TRIES: u32 = 4;
 
@@ -65,26 +64,27 @@ pub struct Object {
     pub file: File,
     fid: Fid,
     dir: Arc<DirState>,
-    /// Its number among the directory's births.
+    /// Number of the object's creation among those in the directory ([`Births`]).
     born: u64,
-    /// When it was last changed by this process, in ns since 1970; [`NEVER`] if it was not.
+    /// Time of the last change by this process, in ns since 1970; [`NEVER`] if there was none.
     changed: AtomicI64,
-    /// What of that was written to the file. Held while it is being written, so that an older time
-    /// does not follow a newer one.
+    /// The value of `changed` that was last written to the file. Locked while the file is being
+    /// written, so that an older time does not follow a newer one.
     saved: Mutex<i64>,
-    /// What is known of its content. Not of what others do who held it when it left the cache and
-    /// came back: see [`Sums`].
+    /// Known checksums of the content. A request that holds this [`Object`] after it left the cache
+    /// does not update the sums of its successor: see [`Sums`].
     sums: Mutex<Sums>,
-    /// No longer in the cache: who changes it now has to write the time itself.
+    /// True once the object has left the cache: a later change must write the time by itself.
     evicted: AtomicBool,
-    /// Another one after each change: see [`Files::version`].
+    /// Data version, replaced at each change: see [`Files::version`].
     version: AtomicU64,
-    /// Somebody was told the version.
+    /// Whether the version has been reported to a client.
     told: AtomicBool,
 }
 
 const NEVER: i64 = i64::MIN;
-/// It was opened to be changed while it was empty: its first bytes may be older than they look.
+/// The object was opened for a change while its file was empty: its first bytes may be older than
+/// the file's mtime.
 const UNDATED: i64 = NEVER + 1;
 
 impl Object {
@@ -93,20 +93,20 @@ impl Object {
         self.sums.lock()
     }
 
-    /// Before bytes are written of which the time is not now: remembers the present time, for the
-    /// kernel is going to change that of the file.
+    /// Records the file's present time before bytes of an earlier time are written, because the
+    /// kernel is going to change the file's mtime.
     pub fn note_time(&self) -> io::Result<()> {
         if self.changed.load(SeqCst) == NEVER {
             let ns = nanos(self.file.metadata()?.mtime);
-            // Somebody may have changed it meanwhile, and that is later.
+            // A concurrent change may have set a time, which is later.
             let _ = self.changed.compare_exchange(NEVER, ns, SeqCst, SeqCst);
         }
         Ok(())
     }
 
-    /// Writes the time of the last change to the file, if it is not there yet. Without it the file
-    /// would show the kernel's own time, some milliseconds earlier; so a failure is no reason to
-    /// fail a request.
+    /// Writes the time of the last change to the file, unless the file has it already. Without this
+    /// the file shows the kernel's own time, some milliseconds earlier, so an error does not fail
+    /// the request.
     pub fn save_time(&self) {
         let mut saved = self.saved.lock();
         let changed = self.changed.load(SeqCst);
@@ -129,7 +129,7 @@ impl Source for Object {
 
 fn set_time(file: &File, ns: i64) {
     if let Err(e) = file.set_mtime(time(ns)) {
-        debug!("an object keeps the kernel's time of its last change: {e}");
+        debug!("cannot set an object's mtime: {e}; it shows the kernel's time of the last change");
     }
 }
 
@@ -137,7 +137,7 @@ fn time(ns: i64) -> Time {
     Time { sec: ns.div_euclid(1_000_000_000), nsec: ns.rem_euclid(1_000_000_000) as u32 }
 }
 
-/// Saturates in the years 1677 and 2262.
+/// Converts to nanoseconds since 1970. Saturates in the years 1677 and 2262.
 fn nanos(time: Time) -> i64 {
     time.sec.saturating_mul(1_000_000_000).saturating_add(i64::from(time.nsec))
 }
@@ -153,15 +153,17 @@ pub struct Files {
     sums: Budget,
     /// The last data version given.
     versions: AtomicU64,
-    /// Versions that somebody was told, of objects that are not open. Taken under the object's
+    /// Reported versions of objects that are not open. Accessed under the lock of the object's
     /// shard.
     told: Mutex<LruCache<Fid, u64, FxBuildHasher>>,
-    /// Objects that are gone for good. Taken under the object's shard.
+    /// Destroyed objects, whose names are never used again. Accessed under the lock of the object's
+    /// shard.
     destroyed: Mutex<LruCache<Fid, (), FxBuildHasher>>,
 }
 
 impl Files {
-    /// Objects below `root`; at most about `open_files_max` files stay open (at least one a shard).
+    /// Returns the files of the objects below `root`. At most about `open_files_max` files stay
+    /// open, and at least one per shard.
     pub fn new(rt: &Rt, root: &Path, open_files_max: usize) -> Files {
         let each = NonZeroUsize::new(open_files_max / SHARDS).unwrap_or(NonZeroUsize::MIN);
         Files {
@@ -170,28 +172,30 @@ impl Files {
             shards: (0..SHARDS).map(|_| Mutex::new(LruCache::with_hasher(each, FxBuildHasher))).collect(),
             dirs: Mutex::new(LruCache::with_hasher(DIRS_MAX, FxBuildHasher)),
             sums: Budget::default(),
-            // Above those of other lives, or at least elsewhere; never 0.
+            // Likely different from the versions of earlier runs of the process; never 0.
             versions: AtomicU64::new(rt.random_u64() >> 1 | 1),
             told: Mutex::new(LruCache::with_hasher(TOLD_MAX, FxBuildHasher)),
             destroyed: Mutex::new(LruCache::with_hasher(DESTROYED_MAX, FxBuildHasher)),
         }
     }
 
-    /// A data version that no object of this life has had.
+    /// Returns a data version that no object has had since the process started.
     fn next_version(&self) -> u64 {
         self.versions.fetch_add(1, SeqCst).wrapping_add(1).max(1)
     }
 
-    /// The object's data version: it is another one after each change of bytes or size, and may be
-    /// so without any (after a restart, or when very many were asked for since). 0: there is no
-    /// object. To be compared while nobody is changing the object: a change counts when it is made.
+    /// Returns the object's data version; 0 if the object does not exist. Each change of bytes or
+    /// size replaces the version. It may also be replaced without a change: after a restart, or
+    /// when the versions of very many objects were requested since. Compare versions only while no
+    /// client is changing the object: a change in progress does not count yet.
     pub fn version(&self, object: Fid) -> io::Result<u64> {
         let Some(open) = self.existing(object)? else { return Ok(0) };
         open.told.store(true, SeqCst);
         Ok(open.version.load(SeqCst))
     }
 
-    /// For an object that was just taken out of the cache, with its shard still locked.
+    /// Saves time and reported version of an object that was just removed from the cache. The
+    /// caller still holds the lock of its shard.
     fn evict(&self, object: &Object) {
         object.evicted.store(true, SeqCst);
         object.save_time();
@@ -200,17 +204,17 @@ impl Files {
         }
     }
 
-    /// Files open at the moment.
+    /// Number of files open at the moment.
     pub fn open_count(&self) -> usize {
         self.shards.iter().map(|s| s.lock().len()).sum()
     }
 
-    /// Where an object lies.
+    /// Path of an object's file.
     pub fn path(&self, object: Fid) -> PathBuf {
         self.root.join(name::path(object))
     }
 
-    /// The object's metadata, without opening it; `None` if it does not exist.
+    /// Returns the object's metadata without opening its file; `None` if the object does not exist.
     pub fn metadata(&self, object: Fid) -> io::Result<Option<Metadata>> {
         let mut shard = self.shard(object);
         match shard.get(&object).cloned() {
@@ -223,8 +227,8 @@ impl Files {
                 };
                 Ok(Some(Metadata { mtime, ..found }))
             }
-            // With the shard locked: after an open the first write dates the file by the kernel's
-            // clock, and that time must not show.
+            // With the shard locked: after an open, the first write sets the mtime by the kernel's
+            // clock, and that time must not be returned.
             None => match self.disk.metadata(self.path(object)) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
                 found => found.map(Some),
@@ -232,10 +236,12 @@ impl Files {
         }
     }
 
-    /// Notes a change of the content. Without it the file's own time would do, but for the kernel's
-    /// clock for file times: it lags up to a tick (10 ms) behind the one that the MDT and this OST
-    /// read, so a write would seem older than an earlier create. [`Object::save_time`] writes it to
-    /// the file; a process that is killed before loses it, and some milliseconds with it.
+    /// Records a change of the content at the time `now`.
+    ///
+    /// The file's own mtime is not enough: the kernel's clock for file times lags up to a tick (10
+    /// ms) behind the clock that the MDT and this OST read. So a write would seem older than an
+    /// earlier create. [`Object::save_time`] writes the time to the file. If the process is killed
+    /// before that, the time is lost, and with it some milliseconds.
     pub fn changed(&self, object: &Object, now: Time) {
         let now = nanos(now);
         object.version.store(self.next_version(), SeqCst);
@@ -246,13 +252,14 @@ impl Files {
         }
     }
 
-    /// The same for bytes that were written before they came here, after [`Object::note_time`].
+    /// Records a change by bytes that a client wrote at the earlier time `at`, after
+    /// [`Object::note_time`].
     pub fn changed_before(&self, object: &Object, at: Time) {
         *object.saved.lock() = NEVER; // the kernel has just dated the file otherwise
         self.changed(object, at);
     }
 
-    /// A change by one who got the object before it left the cache.
+    /// Records a change by a request that got the object before the object left the cache.
     #[cold]
     fn changed_late(&self, object: &Object, now: i64) {
         let shard = self.shard(object.fid);
@@ -260,7 +267,7 @@ impl Files {
         match shard.peek(&object.fid) {
             Some(open) => {
                 if let Err(e) = open.note_time() {
-                    debug!("the time of an object's last change is not known: {e}");
+                    debug!("cannot read an object's mtime: {e}; it shows the time of its last write");
                 }
                 open.changed.fetch_max(now, SeqCst);
                 open.version.store(self.next_version(), SeqCst);
@@ -277,12 +284,12 @@ impl Files {
         }
     }
 
-    /// The object, or `None` if it does not exist.
+    /// Returns the object, or `None` if it does not exist.
     pub fn existing(&self, object: Fid) -> io::Result<Option<Arc<Object>>> {
         self.get(object, false)
     }
 
-    /// The object, created if it does not exist. ESTALE: it was destroyed.
+    /// Returns the object, created if it does not exist. ESTALE: it was destroyed.
     pub fn create(&self, object: Fid) -> io::Result<Arc<Object>> {
         self.get(object, true)?.ok_or_else(|| io::Error::from_raw_os_error(Errno::EIO.0))
     }
@@ -310,10 +317,10 @@ impl Files {
         }
         let Some(file) = self.open_file(object, create)? else { return Ok(None) };
         let dir = self.dir(Dir::of(object));
-        // Whether the open created it is not known; counting it as born now costs at most one sync
-        // of the directory.
+        // It is not known whether the open created the file. Counting it as created now costs at
+        // most one sync of the directory.
         let born = if create { dir.births.born() } else { dir.births.latest() };
-        // An empty file may have been created just now, for bytes that are older.
+        // An empty file may have been created just now, for bytes of an earlier time.
         let undated = create && file.metadata()?.len == 0;
         let changed = AtomicI64::new(if undated { UNDATED } else { NEVER });
         let (saved, evicted) = (Mutex::new(NEVER), AtomicBool::new(false));
@@ -346,7 +353,8 @@ impl Files {
     }
 
     /// Makes a directory of objects below `O`, which exists since the format. EIO: `O` was removed,
-    /// and with it the identity. A later OST in this directory would take new objects for its own.
+    /// and the identity with it. If it were made again, a later OST in this directory would take
+    /// these objects for its own.
     fn make_dir(&self, dir: Dir) -> io::Result<()> {
         match self.disk.metadata(self.root.join(name::ROOT)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Err(io::Error::from_raw_os_error(Errno::EIO.0)),
@@ -355,15 +363,16 @@ impl Files {
         }
     }
 
-    /// As [`Files::remove`], for good: its name is not used again. Bytes that a client kept over a
-    /// restart, and brings when the file is gone, do not make it anew.
+    /// As [`Files::remove`], and remembers the object as destroyed: its name is not used again. A
+    /// client may have dirty data for it through a restart. Such data does not create the object
+    /// again.
     pub fn destroy(&self, object: Fid) -> io::Result<()> {
         let shard = self.shard(object);
         self.destroyed.lock().put(object, ());
         self.remove_from(shard, object)
     }
 
-    /// Removes the object's file. What is in use of it lives on without a name until it is done.
+    /// Removes the object's file. Requests in progress use the unlinked file until they end.
     pub fn remove(&self, object: Fid) -> io::Result<()> {
         self.remove_from(self.shard(object), object)
     }
@@ -378,14 +387,14 @@ impl Files {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(e) => Err(e),
             Ok(()) => {
-                self.dir(Dir::of(object)).births.born(); // a change of the directory that is not durable yet
+                self.dir(Dir::of(object)).births.born(); // the removal is a change of the directory, too
                 Ok(())
             }
         }
     }
 
-    /// Gives the object's file a second name, which nobody has used; fine if it has it. ESTALE: the
-    /// new name was given up meanwhile.
+    /// Gives the object's file a second, unused name; does nothing if the file already has it.
+    /// ESTALE: the new name was destroyed meanwhile.
     pub fn link(&self, object: Fid, new: Fid) -> io::Result<()> {
         let _shard = self.shard(new);
         if self.destroyed.lock().contains(&new) {
@@ -408,7 +417,7 @@ impl Files {
         }
     }
 
-    /// Makes every change of `dir` so far durable.
+    /// Makes all changes of `dir` so far durable.
     pub async fn settle(&self, dir: Dir) -> io::Result<()> {
         let state = self.dir(dir);
         self.settle_to(&state, state.births.latest()).await
@@ -426,8 +435,8 @@ impl Files {
         let fresh = state.births.is_fresh();
         let mark = state.births.begin_sync();
         match self.disk.sync_dir(self.root.join(state.dir.path())).await {
-            // No such directory, so nothing in it; it stays fresh, since its own entry will have to
-            // be synced once there is one.
+            // There is no such directory, so nothing in it. It stays fresh: its own entry has to be
+            // synced once it is created.
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             result => result?,
         }
@@ -439,7 +448,7 @@ impl Files {
         Ok(())
     }
 
-    /// The objects in `dir`; none where it does not exist.
+    /// Returns the objects in `dir`; none if it does not exist.
     pub fn list(&self, dir: Dir) -> io::Result<Vec<Fid>> {
         match self.disk.read_dir(self.root.join(dir.path())) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -448,7 +457,7 @@ impl Files {
         }
     }
 
-    /// Sequences of which there may be objects.
+    /// Returns the sequences that may have objects.
     pub fn sequences(&self) -> io::Result<Vec<u64>> {
         let entries = self.disk.read_dir(self.root.join(name::ROOT))?;
         Ok(entries.iter().filter_map(|e| name::parse_seq(e.name.to_str()?)).collect())
@@ -459,7 +468,7 @@ impl Files {
     }
 
     fn shard(&self, object: Fid) -> MutexGuard<'_, Shard> {
-        // The high bits of this hash are the good ones.
+        // The high bits of this hash are well distributed.
         let hash = FxBuildHasher.hash_one(object);
         self.shards[(hash >> (u64::BITS - SHARDS.ilog2())) as usize].lock()
     }
@@ -522,7 +531,7 @@ mod tests {
         assert_eq!(shown(), time(2), "open again");
         files.changed(&open, time(4));
         files.changed(&held, time(3));
-        assert_eq!(shown(), time(4), "an older change is no news");
+        assert_eq!(shown(), time(4), "an older change does not set the time back");
         fill();
         files.changed(&held, time(3));
         assert_eq!(shown(), time(4));
@@ -556,7 +565,7 @@ mod tests {
         fill();
         assert_eq!(version(), first, "closed and opened again");
         files.changed(&held, Time::default());
-        assert_ne!(version(), first, "changed by one who held it longer than the cache");
+        assert_ne!(version(), first, "changed through an object that had left the cache");
         let second = version();
         fill();
         files.changed(&held, Time::default());

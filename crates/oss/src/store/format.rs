@@ -1,13 +1,17 @@
-//! Who a directory belongs to, and the lock on it.
+//! Format of an OST's directory: the identity of its target, and the lock on the directory.
 //!
-//! A new directory is formatted in an order that survives a crash at any point: the directory of
-//! objects is durable before the identity (with the uuid), the identity before the MGS hears of the
-//! target, and the index is added once the MGS has given it. So a target that crashes in between
-//! asks again under the same uuid, and gets the same index.
+//! A new directory is formatted in an order that survives a crash at any point:
+//! 1. The directory of objects is made durable.
+//! 2. The identity (with the uuid) is made durable.
+//! 3. The target registers with the MGS.
+//! 4. The index that the MGS assigned is added to the identity.
 //!
-//! A directory with an identity and without a directory of objects has lost them. It is refused: an
-//! object that is missing counts as one that was never written, so all files would read as zeros
-//! there.
+//! So a target that crashes in between registers again under the same uuid, and gets the same
+//! index.
+//!
+//! A directory with an identity but without a directory of objects has lost its objects. The OST
+//! refuses it: a missing object counts as one that was never written, so all files would read as
+//! zeros there.
 
 use std::{
     io,
@@ -25,7 +29,7 @@ pub const IDENTITY: &str = "target";
 /// The lock file.
 pub const LOCK: &str = "lock";
 
-/// An OST's directory, held by this process.
+/// An OST's directory, locked by this process.
 pub struct Home {
     rt: Rt,
     dir: PathBuf,
@@ -35,7 +39,7 @@ pub struct Home {
 }
 
 impl Home {
-    /// Takes the directory, formatting it if it is missing or empty.
+    /// Locks the directory, formatting it if it is missing or empty.
     pub async fn open(rt: &Rt, dir: &Path, fsname: &str, index: Option<u32>) -> Result<Home, OssError> {
         let disk = rt.disk();
         let failed = |what, path: &Path| {
@@ -68,8 +72,8 @@ impl Home {
         home.write()?;
         if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
             match disk.sync_dir(parent).await {
-                // It may be entered but not read: then whoever made the directory in it has to see
-                // to it.
+                // A parent may permit entering but not reading. Then the creator of the directory
+                // has to make its entry durable.
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
                 synced => synced.map_err(failed("sync", parent))?,
             }
@@ -77,27 +81,27 @@ impl Home {
         Ok(home)
     }
 
-    /// Where it is.
+    /// Path of the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The directory itself, whatever is mounted over its path since.
+    /// The directory itself, even if another file system has been mounted over its path since.
     pub fn held(&self) -> &OpenDir {
         &self.held
     }
 
-    /// Who it belongs to.
+    /// Identity of the target that the directory belongs to.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Gives the directory back, so that another process may take it.
+    /// Releases the lock, so that another process may serve the directory.
     pub fn release(&self) {
         self.lock.lock().take();
     }
 
-    /// Notes the index, durably.
+    /// Writes the index to the identity file, durably.
     pub fn set_index(&mut self, index: u32) -> Result<(), OssError> {
         if self.identity.index == Some(index) {
             return Ok(());
@@ -117,7 +121,7 @@ impl Home {
     }
 }
 
-/// The identity in a formatted directory, if it is the one that is wanted.
+/// Returns the identity of a formatted directory if it matches `fsname` and `index`.
 fn known(dir: &Path, path: &Path, bytes: &[u8], fsname: &str, index: Option<u32>) -> Result<Identity, OssError> {
     let mut found = Identity::parse(bytes).map_err(|source| OssError::Identity { path: path.to_owned(), source })?;
     if found.fsname != fsname {
@@ -137,19 +141,19 @@ fn has_objects(rt: &Rt, objects: &Path) -> Result<(), OssError> {
     match rt.disk().metadata(objects) {
         Ok(_) => Ok(()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Err(OssError::ObjectsMissing(objects.into())),
-        Err(source) => Err(OssError::Io { what: "look at", path: objects.into(), source }),
+        Err(source) => Err(OssError::Io { what: "stat", path: objects.into(), source }),
     }
 }
 
-/// A directory with something else in it is not formatted: it is likely not the one that was meant.
+/// Refuses to format a directory that holds other files: it is likely not the one that was meant.
 fn refuse_strangers(rt: &Rt, dir: &Path) -> Result<(), OssError> {
     let entries = rt.disk().read_dir(dir).map_err(|source| OssError::Io { what: "read", path: dir.into(), source })?;
-    // What a format that crashed may have left, and what every ext4 has in its root.
+    // Allowed are leftovers of a format that crashed, and `lost+found` of ext4.
     let ours = |name: &[u8]| [LOCK.as_bytes(), name::ROOT.as_bytes(), b"lost+found", b".target.tmp"].contains(&name);
     if entries.iter().all(|e| ours(e.name.as_encoded_bytes())) { Ok(()) } else { Err(OssError::NotEmpty(dir.into())) }
 }
 
-/// A random uuid (version 4) as text.
+/// Returns a random uuid (version 4) as text.
 fn uuid(rt: &Rt) -> String {
     let (a, b) = (rt.random_u64(), rt.random_u64());
     format!(

@@ -1,8 +1,8 @@
-//! Buffers for reads: pooled, page-aligned, handed on as `Bytes` and back in the pool when the last
-//! of these is dropped.
+//! Buffers for reads: pooled and page-aligned. They are passed on as `Bytes`, and return to the
+//! pool when the last of these is dropped.
 //!
-//! What a request reads is laid down end to end in as few buffers as hold it, so that a reply is a
-//! short list of large pieces whatever the number of parts.
+//! All bytes that a request reads are placed end to end in as few buffers as possible. So a reply
+//! is a short list of large pieces, however many parts the request has.
 
 use std::io;
 
@@ -12,16 +12,17 @@ use sheen_rt::{
 };
 use sheen_wire::Bulk;
 
-/// Large buffers: the usual size of an RPC. Larger reads take several.
+/// Size of a large buffer: the usual size of an RPC. Larger reads take several buffers.
 const LARGE_BYTES: usize = 1 << 20;
-/// Large buffers kept: 64 MiB.
+/// Large buffers in the pool: 64 MiB.
 const LARGE_KEPT: usize = 64;
-/// Small buffers, for requests that fit: a reply that is kept for long should not pin a large one.
+/// Size of a small buffer, for requests that fit: a reply that is held for long should not pin a
+/// large buffer.
 const SMALL_BYTES: usize = 64 << 10;
-/// Small buffers kept: 16 MiB.
+/// Small buffers in the pool: 16 MiB.
 const SMALL_KEPT: usize = 256;
 
-/// Where buffers come from.
+/// The pools of buffers.
 pub struct Pools {
     large: BufferPool,
     small: BufferPool,
@@ -34,18 +35,18 @@ impl Pools {
     }
 }
 
-/// A reply's bulk while it is being read together.
+/// The bulk of a reply while it is being read.
 pub struct Gather<'a> {
     pools: &'a Pools,
-    /// Bytes that the request may still want.
+    /// Bytes that the request may still read.
     wanted: usize,
-    /// The buffer being filled, and how far.
+    /// The buffer that is being filled, and the number of bytes in it.
     open: Option<(Buffer, usize)>,
     bulk: Bulk,
 }
 
 impl<'a> Gather<'a> {
-    /// For a request that reads at most `wanted` bytes.
+    /// Starts a request that reads at most `wanted` bytes.
     pub fn new(pools: &'a Pools, wanted: usize) -> Gather<'a> {
         Gather { pools, wanted, open: None, bulk: Bulk::new() }
     }
@@ -60,20 +61,20 @@ impl<'a> Gather<'a> {
             *filled += n;
             got += n;
             if n < take {
-                break; // the end: a regular file reads short nowhere else
+                break; // end of file: a regular file reads short nowhere else
             }
         }
         self.wanted = self.wanted.saturating_sub(len);
         Ok(got)
     }
 
-    /// Gives up `len` bytes that were wanted and are not there: reads none.
+    /// Skips `len` bytes that do not exist. Returns 0, the number of bytes read.
     pub fn skip(&mut self, len: usize) -> usize {
         self.wanted = self.wanted.saturating_sub(len);
         0
     }
 
-    /// A buffer with room for at least a byte.
+    /// Returns a buffer with space for at least one byte, and its number of filled bytes.
     fn room(&mut self) -> &mut (Buffer, usize) {
         if let Some((buffer, filled)) = self.open.take_if(|(buffer, filled)| *filled == buffer.len()) {
             self.bulk.push(buffer.freeze(0..filled));
@@ -82,7 +83,7 @@ impl<'a> Gather<'a> {
         self.open.get_or_insert_with(|| (pool.get(), 0))
     }
 
-    /// What was read.
+    /// Returns all bytes read.
     pub fn finish(mut self) -> Bulk {
         if let Some((buffer, filled)) = self.open {
             self.bulk.push(buffer.freeze(0..filled));

@@ -1,18 +1,19 @@
-//! Link: a closed object goes on under another name, for another file (Lustre's swap of layouts).
+//! Link: a sealed object continues under another name, as an object of another file (Lustre's swap
+//! of layouts).
 //!
-//! Who comes with the old name hears that it is closed; who comes with the new one finds an object
-//! that was never closed. A hard link is both: nothing is copied, and until the old name is
-//! destroyed either can be given up, whatever crashes.
+//! A request with the old name learns that the object is sealed. A request with the new name finds
+//! an object that was never sealed. A hard link provides both: nothing is copied, and until the old
+//! name is destroyed either name can be removed, at whatever point a crash happens.
 //!
-//! What was done to a part of a file's objects before they were closed has to be done to the others
-//! as well, although they belong to another file now ([`Store::follow`]): so the old name's marker
-//! has the new one.
+//! An operation may have reached some of a file's objects before they were sealed. Then the client
+//! must repeat it on the other objects, although these belong to another file now
+//! ([`Store::follow`]). So the old name's marker holds the new name.
 //!
 //! Invariants:
-//! * nobody uses the object under the old name meanwhile, nor will before it is open again: it is
-//!   closed. So locks, versions and sums, which go by name, begin anew;
-//! * all that was written under the old name is durable before the new name is told of: who wrote
-//!   it would sync the old one.
+//! * the object is sealed, so no client uses it under the old name now, or later unless it is
+//!   unsealed. So locks, versions and sums, which go by name, start empty under the new name;
+//! * all data written under the old name is durable before any client learns the new name, because
+//!   the client that wrote it would sync the old name.
 
 use std::collections::BTreeSet;
 
@@ -22,11 +23,11 @@ use sheen_wire::{Errno, Fid, Result};
 use super::{Store, sync::BATCH};
 
 impl Store {
-    /// Gives closed objects second names: (old, new). One that is there from before, of a request
-    /// that comes again, stays.
+    /// Gives sealed objects second names: (old, new). A name that already exists, from an earlier
+    /// run of the same request, stays.
     ///
     /// # Errors
-    /// EBUSY: one is not closed. What the local file system says; some of the objects may have
+    /// EBUSY: one is not sealed. Errors of the local file system; some of the objects may have
     /// their names then.
     pub async fn link(&self, objects: &[(Fid, Fid)]) -> Result<()> {
         let mut dirs = BTreeSet::new();
@@ -50,7 +51,7 @@ impl Store {
         for dir in dirs {
             self.files.settle(dir).await?;
         }
-        // Last: who is told of a name finds the object there.
+        // Last, so that a client that learns a new name finds the object there.
         objects.iter().try_for_each(|&(old, new)| self.goes_on(old, new))?;
         self.settle_closed().await
     }

@@ -1,7 +1,7 @@
-//! Which objects there are: for who looks for those that belong to nobody.
+//! List: the objects of an OST, for finding objects that belong to no file.
 //!
-//! In the order of directories: by sequence, then by slot, then by name. One directory's names are
-//! in memory at a time. An object that is made or removed meanwhile may be told of or not.
+//! The order is that of directories: by sequence, then by slot, then by name. One directory's names
+//! are in memory at a time. An object that is created or removed meanwhile may be listed or not.
 
 use sheen_objects::name::Dir;
 use sheen_wire::{Fid, Result};
@@ -9,10 +9,10 @@ use sheen_wire::{Fid, Result};
 use super::Store;
 
 impl Store {
-    /// At most `max` objects that follow `after`; [`Fid::ZERO`]: from the first on.
+    /// Returns at most `max` objects that follow `after`; [`Fid::ZERO`]: from the first on.
     ///
     /// # Errors
-    /// What the local file system says.
+    /// Errors of the local file system.
     pub fn objects_after(&self, after: Fid, max: usize) -> Result<Vec<Fid>> {
         let begun = (after != Fid::ZERO).then(|| Dir::of(after));
         let mut found = Vec::new();

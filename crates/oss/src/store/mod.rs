@@ -1,14 +1,14 @@
-//! The directory of an OST and what is done to the objects in it: one operation a module.
+//! The directory of an OST, and one module for each operation on the objects in it:
 //!
-//! * [`format`]: who the directory belongs to, and the lock on it;
+//! * [`format`]: identity of the directory, and the lock on it;
 //! * [`files`]: open files of objects, and which names are durable;
-//! * `close`: objects that files have left, which nobody may use any more;
+//! * `close`: sealed objects, which files have left and no client may use any more;
 //! * `read`, `write`, `list`, `link`, `attrs`, `seek`, `truncate`, `allocate`, `sync`, `destroy`,
 //!   `statfs`: the requests of [`sheen_wire::ost::Request`], as methods of [`Store`].
 //!
-//! Methods expect requests that [`sheen_objects::check::request`] let pass. They run on the calling
-//! thread, also where they wait for the disk; only syncs of directories and whole file systems are
-//! awaited.
+//! Methods expect requests that passed [`sheen_objects::check::request`]. They run on the calling
+//! thread, also where they wait for the disk. Only syncs of directories and of whole file systems
+//! are awaited.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ mod write;
 use files::Files;
 use format::Home;
 
-/// An OST's directory, locked and ready for requests.
+/// An OST's directory, locked by this process and ready for requests.
 pub struct Store {
     rt: Rt,
     home: Home,
@@ -57,7 +57,8 @@ impl Store {
     /// and takes its lock.
     ///
     /// # Errors
-    /// Another process has it, it belongs to someone else, or the disk fails.
+    /// Another process serves the directory, the directory belongs to another target, or the disk
+    /// fails.
     pub async fn open(
         rt: &Rt,
         dir: &Path,
@@ -70,8 +71,8 @@ impl Store {
         Store::joined(rt, home, open_files_max, |device| sharing.join(device))
     }
 
-    /// As [`Store::open`], but the others on the device need not leave it a part of the space
-    /// ([`Sharing::join_uncounted`]).
+    /// As [`Store::open`], but the target takes no part of the device's capacity from the other
+    /// targets on the device ([`Sharing::join_uncounted`]).
     ///
     /// # Errors
     /// As [`Store::open`].
@@ -89,10 +90,9 @@ impl Store {
 
     fn joined(rt: &Rt, home: Home, open_files_max: usize, join: impl FnOnce(u64) -> Share) -> Result<Store, OssError> {
         let dir = home.dir();
-        let device =
-            rt.disk().device(dir).map_err(|source| OssError::Io { what: "look at", path: dir.into(), source })?;
+        let device = rt.disk().device(dir).map_err(|source| OssError::Io { what: "stat", path: dir.into(), source })?;
         let closed = close::Closed::open(rt, dir).map_err(|source| OssError::Io {
-            what: "read the closed objects of",
+            what: "read the markers of sealed objects in",
             path: dir.into(),
             source,
         })?;
@@ -106,28 +106,27 @@ impl Store {
         })
     }
 
-    /// Who the directory belongs to.
+    /// Identity of the target that the directory belongs to.
     pub fn identity(&self) -> &Identity {
         self.home.identity()
     }
 
-    /// Notes the index that the MGS gave to a new OST.
+    /// Records the index that the MGS assigned to a new OST.
     pub fn set_index(&mut self, index: u32) -> Result<(), OssError> {
         self.home.set_index(index)
     }
 
-    /// Makes everything durable and gives the directory back. Nothing may be asked of the store
-    /// after it.
+    /// Makes everything durable and releases the directory. No other method may be called after it.
     ///
     /// # Errors
-    /// What the local file system says; the directory is given back all the same.
+    /// Errors of the local file system; the directory is released all the same.
     pub async fn close(&self) -> sheen_wire::Result<()> {
         let synced = self.sync(&[]).await;
         self.home.release();
         synced
     }
 
-    /// Files held open at the moment.
+    /// Number of files open at the moment.
     pub fn open_files(&self) -> usize {
         self.files.open_count()
     }

@@ -1,9 +1,9 @@
-//! Read: the bytes of several objects, one after another. What lies past an object's end is left
-//! out, and an object that does not exist is empty; holes read as zeros.
+//! Read: the bytes of several objects, one after another. Bytes past an object's end are left out.
+//! A missing object is empty. Holes read as zeros.
 //!
-//! What goes to another process and whose checksums are known is not read at all: it is sent from
-//! the file's pages (see [`sheen_objects::sums`]). Nor is a large piece of an object that a client
-//! in this process wants: who asked may hand the file's pages on.
+//! Bytes for another process are not read at all if their checksums are known: they are sent from
+//! the file's pages (see [`sheen_objects::sums`]). A large piece of one object for a client in this
+//! process is not read either: the client passes the file's pages on by itself.
 
 use std::ops::RangeInclusive;
 
@@ -16,18 +16,18 @@ use sheen_wire::{
 
 use super::{Store, gather::Gather};
 
-/// Below this many bytes a copy costs less than to send pages.
+/// Size in bytes below which a copy costs less than sending pages.
 const LIVE_BYTES_MIN: usize = 256 << 10;
-/// A read of so many bytes is answered with the place in the file to a client in this process.
-/// Below, a copy costs less than to splice pages; above, there is no pipe that large.
+/// Sizes in bytes of reads that are answered with the place in the file, to a client in this
+/// process. For less, a copy costs less than splicing pages. For more, no pipe is large enough.
 const IN_PLACE_BYTES: RangeInclusive<u32> = 128 << 10..=1 << 20;
 
 impl Store {
-    /// `parts` without reading them: how many bytes each has, and where they are to be sent from.
-    /// `None` where not all their checksums are known, or it is not worth it.
+    /// Returns the length of each of `parts` and the places in files to send them from, without
+    /// reading them. `None`: some checksums are not known, or the parts are too small.
     ///
     /// # Errors
-    /// What the local file system says.
+    /// MOVED: an object is sealed. Errors of the local file system.
     pub fn live(&self, parts: &[Part]) -> Result<Option<(Vec<u32>, Live)>> {
         if parts.iter().map(|p| p.len as usize).sum::<usize>() < LIVE_BYTES_MIN {
             return Ok(None);
@@ -44,8 +44,8 @@ impl Store {
         Ok(Some((parts.iter().map(|p| p.len).collect(), live)))
     }
 
-    /// The part that a client in this process may be answered with the place of: if it is one piece
-    /// of one object, and worth it.
+    /// Returns the part of a read that may be answered with the place in the file: a single piece
+    /// of suitable size of one object.
     pub fn for_in_place(parts: &[Part]) -> Option<&Part> {
         match parts {
             [part] if IN_PLACE_BYTES.contains(&part.len) => Some(part),
@@ -53,10 +53,11 @@ impl Store {
         }
     }
 
-    /// Where `part` lies, for this process; `None` where the object ends before it does.
+    /// Returns the place of `part` in its file, for a client in this process. `None`: the object
+    /// ends before the part does.
     ///
     /// # Errors
-    /// What the local file system says.
+    /// MOVED: the object is sealed. Errors of the local file system.
     pub fn in_place(&self, part: &Part) -> Result<Option<Live>> {
         let Part { object, offset, len } = *part;
         let end = offset.saturating_add(len.into());
@@ -69,14 +70,14 @@ impl Store {
         Ok(Some(Live { stretches: vec![stretch], crc: None, held: None }))
     }
 
-    /// As [`Store::read`], noting checksums for the next time.
+    /// As [`Store::read`], and records checksums for later reads.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Store::read`].
     pub fn read_and_sum(&self, parts: &[Part]) -> Result<(Vec<u32>, Bulk)> {
         let mut claims = Vec::new();
         for run in runs(parts) {
-            // An error shows again in reading.
+            // The read below returns the same error.
             if let Ok(Some(object)) = self.files.existing(run.object) {
                 let claim = object.sums().begin(run.offset, run.len as u64, false);
                 claims.push((run, object, claim));
@@ -99,18 +100,17 @@ impl Store {
         read
     }
 
-    /// Reads `parts`: how many bytes each got, and the bytes.
+    /// Reads `parts`. Returns the number of bytes of each part, and the bytes.
     ///
     /// # Errors
-    /// What the local file system says.
+    /// MOVED: an object is sealed. Errors of the local file system.
     pub fn read(&self, parts: &[Part]) -> Result<(Vec<u32>, Bulk)> {
         let wanted = parts.iter().map(|p| p.len as usize).sum();
         let mut gather = Gather::new(&self.buffers, wanted);
         let mut lens = Vec::with_capacity(parts.len());
         for run in runs(parts) {
             let here = &parts[lens.len()..lens.len() + run.parts];
-            // Within an object's largest size, so that no offset is one which the system call would
-            // refuse.
+            // Limited to an object's largest size, because the system call refuses larger offsets.
             let len = run.len.min(OBJECT_SIZE_MAX.saturating_sub(run.offset).min(usize::MAX as u64) as usize);
             let object = if len == 0 { None } else { self.files.existing(run.object)? };
             let got = match object {
@@ -119,7 +119,7 @@ impl Store {
             };
             lens.extend(plan::spread(here, got));
         }
-        // Last, so that what was read is from before the object was closed.
+        // Checked last: without a marker now, the bytes were read before the object was sealed.
         self.check_open(parts.iter().map(|part| part.object))?;
         Ok((lens, gather.finish()))
     }

@@ -9,11 +9,11 @@ use sheen_wire::{
 use super::Store;
 
 impl Store {
-    /// The first offset at or after `offset` that is data or a hole; `None` where there is no more
-    /// data.
+    /// Returns the first offset at or after `offset` that is data, or a hole. `None`: there is no
+    /// more data.
     ///
     /// # Errors
-    /// What the local file system says.
+    /// MOVED: the object is sealed. Errors of the local file system.
     pub fn seek(&self, object: Fid, offset: u64, what: Seek) -> Result<Option<u64>> {
         let beyond = match what {
             Seek::Data => None,

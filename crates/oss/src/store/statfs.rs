@@ -1,4 +1,4 @@
-//! StatFs: this OST's share of the device that its directory lies on.
+//! StatFs: this OST's share of the device of its directory.
 
 use sheen_objects::sharing::Share;
 use sheen_wire::{Result, StatFs};
@@ -6,26 +6,26 @@ use sheen_wire::{Result, StatFs};
 use super::Store;
 
 impl Store {
-    /// Space and inodes of the OST. What is promised to clients is free, but not available.
+    /// Returns space and inodes of the OST. Space granted to clients is free, but not available.
     ///
     /// # Errors
-    /// What the local file system says.
+    /// Errors of the local file system.
     pub fn statfs(&self) -> Result<StatFs> {
         let device = self.home.held().statvfs()?;
         let promised = self.share.grants().set_aside().div_ceil(u64::from(device.bsize).max(1));
         Ok(self.share.of(StatFs { bavail: device.bavail.saturating_sub(promised), ..device }))
     }
 
-    /// Bytes free on the device, for all that lie on it.
+    /// Returns the free bytes of the device, which all targets on it share.
     ///
     /// # Errors
-    /// What the local file system says.
+    /// Errors of the local file system.
     pub fn free(&self) -> Result<u64> {
         let device = self.home.held().statvfs()?;
         Ok(device.bavail.saturating_mul(device.bsize.into()))
     }
 
-    /// What the targets on the device promise, and this one's number among them.
+    /// The grants of all targets on the device, and this target's number among them.
     pub fn share(&self) -> &Share {
         &self.share
     }

@@ -1,6 +1,6 @@
-//! Sync: what was written to objects survives a crash of the host: their bytes by fdatasync, and
-//! the names of those that are new by a sync of their directories. The times of their last change
-//! are written to the files before.
+//! Sync: makes written objects durable, so that they survive a crash of the host. First the times
+//! of the last change are written to the files. Then fdatasync makes the bytes durable, and a sync
+//! of the directories the names of new objects.
 
 use std::{io, sync::Arc};
 
@@ -8,35 +8,37 @@ use sheen_wire::{Fid, Result};
 
 use super::{Store, files::Object};
 
-/// Objects that are synced by one call to the blocking pool: bounds the files held open by it.
+/// Most objects per call to the blocking pool: bounds the files that one sync holds open.
 pub(super) const BATCH: usize = 256;
 
 impl Store {
-    /// Answers when all that was written to `objects` is durable; none given means all objects.
-    /// Missing ones are fine.
+    /// Returns when all data written to `objects` is durable. No objects means all objects of the
+    /// OST. Missing objects are no error.
     ///
     /// # Errors
-    /// What the local file system says; EIO means that data was lost.
+    /// EIO: data was lost. MOVED: one of the objects is sealed. Other errors of the local file
+    /// system.
     pub async fn sync(&self, objects: &[Fid]) -> Result<()> {
         if objects.is_empty() {
             return self.sync_all().await;
         }
         self.sync_written(objects).await?;
-        // What was written to a file that left them lies elsewhere.
+        // Data written to a file that has left these objects is elsewhere.
         self.check_open(objects.iter().copied())
     }
 
-    /// As [`Store::sync`], for who has just written to these very objects. If they are closed
-    /// since, what was written is among what the file took along, and not to be written once more:
-    /// somebody may have written over it meanwhile.
+    /// As [`Store::sync`], for a client that has just written to these objects. If they have been
+    /// sealed since, that is no error: the written data moved with the file. The client must not
+    /// repeat the write, because another client may have overwritten it meanwhile.
     ///
     /// # Errors
-    /// What the local file system says.
+    /// Errors of the local file system.
     pub async fn sync_written(&self, objects: &[Fid]) -> Result<()> {
         for batch in objects.chunks(BATCH) {
             let mut open = Vec::with_capacity(batch.len());
             for &object in batch {
-                // Also one that is not cached: it may have been written and closed since.
+                // Also for an object that is not cached: its file may have been closed after a
+                // write.
                 open.extend(self.files.existing(object)?);
             }
             self.sync_files(&open).await?;
@@ -60,7 +62,7 @@ impl Store {
         Ok(())
     }
 
-    /// Everything on the file system of the OST's directory.
+    /// Syncs the whole file system of the OST's directory.
     async fn sync_all(&self) -> Result<()> {
         self.rt.block_in_place(|| self.files.save_times());
         Ok(self.home.held().sync_fs().await?)

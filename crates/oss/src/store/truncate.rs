@@ -1,15 +1,15 @@
-//! Truncate: cuts or extends objects to sizes. An object that does not exist is created unless its
-//! size shall be 0.
+//! Truncate: sets the sizes of objects. A missing object is created unless its size is to be 0.
 
 use sheen_wire::{Fid, Result};
 
 use super::Store;
 
 impl Store {
-    /// Gives each of `objects` its size.
+    /// Sets the size of each of `objects`.
     ///
     /// # Errors
-    /// What the local file system says; objects before the failing one have their new size.
+    /// MOVED: an object is sealed. Errors of the local file system. Objects before the failing one
+    /// have their new size.
     pub fn truncate(&self, objects: &[(Fid, u64)]) -> Result<()> {
         for &(object, size) in objects {
             self.check_open([object])?;

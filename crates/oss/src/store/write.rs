@@ -1,10 +1,10 @@
 //! Write: bytes to several objects, in order; objects that do not exist are created.
 //!
-//! A write that fails (ENOSPC, EDQUOT, EIO …) may have been done up to some part; where a later
-//! part overlaps an earlier one, the later wins.
+//! A write that fails (ENOSPC, EDQUOT, EIO …) may have been done up to some part. Where a later
+//! part overlaps an earlier one, the later one wins.
 //!
-//! Bytes that come from a cache were written earlier than they arrive. The object is dated by that
-//! then, unless it has changed since.
+//! Bytes from a client's cache were written earlier than they arrive. Then the object gets the time
+//! of that write, unless it has a later change.
 
 use sheen_objects::{runs, sums};
 use sheen_wire::{Bulk, Result, Time, ost::Part};
@@ -12,12 +12,12 @@ use sheen_wire::{Bulk, Result, Time, ost::Part};
 use super::Store;
 
 impl Store {
-    /// Writes `bulk` to `parts`, whose lengths add up to its length. `sum`: it is worth to note
-    /// checksums, because it may be read over a network. `mtime`: when the bytes were written, if
-    /// not now.
+    /// Writes `bulk` to `parts`, whose lengths add up to its length. `sum`: record checksums,
+    /// because the bytes may be read over a network. `mtime`: the time of the write, if it is not
+    /// now.
     ///
     /// # Errors
-    /// What the local file system says.
+    /// MOVED: an object is sealed. Errors of the local file system.
     pub fn write(&self, parts: &[Part], bulk: &Bulk, sum: bool, mtime: Option<Time>) -> Result<()> {
         self.check_open(parts.iter().map(|part| part.object))?;
         let mut start = 0;
@@ -35,7 +35,7 @@ impl Store {
             }
             let claim = object.sums().begin(run.offset, run.len as u64, true);
             let done = object.file.write_all_vectored_at(run.offset, segments);
-            // Also after a failure: a part may have been written.
+            // Also after an error: some of the bytes may have been written.
             let now = self.rt.wall();
             match mtime {
                 Some(mtime) => self.files.changed_before(&object, mtime.min(now)), // a client's clock may be ahead

@@ -1,4 +1,4 @@
-//! What an OST does with objects that a file leaves.
+//! Sealing of objects that a file leaves behind, through the OST's requests.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn a_version_is_another_one_after_every_change_and_no_other() {
     client.read(OBJECT);
     client.call(Request::Attrs { objects: vec![OBJECT] });
     client.call(Request::Truncate { objects: vec![(OTHER, 7)] });
-    assert_eq!(versions(&client)[0].1, last, "reads, and what is done to others, are no change");
+    assert_eq!(versions(&client)[0].1, last, "reads, and changes of other objects, do not change the version");
     for change in [
         Request::Truncate { objects: vec![(OBJECT, 3)] },
         Request::Truncate { objects: vec![(OBJECT, 30)] },
@@ -78,7 +78,7 @@ fn nobody_uses_a_closed_object_until_it_is_open_again() {
         (Request::Sync { objects: vec![OBJECT] }, b""),
         (Request::Versions { objects: vec![OBJECT], flush: true }, b""),
         (Request::Enqueue { locks: vec![pr(OBJECT, ALL)], want: 0 }, b""),
-        // Never written, and closed all the same.
+        // Never written, and sealed all the same.
         (Request::Read { parts: vec![Part { object: OTHER, ..part(0, 100) }] }, b""),
     ] {
         assert_eq!(fails(&client, request.clone(), data), Some(Errno::MOVED), "{request:?}");
@@ -86,7 +86,7 @@ fn nobody_uses_a_closed_object_until_it_is_open_again() {
     assert_eq!(ost.store().closed_count(), 2);
     client.call(Request::Reopen { objects: vec![OBJECT, OTHER] });
     assert_eq!(&client.read(OBJECT)[..], b"bytes");
-    assert_eq!(versions(&client), known, "it was not changed");
+    assert_eq!(versions(&client), known, "sealing did not change it");
     client.write(OBJECT, 0, b"B");
     assert_eq!(ost.store().closed_count(), 0);
 }
@@ -116,11 +116,11 @@ fn a_closed_object_stays_closed_after_a_restart_and_its_end() {
     assert_eq!(close(&client, &versions(&client)), Ok(()));
     client.call(Request::Destroy { objects: vec![OBJECT] });
     let read = || Request::Read { parts: vec![part(0, 100)] };
-    assert_eq!(fails(&client, read(), b""), Some(Errno::MOVED), "and not empty");
+    assert_eq!(fails(&client, read(), b""), Some(Errno::MOVED), "sealed, and not empty");
     process.run(ost.stop());
     let ost = process.start(Some(0)).unwrap();
     let client = Caller::local(&process, &ost, "d");
-    assert_eq!(fails(&client, read(), b""), Some(Errno::MOVED), "and not empty");
+    assert_eq!(fails(&client, read(), b""), Some(Errno::MOVED), "sealed, and not empty");
     assert_eq!(ost.store().closed_count(), 2);
 }
 
@@ -132,8 +132,8 @@ fn what_is_in_caches_is_written_before_and_counts() {
     holder.write(OBJECT, 0, b"bytes");
     let [(answer, _)] = holder.enqueue(vec![pw(OBJECT)])[..] else { panic!("one answer") };
     let Enqueued::Granted { id, .. } = answer else { panic!("{answer:?}") };
-    // The versions wait for what is kept, the close for the lock; and it is not asked back as one
-    // of an object that is going to be removed.
+    // The request for versions waits for dirty data, the seal for the lock. The blocking callback
+    // for the seal is not the one for an object that is going to be removed.
     let asking = mover.begin(Request::Versions { objects: vec![OBJECT, OTHER], flush: true }, bytes::Bytes::new());
     assert_eq!(holder.asked(), id);
     holder.write(OBJECT, 0, b"dirty");
@@ -148,12 +148,12 @@ fn what_is_in_caches_is_written_before_and_counts() {
     assert_eq!((asked, mode), (id, Mode::Pw));
     holder.write(OBJECT, 0, b"later");
     holder.cancel(id);
-    assert_eq!(mover.end(closing).err(), Some(Errno::EBUSY), "what was kept was written first");
+    assert_eq!(mover.end(closing).err(), Some(Errno::EBUSY), "the holder flushed dirty data first");
     let (id, attr) = holder.keep(OBJECT);
     assert_eq!(attr, ObjectAttr { size: 5, ..attr });
     let closing = mover.begin(Request::Close { objects: versions(&mover), group: None }, bytes::Bytes::new());
     assert_eq!(holder.asked(), id);
-    // Who comes while it waits hears of it.
+    // An enqueue that arrives while the seal waits fails with MOVED.
     let late = mover.begin(Request::Enqueue { locks: vec![pr(OBJECT, ALL)], want: 0 }, bytes::Bytes::new());
     holder.cancel(id);
     assert_eq!(mover.end(closing).err(), None);
@@ -174,12 +174,12 @@ fn a_closed_object_goes_on_under_a_new_name_and_no_other_does() {
     let client = Caller::local(&process, &ost, "c");
     client.write(OBJECT, 0, b"bytes");
     assert_eq!(link(&client), Err(Errno::EBUSY), "it is in use");
-    assert_eq!(close(&client, &[(OBJECT, None)]), Ok(()), "whatever its version");
+    assert_eq!(close(&client, &[(OBJECT, None)]), Ok(()), "with any version");
     assert_eq!(link(&client), Err(Errno::EBUSY), "the other is in use");
     assert_eq!(close(&client, &[(OTHER, None)]), Ok(()));
     let Reply::Attrs(none) = client.call(Request::Attrs { objects: NEW.to_vec() }) else { panic!("attributes") };
     assert_eq!(none[1], ObjectAttr::default());
-    // Twice, as by an MDT that did not hear the answer.
+    // Twice, as by an MDT that lost the answer.
     assert_eq!((link(&client), link(&client)), (Ok(()), Ok(())));
     assert_eq!(&client.read(NEW[0])[..], b"bytes");
     assert_eq!(client.read(NEW[1]).len(), 0, "never written under the old name");
@@ -188,7 +188,7 @@ fn a_closed_object_goes_on_under_a_new_name_and_no_other_does() {
     client.write(NEW[0], 5, b" and more");
     client.write(NEW[1], 0, b"first");
     client.keep(NEW[0]);
-    // The old names go, and nothing else does, also not in a restart.
+    // Destroying the old names removes nothing else, also not after a restart.
     client.call(Request::Destroy { objects: vec![OBJECT, OTHER] });
     assert_eq!(&client.read(NEW[0])[..], b"bytes and more");
     process.run(ost.stop());
@@ -213,11 +213,11 @@ fn a_new_name_that_comes_to_nothing_takes_nothing_along() {
     client.call(Request::Reopen { objects: vec![OBJECT, OTHER] });
     client.call(Request::Destroy { objects: NEW.to_vec() });
     client.write(OBJECT, 5, b" and more");
-    assert_eq!(link(&client), Err(Errno::EBUSY), "what comes late finds it open");
+    assert_eq!(link(&client), Err(Errno::EBUSY), "a late request finds the objects unsealed");
     assert_eq!(&client.read(OBJECT)[..], b"bytes and more");
     assert_eq!(client.read(NEW[0]).len(), 0);
     assert_eq!(close(&client, &[(OBJECT, None), (OTHER, None)]), Ok(()));
-    assert_eq!(link(&client), Err(Errno::ESTALE), "or closed once more: the name is not made anew");
+    assert_eq!(link(&client), Err(Errno::ESTALE), "or sealed again: a destroyed name is not used again");
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn what_may_be_done_in_part_is_told_and_can_be_finished_under_the_new_names() {
     let (id, _) = holder.keep(OTHER);
     let closing = mover.begin(Request::Close { objects: vec![(OTHER, None)], group: None }, bytes::Bytes::new());
     assert_eq!(holder.asked(), id);
-    // The first object is written at once, the second waits for who closes it.
+    // The first object is written at once, the second waits for the client that seals it.
     let parts = vec![part(0, 3), Part { object: OTHER, ..part(0, 3) }];
     let both = || Request::Write { parts: parts.clone(), sync: false, mtime: None, grant: Grant::default() };
     let writing = writer.begin(both(), bytes::Bytes::from_static(b"abcxyz"));
@@ -247,14 +247,14 @@ fn what_may_be_done_in_part_is_told_and_can_be_finished_under_the_new_names() {
     holder.cancel(id);
     assert_eq!(mover.end(closing).err(), None);
     assert_eq!(writer.end(writing).err(), Some(Errno::MOVED_PARTLY));
-    assert_eq!(fails(&writer, both(), b"abcxyz"), Some(Errno::MOVED), "who comes later has done nothing");
+    assert_eq!(fails(&writer, both(), b"abcxyz"), Some(Errno::MOVED), "a later write has changed nothing");
     assert_eq!(follow(&writer), Err(Errno::MOVED));
     assert_eq!(close(&mover, &[(OBJECT, None)]), Ok(()));
     assert_eq!(link(&mover), Ok(()));
     assert_eq!(follow(&writer), Ok(NEW.to_vec()));
     writer.write(NEW[1], 0, b"xyz");
     assert_eq!((&writer.read(NEW[0])[..], &writer.read(NEW[1])[..]), (&b"abc"[..], &b"xyzer"[..]));
-    // On to other names, of which it is not known yet.
+    // The object is sealed again, and its next name is not known yet.
     assert_eq!(close(&mover, &[(NEW[1], None)]), Ok(()));
     assert_eq!(follow(&writer), Err(Errno::EAGAIN));
     let last = Fid::new(OBJECT.seq, 99);
@@ -265,7 +265,7 @@ fn what_may_be_done_in_part_is_told_and_can_be_finished_under_the_new_names() {
     let writer = Caller::local(&process, &ost, "again");
     assert_eq!(follow(&writer), Ok(vec![NEW[0], last]), "also after a restart");
     assert_eq!(&writer.read(last)[..], b"xyzer");
-    // What is open again goes on as nothing else.
+    // An unsealed object has no other name.
     writer.call(Request::Reopen { objects: vec![OBJECT] });
     assert_eq!(follow(&writer), Ok(vec![OBJECT, last]));
 }

@@ -1,5 +1,5 @@
-//! A host that loses power, on a simulated disk: what was synced is there again, what was destroyed
-//! is not.
+//! A host that loses power, on a simulated disk: synced data survives, destroyed objects stay
+//! deleted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,18 +22,18 @@ fn fid(oid: u64) -> Fid {
     Fid::new(0x2_8000_0401, oid as u32)
 }
 
-/// Few open files, so that objects are closed and opened again all the time.
+/// Opens the store with few open files, so that objects are closed and opened again all the time.
 async fn open(rt: &Rt) -> Store {
     Store::open(rt, Path::new("/srv/ost0"), "sheen", Some(0), 1, &Sharing::new()).await.unwrap()
 }
 
-/// What must be found after a crash; an object that is not here may be in any state.
+/// The state that must be found after a crash; an object that is not here may be in any state.
 #[derive(Default)]
 struct Model {
     now: BTreeMap<u64, Vec<u8>>,
-    /// Exactly this; empty: gone.
+    /// Exactly this content; empty: deleted.
     durable: BTreeMap<u64, Vec<u8>>,
-    /// Destroyed in this life: gone for good.
+    /// Destroyed since the start: stays deleted.
     gone: BTreeSet<u64>,
 }
 
@@ -112,9 +112,9 @@ fn synced_bytes_survive_and_destroyed_objects_do_not() {
                         random_step(&rt, &store, &mut model).await;
                     }
                     sim.crash_host(HOST);
-                    // What was found and not touched was not synced by this life, so it need not be
-                    // there in the next one; only what it synced itself is promised, and that is
-                    // what `durable` holds.
+                    // Objects that were found and not touched were not synced since the start, so
+                    // they need not survive the next crash. Only synced objects are guaranteed, and
+                    // these are in `durable`.
                 }
                 (model.durable.len(), lost)
             })
@@ -122,7 +122,7 @@ fn synced_bytes_survive_and_destroyed_objects_do_not() {
         checked += seen;
         lost += gone;
     }
-    assert!(checked > 0 && lost > 0, "the crashes did take something that was not synced");
+    assert!(checked > 0 && lost > 0, "the crashes lost some data that was not synced");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What an OST shows of objects that clients keep writes to in their caches.
+//! Attributes and data that an OST returns for objects with dirty data in caches of clients.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn take(client: &Caller<'_>, want: Enqueue) -> LockId {
     granted(client.enqueue(vec![want])[0].0)
 }
 
-/// The lock through which the client is asked how large the object is.
+/// The lock of the next glimpse callback to the client.
 fn glimpsed(client: &Caller<'_>) -> LockId {
     match client.callback() {
         Callback::Glimpse { id, resource, .. } => {
@@ -56,7 +56,8 @@ fn stat(client: &Caller<'_>) -> ObjectAttr {
     attr(client.end(begin_stat(client)))
 }
 
-/// A caller over a connection and two of the same process, so that both ways are seen.
+/// Three clients: one over a connection and two in the OST's process, so that both paths are
+/// tested.
 fn callers<'a>(process: &'a Process, ost: &Ost) -> [Caller<'a>; 3] {
     let far = Net::new(process.net.rt().clone());
     [
@@ -85,12 +86,12 @@ fn sizes_times_and_space_are_those_of_what_is_kept_too() {
     assert_eq!(shown, ObjectAttr { size: MIB + 5, blocks: before.blocks + 24, mtime: Some(later) });
     assert_eq!(process.locks(), 2, "they keep their locks");
 
-    // Who has nothing says so.
+    // A client without dirty data answers with nothing.
     let begun = begin_stat(&reader);
     answer(&a, glimpsed(&a), None);
     answer(&b, glimpsed(&b), None);
     assert_eq!(attr(reader.end(begun)), before);
-    // One does not ask itself.
+    // A client is not asked because of its own request.
     let begun = begin_stat(&a);
     answer(&b, glimpsed(&b), None);
     a.not_asked();
@@ -144,7 +145,7 @@ fn who_does_not_answer_is_not_waited_for_for_ever() {
     let [dead, other, _] = callers(&process, &ost);
     take(&dead, pw(0, u64::MAX));
     assert_eq!(stat(&other).size, 0);
-    assert_eq!(process.locks(), 0, "it is given up");
+    assert_eq!(process.locks(), 0, "the client is evicted");
 }
 
 #[test]
@@ -182,7 +183,7 @@ fn a_read_waits_until_the_writer_has_flushed() {
         });
         assert_eq!(writer.asked(), lock);
         process.still_waits(&begun);
-        assert_eq!(read_bytes(writer, read(0, 13)), b"....old......", "one's own lock is not in the way");
+        assert_eq!(read_bytes(writer, read(0, 13)), b"....old......", "a client's own lock does not conflict");
         writer.write(OBJECT, 4, b"new");
         writer.cancel(lock);
         let reply = process.end(begun).unwrap();
@@ -214,7 +215,7 @@ fn several_objects_are_read_each_when_its_writer_has_flushed() {
     assert_eq!((a.asked(), b.asked()), (first_lock, second_lock));
     b.write(second, 0, b"ABCD");
     b.cancel(second_lock);
-    // It waits for the other object and holds nothing here.
+    // The read waits for the first object and holds no lock on this one.
     b.cancel(take(&b, Enqueue { mode: Mode::Pw, ..pr(second, ALL) }));
     process.still_waits(&begun);
     a.write(OBJECT, 0, b"abcd");
@@ -222,7 +223,8 @@ fn several_objects_are_read_each_when_its_writer_has_flushed() {
     assert_eq!(&process.end(begun).unwrap().bulk.into_bytes()[..], b"abABcdCD");
 }
 
-/// The reader's own lock is asked back, and it reads under it once more before it gives it back.
+/// The reader gets a blocking callback for its own lock, and reads once more before it cancels the
+/// lock.
 #[test]
 fn who_holds_a_lock_reads_though_a_writer_waits_for_it() {
     let process = Process::new();
@@ -234,7 +236,7 @@ fn who_holds_a_lock_reads_though_a_writer_waits_for_it() {
         let wants = writer.begin(Request::Enqueue { locks: vec![pw(0, u64::MAX)], want: 0 }, Bytes::new());
         assert_eq!(reader.asked(), lock);
         assert_eq!(&reader.read(OBJECT)[..], b"abc");
-        assert_eq!(&c.read(OBJECT)[..], b"abc", "nor does one without locks wait for who has not got his");
+        assert_eq!(&c.read(OBJECT)[..], b"abc", "a client without locks does not wait for a lock that waits either");
         process.still_waits(&wants);
         reader.cancel(lock);
         writer.cancel(granted(enqueued(writer.end(wants).unwrap())[0].0));
@@ -282,8 +284,8 @@ fn who_has_much_to_flush_has_the_time_as_long_as_it_flows() {
     assert_eq!(process.value("ldlm.namespaces.filter-sheen-OST0000_UUID.lock_timeouts"), "0");
 }
 
-/// Who appends holds locks on some objects while it waits for others: nobody who only reads may
-/// wait for that.
+/// A client that appends holds locks on some objects while it waits for others. A client that only
+/// reads must not wait for that.
 #[test]
 fn a_read_does_not_wait_for_who_has_nothing_to_flush() {
     let process = Process::new();
@@ -301,7 +303,8 @@ fn a_read_does_not_wait_for_who_has_nothing_to_flush() {
     a.cancel(lock);
 }
 
-/// What is removed need not be written first: the writer is told by the mode.
+/// Dirty data of an object that is removed need not be flushed: the mode of the blocking callback
+/// says so.
 #[test]
 fn only_who_removes_an_object_asks_for_all_of_it_for_itself() {
     let process = Process::new();
@@ -363,7 +366,7 @@ fn kept_writes_are_dated_by_when_they_were_made() {
         client.end(client.begin(request, Bytes::from_static(b"abcd"))).map(drop)
     };
     flush(ago(20)).unwrap();
-    assert_eq!(shown(), written, "somebody wrote since");
+    assert_eq!(shown(), written, "another write came since");
     flush(Time { sec: begun.sec + 1_000_000, nsec: 0 }).unwrap();
     assert!((written..=now()).contains(&shown()), "nothing is written in the future");
     assert_eq!(flush(Time { sec: 0, nsec: 1_000_000_000 }), Err(Errno::EINVAL));
@@ -388,12 +391,12 @@ fn writes_that_wait_keep_few_bytes_and_the_others_take_a_lock_first() {
     assert!(holder.read(OBJECT).is_empty(), "nothing is written");
     let of_another = write(&other, 0, 1);
     process.still_waits(&of_another);
-    // It waits for a lock instead, and writes when it has it.
+    // The client waits for a lock instead, and writes under it.
     let wants = writer.begin(Request::Enqueue { locks: vec![pw(0, u64::MAX)], want: 0 }, Bytes::new());
     holder.cancel(lock);
     for write in [first, second, of_another] {
         assert!(matches!(writer.end(write), Ok(Reply::Done { .. })));
     }
     writer.cancel(granted(enqueued(writer.end(wants).unwrap())[0].0));
-    assert!(matches!(writer.end(write(&writer, 0, 1)), Ok(Reply::Done { .. })), "nobody waits any more");
+    assert!(matches!(writer.end(write(&writer, 0, 1)), Ok(Reply::Done { .. })), "no write waits any more");
 }

@@ -1,4 +1,4 @@
-//! What an OST promises of its space, on simulated disks that fill up.
+//! Space that an OST grants to clients, on simulated disks that fill up.
 
 use std::sync::{Arc, Mutex, atomic::AtomicU32};
 
@@ -20,7 +20,7 @@ use sheen_wire::{
 const HOST: u32 = 1;
 const MIB: u64 = 1 << 20;
 const DISK_BYTES: u64 = 32 * MIB;
-/// More than anybody gets.
+/// More than any client gets.
 const ALL: u64 = 1 << 40;
 
 /// A process with OSTs on one disk.
@@ -57,7 +57,7 @@ impl Process {
 struct Client(Arc<Import<sheen_wire::Ost>>);
 
 impl Client {
-    /// Writes `len` bytes at `offset` of an object. How much is promised in addition.
+    /// Writes `len` bytes at `offset` of an object. Returns the bytes granted in addition.
     async fn write(&self, oid: u32, offset: u64, len: u64, grant: Grant) -> Result<u64> {
         let parts = vec![Part { object: Fid::new(0x2_8000_0401, oid), offset, len: len as u32 }];
         let request = Request::Write { parts, sync: false, mtime: None, grant };
@@ -67,7 +67,7 @@ impl Client {
         }
     }
 
-    /// Asks for more; nothing is written with it.
+    /// Requests more grant, without a write.
     async fn want(&self, want: u64) -> u64 {
         match self.0.call(Request::Enqueue { locks: vec![], want }, Bulk::new()).await.unwrap().body {
             Reply::Enqueued { granted, .. } => granted,
@@ -75,8 +75,8 @@ impl Client {
         }
     }
 
-    /// Writes pieces to new places of an object from `offset` on, until there is no more space. How
-    /// many bytes.
+    /// Writes pieces to an object's unwritten range from `offset` on, until there is no more space.
+    /// Returns the number of bytes written.
     async fn fill(&self, oid: u32, offset: u64, piece: u64) -> u64 {
         let mut at = offset;
         loop {
@@ -137,7 +137,7 @@ fn a_full_disk_still_takes_what_needs_no_space() {
         b.write(1, 0, 8 * MIB, Grant::default()).await.unwrap();
         let reserve = |mode| Request::Allocate { mode, runs: vec![(Fid::new(0x2_8000_0401, 9), 0, 4 * MIB)] };
         let mode = Allocate::Reserve { keep_size: false };
-        assert_eq!(b.0.call(reserve(mode), Bulk::new()).await.unwrap_err(), Errno::ENOSPC, "it is promised");
+        assert_eq!(b.0.call(reserve(mode), Bulk::new()).await.unwrap_err(), Errno::ENOSPC, "it is granted");
         b.0.call(reserve(Allocate::PunchHole), Bulk::new()).await.unwrap();
     });
 }
@@ -152,7 +152,7 @@ fn promises_go_with_who_has_them() {
         drop(a);
         process.net.rt().sleep(std::time::Duration::from_secs(1)).await;
         assert_eq!(ost.granted(), 0);
-        assert!(b.fill(1, filled, MIB).await + MIB > granted, "others may have it");
+        assert!(b.fill(1, filled, MIB).await + MIB > granted, "other clients may use it");
 
         let ost = {
             b.0.call(Request::Destroy { objects: vec![Fid::new(0x2_8000_0401, 1)] }, Bulk::new()).await.unwrap();
@@ -161,7 +161,7 @@ fn promises_go_with_who_has_them() {
             drop(ost);
             process.start(0).await
         };
-        assert_eq!(ost.granted(), 0, "a new life has promised nothing");
+        assert_eq!(ost.granted(), 0, "a restarted OST has granted nothing");
         let a = process.client(&ost, "a");
         a.write(1, 0, MIB, Grant { used: MIB, want: 0 }).await.unwrap();
         assert_eq!(ost.granted(), 0);
@@ -183,7 +183,7 @@ fn those_on_one_disk_promise_together() {
         assert!(mine > 0 && theirs > 0);
         b.fill(1, 0, MIB).await;
         b.fill(2, 0, 4096).await;
-        assert!(mine + theirs <= one.store().free().unwrap(), "one does not fill what the other has promised");
+        assert!(mine + theirs <= one.store().free().unwrap(), "no target fills space that another one has granted");
         a.write(1, 0, mine, Grant { used: mine, want: 0 }).await.unwrap();
         b.write(3, 0, theirs, Grant { used: theirs, want: 0 }).await.unwrap();
     });

@@ -1,4 +1,4 @@
-//! What an OST does with the locks under which clients cache.
+//! Locks under which clients cache data of an OST's objects.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ fn object(n: u32) -> Fid {
     Fid::new(OBJECT.seq, 100 + n)
 }
 
-/// Everything that changes an object of 8 KiB.
+/// All requests that change an object of 8 KiB.
 fn changes() -> Vec<(Request, &'static [u8])> {
     let write =
         |offset| Request::Write { parts: vec![part(offset, 4)], sync: false, mtime: None, grant: Grant::default() };
@@ -38,7 +38,7 @@ fn changes() -> Vec<(Request, &'static [u8])> {
     ]
 }
 
-/// What a client can see of it.
+/// Data and blocks of the object as a client sees them.
 fn look(client: &Caller<'_>) -> (Bytes, u64) {
     match client.call(Request::Attrs { objects: vec![OBJECT] }) {
         Reply::Attrs(attrs) => (client.read(OBJECT), attrs[0].blocks),
@@ -139,8 +139,8 @@ fn a_lock_on_a_range_is_given_up_for_changes_of_that_range_only() {
     assert_eq!(process.locks(), 0);
 }
 
-/// Each writes past the end what it has kept, before it can give its lock back. Were these writes
-/// in the way of each other's locks, nobody would get on.
+/// Each client flushes dirty data past the end before it can cancel its lock. If these writes
+/// conflicted with the locks of the other client, neither could continue.
 #[test]
 fn two_that_write_past_the_end_under_their_locks_do_not_wait_for_each_other() {
     let process = Process::new();
@@ -159,7 +159,7 @@ fn two_that_write_past_the_end_under_their_locks_do_not_wait_for_each_other() {
     assert_eq!(enqueued(reader.end(wants).unwrap())[0].1.size, MIB + 6);
 }
 
-/// If the OST held the one object's lock while it waits for the other's, the three would wait for
+/// If the OST held the lock on one object while it waits for the other, the three would wait for
 /// each other.
 #[test]
 fn who_holds_one_object_gets_the_other_that_is_being_written() {
@@ -203,7 +203,7 @@ fn a_dead_holder_is_waited_for_until_it_is_evicted() {
     process.wait_for(|| (process.value("obdfilter.sheen-OST0000.num_exports") == "1").then_some(()));
 }
 
-/// It cannot cancel the one lock before it is told of both.
+/// The client cannot cancel the one lock before it learns that both are granted.
 #[test]
 fn a_client_that_waits_for_a_dead_one_is_not_evicted_for_another_lock_of_the_request() {
     let process = Process::new();
@@ -258,7 +258,7 @@ fn a_request_that_is_given_up_leaves_no_locks() {
     wants.abort();
     a.cancel(id);
     b.end(write).unwrap();
-    process.until_locks(0); // else nobody knows of the lock on the other object
+    process.until_locks(0); // otherwise no client knows of the lock on the other object
 }
 
 #[test]
@@ -270,8 +270,8 @@ fn two_clients_take_many_objects_while_a_third_writes_them() {
     let [a, b] = ["a", "b"].map(|name| Caller::new(&process, &ost, name, &far, nid));
     let writer = Caller::local(&process, &ost, "w");
     for round in 0..5 {
-        // Each client gives all back when it has all: not before, and without waiting for the
-        // other.
+        // Each client cancels all locks when it has all: not before, and without waiting for the
+        // other client.
         let take_and_give_back = |of: &Caller<'_>, reverse: bool| {
             let mut locks: Vec<Enqueue> = (0..OBJECTS).map(|n| pr(object(n), ALL)).collect();
             if reverse {
@@ -302,18 +302,19 @@ fn two_clients_take_many_objects_while_a_third_writes_them() {
     }
 }
 
-/// A is granted 1 and then asks for 2; B the other way round. A writer comes to 1 after A's grant,
-/// another one to 2 after B's: were B's requests made between A's two, each would wait behind a
-/// writer for the other, who cannot give back what it has not been told of.
+/// Client A is granted object 1 and then enqueues for object 2; client B the other way round. One
+/// writer comes to object 1 after A's grant, another one to object 2 after B's. If B's enqueues
+/// came between A's two, each client would wait behind a writer for the other. Neither can cancel a
+/// lock that it has not learned of yet.
 #[test]
 fn requests_for_several_locks_do_not_wait_for_each_other() {
-    // Threads, of which one is held up. Nobody is evicted, however busy the machine is.
+    // Real threads, one of which is delayed. No client is evicted, however busy the machine is.
     let process = Process::real();
     let ost = process.start(Some(0)).unwrap();
     process.params.set("ldlm.namespaces.filter-*.lock_timeout", "600").unwrap();
     let [a, b, w] = ["a", "b", "w"].map(|name| Caller::local(&process, &ost, name));
-    // Somebody whose lock is asked back when A is between its two: on the very thread that asks for
-    // them.
+    // This client gets a blocking callback when A is between its two enqueues, on the very thread
+    // that makes them.
     let between =
         Import::<sheen_wire::Ost>::new(process.net.clone(), ImportConfig::new("x", ost.name(), vec![Nid::Lo]));
     let ((reached, is_between), (go_on, may_go_on)) = (channel(), channel::<()>());
@@ -329,15 +330,16 @@ fn requests_for_several_locks_do_not_wait_for_each_other() {
     let locks = vec![pr(object(1), ALL), pr(object(3), ALL), pr(object(2), ALL)];
     let wants = a.begin(Request::Enqueue { locks, want: 0 }, Bytes::new());
     is_between.recv_timeout(REAL_PATIENCE).unwrap();
-    assert_eq!(process.locks(), 3, "A's first and second, and the one that is in the way");
+    assert_eq!(process.locks(), 3, "A's first and second, and the one that conflicts");
     let first_write = w.begin_write(object(1), 0, b"x");
     process.until_locks(4);
     let second =
         b.begin(Request::Enqueue { locks: vec![pr(object(2), ALL), pr(object(1), ALL)], want: 0 }, Bytes::new());
-    // B must not ask for its locks now. If the time is too short for B to do so, nothing is seen.
+    // B must not enqueue its locks now. If the time is too short for B to do so, the test sees
+    // nothing.
     process.still_waits(&second);
     let second_write = w.begin_write(object(2), 0, b"x");
-    // It waits for a lock of B, or for nobody.
+    // The write waits for a lock of B, or for no lock.
     process.wait_for(|| (second_write.is_finished() || process.locks() > 4).then_some(()));
     assert!(!first_write.is_finished());
     go_on.send(()).unwrap();
@@ -376,7 +378,7 @@ fn each_lock_has_its_own_answer() {
     assert_eq!(refused(Request::Cancel { locks: vec![id; PARTS_MAX + 1] }), Some(Errno::E2BIG));
     b.cancel(id);
     b.cancel(LockId(12345));
-    assert_eq!(process.locks(), 3, "nobody cancels what is not theirs");
+    assert_eq!(process.locks(), 3, "no client cancels the locks of others");
 }
 
 #[test]

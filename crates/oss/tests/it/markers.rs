@@ -1,4 +1,4 @@
-//! How long closed objects are remembered.
+//! How long the markers of sealed objects stay.
 
 use std::{path::Path, time::Duration};
 
@@ -48,7 +48,7 @@ fn what_was_opened_again_counts_from_the_last_time_that_it_was_closed() {
         assert_eq!((store.closed_count(), write(&store, 1)), (2, Err(Errno::MOVED)));
         rt.sleep(24 * HOUR + MINUTE).await;
         close(&store, 3).unwrap();
-        assert_eq!(store.closed_count(), 1, "those of a day ago are forgotten");
+        assert_eq!(store.closed_count(), 1, "markers older than a day are removed");
     };
     sim.run(run).unwrap();
 }
@@ -70,8 +70,8 @@ fn an_object_that_is_there_is_remembered_longer() {
     sim.run(run).unwrap();
 }
 
-/// Found by simulated swaps of layouts: such a write was done twice, the second time over what
-/// others had written meanwhile.
+/// Found by simulated swaps of layouts: such a write was repeated, and overwrote what other clients
+/// had written meanwhile.
 #[test]
 fn what_was_written_before_an_object_was_closed_is_synced_there() {
     let sim = Sim::new(1, SimConfig::default());
@@ -79,7 +79,7 @@ fn what_was_written_before_an_object_was_closed_is_synced_there() {
     let run = async {
         let store = store(&rt).await;
         close(&store, 1).unwrap();
-        assert_eq!(store.sync(&[fid(1)]).await, Err(Errno::MOVED), "who wrote it may have written elsewhere since");
+        assert_eq!(store.sync(&[fid(1)]).await, Err(Errno::MOVED), "its writer may have written elsewhere since");
         assert_eq!(store.sync_written(&[fid(1)]).await, Ok(()));
     };
     sim.run(run).unwrap();

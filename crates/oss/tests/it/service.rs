@@ -1,5 +1,4 @@
-//! An OST as its clients see it: over lo and tcp, registered with an MGS, stopped and started
-//! again.
+//! An OST as its clients see it: over lo and tcp, registered with an MGS, stopped and restarted.
 
 use crate::common::{Client, OBJECT, Process, part};
 use sheen_lnet::{Net, Nid};
@@ -10,7 +9,7 @@ use sheen_wire::{
     ost::{Allocate, Grant, OBJECT_SIZE_MAX, PARTS_MAX, Part, Reply, Request, Seek},
 };
 
-/// Every request once, with what it is to answer.
+/// Sends every request once and checks the reply.
 fn exercise(client: &Client<'_>) {
     let data = vec![0xab; 3 << 20];
     assert!(matches!(client.write(&data, false).unwrap().body, Reply::Done { .. }));
@@ -74,10 +73,10 @@ fn an_mdts_data_service_is_an_ost_that_no_mgs_knows() {
     exercise(&client);
     assert_eq!(process.value("dom.sheen-MDT0000-dom.uuid"), "sheen-MDT0000-dom_UUID");
     assert!(process.params.get("obdfilter.*.uuid").is_err() && process.mgs.found.lock().unwrap().is_empty());
-    client.write(b"kept", true).unwrap();
+    client.write(b"data", true).unwrap();
     process.run(data.stop());
     let again = start();
-    assert_eq!(process.client(&process.net, "sheen-MDT0000-dom", Nid::Lo).read(10), "kept");
+    assert_eq!(process.client(&process.net, "sheen-MDT0000-dom", Nid::Lo).read(10), "data");
     process.run(again.stop());
 }
 
@@ -140,7 +139,7 @@ fn bad_requests_are_refused_and_change_nothing() {
     assert_eq!(refused(Request::Truncate { objects: vec![(OBJECT, u64::MAX)] }, b""), Errno::EFBIG);
     assert!(client.read(1).is_empty());
     assert!(!process.dir.join("ost/O/280000401").exists());
-    assert!(client.write(b"fine", false).is_ok(), "the service lives on");
+    assert!(client.write(b"fine", false).is_ok(), "the service still works");
 }
 
 #[test]
@@ -148,7 +147,7 @@ fn a_stopped_ost_comes_back_with_its_index_and_its_data() {
     let process = Process::real();
     let ost = process.start(None).unwrap();
     let client = process.client(&process.net, ost.name(), Nid::Lo);
-    client.write(b"kept", false).unwrap();
+    client.write(b"data", false).unwrap();
     assert!(process.start(None).unwrap_err().to_string().contains("served by another process"));
     process.run(ost.stop());
     process.run(ost.stop());
@@ -156,17 +155,17 @@ fn a_stopped_ost_comes_back_with_its_index_and_its_data() {
     let again = process.start(None).unwrap();
     assert_eq!(again.index(), 7, "the index of its directory, not the next free one");
     let client = process.client(&process.net, again.name(), Nid::Lo);
-    assert_eq!(client.read(9), &b"kept"[..]);
+    assert_eq!(client.read(9), &b"data"[..]);
 }
 
 #[test]
 fn what_the_mgs_refuses_does_not_start() {
     let process = Process::real();
     let error = process.start(Some(99)).unwrap_err().to_string();
-    assert!(error.contains("File exists") && error.contains("it knows another OST of this index"), "{error}");
+    assert!(error.contains("File exists") && error.contains("the MGS has another OST of this index"), "{error}");
     assert!(process.params.get("obdfilter.*.stats").is_err());
     let again = process.start(Some(99)).unwrap_err().to_string();
-    assert_eq!(again, error, "its directory is free");
+    assert_eq!(again, error, "its directory is not locked");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! An OST's directory on a real disk: what clients write is what they read, and what they destroy
-//! is gone.
+//! An OST's directory on a real disk: clients read back what they write, and destroyed objects are
+//! deleted.
 
 use std::{collections::BTreeMap, fs, io::Write, os::unix::fs::MetadataExt, path::Path};
 
@@ -210,7 +210,7 @@ fn truncate_punch_and_seek() {
     assert_eq!(f.size(1), 10 * MIB);
     f.store.truncate(&[(fid(1), 3 * MIB + 5)]).unwrap();
     f.store.truncate(&[(fid(1), 4 * MIB)]).unwrap();
-    assert_eq!(f.read(1, 3 * MIB, 10), [&pattern(6, 2 << 20)[1 << 20..][..5], &[0; 5]].concat(), "cut bytes stay gone");
+    assert_eq!(f.read(1, 3 * MIB, 10), [&pattern(6, 2 << 20)[1 << 20..][..5], &[0; 5]].concat(), "cut bytes stay cut");
     // Past the end there are only holes, and a missing object has nothing else.
     for (oid, offset) in [(1, 4 * MIB), (1, 9 * MIB), (2, 0), (2, 77), (1, OBJECT_SIZE_MAX), (1, u64::MAX)] {
         assert_eq!(f.store.seek(fid(oid), offset, Seek::Data), Ok(None));
@@ -240,12 +240,12 @@ fn destroyed_objects_are_gone_and_their_space_is_back() {
     f.write(2, 0, b"stays");
     assert_eq!(f.store.open_files(), 2);
     f.destroy([1, 3]);
-    assert_eq!(f.store.open_files(), 1, "an open file would keep the space");
+    assert_eq!(f.store.open_files(), 1, "an open file would use the space");
     assert!(!f.on_disk(1).exists());
     assert!(f.read(1, 0, 10).is_empty());
     assert_eq!(f.read(2, 0, 10), b"stays");
     f.destroy([1]);
-    assert_eq!(f.try_write(&[part(1, 0, 1)], b"x"), Err(Errno::ESTALE), "it is gone for good");
+    assert_eq!(f.try_write(&[part(1, 0, 1)], b"x"), Err(Errno::ESTALE), "it stays deleted");
     assert_eq!(f.store.truncate(&[(fid(3), 5)]), Err(Errno::ESTALE));
     assert!(!f.on_disk(1).exists() && !f.on_disk(3).exists());
 }
@@ -279,7 +279,7 @@ fn objects_of_two_mdts_with_the_same_ids_are_apart() {
     for oid in 1..=40 {
         f.try_write(&[part(one, oid), part(two, oid)], b"onetwo").unwrap();
     }
-    // What the first MDT does after a crash.
+    // As the first MDT does after a crash.
     f.runtime.block_on(f.store.destroy_range(one, 1, 30)).unwrap();
     let read = |seq, oid| f.store.read(&[part(seq, oid)]).unwrap().1.into_bytes().to_vec();
     for oid in 1..=40 {
@@ -365,7 +365,7 @@ fn threads_work_on_their_own_and_on_shared_objects() {
                     let own = 1000 * (t + 1) + round;
                     f.write(own, 0, &[t as u8; 100]);
                     assert_eq!(f.read(own, 0, 100), [t as u8; 100]);
-                    // Everybody's object: each has its place in it.
+                    // An object of all threads: each writes to its own place in it.
                     f.write(1, u64::from(t) * 4096, &round.to_le_bytes());
                     assert_eq!(f.read(1, u64::from(t) * 4096, 4), round.to_le_bytes());
                     if round % 10 == 9 {
@@ -379,7 +379,7 @@ fn threads_work_on_their_own_and_on_shared_objects() {
     assert_eq!(f.size(1), 3 * 4096 + 4);
 }
 
-/// Writers and a destroyer of one object: whatever the order, it is gone.
+/// Writers and a destroyer of one object: whatever the order, the object is deleted.
 #[test]
 fn destroy_races_with_writes() {
     let f = Fixture::new();
@@ -396,14 +396,14 @@ fn destroy_races_with_writes() {
 #[test]
 fn a_directory_opens_again_with_everything_in_it() {
     let mut f = Fixture::new();
-    f.write(1, 5, b"kept");
+    f.write(1, 5, b"data");
     f.store.set_index(3).unwrap();
     let (uuid, dir) = (f.store.identity().uuid.clone(), f.dir);
     assert_eq!(uuid.len(), 36);
     drop(f.store);
     let f = Fixture::with(64, dir);
     assert_eq!((f.store.identity().index, &f.store.identity().uuid), (Some(3), &uuid));
-    assert_eq!(f.read(1, 0, 99), b"\0\0\0\0\0kept");
+    assert_eq!(f.read(1, 0, 99), b"\0\0\0\0\0data");
 }
 
 #[test]

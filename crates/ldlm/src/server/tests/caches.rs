@@ -1,4 +1,4 @@
-//! Extents and bits: growing, queueing, asking back, weakening.
+//! Extents and bits: expanding, queueing, revoking, converting.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn a_second_writer_waits_until_the_first_gives_back_and_both_get_a_part() {
     waits(s.extent(1, Mode::Pw, 2 * MIB, 3 * MIB - 1));
     assert!(s.done().is_empty(), "not asked again");
     s.cancel(1, first);
-    // The second may grow downwards to 0, but upwards only to where the third waits.
+    // The second may grow downwards to 0, but upwards only to the start of the third, which waits.
     assert_eq!(s.completed(), [(2, (0, 2 * MIB - 1)), (1, (2 * MIB, EOF))]);
     assert_eq!(s.ns.stats().granted, 2);
     assert!(s.ns.lock(second).is_some_and(|l| l.granted));
@@ -92,7 +92,7 @@ fn readers_that_come_after_a_waiting_writer_wait_behind_it() {
     let late = waits(s.extent(3, Mode::Pr, 0, EOF));
     assert_eq!(s.blocked(), [1]);
     s.cancel(1, reader);
-    // The writer is asked back at once: somebody waits behind it.
+    // The writer gets a blocking callback at once, because a reader waits behind it.
     assert!(matches!(s.done()[..], [Action::Grant { client: 2, .. }, Action::Block { client: 2, .. }]));
     s.cancel(2, writer);
     assert_eq!(s.completed(), [(3, (0, EOF))]);
@@ -191,7 +191,7 @@ fn bits_exclude_only_the_same_bits_and_optional_ones_keep_nobody_waiting() {
     assert!(matches!(s.ask(3, inode(), Mode::Pw, only), Enqueued::WouldBlock { by } if by.id == holder));
     waits(s.bits(4, Mode::Ex, bits::UPDATE));
     assert_eq!(s.blocked(), [1]);
-    // One waits for UPDATE, so nobody gets it on the side.
+    // A request waits for UPDATE, so no other client gets that bit as an optional one.
     let wish = Policy::Bits { bits: bits::PERM, try_bits: bits::UPDATE };
     let got = s.ask(5, inode(), Mode::Pr, wish);
     assert!(matches!(got, Enqueued::Granted { policy, .. } if policy == Policy::bits(bits::PERM)), "{got:?}");
@@ -219,7 +219,7 @@ fn a_holder_that_drops_the_wanted_bits_keeps_the_others() {
     assert_eq!(s.ns.convert(s.now, 1, lock, Convert::Bits(bits::LOOKUP), &mut s.actions), Ok(()));
     assert!(matches!(s.done()[..], [Action::Grant { client: 3, .. }]));
     s.pass(1_000_000);
-    assert!(s.done().is_empty(), "who has given what was wanted is not evicted");
+    assert!(s.done().is_empty(), "a client that has released the wanted bits is not evicted");
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn locks_are_bounded_per_client_and_altogether() {
     assert_eq!(ask(1, 4), Enqueued::Refused(sheen_wire::Errno::ENOLCK));
     assert!((4..6).all(|n| matches!(ask(2, n), Enqueued::Granted { .. })));
     assert_eq!(ask(2, 6), Enqueued::Refused(sheen_wire::Errno::ENOLCK));
-    let own = id(ask(SERVER, 6)); // the server itself goes on
+    let own = id(ask(SERVER, 6)); // the server itself has no limit
     s.cancel(1, first);
     s.cancel(SERVER, own);
     assert!(matches!(s.ask(2, resource(7), Mode::Pr, Policy::bits(1)), Enqueued::Granted { .. }));

@@ -1,9 +1,9 @@
-//! Objects that clients take from each other.
+//! Contended objects, whose locks clients take from each other.
 
 use super::*;
 
-/// Two clients write neighbouring blocks by turns, each giving its lock back as soon as it is
-/// asked. Returns what the last requests were answered.
+/// Two clients write adjacent blocks by turns. Each cancels its lock right after the blocking
+/// callback. Returns the answers to the requests.
 fn take_turns(s: &mut Scene, turns: u64, lockless: bool, apart: bool) -> Vec<Enqueued> {
     let mut answers = Vec::new();
     for n in 0..turns {
@@ -37,8 +37,8 @@ fn writers_of_the_same_block_are_told_to_go_without_locks() {
     let answers = take_turns(&mut s, 40, true, false);
     assert!(answers[30..].iter().all(|a| *a == Enqueued::Contended), "{answers:?}");
     assert_eq!(s.ns.level(s.now, object()), Level::Contended);
-    // The rest of the locks goes: still contended, until nobody takes turns any more; then nothing
-    // is left of the object.
+    // The remaining locks are dropped. The object stays contended until clients no longer take
+    // turns. Then its resource is freed.
     s.ns.evict(s.now, 1, &mut s.actions);
     s.ns.evict(s.now, 2, &mut s.actions);
     assert_eq!(s.ns.stats().lock_count(), 0);
@@ -58,9 +58,9 @@ fn clients_that_need_locks_get_them_on_contended_objects_too() {
     assert_eq!(off.ns.stats().blocking_callbacks, 59, "switched off, they take turns for ever");
 }
 
-/// Clients write records of 47,008 bytes by turns, each under a lock on the pages of its record;
-/// whoever is asked gives back at once, and writes without a lock where it is told to. Returns the
-/// conflicts until the object was contended.
+/// Clients write records of 47,008 bytes by turns, each under a lock on the pages of its record.
+/// After a blocking callback a client cancels at once. After the answer `Contended` it writes
+/// without a lock. Returns the number of conflicts until the object was contended.
 fn interleave(s: &mut Scene, clients: u64, records: u64) -> Option<u64> {
     let mut contended_after = None;
     for n in 0..records {
@@ -80,7 +80,7 @@ fn interleave(s: &mut Scene, clients: u64, records: u64) -> Option<u64> {
     contended_after
 }
 
-/// Everybody gives back what he was asked for.
+/// Cancels all locks for which there are blocking callbacks.
 fn give_back(s: &mut Scene) {
     for action in s.done() {
         if let Action::Block { client, id, .. } = action {
@@ -96,7 +96,7 @@ fn interleaved_records_are_written_without_locks_after_two_rounds_of_conflicts()
         let after = interleave(&mut s, clients, 400).unwrap();
         assert!((16..=16 + clients).contains(&after), "{clients} clients: {after}");
         assert_eq!((s.ns.level(s.now, object()), s.ns.stats().contended), (Level::Contended, 2));
-        assert!(s.ns.stats().blocking_callbacks <= 16 + clients, "locks held before go when somebody writes there");
+        assert!(s.ns.stats().blocking_callbacks <= 16 + clients, "locks from before are cancelled at the next write");
     }
 }
 
@@ -128,7 +128,7 @@ fn while_writers_take_turns_locks_are_tried_again_now_and_then_but_do_not_grow()
     assert!(stats.blocking_callbacks < 5 * 16 + 8, "{stats:?}");
     assert!(stats.lockless > 9_000, "{stats:?}");
     assert!(s.ns.level(s.now, object()) >= Level::NoExpand);
-    // The same clients, each in a part of its own.
+    // The same clients, each in its own part.
     for n in 0..3_000u64 {
         let client = 1 + n % 4;
         let start = client * 1000 * MIB + n * MIB;
@@ -152,7 +152,7 @@ fn who_is_told_to_go_without_keeps_the_locks_that_it_has() {
     let answers = take_turns(&mut s, 40, true, false);
     assert_eq!(answers[39], Enqueued::Contended);
     assert!(held(&s, lock));
-    // Its own writes without a lock leave it alone, those of another do not.
+    // The client's own writes without a lock leave the lock alone; those of another client do not.
     let ask = Enqueue::new(object(), Mode::Pw, far, Cookie::NONE);
     let own = s.ns.enqueue_sparing(s.now, 1, &ask, &mut s.actions);
     range(own);

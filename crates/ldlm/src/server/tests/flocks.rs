@@ -16,7 +16,7 @@ fn ranges_of_an_owner_are_merged_cut_and_split() {
     for (start, end) in [(0, 9), (20, 29), (10, 19)] {
         range(s.flock(1, Mode::Pw, start, end));
     }
-    assert_eq!(held(&s), [(1, 0, 29, Mode::Pw)], "neighbours are one lock");
+    assert_eq!(held(&s), [(1, 0, 29, Mode::Pw)], "adjacent locks are one lock");
     s.flock(1, Mode::Pr, 10, 14);
     assert_eq!(held(&s), [(1, 0, 9, Mode::Pw), (1, 10, 14, Mode::Pr), (1, 15, 29, Mode::Pw)]);
     s.flock(1, Mode::Nl, 5, 24);
@@ -40,8 +40,8 @@ fn getlk_names_who_is_in_the_way() {
         }
         other => panic!("{other:?}"),
     }
-    assert!(matches!(s.request(1, ask(1)), Enqueued::Granted { id: LockId::NONE, .. }), "one's own is not in the way");
-    assert!(matches!(s.request(1, ask(2)), Enqueued::WouldBlock { .. }), "another owner's on the same client is");
+    assert!(matches!(s.request(1, ask(1)), Enqueued::Granted { id: LockId::NONE, .. }), "its own lock is no conflict");
+    assert!(matches!(s.request(1, ask(2)), Enqueued::WouldBlock { .. }), "another owner of the same client conflicts");
     assert_eq!(s.ns.stats().lock_count(), 1);
 }
 
@@ -55,7 +55,7 @@ fn who_may_not_wait_is_refused_and_who_waits_is_served_or_interrupted() {
     let interrupted = waits(s.flock(2, Mode::Pw, 5, 5));
     waits(s.flock(3, Mode::Pr, 6, 20));
     s.cancel(2, interrupted);
-    assert!(s.done().is_empty(), "nobody is asked for a flock");
+    assert!(s.done().is_empty(), "flock locks get no blocking callbacks");
     s.flock(1, Mode::Nl, 6, 9);
     assert_eq!(s.completed(), [(3, (6, 20))], "what was unlocked is enough");
     assert_eq!(held(&s), [(1, 0, 5, Mode::Pw), (3, 6, 20, Mode::Pr)]);

@@ -1,4 +1,4 @@
-//! Asking writers how large an object is.
+//! Glimpses: asking writers for an object's size.
 
 use sheen_wire::{Time, ost::ObjectAttr};
 
@@ -8,7 +8,7 @@ fn attr(size: u64) -> Option<ObjectAttr> {
     Some(ObjectAttr { size, blocks: 8, mtime: Some(Time { sec: 5, nsec: 0 }) })
 }
 
-/// Who was asked, through which lock.
+/// The clients that got glimpse callbacks, and through which lock.
 fn asked(s: &mut Scene) -> Vec<(ClientId, LockId)> {
     let actions = s.done().into_iter();
     actions.filter_map(|a| if let Action::Glimpse { client, id, .. } = a { Some((client, id)) } else { None }).collect()
@@ -51,7 +51,7 @@ fn they_go_once_to_each_writer_that_may_have_extended_the_object() {
     assert!(s.ns.lock(a).is_some() && s.ns.lock(d).is_some());
     assert_eq!(s.ns.glimpse(s.now, inode(), 4, 0, 8, &mut s.actions), 0);
     s.pass(1_000_000);
-    assert!(s.done().is_empty(), "who has answered is left alone");
+    assert!(s.done().is_empty(), "clients that have answered are not asked again");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_lock_that_goes_leaves_the_clients_other_locks_to_ask() {
     glimpse(&mut s, 2, 0, 2);
     assert_eq!(asked(&mut s), [(1, high)]);
     s.cancel(1, high);
-    assert_eq!(asked(&mut s), [(1, low)], "it may hide something, too");
+    assert_eq!(asked(&mut s), [(1, low)], "it may hide a larger size, too");
     assert_eq!(answer(&mut s, 1, high, 99), [], "late");
     s.cancel(1, low);
     assert_eq!(ended(&mut s), [(1, None), (2, None)], "all is flushed");
@@ -110,7 +110,7 @@ fn a_lock_that_permits_no_writing_any_more_has_nothing_to_tell() {
     assert_eq!(s.ns.convert(s.now, 1, lock, Convert::Mode(Mode::Pr), &mut s.actions), Ok(()));
     assert_eq!(ended(&mut s), [(1, None)]);
     s.pass(1_000_000);
-    assert!(s.done().is_empty(), "nothing is asked of it");
+    assert!(s.done().is_empty(), "no callback is in progress");
 }
 
 #[test]
@@ -163,9 +163,9 @@ fn after_a_client_came_back_its_lock_is_asked_back_instead() {
         assert!(matches!(s.done()[..], [Action::Block { client: 1, id, mode: Mode::Pr, .. }] if id == high));
         s.ns.resend(s.now, 1, &mut s.actions);
         assert!(matches!(s.done()[..], [Action::Block { client: 1, id, .. }] if id == high), "lost, too");
-        assert_eq!(answer(&mut s, 1, high, 5), [], "nobody knows when it knew that");
+        assert_eq!(answer(&mut s, 1, high, 5), [], "it is unknown which callback this answers");
         s.cancel(1, high);
-        assert_eq!(asked(&mut s), [(1, low)], "nothing was asked through this one before");
+        assert_eq!(asked(&mut s), [(1, low)], "no callback was sent through this one before");
         assert_eq!(answer(&mut s, 1, low, 6), [(1, Some(6))]);
     }
 }

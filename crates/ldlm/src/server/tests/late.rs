@@ -1,4 +1,4 @@
-//! Clients that are late, or come back.
+//! Clients that miss deadlines, or reconnect.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn who_does_not_give_back_in_time_is_evicted() {
     s.extent(1, Mode::Pw, 0, EOF);
     s.bits(1, Mode::Pr, bits::LOOKUP);
     s.pass(100_000_000);
-    assert!(s.done().is_empty(), "nobody wants it");
+    assert!(s.done().is_empty(), "no request waits for it");
     waits(s.extent(2, Mode::Pr, 0, 4095));
     s.done();
     assert_eq!(s.ns.next_deadline(), Some(s.now + Duration::from_secs(20)));
@@ -81,7 +81,7 @@ fn a_client_that_comes_back_hears_again_what_it_may_have_missed() {
     assert!(s.done().is_empty(), "it has missed nothing");
     s.ns.evict(s.now, 3, &mut s.actions);
     s.ns.resend(s.now, 2, &mut s.actions);
-    assert!(s.done().is_empty(), "nobody wants it any more");
+    assert!(s.done().is_empty(), "no request waits for it any more");
     s.pass(1_000_000);
     assert!(s.done().is_empty(), "so it may stay");
 }
@@ -94,7 +94,7 @@ fn a_lock_of_which_the_client_is_not_told_yet_has_no_deadline() {
     waits(s.extent(2, Mode::Pr, 0, 4095));
     s.done();
     s.pass(100_000);
-    assert!(s.done().is_empty() && s.ns.next_deadline().is_none(), "it cannot cancel it");
+    assert!(s.done().is_empty() && s.ns.next_deadline().is_none(), "its client cannot cancel it");
     s.ns.told(s.now, 2, &[withheld]);
     assert_eq!(s.ns.next_deadline(), None, "that is another client's");
     s.ns.told(s.now, 1, &[withheld]);

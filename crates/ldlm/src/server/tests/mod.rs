@@ -1,4 +1,4 @@
-//! The server's side, scene by scene. (Properties over random histories: `tests/` of this crate.)
+//! Scenarios of the server's side. (Properties over random histories: `tests/` of this crate.)
 
 mod caches;
 mod contention;
@@ -16,7 +16,7 @@ use super::*;
 const MIB: u64 = 1 << 20;
 const EOF: u64 = u64::MAX;
 
-/// A namespace, a clock, and what was to be done.
+/// A namespace, a clock, and the actions returned so far.
 struct Scene {
     ns: Namespace,
     now: Instant,
@@ -81,13 +81,13 @@ impl Scene {
         std::mem::take(&mut self.actions)
     }
 
-    /// Whose locks were asked back.
+    /// The clients that got blocking callbacks.
     fn blocked(&mut self) -> Vec<ClientId> {
         let actions = self.done().into_iter();
         actions.filter_map(|a| if let Action::Block { client, .. } = a { Some(client) } else { None }).collect()
     }
 
-    /// Who was granted what he waited for.
+    /// The clients that got completion callbacks, with the ranges granted.
     fn completed(&mut self) -> Vec<(ClientId, (u64, u64))> {
         let actions = self.done().into_iter();
         let one = |a| if let Action::Grant { client, policy, .. } = a { Some((client, policy.range())) } else { None };

@@ -1,4 +1,4 @@
-//! What the server does for a client, whose own locks are not in the way.
+//! Locks that the server takes for a client's operation: the client's own locks do not conflict.
 
 use super::*;
 
@@ -67,7 +67,7 @@ fn what_the_server_does_for_one_of_a_group_is_not_in_the_way_of_its_fellows() {
     assert_eq!((range(first), range(second)), ((0, 4095), (4096, 8191)));
     let same = waits(of(&mut s, 2, Mode::Pr, 0, 4095));
     let outsider = waits(of(&mut s, 4, Mode::Pr, 0, 4095));
-    // One who joins waits for what is being written, no longer.
+    // A client that joins the group waits for the writes in progress only.
     let late = waits(s.ask(5, object(), Mode::Group, Policy::group(7)));
     assert!(s.blocked().iter().all(|client| *client == SERVER), "the group is not asked again");
     s.cancel(SERVER, id(first));
@@ -108,7 +108,7 @@ fn what_a_reader_has_stored_into_its_pages_does_not_queue_behind_those_that_wait
     let other = id(s.extent(3, Mode::Pr, 0, EOF));
     let cutter = waits(s.extent(2, Mode::Pw, 0, EOF));
     assert_eq!(s.blocked(), [1, 3]);
-    // Another one who has pages drops them first; nobody else is waited for.
+    // Another client with cached pages drops them first. The operation waits for no other lock.
     let page = waits(of(&mut s, 1, Mode::Cw, 0, 4095));
     s.cancel(3, other);
     assert!(s.ns.lock(page).is_some_and(|l| l.granted));
@@ -117,7 +117,7 @@ fn what_a_reader_has_stored_into_its_pages_does_not_queue_behind_those_that_wait
     assert_eq!(range(cut), (4096, EOF));
     s.cancel(SERVER, id(cut));
     let others = waits(of(&mut s, 3, Mode::Cw, 0, 4095));
-    assert!(s.ns.lock(cutter).is_some_and(|l| !l.granted), "it waits for the reader still");
+    assert!(s.ns.lock(cutter).is_some_and(|l| !l.granted), "it still waits for the reader");
     s.cancel(1, reader);
     assert!(s.ns.lock(cutter).is_some_and(|l| l.granted));
     waits(of(&mut s, 1, Mode::Cw, 0, 4095));

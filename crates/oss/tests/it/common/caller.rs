@@ -23,11 +23,11 @@ use sheen_wire::{
 
 use super::{Process, World, part};
 
-/// Longer than anything takes here that does not wait for a lock; shorter than the lock timeout.
+/// Longer than any request here takes that does not wait for a lock; shorter than the lock timeout.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// Longer than any busy machine takes.
+/// Longer than any request takes on a busy machine.
 pub const REAL_PATIENCE: Duration = Duration::from_secs(60);
-/// Time for something to happen that must not.
+/// Time in which an event that must not happen would happen.
 pub const MOMENT: Duration = Duration::from_millis(30);
 pub const ALL: Policy = Policy::extent(0, u64::MAX);
 /// A client that answers callbacks when the test says so.
@@ -79,7 +79,7 @@ impl<'a> Caller<'a> {
         enqueued(self.call(Request::Enqueue { locks, want: 0 }))
     }
 
-    /// Keeps size and data of an object.
+    /// Takes a PR lock on a whole object, under which size and data may be cached.
     pub fn keep(&self, object: Fid) -> (LockId, ObjectAttr) {
         let [(answer, attr)] = self.enqueue(vec![pr(object, ALL)])[..] else { panic!("one answer") };
         (granted(answer), attr)
@@ -101,13 +101,13 @@ impl<'a> Caller<'a> {
         self.process.wait_for(|| self.callbacks.try_recv().ok())
     }
 
-    /// The lock that is asked back. Should it first be asked what there is under it, there is
-    /// something.
+    /// The lock of the next blocking callback. A glimpse that comes before is answered with some
+    /// dirty data.
     pub fn asked(&self) -> LockId {
         self.asked_for().0
     }
 
-    /// The lock that is asked back, and for what.
+    /// The lock of the next blocking callback, and the mode that conflicts with it.
     pub fn asked_for(&self) -> (LockId, Mode) {
         loop {
             match self.callback() {
@@ -131,7 +131,7 @@ impl<'a> Caller<'a> {
 }
 
 impl Process {
-    /// For whatever does not wait for a lock.
+    /// Most time for a request that does not wait for a lock.
     pub fn patience(&self) -> Duration {
         match self.world {
             World::Sim(_) => PATIENCE,
@@ -147,7 +147,7 @@ impl Process {
         self.run(self.net.rt().sleep(time));
     }
 
-    /// Waits until there is something.
+    /// Waits until `look` returns a value.
     pub fn wait_for<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
         let rt = self.net.rt();
         let found = async {
@@ -170,14 +170,14 @@ impl Process {
         self.value("ldlm.namespaces.filter-sheen-OST0000_UUID.lock_count").parse().unwrap()
     }
 
-    /// Waits until the OST knows of that many locks, those included that wait.
+    /// Waits until the OST knows of that many locks, waiting ones included.
     pub fn until_locks(&self, count: u64) {
         self.wait_for(|| (self.locks() == count).then_some(()));
     }
 }
 
 thread_local! {
-    /// The next one of this test.
+    /// The next cookie of this test.
     pub static COOKIES: Cell<u64> = const { Cell::new(1) };
 }
 

@@ -36,7 +36,7 @@ pub struct FakeMgs {
 }
 
 impl FakeMgs {
-    /// Asks the OST for something, as an MDT does that hears of it at once.
+    /// Sends the OST a request, as an MDT does that learns of the OST at once.
     pub async fn look(&self, index: u32) {
         let target = mgs::target_name("sheen", mgs::TargetKind::Ost, index);
         let import = Import::<sheen_wire::Ost>::new(self.net.clone(), ImportConfig::new("mdt", &target, vec![Nid::Lo]));
@@ -114,7 +114,7 @@ impl Process {
         Process { world, net, server, params: Params::new(), mgs, dir }
     }
 
-    /// Waits for a future; tasks go on meanwhile.
+    /// Waits for a future; tasks run meanwhile.
     pub fn run<F: Future>(&self, future: F) -> F::Output {
         match &self.world {
             World::Sim(sim) => sim.run(future).unwrap(),
@@ -127,7 +127,7 @@ impl Process {
         self.run(Ost::start(self.net.clone(), &self.server, config, self.params.clone()))
     }
 
-    /// Accepts connections; returns where.
+    /// Accepts connections; returns the address.
     pub fn listen(&self) -> Nid {
         Nid::Tcp(self.run(self.server.listen("127.0.0.1:0".parse().unwrap())).unwrap())
     }
