@@ -1,5 +1,6 @@
-//! Mounts the tests' file system in memory until it is unmounted: `memfs DIRECTORY [THREADS]`, then
-//! `umount DIRECTORY`.
+//! Mounts the tests' in-memory file system and serves it until it is unmounted.
+//!
+//! Usage: `memfs DIRECTORY [THREADS]`, later `umount DIRECTORY`.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,4 +1,4 @@
-//! What replies say about a file: attributes, entries, space.
+//! Attributes, entries and file system space, as replies carry them.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use crate::abi::{flags, structs};
 /// Attributes of a file as the kernel shows them in stat(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileAttr {
-    /// Inode number shown to programs; need not be the node id.
+    /// Inode number shown to programs. It may differ from the node id.
     pub ino: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Space in use, in units of 512 bytes.
     pub blocks: u64,
@@ -33,7 +33,7 @@ pub struct FileAttr {
     pub gid: u32,
     /// Device number of device files, in the kernel's `new_encode_dev` form.
     pub rdev: u32,
-    /// Preferred size of an I/O, in bytes; what `st_blksize` shows.
+    /// Preferred size of an I/O, in bytes (`st_blksize`).
     pub blksize: u32,
 }
 
@@ -64,18 +64,18 @@ impl FileAttr {
     }
 }
 
-/// The answer to LOOKUP and to everything that makes a name.
+/// Reply to LOOKUP and to every operation that creates a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryOut {
-    /// How the kernel will name the file; 1 is the root, 0 stands for "there is no such name" (see
-    /// [`crate::Reply::negative`]).
+    /// Node id of the file in later requests. 1 is the root. 0 means that the name does not exist
+    /// (see [`crate::Reply::negative`]).
     pub nodeid: u64,
-    /// With `nodeid` unique for the life of the file system; matters only where node ids are used
-    /// again.
+    /// Generation of the node id. The pair of both is unique for the life of the file system.
+    /// It matters only if node ids are reused.
     pub generation: u64,
-    /// How long the name may be used without asking.
+    /// How long the kernel may use the name without a LOOKUP.
     pub entry_valid: Duration,
-    /// How long the attributes may be used without asking.
+    /// How long the kernel may use the attributes without a GETATTR.
     pub attr_valid: Duration,
     /// Attributes.
     pub attr: FileAttr,
@@ -94,22 +94,22 @@ impl EntryOut {
         }
     }
 
-    /// "There is no such name", to be remembered by the kernel for `valid`.
+    /// Returns a negative entry, which the kernel may cache for `valid`.
     pub(crate) fn negative(valid: Duration) -> structs::EntryOut {
         structs::EntryOut { entry_valid: valid.as_secs(), entry_valid_nsec: valid.subsec_nanos(), ..Default::default() }
     }
 }
 
-/// The answer to STATX.
+/// Reply to STATX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statx {
-    /// What stat(2) shows.
+    /// Attributes that stat(2) shows.
     pub attr: FileAttr,
-    /// Birth, where known.
+    /// Birth time, if known.
     pub btime: Option<Time>,
     /// `STATX_ATTR_*` bits.
     pub attributes: u64,
-    /// Which of them are known.
+    /// Mask of the bits of `attributes` that are supported.
     pub attributes_mask: u64,
 }
 
@@ -145,7 +145,7 @@ impl Statx {
     }
 }
 
-/// The answer to STATFS.
+/// Reply to STATFS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct StatFs {
     /// Blocks in total, of `frsize` bytes.

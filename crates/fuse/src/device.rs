@@ -1,7 +1,7 @@
 //! `/dev/fuse`: one open channel to the kernel.
 //!
-//! Invariant: the kernel looks for the request that a reply names only among those read from the
-//! same channel, so whoever read a request answers through the same [`Device`].
+//! Invariant: a reply goes through the [`Device`] that delivered the request. The kernel looks for
+//! the request of a reply only among the requests read from the same channel.
 
 use std::{
     io::{self, IoSlice},
@@ -22,21 +22,21 @@ use crate::pipe::{FileRun, Pipe};
 /// `FUSE_DEV_IOC_CLONE`, `_IOR(229, 0, uint32_t)`.
 const IOC_CLONE: ioctl::Opcode = ioctl::opcode::read::<u32>(229, 0);
 
-/// A channel to the kernel with its own queue of requests in work, and its own counters so that
+/// A channel to the kernel with its own queue of pending requests. It has its own counters, so that
 /// workers share no cache line.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Device {
     fd: OwnedFd,
     pub(crate) counters: Counters,
-    /// For the next answer that is spliced: mostly the worker whose channel this is sends them, one
-    /// after another.
+    /// Pipe for the next spliced reply. Usually the worker that owns this channel sends all replies
+    /// of the channel, one after the other, so one pipe is enough.
     pipe: Mutex<Option<Pipe>>,
-    /// This user can have no more large pipes.
+    /// Set after a pipe could not be opened: the user has reached the limit for large pipes.
     no_pipes: AtomicBool,
 }
 
-/// What went through one channel.
+/// Counters of one channel.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) requests: AtomicU64,
@@ -48,40 +48,40 @@ pub(crate) struct Counters {
     pub(crate) bytes_spliced: AtomicU64,
 }
 
-/// Why a read brought no request.
+/// Reasons why a read returned no request.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// Nothing is wrong; read again.
+    /// No error; read again.
     Again,
     /// The file system was unmounted or the connection aborted.
     Ended,
-    /// Anything else: this channel cannot go on.
+    /// Any other error: this channel is unusable.
     Failed(io::Error),
 }
 
 impl Device {
-    /// Opens the device. Without a mount it serves nothing yet.
+    /// Opens the device. Before a mount it delivers no requests.
     pub(crate) fn open() -> io::Result<OwnedFd> {
         Ok(rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)
     }
 
-    /// A device that was mounted.
+    /// Wraps a device that was mounted.
     pub(crate) fn new(fd: OwnedFd) -> Device {
         Device { fd, counters: Counters::default(), pipe: Mutex::default(), no_pipes: AtomicBool::new(false) }
     }
 
-    /// A further channel of the same mount.
+    /// Opens another channel of the same mount.
     pub(crate) fn another(&self) -> io::Result<Device> {
         use std::os::fd::AsRawFd;
         let fd = Device::open()?;
-        // SAFETY: the kernel's FUSE_DEV_IOC_CLONE reads one u32, a descriptor, through the pointer,
-        // which is what Setter passes.
+        // SAFETY: the kernel's FUSE_DEV_IOC_CLONE reads one u32, a descriptor, through the pointer.
+        // Setter passes a pointer to a u32.
         unsafe { ioctl::ioctl(&fd, ioctl::Setter::<IOC_CLONE, u32>::new(self.fd.as_raw_fd() as u32))? };
         Ok(Device::new(fd))
     }
 
-    /// Waits for a request and reads it. `buffer` must hold a WRITE of the agreed size with its
-    /// headers.
+    /// Waits for a request and reads it. `buffer` must have room for a WRITE of the negotiated size
+    /// with its headers.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> Result<usize, ReadError> {
         match rustix::io::read(&self.fd, buffer) {
             Ok(n) => {
@@ -89,14 +89,14 @@ impl Device {
                 self.counters.bytes_in.fetch_add(n as u64, Relaxed);
                 Ok(n)
             }
-            // ENOENT: the request was interrupted while it was copied to us.
+            // ENOENT: the request was interrupted while the kernel copied it to this process.
             Err(Os::INTR | Os::AGAIN | Os::NOENT) => Err(ReadError::Again),
             Err(Os::NODEV | Os::CONNABORTED | Os::NOTCONN) => Err(ReadError::Ended),
             Err(e) => Err(ReadError::Failed(e.into())),
         }
     }
 
-    /// Writes one message, which the kernel takes whole or not at all.
+    /// Writes one message. The kernel takes the whole message or nothing.
     pub(crate) fn write(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
         loop {
             match rustix::io::writev(&self.fd, parts) {
@@ -110,8 +110,8 @@ impl Device {
         }
     }
 
-    /// Writes one message, a header and bytes of files, without reading these. `None`: it was not
-    /// taken, and may be tried in another way.
+    /// Writes one message, a header and bytes of files, without reading the files into this
+    /// process. Returns `None` if the message was not sent: the caller may send it in another way.
     pub(crate) fn splice(&self, header: &[u8], runs: &[FileRun<'_>]) -> Option<Result<(), Errno>> {
         let pipe = self.pipe.lock().take().or_else(|| self.open_pipe())?;
         if !pipe.holds(runs) {
@@ -132,8 +132,8 @@ impl Device {
             Ok(false) => None,
             Err(Os::NOENT) => Some(Err(Errno::ENOENT)),
             Err(e) if is_gone(Errno(e.raw_os_error())) => Some(Err(Errno(e.raw_os_error()))),
-            // Such as a lack of memory before the kernel looked at it. If it did look, it will not
-            // know the request any more.
+            // For example out of memory before the kernel looked for the request. If the kernel did
+            // find the request, it no longer knows it, and a second reply gets ENOENT.
             Err(_) => None,
         }
     }
@@ -144,7 +144,7 @@ impl Device {
         }
         let opened = Pipe::open();
         if let Err(e) = &opened {
-            tracing::debug!("file data is copied instead of spliced: {e}");
+            tracing::debug!("cannot open a pipe for splicing: {e}; this channel copies file data instead");
             self.no_pipes.store(true, Relaxed);
         }
         opened.ok()
@@ -157,7 +157,7 @@ impl AsFd for Device {
     }
 }
 
-/// Whether an error of a write says that the mount is gone.
+/// Whether the error of a write means that the mount has ended.
 pub(crate) fn is_gone(e: Errno) -> bool {
     // EPERM: the channel was never mounted or is already torn down.
     matches!(e, Errno::ENODEV | Errno::ENOTCONN | Errno::EPERM) || e.0 == Os::CONNABORTED.raw_os_error()

@@ -1,5 +1,5 @@
-//! Answers to READDIR and READDIRPLUS, in the kernel's layout, bounded by the size that it asked
-//! for.
+//! Replies to READDIR and READDIRPLUS, in the kernel's format, bounded by the size that the request
+//! allows.
 
 use sheen_wire::FileKind;
 use zerocopy::IntoBytes;
@@ -9,13 +9,13 @@ use crate::{
     attr::EntryOut,
 };
 
-/// Longest name in an answer: what Linux's file systems have; the kernel itself refuses more than
-/// 1024.
+/// Longest name in a reply, in bytes: the limit of Linux's file systems. The kernel itself refuses
+/// more than 1024.
 const NAME_BYTES_MAX: usize = 255;
-/// Room set aside at once; an answer may grow past it, up to the size asked for.
+/// Initial capacity in bytes. A reply may grow beyond it, up to the requested size.
 const FIRST_BYTES: usize = 4096;
 
-/// Entries for READDIR.
+/// Reply buffer for READDIR.
 #[derive(Debug)]
 pub struct DirBuffer {
     bytes: Vec<u8>,
@@ -23,14 +23,14 @@ pub struct DirBuffer {
 }
 
 impl DirBuffer {
-    /// An empty answer of at most `size` bytes (the request's `size`).
+    /// Creates an empty reply of at most `size` bytes (the request's `size`).
     pub fn new(size: u32) -> DirBuffer {
         DirBuffer { bytes: Vec::with_capacity((size as usize).min(FIRST_BYTES)), size: size as usize }
     }
 
-    /// Adds an entry. `next` is the offset at which a later READDIR goes on after this entry.
-    /// Returns whether the buffer is full: the entry was not added then, and the answer is to be
-    /// sent. A name that no directory can hold (empty, or above 255 bytes) is left out.
+    /// Adds an entry. `next` is the offset with which a later READDIR continues after this entry.
+    /// Returns true if the buffer is full: the entry was not added, and the reply should be sent.
+    /// Silently skips names that no directory can hold (empty, over 255 bytes, or with a slash).
     #[must_use]
     pub fn add(&mut self, ino: u64, next: u64, kind: FileKind, name: &[u8]) -> bool {
         push(&mut self.bytes, self.size, &[], ino, next, kind, name)
@@ -46,7 +46,7 @@ impl DirBuffer {
     }
 }
 
-/// Entries with attributes for READDIRPLUS.
+/// Reply buffer for READDIRPLUS: entries with attributes.
 #[derive(Debug)]
 pub struct DirPlusBuffer {
     bytes: Vec<u8>,
@@ -54,21 +54,21 @@ pub struct DirPlusBuffer {
 }
 
 impl DirPlusBuffer {
-    /// An empty answer of at most `size` bytes (the request's `size`).
+    /// Creates an empty reply of at most `size` bytes (the request's `size`).
     pub fn new(size: u32) -> DirPlusBuffer {
         DirPlusBuffer { bytes: Vec::with_capacity((size as usize).min(FIRST_BYTES)), size: size as usize }
     }
 
-    /// Adds an entry with its attributes, which counts as a lookup of it (the kernel will forget it
-    /// in time) unless the name is `.` or `..`. Otherwise as [`DirBuffer::add`].
+    /// Adds an entry with its attributes. This counts as one lookup of the node, which the kernel
+    /// will FORGET later, unless the name is `.` or `..`. Otherwise as [`DirBuffer::add`].
     #[must_use]
     pub fn add(&mut self, entry: &EntryOut, next: u64, name: &[u8]) -> bool {
         let out = entry.to_abi();
         push(&mut self.bytes, self.size, out.as_bytes(), entry.attr.ino, next, entry.attr.kind, name)
     }
 
-    /// Adds an entry without attributes: the kernel looks it up when it needs it. Counts as no
-    /// lookup.
+    /// Adds an entry without attributes: the kernel looks the name up when it needs them. Does not
+    /// count as a lookup.
     #[must_use]
     pub fn add_bare(&mut self, ino: u64, next: u64, kind: FileKind, name: &[u8]) -> bool {
         push(&mut self.bytes, self.size, structs::EntryOut::default().as_bytes(), ino, next, kind, name)
@@ -84,9 +84,9 @@ impl DirPlusBuffer {
     }
 }
 
-/// Appends one record; returns whether it did not fit.
+/// Appends one record. Returns true if it did not fit.
 fn push(bytes: &mut Vec<u8>, size: usize, prefix: &[u8], ino: u64, next: u64, kind: FileKind, name: &[u8]) -> bool {
-    // The kernel fails a whole READDIR with EIO for a name that is empty, too long or has a slash.
+    // The kernel fails the whole READDIR with EIO if a name is empty, too long or contains a slash.
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(&b'/') {
         return false;
     }

@@ -1,7 +1,7 @@
-//! INIT: what kernel and file system agree on before the first request.
+//! INIT: the negotiation between kernel and file system before the first request.
 //!
-//! The file system starts from defaults ([`InitConfig`]) and changes what it wants to; what is in
-//! force afterwards is [`Negotiated`]. A flag that the kernel does not offer is never asked for.
+//! The file system starts from defaults ([`InitConfig`]) and changes what it needs. The result is
+//! [`Negotiated`]. A flag that the kernel does not offer is never requested.
 
 use zerocopy::FromBytes;
 
@@ -14,16 +14,17 @@ use crate::{
     pool::PAGE_BYTES,
 };
 
-/// Most bytes of one WRITE that are ever agreed on: what `max_pages` (16 bits) could carry is 256
+/// Largest size of a WRITE that is ever negotiated, in bytes. `max_pages` (16 bits) would allow 256
 /// MiB, but each worker holds a buffer of this size, and larger messages gain nothing.
 pub const MAX_WRITE_BYTES_MAX: u32 = 16 << 20;
-/// Fewest bytes of one WRITE: what Linux itself takes as the least.
+/// Smallest size of a WRITE that is ever negotiated, in bytes: the minimum that Linux itself
+/// accepts.
 const MAX_WRITE_BYTES_MIN: u32 = PAGE_BYTES as u32;
-/// Pages in one request where the kernel does not say otherwise (FUSE_MAX_MAX_PAGES before the
-/// limit was a parameter).
+/// Maximum pages in one request if the kernel does not report its limit (FUSE_MAX_MAX_PAGES before
+/// the limit became a parameter).
 const PAGES_LIMIT_DEFAULT: u32 = 256;
 
-/// What is asked for unless the file system changes it.
+/// Flags requested unless the file system changes them.
 const DEFAULT_FLAGS: u64 = ASYNC_READ
     | BIG_WRITES
     | ATOMIC_O_TRUNC
@@ -42,7 +43,7 @@ const DEFAULT_FLAGS: u64 = ASYNC_READ
     | HAS_EXPIRE_ONLY
     | DIRECT_IO_ALLOW_MMAP;
 
-/// What this crate has no support for: never asked for.
+/// Flags that are never requested, because this crate does not support them.
 const IMPOSSIBLE_FLAGS: u64 = SPLICE_WRITE
     | SPLICE_MOVE
     | SPLICE_READ
@@ -53,32 +54,37 @@ const IMPOSSIBLE_FLAGS: u64 = SPLICE_WRITE
     | HAS_RESEND
     | OVER_IO_URING;
 
-/// The kernel's offer and the file system's wishes.
+/// The kernel's offer and the flags and limits that the file system requests.
 ///
-/// Asked for by default, where offered: ASYNC_READ, BIG_WRITES, MAX_PAGES, ASYNC_DIO,
-/// PARALLEL_DIROPS, DO_READDIRPLUS with READDIRPLUS_AUTO, ATOMIC_O_TRUNC (OPEN truncates),
-/// EXPORT_SUPPORT (LOOKUP of `.` and `..` by node id), DONT_MASK (the file system applies the
-/// umask), HANDLE_KILLPRIV_V2 (it drops setuid and setgid bits when told), SETXATTR_EXT,
-/// AUTO_INVAL_DATA, HAS_IOCTL_DIR, HAS_EXPIRE_ONLY, DIRECT_IO_ALLOW_MMAP. Off unless enabled:
-/// POSIX_LOCKS, FLOCK_LOCKS, WRITEBACK_CACHE, POSIX_ACL, CACHE_SYMLINKS, CREATE_SUPP_GROUP,
-/// NO_OPEN_SUPPORT, ALLOW_IDMAP and the rest.
+/// Requested by default, if offered:
+///
+/// * ASYNC_READ, BIG_WRITES, MAX_PAGES, ASYNC_DIO, PARALLEL_DIROPS;
+/// * DO_READDIRPLUS with READDIRPLUS_AUTO;
+/// * ATOMIC_O_TRUNC (OPEN truncates);
+/// * EXPORT_SUPPORT (LOOKUP of `.` and `..` by node id);
+/// * DONT_MASK (the file system applies the umask);
+/// * HANDLE_KILLPRIV_V2 (the file system drops setuid and setgid bits when a request says so);
+/// * SETXATTR_EXT, INIT_EXT, AUTO_INVAL_DATA, HAS_IOCTL_DIR, HAS_EXPIRE_ONLY, DIRECT_IO_ALLOW_MMAP.
+///
+/// Off unless enabled: POSIX_LOCKS, FLOCK_LOCKS, WRITEBACK_CACHE, POSIX_ACL, CACHE_SYMLINKS,
+/// CREATE_SUPP_GROUP, NO_OPEN_SUPPORT, ALLOW_IDMAP and all other flags.
 #[derive(Clone, Debug)]
 pub struct InitConfig {
     minor: u32,
     offered: u64,
     wanted: u64,
-    /// Most bytes of one WRITE. Cut to what the kernel's `max_pages_limit` allows.
+    /// Maximum size of one WRITE, in bytes. Reduced to what the kernel's `max_pages_limit` allows.
     pub max_write: u32,
-    /// Most bytes that the kernel reads ahead; starts as the kernel's own wish and can only be
-    /// lowered.
+    /// Maximum readahead of the kernel, in bytes. Starts with the kernel's own value and can only
+    /// be lowered.
     pub max_readahead: u32,
-    /// Most requests in the background (readahead, asynchronous direct I/O) at once.
+    /// Maximum number of background requests (readahead, asynchronous direct I/O) in flight.
     pub max_background: u16,
-    /// From so many background requests on the kernel holds further ones back.
+    /// Number of background requests from which on the kernel holds further ones back.
     pub congestion_threshold: u16,
     /// Granularity of times, in nanoseconds.
     pub time_gran: u32,
-    /// With REQUEST_TIMEOUT: after how many seconds the kernel aborts the connection for an
+    /// With REQUEST_TIMEOUT: seconds after which the kernel aborts the connection because of an
     /// unanswered request.
     pub request_timeout_s: u16,
 }
@@ -94,17 +100,17 @@ impl InitConfig {
         self.offered & flags == flags
     }
 
-    /// Whether all of `flags` are asked for and offered.
+    /// Whether all of `flags` are requested and offered.
     pub fn wants(&self, flags: u64) -> bool {
         self.wanted & self.offered & flags == flags
     }
 
-    /// Asks for `flags`; what the kernel does not offer stays off.
+    /// Requests `flags`. Flags that the kernel does not offer stay off.
     pub fn enable(&mut self, flags: u64) {
         self.wanted |= flags & !IMPOSSIBLE_FLAGS;
     }
 
-    /// Does not ask for `flags`.
+    /// Stops requesting `flags`.
     pub fn disable(&mut self, flags: u64) {
         self.wanted &= !flags;
     }
@@ -123,8 +129,8 @@ impl InitConfig {
         }
     }
 
-    /// What is in force, and the message that says so. `pages_limit`: the kernel's most pages in
-    /// one request.
+    /// Returns the negotiated values and the reply to INIT that announces them. `pages_limit`: the
+    /// kernel's maximum number of pages in one request.
     pub(crate) fn conclude(&self, offer: &Offer, pages_limit: u32) -> (Negotiated, InitOut) {
         let mut flags = self.wanted & self.offered;
         if flags & INIT_EXT == 0 {
@@ -135,8 +141,8 @@ impl InitConfig {
         let max_write =
             self.max_write.clamp(MAX_WRITE_BYTES_MIN, MAX_WRITE_BYTES_MAX).min(pages_limit.saturating_mul(page));
         let max_write = max_write / page * page;
-        // Memory that does not begin with a page takes one more; where the kernel does not allow
-        // it, such writes come in two requests.
+        // Memory that does not begin at a page boundary spans one page more. If the kernel does not
+        // allow that page, such a write arrives as two requests.
         let max_pages = (max_write / page + 1).min(pages_limit);
         let negotiated = Negotiated {
             minor: self.minor,
@@ -165,22 +171,22 @@ impl InitConfig {
     }
 }
 
-/// What kernel and file system agreed on.
+/// Values that kernel and file system negotiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
     /// Minor version of the protocol.
     pub minor: u32,
     /// Flags in force ([`crate::abi::flags::init`]).
     pub flags: u64,
-    /// Most bytes of one WRITE (and, by the mount option `max_read`, of one READ).
+    /// Maximum size of one WRITE, in bytes. By the mount option `max_read` also of one READ.
     pub max_write: u32,
-    /// Most bytes that the kernel reads ahead.
+    /// Maximum readahead of the kernel, in bytes.
     pub max_readahead: u32,
-    /// Most pages of one request.
+    /// Maximum number of pages in one request.
     pub max_pages: u32,
-    /// Most background requests at once.
+    /// Maximum number of background requests in flight.
     pub max_background: u16,
-    /// Background requests from which on the kernel holds back.
+    /// Number of background requests from which on the kernel holds further ones back.
     pub congestion_threshold: u16,
 }
 
@@ -191,7 +197,7 @@ impl Negotiated {
     }
 }
 
-/// The kernel's INIT.
+/// The kernel's INIT request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) major: u32,
@@ -201,8 +207,8 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    /// Reads INIT's body; `None` where it is too short. Kernels before 7.36 send no second word of
-    /// flags.
+    /// Parses the body of INIT. Returns `None` if it is too short. Kernels before 7.36 do not send
+    /// the second word of flags.
     pub(crate) fn parse(body: &[u8]) -> Option<Offer> {
         let (init, rest) = InitIn::read_from_prefix(body).ok()?;
         let mut flags = u64::from(init.flags);
@@ -215,7 +221,7 @@ impl Offer {
     }
 }
 
-/// The kernel's most pages in one request.
+/// Returns the kernel's maximum number of pages in one request.
 pub(crate) fn pages_limit() -> u32 {
     let text = std::fs::read_to_string("/proc/sys/fs/fuse/max_pages_limit").unwrap_or_default();
     text.trim().parse().unwrap_or(PAGES_LIMIT_DEFAULT)
@@ -268,7 +274,7 @@ mod tests {
         assert_eq!(config.conclude(&offer, 0).0.max_write, 4096);
         config.disable(MAX_PAGES);
         config.max_write = 1 << 20;
-        assert_eq!(config.conclude(&offer, 256).0.max_write, 32 * 4096, "what a kernel without max_pages takes");
+        assert_eq!(config.conclude(&offer, 256).0.max_write, 32 * 4096, "limit of a kernel without max_pages");
     }
 
     #[test]

@@ -1,24 +1,28 @@
-//! Interrupts that overtake their request.
+//! INTERRUPT messages that arrive before their request.
 //!
-//! Request and INTERRUPT are read by different threads, so the INTERRUPT may reach the file system
-//! before the request does. Such an early interrupt is kept here, and given again by the thread
-//! that hands the request over, right after it did.
+//! Different threads read a request and its INTERRUPT, so the INTERRUPT may reach the file system
+//! first. Such an early interrupt is noted here. The thread that hands the request to the file
+//! system repeats the interrupt right after it.
 //!
-//! Why none is lost: the thread with the INTERRUPT first notes it here and then asks the file
-//! system; the thread with the request first hands it to the file system and then looks here. The
-//! file system registers and looks up requests under one lock, so at least one of the two finds the
-//! other. No lock is taken here: requests only read a few words that hardly ever change. The number
-//! of notes is bounded; the oldest is overwritten.
+//! No interrupt is lost:
+//!
+//! * The thread with the INTERRUPT first notes it here, then calls the file system.
+//! * The thread with the request first hands it to the file system, then looks for a note here.
+//! * The file system registers and looks up requests under one lock, so at least one of the two
+//!   threads finds the other's entry.
+//!
+//! This module takes no lock: requests only read a few words that rarely change. The number
+//! of notes is bounded; a new note overwrites the oldest.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 
-/// Early interrupts kept. A note matters only for the time between two adjacent steps of another
-/// thread; 32 words are four cache lines.
+/// Maximum number of early interrupts. A note is needed only between two adjacent steps of another
+/// thread. 32 words are four cache lines.
 const NOTES: usize = 32;
 
 #[derive(Debug)]
 pub(crate) struct EarlyInterrupts {
-    /// Uniques of interrupted requests; 0 is empty (the kernel never uses it).
+    /// Uniques of interrupted requests. 0 marks a free slot (the kernel never uses 0).
     notes: [AtomicU64; NOTES],
     next: AtomicUsize,
 }
@@ -28,8 +32,8 @@ impl EarlyInterrupts {
         EarlyInterrupts { notes: [const { AtomicU64::new(0) }; NOTES], next: AtomicUsize::new(0) }
     }
 
-    /// An INTERRUPT came: `tell` the file system, and keep the note if it does not know the request
-    /// (yet).
+    /// Handles an INTERRUPT: calls `tell`, which informs the file system. Leaves the note if `tell`
+    /// returns false because the file system does not know the request yet.
     pub(crate) fn interrupt(&self, unique: u64, tell: impl FnOnce(u64) -> bool) {
         let slot = &self.notes[self.next.fetch_add(1, SeqCst) % NOTES];
         slot.store(unique, SeqCst);
@@ -38,7 +42,8 @@ impl EarlyInterrupts {
         }
     }
 
-    /// A request was handed over: whether it was interrupted before. Says so once.
+    /// Returns whether a request, which was just handed over, was interrupted before. Returns true
+    /// once per interrupt.
     pub(crate) fn was_early(&self, unique: u64) -> bool {
         let mut notes = self.notes.iter();
         notes.any(|n| n.load(SeqCst) == unique && n.compare_exchange(unique, 0, SeqCst, SeqCst).is_ok())

@@ -1,22 +1,26 @@
 //! The kernel's FUSE protocol: sessions, worker threads, buffers, notifications.
 //!
-//! A file system implements [`Filesystem`] and is mounted by [`Session::mount`]. Every operation of
-//! the protocol arrives as a [`Request`] with a [`Reply`], on one of several worker threads, and is
-//! answered at once or later from anywhere.
+//! A file system implements [`Filesystem`] and is mounted by [`Session::mount`]. Each operation of
+//! the protocol arrives as a [`Request`] with a [`Reply`], on one of several worker threads. The
+//! file system may send the reply at once, or later from any thread.
 //!
-//! * [`abi`]: numbers and structures of the kernel's interface, 7.31 to 7.45;
+//! * [`abi`]: numbers and structures of the kernel's interface, versions 7.31 to 7.45;
 //! * `mount`: mount(2) as root, `fusermount3` otherwise;
-//! * `mount_flags`: read-only, nosuid and their like, and how a remount changes them;
-//! * `session`: the threads, each with its own channel to the kernel;
-//! * `parse`: from the kernel's bytes to a [`Request`];
-//! * `reply`: answers, scattered from where the data lies;
-//! * `pipe`: file pages on their way to the kernel;
-//! * `pool`: page-aligned buffers that a WRITE's data keeps without a copy;
+//! * `mount_flags`: read-only, nosuid and similar flags, and how a remount changes them;
+//! * `session`: the worker threads, each with its own channel to the kernel;
+//! * `parse`: decoding of the kernel's messages into [`Request`]s;
+//! * `reply`: replies, gathered by writev(2) from the buffers that hold the data;
+//! * `pipe`: splicing of file pages to the kernel;
+//! * `pool`: page-aligned buffers that the data of a WRITE owns without a copy;
 //! * `notify`: invalidations and their deadlock rule;
-//! * `interrupts`: signals that overtake their request.
+//! * `interrupts`: INTERRUPT messages that arrive before their request.
 //!
-//! What is particular here: a WRITE hands its buffer over, page-aligned; interrupts reach the file
-//! system; flock locks can be told from those of fcntl; SYNCFS, STATX and TMPFILE exist.
+//! Special features:
+//!
+//! * a WRITE hands its page-aligned buffer over to the file system;
+//! * interrupts reach the file system;
+//! * flock locks are distinguished from fcntl locks;
+//! * SYNCFS, STATX and TMPFILE are supported.
 #![allow(
     clippy::disallowed_methods,
     reason = "this crate is the boundary to the kernel: its threads and files are the mount's own"
@@ -49,8 +53,7 @@ pub use reply::Reply;
 pub use request::*;
 pub use session::{COPY_PAYLOAD_BYTES_MAX, Filesystem, Session, SessionOptions, SessionStats};
 
-/// Parses bytes as a message from the kernel and forgets the result: what a fuzz target calls. Any
-/// bytes are fine.
+/// Entry point for fuzzing: parses any bytes as a message from the kernel and discards the result.
 #[doc(hidden)]
 pub fn fuzz_parse(message: &[u8]) {
     for setxattr_ext in [false, true] {

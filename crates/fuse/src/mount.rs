@@ -1,4 +1,4 @@
-//! Mounting and unmounting: as root by mount(2), otherwise through `fusermount3`, the setuid helper
+//! Mounting and unmounting: by mount(2) as root, otherwise through `fusermount3`, the setuid helper
 //! of libfuse.
 
 use std::{
@@ -26,35 +26,35 @@ use crate::{
     mount_flags::{MOUNT_TABLE, MountFlags},
 };
 
-/// The helper's name; it is looked for in PATH.
+/// Name of the helper, searched in PATH.
 const HELPER: &str = "fusermount3";
-/// Variable in which the helper finds the socket for the device.
+/// Environment variable that gives the helper the socket for the device's descriptor.
 const HELPER_SOCKET: &str = "_FUSE_COMMFD";
-/// Most bytes of the helper's messages that are kept.
+/// Maximum bytes read of the helper's messages.
 const HELPER_MESSAGE_BYTES_MAX: u64 = 4096;
 
-/// What and where to mount.
+/// Mount point and options of a mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// An existing directory.
+    /// Mount point: an existing directory.
     pub mountpoint: PathBuf,
-    /// Shown as the source, such as `10.0.0.1@tcp:/sheen`.
+    /// Source shown in the mount table, such as `10.0.0.1@tcp:/sheen`.
     pub fsname: String,
-    /// The type shown is `fuse.<subtype>`; letters, digits, `_`, `-`.
+    /// Suffix of the type shown, `fuse.<subtype>`: letters, digits, `_`, `-`.
     pub subtype: String,
-    /// Other users may use the mount. As an ordinary user this needs `user_allow_other` in
+    /// Whether other users may use the mount. For an ordinary user this needs `user_allow_other` in
     /// /etc/fuse.conf.
     pub allow_other: bool,
-    /// The kernel checks permissions by mode, owner and group, too.
+    /// Whether the kernel also checks permissions by mode, owner and group.
     pub default_permissions: bool,
-    /// What the kernel is to permit.
+    /// Flags that the kernel enforces.
     pub flags: MountFlags,
-    /// Most bytes of one READ; `None` for the session's `max_write`.
+    /// Maximum size of one READ, in bytes. `None` stands for the session's `max_write`.
     pub max_read: Option<u32>,
 }
 
 impl MountOptions {
-    /// As fusermount3 has it: with the usual flags, for this user alone.
+    /// Options with fusermount3's default flags, for the mounting user only.
     pub fn new(mountpoint: impl Into<PathBuf>, fsname: impl Into<String>) -> MountOptions {
         MountOptions {
             mountpoint: mountpoint.into(),
@@ -68,13 +68,13 @@ impl MountOptions {
     }
 }
 
-/// Why mounting failed and what to do about it.
+/// Why mounting failed, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountError {
     /// `/dev/fuse` cannot be opened.
     #[error(
-        "cannot open /dev/fuse: {0}; load the module (modprobe fuse), or give the container the device (--device /dev/fuse)"
+        "cannot open /dev/fuse: {0}; load the kernel module (modprobe fuse), or pass the device to the container (--device /dev/fuse)"
     )]
     Device(#[source] io::Error),
     /// The mount point cannot be used.
@@ -85,11 +85,11 @@ pub enum MountError {
         /// Cause.
         #[source]
         source: io::Error,
-        /// What to do, with its own leading punctuation, or empty.
+        /// Advice, with leading punctuation, or empty.
         hint: &'static str,
     },
-    /// An option has a character that it cannot have.
-    #[error("the {0} of a mount must not be empty or have a comma, a backslash or control characters")]
+    /// A name option is empty or contains a forbidden character.
+    #[error("invalid {0} of the mount: it must not be empty or contain commas, backslashes or control characters")]
     Option(&'static str),
     /// mount(2) failed.
     #[error("mount(2) on {path} failed: {source}")]
@@ -100,29 +100,29 @@ pub enum MountError {
         #[source]
         source: io::Error,
     },
-    /// No helper, and not root.
+    /// The user is not root, and fusermount3 is missing.
     #[error("fusermount3 was not found; install the package fuse3 (apt install fuse3), or mount as root")]
     NoHelper,
-    /// The helper does not let this user share the mount.
+    /// The helper does not permit allow_other for this user.
     #[error(
-        "allow_other is not permitted: have root put the line user_allow_other into /etc/fuse.conf, or mount without it"
+        "allow_other is not permitted: ask root to add the line user_allow_other to /etc/fuse.conf, or mount without allow_other"
     )]
     AllowOther,
-    /// The device is closed to this user.
-    #[error("this user may not open /dev/fuse; have root run: chmod 666 /dev/fuse (most distributions do so)")]
+    /// The user has no permission to open the device.
+    #[error("permission denied on /dev/fuse; ask root to run chmod 666 /dev/fuse (the default of most distributions)")]
     DeviceDenied,
-    /// The helper failed, with its own words.
+    /// The helper failed; its own message.
     #[error("fusermount3 failed: {0}")]
     Helper(String),
-    /// The kernel does not speak a protocol known here.
+    /// The kernel's protocol version is not supported.
     #[error("the kernel speaks FUSE {major}.{minor}; 7.31 (Linux 5.4) or later is needed")]
     Version {
-        /// Its major version.
+        /// Major version of the kernel's protocol.
         major: u32,
-        /// Its minor version.
+        /// Minor version of the kernel's protocol.
         minor: u32,
     },
-    /// The kernel did not begin as it should.
+    /// The kernel's INIT did not arrive or was invalid.
     #[error("the kernel did not start the FUSE session: {0}")]
     Init(#[source] io::Error),
     /// Threads could not be started.
@@ -131,7 +131,7 @@ pub enum MountError {
 }
 
 impl MountError {
-    /// The nearest errno.
+    /// Returns the closest errno.
     pub fn errno(&self) -> Errno {
         let of = |e: &io::Error| Errno(e.raw_os_error().unwrap_or(Errno::EIO.0));
         match self {
@@ -147,7 +147,8 @@ impl MountError {
     }
 }
 
-/// Mounts; the device waits for its INIT then. Returns the mount point's full path.
+/// Mounts and returns the device, on which the kernel's INIT is pending, and the mount point's full
+/// path.
 pub(crate) fn mount(options: &MountOptions, max_read: u32) -> Result<(OwnedFd, PathBuf), MountError> {
     check_names(options)?;
     let (point, mode) = directory(&options.mountpoint)?;
@@ -158,8 +159,8 @@ pub(crate) fn mount(options: &MountOptions, max_read: u32) -> Result<(OwnedFd, P
     }
 }
 
-/// Checks what can be checked without mounting: names, the mount point if it is there, and the way
-/// to the kernel.
+/// Checks everything that needs no mounting: the names, the mount point if it exists, and access
+/// to the device or the helper.
 ///
 /// # Errors
 /// As [`crate::Session::mount`].
@@ -187,7 +188,7 @@ fn check_names(options: &MountOptions) -> Result<(), MountError> {
     Ok(())
 }
 
-/// The full path of a mount point, and its mode.
+/// Returns the full path of a mount point and its mode.
 fn directory(path: &Path) -> Result<(PathBuf, u32), MountError> {
     let point = std::fs::canonicalize(path).map_err(|e| point_error(path, e))?;
     let mode = rustix::fs::stat(&point).map_err(|e| point_error(&point, e.into()))?.st_mode;
@@ -199,7 +200,7 @@ fn directory(path: &Path) -> Result<(PathBuf, u32), MountError> {
 
 fn point_error(path: &Path, source: io::Error) -> MountError {
     let hint = match source.raw_os_error() {
-        Some(e) if e == Errno::ENOTCONN.0 => "; a mount whose process died is still there: unmount it first",
+        Some(e) if e == Errno::ENOTCONN.0 => "; a dead mount is still there: unmount it first",
         Some(e) if e == Errno::ENOENT.0 => "; create the directory first",
         _ => "",
     };
@@ -228,7 +229,7 @@ fn mount_as_root(options: &MountOptions, point: &Path, mode: u32, max_read: u32)
     Ok(fd)
 }
 
-/// The helper's `-o`.
+/// Returns the helper's `-o` argument.
 fn helper_options(options: &MountOptions, max_read: u32) -> String {
     let mut text = format!("fsname={},subtype={}", options.fsname, options.subtype);
     text.push_str(&format!(",max_read={}", options.max_read.unwrap_or(max_read)));
@@ -251,7 +252,7 @@ fn mount_by_helper(options: &MountOptions, point: &Path, max_read: u32) -> Resul
     command.env(HELPER_SOCKET, theirs_raw.to_string());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     // SAFETY: between fork and exec only fcntl is called, which is async-signal-safe and allocates
-    // nothing; the descriptor is open there, because `theirs` lives until after the spawn.
+    // nothing. The descriptor is open there, because `theirs` lives until after the spawn.
     unsafe {
         command.pre_exec(move || {
             let theirs = std::os::fd::BorrowedFd::borrow_raw(theirs_raw);
@@ -261,7 +262,7 @@ fn mount_by_helper(options: &MountOptions, point: &Path, max_read: u32) -> Resul
     let mut child = command
         .spawn()
         .map_err(|e| if e.kind() == io::ErrorKind::NotFound { MountError::NoHelper } else { failed(e) })?;
-    drop(theirs); // so that the helper's death ends the receiving below
+    drop(theirs); // otherwise the receive below would not end when the helper dies
     let device = receive_fd(&ours);
     let mut message = Vec::new();
     if let Some(stderr) = child.stderr.take() {
@@ -282,13 +283,14 @@ fn helper_error(message: &str) -> MountError {
     } else if message.contains("/dev/fuse: Permission denied") {
         MountError::DeviceDenied
     } else if message.is_empty() {
-        MountError::Helper("it did not say why".into())
+        MountError::Helper("no error message".into())
     } else {
         MountError::Helper(message.trim_start_matches(HELPER).trim_start_matches(": ").into())
     }
 }
 
-/// Waits for the descriptor that the helper sends; `None` where it ended without one.
+/// Waits for the descriptor that the helper sends. Returns `None` if the helper ended without
+/// sending one.
 fn receive_fd(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let mut byte = [0; 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -307,9 +309,14 @@ fn receive_fd(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     Ok(received.next())
 }
 
-/// Unmounts what is mounted at `path`, also where its process is dead. EBUSY where it is in use,
-/// unless `lazy`: it is then taken out of the tree now and ends when its last user is gone. EINVAL
-/// where nothing is mounted. As an ordinary user this runs fusermount3.
+/// Unmounts the file system at `path`, even if its process is dead. As an ordinary user this runs
+/// fusermount3.
+///
+/// With `lazy`, a mount in use is removed from the tree at once and ends when its last user closes
+/// it.
+///
+/// # Errors
+/// EBUSY if the mount is in use and `lazy` is false. EINVAL if nothing is mounted at `path`.
 pub fn unmount(path: &Path, lazy: bool) -> io::Result<()> {
     let path = full_path(path);
     let plain = unmount_once(&path, false);
@@ -319,7 +326,7 @@ pub fn unmount(path: &Path, lazy: bool) -> io::Result<()> {
     }
 }
 
-/// The full path without looking at the mount itself, which may be dead.
+/// Returns the full path without accessing the mount itself, which may be dead.
 fn full_path(path: &Path) -> PathBuf {
     match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => {
@@ -358,14 +365,14 @@ fn unmount_by_helper(path: &Path, lazy: bool) -> io::Result<()> {
     })
 }
 
-/// The connection's number under /sys/fs/fuse/connections: the minor number of the mount's device.
-/// Asks the mount table, not the file system, which may not answer.
+/// Returns the connection's number under /sys/fs/fuse/connections: the minor number of the mount's
+/// device. Reads the mount table, because the file system itself may not answer.
 pub(crate) fn connection_number(mountpoint: &Path) -> Option<u32> {
     find_connection(&std::fs::read_to_string(MOUNT_TABLE).ok()?, mountpoint)
 }
 
-/// The number of a mount, which no other one ever has; `None` before Linux 6.8. Does not ask the
-/// file system, which may not answer.
+/// Returns the unique id of a mount, which the kernel never reuses. `None` before Linux 6.8. Sends
+/// no request to the file system, which may not answer.
 pub(crate) fn unique_id(mountpoint: &Path) -> Option<u64> {
     /// STATX_MNT_ID_UNIQUE.
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
@@ -374,8 +381,8 @@ pub(crate) fn unique_id(mountpoint: &Path) -> Option<u64> {
     (found.stx_mask & UNIQUE.bits() != 0).then_some(found.stx_mnt_id)
 }
 
-/// Sets how far the kernel reads ahead on the mount of a connection. What is agreed on at INIT can
-/// only make it less.
+/// Sets the kernel's readahead on the mount of a connection. The value negotiated at INIT can
+/// only reduce it.
 pub(crate) fn set_readahead(connection: u32, bytes: u32) -> io::Result<()> {
     std::fs::write(format!("/sys/class/bdi/0:{connection}/read_ahead_kb"), (bytes >> 10).to_string())
 }
@@ -384,7 +391,7 @@ fn find_connection(mountinfo: &str, mountpoint: &Path) -> Option<u32> {
     line_of(mountinfo, mountpoint)?.split(' ').nth(2)?.split_once(':')?.1.parse().ok()
 }
 
-/// The line of the mount table for what is mounted at a point.
+/// Returns the mount table's line for the mount visible at a mount point.
 pub(crate) fn line_of<'a>(mountinfo: &'a str, mountpoint: &Path) -> Option<&'a str> {
     // Lines are: id parent major:minor root mountpoint …; a later mount on the same point hides the
     // earlier ones.
@@ -394,7 +401,7 @@ pub(crate) fn line_of<'a>(mountinfo: &'a str, mountpoint: &Path) -> Option<&'a s
     })
 }
 
-/// Undoes the mount table's octal escapes of space, tab, newline and backslash.
+/// Decodes the mount table's octal escapes of space, tab, newline and backslash.
 fn unescape(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -455,7 +462,8 @@ mod tests {
         assert_eq!(helper_options(&options, 4096), "fsname=host@tcp:/fs,subtype=sheen,max_read=8192,allow_other,ro");
     }
 
-    /// The helper works for root, too; what the descriptor is good for is tested by real mounts.
+    /// The helper works for root, too. Tests with real mounts use the descriptor; this test does
+    /// not.
     #[test]
     fn the_helper_mounts_and_unmounts() {
         let dir = tempfile::tempdir().unwrap();
@@ -467,7 +475,7 @@ mod tests {
         };
         let number = connection_number(&point);
         assert!(number.is_some());
-        drop(fd); // the process "dies": the mount is dead, and can still be unmounted
+        drop(fd); // as if the process had died: the mount is dead, and can still be unmounted
         unmount_by_helper(&full_path(&point), false).unwrap();
         assert_eq!(connection_number(&point), None);
         assert!(unmount_by_helper(&point, false).is_err());

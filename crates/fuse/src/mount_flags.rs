@@ -1,8 +1,8 @@
-//! The flags of a mount that the kernel keeps: read-only, nosuid, noatime and their like.
+//! Mount flags that the kernel enforces: read-only, nosuid, noatime and similar.
 //!
-//! They are given to mount(2), changed by a remount, and read back from the mount table. A file
-//! system is not told of a remount: what it does by itself, such as access times, it does by
-//! [`FlagsWatch`].
+//! They are passed to mount(2), changed by a remount, and read back from the mount table. The
+//! kernel does not notify a file system of a remount. A file system that evaluates a flag itself,
+//! such as noatime, reads it through [`FlagsWatch`].
 
 use std::{
     fs::File,
@@ -18,30 +18,30 @@ use rustix::{
 
 use crate::mount::line_of;
 
-/// The mounts that this process sees.
+/// Table of the mounts visible to this process.
 pub(crate) const MOUNT_TABLE: &str = "/proc/self/mountinfo";
 
-/// How the kernel treats a mount.
+/// Flags of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MountFlags {
-    /// Changes are refused.
+    /// The kernel refuses changes.
     pub read_only: bool,
-    /// Set-user-id bits count. Ordinary users cannot have this.
+    /// Set-user-id bits are honoured. Only root can mount with this.
     pub suid: bool,
-    /// Device files work. Ordinary users cannot have this.
+    /// Device files work. Only root can mount with this.
     pub dev: bool,
-    /// Programs can be run.
+    /// Programs can be executed.
     pub exec: bool,
-    /// Reading moves no access time.
+    /// Reading does not update access times.
     pub noatime: bool,
-    /// Reading a directory moves no access time.
+    /// Reading a directory does not update its access time.
     pub nodiratime: bool,
     /// Symbolic links are followed.
     pub symfollow: bool,
 }
 
 impl Default for MountFlags {
-    /// As fusermount3 has it: read-write, nosuid, nodev.
+    /// Returns fusermount3's defaults: read-write, nosuid, nodev.
     fn default() -> MountFlags {
         MountFlags {
             read_only: false,
@@ -56,14 +56,14 @@ impl Default for MountFlags {
 }
 
 impl MountFlags {
-    /// Those of what is mounted at a point, whose path has no links; `None` where nothing is. Does
-    /// not ask the file system.
+    /// Returns the flags of the mount at a mount point, or `None` if nothing is mounted there. The
+    /// path must contain no symbolic links. Sends no request to the file system.
     pub fn of(mountpoint: &Path) -> io::Result<Option<MountFlags>> {
         let table = std::fs::read(MOUNT_TABLE)?;
         Ok(line_of(&String::from_utf8_lossy(&table), mountpoint).and_then(of_line))
     }
 
-    /// For mount(2).
+    /// Returns the flags for mount(2).
     pub(crate) fn bits(self) -> Bits {
         let mut bits = Bits::empty();
         bits.set(Bits::RDONLY, self.read_only);
@@ -71,15 +71,15 @@ impl MountFlags {
         bits.set(Bits::NODEV, !self.dev);
         bits.set(Bits::NOEXEC, !self.exec);
         bits.set(Bits::NOATIME, self.noatime);
-        // A remount without any flag for access times leaves them as they were.
+        // A remount without any flag for access times would leave the old ones in force.
         bits.set(Bits::RELATIME, !self.noatime);
         bits.set(Bits::NODIRATIME, self.nodiratime);
         bits.set(Bits::NOSYMFOLLOW, !self.symfollow);
         bits
     }
 
-    /// For fusermount3, which does not know nodiratime. (Sheen moves no access time of a directory
-    /// anyway.)
+    /// Returns the options for fusermount3, which does not know nodiratime. (Sheen never updates
+    /// the access time of a directory anyway.)
     pub(crate) fn words(self) -> impl Iterator<Item = &'static str> {
         let words = [
             (self.read_only, "ro"),
@@ -93,8 +93,8 @@ impl MountFlags {
     }
 }
 
-/// The flags in a line of the mount table: those of the mount, and read-only also where the
-/// superblock is.
+/// Parses the flags in a line of the mount table. Read-only is set if the mount or its superblock
+/// is read-only.
 fn of_line(line: &str) -> Option<MountFlags> {
     let (mount, superblock) = line.split_once(" - ")?;
     let (mount, superblock) = (mount.split(' ').nth(5)?, superblock.split(' ').nth(2)?);
@@ -110,23 +110,25 @@ fn of_line(line: &str) -> Option<MountFlags> {
     })
 }
 
-/// Changes the flags of what is mounted at a point, as mount(8)'s `remount` does; `bind`: of this
-/// mount point alone, and not of the file system, which bind mounts share. Root's alone (EPERM).
-/// EBUSY: it shall be read-only, and files are open for writing.
+/// Changes the flags of the mount at a mount point, as mount(8)'s `remount` does. With `bind`, only
+/// this mount point changes, not the file system that bind mounts share.
+///
+/// # Errors
+/// EPERM unless root. EBUSY if the mount shall become read-only while files are open for writing.
 pub fn remount(mountpoint: &Path, flags: MountFlags, bind: bool) -> io::Result<()> {
     let mut bits = flags.bits();
     bits.set(Bits::BIND, bind);
     Ok(rustix::mount::mount_remount(mountpoint, bits, c"")?)
 }
 
-/// The flags of a session's mount, as of now. Of several mount points of one session the first
-/// counts.
+/// The current flags of a session's mount. If the session's file system is mounted at several
+/// points, the first line of the mount table counts.
 #[derive(Debug)]
 pub struct FlagsWatch(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    /// The mount table, which tells by poll(2) whether it has changed; `None` where it cannot be
+    /// The mount table, on which poll(2) reports changes. `None` if it cannot be
     /// read.
     table: Option<File>,
     connection: u32,
@@ -134,8 +136,8 @@ struct State {
 }
 
 impl FlagsWatch {
-    /// Of the mount with this connection. `flags`: what it was mounted with, which holds where the
-    /// mount table does not tell.
+    /// Watches the mount with this connection number. `flags`: the flags at mount time, which apply
+    /// as long as the mount table has no line for the mount.
     pub(crate) fn new(connection: Option<u32>, flags: MountFlags) -> FlagsWatch {
         let table = connection.and_then(|_| File::open(MOUNT_TABLE).ok());
         let mut state = State { table, connection: connection.unwrap_or_default(), flags };
@@ -143,7 +145,7 @@ impl FlagsWatch {
         FlagsWatch(Mutex::new(state))
     }
 
-    /// The flags. Costs a system call, and a look at the mount table after that has changed.
+    /// Returns the flags. Costs one system call, and a read of the mount table if it has changed.
     pub fn now(&self) -> MountFlags {
         let mut state = self.0.lock();
         if state.has_changed() {
@@ -164,13 +166,13 @@ impl State {
         let Some(table) = &mut self.table else { return };
         let mut text = Vec::new();
         if let Err(e) = table.rewind().and_then(|()| table.read_to_end(&mut text)) {
-            tracing::warn!("cannot read {MOUNT_TABLE}: {e}; access times go by the flags of before");
+            tracing::warn!("cannot read {MOUNT_TABLE}: {e}; continuing with the mount flags read before");
             return;
         }
         let device = format!("0:{}", self.connection);
         let text = String::from_utf8_lossy(&text);
         let line = text.lines().find(|line| line.split(' ').nth(2) == Some(&*device));
-        // Without a line it is unmounted; what is still open goes on as before.
+        // No line: the file system is unmounted. Files that are still open use the last flags.
         self.flags = line.and_then(of_line).unwrap_or(self.flags);
     }
 }

@@ -1,20 +1,21 @@
-//! Notifications: what the file system tells the kernel unasked.
+//! Notifications: unsolicited messages from the file system to the kernel.
 //!
-//! **The deadlock rule.** A notification is a write to the device that can wait inside the kernel:
-//! an invalidation of pages waits for pages that an in-flight READ or WRITE has locked, an
-//! invalidation of a name waits for the directory's lock that an in-flight LOOKUP, CREATE, UNLINK…
-//! holds. Those end only when the file system answers them. So:
+//! **The deadlock rule.** A notification is a write to the device that can wait inside the kernel.
+//! An invalidation of pages waits for pages that an in-flight READ or WRITE has locked. An
+//! invalidation of a name waits for the directory's lock, which an in-flight LOOKUP, CREATE, UNLINK
+//! etc. holds. Those requests end only when the file system replies to them.
 //!
-//! [`Notifier::inc_epoch`] and [`Notifier::inval_attr`] wait for nothing and may be called from
-//! anywhere. For the others:
+//! [`Notifier::inc_epoch`] and [`Notifier::inval_attr`] do not wait and may be called from
+//! anywhere. For the other notifications:
 //!
-//! * never notify from inside [`crate::Filesystem::request`], nor from a task or thread on which an
-//!   answer may depend;
-//! * hold no lock while notifying that answering a request could need: a READ that reached the file
-//!   system before a lock is given up must be servable meanwhile;
-//! * wait for an invalidation to return before the lock that guarded the cached data is given up.
+//! * Never notify from inside [`crate::Filesystem::request`], nor from a task or thread on which a
+//!   reply may depend.
+//! * While notifying, hold no lock that a reply could need. A READ that reached the file system
+//!   before an extent lock is cancelled must still be served.
+//! * Before cancelling the lock that protects cached data, wait until the invalidation has
+//!   returned.
 //!
-//! [`Notifier::defer`] runs the call on threads kept for it, which hold no lock and serve no
+//! [`Notifier::defer`] runs the call on dedicated threads, which hold no lock and serve no
 //! requests.
 
 use std::{collections::VecDeque, io::IoSlice, sync::Arc};
@@ -34,21 +35,21 @@ use crate::{
     init::Negotiated,
 };
 
-/// Most calls that wait for a notification thread.
+/// Maximum number of calls that wait for a notification thread.
 const DEFERRED_MAX: usize = 16384;
-/// Most pieces that [`Notifier::store`] sends in one call without copying (UIO_MAXIOV less the
-/// headers).
+/// Maximum number of pieces that [`Notifier::store`] sends in one call without copying (UIO_MAXIOV
+/// minus the headers).
 const STORE_PIECES_MAX: usize = 1000;
-/// Most nodes in one PRUNE: the kernel takes one page of them.
+/// Maximum number of nodes in one PRUNE: the kernel accepts one page of them.
 const PRUNE_NODES_MAX: usize = 512;
 
-/// Minor version that has FUSE_NOTIFY_INC_EPOCH (Linux 6.16).
+/// Minor version that introduced FUSE_NOTIFY_INC_EPOCH (Linux 6.16).
 const EPOCH_MINOR: u32 = 44;
 
 type Task = Box<dyn FnOnce(&Notifier) + Send>;
 
-/// Tells the kernel that something changed. Cheap to clone. After the end of the session every
-/// method gives ENODEV or another error; that a file or name is not cached is no error.
+/// Sends notifications of changes to the kernel. Cheap to clone. After the end of the session every
+/// method returns ENODEV or another error. A file or name that is not cached is no error.
 #[derive(Clone)]
 pub struct Notifier {
     shared: Arc<Shared>,
@@ -73,7 +74,7 @@ impl Notifier {
         Notifier { shared: Arc::new(Shared { device, negotiated, queue, wake: Condvar::new() }) }
     }
 
-    /// Drops a file's cached attributes and the cached pages of `[offset, offset + len)`; `len` 0
+    /// Drops a file's cached attributes and its cached pages in `[offset, offset + len)`. `len` 0
     /// means to the end. Waits for pages that are being read or written.
     pub fn inval_inode(&self, nodeid: u64, offset: u64, len: u64) -> Result<()> {
         let off = i64::try_from(offset).map_err(|_| Errno::EINVAL)?;
@@ -81,10 +82,12 @@ impl Notifier {
         self.absent_is_fine(notify::INVAL_INODE, &[NotifyInvalInodeOut { ino: nodeid, off, len }.as_bytes()])
     }
 
-    /// Drops a file's cached attributes and ACLs alone; `false`: the kernel does not know the file.
-    /// Waits for nothing. An answer under way with attributes of a file that the kernel knows
-    /// counts as given before it, but for one to SETATTR; one that tells the kernel of a file which
-    /// it did not know counts as given after it.
+    /// Drops a file's cached attributes and ACLs, but not its pages. Does not wait. Returns false
+    /// if the kernel does not know the file.
+    ///
+    /// Replies in flight: if the kernel already knows the file, attributes in such a reply count as
+    /// older than the invalidation and are not cached. A SETATTR reply is the exception: it counts
+    /// as newer. A reply that introduces a file unknown to the kernel counts as newer, too.
     pub fn inval_attr(&self, nodeid: u64) -> Result<bool> {
         match self.send(notify::INVAL_INODE, &[NotifyInvalInodeOut { ino: nodeid, off: -1, len: 0 }.as_bytes()]) {
             Ok(()) => Ok(true),
@@ -93,13 +96,13 @@ impl Notifier {
         }
     }
 
-    /// Drops a cached name, found or not found. Waits for operations on the directory.
+    /// Drops a cached name, positive or negative. Waits for operations on the directory.
     pub fn inval_entry(&self, parent: u64, name: &[u8]) -> Result<()> {
         self.entry(parent, name, 0)
     }
 
-    /// Has a cached name asked for again at its next use, without dropping what hangs on it
-    /// (mounts, working directories). ENOSYS where the kernel cannot (before 6.2).
+    /// Makes the kernel revalidate a cached name at its next use, without dropping the mounts and
+    /// working directories below it. ENOSYS if the kernel does not support this (before 6.2).
     pub fn expire_entry(&self, parent: u64, name: &[u8]) -> Result<()> {
         if !self.shared.negotiated.has(HAS_EXPIRE_ONLY) {
             return Err(Errno::ENOSYS);
@@ -107,15 +110,15 @@ impl Notifier {
         self.entry(parent, name, inval_entry::EXPIRE_ONLY)
     }
 
-    /// Says that a name was removed: inotify watchers are told, and the name is dropped. `child` is
-    /// what it named; nothing happens if the kernel knows it as something else. ENOTEMPTY, EBUSY
-    /// where a directory is in use.
+    /// Reports that a name was removed: the kernel notifies inotify watchers and drops the name.
+    /// `child` is the node that the name referred to; if the name refers to another node in the
+    /// kernel, nothing happens. ENOTEMPTY or EBUSY if a directory is in use.
     pub fn delete(&self, parent: u64, child: u64, name: &[u8]) -> Result<()> {
         let out = NotifyDeleteOut { parent, child, namelen: name_len(name)?, padding: 0 };
         self.absent_is_fine(notify::DELETE, &[out.as_bytes(), name, b"\0"])
     }
 
-    /// Puts bytes into a file's cached pages. ENOENT where the kernel does not know the file.
+    /// Stores bytes in a file's cached pages. ENOENT if the kernel does not know the file.
     pub fn store(&self, nodeid: u64, offset: u64, pieces: &[Bytes]) -> Result<()> {
         let mut offset = offset;
         for pieces in pieces.chunks(STORE_PIECES_MAX) {
@@ -131,22 +134,26 @@ impl Notifier {
         Ok(())
     }
 
-    /// Asks for cached bytes; they arrive as [`crate::Op::Retrieved`] whose `header.unique` is the
-    /// `unique` given here. What is not cached is left out from the first gap on.
+    /// Requests cached bytes from the kernel. They arrive as [`crate::Op::Retrieved`] whose
+    /// `header.unique` is the `unique` given here. The data ends at the first page that is not
+    /// cached.
     pub fn retrieve(&self, unique: u64, nodeid: u64, offset: u64, size: u32) -> Result<()> {
         let out = NotifyRetrieveOut { notify_unique: unique, nodeid, offset, size, padding: 0 };
         self.send(notify::RETRIEVE, &[out.as_bytes()])
     }
 
-    /// Wakes who polls under the handle `kh` of [`crate::Op::Poll`].
+    /// Wakes the programs that poll with the handle `kh` of [`crate::Op::Poll`].
     pub fn poll(&self, kh: u64) -> Result<()> {
         self.absent_is_fine(notify::POLL, &[NotifyPollOut { kh }.as_bytes()])
     }
 
-    /// Has every cached name asked for again at its next use. Waits for nothing. Answers to LOOKUP,
-    /// CREATE and what else makes names that are still under way count as given before it;
-    /// READDIRPLUS alone does not: its names count from when the kernel takes the answer apart.
-    /// What is mounted on a name is detached when the kernel comes by. ENOSYS before 7.44.
+    /// Makes the kernel revalidate every cached name at its next use. Does not wait. ENOSYS before
+    /// 7.44.
+    ///
+    /// Replies in flight to LOOKUP, CREATE and other operations that create names count as older:
+    /// their names are revalidated, too. READDIRPLUS is the exception: its names count from the
+    /// moment when the kernel processes the reply. The revalidation of a name detaches any mount on
+    /// it.
     pub fn inc_epoch(&self) -> Result<()> {
         self.needs(EPOCH_MINOR)?;
         self.send(notify::INC_EPOCH, &[])
@@ -157,7 +164,7 @@ impl Notifier {
         self.needs(EPOCH_MINOR).is_ok()
     }
 
-    /// Has the kernel forget unused nodes now. ENOSYS before 7.45.
+    /// Makes the kernel forget unused nodes now. ENOSYS before 7.45.
     pub fn prune(&self, nodeids: &[u64]) -> Result<()> {
         self.needs(45)?;
         for nodeids in nodeids.chunks(PRUNE_NODES_MAX) {
@@ -167,8 +174,11 @@ impl Notifier {
         Ok(())
     }
 
-    /// Runs `task` on a notification thread, in no promised order. EAGAIN where too many wait (do
-    /// it on a thread of your own or later), ENODEV after the end of the session.
+    /// Runs `task` on a notification thread, in no guaranteed order.
+    ///
+    /// # Errors
+    /// EAGAIN if too many tasks wait: run it on another thread, or later. ENODEV after the end of
+    /// the session.
     pub fn defer(&self, task: impl FnOnce(&Notifier) + Send + 'static) -> Result<()> {
         let mut queue = self.shared.queue.lock();
         if queue.closed {
@@ -182,7 +192,7 @@ impl Notifier {
         Ok(())
     }
 
-    /// A notification thread: runs until [`Notifier::close`].
+    /// Runs deferred tasks until [`Notifier::close`]; the body of a notification thread.
     pub(crate) fn serve(&self) {
         loop {
             let task = {
@@ -201,7 +211,7 @@ impl Notifier {
         }
     }
 
-    /// Ends the notification threads once what was deferred has run.
+    /// Ends the notification threads after all deferred tasks have run.
     pub(crate) fn close(&self) {
         self.shared.queue.lock().closed = true;
         self.shared.wake.notify_all();
@@ -216,7 +226,8 @@ impl Notifier {
         if self.shared.negotiated.minor < minor { Err(Errno::ENOSYS) } else { Ok(()) }
     }
 
-    /// ENOENT says that the kernel has nothing cached of it, which is what was wanted.
+    /// Sends a notification. ENOENT counts as success: the kernel has nothing cached for the node
+    /// or name.
     fn absent_is_fine(&self, code: i32, parts: &[&[u8]]) -> Result<()> {
         match self.send(code, parts) {
             Err(Errno::ENOENT) => Ok(()),

@@ -1,8 +1,11 @@
-//! From the kernel's bytes to a [`Request`].
+//! Decoding of the kernel's messages into [`Request`]s.
 //!
-//! Invariant: any bytes give a request or [`Malformed`], never a panic, and nothing larger than the
-//! message is allocated. The payload of a WRITE is not touched: the parser says where it lies and
-//! the session hands the buffer over.
+//! Invariants:
+//!
+//! * Any bytes yield a message or [`Malformed`], never a panic.
+//! * No allocation is larger than the message.
+//! * The payload of a WRITE is not copied. The parser returns its position, and the session hands
+//!   over the buffer.
 
 use std::ops::Range;
 
@@ -19,33 +22,33 @@ use crate::{
     request::*,
 };
 
-/// Bytes before a WRITE's payload.
+/// Size of the headers before a WRITE's payload, in bytes.
 pub(crate) const WRITE_HEAD_BYTES: usize = size_of::<InHeader>() + size_of::<WriteIn>();
 
-/// What a message turned out to be.
+/// A decoded message.
 #[derive(Debug)]
 pub(crate) enum Incoming {
-    /// For the file system. `payload`: where in the message the data of `Op::Write` or
-    /// `Op::Retrieved` lies, which the caller puts in with [`attach`]. `answered`: whether the
-    /// kernel waits for a reply. `wide_copy`: see [`crate::Reply::copied`].
+    /// A request for the file system. `payload`: position in the message of the data of `Op::Write`
+    /// or `Op::Retrieved`, which the caller inserts with [`attach`]. `answered`: whether the kernel
+    /// expects a reply. `wide_copy`: see [`crate::Reply::copied`].
     Request { request: Request, payload: Option<Range<usize>>, answered: bool, wide_copy: bool },
-    /// The caller of `target` got a signal.
+    /// The program waiting for the request `target` got a signal.
     Interrupt { target: u64 },
-    /// The mount goes away.
+    /// The file system is being unmounted.
     Destroy { unique: u64 },
-    /// An operation unknown here, or one (INIT) that does not belong here.
+    /// An unknown operation, or one that is not valid here (INIT).
     Unsupported { unique: u64, opcode: u32 },
 }
 
-/// A message that breaks the protocol.
+/// A message that violates the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed {
-    /// Whom to answer EIO, if anybody waits.
+    /// The request to answer with EIO, if the kernel expects a reply.
     pub(crate) unique: Option<u64>,
     pub(crate) opcode: u32,
 }
 
-/// Puts the payload into a request.
+/// Inserts the payload into a request.
 pub(crate) fn attach(request: &mut Request, bytes: Bytes) {
     match &mut request.op {
         Op::Write(w) => w.data = bytes,
@@ -54,12 +57,12 @@ pub(crate) fn attach(request: &mut Request, bytes: Bytes) {
     }
 }
 
-/// Reads a header without judging the rest.
+/// Decodes the header without checking the rest of the message.
 pub(crate) fn header(message: &[u8]) -> Option<InHeader> {
     InHeader::read_from_prefix(message).ok().map(|(h, _)| h)
 }
 
-/// Parses one message. `setxattr_ext`: whether SETXATTR_EXT was agreed on.
+/// Parses one message. `setxattr_ext`: whether SETXATTR_EXT was negotiated.
 pub(crate) fn parse(message: &[u8], setxattr_ext: bool) -> Result<Incoming, Malformed> {
     let Some(head) = header(message) else { return Err(Malformed { unique: None, opcode: 0 }) };
     let answered =
@@ -123,7 +126,7 @@ impl From<Option<Op>> for Parsed {
     }
 }
 
-/// Every operation without a payload of its own.
+/// Parses the operations other than WRITE, NOTIFY_REPLY and FORGET.
 fn known(code: u32, args: &mut Args<'_>, setxattr_ext: bool) -> Parsed {
     match code {
         opcode::LOOKUP
@@ -168,7 +171,7 @@ fn known(code: u32, args: &mut Args<'_>, setxattr_ext: bool) -> Parsed {
     }
 }
 
-/// Operations on names.
+/// Parses operations on names.
 fn names(code: u32, args: &mut Args<'_>) -> Option<Op> {
     Some(match code {
         opcode::LOOKUP => Op::Lookup { name: args.name()? },
@@ -198,7 +201,7 @@ fn names(code: u32, args: &mut Args<'_>) -> Option<Op> {
     })
 }
 
-/// Operations on extended attributes.
+/// Parses operations on extended attributes.
 fn xattrs(code: u32, args: &mut Args<'_>, setxattr_ext: bool) -> Option<Op> {
     Some(match code {
         opcode::SETXATTR => {
@@ -220,7 +223,7 @@ fn xattrs(code: u32, args: &mut Args<'_>, setxattr_ext: bool) -> Option<Op> {
     })
 }
 
-/// Operations on a node.
+/// Parses operations on a node.
 fn nodes(code: u32, args: &mut Args<'_>) -> Option<Op> {
     Some(match code {
         opcode::GETATTR => {
@@ -241,7 +244,7 @@ fn nodes(code: u32, args: &mut Args<'_>) -> Option<Op> {
     })
 }
 
-/// Operations on open files and directories, and the opening itself.
+/// Parses open, opendir, and operations on open files and directories.
 fn files(code: u32, args: &mut Args<'_>) -> Option<Op> {
     Some(match code {
         opcode::OPEN => {
@@ -330,8 +333,8 @@ fn set_attr(a: &SetAttrIn) -> SetAttr {
     }
 }
 
-/// The first supplementary group among a request's extensions; what is broken or unknown there is
-/// skipped.
+/// Returns the first supplementary group among a request's extensions. Skips unknown extensions and
+/// ignores broken ones.
 fn supplementary_group(mut extensions: &[u8]) -> Option<u32> {
     while let Ok((head, _)) = ExtHeader::read_from_prefix(extensions) {
         let size = (head.size as usize).next_multiple_of(8);
@@ -348,7 +351,7 @@ fn supplementary_group(mut extensions: &[u8]) -> Option<u32> {
     None
 }
 
-/// The arguments that are still to be read.
+/// The arguments not yet parsed.
 struct Args<'a>(&'a [u8]);
 
 impl<'a> Args<'a> {
@@ -364,7 +367,7 @@ impl<'a> Args<'a> {
         Some(head)
     }
 
-    /// A string that ends with NUL, which is left out.
+    /// Reads a NUL-terminated string, without the NUL.
     fn string(&mut self) -> Option<Bytes> {
         let end = self.0.iter().position(|&b| b == 0)?;
         let text = Bytes::copy_from_slice(&self.0[..end]);
@@ -372,13 +375,13 @@ impl<'a> Args<'a> {
         Some(text)
     }
 
-    /// A name of a directory entry.
+    /// Reads the name of a directory entry. Refuses empty names and names with a slash.
     fn name(&mut self) -> Option<Bytes> {
         self.string().filter(|n| !n.is_empty() && !n.contains(&b'/'))
     }
 
-    /// Where in the message the last `len` bytes, and nothing else, remain. Only for messages
-    /// without extensions.
+    /// Returns the position in the message of the payload, if exactly `len` bytes remain. Only for
+    /// messages without extensions.
     fn payload(&mut self, len: usize) -> Option<Range<usize>> {
         (self.0.len() == len).then_some(WRITE_HEAD_BYTES..WRITE_HEAD_BYTES + len)
     }
@@ -407,7 +410,7 @@ impl<'a> Args<'a> {
 
     fn create(&mut self, unnamed: bool) -> Option<Create> {
         let a = self.take::<CreateIn>()?;
-        // The kernel sends "/" as the name of a file without one.
+        // For a file without a name the kernel sends "/".
         let name = if unnamed { Bytes::new() } else { self.name()? };
         Some(Create {
             name,

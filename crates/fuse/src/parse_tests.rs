@@ -1,4 +1,4 @@
-//! The parser against messages made by hand, and against nonsense.
+//! Tests of the parser with handmade messages and with random bytes.
 
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
@@ -34,7 +34,8 @@ fn request(message: &[u8]) -> Request {
 
 fn op(opcode: u32, parts: &[&[u8]]) -> Op {
     let message = message(opcode, parts);
-    // Cut anywhere, it must be refused or (where the end was optional) understood, never more.
+    // A message cut at any length must be refused or, if only an optional end is missing,
+    // understood.
     for cut in 0..message.len() {
         let mut short = message[..cut].to_vec();
         if cut >= 4 {
@@ -234,7 +235,7 @@ fn extended_attributes_in_both_forms() {
     assert!(
         matches!(request.op, Op::SetXattr { name, value, flags: 2, kill_sgid: false } if name == "user.a" && value == "v")
     );
-    // A value that claims more than there is.
+    // The message has fewer bytes than the value's size says.
     let lie = SetXattrIn { size: u32::MAX, ..long };
     assert!(parse(&message(opcode::SETXATTR, &[lie.as_bytes(), b"user.a\0", b"v"]), true).is_err());
     assert_op!(GETXATTR, [GetXattrIn { size: 9, padding: 0 }.as_bytes(), b"user.a\0"], Op::GetXattr { name, size: 9 } if name == "user.a");
@@ -340,7 +341,7 @@ proptest! {
         let _ = parse(&bytes, ext);
     }
 
-    /// A true header makes the parser go deeper than noise would.
+    /// With a valid header, the parser goes deeper than with random bytes.
     #[test]
     fn no_body_panics(code in 0u32..60, extlen in 0u16..8, body in proptest::collection::vec(any::<u8>(), 0..200), ext in any::<bool>()) {
         let mut m = message(code, &[&body]);

@@ -1,8 +1,10 @@
-//! File pages on their way to the kernel without a copy in this process: file → pipe → `/dev/fuse`,
+//! Splicing of file pages to the kernel without a copy in this process: file → pipe → `/dev/fuse`,
 //! by splice(2).
 //!
-//! Invariants: a pipe that is kept is empty, and whatever goes wrong while there are bytes in one
-//! closes it; nothing here waits for room in a pipe, since what does not fit whole is not begun.
+//! Invariants:
+//!
+//! * A pipe that is stored for reuse is empty. Any failure while a pipe contains bytes closes it.
+//! * Nothing here waits for space in a pipe: a message that does not fit as a whole is not started.
 
 use std::{
     io,
@@ -16,12 +18,14 @@ use rustix::{
 
 use crate::pool::PAGE_BYTES;
 
-/// Wanted of a pipe: what any user may have (`/proc/sys/fs/pipe-max-size` unless it was changed).
+/// Requested pipe size in bytes: the maximum for ordinary users (default of
+/// `/proc/sys/fs/pipe-max-size`).
 const PIPE_BYTES: usize = 1 << 20;
-/// A page is taken by the answer's header.
+/// Requested pipe size in bytes with one more page, because the reply's header occupies a page of
+/// the pipe.
 const PIPE_BYTES_WITH_HEADER: usize = PIPE_BYTES + PAGE_BYTES;
 
-/// Bytes of a file that lie there still.
+/// A range of a file, to be sent by splicing.
 #[derive(Clone, Copy, Debug)]
 pub struct FileRun<'a> {
     /// The file, open for reading.
@@ -33,25 +37,25 @@ pub struct FileRun<'a> {
 }
 
 impl FileRun<'_> {
-    /// Pages that it lies in: places that it takes in a pipe.
+    /// Returns the number of pages that the range touches. Each one occupies a slot of the pipe.
     fn pages(&self) -> usize {
         let skipped = (self.offset % PAGE_BYTES as u64) as usize;
         self.len.saturating_add(skipped).div_ceil(PAGE_BYTES)
     }
 }
 
-/// A pipe of this process with itself.
+/// A pipe with both ends in this process.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     out: OwnedFd,
     into: OwnedFd,
-    /// Pages that it holds.
+    /// Capacity in pages.
     pages: usize,
 }
 
 impl Pipe {
-    /// An empty pipe that holds a header and 1 MiB, or nearly as much. Fails where the user has too
-    /// many large ones already (`/proc/sys/fs/pipe-user-pages-soft`).
+    /// Opens an empty pipe for a header and 1 MiB of data, or for one page less. Fails if the user
+    /// already has too many large pipes (`/proc/sys/fs/pipe-user-pages-soft`).
     pub(crate) fn open() -> io::Result<Pipe> {
         let (out, into) = pipe_with(PipeFlags::CLOEXEC)?;
         let bytes =
@@ -59,13 +63,13 @@ impl Pipe {
         Ok(Pipe { out, into, pages: bytes / PAGE_BYTES })
     }
 
-    /// Whether a header and the runs find room.
+    /// Whether a header and the runs fit.
     pub(crate) fn holds(&self, runs: &[FileRun<'_>]) -> bool {
         runs.iter().fold(1, |sum: usize, run| sum.saturating_add(run.pages())) <= self.pages
     }
 
-    /// Puts a header and the runs in, for which there must be room. Whether all of it is in: a file
-    /// may have been cut.
+    /// Puts a header and the runs into the pipe. The caller has checked with `holds` that they fit.
+    /// Returns false if bytes are missing, because a file is shorter than expected.
     pub(crate) fn fill(&self, header: &[u8], runs: &[FileRun<'_>]) -> io::Result<bool> {
         if rustix::io::write(&self.into, header)? != header.len() {
             return Ok(false);
@@ -84,15 +88,16 @@ impl Pipe {
         Ok(true)
     }
 
-    /// Hands `len` bytes, which have to be in, on to `device` as one message.
+    /// Moves the pipe's `len` bytes to `device` as one message. Returns whether the device accepted
+    /// all of them.
     pub(crate) fn empty_into(&self, device: BorrowedFd<'_>, len: usize) -> rustix::io::Result<bool> {
-        // Not SpliceFlags::MOVE: it would take the pages away from their file.
+        // Not SpliceFlags::MOVE: it would remove the pages from their file.
         Ok(splice(&self.out, None, device, None, len, SpliceFlags::empty())? == len)
     }
 }
 
-/// Bytes, a power of two, that [`crate::Reply::files`] can send at once from page-aligned places; 0
-/// where it can send none.
+/// Returns the maximum number of bytes, a power of two, that [`crate::Reply::files`] can send in
+/// one reply from page-aligned offsets. Returns 0 if no pipe is available.
 pub fn files_bytes_max() -> usize {
     let places = Pipe::open().map_or(0, |pipe| pipe.pages.saturating_sub(1));
     let pages = places.checked_ilog2().map_or(0, |log| 1_usize << log);

@@ -1,9 +1,12 @@
-//! Page-aligned buffers that are used again.
+//! Page-aligned buffers for reuse.
 //!
-//! A worker reads each request into one. A WRITE's payload then travels on as [`Bytes`] that own
-//! the buffer; when the last of them is dropped the buffer comes back here. Invariants: a buffer is
-//! in one place at a time (pool, worker, or one `Bytes` owner); the pool keeps at most `max_kept`
-//! of them, so a burst gives its memory back.
+//! A worker reads each request into such a buffer. The payload of a WRITE is then passed on as
+//! [`Bytes`] that own the buffer. When the last of them is dropped, the buffer returns to the pool.
+//!
+//! Invariants:
+//!
+//! * A buffer has one owner at a time: the pool, a worker, or the owner behind its `Bytes`.
+//! * The pool holds at most `max_kept` idle buffers. Memory used by a burst is freed.
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
@@ -18,11 +21,11 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// Alignment of every buffer: the page size of x86-64, and what O_DIRECT of local file systems asks
-/// for at most.
+/// Alignment of every buffer, in bytes: the page size of x86-64. O_DIRECT on local file systems
+/// needs at most this alignment.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
-/// Where buffers of one size come from and go back to.
+/// A pool of buffers of one size.
 #[derive(Debug)]
 pub(crate) struct Pool {
     layout: Layout,
@@ -32,12 +35,12 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Buffers of `bytes` (rounded up to pages, at least one), of which at most `max_kept` lie
-    /// idle.
+    /// Creates a pool of buffers of `bytes` (rounded up to whole pages, at least one). At most
+    /// `max_kept` idle buffers are retained.
     pub(crate) fn new(bytes: usize, max_kept: usize) -> Arc<Pool> {
         let pages = bytes.div_ceil(PAGE_BYTES).max(1);
-        // A multiple of the alignment, far below isize::MAX for any size that INIT can agree on;
-        // the fallback is one page.
+        // The size is a multiple of the alignment and far below isize::MAX for any size that INIT
+        // can negotiate. The fallback, one page, is never used.
         let layout = Layout::from_size_align(pages * PAGE_BYTES, PAGE_BYTES).unwrap_or(Layout::new::<Page>());
         Arc::new(Pool {
             layout,
@@ -47,7 +50,7 @@ impl Pool {
         })
     }
 
-    /// A buffer: an idle one, or a new one. Its content is what its last user left.
+    /// Returns an idle buffer or a new one. An idle buffer contains the bytes of its last use.
     pub(crate) fn get(self: &Arc<Pool>) -> Buffer {
         let idle = self.kept.lock().pop();
         let memory = idle.unwrap_or_else(|| {
@@ -57,7 +60,7 @@ impl Pool {
         Buffer { memory: Some(memory), pool: self.clone() }
     }
 
-    /// How many buffers were allocated so far.
+    /// Returns the number of buffers allocated so far.
     pub(crate) fn allocated(&self) -> u64 {
         self.allocated.load(Ordering::Relaxed)
     }
@@ -67,7 +70,7 @@ impl Pool {
         if kept.len() < self.max_kept {
             kept.push(memory);
         } else {
-            drop(kept); // so that the memory is freed outside the lock
+            drop(kept); // frees the memory outside the lock
             drop(memory);
         }
     }
@@ -116,17 +119,17 @@ impl Drop for Memory {
     }
 }
 
-/// A buffer in use; goes back to its pool when dropped.
+/// A buffer in use. Returns to its pool when dropped.
 #[derive(Debug)]
 pub(crate) struct Buffer {
-    /// `None` only while dropping.
+    /// `None` only during drop.
     memory: Option<Memory>,
     pool: Arc<Pool>,
 }
 
 impl Buffer {
-    /// The bytes of `range` (cut at the buffer's end), without copying; the buffer goes back when
-    /// the last clone is dropped.
+    /// Returns the bytes of `range` (cut at the buffer's end) without copying. The buffer returns
+    /// to the pool when the last clone is dropped.
     pub(crate) fn freeze(self, range: Range<usize>) -> Bytes {
         let whole = Bytes::from_owner(self);
         let end = range.end.min(whole.len());
@@ -180,7 +183,7 @@ mod tests {
         assert_ne!(pool.get().as_ptr() as usize, address, "still in use by the clone");
         assert_eq!(&clone[..], b"abc");
         drop(clone);
-        assert_eq!(pool.get().as_ptr() as usize, address, "the last clone gave it back");
+        assert_eq!(pool.get().as_ptr() as usize, address, "the last clone returned it");
         assert_eq!(pool.allocated(), 2);
     }
 

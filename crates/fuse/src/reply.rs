@@ -1,8 +1,10 @@
-//! Answers to the kernel.
+//! Replies to the kernel.
 //!
-//! Invariants: a request is answered exactly once (a [`Reply`] dropped unanswered answers EIO); an
-//! answer goes through the channel that brought the request; file data is handed to the kernel from
-//! where it lies.
+//! Invariants:
+//!
+//! * Each request gets exactly one reply. Dropping a [`Reply`] unsent replies EIO.
+//! * A reply goes through the channel that delivered the request.
+//! * File data is passed to the kernel from the buffers that hold it, without a copy.
 
 use std::{io::IoSlice, sync::Arc, sync::atomic::Ordering::Relaxed, time::Duration};
 
@@ -19,23 +21,23 @@ use crate::{
     request::Lock,
 };
 
-/// Most pieces of one writev(2) on Linux (UIO_MAXIOV).
+/// Maximum number of pieces of one writev(2) on Linux (UIO_MAXIOV).
 const IOV_MAX: usize = 1024;
-/// Answers of at most so many pieces are sent without allocating.
+/// Replies of at most this many pieces are sent without an allocation.
 const PIECES_ON_STACK: usize = 32;
-/// Errors are below this; the kernel refuses larger ones and would wait for another answer (its
-/// internal codes start here).
+/// End of the valid errnos. The kernel refuses larger ones (its internal codes start here) and
+/// would keep waiting for a reply.
 const ERRNO_END: i32 = 512;
 
-/// The answer to one request, to be given once, from any thread, at any time. Dropping it
-/// unanswered answers EIO.
+/// The reply to one request. May be sent once, from any thread, at any time. Dropping it
+/// unsent replies EIO.
 #[derive(Debug)]
 #[must_use = "dropping a reply answers EIO"]
 pub struct Reply {
-    /// `None` once answered, and from the start where the kernel expects no answer.
+    /// `None` after sending, and from the start if the kernel expects no reply.
     device: Option<Arc<Device>>,
     unique: u64,
-    /// COPY_FILE_RANGE_64, whose answer is wider.
+    /// Set for COPY_FILE_RANGE_64, whose reply is wider.
     wide_copy: bool,
 }
 
@@ -44,7 +46,7 @@ impl Reply {
         Reply { device: Some(device), unique, wide_copy: false }
     }
 
-    /// For requests without an answer.
+    /// Creates the reply of a request to which the kernel expects none.
     pub(crate) fn silent(unique: u64) -> Reply {
         Reply { device: None, unique, wide_copy: false }
     }
@@ -54,31 +56,32 @@ impl Reply {
         self
     }
 
-    /// The request that this answers, as an interrupt would name it.
+    /// Returns the unique of the request, which an interrupt would name.
     pub fn unique(&self) -> u64 {
         self.unique
     }
 
-    /// It failed. What is no errno of Linux (1 to 511) becomes EIO.
+    /// Replies with an error. A value that is no Linux errno (1 to 511) becomes EIO.
     pub fn error(mut self, errno: Errno) {
         self.send_error(errno);
     }
 
-    /// It is done and there is nothing to say.
+    /// Replies success without data.
     pub fn ok(mut self) {
         self.send(&[]);
     }
 
-    /// FORGET and NOTIFY_REPLY have no answer; for any other request this is EIO.
+    /// Ends FORGET and NOTIFY_REPLY, which have no reply. For any other request this replies EIO.
     pub fn none(self) {}
 
-    /// A name. Counts as a lookup of the node, if it arrives.
+    /// Replies with an entry. Returns whether the kernel accepted the reply; if so, it counts as a
+    /// lookup of the node.
     pub fn entry(mut self, entry: &EntryOut) -> bool {
         self.send(&[entry.to_abi().as_bytes()])
     }
 
-    /// There is no such name, and the kernel may remember it for `valid`. With zero, the same as
-    /// ENOENT.
+    /// Replies that the name does not exist. The kernel may cache this for `valid`. With zero, the
+    /// same as ENOENT.
     pub fn negative(mut self, valid: Duration) {
         if valid.is_zero() {
             self.send_error(Errno::ENOENT);
@@ -87,7 +90,7 @@ impl Reply {
         }
     }
 
-    /// Attributes, which the kernel may use for `valid`.
+    /// Replies with attributes, which the kernel may cache for `valid`.
     pub fn attr(mut self, attr: &FileAttr, valid: Duration) {
         let out = structs::AttrOut {
             attr_valid: valid.as_secs(),
@@ -98,25 +101,26 @@ impl Reply {
         self.send(&[out.as_bytes()]);
     }
 
-    /// Attributes with birth time.
+    /// Replies with attributes including the birth time, which the kernel may cache for `valid`.
     pub fn statx(mut self, statx: &Statx, valid: Duration) {
         self.send(&[statx.to_abi(valid).as_bytes()]);
     }
 
-    /// An open file or directory; `flags` from [`crate::abi::flags::fopen`].
+    /// Replies with the handle of an open file or directory. `flags`: [`crate::abi::flags::fopen`].
     pub fn open(mut self, fh: u64, flags: u32) {
         self.send(&[structs::OpenOut { fh, open_flags: flags, backing_id: 0 }.as_bytes()]);
     }
 
-    /// A new file, open. Counts as a lookup of the node, if it arrives.
+    /// Replies with a new file and its handle. Returns whether the kernel accepted the reply; if
+    /// so, it counts as a lookup of the node.
     pub fn create(mut self, entry: &EntryOut, fh: u64, flags: u32) -> bool {
         let open = structs::OpenOut { fh, open_flags: flags, backing_id: 0 };
         self.send(&[entry.to_abi().as_bytes(), open.as_bytes()])
     }
 
-    /// What was read: at most as many bytes as asked for; fewer mean the end of the file. The
-    /// pieces go out in one writev(2); only what is past the kernel's limit of 1024 pieces is
-    /// copied together.
+    /// Replies with the bytes read: at most as many as requested. Fewer bytes mean the end of the
+    /// file. The pieces are sent by one writev(2). Only the pieces beyond the kernel's limit of
+    /// 1024 are copied into one.
     pub fn data(mut self, pieces: &[Bytes]) {
         let room = IOV_MAX - 1;
         if pieces.len() < PIECES_ON_STACK {
@@ -139,12 +143,12 @@ impl Reply {
         }
     }
 
-    /// What was read, which lies in files still: their pages go to the kernel as they are at this
-    /// moment, without a copy in this process.
+    /// Replies with bytes that are still in files. The kernel receives the files' pages as they are
+    /// at this moment, without a copy in this process.
     ///
     /// # Errors
-    /// It cannot be sent so: a file has fewer bytes, or they are too many for a pipe (see
-    /// [`crate::files_bytes_max`]), or this user has no more pipes. Nothing was sent then.
+    /// Returns the reply unsent if it cannot be spliced. Reasons: a file has fewer bytes, the bytes
+    /// exceed a pipe (see [`crate::files_bytes_max`]), or this user can open no more large pipes.
     pub fn files(mut self, runs: &[FileRun<'_>]) -> Result<(), Reply> {
         let Some(device) = self.device.take() else { return Ok(()) };
         let bytes = runs.iter().fold(size_of::<OutHeader>(), |sum, run| sum.saturating_add(run.len));
@@ -160,15 +164,16 @@ impl Reply {
         Ok(())
     }
 
-    /// Bytes that WRITE took.
+    /// Replies with the number of bytes written.
     pub fn written(mut self, bytes: u32) {
         self.send(&[structs::WriteOut { size: bytes, padding: 0 }.as_bytes()]);
     }
 
-    /// Bytes that COPY_FILE_RANGE copied. The older form of the request counts in 32 bits: more
-    /// than 4 GiB minus a page are reported as that, and the program goes on from there.
+    /// Replies with the number of bytes that COPY_FILE_RANGE copied. The older form of the request
+    /// counts in 32 bits: a larger number is reported as 4 GiB minus one page, and the program
+    /// continues from there.
     pub fn copied(mut self, bytes: u64) {
-        /// Page-aligned, so that the rest of the copy stays aligned.
+        /// Page-aligned, so that the remaining copy stays aligned.
         const NARROW_BYTES_MAX: u64 = u32::MAX as u64 & !4095;
         if self.wide_copy {
             self.send(&[structs::CopyFileRangeOut { bytes_copied: bytes }.as_bytes()]);
@@ -177,23 +182,24 @@ impl Reply {
         }
     }
 
-    /// Space.
+    /// Replies with the space of the file system.
     pub fn statfs(mut self, statfs: &StatFs) {
         self.send(&[statfs.to_abi().as_bytes()]);
     }
 
-    /// Length of an extended attribute or of the list of names, where the request's `size` is 0.
+    /// Replies with the length of an extended attribute or of the name list, if the request's
+    /// `size` is 0.
     pub fn xattr_size(mut self, bytes: u32) {
         self.send(&[structs::GetXattrOut { size: bytes, padding: 0 }.as_bytes()]);
     }
 
-    /// An extended attribute's value, or names each followed by NUL.
+    /// Replies with the value of an extended attribute, or with names that each end with NUL.
     pub fn xattr_data(mut self, value: &[u8]) {
         self.send(&[value]);
     }
 
-    /// An extended attribute for a request with room for `size` bytes: its length if 0, ERANGE if
-    /// too small, else its value.
+    /// Replies to a request with room for `size` bytes: with the length of `value` if `size` is 0,
+    /// with ERANGE if `size` is too small, otherwise with `value`.
     pub fn xattr(self, size: u32, value: &[u8]) {
         match size {
             0 => self.xattr_size(value.len().try_into().unwrap_or(u32::MAX)),
@@ -202,48 +208,49 @@ impl Reply {
         }
     }
 
-    /// A symbolic link's target.
+    /// Replies with the target of a symbolic link.
     pub fn readlink(mut self, target: &[u8]) {
         self.send(&[target]);
     }
 
-    /// A lock in the way, or one of kind `UNLOCK` where there is none.
+    /// Replies to GETLK with a conflicting lock, or with a lock of kind `UNLOCK` if there is none.
     pub fn lock(mut self, lock: &Lock) {
         let out = structs::FileLock { start: lock.start, end: lock.end, kind: lock.kind, pid: lock.pid };
         self.send(&[out.as_bytes()]);
     }
 
-    /// Where LSEEK came to.
+    /// Replies with the new offset of LSEEK.
     pub fn lseek(mut self, offset: u64) {
         self.send(&[structs::LseekOut { offset }.as_bytes()]);
     }
 
-    /// A block on the device.
+    /// Replies with a block number of the device.
     pub fn bmap(mut self, block: u64) {
         self.send(&[structs::BmapOut { block }.as_bytes()]);
     }
 
-    /// Events that are ready.
+    /// Replies with the events that are ready.
     pub fn poll(mut self, events: u32) {
         self.send(&[structs::PollOut { revents: events, padding: 0 }.as_bytes()]);
     }
 
-    /// Result of an ioctl and the bytes that its argument shall point to.
+    /// Replies with the result of an ioctl and the bytes to store at its argument.
     pub fn ioctl(mut self, result: i32, output: &[u8]) {
         self.send(&[structs::IoctlOut { result, ..Default::default() }.as_bytes(), output]);
     }
 
-    /// Entries of a directory; an empty buffer means its end.
+    /// Replies with directory entries. An empty buffer means the end of the directory.
     pub fn dir(mut self, entries: &DirBuffer) {
         self.send(&[entries.bytes()]);
     }
 
-    /// Entries of a directory with attributes; an empty buffer means its end.
+    /// Replies with directory entries and attributes. An empty buffer means the end of the
+    /// directory.
     pub fn dir_plus(mut self, entries: &DirPlusBuffer) {
         self.send(&[entries.bytes()]);
     }
 
-    /// INIT's answer.
+    /// Replies to INIT.
     pub(crate) fn init(mut self, out: &structs::InitOut) {
         self.send(&[out.as_bytes()]);
     }
@@ -256,7 +263,8 @@ impl Reply {
         settle(&device, self.unique, result);
     }
 
-    /// Sends a success of these parts (fewer than [`IOV_MAX`]). Whether the kernel took it.
+    /// Sends a successful reply of these parts (fewer than [`IOV_MAX`]). Returns whether the kernel
+    /// accepted it.
     fn send(&mut self, parts: &[&[u8]]) -> bool {
         let Some(device) = self.device.take() else { return false };
         let bytes = size_of::<OutHeader>() + parts.iter().map(|p| p.len()).sum::<usize>();
@@ -283,15 +291,15 @@ impl Reply {
     }
 }
 
-/// Counts an answer; whether it arrived. That the kernel no longer waits for it is normal: the
-/// request was aborted, or the mount is gone.
+/// Counts a sent reply and returns whether the kernel accepted it. A refusal is normal if the
+/// request was aborted or the mount has ended.
 fn settle(device: &Device, unique: u64, result: Result<(), Errno>) -> bool {
     match result {
         Ok(()) => device.counters.replies.fetch_add(1, Relaxed),
         Err(e) => {
             if e != Errno::ENOENT && !is_gone(e) {
-                // The kernel has ended the request with EIO itself.
-                tracing::warn!(unique, errno = e.0, "the kernel refused a reply: {e}");
+                // The kernel itself has ended the request with EIO.
+                tracing::warn!(unique, errno = e.0, "the kernel refused a reply: {e}; the request ended with EIO");
             }
             device.counters.lost_replies.fetch_add(1, Relaxed)
         }

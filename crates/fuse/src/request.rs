@@ -1,44 +1,44 @@
-//! What the kernel asks: [`Request`], and one [`Op`] for each operation of the protocol.
+//! Requests of the kernel: [`Request`], and one [`Op`] for each operation of the protocol.
 
 use bytes::Bytes;
 use sheen_wire::Time;
 
-/// Who asks for what.
+/// A request of the kernel.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Who.
+    /// Caller and node.
     pub header: Header,
-    /// What.
+    /// Operation.
     pub op: Op,
 }
 
-/// What every request carries.
+/// Fields common to all requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// Names the request until it is answered; an interrupt refers to it. Never used twice in a
+    /// Identifies the request until the reply; interrupts refer to it. Never reused within a
     /// session.
     pub unique: u64,
-    /// The file or directory that the operation is about, as an [`crate::EntryOut`] named it; 0
-    /// where none applies.
+    /// The file or directory of the operation: the node id of an earlier [`crate::EntryOut`]. 0
+    /// if none applies.
     pub nodeid: u64,
     /// File system user id of the caller.
     pub uid: u32,
     /// File system group id of the caller.
     pub gid: u32,
-    /// Thread of the caller; 0 where the kernel itself asks or the caller is in a foreign pid
-    /// namespace.
+    /// Thread id of the caller. 0 if the request comes from the kernel itself or the caller is in a
+    /// foreign pid namespace.
     pub pid: u32,
-    /// For creations under `CREATE_SUPP_GROUP`: the caller's supplementary group that is the parent
-    /// directory's.
+    /// For creations under `CREATE_SUPP_GROUP`: the caller's supplementary group that equals the
+    /// parent directory's group.
     pub supplementary_group: Option<u32>,
 }
 
-/// A node that the kernel forgets.
+/// A node whose lookup count the kernel lowers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forget {
-    /// Which.
+    /// The node.
     pub nodeid: u64,
-    /// By how many its lookup count drops; every [`crate::EntryOut`] answered raised it by one.
+    /// Amount by which the lookup count drops. Every [`crate::EntryOut`] reply raised it by one.
     pub nlookup: u64,
 }
 
@@ -51,7 +51,7 @@ pub enum SetTime {
     At(Time),
 }
 
-/// What SETATTR changes: `None` leaves alone.
+/// Attributes that SETATTR changes. `None` leaves an attribute unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttr {
     /// Permission bits.
@@ -68,7 +68,7 @@ pub struct SetAttr {
     pub mtime: Option<SetTime>,
     /// Last change of attributes (only with the kernel's write-back cache).
     pub ctime: Option<Time>,
-    /// The open file through which it is done (ftruncate).
+    /// The open file, for ftruncate(2).
     pub fh: Option<u64>,
     /// Owner of mandatory locks.
     pub lock_owner: Option<u64>,
@@ -76,7 +76,7 @@ pub struct SetAttr {
     pub kill_suidgid: bool,
 }
 
-/// A lock, or a range asked about.
+/// A byte-range lock, held, requested or tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lock {
     /// First byte.
@@ -85,7 +85,7 @@ pub struct Lock {
     pub end: u64,
     /// [`crate::abi::flags::lock_type`].
     pub kind: u32,
-    /// Process that holds or wants it.
+    /// Process that holds or requests the lock.
     pub pid: u32,
 }
 
@@ -94,11 +94,11 @@ pub struct Lock {
 pub struct LockRequest {
     /// Open file.
     pub fh: u64,
-    /// Owner: of fcntl locks the process's table of files, of flock locks the open file.
+    /// Lock owner: the process's file table for fcntl locks, the open file for flock locks.
     pub owner: u64,
     /// The lock.
     pub lock: Lock,
-    /// A flock lock (whole file, owned by the open file) rather than one of fcntl.
+    /// Whether this is a flock lock (whole file, owned by the open file) rather than an fcntl lock.
     pub flock: bool,
 }
 
@@ -107,19 +107,19 @@ pub struct LockRequest {
 pub struct Read {
     /// Open file or directory.
     pub fh: u64,
-    /// First byte, or the directory offset to go on from (0: the start).
+    /// First byte, or the directory offset to continue from (0: the start).
     pub offset: u64,
-    /// At most so many bytes are answered.
+    /// Maximum bytes of the reply.
     pub size: u32,
     /// open(2) flags of the file.
     pub flags: u32,
-    /// Owner of mandatory locks. A READ for the page cache (readahead, mmap) has none, whatever
-    /// file the kernel names; one that goes past it always has.
+    /// Owner of mandatory locks. `None` in a READ that fills the page cache (readahead, mmap). A
+    /// READ that bypasses the page cache always has one.
     pub lock_owner: Option<u64>,
 }
 
 impl Read {
-    /// Whether the bytes will stay in the kernel's page cache.
+    /// Whether the kernel will store the bytes in its page cache.
     pub fn is_kept(&self) -> bool {
         self.lock_owner.is_none()
     }
@@ -134,14 +134,16 @@ pub struct Write {
     pub offset: u64,
     /// open(2) flags of the file.
     pub flags: u32,
-    /// From the kernel's page cache (mmap): `fh` is one of several, the caller is not the writer.
+    /// Whether the data comes from the kernel's page cache (mmap). `fh` is then any of the file's
+    /// handles, and the caller is not the writer.
     pub cached: bool,
     /// Drop setuid and setgid bits.
     pub kill_suidgid: bool,
     /// Owner of mandatory locks.
     pub lock_owner: Option<u64>,
-    /// The bytes. Above [`crate::COPY_PAYLOAD_BYTES_MAX`] this is the buffer that the kernel wrote
-    /// into, page-aligned, which goes back to the session's pool when the last clone is dropped.
+    /// The bytes. If longer than [`crate::COPY_PAYLOAD_BYTES_MAX`], they are page-aligned in the
+    /// buffer that the kernel filled. That buffer returns to the session's pool when the last clone
+    /// is dropped.
     pub data: Bytes,
 }
 
@@ -152,7 +154,7 @@ pub struct Create {
     pub name: Bytes,
     /// open(2) flags.
     pub flags: u32,
-    /// Type and permission bits. The umask is applied already unless DONT_MASK was agreed on.
+    /// Type and permission bits. The umask is already applied unless DONT_MASK was negotiated.
     pub mode: u32,
     /// The caller's umask.
     pub umask: u32,
@@ -171,13 +173,13 @@ pub struct Ioctl {
     pub cmd: u32,
     /// Argument as the program passed it.
     pub arg: u64,
-    /// What the command's argument points to.
+    /// Bytes that the command's argument points to.
     pub input: Bytes,
-    /// At most so many bytes are answered.
+    /// Maximum bytes of the reply.
     pub out_size: u32,
 }
 
-/// COPY_FILE_RANGE and COPY_FILE_RANGE_64; the source is the request's node. Answer with
+/// COPY_FILE_RANGE and COPY_FILE_RANGE_64. The source is the request's node. Reply with
 /// [`crate::Reply::copied`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyFileRange {
@@ -191,18 +193,18 @@ pub struct CopyFileRange {
     pub fh_out: u64,
     /// First byte of the destination.
     pub offset_out: u64,
-    /// Bytes.
+    /// Bytes to copy.
     pub len: u64,
     /// copy_file_range(2) flags.
     pub flags: u64,
 }
 
-/// An operation. Names have no NUL and no `/`; each variant says which [`crate::Reply`] method
-/// answers it. `error` always may.
+/// An operation. Names contain no NUL and no `/`. Each variant names the [`crate::Reply`] methods
+/// for its reply; `error` is always allowed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Op {
-    /// A name in the directory `nodeid`: `entry`, or `negative`.
+    /// Look up a name in the directory `nodeid`: `entry` or `negative`.
     Lookup {
         /// Name.
         name: Bytes,
@@ -211,21 +213,21 @@ pub enum Op {
     Forget(Box<[Forget]>),
     /// Attributes: `attr`.
     GetAttr {
-        /// Through this open file.
+        /// Open file, if the call used one.
         fh: Option<u64>,
     },
-    /// Change of attributes: `attr`.
+    /// Change attributes: `attr`.
     SetAttr(Box<SetAttr>),
     /// Target of a symbolic link: `readlink`.
     ReadLink,
-    /// New symbolic link: `entry`.
+    /// Create a symbolic link: `entry`.
     Symlink {
         /// Name.
         name: Bytes,
         /// Target.
         target: Bytes,
     },
-    /// New file of any type without opening it: `entry`.
+    /// Create a file of any type without opening it: `entry`.
     Mknod {
         /// Name.
         name: Bytes,
@@ -236,7 +238,7 @@ pub enum Op {
         /// The caller's umask.
         umask: u32,
     },
-    /// New directory: `entry`.
+    /// Create a directory: `entry`.
     Mkdir {
         /// Name.
         name: Bytes,
@@ -266,7 +268,7 @@ pub enum Op {
         /// `RENAME_NOREPLACE`, `RENAME_EXCHANGE`, `RENAME_WHITEOUT`.
         flags: u32,
     },
-    /// New name, in the directory `nodeid`, for a file: `entry`.
+    /// Create a hard link in the directory `nodeid`: `entry`.
     Link {
         /// The file.
         target: u64,
@@ -284,15 +286,15 @@ pub enum Op {
     Read(Read),
     /// Write: `written`.
     Write(Box<Write>),
-    /// Space: `statfs`.
+    /// Space of the file system: `statfs`.
     StatFs,
-    /// The last reference to an open file is gone: `ok`.
+    /// The last reference to an open file was closed: `ok`.
     Release {
         /// Open file.
         fh: u64,
         /// open(2) flags.
         flags: u32,
-        /// Drop the flock lock of this open file, held by this owner.
+        /// Owner of the flock lock to drop, if this open file has one.
         flock_owner: Option<u64>,
     },
     /// fsync or fdatasync: `ok`.
@@ -310,19 +312,19 @@ pub enum Op {
         value: Bytes,
         /// `XATTR_CREATE` (1), `XATTR_REPLACE` (2).
         flags: u32,
-        /// Drop the setgid bit as an ACL is set.
+        /// Drop the setgid bit because an ACL is being set.
         kill_sgid: bool,
     },
-    /// Get an extended attribute: `xattr_size` where `size` is 0, else `xattr_data`.
+    /// Get an extended attribute: `xattr_size` if `size` is 0, otherwise `xattr_data`.
     GetXattr {
         /// Name with its prefix.
         name: Bytes,
-        /// Room, in bytes; ERANGE where the value is longer.
+        /// Room in bytes. ERANGE if the value is longer.
         size: u32,
     },
-    /// Names of extended attributes, each followed by NUL: as `GetXattr`.
+    /// List the names of extended attributes, each followed by NUL: as `GetXattr`.
     ListXattr {
-        /// Room, in bytes.
+        /// Room in bytes.
         size: u32,
     },
     /// Remove an extended attribute: `ok`.
@@ -330,9 +332,9 @@ pub enum Op {
         /// Name with its prefix.
         name: Bytes,
     },
-    /// One descriptor of an open file is closed: `ok`. The only word of it that fcntl locks are
-    /// dropped; does not come where the file was opened with NOFLUSH. Locks of open file
-    /// descriptions (F_OFD_SETLK) end with RELEASE, unsaid.
+    /// A descriptor of an open file is closed: `ok`. This is the only notice that fcntl locks are
+    /// dropped. Not sent if the file was opened with NOFLUSH. Locks of open file
+    /// descriptions (F_OFD_SETLK) end with RELEASE, without a notice of their own.
     Flush {
         /// Open file.
         fh: u64,
@@ -344,11 +346,11 @@ pub enum Op {
         /// open(2) flags.
         flags: u32,
     },
-    /// Entries: `dir`.
+    /// Read directory entries: `dir`.
     ReadDir(Read),
-    /// Entries with attributes: `dir_plus`.
+    /// Read directory entries with attributes: `dir_plus`.
     ReadDirPlus(Read),
-    /// The last reference to an open directory is gone: `ok`.
+    /// The last reference to an open directory was closed: `ok`.
     ReleaseDir {
         /// Open directory.
         fh: u64,
@@ -362,45 +364,46 @@ pub enum Op {
         /// Data only.
         datasync: bool,
     },
-    /// Is there a conflicting lock: `lock`.
+    /// Test for a conflicting lock: `lock`.
     GetLk(LockRequest),
-    /// Take or drop a lock: `ok`, EAGAIN where it is held and `wait` is not set.
+    /// Take or drop a lock: `ok`, or EAGAIN if a conflicting lock is held and `wait` is not set.
     SetLk {
-        /// Which.
+        /// The lock.
         request: LockRequest,
-        /// Wait for it (F_SETLKW, flock without LOCK_NB); can be interrupted.
+        /// Whether to wait for the lock (F_SETLKW, flock without LOCK_NB). An interrupt may end the
+        /// wait.
         wait: bool,
     },
-    /// access(2), chdir(2): `ok` or EACCES.
+    /// access(2) and chdir(2): `ok` or EACCES.
     Access {
         /// `R_OK` 4, `W_OK` 2, `X_OK` 1, `F_OK` 0.
         mask: u32,
     },
     /// Create and open: `create`.
     Create(Box<Create>),
-    /// Create without a name and open, in the directory `nodeid`: `create`.
+    /// Create a file without a name in the directory `nodeid` and open it: `create`.
     TmpFile(Box<Create>),
-    /// Block on the device: `bmap`.
+    /// Map a block of a file to a block of the device: `bmap`.
     Bmap {
         /// Block of the file.
         block: u64,
         /// Bytes in a block.
         blocksize: u32,
     },
-    /// ioctl: `ioctl`, ENOTTY where unknown.
+    /// ioctl: `ioctl`, or ENOTTY if the command is unknown.
     Ioctl(Box<Ioctl>),
     /// poll: `poll`.
     Poll {
         /// Open file.
         fh: u64,
-        /// To name in a poll notification.
+        /// Handle for a later poll notification.
         kh: u64,
         /// [`crate::abi::flags::poll`].
         flags: u32,
-        /// Events asked for.
+        /// Events that the caller waits for.
         events: u32,
     },
-    /// What [`crate::Notifier::retrieve`] asked for, `header.unique` naming it: `none`.
+    /// Data requested by [`crate::Notifier::retrieve`], identified by `header.unique`: `none`.
     Retrieved {
         /// First byte.
         offset: u64,
@@ -418,26 +421,26 @@ pub enum Op {
         /// fallocate(2) mode.
         mode: u32,
     },
-    /// SEEK_DATA (3) and SEEK_HOLE (4): `lseek`, ENXIO past the end.
+    /// SEEK_DATA (3) and SEEK_HOLE (4): `lseek`, or ENXIO past the end.
     Lseek {
         /// Open file.
         fh: u64,
-        /// From here.
+        /// Start of the search.
         offset: u64,
-        /// What.
+        /// SEEK_DATA (3) or SEEK_HOLE (4).
         whence: u32,
     },
-    /// Copy inside the file system: `copied`.
+    /// Copy within the file system: `copied`.
     CopyFileRange(Box<CopyFileRange>),
     /// syncfs(2): `ok`.
     SyncFs,
-    /// Attributes, with birth time: `statx`.
+    /// Attributes with birth time: `statx`.
     Statx {
-        /// Through this open file.
+        /// Open file, if the call used one.
         fh: Option<u64>,
         /// `AT_STATX_*`.
         flags: u32,
-        /// What is asked for.
+        /// Requested attributes, as a statx mask.
         mask: u32,
     },
 }

@@ -1,11 +1,11 @@
-//! A mounted file system: the threads that read requests, and the end.
+//! A mounted file system: its worker threads and its end.
 //!
-//! Each worker owns a channel to the kernel and a page-aligned buffer. The buffer is filled from
-//! [`MESSAGE_START`] on, so that the headers of a WRITE end at a page boundary and its payload is
-//! page-aligned. Workers share no lock but the pool's, which only large writes take.
+//! Each worker owns a channel to the kernel and a page-aligned buffer. It fills the buffer from
+//! [`MESSAGE_START`] on. The headers of a WRITE then end at a page boundary, and its payload is
+//! page-aligned. Workers share no lock except the pool's, which only large writes take.
 //!
-//! The end: unmounting or aborting makes every read of the device fail with ENODEV; each worker
-//! leaves, the last one calls [`Filesystem::destroy`] and wakes [`Session::join`].
+//! The end: after an unmount or abort every read of the device fails with ENODEV, and each worker
+//! exits. The last one calls [`Filesystem::destroy`] and wakes [`Session::join`].
 
 use std::{
     io,
@@ -41,68 +41,71 @@ use crate::{
     request::Request,
 };
 
-/// A payload of at most so many bytes is copied out of the worker's buffer; a larger one takes the
-/// buffer along. Copying 16 KiB takes about a microsecond, while a handed-over buffer occupies
-/// `max_write` bytes for as long as the data lives.
+/// A payload of at most this many bytes is copied out of the worker's buffer. A larger one takes
+/// the buffer along. Copying 16 KiB takes about a microsecond. A buffer that is handed over
+/// occupies `max_write` bytes for as long as the data lives.
 pub const COPY_PAYLOAD_BYTES_MAX: usize = 16 << 10;
-/// Where in a buffer a message begins: the payload of a WRITE then lies one page into the buffer.
+/// Offset in the buffer at which a message begins. The payload of a WRITE then begins at the second
+/// page.
 const MESSAGE_START: usize = PAGE_BYTES - WRITE_HEAD_BYTES;
-/// Room for any message that is no WRITE: an extended attribute's value may have 64 KiB, with its
-/// name and headers.
+/// Room for any message except WRITE, in bytes: the value of an extended attribute may have 64 KiB,
+/// plus its name and headers.
 const MESSAGE_BYTES_MIN: usize = 128 << 10;
-/// Most worker threads.
+/// Maximum number of worker threads.
 const THREADS_MAX: usize = 256;
-/// The kernel sends INIT at once; this is for a kernel that does not.
+/// Time limit for INIT, which the kernel normally sends at once.
 const INIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A file system, called from many threads at once.
+/// A file system. Its methods are called from many threads concurrently.
 pub trait Filesystem: Send + Sync + 'static {
-    /// Before the first request: choose what to agree on with the kernel.
+    /// Chooses the flags and limits to negotiate with the kernel. Called before the first request.
     fn init(&self, config: &mut InitConfig) {
         let _ = config;
     }
 
-    /// What was agreed on, before the first request. Notifications may be sent from now on.
+    /// Receives the negotiated values before the first request. Notifications may be sent from now
+    /// on.
     fn started(&self, negotiated: &Negotiated, notifier: &Notifier) {
         let _ = (negotiated, notifier);
     }
 
-    /// Answers a request: now, or later from anywhere. The calling thread serves no other request
-    /// meanwhile.
+    /// Handles a request and replies at once, or later from any thread. The calling thread serves
+    /// no other request until this returns.
     fn request(&self, request: Request, reply: Reply);
 
-    /// Whoever waits for the request `unique` got a signal. Returns whether that request is known
-    /// here, that is, handed over and not answered yet; a false is asked again as soon as the
-    /// request is handed over. A file system that gives up an operation for it answers that request
-    /// with EINTR; it may also ignore the interrupt. Not called for requests that were answered
-    /// within [`Filesystem::request`], and may be called for ones answered long ago.
+    /// Reports that the program waiting for the request `unique` got a signal.
+    ///
+    /// Returns whether the file system knows the request, that is, received it and has not replied.
+    /// If false, the session calls again as soon as it has handed the request over. A file system
+    /// that aborts the operation replies EINTR to that request. It may also ignore the interrupt.
+    /// May also be called for requests with a reply already sent.
     fn interrupt(&self, unique: u64) -> bool {
         let _ = unique;
         true
     }
 
-    /// The mount is gone; no request comes any more. Called once.
+    /// The mount has ended and no more requests arrive. Called once.
     fn destroy(&self) {}
 }
 
-/// How a session works.
+/// Options of a session.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// Worker threads; 0 takes twice the processors, between 4 and 32.
+    /// Worker threads. 0 means twice the number of processors, between 4 and 32.
     pub threads: usize,
-    /// Threads for [`Notifier::defer`].
+    /// Number of threads for [`Notifier::defer`].
     pub notify_threads: usize,
-    /// Most bytes of one WRITE; cut to what the kernel allows
+    /// Maximum size of one WRITE, in bytes. Reduced to what the kernel allows
     /// (`/proc/sys/fs/fuse/max_pages_limit`).
     pub max_write: u32,
-    /// Most background requests at once.
+    /// Maximum number of background requests in flight.
     pub max_background: u16,
-    /// Background requests from which on the kernel holds back.
+    /// Number of background requests from which on the kernel holds further ones back.
     pub congestion_threshold: u16,
-    /// Most bytes in buffers that lie idle.
+    /// Maximum size of all idle buffers together, in bytes.
     pub idle_buffer_bytes_max: usize,
-    /// How far the kernel reads ahead of a sequential reader, in bytes; 0 leaves it at the kernel's
-    /// own 128 KiB. Only root can set it; for others it stays as it is.
+    /// Readahead of the kernel for a sequential reader, in bytes. 0 leaves it at the kernel's
+    /// default of 128 KiB. Only root can set it; without root the default stays in force.
     pub readahead_bytes: u32,
 }
 
@@ -120,22 +123,22 @@ impl Default for SessionOptions {
     }
 }
 
-/// What went through a session so far.
+/// Counters of a session since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionStats {
     /// Messages read.
     pub requests: u64,
-    /// Answers that the kernel took.
+    /// Replies that the kernel accepted.
     pub replies: u64,
-    /// Answers that nobody waited for any more.
+    /// Replies that the kernel refused because it no longer waited for them.
     pub lost_replies: u64,
     /// Bytes read from the kernel.
     pub bytes_in: u64,
     /// Bytes written to the kernel.
     pub bytes_out: u64,
-    /// Bytes of file data that were copied in this process.
+    /// Bytes of file data copied in this process.
     pub bytes_copied: u64,
-    /// Bytes written to the kernel from files' pages.
+    /// Bytes spliced to the kernel from files' pages.
     pub bytes_spliced: u64,
     /// Buffers allocated.
     pub buffers_allocated: u64,
@@ -147,12 +150,12 @@ pub struct Session {
     notifier: Notifier,
     mountpoint: PathBuf,
     connection: Option<u32>,
-    /// Of all mounts there ever were, this one; Linux 6.8 and later tell it.
+    /// The kernel's unique id of this mount, which is never reused. `None` before Linux 6.8.
     unique_id: Option<u64>,
     flags: Arc<FlagsWatch>,
 }
 
-/// What the workers share.
+/// State shared by the workers.
 struct Shared {
     filesystem: Arc<dyn Filesystem>,
     negotiated: Negotiated,
@@ -166,7 +169,7 @@ struct Shared {
 }
 
 impl Session {
-    /// Mounts, agrees with the kernel, and starts serving.
+    /// Mounts, negotiates with the kernel, and starts serving requests.
     pub fn mount(
         mount: MountOptions,
         options: SessionOptions,
@@ -214,9 +217,9 @@ impl Session {
         if let (Some(number), true) = (connection, options.readahead_bytes > 0)
             && let Err(e) = mount::set_readahead(number, options.readahead_bytes)
         {
-            tracing::debug!("the kernel reads ahead as it likes: {e}");
+            tracing::debug!("cannot set the readahead of the mount: {e}; the kernel's default applies");
         }
-        // From here on the drop of the session unmounts, should a thread fail to start.
+        // From here on, if a thread fails to start, the drop of the session unmounts.
         let unique_id = mount::unique_id(&mountpoint);
         let flags = Arc::new(FlagsWatch::new(connection, flags));
         let session = Session { shared, notifier, mountpoint, connection, unique_id, flags };
@@ -224,8 +227,8 @@ impl Session {
             let notifier = session.notifier.clone();
             spawn(format!("fuse-notify-{i}"), move || notifier.serve())?;
         }
-        // All workers exist before the first starts, so that the count of those at work is right
-        // whatever fails.
+        // All workers exist before the first starts, so that the count of running workers is right
+        // even if a later thread fails to start.
         let devices = session.shared.devices.iter();
         let workers: Vec<Worker> =
             devices.map(|d| Worker { shared: session.shared.clone(), device: d.clone() }).collect();
@@ -235,27 +238,27 @@ impl Session {
         Ok(session)
     }
 
-    /// What was agreed on with the kernel.
+    /// Returns the values negotiated with the kernel.
     pub fn negotiated(&self) -> &Negotiated {
         &self.shared.negotiated
     }
 
-    /// Full path of the mount point.
+    /// Returns the full path of the mount point.
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
     }
 
-    /// The flags of the mount, which a remount changes.
+    /// Returns the flags of the mount, which a remount changes.
     pub fn flags(&self) -> Arc<FlagsWatch> {
         self.flags.clone()
     }
 
-    /// Tells the kernel about changes.
+    /// Returns the sender of notifications to the kernel.
     pub fn notifier(&self) -> Notifier {
         self.notifier.clone()
     }
 
-    /// What went through so far.
+    /// Returns the session's counters.
     pub fn stats(&self) -> SessionStats {
         let mut sum = SessionStats { buffers_allocated: self.shared.pool.allocated(), ..Default::default() };
         for counters in self.shared.devices.iter().map(|d| &d.counters) {
@@ -271,22 +274,23 @@ impl Session {
         sum
     }
 
-    /// Unmounts; lazily where it is in use. Not to be called from a worker thread. Fine when it is
-    /// unmounted already.
+    /// Unmounts, lazily if in use. Does nothing if already unmounted. Must not be called from a
+    /// worker thread.
     pub fn unmount(&self) -> io::Result<()> {
         if self.is_mounted() { mount::unmount(&self.mountpoint, true) } else { Ok(()) }
     }
 
-    /// Unmounts unless it is in use (EBUSY).
+    /// Unmounts, or fails with EBUSY if in use. Does nothing if already unmounted.
     pub fn try_unmount(&self) -> io::Result<()> {
         if self.is_mounted() { mount::unmount(&self.mountpoint, false) } else { Ok(()) }
     }
 
-    /// Whether this very mount is still in the tree (of this process's mount namespace), dead or
+    /// Whether this mount is still in the mount tree of this process's mount namespace, dead or
     /// alive.
     pub fn is_mounted(&self) -> bool {
         match self.connection {
-            // Numbers of connections are given again, at once: it may be another one's by now.
+            // The kernel reuses connection numbers at once, so the number alone may belong to a
+            // newer mount.
             Some(_) => {
                 mount::connection_number(&self.mountpoint) == self.connection
                     && mount::unique_id(&self.mountpoint) == self.unique_id
@@ -295,8 +299,8 @@ impl Session {
         }
     }
 
-    /// Cuts the connection: every waiting and later operation on the mount fails, whatever hangs.
-    /// The mount point stays, dead, until it is unmounted.
+    /// Aborts the connection: every pending and later operation on the mount fails, even if the
+    /// file system hangs. The mount point stays as a dead mount until it is unmounted.
     pub fn abort(&self) -> io::Result<()> {
         let by_file = match self.connection {
             Some(n) => std::fs::write(format!("/sys/fs/fuse/connections/{n}/abort"), "1"),
@@ -305,20 +309,20 @@ impl Session {
         if by_file.is_ok() || self.has_ended() || !rustix::process::geteuid().is_root() {
             return by_file;
         }
-        // Without fusectl mounted: a forced unmount aborts, whether or not the unmount itself then
-        // succeeds.
+        // fusectl is not mounted. A forced unmount aborts the connection, even if the unmount
+        // itself then fails.
         match rustix::mount::unmount(&self.mountpoint, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW) {
             Ok(()) | Err(rustix::io::Errno::BUSY) => Ok(()),
             Err(e) => Err(e.into()),
         }
     }
 
-    /// Whether the mount is gone and [`Filesystem::destroy`] has returned.
+    /// Whether the mount has ended and [`Filesystem::destroy`] has returned.
     pub fn has_ended(&self) -> bool {
         *self.shared.ended.lock()
     }
 
-    /// Waits until the mount is gone and [`Filesystem::destroy`] has returned.
+    /// Waits until the mount has ended and [`Filesystem::destroy`] has returned.
     pub fn join(&self) {
         let mut ended = self.shared.ended.lock();
         while !*ended {
@@ -326,7 +330,7 @@ impl Session {
         }
     }
 
-    /// As [`Session::join`], at most for `timeout`; returns whether it has ended.
+    /// As [`Session::join`], for at most `timeout`. Returns whether the session has ended.
     pub fn join_timeout(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         let mut ended = self.shared.ended.lock();
@@ -342,7 +346,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if let Err(e) = self.unmount() {
-            tracing::warn!(mountpoint = %self.mountpoint.display(), "cannot unmount: {e}");
+            tracing::warn!(mountpoint = %self.mountpoint.display(), "cannot unmount: {e}; the mount point stays in use");
         }
     }
 }
@@ -367,13 +371,14 @@ fn threads(options: &SessionOptions) -> usize {
     }
 }
 
-/// One channel for each worker. Where the device cannot be cloned, workers share the first.
+/// Opens one channel for each worker. If the device cannot be cloned, workers share the first
+/// channel.
 fn channels(first: Arc<Device>, count: usize) -> Vec<Arc<Device>> {
     let mut devices = vec![first.clone()];
     while devices.len() < count {
         devices.push(first.another().map_or_else(
             |e| {
-                tracing::debug!("a worker shares its channel: {e}");
+                tracing::debug!("cannot clone /dev/fuse: {e}; this worker shares the first channel");
                 first.clone()
             },
             Arc::new,
@@ -397,7 +402,7 @@ fn initialise(
         let reply = Reply::new(device.clone(), head.unique);
         let offer = Offer::parse(&buffer[size_of::<InHeader>()..n]).ok_or(failed(Errno::EPROTO))?;
         if offer.major > abi::MAJOR {
-            // The kernel will ask again in a version that it finds here.
+            // The kernel will repeat INIT with the version in this reply.
             reply.init(&abi::structs::InitOut { major: abi::MAJOR, minor: abi::MINOR, ..Default::default() });
             continue;
         }
@@ -447,14 +452,14 @@ impl Worker {
                 Err(ReadError::Again) => {}
                 Err(ReadError::Ended) => break,
                 Err(ReadError::Failed(e)) => {
-                    tracing::error!("reading from /dev/fuse failed, a worker stops: {e}");
+                    tracing::error!("cannot read from /dev/fuse: {e}; this worker stops");
                     break;
                 }
             }
         }
     }
 
-    /// Deals with one message of `n` bytes; returns the buffer for the next.
+    /// Handles one message of `n` bytes. Returns the buffer for the next message.
     fn handle(&self, buffer: Buffer, n: usize) -> Buffer {
         let message = buffer.get(MESSAGE_START..MESSAGE_START + n).unwrap_or_default();
         match parse::parse(message, self.shared.negotiated.has(SETXATTR_EXT)) {
@@ -480,11 +485,11 @@ impl Worker {
             }
             Ok(Incoming::Destroy { unique }) => Reply::new(self.device.clone(), unique).ok(),
             Ok(Incoming::Unsupported { unique, opcode }) => {
-                tracing::debug!(opcode, "not supported");
+                tracing::debug!(opcode, "operation not supported; replying ENOSYS");
                 Reply::new(self.device.clone(), unique).error(Errno::ENOSYS);
             }
             Err(malformed) => {
-                tracing::error!(opcode = malformed.opcode, bytes = n, "a request from the kernel that makes no sense");
+                tracing::error!(opcode = malformed.opcode, bytes = n, "malformed kernel request; replying EIO");
                 if let Some(unique) = malformed.unique {
                     Reply::new(self.device.clone(), unique).error(Errno::EIO);
                 }
@@ -493,8 +498,9 @@ impl Worker {
         buffer
     }
 
-    /// The payload at `start`, and the buffer for the next message: the same one, or another where
-    /// the payload keeps it.
+    /// Returns the payload at `start` and the buffer for the next message. A small payload is
+    /// copied and the buffer is reused. A large payload takes the buffer along, and the next
+    /// message gets another one.
     fn payload(&self, buffer: Buffer, start: usize, len: usize) -> (Bytes, Buffer) {
         if len <= COPY_PAYLOAD_BYTES_MAX {
             self.device.counters.bytes_copied.fetch_add(len as u64, Ordering::Relaxed);
@@ -505,11 +511,12 @@ impl Worker {
         }
     }
 
-    /// A panic in the file system costs its request (EIO), not the worker.
+    /// Hands a request to the file system. A panic there fails the request with EIO; the worker
+    /// continues.
     fn hand_over(&self, request: Request, reply: Reply) {
         let op = request.op.name();
         if catch_unwind(AssertUnwindSafe(|| self.shared.filesystem.request(request, reply))).is_err() {
-            tracing::error!(op, "the file system panicked");
+            tracing::error!(op, "the file system panicked; the request fails with EIO unless it was answered");
         }
     }
 }

@@ -1,13 +1,17 @@
-//! Page-aligned buffers that are used again.
+//! Page-aligned buffers for reuse.
 //!
-//! File data enters the process into such a buffer (from the kernel or from a socket), travels on
-//! as [`Bytes`] without being copied, and returns to its pool when the last [`Bytes`] is dropped.
+//! File data enters the process into such a buffer, from the kernel or from a socket. It is then
+//! passed on as [`Bytes`] without a copy. The buffer returns to its pool when the last [`Bytes`] is
+//! dropped.
 //!
-//! Invariants: memory is zeroed once, when it is allocated, and never again: a buffer fresh from
-//! the pool shows what its last user left there, but never uninitialised memory. A pool keeps at
-//! most `max_kept` unused buffers; what is in use is bounded by whoever takes buffers (requests in
-//! flight, dirty limits). Large buffers are cut from huge pages, a few from each: the memory goes
-//! back to the system when all of them are gone.
+//! Invariants:
+//!
+//! * Memory is zeroed only once, at its allocation. A buffer from
+//!   the pool contains the bytes of its last use, but never uninitialised memory.
+//! * A pool holds at most `max_kept` idle buffers. The number of buffers in use is bounded by the
+//!   users of the pool (requests in flight, dirty limits).
+//! * Large buffers are cut from huge pages, a few from each slab. A slab's memory returns
+//!   to the system when all its buffers are dropped.
 
 use std::{
     ops::{Deref, DerefMut, Range},
@@ -20,19 +24,19 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::slab::{self, Piece};
 
-/// Alignment of every buffer and unit of its capacity, in bytes: a page, which is also enough for
-/// direct I/O.
+/// Alignment of every buffer and unit of its capacity, in bytes: one page. This alignment also
+/// suffices for direct I/O.
 pub const PAGE: usize = 4096;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(4096))]
 struct Page([u8; PAGE]);
 
-/// From this size on the buffers of a pool are cut from huge pages: below, one that stays in use
-/// would hold on to many others.
+/// Minimum size in bytes for buffers cut from huge pages. One smaller buffer in use
+/// would keep the memory of many others allocated.
 const HUGE_BYTES_MIN: usize = 512 << 10;
 
-/// Where a buffer's bytes lie.
+/// The memory of a buffer.
 enum Pages {
     Plain(Box<[Page]>),
     Huge(Piece),
@@ -60,44 +64,45 @@ impl Default for Pages {
     }
 }
 
-/// A pool of buffers of one capacity. A handle: clones share the pool.
+/// A pool of buffers of one capacity. Clones share the pool.
 #[derive(Clone)]
 pub struct BufferPool(Arc<Shared>);
 
 struct Shared {
     pages: usize,
     max_kept: usize,
-    // Last in, first out: the buffer that was used last is the likeliest to be in the processor's
+    // Last in, first out: the buffer used last is the most likely one to be in the processor's
     // caches.
     free: Mutex<Vec<Pages>>,
 }
 
 impl BufferPool {
-    /// Buffers of `buffer_bytes` (rounded up to whole pages, at least one), of which at most
-    /// `max_kept` lie unused.
+    /// Creates a pool of buffers of `buffer_bytes` (rounded up to whole pages, at least one). At
+    /// most `max_kept` idle buffers are retained.
     pub fn new(buffer_bytes: usize, max_kept: usize) -> BufferPool {
         let pages = buffer_bytes.div_ceil(PAGE).max(1);
         BufferPool(Arc::new(Shared { pages, max_kept, free: Mutex::default() }))
     }
 
-    /// Bytes that a buffer of this pool holds.
+    /// Returns the capacity of this pool's buffers, in bytes.
     pub fn buffer_bytes(&self) -> usize {
         self.0.pages * PAGE
     }
 
-    /// Unused buffers in the pool now.
+    /// Returns the number of idle buffers in the pool.
     pub fn kept(&self) -> usize {
         self.0.free.lock().len()
     }
 
-    /// A buffer whose length is its capacity. Its content is unspecified.
+    /// Returns a buffer whose length is its capacity. Its content is unspecified.
     pub fn get(&self) -> Buffer {
         let kept = self.0.free.lock().pop();
         let pages = kept.or_else(|| self.cut()).unwrap_or_else(|| allocate(self.0.pages));
         Buffer { len: pages.bytes().len(), pages, pool: Some(self.clone()) }
     }
 
-    /// A buffer of a new slab, whose others are kept.
+    /// Maps a new slab and returns one of its buffers. The other ones go to the pool, up to its
+    /// limit.
     fn cut(&self) -> Option<Pages> {
         if self.buffer_bytes() < HUGE_BYTES_MIN {
             return None;
@@ -110,8 +115,8 @@ impl BufferPool {
         first
     }
 
-    /// A buffer of `len` bytes: one of the pool's if they are large enough, else one that is freed
-    /// after use. Its content is unspecified.
+    /// Returns a buffer of `len` bytes. If `len` exceeds the pool's buffer size, the buffer is
+    /// allocated separately and freed after use. Its content is unspecified.
     pub fn take(&self, len: usize) -> Buffer {
         if len > self.buffer_bytes() {
             return Buffer::unpooled(len);
@@ -140,25 +145,25 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// A buffer of `len` zero bytes that belongs to no pool.
+    /// Allocates a buffer of `len` zero bytes that belongs to no pool.
     pub fn unpooled(len: usize) -> Buffer {
         Buffer { pages: allocate(len.div_ceil(PAGE)), len, pool: None }
     }
 
-    /// Bytes that fit.
+    /// Returns the maximum length, in bytes.
     pub fn capacity(&self) -> usize {
         self.pages.bytes().len()
     }
 
-    /// Makes `len` bytes visible, at most the capacity. What becomes visible keeps its
-    /// (unspecified) content.
+    /// Sets the length, at most the capacity. Bytes that become visible have unspecified
+    /// content.
     pub fn set_len(&mut self, len: usize) {
         debug_assert!(len <= self.capacity());
         self.len = len.min(self.capacity());
     }
 
-    /// Hands the bytes in `range` on for reading, without a copy; what lies past the length is left
-    /// out. The memory goes back to its pool when the last clone or slice of the answer is dropped.
+    /// Converts the bytes in `range`, cut at the length, to read-only [`Bytes`] without a copy.
+    /// The memory returns to its pool when the last clone or slice of the result is dropped.
     pub fn freeze(mut self, range: Range<usize>) -> Bytes {
         let end = range.end.min(self.len);
         let start = range.start.min(end);
@@ -200,7 +205,7 @@ impl Drop for Buffer {
         if free.len() < pool.0.max_kept {
             free.push(pages);
         } else {
-            drop(free); // free the memory without holding up others
+            drop(free); // frees the memory outside the lock
             drop(pages);
         }
     }
@@ -242,7 +247,7 @@ mod tests {
 
         let many: Vec<_> = (0..5).map(|_| pool.get()).collect();
         drop(many);
-        assert_eq!(pool.kept(), 2, "at most max_kept stay");
+        assert_eq!(pool.kept(), 2, "at most max_kept idle buffers");
     }
 
     #[test]
@@ -253,7 +258,7 @@ mod tests {
         let mut b = pool.get();
         assert_eq!((a.len(), b.len(), pool.kept()), (1 << 20, 1 << 20, 0));
         assert_eq!((a.as_ptr() as usize % PAGE, b.as_ptr() as usize % PAGE), (0, 0));
-        assert!(a.iter().chain(b.iter()).all(|&x| x == 0), "no memory that was not zeroed");
+        assert!(a.iter().chain(b.iter()).all(|&x| x == 0), "all memory is zeroed");
         a.fill(1);
         b.fill(2);
         let bytes = a.freeze(0..1 << 20);
@@ -262,7 +267,7 @@ mod tests {
         drop(bytes);
         assert_eq!(pool.get().as_ptr(), at, "last in, first out");
         drop((0..5).map(|_| pool.get()).collect::<Vec<_>>());
-        assert_eq!(pool.kept(), 2, "at most max_kept stay");
+        assert_eq!(pool.kept(), 2, "at most max_kept idle buffers");
         assert!(b.iter().all(|&x| x == 2), "still in use");
     }
 

@@ -1,12 +1,14 @@
 //! Files and directories of this host.
 //!
-//! Reading and writing are plain calls on the calling thread: they end in the page cache, where a
-//! task switch would cost more than the call. What has to wait for the device, durability, is
-//! asynchronous.
+//! Reads and writes are synchronous calls on the calling thread. They end in the page cache, where
+//! a task switch would cost more than the call. Calls that make data durable wait for the device
+//! and are asynchronous.
 //!
-//! What survives a crash of the host: of a file, all that was written before a [`File::sync_data`]
-//! that returned; of a directory, all entries made, renamed or removed in it before a
-//! [`Disk::sync_dir`] that returned. Anything else may survive in part.
+//! After a crash of the host the following survives, and anything else may survive in part:
+//!
+//! * the content of a file written before a [`File::sync_data`] that has returned;
+//! * the entries of a directory that were created, renamed or removed before a
+//!   [`Disk::sync_dir`] that has returned.
 
 use std::{
     ffi::OsString,
@@ -23,37 +25,37 @@ use sheen_wire::{
 
 use crate::{real, sim};
 
-/// How a file is opened. All false by default.
+/// Options for opening a file. All false by default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenOptions {
-    /// For reading.
+    /// Open for reading.
     pub read: bool,
-    /// For writing.
+    /// Open for writing.
     pub write: bool,
-    /// Create it if missing.
+    /// Create the file if it does not exist.
     pub create: bool,
-    /// Create it; EEXIST if it is there.
+    /// Create the file; EEXIST if it exists.
     pub create_new: bool,
-    /// Cut it to nothing.
+    /// Truncate the file to zero bytes.
     pub truncate: bool,
-    /// Past the page cache; offsets, lengths and memory must then be aligned to the device's
+    /// Bypass the page cache. Offsets, lengths and memory must then be aligned to the device's
     /// blocks.
     pub direct: bool,
 }
 
 impl OpenOptions {
-    /// An existing file, for reading.
+    /// Opens an existing file for reading.
     pub const READ: OpenOptions =
         OpenOptions { read: true, write: false, create: false, create_new: false, truncate: false, direct: false };
-    /// An existing file, for reading and writing.
+    /// Opens an existing file for reading and writing.
     pub const READ_WRITE: OpenOptions = OpenOptions { write: true, ..OpenOptions::READ };
-    /// A file that is created if missing, for reading and writing.
+    /// Opens a file for reading and writing, and creates it if it does not exist.
     pub const CREATE: OpenOptions = OpenOptions { create: true, ..OpenOptions::READ_WRITE };
-    /// A file that must not exist yet, for reading and writing.
+    /// Creates a file, which must not exist, for reading and writing.
     pub const CREATE_NEW: OpenOptions = OpenOptions { create_new: true, ..OpenOptions::READ_WRITE };
 }
 
-/// What `stat` says of a file.
+/// Attributes of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metadata {
     /// Size in bytes.
@@ -75,7 +77,7 @@ pub struct DirEntry {
     pub kind: DirEntryKind,
 }
 
-/// File types as far as a host's own directories have them.
+/// File types that occur in directories of a host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum DirEntryKind {
     /// Regular file.
@@ -86,8 +88,8 @@ pub enum DirEntryKind {
     Other,
 }
 
-/// The host's disk. A handle: clones are the same disk. Paths are relative to the process's
-/// directory, or absolute; in a simulation both start at the host's root.
+/// The host's disk. Clones refer to the same disk. Paths are absolute, or relative to the process's
+/// working directory. In a simulation both start at the host's root.
 ///
 /// All calls fail with the errno of the system call that they name.
 #[derive(Clone)]
@@ -99,8 +101,8 @@ pub(crate) enum DiskInner {
     Sim(sim::Disk),
 }
 
-/// An open directory. Calls reach the directory itself, also after another one was mounted over its
-/// path, or renamed to it. A handle: clones are the same directory.
+/// An open directory. Calls reach this directory even if another one was mounted over its
+/// path or renamed to it. Clones refer to the same directory.
 ///
 /// All calls fail with the errno of the system call that they name.
 #[derive(Clone)]
@@ -112,7 +114,7 @@ pub(crate) enum OpenDirInner {
     Sim(sim::OpenDir),
 }
 
-/// An advisory lock on a file, given back on drop (or when the process ends, however it ends).
+/// An advisory lock on a file. Released on drop, and when the process ends in any way.
 pub struct LockGuard(#[allow(dead_code, reason = "held for its drop")] pub(crate) LockInner);
 
 #[allow(dead_code, reason = "held for its drop")]
@@ -150,7 +152,7 @@ impl Disk {
         }
     }
 
-    /// Creates a directory and those above it; fine if it exists.
+    /// Creates a directory and its parents. Succeeds if the directory exists.
     pub fn create_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
         on_disk!(self, d => d.create_dir_all(path.as_ref()))
     }
@@ -160,7 +162,7 @@ impl Disk {
         on_disk!(self, d => d.remove_file(path.as_ref()))
     }
 
-    /// Removes a directory and all in it.
+    /// Removes a directory and its contents.
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
         on_disk!(self, d => d.remove_dir_all(path.as_ref()))
     }
@@ -170,56 +172,57 @@ impl Disk {
         on_disk!(self, d => d.rename(from.as_ref(), to.as_ref()))
     }
 
-    /// Gives a file a second name; EEXIST if that is taken.
+    /// Creates a hard link; EEXIST if `to` exists.
     pub fn hard_link(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
         on_disk!(self, d => d.hard_link(from.as_ref(), to.as_ref()))
     }
 
-    /// All entries, sorted by name, without `.` and `..`.
+    /// Returns all entries sorted by name, without `.` and `..`.
     pub fn read_dir(&self, path: impl AsRef<Path>) -> io::Result<Vec<DirEntry>> {
         let mut entries = on_disk!(self, d => d.read_dir(path.as_ref()))?;
         entries.sort_unstable();
         Ok(entries)
     }
 
-    /// stat(2).
+    /// Returns the attributes of a file or directory (stat(2)).
     pub fn metadata(&self, path: impl AsRef<Path>) -> io::Result<Metadata> {
         on_disk!(self, d => d.metadata(path.as_ref()))
     }
 
-    /// Space of the file system on which `path` lies.
+    /// Returns the space of the file system that contains `path`.
     pub fn statvfs(&self, path: impl AsRef<Path>) -> io::Result<StatFs> {
         on_disk!(self, d => d.statvfs(path.as_ref()))
     }
 
-    /// Which device `path` lies on (`st_dev`): two paths on one device share their space.
+    /// Returns the device that contains `path` (`st_dev`). Two paths on one device share its space.
     pub fn device(&self, path: impl AsRef<Path>) -> io::Result<u64> {
         on_disk!(self, d => d.device(path.as_ref()))
     }
 
-    /// A file's whole content; for small files of our own.
+    /// Returns the whole content of a file. For Sheen's own small files.
     pub fn read(&self, path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
         on_disk!(self, d => d.read(path.as_ref()))
     }
 
-    /// Replaces a file's content so that after a crash it is either the old or the new one; durable
-    /// on return. It goes by way of `.NAME.tmp` beside it. One writer of a path at a time.
+    /// Replaces the content of a file. After a crash the file has either the old or the new
+    /// content; after the return the new content is durable. Uses the temporary file `.NAME.tmp` in
+    /// the same directory. Each path may have only one writer at a time.
     pub fn write_atomic(&self, path: impl AsRef<Path>, content: &[u8]) -> io::Result<()> {
         on_disk!(self, d => d.write_atomic(path.as_ref(), content))
     }
 
-    /// Answers when the directory's entries are durable.
+    /// Waits until the directory's entries are durable.
     pub async fn sync_dir(&self, path: impl AsRef<Path>) -> io::Result<()> {
         on_disk!(self, d => d.sync_dir(path.as_ref()).await)
     }
 
-    /// Answers when all that was done on the file system of `path` is durable (syncfs).
+    /// Waits until all earlier changes in the file system of `path` are durable (syncfs).
     pub async fn sync_fs(&self, path: impl AsRef<Path>) -> io::Result<()> {
         on_disk!(self, d => d.sync_fs(path.as_ref()).await)
     }
 
-    /// Locks the file at `path`, created if missing, against other processes (and against other
-    /// calls in this one). [`io::ErrorKind::WouldBlock`] if somebody holds it.
+    /// Locks the file at `path` against other processes and against other calls in this one.
+    /// Creates the file if it does not exist. [`io::ErrorKind::WouldBlock`] if the lock is held.
     pub fn try_lock(&self, path: impl AsRef<Path>) -> io::Result<LockGuard> {
         match &self.0 {
             DiskInner::Real(d) => d.try_lock(path.as_ref()).map(|l| LockGuard(LockInner::Real(l))),
@@ -239,23 +242,23 @@ macro_rules! on_dir {
 
 #[allow(clippy::missing_errors_doc, reason = "said once, at the type")]
 impl OpenDir {
-    /// Space of the file system on which it lies (fstatvfs).
+    /// Returns the space of the directory's file system (fstatvfs).
     pub fn statvfs(&self) -> io::Result<StatFs> {
         on_dir!(self, d => d.statvfs())
     }
 
-    /// Answers when all that was done on its file system is durable (syncfs).
+    /// Waits until all earlier changes in the directory's file system are durable (syncfs).
     pub async fn sync_fs(&self) -> io::Result<()> {
         on_dir!(self, d => d.sync_fs().await)
     }
 
-    /// Whether it was removed: no name leads to it any more.
+    /// Whether the directory was removed, that is, no name refers to it any more.
     pub fn is_removed(&self) -> bool {
         on_dir!(self, d => d.is_removed())
     }
 }
 
-/// An open file. A handle: clones are the same open file. Offsets and lengths are bytes.
+/// An open file. Clones refer to the same open file. Offsets and lengths are in bytes.
 ///
 /// All calls fail with the errno of the system call that they name.
 #[derive(Clone)]
@@ -279,19 +282,19 @@ macro_rules! on_file {
 #[allow(clippy::missing_errors_doc, reason = "said once, at the type")]
 #[allow(clippy::len_without_is_empty, reason = "a file's length is a system call, not a container's property")]
 impl File {
-    /// Reads until `buf` is full or the file ends; answers the bytes read.
+    /// Reads until `buf` is full or the file ends. Returns the number of bytes read.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         self.read_vectored_at(offset, &mut [IoSliceMut::new(buf)])
     }
 
-    /// Reads into the buffers, one after another, until they are full or the file ends; answers the
-    /// bytes read. The list is used up in doing so.
+    /// Reads into the buffers in their order until they are full or the file ends. Returns the
+    /// number of bytes read. Modifies the list of buffers.
     pub fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         on_file!(self, f => f.read_vectored_at(offset, bufs))
     }
 
-    /// The host's descriptor of it, to hand its pages on within the kernel; a simulated file has
-    /// none.
+    /// Returns the host's file descriptor, to pass the file's pages on within the kernel. A
+    /// simulated file has none.
     pub fn host_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.0 {
             FileInner::Real(f) => Some(f.fd().as_fd()),
@@ -304,51 +307,51 @@ impl File {
         on_file!(self, f => f.write_all_at(offset, buf))
     }
 
-    /// Writes all buffers, one after another.
+    /// Writes all buffers in their order.
     pub fn write_all_vectored_at(&self, offset: u64, bufs: &[Bytes]) -> io::Result<()> {
         on_file!(self, f => f.write_all_vectored_at(offset, bufs))
     }
 
-    /// Cuts or extends it; what is new reads as zeros and takes no space.
+    /// Truncates or extends the file. Added bytes read as zeros and take no space.
     pub fn set_len(&self, len: u64) -> io::Result<()> {
         on_file!(self, f => f.set_len(len))
     }
 
-    /// fallocate(2). Zeroing is made of punching and reserving where the file system does not know
-    /// it (tmpfs).
+    /// Calls fallocate(2). If the file system cannot zero a range (tmpfs), punches a hole and
+    /// reserves the space again.
     pub fn allocate(&self, mode: Allocate, offset: u64, len: u64) -> io::Result<()> {
         on_file!(self, f => f.allocate(mode, offset, len))
     }
 
-    /// The next data or hole at or after `offset`; the end of the file counts as a hole. `None`
-    /// where there is none, which for a hole means that `offset` is at or past the end.
+    /// Returns the next data or hole at or after `offset`. The end of the file counts as a hole.
+    /// Returns `None` if there is none; for a hole this means that `offset` is at or past the end.
     pub fn seek(&self, what: Seek, offset: u64) -> io::Result<Option<u64>> {
         on_file!(self, f => f.seek(what, offset))
     }
 
-    /// fstat(2).
+    /// Returns the attributes of the file (fstat(2)).
     pub fn metadata(&self) -> io::Result<Metadata> {
         on_file!(self, f => f.metadata())
     }
 
-    /// Sets the time of the last change of content, with all its nanoseconds; the kernel's own lags
-    /// by up to a tick. [`File::sync_data`] need not make it durable.
+    /// Sets the modification time with full nanoseconds. The time that the kernel sets itself lags
+    /// by up to a tick. [`File::sync_data`] need not make the time durable.
     pub fn set_mtime(&self, mtime: Time) -> io::Result<()> {
         on_file!(self, f => f.set_mtime(mtime))
     }
 
-    /// Size.
+    /// Returns the size in bytes.
     pub fn len(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len)
     }
 
-    /// Answers when content and size are durable (fdatasync).
+    /// Waits until content and size are durable (fdatasync).
     pub async fn sync_data(&self) -> io::Result<()> {
         on_file!(self, f => f.sync_data().await)
     }
 
-    /// The same on the calling thread; for storage engines that have a thread of their own for
-    /// this.
+    /// As [`File::sync_data`], but on the calling thread. For storage engines that have a dedicated
+    /// thread for syncing.
     pub fn sync_data_blocking(&self) -> io::Result<()> {
         on_file!(self, f => f.sync_data_blocking())
     }

@@ -1,17 +1,18 @@
 //! Clock, randomness, tasks, network and disk: real or simulated.
 //!
-//! Everything that Sheen asks of the outside world goes through an [`Rt`]. In production it is
-//! tokio and the kernel; in a test it may be a [`sim::Sim`]: one thread, virtual time, a network
-//! that delays and loses, disks that forget what was not synced, all from one seed. The code above
-//! does not know which.
+//! All of Sheen's access to the outside world goes through an [`Rt`]. In production an `Rt` uses
+//! tokio and the kernel. In a test it may be a [`sim::Sim`], driven by one seed: a single thread,
+//! virtual time, a network that delays and loses packets, and disks that lose unsynced data. The
+//! code that uses an `Rt` does not know which one it has.
 //!
-//! * [`Rt`]: time, randomness, tasks, and the way to [`Disk`], [`Listener`], [`Stream`];
-//! * [`buf`]: page-aligned buffers that are used again;
-//! * [`proc`]: what must be known of other processes;
-//! * [`sim`]: the simulated twin.
+//! * [`Rt`]: time, randomness, tasks, and access to [`Disk`], [`Listener`], [`Stream`];
+//! * [`buf`]: page-aligned buffers for reuse;
+//! * [`proc`]: information about other processes and this machine;
+//! * [`sim`]: the simulated world.
 //!
-//! `tokio::sync` works on both and is used everywhere. `tokio::select!` picks a branch at random by
-//! a generator that no seed reaches: write `biased;` in it, or a simulation will not replay.
+//! `tokio::sync` works in both worlds and is used everywhere. `tokio::select!` picks a branch by a
+//! random generator that the seed does not control. Write `biased;` in it, or a simulation will not
+//! replay.
 
 #![allow(
     clippy::disallowed_methods,

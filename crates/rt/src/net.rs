@@ -1,7 +1,7 @@
 //! Byte streams between addresses.
 //!
-//! A stream is reliable and ordered until it breaks; then both directions fail. Writers may be on
-//! any thread: a [`WriteHalf::try_write_vectored`] that accepts bytes costs no task switch.
+//! A stream is reliable and ordered until it breaks; then both directions fail. Writes may come
+//! from any thread: a [`WriteHalf::try_write_vectored`] that accepts bytes costs no task switch.
 
 use std::{
     io::{self, IoSlice},
@@ -13,7 +13,7 @@ use crate::{
     real, sim,
 };
 
-/// Accepts streams at an address. Dropping it stops that.
+/// Accepts streams at an address. Dropping it stops listening.
 pub struct Listener(pub(crate) ListenerInner);
 
 pub(crate) enum ListenerInner {
@@ -22,11 +22,11 @@ pub(crate) enum ListenerInner {
 }
 
 impl Listener {
-    /// The next stream and who opened it. May be dropped while waiting without losing a stream.
+    /// Returns the next stream and its peer's address. No stream is lost if the future is dropped.
     ///
     /// # Errors
-    /// What accept(2) says; errors of a single connection are passed over. After EMFILE and the
-    /// like, wait a moment and try again.
+    /// The errors of accept(2), except those of single connections, which are skipped. After EMFILE
+    /// and similar errors, wait a moment and try again.
     pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
         match &self.0 {
             ListenerInner::Real(l) => l.accept().await.map(|(s, a)| (Stream(StreamInner::Real(s)), a)),
@@ -34,10 +34,10 @@ impl Listener {
         }
     }
 
-    /// Where it listens; the port is the true one even if 0 was asked for.
+    /// Returns the listener's address, with the actual port if port 0 was requested.
     ///
     /// # Errors
-    /// What getsockname(2) says.
+    /// The errors of getsockname(2).
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match &self.0 {
             ListenerInner::Real(l) => l.local_addr(),
@@ -46,7 +46,7 @@ impl Listener {
     }
 }
 
-/// A connection. [`Stream::split`] it to use it.
+/// A connection. Use its halves: see [`Stream::split`].
 pub struct Stream(pub(crate) StreamInner);
 
 pub(crate) enum StreamInner {
@@ -55,8 +55,8 @@ pub(crate) enum StreamInner {
 }
 
 impl Stream {
-    /// The two directions. The connection is closed when both are dropped; dropping the write half
-    /// ends what the peer reads.
+    /// Splits the stream into its two directions. The connection is closed when both are dropped.
+    /// Dropping the write half ends the stream that the peer reads.
     pub fn split(self) -> (ReadHalf, WriteHalf) {
         match self.0 {
             StreamInner::Real(s) => {
@@ -70,10 +70,10 @@ impl Stream {
         }
     }
 
-    /// The other end.
+    /// Returns the peer's address.
     ///
     /// # Errors
-    /// ENOTCONN if the connection is gone already.
+    /// ENOTCONN if the connection is already closed.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         match &self.0 {
             StreamInner::Real(s) => s.peer_addr(),
@@ -81,10 +81,10 @@ impl Stream {
         }
     }
 
-    /// This end.
+    /// Returns the local address.
     ///
     /// # Errors
-    /// What getsockname(2) says.
+    /// The errors of getsockname(2).
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match &self.0 {
             StreamInner::Real(s) => s.local_addr(),
@@ -93,7 +93,7 @@ impl Stream {
     }
 }
 
-/// What the peer sends.
+/// The receiving direction of a stream.
 pub struct ReadHalf(ReadInner);
 
 enum ReadInner {
@@ -102,11 +102,11 @@ enum ReadInner {
 }
 
 impl ReadHalf {
-    /// Reads what is there, waiting for at least one byte; 0 at the end of the stream (or for an
-    /// empty `buf`). Safe to drop while waiting: no byte is lost.
+    /// Reads the available bytes, waiting for at least one. Returns 0 at the end of the stream or
+    /// for an empty `buf`. No byte is lost if the future is dropped.
     ///
     /// # Errors
-    /// ECONNRESET, ETIMEDOUT and the like when the connection broke.
+    /// ECONNRESET, ETIMEDOUT and similar errors if the connection broke.
     pub async fn read_some(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match &mut self.0 {
             ReadInner::Real(r) => r.read_some(buf).await,
@@ -114,8 +114,8 @@ impl ReadHalf {
         }
     }
 
-    /// Fills `buf`; wakes up for large parts of a large one only. Not to be dropped half way: the
-    /// bytes read so far would be lost.
+    /// Fills `buf`. For a large `buf` it wakes up only when large parts have arrived. Must not be
+    /// dropped before it completes: the bytes read so far would be lost.
     ///
     /// # Errors
     /// As [`ReadHalf::read_some`]; [`io::ErrorKind::UnexpectedEof`] if the stream ended before
@@ -135,7 +135,7 @@ impl ReadHalf {
     }
 }
 
-/// What is sent to the peer. Dropping it ends the stream for the peer.
+/// The sending direction of a stream. Dropping it ends the stream for the peer.
 pub struct WriteHalf(WriteInner);
 
 enum WriteInner {
@@ -144,17 +144,18 @@ enum WriteInner {
 }
 
 impl WriteHalf {
-    /// Sends the buffers one after another. Not to be dropped half way: the peer would see a part.
+    /// Sends the buffers in their order. Must not be dropped before it completes: the peer would
+    /// receive a part.
     ///
     /// # Errors
-    /// EPIPE, ECONNRESET, ETIMEDOUT and the like when the connection broke; how much was sent is
-    /// then unknown.
+    /// EPIPE, ECONNRESET, ETIMEDOUT and similar errors if the connection broke. The number of bytes
+    /// sent is then unknown.
     pub async fn write_all_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<()> {
         let mut left: usize = bufs.iter().map(|b| b.len()).sum();
         if left == 0 {
             return Ok(());
         }
-        // The usual case: all of it goes at once and no copy of the list is made.
+        // The usual case: all bytes are accepted at once, and the list is not copied.
         let sent = self.write_some(bufs).await?;
         left -= sent;
         if left == 0 {
@@ -171,7 +172,7 @@ impl WriteHalf {
         Ok(())
     }
 
-    /// Sends at least one byte of non-empty `bufs`, waiting for room.
+    /// Sends at least one byte of non-empty `bufs`. Waits for space in the send buffer.
     async fn write_some(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let sent = match &mut self.0 {
             WriteInner::Real(w) => w.write_some(bufs).await?,
@@ -180,12 +181,12 @@ impl WriteHalf {
         if sent == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(sent) }
     }
 
-    /// Sends as much as there is room for now, without waiting; from any thread. The caller sees to
-    /// it that writers do not interleave.
+    /// Sends as many bytes as fit into the send buffer now, without waiting. May be called from any
+    /// thread. The caller must ensure that writers do not interleave.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] where there is no room (or where that is not known yet, just
-    /// after `accept`); else as [`WriteHalf::write_all_vectored`].
+    /// [`io::ErrorKind::WouldBlock`] if there is no space, or if the readiness is not known yet,
+    /// just after `accept`. Otherwise as [`WriteHalf::write_all_vectored`].
     pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         match &self.0 {
             WriteInner::Real(w) => w.try_write_vectored(bufs),
@@ -193,11 +194,11 @@ impl WriteHalf {
         }
     }
 
-    /// As [`WriteHalf::try_write_vectored`], for what more follows right after: the last packet may
-    /// wait for it.
+    /// As [`WriteHalf::try_write_vectored`], for bytes that are followed by more at once: the last
+    /// packet may wait for them.
     ///
     /// # Errors
-    /// As there.
+    /// As [`WriteHalf::try_write_vectored`].
     pub fn try_write_more(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         match &self.0 {
             WriteInner::Real(w) => w.try_write_more(bufs),
@@ -205,13 +206,14 @@ impl WriteHalf {
         }
     }
 
-    /// Sends up to `len` bytes of a file from `offset` on, as much as there is room for now,
-    /// without waiting for the peer. The pages of the file are sent as they are, without a copy
-    /// (sendfile): what is written to them before the peer has received them may be what it gets.
-    /// 0: the file ends at `offset`.
+    /// Sends up to `len` bytes of a file from `offset` on, as many as fit into the send buffer now.
+    /// Does not wait for the peer. Returns 0 if the file ends at `offset`.
+    ///
+    /// The file's pages are sent without a copy (sendfile). If they are overwritten before the peer
+    /// has received them, the peer may receive the new bytes.
     ///
     /// # Errors
-    /// As [`WriteHalf::try_write_vectored`]; and EIO and the like where the file cannot be read.
+    /// As [`WriteHalf::try_write_vectored`], and EIO and similar errors if the file cannot be read.
     pub fn try_send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
         match (&self.0, &file.0) {
             (WriteInner::Real(w), FileInner::Real(f)) => w.try_send_file(f, offset, len),
@@ -220,7 +222,7 @@ impl WriteHalf {
         }
     }
 
-    /// Waits until [`WriteHalf::try_write_vectored`] is worth a try.
+    /// Waits until [`WriteHalf::try_write_vectored`] is likely to succeed.
     ///
     /// # Errors
     /// The runtime is shutting down.
@@ -231,10 +233,10 @@ impl WriteHalf {
         }
     }
 
-    /// Tells the peer that nothing more comes, after what was written.
+    /// Ends the stream for the peer, after all bytes written before.
     ///
     /// # Errors
-    /// ENOTCONN if the connection is gone already.
+    /// ENOTCONN if the connection is already closed.
     pub async fn shutdown(&mut self) -> io::Result<()> {
         match &mut self.0 {
             WriteInner::Real(w) => w.shutdown().await,

@@ -1,11 +1,11 @@
-//! What must be known of other processes and of this machine.
+//! Information about other processes and about this machine.
 
 use std::io;
 
-/// Supplementary groups of a task (a thread id, as FUSE hands out, is fine).
+/// Returns the supplementary groups of a task. `pid` may be a thread id, as in FUSE requests.
 ///
 /// # Errors
-/// ENOENT or ESRCH if there is no such task, EPROTO if the kernel's answer is not understood.
+/// ENOENT or ESRCH if there is no such task. EPROTO if the content of /proc is not understood.
 pub fn groups_of(pid: u32) -> io::Result<Vec<u32>> {
     let status = std::fs::read(format!("/proc/{pid}/status"))?;
     parse_groups(&String::from_utf8_lossy(&status)).ok_or_else(|| sheen_wire::Errno::EPROTO.into())
@@ -16,9 +16,9 @@ fn parse_groups(status: &str) -> Option<Vec<u32>> {
     line.split_ascii_whitespace().map(|g| g.parse().ok()).collect()
 }
 
-/// Whether a task is about to end: it is gone, or a deadly signal waits for it (the kernel marks
-/// every such with SIGKILL). A task that cannot be seen from here counts as dying: whoever asks
-/// does so to not keep it for ever.
+/// Whether a task has ended or is about to end. A fatal signal counts when it is pending: the
+/// kernel marks every such signal as SIGKILL. A task that is not visible in /proc counts as dying,
+/// so that a caller does not wait for it for ever.
 pub fn is_dying(pid: u32) -> bool {
     match std::fs::read(format!("/proc/{pid}/status")) {
         Ok(status) => kill_is_pending(&String::from_utf8_lossy(&status)),
@@ -26,14 +26,14 @@ pub fn is_dying(pid: u32) -> bool {
     }
 }
 
-/// SIGKILL is signal 9: bit 8 of the masks.
+/// Whether SIGKILL (signal 9, bit 8 of the masks) is pending.
 fn kill_is_pending(status: &str) -> bool {
     let masks = status.lines().filter_map(|l| l.strip_prefix("SigPnd:").or_else(|| l.strip_prefix("ShdPnd:")));
     masks.filter_map(|m| u64::from_str_radix(m.trim(), 16).ok()).any(|m| m & (1 << 8) != 0)
 }
 
-/// System calls that ask for no more of a file than whether somebody may do something to it, or for
-/// one extended attribute.
+/// System calls that need only a file's permissions or one extended attribute. This list holds the
+/// calls that exist on some architectures only.
 #[cfg(target_arch = "x86_64")]
 const OLD_PERMISSION_CALLS: [i64; 2] = [libc::SYS_link, libc::SYS_access];
 #[cfg(not(target_arch = "x86_64"))]
@@ -47,10 +47,10 @@ const PERMISSION_CALLS: [i64; 6] = [
     libc::SYS_fgetxattr,
 ];
 
-/// Whether a task waits in a system call that wants to know of a file's attributes only what
-/// permissions are checked by, and not its size: link(2), access(2), getxattr(2). Where that cannot
-/// be seen from here, or the task does not wait, it is not said to. (The numbers of 32-bit programs
-/// mean others, none of which goes by the size of a file.)
+/// Whether a task waits in a system call that needs a file's attributes only for a permission
+/// check, and not the file's size: link(2), access(2), getxattr(2). Returns false if this is not
+/// visible in /proc or the task does not wait. (In 32-bit programs the same numbers mean other
+/// calls, none of which depends on the size of a file.)
 pub fn checks_permissions(pid: u32) -> bool {
     std::fs::read(format!("/proc/{pid}/syscall")).is_ok_and(|line| is_permission_call(&String::from_utf8_lossy(&line)))
 }
@@ -60,7 +60,7 @@ fn is_permission_call(line: &str) -> bool {
     number.is_some_and(|number| PERMISSION_CALLS.contains(&number) || OLD_PERMISSION_CALLS.contains(&number))
 }
 
-/// This machine's name, as `uname -n` shows it.
+/// Returns this machine's name, as `uname -n` shows it.
 pub fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -1,4 +1,4 @@
-//! [`Rt`]: the handle through which everything reaches the outside world.
+//! [`Rt`]: the handle for all access to the outside world.
 
 use std::{
     future::poll_fn,
@@ -31,16 +31,16 @@ pub(crate) enum Inner {
 }
 
 impl Rt {
-    /// Starts the real thing.
+    /// Starts the real runtime.
     ///
     /// # Errors
-    /// Threads or the event queue could not be made.
+    /// Threads or the event queue could not be created.
     pub fn real(options: RealOptions) -> io::Result<(Runtime, Rt)> {
         let (runtime, real) = Real::start(options)?;
         Ok((runtime, Rt(Inner::Real(Arc::new(real)))))
     }
 
-    /// Monotonic time.
+    /// Returns the monotonic time.
     pub fn now(&self) -> Instant {
         match &self.0 {
             Inner::Real(r) => r.now(),
@@ -48,7 +48,7 @@ impl Rt {
         }
     }
 
-    /// The time of day. May jump; for showing and for time stamps of files.
+    /// Returns the time of day. It may jump; use it for display and for time stamps of files only.
     pub fn wall(&self) -> Time {
         match &self.0 {
             Inner::Real(r) => r.wall(),
@@ -56,7 +56,7 @@ impl Rt {
         }
     }
 
-    /// A random number, fast; not for secrets.
+    /// Returns a random number. Fast, but not suitable for secrets.
     pub fn random_u64(&self) -> u64 {
         match &self.0 {
             Inner::Real(r) => r.random_u64(),
@@ -64,7 +64,7 @@ impl Rt {
         }
     }
 
-    /// Random bytes, from the kernel: unguessable (except in a simulation).
+    /// Fills `buf` with random bytes from the kernel: unpredictable, except in a simulation.
     pub fn fill_random(&self, buf: &mut [u8]) {
         match &self.0 {
             Inner::Real(r) => r.fill_random(buf),
@@ -72,12 +72,12 @@ impl Rt {
         }
     }
 
-    /// Which life of the host this is: another number after each boot (simulated: after each crash
-    /// of the host), the same for all processes in between. What was written to a disk and not
-    /// synced is still there as long as it does not change.
+    /// Returns an id of the host's current boot. It changes with each boot (in a simulation with
+    /// each crash of the host) and is the same for all processes in between. As long as it has not
+    /// changed, data written to a disk and not synced is still intact.
     ///
-    /// Where the kernel does not tell, it is another one for each [`Rt`]: that errs on the side of
-    /// loss.
+    /// If the kernel provides no boot id, each [`Rt`] gets a different one: data then counts as
+    /// lost although it may be intact.
     pub fn boot_id(&self) -> u64 {
         match &self.0 {
             Inner::Real(r) => r.boot_id,
@@ -85,7 +85,7 @@ impl Rt {
         }
     }
 
-    /// Ready after `duration`, counted from the call.
+    /// Completes after `duration`, counted from the call.
     pub fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send + 'static + use<> {
         enum Sleep {
             Real(tokio::time::Sleep),
@@ -103,16 +103,16 @@ impl Rt {
         }
     }
 
-    /// The future's output, or [`Elapsed`] (and the future dropped) if it takes longer than
-    /// `duration`.
+    /// Returns the future's output, or [`Elapsed`] if it takes longer than
+    /// `duration`. The future is then dropped.
     ///
     /// # Errors
-    /// Time ran out.
+    /// [`Elapsed`] after `duration`.
     pub async fn timeout<F: Future>(&self, duration: Duration, future: F) -> Result<F::Output, Elapsed> {
         let mut future = pin!(future);
         let mut sleep = pin!(self.sleep(duration));
         poll_fn(|cx| {
-            // The future first: what is ready at once costs no timer.
+            // Poll the future first: if it is ready at once, no timer is needed.
             if let Poll::Ready(out) = future.as_mut().poll(cx) {
                 return Poll::Ready(Ok(out));
             }
@@ -121,7 +121,7 @@ impl Rt {
         .await
     }
 
-    /// Runs a future as a task of its own. `name` says what it is for, in traces.
+    /// Runs a future as a task. `name` is its name in traces.
     pub fn spawn<F>(&self, name: &'static str, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
@@ -133,8 +133,9 @@ impl Rt {
         }
     }
 
-    /// Runs what blocks on a thread for such work. If the future is dropped the work still ends by
-    /// itself. Simulated: after a short virtual delay, at once.
+    /// Runs a blocking function on a thread for blocking work. If the returned future is dropped,
+    /// the function still runs to its end. In a simulation the function runs on the same thread
+    /// after a short virtual delay.
     pub async fn run_blocking<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> T {
         match &self.0 {
             Inner::Real(r) => r.run_blocking(f).await,
@@ -142,7 +143,7 @@ impl Rt {
         }
     }
 
-    /// Runs what may block for a short while on this thread, letting other tasks move to other
+    /// Runs a function that may block for a short time on this thread. Other tasks move to other
     /// threads meanwhile.
     pub fn block_in_place<T>(&self, f: impl FnOnce() -> T) -> T {
         match &self.0 {
@@ -151,8 +152,8 @@ impl Rt {
         }
     }
 
-    /// Waits for a future on a plain thread (a FUSE worker, say). On a thread of the runtime other
-    /// tasks move away first.
+    /// Waits for a future on a thread outside the runtime, such as a FUSE worker. On a thread of
+    /// the runtime, the thread's other tasks first move to other threads.
     ///
     /// # Errors
     /// [`io::ErrorKind::Unsupported`] in a simulation, where there are no threads.
@@ -163,7 +164,7 @@ impl Rt {
         }
     }
 
-    /// Listens at an address; port 0 takes a free one.
+    /// Listens at an address. Port 0 picks a free port.
     ///
     /// # Errors
     /// EADDRINUSE, EADDRNOTAVAIL, EACCES, as bind(2).
@@ -174,7 +175,7 @@ impl Rt {
         }
     }
 
-    /// Connects. Takes as long as the network lets it: put a [`Rt::timeout`] around it.
+    /// Connects to an address. Has no time limit of its own: wrap it in a [`Rt::timeout`].
     ///
     /// # Errors
     /// ECONNREFUSED, ETIMEDOUT, EHOSTUNREACH and the like, as connect(2).
@@ -185,10 +186,10 @@ impl Rt {
         }
     }
 
-    /// The address of this host from which packets to `to` leave, by its routes. Sends nothing.
+    /// Returns this host's source address for packets to `to`, by its routes. Sends nothing.
     ///
     /// # Errors
-    /// ENETUNREACH: there is no route. Else as connect(2).
+    /// ENETUNREACH if there is no route, otherwise the errors of connect(2).
     pub fn source_address(&self, to: SocketAddr) -> io::Result<IpAddr> {
         match &self.0 {
             Inner::Real(_) => real::net::source_address(to),
@@ -196,7 +197,7 @@ impl Rt {
         }
     }
 
-    /// This host's disk.
+    /// Returns this host's disk.
     pub fn disk(&self) -> Disk {
         match &self.0 {
             Inner::Real(r) => Disk(DiskInner::Real(real::disk::Disk(r.handle.clone()))),

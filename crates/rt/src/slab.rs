@@ -1,12 +1,14 @@
 //! Memory in huge pages, cut into pieces.
 //!
-//! File data is copied into a buffer and out of it again; from pages of 4 KiB that costs a fault
-//! for each at first and then more misses of the processor's address cache than the copy itself
-//! needs to. Linux gives huge pages to whoever asks for them (`madvise`, the usual setting of
-//! transparent huge pages); where it does not, everything works with small ones.
+//! File data is copied into a buffer and out of it again. With pages of 4 KiB, each page first
+//! costs a fault. After that, the TLB misses cost more time than the copy itself. Linux grants huge
+//! pages on request (`madvise`, the default setting of transparent huge pages). If Linux refuses,
+//! the buffers work with small pages.
 //!
-//! Invariants: the pieces of a slab do not overlap; a slab is unmapped when its last piece is
-//! dropped.
+//! Invariants:
+//!
+//! * The pieces of a slab do not overlap.
+//! * A slab is unmapped when its last piece is dropped.
 
 use std::{
     ptr::{self, NonNull},
@@ -15,13 +17,14 @@ use std::{
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// Bytes of a huge page, and of a slab's usable memory: x86-64, and arm64 with pages of 4 KiB.
+/// Size of a huge page and of a slab's usable memory, in bytes. Valid for x86-64, and for arm64
+/// with pages of 4 KiB.
 pub(crate) const SLAB_BYTES: usize = 2 << 20;
-/// Mapped for a slab, so that an aligned one lies within: what is not touched costs only address
-/// space.
+/// Bytes mapped for a slab. The mapping is larger than a slab so that it contains an aligned slab.
+/// Untouched pages cost only address space.
 const MAPPED_BYTES: usize = 2 * SLAB_BYTES;
 
-/// A mapping.
+/// An anonymous mapping of [`MAPPED_BYTES`].
 struct Slab(NonNull<u8>);
 
 // SAFETY: Slab only owns the mapping's address and gives access to none of its bytes.
@@ -31,14 +34,14 @@ unsafe impl Sync for Slab {}
 
 impl Drop for Slab {
     fn drop(&mut self) {
-        // SAFETY: mapped in `cut` with this length; no piece lives any more, since each holds the
-        // slab.
+        // SAFETY: mapped in `cut` with this length. No piece is alive any more, since each piece
+        // holds an Arc of the slab.
         let unmapped = unsafe { munmap(self.0.as_ptr().cast(), MAPPED_BYTES) };
         debug_assert!(unmapped.is_ok());
     }
 }
 
-/// A part of a slab, zeroed when it is new. Dereferences to its bytes.
+/// A part of a slab. Its bytes are zero at first.
 pub(crate) struct Piece {
     start: NonNull<u8>,
     len: usize,
@@ -47,18 +50,18 @@ pub(crate) struct Piece {
 
 // SAFETY: Piece owns its bytes exclusively, as Box<[u8]> does.
 unsafe impl Send for Piece {}
-// SAFETY: as above; a shared reference gives shared bytes only.
+// SAFETY: as above. A shared reference gives only shared access to the bytes.
 unsafe impl Sync for Piece {}
 
-/// A new slab cut into as many pieces of `len` bytes as it holds; none where there is no memory to
-/// map, or `len` is 0 or too large.
+/// Maps a new slab and cuts it into as many pieces of `len` bytes as fit. Returns no pieces if the
+/// mapping fails, or if `len` is 0 or exceeds the slab.
 pub(crate) fn cut(len: usize) -> Vec<Piece> {
     let count = SLAB_BYTES.checked_div(len).unwrap_or(0);
     if count == 0 {
         return Vec::new();
     }
     let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-    // SAFETY: a new anonymous mapping, at an address of the kernel's choice, overlaps nothing.
+    // SAFETY: a new anonymous mapping at an address that the kernel chooses overlaps nothing.
     let mapped = unsafe { mmap_anonymous(ptr::null_mut(), MAPPED_BYTES, access, flags) };
     let Some(mapped) = mapped.ok().and_then(|m| NonNull::new(m.cast::<u8>())) else { return Vec::new() };
     let slab = Arc::new(Slab(mapped));
@@ -68,7 +71,7 @@ pub(crate) fn cut(len: usize) -> Vec<Piece> {
     }
     // SAFETY: skip + SLAB_BYTES is within the mapping.
     let start = unsafe { mapped.add(skip) };
-    // Advice: a refusal leaves small pages.
+    // Advice only: if the kernel refuses, the pages stay small.
     // SAFETY: the range is within our own mapping, and this advice changes no content.
     let _ = unsafe { madvise(start.as_ptr().cast(), SLAB_BYTES, Advice::LinuxHugepage) };
     // SAFETY: i * len + len <= SLAB_BYTES.
@@ -77,7 +80,8 @@ pub(crate) fn cut(len: usize) -> Vec<Piece> {
 
 impl Piece {
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the piece's bytes are mapped, initialised (zeros at first), and nobody else's.
+        // SAFETY: the piece's bytes are mapped and initialised (zeros at first), and belong to this
+        // piece alone.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
@@ -98,7 +102,7 @@ mod tests {
         assert_eq!(pieces[0].bytes().as_ptr() as usize % SLAB_BYTES, 0);
         for (i, piece) in pieces.iter_mut().enumerate() {
             assert_eq!(piece.bytes().len(), 512 << 10);
-            assert!(piece.bytes().iter().all(|b| *b == 0), "new, or untouched by its neighbours");
+            assert!(piece.bytes().iter().all(|b| *b == 0), "new, and untouched by the writes to other pieces");
             piece.bytes_mut().fill(i as u8 + 1);
         }
         let last = pieces.pop().unwrap();

@@ -10,15 +10,16 @@ use crate::sim;
 /// Why a task has no result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum JoinError {
-    /// Aborted, or its runtime or simulated host went down.
+    /// The task was aborted, or its runtime or simulated host stopped.
     #[error("task was aborted")]
     Aborted,
-    /// It panicked. (In a simulation a panic ends the run instead.)
+    /// The task panicked. (In a simulation a panic ends the run instead.)
     #[error("task panicked")]
     Panicked,
 }
 
-/// A spawned task: a future of its result. Dropping the handle lets the task go on.
+/// A handle of a spawned task: a future that yields its result. Dropping the handle does not stop
+/// the task.
 pub struct JoinHandle<T>(pub(crate) Inner<T>);
 
 pub(crate) enum Inner<T> {
@@ -27,8 +28,8 @@ pub(crate) enum Inner<T> {
 }
 
 impl<T> JoinHandle<T> {
-    /// Ends the task at its next point of waiting (at once, if it waits now). Does nothing to one
-    /// that has ended.
+    /// Aborts the task at its next await point, or at once if it is waiting. Has no effect on a
+    /// task that has ended.
     pub fn abort(&self) {
         match &self.0 {
             Inner::Real(h) => h.abort(),
@@ -36,7 +37,7 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Whether the task has ended in whatever way.
+    /// Whether the task has ended: finished, panicked or aborted.
     pub fn is_finished(&self) -> bool {
         match &self.0 {
             Inner::Real(h) => h.is_finished(),

@@ -6,28 +6,29 @@ use std::{
     time::Duration,
 };
 
-/// A point in monotonic time, in nanoseconds from a start that says nothing. Comparable within one
-/// machine (or simulation) only.
+/// A point in monotonic time, in nanoseconds since an arbitrary start. Comparable only within one
+/// machine or simulation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// The earliest of all.
+    /// The earliest instant.
     pub const ZERO: Instant = Instant(0);
-    /// Later than anything that happens.
+    /// An instant later than every event.
     pub const FAR: Instant = Instant(u64::MAX);
 
-    /// From nanoseconds, for engines' tests and for state that was kept as a number.
+    /// Creates an instant from nanoseconds, for tests of engines and for state that was stored as a
+    /// number.
     pub const fn from_nanos(nanos: u64) -> Instant {
         Instant(nanos)
     }
 
-    /// Nanoseconds from the start.
+    /// Returns the nanoseconds since the start.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// How long after `earlier` this is; zero where it is not.
+    /// Returns the time from `earlier` to `self`, or zero if `earlier` is later.
     pub const fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -54,7 +55,7 @@ impl fmt::Debug for Instant {
     }
 }
 
-/// What [`crate::Rt::timeout`] answers when time ran out first.
+/// The error of [`crate::Rt::timeout`] after its time limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("timed out")]
 pub struct Elapsed;

@@ -1,5 +1,4 @@
-//! Disk and network, as their users see them: the real ones and the simulated ones keep the same
-//! contract.
+//! The contract of disk and network, tested with the real and the simulated ones.
 
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
@@ -21,7 +20,7 @@ use sheen_wire::{
     ost::{Allocate, Seek},
 };
 
-/// Runs a test on the real world, in a directory of its own, and on simulated ones.
+/// Runs a test in the real world, in its own directory, and in simulated ones.
 fn on_both<F: Future<Output = ()>>(test: impl Fn(Rt, PathBuf) -> F) {
     let (runtime, rt) = Rt::real(RealOptions { worker_threads: 2, name: "test".into() }).unwrap();
     let dir = tempfile::tempdir().unwrap();
@@ -37,8 +36,9 @@ fn any() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-/// Listens at an address that no other process takes while it is free for a moment: at a host of
-/// 127.0.0.0/8 by the process id, at a port that the kernel does not give out (32768 to 60999).
+/// Listens at an address that no other process takes in the moments when it is free. The host is an
+/// address of 127.0.0.0/8 chosen by the process id. The port is outside the range that the kernel
+/// assigns (32768 to 60999).
 async fn listen_at_own(rt: &Rt) -> Listener {
     const PORTS: std::ops::Range<u16> = 20_000..30_000;
     let host = Ipv4Addr::from_bits(0x7f40_0000 | (std::process::id() & 0x3f_ffff));
@@ -50,7 +50,7 @@ async fn listen_at_own(rt: &Rt) -> Listener {
     panic!("no port is free at {host}");
 }
 
-/// Bytes that differ everywhere.
+/// Returns bytes without repetition.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
@@ -60,8 +60,8 @@ fn vectored_bytes_arrive_in_order_through_partial_writes() {
     on_both(async |rt, _| {
         let listener = rt.listen(any()).await.unwrap();
         let addr = listener.local_addr().unwrap();
-        // More than any socket buffer holds, in pieces of odd sizes, more pieces than the kernel
-        // takes at once.
+        // More bytes than any socket buffer holds, in pieces of odd sizes, and more pieces than the
+        // kernel accepts in one call.
         let data = Arc::new(pattern(11 << 20));
         let sent = data.clone();
         let inner = rt.clone();
@@ -98,7 +98,7 @@ fn a_dead_peer_and_a_missing_one_are_errors() {
         let (mut r, mut w) = rt.connect(addr).await.unwrap().split();
         drop(listener.accept().await.unwrap());
         assert_eq!(r.read_some(&mut [0; 4]).await.unwrap(), 0);
-        // The first write may still go; then the peer's answer breaks the connection.
+        // The first write may still succeed; then the peer's reset breaks the connection.
         let broken = loop {
             if let Err(e) = w.write_all_vectored(&[IoSlice::new(b"anyone there?")]).await {
                 break e;
@@ -110,7 +110,7 @@ fn a_dead_peer_and_a_missing_one_are_errors() {
         drop((r, w, listener));
         let refused = rt.connect(addr).await.err().unwrap();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-        // A restarted server takes the same port at once.
+        // A restarted server gets the same port at once.
         rt.listen(addr).await.unwrap();
     });
 }
@@ -135,7 +135,7 @@ fn files_keep_what_is_written() {
         let file = disk.open(&path, OpenOptions::CREATE).unwrap();
         assert_eq!(disk.open(&path, OpenOptions::CREATE_NEW).err().unwrap().kind(), ErrorKind::AlreadyExists);
 
-        // More pieces than go into one call, empty ones among them.
+        // More pieces than fit into one call, with empty ones among them.
         let data = pattern(300_000);
         let pieces: Vec<Bytes> = data.chunks(1_009).flat_map(|c| [Bytes::copy_from_slice(c), Bytes::new()]).collect();
         file.write_all_vectored_at(77, &pieces).unwrap();
@@ -168,7 +168,7 @@ fn files_keep_what_is_written() {
         disk.open(&path, OpenOptions { write: true, truncate: true, ..Default::default() }).unwrap();
         assert_eq!(file.len().unwrap(), 0);
 
-        // What is removed lives on for whoever has it open.
+        // A removed file stays readable through open handles.
         file.write_all_at(0, b"still here").unwrap();
         disk.remove_file(&path).unwrap();
         assert_eq!(file.read_at(0, &mut head).unwrap(), 10);
@@ -235,7 +235,7 @@ fn directories_locks_and_durability() {
         disk.write_atomic(&config, b"one").unwrap();
         disk.write_atomic(&config, b"two!").unwrap();
         assert_eq!(disk.read(&config).unwrap(), b"two!");
-        assert_eq!(disk.read_dir(&sub).unwrap().len(), 4, "nothing temporary stays");
+        assert_eq!(disk.read_dir(&sub).unwrap().len(), 4, "no temporary file remains");
 
         let lock = disk.try_lock(sub.join("lock")).unwrap();
         assert_eq!(disk.try_lock(sub.join("lock")).err().unwrap().kind(), ErrorKind::WouldBlock);
@@ -243,7 +243,7 @@ fn directories_locks_and_durability() {
         disk.try_lock(sub.join("lock")).unwrap();
 
         let file = disk.open(sub.join("k"), OpenOptions::READ_WRITE).unwrap();
-        file.write_all_at(0, b"kept").unwrap();
+        file.write_all_at(0, b"synced").unwrap();
         file.sync_data_blocking().unwrap();
         file.sync_data().await.unwrap();
         disk.sync_dir(&sub).await.unwrap();
@@ -257,11 +257,11 @@ fn directories_locks_and_durability() {
         held.sync_fs().await.unwrap();
         let moved = dir.join("a/moved");
         disk.rename(&sub, &moved).unwrap();
-        assert!(!held.is_removed(), "under another name");
+        assert!(!held.is_removed(), "renamed only");
         disk.rename(&moved, &sub).unwrap();
         disk.remove_dir_all(dir.join("a")).unwrap();
         assert!(held.is_removed());
-        assert!(held.statvfs().is_ok(), "it lies where it lay");
+        assert!(held.statvfs().is_ok(), "it is still on its file system");
         assert_eq!(Errno::from(disk.metadata(&sub).unwrap_err()), Errno::ENOENT);
     });
 }

@@ -1,4 +1,4 @@
-//! The real runtime and network, as far as they differ from the simulated ones.
+//! The real runtime and network, where they differ from the simulated ones.
 
 #![allow(clippy::disallowed_methods, reason = "these tests stand in for the outside world")]
 #![allow(missing_docs)]
@@ -16,7 +16,7 @@ use std::{
 
 use sheen_rt::{Elapsed, JoinError, RealOptions, Rt, Runtime};
 
-/// More than any busy machine takes.
+/// Time limit for a test: longer than any busy machine takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start() -> (Runtime, Rt) {
@@ -35,7 +35,7 @@ fn time_passes_and_timeouts_fire() {
         rt.sleep(Duration::from_millis(20)).await;
         assert!(rt.now().since(before) >= Duration::from_millis(20));
         assert_eq!(rt.timeout(Duration::from_millis(5), std::future::pending::<()>()).await, Err(Elapsed));
-        assert_eq!(rt.timeout(Duration::ZERO, async { 7 }).await, Ok(7), "what is ready is never late");
+        assert_eq!(rt.timeout(Duration::ZERO, async { 7 }).await, Ok(7), "a ready future never times out");
     });
     assert!(rt.wall().sec > 1_600_000_000);
     assert_ne!(rt.random_u64(), rt.random_u64());
@@ -86,8 +86,8 @@ fn everything_can_be_used_from_a_plain_thread() {
     used.join().unwrap().unwrap();
 }
 
-/// A future that is polled first on a thread that is none of the runtime's, as FUSE workers do,
-/// then goes on as a task.
+/// A future that is first polled on a thread outside the runtime, as FUSE workers do, and
+/// then continues as a task.
 #[test]
 fn a_connect_begun_on_a_plain_thread_is_finished_by_a_task() {
     let (runtime, rt) = start();
@@ -145,8 +145,8 @@ fn a_large_read_gets_what_comes_in_dribbles_and_small_ones_after_it_wait_for_not
         let data: Vec<u8> = (0..LARGE).map(|i| (i % 253) as u8).collect();
         let (sent, timer) = (data.clone(), rt.clone());
         let writer = rt.spawn("writer", async move {
-            // Neither a divisor nor a multiple of any mark; the pauses make the reader sleep at
-            // many places.
+            // The piece size is neither a divisor nor a multiple of any low-water mark. The pauses
+            // make the reader sleep at many positions.
             for (i, piece) in sent.chunks(70_001).enumerate() {
                 w.write_all_vectored(&[IoSlice::new(piece)]).await.unwrap();
                 if i % 3 == 0 {
@@ -157,7 +157,7 @@ fn a_large_read_gets_what_comes_in_dribbles_and_small_ones_after_it_wait_for_not
                 ack.read_exact(&mut [0]).await.unwrap();
                 w.write_all_vectored(&[IoSlice::new(b"x")]).await.unwrap();
             }
-            // The first part of what the reader expects, and then no more.
+            // Sends the first part of the bytes that the reader expects, and then closes.
             ack.read_exact(&mut [0]).await.unwrap();
             w.write_all_vectored(&[IoSlice::new(&sent[..100_000])]).await.unwrap();
         });
@@ -177,7 +177,7 @@ fn a_large_read_gets_what_comes_in_dribbles_and_small_ones_after_it_wait_for_not
             back.write_all_vectored(&[IoSlice::new(b"a")]).await.unwrap();
             assert_eq!(r.read_exact(&mut got).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
         };
-        rt.timeout(PATIENCE, reading).await.expect("a reader that waits for more than comes");
+        rt.timeout(PATIENCE, reading).await.expect("the reader waits for more bytes than arrive");
         writer.await.unwrap();
     });
 }

@@ -1,4 +1,4 @@
-//! The simulated world: its order, its time, its faults.
+//! The simulated world: order of tasks, virtual time, and faults.
 
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
@@ -26,7 +26,7 @@ fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// A connection from host 1 to host 2: both ends, split.
+/// Opens a connection from host 1 to host 2. Returns both ends, split.
 async fn connection(world: &World) -> ((ReadHalf, WriteHalf), (ReadHalf, WriteHalf)) {
     let listener = world.rt(2).listen(world.addr(2, PORT)).await.unwrap();
     let accepting = world.rt(2).spawn("accept", async move { listener.accept().await.unwrap().0.split() });
@@ -38,7 +38,7 @@ async fn say(w: &mut WriteHalf, what: &[u8]) -> std::io::Result<()> {
     w.write_all_vectored(&[IoSlice::new(what)]).await
 }
 
-/// Echoes what comes until the stream ends.
+/// Accepts connections and echoes their bytes until the stream ends.
 async fn echo(rt: Rt, world: World) {
     let listener = rt.listen(world.addr(2, PORT)).await.unwrap();
     loop {
@@ -54,8 +54,8 @@ async fn echo(rt: Rt, world: World) {
     }
 }
 
-/// Three tasks that talk, sleep, sync and draw numbers; the trace of it and the order in which they
-/// ended.
+/// Runs three tasks that communicate, sleep, sync and draw random numbers. Returns the trace and
+/// the order in which they ended.
 fn busy_run(seed: u64) -> (u64, Vec<u64>, Vec<String>) {
     let sim = Sim::new(seed, SimConfig { loss: 0.05, log_events_max: 50, ..SimConfig::default() });
     let ended = Arc::new(Mutex::new(Vec::new()));
@@ -224,7 +224,7 @@ fn loss_delays_and_too_much_of_it_breaks() {
             say(&mut w, &data).await.unwrap();
             let mut got = vec![0; data.len()];
             r2.read_exact(&mut got).await.unwrap();
-            assert!(got == data, "nothing is lost, doubled or out of order");
+            assert!(got == data, "no byte is lost, duplicated or out of order");
             delayed += u32::from(world.now().since(before) > ms(200));
 
             world.configure(|c| c.loss = 1.0);
@@ -237,7 +237,7 @@ fn loss_delays_and_too_much_of_it_breaks() {
         })
         .unwrap();
     }
-    assert!(delayed > 25, "of 13 packets and more, some are nearly always lost: {delayed} of 30");
+    assert!(delayed > 25, "of at least 13 packets, some are nearly always lost: {delayed} of 30");
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn a_writer_waits_for_its_reader() {
             }
         };
         assert_eq!((full.kind(), sent), (ErrorKind::WouldBlock, 10_000));
-        assert!(world.rt(1).timeout(Duration::from_secs(9), w.writable()).await.is_err(), "nobody reads");
+        assert!(world.rt(1).timeout(Duration::from_secs(9), w.writable()).await.is_err(), "no reader");
         r2.read_exact(&mut [0; 6000]).await.unwrap();
         w.writable().await.unwrap();
         assert!(w.try_write_vectored(&[IoSlice::new(b"more")]).unwrap() > 0);
@@ -278,7 +278,7 @@ fn partitions_stall_heal_and_break() {
             assert!(waited.is_err(), "nothing passes");
             world.heal(1, 2);
             r2.read_exact(&mut buf).await.unwrap();
-            assert_eq!(&buf, b"hello", "what waited is sent on");
+            assert_eq!(&buf, b"hello", "waiting packets are sent on");
             r.read_exact(&mut buf).await.unwrap();
             assert_eq!(&buf, b"world", "in both directions");
 
@@ -290,7 +290,7 @@ fn partitions_stall_heal_and_break() {
             assert_eq!((a.kind(), b.kind()), (ErrorKind::TimedOut, ErrorKind::TimedOut));
             assert_eq!(world.now().since(before), Duration::from_secs(20));
 
-            // Others are not concerned, and after healing all is as before.
+            // Other hosts are not affected. After healing, new connections work again.
             let ok = rt.listen(world.addr(1, 7)).await.unwrap();
             world.rt(3).connect(world.addr(1, 7)).await.unwrap();
             world.heal(1, 2);
@@ -335,8 +335,8 @@ fn a_listener_that_goes_takes_its_waiting_connections_along() {
     .unwrap();
 }
 
-/// Writes sectors of 1s, syncs, then sectors of 2s over them, unsynced; what a crash leaves of each
-/// sector.
+/// Writes sectors of 1s, syncs them, and overwrites them with unsynced sectors of 2s. Returns the
+/// value of each sector after a crash.
 fn crashed_sectors(seed: u64) -> Vec<u8> {
     let sim = sim(seed);
     let world = sim.clone();
@@ -349,7 +349,7 @@ fn crashed_sectors(seed: u64) -> Vec<u8> {
             file.write_all_at(write * 1024, &[2; 1024]).unwrap();
         }
         world.crash_host(1);
-        assert_eq!(Errno::from(file.write_all_at(0, &[3]).unwrap_err()), Errno::EIO, "of a life that is over");
+        assert_eq!(Errno::from(file.write_all_at(0, &[3]).unwrap_err()), Errno::EIO, "file of a life that has ended");
         let bytes = world.rt(1).disk().read("/f").unwrap();
         assert_eq!(bytes.len(), 4096);
         bytes
@@ -368,7 +368,7 @@ fn a_crash_keeps_what_was_synced_and_some_of_the_rest() {
     let outcomes: Vec<Vec<u8>> = (0..100).map(crashed_sectors).collect();
     let writes: BTreeSet<&[u8]> = outcomes.iter().flat_map(|o| o.chunks(2)).collect();
     let all: BTreeSet<&[u8]> = [&[1, 1][..], &[2, 2], &[1, 2], &[2, 1]].into();
-    assert_eq!(writes, all, "lost, kept, and torn both ways");
+    assert_eq!(writes, all, "lost, survived, and torn both ways");
 }
 
 #[test]
@@ -443,7 +443,7 @@ fn an_fsync_covers_what_was_written_before_it() {
         })
         .unwrap();
     }
-    assert!(later_lost, "what came later was not promised");
+    assert!(later_lost, "later writes are not covered");
 }
 
 #[test]
@@ -476,7 +476,7 @@ fn disks_fill_up() {
     assert_eq!(disk.statvfs("/").unwrap().bfree, 9);
     disk.remove_file("/f").unwrap();
     drop(file);
-    assert_eq!(sim.rt(2).disk().read_dir("/").unwrap(), [], "each host has a disk of its own");
+    assert_eq!(sim.rt(2).disk().read_dir("/").unwrap(), [], "each host has its own disk");
 }
 
 #[test]
@@ -512,9 +512,9 @@ fn a_crash_ends_a_host_and_leaves_the_others() {
             assert_eq!(server.await, Err(JoinError::Aborted));
             assert_eq!(client.await.unwrap(), (ErrorKind::ConnectionReset, ErrorKind::ConnectionReset));
             let took = world.now().since(crashed_at);
-            assert!(!took.is_zero() && took < ms(1), "a packet's time: {took:?}");
+            assert!(!took.is_zero() && took < ms(1), "the delay of a packet: {took:?}");
 
-            // Nothing of the old life stirs; the new one starts afresh.
+            // The old life is dead, and the new one starts afresh.
             assert_eq!(rt.listen(world.addr(2, PORT)).await.err().unwrap().raw_os_error(), Some(Errno::EIO.0));
             let refused = world.rt(1).connect(world.addr(2, PORT)).await.err().unwrap();
             assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);

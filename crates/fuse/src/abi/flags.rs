@@ -1,7 +1,7 @@
 //! Flag bits of requests and replies, one module for each field that carries them.
 
-/// What kernel and file system agree on at INIT (`FUSE_*` init flags); bits from 32 up travel in
-/// `flags2`.
+/// Flags that kernel and file system negotiate at INIT (`FUSE_*` init flags). Bits from 32 up are
+/// transferred in `flags2`.
 pub mod init {
     /// Several reads of one file may be in flight.
     pub const ASYNC_READ: u64 = 1 << 0;
@@ -25,7 +25,7 @@ pub mod init {
     pub const FLOCK_LOCKS: u64 = 1 << 10;
     /// ioctl on directories.
     pub const HAS_IOCTL_DIR: u64 = 1 << 11;
-    /// Cached pages are dropped when size or mtime change behind the kernel's back.
+    /// The kernel drops cached pages when it sees that size or mtime changed.
     pub const AUTO_INVAL_DATA: u64 = 1 << 12;
     /// READDIRPLUS is understood.
     pub const DO_READDIRPLUS: u64 = 1 << 13;
@@ -33,10 +33,10 @@ pub mod init {
     pub const READDIRPLUS_AUTO: u64 = 1 << 14;
     /// Direct I/O in parallel pieces.
     pub const ASYNC_DIO: u64 = 1 << 15;
-    /// The kernel delays buffered writes. It would dirty pages without a lock, so it is off by
-    /// default.
+    /// The kernel delays buffered writes. Off by default, because the kernel would make pages dirty
+    /// without an extent lock.
     pub const WRITEBACK_CACHE: u64 = 1 << 16;
-    /// ENOSYS to OPEN means that opens need no message any more.
+    /// ENOSYS as the reply to OPEN means that later opens send no message.
     pub const NO_OPEN_SUPPORT: u64 = 1 << 17;
     /// Lookups and readdirs of one directory run in parallel.
     pub const PARALLEL_DIROPS: u64 = 1 << 18;
@@ -46,29 +46,30 @@ pub mod init {
     pub const POSIX_ACL: u64 = 1 << 20;
     /// Reading the device after an abort gives ECONNABORTED.
     pub const ABORT_ERROR: u64 = 1 << 21;
-    /// `max_pages` in the reply counts.
+    /// `max_pages` in the reply is valid.
     pub const MAX_PAGES: u64 = 1 << 22;
     /// Targets of symbolic links may be cached.
     pub const CACHE_SYMLINKS: u64 = 1 << 23;
-    /// ENOSYS to OPENDIR means that opens of directories need no message any more.
+    /// ENOSYS as the reply to OPENDIR means that later opens of directories send no message.
     pub const NO_OPENDIR_SUPPORT: u64 = 1 << 24;
     /// Cached pages are dropped only on a notification.
     pub const EXPLICIT_INVAL_DATA: u64 = 1 << 25;
-    /// `map_alignment` in the reply counts (DAX).
+    /// `map_alignment` in the reply is valid (DAX).
     pub const MAP_ALIGNMENT: u64 = 1 << 26;
     /// Submounts of directories.
     pub const SUBMOUNTS: u64 = 1 << 27;
-    /// As `HANDLE_KILLPRIV`, by Linux's own rules: the kernel says when.
+    /// As `HANDLE_KILLPRIV`, by Linux's own rules: a flag in each request says when to drop the
+    /// bits.
     pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
-    /// SETXATTR carries flags (16 byte form).
+    /// SETXATTR carries flags (16-byte form).
     pub const SETXATTR_EXT: u64 = 1 << 29;
     /// INIT carries `flags2`.
     pub const INIT_EXT: u64 = 1 << 30;
-    /// Security context of new files travels with the request.
+    /// The security context of a new file is sent with the request.
     pub const SECURITY_CTX: u64 = 1 << 32;
     /// DAX chosen for each inode.
     pub const HAS_INODE_DAX: u64 = 1 << 33;
-    /// The supplementary group that matches the parent travels with creations.
+    /// Creations carry the caller's supplementary group that equals the parent directory's group.
     pub const CREATE_SUPP_GROUP: u64 = 1 << 34;
     /// Entries can be expired rather than dropped.
     pub const HAS_EXPIRE_ONLY: u64 = 1 << 35;
@@ -88,25 +89,25 @@ pub mod init {
     pub const REQUEST_TIMEOUT: u64 = 1 << 42;
 }
 
-/// Flags in the answer to OPEN, CREATE, OPENDIR and TMPFILE (`FOPEN_*`).
+/// Flags in the reply to OPEN, CREATE, OPENDIR and TMPFILE (`FOPEN_*`).
 pub mod fopen {
     /// Bypass the kernel's page cache.
     pub const DIRECT_IO: u32 = 1 << 0;
     /// Do not drop cached pages at this open.
     pub const KEEP_CACHE: u32 = 1 << 1;
-    /// Not seekable.
+    /// The file is not seekable.
     pub const NONSEEKABLE: u32 = 1 << 2;
-    /// The directory may be cached.
+    /// The kernel may cache the directory.
     pub const CACHE_DIR: u32 = 1 << 3;
-    /// A stream without positions.
+    /// The file is a stream without positions.
     pub const STREAM: u32 = 1 << 4;
-    /// No FLUSH at close.
+    /// close(2) sends no FLUSH.
     pub const NOFLUSH: u32 = 1 << 5;
     /// Direct writes to one inode may run in parallel.
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
-/// Which attributes SETATTR sets (`FATTR_*`).
+/// Attributes that SETATTR sets (`FATTR_*`).
 #[allow(missing_docs, reason = "named after the kernel's FATTR_<NAME>")]
 pub mod fattr {
     pub const MODE: u32 = 1 << 0;
@@ -125,9 +126,10 @@ pub mod fattr {
 
 /// Flags of WRITE.
 pub mod write {
-    /// From the kernel's page cache: the file handle is a guess and the caller unknown.
+    /// The write comes from the kernel's page cache: its file handle is a guess and its caller is
+    /// unknown.
     pub const CACHE: u32 = 1 << 0;
-    /// `lock_owner` counts.
+    /// `lock_owner` is valid.
     pub const LOCKOWNER: u32 = 1 << 1;
     /// Drop setuid and setgid bits.
     pub const KILL_SUIDGID: u32 = 1 << 2;
@@ -135,7 +137,7 @@ pub mod write {
 
 /// Flags of READ.
 pub mod read {
-    /// `lock_owner` counts.
+    /// `lock_owner` is valid.
     pub const LOCKOWNER: u32 = 1 << 1;
 }
 
@@ -149,17 +151,17 @@ pub mod release {
 
 /// Flags of GETATTR and STATX.
 pub mod getattr {
-    /// `fh` counts.
+    /// `fh` is valid.
     pub const FH: u32 = 1 << 0;
 }
 
 /// Flags of GETLK, SETLK and SETLKW.
 pub mod lk {
-    /// A flock lock; otherwise one of fcntl.
+    /// The lock is a flock lock; without this flag it is an fcntl lock.
     pub const FLOCK: u32 = 1 << 0;
 }
 
-/// Lock types as fcntl has them.
+/// Lock types, with fcntl's numbers.
 pub mod lock_type {
     /// F_RDLCK.
     pub const READ: u32 = 0;
@@ -169,15 +171,15 @@ pub mod lock_type {
     pub const UNLOCK: u32 = 2;
 }
 
-/// Flags of OPEN and CREATE beside the open(2) flags.
+/// Flags of OPEN and CREATE in addition to the open(2) flags.
 pub mod open {
     /// Drop setuid and setgid bits if the file is executable.
     pub const KILL_SUIDGID: u32 = 1 << 0;
 }
 
-/// Flags of SETXATTR beside those of setxattr(2).
+/// Flags of SETXATTR in addition to those of setxattr(2).
 pub mod setxattr {
-    /// Drop the setgid bit as `system.posix_acl_access` is set.
+    /// Drop the setgid bit because `system.posix_acl_access` is being set.
     pub const ACL_KILL_SGID: u32 = 1 << 0;
 }
 
@@ -206,7 +208,7 @@ pub mod poll {
 
 /// Bits of a statx mask.
 pub mod statx {
-    /// All that stat(2) shows.
+    /// All attributes that stat(2) shows.
     pub const BASIC_STATS: u32 = 0x7ff;
     /// Birth time.
     pub const BTIME: u32 = 0x800;
@@ -214,7 +216,7 @@ pub mod statx {
 
 /// Flags of an entry invalidation.
 pub(crate) mod inval_entry {
-    /// Revalidate at the next use rather than drop.
+    /// Revalidate the entry at its next use instead of dropping it.
     pub(crate) const EXPIRE_ONLY: u32 = 1 << 0;
 }
 

@@ -1,22 +1,24 @@
-//! The kernel's FUSE ABI, version 7.31 to 7.45: numbers and structures exactly as `<linux/fuse.h>`
+//! The kernel's FUSE ABI, versions 7.31 to 7.45: numbers and structures exactly as `<linux/fuse.h>`
 //! defines them.
 //!
-//! Invariants: every structure is `repr(C)` without implicit padding (zerocopy proves it) and its
-//! size is pinned by a test; numbers are in the machine's byte order, because both ends run on the
-//! same machine.
+//! Invariants:
+//!
+//! * Every structure is `repr(C)` without implicit padding (zerocopy proves it), and a test checks
+//!   its size.
+//! * Numbers are in native byte order, because both ends run on the same machine.
 
 pub mod flags;
 pub(crate) mod structs;
 
-/// Major version of the protocol spoken here.
+/// Major version of the protocol.
 pub const MAJOR: u32 = 7;
-/// Newest minor version known here; a newer kernel talks down to it.
+/// Newest supported minor version. A newer kernel falls back to it.
 pub const MINOR: u32 = 45;
-/// Oldest minor version accepted (Linux 5.4). Older kernels send shorter structures.
+/// Oldest supported minor version (Linux 5.4). Older kernels send shorter structures.
 pub const MINOR_MIN: u32 = 31;
 /// Node id of the root directory.
 pub const ROOT_ID: u64 = 1;
-/// Smallest buffer with which the kernel lets the device be read.
+/// Smallest buffer with which the kernel allows a read of the device.
 pub const READ_BUFFER_BYTES_MIN: usize = 8192;
 
 /// Operation codes (`enum fuse_opcode`).

@@ -1,4 +1,4 @@
-//! Structures on the device, named after the kernel's: `fuse_open_in` is [`OpenIn`].
+//! Structures of messages on `/dev/fuse`, named after the kernel's: `fuse_open_in` is [`OpenIn`].
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -20,11 +20,13 @@ macro_rules! wire_structs {
 }
 
 wire_structs! {
-    /// Before every request; `total_extlen` counts the extensions at the end in units of 8 bytes.
+    /// Header of every request. `total_extlen` is the size of the extensions at the end, in units
+    /// of 8 bytes.
     InHeader = 40 {
         len: u32, opcode: u32, unique: u64, nodeid: u64, uid: u32, gid: u32, pid: u32, total_extlen: u16, padding: u16,
     }
-    /// Before every reply (`error` ≤ 0) and notification (`unique` 0, `error` its code).
+    /// Header of every reply (`error` ≤ 0) and notification (`unique` 0, `error` is the
+    /// notification code).
     OutHeader = 16 { len: u32, error: i32, unique: u64 }
     /// `fuse_attr`.
     Attr = 88 {
@@ -65,7 +67,7 @@ wire_structs! {
         mtimensec: u32, ctimensec: u32, mode: u32, unused4: u32, uid: u32, gid: u32, unused5: u32,
     }
     OpenIn = 8 { flags: u32, open_flags: u32 }
-    /// Also of TMPFILE.
+    /// Arguments of CREATE and TMPFILE.
     CreateIn = 16 { flags: u32, mode: u32, umask: u32, open_flags: u32 }
     OpenOut = 16 { fh: u64, open_flags: u32, backing_id: i32 }
     ReleaseIn = 24 { fh: u64, flags: u32, release_flags: u32, lock_owner: u64 }
@@ -74,7 +76,7 @@ wire_structs! {
     WriteIn = 40 { fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: u32, padding: u32 }
     WriteOut = 8 { size: u32, padding: u32 }
     FsyncIn = 16 { fh: u64, fsync_flags: u32, padding: u32 }
-    /// Without SETXATTR_EXT.
+    /// Form of [`SetXattrIn`] without SETXATTR_EXT.
     SetXattrCompatIn = 8 { size: u32, flags: u32 }
     SetXattrIn = 16 { size: u32, flags: u32, setxattr_flags: u32, padding: u32 }
     GetXattrIn = 8 { size: u32, padding: u32 }
@@ -83,7 +85,7 @@ wire_structs! {
     AccessIn = 8 { mask: u32, padding: u32 }
     /// The part of `fuse_init_in` that every kernel sends.
     InitIn = 16 { major: u32, minor: u32, max_readahead: u32, flags: u32 }
-    /// What follows it with INIT_EXT.
+    /// Second part of `fuse_init_in`, sent with INIT_EXT.
     InitInExt = 48 { flags2: u32, unused: [u32; 11] }
     InitOut = 64 {
         major: u32, minor: u32, max_readahead: u32, flags: u32, max_background: u16, congestion_threshold: u16, max_write: u32,
@@ -101,12 +103,12 @@ wire_structs! {
     LseekIn = 24 { fh: u64, offset: u64, whence: u32, padding: u32 }
     LseekOut = 8 { offset: u64 }
     CopyFileRangeIn = 56 { fh_in: u64, off_in: u64, nodeid_out: u64, fh_out: u64, off_out: u64, len: u64, flags: u64 }
-    /// Of COPY_FILE_RANGE_64; COPY_FILE_RANGE answers with [`WriteOut`].
+    /// Reply to COPY_FILE_RANGE_64. The reply to COPY_FILE_RANGE is [`WriteOut`].
     CopyFileRangeOut = 8 { bytes_copied: u64 }
-    /// Before the name in READDIR's answer; the record is padded to 8 bytes.
+    /// Header of each name in READDIR's reply. The record is padded to a multiple of 8 bytes.
     Dirent = 24 { ino: u64, off: u64, namelen: u32, kind: u32 }
     SyncFsIn = 8 { padding: u64 }
-    /// Before each extension.
+    /// Header of each extension.
     ExtHeader = 8 { size: u32, kind: u32 }
     NotifyPollOut = 8 { kh: u64 }
     NotifyInvalInodeOut = 24 { ino: u64, off: i64, len: i64 }
@@ -114,7 +116,8 @@ wire_structs! {
     NotifyDeleteOut = 24 { parent: u64, child: u64, namelen: u32, padding: u32 }
     NotifyStoreOut = 24 { nodeid: u64, offset: u64, size: u32, padding: u32 }
     NotifyRetrieveOut = 32 { notify_unique: u64, nodeid: u64, offset: u64, size: u32, padding: u32 }
-    /// Of NOTIFY_REPLY; as long as [`WriteIn`], so its data lies where that of a write lies.
+    /// Arguments of NOTIFY_REPLY. As long as [`WriteIn`], so its data has the same offset as that
+    /// of a WRITE.
     NotifyRetrieveIn = 40 { dummy1: u64, offset: u64, size: u32, dummy2: u32, dummy3: u64, dummy4: u64 }
     NotifyPruneOut = 16 { count: u32, padding: u32, spare: u64 }
 }
@@ -125,8 +128,8 @@ mod tests {
 
     use super::*;
 
-    /// Sizes alone would not notice two fields of one width exchanged; these are the offsets that
-    /// matter most.
+    /// Checks the offsets that matter most. Sizes alone would not reveal two swapped fields of the
+    /// same width.
     #[test]
     fn fields_lie_where_the_kernel_puts_them() {
         assert_eq!(

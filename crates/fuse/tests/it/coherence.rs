@@ -1,5 +1,5 @@
-//! What the kernel keeps, for how long, and how it is told to forget: the rules that coherence
-//! between mounts rests on.
+//! Caching in the kernel: its contents, its duration, and the notifications that drop entries.
+//! Coherence between mounts relies on these rules.
 
 use std::{
     ffi::c_int,
@@ -19,13 +19,13 @@ use crate::memfs::{MemFs, mount::*};
 
 const LONG: Duration = Duration::from_secs(3600);
 
-/// As a file system mounts that keeps under locks.
+/// Configures the mount for a file system that lets the kernel cache under locks.
 fn keeping(config: &mut InitConfig) {
     config.disable(flags::init::AUTO_INVAL_DATA | flags::init::DO_READDIRPLUS);
     config.enable(flags::init::EXPLICIT_INVAL_DATA | flags::init::POSIX_LOCKS | flags::init::FLOCK_LOCKS);
 }
 
-/// A mount where the kernel may keep everything, with files `f` and `g`.
+/// Mounts with unlimited caching in the kernel, and with the files `f` and `g`.
 fn mounted() -> Option<Arc<Mounted>> {
     let mut fs = MemFs::new(keeping);
     fs.valid = LONG;
@@ -38,15 +38,15 @@ fn mounted() -> Option<Arc<Mounted>> {
     Some(Arc::new(m))
 }
 
-/// What `act` makes the kernel ask, by operation.
+/// Runs `act` and returns how many requests of each operation in `ops` the kernel sent meanwhile.
 fn asked<T>(m: &Mounted, ops: &[&str], act: impl FnOnce() -> T) -> (T, Vec<u64>) {
     let before: Vec<u64> = ops.iter().map(|op| m.count(op)).collect();
     let result = act();
     (result, ops.iter().zip(before).map(|(op, n)| m.count(op) - n).collect())
 }
 
-/// Runs `act` in a thread until its request `op` waits for an answer, then `meanwhile`, then lets
-/// it go on.
+/// Starts `act` in a thread, waits until its request `op` is pending, runs `meanwhile`, and then
+/// lets the request be answered.
 fn overtaken<T: Send + 'static>(
     m: &Arc<Mounted>,
     op: &'static str,
@@ -64,8 +64,8 @@ fn overtaken<T: Send + 'static>(
     thread.join().unwrap()
 }
 
-/// The size by stat(2), which is a GETATTR; the standard library also wants the birth time, which
-/// is a STATX.
+/// Returns the size by stat(2), which sends a GETATTR. The standard library also requests the birth
+/// time, which sends a STATX.
 fn len(m: &Mounted, name: &str) -> u64 {
     rustix::fs::stat(m.path(name)).unwrap().st_size as u64
 }
@@ -79,15 +79,15 @@ fn names_are_kept_until_the_epoch_ends() {
     }
     assert_eq!(len(&m, "f") + len(&m, "g"), 8);
     let (_, lookups) = asked(&m, &["lookup"], || len(&m, "f") + len(&m, "g"));
-    assert_eq!(lookups, [0], "kept, or this test shows nothing");
+    assert_eq!(lookups, [0], "the names are cached, or this test shows nothing");
     m.notifier().inc_epoch().unwrap();
     let (_, lookups) = asked(&m, &["lookup"], || len(&m, "f") + len(&m, "g"));
     assert_eq!(lookups, [2], "each name is looked up anew");
     let (_, lookups) = asked(&m, &["lookup"], || len(&m, "f") + len(&m, "g"));
-    assert_eq!(lookups, [0], "and kept again");
+    assert_eq!(lookups, [0], "and cached again");
 
     m.fs.state().node(1).unwrap().entries.remove(&b"f"[..]);
-    assert_eq!(len(&m, "f"), 4, "the kernel believes what it was told");
+    assert_eq!(len(&m, "f"), 4, "the kernel uses the cached name");
     m.notifier().inc_epoch().unwrap();
     assert_eq!(errno(fs::metadata(m.path("f"))), 2);
 }
@@ -106,7 +106,8 @@ fn an_epoch_overtakes_the_answer_to_a_lookup() {
 #[test]
 fn an_epoch_needs_no_lock_that_an_operation_holds() {
     let Some(m) = mounted().filter(|m| m.notifier().has_epochs()) else { return };
-    // The kernel holds the directory while the unlink waits; this returns all the same.
+    // The kernel holds the directory's lock while the unlink is pending. The notifications return
+    // all the same.
     overtaken(
         &m,
         "unlink",
@@ -131,7 +132,7 @@ fn attributes_are_kept_until_they_are_invalidated() {
     m.fs.state().set_data(id, b"longer now".to_vec());
     m.notifier().inval_attr(id).unwrap();
     let (sizes, asks) = asked(&m, &["lookup", "getattr"], || (0..10).map(|_| len(&m, "f")).sum::<u64>());
-    assert_eq!((sizes, asks), (100, vec![0, 1]), "asked for once, by its node");
+    assert_eq!((sizes, asks), (100, vec![0, 1]), "requested once, by its node");
 }
 
 #[test]
@@ -144,7 +145,7 @@ fn an_invalidation_overtakes_the_answer_to_a_getattr() {
     let old = overtaken(&m, "getattr", at, || assert!(m.notifier().inval_attr(id).unwrap()));
     assert_eq!(old, 4);
     m.fs.state().set_data(id, b"longer now".to_vec());
-    assert_eq!(len(&m, "f"), 10, "the answer that was overtaken is not kept");
+    assert_eq!(len(&m, "f"), 10, "the overtaken reply is not cached");
 }
 
 #[test]
@@ -154,7 +155,7 @@ fn access_control_lists_are_kept_until_an_invalidation_which_overtakes_answers()
         c.enable(flags::init::POSIX_ACL);
     });
     fs.valid = LONG;
-    // Somebody else's directory, so that permissions depend on more than the owner's bits.
+    // Another user's directory, so that permissions depend on more than the owner's bits.
     let dir = {
         let mut s = fs.state();
         let dir = s.make(1, &Bytes::from("d"), FileKind::Dir, 0o775).unwrap();
@@ -168,12 +169,12 @@ fn access_control_lists_are_kept_until_an_invalidation_which_overtakes_answers()
     let walk = |m: &Mounted| rustix::fs::access(m.path("d/f"), rustix::fs::Access::EXISTS).unwrap();
     walk(&m);
     if !m.saw("getxattr") {
-        return eprintln!("skipped: the kernel looks at owner and mode alone");
+        return eprintln!("skipped: the kernel checks only owner and mode");
     }
-    assert_eq!(asked(&m, &["getxattr"], || walk(&m)).1, [0], "kept");
+    assert_eq!(asked(&m, &["getxattr"], || walk(&m)).1, [0], "cached");
     m.notifier().inval_attr(dir).unwrap();
     overtaken(&m, "getxattr", walk, || assert!(m.notifier().inval_attr(dir).unwrap()));
-    assert_eq!(asked(&m, &["getxattr"], || walk(&m)).1, [1], "what was overtaken is not kept");
+    assert_eq!(asked(&m, &["getxattr"], || walk(&m)).1, [1], "the overtaken reply is not cached");
     assert_eq!(asked(&m, &["getxattr"], || walk(&m)).1, [0]);
 }
 
@@ -186,7 +187,8 @@ fn cached_pages_are_read_again_after_an_invalidation() {
     let (_, reads) = asked(&m, &["read"], read);
     assert_eq!(reads, [0], "the pages outlive the open file");
     m.fs.state().set_data(id, b"new!".to_vec());
-    // Attributes that change do not cost the pages: only the file system knows what is out of date.
+    // Invalidating attributes does not drop pages: only the file system knows which pages are out
+    // of date.
     m.notifier().inval_attr(id).unwrap();
     assert_eq!((len(&m, "f"), read()), (4, "old!".into()));
     m.notifier().inval_inode(id, 0, 0).unwrap();
@@ -194,9 +196,9 @@ fn cached_pages_are_read_again_after_an_invalidation() {
     assert!(m.fs.state().cached_reads.iter().all(|kept| *kept));
 }
 
-/// Whether a thread runs, or is about to; `stat` is its file in /proc.
+/// Whether a thread is running or runnable. `stat` is its file in /proc.
 fn runs(stat: &str) -> bool {
-    // The state comes after the name, which is in brackets. A thread that has ended has no file.
+    // The state follows the name, which is in brackets. A thread that has ended has no file.
     fs::read_to_string(stat).is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|state| state.starts_with('R')))
 }
 
@@ -217,8 +219,8 @@ fn an_invalidation_waits_for_pages_that_are_being_read() {
             }));
             let stat = format!("/proc/self/task/{}/stat", told.recv().unwrap());
             wait_for("the invalidation waits", || !runs(&stat));
-            // The answer was under way when the file changed. Who reads again, because the page
-            // went before it was copied, sees the new.
+            // The file changes while the reply is in flight. If the page is dropped before the
+            // reader copies it, the reader reads again and gets the new data.
             *m.fs.park.lock().unwrap() = None;
             m.fs.state().set_data(id, b"new!".to_vec());
             for (_, reply) in std::mem::take(&mut *m.fs.parked.lock().unwrap()) {
@@ -228,7 +230,7 @@ fn an_invalidation_waits_for_pages_that_are_being_read() {
     );
     assert!(read == "old!" || read == "new!", "{read}");
     waiting.unwrap().join().unwrap();
-    assert_eq!(fs::read_to_string(m.path("f")).unwrap(), "new!", "what was read meanwhile is not kept");
+    assert_eq!(fs::read_to_string(m.path("f")).unwrap(), "new!", "data read meanwhile is not cached");
 }
 
 /// One page of a file, mapped shared.
@@ -238,19 +240,19 @@ impl Mapping {
     fn of(file: &fs::File, write: bool) -> Mapping {
         use rustix::mm::{MapFlags, ProtFlags, mmap};
         let prot = if write { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
-        // SAFETY: a fresh mapping at an address of the kernel's choice, which nothing else in this
-        // process refers to.
+        // SAFETY: a new mapping at an address that the kernel chooses. Nothing else in this
+        // process refers to it.
         Mapping(unsafe { mmap(std::ptr::null_mut(), 4096, prot, MapFlags::SHARED, file, 0).unwrap() })
     }
 
     fn first(&self) -> u8 {
-        // SAFETY: the page is mapped for reading as long as `self` lives, and the file has a first
-        // byte.
+        // SAFETY: the page is mapped for reading as long as `self` lives, and the file has at least
+        // one byte.
         unsafe { self.0.cast::<u8>().read_volatile() }
     }
 
     fn set_first(&self, byte: u8) {
-        // SAFETY: as for reading; the callers have mapped it for writing.
+        // SAFETY: as for reading. The callers have mapped it for writing.
         unsafe { self.0.cast::<u8>().write_volatile(byte) }
     }
 }
@@ -269,7 +271,7 @@ fn a_mapping_sees_what_is_new_after_an_invalidation() {
     let map = Mapping::of(&fs::File::open(m.path("f")).unwrap(), false);
     assert_eq!(map.first(), b'o');
     m.fs.state().set_data(id, b"new!".to_vec());
-    assert_eq!(map.first(), b'o', "kept, or this test shows nothing");
+    assert_eq!(map.first(), b'o', "the page is cached, or this test shows nothing");
     m.notifier().inval_inode(id, 0, 0).unwrap();
     assert_eq!(map.first(), b'n');
 }
@@ -309,7 +311,7 @@ fn a_read_says_whether_the_page_cache_keeps_it() {
 fn a_signal_ends_the_wait_for_a_lock() {
     let Some(m) = mounted() else { return };
     fs::write(m.path("hang"), "").unwrap();
-    // flock(1) waits for the lock; timeout(1) sends it a signal that is not deadly for the mount.
+    // flock(1) waits for the lock. The test then sends it SIGTERM.
     let mut child = Command::new("flock").arg(m.path("hang")).arg("true").spawn().unwrap();
     wait_for("the lock is asked for", || !m.fs.held.lock().unwrap().is_empty());
     assert!(m.fs.state().locks.last().is_some_and(|(l, wait)| l.flock && *wait));
@@ -342,7 +344,7 @@ fn a_close_names_the_owner_of_its_locks() {
     drop(g);
     wait_for("both are released", || m.fs.state().releases.len() >= 2);
     assert!(m.fs.state().releases.contains(&Some(owners[2])), "flock locks end with the open file");
-    // Those of an open file description, which has no name of its own, end with it: nobody says so.
+    // Locks of an open file description end with it, without a request of their own.
     assert!(!m.fs.state().flushes.contains(&owners[1]));
     assert_eq!(m.fs.state().locks.len(), 3, "no unlock comes by itself");
 }

@@ -1,5 +1,5 @@
-//! Real mounts, used by real system calls. Skipped, with a line that says so, where mounting is not
-//! permitted.
+//! Tests with real mounts and real system calls. Where mounting is not permitted, they are skipped
+//! with a message.
 
 #![allow(
     clippy::disallowed_methods,

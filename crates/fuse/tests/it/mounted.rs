@@ -1,5 +1,5 @@
-//! Real mounts, used by real system calls. Skipped, with a line that says so, where /dev/fuse or
-//! mounting is not permitted.
+//! Operations on real mounts by real system calls. Where /dev/fuse or mounting is not permitted,
+//! the tests are skipped with a message.
 
 use std::{
     collections::BTreeSet,
@@ -43,7 +43,7 @@ fn large_writes_arrive_whole_aligned_and_uncopied() {
     assert!(writes.iter().all(|(_, len, aligned)| *len == LEN.min(max) && *aligned), "{writes:?}");
     let stats = m.session.stats();
     assert_eq!(stats.bytes_copied, copied);
-    // Each worker holds one, and one more travels: buffers are used again.
+    // Each worker holds one buffer and one more is in use: buffers are reused.
     assert!(stats.buffers_allocated <= 64, "{stats:?}");
 
     for i in 0..8 {
@@ -86,7 +86,7 @@ fn data_in_files_reaches_the_program_and_so_does_what_is_missing_there() {
             assert!(got == want[offset..offset + len], "{name}: {len} at {offset}");
         }
         let after = m.session.stats();
-        // Not all of it: where no pipe is free an answer is copied.
+        // Only some replies are spliced: without a free pipe a reply is copied.
         assert!(name != "files" || after.bytes_spliced > before.bytes_spliced, "{after:?}");
         assert_eq!(after.lost_replies, before.lost_replies);
     }
@@ -204,7 +204,7 @@ fn extended_attributes() {
     set("user.a", b"one", XattrFlags::empty()).unwrap();
     assert_eq!(errno(set("user.a", b"two", XattrFlags::CREATE)), 17);
     assert_eq!(errno(set("user.b", b"two", XattrFlags::REPLACE)), 61);
-    // The largest value that Linux knows travels in one message.
+    // The largest value that Linux allows fits into one message.
     let large = vec![0xabu8; 65536];
     set("user.large", &large, XattrFlags::empty()).unwrap();
     assert_eq!(rustix::fs::getxattr_query(&f, "user.a").unwrap(), 3);
@@ -222,7 +222,7 @@ fn extended_attributes() {
 #[test]
 fn a_signal_ends_a_process_that_waits() {
     let mut fs = MemFs::new(plain);
-    // Through the page cache it is a page that the process waits for, and the kernel sends no
+    // With the page cache, the process would wait for a page, and the kernel would send no
     // interrupt.
     fs.open_flags = flags::fopen::DIRECT_IO;
     let Some(m) = Mounted::with(fs, SessionOptions::default()) else { return };
@@ -295,7 +295,7 @@ fn notifications_change_what_the_kernel_believes() {
         notifier.expire_entry(1, b"f").unwrap();
         assert_eq!(errno(fs::metadata(&f)), 2);
     }
-    // What the kernel does not know is no error.
+    // Notifications about unknown nodes and names are no errors.
     notifier.inval_inode(999_999, 0, 0).unwrap();
     notifier.inval_entry(1, b"never heard of").unwrap();
 }
@@ -390,7 +390,7 @@ fn ioctls_carry_data_both_ways() {
     let Some(m) = Mounted::new(plain) else { return };
     let file = fs::File::create(m.path("f")).unwrap();
     let mut data = *b"ab";
-    // SAFETY: the command's size is two bytes, which the updater's type has.
+    // SAFETY: the command's size is two bytes, like the updater's type.
     let result = unsafe {
         let update = rustix::ioctl::Updater::<0xc002_7301, [u8; 2]>::new(&mut data);
         rustix::ioctl::ioctl(&file, update)
@@ -413,7 +413,7 @@ fn abort_frees_whoever_waits_even_if_the_file_system_never_answers() {
     m.session.abort().unwrap();
     assert!(reader.join().unwrap().is_err());
     assert!(m.session.join_timeout(SOON));
-    // The late answer finds nobody; that is no error.
+    // The kernel no longer waits for this late reply, which is no error.
     m.fs.held.lock().unwrap().clear();
     m.session.unmount().unwrap();
     assert!(!m.session.is_mounted());
@@ -433,7 +433,7 @@ fn unmount_says_busy_and_the_helper_works_on_paths() {
     m.session.unmount().unwrap();
 }
 
-/// The kernel gives the number of a mount's device to the next one.
+/// The kernel reuses the number of a mount's device for the next mount.
 #[test]
 fn who_mounts_where_another_has_just_been_unmounted_stays_mounted() {
     let Some(m) = Mounted::new(plain) else { return };
@@ -441,7 +441,7 @@ fn who_mounts_where_another_has_just_been_unmounted_stays_mounted() {
     let next = Arc::new(MemFs::new(plain));
     let next = Session::mount(MountOptions::new(&m.root, "memfs"), SessionOptions::default(), next).unwrap();
     assert!(!m.session.is_mounted());
-    // As its drop does, which may come late.
+    // The session's drop does the same, and may run late.
     m.session.unmount().unwrap();
     assert!(next.is_mounted());
     fs::write(m.path("f"), "still there").unwrap();
@@ -511,5 +511,5 @@ fn the_kernel_reads_ahead_as_far_as_it_is_told() {
     file.read_to_end(&mut data).unwrap();
     assert!(data == vec![7; 8 << 20]);
     let largest = m.fs.state().read_sizes.iter().copied().max();
-    assert_eq!(largest, Some(m.session.negotiated().max_write), "in requests as large as they may be");
+    assert_eq!(largest, Some(m.session.negotiated().max_write), "requests are as large as allowed");
 }

@@ -25,8 +25,8 @@ use tokio::runtime::Handle;
 use super::blocking;
 use crate::disk::{DirEntry, DirEntryKind, Metadata, OpenOptions};
 
-/// Buffers handed to the kernel in one call: the list lives on the stack, and longer ones gain
-/// nothing (its own limit is 1024).
+/// Maximum number of buffers in one system call. The list is on the stack, and longer lists gain
+/// nothing (the kernel's limit is 1024).
 const VECTORS: usize = 64;
 
 #[derive(Clone)]
@@ -159,13 +159,13 @@ impl OpenDir {
     pub(crate) fn is_removed(&self) -> bool {
         match rustix::fs::fstat(&*self.fd) {
             Ok(found) => found.st_nlink == 0,
-            // So NFS says it. Of other failures nothing follows.
+            // NFS reports a removed directory this way. Other errors prove nothing.
             Err(e) => e == Errno::STALE,
         }
     }
 }
 
-/// The directory of `path` and the name beside it under which new content is prepared.
+/// Returns the directory of `path` and the path of the temporary file in it.
 pub(crate) fn temporary(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let dir = match path.parent() {
@@ -232,7 +232,7 @@ impl File {
         Ok(())
     }
 
-    /// Writes all of the slices; answers the offset after them.
+    /// Writes all of the slices. Returns the offset after them.
     fn write_slices(&self, mut offset: u64, mut slices: &mut [IoSlice<'_>]) -> io::Result<u64> {
         let mut left: usize = slices.iter().map(|s| s.len()).sum();
         while left > 0 {
@@ -272,7 +272,7 @@ impl File {
     }
 
     pub(crate) fn seek(&self, what: Seek, offset: u64) -> io::Result<Option<u64>> {
-        // The descriptor's own position moves; nothing here uses it.
+        // Moves the descriptor's own file position, which is never used.
         let from = match what {
             Seek::Data => SeekFrom::Data(offset),
             Seek::Hole => SeekFrom::Hole(offset),

@@ -1,4 +1,4 @@
-//! The real outside world: tokio's multi-threaded runtime, the kernel's clock, sockets and files.
+//! The real world: tokio's multi-threaded runtime, the kernel's clock, sockets and files.
 
 pub(crate) mod disk;
 pub(crate) mod net;
@@ -18,16 +18,17 @@ use tokio::runtime::Handle;
 
 use crate::time::Instant;
 
-/// Most threads for blocking work (fsync above all): more would only queue up at the disk.
+/// Maximum number of threads for blocking work, mostly fsync. More threads would only queue at the
+/// disk.
 const BLOCKING_THREADS_MAX: usize = 64;
 
-/// A random uuid that the kernel draws at boot.
+/// File with the random uuid that the kernel creates at boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// How the real runtime is set up.
+/// Options of the real runtime.
 #[derive(Clone, Debug)]
 pub struct RealOptions {
-    /// Threads that run tasks; at least 1.
+    /// Number of threads that run tasks, at least 1.
     pub worker_threads: usize,
     /// Name of the threads, as `top -H` shows it.
     pub name: String,
@@ -41,18 +42,18 @@ impl Default for RealOptions {
     }
 }
 
-/// Owns the threads. When it is dropped, tasks end at their next point of waiting; blocking work is
-/// waited for.
+/// Owner of the runtime's threads. When it is dropped, tasks end at their next await point. The
+/// drop waits for blocking work.
 pub struct Runtime(tokio::runtime::Runtime);
 
 impl Runtime {
-    /// Runs a future on the calling thread, tasks on the runtime's. Not to be called from within a
-    /// task.
+    /// Runs a future on the calling thread, and its tasks on the runtime's threads. Must not be
+    /// called from within a task.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.0.block_on(future)
     }
 
-    /// Ends all tasks; waits at most `patience` for blocking work, then leaves it behind.
+    /// Ends all tasks. Waits at most `patience` for blocking work, then abandons it.
     pub fn shutdown(self, patience: Duration) {
         self.0.shutdown_timeout(patience);
     }
@@ -90,7 +91,7 @@ impl Real {
         system_time(SystemTime::now())
     }
 
-    /// SplitMix64 over a shared counter: well mixed, one atomic addition, any thread.
+    /// SplitMix64 over a shared counter: well mixed, one atomic addition, usable on any thread.
     pub(crate) fn random_u64(&self) -> u64 {
         let mut z = self.random.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -100,8 +101,8 @@ impl Real {
 
     pub(crate) fn fill_random(&self, buf: &mut [u8]) {
         if let Err(e) = getrandom::fill(buf) {
-            // Going on with guessable identifiers would be worse than stopping.
-            tracing::error!("the kernel has no random numbers: {e}");
+            // Continuing with predictable identifiers would be worse than stopping.
+            tracing::error!("cannot get random numbers from the kernel: {e}; aborting");
             std::process::abort();
         }
     }
@@ -127,7 +128,7 @@ impl Real {
     }
 }
 
-/// The kernel's boot id, hashed; `None` where there is none to be read.
+/// Returns a hash of the kernel's boot id, or `None` if it cannot be read.
 fn boot_id() -> Option<u64> {
     let uuid = std::fs::read(BOOT_ID).ok().filter(|uuid| !uuid.is_empty())?;
     let mut hasher = FxHasher::default();
@@ -135,8 +136,8 @@ fn boot_id() -> Option<u64> {
     Some(hasher.finish())
 }
 
-/// Runs `f` on the pool for blocking work. Pends for ever if the runtime is going down: then so is
-/// the caller.
+/// Runs `f` on the pool for blocking work. Never completes if the runtime is shutting down: the
+/// caller's task then ends as well.
 pub(crate) async fn blocking<T: Send + 'static>(handle: &Handle, f: impl FnOnce() -> T + Send + 'static) -> T {
     match handle.spawn_blocking(f).await {
         Ok(out) => out,

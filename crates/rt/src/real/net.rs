@@ -20,35 +20,39 @@ use tokio::{
     runtime::Handle,
 };
 
-/// Connections that wait for `accept`: all clients of a large job may come at once after a restart.
+/// Maximum number of connections waiting for `accept`: all clients of a large job may connect at
+/// once after a restart.
 const BACKLOG: u32 = 4096;
-/// An idle connection is probed after this time …
+/// Time after which an idle connection is probed. With the interval and the number of probes below,
+/// a dead host is detected within a minute even if nothing is sent.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
-/// … then at this interval …
+/// Interval between probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-/// … and given up after so many silent probes: a dead host is noticed within a minute even where
-/// nothing is sent.
+/// Number of unanswered probes after which the connection breaks.
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// While many bytes are expected, the reader sleeps until so many are there (SO_RCVLOWAT; the
-/// kernel sizes its buffer for it): the sender's kernel otherwise wakes it for each packet of 64
-/// KiB. Not more, so that both ends copy at the same time.
+/// Maximum low-water mark in bytes. While a reader expects many bytes, it sleeps until this many
+/// have arrived (SO_RCVLOWAT; the kernel sizes its buffer for it). Otherwise the sender's kernel
+/// wakes it for each packet of 64 KiB. The mark is not larger, so that sender and receiver copy at
+/// the same time.
 const LOW_WATER_BYTES_MAX: usize = 256 << 10;
-/// Below this it is not worth the system call.
+/// Minimum low-water mark in bytes. For fewer bytes the system call costs more than it saves.
 const LOW_WATER_BYTES_MIN: usize = 64 << 10;
 
 fn new_socket(addr: SocketAddr) -> io::Result<TcpSocket> {
     if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }
 }
 
-/// Congestion control between processes of one host, where there is nothing to control. A host's
-/// default may be one that paces its packets by timers (BBR), which takes a third of the
-/// processor's time at this speed. Any process may choose Reno.
+/// Congestion control between processes of one host, where congestion does not occur. The host's
+/// default may be an algorithm that paces packets by timers (BBR), which takes a third of the
+/// processor's time at this speed. Every process may choose Reno.
 const LOOPBACK_CONGESTION: &str = "reno";
 
-/// No Nagle (a request waits for nobody), keepalive. Socket buffers are left to the kernel on
-/// purpose: a size that is set by hand is cut at `net.core.wmem_max` (208 KiB by default) and
-/// switches off the self-sizing, which goes up to 4-6 MiB.
+/// Sets the options of a connection: no Nagle, so that a request is sent at once, and keepalive.
+///
+/// The sizes of socket buffers are deliberately not set. A size set by hand is limited to
+/// `net.core.wmem_max` (208 KiB by default) and disables the kernel's autotuning, which goes up to
+/// 4-6 MiB.
 fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;
@@ -56,7 +60,7 @@ fn tune(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
     sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
     if stream.peer_addr()?.ip() == stream.local_addr()?.ip() {
-        // Faster, but not needed.
+        // An optimisation only: ignore errors.
         let _ = sockopt::set_tcp_congestion(stream, LOOPBACK_CONGESTION);
     }
     Ok(())
@@ -65,7 +69,7 @@ fn tune(stream: &TcpStream) -> io::Result<()> {
 pub(crate) fn listen(handle: &Handle, addr: SocketAddr) -> io::Result<Listener> {
     let _context = handle.enter();
     let socket = new_socket(addr)?;
-    // A restarted server takes its port again at once, whatever connections still linger.
+    // A restarted server gets its port at once, even if old connections linger.
     socket.set_reuseaddr(true)?;
     socket.bind(addr)?;
     Ok(Listener(socket.listen(BACKLOG)?))
@@ -77,8 +81,8 @@ pub(crate) async fn connect(handle: &Handle, addr: SocketAddr) -> io::Result<Str
         tune(&stream)?;
         Ok(Stream(stream))
     });
-    // tokio registers the socket with the runtime of the polling thread; that thread may be none of
-    // ours (a FUSE worker).
+    // tokio registers the socket with the runtime of the polling thread. The polling thread may not
+    // belong to the runtime (a FUSE worker).
     poll_fn(|cx| {
         let _context = handle.enter();
         connecting.as_mut().poll(cx)
@@ -86,8 +90,8 @@ pub(crate) async fn connect(handle: &Handle, addr: SocketAddr) -> io::Result<Str
     .await
 }
 
-/// The address of this host from which packets to `to` leave. connect(2) of UDP looks up the route
-/// and sends nothing.
+/// Returns this host's source address for packets to `to`. connect(2) of a UDP socket looks up the
+/// route and sends nothing.
 pub(crate) fn source_address(to: SocketAddr) -> io::Result<IpAddr> {
     let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0))?;
@@ -102,7 +106,7 @@ impl Listener {
         loop {
             let accepted = self.0.accept().await;
             match accepted.and_then(|(stream, addr)| tune(&stream).map(|()| (Stream(stream), addr))) {
-                // The peer was gone before we got to it: nobody's concern.
+                // The peer closed the connection before it was accepted: skip it.
                 Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) => {}
                 Err(e) if matches!(e.kind(), io::ErrorKind::NotConnected | io::ErrorKind::InvalidInput) => {}
                 other => return other,
@@ -134,15 +138,15 @@ impl Stream {
 
 pub(crate) struct ReadHalf {
     half: OwnedReadHalf,
-    /// The socket's SO_RCVLOWAT as it was last set.
+    /// The last value set for the socket's SO_RCVLOWAT.
     low_water: usize,
 }
 
 impl ReadHalf {
-    /// Reads as [`ReadHalf::read_some`], in the knowledge that `buf` and no less will come: does
-    /// not wake up before a good part of it is there. (It may return less all the same.)
+    /// Reads as [`ReadHalf::read_some`], if the peer will send all of `buf`. Wakes up only after
+    /// a large part of it has arrived. (May return fewer bytes all the same.)
     pub(crate) async fn read_expected(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        // Never more than what still comes, or the end of it would not wake us.
+        // Never more than the bytes still expected, or the last of them would not wake the reader.
         let mark = buf.len().min(LOW_WATER_BYTES_MAX);
         self.set_low_water(if mark < LOW_WATER_BYTES_MIN { 1 } else { mark })?;
         self.poll(buf).await
@@ -153,8 +157,8 @@ impl ReadHalf {
         self.poll(buf).await
     }
 
-    /// Sets how many bytes have to be there for the socket to count as readable. (The kernel looks
-    /// at once whether they are.)
+    /// Sets the number of available bytes from which on the socket counts as readable. (The kernel
+    /// checks the new condition at once.)
     fn set_low_water(&mut self, bytes: usize) -> io::Result<()> {
         if self.low_water != bytes {
             set_rcvlowat(self.half.as_ref().as_fd(), bytes)?;
@@ -163,9 +167,9 @@ impl ReadHalf {
         Ok(())
     }
 
-    // `poll_read` rather than `try_read`: it takes part in tokio's cooperative budget, so a peer
-    // that sends without pause does not keep this task on its thread for ever, and it skips the
-    // system call that would only say EAGAIN.
+    // `poll_read` rather than `try_read` because it takes part in tokio's cooperative budget: a
+    // peer that sends without a pause cannot monopolise the thread. It also saves the system call
+    // that would only return EAGAIN.
     async fn poll(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let mut buf = ReadBuf::new(buf);
         poll_fn(|cx| Pin::new(&mut self.half).poll_read(cx, &mut buf)).await?;
@@ -175,7 +179,7 @@ impl ReadHalf {
 
 fn set_rcvlowat(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    // SAFETY: SO_RCVLOWAT reads an int through the pointer, and the length says that it is one.
+    // SAFETY: SO_RCVLOWAT reads an int through the pointer, and the length is the size of an int.
     let failed = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

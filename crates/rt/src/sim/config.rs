@@ -1,52 +1,53 @@
-//! What a simulation is like, and how it can fail.
+//! Configuration and errors of a simulation.
 
 use std::{ops::Range, time::Duration};
 
 use crate::Instant;
 
-/// The physics of a simulated world. Ranges are sampled evenly.
+/// The physics of a simulated world. Ranges are sampled uniformly.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
-    /// How long a packet takes from host to host; its width is the jitter, which reorders packets
-    /// of different connections.
+    /// Delay of a packet from host to host. The width of the range is the jitter, which reorders
+    /// packets of different connections.
     pub delay: Range<Duration>,
-    /// The same within one host.
+    /// Delay of a packet within one host.
     pub loopback_delay: Range<Duration>,
-    /// Share of packets between hosts that are lost (0 to 1). A lost packet comes later, after a
+    /// Share of packets between hosts that are lost (0 to 1). A lost packet arrives later, after a
     /// retransmission.
     pub loss: f64,
-    /// How long until the first retransmission; doubles with each further one.
+    /// Time until the first retransmission. Doubles with each further one.
     pub retransmit_delay: Duration,
-    /// A connection whose packet was lost this often in a row breaks with ETIMEDOUT.
+    /// Maximum number of successive losses of a packet. One more breaks the connection with
+    /// ETIMEDOUT.
     pub retransmits_max: u32,
-    /// A partition that lasts so long breaks the connections across it with ETIMEDOUT.
+    /// Duration of a partition after which the connections across it break with ETIMEDOUT.
     pub partition_timeout: Duration,
-    /// A connect that is not answered so long fails with ETIMEDOUT.
+    /// Time after which an unanswered connect fails with ETIMEDOUT.
     pub connect_timeout: Duration,
-    /// Bytes that a connection takes in one direction before the reader has read them.
+    /// Window of a connection in each direction: bytes accepted before the reader has read them.
     pub window_bytes: usize,
-    /// Largest packet, in bytes.
+    /// Maximum packet size, in bytes.
     pub packet_bytes: usize,
-    /// Share of reads and writes on sockets that do less than they could (0 to 1), as real ones
+    /// Share of reads and writes on sockets that transfer less than possible (0 to 1), as real ones
     /// may.
     pub short_io: f64,
-    /// How long an fsync takes.
+    /// Duration of an fsync.
     pub fsync_delay: Range<Duration>,
-    /// How long `run_blocking` takes.
+    /// Delay of `run_blocking`.
     pub blocking_delay: Range<Duration>,
-    /// Size of each host's disk, in bytes; beyond it, ENOSPC.
+    /// Size of each host's disk, in bytes. Writes beyond it return ENOSPC.
     pub disk_bytes: u64,
-    /// How many of the last events [`super::World::log`] keeps as text. They cost time; 0 for long
-    /// runs.
+    /// Number of last events that [`super::World::log`] stores as text. Text costs time: use 0 for
+    /// long runs.
     pub log_events_max: usize,
-    /// A run past this virtual time fails.
+    /// A run fails when virtual time exceeds this limit.
     pub time_max: Duration,
-    /// A run in which time stands still for so many polls fails: somebody spins.
+    /// A run fails after this many polls without progress of virtual time, because a task spins.
     pub polls_per_instant_max: u64,
 }
 
 impl Default for SimConfig {
-    /// A good local network, no faults.
+    /// Returns a good local network without faults.
     fn default() -> SimConfig {
         let us = Duration::from_micros;
         SimConfig {
@@ -70,29 +71,29 @@ impl Default for SimConfig {
     }
 }
 
-/// Why a simulated run has no outcome. Tasks are written `name@host#number`.
+/// Reason why a simulated run failed. Tasks are written `name@host#number`.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SimError {
-    /// The run is not done, but no task can go on and nothing is under way that could wake one.
-    #[error("deadlock at {at:?}; waiting for ever: {}", waiting.join(", "))]
+    /// The run has not ended, but no task is ready and no planned event could wake one.
+    #[error("deadlock at {at:?}: these tasks wait for ever: {}", waiting.join(", "))]
     Deadlock {
-        /// When.
+        /// Virtual time of the deadlock.
         at: Instant,
-        /// The tasks.
+        /// The waiting tasks.
         waiting: Vec<String>,
     },
     /// Virtual time reached [`SimConfig::time_max`].
-    #[error("not done after {at:?} of virtual time; still there: {}", waiting.join(", "))]
+    #[error("time limit reached at {at:?} of virtual time; unfinished tasks: {}", waiting.join(", "))]
     TimeLimit {
-        /// When.
+        /// Virtual time at which the run was stopped.
         at: Instant,
         /// The tasks that had not ended.
         waiting: Vec<String>,
     },
     /// [`SimConfig::polls_per_instant_max`] was reached.
-    #[error("time stands still at {at:?} although tasks run: {}", busy.join(", "))]
+    #[error("livelock at {at:?}: tasks run but virtual time does not advance: {}", busy.join(", "))]
     Livelock {
-        /// When.
+        /// Virtual time of the livelock.
         at: Instant,
         /// The tasks that were ready to run.
         busy: Vec<String>,

@@ -1,9 +1,9 @@
-//! A simulated host's directories, now and durable.
+//! The directories of a simulated host: their present and their durable state.
 //!
-//! Changes of names go through a journal in their order, as journalling file systems have it: a
-//! crash keeps a prefix of what was not synced, as long as the seed likes; syncing a directory
-//! keeps everything up to its last change. A file's content is a matter of its own (`file`):
-//! syncing a file does not make its name durable.
+//! Changes of names go through a journal in their order, as in journalling file systems. A crash
+//! preserves a prefix of the unsynced changes, whose length the seed chooses. Syncing a directory
+//! makes all changes durable up to the directory's last one. The content of a file is separate (see
+//! `file`): syncing a file does not make its name durable.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -25,9 +25,10 @@ use super::{
 use crate::disk::{DirEntry, DirEntryKind, Metadata, OpenOptions};
 
 const ROOT: u64 = 0;
-/// Unsynced changes of names that are remembered; the oldest beyond become durable by themselves.
+/// Maximum number of unsynced changes of names. Beyond it, the oldest become durable without a
+/// sync.
 const JOURNAL_MAX: usize = 1 << 16;
-/// Inodes that a disk claims to have.
+/// Total number of inodes that statvfs reports.
 const INODES: u64 = 1 << 32;
 
 pub(crate) struct DiskState {
@@ -121,7 +122,7 @@ impl DiskState {
         }
     }
 
-    /// The node at a path; the root has no place and is given as `None`.
+    /// Returns the node at a path and its place. The root has no place: the place is then `None`.
     fn find(&self, path: &Path) -> io::Result<(Option<Place>, Option<Node>)> {
         let mut names: Vec<&std::ffi::OsStr> = Vec::new();
         for component in path.components() {
@@ -176,8 +177,8 @@ impl DiskState {
         self.made
     }
 
-    /// Makes names durable up to the last change before operation `op_end` for which `last` holds;
-    /// how many changes that was.
+    /// Makes changes of names durable, up to the last change before operation `op_end` for which
+    /// `last` holds. Returns the number of these changes.
     fn commit(&mut self, op_end: u64, last: impl Fn(&Change) -> bool) -> usize {
         let n = self.journal.iter().rposition(|(number, change)| *number < op_end && last(change)).map_or(0, |i| i + 1);
         for (_, change) in self.journal.drain(..n) {
@@ -297,7 +298,8 @@ impl DiskState {
 }
 
 impl State {
-    /// The power fails: see this module and `file`.
+    /// Simulates a power failure of the host's disk: see the documentation of this module and of
+    /// `file`.
     pub(crate) fn disk_crash(&mut self, host: u32) {
         let keep_max = self.host(host).disk.journal.len();
         let kept = self.rng.usize(0..=keep_max);
@@ -318,7 +320,7 @@ impl State {
 }
 
 impl Host {
-    /// Waits as long as an fsync takes. EIO if the host crashes meanwhile.
+    /// Waits for the duration of an fsync. Returns EIO if the host crashes meanwhile.
     pub(crate) async fn disk_works(&self) -> io::Result<()> {
         let delay = self.with(|s| Ok(s.sample(&s.config.fsync_delay.clone())))?;
         self.sleep(delay).await;
@@ -449,7 +451,7 @@ impl Disk {
     }
 }
 
-/// An open directory of one life of the host.
+/// A directory opened by one life of the host.
 #[derive(Clone)]
 pub(crate) struct OpenDir {
     disk: Disk,
@@ -470,7 +472,7 @@ impl OpenDir {
     }
 }
 
-/// A held lock, given back on drop or by a crash.
+/// A held lock. Released on drop or by a crash.
 pub(crate) struct Lock {
     disk: Disk,
     inode: u64,

@@ -1,7 +1,7 @@
-//! Tasks, their wakers, and the loop that runs them.
+//! Tasks, their wakers, and the run loop.
 //!
-//! The seed chooses among the ready tasks. An aborted task is dropped by the loop, not by whoever
-//! aborts it, as in the real runtime: destructors run when no one's lock is held.
+//! The seed chooses among the ready tasks. As in the real runtime, the loop drops an aborted task,
+//! not the task that aborts it. So destructors run while no caller holds a lock.
 
 use std::{
     collections::BTreeMap,
@@ -23,13 +23,13 @@ use super::{
 };
 use crate::JoinError;
 
-/// The future that `run` was given counts as task 0, on no host.
+/// Number of the future passed to `run`. It counts as a task on no host.
 const MAIN: u64 = 0;
 const MAIN_NAME: &str = "main";
 
 type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Numbers of tasks that were woken.
+/// Numbers of the tasks that were woken.
 #[derive(Default)]
 pub(crate) struct Ready(Mutex<Vec<u64>>);
 
@@ -60,7 +60,7 @@ impl Wake for TaskWaker {
 struct Task {
     name: &'static str,
     host: u32,
-    /// Taken out while it is polled.
+    /// `None` while the task is being polled.
     future: Option<TaskFuture>,
     waker: Arc<TaskWaker>,
     aborted: bool,
@@ -70,12 +70,12 @@ struct Task {
 pub(crate) struct Tasks {
     live: BTreeMap<u64, Task>,
     spawned: u64,
-    /// The simulation is being taken down: nothing is spawned any more.
+    /// Set when the simulation is being dropped: no more tasks are spawned.
     closed: bool,
 }
 
 impl Tasks {
-    /// Marks a host's tasks as not to be polled again; answers their numbers.
+    /// Marks a host's tasks as aborted, so that they are not polled again. Returns their numbers.
     pub(crate) fn kill_host(&mut self, host: u32) -> Vec<u64> {
         let mine = self.live.iter_mut().filter(|(_, t)| t.host == host);
         mine.map(|(&id, task)| {
@@ -90,7 +90,7 @@ impl Tasks {
     }
 }
 
-/// A simulation. Dereferences to its [`World`]; when dropped, its tasks are.
+/// A simulation. Dereferences to its [`World`]. Dropping it drops its tasks.
 pub struct Sim(World);
 
 impl Deref for Sim {
@@ -104,8 +104,8 @@ impl Deref for Sim {
 impl Drop for Sim {
     fn drop(&mut self) {
         let core = &self.0.0;
-        // The tasks hold the core and the core them; and destructors may call into it, so they run
-        // unlocked.
+        // Tasks and core own each other, so the cycle is broken here. Destructors may call into the
+        // core, so they run without its lock.
         let tasks = core.with(|s| {
             s.tasks.closed = true;
             std::mem::take(&mut s.tasks.live)
@@ -117,19 +117,19 @@ impl Drop for Sim {
 }
 
 impl Sim {
-    /// A world without hosts. The same seed and configuration always do the same.
+    /// Creates a world without hosts. The same seed and configuration always give the same run.
     pub fn new(seed: u64, config: SimConfig) -> Sim {
         Sim(World(Arc::new(Core::new(seed, config))))
     }
 
-    /// Runs a future, which is on no host, and all tasks, until the future is done. Tasks that are
-    /// not done by then stay, for the next `run`.
+    /// Runs a future, which belongs to no host, and all tasks, until the future completes. Tasks
+    /// that have not ended by then remain for the next `run`.
     ///
     /// # Errors
-    /// The future will never be done, or takes too long: see [`SimError`].
+    /// The future cannot complete, or takes too long: see [`SimError`].
     ///
     /// # Panics
-    /// When a task does; the seed is printed.
+    /// If a task panics. The seed is printed.
     pub fn run<F: Future>(&self, future: F) -> Result<F::Output, SimError> {
         let core = &self.0.0;
         let _announce = Announce(core);
@@ -160,7 +160,7 @@ impl Sim {
     }
 }
 
-/// Says with which seed a panic can be had again.
+/// Prints the seed that reproduces a panic.
 struct Announce<'a>(&'a Core);
 
 impl Drop for Announce<'_> {
@@ -174,9 +174,9 @@ impl Drop for Announce<'_> {
 }
 
 impl Core {
-    /// Takes one of the ready tasks, as the seed has it. In which order they were woken does not
-    /// count: `tokio::sync::watch` wakes its receivers in an order of its own, which no seed
-    /// reaches.
+    /// Takes one of the ready tasks, chosen by the seed. The order in which they were woken has no
+    /// influence: `tokio::sync::watch` wakes its receivers in an order that the seed does not
+    /// control.
     fn choose(&self) -> Option<u64> {
         let n = self.ready.0.lock().len();
         if n == 0 {
@@ -229,7 +229,8 @@ impl Core {
             }
             Some((future, aborted, Waker::from(waker)))
         });
-        // Here and below a future is dropped only while the state is unlocked: destructors use it.
+        // Here and below, a future is dropped only while the state is unlocked, because destructors
+        // use the state.
         let Some((mut future, false, waker)) = taken else { return };
         let done = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         let left = self.with(|s| {
@@ -254,8 +255,8 @@ impl Core {
         let cell = Arc::new(Mutex::new(Cell::Running(None)));
         let finish = Finish(cell.clone());
         let future: TaskFuture = Box::pin(async move {
-            // Named first, so that it is part of the future from the start and speaks up if that is
-            // dropped unpolled.
+            // Captured first, so that `finish` is part of the future from the start and reports the
+            // abort if the future is dropped unpolled.
             let finish = finish;
             let out = future.await;
             finish.set(Ok(out));
@@ -278,14 +279,14 @@ impl Core {
     }
 }
 
-/// What is known of a task's result.
+/// State of a task's result.
 enum Cell<T> {
     Running(Option<Waker>),
     Done(Result<T, JoinError>),
     Taken,
 }
 
-/// The task's side of its result: dropped without one, the task was aborted.
+/// The task's side of its result. If dropped without a result, it reports an abort.
 struct Finish<T>(Arc<Mutex<Cell<T>>>);
 
 impl<T> Finish<T> {
@@ -308,7 +309,7 @@ impl<T> Drop for Finish<T> {
     }
 }
 
-/// The other side.
+/// The join handle's side of a task's result.
 pub(crate) struct Join<T> {
     cell: Arc<Mutex<Cell<T>>>,
     task: u64,
@@ -340,7 +341,7 @@ impl<T> Join<T> {
             }
             _ => match std::mem::replace(&mut *cell, Cell::Taken) {
                 Cell::Done(result) => Poll::Ready(result),
-                _ => Poll::Pending, // polled after it was ready, which no one may do
+                _ => Poll::Pending, // polled again after it was ready, which is not allowed
             },
         }
     }

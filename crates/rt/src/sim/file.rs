@@ -1,8 +1,8 @@
-//! A file on a simulated disk: what it holds now, what of that is durable, and the operations in
+//! A file on a simulated disk: its present content, its durable content, and the operations in
 //! between.
 //!
-//! A crash decides for each operation that was not synced whether it is kept, lost, or (a write)
-//! torn: some of its sectors kept. Those that are kept are applied in their order.
+//! A crash decides for each unsynced operation whether it survives, is lost, or (for a write)
+//! is torn: only some of its sectors survive. Surviving operations are applied in their order.
 
 use std::{
     collections::VecDeque,
@@ -28,21 +28,21 @@ use super::{
 };
 use crate::disk::Metadata;
 
-/// What a disk writes all or nothing, in bytes.
+/// Unit that a disk writes atomically, in bytes.
 const SECTOR: u64 = 512;
-/// Unsynced bytes of a file that are kept in memory; the oldest beyond become durable by
-/// themselves, as the kernel's write-back does.
+/// Maximum unsynced bytes of a file. Beyond it, the oldest become durable without a sync,
+/// as with the kernel's write-back.
 const UNSYNCED_BYTES_MAX: usize = 64 << 20;
-/// Unsynced operations of a file, likewise.
+/// Maximum unsynced operations of a file, with the same effect.
 const UNSYNCED_OPS_MAX: usize = 1 << 16;
-/// Largest offset, as Linux has it.
+/// Largest offset, as on Linux.
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
-/// What all files of a disk share.
+/// State shared by all files of a disk.
 pub(crate) struct Medium {
     pages_used: AtomicU64,
     pub(crate) pages_max: u64,
-    /// Numbers operations in the order in which they were done.
+    /// Number of the next operation. Operations are numbered in the order in which they were done.
     ops_done: AtomicU64,
 }
 
@@ -56,7 +56,7 @@ impl Medium {
         self.ops_done.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// All operations done so far have numbers below this.
+    /// Returns a bound: all operations done so far have smaller numbers.
     pub(crate) fn ops_done(&self) -> u64 {
         self.ops_done.load(Ordering::Relaxed)
     }
@@ -111,7 +111,7 @@ impl Op {
         }
     }
 
-    /// Applies some of a write's sectors.
+    /// Applies a random part of a write's sectors.
     fn tear(&self, to: &mut Sparse, rng: &mut Rng) {
         let Op::Write(offset, data) = self else { return };
         let (mut at, mut rest) = (*offset, &data[..]);
@@ -149,7 +149,7 @@ impl Inode {
         let before = content.now.pages();
         op.apply(&mut content.now);
         let after = content.now.pages();
-        // Wraps when pages were given back; the sum is right all the same.
+        // The difference wraps if pages were freed. The sum is correct all the same.
         self.medium.pages_used.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
         content.mtime = now;
         content.unsynced_bytes += op.bytes();
@@ -160,12 +160,12 @@ impl Inode {
         }
     }
 
-    /// Makes what was done before operation `op_end` durable; how many operations that was.
+    /// Makes the operations before operation `op_end` durable. Returns their number.
     pub(crate) fn commit_before(&self, op_end: u64) -> usize {
         self.content.lock().commit_before(op_end)
     }
 
-    /// Replaces the content, durably.
+    /// Replaces the content and makes it durable.
     pub(crate) fn fill(&self, data: &[u8], now: Time) {
         self.act(Op::SetLen(0), now);
         self.act(Op::Write(0, Bytes::copy_from_slice(data)), now);
@@ -193,7 +193,7 @@ impl Inode {
         }
     }
 
-    /// The power fails. Says how many operations were kept, lost and torn.
+    /// Simulates a power failure. Returns how many operations survived, were lost and were torn.
     pub(crate) fn crash(&self, rng: &mut Rng) -> (usize, usize, usize) {
         let content = &mut *self.content.lock();
         let (mut kept, mut lost, mut torn) = (0, 0, 0);
@@ -225,7 +225,7 @@ impl Drop for Inode {
     }
 }
 
-/// An open file, by one life of its host.
+/// A file opened by one life of its host.
 #[derive(Clone)]
 pub(crate) struct File {
     pub(crate) host: Host,
@@ -290,7 +290,8 @@ impl File {
         self.act(Op::SetLen(len))
     }
 
-    /// Reserving takes no space here: a write may still meet ENOSPC.
+    /// Changes the allocation of a range. Reserving takes no space here: a later write may still
+    /// return ENOSPC.
     pub(crate) fn allocate(&self, mode: Allocate, offset: u64, len: u64) -> io::Result<()> {
         within(offset, len)?;
         if len == 0 {
@@ -316,7 +317,7 @@ impl File {
     }
 
     pub(crate) async fn sync_data(&self) -> io::Result<()> {
-        // What is written while the disk works is not part of it.
+        // Writes issued during the sync are not part of it.
         let end = self.inode.medium.ops_done();
         self.host.disk_works().await?;
         self.commit(end)

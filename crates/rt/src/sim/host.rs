@@ -27,10 +27,10 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Works on the world's state, if this life of the host is not over.
+    /// Calls `f` with the world's state.
     ///
     /// # Errors
-    /// EIO if it is.
+    /// EIO if this life of the host has ended.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> io::Result<R>) -> io::Result<R> {
         self.core.with(|s| if s.host(self.id).life == self.life { f(s) } else { Err(Errno::EIO.into()) })
     }
@@ -81,7 +81,7 @@ impl Host {
         socket::connect(self, addr).await
     }
 
-    /// A host has one address besides those of loopback.
+    /// Returns the host's only address, or the loopback address if `to` is one.
     pub(crate) fn source_address(&self, to: SocketAddr) -> IpAddr {
         if to.ip().is_loopback() { to.ip() } else { host_ip(self.id) }
     }
@@ -91,7 +91,7 @@ impl Host {
     }
 }
 
-/// A timer. It always waits at least until no task is ready, even for no time at all, so that a
+/// A timer. Even with a zero duration it waits until no task is ready, so that a
 /// loop around it yields.
 pub(crate) struct Sleep {
     host: Host,

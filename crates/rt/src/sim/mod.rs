@@ -1,11 +1,13 @@
-//! The simulated outside world: hosts, their disks and the network between them, in one thread,
-//! from one seed.
+//! The simulated world: hosts, their disks and the network between them, in one thread and
+//! controlled by one seed.
 //!
 //! [`Sim::run`] drives a future and all tasks that it spawns. Time is virtual: it stands still
-//! while a task can go on and then jumps to the next timer or packet, so an hour of timeouts passes
-//! in no time. Which of several ready tasks goes next, how long a packet takes, what an unsynced
-//! file looks like after a crash: all comes from one generator, so the same seed gives the same
-//! run, which [`World::trace_hash`] proves.
+//! while a task is ready, and then jumps to the next timer or packet. An hour of timeouts passes
+//! at once.
+//!
+//! One generator makes all decisions: which ready task runs next, how long a packet takes, and
+//! which parts of an unsynced file survive a crash. So the same seed gives the same run, which
+//! [`World::trace_hash`] proves.
 //!
 //! ```
 //! use sheen_rt::sim::{Sim, SimConfig};
@@ -30,20 +32,28 @@
 //! assert_eq!(&got.unwrap().unwrap(), b"hello");
 //! ```
 //!
-//! Invariants:
-//! * one thread, one generator, ordered maps only; nothing here asks the real clock or the kernel;
-//! * an [`Rt`](crate::Rt) belongs to one life of a host. After [`World::crash_host`] the old ones
-//!   do nothing any more: their disk answers EIO, their timers never fire, what they spawn is
-//!   dropped. So a destructor cannot undo a crash;
-//! * a panic in any task ends the run: in a simulation it is a bug found.
 //!
-//! What would keep a run from replaying, and must not be in code that is simulated:
-//! `tokio::select!` without `biased;`, iterating over a map with a random order, counters in
-//! statics (the second simulation of a process finds them further on), threads.
+//! * One thread, one generator, ordered maps only. Nothing in this module asks the real clock or
+//!   the kernel.
+//! * An [`Rt`](crate::Rt) belongs to one life of a host. After [`World::crash_host`] the old ones
+//!   are dead: their disk returns EIO, their timers never fire, and tasks that they spawn are
+//!   dropped. So a destructor cannot undo a crash.
+//! * A panic in any task ends the run: in a simulation it is a bug found.
 //!
-//! * `exec`: tasks, wakers, the run loop; `world`: the state that all share, virtual time, and what
-//!   a test may do to it;
-//! * `net`: connections; `disk`, `file`, `sparse`: what a host keeps; `trace`: the record of a run.
+//! Simulated code must not contain the following, because the run would not replay:
+//!
+//! * `tokio::select!` without `biased;`
+//! * iteration over a map with a random order
+//! * counters in statics, because a second simulation in the process starts with other values
+//! * threads
+//!
+//! Modules:
+//!
+//! * `exec`: tasks, wakers, the run loop;
+//! * `world`: the shared state, virtual time, and the control by a test;
+//! * `net`: connections;
+//! * `disk`, `file`, `sparse`: the disk of a host;
+//! * `trace`: the record of a run.
 
 mod config;
 mod disk;

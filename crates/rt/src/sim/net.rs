@@ -1,12 +1,13 @@
-//! Connections between hosts: what happens to packets on their way.
+//! Connections between hosts: the transport of packets.
 //!
-//! A connection has two ends (0 opened it, 1 accepted it) and two pipes (pipe `i` carries what end
-//! `i` sends). A pipe keeps its order: the packet at its head waits out its delay, its losses or a
-//! partition, and the others wait behind it. So bytes never come out of order within a connection,
-//! but connections overtake each other.
+//! A connection has two ends (0 opened it, 1 accepted it) and two pipes. Pipe `i` carries the bytes
+//! that end `i` sends. A pipe preserves order: the packet at its head waits for its delay, its
+//! retransmissions or the end of a partition, and the other packets wait behind it. So bytes never
+//! arrive out of order within a connection, but packets of different connections overtake each
+//! other.
 //!
-//! Invariant: a pipe with packets in flight has either one planned `Deliver` or lies across a
-//! partition, whose healing plans one.
+//! Invariant: a pipe with packets in flight has exactly one planned `Deliver`, or it crosses a
+//! partition. The end of the partition plans a `Deliver`.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -25,35 +26,35 @@ use super::{
 };
 use crate::Instant;
 
-/// Connections that wait for `accept`; one more is refused.
+/// Maximum number of connections waiting for `accept`. One more is refused.
 const BACKLOG: usize = 4096;
-/// Whatever cannot pass a partition (an opening, a closing, a window update) tries again after
-/// this.
+/// Time after which a SYN, SYN-ACK, reset or window update that could not pass a partition or was
+/// lost is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// First port that is given to whoever does not care.
+/// First port for callers that request port 0.
 const PORTS_FIRST: u16 = 49_152;
-/// ECONNRESET and others that Sheen itself never answers with, by Linux's numbers.
+/// ECONNRESET and other Linux errnos that Sheen itself never returns.
 const ECONNRESET: i32 = 104;
 const ECONNREFUSED: i32 = 111;
 const EPIPE: i32 = 32;
 const EADDRINUSE: i32 = 98;
 const EADDRNOTAVAIL: i32 = 99;
 
-/// What is under way. Numbers of connections that are gone are ignored.
+/// Network events in flight. Events of connections that no longer exist are ignored.
 pub(crate) enum Event {
-    /// An opening reaches the other host.
+    /// A connection request reaches the other host.
     Syn { conn: u64 },
-    /// Its answer comes back.
+    /// The answer to a connection request reaches the opener.
     SynAck { conn: u64, refused: bool },
-    /// The opener loses patience.
+    /// The time limit of the connection request expires.
     ConnectTimeout { conn: u64 },
-    /// The head of a pipe arrives, if it is not lost.
+    /// The packet at the head of a pipe arrives, unless it is lost.
     Deliver { conn: u64, pipe: usize },
-    /// The sender learns that the reader took some bytes.
+    /// The sender learns that the reader has read some bytes.
     Window { conn: u64, pipe: usize, bytes: usize },
-    /// An end learns that the other is gone.
+    /// An end learns that the other end is closed.
     Reset { conn: u64, end: usize },
-    /// A partition may have lasted too long. `since` tells it from a later one.
+    /// A partition may have reached its time limit. `since` distinguishes it from a later one.
     PartitionTimeout { a: u32, b: u32, since: Instant },
 }
 
@@ -73,16 +74,17 @@ struct Listening {
 struct Conn {
     ends: [End; 2],
     pipes: [Pipe; 2],
-    /// The opener knows that it is open.
+    /// The opener has received the answer to its connection request.
     established: bool,
 }
 
 struct End {
     host: u32,
     addr: SocketAddr,
-    /// Why nothing goes any more.
+    /// The errno of every operation, once the connection is broken.
     error: Option<i32>,
-    /// Nobody holds it: not yet accepted or refused, or dropped, or its host crashed.
+    /// No stream refers to this end: it is not yet accepted, refused or dropped, or its host
+    /// crashed.
     closed: bool,
     readers: Vec<Waker>,
     writers: Vec<Waker>,
@@ -94,9 +96,9 @@ struct Pipe {
     planned: bool,
     lost_in_a_row: u32,
     inbox: VecDeque<Bytes>,
-    /// Bytes sent that the sender does not know to be read: at most the window.
+    /// Bytes sent that the sender does not know to be read; at most the window.
     unread: usize,
-    /// Bytes read of which the sender was not told yet.
+    /// Bytes read that were not yet reported to the sender.
     untold: usize,
     fin_sent: bool,
     fin_arrived: bool,
@@ -104,7 +106,7 @@ struct Pipe {
 
 struct Packet {
     due: Instant,
-    /// `None`: the end of the stream.
+    /// `None` marks the end of the stream.
     data: Option<Bytes>,
 }
 
@@ -132,7 +134,7 @@ impl Conn {
     }
 }
 
-/// Opening and accepting.
+/// Opening and accepting connections.
 impl State {
     pub(crate) fn net_listen(&mut self, host: u32, addr: SocketAddr) -> io::Result<SocketAddr> {
         let mine = addr.ip().is_unspecified() || addr.ip().is_loopback() || addr.ip() == host_ip(host);
@@ -158,7 +160,7 @@ impl State {
         }
     }
 
-    /// The next connection at a listener; its number.
+    /// Returns the number of the next connection at a listener.
     pub(crate) fn net_accept(&mut self, host: u32, port: u16, cx: &Context<'_>) -> io::Result<Option<u64>> {
         let listening = self.net.listeners.get_mut(&(host, port)).ok_or_else(|| errno(EADDRNOTAVAIL))?;
         let conn = listening.backlog.pop_front();
@@ -194,7 +196,7 @@ impl State {
         Ok(conn)
     }
 
-    /// Whether the opening succeeded; `None` while it is not known.
+    /// Whether the connection is open: `None` while this is not known.
     pub(crate) fn net_connected(&mut self, conn: u64, cx: &Context<'_>) -> io::Result<Option<()>> {
         let c = self.net.conns.get_mut(&conn).ok_or_else(|| errno(ECONNRESET))?;
         if let Some(error) = c.ends[0].error {
@@ -207,7 +209,7 @@ impl State {
         Ok(None)
     }
 
-    /// Addresses of an end: its own and its peer's.
+    /// Returns the addresses of an end: the local one and the peer's.
     pub(crate) fn net_addrs(&self, conn: u64, end: usize) -> Option<(SocketAddr, SocketAddr)> {
         let c = self.net.conns.get(&conn)?;
         Some((c.ends[end].addr, c.ends[1 - end].addr))
@@ -216,7 +218,7 @@ impl State {
 
 /// Reading and writing.
 impl State {
-    /// Takes bytes that have arrived; `None`: none are there yet. An empty answer is the end.
+    /// Reads arrived bytes. Returns `None` if there are none yet, and 0 at the end of the stream.
     pub(crate) fn net_read(
         &mut self,
         conn: u64,
@@ -248,7 +250,7 @@ impl State {
             return Ok(None);
         }
         pipe.untold += n;
-        // The sender is told now and then, as real windows are.
+        // The sender is notified only now and then, as with real windows.
         if n > 0 && pipe.untold >= self.config.window_bytes / 4 {
             let bytes = std::mem::take(&mut pipe.untold);
             let (a, b) = c.hosts();
@@ -257,7 +259,7 @@ impl State {
         Ok(Some(n))
     }
 
-    /// Bytes that an end may send now.
+    /// Returns the number of bytes that an end may send now.
     fn room(&self, conn: u64, end: usize) -> io::Result<usize> {
         let c = self.net.conns.get(&conn).ok_or_else(|| errno(ECONNRESET))?;
         if let Some(error) = c.ends[end].error {
@@ -269,7 +271,7 @@ impl State {
         Ok(self.config.window_bytes.max(1).saturating_sub(c.pipes[end].unread))
     }
 
-    /// Waits for room: `None` while there is none.
+    /// Waits for space in the window. Returns `None` while there is none.
     pub(crate) fn net_writable(&mut self, conn: u64, end: usize, cx: &Context<'_>) -> io::Result<Option<()>> {
         if self.room(conn, end)? > 0 {
             return Ok(Some(()));
@@ -280,7 +282,7 @@ impl State {
         Ok(None)
     }
 
-    /// Sends what there is room for; WouldBlock if there is none.
+    /// Sends as many bytes as the window allows. WouldBlock if it is full.
     pub(crate) fn net_write(&mut self, conn: u64, end: usize, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut room = self.room(conn, end)?;
         let want: usize = bufs.iter().map(|b| b.len()).sum();
@@ -317,14 +319,15 @@ impl State {
         Ok(())
     }
 
-    /// Nobody holds this end any more.
+    /// Closes an end that no stream refers to any more.
     pub(crate) fn net_close(&mut self, conn: u64, end: usize) {
         let Some(c) = self.net.conns.get_mut(&conn) else { return };
         if c.pipes[1 - end].inbox.is_empty() {
             let _ = self.net_shutdown(conn, end);
             self.close(conn, end);
         } else {
-            // As TCP does: who leaves bytes unread does not say goodbye.
+            // As in TCP: an end that leaves bytes unread sends a reset instead of the end of the
+            // stream.
             self.abandon(conn, end);
         }
     }
@@ -340,7 +343,7 @@ impl State {
     }
 }
 
-/// On the way.
+/// Transport of packets.
 impl State {
     fn plan_net(&mut self, after: Duration, event: Event) {
         self.plan(after, world::Event::Net(event));
@@ -352,7 +355,7 @@ impl State {
         self.sample(&range)
     }
 
-    /// Sends a message of the protocol itself.
+    /// Sends a protocol message.
     fn travel(&mut self, a: u32, b: u32, event: Event) {
         let delay = self.packet_delay(a, b);
         self.plan_net(delay, event);
@@ -362,14 +365,14 @@ impl State {
         self.net.partitions.contains_key(&pair(a, b))
     }
 
-    /// The hosts of a connection, if somebody at this end still hopes for it. Events for others end
-    /// here: they would otherwise try again for ever across a partition.
+    /// Returns the hosts of a connection, if this end is open and not broken. For other connections
+    /// the event is dropped, because it would be retried for ever across a partition.
     fn whole(&self, conn: u64, end: usize) -> Option<(u32, u32)> {
         let c = self.net.conns.get(&conn)?;
         (!c.ends[end].closed && c.ends[end].error.is_none()).then(|| c.hosts())
     }
 
-    /// Whether a message between these hosts fails to arrive this time.
+    /// Whether a message between these hosts does not arrive this time.
     fn blocked(&mut self, hosts: (u32, u32)) -> bool {
         self.partitioned(hosts) || (hosts.0 != hosts.1 && self.chance(self.config.loss))
     }
@@ -458,7 +461,7 @@ impl State {
         c.pipes[pipe].planned = false;
         let hosts = c.hosts();
         if self.partitioned(hosts) {
-            return; // healing plans it again
+            return; // `heal` plans it again
         }
         if self.blocked(hosts) {
             return self.packet_lost(conn, pipe);
@@ -501,9 +504,9 @@ impl State {
     }
 }
 
-/// Breaking.
+/// Breaking and closing connections.
 impl State {
-    /// From now on this end answers with an error.
+    /// Breaks one end: from now on its operations return `error`.
     fn break_end(&mut self, conn: u64, end: usize, error: i32) {
         let Some(c) = self.net.conns.get_mut(&conn) else { return };
         if c.ends[end].closed || c.ends[end].error.is_some() {
@@ -517,7 +520,7 @@ impl State {
         self.note(Note::Reset { conn, end, errno: error });
     }
 
-    /// This end learns after a packet's time that the connection is broken.
+    /// Reports the broken connection to this end after the delay of a packet.
     fn later_reset(&mut self, conn: u64, end: usize) {
         let Some((a, b)) = self.net.conns.get(&conn).map(Conn::hosts) else { return };
         self.travel(a, b, Event::Reset { conn, end });
@@ -531,7 +534,7 @@ impl State {
         }
     }
 
-    /// This end is gone without a goodbye.
+    /// Closes this end without sending the end of the stream.
     fn abandon(&mut self, conn: u64, end: usize) {
         if let Some(c) = self.net.conns.get_mut(&conn) {
             c.pipes[end].flight.clear();
@@ -576,7 +579,7 @@ impl State {
         }
     }
 
-    /// A host is gone, with all its ends of connections.
+    /// Closes all connection ends of a crashed host.
     pub(crate) fn net_crash(&mut self, host: u32) {
         self.net.listeners.retain(|&(h, _), _| h != host);
         for conn in self.conns_where(|c| c.ends[0].host == host || c.ends[1].host == host) {

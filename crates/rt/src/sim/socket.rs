@@ -1,4 +1,4 @@
-//! What a simulated host holds of a connection.
+//! Listeners and streams of a simulated host.
 
 use std::{
     future::poll_fn,
@@ -10,10 +10,10 @@ use std::{
 
 use super::{file::File, host::Host, world::State};
 
-/// Bytes of a file that are sent at a time: few enough that a transfer is interrupted by what else
-/// happens.
+/// Maximum bytes of a file sent in one call. Small enough that other events occur during a
+/// transfer.
 const SEND_FILE_BYTES_MAX: usize = 64 << 10;
-/// Where a connection was whose end is known no more.
+/// Placeholder for the addresses of a connection that no longer exists.
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 pub(crate) struct Listener {
@@ -48,13 +48,13 @@ impl Drop for Listener {
 
 pub(crate) async fn connect(host: &Host, to: SocketAddr) -> io::Result<Stream> {
     let conn = host.with(|s| s.net_connect(host.id, to))?;
-    // Made at once, so that dropping the future half way closes it.
+    // Created before the wait, so that dropping the future closes the connection.
     let stream = Stream::new(host.clone(), conn, 0);
     poll_fn(|cx| ready(host.with(|s| s.net_connected(conn, cx)))).await?;
     Ok(stream)
 }
 
-/// `None` is still waited for.
+/// Converts a result to a poll: `None` is pending.
 fn ready<T>(result: io::Result<Option<T>>) -> Poll<io::Result<T>> {
     match result {
         Ok(None) => Poll::Pending,
@@ -64,7 +64,7 @@ fn ready<T>(result: io::Result<Option<T>>) -> Poll<io::Result<T>> {
 }
 
 impl Host {
-    /// As [`Host::with`], for destructors: nothing happens if this life is over.
+    /// As [`Host::with`], for destructors: does nothing if this life of the host has ended.
     fn quietly(&self, f: impl FnOnce(&mut State)) {
         let _ = self.with(|s| {
             f(s);
@@ -73,7 +73,7 @@ impl Host {
     }
 }
 
-/// One end of a connection; closed when dropped.
+/// One end of a connection. Closed when dropped.
 struct End {
     host: Host,
     conn: u64,
@@ -133,7 +133,7 @@ impl WriteHalf {
         host.with(|s| s.net_write(*conn, *end, bufs))
     }
 
-    /// In pieces, as the real one.
+    /// Sends part of a file, copied in pieces. The real one may also send less than requested.
     pub(crate) fn try_send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
         let mut piece = vec![0; len.min(SEND_FILE_BYTES_MAX)];
         let n = file.read_vectored_at(offset, &mut [IoSliceMut::new(&mut piece)])?;

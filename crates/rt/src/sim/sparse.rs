@@ -1,4 +1,4 @@
-//! Bytes of a file with holes, by pages.
+//! Content of a file with holes, stored by pages.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use sheen_wire::ost::Seek;
 pub(crate) const PAGE: usize = 4096;
 const PAGE64: u64 = PAGE as u64;
 
-/// Invariant: no byte at or past `len` is other than zero, and no page lies wholly past it.
+/// Invariant: every byte at or past `len` is zero, and no page lies wholly past `len`.
 #[derive(Clone, Default)]
 pub(crate) struct Sparse {
     len: u64,
     pages: BTreeMap<u64, Box<[u8; PAGE]>>,
 }
 
-/// The run `[offset, offset + len)` cut at page borders: (page, start in it, bytes).
+/// Cuts the range `[offset, offset + len)` at page boundaries: (page, start in the page, bytes).
 fn by_pages(offset: u64, len: u64) -> impl Iterator<Item = (u64, usize, usize)> {
     let end = offset.saturating_add(len);
     let mut at = offset;
@@ -34,12 +34,12 @@ impl Sparse {
         self.len
     }
 
-    /// Pages that take space.
+    /// Returns the number of pages that take space.
     pub(crate) fn pages(&self) -> u64 {
         self.pages.len() as u64
     }
 
-    /// Pages that a write there would add.
+    /// Returns the number of pages that a write to this range would add.
     pub(crate) fn pages_missing(&self, offset: u64, len: u64) -> u64 {
         by_pages(offset, len).filter(|(page, ..)| !self.pages.contains_key(page)).count() as u64
     }
@@ -80,7 +80,7 @@ impl Sparse {
         self.len = len;
     }
 
-    /// Makes a hole; the length stays.
+    /// Makes a hole without changing the length.
     pub(crate) fn punch(&mut self, offset: u64, len: u64) {
         let end = offset.saturating_add(len);
         let touched: Vec<u64> = self.pages.range(offset / PAGE64..end.div_ceil(PAGE64)).map(|(&p, _)| p).collect();
@@ -120,7 +120,7 @@ impl Sparse {
 mod tests {
     use super::*;
 
-    /// Against a plain vector, over random operations near page borders.
+    /// Compares with a plain vector, over random operations near page boundaries.
     #[test]
     fn equals_a_flat_file() {
         for seed in 0..200 {
@@ -150,7 +150,7 @@ mod tests {
                 let mut got = vec![9; 8 * PAGE];
                 let n = sparse.read(0, &mut got);
                 assert!(got[..n] == flat[..], "seed {seed}");
-                // Seeking from data to hole to data finds every byte that is not zero.
+                // Seeking alternately for data and holes must find every byte that is not zero.
                 let mut at = 0;
                 while let Some(data) = sparse.seek(Seek::Data, at) {
                     assert!(flat[at as usize..(data as usize).min(flat.len())].iter().all(|&b| b == 0));

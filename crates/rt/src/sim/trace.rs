@@ -1,4 +1,4 @@
-//! The record of a run: a running hash of all events, and the last of them as text where asked for.
+//! The record of a run: a running hash of all events and, if configured, the last events as text.
 
 use std::{
     collections::VecDeque,
@@ -10,7 +10,7 @@ use rustc_hash::FxHasher;
 
 use crate::Instant;
 
-/// An event worth recording. Connections, tasks and files go by their numbers.
+/// A recorded event. Connections, tasks and files are identified by their numbers.
 #[derive(Debug, Hash)]
 pub(crate) enum Note<'a> {
     Spawn { task: u64, host: u32, name: &'a str },
@@ -65,8 +65,8 @@ impl Trace {
     }
 }
 
-/// Stands for the content of a packet: two runs whose packets differ in a byte have different
-/// traces.
+/// Returns a hash of a packet's content, so that two runs whose packets differ in one byte have
+/// different traces.
 pub(crate) fn digest(bytes: &[u8]) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write(bytes);

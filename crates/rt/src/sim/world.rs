@@ -1,5 +1,5 @@
-//! The state that hosts, network and tasks share, virtual time, and what a test may do to the
-//! world.
+//! The state shared by hosts, network and tasks, virtual time, and the control of the
+//! world by a test.
 
 use std::{
     collections::BTreeMap,
@@ -24,9 +24,9 @@ use super::{
 };
 use crate::{Instant, Rt, rt};
 
-/// Virtual time starts here rather than at zero, so that "a while ago" exists from the start.
+/// Start of virtual time. It is not zero, so that instants before the start of the run exist.
 const START: Instant = Instant::from_nanos(1_000_000_000_000);
-/// The time of day then: 2001-09-09, 01:46:40 UTC, easy to tell from a real one.
+/// Time of day at the start: 2001-09-09, 01:46:40 UTC, easy to distinguish from a real one.
 const START_WALL_SEC: i64 = 1_000_000_000;
 
 pub(crate) struct Core {
@@ -43,10 +43,10 @@ pub(crate) struct State {
     pub(crate) tasks: Tasks,
     pub(crate) hosts: BTreeMap<u32, HostState>,
     pub(crate) net: Net,
-    /// What happens next, by time and then by the order in which it was planned.
+    /// Planned events, ordered by time and then by the order in which they were planned.
     events: BTreeMap<EventKey, Event>,
     events_planned: u64,
-    /// Wakers to be called as soon as the state is unlocked.
+    /// Wakers to call as soon as the state is unlocked.
     pub(crate) wakes: Vec<Waker>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) enum Event {
 }
 
 pub(crate) struct HostState {
-    /// Which life of the host this is; see the module's invariants.
+    /// Number of the host's present life; see the invariants of `sim`.
     pub(crate) life: u32,
     pub(crate) disk: DiskState,
     pub(crate) ports_given: u16,
@@ -82,8 +82,8 @@ impl Core {
         Core { ready: Arc::default(), state: Mutex::new(state) }
     }
 
-    /// Works on the state, then wakes whoever that concerns. Never to be nested, never around a
-    /// poll.
+    /// Calls `f` with the state, then wakes the tasks that `f` queued for waking. Calls must not be
+    /// nested, and must not enclose a poll.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.state.lock();
         let out = f(&mut state);
@@ -110,7 +110,7 @@ impl State {
         self.events.remove(&key)
     }
 
-    /// The timer, if it has not fired yet.
+    /// Returns the waker of a timer that has not fired yet.
     pub(crate) fn timer(&mut self, key: EventKey) -> Option<&mut Waker> {
         match self.events.get_mut(&key) {
             Some(Event::Timer(waker)) => Some(waker),
@@ -118,13 +118,13 @@ impl State {
         }
     }
 
-    /// All that was planned, for when the simulation ends.
+    /// Takes all planned events, at the end of the simulation.
     pub(crate) fn take_events(&mut self) -> impl Sized + use<> {
         std::mem::take(&mut self.events)
     }
 
-    /// Jumps to the next point in time at which something happens, and lets it happen. `false` if
-    /// nothing ever will.
+    /// Advances time to the next planned event and executes the events of that time. Returns
+    /// `false` if no event is planned.
     pub(crate) fn advance(&mut self) -> bool {
         let Some((&(at, _), _)) = self.events.first_key_value() else { return false };
         self.now = self.now.max(at);
@@ -166,42 +166,42 @@ impl State {
     }
 }
 
-/// What a test may see of a simulated world and do to it. A handle: give clones to tasks that make
-/// faults.
+/// Control of a simulated world by a test. Clones refer to the same world: pass them to tasks that
+/// inject faults.
 #[derive(Clone)]
 pub struct World(pub(crate) Arc<Core>);
 
 impl World {
-    /// The host's present life. Hosts are numbered below 2^24 and come into being when first
-    /// mentioned, with an empty disk. Its address is that of [`World::addr`].
+    /// Returns an [`Rt`] of the host's present life. Host numbers are below 2^24. The first use of
+    /// a number creates the host with an empty disk. Its address is that of [`World::addr`].
     pub fn rt(&self, host: u32) -> Rt {
         let life = self.0.with(|s| s.host(host).life);
         Rt(rt::Inner::Sim(Host { core: self.0.clone(), id: host, life }))
     }
 
-    /// Where a host listens: 10.0.0.HOST for the first 255.
+    /// Returns an address of a host: 10.0.0.HOST for numbers up to 255.
     pub fn addr(&self, host: u32, port: u16) -> SocketAddr {
         SocketAddr::new(host_ip(host), port)
     }
 
-    /// Virtual time.
+    /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.0.with(|s| s.now)
     }
 
-    /// Changes the world's physics from now on, e.g. ends the losses. `log_events_max` stays as it
-    /// was.
+    /// Changes the configuration from now on, for example ends the packet losses. A change of
+    /// `log_events_max` has no effect.
     pub fn configure(&self, change: impl FnOnce(&mut SimConfig)) {
         self.0.with(|s| change(&mut s.config));
     }
 
-    /// Stops the traffic between two hosts. Connections across break after
+    /// Stops the traffic between two hosts. Connections between them break after
     /// [`SimConfig::partition_timeout`].
     pub fn partition(&self, a: u32, b: u32) {
         self.0.with(|s| s.partition(a, b));
     }
 
-    /// Lets the traffic flow again; what waits is sent on.
+    /// Ends a partition. Waiting packets are sent on.
     pub fn heal(&self, a: u32, b: u32) {
         self.0.with(|s| s.heal(a, b));
     }
@@ -211,9 +211,9 @@ impl World {
         self.0.with(|s| s.reset_connections(a, b));
     }
 
-    /// The power fails at a host: its tasks end without another poll, its peers see their
-    /// connections reset after a packet's time, its disk forgets what was not synced, as the seed
-    /// has it. It is up again at once: take a new [`World::rt`] and spawn anew.
+    /// Simulates a power failure of a host. Its tasks end without another poll. Its peers see their
+    /// connections reset after the delay of a packet. Its disk loses unsynced data, as the seed
+    /// decides. The host is up again at once: take a new [`World::rt`] and spawn its tasks again.
     pub fn crash_host(&self, host: u32) {
         self.0.with(|s| {
             s.host(host).life += 1;
@@ -224,18 +224,18 @@ impl World {
         });
     }
 
-    /// Records what a test saw or did, so that it is part of the trace.
+    /// Records an observation or action of a test in the trace.
     pub fn note(&self, what: &str) {
         self.0.with(|s| s.note(Note::Said { what }));
     }
 
-    /// Stands for all that has happened: tasks, packets with their content, timers, disks. Equal
+    /// Returns a hash of all events so far: tasks, packets with their content, timers, disks. Equal
     /// for equal seeds.
     pub fn trace_hash(&self) -> u64 {
         self.0.with(|s| s.trace.hash())
     }
 
-    /// The last events as text, up to [`SimConfig::log_events_max`].
+    /// Returns the last events as text, at most [`SimConfig::log_events_max`].
     pub fn log(&self) -> Vec<String> {
         self.0.with(|s| s.trace.lines())
     }

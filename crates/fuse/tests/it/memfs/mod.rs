@@ -1,4 +1,4 @@
-//! A small file system in memory, with a few files that misbehave on purpose.
+//! A small in-memory file system, with a few files that misbehave on purpose.
 #![allow(dead_code, reason = "not every user of this module uses all of it")]
 
 use std::{
@@ -21,7 +21,7 @@ pub const XATTR_CREATE: u32 = 1;
 pub const XATTR_REPLACE: u32 = 2;
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
-/// READs are answered in pieces of this size, to exercise scattered replies.
+/// READ replies consist of pieces of this size, to exercise scattered replies.
 const PIECE_BYTES: usize = 1000;
 
 pub struct Node {
@@ -36,13 +36,13 @@ pub struct Node {
 pub struct State {
     pub nodes: BTreeMap<u64, Node>,
     pub lookups: BTreeMap<u64, u64>,
-    /// How often each operation came.
+    /// Number of requests of each operation.
     pub ops: BTreeMap<&'static str, u64>,
     pub locks: Vec<(LockRequest, bool)>,
-    /// Lock owners of FLUSH and, where it drops a flock lock, of RELEASE.
+    /// Lock owners of FLUSH, and of each RELEASE that drops a flock lock.
     pub flushes: Vec<u64>,
     pub releases: Vec<Option<u64>>,
-    /// Of READs, whether they were for the page cache.
+    /// For each READ, whether it was for the page cache.
     pub cached_reads: Vec<bool>,
     pub read_sizes: Vec<u32>,
     pub writes: Vec<(u64, usize, bool)>,
@@ -52,13 +52,13 @@ pub struct State {
 
 pub struct MemFs {
     pub state: Mutex<State>,
-    /// Requests kept unanswered: READs and waits for locks of files named `hang`.
+    /// Unanswered requests: READs and lock waits of files named `hang`.
     pub held: Mutex<BTreeMap<u64, Reply>>,
-    /// The operation whose requests are kept until [`MemFs::go_on`].
+    /// The operation whose requests are parked until [`MemFs::go_on`].
     pub park: Mutex<Option<&'static str>>,
     pub parked: Mutex<Vec<(Request, Reply)>>,
     pub config: fn(&mut InitConfig),
-    /// How long the kernel may believe names and attributes.
+    /// How long the kernel may cache names and attributes.
     pub valid: Duration,
     pub open_flags: u32,
     pub interrupts: AtomicUsize,
@@ -88,7 +88,7 @@ impl MemFs {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Answers what was parked, with what is so now, and parks no more.
+    /// Answers the parked requests with the present state, and stops parking.
     pub fn go_on(&self) {
         *self.park.lock().unwrap() = None;
         for (request, reply) in std::mem::take(&mut *self.parked.lock().unwrap()) {
@@ -231,7 +231,7 @@ impl State {
         }
     }
 
-    /// Entries after the first `skip`.
+    /// Returns the entries after the first `skip`.
     fn list(&mut self, dir: u64, skip: u64) -> Result<Vec<(u64, Bytes, u64)>> {
         let entries = &self.node(dir)?.entries;
         let rest = entries.iter().enumerate().skip(skip as usize);
@@ -239,7 +239,7 @@ impl State {
     }
 }
 
-/// Answers with data that lies in two places of a file, from which the last bytes are `missing`.
+/// Replies with data in two ranges of a file, whose last `missing` bytes are absent.
 fn in_files(data: &[u8], missing: usize, reply: Reply) {
     let path = std::env::temp_dir().join(format!("sheen-fuse-{}-{:p}", std::process::id(), data));
     let file = std::fs::File::options().read(true).write(true).create_new(true).open(&path).unwrap();
@@ -265,7 +265,7 @@ fn pieces(data: &[u8], read: &Read) -> Vec<Bytes> {
     data[start..end].chunks(PIECE_BYTES).map(Bytes::copy_from_slice).collect()
 }
 
-/// Answers with what a success needs, or with the error.
+/// Replies with `$ok` on success, or with the error.
 macro_rules! answer {
     ($reply:ident, $result:expr, $value:pat => $ok:expr) => {
         match $result {
@@ -322,7 +322,7 @@ impl MemFs {
         answer!(reply, entry, e => _ = reply.create(&e, e.nodeid, self.open_flags))
     }
 
-    /// Operations that make or remove names.
+    /// Handles operations that create or look up names.
     fn names(&self, dir: u64, op: &Op, reply: Reply) {
         let mut s = self.state();
         let new = |s: &mut State, name, mode: u32, umask: u32, kind| s.make(dir, name, kind, mode & 0o7777 & !umask);
@@ -503,7 +503,7 @@ impl MemFs {
                 answer!(reply, self.state().set_attr(id, &set), _ => reply.ok())
             }
             Op::Ioctl(i) => match i.cmd {
-                // A made-up command that reverses two bytes: _IOWR('s', 1, [u8; 2]).
+                // An invented command that reverses two bytes: _IOWR('s', 1, [u8; 2]).
                 0xc002_7301 => reply.ioctl(5, &i.input.iter().rev().copied().collect::<Vec<_>>()),
                 _ => reply.error(Errno::ENOTTY),
             },
@@ -521,7 +521,7 @@ impl MemFs {
                 self.state().releases.push(flock_owner);
                 reply.ok()
             }
-            // What a file system in memory has nothing to do for.
+            // Operations that need no action in an in-memory file system.
             Op::Access { .. } | Op::ReleaseDir { .. } | Op::Fsync { .. } | Op::FsyncDir { .. } | Op::SyncFs => {
                 reply.ok()
             }

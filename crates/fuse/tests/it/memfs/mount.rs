@@ -1,4 +1,4 @@
-//! A mounted [`MemFs`] that no test can hang on.
+//! A mounted [`MemFs`] with a guard against hanging tests.
 
 use std::{
     io,
@@ -12,9 +12,9 @@ use sheen_fuse::*;
 
 use super::MemFs;
 
-/// A mount that hangs is cut after this time, so that no test run hangs with it.
+/// Time after which a hanging mount is aborted, so that the test run does not hang.
 pub const GUARD: Duration = Duration::from_secs(240);
-/// Waiting for what should happen at once: longer than any busy machine takes.
+/// Time limit for events that should happen at once: longer than any busy machine takes.
 pub const SOON: Duration = Duration::from_secs(60);
 
 pub struct Mounted {
@@ -43,7 +43,7 @@ impl Mounted {
         let watched = session.clone();
         thread::spawn(move || {
             if guarded.recv_timeout(GUARD) == Err(mpsc::RecvTimeoutError::Timeout) {
-                eprintln!("the mount hangs and is aborted");
+                eprintln!("the mount hangs: aborting it");
                 let _ = watched.abort();
                 let _ = watched.unmount();
             }
@@ -63,7 +63,7 @@ impl Mounted {
         self.count(op) > 0
     }
 
-    /// How often an operation came so far.
+    /// Returns the number of requests of an operation so far.
     pub fn count(&self, op: &str) -> u64 {
         self.fs.state().ops.get(op).copied().unwrap_or(0)
     }
