@@ -63,7 +63,7 @@ fn up_refuses_a_mount_point_over_its_directory_or_inside() {
         let is_bound = is_mounted(&at);
         let words = [OsStr::new("up"), "--dir".as_ref(), dir.as_os_str(), "--mount".as_ref(), at.as_os_str()];
         let said = refused(words);
-        assert!(said.contains("where the file system is kept"), "{}: {said}", at.display());
+        assert!(said.contains("where the file system is stored"), "{}: {said}", at.display());
         assert_eq!(is_mounted(&at), is_bound);
     };
     symlink(&base, base.join("link")).unwrap();
