@@ -226,7 +226,7 @@ impl Host {
         let mdts = self.mdts.lock().clone();
         let ready = async {
             for mdt in mdts {
-                mdt.registered().await.context(format!("the MGS does not take {}", mdt.name()))?;
+                mdt.registered().await.context(format!("the MGS refused to register {}", mdt.name()))?;
                 mdt.wait_osts(osts as usize).await;
             }
             Ok(())

@@ -161,7 +161,7 @@ fn a_second_mdt_ends_before_it_is_ready() {
     let mut other = Cluster::start();
     other.kill("mds");
     let said = refused(server(&cluster, "mds", &other.base.join("mds"), "many"));
-    assert!(said.contains("the MGS does not take many-MDT0000: File exists"), "{said}");
+    assert!(said.contains("the MGS refused to register many-MDT0000: File exists"), "{said}");
 }
 
 #[test]

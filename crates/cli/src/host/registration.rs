@@ -90,7 +90,7 @@ impl Host {
         let mdts = self.mdts.lock().clone();
         for mdt in mdts {
             mdt.registered().await.map_err(|errno| {
-                let failure = Failure::new(format!("the MGS does not take {}: {errno}", mdt.name()));
+                let failure = Failure::new(format!("the MGS refused to register {}: {errno}", mdt.name()));
                 match errno {
                     Errno::EEXIST => {
                         failure.advise("another MDT of this file system is registered; check --mgs and --dir")
